@@ -1,0 +1,1 @@
+"""What is proved about bandits with free observations, as functions."""

@@ -1,0 +1,324 @@
+r"""How hard a problem is: gaps, C_Δ, the H's, epochs, thresholds, weights.
+
+Everything here is a function of the gaps Δ and a few parameters; nothing is a bound on regret.
+Arms keep the caller's order. A *rank* is the place of an arm when sorted by gap, from 1, the
+optimal arms first; arms of equal gap share every value here but :math:`H^{(m)}` (D17).
+
+Epoch lengths and the horizons of Explore-Then-Commit (ETC) grow doubly exponentially, so they
+are given by their logarithms.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import wrightomega  # type: ignore[import-untyped]
+
+from kibitz.bounds.bound import (
+    FloatArray,
+    check_choice,
+    check_gaps,
+    check_horizon,
+    check_positive,
+    check_rate,
+    check_weights,
+)
+
+# 2^m − m, which first reaches any finite log2 of a float well before m = 12
+_EPOCH_STEPS = np.array([2.0**m - m for m in range(13)])
+
+
+def gaps(means: ArrayLike) -> FloatArray:
+    """The gaps Δ_i = max_j μ_j − μ_i."""
+    array = np.asarray(means, dtype=np.float64)
+    if array.ndim != 1 or array.size == 0 or not np.isfinite(array).all():
+        raise ValueError(f"means must be a list of finite numbers, got {means!r}")
+    with np.errstate(over="ignore"):
+        return check_gaps(array.max() - array)
+
+
+def c_delta(gaps: ArrayLike) -> float:
+    """C_Δ, the sum of 1/Δ_i over the sub-optimal arms."""
+    return float(_inverse(check_gaps(gaps)).sum())
+
+
+def optimal_weights(gaps: ArrayLike, power: float = 1.0) -> FloatArray:
+    r"""Weights :math:`p_i \propto \Delta_i^{-power}` on the sub-optimal arms, 0 on optimal ones.
+
+    ``power=1`` is :math:`p^*`, which minimises the lower bound of a passive observer and, at
+    leading order, UCB's upper bound (section 3.1); ``power=2`` is the paper's "suboptimal". The
+    paper prints them without their normalisation (D31). All zero if every arm is optimal.
+    """
+    gaps, power = check_gaps(gaps), check_positive("power", power)
+    positive = gaps > 0
+    weights = np.zeros_like(gaps)
+    if positive.any():
+        weights[positive] = (gaps[positive].min() / gaps[positive]) ** power
+        weights /= weights.sum()
+    return weights
+
+
+def weights_cost(gaps: ArrayLike, weights: ArrayLike | None = None) -> float:
+    r"""What weights p cost beyond p*: :math:`C_\Delta KL(p^*\|p) = \sum\log(p^*_i/p_i)/\Delta_i`.
+
+    Regret exceeds that of p* by about this, times 1/2 in the lower bound and 24 in UCB's upper
+    bound. Infinite if a sub-optimal arm is never seen. `weights=None` are uniform on all arms.
+    """
+    gaps = check_gaps(gaps)
+    weights, best = check_weights(weights, gaps.size), optimal_weights(gaps)
+    positive = gaps > 0
+    if (weights[positive] == 0).any():
+        return math.inf
+    ratios = np.log(best[positive]) - np.log(weights[positive])
+    return float((_inverse(gaps)[positive] * ratios).sum())
+
+
+def effective_arms(gaps: ArrayLike, rho: float = 1.0) -> FloatArray:
+    r"""The number of arms that are as hard as arm i, the hardest in full, the others in part.
+
+    .. math:: k_{i,\rho} = \sum_j \min\{1, (\Delta_i/\Delta_j)^{2\rho}\}
+
+    Of OCUCB-n's regret (lemma "ocucb_regret"); give the gaps of a subset of arms for k(S).
+    An optimal arm counts only the optimal arms.
+    """
+    gaps, rho = check_gaps(gaps), check_rho(rho)
+    return np.asarray(_likeness(gaps, rho).sum(axis=-1))
+
+
+def hardness(gaps: ArrayLike, rho: float = 1.0, below: ArrayLike | None = None) -> FloatArray:
+    r"""The complexity H of each arm (section 4.2).
+
+    .. math:: H_{i,\rho} = i/\Delta_i^2 + \sum_{j>i} \Delta_i^{-2(1-\rho)}\Delta_j^{-2\rho}
+              = k_{i,\rho}/\Delta_i^2
+
+    About :math:`H_{i,1}\log` free observations eliminate arm i and all that are worse, that is
+    :math:`H_{i,1}\log/\epsilon` stages (D39). It is infinite for optimal arms.
+
+    Parameters
+    ----------
+    below
+        Gives :math:`H^{(m)}_{i,\rho}`, in which only ranks j < i_m are summed (printed j ≤ i_m,
+        D17): the rank i_m of :func:`first_eliminated`, one or many.
+    """
+    gaps, rho = check_gaps(gaps), check_rho(rho)
+    if below is None:
+        arms = _likeness(gaps, rho).sum(axis=-1)
+    else:
+        ranks = rank(gaps)
+        counted = ranks < np.maximum(np.asarray(below)[..., None, None], ranks[:, None] + 1)
+        arms = np.where(counted, _likeness(gaps, rho), 0.0).sum(axis=-1)
+    return np.asarray(arms * np.where(gaps > 0, _inverse(gaps) ** 2, math.inf))
+
+
+def rank(gaps: ArrayLike) -> FloatArray:
+    """The place of each arm in order of gap, from 1; the optimal arms come first."""
+    return np.asarray(np.argsort(np.argsort(check_gaps(gaps), kind="stable")) + 1.0)
+
+
+def rate_star(gaps: ArrayLike, horizon: ArrayLike) -> float | FloatArray:
+    r"""The paper's threshold :math:`\epsilon^*`, at which free looks begin to matter by stage T.
+
+    :math:`K/(T\Delta^2)` for equal gaps (section 4.2.1), here :math:`H_{2,1}/T`, which is the
+    same for equal gaps and is defined for all; at most 1 (D33). An order of magnitude: the
+    theorem itself changes regime at :func:`rate_star_active`, about half of it.
+    """
+    gaps, horizon = check_gaps(gaps), check_horizon(horizon)
+    hardest = hardness(gaps)[gaps > 0].max() if gaps.any() else math.inf
+    return _plain(np.minimum(1.0, hardest / horizon))
+
+
+def rate_star_active(gaps: ArrayLike, horizon: ArrayLike) -> float | FloatArray:
+    r"""Where the active lower bound changes regime: :math:`\sum_j 1/(2\Delta_j^2T)`, at most 1.
+
+    As the other thresholds it is 1 if all arms are optimal: then looks never help.
+    """
+    gaps, horizon = check_gaps(gaps), check_horizon(horizon)
+    needed = (_inverse(gaps) ** 2).sum() / 2 if gaps.any() else math.inf
+    return _plain(np.minimum(1.0, needed / horizon))
+
+
+def rate_star_arms(
+    gaps: ArrayLike, horizon: ArrayLike, weights: ArrayLike | None = None
+) -> FloatArray:
+    r"""Where the passive lower bound of each arm changes regime: :math:`1/(2p_i\Delta_i^2T)`.
+
+    At most 1, and 1 where looks do not help: at optimal arms, and at arms of weight 0. Arms on
+    the last axis, after the shape of `horizon`; `weights=None` are uniform.
+    """
+    gaps, horizon = check_gaps(gaps), check_horizon(horizon)
+    weights = check_weights(weights, gaps.size)
+    needed = np.full(gaps.shape, math.inf)
+    useful = (gaps > 0) & (weights > 0)
+    with np.errstate(over="ignore"):
+        needed[useful] = _inverse(gaps)[useful] ** 2 / (2 * weights[useful])
+    return np.minimum(1.0, needed / horizon[..., None])
+
+
+def epoch_length(epoch: int, base: float = 2.0) -> int:
+    """The length ⌈p^(p^m)⌉ of epoch m, if it fits a float; else see :func:`epoch_log_length`."""
+    base = _check_base(base)
+    _check_epoch(np.asarray(epoch))
+    if not base**epoch * math.log(base) < 709.0:
+        raise ValueError(f"epoch must have a length that fits a float, got {epoch!r}")
+    if base == int(base):
+        return int(int(base) ** int(base**epoch))
+    return math.ceil(_steady(np.asarray(base**base**epoch)))
+
+
+def epoch_log_length(epoch: ArrayLike, base: float = 2.0) -> float | FloatArray:
+    """log d_m for epochs of length d_m = ⌈p^(p^m)⌉ (section 5: any base p > 1; the theorem: 2)."""
+    epochs, base = _check_epoch(np.asarray(epoch)), _check_base(base)
+    with np.errstate(over="ignore"):
+        logs = np.power(base, epochs.astype(np.float64)) * math.log(base)
+        return _plain(
+            np.where(logs < 36.0, np.log(np.ceil(_steady(np.exp(np.minimum(logs, 36.0))))), logs)
+        )
+
+
+def etc_log_horizon(epoch: ArrayLike, base: float = 2.0) -> float | FloatArray:
+    r"""The logarithm of ETC's horizon in epoch m, :math:`d_{m+1}^{1+1/p}\log d_{m+1}`.
+
+    The paper's exponent 3/2 belongs to p = 2. The exponent 1+1/p keeps what the proof needs,
+    :math:`d_m/T_m = 1/(d_{m+1}\log d_{m+1})`, for every base (D34).
+    """
+    logs = np.asarray(epoch_log_length(np.asarray(epoch) + 1, base))
+    return _plain((1.0 + 1.0 / base) * logs + np.log(logs))
+
+
+def etc_constant(alpha: float = 1.0, variance: float = 1.0, form: str = "proved") -> float:
+    r"""ETC's constant :math:`C_\alpha = 8(\sqrt\alpha+\sqrt c)^2`, for rewards of variance proxy c.
+
+    Printed as 8(α+c), from (1+a)² read as 1+a² (D13). Needs α ≥ c (printed α > c, and then
+    used with α = c; D14).
+    """
+    alpha, variance = check_alpha(alpha, variance)
+    check_choice("form", form, "proved", "printed")
+    if form == "printed":
+        return 8.0 * (alpha + variance)
+    return 8.0 * (math.sqrt(alpha) + math.sqrt(variance)) ** 2
+
+
+def etc_rounds(gaps: ArrayLike, log_horizon: ArrayLike, constant: float = 32.0) -> FloatArray:
+    r"""Rounds in which ETC may keep an arm: :math:`u(\Delta)=(C/\Delta^2)W(T\Delta^2/C)`.
+
+    The s at which :math:`\Delta^2 = (C/s)\log(T/s)`. With C = :func:`etc_constant` and good
+    concentration the arm is gone at round ⌊u⌋ + 1; with C = 8α it is where the test falls
+    without noise. Decreasing in Δ, and T for an optimal arm. Arms on the last axis, after the
+    shape of `log_horizon`, which is log T.
+    """
+    gaps, constant = check_gaps(gaps), check_positive("constant", constant)
+    log_horizon = np.asarray(log_horizon, dtype=np.float64)
+    if not (np.isfinite(log_horizon) & (log_horizon >= 0)).all():
+        raise ValueError(f"log_horizon must be finite and ≥ 0, got {log_horizon!r}")
+    log_horizon = log_horizon[..., None]
+    scale = 2 * np.log(_inverse(gaps), where=gaps > 0, out=np.full(gaps.shape, math.inf))
+    scale = scale + math.log(constant)  # log(C/Δ²)
+    lambert: FloatArray = wrightomega(log_horizon - scale)  # W(e^y) = ω(y): T may overflow
+    with np.errstate(over="ignore", invalid="ignore"):
+        # the two forms are equal; each is used where it loses no digits
+        return np.where(log_horizon < scale, np.exp(log_horizon - lambert), np.exp(scale) * lambert)
+
+
+def etc_observations(gaps: ArrayLike, log_horizon: ArrayLike, constant: float = 32.0) -> FloatArray:
+    r"""Observations, over all arms, until arm i and all worse ones are gone: :math:`H_i(T)`.
+
+    :math:`H_i(T) = K + i\,u(\Delta_i) + \sum_{j>i}u(\Delta_j)` with u = :func:`etc_rounds`.
+    """
+    rounds = etc_rounds(gaps, log_horizon, constant)
+    return np.asarray(
+        rounds.shape[-1] + np.minimum(rounds[..., :, None], rounds[..., None, :]).sum(axis=-1)
+    )
+
+
+def last_epoch(
+    gaps: ArrayLike, rate: ArrayLike, horizon: ArrayLike | None = None, constant: float = 32.0
+) -> FloatArray:
+    r"""The epoch :math:`m_i` after which, with high probability, arm i is pulled no more.
+
+    .. math:: m_i = \min\{\lceil\log_2\log_2T\rceil,\
+              \min\{m: 2^m-m\ge\log_2(10\log(2)\,C_\alpha H_{i,1}/\epsilon)\}\}
+
+    Arms on the last axis; `horizon=None` plays for ever. Infinite where an arm is never dropped.
+    """
+    gaps, rate = check_gaps(gaps), check_rate(rate)
+    steps = _epoch_steps(gaps, rate, constant)
+    epochs = np.where(
+        np.isinf(steps), math.inf, np.searchsorted(_EPOCH_STEPS, steps).astype(np.float64)
+    )
+    if horizon is None:
+        return epochs
+    doublings = np.log2(np.maximum(check_horizon(horizon), 2.0))
+    return np.minimum(epochs, np.ceil(np.log2(doublings))[..., None])
+
+
+def first_eliminated(
+    gaps: ArrayLike, epoch: ArrayLike, rate: ArrayLike, constant: float = 32.0
+) -> FloatArray:
+    """The rank i_m from which every arm is gone after epoch m; K + 1 if none need be (D17)."""
+    gaps, rate, epochs = check_gaps(gaps), check_rate(rate), np.asarray(epoch, dtype=np.float64)
+    with np.errstate(over="ignore"):
+        reached = np.exp2(epochs) - epochs
+    kept = _epoch_steps(gaps, rate, constant) > reached[..., None]
+    return np.asarray(kept.sum(axis=-1) + 1.0)  # the arms kept are those of smallest gap
+
+
+def check_rho(rho: float) -> float:
+    """OCUCB-n's ρ, in [1/2, 1]."""
+    if not 0.5 <= rho <= 1:
+        raise ValueError(f"rho must be in [1/2, 1], got {rho!r}")
+    return float(rho)
+
+
+def check_alpha(alpha: float, variance: float) -> tuple[float, float]:
+    """ETC's α, which must be at least the variance proxy c of the rewards."""
+    variance = check_positive("variance", variance)
+    if not variance <= alpha < math.inf:
+        raise ValueError(f"alpha must be finite and at least variance={variance}, got {alpha!r}")
+    return float(alpha), variance
+
+
+def _check_base(base: float) -> float:
+    if not 1 < base < math.inf:
+        raise ValueError(f"base must be finite and greater than 1, got {base!r}")
+    return float(base)
+
+
+def _check_epoch(epoch: np.ndarray) -> np.ndarray:
+    if not ((epoch >= 0) & (epoch == np.floor(epoch)) & (epoch < 64)).all():
+        raise ValueError(f"epoch must be a whole number from 0 to 63, got {epoch!r}")
+    return epoch
+
+
+def _epoch_steps(gaps: FloatArray, rate: FloatArray, constant: float) -> FloatArray:
+    """log2(10 log(2) C_α H_{i,1}/ε), infinite at optimal arms and at rate 0."""
+    constant = check_positive("constant", constant)
+    with np.errstate(divide="ignore"):
+        return (
+            np.log2(hardness(gaps))
+            - np.log2(rate)[..., None]
+            + math.log2(10 * math.log(2) * constant)
+        )
+
+
+def _likeness(gaps: FloatArray, rho: float) -> FloatArray:
+    """min{1, (Δ_i/Δ_j)^(2ρ)} for each pair (i, j), where optimal arms are like each other."""
+    smaller = np.minimum(gaps[:, None], gaps)
+    ratios = np.divide(smaller, gaps, out=np.ones_like(smaller), where=gaps > 0)
+    return np.asarray(ratios ** (2 * rho))
+
+
+def _inverse(gaps: FloatArray) -> FloatArray:
+    """1/Δ_i, and 0 at optimal arms, which no sum over sub-optimal arms then sees."""
+    with np.errstate(over="ignore"):
+        return np.divide(1.0, gaps, out=np.zeros_like(gaps), where=gaps > 0)
+
+
+def _steady(lengths: FloatArray) -> FloatArray:
+    """Undo the last rounding errors, so that the ceiling of 256 + 1e-13 is 256."""
+    whole = np.rint(lengths)
+    return np.where(np.abs(lengths - whole) < 1e-9 * whole, whole, lengths)
+
+
+def _plain(array: ArrayLike) -> float | FloatArray:
+    array = np.asarray(array, dtype=np.float64)
+    return float(array) if array.ndim == 0 else array

@@ -37,9 +37,15 @@ def gaps(means: ArrayLike) -> FloatArray:
         return check_gaps(array.max() - array)
 
 
+def inverse(gaps: FloatArray) -> FloatArray:
+    """1/Δ_i, and 0 at optimal arms, which no sum over sub-optimal arms then sees."""
+    with np.errstate(over="ignore"):
+        return np.divide(1.0, gaps, out=np.zeros_like(gaps), where=gaps > 0)
+
+
 def c_delta(gaps: ArrayLike) -> float:
     """C_Δ, the sum of 1/Δ_i over the sub-optimal arms."""
-    return float(_inverse(check_gaps(gaps)).sum())
+    return float(inverse(check_gaps(gaps)).sum())
 
 
 def optimal_weights(gaps: ArrayLike, power: float = 1.0) -> FloatArray:
@@ -70,7 +76,7 @@ def weights_cost(gaps: ArrayLike, weights: ArrayLike | None = None) -> float:
     if (weights[positive] == 0).any():
         return math.inf
     ratios = np.log(best[positive]) - np.log(weights[positive])
-    return float((_inverse(gaps)[positive] * ratios).sum())
+    return float((inverse(gaps)[positive] * ratios).sum())
 
 
 def effective_arms(gaps: ArrayLike, rho: float = 1.0) -> FloatArray:
@@ -107,7 +113,7 @@ def hardness(gaps: ArrayLike, rho: float = 1.0, below: ArrayLike | None = None) 
         ranks = rank(gaps)
         counted = ranks < np.maximum(np.asarray(below)[..., None, None], ranks[:, None] + 1)
         arms = np.where(counted, _likeness(gaps, rho), 0.0).sum(axis=-1)
-    return np.asarray(arms * np.where(gaps > 0, _inverse(gaps) ** 2, math.inf))
+    return np.asarray(arms * np.where(gaps > 0, inverse(gaps) ** 2, math.inf))
 
 
 def rank(gaps: ArrayLike) -> FloatArray:
@@ -133,7 +139,7 @@ def rate_star_active(gaps: ArrayLike, horizon: ArrayLike) -> float | FloatArray:
     As the other thresholds it is 1 if all arms are optimal: then looks never help.
     """
     gaps, horizon = check_gaps(gaps), check_horizon(horizon)
-    needed = (_inverse(gaps) ** 2).sum() / 2 if gaps.any() else math.inf
+    needed = (inverse(gaps) ** 2).sum() / 2 if gaps.any() else math.inf
     return _plain(np.minimum(1.0, needed / horizon))
 
 
@@ -150,7 +156,7 @@ def rate_star_arms(
     needed = np.full(gaps.shape, math.inf)
     useful = (gaps > 0) & (weights > 0)
     with np.errstate(over="ignore"):
-        needed[useful] = _inverse(gaps)[useful] ** 2 / (2 * weights[useful])
+        needed[useful] = inverse(gaps)[useful] ** 2 / (2 * weights[useful])
     return np.minimum(1.0, needed / horizon[..., None])
 
 
@@ -211,7 +217,7 @@ def etc_rounds(gaps: ArrayLike, log_horizon: ArrayLike, constant: float = 32.0) 
     if not (np.isfinite(log_horizon) & (log_horizon >= 0)).all():
         raise ValueError(f"log_horizon must be finite and ≥ 0, got {log_horizon!r}")
     log_horizon = log_horizon[..., None]
-    scale = 2 * np.log(_inverse(gaps), where=gaps > 0, out=np.full(gaps.shape, math.inf))
+    scale = 2 * np.log(inverse(gaps), where=gaps > 0, out=np.full(gaps.shape, math.inf))
     scale = scale + math.log(constant)  # log(C/Δ²)
     lambert: FloatArray = wrightomega(log_horizon - scale)  # W(e^y) = ω(y): T may overflow
     with np.errstate(over="ignore", invalid="ignore"):
@@ -247,8 +253,12 @@ def last_epoch(
     )
     if horizon is None:
         return epochs
-    doublings = np.log2(np.maximum(check_horizon(horizon), 2.0))
-    return np.minimum(epochs, np.ceil(np.log2(doublings))[..., None])
+    return np.minimum(epochs, final_epoch(horizon)[..., None])
+
+
+def final_epoch(horizon: ArrayLike) -> FloatArray:
+    """The epoch ⌈log2 log2 T⌉ by whose end stage T has passed, 0 for T ≤ 2."""
+    return np.asarray(np.ceil(np.log2(np.log2(np.maximum(check_horizon(horizon), 2.0)))))
 
 
 def first_eliminated(
@@ -305,12 +315,6 @@ def _likeness(gaps: FloatArray, rho: float) -> FloatArray:
     smaller = np.minimum(gaps[:, None], gaps)
     ratios = np.divide(smaller, gaps, out=np.ones_like(smaller), where=gaps > 0)
     return np.asarray(ratios ** (2 * rho))
-
-
-def _inverse(gaps: FloatArray) -> FloatArray:
-    """1/Δ_i, and 0 at optimal arms, which no sum over sub-optimal arms then sees."""
-    with np.errstate(over="ignore"):
-        return np.divide(1.0, gaps, out=np.zeros_like(gaps), where=gaps > 0)
 
 
 def _steady(lengths: FloatArray) -> FloatArray:

@@ -1,0 +1,431 @@
+"""Gaps, H's, epochs, thresholds and weights, against their definitions written out."""
+
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom
+
+from kibitz.bounds import complexity, concentration
+
+FOUR = (0.0, 0.2, 1.5, 1.8)  # the paper's first experiment
+HARD = (1e-6, 1e-6, 1e-3, 0.1, 0.5, 1.0, 1.0, 3.0, 100.0)
+
+positive = st.one_of(st.floats(1e-6, 100.0), st.sampled_from(HARD))
+some_gaps = st.lists(positive, min_size=1, max_size=8).flatmap(
+    lambda gaps: st.permutations([0.0, *gaps])
+)
+
+
+def small(gaps):
+    """The same gaps, at most 1."""
+    return np.asarray(gaps) / max(1.0, max(gaps))
+
+
+def by_rank(gaps):
+    return sorted(gaps), np.argsort(gaps, kind="stable")
+
+
+# Gaps and weights
+
+
+def test_gaps_are_counted_from_the_best_arm():
+    np.testing.assert_allclose(complexity.gaps([0.5, 2.0, 1.8, 2.0]), [1.5, 0.0, 0.2, 0.0])
+
+
+@pytest.mark.parametrize(
+    "means", [[], [1.0, math.nan], [math.inf, 0.0], [[1.0, 2.0]], [1e308, -1e308]]
+)
+def test_gaps_refuses_what_is_not_a_list_of_means(means):
+    with pytest.raises(ValueError, match="must be"):
+        complexity.gaps(means)
+
+
+def test_c_delta_sums_over_sub_optimal_arms_only():
+    assert complexity.c_delta(FOUR) == pytest.approx(5 + 1 / 1.5 + 1 / 1.8, rel=1e-15)
+    assert complexity.c_delta([0.0, 0.0]) == 0.0
+
+
+def test_optimal_weights_of_the_paper_s_arms():
+    np.testing.assert_allclose(
+        complexity.optimal_weights(FOUR), [0, 0.8036, 0.1071, 0.0893], atol=5e-5
+    )
+    np.testing.assert_allclose(
+        complexity.optimal_weights(FOUR, power=2), [0, 0.9708, 0.0173, 0.0120], atol=5e-5
+    )
+
+
+@given(some_gaps, st.floats(0.5, 3.0))
+def test_optimal_weights_are_normalised_over_sub_optimal_arms(gaps, power):
+    """D31: the paper prints 1/Δ and 1/Δ² as probabilities."""
+    weights = complexity.optimal_weights(gaps, power)
+    gaps = np.asarray(gaps)
+    assert weights.sum() == pytest.approx(1.0)
+    assert (weights[gaps == 0] == 0).all()
+    products = weights[gaps > 0] * gaps[gaps > 0] ** power
+    np.testing.assert_allclose(products, products[0], rtol=1e-9)
+
+
+def test_optimal_weights_neither_overflow_nor_divide_by_zero():
+    weights = complexity.optimal_weights([0.0, 1e-300, 1e-299, 1e300], power=2)
+    np.testing.assert_allclose(weights, [0, 100 / 101, 1 / 101, 0], rtol=1e-12)
+    assert (complexity.optimal_weights([0.0, 0.0]) == 0).all()
+
+
+@given(some_gaps, st.integers(0, 2**32 - 1))
+def test_no_weights_cost_less_than_the_optimal_ones(gaps, seed):
+    weights = np.random.default_rng(seed).dirichlet(np.ones(len(gaps)))
+    if not (weights > 0).all():
+        return
+    cost = complexity.weights_cost(gaps, weights)
+    positive = np.asarray(gaps) > 0
+    best = complexity.optimal_weights(gaps)
+    inverse = 1 / np.asarray(gaps)[positive]
+    direct = -(inverse * np.log(weights[positive])).sum() + (inverse * np.log(best[positive])).sum()
+    assert cost == pytest.approx(direct, rel=1e-9, abs=1e-9 * inverse.sum())
+    assert cost >= -1e-12 * inverse.sum()
+    assert abs(complexity.weights_cost(gaps, best)) <= 1e-12 * inverse.sum()
+
+
+def test_weights_that_never_see_a_sub_optimal_arm_cost_infinitely_much():
+    assert complexity.weights_cost(FOUR, [0.0, 0.5, 0.5, 0.0]) == math.inf
+    assert complexity.weights_cost(FOUR, [0.0, 0.5, 0.4, 0.1]) < math.inf
+    uniform = [0, 1 / 3, 1 / 3, 1 / 3]  # C_Δ (log(K−1) − entropy of p*)
+    best = complexity.optimal_weights(FOUR)[1:]
+    entropy = -(best * np.log(best)).sum()
+    expected = complexity.c_delta(FOUR) * (math.log(3) - entropy)
+    assert complexity.weights_cost(FOUR, uniform) == pytest.approx(expected)
+
+
+# H and k
+
+
+@given(some_gaps, st.sampled_from([0.5, 0.7, 1.0]))
+def test_hardness_is_the_paper_s_sum_over_ranks(gaps, rho):
+    ordered, order = by_rank(gaps)
+    hardness = complexity.hardness(gaps, rho)[order]
+    arms = complexity.effective_arms(gaps, rho)[order]
+    for i, gap in enumerate(ordered, start=1):
+        if gap == 0:
+            assert hardness[i - 1] == math.inf
+            assert arms[i - 1] == ordered.count(0.0)
+            continue
+        tail = sum(other ** (-2 * rho) * gap ** (-2 * (1 - rho)) for other in ordered[i:])
+        assert hardness[i - 1] == pytest.approx(i / gap**2 + tail, rel=1e-9)
+        assert hardness[i - 1] == pytest.approx(arms[i - 1] / gap**2, rel=1e-12)
+
+
+@given(some_gaps, st.floats(0.5, 1.0))
+def test_worse_arms_are_less_hard_and_rho_one_is_the_least(gaps, rho):
+    _, order = by_rank(gaps)
+    hardness = complexity.hardness(gaps, rho)[order]
+    assert (hardness[1:] <= hardness[:-1] * (1 + 1e-12)).all()
+    assert (complexity.hardness(gaps) <= complexity.hardness(gaps, rho) * (1 + 1e-12)).all()
+    assert (complexity.hardness(small(gaps)) >= len(gaps) * (1 - 1e-12)).all()
+
+
+@given(some_gaps, st.integers(1, 10), st.sampled_from([0.5, 1.0]))
+def test_reduced_hardness_sums_the_ranks_below_i_m(gaps, below, rho):
+    """D17: the printed sum runs up to i_m itself, to an arm K + 1 that does not exist."""
+    ordered, order = by_rank(gaps)
+    hardness = complexity.hardness(gaps, rho, below=below)[order]
+    for i, gap in enumerate(ordered, start=1):
+        if gap > 0:
+            tail = [ordered[j - 1] for j in range(i + 1, min(below, len(gaps) + 1))]
+            tail = sum(other ** (-2 * rho) * gap ** (-2 * (1 - rho)) for other in tail)
+            assert hardness[i - 1] == pytest.approx(i / gap**2 + tail, rel=1e-9)
+
+
+def test_hardness_scales_as_the_inverse_square_of_the_gaps():
+    gaps = np.array(FOUR)
+    np.testing.assert_allclose(
+        complexity.hardness(10 * gaps)[1:], complexity.hardness(gaps)[1:] / 100
+    )
+
+
+@given(some_gaps, st.floats(0.5, 1.0))
+def test_the_ratio_of_the_hs_costs_a_double_logarithm_of_the_arms(gaps, rho):
+    """Lemma "ratio_H", whose bound is log(1 + log K), not 1 + log K (D32)."""
+    ordered = np.sort(gaps)
+    ranks = np.arange(1, ordered.size + 1)[ordered > 0]
+    ordered = ordered[ordered > 0]
+    ratios = complexity.hardness(np.sort(gaps), rho)[-ordered.size :] * ordered**2 / ranks
+    limit = complexity.c_delta(gaps) * math.log(1 + math.log(len(gaps)))
+    assert (np.log(ratios) / ordered).sum() <= limit * (1 + 1e-9)
+
+
+# Thresholds
+
+
+def test_rate_star_is_the_paper_s_for_equal_gaps():
+    assert complexity.rate_star([0.0, 0.1, 0.1, 0.1], 10**6) == pytest.approx(4 / (10**6 * 0.01))
+    np.testing.assert_allclose(
+        complexity.rate_star([0.5, 0.0, 0.5], [100, 10**4]), [3 / 25, 3 / 2500], rtol=1e-12
+    )
+
+
+def test_thresholds_are_at_most_one():
+    """D33: for a short horizon K/(TΔ²) exceeds 1, and no rate does."""
+    gaps = [0.0, 0.1, 0.1]
+    assert 3 / (10 * 0.01) > 1
+    assert complexity.rate_star(gaps, 10) == 1.0
+    assert complexity.rate_star_active(gaps, 10) == 1.0
+    assert (complexity.rate_star_arms(gaps, 10) == 1.0).all()
+
+
+def test_the_theorem_changes_regime_at_about_half_of_rate_star():
+    gaps = [0.0] + [0.1] * 199
+    ratio = complexity.rate_star_active(gaps, 10**12) / complexity.rate_star(gaps, 10**12)
+    assert ratio == pytest.approx(199 / 400)
+
+
+def test_thresholds_of_the_arms_are_where_the_horizon_is_the_best_stage():
+    weights = np.array([0.25, 0.0, 0.5, 0.25])
+    rates = complexity.rate_star_arms(FOUR, [100, 10**12], weights)
+    assert rates.shape == (2, 4)
+    assert (rates[:, :2] == 1.0).all()  # an optimal arm, and one that is never seen
+    np.testing.assert_allclose(1 / (2 * rates[1, 2:] * weights[2:] * np.array(FOUR[2:]) ** 2), 1e12)
+
+
+def test_looks_never_help_if_every_arm_is_optimal():
+    assert complexity.rate_star([0.0, 0.0], 10**9) == 1.0
+    assert complexity.rate_star_active([0.0, 0.0], 10**9) == 1.0
+    assert (complexity.rate_star_arms([0.0, 0.0], 10**9) == 1.0).all()
+
+
+# Epochs
+
+
+def test_epochs_of_base_two_square_each_other():
+    assert [complexity.epoch_length(m) for m in range(6)] == [2, 4, 16, 256, 65536, 2**32]
+    assert complexity.epoch_length(9) == 2**512
+    np.testing.assert_allclose(
+        complexity.epoch_log_length(range(64)),
+        [2.0**m * math.log(2) for m in range(64)],
+        rtol=1e-14,
+    )
+
+
+@pytest.mark.parametrize("base", [1.2, 1.5, 2, 2.5, 3])
+def test_epoch_lengths_are_powers_of_powers_rounded_up(base):
+    for m in range(6):
+        exact = mpmath.power(mpmath.mpf(base), mpmath.mpf(base) ** m)
+        if exact < 2**50:
+            assert complexity.epoch_length(m, base) == int(mpmath.ceil(exact))
+        if exact > mpmath.mpf(2) ** 1000:
+            continue
+        expected = math.log(complexity.epoch_length(m, base))
+        assert complexity.epoch_log_length(m, base) == pytest.approx(expected, rel=1e-12)
+
+
+def test_an_epoch_too_long_for_a_float_is_given_by_its_logarithm_only():
+    with pytest.raises(ValueError, match="epoch must have a length that fits a float, got 10"):
+        complexity.epoch_length(10)
+    assert complexity.epoch_log_length(10) == pytest.approx(1024 * math.log(2))
+
+
+@pytest.mark.parametrize("base", [2, 3, 4])
+def test_etc_horizon_keeps_the_ratio_that_the_proof_needs(base):
+    """D34: with the exponent 3/2 of p = 2 the ratio is d^{1/p − 3/2}/log d, too large for p < 2."""
+    for m in range(4):
+        log_next = complexity.epoch_log_length(m + 1, base)
+        log_ratio = complexity.epoch_log_length(m, base) - complexity.etc_log_horizon(m, base)
+        assert log_ratio == pytest.approx(-log_next - math.log(log_next), rel=1e-12)
+    assert complexity.etc_log_horizon(0) == pytest.approx(math.log(4**1.5 * math.log(4)))
+
+
+def test_the_printed_etc_horizon_breaks_the_ratio_for_a_smaller_base():
+    """D34, p = 1.5, m = 6: P(ETC errs) times the next epoch would grow with the epoch."""
+    log_d, log_next = (complexity.epoch_log_length(m, 1.5) for m in (6, 7))
+    printed = log_d - (1.5 * log_next + math.log(log_next))
+    assert printed > -log_next - math.log(log_next) + 0.5
+    right = log_d - complexity.etc_log_horizon(6, 1.5)
+    assert right == pytest.approx(-log_next - math.log(log_next), abs=1e-2)  # d is rounded up
+
+
+def steps(m):
+    return 2**m - m
+
+
+def slow_epoch(hardness, rate, constant):
+    """The smallest m with 2^m − m ≥ log2(10 log 2 C H/ε), compared as powers of two."""
+    target = 10 * mpmath.log(2) * constant * mpmath.mpf(hardness) / mpmath.mpf(rate)
+    m = 0
+    while mpmath.power(2, steps(m)) < target:
+        m += 1
+    return m
+
+
+@given(
+    some_gaps, st.sampled_from([1e-15, 1e-6, 0.01, 0.1, 1.0]), st.sampled_from([16.0, 18.0, 32.0])
+)
+@settings(max_examples=50)
+def test_last_epoch_and_first_eliminated_are_each_other_s_inverse(gaps, rate, constant):
+    ordered, order = by_rank(gaps)
+    epochs = complexity.last_epoch(gaps, rate, constant=constant)[order]
+    hardness = complexity.hardness(gaps)[order]
+    for gap, epoch, value in zip(ordered, epochs, hardness, strict=True):
+        assert epoch == (slow_epoch(value, rate, constant) if gap > 0 else math.inf)
+    for m in range(9):
+        gone = [i for i, epoch in enumerate(epochs, start=1) if epoch <= m]
+        first = complexity.first_eliminated(gaps, m, rate, constant)
+        assert first == min(gone, default=len(gaps) + 1)
+
+
+@pytest.mark.parametrize(
+    ("horizon", "final"),
+    [(1, 0), (2, 0), (3, 1), (4, 1), (5, 2), (16, 2), (17, 3), (65536, 4), (65537, 5)],
+)
+def test_the_final_epoch_reaches_the_horizon(horizon, final):
+    assert complexity.final_epoch(horizon) == final
+    assert sum(complexity.epoch_length(m) for m in range(final + 1)) >= horizon
+    assert complexity.last_epoch(FOUR, 0.0, horizon)[1] == final
+
+
+@given(some_gaps, st.floats(1e-9, 1.0))
+def test_an_arm_goes_in_an_epoch_whose_predecessor_is_short(gaps, rate):
+    """D27: d_{m_i−1} ≤ −A W_{−1}(−1/A) ≤ (5/2) A log A, and the printed bound is larger still."""
+    gaps = small(gaps)
+    for value in complexity.hardness(gaps)[gaps > 0]:
+        a = 10 * 32 * value / rate
+        log_before = 2.0 ** (slow_epoch(value, rate, 32) - 1) * math.log(2)
+        exact = concentration.stage_ratio_inverse(a)
+        assert log_before <= math.log(exact) + 1e-9
+        assert exact <= concentration.stage_ratio_inverse(a, form="printed")
+        assert 2.5 * a * math.log(a) <= 25 * 32 / math.log(2) * value / rate * math.log(
+            a / math.log(2)
+        )
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.1, 0.5, 0.9, 1.0])
+def test_an_epoch_brings_half_of_the_looks_that_it_should(rate):
+    """D28: for every rate, not only ε ≤ 1/2. Exact binomial tails."""
+    checked = 0
+    for m in range(2, 6):
+        length = complexity.epoch_length(m)
+        log_next = complexity.epoch_log_length(m + 1)
+        failure = log_next + math.log(log_next)  # log(d_{m+1} log d_{m+1})
+        if length / failure >= 8 / rate:
+            checked += 1
+            fewer = math.ceil(rate * length / 2) - 1
+            assert binom.cdf(fewer, length, rate) <= math.exp(-failure)
+    assert checked >= 1
+
+
+# ETC
+
+
+def test_etc_constant_is_a_square_of_a_sum():
+    """D13: 8(√α+√c)², where the paper prints 8(α+c)."""
+    assert complexity.etc_constant(1, 1) == 32.0
+    assert complexity.etc_constant(1, 1, "printed") == 16.0
+    assert complexity.etc_constant(1, 0.25) == 18.0  # D14: rewards in [0, 1]
+
+
+def test_etc_needs_alpha_of_at_least_the_variance():
+    with pytest.raises(
+        ValueError, match=r"alpha must be finite and at least variance=1\.0, got 0\.9"
+    ):
+        complexity.etc_constant(0.9)
+
+
+@pytest.mark.parametrize("gap", [1e-6, 1e-3, 0.2, 1.0, 100.0])
+@pytest.mark.parametrize("log_horizon", [0.0, 1.0, 10.0, 27.6, 100.0, 709.0, 5000.0, 1e9])
+def test_etc_rounds_solve_their_equation(gap, log_horizon):
+    rounds = complexity.etc_rounds([0.0, gap], log_horizon, 32.0)[1]
+    with mpmath.workdps(40):
+        scale = 32 / mpmath.mpf(gap) ** 2
+        expected = scale * mpmath.lambertw(mpmath.exp(log_horizon) / scale).real
+    assert rounds == pytest.approx(float(expected), rel=1e-12)
+
+
+@given(some_gaps, st.floats(0.0, 1000.0))
+def test_etc_keeps_worse_arms_for_fewer_rounds(gaps, log_horizon):
+    rounds = complexity.etc_rounds(np.sort(gaps), log_horizon)
+    assert (rounds[1:] <= rounds[:-1]).all()
+    if log_horizon < 700:
+        assert (rounds <= math.exp(log_horizon) * (1 + 1e-9)).all()
+
+
+@given(some_gaps, st.floats(0.0, 1000.0))
+def test_etc_observations_are_the_sum_over_ranks(gaps, log_horizon):
+    ordered, order = by_rank(gaps)
+    rounds = complexity.etc_rounds(gaps, log_horizon)[order]
+    totals = complexity.etc_observations(gaps, log_horizon)[order]
+    for i, gap in enumerate(ordered, start=1):
+        if gap > 0:
+            expected = len(gaps) + i * rounds[i - 1] + rounds[i:].sum()
+            assert totals[i - 1] == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_printed_logarithm_covers_lambert_s_w_from_a_horizon_on():
+    """D29: W(x/C) ≤ log x, x = TΔ², exactly from x = e^{1/C} on (so from C/(C−1) on)."""
+    constant = 32.0
+    threshold = math.exp(1 / constant)
+    assert threshold < constant / (constant - 1)
+    for x, holds in [(threshold * 0.99, False), (threshold * 1.01, True), (1e9, True)]:
+        rounds = complexity.etc_rounds([0.0, 1.0], math.log(x), constant)[1]
+        assert (rounds <= constant * math.log(x)) == holds
+
+
+def test_the_printed_logarithm_with_the_printed_constant_fails_for_long_horizons():
+    """D29 with D13: 16 log x covers the true 32 W(x/32) only up to x ≈ 2.6e4."""
+    for x, holds in [(1e3, True), (2.5e4, True), (2.8e4, False), (1e8, False)]:
+        rounds = complexity.etc_rounds([0.0, 1.0], math.log(x), 32.0)[1]
+        assert (rounds <= 16 * math.log(x)) == holds
+
+
+# The whole range
+
+
+@pytest.mark.parametrize("n_arms", [2, 200])
+@pytest.mark.parametrize("gap", [1e-6, 100.0])
+@pytest.mark.parametrize("rate", [0.0, 1e-300, 1.0])
+@pytest.mark.parametrize("horizon", [1, 2, 3, 10**12, 10**15])
+def test_the_whole_range_gives_numbers(n_arms, gap, rate, horizon):
+    gaps = [0.0] + [gap] * (n_arms - 1)
+    for values in (
+        complexity.hardness(gaps)[1:],
+        complexity.hardness(gaps, 0.5, below=[2, n_arms])[..., 1:],
+        complexity.effective_arms(gaps, 0.5),
+        complexity.rate_star(gaps, horizon),
+        complexity.rate_star_active(gaps, horizon),
+        complexity.rate_star_arms(gaps, horizon),
+        complexity.etc_rounds(gaps, math.log(horizon)),
+        complexity.etc_observations(gaps, math.log(horizon)),
+        complexity.last_epoch(gaps, rate, horizon),
+        complexity.first_eliminated(gaps, [0, 3, 20], rate),
+        complexity.weights_cost(gaps),
+    ):
+        assert np.isfinite(values).all()
+
+
+def test_rates_and_horizons_may_be_arrays():
+    epochs = complexity.last_epoch(FOUR, [[0.0], [0.1], [1.0]], [10, 10**12])
+    assert epochs.shape == (3, 2, 4)
+    assert epochs[1, 1, 1] == complexity.last_epoch(FOUR, 0.1, 10**12)[1]
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: complexity.c_delta([1.0, 2.0]), "gaps"),
+        (lambda: complexity.c_delta([0.0, math.nan]), "gaps"),
+        (lambda: complexity.hardness(FOUR, 0.4), "rho"),
+        (lambda: complexity.hardness(FOUR, math.nan), "rho"),
+        (lambda: complexity.optimal_weights(FOUR, 0.0), "power"),
+        (lambda: complexity.epoch_log_length(-1), "epoch"),
+        (lambda: complexity.epoch_log_length(1, 1.0), "base"),
+        (lambda: complexity.etc_rounds(FOUR, math.nan), "log_horizon"),
+        (lambda: complexity.etc_constant(1, 1, "leading"), "form"),
+        (lambda: complexity.rate_star(FOUR, 1.5), "horizon"),
+        (lambda: complexity.last_epoch(FOUR, 1.1), "rate"),
+        (lambda: complexity.last_epoch(FOUR, 0.1, constant=0.0), "constant"),
+    ],
+)
+def test_refuses_with_the_name_of_what_is_wrong(call, name):
+    with pytest.raises(ValueError, match=f"^{name} must be"):
+        call()

@@ -1,0 +1,227 @@
+r"""The observation constraint: how much a good algorithm must see of each arm.
+
+What it says and why is told in `kibitz.bounds.lower`, which is where to look for the bounds.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from kibitz.bounds.bound import (
+    FloatArray,
+    check_choice,
+    check_gaps,
+    check_nonnegative,
+    check_positive,
+)
+
+C_UCB1 = 8.0
+C_0_UCB1 = 1 + math.pi**2 / 3
+FIRST_STAGE = 3.0  # the paper's: from stage e on the constraint can only grow
+
+
+class Constraint(NamedTuple):
+    """The numbers in h_i(t), one per sub-optimal arm; what they mean is in `make_constraint`."""
+
+    suboptimal: NDArray[np.bool_]  # which of all arms
+    gaps: FloatArray
+    x: FloatArray
+    u: tuple[float, float]  # U(t) = u[0] + u[1] log t
+    divisor: FloatArray  # P = 1 - U(t) / (t divisor)
+    v: tuple[FloatArray, FloatArray]  # Q_i = (v[0] + v[1] log t) / (t x)
+    information: FloatArray  # of one observation of arm i, (x + Δ_i)² / 2
+    variant: str
+
+
+def make_constraint(
+    gaps: FloatArray,
+    C: float,
+    C_0: float,
+    variant: str = "clip",
+    x: ArrayLike | None = None,
+) -> Constraint:
+    check_positive("C", C)
+    check_nonnegative("C_0", C_0)
+    suboptimal = gaps > 0
+    positive = gaps[suboptimal]
+    raised = positive if x is None else _check_raise(x, gaps)[suboptimal]
+    u = (C_0 * float(gaps.sum()), C * float((1 / positive).sum()))
+    v = (
+        np.full_like(raised, u[0])
+        if variant == "printed"
+        else C_0 * sum_raised(raised, gaps, positive),
+        C * sum_inverse_raised(raised, gaps, positive),
+    )
+    if variant == "printed":
+        divisor = np.ones_like(positive)
+    elif variant == "sharp":
+        divisor = positive
+    else:
+        divisor = np.full_like(positive, positive.min(initial=math.inf))
+    return Constraint(
+        suboptimal, positive, raised, u, divisor, v, (raised + positive) ** 2 / 2, variant
+    )
+
+
+def _check_raise(x: ArrayLike, gaps: FloatArray) -> FloatArray:
+    array = np.asarray(x, dtype=np.float64)
+    if array.shape not in ((), gaps.shape) or not ((array > 0) & np.isfinite(array)).all():
+        raise ValueError(f"x must be positive and finite, one or one per arm, got {x!r}")
+    return np.broadcast_to(array, gaps.shape)
+
+
+def sum_raised(x: FloatArray, gaps: FloatArray, own: FloatArray) -> FloatArray:
+    """Σ_{j≠i} (x + Δ_j), the gaps of the problem in which arm i is raised."""
+    return (len(gaps) - 1) * x + (float(gaps.sum()) - own)
+
+
+def sum_inverse_raised(x: FloatArray, gaps: FloatArray, own: FloatArray) -> FloatArray:
+    """S_i = Σ_{j≠i} 1/(x + Δ_j). The term 1/x of the best arm keeps the subtraction safe."""
+    total: FloatArray = (1 / (x[..., np.newaxis] + gaps)).sum(axis=-1) - 1 / (x + own)
+    return total
+
+
+def _log_odds(c: Constraint, t: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """1 - P and log(1/Q_i) at the stages t, arms on the last axis."""
+    log_t = np.log(t)
+    tiny = np.finfo(np.float64).tiny  # C_0 = 0 at t = 1
+    missing = (c.u[0] + c.u[1] * log_t) / (t * c.divisor)
+    log_inverse_q = log_t + np.log(c.x) - np.log(np.maximum(c.v[0] + c.v[1] * log_t, tiny))
+    return missing, log_inverse_q
+
+
+def h_at(c: Constraint, t: FloatArray) -> FloatArray:
+    """h_i(t), arms on the last axis of t (or broadcast along it)."""
+    missing, log_inverse_q = _log_odds(c, t)
+    if c.variant == "printed":
+        literal: FloatArray = (1 - missing) * log_inverse_q - math.log(2)
+        return literal
+    if c.variant == "kl":
+        value = kl_at(missing, log_inverse_q)
+    else:
+        value = np.maximum(1 - missing, 0) * np.maximum(log_inverse_q, 0) - math.log(2)
+    return np.where(t >= FIRST_STAGE, np.maximum(value, 0), 0.0)
+
+
+def kl_at(missing: FloatArray, log_inverse_q: FloatArray) -> FloatArray:
+    """kl(P, Q) where P = 1 - missing > Q, else 0. Written for P near 1 and Q near 0."""
+    q = np.exp(-np.maximum(log_inverse_q, 0))
+    useful = (log_inverse_q > 0) & (missing < 1 - q)
+    y = np.where(useful, missing, 0.0)
+    q = np.where(useful, q, 0.5)
+    value = (1 - y) * (np.log1p(-y) + log_inverse_q) + y * (
+        np.log(np.where(y > 0, y, 1.0)) - np.log1p(-q)
+    )
+    return np.where(useful, np.maximum(value, 0), 0.0)
+
+
+def slope_at(c: Constraint, t: FloatArray) -> FloatArray:
+    """h_i'(t) where h_i > 0 ("clip" and "sharp"): P' log(1/Q) + P log(1/Q)'."""
+    log_t = np.log(t)
+    missing, log_inverse_q = _log_odds(c, t)
+    growth = missing - c.u[1] / (t * c.divisor)
+    slope: FloatArray = (
+        growth * log_inverse_q + (1 - missing) * (1 - c.v[1] / (c.v[0] + c.v[1] * log_t))
+    ) / t
+    return slope
+
+
+def needs_at(c: Constraint, t: FloatArray) -> FloatArray:
+    return h_at(c, t[..., np.newaxis]) / c.information
+
+
+def all_arms(c: Constraint, values: FloatArray) -> FloatArray:
+    """Values of the sub-optimal arms put back among all arms, 0 for optimal ones."""
+    full = np.zeros((*values.shape[:-1], len(c.suboptimal)))
+    full[..., c.suboptimal] = values
+    return full
+
+
+def _check_stage(stage: ArrayLike, least: str) -> FloatArray:
+    array = np.asarray(stage, dtype=np.float64)
+    ok = array > 1 if least == "> 1" else array >= 1
+    if not (ok & np.isfinite(array)).all():
+        raise ValueError(f"stage must be finite and {least}, got {stage!r}")
+    return array
+
+
+def observation_constraint(
+    gaps: ArrayLike,
+    stage: ArrayLike,
+    *,
+    x: ArrayLike | None = None,
+    variant: str = "clip",
+    C: float = C_UCB1,
+    C_0: float = C_0_UCB1,
+) -> FloatArray:
+    """h_i(t): the divergence that the observations of arm i must amount to by stage t.
+
+    Parameters
+    ----------
+    gaps
+        One per arm, 0 for optimal arms, in any order.
+    stage
+        t ≥ 1, whole or not, one or many.
+    x
+        How far arm i is raised above the best arm; one, or one per arm; Δ_i if not given.
+    variant
+        "clip" (what the paper's argument proves: P with Δ_min, clipped at 0; 0 before stage 3),
+        "sharp" (the same argument about the pulls of arm i: Δ_i in place of Δ_min),
+        "kl" (as "clip" without the step kl(P, Q) ≥ P log(1/Q) - log 2),
+        "printed" (appendix A to the letter: no Δ_min, no clip; errata D1, D2, D3).
+    C, C_0
+        Of the sub-logarithmic algorithm; those of UCB1 if not given.
+
+    Returns
+    -------
+    array
+        Shape of `stage`, then one per arm. Optimal arms have 0.
+    """
+    check_choice("variant", variant, "clip", "sharp", "kl", "printed")
+    t = _check_stage(stage, "≥ 1")
+    c = make_constraint(check_gaps(gaps), C, C_0, variant, x)
+    return all_arms(c, h_at(c, t[..., np.newaxis]))
+
+
+def eta(
+    gaps: ArrayLike,
+    stage: ArrayLike,
+    *,
+    x: ArrayLike | None = None,
+    variant: str = "clip",
+    C: float = C_UCB1,
+    C_0: float = C_0_UCB1,
+) -> FloatArray:
+    r"""η_i(t), the part of h_i that vanishes as 1/log t (appendix A).
+
+    .. math:: h_i(t) = \log\frac{t x^2}{2 C \log t \sum_{j\ne i} x/(x+\Delta_j)} + \eta_i(t)
+
+    where the left side is not clipped. Parameters as for `observation_constraint`, with t > 1
+    and variant "clip", "sharp" or "printed".
+    """
+    check_choice("variant", variant, "clip", "sharp", "printed")
+    t = _check_stage(stage, "> 1")[..., np.newaxis]
+    c = make_constraint(check_gaps(gaps), C, C_0, variant, x)
+    missing, log_inverse_q = _log_odds(c, t)
+    return all_arms(c, -missing * log_inverse_q - np.log1p(c.v[0] / (c.v[1] * np.log(t))))
+
+
+def required_observations(
+    gaps: ArrayLike,
+    stage: ArrayLike,
+    *,
+    x: ArrayLike | None = None,
+    variant: str = "clip",
+    C: float = C_UCB1,
+    C_0: float = C_0_UCB1,
+) -> FloatArray:
+    """a_i(t) = 2 h_i(t) / (x + Δ_i)², a lower bound on E O_i(t): pulls and free observations.
+
+    Parameters as for `observation_constraint`. Optimal arms have 0.
+    """
+    check_choice("variant", variant, "clip", "sharp", "kl", "printed")
+    t = _check_stage(stage, "≥ 1")
+    c = make_constraint(check_gaps(gaps), C, C_0, variant, x)
+    return all_arms(c, needs_at(c, t))

@@ -85,7 +85,9 @@ def maximal(
     printed = np.where(delta <= 0.2, np.minimum(6 * size, 1.0), 1.0)
     if form == "printed":
         return _plain(printed)
-    peeled = np.array([_peel(d, t) for d, t in zip(delta.flat, horizon.flat, strict=True)])
+    # to cut the last block at t = 1 mostly helps, but where it does not all of (0, T] is right too
+    pairs = zip(delta.flat, horizon.flat, strict=True)
+    peeled = np.array([min(_peel(d, t), _peel(d, math.inf)) for d, t in pairs])
     return _plain(np.minimum(printed, peeled.reshape(delta.shape)))
 
 
@@ -218,7 +220,14 @@ def stage_ratio_inverse(a: ArrayLike, *, form: str = "proved") -> float | FloatA
         raise ValueError(f"a must be finite and ≥ e, got {a!r}")
     if form == "printed":
         return _plain(2.5 * array * np.log(array))
-    return _plain(array * -lambertw(np.maximum(-1 / array, -math.exp(-1)), -1).real)
+    log = np.log(array)
+    excess = np.maximum(log - 1, 0.0)
+    y = 1 + np.sqrt(2 * excess) + excess  # bounds y = log t, which solves y − log y = log a
+    for _ in range(20):  # Newton from above, on a convex function: each step stays above
+        slope = 1 - 1 / y
+        y = y - np.divide(y - np.log(y) - log, slope, out=np.zeros_like(y), where=slope > 0)
+        y = np.maximum(y, 1.0)
+    return _plain(array * y)
 
 
 def _kl(a: FloatArray, b: FloatArray) -> FloatArray:

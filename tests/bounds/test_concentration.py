@@ -1,0 +1,333 @@
+"""Concentration and Lambert facts, against exact binomials, mpmath and simulated walks."""
+
+import itertools
+import math
+
+import mpmath
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binom, norm
+
+from kibitz.bounds import concentration
+
+# Averages of walks. Seeds are fixed. A "≤ bound" below fails for a correct bound with
+# probability far below 1e-6 for a fresh seed too: the bounds are at least 1.7 times the
+# probabilities, more than 10 standard errors at these numbers of runs.
+
+
+def crossings(radius, horizon, n_runs, seed, draw="normal"):
+    """How often the average of t steps reaches radius(t) for some t ≤ horizon."""
+    rng = np.random.default_rng(seed)
+    t = np.arange(1, horizon + 1)
+    limits = t * radius(t)
+    crossed = 0
+    for _ in range(n_runs // 500):
+        if draw == "normal":
+            steps = rng.standard_normal((500, horizon))
+        else:
+            steps = rng.choice([-1.0, 1.0], (500, horizon))
+        crossed += (steps.cumsum(axis=1) >= limits).any(axis=1).sum()
+    return crossed / n_runs
+
+
+# The block inequality
+
+
+@given(st.floats(1.0, 1e12))
+def test_phi_is_the_paper_s_and_close_to_one_for_short_blocks(x):
+    value = concentration.phi(x)
+    assert value == pytest.approx((1 + x + 2 * math.sqrt(x)) / (4 * math.sqrt(x)), rel=1e-12)
+    assert 1 - (x - 1) ** 2 / 16 - 1e-12 <= 1 / value <= 1 + 1e-12
+
+
+def test_the_block_inequality_holds_on_simulated_walks():
+    """D24: β = φ log(1/δ); with the printed quarter of it the walk leaves far too often."""
+    start, stop, delta = 100, 400, 0.05
+
+    def radius(t, share=1.0):
+        inside = (t >= start) & (t <= stop)
+        return np.where(
+            inside,
+            math.sqrt(share)
+            * concentration.block_radius(np.clip(t, start, stop), start, stop, delta),
+            math.inf,
+        )
+
+    assert crossings(radius, stop, 10_000, seed=1) <= delta
+    assert crossings(lambda t: radius(t, 0.25), stop, 10_000, seed=1) > 4 * delta
+
+
+def test_a_block_of_one_stage_is_hoeffding():
+    assert concentration.block_radius(50, 50, 50, 0.01, sd=2.0) == pytest.approx(
+        2 * math.sqrt(2 / 50 * math.log(100))
+    )
+
+
+# The maximal inequality
+
+
+def test_maximal_radius_is_the_paper_s():
+    assert concentration.maximal_radius(50, 2000, 0.05, sd=3.0) == pytest.approx(
+        math.sqrt(2 * 9 / 50 * math.log(2000 / (0.05 * 50)))
+    )
+
+
+@pytest.mark.parametrize("draw", ["normal", "sign"])
+@pytest.mark.parametrize("delta", [0.05, 0.2])
+def test_the_maximal_inequality_holds_on_simulated_walks(draw, delta):
+    horizon = 1000
+    rate = crossings(
+        lambda t: concentration.maximal_radius(t, horizon, delta), horizon, 10_000, 2, draw
+    )
+    bound = concentration.maximal(delta, horizon)
+    assert (
+        rate
+        <= bound
+        <= concentration.maximal(delta)
+        <= concentration.maximal(delta, form="printed")
+    )
+    assert bound < 4 * rate  # and is not far from it; printed: 17 times at δ = 0.05
+
+
+def test_the_maximal_inequality_is_exact_for_one_observation():
+    """A single average reaches √(2 log(1/δ)) with probability at most δ, and peeling says δ."""
+    for delta in (1e-6, 0.1, 0.5):
+        assert concentration.maximal(delta, 1) == pytest.approx(delta, rel=1e-9)
+        assert norm.sf(concentration.maximal_radius(1, 1, delta)) <= delta
+
+
+@given(st.floats(1e-300, 0.999), st.integers(1, 10**15))
+def test_peeling_is_a_probability_that_grows_with_delta_and_the_horizon(delta, horizon):
+    bound = concentration.maximal(delta, horizon)
+    assert delta * (1 - 1e-9) <= bound <= 1
+    assert bound <= concentration.maximal(delta) * (1 + 1e-9)
+    assert bound <= concentration.maximal(min(0.9999, delta * 1.1), horizon) * (1 + 1e-9)
+    assert bound <= concentration.maximal(delta, form="printed")
+
+
+def test_peeling_by_chords_is_a_sum_of_line_crossings():
+    """The same number for one ratio by a loop, on exactly the blocks that the docstring names."""
+    delta, horizon = 0.01, 5000.0
+
+    def height(t):
+        return math.sqrt(2 * t * math.log(horizon / (delta * t)))
+
+    def peel(ratio):
+        total, stop = 0.0, horizon
+        while stop > 1:
+            start = max(1.0, stop / ratio)
+            slope = (height(stop) - height(start)) / (stop - start)
+            total += math.exp(-2 * slope * (height(start) - slope * start))
+            stop = start
+        return total
+
+    best = min(peel(1 + x) for x in np.geomspace(0.02, 10.0, 60))
+    assert concentration.maximal(delta, horizon) == pytest.approx(best, rel=1e-3)
+
+
+def test_the_printed_maximal_inequality_and_its_proof():
+    """D24: 6δ√log(1/δ) is right for δ ≤ 0.2, and says something only for δ < 0.11283."""
+    assert concentration.maximal(0.05, form="printed") == pytest.approx(
+        6 * 0.05 * math.sqrt(math.log(20))
+    )
+    assert concentration.maximal(0.11282, form="printed") < 1
+    assert concentration.maximal(0.11284, form="printed") == 1
+    # the steps of the proof: (δγ²)^q/(γ^q − 1) ≤ δ^q 10/η for η ≤ 2.4, q = 1 − η²/16
+    eta = np.linspace(1e-3, 2.4, 5000)
+    power = 1 - eta**2 / 16
+    assert ((1 + eta) ** (2 * power) * eta / ((1 + eta) ** power - 1)).max() < 10
+    eta = math.sqrt(8 / math.log(1 / np.float64(0.2)))
+    assert eta < 2.4
+    assert 5 * math.sqrt(math.e / 2) < 6
+    assert 10 / math.sqrt(8) * math.exp(0.5) == pytest.approx(5 * math.sqrt(math.e / 2))
+
+
+def test_the_asymptotic_constant_is_reached_from_above():
+    """√(e/8), uniformly in T: the peeled bound tends to it."""
+    ratios = [
+        concentration.maximal(d) / concentration.maximal(d, form="leading")
+        for d in (1e-3, 1e-10, 1e-100, 1e-300)
+    ]
+    assert ratios == sorted(ratios, reverse=True)
+    assert 1 < ratios[-1] < 1.01
+
+
+def test_for_a_fixed_horizon_the_ratio_vanishes():
+    """D46: T = 1, exactly: P(Z ≥ √(2 log(1/δ))) over δ√log(1/δ) tends to 0."""
+    deltas = np.array([1e-3, 1e-30, 1e-300])
+    exact = norm.sf(np.sqrt(2 * np.log(1 / deltas)))
+    ratios = exact / concentration.maximal(deltas, form="leading")
+    assert (np.diff(ratios) < 0).all()
+    assert ratios[-1] < 1e-3
+
+
+# Binary tails
+
+
+@pytest.mark.parametrize("p", [0.01, 0.3, 0.5, 0.7, 0.9, 1.0])
+def test_binary_tails_bound_exact_binomials(p):
+    for n, alpha in itertools.product([1, 10, 200, 1000], np.linspace(0, 1, 41)):
+        exact = binom.cdf(math.floor(n * p - n * alpha + 1e-9), n, p)
+        assert exact <= concentration.binary_tail(n, p, alpha) * (1 + 1e-9)
+        if p <= 0.5:
+            assert exact <= concentration.binary_tail_variance(n, p, alpha) * (1 + 1e-9)
+
+
+def test_binary_tails_of_unequal_means():
+    means = np.array([0.9, 0.8, 0.5, 0.2, 0.9, 0.7, 0.95, 0.3])
+    law = np.ones(1)
+    for mean in means:
+        law = np.convolve(law, [1 - mean, mean])
+    for k in range(9):
+        alpha = max(0.0, means.mean() - k / 8)
+        assert law[: k + 1].sum() <= concentration.binary_tail(8, means.mean(), alpha) + (
+            alpha == 0
+        )
+
+
+def test_the_kl_tail_is_exact_where_no_success_is_left():
+    assert concentration.binary_tail(7, 0.3, 0.3) == pytest.approx(0.7**7)
+    assert concentration.binary_tail(7, 0.3, 0.31) == 0.0
+
+
+def test_the_printed_binary_tail_is_false_for_likely_successes():
+    """D18: n = 200, p = 0.9, α = 0.1."""
+    exact = binom.cdf(160, 200, 0.9)
+    assert exact == pytest.approx(1.7e-5, rel=0.05)
+    printed = concentration.binary_tail(200, 0.9, 0.1, form="printed")
+    assert printed == pytest.approx(7.1e-10, rel=0.01)
+    assert printed < exact <= concentration.binary_tail(200, 0.9, 0.1)
+    # for p = 1/2 both agree
+    assert concentration.binary_tail(9, 0.5, 0.2, form="printed") == pytest.approx(
+        concentration.binary_tail(9, 0.5, 0.2)
+    )
+
+
+@pytest.mark.parametrize("u", [None, 1, 4, 12])
+def test_chung_and_lu_bound_weighted_sums(u):
+    """Exactly, over all 2¹² outcomes of a weighted sum of binary variables."""
+    rng = np.random.default_rng(3)
+    sizes, means = rng.uniform(0, 2, 12), rng.uniform(0.05, 0.6, 12)
+    outcomes = np.array(list(itertools.product([0, 1], repeat=12)))
+    chances = np.where(outcomes, means, 1 - means).prod(axis=1)
+    sums = outcomes @ sizes
+    variance = (sizes**2 * means * (1 - means)).sum()
+    excesses = sizes * (1 - means)
+    for alpha in np.linspace(0.05, 12, 60):
+        exact = chances[sums >= sizes @ means + alpha].sum()
+        bound = concentration.chung_lu_tail(alpha, variance, excesses, u)
+        assert exact <= bound
+        m = np.sort(excesses)
+        direct = [
+            math.exp(
+                -(alpha**2) / (2 * (variance + ((m[v:] - m[v]) ** 2).sum() + m[v] * alpha / 3))
+            )
+            for v in range(12)
+        ]
+        assert bound == pytest.approx(min(direct) if u is None else direct[u - 1])
+
+
+def test_a_sum_of_constants_does_not_exceed_its_mean():
+    assert concentration.chung_lu_tail(0.5, 0.0, [0.0, 0.0]) == 0.0
+
+
+@pytest.mark.parametrize("p", [1e-3, 0.05, 0.5, 0.95, 1.0])
+def test_few_looks_are_rarer_than_one_over_the_square_of_the_stage(p):
+    """Lemma "binary_concentration_t2", and t^{−5/2}, by exact binomials."""
+    t = np.unique(np.geomspace(1, 10**6, 300).astype(int))
+    assert (binom.cdf(np.floor(p * t - np.sqrt(5 * p * t * np.log(t))), t, p) <= t**-2.5).all()
+    for n in (t - 1, t):  # n looks by stage t
+        fewer = np.ceil(concentration.seen_floor(p * n, t)) - 1
+        assert (binom.cdf(fewer, n, p) <= t**-2.5).all()
+
+
+def test_few_looks_are_rare_if_the_rate_changes_too():
+    """Exactly, for arrivals of unequal rates: what `ucb_schedule` stands on."""
+    rates = np.minimum(1.0, 6 / np.arange(1, 401))
+    law = np.ones(1)
+    for t, rate in enumerate(rates, start=1):
+        law = np.convolve(law, [1 - rate, rate])
+        fewer = math.ceil(concentration.seen_floor(rates[:t].sum(), t))
+        assert law[:fewer].sum() <= t**-2.5 * (1 + 1e-9)
+
+
+# Lambert's W
+
+
+def test_w_lies_between_its_bounds():
+    for x in [math.e, 3.0, 10.0, 1e3, 1e15, 1e300]:
+        low, high = concentration.lambert_bounds(x)
+        with mpmath.workdps(30):
+            exact = float(mpmath.lambertw(mpmath.mpf(x)).real)
+        assert low - 1e-12 <= exact <= high + 1e-12
+        assert high - low == pytest.approx(
+            (math.e / (math.e - 1) - 0.5) * math.log(math.log(x)) / math.log(x), rel=1e-9, abs=1e-15
+        )
+
+
+def test_the_lower_branch_lies_between_its_bounds():
+    for u in np.geomspace(1e-3, 600, 40):
+        low, high = concentration.lambert_lower_branch_bounds(u)
+        with mpmath.workdps(30):
+            exact = float(mpmath.lambertw(-mpmath.exp(-mpmath.mpf(u) - 1), -1).real)
+        assert low < exact < high
+
+
+@given(st.floats(1e-12, 1e12), st.floats(-0.5, 0.5))
+def test_x_is_small_if_and_only_if_its_log_ratio_is_large(a, shift):
+    largest = concentration.log_ratio_inverse(a)
+    with mpmath.workdps(40):
+        exact = mpmath.lambertw(mpmath.mpf(a)).real / mpmath.mpf(a)
+        assert largest == pytest.approx(float(exact), rel=1e-12)
+        x = exact * mpmath.exp(shift)
+        if abs(shift) > 1e-6:
+            assert (mpmath.log(1 / x) / x >= a) == (shift < 0)
+
+
+@pytest.mark.parametrize("a", [2.72, 3.0, 20.0, 1e4, 1e15, 1e200])
+def test_stage_ratio_inverse_is_the_largest_stage_of_small_ratio(a):
+    with mpmath.workdps(60):
+        exact = float(-a * mpmath.lambertw(-1 / mpmath.mpf(a), -1).real)
+    t = concentration.stage_ratio_inverse(a)
+    assert t == pytest.approx(exact, rel=1e-7 if a < 2.8 else 1e-12)
+    assert t / math.log(t) == pytest.approx(a, rel=1e-6)
+    assert 1.001 * t / math.log(1.001 * t) > a
+    tight = a * (math.log(a) + math.sqrt(2 * math.log(a)))
+    assert t <= tight <= concentration.stage_ratio_inverse(a, form="printed") * (1 + 1e-12)
+
+
+def test_the_paper_s_lambert_step_starts_at_e():
+    assert concentration.stage_ratio_inverse(math.e) == pytest.approx(math.e, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda: concentration.phi(0.5), "x"),
+        (lambda: concentration.maximal(0.0), "delta"),
+        (lambda: concentration.maximal(math.nan), "delta"),
+        (lambda: concentration.maximal(0.1, 0.5), "horizon"),
+        (lambda: concentration.maximal(0.1, form="exact"), "form"),
+        (lambda: concentration.maximal_radius(11, 10, 0.1), "t"),
+        (lambda: concentration.block_radius(11, 1, 10, 0.1), "t"),
+        (lambda: concentration.block_radius(5, 1, 10, 0.1, sd=0.0), "sd"),
+        (lambda: concentration.binary_tail(10, 1.1, 0.1), "p"),
+        (lambda: concentration.binary_tail(10, 0.5, -0.1), "deviation"),
+        (lambda: concentration.binary_tail(0, 0.5, 0.1), "n"),
+        (lambda: concentration.binary_tail_variance(10, 0.6, 0.1), "p"),
+        (lambda: concentration.chung_lu_tail(1.0, -1.0, [1.0]), "variance"),
+        (lambda: concentration.chung_lu_tail(1.0, 1.0, []), "excesses"),
+        (lambda: concentration.chung_lu_tail(1.0, 1.0, [1.0], u=2), "u"),
+        (lambda: concentration.seen_floor(-1.0, 2), "expected"),
+        (lambda: concentration.seen_floor(1.0, 0), "stage"),
+        (lambda: concentration.lambert_bounds(2.0), "x"),
+        (lambda: concentration.lambert_lower_branch_bounds(0.0), "u"),
+        (lambda: concentration.log_ratio_inverse(0.0), "a"),
+        (lambda: concentration.stage_ratio_inverse(2.0), "a"),
+    ],
+)
+def test_refuses_with_the_name_of_what_is_wrong(call, name):
+    with pytest.raises(ValueError, match=f"^{name} must be"):
+        call()

@@ -1,0 +1,451 @@
+r"""The stage-by-stage engine: exact, compiled, runs in parallel.
+
+A stage: the policy decides, from what was seen before it, which arm to pull and, if looks arrive,
+where to look; it is told the reward of the pull, then that of the look. All arrays are written at
+chosen stages only, so that memory does not grow with the horizon.
+
+**Randomness.** Each run has three streams of its own, made from (seed, run): rewards of pulls,
+everything about looks, and the policy's own. What is drawn from the first two does not depend on the
+policy, so all policies meet the same world: the same arrivals, and the same noise at the same stage.
+
+**Index policies** are played in stretches. By their promise of monotonicity (`policies.policy`), the
+index of an arm that is not observed is at most its value at a later stage: such bounds are kept, and
+an index is computed only for an arm whose bound reaches the leader's index. Moreover, the leader
+stays the leader while its mean stays above a floor, until its bounds expire: those stages are played
+without any index at all. The decisions are exactly those of the policy's own `pull`
+(tests/test_engine.py). Other policies are asked at each stage.
+"""
+
+import ctypes
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.random import SFC64, Generator, SeedSequence
+from numpy.typing import NDArray
+
+from kibitz.compiled import compiled, jit_init, jit_inner
+from kibitz.feedback import ACTIVE, FULL, PASSIVE, Feedback, Looks
+from kibitz.policies.policy import Array, Policy, View
+from kibitz.problem import BERNOULLI, GAUSSIAN, Law, Problem, draw
+
+# ------------------------------------------------------------------------------------- streams
+
+
+class Streams(NamedTuple):
+    """Three generators, and the memory of their states, so that compiled code can seed them."""
+
+    rewards: Any
+    looks: Any
+    policy: Any
+    memory: tuple[Array, Array, Array]
+
+
+def streams() -> Streams:
+    """Return generators that `seed_stream` has yet to seed."""
+    bits = [SFC64(0) for _ in range(3)]
+    memory = [(ctypes.c_uint64 * 5).from_address(b.ctypes.state_address) for b in bits]
+    views = [np.ctypeslib.as_array(words) for words in memory]
+    rewards, looks, policy = (Generator(b) for b in bits)
+    return Streams(rewards, looks, policy, (views[0], views[1], views[2]))
+
+
+def seed_words(seed: int, first: int, last: int) -> NDArray[np.uint64]:
+    """Return nine words for each of runs first, ..., last - 1: three to seed each stream."""
+    words = np.empty((last - first, 9), np.uint64)
+    for run in range(first, last):
+        words[run - first] = SeedSequence(seed, spawn_key=(run,)).generate_state(9, np.uint64)
+    return words
+
+
+@jit_inner
+def seed_stream(rng: Any, memory: Array, words: Array) -> None:
+    """Seed a generator as NumPy's SFC64 is seeded: three words, a counter, twelve steps."""
+    memory[0] = words[0]
+    memory[1] = words[1]
+    memory[2] = words[2]
+    memory[3] = 1
+    memory[4] = 0
+    for _ in range(12):
+        rng.random()
+
+
+# ------------------------------------------------------------------------- deciding by an index
+
+
+class Bounds(NamedTuple):
+    """Upper bounds of the indices, from which most decisions follow without computing any."""
+
+    upper: Array  # of each arm's index, up to ...
+    expiry: Array  # ... this stage; 0 where there is none
+    window: Array  # how many stages ahead to bound it next time
+    numbers: Array  # LEADER; MOST: how long a stretch to try; READY: whether all arms were pulled
+
+
+LEADER, MOST, READY = 0, 1, 2
+
+
+@jit_init
+def no_bounds(n_arms: int) -> Bounds:
+    """Return room for bounds."""
+    return Bounds(
+        np.zeros(n_arms, np.float64),
+        np.zeros(n_arms, np.int64),
+        np.full(n_arms, 4, np.int64),
+        np.array([0, 16, 0]),
+    )
+
+
+@jit_inner
+def forget(bounds: Bounds) -> None:
+    """Drop all bounds: other arms are in play, or the clock has restarted."""
+    bounds.expiry[:] = 0
+    bounds.numbers[READY] = 0
+
+
+def decider(index: Any) -> tuple[Any, Any]:
+    """Return the compiled functions `decide` and `stretch` for an index."""
+
+    def bound_index(
+        params: Any, seen: View, stage: int, window: int, bounds: Bounds, arm: int
+    ) -> None:
+        """Bound an arm's index up to `window` stages ahead, with room for rounding."""
+        bounds.window[arm] = window
+        bounds.expiry[arm] = stage + window
+        later = stage + window - seen.origin
+        upper = index(params, later, seen.counts, arm, seen.sums[arm] / seen.counts[arm])
+        bounds.upper[arm] = upper + 1e-9 * (1 + abs(upper))
+
+    bound_index = jit_inner(bound_index)
+
+    def decide(params: Any, seen: View, stage: int, bounds: Bounds) -> tuple[int, float]:
+        """Return the arm to pull and its index, infinite for an arm not yet pulled."""
+        n_arms = seen.counts.size
+        if bounds.numbers[READY] == 0:
+            for arm in range(n_arms):
+                if seen.allowed[arm] and seen.n_pulls[arm] == 0:
+                    return arm, np.inf
+            bounds.numbers[READY] = 1
+        leader = bounds.numbers[LEADER]
+        if not seen.allowed[leader]:
+            leader = 0
+            while not seen.allowed[leader]:
+                leader += 1
+        clock = stage - seen.origin
+        best = leader
+        most = index(params, clock, seen.counts, best, seen.sums[best] / seen.counts[best])
+        for arm in range(n_arms):
+            fresh = stage <= bounds.expiry[arm]
+            if (not fresh or bounds.upper[arm] >= most) and arm != leader and seen.allowed[arm]:
+                mean = seen.sums[arm] / seen.counts[arm]
+                value = index(params, clock, seen.counts, arm, mean)
+                if value > most or (value == most and arm < best):
+                    best, most = arm, value
+                elif fresh:  # the bound was too loose to be of use
+                    window = max(1, bounds.window[arm] // 4)
+                    bound_index(params, seen, stage, window, bounds, arm)
+        if best != leader:
+            bounds.expiry[leader] = 0
+        bounds.numbers[LEADER] = best
+        return best, most
+
+    def stretch(
+        params: Any, seen: View, stage: int, last: int, bounds: Bounds, arm: int, most: float
+    ) -> tuple[int, float]:
+        """Return for how many stages, and above which mean, `arm` is surely the one to pull.
+
+        `most` is its index at `stage`. The answer (1, -inf) says: at this stage only.
+        """
+        rival = -np.inf
+        for other in range(seen.counts.size):
+            if other != arm and seen.allowed[other]:
+                if stage > bounds.expiry[other]:
+                    window = min(2 * bounds.window[other], stage - seen.origin)
+                    bound_index(params, seen, stage, window, bounds, other)
+                rival = max(rival, bounds.upper[other])
+                last = min(last, bounds.expiry[other])
+        if rival == -np.inf:  # no other arm is in play
+            return last - stage + 1, -np.inf
+        n_stages = min(last - stage + 1, bounds.numbers[MOST])
+        if rival >= most or n_stages <= 1:
+            return 1, -np.inf
+        # The leader's index at the end of the stretch, as if no time had passed, at a lower mean.
+        count = seen.counts[arm]
+        mean = seen.sums[arm] / count
+        clock = stage - seen.origin
+        seen.counts[arm] = count + n_stages - 1
+        slack = index(params, clock, seen.counts, arm, mean) - rival
+        floor = mean - 0.999 * slack
+        safe = slack > 0 and index(params, clock, seen.counts, arm, floor) > rival
+        seen.counts[arm] = count
+        if safe:
+            return n_stages, floor
+        bounds.numbers[MOST] = max(4, bounds.numbers[MOST] // 2)
+        return 1, -np.inf
+
+    return jit_inner(decide), jit_inner(stretch)
+
+
+@jit_inner
+def play_stretch(
+    law: Law, arm: int, rng: Any, n_stages: int, floor: float, count: int, total: float
+) -> tuple[int, float]:
+    """Pull `arm` up to `n_stages` times while its mean is at least `floor`; at least once.
+
+    `count` and `total` are what is known of it so far. Return how often it was pulled and the sum.
+    """
+    mean, sd = law.means[arm], law.sds[arm]
+    n, new = 0, 0.0
+    if law.kind == GAUSSIAN:
+        while True:
+            new += mean + sd * rng.standard_normal()
+            n += 1
+            if n >= n_stages or total + new < floor * (count + n):
+                return n, new
+    if law.kind == BERNOULLI:
+        while True:
+            new += 1.0 if rng.random() < mean else 0.0
+            n += 1
+            if n >= n_stages or total + new < floor * (count + n):
+                return n, new
+    while True:
+        new += draw(law, arm, rng)
+        n += 1
+        if n >= n_stages or total + new < floor * (count + n):
+            return n, new
+
+
+# -------------------------------------------------------------------------------------- the loop
+
+
+class Record(NamedTuple):
+    """Where a run is written to."""
+
+    stages: Array  # the stages at which to note the regret
+    gaps: Array
+    paid: bool  # whether a look costs its gap
+    regret: Array  # of each run at each of the stages
+    n_pulls: Array  # of each run and arm, at the end
+    n_free: Array
+
+
+@jit_inner
+def note(record: Record, run: int, noted: int, arm: int, first: int, n: int) -> int:
+    """Note `n` pulls of `arm` from stage `first` on; return how many stages are written.
+
+    The looks of the last of these stages are not known yet: it is written by `note_stage`.
+    """
+    pulls = record.n_pulls[run]
+    before = pulls[arm]
+    while noted < record.stages.size and record.stages[noted] < first + n - 1:
+        pulls[arm] = before + record.stages[noted] - first + 1
+        noted = note_stage(record, run, noted, record.stages[noted])
+    pulls[arm] = before + n
+    return noted
+
+
+@jit_inner
+def note_stage(record: Record, run: int, noted: int, stage: int) -> int:
+    """Write the regret at the end of a stage, if it is one to note."""
+    if noted < record.stages.size and record.stages[noted] == stage:
+        regret = 0.0
+        for arm in range(record.gaps.size):
+            paid = record.n_free[run, arm] if record.paid else 0
+            regret += record.gaps[arm] * (record.n_pulls[run, arm] + paid)
+        record.regret[run, noted] = regret
+        return noted + 1
+    return noted
+
+
+def loop(policy: Policy, feedback: Feedback, announce: Callable[[], None] | None = None) -> Any:
+    """Return the compiled loop that plays a policy with a kind of feedback."""
+    params_type = type(policy.params)
+    init, pull, observe, update = policy.init, policy.pull, policy.observe, policy.update
+    view: Any = policy.view
+    is_index = policy.index is not None
+    decide: Any = None
+    stretch: Any = None
+    if is_index:
+        decide, stretch = decider(policy.index)
+    next_arrival, drawn_arm = feedback.functions()
+
+    def play_run(
+        params: Any,
+        law: Law,
+        looks: Looks,
+        horizon: int,
+        state: Any,
+        bounds: Bounds,
+        shown: Array,
+        rngs: Streams,
+        record: Record,
+        run: int,
+        control: Array,
+    ) -> None:
+        n_arms = law.means.size
+        stage, end, noted = 1, 0, 0
+        arrival = next_arrival(looks, 0, horizon, rngs.looks)
+        while stage <= horizon:
+            control[1] = run * horizon + stage
+            if control[0] != 0:
+                return
+            # decide: n stages of `arm`, as long as its mean is at least `floor`
+            n, floor = 1, -np.inf
+            if is_index:
+                seen = view(params, state)
+                if stage > end:
+                    end = seen.end
+                    forget(bounds)
+                arm, most = decide(params, seen, stage, bounds)
+                if stage < arrival and most < np.inf and looks.observer != FULL:
+                    last = min(horizon, min(arrival - 1, end))
+                    n, floor = stretch(params, seen, stage, last, bounds, arm, most)
+            else:
+                arm = pull(params, state, stage, rngs.policy)
+            look = arm
+            if stage == arrival and looks.observer == ACTIVE:
+                look = observe(params, state, stage, rngs.policy)
+            # the pulls
+            if looks.observer == FULL:
+                for other in range(n_arms):
+                    shown[other] = draw(law, other, rngs.rewards)
+                total = shown[arm]
+            elif is_index:
+                asked = n
+                n, total = play_stretch(
+                    law, arm, rngs.rewards, n, floor, seen.counts[arm], seen.sums[arm]
+                )
+                if 1 < n == asked:
+                    bounds.numbers[MOST] = max(bounds.numbers[MOST], min(2 * n, 2**20))
+            else:
+                total = draw(law, arm, rngs.rewards)
+            noted = note(record, run, noted, arm, stage, n)
+            state = update(params, state, stage, arm, n, total, False)
+            stage += n - 1
+            # the looks
+            if looks.observer == FULL:
+                for other in range(n_arms):
+                    if other != arm:
+                        record.n_free[run, other] += 1
+                        bounds.expiry[other] = 0
+                        state = update(params, state, stage, other, 1, shown[other], True)
+            elif stage == arrival:
+                for nth in range(looks.per_arrival):
+                    if looks.observer == PASSIVE:
+                        look = drawn_arm(looks, stage, rngs.looks)
+                    elif nth > 0:
+                        look = observe(params, state, stage, rngs.policy)
+                    record.n_free[run, look] += 1
+                    bounds.expiry[look] = 0
+                    reward = draw(law, look, rngs.looks)
+                    state = update(params, state, stage, look, 1, reward, True)
+                arrival = next_arrival(looks, stage, horizon, rngs.looks)
+            noted = note_stage(record, run, noted, stage)
+            stage += 1
+
+    play_run = jit_inner(play_run)
+
+    def play(
+        numbers: Any,
+        law: Law,
+        looks: Looks,
+        horizon: int,
+        words: Array,
+        rngs: Streams,
+        record: Record,
+        control: Array,
+    ) -> None:
+        # numbers: the parameters as a plain tuple, so that no class of the user's enters the key
+        params = params_type(*numbers)
+        shown = np.zeros(law.means.size)
+        for run in range(words.shape[0]):
+            seed_stream(rngs.rewards, rngs.memory[0], words[run, 0:3])
+            seed_stream(rngs.looks, rngs.memory[1], words[run, 3:6])
+            seed_stream(rngs.policy, rngs.memory[2], words[run, 6:9])
+            state = init(params, law.means.size)
+            bounds = no_bounds(law.means.size)
+            play_run(params, law, looks, horizon, state, bounds, shown, rngs, record, run, control)
+
+    return compiled(play, announce)
+
+
+# ----------------------------------------------------------------------------- runs in parallel
+
+
+class Piece(NamedTuple):
+    """Some runs of one policy in one setting."""
+
+    label: Any  # whatever the caller knows it by
+    play: Any
+    policy: Policy
+    problem: Problem
+    feedback: Feedback
+    horizon: int
+    stages: NDArray[np.int64]
+    seed: int
+    first: int  # the first run
+    last: int  # and the one after the last
+
+
+class Played(NamedTuple):
+    """What came of a piece; one row for each run."""
+
+    regret: NDArray[np.float64]
+    n_pulls: NDArray[np.int64]
+    n_free: NDArray[np.int64]
+
+
+def play_piece(piece: Piece, control: NDArray[np.int64]) -> Played | None:
+    """Play a piece; None if it was stopped by `control[0]`. `control[1]` tells how far it is."""
+    problem, horizon = piece.problem, piece.horizon
+    words = seed_words(piece.seed, piece.first, piece.last)
+    shape = (len(words), problem.n_arms)
+    played = Played(
+        np.full((len(words), piece.stages.size), np.nan),
+        np.zeros(shape, np.int64),
+        np.zeros(shape, np.int64),
+    )
+    record = Record(piece.stages, problem.gaps, piece.feedback.paid, *played)
+    looks = piece.feedback.compiled(problem.gaps, horizon)
+    numbers = tuple(planned(piece.policy, horizon))
+    piece.play(numbers, problem.compiled, looks, horizon, words, streams(), record, control)
+    return None if control[0] else played
+
+
+def planned(policy: Policy, horizon: int) -> Any:
+    """Return the parameters of a policy, with the simulation's horizon where it has none."""
+    if getattr(policy.params, "horizon", None) == 0:
+        return policy.params._replace(horizon=float(horizon))
+    return policy.params
+
+
+def play_all(
+    pieces: list[Piece], threads: int, progress: Callable[[float], None]
+) -> Iterator[tuple[Piece, Played]]:
+    """Play pieces in parallel and yield each when it is done.
+
+    `progress` is told the share of all stages played so far, some ten times a second. An exception,
+    Ctrl-C for one, stops the others within moments.
+    """
+    controls = [np.zeros(2, np.int64) for _ in pieces]
+    sizes = [(piece.last - piece.first) * piece.horizon for piece in pieces]
+    pool = ThreadPoolExecutor(threads)
+    try:
+        waiting = {
+            pool.submit(play_piece, piece, control): n
+            for n, (piece, control) in enumerate(zip(pieces, controls, strict=True))
+        }
+        while waiting:
+            done, _ = wait(waiting, timeout=0.1, return_when=FIRST_COMPLETED)
+            for future in done:
+                n = waiting.pop(future)
+                played = future.result()
+                controls[n][1] = sizes[n]
+                if played is not None:
+                    yield pieces[n], played
+            progress(sum(int(control[1]) for control in controls) / sum(sizes))
+    finally:
+        for control in controls:
+            control[0] = 1
+        pool.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,38 @@
+"""The policies, by name."""
+
+from collections.abc import Callable
+
+from kibitz.policies.etc import etc
+from kibitz.policies.etc_ocucb import etc_ocucb
+from kibitz.policies.ftl import ftl, ftl_robin
+from kibitz.policies.improved_ucb import improved_ucb
+from kibitz.policies.kl_ucb import kl_ucb
+from kibitz.policies.moss import moss, moss_anytime
+from kibitz.policies.ocucb import ocucb
+from kibitz.policies.policy import Policy, index_policy
+from kibitz.policies.thompson import thompson
+from kibitz.policies.ucb import ucb, ucb_double, ucb_second
+from kibitz.policies.ucb2 import ucb2
+
+#: The constructors of all policies, in the order in which the paper meets them.
+POLICIES: dict[str, Callable[..., Policy]] = {
+    make.__name__: make
+    for make in (
+        ftl,
+        ftl_robin,
+        ucb,
+        ucb_double,
+        ucb_second,
+        ocucb,
+        etc,
+        etc_ocucb,
+        ucb2,
+        improved_ucb,
+        moss,
+        moss_anytime,
+        kl_ucb,
+        thompson,
+    )
+}
+
+__all__ = ["POLICIES", "Policy", "index_policy", *POLICIES]

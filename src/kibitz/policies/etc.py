@@ -1,0 +1,136 @@
+r"""Explore-Then-Commit: look at all arms alike, drop those that are surely worse (Algorithm 3).
+
+With a horizon T, an arm seen s times has width w = \sqrt{(2 \alpha / s) \log(T/s)}. After each full
+round of the arms in play, drop arm i if \hat\mu_i + w_i < \max_j (\hat\mu_j - w_j). By itself, `etc`
+pulls the least seen arm in play; a look counts as a pull does and goes to the arm that is least seen
+once the pull is counted. Arms may then have been seen unequally often: each has its own width
+(without looks they are equal, as in the paper). The test comes after the count and needs s < T
+(docs/errata.md, D30). On the paper's concentration event arm i is gone after 1 + u(\Delta_i) rounds
+(`kibitz.bounds.complexity`; errata, D13).
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kibitz.compiled import jit, jit_init
+from kibitz.policies.moss import checked_horizon
+from kibitz.policies.policy import Array, Policy, params_of
+
+
+class State(NamedTuple):
+    """Statistics of all observations, the arms in play, and the rounds that were tested."""
+
+    n_pulls: Array
+    counts: Array
+    sums: Array
+    allowed: Array
+    tested: Array  # one number: how often each arm in play had been seen at the last test
+
+
+def etc(alpha: float = 1.0, horizon: int | None = None) -> Policy:
+    """Return Explore-Then-Commit by itself (Algorithm 3).
+
+    Parameters
+    ----------
+    alpha
+        \\alpha; 1 in the paper, for rewards of sub-Gaussian scale 1.
+    horizon
+        The horizon that it plans for; that of the simulation unless given.
+    """
+    if not 0 < alpha < math.inf:
+        raise ValueError(f"alpha must be positive and finite, got {alpha!r}")
+    return Policy(
+        "etc",
+        params_of(alpha=float(alpha), horizon=checked_horizon(horizon)),
+        init,
+        pull,
+        observe,
+        update,
+        setting={"alpha": float(alpha), "horizon": horizon},
+    )
+
+
+@jit_init
+def init(params: Any, n_arms: int) -> State:
+    """Return the state before anything was seen."""
+    return State(
+        np.zeros(n_arms, np.int64),
+        np.zeros(n_arms, np.int64),
+        np.zeros(n_arms, np.float64),
+        np.ones(n_arms, np.bool_),
+        np.zeros(1, np.int64),
+    )
+
+
+@jit
+def two_least_seen(allowed: Array, counts: Array) -> tuple[int, int]:
+    """Return the least seen arm in play, and the least seen once that one was seen again."""
+    first, second = -1, -1
+    for arm in range(counts.size):
+        if allowed[arm]:
+            if first < 0 or counts[arm] < counts[first]:
+                first, second = arm, first
+            elif second < 0 or counts[arm] < counts[second]:
+                second = arm
+    if second < 0 or counts[first] + 1 < counts[second]:
+        return first, first
+    if counts[first] + 1 == counts[second]:
+        return first, min(first, second)
+    return first, second
+
+
+@jit
+def pull(params: Any, state: State, stage: int, rng: Any) -> int:
+    """Return an arm never pulled, else the least seen in play."""
+    for arm in range(state.counts.size):
+        if state.n_pulls[arm] == 0:
+            return arm
+    return two_least_seen(state.allowed, state.counts)[0]
+
+
+@jit
+def observe(params: Any, state: State, stage: int, rng: Any) -> int:
+    """Return the arm in play that is least seen once the pull is counted."""
+    first, second = two_least_seen(state.allowed, state.counts)
+    return second if pull(params, state, stage, rng) == first else first
+
+
+@jit
+def update(
+    params: Any, state: State, stage: int, arm: int, n: int, total: float, free: bool
+) -> State:
+    """Count an observation; test after each full round."""
+    if not free:
+        state.n_pulls[arm] += n
+    state.counts[arm] += n
+    state.sums[arm] += total
+    least = state.counts[two_least_seen(state.allowed, state.counts)[0]]
+    if least > state.tested[0] and state.n_pulls.min() > 0:
+        state.tested[0] = least
+        slope = 2 * params.alpha
+        level = slope * math.log(params.horizon)
+        eliminate(state.allowed, state.counts, state.sums, level, slope)
+    return state
+
+
+@jit
+def eliminate(allowed: Array, counts: Array, sums: Array, level: float, slope: float) -> None:
+    """Take out of play each arm whose upper bound is below another's lower bound.
+
+    An arm seen s times has width sqrt((level - slope log s) / s); there is no test once an arm in
+    play has none. An arm never seen neither drops others nor is dropped.
+    """
+    best = -np.inf
+    for arm in range(counts.size):
+        if allowed[arm] and counts[arm] > 0:
+            square = (level - slope * math.log(counts[arm])) / counts[arm]
+            if square <= 0:
+                return
+            best = max(best, sums[arm] / counts[arm] - math.sqrt(square))
+    for arm in range(counts.size):
+        if allowed[arm] and counts[arm] > 0:
+            square = (level - slope * math.log(counts[arm])) / counts[arm]
+            if sums[arm] / counts[arm] + math.sqrt(square) < best:
+                allowed[arm] = False

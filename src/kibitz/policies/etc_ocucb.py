@@ -1,0 +1,219 @@
+r"""ETC-OCUCB: the paper's active algorithm (Algorithm 2) and the variants of its experiments.
+
+Epoch m lasts \lceil d_m \rceil stages, d_m = p^{p^m} (p = 2 in Algorithm 2). During an epoch, pull by
+OCUCB-n on the arms S_m, and spend the looks, in turn over the arms that ETC has in play, on ETC with
+parameter \alpha and horizon d_{m+1}^{1 + 1/p} \log d_{m+1} (which is the paper's for p = 2; errata,
+D34). At the end of the epoch S_{m+1} is what ETC has left. Theorem 4, as corrected in the errata
+(D13, D25, D36), covers `restart=True` with p = 2.
+
+- `check="rounds"` tests for arms to drop every C |S| looks (the paper's ETC-OCUCB);
+  `check="doubling"` at stages 1, 2, 4, 8, ... (ETC-OCUCB-2).
+- `restart=True` is Algorithm 2 to the letter: in each epoch OCUCB-n and ETC start from nothing, with
+  all arms in play for ETC. `restart=False`, the default, keeps statistics, clock and dropped arms
+  from epoch to epoch; only so do the paper's remarks on its Figure 4 hold.
+- `all_info=True` lets both subroutines count both pulls and looks (section 5, "all-info"); each arm
+  then has its own count in ETC's width.
+
+An epoch ends, and a doubling test is made, when the pull of its last stage is known; a look of that
+very stage counts for what follows.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kibitz.compiled import jit, jit_init
+from kibitz.feedback import FAR
+from kibitz.policies import ocucb
+from kibitz.policies.etc import eliminate
+from kibitz.policies.policy import Array, Policy, View, chooser, params_of
+
+EPOCH, ORIGIN, END, CHECK, LOOKS, LAST = range(6)  # the entries of State.clock
+
+
+class State(NamedTuple):
+    """The statistics of both subroutines, their arms, and the clock."""
+
+    n_pulls: Array  # since OCUCB-n started
+    counts: Array  # OCUCB-n's
+    sums: Array
+    allowed: Array  # S_m
+    etc_counts: Array  # ETC's
+    etc_sums: Array
+    in_play: Array  # ETC's arms
+    clock: Array
+    # EPOCH: m; ORIGIN: the stage before OCUCB-n's first; END: the last stage of the epoch;
+    # CHECK: the stage of the next test ("doubling"); LOOKS: since the last test ("rounds");
+    # LAST: the arm last looked at
+
+
+def etc_ocucb(
+    p: float = 2.0,
+    C: float = 10.0,
+    alpha: float = 1.0,
+    rho: float = 0.5,
+    eta: float = 2.0,
+    restart: bool = False,
+    check: str = "rounds",
+    all_info: bool = False,
+) -> Policy:
+    """Return ETC-OCUCB (Algorithm 2), ETC-OCUCB-2 or one of the all-info variants (section 5).
+
+    Parameters
+    ----------
+    p
+        p > 1: epoch m lasts p^(p^m) stages; 2 in Algorithm 2.
+    C
+        With check="rounds": test every C |S| looks; 10 in the experiments.
+    alpha
+        ETC's \\alpha; 1 in the paper.
+    rho, eta
+        OCUCB-n's \\rho in [1/2, 1] and \\eta > 1; 1/2 and 2 in the experiments.
+    restart
+        Whether both subroutines start from nothing in each epoch, as in Algorithm 2.
+    check
+        "rounds" (ETC-OCUCB) or "doubling" (ETC-OCUCB-2).
+    all_info
+        Whether both subroutines count both kinds of observation.
+    """
+    ocucb.check(eta, rho)
+    if not 1 < p < math.inf:
+        raise ValueError(f"p must be above 1 and finite, got {p!r}")
+    if not 0 < C < math.inf:
+        raise ValueError(f"C must be positive and finite, got {C!r}")
+    if not 0 < alpha < math.inf:
+        raise ValueError(f"alpha must be positive and finite, got {alpha!r}")
+    if check not in {"rounds", "doubling"}:
+        raise ValueError(f"check must be 'rounds' or 'doubling', got {check!r}")
+    numbers = {"p": p, "C": C, "alpha": alpha, "rho": rho, "eta": eta}
+    floats = {name: float(number) for name, number in numbers.items()}
+    flags = {"restart": bool(restart), "all_info": bool(all_info)}
+    return Policy(
+        "etc_ocucb",
+        params_of(**floats, **flags, doubling=check == "doubling"),
+        init,
+        pull,
+        observe,
+        update,
+        index=ocucb.index,
+        view=view,
+        setting={**floats, "restart": flags["restart"], "check": check, "all_info": bool(all_info)},
+    )
+
+
+@jit
+def log_epoch_length(p: float, m: int) -> float:
+    """Return log d_m = p^m log p."""
+    return p ** float(m) * math.log(p)
+
+
+@jit
+def epoch_length(p: float, m: int) -> int:
+    """Return the length of epoch m, ceil(d_m); so far away that no run reaches it if it is huge."""
+    log = log_epoch_length(p, m)
+    return math.ceil(p ** (p ** float(m)) - 1e-9) if log < 42 else FAR
+
+
+@jit
+def log_etc_horizon(p: float, m: int) -> float:
+    """Return the logarithm of ETC's horizon in epoch m."""
+    log = log_epoch_length(p, m + 1)
+    return (1 + 1 / p) * log + math.log(log)
+
+
+@jit_init
+def init(params: Any, n_arms: int) -> State:
+    """Return the state before anything was seen, in epoch 0."""
+    return State(
+        np.zeros(n_arms, np.int64),
+        np.zeros(n_arms, np.int64),
+        np.zeros(n_arms, np.float64),
+        np.ones(n_arms, np.bool_),
+        np.zeros(n_arms, np.int64),
+        np.zeros(n_arms, np.float64),
+        np.ones(n_arms, np.bool_),
+        np.array([0, 0, epoch_length(params.p, 0), 1, 0, n_arms - 1]),
+    )
+
+
+@jit
+def test_arms(params: Any, state: State) -> None:
+    """Let ETC drop the arms that are surely worse."""
+    slope = 2 * params.alpha
+    level = slope * log_etc_horizon(params.p, state.clock[EPOCH])
+    eliminate(state.in_play, state.etc_counts, state.etc_sums, level, slope)
+
+
+@jit
+def begin_epoch(params: Any, state: State) -> None:
+    """Hand ETC's arms over to OCUCB-n; an arm that is out no longer counts for it."""
+    clock = state.clock
+    clock[EPOCH] += 1
+    for arm in range(state.counts.size):
+        state.allowed[arm] = state.in_play[arm]
+        if params.restart or not state.allowed[arm]:
+            state.n_pulls[arm] = 0
+            state.counts[arm] = 0
+            state.sums[arm] = 0.0
+        if params.restart:
+            state.etc_counts[arm] = 0
+            state.etc_sums[arm] = 0.0
+            state.in_play[arm] = True
+    if params.restart:
+        clock[ORIGIN] = clock[END]
+        clock[LOOKS] = 0
+        clock[LAST] = state.counts.size - 1
+    clock[END] = min(FAR, clock[END] + epoch_length(params.p, clock[EPOCH]))
+
+
+@jit
+def view(params: Any, state: State) -> View:
+    """Return what OCUCB-n decides from."""
+    end = state.clock[END]
+    if params.doubling:
+        end = min(end, state.clock[CHECK])
+    return View(state.counts, state.sums, state.n_pulls, state.allowed, state.clock[ORIGIN], end)
+
+
+pull, _ = chooser(ocucb.index, view)
+
+
+@jit
+def observe(params: Any, state: State, stage: int, rng: Any) -> int:
+    """Return the next arm that ETC has in play, in turn."""
+    arm = state.clock[LAST]
+    while True:
+        arm = (arm + 1) % state.counts.size
+        if state.in_play[arm]:
+            return arm
+
+
+@jit
+def update(
+    params: Any, state: State, stage: int, arm: int, n: int, total: float, free: bool
+) -> State:
+    """Count an observation for the subroutine that it is meant for, or for both."""
+    if (params.all_info or not free) and state.allowed[arm]:
+        if not free:
+            state.n_pulls[arm] += n
+        state.counts[arm] += n
+        state.sums[arm] += total
+    if params.all_info or free:
+        state.etc_counts[arm] += n
+        state.etc_sums[arm] += total
+    clock = state.clock
+    if free:
+        clock[LAST] = arm
+        clock[LOOKS] += n
+        if not params.doubling and clock[LOOKS] >= params.C * state.in_play.sum():
+            clock[LOOKS] = 0
+            test_arms(params, state)
+    else:
+        last = stage + n - 1
+        while params.doubling and last >= clock[CHECK]:
+            clock[CHECK] *= 2
+            test_arms(params, state)
+        while last >= clock[END]:
+            begin_epoch(params, state)
+    return state

@@ -1,0 +1,28 @@
+r"""Follow the leader: pull the arm of largest mean, \bar X_i.
+
+With full information its regret is bounded (paper, section 2.1.1); with pulls alone it is linear.
+`ftl_robin` looks at each arm in turn (section 2.2, "FTL-robin"): its regret is bounded, but of order
+1/\epsilon (Lemma 1, as corrected in docs/errata.md, D22). As an active observer `ftl` looks at the
+arm of second largest mean.
+"""
+
+from typing import Any
+
+from kibitz.compiled import jit
+from kibitz.policies.policy import Array, Policy, index_policy
+
+
+def ftl() -> Policy:
+    """Return Follow The Leader (section 2.1.1)."""
+    return index_policy("ftl", index)
+
+
+def ftl_robin() -> Policy:
+    """Return FTL-robin: follow the leader and look at each arm in turn (section 2.2)."""
+    return index_policy("ftl_robin", index, look="robin")
+
+
+@jit
+def index(params: Any, stage: int, counts: Array, arm: int, mean: float) -> float:
+    """Return the mean of all that was seen of the arm."""
+    return mean

@@ -1,0 +1,64 @@
+r"""MOSS and its anytime version, counting free observations.
+
+.. math:: \bar X_i + \sqrt{c \log_+\!\big(h / (K O_i)\big) / O_i}
+
+with h the horizon T (MOSS: Audibert and Bubeck, 2009) or the stage t (anytime: Degenne and Perchet,
+2016). The originals are for rewards in [0, 1], with c = 1 and c = (1 + \alpha)/2, \alpha = 1.35; the
+defaults are four times that, for rewards of sub-Gaussian scale 1 instead of 1/2. The paper names both
+among the relatives of UCB with regret of order \log(T \Delta_i^2)/\Delta_i (section 4.1) and states
+no theorem for them with free observations.
+"""
+
+import math
+from typing import Any
+
+from kibitz.compiled import jit
+from kibitz.policies.policy import Array, Policy, index_policy
+from kibitz.policies.ucb import checked_exploration
+
+
+def moss(exploration: float = 4.0, horizon: int | None = None) -> Policy:
+    """Return MOSS (section 4.1).
+
+    Parameters
+    ----------
+    exploration
+        The constant c; 4 for rewards of sub-Gaussian scale 1.
+    horizon
+        The horizon that it plans for; that of the simulation unless given.
+    """
+    c = checked_exploration(exploration)
+    setting = {"exploration": c, "horizon": horizon}
+    return index_policy(
+        "moss", index, setting=setting, exploration=c, horizon=checked_horizon(horizon)
+    )
+
+
+def moss_anytime(exploration: float = 4.7) -> Policy:
+    """Return MOSS-anytime: MOSS with the stage in place of the horizon (section 4.1)."""
+    return index_policy("moss_anytime", anytime_index, exploration=checked_exploration(exploration))
+
+
+def checked_horizon(horizon: int | None) -> float:
+    """Return the horizon that a policy plans for; 0, for that of the simulation, if none is given."""
+    if horizon is None:
+        return 0.0
+    if not 1 <= horizon < math.inf:
+        raise ValueError(f"horizon must be at least 1 and finite, got {horizon!r}")
+    return float(horizon)
+
+
+@jit
+def index(params: Any, stage: int, counts: Array, arm: int, mean: float) -> float:
+    """Return the index of MOSS."""
+    n = counts[arm]
+    log = math.log(max(1.0, params.horizon / (counts.size * n)))
+    return mean + math.sqrt(params.exploration * log / n)
+
+
+@jit
+def anytime_index(params: Any, stage: int, counts: Array, arm: int, mean: float) -> float:
+    """Return the index of MOSS-anytime."""
+    n = counts[arm]
+    log = math.log(max(1.0, stage / (counts.size * n)))
+    return mean + math.sqrt(params.exploration * log / n)

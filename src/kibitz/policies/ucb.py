@@ -1,0 +1,153 @@
+r"""UCB that learns from free observations as well as from its pulls.
+
+Pull each arm once, then the arm with the largest
+
+.. math:: \bar X_i + \sqrt{c \log t / O_i}
+
+where O_i counts pulls and free observations of arm i and \bar X_i averages both.
+Degenne, Garcelon and Perchet (UAI 2018), Algorithm 1, c = 6; its regret as a passive observer is
+bounded by their Theorem 3 as corrected in docs/errata.md (D19). `ignore_free=True` is the plain
+bandit algorithm: O_i is then the number of pulls N_i.
+
+As an active observer it looks at the arm of second largest index: the paper's "UCB1-Double"
+(section 4.2.1), which no theorem covers. `ucb_double` is that policy under the paper's name.
+`ucb_second` lets a second UCB choose the look (section 5, "optimal sampling distribution"): over the
+arms that are not pulled, with the looks as its only observations and their number as its clock,
+
+.. math:: \bar Y_i + \sqrt{c \log(1 + \sum_j F_j) / F_i},
+
+arms never looked at first. The paper gives no formula for it; this is our reading.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kibitz.compiled import jit, jit_init
+from kibitz.feedback import FAR
+from kibitz.policies.policy import (
+    Array,
+    Policy,
+    View,
+    chooser,
+    index_policy,
+    params_of,
+    two_largest,
+)
+
+
+def ucb(exploration: float = 6.0, ignore_free: bool = False) -> Policy:
+    """Return UCB with passive observations (Algorithm 1).
+
+    Parameters
+    ----------
+    exploration
+        The constant c of the index; 6 in the paper, for rewards of sub-Gaussian scale 1.
+    ignore_free
+        Whether to learn from pulls only: the plain bandit baseline.
+    """
+    c = checked_exploration(exploration)
+    setting = {"exploration": c, "ignore_free": bool(ignore_free)}
+    return index_policy("ucb", index, ignore_free=bool(ignore_free), setting=setting, exploration=c)
+
+
+def ucb_double(exploration: float = 6.0) -> Policy:
+    """Return UCB1-Double: UCB, looking at the arm of second largest index (section 4.2.1)."""
+    return index_policy("ucb_double", index, exploration=checked_exploration(exploration))
+
+
+def ucb_second(exploration: float = 6.0) -> Policy:
+    """Return UCB with a second UCB over the other arms that chooses the look (section 5)."""
+    return Policy(
+        "ucb_second",
+        params_of(exploration=checked_exploration(exploration)),
+        init,
+        pull,
+        observe,
+        update,
+        index=index,
+        view=view,
+        setting={"exploration": float(exploration)},
+    )
+
+
+def checked_exploration(exploration: float) -> float:
+    """Return the constant of a UCB index as a float, or refuse it."""
+    if not 0 < exploration < math.inf:
+        raise ValueError(f"exploration must be positive and finite, got {exploration!r}")
+    return float(exploration)
+
+
+@jit
+def index(params: Any, stage: int, counts: Array, arm: int, mean: float) -> float:
+    """Return the upper confidence bound of Algorithm 1."""
+    return mean + math.sqrt(params.exploration * math.log(stage) / counts[arm])
+
+
+class Twice(NamedTuple):
+    """The statistics of both UCBs: of all observations, and of the looks alone."""
+
+    n_pulls: Array
+    counts: Array
+    sums: Array
+    n_free: Array
+    free_sums: Array
+    allowed: Array
+
+
+@jit_init
+def init(params: Any, n_arms: int) -> Twice:
+    """Return the state before anything was seen."""
+    return Twice(
+        np.zeros(n_arms, np.int64),
+        np.zeros(n_arms, np.int64),
+        np.zeros(n_arms, np.float64),
+        np.zeros(n_arms, np.int64),
+        np.zeros(n_arms, np.float64),
+        np.ones(n_arms, np.bool_),
+    )
+
+
+@jit
+def view(params: Any, state: Twice) -> View:
+    """Return what the first UCB decides from."""
+    return View(state.counts, state.sums, state.n_pulls, state.allowed, 0, FAR)
+
+
+pull, _ = chooser(index, view)
+
+
+@jit
+def looked(params: Any, state: Twice, clock: int, arm: int, rng: Any) -> float:
+    """Return the index of an arm by its looks alone; infinite before the first."""
+    if state.n_free[arm] == 0:
+        return np.inf
+    return index(params, clock, state.n_free, arm, state.free_sums[arm] / state.n_free[arm])
+
+
+best_look = two_largest(looked)
+
+
+@jit
+def observe(params: Any, state: Twice, stage: int, rng: Any) -> int:
+    """Return the choice of the second UCB among the arms that the first does not pull."""
+    pulled = pull(params, state, stage, rng)
+    clock = 1 + state.n_free.sum()
+    first, second = best_look(params, state, clock, state.counts.size, rng)
+    return second if pulled == first else first
+
+
+@jit
+def update(
+    params: Any, state: Twice, stage: int, arm: int, n: int, total: float, free: bool
+) -> Twice:
+    """Count an observation for the first UCB, and a look for the second too."""
+    if free:
+        state.n_free[arm] += n
+        state.free_sums[arm] += total
+    else:
+        state.n_pulls[arm] += n
+    state.counts[arm] += n
+    state.sums[arm] += total
+    return state

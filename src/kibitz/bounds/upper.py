@@ -258,9 +258,7 @@ def _check_exploration(exploration: float, sd: float) -> float:
     """a = c/(2σ²): a confidence bound fails at stage t with probability t⁻ᵃ."""
     power = check_positive("exploration", exploration) / (2 * check_positive("sd", sd) ** 2)
     if not power > 2:
-        raise ValueError(
-            f"exploration must be greater than 4 sd² = {4 * sd**2}, got {exploration!r}"
-        )
+        raise ValueError(f"exploration must be greater than 4 sd² = {4 * sd**2}, got {exploration!r}")
     return power
 
 
@@ -377,7 +375,8 @@ def ftl_robin(
 
 def _per(errors: FloatArray, rate: FloatArray) -> FloatArray:
     """The stages that errors last, each until a look comes; for ever if none does."""
-    return np.asarray(np.where(rate > 0, errors / np.where(rate > 0, rate, 1.0), math.inf))
+    with np.errstate(over="ignore"):
+        return np.asarray(np.where(rate > 0, errors / np.where(rate > 0, rate, 1.0), math.inf))
 
 
 # OCUCB-n, ETC, and the two together ------------------------------------------------------------
@@ -397,9 +396,9 @@ def ocucb(
     .. math:: C_\eta\sum_{\Delta_i>0}\Big[\frac{\log\max\{d\Delta_i^2/k_{i,\rho},1\}
               +(\log\log d)_+}{\Delta_i}+\Delta_i\Big]
 
-    ``"printed"`` does not clip log log d, which is negative for d = 2 (then the bound does not
-    grow with the set of arms, as the proof wants, D41) and −∞ for d = 1. ``"leading"`` leaves
-    log log d and Δ_i out.
+    ``"printed"`` does not clip log log d, which is negative for d = 2 and −∞ for d = 1; then the
+    bound does not grow with the set of arms, as the proof of the active algorithm wants. Clipped
+    it does, as long as gaps are at most 1 (D41). ``"leading"`` leaves log log d and Δ_i out.
     """
     gaps, horizon = check_gaps(gaps), check_horizon(horizon)
     c_eta = check_positive("c_eta", c_eta)
@@ -513,9 +512,7 @@ def etc_ocucb(
     c_eta, rho = check_positive("c_eta", c_eta), complexity.check_rho(rho)
     if horizon is not None:
         rate, horizon = np.broadcast_arrays(rate, check_horizon(horizon))
-    constant = complexity.etc_constant(
-        alpha, variance, "printed" if form == "printed" else "proved"
-    )
+    constant = complexity.etc_constant(alpha, variance, "printed" if form == "printed" else "proved")
     full = complexity.hardness(gaps, rho)
     if form == "leading":
         with np.errstate(divide="ignore"):

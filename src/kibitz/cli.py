@@ -1,0 +1,382 @@
+"""The command line. Each command imports what it needs, so that `kibitz --help` answers at once."""
+
+import ast
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+SEED = 1  # the default, printed with each result
+
+app = typer.Typer(
+    name="kibitz",
+    help="Bandits that sometimes get to look.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def main() -> None:
+    """Run the command line; bad input gets one sentence and exit code 2."""
+    try:
+        code = app(standalone_mode=False)
+    except (KeyboardInterrupt, typer.Abort):
+        print("kibitz: interrupted; with --out, the same command goes on from here", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:  # `kibitz ... | head`
+        sys.stderr.close()
+        sys.exit(141)
+    except Exception as error:
+        usage = getattr(error, "format_message", None)  # of a misused command or option
+        if usage is None and not isinstance(error, ValueError):
+            raise
+        text = usage() if usage else str(error)
+        if text:
+            print(f"kibitz: {text}", file=sys.stderr)
+        sys.exit(2)
+    sys.exit(code)
+
+
+# ------------------------------------------------------------------------------------ simulate
+
+
+@app.command()
+def simulate(
+    means: Annotated[str, typer.Option(help="Mean of each arm: 2,1.8,0.5")],
+    policy: Annotated[
+        list[str],
+        typer.Option(help="NAME or NAME:param=value,... (see `kibitz policies`); repeatable"),
+    ],
+    horizon: Annotated[str, typer.Option(help="Number of stages, T")] = "10000",
+    runs: Annotated[str, typer.Option(help="Number of runs")] = "1000",
+    seed: Annotated[str, typer.Option(help="Seed of all random numbers")] = str(SEED),
+    law: Annotated[str, typer.Option(help="gaussian or bernoulli")] = "gaussian",
+    sd: Annotated[str, typer.Option(help="Standard deviation, common or one for each arm")] = "",
+    observer: Annotated[str, typer.Option(help="bandit, passive, active or full")] = "bandit",
+    rate: Annotated[str, typer.Option(help="How often looks arrive, ε in [0, 1]")] = "",
+    every: Annotated[str, typer.Option(help="Looks arrive every so many stages instead")] = "",
+    weights: Annotated[
+        str, typer.Option(help="Passive: uniform, optimal, suboptimal or a list such as 0.1,0.2,0.7")
+    ] = "",
+    looks: Annotated[str, typer.Option(help="Arms looked at when looks arrive")] = "1",
+    paid: Annotated[bool, typer.Option("--paid", help="A look costs its gap")] = False,
+    threads: Annotated[str, typer.Option(help="Runs at a time (default: all cores)")] = "",
+    engine: Annotated[str, typer.Option(help="auto or step")] = "auto",
+    out: Annotated[str, typer.Option(help="Save to this netCDF file, or go on from it")] = "",
+    plot: Annotated[str, typer.Option(help="Draw regret against time to this PNG, SVG or PDF")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object")] = False,
+) -> None:
+    """Play policies against a problem and print their regret."""
+    if plot:
+        check_plot(plot)
+    policy_specs = [parse_policy_spec(spec) for spec in policy]
+    from kibitz import feedback as feedbacks
+    from kibitz import problem as problems
+    from kibitz.simulation import simulate as play
+
+    mu = parse_numbers(means, "means")
+    if law == "gaussian":
+        spread = parse_numbers(sd or "1", "sd")
+        problem = problems.gaussian(mu, spread[0] if len(spread) == 1 else spread)
+    elif law == "bernoulli":
+        if sd:
+            raise ValueError(f"sd must be left out for bernoulli rewards, got {sd!r}")
+        problem = problems.bernoulli(mu)
+    else:
+        raise ValueError(f"law must be 'gaussian' or 'bernoulli', got {law!r}")
+    feedback = parse_feedback(feedbacks, observer, rate, every, weights, looks, paid)
+    named = {}
+    for spec, (name, parameters) in zip(policy, policy_specs, strict=True):
+        if spec in named:
+            raise ValueError(f"policy must be given once each, got {spec!r} twice")
+        named[spec] = make_policy(name, parameters)
+    with progress_bar() as progress:
+        data = play(
+            problem,
+            feedback,
+            named,
+            horizon=parse_whole(horizon, "horizon"),
+            runs=parse_whole(runs, "runs"),
+            seed=parse_whole(seed, "seed"),
+            threads=parse_whole(threads, "threads") if threads else None,
+            file=out or None,
+            progress=progress,
+            engine=engine,
+        )
+    if plot:
+        from kibitz.plots import regret_curves, save_figure
+
+        save_figure(regret_curves(data, f"{problem.law}, {observer}"), Path(plot))
+    if as_json:
+        print(json.dumps(as_object(data), ensure_ascii=False, allow_nan=False))
+    else:
+        print_table(data)
+        for file in filter(None, (out, plot)):
+            print(f"written to {file}")
+
+
+def parse_feedback(
+    feedbacks: Any, observer: str, rate: str, every: str, weights: str, looks: str, paid: bool
+) -> Any:
+    """Return the feedback that the options describe."""
+    if observer not in {"bandit", "passive", "active", "full"}:
+        raise ValueError(
+            f"observer must be 'bandit', 'passive', 'active' or 'full', got {observer!r}"
+        )
+    if observer != "passive" and weights:
+        raise ValueError(f"weights must be left out unless the observer is passive, got {weights!r}")
+    if observer in {"bandit", "full"}:
+        given = {"rate": rate, "every": every, "looks": "" if looks == "1" else looks}
+        for name, value in given.items():
+            if value:
+                raise ValueError(
+                    f"{name} must be left out for the observer {observer}, got {value!r}"
+                )
+        if paid:
+            raise ValueError(f"paid must be left out for the observer {observer}, got True")
+        return feedbacks.full() if observer == "full" else feedbacks.bandit()
+    if bool(rate) == bool(every):
+        raise ValueError(
+            f"rate or every must be given for {observer}, got {'both' if rate else 'none'}"
+        )
+    arrivals = feedbacks.every(parse_whole(every, "every")) if every else parse_number(rate, "rate")
+    options = {"looks": parse_whole(looks, "looks"), "paid": paid}
+    if observer == "active":
+        return feedbacks.active(arrivals, **options)
+    names = {"", "uniform", "optimal", "suboptimal"}
+    p = (weights or "uniform") if weights in names else parse_numbers(weights, "weights")
+    return feedbacks.passive(arrivals, p, **options)
+
+
+def as_object(data: Any) -> dict[str, Any]:
+    """Return a result as plain data, for --json."""
+    policies = {}
+    for label in data["policy"].to_numpy():
+        one = data.sel(policy=label)
+        final, curve = one["final_regret"], one["regret"]
+        q10, q25, median, q75, q90 = final.quantile([0.1, 0.25, 0.5, 0.75, 0.9]).to_numpy().tolist()
+        low, high = curve.quantile([0.25, 0.75], "run").to_numpy().tolist()
+        policies[str(label)] = {
+            "regret": {
+                "mean": float(final.mean()),
+                "sem": standard_error(final),
+                "q10": q10,
+                "q25": q25,
+                "median": median,
+                "q75": q75,
+                "q90": q90,
+            },
+            "curve": {
+                "stages": one["stage"].to_numpy().tolist(),
+                "mean": curve.mean("run").to_numpy().tolist(),
+                "q25": low,
+                "q75": high,
+            },
+            "n_pulls": one["n_pulls"].mean("run").to_numpy().tolist(),
+            "n_free": one["n_free"].mean("run").to_numpy().tolist(),
+        }
+    setting = json.loads(data.attrs["setting"])
+    setting |= {"runs": data.sizes["run"], "engine": data.attrs["engine"]}
+    setting["versions"] = json.loads(data.attrs["versions"])
+    return {"setting": setting, "policies": policies}
+
+
+def standard_error(final: Any) -> float:
+    """Return the standard error of a mean over runs; 0 for a single run."""
+    runs = final.sizes["run"]
+    return float(final.std(ddof=1)) / math.sqrt(runs) if runs > 1 else 0.0
+
+
+def print_table(data: Any) -> None:
+    """Print a result for people."""
+    from rich.console import Console
+    from rich.table import Table
+
+    setting = json.loads(data.attrs["setting"])
+    table = Table(title=f"regret after {setting['horizon']} stages, {data.sizes['run']} runs")
+    table.add_column("policy", overflow="fold")
+    for column in ("mean ± s.e.", "q25", "median", "q75", "pulls %", "looks %"):
+        table.add_column(column, justify="right")
+    for label in data["policy"].to_numpy():
+        one = data.sel(policy=label)
+        final = one["final_regret"]
+        quartiles = final.quantile([0.25, 0.5, 0.75]).to_numpy()
+        shares = []
+        for name in ("n_pulls", "n_free"):
+            counts = one[name].mean("run").to_numpy()
+            share = 100 * counts / max(counts.sum(), 1)
+            shares.append(" ".join(f"{s:.3g}" for s in share) if counts.sum() else "–")
+        table.add_row(
+            str(label),
+            f"{float(final.mean()):.4g} ± {standard_error(final):.2g}",
+            *(f"{q:.4g}" for q in quartiles),
+            *shares,
+        )
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    console.print(table)
+    console.print(f"seed {setting['seed']}, engine {data.attrs['engine']}", highlight=False)
+
+
+@contextmanager
+def progress_bar() -> Iterator[Callable[[str, float], None]]:
+    """Show progress on standard error, for work that takes longer than a second, on a terminal."""
+    if not sys.stderr.isatty():
+        yield lambda what, share: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    started = time.monotonic()
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:.0f} %"),
+        TimeRemainingColumn(),
+    )
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    task = bar.add_task("", total=1.0)
+
+    def show(what: str, share: float) -> None:
+        if not bar.live.is_started and (time.monotonic() - started > 1 or "compiling" in what):
+            bar.start()
+        bar.update(task, description=what, completed=share)
+
+    try:
+        yield show
+    finally:
+        if bar.live.is_started:
+            bar.stop()
+
+
+# ------------------------------------------------------------------------------------- policies
+
+
+@app.command()
+def policies() -> None:
+    """List the policies, their parameters and defaults, and where in the paper each is."""
+    for name, parameters, sentence in listed_policies():
+        print(f"{name}({parameters})\n    {sentence}")
+
+
+def listed_policies() -> list[tuple[str, str, str]]:
+    """Return name, parameters and first sentence of each policy, read from the source.
+
+    Importing the policies would mean to wait for numba.
+    """
+    folder = Path(__file__).parent / "policies"
+    made: dict[str, tuple[str, str, str]] = {}
+    for file in folder.glob("*.py"):
+        for node in ast.parse(file.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.FunctionDef) and ast.unparse(node.returns or node) == "Policy":
+                names = [argument.arg for argument in node.args.args]
+                defaults = map(ast.unparse, node.args.defaults)
+                parameters = ", ".join(map("=".join, zip(names, defaults, strict=False)))
+                sentence = (ast.get_docstring(node) or "").splitlines()[0]
+                made[node.name] = (node.name, parameters, sentence)
+    listing = ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))
+    order = next(
+        node.value.generators[0].iter
+        for node in listing.body
+        if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.DictComp)
+    )
+    assert isinstance(order, ast.Tuple)
+    return [made[ast.unparse(element)] for element in order.elts]
+
+
+def make_policy(name: str, parameters: dict[str, str]) -> Any:
+    """Return the policy that a specification describes."""
+    import inspect
+
+    from kibitz.policies import POLICIES
+
+    known = inspect.signature(POLICIES[name]).parameters
+    values: dict[str, Any] = {}
+    for parameter, text in parameters.items():
+        if parameter not in known:
+            raise ValueError(
+                f"parameter of {name} must be one of {', '.join(known) or 'none'}, got {parameter!r}"
+            )
+        values[parameter] = parse_value(text, known[parameter].default, parameter)
+    return POLICIES[name](**values)
+
+
+def parse_policy_spec(spec: str) -> tuple[str, dict[str, str]]:
+    """Split NAME:param=value,... into its parts; refuse an unknown name."""
+    name, _, rest = spec.partition(":")
+    names = [listed[0] for listed in listed_policies()]
+    if name not in names:
+        raise ValueError(f"policy must be one of {', '.join(names)}, got {name!r}")
+    parameters: dict[str, str] = {}
+    for part in filter(None, rest.split(",")):
+        parameter, equals, value = part.partition("=")
+        if not equals or not value:
+            raise ValueError(f"policy must be NAME:param=value,..., got {spec!r}")
+        if parameter in parameters:
+            raise ValueError(f"{parameter} must be given once, got {spec!r}")
+        parameters[parameter] = value
+    return name, parameters
+
+
+def parse_value(text: str, default: Any, name: str) -> Any:
+    """Read a parameter as what its default is."""
+    if isinstance(default, bool):
+        if text.lower() not in {"true", "false", "1", "0"}:
+            raise ValueError(f"{name} must be true or false, got {text!r}")
+        return text.lower() in {"true", "1"}
+    if isinstance(default, str):
+        return text
+    if isinstance(default, float):
+        return parse_number(text, name)
+    return parse_whole(text, name)
+
+
+# -------------------------------------------------------------------------------------- parsing
+
+
+def parse_number(text: str, name: str) -> float:
+    """Read a number; 1e-3 and 1/3 are fine."""
+    try:
+        above, slash, below = text.partition("/")
+        return float(above) / float(below) if slash else float(above)
+    except (ValueError, ZeroDivisionError):
+        raise ValueError(f"{name} must be a number, got {text!r}") from None
+
+
+def parse_numbers(text: str, name: str) -> list[float]:
+    """Read a list of numbers, separated by commas."""
+    if not text.strip():
+        raise ValueError(f"{name} must be a list such as 1,0.5, got {text!r}")
+    return [parse_number(part, name) for part in text.split(",")]
+
+
+def parse_whole(text: str, name: str) -> int:
+    """Read a whole number; 1e6 is fine."""
+    number = parse_number(text, name)
+    if not (math.isfinite(number) and number == int(number)):
+        raise ValueError(f"{name} must be a whole number, got {text!r}")
+    return int(text) if text.strip().lstrip("-").isdigit() else int(number)
+
+
+def check_plot(plot: str) -> None:
+    """Refuse a figure that could not be written when all is computed."""
+    path = Path(plot)
+    if path.suffix not in {".png", ".svg", ".pdf"}:
+        raise ValueError(f"plot must end in .png, .svg or .pdf, got {plot!r}")
+    if not path.parent.is_dir():
+        raise ValueError(f"plot must be in a folder that exists, got {plot!r}")
+    import importlib.util
+
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ValueError("plot must be left out without matplotlib (pip install 'kibitz[figures]')")
+
+
+if __name__ == "__main__":
+    main()

@@ -259,9 +259,7 @@ def slow_epoch(hardness, rate, constant):
     return m
 
 
-@given(
-    some_gaps, st.sampled_from([1e-15, 1e-6, 0.01, 0.1, 1.0]), st.sampled_from([16.0, 18.0, 32.0])
-)
+@given(some_gaps, st.sampled_from([1e-15, 1e-6, 0.01, 0.1, 1.0]), st.sampled_from([16.0, 18.0, 32.0]))
 @settings(max_examples=50)
 def test_last_epoch_and_first_eliminated_are_each_other_s_inverse(gaps, rate, constant):
     ordered, order = by_rank(gaps)
@@ -273,6 +271,14 @@ def test_last_epoch_and_first_eliminated_are_each_other_s_inverse(gaps, rate, co
         gone = [i for i, epoch in enumerate(epochs, start=1) if epoch <= m]
         first = complexity.first_eliminated(gaps, m, rate, constant)
         assert first == min(gone, default=len(gaps) + 1)
+
+
+def test_an_arm_goes_in_the_very_epoch_that_just_suffices():
+    """H = 2: log2(10 log(2) C H/ε) is 1 + log2(10 log(2) C), here 1 = 2⁰ − 0 and 5 = 2³ − 3."""
+    for power, epoch in [(0, 0), (4, 3)]:
+        constant = 2**power / (10 * math.log(2))
+        assert complexity.last_epoch([0.0, 1.0], 1.0, constant=constant)[1] == epoch
+        assert complexity.first_eliminated([0.0, 1.0], epoch, 1.0, constant) == 2
 
 
 @pytest.mark.parametrize(

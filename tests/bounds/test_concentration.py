@@ -65,6 +65,13 @@ def test_a_block_of_one_stage_is_hoeffding():
     )
 
 
+def test_a_longer_block_costs_phi():
+    assert concentration.phi(4) == 1.125
+    assert concentration.block_radius(200, 100, 400, 0.05) == pytest.approx(
+        math.sqrt(2 / 200 * 1.125 * math.log(20))
+    )
+
+
 # The maximal inequality
 
 
@@ -83,10 +90,7 @@ def test_the_maximal_inequality_holds_on_simulated_walks(draw, delta):
     )
     bound = concentration.maximal(delta, horizon)
     assert (
-        rate
-        <= bound
-        <= concentration.maximal(delta)
-        <= concentration.maximal(delta, form="printed")
+        rate <= bound <= concentration.maximal(delta) <= concentration.maximal(delta, form="printed")
     )
     assert bound < 4 * rate  # and is not far from it; printed: 17 times at δ = 0.05
 
@@ -107,24 +111,34 @@ def test_peeling_is_a_probability_that_grows_with_delta_and_the_horizon(delta, h
     assert bound <= concentration.maximal(delta, form="printed")
 
 
-def test_peeling_by_chords_is_a_sum_of_line_crossings():
-    """The same number for one ratio by a loop, on exactly the blocks that the docstring names."""
-    delta, horizon = 0.01, 5000.0
+def peel(delta, horizon, ratio, n_blocks):
+    """The sum of the probabilities to cross the chords, by a loop; the last block ends at 1."""
 
     def height(t):
-        return math.sqrt(2 * t * math.log(horizon / (delta * t)))
+        return math.sqrt(2 * t * (math.log(horizon / t) - math.log(delta)))
 
-    def peel(ratio):
-        total, stop = 0.0, horizon
-        while stop > 1:
-            start = max(1.0, stop / ratio)
-            slope = (height(stop) - height(start)) / (stop - start)
-            total += math.exp(-2 * slope * (height(start) - slope * start))
-            stop = start
-        return total
+    total, stop = 0.0, horizon
+    for _ in range(n_blocks):
+        start = max(1.0, stop / ratio)
+        slope = (height(stop) - height(start)) / (stop - start)
+        total += math.exp(-2 * slope * (height(start) - slope * start))
+        stop = start
+        if stop <= 1:
+            break
+    return total
 
-    best = min(peel(1 + x) for x in np.geomspace(0.02, 10.0, 60))
-    assert concentration.maximal(delta, horizon) == pytest.approx(best, rel=1e-3)
+
+def test_peeling_is_a_sum_over_chords():
+    best = min(peel(0.01, 5000.0, 1 + x, 10**4) for x in np.geomspace(0.02, 10.0, 60))
+    assert concentration.maximal(0.01, 5000) == pytest.approx(best, rel=1e-9)
+
+
+@pytest.mark.parametrize("delta", [0.2, 1e-3, 1e-30, 1e-300])
+def test_peeling_leaves_nothing_out_below_its_last_block(delta):
+    """For all T at once: never below the sum of 3000 blocks of the best ratio, and close to it."""
+    ratios = 1 + np.geomspace(0.02, 10.0, 60)
+    best = min(peel(delta, 1e25, ratio, 3000) for ratio in ratios)
+    assert best * (1 - 1e-9) <= concentration.maximal(delta) <= best * (1 + 1e-4)
 
 
 def test_the_printed_maximal_inequality_and_its_proof():
@@ -182,14 +196,16 @@ def test_binary_tails_of_unequal_means():
         law = np.convolve(law, [1 - mean, mean])
     for k in range(9):
         alpha = max(0.0, means.mean() - k / 8)
-        assert law[: k + 1].sum() <= concentration.binary_tail(8, means.mean(), alpha) + (
-            alpha == 0
-        )
+        assert law[: k + 1].sum() <= concentration.binary_tail(8, means.mean(), alpha) + (alpha == 0)
 
 
 def test_the_kl_tail_is_exact_where_no_success_is_left():
     assert concentration.binary_tail(7, 0.3, 0.3) == pytest.approx(0.7**7)
     assert concentration.binary_tail(7, 0.3, 0.31) == 0.0
+
+
+def test_the_tail_by_variance_is_gaussian():
+    assert concentration.binary_tail_variance(100, 0.2, 0.1) == pytest.approx(math.exp(-1 / 0.32))
 
 
 def test_the_printed_binary_tail_is_false_for_likely_successes():
@@ -221,9 +237,7 @@ def test_chung_and_lu_bound_weighted_sums(u):
         assert exact <= bound
         m = np.sort(excesses)
         direct = [
-            math.exp(
-                -(alpha**2) / (2 * (variance + ((m[v:] - m[v]) ** 2).sum() + m[v] * alpha / 3))
-            )
+            math.exp(-(alpha**2) / (2 * (variance + ((m[v:] - m[v]) ** 2).sum() + m[v] * alpha / 3)))
             for v in range(12)
         ]
         assert bound == pytest.approx(min(direct) if u is None else direct[u - 1])

@@ -95,7 +95,7 @@ def at_most(regret, bound):
 # UCB: closed forms
 
 
-def test_ucb_log_is_the_sheet_s_formula():
+def test_ucb_log_is_the_corrected_formula():
     gaps = np.array(FOUR[1:])
     for horizon in (1, 2, 10**4, 10**12):
         expected = (24 * math.log(horizon) / gaps + (1 + 2 * PI2 / 3) * gaps).sum()
@@ -106,7 +106,7 @@ def test_ucb_log_is_the_sheet_s_formula():
 
 
 @pytest.mark.parametrize("rate", [1e-9, 0.01, 0.1, 1.0])
-def test_ucb_rate_is_the_sheet_s_formula(rate):
+def test_ucb_rate_is_the_corrected_formula(rate):
     weights = complexity.optimal_weights(FOUR)
     printed = proved = 0.0
     for gap, weight in zip(FOUR[1:], weights[1:], strict=True):
@@ -119,7 +119,7 @@ def test_ucb_rate_is_the_sheet_s_formula(rate):
 
 
 @pytest.mark.parametrize("rate", [1e-9, 0.01, 0.1, 1.0])
-def test_ucb_periodic_is_the_sheet_s_formula(rate):
+def test_ucb_periodic_is_the_corrected_formula(rate):
     printed = proved = 0.0
     for gap in FOUR[1:]:
         q = rate / 4
@@ -552,32 +552,31 @@ def test_a_friend_within_the_radii_drops_an_arm_sooner_than_printed():
 def test_etc_drops_arms_when_it_should_on_simulated_averages():
     """On every run in which the event holds, and the event holds as often as stated.
 
-    The event fails with probability at most 2.2 % (stated), about 0.4 % (seen); 300 runs fail
-    the last line with probability below 1e-6.
+    It fails with probability at most 2.9 % (stated) and 1.1 % (seen): of 2000 runs, more than
+    2.9 % would fail with probability below 1e-6.
     """
-    gaps, log_horizon, alpha = np.array([0.0, 0.3, 0.6, 1.0]), math.log(1e6), 1.0
-    bound = upper.etc_elimination(gaps, log_horizon, alpha=alpha)
-    n_rounds = int(bound.last[1])
-    s = np.arange(1, n_rounds + 1)
+    gaps, log_horizon = np.array([0.0, 0.3, 0.6, 1.0]), math.log(1e6)
+    bound = upper.etc_elimination(gaps, log_horizon)
+    s = np.arange(1, bound.last[1] + 1)[:, None]
     radius = np.sqrt(2 / s * (log_horizon - np.log(s)))
     rng = np.random.default_rng(18)
-    held, medians = 0, []
-    for _ in range(300):
-        averages = rng.standard_normal((n_rounds, 4)).cumsum(axis=0) / s[:, None]
-        if (np.abs(averages) > radius[:, None]).any():
+    held, rounds = 0, []
+    for run in range(2000):
+        averages = rng.standard_normal((s.size, 4)).cumsum(axis=0) / s
+        if (np.abs(averages) > radius).any():
             continue
         held += 1
-        gone = eliminations(averages - gaps, log_horizon, alpha)
-        assert gone[0] == math.inf
-        assert (gone[1:] <= bound.last[1:]).all()
-        for i in range(1, 4):  # all arms together, until arm i and all worse ones are gone
-            until = gone[i:].max()
-            assert np.minimum(gone, until).sum() <= bound.observations[i]
-        medians.append(gone[1:])
-    assert held / 300 >= bound.probability[1] - 0.01
+        if run < 150:
+            gone = eliminations(averages - gaps, log_horizon, 1.0)
+            assert gone[0] == math.inf
+            assert (gone[1:] <= bound.last[1:]).all()
+            for i in range(1, 4):  # all arms together, until arm i and all worse ones are gone
+                assert np.minimum(gone, gone[i:].max()).sum() <= bound.observations[i]
+            rounds.append(gone[1:])
+    assert held / 2000 >= bound.probability[1]
     # without noise the test falls where the constant is 8α
-    typical = complexity.etc_rounds(gaps, log_horizon, 8 * alpha)[1:]
-    np.testing.assert_allclose(np.median(medians, axis=0), typical, rtol=0.15)
+    typical = complexity.etc_rounds(gaps, log_horizon, 8.0)[1:]
+    np.testing.assert_allclose(np.median(rounds, axis=0), typical, rtol=0.15)
 
 
 def test_the_printed_probability_of_etc_is_weaker_but_right():
@@ -655,7 +654,7 @@ def test_the_explicit_bound_of_etc_ocucb_covers_the_exact_one(gaps, rate, horizo
     assert (explicit == math.inf) == (rate == 0 and horizon is None)
 
 
-def test_the_explicit_bound_of_etc_ocucb_is_the_sheet_s():
+def test_the_explicit_bound_of_etc_ocucb_is_the_corrected_one():
     gaps, rate, rho = np.array([0.0, 0.1, 0.5, 0.9]), 0.1, 0.5
     epochs = complexity.last_epoch(gaps, rate)[1:]
     total = 38.563239 * 4 + 1.442695

@@ -613,15 +613,15 @@ def active_equal_gaps(
     Parameters
     ----------
     n_arms
-        K ≥ 1, the best arm included.
+        K ≥ 2, the best arm included.
     gap
         Δ > 0.
 
     The others as for `active_theorem`.
     """
     check_choice("form", form, "proved", "printed", "leading")
-    if not n_arms >= 1 or n_arms != int(n_arms):
-        raise ValueError(f"n_arms must be a whole number ≥ 1, got {n_arms!r}")
+    if not 2 <= n_arms < math.inf or n_arms != int(n_arms):
+        raise ValueError(f"n_arms must be a whole number ≥ 2, got {n_arms!r}")
     check_positive("gap", gap)
     eps, last = check_rate(rate), check_horizon(horizon)
     if form == "proved":

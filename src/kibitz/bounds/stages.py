@@ -99,8 +99,10 @@ def log_stages(first: float, last: float, n: int) -> FloatArray:
     """At most n whole stages from first to last, about evenly spaced in their logarithm."""
     if last - first < n:
         return np.arange(first, last + 1)
-    stages: FloatArray = np.unique(np.rint(np.geomspace(first, last, n)))
-    return np.clip(stages, first, last)
+    # in a narrow cell of large stages the logarithms would be equal to the last digit
+    spaced = np.linspace(first, last, n) if last < 2 * first else np.geomspace(first, last, n)
+    stages: FloatArray = np.unique(np.clip(np.rint(spaced), first, last))
+    return stages
 
 
 def best_stage(value: Callable[[FloatArray], FloatArray], horizon: float) -> float:

@@ -706,8 +706,8 @@ def _periods(c: Constraint, rate: FloatArray | Schedule, horizon: float) -> Floa
 
 def _solve_periods(gaps: FloatArray, needs: FloatArray, free: FloatArray) -> FloatArray:
     """The N_i of the program, in units in which needs and costs are about 1."""
-    from scipy.optimize import linprog  # type: ignore[import-untyped]
-    from scipy.sparse import bmat, eye, kron  # type: ignore[import-untyped]
+    from scipy.optimize import linprog
+    from scipy.sparse import bmat, eye, kron
 
     n_periods, n_arms = needs.shape
     most = needs.max(axis=0)  # of arm i: N_i = most_i y_i, F_i = most_i z_i

@@ -1,6 +1,5 @@
 """The tightest lower bound that the paper's argument gives a passive observer."""
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -68,7 +67,7 @@ def passive_sharp(
     stages = np.zeros_like(n_pulls)
     for place, looks, last in each_place(s):
         if last >= FIRST_STAGE and (d.most > 0).all():
-            t, x = _best_point(d, looks, weight, last, _roughly)
+            t, x = _best_point(d, looks, weight, last)
             stages[place], n_pulls[place] = t, _root(d, t, x, free_looks(looks, t) * weight, 60)
     c = make_constraint(s.gaps, C, C_0)
     return regret_of(c, n_pulls, stages, s.shape, details)
@@ -123,9 +122,7 @@ def log_inverse_q_at(d: Divergence, t: FloatArray, x: FloatArray) -> FloatArray:
     return value
 
 
-def _root(
-    d: Divergence, t: FloatArray, x: FloatArray, free: FloatArray, n_steps: int
-) -> FloatArray:
+def _root(d: Divergence, t: FloatArray, x: FloatArray, free: FloatArray, n_steps: int) -> FloatArray:
     """n*(t, x) from below, by bisection; 0 where there is none."""
     log_inverse_q = log_inverse_q_at(d, t, x)
     information = information_at(d, x)
@@ -142,18 +139,16 @@ def _root(
     return np.where(useful, low, 0.0)
 
 
-def _roughly(d: Divergence, t: FloatArray, x: FloatArray, free: FloatArray) -> FloatArray:
-    return _root(d, t, x, free, 24)
+def _height(d: Divergence, t: FloatArray, x: FloatArray, free: FloatArray) -> FloatArray:
+    """n*(t, x) roughly, and where it is 0 how far from positive: something to climb."""
+    lacking = log_inverse_q_at(d, t, x) - free * information_at(d, x)
+    return np.where(lacking > 0, _root(d, t, x, free, 24), np.minimum(lacking, 0))
 
 
 def _best_point(
-    d: Divergence,
-    looks: FloatArray | Schedule,
-    weight: FloatArray,
-    horizon: float,
-    height: Callable[[Divergence, FloatArray, FloatArray, FloatArray], FloatArray],
+    d: Divergence, looks: FloatArray | Schedule, weight: FloatArray, horizon: float
 ) -> tuple[FloatArray, FloatArray]:
-    """For each arm the stage t and the raise x of the largest height(t, x, F_i(t))."""
+    """For each arm the stage t ≤ T and the raise x of the largest n*(t, x)."""
     t_span = np.array([np.full_like(d.own, FIRST_STAGE), np.full_like(d.own, horizon)])
     x_span = np.array([np.minimum(d.own / 1000, d.most / 10), d.most])
     arm, near = np.arange(len(d.own)), np.array([-1, 0, 1])[:, np.newaxis]
@@ -161,7 +156,7 @@ def _best_point(
         t = np.rint(np.geomspace(t_span[0], t_span[-1], size))
         x = np.geomspace(x_span[0], x_span[-1], size)
         free = free_looks(looks, t)[:, np.newaxis] * weight
-        heights = height(d, t[:, np.newaxis], x[np.newaxis], free)
+        heights = _height(d, t[:, np.newaxis], x[np.newaxis], free)
         row, column = np.divmod(np.argmax(heights.reshape(size * size, -1), axis=0), size)
         t_span = t[np.clip(row + near, 0, size - 1), arm]
         x_span = x[np.clip(column + near, 0, size - 1), arm]

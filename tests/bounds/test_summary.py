@@ -1,0 +1,187 @@
+"""The summary of a setting, and where its lower bounds begin."""
+
+import json
+import math
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kibitz.bounds import lower, onset, summary, upper
+from kibitz.bounds.summary import named_weights
+
+FOUR, FIVE = [2, 1.8, 0.5, 0.2], [2, 1.8, 1.5, 1, 0.5]
+PROBLEMS = pytest.mark.parametrize("means", [FOUR, FIVE])
+NUMBERS = {
+    "lower.passive": ["fixed_stage", "theorem", "maximum", "sharp"],
+    "lower.active": ["fixed_stage", "theorem", "maximum", "alternative"],
+    "upper": ["ucb_log", "ucb_rate", "ucb_periodic", "ucb_sharp", "ftl_robin"],
+    "printed.lower.passive": ["theorem"],
+    "printed.lower.active": ["theorem"],
+    "printed.upper": ["ucb_rate"],
+}
+
+
+def at(tree, path):
+    for key in path.split("."):
+        tree = tree[key]
+    return tree
+
+
+def leaves(tree):
+    if isinstance(tree, dict):
+        for value in tree.values():
+            yield from leaves(value)
+    else:
+        yield from tree if isinstance(tree, list) else [tree]
+
+
+@PROBLEMS
+def test_every_promised_key_is_there(means):
+    found = summary(means, 0.1, 10_000)
+    assert all(len(found[key]) == len(means) for key in ("gaps", "optimal_weights"))
+    assert all(isinstance(found[key], float) for key in ("c_delta", "rate_star"))
+    for path, names in NUMBERS.items():
+        assert all(isinstance(at(found, path)[name], float) for name in names)
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_the_summary_says_what_the_functions_say():
+    means, gaps = [0.5, 2, 0.2, 1.8], np.array([1.5, 0, 1.8, 0.2])
+    weights = [0.1, 0.2, 0.3, 0.4]
+    found = summary(means, 1e-4, 10**6, weights=weights, C=4, C_0=2)
+    assert found["gaps"] == pytest.approx(gaps)
+    assert found["c_delta"] == pytest.approx(1 / 1.5 + 1 / 1.8 + 1 / 0.2)
+    assert found["optimal_weights"] == pytest.approx([0.1071, 0, 0.0893, 0.8036], abs=5e-5)
+    gaps = found["gaps"]
+    for name in ("fixed_stage", "theorem", "maximum", "sharp"):
+        bound = getattr(lower, f"passive_{name}")
+        value = bound(gaps, 1e-4, 10**6, weights, C=4, C_0=2)
+        assert 0 < found["lower"]["passive"][name] == value
+    for name in ("fixed_stage", "theorem", "chain", "maximum", "alternative"):
+        bound = getattr(lower, f"active_{name}")
+        assert found["lower"]["active"][name] == bound(gaps, 1e-4, 10**6, C=4, C_0=2)
+    for name in ("fixed_stage", "theorem"):
+        passive, active = getattr(lower, f"passive_{name}"), getattr(lower, f"active_{name}")
+        printed = found["printed"]["lower"]
+        assert printed["passive"][name] == passive(
+            gaps, 1e-4, 10**6, weights, C=4, C_0=2, form="printed"
+        )
+        assert printed["active"][name] == active(gaps, 1e-4, 10**6, C=4, C_0=2, form="printed")
+    assert found["upper"]["ucb_log"] == upper.ucb_log(gaps, 10**6)
+    assert found["upper"]["ucb_rate"] == upper.ucb_rate(gaps, 1e-4, weights)
+    assert found["upper"]["ucb_periodic"] == upper.ucb_periodic(gaps, 1e-4, weights)
+    assert found["upper"]["ucb_sharp"] == upper.ucb_sharp(gaps, 1e-4, weights, 10**6)
+    assert found["upper"]["ftl_robin"] == upper.ftl_robin(gaps, 1e-4)
+    assert found["printed"]["upper"]["ucb_rate"] == upper.ucb_rate(
+        gaps, 1e-4, weights, form="printed"
+    )
+    assert "etc_ocucb" not in found["upper"]
+    assert summary(means, 1e-4, 10**6, c_eta=2)["upper"]["etc_ocucb"] > 0
+
+
+@PROBLEMS
+def test_d47_the_summary_says_that_the_papers_problems_are_not_covered(means):
+    for weights in ("uniform", "optimal"):
+        found = summary(means, 0.1, 10_000, weights=weights)
+        assert set(leaves(found["lower"])) == {0.0}
+        assert found["printed"]["lower"]["active"]["theorem"] > 100
+
+
+@PROBLEMS
+def test_d47_the_lower_bounds_begin_at_much_smaller_rates(means):
+    gaps = summary(means, 0.1, 10_000)["gaps"]
+    begins = onset(gaps, 0.1, 10_000)
+    for group in begins.values():
+        for bound in group.values():
+            assert 0 < bound["rate"] < 0.02
+            assert bound["horizon"] == math.inf
+    assert begins["passive"]["maximum"]["rate"] == pytest.approx(
+        {4: 0.002099, 5: 0.001082}[len(means)], rel=1e-3
+    )
+
+
+@pytest.mark.parametrize("horizon", [10**4, 10**9])
+@pytest.mark.parametrize("weights", ["uniform", "optimal", [0.3, 0.3, 0.2, 0.1]])
+def test_the_onset_is_where_bounds_turn_positive(horizon, weights):
+    gaps = [0.0, 0.2, 1.5, 1.8]
+    rate = 1e-4
+    begins = onset(gaps, rate, horizon, weights=weights)
+    p = named_weights(weights, gaps)
+    for observer, names in begins.items():
+        for name, found in names.items():
+            bound = getattr(lower, f"{observer}_{name}")
+            args = (p,) if observer == "passive" else ()
+            margin = 0.01 if name == "sharp" else 1e-4
+            assert bound(gaps, found["rate"] * (1 - margin), horizon, *args) > 0
+            assert bound(gaps, found["rate"] * (1 + margin), horizon, *args) == 0
+            if math.isfinite(found["horizon"]):
+                first = int(found["horizon"])
+                step = 1 + int(first * margin)
+                assert bound(gaps, rate, first + (step if name == "sharp" else 0), *args) > 0
+                assert bound(gaps, rate, first - step, *args) == 0
+    assert math.isfinite(begins["passive"]["maximum"]["horizon"])
+    assert begins["passive"]["fixed_stage"]["horizon"] == begins["passive"]["maximum"]["horizon"]
+
+
+def test_the_onset_of_problems_that_never_or_always_begin():
+    begins = onset([0.0, 0.0], 0.1, 10**6)
+    assert set(leaves(begins)) == {0.0, math.inf}
+    assert set(leaves(onset([0.0, 1.0], 0.1, 2)["passive"]["maximum"])) == {0.0, math.inf}
+    unseen = onset([0.0, 1.0], 0.5, 10**6, weights=[1.0, 0.0])["passive"]
+    assert unseen["maximum"]["rate"] == unseen["sharp"]["rate"] == 1
+    assert unseen["maximum"]["horizon"] < 1000
+
+
+@pytest.mark.parametrize(
+    ("weights", "expected"),
+    [
+        ("uniform", [0.25] * 4),
+        ("optimal", [0, 0.8036, 0.1071, 0.0893]),
+        ("suboptimal", [0, 0.9708, 0.0173, 0.0120]),
+        ([0, 0.5, 0, 0], [0, 0.5, 0, 0]),
+    ],
+)
+def test_weights_can_be_named(weights, expected):
+    assert named_weights(weights, [0, 0.2, 1.5, 1.8]) == pytest.approx(expected, abs=6e-5)
+
+
+def test_other_weights_are_refused():
+    with pytest.raises(ValueError, match="weights must be one of uniform, optimal, suboptimal"):
+        summary(FOUR, 0.1, 100, weights="best")
+    with pytest.raises(ValueError, match="weights must be 4 numbers"):
+        summary(FOUR, 0.1, 100, weights=[0.5, 0.5])
+    with pytest.raises(ValueError, match="rate must be one number"):
+        summary(FOUR, [0.1, 0.2], 100)
+    with pytest.raises(ValueError, match="horizon must be one number"):
+        onset([0, 1], 0.1, [10, 20])
+
+
+@PROBLEMS
+def test_the_summary_is_quick_even_for_long_horizons(means):
+    for horizon in (10_000, 10**12):
+        before = time.process_time()
+        summary(means, 0.1, horizon)
+        onset(summary(means, 0.1, 10)["gaps"], 0.1, horizon)
+        assert time.process_time() - before < 2
+
+
+@given(
+    st.lists(st.floats(-50, 50), min_size=1, max_size=5),
+    st.one_of(st.sampled_from([0.0, 1.0]), st.floats(0, 1)),
+    st.sampled_from([1, 2, 3, 100, 10**6, 10**12, 10**15]),
+    st.sampled_from(["uniform", "optimal", "suboptimal"]),
+)
+@settings(max_examples=40, deadline=None)
+def test_the_summary_is_made_of_numbers_everywhere(means, rate, horizon, weights):
+    means = np.round(means, 6)
+    found = summary(means, rate, horizon, weights=weights)
+    assert not any(math.isnan(value) for value in leaves(found))
+    assert all(0 <= value < math.inf for value in leaves(found["lower"]))
+    sure = max(leaves(found["lower"]["passive"]))
+    assert sure <= max(found["gaps"]) * horizon
+    if sure > 0:  # UCB's own constants are larger than those that its regret is held against
+        proved = summary(means, rate, horizon, weights=weights, C=24, C_0=1 + 2 * math.pi**2 / 3)
+        assert proved["lower"]["passive"]["sharp"] <= proved["upper"]["ucb_sharp"]

@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import wrightomega  # type: ignore[import-untyped]
+from scipy.special import wrightomega
 
 from kibitz.bounds.bound import (
     FloatArray,
@@ -23,6 +23,7 @@ from kibitz.bounds.bound import (
     check_rate,
     check_weights,
 )
+from kibitz.bounds.concentration import plain
 
 # 2^m − m, which first reaches any finite log2 of a float well before m = 12
 _EPOCH_STEPS = np.array([2.0**m - m for m in range(13)])
@@ -130,7 +131,7 @@ def rate_star(gaps: ArrayLike, horizon: ArrayLike) -> float | FloatArray:
     """
     gaps, horizon = check_gaps(gaps), check_horizon(horizon)
     hardest = hardness(gaps)[gaps > 0].max() if gaps.any() else math.inf
-    return _plain(np.minimum(1.0, hardest / horizon))
+    return plain(np.minimum(1.0, hardest / horizon))
 
 
 def rate_star_active(gaps: ArrayLike, horizon: ArrayLike) -> float | FloatArray:
@@ -140,7 +141,7 @@ def rate_star_active(gaps: ArrayLike, horizon: ArrayLike) -> float | FloatArray:
     """
     gaps, horizon = check_gaps(gaps), check_horizon(horizon)
     needed = (inverse(gaps) ** 2).sum() / 2 if gaps.any() else math.inf
-    return _plain(np.minimum(1.0, needed / horizon))
+    return plain(np.minimum(1.0, needed / horizon))
 
 
 def rate_star_arms(
@@ -176,7 +177,7 @@ def epoch_log_length(epoch: ArrayLike, base: float = 2.0) -> float | FloatArray:
     epochs, base = _check_epoch(np.asarray(epoch)), _check_base(base)
     with np.errstate(over="ignore"):
         logs = np.power(base, epochs.astype(np.float64)) * math.log(base)
-        return _plain(
+        return plain(
             np.where(logs < 36.0, np.log(np.ceil(_steady(np.exp(np.minimum(logs, 36.0))))), logs)
         )
 
@@ -188,7 +189,7 @@ def etc_log_horizon(epoch: ArrayLike, base: float = 2.0) -> float | FloatArray:
     :math:`d_m/T_m = 1/(d_{m+1}\log d_{m+1})`, for every base (D34).
     """
     logs = np.asarray(epoch_log_length(np.asarray(epoch) + 1, base))
-    return _plain((1.0 + 1.0 / base) * logs + np.log(logs))
+    return plain((1.0 + 1.0 / base) * logs + np.log(logs))
 
 
 def etc_constant(alpha: float = 1.0, variance: float = 1.0, form: str = "proved") -> float:
@@ -321,8 +322,3 @@ def _steady(lengths: FloatArray) -> FloatArray:
     """Undo the last rounding errors, so that the ceiling of 256 + 1e-13 is 256."""
     whole = np.rint(lengths)
     return np.where(np.abs(lengths - whole) < 1e-9 * whole, whole, lengths)
-
-
-def _plain(array: ArrayLike) -> float | FloatArray:
-    array = np.asarray(array, dtype=np.float64)
-    return float(array) if array.ndim == 0 else array

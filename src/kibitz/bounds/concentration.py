@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import kl_div, lambertw  # type: ignore[import-untyped]
+from scipy.special import kl_div, lambertw
 
 from kibitz.bounds.bound import FloatArray, check_choice, check_positive
 
@@ -25,7 +25,7 @@ def phi(x: ArrayLike) -> float | FloatArray:
     if not ((array >= 1) & np.isfinite(array)).all():
         raise ValueError(f"x must be finite and ≥ 1, got {x!r}")
     roots = np.sqrt(array)
-    return _plain((1 + roots) ** 2 / (4 * roots))
+    return plain((1 + roots) ** 2 / (4 * roots))
 
 
 def block_radius(
@@ -41,7 +41,7 @@ def block_radius(
     start = check_positive("start", start)
     if not start <= stop < math.inf or not ((t >= start) & (t <= stop)).all():
         raise ValueError(f"t must be between start={start!r} and stop={stop!r}, got {t!r}")
-    return _plain(sd * np.sqrt(2 / t * phi(stop / start) * -np.log(delta)))
+    return plain(sd * np.sqrt(2 / t * phi(stop / start) * -np.log(delta)))
 
 
 def maximal_radius(
@@ -52,7 +52,7 @@ def maximal_radius(
     horizon = _check_count("horizon", horizon)
     if not (t <= horizon).all():
         raise ValueError(f"t must be at most the horizon, got {t!r}")
-    return _plain(sd * np.sqrt(2 / t * (np.log(horizon / t) - np.log(delta))))
+    return plain(sd * np.sqrt(2 / t * (np.log(horizon / t) - np.log(delta))))
 
 
 def maximal(
@@ -81,14 +81,14 @@ def maximal(
     delta, horizon = np.broadcast_arrays(_check_delta(delta), _check_count("horizon", horizon))
     size = delta * np.sqrt(-np.log(delta))
     if form == "leading":
-        return _plain(math.sqrt(math.e / 8) * size)
+        return plain(math.sqrt(math.e / 8) * size)
     printed = np.where(delta <= 0.2, np.minimum(6 * size, 1.0), 1.0)
     if form == "printed":
-        return _plain(printed)
+        return plain(printed)
     # to cut the last block at t = 1 mostly helps, but where it does not all of (0, T] is right too
     pairs = zip(delta.flat, horizon.flat, strict=True)
     peeled = np.array([min(_peel(d, t), _peel(d, math.inf)) for d, t in pairs])
-    return _plain(np.minimum(printed, peeled.reshape(delta.shape)))
+    return plain(np.minimum(printed, peeled.reshape(delta.shape)))
 
 
 def _peel(delta: float, horizon: float) -> float:
@@ -124,7 +124,7 @@ def binary_tail(
     n, p, alpha = _check_binary(n, p, deviation)
     level = p + alpha if form == "printed" else p - alpha
     impossible = np.abs(level - 0.5) > 0.5 + 1e-12  # the slack forgives the rounding of p ± α
-    return _plain(np.where(impossible, 0.0, np.exp(-n * _kl(np.clip(level, 0.0, 1.0), p))))
+    return plain(np.where(impossible, 0.0, np.exp(-n * _kl(np.clip(level, 0.0, 1.0), p))))
 
 
 def binary_tail_variance(n: ArrayLike, p: ArrayLike, deviation: ArrayLike) -> float | FloatArray:
@@ -132,7 +132,7 @@ def binary_tail_variance(n: ArrayLike, p: ArrayLike, deviation: ArrayLike) -> fl
     n, p, alpha = _check_binary(n, p, deviation)
     if not ((p > 0) & (p <= 0.5)).all():
         raise ValueError(f"p must be in (0, 1/2], got {p!r}")
-    return _plain(np.exp(-n * alpha**2 / (2 * p * (1 - p))))
+    return plain(np.exp(-n * alpha**2 / (2 * p * (1 - p))))
 
 
 def chung_lu_tail(
@@ -186,7 +186,7 @@ def lambert_bounds(x: ArrayLike) -> tuple[float | FloatArray, float | FloatArray
     log = np.log(array)
     loglog = np.log(log)
     middle, step = log - loglog, loglog / log
-    return _plain(middle + step / 2), _plain(middle + math.e / (math.e - 1) * step)
+    return plain(middle + step / 2), plain(middle + math.e / (math.e - 1) * step)
 
 
 def lambert_lower_branch_bounds(u: ArrayLike) -> tuple[float | FloatArray, float | FloatArray]:
@@ -198,7 +198,7 @@ def lambert_lower_branch_bounds(u: ArrayLike) -> tuple[float | FloatArray, float
     if not ((array > 0) & np.isfinite(array)).all():
         raise ValueError(f"u must be positive and finite, got {u!r}")
     root = np.sqrt(2 * array)
-    return _plain(-1 - root - array), _plain(-1 - root - 2 * array / 3)
+    return plain(-1 - root - array), plain(-1 - root - 2 * array / 3)
 
 
 def log_ratio_inverse(a: ArrayLike) -> float | FloatArray:
@@ -206,7 +206,7 @@ def log_ratio_inverse(a: ArrayLike) -> float | FloatArray:
     array = np.asarray(a, dtype=np.float64)
     if not ((array > 0) & np.isfinite(array)).all():
         raise ValueError(f"a must be positive and finite, got {a!r}")
-    return _plain(np.exp(-lambertw(array).real))
+    return plain(np.exp(-lambertw(array).real))
 
 
 def stage_ratio_inverse(a: ArrayLike, *, form: str = "proved") -> float | FloatArray:
@@ -219,7 +219,7 @@ def stage_ratio_inverse(a: ArrayLike, *, form: str = "proved") -> float | FloatA
     if not ((array >= math.e) & np.isfinite(array)).all():
         raise ValueError(f"a must be finite and ≥ e, got {a!r}")
     if form == "printed":
-        return _plain(2.5 * array * np.log(array))
+        return plain(2.5 * array * np.log(array))
     log = np.log(array)
     excess = np.maximum(log - 1, 0.0)
     y = 1 + np.sqrt(2 * excess) + excess  # bounds y = log t, which solves y − log y = log a
@@ -227,7 +227,7 @@ def stage_ratio_inverse(a: ArrayLike, *, form: str = "proved") -> float | FloatA
         slope = 1 - 1 / y
         y = y - np.divide(y - np.log(y) - log, slope, out=np.zeros_like(y), where=slope > 0)
         y = np.maximum(y, 1.0)
-    return _plain(array * y)
+    return plain(array * y)
 
 
 def _kl(a: FloatArray, b: FloatArray) -> FloatArray:
@@ -262,6 +262,7 @@ def _check_delta(delta: ArrayLike) -> FloatArray:
     return array
 
 
-def _plain(array: ArrayLike) -> float | FloatArray:
+def plain(array: ArrayLike) -> float | FloatArray:
+    """A number if it is one, else the array."""
     array = np.asarray(array, dtype=np.float64)
     return float(array) if array.ndim == 0 else array

@@ -28,7 +28,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import zeta  # type: ignore[import-untyped]
+from scipy.special import zeta
 
 from kibitz.bounds import complexity, concentration
 from kibitz.bounds.bound import (
@@ -327,7 +327,6 @@ def _cells(horizon: float) -> FloatArray:
         return stages
     n_cells = math.ceil(math.log(horizon / ALL_STAGES) / math.log1p(CELL))
     later = np.floor(np.geomspace(ALL_STAGES, horizon, n_cells + 1)[1:])
-    later[-1] = horizon
     return np.concatenate([stages, np.unique(later)])
 
 

@@ -161,11 +161,19 @@ def test_other_weights_are_refused():
 
 @PROBLEMS
 def test_the_summary_is_quick_even_for_long_horizons(means):
+    gaps = summary(means, 0.1, 10)["gaps"]
     for horizon in (10_000, 10**12):
+        assert quickest(lambda T=horizon: summary(means, 0.1, T)) < 0.3
+        assert quickest(lambda T=horizon: onset(gaps, 0.1, T)) < 1
+
+
+def quickest(call):
+    times = []
+    for _ in range(3):
         before = time.process_time()
-        summary(means, 0.1, horizon)
-        onset(summary(means, 0.1, 10)["gaps"], 0.1, horizon)
-        assert time.process_time() - before < 2
+        call()
+        times.append(time.process_time() - before)
+    return min(times)
 
 
 @given(
@@ -185,3 +193,24 @@ def test_the_summary_is_made_of_numbers_everywhere(means, rate, horizon, weights
     if sure > 0:  # UCB's own constants are larger than those that its regret is held against
         proved = summary(means, rate, horizon, weights=weights, C=24, C_0=1 + 2 * math.pi**2 / 3)
         assert proved["lower"]["passive"]["sharp"] <= proved["upper"]["ucb_sharp"]
+
+
+@pytest.mark.parametrize(
+    ("means", "horizon", "expected"),
+    [
+        (FOUR, 10**4, [0.0021, 0.0021, 0.0194, 0.000058, 0.00064, 0.00052]),
+        (FOUR, 2**53, [0.0028, 0.0028, 0.0194, 0.000058, 0.00079, 0.00071]),
+        (FIVE, 10**4, [0.0011, 0.0011, 0.0168, 0.00012, 0.00051, 0.00021]),
+        (FIVE, 2**53, [0.0026, 0.0026, 0.0168, 0.00031, 0.00082, 0.00053]),
+    ],
+)
+def test_d47_the_table_of_the_errata(means, horizon, expected):
+    gaps = summary(means, 0.1, 10)["gaps"]
+    found = onset(gaps, 0.1, horizon)
+    passive = [found["passive"][name]["rate"] for name in ("theorem", "maximum", "sharp")]
+    active = [found["active"][name]["rate"] for name in ("theorem", "maximum", "alternative")]
+    assert passive + active == pytest.approx(expected, rel=0.05)
+    for rate, theorem, sharp in ((0.0, (2495, 3646), (14, 18)), (1e-3, (7593, 8390), (19, 24))):
+        begins = onset(gaps, rate, 10)["passive"]
+        assert begins["theorem"]["horizon"] == theorem[len(means) - 4]
+        assert begins["sharp"]["horizon"] == sharp[len(means) - 4]

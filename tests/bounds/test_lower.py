@@ -603,6 +603,14 @@ def test_a_schedule_must_give_at_most_one_look_a_stage():
         lower.passive_maximum(FIVE, lambda t: 2 * t, 100)
 
 
+@pytest.mark.parametrize(
+    "closed", [lower.passive_theorem, lower.active_theorem, lower.active_alternative]
+)
+def test_a_closed_form_has_no_schedule(closed):
+    with pytest.raises(ValueError, match="rate must be in"):
+        closed(FIVE, lower.schedule([0.1]), 100)
+
+
 # Laws that hold everywhere
 
 
@@ -829,6 +837,18 @@ def test_d10_looks_may_cover_the_needs_before_the_printed_stage():
     assert 1 / (2 * 0.5**2) / rate == 20
     assert lower.active_theorem(gaps, rate, 10**5) == 0
     assert lower.active_theorem(gaps, rate, 10**5, form="printed") > 10
+
+
+def test_d10_without_its_condition_nothing_is_claimed():
+    gaps, seen = [0.0, 0.5, 0.5], []
+    for rate in np.geomspace(1e-5, 0.1, 60):
+        h = lower.observation_constraint(gaps, math.floor(2 / rate))[1]
+        claimed = lower.active_theorem(gaps, rate, 10**9)
+        stage_cannot_be_reached = h * 2 < rate * math.floor(2 / rate)
+        assert claimed == (0 if stage_cannot_be_reached else pytest.approx(h))
+        assert claimed <= lower.active_maximum(gaps, rate, 10**9)
+        seen.append((h > 0, stage_cannot_be_reached))
+    assert {(True, True), (True, False), (False, True)} == set(seen)
 
 
 def test_d10_with_its_condition_the_printed_stage_is_reached():

@@ -59,6 +59,7 @@ from kibitz.bounds.sharp import passive_sharp
 from kibitz.bounds.stages import (
     Answer,
     Schedule,
+    Setting,
     best_stage,
     best_stages,
     best_stages_of,
@@ -167,7 +168,7 @@ def passive_theorem(
     """
     check_choice("form", form, "proved", "printed", "leading")
     check_choice("text", text, "main", "appendix")
-    s = check_setting(gaps, rate, horizon, weights)
+    s = check_setting(gaps, rate, horizon, weights, steady=True)
     c = make_constraint(s.gaps, C, C_0, "printed" if form == "printed" else "clip")
     q = check_rate(rate)[..., np.newaxis] * s.weights[c.suboptimal]
     factor = 2.0 if text == "main" else 4.0
@@ -226,12 +227,16 @@ def passive_maximum(
     check_choice("variant", variant, "clip", "sharp")
     s = check_setting(gaps, rate, horizon, weights)
     c = make_constraint(s.gaps, C, C_0, variant)
-    weight = s.weights[c.suboptimal]
-    if callable(rate):
-        t = best_stages_of(rate, c, weight, s.horizon)
-        free = free_looks(rate, t) * weight
+    return _at_best_stages(s, c, s.weights[c.suboptimal], details)
+
+
+def _at_best_stages(s: Setting, c: Constraint, weight: FloatArray, details: bool) -> Answer:
+    """The passive constraints, each arm at its own best stage."""
+    if callable(s.rate):
+        t = best_stages_of(s.rate, c, weight, s.horizon)
+        free = free_looks(s.rate, t) * weight
     else:
-        q = check_rate(rate)[..., np.newaxis] * weight
+        q = s.rate[..., np.newaxis] * weight
         t = best_stages(c, q, s.horizon[..., np.newaxis])
         free = q * t
     return regret_of(c, np.maximum(h_at(c, t) / c.information - free, 0), t, s.shape, details)
@@ -423,7 +428,7 @@ def active_theorem(
     Parameters as for `passive_theorem`. `active_chain` is the same argument at the best stages.
     """
     check_choice("form", form, "proved", "printed", "leading")
-    s = check_setting(gaps, rate, horizon)
+    s = check_setting(gaps, rate, horizon, steady=True)
     c = make_constraint(s.gaps, C, C_0, "printed" if form == "printed" else "clip")
     order = np.argsort(c.gaps, kind="stable")
     later = _tails(1 / (2 * c.gaps[order] ** 2))
@@ -572,22 +577,13 @@ def active_alternative(
     The other parameters as for `passive_theorem`.
     """
     check_choice("form", form, *(("proved",) if exact else ("proved", "printed", "leading")))
-    s = check_setting(gaps, rate, horizon)
+    s = check_setting(gaps, rate, horizon, steady=not exact)
     c = make_constraint(s.gaps, C, C_0, "printed" if form == "printed" else "clip")
     every = np.ones(len(c.gaps))
-    if callable(rate):
-        if not exact:
-            raise ValueError(f"rate must be a number unless exact is True, got {rate!r}")
-        t = best_stages_of(rate, c, every, s.horizon)
-        n_pulls = np.maximum(h_at(c, t) / c.information - free_looks(rate, t), 0)
-        return regret_of(c, n_pulls, t, s.shape, details)
-    q = check_rate(rate)[..., np.newaxis] * every
-    last = s.horizon[..., np.newaxis]
-    if not exact:
-        return _single_stage(c, q, last, 2.0, form, s.shape, details)
-    t = best_stages(c, q, last)
-    n_pulls = np.maximum(h_at(c, t) / c.information - q * t, 0)
-    return regret_of(c, n_pulls, t, s.shape, details)
+    if exact or callable(s.rate):
+        return _at_best_stages(s, c, every, details)
+    q = s.rate[..., np.newaxis] * every
+    return _single_stage(c, q, s.horizon[..., np.newaxis], 2.0, form, s.shape, details)
 
 
 def active_equal_gaps(

@@ -39,9 +39,13 @@ def check_setting(
     rate: ArrayLike | Schedule,
     horizon: ArrayLike,
     weights: ArrayLike | None = None,
+    *,
+    steady: bool = False,
 ) -> Setting:
     delta, last = check_gaps(gaps), check_horizon(horizon)
     p = check_weights(weights, len(delta))
+    if callable(rate) and steady:
+        raise ValueError(f"rate must be in [0, 1] and not a schedule, got {rate!r}")
     if callable(rate):
         return Setting(delta, rate, last, p, last.shape)
     eps = check_rate(rate)

@@ -6,11 +6,13 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, norm
 
 from kibitz.bounds import concentration
+
+steady = settings(deadline=None)  # the machine may be busy
 
 # Averages of walks. Seeds are fixed. A "≤ bound" below fails for a correct bound with
 # probability far below 1e-6 for a fresh seed too: the bounds are at least 1.7 times the
@@ -36,6 +38,7 @@ def crossings(radius, horizon, n_runs, seed, draw="normal"):
 
 
 @given(st.floats(1.0, 1e12))
+@steady
 def test_phi_is_the_paper_s_and_close_to_one_for_short_blocks(x):
     value = concentration.phi(x)
     assert value == pytest.approx((1 + x + 2 * math.sqrt(x)) / (4 * math.sqrt(x)), rel=1e-12)
@@ -103,6 +106,7 @@ def test_the_maximal_inequality_is_exact_for_one_observation():
 
 
 @given(st.floats(1e-300, 0.999), st.integers(1, 10**15))
+@steady
 def test_peeling_is_a_probability_that_grows_with_delta_and_the_horizon(delta, horizon):
     bound = concentration.maximal(delta, horizon)
     assert delta * (1 - 1e-9) <= bound <= 1
@@ -290,6 +294,7 @@ def test_the_lower_branch_lies_between_its_bounds():
 
 
 @given(st.floats(1e-12, 1e12), st.floats(-0.5, 0.5))
+@steady
 def test_x_is_small_if_and_only_if_its_log_ratio_is_large(a, shift):
     largest = concentration.log_ratio_inverse(a)
     with mpmath.workdps(40):

@@ -360,22 +360,22 @@ def ftl_robin(
     gaps, rate = check_gaps(gaps), check_rate(rate)[..., None]
     positive = gaps > 0
     y = np.where(positive, (gaps / check_positive("sd", sd)) ** 2 / 8, math.inf)
-    if weights is None:
-        certain = np.floor(math.log(2) / y)  # terms of the sum that are 1
-        errors = certain + 2 * np.exp(-(certain + 1) * y) / -np.expm1(-y)
-        stages = _per(errors, rate / gaps.size)
-    else:
-        weights = check_weights(weights, gaps.size)
-        errors = np.exp(-y) / -np.expm1(-y)
-        stages = _per(errors, rate * weights[~positive].max()) + _per(errors, rate * weights)
-    terms = np.where(positive, gaps * (1 + np.where(positive, stages, 0.0)), 0.0)
-    return answer(terms.sum(axis=-1), terms, None, details)
+    with np.errstate(over="ignore"):  # at rates near the smallest float all of it may overflow
+        if weights is None:
+            certain = np.floor(math.log(2) / y)  # terms of the sum that are 1
+            errors = certain + 2 * np.exp(-(certain + 1) * y) / -np.expm1(-y)
+            stages = _per(errors, rate / gaps.size)
+        else:
+            weights = check_weights(weights, gaps.size)
+            errors = np.exp(-y) / -np.expm1(-y)
+            stages = _per(errors, rate * weights[~positive].max()) + _per(errors, rate * weights)
+        terms = np.where(positive, gaps * (1 + np.where(positive, stages, 0.0)), 0.0)
+        return answer(terms.sum(axis=-1), terms, None, details)
 
 
 def _per(errors: FloatArray, rate: FloatArray) -> FloatArray:
     """The stages that errors last, each until a look comes; for ever if none does."""
-    with np.errstate(over="ignore"):
-        return np.asarray(np.where(rate > 0, errors / np.where(rate > 0, rate, 1.0), math.inf))
+    return np.asarray(np.where(rate > 0, errors / np.where(rate > 0, rate, 1.0), math.inf))
 
 
 # OCUCB-n, ETC, and the two together ------------------------------------------------------------

@@ -749,6 +749,76 @@ def test_what_cannot_be_is_refused():
         lower.observation_constraint(FOUR, 10, x=0)
 
 
+# The printed formulas, letter by letter
+
+
+def printed_h(gaps, i, t, C, C_0):
+    """Appendix A: leading term plus η_i."""
+    d = gaps[i]
+    S = sum(d / (d + other) for j, other in enumerate(gaps) if j != i)
+    C_K, C_delta = C_0 * sum(gaps), sum(1 / g for g in gaps if g > 0)
+    log_t = math.log(t)
+    eta = -(C_K + C * C_delta * log_t) / t * math.log(t * d**2 / (C_K * d + C * log_t * S))
+    eta -= math.log(1 + C_K * d / (C * log_t * S))
+    return math.log(t * d**2 / (2 * C * log_t * S)) + eta
+
+
+@pytest.mark.parametrize("rate", [1e-7, 1e-4, 0.05])
+@pytest.mark.parametrize("text", ["main", "appendix"])
+def test_the_printed_passive_theorem_is_the_printed_one(rate, text):
+    T, weights, total = 10**6, [0.1, 0.2, 0.3, 0.2, 0.2], 0.0
+    for i in range(1, 5):
+        q, factor = rate * weights[i], 2 if text == "main" else 4
+        turn = 1 / (factor * q * FIVE[i] ** 2)
+        if turn >= T:
+            total += (printed_h(FIVE, i, T, *UCB1) - 2 * q * FIVE[i] ** 2 * T) / (2 * FIVE[i])
+        elif turn > 1:
+            total += (printed_h(FIVE, i, turn, *UCB1) - 2 / factor) / (2 * FIVE[i])
+    found = lower.passive_theorem(FIVE, rate, T, weights, text=text, form="printed")
+    assert found == pytest.approx(total)
+
+
+@pytest.mark.parametrize("rate", [0.0, 1e-6, 1e-5, 1e-4, 1e-3])
+def test_the_printed_active_lemma_is_the_printed_one(rate):
+    T = 10**6
+    h = [0.0] + [printed_h(FIVE, i, T, *UCB1) for i in range(1, 5)]
+    tails = [sum(h[j] / (2 * FIVE[j] ** 2) for j in range(i + 1, 5)) for i in range(5)]
+    k = min(i for i in range(1, 5) if tails[i] <= rate * T)
+    value = sum(h[i] / (2 * FIVE[i]) for i in range(1, k + 1)) - FIVE[k] * (rate * T - tails[k])
+    found = lower.active_fixed_stage(FIVE, rate, T, form="printed")
+    assert found == pytest.approx(value)
+    shuffled = [FIVE[i] for i in (3, 0, 4, 2, 1)]
+    assert lower.active_fixed_stage(shuffled, rate, T, form="printed") == pytest.approx(value)
+
+
+@pytest.mark.parametrize("rate", [1e-6, 1e-4, 1e-2])
+def test_the_printed_active_theorem_is_the_printed_one(rate):
+    values = []
+    for k in range(2, 5):
+        stage = sum(1 / (2 * d**2) for d in FIVE[k:]) / rate
+        values.append(sum(printed_h(FIVE, i, stage, *UCB1) / FIVE[i] for i in range(1, k)))
+    found = lower.active_theorem(FIVE, rate, 10**12, form="printed")
+    assert found == pytest.approx(max(values))
+
+
+def test_the_leading_terms_are_those_of_the_paper():
+    rate, T = 1e-6, 2**53
+    S = [sum(d / (d + other) for other in FIVE) - 0.5 for d in FIVE[1:]]
+    passive = sum(
+        math.log(1 / (32 * rate * 0.2 * s)) / (2 * d) for d, s in zip(FIVE[1:], S, strict=True)
+    )
+    assert lower.passive_theorem(FIVE, rate, T, form="leading") == pytest.approx(passive)
+    active = max(
+        sum(
+            math.log(sum(FIVE[i] ** 2 / d**2 for d in FIVE[k:]) / (32 * rate * S[i - 1]))
+            / (2 * FIVE[i])
+            for i in range(1, k)
+        )
+        for k in range(2, 5)
+    )
+    assert lower.active_theorem(FIVE, rate, T, form="leading") == pytest.approx(active)
+
+
 # The errata, one by one
 
 

@@ -69,7 +69,8 @@ def simulate(
     looks: Annotated[str, typer.Option(help="Arms looked at when looks arrive")] = "1",
     paid: Annotated[bool, typer.Option("--paid", help="A look costs its gap")] = False,
     threads: Annotated[str, typer.Option(help="Runs at a time (default: all cores)")] = "",
-    engine: Annotated[str, typer.Option(help="auto or step")] = "auto",
+    engine: Annotated[str, typer.Option(help="auto, step or leap")] = "auto",
+    error: Annotated[str, typer.Option(help="Leaping: error of a run, in total variation")] = "1e-9",
     out: Annotated[str, typer.Option(help="Save to this netCDF file, or go on from it")] = "",
     plot: Annotated[str, typer.Option(help="Draw regret against time to this PNG, SVG or PDF")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object")] = False,
@@ -110,6 +111,7 @@ def simulate(
             file=out or None,
             progress=progress,
             engine=engine,
+            error=parse_number(error, "error"),
         )
     if plot:
         from kibitz.plots import regret_curves, save_figure
@@ -184,7 +186,7 @@ def as_object(data: Any) -> dict[str, Any]:
             "n_free": one["n_free"].mean("run").to_numpy().tolist(),
         }
     setting = json.loads(data.attrs["setting"])
-    setting |= {"runs": data.sizes["run"], "engine": data.attrs["engine"]}
+    setting |= {"runs": data.sizes["run"], "engine": json.loads(data.attrs["engine"])}
     setting["versions"] = json.loads(data.attrs["versions"])
     return {"setting": setting, "policies": policies}
 
@@ -222,7 +224,8 @@ def print_table(data: Any) -> None:
         )
     console = Console(width=None if sys.stdout.isatty() else 120)
     console.print(table)
-    console.print(f"seed {setting['seed']}, engine {data.attrs['engine']}", highlight=False)
+    engines = " and ".join(sorted(set(json.loads(data.attrs["engine"]).values())))
+    console.print(f"seed {setting['seed']}, engine {engines}", highlight=False)
 
 
 @contextmanager
@@ -336,6 +339,63 @@ def parse_value(text: str, default: Any, name: str) -> Any:
     if isinstance(default, float):
         return parse_number(text, name)
     return parse_whole(text, name)
+
+
+# ------------------------------------------------------------------------------------ reproduce
+
+
+@app.command()
+def reproduce(
+    only: Annotated[str, typer.Option(help="Numbers of the experiments: 4 or 1,3")] = "",
+    runs: Annotated[str, typer.Option(help="Runs (default: each experiment's own number)")] = "",
+    seed: Annotated[str, typer.Option(help="Seed of all random numbers")] = str(SEED),
+    out: Annotated[str, typer.Option(help="Folder for data, figures and page")] = "reproduction",
+    quick: Annotated[bool, typer.Option("--quick", help="A rough version, in seconds")] = False,
+    threads: Annotated[str, typer.Option(help="Runs at a time (default: all cores)")] = "",
+) -> None:
+    """Reproduce the paper's experiments: data, figures and a page; go on where it was interrupted."""
+    numbers = [parse_whole(number, "only") for number in only.split(",")] if only else []
+    whole = {"runs": runs, "threads": threads}
+    given = {name: parse_whole(text, name) if text else None for name, text in whole.items()}
+    for name, number in given.items():
+        if number is not None and number < 1:
+            raise ValueError(f"{name} must be a whole number of at least 1, got {number!r}")
+    for package in ("matplotlib", "vl_convert"):
+        check_installed(package)
+    folder = Path(out)
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"out must be a folder, got {out!r}")
+    from kibitz.report import reproduce as do
+
+    with progress_bar() as progress:
+        done = do(
+            folder,
+            seed=parse_whole(seed, "seed"),
+            only=numbers,
+            runs=given["runs"],
+            quick=quick,
+            threads=given["threads"],
+            progress=progress,
+        )
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("", "experiment", "verdict", "in numbers", title=f"seed {seed}")
+    for section in done:
+        verdict = section.verdict
+        table.add_row(str(section.number), section.title, verdict.word, verdict.short)
+    Console(width=None if sys.stdout.isatty() else 140).print(table)
+    print(f"written to {folder / 'report.html'}")
+
+
+def check_installed(package: str) -> None:
+    """Refuse to begin without a package that is needed at the end."""
+    import importlib.util
+
+    if importlib.util.find_spec(package) is None:
+        raise ValueError(
+            f"{package} must be installed (pip install 'kibitz[reproduce]'), got nothing"
+        )
 
 
 # -------------------------------------------------------------------------------------- parsing

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from kibitz.compiled import compiled, jit_init, jit_inner
 from kibitz.feedback import ACTIVE, FULL, PASSIVE, Feedback, Looks
+from kibitz.leap import ROUNDING, SPENT, STEPS, WAIT, Box, arrivals_drawn, leaper, new_box, sum_of
 from kibitz.policies.policy import Array, Policy, View
 from kibitz.problem import BERNOULLI, GAUSSIAN, Law, Problem, draw
 
@@ -115,7 +116,7 @@ def decider(index: Any) -> tuple[Any, Any]:
         bounds.expiry[arm] = stage + window
         later = stage + window - seen.origin
         upper = index(params, later, seen.counts, arm, seen.sums[arm] / seen.counts[arm])
-        bounds.upper[arm] = upper + 1e-9 * (1 + abs(upper))
+        bounds.upper[arm] = upper + ROUNDING * (1 + abs(upper))
 
     bound_index = jit_inner(bound_index)
 
@@ -228,6 +229,7 @@ class Record(NamedTuple):
     regret: Array  # of each run at each of the stages
     n_pulls: Array  # of each run and arm, at the end
     n_free: Array
+    error: Array  # of each run, in total variation
 
 
 @jit_inner
@@ -258,8 +260,13 @@ def note_stage(record: Record, run: int, noted: int, stage: int) -> int:
     return noted
 
 
-def loop(policy: Policy, feedback: Feedback, announce: Callable[[], None] | None = None) -> Any:
-    """Return the compiled loop that plays a policy with a kind of feedback."""
+def loop(
+    policy: Policy,
+    feedback: Feedback,
+    announce: Callable[[], None] | None = None,
+    leap: bool = False,
+) -> Any:
+    """Return the compiled loop that plays a policy with a kind of feedback; see `kibitz.leap`."""
     params_type = type(policy.params)
     init, pull, observe, update = policy.init, policy.pull, policy.observe, policy.update
     view: Any = policy.view
@@ -268,6 +275,11 @@ def loop(policy: Policy, feedback: Feedback, announce: Callable[[], None] | None
     stretch: Any = None
     if is_index:
         decide, stretch = decider(policy.index)
+    proposed: Any = None
+    tell_looks: Any = None
+    takes_turns = policy.turns is not None
+    if leap:
+        proposed, tell_looks = leaper(policy)
     next_arrival, drawn_arm = feedback.functions()
 
     def play_run(
@@ -277,6 +289,7 @@ def loop(policy: Policy, feedback: Feedback, announce: Callable[[], None] | None
         horizon: int,
         state: Any,
         bounds: Bounds,
+        box: Box,
         shown: Array,
         rngs: Streams,
         record: Record,
@@ -293,13 +306,42 @@ def loop(policy: Policy, feedback: Feedback, announce: Callable[[], None] | None
             # decide: n stages of `arm`, as long as its mean is at least `floor`
             n, floor = 1, -np.inf
             if is_index:
-                seen = view(params, state)
+                seen = view(params, state, stage)
                 if stage > end:
                     end = seen.end
                     forget(bounds)
                 arm, most = decide(params, seen, stage, bounds)
+                if leap and most < np.inf and box.numbers[WAIT] == 0:
+                    look = -1
+                    if looks.observer == ACTIVE and not takes_turns and seen.most_looks > 0:
+                        look = observe(params, state, stage, rngs.policy)
+                    last = record.stages[noted] if record.paid else horizon
+                    n = proposed(
+                        params, state, seen, law, looks, stage, last, arrival, arm, look, box
+                    )
+                    if n > 0:
+                        last = stage + n - 1
+                        total = sum_of(law, arm, n, rngs.rewards)
+                        noted = note(record, run, noted, arm, stage, n)
+                        state = update(params, state, stage, arm, n, total, False)
+                        if arrival <= last:
+                            n_looks = looks.per_arrival
+                            n_looks *= arrivals_drawn(looks, arrival, last, rngs.looks)
+                            state = tell_looks(
+                                params, state, law, looks, last, n_looks, look, rngs.looks,
+                                record.n_free[run], box,
+                            )  # fmt: skip
+                            bounds.expiry[:] = 0
+                            arrival = next_arrival(looks, last, horizon, rngs.looks)
+                        noted = note_stage(record, run, noted, last)
+                        stage = last + 1
+                        continue
+                    n = 1
+                box.numbers[WAIT] = max(0, box.numbers[WAIT] - 1)
                 if stage < arrival and most < np.inf and looks.observer != FULL:
                     last = min(horizon, min(arrival - 1, end))
+                    if leap:
+                        last = min(last, stage + STEPS)
                     n, floor = stretch(params, seen, stage, last, bounds, arm, most)
             else:
                 arm = pull(params, state, stage, rngs.policy)
@@ -351,6 +393,7 @@ def loop(policy: Policy, feedback: Feedback, announce: Callable[[], None] | None
         law: Law,
         looks: Looks,
         horizon: int,
+        error: float,
         words: Array,
         rngs: Streams,
         record: Record,
@@ -365,7 +408,11 @@ def loop(policy: Policy, feedback: Feedback, announce: Callable[[], None] | None
             seed_stream(rngs.policy, rngs.memory[2], words[run, 6:9])
             state = init(params, law.means.size)
             bounds = no_bounds(law.means.size)
-            play_run(params, law, looks, horizon, state, bounds, shown, rngs, record, run, control)
+            box = new_box(law.means.size, error)
+            play_run(
+                params, law, looks, horizon, state, bounds, box, shown, rngs, record, run, control
+            )
+            record.error[run] = box.account[SPENT]
 
     return compiled(play, announce)
 
@@ -386,6 +433,7 @@ class Piece(NamedTuple):
     seed: int
     first: int  # the first run
     last: int  # and the one after the last
+    error: float = 1e-9  # allowed to leaps, of each run
 
 
 class Played(NamedTuple):
@@ -394,6 +442,7 @@ class Played(NamedTuple):
     regret: NDArray[np.float64]
     n_pulls: NDArray[np.int64]
     n_free: NDArray[np.int64]
+    error: NDArray[np.float64]  # in total variation; 0 stage by stage
 
 
 def play_piece(piece: Piece, control: NDArray[np.int64]) -> Played | None:
@@ -405,11 +454,13 @@ def play_piece(piece: Piece, control: NDArray[np.int64]) -> Played | None:
         np.full((len(words), piece.stages.size), np.nan),
         np.zeros(shape, np.int64),
         np.zeros(shape, np.int64),
+        np.zeros(len(words)),
     )
     record = Record(piece.stages, problem.gaps, piece.feedback.paid, *played)
     looks = piece.feedback.compiled(problem.gaps, horizon)
     numbers = tuple(planned(piece.policy, horizon))
-    piece.play(numbers, problem.compiled, looks, horizon, words, streams(), record, control)
+    law, error = problem.compiled, piece.error
+    piece.play(numbers, law, looks, horizon, error, words, streams(), record, control)
     return None if control[0] else played
 
 

@@ -43,10 +43,12 @@ class Looks(NamedTuple):
     observer: int
     arrivals: int
     per_arrival: int
+    rate: float  # RANDOM
     mean_gap: float  # RANDOM: -1 / log(1 - rate)
     period: int  # PERIODIC
     first: int
     rates: NDArray[np.float64]  # LISTED: the rate at each stage
+    shares: NDArray[np.float64]  # the weights of each arm (of the first stage, if they vary)
     weights: NDArray[np.float64]  # cumulative; one row, or one for each stage
     varying_weights: bool  # by the function of the stage
 
@@ -108,15 +110,15 @@ class Feedback:
     def compiled(self, gaps: NDArray[np.float64], horizon: int) -> Looks:
         """Return what the compiled loops need, checked against the arms and the horizon."""
         observer = {"bandit": NOBODY, "passive": PASSIVE, "active": ACTIVE, "full": FULL}
-        arrivals, mean_gap, period, first, rates = NEVER, 0.0, 1, 1, np.zeros(0)
+        arrivals, rate, mean_gap, period, first, rates = NEVER, 0.0, 0.0, 1, 1, np.zeros(0)
         if isinstance(self.rate, Every):
             arrivals, period, first = PERIODIC, self.rate.n, self.rate.first
         elif callable(self.rate):
             arrivals = VARYING
             for stage in _probes(horizon):
-                rate = float(self.rate(stage))
-                if not 0 <= rate <= 1:
-                    raise ValueError(f"rate must be in [0, 1] at each stage, got {rate!r} at {stage}")
+                here = float(self.rate(stage))
+                if not 0 <= here <= 1:
+                    raise ValueError(f"rate must be in [0, 1] at each stage, got {here!r} at {stage}")
         elif np.ndim(self.rate) == 1:
             arrivals, rates = LISTED, np.asarray(self.rate, dtype=float)
             if rates.size < horizon:
@@ -124,15 +126,24 @@ class Feedback:
                     f"rate must have an entry for each of {horizon} stages, got {rates.size}"
                 )
         elif self.rate > 0:
-            arrivals = RANDOM
+            arrivals, rate = RANDOM, self.rate
             mean_gap = -1 / math.log1p(-self.rate) if self.rate < 1 else 0.0
         weights = np.zeros((1, gaps.size))
         if self.observer == "passive":
             weights = self._weights_table(gaps, horizon)
         return Looks(
-            observer[self.observer], arrivals, self.looks, mean_gap, period, first, rates,
-            np.cumsum(weights, axis=1), callable(self.weights),
-        )  # fmt: skip
+            observer[self.observer],
+            arrivals,
+            self.looks,
+            rate,
+            mean_gap,
+            period,
+            first,
+            rates,
+            weights[0].copy(),
+            np.cumsum(weights, axis=1),
+            callable(self.weights),
+        )
 
     def _weights_table(self, gaps: NDArray[np.float64], horizon: int) -> NDArray[np.float64]:
         if callable(self.weights):

@@ -30,12 +30,14 @@ class Rows:
     regret: NDArray[np.float64]  # run, stage
     n_pulls: NDArray[np.int64]  # run, arm
     n_free: NDArray[np.int64]
+    error: NDArray[np.float64]  # run
 
     @classmethod
     def empty(cls, setting: dict[str, Any], runs: int, n_stages: int, n_arms: int) -> "Rows":
         """Return room for runs that are not there yet."""
         counts = np.full((runs, n_arms), -1, np.int64)
-        return cls(setting, np.full((runs, n_stages), np.nan), counts, counts.copy())
+        regret = np.full((runs, n_stages), np.nan)
+        return cls(setting, regret, counts, counts.copy(), np.full(runs, np.nan))
 
     def extended(self, runs: int) -> "Rows":
         """Return the same with room for at least so many runs."""
@@ -46,6 +48,7 @@ class Rows:
             np.concatenate([self.regret, extra.regret]),
             np.concatenate([self.n_pulls, extra.n_pulls]),
             np.concatenate([self.n_free, extra.n_free]),
+            np.concatenate([self.error, extra.error]),
         )
 
     def missing(self, runs: int) -> NDArray[np.int64]:
@@ -54,7 +57,7 @@ class Rows:
 
 
 def dataset(
-    table: dict[Key, Rows], stages: NDArray[np.int64], runs: int, swept: str | None, engine: str
+    table: dict[Key, Rows], stages: NDArray[np.int64], runs: int, swept: str | None
 ) -> "xarray.Dataset":
     """Return the first `runs` runs of a table as a labelled dataset."""
     import xarray
@@ -82,6 +85,7 @@ def dataset(
             "final_regret": (lead, stack(final_regret)),
             "n_pulls": ((*lead, "arm"), stack(lambda rows: rows.n_pulls)),
             "n_free": ((*lead, "arm"), stack(lambda rows: rows.n_free)),
+            "error": (lead, stack(lambda rows: rows.error)),
         },
         coords={
             "policy": labels,
@@ -95,6 +99,7 @@ def dataset(
     data["final_regret"].attrs["long_name"] = "cumulative regret at the horizon"
     data["n_pulls"].attrs["long_name"] = "pulls of each arm in all"
     data["n_free"].attrs["long_name"] = "looks at each arm in all"
+    data["error"].attrs["long_name"] = "distance from the stage-by-stage law, in total variation"
     data.attrs["setting"] = json.dumps(common_setting(table), ensure_ascii=False)
     data.attrs["cells"] = json.dumps(
         [
@@ -103,7 +108,8 @@ def dataset(
         ],
         ensure_ascii=False,
     )
-    data.attrs["engine"] = engine
+    engines = {label: rows.setting["engine"] for (_, label), rows in table.items()}
+    data.attrs["engine"] = json.dumps(engines, ensure_ascii=False)
     data.attrs["versions"] = json.dumps(versions())
     return data
 
@@ -162,6 +168,7 @@ def load(file: Path, swept: str | None) -> tuple[dict[Key, Rows], NDArray[np.int
                 part["regret"].to_numpy(),
                 part["n_pulls"].to_numpy().astype(np.int64),
                 part["n_free"].to_numpy().astype(np.int64),
+                part["error"].to_numpy(),
             )
     except (OSError, KeyError, IndexError, TypeError, json.JSONDecodeError) as error:
         raise ValueError(

@@ -15,6 +15,7 @@ from kibitz import results
 from kibitz.compiled import content_hash
 from kibitz.engine import Piece, loop, play_all, play_piece
 from kibitz.feedback import Feedback
+from kibitz.leap import can_leap
 from kibitz.policies import POLICIES
 from kibitz.policies.policy import Policy
 from kibitz.problem import Problem
@@ -27,6 +28,8 @@ Progress = Callable[[str, float], None]
 
 SAVE_SECONDS = 20.0  # how much work a crash of the machine may lose
 N_STAGES = 200
+LEAP_PAYS = 100_000  # the horizon from which on leaping is the faster way
+PATIENCE_SECONDS = 2 * 86400.0
 PIECE_STAGES = (
     2_000_000  # a piece of work: long enough to be worth a thread, short enough to wait for
 )
@@ -45,6 +48,7 @@ def simulate(
     file: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
     engine: str = "auto",
+    error: float = 1e-9,
 ) -> "xarray.Dataset":
     r"""Play policies against a problem and return their regret.
 
@@ -71,17 +75,23 @@ def simulate(
     progress
         Called as `progress(what, share)` now and then, with the share of the work that is done.
     engine
-        "step" plays stage by stage; "auto" chooses.
+        "step" plays stage by stage; "leap" skips ahead where that is sound (`kibitz.leap`) and else
+        plays stage by stage; "auto" leaps where it also pays. The attribute `engine` says which.
+    error
+        How much the law of a run may differ from that of stage-by-stage play, in total variation,
+        when leaping.
 
     Returns
     -------
     xarray.Dataset
         `regret` (policy, run, stage): \sum_i \Delta_i N_i at the end of a stage; `final_regret`
-        (policy, run); `n_pulls` and `n_free` (policy, run, arm) at the horizon; and in its
-        attributes, as JSON, the setting, the seed and the versions that made it.
+        (policy, run); `n_pulls` and `n_free` (policy, run, arm) at the horizon; `error`
+        (policy, run), 0 stage by stage; and in its attributes, as JSON, the setting, the seed, the
+        engine of each policy and the versions that made it.
     """
     point = (problem, feedback, labelled(policies), horizon)
-    return _compute(None, {None: point}, runs, seed, stages, threads, file, progress, engine)
+    how = (runs, seed, stages, threads, file, progress, engine, error)
+    return _compute(None, {None: point}, *how)
 
 
 def sweep(
@@ -99,6 +109,7 @@ def sweep(
     file: str | os.PathLike[str] | None = None,
     progress: Progress | None = None,
     engine: str = "auto",
+    error: float = 1e-9,
 ) -> "xarray.Dataset":
     """Do the same as `simulate` for each of some values, and add a dimension for them.
 
@@ -137,7 +148,7 @@ def sweep(
         )
         for value in grid
     }
-    return _compute(name, points, runs, seed, stages, threads, file, progress, engine)
+    return _compute(name, points, runs, seed, stages, threads, file, progress, engine, error)
 
 
 def labelled(policies: Policies, by_name: bool = False) -> dict[str, Policy]:
@@ -191,12 +202,15 @@ def _compute(
     file: str | os.PathLike[str] | None,
     progress: Progress | None,
     engine: str,
+    error: float,
 ) -> "xarray.Dataset":
     runs = _whole(runs, "runs", 1)
     seed = _whole(seed, "seed", 0)
     threads = len(os.sched_getaffinity(0)) if threads is None else _whole(threads, "threads", 1)
-    if engine not in {"auto", "step"}:
-        raise ValueError(f"engine must be 'auto' or 'step', got {engine!r}")
+    if engine not in {"auto", "step", "leap"}:
+        raise ValueError(f"engine must be 'auto', 'step' or 'leap', got {engine!r}")
+    if not 1e-12 <= error <= 1e-3:
+        raise ValueError(f"error must be between 1e-12 and 1e-3, got {error!r}")
     tell: Progress = progress if progress is not None else lambda what, share: None
     horizons = [_whole(horizon, "horizon", 1) for _, _, _, horizon in points.values()]
     kept = _checked_stages(stages, horizons)
@@ -222,7 +236,11 @@ def _compute(
             _check_combination(policy, problem, label)
             key = (value, label)
             asked.append(key)
+            leap = engine != "step" and can_leap(policy, problem, feedback)
+            leap = leap and (engine == "leap" or horizon >= LEAP_PAYS)
+            _check_patience(label, problem, horizon, runs, threads, leap)
             setting = setting_of(problem, feedback, policy, horizon, seed)
+            setting |= {"engine": "leap", "error": error} if leap else {"engine": "step"}
             if key in table:
                 differs = results.difference(table[key].setting, setting)
                 if differs:
@@ -233,18 +251,18 @@ def _compute(
                 table[key] = results.Rows.empty(setting, room, kept.size, n_arms)
             missing = table[key].missing(runs)
             if missing.size:
-                play = _prepared(policy, feedback, problem, loops, tell)
+                play = _prepared(policy, feedback, problem, leap, loops, tell)
                 own = kept[kept <= horizon]
-                for first, last in _chunks(missing, horizon, threads):
-                    pieces.append(
-                        Piece(key, play, policy, problem, feedback, horizon, own, seed, first, last)
-                    )
+                what = (key, play, policy, problem, feedback, horizon, own, seed)
+                cost = min(horizon, LEAP_PAYS) if leap else horizon
+                for first, last in _chunks(missing, cost, threads):
+                    pieces.append(Piece(*what, first, last, error))
 
     def snapshot() -> None:
         if path is not None:
             most = max(len(rows.regret) for rows in table.values())
             whole = {key: rows.extended(most) for key, rows in table.items()}
-            results.save(results.dataset(whole, kept, most, swept, "step"), path)
+            results.save(results.dataset(whole, kept, most, swept), path)
 
     saved = time.monotonic()
     unsaved = path is not None and not path.exists()
@@ -254,6 +272,7 @@ def _compute(
             here = slice(piece.first, piece.last)
             rows.regret[here, : piece.stages.size] = played.regret
             rows.n_pulls[here], rows.n_free[here] = played.n_pulls, played.n_free
+            rows.error[here] = played.error
             unsaved = True
             if time.monotonic() - saved > SAVE_SECONDS:
                 snapshot()
@@ -261,7 +280,7 @@ def _compute(
     finally:
         if unsaved:
             snapshot()
-    return results.dataset({key: table[key] for key in asked}, kept, runs, swept, "step")
+    return results.dataset({key: table[key] for key in asked}, kept, runs, swept)
 
 
 def setting_of(
@@ -285,16 +304,22 @@ def setting_of(
 
 
 def _prepared(
-    policy: Policy, feedback: Feedback, problem: Problem, loops: dict[Any, Any], tell: Progress
+    policy: Policy,
+    feedback: Feedback,
+    problem: Problem,
+    leap: bool,
+    loops: dict[Any, Any],
+    tell: Progress,
 ) -> Any:
     """Return the compiled loop, from this call's others if it is the same one."""
     parts = (policy.init, policy.pull, policy.observe, policy.update, policy.index, policy.view)
     functions = (feedback.rate, feedback.weights)
-    key = (parts, type(policy.params)._fields, tuple(f if callable(f) else None for f in functions))
+    varying = tuple(f if callable(f) else None for f in functions)
+    key = (parts, type(policy.params)._fields, varying, leap)
     if key not in loops:
         from numba.core.errors import NumbaError
 
-        play = loop(policy, feedback, lambda: tell(f"compiling {policy.name}", 0.0))
+        play = loop(policy, feedback, lambda: tell(f"compiling {policy.name}", 0.0), leap)
         short = Piece(None, play, policy, problem, feedback, 1, np.ones(1, np.int64), 0, 0, 1)
         try:
             play_piece(short, np.zeros(2, np.int64))
@@ -314,6 +339,21 @@ def _chunks(missing: NDArray[np.int64], horizon: int, threads: int) -> Iterable[
         for start in range(0, block.size, size):
             part = block[start : start + size]
             yield int(part[0]), int(part[-1]) + 1
+
+
+def _check_patience(
+    label: str, problem: Problem, horizon: int, runs: int, threads: int, leap: bool
+) -> None:
+    """Refuse what would take for ever, with an estimate of the time."""
+    seconds = 5e-8 * horizon
+    if leap:  # hardly anything, but for tied best arms, between which a policy keeps alternating
+        seconds = 1e-5 * horizon**0.7 if problem.optimal.sum() > 1 else 1.0
+    total = seconds * runs / threads
+    if total > PATIENCE_SECONDS:
+        raise ValueError(
+            f"horizon must be one that can be played, got {horizon}: {runs} runs of {label} would "
+            f"take about {total / 86400:.2g} days, {'leaping' if leap else 'stage by stage'}"
+        )
 
 
 def _check_combination(policy: Policy, problem: Problem, label: str) -> None:

@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kibitz.compiled import jit, jit_init
+from kibitz.feedback import FAR
 from kibitz.policies.moss import checked_horizon
-from kibitz.policies.policy import Array, Policy, params_of
+from kibitz.policies.policy import Array, Policy, View, chooser, params_of
 
 
 class State(NamedTuple):
@@ -48,6 +49,9 @@ def etc(alpha: float = 1.0, horizon: int | None = None) -> Policy:
         pull,
         observe,
         update,
+        index=index,
+        view=view,
+        turns=turns,
         setting={"alpha": float(alpha), "horizon": horizon},
     )
 
@@ -82,12 +86,26 @@ def two_least_seen(allowed: Array, counts: Array) -> tuple[int, int]:
 
 
 @jit
-def pull(params: Any, state: State, stage: int, rng: Any) -> int:
-    """Return an arm never pulled, else the least seen in play."""
-    for arm in range(state.counts.size):
-        if state.n_pulls[arm] == 0:
-            return arm
-    return two_least_seen(state.allowed, state.counts)[0]
+def index(params: Any, stage: int, counts: Array, arm: int, mean: float) -> float:
+    """Return an index that is largest for the least seen arm."""
+    return -float(counts[arm])
+
+
+@jit
+def view(params: Any, state: State, stage: int) -> View:
+    """Return the arms in play: each observation may change them until one is left."""
+    n = state.allowed.sum()
+    end, most_looks = (FAR, FAR) if n == 1 else (stage, 0)
+    return View(state.counts, state.sums, state.n_pulls, state.allowed, 0, end, True, most_looks)
+
+
+@jit
+def turns(params: Any, state: State) -> tuple[Array, int]:
+    """Return that the last arm in play is looked at."""
+    return state.allowed, 0
+
+
+pull, _ = chooser(index, view)
 
 
 @jit

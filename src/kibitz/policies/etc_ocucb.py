@@ -98,6 +98,7 @@ def etc_ocucb(
         update,
         index=ocucb.index,
         view=view,
+        turns=turns,
         setting={**floats, "restart": flags["restart"], "check": check, "all_info": bool(all_info)},
     )
 
@@ -168,12 +169,30 @@ def begin_epoch(params: Any, state: State) -> None:
 
 
 @jit
-def view(params: Any, state: State) -> View:
+def view(params: Any, state: State, stage: int) -> View:
     """Return what OCUCB-n decides from."""
     end = state.clock[END]
     if params.doubling:
         end = min(end, state.clock[CHECK])
-    return View(state.counts, state.sums, state.n_pulls, state.allowed, state.clock[ORIGIN], end)
+    most_looks = FAR  # with one arm left in play, tests change nothing
+    if not params.doubling and state.in_play.sum() > 1:
+        most_looks = math.ceil(params.C * state.in_play.sum()) - 1 - state.clock[LOOKS]
+    return View(
+        state.counts,
+        state.sums,
+        state.n_pulls,
+        state.allowed,
+        state.clock[ORIGIN],
+        end,
+        params.all_info,
+        most_looks,
+    )
+
+
+@jit
+def turns(params: Any, state: State) -> tuple[Array, int]:
+    """Return that the arms that ETC has in play take turns, and whose turn was the last."""
+    return state.in_play, state.clock[LAST]
 
 
 pull, _ = chooser(ocucb.index, view)

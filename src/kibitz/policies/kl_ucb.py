@@ -64,12 +64,12 @@ def bernoulli_index(params: Any, stage: int, counts: Array, arm: int, mean: floa
     if p == 0.0:
         return -math.expm1(-bound)
     entropy = -p * math.log(p) - (1 - p) * math.log(1 - p)
-    # Two upper bounds of the root: Pinsker's, and one that drops p log(1/q) >= 0.
-    q = min(p + math.sqrt(bound / 2), -math.expm1(-(bound + entropy) / (1 - p)))
+    # Two upper bounds of q - p: Pinsker's, and one that drops p log(1/q) >= 0.
+    above = min(math.sqrt(bound / 2), -math.expm1(-(bound + entropy) / (1 - p)) - p)
     for _ in range(50):
-        excess = -entropy - p * math.log(q) - (1 - p) * math.log1p(-q) - bound
-        step = excess * q * (1 - q) / (q - p) if q > p else 0.0
-        if not step > 1e-15:
+        excess = -p * math.log1p(above / p) - (1 - p) * math.log1p(-above / (1 - p)) - bound
+        step = excess * (p + above) * (1 - p - above) / above
+        if not step > 1e-15 * above:
             break
-        q -= step
-    return q
+        above -= step
+    return p + above

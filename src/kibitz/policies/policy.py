@@ -50,6 +50,9 @@ class Policy:
         The functions; see the module's docstring.
     index, view
         For index policies only.
+    turns
+        For index policies that look at some arms in turn: `turns(params, state)` returns which ones
+        (an array of booleans) and the arm that was looked at last. None for the runner-up.
     unit_rewards
         Whether it makes sense only for rewards in [0, 1].
     setting
@@ -64,6 +67,7 @@ class Policy:
     update: Callable[..., Any]
     index: Callable[..., float] | None = None
     view: Callable[..., Any] | None = None
+    turns: Callable[..., Any] | None = None
     unit_rewards: bool = False
     setting: dict[str, Any] = field(default_factory=dict)
 
@@ -80,6 +84,8 @@ class View(NamedTuple):
     allowed: Array  # whether an arm may be pulled
     origin: int  # the stage before the clock's first
     end: int  # the last stage of this view
+    learns: bool  # whether looks enter the counts and sums
+    most_looks: int  # how many looks may be told before arms change
 
 
 class Seen(NamedTuple):
@@ -134,7 +140,8 @@ def index_policy(
     if look not in {"runner-up", "robin"}:
         raise ValueError(f"look must be 'runner-up' or 'robin', got {look!r}")
     index = jit(index.py_func if isinstance(index, Dispatcher) else index)
-    pull, runner_up = chooser(index, seen_view)
+    view = seen_view_pulls if ignore_free else seen_view
+    pull, runner_up = chooser(index, view)
     return Policy(
         name,
         params_of(**params),
@@ -143,7 +150,8 @@ def index_policy(
         observe=runner_up if look == "runner-up" else observe_in_turn,
         update=seen_update_pulls if ignore_free else seen_update,
         index=index,
-        view=seen_view,
+        view=view,
+        turns=None if look == "runner-up" else seen_turns,
         unit_rewards=unit_rewards,
         setting=dict(params) if setting is None else setting,
     )
@@ -190,9 +198,22 @@ def seen_update_pulls(
 
 
 @jit
-def seen_view(params: Any, state: Seen) -> View:
+def seen_view(params: Any, state: Seen, stage: int) -> View:
     """Return all statistics and all arms, for ever."""
-    return View(state.counts, state.sums, state.n_pulls, state.allowed, 0, FAR)
+    return View(state.counts, state.sums, state.n_pulls, state.allowed, 0, FAR, True, FAR)
+
+
+@jit
+def seen_view_pulls(params: Any, state: Seen, stage: int) -> View:
+    """Return the statistics of pulls and all arms, for ever."""
+    return View(state.counts, state.sums, state.n_pulls, state.allowed, 0, FAR, False, FAR)
+
+
+@jit
+def seen_turns(params: Any, state: Seen) -> tuple[Array, int]:
+    """Return that all arms take turns, and whose turn was the last."""
+    n_arms = state.counts.size
+    return state.allowed, (state.n_looks[0] + n_arms - 1) % n_arms
 
 
 @jit
@@ -245,11 +266,11 @@ def chooser(index: Any, view: Any) -> tuple[Any, Any]:
     best = two_best(index)
 
     def pull(params: Any, state: Any, stage: int, rng: Any) -> Any:
-        seen = view(params, state)
+        seen = view(params, state, stage)
         return best(params, seen, stage, seen.counts.size, rng)[0]
 
     def observe(params: Any, state: Any, stage: int, rng: Any) -> Any:
-        seen = view(params, state)
+        seen = view(params, state, stage)
         return best(params, seen, stage, seen.counts.size, rng)[1]
 
     return jit(pull), jit(observe)

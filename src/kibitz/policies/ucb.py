@@ -110,9 +110,9 @@ def init(params: Any, n_arms: int) -> Twice:
 
 
 @jit
-def view(params: Any, state: Twice) -> View:
-    """Return what the first UCB decides from."""
-    return View(state.counts, state.sums, state.n_pulls, state.allowed, 0, FAR)
+def view(params: Any, state: Twice, stage: int) -> View:
+    """Return what the first UCB decides from; the second may change its mind at each look."""
+    return View(state.counts, state.sums, state.n_pulls, state.allowed, 0, FAR, True, 0)
 
 
 pull, _ = chooser(index, view)

@@ -4,12 +4,11 @@ Arms keep the caller's order everywhere, and stand on the last axis of every arr
 """
 
 import math
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-Form = Literal["proved", "printed", "leading"]
 FloatArray = NDArray[np.float64]
 
 LARGEST_HORIZON = 2**53  # every stage up to here is exact in a float
@@ -21,6 +20,9 @@ class Bound(NamedTuple):
     total: float | FloatArray
     terms: FloatArray  # per arm, arms on the last axis
     stages: FloatArray | None  # the stage, or the stage of each arm, at which it is attained
+
+
+Answer: TypeAlias = float | FloatArray | Bound
 
 
 def check_gaps(gaps: ArrayLike) -> FloatArray:
@@ -79,10 +81,12 @@ def check_choice(name: str, value: str, *choices: str) -> None:
         raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
 
 
-def answer(
-    total: Any, terms: FloatArray, stages: FloatArray | None, details: bool
-) -> float | FloatArray | Bound:
+def plain(array: ArrayLike) -> float | FloatArray:
+    """A number if it is one, else the array."""
+    array = np.asarray(array, dtype=np.float64)
+    return float(array) if array.ndim == 0 else array
+
+
+def answer(total: ArrayLike, terms: FloatArray, stages: FloatArray | None, details: bool) -> Answer:
     """The total alone (a float if it is one number), or the whole record."""
-    array = np.asarray(total, dtype=np.float64)
-    plain: float | FloatArray = float(array) if array.ndim == 0 else array
-    return Bound(plain, terms, stages) if details else plain
+    return Bound(plain(total), terms, stages) if details else plain(total)

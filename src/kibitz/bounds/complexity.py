@@ -22,8 +22,8 @@ from kibitz.bounds.bound import (
     check_positive,
     check_rate,
     check_weights,
+    plain,
 )
-from kibitz.bounds.concentration import plain
 
 # 2^m − m, which first reaches any finite log2 of a float well before m = 12
 _EPOCH_STEPS = np.array([2.0**m - m for m in range(13)])

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import kl_div, lambertw
 
-from kibitz.bounds.bound import FloatArray, check_choice, check_positive
+from kibitz.bounds.bound import FloatArray, check_choice, check_positive, plain
 
 _RATIOS = 1.0 + np.geomspace(0.02, 10.0, 60)  # block ratios γ, of which the best is taken
 _N_BLOCKS = 128
@@ -260,9 +260,3 @@ def _check_delta(delta: ArrayLike) -> FloatArray:
     if not ((array > 0) & (array < 1)).all():
         raise ValueError(f"delta must be in (0, 1), got {delta!r}")
     return array
-
-
-def plain(array: ArrayLike) -> float | FloatArray:
-    """A number if it is one, else the array."""
-    array = np.asarray(array, dtype=np.float64)
-    return float(array) if array.ndim == 0 else array

@@ -34,6 +34,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kibitz.bounds.bound import (
+    Answer,
     FloatArray,
     answer,
     check_choice,
@@ -41,6 +42,7 @@ from kibitz.bounds.bound import (
     check_horizon,
     check_positive,
     check_rate,
+    plain,
 )
 from kibitz.bounds.constraint import (
     C_0_UCB1,
@@ -57,7 +59,6 @@ from kibitz.bounds.constraint import (
 )
 from kibitz.bounds.sharp import passive_sharp
 from kibitz.bounds.stages import (
-    Answer,
     Schedule,
     Setting,
     best_stage,
@@ -254,7 +255,7 @@ def reference_curve(gaps: ArrayLike, rate: ArrayLike, horizon: ArrayLike) -> flo
     late = 1 / np.maximum(check_rate(rate)[..., np.newaxis] * positive**2, 1e-300)
     reach = np.minimum(check_horizon(horizon)[..., np.newaxis], late)
     total = (np.log(np.maximum(reach, 1)) / positive).sum(axis=-1)
-    return float(total) if total.ndim == 0 else total
+    return plain(total)
 
 
 # Active observer -----------------------------------------------------------------------------
@@ -298,7 +299,7 @@ def linear_program(gaps: ArrayLike, needs: ArrayLike, n_looks: ArrayLike) -> All
     f = _looks(delta, a, budget)
     n = a - f
     value = (delta * n).sum(axis=-1)
-    return Allocation(float(value) if value.ndim == 0 else value, n, f)
+    return Allocation(plain(value), n, f)
 
 
 def _looks(gaps: FloatArray, needs: FloatArray, n_looks: FloatArray) -> FloatArray:
@@ -634,7 +635,7 @@ def active_equal_gaps(
             k = np.arange(2, n_arms)
             curve = (k - 1) / gap * (log_inverse[..., np.newaxis] + np.log((n_arms - k) / n_arms))
             total = np.max(curve, axis=-1, initial=0.0)
-    return float(total) if total.ndim == 0 else total
+    return plain(total)
 
 
 def _less_loglog(y: FloatArray) -> FloatArray:

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kibitz.bounds.bound import (
+    Answer,
     FloatArray,
     check_choice,
     check_gaps,
@@ -22,7 +23,7 @@ from kibitz.bounds.constraint import (
     sum_inverse_raised,
     sum_raised,
 )
-from kibitz.bounds.stages import Answer, Schedule, check_setting, each_place, free_looks, regret_of
+from kibitz.bounds.stages import Schedule, check_setting, each_place, free_looks, regret_of
 
 
 def passive_sharp(

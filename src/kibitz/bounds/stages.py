@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kibitz.bounds.bound import (
-    Bound,
+    Answer,
     FloatArray,
     answer,
     check_gaps,
@@ -18,7 +18,6 @@ from kibitz.bounds.bound import (
 from kibitz.bounds.constraint import FIRST_STAGE, Constraint, all_arms, h_at, needs_at, slope_at
 
 Schedule: TypeAlias = Callable[[FloatArray], FloatArray]
-Answer: TypeAlias = float | FloatArray | Bound
 
 CONCAVE_FROM = 8.0  # the first whole stage after e²
 ALL_STAGES = 20_000.0  # up to here every stage is looked at, above it a grid and its best cells

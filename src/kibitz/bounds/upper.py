@@ -24,7 +24,7 @@ letter, for comparison only (see the errata); a bound that says nothing is infin
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -32,6 +32,7 @@ from scipy.special import zeta
 
 from kibitz.bounds import complexity, concentration
 from kibitz.bounds.bound import (
+    Answer,
     Bound,
     FloatArray,
     answer,
@@ -42,8 +43,6 @@ from kibitz.bounds.bound import (
     check_rate,
     check_weights,
 )
-
-Answer: TypeAlias = float | FloatArray | Bound
 
 ALL_STAGES = 1_000_000  # a schedule is looked at stage by stage up to here, by cells beyond
 CELL = 1e-4  # relative width of those cells

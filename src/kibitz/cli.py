@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 SEED = 1  # the default, printed with each result
+INTERRUPTED = 130  # exit code after Ctrl-C
 
 app = typer.Typer(
     name="kibitz",
@@ -29,8 +30,7 @@ def main() -> None:
     try:
         code = app(standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):
-        print("kibitz: interrupted; with --out, the same command goes on from here", file=sys.stderr)
-        sys.exit(130)
+        code = INTERRUPTED
     except BrokenPipeError:  # `kibitz ... | head`
         sys.stderr.close()
         sys.exit(141)
@@ -42,6 +42,8 @@ def main() -> None:
         if text:
             print(f"kibitz: {text}", file=sys.stderr)
         sys.exit(2)
+    if code == INTERRUPTED:  # some versions of typer catch Ctrl-C themselves
+        print("kibitz: interrupted; with --out, the same command goes on from here", file=sys.stderr)
     sys.exit(code)
 
 
@@ -398,6 +400,120 @@ def check_installed(package: str) -> None:
         )
 
 
+# --------------------------------------------------------------------------------------- bounds
+
+
+@app.command()
+def bounds(
+    means: Annotated[str, typer.Option(help="Mean of each arm: 2,1.8,0.5")],
+    rate: Annotated[str, typer.Option(help="How often looks arrive, ε in [0, 1]")],
+    horizon: Annotated[str, typer.Option(help="Number of stages, T")] = "10000",
+    weights: Annotated[
+        str, typer.Option(help="Passive: uniform, optimal, suboptimal or a list such as 0.1,0.2,0.7")
+    ] = "uniform",
+    C: Annotated[str, typer.Option("--C", help="C of Definition 1 (default: UCB1's, 8)")] = "",
+    C_0: Annotated[str, typer.Option("--C0", help="C_0 of it (default: UCB1's, 1 + π²/3)")] = "",
+    rho: Annotated[str, typer.Option(help="ρ of OCUCB-n, for the hardness of arms")] = "0.5",
+    alpha: Annotated[str, typer.Option(help="α of ETC, for the last epoch of arms")] = "1",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object")] = False,
+) -> None:
+    """Print every bound for a setting: what is printed in the paper, and what is really proved."""
+    from kibitz.bounds import onset, summary
+
+    constants = {"C": C, "C_0": C_0}
+    given: dict[str, Any] = {
+        name: parse_number(text, name) for name, text in constants.items() if text
+    }
+    given["weights"] = parse_weights(weights)
+    setting: Any = (parse_number(rate, "rate"), parse_whole(horizon, "horizon"))
+    data = summary(
+        parse_numbers(means, "means"),
+        *setting,
+        **given,
+        rho=parse_number(rho, "rho"),
+        alpha=parse_number(alpha, "alpha"),
+    )
+    data["onset"] = onset(data["gaps"], *setting, **given)
+    alone = onset(data["gaps"], 0.0, 1, **given)  # of any algorithm, before any look
+    for observer, kind in data["onset"].items():
+        for name, begins in kind.items():
+            begins["horizon_without_looks"] = alone[observer][name]["horizon"]
+    if as_json:
+        print(json.dumps(without_infinity(data), ensure_ascii=False, allow_nan=False))
+    else:
+        print_bounds(data)
+
+
+def print_bounds(data: dict[str, Any]) -> None:
+    """Print bounds for people."""
+    from rich.console import Console
+    from rich.table import Table
+
+    setting, onset, printed = data["setting"], data["onset"], data["printed"]
+    lower = Table(title="lower bounds", title_justify="left")
+    columns = ("", "proved", "printed", "positive for ε below", "from T =", "without looks")
+    for column in columns:
+        lower.add_column(column, justify="right" if column else "left")
+    for observer in ("passive", "active"):
+        for name, proved in data["lower"][observer].items():
+            begins = onset[observer][name]
+            stages = (begins["horizon"], begins["horizon_without_looks"])
+            lower.add_row(
+                f"{observer}, {name.replace('_', ' ')}",
+                f"{proved:.4g}" if proved > 0 else "vacuous",
+                shown(printed["lower"][observer].get(name)),
+                "never" if begins["rate"] == 0 else f"{begins['rate']:.2g}",
+                *("never" if t == math.inf else f"{t:.6g}" for t in stages),
+                end_section=name == "sharp",
+            )
+    upper = Table(title="upper bounds", title_justify="left")
+    for column in ("", "proved", "printed"):
+        upper.add_column(column, justify="right" if column else "left")
+    for name, proved in data["upper"].items():
+        says = "vacuous" if proved == math.inf else f"{proved:.4g}"
+        label = name.replace("_", " ").replace("ucb", "UCB").replace("ftl ", "FTL-")
+        upper.add_row(label, says, shown(printed["upper"].get(name)))
+    console = Console(width=None if sys.stdout.isatty() else 120, highlight=False)
+    console.print(f"ε = {setting['rate']:g}, T = {setting['horizon']}, rewards N(μ, 1)")
+    for words, values in {
+        "gaps": data["gaps"],
+        "weights": setting["weights"],
+        "best weights": data["optimal_weights"],
+    }.items():
+        console.print(f"{words} {' '.join(f'{value:.4g}' for value in values)}")
+    console.print(f"C_Δ = {data['c_delta']:.4g}, ε* = {data['rate_star']:.4g}\n")
+    console.print(lower)
+    console.print(
+        f"for algorithms that are sub-logarithmic with C = {setting['C']:.4g}, "
+        f"C_0 = {setting['C_0']:.4g}; ε at this T, T at this ε"
+    )
+    if not any(bound for kind in data["lower"].values() for bound in kind.values()):
+        rate = max(begins["rate"] for kind in onset.values() for begins in kind.values())
+        console.print(
+            "No proved lower bound says anything here"
+            + (f"; the first one does for ε below {rate:.2g}." if rate > 0 else " for any ε.")
+        )
+    console.print()
+    console.print(upper)
+    console.print("of UCB (c = 6) as a passive observer, and of FTL-robin as an active one;")
+    most = setting["horizon"] * max(data["gaps"])
+    console.print(f"no policy can do worse than T Δ_max = {most:.4g}")
+
+
+def shown(bound: float | None) -> str:
+    """Return a number for a table, a dash for none."""
+    return "–" if bound is None else f"{bound:.4g}"
+
+
+def without_infinity(data: Any) -> Any:
+    """Return plain data with infinite numbers as the strings "inf" and "-inf", for JSON."""
+    if isinstance(data, dict):
+        return {key: without_infinity(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [without_infinity(value) for value in data]
+    return str(data) if isinstance(data, float) and math.isinf(data) else data
+
+
 # -------------------------------------------------------------------------------------- parsing
 
 
@@ -415,6 +531,18 @@ def parse_numbers(text: str, name: str) -> list[float]:
     if not text.strip():
         raise ValueError(f"{name} must be a list such as 1,0.5, got {text!r}")
     return [parse_number(part, name) for part in text.split(",")]
+
+
+def parse_weights(text: str) -> str | list[float]:
+    """Read the weights of a passive observer: a word or a list of numbers."""
+    if text in {"uniform", "optimal", "suboptimal"}:
+        return text
+    try:
+        return parse_numbers(text, "weights")
+    except ValueError:
+        raise ValueError(
+            f"weights must be uniform, optimal, suboptimal or a list of numbers, got {text!r}"
+        ) from None
 
 
 def parse_whole(text: str, name: str) -> int:

@@ -169,9 +169,9 @@ class _Kept:
     def save_overload(self, signature: Any, result: Any) -> None:
         if result.library.has_dynamic_globals or result.lifted:
             return
-        data = serialize.dumps(result._reduce())
         path = self._path(signature, result.codegen)
-        with contextlib.suppress(OSError):  # a full or unwritable folder
+        with contextlib.suppress(Exception):  # a full or unwritable folder, Ctrl-C inside of LLVM
+            data = serialize.dumps(result._reduce())
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, hashlib.sha256(data).digest() + data)
             for old in sorted(path.parent.glob("*.kept"), key=os.path.getmtime)[:-KEPT_FILES]:

@@ -155,20 +155,21 @@ def labelled(policies: Policies, by_name: bool = False) -> dict[str, Policy]:
     """Return policies by label: the name, with the parameters that are not the default ones."""
     if isinstance(policies, Policy):
         policies = [policies]
+    given = policies if isinstance(policies, Mapping) else dict(enumerate(policies))
+    for policy in given.values():
+        if not isinstance(policy, Policy):
+            raise ValueError(f"policies must be policies such as ucb(), got {policy!r}")
     if isinstance(policies, Mapping):
         named = dict(policies)
     else:
         named = {}
-        for policy in policies:
+        for policy in given.values():
             label = policy.name if by_name else label_of(policy)
             if label in named:
                 raise ValueError(
                     f"policies must have different labels (give them as a dict), got {label!r} twice"
                 )
             named[label] = policy
-    for label, policy in named.items():
-        if not isinstance(policy, Policy):
-            raise ValueError(f"policies must be policies such as ucb(), got {policy!r} for {label!r}")
     if not named:
         raise ValueError("policies must be at least one policy, got none")
     return named

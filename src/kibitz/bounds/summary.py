@@ -65,6 +65,7 @@ def summary(
     p = named_weights(weights, gaps)
     eps, last = _one("rate", check_rate(rate)), _one("horizon", check_horizon(horizon))
     constants: dict[str, Any] = {"C": C, "C_0": C_0}
+    printed = constants | {"form": "printed"}
     constant = complexity.etc_constant(alpha)
     return {
         "setting": {
@@ -101,12 +102,15 @@ def summary(
         "upper": _upper(gaps, eps, last, p, rho, alpha, c_eta),
         "printed": {
             "lower": {
-                "passive": _printed(lower.passive_fixed_stage, lower.passive_theorem)(
-                    gaps, eps, last, p, **constants
-                ),
-                "active": _printed(lower.active_fixed_stage, lower.active_theorem)(
-                    gaps, eps, last, **constants
-                ),
+                "passive": {
+                    "fixed_stage": lower.passive_fixed_stage(gaps, eps, last, p, **printed),
+                    "theorem": lower.passive_theorem(gaps, eps, last, p, **printed),
+                },
+                "active": {
+                    "fixed_stage": lower.active_fixed_stage(gaps, eps, last, **printed),
+                    "theorem": lower.active_theorem(gaps, eps, last, **printed),
+                    "alternative": lower.active_alternative(gaps, eps, last, **printed),
+                },
             },
             "upper": {
                 "ucb_log": upper.ucb_log(gaps, last, form="printed"),
@@ -135,18 +139,6 @@ def _upper(
     }
     if c_eta is not None:
         bounds["etc_ocucb"] = upper.etc_ocucb(gaps, rate, c_eta, horizon, rho=rho, alpha=alpha)
-    return bounds
-
-
-def _printed(
-    fixed_stage: Callable[..., Any], theorem: Callable[..., Any]
-) -> Callable[..., dict[str, Any]]:
-    def bounds(*setting: Any, **constants: float) -> dict[str, Any]:
-        return {
-            "fixed_stage": fixed_stage(*setting, form="printed", **constants),
-            "theorem": theorem(*setting, form="printed", **constants),
-        }
-
     return bounds
 
 

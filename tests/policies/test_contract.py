@@ -1,0 +1,265 @@
+"""What every policy owes the engine, and what the engine owes every policy."""
+
+import copy
+from itertools import pairwise
+
+import numba
+import numpy as np
+import pytest
+from stories import loop_of, made, plain, runs, tell
+
+from kibitz import engine
+from kibitz.feedback import active, bandit, every, full, passive
+from kibitz.policies import POLICIES, index_policy
+from kibitz.policies.policy import Policy
+from kibitz.problem import bernoulli, gaussian, table
+
+SLOW = bool(numba.config.DISABLE_JIT)  # a hundred times slower: play less
+PROBLEM = gaussian([0.5, 0.0, 0.2])
+
+VARIANTS = {  # of the index policies: each has a faster way through the engine
+    "ftl": ("ftl", {}),
+    "ftl_robin": ("ftl_robin", {}),
+    "ucb": ("ucb", {}),
+    "ucb-bold": ("ucb", {"exploration": 0.1}),
+    "ucb-ignore_free": ("ucb", {"ignore_free": True}),
+    "ucb_double": ("ucb_double", {}),
+    "ucb_second": ("ucb_second", {}),
+    "ocucb": ("ocucb", {}),
+    "ocucb-rho": ("ocucb", {"eta": 1.1, "rho": 0.9}),
+    "moss": ("moss", {}),
+    "moss-short": ("moss", {"horizon": 100}),
+    "moss_anytime": ("moss_anytime", {}),
+    "kl_ucb": ("kl_ucb", {"c": 3.0}),
+    "kl_ucb-bernoulli": ("kl_ucb", {"law": "bernoulli"}),
+    "etc": ("etc", {"alpha": 0.1}),
+    "etc_ocucb": ("etc_ocucb", {}),
+    "etc_ocucb-2": ("etc_ocucb", {"check": "doubling", "p": 1.5, "alpha": 0.1}),
+    "etc_ocucb-restart": ("etc_ocucb", {"restart": True, "p": 1.2, "C": 1.0, "alpha": 0.1}),
+    "etc_ocucb-restart-2": ("etc_ocucb", {"restart": True, "check": "doubling", "p": 3.0}),
+    "etc_ocucb-all_info": ("etc_ocucb", {"all_info": True, "p": 1.3, "alpha": 0.2, "C": 0.5}),
+    "etc_ocucb-all": ("etc_ocucb", {"all_info": True, "restart": True, "check": "doubling"}),
+}
+
+FEEDBACKS = {
+    "bandit": bandit(),
+    "passive": passive(0.1),
+    "given": passive(0.3, [0.0, 0.5, 0.5, 0.0, 0.0]),
+    "paid": passive(0.05, "optimal", paid=True),
+    "rows": passive(0.2, np.eye(5)[np.arange(10_000) % 5]),
+    "listed": passive(np.linspace(0, 1, 10_000), "suboptimal"),
+    "active": active(0.1),
+    "always": active(1.0),
+    "rare": active(0.001),
+    "several": active(0.05, looks=3, paid=True),
+    "periodic": active(every(7, first=2)),
+    "full": full(),
+}
+
+# Rewards that are sums of powers of two, or Gaussian: sums are then the same in whatever order they
+# are added, or differ so little that it has no effect but with a chance of 10^-9 in all these tests.
+PROBLEMS = {
+    "gaussian": gaussian([2.0, 1.8, 1.5, 1.0, 0.5]),
+    "sds": gaussian([0.0, 0.1, 0.2, 0.1, 0.0], sd=[2.0, 0.0, 0.5, 1.0, 0.0]),
+    "bernoulli": bernoulli([0.85, 0.9, 0.5, 0.5, 0.1]),
+    "sure": bernoulli([0.0, 1.0, 1.0, 0.5, 0.0]),
+    "table": table([[0, 1, 0.5], [0.25, 0.5, 0.75, 1.0], [0.5], [0, 0, 1], [0.375]]),
+    "constant": gaussian([0.5, 0.5, 0.5, 0.5, 0.25], sd=0.0),
+    "huge gaps": gaussian([-1e6, 0.0, 1e6, 1.0, 2.0]),
+    "tiny gaps": gaussian([0.0, 0.0, 1e-9, 0.0, 0.0]),
+}
+
+
+@pytest.fixture(params=POLICIES)
+def policy(request):
+    return made(request.param)
+
+
+@pytest.fixture(params=VARIANTS)
+def variant(request):
+    name, arguments = VARIANTS[request.param]
+    return made(name, **arguments)
+
+
+def equal(one, other):
+    for name in one._fields:
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+
+
+# ------------------------------------------------------------------------------- of the policies
+
+
+def test_is_named_as_it_is_listed(policy):
+    assert isinstance(policy, Policy)
+    assert POLICIES[policy.name]().name == policy.name
+
+
+def test_shows_the_parameters_that_remake_it(policy):
+    again = POLICIES[policy.name](**policy.setting)
+    assert again.params == policy.params
+    assert repr(again) == repr(policy)
+
+
+def random_story(n_arms, n, seed):
+    rng = np.random.default_rng(seed)
+    return [
+        (int(rng.integers(n_arms)), float(rng.random() < 0.5), *["free"] * int(rng.integers(2)))
+        for _ in range(n)
+    ]
+
+
+def test_deciding_leaves_the_state_alone(policy):
+    params = policy.params
+    state, stage = tell(policy, params, 3, *random_story(3, 40, seed=1))
+    before = copy.deepcopy(state)
+    policy.pull(params, state, stage, np.random.default_rng(0))
+    policy.observe(params, state, stage, np.random.default_rng(0))
+    equal(before, state)
+
+
+def test_the_same_story_gives_the_same_decisions(policy):
+    params = policy.params
+
+    def decide():
+        for n in range(0, 60, 3):
+            state, stage = tell(policy, params, 3, *random_story(3, 60, seed=2)[:n])
+            rng = np.random.default_rng(3)
+            yield policy.pull(params, state, stage, rng), policy.observe(params, state, stage, rng)
+
+    assert list(decide()) == list(decide())
+
+
+@pytest.mark.parametrize("name", [*(name for name in VARIANTS if name != "etc"), "thompson"])
+def test_pulls_told_at_once_are_the_same_pulls_told_one_by_one(name):
+    """Of policies that the engine plays in stretches, within one epoch of `etc_ocucb`.
+
+    (`etc` and `improved_ucb` test after each pull: they cannot be told of several at once.)
+    """
+    name, arguments = VARIANTS.get(name, (name, {}))
+    policy = made(name, **arguments)
+    params = policy.params
+    if name == "etc_ocucb":
+        params = params._replace(p=40.0, doubling=False)
+    rng = np.random.default_rng(4)
+    slow, fast = policy.init(params, 3), policy.init(params, 3)
+    stage = 1
+    while stage < 36:
+        arm, n, free = int(rng.integers(3)), int(rng.integers(1, 4)), bool(rng.random() < 0.2)
+        n = 1 if free else n
+        rewards = rng.normal(size=n)
+        for later, reward in enumerate(rewards):
+            slow = policy.update(params, slow, stage + later, arm, 1, float(reward), free)
+        fast = policy.update(params, fast, stage, arm, n, float(rewards.sum()), free)
+        stage += 0 if free else n
+    for name in slow._fields:
+        np.testing.assert_allclose(
+            getattr(slow, name), getattr(fast, name), rtol=1e-13, atol=1e-13, err_msg=name
+        )
+
+
+def test_an_index_keeps_its_promise_of_monotonicity(variant):
+    rng = np.random.default_rng(5)
+    params = variant.params
+    for _ in range(300):
+        counts = rng.integers(1, 60, size=int(rng.integers(2, 6)))
+        arm, stage, mean = int(rng.integers(counts.size)), int(rng.integers(1, 500)), rng.random()
+        here = variant.index(params, stage, counts, arm, mean)
+        later = variant.index(params, stage + int(rng.integers(1, 100)), counts, arm, mean)
+        higher = variant.index(params, stage, counts, arm, min(1.0, mean + rng.random()))
+        more = counts.copy()
+        more[rng.integers(counts.size)] += rng.integers(1, 20)
+        assert later >= here - 1e-13
+        assert higher >= here - 1e-13
+        assert variant.index(params, stage, more, arm, mean) <= here + 1e-13
+
+
+def test_an_own_index_policy_looks_where_it_is_told_to():
+    with pytest.raises(ValueError, match=r"^look must be 'runner-up' or 'robin', got 'up'$"):
+        index_policy("own", lambda params, stage, counts, arm, mean: mean, look="up")
+
+
+# --------------------------------------------------------------------------------- of the engine
+
+
+def test_stretches_make_the_decisions_of_the_plain_formula(variant):
+    """The trick that makes the engine fast leaves no trace in what it computes."""
+    horizon = 250 if SLOW else 3000
+    stages = np.unique([1, 2, 3, 7, 50, 200, horizon - 1, horizon])
+    for problem_name, problem in PROBLEMS.items():
+        if variant.unit_rewards and not (problem.support[0] >= 0 and problem.support[1] <= 1):
+            continue
+        for feedback_name, feedback in FEEDBACKS.items():
+            if SLOW and feedback_name not in {"bandit", "several", "full"}:
+                continue
+            if not (problem.gaps > 0).any() and feedback.weights in ("optimal", "suboptimal"):
+                continue
+            setting = {"horizon": horizon, "runs": 1 if SLOW else 3, "seed": 7, "stages": stages}
+            fast = runs(variant, problem, feedback, **setting)
+            slow = runs(plain(variant), problem, feedback, **setting)
+            for name in fast._fields:
+                np.testing.assert_array_equal(
+                    getattr(fast, name),
+                    getattr(slow, name),
+                    err_msg=f"{name}: {variant}, {problem_name}, {feedback_name}",
+                )
+
+
+@pytest.mark.skipif(SLOW, reason="takes minutes in plain Python")
+def test_so_do_long_stretches_many_arms_and_two(variant):
+    rng = np.random.default_rng(8)
+    problems = [bernoulli(rng.uniform(0.2, 0.8, 30)), bernoulli([0.7, 0.3])]
+    if not variant.unit_rewards:
+        problems += [gaussian([1.0, 0.0]), gaussian(rng.normal(size=30)), gaussian([0.0, 0.0])]
+    for problem in problems:
+        for feedback in (bandit(), passive(0.01), active(every(1000)), active(0.3)):
+            horizon = 40_000 if problem.n_arms == 2 else 8_000
+            setting = {"horizon": horizon, "runs": 2, "seed": 9, "stages": [100, 7999, horizon]}
+            fast = runs(variant, problem, feedback, **setting)
+            slow = runs(plain(variant), problem, feedback, **setting)
+            equal(fast, slow)
+
+
+@pytest.mark.skipif(SLOW, reason="nothing is compiled")
+def test_one_compilation_serves_all_settings(policy):
+    runs(policy, PROBLEM, active(0.2), horizon=20)
+    runs(policy, bernoulli([0.2, 0.5]), passive(0.5, "optimal", paid=True), horizon=30)
+    runs(policy, PROBLEMS["table"], passive([0.5] * 40), horizon=40, stages=[3, 4])
+    runs(policy, PROBLEM, full(), horizon=50)
+    assert len(loop_of(policy).signatures) == 1
+
+
+def test_runs_depend_on_seed_and_run_only(policy):
+    setting = {"horizon": 200, "stages": [1, 10, 200]}
+    all_of_them = runs(policy, PROBLEM, active(0.2), seed=1, runs=5, **setting)
+    for run in range(5):
+        alone = runs(policy, PROBLEM, active(0.2), seed=1, first=run, **setting)
+        for together, single in zip(all_of_them, alone, strict=True):
+            np.testing.assert_array_equal(together[run], single[0])
+    others = runs(policy, PROBLEM, active(0.2), seed=2, runs=5, **setting)
+    assert np.any(others.n_pulls != all_of_them.n_pulls)
+
+
+def test_threads_and_pieces_do_not_matter(policy):
+    def play(threads, *bounds):
+        pieces = [
+            engine.Piece(
+                first, loop_of(policy), policy, PROBLEM, active(0.2), 300,
+                np.array([100, 300]), 1, first, last,
+            )
+            for first, last in pairwise(bounds)
+        ]  # fmt: skip
+        done = {p.label: played for p, played in engine.play_all(pieces, threads, lambda _: None)}
+        return [np.concatenate(parts) for parts in zip(*(done[b] for b in bounds[:-1]), strict=True)]
+
+    one = play(1, 0, 6)
+    for other in (play(2, 0, 3, 6), play(3, 0, 1, 2, 3, 4, 5, 6), play(1, 0, 5, 6)):
+        for expected, got in zip(one, other, strict=True):
+            np.testing.assert_array_equal(expected, got)
+
+
+def test_a_longer_horizon_begins_as_a_shorter_one(policy):
+    stages = [1, 2, 5, 60, 120]
+    for feedback in (passive(0.3), active(every(3)), passive(np.linspace(0, 1, 400))):
+        short = runs(policy, PROBLEM, feedback, horizon=120, runs=4, stages=stages)
+        long = runs(policy, PROBLEM, feedback, horizon=400, runs=4, stages=[*stages, 400])
+        np.testing.assert_array_equal(short.regret, long.regret[:, :-1])

@@ -1,0 +1,174 @@
+"""ETC-OCUCB and its variants, against small examples and the reference."""
+
+import math
+
+import numpy as np
+import pytest
+import reference
+from stories import agree, decisions, made, tell
+
+from kibitz.policies import etc_ocucb
+from kibitz.policies.etc_ocucb import epoch_length, log_etc_horizon
+
+POLICY = made("etc_ocucb")
+
+
+def state_after(*observations, n_arms=2, **params):
+    return tell(POLICY, POLICY.params._replace(**params), n_arms, *observations)[0]
+
+
+def test_epochs_of_algorithm_2_last_2_4_16_256_stages():
+    assert [epoch_length(2.0, m) for m in range(5)] == [2, 4, 16, 256, 65536]
+
+
+def test_epochs_last_powers_of_powers():
+    assert [epoch_length(3.0, m) for m in range(3)] == [3, 27, 3**9]
+    assert [epoch_length(1.5, m) for m in range(4)] == [math.ceil(1.5 ** (1.5**m)) for m in range(4)]
+
+
+def test_a_huge_epoch_is_beyond_any_run():
+    assert epoch_length(2.0, 7) == 2**62
+    assert epoch_length(1e200, 0) == 2**62
+
+
+@pytest.mark.parametrize("m", range(5))
+def test_the_horizon_of_etc_is_the_papers_for_p_2(m):
+    d = 2 ** (2 ** (m + 1))
+    assert log_etc_horizon(2.0, m) == pytest.approx(math.log(d**1.5 * math.log(d)), rel=1e-12)
+
+
+def test_looks_go_round_the_arms_in_play():
+    looked = [(0, 0.0), (1, 0.0, "free")]
+    assert decisions(POLICY, 3, (0, 0.0))[1] == 0
+    assert decisions(POLICY, 3, *looked)[1] == 2
+    assert decisions(POLICY, 3, *looked, (2, 0.0, "free"))[1] == 0
+
+
+# One look at each arm in epoch 0 has squared width 2 log(4^1.5 log 4) = 4.8124 at s = 1: arms that
+# are 4.39 apart are told apart.
+
+
+def test_tests_after_c_looks_for_each_arm_in_play():
+    story = (0, 0.0), (0, 4.40, "free"), (1, 0.0, "free")
+    assert state_after(*story, C=1.0).in_play.tolist() == [True, False]
+    assert state_after(*story, C=1.01).in_play.tolist() == [True, True]
+
+
+def test_drops_what_is_surely_worse():
+    story = (0, 0.0), (0, 4.38, "free"), (1, 0.0, "free")
+    assert state_after(*story, C=1.0).in_play.tolist() == [True, True]
+
+
+def test_a_doubling_test_comes_at_stages_that_are_powers_of_two_before_their_look():
+    looked = (0, 4.40, "free"), (1, 0.0, "free")
+    later = ((0, 0.0), (0, 0.0), (0, 0.0), *looked)  # after stage 3
+    assert state_after(*later, doubling=True, p=9.0).in_play.tolist() == [True, True]
+    # Epoch 0 of p = 9 has a wide bound: take care that it is not the bound that keeps the arm.
+    wide = ((0, 0.0), (0, 0.0), (0, 0.0), (0, 99.0, "free"), (1, 0.0, "free"))
+    assert state_after(*wide, doubling=True, p=9.0).in_play.tolist() == [True, True]
+    assert state_after(*wide, (0, 0.0), doubling=True, p=9.0).in_play.tolist() == [True, False]
+    same_stage = ((0, 0.0), (0, 99.0, "free"), (1, 0.0, "free"))
+    assert state_after(*same_stage, doubling=True, p=9.0).in_play.tolist() == [True, True]
+
+
+def test_the_arms_to_pull_change_at_the_end_of_an_epoch():
+    story = ((0, 0.0), (0, 4.40, "free"), (1, 0.0, "free"))
+    before = state_after(*story, C=1.0)
+    assert before.allowed.tolist() == [True, True]
+    after = state_after(*story, (1, 0.0), C=1.0)
+    assert after.allowed.tolist() == [True, False]
+
+
+def test_restart_forgets_everything_but_the_arms_to_pull():
+    story = ((0, 0.0), (0, 4.40, "free"), (1, 0.0, "free"), (1, 0.0))
+    state = state_after(*story, C=1.0, restart=True)
+    assert state.allowed.tolist() == [True, False]
+    assert state.in_play.tolist() == [True, True]
+    for name in ("n_pulls", "counts", "sums", "etc_counts", "etc_sums"):
+        assert not getattr(state, name).any(), name
+
+
+def test_without_restart_nothing_of_the_arms_in_play_is_forgotten():
+    story = ((0, 0.5), (0, 4.40, "free"), (1, 0.0, "free"), (1, 0.0))
+    state = state_after(*story, C=1.0)
+    assert state.in_play.tolist() == [True, False]
+    assert state.n_pulls.tolist() == [1, 0]
+    assert state.sums[0] == 0.5
+    assert state.etc_counts.tolist() == [1, 1]
+
+
+def test_the_two_subroutines_keep_apart_what_they_see_unless_all_info():
+    story = (0, 1.0), (0, 2.0, "free")
+    apart, shared = state_after(*story), state_after(*story, all_info=True)
+    assert (apart.sums[0], apart.etc_sums[0]) == (1.0, 2.0)
+    assert (shared.sums[0], shared.etc_sums[0]) == (3.0, 3.0)
+    assert shared.n_pulls.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("check", ["rounds", "doubling"])
+@pytest.mark.parametrize("all_info", [False, True])
+def test_agrees_with_the_reference(restart, check, all_info):
+    flags = {"restart": restart, "all_info": all_info}
+    base = 1000 * (4 * restart + 2 * (check == "doubling") + all_info)
+    agree(
+        made("etc_ocucb", check=check),
+        lambda n_arms, **grid: reference.ETCOCUCB(n_arms, check=check, **grid),
+        range(base, base + 30),
+        n_stages=150,
+        p=[2.0, 1.2, 1.5, 3.0, 1.0001],
+        C=[10.0, 1.0, 0.3, 2.5],
+        alpha=[1.0, 0.05, 0.01, 0.3],
+        rho=[0.5, 0.8, 1.0],
+        eta=[2.0, 1.1],
+        **{name: [flag] for name, flag in flags.items()},
+    )
+
+
+def test_the_stories_of_the_reference_do_drop_arms():
+    oracle = reference.ETCOCUCB(3, alpha=0.1, C=1.0)
+    rng = np.random.default_rng(0)
+    for stage in range(1, 100):
+        arm, look = oracle.pull(stage), oracle.observe(stage)
+        oracle.update(stage, arm, rng.normal(arm), False)
+        oracle.update(stage, look, rng.normal(look), True)
+    assert oracle.allowed == {2}
+    assert oracle.epoch == 3
+
+
+def test_hands_on_its_parameters():
+    policy = etc_ocucb(3, 4, 5, 0.6, 7, restart=True, check="doubling", all_info=True)
+    assert policy.params._asdict() == {
+        "p": 3.0, "C": 4.0, "alpha": 5.0, "rho": 0.6, "eta": 7.0,
+        "restart": True, "all_info": True, "doubling": True,
+    }  # fmt: skip
+    assert etc_ocucb().params._asdict() == {
+        "p": 2.0, "C": 10.0, "alpha": 1.0, "rho": 0.5, "eta": 2.0,
+        "restart": False, "all_info": False, "doubling": False,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["C", "alpha"])
+@pytest.mark.parametrize("bad", [0, -1.0, math.inf, math.nan])
+def test_refuses_a_parameter_that_is_not_positive(name, bad):
+    with pytest.raises(ValueError, match=f"^{name} must be positive and finite, got {bad!r}$"):
+        etc_ocucb(**{name: bad})
+
+
+@pytest.mark.parametrize("name", ["p", "eta"])
+@pytest.mark.parametrize("bad", [1, 0.5, math.inf, math.nan])
+def test_refuses_a_parameter_that_is_not_above_one(name, bad):
+    with pytest.raises(ValueError, match=f"^{name} must be above 1 and finite, got {bad!r}$"):
+        etc_ocucb(**{name: bad})
+
+
+@pytest.mark.parametrize("bad", [0.49, 1.01, math.nan])
+def test_refuses_a_bad_rho(bad):
+    with pytest.raises(ValueError, match=rf"^rho must be in \[0.5, 1\], got {bad!r}$"):
+        etc_ocucb(rho=bad)
+
+
+@pytest.mark.parametrize("bad", ["round", "", None])
+def test_refuses_an_unknown_check(bad):
+    with pytest.raises(ValueError, match=f"^check must be 'rounds' or 'doubling', got {bad!r}$"):
+        etc_ocucb(check=bad)

@@ -1,0 +1,102 @@
+"""KL-UCB, against its definition and the reference."""
+
+import math
+
+import numpy as np
+import pytest
+import reference
+from stories import agree, made
+
+from kibitz.policies import kl_ucb
+
+BERNOULLI = made("kl_ucb", law="bernoulli")
+
+
+def bernoulli_index(mean, level, count=1):
+    """Return the index of an arm with a level log t + c log log t that is whole: t = e^level."""
+    stage = round(math.exp(level))
+    counts = np.array([count, 1])
+    return BERNOULLI.index(BERNOULLI.params, stage, counts, 0, mean), math.log(stage) / count
+
+
+def test_the_gaussian_index_is_explicit():
+    policy = made("kl_ucb")
+    params = policy.params._replace(sd=0.5, c=3.0)
+    index = policy.index(params, 100, np.array([7, 1]), 0, 0.25)
+    level = math.log(100) + 3 * math.log(math.log(100))
+    assert index == pytest.approx(0.25 + 0.5 * math.sqrt(2 * level / 7), rel=1e-14)
+
+
+@pytest.mark.parametrize("mean", [0.001, 0.1, 0.5, 0.9, 0.999])
+@pytest.mark.parametrize("level", [2, 5, 20])
+@pytest.mark.parametrize("count", [1, 10, 1000, 10**8])
+def test_the_bernoulli_index_is_the_largest_mean_within_the_divergence(mean, level, count):
+    index, bound = bernoulli_index(mean, level, count)
+    assert mean < index <= 1  # 1 where the root is closer to 1 than any number
+    assert index == pytest.approx(reference.largest_within(mean, bound), rel=1e-12, abs=1e-14)
+
+
+@pytest.mark.parametrize("level", [2, 5, 20])
+def test_at_mean_zero_the_bernoulli_index_is_explicit(level):
+    index, bound = bernoulli_index(0.0, level)
+    assert index == pytest.approx(1 - math.exp(-bound), rel=1e-14)
+
+
+def test_at_mean_one_the_bernoulli_index_is_one():
+    assert bernoulli_index(1.0, 5)[0] == 1.0
+
+
+def test_at_the_first_stage_the_bernoulli_index_is_the_mean():
+    assert bernoulli_index(0.3, 0)[0] == 0.3
+
+
+def test_the_bernoulli_index_keeps_the_promise_of_monotonicity():
+    for count in (1, 3, 50):
+        values = [
+            [bernoulli_index(mean, level, count)[0] for mean in np.linspace(0, 1, 101)]
+            for level in (0, 1, 3, 6, 12)
+        ]
+        assert np.all(np.diff(values, axis=0) >= -1e-12)
+        assert np.all(np.diff(values, axis=1) >= -1e-12)
+
+
+def test_agrees_with_the_reference():
+    agree(
+        made("kl_ucb"),
+        lambda n_arms, **grid: reference.KLUCB(n_arms, "gaussian", **grid),
+        range(40),
+        sd=[1.0, 0.1, 5.0],
+        c=[0.0, 3.0, 0.5],
+    )
+    agree(
+        BERNOULLI,
+        lambda n_arms, **grid: reference.KLUCB(n_arms, "bernoulli", **grid),
+        range(40),
+        kinds=["bernoulli"],
+        c=[0.0, 3.0, 0.5],
+    )
+
+
+def test_hands_on_its_parameters():
+    assert kl_ucb(sd=2, c=3).params._asdict() == {"sd": 2.0, "c": 3.0}
+    assert kl_ucb("bernoulli", c=3).params._asdict() == {"c": 3.0}
+    assert kl_ucb("bernoulli").unit_rewards
+    assert not kl_ucb("gaussian").unit_rewards
+
+
+@pytest.mark.parametrize("bad", [-1.0, math.inf, math.nan])
+def test_refuses_a_bad_c(bad):
+    with pytest.raises(ValueError, match=f"^c must be non-negative and finite, got {bad!r}$"):
+        kl_ucb(c=bad)
+
+
+@pytest.mark.parametrize("bad", [0, -1.0, math.inf, math.nan])
+def test_refuses_a_bad_sd(bad):
+    with pytest.raises(ValueError, match=f"^sd must be positive and finite, got {bad!r}$"):
+        kl_ucb(sd=bad)
+
+
+@pytest.mark.parametrize("bad", ["poisson", "", None])
+def test_refuses_an_unknown_law(bad):
+    with pytest.raises(ValueError, match=f"^law must be 'gaussian' or 'bernoulli', got {bad!r}$"):
+        kl_ucb(bad)

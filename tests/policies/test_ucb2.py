@@ -1,0 +1,78 @@
+"""UCB2, against small examples, its definition and the reference."""
+
+import math
+
+import pytest
+import reference
+from stories import agree, decisions, made
+
+from kibitz.policies import ucb2
+from kibitz.policies.ucb2 import level_of, tau
+
+FAST = made("ucb2").params._replace(alpha=1.0)  # tau = 1, 2, 4, 8, ...
+
+
+def test_levels_begin_at_powers():
+    assert [tau(1.0, level) for level in range(5)] == [1, 2, 4, 8, 16]
+    assert [tau(0.5, level) for level in range(6)] == [1, 2, 3, 4, 6, 8]
+
+
+@pytest.mark.parametrize("alpha", [0.001, 0.1, 0.5, 1.0, 3.0])
+def test_the_level_is_the_largest_that_begins_at_or_below_the_count(alpha):
+    for count in [*range(1, 200), 10**4, 10**6]:
+        level = level_of(alpha, count)
+        assert tau(alpha, level) <= count < tau(alpha, level + 1)
+
+
+@pytest.mark.parametrize("alpha", [0.001, 0.1, 0.5, 1.0, 3.0])
+def test_levels_agree_with_the_reference(alpha):
+    for count in range(1, 200):
+        level = level_of(alpha, count)
+        begins = tau(alpha, level), tau(alpha, level + 1)
+        assert begins == reference.level_begins(alpha, count)
+
+
+def test_pulls_an_arm_to_the_end_of_its_burst():
+    story = [(0, 9.0), (1, 0.0), (0, 9.0)]  # seen twice: tau(1) = 2, the burst is over
+    assert decisions(made("ucb2"), 2, *story, params=FAST)[0] == 0
+    story += [(0, -99.0)]  # a new burst, until it is seen tau(2) = 4 times
+    assert decisions(made("ucb2"), 2, *story, params=FAST)[0] == 0
+    story += [(0, -99.0)]
+    assert decisions(made("ucb2"), 2, *story, params=FAST)[0] == 1
+
+
+def test_a_look_shortens_a_burst():
+    story = [(0, 9.0), (1, 0.0), (0, 9.0), (0, -99.0), (0, -99.0, "free")]
+    assert decisions(made("ucb2"), 2, *story, params=FAST)[0] == 1
+
+
+def test_a_first_pull_begins_no_burst():
+    assert decisions(made("ucb2"), 2, (0, -9.0), (1, 9.0), params=FAST)[0] == 1
+
+
+def test_never_looks_at_the_pulled_arm():
+    assert decisions(made("ucb2"), 3, (0, 9.0), (1, 1.0), (2, 2.0), params=FAST) == (0, 2)
+    bursting = (0, 9.0), (1, 1.0), (2, 2.0), (0, 9.0), (0, -99.0)
+    assert decisions(made("ucb2"), 3, *bursting, params=FAST) == (0, 2)
+
+
+def test_agrees_with_the_reference():
+    agree(
+        made("ucb2"),
+        reference.UCB2,
+        range(80),
+        alpha=[0.001, 0.1, 0.5, 1.0, 3.0],
+        scale=[1.0, 0.5, 0.01, 5.0],
+    )
+
+
+def test_hands_on_its_parameters():
+    assert ucb2(2, 3).params._asdict() == {"alpha": 2.0, "scale": 3.0}
+    assert ucb2().params._asdict() == {"alpha": 0.001, "scale": 1.0}
+
+
+@pytest.mark.parametrize("name", ["alpha", "scale"])
+@pytest.mark.parametrize("bad", [0, -1.0, math.inf, math.nan])
+def test_refuses_a_bad_parameter(name, bad):
+    with pytest.raises(ValueError, match=f"^{name} must be positive and finite, got {bad!r}$"):
+        ucb2(**{name: bad})

@@ -1,0 +1,143 @@
+"""Stories that policies are told in the tests, and the policies, made and compiled once."""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+
+from kibitz import engine
+from kibitz.compiled import content_hash
+from kibitz.feedback import active
+from kibitz.policies import POLICIES
+
+FUNCTIONS = {}  # by their content: each new one would compile anew
+
+
+@cache
+def made(name, **arguments):
+    """Return a policy whose functions are shared with all others of the same content."""
+    if name in {"moss", "etc", "improved_ucb"}:
+        arguments = {"horizon": 1000, **arguments}
+    policy = POLICIES[name](**arguments)
+    functions = {
+        part: FUNCTIONS.setdefault(content_hash(getattr(policy, part)), getattr(policy, part))
+        for part in ("init", "pull", "observe", "update", "index", "view")
+    }
+    return replace(policy, **functions)
+
+
+@cache
+def loop_of(policy):
+    """Return the compiled loop of a policy with any feedback that has no functions."""
+    return engine.loop(policy, active(0.1))
+
+
+@cache
+def plain(policy):
+    """Return an index policy as one that is asked at each stage."""
+    return replace(policy, index=None, view=None)
+
+
+def runs(policy, problem, feedback, *, horizon, runs=1, seed=0, first=0, stages=None, play=None):
+    """Play some runs of a policy."""
+    stages = np.array([horizon] if stages is None else stages, np.int64)
+    piece = engine.Piece(
+        None, play or loop_of(policy), policy, problem, feedback, horizon, stages, seed,
+        first, first + runs,
+    )  # fmt: skip
+    return engine.play_piece(piece, np.zeros(2, np.int64))
+
+
+class Rewards:
+    """Draw rewards of one kind for any arm."""
+
+    def __init__(self, kind, n_arms, rng):
+        self.kind, self.rng = kind, rng
+        self.means = rng.uniform(0.1, 0.9, n_arms)
+        if rng.random() < 0.3:
+            self.means[-1] = self.means[0]
+
+    def __call__(self, arm):
+        if self.kind == "bernoulli":
+            return float(self.rng.random() < self.means[arm])
+        return 2 * self.means[arm] + self.rng.standard_normal()
+
+
+def tell(policy, params, n_arms, *observations):
+    """Return the state after `observations` and the stage that comes next.
+
+    (arm, reward) is a pull, (arm, reward, "free") a look. Each pull is a stage of its own; a look
+    belongs to the stage of the pull before it.
+    """
+    state, stage = policy.init(params, n_arms), 0
+    for arm, reward, *free in observations:
+        stage += not free
+        state = policy.update(params, state, stage, arm, 1, float(reward), bool(free))
+    return state, stage + 1
+
+
+def decisions(policy, n_arms, *observations, params=None):
+    """Return the arms that a policy pulls and looks at after some observations."""
+    params = policy.params if params is None else params
+    state, stage = tell(policy, params, n_arms, *observations)
+    rng = np.random.default_rng(0)
+    return policy.pull(params, state, stage, rng), policy.observe(params, state, stage, rng)
+
+
+def choices(policy, params, state, oracle, stage, rng):
+    """Return what the policy and what the oracle pulls and looks at."""
+    pull, look = (decide(params, state, stage, rng) for decide in (policy.pull, policy.observe))
+    return (pull, look), (oracle.pull(stage), oracle.observe(stage))
+
+
+def disagreement(policy, params, oracle, seed, *, n_arms, kind, own, n_stages=100):
+    """Tell policy and oracle the same story; return where they decide differently, or None.
+
+    The story follows the policy's decisions (`own`) or goes its own way.
+    """
+    rng = np.random.default_rng([seed, 1])
+    rewards = Rewards(kind, n_arms, rng)
+    rate = rng.choice([0.0, 0.1, 0.5, 1.0])
+    most_looks = rng.integers(1, 4)
+    policy_rng, oracle_rng = np.random.default_rng(seed), np.random.default_rng(seed)
+    oracle.rng = oracle_rng
+    state = policy.init(params, n_arms)
+    for stage in range(1, n_stages + 1):
+        ours, theirs = choices(policy, params, state, oracle, stage, policy_rng)
+        if ours != theirs:
+            return f"stage {stage}: {ours}, the reference {theirs}"
+        arm, look = ours if own else rng.integers(n_arms, size=2)
+        reward = rewards(arm)
+        state = policy.update(params, state, stage, int(arm), 1, reward, False)
+        oracle.update(stage, int(arm), reward, False)
+        if rng.random() < rate:
+            for nth in range(rng.integers(1, most_looks + 1)):
+                if nth > 0:
+                    ours, theirs = choices(policy, params, state, oracle, stage, policy_rng)
+                    if ours != theirs:
+                        return f"stage {stage}, look {nth}: {ours}, the reference {theirs}"
+                    look = ours[1] if own else rng.integers(n_arms)
+                reward = rewards(look)
+                state = policy.update(params, state, stage, int(look), 1, reward, True)
+                oracle.update(stage, int(look), reward, True)
+    return None
+
+
+def agree(policy, oracle_of, seeds, *, n_stages=100, kinds=("gaussian", "bernoulli"), **grid):
+    """Check a policy against its reference in many stories, with random parameters out of `grid`."""
+    for seed in seeds:
+        rng = np.random.default_rng([seed, 2])
+        chosen = {name: values[rng.integers(len(values))] for name, values in grid.items()}
+        n_arms = int(rng.integers(2, 9))
+        kind = kinds[seed % len(kinds)]
+        found = disagreement(
+            policy,
+            policy.params._replace(**chosen),
+            oracle_of(n_arms, **chosen),
+            seed,
+            n_arms=n_arms,
+            kind=kind,
+            own=bool(rng.random() < 0.6),
+            n_stages=n_stages,
+        )
+        assert found is None, f"seed {seed}, {n_arms} {kind} arms, {chosen}: {found}"

@@ -2,12 +2,15 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: test lint clean
+.PHONY: reproduce test lint clean
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[figures,test,lint]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[reproduce,test,lint]'
 	touch $@
+
+reproduce: .venv/installed
+	$(BIN)/kibitz reproduce
 
 test: lint
 	$(BIN)/python -m pytest -q

@@ -1,0 +1,112 @@
+"""Experiment 9: looks that cost what a pull costs."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kibitz.experiments.verdict import Check, Verdict, above, below, judge, mean, power, ratio
+from kibitz.feedback import active, bandit
+from kibitz.plots import Curve, Panel, Picture, bars
+from kibitz.policies.etc import etc
+from kibitz.policies.etc_ocucb import etc_ocucb
+from kibitz.problem import gaussian
+from kibitz.simulation import simulate, sweep
+
+if TYPE_CHECKING:
+    import xarray
+
+TITLE = "Paid looks"
+PAPER = "Section 6 (claimed, not drawn)"
+CLAIM = (
+    "The active algorithm may also be used when each look costs as much as a pull: its regret is "
+    "then that of ETC, up to constants, and does not depend on ε."
+)
+MEANS = (2.0, 1.8, 1.5, 1.0, 0.5)
+HORIZONS = (10_000, 100_000, 1_000_000)
+RATES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+RUNS = 24
+CONSTANT = 2.0  # the factor within which regrets do not "depend on ε"
+
+
+def run(folder: Path, **options: Any) -> "dict[str, xarray.Dataset]":
+    """Play ETC-OCUCB with paid looks at each rate and horizon, and ETC alone."""
+    problem, data = gaussian(MEANS), {}
+    for horizon in HORIZONS:
+        here = {"horizon": horizon, "stages": [horizon], **options}
+        data[f"paid, {horizon}"] = sweep(
+            "rate", RATES, problem, lambda rate: active(rate, paid=True), etc_ocucb(),
+            file=folder / f"9-paid-{horizon}.nc", **here,
+        )  # fmt: skip
+        data[f"etc, {horizon}"] = simulate(
+            problem, bandit(), etc(), file=folder / f"9-etc-{horizon}.nc", **here
+        )
+    return data
+
+
+def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
+    """Compare the largest and the smallest regret over ε, and both with ETC."""
+    checks, spreads = [], []
+    for horizon in HORIZONS:
+        final = data[f"paid, {horizon}"]["final_regret"].isel(policy=0)
+        alone = data[f"etc, {horizon}"]["final_regret"].isel(policy=0)
+        means = final.mean("run").to_numpy()
+        rates = final["rate"].to_numpy()
+        least, most = rates[np.argmin(means)], rates[np.argmax(means)]
+        spread = ratio(final.sel(rate=most), final.sel(rate=least))
+        spreads.append(spread)
+        checks.append(
+            Check(
+                f"T = {power(horizon)}: the regret does not depend on ε: between "
+                f"{mean(final.sel(rate=least))} (ε = {power(least)}) and "
+                f"{mean(final.sel(rate=most))} (ε = {power(most)}), a factor {spread} "
+                f"(does not depend: below {CONSTANT:g}).",
+                below(spread, CONSTANT),
+            )
+        )
+        worst = ratio(final.sel(rate=most), alone)
+        checks.append(
+            Check(
+                f"T = {power(horizon)}: at no ε is it much above ETC alone, {mean(alone)}: at most "
+                f"{worst} times as much (not much: below {CONSTANT:g}).",
+                below(worst, CONSTANT),
+            )
+        )
+    held = [above(one, CONSTANT) is not True for one in spreads]
+    sentence = (
+        f"Over ε from {power(RATES[0])} to {power(RATES[-1])} the regret varies by a factor "
+        + ", ".join(f"{one} (T = {power(h)})" for one, h in zip(spreads, HORIZONS, strict=True))
+        + (
+            "."
+            if all(held)
+            else ": at these horizons ε matters, since ETC needs many looks before it drops an arm."
+        )
+    )
+    short = "over ε, regret varies by factors " + ", ".join(
+        f"{one.value:.1f} (T = {power(h)})" for one, h in zip(spreads, HORIZONS, strict=True)
+    )
+    return judge(checks, short, sentence)
+
+
+def draw(data: "dict[str, xarray.Dataset]") -> Picture:
+    """Draw the regret with paid looks against ε, and that of ETC, for each horizon."""
+    panels = []
+    for horizon in HORIZONS:
+        final = data[f"paid, {horizon}"]["final_regret"].isel(policy=0)
+        alone = data[f"etc, {horizon}"]["final_regret"].isel(policy=0)
+        level, ends = float(alone.mean()), [RATES[0], RATES[-1]]
+        panels.append(
+            Panel(
+                f"T = {power(horizon)}",
+                "ε, paid looks per stage",
+                f"regret with the looks' cost\n(mean of {final.sizes['run']}, bars ± 2 s.e.)",
+                [
+                    bars("ETC-OCUCB, paid looks", RATES, [final.sel(rate=rate) for rate in RATES]),
+                    Curve("ETC alone, no looks", ends, [level, level], kind="reference"),
+                ],
+            )
+        )
+    alt = (
+        "Regret of ETC-OCUCB with paid looks against ε for three horizons. " + verdict(data).sentence
+    )
+    return Picture(alt, panels, 3)

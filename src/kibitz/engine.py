@@ -297,14 +297,17 @@ def loop(
         control: Array,
     ) -> None:
         n_arms = law.means.size
-        stage, end, noted = 1, 0, 0
-        arrival = next_arrival(looks, 0, horizon, rngs.looks)
+        # numba would compile functions anew for each literal number or flag among their arguments
+        zero, one = np.int64(0), np.int64(1)
+        pulled, looked = one < zero, one > zero
+        stage, end, noted = one, zero, zero
+        arrival = next_arrival(looks, zero, horizon, rngs.looks)
         while stage <= horizon:
             control[1] = run * horizon + stage
             if control[0] != 0:
                 return
             # decide: n stages of `arm`, as long as its mean is at least `floor`
-            n, floor = 1, -np.inf
+            n, floor = one, -np.inf
             if is_index:
                 seen = view(params, state, stage)
                 if stage > end:
@@ -312,7 +315,7 @@ def loop(
                     forget(bounds)
                 arm, most = decide(params, seen, stage, bounds)
                 if leap and most < np.inf and box.numbers[WAIT] == 0:
-                    look = -1
+                    look = -one
                     if looks.observer == ACTIVE and not takes_turns and seen.most_looks > 0:
                         look = observe(params, state, stage, rngs.policy)
                     last = record.stages[noted] if record.paid else horizon
@@ -323,7 +326,7 @@ def loop(
                         last = stage + n - 1
                         total = sum_of(law, arm, n, rngs.rewards)
                         noted = note(record, run, noted, arm, stage, n)
-                        state = update(params, state, stage, arm, n, total, False)
+                        state = update(params, state, stage, arm, n, total, pulled)
                         if arrival <= last:
                             n_looks = looks.per_arrival
                             n_looks *= arrivals_drawn(looks, arrival, last, rngs.looks)
@@ -336,7 +339,7 @@ def loop(
                         noted = note_stage(record, run, noted, last)
                         stage = last + 1
                         continue
-                    n = 1
+                    n = one
                 box.numbers[WAIT] = max(0, box.numbers[WAIT] - 1)
                 if stage < arrival and most < np.inf and looks.observer != FULL:
                     last = min(horizon, min(arrival - 1, end))
@@ -363,7 +366,7 @@ def loop(
             else:
                 total = draw(law, arm, rngs.rewards)
             noted = note(record, run, noted, arm, stage, n)
-            state = update(params, state, stage, arm, n, total, False)
+            state = update(params, state, stage, arm, n, total, pulled)
             stage += n - 1
             # the looks
             if looks.observer == FULL:
@@ -371,7 +374,7 @@ def loop(
                     if other != arm:
                         record.n_free[run, other] += 1
                         bounds.expiry[other] = 0
-                        state = update(params, state, stage, other, 1, shown[other], True)
+                        state = update(params, state, stage, other, one, shown[other], looked)
             elif stage == arrival:
                 for nth in range(looks.per_arrival):
                     if looks.observer == PASSIVE:
@@ -381,7 +384,7 @@ def loop(
                     record.n_free[run, look] += 1
                     bounds.expiry[look] = 0
                     reward = draw(law, look, rngs.looks)
-                    state = update(params, state, stage, look, 1, reward, True)
+                    state = update(params, state, stage, look, one, reward, looked)
                 arrival = next_arrival(looks, stage, horizon, rngs.looks)
             noted = note_stage(record, run, noted, stage)
             stage += 1

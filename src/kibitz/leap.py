@@ -17,8 +17,9 @@ first and drawn afterwards (docs/leap.md has the proof):
    a very short one is played stage by stage.
 
 The block is chosen before anything in it is drawn. So the law of a run differs from that of the
-stage-by-stage engine by at most the account, in total variation; it is kept below `error`, and when
-it is used up the rest is played stage by stage. The random numbers are not those of the other engine.
+stage-by-stage engine by at most the account, in total variation. It stays below `error` however many
+blocks there are: the first 2^20 spend half of it, the next 2^21 a quarter, and so on. The random
+numbers are not those of the other engine.
 """
 
 import math
@@ -34,7 +35,7 @@ from kibitz.problem import GAUSSIAN, Law, Problem
 SHORTEST = 128  # blocks below are not worth a certificate
 ROUNDING = 1e-14  # room for an index whose monotonicity suffers from rounding
 STEPS = 128  # how far to go stage by stage before the next try
-CERTIFICATES = 2.0**20  # that a run can afford
+CERTIFICATES = 2.0**20  # that half of the allowed error pays for; as many again cost half of it, ...
 EXACT_BINOMIAL = 10**6  # beyond, rounding in the generator's acceptance step begins to show
 
 
@@ -56,12 +57,14 @@ class Box(NamedTuple):
     looks: Array  # at most so many looks at each arm
     counts: Array  # counts at most
     highs: Array  # indices at most
-    numbers: Array  # PROPOSAL: how long a block to try; WAIT, PATIENCE: when it did not work
-    account: Array  # SPENT, ALLOWED, and what each event may cost: its -log and normal quantile
+    numbers: Array  # WAIT: how many decisions before the next try; PATIENCE: and then
+    account: Array
+    # SPENT, ALLOWED; COST: what a certificate adds, until STEP is spent; LOG, Z: -log of what each of
+    # its events may cost, and the normal quantile; PACE: stages to try, for a lead of 1
 
 
-PROPOSAL, WAIT, PATIENCE = 0, 1, 2
-SPENT, ALLOWED, LOG, Z = 0, 1, 2, 3
+WAIT, PATIENCE = 0, 1
+SPENT, ALLOWED, STEP, COST, LOG, Z, PACE = range(7)
 
 
 @jit_inner
@@ -76,15 +79,28 @@ def normal_quantile(log: float) -> float:
 @jit_init
 def new_box(n_arms: int, error: float) -> Box:
     """Return room for a run whose error may come to `error`."""
-    # a certificate rests on at most 2 K + 2 events: arrivals, looks at and straying of each arm
-    log = math.log(CERTIFICATES * (2 * n_arms + 2) / error)
+    # a certificate rests on at most 2 K + 2 events: arrivals, looks at and straying of each arm, and
+    # straying of the arm that is looked at to the other side
+    cost = error / (2 * CERTIFICATES)
+    log = math.log((2 * n_arms + 2) / cost)
     return Box(
         np.zeros(n_arms, np.int64),
         np.zeros(n_arms, np.int64),
         np.zeros(n_arms, np.float64),
-        np.array([2 * SHORTEST, 0, 1]),
-        np.array([0.0, error, log, normal_quantile(log)]),
+        np.array([0, 1]),
+        np.array([0.0, error, error / 2, cost, log, normal_quantile(log), np.inf]),
     )
+
+
+@jit_inner
+def charge(account: Array) -> None:
+    """Charge a certificate; when half of what is left is spent, twice as many get half of the rest."""
+    account[SPENT] += account[COST]
+    if account[SPENT] >= account[STEP]:
+        account[STEP] = (account[STEP] + account[ALLOWED]) / 2
+        account[COST] /= 4
+        account[LOG] += math.log(4.0)
+        account[Z] = normal_quantile(account[LOG])
 
 
 @jit_inner
@@ -177,24 +193,25 @@ def leaper(policy: Policy) -> tuple[Any, Any]:
         look: int,
         playing: Array,
         box: Box,
-    ) -> bool:
-        """Return whether the policy surely pulls `arm` and looks at `look` up to stage `last`.
+    ) -> float:
+        """Return a number above 0 if the policy surely pulls `arm` and looks at `look` up to `last`.
 
-        `playing` are the arms that take turns, if some do; `look` is -1 then, or if it is drawn.
+        It is the least lead of their indices over the box. `playing` are the arms that take turns, if some do; `look` is -1 then, or if it is drawn.
         """
         n_arms = seen.counts.size
         n = last - stage + 1
         log, z = box.account[LOG], box.account[Z]
         # the looks
         n_arrivals = arrivals_up_to(looks, arrival, last, log)
+        if n_arrivals > seen.most_looks // looks.per_arrival:
+            return -np.inf
         n_looks = n_arrivals * looks.per_arrival
-        if n_looks > seen.most_looks:
-            return False
+        share = looks.weights[0, n_arms - 1]  # of all arms: 1, but for rounding
         for other in range(n_arms):
             box.looks[other] = 0
             if n_looks > 0:
                 if looks.observer == PASSIVE:
-                    box.looks[other] = at_most(float(n_looks), looks.shares[other], log)
+                    box.looks[other] = at_most(float(n_looks), looks.shares[other] / share, log)
                 elif look >= 0:
                     box.looks[other] = n_looks if other == look else 0
                 elif playing[other]:
@@ -216,15 +233,12 @@ def leaper(policy: Policy) -> tuple[Any, Any]:
                 rival = max(rival, box.highs[other])
                 if other != look:
                     other_rival = max(other_rival, box.highs[other])
+        lead = np.inf
         if rival > -np.inf:
-            low = lowest(params, seen, law, stage, arm, box, log, z)
-            if not low > rival:
-                return False
+            lead = lowest(params, seen, law, stage, arm, box, log, z) - rival
         if look >= 0 and look != arm and n_looks > 0 and other_rival > -np.inf:
-            low = lowest(params, seen, law, stage, look, box, log, z)
-            if not low > other_rival:
-                return False
-        return True
+            lead = min(lead, lowest(params, seen, law, stage, look, box, log, z) - other_rival)
+        return lead
 
     def lowest(
         params: Any, seen: View, law: Law, stage: int, arm: int, box: Box, log: float, z: float
@@ -236,6 +250,26 @@ def leaper(policy: Policy) -> tuple[Any, Any]:
         low = min(far / seen.counts[arm], drifted)
         return index(params, stage - seen.origin, box.counts, arm, low)
 
+    def leads(
+        params: Any, seen: View, stage: int, arm: int, look: int, box: Box
+    ) -> tuple[float, float]:
+        """Return by how much the index of `arm` leads now, and that of `look` but for `arm`."""
+        rival, other_rival = -np.inf, -np.inf
+        for other in range(seen.counts.size):
+            if seen.allowed[other]:
+                mean = seen.sums[other] / seen.counts[other]
+                value = index(params, stage - seen.origin, seen.counts, other, mean)
+                box.highs[other] = value
+                if other != arm:
+                    rival = max(rival, value)
+                    if other != look:
+                        other_rival = max(other_rival, value)
+        look_lead = np.inf
+        if look >= 0 and look != arm:
+            look_lead = box.highs[look] - other_rival
+        return box.highs[arm] - rival, look_lead
+
+    leads = jit_inner(leads)
     lowest = jit_inner(lowest)
     certified = jit_inner(certified)
 
@@ -253,16 +287,18 @@ def leaper(policy: Policy) -> tuple[Any, Any]:
     ) -> Any:
         """Draw where the looks of a block go, and tell the policy of them."""
         n_arms = law.means.size
+        looked = n_arms > 0  # a literal True would compile `update` once more
         box.looks[:] = 0
         first = 0
         if looks.observer == PASSIVE:
-            left, weight = n_looks, 1.0
+            left, weight = n_looks, 0.0
+            for arm in range(n_arms - 1, -1, -1):  # the weight of this arm and those after it
+                weight += looks.shares[arm]
+                box.highs[arm] = weight
             for arm in range(n_arms):
                 if left > 0 and looks.shares[arm] > 0:
-                    share = min(1.0, looks.shares[arm] / weight)
-                    box.looks[arm] = binomial(left, share, rng)
+                    box.looks[arm] = binomial(left, looks.shares[arm] / box.highs[arm], rng)
                     left -= box.looks[arm]
-                    weight -= looks.shares[arm]
         elif look >= 0:
             box.looks[look] = n_looks
         elif takes_turns:
@@ -285,7 +321,7 @@ def leaper(policy: Policy) -> tuple[Any, Any]:
             if box.looks[arm] > 0:
                 n_free[arm] += box.looks[arm]
                 total = sum_of(law, arm, box.looks[arm], rng)
-                state = update(params, state, stage, arm, box.looks[arm], total, True)
+                state = update(params, state, stage, arm, box.looks[arm], total, looked)
         return state
 
     tell_looks = jit_inner(tell_looks)
@@ -310,22 +346,31 @@ def leaper(policy: Policy) -> tuple[Any, Any]:
         playing = seen.allowed
         if takes_turns:
             playing = turns(params, state)[0]
-        n = min(furthest, box.numbers[PROPOSAL])
-        cost = box.account[ALLOWED] / CERTIFICATES
         shortest = SHORTEST
         if arrival < FAR:  # playing an arrival costs as much as playing a hundred other stages
             rate = looks.rate if looks.arrivals == RANDOM else 1 / looks.period
             shortest = max(4, int(SHORTEST / (1 + 100 * rate)))
-        while n >= shortest and box.account[SPENT] + cost <= box.account[ALLOWED]:
-            if certified(
+        lead, look_lead = leads(params, seen, stage, arm, look, box)
+        pace = box.account[PACE]
+        if look_lead < lead:
+            if pace * look_lead**2 >= shortest:
+                lead = look_lead
+            else:
+                furthest = min(furthest, arrival - stage)
+        # The lead falls as the square root of the length of a block, or faster.
+        n = furthest if pace * lead**2 > furthest else int(pace * lead**2)
+        while n >= shortest:
+            left = certified(
                 params, seen, law, looks, stage, stage + n - 1, arrival, arm, look, playing, box
-            ):
-                box.account[SPENT] += cost
-                box.numbers[PROPOSAL] = min(2 * n, FAR) if n < furthest else box.numbers[PROPOSAL]
+            )
+            if lead < np.inf:
+                pace = 0.9 * n / (lead - left) ** 2
+                box.account[PACE] = pace
+            if left > 0:
+                charge(box.account)
                 box.numbers[PATIENCE] = 1
                 return n
-            n //= 2
-        box.numbers[PROPOSAL] = 2 * shortest
+            n = min(n // 2 + n // 4, int(pace * lead**2))
         box.numbers[WAIT] = box.numbers[PATIENCE]
         box.numbers[PATIENCE] = min(2 * box.numbers[PATIENCE], 8)
         return 0

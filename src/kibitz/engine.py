@@ -298,7 +298,8 @@ def loop(
     ) -> None:
         n_arms = law.means.size
         # numba would compile functions anew for each literal number or flag among their arguments
-        zero, one = np.int64(0), np.int64(1)
+        zero: Any = np.int64(0)
+        one: Any = np.int64(1)
         pulled, looked = one < zero, one > zero
         stage, end, noted = one, zero, zero
         arrival = next_arrival(looks, zero, horizon, rngs.looks)

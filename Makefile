@@ -2,23 +2,26 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: reproduce test lint clean
+.PHONY: reproduce test lint docs clean
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[reproduce,test,lint]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[reproduce,test,lint,docs]'
 	touch $@
 
 reproduce: .venv/installed
 	$(BIN)/kibitz reproduce
 
-test: lint
+test: lint docs
 	$(BIN)/python -m pytest -q
 
 lint: .venv/installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: .venv/installed
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build
 
 clean:
 	rm -rf .venv

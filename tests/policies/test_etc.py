@@ -37,6 +37,11 @@ def test_drops_an_arm_whose_upper_bound_is_below_anothers_lower_bound():
     assert in_play((0, 0.0), (1, 7.44)) == [False, True]
 
 
+def test_keeps_an_arm_whose_upper_bound_equals_anothers_lower_bound():
+    width = math.sqrt(2 * math.log(1000))  # 2w - w = w, exactly
+    assert in_play((0, 2 * width), (1, 0.0)) == [True, True]
+
+
 def test_the_width_shrinks_with_rounds():
     # s = 2: sqrt(log 500) = 2.493, so a difference of 4.986 drops
     assert in_play((0, 4.98), (1, 0.0), (0, 4.98), (1, 0.0)) == [True, True]

@@ -156,7 +156,7 @@ def draw_panel(axes: "Axes", panel: Panel, labels: list[str], handles: dict[str,
         if curve.kind == "points":
             drawn = axes.errorbar(
                 x, y, bar, color=colour, marker=MARKERS[place % len(MARKERS)], markersize=4,
-                linewidth=1.0, elinewidth=0.8, capsize=2, zorder=4,
+                linewidth=1.0, elinewidth=0.8, capsize=2, zorder=4, dashes=dash or (1, 0),
             )  # fmt: skip
         elif curve.kind == "reference":
             (drawn,) = axes.plot(x, y, color=colour, linewidth=1.3, dashes=(5, 3), zorder=3)
@@ -226,3 +226,47 @@ def save_figure(figure: "Figure", file: Path) -> None:
     """Write a figure; the ending of the file's name says how."""
     with matplotlib.rc_context(STYLE):
         figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
+
+
+def plan_curves(planned: dict[str, Any]) -> "Figure":
+    """Draw what `kibitz.plan` predicts, against the size of the bucket; simulated points if any."""
+    setting, rates = planned["setting"], np.array(planned["rates"][1:])
+    names = {"uniform": "UCB, uniform", "optimal": "UCB, best weights", "active": "UCB1-Double"}
+    several = len(setting["problems"]) > 1
+    points = planned.get("simulation", {}).get("points", [])
+    panels = []
+    for early, title in ((False, "Looks at a steady rate"), (True, "As many looks, early")):
+        predicted = planned["early"]["regret"] if early else planned["regret"]
+        curves = []
+        for observer, name in names.items():
+            y = predicted[observer]
+            high = np.array(y["worst"][1:]) if several else None
+            mean = np.array(y["mean"][1:])
+            curves.append(Curve(name, rates, mean, mean if several else None, high))
+        none = np.full(rates.shape, predicted["uniform"]["mean"][0])
+        curves.append(Curve("no looks", rates, none, kind="reference"))
+        panels.append(
+            Panel(
+                title,
+                "size of the bucket ε (looks per stage)",
+                f"regret after {setting['horizon']:,} stages".replace(",", " "),
+                curves,
+                [Mark(planned["rate_star"]["mean"], "ε*")],
+                note="line: mean over the gaps, band: up to the worst" if several else "",
+            )
+        )
+    drawn = figure(
+        Picture("Predicted regret against the size of the bucket, for three observers.", panels)
+    )
+    top = max(axes.get_ylim()[1] for axes in drawn.axes)
+    for axes, early in zip(drawn.axes, (False, True), strict=True):
+        axes.set_ylim(0, top)
+        for place, observer in enumerate(names):
+            own = [p for p in points if (p["observer"], p["early"]) == (observer, early)]
+            if own:
+                axes.errorbar(
+                    [p["rate"] for p in own], [p["mean"] for p in own], [2 * p["sem"] for p in own],
+                    color=COLOURS[place], marker=MARKERS[place], markersize=5, linestyle="none",
+                    markerfacecolor="white", capsize=2, zorder=5,
+                )  # fmt: skip
+    return drawn

@@ -35,7 +35,7 @@ QUICK = 25  # how many times fewer runs a rough version has
 LEAST_RUNS = 8
 #: `COLOURS` for a dark background.
 DARK_COLOURS = (
-    "#56B4E9", "#FF8B3D", "#2FCF9B", "#E88FCB", "#F0C24B", "#E6E6E6", "#9AD4F5", "#C9A08F",
+    "#56B4E9", "#FF8B3D", "#2FCF9B", "#E88FCB", "#F0C24B", "#F2F2F2", "#9A9DA3", "#4FD8E8",
 )  # fmt: skip
 SIGNS = {True: ("✓", "holds"), False: ("✗", "does not hold"), None: ("?", "open: too few runs")}
 
@@ -146,8 +146,8 @@ def page(
         if word in words
     )
     specs = {
-        f"{s.number}": [spec(panel, s.picture.labels()) for panel in s.picture.panels]
-        for s in sections
+        str(one.number): [spec(panel, one.picture) for panel in one.picture.panels]
+        for one in sections
     }
     used = {**versions(), "matplotlib": version("matplotlib"), "Python": platform.python_version()}
     rough = '<p class="rough">A rough version: few runs (<code>--quick</code>).</p>' if quick else ""
@@ -279,13 +279,11 @@ def legend(picture: Picture) -> str:
 
 def panel_html(panel: Panel, number: int, place: int) -> str:
     """Return the place for a panel of the live figure."""
-    note = "".join(f"<br>{html.escape(line)}" for line in panel.note.splitlines())
-    marks = ", ".join(f"{mark.label} at {power(float(f'{mark.x:.2g}'))}" for mark in panel.marks)
-    marked = f"<br>dotted: {html.escape(marks)}" if marks and not note else ""
+    note = "<br>".join(html.escape(line) for line in panel.note.splitlines())
     return (
-        f'<div class="panel"><p class="panel-title"><b>{html.escape(panel.title)}</b>'
-        f"{note}{marked}</p>"
-        f'<div class="chart" id="p{number}-{place}"></div></div>\n'
+        f'<div class="panel"><p class="panel-title"><b>{html.escape(panel.title)}</b></p>'
+        f'<div class="chart" id="p{number}-{place}"></div>'
+        f'<p class="panel-title">{note}</p></div>\n'
     )
 
 
@@ -354,8 +352,10 @@ def _value(value: Any) -> str:
 # ---------------------------------------------------------------------------------- Vega-Lite
 
 
-def spec(panel: Panel, labels: list[str]) -> dict[str, Any]:
-    """Return a panel as a Vega-Lite chart; the colours come from the page."""
+def spec(panel: Panel, picture: Picture) -> dict[str, Any]:
+    """Return a panel of a picture as a Vega-Lite chart; the colours come from the page."""
+    labels = picture.labels()
+    top = 22 if any(one.marks for one in picture.panels) else 8
     rows = [row for curve in panel.curves for row in curve_rows(curve)]
     heights = [row[key] for row in rows for key in ("y", "low", "high") if key in row]
     if panel.y_log:  # a bar that reaches below 0 ends at the axis
@@ -371,13 +371,10 @@ def spec(panel: Panel, labels: list[str]) -> dict[str, Any]:
     dash = {**named, "scale": {"domain": labels, "range": dashes}}
     at = {"x": x, "y": {"field": "y", **y}, "color": colour}
     between = {"x": x, "y": {"field": "low", **y}, "y2": {"field": "high"}, "color": colour}
-    near = {
-        "select": {"type": "point", "on": "pointerover", "nearest": True, "clear": "pointerout"},
-        "name": "near",
-    }
+    near = {"select": {"type": "point", "on": "pointerover", "clear": "pointerout"}, "name": "near"}
     hover = {
         **at,
-        "opacity": {"condition": {"param": "near", "empty": False, "value": 1}, "value": 0},
+        "opacity": {"condition": {"param": "near", "empty": False, "value": 0.8}, "value": 0},
         "tooltip": [
             {"field": "label", "title": "curve"},
             {"field": "x", "title": panel.x.split(",")[0], "format": ".4~g"},
@@ -391,16 +388,17 @@ def spec(panel: Panel, labels: list[str]) -> dict[str, Any]:
         layer("rule", between, "points", "datum.low != null"),
         layer("line", {**at, "strokeDash": dash}, "line", strokeWidth=2),
         layer("line", at, "reference", strokeWidth=1.5, strokeDash=[5, 3]),
-        layer("line", at, "points", strokeWidth=1.2),
-        layer("point", at, "points", filled=True, size=34, opacity=1),
-        {**layer("point", hover, filled=True, size=70), "params": [near]},
+        layer("line", {**at, "strokeDash": dash}, "points", strokeWidth=1.2),
+        layer("point", at, "points", filled=True, size=34, opacity=1, clip=False),
+        {**layer("point", hover, filled=True, size=160), "params": [near]},
     ]
     ink: Any = {"color": {"expr": "ink"}, "clip": False}
     for mark in panel.marks:
         there = {"x": {"datum": mark.x, "type": "quantitative"}}
         text = {**there, "y": {"value": 0}, "text": {"value": mark.label}}
-        drawn.append(layer("rule", there, strokeDash=[1, 3], **ink))
-        drawn.append(layer("text", text, dy=-4, baseline="bottom", **ink))
+        once: dict[str, Any] = {"data": {"values": [{}]}}
+        drawn.append({**layer("rule", there, strokeDash=[1, 3], **ink), **once})
+        drawn.append({**layer("text", text, dy=-4, baseline="bottom", **ink), **once})
     kinds = {curve.kind for curve in panel.curves}
     return {
         "data": {"values": rows},
@@ -408,7 +406,7 @@ def spec(panel: Panel, labels: list[str]) -> dict[str, Any]:
         "transform": [{"filter": "indexof(hidden, datum.label) < 0"}],
         "width": "container",
         "height": 250,
-        "padding": {"left": 2, "right": 14, "top": 20 if panel.marks else 8, "bottom": 2},
+        "padding": {"left": 2, "right": 14, "top": top, "bottom": 2},
         "layer": [one for one in drawn if one.pop("of") in (None, *kinds)],
     }
 

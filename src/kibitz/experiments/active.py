@@ -110,12 +110,16 @@ def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
                     )
                 )
     said = []
-    for reading in data:
-        words = READINGS[reading][0]
+    for words, _ in READINGS.values():
         better = [check.holds for check in checks if f"{words}: " in check.text][1:]
-        said.append(f"in {better.count(True)} of {len(better)} comparisons ({words.lower()})")
-    sentence = f"A smaller p is better {' and '.join(said)}."
-    return judge(checks, f"smaller p better {'; '.join(said)}", sentence)
+        said.append(f"{better.count(True)} of {len(better)} comparisons ({words.lower()})")
+    sentence = (
+        f"UCB1-Double is at {DONE:.0%} of its final regret by stage {power(stage)}. A smaller p is "
+        f"better in {' and '.join(said)}."
+    )
+    return judge(
+        checks, f"smaller p is better in {', '.join(said)}".replace(" comparisons", ""), sentence
+    )
 
 
 def draw(data: "dict[str, xarray.Dataset]") -> Picture:

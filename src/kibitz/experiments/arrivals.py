@@ -23,9 +23,9 @@ CLAIM = (
 )
 MEANS = (2.0, 1.8, 0.5, 0.2)
 HORIZON = 10_000
-PERIODS = (1000, 300, 100, 30, 10, 3)
+PERIODS = (1000, 100, 10)
 PLAYERS: Any = {"UCB, passive": (ucb, passive), "UCB1-Double, active": (ucb_double, active)}
-RUNS = 400
+RUNS = 1500
 LITTLE = 0.05  # of the regret
 
 

@@ -38,9 +38,9 @@ CLAIM = (
     "the worse one."
 )
 MEANS = (0.5, 0.0)
-HORIZON = 100_000
-RATES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
-RUNS = 160
+HORIZON = 10**8
+RATES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+RUNS = 200
 NEAR = 0.15  # how far from -1 the slope of 1/ε may be
 STRAIGHT = 0.95  # R² of a line
 

@@ -118,8 +118,8 @@ def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
     if all(close):
         sentence = sentence.replace(", but ", ", and ")
     short = (
-        f"{mean(without)} without looks, {mean(last)} at ε = 1; within {CLOSE:.0%} of the fitted f "
-        f"at {close.count(True)} of {len(rates)} rates"
+        f"{mean(without)} without looks, {mean(last)} at ε = 1; fitted f is close at "
+        f"{close.count(True)} of {len(rates)} rates"
     )
     return judge(checks, short, sentence)
 
@@ -161,6 +161,7 @@ def picture(data: "dict[str, xarray.Dataset]", weights: str) -> Picture:
             Curve("UCB without looks, simulated", rates[[0, -1]], [none, none], kind="reference"),
         ],
         [Mark(float(star), "ε*")],
+        note=f"dotted: the threshold ε* = {power(float(star))}",
     )
     alt = (
         f"Final regret of UCB against ε on a logarithmic axis: {none:.0f} without looks, "

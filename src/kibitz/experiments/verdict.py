@@ -114,8 +114,10 @@ def slope(x: Any, runs: Any, log: bool = False) -> Estimate:
 
 
 def straightness(x: Any, y: Any) -> float:
-    """Return R² of a least-squares line."""
+    """Return R² of a least-squares line; 0 where there is nothing to explain."""
     points, values = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    if np.ptp(values) <= 1e-12 * abs(values).max():
+        return 0.0
     return float(np.corrcoef(points, values)[0, 1] ** 2)
 
 

@@ -81,8 +81,11 @@ class Feedback:
 
     def functions(self) -> tuple[Any, Any]:
         """Return the compiled functions `next_arrival` and `drawn_arm` of this kind of feedback."""
-        arrivals = arrivals_at(jit_inner(self.rate)) if callable(self.rate) else constant_arrivals
-        arms = arms_by(jit_inner(self.weights)) if callable(self.weights) else constant_arms
+        arrivals, arms = constant_arrivals, constant_arms
+        if callable(self.rate):
+            arrivals = arrivals_at(jit_inner(getattr(self.rate, "py_func", self.rate)))
+        if callable(self.weights):
+            arms = arms_by(jit_inner(getattr(self.weights, "py_func", self.weights)))
         return arrivals, arms
 
     def static_weights(self, gaps: NDArray[np.float64]) -> NDArray[np.float64]:

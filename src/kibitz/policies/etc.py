@@ -125,12 +125,21 @@ def update(
     state.counts[arm] += n
     state.sums[arm] += total
     least = state.counts[two_least_seen(state.allowed, state.counts)[0]]
-    if least > state.tested[0] and state.n_pulls.min() > 0:
+    if least > state.tested[0] and all_pulled(state.n_pulls):
         state.tested[0] = least
         slope = 2 * params.alpha
         level = slope * math.log(params.horizon)
         eliminate(state.allowed, state.counts, state.sums, level, slope)
     return state
+
+
+@jit
+def all_pulled(n_pulls: Array) -> bool:
+    """Return whether each arm was pulled at least once."""
+    for n in n_pulls:  # noqa: SIM110 (compiled code knows no all())
+        if n == 0:
+            return False
+    return True
 
 
 @jit

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kibitz.compiled import jit, jit_init
-from kibitz.policies.etc import eliminate, two_least_seen
+from kibitz.policies.etc import all_pulled, eliminate, two_least_seen
 from kibitz.policies.moss import checked_horizon
 from kibitz.policies.policy import Array, Policy, params_of
 
@@ -118,7 +118,7 @@ def update(
         state.n_pulls[arm] += n
     state.counts[arm] += n
     state.sums[arm] += total
-    if state.n_pulls.min() > 0:
+    if all_pulled(state.n_pulls):
         while True:
             goal = wanted(params, state)
             if goal == 0 or state.counts[two_least_seen(state.allowed, state.counts)[0]] < goal:

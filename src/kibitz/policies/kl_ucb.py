@@ -66,6 +66,8 @@ def bernoulli_index(params: Any, stage: int, counts: Array, arm: int, mean: floa
     entropy = -p * math.log(p) - (1 - p) * math.log(1 - p)
     # Two upper bounds of q - p: Pinsker's, and one that drops p log(1/q) >= 0.
     above = min(math.sqrt(bound / 2), -math.expm1(-(bound + entropy) / (1 - p)) - p)
+    if above >= 1 - p:  # closer to 1 than numbers get
+        return 1.0
     for _ in range(50):
         excess = -p * math.log1p(above / p) - (1 - p) * math.log1p(-above / (1 - p)) - bound
         step = excess * (p + above) * (1 - p - above) / above

@@ -10,7 +10,8 @@ and in a live agent::
     update(params, state, stage, arm, n, total, free)  -> state   may reuse the arrays it is given
 
 `stage` counts from 1. `pull` and `observe` see the same state. `update` is told of `n` rewards of
-`arm` that sum to `total`: one look (`free`), or one or more pulls in a row from `stage` on.
+`arm` that sum to `total`, looks (`free`) or pulls in a row from `stage` on. More than one come at a time
+to index policies only, for pulls up to the end of their `view`.
 
 Most policies pull the arm of largest index; those are one function::
 
@@ -124,7 +125,8 @@ def index_policy(
     index
         `index(params, stage, counts, arm, mean) -> float`, a function that numba can compile:
         `counts[j]` is how often arm j was seen, `mean` the mean of what `arm` paid. It must be
-        non-decreasing in `stage` and `mean` and non-increasing in every count.
+        non-decreasing in `stage` and `mean` and non-increasing in every count. Functions that it
+        calls must be compiled too (`numba.njit`).
     look
         Where a look goes: to the "runner-up", the arm of second largest index, or to each arm in
         turn ("robin").

@@ -10,8 +10,8 @@ and in a live agent::
     update(params, state, stage, arm, n, total, free)  -> state   may reuse the arrays it is given
 
 `stage` counts from 1. `pull` and `observe` see the same state. `update` is told of `n` rewards of
-`arm` that sum to `total`, looks (`free`) or pulls in a row from `stage` on. More than one come at a time
-to index policies only, for pulls up to the end of their `view`.
+`arm` that sum to `total`, looks (`free`) or pulls in a row from `stage` on. More than one come at a
+time to index policies only, for pulls up to the end of their `view`.
 
 Most policies pull the arm of largest index; those are one function::
 

@@ -5,8 +5,9 @@ r_i, the largest r with \tau(r) \le O_i. Pull each arm once; then choose the arm
 
 .. math:: \bar X_i + \sqrt{2 \sigma^2 (1 + \alpha) \log(e t / \tau(r_i)) / \tau(r_i)}
 
-(with t / \tau(r_i) at least 1: looks can make \tau(r_i) exceed t) and pull it until it was seen \tau(r_i + 1) times. A look raises O_i, so it raises the level of an arm
-or shortens a burst. Without looks this is UCB2; the original is for rewards in [0, 1], \sigma = 1/2.
+(with t / \tau(r_i) at least 1: looks can make \tau(r_i) exceed t) and pull it until it was seen
+\tau(r_i + 1) times. A look raises O_i, so it raises the level of an arm or shortens a burst. Without
+looks this is UCB2; the original is for rewards in [0, 1], \sigma = 1/2.
 The paper names it (section 4.1) and states no theorem for it with looks. An active observer looks at
 the runner-up.
 """

@@ -2,7 +2,7 @@
 
 See `simulate` and `sweep`; `gaussian`, `bernoulli` and `table` for problems; `bandit`, `passive`,
 `active` and `full` for who sees what; `kibitz.policies` for the players; `kibitz.bounds` for what is
-proved about them.
+proved about them; `plan` for what a bucket of looks is worth.
 """
 
 from importlib import import_module
@@ -30,14 +30,17 @@ _HOME = {
         "thompson",
     ],
     "kibitz.simulation": ["simulate", "sweep"],
+    "kibitz.planner": ["plan"],
 }
 _WHERE = {name: module for module, names in _HOME.items() for name in names}
 
-__all__ = [name for names in _HOME.values() for name in names]
+__all__ = [*(name for names in _HOME.values() for name in names), "bounds"]
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used, so that `kibitz --help` need not wait for numba."""
+    if name == "bounds":
+        return import_module("kibitz.bounds")
     if name not in _WHERE:
         raise AttributeError(f"module 'kibitz' has no attribute {name!r}")
     return getattr(import_module(_WHERE[name]), name)

@@ -514,6 +514,177 @@ def without_infinity(data: Any) -> Any:
     return str(data) if isinstance(data, float) and math.isinf(data) else data
 
 
+# ----------------------------------------------------------------------------------------- plan
+
+
+@app.command()
+def plan(
+    horizon: Annotated[str, typer.Option(help="Number of stages, T")],
+    n_arms: Annotated[
+        str, typer.Option("--arms", "--n-arms", help="Number of arms, for --gap and --gap-range")
+    ] = "",
+    gap: Annotated[str, typer.Option(help="The gap of every arm but the best: 0.5")] = "",
+    gap_range: Annotated[str, typer.Option(help="It is somewhere between two: 0.1,1")] = "",
+    gaps: Annotated[str, typer.Option(help="The gap of each arm but the best: 0.2,0.5,1")] = "",
+    cost: Annotated[str, typer.Option(help="Cost of a look, in units of regret")] = "",
+    exploration: Annotated[str, typer.Option(help="The constant c of UCB's index")] = "6",
+    simulate: Annotated[bool, typer.Option("--simulate", help="Back it by a simulation")] = False,
+    runs: Annotated[str, typer.Option(help="Runs of each simulated setting")] = "200",
+    seed: Annotated[str, typer.Option(help="Seed of all random numbers")] = str(SEED),
+    plot: Annotated[str, typer.Option(help="Draw the prediction to this PNG, SVG or PDF")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object")] = False,
+) -> None:
+    """Plan a bucket of free looks: how large, where to look, and what it saves."""
+    if plot:
+        check_plot(plot)
+    from kibitz.planner import plan as make_plan
+
+    with progress_bar() as progress:
+        planned = make_plan(
+            parse_whole(horizon, "horizon"),
+            n_arms=parse_whole(n_arms, "n_arms") if n_arms else None,
+            gap=parse_number(gap, "gap") if gap else None,
+            gap_range=parse_numbers(gap_range, "gap_range") if gap_range else None,
+            gaps=parse_numbers(gaps, "gaps") if gaps else None,
+            cost=parse_number(cost, "cost") if cost else None,
+            exploration=parse_number(exploration, "exploration"),
+            simulate=simulate,
+            runs=parse_whole(runs, "runs"),
+            seed=parse_whole(seed, "seed"),
+            progress=progress,
+        )
+    if plot:
+        from kibitz.plots import plan_curves, save_figure
+
+        save_figure(plan_curves(planned), Path(plot))
+    if as_json:
+        print(json.dumps(without_infinity(planned), ensure_ascii=False, allow_nan=False))
+    else:
+        print_plan(planned)
+        if plot:
+            print(f"written to {plot}")
+
+
+OBSERVER_NAMES = {
+    "none": "no looks",
+    "uniform": "uniform",
+    "optimal": "best weights",
+    "active": "UCB1-Double",
+}
+
+
+def print_plan(planned: dict[str, Any]) -> None:
+    """Print a plan for people."""
+    from rich.console import Console
+    from rich.table import Table
+
+    setting, regret = planned["setting"], planned["regret"]
+    several = len(setting["problems"]) > 1
+    observers = tuple(regret)
+
+    def cell(both: dict[str, Any], k: int) -> str:
+        mean, worst = both["mean"][k], both["worst"][k]
+        return f"{mean:.4g} ({worst:.4g})" if several else f"{mean:.4g}"
+
+    table = Table(title=f"predicted regret after {setting['horizon']} stages", title_justify="left")
+    table.add_column("ε")
+    names = [OBSERVER_NAMES[observer] for observer in observers]
+    for column in ("looks", *names, *(f"{name}, early" for name in names), "flat from stage"):
+        table.add_column(column, justify="right")
+    for k in [0, *range(1, len(planned["rates"]), 6)]:
+        flat = planned["plateau"]["active"]["worst"][k]
+        table.add_row(
+            f"{planned['rates'][k]:.2g}",
+            f"{planned['looks'][k]:.4g}",
+            *(cell(regret[observer], k) for observer in observers),
+            *(cell(planned["early"]["regret"][observer], k) for observer in observers),
+            "never" if flat == math.inf else f"{flat:.3g}",
+        )
+    console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
+    first, last = setting["problems"][0], setting["problems"][-1]
+    shown_gaps = (
+        f"{first[-1]:g} to {last[-1]:g}" if several else " ".join(f"{g:g}" for g in first[1:])
+    )
+    console.print(f"{setting['n_arms']} arms, gaps {shorten(shown_gaps)}, rewards N(μ, 1)")
+    star = planned["rate_star"]
+    console.print(
+        f"looks begin to matter at about ε* = {star['mean']:.2g}"
+        + (f", at the smallest gap {star['worst']:.2g}" if several else "")
+    )
+    console.print(table)
+    if several:
+        console.print("mean over the gaps (and the worst of them)")
+    console.print("flat from: UCB1-Double's regret hardly grows after this stage, if T is larger")
+    accuracy = planned["accuracy"]
+    console.print(
+        "accuracy, measured: 9 of 10 predictions within "
+        + ", ".join(f"{100 * accuracy[observer]['nine_of_ten']:.0f} %" for observer in observers)
+        + f" ({', '.join(names)}), of early looks within "
+        + f"{100 * accuracy['early']['nine_of_ten']:.0f} % of the regret without looks"
+    )
+    print_advice(planned, console)
+    if "simulation" in planned:
+        print_points(planned["simulation"], console)
+
+
+def print_advice(planned: dict[str, Any], console: Any) -> None:
+    """Print where the looks should go, when, and how many of them."""
+    weights = planned["weights"]
+    spread = " ".join(f"{p:.3g}" for p in weights["optimal"][0])
+    several = len(weights["optimal"]) > 1
+    where = "evenly on all arms but the best" if several else f"with weights {shorten(spread)}"
+    console.print(
+        f"where: {where}, or let UCB1-Double choose; looking at all arms alike costs about "
+        f"{weights['uniform_costs']['mean']:.3g} of regret more, once looks matter"
+    )
+    steady, early = (
+        kind["active"]["mean"] for kind in (planned["regret"], planned["early"]["regret"])
+    )
+    k = max(range(len(steady)), key=lambda place: steady[place] - early[place])
+    gains = steady[k] - early[k] > 0.05 * steady[0]
+    console.print(
+        "when: early, at rates min(1, A/t); "
+        f"{planned['looks'][k]:.3g} looks with A = {planned['early']['scale'][k]:.3g} would bring "
+        f"UCB1-Double's regret to {early[k]:.3g} instead of {steady[k]:.3g}"
+        if gains
+        else "when: it makes no difference whether the looks come early"
+    )
+    for observer, best in planned.get("best", {}).items():
+        text = f"ε = {best['rate']:.2g} ({best['looks']:.3g} looks), net saving {best['net']:.3g}"
+        if best["rate"] == 0:
+            text = "none is worth its cost"
+        if "leading" in best:
+            leading = best["leading"]
+            text += f"; by leading-order theory ε = {leading['rate']:.2g}, net {leading['net']:.3g}"
+        console.print(f"best size, {OBSERVER_NAMES[observer]}: {text}")
+
+
+def print_points(simulation: dict[str, Any], console: Any) -> None:
+    """Print predictions beside simulations."""
+    from rich.table import Table
+
+    title = f"predicted and simulated, {simulation['runs']} runs, seed {simulation['seed']}"
+    table = Table(title=title, title_justify="left")
+    for column in ("gap", "ε", "observer", "predicted", "simulated ± s.e.", "ratio"):
+        table.add_column(column, justify="left" if column == "observer" else "right")
+    for point in simulation["points"]:
+        name = OBSERVER_NAMES[point["observer"]] + (", early" if point["early"] else "")
+        table.add_row(
+            f"{point['gaps'][1]:.3g}",
+            f"{point['rate']:.2g}",
+            name,
+            f"{point['predicted']:.4g}",
+            f"{point['mean']:.4g} ± {point['sem']:.2g}",
+            f"{point['predicted'] / point['mean']:.2f}" if point["mean"] > 0 else "–",
+        )
+    console.print(table)
+
+
+def shorten(text: str, most: int = 70) -> str:
+    """Return the beginning of a long list."""
+    return text if len(text) <= most else text[: text.rindex(" ", 0, most)] + " …"
+
+
 # -------------------------------------------------------------------------------------- parsing
 
 

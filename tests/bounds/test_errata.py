@@ -1,4 +1,4 @@
-"""The errata page keeps its promise: an entry for each discrepancy, in order, and tests that exist."""
+"""The errata page keeps its promise: an entry for each discrepancy, in order, and real tests."""
 
 import re
 from pathlib import Path

@@ -308,7 +308,7 @@ def test_one_over_rate_against_log():
     found = verdict(5 / rates, line)
     assert found.word == "confirmed"
     assert verdict(line / 2, line).word == "depends"
-    assert verdict(line, 5 / rates).word == "not confirmed"
+    assert verdict(line / 20 + 10, 5 / rates).word == "not confirmed"
 
 
 def test_the_crossing_of_two_regrets_is_found():
@@ -347,8 +347,8 @@ def test_the_settings_of_the_threshold_say_what_they_are():
     ("regret", "word"),
     [
         (lambda rate, horizon: 300.0, "confirmed"),
-        (lambda rate, horizon: 100 + 3000 * rate, "not confirmed"),
-        (lambda rate, horizon: 300 if horizon > 1e5 else 100 + 3000 * rate, "depends"),
+        (lambda rate, horizon: 100 + 10 * rate * horizon**0.5, "not confirmed"),
+        (lambda rate, horizon: 300 if horizon > 1e7 else 100 + 3000 * rate, "depends"),
     ],
 )
 def test_paid_looks(regret, word):

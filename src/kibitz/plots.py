@@ -47,7 +47,7 @@ STYLE: Any = {
 
 
 class Curve(NamedTuple):
-    """A curve: `line` (with a band), `points` (with bars) or `reference` (dashed, no data)."""
+    """A curve: `line` (with a band), `points` (with bars), `dots` or `reference` (dashed)."""
 
     label: str
     x: ArrayLike
@@ -158,6 +158,10 @@ def draw_panel(axes: "Axes", panel: Panel, labels: list[str], handles: dict[str,
                 x, y, bar, color=colour, marker=MARKERS[place % len(MARKERS)], markersize=4,
                 linewidth=1.0, elinewidth=0.8, capsize=2, zorder=4, dashes=dash or (1, 0),
             )  # fmt: skip
+        elif curve.kind == "dots":
+            (drawn,) = axes.plot(
+                x, y, color=colour, marker=MARKERS[place % len(MARKERS)], linestyle="none", zorder=5
+            )
         elif curve.kind == "reference":
             (drawn,) = axes.plot(x, y, color=colour, linewidth=1.3, dashes=(5, 3), zorder=3)
         else:
@@ -233,7 +237,7 @@ def plan_curves(planned: dict[str, Any]) -> "Figure":
     setting, rates = planned["setting"], np.array(planned["rates"][1:])
     names = {"uniform": "UCB, uniform", "optimal": "UCB, best weights", "active": "UCB1-Double"}
     several = len(setting["problems"]) > 1
-    points = planned.get("simulation", {}).get("points", [])
+    points = [] if several else planned.get("simulation", {}).get("points", [])
     panels = []
     for early, title in ((False, "Looks at a steady rate"), (True, "As many looks, early")):
         predicted = planned["early"]["regret"] if early else planned["regret"]

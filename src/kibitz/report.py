@@ -215,7 +215,7 @@ def badge(word: str) -> str:
 def summary_row(section: Section) -> str:
     """Return a row of the summary."""
     return (
-        f'<tr><td><a href="#e{section.number}"><span class="number">{section.number}</span> '
+        f'<tr><td><span class="number">{section.number}</span> <a href="#e{section.number}">'
         f"{html.escape(section.title)}</a></td><td>{badge(section.verdict.word)}</td>"
         f"<td>{html.escape(section.verdict.short)}</td></tr>\n"
     )
@@ -264,10 +264,10 @@ def legend(picture: Picture) -> str:
     kinds = {curve.label: curve.kind for curve in reversed(curves)}  # the first of each label
     buttons = []
     for place, label in enumerate(picture.labels()):
-        dashes = {"reference": (5, 3), "points": (), "line": DASHES[place % len(DASHES)]}
-        dash = " ".join(map(str, dashes[kinds[label]]))
+        dashes = {"reference": (5, 3), "points": (), "dots": (0, 99)}
+        dash = " ".join(map(str, dashes.get(kinds[label], DASHES[place % len(DASHES)])))
         dot = '<circle cx="13" cy="5" r="3.2" fill="currentColor"/>'
-        dot = dot if kinds[label] == "points" else ""
+        dot = dot if kinds[label] in {"points", "dots"} else ""
         buttons.append(
             f'<button type="button" aria-pressed="true" data-label="{html.escape(label)}">'
             f'<svg class="c{place % len(COLOURS)}" width="26" height="10" aria-hidden="true">'
@@ -390,6 +390,7 @@ def spec(panel: Panel, picture: Picture) -> dict[str, Any]:
         layer("line", at, "reference", strokeWidth=1.5, strokeDash=[5, 3]),
         layer("line", {**at, "strokeDash": dash}, "points", strokeWidth=1.2),
         layer("point", at, "points", filled=True, size=34, opacity=1, clip=False),
+        layer("point", at, "dots", filled=True, size=60, opacity=1, clip=False),
         {**layer("point", hover, filled=True, size=160), "params": [near]},
     ]
     ink: Any = {"color": {"expr": "ink"}, "clip": False}

@@ -20,7 +20,7 @@ from kibitz.experiments.verdict import (
     straightness,
 )
 from kibitz.feedback import active, passive
-from kibitz.plots import Curve, Mark, Panel, Picture, band, bars
+from kibitz.plots import Curve, Panel, Picture, band, bars
 from kibitz.policies.etc_ocucb import etc_ocucb
 from kibitz.policies.ftl import ftl_robin
 from kibitz.policies.ucb import ucb, ucb_double
@@ -147,11 +147,12 @@ def draw(data: "dict[str, xarray.Dataset]") -> Picture:
     regret = regret.isel(policy=0)
     horizon = float(regret["stage"][-1])
     label = {rate: f"UCB, ε = {power(rate)}" if rate else "UCB, no looks" for rate in SHOWN}
-    marks = [
-        Mark(plateau_stage(rate), power(rate))
-        for rate in SHOWN
-        if rate and 100 < plateau_stage(rate) < horizon
+    predicted = {rate: plateau_stage(rate) for rate in SHOWN if rate}
+    there = [
+        np.interp(np.log(stage), np.log(regret["stage"]), regret.sel(rate=rate).mean("run"))
+        for rate, stage in predicted.items()
     ]
+    dots = Curve("predicted plateau, 1/(2εpΔ²)", list(predicted.values()), there, kind="dots")
     rates = np.array([rate for rate in RATES if rate])
     heights = bars(
         "UCB at the last stage", rates, [regret.sel(rate=rate).isel(stage=-1) for rate in rates]
@@ -168,9 +169,7 @@ def draw(data: "dict[str, xarray.Dataset]") -> Picture:
             "Passive, uniform weights",
             x,
             y,
-            [band(label[rate], regret.sel(rate=rate)) for rate in SHOWN],
-            marks,
-            note="dotted: predicted plateau for each ε, 1/(2εpΔ²)",
+            [*(band(label[rate], regret.sel(rate=rate)) for rate in SHOWN), dots],
         ),
         Panel(
             f"Active, ε = {power(ACTIVE_RATE)}",

@@ -133,8 +133,8 @@ def draw(data: "dict[str, xarray.Dataset]") -> Picture:
     runs = next(iter(data.values())).sizes["run"]
     words = f"regret at T, % of that without looks\n(mean of {runs} runs, bars ± 2 s.e.)"
     panels = [
-        Panel("Against ε: five curves", "ε, looks per stage", words, absolute),
-        Panel("Against ε/ε*: nearly one", "ε/ε*", words, relative, [Mark(1.0, "ε*")]),
+        Panel("Against ε", "ε, looks per stage", words, absolute),
+        Panel("In units of ε*", "ε/ε*", words, relative, [Mark(1.0, "ε*")]),
     ]
     alt = (
         "Regret of UCB relative to that without looks in five settings, against ε and against ε/ε*. "

@@ -27,9 +27,9 @@ class Estimate(NamedTuple):
         if not math.isfinite(self.value):
             return "–"
         if self.error <= 0 or not math.isfinite(self.error):
-            return f"{self.value:.4g}"
+            return f"{self.value:.4g}".replace("-", "−")
         digits = max(0, 1 - math.floor(math.log10(self.error)))
-        return f"{self.value:.{digits}f} ± {self.error:.{digits}f}"
+        return f"{self.value:.{digits}f} ± {self.error:.{digits}f}".replace("-", "−")
 
 
 class Check(NamedTuple):

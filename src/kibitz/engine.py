@@ -12,8 +12,9 @@ policy, so all policies meet the same world: the same arrivals, and the same noi
 index of an arm that is not observed is at most its value at a later stage: such bounds are kept, and
 an index is computed only for an arm whose bound reaches the leader's index. Moreover, the leader
 stays the leader while its mean stays above a floor, until its bounds expire: those stages are played
-without any index at all. The decisions are exactly those of the policy's own `pull`
-(tests/test_engine.py). Other policies are asked at each stage.
+without any index at all. The decisions are those of the policy's own `pull`
+(tests/policies/test_contract.py), up to exact ties that rounding decides: a stretch sums its rewards
+before it adds them. Other policies are asked at each stage.
 """
 
 import ctypes
@@ -27,7 +28,7 @@ from numpy.typing import NDArray
 
 from kibitz.compiled import compiled, jit_init, jit_inner
 from kibitz.feedback import ACTIVE, FULL, PASSIVE, Feedback, Looks
-from kibitz.leap import ROUNDING, SPENT, STEPS, WAIT, Box, arrivals_drawn, leaper, new_box, sum_of
+from kibitz.leap import ROUNDING, SPENT, STEPS, WAIT, Box, leaper, new_box, sum_of
 from kibitz.policies.policy import Array, Policy, View
 from kibitz.problem import BERNOULLI, GAUSSIAN, Law, Problem, draw
 
@@ -320,17 +321,17 @@ def loop(
                     if looks.observer == ACTIVE and not takes_turns and seen.most_looks > 0:
                         look = observe(params, state, stage, rngs.policy)
                     last = record.stages[noted] if record.paid else horizon
-                    n = proposed(
-                        params, state, seen, law, looks, stage, last, arrival, arm, look, box
-                    )
+                    n, n_arrivals = proposed(
+                        params, state, seen, law, looks, stage, last, arrival, arm, look,
+                        rngs.looks, box,
+                    )  # fmt: skip
                     if n > 0:
                         last = stage + n - 1
                         total = sum_of(law, arm, n, rngs.rewards)
                         noted = note(record, run, noted, arm, stage, n)
                         state = update(params, state, stage, arm, n, total, pulled)
-                        if arrival <= last:
-                            n_looks = looks.per_arrival
-                            n_looks *= arrivals_drawn(looks, arrival, last, rngs.looks)
+                        if n_arrivals > 0:
+                            n_looks = n_arrivals * looks.per_arrival
                             state = tell_looks(
                                 params, state, law, looks, last, n_looks, look, rngs.looks,
                                 record.n_free[run], box,

@@ -36,6 +36,8 @@ SHORTEST = 128  # blocks below are not worth a certificate
 ROUNDING = 1e-14  # room for an index whose monotonicity suffers from rounding
 STEPS = 128  # how far to go stage by stage before the next try
 CERTIFICATES = 2.0**20  # that half of the allowed error pays for; as many again cost half of it, ...
+CUT = 32.0  # expected arrivals from which on a block is not cut short at one of them
+MOST_PACE = 1e30  # a number that no lead makes a block of
 EXACT_BINOMIAL = 10**6  # beyond, rounding in the generator's acceptance step begins to show
 
 
@@ -57,13 +59,13 @@ class Box(NamedTuple):
     looks: Array  # at most so many looks at each arm
     counts: Array  # counts at most
     highs: Array  # indices at most
-    numbers: Array  # WAIT: how many decisions before the next try; PATIENCE: and then
+    numbers: Array  # WAIT: how many decisions before the next try; PATIENCE: and then; LATEST block
     account: Array
     # SPENT, ALLOWED; COST: what a certificate adds, until STEP is spent; LOG, Z: -log of what each of
     # its events may cost, and the normal quantile; PACE: stages to try, for a lead of 1
 
 
-WAIT, PATIENCE = 0, 1
+WAIT, PATIENCE, LATEST = 0, 1, 2
 SPENT, ALLOWED, STEP, COST, LOG, Z, PACE = range(7)
 
 
@@ -87,14 +89,14 @@ def new_box(n_arms: int, error: float) -> Box:
         np.zeros(n_arms, np.int64),
         np.zeros(n_arms, np.int64),
         np.zeros(n_arms, np.float64),
-        np.array([0, 1]),
-        np.array([0.0, error, error / 2, cost, log, normal_quantile(log), np.inf]),
+        np.array([0, 1, SHORTEST]),
+        np.array([0.0, error, error / 2, cost, log, normal_quantile(log), MOST_PACE]),
     )
 
 
 @jit_inner
 def charge(account: Array) -> None:
-    """Charge a certificate; when half of what is left is spent, twice as many get half of the rest."""
+    """Charge a certificate; when half of what was left is spent, the next ones cost a quarter."""
     account[SPENT] += account[COST]
     if account[SPENT] >= account[STEP]:
         account[STEP] = (account[STEP] + account[ALLOWED]) / 2
@@ -157,21 +159,46 @@ def strays(law: Law, arm: int, n: int, log: float, z: float) -> float:
 
 
 @jit_inner
+def cut_at(looks: Looks, arrival: int, last: int) -> int:
+    """Return the number of arrivals at which a short block is cut; FAR for a longer one.
+
+    Bernstein's inequality says little about a few arrivals.
+    """
+    if looks.arrivals == PERIODIC or arrival > last:
+        return FAR
+    expected = looks.rate * (last - arrival)
+    return 1 + int(expected + math.sqrt(expected)) if expected < CUT else FAR
+
+
+@jit_inner
 def arrivals_up_to(looks: Looks, arrival: int, last: int, log: float) -> int:
     """Return how many arrivals there are at most up to `last`, the next one being at `arrival`."""
     if arrival > last:
         return 0
     if looks.arrivals == PERIODIC:
         return 1 + (last - arrival) // looks.period
-    return 1 + at_most(float(last - arrival), looks.rate, log)
+    most = 1 + at_most(float(last - arrival), looks.rate, log)
+    return min(most, cut_at(looks, arrival, last))
 
 
 @jit_inner
-def arrivals_drawn(looks: Looks, arrival: int, last: int, rng: Any) -> int:
-    """Draw how many arrivals there are up to `last`, the next one being at `arrival`."""
+def arrivals_drawn(looks: Looks, arrival: int, last: int, rng: Any) -> tuple[int, int]:
+    """Draw how many arrivals there are up to `last`, and where the block ends if it is cut."""
+    if arrival > last:
+        return 0, last
     if looks.arrivals == PERIODIC:
-        return 1 + (last - arrival) // looks.period
-    return 1 + binomial(last - arrival, looks.rate, rng)
+        return 1 + (last - arrival) // looks.period, last
+    cut = cut_at(looks, arrival, last)
+    if cut == FAR:
+        return 1 + binomial(last - arrival, looks.rate, rng), last
+    n = 1
+    while n < cut:
+        gap = rng.standard_exponential() * looks.mean_gap
+        if gap >= last - arrival:
+            return n, last
+        arrival += 1 + int(gap)
+        n += 1
+    return n, arrival
 
 
 def leaper(policy: Policy) -> tuple[Any, Any]:
@@ -196,7 +223,8 @@ def leaper(policy: Policy) -> tuple[Any, Any]:
     ) -> float:
         """Return a number above 0 if the policy surely pulls `arm` and looks at `look` up to `last`.
 
-        It is the least lead of their indices over the box. `playing` are the arms that take turns, if some do; `look` is -1 then, or if it is drawn.
+        It is the least lead of their indices over the box. `playing` are the arms that take turns, if
+        some do; `look` is -1 then, or if it is drawn.
         """
         n_arms = seen.counts.size
         n = last - stage + 1
@@ -337,42 +365,49 @@ def leaper(policy: Policy) -> tuple[Any, Any]:
         arrival: int,
         arm: int,
         look: int,
+        rng: Any,
         box: Box,
-    ) -> int:
-        """Return how many stages, up to `last`, can be leapt; 0 if it does not pay."""
+    ) -> tuple[int, int]:
+        """Return how many stages, up to `last`, to leap (0: it does not pay) and their arrivals."""
         furthest = min(last, seen.end - 1) - stage + 1
         if looks.observer == ACTIVE and look < 0 and not takes_turns:
             furthest = min(furthest, arrival - stage)
-        playing = seen.allowed
-        if takes_turns:
-            playing = turns(params, state)[0]
         shortest = SHORTEST
         if arrival < FAR:  # playing an arrival costs as much as playing a hundred other stages
             rate = looks.rate if looks.arrivals == RANDOM else 1 / looks.period
             shortest = max(4, int(SHORTEST / (1 + 100 * rate)))
+        if furthest < shortest:
+            return 0, 0
+        playing = seen.allowed
+        if takes_turns:
+            playing = turns(params, state)[0]
         lead, look_lead = leads(params, seen, stage, arm, look, box)
         pace = box.account[PACE]
-        if look_lead < lead:
-            if pace * look_lead**2 >= shortest:
+        if look_lead < lead:  # unless it is better to stop before the next look
+            if pace * look_lead**2 > max(shortest, arrival - stage):
                 lead = look_lead
             else:
                 furthest = min(furthest, arrival - stage)
-        # The lead falls as the square root of the length of a block, or faster.
+        # A lead falls as the square root of the length of a block, or faster: do not trust it far.
+        furthest = min(furthest, 4 * box.numbers[LATEST])
         n = furthest if pace * lead**2 > furthest else int(pace * lead**2)
+        if n < shortest:
+            box.account[PACE] = min(2 * pace, MOST_PACE)  # so as not to give up for ever
         while n >= shortest:
             left = certified(
                 params, seen, law, looks, stage, stage + n - 1, arrival, arm, look, playing, box
             )
-            if lead < np.inf:
-                pace = 0.9 * n / (lead - left) ** 2
-                box.account[PACE] = pace
+            if lead < np.inf and left > -np.inf:
+                box.account[PACE] = pace = 0.9 * n / max(lead - left, ROUNDING) ** 2
             if left > 0:
                 charge(box.account)
                 box.numbers[PATIENCE] = 1
-                return n
-            n = min(n // 2 + n // 4, int(pace * lead**2))
+                box.numbers[LATEST] = min(max(n, shortest), FAR // 8)
+                n_arrivals, end = arrivals_drawn(looks, arrival, stage + n - 1, rng)
+                return end - stage + 1, n_arrivals
+            n = n // 2 if left == -np.inf else min(n // 2 + n // 4, int(pace * lead**2))
         box.numbers[WAIT] = box.numbers[PATIENCE]
         box.numbers[PATIENCE] = min(2 * box.numbers[PATIENCE], 8)
-        return 0
+        return 0, 0
 
     return jit_inner(proposed), tell_looks

@@ -133,9 +133,8 @@ def _runner_up(rows: Rows, needs: FloatArray) -> FloatArray:
     odds = pulled / np.maximum(1 - pulled, 1e-9)
     shares = pulled * ((rows.n_arms * odds).sum(axis=-1, keepdims=True) - odds)
     inverse = np.where(best, 0.0, 1 / np.where(best, 1.0, rows.gaps) ** 2)
-    alone = (rows.n_arms * best).sum(axis=-1, keepdims=True) == 1  # else another best arm is next
     idle = (rows.n_arms * needs * ~best).sum(axis=-1, keepdims=True) <= 0
-    shares = np.where(idle, np.where(alone, inverse, best), shares)
+    shares = np.where(idle, inverse, shares)
     return np.asarray(shares / np.maximum((rows.n_arms * shares).sum(axis=-1, keepdims=True), 1e-300))
 
 

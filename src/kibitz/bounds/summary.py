@@ -39,6 +39,8 @@ def summary(
 ) -> dict[str, Any]:
     """All bounds for one setting as nested plain data: what `kibitz bounds --json` prints.
 
+    The command adds `onset`, with `horizon_without_looks` for each bound: `horizon` at ε = 0.
+
     Parameters
     ----------
     means

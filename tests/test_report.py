@@ -146,7 +146,7 @@ def test_colours_have_enough_contrast_for_lines():
         return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
     for colours, back in ((plots.COLOURS, "#ffffff"), (report.DARK_COLOURS, "#1c1e21")):
-        assert len(colours) == len(plots.DASHES) == 8
+        assert len(colours) == len(plots.DASHES) == len(plots.MARKERS) == 12
         for colour in colours:
             light, dark = sorted((luminance(colour), luminance(back)), reverse=True)
             assert (light + 0.05) / (dark + 0.05) >= 3, colour

@@ -20,11 +20,15 @@ if TYPE_CHECKING:
 
 #: Okabe and Ito's colours, told apart by colour-blind readers too; the light ones darkened so that
 #: each has a contrast of 3 or more with white.
-COLOURS = ("#0072B2", "#D55E00", "#00875F", "#A0438B", "#A87900", "#333333", "#808080", "#1690A8")
+COLOURS = (
+    "#0072B2", "#D55E00", "#00875F", "#A0438B", "#A87900", "#333333", "#808080", "#1690A8",
+    "#B2182B", "#5B5FC7", "#000000", "#6B7A00",
+)  # fmt: skip
 DASHES: tuple[tuple[float, ...], ...] = (
     (), (6, 2), (5, 1, 1, 1), (2, 1.5), (8, 2, 1, 2, 1, 2), (4, 1), (), (6, 2),
+    (5, 1, 1, 1), (2, 1.5), (), (8, 2, 1, 2, 1, 2),
 )  # fmt: skip
-MARKERS = "os^DvPX*"
+MARKERS = "os^DvPX*o<s>"
 LINES = ("-", "--", "-.", ":")
 
 STYLE: Any = {
@@ -85,8 +89,11 @@ class Picture(NamedTuple):
     columns: int = 2
 
     def labels(self) -> list[str]:
-        """Return each label once, in order; its place is its colour."""
-        return list(dict.fromkeys(curve.label for panel in self.panels for curve in panel.curves))
+        """Return each label once, lines first, dots last; its place is its colour."""
+        kinds = ("line", "points", "reference", "dots")
+        curves = [curve for panel in self.panels for curve in panel.curves]
+        curves.sort(key=lambda curve: kinds.index(curve.kind))
+        return list(dict.fromkeys(curve.label for curve in curves))
 
 
 def band(label: str, regret: "xarray.DataArray") -> Curve:

@@ -9,7 +9,7 @@
     return {
       background: "transparent", font: font,
       view: {stroke: null},
-      range: {category: [0, 1, 2, 3, 4, 5, 6, 7].map(n => style("--c" + n))},
+      range: {category: Array.from({length: 12}, (_, n) => style("--c" + n))},
       axis: {labelColor: soft, titleColor: ink, domainColor: soft, tickColor: soft, gridColor: line,
              gridOpacity: .6, labelFontSize: 11, titleFontSize: 12, titleFontWeight: "normal",
              labelOverlap: true},

@@ -36,6 +36,7 @@ LEAST_RUNS = 8
 #: `COLOURS` for a dark background.
 DARK_COLOURS = (
     "#56B4E9", "#FF8B3D", "#2FCF9B", "#E88FCB", "#F0C24B", "#F2F2F2", "#9A9DA3", "#4FD8E8",
+    "#FF8A8A", "#A9ABFF", "#FFFFFF", "#C9D64A",
 )  # fmt: skip
 SIGNS = {True: ("✓", "holds"), False: ("✗", "does not hold"), None: ("?", "open: too few runs")}
 

@@ -43,7 +43,7 @@ READINGS = {
     "restart": ("Restart in each epoch", True),
 }
 CHECKS = {"ETC-OCUCB": "rounds", "ETC-OCUCB-2": "doubling"}
-RUNS = 600
+RUNS = 400
 SAME = 0.10  # how far apart regrets may be that are "similar"
 SOON = 0.5  # the share of the horizon by which "soon" is over
 DONE = 0.95  # of the final regret

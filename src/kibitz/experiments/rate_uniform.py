@@ -41,7 +41,7 @@ MEANS = (2.0, 1.8, 0.5, 0.2)
 WEIGHTS = "uniform"
 HORIZON = 10_000
 RATES = tuple(float(f"{rate:.3g}") for rate in np.geomspace(1 / HORIZON, 1, 25))
-RUNS = 600
+RUNS = 500
 CLOSE = 0.15  # how far, relative to the data, a curve may be that "scales with" it
 SAME = 0.05  # how far two regrets may be apart that are "the same"
 

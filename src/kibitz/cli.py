@@ -641,11 +641,12 @@ def print_advice(planned: dict[str, Any], console: Any) -> None:
         kind["active"]["mean"] for kind in (planned["regret"], planned["early"]["regret"])
     )
     k = max(range(len(steady)), key=lambda place: steady[place] - early[place])
-    gains = steady[k] - early[k] > 0.05 * steady[0]
+    off = planned["accuracy"]["early"]["nine_of_ten"] * steady[0]
+    gains = steady[k] - early[k] > off
     console.print(
         "when: early, at rates min(1, A/t); "
         f"{planned['looks'][k]:.3g} looks with A = {planned['early']['scale'][k]:.3g} would bring "
-        f"UCB1-Double's regret to {early[k]:.3g} instead of {steady[k]:.3g}"
+        f"UCB1-Double's regret from {steady[k]:.3g} to {early[k]:.3g}, give or take {off:.2g}"
         if gains
         else "when: it makes no difference whether the looks come early"
     )

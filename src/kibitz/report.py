@@ -450,8 +450,9 @@ def axis(title: str, log: bool, values: list[float], zero: bool = False) -> dict
         low = min(low, 0.0) if zero else low
         scale = {"domain": [low, high], "zero": False, "nice": zero}
         return {"type": "quantitative", "title": lines, "scale": scale}
+    low, high = (low / 1.2, high * 1.2) if zero else (low, high)  # room above and below
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    step = max(1, (last - first) // 6)
+    step = max(1, math.ceil((last - first) / 6))
     fronts = (1, 2, 5) if last - first <= 2 else (1,)
     ticks = [float(f"{front}e{n}") for n in range(first, last + 1, step) for front in fronts]
     ticks = [tick for tick in ticks if low <= tick <= high]

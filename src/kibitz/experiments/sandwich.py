@@ -74,7 +74,7 @@ def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
                 loose = factors if upwards else [1 / factor for factor in factors]
                 text = (
                     f"{where}: simulation is on its right side at {sides.count(True)} of {len(said)} "
-                    f"rates, by factors from {min(loose):.2g} to {max(loose):.2g}."
+                    f"rates, by factors from {min(loose):.3g} to {max(loose):.3g}."
                 )
                 checks.append(Check(text, all_of(sides)))
             if silent:

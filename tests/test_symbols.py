@@ -31,7 +31,7 @@ for bonus in sys.argv[1:]:
 
 
 def play(folder, *policies):
-    environment = {**os.environ, "XDG_CACHE_HOME": str(folder), "HOME": str(folder)}
+    environment = {**os.environ, "XDG_CACHE_HOME": str(folder)}
     done = subprocess.run(
         [sys.executable, "-c", PLAY, *policies],
         env=environment, capture_output=True, text=True, check=True,

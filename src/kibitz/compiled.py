@@ -28,17 +28,10 @@ import numpy as np
 import platformdirs
 from numba.core import serialize
 from numba.core.bytecode import FunctionIdentity
-from numba.core.bytecode import FunctionIdentity
 from numba.core.compiler import CompileResult
 from numba.core.dispatcher import Dispatcher
 
 KEPT_FILES = 500  # of about 200 kB each
-FORMAT = 2  # of what is kept
-
-# numba names the machine code of a function by a number that it counts up from 1 in each process, and
-# two pieces of code of the same name are taken for the same. What is kept was named in another process:
-# count from a random number, so that names of different processes never meet.
-FunctionIdentity._unique_ids = itertools.count(secrets.randbits(60))
 KNOWN_BY_VERSION = ("builtins", "math", "numpy", "numba")
 LAYOUT = 2  # of what is kept; another number, and all is compiled anew
 VERSIONS = (LAYOUT, sys.version, numba.__version__, llvmlite.__version__, np.__version__)

@@ -315,3 +315,42 @@ def test_an_own_policy_is_never_out_of_date(tmp_path):
     compiled, third = folder.run()
     assert not compiled
     assert third not in {first, second}
+
+
+TWO_POLICIES = """
+    import math
+    import sys
+    import kibitz
+
+    def bold(params, stage, counts, arm, mean):
+        return mean + math.sqrt(0.1 * math.log(stage) / counts[arm])
+
+    def shy(params, stage, counts, arm, mean):
+        return mean + math.sqrt(20.0 * math.log(stage) / counts[arm])
+
+    for name in sys.argv[1:]:
+        policy = kibitz.index_policy("own", {"bold": bold, "shy": shy}[name])
+        data = kibitz.simulate(
+            kibitz.gaussian([1, 0.5, 0.2]), kibitz.bandit(), policy, horizon=500, runs=3, seed=1
+        )
+        print(name, data["n_pulls"].to_numpy().tolist())
+"""
+
+
+def test_kept_code_of_one_policy_is_not_mixed_up_with_new_code_of_another(tmp_path):
+    """numba numbers functions from 1 in each process and links machine code by these numbers."""
+    script = tmp_path / "script.py"
+    script.write_text(dedent(TWO_POLICIES))
+
+    def lines(cache, *names):
+        done = subprocess.run(
+            [sys.executable, str(script), *names],
+            env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / cache)},
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return done.stdout.splitlines()
+
+    (bold,) = lines("one", "bold")
+    (shy,) = lines("other", "shy")
+    assert bold.split()[1:] != shy.split()[1:]
+    assert lines("one", "shy", "bold") == [shy, bold]  # new code first, then what was kept

@@ -13,7 +13,7 @@ reproduce: .venv/installed
 	$(BIN)/kibitz reproduce
 
 test: lint docs
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n auto --dist loadfile
 
 lint: .venv/installed
 	$(BIN)/ruff check .

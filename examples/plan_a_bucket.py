@@ -2,5 +2,7 @@
 
 import kibitz
 
-plan = kibitz.plan(arms=5, gap=0.2, horizon=100_000, cost=0.05)
-print(plan)
+plan = kibitz.plan(100_000, n_arms=5, gap=0.2, cost=0.05)
+print(f"looks begin to matter at about ε* = {plan['rate_star']['mean']:.2g}")
+for observer, best in plan["best"].items():
+    print(f"{observer:8} {best['looks']:6.0f} looks (ε = {best['rate']:.2g}) save {best['net']:.0f} net")

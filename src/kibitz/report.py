@@ -32,7 +32,7 @@ PAPER = (
     "Logarithmic Regret”, UAI 2018"
 )
 QUICK = 25  # how many times fewer runs a rough version has
-LEAST_RUNS = 8
+LEAST_RUNS = 3
 #: `COLOURS` for a dark background.
 DARK_COLOURS = (
     "#56B4E9", "#FF8B3D", "#2FCF9B", "#E88FCB", "#F0C24B", "#F2F2F2", "#9A9DA3", "#4FD8E8",

@@ -85,7 +85,7 @@ def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
     )
     best = [check.holds for check in checks].count(True)
     lost = [check.holds for check in checks].count(False)
-    short = f"1/Δ is best at {best} of {len(rates)} rates, beaten at {lost}, a tie at the others"
+    short = f"1/Δ is best at {best} of {len(rates)} rates, beaten at {lost}, undecided at the others"
     return judge(checks, short, sentence)
 
 

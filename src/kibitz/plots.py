@@ -180,8 +180,8 @@ def draw_panel(axes: "Axes", panel: Panel, labels: list[str], handles: dict[str,
     ):
         scale("log" if log else "linear")
         if log:
-            low, high = axis.get_view_interval()
-            wide = high / low > 100  # else powers of ten alone would leave an axis without numbers
+            first, last = axis.get_view_interval()
+            wide = last / first > 100  # else powers of ten alone would leave an axis without numbers
             axis.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0), numticks=8))
             axis.set_major_formatter(lambda x, _: power(x))
             axis.set_minor_locator(NullLocator())

@@ -30,7 +30,9 @@ _HOME = {
         "thompson",
     ],
     "kibitz.simulation": ["simulate", "sweep"],
+    "kibitz.check": ["check"],
     "kibitz.planner": ["plan"],
+    "kibitz.promises": ["check"],
 }
 _WHERE = {name: module for module, names in _HOME.items() for name in names}
 

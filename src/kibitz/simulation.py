@@ -13,12 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from kibitz import results
 from kibitz.compiled import content_hash
-from kibitz.engine import Piece, loop, play_all, play_piece
+from kibitz.engine import Piece, loop, planned, play_all, play_piece
 from kibitz.feedback import Feedback
 from kibitz.leap import can_leap
 from kibitz.policies import POLICIES
 from kibitz.policies.policy import Policy
 from kibitz.problem import Problem
+from kibitz.promises import check_monotonicity
 
 if TYPE_CHECKING:
     import xarray
@@ -234,7 +235,7 @@ def _compute(
     for value, (problem, feedback, policies, horizon) in points.items():
         feedback.compiled(problem.gaps, horizon)  # refuses what does not fit the problem
         for label, policy in policies.items():
-            _check_combination(policy, problem, label)
+            _check_combination(policy, problem, label, horizon)
             key = (value, label)
             asked.append(key)
             leap = engine != "step" and can_leap(policy, problem, feedback)
@@ -357,7 +358,9 @@ def _check_patience(
         )
 
 
-def _check_combination(policy: Policy, problem: Problem, label: str) -> None:
+def _check_combination(policy: Policy, problem: Problem, label: str, horizon: int) -> None:
+    if policy.index is not None and policy.name not in POLICIES:  # a promise of the user's
+        check_monotonicity(policy, planned(policy, horizon))
     low, high = problem.support
     if policy.unit_rewards and not (low >= 0 and high <= 1):
         raise ValueError(

@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: reproduce test lint docs clean
+.PHONY: reproduce test lint docs bench clean
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -22,6 +22,9 @@ lint: .venv/installed
 
 docs: .venv/installed
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build
+
+bench: .venv/installed
+	$(BIN)/python benchmarks/speed.py
 
 clean:
 	rm -rf .venv

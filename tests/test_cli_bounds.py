@@ -63,7 +63,7 @@ def test_json_has_every_key_and_only_numbers(kibitz):
             assert isinstance(number, float)
     assert data["gaps"] == pytest.approx([0, 0.2, 1.5, 1.8])
     assert data["c_delta"] == pytest.approx(1 / 0.2 + 1 / 1.5 + 1 / 1.8)
-    assert data["rate_star"] == pytest.approx((2 / 0.2**2 + 1 / 1.5**2 + 1 / 1.8**2) / 10_000)
+    assert data["rate_star"] == pytest.approx(4 / (10_000 * 0.2**2))
 
 
 def test_json_holds_the_numbers_of_the_library(kibitz):

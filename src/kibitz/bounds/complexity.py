@@ -125,13 +125,13 @@ def rank(gaps: ArrayLike) -> FloatArray:
 def rate_star(gaps: ArrayLike, horizon: ArrayLike) -> float | FloatArray:
     r"""The paper's threshold :math:`\epsilon^*`, at which free looks begin to matter by stage T.
 
-    :math:`K/(T\Delta^2)` for equal gaps (section 4.2.1), here :math:`H_{2,1}/T`, which is the
-    same for equal gaps and is defined for all; at most 1 (D33). An order of magnitude: the
-    theorem itself changes regime at :func:`rate_star_active`, about half of it.
+    :math:`K/(T\Delta^2)` (section 4.2.1, for equal gaps), with the smallest gap where they differ;
+    at most 1 (D33). An order of magnitude: for equal gaps the theorem itself changes regime at
+    :func:`rate_star_active`, about half of it.
     """
     gaps, horizon = check_gaps(gaps), check_horizon(horizon)
-    hardest = hardness(gaps)[gaps > 0].max() if gaps.any() else math.inf
-    return plain(np.minimum(1.0, hardest / horizon))
+    needed = gaps.size * inverse(gaps).max() ** 2 if gaps.any() else math.inf
+    return plain(np.minimum(1.0, needed / horizon))
 
 
 def rate_star_active(gaps: ArrayLike, horizon: ArrayLike) -> float | FloatArray:

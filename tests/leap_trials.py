@@ -49,7 +49,7 @@ def trials(policy: Policy) -> Any:
             if tale.tight >= 0:  # as it is, but for one arm, which is about to be overtaken
                 total = n * law.means[arm]
                 if arm == tale.tight:
-                    total += tale.far * (0.5 + rng.random()) * np.sqrt(1.0 * farthest)
+                    total += tale.far * (0.94 + 0.03 * rng.random()) * np.sqrt(1.0 * farthest)
             elif law.kind == GAUSSIAN:
                 law.means[arm] = tale.spread * rng.standard_normal()
                 total = n * (law.means[arm] + tale.spread * rng.standard_normal() / np.sqrt(1.0 * n))

@@ -306,9 +306,9 @@ ATTACKS = {  # means, sds, the tight arm, its side, feedback
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
-@pytest.mark.parametrize("log", [2.0, 4.0])
+@pytest.mark.parametrize("log", [4.0, 5.0])
 def test_the_tightest_certificates_keep_their_promise(attack, log):
-    """One arm follows the leader's rival by about z sqrt(n): the reflection principle is sharp.
+    """One arm is ahead by a little less than z sqrt(n): the reflection principle is sharp.
 
     False alarm 1e-4 over all cases; a quantile that is a tenth too small would be seen.
     """
@@ -321,13 +321,13 @@ def test_the_tightest_certificates_keep_their_promise(attack, log):
         TRIED["ftl"],
         kb.gaussian(means, sds),
         feedback,
-        20_000,
+        40_000,
         Tale(1.0, 100.0, tight, far),
         log=log,
     )
-    assert c[BLOCKS] > 15_000
+    assert c[BLOCKS] > 30_000
     assert stats.binom.sf(c[BROKEN] - 1, c[BLOCKS], math.exp(-log)) > FALSE_ALARM / 10
-    assert c[BROKEN] > 0.3 * math.exp(-log) * c[BLOCKS]
+    assert c[BROKEN] > 0.2 * math.exp(-log) * c[BLOCKS]
 
 
 # ---------------------------------------------------------------------------------- whole runs

@@ -178,3 +178,11 @@ def test_simulate_refuses_an_index_that_breaks_its_promise():
     policy = kb.index_policy("mine", rises_in_own_count)
     with pytest.raises(ValueError, match="index of mine must be non-increasing in every count"):
         kb.simulate(kb.gaussian([1, 0]), kb.bandit(), policy, horizon=10, runs=1, seed=1)
+
+
+def test_an_index_that_fails_is_named_with_its_error():
+    def index(params, stage, counts, arm, mean):
+        return params.missing
+
+    with pytest.raises(ValueError, match=r"index of mine must be a function of .* AttributeError"):
+        kb.check(kb.index_policy("mine", index))

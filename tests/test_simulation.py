@@ -267,7 +267,7 @@ def test_a_horizon_that_takes_for_ever_is_refused_with_an_estimate():
 
 def test_an_index_that_numba_cannot_compile_is_refused_with_the_reason():
     def index(params, stage, counts, arm, mean):
-        return open(mean)
+        return float(f"{mean!r}")
 
     with pytest.raises(ValueError, match="mine must be made of functions that numba can compile"):
         play(kibitz.index_policy("mine", index))

@@ -45,6 +45,11 @@ def check_monotonicity(policy: Policy, params: Any) -> None:
             return float(plain(*arguments))
         except (ArithmeticError, ValueError):  # which compiled code takes for infinite or no number
             return math.nan
+        except Exception as error:
+            raise ValueError(
+                f"index of {policy.name} must be a function of params, stage, counts, arm and mean, "
+                f"got {type(error).__name__}: {error}"
+            ) from error
 
     rng = np.random.default_rng(0)
     for _ in range(TRIALS):

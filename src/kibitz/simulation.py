@@ -319,13 +319,13 @@ def _prepared(
     varying = tuple(f if callable(f) else None for f in functions)
     key = (parts, type(policy.params)._fields, varying, leap)
     if key not in loops:
-        from numba.core.errors import NumbaError
+        from numba.core.errors import NumbaError, UnsupportedBytecodeError
 
         play = loop(policy, feedback, lambda: tell(f"compiling {policy.name}", 0.0), leap)
         short = Piece(None, play, policy, problem, feedback, 1, np.ones(1, np.int64), 0, 0, 1)
         try:
             play_piece(short, np.zeros(2, np.int64))
-        except NumbaError as error:
+        except (NumbaError, UnsupportedBytecodeError) as error:
             reason = next((line for line in str(error).splitlines() if line.strip()), "")
             raise ValueError(
                 f"{policy.name} must be made of functions that numba can compile, got: {reason}"

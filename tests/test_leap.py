@@ -22,9 +22,13 @@ from kibitz.leap import (
     LOG,
     SPENT,
     Z,
+    arrivals_drawn,
+    arrivals_up_to,
     at_most,
+    binomial,
     can_leap,
     charge,
+    cut_at,
     new_box,
     normal_quantile,
     strays,
@@ -82,6 +86,57 @@ def test_bernoulli_sums_stray_as_rarely_as_promised(mean):
         far = strays.py_func(BERNOULLI.compiled, 0, 400, log, normal_quantile.py_func(log))
         for times in ((walks >= far).any(axis=1).sum(), (walks <= -far).any(axis=1).sum()):
             assert stats.binom.sf(int(times) - 1, 20_000, math.exp(-log)) > FALSE_ALARM
+
+
+@numba.njit
+def arrivals_from_python(looks, arrival, last, log):
+    return arrivals_up_to(looks, arrival, last, log)
+
+
+def test_arrivals_are_bounded_with_the_one_that_is_known():
+    gaps = np.zeros(2)
+    always = kb.active(1.0).compiled(gaps, 10)
+    rare = kb.active(1e-3).compiled(gaps, 10)
+    threes = kb.active(kb.every(3, first=2)).compiled(gaps, 10)
+    assert arrivals_from_python(rare, 5, 4, 40.0) == 0
+    for last in range(5, 60):
+        assert arrivals_from_python(rare, 5, last, 40.0) >= 1
+        assert arrivals_from_python(always, 5, last, 40.0) == last - 4
+        assert arrivals_from_python(threes, 5, last, 40.0) == len(range(5, last + 1, 3))
+    for n in (10**5, 10**7):  # too many to be cut at one
+        most = arrivals_from_python(rare, 5, 5 + n, 10.0)
+        assert -16 < stats.binom.logsf(most - 1, n, 1e-3) <= -10
+
+
+@numba.njit
+def draw_arrivals(looks, arrival, last, rng, out):
+    for i in range(out.shape[0]):
+        out[i, 0], out[i, 1] = arrivals_drawn(looks, arrival, last, rng)
+
+
+@pytest.mark.parametrize(("rate", "n"), [(0.1, 40), (0.5, 9), (1.0, 20), (0.01, 30), (0.1, 10**5)])
+def test_arrivals_are_drawn_as_they_were_bounded(rate, n):
+    """Never more than the certificate allows, and of the right law; false alarm 1e-4 together."""
+    looks = kb.active(rate).compiled(np.zeros(2), 10)
+    out = np.zeros((20_000, 2), np.int64)
+    draw_arrivals(looks, 100, 100 + n, np.random.default_rng(4), out)
+    arrived, end = out.T
+    assert arrived.max() <= arrivals_from_python(looks, 100, 100 + n, 40.0)
+    assert arrived.min() >= 1
+    # stage by stage: the first arrival is at stage 100, and the block ends at the cut
+    cut = cut_at.py_func(looks, 100, 100 + n)
+    if n < 1000:
+        later = np.random.default_rng(5).random((20_000, n)) < rate
+        so_far = 1 + np.cumsum(later, axis=1)
+        over = so_far >= cut
+        last = np.where(over.any(axis=1), 101 + over.argmax(axis=1), 100 + n)
+        last = np.where(cut == 1, 100, last)
+        expected = np.minimum(so_far[:, -1], cut)
+        assert stats.ks_2samp(end, last, method="asymp").pvalue > FALSE_ALARM / 9
+    else:
+        assert (end == 100 + n).all()
+        expected = 1 + np.random.default_rng(5).binomial(n, rate, 20_000)
+    assert stats.ks_2samp(arrived, expected, method="asymp").pvalue > FALSE_ALARM / 9
 
 
 @numba.njit
@@ -152,6 +207,22 @@ def test_rare_successes_among_very_many(p):
     mean = 1e15 * p
     uniform = stats.poisson.cdf(k - 1, mean) + u * stats.poisson.pmf(k, mean)
     assert stats.kstest(uniform, "uniform").pvalue > FALSE_ALARM / 3
+
+
+@pytest.mark.parametrize(("n", "p"), [(2, 0.5), (7, 0.3), (8, 0.9), (40, 0.02)])
+def test_halving_is_exact(n, p, monkeypatch):
+    """Down to single trials, in plain Python; four tests, false alarm 1e-4 together."""
+    monkeypatch.setitem(binomial.py_func.__globals__, "EXACT_BINOMIAL", 1)
+    rng = np.random.default_rng(9)
+    k = np.bincount([binomial.py_func(n, p, rng) for _ in range(20_000)], minlength=n + 1)
+    expected = 20_000 * stats.binom.pmf(np.arange(n + 1), n, p)
+    assert k.size == n + 1
+    enough = expected > 5
+    seen, meant = k[enough], expected[enough]
+    seen, meant = np.append(seen, 20_000 - seen.sum()), np.append(meant, 20_000 - meant.sum())
+    if meant[-1] < 1:
+        seen, meant = seen[:-1], meant[:-1] * (seen[:-1].sum() / meant[:-1].sum())
+    assert stats.chisquare(seen, meant).pvalue > FALSE_ALARM / 4
 
 
 def test_binomial_at_the_ends():
@@ -468,6 +539,17 @@ def test_paid_looks_are_in_the_books_at_each_stage():
     a, b = (x.regret.isel(stage=slice(-60, None, 15)).values for x in both)
     for now in range(a.shape[1]):
         assert stats.ks_2samp(a[:, now], b[:, now], method="asymp").pvalue > FALSE_ALARM / 4
+
+
+def test_the_price_of_each_look_is_in_the_curve():
+    """Where all is known beforehand: pulls of arm 0 but for the first, and looks in turn."""
+    problem = kb.gaussian([10, 0, 0], sd=0.1)
+    stages = np.unique(np.geomspace(3, 10**6, 300).astype(int))
+    played = leapt(problem, kb.active(kb.every(7), paid=True), kb.ftl_robin(), 10**6, stages=stages)
+    looks = stages // 7
+    at_others = looks - (looks + 2) // 3
+    assert (played.error > 0).all()
+    np.testing.assert_allclose(played.regret, np.tile(20 + 10 * at_others, (4, 1)), rtol=1e-12)
 
 
 def test_looks_in_turn_are_told_in_turn():

@@ -265,7 +265,7 @@ CASES = [
     for law in laws
     if feedback in {"bandit", "passive", "active"} or (law == "g" and policy in {"ucb", "etc_ocucb"})
 ]
-RUNS = 250
+RUNS = 200
 N_COMPARISONS = 9  # regret early and at the end, pulls and looks of three arms, one chi-square
 
 

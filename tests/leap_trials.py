@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kibitz.compiled import compiled, jit_inner
-from kibitz.engine import Streams, planned, seed_stream, seed_words, streams
+from kibitz.engine import planned
 from kibitz.feedback import ACTIVE, FAR, PASSIVE, Feedback, Looks
 from kibitz.leap import LATEST, LOG, Box, Z, binomial, cut_at, leaper, new_box, normal_quantile
 from kibitz.policies.policy import Policy
 from kibitz.problem import GAUSSIAN, Law, Problem, draw
+from kibitz.streams import Streams, seed_stream, seed_words, streams
 
 BLOCKS, STAGES, WRONG_PULLS, WRONG_LOOKS, BROKEN = range(5)
 
@@ -78,19 +79,19 @@ def trials(policy: Policy) -> Any:
     ) -> None:
         n_arms = law.means.size
         pulled, looked = n_arms < 0, n_arms > 0
-        box.numbers[LATEST] = 20 + int(300 * rngs.policy.random())
-        stage = story(params, law, rngs.policy, tale, 4 * box.numbers[LATEST], state)
+        box.numbers[LATEST] = 20 + int(300 * rngs.policy.rng.random())
+        stage = story(params, law, rngs.policy.rng, tale, 4 * box.numbers[LATEST], state)
         seen = view(params, state, stage)
         for arm in range(n_arms):
             if seen.allowed[arm] and seen.n_pulls[arm] == 0:
                 return
-        arm = pull(params, state, stage, rngs.policy)
+        arm = pull(params, state, stage, rngs.policy.rng)
         look = -1
         if looks.observer == ACTIVE and not takes_turns and seen.most_looks > 0:
-            look = observe(params, state, stage, rngs.policy)
-        arrival = next_arrival(looks, stage - 1, FAR, rngs.looks)
+            look = observe(params, state, stage, rngs.policy.rng)
+        arrival = next_arrival(looks, stage - 1, FAR, rngs.looks.rng)
         n, _ = proposed(
-            params, state, seen, law, looks, stage, FAR // 2, arrival, arm, look, rngs.policy, box
+            params, state, seen, law, looks, stage, FAR // 2, arrival, arm, look, rngs.policy.rng, box
         )
         if n == 0:
             return
@@ -99,21 +100,21 @@ def trials(policy: Policy) -> Any:
         wrong_pull, wrong_look = False, False
         while stage <= last and arrived < cut:
             counted[STAGES] += 1
-            wrong_pull = wrong_pull or pull(params, state, stage, rngs.policy) != arm
-            chosen = observe(params, state, stage, rngs.policy)
+            wrong_pull = wrong_pull or pull(params, state, stage, rngs.policy.rng) != arm
+            chosen = observe(params, state, stage, rngs.policy.rng)
             reward = draw(law, arm, rngs.rewards)
             state = update(params, state, stage, arm, 1, reward, pulled)
             if stage == arrival:
                 for nth in range(looks.per_arrival):
                     if looks.observer == PASSIVE:
-                        chosen = drawn_arm(looks, stage, rngs.looks)
+                        chosen = drawn_arm(looks, stage, rngs.looks.rng)
                     elif nth > 0:
-                        chosen = observe(params, state, stage, rngs.policy)
+                        chosen = observe(params, state, stage, rngs.policy.rng)
                     if looks.observer == ACTIVE and look >= 0:
                         wrong_look = wrong_look or chosen != look
                     reward = draw(law, chosen, rngs.looks)
                     state = update(params, state, stage, chosen, 1, reward, looked)
-                arrival = next_arrival(looks, stage, FAR, rngs.looks)
+                arrival = next_arrival(looks, stage, FAR, rngs.looks.rng)
                 arrived += 1
             stage += 1
         counted[BLOCKS] += 1
@@ -136,9 +137,9 @@ def trials(policy: Policy) -> Any:
         counted: Any,
     ) -> None:
         params = params_type(*numbers)
-        seed_stream(rngs.rewards, rngs.memory[0], words[0, 0:3])
-        seed_stream(rngs.looks, rngs.memory[1], words[0, 3:6])
-        seed_stream(rngs.policy, rngs.memory[2], words[0, 6:9])
+        seed_stream(rngs.rewards, words[0, 0:3])
+        seed_stream(rngs.looks, words[0, 3:6])
+        seed_stream(rngs.policy, words[0, 6:9])
         for _ in range(n_trials):
             state = init(params, law.means.size)
             box = new_box(law.means.size, error)
@@ -176,8 +177,8 @@ def binomials() -> Any:
     """Return the compiled function that fills an array with binomial numbers."""
 
     def fill(n: int, p: float, words: Any, rngs: Streams, out: Any) -> None:
-        seed_stream(rngs.rewards, rngs.memory[0], words[0, 0:3])
+        seed_stream(rngs.rewards, words[0, 0:3])
         for i in range(out.size):
-            out[i] = binomial(n, p, rngs.rewards)
+            out[i] = binomial(n, p, rngs.rewards.rng)
 
     return compiled(fill)

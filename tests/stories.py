@@ -4,6 +4,8 @@ from dataclasses import replace
 from functools import cache
 
 import numpy as np
+from numpy.random import SFC64, Generator, SeedSequence
+from numpy.random.bit_generator import ISeedSequence
 
 from kibitz import engine
 from kibitz.compiled import content_hash
@@ -141,3 +143,21 @@ def agree(policy, oracle_of, seeds, *, n_stages=100, kinds=("gaussian", "bernoul
             n_stages=n_stages,
         )
         assert found is None, f"seed {seed}, {n_arms} {kind} arms, {chosen}: {found}"
+
+
+class Words(ISeedSequence):
+    """A seed sequence of given words."""
+
+    def __init__(self, words):
+        self.words = words
+
+    def generate_state(self, n_words, dtype=np.uint64):
+        assert n_words == len(self.words)
+        assert dtype == np.uint64
+        return np.array(self.words, dtype)
+
+
+def numpy_streams(seed, run):
+    """Return the three streams of a run, made by NumPy alone."""
+    words = SeedSequence(seed, spawn_key=(run,)).generate_state(9, np.uint64)
+    return [Generator(SFC64(Words(words[n : n + 3]))) for n in (0, 3, 6)]

@@ -8,10 +8,8 @@ import numba
 import numpy as np
 import pytest
 import reference
-from numpy.random import SFC64, Generator, SeedSequence
-from numpy.random.bit_generator import ISeedSequence
 from scipy import stats
-from stories import loop_of, made, runs
+from stories import loop_of, made, numpy_streams, runs
 
 from kibitz import engine
 from kibitz.feedback import active, bandit, every, full, passive
@@ -38,39 +36,6 @@ REFERENCES = {
     "kl_ucb": reference.KLUCB,
     "thompson": reference.Thompson,
 }
-
-
-class Words(ISeedSequence):
-    """A seed sequence of given words."""
-
-    def __init__(self, words):
-        self.words = words
-
-    def generate_state(self, n_words, dtype=np.uint64):
-        assert n_words == len(self.words)
-        assert dtype == np.uint64
-        return np.array(self.words, dtype)
-
-
-def numpy_streams(seed, run):
-    """Return the three streams of a run, made by NumPy alone."""
-    words = SeedSequence(seed, spawn_key=(run,)).generate_state(9, np.uint64)
-    return [Generator(SFC64(Words(words[n : n + 3]))) for n in (0, 3, 6)]
-
-
-@numba.njit
-def seed(rng, memory, words):
-    engine.seed_stream(rng, memory, words)
-
-
-def test_streams_are_those_of_numpys_own_sfc64():
-    ours = engine.streams()
-    words = engine.seed_words(5, 3, 4)[0]
-    generators = ours.rewards, ours.looks, ours.policy
-    for n, theirs in enumerate(numpy_streams(5, 3)):
-        seed(generators[n], ours.memory[n], words[3 * n : 3 * n + 3])
-        np.testing.assert_array_equal(generators[n].random(5), theirs.random(5))
-        np.testing.assert_array_equal(generators[n].standard_normal(99), theirs.standard_normal(99))
 
 
 def replay(name, feedback, horizon, seed, run):

@@ -15,7 +15,6 @@ from leap_trials import ANY, BLOCKS, BROKEN, Tale, binomials, play_trials, trial
 from scipy import stats
 
 import kibitz as kb
-from kibitz.engine import seed_words, streams
 from kibitz.leap import (
     ALLOWED,
     COST,
@@ -33,6 +32,7 @@ from kibitz.leap import (
     normal_quantile,
     strays,
 )
+from kibitz.streams import seed_words, streams
 
 GAUSSIAN = kb.gaussian([2, 1, 0.5])
 BERNOULLI = kb.bernoulli([0.9, 0.4, 0.1])

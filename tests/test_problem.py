@@ -11,20 +11,21 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from kibitz.problem import bernoulli, draw, gaussian, table
+from kibitz.streams import new_stream
 
 finite = st.floats(-1e6, 1e6)
 several = st.lists(finite, min_size=2, max_size=8)
 
 
 @numba.njit
-def draws(law, arm, rng, out):
+def draws(law, arm, stream, out):
     for n in range(out.size):
-        out[n] = draw(law, arm, rng)
+        out[n] = draw(law, arm, stream)
 
 
 def sample(problem, arm, n, seed):
     out = np.empty(n)
-    draws(problem.compiled, arm, np.random.default_rng(seed), out)
+    draws(problem.compiled, arm, new_stream(seed), out)
     return out
 
 
@@ -131,10 +132,10 @@ def test_table_rewards_are_its_values_all_equally_likely(arm):
 def test_what_is_drawn_does_not_depend_on_the_arm():
     """So that all policies meet the same noise."""
     for problem in (gaussian([1.0, 0.0]), bernoulli([0.2, 0.9]), table([[1.0], [1.0, 2.0]])):
-        rngs = [np.random.default_rng(4) for _ in range(2)]
-        for arm, rng in enumerate(rngs):
-            draws(problem.compiled, arm, rng, np.empty(50))
-        assert rngs[0].random() == rngs[1].random()
+        both = [new_stream(4) for _ in range(2)]
+        for arm, stream in enumerate(both):
+            draws(problem.compiled, arm, stream, np.empty(50))
+        assert both[0].rng.random() == both[1].rng.random()
 
 
 def test_gaussian_arms_share_the_noise():

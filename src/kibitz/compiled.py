@@ -56,8 +56,18 @@ class Decorator(Protocol):
 jit: Decorator = numba.njit(error_model="numpy", _nrt=False)
 
 #: The same for functions that only compiled code calls, which saves half of the time to compile.
-jit_inner: Decorator = numba.njit(
+jit_rare: Decorator = numba.njit(
     error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True
+)
+
+#: The same, made part of each function that calls it: arguments that are tuples of arrays, dozens of
+#: words, cost more to hand over than most functions take.
+jit_inner: Decorator = numba.njit(
+    error_model="numpy",
+    _nrt=False,
+    no_cpython_wrapper=True,
+    no_cfunc_wrapper=True,
+    forceinline=True,
 )
 
 #: Compile a function that makes arrays, as the `init` of a policy does.

@@ -9,21 +9,20 @@ everything about looks, and the policy's own. What is drawn from the first two d
 policy, so all policies meet the same world: the same arrivals, and the same noise at the same stage.
 
 **Index policies** are played in stretches. By their promise of monotonicity (`policies.policy`), the
-index of an arm that is not observed is at most its value at a later stage: such bounds are kept, and
-an index is computed only for an arm whose bound reaches the leader's index. Moreover, the leader
-stays the leader while its mean stays above a floor, until its bounds expire: those stages are played
-without any index at all. The decisions are those of the policy's own `pull`
+index of an arm that is not observed is at most its value at a later stage: such bounds are kept, all
+up to one stage, and an index is computed only for an arm whose bound reaches the leader's index.
+Moreover, the leader stays the leader while its mean stays above a floor, as long as the bounds hold:
+those stages are played without any index at all. How long to try is guessed and learned, and has no
+influence on the result. The decisions are those of the policy's own `pull`
 (tests/policies/test_contract.py), up to exact ties that rounding decides: a stretch sums its rewards
 before it adds them. Other policies are asked at each stage.
 """
 
-import ctypes
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.random import SFC64, Generator, SeedSequence
 from numpy.typing import NDArray
 
 from kibitz.compiled import compiled, jit_init, jit_inner
@@ -31,47 +30,7 @@ from kibitz.feedback import ACTIVE, FULL, PASSIVE, Feedback, Looks
 from kibitz.leap import ROUNDING, SPENT, STEPS, WAIT, Box, leaper, new_box, sum_of
 from kibitz.policies.policy import Array, Policy, View
 from kibitz.problem import BERNOULLI, GAUSSIAN, Law, Problem, draw
-
-# ------------------------------------------------------------------------------------- streams
-
-
-class Streams(NamedTuple):
-    """Three generators, and the memory of their states, so that compiled code can seed them."""
-
-    rewards: Any
-    looks: Any
-    policy: Any
-    memory: tuple[Array, Array, Array]
-
-
-def streams() -> Streams:
-    """Return generators that `seed_stream` has yet to seed."""
-    bits = [SFC64(0) for _ in range(3)]
-    memory = [(ctypes.c_uint64 * 5).from_address(b.ctypes.state_address) for b in bits]
-    views = [np.ctypeslib.as_array(words) for words in memory]
-    rewards, looks, policy = (Generator(b) for b in bits)
-    return Streams(rewards, looks, policy, (views[0], views[1], views[2]))
-
-
-def seed_words(seed: int, first: int, last: int) -> NDArray[np.uint64]:
-    """Return nine words for each of runs first, ..., last - 1: three to seed each stream."""
-    words = np.empty((last - first, 9), np.uint64)
-    for run in range(first, last):
-        words[run - first] = SeedSequence(seed, spawn_key=(run,)).generate_state(9, np.uint64)
-    return words
-
-
-@jit_inner
-def seed_stream(rng: Any, memory: Array, words: Array) -> None:
-    """Seed a generator as NumPy's SFC64 is seeded: three words, a counter, twelve steps."""
-    memory[0] = words[0]
-    memory[1] = words[1]
-    memory[2] = words[2]
-    memory[3] = 1
-    memory[4] = 0
-    for _ in range(12):
-        rng.random()
-
+from kibitz.streams import Stream, Streams, normal, seed_stream, seed_words, streams, uniform
 
 # ------------------------------------------------------------------------- deciding by an index
 
@@ -79,119 +38,154 @@ def seed_stream(rng: Any, memory: Array, words: Array) -> None:
 class Bounds(NamedTuple):
     """Upper bounds of the indices, from which most decisions follow without computing any."""
 
-    upper: Array  # of each arm's index, up to ...
-    expiry: Array  # ... this stage; 0 where there is none
-    window: Array  # how many stages ahead to bound it next time
-    numbers: Array  # LEADER; MOST: how long a stretch to try; READY: whether all arms were pulled
+    upper: Array  # infinite where there is none, -inf for the leader and for arms not in play
+    numbers: Array  # LEADER; READY: whether all arms were pulled; UNTIL: the stage they hold up to
+    pace: Array  # one number: how long a stretch to try, relative to a guess
 
 
-LEADER, MOST, READY = 0, 1, 2
+LEADER, READY, UNTIL = 0, 1, 2
 
 
 @jit_init
 def no_bounds(n_arms: int) -> Bounds:
     """Return room for bounds."""
-    return Bounds(
-        np.zeros(n_arms, np.float64),
-        np.zeros(n_arms, np.int64),
-        np.full(n_arms, 4, np.int64),
-        np.array([0, 16, 0]),
-    )
+    return Bounds(np.full(n_arms, np.inf), np.zeros(3, np.int64), np.ones(1, np.float64))
 
 
 @jit_inner
-def forget(bounds: Bounds) -> None:
+def forget(bounds: Bounds, allowed: Array) -> None:
     """Drop all bounds: other arms are in play, or the clock has restarted."""
-    bounds.expiry[:] = 0
     bounds.numbers[READY] = 0
+    for arm in range(allowed.size):
+        bounds.upper[arm] = np.inf if allowed[arm] else -np.inf
+
+
+@jit_inner
+def drop(bounds: Bounds, arm: int) -> None:
+    """Drop the bound of an arm: it was looked at."""
+    if bounds.upper[arm] > -np.inf:
+        bounds.upper[arm] = np.inf
+
+
+@jit_inner
+def largest(values: Array) -> float:
+    """Return the largest of some numbers; numba's own `max` makes an array."""
+    most = -np.inf
+    for value in values:
+        most = max(most, value)
+    return most
 
 
 def decider(index: Any) -> tuple[Any, Any]:
     """Return the compiled functions `decide` and `stretch` for an index."""
 
-    def bound_index(
-        params: Any, seen: View, stage: int, window: int, bounds: Bounds, arm: int
-    ) -> None:
-        """Bound an arm's index up to `window` stages ahead, with room for rounding."""
-        bounds.window[arm] = window
-        bounds.expiry[arm] = stage + window
-        later = stage + window - seen.origin
-        upper = index(params, later, seen.counts, arm, seen.sums[arm] / seen.counts[arm])
-        bounds.upper[arm] = upper + ROUNDING * (1 + abs(upper))
+    def bound(params: Any, seen: View, until: int, arm: int) -> float:
+        """Return a bound of an arm's index up to a stage, with room for rounding."""
+        mean = seen.sums[arm] / seen.counts[arm]
+        upper = index(params, until - seen.origin, seen.counts, arm, mean)
+        return upper + ROUNDING * (1 + abs(upper))
 
-    bound_index = jit_inner(bound_index)
+    bound = jit_inner(bound)
 
-    def decide(params: Any, seen: View, stage: int, bounds: Bounds) -> tuple[int, float]:
-        """Return the arm to pull and its index, infinite for an arm not yet pulled."""
+    def bound_all(params: Any, seen: View, until: int, bounds: Bounds) -> None:
+        """Bound all indices up to a stage, in one loop: it costs little more than a few of them."""
+        bounds.numbers[UNTIL] = until
+        for arm in range(seen.counts.size):
+            upper = bound(params, seen, until, arm)
+            bounds.upper[arm] = upper if bounds.upper[arm] > -np.inf else -np.inf
+
+    bound_all = jit_inner(bound_all)
+
+    def decide(params: Any, seen: View, stage: int, bounds: Bounds) -> tuple[int, float, float]:
+        """Return the arm to pull, its index, and a bound of the others' at this stage.
+
+        The index of an arm not yet pulled is infinite.
+        """
         n_arms = seen.counts.size
+        clock = stage - seen.origin
         if bounds.numbers[READY] == 0:
             for arm in range(n_arms):
                 if seen.allowed[arm] and seen.n_pulls[arm] == 0:
-                    return arm, np.inf
+                    return arm, np.inf, np.inf
             bounds.numbers[READY] = 1
-        leader = bounds.numbers[LEADER]
-        if not seen.allowed[leader]:
-            leader = 0
-            while not seen.allowed[leader]:
-                leader += 1
-        clock = stage - seen.origin
-        best = leader
+            bounds.numbers[UNTIL] = 0
+            if not seen.allowed[bounds.numbers[LEADER]]:
+                bounds.numbers[LEADER] = np.argmax(seen.allowed)
+            bounds.upper[bounds.numbers[LEADER]] = -np.inf
+        if stage > bounds.numbers[UNTIL]:
+            bound_all(params, seen, stage + 1 + clock // 64, bounds)
+        leader = best = bounds.numbers[LEADER]
         most = index(params, clock, seen.counts, best, seen.sums[best] / seen.counts[best])
+        rest = -np.inf
         for arm in range(n_arms):
-            fresh = stage <= bounds.expiry[arm]
-            if (not fresh or bounds.upper[arm] >= most) and arm != leader and seen.allowed[arm]:
+            value = bounds.upper[arm]
+            if value >= most:
                 mean = seen.sums[arm] / seen.counts[arm]
                 value = index(params, clock, seen.counts, arm, mean)
                 if value > most or (value == most and arm < best):
-                    best, most = arm, value
-                elif fresh:  # the bound was too loose to be of use
-                    window = max(1, bounds.window[arm] // 4)
-                    bound_index(params, seen, stage, window, bounds, arm)
+                    best, most, value = arm, value, most
+            rest = max(rest, value)
         if best != leader:
-            bounds.expiry[leader] = 0
-        bounds.numbers[LEADER] = best
-        return best, most
+            bounds.numbers[LEADER] = best
+            bounds.upper[leader] = bound(params, seen, bounds.numbers[UNTIL], leader)
+            bounds.upper[best] = -np.inf
+        return best, most, rest
 
     def stretch(
-        params: Any, seen: View, stage: int, last: int, bounds: Bounds, arm: int, most: float
+        params: Any,
+        seen: View,
+        stage: int,
+        last: int,
+        bounds: Bounds,
+        arm: int,
+        most: float,
+        rest: float,
     ) -> tuple[int, float]:
-        """Return for how many stages, and above which mean, `arm` is surely the one to pull.
+        """Return for how many stages, up to `last`, and above which mean, `arm` surely stays best.
 
-        `most` is its index at `stage`. The answer (1, -inf) says: at this stage only.
+        `most` is its index at `stage`, `rest` bounds the others'. The answer (1, -inf) says: at this
+        stage only.
         """
-        rival = -np.inf
-        for other in range(seen.counts.size):
-            if other != arm and seen.allowed[other]:
-                if stage > bounds.expiry[other]:
-                    window = min(2 * bounds.window[other], stage - seen.origin)
-                    bound_index(params, seen, stage, window, bounds, other)
-                rival = max(rival, bounds.upper[other])
-                last = min(last, bounds.expiry[other])
-        if rival == -np.inf:  # no other arm is in play
+        if rest == -np.inf:  # no other arm is in play
             return last - stage + 1, -np.inf
-        n_stages = min(last - stage + 1, bounds.numbers[MOST])
-        if rival >= most or n_stages <= 1:
-            return 1, -np.inf
-        # The leader's index at the end of the stretch, as if no time had passed, at a lower mean.
+        # Guess a length that uses up half of the lead; an index is like mean + sqrt(log / count).
+        clock = stage - seen.origin
         count = seen.counts[arm]
         mean = seen.sums[arm] / count
-        clock = stage - seen.origin
+        lead = most - rest
+        pace = bounds.pace[0]
+        guess = pace * lead * count / max(abs(most - mean), 1e-300)
+        if guess < 2:
+            bounds.pace[0] = min(1.02 * pace, 64.0)
+            return 1, -np.inf
+        n_stages = min(last - stage + 1, int(min(guess, 1e9)))
+        if n_stages == 1:
+            return 1, -np.inf
+        end = stage + n_stages - 1
+        rival = np.inf
+        if end <= bounds.numbers[UNTIL]:
+            rival = largest(bounds.upper)
+        if rival > rest + 0.3 * lead:
+            bound_all(params, seen, end, bounds)
+            rival = largest(bounds.upper)
+        # The leader's index at the end of the stretch, as if no time had passed, at a lower mean.
         seen.counts[arm] = count + n_stages - 1
         slack = index(params, clock, seen.counts, arm, mean) - rival
         floor = mean - 0.999 * slack
         safe = slack > 0 and index(params, clock, seen.counts, arm, floor) > rival
         seen.counts[arm] = count
-        if safe:
-            return n_stages, floor
-        bounds.numbers[MOST] = max(4, bounds.numbers[MOST] // 2)
-        return 1, -np.inf
+        if slack < 0.5 * lead:
+            bounds.pace[0] = 0.8 * pace
+        elif end < last:
+            bounds.pace[0] = min(1.25 * pace, 64.0)
+        return (n_stages, floor) if safe else (1, -np.inf)
 
     return jit_inner(decide), jit_inner(stretch)
 
 
 @jit_inner
 def play_stretch(
-    law: Law, arm: int, rng: Any, n_stages: int, floor: float, count: int, total: float
+    law: Law, arm: int, stream: Stream, n_stages: int, floor: float, count: int, total: float
 ) -> tuple[int, float]:
     """Pull `arm` up to `n_stages` times while its mean is at least `floor`; at least once.
 
@@ -201,18 +195,18 @@ def play_stretch(
     n, new = 0, 0.0
     if law.kind == GAUSSIAN:
         while True:
-            new += mean + sd * rng.standard_normal()
+            new += mean + sd * normal(stream)
             n += 1
             if n >= n_stages or total + new < floor * (count + n):
                 return n, new
     if law.kind == BERNOULLI:
         while True:
-            new += 1.0 if rng.random() < mean else 0.0
+            new += 1.0 if uniform(stream) < mean else 0.0
             n += 1
             if n >= n_stages or total + new < floor * (count + n):
                 return n, new
     while True:
-        new += draw(law, arm, rng)
+        new += draw(law, arm, stream)
         n += 1
         if n >= n_stages or total + new < floor * (count + n):
             return n, new
@@ -303,7 +297,7 @@ def loop(
         one: Any = np.int64(1)
         pulled, looked = one < zero, one > zero
         stage, end, noted = one, zero, zero
-        arrival = next_arrival(looks, zero, horizon, rngs.looks)
+        arrival = next_arrival(looks, zero, horizon, rngs.looks.rng)
         while stage <= horizon:
             control[1] = run * horizon + stage
             if control[0] != 0:
@@ -314,30 +308,31 @@ def loop(
                 seen = view(params, state, stage)
                 if stage > end:
                     end = seen.end
-                    forget(bounds)
-                arm, most = decide(params, seen, stage, bounds)
+                    forget(bounds, seen.allowed)
+                arm, most, rest = decide(params, seen, stage, bounds)
                 if leap and most < np.inf and box.numbers[WAIT] == 0:
                     look = -one
                     if looks.observer == ACTIVE and not takes_turns and seen.most_looks > 0:
-                        look = observe(params, state, stage, rngs.policy)
+                        look = observe(params, state, stage, rngs.policy.rng)
                     last = record.stages[noted] if record.paid else horizon
                     n, n_arrivals = proposed(
                         params, state, seen, law, looks, stage, last, arrival, arm, look,
-                        rngs.looks, box,
+                        rngs.looks.rng, box,
                     )  # fmt: skip
                     if n > 0:
                         last = stage + n - 1
-                        total = sum_of(law, arm, n, rngs.rewards)
+                        total = sum_of(law, arm, n, rngs.rewards.rng)
                         noted = note(record, run, noted, arm, stage, n)
                         state = update(params, state, stage, arm, n, total, pulled)
                         if n_arrivals > 0:
                             n_looks = n_arrivals * looks.per_arrival
                             state = tell_looks(
-                                params, state, law, looks, last, n_looks, look, rngs.looks,
+                                params, state, law, looks, last, n_looks, look, rngs.looks.rng,
                                 record.n_free[run], box,
                             )  # fmt: skip
-                            bounds.expiry[:] = 0
-                            arrival = next_arrival(looks, last, horizon, rngs.looks)
+                            for other in range(n_arms):
+                                drop(bounds, other)
+                            arrival = next_arrival(looks, last, horizon, rngs.looks.rng)
                         noted = note_stage(record, run, noted, last)
                         stage = last + 1
                         continue
@@ -347,24 +342,21 @@ def loop(
                     last = min(horizon, min(arrival - 1, end))
                     if leap:
                         last = min(last, stage + STEPS)
-                    n, floor = stretch(params, seen, stage, last, bounds, arm, most)
+                    n, floor = stretch(params, seen, stage, last, bounds, arm, most, rest)
             else:
-                arm = pull(params, state, stage, rngs.policy)
+                arm = pull(params, state, stage, rngs.policy.rng)
             look = arm
             if stage == arrival and looks.observer == ACTIVE:
-                look = observe(params, state, stage, rngs.policy)
+                look = observe(params, state, stage, rngs.policy.rng)
             # the pulls
             if looks.observer == FULL:
                 for other in range(n_arms):
                     shown[other] = draw(law, other, rngs.rewards)
                 total = shown[arm]
             elif is_index:
-                asked = n
                 n, total = play_stretch(
                     law, arm, rngs.rewards, n, floor, seen.counts[arm], seen.sums[arm]
                 )
-                if 1 < n == asked:
-                    bounds.numbers[MOST] = max(bounds.numbers[MOST], min(2 * n, 2**20))
             else:
                 total = draw(law, arm, rngs.rewards)
             noted = note(record, run, noted, arm, stage, n)
@@ -375,19 +367,19 @@ def loop(
                 for other in range(n_arms):
                     if other != arm:
                         record.n_free[run, other] += 1
-                        bounds.expiry[other] = 0
+                        drop(bounds, other)
                         state = update(params, state, stage, other, one, shown[other], looked)
             elif stage == arrival:
                 for nth in range(looks.per_arrival):
                     if looks.observer == PASSIVE:
-                        look = drawn_arm(looks, stage, rngs.looks)
+                        look = drawn_arm(looks, stage, rngs.looks.rng)
                     elif nth > 0:
-                        look = observe(params, state, stage, rngs.policy)
+                        look = observe(params, state, stage, rngs.policy.rng)
                     record.n_free[run, look] += 1
-                    bounds.expiry[look] = 0
+                    drop(bounds, look)
                     reward = draw(law, look, rngs.looks)
                     state = update(params, state, stage, look, one, reward, looked)
-                arrival = next_arrival(looks, stage, horizon, rngs.looks)
+                arrival = next_arrival(looks, stage, horizon, rngs.looks.rng)
             noted = note_stage(record, run, noted, stage)
             stage += 1
 
@@ -408,9 +400,9 @@ def loop(
         params = params_type(*numbers)
         shown = np.zeros(law.means.size)
         for run in range(words.shape[0]):
-            seed_stream(rngs.rewards, rngs.memory[0], words[run, 0:3])
-            seed_stream(rngs.looks, rngs.memory[1], words[run, 3:6])
-            seed_stream(rngs.policy, rngs.memory[2], words[run, 6:9])
+            seed_stream(rngs.rewards, words[run, 0:3])
+            seed_stream(rngs.looks, words[run, 3:6])
+            seed_stream(rngs.policy, words[run, 6:9])
             state = init(params, law.means.size)
             bounds = no_bounds(law.means.size)
             box = new_box(law.means.size, error)

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kibitz.compiled import jit_init, jit_inner
+from kibitz.compiled import jit_init, jit_rare
 from kibitz.feedback import ACTIVE, FAR, PASSIVE, PERIODIC, RANDOM, Every, Feedback, Looks
 from kibitz.policies.policy import Array, Policy, View
 from kibitz.problem import GAUSSIAN, Law, Problem
@@ -69,7 +69,7 @@ WAIT, PATIENCE, LATEST = 0, 1, 2
 SPENT, ALLOWED, STEP, COST, LOG, Z, PACE = range(7)
 
 
-@jit_inner
+@jit_rare
 def normal_quantile(log: float) -> float:
     """Return z with 2 Q(z) <= e^-log, by Q(z) <= phi(z) / z for z >= 1."""
     z = math.sqrt(2 * log)
@@ -94,7 +94,7 @@ def new_box(n_arms: int, error: float) -> Box:
     )
 
 
-@jit_inner
+@jit_rare
 def charge(account: Array) -> None:
     """Charge a certificate; when half of what was left is spent, the next ones cost a quarter."""
     account[SPENT] += account[COST]
@@ -105,7 +105,7 @@ def charge(account: Array) -> None:
         account[Z] = normal_quantile(account[LOG])
 
 
-@jit_inner
+@jit_rare
 def binomial(n: int, p: float, rng: Any) -> int:
     """Draw the number of successes in n trials, for any n.
 
@@ -130,7 +130,7 @@ def binomial(n: int, p: float, rng: Any) -> int:
     return successes + rng.binomial(n, p)
 
 
-@jit_inner
+@jit_rare
 def sum_of(law: Law, arm: int, n: int, rng: Any) -> float:
     """Draw the sum of n rewards of an arm."""
     if law.kind == GAUSSIAN:
@@ -139,7 +139,7 @@ def sum_of(law: Law, arm: int, n: int, rng: Any) -> float:
     return float(binomial(n, law.means[arm], rng))
 
 
-@jit_inner
+@jit_rare
 def at_most(n: float, p: float, log: float) -> int:
     """Return a number that a binomial (n, p) exceeds with probability at most e^-log (Bernstein)."""
     if p <= 0 or n <= 0:
@@ -150,7 +150,7 @@ def at_most(n: float, p: float, log: float) -> int:
     return int(min(n, n * p + excess + 1))
 
 
-@jit_inner
+@jit_rare
 def strays(law: Law, arm: int, n: int, log: float, z: float) -> float:
     """Return how far a sum of up to n rewards strays to one side, but for probability e^-log."""
     if law.kind == GAUSSIAN:
@@ -158,7 +158,7 @@ def strays(law: Law, arm: int, n: int, log: float, z: float) -> float:
     return math.sqrt(n * log / 2)
 
 
-@jit_inner
+@jit_rare
 def cut_at(looks: Looks, arrival: int, last: int) -> int:
     """Return the number of arrivals at which a short block is cut; FAR for a longer one.
 
@@ -170,7 +170,7 @@ def cut_at(looks: Looks, arrival: int, last: int) -> int:
     return 1 + int(expected + math.sqrt(expected)) if expected < CUT else FAR
 
 
-@jit_inner
+@jit_rare
 def arrivals_up_to(looks: Looks, arrival: int, last: int, log: float) -> int:
     """Return how many arrivals there are at most up to `last`, the next one being at `arrival`."""
     if arrival > last:
@@ -181,7 +181,7 @@ def arrivals_up_to(looks: Looks, arrival: int, last: int, log: float) -> int:
     return min(most, cut_at(looks, arrival, last))
 
 
-@jit_inner
+@jit_rare
 def arrivals_drawn(looks: Looks, arrival: int, last: int, rng: Any) -> tuple[int, int]:
     """Draw how many arrivals there are up to `last`, and where the block ends if it is cut."""
     if arrival > last:
@@ -297,9 +297,9 @@ def leaper(policy: Policy) -> tuple[Any, Any]:
             look_lead = box.highs[look] - other_rival
         return box.highs[arm] - rival, look_lead
 
-    leads = jit_inner(leads)
-    lowest = jit_inner(lowest)
-    certified = jit_inner(certified)
+    leads = jit_rare(leads)
+    lowest = jit_rare(lowest)
+    certified = jit_rare(certified)
 
     def tell_looks(
         params: Any,
@@ -352,7 +352,7 @@ def leaper(policy: Policy) -> tuple[Any, Any]:
                 state = update(params, state, stage, arm, box.looks[arm], total, looked)
         return state
 
-    tell_looks = jit_inner(tell_looks)
+    tell_looks = jit_rare(tell_looks)
 
     def proposed(
         params: Any,
@@ -410,4 +410,4 @@ def leaper(policy: Policy) -> tuple[Any, Any]:
         box.numbers[PATIENCE] = min(2 * box.numbers[PATIENCE], 8)
         return 0, 0
 
-    return jit_inner(proposed), tell_looks
+    return jit_rare(proposed), tell_looks

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kibitz.compiled import jit_inner
+from kibitz.streams import Stream, normal, uniform
 
 GAUSSIAN, BERNOULLI, TABLE = 0, 1, 2
 
@@ -146,11 +147,11 @@ def _means(means: ArrayLike) -> NDArray[np.float64]:
 
 
 @jit_inner
-def draw(law: Law, arm: int, rng: Any) -> float:
-    """Draw a reward of `arm`; what is taken from `rng` does not depend on the arm."""
+def draw(law: Law, arm: int, stream: Stream) -> float:
+    """Draw a reward of `arm`; what is taken from the stream does not depend on the arm."""
     if law.kind == GAUSSIAN:
-        return law.means[arm] + law.sds[arm] * rng.standard_normal()
-    u = rng.random()
+        return law.means[arm] + law.sds[arm] * normal(stream)
+    u = uniform(stream)
     if law.kind == BERNOULLI:
         return 1.0 if u < law.means[arm] else 0.0
     first = law.offsets[arm]

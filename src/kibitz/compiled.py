@@ -87,11 +87,15 @@ def compiled(function: Any, announce: Callable[[], None] | None = None) -> Any:
     if numba.config.DISABLE_JIT:
         return function
     content = content_hash(function)
-    # The name enters that of the machine code: two policies must never share one.
-    function.__qualname__ = f"{function.__name__}_{content[:24]}"
-    dispatcher = numba.njit(error_model="numpy", nogil=True)(function)
-    dispatcher._cache = _Kept(content, announce)
-    return dispatcher
+    if content not in _loaded:
+        # The name enters that of the machine code: two policies must never share one.
+        function.__qualname__ = f"{function.__name__}_{content[:24]}"
+        _loaded[content] = numba.njit(error_model="numpy", nogil=True)(function)
+    _loaded[content]._cache = _Kept(content, announce)
+    return _loaded[content]
+
+
+_loaded: dict[str, Any] = {}  # by content: loading takes a while, too
 
 
 def content_hash(function: Any) -> str:

@@ -9,6 +9,7 @@ import os
 import tempfile
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -126,6 +127,7 @@ def common_setting(table: dict[Key, Rows]) -> dict[str, Any]:
     return common
 
 
+@cache
 def versions() -> dict[str, str]:
     """Return the versions of all that a number may depend on."""
     names = ("kibitz", "numpy", "numba", "scipy", "xarray")

@@ -31,9 +31,7 @@ SAVE_SECONDS = 20.0  # how much work a crash of the machine may lose
 N_STAGES = 200
 LEAP_PAYS = 100_000  # the horizon from which on leaping is the faster way
 PATIENCE_SECONDS = 2 * 86400.0
-PIECE_STAGES = (
-    2_000_000  # a piece of work: long enough to be worth a thread, short enough to wait for
-)
+PIECE_STAGES = 1_000_000  # of a piece of work: worth a thread, and not long to wait for
 
 
 def simulate(

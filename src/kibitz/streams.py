@@ -62,24 +62,23 @@ def seed_words(seed: int, first: int, last: int) -> NDArray[np.uint64]:
     They are `SeedSequence(seed, spawn_key=(run,)).generate_state(9, np.uint64)`, for all runs at
     once: the run, one word, is mixed into the pool that NumPy makes of the seed.
     """
-    runs = np.arange(first, last, dtype=np.uint32)
+    runs = np.arange(first, last, dtype=np.uint32)[:, None]
     n_hashed = 4 * max(4, -(-int(seed).bit_length() // 32))  # four for each word of the seed
-    constant = 0x43B0D7E5 * pow(0x931E8875, n_hashed, 2**32) % 2**32
-
-    def hashed(value: Any, multiplier: int) -> NDArray[np.uint32]:
-        nonlocal constant
-        value = value ^ np.uint32(constant)
-        constant = constant * multiplier % 2**32
-        value = value * np.uint32(constant)
-        return np.asarray(value ^ (value >> np.uint32(16)))
-
-    pool = []
-    for word in SeedSequence(seed).pool[:, None]:
-        mixed = word * np.uint32(0xCA01F9DD) - hashed(runs, 0x931E8875) * np.uint32(0x4973F715)
-        pool.append(mixed ^ (mixed >> np.uint32(16)))
-    constant = 0x8B51F9DD
-    state = np.stack([hashed(pool[n % 4], 0x58F38DED) for n in range(18)], axis=1).astype(np.uint64)
+    start = 0x43B0D7E5 * pow(0x931E8875, n_hashed, 2**32) % 2**32
+    pool = np.uint32(0xCA01F9DD) * SeedSequence(seed).pool
+    pool = pool - np.uint32(0x4973F715) * _hashed(np.repeat(runs, 4, 1), start, 0x931E8875)
+    pool ^= pool >> np.uint32(16)
+    state = _hashed(pool[:, np.arange(18) % 4], 0x8B51F9DD, 0x58F38DED).astype(np.uint64)
     return state[:, 0::2] | state[:, 1::2] << np.uint64(32)
+
+
+def _hashed(values: NDArray[np.uint32], constant: int, multiplier: int) -> NDArray[np.uint32]:
+    """Hash columns of words as SeedSequence does, one after another, the constant changing."""
+    constants = [constant]
+    for _ in range(values.shape[1]):
+        constants.append(constants[-1] * multiplier % 2**32)
+    values = (values ^ np.array(constants[:-1], np.uint32)) * np.array(constants[1:], np.uint32)
+    return values ^ (values >> np.uint32(16))
 
 
 @jit_inner

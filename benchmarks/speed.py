@@ -1,24 +1,50 @@
-"""How fast: nanoseconds per stage against the floor, and what leaping costs. `make bench`.
+"""How fast: nanoseconds per stage, ratios to the floor, starts, cores, leaps and peers. `make bench`.
 
-The floor is a compiled loop that only draws one standard normal per stage with the same generator.
-All is measured in one process on one core, in CPU time, repetitions of all cases interleaved; ratios
-are to the floor of the same run, and the smallest time of each counts: machines are noisy.
+The floor is a compiled loop that only draws one standard normal per stage with the same generator, as
+numba does it. What is compared is measured in one process, repetitions of all cases interleaved, in
+CPU time and in wall time; the smallest of each counts, and ratios are to the floor of the same run:
+machines are noisy. The table is printed and written to docs/performance.txt.
 """
 
+import argparse
 import math
+import os
 import platform
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
 import time
+from pathlib import Path
 
 import numba
 import numpy as np
+import peers
 
 import kibitz
 from kibitz.engine import Piece, loop, play_piece
 from kibitz.policies import POLICIES
+from kibitz.results import versions
 from kibitz.simulation import log_spaced
+from kibitz.streams import new_stream, normal
 
 FIVE, FOUR = [2, 1.8, 1.5, 1, 0.5], [2, 1.8, 0.5, 0.2]
-HORIZON, RUNS, REPETITIONS = 10_000, 40, 7
+HORIZON, RUNS, REPETITIONS = 10_000, 40, 9
+BANDIT, ACTIVE = kibitz.bandit(), kibitz.active(0.1)
+MANY_ARMS = {"ucb": BANDIT, "ucb_double": ACTIVE, "ocucb": BANDIT, "etc_ocucb": ACTIVE}
+REPORT = Path(__file__).parents[1] / "docs" / "performance.txt"
+lines: list[str] = []
+
+
+def say(line: str = "") -> None:
+    """Print a line, and keep it for the report."""
+    print(line, flush=True)
+    lines.append(line)
+
+
+# --------------------------------------------------------------------------------- what is played
 
 
 def own_index(params, stage, counts, arm, mean):
@@ -28,10 +54,19 @@ def own_index(params, stage, counts, arm, mean):
 
 @numba.njit(nogil=True)
 def floor_loop(rng, n):
-    """Draw n standard normals."""
+    """Draw n standard normals, by numba."""
     total = 0.0
     for _ in range(n):
         total += rng.standard_normal()
+    return total
+
+
+@numba.njit(nogil=True)
+def normal_loop(stream, n):
+    """Draw the same normals, by kibitz."""
+    total = 0.0
+    for _ in range(n):
+        total += normal(stream)
     return total
 
 
@@ -65,63 +100,255 @@ def piece_of(policy, feedback, means, horizon=HORIZON, runs=RUNS, leap=False):
     return Piece(*what, horizon, log_spaced(horizon), 1, 0, runs)
 
 
+def case_of(piece):
+    """Return a function that plays a piece, and how many stages that is."""
+    return lambda: play_piece(piece, np.zeros(2, np.int64)), piece.last * piece.horizon
+
+
+# -------------------------------------------------------------------------------------- measuring
+
+
 def seconds(function):
-    """Return the CPU time that a call takes."""
-    start = time.process_time()
+    """Return the CPU time and the wall time that a call takes."""
+    wall, cpu = time.perf_counter(), time.process_time()
     function()
-    return time.process_time() - start
+    return time.process_time() - cpu, time.perf_counter() - wall
 
 
-def main():
-    """Measure and print."""
-    print(f"{platform.machine()}, Python {platform.python_version()}, numba {numba.__version__}")
-    active = kibitz.active(0.1)
-    pieces = {}
-    for name, make in POLICIES.items():
-        feedback = kibitz.bandit() if name in {"ucb", "ocucb", "kl_ucb"} else active
-        pieces[f"{name}, {feedback.observer}"] = piece_of(make(), feedback, FIVE)
-    own = kibitz.index_policy("own", own_index)
-    pieces["own formula of UCB, bandit"] = piece_of(own, kibitz.bandit(), FIVE)
-    for n_arms in (2, 50, 500):
-        means = np.linspace(1, 0, n_arms)
-        pieces[f"ucb, bandit, K = {n_arms}"] = piece_of(kibitz.ucb(), kibitz.bandit(), means, runs=4)
-    cases = {
-        label: (lambda piece=piece: play_piece(piece, np.zeros(2, np.int64)), piece.last)
-        for label, piece in pieces.items()
-    }
-    cases["ucb, NumPy over 100 runs"] = (lambda: numpy_ucb(100, np.random.default_rng(1)), 100)
-    import random
+def measure(cases, repetitions):
+    """Return for each case the CPU times and wall times of a stage, in ns; cases take turns."""
+    times = {label: ([], []) for label in cases}
+    for _ in range(repetitions):
+        for label, (function, stages) in cases.items():
+            for kept, took in zip(times[label], seconds(function), strict=True):
+                kept.append(took / stages * 1e9)
+    return times
 
-    cases["ucb, plain Python"] = (lambda: python_ucb(random.Random(1)), 1)
-    rng = np.random.Generator(np.random.SFC64(1))
+
+def floor_cases():
+    """Return the cases of the floor."""
+    rng, stream, n = np.random.Generator(np.random.SFC64(1)), new_stream(1), 10**6
     floor_loop(rng, 10)
-    floors, times = [], {label: [] for label in cases}
-    for _ in range(REPETITIONS):
-        floors.append(seconds(lambda: floor_loop(rng, 10**6)) * 1e3)
-        for label, (function, runs) in cases.items():
-            times[label].append(seconds(function) / (runs * HORIZON) * 1e9)
-    floor = min(floors)
-    print(
-        f"\n{'five arms, T = 10^4, active: rate 0.1':36} {'ns/stage':>9} {'median':>9} {'x floor':>9}"
-    )
-    print(f"{'floor: one normal':36} {floor:9.1f} {np.median(floors):9.1f} {1:9.1f}")
-    for label, all_times in times.items():
-        best = min(all_times)
-        print(f"{label:36} {best:9.1f} {np.median(all_times):9.1f} {best / floor:9.1f}")
+    normal_loop(stream, 10)
+    return {
+        "floor: a normal drawn by numba": (lambda: floor_loop(rng, n), n),
+        "the same normal drawn by kibitz": (lambda: normal_loop(stream, n), n),
+    }
 
-    print(f"\n{'leaping: ms per run':36}" + "".join(f"{f'T = 10^{e}':>10}" for e in (4, 6, 9, 12)))
+
+def tell(times, floor):
+    """Print a table of times per stage."""
+    say(f"{'':40} {'CPU ns':>9} {'median':>9} {'wall ns':>9} {'x floor':>9}")
+    for label, (cpu, wall) in times.items():
+        best, middle = min(cpu), statistics.median(cpu)
+        say(f"{label:40} {best:9.1f} {middle:9.1f} {min(wall):9.1f} {best / floor:9.2f}")
+
+
+def tell_policies():
+    """Print what a stage costs with five arms; return the times and the floor."""
+    cases = floor_cases()
+    for name, make in POLICIES.items():
+        feedback = BANDIT if name in {"ucb", "ocucb", "kl_ucb"} else ACTIVE
+        cases[f"{name}, {feedback.observer}"] = case_of(piece_of(make(), feedback, FIVE))
+    own = kibitz.index_policy("own", own_index)
+    cases["own formula of UCB, bandit"] = case_of(piece_of(own, BANDIT, FIVE))
+    n = 100 * HORIZON
+    cases["ucb, NumPy over 100 runs"] = (lambda: numpy_ucb(100, np.random.default_rng(1)), n)
+    cases["ucb, plain Python"] = (lambda: python_ucb(random.Random(1)), HORIZON)
+    times = measure(cases, REPETITIONS)
+    floor = min(times["floor: a normal drawn by numba"][0])
+    say(f"\nA stage, on one core: five arms, T = 10^4, active: rate 0.1, {RUNS} runs")
+    tell(times, floor)
+    return times, floor
+
+
+def tell_arms(floor):
+    """Print what a stage costs with few and many arms, means from 1 down to 0."""
+    cases, numbers = {}, {}
+    for name, feedback in MANY_ARMS.items():
+        for n_arms in (2, 5, 50, 500):
+            if (name, n_arms) in {("ocucb", 500), ("etc_ocucb", 500)}:
+                runs = 1  # an index of theirs is a sum over all arms
+            else:
+                runs = RUNS if n_arms < 500 else 10
+            means = np.linspace(1, 0, n_arms)
+            label = f"{name}, {feedback.observer}, K = {n_arms}"
+            cases[label] = case_of(piece_of(POLICIES[name](), feedback, means, runs=runs))
+            numbers[label] = n_arms
+    times = measure(cases, 3)
+    say("\nMany arms: equally spaced means, T = 10^4")
+    say(f"{'':40} {'CPU ns':>9} {'per arm':>9} {'wall ns':>9} {'x floor':>9}")
+    for label, (cpu, wall) in times.items():
+        best = min(cpu)
+        each = best / numbers[label]
+        say(f"{label:40} {best:9.1f} {each:9.2f} {min(wall):9.1f} {best / floor:9.2f}")
+
+
+def tell_cores():
+    """Print what all cores bring to whole simulations, and to the floor; return the ratio."""
+    cores = os.cpu_count() or 1
+    rngs = [np.random.Generator(np.random.SFC64(n)) for n in range(cores)]
+    problem, policies = kibitz.gaussian(FIVE), [POLICIES[name]() for name in MANY_ARMS]
+
+    def simulate(threads, runs):
+        kibitz.simulate(
+            problem, ACTIVE, policies, horizon=HORIZON, runs=runs, seed=1, threads=threads
+        )
+
+    def draw(threads):
+        share = 20_000_000 // threads
+        crowd = [threading.Thread(target=floor_loop, args=(rng, share)) for rng in rngs[:threads]]
+        for thread in crowd:
+            thread.start()
+        for thread in crowd:
+            thread.join()
+
+    say(f"\nAll cores: wall time of one thread over that of {cores}")
+    ratios = {}
+    simulate(1, 2)
+    for label, function in (
+        ("the floor", draw),
+        (f"simulate, {len(policies)} policies, 300 runs", lambda threads: simulate(threads, 300)),
+        (f"simulate, {len(policies)} policies, 3000 runs", lambda threads: simulate(threads, 3000)),
+    ):
+        one, all_of_them = [], []
+        for _ in range(5):
+            one.append(seconds(lambda: function(1))[1])  # noqa: B023 (called at once)
+            all_of_them.append(seconds(lambda: function(cores))[1])  # noqa: B023
+        ratios[label] = min(one) / min(all_of_them)
+        say(f"{label:40} {min(one):9.3f} s {min(all_of_them):9.3f} s {ratios[label]:9.2f}")
+    return ratios
+
+
+BUSY = """
+import time
+start = time.perf_counter()
+import kibitz
+said = []
+def progress(what, share):
+    if what.startswith("compiling"):
+        said.append("compiles")
+    elif len(said) < 2:
+        said.append(time.perf_counter() - start)
+kibitz.simulate(kibitz.gaussian([2, 1.8, 1.5, 1, 0.5]), kibitz.active(0.1), kibitz.ucb(),
+                horizon=10_000, runs=10, seed=1, progress=progress)
+print("compiles" in said, next(moment for moment in said if moment != "compiles"))
+"""
+
+
+def tell_starts():
+    """Print how long commands take to start, with nothing kept and with all kept."""
+    command = [sys.executable, "-m", "kibitz.cli"]
+    simulate = [*command, "simulate", "--means", "2,1.8,1.5,1,0.5", "--policy", "ucb"]
+    simulate += ["--observer", "active", "--rate", "0.1", "--runs", "10"]
+    say(f"\nStarts, whole processes{'':17} {'CPU s':>9} {'median':>9} {'wall s':>9}")
+    with tempfile.TemporaryDirectory() as kept:
+        settings = os.environ | {"XDG_CACHE_HOME": kept}
+
+        def start(label, arguments, repetitions):
+            cpu, wall, output = [], [], ""
+            for _ in range(repetitions):
+                before, moment = os.times(), time.perf_counter()
+                done = subprocess.run(
+                    arguments, env=settings, check=True, capture_output=True, text=True
+                )
+                wall.append(time.perf_counter() - moment)
+                after = os.times()
+                cpu.append(sum(after[2:4]) - sum(before[2:4]))
+                output = done.stdout
+            say(f"{label:40} {min(cpu):9.2f} {statistics.median(cpu):9.2f} {min(wall):9.2f}")
+            return output
+
+        start("kibitz --help", [*command, "--help"], 5)
+        start("kibitz policies", [*command, "policies"], 5)
+        start("import kibitz", [sys.executable, "-c", "import kibitz"], 5)
+        start("import kibitz, engine and policies", [sys.executable, "-c", "import kibitz.engine"], 5)
+        start("kibitz simulate, nothing kept", simulate, 1)
+        start("kibitz simulate, second start", simulate, 5)
+        output = start("a simulation in Python, second start", [sys.executable, "-c", BUSY], 5)
+        compiles, busy = output.split()
+        say(f"    compiles: {'yes' if compiles == 'True' else 'no'}; busy after {float(busy):.2f} s")
+
+
+def tell_leaps():
+    """Print what a run costs when it leaps."""
+    say(f"\n{'Leaping: CPU ms per run':40}" + "".join(f"{f'T = 10^{e}':>10}" for e in (4, 6, 9, 12)))
     for label, policy, feedback, means in (
         ("ucb, passive 0.1", kibitz.ucb(), kibitz.passive(0.1), FOUR),
-        ("ucb, no looks", kibitz.ucb(), kibitz.bandit(), FOUR),
-        ("ucb_double, active 0.1", kibitz.ucb_double(), active, FIVE),
-        ("etc_ocucb, active 0.1", kibitz.etc_ocucb(), active, FIVE),
-        ("ftl_robin, active 0.1", kibitz.ftl_robin(), active, FOUR),
+        ("ucb, no looks", kibitz.ucb(), BANDIT, FOUR),
+        ("ucb_double, active 0.1", kibitz.ucb_double(), ACTIVE, FIVE),
+        ("etc_ocucb, active 0.1", kibitz.etc_ocucb(), ACTIVE, FIVE),
+        ("ftl_robin, active 0.1", kibitz.ftl_robin(), ACTIVE, FOUR),
     ):
         row = []
         for exponent in (4, 6, 9, 12):
-            piece = piece_of(policy, feedback, means, 10**exponent, 10, leap=True)
-            row.append(seconds(lambda piece=piece: play_piece(piece, np.zeros(2, np.int64))) * 100)
-        print(f"{label:36}" + "".join(f"{ms:10.2f}" for ms in row))
+            play, _ = case_of(piece_of(policy, feedback, means, 10**exponent, 10, leap=True))
+            row.append(min(seconds(play)[0] for _ in range(3)) * 100)
+        say(f"{label:40}" + "".join(f"{ms:10.2f}" for ms in row))
+
+
+def tell_peers(folder, floor, ucb):
+    """Print how fast other libraries are."""
+    results = peers.measure(folder, lambda line: print(f"    ({line})", flush=True))
+    say("\nOther libraries, UCB on the same five arms, one core; each in an environment of its own")
+    say(f"{'':40} {'CPU ns':>9} {'median':>9} {'wall ns':>9} {'x floor':>9} {'x kibitz':>9}")
+    for peer, result in results.items():
+        if "error" in result:
+            say(f"{peer:40} {result['error']}")
+            continue
+        cpu, wall = result["cpu_ns"], result["wall_ns"]
+        say(
+            f"{peer + ' ' + result['version']:40} {min(cpu):9.0f} {statistics.median(cpu):9.0f}"
+            f" {min(wall):9.0f} {min(cpu) / floor:9.0f} {min(cpu) / ucb:9.0f}"
+        )
+        say(f"    {result['policy']}")
+
+
+def tell_goals(times, floor, ratios):
+    """Print what was to be reached, and whether it is."""
+    best = {label: min(cpu) for label, (cpu, _) in times.items()}
+    say("\nWhat was to be reached")
+    for label, value, sign, goal in (
+        ("ucb without looks, x floor", best["ucb, bandit"] / floor, "<=", 4),
+        ("ucb_double at rate 0.1, x floor", best["ucb_double, active"] / floor, "<=", 7),
+        ("ocucb, x floor", best["ocucb, bandit"] / floor, "<=", 14),
+        ("etc_ocucb, x floor", best["etc_ocucb, active"] / floor, "<=", 16),
+        ("own formula, x ucb", best["own formula of UCB, bandit"] / best["ucb, bandit"], "<=", 1.5),
+        ("all cores, 300 runs, x one core", list(ratios.values())[1], ">=", 0.9 * os.cpu_count()),
+    ):
+        reached = value <= goal if sign == "<=" else value >= goal
+        say(f"{label:40} {value:9.2f} {sign} {goal:4g}   {'yes' if reached else 'NO'}")
+
+
+def processor():
+    """Return the name of the processor, if it is known."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return platform.machine()
+    names = [line.split(":")[1].strip() for line in text.splitlines() if "model name" in line]
+    return names[0] if names else platform.machine()
+
+
+def main():
+    """Measure, print, and write the report."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--no-peers", action="store_true", help="leave out the other libraries")
+    folder = Path(__file__).parent / ".peers"
+    parser.add_argument("--folder", type=Path, default=folder, help="where their environments are")
+    arguments = parser.parse_args()
+    say(f"{processor()}, {os.cpu_count()} cores; {platform.system()}; {time.strftime('%Y-%m-%d')}")
+    used = {"Python": platform.python_version(), **versions()}
+    say(", ".join(f"{name} {version}" for name, version in used.items()))
+    times, floor = tell_policies()
+    tell_arms(floor)
+    ratios = tell_cores()
+    tell_starts()
+    tell_leaps()
+    if not arguments.no_peers:
+        tell_peers(arguments.folder, floor, min(times["ucb, bandit"][0]))
+    tell_goals(times, floor, ratios)
+    REPORT.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

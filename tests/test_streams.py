@@ -64,3 +64,9 @@ def test_our_draws_and_numpys_come_from_one_state():
         assert stream.rng.standard_exponential() == theirs.standard_exponential()
         fill(streams.uniform, stream, out)
         np.testing.assert_array_equal(out, theirs.random(3))
+
+
+@pytest.mark.parametrize("n", [1, 2, 50])
+def test_words_are_laid_out_alike_for_any_number_of_runs(n):
+    """Another layout would be another type to numba: a loop would be compiled twice."""
+    assert numba.typeof(streams.seed_words(1, 0, n)) == numba.types.uint64[:, ::1]

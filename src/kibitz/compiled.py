@@ -23,6 +23,7 @@ from types import CodeType, FunctionType, ModuleType
 from typing import Any, Protocol, TypeVar
 
 import llvmlite
+import llvmlite.binding
 import numba
 import numpy as np
 import platformdirs
@@ -33,7 +34,7 @@ from numba.core.dispatcher import Dispatcher
 
 KEPT_FILES = 500  # of about 200 kB each
 KNOWN_BY_VERSION = ("builtins", "math", "numpy", "numba")
-LAYOUT = 2  # of what is kept; another number, and all is compiled anew
+LAYOUT = 3  # of what is kept; another number, and all is compiled anew
 VERSIONS = (LAYOUT, sys.version, numba.__version__, llvmlite.__version__, np.__version__)
 
 # numba tells functions of one name apart, in machine code, by a number that it counts from 1 in each
@@ -193,7 +194,9 @@ class _Kept:
             return
         path = self._path(signature, result.codegen)
         with contextlib.suppress(Exception):  # a full or unwritable folder, Ctrl-C inside of LLVM
-            data = serialize.dumps(result._reduce())
+            (name, kind, (machine_code, _)), *rest = result._reduce()
+            library = (name, kind, (machine_code, _outline(result.fndesc)))
+            data = serialize.dumps((library, *rest))
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, hashlib.sha256(data).digest() + data)
             for old in sorted(path.parent.glob("*.kept"), key=os.path.getmtime)[:-KEPT_FILES]:
@@ -201,6 +204,17 @@ class _Kept:
 
     def flush(self) -> None:
         """numba's wish to forget: there is nothing that could be out of date."""
+
+
+def _outline(function: Any) -> bytes:
+    """Return LLVM's bitcode of functions that do nothing, under the names that numba looks up.
+
+    numba would keep all of the code, some megabytes in memory, for others to link with; nobody does.
+    """
+    names = (function.llvm_func_name, function.llvm_cpython_wrapper_name)
+    text = "".join(f'define void @"{name}"() {{ ret void }}\n' for name in names)
+    bitcode: bytes = llvmlite.binding.parse_assembly(text).as_bitcode()
+    return bitcode
 
 
 def write_whole(path: Path, data: bytes) -> None:

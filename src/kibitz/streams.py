@@ -69,7 +69,7 @@ def seed_words(seed: int, first: int, last: int) -> NDArray[np.uint64]:
     pool = pool - np.uint32(0x4973F715) * _hashed(np.repeat(runs, 4, 1), start, 0x931E8875)
     pool ^= pool >> np.uint32(16)
     state = _hashed(pool[:, np.arange(18) % 4], 0x8B51F9DD, 0x58F38DED).astype(np.uint64)
-    return state[:, 0::2] | state[:, 1::2] << np.uint64(32)
+    return np.ascontiguousarray(state[:, 0::2] | state[:, 1::2] << np.uint64(32))
 
 
 def _hashed(values: NDArray[np.uint32], constant: int, multiplier: int) -> NDArray[np.uint32]:

@@ -1,0 +1,265 @@
+"""How fast other bandit libraries play the same job: `python benchmarks/peers.py`.
+
+The job is UCB on five Gaussian arms of unit variance without side observations, 10^4 stages. Each
+peer has a virtual environment of its own, made on first use, and is measured there in a process of
+its own on one thread: the simulation alone, the drawing of rewards included, imports and
+construction not. One repetition is one run with a seed of its own. A peer that does not install or
+does not run is reported and the others go on.
+"""
+
+import argparse
+import contextlib
+import json
+import math
+import os
+import platform
+import random
+import re
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+
+# The peer itself comes first, then what it does not run without or what its speed hangs on.
+# SMPyBandits needs functions that newer NumPy and SciPy dropped, rlberry one that Gymnasium 1 did.
+# rlberry had its bandits up to 0.6; pip finds no rlberry-research, where they moved.
+REQUIREMENTS = {
+    "SMPyBandits": ["SMPyBandits==0.9.7", "numpy==1.26.4", "scipy==1.13.1"],
+    "mabwiser": ["mabwiser==2.7.4", "joblib==1.6.0", "numpy==2.4.6"],
+    "coba": ["coba==8.1.0"],
+    "rlberry": ["rlberry==0.6.0", "gymnasium==0.29.1", "numpy==2.4.6", "scipy==1.17.1"],
+}
+SAME = "mean + sqrt(6 log t / n)"
+POLICIES = {
+    "SMPyBandits": f"UCBalpha(alpha=12): {SAME}",
+    "mabwiser": f"UCB1(alpha=sqrt(3)): {SAME}",
+    "coba": "BanditUCBLearner: UCB1-Tuned, no constant to set",
+    "rlberry": f"makeSubgaussianUCBIndex(delta=t^-3): {SAME}",
+}
+MEANS = [2, 1.8, 1.5, 1, 0.5]
+HORIZON, REPETITIONS = 10_000, 5
+PATIENCE = 300  # seconds for an installation, and for a measurement
+ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
+)
+
+
+def prepare_smpybandits(horizon, seed):
+    """Prepare the library's own Evaluator, in one process: its loop and the storing of its results.
+
+    The option cache_rewards draws all rewards of a run at once, which is faster; this is counted.
+    Its numba is for KL-UCB and the like and its joblib for many runs: neither would change this.
+    """
+    import numpy as np
+    from SMPyBandits.Arms import UnboundedGaussian
+    from SMPyBandits.Environment import Evaluator
+    from SMPyBandits.Policies import UCBalpha
+
+    random.seed(seed)
+    np.random.seed(seed)  # noqa: NPY002 (the library draws from the global generators)
+    evaluator = Evaluator(
+        {
+            "horizon": horizon,
+            "repetitions": 1,
+            "n_jobs": 1,
+            "verbosity": 0,
+            "cache_rewards": True,
+            "environment": [{"arm_type": UnboundedGaussian, "params": [(mean, 1) for mean in MEANS]}],
+            "policies": [{"archtype": UCBalpha, "params": {"alpha": 12}}],
+        }
+    )
+
+    def play():
+        evaluator.startOneEnv(0, evaluator.envs[0])
+
+    return play, lambda: evaluator.lastCumRewards[0, 0, 0]
+
+
+def prepare_mabwiser(horizon, seed):
+    """Prepare a loop of `predict` and `partial_fit`, the documented way to learn online.
+
+    The library has no arms to draw from; the noise is drawn at once by NumPy, which is counted.
+    Both calls take batches and its Simulator replays logged data in batches: neither serves here,
+    because each decision hangs on the reward before. It runs one job, its default.
+    """
+    import numpy as np
+    from mabwiser.mab import MAB, LearningPolicy
+
+    arms = list(range(len(MEANS)))
+    mab = MAB(arms, LearningPolicy.UCB1(alpha=math.sqrt(3)))
+    rewards = []
+
+    def play():
+        noise = np.random.default_rng(seed).standard_normal(horizon).tolist()
+        rewards.extend(MEANS[arm] + noise[arm] for arm in arms)
+        mab.fit(arms, rewards)
+        for stage in range(len(arms), horizon):
+            arm = mab.predict()
+            rewards.append(MEANS[arm] + noise[stage])
+            mab.partial_fit([arm], rewards[-1:])
+
+    return play, lambda: sum(rewards)
+
+
+def prepare_coba(horizon, seed):
+    """Prepare a quiet Experiment in one process that keeps its results in memory.
+
+    Its simulations draw the rewards of all arms at each stage. Its batches are interactions that are
+    decided before any of them is learned from, which is another problem.
+    """
+    from coba import BanditUCBLearner, Environments, Experiment
+
+    means = dict(zip("abcde", MEANS, strict=True))
+    arms = list(means)
+    environment = Environments.from_lambda(
+        horizon,
+        lambda stage, rng: None,
+        lambda stage, context, rng: arms,
+        lambda stage, context, arm, rng: rng.gauss(means[arm], 1),
+        seed=seed,
+    )
+    experiment = Experiment(environment, BanditUCBLearner(seed=seed))
+    results = []
+
+    def play():
+        results.append(experiment.run(quiet=True, processes=1))
+
+    return play, lambda: sum(results[0].interactions["reward"])
+
+
+def prepare_rlberry(horizon, seed):
+    """Prepare the `fit` of an IndexAgent on a NormalBandit, without the ExperimentManager around it.
+
+    Nearly half of the time is in SciPy, which the environment asks for one normal at a time. The
+    environment that reads rewards made in advance is faster but meant for adversarial bandits.
+    """
+    from rlberry.agents.bandits import IndexAgent, makeSubgaussianUCBIndex
+    from rlberry.envs.bandits import NormalBandit
+
+    index, tracked = makeSubgaussianUCBIndex(sigma=1.0, delta=lambda t: 1 / t**3)
+    environment = (NormalBandit, {"means": MEANS})
+    agent = IndexAgent(environment, index, tracker_params=tracked, seeder=seed)
+    results = []
+
+    def play():
+        results.append(agent.fit(budget=horizon))
+
+    return play, lambda: results[0]["episode_reward"]
+
+
+PREPARE = {
+    "SMPyBandits": prepare_smpybandits,
+    "mabwiser": prepare_mabwiser,
+    "coba": prepare_coba,
+    "rlberry": prepare_rlberry,
+}
+
+
+def measure_here(peer: str) -> dict:
+    """Measure a peer in this process, which must be in its environment."""
+    cpu_ns, wall_ns = [], []
+    PREPARE[peer](100, 0)[0]()  # so that nothing is loaded later
+    for seed in range(1, REPETITIONS + 1):
+        play, total_reward = PREPARE[peer](HORIZON, seed)
+        cpu, wall = time.process_time(), time.perf_counter()
+        play()
+        cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+        cpu_ns.append(cpu / HORIZON * 1e9)
+        wall_ns.append(wall / HORIZON * 1e9)
+        mean = float(total_reward()) / HORIZON
+        assert 1.5 < mean < 2.1, f"the mean reward is {mean:.3f}, so this is not UCB on these arms"
+    return {
+        "version": version(peer),
+        "policy": POLICIES[peer],
+        "stages": HORIZON,
+        "cpu_ns": cpu_ns,
+        "wall_ns": wall_ns,
+    }
+
+
+def run(command: list, **options) -> str:
+    """Run a command and return what it prints; one that fails gives the line that says why."""
+    with subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        **options,
+    ) as process:
+        try:
+            output, complaint = process.communicate(timeout=PATIENCE)
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)  # and all that it started
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise RuntimeError(f"not done after {PATIENCE} s") from error
+            raise
+    if process.returncode:
+        lines = [line.strip() for line in complaint.splitlines() if line.strip()]
+        telling = [line for line in lines if re.search("error|exception", line, re.IGNORECASE)]
+        raise RuntimeError((telling or lines or [f"exit code {process.returncode}"])[-1])
+    return output
+
+
+def environment_of(peer: str, folder: Path, say: Callable[[str], None]) -> Path:
+    """Return the Python of a peer's environment, which is made unless it is there and complete."""
+    environment = (folder / peer.lower()).absolute()
+    python = environment / "bin" / "python"
+    complete = environment / "complete"
+    wanted = "\n".join([f"Python {platform.python_version()}", *REQUIREMENTS[peer]])
+    if not (python.exists() and complete.exists() and complete.read_text() == wanted):
+        say(f"installing {' '.join(REQUIREMENTS[peer])}")
+        run([sys.executable, "-m", "venv", "--clear", environment])
+        pip = [python, "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"]
+        run([*pip, *REQUIREMENTS[peer]])
+        complete.write_text(wanted)
+    return python
+
+
+def measure(folder: Path, say: Callable[[str], None] = print) -> dict[str, dict]:
+    """Measure all peers, with their environments in a folder; a peer that fails gives its error."""
+    results = {}
+    for peer in REQUIREMENTS:
+        try:
+            python = environment_of(peer, folder, say)
+            say(f"measuring {peer}")
+            # -I: neither this folder's modules nor PYTHONPATH get in the way
+            command = [python, "-I", Path(__file__).absolute(), "--inside", peer]
+            settings = os.environ | ONE_THREAD | {"MPLBACKEND": "Agg"}
+            results[peer] = json.loads(run(command, cwd=python.parents[1], env=settings))
+        except (OSError, RuntimeError, ValueError) as error:
+            results[peer] = {"error": str(error)}
+    return results
+
+
+def main():
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    default = Path(__file__).parent / ".peers"
+    parser.add_argument("--folder", type=Path, default=default, help="where environments are kept")
+    parser.add_argument("--inside", choices=PREPARE, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.inside:
+        with contextlib.redirect_stdout(sys.stderr):  # peers print, too
+            result = measure_here(arguments.inside)
+        print(json.dumps(result))
+        return
+    results = measure(arguments.folder)
+    print(f"\n{'ns per stage':18} {'CPU min':>9} {'median':>9} {'wall':>9}  policy")
+    for peer, result in results.items():
+        if "error" in result:
+            print(f"{peer:18} {result['error']}")
+            continue
+        cpu, wall = result["cpu_ns"], result["wall_ns"]
+        print(
+            f"{peer + ' ' + result['version']:18} {min(cpu):9.0f} {statistics.median(cpu):9.0f}"
+            f" {statistics.median(wall):9.0f}  {result['policy']}"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -122,6 +122,8 @@ def decider(index: Any) -> tuple[Any, Any]:
             if value >= most:
                 mean = seen.sums[arm] / seen.counts[arm]
                 value = index(params, clock, seen.counts, arm, mean)
+                if bounds.upper[arm] == np.inf:
+                    bounds.upper[arm] = bound(params, seen, bounds.numbers[UNTIL], arm)
                 if value > most or (value == most and arm < best):
                     best, most, value = arm, value, most
             rest = max(rest, value)

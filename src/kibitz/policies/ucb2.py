@@ -27,6 +27,8 @@ class State(NamedTuple):
     n_pulls: Array
     counts: Array
     sums: Array
+    begins: Array  # the count at which each arm's level began
+    ends: Array  # and that at which the next one begins
     burst: Array  # the arm of the burst, and the count at which the burst ends
 
 
@@ -79,6 +81,8 @@ def init(params: Any, n_arms: int) -> State:
         np.zeros(n_arms, np.int64),
         np.zeros(n_arms, np.int64),
         np.zeros(n_arms, np.float64),
+        np.zeros(n_arms, np.int64),
+        np.zeros(n_arms, np.int64),
         np.array([-1, 0]),
     )
 
@@ -88,11 +92,10 @@ def bound(params: Any, state: State, stage: int, arm: int, rng: Any) -> Any:
     """Return the upper confidence bound of an arm; infinite before its first pull."""
     if state.n_pulls[arm] == 0:
         return np.inf
-    n = state.counts[arm]
-    seen = float(tau(params.alpha, level_of(params.alpha, n)))
+    seen = float(state.begins[arm])
     log = 1 + math.log(max(1.0, stage / seen))
     width = params.scale * math.sqrt(2 * (1 + params.alpha) * log / seen)
-    return state.sums[arm] / n + width
+    return state.sums[arm] / state.counts[arm] + width
 
 
 best = two_largest(bound)
@@ -119,19 +122,17 @@ def update(
     params: Any, state: State, stage: int, arm: int, n: int, total: float, free: bool
 ) -> State:
     """Count an observation; a pull outside of a burst begins one."""
-    n_pulls, counts, sums, burst = state
+    counts, burst = state.counts, state.burst
     if not free:
         if burst[0] < 0 or counts[burst[0]] >= burst[1]:
-            first_pull = n_pulls[arm] == 0
+            first_pull = state.n_pulls[arm] == 0
             burst[0] = -1 if first_pull else arm
-            burst[1] = 0 if first_pull else tau_after(params.alpha, counts[arm])
-        n_pulls[arm] += n
+            burst[1] = 0 if first_pull else state.ends[arm]
+        state.n_pulls[arm] += n
     counts[arm] += n
-    sums[arm] += total
+    state.sums[arm] += total
+    if counts[arm] >= state.ends[arm]:
+        level = level_of(params.alpha, counts[arm])
+        state.begins[arm] = tau(params.alpha, level)
+        state.ends[arm] = tau(params.alpha, level + 1)
     return state
-
-
-@jit
-def tau_after(alpha: float, count: int) -> int:
-    """Return the number of observations at which the level after that of `count` begins."""
-    return tau(alpha, level_of(alpha, count) + 1)

@@ -1,9 +1,9 @@
 """How fast: nanoseconds per stage, ratios to the floor, starts, cores, leaps and peers. `make bench`.
 
 The floor is a compiled loop that only draws one standard normal per stage with the same generator, as
-numba does it. What is compared is measured in one process, repetitions of all cases interleaved, in
-CPU time and in wall time; the smallest of each counts, and ratios are to the floor of the same run:
-machines are noisy. The table is printed and written to docs/performance.txt.
+numba does it. Cases of a table of stages take turns, in one process, in CPU time and in wall time; the
+smallest of each counts, and ratios are to the floor of the same run: machines are noisy. The tables are
+printed and written to docs/performance.txt.
 """
 
 import argparse

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
+from enum import IntEnum
 from textwrap import dedent
 
 import numba
@@ -149,6 +150,36 @@ def test_a_function_reached_through_a_module_is_content():
         return defined("def formula(x):\n    return constants.FACTOR * x", constants=module)
 
     assert content_hash(with_constant(1.0)) != content_hash(with_constant(2.0))
+
+
+def test_a_module_inside_of_a_module_is_content():
+    def with_constant(value):
+        inner, outer = type(os)("outer.inner"), type(os)("outer")
+        inner.FACTOR, inner.outer, outer.inner = value, outer, inner
+        return defined("def formula(x):\n    return outer.inner.FACTOR * x", outer=outer)
+
+    assert content_hash(with_constant(1.0)) == content_hash(with_constant(1.0))
+    assert content_hash(with_constant(1.0)) != content_hash(with_constant(2.0))
+
+
+def test_the_values_of_an_enumeration_are_content():
+    def with_value(value):
+        return defined(
+            "def formula(x):\n    return x + Kind.ONE", Kind=IntEnum("Kind", {"ONE": value})
+        )
+
+    assert content_hash(with_value(1)) == content_hash(with_value(1))
+    assert content_hash(with_value(1)) != content_hash(with_value(2))
+
+
+def test_a_vectorised_function_is_content():
+    def vectorised(text):
+        helper = numba.vectorize(defined(text))
+        return defined("def formula(x):\n    return helper(x)", helper=helper)
+
+    one, two = "def formula(x):\n    return x + 1", "def formula(x):\n    return x + 2"
+    assert content_hash(vectorised(one)) == content_hash(vectorised(one))
+    assert content_hash(vectorised(one)) != content_hash(vectorised(two))
 
 
 # --------------------------------------------------------------------------------- between starts

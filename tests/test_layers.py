@@ -10,12 +10,13 @@ LIBRARIES = {"numba", "scipy", "xarray", "matplotlib", "rich", "typer", "platfor
 
 ALLOWED = {  # module: what it may import of kibitz, then of the libraries
     "compiled": ([], ["numba", "platformdirs"]),
-    "problem": (["compiled"], []),
+    "streams": (["compiled"], ["numba"]),
+    "problem": (["compiled", "streams"], []),
     "feedback": (["compiled"], []),
     "bounds": (["bounds"], ["scipy"]),
     "policies": (["compiled", "feedback", "policies"], ["numba"]),
     "leap": (["compiled", "problem", "feedback", "policies"], []),
-    "engine": (["compiled", "problem", "feedback", "policies", "leap"], []),
+    "engine": (["compiled", "streams", "problem", "feedback", "policies", "leap"], []),
 }
 
 

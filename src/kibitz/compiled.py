@@ -18,6 +18,7 @@ import pickle
 import sys
 import tempfile
 from collections.abc import Callable
+from enum import EnumType
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Protocol, TypeVar
@@ -31,6 +32,7 @@ from numba.core import serialize
 from numba.core.bytecode import FunctionIdentity
 from numba.core.compiler import CompileResult
 from numba.core.dispatcher import Dispatcher
+from numba.np.ufunc.dufunc import DUFunc
 
 KEPT_FILES = 500  # of about 200 kB each
 KNOWN_BY_VERSION = ("builtins", "math", "numpy", "numba")
@@ -51,24 +53,24 @@ class Decorator(Protocol):
     def __call__(self, function: F, /) -> F: ...
 
 
-#: Compile a function of a policy or of the engine. Division is as in NumPy, so that loops vectorise;
-#: references to arrays are not counted, which would cost more than all the rest, so that such a
-#: function cannot make arrays.
-jit: Decorator = numba.njit(error_model="numpy", _nrt=False)
+#: Compile a function of a policy or of the engine. It becomes a part of each function that calls it:
+#: its arguments are tuples of arrays, dozens of words, which cost more to hand over than it takes.
+#: Division is as in NumPy, so that loops vectorise. References to arrays are not counted, which would
+#: cost more than all the rest, so that such a function cannot make arrays.
+jit: Decorator = numba.njit(error_model="numpy", _nrt=False, forceinline=True)
 
 #: The same for functions that only compiled code calls, which saves half of the time to compile.
-jit_rare: Decorator = numba.njit(
-    error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True
-)
-
-#: The same, made part of each function that calls it: arguments that are tuples of arrays, dozens of
-#: words, cost more to hand over than most functions take.
 jit_inner: Decorator = numba.njit(
     error_model="numpy",
     _nrt=False,
     no_cpython_wrapper=True,
     no_cfunc_wrapper=True,
     forceinline=True,
+)
+
+#: The same for those that are called too rarely to be worth more code.
+jit_rare: Decorator = numba.njit(
+    error_model="numpy", _nrt=False, no_cpython_wrapper=True, no_cfunc_wrapper=True
 )
 
 #: Compile a function that makes arrays, as the `init` of a policy does.
@@ -116,7 +118,8 @@ def _feed(thing: Any, update: Callable[[bytes], None], seen: dict[int, tuple[int
         return text("seen", seen[id(thing)][0])
     seen[id(thing)] = (len(seen), thing)
     if isinstance(thing, Dispatcher):
-        text("compiled", sorted(thing.targetoptions.items(), key=str))
+        options = {name: how for name, how in thing.targetoptions.items() if name != "forceinline"}
+        text("compiled", sorted(options.items(), key=str))  # all that numbers may depend on
         _feed(thing.py_func, update, seen)
     elif isinstance(thing, FunctionType):
         text("function", thing.__name__)
@@ -130,11 +133,7 @@ def _feed(thing: Any, update: Callable[[bytes], None], seen: dict[int, tuple[int
             value = thing.__globals__.get(name)
             text("name", name)
             _feed(value, update, seen)
-            if isinstance(value, ModuleType) and value.__name__ not in KNOWN_BY_VERSION:
-                for attribute in names:
-                    if hasattr(value, attribute):
-                        text("attribute", name, attribute)
-                        _feed(getattr(value, attribute), update, seen)
+            _feed_attributes(value, names, update, seen)
     elif isinstance(thing, CodeType):
         text("code", thing.co_argcount, thing.co_flags, thing.co_names, thing.co_varnames)
         text(thing.co_freevars, thing.co_cellvars)
@@ -150,6 +149,13 @@ def _feed(thing: Any, update: Callable[[bytes], None], seen: dict[int, tuple[int
     elif isinstance(thing, np.ndarray):
         text("array", thing.dtype, thing.shape)
         update(np.ascontiguousarray(thing).tobytes())
+    elif isinstance(thing, DUFunc):
+        text("vectorised")
+        _feed(thing._dispatcher.py_func, update, seen)
+    elif isinstance(thing, EnumType):
+        text("enumeration", thing.__module__, thing.__name__)
+        members: dict[str, Any] = dict(thing.__members__)
+        _feed([(name, member.value) for name, member in members.items()], update, seen)
     elif isinstance(thing, type):
         text("class", thing.__module__, thing.__name__, getattr(thing, "_fields", ""))
     elif isinstance(thing, ModuleType):
@@ -158,6 +164,20 @@ def _feed(thing: Any, update: Callable[[bytes], None], seen: dict[int, tuple[int
         text("known", thing.__module__, getattr(thing, "__name__", type(thing).__name__))
     else:  # an unknown kind of thing: at worst it is compiled at each start
         text(type(thing).__name__, repr(thing))
+
+
+def _feed_attributes(
+    thing: Any, names: list[str], update: Callable[[bytes], None], seen: dict[int, tuple[int, Any]]
+) -> None:
+    """Feed what a function may find in a module, and in modules inside of it."""
+    known = not isinstance(thing, ModuleType) or thing.__name__.split(".")[0] in KNOWN_BY_VERSION
+    if not known and -id(thing) not in seen:
+        seen[-id(thing)] = (len(seen), thing)
+        for name in names:
+            if hasattr(thing, name):
+                update(f"attribute {thing.__name__} {name}\x1e".encode())
+                _feed(getattr(thing, name), update, seen)
+                _feed_attributes(getattr(thing, name), names, update, seen)
 
 
 def _names(code: CodeType) -> list[str]:

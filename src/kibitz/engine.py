@@ -13,7 +13,7 @@ index of an arm that is not observed is at most its value at a later stage: such
 up to one stage, and an index is computed only for an arm whose bound reaches the leader's index.
 Moreover, the leader stays the leader while its mean stays above a floor, as long as the bounds hold:
 those stages are played without any index at all. How long to try is guessed and learned, and has no
-influence on the result. The decisions are those of the policy's own `pull`
+influence on a run that is played stage by stage. The decisions are those of the policy's own `pull`
 (tests/policies/test_contract.py), up to exact ties that rounding decides: a stretch sums its rewards
 before it adds them. Other policies are asked at each stage.
 """
@@ -83,7 +83,8 @@ def decider(index: Any) -> tuple[Any, Any]:
         """Return a bound of an arm's index up to a stage, with room for rounding."""
         mean = seen.sums[arm] / seen.counts[arm]
         upper = index(params, until - seen.origin, seen.counts, arm, mean)
-        return upper + ROUNDING * (1 + abs(upper))
+        upper += ROUNDING * (1 + abs(upper))
+        return upper if upper > -np.inf else np.inf  # what is no number bounds nothing
 
     bound = jit_inner(bound)
 
@@ -91,8 +92,8 @@ def decider(index: Any) -> tuple[Any, Any]:
         """Bound all indices up to a stage, in one loop: it costs little more than a few of them."""
         bounds.numbers[UNTIL] = until
         for arm in range(seen.counts.size):
-            upper = bound(params, seen, until, arm)
-            bounds.upper[arm] = upper if bounds.upper[arm] > -np.inf else -np.inf
+            if bounds.upper[arm] > -np.inf:
+                bounds.upper[arm] = bound(params, seen, until, arm)
 
     bound_all = jit_inner(bound_all)
 
@@ -156,7 +157,7 @@ def decider(index: Any) -> tuple[Any, Any]:
         mean = seen.sums[arm] / count
         lead = most - rest
         pace = bounds.pace[0]
-        guess = pace * lead * count / max(abs(most - mean), 1e-300)
+        guess = pace * lead * count / max(abs(most - mean) + 1e-9 * lead, 1e-300)
         if guess < 2:
             bounds.pace[0] = min(1.02 * pace, 64.0)
             return 1, -np.inf
@@ -177,7 +178,7 @@ def decider(index: Any) -> tuple[Any, Any]:
         safe = slack > 0 and index(params, clock, seen.counts, arm, floor) > rival
         seen.counts[arm] = count
         if slack < 0.5 * lead:
-            bounds.pace[0] = 0.8 * pace
+            bounds.pace[0] = max(0.8 * pace, 1e-6)
         elif end < last:
             bounds.pace[0] = min(1.25 * pace, 64.0)
         return (n_stages, floor) if safe else (1, -np.inf)
@@ -378,7 +379,8 @@ def loop(
                     elif nth > 0:
                         look = observe(params, state, stage, rngs.policy.rng)
                     record.n_free[run, look] += 1
-                    drop(bounds, look)
+                    if is_index and seen.learns:
+                        drop(bounds, look)
                     reward = draw(law, look, rngs.looks)
                     state = update(params, state, stage, look, one, reward, looked)
                 arrival = next_arrival(looks, stage, horizon, rngs.looks.rng)

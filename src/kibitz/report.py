@@ -132,7 +132,7 @@ def vega() -> str:
         "bundle = vl_convert.javascript_bundle('window.vegaEmbed = vegaEmbed;'); "
         "sys.stdout.buffer.write(bundle.encode())"
     )
-    bundle = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True)
+    bundle = subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.PIPE)
     return bundle.stdout.decode().replace("</script", "<\\/script")
 
 

@@ -27,7 +27,7 @@ Array = NDArray[Any]
 
 
 class Stream(NamedTuple):
-    """A generator, and the memory of its state: three words, a counter, and one that is not used."""
+    """A generator, and the memory of its state: three words, a counter, and a half-used draw."""
 
     rng: Any
     words: Array

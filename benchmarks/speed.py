@@ -1,8 +1,8 @@
 """How fast: nanoseconds per stage, ratios to the floor, starts, cores, leaps and peers. `make bench`.
 
 The floor is a compiled loop that only draws one standard normal per stage with the same generator, as
-numba does it. Cases of a table of stages take turns, in one process, in CPU time and in wall time; the
-smallest of each counts, and ratios are to the floor of the same run: machines are noisy. The tables are
+numba does it. The cases of a table of stages take turns, in one process, in CPU time and wall time.
+The smallest of each counts, and ratios are to the floor of the same run: machines are noisy. All is
 printed and written to docs/performance.txt.
 """
 

@@ -1,5 +1,6 @@
 """Compiled loops that are kept between starts: found again, and never out of date."""
 
+import cProfile
 import os
 import subprocess
 import sys
@@ -180,6 +181,14 @@ def test_a_vectorised_function_is_content():
     one, two = "def formula(x):\n    return x + 1", "def formula(x):\n    return x + 2"
     assert content_hash(vectorised(one)) == content_hash(vectorised(one))
     assert content_hash(vectorised(one)) != content_hash(vectorised(two))
+
+
+def test_a_profiler_leaves_the_content_as_it_is():
+    function = defined("def formula(x):\n    return x + 1")
+    before, jitted = content_hash(function), numba.njit(function)
+    with cProfile.Profile():
+        jitted(1)
+    assert content_hash(function) == before
 
 
 # --------------------------------------------------------------------------------- between starts

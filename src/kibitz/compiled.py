@@ -19,6 +19,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from enum import EnumType
+from inspect import CO_OPTIMIZED
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Protocol, TypeVar
@@ -135,7 +136,8 @@ def _feed(thing: Any, update: Callable[[bytes], None], seen: dict[int, tuple[int
             _feed(value, update, seen)
             _feed_attributes(value, names, update, seen)
     elif isinstance(thing, CodeType):
-        text("code", thing.co_argcount, thing.co_flags, thing.co_names, thing.co_varnames)
+        flags = thing.co_flags | CO_OPTIMIZED  # numba drops this one when it runs under a profiler
+        text("code", thing.co_argcount, flags, thing.co_names, thing.co_varnames)
         text(thing.co_freevars, thing.co_cellvars)
         update(thing.co_code)
         _feed(thing.co_consts, update, seen)

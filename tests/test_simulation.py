@@ -167,9 +167,13 @@ def test_ctrl_c_on_the_command_line_ends_cleanly(tmp_path):
     play(kibitz.ucb2(), kibitz.bandit(), kibitz.gaussian([1, 0.9]))  # compiled from here on
     command = [sys.executable, "-m", "kibitz.cli", "simulate", "--means", "1,0.9", "--policy"]
     command += ["ucb2", "--horizon", "2000000", "--runs", "4000", "--out", str(file)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        for _ in range(12):  # a loaded machine may still be starting, where numba swallows a signal
-            time.sleep(5)
+
+    def listen():  # a test that runs in the background may have inherited deaf ears
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=listen) as process:
+        for _ in range(6):  # a loaded machine may still be starting, where numba swallows a signal
+            time.sleep(10)
             process.send_signal(signal.SIGINT)
             try:
                 _, error = process.communicate(timeout=5)

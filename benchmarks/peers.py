@@ -1,4 +1,4 @@
-"""How fast other bandit libraries play the same job: `python benchmarks/peers.py`.
+"""How fast other bandit libraries play the same job; a part of `make bench`.
 
 The job is UCB on five Gaussian arms of unit variance without side observations, 10^4 stages. Each
 peer has a virtual environment of its own, made on first use, and is measured there in a process of
@@ -7,7 +7,6 @@ construction not. One repetition is one run with a seed of its own. A peer that 
 does not run is reported and the others go on.
 """
 
-import argparse
 import contextlib
 import json
 import math
@@ -16,22 +15,25 @@ import platform
 import random
 import re
 import signal
-import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
 # The peer itself comes first, then what it does not run without or what its speed hangs on.
 # SMPyBandits needs functions that newer NumPy and SciPy dropped, rlberry one that Gymnasium 1 did.
-# rlberry had its bandits up to 0.6; pip finds no rlberry-research, where they moved.
+# rlberry had its bandits up to 0.6; pip found no rlberry-research, where they moved, when this was
+# written: it has never been seen to run.
 REQUIREMENTS = {
     "SMPyBandits": ["SMPyBandits==0.9.7", "numpy==1.26.4", "scipy==1.13.1"],
     "mabwiser": ["mabwiser==2.7.4", "joblib==1.6.0", "numpy==2.4.6"],
     "coba": ["coba==8.1.0"],
     "rlberry": ["rlberry==0.6.0", "gymnasium==0.29.1", "numpy==2.4.6", "scipy==1.17.1"],
+    "rlberry-research": ["rlberry-research"],
 }
 SAME = "mean + sqrt(6 log t / n)"
 POLICIES = {
@@ -39,6 +41,7 @@ POLICIES = {
     "mabwiser": f"UCB1(alpha=sqrt(3)): {SAME}",
     "coba": "BanditUCBLearner: UCB1-Tuned, no constant to set",
     "rlberry": f"makeSubgaussianUCBIndex(delta=t^-3): {SAME}",
+    "rlberry-research": f"makeSubgaussianUCBIndex(delta=t^-3): {SAME}",
 }
 MEANS = [2, 1.8, 1.5, 1, 0.5]
 HORIZON, REPETITIONS = 10_000, 5
@@ -131,18 +134,16 @@ def prepare_coba(horizon, seed):
     return play, lambda: sum(results[0].interactions["reward"])
 
 
-def prepare_rlberry(horizon, seed):
+def prepare_rlberry(horizon, seed, package="rlberry"):
     """Prepare the `fit` of an IndexAgent on a NormalBandit, without the ExperimentManager around it.
 
     Nearly half of the time is in SciPy, which the environment asks for one normal at a time. The
     environment that reads rewards made in advance is faster but meant for adversarial bandits.
     """
-    from rlberry.agents.bandits import IndexAgent, makeSubgaussianUCBIndex
-    from rlberry.envs.bandits import NormalBandit
-
-    index, tracked = makeSubgaussianUCBIndex(sigma=1.0, delta=lambda t: 1 / t**3)
-    environment = (NormalBandit, {"means": MEANS})
-    agent = IndexAgent(environment, index, tracker_params=tracked, seeder=seed)
+    agents, envs = (import_module(f"{package}.{part}.bandits") for part in ("agents", "envs"))
+    index, tracked = agents.makeSubgaussianUCBIndex(sigma=1.0, delta=lambda t: 1 / t**3)
+    environment = (envs.NormalBandit, {"means": MEANS})
+    agent = agents.IndexAgent(environment, index, tracker_params=tracked, seeder=seed)
     results = []
 
     def play():
@@ -156,6 +157,7 @@ PREPARE = {
     "mabwiser": prepare_mabwiser,
     "coba": prepare_coba,
     "rlberry": prepare_rlberry,
+    "rlberry-research": partial(prepare_rlberry, package="rlberry_research"),
 }
 
 
@@ -228,7 +230,7 @@ def measure(folder: Path, say: Callable[[str], None] = print) -> dict[str, dict]
             python = environment_of(peer, folder, say)
             say(f"measuring {peer}")
             # -I: neither this folder's modules nor PYTHONPATH get in the way
-            command = [python, "-I", Path(__file__).absolute(), "--inside", peer]
+            command = [python, "-I", Path(__file__).absolute(), peer]
             settings = os.environ | ONE_THREAD | {"MPLBACKEND": "Agg"}
             results[peer] = json.loads(run(command, cwd=python.parents[1], env=settings))
         except (OSError, RuntimeError, ValueError) as error:
@@ -237,28 +239,10 @@ def measure(folder: Path, say: Callable[[str], None] = print) -> dict[str, dict]
 
 
 def main():
-    """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    default = Path(__file__).parent / ".peers"
-    parser.add_argument("--folder", type=Path, default=default, help="where environments are kept")
-    parser.add_argument("--inside", choices=PREPARE, help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    if arguments.inside:
-        with contextlib.redirect_stdout(sys.stderr):  # peers print, too
-            result = measure_here(arguments.inside)
-        print(json.dumps(result))
-        return
-    results = measure(arguments.folder)
-    print(f"\n{'ns per stage':18} {'CPU min':>9} {'median':>9} {'wall':>9}  policy")
-    for peer, result in results.items():
-        if "error" in result:
-            print(f"{peer:18} {result['error']}")
-            continue
-        cpu, wall = result["cpu_ns"], result["wall_ns"]
-        print(
-            f"{peer + ' ' + result['version']:18} {min(cpu):9.0f} {statistics.median(cpu):9.0f}"
-            f" {statistics.median(wall):9.0f}  {result['policy']}"
-        )
+    """Measure one peer; called by `measure`, with the Python of the peer's environment."""
+    with contextlib.redirect_stdout(sys.stderr):  # peers print, too
+        result = measure_here(sys.argv[1])
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":

@@ -30,7 +30,6 @@ _HOME = {
         "thompson",
     ],
     "kibitz.simulation": ["simulate", "sweep"],
-    "kibitz.check": ["check"],
     "kibitz.planner": ["plan"],
     "kibitz.promises": ["check"],
 }

@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 # the tests that are feasible without compiling, in plain Python
-PLAIN := tests/policies $(addprefix tests/test_,streams.py problem.py feedback.py engine.py check.py)
+PLAIN := tests/policies tests/model tests/simulator/test_streams.py tests/simulator/test_engine.py
 
 .PHONY: reproduce test lint docs bench clean
 

@@ -24,11 +24,11 @@ import numpy as np
 import peers
 
 import kibitz
-from kibitz.engine import Piece, loop, play_piece
 from kibitz.policies import POLICIES
-from kibitz.results import versions
-from kibitz.simulation import log_spaced
-from kibitz.streams import new_stream, normal
+from kibitz.simulator.engine import Piece, loop, play_piece
+from kibitz.simulator.results import versions
+from kibitz.simulator.simulate import log_spaced
+from kibitz.simulator.streams import new_stream, normal
 
 FIVE, FOUR = [2, 1.8, 1.5, 1, 0.5], [2, 1.8, 0.5, 0.2]
 HORIZON, RUNS, REPETITIONS = 10_000, 40, 9
@@ -262,7 +262,11 @@ def tell_starts():
         start("kibitz --help", [*command, "--help"], 5)
         start("kibitz policies", [*command, "policies"], 5)
         start("import kibitz", [sys.executable, "-c", "import kibitz"], 5)
-        start("import kibitz, engine and policies", [sys.executable, "-c", "import kibitz.engine"], 5)
+        start(
+            "import kibitz, engine and policies",
+            [sys.executable, "-c", "import kibitz.simulator.engine"],
+            5,
+        )
         start("kibitz simulate, nothing kept", simulate, 1)
         start("kibitz simulate, second start", simulate, 5)
         output = start("a simulation in Python, second start", [sys.executable, "-c", BUSY], 5)

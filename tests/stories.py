@@ -7,10 +7,10 @@ import numpy as np
 from numpy.random import SFC64, Generator, SeedSequence
 from numpy.random.bit_generator import ISeedSequence
 
-from kibitz import engine
-from kibitz.compiled import content_hash
-from kibitz.feedback import active
+from kibitz.compiling.jit import content_hash
+from kibitz.model.feedback import active
 from kibitz.policies import POLICIES
+from kibitz.simulator import engine
 
 FUNCTIONS = {}  # by their content: each new one would compile anew
 

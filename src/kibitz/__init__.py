@@ -9,8 +9,8 @@ from importlib import import_module
 from typing import Any
 
 _HOME = {
-    "kibitz.problem": ["Problem", "gaussian", "bernoulli", "table"],
-    "kibitz.feedback": ["Feedback", "bandit", "passive", "active", "full", "every"],
+    "kibitz.model.problem": ["Problem", "gaussian", "bernoulli", "table"],
+    "kibitz.model.feedback": ["Feedback", "bandit", "passive", "active", "full", "every"],
     "kibitz.policies": [
         "Policy",
         "index_policy",
@@ -29,9 +29,9 @@ _HOME = {
         "kl_ucb",
         "thompson",
     ],
-    "kibitz.simulation": ["simulate", "sweep"],
-    "kibitz.planner": ["plan"],
-    "kibitz.promises": ["check"],
+    "kibitz.simulator.simulate": ["simulate", "sweep"],
+    "kibitz.planning.planner": ["plan"],
+    "kibitz.policies.contract": ["check"],
 }
 _WHERE = {name: module for module, names in _HOME.items() for name in names}
 

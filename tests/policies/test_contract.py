@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from stories import loop_of, made, plain, runs, tell
 
-from kibitz import engine
-from kibitz.feedback import active, bandit, every, full, passive
+from kibitz.model.feedback import active, bandit, every, full, passive
+from kibitz.model.problem import bernoulli, gaussian, table
 from kibitz.policies import POLICIES, index_policy
 from kibitz.policies.policy import Policy
-from kibitz.problem import bernoulli, gaussian, table
+from kibitz.simulator import engine
 
 SLOW = bool(numba.config.DISABLE_JIT)  # a hundred times slower: play less
 PROBLEM = gaussian([0.5, 0.0, 0.2])

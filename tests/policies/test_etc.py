@@ -7,8 +7,8 @@ import pytest
 import reference
 from stories import agree, decisions, made, tell
 
-from kibitz.engine import planned
 from kibitz.policies import etc
+from kibitz.simulator.engine import planned
 
 
 def in_play(*observations, n_arms=2, **params):

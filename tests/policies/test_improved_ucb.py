@@ -7,8 +7,8 @@ import pytest
 import reference
 from stories import agree, decisions, made, tell
 
-from kibitz.engine import planned
 from kibitz.policies import improved_ucb
+from kibitz.simulator.engine import planned
 
 
 def after(*observations, n_arms=2, **params):

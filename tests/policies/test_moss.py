@@ -7,8 +7,8 @@ import pytest
 import reference
 from stories import agree, decisions, made
 
-from kibitz.engine import planned
 from kibitz.policies import moss, moss_anytime
+from kibitz.simulator.engine import planned
 
 
 def test_an_arm_seen_more_than_its_share_of_the_horizon_has_no_bonus():

@@ -8,7 +8,7 @@ arm of second largest mean.
 
 from typing import Any
 
-from kibitz.compiled import jit
+from kibitz.compiling.jit import jit
 from kibitz.policies.policy import Array, Policy, index_policy
 
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kibitz.compiled import jit, jit_init
+from kibitz.compiling.jit import jit, jit_init
 from kibitz.policies.etc import all_pulled, eliminate, two_least_seen
 from kibitz.policies.moss import checked_horizon
 from kibitz.policies.policy import Array, Policy, params_of

@@ -10,7 +10,7 @@ for practice, c = 3 is what they prove. The paper does not treat it; with looks 
 import math
 from typing import Any
 
-from kibitz.compiled import jit
+from kibitz.compiling.jit import jit
 from kibitz.policies.policy import Array, Policy, index_policy
 
 

@@ -12,7 +12,7 @@ no theorem for them with free observations.
 import math
 from typing import Any
 
-from kibitz.compiled import jit
+from kibitz.compiling.jit import jit
 from kibitz.policies.policy import Array, Policy, index_policy
 from kibitz.policies.ucb import checked_exploration
 

@@ -13,7 +13,7 @@ covers that.
 import math
 from typing import Any
 
-from kibitz.compiled import jit
+from kibitz.compiling.jit import jit
 from kibitz.policies.policy import Array, Policy, index_policy
 
 

@@ -31,8 +31,8 @@ import numpy as np
 from numba.core.dispatcher import Dispatcher
 from numpy.typing import NDArray
 
-from kibitz.compiled import jit, jit_init, jit_inner
-from kibitz.feedback import FAR
+from kibitz.compiling.jit import jit, jit_init, jit_inner
+from kibitz.model.feedback import FAR
 
 Array = NDArray[Any]
 

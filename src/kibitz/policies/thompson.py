@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from kibitz.compiled import jit
+from kibitz.compiling.jit import jit
 from kibitz.policies.policy import Policy, Seen, params_of, seen_init, seen_update, two_largest
 
 

@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kibitz.compiled import jit, jit_init
-from kibitz.feedback import FAR
+from kibitz.compiling.jit import jit, jit_init
+from kibitz.model.feedback import FAR
 from kibitz.policies.policy import (
     Array,
     Policy,

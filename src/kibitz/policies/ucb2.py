@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kibitz.compiled import jit, jit_init
+from kibitz.compiling.jit import jit, jit_init
 from kibitz.policies.policy import Array, Policy, params_of, two_largest
 
 

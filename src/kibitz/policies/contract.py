@@ -1,0 +1,174 @@
+"""Try the promises that a policy makes, and say in a sentence where one is broken."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from kibitz.policies.policy import Policy
+from kibitz.simulator.engine import planned
+
+TRIALS = 300
+ROOM = 1e-12  # for rounding, relative
+
+
+def check(policy: Policy) -> None:
+    """Test the promises of a policy on random inputs; raise a ValueError where one is broken.
+
+    An index must be a finite number, non-decreasing in `stage` and `mean` and non-increasing in every
+    count: the engines rely on it. Its policy must pull the arm of largest index and look at the
+    runner-up or in turn, and be told of several pulls or looks at once. Every policy must choose an
+    arm that there is, leave the state alone when it decides, and decide the same after the same
+    observations. What is tried is the same at each call; passing is no proof.
+
+    Parameters
+    ----------
+    policy
+        One of kibitz's, or your own, such as `index_policy` makes.
+    """
+    if not isinstance(policy, Policy):
+        raise ValueError(f"policy must be a policy such as ucb(), got {policy!r}")
+    rng = np.random.default_rng(0)
+    params = planned(policy, 1000)
+    if policy.index is not None:
+        check_monotonicity(policy, params)
+    for n_arms in (2, 3, 10):
+        check_decisions(policy, params, n_arms, rng)
+
+
+def check_monotonicity(policy: Policy, params: Any) -> None:
+    """Test that an index goes the right way in each of its arguments."""
+    plain: Any = getattr(policy.index, "py_func", policy.index)  # in plain Python: no need to compile
+
+    def index(*arguments: Any) -> float:
+        try:
+            return float(plain(*arguments))
+        except (ArithmeticError, ValueError):  # which compiled code takes for infinite or no number
+            return math.nan
+        except Exception as error:
+            raise ValueError(
+                f"index of {policy.name} must be a function of params, stage, counts, arm and mean, "
+                f"got {type(error).__name__}: {error}"
+            ) from error
+
+    rng = np.random.default_rng(0)
+    for _ in range(TRIALS):
+        n_arms = int(rng.integers(2, 11))
+        counts = np.floor(10 ** rng.uniform(0, 4, n_arms)).astype(np.int64)
+        arm = int(rng.integers(n_arms))
+        other = int(rng.integers(n_arms))
+        stage = int(counts.sum() * 10 ** rng.uniform(0, 2))
+        mean = float(rng.uniform()) if policy.unit_rewards else float(rng.normal(0, 2))
+        value = index(params, stage, counts, arm, mean)
+        where = f"stage {stage}, counts {counts.tolist()}, arm {arm} and mean {mean:.6g}"
+        if not np.isfinite(value):
+            raise ValueError(f"index of {policy.name} must be finite, got {value!r} at {where}")
+        more = counts.copy()
+        more[other] += 1 + int(10 ** rng.uniform(0, 3))
+        later = stage + int(10 ** rng.uniform(0, 4))
+        higher = float(rng.uniform(mean, 1)) if policy.unit_rewards else mean + rng.exponential()
+        room = ROOM * (1 + abs(value))
+        for promise, changed, sign in (
+            (f"non-decreasing in stage, got less at stage {later}", (later, counts, mean), 1),
+            (f"non-decreasing in mean, got less at mean {higher:.6g}", (stage, counts, higher), 1),
+            (
+                f"non-increasing in every count, got more with {more[other]} for arm {other}",
+                (stage, more, mean),
+                -1,
+            ),
+        ):
+            new = index(params, changed[0], changed[1], arm, changed[2])
+            if not sign * (new - value) >= -room:
+                raise ValueError(
+                    f"index of {policy.name} must be {promise} ({new:.9g} against {value:.9g}) "
+                    f"than at {where}"
+                )
+
+
+def check_decisions(policy: Policy, params: Any, n_arms: int, rng: np.random.Generator) -> None:
+    """Test that decisions name an arm, leave the state alone and depend on the story alone.
+
+    Of two states, one is told one by one, the other of several pulls or looks of an arm at once.
+    """
+    twice = [policy.init(params, n_arms) for _ in range(2)]
+    stage, n_told = 1, 0
+    while stage < 200:
+        chosen = []
+        for state in twice:
+            before = [np.copy(part) for part in state]
+            own = np.random.default_rng(stage)
+            arms = tuple(int(f(params, state, stage, own)) for f in (policy.pull, policy.observe))
+            for name, arm in zip(("pull", "observe"), arms, strict=True):
+                if not 0 <= arm < n_arms:
+                    raise ValueError(
+                        f"{name} of {policy.name} must be one of {n_arms} arms, got {arm}"
+                    )
+            for old, new in zip(before, state, strict=True):
+                if not np.array_equal(old, np.asarray(new), equal_nan=True):
+                    raise ValueError(
+                        f"deciding of {policy.name} must leave the state alone, got another one "
+                        f"at stage {stage}"
+                    )
+            chosen.append(arms)
+        if chosen[0] != chosen[1]:
+            raise ValueError(
+                f"decisions of {policy.name} must depend on what it was told alone, got {chosen[0]} "
+                f"and {chosen[1]} after the same {n_told} observations, one by one and at once"
+            )
+        pull, look = chosen[0]
+        n_pulls, n_looks = 1, 1
+        if policy.index is not None and policy.view is not None:
+            seen = policy.view(params, twice[0], stage)
+            check_choice(policy, params, twice[0], stage, seen, pull, look)
+            n_pulls = int(max(1, min(3, seen.end - stage)))
+            n_looks = int(max(1, min(3, seen.most_looks)))
+        one, once = twice
+        rewards = rng.integers(0, 2, n_pulls).astype(float)  # whose sums are exact
+        for later, reward in enumerate(rewards):
+            one = policy.update(params, one, stage + later, pull, 1, float(reward), False)
+        once = policy.update(params, once, stage, pull, n_pulls, float(rewards.sum()), False)
+        stage += n_pulls - 1
+        n_told += n_pulls
+        if rng.random() < 0.3:
+            rewards = rng.integers(0, 2, n_looks).astype(float)
+            for reward in rewards:
+                one = policy.update(params, one, stage, look, 1, float(reward), True)
+            once = policy.update(params, once, stage, look, n_looks, float(rewards.sum()), True)
+            n_told += n_looks
+        twice = [one, once]
+        stage += 1
+
+
+def check_choice(
+    policy: Policy, params: Any, state: Any, stage: int, seen: Any, pull: int, look: int
+) -> None:
+    """Test that an index policy decides what the engines derive from its index."""
+    index: Any = policy.index
+    values = np.full(seen.counts.size, -np.inf)
+    for arm in np.flatnonzero(seen.allowed):
+        values[arm] = np.inf
+        if seen.n_pulls[arm] > 0:
+            mean = seen.sums[arm] / seen.counts[arm]
+            values[arm] = index(params, stage - seen.origin, seen.counts, arm, mean)
+    best, *others = np.argsort(-values, kind="stable")
+    if pull != best:
+        raise ValueError(
+            f"pull of {policy.name} must be the arm of largest index, got {pull} at stage {stage}, "
+            f"where the indices are {values.tolist()}"
+        )
+    if seen.most_looks == 0 or np.inf in values:
+        return
+    if policy.turns is None:
+        what = "the arm of second largest index, or most_looks of its view 0"
+        expected = others[0] if values[others[0]] > -np.inf else best
+    else:
+        what = "the arm whose turn it is"
+        playing, latest = policy.turns(params, state)
+        expected = (latest + 1) % values.size
+        while not playing[expected]:
+            expected = (expected + 1) % values.size
+    if look != expected:
+        raise ValueError(
+            f"observe of {policy.name} must be {what}, got {look} instead of {expected} "
+            f"at stage {stage}"
+        )

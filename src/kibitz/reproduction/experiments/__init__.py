@@ -1,0 +1,33 @@
+"""The experiments: those of the paper, then what it claims but does not draw.
+
+Each is a module with its setting as data at the top, `run` (data from the simulator, saved and
+resumed), `verdict` (what the data say) and `draw` (a picture of them). Its number is its place.
+"""
+
+from kibitz.reproduction.experiments import (
+    active,
+    all_info,
+    arrivals,
+    for_ever,
+    ftl_or_ucb,
+    paid,
+    rate_optimal,
+    rate_uniform,
+    sandwich,
+    threshold,
+    weights,
+)
+
+EXPERIMENTS = (
+    rate_uniform,
+    rate_optimal,
+    weights,
+    active,
+    all_info,
+    for_ever,
+    ftl_or_ucb,
+    threshold,
+    paid,
+    arrivals,
+    sandwich,
+)

@@ -1,0 +1,104 @@
+"""Experiment 5: the all-info variants, p = 2 (paper, Figure 5)."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kibitz.model.feedback import active
+from kibitz.model.problem import gaussian
+from kibitz.policies.etc_ocucb import etc_ocucb
+from kibitz.reproduction.experiments.active import HORIZON, MEANS, OTHERS, RATE, READINGS
+from kibitz.reproduction.plots import Panel, Picture, band
+from kibitz.reproduction.verdict import (
+    Check,
+    Verdict,
+    above,
+    judge,
+    mean,
+    percent,
+    power,
+    reached,
+    saving,
+)
+from kibitz.simulator.simulate import log_spaced, simulate
+
+if TYPE_CHECKING:
+    import xarray
+
+TITLE = "All information in both subroutines"
+PAPER = "Section 5, fifth figure"
+CLAIM = (
+    "Letting OCUCB and ETC both learn from pulls and from looks clearly lowers the final regret, and "
+    "it is reached sooner."
+)
+GROWTH = 2.0  # p
+CHECKS = {"ETC-OCUCB": "rounds", "ETC-OCUCB-2": "doubling"}
+ALL = {"ETC-OCUCB": "ETC-OCUCB-all-info", "ETC-OCUCB-2": "ETC-OCUCB-all-info-2"}
+RUNS = 600
+CLEAR = 0.10  # of the regret: a clear improvement
+DONE = 0.95  # of the final regret
+
+
+def run(folder: Path, **options: Any) -> "dict[str, xarray.Dataset]":
+    """Play the variants with and without all information, in both readings."""
+    data = {}
+    for reading, (_, restart) in READINGS.items():
+        policies = {}
+        for name, check in CHECKS.items():
+            policies[name] = etc_ocucb(p=GROWTH, check=check, restart=restart, **OTHERS)
+            policies[ALL[name]] = etc_ocucb(
+                p=GROWTH, check=check, restart=restart, all_info=True, **OTHERS
+            )
+        data[reading] = simulate(
+            gaussian(MEANS), active(RATE), policies, horizon=HORIZON,
+            stages=log_spaced(HORIZON, 60), file=folder / f"5-{reading}.nc", **options,
+        )  # fmt: skip
+    return data
+
+
+def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
+    """Compare final regrets and the stages at which they are reached."""
+    checks, gains = [], []
+    for reading, part in data.items():
+        words = READINGS[reading][0]
+        final, stages = part["final_regret"], part["stage"].to_numpy()
+        for name, better in ALL.items():
+            gain = saving(final.sel(policy=better), final.sel(policy=name))
+            gains.append(gain)
+            checks.append(
+                Check(
+                    f"{words}: {better} ends at {mean(final.sel(policy=better))} against "
+                    f"{mean(final.sel(policy=name))} of {name}, {percent(gain)} less (clear: more "
+                    f"than {CLEAR:.0%}).",
+                    above(gain, CLEAR),
+                )
+            )
+            before, after = (
+                reached(stages, part["regret"].sel(policy=one).mean("run"), DONE)
+                for one in (name, better)
+            )
+            checks.append(
+                Check(
+                    f"{words}: {better} is at {DONE:.0%} of its final regret at stage "
+                    f"{power(after)}, {name} at stage {power(before)}.",
+                    after < before,
+                )
+            )
+    low, high = min(gains, key=lambda g: g.value), max(gains, key=lambda g: g.value)
+    span = f"{percent(low)} to {percent(high)}"
+    return judge(checks, f"final regret lower by {span}", f"All information lowers it by {span}.")
+
+
+def draw(data: "dict[str, xarray.Dataset]") -> Picture:
+    """Draw regret against time, in both readings."""
+    panels = []
+    for reading, part in data.items():
+        labels = map(str, part["policy"].to_numpy())
+        curves = [band(label, part["regret"].sel(policy=label)) for label in labels]
+        curves[2:] = [curve._replace(low=None, high=None) for curve in curves[2:]]  # nearly the same
+        y = f"regret (mean of {part.sizes['run']}, band 25–75 %)"
+        panels.append(Panel(READINGS[reading][0], "stage t", y, curves))
+    alt = (
+        "Regret against time of ETC-OCUCB and ETC-OCUCB-2, each with and without all information in "
+        "both subroutines. " + verdict(data).sentence
+    )
+    return Picture(alt, panels, 2)

@@ -1,0 +1,35 @@
+"""Experiment 2: how the regret of UCB depends on ε, with the optimal weights (paper, Figure 2)."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kibitz.reproduction.experiments import rate_uniform
+from kibitz.reproduction.plots import Picture
+from kibitz.reproduction.verdict import Verdict
+
+if TYPE_CHECKING:
+    import xarray
+
+TITLE = "Influence of ε, optimal weights"
+PAPER = "Section 5, second figure"
+CLAIM = (
+    "The same scaling with f(ε) = Σ (1/Δ_i) log(1/(ε Δ_i²)) when the looks are drawn with the "
+    "optimal weights, proportional to 1/Δ_i; and the same limit when looks are scarce."
+)
+WEIGHTS = "optimal"
+RUNS = rate_uniform.RUNS
+
+
+def run(folder: Path, **options: Any) -> "dict[str, xarray.Dataset]":
+    """Play UCB at each rate, and without looks."""
+    return rate_uniform.run_with(WEIGHTS, "2", folder, **options)
+
+
+def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
+    """Judge as in experiment 1."""
+    return rate_uniform.verdict(data)
+
+
+def draw(data: "dict[str, xarray.Dataset]") -> Picture:
+    """Draw as in experiment 1."""
+    return rate_uniform.picture(data, WEIGHTS)

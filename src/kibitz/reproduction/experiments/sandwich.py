@@ -1,0 +1,122 @@
+"""Experiment 11: the simulated regret of UCB between what is proved about it."""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kibitz.bounds import complexity, lower, upper
+from kibitz.model.feedback import passive
+from kibitz.model.problem import gaussian
+from kibitz.policies.ucb import ucb
+from kibitz.reproduction.plots import Curve, Panel, Picture, bars
+from kibitz.reproduction.verdict import Check, Verdict, above, all_of, below, judge, mean, power
+from kibitz.simulator.simulate import sweep
+
+if TYPE_CHECKING:
+    import xarray
+
+TITLE = "Between the bounds"
+PAPER = "Theorems 1 and 3 (claimed, not drawn)"
+CLAIM = (
+    "The regret of UCB as a passive observer lies between the lower bound that no good algorithm can "
+    "avoid and the upper bound proved for it, both of order log(1/ε)."
+)
+HORIZONS = (10**4, 10**6, 10**12)
+MEANS = (2.0, 1.8, 0.5, 0.2)
+RATES = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+C, C_0 = 24.0, 1 + 2 * math.pi**2 / 3  # what UCB is proved to be (errata, D5)
+RUNS = 16
+BOUNDS: dict[str, Any] = {
+    "upper, Theorem 3": lambda gaps, rate, T: upper.ucb_passive(gaps, rate, None, T),
+    "upper, computed": lambda gaps, rate, T: upper.ucb_sharp(gaps, rate, None, T),
+    "lower, computed": lambda gaps, rate, T: lower.passive_sharp(gaps, rate, T, C=C, C_0=C_0),
+    "lower, Theorem 1": lambda gaps, rate, T: lower.passive_theorem(gaps, rate, T, C=C, C_0=C_0),
+}
+
+
+def run(folder: Path, **options: Any) -> "dict[str, xarray.Dataset]":
+    """Play UCB at each rate and horizon."""
+    return {
+        str(horizon): sweep(
+            "rate", RATES, gaussian(MEANS), passive, ucb(),
+            horizon=horizon, stages=[horizon], file=folder / f"11-{horizon}.nc", **options,
+        )
+        for horizon in HORIZONS
+    }  # fmt: skip
+
+
+def bounds(horizon: int) -> dict[str, Any]:
+    """Return each bound at each rate."""
+    gaps = complexity.gaps(MEANS)
+    return {name: bound(gaps, np.array(RATES), horizon) for name, bound in BOUNDS.items()}
+
+
+def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
+    """Hold the means against all bounds; a lower bound of 0 is vacuous and confirms nothing."""
+    checks, vacuous, violated = [], dict.fromkeys(BOUNDS, 0), False
+    for horizon in map(int, data):
+        final = data[str(horizon)]["final_regret"].isel(policy=0)
+        means = {rate: mean(final.sel(rate=rate)) for rate in RATES}
+        for name, values in bounds(horizon).items():
+            upwards = name.startswith("upper")
+            said = {
+                rate: float(value) for rate, value in zip(RATES, values, strict=True) if value > 0
+            }
+            silent = [rate for rate in RATES if rate not in said]
+            vacuous[name] += len(silent)
+            sides = [(below if upwards else above)(means[rate], said[rate]) for rate in said]
+            violated |= False in sides
+            where = f"T = {power(horizon)}, {name}"
+            if said:
+                factors = [said[rate] / means[rate].value for rate in said]
+                loose = factors if upwards else [1 / factor for factor in factors]
+                text = (
+                    f"{where}: simulation is on its right side at {sides.count(True)} of {len(said)} "
+                    f"rates, by factors from {min(loose):.3g} to {max(loose):.3g}."
+                )
+                checks.append(Check(text, all_of(sides)))
+            if silent:
+                listing = ", ".join(map(power, silent))
+                text = f"{where}: says something at every rate; it is vacuous at ε = {listing}."
+                checks.append(Check(text, False))
+    cells = len(RATES) * len(data)
+    sentence = "A bound is violated." if violated else "No bound is violated, but all are far away."
+    for name, count in vacuous.items():
+        if count:
+            sentence += f" The bound “{name}” is vacuous in {count} of {cells} settings."
+    lowest = list(BOUNDS)[-1]
+    short = (
+        f"{'violated' if violated else 'never violated'}; Theorem 1 says something in "
+        f"{cells - vacuous[lowest]} of {cells} settings"
+    )
+    return judge(checks, short, sentence)
+
+
+def draw(data: "dict[str, xarray.Dataset]") -> Picture:
+    """Draw the simulated regret between its bounds; a vacuous bound is not drawn but named."""
+    panels = []
+    for horizon in map(int, data):
+        final = data[str(horizon)]["final_regret"].isel(policy=0)
+        curves = [bars("UCB, simulated", RATES, [final.sel(rate=rate) for rate in RATES])]
+        notes = []
+        for name, values in bounds(horizon).items():
+            says = np.asarray(values) > 0
+            if says.any():
+                curves.append(Curve(name, np.array(RATES)[says], values[says]))
+            if not says.all():
+                first = RATES[int(np.argmin(says))]
+                notes.append(
+                    f"{name}: vacuous from ε = {power(first)}" if says.any() else f"{name}: vacuous"
+                )
+        y = f"regret at T (mean of {final.sizes['run']}, bars ± 2 s.e.)"
+        title = f"UCB, passive, T = {power(horizon)}"
+        panels.append(
+            Panel(title, "ε, looks per stage", y, curves, y_log=True, note="\n".join(notes))
+        )
+    alt = (
+        "Simulated regret of UCB against ε on double logarithmic axes, between upper and lower "
+        "bounds. " + verdict(data).sentence
+    )
+    return Picture(alt, panels, 3)

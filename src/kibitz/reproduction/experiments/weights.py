@@ -1,0 +1,144 @@
+"""Experiment 3: which weights serve a passive observer best, and for which ε (paper, Figure 3)."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kibitz.model.feedback import passive
+from kibitz.model.problem import gaussian
+from kibitz.policies.ucb import ucb
+from kibitz.reproduction.plots import Curve, Panel, Picture, band
+from kibitz.reproduction.verdict import (
+    Check,
+    Estimate,
+    Verdict,
+    above,
+    all_of,
+    judge,
+    mean,
+    power,
+    saving,
+)
+from kibitz.simulator.simulate import log_spaced, sweep
+
+if TYPE_CHECKING:
+    import xarray
+
+TITLE = "Which weights are best"
+PAPER = "Section 5, third figure"
+CLAIM = (
+    "Looks drawn with weights proportional to 1/Δ_i, the minimiser of the lower bound, give a lower "
+    "regret than uniform weights and than weights proportional to 1/Δ_i²."
+)
+MEANS = (2.0, 1.8, 0.5, 0.2)
+WEIGHTS = {"uniform": "uniform", "optimal, ∝ 1/Δ": "optimal", "suboptimal, ∝ 1/Δ²": "suboptimal"}
+HORIZON = 10_000
+RATES = (0.0001, 0.0003, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+SHOWN = (0.001, 0.005, 0.02, 0.1, 1.0)
+RUNS = 600
+OPTIMAL, UNIFORM, SUBOPTIMAL = "optimal, ∝ 1/Δ", "uniform", "suboptimal, ∝ 1/Δ²"
+
+
+def run(folder: Path, **options: Any) -> "dict[str, xarray.Dataset]":
+    """Play UCB with each of the weights at each rate."""
+    return {
+        label: sweep(
+            "rate", RATES, gaussian(MEANS),
+            {rate: passive(rate, name) for rate in RATES}.__getitem__, ucb(),
+            horizon=HORIZON, stages=log_spaced(HORIZON, 50), file=folder / f"3-{name}.nc", **options,
+        )
+        for label, name in WEIGHTS.items()
+    }  # fmt: skip
+
+
+def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
+    """Compare the optimal weights with the two others at each rate, run by run."""
+    final = {label: part["final_regret"].isel(policy=0) for label, part in data.items()}
+    rates = final[OPTIMAL]["rate"].to_numpy()
+    gain: dict[str, list[Estimate]] = {
+        other: [saving(final[OPTIMAL].sel(rate=rate), final[other].sel(rate=rate)) for rate in rates]
+        for other in (UNIFORM, SUBOPTIMAL)
+    }
+    checks = []
+    for n, rate in enumerate(rates):
+        both = [above(gain[other][n], 0) for other in gain]
+        means = ", ".join(
+            f"{label.split(',')[0]} {mean(final[label].sel(rate=rate))}" for label in final
+        )
+        checks.append(
+            Check(f"ε = {power(rate)}: the optimal weights are best: {means}.", all_of(both))
+        )
+    sentence = " ".join(
+        f"The optimal weights beat the {other.split(',')[0]} ones {ranges(rates, gain[other])}."
+        for other in gain
+    )
+    order = [
+        above(saving(final[SUBOPTIMAL].sel(rate=r), final[UNIFORM].sel(rate=r)), 0) for r in rates
+    ]
+    better = [power(r) for r, one in zip(rates, order, strict=True) if one]
+    worse = [power(r) for r, one in zip(rates, order, strict=True) if one is False]
+    sentence += (
+        f" Between the two others the order depends on ε: the suboptimal weights are better than "
+        f"uniform at {listed(better)}, worse at {listed(worse)}."
+    )
+    best = [check.holds for check in checks].count(True)
+    lost = [check.holds for check in checks].count(False)
+    short = f"1/Δ is best at {best} of {len(rates)} rates, beaten at {lost}, undecided at the others"
+    return judge(checks, short, sentence)
+
+
+def ranges(rates: Any, gains: list[Estimate]) -> str:
+    """Say at which rates a gain is positive, negative or within the noise."""
+    words: dict[bool | None, list[float]] = {True: [], False: [], None: []}
+    for rate, gain in zip(rates, gains, strict=True):
+        words[above(gain, 0)].append(float(rate))
+    said = []
+    if words[True]:
+        at = max(range(len(gains)), key=lambda n: gains[n].value)
+        most = Estimate(100 * gains[at].value, 100 * gains[at].error)
+        said.append(
+            f"at {listed(map(power, words[True]))} (most: {most} % at ε = {power(rates[at])})"
+        )
+    if words[False]:
+        said.append(f"lose at {listed(map(power, words[False]))}")
+    if words[None]:
+        said.append(f"are no different within the noise at {listed(map(power, words[None]))}")
+    return ", ".join(said) if words[True] else "nowhere: they " + " and ".join(said)
+
+
+def listed(names: Iterable[str]) -> str:
+    """Write "ε = a, b and c", or "no ε"."""
+    words = list(names)
+    if not words:
+        return "no ε"
+    return "ε = " + (", ".join(words[:-1]) + " and " if words[:-1] else "") + words[-1]
+
+
+def draw(data: "dict[str, xarray.Dataset]") -> Picture:
+    """Draw regret against time for some ε, and the final regret relative to uniform weights."""
+    runs = next(iter(data.values())).sizes["run"]
+    panels = []
+    for rate in SHOWN:
+        curves = [
+            band(label, part["regret"].isel(policy=0).sel(rate=rate)) for label, part in data.items()
+        ]
+        panels.append(
+            Panel(f"ε = {power(rate)}", "stage t", f"regret (mean of {runs}, band 25–75 %)", curves)
+        )
+    final = {label: part["final_regret"].isel(policy=0) for label, part in data.items()}
+    relative = []
+    for label in data:
+        less = [saving(final[label].sel(rate=r), final[UNIFORM].sel(rate=r)) for r in RATES]
+        middle = np.array([100 * (1 - one.value) for one in less])
+        error = np.array([200 * one.error for one in less])
+        relative.append(Curve(label, RATES, middle, middle - error, middle + error, "points"))
+    panels.append(
+        Panel("All ε", "ε, looks per stage", "regret at T, % of uniform (bars ± 2 s.e.)", relative)
+    )
+    alt = (
+        "Regret of UCB against time for uniform, optimal and suboptimal weights at several ε, and "
+        "their final regret relative to uniform weights against ε. " + verdict(data).sentence
+    )
+    return Picture(alt, panels, 3)

@@ -1,0 +1,127 @@
+"""What a user hands in, made sure of once, at the boundary: a value of the right kind or one sentence.
+
+Each function returns its value as the plain type that is meant, or raises a ValueError that reads
+`<name> must be <condition>, got <value>`.
+"""
+
+import math
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+MOST = 2**62 - 1  # the largest whole number that compiled code can still add to another
+LONGEST = 60  # characters of a value that are quoted
+
+
+def refused(name: str, condition: str, value: object) -> ValueError:
+    """Return the error that says so, with the value quoted."""
+    return ValueError(f"{name} must be {condition}, got {quoted(value)}")
+
+
+def quoted(value: object) -> str:
+    """Return a value as Python writes it, shortened in the middle if it is long."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    elif isinstance(value, np.ndarray):
+        value = value.tolist() if value.size <= LONGEST else f"array of shape {value.shape}"
+    try:
+        text = repr(value)
+    except Exception as error:  # whole numbers of thousands of digits, an object of the user's
+        digits = isinstance(value, int) and int(value.bit_length() * math.log10(2)) + 1
+        text = f"a number of {digits} digits" if digits else f"{type(value).__name__} ({error})"
+    if len(text) > LONGEST:
+        text = f"{text[: LONGEST // 2]}...{text[-LONGEST // 4 :]}"
+    return text
+
+
+def number(value: Any, name: str, condition: str = "a number") -> float:
+    """Return a number as a float, NaN and infinity included."""
+    kinds = int | float | np.integer | np.floating
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value.item()
+    if isinstance(value, bool | np.bool_) or not isinstance(value, kinds):
+        raise refused(name, condition, value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise refused(name, condition, value) from None
+
+
+def finite(value: Any, name: str) -> float:
+    """Return a finite number."""
+    condition = "a finite number"
+    if not math.isfinite(x := number(value, name, condition)):
+        raise refused(name, condition, value)
+    return x
+
+
+def positive(value: Any, name: str) -> float:
+    """Return a number that is positive and finite."""
+    condition = "positive and finite"
+    if not 0 < (x := number(value, name, condition)) < math.inf:
+        raise refused(name, condition, value)
+    return x
+
+
+def non_negative(value: Any, name: str) -> float:
+    """Return a number that is not negative, and finite."""
+    condition = "non-negative and finite"
+    if not 0 <= (x := number(value, name, condition)) < math.inf:
+        raise refused(name, condition, value)
+    return x
+
+
+def between(value: Any, name: str, low: float, high: float) -> float:
+    """Return a number in [low, high]."""
+    condition = f"in [{low:g}, {high:g}]"
+    if not low <= (x := number(value, name, condition)) <= high:
+        raise refused(name, condition, value)
+    return x
+
+
+def whole(value: Any, name: str, least: int = 0, most: int = MOST) -> int:
+    """Return a whole number; floats such as 1e6 are fine."""
+    limits = f"of at least {least}" if most == MOST else f"from {least} to {most:.4g}"
+    condition = f"a whole number {limits}"
+    if not isinstance(value, int):  # exact for Python's own, however large
+        x = number(value, name, condition)
+        if not (math.isfinite(x) and x == int(x)):
+            raise refused(name, condition, value)
+    elif isinstance(value, bool):
+        raise refused(name, condition, value)
+    if not least <= int(value) <= most:
+        if int(value) > MOST:
+            condition += " and below 2^62"
+        raise refused(name, condition, value)
+    return int(value)
+
+
+def flag(value: Any, name: str) -> bool:
+    """Return True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise refused(name, "True or False", value)
+    return bool(value)
+
+
+def one_of(value: Any, name: str, choices: Collection[str]) -> str:
+    """Return one of some words."""
+    if not (isinstance(value, str) and value in choices):
+        *first, last = map(repr, choices)
+        raise refused(name, f"{', '.join(first)} or {last}" if first else last, value)
+    return value
+
+
+def numbers(value: Any, name: str, least: int = 1) -> NDArray[np.float64]:
+    """Return a list of at least so many finite numbers, as a new array."""
+    condition = f"a list of at least {least} finite numbers"
+    try:
+        given = np.array(value)
+        array = given.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise refused(name, condition, value) from None
+    ordinary = given.dtype.kind in "iuf" and array.ndim == 1 and array.size >= least
+    if not (ordinary and np.all(np.isfinite(array))):
+        raise refused(name, condition, value)
+    return array

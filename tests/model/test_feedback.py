@@ -1,0 +1,375 @@
+"""Feedbacks: when looks arrive, on which arms they fall, and bad input.
+
+Each statistical test has a false alarm with a chance of at most 10^-6, were the seed another; there
+are fewer than 40 of them.
+"""
+
+import math
+import re
+from functools import cache
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+from stories import made, runs
+
+from kibitz.model.feedback import FAR, active, bandit, every, full, passive
+from kibitz.model.problem import gaussian
+
+GAPS = np.array([0.0, 0.2, 1.5, 1.8])
+PROBLEM = gaussian([2.0, 1.8, 0.5, 0.2])
+
+
+@numba.njit
+def listed(next_arrival, looks, horizon, rng, out):
+    stage, n = 0, 0
+    while True:
+        stage = next_arrival(looks, stage, horizon, rng)
+        if stage > horizon:
+            return n
+        out[n] = stage
+        n += 1
+
+
+@numba.njit
+def following(next_arrival, looks, stage, horizon, rng):
+    return next_arrival(looks, stage, horizon, rng)
+
+
+@numba.njit
+def drawn(drawn_arm, looks, stage, rng, out):
+    for n in range(out.size):
+        out[n] = drawn_arm(looks, stage, rng)
+
+
+@cache
+def functions(feedback):
+    """Return a feedback's functions, which compile anew each time they are made."""
+    return feedback.functions()
+
+
+def arrivals(feedback, horizon, seed=0):
+    """Return the stages at which looks arrive."""
+    out = np.zeros(horizon + 1, np.int64)
+    next_arrival, _ = functions(feedback)
+    looks = feedback.compiled(GAPS, horizon)
+    n = listed(next_arrival, looks, horizon, np.random.default_rng(seed), out)
+    return out[:n]
+
+
+def arms(feedback, n, seed=0, stage=1, horizon=100):
+    """Return how often each arm is drawn by a passive observer."""
+    out = np.zeros(n, np.int64)
+    _, drawn_arm = functions(feedback)
+    drawn(drawn_arm, feedback.compiled(GAPS, horizon), stage, np.random.default_rng(seed), out)
+    return np.bincount(out, minlength=GAPS.size)
+
+
+def follow(counts, weights):
+    """Whether counts may come from weights; where there is no weight there is no count."""
+    weights = np.asarray(weights)
+    if np.any(counts[weights == 0]):
+        return False
+    expected = weights[weights > 0] * counts.sum()
+    return len(expected) == 1 or stats.chisquare(counts[weights > 0], expected).pvalue > 1e-6
+
+
+# --------------------------------------------------------------------------------------- arrivals
+
+
+@pytest.mark.parametrize("rate", [1e-3, 0.1, 0.5, 0.99])
+def test_random_arrivals_come_at_the_rate(rate):
+    n = len(arrivals(active(rate), 20_000, seed=1))
+    assert stats.binomtest(n, 20_000, rate).pvalue > 1e-6
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.6])
+def test_the_gaps_between_random_arrivals_are_geometric(rate):
+    gaps = np.diff(arrivals(active(rate), 20_000, seed=2), prepend=0)
+    most = int(gaps.max())
+    last = int(stats.geom.ppf(0.99, rate))
+    counts = np.bincount(np.minimum(gaps, last), minlength=most)[1 : last + 1]
+    chances = stats.geom.pmf(np.arange(1, last + 1), rate)
+    chances[-1] = stats.geom.sf(last - 1, rate)
+    assert stats.chisquare(counts, chances * gaps.size).pvalue > 1e-6
+
+
+def test_arrivals_are_as_likely_at_the_first_stage_as_later():
+    first = sum(1 in arrivals(active(0.3), 1, seed) for seed in range(2000))
+    assert stats.binomtest(first, 2000, 0.3).pvalue > 1e-6
+
+
+def test_at_rate_one_looks_arrive_at_each_stage():
+    assert arrivals(active(1.0), 50).tolist() == list(range(1, 51))
+
+
+def test_at_rate_zero_looks_never_arrive():
+    for feedback in (active(0.0), active(0), bandit(), active([0.0] * 50), active(1e-300)):
+        assert arrivals(feedback, 50).size == 0
+
+
+@given(st.integers(1, 40), st.integers(1, 90), st.integers(1, 100))
+def test_periodic_arrivals_are_exact(n, first, horizon):
+    found = arrivals(active(every(n, first=first)), horizon)
+    assert found.tolist() == list(range(first, horizon + 1, n))
+
+
+@given(st.integers(1, 40))
+def test_periodic_arrivals_begin_after_one_period(n):
+    assert arrivals(active(every(n)), 100).tolist() == list(range(n, 101, n))
+
+
+def test_listed_rates_are_those_of_their_stages():
+    rates = np.array([0.0, 1.0, 0.3, 0.8, 0.0, 1.0])
+    counts = np.zeros(6, int)
+    for seed in range(1000):
+        counts[arrivals(active(rates), 6, seed) - 1] += 1
+    assert counts[[0, 4]].tolist() == [0, 0]
+    assert counts[[1, 5]].tolist() == [1000, 1000]
+    assert stats.binomtest(int(counts[2]), 1000, 0.3).pvalue > 1e-6
+    assert stats.binomtest(int(counts[3]), 1000, 0.8).pvalue > 1e-6
+
+
+def falling(stage):
+    return 1.0 if stage <= 3 else 3 / stage
+
+
+FALLING = active(falling)
+
+
+def test_a_rate_may_be_a_function_of_the_stage():
+    counts = np.zeros(12, int)
+    for seed in range(1000):
+        counts[arrivals(FALLING, 12, seed) - 1] += 1
+    assert counts[:3].tolist() == [1000] * 3
+    for stage in range(4, 13):
+        assert stats.binomtest(int(counts[stage - 1]), 1000, 3 / stage).pvalue > 1e-6
+
+
+def test_a_listed_rate_and_the_same_function_draw_the_same_arrivals():
+    rates = [falling(stage) for stage in range(1, 201)]
+    np.testing.assert_array_equal(arrivals(active(rates), 200, 3), arrivals(FALLING, 200, 3))
+
+
+def test_no_arrival_is_ever_beyond_what_a_stage_can_count():
+    looks = active(1e-18).compiled(GAPS, 10)
+    next_arrival, _ = functions(active(1e-18))
+    for seed in range(20):
+        assert 10 < following(next_arrival, looks, 0, 10, np.random.default_rng(seed)) <= FAR
+
+
+# ------------------------------------------------------------------------------------------- arms
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [
+        [0.25, 0.25, 0.25, 0.25],
+        [0.0, 0.5, 0.5, 0.0],
+        [0.7, 0.0, 0.0, 0.3],
+        [0.0, 0.0, 0.0, 1.0],
+        [1.0, 0.0, 0.0, 0.0],
+        [0.1, 0.2, 0.3, 0.4],
+    ],
+)
+def test_given_weights_are_followed_and_zero_is_never_drawn(weights):
+    assert follow(arms(passive(0.1, weights), 20_000, seed=4), weights)
+
+
+def test_uniform_optimal_and_suboptimal_weights():
+    optimal = np.array([0, 1 / 0.2, 1 / 1.5, 1 / 1.8])
+    suboptimal = optimal**2
+    for name, weights in [
+        ("uniform", np.full(4, 0.25)),
+        ("optimal", optimal / optimal.sum()),
+        ("suboptimal", suboptimal / suboptimal.sum()),
+    ]:
+        np.testing.assert_allclose(passive(0.1, name).static_weights(GAPS), weights, rtol=1e-14)
+        assert follow(arms(passive(0.1, name), 20_000, seed=5), weights), name
+
+
+def test_weights_may_have_a_row_for_each_stage():
+    rows = np.array([[1.0, 0, 0, 0], [0, 0.5, 0.5, 0], [0.1, 0.2, 0.3, 0.4]])
+    for stage, row in enumerate(rows, start=1):
+        feedback = passive(0.1, rows)
+        assert follow(arms(feedback, 5000, seed=6, stage=stage, horizon=3), row)
+
+
+def moving(stage, arm):
+    return 1.0 if arm == stage % 2 else 0.0
+
+
+def tilted(stage, arm):
+    return (0.1, 0.2, 0.3, 0.4)[arm] if stage > 1 else (0.4, 0.3, 0.2, 0.1)[arm]
+
+
+def test_weights_may_be_a_function_of_stage_and_arm():
+    feedback = passive(0.1, moving)
+    assert arms(feedback, 50, stage=1).tolist() == [0, 50, 0, 0]
+    assert arms(feedback, 50, stage=2).tolist() == [50, 0, 0, 0]
+    feedback = passive(0.1, tilted)
+    assert follow(arms(feedback, 20_000, seed=7, stage=1), [0.4, 0.3, 0.2, 0.1])
+    assert follow(arms(feedback, 20_000, seed=7, stage=9), [0.1, 0.2, 0.3, 0.4])
+
+
+gaps_of = st.lists(st.floats(0, 1e3), min_size=2, max_size=8).map(
+    lambda means: max(means) - np.array(means)
+)
+
+
+@given(gaps_of, st.sampled_from(["uniform", "optimal", "suboptimal"]))
+def test_named_weights_are_a_distribution_with_nothing_on_optimal_arms(gaps, name):
+    if name != "uniform" and not np.any(gaps > 0):
+        return
+    weights = passive(0.1, name).static_weights(gaps)
+    assert np.all(weights >= 0)
+    assert weights.sum() == pytest.approx(1.0, abs=1e-12)
+    if name != "uniform":
+        assert np.all(weights[gaps == 0] == 0)
+        best = gaps[gaps > 0].min()
+        assert np.all(weights <= weights[gaps == best].max())
+
+
+# --------------------------------------------------------------------------------- in the engine
+
+
+def test_several_looks_come_with_each_arrival():
+    for feedback in (passive(0.2, looks=3), active(0.2, looks=3)):
+        n_looks = runs(made("ftl"), PROBLEM, feedback, horizon=500, runs=20).n_free.sum(axis=1)
+        assert np.all(n_looks % 3 == 0)
+        assert stats.binomtest(int(n_looks.sum()) // 3, 500 * 20, 0.2).pvalue > 1e-6
+
+
+def test_periodic_looks_are_counted_in_the_engine():
+    for n, first, expected in [(7, 7, 14), (7, 1, 15), (7, 99, 1), (1, 1, 100), (200, 150, 0)]:
+        feedback = active(every(n, first=first))
+        played = runs(made("ftl"), PROBLEM, feedback, horizon=100, runs=2)
+        assert played.n_free.sum(axis=1).tolist() == [expected] * 2
+
+
+def test_weights_are_followed_in_the_engine():
+    weights = [0.1, 0.0, 0.6, 0.3]
+    played = runs(made("ftl"), PROBLEM, passive(0.5, weights), horizon=500, runs=20)
+    assert follow(played.n_free.sum(axis=0), weights)
+
+
+def test_rows_of_weights_are_those_of_their_stages_in_the_engine():
+    rows = np.zeros((100, 4))
+    rows[:60, 1] = 1.0
+    rows[60:, 3] = 1.0
+    played = runs(made("ftl"), PROBLEM, passive(1.0, rows), horizon=100)
+    assert played.n_free[0].tolist() == [0, 60, 0, 40]
+
+
+def test_a_bandit_sees_nothing_for_free():
+    assert not runs(made("ftl"), PROBLEM, bandit(), horizon=100, runs=2).n_free.any()
+
+
+# -------------------------------------------------------------------------------------- bad input
+
+
+def refused(sentence):
+    return pytest.raises(ValueError, match=f"^{re.escape(sentence)}$")
+
+
+@pytest.mark.parametrize("make", [passive, active])
+@pytest.mark.parametrize(
+    ("rate", "sentence"),
+    [
+        (-0.1, "rate must be in [0, 1], got -0.1"),
+        (1.1, "rate must be in [0, 1], got 1.1"),
+        (math.nan, "rate must be in [0, 1], got nan"),
+        (math.inf, "rate must be in [0, 1], got inf"),
+        ([0.5, 2.0], "rate must be in [0, 1], got 2.0"),
+        ([0.5, math.nan], "rate must be in [0, 1], got nan"),
+        ("often", "rate must be a number, got 'often'"),
+        ([[0.1]], "rate must be a number or one for each stage, got [[0.1]]"),
+        (None, "rate must be in [0, 1], got nan"),
+    ],
+)
+def test_refuses_a_bad_rate(make, rate, sentence):
+    with refused(sentence):
+        make(rate)
+
+
+@pytest.mark.parametrize("make", [passive, active])
+@pytest.mark.parametrize("looks", [0, -1, 1.5, "two"])
+def test_refuses_a_bad_number_of_looks(make, looks):
+    with refused(f"looks must be a positive whole number, got {looks!r}"):
+        make(0.1, looks=looks)
+
+
+@pytest.mark.parametrize("n", [0, -1, 2.5, "two"])
+def test_refuses_a_bad_period(n):
+    with refused(f"n must be a positive whole number, got {n!r}"):
+        every(n)
+    with refused(f"first must be a positive whole number, got {n!r}"):
+        every(3, first=n)
+
+
+@pytest.mark.parametrize(
+    ("weights", "sentence"),
+    [
+        ("best", "weights must be 'uniform', 'optimal', 'suboptimal', a list or a function, "
+                 "got 'best'"),
+        ([0.5, 0.6], "weights must sum to 1, got [0.5, 0.6] with sum 1.1"),
+        ([0.5, 0.4], "weights must sum to 1, got [0.5, 0.4] with sum 0.9"),
+        ([1.5, -0.5], "weights must be non-negative and finite, got [1.5, -0.5]"),
+        ([1.0, math.nan], "weights must be non-negative and finite, got [1.0, nan]"),
+        ([[0.5, 0.5], [0.9, 0.0]], "weights must sum to 1, got [0.9, 0.0] with sum 0.9"),
+        ([], "weights must have one or two dimensions, got []"),
+        (1.0, "weights must have one or two dimensions, got 1.0"),
+        (["a", "b"], "weights must be numbers, got ['a', 'b']"),
+        ([[1.0], [0.5, 0.5]], "weights must be numbers, got [[1.0], [0.5, 0.5]]"),
+    ],
+)  # fmt: skip
+def test_refuses_bad_weights(weights, sentence):
+    with refused(sentence):
+        passive(0.1, weights)
+
+
+def test_refuses_what_does_not_fit_the_arms_or_the_horizon():
+    with refused("weights must have one entry for each of 4 arms, got 2"):
+        passive(0.1, [0.5, 0.5]).compiled(GAPS, 10)
+    with refused("weights must have a row for each of 10 stages, got 2"):
+        passive(0.1, [[1, 0, 0, 0], [1, 0, 0, 0]]).compiled(GAPS, 10)
+    with refused("rate must have an entry for each of 10 stages, got 9"):
+        active([0.1] * 9).compiled(GAPS, 10)
+    with refused("weights must be 'uniform' or given where no arm is sub-optimal, got 'optimal'"):
+        passive(0.1, "optimal").compiled(np.zeros(3), 10)
+
+
+def test_refuses_a_function_whose_values_are_no_rates_or_weights():
+    with refused("rate must be in [0, 1] at each stage, got 2.0 at 1"):
+        active(lambda stage: 2.0 / stage).compiled(GAPS, 10)
+    with refused("rate must be in [0, 1] at each stage, got nan at 1"):
+        passive(lambda stage: math.nan).compiled(GAPS, 10)
+    with refused("weights at stage 1 must sum to 1, got [0.5, 0.5, 0.5, 0.5] with sum 2.0"):
+        passive(0.1, lambda stage, arm: 0.5).compiled(GAPS, 10)
+
+
+def test_shows_what_made_it():
+    assert bandit().setting == {"observer": "bandit"}
+    assert full().setting == {"observer": "full"}
+    assert active(every(3)).setting["rate"] == {"every": 3, "first": 3}
+    assert passive(0.1, [0.5, 0.5], looks=2, paid=True).setting == {
+        "observer": "passive",
+        "rate": 0.1,
+        "weights": [0.5, 0.5],
+        "looks": 2,
+        "paid": True,
+    }
+    assert repr(active(0.1)) == "active(rate=0.1, looks=1, paid=False)"
+
+
+def test_the_setting_tells_functions_and_long_arrays_apart_by_their_content():
+    one, two = active(falling).setting["rate"], active(lambda stage: 0.5).setting["rate"]
+    assert one["function"] == "falling"
+    assert one["content"] != two["content"]
+    rates = np.full(2000, 0.5)
+    long = active(rates).setting["rate"]
+    rates[1000] = 0.25
+    assert active(rates).setting["rate"] != long

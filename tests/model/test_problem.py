@@ -1,0 +1,217 @@
+"""Problems: means, gaps, promises, rewards, and bad input."""
+
+import math
+import re
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from kibitz.model.problem import bernoulli, draw, gaussian, table
+from kibitz.simulator.streams import new_stream
+
+finite = st.floats(-1e6, 1e6)
+several = st.lists(finite, min_size=2, max_size=8)
+
+
+@numba.njit
+def draws(law, arm, stream, out):
+    for n in range(out.size):
+        out[n] = draw(law, arm, stream)
+
+
+def sample(problem, arm, n, seed):
+    out = np.empty(n)
+    draws(problem.compiled, arm, new_stream(seed), out)
+    return out
+
+
+# --------------------------------------------------------------------------------- means and gaps
+
+
+@given(several)
+def test_gaps_are_non_negative_and_some_arm_is_optimal(means):
+    problem = gaussian(means)
+    assert problem.n_arms == len(means)
+    assert np.all(problem.gaps >= 0)
+    assert np.all(problem.gaps[problem.optimal] == 0)
+    assert problem.optimal.any()
+    assert problem.optimal[np.argmax(means)]
+
+
+@given(several, st.randoms())
+def test_the_order_of_the_arms_is_the_users(means, random):
+    order = list(range(len(means)))
+    random.shuffle(order)
+    shuffled = gaussian([means[arm] for arm in order])
+    np.testing.assert_array_equal(shuffled.gaps, gaussian(means).gaps[order])
+
+
+@given(st.lists(st.lists(finite, min_size=1, max_size=5), min_size=2, max_size=5))
+def test_a_table_has_the_mean_and_support_of_its_values(rewards):
+    problem = table(rewards)
+    np.testing.assert_allclose(problem.means, [math.fsum(v) / len(v) for v in rewards], atol=1e-6)
+    assert problem.support == (min(map(min, rewards)), max(map(max, rewards)))
+    assert problem.scale == max(max(v) - min(v) for v in rewards) / 2
+
+
+def test_there_may_be_several_optimal_arms():
+    assert gaussian([1.0, 0.0, 1.0]).optimal.tolist() == [True, False, True]
+
+
+def test_the_problem_does_not_change_with_the_list_that_made_it():
+    means = np.array([1.0, 0.0])
+    problem = gaussian(means)
+    means[0] = -5.0
+    assert problem.means.tolist() == [1.0, 0.0]
+
+
+def test_promises_the_largest_standard_deviation():
+    assert gaussian([0, 1], sd=[0.5, 3.0]).scale == 3.0
+    assert gaussian([0, 1]).scale == 1.0
+    assert bernoulli([0.1, 0.2]).scale == 0.5
+
+
+@pytest.mark.parametrize(
+    "problem", [bernoulli([0.0, 0.1, 0.5, 1.0]), table([[0, 1, 1], [3.0], [0, 5], [-1, 0, 4]])]
+)
+def test_keeps_the_promised_sub_gaussian_scale(problem):
+    if problem.law == "bernoulli":
+        supports = [([0.0, 1.0], [1 - m, m]) for m in problem.means]
+    else:
+        supports = [(v, [1 / len(v)] * len(v)) for v in problem.setting["rewards"]]
+    for values, chances in supports:
+        centred = np.array(values) - np.dot(values, chances)
+        for x in np.linspace(-3, 3, 61):
+            assert math.log(np.dot(chances, np.exp(x * centred))) <= (
+                problem.scale**2 * x**2 / 2 + 1e-12
+            )
+
+
+def test_shows_what_made_it():
+    assert repr(gaussian([1, 0])) == "gaussian(means=[1.0, 0.0], sd=1.0)"
+    assert repr(bernoulli([1, 0])) == "bernoulli(means=[1.0, 0.0])"
+    assert table([[1, 0], [2]]).setting == {"law": "table", "rewards": [[1.0, 0.0], [2.0]]}
+
+
+# ---------------------------------------------------------------------------------------- rewards
+# Each test has a false alarm with a chance of 10^-6, were the seed another.
+
+
+@pytest.mark.parametrize(("arm", "mean", "sd"), [(0, 2.0, 0.5), (1, -1.0, 3.0)])
+def test_gaussian_rewards_are_gaussian(arm, mean, sd):
+    rewards = sample(gaussian([2.0, -1.0], sd=[0.5, 3.0]), arm, 5000, seed=1)
+    assert stats.kstest(rewards, stats.norm(mean, sd).cdf).pvalue > 1e-6
+
+
+def test_without_deviation_an_arm_pays_its_mean():
+    assert set(sample(gaussian([2.0, -1.0], sd=[0.0, 3.0]), 0, 20, seed=1)) == {2.0}
+
+
+@pytest.mark.parametrize("arm", range(4))
+def test_bernoulli_rewards_are_ones_as_often_as_promised(arm):
+    means = [0.0, 0.1, 0.7, 1.0]
+    rewards = sample(bernoulli(means), arm, 5000, seed=2)
+    assert set(rewards) <= {0.0, 1.0}
+    assert stats.binomtest(int(rewards.sum()), 5000, means[arm]).pvalue > 1e-6
+
+
+@pytest.mark.parametrize("arm", range(3))
+def test_table_rewards_are_its_values_all_equally_likely(arm):
+    values = [[5.0], [1.0, 2.0, 3.0, 4.0], [-1.0, 0.0, 7.0]]
+    rewards = sample(table(values), arm, 5000, seed=3)
+    found, counts = np.unique(rewards, return_counts=True)
+    assert found.tolist() == sorted(values[arm])
+    if len(found) > 1:
+        assert stats.chisquare(counts).pvalue > 1e-6
+
+
+def test_what_is_drawn_does_not_depend_on_the_arm():
+    """So that all policies meet the same noise."""
+    for problem in (gaussian([1.0, 0.0]), bernoulli([0.2, 0.9]), table([[1.0], [1.0, 2.0]])):
+        both = [new_stream(4) for _ in range(2)]
+        for arm, stream in enumerate(both):
+            draws(problem.compiled, arm, stream, np.empty(50))
+        assert both[0].rng.random() == both[1].rng.random()
+
+
+def test_gaussian_arms_share_the_noise():
+    problem = gaussian([1.0, 0.0])
+    np.testing.assert_allclose(
+        sample(problem, 0, 50, seed=5) - 1.0, sample(problem, 1, 50, seed=5), atol=1e-12
+    )
+
+
+# -------------------------------------------------------------------------------------- bad input
+
+BAD_MEANS = [
+    ([], "means must be a list of at least 2 numbers, got []"),
+    ([1.0], "means must be a list of at least 2 numbers, got [1.0]"),
+    (3.0, "means must be a list of at least 2 numbers, got 3.0"),
+    ([[1, 2], [3, 4]], "means must be a list of at least 2 numbers, got [[1, 2], [3, 4]]"),
+    ([1.0, math.nan], "means must be finite, got [1.0, nan]"),
+    ([1.0, math.inf], "means must be finite, got [1.0, inf]"),
+    (["a", "b"], "means must be a list of numbers, got ['a', 'b']"),
+    ([[1, 2], [3]], "means must be a list of numbers, got [[1, 2], [3]]"),
+    (None, "means must be a list of at least 2 numbers, got None"),
+]
+
+
+@pytest.mark.parametrize("make", [gaussian, bernoulli])
+@pytest.mark.parametrize(("means", "sentence"), BAD_MEANS)
+def test_refuses_bad_means(make, means, sentence):
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        make(means)
+
+
+@pytest.mark.parametrize("means", [[-0.1, 0.5], [0.5, 1.1]])
+def test_bernoulli_refuses_means_outside_of_the_unit_interval(means):
+    sentence = f"means must be in [0, 1] for bernoulli rewards, got {means!r}"
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        bernoulli(means)
+
+
+@pytest.mark.parametrize(
+    ("sd", "sentence"),
+    [
+        (-1.0, "sd must be non-negative and finite, got -1.0"),
+        (math.nan, "sd must be non-negative and finite, got nan"),
+        ([1.0, math.inf], "sd must be non-negative and finite, got [1.0, inf]"),
+        ([1.0, 1.0, 1.0], "sd must be one number or one for each of 2 arms, got [1.0, 1.0, 1.0]"),
+        ([1.0], "sd must be one number or one for each of 2 arms, got [1.0]"),
+    ],
+)
+def test_gaussian_refuses_a_bad_sd(sd, sentence):
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        gaussian([0.0, 1.0], sd=sd)
+
+
+@pytest.mark.parametrize(
+    ("rewards", "sentence"),
+    [
+        ([], "rewards must be a list of values for at least 2 arms, got 0"),
+        ([[1.0]], "rewards must be a list of values for at least 2 arms, got 1"),
+        ([[1.0], []], "rewards[1] must be a non-empty list of finite numbers, got []"),
+        ([[math.nan], [1.0]], "rewards[0] must be a non-empty list of finite numbers, got [nan]"),
+        ([[1.0], [[1.0]]], "rewards[1] must be a non-empty list of finite numbers, got [[1.0]]"),
+        ([1.0, 2.0], "rewards[0] must be a non-empty list of finite numbers, got 1.0"),
+    ],
+)
+def test_table_refuses_bad_rewards(rewards, sentence):
+    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+        table(rewards)
+
+
+@settings(max_examples=30)
+@given(st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=4))
+def test_any_list_of_numbers_is_taken_or_refused_with_a_sentence(means):
+    try:
+        problem = gaussian(means)
+    except ValueError as error:
+        assert str(error).startswith("means must be ")  # noqa: PT017
+    else:
+        assert len(means) >= 2
+        assert np.all(np.isfinite(problem.means))

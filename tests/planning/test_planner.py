@@ -1,0 +1,314 @@
+"""The planner: its predictions against simulations, its optima against brute force, its refusals."""
+
+import json
+import math
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import kibitz
+from kibitz import active, bandit, gaussian, passive, simulate, ucb, ucb_double
+from kibitz.cli import main
+from kibitz.planning.planner import ACCURACY, OBSERVERS, early_scale, leading_best, predict
+
+FIVE = [0.0, 0.2, 0.5, 1.0, 1.5]
+
+
+def simulated(gaps, rate, observer, horizon, runs=150):
+    if observer == "active":
+        feedback, policy = active(rate), ucb_double()
+    else:
+        feedback = bandit() if np.ndim(rate) == 0 and rate == 0 else passive(rate, observer)
+        policy = ucb()
+    problem = gaussian([-gap for gap in gaps])
+    data = simulate(problem, feedback, policy, horizon=horizon, runs=runs, seed=5, stages=[horizon])
+    final = data["final_regret"].to_numpy()[0]
+    return final.mean(), final.std(ddof=1) / math.sqrt(runs)
+
+
+# Predictions. The seed is fixed; at four standard errors more than the stated accuracy a wrong alarm
+# has probability below 10⁻⁴ for each setting, if the stated accuracy holds there.
+
+
+@pytest.mark.parametrize("gaps", [[0.0, 0.5], [0.0] + [0.3] * 9, FIVE])
+@pytest.mark.parametrize("observer", OBSERVERS)
+def test_predictions_are_as_accurate_as_stated(gaps, observer):
+    needed = sum(gap**-2 for gap in gaps if gap > 0)
+    rates = [0.0] + [x * needed / 10_000 for x in (3, 30)]
+    for rate, predicted in zip(rates, predict(gaps, rates, 10_000, observer), strict=True):
+        mean, error = simulated(gaps, rate, observer, 10_000)
+        allowed = ACCURACY[observer if rate > 0 else "no looks"]["worst"]
+        assert abs(predicted - mean) <= allowed * mean + 4 * error
+
+
+def test_predictions_see_what_looks_save():
+    # a prediction that ignored looks, or noise, would be off by more than this
+    for observer in OBSERVERS:
+        predicted = predict([0.0, 0.5], [0.0, 0.02], 10_000, observer)
+        alone, helped = (simulated([0.0, 0.5], rate, observer, 10_000)[0] for rate in (0.0, 0.02))
+        assert predicted[1] / predicted[0] == pytest.approx(helped / alone, rel=0.12)
+        assert helped < 0.7 * alone
+
+
+@pytest.mark.parametrize("observer", OBSERVERS)
+def test_early_looks_are_predicted_while_they_are_scarce(observer):
+    horizon, rate = 20_000, 0.005
+    rates = np.minimum(1, early_scale(rate, horizon) / np.arange(1, horizon + 1))
+    mean, error = simulated([0.0, 0.5], rates, observer, horizon)
+    predicted = predict([0.0, 0.5], [rate], horizon, observer, early=True)[0]
+    alone = predict([0.0, 0.5], [0.0], horizon)[0]
+    assert abs(predicted - mean) <= ACCURACY["early"]["worst"] * alone + 4 * error
+    steady = predict([0.0, 0.5], [rate], horizon, observer)[0]
+    assert mean + 2 * error < steady  # and they are worth more than late ones
+
+
+def test_long_horizons_are_predicted_too():
+    for rate in (0.0, 1e-7):
+        mean, error = simulated([0.0, 1.0], rate, "uniform", 10**9, runs=24)
+        assert predict([0.0, 1.0], [rate], 10**9)[0] == pytest.approx(
+            mean, abs=0.08 * mean + 4 * error
+        )
+
+
+def test_regret_hardly_grows_after_the_plateau():
+    plan = kibitz.plan(10**8, gaps=FIVE[1:])
+    k = 20
+    for observer in OBSERVERS:
+        stage = int(plan["plateau"][observer]["mean"][k])
+        rate = plan["rates"][k]
+        at, later = (predict(FIVE, [rate], x * stage, observer)[0] for x in (2, 50))
+        assert later < 1.03 * at
+        growing = [predict(FIVE, [rate], int(x * stage), observer)[0] for x in (0.02, 0.5)]
+        assert growing[1] > 1.2 * growing[0]
+        alone = [predict(FIVE, [0.0], x * stage, observer)[0] for x in (2, 50)]
+        assert alone[1] > 1.15 * alone[0]
+
+
+@given(
+    st.integers(0, 53),
+    st.floats(-6, 2),
+    st.integers(2, 200),
+    st.sampled_from(OBSERVERS),
+    st.booleans(),
+)
+@settings(max_examples=40, deadline=None)
+def test_predictions_are_numbers_everywhere(log_horizon, log_gap, n_arms, observer, early):
+    horizon, gap = 2**log_horizon, 10**log_gap
+    gaps = [0.0] + [gap] * (n_arms - 1)
+    regret = predict(gaps, [0.0, 1e-12, 1e-3, 1.0], horizon, observer, early=early)
+    assert np.isfinite(regret).all()
+    assert (regret >= 0).all()
+    assert (regret <= horizon * gap * (1 + 1e-12)).all()
+
+
+def test_looks_at_optimal_arms_alone_change_little():
+    # two best arms: UCB1-Double's looks go to the other best arm
+    one, two = ([0.0] * n + [0.5] for n in (1, 2))
+    saved_one, saved_two = (
+        1 - np.divide(*predict(gaps, [0.01, 0.0], 100_000, "active")) for gaps in (one, two)
+    )
+    assert saved_one > 0.4
+    assert saved_two < 0.2
+    mean, error = simulated(two, 0.01, "active", 100_000, runs=40)
+    assert predict(two, [0.01], 100_000, "active")[0] == pytest.approx(
+        mean, abs=0.15 * mean + 4 * error
+    )
+
+
+# Sizes
+
+
+def test_early_looks_are_as_many():
+    for horizon in (10, 1000, 10**6):
+        for rate in (1e-3, 0.1, 0.9):
+            scale = early_scale(rate, horizon)
+            total = np.minimum(1, scale / np.arange(1, horizon + 1)).sum()
+            assert total == pytest.approx(rate * horizon, rel=1e-2, abs=1)
+
+
+def test_the_best_size_for_equal_gaps_is_the_closed_form():
+    gaps, horizon = np.array([[0.0, 0.5, 0.5, 0.5]]), 10**6
+    threshold = 3 / (2 * 0.25 * horizon)
+    for cost in (0.01, 0.1, 1.0):
+        best = leading_best(gaps, horizon, cost, 6.0, "optimal")
+        rate = 6 * 3 / (cost * 0.5 * horizon)
+        assert best["rate"] == pytest.approx(rate)
+        assert best["net"] == pytest.approx(6 * 3 / 0.5 * (math.log(rate / threshold) - 1))
+    limit = 2 * 6 * 0.5 / math.e
+    assert leading_best(gaps, horizon, 0.999 * limit, 6.0, "optimal")["rate"] > 0
+    assert leading_best(gaps, horizon, 1.001 * limit, 6.0, "optimal")["rate"] == 0
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_best_size_at_leading_order_beats_every_other(seed):
+    rng = np.random.default_rng(seed)
+    gaps = np.sort(np.concatenate(([0.0], 10 ** rng.uniform(-1.5, 0.5, rng.integers(1, 6)))))
+    horizon, cost = 10 ** int(rng.integers(3, 7)), 10 ** rng.uniform(-3, 1)
+    observer = OBSERVERS[seed % 2]
+    best = leading_best(gaps[np.newaxis], horizon, cost, 6.0, observer)
+    bad = gaps[1:]
+    weights = (1 / bad) / (1 / bad).sum() if observer == "optimal" else 1 / len(gaps)
+    rates = np.concatenate((np.geomspace(1e-9, 1, 20_001), [best["rate"]]))
+    logs = np.log(np.maximum(2 * rates[:, None] * weights * bad**2 * horizon, 1))
+    net = (6 / bad * logs).sum(axis=1) - cost * rates * horizon
+    assert best["net"] == pytest.approx(max(net[-1], 0), abs=1e-9)
+    assert best["net"] >= net.max() * (1 - 1e-9)
+
+
+def test_the_best_size_of_the_prediction_beats_every_size_of_the_table():
+    plan = kibitz.plan(100_000, n_arms=5, gap=0.5, cost=0.05)
+    for observer in OBSERVERS:
+        best = plan["best"][observer]
+        net = np.array(plan["saving"][observer]["mean"]) - 0.05 * np.array(plan["looks"])
+        assert best["net"] >= net.max() * (1 - 1e-9)
+        assert best["net"] <= net.max() * 1.05
+        near = predict([0.0] + [0.5] * 4, [0.0, best["rate"]], 100_000, observer)
+        assert best["net"] == pytest.approx(near[0] - near[1] - 0.05 * best["looks"], rel=0.05)
+
+
+def test_dear_looks_are_not_worth_it_and_free_ones_always_are():
+    dear = kibitz.plan(10_000, n_arms=3, gap=0.5, cost=1e6)["best"]
+    assert all(best["rate"] == best["net"] == 0 for best in dear.values())
+    gratis = kibitz.plan(10_000, n_arms=3, gap=0.5, cost=0.0)["best"]
+    assert all(best["rate"] > 0.5 for best in gratis.values())
+    assert gratis["optimal"]["leading"]["rate"] == 1
+
+
+# The plan
+
+
+def test_the_threshold_is_the_papers_for_equal_gaps():
+    plan = kibitz.plan(10**6, n_arms=7, gap=0.3)
+    assert plan["rate_star"]["mean"] == pytest.approx(7 / (10**6 * 0.09))
+
+
+def test_a_range_of_gaps_is_summed_up_by_mean_and_worst():
+    plan = kibitz.plan(10_000, n_arms=3, gap_range=(0.2, 2.0))
+    problems, rates = plan["setting"]["problems"], plan["rates"]
+    assert np.array(problems)[:, 1] == pytest.approx(np.geomspace(0.2, 2.0, len(problems)))
+    each = np.array([predict(gaps, rates, 10_000, "active") for gaps in problems])
+    each = np.minimum.accumulate(each, axis=1)
+    assert plan["regret"]["active"]["mean"] == pytest.approx(each.mean(axis=0))
+    assert plan["regret"]["active"]["worst"] == pytest.approx(each.max(axis=0))
+    assert plan["saving"]["active"]["worst"] == pytest.approx((each[:, :1] - each).min(axis=0))
+
+
+def test_more_looks_never_cost_regret():
+    plan = kibitz.plan(50_000, gaps=[0.3, 0.6])
+    for regret in (plan["regret"], plan["early"]["regret"]):
+        for observer in OBSERVERS:
+            assert (np.diff(regret[observer]["mean"]) <= 0).all()
+
+
+def test_looks_should_go_where_the_gaps_are_small():
+    weights = kibitz.plan(1000, gaps=[1.0, 0.5])["weights"]
+    assert weights["optimal"] == [pytest.approx([0, 2 / 3, 1 / 3])]
+    assert weights["active"] == [pytest.approx([0, 4 / 5, 1 / 5])]
+    costs = 6 * (2 * math.log(2 / 3 * 3) + math.log(1 / 3 * 3))
+    assert weights["uniform_costs"]["mean"] == pytest.approx(costs)
+
+
+def test_the_plan_says_that_early_looks_are_better():
+    early = kibitz.plan(100_000, n_arms=2, gap=0.5)["early"]
+    assert all(early["better"]["optimal"][10:40])
+
+
+def test_simulated_points_stand_beside_their_predictions():
+    plan = kibitz.plan(5_000, n_arms=2, gap=0.5, simulate=True, runs=20, seed=3)
+    points = plan["simulation"]["points"]
+    kinds = {(point["observer"], point["early"]) for point in points}
+    assert kinds == {("none", False), *((o, e) for o in OBSERVERS for e in (False, True))}
+    for point in points:
+        if not point["early"]:
+            assert point["predicted"] == pytest.approx(
+                point["mean"], abs=0.22 * point["mean"] + 5 * point["sem"]
+            )
+    with pytest.raises(ValueError, match="seed must be given for a simulation, got None"):
+        kibitz.plan(5_000, n_arms=2, gap=0.5, simulate=True)
+
+
+# The command
+
+
+@pytest.fixture
+def command(monkeypatch, capsys):
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["kibitz", "plan", *words])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        out, err = capsys.readouterr()
+        return stopped.value.code or 0, out, err
+
+    return run
+
+
+def test_json_is_the_plan(command):
+    words = ("--arms", "3", "--gap", "0.5", "--horizon", "1e4", "--cost", "0.1", "--json")
+    code, out, _ = command(*words)
+    plan = kibitz.plan(10_000, n_arms=3, gap=0.5, cost=0.1)
+    for numbers in plan["plateau"].values():
+        for values in numbers.values():
+            values[0] = str(values[0])
+    assert code == 0
+    assert json.loads(out) == plan
+    assert plan["plateau"]["active"]["mean"][0] == "inf"
+
+
+def test_the_table_answers_the_questions(command, tmp_path):
+    figure = tmp_path / "plan.svg"
+    words = ("--arms", "4", "--gap-range", "0.2,1", "--horizon", "1e5", "--cost", "0.05")
+    code, out, _ = command(*words, "--plot", str(figure))
+    assert code == 0
+    for word in (
+        "ε*",
+        "looks",
+        "where:",
+        "when: early",
+        "best size",
+        "accuracy, measured",
+        "flat from",
+    ):
+        assert word in out
+    assert figure.read_text(encoding="utf-8").startswith("<?xml")
+
+
+def test_the_table_shows_prediction_and_simulation(command):
+    words = ("--gaps", "0.5,1", "--horizon", "2000", "--simulate", "--runs", "10")
+    code, out, _ = command(*words)
+    assert code == 0
+    assert "predicted and simulated, 10 runs, seed 1" in out
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "one of gap, gap_range and gaps must be given, got none"),
+        (
+            ["--gap", "1", "--gaps", "1"],
+            "one of gap, gap_range and gaps must be given, got ['gap', 'gaps']",
+        ),
+        (["--gap", "1"], "n_arms must be a whole number from 2 to a million, got None"),
+        (["--gap", "1", "--arms", "1"], "n_arms must be a whole number from 2 to a million, got 1"),
+        (["--gap", "nan", "--arms", "2"], "gap must be positive and finite, got nan"),
+        (["--gap-range", "2,1", "--arms", "2"], "gap_range must be a smaller and a larger gap"),
+        (
+            ["--gaps", "0,0,1"],
+            "gaps must be positive for every arm but the best, got [0.0, 0.0, 1.0]",
+        ),
+        (["--gaps", "1,x"], "gaps must be a number, got 'x'"),
+        (["--gaps", "1", "--arms", "5"], "n_arms must be left out or fit gaps, got 5"),
+        (["--gaps", "1", "--cost", "-1"], "cost must be finite and ≥ 0, got -1.0"),
+        (["--gaps", "1", "--exploration", "0"], "exploration must be positive and finite, got 0.0"),
+        (["--gaps", "1", "--plot", "x.doc"], "plot must end in .png, .svg or .pdf, got 'x.doc'"),
+        (["--gaps", "1", "--horizon", "0"], "horizon must be a whole number from 1 to 2**53, got 0"),
+    ],
+)
+def test_bad_input_gets_one_sentence_and_exit_code_2(command, words, sentence):
+    code, out, err = command("--horizon", "1000", *words)
+    assert code == 2
+    assert not out
+    assert err.startswith(f"kibitz: {sentence}")
+    assert err.count("\n") == 1

@@ -1,0 +1,188 @@
+"""`kibitz.check` passes what keeps the promises of a policy, and says in a sentence what does not."""
+
+import dataclasses
+import math
+import os
+import subprocess
+import sys
+
+import pytest
+
+import kibitz as kb
+from kibitz.compiling.jit import jit
+from kibitz.model.feedback import FAR
+from kibitz.policies.policy import Seen, View, seen_update
+
+OURS = """
+import kibitz as kb
+from kibitz.policies import POLICIES
+
+for make in POLICIES.values():
+    kb.check(make())
+kb.check(kb.etc_ocucb(p=1.5, restart=True))
+kb.check(kb.etc_ocucb(check="doubling", all_info=True))
+kb.check(kb.kl_ucb(law="bernoulli", c=3))
+kb.check(kb.ocucb(rho=0.8))
+kb.check(kb.ucb(ignore_free=True))
+kb.check(kb.thompson(law="bernoulli"))
+print("all is well")
+"""
+
+
+def test_our_own_policies_pass():
+    """In plain Python, which saves a minute of compiling."""
+    done = subprocess.run(
+        [sys.executable, "-c", OURS],
+        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "all is well\n", done.stderr
+
+
+def mine(params, stage, counts, arm, mean):
+    return mean + params.c * math.log(1 + stage) / counts[arm]
+
+
+def test_a_users_policy_passes():
+    assert kb.check(kb.index_policy("mine", mine, c=2.0)) is None
+    assert kb.check(kb.index_policy("mine", mine, look="robin", c=2.0)) is None
+
+
+def falls_in_stage(params, stage, counts, arm, mean):
+    return mean + 1 / math.sqrt(stage)
+
+
+def falls_in_mean(params, stage, counts, arm, mean):
+    return 1 / counts[arm] - abs(mean)
+
+
+def rises_in_own_count(params, stage, counts, arm, mean):
+    return mean + math.log(counts[arm])
+
+
+def rises_in_other_counts(params, stage, counts, arm, mean):
+    return mean + math.sqrt(counts.sum() / counts[arm])
+
+
+def infinite(params, stage, counts, arm, mean):
+    return mean + 1 / math.log(counts[arm])
+
+
+@pytest.mark.parametrize(
+    ("index", "sentence"),
+    [
+        (falls_in_stage, "index of mine must be non-decreasing in stage, got "),
+        (falls_in_mean, "index of mine must be non-decreasing in mean, got "),
+        (rises_in_own_count, "index of mine must be non-increasing in every count, got "),
+        (
+            rises_in_other_counts,
+            "index of mine must be non-increasing in every count, got ",
+        ),
+        (infinite, "index of mine must be finite, got "),
+    ],
+)
+def test_an_index_that_breaks_its_promise_is_told(index, sentence):
+    for _ in range(2):  # the same words each time
+        with pytest.raises(ValueError, match=sentence) as told:
+            kb.check(kb.index_policy("mine", index))
+        words = str(told.value)
+    with pytest.raises(ValueError) as again:
+        kb.check(kb.index_policy("mine", index))
+    assert str(again.value) == words
+    assert "\n" not in words
+
+
+@jit
+def pull_and_count(params, state, stage, rng):
+    state.n_looks[0] += 1
+    return 0
+
+
+@jit
+def pull_beyond(params, state, stage, rng):
+    return state.counts.size
+
+
+@jit
+def pull_the_worst(params, state, stage, rng):
+    return state.counts.size - 1
+
+
+@jit
+def look_at_the_last(params, state, stage, rng):
+    return state.counts.size - 1
+
+
+@jit
+def update_once(params, state, stage, arm, n, total, free):
+    if not free:
+        state.n_pulls[arm] += 1
+    state.counts[arm] += 1
+    state.sums[arm] += total
+    return state
+
+
+@jit
+def pull_at_random(params, state, stage, rng):
+    return int(rng.random() * state.counts.size)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"pull": pull_and_count}, "deciding of ucb must leave the state alone, got another one"),
+        ({"pull": pull_beyond}, "pull of ucb must be one of 2 arms, got 2"),
+        ({"pull": pull_the_worst}, "pull of ucb must be the arm of largest index, got 1 at stage 1"),
+        ({"observe": look_at_the_last}, "observe of ucb must be the arm of second largest index"),
+        ({"update": update_once}, "decisions of ucb must depend on what it was told alone, got"),
+        ({"observe": pull_beyond}, "observe of ucb must be one of 2 arms, got 2"),
+    ],
+)
+def test_functions_that_break_a_promise_are_told(change, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        kb.check(dataclasses.replace(kb.ucb(), **change))
+
+
+def test_turns_that_are_not_taken_are_told():
+    policy = dataclasses.replace(kb.ftl_robin(), observe=look_at_the_last)
+    with pytest.raises(
+        ValueError, match="observe of ftl_robin must be the arm whose turn it is, got 1"
+    ):
+        kb.check(policy)
+
+
+def test_a_policy_may_choose_at_random_with_the_numbers_it_is_given():
+    changes = {"pull": pull_at_random, "index": None, "view": None}
+    assert kb.check(dataclasses.replace(kb.ucb(), name="random", **changes)) is None
+
+
+def test_something_else_is_refused():
+    with pytest.raises(ValueError, match=r"policy must be a policy such as ucb\(\), got 'ucb'"):
+        kb.check("ucb")
+
+
+@jit
+def view_without_looks(params, state: Seen, stage):
+    return View(state.counts, state.sums, state.n_pulls, state.allowed, 0, FAR, True, 0)
+
+
+def test_a_view_may_forbid_looks_at_once():
+    """Then where it looks is its own affair."""
+    changes = {"view": view_without_looks, "observe": look_at_the_last, "update": seen_update}
+    assert kb.check(dataclasses.replace(kb.ucb(), **changes)) is None
+
+
+def test_simulate_refuses_an_index_that_breaks_its_promise():
+    policy = kb.index_policy("mine", rises_in_own_count)
+    with pytest.raises(ValueError, match="index of mine must be non-increasing in every count"):
+        kb.simulate(kb.gaussian([1, 0]), kb.bandit(), policy, horizon=10, runs=1, seed=1)
+
+
+def test_an_index_that_fails_is_named_with_its_error():
+    def index(params, stage, counts, arm, mean):
+        return params.missing
+
+    with pytest.raises(ValueError, match=r"index of mine must be a function of .* AttributeError"):
+        kb.check(kb.index_policy("mine", index))

@@ -1,0 +1,240 @@
+"""Files are written whole or not at all, and bad targets are refused before the work."""
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from kibitz.files import checked_folder, checked_target, write_whole
+from kibitz.validate import quoted
+
+posix = pytest.mark.skipif(os.name != "posix", reason="pipes, devices and links of POSIX")
+
+
+def names(folder):
+    return sorted(os.listdir(folder))
+
+
+def loop(folder):
+    (folder / "a").symlink_to("b")
+    (folder / "b").symlink_to("a")
+    return folder / "a"
+
+
+def pipe(folder):
+    os.mkfifo(folder / "pipe")
+    return folder / "pipe"
+
+
+def child_of_a_file(folder):
+    (folder / "file").touch()
+    return folder / "file" / "child"
+
+
+BAD = {  # the condition, and what makes it false
+    "a folder": ("a file, not a folder, got ", lambda folder: folder),
+    "no folder yet": ("a file, not a folder, got ", lambda folder: f"{folder}/new/"),
+    "a file's child": ("", child_of_a_file),
+    "a missing folder": ("in a folder that exists, got ", lambda folder: folder / "no" / "file"),
+    "300 characters": ("a file that can be written, got ", lambda folder: folder / ("x" * 300)),
+    "nothing": ("the name of a file, got ''", lambda folder: ""),
+    "a number": ("the name of a file, got 3", lambda folder: 3),
+    "bytes": ("the name of a file, got b'x'", lambda folder: b"x"),
+    "a NUL": ("a file that can be written, got ", lambda folder: "a\0b"),
+}
+BAD_ON_POSIX = {
+    "a loop of links": ("a file that can be written, got ", loop),
+    "a pipe": ("an ordinary file, no pipe or device, got ", pipe),
+    "/dev/full": ("an ordinary file, no pipe or device, got ", lambda folder: "/dev/full"),
+    "/dev/null": ("an ordinary file, no pipe or device, got ", lambda folder: "/dev/null"),
+    "/proc": ("in a folder that can be written to, got ", lambda folder: "/proc/file"),
+}
+
+
+@pytest.mark.parametrize(
+    ("condition", "make"),
+    [
+        *(pytest.param(*case, id=word) for word, case in BAD.items()),
+        *(pytest.param(*case, id=word, marks=posix) for word, case in BAD_ON_POSIX.items()),
+    ],
+)
+def test_what_cannot_be_written_is_refused_before(tmp_path, condition, make):
+    path = make(tmp_path)
+    before = names(tmp_path)
+    with pytest.raises(ValueError) as refusal:
+        checked_target(path, "out")
+    assert str(refusal.value).startswith(f"out must be {condition}")
+    assert names(tmp_path) == before
+
+
+@posix
+@pytest.mark.parametrize("what", ["folder", "file"])
+def test_permissions_are_asked_for(tmp_path, what):
+    if os.geteuid() == 0:
+        pytest.skip("root may write everywhere; run as somebody else to test permissions")
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "file").touch()
+    (folder if what == "folder" else folder / "file").chmod(0o500)
+    with pytest.raises(ValueError, match=r"out must be .* can be written"):
+        checked_target(folder / "file", "out")
+
+
+def test_checking_leaves_nothing_behind_and_keeps_what_is_there(tmp_path):
+    file = tmp_path / "file"
+    assert checked_target(file, "out") == file.resolve()
+    assert names(tmp_path) == []
+    file.write_text("old")
+    assert checked_target(str(file), "out") == file.resolve()
+    assert (names(tmp_path), file.read_text()) == (["file"], "old")
+
+
+def test_a_relative_path_is_fine(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_whole(checked_target("file", "out"), b"new")
+    assert (tmp_path / "file").read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("content", [b"new", lambda file: file.write(b"new")])
+def test_it_is_written_and_no_part_stays(tmp_path, content):
+    file = tmp_path / ("long" * 60)  # so long that the name of the part must be shortened
+    for _ in range(2):
+        write_whole(checked_target(file, "out"), content)
+        assert file.read_bytes() == b"new"
+        assert names(tmp_path) == [file.name]
+
+
+@posix
+@pytest.mark.parametrize("there", [True, False])
+def test_links_are_followed(tmp_path, there):
+    (tmp_path / "far").mkdir()
+    file, link = tmp_path / "far" / "file", tmp_path / "link"
+    if there:
+        file.write_text("old")
+    link.symlink_to(Path("far") / "file")
+    write_whole(checked_target(link, "out"), b"new")
+    assert link.is_symlink()
+    assert file.read_bytes() == b"new"
+    assert names(tmp_path) == ["far", "link"]
+
+
+@posix
+def test_permissions_of_the_file_stay(tmp_path):
+    file = tmp_path / "file"
+    file.touch()
+    file.chmod(0o640)
+    write_whole(file, b"new")
+    assert file.stat().st_mode & 0o777 == 0o640
+
+
+def fails(error):
+    def write(file):
+        file.write(b"half")
+        file.flush()
+        raise error
+
+    return write
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("bug")])
+def test_what_was_there_stays_if_writing_fails(tmp_path, error):
+    file = tmp_path / "file"
+    file.write_text("old")
+    with pytest.raises(type(error)):
+        write_whole(file, fails(error))
+    assert (names(tmp_path), file.read_text()) == (["file"], "old")
+
+
+def test_an_error_of_the_system_is_a_sentence(tmp_path):
+    file = tmp_path / "file"
+    file.write_text("old")
+    with pytest.raises(ValueError) as refusal:
+        write_whole(file, fails(OSError(28, "No space left on device")), "out")
+    sentence = f"out must be a file that can be written, got {quoted(str(file))}"
+    assert str(refusal.value) == f"{sentence} (No space left on device)"
+    assert (names(tmp_path), file.read_text()) == (["file"], "old")
+
+
+@posix
+def test_a_full_disk_is_a_sentence(tmp_path):
+    """A limit on the size of files stands in for the disk: the system refuses in the same call."""
+    program = (
+        "import resource, signal, sys; from pathlib import Path\n"
+        "from kibitz.files import write_whole\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
+        "try: write_whole(Path(sys.argv[1]), bytes(10**6), 'out')\n"
+        "except ValueError as error: print(error)"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "file")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stderr == ""
+    assert done.stdout.startswith("out must be a file that can be written, got ")
+    assert done.stdout.count("\n") == 1
+    assert names(tmp_path) == []
+
+
+@posix
+def test_parts_of_killed_processes_are_removed(tmp_path):
+    program = (
+        "import os, signal, sys; from pathlib import Path; from kibitz.files import write_whole\n"
+        "write_whole(Path(sys.argv[1]), lambda file: os.kill(os.getpid(), signal.SIGKILL))"
+    )
+    file = tmp_path / "file"
+    subprocess.run([sys.executable, "-c", program, str(file)])
+    assert [name.endswith(".part") for name in names(tmp_path)] == [True]
+    others = [
+        f".file.{os.getppid()}.0123abcd.part",  # a process that is alive
+        ".file.nobody.0123abcd.part",  # not ours
+        ".other.999999999.0123abcd.part",  # of another target
+        "file.999999999.0123abcd.part",
+    ]
+    for other in others:
+        (tmp_path / other).touch()
+    (tmp_path / f".file.{os.getpid()}.0123abcd.part").touch()  # of one that had our number
+    write_whole(file, b"new")
+    assert names(tmp_path) == sorted(["file", *others])
+
+
+def test_threads_do_not_meet(tmp_path):
+    """Eight threads write one file at the same time: one of them wins, and wholly."""
+    file = tmp_path / "file"
+    together = threading.Barrier(8)
+
+    def write(k):
+        def content(open_file):
+            together.wait()
+            open_file.write(bytes([k]) * 100_000)
+
+        write_whole(file, content)
+
+    threads = [threading.Thread(target=write, args=(k,)) for k in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(file.read_bytes())) == 1
+    assert names(tmp_path) == ["file"]
+
+
+def test_a_folder_is_made_if_it_is_not_there(tmp_path):
+    folder = tmp_path / "a" / "b"
+    assert checked_folder(folder, "out") == folder
+    assert checked_folder(str(folder), "out") == folder
+    assert names(folder) == []
+
+
+@pytest.mark.parametrize("make", [child_of_a_file, lambda folder: folder / ("x" * 300)])
+def test_a_folder_that_cannot_be_made_is_refused(tmp_path, make):
+    with pytest.raises(ValueError, match="out must be a folder that can be written to, got "):
+        checked_folder(make(tmp_path), "out")
+
+
+@posix
+@pytest.mark.parametrize("path", ["/dev/null", "/proc", "/proc/new"])
+def test_a_folder_that_takes_no_files_is_refused(path):
+    with pytest.raises(ValueError, match="out must be a folder that can be written to, got "):
+        checked_folder(path, "out")

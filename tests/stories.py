@@ -7,31 +7,16 @@ import numpy as np
 from numpy.random import SFC64, Generator, SeedSequence
 from numpy.random.bit_generator import ISeedSequence
 
-from kibitz.compiling.jit import content_hash
-from kibitz.model.feedback import active
 from kibitz.policies import POLICIES
-from kibitz.simulator import engine
-
-FUNCTIONS = {}  # by their content: each new one would compile anew
+from kibitz.simulator.jobs import Job, play
 
 
 @cache
 def made(name, **arguments):
-    """Return a policy whose functions are shared with all others of the same content."""
+    """Return a policy; those that plan for a horizon plan for 1000 stages."""
     if name in {"moss", "etc", "improved_ucb"}:
         arguments = {"horizon": 1000, **arguments}
-    policy = POLICIES[name](**arguments)
-    functions = {
-        part: FUNCTIONS.setdefault(content_hash(getattr(policy, part)), getattr(policy, part))
-        for part in ("init", "pull", "observe", "update", "index", "view")
-    }
-    return replace(policy, **functions)
-
-
-@cache
-def loop_of(policy):
-    """Return the compiled loop of a policy with any feedback that has no functions."""
-    return engine.loop(policy, active(0.1))
+    return POLICIES[name](**arguments)
 
 
 @cache
@@ -40,14 +25,12 @@ def plain(policy):
     return replace(policy, index=None, view=None)
 
 
-def runs(policy, problem, feedback, *, horizon, runs=1, seed=0, first=0, stages=None, play=None):
+def runs(policy, problem, feedback, *, horizon, runs=1, seed=0, first=0, stages=None, leap=False):
     """Play some runs of a policy."""
     stages = np.array([horizon] if stages is None else stages, np.int64)
-    piece = engine.Piece(
-        None, play or loop_of(policy), policy, problem, feedback, horizon, stages, seed,
-        first, first + runs,
-    )  # fmt: skip
-    return engine.play_piece(piece, np.zeros(2, np.int64))
+    return play(
+        Job(None, policy, problem, feedback, horizon, stages, seed, first, first + runs, leap)
+    )
 
 
 class Rewards:

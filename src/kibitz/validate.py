@@ -1,4 +1,4 @@
-"""What a user hands in, made sure of once, at the boundary: a value of the right kind or one sentence.
+"""What a user hands in, made sure of once, at the boundary: a value of the right kind or a sentence.
 
 Each function returns its value as the plain type that is meant, or raises a ValueError that reads
 `<name> must be <condition>, got <value>`.
@@ -115,13 +115,14 @@ def one_of(value: Any, name: str, choices: Collection[str]) -> str:
 
 def numbers(value: Any, name: str, least: int = 1) -> NDArray[np.float64]:
     """Return a list of at least so many finite numbers, as a new array."""
-    condition = f"a list of at least {least} finite numbers"
+    condition = f"a list of at least {least} numbers" if least > 1 else "a list of numbers"
     try:
         given = np.array(value)
         array = given.astype(np.float64)
     except (TypeError, ValueError, OverflowError):
         raise refused(name, condition, value) from None
-    ordinary = given.dtype.kind in "iuf" and array.ndim == 1 and array.size >= least
-    if not (ordinary and np.all(np.isfinite(array))):
+    if given.dtype.kind not in "iuf" or array.ndim != 1 or array.size < least:
         raise refused(name, condition, value)
+    if not np.all(np.isfinite(array)):
+        raise refused(name, "finite", value)
     return array

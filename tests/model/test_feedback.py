@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 from scipy import stats
 from stories import made, runs
 
-from kibitz.model.feedback import FAR, active, bandit, every, full, passive
+from kibitz.model.feedback import active, bandit, every, full, passive
 from kibitz.model.problem import gaussian
+from kibitz.policies.policy import FAR
+from kibitz.simulator.world import look_functions, looks_of
 
 GAPS = np.array([0.0, 0.2, 1.5, 1.8])
 PROBLEM = gaussian([2.0, 1.8, 0.5, 0.2])
@@ -27,7 +29,7 @@ PROBLEM = gaussian([2.0, 1.8, 0.5, 0.2])
 def listed(next_arrival, looks, horizon, rng, out):
     stage, n = 0, 0
     while True:
-        stage = next_arrival(looks, stage, horizon, rng)
+        stage = next_arrival(looks, stage, horizon, rng, np.zeros(1))
         if stage > horizon:
             return n
         out[n] = stage
@@ -36,7 +38,7 @@ def listed(next_arrival, looks, horizon, rng, out):
 
 @numba.njit
 def following(next_arrival, looks, stage, horizon, rng):
-    return next_arrival(looks, stage, horizon, rng)
+    return next_arrival(looks, stage, horizon, rng, np.zeros(1))
 
 
 @numba.njit
@@ -48,14 +50,14 @@ def drawn(drawn_arm, looks, stage, rng, out):
 @cache
 def functions(feedback):
     """Return a feedback's functions, which compile anew each time they are made."""
-    return feedback.functions()
+    return look_functions(feedback)
 
 
 def arrivals(feedback, horizon, seed=0):
     """Return the stages at which looks arrive."""
     out = np.zeros(horizon + 1, np.int64)
     next_arrival, _ = functions(feedback)
-    looks = feedback.compiled(GAPS, horizon)
+    looks = looks_of(feedback, GAPS, horizon)
     n = listed(next_arrival, looks, horizon, np.random.default_rng(seed), out)
     return out[:n]
 
@@ -64,7 +66,7 @@ def arms(feedback, n, seed=0, stage=1, horizon=100):
     """Return how often each arm is drawn by a passive observer."""
     out = np.zeros(n, np.int64)
     _, drawn_arm = functions(feedback)
-    drawn(drawn_arm, feedback.compiled(GAPS, horizon), stage, np.random.default_rng(seed), out)
+    drawn(drawn_arm, looks_of(feedback, GAPS, horizon), stage, np.random.default_rng(seed), out)
     return np.bincount(out, minlength=GAPS.size)
 
 
@@ -155,7 +157,7 @@ def test_a_listed_rate_and_the_same_function_draw_the_same_arrivals():
 
 
 def test_no_arrival_is_ever_beyond_what_a_stage_can_count():
-    looks = active(1e-18).compiled(GAPS, 10)
+    looks = looks_of(active(1e-18), GAPS, 10)
     next_arrival, _ = functions(active(1e-18))
     for seed in range(20):
         assert 10 < following(next_arrival, looks, 0, 10, np.random.default_rng(seed)) <= FAR
@@ -333,22 +335,22 @@ def test_refuses_bad_weights(weights, sentence):
 
 def test_refuses_what_does_not_fit_the_arms_or_the_horizon():
     with refused("weights must have one entry for each of 4 arms, got 2"):
-        passive(0.1, [0.5, 0.5]).compiled(GAPS, 10)
+        looks_of(passive(0.1, [0.5, 0.5]), GAPS, 10)
     with refused("weights must have a row for each of 10 stages, got 2"):
-        passive(0.1, [[1, 0, 0, 0], [1, 0, 0, 0]]).compiled(GAPS, 10)
+        looks_of(passive(0.1, [[1, 0, 0, 0], [1, 0, 0, 0]]), GAPS, 10)
     with refused("rate must have an entry for each of 10 stages, got 9"):
-        active([0.1] * 9).compiled(GAPS, 10)
+        looks_of(active([0.1] * 9), GAPS, 10)
     with refused("weights must be 'uniform' or given where no arm is sub-optimal, got 'optimal'"):
-        passive(0.1, "optimal").compiled(np.zeros(3), 10)
+        looks_of(passive(0.1, "optimal"), np.zeros(3), 10)
 
 
 def test_refuses_a_function_whose_values_are_no_rates_or_weights():
     with refused("rate must be in [0, 1] at each stage, got 2.0 at 1"):
-        active(lambda stage: 2.0 / stage).compiled(GAPS, 10)
+        looks_of(active(lambda stage: 2.0 / stage), GAPS, 10)
     with refused("rate must be in [0, 1] at each stage, got nan at 1"):
-        passive(lambda stage: math.nan).compiled(GAPS, 10)
+        looks_of(passive(lambda stage: math.nan), GAPS, 10)
     with refused("weights at stage 1 must sum to 1, got [0.5, 0.5, 0.5, 0.5] with sum 2.0"):
-        passive(0.1, lambda stage, arm: 0.5).compiled(GAPS, 10)
+        looks_of(passive(0.1, lambda stage, arm: 0.5), GAPS, 10)
 
 
 def test_shows_what_made_it():
@@ -368,7 +370,7 @@ def test_shows_what_made_it():
 def test_the_setting_tells_functions_and_long_arrays_apart_by_their_content():
     one, two = active(falling).setting["rate"], active(lambda stage: 0.5).setting["rate"]
     assert one["function"] == "falling"
-    assert one["content"] != two["content"]
+    assert one["source"] != two["source"]
     rates = np.full(2000, 0.5)
     long = active(rates).setting["rate"]
     rates[1000] = 0.25

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from kibitz.model.problem import bernoulli, draw, gaussian, table
+from kibitz.model.problem import bernoulli, gaussian, table
 from kibitz.simulator.streams import new_stream
+from kibitz.simulator.world import draw, law_of
 
 finite = st.floats(-1e6, 1e6)
 several = st.lists(finite, min_size=2, max_size=8)
@@ -25,7 +26,7 @@ def draws(law, arm, stream, out):
 
 def sample(problem, arm, n, seed):
     out = np.empty(n)
-    draws(problem.compiled, arm, new_stream(seed), out)
+    draws(law_of(problem, 1.0), arm, new_stream(seed), out)
     return out
 
 
@@ -134,7 +135,7 @@ def test_what_is_drawn_does_not_depend_on_the_arm():
     for problem in (gaussian([1.0, 0.0]), bernoulli([0.2, 0.9]), table([[1.0], [1.0, 2.0]])):
         both = [new_stream(4) for _ in range(2)]
         for arm, stream in enumerate(both):
-            draws(problem.compiled, arm, stream, np.empty(50))
+            draws(law_of(problem, 1.0), arm, stream, np.empty(50))
         assert both[0].rng.random() == both[1].rng.random()
 
 

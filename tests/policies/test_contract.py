@@ -6,13 +6,14 @@ from itertools import pairwise
 import numba
 import numpy as np
 import pytest
-from stories import loop_of, made, plain, runs, tell
+from stories import made, plain, runs, tell
 
 from kibitz.model.feedback import active, bandit, every, full, passive
 from kibitz.model.problem import bernoulli, gaussian, table
 from kibitz.policies import POLICIES, index_policy
 from kibitz.policies.policy import Policy
-from kibitz.simulator import engine
+from kibitz.simulator.jobs import Job, play_all
+from kibitz.simulator.loop import loop_for
 
 SLOW = bool(numba.config.DISABLE_JIT)  # a hundred times slower: play less
 PROBLEM = gaussian([0.5, 0.0, 0.2])
@@ -231,7 +232,7 @@ def test_one_compilation_serves_all_settings(policy):
     runs(policy, bernoulli([0.2, 0.5]), passive(0.5, "optimal", paid=True), horizon=30)
     runs(policy, PROBLEMS["table"], passive([0.5] * 40), horizon=40, stages=[3, 4])
     runs(policy, PROBLEM, full(), horizon=50)
-    assert len(loop_of(policy).signatures) == 1
+    assert len(loop_for(policy, active(0.2)).signatures) == 1
 
 
 def test_runs_depend_on_seed_and_run_only(policy):
@@ -245,16 +246,11 @@ def test_runs_depend_on_seed_and_run_only(policy):
     assert np.any(others.n_pulls != all_of_them.n_pulls)
 
 
-def test_threads_and_pieces_do_not_matter(policy):
+def test_threads_and_jobs_do_not_matter(policy):
     def play(threads, *bounds):
-        pieces = [
-            engine.Piece(
-                first, loop_of(policy), policy, PROBLEM, active(0.2), 300,
-                np.array([100, 300]), 1, first, last,
-            )
-            for first, last in pairwise(bounds)
-        ]  # fmt: skip
-        done = {p.label: played for p, played in engine.play_all(pieces, threads, lambda _: None)}
+        setting = (policy, PROBLEM, active(0.2), 300, np.array([100, 300]), 1)
+        jobs = [Job(first, *setting, first, last) for first, last in pairwise(bounds)]
+        done = {job.label: played for job, played in play_all(jobs, threads, lambda _: None)}
         return [np.concatenate(parts) for parts in zip(*(done[b] for b in bounds[:-1]), strict=True)]
 
     one = play(1, 0, 6)

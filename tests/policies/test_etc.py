@@ -8,7 +8,6 @@ import reference
 from stories import agree, decisions, made, tell
 
 from kibitz.policies import etc
-from kibitz.simulator.engine import planned
 
 
 def in_play(*observations, n_arms=2, **params):
@@ -77,8 +76,8 @@ def test_commits_to_the_last_arm():
 
 
 def test_plans_for_the_horizon_of_the_simulation_unless_given_one():
-    assert planned(etc(), 500).horizon == 500.0
-    assert planned(etc(horizon=200), 500).horizon == 200.0
+    assert etc().params_for(500).horizon == 500.0
+    assert etc(horizon=200).params_for(500).horizon == 200.0
 
 
 def test_agrees_with_the_reference():

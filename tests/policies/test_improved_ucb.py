@@ -8,7 +8,6 @@ import reference
 from stories import agree, decisions, made, tell
 
 from kibitz.policies import improved_ucb
-from kibitz.simulator.engine import planned
 
 
 def after(*observations, n_arms=2, **params):
@@ -51,8 +50,8 @@ def test_after_the_last_round_pulls_the_leader_among_the_arms_in_play():
 
 
 def test_plans_for_the_horizon_of_the_simulation_unless_given_one():
-    assert planned(improved_ucb(), 500).horizon == 500.0
-    assert planned(improved_ucb(horizon=200), 500).horizon == 200.0
+    assert improved_ucb().params_for(500).horizon == 500.0
+    assert improved_ucb(horizon=200).params_for(500).horizon == 200.0
 
 
 def test_agrees_with_the_reference():

@@ -8,7 +8,6 @@ import reference
 from stories import agree, decisions, made
 
 from kibitz.policies import moss, moss_anytime
-from kibitz.simulator.engine import planned
 
 
 def test_an_arm_seen_more_than_its_share_of_the_horizon_has_no_bonus():
@@ -35,8 +34,8 @@ def test_without_bonuses_it_follows_the_leader():
 
 
 def test_plans_for_the_horizon_of_the_simulation_unless_given_one():
-    assert planned(moss(), 500).horizon == 500.0
-    assert planned(moss(horizon=200), 500).horizon == 200.0
+    assert moss().params_for(500).horizon == 500.0
+    assert moss(horizon=200).params_for(500).horizon == 200.0
 
 
 def test_agree_with_the_reference():

@@ -8,23 +8,30 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kibitz.compiling.jit import compiled, jit_inner
-from kibitz.model.feedback import ACTIVE, FAR, PASSIVE, Feedback, Looks
-from kibitz.model.problem import GAUSSIAN, Law, Problem, draw
-from kibitz.policies.policy import Policy
-from kibitz.simulator.engine import planned
+from kibitz.compiling.jit import compiled_loop, jit
+from kibitz.model.feedback import Feedback
+from kibitz.model.problem import Problem
+from kibitz.policies.policy import FAR, Policy, params_type
 from kibitz.simulator.leap import (
-    LATEST,
-    LOG,
-    Box,
-    Z,
+    Certificate,
     binomial,
     cut_at,
-    leaper,
-    new_box,
+    leaping_by,
+    new_certificate,
     normal_quantile,
 )
 from kibitz.simulator.streams import Streams, seed_stream, seed_words, streams
+from kibitz.simulator.world import (
+    ACTIVE,
+    GAUSSIAN,
+    PASSIVE,
+    Law,
+    Looks,
+    draw,
+    law_of,
+    look_functions,
+    looks_of,
+)
 
 BLOCKS, STAGES, WRONG_PULLS, WRONG_LOOKS, BROKEN = range(5)
 
@@ -43,12 +50,12 @@ ANY = Tale(1.0, 1e4, -1, 0.0)
 
 def trials(policy: Policy) -> Any:
     """Return the compiled function that plays certified blocks of a policy out."""
-    params_type = type(policy.params)
+    params_of = params_type(tuple(policy.numbers))
     init, pull, observe, update = policy.init, policy.pull, policy.observe, policy.update
     view: Any = policy.view
     takes_turns = policy.turns is not None
-    proposed, _ = leaper(policy)
-    next_arrival, drawn_arm = Feedback("active", 0.1).functions()
+    propose, _ = leaping_by(policy.index, policy.update, policy.turns)
+    next_arrival, drawn_arm = look_functions(Feedback("active", 0.1))
 
     def story(params: Any, law: Law, rng: Any, tale: Tale, farthest: int, state: Any) -> int:
         """Tell a story, pulls of each arm in a row and then some looks; return the stage after it."""
@@ -65,7 +72,7 @@ def trials(policy: Policy) -> Any:
                 law.means[arm] = tale.spread * rng.standard_normal()
                 total = n * (law.means[arm] + tale.spread * rng.standard_normal() / np.sqrt(1.0 * n))
             else:
-                law.means[arm] = rng.random()
+                law.means[arm] = law.chances[arm] = rng.random()
                 total = np.floor(n * rng.random())
             state = update(params, state, stage, arm, n, total, pulled)
             stage += n
@@ -75,7 +82,7 @@ def trials(policy: Policy) -> Any:
                 state = update(params, state, stage, arm, 1, law.means[arm], looked)
         return stage
 
-    story = jit_inner(story)
+    story = jit(story)
 
     def trial(
         params: Any,
@@ -84,13 +91,13 @@ def trials(policy: Policy) -> Any:
         looks: Looks,
         tale: Tale,
         rngs: Streams,
-        box: Box,
+        certificate: Certificate,
         counted: Any,
     ) -> None:
         n_arms = law.means.size
         pulled, looked = n_arms < 0, n_arms > 0
-        box.numbers[LATEST] = 20 + int(300 * rngs.policy.rng.random())
-        stage = story(params, law, rngs.policy.rng, tale, 4 * box.numbers[LATEST], state)
+        certificate.now[0]["latest"] = 20 + int(300 * rngs.policy.rng.random())
+        stage = story(params, law, rngs.policy.rng, tale, 4 * certificate.now[0]["latest"], state)
         seen = view(params, state, stage)
         for arm in range(n_arms):
             if seen.allowed[arm] and seen.n_pulls[arm] == 0:
@@ -99,13 +106,24 @@ def trials(policy: Policy) -> Any:
         look = -1
         if looks.observer == ACTIVE and not takes_turns and seen.most_looks > 0:
             look = observe(params, state, stage, rngs.policy.rng)
-        arrival = next_arrival(looks, stage - 1, FAR, rngs.looks.rng)
-        n, _ = proposed(
-            params, state, seen, law, looks, stage, FAR // 2, arrival, arm, look, rngs.policy.rng, box
+        arrival = next_arrival(looks, stage - 1, FAR, rngs.looks.rng, counted[:0])
+        n, _ = propose(
+            params,
+            state,
+            seen,
+            law,
+            looks,
+            stage,
+            FAR // 2,
+            arrival,
+            arm,
+            look,
+            rngs.policy.rng,
+            certificate,
         )
         if n == 0:
             return
-        last = stage + box.numbers[LATEST] - 1  # that of the certificate, before any cut
+        last = stage + certificate.now[0]["latest"] - 1  # that of the certificate, before any cut
         cut, arrived = cut_at(looks, arrival, last), 0
         wrong_pull, wrong_look = False, False
         while stage <= last and arrived < cut:
@@ -124,7 +142,7 @@ def trials(policy: Policy) -> Any:
                         wrong_look = wrong_look or chosen != look
                     reward = draw(law, chosen, rngs.looks)
                     state = update(params, state, stage, chosen, 1, reward, looked)
-                arrival = next_arrival(looks, stage, FAR, rngs.looks.rng)
+                arrival = next_arrival(looks, stage, FAR, rngs.looks.rng, counted[:0])
                 arrived += 1
             stage += 1
         counted[BLOCKS] += 1
@@ -132,7 +150,7 @@ def trials(policy: Policy) -> Any:
         counted[WRONG_LOOKS] += wrong_look
         counted[BROKEN] += wrong_pull or wrong_look
 
-    trial = jit_inner(trial)
+    trial = jit(trial)
 
     def play(
         numbers: Any,
@@ -146,19 +164,19 @@ def trials(policy: Policy) -> Any:
         rngs: Streams,
         counted: Any,
     ) -> None:
-        params = params_type(*numbers)
+        params = params_of(*numbers)
         seed_stream(rngs.rewards, words[0, 0:3])
         seed_stream(rngs.looks, words[0, 3:6])
         seed_stream(rngs.policy, words[0, 6:9])
         for _ in range(n_trials):
             state = init(params, law.means.size)
-            box = new_box(law.means.size, error)
+            certificate = new_certificate(law.means.size, error)
             if log > 0:
-                box.account[LOG] = log
-                box.account[Z] = normal_quantile(log)
-            trial(params, state, law, looks, tale, rngs, box, counted)
+                certificate.now[0]["log"] = log
+                certificate.now[0]["z"] = normal_quantile(log)
+            trial(params, state, law, looks, tale, rngs, certificate, counted)
 
-    return compiled(play)
+    return compiled_loop(play)
 
 
 def play_trials(
@@ -174,10 +192,10 @@ def play_trials(
     log: float = 0.0,
 ) -> Any:
     """Play trials and return what was counted; `log`, if positive, is that of each event."""
-    law = problem.compiled._replace(means=problem.means.copy())
-    looks = feedback.compiled(problem.gaps, FAR)
+    law = law_of(problem, 1.0)  # whose means a story may change
+    looks = looks_of(feedback, problem.gaps, FAR // (feedback.looks + 1))
     counted = np.zeros(5, np.int64)
-    numbers = tuple(planned(policy, 10**6))
+    numbers = tuple(policy.params_for(10**6))
     words = seed_words(seed, 0, 1)
     play(numbers, law, looks, n_trials, error, log, tale, words, streams(), counted)
     return counted
@@ -191,4 +209,4 @@ def binomials() -> Any:
         for i in range(out.size):
             out[i] = binomial(n, p, rngs.rewards.rng)
 
-    return compiled(fill)
+    return compiled_loop(fill)

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 import reference
 from scipy import stats
-from stories import loop_of, made, numpy_streams, runs
+from stories import made, numpy_streams, runs
 
 from kibitz.model.feedback import active, bandit, every, full, passive
 from kibitz.model.problem import bernoulli, gaussian, table
 from kibitz.policies import POLICIES
-from kibitz.simulator import engine
+from kibitz.simulator.jobs import Job, new_control, play, play_all
+from kibitz.simulator.loop import STAGE, STOP
 
 SLOW = bool(numba.config.DISABLE_JIT)
 MEANS = [0.9, 0.5, 0.7, 0.2]
@@ -249,38 +250,38 @@ def test_a_table_pays_its_values():
 # ----------------------------------------------------------------------------- stopping, progress
 
 
-def piece_of(horizon, first=0, last=1, name="ucb"):
-    return engine.Piece(
-        first, loop_of(made(name)), made(name), gaussian(MEANS), active(0.1), horizon,
-        np.array([horizon]), 0, first, last,
-    )  # fmt: skip
+def job_of(horizon, first=0, last=1, name="ucb"):
+    stages = np.array([horizon])
+    return Job(first, made(name), gaussian(MEANS), active(0.1), horizon, stages, 0, first, last)
 
 
-def test_a_piece_that_is_stopped_yields_nothing():
-    assert engine.play_piece(piece_of(100), np.array([1, 0])) is None
+def test_a_job_that_is_stopped_yields_nothing():
+    control = new_control()
+    control[STOP] = 1
+    assert play(job_of(100), control) is None
 
 
 @pytest.mark.parametrize("name", ["ucb", "thompson"])
-def test_a_running_piece_can_be_stopped(name):
-    control = np.zeros(2, np.int64)
+def test_a_running_job_can_be_stopped(name):
+    control = new_control()
     results = []
-    engine.play_piece(piece_of(10, name=name), np.zeros(2, np.int64))  # compiles
-    piece = piece_of(10**12, name=name)
-    thread = threading.Thread(target=lambda: results.append(engine.play_piece(piece, control)))
+    play(job_of(10, name=name))  # compiles
+    job = job_of(10**12, name=name)
+    thread = threading.Thread(target=lambda: results.append(play(job, control)))
     thread.start()
     time.sleep(0.1)
     assert thread.is_alive()
-    control[0] = 1
+    control[STOP] = 1
     thread.join(timeout=10)
     assert results == [None]
-    assert 0 < control[1] < 10**12
+    assert 0 < control[STAGE] < 10**12
 
 
 def test_leaving_early_stops_what_is_running():
-    pieces = [piece_of(10, first=0, last=1), piece_of(10**12, first=1, last=2)]
-    for piece, _ in engine.play_all(pieces, 2, lambda _: None):
-        assert piece.label == 0
-        break  # closes the generator: the long piece ends, or this test never does
+    jobs = [job_of(10, first=0, last=1), job_of(10**12, first=1, last=2)]
+    for job, _ in play_all(jobs, 2, lambda _: None):
+        assert job.label == 0
+        break  # closes the generator: the long job ends, or this test never does
 
 
 def test_an_error_in_progress_stops_what_is_running():
@@ -288,12 +289,12 @@ def test_an_error_in_progress_stops_what_is_running():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        list(engine.play_all([piece_of(10**12)], 1, fail))
+        list(play_all([job_of(10**12)], 1, fail))
 
 
 def test_progress_ends_at_one():
     shares = []
-    pieces = [piece_of(100, first=n, last=n + 2) for n in (0, 2, 4)]
-    assert len(list(engine.play_all(pieces, 2, shares.append))) == 3
+    jobs = [job_of(100, first=n, last=n + 2) for n in (0, 2, 4)]
+    assert len(list(play_all(jobs, 2, shares.append))) == 3
     assert shares == sorted(shares)
     assert shares[-1] == 1.0

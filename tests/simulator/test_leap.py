@@ -16,11 +16,6 @@ from scipy import stats
 
 import kibitz as kb
 from kibitz.simulator.leap import (
-    ALLOWED,
-    COST,
-    LOG,
-    SPENT,
-    Z,
     arrivals_drawn,
     arrivals_up_to,
     at_most,
@@ -28,11 +23,11 @@ from kibitz.simulator.leap import (
     can_leap,
     charge,
     cut_at,
-    new_box,
     normal_quantile,
     strays,
 )
 from kibitz.simulator.streams import seed_words, streams
+from kibitz.simulator.world import law_of, looks_of
 
 GAUSSIAN = kb.gaussian([2, 1, 0.5])
 BERNOULLI = kb.bernoulli([0.9, 0.4, 0.1])
@@ -44,7 +39,7 @@ FALSE_ALARM = 1e-4  # of each group of tests
 
 @pytest.mark.parametrize("log", [1, 1.5, 3, 10, 22, 37.5, 45, 60])
 def test_the_normal_quantile_keeps_its_promise_and_is_tight(log):
-    z = mpmath.mpf(normal_quantile.py_func(float(log)))
+    z = mpmath.mpf(normal_quantile(float(log)))
     with mpmath.workdps(40):
         promise = 2 * mpmath.ncdf(-z) / mpmath.exp(-log)
     assert 0.5 < promise <= 1
@@ -54,16 +49,16 @@ def test_the_normal_quantile_keeps_its_promise_and_is_tight(log):
 @pytest.mark.parametrize("n", [1, 7, 100, 10**4, 10**8, 10**12])
 @pytest.mark.parametrize("p", [1e-9, 1e-3, 0.1, 0.5, 0.9, 1 - 1e-9])
 def test_bernstein_keeps_its_promise(n, p, log):
-    most = at_most.py_func(float(n), p, log)
+    most = at_most(float(n), p, log)
     assert stats.binom.logsf(most, n, p) <= -log + 1e-9
     assert most <= n
 
 
 def test_bernstein_at_the_ends():
-    assert at_most.py_func(1e15, 0.0, 40.0) == 0
-    assert at_most.py_func(0.0, 0.5, 40.0) == 0
-    assert at_most.py_func(1e15, 1.0, 40.0) == 10**15
-    assert 0.1 * 1e15 < at_most.py_func(1e15, 0.1, 40.0) < 0.1 * 1e15 * (1 + 1e-6)
+    assert at_most(1e15, 0.0, 40.0) == 0
+    assert at_most(0.0, 0.5, 40.0) == 0
+    assert at_most(1e15, 1.0, 40.0) == 10**15
+    assert 0.1 * 1e15 < at_most(1e15, 0.1, 40.0) < 0.1 * 1e15 * (1 + 1e-6)
 
 
 def test_gaussian_sums_stray_as_rarely_as_promised():
@@ -71,7 +66,7 @@ def test_gaussian_sums_stray_as_rarely_as_promised():
     rng = np.random.default_rng(5)
     walks = np.cumsum(rng.standard_normal((20_000, 400)), axis=1).max(axis=1)
     for log in (1.0, 2.0, 4.0):
-        far = strays.py_func(GAUSSIAN.compiled, 0, 400, log, normal_quantile.py_func(log))
+        far = strays(law_of(GAUSSIAN, 1.0), 0, 400, log, normal_quantile(log))
         times = int((walks >= far).sum())
         bound = math.exp(-log)
         assert stats.binom.sf(times - 1, 20_000, bound) > FALSE_ALARM
@@ -83,7 +78,7 @@ def test_bernoulli_sums_stray_as_rarely_as_promised(mean):
     rng = np.random.default_rng(6)
     walks = np.cumsum((rng.random((20_000, 400)) < mean) - mean, axis=1)
     for log in (1.0, 2.0, 4.0):
-        far = strays.py_func(BERNOULLI.compiled, 0, 400, log, normal_quantile.py_func(log))
+        far = strays(law_of(BERNOULLI, 1.0), 0, 400, log, normal_quantile(log))
         for times in ((walks >= far).any(axis=1).sum(), (walks <= -far).any(axis=1).sum()):
             assert stats.binom.sf(int(times) - 1, 20_000, math.exp(-log)) > FALSE_ALARM
 
@@ -95,9 +90,9 @@ def arrivals_from_python(looks, arrival, last, log):
 
 def test_arrivals_are_bounded_with_the_one_that_is_known():
     gaps = np.zeros(2)
-    always = kb.active(1.0).compiled(gaps, 10)
-    rare = kb.active(1e-3).compiled(gaps, 10)
-    threes = kb.active(kb.every(3, first=2)).compiled(gaps, 10)
+    always = looks_of(kb.active(1.0), gaps, 10)
+    rare = looks_of(kb.active(1e-3), gaps, 10)
+    threes = looks_of(kb.active(kb.every(3, first=2)), gaps, 10)
     assert arrivals_from_python(rare, 5, 4, 40.0) == 0
     for last in range(5, 60):
         assert arrivals_from_python(rare, 5, last, 40.0) >= 1
@@ -117,14 +112,14 @@ def draw_arrivals(looks, arrival, last, rng, out):
 @pytest.mark.parametrize(("rate", "n"), [(0.1, 40), (0.5, 9), (1.0, 20), (0.01, 30), (0.1, 10**5)])
 def test_arrivals_are_drawn_as_they_were_bounded(rate, n):
     """Never more than the certificate allows, and of the right law; false alarm 1e-4 together."""
-    looks = kb.active(rate).compiled(np.zeros(2), 10)
+    looks = looks_of(kb.active(rate), np.zeros(2), 10)
     out = np.zeros((20_000, 2), np.int64)
     draw_arrivals(looks, 100, 100 + n, np.random.default_rng(4), out)
     arrived, end = out.T
     assert arrived.max() <= arrivals_from_python(looks, 100, 100 + n, 40.0)
     assert arrived.min() >= 1
     # stage by stage: the first arrival is at stage 100, and the block ends at the cut
-    cut = cut_at.py_func(looks, 100, 100 + n)
+    cut = cut_at(looks, 100, 100 + n)
     if n < 1000:
         later = np.random.default_rng(5).random((20_000, n)) < rate
         so_far = 1 + np.cumsum(later, axis=1)
@@ -139,30 +134,27 @@ def test_arrivals_are_drawn_as_they_were_bounded(rate, n):
     assert stats.ks_2samp(arrived, expected, method="asymp").pvalue > FALSE_ALARM / 9
 
 
-@numba.njit
-def charge_from_python(account):
-    charge(account)
-
-
 @pytest.mark.parametrize("n_arms", [2, 5, 500])
 @pytest.mark.parametrize("error", [1e-3, 1e-9, 1e-12])
 def test_the_account_pays_for_every_event_and_never_runs_out(n_arms, error):
-    account = new_box(n_arms, error).account
+    certificate = new_certificate(n_arms, error)
+    account = certificate.now[0]
     prices, spent = [], 0.0
     for _ in range(40):  # as if 2^20, 2^21, ... certificates had been spent at their price
-        price = account[COST]
-        assert (2 * n_arms + 2) * math.exp(-account[LOG]) == pytest.approx(price, rel=1e-9)
-        assert mpmath.log(2 * mpmath.ncdf(-mpmath.mpf(account[Z]))) <= -account[LOG]
+        price = account["cost"]
+        assert (2 * n_arms + 2) * math.exp(-account["log"]) == pytest.approx(price, rel=1e-9)
+        assert mpmath.log(2 * mpmath.ncdf(-mpmath.mpf(account["z"]))) <= -account["log"]
         prices.append(price)
-        account[SPENT] = (account[SPENT] + account[ALLOWED]) / 2 - price
-        spent = account[SPENT] + price
-        charge_from_python(account)
-        assert account[SPENT] == pytest.approx(spent, rel=1e-12)
-        assert account[SPENT] <= account[ALLOWED] == error
-        assert account[COST] == price / 4
-    account = new_box(n_arms, error).account
-    charge_from_python(account)
-    assert account[SPENT] == account[COST] == prices[0] == error / 2**21
+        account["spent"] = (account["spent"] + account["allowed"]) / 2 - price
+        spent = account["spent"] + price
+        charge(certificate)
+        assert account["spent"] == pytest.approx(spent, rel=1e-12)
+        assert account["spent"] <= account["allowed"] == error
+        assert account["cost"] == price / 4
+    certificate = new_certificate(n_arms, error)
+    account = certificate.now[0]
+    charge(certificate)
+    assert account["spent"] == account["cost"] == prices[0] == error / 2**21
 
 
 # ------------------------------------------------------------------------------------ the binomial
@@ -214,7 +206,7 @@ def test_halving_is_exact(n, p, monkeypatch):
     """Down to single trials, in plain Python; four tests, false alarm 1e-4 together."""
     monkeypatch.setitem(binomial.py_func.__globals__, "EXACT_BINOMIAL", 1)
     rng = np.random.default_rng(9)
-    k = np.bincount([binomial.py_func(n, p, rng) for _ in range(20_000)], minlength=n + 1)
+    k = np.bincount([binomial(n, p, rng) for _ in range(20_000)], minlength=n + 1)
     expected = 20_000 * stats.binom.pmf(np.arange(n + 1), n, p)
     assert k.size == n + 1
     enough = expected > 5

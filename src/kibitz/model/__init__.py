@@ -1,0 +1,1 @@
+"""What a game is: what the arms pay (`problem`), and who sees what, when (`feedback`)."""

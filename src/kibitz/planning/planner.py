@@ -1,8 +1,8 @@
 r"""What a bucket of free looks is worth, how large it should be, and where the looks should go.
 
-Regret is predicted by the fluid of `kibitz.planning.fluid`, for UCB as a passive observer (uniform weights,
-and the best weights p* of the paper's section 3.1) and for UCB1-Double as an active one. Nothing here
-is a bound: those are in `kibitz.bounds`.
+Regret is predicted by the fluid of `kibitz.planning.fluid`, for UCB as a passive observer (uniform
+weights, and the best weights p* of the paper's section 3.1) and for UCB1-Double as an active one.
+Nothing here is a bound: those are in `kibitz.bounds`.
 """
 
 import math

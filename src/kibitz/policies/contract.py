@@ -5,8 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from kibitz.policies.policy import Policy
-from kibitz.simulator.engine import planned
+from kibitz.policies.policy import Policy, checked_policy
 
 TRIALS = 300
 ROOM = 1e-12  # for rounding, relative
@@ -26,10 +25,9 @@ def check(policy: Policy) -> None:
     policy
         One of kibitz's, or your own, such as `index_policy` makes.
     """
-    if not isinstance(policy, Policy):
-        raise ValueError(f"policy must be a policy such as ucb(), got {policy!r}")
+    checked_policy(policy)
     rng = np.random.default_rng(0)
-    params = planned(policy, 1000)
+    params = policy.params_for(1000)
     if policy.index is not None:
         check_monotonicity(policy, params)
     for n_arms in (2, 3, 10):
@@ -38,11 +36,11 @@ def check(policy: Policy) -> None:
 
 def check_monotonicity(policy: Policy, params: Any) -> None:
     """Test that an index goes the right way in each of its arguments."""
-    plain: Any = getattr(policy.index, "py_func", policy.index)  # in plain Python: no need to compile
+    formula: Any = policy.index
 
     def index(*arguments: Any) -> float:
         try:
-            return float(plain(*arguments))
+            return float(formula(*arguments))
         except (ArithmeticError, ValueError):  # which compiled code takes for infinite or no number
             return math.nan
         except Exception as error:

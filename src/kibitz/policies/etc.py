@@ -15,9 +15,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kibitz.compiling.jit import jit, jit_init
-from kibitz.model.feedback import FAR
-from kibitz.policies.moss import checked_horizon
-from kibitz.policies.policy import Array, Policy, View, chooser, params_of
+from kibitz.policies.policy import (
+    FAR,
+    Array,
+    Policy,
+    View,
+    checked_horizon,
+    checked_scale,
+    choices_by,
+)
+from kibitz.validate import positive
 
 
 class State(NamedTuple):
@@ -30,7 +37,7 @@ class State(NamedTuple):
     tested: Array  # one number: how often each arm in play had been seen at the last test
 
 
-def etc(alpha: float = 1.0, horizon: int | None = None) -> Policy:
+def etc(alpha: float = 1.0, horizon: int | None = None, scale: float | None = None) -> Policy:
     """Return Explore-Then-Commit by itself (Algorithm 3).
 
     Parameters
@@ -39,12 +46,13 @@ def etc(alpha: float = 1.0, horizon: int | None = None) -> Policy:
         \\alpha; 1 in the paper, for rewards of sub-Gaussian scale 1.
     horizon
         The horizon that it plans for; that of the simulation unless given.
+    scale
+        The sub-Gaussian scale of the rewards; that of the problem unless given.
     """
-    if not 0 < alpha < math.inf:
-        raise ValueError(f"alpha must be positive and finite, got {alpha!r}")
+    numbers = {"alpha": positive(alpha, "alpha"), "horizon": checked_horizon(horizon)}
     return Policy(
         "etc",
-        params_of(alpha=float(alpha), horizon=checked_horizon(horizon)),
+        numbers,
         init,
         pull,
         observe,
@@ -52,6 +60,7 @@ def etc(alpha: float = 1.0, horizon: int | None = None) -> Policy:
         index=index,
         view=view,
         turns=turns,
+        scale=checked_scale(scale),
         setting={"alpha": float(alpha), "horizon": horizon},
     )
 
@@ -105,7 +114,7 @@ def turns(params: Any, state: State) -> tuple[Array, int]:
     return state.allowed, 0
 
 
-pull, _ = chooser(index, view)
+pull, _ = choices_by(index, view)
 
 
 @jit

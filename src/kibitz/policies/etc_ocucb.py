@@ -24,12 +24,22 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kibitz.compiling.jit import jit, jit_init
-from kibitz.model.feedback import FAR
-from kibitz.policies import ocucb
 from kibitz.policies.etc import eliminate
-from kibitz.policies.policy import Array, Policy, View, chooser, params_of
+from kibitz.policies.ocucb import index, ocucb_numbers
+from kibitz.policies.policy import FAR, Array, Policy, View, checked_scale, choices_by
+from kibitz.validate import flag, number, one_of, positive, refused
 
-EPOCH, ORIGIN, END, CHECK, LOOKS, LAST = range(6)  # the entries of State.clock
+CLOCK = np.dtype(
+    [
+        ("epoch", np.int64),  # m
+        ("origin", np.int64),  # the stage before OCUCB-n's first
+        ("end", np.int64),  # the last stage of the epoch
+        ("next_test", np.int64),  # the stage of the next test ("doubling")
+        ("looks", np.int64),  # since the last test ("rounds")
+        ("last", np.int64),  # the arm last looked at
+    ],
+    align=True,
+)
 
 
 class State(NamedTuple):
@@ -42,10 +52,7 @@ class State(NamedTuple):
     etc_counts: Array  # ETC's
     etc_sums: Array
     in_play: Array  # ETC's arms
-    clock: Array
-    # EPOCH: m; ORIGIN: the stage before OCUCB-n's first; END: the last stage of the epoch;
-    # CHECK: the stage of the next test ("doubling"); LOOKS: since the last test ("rounds");
-    # LAST: the arm last looked at
+    clock: Array  # one record
 
 
 def etc_ocucb(
@@ -57,6 +64,7 @@ def etc_ocucb(
     restart: bool = False,
     check: str = "rounds",
     all_info: bool = False,
+    scale: float | None = None,
 ) -> Policy:
     """Return ETC-OCUCB (Algorithm 2), ETC-OCUCB-2 or one of the all-info variants (section 5).
 
@@ -76,30 +84,27 @@ def etc_ocucb(
         "rounds" (ETC-OCUCB) or "doubling" (ETC-OCUCB-2).
     all_info
         Whether both subroutines count both kinds of observation.
+    scale
+        The sub-Gaussian scale of the rewards; that of the problem unless given.
     """
-    ocucb.check(eta, rho)
-    if not 1 < p < math.inf:
-        raise ValueError(f"p must be above 1 and finite, got {p!r}")
-    if not 0 < C < math.inf:
-        raise ValueError(f"C must be positive and finite, got {C!r}")
-    if not 0 < alpha < math.inf:
-        raise ValueError(f"alpha must be positive and finite, got {alpha!r}")
-    if check not in {"rounds", "doubling"}:
-        raise ValueError(f"check must be 'rounds' or 'doubling', got {check!r}")
-    numbers = {"p": p, "C": C, "alpha": alpha, "rho": rho, "eta": eta}
-    floats = {name: float(number) for name, number in numbers.items()}
-    flags = {"restart": bool(restart), "all_info": bool(all_info)}
+    if not 1 < number(p, "p") < math.inf:
+        raise refused("p", "above 1 and finite", p)
+    floats = {"p": float(p), "C": positive(C, "C"), "alpha": positive(alpha, "alpha")}
+    floats |= ocucb_numbers(eta, rho)
+    one_of(check, "check", ("rounds", "doubling"))
+    flags = {"restart": flag(restart, "restart"), "all_info": flag(all_info, "all_info")}
     return Policy(
         "etc_ocucb",
-        params_of(**floats, **flags, doubling=check == "doubling"),
+        {**floats, **flags, "doubling": check == "doubling"},
         init,
         pull,
         observe,
         update,
-        index=ocucb.index,
+        index=index,
         view=view,
         turns=turns,
-        setting={**floats, "restart": flags["restart"], "check": check, "all_info": bool(all_info)},
+        scale=checked_scale(scale),
+        setting={**floats, **flags, "check": check},
     )
 
 
@@ -126,6 +131,10 @@ def log_etc_horizon(p: float, m: int) -> float:
 @jit_init
 def init(params: Any, n_arms: int) -> State:
     """Return the state before anything was seen, in epoch 0."""
+    clock = np.zeros(1, CLOCK)
+    clock[0]["end"] = epoch_length(params.p, 0)
+    clock[0]["next_test"] = 1
+    clock[0]["last"] = n_arms - 1
     return State(
         np.zeros(n_arms, np.int64),
         np.zeros(n_arms, np.int64),
@@ -134,7 +143,7 @@ def init(params: Any, n_arms: int) -> State:
         np.zeros(n_arms, np.int64),
         np.zeros(n_arms, np.float64),
         np.ones(n_arms, np.bool_),
-        np.array([0, 0, epoch_length(params.p, 0), 1, 0, n_arms - 1]),
+        clock,
     )
 
 
@@ -142,15 +151,15 @@ def init(params: Any, n_arms: int) -> State:
 def test_arms(params: Any, state: State) -> None:
     """Let ETC drop the arms that are surely worse."""
     slope = 2 * params.alpha
-    level = slope * log_etc_horizon(params.p, state.clock[EPOCH])
+    level = slope * log_etc_horizon(params.p, state.clock[0]["epoch"])
     eliminate(state.in_play, state.etc_counts, state.etc_sums, level, slope)
 
 
 @jit
 def begin_epoch(params: Any, state: State) -> None:
     """Hand ETC's arms over to OCUCB-n; an arm that is out no longer counts for it."""
-    clock = state.clock
-    clock[EPOCH] += 1
+    clock = state.clock[0]
+    clock["epoch"] += 1
     for arm in range(state.counts.size):
         state.allowed[arm] = state.in_play[arm]
         if params.restart or not state.allowed[arm]:
@@ -162,27 +171,29 @@ def begin_epoch(params: Any, state: State) -> None:
             state.etc_sums[arm] = 0.0
             state.in_play[arm] = True
     if params.restart:
-        clock[ORIGIN] = clock[END]
-        clock[LOOKS] = 0
-        clock[LAST] = state.counts.size - 1
-    clock[END] = min(FAR, clock[END] + epoch_length(params.p, clock[EPOCH]))
+        clock["origin"] = clock["end"]
+        clock["looks"] = 0
+        clock["last"] = state.counts.size - 1
+    clock["end"] = min(FAR, clock["end"] + epoch_length(params.p, clock["epoch"]))
 
 
 @jit
 def view(params: Any, state: State, stage: int) -> View:
     """Return what OCUCB-n decides from."""
-    end = state.clock[END]
+    end = state.clock[0]["end"]
     if params.doubling:
-        end = min(end, state.clock[CHECK])
+        end = min(end, state.clock[0]["next_test"])
     most_looks = FAR  # with one arm left in play, tests change nothing
     if not params.doubling and state.in_play.sum() > 1:
-        most_looks = math.ceil(params.C * state.in_play.sum()) - 1 - state.clock[LOOKS]
+        most_looks = (
+            math.ceil(min(params.C * state.in_play.sum(), 1e18)) - 1 - state.clock[0]["looks"]
+        )
     return View(
         state.counts,
         state.sums,
         state.n_pulls,
         state.allowed,
-        state.clock[ORIGIN],
+        state.clock[0]["origin"],
         end,
         params.all_info,
         most_looks,
@@ -192,16 +203,16 @@ def view(params: Any, state: State, stage: int) -> View:
 @jit
 def turns(params: Any, state: State) -> tuple[Array, int]:
     """Return that the arms that ETC has in play take turns, and whose turn was the last."""
-    return state.in_play, state.clock[LAST]
+    return state.in_play, state.clock[0]["last"]
 
 
-pull, _ = chooser(ocucb.index, view)
+pull, _ = choices_by(index, view)
 
 
 @jit
 def observe(params: Any, state: State, stage: int, rng: Any) -> int:
     """Return the next arm that ETC has in play, in turn."""
-    arm = state.clock[LAST]
+    arm = state.clock[0]["last"]
     while True:
         arm = (arm + 1) % state.counts.size
         if state.in_play[arm]:
@@ -221,18 +232,18 @@ def update(
     if params.all_info or free:
         state.etc_counts[arm] += n
         state.etc_sums[arm] += total
-    clock = state.clock
+    clock = state.clock[0]
     if free:
-        clock[LAST] = arm
-        clock[LOOKS] += n
-        if not params.doubling and clock[LOOKS] >= params.C * state.in_play.sum():
-            clock[LOOKS] = 0
+        clock["last"] = arm
+        clock["looks"] += n
+        if not params.doubling and clock["looks"] >= params.C * state.in_play.sum():
+            clock["looks"] = 0
             test_arms(params, state)
     else:
         last = stage + n - 1
-        while params.doubling and last >= clock[CHECK]:
-            clock[CHECK] *= 2
+        while params.doubling and last >= clock["next_test"]:
+            clock["next_test"] *= 2
             test_arms(params, state)
-        while last >= clock[END]:
+        while last >= clock["end"]:
             begin_epoch(params, state)
     return state

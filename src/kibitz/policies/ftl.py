@@ -12,14 +12,14 @@ from kibitz.compiling.jit import jit
 from kibitz.policies.policy import Array, Policy, index_policy
 
 
-def ftl() -> Policy:
+def ftl(scale: float | None = None) -> Policy:
     """Return Follow The Leader (section 2.1.1)."""
-    return index_policy("ftl", index)
+    return index_policy("ftl", index, scale=scale)
 
 
-def ftl_robin() -> Policy:
+def ftl_robin(scale: float | None = None) -> Policy:
     """Return FTL-robin: follow the leader and look at each arm in turn (section 2.2)."""
-    return index_policy("ftl_robin", index, look="robin")
+    return index_policy("ftl_robin", index, look="robin", scale=scale)
 
 
 @jit

@@ -3,12 +3,12 @@ r"""Improved UCB (Auer and Ortner, 2010), counting free observations.
 Elimination in rounds m = 0, 1, ... with a guess \tilde\Delta_m = 2^{-m} of the gap. In round m, pull
 the arms in play, the least seen first, until each was seen
 
-.. math:: n_m = \lceil 8 \sigma^2 \log(T \tilde\Delta_m^2) / \tilde\Delta_m^2 \rceil
+.. math:: n_m = \lceil 8 \log(T \tilde\Delta_m^2) / \tilde\Delta_m^2 \rceil
 
 times; then drop each arm i with \bar X_i + w_i < \max_j (\bar X_j - w_j), where
-w_i = \sqrt{2 \sigma^2 \log(T \tilde\Delta_m^2) / O_i}. After round \lfloor \log_2(T/e)/2 \rfloor, or
+w_i = \sqrt{2 \log(T \tilde\Delta_m^2) / O_i}. After round \lfloor \log_2(T/e)/2 \rfloor, or
 when one arm is left, pull the arm in play of largest mean. A look counts as a pull does; without
-looks O_i = n_m and this is the original, which has \sigma = 1/2 (rewards in [0, 1]).
+looks O_i = n_m and this is the original, for rewards in units of their scale (1/2 in [0, 1]).
 The paper names it (section 4.1) and states no theorem for it with looks. An active observer looks at
 the arm in play that is least seen once the pull is counted.
 """
@@ -20,8 +20,7 @@ import numpy as np
 
 from kibitz.compiling.jit import jit, jit_init
 from kibitz.policies.etc import all_pulled, eliminate, two_least_seen
-from kibitz.policies.moss import checked_horizon
-from kibitz.policies.policy import Array, Policy, params_of
+from kibitz.policies.policy import Array, Policy, checked_horizon, checked_scale
 
 
 class State(NamedTuple):
@@ -34,26 +33,25 @@ class State(NamedTuple):
     round: Array  # one number
 
 
-def improved_ucb(scale: float = 1.0, horizon: int | None = None) -> Policy:
+def improved_ucb(horizon: int | None = None, scale: float | None = None) -> Policy:
     """Return Improved UCB (section 4.1).
 
     Parameters
     ----------
-    scale
-        The sub-Gaussian scale \\sigma of the rewards.
     horizon
         The horizon that it plans for; that of the simulation unless given.
+    scale
+        The sub-Gaussian scale of the rewards; that of the problem unless given.
     """
-    if not 0 < scale < math.inf:
-        raise ValueError(f"scale must be positive and finite, got {scale!r}")
     return Policy(
         "improved_ucb",
-        params_of(scale=float(scale), horizon=checked_horizon(horizon)),
+        {"horizon": checked_horizon(horizon)},
         init,
         pull,
         observe,
         update,
-        setting={"scale": float(scale), "horizon": horizon},
+        scale=checked_scale(scale),
+        setting={"horizon": horizon},
     )
 
 
@@ -71,11 +69,11 @@ def init(params: Any, n_arms: int) -> State:
 
 @jit
 def confidence(params: Any, state: State) -> float:
-    """Return 2 sigma^2 log(T gap^2) of the current round; 0 after the last one."""
+    """Return 2 log(T gap^2) of the current round; 0 after the last one."""
     last = math.floor(math.log2(max(1.0, params.horizon / math.e)) / 2)
     if state.round[0] > last or state.allowed.sum() == 1:
         return 0.0
-    return 2 * params.scale**2 * max(0.0, math.log(params.horizon) - state.round[0] * math.log(4.0))
+    return 2 * max(0.0, math.log(params.horizon) - state.round[0] * math.log(4.0))
 
 
 @jit

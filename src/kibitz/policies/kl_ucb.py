@@ -2,9 +2,10 @@ r"""KL-UCB (Garivier and Cappé, 2011), counting free observations.
 
 .. math:: \max\{q : O_i\, d(\bar X_i, q) \le \log t + c \log \log t\}
 
-with d the divergence of the reward law: (q - x)^2 / (2 \sigma^2) for Gaussian rewards, for which the
-index is explicit, and the Bernoulli divergence for rewards in [0, 1]. c = 0 is the authors' advice
-for practice, c = 3 is what they prove. The paper does not treat it; with looks no theorem covers it.
+with d the divergence of the reward law: (q - x)^2 / 2 for Gaussian rewards (in units of their scale),
+for which the index is explicit, and the Bernoulli divergence for rewards in [0, 1]. c = 0 is the
+authors' advice for practice, c = 3 is what they prove. The paper does not treat it; with looks no
+theorem covers it.
 """
 
 import math
@@ -12,30 +13,30 @@ from typing import Any
 
 from kibitz.compiling.jit import jit
 from kibitz.policies.policy import Array, Policy, index_policy
+from kibitz.validate import non_negative, one_of
 
 
-def kl_ucb(law: str = "gaussian", sd: float = 1.0, c: float = 0.0) -> Policy:
+def kl_ucb(law: str = "gaussian", c: float = 0.0, scale: float | None = None) -> Policy:
     """Return KL-UCB; not in the paper.
 
     Parameters
     ----------
     law
         "gaussian", or "bernoulli" for rewards in [0, 1].
-    sd
-        The standard deviation of Gaussian rewards.
     c
         The factor of log log t.
+    scale
+        The sub-Gaussian scale of the rewards; that of the problem unless given.
     """
-    if not 0 <= c < math.inf:
-        raise ValueError(f"c must be non-negative and finite, got {c!r}")
-    if not 0 < sd < math.inf:
-        raise ValueError(f"sd must be positive and finite, got {sd!r}")
-    setting = {"law": law, "sd": float(sd), "c": float(c)}
-    if law == "gaussian":
-        return index_policy("kl_ucb", index, setting=setting, sd=float(sd), c=float(c))
-    if law == "bernoulli":
-        return index_policy("kl_ucb", bernoulli_index, setting=setting, unit_rewards=True, c=float(c))
-    raise ValueError(f"law must be 'gaussian' or 'bernoulli', got {law!r}")
+    setting: dict[str, Any] = {
+        "law": one_of(law, "law", ("gaussian", "bernoulli")),
+        "c": non_negative(c, "c"),
+    }
+    unit_rewards = law == "bernoulli"
+    formula = bernoulli_index if unit_rewards else index
+    return index_policy(
+        "kl_ucb", formula, unit_rewards=unit_rewards, scale=scale, setting=setting, c=setting["c"]
+    )
 
 
 @jit
@@ -48,7 +49,7 @@ def level(params: Any, stage: int) -> float:
 @jit
 def index(params: Any, stage: int, counts: Array, arm: int, mean: float) -> float:
     """Return the index for Gaussian rewards."""
-    return mean + params.sd * math.sqrt(2 * level(params, stage) / counts[arm])
+    return mean + math.sqrt(2 * level(params, stage) / counts[arm])
 
 
 @jit

@@ -13,11 +13,11 @@ import math
 from typing import Any
 
 from kibitz.compiling.jit import jit
-from kibitz.policies.policy import Array, Policy, index_policy
-from kibitz.policies.ucb import checked_exploration
+from kibitz.policies.policy import Array, Policy, checked_horizon, index_policy
+from kibitz.validate import positive
 
 
-def moss(exploration: float = 4.0, horizon: int | None = None) -> Policy:
+def moss(exploration: float = 4.0, horizon: int | None = None, scale: float | None = None) -> Policy:
     """Return MOSS (section 4.1).
 
     Parameters
@@ -26,26 +26,21 @@ def moss(exploration: float = 4.0, horizon: int | None = None) -> Policy:
         The constant c; 4 for rewards of sub-Gaussian scale 1.
     horizon
         The horizon that it plans for; that of the simulation unless given.
+    scale
+        The sub-Gaussian scale of the rewards; that of the problem unless given.
     """
-    c = checked_exploration(exploration)
-    setting = {"exploration": c, "horizon": horizon}
-    return index_policy(
-        "moss", index, setting=setting, exploration=c, horizon=checked_horizon(horizon)
-    )
+    numbers: dict[str, Any] = {
+        "exploration": positive(exploration, "exploration"),
+        "horizon": checked_horizon(horizon),
+    }
+    setting = {**numbers, "horizon": horizon}
+    return index_policy("moss", index, scale=scale, setting=setting, **numbers)
 
 
-def moss_anytime(exploration: float = 4.7) -> Policy:
+def moss_anytime(exploration: float = 4.7, scale: float | None = None) -> Policy:
     """Return MOSS-anytime: MOSS with the stage in place of the horizon (section 4.1)."""
-    return index_policy("moss_anytime", anytime_index, exploration=checked_exploration(exploration))
-
-
-def checked_horizon(horizon: int | None) -> float:
-    """Return the horizon that a policy plans for; 0, for that of the simulation, if none is given."""
-    if horizon is None:
-        return 0.0
-    if not 1 <= horizon < math.inf:
-        raise ValueError(f"horizon must be at least 1 and finite, got {horizon!r}")
-    return float(horizon)
+    c = positive(exploration, "exploration")
+    return index_policy("moss_anytime", anytime_index, scale=scale, exploration=c)
 
 
 @jit

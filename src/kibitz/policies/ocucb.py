@@ -15,9 +15,12 @@ from typing import Any
 
 from kibitz.compiling.jit import jit
 from kibitz.policies.policy import Array, Policy, index_policy
+from kibitz.validate import between, flag, number, refused
 
 
-def ocucb(eta: float = 2.0, rho: float = 0.5, ignore_free: bool = False) -> Policy:
+def ocucb(
+    eta: float = 2.0, rho: float = 0.5, ignore_free: bool = False, scale: float | None = None
+) -> Policy:
     """Return OCUCB-n (section 4.2).
 
     Parameters
@@ -28,25 +31,21 @@ def ocucb(eta: float = 2.0, rho: float = 0.5, ignore_free: bool = False) -> Poli
         \\rho in [1/2, 1]; 1/2 in the experiments.
     ignore_free
         Whether to learn from pulls only.
+    scale
+        The sub-Gaussian scale of the rewards; that of the problem unless given.
     """
-    check(eta, rho)
-    setting = {"eta": float(eta), "rho": float(rho), "ignore_free": bool(ignore_free)}
+    numbers = ocucb_numbers(eta, rho)
+    setting = {**numbers, "ignore_free": flag(ignore_free, "ignore_free")}
     return index_policy(
-        "ocucb",
-        index,
-        ignore_free=bool(ignore_free),
-        setting=setting,
-        eta=float(eta),
-        rho=float(rho),
+        "ocucb", index, ignore_free=ignore_free, scale=scale, setting=setting, **numbers
     )
 
 
-def check(eta: float, rho: float) -> None:
-    """Refuse parameters that OCUCB-n is not defined for."""
-    if not 1 < eta < math.inf:
-        raise ValueError(f"eta must be above 1 and finite, got {eta!r}")
-    if not 0.5 <= rho <= 1:
-        raise ValueError(f"rho must be in [0.5, 1], got {rho!r}")
+def ocucb_numbers(eta: float, rho: float) -> dict[str, Any]:
+    """Return the parameters of OCUCB-n, or refuse those that it is not defined for."""
+    if not 1 < number(eta, "eta") < math.inf:
+        raise refused("eta", "above 1 and finite", eta)
+    return {"eta": float(eta), "rho": between(rho, "rho", 0.5, 1)}
 
 
 @jit

@@ -1,8 +1,8 @@
-"""What a policy is: a record of parameters and small pure functions that numba compiles.
+"""What a policy is: a record of parameters and small pure functions.
 
 A policy holds no state of its own. What it learns is the state that it is handed and hands back, a
-NamedTuple of arrays and numbers, so that the same functions run in the simulator, in plain Python
-and in a live agent::
+NamedTuple of arrays, so that the same functions run in the simulator, where numba compiles them, and
+in plain Python, in a live agent or under a debugger::
 
     init(params, n_arms)                               -> state
     pull(params, state, stage, rng)                    -> arm     decides, changes nothing
@@ -20,21 +20,27 @@ Most policies pull the arm of largest index; those are one function::
 non-decreasing in `stage` and in `mean`, non-increasing in every count: `index_policy` makes the rest
 of it. The promise of monotonicity is what lets the engine skip the index of arms that cannot win.
 Such a policy may narrow down the arms and restart the clock from time to time: it tells by `view`.
+
+**Scale.** A policy is for rewards of sub-Gaussian scale 1. What it is told are rewards in units of
+the true scale, which it learns from the problem unless it is given (`scale=`), so that no formula
+needs to know it. A policy for rewards in [0, 1] (`unit_rewards`) is told rewards as they are.
 """
 
 from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.core.dispatcher import Dispatcher
 from numpy.typing import NDArray
 
-from kibitz.compiling.jit import jit, jit_init, jit_inner
-from kibitz.model.feedback import FAR
+from kibitz.compiling.jit import jit, jit_copy, jit_init
+from kibitz.validate import flag, number, one_of, positive, quoted, refused
 
 Array = NDArray[Any]
+
+FAR = 2**62  # a stage that no run reaches
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +51,8 @@ class Policy:
     ----------
     name
         The name that it is listed by.
-    params
-        A NamedTuple of numbers, handed to each function.
+    numbers
+        The parameters that its functions find in `params`, by name: floats, ints and bools.
     init, pull, observe, update
         The functions; see the module's docstring.
     index, view
@@ -56,12 +62,14 @@ class Policy:
         (an array of booleans) and the arm that was looked at last. None for the runner-up.
     unit_rewards
         Whether it makes sense only for rewards in [0, 1].
+    scale
+        The sub-Gaussian scale of the rewards; that of the problem if None.
     setting
         The parameters as the user names them.
     """
 
     name: str
-    params: Any
+    numbers: dict[str, Any]
     init: Callable[..., Any]
     pull: Callable[..., int]
     observe: Callable[..., int]
@@ -70,10 +78,66 @@ class Policy:
     view: Callable[..., Any] | None = None
     turns: Callable[..., Any] | None = None
     unit_rewards: bool = False
+    scale: float | None = None
     setting: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def functions(self) -> tuple[Callable[..., Any] | None, ...]:
+        """All functions of the policy: what its numbers, and its machine code, depend on."""
+        parts = (self.init, self.pull, self.observe, self.update, self.index, self.view, self.turns)
+        return parts
+
+    @property
+    def params(self) -> Any:
+        """The parameters as the functions see them, a NamedTuple."""
+        return params_type(tuple(self.numbers))(**self.numbers)
+
+    def params_for(self, horizon: float) -> Any:
+        """Return the parameters, with the game's horizon where the policy was given none."""
+        if self.numbers.get("horizon") == 0:
+            return self.params._replace(horizon=float(horizon))
+        return self.params
+
+    def scale_for(self, problem_scale: float) -> float:
+        """Return the unit in which the policy sees rewards, for a problem of some scale."""
+        if self.unit_rewards:
+            return 1.0
+        return self.scale if self.scale is not None else problem_scale or 1.0
+
     def __repr__(self) -> str:
-        return f"{self.name}({', '.join(f'{k}={v!r}' for k, v in self.setting.items())})"
+        given = {**self.setting, **({} if self.scale is None else {"scale": self.scale})}
+        return f"{self.name}({', '.join(f'{k}={v!r}' for k, v in given.items())})"
+
+
+@cache
+def params_type(names: tuple[str, ...]) -> Any:
+    """Return the class of parameters of these names: one for all policies that share them."""
+    return namedtuple("Params", names)
+
+
+def checked_policy(policy: object) -> Policy:
+    """Return a policy, or refuse what is none."""
+    if not isinstance(policy, Policy):
+        raise ValueError(f"policy must be one such as ucb(), got {quoted(policy)}")
+    return policy
+
+
+def checked_scale(scale: float | None, unit_rewards: bool = False) -> float | None:
+    """Return the scale that a policy was given, or None for that of the problem."""
+    if scale is None:
+        return None
+    if unit_rewards:
+        raise refused("scale", "left out for rewards in [0, 1]", scale)
+    return positive(scale, "scale")
+
+
+def checked_horizon(horizon: float | None) -> float:
+    """Return the horizon that a policy plans for; 0, for that of the game, if none is given."""
+    if horizon is None:
+        return 0.0
+    if not 1 <= (given := number(horizon, "horizon", "at least 1 and finite")) < np.inf:
+        raise refused("horizon", "at least 1 and finite", horizon)
+    return given
 
 
 class View(NamedTuple):
@@ -99,11 +163,6 @@ class Seen(NamedTuple):
     allowed: Array
 
 
-def params_of(**numbers: float) -> Any:
-    """Return a NamedTuple of parameters, each a float, an int or a bool."""
-    return namedtuple("Params", numbers)(**numbers)
-
-
 def index_policy(
     name: str,
     index: Callable[..., float],
@@ -111,6 +170,7 @@ def index_policy(
     look: str = "runner-up",
     ignore_free: bool = False,
     unit_rewards: bool = False,
+    scale: float | None = None,
     setting: dict[str, Any] | None = None,
     **params: float,
 ) -> Policy:
@@ -133,28 +193,38 @@ def index_policy(
     ignore_free
         Whether to learn from pulls only.
     unit_rewards
-        Whether it makes sense only for rewards in [0, 1].
+        Whether it makes sense only for rewards in [0, 1], which `mean` is in then.
+    scale
+        The sub-Gaussian scale of the rewards, in units of which `mean` is; that of the problem unless
+        given. 1 leaves rewards as they are.
     setting
         The parameters as shown to the user; `params` unless given.
     **params
         The numbers that `index` finds in its first argument.
     """
-    if look not in {"runner-up", "robin"}:
-        raise ValueError(f"look must be 'runner-up' or 'robin', got {look!r}")
-    index = jit(index.py_func if isinstance(index, Dispatcher) else index)
-    view = seen_view_pulls if ignore_free else seen_view
-    pull, runner_up = chooser(index, view)
+    if not (isinstance(name, str) and name):
+        raise refused("name", "a word", name)
+    one_of(look, "look", ("runner-up", "robin"))
+    if not callable(index):
+        raise refused("index", "a function", index)
+    ours = str(getattr(index, "__module__", "")).startswith("kibitz.")
+    formula = index if ours else jit_copy(index)
+    for parameter, value in params.items():
+        number(value, parameter) if not isinstance(value, bool) else None
+    view = seen_view_pulls if flag(ignore_free, "ignore_free") else seen_view
+    pull, runner_up = choices_by(formula, view)
     return Policy(
         name,
-        params_of(**params),
+        dict(params),
         init=seen_init,
         pull=pull,
         observe=runner_up if look == "runner-up" else observe_in_turn,
         update=seen_update_pulls if ignore_free else seen_update,
-        index=index,
+        index=formula,
         view=view,
         turns=None if look == "runner-up" else seen_turns,
-        unit_rewards=unit_rewards,
+        unit_rewards=flag(unit_rewards, "unit_rewards"),
+        scale=checked_scale(scale, unit_rewards),
         setting=dict(params) if setting is None else setting,
     )
 
@@ -224,6 +294,7 @@ def observe_in_turn(params: Any, state: Seen, stage: int, rng: Any) -> int:
     return state.n_looks[0] % state.counts.size
 
 
+@cache
 def two_largest(value: Any) -> Any:
     """Return the function that finds the arms of largest and second largest value.
 
@@ -243,11 +314,12 @@ def two_largest(value: Any) -> Any:
                 second, more = arm, this
         return first, second if more > -np.inf else first
 
-    return jit_inner(two)
+    return jit(two)
 
 
-def two_best(index: Any) -> Any:
-    """Return the function that finds the arms of largest and second largest index.
+@cache
+def choices_by(index: Any, view: Any) -> tuple[Any, Any]:
+    """Return `pull` and `observe` of an index policy: the largest index, and the runner-up.
 
     An index is infinite before an arm's first pull.
     """
@@ -260,12 +332,7 @@ def two_best(index: Any) -> Any:
         mean = seen.sums[arm] / seen.counts[arm]
         return index(params, stage - seen.origin, seen.counts, arm, mean)
 
-    return two_largest(jit_inner(value))
-
-
-def chooser(index: Any, view: Any) -> tuple[Any, Any]:
-    """Return `pull` and `observe` of an index policy: the largest index, and the runner-up."""
-    best = two_best(index)
+    best = two_largest(jit(value))
 
     def pull(params: Any, state: Any, stage: int, rng: Any) -> Any:
         seen = view(params, state, stage)

@@ -1,9 +1,10 @@
 r"""Thompson sampling, counting free observations.
 
-Pull each arm once, then the arm of largest sample of the posterior mean: N(\bar X_i, \sigma^2/O_i)
-for Gaussian rewards with a flat prior; Beta(1 + S_i, 1 + O_i - S_i) for rewards in [0, 1], S_i being
-their sum. An active observer looks at the runner-up of a fresh sample, so that the look is spread
-over the arms that may still be best. The paper only mentions Thompson (section 1).
+Pull each arm once, then the arm of largest sample of the posterior mean: N(\bar X_i, 1/O_i)
+for Gaussian rewards (in units of their scale) with a flat prior; Beta(1 + S_i, 1 + O_i - S_i) for
+rewards in [0, 1], S_i being their sum. An active observer looks at the runner-up of a fresh sample,
+so that the look is spread over the arms that may still be best. The paper only mentions Thompson
+(section 1).
 """
 
 import math
@@ -12,32 +13,38 @@ from typing import Any
 import numpy as np
 
 from kibitz.compiling.jit import jit
-from kibitz.policies.policy import Policy, Seen, params_of, seen_init, seen_update, two_largest
+from kibitz.policies.policy import (
+    Policy,
+    Seen,
+    checked_scale,
+    seen_init,
+    seen_update,
+    two_largest,
+)
+from kibitz.validate import one_of
 
 
-def thompson(law: str = "gaussian", sd: float = 1.0) -> Policy:
+def thompson(law: str = "gaussian", scale: float | None = None) -> Policy:
     """Return Thompson sampling; not in the paper.
 
     Parameters
     ----------
     law
         "gaussian", or "bernoulli" for rewards in [0, 1].
-    sd
-        The standard deviation of Gaussian rewards.
+    scale
+        The sub-Gaussian scale of the rewards; that of the problem unless given.
     """
-    if law not in {"gaussian", "bernoulli"}:
-        raise ValueError(f"law must be 'gaussian' or 'bernoulli', got {law!r}")
-    if not 0 < sd < math.inf:
-        raise ValueError(f"sd must be positive and finite, got {sd!r}")
+    unit_rewards = one_of(law, "law", ("gaussian", "bernoulli")) == "bernoulli"
     return Policy(
         "thompson",
-        params_of(beta=law == "bernoulli", sd=float(sd)),
+        {"beta": unit_rewards},
         seen_init,
         pull,
         observe,
         seen_update,
-        unit_rewards=law == "bernoulli",
-        setting={"law": law, "sd": float(sd)},
+        unit_rewards=unit_rewards,
+        scale=checked_scale(scale, unit_rewards),
+        setting={"law": law},
     )
 
 
@@ -49,7 +56,7 @@ def sampled(params: Any, state: Seen, stage: int, arm: int, rng: Any) -> Any:
         return np.inf
     if params.beta:
         return rng.beta(1.0 + total, 1.0 + n - total)
-    return total / n + params.sd / math.sqrt(n) * rng.standard_normal()
+    return total / n + 1 / math.sqrt(n) * rng.standard_normal()
 
 
 best = two_largest(sampled)

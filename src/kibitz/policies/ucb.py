@@ -25,19 +25,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kibitz.compiling.jit import jit, jit_init
-from kibitz.model.feedback import FAR
 from kibitz.policies.policy import (
+    FAR,
     Array,
     Policy,
     View,
-    chooser,
+    checked_scale,
+    choices_by,
     index_policy,
-    params_of,
     two_largest,
 )
+from kibitz.validate import flag, positive
 
 
-def ucb(exploration: float = 6.0, ignore_free: bool = False) -> Policy:
+def ucb(exploration: float = 6.0, ignore_free: bool = False, scale: float | None = None) -> Policy:
     """Return UCB with passive observations (Algorithm 1).
 
     Parameters
@@ -46,37 +47,37 @@ def ucb(exploration: float = 6.0, ignore_free: bool = False) -> Policy:
         The constant c of the index; 6 in the paper, for rewards of sub-Gaussian scale 1.
     ignore_free
         Whether to learn from pulls only: the plain bandit baseline.
+    scale
+        The sub-Gaussian scale of the rewards; that of the problem unless given.
     """
-    c = checked_exploration(exploration)
-    setting = {"exploration": c, "ignore_free": bool(ignore_free)}
-    return index_policy("ucb", index, ignore_free=bool(ignore_free), setting=setting, exploration=c)
+    c = positive(exploration, "exploration")
+    setting = {"exploration": c, "ignore_free": flag(ignore_free, "ignore_free")}
+    return index_policy(
+        "ucb", index, ignore_free=ignore_free, scale=scale, setting=setting, exploration=c
+    )
 
 
-def ucb_double(exploration: float = 6.0) -> Policy:
+def ucb_double(exploration: float = 6.0, scale: float | None = None) -> Policy:
     """Return UCB1-Double: UCB, looking at the arm of second largest index (section 4.2.1)."""
-    return index_policy("ucb_double", index, exploration=checked_exploration(exploration))
+    c = positive(exploration, "exploration")
+    return index_policy("ucb_double", index, scale=scale, exploration=c)
 
 
-def ucb_second(exploration: float = 6.0) -> Policy:
+def ucb_second(exploration: float = 6.0, scale: float | None = None) -> Policy:
     """Return UCB with a second UCB over the other arms that chooses the look (section 5)."""
+    numbers = {"exploration": positive(exploration, "exploration")}
     return Policy(
         "ucb_second",
-        params_of(exploration=checked_exploration(exploration)),
+        numbers,
         init,
         pull,
         observe,
         update,
         index=index,
         view=view,
-        setting={"exploration": float(exploration)},
+        scale=checked_scale(scale),
+        setting=numbers,
     )
-
-
-def checked_exploration(exploration: float) -> float:
-    """Return the constant of a UCB index as a float, or refuse it."""
-    if not 0 < exploration < math.inf:
-        raise ValueError(f"exploration must be positive and finite, got {exploration!r}")
-    return float(exploration)
 
 
 @jit
@@ -115,7 +116,7 @@ def view(params: Any, state: Twice, stage: int) -> View:
     return View(state.counts, state.sums, state.n_pulls, state.allowed, 0, FAR, True, 0)
 
 
-pull, _ = chooser(index, view)
+pull, _ = choices_by(index, view)
 
 
 @jit

@@ -3,11 +3,11 @@ r"""UCB2 (Auer, Cesa-Bianchi and Fischer, 2002), counting free observations.
 Time goes in bursts. With \tau(r) = \lceil (1 + \alpha)^r \rceil, an arm seen O_i times is at level
 r_i, the largest r with \tau(r) \le O_i. Pull each arm once; then choose the arm of largest
 
-.. math:: \bar X_i + \sqrt{2 \sigma^2 (1 + \alpha) \log(e t / \tau(r_i)) / \tau(r_i)}
+.. math:: \bar X_i + \sqrt{2 (1 + \alpha) \log(e t / \tau(r_i)) / \tau(r_i)}
 
 (with t / \tau(r_i) at least 1: looks can make \tau(r_i) exceed t) and pull it until it was seen
 \tau(r_i + 1) times. A look raises O_i, so it raises the level of an arm or shortens a burst. Without
-looks this is UCB2; the original is for rewards in [0, 1], \sigma = 1/2.
+looks this is UCB2; the original is for rewards in [0, 1], of scale 1/2.
 The paper names it (section 4.1) and states no theorem for it with looks. An active observer looks at
 the runner-up.
 """
@@ -18,7 +18,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kibitz.compiling.jit import jit, jit_init
-from kibitz.policies.policy import Array, Policy, params_of, two_largest
+from kibitz.policies.policy import FAR, Array, Policy, checked_scale, two_largest
+from kibitz.validate import between
+
+LEAST, MOST = 1e-6, 1e6  # of alpha, between which levels can be told apart and counted
 
 
 class State(NamedTuple):
@@ -32,7 +35,7 @@ class State(NamedTuple):
     burst: Array  # the arm of the burst, and the count at which the burst ends
 
 
-def ucb2(alpha: float = 0.001, scale: float = 1.0) -> Policy:
+def ucb2(alpha: float = 0.001, scale: float | None = None) -> Policy:
     """Return UCB2 (section 4.1).
 
     Parameters
@@ -40,27 +43,25 @@ def ucb2(alpha: float = 0.001, scale: float = 1.0) -> Policy:
     alpha
         \\alpha > 0: how fast bursts grow; 0.001 as its authors advise.
     scale
-        The sub-Gaussian scale \\sigma of the rewards.
+        The sub-Gaussian scale of the rewards; that of the problem unless given.
     """
-    if not 0 < alpha < math.inf:
-        raise ValueError(f"alpha must be positive and finite, got {alpha!r}")
-    if not 0 < scale < math.inf:
-        raise ValueError(f"scale must be positive and finite, got {scale!r}")
+    numbers = {"alpha": between(alpha, "alpha", LEAST, MOST)}
     return Policy(
         "ucb2",
-        params_of(alpha=float(alpha), scale=float(scale)),
+        numbers,
         init,
         pull,
         observe,
         update,
-        setting={"alpha": float(alpha), "scale": float(scale)},
+        scale=checked_scale(scale),
+        setting=numbers,
     )
 
 
 @jit
 def tau(alpha: float, level: int) -> int:
     """Return the number of observations at which a level begins."""
-    return math.ceil((1 + alpha) ** level)
+    return math.ceil(min((1 + alpha) ** level, float(FAR)))
 
 
 @jit
@@ -94,7 +95,7 @@ def bound(params: Any, state: State, stage: int, arm: int, rng: Any) -> Any:
         return np.inf
     seen = float(state.begins[arm])
     log = 1 + math.log(max(1.0, stage / seen))
-    width = params.scale * math.sqrt(2 * (1 + params.alpha) * log / seen)
+    width = math.sqrt(2 * (1 + params.alpha) * log / seen)
     return state.sums[arm] / state.counts[arm] + width
 
 

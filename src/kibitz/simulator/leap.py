@@ -23,17 +23,19 @@ numbers are not those of the other engine.
 """
 
 import math
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kibitz.compiling.jit import jit_init, jit_rare
-from kibitz.model.feedback import ACTIVE, FAR, PASSIVE, PERIODIC, RANDOM, Every, Feedback, Looks
-from kibitz.model.problem import GAUSSIAN, Law, Problem
-from kibitz.policies.policy import Array, Policy, View
+from kibitz.model.feedback import Every, Feedback
+from kibitz.model.problem import Problem
+from kibitz.policies.policy import FAR, Array, Policy, View
+from kibitz.simulator.index import ROUNDING
+from kibitz.simulator.world import ACTIVE, GAUSSIAN, PASSIVE, PERIODIC, RANDOM, Law, Looks
 
 SHORTEST = 128  # blocks below are not worth a certificate
-ROUNDING = 1e-14  # room for an index whose monotonicity suffers from rounding
 STEPS = 128  # how far to go stage by stage before the next try
 CERTIFICATES = 2.0**20  # that half of the allowed error pays for; as many again cost half of it, ...
 CUT = 32.0  # expected arrivals from which on a block is not cut short at one of them
@@ -53,20 +55,30 @@ def can_leap(policy: Policy, problem: Problem, feedback: Feedback) -> bool:
     )
 
 
-class Box(NamedTuple):
-    """Room for a certificate and for what is left to say of it."""
+class Certificate(NamedTuple):
+    """Room for a certificate, and the account of those that were given."""
 
     looks: Array  # at most so many looks at each arm
     counts: Array  # counts at most
     highs: Array  # indices at most
-    numbers: Array  # WAIT: how many decisions before the next try; PATIENCE: and then; LATEST block
-    account: Array
-    # SPENT, ALLOWED; COST: what a certificate adds, until STEP is spent; LOG, Z: -log of what each of
-    # its events may cost, and the normal quantile; PACE: stages to try, for a lead of 1
+    now: Array  # one record
 
 
-WAIT, PATIENCE, LATEST = 0, 1, 2
-SPENT, ALLOWED, STEP, COST, LOG, Z, PACE = range(7)
+ACCOUNT = np.dtype(
+    [
+        ("wait", np.int64),  # how many decisions before the next try
+        ("patience", np.int64),  # and then
+        ("latest", np.int64),  # the length of the latest block
+        ("spent", np.float64),  # of the error that a run may have
+        ("allowed", np.float64),  # that error
+        ("step", np.float64),  # a certificate costs this much less when so much is spent
+        ("cost", np.float64),  # of a certificate
+        ("log", np.float64),  # -log of what each of its events may cost
+        ("z", np.float64),  # and the normal quantile
+        ("pace", np.float64),  # stages to try, for a lead of 1
+    ],
+    align=True,
+)
 
 
 @jit_rare
@@ -79,30 +91,34 @@ def normal_quantile(log: float) -> float:
 
 
 @jit_init
-def new_box(n_arms: int, error: float) -> Box:
+def new_certificate(n_arms: int, error: float) -> Certificate:
     """Return room for a run whose error may come to `error`."""
     # a certificate rests on at most 2 K + 2 events: arrivals, looks at and straying of each arm, and
     # straying of the arm that is looked at to the other side
-    cost = error / (2 * CERTIFICATES)
-    log = math.log((2 * n_arms + 2) / cost)
-    return Box(
-        np.zeros(n_arms, np.int64),
-        np.zeros(n_arms, np.int64),
-        np.zeros(n_arms, np.float64),
-        np.array([0, 1, SHORTEST]),
-        np.array([0.0, error, error / 2, cost, log, normal_quantile(log), MOST_PACE]),
-    )
+    now = np.zeros(1, ACCOUNT)
+    account = now[0]
+    account["patience"] = 1
+    account["latest"] = SHORTEST
+    account["allowed"] = error
+    account["step"] = error / 2
+    account["cost"] = error / (2 * CERTIFICATES)
+    account["log"] = math.log((2 * n_arms + 2) / account["cost"])
+    account["z"] = normal_quantile(account["log"])
+    account["pace"] = MOST_PACE
+    counts = np.zeros(n_arms, np.int64)
+    return Certificate(np.zeros(n_arms, np.int64), counts, np.zeros(n_arms, np.float64), now)
 
 
 @jit_rare
-def charge(account: Array) -> None:
+def charge(certificate: Certificate) -> None:
     """Charge a certificate; when half of what was left is spent, the next ones cost a quarter."""
-    account[SPENT] += account[COST]
-    if account[SPENT] >= account[STEP]:
-        account[STEP] = (account[STEP] + account[ALLOWED]) / 2
-        account[COST] /= 4
-        account[LOG] += math.log(4.0)
-        account[Z] = normal_quantile(account[LOG])
+    account = certificate.now[0]
+    account["spent"] += account["cost"]
+    if account["spent"] >= account["step"]:
+        account["step"] = (account["step"] + account["allowed"]) / 2
+        account["cost"] /= 4
+        account["log"] += math.log(4.0)
+        account["z"] = normal_quantile(account["log"])
 
 
 @jit_rare
@@ -136,7 +152,7 @@ def sum_of(law: Law, arm: int, n: int, rng: Any) -> float:
     if law.kind == GAUSSIAN:
         noise = law.sds[arm] * math.sqrt(float(n)) * rng.standard_normal()
         return n * law.means[arm] + noise
-    return float(binomial(n, law.means[arm], rng))
+    return law.success * binomial(n, law.chances[arm], rng)
 
 
 @jit_rare
@@ -155,7 +171,9 @@ def strays(law: Law, arm: int, n: int, log: float, z: float) -> float:
     """Return how far a sum of up to n rewards strays to one side, but for probability e^-log."""
     if law.kind == GAUSSIAN:
         return z * law.sds[arm] * math.sqrt(float(n))
-    return math.sqrt(n * log / 2)
+    if law.chances[arm] == 0 or law.chances[arm] == 1:
+        return 0.0
+    return law.success * math.sqrt(n * log / 2)
 
 
 @jit_rare
@@ -193,20 +211,18 @@ def arrivals_drawn(looks: Looks, arrival: int, last: int, rng: Any) -> tuple[int
         return 1 + binomial(last - arrival, looks.rate, rng), last
     n = 1
     while n < cut:
-        gap = rng.standard_exponential() * looks.mean_gap
-        if gap >= last - arrival:
+        wait = rng.standard_exponential() * looks.expected_wait
+        if wait >= last - arrival:
             return n, last
-        arrival += 1 + int(gap)
+        arrival += 1 + int(wait)
         n += 1
     return n, arrival
 
 
-def leaper(policy: Policy) -> tuple[Any, Any]:
-    """Return the compiled functions `proposed` and `tell_looks` for an index policy."""
-    index: Any = policy.index
-    update: Any = policy.update
-    turns: Any = policy.turns
-    takes_turns = policy.turns is not None
+@cache
+def leaping_by(index: Any, update: Any, turns: Any) -> tuple[Any, Any]:
+    """Return `propose`, which certifies a block, and `tell_looks`, for an index policy."""
+    takes_turns = turns is not None
 
     def certified(
         params: Any,
@@ -219,16 +235,16 @@ def leaper(policy: Policy) -> tuple[Any, Any]:
         arm: int,
         look: int,
         playing: Array,
-        box: Box,
+        certificate: Certificate,
     ) -> float:
         """Return a number above 0 if the policy surely pulls `arm` and looks at `look` up to `last`.
 
-        It is the least lead of their indices over the box. `playing` are the arms that take turns, if
-        some do; `look` is -1 then, or if it is drawn.
+        It is the least lead of their indices over the box. `playing` are the arms that take turns,
+        if some do; `look` is -1 then, or if it is drawn.
         """
         n_arms = seen.counts.size
         n = last - stage + 1
-        log, z = box.account[LOG], box.account[Z]
+        log, z = certificate.now[0]["log"], certificate.now[0]["z"]
         # the looks
         n_arrivals = arrivals_up_to(looks, arrival, last, log)
         if n_arrivals > seen.most_looks // looks.per_arrival:
@@ -236,50 +252,61 @@ def leaper(policy: Policy) -> tuple[Any, Any]:
         n_looks = n_arrivals * looks.per_arrival
         share = looks.weights[0, n_arms - 1]  # of all arms: 1, but for rounding
         for other in range(n_arms):
-            box.looks[other] = 0
+            certificate.looks[other] = 0
             if n_looks > 0:
                 if looks.observer == PASSIVE:
-                    box.looks[other] = at_most(float(n_looks), looks.shares[other] / share, log)
+                    certificate.looks[other] = at_most(
+                        float(n_looks), looks.shares[other] / share, log
+                    )
                 elif look >= 0:
-                    box.looks[other] = n_looks if other == look else 0
+                    certificate.looks[other] = n_looks if other == look else 0
                 elif playing[other]:
-                    box.looks[other] = n_looks // playing.sum() + 1
-            extra = box.looks[other] if seen.learns else 0
-            box.counts[other] = seen.counts[other] + extra + (n if other == arm else 0)
+                    certificate.looks[other] = n_looks // playing.sum() + 1
+            extra = certificate.looks[other] if seen.learns else 0
+            certificate.counts[other] = seen.counts[other] + extra + (n if other == arm else 0)
         # the rivals' largest indices
         rival, other_rival = -np.inf, -np.inf
         for other in range(n_arms):
             if other != arm and seen.allowed[other]:
                 high = seen.sums[other] / seen.counts[other]
-                new = box.looks[other] if seen.learns else 0
+                new = certificate.looks[other] if seen.learns else 0
                 if new > 0:
                     far = seen.sums[other] + strays(law, other, new, log, z)
                     drifted = (far + new * law.means[other]) / (seen.counts[other] + new)
                     high = max(far / seen.counts[other], drifted)
-                box.highs[other] = index(params, last - seen.origin, seen.counts, other, high)
-                box.highs[other] += ROUNDING * (1 + abs(box.highs[other]))
-                rival = max(rival, box.highs[other])
+                certificate.highs[other] = index(params, last - seen.origin, seen.counts, other, high)
+                certificate.highs[other] += ROUNDING * (1 + abs(certificate.highs[other]))
+                rival = max(rival, certificate.highs[other])
                 if other != look:
-                    other_rival = max(other_rival, box.highs[other])
+                    other_rival = max(other_rival, certificate.highs[other])
         lead = np.inf
         if rival > -np.inf:
-            lead = lowest(params, seen, law, stage, arm, box, log, z) - rival
+            lead = lowest(params, seen, law, stage, arm, certificate, log, z) - rival
         if look >= 0 and look != arm and n_looks > 0 and other_rival > -np.inf:
-            lead = min(lead, lowest(params, seen, law, stage, look, box, log, z) - other_rival)
+            lead = min(
+                lead, lowest(params, seen, law, stage, look, certificate, log, z) - other_rival
+            )
         return lead
 
     def lowest(
-        params: Any, seen: View, law: Law, stage: int, arm: int, box: Box, log: float, z: float
+        params: Any,
+        seen: View,
+        law: Law,
+        stage: int,
+        arm: int,
+        certificate: Certificate,
+        log: float,
+        z: float,
     ) -> Any:
         """Return the smallest index of an arm over the box."""
-        new = box.counts[arm] - seen.counts[arm]
+        new = certificate.counts[arm] - seen.counts[arm]
         far = seen.sums[arm] - strays(law, arm, new, log, z)
-        drifted = (far + new * law.means[arm]) / box.counts[arm]
+        drifted = (far + new * law.means[arm]) / certificate.counts[arm]
         low = min(far / seen.counts[arm], drifted)
-        return index(params, stage - seen.origin, box.counts, arm, low)
+        return index(params, stage - seen.origin, certificate.counts, arm, low)
 
     def leads(
-        params: Any, seen: View, stage: int, arm: int, look: int, box: Box
+        params: Any, seen: View, stage: int, arm: int, look: int, certificate: Certificate
     ) -> tuple[float, float]:
         """Return by how much the index of `arm` leads now, and that of `look` but for `arm`."""
         rival, other_rival = -np.inf, -np.inf
@@ -287,15 +314,15 @@ def leaper(policy: Policy) -> tuple[Any, Any]:
             if seen.allowed[other]:
                 mean = seen.sums[other] / seen.counts[other]
                 value = index(params, stage - seen.origin, seen.counts, other, mean)
-                box.highs[other] = value
+                certificate.highs[other] = value
                 if other != arm:
                     rival = max(rival, value)
                     if other != look:
                         other_rival = max(other_rival, value)
         look_lead = np.inf
         if look >= 0 and look != arm:
-            look_lead = box.highs[look] - other_rival
-        return box.highs[arm] - rival, look_lead
+            look_lead = certificate.highs[look] - other_rival
+        return certificate.highs[arm] - rival, look_lead
 
     leads = jit_rare(leads)
     lowest = jit_rare(lowest)
@@ -311,24 +338,26 @@ def leaper(policy: Policy) -> tuple[Any, Any]:
         look: int,
         rng: Any,
         n_free: Array,
-        box: Box,
+        certificate: Certificate,
     ) -> Any:
         """Draw where the looks of a block go, and tell the policy of them."""
         n_arms = law.means.size
         looked = n_arms > 0  # a literal True would compile `update` once more
-        box.looks[:] = 0
+        certificate.looks[:] = 0
         first = 0
         if looks.observer == PASSIVE:
             left, weight = n_looks, 0.0
             for arm in range(n_arms - 1, -1, -1):  # the weight of this arm and those after it
                 weight += looks.shares[arm]
-                box.highs[arm] = weight
+                certificate.highs[arm] = weight
             for arm in range(n_arms):
                 if left > 0 and looks.shares[arm] > 0:
-                    box.looks[arm] = binomial(left, looks.shares[arm] / box.highs[arm], rng)
-                    left -= box.looks[arm]
+                    certificate.looks[arm] = binomial(
+                        left, looks.shares[arm] / certificate.highs[arm], rng
+                    )
+                    left -= certificate.looks[arm]
         elif look >= 0:
-            box.looks[look] = n_looks
+            certificate.looks[look] = n_looks
         elif takes_turns:
             playing, latest = turns(params, state)
             n_playing = playing.sum()
@@ -337,7 +366,7 @@ def leaper(policy: Policy) -> tuple[Any, Any]:
             while turn < n_playing:
                 arm = (arm + 1) % n_arms
                 if playing[arm]:
-                    box.looks[arm] = n_looks // n_playing + (1 if turn < more else 0)
+                    certificate.looks[arm] = n_looks // n_playing + (1 if turn < more else 0)
                     turn += 1
                     if turn == more:
                         first = (arm + 1) % n_arms
@@ -346,15 +375,15 @@ def leaper(policy: Policy) -> tuple[Any, Any]:
         # `first` is such that the arm looked at last is told last
         for step in range(n_arms):
             arm = (first + step) % n_arms
-            if box.looks[arm] > 0:
-                n_free[arm] += box.looks[arm]
-                total = sum_of(law, arm, box.looks[arm], rng)
-                state = update(params, state, stage, arm, box.looks[arm], total, looked)
+            if certificate.looks[arm] > 0:
+                n_free[arm] += certificate.looks[arm]
+                total = sum_of(law, arm, certificate.looks[arm], rng)
+                state = update(params, state, stage, arm, certificate.looks[arm], total, looked)
         return state
 
     tell_looks = jit_rare(tell_looks)
 
-    def proposed(
+    def propose(
         params: Any,
         state: Any,
         seen: View,
@@ -366,7 +395,7 @@ def leaper(policy: Policy) -> tuple[Any, Any]:
         arm: int,
         look: int,
         rng: Any,
-        box: Box,
+        certificate: Certificate,
     ) -> tuple[int, int]:
         """Return how many stages, up to `last`, to leap (0: it does not pay) and their arrivals."""
         furthest = min(last, seen.end - 1) - stage + 1
@@ -381,33 +410,43 @@ def leaper(policy: Policy) -> tuple[Any, Any]:
         playing = seen.allowed
         if takes_turns:
             playing = turns(params, state)[0]
-        lead, look_lead = leads(params, seen, stage, arm, look, box)
-        pace = box.account[PACE]
+        lead, look_lead = leads(params, seen, stage, arm, look, certificate)
+        pace = certificate.now[0]["pace"]
         if look_lead < lead:  # unless it is better to stop before the next look
             if pace * look_lead**2 > max(shortest, arrival - stage):
                 lead = look_lead
             else:
                 furthest = min(furthest, arrival - stage)
         # A lead falls as the square root of the length of a block, or faster: do not trust it far.
-        furthest = min(furthest, 4 * box.numbers[LATEST])
+        furthest = min(furthest, 4 * certificate.now[0]["latest"])
         n = furthest if pace * lead**2 > furthest else int(pace * lead**2)
         if n < shortest:
-            box.account[PACE] = min(2 * pace, MOST_PACE)  # so as not to give up for ever
+            certificate.now[0]["pace"] = min(2 * pace, MOST_PACE)  # so as not to give up for ever
         while n >= shortest:
             left = certified(
-                params, seen, law, looks, stage, stage + n - 1, arrival, arm, look, playing, box
+                params,
+                seen,
+                law,
+                looks,
+                stage,
+                stage + n - 1,
+                arrival,
+                arm,
+                look,
+                playing,
+                certificate,
             )
             if lead < np.inf and left > -np.inf:
-                box.account[PACE] = pace = 0.9 * n / max(lead - left, ROUNDING) ** 2
+                certificate.now[0]["pace"] = pace = 0.9 * n / max(lead - left, ROUNDING) ** 2
             if left > 0:
-                charge(box.account)
-                box.numbers[PATIENCE] = 1
-                box.numbers[LATEST] = min(max(n, shortest), FAR // 8)
+                charge(certificate)
+                certificate.now[0]["patience"] = 1
+                certificate.now[0]["latest"] = min(max(n, shortest), FAR // 8)
                 n_arrivals, end = arrivals_drawn(looks, arrival, stage + n - 1, rng)
                 return end - stage + 1, n_arrivals
             n = n // 2 if left == -np.inf else min(n // 2 + n // 4, int(pace * lead**2))
-        box.numbers[WAIT] = box.numbers[PATIENCE]
-        box.numbers[PATIENCE] = min(2 * box.numbers[PATIENCE], 8)
+        certificate.now[0]["wait"] = certificate.now[0]["patience"]
+        certificate.now[0]["patience"] = min(2 * certificate.now[0]["patience"], 8)
         return 0, 0
 
-    return jit_rare(proposed), tell_looks
+    return jit_rare(propose), tell_looks

@@ -1,25 +1,27 @@
 """Play policies against a problem, and over a grid of settings."""
 
-import json
 import math
 import os
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kibitz.compiling.jit import content_hash
-from kibitz.model.feedback import Feedback
-from kibitz.model.problem import Problem
+from kibitz.files import checked_target
+from kibitz.model.feedback import Every, Feedback, checked_feedback
+from kibitz.model.problem import Problem, checked_problem
 from kibitz.policies import POLICIES
 from kibitz.policies.contract import check_monotonicity
 from kibitz.policies.policy import Policy
-from kibitz.simulator import results
-from kibitz.simulator.engine import Piece, loop, planned, play_all, play_piece
+from kibitz.simulator.identity import difference, setting_of
+from kibitz.simulator.jobs import Job, no_runs, play, play_all
 from kibitz.simulator.leap import can_leap
+from kibitz.simulator.results import Cell, Key, dataset, load, save
+from kibitz.simulator.world import looks_of
+from kibitz.validate import between, one_of, quoted, refused, whole
 
 if TYPE_CHECKING:
     import xarray
@@ -31,7 +33,13 @@ SAVE_SECONDS = 20.0  # how much work a crash of the machine may lose
 N_STAGES = 200
 LEAP_PAYS = 100_000  # the horizon from which on leaping is the faster way
 PATIENCE_SECONDS = 2 * 86400.0
-PIECE_STAGES = 1_000_000  # of a piece of work: worth a thread, and not long to wait for
+JOB_STAGES = 1_000_000  # of a job: worth a thread, and not long to wait for
+MOST_RUNS = 2**32 - 1  # a run is one word of its seed
+MEMORY = 2**34  # bytes that are taken to be there where the system does not tell
+
+TAKEN = {"policy", "run", "stage", "arm", "regret", "final_regret", "n_pulls", "n_free", "error"}
+
+Point = tuple[Problem, Feedback, dict[str, Policy], int]  # what is played, and its horizon
 
 
 def simulate(
@@ -74,8 +82,8 @@ def simulate(
     progress
         Called as `progress(what, share)` now and then, with the share of the work that is done.
     engine
-        "step" plays stage by stage; "leap" skips ahead where that is sound (`kibitz.simulator.leap`) and else
-        plays stage by stage; "auto" leaps where it also pays. The attribute `engine` says which.
+        "step" plays stage by stage; "leap" skips ahead where that is sound (`simulator.leap`) and
+        else plays stage by stage; "auto" leaps where it also pays. The attribute `engine` says which.
     error
         How much the law of a run may differ from that of stage-by-stage play, in total variation,
         when leaping.
@@ -88,9 +96,9 @@ def simulate(
         (policy, run), 0 stage by stage; and in its attributes, as JSON, the setting, the seed, the
         engine of each policy and the versions that made it.
     """
-    point = (problem, feedback, labelled(policies), horizon)
-    how = (runs, seed, stages, threads, file, progress, engine, error)
-    return _compute(None, {None: point}, *how)
+    points = {None: (problem, feedback, labelled(policies), horizon)}
+    task = _Task(None, points, runs, seed, stages, threads, file, engine, error)
+    return _computed(task, progress)
 
 
 def sweep(
@@ -129,11 +137,15 @@ def sweep(
         As in `simulate`, or functions of the value. Policies that depend on the value are labelled
         by their names, unless they come as a dict.
     """
-    if not (name.isidentifier() and name not in {"policy", "run", "stage", "arm", "regret"}):
-        raise ValueError(f"name must be a name for the dimension, got {name!r}")
+    if not (isinstance(name, str) and name.isidentifier() and name not in TAKEN):
+        raise refused("name", "a name for the dimension", name)
+    if not isinstance(values, Iterable) or isinstance(values, str | bytes):
+        raise refused("values", "a list of numbers or strings", values)
     grid = [v.item() if isinstance(v, np.generic) else v for v in values]
+    if not all(isinstance(v, int | float | str) for v in grid):
+        raise refused("values", "a list of numbers or strings", values)
     if not grid or len(set(grid)) < len(grid):
-        raise ValueError(f"values must be some different values, got {list(values)!r}")
+        raise refused("values", "some different values", values)
 
     def at(thing: Any, value: Any) -> Any:
         return thing(value) if callable(thing) else thing
@@ -147,19 +159,22 @@ def sweep(
         )
         for value in grid
     }
-    return _compute(name, points, runs, seed, stages, threads, file, progress, engine, error)
+    task = _Task(name, points, runs, seed, stages, threads, file, engine, error)
+    return _computed(task, progress)
 
 
 def labelled(policies: Policies, by_name: bool = False) -> dict[str, Policy]:
     """Return policies by label: the name, with the parameters that are not the default ones."""
     if isinstance(policies, Policy):
         policies = [policies]
+    if not isinstance(policies, Iterable):
+        raise refused("policies", "policies such as ucb()", policies)
     given = policies if isinstance(policies, Mapping) else dict(enumerate(policies))
     for policy in given.values():
         if not isinstance(policy, Policy):
-            raise ValueError(f"policies must be policies such as ucb(), got {policy!r}")
+            raise refused("policies", "policies such as ucb()", policy)
     if isinstance(policies, Mapping):
-        named = dict(policies)
+        named = {str(label): policy for label, policy in policies.items()}
     else:
         named = {}
         for policy in given.values():
@@ -178,6 +193,8 @@ def label_of(policy: Policy) -> str:
     """Return `name` or `name:parameter=value,...`, with the parameters that are not the default."""
     default = POLICIES[policy.name]().setting if policy.name in POLICIES else policy.setting
     given = [f"{k}={_short(v)}" for k, v in policy.setting.items() if default.get(k) != v]
+    if policy.scale is not None:
+        given.append(f"scale={_short(policy.scale)}")
     return f"{policy.name}:{','.join(given)}" if given else policy.name
 
 
@@ -192,87 +209,44 @@ def log_spaced(horizon: int, n: int = N_STAGES) -> NDArray[np.int64]:
     return spaced
 
 
-def _compute(
-    swept: str | None,
-    points: dict[Hashable, tuple[Problem, Feedback, dict[str, Policy], int]],
-    runs: int,
-    seed: int,
-    stages: ArrayLike | None,
-    threads: int | None,
-    file: str | os.PathLike[str] | None,
-    progress: Progress | None,
-    engine: str,
-    error: float,
-) -> "xarray.Dataset":
-    runs = _whole(runs, "runs", 1)
-    seed = _whole(seed, "seed", 0)
-    threads = len(os.sched_getaffinity(0)) if threads is None else _whole(threads, "threads", 1)
-    if engine not in {"auto", "step", "leap"}:
-        raise ValueError(f"engine must be 'auto', 'step' or 'leap', got {engine!r}")
-    if not 1e-12 <= error <= 1e-3:
-        raise ValueError(f"error must be between 1e-12 and 1e-3, got {error!r}")
+class _Task(NamedTuple):
+    """What is to be computed, as the user gave it."""
+
+    swept: str | None
+    points: dict[Any, Point]  # by the swept value
+    runs: int
+    seed: int
+    stages: ArrayLike | None
+    threads: int | None
+    file: str | os.PathLike[str] | None
+    engine: str
+    error: float
+
+
+def _computed(task: _Task, progress: Progress | None) -> "xarray.Dataset":
+    """Play what is missing, and return all that was asked for."""
+    task = _checked(task)
     tell: Progress = progress if progress is not None else lambda what, share: None
-    horizons = [_whole(horizon, "horizon", 1) for _, _, _, horizon in points.values()]
-    kept = _checked_stages(stages, horizons)
-    n_arms = _same_number_of_arms(problem for problem, _, _, _ in points.values())
-
-    path = None if file is None else Path(file)
-    table: dict[results.Key, results.Rows] = {}
-    if path is not None:
-        results.check_writable(path)
-        if path.exists():
-            table, there = results.load(path, swept)
-            if not np.array_equal(there, kept):
-                raise _other_setting(
-                    path, f"stages up to {there[-1]} that differ from those asked for"
-                )
-
-    asked: list[results.Key] = []
-    pieces: list[Piece] = []
-    loops: dict[Any, Any] = {}
-    for value, (problem, feedback, policies, horizon) in points.items():
-        feedback.compiled(problem.gaps, horizon)  # refuses what does not fit the problem
-        for label, policy in policies.items():
-            _check_combination(policy, problem, label, horizon)
-            key = (value, label)
-            asked.append(key)
-            leap = engine != "step" and can_leap(policy, problem, feedback)
-            leap = leap and (engine == "leap" or horizon >= LEAP_PAYS)
-            _check_patience(label, problem, horizon, runs, threads, leap)
-            setting = setting_of(problem, feedback, policy, horizon, seed)
-            setting |= {"engine": "leap", "error": error} if leap else {"engine": "step"}
-            if key in table:
-                differs = results.difference(table[key].setting, setting)
-                if differs:
-                    raise _other_setting(path, f"{differs} for {label}")
-                table[key] = table[key].extended(runs)
-            else:
-                room = max([runs, *(len(rows.regret) for rows in table.values())])
-                table[key] = results.Rows.empty(setting, room, kept.size, n_arms)
-            missing = table[key].missing(runs)
-            if missing.size:
-                play = _prepared(policy, feedback, problem, leap, loops, tell)
-                own = kept[kept <= horizon]
-                what = (key, play, policy, problem, feedback, horizon, own, seed)
-                cost = min(horizon, LEAP_PAYS) if leap else horizon
-                for first, last in _chunks(missing, cost, threads):
-                    pieces.append(Piece(*what, first, last, error))
+    assert task.threads is not None
+    stages = _checked_stages(task.stages, [point[3] for point in task.points.values()])
+    path = None if task.file is None else checked_target(task.file, "file")
+    table = _loaded(path, task.swept, stages)
+    asked, jobs = _missing_jobs(task, stages, table, path)
+    for job in {_loop_of(job): job for job in jobs}.values():
+        _prepare(job, tell)
 
     def snapshot() -> None:
         if path is not None:
-            most = max(len(rows.regret) for rows in table.values())
-            whole = {key: rows.extended(most) for key, rows in table.items()}
-            results.save(results.dataset(whole, kept, most, swept), path)
+            most = max(len(cell.runs.regret) for cell in table.values())
+            whole_table = {key: cell.extended(most) for key, cell in table.items()}
+            save(dataset(whole_table, stages, most, task.swept), path)
 
     saved = time.monotonic()
     unsaved = path is not None and not path.exists()
     try:
-        for piece, played in play_all(pieces, threads, lambda share: tell("simulating", share)):
-            rows = table[piece.label]
-            here = slice(piece.first, piece.last)
-            rows.regret[here, : piece.stages.size] = played.regret
-            rows.n_pulls[here], rows.n_free[here] = played.n_pulls, played.n_free
-            rows.error[here] = played.error
+        for job, played in play_all(jobs, task.threads, lambda share: tell("simulating", share)):
+            for room, new in zip(table[job.label].runs, played, strict=True):
+                room[(slice(job.first, job.last), *map(slice, new.shape[1:]))] = new
             unsaved = True
             if time.monotonic() - saved > SAVE_SECONDS:
                 snapshot()
@@ -280,85 +254,154 @@ def _compute(
     finally:
         if unsaved:
             snapshot()
-    return results.dataset({key: table[key] for key in asked}, kept, runs, swept)
+    return dataset({key: table[key] for key in asked}, stages, task.runs, task.swept)
 
 
-def setting_of(
-    problem: Problem, feedback: Feedback, policy: Policy, horizon: int, seed: int
-) -> dict[str, Any]:
-    """Return all that the numbers depend on, as plain data."""
-    functions = (policy.init, policy.pull, policy.observe, policy.update, policy.index, policy.view)
-    setting = {
-        "problem": problem.setting,
-        "feedback": feedback.setting,
-        "policy": {
-            "name": policy.name,
-            "parameters": policy.setting,
-            "functions": content_hash(functions)[:16],
-        },
-        "horizon": horizon,
-        "seed": seed,
+def _checked(task: _Task) -> _Task:
+    """Return a task whose numbers are what they must be."""
+    points = {
+        value: (checked_problem(p), checked_feedback(f), policies, whole(horizon, "horizon", 1))
+        for value, (p, f, policies, horizon) in task.points.items()
     }
-    plain: dict[str, Any] = json.loads(json.dumps(setting))
-    return plain
+    numbers = {point[0].n_arms for point in points.values()}
+    if len(numbers) > 1:
+        raise refused("problem", "one with the same number of arms at each value", numbers)
+    return task._replace(
+        points=points,
+        runs=whole(task.runs, "runs", 1, MOST_RUNS),
+        seed=whole(task.seed, "seed"),
+        threads=_cores() if task.threads is None else whole(task.threads, "threads", 1, 2**16),
+        engine=one_of(task.engine, "engine", ("auto", "step", "leap")),
+        error=between(task.error, "error", 1e-12, 1e-3),
+    )
 
 
-def _prepared(
-    policy: Policy,
-    feedback: Feedback,
-    problem: Problem,
-    leap: bool,
-    loops: dict[Any, Any],
-    tell: Progress,
-) -> Any:
-    """Return the compiled loop, from this call's others if it is the same one."""
-    parts = (policy.init, policy.pull, policy.observe, policy.update, policy.index, policy.view)
-    functions = (feedback.rate, feedback.weights)
-    varying = tuple(f if callable(f) else None for f in functions)
-    key = (parts, type(policy.params)._fields, varying, leap)
-    if key not in loops:
-        from numba.core.errors import NumbaError, UnsupportedBytecodeError
+def _cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
-        play = loop(policy, feedback, lambda: tell(f"compiling {policy.name}", 0.0), leap)
-        short = Piece(None, play, policy, problem, feedback, 1, np.ones(1, np.int64), 0, 0, 1)
-        try:
-            play_piece(short, np.zeros(2, np.int64))
-        except (NumbaError, UnsupportedBytecodeError) as error:
-            reason = next((line for line in str(error).splitlines() if line.strip()), "")
-            raise ValueError(
-                f"{policy.name} must be made of functions that numba can compile, got: {reason}"
-            ) from error
-        loops[key] = play
-    return loops[key]
+
+def _loaded(path: Path | None, swept: str | None, stages: NDArray[np.int64]) -> dict[Key, Cell]:
+    """Return what a file already holds."""
+    if path is None or not path.exists():
+        return {}
+    table, there = load(path, swept)
+    if not np.array_equal(there, stages):
+        raise _other_setting(path, f"stages up to {there[-1]} that differ from those asked for")
+    return table
+
+
+def _missing_jobs(
+    task: _Task, stages: NDArray[np.int64], table: dict[Key, Cell], path: Path | None
+) -> tuple[list[Key], list[Job]]:
+    """Return which cells are asked for, and the jobs for what the table does not hold of them.
+
+    The table gets room for them.
+    """
+    assert task.threads is not None
+    asked: list[Key] = []
+    jobs: list[Job] = []
+    n_cells = sum(len(policies) for _, _, policies, _ in task.points.values())
+    for value, (problem, feedback, policies, horizon) in task.points.items():
+        looks_of(feedback, problem.gaps, horizon)  # refuses what does not fit the problem
+        _check_memory(task.runs, n_cells, stages.size, problem.n_arms)
+        for label, policy in policies.items():
+            _check_combination(policy, problem, label, horizon)
+            key = (value, label)
+            asked.append(key)
+            leap = task.engine != "step" and can_leap(policy, problem, feedback)
+            leap = leap and (task.engine == "leap" or horizon >= LEAP_PAYS)
+            _check_patience(label, problem, feedback, horizon, task.runs / task.threads, leap)
+            setting = setting_of(problem, feedback, policy, horizon, task.seed, leap, task.error)
+            if key in table:
+                differs = difference(table[key].setting, setting)
+                if differs:
+                    raise _other_setting(path, f"{differs} for {label}")
+                table[key] = Cell(setting, table[key].extended(task.runs).runs)
+            else:
+                room = max([task.runs, *(len(cell.runs.regret) for cell in table.values())])
+                table[key] = Cell(setting, no_runs(room, stages.size, problem.n_arms))
+            own = stages[stages <= horizon]
+            cost = min(horizon, LEAP_PAYS) if leap else horizon
+            for first, last in _chunks(table[key].missing(task.runs), cost, task.threads):
+                what = (key, policy, problem, feedback, horizon, own, task.seed)
+                jobs.append(Job(*what, first, last, leap, task.error))
+    return asked, jobs
+
+
+def _loop_of(job: Job) -> Hashable:
+    """Return what tells jobs apart that need loops of their own."""
+    varying = tuple(f if callable(f) else None for f in (job.feedback.rate, job.feedback.weights))
+    return job.policy.functions, tuple(job.policy.numbers), varying, job.leap
+
+
+def _prepare(job: Job, tell: Progress) -> None:
+    """Find or compile the loop of a job, by a job without runs."""
+    from numba.core.errors import NumbaError, UnsupportedBytecodeError
+
+    name = job.policy.name
+    nothing = job._replace(horizon=1, stages=np.ones(1, np.int64), first=0, last=0)
+    try:
+        play(nothing, announce=lambda: tell(f"compiling {name}", 0.0))
+    except (NumbaError, UnsupportedBytecodeError) as error:
+        raise ValueError(
+            f"{name} must be made of functions that numba can compile, got: {_reason(str(error))}"
+        ) from error
+
+
+def _reason(message: str) -> str:
+    """Return the line of numba's message that says what is wrong."""
+    return next((line for line in message.splitlines() if line.strip()), "")
 
 
 def _chunks(missing: NDArray[np.int64], horizon: int, threads: int) -> Iterable[tuple[int, int]]:
     """Cut runs into ranges of neighbours, each a fair piece of work."""
-    size = max(1, min(PIECE_STAGES // horizon, math.ceil(missing.size / (4 * threads))))
+    if missing.size == 0:
+        return
+    size = max(1, min(JOB_STAGES // horizon, math.ceil(missing.size / (4 * threads))))
     for block in np.split(missing, np.flatnonzero(np.diff(missing) != 1) + 1):
         for start in range(0, block.size, size):
             part = block[start : start + size]
             yield int(part[0]), int(part[-1]) + 1
 
 
+def _check_memory(runs: int, n_cells: int, n_stages: int, n_arms: int) -> None:
+    """Refuse a result that does not fit in memory."""
+    size = 8 * n_cells * runs * (n_stages + 2 * n_arms + 2)
+    try:
+        there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not on this system
+        there = MEMORY
+    if size > there / 2:
+        raise ValueError(
+            f"runs must be so few that the result fits in memory, got {runs}: it would take "
+            f"{size / 2**30:.3g} GiB of {there / 2**30:.3g}"
+        )
+
+
 def _check_patience(
-    label: str, problem: Problem, horizon: int, runs: int, threads: int, leap: bool
+    label: str, problem: Problem, feedback: Feedback, horizon: int, runs: float, leap: bool
 ) -> None:
     """Refuse what would take for ever, with an estimate of the time."""
-    seconds = 5e-8 * horizon
+    rate = feedback.rate
+    often = 1 / rate.n if isinstance(rate, Every) else rate if isinstance(rate, float) else 1.0
+    each = 5e-8 + 1e-7 * often * feedback.looks
+    seconds = each * horizon
     if leap:  # hardly anything, but for tied best arms, between which a policy keeps alternating
-        seconds = 1e-5 * horizon**0.7 if problem.optimal.sum() > 1 else 1.0
-    total = seconds * runs / threads
-    if total > PATIENCE_SECONDS:
+        ties = problem.optimal.sum() > 1
+        seconds = 1e-5 * horizon**0.7 if ties else 1.0 + each * min(horizon, LEAP_PAYS)
+    if seconds * runs > PATIENCE_SECONDS:
         raise ValueError(
-            f"horizon must be one that can be played, got {horizon}: {runs} runs of {label} would "
-            f"take about {total / 86400:.2g} days, {'leaping' if leap else 'stage by stage'}"
+            f"horizon must be one that can be played, got {horizon}: the runs of {label} would take "
+            f"about {seconds * runs / 86400:.2g} days, {'leaping' if leap else 'stage by stage'}"
         )
 
 
 def _check_combination(policy: Policy, problem: Problem, label: str, horizon: int) -> None:
     if policy.index is not None and policy.name not in POLICIES:  # a promise of the user's
-        check_monotonicity(policy, planned(policy, horizon))
+        check_monotonicity(policy, policy.params_for(horizon))
     low, high = problem.support
     if policy.unit_rewards and not (low >= 0 and high <= 1):
         raise ValueError(
@@ -372,29 +415,18 @@ def _checked_stages(stages: ArrayLike | None, horizons: list[int]) -> NDArray[np
     if stages is None:
         spaced = log_spaced(horizon)
     else:
-        given = np.asarray(stages)
-        if given.ndim != 1 or given.size == 0 or not np.all(given == np.floor(given)):
-            raise ValueError(f"stages must be a list of whole numbers, got {stages!r}")
+        try:
+            given = np.array(stages)
+            whole_numbers = given.dtype.kind in "iuf" and np.all(given == np.floor(given))
+        except (TypeError, ValueError, OverflowError):
+            raise refused("stages", "a list of whole numbers", stages) from None
+        if given.ndim != 1 or given.size == 0 or not whole_numbers:
+            raise refused("stages", "a list of whole numbers", stages)
         if not np.all((given >= 1) & (given <= horizon)) or not np.all(np.diff(given) > 0):
-            raise ValueError(f"stages must increase from 1 to at most {horizon}, got {stages!r}")
+            raise refused("stages", f"numbers that increase from 1 to at most {horizon}", stages)
         spaced = given.astype(np.int64)
     return np.union1d(spaced, np.array(horizons, np.int64))
 
 
-def _same_number_of_arms(problems: Iterable[Problem]) -> int:
-    numbers = {problem.n_arms for problem in problems}
-    if len(numbers) > 1:
-        raise ValueError(f"problem must have the same number of arms at each value, got {numbers}")
-    return numbers.pop()
-
-
 def _other_setting(path: Path | None, differs: str) -> ValueError:
-    return ValueError(f"file must be of the same setting, got {str(path)!r} with {differs}")
-
-
-def _whole(number: Any, name: str, least: int) -> int:
-    if isinstance(number, bool) or not isinstance(number, int | float | np.integer | np.floating):
-        raise ValueError(f"{name} must be a whole number, got {number!r}")
-    if not (math.isfinite(number) and number == int(number) and least <= number < 2**62):
-        raise ValueError(f"{name} must be a whole number of at least {least}, got {number!r}")
-    return int(number)
+    return ValueError(f"file must be of the same setting, got {quoted(str(path))} with {differs}")

@@ -1,16 +1,17 @@
 r"""Random numbers: each run has three streams of its own, made from (seed, run) only.
 
 They are NumPy's SFC64 generators, for the rewards of pulls, for everything about looks, and for the
-policy itself. Numbers are those that NumPy's own `Generator` returns, but normal and uniform ones are
-drawn here: numba calls the generator through a pointer, which costs as much as the drawing.
+policy itself. Numbers are those that NumPy's own `Generator` returns. In compiled code, normal and
+uniform ones are drawn here, to the same bits: numba calls the generator through a pointer, which
+costs as much as the drawing.
 """
 
 import ctypes
 import math
 from typing import Any, NamedTuple
 
-import numba
 import numpy as np
+from numba.extending import overload
 from numba.np.random._constants import (
     fi_double,
     ki_double,
@@ -21,7 +22,8 @@ from numba.np.random._constants import (
 from numpy.random import SFC64, Generator, SeedSequence
 from numpy.typing import NDArray
 
-from kibitz.compiling.jit import jit_inner, jit_rare
+from kibitz.compiling.jit import jit, jit_rare
+from kibitz.compiling.private import INLINE
 
 Array = NDArray[Any]
 
@@ -81,7 +83,7 @@ def _hashed(values: NDArray[np.uint32], constant: int, multiplier: int) -> NDArr
     return values ^ (values >> np.uint32(16))
 
 
-@jit_inner
+@jit
 def seed_stream(stream: Stream, words: Array) -> None:
     """Seed a generator as NumPy's SFC64 is seeded: three words, a counter, twelve steps."""
     stream.words[0] = words[0]
@@ -99,7 +101,7 @@ def seed_stream(stream: Stream, words: Array) -> None:
 WIDTHS, HEIGHTS, LIMITS = wi_double, fi_double, ki_double.astype(np.int64)
 
 
-@jit_inner
+@jit
 def bits(words: Array) -> Any:
     """Draw 64 random bits."""
     a, b, c, counter = words[0], words[1], words[2], words[3]
@@ -111,13 +113,18 @@ def bits(words: Array) -> Any:
     return drawn
 
 
-@jit_inner
 def uniform(stream: Stream) -> Any:
     """Draw a number from [0, 1)."""
+    return stream.rng.random()
+
+
+@jit
+def compiled_uniform(stream: Stream) -> Any:
+    """Draw a number from [0, 1), in compiled code."""
     return np.int64(bits(stream.words) >> np.uint64(11)) * 2.0**-53
 
 
-@jit_inner
+@jit
 def parts(drawn: Any) -> tuple[Any, Any, Any]:
     """Split random bits into a layer of the ziggurat, a place in it and a sign."""
     layer = np.int64(drawn & np.uint64(0xFF))
@@ -125,9 +132,14 @@ def parts(drawn: Any) -> tuple[Any, Any, Any]:
     return layer, place, 1 - 2 * np.int64((drawn >> np.uint64(8)) & np.uint64(1))
 
 
-@jit_inner
 def normal(stream: Stream) -> Any:
-    """Draw a standard normal number: 99 times of 100 at once."""
+    """Draw a standard normal number."""
+    return stream.rng.standard_normal()
+
+
+@jit
+def compiled_normal(stream: Stream) -> Any:
+    """Draw a standard normal number, in compiled code: 99 times of 100 at once."""
     drawn = bits(stream.words)
     layer, place, sign = parts(drawn)
     if place < LIMITS[layer]:
@@ -145,23 +157,18 @@ def rare_normal(stream: Stream, drawn: Any) -> Any:
             return x
         if layer == 0:
             while True:
-                beyond = -ziggurat_nor_inv_r * math.log1p(-uniform(stream))
-                y = -math.log1p(-uniform(stream))
+                beyond = -ziggurat_nor_inv_r * math.log1p(-compiled_uniform(stream))
+                y = -math.log1p(-compiled_uniform(stream))
                 if y + y > beyond * beyond:
                     beyond += ziggurat_nor_r
                     return -beyond if (place >> 8) & 1 else beyond
         low, high = HEIGHTS[layer], HEIGHTS[layer - 1]
-        if (high - low) * uniform(stream) + low < math.exp(-0.5 * x * x):
+        if (high - low) * compiled_uniform(stream) + low < math.exp(-0.5 * x * x):
             return x
         drawn = bits(stream.words)
 
 
-if numba.config.DISABLE_JIT:  # words do not wrap around in plain Python; the numbers are the same
-
-    def uniform(stream: Stream) -> Any:
-        """Draw a number from [0, 1)."""
-        return stream.rng.random()
-
-    def normal(stream: Stream) -> Any:
-        """Draw a standard normal number."""
-        return stream.rng.standard_normal()
+# numba takes what these return in place of the plain functions
+OPTIONS = {"error_model": "numpy", **INLINE}
+overload(uniform, jit_options=OPTIONS, strict=False)(lambda stream: compiled_uniform)
+overload(normal, jit_options=OPTIONS, strict=False)(lambda stream: compiled_normal)

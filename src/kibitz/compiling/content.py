@@ -1,0 +1,194 @@
+"""The content of functions: all that they name, and so on recursively, as one hash.
+
+There are two, for two questions:
+
+- `content_hash` is what machine code depends on: bytecode, constants, options of the compiler. It
+  changes with the version of Python, and may: then a loop is compiled anew.
+- `source_hash` is what numbers depend on: the source, without comments, docstrings and layout. It is
+  the same on another machine, with the next Python, and when a file has moved. So a saved result is
+  known by it. Where there is no source (a lambda, text that was executed, a file that was edited
+  since it was imported) the bytecode and the version of Python stand in for it.
+"""
+
+import hashlib
+import inspect
+import io
+import platform
+import textwrap
+import token
+import tokenize
+from enum import EnumType
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+KNOWN_BY_VERSION = ("builtins", "math", "numpy", "numba")
+
+
+def content_hash(thing: Any) -> str:
+    """Hash a function's bytecode and constants and all that it names, and so on recursively."""
+    return _Walk(by_source=False).digest(thing)
+
+
+def source_hash(thing: Any) -> str:
+    """Hash a function's source and all that it names, and so on recursively."""
+    return _Walk(by_source=True).digest(thing)
+
+
+class _Walk:
+    """One walk through all that a thing is made of."""
+
+    def __init__(self, by_source: bool) -> None:
+        self.by_source = by_source
+        self.hash = hashlib.sha256()
+        self.seen: dict[int, tuple[int, Any]] = {}  # by id; keeps things alive, so ids are not reused
+
+    def digest(self, thing: Any) -> str:
+        self.feed(thing)
+        return self.hash.hexdigest()
+
+    def text(self, *parts: object) -> None:
+        self.hash.update(("\x1f".join(map(str, parts)) + "\x1e").encode())
+
+    def feed(self, thing: Any) -> None:
+        if isinstance(thing, np.generic):
+            return self.text(type(thing).__name__, repr(thing.item()))
+        if thing is None or isinstance(thing, int | float | complex | str | bytes):
+            return self.text(type(thing).__name__, repr(thing))
+        if id(thing) in self.seen:
+            return self.text("seen", self.seen[id(thing)][0])
+        self.seen[id(thing)] = (len(self.seen), thing)
+        if hasattr(thing, "py_func"):
+            options = _options(thing, self.by_source)
+            if options:
+                self.text("compiled", options)
+            self.feed(thing.py_func)
+        elif isinstance(thing, FunctionType):
+            self.feed_function(thing)
+        elif isinstance(thing, CodeType):
+            self.feed_code(thing)
+        elif isinstance(thing, tuple | list | frozenset | set):
+            parts = thing if isinstance(thing, tuple | list) else sorted(thing, key=repr)
+            self.text(type(thing).__name__, len(thing))
+            for part in parts:
+                self.feed(part)
+        elif isinstance(thing, dict):
+            self.feed(list(thing.items()))
+        elif isinstance(thing, np.ndarray):
+            self.text("array", thing.dtype, thing.shape)
+            self.hash.update(np.ascontiguousarray(thing).tobytes())
+        elif hasattr(getattr(thing, "_dispatcher", None), "py_func"):  # of numba.vectorize
+            self.text("vectorised")
+            self.feed(thing._dispatcher.py_func)
+        elif isinstance(thing, EnumType):
+            self.text("enumeration", thing.__name__)
+            members: dict[str, Any] = dict(thing.__members__)
+            self.feed([(name, member.value) for name, member in members.items()])
+        elif isinstance(thing, type):
+            module = "" if self.by_source else thing.__module__
+            self.text("class", module, thing.__name__, getattr(thing, "_fields", ""))
+        elif isinstance(thing, ModuleType):
+            version = "" if self.by_source else getattr(thing, "__version__", "")
+            self.text("module", thing.__name__.split(".")[-1], version)
+        elif str(getattr(thing, "__module__", None)).split(".")[0] in KNOWN_BY_VERSION:
+            self.text("known", getattr(thing, "__name__", type(thing).__name__))
+        elif isinstance(thing, np.dtype):
+            self.text("dtype", thing.descr)
+        else:  # an unknown kind of thing: at worst it is compiled at each start
+            self.text(type(thing).__name__, repr(thing))
+
+    def feed_function(self, function: FunctionType) -> None:
+        self.text("function", function.__name__)
+        for part in (function.__defaults__, function.__kwdefaults__):
+            self.feed(part)
+        for cell in function.__closure__ or ():
+            self.feed(cell.cell_contents)
+        source = _source(function) if self.by_source else None
+        if source is None:
+            self.feed(function.__code__)
+        else:
+            self.text("source", source)
+        names = _names(function.__code__)
+        for name in names:
+            if name in function.__globals__:
+                self.text("name", name)
+                value = function.__globals__[name]
+                self.feed(value)
+                self.feed_attributes(value, names)
+
+    def feed_code(self, code: CodeType) -> None:
+        if self.by_source:
+            self.text("bytecode of Python", platform.python_version_tuple()[:2])
+        flags = code.co_flags | inspect.CO_OPTIMIZED  # numba drops it when it runs under a profiler
+        self.text("code", code.co_argcount, flags, code.co_names, code.co_varnames)
+        self.text(code.co_freevars, code.co_cellvars)
+        self.hash.update(code.co_code)
+        self.feed(code.co_consts)
+
+    def feed_attributes(self, thing: Any, names: list[str]) -> None:
+        """Feed what a function may find in a module, and in modules inside of it."""
+        known = not isinstance(thing, ModuleType) or thing.__name__.split(".")[0] in KNOWN_BY_VERSION
+        if not known and -id(thing) not in self.seen:
+            self.seen[-id(thing)] = (len(self.seen), thing)
+            for name in names:
+                if hasattr(thing, name):
+                    self.text("attribute", name)
+                    self.feed(getattr(thing, name))
+                    self.feed_attributes(getattr(thing, name), names)
+
+
+def _options(dispatcher: Any, by_source: bool) -> str:
+    """Return the options of numba's compiler that machine code, or numbers, may depend on."""
+    options = getattr(dispatcher, "targetoptions", {})
+    if by_source:
+        options = {name: how for name, how in options.items() if name == "fastmath" and how}
+    return str(sorted(options.items(), key=str)) if options or not by_source else ""
+
+
+def _names(code: CodeType) -> list[str]:
+    inner = [name for part in code.co_consts if isinstance(part, CodeType) for name in _names(part)]
+    return sorted({*code.co_names, *inner})
+
+
+def _source(function: FunctionType) -> str | None:
+    """Return a function's source as its tokens, or None if it is not known for sure."""
+    if function.__name__ == "<lambda>":  # a line may hold several
+        return None
+    try:
+        lines = textwrap.dedent(inspect.getsource(function))
+        if not _compiles_to(lines, function.__code__):
+            return None
+        return _tokens(lines)
+    except (OSError, TypeError, SyntaxError, tokenize.TokenError, ValueError):
+        return None
+
+
+def _compiles_to(source: str, code: CodeType) -> bool:
+    """Return whether source still is what a function was made of: a file may have been edited."""
+    outer = ", ".join(code.co_freevars)
+    text = f"def outer({outer}):\n{textwrap.indent(source, ' ')}\n"
+    around = next(c for c in compile(text, "<source>", "exec").co_consts if isinstance(c, CodeType))
+    again = [c for c in around.co_consts if isinstance(c, CodeType) and c.co_name == code.co_name]
+    return any(c.co_code == code.co_code and _plain(c) == _plain(code) for c in again)
+
+
+def _plain(code: CodeType) -> list[str]:
+    return [repr(c) for c in code.co_consts if not isinstance(c, CodeType)]
+
+
+def _tokens(source: str) -> str:
+    """Return the tokens of source without comments, docstrings, decorators and layout."""
+    layout = {token.NL, tokenize.COMMENT, token.ENCODING, token.ENDMARKER}
+    words: list[str] = []
+    before = token.NEWLINE
+    begun = False
+    for kind, word, *_ in tokenize.generate_tokens(io.StringIO(source).readline):
+        begun = begun or word == "def"
+        if not begun or kind in layout:
+            continue
+        alone = before in {token.INDENT, token.NEWLINE} and kind == token.STRING
+        if not alone:
+            words.append(token.tok_name[kind] if kind in {token.INDENT, token.DEDENT} else word)
+        before = kind
+    return "\x1f".join(words)

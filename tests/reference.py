@@ -147,9 +147,9 @@ class MOSSAnytime(MOSS):
 class KLUCB(Index):
     """Garivier and Cappé (2011); the Bernoulli index by bisection."""
 
-    def __init__(self, n_arms, law="gaussian", sd=1.0, c=0.0):
+    def __init__(self, n_arms, law="gaussian", scale=1.0, c=0.0):
         super().__init__(n_arms)
-        self.law, self.sd, self.c = law, sd, c
+        self.law, self.scale, self.c = law, scale, c
 
     def index(self, stage, arm):
         rewards = self.seen(arm)
@@ -157,7 +157,7 @@ class KLUCB(Index):
         if level > 1:
             level += self.c * math.log(level)
         if self.law == "gaussian":
-            return mean(rewards) + self.sd * math.sqrt(2 * level / len(rewards))
+            return mean(rewards) + self.scale * math.sqrt(2 * level / len(rewards))
         return largest_within(mean(rewards), level / len(rewards))
 
 
@@ -186,9 +186,9 @@ def largest_within(x, bound):
 class Thompson(Rewards):
     """Pull each arm once, then the largest sample; look at the runner-up of another sample."""
 
-    def __init__(self, n_arms, law="gaussian", sd=1.0, rng=None):
+    def __init__(self, n_arms, law="gaussian", scale=1.0, rng=None):
         super().__init__(n_arms)
-        self.law, self.sd, self.rng = law, sd, rng
+        self.law, self.scale, self.rng = law, scale, rng
 
     def sample(self, arm):
         rewards = self.seen(arm)
@@ -197,7 +197,7 @@ class Thompson(Rewards):
             return math.inf
         if self.law == "bernoulli":
             return self.rng.beta(1 + total, 1 + n - total)
-        return self.rng.normal(total / n, self.sd / math.sqrt(n))
+        return self.rng.normal(total / n, self.scale / math.sqrt(n))
 
     def pull(self, stage):
         return ranked([self.sample(arm) for arm in self.arms])[0]
@@ -267,7 +267,7 @@ class ETC(Elimination):
 
 
 class ImprovedUCB(Elimination):
-    """Auer and Ortner (2010)."""
+    """Auer and Ortner (2010), guessing gaps in units of the scale."""
 
     def __init__(self, n_arms, scale=1.0, horizon=1000):
         super().__init__(n_arms)
@@ -282,7 +282,7 @@ class ImprovedUCB(Elimination):
         return math.log(self.horizon * 2.0 ** (-2 * self.round))
 
     def goal(self):
-        gap = 2.0**-self.round
+        gap = self.scale * 2.0**-self.round
         return math.ceil(8 * self.scale**2 * self.log() / gap**2)
 
     def pull(self, stage):

@@ -75,10 +75,11 @@ def choices(policy, params, state, oracle, stage, rng):
     return (pull, look), (oracle.pull(stage), oracle.observe(stage))
 
 
-def disagreement(policy, params, oracle, seed, *, n_arms, kind, own, n_stages=100):
+def disagreement(policy, params, oracle, seed, *, n_arms, kind, own, scale=1.0, n_stages=100):
     """Tell policy and oracle the same story; return where they decide differently, or None.
 
-    The story follows the policy's decisions (`own`) or goes its own way.
+    The story follows the policy's decisions (`own`) or goes its own way. The policy is told rewards
+    in units of `scale`, the oracle knows the scale.
     """
     rng = np.random.default_rng([seed, 1])
     rewards = Rewards(kind, n_arms, rng)
@@ -93,7 +94,7 @@ def disagreement(policy, params, oracle, seed, *, n_arms, kind, own, n_stages=10
             return f"stage {stage}: {ours}, the reference {theirs}"
         arm, look = ours if own else rng.integers(n_arms, size=2)
         reward = rewards(arm)
-        state = policy.update(params, state, stage, int(arm), 1, reward, False)
+        state = policy.update(params, state, stage, int(arm), 1, reward / scale, False)
         oracle.update(stage, int(arm), reward, False)
         if rng.random() < rate:
             for nth in range(rng.integers(1, most_looks + 1)):
@@ -103,7 +104,7 @@ def disagreement(policy, params, oracle, seed, *, n_arms, kind, own, n_stages=10
                         return f"stage {stage}, look {nth}: {ours}, the reference {theirs}"
                     look = ours[1] if own else rng.integers(n_arms)
                 reward = rewards(look)
-                state = policy.update(params, state, stage, int(look), 1, reward, True)
+                state = policy.update(params, state, stage, int(look), 1, reward / scale, True)
                 oracle.update(stage, int(look), reward, True)
     return None
 
@@ -117,12 +118,13 @@ def agree(policy, oracle_of, seeds, *, n_stages=100, kinds=("gaussian", "bernoul
         kind = kinds[seed % len(kinds)]
         found = disagreement(
             policy,
-            policy.params._replace(**chosen),
+            policy.params._replace(**{k: v for k, v in chosen.items() if k != "scale"}),
             oracle_of(n_arms, **chosen),
             seed,
             n_arms=n_arms,
             kind=kind,
             own=bool(rng.random() < 0.6),
+            scale=chosen.get("scale", 1.0),
             n_stages=n_stages,
         )
         assert found is None, f"seed {seed}, {n_arms} {kind} arms, {chosen}: {found}"

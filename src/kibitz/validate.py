@@ -83,18 +83,17 @@ def between(value: Any, name: str, low: float, high: float) -> float:
 
 def whole(value: Any, name: str, least: int = 0, most: int = MOST) -> int:
     """Return a whole number; floats such as 1e6 are fine."""
-    limits = f"of at least {least}" if most == MOST else f"from {least} to {most:.4g}"
-    condition = f"a whole number {limits}"
     if not isinstance(value, int):  # exact for Python's own, however large
-        x = number(value, name, condition)
+        x = number(value, name, "a whole number")
         if not (math.isfinite(x) and x == int(x)):
-            raise refused(name, condition, value)
+            raise refused(name, "a whole number", value)
     elif isinstance(value, bool):
-        raise refused(name, condition, value)
-    if not least <= int(value) <= most:
-        if int(value) > MOST:
-            condition += " and below 2^62"
-        raise refused(name, condition, value)
+        raise refused(name, "a whole number", value)
+    if int(value) < least:
+        raise refused(name, f"a whole number of at least {least}", value)
+    if int(value) > most:
+        limit = "below 2^62" if most == MOST else f"of at most {most}"
+        raise refused(name, f"a whole number {limit}", value)
     return int(value)
 
 

@@ -10,8 +10,7 @@ import pytest
 
 import kibitz as kb
 from kibitz.compiling.jit import jit
-from kibitz.model.feedback import FAR
-from kibitz.policies.policy import Seen, View, seen_update
+from kibitz.policies.policy import FAR, Seen, View, seen_update
 
 OURS = """
 import kibitz as kb
@@ -159,7 +158,7 @@ def test_a_policy_may_choose_at_random_with_the_numbers_it_is_given():
 
 
 def test_something_else_is_refused():
-    with pytest.raises(ValueError, match=r"policy must be a policy such as ucb\(\), got 'ucb'"):
+    with pytest.raises(ValueError, match=r"policy must be one such as ucb\(\), got 'ucb'"):
         kb.check("ucb")
 
 

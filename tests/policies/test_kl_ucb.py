@@ -21,10 +21,10 @@ def bernoulli_index(mean, level, count=1):
 
 def test_the_gaussian_index_is_explicit():
     policy = made("kl_ucb")
-    params = policy.params._replace(sd=0.5, c=3.0)
+    params = policy.params._replace(c=3.0)
     index = policy.index(params, 100, np.array([7, 1]), 0, 0.25)
     level = math.log(100) + 3 * math.log(math.log(100))
-    assert index == pytest.approx(0.25 + 0.5 * math.sqrt(2 * level / 7), rel=1e-14)
+    assert index == pytest.approx(0.25 + math.sqrt(2 * level / 7), rel=1e-14)
 
 
 @pytest.mark.parametrize("mean", [0.001, 0.1, 0.5, 0.9, 0.999])
@@ -65,7 +65,7 @@ def test_agrees_with_the_reference():
         made("kl_ucb"),
         lambda n_arms, **grid: reference.KLUCB(n_arms, "gaussian", **grid),
         range(40),
-        sd=[1.0, 0.1, 5.0],
+        scale=[1.0, 0.125, 4.0],
         c=[0.0, 3.0, 0.5],
     )
     agree(
@@ -78,7 +78,8 @@ def test_agrees_with_the_reference():
 
 
 def test_hands_on_its_parameters():
-    assert kl_ucb(sd=2, c=3).params._asdict() == {"sd": 2.0, "c": 3.0}
+    assert kl_ucb(c=3).params._asdict() == {"c": 3.0}
+    assert kl_ucb(scale=2).scale == 2.0
     assert kl_ucb("bernoulli", c=3).params._asdict() == {"c": 3.0}
     assert kl_ucb("bernoulli").unit_rewards
     assert not kl_ucb("gaussian").unit_rewards
@@ -91,9 +92,9 @@ def test_refuses_a_bad_c(bad):
 
 
 @pytest.mark.parametrize("bad", [0, -1.0, math.inf, math.nan])
-def test_refuses_a_bad_sd(bad):
-    with pytest.raises(ValueError, match=f"^sd must be positive and finite, got {bad!r}$"):
-        kl_ucb(sd=bad)
+def test_refuses_a_bad_scale(bad):
+    with pytest.raises(ValueError, match=f"^scale must be positive and finite, got {bad!r}$"):
+        kl_ucb(scale=bad)
 
 
 @pytest.mark.parametrize("bad", ["poisson", "", None])

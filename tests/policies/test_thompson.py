@@ -25,8 +25,7 @@ def test_a_look_does_not_replace_the_first_pull():
 
 def test_looks_at_the_runner_up_of_a_fresh_sample():
     policy = made("thompson")
-    params = policy.params._replace(sd=1e-6)
-    assert decisions(policy, 3, (0, 1.0), (1, 3.0), (2, 2.0), params=params) == (1, 2)
+    assert decisions(policy, 3, (0, 1e6), (1, 3e6), (2, 2e6)) == (1, 2)
 
 
 def share_of_pulls(policy, params, observations, n=4000):
@@ -37,11 +36,10 @@ def share_of_pulls(policy, params, observations, n=4000):
 
 
 def test_samples_the_gaussian_posterior():
-    # Arm 0: N(1, 4/1); arm 1: N(0.5, 4/2). The difference is N(0.5, 6).
+    # Arm 0: N(0.5, 1); arm 1: N(0.25, 1/2). The difference is N(0.25, 1.5).
     policy = made("thompson")
-    params = policy.params._replace(sd=2.0)
-    wins, n = share_of_pulls(policy, params, [(0, 1.0), (1, 0.0), (1, 1.0, "free")])
-    chance = stats.norm.cdf(0.5 / math.sqrt(6))
+    wins, n = share_of_pulls(policy, policy.params, [(0, 0.5), (1, 0.0), (1, 0.5, "free")])
+    chance = stats.norm.cdf(0.25 / math.sqrt(1.5))
     assert stats.binomtest(wins, n, chance).pvalue > 1e-6  # the chance of a false alarm
 
 
@@ -59,7 +57,7 @@ def test_agrees_with_the_reference_draw_for_draw():
         made("thompson"),
         lambda n_arms, **grid: reference.Thompson(n_arms, "gaussian", **grid),
         range(40),
-        sd=[1.0, 0.1, 5.0],
+        scale=[1.0, 0.125, 4.0],
     )
     agree(
         made("thompson"),
@@ -71,16 +69,17 @@ def test_agrees_with_the_reference_draw_for_draw():
 
 
 def test_hands_on_its_parameters():
-    assert thompson(sd=2).params._asdict() == {"beta": False, "sd": 2.0}
+    assert thompson().params._asdict() == {"beta": False}
+    assert thompson(scale=2).scale == 2.0
     assert thompson("bernoulli").params.beta is True
     assert thompson("bernoulli").unit_rewards
     assert not thompson().unit_rewards
 
 
 @pytest.mark.parametrize("bad", [0, -1.0, math.inf, math.nan])
-def test_refuses_a_bad_sd(bad):
-    with pytest.raises(ValueError, match=f"^sd must be positive and finite, got {bad!r}$"):
-        thompson(sd=bad)
+def test_refuses_a_bad_scale(bad):
+    with pytest.raises(ValueError, match=f"^scale must be positive and finite, got {bad!r}$"):
+        thompson(scale=bad)
 
 
 @pytest.mark.parametrize("bad", ["poisson", "", None])

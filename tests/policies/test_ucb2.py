@@ -1,6 +1,7 @@
 """UCB2, against small examples, its definition and the reference."""
 
 import math
+import re
 
 import pytest
 import reference
@@ -62,17 +63,30 @@ def test_agrees_with_the_reference():
         reference.UCB2,
         range(80),
         alpha=[0.001, 0.1, 0.5, 1.0, 3.0],
-        scale=[1.0, 0.5, 0.01, 5.0],
+        scale=[1.0, 0.5, 2.0**-7, 4.0],
     )
 
 
 def test_hands_on_its_parameters():
-    assert ucb2(2, 3).params._asdict() == {"alpha": 2.0, "scale": 3.0}
-    assert ucb2().params._asdict() == {"alpha": 0.001, "scale": 1.0}
+    assert ucb2(2, 3).params._asdict() == {"alpha": 2.0}
+    assert ucb2(2, 3).scale == 3.0
+    assert ucb2().params._asdict() == {"alpha": 0.001}
 
 
-@pytest.mark.parametrize("name", ["alpha", "scale"])
+@pytest.mark.parametrize("bad", [0, -1.0, 1e-300, 1e300, math.inf, math.nan])
+def test_refuses_a_bad_alpha(bad):
+    with pytest.raises(ValueError, match=re.escape(f"alpha must be in [1e-06, 1e+06], got {bad!r}")):
+        ucb2(alpha=bad)
+
+
 @pytest.mark.parametrize("bad", [0, -1.0, math.inf, math.nan])
-def test_refuses_a_bad_parameter(name, bad):
-    with pytest.raises(ValueError, match=f"^{name} must be positive and finite, got {bad!r}$"):
-        ucb2(**{name: bad})
+def test_refuses_a_bad_scale(bad):
+    with pytest.raises(ValueError, match=f"^scale must be positive and finite, got {bad!r}$"):
+        ucb2(scale=bad)
+
+
+@pytest.mark.parametrize("alpha", [1e-6, 0.001, 1.0, 1e6])
+def test_levels_are_found_for_any_count(alpha):
+    for count in (1, 2, 1000, 10**9, 10**15, 2**61):
+        level = level_of(alpha, count)
+        assert tau(alpha, level) <= count < tau(alpha, level + 1)

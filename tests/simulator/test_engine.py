@@ -127,6 +127,11 @@ DISTRIBUTIONS = [
 ]
 
 
+def in_units_of(scale, draw):
+    """Return the rewards as a policy is told of them."""
+    return lambda arm, rng: draw(arm, rng) / scale
+
+
 @pytest.mark.parametrize("law", ["gaussian", "bernoulli"])
 @pytest.mark.parametrize(("name", "model", "feedback"), DISTRIBUTIONS)
 def test_runs_are_those_of_the_reference_in_distribution(name, model, feedback, law):
@@ -141,7 +146,7 @@ def test_runs_are_those_of_the_reference_in_distribution(name, model, feedback, 
     for _ in range(slow_runs):
         policy = REFERENCES[name](len(MEANS))
         policy.rng = rng
-        draw = getattr(reference, law)(MEANS)
+        draw = in_units_of(make(MEANS).scale, getattr(reference, law)(MEANS))
         slow.append(reference.play(policy, draw, MEANS, horizon, rng, **model))
     regret = np.round([regret for regret, _, _ in slow], 9)
     assert stats.ks_2samp(regret, np.round(played.regret[:, -1], 9), method="asymp").pvalue > 1e-6

@@ -23,6 +23,7 @@ from kibitz.simulator.leap import (
     can_leap,
     charge,
     cut_at,
+    new_certificate,
     normal_quantile,
     strays,
 )

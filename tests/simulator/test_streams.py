@@ -19,10 +19,16 @@ def seed(stream, words):
     streams.seed_stream(stream, words)
 
 
-@numba.njit
-def fill(draw, stream, out):
-    for n in range(out.size):
-        out[n] = draw(stream)
+def filler(draw):
+    @numba.njit
+    def fill(stream, out):
+        for n in range(out.size):
+            out[n] = draw(stream)
+
+    return fill
+
+
+FILL = {"normal": filler(streams.normal), "uniform": filler(streams.uniform)}
 
 
 @given(st.integers(0, 2**300), st.integers(0, 2**32 - 3))
@@ -51,18 +57,26 @@ def test_streams_are_those_of_numpys_own_sfc64():
 def test_numbers_are_those_of_numpys_generator(ours, theirs):
     """Three million of them: all layers of the ziggurat, their edges and the tail."""
     out = np.empty(N)
-    fill(getattr(streams, ours), new_stream(8), out)
+    FILL[ours](new_stream(8), out)
     np.testing.assert_array_equal(out, getattr(Generator(SFC64(8)), theirs)(N))
+
+
+@pytest.mark.parametrize("name", ["normal", "uniform"])
+def test_plain_python_draws_the_same_numbers(name):
+    plain, compiled = new_stream(8), new_stream(8)
+    out = np.empty(500)
+    FILL[name](compiled, out)
+    assert [getattr(streams, name)(plain) for _ in range(500)] == out.tolist()
 
 
 def test_our_draws_and_numpys_come_from_one_state():
     stream, theirs = new_stream(9), Generator(SFC64(9))
     out = np.empty(3)
     for _ in range(5):
-        fill(streams.normal, stream, out)
+        FILL["normal"](stream, out)
         np.testing.assert_array_equal(out, theirs.standard_normal(3))
         assert stream.rng.standard_exponential() == theirs.standard_exponential()
-        fill(streams.uniform, stream, out)
+        FILL["uniform"](stream, out)
         np.testing.assert_array_equal(out, theirs.random(3))
 
 

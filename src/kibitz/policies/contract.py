@@ -102,7 +102,7 @@ def check_decisions(policy: Policy, params: Any, n_arms: int, rng: np.random.Gen
                         f"{name} of {policy.name} must be one of {n_arms} arms, got {arm}"
                     )
             for old, new in zip(before, state, strict=True):
-                if not np.array_equal(old, np.asarray(new), equal_nan=True):
+                if old.tobytes() != np.asarray(new).tobytes():
                     raise ValueError(
                         f"deciding of {policy.name} must leave the state alone, got another one "
                         f"at stage {stage}"

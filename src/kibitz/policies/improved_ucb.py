@@ -1,14 +1,15 @@
 r"""Improved UCB (Auer and Ortner, 2010), counting free observations.
 
-Elimination in rounds m = 0, 1, ... with a guess \tilde\Delta_m = 2^{-m} of the gap. In round m, pull
-the arms in play, the least seen first, until each was seen
+Elimination in rounds m = 0, 1, ... with a guess \tilde\Delta_m = 2^{-m} of the gap, in units of the
+scale. In round m, pull the arms in play, the least seen first, until each was seen
 
 .. math:: n_m = \lceil 8 \log(T \tilde\Delta_m^2) / \tilde\Delta_m^2 \rceil
 
 times; then drop each arm i with \bar X_i + w_i < \max_j (\bar X_j - w_j), where
 w_i = \sqrt{2 \log(T \tilde\Delta_m^2) / O_i}. After round \lfloor \log_2(T/e)/2 \rfloor, or
 when one arm is left, pull the arm in play of largest mean. A look counts as a pull does; without
-looks O_i = n_m and this is the original, for rewards in units of their scale (1/2 in [0, 1]).
+looks O_i = n_m and this is the original, but that its first guess is 1 for rewards in [0, 1], twice
+their scale.
 The paper names it (section 4.1) and states no theorem for it with looks. An active observer looks at
 the arm in play that is least seen once the pull is counted.
 """

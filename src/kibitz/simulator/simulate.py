@@ -423,7 +423,9 @@ def _checked_stages(stages: ArrayLike | None, horizons: list[int]) -> NDArray[np
         if given.ndim != 1 or given.size == 0 or not whole_numbers:
             raise refused("stages", "a list of whole numbers", stages)
         if not np.all((given >= 1) & (given <= horizon)) or not np.all(np.diff(given) > 0):
-            raise refused("stages", f"numbers that increase from 1 to at most {horizon}", stages)
+            raise ValueError(
+                f"stages must increase from 1 to at most {horizon}, got {quoted(stages)}"
+            )
         spaced = given.astype(np.int64)
     return np.union1d(spaced, np.array(horizons, np.int64))
 

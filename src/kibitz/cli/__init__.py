@@ -355,23 +355,20 @@ def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="A rough version, in seconds")] = False,
     threads: Annotated[str, typer.Option(help="Runs at a time (default: all cores)")] = "",
 ) -> None:
-    """Reproduce the paper's experiments: data, figures and a page; go on where it was interrupted."""
+    """Reproduce the paper's experiments: data, figures and a page; resumes what was interrupted."""
     numbers = [parse_whole(number, "only") for number in only.split(",")] if only else []
     whole = {"runs": runs, "threads": threads}
     given = {name: parse_whole(text, name) if text else None for name, text in whole.items()}
     for name, number in given.items():
         if number is not None and number < 1:
             raise ValueError(f"{name} must be a whole number of at least 1, got {number!r}")
-    for package in ("matplotlib", "vl_convert"):
+    for package in ("matplotlib", "jinja2", "vl_convert"):
         check_installed(package)
-    folder = Path(out)
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"out must be a folder, got {out!r}")
     from kibitz.reproduction.report import reproduce as do
 
     with progress_bar() as progress:
         done = do(
-            folder,
+            out,
             seed=parse_whole(seed, "seed"),
             only=numbers,
             runs=given["runs"],
@@ -387,7 +384,7 @@ def reproduce(
         verdict = section.verdict
         table.add_row(str(section.number), section.title, verdict.word, verdict.short)
     Console(width=None if sys.stdout.isatty() else 140).print(table)
-    print(f"written to {folder / 'report.html'}")
+    print(f"written to {Path(out) / 'report.html'}")
 
 
 def check_installed(package: str) -> None:

@@ -69,6 +69,7 @@ def write_whole(
     If it fails, what was there before is still there, and the parts are gone. So are parts that
     processes left behind when they were killed.
     """
+    target = Path(os.path.realpath(target))
     _remove_parts_of_the_dead(target)
     try:
         with _part(target) as file:

@@ -11,7 +11,7 @@ from kibitz.cli.terminal import speak_its_language
 
 INTERRUPTED = 130  # exit code after Ctrl-C
 BROKEN_PIPE = 141  # and if nobody reads on, as in `kibitz ... | head -1`
-LONGEST = 400  # characters of a sentence
+LONGEST = 100  # letters of a word that is quoted
 
 app = typer.Typer(
     name="kibitz",
@@ -81,10 +81,10 @@ def explained(error: Exception) -> str | None:
     if misused is not None:
         text = misused()
     elif isinstance(error, MemoryError):
-        text = f"the work must fit into memory, got {error or 'no more of it'}"
+        text = f"the work must fit into memory, got {str(error) or 'no more of it'}"
     elif isinstance(error, ValueError | OSError):
         text = str(error)
     else:
         return None
-    text = " ".join(text.split())
-    return text if len(text) <= LONGEST else f"{text[: LONGEST // 2]}...{text[-LONGEST // 4 :]}"
+    words = (w if len(w) <= LONGEST else f"{w[:40]}...{w[-20:]}" for w in text.split())
+    return " ".join(words)

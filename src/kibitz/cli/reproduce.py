@@ -1,5 +1,6 @@
 """`kibitz reproduce`: the paper's experiments."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -25,11 +26,12 @@ def reproduce(
     """Reproduce the paper's experiments: data, figures and a page; go on where it was interrupted."""
     for package in ("matplotlib", "vl_convert"):
         parse.check_installed(package, "reproduce")
-    from kibitz.cli.tables import Page, progress_bar
     from kibitz.files import checked_folder
-    from kibitz.reproduction.report import reproduce as do
 
     folder = checked_folder(out, "out")
+    from kibitz.cli.tables import Page, progress_bar
+    from kibitz.reproduction.report import reproduce as do
+
     with progress_bar() as progress:
         done = do(
             folder,
@@ -46,4 +48,4 @@ def reproduce(
     ]
     words = ("experiment", "verdict", "in numbers")
     Page(140).table(f"seed {seed}", ["", *words], rows, left=words, folded=words)
-    print(f"written to {folder / 'report.html'}")
+    print(f"written to {Path(out) / 'report.html'}")

@@ -6,6 +6,7 @@ import re
 import pytest
 
 import kibitz as library
+from kibitz.cli.plan import print_plan
 
 ONE = ("plan", "--horizon", "1e4", "--arms", "3", "--gap", "0.5")
 RANGE = ("plan", "--horizon", "1e6", "--arms", "5", "--gap-range", "0.1,1", "--cost", "0.1")
@@ -29,13 +30,17 @@ def test_each_way_to_give_the_gaps_is_understood(kibitz):
     assert data["setting"]["cost"] == 0.1
 
 
+@pytest.fixture(scope="module")
+def planned():
+    return library.plan(10**6, n_arms=5, gap_range=[0.1, 1], cost=0.1)
+
+
 @pytest.mark.parametrize("width", [40, 60, 80, 140])
-def test_tables_show_whole_numbers_at_any_width(kibitz, monkeypatch, width):
+def test_tables_show_whole_numbers_at_any_width(planned, capsys, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
-    code, output, _ = kibitz(*RANGE)
-    assert code == 0
+    print_plan(planned)
+    output = capsys.readouterr().out
     assert "…" not in output
-    planned = library.plan(10**6, n_arms=5, gap_range=[0.1, 1], cost=0.1)
     for observer in ("uniform", "optimal", "active"):
         for regret in (planned["regret"], planned["early"]["regret"]):
             for k in (0, 1, 7, 13):
@@ -44,6 +49,12 @@ def test_tables_show_whole_numbers_at_any_width(kibitz, monkeypatch, width):
     assert max(map(len, output.splitlines())) <= width
     tables = len(re.findall("┏", output))
     assert tables == 1 if width == 140 else tables > 1
+
+
+def test_the_command_prints_the_plan_of_the_library(planned, kibitz, capsys):
+    print_plan(planned)
+    expected = capsys.readouterr().out
+    assert kibitz(*RANGE) == (0, expected, "")
 
 
 def test_a_figure_is_written(kibitz, tmp_path):

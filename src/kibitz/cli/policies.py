@@ -13,44 +13,51 @@ class Listed(NamedTuple):
 
 #: Importing the policies would mean to wait for numba.
 LISTED = (
-    Listed("ftl", "", "Return Follow The Leader (section 2.1.1)."),
+    Listed("ftl", "scale=None", "Return Follow The Leader (section 2.1.1)."),
     Listed(
         "ftl_robin",
-        "",
+        "scale=None",
         "Return FTL-robin: follow the leader and look at each arm in turn (section 2.2).",
     ),
     Listed(
         "ucb",
-        "exploration=6.0, ignore_free=False",
+        "exploration=6.0, ignore_free=False, scale=None",
         "Return UCB with passive observations (Algorithm 1).",
     ),
     Listed(
         "ucb_double",
-        "exploration=6.0",
+        "exploration=6.0, scale=None",
         "Return UCB1-Double: UCB, looking at the arm of second largest index (section 4.2.1).",
     ),
     Listed(
         "ucb_second",
-        "exploration=6.0",
+        "exploration=6.0, scale=None",
         "Return UCB with a second UCB over the other arms that chooses the look (section 5).",
     ),
-    Listed("ocucb", "eta=2.0, rho=0.5, ignore_free=False", "Return OCUCB-n (section 4.2)."),
-    Listed("etc", "alpha=1.0, horizon=None", "Return Explore-Then-Commit by itself (Algorithm 3)."),
+    Listed(
+        "ocucb", "eta=2.0, rho=0.5, ignore_free=False, scale=None", "Return OCUCB-n (section 4.2)."
+    ),
+    Listed(
+        "etc",
+        "alpha=1.0, horizon=None, scale=None",
+        "Return Explore-Then-Commit by itself (Algorithm 3).",
+    ),
     Listed(
         "etc_ocucb",
-        "p=2.0, C=10.0, alpha=1.0, rho=0.5, eta=2.0, restart=False, check='rounds', all_info=False",
+        "p=2.0, C=10.0, alpha=1.0, rho=0.5, eta=2.0, restart=False, check='rounds', all_info=False, "
+        "scale=None",
         "Return ETC-OCUCB (Algorithm 2), ETC-OCUCB-2 or one of the all-info variants (section 5).",
     ),
-    Listed("ucb2", "alpha=0.001, scale=1.0", "Return UCB2 (section 4.1)."),
-    Listed("improved_ucb", "scale=1.0, horizon=None", "Return Improved UCB (section 4.1)."),
-    Listed("moss", "exploration=4.0, horizon=None", "Return MOSS (section 4.1)."),
+    Listed("ucb2", "alpha=0.001, scale=None", "Return UCB2 (section 4.1)."),
+    Listed("improved_ucb", "horizon=None, scale=None", "Return Improved UCB (section 4.1)."),
+    Listed("moss", "exploration=4.0, horizon=None, scale=None", "Return MOSS (section 4.1)."),
     Listed(
         "moss_anytime",
-        "exploration=4.7",
+        "exploration=4.7, scale=None",
         "Return MOSS-anytime: MOSS with the stage in place of the horizon (section 4.1).",
     ),
-    Listed("kl_ucb", "law='gaussian', sd=1.0, c=0.0", "Return KL-UCB; not in the paper."),
-    Listed("thompson", "law='gaussian', sd=1.0", "Return Thompson sampling; not in the paper."),
+    Listed("kl_ucb", "law='gaussian', c=0.0, scale=None", "Return KL-UCB; not in the paper."),
+    Listed("thompson", "law='gaussian', scale=None", "Return Thompson sampling; not in the paper."),
 )
 
 

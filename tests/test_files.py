@@ -203,7 +203,7 @@ def test_parts_of_killed_processes_are_removed(tmp_path):
 def test_threads_do_not_meet(tmp_path):
     """Eight threads write one file at the same time: one of them wins, and wholly."""
     file = tmp_path / "file"
-    together = threading.Barrier(8)
+    together = threading.Barrier(8, timeout=20)
 
     def write(k):
         def content(open_file):

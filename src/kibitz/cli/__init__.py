@@ -418,7 +418,7 @@ def bounds(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object")] = False,
 ) -> None:
     """Print every bound for a setting: what is printed in the paper, and what is really proved."""
-    from kibitz.bounds import onset, summary
+    from kibitz.bounds import summary
 
     constants = {"C": C, "C_0": C_0}
     given: dict[str, Any] = {
@@ -433,11 +433,6 @@ def bounds(
         rho=parse_number(rho, "rho"),
         alpha=parse_number(alpha, "alpha"),
     )
-    data["onset"] = onset(data["gaps"], *setting, **given)
-    alone = onset(data["gaps"], 0.0, 1, **given)  # of any algorithm, before any look
-    for observer, kind in data["onset"].items():
-        for name, begins in kind.items():
-            begins["horizon_without_looks"] = alone[observer][name]["horizon"]
     if as_json:
         print(json.dumps(without_infinity(data), ensure_ascii=False, allow_nan=False))
     else:

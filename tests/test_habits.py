@@ -119,7 +119,19 @@ def test_the_version_is_one():
 
 
 def test_the_tests_have_a_cache_of_their_own():
-    script = "from kibitz.compiling.jit import folder; print(folder())"
+    script = "from kibitz.compiling.jit import kept_folder; print(kept_folder())"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     if sys.platform == "linux":
         assert Path(done.stdout.strip()) == ROOT / ".cache" / "kibitz" / "compiled"
+
+
+def test_what_is_listed_as_slow_exists(pytestconfig):
+    conftest = pytestconfig.pluginmanager.get_plugin(str(ROOT / "tests/conftest.py"))
+    for entry in conftest.SLOW:
+        place, _, name = entry.partition("::")
+        assert f"def {name}" in (ROOT / "tests" / place).read_text(), entry
+
+
+def test_check_leaves_out_what_is_slow_and_test_does_not():
+    assert made("check") == ["python -m pytest -q -n auto --dist loadfile -m 'not slow'"]
+    assert "python -m pytest -q -n auto --dist loadfile" in made("test")

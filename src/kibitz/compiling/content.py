@@ -182,13 +182,14 @@ def _tokens(source: str) -> str:
     layout = {token.NL, tokenize.COMMENT, token.ENCODING, token.ENDMARKER}
     words: list[str] = []
     before = token.NEWLINE
-    begun = False
+    begun, docstring = False, False
     for kind, word, *_ in tokenize.generate_tokens(io.StringIO(source).readline):
         begun = begun or word == "def"
         if not begun or kind in layout:
             continue
-        alone = before in {token.INDENT, token.NEWLINE} and kind == token.STRING
-        if not alone:
+        starts = before in {token.INDENT, token.NEWLINE}
+        docstring = (starts and kind == token.STRING) or (docstring and kind == token.NEWLINE)
+        if not docstring:
             words.append(token.tok_name[kind] if kind in {token.INDENT, token.DEDENT} else word)
         before = kind
     return "\x1f".join(words)

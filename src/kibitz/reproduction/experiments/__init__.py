@@ -1,4 +1,4 @@
-"""The experiments: those of the paper, then what it claims but does not draw.
+"""The experiments: those of the paper, then what it claims but does not draw, then which policy to use.
 
 Each is a module with its setting as data at the top, `run` (data from the simulator, saved to
 `file(part)` for each of its parts, and resumed from there), `verdict` (what the data say) and `draw`
@@ -11,6 +11,7 @@ from kibitz.reproduction.experiments import (
     arrivals,
     for_ever,
     ftl_or_ucb,
+    league,
     paid,
     rate_optimal,
     rate_uniform,
@@ -31,6 +32,7 @@ EXPERIMENTS = (
     paid,
     arrivals,
     sandwich,
+    league,
 )
 
 #: The experiments by number.

@@ -65,6 +65,35 @@ def main(file: Path) -> None:
             if n % 10 == 9:
                 file.write_text(json.dumps(done))
     file.write_text(json.dumps(done))
+    fit(done)
+
+
+def fit(done: list[dict[str, Any]]) -> None:
+    """Print ranges and coefficients, and how well they fit."""
+    from kibitz.planning import kibitzer
+    from kibitz.planning.prediction import expected_looks
+
+    rows = []
+    for one in done:
+        gaps, counts = np.unique(one["gaps"], return_counts=True)
+        stages = kibitzer.stages_up_to(one["horizon"], len(one["gaps"]))
+        looks = expected_looks(np.array([one["rate"]]), stages, one["early"])
+        rows.append(kibitzer.parts(gaps[np.newaxis], counts.astype(float), looks, stages))
+    base, noise, n_arms, inverse = (np.concatenate(column) for column in zip(*rows, strict=True))
+    logs = np.log(base)
+    raw = (np.log(noise) - logs, np.log(n_arms), np.log(inverse) - logs)
+    ranges = tuple((float(x.min().round(2)), float(x.max().round(2))) for x in raw)
+    kibitzer.RANGES = ranges
+    terms = kibitzer.features(base, noise, n_arms, inverse)
+    mean, sem = (np.array([one[name] for one in done]) for name in ("mean", "sem"))
+    weights = 1 / np.sqrt((sem / mean) ** 2 + 0.05**2)
+    target, weighted = np.log(mean / base), terms * weights[:, np.newaxis]
+    ridge = np.diag([0.0] + [0.3] * (terms.shape[1] - 1))
+    solved = np.linalg.solve(weighted.T @ weighted + ridge, weighted.T @ (target * weights))
+    off = np.abs(terms @ solved - target)
+    print("RANGES =", ranges)
+    print("COEFFICIENTS =", tuple(float(c.round(4)) for c in solved))
+    print(f"of {len(done)}: median {np.median(off):.3f}, nine of ten {np.quantile(off, 0.9):.3f}")
 
 
 if __name__ == "__main__":

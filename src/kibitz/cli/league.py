@@ -20,7 +20,7 @@ def league(
     problems: Annotated[
         int, parse.whole("problems", "Number of random problems, 2 to 30 arms each")
     ] = 12,
-    runs: Annotated[int, parse.whole("runs", "Runs of each setting", least=2)] = 40,
+    runs: Annotated[int, parse.whole("runs", "Runs of each setting", least=2)] = 32,
     horizon: Annotated[int, parse.whole("horizon", "Number of stages, T")] = 5000,
     seed: Annotated[int, parse.whole("seed", "Seed of problems and runs", least=0)] = SEED,
     threads: Annotated[

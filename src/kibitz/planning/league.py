@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 FloatArray = NDArray[np.float64]
 
 N_PROBLEMS = 12
-RUNS = 40
+RUNS = 32
 HORIZON = 5_000
 #: ε.
 RATES = (0.0, 0.01, 0.1, 1.0)

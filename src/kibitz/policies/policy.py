@@ -206,6 +206,8 @@ def index_policy(
     if not (isinstance(name, str) and name):
         raise refused("name", "a word", name)
     one_of(look, "look", ("runner-up", "robin"))
+    if not (setting is None or isinstance(setting, dict)):
+        raise refused("setting", "a dict", setting)
     if not callable(index):
         raise refused("index", "a function", index)
     formula = index if is_ours(index) else jit_copy(index)

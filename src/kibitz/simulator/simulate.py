@@ -355,8 +355,13 @@ def _prepare(job: Job, tell: Progress) -> None:
 
 
 def _reason(message: str) -> str:
-    """Return the line of numba's message that says what is wrong."""
-    return next((line for line in message.splitlines() if line.strip()), "")
+    """Return the line of numba's message that says what is wrong, below those that say where."""
+    where = (
+        "Failed in", "No implementation", ">>>", "There are", "- Of which", "Overload in",
+        "With argument", "Rejected as", "During", "File ", "raised from", "TypingError: Failed",
+    )  # fmt: skip
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return next((line for line in lines if not line.startswith(where)), lines[0] if lines else "")
 
 
 def _chunks(missing: NDArray[np.int64], horizon: int, threads: int) -> Iterable[tuple[int, int]]:

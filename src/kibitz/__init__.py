@@ -32,6 +32,9 @@ _HOME = {
     "kibitz.simulator.simulate": ["simulate", "sweep"],
     "kibitz.planning.planner": ["plan"],
     "kibitz.policies.contract": ["check"],
+    "kibitz.live.agent": ["agent"],
+    "kibitz.live.turn": ["Conflict", "Decision"],
+    "kibitz.live.logged": ["from_log"],
 }
 _WHERE = {name: module for module, names in _HOME.items() for name in names}
 

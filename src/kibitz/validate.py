@@ -125,3 +125,10 @@ def numbers(value: Any, name: str, least: int = 1) -> NDArray[np.float64]:
     if not np.all(np.isfinite(array)):
         raise refused(name, "finite", value)
     return array
+
+
+def text(value: Any, name: str, most: int = 500) -> str:
+    """Return a name or the like: some characters, none of them invisible."""
+    if not (isinstance(value, str) and 1 <= len(value) <= most and value.isprintable()):
+        raise refused(name, f"a text of 1 to {most} printable characters", value)
+    return value

@@ -33,6 +33,16 @@ def database(postgresql):
     return postgresql.get_uri()
 
 
+@pytest.fixture
+def memory(tmp_path):
+    """Return a folder in memory where there is one: for tests that commit very often."""
+    if not os.access("/dev/shm", os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(prefix="kibitz-", dir="/dev/shm") as folder:
+        yield Path(folder)
+
+
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request, tmp_path):
     """Return where a store may be made, of each kind."""

@@ -86,11 +86,13 @@ class Agent:
         self.name = name
         self.setting = setting
         self.policy = recipe.made(setting["policy"])
+        self.params = self.policy.params
         self.scale: float = setting["scale"]
+        self.unit = self.policy.scale_for(self.scale)  # in which the policy sees rewards
         self.patience: float | None = setting["patience"]
         self.silence: str | float = setting["silence"]
         self.now: Callable[[], float] = time.time
-        self.in_turn = delay.in_turn(self.policy, self.policy.params)
+        self.in_turn = delay.in_turn(self.policy, self.params)
         self._known: tuple[int, list[Arm]] | None = None  # the arms after so many events
 
     def __repr__(self) -> str:

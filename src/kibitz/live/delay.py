@@ -22,8 +22,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kibitz.live.projection import Arm
-from kibitz.model.feedback import FAR
-from kibitz.policies.policy import Policy, seen_update
+from kibitz.policies.policy import FAR, Policy, seen_update
 
 
 def in_turn(policy: Policy, params: Any) -> bool:

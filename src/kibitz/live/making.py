@@ -32,8 +32,6 @@ def checked(
         "patience": None if patience is None else positive(patience, "patience"),
         "silence": silence if silence == "forget" else _silence(silence, policy),
     }
-    if policy is not None and policy.unit_rewards and given["scale"] != 1:
-        raise refused("scale", f"1 for {policy.name}, whose rewards are in [0, 1]", scale)
     if silence != "forget" and patience is None and arms is not None:
         raise refused("patience", "given where silence means a reward", patience)
     plain: dict[str, Any] = json.loads(json.dumps(given))

@@ -1,8 +1,8 @@
 """How a policy is written down so that it can be found again after a restart.
 
 A policy of the package is its name and its parameters. A user's index policy is the function `index`,
-by its module or its file, with the text of its source: another text later is another policy, and
-refused. What cannot be found again is refused when the agent is made.
+by its module or its file, with a hash of its source and of all that it calls: another source later is
+another policy, and refused. What cannot be found again is refused when the agent is made.
 """
 
 import ast
@@ -15,72 +15,63 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from kibitz.compiling.content import source_hash
 from kibitz.policies import POLICIES
-from kibitz.policies.policy import Policy, index_policy, seen_init, seen_update_pulls
-from kibitz.validate import quoted, refused
+from kibitz.policies.policy import Policy, checked_policy, index_policy, seen_update_pulls
+from kibitz.validate import quoted
 
 Recipe = dict[str, Any]
 
 
 def recipe_of(policy: Any) -> Recipe:
     """Return a policy as plain data; refuse what could not be found again."""
-    if not isinstance(policy, Policy):
-        raise refused("policy", "a policy such as ucb()", policy)
-    if getattr(policy.params, "horizon", None) == 0:
+    policy = checked_policy(policy)
+    if policy.numbers.get("horizon") == 0:
         raise ValueError(f"horizon of {policy.name} must be given for an agent, got None")
     if policy.name in POLICIES:
-        recipe = {"name": policy.name, "parameters": policy.setting}
-        if same(made(recipe), policy):
+        recipe = {"name": policy.name, "parameters": policy.setting, "scale": policy.scale}
+        if made(recipe).functions == policy.functions and made(recipe).numbers == policy.numbers:
             return recipe
-    if policy.index is None or plain(policy.init) is not plain(seen_init):
-        raise ValueError(f"policy must be one of kibitz's or made by index_policy, got {policy.name}")
-    index = plain(policy.index)
+    sentence = f"policy must be one of kibitz's or made by index_policy, got {policy.name}"
+    if policy.index is None:
+        raise ValueError(sentence)
+    index = policy.index
     file, module = place_of(index, policy.name)
     recipe = {
         "name": policy.name,
         "function": index.__name__,
         "module": module,
         "file": file,
-        "source": inspect.getsource(index),
+        "source": source_hash(index),
         "look": "runner-up" if policy.turns is None else "robin",
-        "ignore_free": plain(policy.update) is plain(seen_update_pulls),
+        "ignore_free": policy.update is seen_update_pulls,
         "unit_rewards": policy.unit_rewards,
         "setting": policy.setting,
-        "parameters": policy.params._asdict(),
+        "parameters": policy.numbers,
+        "scale": policy.scale,
     }
-    if not same(made(recipe), policy):
-        raise ValueError(f"policy must be one that index_policy makes, got {policy.name}")
+    again = made(recipe)
+    for part in ("init", "update", "view", "turns"):  # `pull` and `observe` follow from the index
+        if getattr(again, part) is not getattr(policy, part):
+            raise ValueError(sentence)
     return recipe
 
 
 def made(recipe: Recipe) -> Policy:
     """Return the policy of a recipe."""
     if "function" not in recipe:
-        return POLICIES[recipe["name"]](**recipe["parameters"])
+        scale = {} if recipe["scale"] is None else {"scale": recipe["scale"]}
+        return POLICIES[recipe["name"]](**recipe["parameters"], **scale)
     return index_policy(
         recipe["name"],
         found(recipe),
         look=recipe["look"],
         ignore_free=recipe["ignore_free"],
         unit_rewards=recipe["unit_rewards"],
+        scale=recipe["scale"],
         setting=recipe["setting"],
         **recipe["parameters"],
     )
-
-
-def plain(function: Any) -> Any:
-    """Return a function as it was before numba."""
-    return getattr(function, "py_func", function)
-
-
-def same(one: Policy, other: Policy) -> bool:
-    """Return whether two policies have the same parameters and functions."""
-    parts = ("init", "pull", "observe", "update", "index", "view", "turns")
-    codes = [
-        [getattr(plain(getattr(policy, part)), "__code__", None) for part in parts]
-        for policy in (one, other)
-    ]
-    return one.params == other.params and codes[0] == codes[1]
 
 
 def place_of(index: Any, name: str) -> tuple[str, str | None]:
@@ -108,10 +99,11 @@ def found(recipe: Recipe) -> Callable[..., float]:
     module = module_of(recipe)
     if module is None:
         raise ValueError(f"{what}, got no module {recipe['module']!r} and no file {recipe['file']!r}")
-    function = plain(getattr(module, recipe["function"], None))
+    function = getattr(module, recipe["function"], None)
+    function = getattr(function, "py_func", function)  # of what numba has compiled
     if not callable(function):
         raise ValueError(f"{what}, got nothing of that name in {quoted(module.__file__)}")
-    if inspect.getsource(function) != recipe["source"]:
+    if source_hash(function) != recipe["source"]:
         raise ValueError(
             f"{what} as the agent has it, got another source in {quoted(module.__file__)}"
         )

@@ -227,17 +227,17 @@ class Turn:
     def chosen(self, kind: str, places: list[int], stage: int, rng: Any) -> int:
         """Return the arm that the policy chooses."""
         agent, policy = self.agent, self.agent.policy
-        params = policy.params
+        params = agent.params
         if agent.in_turn:
             self.wait_for_turn(kind)
             choose = policy.pull if kind == "pull" else policy.observe
             return int(choose(params, self.policy_state(), stage, rng))
         arms = [self.arms[place] for place in places]
         if kind == "pull":
-            return places[delay.pull(policy, params, arms, stage, agent.scale, rng)]
+            return places[delay.pull(policy, params, arms, stage, agent.unit, rng)]
         own = self.own_pull()
         own_place = places.index(own) if own in places else None
-        return places[delay.look(policy, params, arms, stage, agent.scale, rng, own_place)]
+        return places[delay.look(policy, params, arms, stage, agent.unit, rng, own_place)]
 
     def own_pull(self) -> int | None:
         """Return the arm of the present stage's pull, if it is pending."""
@@ -342,13 +342,11 @@ class Turn:
 
     def policy_state(self) -> Any:
         """Return the state of the policy as it is kept."""
-        policy = self.agent.policy
-        empty = policy.init(policy.params, len(self.arms))
+        empty = self.agent.policy.init(self.agent.params, len(self.arms))
         if self.state is None:
             return empty
         kept = json.loads(self.state)
-        arrays = [np.array(k, e.dtype) for k, e in zip(kept, empty, strict=True)]
-        return type(empty)(*arrays)
+        return type(empty)(*(_array(k, e.dtype) for k, e in zip(kept, empty, strict=True)))
 
     def learn(self, decided: Decided, reward: float) -> None:
         """Tell a policy that keeps a state; for all others it follows from the counts."""
@@ -417,19 +415,19 @@ class Turn:
 def told(agent: "Agent", state: Any, decided: Decided, reward: float) -> Any:
     """Return the state of a policy after a reward."""
     return agent.policy.update(
-        agent.policy.params,
+        agent.params,
         state,
         decided.stage,
         decided.arm,
         1,
-        reward / agent.scale,
+        reward / agent.unit,
         decided.kind != "pull",
     )
 
 
 def replayed(agent: "Agent", projection: Projection) -> Any:
     """Return the state of a policy that was told all that counts, in the order of the log."""
-    state = agent.policy.init(agent.policy.params, len(projection.arms))
+    state = agent.policy.init(agent.params, len(projection.arms))
     for id in projection.order:
         decided = projection.decisions[id - 1]
         state = told(agent, state, decided, decided.reward)
@@ -457,6 +455,11 @@ def read_events(database: Database, number: int, after: int) -> list[Event]:
         after,
     )
     return [Event(*row) for row in rows]
+
+
+def _array(kept: list[Any], dtype: Any) -> Any:
+    """Return an array as it was; records come out of JSON as lists."""
+    return np.array(kept if dtype.names is None else [tuple(record) for record in kept], dtype)
 
 
 def _draws(agent: "Agent", id: int) -> Any:

@@ -29,7 +29,7 @@ def checked_target(path: str | os.PathLike[str], name: str) -> Path:
         mode = os.stat(given).st_mode
     except FileNotFoundError:
         mode = stat.S_IFREG  # not there yet, or a link to what is not
-    except (OSError, ValueError) as error:  # a file's child, a loop of links, too long a name
+    except OSError as error:  # a file's child, a loop of links, too long a name
         raise _refused(name, "a file that can be written", given, error) from None
     if stat.S_ISDIR(mode) or given.endswith(("/", os.sep)):
         raise refused(name, "a file, not a folder", given)
@@ -49,14 +49,22 @@ def checked_target(path: str | os.PathLike[str], name: str) -> Path:
 
 
 def checked_folder(path: str | os.PathLike[str], name: str) -> Path:
-    """Return a folder in which files can be written, made if it is not there; refuse any other."""
+    """Return a folder in which files can be written once it is made; refuse any other.
+
+    Neither it nor the folders above it need exist.
+    """
     given = _given(path, name, "the name of a folder")
     try:
-        folder = Path(given)
-        folder.mkdir(parents=True, exist_ok=True)
-        with _part(folder / "trial"):
+        with suppress(FileNotFoundError):
+            os.stat(given)  # a file's child, a loop of links, too long a name
+        folder = above = Path(os.path.realpath(given))
+        while not os.path.lexists(above):
+            above = above.parent
+        if not os.path.isdir(above):
+            raise refused(name, "a folder", given)
+        with _part(above / "trial"):
             pass
-    except (OSError, ValueError) as error:
+    except OSError as error:
         raise _refused(name, "a folder that can be written to", given, error) from None
     return folder
 
@@ -69,6 +77,7 @@ def write_whole(
     If it fails, what was there before is still there, and the parts are gone. So are parts that
     processes left behind when they were killed.
     """
+    target = Path(os.path.realpath(target))
     _remove_parts_of_the_dead(target)
     try:
         with _part(target) as file:
@@ -86,7 +95,7 @@ def write_whole(
 def _given(path: str | os.PathLike[str], name: str, condition: str) -> str:
     if not isinstance(path, str | os.PathLike) or not (given := os.fspath(path)):
         raise refused(name, condition, path)
-    if not isinstance(given, str):
+    if not isinstance(given, str) or "\0" in given:
         raise refused(name, condition, path)
     return given
 

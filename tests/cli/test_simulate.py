@@ -1,57 +1,34 @@
-"""The command line, as a user calls it."""
+"""`kibitz simulate`: its numbers, its files, its refusals."""
 
-import inspect
 import json
-import subprocess
-import sys
+import os
 
 import numpy as np
 import pytest
 
-import kibitz
-from kibitz import cli
-from kibitz.policies import POLICIES
+import kibitz as library
 
 SHORT = ["--means", "0.5,0,0.2", "--horizon", "300", "--runs", "6"]
 ACTIVE = [*SHORT, "--observer", "active", "--rate", "0.2", "--policy", "ucb"]
 
 
-def run(*arguments):
-    """Return exit code, output and errors of `kibitz` with these arguments."""
-    command = [sys.executable, "-m", "kibitz.cli", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    return done.returncode, done.stdout, done.stderr
-
-
-def call(capsys, *arguments):
-    """Do the same in this process, which is quicker."""
-    sys_argv, sys.argv = sys.argv, ["kibitz", *arguments]
-    try:
-        cli.main()
-    except SystemExit as exit:
-        code = exit.code or 0
-    finally:
-        sys.argv = sys_argv
-    return code, *capsys.readouterr()
-
-
-def test_simulate_prints_a_table(capsys):
-    code, output, errors = call(capsys, "simulate", *ACTIVE)
+def test_simulate_prints_a_table(kibitz):
+    code, output, errors = kibitz("simulate", *ACTIVE)
     assert (code, errors) == (0, "")
     assert "regret after 300 stages, 6 runs" in output
     assert "seed 1, engine step" in output
 
 
-def test_json_is_one_object_with_the_numbers_of_the_library(capsys):
-    code, output, errors = call(capsys, "simulate", *ACTIVE, "--policy", "etc_ocucb:p=1.5", "--json")
+def test_json_is_one_object_with_the_numbers_of_the_library(kibitz):
+    code, output, errors = kibitz("simulate", *ACTIVE, "--policy", "etc_ocucb:p=1.5", "--json")
     assert (code, errors) == (0, "")
     result = json.loads(output)
     assert list(result) == ["setting", "policies"]
     assert list(result["policies"]) == ["ucb", "etc_ocucb:p=1.5"]  # as given
-    data = kibitz.simulate(
-        kibitz.gaussian([0.5, 0, 0.2]),
-        kibitz.active(0.2),
-        {"ucb": kibitz.ucb(), "etc_ocucb:p=1.5": kibitz.etc_ocucb(p=1.5)},
+    data = library.simulate(
+        library.gaussian([0.5, 0, 0.2]),
+        library.active(0.2),
+        {"ucb": library.ucb(), "etc_ocucb:p=1.5": library.etc_ocucb(p=1.5)},
         horizon=300,
         runs=6,
         seed=1,
@@ -88,8 +65,8 @@ def test_json_is_one_object_with_the_numbers_of_the_library(capsys):
         ["--sd", "1,2,0.5", "--threads", "1", "--engine", "step"],
     ],
 )
-def test_each_option_is_understood(capsys, options):
-    code, output, _ = call(capsys, "simulate", *SHORT, "--policy", "ucb", *options, "--json")
+def test_each_option_is_understood(kibitz, options):
+    code, output, _ = kibitz("simulate", *SHORT, "--policy", "ucb", *options, "--json")
     assert code == 0
     feedback = json.loads(output)["setting"]["feedback"]
     if "--every" in options:
@@ -99,9 +76,9 @@ def test_each_option_is_understood(capsys, options):
         assert feedback["looks"] == 2
 
 
-def test_out_and_plot_write_files(capsys, tmp_path):
+def test_out_and_plot_write_files(kibitz, tmp_path):
     out, plot = tmp_path / "result.nc", tmp_path / "figure.png"
-    code, _, _ = call(capsys, "simulate", *ACTIVE, "--out", str(out), "--plot", str(plot))
+    code, _, _ = kibitz("simulate", *ACTIVE, "--out", str(out), "--plot", str(plot))
     assert code == 0
     assert out.stat().st_size > 1000
     assert plot.read_bytes()[:4] == b"\x89PNG"
@@ -127,7 +104,10 @@ def test_out_and_plot_write_files(capsys, tmp_path):
         (["--observer", "active", "--rate", "-0.1"], "rate must be in [0, 1], got -0.1"),
         (["--observer", "active", "--rate", "1.1"], "rate must be in [0, 1], got 1.1"),
         (["--observer", "active", "--rate", "nan"], "rate must be in [0, 1], got nan"),
-        (["--observer", "active", "--every", "0"], "n must be a positive whole number, got 0"),
+        (
+            ["--observer", "active", "--every", "0"],
+            "every must be a whole number of at least 1, got 0",
+        ),
         (
             ["--observer", "active", "--rate", "0.1", "--weights", "uniform"],
             "weights must be left out",
@@ -150,60 +130,117 @@ def test_out_and_plot_write_files(capsys, tmp_path):
         (["--policy", "etc_ocucb:restart=maybe"], "restart must be true or false, got 'maybe'"),
         (["--policy", "ucb"], "policy must be given once each, got 'ucb' twice"),
         (["--horizon", "0"], "horizon must be a whole number of at least 1, got 0"),
-        (["--horizon", "ten"], "horizon must be a number, got 'ten'"),
+        (["--horizon", "ten"], "horizon must be a whole number of at least 1, got 'ten'"),
         (["--runs", "0"], "runs must be a whole number of at least 1, got 0"),
-        (["--runs", "1.5"], "runs must be a whole number, got '1.5'"),
+        (["--runs", "1.5"], "runs must be a whole number of at least 1, got 1.5"),
         (["--seed", "-1"], "seed must be a whole number of at least 0, got -1"),
         (["--engine", "warp"], "engine must be 'auto', 'step' or 'leap', got 'warp'"),
-        (["--plot", "figure.txt"], "plot must end in .png, .svg or .pdf, got 'figure.txt'"),
+        (["--plot", "figure.txt"], "plot must be a name that ends in .png, .svg or .pdf"),
         (["--plot", "missing/figure.png"], "plot must be in a folder that exists"),
-        (["--out", "missing/result.nc"], "file must be in a folder that can be written to"),
+        (
+            ["--out", "missing/result.nc"],
+            "out must be in a folder that exists, got 'missing/result.nc'",
+        ),
+        (
+            ["--looks", "9223372036854775808"],
+            "looks must be a whole number of at least 1 and below 2^62",
+        ),
+        (["--looks", "1e19"], "looks must be a whole number of at least 1 and below 2^62, got 1e+19"),
+        (["--threads", "0"], "threads must be a whole number of at least 1, got 0"),
+        (["--looks", "2"], "looks must be left out for the observer bandit, got 2"),
+        (["--paid"], "paid must be left out for the observer bandit, got True"),
+        (["--law", "bernoulli", "--sd", "1"], "sd must be left out for bernoulli rewards, got [1.0]"),
+        (["--observer", "passive", "--rate", "1", "--weights", "x"], "weights must be 'uniform', "),
+        (["--observer", "passive", "--rate", "1", "--weights", "1,x"], "weights must be 'uniform', "),
+        (["--policy", "etc:horizon=0.5"], "horizon must be a whole number of at least 1, got 0.5"),
+        (["--policy", "etc:scale=x"], "scale must be a number, got 'x'"),
+        (["--runs", "4e9"], "runs must be so few that the result fits in memory, got 4000000000"),
+        (["--runs", "1e10"], "runs must be a whole number from 1 to 4.295e+09, got 10000000000"),
+        (["--means", "1e308,-1e308"], "means must be "),
+        (["--error", "x"], "error must be a number, got 'x'"),
         (["--nonsense"], "No such option"),
     ],
 )
-def test_bad_input_gets_one_sentence_and_exit_code_2(
-    capsys, tmp_path, monkeypatch, options, sentence
-):
-    monkeypatch.chdir(tmp_path)
-    code, output, errors = call(capsys, "simulate", *SHORT, "--policy", "ucb", *options)
-    assert (code, output) == (2, "")
-    assert errors.startswith("kibitz: ")
-    assert sentence in errors
-    assert len(errors.strip().splitlines()) == 1
-    assert list(tmp_path.iterdir()) == []  # nothing half-written
+def test_bad_input_gets_one_sentence_and_exit_code_2(refused, options, sentence):
+    assert sentence in refused("simulate", *SHORT, "--policy", "ucb", *options)
 
 
-def test_a_truncated_file_is_refused(capsys, tmp_path):
+def test_a_truncated_file_is_refused(kibitz, tmp_path):
     out = tmp_path / "result.nc"
-    call(capsys, "simulate", *ACTIVE, "--out", str(out))
+    kibitz("simulate", *ACTIVE, "--out", str(out))
     out.write_bytes(out.read_bytes()[:1000])
-    code, _, errors = call(capsys, "simulate", *ACTIVE, "--out", str(out))
+    code, _, errors = kibitz("simulate", *ACTIVE, "--out", str(out))
     assert code == 2
     assert "file must be a result that kibitz saved" in errors
 
 
-def test_policies_lists_all_of_them_with_parameters_and_place():
-    listed = cli.listed_policies()
-    assert [name for name, _, _ in listed] == list(POLICIES)
-    for name, parameters, sentence in listed:
-        signature = inspect.signature(POLICIES[name])
-        expected = ", ".join(f"{p.name}={p.default!r}" for p in signature.parameters.values())
-        assert parameters.replace('"', "'") == expected
-        assert sentence.endswith(".")
-        assert "section" in sentence or "Algorithm" in sentence or "not in the paper" in sentence
+def loop(folder):
+    (folder / "a").symlink_to("b.png")
+    (folder / "b.png").symlink_to("a")
+    return folder / "b.png"
 
 
-def test_help_and_policies_do_not_wait_for_numba():
-    check = (
-        "import sys; from kibitz import cli; cli.listed_policies(); sys.exit('numba' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", check]).returncode == 0
+def pipe(folder):
+    os.mkfifo(folder / "pipe.png")
+    return folder / "pipe.png"
 
 
-def test_the_command_runs_as_a_program():
-    code, output, errors = run("policies")
+def folder_in(folder):
+    (folder / "folder.png").mkdir()
+    return folder / "folder.png"
+
+
+def child_of_a_file(folder):
+    (folder / "file").touch()
+    return folder / "file" / "child.png"
+
+
+TARGETS = [loop, pipe, folder_in, child_of_a_file, lambda folder: folder / f"{'x' * 300}.png",
+           lambda folder: "/proc/x.png"]  # fmt: skip
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes and links of POSIX")
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("option", ["--out", "--plot"])
+def test_what_cannot_be_written_is_refused_before_the_work(
+    refused, tmp_path, monkeypatch, option, target
+):
+    def work(*arguments, **options):
+        raise AssertionError("it was computed")
+
+    monkeypatch.setattr("kibitz.simulator.simulate.simulate", work)
+    path = target(tmp_path)
+    assert refused("simulate", *ACTIVE, option, str(path)).startswith(f"{option[2:]} must be ")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="devices of POSIX")
+@pytest.mark.parametrize("device", ["/dev/full", "/dev/null"])
+def test_devices_are_refused(refused, device):
+    sentence = f"out must be an ordinary file, no pipe or device, got {device!r}"
+    assert refused("simulate", *ACTIVE, "--out", device) == sentence
+    assert not os.path.isfile(device)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links of POSIX")
+def test_a_figure_follows_a_link(kibitz, tmp_path):
+    """The ending of the link says how to draw, not that of the file behind it."""
+    file, link = tmp_path / "file", tmp_path / "link.png"
+    link.symlink_to(file)
+    code, _, errors = kibitz("simulate", *ACTIVE, "--plot", link)
     assert (code, errors) == (0, "")
-    assert output.startswith("ftl()")
-    code, _, errors = run("simulate", "--means", "1")
-    assert code == 2
-    assert "Traceback" not in errors
+    assert link.is_symlink()
+    assert file.read_bytes()[:4] == b"\x89PNG"
+
+
+def test_tables_at_60_columns_show_whole_numbers(kibitz, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    words = ["simulate", *ACTIVE, "--policy", "etc_ocucb:p=1.5"]
+    code, output, _ = kibitz(*words)
+    assert code == 0
+    assert "…" not in output
+    assert max(map(len, output.splitlines())) <= 60
+    for one in json.loads(kibitz(*words, "--json")[1])["policies"].values():
+        regret = one["regret"]
+        assert f"{regret['mean']:.4g} ± {regret['sem']:.2g}" in output
+        for name in ("q25", "median", "q75"):
+            assert f" {regret[name]:.4g} " in output

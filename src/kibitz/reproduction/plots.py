@@ -4,6 +4,7 @@ An experiment says what to draw as plain data, a `Picture`; `figure` draws it he
 `report` draws the same picture in the browser.
 """
 
+import io
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import matplotlib
 import numpy as np
 from numpy.typing import ArrayLike
+
+from kibitz.files import write_whole
 
 if TYPE_CHECKING:
     import xarray
@@ -236,9 +239,12 @@ def regret_curves(data: "xarray.Dataset", title: str = "") -> "Figure":
 
 
 def save_figure(figure: "Figure", file: Path) -> None:
-    """Write a figure; the ending of the file's name says how."""
+    """Write a figure, whole or not at all; the ending of the file's name says how."""
+    drawn = io.BytesIO()
     with matplotlib.rc_context(STYLE):
-        figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None)
+        undated: Any = {"Date": None} if file.suffix == ".svg" else None
+        figure.savefig(drawn, format=file.suffix[1:], metadata=undated)
+    write_whole(file, drawn.getvalue(), "plot")
 
 
 def plan_curves(planned: dict[str, Any]) -> "Figure":

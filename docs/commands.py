@@ -1,0 +1,57 @@
+"""Writes docs/commands/: a page for each command, from the command's own help. A test compares.
+
+python docs/commands.py
+"""
+
+from pathlib import Path
+
+import typer
+
+from kibitz.cli import app
+from kibitz.cli.policies import LISTED
+
+FOLDER = Path(__file__).parent / "commands"
+
+
+def pages() -> dict[str, str]:
+    """Return the text of each page by the name of its command."""
+    return {
+        name: page(name, command) for name, command in typer.main.get_command(app).commands.items()
+    }
+
+
+def page(name: str, command) -> str:
+    """Return the page of a command."""
+    lines = [f"# kibitz {name}", "", command.help.strip(), ""]
+    options = [option for option in command.params if option.name != "help"]
+    if options:
+        lines += ["| option | takes | meaning | default |", "|---|---|---|---|"]
+        lines += [row(option) for option in options]
+    if name == "policies":
+        lines += [
+            "```text",
+            *(f"{one.name}({one.parameters})\n    {one.sentence}" for one in LISTED),
+            "```",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def row(option) -> str:
+    """Return the row of an option."""
+    default = "required" if option.required else option.default
+    if option.is_flag or default is None or default == "":
+        default = ""
+    takes = "" if option.is_flag else option.metavar
+    cells = (
+        ", ".join(f"`{word}`" for word in option.opts),
+        takes and f"`{takes}`",
+        option.help,
+        default if option.required or default == "" else f"`{default}`",
+    )
+    return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
+
+
+if __name__ == "__main__":
+    FOLDER.mkdir(exist_ok=True)
+    for name, text in pages().items():
+        (FOLDER / f"{name}.md").write_text(text, encoding="utf-8")

@@ -1,0 +1,195 @@
+"""`kibitz plan`: how many looks are worth their cost."""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from kibitz.cli import parse
+from kibitz.cli.parse import SEED, Numbers
+
+if TYPE_CHECKING:
+    from kibitz.cli.tables import Page
+
+
+def plan(
+    horizon: Annotated[int, parse.whole("horizon", "Number of stages, T")],
+    n_arms: Annotated[
+        int | None,
+        parse.whole(
+            "n_arms", "Number of arms, for --gap and --gap-range", "--arms", "--n-arms", least=2
+        ),
+    ] = None,
+    gap: Annotated[
+        float | None, parse.number("gap", "The gap of every arm but the best: 0.5")
+    ] = None,
+    gap_range: Annotated[
+        Numbers | None, parse.numbers("gap_range", "It is somewhere between two: 0.1,1")
+    ] = None,
+    gaps: Annotated[
+        Numbers | None, parse.numbers("gaps", "The gap of each arm but the best: 0.2,0.5,1")
+    ] = None,
+    cost: Annotated[float | None, parse.number("cost", "Cost of a look, in units of regret")] = None,
+    exploration: Annotated[float, parse.number("exploration", "The constant c of UCB's index")] = 6.0,
+    simulate: Annotated[bool, typer.Option("--simulate", help="Back it by a simulation")] = False,
+    runs: Annotated[int, parse.whole("runs", "Runs of each simulated setting")] = 200,
+    seed: Annotated[int, parse.whole("seed", "Seed of all random numbers", least=0)] = SEED,
+    plot: Annotated[str, parse.text("FILE", "Draw the prediction to this PNG, SVG or PDF")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object")] = False,
+) -> None:
+    """Plan a bucket of free looks: how large, where to look, and what it saves."""
+    if plot:
+        parse.check_plot(plot)
+    from kibitz.cli.tables import print_json, progress_bar
+    from kibitz.planning.planner import plan as make_plan
+
+    with progress_bar() as progress:
+        planned = make_plan(
+            horizon,
+            n_arms=n_arms,
+            gap=gap,
+            gap_range=gap_range,
+            gaps=gaps,
+            cost=cost,
+            exploration=exploration,
+            simulate=simulate,
+            runs=runs,
+            seed=seed,
+            progress=progress,
+        )
+    if plot:
+        from kibitz.reproduction.plots import plan_curves, save_figure
+
+        save_figure(plan_curves(planned), Path(plot))
+    if as_json:
+        print_json(planned)
+    else:
+        print_plan(planned)
+        if plot:
+            print(f"written to {plot}")
+
+
+OBSERVER_NAMES = {
+    "none": "no looks",
+    "uniform": "uniform",
+    "optimal": "best weights",
+    "active": "UCB1-Double",
+}
+
+
+def print_plan(planned: dict[str, Any]) -> None:
+    """Print a plan for people."""
+    from kibitz.cli.tables import Page, shorten
+
+    setting = planned["setting"]
+    several = len(setting["problems"]) > 1
+    names = [OBSERVER_NAMES[observer] for observer in planned["regret"]]
+    page = Page(140)
+    first, last = setting["problems"][0], setting["problems"][-1]
+    gaps = f"{first[-1]:g} to {last[-1]:g}" if several else " ".join(f"{g:g}" for g in first[1:])
+    page.text(f"{setting['n_arms']} arms, gaps {shorten(gaps)}, rewards N(μ, 1)")
+    star = planned["rate_star"]
+    page.text(
+        f"looks begin to matter at about ε* = {star['mean']:.2g}"
+        + (f", at the smallest gap {star['worst']:.2g}" if several else "")
+    )
+    page.table(
+        f"predicted regret after {setting['horizon']} stages",
+        ["ε", "looks", *names, *(f"{name}, early" for name in names), "flat from stage"],
+        predicted_rows(planned),
+        lead=2,
+    )
+    if several:
+        page.text("mean over the gaps (and the worst of them)")
+    page.text("flat from: UCB1-Double's regret hardly grows after this stage, if T is larger")
+    accuracy = planned["accuracy"]
+    shares = [f"{100 * accuracy[observer]['nine_of_ten']:.0f} %" for observer in planned["regret"]]
+    page.text(
+        f"accuracy, measured: 9 of 10 predictions within {', '.join(shares)} ({', '.join(names)}), "
+        f"of early looks within {100 * accuracy['early']['nine_of_ten']:.0f} % of the regret without "
+        "looks"
+    )
+    print_advice(planned, page)
+    if "simulation" in planned:
+        print_points(planned["simulation"], page)
+
+
+def predicted_rows(planned: dict[str, Any]) -> list[list[str]]:
+    """Return the rows of the table of predictions: no looks, and every sixth rate."""
+    several = len(planned["setting"]["problems"]) > 1
+
+    def cell(both: dict[str, Any], k: int) -> str:
+        mean, worst = both["mean"][k], both["worst"][k]
+        return f"{mean:.4g} ({worst:.4g})" if several else f"{mean:.4g}"
+
+    rows = []
+    for k in [0, *range(1, len(planned["rates"]), 6)]:
+        flat = planned["plateau"]["active"]["worst"][k]
+        rows.append(
+            [
+                f"{planned['rates'][k]:.2g}",
+                f"{planned['looks'][k]:.4g}",
+                *(cell(both, k) for both in planned["regret"].values()),
+                *(cell(planned["early"]["regret"][observer], k) for observer in planned["regret"]),
+                "never" if flat == math.inf else f"{flat:.3g}",
+            ]
+        )
+    return rows
+
+
+def print_advice(planned: dict[str, Any], page: "Page") -> None:
+    """Print where the looks should go, when, and how many of them."""
+    from kibitz.cli.tables import shorten
+
+    weights = planned["weights"]
+    spread = " ".join(f"{p:.3g}" for p in weights["optimal"][0])
+    several = len(weights["optimal"]) > 1
+    where = "evenly on all arms but the best" if several else f"with weights {shorten(spread)}"
+    page.text(
+        f"where: {where}, or let UCB1-Double choose; looking at all arms alike costs about "
+        f"{weights['uniform_costs']['mean']:.3g} of regret more, once looks matter"
+    )
+    steady, early = (
+        kind["active"]["mean"] for kind in (planned["regret"], planned["early"]["regret"])
+    )
+    k = max(range(len(steady)), key=lambda place: steady[place] - early[place])
+    off = planned["accuracy"]["early"]["nine_of_ten"] * steady[0]
+    gains = steady[k] - early[k] > off
+    page.text(
+        "when: early, at rates min(1, A/t); "
+        f"{planned['looks'][k]:.3g} looks with A = {planned['early']['scale'][k]:.3g} would bring "
+        f"UCB1-Double's regret from {steady[k]:.3g} to {early[k]:.3g}, give or take {off:.2g}"
+        if gains
+        else "when: it makes no difference whether the looks come early"
+    )
+    for observer, best in planned.get("best", {}).items():
+        text = f"ε = {best['rate']:.2g} ({best['looks']:.3g} looks), net saving {best['net']:.3g}"
+        if best["rate"] == 0:
+            text = "none is worth its cost"
+        if "leading" in best:
+            leading = best["leading"]
+            text += f"; by leading-order theory ε = {leading['rate']:.2g}, net {leading['net']:.3g}"
+        page.text(f"best size, {OBSERVER_NAMES[observer]}: {text}")
+
+
+def print_points(simulation: dict[str, Any], page: "Page") -> None:
+    """Print predictions beside simulations."""
+    rows = [
+        [
+            f"{point['gaps'][1]:.3g}",
+            f"{point['rate']:.2g}",
+            OBSERVER_NAMES[point["observer"]] + (", early" if point["early"] else ""),
+            f"{point['predicted']:.4g}",
+            f"{point['mean']:.4g} ± {point['sem']:.2g}",
+            f"{point['predicted'] / point['mean']:.2f}" if point["mean"] > 0 else "–",
+        ]
+        for point in simulation["points"]
+    ]
+    page.table(
+        f"predicted and simulated, {simulation['runs']} runs, seed {simulation['seed']}",
+        ["gap", "ε", "observer", "predicted", "simulated ± s.e.", "ratio"],
+        rows,
+        lead=3,
+        left=("observer",),
+    )

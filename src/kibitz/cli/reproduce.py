@@ -1,0 +1,51 @@
+"""`kibitz reproduce`: the paper's experiments."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from kibitz.cli import parse
+from kibitz.cli.parse import SEED, Wholes
+
+
+def reproduce(
+    only: Annotated[
+        Wholes | None, parse.wholes("only", "Numbers of the experiments: 4 or 1,3 (default: all)")
+    ] = None,
+    runs: Annotated[
+        int | None, parse.whole("runs", "Runs (default: each experiment's own number)")
+    ] = None,
+    seed: Annotated[int, parse.whole("seed", "Seed of all random numbers", least=0)] = SEED,
+    out: Annotated[str, parse.text("FOLDER", "Folder for data, figures and page")] = "reproduction",
+    quick: Annotated[bool, typer.Option("--quick", help="A rough version, in seconds")] = False,
+    threads: Annotated[
+        int | None, parse.whole("threads", "Runs at a time (default: all cores)")
+    ] = None,
+) -> None:
+    """Reproduce the paper's experiments: data, figures and a page; go on where it was interrupted."""
+    for package in ("matplotlib", "vl_convert"):
+        parse.check_installed(package, "reproduce")
+    from kibitz.files import checked_folder
+
+    folder = checked_folder(out, "out")
+    from kibitz.cli.tables import Page, progress_bar
+    from kibitz.reproduction.report import reproduce as do
+
+    with progress_bar() as progress:
+        done = do(
+            folder,
+            seed=seed,
+            only=only or [],
+            runs=runs,
+            quick=quick,
+            threads=threads,
+            progress=progress,
+        )
+    rows = [
+        [str(section.number), section.title, section.verdict.word, section.verdict.short]
+        for section in done
+    ]
+    words = ("experiment", "verdict", "in numbers")
+    Page(140).table(f"seed {seed}", ["", *words], rows, left=words, folded=words)
+    print(f"written to {Path(out) / 'report.html'}")

@@ -1,0 +1,211 @@
+"""`kibitz simulate`: play policies against a problem."""
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_args
+
+import typer
+
+from kibitz.cli import parse
+from kibitz.cli.parse import SEED, Engine, Law, Numbers, Observer
+
+if TYPE_CHECKING:
+    import xarray
+
+
+def simulate(
+    means: Annotated[Numbers, parse.numbers("means", "Mean of each arm: 2,1.8,0.5")],
+    policy: Annotated[
+        list[str],
+        parse.text(
+            "NAME[:PARAM=VALUE,...]",
+            "A policy and its parameters (see `kibitz policies`); repeatable",
+        ),
+    ],
+    horizon: Annotated[int, parse.whole("horizon", "Number of stages, T")] = 10_000,
+    runs: Annotated[int, parse.whole("runs", "Number of runs")] = 1000,
+    seed: Annotated[int, parse.whole("seed", "Seed of all random numbers", least=0)] = SEED,
+    law: Annotated[Law, parse.word("law", "Law of the rewards", get_args(Law))] = "gaussian",
+    sd: Annotated[
+        Numbers | None,
+        parse.numbers("sd", "Standard deviation, common (default: 1) or one for each arm"),
+    ] = None,
+    observer: Annotated[
+        Observer, parse.word("observer", "Who chooses the arm of a look", get_args(Observer))
+    ] = "bandit",
+    rate: Annotated[float | None, parse.number("rate", "How often looks arrive, ε in [0, 1]")] = None,
+    every: Annotated[
+        int | None, parse.whole("every", "Looks arrive every so many stages instead")
+    ] = None,
+    weights: Annotated[
+        Any,
+        parse.weights(
+            "Passive: uniform (default), optimal, suboptimal or a list such as 0.1,0.2,0.7"
+        ),
+    ] = None,
+    looks: Annotated[int, parse.whole("looks", "Arms looked at when looks arrive")] = 1,
+    paid: Annotated[bool, typer.Option("--paid", help="A look costs its gap")] = False,
+    threads: Annotated[
+        int | None, parse.whole("threads", "Runs at a time (default: all cores)")
+    ] = None,
+    engine: Annotated[
+        Engine, parse.word("engine", "Stage by stage, or leaping over stages", get_args(Engine))
+    ] = "auto",
+    error: Annotated[
+        float, parse.number("error", "Leaping: error of a run, in total variation")
+    ] = 1e-9,
+    out: Annotated[str, parse.text("FILE", "Save to this netCDF file, or go on from it")] = "",
+    plot: Annotated[str, parse.text("FILE", "Draw regret against time to this PNG, SVG or PDF")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object")] = False,
+) -> None:
+    """Play policies against a problem and print their regret."""
+    from kibitz.cli.policies import policies_from
+    from kibitz.cli.tables import print_json, progress_bar
+    from kibitz.files import checked_target
+
+    if plot:
+        parse.check_plot(plot)
+    if out:
+        checked_target(out, "out")
+    named = policies_from(policy)
+    problem = problem_from(law, means, sd)
+    feedback = feedback_from(observer, rate, every, weights, looks, paid)
+    from kibitz.simulator.simulate import simulate as play
+
+    with progress_bar() as progress:
+        data = play(
+            problem,
+            feedback,
+            named,
+            horizon=horizon,
+            runs=runs,
+            seed=seed,
+            threads=threads,
+            file=out or None,
+            progress=progress,
+            engine=engine,
+            error=error,
+        )
+    if plot:
+        from kibitz.reproduction.plots import regret_curves, save_figure
+
+        save_figure(regret_curves(data, f"{law}, {observer}"), Path(plot))
+    if as_json:
+        print_json(as_object(data))
+    else:
+        print_regret(data)
+        for file in filter(None, (out, plot)):
+            print(f"written to {file}")
+
+
+def problem_from(law: Law, means: list[float], sd: list[float] | None) -> Any:
+    """Return the problem that the options describe."""
+    from kibitz.model.problem import bernoulli, gaussian
+    from kibitz.validate import refused
+
+    if law == "gaussian":
+        spread = sd or [1.0]
+        return gaussian(means, spread[0] if len(spread) == 1 else spread)
+    if sd:
+        raise refused("sd", "left out for bernoulli rewards", sd)
+    return bernoulli(means)
+
+
+def feedback_from(
+    observer: Observer,
+    rate: float | None,
+    every: int | None,
+    weights: str | list[float] | None,
+    looks: int,
+    paid: bool,
+) -> Any:
+    """Return the feedback that the options describe."""
+    from kibitz.model import feedback
+    from kibitz.validate import refused
+
+    if observer != "passive" and weights is not None:
+        raise refused("weights", "left out unless the observer is passive", weights)
+    if observer in {"bandit", "full"}:
+        given = {"rate": rate, "every": every, "looks": looks, "paid": paid}
+        ordinary = {"rate": None, "every": None, "looks": 1, "paid": False}
+        for name, value in given.items():
+            if value != ordinary[name]:
+                raise refused(name, f"left out for the observer {observer}", value)
+        return feedback.full() if observer == "full" else feedback.bandit()
+    if (rate is None) == (every is None):
+        got = "none" if rate is None else "both"
+        raise ValueError(f"rate or every must be given for {observer}, got {got}")
+    arrivals: Any = rate if every is None else feedback.every(every)
+    if observer == "active":
+        return feedback.active(arrivals, looks=looks, paid=paid)
+    return feedback.passive(
+        arrivals, "uniform" if weights is None else weights, looks=looks, paid=paid
+    )
+
+
+def as_object(data: "xarray.Dataset") -> dict[str, Any]:
+    """Return a result as plain data, for --json."""
+    policies = {}
+    for label in data["policy"].to_numpy():
+        one = data.sel(policy=label)
+        final, curve = one["final_regret"], one["regret"]
+        q10, q25, median, q75, q90 = final.quantile([0.1, 0.25, 0.5, 0.75, 0.9]).to_numpy().tolist()
+        low, high = curve.quantile([0.25, 0.75], "run").to_numpy().tolist()
+        policies[str(label)] = {
+            "regret": {
+                "mean": float(final.mean()),
+                "sem": standard_error(final),
+                "q10": q10,
+                "q25": q25,
+                "median": median,
+                "q75": q75,
+                "q90": q90,
+            },
+            "curve": {
+                "stages": one["stage"].to_numpy().tolist(),
+                "mean": curve.mean("run").to_numpy().tolist(),
+                "q25": low,
+                "q75": high,
+            },
+            "n_pulls": one["n_pulls"].mean("run").to_numpy().tolist(),
+            "n_free": one["n_free"].mean("run").to_numpy().tolist(),
+        }
+    setting = json.loads(data.attrs["setting"])
+    setting |= {"runs": data.sizes["run"], "engine": json.loads(data.attrs["engine"])}
+    setting["versions"] = json.loads(data.attrs["versions"])
+    return {"setting": setting, "policies": policies}
+
+
+def standard_error(final: "xarray.DataArray") -> float:
+    """Return the standard error of a mean over runs; 0 for a single run."""
+    runs = final.sizes["run"]
+    return float(final.std(ddof=1)) / math.sqrt(runs) if runs > 1 else 0.0
+
+
+def print_regret(data: "xarray.Dataset") -> None:
+    """Print a result for people."""
+    from kibitz.cli.tables import Page
+
+    setting = json.loads(data.attrs["setting"])
+    rows = []
+    for label in data["policy"].to_numpy():
+        one = data.sel(policy=label)
+        final = one["final_regret"]
+        quartiles = final.quantile([0.25, 0.5, 0.75]).to_numpy()
+        shares = []
+        for name in ("n_pulls", "n_free"):
+            counts = one[name].mean("run").to_numpy()
+            share = 100 * counts / max(counts.sum(), 1)
+            shares.append(" ".join(f"{s:.3g}" for s in share) if counts.sum() else "–")
+        mean = f"{float(final.mean()):.4g} ± {standard_error(final):.2g}"
+        rows.append([str(label), mean, *(f"{q:.4g}" for q in quartiles), *shares])
+    page = Page(120)
+    page.table(
+        f"regret after {setting['horizon']} stages, {data.sizes['run']} runs",
+        ["policy", "mean ± s.e.", "q25", "median", "q75", "pulls %", "looks %"],
+        rows,
+        folded=("pulls %", "looks %"),
+    )
+    engines = " and ".join(sorted(set(json.loads(data.attrs["engine"]).values())))
+    page.text(f"seed {setting['seed']}, engine {engines}")

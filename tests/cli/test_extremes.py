@@ -1,0 +1,46 @@
+"""Numbers at the ends of the range: a sentence, or JSON in which every number is one; no warnings."""
+
+import json
+
+import pytest
+
+PLAN = ("plan", "--horizon", "1e4", "--arms", "3", "--gap")
+BOUNDS = ("bounds", "--rate", "0.1", "--means")
+SOON = pytest.mark.xfail(strict=True, reason="bounds and planning overflow with a warning")
+SIMULATE = ("simulate", "--policy", "ucb", "--horizon", "100", "--runs", "3", "--means")
+
+
+def nothing_missing(data):
+    if isinstance(data, dict):
+        return all(nothing_missing(value) for key, value in data.items() if key != "cost")
+    if isinstance(data, list):
+        return all(map(nothing_missing, data))
+    return data is not None
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param([*PLAN, "1e300"], marks=SOON),
+        pytest.param([*PLAN, "5e-324"], marks=SOON),
+        pytest.param([*PLAN, "1e-160"], marks=SOON),
+        pytest.param([*BOUNDS, "1e-320,0"], marks=SOON),
+        pytest.param([*BOUNDS, "1e200,0"], marks=SOON),
+        [*BOUNDS, "1e308,-1e308"],
+        [*SIMULATE, "1e308,-1e308"],
+        [*SIMULATE, "1e300,0"],
+        [*SIMULATE, "5e-324,0"],
+        [*SIMULATE, "1e308,0", "--sd", "1e308"],
+    ],
+    ids=" ".join,
+)
+def test_extreme_numbers(kibitz, words):
+    code, output, errors = kibitz(*words, "--json")
+    if code == 2:
+        assert output == ""
+        assert " must be " in errors
+        assert errors.count("\n") == 1
+    else:
+        assert (code, errors) == (0, "")
+        assert nothing_missing(json.loads(output))
+    assert kibitz(*words)[0] == code  # the table too

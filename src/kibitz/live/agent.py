@@ -16,6 +16,7 @@ from kibitz.live import delay, making, recipe
 from kibitz.live.projection import Arm, Event
 from kibitz.live.store import Database, Store, connect
 from kibitz.live.turn import PAGE, Decision, Turn, read_arms, read_events
+from kibitz.model.problem import LARGEST
 from kibitz.policies.policy import Policy
 from kibitz.validate import finite, refused, text, whole
 
@@ -227,12 +228,12 @@ class Agent:
     _correct_values = _tell_values
 
     def _reward(self, reward: Any) -> float:
-        reward = finite(reward, "reward")
-        if self.policy.unit_rewards and not 0 <= reward <= 1:
+        value = finite(reward, "reward")
+        if self.policy.unit_rewards and not 0 <= value <= 1:
             raise refused("reward", f"in [0, 1] for {self.policy.name}", reward)
-        if abs(reward) > 1e150:  # whose square is no number any more
-            raise refused("reward", "between -1e150 and 1e150", reward)
-        return reward
+        if abs(value) > LARGEST:
+            raise refused("reward", f"between -{LARGEST:g} and {LARGEST:g}", reward)
+        return value
 
     # ----------------------------------------------------------------------------------- arms
 
@@ -310,4 +311,4 @@ class Agent:
 def _pair(pair: Any) -> tuple[Any, Any]:
     if not isinstance(pair, list | tuple) or len(pair) != 2:
         raise refused("reports", "a list of (id, reward)", pair)
-    return tuple(pair)  # type: ignore[return-value]
+    return pair[0], pair[1]

@@ -105,5 +105,5 @@ def _shown(value: Any) -> Any:
     """Return a policy as a person writes it, anything else as it is."""
     if not isinstance(value, dict):
         return value
-    setting = value.get("setting", value["parameters"])
+    setting = value["setting"] if "setting" in value else value["parameters"]
     return f"{value['name']}({', '.join(f'{k}={v!r}' for k, v in setting.items())})"

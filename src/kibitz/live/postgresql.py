@@ -105,7 +105,8 @@ class PostgreSQL:
                     self._writer.connection.execute("commit")
                     return result
                 except self._psycopg.OperationalError as error:
-                    self._writer = self._dropped(self._writer)
+                    self._drop(self._writer)
+                    self._writer = None
                     if time.monotonic() > deadline:
                         raise self._unavailable(error) from error
                     time.sleep(0.05)
@@ -128,7 +129,8 @@ class PostgreSQL:
                     finally:
                         self._reader = self._rolled_back(self._reader)
                 except self._psycopg.OperationalError as error:
-                    self._reader = self._dropped(self._reader)
+                    self._drop(self._reader)
+                    self._reader = None
                     if time.monotonic() > deadline:
                         raise self._unavailable(error) from error
                     time.sleep(0.05)
@@ -137,8 +139,10 @@ class PostgreSQL:
         """Close the connections; the store opens them again when it is used."""
         with self._lock, self._reading:
             self._after_fork()
-            self._writer = self._dropped(self._writer)
-            self._reader = self._dropped(self._reader)
+            self._drop(self._writer)
+            self._writer = None
+            self._drop(self._reader)
+            self._reader = None
 
     def _committed(self, database: PostgreSQLDatabase, xact: str, deadline: float) -> bool:
         while True:
@@ -162,10 +166,11 @@ class PostgreSQL:
         try:
             database.connection.execute("rollback")
         except self._psycopg.Error:
-            return self._dropped(database)
+            self._drop(database)
+            return None
         return database
 
-    def _dropped(self, database: PostgreSQLDatabase | None) -> None:
+    def _drop(self, database: PostgreSQLDatabase | None) -> None:
         if database is not None:
             with contextlib.suppress(self._psycopg.Error):
                 database.connection.close()

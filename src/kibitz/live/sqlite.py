@@ -103,7 +103,7 @@ class SQLite:
         """Close the connections; the store opens them again when it is used."""
         with self._lock, self._reading:
             self._after_fork()
-            for database in (self._writer, self._reader):
+            for database in (self._reader, self._writer):  # the last one brings in the log
                 if database is not None:
                     database.connection.close()
             if self._side is not None:

@@ -120,14 +120,20 @@ def connect(url: str | os.PathLike[str], *, create: bool = True) -> Store:
     from kibitz.live.postgresql import PostgreSQL
     from kibitz.live.sqlite import SQLite
 
-    scheme, separator, rest = text.partition("://")
-    if not separator:
-        return SQLite(Path(text), create)
-    if scheme == "sqlite" and len(rest) > 1 and rest.startswith("/"):
-        return SQLite(Path(rest[1:]), create)
-    if scheme in {"postgresql", "postgres"}:
+    path = sqlite_path(text)
+    if path is not None:
+        return SQLite(path, create)
+    if text.startswith(("postgresql://", "postgres://")):
         return PostgreSQL(text, create)
     raise refused("store", "a path, sqlite:///path or postgresql://...", url)
+
+
+def sqlite_path(url: str) -> Path | None:
+    """Return the file that an address means, or None if it means something else."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return Path(url)
+    return Path(rest[1:]) if scheme == "sqlite" and len(rest) > 1 and rest[0] == "/" else None
 
 
 def prepare(database: Database, tables: Sequence[str], name: str, create: bool) -> None:

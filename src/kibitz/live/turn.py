@@ -50,7 +50,12 @@ class Turn:
         )
         if not found:
             raise ValueError(f"agent must be one of the store's, got {agent.name!r}")
-        self.number, self.n_events, self.n_decisions, self.n_asks, self.latest, state = found[0]
+        number, n_events, n_decisions, n_asks, latest, state = found[0]
+        self.number: int = number
+        self.n_events: int = n_events
+        self.n_decisions: int = n_decisions
+        self.n_asks: int = n_asks
+        self.latest: float = latest
         self.state: str | None = state
         self.at = max(self.latest, agent.now())
         self.arms_read: list[Arm] | None = None
@@ -290,7 +295,7 @@ class Turn:
         """Return what became of a decision."""
         first = self.n_decisions - len(self.new_decisions) + 1
         if first <= id <= self.n_decisions:
-            return self.new_decisions[id - first]
+            return self.new_decisions[int(id - first)]
         found = self.database.rows(
             f"select {DECIDED} from decisions where agent = ? and id = ?", self.number, id
         )
@@ -430,6 +435,7 @@ def replayed(agent: "Agent", projection: Projection) -> Any:
     state = agent.policy.init(agent.params, len(projection.arms))
     for id in projection.order:
         decided = projection.decisions[id - 1]
+        assert decided.reward is not None
         state = told(agent, state, decided, decided.reward)
     return state
 

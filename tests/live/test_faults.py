@@ -108,7 +108,9 @@ def test_a_locked_file_is_waited_for_and_then_named(tmp_path, monkeypatch):
     with made(file) as agent:
         other = sqlite3.connect(file, isolation_level=None)
         other.execute("begin immediate")
-        with pytest.raises(Unavailable, match="store must be usable, got .*somebody else has locked"):
+        with pytest.raises(
+            Unavailable, match=r"store must be usable, got .*somebody else has locked"
+        ):
             agent.ask()
         assert len(list(agent.events())) == 3  # readers do not mind
         other.execute("rollback")
@@ -137,7 +139,7 @@ def test_an_error_in_the_middle_leaves_nothing_behind(url, monkeypatch):
         for operation in (
             agent.ask, agent.look, lambda: agent.tell(decision.id, 1.0), lambda: agent.saw("a", 1.0),
         ):  # fmt: skip
-            with pytest.raises(Exception, match="no_such_column|binding|placeholders"):
+            with pytest.raises(Exception, match=r"no_such_column|binding|placeholders"):
                 operation()
         monkeypatch.undo()
         assert list(agent.events()) == before
@@ -156,7 +158,7 @@ def test_a_full_disk_is_named_and_nothing_is_half_done(tmp_path):
     try:
         with made(folder / "shop.db") as agent:
             n_asked = 0
-            with pytest.raises(Unavailable, match="store must be usable, got .*full"):  # noqa: PT012
+            with pytest.raises(Unavailable, match=r"store must be usable, got .*full"):  # noqa: PT012
                 while n_asked < 100_000:
                     agent.ask(n=50)
                     n_asked += 50
@@ -187,12 +189,14 @@ def test_a_damaged_file_is_refused_and_check_says_what_is_whole(tmp_path, what):
     else:
         content = bytearray(b"blue,green\n" * 1000)
     file.write_bytes(content)
-    with pytest.raises(
-        ValueError, match="store must be a whole SQLite file, got .*kibitz agent check"
+    with (
+        pytest.raises(
+            ValueError, match="store must be a whole SQLite file, got .*kibitz agent check"
+        ),
+        made(file) as agent,
     ):
-        with made(file) as agent:
-            agent.ask()
-            list(agent.events())
+        agent.ask()
+        list(agent.events())
     if what == "no database":
         with pytest.raises(ValueError, match="store must be a whole SQLite file"):
             check_store(str(file))

@@ -121,8 +121,8 @@ def warnings(agent: "Agent", arms: list[Arm], n_asks: int, last_look: int) -> li
             found.append(f"arm {arm.name!r} was asked for {arm.n_asked} times and never told of")
     found += _lost_differently(arms)
     n_looks = sum(arm.n_looks for arm in arms)
-    since, usual = n_asks - last_look, n_asks / max(n_looks, 1)
-    if n_looks >= 3 and since > 10 * usual:
+    since, usual = n_asks - last_look, max(last_look / max(n_looks, 1), 1.0)
+    if n_looks >= 3 and since > max(10 * usual, 100):
         found.append(f"no look for {since} asks, after one every {usual:.3g} so far")
     for arm in arms:
         n = arm.n_seen

@@ -108,9 +108,7 @@ def test_a_locked_file_is_waited_for_and_then_named(tmp_path, monkeypatch):
     with made(file) as agent:
         other = sqlite3.connect(file, isolation_level=None)
         other.execute("begin immediate")
-        with pytest.raises(
-            Unavailable, match=r"store must be usable, got .*somebody else has locked"
-        ):
+        with pytest.raises(Unavailable, match=r"store must be usable, got .*somebody else has"):
             agent.ask()
         assert len(list(agent.events())) == 3  # readers do not mind
         other.execute("rollback")
@@ -189,14 +187,14 @@ def test_a_damaged_file_is_refused_and_check_says_what_is_whole(tmp_path, what):
     else:
         content = bytearray(b"blue,green\n" * 1000)
     file.write_bytes(content)
-    with (
-        pytest.raises(
-            ValueError, match="store must be a whole SQLite file, got .*kibitz agent check"
-        ),
-        made(file) as agent,
-    ):
-        agent.ask()
-        list(agent.events())
+
+    def use():
+        with made(file) as agent:
+            agent.ask()
+            list(agent.events())
+
+    with pytest.raises(ValueError, match=r"store must be a whole SQLite file, got .*agent check"):
+        use()
     if what == "no database":
         with pytest.raises(ValueError, match="store must be a whole SQLite file"):
             check_store(str(file))

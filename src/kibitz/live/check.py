@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kibitz.live.projection import Decided, Event, Projection, differences, projected
-from kibitz.live.store import Database, connect, sqlite_path
+from kibitz.live.store import Damaged, Database, connect, sqlite_path
 from kibitz.live.turn import DECIDED, PAGE, as_json, read_arms, read_events, replayed
 from kibitz.validate import refused
 
@@ -53,7 +53,7 @@ def check_store(url: str, name: str | None = None) -> dict[str, list[str]]:
         for one in known if name is None else [name]:
             with agent(url, one) as opened:
                 found[one] = opened.check()
-    except ValueError as error:
+    except Damaged as error:
         whole = {} if path is None else readable(path)
         if not whole:
             raise

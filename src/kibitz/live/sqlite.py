@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from kibitz.live.store import Database, Row, Unavailable, prepare
+from kibitz.live.store import Damaged, Database, Row, Unavailable, prepare
 from kibitz.validate import quoted
 
 try:
@@ -178,7 +178,7 @@ class SQLite:
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
                 raise
-            raise ValueError(
+            raise Damaged(
                 f"store must be a whole SQLite file, got {self._name} ({error}); "
                 "`kibitz agent check` says what is whole"
             ) from error

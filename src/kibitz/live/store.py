@@ -87,6 +87,10 @@ class Unavailable(OSError):
     """The store cannot be used at the moment; nothing was done, and it may be tried again."""
 
 
+class Damaged(ValueError):
+    """The store is not whole."""
+
+
 class Database(Protocol):
     """A transaction: statements with ? for values."""
 

@@ -53,6 +53,7 @@ class Turn:
         number, n_events, n_decisions, n_asks, latest, state = found[0]
         self.number: int = number
         self.n_events: int = n_events
+        self.began_with: int = n_events
         self.n_decisions: int = n_decisions
         self.n_asks: int = n_asks
         self.latest: float = latest
@@ -397,7 +398,7 @@ class Turn:
 
     def finish(self) -> None:
         """Write what has changed."""
-        if not self.new_events:
+        if self.n_events == self.began_with:
             return
         self.latest = self.at
         self.write_new()

@@ -1,22 +1,39 @@
 # Two commands do everything on a fresh machine: `make reproduce` and `make test`.
 PYTHON ?= python3
+# the oldest Python that kibitz runs on, for `make test-oldest`
+OLDEST ?= python3.11
 BIN := .venv/bin
 # the tests that are feasible without compiling, in plain Python
 PLAIN := tests/policies tests/model tests/simulator/test_streams.py tests/simulator/test_engine.py
+# on all cores, a file on one of them: its tests share what they compile
+PYTEST := -m pytest -q -n auto --dist loadfile
 
-.PHONY: reproduce test lint docs bench clean
+.PHONY: reproduce check test test-oldest lint docs bench clean
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[reproduce,test,lint,docs]'
 	touch $@
 
+.venv-oldest/installed: pyproject.toml requirements/oldest.txt
+	$(OLDEST) -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet --disable-pip-version-check \
+		--constraint requirements/oldest.txt --editable '.[reproduce,test]'
+	touch $@
+
 reproduce: .venv/installed
 	$(BIN)/kibitz reproduce
 
+check: lint
+	$(BIN)/python $(PYTEST) -m 'not slow'
+
 test: lint docs
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n auto $(PLAIN)
-	$(BIN)/python -m pytest -q -n auto --dist loadfile
+	$(BIN)/python $(PYTEST)
+
+# libraries of that age may use what the newest ones below them deprecate
+test-oldest: .venv-oldest/installed
+	.venv-oldest/bin/python $(PYTEST) -W ignore::DeprecationWarning
 
 lint: .venv/installed
 	$(BIN)/ruff check .
@@ -30,4 +47,4 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/speed.py
 
 clean:
-	rm -rf .venv
+	rm -rf .venv .venv-oldest .cache

@@ -3,7 +3,7 @@
 A designed set of problems: two, three, five and twenty arms, equal and unequal gaps, easy and hard at
 the horizons 10⁴ to 10⁶; looks that are none, few, enough and plenty (as multiples of Σ 1/Δ²/T), at a
 steady rate and, at T = 50 000, early. Prints each setting and then what
-`kibitz.planning.planner.ACCURACY` states. Simulated means have errors of 1 to 5 % themselves.
+`kibitz.planning.prediction.ACCURACY` states. Simulated means have errors of 1 to 5 % themselves.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kibitz import active, bandit, gaussian, passive, simulate, ucb, ucb_double
-from kibitz.planning.planner import OBSERVERS, early_scale, predict
+from kibitz.planning.prediction import OBSERVERS, early_scale, predict
 
 PROBLEMS = [
     *([0.0] + [gap] * (n - 1) for n, gap in ((2, 0.1), (2, 0.5), (2, 1.0), (3, 2.0))),

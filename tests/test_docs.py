@@ -1,16 +1,21 @@
 """What README and documentation show is run, and links and names in them exist."""
 
+import inspect
 import re
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import kibitz
+from kibitz.policies import POLICIES
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = [page for page in sorted((ROOT / "docs").rglob("*.md")) if "_build" not in page.parts]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS]
+REFERENCE = [page for page in DOCS if page.parent.name == "reference"]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
@@ -18,7 +23,7 @@ def blocks(page, language):
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
@@ -58,7 +63,7 @@ def test_the_commands_of_the_readme_exist_with_the_options_shown():
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_between_pages_lead_somewhere(page):
     for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / link).exists(), link
@@ -80,6 +85,63 @@ def test_the_functions_of_the_readmes_table_exist():
                 thing = getattr(thing, name)
 
 
-def test_all_public_names_can_be_imported():
-    for name in kibitz.__all__:
-        assert getattr(kibitz, name) is not None
+def described(name):
+    """Return what the reference says of a public name: the text below its heading."""
+    for page in REFERENCE:
+        found = re.search(rf"^##+ {name}\n(.*?)(?=^#|\Z)", page.read_text(), re.MULTILINE | re.DOTALL)
+        if found:
+            return found[1]
+    raise AssertionError(f"{name} has no heading in docs/reference")
+
+
+@pytest.mark.parametrize("name", sorted({*kibitz.__all__, *POLICIES} - {"bounds"}))
+def test_a_public_name_is_in_the_reference_with_all_of_its_parameters(name):
+    text, thing = described(name), getattr(kibitz, name)
+    module, _, last = re.search(r"auto(?:function|class):: (\S+)", text)[1].rpartition(".")
+    assert getattr(import_module(module), last) is thing
+    words = text + inspect.getdoc(thing)
+    missing = [p for p in inspect.signature(thing).parameters if not re.search(rf"\b{p}\b", words)]
+    assert not missing
+
+
+def test_the_bounds_have_a_page():
+    assert "](../bounds.md)" in (ROOT / "docs/reference/index.md").read_text()
+
+
+def table_below(page, heading):
+    """Return the rows of the table below a heading, without the code marks."""
+    text = page.read_text().partition(f"## {heading}\n")[2]
+    rows = re.search(r"(?:^\|.*\n)+", text, re.MULTILINE)[0].splitlines()[2:]
+    return [[cell.strip().replace("`", "") for cell in row.strip("|").split("|")] for row in rows]
+
+
+def test_the_reference_names_all_that_is_in_a_result():
+    page = ROOT / "docs/reference/results.md"
+    setting = {"horizon": 20, "runs": 2, "seed": 1}
+    data = kibitz.simulate(kibitz.gaussian([1, 0.5]), kibitz.active(0.5), kibitz.ucb(), **setting)
+    lead = ("policy", "run")
+    shown = {
+        name: ((*lead, *further.split()), kind)
+        for name, further, kind, _ in table_below(page, "Variables")
+    }
+    assert shown == {name: (part.dims, str(part.dtype)) for name, part in data.data_vars.items()}
+    dims = [row[0] for row in table_below(page, "Dimensions")]
+    assert set(dims) == {*data.dims, "what was swept"}
+    assert [row[0] for row in table_below(page, "Attributes")] == list(data.attrs)
+
+
+def test_the_files_that_something_new_touches_exist():
+    """Placeholders (`<family>.py`) apart: who follows the list finds what it names."""
+    for page in (ROOT / "docs/extending.md", ROOT / "CONTRIBUTING.md"):
+        names = re.findall(r"`([\w/.]+\.(?:py|md))`", page.read_text())
+        assert len(names) > 10
+        for name in names:
+            homes = (ROOT, ROOT / "src/kibitz")
+            assert any((home / name).is_file() for home in homes), (page.name, name)
+
+
+def test_contributing_names_the_list_of_extending():
+    listed = re.findall(r"^## An? (?:kind of )?(.*)", (ROOT / "docs/extending.md").read_text(), re.M)
+    short = re.search(r"\| New \|.*\n\|-.*\n((?:\|.*\n)+)", (ROOT / "CONTRIBUTING.md").read_text())[1]
+    rows = [row.split("|")[1].strip().replace("`", "") for row in short.splitlines()]
+    assert rows == listed

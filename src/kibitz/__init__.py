@@ -2,33 +2,64 @@
 
 See `simulate` and `sweep`; `gaussian`, `bernoulli` and `table` for problems; `bandit`, `passive`,
 `active` and `full` for who sees what; `kibitz.policies` for the players; `kibitz.bounds` for what is
-proved about them; `plan` for what a bucket of looks is worth.
+proved about them; `plan` for what a bucket of looks is worth; `agent` for real traffic.
 """
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` below says the same to Python
+    from kibitz import bounds as bounds
+    from kibitz.live.agent import agent as agent
+    from kibitz.live.logged import from_log as from_log
+    from kibitz.live.turn import Conflict as Conflict
+    from kibitz.live.turn import Decision as Decision
+    from kibitz.model.feedback import Feedback as Feedback
+    from kibitz.model.feedback import active as active
+    from kibitz.model.feedback import bandit as bandit
+    from kibitz.model.feedback import every as every
+    from kibitz.model.feedback import full as full
+    from kibitz.model.feedback import passive as passive
+    from kibitz.model.problem import Problem as Problem
+    from kibitz.model.problem import bernoulli as bernoulli
+    from kibitz.model.problem import gaussian as gaussian
+    from kibitz.model.problem import table as table
+    from kibitz.planning.planner import plan as plan
+    from kibitz.policies.contract import check as check
+    from kibitz.policies.etc import etc as etc
+    from kibitz.policies.etc_ocucb import etc_ocucb as etc_ocucb
+    from kibitz.policies.ftl import ftl as ftl
+    from kibitz.policies.ftl import ftl_robin as ftl_robin
+    from kibitz.policies.improved_ucb import improved_ucb as improved_ucb
+    from kibitz.policies.kl_ucb import kl_ucb as kl_ucb
+    from kibitz.policies.moss import moss as moss
+    from kibitz.policies.moss import moss_anytime as moss_anytime
+    from kibitz.policies.ocucb import ocucb as ocucb
+    from kibitz.policies.policy import Policy as Policy
+    from kibitz.policies.policy import index_policy as index_policy
+    from kibitz.policies.thompson import thompson as thompson
+    from kibitz.policies.ucb import ucb as ucb
+    from kibitz.policies.ucb import ucb_double as ucb_double
+    from kibitz.policies.ucb import ucb_second as ucb_second
+    from kibitz.policies.ucb2 import ucb2 as ucb2
+    from kibitz.simulator.simulate import simulate as simulate
+    from kibitz.simulator.simulate import sweep as sweep
 
 _HOME = {
+    "kibitz": ["bounds"],
     "kibitz.model.problem": ["Problem", "gaussian", "bernoulli", "table"],
     "kibitz.model.feedback": ["Feedback", "bandit", "passive", "active", "full", "every"],
-    "kibitz.policies": [
-        "Policy",
-        "index_policy",
-        "ftl",
-        "ftl_robin",
-        "ucb",
-        "ucb_double",
-        "ucb_second",
-        "ocucb",
-        "etc",
-        "etc_ocucb",
-        "ucb2",
-        "improved_ucb",
-        "moss",
-        "moss_anytime",
-        "kl_ucb",
-        "thompson",
-    ],
+    "kibitz.policies.policy": ["Policy", "index_policy"],
+    "kibitz.policies.ftl": ["ftl", "ftl_robin"],
+    "kibitz.policies.ucb": ["ucb", "ucb_double", "ucb_second"],
+    "kibitz.policies.ocucb": ["ocucb"],
+    "kibitz.policies.etc": ["etc"],
+    "kibitz.policies.etc_ocucb": ["etc_ocucb"],
+    "kibitz.policies.ucb2": ["ucb2"],
+    "kibitz.policies.improved_ucb": ["improved_ucb"],
+    "kibitz.policies.moss": ["moss", "moss_anytime"],
+    "kibitz.policies.kl_ucb": ["kl_ucb"],
+    "kibitz.policies.thompson": ["thompson"],
     "kibitz.simulator.simulate": ["simulate", "sweep"],
     "kibitz.planning.planner": ["plan"],
     "kibitz.policies.contract": ["check"],
@@ -38,17 +69,19 @@ _HOME = {
 }
 _WHERE = {name: module for module, names in _HOME.items() for name in names}
 
-__all__ = [*(name for names in _HOME.values() for name in names), "bounds"]
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first used, so that `kibitz --help` need not wait for numba."""
-    if name == "bounds":
-        return import_module("kibitz.bounds")
-    if name not in _WHERE:
-        raise AttributeError(f"module 'kibitz' has no attribute {name!r}")
-    return getattr(import_module(_WHERE[name]), name)
+__all__ = list(_WHERE)
 
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+if not TYPE_CHECKING:  # else any name at all would pass for a public one
+
+    def __getattr__(name):
+        """Import a public name when it is first used: `kibitz --help` need not wait for numba."""
+        if name not in _WHERE:
+            raise AttributeError(f"module 'kibitz' has no attribute {name!r}")
+        if _WHERE[name] == "kibitz":
+            return import_module(f"kibitz.{name}")
+        return getattr(import_module(_WHERE[name]), name)

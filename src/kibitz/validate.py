@@ -39,7 +39,7 @@ def quoted(value: object) -> str:
 def number(value: Any, name: str, condition: str = "a number") -> float:
     """Return a number as a float, NaN and infinity included."""
     kinds = int | float | np.integer | np.floating
-    if isinstance(value, np.ndarray) and value.ndim == 0:
+    if isinstance(value, np.ndarray) and value.ndim == 0 and value is not np.ma.masked:
         value = value.item()
     if isinstance(value, bool | np.bool_) or not isinstance(value, kinds):
         raise refused(name, condition, value)
@@ -83,18 +83,19 @@ def between(value: Any, name: str, low: float, high: float) -> float:
 
 def whole(value: Any, name: str, least: int = 0, most: int = MOST) -> int:
     """Return a whole number; floats such as 1e6 are fine."""
-    if not isinstance(value, int):  # exact for Python's own, however large
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        n = int(value)  # exact, however large
+    else:
         x = number(value, name, "a whole number")
         if not (math.isfinite(x) and x == int(x)):
             raise refused(name, "a whole number", value)
-    elif isinstance(value, bool):
-        raise refused(name, "a whole number", value)
-    if int(value) < least:
+        n = int(x)
+    if n < least:
         raise refused(name, f"a whole number of at least {least}", value)
-    if int(value) > most:
+    if n > most:
         limit = "below 2^62" if most == MOST else f"of at most {most}"
         raise refused(name, f"a whole number {limit}", value)
-    return int(value)
+    return n
 
 
 def flag(value: Any, name: str) -> bool:
@@ -115,16 +116,28 @@ def one_of(value: Any, name: str, choices: Collection[str]) -> str:
 def numbers(value: Any, name: str, least: int = 1) -> NDArray[np.float64]:
     """Return a list of at least so many finite numbers, as a new array."""
     condition = f"a list of at least {least} numbers" if least > 1 else "a list of numbers"
+    given = array(value, name, condition)
+    if given.ndim != 1 or given.size < least:
+        raise refused(name, condition, value)
+    if not np.all(np.isfinite(given)):
+        raise refused(name, "finite", value)
+    return given
+
+
+def array(
+    value: Any, name: str, condition: str = "a number or an array of numbers"
+) -> NDArray[np.float64]:
+    """Return one number or many, in any shape, as a new array; NaN and infinity included."""
     try:
         given = np.array(value)
-        array = given.astype(np.float64)
+        large = given.dtype == object and all(type(x) is int for x in given.flat)
+        masked = isinstance(value, np.ma.MaskedArray)  # passes for the numbers behind the mask
+        if (given.dtype.kind in "iuf" or large) and not masked:
+            with np.errstate(over="ignore"):  # of numbers longer than a float
+                return np.array(given, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
-        raise refused(name, condition, value) from None
-    if given.dtype.kind not in "iuf" or array.ndim != 1 or array.size < least:
-        raise refused(name, condition, value)
-    if not np.all(np.isfinite(array)):
-        raise refused(name, "finite", value)
-    return array
+        pass
+    raise refused(name, condition, value)
 
 
 def text(value: Any, name: str, most: int = 500) -> str:

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kibitz import passive
 from kibitz.bounds import lower, onset, summary, upper
-from kibitz.bounds.summary import named_weights
+from kibitz.bounds.bound import check_weights
+from kibitz.cli import main
 
 FOUR, FIVE = [2, 1.8, 0.5, 0.2], [2, 1.8, 1.5, 1, 0.5]
 PROBLEMS = pytest.mark.parametrize("means", [FOUR, FIVE])
@@ -74,7 +76,7 @@ def test_the_summary_says_what_the_functions_say():
     assert found["upper"]["ucb_rate"] == upper.ucb_rate(gaps, 1e-4, weights)
     assert found["upper"]["ucb_periodic"] == upper.ucb_periodic(gaps, 1e-4, weights)
     assert found["upper"]["ucb_sharp"] == upper.ucb_sharp(gaps, 1e-4, weights, 10**6)
-    assert found["upper"]["ftl_robin"] == upper.ftl_robin(gaps, 1e-4)
+    assert found["upper"]["ftl_robin"] == upper.ftl_robin(gaps, 1e-4, horizon=10**6)
     assert found["printed"]["upper"]["ucb_rate"] == upper.ucb_rate(
         gaps, 1e-4, weights, form="printed"
     )
@@ -109,7 +111,7 @@ def test_the_onset_is_where_bounds_turn_positive(horizon, weights):
     gaps = [0.0, 0.2, 1.5, 1.8]
     rate = 1e-4
     begins = onset(gaps, rate, horizon, weights=weights)
-    p = named_weights(weights, gaps)
+    p = check_weights(weights, np.array(gaps))
     for observer, names in begins.items():
         for name, found in names.items():
             bound = getattr(lower, f"{observer}_{name}")
@@ -145,7 +147,7 @@ def test_the_onset_of_problems_that_never_or_always_begin():
     ],
 )
 def test_weights_can_be_named(weights, expected):
-    assert named_weights(weights, [0, 0.2, 1.5, 1.8]) == pytest.approx(expected, abs=6e-5)
+    assert check_weights(weights, np.array([0, 0.2, 1.5, 1.8])) == pytest.approx(expected, abs=6e-5)
 
 
 def test_other_weights_are_refused():
@@ -214,3 +216,52 @@ def test_d47_the_table_of_the_errata(means, horizon, expected):
         begins = onset(gaps, rate, 10)["passive"]
         assert begins["theorem"]["horizon"] == theorem[len(means) - 4]
         assert begins["sharp"]["horizon"] == sharp[len(means) - 4]
+
+
+def test_the_summary_is_what_the_command_prints(monkeypatch, capsys):
+    words = "kibitz bounds --means 2,1.8,0.5,0.2 --rate 1e-4 --horizon 1e6 --weights optimal --json"
+    monkeypatch.setattr("sys.argv", words.split())
+    with pytest.raises(SystemExit):
+        main()
+    found = summary(FOUR, 1e-4, 10**6, weights="optimal")
+    assert json.loads(capsys.readouterr().out) == without_infinity(found)
+
+
+def without_infinity(tree):
+    if isinstance(tree, dict):
+        return {key: without_infinity(value) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [without_infinity(value) for value in tree]
+    return str(tree) if isinstance(tree, float) and math.isinf(tree) else tree
+
+
+def test_the_summary_says_where_bounds_begin_with_looks_and_without():
+    gaps = [0.0, 0.2, 1.5, 1.8]
+    found = summary(FOUR, 1e-3, 10**6)
+    assert found["gaps"] == pytest.approx(gaps)
+    begins, alone = onset(found["gaps"], 1e-3, 10**6), onset(found["gaps"], 0.0, 1)
+    for observer, bounds in begins.items():
+        for name, numbers in bounds.items():
+            numbers = numbers | {"horizon_without_looks": alone[observer][name]["horizon"]}
+            assert found["onset"][observer][name] == numbers
+    assert found["onset"]["passive"]["theorem"]["horizon_without_looks"] == 2495
+
+
+@pytest.mark.parametrize("rate", [1e-6, 1e-4])
+def test_the_chain_begins_where_it_is_tried(rate):
+    """Its onset is computed from a ratio; here it is found by trying horizons one after another."""
+    gaps = [0.0, 0.2, 1.5, 1.8]
+    first = onset(gaps, rate, 10)["active"]["chain"]["horizon"]
+    tried = next(T for T in range(3, 10**5) if lower.active_chain(gaps, rate, T) > 0)
+    assert first == tried
+
+
+@pytest.mark.parametrize("name", ["uniform", "optimal", "suboptimal"])
+def test_every_bound_takes_weights_by_name(name):
+    gaps = np.array([0.0, 0.2, 1.5, 1.8])
+    p = check_weights(name, gaps)
+    assert lower.passive_maximum(gaps, 1e-5, 10**6, name) == lower.passive_maximum(
+        gaps, 1e-5, 10**6, p
+    )
+    assert upper.ucb_sharp(gaps, 0.1, name, 10**4) == upper.ucb_sharp(gaps, 0.1, p, 10**4)
+    assert p == pytest.approx(passive(0.1, name).static_weights(gaps))

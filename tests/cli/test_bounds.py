@@ -106,7 +106,7 @@ def test_upper_bounds_that_say_nothing_are_called_vacuous(kibitz):
         (["--means", "1,x"], "means must be a number, got 'x'"),
         (["--means", "1,inf"], "means must be a list of finite numbers, got [1.0, inf]"),
         (["--horizon", "0"], "horizon must be a whole number of at least 1, got 0"),
-        (["--horizon", "2.5"], "horizon must be a whole number of at least 1, got 2.5"),
+        (["--horizon", "2.5"], "horizon must be a whole number, got 2.5"),
         (["--weights", "best"], "weights must be "),
         (["--weights", "1,2"], "weights must be 2 numbers ≥ 0 of sum at most 1, got [1.0, 2.0]"),
         (["--C", "0"], "C must be positive and finite, got 0.0"),

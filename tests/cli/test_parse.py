@@ -49,8 +49,6 @@ def test_whole_numbers_are_exact(word, value):
 @pytest.mark.parametrize(
     ("word", "got"),
     [
-        ("0", "0"),
-        ("-1", "-1"),
         ("2.5", "2.5"),
         ("nan", "nan"),
         ("inf", "inf"),
@@ -61,12 +59,18 @@ def test_whole_numbers_are_exact(word, value):
 def test_what_is_no_whole_number(word, got):
     with pytest.raises(Refused) as refusal:
         read_whole(word, "n")
-    assert refusal.value.format_message() == f"n must be a whole number of at least 1, got {got}"
+    assert refusal.value.format_message() == f"n must be a whole number, got {got}"
+
+
+@pytest.mark.parametrize(("word", "least"), [("0", 1), ("-1", 0), ("-1e3", 1)])
+def test_too_small_a_number_is_refused(word, least):
+    with pytest.raises(Refused, match=f"n must be a whole number of at least {least}, got -?[01]"):
+        read_whole(word, "n", least)
 
 
 @pytest.mark.parametrize("word", ["9223372036854775808", "1e19", str(2**62)])
 def test_too_large_a_number_is_refused(word):
-    with pytest.raises(Refused, match="at least 1 and below 2"):
+    with pytest.raises(Refused, match="n must be a whole number below 2"):
         read_whole(word, "n")
 
 
@@ -115,7 +119,7 @@ def test_a_parameter_is_read_as_its_annotation_says(word, annotation, value):
 
 @pytest.mark.parametrize(
     ("annotation", "condition"),
-    [(int | None, "a whole number of at least 1"), (float, "a number"), (bool, "true or false")],
+    [(int | None, "a whole number"), (float, "a number"), (bool, "true or false")],
 )
 def test_a_parameter_that_cannot_be_read(annotation, condition):
     with pytest.raises(Refused) as refusal:

@@ -6,12 +6,12 @@ import pytest
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["--only", "x"], "only must be a whole number of at least 1, got 'x'"),
-        (["--only", "1,"], "only must be a whole number of at least 1, got ''"),
+        (["--only", "x"], "only must be a whole number, got 'x'"),
+        (["--only", "1,"], "only must be a whole number, got ''"),
         (["--only", "99"], "only must be "),
         (["--runs", "0"], "runs must be a whole number of at least 1, got 0"),
         (["--runs", "-1"], "runs must be a whole number of at least 1, got -1"),
-        (["--threads", "1.5"], "threads must be a whole number of at least 1, got 1.5"),
+        (["--threads", "1.5"], "threads must be a whole number, got 1.5"),
         (["--seed", "-1"], "seed must be a whole number of at least 0, got -1"),
         (["--out", ""], "out must be the name of a folder, got ''"),
         (["--out", "file"], "out must be a folder, got 'file'"),

@@ -13,7 +13,8 @@ import numba
 import numpy as np
 import pytest
 
-from kibitz.compiling.jit import content_hash, jit
+from kibitz.compiling.content import content_hash
+from kibitz.compiling.jit import jit
 
 needs_jit = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 
@@ -194,7 +195,7 @@ def test_a_profiler_leaves_the_content_as_it_is():
 # --------------------------------------------------------------------------------- between starts
 
 LOOP = """
-    from kibitz.compiling.jit import compiled
+    from kibitz.compiling.jit import compiled_loop
     from helpers import helper
 
     def loop(n):
@@ -203,7 +204,7 @@ LOOP = """
             total += helper(i) * 0.5
         return total
 
-    print(compiled(loop, lambda: print("compiling"))(100))
+    print(compiled_loop(loop, lambda: print("compiling"))(100))
 """
 HELPERS = """
     import numba
@@ -216,7 +217,7 @@ OWN_POLICY = """
     import math
     import numba
     import numpy as np
-    from kibitz.simulator import engine
+    from kibitz.simulator.jobs import Job, play
     from kibitz.model.feedback import active
     from kibitz.policies import index_policy
     from kibitz.model.problem import gaussian
@@ -230,11 +231,9 @@ OWN_POLICY = """
 
     policy = index_policy("own", index, width=1.0)
     feedback = active(0.1)
-    loop = engine.loop(policy, feedback, lambda: print("compiling"))
-    piece = engine.Piece(
-        0, loop, policy, gaussian([1.0, 0.5, 0.0]), feedback, 500, np.array([500]), 1, 0, 5
-    )
-    print(engine.play_piece(piece, np.zeros(2, np.int64)).n_pulls.tolist())
+    problem = gaussian([1.0, 0.5, 0.0])
+    job = Job(None, policy, problem, feedback, 500, np.array([500]), 1, 0, 5)
+    print(play(job, announce=lambda: print("compiling")).n_pulls.tolist())
 """
 
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import kibitz
 from kibitz import active, bandit, gaussian, passive, simulate, ucb, ucb_double
 from kibitz.cli import main
-from kibitz.planning.planner import ACCURACY, OBSERVERS, early_scale, leading_best, predict
+from kibitz.planning.prediction import ACCURACY, OBSERVERS, early_scale, predict
+from kibitz.planning.size import leading_best
 
 FIVE = [0.0, 0.2, 0.5, 1.0, 1.5]
 
@@ -312,3 +313,33 @@ def test_bad_input_gets_one_sentence_and_exit_code_2(command, words, sentence):
     assert not out
     assert err.startswith(f"kibitz: {sentence}")
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--arms", "3", "--gap", "1e300"], "gap must be from 1e-50 to 1e50, got 1e+300"),
+        (["--arms", "3", "--gap", "5e-324"], "gap must be from 1e-50 to 1e50, got 5e-324"),
+        (["--gaps", "1,1e300"], "gaps must be 0 or from 1e-50 to 1e50, got [0.0, 1.0, 1e+300]"),
+        (["--gaps", "1", "--runs", "-1"], "runs must be a whole number of at least 1, got -1"),
+    ],
+)
+def test_what_once_warned_or_was_accepted_is_refused(command, words, sentence):
+    code, out, err = command("--horizon", "1000", *words, "--json")
+    assert (code, out, err) == (2, "", f"kibitz: {sentence}\n")
+
+
+@pytest.mark.parametrize("gap", [1e-50, 1e-20, 1e20, 1e50])
+@pytest.mark.parametrize("exploration", [1e-50, 6.0, 1e50])
+def test_the_largest_and_smallest_gaps_have_a_plan(gap, exploration):
+    plan = kibitz.plan(2**53, n_arms=3, gap=gap, exploration=exploration, cost=1e-50)
+    json.dumps({key: value for key, value in plan.items() if key != "plateau"}, allow_nan=False)
+    for observer in OBSERVERS:
+        assert max(plan["regret"][observer]["worst"]) <= 2**53 * gap
+        assert not np.isnan(plan["plateau"][observer]["mean"]).any()
+
+
+def test_plan_validates_what_it_does_not_need_yet():
+    for name, value in {"runs": 0, "seed": -1, "simulate": 1, "progress": 3}.items():
+        with pytest.raises(ValueError, match=f"^{name} must be"):
+            kibitz.plan(1000, n_arms=2, gap=0.5, **{name: value})

@@ -2,14 +2,20 @@
 
 import json
 import math
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import xarray
 
 from kibitz.bounds import complexity
+from kibitz.reproduction import experiments
 from kibitz.reproduction.experiments import (
     EXPERIMENTS,
+    NUMBERED,
     active,
     all_info,
     arrivals,
@@ -22,10 +28,11 @@ from kibitz.reproduction.experiments import (
     threshold,
     weights,
 )
-from kibitz.reproduction.plots import figure, power
+from kibitz.reproduction.numerals import typeset
+from kibitz.reproduction.plots import figure
 from kibitz.reproduction.verdict import (
-    Check,
     Estimate,
+    Statement,
     above,
     all_of,
     below,
@@ -74,7 +81,7 @@ def played(regret):
 # ------------------------------------------------------------------------------- how it is judged
 
 
-def test_a_check_is_decided_only_by_three_standard_errors():
+def test_a_statement_is_decided_only_by_three_standard_errors():
     assert below(Estimate(1.0, 0.1), 1.31) is True
     assert below(Estimate(1.0, 0.1), 1.29) is None
     assert below(Estimate(1.0, 0.1), 0.69) is False
@@ -96,12 +103,12 @@ def test_a_check_is_decided_only_by_three_standard_errors():
         ([None], "not confirmed"),
     ],
 )
-def test_the_word_follows_from_the_checks(holds, word):
-    assert judge([Check("", one) for one in holds], "", "").word == word
+def test_the_word_follows_from_the_statements(holds, word):
+    assert judge([Statement("", one) for one in holds], "", "").word == word
 
 
-def test_no_checks_are_no_verdict():
-    with pytest.raises(ValueError, match="checks must be at least one check, got none"):
+def test_no_statements_are_no_verdict():
+    with pytest.raises(ValueError, match="statements must be at least one statement, got none"):
         judge([], "", "")
 
 
@@ -152,7 +159,7 @@ def test_reached_is_the_first_stage_at_a_share_of_the_end():
     [(0.0, "0"), (0.05, "0.05"), (1000.0, "1000"), (1e4, "10⁴"), (3e-5, "3·10⁻⁵"), (1e12, "10¹²")],
 )
 def test_numbers_are_written_as_people_do(number, text):
-    assert power(number) == text
+    assert typeset(number) == text
 
 
 def test_estimates_are_written_with_two_digits_of_their_error():
@@ -176,7 +183,7 @@ def test_regret_proportional_to_f_is_confirmed():
 
 def test_regret_that_ignores_looks_is_not_proportional_to_f():
     found = rate_uniform.verdict(rate_data(np.full(len(rate_uniform.RATES), 200.0), 200.0))
-    assert [check.holds for check in found.checks] == [True, False, False]
+    assert [statement.holds for statement in found.statements] == [True, False, False]
     assert found.word == "depends"
 
 
@@ -209,8 +216,8 @@ def test_weights_that_win_only_for_large_rates_depend_and_the_page_says_where():
     found = weights.verdict(weights_data(100, optimal, 100))
     assert found.word == "depends"
     assert "at ε = 0.1, 0.2, 0.5 and 1 (most" in found.sentence
-    assert [check.holds for check in found.checks].count(True) == 4
-    assert [check.holds for check in found.checks].count(False) == 0
+    assert [statement.holds for statement in found.statements].count(True) == 4
+    assert [statement.holds for statement in found.statements].count(False) == 0
 
 
 STAGES = np.array([10, 100, 1000, 5000, 10_000])
@@ -239,8 +246,8 @@ def test_and_depend_on_the_reading_where_the_readings_differ():
     restart = active_data(SOON, lambda p: 500 / p)
     found = active.verdict({"kept": kept, "restart": restart})
     assert found.word == "depends"
-    failed = [check.text for check in found.checks if check.holds is False]
-    assert len(failed) == len(active.SMALL) * len(active.CHECKS)
+    failed = [one.text for one in found.statements if one.holds is False]
+    assert len(failed) == len(active.SMALL) * len(active.VARIANTS)
     assert all(text.startswith(active.READINGS["restart"][0]) for text in failed)
 
 
@@ -337,7 +344,7 @@ def test_the_threshold(share, word):
 def test_the_settings_of_the_threshold_say_what_they_are():
     for label, (n_arms, gap, horizon) in threshold.SETTINGS.items():
         assert (
-            label == f"K = {n_arms}, Δ = {gap:g}, T = {power(horizon) if horizon > 1000 else '10³'}"
+            label == f"K = {n_arms}, Δ = {gap:g}, T = {typeset(horizon) if horizon > 1000 else '10³'}"
         )
         gaps = complexity.gaps([gap] + [0.0] * (n_arms - 1))
         assert complexity.rate_star(gaps, horizon) * max(threshold.RELATIVE) <= 1
@@ -386,7 +393,7 @@ def test_a_violated_bound_is_found_and_said():
     below_all = sandwich_data(lambda horizon: np.full(len(sandwich.RATES), 1e-9))
     found = sandwich.verdict(below_all)
     assert found.sentence.startswith("A bound is violated.")
-    lower = [check.holds for check in found.checks if "lower" in check.text]
+    lower = [statement.holds for statement in found.statements if "lower" in statement.text]
     assert not any(lower)
 
 
@@ -394,9 +401,9 @@ def test_vacuous_bounds_are_called_vacuous_and_confirm_nothing():
     found = sandwich.verdict(sandwich_data(lambda horizon: np.full(len(sandwich.RATES), 150.0)))
     assert found.word == "depends"
     assert found.sentence.startswith("No bound is violated")
-    silent = [check for check in found.checks if "vacuous" in check.text]
+    silent = [one for one in found.statements if "vacuous" in one.text]
     assert silent
-    assert not any(check.holds for check in silent)
+    assert not any(one.holds for one in silent)
 
 
 # ------------------------------------------------------------------------------------ all of them
@@ -407,24 +414,83 @@ def test_the_experiments_come_in_the_order_of_the_paper():
     assert [module.RUNS >= 300 for module in EXPERIMENTS[:5]] == [True] * 5
 
 
+def test_the_list_holds_every_module_of_the_folder_and_numbers_it_by_its_place():
+    folder = Path(experiments.__file__).parent
+    names = sorted(file.stem for file in folder.glob("*.py") if file.stem != "__init__")
+    assert sorted(module.__name__.rpartition(".")[2] for module in EXPERIMENTS) == names
+    assert list(NUMBERED.items()) == [(n + 1, module) for n, module in enumerate(EXPERIMENTS)]
+
+
+@pytest.mark.parametrize("module", EXPERIMENTS, ids=lambda module: module.__name__)
+def test_no_experiment_knows_its_number(module):
+    """Neither in words, nor in the name of a file: else the list would not be the only place."""
+    source = Path(module.__file__).read_text()
+    assert not re.search(r"[Ee]xperiments? \d", source)
+    assert not re.search(r"[\"/]\d+-|\.nc", source)
+
+
+@pytest.mark.parametrize("module", EXPERIMENTS, ids=lambda module: module.__name__)
+def test_the_docstring_says_what_of_the_paper_and_what_is_concluded(module):
+    assert f"\nOf the paper: {module.PAPER}.\n" in module.__doc__
+    assert "\nConcluded: " in module.__doc__
+
+
+def test_the_documentation_has_a_heading_for_each_experiment_with_its_number():
+    page = (Path(__file__).parents[2] / "docs" / "experiments.md").read_text()
+    headings = re.findall(r"^## (.*)\n\n```{eval-rst}\n\.\. automodule:: (.*)$", page, re.MULTILINE)
+    assert headings == [(f"{n}. {module.TITLE}", module.__name__) for n, module in NUMBERED.items()]
+
+
+BLOCKED = """
+import sys
+sys.modules["matplotlib"] = None  # importing it raises ImportError
+from kibitz.reproduction import experiments, verdict, vega
+print(verdict.percent(verdict.Estimate(0.5, 0.01)), len(experiments.EXPERIMENTS), vega.__name__)
+try:
+    import kibitz.reproduction.plots
+except ImportError:
+    print("only plots needs it")
+"""
+
+
+def test_verdicts_experiments_and_charts_need_no_matplotlib():
+    found = subprocess.run([sys.executable, "-c", BLOCKED], capture_output=True, text=True)
+    assert found.returncode == 0, found.stderr
+    assert found.stdout == "50.0 ± 1.0 % 11 kibitz.reproduction.vega\nonly plots needs it\n"
+
+
+def test_only_plots_imports_matplotlib():
+    room = Path(experiments.__file__).parents[1]
+    importing = {
+        file.name
+        for file in room.rglob("*.py")
+        if re.search(r"^\s*(import|from) matplotlib", file.read_text(), re.MULTILINE)
+    }
+    assert importing == {"plots.py"}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("number", range(1, len(EXPERIMENTS) + 1))
-def test_every_experiment_runs_is_judged_and_drawn_and_goes_on(number, tmp_path, monkeypatch):
+@pytest.mark.parametrize("number", NUMBERED)
+def test_every_experiment_runs_is_judged_and_drawn_and_resumes(number, tmp_path, monkeypatch):
     """With two runs and short horizons; the second time nothing is computed."""
-    module = EXPERIMENTS[number - 1]
+    module = NUMBERED[number]
     for name, short in {"HORIZON": 1000, "HORIZONS": (200, 1000)}.items():
         if hasattr(module, name):
             monkeypatch.setattr(module, name, short)
     if module is threshold:
         few = {label: (k, gap, 1000) for label, (k, gap, _) in list(module.SETTINGS.items())[:1]}
         monkeypatch.setattr(module, "SETTINGS", few)
-    data = module.run(tmp_path, runs=2, seed=3)
+
+    def file(part):
+        return tmp_path / f"{part}.nc"
+
+    data = module.run(file, runs=2, seed=3)
     assert module.verdict(data).word in {"confirmed", "not confirmed", "depends"}
     picture = module.draw(data)
     assert len(picture.alt) > 40
     assert len(figure(picture).axes) >= len(picture.panels)
     said = []
-    again = module.run(tmp_path, runs=2, seed=3, progress=lambda what, share: said.append(what))
+    again = module.run(file, runs=2, seed=3, progress=lambda what, share: said.append(what))
     for label, part in data.items():
         assert json.loads(part.attrs["setting"])["seed"] == 3
         xarray.testing.assert_identical(part, again[label])

@@ -1,18 +1,20 @@
 """The page: complete, of one piece, and made of nothing but its data."""
 
 import json
+import os
 import re
 import subprocess
 import sys
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from kibitz.reproduction import plots, report
+from kibitz.reproduction import picture, plots, report, vega
 from kibitz.reproduction.experiments import EXPERIMENTS
-from kibitz.reproduction.plots import Curve, Mark, Panel, Picture
-from kibitz.reproduction.verdict import Check, judge
+from kibitz.reproduction.picture import Curve, Mark, Panel, Picture
+from kibitz.reproduction.verdict import Statement, judge
 
 X = np.geomspace(1e-4, 1, 9)
 PANEL = Panel(
@@ -37,8 +39,14 @@ class Page(HTMLParser):
 
     def __init__(self, text):
         super().__init__()
-        self.open, self.elements = [], []
+        self.open, self.elements, self.scripts, self.text = [], [], [], ""
         self.feed(text)
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] == "script":
+            self.scripts.append(data)
+        else:
+            self.text += data
 
     def handle_starttag(self, tag, attributes):
         self.elements.append((tag, dict(attributes)))
@@ -62,7 +70,9 @@ def section(tmp_path):
     (tmp_path / "figures").mkdir()
     plots.save_figure(plots.figure(PICTURE), tmp_path / "figures" / "1.svg")
     data = sweep("rate", [0.01, 0.1], gaussian([1, 0]), passive, ucb(), horizon=50, runs=3, seed=9)
-    verdict = judge([Check("a < b & c", True), Check("open", None)], "in short", "In a sentence.")
+    verdict = judge(
+        [Statement("a < b & c", True), Statement("open", None)], "in short", "In a sentence."
+    )
     words = ("A title", "Section 5", "Regret scales with 1/Δ_i.")
     return report.Section(1, *words, verdict, PICTURE, {"rates": data}, ["1-rates.nc"])
 
@@ -111,10 +121,56 @@ def test_the_setting_is_read_from_the_data(page):
     assert "--only 1 --seed 9 --runs 3" in page
 
 
+HOSTILE = """</script><script>alert('x')</script><!-- <b title="&amp;">"""
+
+
+def test_markup_in_names_and_texts_stays_text(section, page, tmp_path):
+    curves = [PANEL.curves[0]._replace(label=HOSTILE), PANEL.curves[1]]
+    panel = PANEL._replace(
+        title=HOSTILE, x=HOSTILE, y=HOSTILE, note=HOSTILE, curves=curves, marks=[Mark(1, HOSTILE)]
+    )
+    verdict = judge([Statement(HOSTILE, True), Statement("open", None)], HOSTILE, HOSTILE)
+    hostile = section._replace(
+        title=HOSTILE, paper=HOSTILE, claim=HOSTILE, verdict=verdict,
+        picture=PICTURE._replace(alt=HOSTILE, panels=[panel, panel]),
+        data={HOSTILE: section.data["rates"]}, files=[HOSTILE],
+    )  # fmt: skip
+    plain = Page(page)
+    found = Page(report.page([hostile], tmp_path / "figures", f"/* {HOSTILE} */", 9))
+    assert not found.open
+    tags = [tag for tag, _ in plain.elements if tag in {"script", "b", "section"}]
+    assert [tag for tag, _ in found.elements if tag in {"script", "b", "section"}] == tags
+    # twice: title, titles and notes of the panels; once: paper, claim, short, sentence, statement,
+    # label in the legend, label of the data, file
+    assert found.text.count(HOSTILE) == 2 + 2 + 2 + 8
+    values = {value for _, attributes in found.elements for value in attributes.values()}
+    assert HOSTILE in values  # alt, data-label and aria-label, whole
+    charts = json.loads(found.scripts[0])
+    assert charts["1"][0]["data"]["values"][0]["label"] == HOSTILE
+
+
+def test_scripts_keep_their_meaning_and_cannot_end_their_element():
+    code = "const end = '</script>', start = '<!-- <script>';"
+    assert report.inline_script(code) == "const end = '<\\/script>', start = '<\\!-- <script>';"
+
+
+def test_no_template_switches_escaping_off():
+    templates = list(report.TEMPLATES.glob("*.html"))
+    assert templates
+    for template in templates:
+        assert not re.search(r"\|\s*safe|autoescape", template.read_text()), template.name
+
+
+def test_dollars_in_labels_are_dollars(tmp_path):
+    """And not mathematics, which would have to parse."""
+    panel = PANEL._replace(title="$\\frac$", curves=[PANEL.curves[0]._replace(label="$x_{$")])
+    plots.save_figure(plots.figure(Picture("", [panel])), tmp_path / "f.svg")
+
+
 def test_the_charts_compile_without_complaint():
     vl_convert = pytest.importorskip("vl_convert")
     for panel in PICTURE.panels:
-        spec = report.spec(panel, PICTURE)
+        spec = vega.chart(panel, PICTURE)
         assert json.loads(json.dumps(spec, allow_nan=False)) == spec
         drawn = vl_convert.vegalite_to_svg({**spec, "width": 300})
         for text in ("0.01", "looks per stage", *(mark.label for mark in panel.marks)):
@@ -122,7 +178,7 @@ def test_the_charts_compile_without_complaint():
 
 
 def test_a_chart_has_the_numbers_of_its_curves():
-    rows = report.spec(PANEL, PICTURE)["data"]["values"]
+    rows = vega.chart(PANEL, PICTURE)["data"]["values"]
     assert len(rows) == 3 * X.size
     first = rows[0]
     assert (first["label"], first["x"]) == ("simulated", 1e-4)
@@ -133,7 +189,7 @@ def test_a_chart_has_the_numbers_of_its_curves():
 def test_bars_that_reach_below_zero_end_at_a_logarithmic_axis():
     curve = Curve("c", [0.1, 1.0], [5.0, 2.0], [-3.0, 1.0], [9.0, 3.0], "points")
     panel = Panel("t", "x", "y", [curve], y_log=True)
-    rows = report.spec(panel, Picture("", [panel]))["data"]["values"]
+    rows = vega.chart(panel, Picture("", [panel]))["data"]["values"]
     assert rows[0]["low"] == 1.0
 
 
@@ -145,8 +201,8 @@ def test_colours_have_enough_contrast_for_lines():
         linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
         return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
-    for colours, back in ((plots.COLOURS, "#ffffff"), (report.DARK_COLOURS, "#1c1e21")):
-        assert len(colours) == len(plots.DASHES) == len(plots.MARKERS) == 12
+    for colours, back in ((picture.COLOURS, "#ffffff"), (picture.DARK_COLOURS, "#1c1e21")):
+        assert len(colours) == len(picture.DASHES) == len(plots.MARKERS) == 12
         for colour in colours:
             light, dark = sorted((luminance(colour), luminance(back)), reverse=True)
             assert (light + 0.05) / (dark + 0.05) >= 3, colour
@@ -167,6 +223,125 @@ def test_unknown_experiments_are_refused(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"only": [True]}, "only must be numbers from 1 to .*, got True"),
+        ({"only": 4}, "only must be numbers from 1 to .*, got 4"),
+        ({"only": ["4"]}, "only must be numbers from 1 to .*, got '4'"),
+        ({"runs": 0}, "runs must be a whole number of at least 1, got 0"),
+        ({"threads": 0}, "threads must be a whole number of at least 1, got 0"),
+        ({"quick": 1}, "quick must be True or False, got 1"),
+    ],
+)
+def test_wrong_options_are_refused_before_anything_is_made(options, sentence, tmp_path):
+    with pytest.raises(ValueError, match=sentence):
+        report.reproduce(tmp_path / "out", **{"seed": 1, **options})
+    assert not list(tmp_path.iterdir())
+
+
+def unwritable(folder):
+    (folder / "file").write_text("")
+    (folder / "dangling").symlink_to(folder / "nowhere")
+    (folder / "loop").symlink_to(folder / "loop")
+    (folder / "data-is-a-file").mkdir()
+    (folder / "data-is-a-file" / "data").write_text("")
+    (folder / "page-is-a-folder" / "report.html").mkdir(parents=True)
+    (folder / "read-only").mkdir(mode=0o500)
+    return {
+        "file": "file", "child": "file/child", "dangling": "dangling", "loop": "loop",
+        "child of a loop": "loop/child", "long": "x" * 300, "null": "a\0b",
+        "data": "data-is-a-file", "page": "page-is-a-folder",
+        "read-only": "read-only" if os.geteuid() else "/proc/kibitz",  # root may write everywhere
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["file", "child", "dangling", "loop", "child of a loop", "long", "null", "data", "page",
+     "read-only", "empty"],
+)  # fmt: skip
+def test_a_folder_that_cannot_be_written_is_refused_before_the_work(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(report, "experiment", lambda *_, **__: pytest.fail("something was computed"))
+    monkeypatch.setattr(vega, "javascript", lambda: "")
+    out = "" if kind == "empty" else tmp_path / unwritable(tmp_path)[kind]
+    with pytest.raises(ValueError, match=r"^out must be .*, got ") as found:
+        report.reproduce(out, seed=1)
+    assert "\n" not in str(found.value)
+    assert not list(tmp_path.rglob("*.part"))
+
+
+@pytest.fixture
+def two_experiments(monkeypatch):
+    """Experiments of a moment, in the place of the real ones."""
+    from kibitz.model.feedback import passive
+    from kibitz.model.problem import gaussian
+    from kibitz.policies.ucb import ucb
+    from kibitz.simulator.simulate import sweep
+
+    def run(file, **options):
+        return {
+            str(horizon): sweep(
+                "rate", [0.01, 0.1], gaussian([1, 0]), passive, ucb(), horizon=horizon,
+                file=file(str(horizon)), **options,
+            )
+            for horizon in (50, 60)
+        }  # fmt: skip
+
+    def verdict(data):
+        regret = float(data["60"]["final_regret"].mean())
+        return judge([Statement(f"regret {regret}", True)], f"{regret}", "")
+
+    def draw(data):
+        y = data["60"]["final_regret"].mean("run").to_numpy()[0]
+        return Picture("", [Panel("", "x", "y", [Curve("c", [0.01, 0.1], y)])])
+
+    words = {"PAPER": "", "CLAIM": "", "RUNS": 20, "run": run, "verdict": verdict, "draw": draw}
+    numbered = {n: SimpleNamespace(TITLE=name, **words) for n, name in ((1, "One"), (2, "Two"))}
+    monkeypatch.setattr(report, "NUMBERED", numbered)
+    monkeypatch.setattr(vega, "javascript", lambda: "")
+
+
+def test_an_interrupted_reproduction_resumes(two_experiments, tmp_path):
+    """Interrupted in the middle of the second: the first is read from its files, and the page is
+    that of a reproduction at one go."""
+
+    def interrupt(what, share):
+        if what == "2. Two: simulating" and (tmp_path / "a" / "data" / "2-50.nc").exists():
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        report.reproduce(tmp_path / "a", seed=4, threads=1, progress=interrupt)
+    assert not (tmp_path / "a" / "report.html").exists()
+    before = {file.name: file.stat().st_mtime_ns for file in (tmp_path / "a" / "data").glob("*0.nc")}
+    assert {"1-50.nc", "1-60.nc", "2-50.nc"} <= set(before)
+    said = []
+    report.reproduce(
+        tmp_path / "a", seed=4, threads=1, progress=lambda what, share: said.append(what)
+    )
+    assert "1. One: simulating" not in said
+    assert "2. Two: simulating" in said
+    for name in ("1-50.nc", "1-60.nc", "2-50.nc"):
+        assert (tmp_path / "a" / "data" / name).stat().st_mtime_ns == before[name]
+    report.reproduce(tmp_path / "b", seed=4, threads=1)
+    first, second = ((tmp_path / name / "report.html").read_bytes() for name in "ab")
+    assert first == second
+
+
+def test_files_links_and_headings_have_the_numbers_of_the_list(two_experiments, tmp_path):
+    sections = report.reproduce(tmp_path, seed=4, only=[2, 2], runs=3)
+    assert [(section.number, section.title) for section in sections] == [(2, "Two")]
+    assert sections[0].files == ["2-50.nc", "2-60.nc"]
+    names = {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*.*")}
+    assert names == {
+        "report.html", "figures/2.png", "figures/2.svg", "data/2-50.nc", "data/2-60.nc",
+    }  # fmt: skip
+    links = {
+        a["href"] for tag, a in Page((tmp_path / "report.html").read_text()).elements if tag == "a"
+    }
+    assert links == {"#e2", "data/2-50.nc", "data/2-60.nc", "figures/2.png", "figures/2.svg"}
+
+
 def command(*arguments):
     return subprocess.run(
         [sys.executable, "-m", "kibitz.cli", "reproduce", *arguments], capture_output=True, text=True
@@ -179,7 +354,8 @@ def command(*arguments):
         (["--only", "0"], "only must be numbers from 1 to"),
         (["--only", "x"], "only must be a number, got 'x'"),
         (["--runs", "0"], "runs must be a whole number of at least 1, got 0"),
-        (["--out", __file__], "out must be a folder, got"),
+        (["--out", "x" * 300], "out must be a folder that can be written to, got 'xxx"),
+        (["--out", __file__], "out must be a folder that can be written to, got"),
     ],
 )
 def test_bad_options_get_a_sentence(arguments, sentence):

@@ -247,8 +247,8 @@ def test_a_sweep_needs_values():
     ("change", "sentence"),
     [
         ({"horizon": 0}, "horizon must be a whole number of at least 1, got 0"),
-        ({"horizon": 1.5}, "horizon must be a whole number of at least 1, got 1.5"),
-        ({"horizon": math.nan}, "horizon must be a whole number of at least 1, got nan"),
+        ({"horizon": 1.5}, "horizon must be a whole number, got 1.5"),
+        ({"horizon": math.nan}, "horizon must be a whole number, got nan"),
         ({"runs": 0}, "runs must be a whole number of at least 1, got 0"),
         ({"runs": "many"}, "runs must be a whole number, got 'many'"),
         ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),

@@ -14,38 +14,52 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import wrightomega
 
+from kibitz import validate
 from kibitz.bounds.bound import (
     FloatArray,
+    Weights,
+    check_alpha,
+    check_any_gaps,
+    check_array,
     check_choice,
     check_gaps,
     check_horizon,
-    check_positive,
+    check_log_horizon,
     check_rate,
+    check_rho,
+    check_scale,
+    check_shapes,
     check_weights,
+    inverse,
     plain,
 )
 
 # 2^m − m, which first reaches any finite log2 of a float well before m = 12
 _EPOCH_STEPS = np.array([2.0**m - m for m in range(13)])
+LAST_EPOCH = 63  # its length has a logarithm of 10¹⁸
 
 
 def gaps(means: ArrayLike) -> FloatArray:
-    """The gaps Δ_i = max_j μ_j − μ_i."""
-    array = np.asarray(means, dtype=np.float64)
-    if array.ndim != 1 or array.size == 0 or not np.isfinite(array).all():
-        raise ValueError(f"means must be a list of finite numbers, got {means!r}")
+    """The gaps Δ_i = max_j μ_j − μ_i, each 0 or from 1e-50 to 1e50.
+
+    Parameters
+    ----------
+    means
+        μ, one per arm.
+    """
+    array = validate.numbers(means, "means")
     with np.errstate(over="ignore"):
         return check_gaps(array.max() - array)
 
 
-def inverse(gaps: FloatArray) -> FloatArray:
-    """1/Δ_i, and 0 at optimal arms, which no sum over sub-optimal arms then sees."""
-    with np.errstate(over="ignore"):
-        return np.divide(1.0, gaps, out=np.zeros_like(gaps), where=gaps > 0)
-
-
 def c_delta(gaps: ArrayLike) -> float:
-    """C_Δ, the sum of 1/Δ_i over the sub-optimal arms."""
+    """C_Δ, the sum of 1/Δ_i over the sub-optimal arms.
+
+    Parameters
+    ----------
+    gaps
+        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
+    """
     return float(inverse(check_gaps(gaps)).sum())
 
 
@@ -55,24 +69,36 @@ def optimal_weights(gaps: ArrayLike, power: float = 1.0) -> FloatArray:
     ``power=1`` is :math:`p^*`, which minimises the lower bound of a passive observer and, at
     leading order, UCB's upper bound (section 3.1); ``power=2`` is the paper's "suboptimal". The
     paper prints them without their normalisation (D31). All zero if every arm is optimal.
+
+    Parameters
+    ----------
+    gaps
+        One per arm, 0 for optimal arms, in any order; here of any size.
+    power
+        Positive.
     """
-    gaps, power = check_gaps(gaps), check_positive("power", power)
-    positive = gaps > 0
-    weights = np.zeros_like(gaps)
-    if positive.any():
-        weights[positive] = (gaps[positive].min() / gaps[positive]) ** power
-        weights /= weights.sum()
-    return weights
+    weights, power = check_weights("optimal", check_any_gaps(gaps)), validate.positive(power, "power")
+    if not weights.any() or power == 1:
+        return weights
+    shares = (weights / weights.max()) ** power
+    return np.asarray(shares / shares.sum())
 
 
-def weights_cost(gaps: ArrayLike, weights: ArrayLike | None = None) -> float:
+def weights_cost(gaps: ArrayLike, weights: Weights = None) -> float:
     r"""What weights p cost beyond p*: :math:`C_\Delta KL(p^*\|p) = \sum\log(p^*_i/p_i)/\Delta_i`.
 
     Regret exceeds that of p* by about this, times 1/2 in the lower bound and 24 in UCB's upper
     bound. Infinite if a sub-optimal arm is never seen. `weights=None` are uniform on all arms.
+
+    Parameters
+    ----------
+    gaps
+        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
+    weights
+        p, one per arm, of sum at most 1, or "uniform" (if not given), "optimal", "suboptimal".
     """
     gaps = check_gaps(gaps)
-    weights, best = check_weights(weights, gaps.size), optimal_weights(gaps)
+    weights, best = check_weights(weights, gaps), optimal_weights(gaps)
     positive = gaps > 0
     if (weights[positive] == 0).any():
         return math.inf
@@ -87,6 +113,13 @@ def effective_arms(gaps: ArrayLike, rho: float = 1.0) -> FloatArray:
 
     Of OCUCB-n's regret (lemma "ocucb_regret"); give the gaps of a subset of arms for k(S).
     An optimal arm counts only the optimal arms.
+
+    Parameters
+    ----------
+    gaps
+        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
+    rho
+        ρ of OCUCB-n, in [1/2, 1].
     """
     gaps, rho = check_gaps(gaps), check_rho(rho)
     return np.asarray(_likeness(gaps, rho).sum(axis=-1))
@@ -103,6 +136,10 @@ def hardness(gaps: ArrayLike, rho: float = 1.0, below: ArrayLike | None = None) 
 
     Parameters
     ----------
+    gaps
+        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
+    rho
+        ρ of OCUCB-n, in [1/2, 1].
     below
         Gives :math:`H^{(m)}_{i,\rho}`, in which only ranks j < i_m are summed (printed j ≤ i_m,
         D17): the rank i_m of :func:`first_eliminated`, one or many.
@@ -111,14 +148,20 @@ def hardness(gaps: ArrayLike, rho: float = 1.0, below: ArrayLike | None = None) 
     if below is None:
         arms = _likeness(gaps, rho).sum(axis=-1)
     else:
-        ranks = rank(gaps)
-        counted = ranks < np.maximum(np.asarray(below)[..., None, None], ranks[:, None] + 1)
+        last, ranks = check_array("below", below, "≥ 0", lambda x: x >= 0), rank(gaps)
+        counted = ranks < np.maximum(last[..., None, None], ranks[:, None] + 1)
         arms = np.where(counted, _likeness(gaps, rho), 0.0).sum(axis=-1)
     return np.asarray(arms * np.where(gaps > 0, inverse(gaps) ** 2, math.inf))
 
 
 def rank(gaps: ArrayLike) -> FloatArray:
-    """The place of each arm in order of gap, from 1; the optimal arms come first."""
+    """The place of each arm in order of gap, from 1; the optimal arms come first.
+
+    Parameters
+    ----------
+    gaps
+        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
+    """
     return np.asarray(np.argsort(np.argsort(check_gaps(gaps), kind="stable")) + 1.0)
 
 
@@ -128,6 +171,13 @@ def rate_star(gaps: ArrayLike, horizon: ArrayLike) -> float | FloatArray:
     :math:`K/(T\Delta^2)` (section 4.2.1, for equal gaps), with the smallest gap where they differ;
     at most 1 (D33). An order of magnitude: for equal gaps the theorem itself changes regime at
     :func:`rate_star_active`, about half of it.
+
+    Parameters
+    ----------
+    gaps
+        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
+    horizon
+        T, whole numbers from 1 to 2⁵³, one or many.
     """
     gaps, horizon = check_gaps(gaps), check_horizon(horizon)
     needed = gaps.size * inverse(gaps).max() ** 2 if gaps.any() else math.inf
@@ -138,22 +188,36 @@ def rate_star_active(gaps: ArrayLike, horizon: ArrayLike) -> float | FloatArray:
     r"""Where the active lower bound changes regime: :math:`\sum_j 1/(2\Delta_j^2T)`, at most 1.
 
     As the other thresholds it is 1 if all arms are optimal: then looks never help.
+
+    Parameters
+    ----------
+    gaps
+        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
+    horizon
+        T, whole numbers from 1 to 2⁵³, one or many.
     """
     gaps, horizon = check_gaps(gaps), check_horizon(horizon)
     needed = (inverse(gaps) ** 2).sum() / 2 if gaps.any() else math.inf
     return plain(np.minimum(1.0, needed / horizon))
 
 
-def rate_star_arms(
-    gaps: ArrayLike, horizon: ArrayLike, weights: ArrayLike | None = None
-) -> FloatArray:
+def rate_star_arms(gaps: ArrayLike, horizon: ArrayLike, weights: Weights = None) -> FloatArray:
     r"""Where the passive lower bound of each arm changes regime: :math:`1/(2p_i\Delta_i^2T)`.
 
     At most 1, and 1 where looks do not help: at optimal arms, and at arms of weight 0. Arms on
     the last axis, after the shape of `horizon`; `weights=None` are uniform.
+
+    Parameters
+    ----------
+    gaps
+        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
+    horizon
+        T, whole numbers from 1 to 2⁵³, one or many.
+    weights
+        p, one per arm, of sum at most 1, or "uniform" (if not given), "optimal", "suboptimal".
     """
     gaps, horizon = check_gaps(gaps), check_horizon(horizon)
-    weights = check_weights(weights, gaps.size)
+    weights = check_weights(weights, gaps)
     needed = np.full(gaps.shape, math.inf)
     useful = (gaps > 0) & (weights > 0)
     with np.errstate(over="ignore"):
@@ -162,24 +226,39 @@ def rate_star_arms(
 
 
 def epoch_length(epoch: int, base: float = 2.0) -> int:
-    """The length ⌈p^(p^m)⌉ of epoch m, if it fits a float; else see :func:`epoch_log_length`."""
-    base = _check_base(base)
-    _check_epoch(np.asarray(epoch))
-    if not base**epoch * math.log(base) < 709.0:
-        raise ValueError(f"epoch must have a length that fits a float, got {epoch!r}")
+    """The length ⌈p^(p^m)⌉ of epoch m, if it fits a float; else see :func:`epoch_log_length`.
+
+    Parameters
+    ----------
+    epoch
+        m, from 0 to 63.
+    base
+        p > 1; 2 in the theorem.
+    """
+    epoch, base = validate.whole(epoch, "epoch", 0, LAST_EPOCH), _check_base(base)
+    if not epoch * math.log(base) + math.log(math.log(base)) < math.log(709.0):
+        raise ValueError(f"epoch must have a length that fits a float, got {epoch}")
     if base == int(base):
         return int(int(base) ** int(base**epoch))
     return math.ceil(_steady(np.asarray(base**base**epoch)))
 
 
 def epoch_log_length(epoch: ArrayLike, base: float = 2.0) -> float | FloatArray:
-    """log d_m for epochs of length d_m = ⌈p^(p^m)⌉ (section 5: any base p > 1; the theorem: 2)."""
-    epochs, base = _check_epoch(np.asarray(epoch)), _check_base(base)
+    """log d_m for epochs of length d_m = ⌈p^(p^m)⌉ (section 5: any base p > 1; the theorem: 2).
+
+    Parameters
+    ----------
+    epoch
+        m, from 0 to 63, one or many.
+    base
+        p > 1; 2 in the theorem.
+    """
+    epochs, base = _check_epoch(epoch), _check_base(base)
     with np.errstate(over="ignore"):
-        logs = np.power(base, epochs.astype(np.float64)) * math.log(base)
-        return plain(
-            np.where(logs < 36.0, np.log(np.ceil(_steady(np.exp(np.minimum(logs, 36.0))))), logs)
-        )
+        logs = np.power(base, epochs) * math.log(base)
+    return plain(
+        np.where(logs < 36.0, np.log(np.ceil(_steady(np.exp(np.minimum(logs, 36.0))))), logs)
+    )
 
 
 def etc_log_horizon(epoch: ArrayLike, base: float = 2.0) -> float | FloatArray:
@@ -187,9 +266,17 @@ def etc_log_horizon(epoch: ArrayLike, base: float = 2.0) -> float | FloatArray:
 
     The paper's exponent 3/2 belongs to p = 2. The exponent 1+1/p keeps what the proof needs,
     :math:`d_m/T_m = 1/(d_{m+1}\log d_{m+1})`, for every base (D34).
+
+    Parameters
+    ----------
+    epoch
+        m, from 0 to 62, one or many.
+    base
+        p > 1; 2 in the theorem.
     """
-    logs = np.asarray(epoch_log_length(np.asarray(epoch) + 1, base))
-    return plain((1.0 + 1.0 / base) * logs + np.log(logs))
+    logs = np.asarray(epoch_log_length(_check_epoch(epoch, LAST_EPOCH - 1) + 1, base))
+    with np.errstate(over="ignore"):
+        return plain((1.0 + 1.0 / base) * logs + np.log(logs))
 
 
 def etc_constant(alpha: float = 1.0, variance: float = 1.0, form: str = "proved") -> float:
@@ -197,6 +284,15 @@ def etc_constant(alpha: float = 1.0, variance: float = 1.0, form: str = "proved"
 
     Printed as 8(α+c), from (1+a)² read as 1+a² (D13). Needs α ≥ c (printed α > c, and then
     used with α = c; D14).
+
+    Parameters
+    ----------
+    alpha
+        α of ETC, at least `variance`.
+    variance
+        The variance proxy c of the rewards.
+    form
+        Which formula, see above and `kibitz.bounds`.
     """
     alpha, variance = check_alpha(alpha, variance)
     check_choice("form", form, "proved", "printed")
@@ -212,24 +308,41 @@ def etc_rounds(gaps: ArrayLike, log_horizon: ArrayLike, constant: float = 32.0) 
     concentration the arm is gone at round ⌊u⌋ + 1; with C = 8α it is where the test falls
     without noise. Decreasing in Δ, and T for an optimal arm. Arms on the last axis, after the
     shape of `log_horizon`, which is log T.
+
+    Parameters
+    ----------
+    gaps
+        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
+    log_horizon
+        log T, from 0 to 1e50, one or many.
+    constant
+        C_α of :func:`etc_constant`, positive.
     """
-    gaps, constant = check_gaps(gaps), check_positive("constant", constant)
-    log_horizon = np.asarray(log_horizon, dtype=np.float64)
-    if not (np.isfinite(log_horizon) & (log_horizon >= 0)).all():
-        raise ValueError(f"log_horizon must be finite and ≥ 0, got {log_horizon!r}")
-    log_horizon = log_horizon[..., None]
+    gaps, constant = check_gaps(gaps), check_scale("constant", constant)
+    log_horizon = check_log_horizon(log_horizon)[..., None]
     scale = 2 * np.log(inverse(gaps), where=gaps > 0, out=np.full(gaps.shape, math.inf))
     scale = scale + math.log(constant)  # log(C/Δ²)
     lambert: FloatArray = wrightomega(log_horizon - scale)  # W(e^y) = ω(y): T may overflow
-    with np.errstate(over="ignore", invalid="ignore"):
-        # the two forms are equal; each is used where it loses no digits
-        return np.where(log_horizon < scale, np.exp(log_horizon - lambert), np.exp(scale) * lambert)
+    # the two forms are equal; each is used where it loses no digits
+    small = log_horizon < scale
+    with np.errstate(over="ignore"):
+        early = np.exp(np.where(small, log_horizon - lambert, 0.0))
+        return np.where(small, early, np.exp(np.where(small, 0.0, scale)) * lambert)
 
 
 def etc_observations(gaps: ArrayLike, log_horizon: ArrayLike, constant: float = 32.0) -> FloatArray:
     r"""Observations, over all arms, until arm i and all worse ones are gone: :math:`H_i(T)`.
 
     :math:`H_i(T) = K + i\,u(\Delta_i) + \sum_{j>i}u(\Delta_j)` with u = :func:`etc_rounds`.
+
+    Parameters
+    ----------
+    gaps
+        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
+    log_horizon
+        log T, from 0 to 1e50, one or many.
+    constant
+        C_α of :func:`etc_constant`, positive.
     """
     rounds = etc_rounds(gaps, log_horizon, constant)
     return np.asarray(
@@ -246,8 +359,21 @@ def last_epoch(
               \min\{m: 2^m-m\ge\log_2(10\log(2)\,C_\alpha H_{i,1}/\epsilon)\}\}
 
     Arms on the last axis; `horizon=None` plays for ever. Infinite where an arm is never dropped.
+
+    Parameters
+    ----------
+    gaps
+        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
+    rate
+        ε in [0, 1], one or many.
+    horizon
+        T, one or many; None plays for ever.
+    constant
+        C_α of :func:`etc_constant`, positive.
     """
     gaps, rate = check_gaps(gaps), check_rate(rate)
+    if horizon is not None:
+        check_shapes(rate=rate, horizon=check_horizon(horizon))
     steps = _epoch_steps(gaps, rate, constant)
     epochs = np.where(
         np.isinf(steps), math.inf, np.searchsorted(_EPOCH_STEPS, steps).astype(np.float64)
@@ -258,52 +384,57 @@ def last_epoch(
 
 
 def final_epoch(horizon: ArrayLike) -> FloatArray:
-    """The epoch ⌈log2 log2 T⌉ by whose end stage T has passed, 0 for T ≤ 2."""
+    """The epoch ⌈log2 log2 T⌉ by whose end stage T has passed, 0 for T ≤ 2.
+
+    Parameters
+    ----------
+    horizon
+        T, whole numbers from 1 to 2⁵³, one or many.
+    """
     return np.asarray(np.ceil(np.log2(np.log2(np.maximum(check_horizon(horizon), 2.0)))))
 
 
 def first_eliminated(
     gaps: ArrayLike, epoch: ArrayLike, rate: ArrayLike, constant: float = 32.0
 ) -> FloatArray:
-    """The rank i_m from which every arm is gone after epoch m; K + 1 if none need be (D17)."""
-    gaps, rate, epochs = check_gaps(gaps), check_rate(rate), np.asarray(epoch, dtype=np.float64)
-    with np.errstate(over="ignore"):
-        reached = np.exp2(epochs) - epochs
+    """The rank i_m from which every arm is gone after epoch m; K + 1 if none need be (D17).
+
+    Parameters
+    ----------
+    gaps
+        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
+    epoch
+        m, from 0 to 63, one or many.
+    rate
+        ε in [0, 1], one or many.
+    constant
+        C_α of :func:`etc_constant`, positive.
+    """
+    gaps, rate, epochs = check_gaps(gaps), check_rate(rate), _check_epoch(epoch)
+    check_shapes(epoch=epochs, rate=rate)
+    reached = np.exp2(epochs) - epochs
     kept = _epoch_steps(gaps, rate, constant) > reached[..., None]
     return np.asarray(kept.sum(axis=-1) + 1.0)  # the arms kept are those of smallest gap
 
 
-def check_rho(rho: float) -> float:
-    """OCUCB-n's ρ, in [1/2, 1]."""
-    if not 0.5 <= rho <= 1:
-        raise ValueError(f"rho must be in [1/2, 1], got {rho!r}")
-    return float(rho)
-
-
-def check_alpha(alpha: float, variance: float) -> tuple[float, float]:
-    """ETC's α, which must be at least the variance proxy c of the rewards."""
-    variance = check_positive("variance", variance)
-    if not variance <= alpha < math.inf:
-        raise ValueError(f"alpha must be finite and at least variance={variance}, got {alpha!r}")
-    return float(alpha), variance
-
-
 def _check_base(base: float) -> float:
-    if not 1 < base < math.inf:
-        raise ValueError(f"base must be finite and greater than 1, got {base!r}")
-    return float(base)
+    condition = "finite and greater than 1"
+    if not 1 < (x := validate.number(base, "base", condition)) < math.inf:
+        raise validate.refused("base", condition, base)
+    return x
 
 
-def _check_epoch(epoch: np.ndarray) -> np.ndarray:
-    if not ((epoch >= 0) & (epoch == np.floor(epoch)) & (epoch < 64)).all():
-        raise ValueError(f"epoch must be a whole number from 0 to 63, got {epoch!r}")
-    return epoch
+def _check_epoch(epoch: ArrayLike, last: int = LAST_EPOCH) -> FloatArray:
+    condition = f"a whole number from 0 to {last}"
+    return check_array(
+        "epoch", epoch, condition, lambda x: (x >= 0) & (x <= last) & (x == np.floor(x))
+    )
 
 
 def _epoch_steps(gaps: FloatArray, rate: FloatArray, constant: float) -> FloatArray:
     """log2(10 log(2) C_α H_{i,1}/ε), infinite at optimal arms and at rate 0."""
-    constant = check_positive("constant", constant)
-    with np.errstate(divide="ignore"):
+    constant = check_scale("constant", constant)
+    with np.errstate(divide="ignore"):  # at rate 0
         return (
             np.log2(hardness(gaps))
             - np.log2(rate)[..., None]

@@ -10,7 +10,17 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import kl_div, lambertw
 
-from kibitz.bounds.bound import FloatArray, check_choice, check_positive, plain
+from kibitz import validate
+from kibitz.bounds.bound import (
+    MOST,
+    FloatArray,
+    check_array,
+    check_choice,
+    check_nonnegative,
+    check_scale,
+    check_shapes,
+    plain,
+)
 
 _RATIOS = 1.0 + np.geomspace(0.02, 10.0, 60)  # block ratios γ, of which the best is taken
 _N_BLOCKS = 128
@@ -20,11 +30,13 @@ def phi(x: ArrayLike) -> float | FloatArray:
     r"""What it costs to hold on a block: :math:`\phi(x)=(1+\sqrt x)^2/(4\sqrt x)`, x = T_2/T_1.
 
     For x ≥ 1, :math:`1-(x-1)^2/16\le 1/\phi(x)\le 1`.
+
+    Parameters
+    ----------
+    x
+        T_2/T_1 ≥ 1, finite, one or many.
     """
-    array = np.asarray(x, dtype=np.float64)
-    if not ((array >= 1) & np.isfinite(array)).all():
-        raise ValueError(f"x must be finite and ≥ 1, got {x!r}")
-    roots = np.sqrt(array)
+    roots = np.sqrt(check_array("x", x, "finite and ≥ 1", lambda x: (x >= 1) & np.isfinite(x)))
     return plain((1 + roots) ** 2 / (4 * roots))
 
 
@@ -36,23 +48,50 @@ def block_radius(
     .. math:: \sqrt{(2\sigma^2/t)\,\phi(T_2/T_1)\log(1/\delta)}
 
     The proof takes β = φ log(1/δ) (printed with a spurious 1/4, D24).
+
+    Parameters
+    ----------
+    t
+        From T_1 to T_2, one or many, at least 1.
+    start
+        T_1.
+    stop
+        T_2, at least T_1.
+    delta
+        δ in (0, 1), one or many.
+    sd
+        σ, the sub-Gaussian scale of the rewards.
     """
-    t, delta, sd = _check_count("t", t), _check_delta(delta), check_positive("sd", sd)
-    start = check_positive("start", start)
-    if not start <= stop < math.inf or not ((t >= start) & (t <= stop)).all():
-        raise ValueError(f"t must be between start={start!r} and stop={stop!r}, got {t!r}")
-    return plain(sd * np.sqrt(2 / t * phi(stop / start) * -np.log(delta)))
+    times, delta, sd = _check_count("t", t), _check_delta(delta), check_scale("sd", sd)
+    start, stop = check_scale("start", start), check_scale("stop", stop)
+    if not (start <= stop and ((times >= start) & (times <= stop)).all()):
+        raise validate.refused("t", f"between start={start!r} and stop={stop!r}", t)
+    check_shapes(t=times, delta=delta)
+    return plain(sd * np.sqrt(2 / times * phi(stop / start) * -np.log(delta)))
 
 
 def maximal_radius(
     t: ArrayLike, horizon: ArrayLike, delta: ArrayLike, sd: float = 1.0
 ) -> float | FloatArray:
-    r"""The radius of the maximal inequality, :math:`\sqrt{(2\sigma^2/t)\log(T/(\delta t))}`."""
-    t, delta, sd = _check_count("t", t), _check_delta(delta), check_positive("sd", sd)
-    horizon = _check_count("horizon", horizon)
-    if not (t <= horizon).all():
-        raise ValueError(f"t must be at most the horizon, got {t!r}")
-    return plain(sd * np.sqrt(2 / t * (np.log(horizon / t) - np.log(delta))))
+    r"""The radius of the maximal inequality, :math:`\sqrt{(2\sigma^2/t)\log(T/(\delta t))}`.
+
+    Parameters
+    ----------
+    t
+        How many observations, one or many, at least 1.
+    horizon
+        T ≥ t, one or many.
+    delta
+        δ in (0, 1), one or many.
+    sd
+        σ, the sub-Gaussian scale of the rewards.
+    """
+    times, delta, sd = _check_count("t", t), _check_delta(delta), check_scale("sd", sd)
+    last = _check_horizon(horizon)
+    check_shapes(t=times, horizon=last, delta=delta)
+    if not (times <= last).all():
+        raise validate.refused("t", "at most the horizon", t)
+    return plain(sd * np.sqrt(2 / times * (np.log(last / times) - np.log(delta))))
 
 
 def maximal(
@@ -78,7 +117,9 @@ def maximal(
     Both bounds are at most 1; the printed one is 1 where it does not apply.
     """
     check_choice("form", form, "proved", "printed", "leading")
-    delta, horizon = np.broadcast_arrays(_check_delta(delta), _check_count("horizon", horizon))
+    delta, horizon = _check_delta(delta), _check_horizon(horizon)
+    check_shapes(delta=delta, horizon=horizon)
+    delta, horizon = np.broadcast_arrays(delta, horizon)
     size = delta * np.sqrt(-np.log(delta))
     if form == "leading":
         return plain(math.sqrt(math.e / 8) * size)
@@ -119,20 +160,45 @@ def binary_tail(
 
     Lemma "binary_concentration_variance". ``"proved"`` is :math:`e^{-n\,kl(p-\alpha,p)}`, 0 for
     α > p. ``"printed"`` has kl(p+α, p), which is false for p > 1/2 (D18).
+
+    Parameters
+    ----------
+    n
+        How many variables, at least 1, one or many.
+    p
+        Their average mean, in [0, 1], one or many.
+    deviation
+        α ≥ 0, one or many.
+    form
+        Which formula, see above and `kibitz.bounds`.
     """
     check_choice("form", form, "proved", "printed")
     n, p, alpha = _check_binary(n, p, deviation)
     level = p + alpha if form == "printed" else p - alpha
     impossible = np.abs(level - 0.5) > 0.5 + 1e-12  # the slack forgives the rounding of p ± α
-    return plain(np.where(impossible, 0.0, np.exp(-n * _kl(np.clip(level, 0.0, 1.0), p))))
+    with np.errstate(over="ignore"):
+        exponent = n * _kl(np.clip(level, 0.0, 1.0), p)
+    return plain(np.where(impossible, 0.0, np.exp(-exponent)))
 
 
 def binary_tail_variance(n: ArrayLike, p: ArrayLike, deviation: ArrayLike) -> float | FloatArray:
-    r"""The same for p ≤ 1/2, by its variance: :math:`\exp(-n\alpha^2/(2p(1-p)))` (Okamoto)."""
+    r"""The same for p ≤ 1/2, by its variance: :math:`\exp(-n\alpha^2/(2p(1-p)))` (Okamoto).
+
+    Parameters
+    ----------
+    n
+        How many variables, at least 1, one or many.
+    p
+        Their average mean, in (0, 1/2], one or many.
+    deviation
+        α ≥ 0, one or many.
+    """
+    check_array("p", p, "in (0, 1/2]", lambda x: (x > 0) & (x <= 0.5))
     n, p, alpha = _check_binary(n, p, deviation)
-    if not ((p > 0) & (p <= 0.5)).all():
-        raise ValueError(f"p must be in (0, 1/2], got {p!r}")
-    return plain(np.exp(-n * alpha**2 / (2 * p * (1 - p))))
+    # in logarithms: the square of a deviation, or its quotient by p, may not fit a float
+    with np.errstate(divide="ignore", over="ignore"):
+        exponent = np.exp(np.log(n) + 2 * np.log(alpha) - np.log(2 * p * (1 - p)))
+    return plain(np.exp(-exponent))
 
 
 def chung_lu_tail(
@@ -144,19 +210,30 @@ def chung_lu_tail(
 
     with the M in increasing order (lemma "binary_concentration", which prints M_i for M_s, D37).
     Each u in 1..t is valid; `u=None` takes the best.
+
+    Parameters
+    ----------
+    deviation
+        α > 0.
+    variance
+        Var X ≥ 0.
+    excesses
+        The M_s ≥ 0, in any order.
+    u
+        Which M of the ordered ones, from 1; the best if not given.
     """
-    alpha = check_positive("deviation", deviation)
-    if not 0 <= variance < math.inf:
-        raise ValueError(f"variance must be finite and ≥ 0, got {variance!r}")
-    m = np.sort(np.asarray(excesses, dtype=np.float64))
-    if m.ndim != 1 or m.size == 0 or not ((m >= 0) & np.isfinite(m)).all():
-        raise ValueError(f"excesses must be a list of finite numbers ≥ 0, got {excesses!r}")
-    if u is not None and not 1 <= u <= m.size:
-        raise ValueError(f"u must be from 1 to {m.size}, got {u!r}")
+    alpha, variance = check_scale("deviation", deviation), check_nonnegative("variance", variance)
+    condition = "a list of numbers from 0 to 1e50"
+    excesses = check_array("excesses", excesses, condition, lambda x: (x >= 0) & (x <= MOST))
+    if excesses.ndim != 1:
+        raise validate.refused("excesses", condition, excesses)
+    m = np.sort(excesses)
+    if u is not None:
+        u = validate.whole(u, "u", 1, m.size)
     spread = np.array([((m[v:] - m[v]) ** 2).sum() for v in range(m.size)])
     scale = 2 * (variance + spread + m * alpha / 3)
-    scale = scale.min() if u is None else scale[u - 1]
-    return math.exp(-(alpha**2) / scale) if scale > 0 else 0.0
+    least = float(scale.min() if u is None else scale[u - 1])
+    return math.exp(-alpha * (alpha / least)) if least > 0 else 0.0
 
 
 def seen_floor(expected: ArrayLike, stage: ArrayLike) -> FloatArray:
@@ -166,24 +243,34 @@ def seen_floor(expected: ArrayLike, stage: ArrayLike) -> FloatArray:
     with probability at most :math:`t^{-5/2}`: Chernoff, :math:`P(F\le\Phi-\alpha)\le
     e^{-\alpha^2/(2\Phi)}`. Lemma "binary_concentration_t2" has Φ = pt and states t⁻². The paper
     leaves out the [·]_+, without which its Theorem 3 does not follow (D20).
+
+    Parameters
+    ----------
+    expected
+        Φ ≥ 0, one or many.
+    stage
+        t ≥ 1, one or many.
     """
-    expected, stage = np.asarray(expected, dtype=np.float64), np.asarray(stage, dtype=np.float64)
-    if not ((expected >= 0) & np.isfinite(expected)).all():
-        raise ValueError(f"expected must be finite and ≥ 0, got {expected!r}")
-    if not ((stage >= 1) & np.isfinite(stage)).all():
-        raise ValueError(f"stage must be finite and ≥ 1, got {stage!r}")
-    return np.asarray(np.maximum(expected - np.sqrt(5 * expected * np.log(stage)), 0.0))
+    expected = check_array(
+        "expected", expected, "finite and ≥ 0", lambda x: (x >= 0) & np.isfinite(x)
+    )
+    stage = check_array("stage", stage, "finite and ≥ 1", lambda x: (x >= 1) & np.isfinite(x))
+    check_shapes(expected=expected, stage=stage)
+    fluctuation = np.sqrt(expected) * np.sqrt(5 * np.log(stage))
+    return np.asarray(np.maximum(expected - fluctuation, 0.0))
 
 
 def lambert_bounds(x: ArrayLike) -> tuple[float | FloatArray, float | FloatArray]:
     r"""Bounds on W(x), the principal branch, for x ≥ e (Hoorfar and Hassani).
 
     log x − loglog x plus loglog x/(2 log x), or plus e/(e−1) times loglog x/log x.
+
+    Parameters
+    ----------
+    x
+        From e on, finite, one or many.
     """
-    array = np.asarray(x, dtype=np.float64)
-    if not ((array >= math.e) & np.isfinite(array)).all():
-        raise ValueError(f"x must be finite and ≥ e, got {x!r}")
-    log = np.log(array)
+    log = np.log(_check_from_e("x", x))
     loglog = np.log(log)
     middle, step = log - loglog, loglog / log
     return plain(middle + step / 2), plain(middle + math.e / (math.e - 1) * step)
@@ -193,33 +280,46 @@ def lambert_lower_branch_bounds(u: ArrayLike) -> tuple[float | FloatArray, float
     r"""Bounds on :math:`W_{-1}(-e^{-u-1})` for u > 0 (Chatzigeorgiou).
 
     :math:`-1-\sqrt{2u}-u < W_{-1}(-e^{-u-1}) < -1-\sqrt{2u}-2u/3`
+
+    Parameters
+    ----------
+    u
+        Positive and finite, one or many.
     """
-    array = np.asarray(u, dtype=np.float64)
-    if not ((array > 0) & np.isfinite(array)).all():
-        raise ValueError(f"u must be positive and finite, got {u!r}")
-    root = np.sqrt(2 * array)
-    return plain(-1 - root - array), plain(-1 - root - 2 * array / 3)
+    array = _check_positive("u", u)
+    root = math.sqrt(2) * np.sqrt(array)
+    with np.errstate(over="ignore"):
+        return plain(-1 - root - array), plain(-1 - root - array / 1.5)
 
 
 def log_ratio_inverse(a: ArrayLike) -> float | FloatArray:
-    r"""The largest x in (0, 1) with :math:`(1/x)\log(1/x)\ge a`, that is W(a)/a, for a > 0."""
-    array = np.asarray(a, dtype=np.float64)
-    if not ((array > 0) & np.isfinite(array)).all():
-        raise ValueError(f"a must be positive and finite, got {a!r}")
-    return plain(np.exp(-lambertw(array).real))
+    r"""The largest x in (0, 1) with :math:`(1/x)\log(1/x)\ge a`, that is W(a)/a, for a > 0.
+
+    Parameters
+    ----------
+    a
+        Positive and finite, one or many.
+    """
+    return plain(np.exp(-lambertw(_check_positive("a", a)).real))
 
 
 def stage_ratio_inverse(a: ArrayLike, *, form: str = "proved") -> float | FloatArray:
     r"""The largest t with t/log t ≤ a, for a ≥ e: :math:`-aW_{-1}(-1/a)`.
 
     ``"printed"`` is the paper's upper bound on it, (5/2) a log a, which is right.
+
+    Parameters
+    ----------
+    a
+        From e on, finite, one or many.
+    form
+        Which formula, see above and `kibitz.bounds`.
     """
     check_choice("form", form, "proved", "printed")
-    array = np.asarray(a, dtype=np.float64)
-    if not ((array >= math.e) & np.isfinite(array)).all():
-        raise ValueError(f"a must be finite and ≥ e, got {a!r}")
+    array = _check_from_e("a", a)
     if form == "printed":
-        return plain(2.5 * array * np.log(array))
+        with np.errstate(over="ignore"):
+            return plain(2.5 * array * np.log(array))
     log = np.log(array)
     excess = np.maximum(log - 1, 0.0)
     y = 1 + np.sqrt(2 * excess) + excess  # bounds y = log t, which solves y − log y = log a
@@ -227,7 +327,8 @@ def stage_ratio_inverse(a: ArrayLike, *, form: str = "proved") -> float | FloatA
         slope = 1 - 1 / y
         y = y - np.divide(y - np.log(y) - log, slope, out=np.zeros_like(y), where=slope > 0)
         y = np.maximum(y, 1.0)
-    return plain(array * y)
+    with np.errstate(over="ignore"):
+        return plain(array * y)
 
 
 def _kl(a: FloatArray, b: FloatArray) -> FloatArray:
@@ -239,24 +340,28 @@ def _kl(a: FloatArray, b: FloatArray) -> FloatArray:
 def _check_binary(
     n: ArrayLike, p: ArrayLike, deviation: ArrayLike
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    n, p = _check_count("n", n), np.asarray(p, dtype=np.float64)
-    alpha = np.asarray(deviation, dtype=np.float64)
-    if not ((p >= 0) & (p <= 1)).all():
-        raise ValueError(f"p must be in [0, 1], got {p!r}")
-    if not (alpha >= 0).all():
-        raise ValueError(f"deviation must be ≥ 0, got {deviation!r}")
+    n = _check_count("n", n)
+    p = check_array("p", p, "in [0, 1]", lambda x: (x >= 0) & (x <= 1))
+    alpha = check_array("deviation", deviation, "≥ 0", lambda x: x >= 0)
+    check_shapes(n=n, p=p, deviation=alpha)
     return n, p, alpha
 
 
 def _check_count(name: str, value: ArrayLike) -> FloatArray:
-    array = np.asarray(value, dtype=np.float64)
-    if not (array >= 1).all():
-        raise ValueError(f"{name} must be ≥ 1, got {value!r}")
-    return array
+    return check_array(name, value, "finite and ≥ 1", lambda x: (x >= 1) & np.isfinite(x))
+
+
+def _check_horizon(horizon: ArrayLike) -> FloatArray:
+    return check_array("horizon", horizon, "≥ 1", lambda x: x >= 1)
 
 
 def _check_delta(delta: ArrayLike) -> FloatArray:
-    array = np.asarray(delta, dtype=np.float64)
-    if not ((array > 0) & (array < 1)).all():
-        raise ValueError(f"delta must be in (0, 1), got {delta!r}")
-    return array
+    return check_array("delta", delta, "in (0, 1)", lambda x: (x > 0) & (x < 1))
+
+
+def _check_positive(name: str, value: ArrayLike) -> FloatArray:
+    return check_array(name, value, "positive and finite", lambda x: (x > 0) & np.isfinite(x))
+
+
+def _check_from_e(name: str, value: ArrayLike) -> FloatArray:
+    return check_array(name, value, "finite and ≥ e", lambda x: (x >= math.e) & np.isfinite(x))

@@ -9,12 +9,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kibitz import validate
 from kibitz.bounds.bound import (
+    LEAST,
+    MOST,
     FloatArray,
+    check_array,
     check_choice,
     check_gaps,
     check_nonnegative,
-    check_positive,
+    check_scale,
 )
 
 C_UCB1 = 8.0
@@ -42,8 +46,8 @@ def make_constraint(
     variant: str = "clip",
     x: ArrayLike | None = None,
 ) -> Constraint:
-    check_positive("C", C)
-    check_nonnegative("C_0", C_0)
+    """The constraint of every sub-optimal arm, in one of its variants (`observation_constraint`)."""
+    C, C_0 = check_scale("C", C), check_nonnegative("C_0", C_0)
     suboptimal = gaps > 0
     positive = gaps[suboptimal]
     raised = positive if x is None else _check_raise(x, gaps)[suboptimal]
@@ -66,9 +70,10 @@ def make_constraint(
 
 
 def _check_raise(x: ArrayLike, gaps: FloatArray) -> FloatArray:
-    array = np.asarray(x, dtype=np.float64)
-    if array.shape not in ((), gaps.shape) or not ((array > 0) & np.isfinite(array)).all():
-        raise ValueError(f"x must be positive and finite, one or one per arm, got {x!r}")
+    condition = "from 1e-50 to 1e50, one or one per arm"
+    array = check_array("x", x, condition, lambda x: (x >= LEAST) & (x <= MOST))
+    if array.shape not in ((), gaps.shape):
+        raise validate.refused("x", condition, x)
     return np.broadcast_to(array, gaps.shape)
 
 
@@ -140,11 +145,10 @@ def all_arms(c: Constraint, values: FloatArray) -> FloatArray:
 
 
 def _check_stage(stage: ArrayLike, least: str) -> FloatArray:
-    array = np.asarray(stage, dtype=np.float64)
-    ok = array > 1 if least == "> 1" else array >= 1
-    if not (ok & np.isfinite(array)).all():
-        raise ValueError(f"stage must be finite and {least}, got {stage!r}")
-    return array
+    def holds(t: FloatArray) -> NDArray[np.bool_]:
+        return np.isfinite(t) & (t > 1 if least == "> 1" else t >= 1)
+
+    return check_array("stage", stage, f"finite and {least}", holds, least=0)
 
 
 def observation_constraint(
@@ -198,8 +202,20 @@ def eta(
 
     .. math:: h_i(t) = \log\frac{t x^2}{2 C \log t \sum_{j\ne i} x/(x+\Delta_j)} + \eta_i(t)
 
-    where the left side is not clipped. Parameters as for `observation_constraint`, with t > 1
-    and variant "clip", "sharp" or "printed".
+    where the left side is not clipped.
+
+    Parameters
+    ----------
+    gaps
+        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
+    stage
+        t > 1, whole or not, one or many.
+    x
+        How far arm i is raised above the best arm; one, or one per arm; Δ_i if not given.
+    variant
+        "clip", "sharp" or "printed", see `observation_constraint`.
+    C, C_0
+        Of the sub-logarithmic algorithm; those of UCB1 if not given.
     """
     check_choice("variant", variant, "clip", "sharp", "printed")
     t = _check_stage(stage, "> 1")[..., np.newaxis]
@@ -219,7 +235,20 @@ def required_observations(
 ) -> FloatArray:
     """a_i(t) = 2 h_i(t) / (x + Δ_i)², a lower bound on E O_i(t): pulls and free observations.
 
-    Parameters as for `observation_constraint`. Optimal arms have 0.
+    Optimal arms have 0.
+
+    Parameters
+    ----------
+    gaps
+        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
+    stage
+        t ≥ 1, whole or not, one or many.
+    x
+        How far arm i is raised above the best arm; one, or one per arm; Δ_i if not given.
+    variant
+        See `observation_constraint`.
+    C, C_0
+        Of the sub-logarithmic algorithm; those of UCB1 if not given.
     """
     check_choice("variant", variant, "clip", "sharp", "kl", "printed")
     t = _check_stage(stage, "≥ 1")

@@ -5,13 +5,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kibitz import validate
 from kibitz.bounds.bound import (
     Answer,
     FloatArray,
+    Weights,
     check_choice,
     check_gaps,
     check_nonnegative,
-    check_positive,
+    check_scale,
     check_weights,
 )
 from kibitz.bounds.constraint import (
@@ -30,7 +32,7 @@ def passive_sharp(
     gaps: ArrayLike,
     rate: ArrayLike | Schedule,
     horizon: ArrayLike,
-    weights: ArrayLike | None = None,
+    weights: Weights = None,
     *,
     C: float = C_UCB1,
     C_0: float = C_0_UCB1,
@@ -52,14 +54,24 @@ def passive_sharp(
 
     Parameters
     ----------
+    gaps
+        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
+    rate
+        ε in [0, 1], one or many, or a schedule.
+    horizon
+        T, whole numbers from 1 to 2⁵³, one or many.
+    weights
+        p, one per arm, of sum at most 1, or "uniform" (if not given), "optimal", "suboptimal".
+    C, C_0
+        Of the sub-logarithmic algorithm; those of UCB1 if not given.
     law
         "gaussian", or "bernoulli", for which the constants of UCB1 are legitimate (errata D5).
     sd
         Standard deviation of Gaussian rewards.
     best_mean
         μ* in [0, 1], needed for Bernoulli rewards; the other means are μ* - Δ_i.
-
-    The others as for `passive_fixed_stage`.
+    details
+        Whether to return a `Bound`: total, terms per arm, and stages.
     """
     s = check_setting(gaps, rate, horizon, weights)
     d = make_divergence(s.gaps, law, sd, best_mean, C, C_0)
@@ -89,18 +101,16 @@ class Divergence(NamedTuple):
 def make_divergence(
     gaps: FloatArray, law: str, sd: float, best_mean: float | None, C: float, C_0: float
 ) -> Divergence:
+    """What the fixed point needs to know of each sub-optimal arm, made sure of."""
     check_choice("law", law, "gaussian", "bernoulli")
-    check_positive("sd", sd)
-    check_positive("C", C)
-    check_nonnegative("C_0", C_0)
+    sd, C, C_0 = check_scale("sd", sd), check_scale("C", C), check_nonnegative("C_0", C_0)
     own = gaps[gaps > 0]
     if law == "gaussian":
         return Divergence(gaps, own, C, C_0, sd, None, 30 * own)
-    if best_mean is None or not gaps.max() <= best_mean * (1 + 1e-12) <= 1 + 1e-12:
-        raise ValueError(
-            "best_mean must be at most 1 and at least the largest gap for Bernoulli rewards, "
-            f"got {best_mean!r}"
-        )
+    condition = "at most 1 and at least the largest gap for Bernoulli rewards"
+    best_mean = validate.number(best_mean, "best_mean", condition)
+    if not gaps.max() <= best_mean * (1 + 1e-12) <= 1 + 1e-12:
+        raise validate.refused("best_mean", condition, best_mean)
     room = (1 - best_mean) * (1 - 1e-9)
     return Divergence(gaps, own, C, C_0, sd, best_mean, np.minimum(30 * own, room))
 
@@ -167,7 +177,7 @@ def _best_point(
 def silencing_rate(
     gaps: ArrayLike,
     stage: FloatArray,
-    weights: ArrayLike | None = None,
+    weights: Weights = None,
     *,
     C: float = C_UCB1,
     C_0: float = C_0_UCB1,
@@ -178,7 +188,7 @@ def silencing_rate(
     without free observations has to be pulled. Shape of `stage`.
     """
     delta = check_gaps(gaps)
-    weight = check_weights(weights, len(delta))[delta > 0]
+    weight = check_weights(weights, delta)[delta > 0]
     d = make_divergence(delta, "gaussian", 1.0, None, C, C_0)
     rates = np.zeros(stage.shape)
     t = stage[..., np.newaxis]

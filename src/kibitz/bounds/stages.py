@@ -6,13 +6,17 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kibitz import validate
 from kibitz.bounds.bound import (
     Answer,
     FloatArray,
+    Weights,
     answer,
+    check_array,
     check_gaps,
     check_horizon,
     check_rate,
+    check_shapes,
     check_weights,
 )
 from kibitz.bounds.constraint import FIRST_STAGE, Constraint, all_arms, h_at, needs_at, slope_at
@@ -37,18 +41,19 @@ def check_setting(
     gaps: ArrayLike,
     rate: ArrayLike | Schedule,
     horizon: ArrayLike,
-    weights: ArrayLike | None = None,
+    weights: Weights = None,
     *,
     steady: bool = False,
 ) -> Setting:
+    """The setting of a lower bound, made sure of; `steady` if it takes no schedule."""
     delta, last = check_gaps(gaps), check_horizon(horizon)
-    p = check_weights(weights, len(delta))
+    p = check_weights(weights, delta)
     if callable(rate) and steady:
-        raise ValueError(f"rate must be in [0, 1] and not a schedule, got {rate!r}")
+        raise validate.refused("rate", "in [0, 1] and not a schedule", rate)
     if callable(rate):
         return Setting(delta, rate, last, p, last.shape)
     eps = check_rate(rate)
-    return Setting(delta, eps, last, p, np.broadcast_shapes(eps.shape, last.shape))
+    return Setting(delta, eps, last, p, check_shapes(rate=eps, horizon=last))
 
 
 def each_place(s: Setting) -> Iterator[tuple[tuple[int, ...], FloatArray | Schedule, float]]:
@@ -61,11 +66,17 @@ def each_place(s: Setting) -> Iterator[tuple[tuple[int, ...], FloatArray | Sched
 
 def free_looks(rate: FloatArray | Schedule, t: FloatArray) -> FloatArray:
     """The expected number of free observations up to the stages t."""
-    free = np.asarray(rate(t) if callable(rate) else rate * t, dtype=np.float64)
-    if callable(rate) and (
-        free.shape != t.shape or not ((free >= 0) & (free <= t * (1 + 1e-9))).all()
-    ):
-        raise ValueError(f"rate must give a number in [0, t] for each stage t, got {free!r}")
+    if not callable(rate):
+        return np.asarray(rate * t)
+    given = rate(t)
+    try:
+        free = validate.array(given, "rate")
+    except ValueError:
+        free = np.array(np.nan)
+    if free.shape != t.shape or not ((free >= 0) & (free <= t * (1 + 1e-9))).all():
+        raise ValueError(
+            f"rate must give a number in [0, t] for each stage t, got {validate.quoted(given)}"
+        )
     return free
 
 
@@ -77,9 +88,10 @@ def schedule(rates: ArrayLike) -> Schedule:
     rates
         In [0, 1], one per stage from stage 1 on, at least one.
     """
-    array = check_rate(rates)
-    if array.ndim != 1 or not len(array):
-        raise ValueError(f"rates must be a list of at least one rate, got {rates!r}")
+    condition = "a list of at least one rate in [0, 1]"
+    array = check_array("rates", rates, condition, lambda x: (x >= 0) & (x <= 1))
+    if array.ndim != 1:
+        raise validate.refused("rates", condition, rates)
     cumulative = np.concatenate(([0.0], np.cumsum(array)))
 
     def free(t: FloatArray) -> FloatArray:

@@ -1,28 +1,25 @@
-"""Every bound that applies to one setting, and where the lower bounds begin to say something."""
+"""Every bound that applies to one setting."""
 
-import math
-from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from kibitz.bounds import complexity, lower, upper
 from kibitz.bounds.bound import (
-    LARGEST_HORIZON,
     FloatArray,
-    check_choice,
-    check_gaps,
+    Weights,
+    check_alpha,
     check_horizon,
+    check_nonnegative,
+    check_one,
     check_rate,
+    check_rho,
+    check_scale,
     check_weights,
 )
-from kibitz.bounds.constraint import C_0_UCB1, C_UCB1, FIRST_STAGE
-from kibitz.bounds.sharp import silencing_rate
-from kibitz.bounds.stages import best_stage, log_stages
-
-Weights: TypeAlias = str | Sequence[float] | FloatArray
-BoolArray: TypeAlias = NDArray[np.bool_]
+from kibitz.bounds.constraint import C_0_UCB1, C_UCB1
+from kibitz.bounds.onset import onset
 
 
 def summary(
@@ -38,8 +35,6 @@ def summary(
     c_eta: float | None = None,
 ) -> dict[str, Any]:
     """All bounds for one setting as nested plain data: what `kibitz bounds --json` prints.
-
-    The command adds `onset`, with `horizon_without_looks` for each bound: `horizon` at ε = 0.
 
     Parameters
     ----------
@@ -61,24 +56,25 @@ def summary(
     -------
     dict
         Numbers, or lists in the order of the arms. Everything but `printed` is the proved form;
-        a lower bound of 0 and an upper bound of infinity are vacuous.
+        a lower bound of 0 and an upper bound of infinity are vacuous, and no upper bound is above
+        `upper.trivial`. `onset` is what the function of that name gives, and for each bound
+        `horizon_without_looks`: the smallest T at which it is positive at ε = 0.
     """
     gaps = complexity.gaps(means)
-    p = named_weights(weights, gaps)
-    eps, last = _one("rate", check_rate(rate)), _one("horizon", check_horizon(horizon))
-    constants: dict[str, Any] = {"C": C, "C_0": C_0}
-    printed = constants | {"form": "printed"}
-    constant = complexity.etc_constant(alpha)
+    p = check_weights(weights, gaps)
+    eps, last = check_one("rate", check_rate(rate)), check_one("horizon", check_horizon(horizon))
+    constants: dict[str, Any] = {"C": check_scale("C", C), "C_0": check_nonnegative("C_0", C_0)}
+    rho, (alpha, variance) = check_rho(rho), check_alpha(alpha, 1.0)
+    constant = complexity.etc_constant(alpha, variance)
     return {
         "setting": {
             "means": np.asarray(means, dtype=np.float64).tolist(),
             "rate": eps,
             "horizon": int(last),
             "weights": p.tolist(),
-            "C": float(C),
-            "C_0": float(C_0),
-            "rho": float(rho),
-            "alpha": float(alpha),
+            **constants,
+            "rho": rho,
+            "alpha": alpha,
         },
         "gaps": gaps.tolist(),
         "c_delta": complexity.c_delta(gaps),
@@ -86,39 +82,30 @@ def summary(
         "rate_star": complexity.rate_star(gaps, last),
         "hardness": complexity.hardness(gaps, rho).tolist(),
         "last_epoch": complexity.last_epoch(gaps, eps, last, constant).tolist(),
-        "lower": {
-            "passive": {
-                "fixed_stage": lower.passive_fixed_stage(gaps, eps, last, p, **constants),
-                "theorem": lower.passive_theorem(gaps, eps, last, p, **constants),
-                "maximum": lower.passive_maximum(gaps, eps, last, p, **constants),
-                "sharp": lower.passive_sharp(gaps, eps, last, p, **constants),
-            },
-            "active": {
-                "fixed_stage": lower.active_fixed_stage(gaps, eps, last, **constants),
-                "theorem": lower.active_theorem(gaps, eps, last, **constants),
-                "chain": lower.active_chain(gaps, eps, last, **constants),
-                "maximum": lower.active_maximum(gaps, eps, last, **constants),
-                "alternative": lower.active_alternative(gaps, eps, last, **constants),
-            },
-        },
+        "lower": _lower(gaps, eps, last, p, constants),
         "upper": _upper(gaps, eps, last, p, rho, alpha, c_eta),
-        "printed": {
-            "lower": {
-                "passive": {
-                    "fixed_stage": lower.passive_fixed_stage(gaps, eps, last, p, **printed),
-                    "theorem": lower.passive_theorem(gaps, eps, last, p, **printed),
-                },
-                "active": {
-                    "fixed_stage": lower.active_fixed_stage(gaps, eps, last, **printed),
-                    "theorem": lower.active_theorem(gaps, eps, last, **printed),
-                    "alternative": lower.active_alternative(gaps, eps, last, **printed),
-                },
-            },
-            "upper": {
-                "ucb_log": upper.ucb_log(gaps, last, form="printed"),
-                "ucb_rate": upper.ucb_rate(gaps, eps, p, form="printed"),
-                "ucb_periodic": upper.ucb_periodic(gaps, eps, p, form="printed"),
-            },
+        "printed": _printed(gaps, eps, last, p, constants),
+        "onset": _onset(gaps, eps, last, p, constants),
+    }
+
+
+def _lower(
+    gaps: FloatArray, rate: float, horizon: float, weights: FloatArray, constants: dict[str, Any]
+) -> dict[str, Any]:
+    passive, active = (gaps, rate, horizon, weights), (gaps, rate, horizon)
+    return {
+        "passive": {
+            "fixed_stage": lower.passive_fixed_stage(*passive, **constants),
+            "theorem": lower.passive_theorem(*passive, **constants),
+            "maximum": lower.passive_maximum(*passive, **constants),
+            "sharp": lower.passive_sharp(*passive, **constants),
+        },
+        "active": {
+            "fixed_stage": lower.active_fixed_stage(*active, **constants),
+            "theorem": lower.active_theorem(*active, **constants),
+            "chain": lower.active_chain(*active, **constants),
+            "maximum": lower.active_maximum(*active, **constants),
+            "alternative": lower.active_alternative(*active, **constants),
         },
     }
 
@@ -134,146 +121,47 @@ def _upper(
 ) -> dict[str, Any]:
     bounds = {
         "ucb_log": upper.ucb_log(gaps, horizon),
-        "ucb_rate": upper.ucb_rate(gaps, rate, weights),
-        "ucb_periodic": upper.ucb_periodic(gaps, rate, weights),
+        "ucb_rate": upper.ucb_rate(gaps, rate, weights, horizon=horizon),
+        "ucb_periodic": upper.ucb_periodic(gaps, rate, weights, horizon=horizon),
         "ucb_sharp": upper.ucb_sharp(gaps, rate, weights, horizon),
-        "ftl_robin": upper.ftl_robin(gaps, rate),
+        "ftl_robin": upper.ftl_robin(gaps, rate, horizon=horizon),
     }
     if c_eta is not None:
         bounds["etc_ocucb"] = upper.etc_ocucb(gaps, rate, c_eta, horizon, rho=rho, alpha=alpha)
     return bounds
 
 
-def named_weights(weights: Weights, gaps: ArrayLike) -> FloatArray:
-    """The weights p: "uniform", "optimal" (∝ 1/Δ), "suboptimal" (∝ 1/Δ²), or as given."""
-    delta = check_gaps(gaps)
-    if not isinstance(weights, str):
-        return check_weights(weights, len(delta))
-    check_choice("weights", weights, "uniform", "optimal", "suboptimal")
-    if weights == "uniform":
-        return check_weights(None, len(delta))
-    return complexity.optimal_weights(delta, power=1.0 if weights == "optimal" else 2.0)
-
-
-def _one(name: str, array: FloatArray) -> float:
-    if array.ndim:
-        raise ValueError(f"{name} must be one number, got {array.tolist()!r}")
-    return float(array)
-
-
-# Where the lower bounds begin ------------------------------------------------------------------
-
-
-def onset(
-    gaps: ArrayLike,
-    rate: float,
-    horizon: int,
-    *,
-    weights: Weights = "uniform",
-    C: float = C_UCB1,
-    C_0: float = C_0_UCB1,
-) -> dict[str, dict[str, dict[str, float]]]:
-    """Where each proved lower bound begins to say something, that is, to be positive.
-
-    For each bound of `summary` under `lower`, two numbers: `rate`, the largest ε at which it is
-    positive at this horizon (0 if it is not for any ε of 10⁻¹⁵ or more), and `horizon`, the
-    smallest T at which it is positive at this rate (infinity if it is not for any T up to 2⁵³).
-    To about one part in 10⁵, and for T to the stage where the bound can only grow with T.
-
-    Parameters
-    ----------
-    rate, horizon
-        One of each; T is varied at this rate, ε at this horizon.
-
-    The others as for `summary`.
-    """
-    delta = check_gaps(gaps)
-    p = named_weights(weights, delta)
-    eps, last = _one("rate", check_rate(rate)), _one("horizon", check_horizon(horizon))
-    constants: dict[str, Any] = {"C": C, "C_0": C_0}
-
-    def passive(t: FloatArray) -> FloatArray:
-        needs = lower.required_observations(delta, t, **constants)
-        return np.asarray(_over(needs, p * t[..., np.newaxis]).max(axis=-1))
-
-    def sharp(t: FloatArray) -> FloatArray:
-        return silencing_rate(delta, t, p, **constants)
-
-    def active(t: FloatArray) -> FloatArray:
-        return np.asarray(lower.required_observations(delta, t, **constants).sum(axis=-1) / t)
-
-    def theorem(bound: Callable[..., Any], *args: Any) -> dict[str, float]:
-        def positive(rates: FloatArray, horizons: FloatArray) -> BoolArray:
-            return np.asarray(bound(delta, rates, horizons, *args, **constants) > 0)
-
-        return _scan(positive, eps, last)
-
+def _printed(
+    gaps: FloatArray, rate: float, horizon: float, weights: FloatArray, constants: dict[str, Any]
+) -> dict[str, Any]:
+    passive, active = (gaps, rate, horizon, weights), (gaps, rate, horizon)
+    literal = constants | {"form": "printed"}
     return {
-        "passive": {
-            "fixed_stage": _from_ratio(passive, eps, last, fixed=True),
-            "theorem": theorem(lower.passive_theorem, p),
-            "maximum": _from_ratio(passive, eps, last),
-            "sharp": _from_ratio(sharp, eps, last),
+        "lower": {
+            "passive": {
+                "fixed_stage": lower.passive_fixed_stage(*passive, **literal),
+                "theorem": lower.passive_theorem(*passive, **literal),
+            },
+            "active": {
+                "fixed_stage": lower.active_fixed_stage(*active, **literal),
+                "theorem": lower.active_theorem(*active, **literal),
+                "alternative": lower.active_alternative(*active, **literal),
+            },
         },
-        "active": {
-            "fixed_stage": _from_ratio(active, eps, last, fixed=True),
-            "theorem": theorem(lower.active_theorem),
-            "chain": theorem(lower.active_chain),
-            "maximum": _from_ratio(active, eps, last),
-            "alternative": theorem(lower.active_alternative),
+        "upper": {
+            "ucb_log": upper.ucb_log(gaps, horizon, form="printed"),
+            "ucb_rate": upper.ucb_rate(gaps, rate, weights, form="printed"),
+            "ucb_periodic": upper.ucb_periodic(gaps, rate, weights, form="printed"),
         },
     }
 
 
-def _over(needs: FloatArray, looks: FloatArray) -> FloatArray:
-    """needs / looks, infinite where something is needed and there are no looks."""
-    return np.divide(needs, looks, out=np.where(needs > 0, math.inf, 0.0), where=looks > 0)
-
-
-def _from_ratio(
-    ratio: Callable[[FloatArray], FloatArray], rate: float, horizon: float, fixed: bool = False
-) -> dict[str, float]:
-    """For bounds that are positive if and only if ε < ratio(t) at a stage t ≤ T (or t = T)."""
-    if horizon < FIRST_STAGE:
-        largest = 0.0
-    else:
-        t = horizon if fixed else best_stage(ratio, horizon)
-        largest = float(ratio(np.array([t]))[0])
-    stages = log_stages(FIRST_STAGE, float(LARGEST_HORIZON), 1000)
-    return {"rate": min(largest, 1.0), "horizon": _first_stage(lambda t: ratio(t) > rate, stages)}
-
-
-def _scan(
-    positive: Callable[[FloatArray, FloatArray], BoolArray], rate: float, horizon: float
-) -> dict[str, float]:
-    """For bounds that have to be tried: down from ε = 1, up from T = 3."""
-    stages = log_stages(FIRST_STAGE, float(LARGEST_HORIZON), 80)
-    return {
-        "rate": _last_rate(lambda e: positive(e, np.asarray(horizon))),
-        "horizon": _first_stage(lambda t: positive(np.asarray(rate), t), stages),
-    }
-
-
-def _first_stage(holds: Callable[[FloatArray], BoolArray], stages: FloatArray) -> float:
-    """The first stage from which `holds`, between two of the given ones; infinity if none."""
-    true = np.flatnonzero(holds(stages))
-    if not len(true):
-        return math.inf
-    before, after = stages[max(true[0] - 1, 0)], stages[true[0]]
-    while after - before > 1:
-        middle = np.floor((before + after) / 2)
-        before, after = (before, middle) if holds(np.array([middle]))[0] else (middle, after)
-    return float(after)
-
-
-def _last_rate(holds: Callable[[FloatArray], BoolArray]) -> float:
-    """The largest rate at which `holds`, to one part in a million; 0 if none."""
-    rates = np.geomspace(1.0, 1e-15, 61)
-    true = np.flatnonzero(holds(rates))
-    if not len(true):
-        return 0.0
-    above, below = rates[max(true[0] - 1, 0)], rates[true[0]]
-    while above > below * (1 + 1e-6):
-        middle = np.sqrt(above * below)
-        above, below = (above, middle) if holds(np.array([middle]))[0] else (middle, below)
-    return float(below)
+def _onset(
+    gaps: FloatArray, rate: float, horizon: float, weights: FloatArray, constants: dict[str, Any]
+) -> dict[str, Any]:
+    begins: dict[str, Any] = onset(gaps, rate, int(horizon), weights=weights, **constants)
+    alone = onset(gaps, 0.0, 1, weights=weights, **constants)  # of any algorithm, before any look
+    for observer, bounds in begins.items():
+        for name, found in bounds.items():
+            found["horizon_without_looks"] = alone[observer][name]["horizon"]
+    return begins

@@ -27,18 +27,13 @@ def bounds(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object")] = False,
 ) -> None:
     """Print every bound for a setting: what is printed in the paper, and what is really proved."""
-    from kibitz.bounds import onset, summary
+    from kibitz.bounds import summary
     from kibitz.cli.tables import print_json
 
     constants = {"C": C, "C_0": C_0}
     given: dict[str, Any] = {name: value for name, value in constants.items() if value is not None}
     given["weights"] = weights
     data = summary(means, rate, horizon, **given, rho=rho, alpha=alpha)
-    data["onset"] = onset(data["gaps"], rate, horizon, **given)
-    alone = onset(data["gaps"], 0.0, 1, **given)  # of any algorithm, before any look
-    for observer, kind in data["onset"].items():
-        for name, begins in kind.items():
-            begins["horizon_without_looks"] = alone[observer][name]["horizon"]
     if as_json:
         print_json(data)
     else:

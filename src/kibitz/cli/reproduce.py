@@ -23,18 +23,15 @@ def reproduce(
         int | None, parse.whole("threads", "Runs at a time (default: all cores)")
     ] = None,
 ) -> None:
-    """Reproduce the paper's experiments: data, figures and a page; go on where it was interrupted."""
-    for package in ("matplotlib", "vl_convert"):
+    """Reproduce the paper's experiments: data, figures and a page; resumes where it was interrupted."""
+    for package in ("jinja2", "matplotlib", "vl_convert"):
         parse.check_installed(package, "reproduce")
-    from kibitz.files import checked_folder
-
-    folder = checked_folder(out, "out")
     from kibitz.cli.tables import Page, progress_bar
     from kibitz.reproduction.report import reproduce as do
 
     with progress_bar() as progress:
         done = do(
-            folder,
+            Path(out),
             seed=seed,
             only=only or [],
             runs=runs,

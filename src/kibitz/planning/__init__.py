@@ -1,0 +1,1 @@
+"""What looks are worth: predictions, sizes, and the plan made of them."""

@@ -26,7 +26,7 @@ mean path (curvature and overshoot), of which the left side has :math:`2/d^2` al
 .. math:: N_i \approx \text{fluid} + \frac{2}{d}(g_1^3 + g_2^3)^{1/3}
           - \frac{3}{d^2} + \frac{1.17}{d} .
 
-No bound of any kind. How accurate it is was measured (benchmarks/fluid.py; `planner.ACCURACY`).
+No bound of any kind. How accurate it is was measured (benchmarks/fluid.py; `prediction.ACCURACY`).
 Rewards have variance 1; for standard deviation s divide gaps by s and multiply regret by s.
 """
 
@@ -42,7 +42,7 @@ NEWTON_STEPS = 7
 ROOM = 1_500_000  # numbers in an array: rows are taken in chunks that keep within
 
 
-class Rows(NamedTuple):
+class Cases(NamedTuple):
     """Settings to predict, one to a row; arms of equal gap are taken together as a group."""
 
     gaps: FloatArray  # row, group; the first group is the best arms'
@@ -57,88 +57,90 @@ def stages_up_to(horizon: int, n_arms: int) -> FloatArray:
     """The stages at which the fluid is looked at, from the first pulls on."""
     if horizon <= n_arms:
         return np.array([float(horizon)])
-    return np.unique(np.geomspace(n_arms, horizon, N_STAGES))
+    return np.unique(np.geomspace(max(n_arms, 2), horizon, N_STAGES))  # log 1 = 0 asks for nothing
 
 
-def predicted_pulls(rows: Rows, stages: FloatArray, exploration: float = 6.0) -> FloatArray:
+def predicted_pulls(cases: Cases, stages: FloatArray, exploration: float = 6.0) -> FloatArray:
     """Return the predicted pulls of one arm of each group at the last stage: row, group."""
-    n_rows, n_groups = rows.gaps.shape
-    horizon, n_arms = stages[-1], rows.n_arms.sum()
+    n_rows, n_groups = cases.gaps.shape
+    horizon, n_arms = stages[-1], cases.n_arms.sum()
     if horizon <= n_arms:  # each arm once, in any order
-        return np.full(rows.gaps.shape, horizon / n_arms)
+        return np.full(cases.gaps.shape, horizon / n_arms)
     size = max(1, int(ROOM / (len(stages) * n_groups)))
     return np.concatenate(
         [
-            _chunk(_some(rows, slice(first, first + size)), stages, exploration)
+            _chunk(_some(cases, slice(first, first + size)), stages, exploration)
             for first in range(0, n_rows, size)
         ]
     )
 
 
-def _some(rows: Rows, part: slice) -> Rows:
-    return Rows(
-        rows.gaps[part], rows.n_arms, rows.weights[part], rows.active[part],
-        rows.looks[part], rows.steady[part],
+def _some(cases: Cases, part: slice) -> Cases:
+    return Cases(
+        cases.gaps[part], cases.n_arms, cases.weights[part], cases.active[part],
+        cases.looks[part], cases.steady[part],
     )  # fmt: skip
 
 
-def _chunk(rows: Rows, stages: FloatArray, exploration: float) -> FloatArray:
-    shape = (len(stages), *rows.gaps.shape)
+def _chunk(cases: Cases, stages: FloatArray, exploration: float) -> FloatArray:
+    shape = (len(stages), *cases.gaps.shape)
     needs, free, levels = np.empty(shape), np.empty(shape), np.empty(shape)
-    pulls, looked = np.ones(rows.gaps.shape), np.zeros(rows.gaps.shape)
-    expected = np.zeros(len(rows.gaps))
+    pulls, looked = np.ones(cases.gaps.shape), np.zeros(cases.gaps.shape)
+    expected = np.zeros(len(cases.gaps))
     for k, t in enumerate(stages):
         goal = exploration * np.log(t)
-        arriving = (rows.looks[:, k] - expected)[:, np.newaxis]
-        expected = rows.looks[:, k]
-        passive = rows.weights * expected[:, np.newaxis]
-        if rows.active.any():
-            v = _level(rows, pulls, looked, goal, t)
-            shares = _runner_up(rows, goal / (rows.gaps + v) ** 2 - looked - pulls)
+        arriving = (cases.looks[:, k] - expected)[:, np.newaxis]
+        expected = cases.looks[:, k]
+        passive = cases.weights * expected[:, np.newaxis]
+        if cases.active.any():
+            v = _level(cases, pulls, looked, goal, t)
+            shares = _runner_up(cases, goal / (cases.gaps + v) ** 2 - looked - pulls)
             looked = looked + arriving * shares
-        looked = np.where(rows.active[:, np.newaxis], looked, passive)
-        v = _level(rows, pulls, looked, goal, t)
-        levels[k] = rows.gaps + v
+        looked = np.where(cases.active[:, np.newaxis], looked, passive)
+        v = _level(cases, pulls, looked, goal, t)
+        levels[k] = cases.gaps + v
         needs[k], free[k] = goal / levels[k] ** 2, looked
         pulls = np.maximum(pulls, needs[k] - looked)
-    return _with_noise(rows, needs, free, levels)
+    return _with_noise(cases, needs, free, levels)
 
 
 def _level(
-    rows: Rows, pulls: FloatArray, looked: FloatArray, goal: float, stage: float
+    cases: Cases, pulls: FloatArray, looked: FloatArray, goal: float, stage: float
 ) -> FloatArray:
     """v at which pulls add up to the stage, by Newton's method from the left: row, 1.
 
     The pulls that a level asks for are convex and fall with it, so that the steps never overshoot.
     """
-    seen = (rows.n_arms * looked * (rows.gaps == 0)).sum(axis=-1, keepdims=True)
+    seen = (cases.n_arms * looked * (cases.gaps == 0)).sum(axis=-1, keepdims=True)
     v: FloatArray = np.sqrt(goal / (stage + seen))
     for _ in range(NEWTON_STEPS):
-        needs = goal / (rows.gaps + v) ** 2
+        needs = goal / (cases.gaps + v) ** 2
         more = needs - looked > pulls
-        asked = (rows.n_arms * np.where(more, needs - looked, pulls)).sum(axis=-1, keepdims=True)
-        slope = (rows.n_arms * np.where(more, 2 * needs / (rows.gaps + v), 0.0)).sum(
+        asked = (cases.n_arms * np.where(more, needs - looked, pulls)).sum(axis=-1, keepdims=True)
+        slope = (cases.n_arms * np.where(more, 2 * needs / (cases.gaps + v), 0.0)).sum(
             axis=-1, keepdims=True
         )
         v = v + np.where(slope > 0, np.maximum(asked - stage, 0) / np.maximum(slope, 1e-300), 0.0)
     return v
 
 
-def _runner_up(rows: Rows, needs: FloatArray) -> FloatArray:
+def _runner_up(cases: Cases, needs: FloatArray) -> FloatArray:
     """How UCB1-Double's looks fall on one arm of each group, given what each needs next."""
-    best = rows.gaps == 0
+    best = cases.gaps == 0
     needs = np.maximum(needs, 0)
-    total = (rows.n_arms * needs).sum(axis=-1, keepdims=True)
+    total = (cases.n_arms * needs).sum(axis=-1, keepdims=True)
     pulled = needs / np.maximum(total, 1e-300)
     odds = pulled / np.maximum(1 - pulled, 1e-9)
-    shares = pulled * ((rows.n_arms * odds).sum(axis=-1, keepdims=True) - odds)
-    inverse = np.where(best, 0.0, 1 / np.where(best, 1.0, rows.gaps) ** 2)
-    idle = (rows.n_arms * needs * ~best).sum(axis=-1, keepdims=True) <= 0
+    shares = pulled * ((cases.n_arms * odds).sum(axis=-1, keepdims=True) - odds)
+    inverse = np.where(best, 0.0, 1 / np.where(best, 1.0, cases.gaps) ** 2)
+    idle = (cases.n_arms * needs * ~best).sum(axis=-1, keepdims=True) <= 0
     shares = np.where(idle, inverse, shares)
-    return np.asarray(shares / np.maximum((rows.n_arms * shares).sum(axis=-1, keepdims=True), 1e-300))
+    return np.asarray(
+        shares / np.maximum((cases.n_arms * shares).sum(axis=-1, keepdims=True), 1e-300)
+    )
 
 
-def _with_noise(rows: Rows, needs: FloatArray, free: FloatArray, levels: FloatArray) -> FloatArray:
+def _with_noise(cases: Cases, needs: FloatArray, free: FloatArray, levels: FloatArray) -> FloatArray:
     """The largest pulls over the stages, with what noise adds to it."""
     curve = needs - free
     peak = np.argmax(curve, axis=0)[np.newaxis]
@@ -148,8 +150,8 @@ def _with_noise(rows: Rows, needs: FloatArray, free: FloatArray, levels: FloatAr
     apart = np.sqrt(np.abs(seen - np.take_along_axis(seen, peak, 0)))
     reach = np.where((most - curve) * d / 2 <= apart, apart, 0.0)
     later = np.arange(len(needs))[:, np.newaxis, np.newaxis] > peak
-    right = np.where(rows.steady, 0.79, 0.5)[:, np.newaxis] * np.where(later, reach, 0.0).max(axis=0)
+    right = np.where(cases.steady, 0.79, 0.5)[:, np.newaxis] * np.where(later, reach, 0.0).max(axis=0)
     left = 0.5 * np.where(later, 0.0, reach).max(axis=0)
     most, d = most[0], d[0]
     noise = 2 / d * np.cbrt(left**3 + right**3) - 3 / d**2 + 1.17 / d
-    return np.asarray(np.where(rows.gaps > 0, np.maximum(most + noise, 1.0), 0.0))
+    return np.asarray(np.where(cases.gaps > 0, np.maximum(most + noise, 1.0), 0.0))

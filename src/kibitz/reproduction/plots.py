@@ -1,36 +1,24 @@
-"""Figures, by matplotlib and nowhere else.
+"""Figures on paper: the one module that knows matplotlib.
 
-An experiment says what to draw as plain data, a `Picture`; `figure` draws it here on paper, and
-`report` draws the same picture in the browser.
+`figure` draws the `Picture` of an experiment, `regret_curves` and `plan_curves` what `--plot` asks
+for.
 """
 
-import io
-import math
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import matplotlib
 import numpy as np
-from numpy.typing import ArrayLike
 
-from kibitz.files import write_whole
+from kibitz.files import checked_target, write_whole
+from kibitz.reproduction.numerals import typeset
+from kibitz.reproduction.picture import COLOURS, DASHES, Curve, Mark, Panel, Picture
 
 if TYPE_CHECKING:
     import xarray
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Okabe and Ito's colours, told apart by colour-blind readers too; the light ones darkened so that
-#: each has a contrast of 3 or more with white.
-COLOURS = (
-    "#0072B2", "#D55E00", "#00875F", "#A0438B", "#A87900", "#333333", "#808080", "#1690A8",
-    "#B2182B", "#5B5FC7", "#000000", "#6B7A00",
-)  # fmt: skip
-DASHES: tuple[tuple[float, ...], ...] = (
-    (), (6, 2), (5, 1, 1, 1), (2, 1.5), (8, 2, 1, 2, 1, 2), (4, 1), (), (6, 2),
-    (5, 1, 1, 1), (2, 1.5), (), (8, 2, 1, 2, 1, 2),
-)  # fmt: skip
 MARKERS = "os^DvPX*o<s>"
 LINES = ("-", "--", "-.", ":")
 
@@ -50,70 +38,8 @@ STYLE: Any = {
     "svg.hashsalt": "kibitz",
     "svg.fonttype": "path",
     "path.simplify_threshold": 0.5,
+    "text.parse_math": False,  # a $ in a label is a $
 }
-
-
-class Curve(NamedTuple):
-    """A curve: `line` (with a band), `points` (with bars), `dots` or `reference` (dashed)."""
-
-    label: str
-    x: ArrayLike
-    y: ArrayLike
-    low: ArrayLike | None = None
-    high: ArrayLike | None = None
-    kind: str = "line"
-
-
-class Mark(NamedTuple):
-    """A vertical line at x with a few letters above it."""
-
-    x: float
-    label: str
-
-
-class Panel(NamedTuple):
-    """One pair of axes. Words with their units; a logarithmic axis unless said otherwise."""
-
-    title: str
-    x: str
-    y: str
-    curves: Sequence[Curve]
-    marks: Sequence[Mark] = ()
-    x_log: bool = True
-    y_log: bool = False
-    note: str = ""  # a few words below: which bounds are vacuous, for instance
-
-
-class Picture(NamedTuple):
-    """Panels that share their labels, and what they show in words, for those who cannot see it."""
-
-    alt: str
-    panels: Sequence[Panel]
-    columns: int = 2
-
-    def labels(self) -> list[str]:
-        """Return each label once, lines first, dots last; its place is its colour."""
-        kinds = ("line", "points", "reference", "dots")
-        curves = [curve for panel in self.panels for curve in panel.curves]
-        curves.sort(key=lambda curve: kinds.index(curve.kind))
-        return list(dict.fromkeys(curve.label for curve in curves))
-
-
-def band(label: str, regret: "xarray.DataArray") -> Curve:
-    """Return mean regret against the stage, from the tenth, with a band from 25 to 75 %."""
-    regret = regret.sel(stage=slice(10, None))
-    low, high = regret.quantile([0.25, 0.75], "run").to_numpy()
-    return Curve(label, regret["stage"].to_numpy(), regret.mean("run").to_numpy(), low, high)
-
-
-def bars(label: str, x: ArrayLike, samples: Sequence[Any]) -> Curve:
-    """Return the mean of each sample of runs against x, with bars of ± 2 standard errors."""
-    values = [np.asarray(sample, dtype=float) for sample in samples]
-    y = np.array([value.mean() for value in values])
-    error = np.array(
-        [value.std(ddof=1) / np.sqrt(value.size) if value.size > 1 else 0.0 for value in values]
-    )
-    return Curve(label, x, y, y - 2 * error, y + 2 * error, "points")
 
 
 def figure(picture: Picture) -> "Figure":
@@ -147,47 +73,12 @@ def figure(picture: Picture) -> "Figure":
 
 
 def draw_panel(axes: "Axes", panel: Panel, labels: list[str], handles: dict[str, Any]) -> None:
-    """Draw a panel into its axes."""
-    from matplotlib.ticker import LogLocator, NullLocator
-
+    """Draw a panel into its axes; `handles` gets what the legend shows for each label."""
     for curve in panel.curves:
-        place = labels.index(curve.label)
-        colour = COLOURS[place % len(COLOURS)]
-        x, y = np.asarray(curve.x, float), np.asarray(curve.y, float)
-        bar: Any = None
-        drawn: Any
-        if curve.low is not None and curve.high is not None:
-            low, high = np.asarray(curve.low, float), np.asarray(curve.high, float)
-            if curve.kind == "points":
-                bar = np.maximum(np.stack([y - low, high - y]), 0)
-            else:
-                axes.fill_between(x, low, high, color=colour, alpha=0.10, linewidth=0, zorder=1)
-        dash = DASHES[place % len(DASHES)]
-        if curve.kind == "points":
-            drawn = axes.errorbar(
-                x, y, bar, color=colour, marker=MARKERS[place % len(MARKERS)], markersize=4,
-                linewidth=1.0, elinewidth=0.8, capsize=2, zorder=4, dashes=dash or (1, 0),
-            )  # fmt: skip
-        elif curve.kind == "dots":
-            (drawn,) = axes.plot(
-                x, y, color=colour, marker=MARKERS[place % len(MARKERS)], linestyle="none", zorder=5
-            )
-        elif curve.kind == "reference":
-            (drawn,) = axes.plot(x, y, color=colour, linewidth=1.3, dashes=(5, 3), zorder=3)
-        else:
-            (drawn,) = axes.plot(x, y, color=colour, linewidth=1.8, dashes=dash or (1, 0), zorder=4)
+        drawn = draw_curve(axes, curve, labels.index(curve.label))
         handles.setdefault(curve.label, drawn)
-    for axis, scale, log in (
-        (axes.xaxis, axes.set_xscale, panel.x_log),
-        (axes.yaxis, axes.set_yscale, panel.y_log),
-    ):
-        scale("log" if log else "linear")
-        if log:
-            first, last = axis.get_view_interval()
-            wide = last / first > 100  # else powers of ten alone would leave an axis without numbers
-            axis.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0), numticks=8))
-            axis.set_major_formatter(lambda x, _: power(x))
-            axis.set_minor_locator(NullLocator())
+    scale_axis(axes.xaxis, axes.set_xscale, panel.x_log)
+    scale_axis(axes.yaxis, axes.set_yscale, panel.y_log)
     if not panel.y_log:
         axes.set_ylim(bottom=min(0, axes.get_ylim()[0]) if _negative(panel) else 0)
     for mark in panel.marks:
@@ -200,18 +91,45 @@ def draw_panel(axes: "Axes", panel: Panel, labels: list[str], handles: dict[str,
     axes.set_ylabel(panel.y)
 
 
+def draw_curve(axes: "Axes", curve: Curve, place: int) -> Any:
+    """Draw a curve in the colour, the dashes and the marker of its place; return its handle."""
+    colour, marker = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)]
+    dashes = DASHES[place % len(DASHES)] or (1, 0)
+    x, y = np.asarray(curve.x, float), np.asarray(curve.y, float)
+    errors: Any = None
+    if curve.low is not None and curve.high is not None:
+        low, high = np.asarray(curve.low, float), np.asarray(curve.high, float)
+        if curve.kind == "points":
+            errors = np.maximum(np.stack([y - low, high - y]), 0)
+        else:
+            axes.fill_between(x, low, high, color=colour, alpha=0.10, linewidth=0, zorder=1)
+    if curve.kind == "points":
+        return axes.errorbar(
+            x, y, errors, color=colour, marker=marker, markersize=4, linewidth=1.0,
+            elinewidth=0.8, capsize=2, zorder=4, dashes=dashes,
+        )  # fmt: skip
+    if curve.kind == "dots":
+        return axes.plot(x, y, color=colour, marker=marker, linestyle="none", zorder=5)[0]
+    if curve.kind == "reference":
+        return axes.plot(x, y, color=colour, linewidth=1.3, dashes=(5, 3), zorder=3)[0]
+    return axes.plot(x, y, color=colour, linewidth=1.8, dashes=dashes, zorder=4)[0]
+
+
+def scale_axis(axis: Any, set_scale: Any, log: bool) -> None:
+    """Make an axis linear or logarithmic, the latter with few ticks, written as people do."""
+    from matplotlib.ticker import LogLocator, NullLocator
+
+    set_scale("log" if log else "linear")
+    if log:
+        first, last = axis.get_view_interval()
+        wide = last / first > 100  # else powers of ten alone would leave an axis without numbers
+        axis.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0), numticks=8))
+        axis.set_major_formatter(lambda x, _: typeset(x))
+        axis.set_minor_locator(NullLocator())
+
+
 def _negative(panel: Panel) -> bool:
     return any(np.nanmin(np.asarray(curve.y, float)) < 0 for curve in panel.curves)
-
-
-def power(x: float) -> str:
-    """Write a number as people do: 0.05, 2, 1000, 10⁴, 3·10⁻⁵."""
-    if x == 0 or 0.001 <= abs(x) < 10_000:
-        return f"{x:.4g}" if abs(x) >= 1000 else f"{x:.3g}"
-    exponent = math.floor(math.log10(abs(x)) + 1e-9)
-    front = f"{x / 10**exponent:.2g}"
-    raised = str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    return f"10{raised}" if front == "1" else f"{front}·10{raised}"
 
 
 def regret_curves(data: "xarray.Dataset", title: str = "") -> "Figure":
@@ -238,24 +156,28 @@ def regret_curves(data: "xarray.Dataset", title: str = "") -> "Figure":
     return figure
 
 
-def save_figure(figure: "Figure", file: Path) -> None:
-    """Write a figure, whole or not at all; the ending of the file's name says how."""
-    drawn = io.BytesIO()
+def save_figure(figure: "Figure", file: Path, name: str = "plot") -> None:
+    """Write a figure, whole or not at all; the ending of the file's name says how.
+
+    `name` is what the user calls the file, should it be refused.
+    """
+    target, kind = checked_target(file, name), file.suffix.removeprefix(".")
+    metadata = {"Date": None} if kind == "svg" else None
     with matplotlib.rc_context(STYLE):
-        undated: Any = {"Date": None} if file.suffix == ".svg" else None
-        figure.savefig(drawn, format=file.suffix[1:], metadata=undated)
-    write_whole(file, drawn.getvalue(), "plot")
+        write_whole(
+            target, lambda opened: figure.savefig(opened, format=kind, metadata=metadata), name
+        )
 
 
-def plan_curves(planned: dict[str, Any]) -> "Figure":
+def plan_curves(plan: dict[str, Any]) -> "Figure":
     """Draw what `kibitz.plan` predicts, against the size of the bucket; simulated points if any."""
-    setting, rates = planned["setting"], np.array(planned["rates"][1:])
+    setting, rates = plan["setting"], np.array(plan["rates"][1:])
     names = {"uniform": "UCB, uniform", "optimal": "UCB, best weights", "active": "UCB1-Double"}
     several = len(setting["problems"]) > 1
-    points = [] if several else planned.get("simulation", {}).get("points", [])
+    points = [] if several else plan.get("simulation", {}).get("points", [])
     panels = []
     for early, title in ((False, "Looks at a steady rate"), (True, "As many looks, early")):
-        predicted = planned["early"]["regret"] if early else planned["regret"]
+        predicted = plan["early"]["regret"] if early else plan["regret"]
         curves = []
         for observer, name in names.items():
             y = predicted[observer]
@@ -270,7 +192,7 @@ def plan_curves(planned: dict[str, Any]) -> "Figure":
                 "size of the bucket ε (looks per stage)",
                 f"regret after {setting['horizon']:,} stages".replace(",", " "),
                 curves,
-                [Mark(planned["rate_star"]["mean"], "ε*")],
+                [Mark(plan["rate_star"]["mean"], "ε*")],
                 note="line: mean over the gaps, band: up to the worst" if several else "",
             )
         )

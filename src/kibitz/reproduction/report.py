@@ -1,46 +1,46 @@
-"""The page that `kibitz reproduce` leaves behind: one file, which opens without a network.
+"""The folder that `kibitz reproduce` leaves behind: data, figures, and a page that needs no network.
 
-Each figure is there twice: as drawn by matplotlib (for print, and where no script runs), and as
-Vega-Lite, whose JavaScript stands in the page, for hovering and for switching curves off.
-All numbers come from the data that the page was made from.
+The page is one file, made from `templates/`. Each figure is in it twice: as drawn by matplotlib (for
+print, and where no script runs), and as Vega-Lite, whose JavaScript stands in the page, for hovering
+and for switching curves off. All numbers come from the data that the page was made from.
 """
 
 import base64
-import html
 import json
-import math
+import os
 import platform
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 
-from kibitz.reproduction.experiments import EXPERIMENTS
-from kibitz.reproduction.plots import COLOURS, DASHES, Panel, Picture, figure, save_figure
-from kibitz.reproduction.verdict import SURE, Verdict, power
+from kibitz.files import checked_folder, checked_target, write_whole
+from kibitz.reproduction import vega
+from kibitz.reproduction.experiments import NUMBERED
+from kibitz.reproduction.numerals import typeset
+from kibitz.reproduction.picture import COLOURS, DARK_COLOURS, DASHES, Picture
+from kibitz.reproduction.plots import figure, save_figure
+from kibitz.reproduction.verdict import SURE, Verdict
 from kibitz.simulator.results import versions
+from kibitz.validate import flag, refused, whole
 
 if TYPE_CHECKING:
     import xarray
 
+TEMPLATES = Path(__file__).parent / "templates"
 PAPER = (
     "Rémy Degenne, Evrard Garcelon and Vianney Perchet, “Bandits with Side Observations: Bounded vs. "
     "Logarithmic Regret”, UAI 2018"
 )
 QUICK = 25  # how many times fewer runs a rough version has
 LEAST_RUNS = 3
-#: `COLOURS` for a dark background.
-DARK_COLOURS = (
-    "#56B4E9", "#FF8B3D", "#2FCF9B", "#E88FCB", "#F0C24B", "#F2F2F2", "#9A9DA3", "#4FD8E8",
-    "#FF8A8A", "#A9ABFF", "#FFFFFF", "#C9D64A",
-)  # fmt: skip
 SIGNS = {True: ("✓", "holds"), False: ("✗", "does not hold"), None: ("?", "open: too few runs")}
+SETTING_COLUMNS = ("data", "means", "looks", "policies", "swept", "T", "runs", "engine")
 
 
 class Section(NamedTuple):
@@ -60,7 +60,7 @@ class Section(NamedTuple):
 
 
 def reproduce(
-    folder: Path,
+    folder: str | os.PathLike[str],
     *,
     seed: int,
     only: Sequence[int] = (),
@@ -69,12 +69,12 @@ def reproduce(
     threads: int | None = None,
     progress: Callable[[str, float], None] | None = None,
 ) -> list[Section]:
-    """Run experiments, or go on with them, and leave data, figures and page in a folder.
+    """Run experiments, or resume them, and leave data, figures and page in a folder.
 
     Parameters
     ----------
     folder
-        Where to leave them; what is already there is not computed again.
+        Where to leave them, made if it is not there; what its data hold is not computed again.
     seed
         Of all random numbers.
     only
@@ -88,57 +88,64 @@ def reproduce(
     progress
         Called as `progress(what, share)` now and then.
     """
-    numbers = list(only) or list(range(1, len(EXPERIMENTS) + 1))
-    for number in numbers:
-        if not 1 <= number <= len(EXPERIMENTS):
-            raise ValueError(f"only must be numbers from 1 to {len(EXPERIMENTS)}, got {number!r}")
+    numbers = chosen(only)
+    seed, quick = whole(seed, "seed"), flag(quick, "quick")
+    runs = None if runs is None else whole(runs, "runs", 1)
+    threads = None if threads is None else whole(threads, "threads", 1)
+    place = checked_folder(folder, "out")
+    page_file = checked_target(place / "report.html", "out")
     for part in ("data", "figures"):
-        (folder / part).mkdir(parents=True, exist_ok=True)
+        checked_folder(place / part, "out")
     tell = progress if progress is not None else lambda what, share: None
     sections = []
     with ThreadPoolExecutor(1) as aside:
-        script = aside.submit(vega)
-        for place, number in enumerate(numbers):
-            module = EXPERIMENTS[number - 1]
+        script = aside.submit(vega.javascript)
+        for done, number in enumerate(numbers):
 
-            def step(what: str, share: float, place: int = place, number: int = number) -> None:
-                title = EXPERIMENTS[number - 1].TITLE
-                tell(f"{number}. {title}: {what}", (place + share) / len(numbers))
+            def step(what: str, share: float, done: int = done, number: int = number) -> None:
+                title = NUMBERED[number].TITLE
+                tell(f"{number}. {title}: {what}", (done + share) / len(numbers))
 
-            fewer = max(LEAST_RUNS, module.RUNS // QUICK) if quick else module.RUNS
-            data = module.run(
-                folder / "data", runs=runs or fewer, seed=seed, threads=threads, progress=step
+            usual = NUMBERED[number].RUNS
+            n_runs = runs or (max(LEAST_RUNS, usual // QUICK) if quick else usual)
+            sections.append(
+                experiment(number, place, runs=n_runs, seed=seed, threads=threads, progress=step)
             )
-            step("drawing", 1.0)
-            picture = module.draw(data)
-            drawn = figure(picture)
-            for ending in ("png", "svg"):
-                save_figure(drawn, folder / "figures" / f"{number}.{ending}")
-            files = sorted(file.name for file in (folder / "data").glob(f"{number}-*.nc"))
-            words = (module.TITLE, module.PAPER, module.CLAIM)
-            sections.append(Section(number, *words, module.verdict(data), picture, data, files))
-        written = page(sections, folder / "figures", script.result(), seed, quick)
-    (folder / "report.html").write_text(written, encoding="utf-8")
+        written = page(sections, place / "figures", script.result(), seed, quick)
+    write_whole(page_file, written.encode(), "out")
     return sections
 
 
-def vega() -> str:
-    """Return the JavaScript of Vega, Vega-Lite and vega-embed.
-
-    It is put together by a process of its own, which gives back the 100 MB that this takes.
-    """
-    program = (
-        "import sys, vl_convert; "
-        "bundle = vl_convert.javascript_bundle('window.vegaEmbed = vegaEmbed;'); "
-        "sys.stdout.buffer.write(bundle.encode())"
-    )
-    bundle = subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.PIPE)
-    return bundle.stdout.decode().replace("</script", "<\\/script")
+def chosen(only: Sequence[int]) -> list[int]:
+    """Return the numbers of the experiments that are asked for, each once; all if none is."""
+    condition = f"numbers from 1 to {len(NUMBERED)}"
+    if not isinstance(only, Sequence) or isinstance(only, str):
+        raise refused("only", condition, only)
+    for number in only:
+        if isinstance(number, bool) or not isinstance(number, int) or number not in NUMBERED:
+            raise refused("only", condition, number)
+    return list(dict.fromkeys(only)) or list(NUMBERED)
 
 
-def beside(name: str) -> str:
-    """Return the text of a file that lies beside this one."""
-    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+def experiment(
+    number: int, folder: Path, *, progress: Callable[[str, float], None], **options: Any
+) -> Section:
+    """Run an experiment, or resume it; leave its data and its figure in a folder."""
+    module = NUMBERED[number]
+    files: list[str] = []
+
+    def file(part: str) -> Path:
+        files.append(f"{number}-{part}.nc")
+        return folder / "data" / files[-1]
+
+    data = module.run(file, progress=progress, **options)
+    progress("drawing", 1.0)
+    picture = module.draw(data)
+    drawn = figure(picture)
+    for ending in ("png", "svg"):
+        save_figure(drawn, folder / "figures" / f"{number}.{ending}", "out")
+    words = (module.TITLE, module.PAPER, module.CLAIM)
+    return Section(number, *words, module.verdict(data), picture, data, sorted(files))
 
 
 # ------------------------------------------------------------------------------------- the page
@@ -147,60 +154,69 @@ def beside(name: str) -> str:
 def page(
     sections: Sequence[Section], figures: Path, script: str, seed: int, quick: bool = False
 ) -> str:
-    """Return the page."""
-    words = [section.verdict.word for section in sections]
-    counts = ", ".join(
-        f"{words.count(word)} {word}"
-        for word in ("confirmed", "depends", "not confirmed")
-        if word in words
+    """Return the page; `script` is the JavaScript of Vega."""
+    templates = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    specs = {
-        str(one.number): [spec(panel, one.picture) for panel in one.picture.panels]
-        for one in sections
-    }
-    used = {**versions(), "matplotlib": version("matplotlib"), "Python": platform.python_version()}
-    rough = '<p class="rough">A rough version: few runs (<code>--quick</code>).</p>' if quick else ""
-    made = ", ".join(f"{name} {number}" for name, number in used.items())
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>Bandits with side observations, reproduced</title>
-<link rel="icon" href="data:,">
-<style>{beside("report.css")}{palettes()}</style>
-</head>
-<body>
-<header>
-<h1>Bandits with side observations, reproduced</h1>
-<p>{html.escape(PAPER)}. Its five experiments, and what it claims but does not draw, by
-<b>kibitz</b> {html.escape(used["kibitz"])}.</p>
-{rough}</header>
-<main>
-<section id="summary" aria-labelledby="summary-title">
-<h2 id="summary-title">{counts}</h2>
-<table><thead><tr><th>Experiment</th><th>Verdict</th><th>In numbers</th></tr></thead>
-<tbody>
-{"".join(summary_row(section) for section in sections)}</tbody></table>
-</section>
-{"".join(section_html(section, figures, seed) for section in sections)}
-</main>
-<footer>
-<h2>How to read this page</h2>
-<p>Regret is Σ Δ<sub>i</sub> N<sub>i</sub>, in units of reward, the standard deviation of one reward
-being 1. A stage is one pull; ε is the number of looks per stage; ± is one standard error over runs.
-A check is decided if the number is more than {SURE:g} standard errors away from its limit. A claim is
-<b>confirmed</b> if all its checks hold, <b>not confirmed</b> if none does, and <b>depends</b> if some
-do. All numbers on this page are computed from the data beside it.</p>
-<p>Seed {seed}. {html.escape(made)}.</p>
-</footer>
-<script type="application/json" id="specs">{as_json(specs)}</script>
-<script>{script}</script>
-<script>{beside("report.js")}</script>
-</body>
-</html>
-"""
+    templates.filters["with_indices"] = with_indices
+    templates.policies["json.dumps_kwargs"] = {
+        "ensure_ascii": False, "separators": (",", ":"), "allow_nan": False,
+    }  # fmt: skip
+    words = [section.verdict.word for section in sections]
+    return templates.get_template("page.html").render(
+        paper=PAPER,
+        quick=quick,
+        seed=seed,
+        sure=f"{SURE:g}",
+        signs=SIGNS,
+        counts=", ".join(
+            f"{words.count(word)} {word}"
+            for word in ("confirmed", "depends", "not confirmed")
+            if word in words
+        ),
+        sections=[
+            {
+                **section._asdict(),
+                "svg": base64.b64encode((figures / f"{section.number}.svg").read_bytes()).decode(),
+                "legend": legend(section.picture),
+                "setting": setting_rows(section.data),
+                "runs": next(iter(section.data.values())).sizes["run"],
+            }
+            for section in sections
+        ],
+        setting_columns=SETTING_COLUMNS,
+        charts={
+            str(section.number): [
+                vega.chart(panel, section.picture) for panel in section.picture.panels
+            ]
+            for section in sections
+        },
+        versions={
+            **versions(), "matplotlib": version("matplotlib"), "Python": platform.python_version()
+        },
+        style=Markup(beside("report.css") + palettes()),
+        vega=inline_script(script),
+        script=inline_script(beside("report.js")),
+    )  # fmt: skip
+
+
+def beside(name: str) -> str:
+    """Return the text of a file that lies beside the templates."""
+    return (TEMPLATES / name).read_text(encoding="utf-8")
+
+
+def inline_script(code: str) -> Markup:
+    """Return JavaScript that may stand in a script element: nothing in it ends the element."""
+    return Markup(code.replace("</script", "<\\/script").replace("<!--", "<\\!--"))
+
+
+def with_indices(text: str) -> Markup:
+    """Return text as HTML, with its indices as indices: Δ_i."""
+    return Markup(re.sub(r"([ΔNp])_i", r"\1<sub>i</sub>", str(escape(text))))
 
 
 def palettes() -> str:
@@ -215,124 +231,46 @@ def palettes() -> str:
     return f":root{{{light}}}{night}{classes}"
 
 
-def badge(word: str) -> str:
-    """Return a verdict as a coloured word."""
-    sign = {"confirmed": "✓", "depends": "±", "not confirmed": "✗"}[word]
-    return f'<span class="badge {word.replace(" ", "-")}">{sign} {word}</span>'
-
-
-def summary_row(section: Section) -> str:
-    """Return a row of the summary."""
-    return (
-        f'<tr><td><span class="number">{section.number}</span> <a href="#e{section.number}">'
-        f"{html.escape(section.title)}</a></td><td>{badge(section.verdict.word)}</td>"
-        f"<td>{html.escape(section.verdict.short)}</td></tr>\n"
-    )
-
-
-def section_html(section: Section, figures: Path, seed: int) -> str:
-    """Return an experiment's part of the page."""
-    n, title, alt = section.number, html.escape(section.title), html.escape(section.picture.alt)
-    panels = "".join(panel_html(panel, n, m) for m, panel in enumerate(section.picture.panels))
-    checks = "".join(
-        f'<li><span class="sign s{SIGNS[check.holds][0]}" role="img" '
-        f'aria-label="{SIGNS[check.holds][1]}">{SIGNS[check.holds][0]}</span>'
-        f"<span>{html.escape(check.text)}</span></li>\n"
-        for check in section.verdict.checks
-    )
-    held = sum(check.holds is True for check in section.verdict.checks)
-    picture = base64.b64encode((figures / f"{n}.svg").read_bytes()).decode()
-    links = ", ".join(f'<a href="data/{file}">{file}</a>' for file in section.files)
-    return f"""<section id="e{n}" class="experiment" aria-labelledby="t{n}">
-<h2 id="t{n}"><span class="number">{n}</span> {title} {badge(section.verdict.word)}</h2>
-<p class="claim"><span class="where">{html.escape(section.paper)}.</span> {rich(section.claim)}</p>
-<p class="finding">{rich(section.verdict.sentence)}</p>
-<figure id="f{n}">
-<img class="static" src="data:image/svg+xml;base64,{picture}" alt="{alt}">
-<div class="live" hidden>
-<div class="legend" role="group" aria-label="Curves to show">{legend(section.picture)}</div>
-<div class="panels columns{section.picture.columns}" role="img" aria-label="{alt}">
-{panels}</div>
-</div>
-</figure>
-<details {"open" if len(section.verdict.checks) <= 4 else ""}>
-<summary>{held} of {len(section.verdict.checks)} checks hold</summary>
-<ul class="checks">
-{checks}</ul></details>
-<details><summary>Setting, seed, data</summary>
-{setting_html(section, seed)}
-<p>Data: {links}. Figure: <a href="figures/{n}.png">PNG</a>, <a href="figures/{n}.svg">SVG</a>. Again:
-<code>kibitz reproduce --only {n} --seed {seed} --runs {runs_of(section)}</code></p></details>
-</section>
-"""
-
-
-def legend(picture: Picture) -> str:
-    """Return a button for each curve."""
+def legend(picture: Picture) -> list[dict[str, Any]]:
+    """Return label, colour, dashes and dot of each curve."""
     curves = [curve for panel in picture.panels for curve in panel.curves]
     kinds = {curve.label: curve.kind for curve in reversed(curves)}  # the first of each label
-    buttons = []
+    entries = []
     for place, label in enumerate(picture.labels()):
-        dashes = {"reference": (5, 3), "points": (), "dots": (0, 99)}
-        dash = " ".join(map(str, dashes.get(kinds[label], DASHES[place % len(DASHES)])))
-        dot = '<circle cx="13" cy="5" r="3.2" fill="currentColor"/>'
-        dot = dot if kinds[label] in {"points", "dots"} else ""
-        buttons.append(
-            f'<button type="button" aria-pressed="true" data-label="{html.escape(label)}">'
-            f'<svg class="c{place % len(COLOURS)}" width="26" height="10" aria-hidden="true">'
-            f'<line x1="0" y1="5" x2="26" y2="5" stroke="currentColor" stroke-width="2" '
-            f'stroke-dasharray="{dash}"/>{dot}</svg>{html.escape(label)}</button>'
+        own = {"reference": (5, 3), "points": (), "dots": (0, 99)}
+        dashes = own.get(kinds[label], DASHES[place % len(DASHES)])
+        entries.append(
+            {
+                "label": label,
+                "colour": place % len(COLOURS),
+                "dashes": " ".join(map(str, dashes)),
+                "dot": kinds[label] in {"points", "dots"},
+            }
         )
-    return "".join(buttons)
+    return entries
 
 
-def panel_html(panel: Panel, number: int, place: int) -> str:
-    """Return the place for a panel of the live figure."""
-    note = "<br>".join(html.escape(line) for line in panel.note.splitlines())
-    return (
-        f'<div class="panel"><p class="panel-title"><b>{html.escape(panel.title)}</b></p>'
-        f'<div class="chart" id="p{number}-{place}"></div>'
-        f'<p class="panel-title">{note}</p></div>\n'
-    )
-
-
-def runs_of(section: Section) -> int:
-    """Return how many runs the section's data have."""
-    return int(next(iter(section.data.values())).sizes["run"])
-
-
-def setting_html(section: Section, seed: int) -> str:
-    """Return what made the data, read from the data."""
+def setting_rows(data: "dict[str, xarray.Dataset]") -> list[list[str]]:
+    """Return what made the data, read from the data: a row for each part, see `SETTING_COLUMNS`."""
     rows = []
-    for label, part in section.data.items():
+    for label, part in data.items():
         cells = json.loads(part.attrs["cells"])
         first = cells[0]["setting"]
         swept = next((str(d) for d in part["final_regret"].dims if d not in {"policy", "run"}), None)
-        values = ", ".join(_value(v) for v in part[swept].to_numpy()) if swept else "–"
+        values = ", ".join(_value(v) for v in part[swept].to_numpy()) if swept else ""
         policies = "; ".join(
             f"{one} = {name_of(cell['policy'])}"
             if one != cell["policy"]["name"]
             else name_of(cell["policy"])
             for one, cell in {cell["policy"]: cell["setting"] for cell in cells}.items()
         )
-        feedbacks = {json.dumps(cell["setting"]["feedback"]) for cell in cells}
         feedback = dict(first["feedback"])
-        if len(feedbacks) > 1:
+        if len({json.dumps(cell["setting"]["feedback"]) for cell in cells}) > 1:
             feedback.pop("rate", None)
         means = ", ".join(f"{one:g}" for one in first["problem"]["means"])
-        engine = part.attrs["engine"]
         row = [label, means, _words(feedback), policies, f"{swept}: {values}" if swept else "–"]
-        row += [power(first["horizon"]), str(part.sizes["run"]), engine]
-        rows.append("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>")
-    head = "".join(
-        f"<th>{name}</th>"
-        for name in ("data", "means", "looks", "policies", "swept", "T", "runs", "engine")
-    )
-    return (
-        f"<p>Gaussian rewards of variance 1; seed {seed}.</p>"
-        f"<div class='scroll'><table class='setting'><thead><tr>{head}</tr></thead>"
-        f"<tbody>{''.join(rows)}</tbody></table></div>"
-    )
+        rows.append([*row, typeset(first["horizon"]), str(part.sizes["run"]), part.attrs["engine"]])
+    return rows
 
 
 def name_of(policy: dict[str, Any]) -> str:
@@ -343,11 +281,6 @@ def name_of(policy: dict[str, Any]) -> str:
     return f"{policy['name']}({parameters})"
 
 
-def rich(text: str) -> str:
-    """Return text for the page, with its indices as indices."""
-    return re.sub(r"([ΔNp])_i", r"\1<sub>i</sub>", html.escape(text))
-
-
 def _words(feedback: dict[str, Any]) -> str:
     usual = {"observer": feedback["observer"], "looks": 1, "paid": False}
     unusual = {name: value for name, value in feedback.items() if value != usual.get(name)}
@@ -355,126 +288,4 @@ def _words(feedback: dict[str, Any]) -> str:
 
 
 def _value(value: Any) -> str:
-    return value if isinstance(value, str) else power(float(value))
-
-
-# ---------------------------------------------------------------------------------- Vega-Lite
-
-
-def spec(panel: Panel, picture: Picture) -> dict[str, Any]:
-    """Return a panel of a picture as a Vega-Lite chart; the colours come from the page."""
-    labels = picture.labels()
-    top = 22 if any(one.marks for one in picture.panels) else 8
-    rows = [row for curve in panel.curves for row in curve_rows(curve)]
-    heights = [row[key] for row in rows for key in ("y", "low", "high") if key in row]
-    if panel.y_log:  # a bar that reaches below 0 ends at the axis
-        heights = [height for height in heights if height > 0]
-        for row in rows:
-            if "low" in row:
-                row["low"] = max(row["low"], min(heights))
-    x = {"field": "x", **axis(panel.x, panel.x_log, [row["x"] for row in rows])}
-    y = axis(panel.y, panel.y_log, heights, zero=True)
-    named: dict[str, Any] = {"field": "label", "type": "nominal", "legend": None}
-    colour = {**named, "scale": {"domain": labels}}
-    dashes = [list(DASHES[n % len(DASHES)]) or [1, 0] for n in range(len(labels))]
-    dash = {**named, "scale": {"domain": labels, "range": dashes}}
-    at = {"x": x, "y": {"field": "y", **y}, "color": colour}
-    between = {"x": x, "y": {"field": "low", **y}, "y2": {"field": "high"}, "color": colour}
-    near = {"select": {"type": "point", "on": "pointerover", "clear": "pointerout"}, "name": "near"}
-    hover = {
-        **at,
-        "opacity": {"condition": {"param": "near", "empty": False, "value": 0.8}, "value": 0},
-        "tooltip": [
-            {"field": "label", "title": "curve"},
-            {"field": "x", "title": panel.x.split(",")[0], "format": ".4~g"},
-            {"field": "y", "title": panel.y.split("\n")[0].split(" (")[0], "format": ".4~g"},
-            {"field": "low", "title": "from", "format": ".4~g"},
-            {"field": "high", "title": "to", "format": ".4~g"},
-        ],
-    }
-    drawn = [
-        layer("area", between, "line", "datum.low != null", opacity=0.13),
-        layer("rule", between, "points", "datum.low != null"),
-        layer("line", {**at, "strokeDash": dash}, "line", strokeWidth=2),
-        layer("line", at, "reference", strokeWidth=1.5, strokeDash=[5, 3]),
-        layer("line", {**at, "strokeDash": dash}, "points", strokeWidth=1.2),
-        layer("point", at, "points", filled=True, size=34, opacity=1, clip=False),
-        layer("point", at, "dots", filled=True, size=60, opacity=1, clip=False),
-        {**layer("point", hover, filled=True, size=160), "params": [near]},
-    ]
-    ink: Any = {"color": {"expr": "ink"}, "clip": False}
-    for mark in panel.marks:
-        there = {"x": {"datum": mark.x, "type": "quantitative"}}
-        text = {**there, "y": {"value": 0}, "text": {"value": mark.label}}
-        once: dict[str, Any] = {"data": {"values": [{}]}}
-        drawn.append({**layer("rule", there, strokeDash=[1, 3], **ink), **once})
-        drawn.append({**layer("text", text, dy=-4, baseline="bottom", **ink), **once})
-    kinds = {curve.kind for curve in panel.curves}
-    return {
-        "data": {"values": rows},
-        "params": [{"name": "hidden", "value": []}, {"name": "ink", "value": "#555"}],
-        "transform": [{"filter": "indexof(hidden, datum.label) < 0"}],
-        "width": "container",
-        "height": 250,
-        "padding": {"left": 2, "right": 14, "top": top, "bottom": 2},
-        "layer": [one for one in drawn if one.pop("of") in (None, *kinds)],
-    }
-
-
-def layer(
-    mark: str, encoding: dict[str, Any], kind: str | None = None, test: str = "true", **style: Any
-) -> dict[str, Any]:
-    """Return a layer that shows the curves of one kind, or all."""
-    return {
-        "of": kind,
-        "mark": {"type": mark, "aria": False, "clip": True, **style},
-        "transform": [{"filter": f"datum.kind == '{kind}' && {test}"}] if kind else [],
-        "encoding": encoding,
-    }
-
-
-def curve_rows(curve: Any) -> list[dict[str, Any]]:
-    """Return a curve as rows; four digits are enough for a screen."""
-    rows = []
-    x, y = np.asarray(curve.x, float), np.asarray(curve.y, float)
-    low = high = np.full(x.shape, np.nan)
-    if curve.low is not None and curve.high is not None:
-        low, high = np.asarray(curve.low, float), np.asarray(curve.high, float)
-    for n in range(x.size):
-        row: dict[str, Any] = {"label": curve.label, "kind": curve.kind}
-        numbers = {"x": x[n], "y": y[n], "low": low[n], "high": high[n]}
-        row |= {
-            name: float(f"{number:.4g}") for name, number in numbers.items() if np.isfinite(number)
-        }
-        rows.append(row)
-    return rows
-
-
-def axis(title: str, log: bool, values: list[float], zero: bool = False) -> dict[str, Any]:
-    """Return type, scale and axis of a channel."""
-    lines = title.replace(" (", "\n(").split("\n") if len(title) > 30 else [title]
-    low, high = min(values), max(values)
-    if not log:
-        low = min(low, 0.0) if zero else low
-        scale = {"domain": [low, high], "zero": False, "nice": zero}
-        return {"type": "quantitative", "title": lines, "scale": scale}
-    low, high = (low / 1.2, high * 1.2) if zero else (low, high)  # room above and below
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    step = max(1, math.ceil((last - first) / 6))
-    fronts = (1, 2, 5) if last - first <= 2 else (1,)
-    ticks = [float(f"{front}e{n}") for n in range(first, last + 1, step) for front in fronts]
-    ticks = [tick for tick in ticks if low <= tick <= high]
-    names = {f"{n:.0e}".replace("e+0", "e+").replace("e-0", "e-"): power(n) for n in ticks}
-    named = f"({json.dumps(names, ensure_ascii=False)})[format(datum.value, '.0e')]"
-    return {
-        "type": "quantitative",
-        "title": lines,
-        "scale": {"type": "log", "domain": [low, high], "nice": False},
-        "axis": {"values": ticks, "labelExpr": named},
-    }
-
-
-def as_json(data: Any) -> str:
-    """Return data as JSON that may stand in a script element."""
-    text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c")
+    return value if isinstance(value, str) else typeset(float(value))

@@ -1,8 +1,8 @@
-"""How an experiment is judged: numbers with their standard errors, checks, and one word.
+"""How an experiment is judged: numbers with their standard errors, statements, and one word.
 
-A check *holds*, *fails*, or stays *open* when the runs are too few to tell: it is decided if the
+A statement *holds*, *fails*, or stays *open* when the runs are too few to tell: it is decided if the
 number is more than `SURE` standard errors away from the limit that it is held against. An
-experiment is "confirmed" if all its checks hold, "not confirmed" if none does, and "depends"
+experiment is "confirmed" if all its statements hold, "not confirmed" if none does, and "depends"
 if some do and some do not.
 """
 
@@ -11,8 +11,6 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
-
-from kibitz.reproduction.plots import power as power
 
 SURE = 3.0  # standard errors
 
@@ -32,7 +30,7 @@ class Estimate(NamedTuple):
         return f"{self.value:.{digits}f} ± {self.error:.{digits}f}".replace("-", "−")
 
 
-class Check(NamedTuple):
+class Statement(NamedTuple):
     """A sentence about the data and whether it holds; None if the runs are too few to tell."""
 
     text: str
@@ -40,20 +38,20 @@ class Check(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """One word, why in a few words and in a few sentences, and the checks behind it."""
+    """One word, why in a few words and in a few sentences, and the statements behind it."""
 
     word: str
     short: str
     sentence: str
-    checks: list[Check]
+    statements: list[Statement]
 
 
-def judge(checks: Iterable[Check], short: str, sentence: str) -> Verdict:
-    """Return the verdict that checks amount to."""
-    listed = list(checks)
+def judge(statements: Iterable[Statement], short: str, sentence: str) -> Verdict:
+    """Return the verdict that statements amount to."""
+    listed = list(statements)
     if not listed:
-        raise ValueError("checks must be at least one check, got none")
-    held = sum(check.holds is True for check in listed)
+        raise ValueError("statements must be at least one statement, got none")
+    held = sum(statement.holds is True for statement in listed)
     word = "confirmed" if held == len(listed) else "depends" if held else "not confirmed"
     return Verdict(word, short, sentence, listed)
 
@@ -85,9 +83,9 @@ def mean(values: Any) -> Estimate:
     return Estimate(float(sample.mean()), float(sample.std(ddof=1)) / math.sqrt(sample.size))
 
 
-def ratio(above_line: Any, below_line: Any) -> Estimate:
+def ratio(numerator: Any, denominator: Any) -> Estimate:
     """Return the ratio of two means over the same runs, with its standard error (delta method)."""
-    a, b = (np.asarray(part, dtype=float).ravel() for part in (above_line, below_line))
+    a, b = (np.asarray(part, dtype=float).ravel() for part in (numerator, denominator))
     if not b.mean() > 0:
         return Estimate(math.nan, math.inf)
     value = a.mean() / b.mean()
@@ -107,13 +105,13 @@ def slope(x: Any, runs: Any, log: bool = False) -> Estimate:
     """
     points, sample = np.asarray(x, dtype=float), np.asarray(runs, dtype=float)
     means = sample.mean(axis=0)
-    pull = (points - points.mean()) / ((points - points.mean()) ** 2).sum()
+    weights = (points - points.mean()) / ((points - points.mean()) ** 2).sum()
     if log:
-        return Estimate(float(pull @ np.log(means)), mean(sample / means @ pull).error)
-    return Estimate(float(pull @ means), mean(sample @ pull).error)
+        return Estimate(float(weights @ np.log(means)), mean(sample / means @ weights).error)
+    return Estimate(float(weights @ means), mean(sample @ weights).error)
 
 
-def straightness(x: Any, y: Any) -> float:
+def r_squared(x: Any, y: Any) -> float:
     """Return R² of a least-squares line; 0 where there is nothing to explain."""
     points, values = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     if np.ptp(values) <= 1e-12 * abs(values).max():

@@ -1,7 +1,8 @@
 """The experiments: those of the paper, then what it claims but does not draw.
 
-Each is a module with its setting as data at the top, `run` (data from the simulator, saved and
-resumed), `verdict` (what the data say) and `draw` (a picture of them). Its number is its place.
+Each is a module with its setting as data at the top, `run` (data from the simulator, saved to
+`file(part)` for each of its parts, and resumed from there), `verdict` (what the data say) and `draw`
+(a picture of them). A module does not know its number: that is its place in `EXPERIMENTS`.
 """
 
 from kibitz.reproduction.experiments import (
@@ -31,3 +32,6 @@ EXPERIMENTS = (
     arrivals,
     sandwich,
 )
+
+#: The experiments by number.
+NUMBERED = dict(enumerate(EXPERIMENTS, start=1))

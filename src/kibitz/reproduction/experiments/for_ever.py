@@ -1,5 +1,12 @@
-"""Experiment 6: regret that stays bounded for ever, against regret that grows with log T."""
+"""Regret that stays bounded for ever, against regret that grows with log T.
 
+Of the paper: Sections 1 and 4 (claimed, not drawn).
+
+Concluded: of each curve, whether the last decade of stages still added to it; of the plateaus,
+whether their height is a line in log(1/ε) (R²).
+"""
+
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,20 +17,20 @@ from kibitz.model.problem import gaussian
 from kibitz.policies.etc_ocucb import etc_ocucb
 from kibitz.policies.ftl import ftl_robin
 from kibitz.policies.ucb import ucb, ucb_double
-from kibitz.reproduction.plots import Curve, Panel, Picture, band, bars
+from kibitz.reproduction.numerals import typeset
+from kibitz.reproduction.picture import Curve, Panel, Picture, band, bars
 from kibitz.reproduction.verdict import (
-    Check,
     Estimate,
+    Statement,
     Verdict,
     above,
     below,
     judge,
     mean,
     percent,
-    power,
+    r_squared,
     reached,
     saving,
-    straightness,
 )
 from kibitz.simulator.simulate import simulate, sweep
 
@@ -36,19 +43,26 @@ CLAIM = (
     "However rare, looks keep the regret bounded for ever, by a multiple of log(1/ε), for passive "
     "and for active observers; without looks it grows like log T."
 )
-ENGINE, HORIZON = "leap", 10**12  # stage by stage: "step", 10**6
+ENGINE = "leap"  #: Stage by stage ("step") 10⁶ stages are feasible.
+HORIZON = 10**12  #: Stages, T.
+#: Mean reward of each arm.
 MEANS = (2.0, 1.8, 0.5, 0.2)
-RATES = (0.0, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)  # passive, uniform; 0: no looks
+#: ε of the passive observer with uniform weights; 0 is without looks.
+RATES = (0.0, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
+#: The ε that are drawn.
 SHOWN = (0.0, 1e-4, 1e-3, 1e-2, 1e-1)
+#: ε of the active observer.
 ACTIVE_RATE = 0.1
 ACTIVE: Any = {"UCB1-Double": ucb_double, "ETC-OCUCB": etc_ocucb, "FTL-robin": ftl_robin}
+#: Runs of each setting.
 RUNS = 32
-FLAT = 0.01  # of the final regret, in the last decade of stages: no longer growing
-GROWS = 0.05  # likewise: growing
-STRAIGHT = 0.95  # R² of a line
+#: The share of the final regret in the last decade of stages below which it no longer grows.
+FLAT = 0.01
+GROWS = 0.05  #: And above which it does.
+STRAIGHT = 0.95  #: The least R² of a line.
 
 
-def run(folder: Path, **options: Any) -> "dict[str, xarray.Dataset]":
+def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Dataset]":
     """Play UCB at each rate as a passive observer, and the active algorithms."""
     per_decade = np.geomspace(1, HORIZON, 10 * round(np.log10(HORIZON)) + 1)
     stages = np.unique(per_decade.round().astype(np.int64))
@@ -56,11 +70,11 @@ def run(folder: Path, **options: Any) -> "dict[str, xarray.Dataset]":
     options = {"horizon": HORIZON, "stages": stages, "engine": ENGINE, **options}
     return {
         "passive": sweep(
-            "rate", RATES, problem, passive, ucb(), file=folder / "6-passive.nc", **options
+            "rate", RATES, problem, passive, ucb(), file=file("passive"), **options
         ),
         "active": simulate(
             problem, active(ACTIVE_RATE), {name: make() for name, make in ACTIVE.items()},
-            file=folder / "6-active.nc", **options,
+            file=file("active"), **options,
         ),
     }  # fmt: skip
 
@@ -81,15 +95,16 @@ def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
     """Ask of each curve whether the last decade of stages still added to it."""
     regret = data["passive"]["regret"].isel(policy=0)
     horizon = int(regret["stage"][-1])
-    checks, flat = [], []
+    statements, flat = [], []
     for rate in map(float, regret["rate"]):
         one = regret.sel(rate=rate)
         added, final = last_decade(one), mean(one.isel(stage=-1))
         if rate == 0:
-            checks.append(
-                Check(
-                    f"Without looks UCB is at {final} and still grows: stages {power(horizon // 10)} "
-                    f"to {power(horizon)} added {percent(added)} (grows: more than {GROWS:.0%}).",
+            statements.append(
+                Statement(
+                    f"Without looks UCB is at {final} and still grows: stages "
+                    f"{typeset(horizon // 10)} to {typeset(horizon)} added {percent(added)} "
+                    f"(grows: more than {GROWS:.0%}).",
                     above(added, GROWS),
                 )
             )
@@ -98,20 +113,20 @@ def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
         if holds:
             flat.append(rate)
         stage = reached(regret["stage"], one.mean("run"), 0.95)
-        checks.append(
-            Check(
-                f"UCB with ε = {power(rate)}: {final}, to which the last decade of stages added "
+        statements.append(
+            Statement(
+                f"UCB with ε = {typeset(rate)}: {final}, to which the last decade of stages added "
                 f"{percent(added)} (flat: less than {FLAT:.0%}); 95 % was reached at stage "
-                f"{power(stage)}, the predicted scale is {power(plateau_stage(rate))}.",
+                f"{typeset(stage)}, the predicted scale is {typeset(plateau_stage(rate))}.",
                 holds,
             )
         )
     others = data["active"]["regret"]
     for label in map(str, others["policy"].to_numpy()):
         added = last_decade(others.sel(policy=label))
-        checks.append(
-            Check(
-                f"{label}, active, ε = {power(ACTIVE_RATE)}: "
+        statements.append(
+            Statement(
+                f"{label}, active, ε = {typeset(ACTIVE_RATE)}: "
                 f"{mean(others.sel(policy=label).isel(stage=-1))}, to which the last decade of "
                 f"stages added {percent(added)}.",
                 below(added, FLAT),
@@ -119,24 +134,24 @@ def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
         )
     heights = [float(regret.sel(rate=rate).isel(stage=-1).mean()) for rate in flat]
     if len(flat) > 2:
-        straight = straightness(np.log(flat), heights)
+        straight = r_squared(np.log(flat), heights)
         text = (
             f"The height of the plateau is a straight line in log(1/ε): R² = {straight:.3f} over the "
             f"{len(flat)} rates that are flat (at least {STRAIGHT})."
         )
-        checks.append(Check(text, straight >= STRAIGHT))
+        statements.append(Statement(text, straight >= STRAIGHT))
     rates = [rate for rate in RATES if rate]
     sentence = (
-        f"By stage {power(horizon)} regret has stopped growing at {len(flat)} of {len(rates)} rates"
-        + (f", down to ε = {power(min(flat))}" if flat else "")
+        f"By stage {typeset(horizon)} regret has stopped growing at {len(flat)} of {len(rates)} rates"
+        + (f", down to ε = {typeset(min(flat))}" if flat else "")
         + f"; without looks it is at {mean(regret.sel(rate=0.0).isel(stage=-1))} and grows."
     )
     bounded = [str(name) for name in ACTIVE if below(last_decade(others.sel(policy=name)), FLAT)]
     short = (
-        f"at T = {power(horizon)} flat at {len(flat)} of {len(rates)} rates; active: "
+        f"at T = {typeset(horizon)} flat at {len(flat)} of {len(rates)} rates; active: "
         f"{len(bounded)} of {len(ACTIVE)} policies; without looks it grows"
     )
-    return judge(checks, short, sentence)
+    return judge(statements, short, sentence)
 
 
 def draw(data: "dict[str, xarray.Dataset]") -> Picture:
@@ -146,7 +161,7 @@ def draw(data: "dict[str, xarray.Dataset]") -> Picture:
     )
     regret = regret.isel(policy=0)
     horizon = float(regret["stage"][-1])
-    label = {rate: f"UCB, ε = {power(rate)}" if rate else "UCB, no looks" for rate in SHOWN}
+    label = {rate: f"UCB, ε = {typeset(rate)}" if rate else "UCB, no looks" for rate in SHOWN}
     predicted = {rate: plateau_stage(rate) for rate in SHOWN if rate}
     there = [
         np.interp(np.log(stage), np.log(regret["stage"]), regret.sel(rate=rate).mean("run"))
@@ -172,7 +187,7 @@ def draw(data: "dict[str, xarray.Dataset]") -> Picture:
             [*(band(label[rate], regret.sel(rate=rate)) for rate in SHOWN), dots],
         ),
         Panel(
-            f"Active, ε = {power(ACTIVE_RATE)}",
+            f"Active, ε = {typeset(ACTIVE_RATE)}",
             x,
             y,
             [
@@ -181,14 +196,14 @@ def draw(data: "dict[str, xarray.Dataset]") -> Picture:
             ],
         ),
         Panel(
-            f"Height of the plateau, T = {power(horizon)}",
+            f"Height of the plateau, T = {typeset(horizon)}",
             "ε, looks per stage",
             "regret at T (bars ± 2 s.e.)",
             last,
         ),
     ]
     alt = (
-        f"Regret against the horizon from 100 to {power(horizon)}, without looks and with "
+        f"Regret against the horizon from 100 to {typeset(horizon)}, without looks and with "
         "looks at several rates, passive and active, and the final regret against ε. "
         + verdict(data).sentence
     )

@@ -1,5 +1,12 @@
-"""Experiment 7: the 1/ε of FTL-robin against the log(1/ε) of UCB."""
+"""The 1/ε of FTL-robin against the log(1/ε) of UCB.
 
+Of the paper: Section 2.2, Lemma 1, and Theorem 3 (claimed, not drawn).
+
+Concluded: the exponent of FTL-robin's regret as a power of ε, the R² of UCB's as a line in log(1/ε),
+and which of the two is better at the smallest and at the largest ε.
+"""
+
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,19 +17,19 @@ from kibitz.model.feedback import active, passive
 from kibitz.model.problem import gaussian
 from kibitz.policies.ftl import ftl_robin
 from kibitz.policies.ucb import ucb
-from kibitz.reproduction.plots import Curve, Panel, Picture, bars
+from kibitz.reproduction.numerals import typeset
+from kibitz.reproduction.picture import Curve, Panel, Picture, bars
 from kibitz.reproduction.verdict import (
-    Check,
     Estimate,
+    Statement,
     Verdict,
     above,
     below,
     judge,
     mean,
-    power,
+    r_squared,
     ratio,
     slope,
-    straightness,
     within,
 )
 from kibitz.simulator.simulate import sweep
@@ -37,24 +44,26 @@ CLAIM = (
     "looks get rare; that of UCB grows only like log(1/ε). Once ε is small, the naive policy is "
     "the worse one."
 )
+#: Mean reward of each arm.
 MEANS = (0.5, 0.0)
+#: Stages, T.
 HORIZON = 10**8
+#: ε.
 RATES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+#: Runs of each setting.
 RUNS = 400
-RARE = 0.1  # looks are rare up to this ε
-NEAR = 0.15  # how far from -1 the slope of 1/ε may be
-STRAIGHT = 0.95  # R² of a line
+RARE = 0.1  #: Looks are rare up to this ε.
+NEAR = 0.15  #: How far from -1 the exponent of 1/ε may be.
+STRAIGHT = 0.95  #: The least R² of a line.
 
 
-def run(folder: Path, **options: Any) -> "dict[str, xarray.Dataset]":
+def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Dataset]":
     """Play both at each rate: FTL-robin looks in turn, UCB at an arm drawn uniformly."""
     options = {"horizon": HORIZON, "stages": [HORIZON], **options}
     problem = gaussian(MEANS)
     players: Any = {"FTL-robin": (active, ftl_robin), "UCB": (passive, ucb)}
     return {
-        label: sweep(
-            "rate", RATES, problem, observer, policy(), file=folder / f"7-{label}.nc", **options
-        )
+        label: sweep("rate", RATES, problem, observer, policy(), file=file(label), **options)
         for label, (observer, policy) in players.items()
     }
 
@@ -67,40 +76,40 @@ def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
     rare = rates <= RARE
     steep = slope(np.log(rates[rare]), ftl.isel(rate=rare), log=True)
     means = other.mean("run").to_numpy()
-    straight = straightness(np.log(rates), means)
-    bent = straightness(np.log(rates), np.log(means))
+    straight = r_squared(np.log(rates), means)
+    bent = r_squared(np.log(rates), np.log(means))
     small, large = rates[0], rates[-1]
     order = ratio(ftl.sel(rate=small), other.sel(rate=small))
     crossing = cross(rates, ftl.mean("run").to_numpy() - other.mean("run").to_numpy())
-    checks = [
-        Check(
+    statements = [
+        Statement(
             f"For ε up to {RARE:g}, FTL-robin goes like a power of ε with exponent {steep} "
             f"(−1 within {NEAR}).",
             within(Estimate(steep.value + 1, steep.error), NEAR),
         ),
-        Check(
+        Statement(
             f"UCB is a straight line in log(1/ε): R² = {straight:.3f} (at least {STRAIGHT}), and a "
             f"better one than a power of ε would be: R² = {bent:.3f}.",
             straight >= max(STRAIGHT, bent),
         ),
-        Check(
-            f"At ε = {power(small)} FTL-robin has {mean(ftl.sel(rate=small))} and UCB "
+        Statement(
+            f"At ε = {typeset(small)} FTL-robin has {mean(ftl.sel(rate=small))} and UCB "
             f"{mean(other.sel(rate=small))}: {order} times as much.",
             above(order, 1),
         ),
-        Check(
-            f"At ε = {power(large)} FTL-robin is the better one: {mean(ftl.sel(rate=large))} against "
-            f"{mean(other.sel(rate=large))}.",
+        Statement(
+            f"At ε = {typeset(large)} FTL-robin is the better one: {mean(ftl.sel(rate=large))} "
+            f"against {mean(other.sel(rate=large))}.",
             below(ratio(ftl.sel(rate=large), other.sel(rate=large)), 1),
         ),
     ]
-    where = f"They cross near ε = {power(crossing)}." if crossing else "They do not cross."
+    where = f"They cross near ε = {typeset(crossing)}." if crossing else "They do not cross."
     sentence = (
         f"FTL-robin's regret goes like ε to the power {steep}, UCB's is "
         f"{'' if straight >= STRAIGHT else 'not '}linear in log(1/ε). {where}"
     )
     short = f"FTL-robin ~ ε^({steep}), UCB linear in log(1/ε) with R² = {straight:.3f}"
-    return judge(checks, short, sentence)
+    return judge(statements, short, sentence)
 
 
 def cross(rates: Any, difference: Any) -> float | None:
@@ -131,7 +140,7 @@ def draw(data: "dict[str, xarray.Dataset]") -> Picture:
         Curve(f"{scale:.2g}/ε, fitted", rates, scale / rates, kind="reference"),
         Curve("proved bound of FTL-robin", rates, bound, kind="reference"),
     ]
-    title = f"Two arms, Δ = {MEANS[0] - MEANS[1]:g}, T = {power(HORIZON)}"
+    title = f"Two arms, Δ = {MEANS[0] - MEANS[1]:g}, T = {typeset(HORIZON)}"
     line = Curve("line in log(1/ε), fitted", rates, fit, kind="reference")
     panels = [
         Panel(title, "ε, looks per stage", y, both, y_log=True),

@@ -1,5 +1,12 @@
-"""Experiment 9: looks that cost what a pull costs."""
+"""Looks that cost what a pull costs.
 
+Of the paper: Section 6 (claimed, not drawn).
+
+Concluded: at each horizon, whether the regret varies with ε by less than a constant factor; from
+horizon to horizon, whether it grows no faster than Σ log(TΔ²)/Δ.
+"""
+
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,8 +17,9 @@ from kibitz.model.feedback import active, bandit
 from kibitz.model.problem import gaussian
 from kibitz.policies.etc_ocucb import etc_ocucb
 from kibitz.policies.ocucb import ocucb
-from kibitz.reproduction.plots import Curve, Panel, Picture, bars
-from kibitz.reproduction.verdict import Check, Verdict, above, below, judge, mean, power, ratio
+from kibitz.reproduction.numerals import typeset
+from kibitz.reproduction.picture import Curve, Panel, Picture, bars
+from kibitz.reproduction.verdict import Statement, Verdict, above, below, judge, mean, ratio
 from kibitz.simulator.simulate import simulate, sweep
 
 if TYPE_CHECKING:
@@ -23,24 +31,28 @@ CLAIM = (
     "The active algorithm may also be used when each look costs as much as a pull: its regret is "
     "then that of a bandit algorithm, up to constants, and its dependency on ε vanishes."
 )
+#: Mean reward of each arm.
 MEANS = (2.0, 1.8, 1.5, 1.0, 0.5)
+#: Stages, T.
 HORIZONS = (10**4, 10**6, 10**9, 10**12)
+#: ε.
 RATES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+#: Runs of each setting.
 RUNS = 12
-CONSTANT = 2.0  # the factor within which regrets do not "depend on ε"
+CONSTANT = 2.0  #: The factor within which regrets do not "depend on ε".
 
 
-def run(folder: Path, **options: Any) -> "dict[str, xarray.Dataset]":
+def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Dataset]":
     """Play ETC-OCUCB with paid looks at each rate and horizon, and OCUCB-n without looks."""
     problem, data = gaussian(MEANS), {}
     for horizon in HORIZONS:
         here = {"horizon": horizon, "stages": [horizon], **options}
         data[f"paid, {horizon}"] = sweep(
             "rate", RATES, problem, lambda rate: active(rate, paid=True), etc_ocucb(),
-            file=folder / f"9-paid-{horizon}.nc", **here,
+            file=file(f"paid-{horizon}"), **here,
         )  # fmt: skip
         data[f"alone, {horizon}"] = simulate(
-            problem, bandit(), ocucb(), file=folder / f"9-alone-{horizon}.nc", **here
+            problem, bandit(), ocucb(), file=file(f"alone-{horizon}"), **here
         )
     return data
 
@@ -54,7 +66,7 @@ def order(horizon: int) -> float:
 
 def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
     """Compare the largest and the smallest regret over ε, and its growth with that of ETC."""
-    checks, spreads, constants = [], [], []
+    statements, spreads, constants = [], [], []
     worst: dict[int, Any] = {}
     for horizon in HORIZONS:
         final = data[f"paid, {horizon}"]["final_regret"].isel(policy=0)
@@ -64,11 +76,11 @@ def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
         least, most = rates[np.argmin(means)], rates[np.argmax(means)]
         spread = ratio(final.sel(rate=most), final.sel(rate=least))
         spreads.append(spread)
-        checks.append(
-            Check(
-                f"T = {power(horizon)}: the regret does not depend on ε: between "
-                f"{mean(final.sel(rate=least))} (ε = {power(least)}) and "
-                f"{mean(final.sel(rate=most))} (ε = {power(most)}), a factor {spread} "
+        statements.append(
+            Statement(
+                f"T = {typeset(horizon)}: the regret does not depend on ε: between "
+                f"{mean(final.sel(rate=least))} (ε = {typeset(least)}) and "
+                f"{mean(final.sel(rate=most))} (ε = {typeset(most)}), a factor {spread} "
                 f"(does not depend: below {CONSTANT:g}).",
                 below(spread, CONSTANT),
             )
@@ -78,26 +90,26 @@ def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
     for before, after in pairwise(HORIZONS):
         growth = ratio(worst[after], worst[before])
         allowed = order(after) / order(before)
-        checks.append(
-            Check(
-                f"From T = {power(before)} to {power(after)} the largest regret over ε grows no "
+        statements.append(
+            Statement(
+                f"From T = {typeset(before)} to {typeset(after)} the largest regret over ε grows no "
                 f"faster than Σ log(TΔ²)/Δ: by a factor {growth}, against {allowed:.2f}.",
                 below(growth, allowed),
             )
         )
     held = [above(one, CONSTANT) is not True for one in spreads]
     sentence = (
-        f"Over ε from {power(RATES[0])} to {power(RATES[-1])} the regret varies by a factor "
-        + ", ".join(f"{one} (T = {power(h)})" for one, h in zip(spreads, HORIZONS, strict=True))
+        f"Over ε from {typeset(RATES[0])} to {typeset(RATES[-1])} the regret varies by a factor "
+        + ", ".join(f"{one} (T = {typeset(h)})" for one, h in zip(spreads, HORIZONS, strict=True))
         + ("." if all(held) else ": it does not vanish at these horizons.")
         + " Constants are not small: with paid looks the largest regret is "
         + ", ".join(f"{one.value:.1f}" for one in constants)
         + " times that of OCUCB-n without looks."
     )
     short = "over ε, regret varies by factors " + ", ".join(
-        f"{one.value:.1f} (T = {power(h)})" for one, h in zip(spreads, HORIZONS, strict=True)
+        f"{one.value:.1f} (T = {typeset(h)})" for one, h in zip(spreads, HORIZONS, strict=True)
     )
-    return judge(checks, short, sentence)
+    return judge(statements, short, sentence)
 
 
 def draw(data: "dict[str, xarray.Dataset]") -> Picture:
@@ -109,7 +121,7 @@ def draw(data: "dict[str, xarray.Dataset]") -> Picture:
         level, ends = float(alone.mean()), [RATES[0], RATES[-1]]
         panels.append(
             Panel(
-                f"T = {power(horizon)}",
+                f"T = {typeset(horizon)}",
                 "ε, paid looks per stage",
                 f"regret with the looks' cost\n(mean of {final.sizes['run']}, bars ± 2 s.e.)",
                 [
@@ -119,6 +131,7 @@ def draw(data: "dict[str, xarray.Dataset]") -> Picture:
             )
         )
     alt = (
-        "Regret of ETC-OCUCB with paid looks against ε for three horizons. " + verdict(data).sentence
+        f"Regret of ETC-OCUCB with paid looks against ε for {len(HORIZONS)} horizons. "
+        + verdict(data).sentence
     )
     return Picture(alt, panels, 2)

@@ -1,10 +1,16 @@
-"""Experiment 2: how the regret of UCB depends on ε, with the optimal weights (paper, Figure 2)."""
+"""How the regret of UCB depends on ε, with the optimal weights.
 
+Of the paper: Section 5, second figure.
+
+Concluded: the same as with uniform weights, by the same limits and from the same setting.
+"""
+
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kibitz.reproduction.experiments import rate_uniform
-from kibitz.reproduction.plots import Picture
+from kibitz.reproduction.picture import Picture
 from kibitz.reproduction.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -16,20 +22,22 @@ CLAIM = (
     "The same scaling with f(ε) = Σ (1/Δ_i) log(1/(ε Δ_i²)) when the looks are drawn with the "
     "optimal weights, proportional to 1/Δ_i; and the same limit when looks are scarce."
 )
+#: The weights of the looks, proportional to 1/Δ_i.
 WEIGHTS = "optimal"
+#: Runs of each setting.
 RUNS = rate_uniform.RUNS
 
 
-def run(folder: Path, **options: Any) -> "dict[str, xarray.Dataset]":
+def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Dataset]":
     """Play UCB at each rate, and without looks."""
-    return rate_uniform.run_with(WEIGHTS, "2", folder, **options)
+    return rate_uniform.run_with(WEIGHTS, file, **options)
 
 
 def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
-    """Judge as in experiment 1."""
+    """Judge as with uniform weights."""
     return rate_uniform.verdict(data)
 
 
 def draw(data: "dict[str, xarray.Dataset]") -> Picture:
-    """Draw as in experiment 1."""
+    """Draw as with uniform weights."""
     return rate_uniform.picture(data, WEIGHTS)

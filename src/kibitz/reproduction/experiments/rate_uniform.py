@@ -1,5 +1,12 @@
-"""Experiment 1: how the regret of UCB depends on ε, with uniform weights (paper, Figure 1)."""
+"""How the regret of UCB depends on ε, with uniform weights.
 
+Of the paper: Section 5, first figure.
+
+Concluded: whether the regret at ε = 1/T is that without looks, whether it falls along a line in
+log(1/ε) from ε* on (R²), and whether a f(ε), a fitted by least squares, stays close to it at every ε.
+"""
+
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,20 +16,20 @@ from kibitz.bounds import complexity, lower
 from kibitz.model.feedback import bandit, passive
 from kibitz.model.problem import gaussian
 from kibitz.policies.ucb import ucb
-from kibitz.reproduction.plots import Curve, Mark, Panel, Picture
+from kibitz.reproduction.numerals import typeset
+from kibitz.reproduction.picture import Curve, Mark, Panel, Picture
 from kibitz.reproduction.verdict import (
-    Check,
     Estimate,
+    Statement,
     Verdict,
     all_of,
     below,
     judge,
     mean,
     percent,
-    power,
+    r_squared,
     ratio,
     saving,
-    straightness,
     within,
 )
 from kibitz.simulator.simulate import simulate, sweep
@@ -37,30 +44,37 @@ CLAIM = (
     "f(ε) = Σ (1/Δ_i) log(1/(ε Δ_i²)); when looks are so scarce that about one comes in T stages, "
     "it is the regret of UCB without looks."
 )
+#: Mean reward of each arm.
 MEANS = (2.0, 1.8, 0.5, 0.2)
+#: The weights of the looks.
 WEIGHTS = "uniform"
+#: Stages, T.
 HORIZON = 10_000
+#: ε, 25 of them from 1/T to 1.
 RATES = tuple(float(f"{rate:.3g}") for rate in np.geomspace(1 / HORIZON, 1, 25))
+#: Runs of each setting.
 RUNS = 500
-CLOSE = 0.15  # how far, relative to the data, a curve may be that "scales with" it
-SAME = 0.05  # how far two regrets may be apart that are "the same"
+CLOSE = 0.15  #: How far, relative to the data, a curve may be that "scales with" it.
+SAME = 0.05  #: How far two regrets may be apart that are "the same".
 
 
-def run(folder: Path, **options: Any) -> "dict[str, xarray.Dataset]":
+def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Dataset]":
     """Play UCB at each rate, and without looks."""
-    return run_with(WEIGHTS, "1", folder, **options)
+    return run_with(WEIGHTS, file, **options)
 
 
-def run_with(weights: str, name: str, folder: Path, **options: Any) -> "dict[str, xarray.Dataset]":
+def run_with(
+    weights: str, file: Callable[[str], Path], **options: Any
+) -> "dict[str, xarray.Dataset]":
     """Do so with the given weights."""
     problem = gaussian(MEANS)
     swept = sweep(
         "rate", RATES, problem, lambda rate: passive(rate, weights), ucb(),
-        horizon=HORIZON, stages=[HORIZON], file=folder / f"{name}-rates.nc", **options,
+        horizon=HORIZON, stages=[HORIZON], file=file("rates"), **options,
     )  # fmt: skip
     without = simulate(
         problem, bandit(), ucb(),
-        horizon=HORIZON, stages=[HORIZON], file=folder / f"{name}-no-looks.nc", **options,
+        horizon=HORIZON, stages=[HORIZON], file=file("no-looks"), **options,
     )  # fmt: skip
     return {"rates": swept, "no-looks": without}
 
@@ -88,25 +102,26 @@ def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
     worst = max(range(len(rates)), key=lambda n: abs(away[n].value))
     star = complexity.rate_star(complexity.gaps(MEANS), HORIZON)
     past = rates >= star
-    straight = straightness(np.log(rates[past]), means[past])
+    straight = r_squared(np.log(rates[past]), means[past])
     first, last = final.sel(rate=rates[0]), final.sel(rate=rates[-1])
     change = saving(first, without)
-    checks = [
-        Check(
+    statements = [
+        Statement(
             f"At ε = 1/T the regret is that without looks: {mean(first)} against {mean(without)}, "
             f"a saving of {percent(change)} (the same: within {SAME:.0%}).",
             within(change, SAME),
         ),
-        Check(
-            f"From ε* = {power(float(star))} on, regret falls along a straight line in log(1/ε): "
+        Statement(
+            f"From ε* = {typeset(float(star))} on, regret falls along a straight line in log(1/ε): "
             f"R² = {straight:.3f} (at least 0.95).",
             straight >= 0.95 and below(ratio(last, without), 1) is True,
         ),
-        Check(
+        Statement(
             f"The fitted curve {scale:.2f}·f(ε) is within {CLOSE:.0%} of the mean at every ε: it is "
             f"at {close.count(True)} of {len(rates)}{where(rates, close)}; farthest off at "
-            f"ε = {power(rates[worst])}, where simulation gives {mean(final.sel(rate=rates[worst]))} "
-            f"and the curve {scale * reference(rates[worst]):.1f}.",
+            f"ε = {typeset(rates[worst])}, where simulation gives "
+            f"{mean(final.sel(rate=rates[worst]))} and the curve "
+            f"{scale * reference(rates[worst]):.1f}.",
             all_of(close),
         ),
     ]
@@ -121,7 +136,7 @@ def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
         f"{mean(without)} without looks, {mean(last)} at ε = 1; fitted f is close at "
         f"{close.count(True)} of {len(rates)} rates"
     )
-    return judge(checks, short, sentence)
+    return judge(statements, short, sentence)
 
 
 def _deviation(values: Any, curve: float) -> Estimate:
@@ -132,7 +147,7 @@ def _deviation(values: Any, curve: float) -> Estimate:
 def where(rates: Any, holds: list[bool | None]) -> str:
     """Say between which rates something holds."""
     held = [rate for rate, one in zip(rates, holds, strict=True) if one]
-    return f" (between ε = {power(min(held))} and {power(max(held))})" if held else ""
+    return f" (between ε = {typeset(min(held))} and {typeset(max(held))})" if held else ""
 
 
 def draw(data: "dict[str, xarray.Dataset]") -> Picture:
@@ -152,7 +167,7 @@ def picture(data: "dict[str, xarray.Dataset]", weights: str) -> Picture:
     runs = final.sizes["run"]
     fine = np.geomspace(rates[0], rates[-1], 60)
     panel = Panel(
-        f"UCB, passive, {weights} weights, T = {power(HORIZON)}",
+        f"UCB, passive, {weights} weights, T = {typeset(HORIZON)}",
         "ε, looks per stage",
         f"regret at T (mean of {runs} runs, bars 10–90 %)",
         [
@@ -161,11 +176,11 @@ def picture(data: "dict[str, xarray.Dataset]", weights: str) -> Picture:
             Curve("UCB without looks, simulated", rates[[0, -1]], [none, none], kind="reference"),
         ],
         [Mark(float(star), "ε*")],
-        note=f"dotted: the threshold ε* = {power(float(star))}",
+        note=f"dotted: the threshold ε* = {typeset(float(star))}",
     )
     alt = (
         f"Final regret of UCB against ε on a logarithmic axis: {none:.0f} without looks, "
-        f"{means[0]:.0f} at ε = {power(rates[0])}, falling to {means[-1]:.0f} at ε = 1, with the "
-        f"fitted reference curve and the threshold ε* = {power(float(star))}."
+        f"{means[0]:.0f} at ε = {typeset(rates[0])}, falling to {means[-1]:.0f} at ε = 1, with the "
+        f"fitted reference curve and the threshold ε* = {typeset(float(star))}."
     )
     return Picture(alt, [panel], 1)

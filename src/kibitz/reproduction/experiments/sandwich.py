@@ -1,6 +1,13 @@
-"""Experiment 11: the simulated regret of UCB between what is proved about it."""
+"""The simulated regret of UCB between what is proved about it.
+
+Of the paper: Theorems 1 and 3 (claimed, not drawn).
+
+Concluded: of each bound and horizon, whether the simulated regret is on its right side at every rate;
+where a bound is vacuous it confirms nothing.
+"""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +17,9 @@ from kibitz.bounds import complexity, lower, upper
 from kibitz.model.feedback import passive
 from kibitz.model.problem import gaussian
 from kibitz.policies.ucb import ucb
-from kibitz.reproduction.plots import Curve, Panel, Picture, bars
-from kibitz.reproduction.verdict import Check, Verdict, above, all_of, below, judge, mean, power
+from kibitz.reproduction.numerals import typeset
+from kibitz.reproduction.picture import Curve, Panel, Picture, bars
+from kibitz.reproduction.verdict import Statement, Verdict, above, all_of, below, judge, mean
 from kibitz.simulator.simulate import sweep
 
 if TYPE_CHECKING:
@@ -23,10 +31,15 @@ CLAIM = (
     "The regret of UCB as a passive observer lies between the lower bound that no good algorithm can "
     "avoid and the upper bound proved for it, both of order log(1/ε)."
 )
+#: Stages, T.
 HORIZONS = (10**4, 10**6, 10**12)
+#: Mean reward of each arm.
 MEANS = (2.0, 1.8, 0.5, 0.2)
+#: ε.
 RATES = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-C, C_0 = 24.0, 1 + 2 * math.pi**2 / 3  # what UCB is proved to be (errata, D5)
+C = 24.0  #: C of Definition 1, as proved for UCB (errata, D5).
+C_0 = 1 + 2 * math.pi**2 / 3  #: C_0 of it.
+#: Runs of each setting.
 RUNS = 16
 BOUNDS: dict[str, Any] = {
     "upper, Theorem 3": lambda gaps, rate, T: upper.ucb_passive(gaps, rate, None, T),
@@ -36,12 +49,12 @@ BOUNDS: dict[str, Any] = {
 }
 
 
-def run(folder: Path, **options: Any) -> "dict[str, xarray.Dataset]":
+def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Dataset]":
     """Play UCB at each rate and horizon."""
     return {
         str(horizon): sweep(
             "rate", RATES, gaussian(MEANS), passive, ucb(),
-            horizon=horizon, stages=[horizon], file=folder / f"11-{horizon}.nc", **options,
+            horizon=horizon, stages=[horizon], file=file(str(horizon)), **options,
         )
         for horizon in HORIZONS
     }  # fmt: skip
@@ -55,7 +68,7 @@ def bounds(horizon: int) -> dict[str, Any]:
 
 def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
     """Hold the means against all bounds; a lower bound of 0 is vacuous and confirms nothing."""
-    checks, vacuous, violated = [], dict.fromkeys(BOUNDS, 0), False
+    statements, vacuous, violated = [], dict.fromkeys(BOUNDS, 0), False
     for horizon in map(int, data):
         final = data[str(horizon)]["final_regret"].isel(policy=0)
         means = {rate: mean(final.sel(rate=rate)) for rate in RATES}
@@ -68,7 +81,7 @@ def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
             vacuous[name] += len(silent)
             sides = [(below if upwards else above)(means[rate], said[rate]) for rate in said]
             violated |= False in sides
-            where = f"T = {power(horizon)}, {name}"
+            where = f"T = {typeset(horizon)}, {name}"
             if said:
                 factors = [said[rate] / means[rate].value for rate in said]
                 loose = factors if upwards else [1 / factor for factor in factors]
@@ -76,11 +89,11 @@ def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
                     f"{where}: simulation is on its right side at {sides.count(True)} of {len(said)} "
                     f"rates, by factors from {min(loose):.3g} to {max(loose):.3g}."
                 )
-                checks.append(Check(text, all_of(sides)))
+                statements.append(Statement(text, all_of(sides)))
             if silent:
-                listing = ", ".join(map(power, silent))
+                listing = ", ".join(map(typeset, silent))
                 text = f"{where}: says something at every rate; it is vacuous at ε = {listing}."
-                checks.append(Check(text, False))
+                statements.append(Statement(text, False))
     cells = len(RATES) * len(data)
     sentence = "A bound is violated." if violated else "No bound is violated, but all are far away."
     for name, count in vacuous.items():
@@ -91,7 +104,7 @@ def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
         f"{'violated' if violated else 'never violated'}; Theorem 1 says something in "
         f"{cells - vacuous[lowest]} of {cells} settings"
     )
-    return judge(checks, short, sentence)
+    return judge(statements, short, sentence)
 
 
 def draw(data: "dict[str, xarray.Dataset]") -> Picture:
@@ -108,10 +121,10 @@ def draw(data: "dict[str, xarray.Dataset]") -> Picture:
             if not says.all():
                 first = RATES[int(np.argmin(says))]
                 notes.append(
-                    f"{name}: vacuous from ε = {power(first)}" if says.any() else f"{name}: vacuous"
+                    f"{name}: vacuous from ε = {typeset(first)}" if says.any() else f"{name}: vacuous"
                 )
         y = f"regret at T (mean of {final.sizes['run']}, bars ± 2 s.e.)"
-        title = f"UCB, passive, T = {power(horizon)}"
+        title = f"UCB, passive, T = {typeset(horizon)}"
         panels.append(
             Panel(title, "ε, looks per stage", y, curves, y_log=True, note="\n".join(notes))
         )

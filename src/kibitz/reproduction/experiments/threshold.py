@@ -1,6 +1,13 @@
-"""Experiment 8: ε* = K/(T Δ²) as the place where looks begin to matter."""
+"""The threshold ε* = K/(T Δ²), from which on looks matter.
+
+Of the paper: Section 4.2.1 (claimed, not drawn).
+
+Concluded: in each setting, whether looks save nothing far below ε* and much far above; and whether
+the rates at which they begin to are within a factor 10 of ε* in all settings.
+"""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +17,9 @@ from kibitz.bounds import complexity
 from kibitz.model.feedback import passive
 from kibitz.model.problem import gaussian
 from kibitz.policies.ucb import ucb
-from kibitz.reproduction.plots import Curve, Mark, Panel, Picture
+from kibitz.reproduction.picture import Curve, Mark, Panel, Picture
 from kibitz.reproduction.verdict import (
-    Check,
+    Statement,
     Verdict,
     above,
     all_of,
@@ -32,22 +39,25 @@ CLAIM = (
     "With K arms of equal gap Δ, looks begin to matter by stage T when their rate passes "
     "ε* = K/(TΔ²): much rarer ones do not help, more frequent ones do, whatever K, Δ and T are."
 )
-SETTINGS = {  # K, Δ, T
+#: K, Δ and T by the label of their curve.
+SETTINGS = {
     "K = 5, Δ = 0.5, T = 10³": (5, 0.5, 1_000),
     "K = 5, Δ = 0.5, T = 10⁴": (5, 0.5, 10_000),
     "K = 5, Δ = 0.5, T = 10⁵": (5, 0.5, 100_000),
     "K = 5, Δ = 1, T = 10⁴": (5, 1.0, 10_000),
     "K = 20, Δ = 0.5, T = 10⁴": (20, 0.5, 10_000),
 }
-RELATIVE = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)  # ε/ε*; 0: no looks
-BELOW = 0.1  # ε/ε*: much rarer
+#: ε/ε*; 0 is without looks.
+RELATIVE = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+BELOW = 0.1  #: The ε/ε* of looks that are much rarer.
+#: Runs of each setting.
 RUNS = 200
-NOTHING = 0.05  # of the regret: looks that save less do not matter
-MUCH = 0.20  # and those that save more do
-MATTERS = 0.10  # in between: where they begin to
+NOTHING = 0.05  #: Looks that save a smaller share of the regret do not matter.
+MUCH = 0.20  #: Looks that save a larger one do.
+MATTERS = 0.10  #: The share, in between, from which on they begin to.
 
 
-def run(folder: Path, **options: Any) -> "dict[str, xarray.Dataset]":
+def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Dataset]":
     """Play UCB as a passive observer, uniform weights, at multiples of ε*."""
     data = {}
     for n, (label, (n_arms, gap, horizon)) in enumerate(SETTINGS.items(), 1):
@@ -56,7 +66,7 @@ def run(folder: Path, **options: Any) -> "dict[str, xarray.Dataset]":
         feedback = {x: passive(x * star) for x in RELATIVE}
         data[label] = sweep(
             "relative", RELATIVE, gaussian(means), feedback.__getitem__, ucb(),
-            horizon=horizon, stages=[horizon], file=folder / f"8-{n}.nc", **options,
+            horizon=horizon, stages=[horizon], file=file(str(n)), **options,
         )  # fmt: skip
     return data
 
@@ -83,14 +93,14 @@ def onset(saved: dict[float, Any]) -> float:
 
 
 def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
-    """Check the saving far below and far above ε* in each setting."""
-    checks, onsets = [], []
+    """Judge the saving far below and far above ε* in each setting."""
+    statements, onsets = [], []
     for label, part in data.items():
         saved = savings(part)
         few, many = BELOW, max(saved)
         onsets.append(onset(saved))
-        checks.append(
-            Check(
+        statements.append(
+            Statement(
                 f"{label}: at {few:g} ε* looks save {percent(saved[few])} (nothing: less than "
                 f"{NOTHING:.0%}), at {many:g} ε* {percent(saved[many])} (much: more than "
                 f"{MUCH:.0%}); they save {MATTERS:.0%} at {onsets[-1]:.2g} ε*.",
@@ -98,8 +108,8 @@ def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
             )
         )
     low, high = min(onsets), max(onsets)
-    checks.append(
-        Check(
+    statements.append(
+        Statement(
             f"Looks save {MATTERS:.0%} between {low:.2g} ε* and {high:.2g} ε* in all settings "
             f"(within a factor 10 of ε*), while ε* itself varies by a factor {_spread():.3g}.",
             0.1 <= low <= high <= 10,
@@ -110,7 +120,7 @@ def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
         f"settings whose ε* differ by a factor {_spread():.3g}."
     )
     short = f"looks save {MATTERS:.0%} from {low:.2g} to {high:.2g} ε*, in {len(data)} settings"
-    return judge(checks, short, sentence)
+    return judge(statements, short, sentence)
 
 
 def _spread() -> float:
@@ -137,7 +147,7 @@ def draw(data: "dict[str, xarray.Dataset]") -> Picture:
         Panel("In units of ε*", "ε/ε*", words, relative, [Mark(1.0, "ε*")]),
     ]
     alt = (
-        "Regret of UCB relative to that without looks in five settings, against ε and against ε/ε*. "
-        + verdict(data).sentence
+        f"Regret of UCB relative to that without looks in {len(data)} settings, against ε and "
+        "against ε/ε*. " + verdict(data).sentence
     )
     return Picture(alt, panels, 2)

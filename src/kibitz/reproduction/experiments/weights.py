@@ -1,6 +1,12 @@
-"""Experiment 3: which weights serve a passive observer best, and for which ε (paper, Figure 3)."""
+"""Which weights serve a passive observer best, and at which ε.
 
-from collections.abc import Iterable
+Of the paper: Section 5, third figure.
+
+Concluded: at each ε, whether the optimal weights beat both the uniform and the suboptimal ones, run
+by run, by more than three standard errors.
+"""
+
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,16 +15,16 @@ import numpy as np
 from kibitz.model.feedback import passive
 from kibitz.model.problem import gaussian
 from kibitz.policies.ucb import ucb
-from kibitz.reproduction.plots import Curve, Panel, Picture, band
+from kibitz.reproduction.numerals import typeset
+from kibitz.reproduction.picture import Curve, Panel, Picture, band
 from kibitz.reproduction.verdict import (
-    Check,
     Estimate,
+    Statement,
     Verdict,
     above,
     all_of,
     judge,
     mean,
-    power,
     saving,
 )
 from kibitz.simulator.simulate import log_spaced, sweep
@@ -32,22 +38,28 @@ CLAIM = (
     "Looks drawn with weights proportional to 1/Δ_i, the minimiser of the lower bound, give a lower "
     "regret than uniform weights and than weights proportional to 1/Δ_i²."
 )
+#: Mean reward of each arm.
 MEANS = (2.0, 1.8, 0.5, 0.2)
+#: The weights of the looks, by the label of their curve.
 WEIGHTS = {"uniform": "uniform", "optimal, ∝ 1/Δ": "optimal", "suboptimal, ∝ 1/Δ²": "suboptimal"}
+#: Stages, T.
 HORIZON = 10_000
+#: ε.
 RATES = (0.0001, 0.0003, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+#: The ε for which regret is drawn against time.
 SHOWN = (0.001, 0.005, 0.02, 0.1, 1.0)
+#: Runs of each setting.
 RUNS = 600
 OPTIMAL, UNIFORM, SUBOPTIMAL = "optimal, ∝ 1/Δ", "uniform", "suboptimal, ∝ 1/Δ²"
 
 
-def run(folder: Path, **options: Any) -> "dict[str, xarray.Dataset]":
+def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Dataset]":
     """Play UCB with each of the weights at each rate."""
     return {
         label: sweep(
             "rate", RATES, gaussian(MEANS),
             {rate: passive(rate, name) for rate in RATES}.__getitem__, ucb(),
-            horizon=HORIZON, stages=log_spaced(HORIZON, 50), file=folder / f"3-{name}.nc", **options,
+            horizon=HORIZON, stages=log_spaced(HORIZON, 50), file=file(name), **options,
         )
         for label, name in WEIGHTS.items()
     }  # fmt: skip
@@ -61,14 +73,14 @@ def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
         other: [saving(final[OPTIMAL].sel(rate=rate), final[other].sel(rate=rate)) for rate in rates]
         for other in (UNIFORM, SUBOPTIMAL)
     }
-    checks = []
+    statements = []
     for n, rate in enumerate(rates):
         both = [above(gain[other][n], 0) for other in gain]
         means = ", ".join(
             f"{label.split(',')[0]} {mean(final[label].sel(rate=rate))}" for label in final
         )
-        checks.append(
-            Check(f"ε = {power(rate)}: the optimal weights are best: {means}.", all_of(both))
+        statements.append(
+            Statement(f"ε = {typeset(rate)}: the optimal weights are best: {means}.", all_of(both))
         )
     sentence = " ".join(
         f"The optimal weights beat the {other.split(',')[0]} ones {ranges(rates, gain[other])}."
@@ -77,16 +89,16 @@ def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
     order = [
         above(saving(final[SUBOPTIMAL].sel(rate=r), final[UNIFORM].sel(rate=r)), 0) for r in rates
     ]
-    better = [power(r) for r, one in zip(rates, order, strict=True) if one]
-    worse = [power(r) for r, one in zip(rates, order, strict=True) if one is False]
+    better = [typeset(r) for r, one in zip(rates, order, strict=True) if one]
+    worse = [typeset(r) for r, one in zip(rates, order, strict=True) if one is False]
     sentence += (
         f" Between the two others the order depends on ε: the suboptimal weights are better than "
         f"uniform at {listed(better)}, worse at {listed(worse)}."
     )
-    best = [check.holds for check in checks].count(True)
-    lost = [check.holds for check in checks].count(False)
+    best = [statement.holds for statement in statements].count(True)
+    lost = [statement.holds for statement in statements].count(False)
     short = f"1/Δ is best at {best} of {len(rates)} rates, beaten at {lost}, undecided at the others"
-    return judge(checks, short, sentence)
+    return judge(statements, short, sentence)
 
 
 def ranges(rates: Any, gains: list[Estimate]) -> str:
@@ -99,12 +111,12 @@ def ranges(rates: Any, gains: list[Estimate]) -> str:
         at = max(range(len(gains)), key=lambda n: gains[n].value)
         most = Estimate(100 * gains[at].value, 100 * gains[at].error)
         said.append(
-            f"at {listed(map(power, words[True]))} (most: {most} % at ε = {power(rates[at])})"
+            f"at {listed(map(typeset, words[True]))} (most: {most} % at ε = {typeset(rates[at])})"
         )
     if words[False]:
-        said.append(f"lose at {listed(map(power, words[False]))}")
+        said.append(f"lose at {listed(map(typeset, words[False]))}")
     if words[None]:
-        said.append(f"are no different within the noise at {listed(map(power, words[None]))}")
+        said.append(f"are no different within the noise at {listed(map(typeset, words[None]))}")
     return ", ".join(said) if words[True] else "nowhere: they " + " and ".join(said)
 
 
@@ -125,7 +137,7 @@ def draw(data: "dict[str, xarray.Dataset]") -> Picture:
             band(label, part["regret"].isel(policy=0).sel(rate=rate)) for label, part in data.items()
         ]
         panels.append(
-            Panel(f"ε = {power(rate)}", "stage t", f"regret (mean of {runs}, band 25–75 %)", curves)
+            Panel(f"ε = {typeset(rate)}", "stage t", f"regret (mean of {runs}, band 25–75 %)", curves)
         )
     final = {label: part["final_regret"].isel(policy=0) for label, part in data.items()}
     relative = []

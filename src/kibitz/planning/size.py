@@ -1,0 +1,84 @@
+"""How large a bucket of looks should be if each look has a cost."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from kibitz.bounds.bound import check_choice, check_gaps, check_nonnegative, check_scale
+from kibitz.planning.fluid import FloatArray
+from kibitz.planning.prediction import one_horizon, weights_of
+
+
+def best_size(
+    problems: FloatArray,
+    rates: FloatArray,
+    regret: FloatArray,
+    horizon: int,
+    cost: float,
+    exploration: float,
+    observer: str,
+) -> dict[str, Any]:
+    """Return the size of the largest predicted saving less cost; 0 if none is worth it."""
+    from scipy.interpolate import PchipInterpolator
+
+    sizes = np.geomspace(rates[1], 1.0, 2000)
+    saving = (regret[:, :1] - regret).mean(axis=0)
+    net = PchipInterpolator(np.log(rates[1:]), saving[1:])(np.log(sizes)) - cost * sizes * horizon
+    k = int(np.argmax(net))
+    size = float(sizes[k]) if net[k] > 0 else 0.0
+    best: dict[str, Any] = {
+        "rate": size,
+        "looks": size * horizon,
+        "net": float(max(net[k], 0.0)),
+    }
+    if observer != "active":
+        best["leading"] = leading_best(problems, horizon, cost, exploration, observer)
+    return best
+
+
+def leading_best(
+    problems: FloatArray, horizon: int, cost: float, exploration: float, observer: str
+) -> dict[str, float]:
+    r"""Return the best size at leading order, in closed form.
+
+    The saving is :math:`S(\epsilon) = c\sum_i \log_+(\epsilon/\epsilon^*_i)/\Delta_i` with
+    :math:`\epsilon^*_i = 1/(2p_i\Delta_i^2T)`, in the mean over the problems. Between two of these
+    thresholds :math:`S - \kappa\epsilon T` is largest at
+    :math:`c\sum_{active}(1/\Delta_i)/(\kappa T)`; the best of these is taken, if it pays at all.
+
+    Parameters
+    ----------
+    problems
+        The gaps of each problem, 0 for the best arm: problem, arm.
+    horizon
+        T, from 1 to 2⁵³.
+    cost
+        κ of one look, in units of regret.
+    exploration
+        The constant c of UCB's index.
+    observer
+        "uniform" or "optimal".
+    """
+    horizon, cost = one_horizon(horizon), check_nonnegative("cost", cost)
+    exploration = check_scale("exploration", exploration)
+    check_choice("observer", observer, "uniform", "optimal")
+    gains, thresholds = [], []
+    for gaps in map(check_gaps, problems):
+        bad = gaps > 0
+        gains.append(exploration / gaps[bad] / len(problems))
+        thresholds.append(1 / (2 * weights_of(observer, gaps)[bad] * gaps[bad] ** 2 * horizon))
+    gain, threshold = np.concatenate(gains), np.concatenate(thresholds)
+    order = np.argsort(threshold, kind="stable")
+    gain, threshold = gain[order], threshold[order]
+    steepness = np.cumsum(gain)
+    ends = np.append(threshold[1:], math.inf)
+    price = max(cost * horizon, 1e-300)
+    with np.errstate(over="ignore"):  # looks that cost next to nothing
+        sizes = np.minimum(np.clip(steepness / price, threshold, ends), 1.0)
+    saving = (gain * np.maximum(np.log(sizes[:, np.newaxis] / threshold), 0)).sum(axis=-1)
+    net = saving - cost * sizes * horizon
+    k = int(np.argmax(net))
+    if not net[k] > 0:
+        return {"rate": 0.0, "looks": 0.0, "net": 0.0}
+    return {"rate": float(sizes[k]), "looks": float(sizes[k] * horizon), "net": float(net[k])}

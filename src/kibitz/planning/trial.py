@@ -1,0 +1,88 @@
+"""Some settings of a plan, played, to stand beside their predictions."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from kibitz.bounds import complexity
+from kibitz.planning.fluid import FloatArray
+from kibitz.planning.prediction import OBSERVERS
+
+MOST_STEPS = 1_000_000  # the horizon up to which front-loaded looks are simulated, stage by stage
+
+
+def played_points(
+    problems: FloatArray,
+    rates: FloatArray,
+    scales: FloatArray,
+    regret: dict[tuple[str, bool], FloatArray],
+    horizon: int,
+    exploration: float,
+    runs: int,
+    seed: int,
+    progress: Callable[[str, float], None] | None,
+) -> list[dict[str, Any]]:
+    """Play a few settings: without looks, at ε* and at ten and a hundred times ε*."""
+    points = []
+    for place in sorted({0, len(problems) // 2, len(problems) - 1}):
+        gaps = problems[place]
+        for observer, early, k in _settings(gaps, rates, horizon):
+            rate: Any = float(rates[k])
+            if early:
+                rate = np.minimum(1.0, scales[k] / np.arange(1, horizon + 1))
+            final = _final_regret(
+                gaps, observer, rate if k else None, horizon, exploration, runs, seed, progress
+            )
+            points.append(
+                {
+                    "gaps": gaps.tolist(),
+                    "rate": float(rates[k]),
+                    "observer": observer if k else "none",
+                    "early": early,
+                    "predicted": float(regret[observer, early][place, k]),
+                    "mean": float(final.mean()),
+                    "sem": float(final.std(ddof=1) / math.sqrt(runs)) if runs > 1 else 0.0,
+                }
+            )
+    return points
+
+
+def _settings(gaps: FloatArray, rates: FloatArray, horizon: int) -> list[tuple[str, bool, int]]:
+    """What is played of a problem: observer, whether looks come early, place among the rates."""
+    star = float(complexity.rate_star(gaps, horizon))
+    chosen = {int(np.argmin(np.abs(np.log(rates[1:] / (star * x))))) + 1 for x in (1, 10, 100)}
+    settings = [("uniform", False, 0)]
+    settings += [(observer, False, k) for observer in OBSERVERS for k in sorted(chosen)]
+    if horizon <= MOST_STEPS:
+        settings += [(observer, True, max(chosen)) for observer in OBSERVERS]
+    return settings
+
+
+def _final_regret(
+    gaps: FloatArray,
+    observer: str,
+    rate: Any,
+    horizon: int,
+    exploration: float,
+    runs: int,
+    seed: int,
+    progress: Callable[[str, float], None] | None,
+) -> FloatArray:
+    """The regret of each run at the horizon; without looks if there is no rate."""
+    from kibitz.model.feedback import active, bandit, passive
+    from kibitz.model.problem import gaussian
+    from kibitz.policies.ucb import ucb, ucb_double
+    from kibitz.simulator.simulate import simulate
+
+    policy = ucb_double if observer == "active" else ucb
+    if rate is None:
+        feedback = bandit()
+    else:
+        feedback = active(rate) if observer == "active" else passive(rate, observer)
+    data = simulate(
+        gaussian((-gaps).tolist()), feedback, policy(exploration), horizon=horizon,
+        runs=runs, seed=seed, stages=[horizon], progress=progress,
+    )  # fmt: skip
+    return np.asarray(data["final_regret"].to_numpy()[0])

@@ -1,0 +1,92 @@
+"""What a figure shows, as plain data; an experiment makes it and nothing is drawn here.
+
+`plots` draws a picture on paper (matplotlib), `vega` the same picture in the browser.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+if TYPE_CHECKING:
+    import xarray
+
+#: Okabe and Ito's colours, told apart by colour-blind readers too; the light ones darkened so that
+#: each has a contrast of 3 or more with white.
+COLOURS = (
+    "#0072B2", "#D55E00", "#00875F", "#A0438B", "#A87900", "#333333", "#808080", "#1690A8",
+    "#B2182B", "#5B5FC7", "#000000", "#6B7A00",
+)  # fmt: skip
+#: `COLOURS` for a dark background.
+DARK_COLOURS = (
+    "#56B4E9", "#FF8B3D", "#2FCF9B", "#E88FCB", "#F0C24B", "#F2F2F2", "#9A9DA3", "#4FD8E8",
+    "#FF8A8A", "#A9ABFF", "#FFFFFF", "#C9D64A",
+)  # fmt: skip
+DASHES: tuple[tuple[float, ...], ...] = (
+    (), (6, 2), (5, 1, 1, 1), (2, 1.5), (8, 2, 1, 2, 1, 2), (4, 1), (), (6, 2),
+    (5, 1, 1, 1), (2, 1.5), (), (8, 2, 1, 2, 1, 2),
+)  # fmt: skip
+
+
+class Curve(NamedTuple):
+    """A curve: `line` (with a band), `points` (with bars), `dots` or `reference` (dashed)."""
+
+    label: str
+    x: ArrayLike
+    y: ArrayLike
+    low: ArrayLike | None = None
+    high: ArrayLike | None = None
+    kind: str = "line"
+
+
+class Mark(NamedTuple):
+    """A vertical line at x with a few letters above it."""
+
+    x: float
+    label: str
+
+
+class Panel(NamedTuple):
+    """One pair of axes. Words with their units; a logarithmic axis unless said otherwise."""
+
+    title: str
+    x: str
+    y: str
+    curves: Sequence[Curve]
+    marks: Sequence[Mark] = ()
+    x_log: bool = True
+    y_log: bool = False
+    note: str = ""  # a few words below: which bounds are vacuous, for instance
+
+
+class Picture(NamedTuple):
+    """Panels that share their labels, and what they show in words, for those who cannot see it."""
+
+    alt: str
+    panels: Sequence[Panel]
+    columns: int = 2
+
+    def labels(self) -> list[str]:
+        """Return each label once, lines first, dots last; its place is its colour."""
+        kinds = ("line", "points", "reference", "dots")
+        curves = [curve for panel in self.panels for curve in panel.curves]
+        curves.sort(key=lambda curve: kinds.index(curve.kind))
+        return list(dict.fromkeys(curve.label for curve in curves))
+
+
+def band(label: str, regret: "xarray.DataArray") -> Curve:
+    """Return mean regret against the stage, from the tenth, with a band from 25 to 75 %."""
+    regret = regret.sel(stage=slice(10, None))
+    low, high = regret.quantile([0.25, 0.75], "run").to_numpy()
+    return Curve(label, regret["stage"].to_numpy(), regret.mean("run").to_numpy(), low, high)
+
+
+def bars(label: str, x: ArrayLike, samples: Sequence[Any]) -> Curve:
+    """Return the mean of each sample of runs against x, with bars of ± 2 standard errors."""
+    values = [np.asarray(sample, dtype=float) for sample in samples]
+    y = np.array([value.mean() for value in values])
+    error = np.array(
+        [value.std(ddof=1) / np.sqrt(value.size) if value.size > 1 else 0.0 for value in values]
+    )
+    return Curve(label, x, y, y - 2 * error, y + 2 * error, "points")

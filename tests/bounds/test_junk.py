@@ -1,0 +1,340 @@
+"""Every public function of `kibitz.bounds` and `kibitz.planning`, called with junk of every kind.
+
+What is not a number without NaN must be a refusal in one sentence of ours, and no call may warn.
+The functions are found by looking, so that a new one is tried without being named here; arguments
+that are junk are few at a time, the others are sensible values for their name.
+"""
+
+import inspect
+import math
+import re
+from importlib import import_module
+from pkgutil import iter_modules
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import kibitz.bounds
+import kibitz.planning
+from kibitz.bounds.bound import Bound
+
+SHARED = {"bound", "constraint", "stages", "onset", "summary"}  # modules of what others are made of
+SENTENCE = re.compile(r"[\w ,]+ must .+, got .+")
+
+
+def own_functions(module):
+    for name, function in vars(module).items():
+        own = inspect.isfunction(function) and function.__module__ == module.__name__
+        if own and not name.startswith("_"):
+            yield name, function
+
+
+def public_functions():
+    """Return every function that a user can reach, by its full name."""
+    found = {}
+    for name in kibitz.bounds.__all__:
+        value = getattr(kibitz.bounds, name)
+        if inspect.isfunction(value):
+            found[f"bounds.{name}"] = value
+        elif inspect.ismodule(value):
+            listed = getattr(value, "__all__", None)
+            names = [n for n, _ in own_functions(value)] if listed is None else listed
+            for each in names:
+                if inspect.isfunction(getattr(value, each)):
+                    found[f"bounds.{name}.{each}"] = getattr(value, each)
+    from kibitz.planning import planner, prediction
+
+    found["plan"] = planner.plan
+    found["predict"] = prediction.predict
+    found["early_scale"] = prediction.early_scale
+    return found
+
+
+FUNCTIONS = public_functions()
+
+# Sensible values for each parameter's name: small, so that a call takes no time.
+SENSIBLE = {
+    "gaps": [0.0, 0.5, 1.0],
+    "means": [1.0, 0.7, 0.4],
+    "rate": 0.1,
+    "rates": [0.1, 0.2],
+    "horizon": 20,
+    "weights": None,
+    "C": 2.0,
+    "C_0": 0.5,
+    "form": "proved",
+    "text": "main",
+    "variant": "clip",
+    "law": "gaussian",
+    "sd": 1.0,
+    "best_mean": None,
+    "details": False,
+    "exact": False,
+    "exploration": 6.0,
+    "schedule": lambda t: 0.1 * t,
+    "c_eta": 1.0,
+    "rho": 0.5,
+    "alpha": 1.0,
+    "variance": 1.0,
+    "log_horizon": 5.0,
+    "needs": [0.0, 3.0, 2.0],
+    "n_looks": 2.0,
+    "n_arms": 3,
+    "gap": 0.5,
+    "gap_range": None,
+    "stages": None,
+    "stage": 10,
+    "x": 3.0,
+    "power": 1.0,
+    "below": 2,
+    "epoch": 2,
+    "base": 2.0,
+    "constant": 32.0,
+    "t": 5,
+    "start": 1.0,
+    "stop": 10.0,
+    "delta": 0.1,
+    "n": 10,
+    "p": 0.3,
+    "deviation": 0.1,
+    "excesses": [1.0, 2.0],
+    "u": 1,
+    "a": 3.0,
+    "expected": 5.0,
+    "cost": 0.1,
+    "simulate": False,
+    "runs": 1,
+    "seed": 1,
+    "progress": None,
+    "observer": "uniform",
+    "early": False,
+}
+SPECIAL = {  # where one name means two things
+    ("plan", "gaps"): None,
+    ("plan", "seed"): None,  # so that nothing is played
+    ("paid_looks", "form"): "leading",
+    ("lambert_lower_branch_bounds", "u"): 0.5,
+}
+
+
+class Unspeakable:
+    def __repr__(self):
+        raise RuntimeError("no words")
+
+
+# Functions that fail are not among them: what goes wrong in a user's own function is told as it is.
+JUNK = [
+    None,
+    "",
+    "junk",
+    "optimal",
+    "1",
+    b"1",
+    math.nan,
+    math.inf,
+    -math.inf,
+    -1,
+    0,
+    1,
+    2,
+    3,
+    1.5,
+    -0.5,
+    1e-3,
+    1e-20,
+    1e-300,
+    5e-324,
+    1e300,
+    1.7976931348623157e308,
+    10**15,
+    2**53,
+    2**53 + 1,
+    2**62,
+    2**64,
+    10**400,
+    -(10**400),
+    True,
+    False,
+    1j,
+    complex(math.nan, 0),
+    object(),
+    Unspeakable(),
+    {},
+    {"a": 1},
+    set(),
+    (),
+    [],
+    [[]],
+    [[1.0, 2.0]],
+    [[1.0], [1.0, 2.0]],
+    [None],
+    ["a"],
+    [math.nan, 0.0],
+    [0.0, math.inf],
+    [0.0, 1e-320],
+    [0.0, 1e300],
+    [0.0, 1e-50],
+    [0.0, 1e50],
+    [0.0, 1e-50, 1e50],
+    [0.0, -1.0],
+    [0.0],
+    [0.0, 0.0],
+    [0.0, 10**400],
+    [1, 2, 3],
+    [0.5, 0.5],
+    [0.2, 0.3, 0.5],
+    [1e308, -1e308],
+    [1e-320, 0.0],
+    [True, False],
+    [0.0, 0.1, 1.0],
+    np.zeros((2, 2)),
+    np.ones(4),
+    np.ones((3, 1)),
+    np.ones((2, 3)),
+    np.zeros((0, 3)),
+    np.array(0.5),
+    np.array(["a"]),
+    np.array([1j]),
+    np.array([True]),
+    np.float32(0.5),
+    np.int64(3),
+    np.bool_(True),
+    np.datetime64("2020"),
+    np.ma.masked,
+    np.ma.masked_array([0.0, 1.0], [False, True]),
+    range(3),
+    lambda *args: None,
+    lambda t: t,
+    lambda t: -t,
+    lambda t: "junk",
+    lambda t: np.full(np.shape(t), math.nan),
+]
+
+
+def arguments(name, function):
+    short = name.rpartition(".")[2]
+    parameters = inspect.signature(function).parameters
+    return {p: SPECIAL.get((short, p), SENSIBLE[p]) for p in parameters}
+
+
+def is_nan(value):
+    if isinstance(value, dict):
+        return any(map(is_nan, value.values()))
+    if isinstance(value, tuple | list):
+        return any(map(is_nan, value))
+    if isinstance(value, np.ndarray):
+        return bool(np.isnan(value).any())
+    return isinstance(value, float) and math.isnan(value)
+
+
+def try_out(function, call):
+    """Call a function; return True if it gave an answer, False if it refused in a sentence."""
+    with np.errstate(all="warn", under="ignore"):
+        try:
+            answer = function(**call)
+        except (ValueError, TypeError) as error:
+            if not SENTENCE.fullmatch(str(error)):
+                raise
+            return False
+    assert not is_nan(answer)
+    return True
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_sensible_arguments_give_an_answer(name):
+    assert try_out(FUNCTIONS[name], arguments(name, FUNCTIONS[name]))
+
+
+SLOW = {"bounds.summary", "bounds.onset", "bounds.lower.passive_sharp", "plan"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in FUNCTIONS]
+)
+def test_every_argument_may_be_junk(name):
+    call = arguments(name, FUNCTIONS[name])
+    for parameter in call:
+        for junk in JUNK:
+            try_out(FUNCTIONS[name], call | {parameter: junk})
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@given(data=st.data())
+@settings(
+    max_examples=60,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
+)
+def test_several_arguments_may_be_junk(name, data):
+    call = arguments(name, FUNCTIONS[name])
+    wrong = data.draw(st.lists(st.sampled_from(sorted(call)), min_size=1, max_size=4, unique=True))
+    anything = st.one_of(
+        st.sampled_from(JUNK),
+        st.floats(),
+        st.integers(-5, 2**54),
+        st.lists(st.floats(), max_size=4),
+        st.lists(st.floats(0, 1), max_size=4),
+    )
+    try_out(FUNCTIONS[name], call | {parameter: data.draw(anything) for parameter in wrong})
+
+
+FLAGS = [
+    (name, flag)
+    for name, function in FUNCTIONS.items()
+    for flag, parameter in inspect.signature(function).parameters.items()
+    if isinstance(parameter.default, bool)
+]
+
+
+@pytest.mark.parametrize(("name", "flag"), FLAGS)
+def test_flags_are_booleans_only(name, flag):
+    call = arguments(name, FUNCTIONS[name])
+    for value in (1, 0, "yes", None, [], 1.0):
+        with pytest.raises(ValueError, match=f"^{flag} must be True or False, got "):
+            FUNCTIONS[name](**call | {flag: value})
+
+
+def test_the_search_finds_functions_of_every_module():
+    names = set(FUNCTIONS)
+    assert {"bounds.summary", "bounds.onset", "bounds.lower.schedule", "plan"} <= names
+    assert len(names) > 60
+    assert len(FLAGS) > 20
+    reached = set(FUNCTIONS.values())
+    for module in iter_modules(kibitz.bounds.__path__, "kibitz.bounds."):
+        if module.name.rpartition(".")[2] not in SHARED:
+            for name, function in own_functions(import_module(module.name)):
+                internal = function.__doc__ is None or "Parameters\n" not in function.__doc__
+                assert function in reached or internal, f"{module.name}.{name}"
+
+
+def test_a_bound_with_details_is_a_record_without_nan():
+    for name, flag in FLAGS:
+        if flag == "details":
+            call = arguments(name, FUNCTIONS[name]) | {"details": np.bool_(True)}
+            bound = FUNCTIONS[name](**call)
+            assert isinstance(bound, Bound)
+            assert not is_nan(tuple(bound))
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("bounds.upper.ucb_sharp", {"exploration": 1e300}),
+        ("bounds.upper.ftl_robin", {"sd": 1e300}),
+        ("bounds.complexity.hardness", {"below": math.nan}),
+        ("bounds.concentration.chung_lu_tail", {"u": 1.5}),
+        ("bounds.summary", {"means": [1e-320, 0.0]}),
+        ("plan", {"gap": 1e300}),
+        ("plan", {"gap": 5e-324}),
+        ("plan", {"runs": -1}),
+        ("plan", {"horizon": 10**400}),
+    ],
+)
+def test_what_once_crashed_or_warned_is_refused(name, call):
+    with pytest.raises(
+        ValueError, match=f"^{'gaps' if 'means' in call else next(iter(call))} must be"
+    ):
+        FUNCTIONS[name](**arguments(name, FUNCTIONS[name]) | call)

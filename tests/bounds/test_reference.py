@@ -1,0 +1,59 @@
+"""The reference: every public function is on the page of the bounds, with all its parameters."""
+
+import inspect
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import kibitz
+from kibitz.bounds import active, lower, passive, program, sharp, split
+
+PAGE = (Path(__file__).parents[2] / "docs" / "bounds.md").read_text(encoding="utf-8")
+LISTED = re.findall(r"^\.\. autofunction:: ([\w.]+)$", PAGE, flags=re.M)
+
+
+def named(path):
+    module, _, name = path.rpartition(".")
+    return getattr(import_module(module), name)
+
+
+def public(module):
+    names = getattr(module, "__all__", None) or [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and getattr(value, "__module__", "") == module.__name__
+    ]
+    return {f"{module.__name__}.{n}" for n in names if inspect.isfunction(getattr(module, n))}
+
+
+def test_every_public_function_is_on_the_page_once():
+    modules = [
+        m for name in kibitz.bounds.__all__ if inspect.ismodule(m := getattr(kibitz.bounds, name))
+    ]
+    expected = public(kibitz.bounds).union(*map(public, modules))
+    assert len(modules) == 4
+    assert sorted(LISTED) == sorted(expected)
+
+
+def test_what_is_public_of_the_lower_bounds_is_there_under_their_old_names():
+    for module in (passive, active, split, program, sharp):
+        for path in public(module):
+            name = path.rpartition(".")[2]
+            if name.startswith(("passive_", "active_")) and name != "active_pulls":
+                assert getattr(lower, name) is getattr(module, name)
+    assert all(inspect.isfunction(getattr(lower, name)) for name in lower.__all__)
+
+
+@pytest.mark.parametrize(
+    "path", [*LISTED, "kibitz.planning.planner.plan", "kibitz.planning.prediction.predict"]
+)
+def test_every_parameter_is_documented(path):
+    function = named(path)
+    text = inspect.getdoc(function)
+    assert text.count("Parameters\n----------") == 1
+    section = text.split("Parameters\n----------\n")[1].split("\nReturns\n")[0]
+    headings = re.findall(r"^(\w[\w, ]*)$(?=\n    \S)", section, flags=re.M)
+    documented = [name for heading in headings for name in heading.split(", ")]
+    assert sorted(documented) == sorted(inspect.signature(function).parameters)

@@ -1,0 +1,91 @@
+"""No upper bound is above what can be lost at all."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kibitz.bounds import summary, upper
+
+THREE = [0.0, 0.3, 0.6]  # means 1, 0.7, 0.4
+UP_TO = {  # every proved bound up to a horizon, of a policy that pulls each arm once first
+    "ucb_log": lambda gaps, horizon, **kw: upper.ucb_log(gaps, horizon, **kw),
+    "ucb_rate": lambda gaps, horizon, **kw: upper.ucb_rate(gaps, 0.1, horizon=horizon, **kw),
+    "ucb_periodic": lambda gaps, horizon, **kw: upper.ucb_periodic(gaps, 0.1, horizon=horizon, **kw),
+    "ucb_passive": lambda gaps, horizon, **kw: upper.ucb_passive(gaps, 0.1, None, horizon, **kw),
+    "ucb_sharp": lambda gaps, horizon, **kw: upper.ucb_sharp(gaps, 0.1, None, horizon, **kw),
+    "ucb_schedule": lambda gaps, horizon, **kw: upper.ucb_schedule(
+        gaps, lambda t: 0.1 * t, None, horizon, **kw
+    ),
+    "ftl_robin": lambda gaps, horizon, **kw: upper.ftl_robin(gaps, 0.1, horizon=horizon, **kw),
+    "ocucb": lambda gaps, horizon, **kw: upper.ocucb(gaps, horizon, 1.0, **kw),
+}
+
+
+def every_loss(gaps, horizon):
+    """The regret of every sequence of pulls in which each arm is pulled once before any again."""
+    arms = range(len(gaps))
+    for pulls in itertools.product(arms, repeat=horizon):
+        first = pulls[: len(gaps)]
+        if len(set(first)) == len(first):
+            yield math.fsum(gaps[arm] for arm in pulls), pulls
+
+
+@pytest.mark.parametrize("gaps", [[0.0], [0.0, 1.0], THREE, [0.5, 0.0, 0.0, 2.0], [0.2, 0.0, 0.2]])
+def test_it_is_the_largest_loss_of_all_sequences_of_pulls(gaps):
+    for horizon in range(1, 7):
+        losses = [loss for loss, _ in every_loss(gaps, horizon)]
+        assert upper.trivial(gaps, horizon) == pytest.approx(max(losses), rel=1e-14)
+
+
+def test_at_as_many_stages_as_arms_everybody_loses_the_same():
+    losses = {round(loss, 12) for loss, _ in every_loss(THREE, 3)}
+    assert losses == {0.9}
+    for bound in UP_TO.values():
+        assert bound(THREE, 3) == pytest.approx(0.9)
+
+
+@pytest.mark.parametrize("bound", UP_TO.values(), ids=UP_TO)
+def test_terms_are_at_most_what_an_arm_can_lose(bound):
+    for horizon in range(1, 7):
+        found = bound(THREE, horizon, details=True)
+        for arm, gap in enumerate(THREE):
+            largest = max(pulls.count(arm) * gap for _, pulls in every_loss(THREE, horizon))
+            assert found.terms[arm] <= largest + 1e-12
+        assert found.total <= found.terms.sum() + 1e-12
+
+
+@pytest.mark.parametrize("bound", UP_TO.values(), ids=UP_TO)
+@given(
+    st.lists(st.floats(1e-3, 100), min_size=1, max_size=6),
+    st.lists(st.integers(1, 2**53), min_size=1, max_size=3),
+)
+@settings(max_examples=25, deadline=None, derandomize=True)
+def test_no_bound_is_above_it(bound, gaps, horizons):
+    gaps, horizons = [0.0, *gaps], [min(T, 10**6) for T in horizons]
+    totals = bound(gaps, horizons)
+    assert (totals <= np.asarray(upper.trivial(gaps, horizons)) * (1 + 1e-12)).all()
+
+
+def test_the_algorithm_that_starts_anew_may_lose_the_largest_gap_at_every_stage():
+    for form in ("proved", "exact"):
+        assert upper.etc_ocucb(THREE, 0.1, 1.0, 3, form=form) == pytest.approx(3 * 0.6)
+        assert upper.etc_ocucb([0.0, 2.0], 0.1, 1.0, 7, form=form) == pytest.approx(14)
+
+
+def test_printed_formulas_are_left_as_they_are():
+    assert upper.ucb_log(THREE, 3, form="printed") > 100
+    assert upper.ucb_rate(THREE, 0.1, horizon=3, form="printed") > 100
+
+
+@pytest.mark.parametrize("horizon", [1, 2, 3, 4, 10])
+def test_the_summary_says_no_more(horizon):
+    found = summary([1, 0.7, 0.4], 0.1, horizon, c_eta=1.0)
+    most = upper.trivial(found["gaps"], horizon)
+    for name, bound in found["upper"].items():
+        limit = horizon * 0.6 if name == "etc_ocucb" else most
+        assert bound <= limit * (1 + 1e-12), name
+    assert found["upper"]["ucb_sharp"] == pytest.approx(most)

@@ -1,0 +1,36 @@
+"""Before kibitz is imported: a place for compiled code that belongs to the tests of this clone.
+
+It survives from run to run, or everything would be compiled anew each time. What is kept is named by
+what it was made from, so that nothing in it can be out of date. `platformdirs` follows XDG_CACHE_HOME
+on Linux, in later versions also on macOS; elsewhere the tests share the folder of the user. Workers,
+and programs that the tests start, inherit it.
+"""
+
+import os
+from pathlib import Path
+
+os.environ["XDG_CACHE_HOME"] = str(Path(__file__).parents[1] / ".cache")
+
+# More than a few seconds of processor time with nothing kept: most of it is spent compiling a loop for each
+# of many policies, or playing long enough to test a law. A whole file, or a test with all of its cases.
+SLOW = (
+    "compiling/test_jit.py::test_kept_code_of_one_policy_is_not_mixed_up_with_new_code_of_another",
+    "compiling/test_symbols.py",
+    "policies/test_contract.py::test_stretches_make_the_decisions_of_the_plain_formula",
+    "policies/test_contract.py::test_so_do_long_stretches_many_arms_and_two",
+    "policies/test_contract.py::test_one_compilation_serves_all_settings",
+    "model/test_feedback.py::test_several_looks_come_with_each_arrival",
+    "simulator/test_leap.py",
+    "bounds/test_sandwich.py",
+    "reproduction/test_experiments.py",
+    "test_docs.py::test_the_python_of_a_page_runs",
+    "test_docs.py::test_an_example_runs_and_prints_something",
+)
+
+
+def pytest_collection_modifyitems(items):
+    """Mark as slow what is listed above; `make check` leaves it out."""
+    for item in items:
+        place = item.path.relative_to(Path(__file__).parent).as_posix()
+        if place in SLOW or f"{place}::{item.originalname}" in SLOW:
+            item.add_marker("slow")

@@ -1,0 +1,137 @@
+"""What is said twice around the package is said alike: versions, commands, who runs what where."""
+
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
+MAKEFILE = (ROOT / "Makefile").read_text()
+WORKFLOW = (ROOT / ".github/workflows/test.yml").read_text()
+
+
+def lower_bounds(extras):
+    """Return the lowest version that pyproject.toml allows of each package, by name."""
+    lines = [*PROJECT["dependencies"]]
+    for extra in extras:
+        lines += PROJECT["optional-dependencies"][extra]
+    bounds = {}
+    for line in lines:
+        name, bound = re.fullmatch(r"([\w-]+)(?:\[[\w,]+\])?>=([\d.]+)(?:;.*)?", line).groups()
+        assert bounds.setdefault(name, bound) == bound, f"{name} has two lower bounds"
+    return bounds
+
+
+def three(version):
+    """Return a version with three numbers: 2.0 is 2.0.0."""
+    return ".".join([*version.split("."), "0", "0"][:3])
+
+
+def made(target):
+    """Return the commands of a target of the Makefile as the workflow would call them."""
+    text = MAKEFILE.replace("\\\n\t\t", "")
+    variables = dict(re.findall(r"^(\w+) :?\??= (.*)$", text, re.MULTILINE))
+    recipe = re.search(rf"^{re.escape(target)}:.*\n((?:\t.*\n)+)", text, re.MULTILINE)[1]
+    commands = []
+    for line in recipe.splitlines():
+        for name, value in variables.items():
+            line = line.replace(f"$({name})", value)
+        line = re.sub(r"\.venv(-oldest)?/bin/", "", line.strip())
+        commands.append(line.replace(" --quiet --disable-pip-version-check", ""))
+    return commands
+
+
+def workflow_commands():
+    return re.findall(r"^ +- run: (.*)$", WORKFLOW, re.MULTILINE)
+
+
+def test_the_oldest_versions_are_the_lowest_that_are_allowed():
+    (extras,) = re.findall(r"editable '\.\[([\w,]+)\]'", "\n".join(made(".venv-oldest/installed")))
+    pins = re.findall(r"^([\w-]+)==([\d.]+)$", (ROOT / "requirements/oldest.txt").read_text(), re.M)
+    allowed = lower_bounds(extras.split(","))
+    assert dict(pins) == {name: three(bound) for name, bound in allowed.items()}
+
+
+@pytest.mark.parametrize("target", [".venv/installed", "lint", "docs", "test", "test-oldest"])
+def test_the_workflow_runs_what_make_runs(target):
+    commands = workflow_commands()
+    for command in made(target):
+        if not command.startswith(("python3 -m venv", "touch")):
+            assert command in commands, command
+
+
+def test_the_workflow_installs_the_oldest_as_make_does():
+    assert made(".venv-oldest/installed")[1] in workflow_commands()
+
+
+def test_the_workflow_covers_the_pythons_that_are_promised():
+    listed = re.search(r"python: \[(.*)\]", WORKFLOW)[1]
+    pythons = re.findall(r'"(3\.\d+)"', listed)
+    named = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if ":: Python :: 3." in line]
+    assert pythons == named
+    assert PROJECT["requires-python"] == f">={pythons[0]}"
+    assert f"OLDEST ?= python{pythons[0]}" in MAKEFILE
+    assert f"Python {pythons[0]} or later" in (ROOT / "README.md").read_text()
+    assert '"3.x"' in listed
+    for system in ("ubuntu", "macos", "windows"):
+        assert re.search(rf"os: \[.*{system}-latest", WORKFLOW)
+
+
+def test_the_commands_that_try_the_wheel_work(tmp_path):
+    tried = [line for line in workflow_commands() if line.startswith("kibitz ")]
+    assert "kibitz --help" in tried
+    for line in tried:
+        words = [sys.executable, "-m", "kibitz.cli", *shlex.split(line)[1:]]
+        done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == 0, (line, done.stderr)
+        assert done.stdout.strip(), line
+
+
+def test_pre_commit_takes_the_ruff_that_make_takes():
+    (ruff,) = [line for line in PROJECT["optional-dependencies"]["lint"] if line.startswith("ruff")]
+    hooks = (ROOT / ".pre-commit-config.yaml").read_text()
+    assert re.findall(r'additional_dependencies: \["(.*)"\]', hooks) == [ruff, ruff]
+
+
+@pytest.mark.parametrize("template", ["bug", "feature"])
+def test_issue_templates_ask_for_versions(template):
+    text = (ROOT / f".github/ISSUE_TEMPLATE/{template}.yml").read_text()
+    (asked,) = re.findall(r"`(python -c .*)`$", text, re.MULTILINE)
+    done = subprocess.run(
+        [sys.executable, *shlex.split(asked)[1:]], capture_output=True, text=True, check=True
+    )
+    assert re.search(r"^numba \d", done.stdout, re.MULTILINE)
+    assert re.search(r"^numpy \d", done.stdout, re.MULTILINE)
+    assert "`kibitz --version`" in text
+
+
+def test_the_version_is_one():
+    version = PROJECT["version"]
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+    newest = re.search(r"^## (\S+) — ", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1]
+    assert newest == version
+
+
+def test_the_tests_have_a_cache_of_their_own():
+    script = "from kibitz.compiling.jit import kept_folder; print(kept_folder())"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    if sys.platform == "linux":
+        assert Path(done.stdout.strip()) == ROOT / ".cache" / "kibitz" / "compiled"
+
+
+def test_what_is_listed_as_slow_exists(pytestconfig):
+    conftest = pytestconfig.pluginmanager.get_plugin(str(ROOT / "tests/conftest.py"))
+    for entry in conftest.SLOW:
+        place, _, name = entry.partition("::")
+        assert f"def {name}" in (ROOT / "tests" / place).read_text(), entry
+
+
+def test_check_leaves_out_what_is_slow_and_test_does_not():
+    assert made("check") == ["python -m pytest -q -n auto --dist loadfile -m 'not slow'"]
+    assert "python -m pytest -q -n auto --dist loadfile" in made("test")

@@ -1,0 +1,73 @@
+"""The public names: typed for whoever imports them, and imported when they are first used."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kibitz
+
+ROOT = Path(__file__).parents[1]
+
+
+def python(*arguments):
+    return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, cwd=ROOT)
+
+
+def test_all_public_names_can_be_imported():
+    for name in kibitz.__all__:
+        assert getattr(kibitz, name) is not None
+    assert dir(kibitz) == sorted(kibitz.__all__)
+
+
+def test_another_name_is_refused():
+    with pytest.raises(AttributeError, match="module 'kibitz' has no attribute 'nonsense'"):
+        _ = kibitz.nonsense
+
+
+def test_type_checkers_and_python_find_the_same_names_in_the_same_places():
+    tree = ast.parse(Path(kibitz.__file__).read_text())
+    typed = {
+        alias.asname: (node.module, alias.name)
+        for branch in tree.body
+        if isinstance(branch, ast.If) and ast.unparse(branch.test) == "TYPE_CHECKING"
+        for node in branch.body
+        for alias in node.names
+    }
+    assert typed == {name: (module, name) for name, module in kibitz._WHERE.items()}
+
+
+def test_a_user_of_kibitz_gets_types():
+    page = ROOT / "tests" / "typed_user.py"
+    pytest.importorskip("mypy")
+    done = python("-m", "mypy", "--strict", "--config-file", "pyproject.toml", str(page))
+    found = re.findall(r"typed_user\.py:(\d+): error: .*\[([\w-]+)\]$", done.stdout, re.MULTILINE)
+    lines = page.read_text().splitlines()
+    expected = [
+        (str(number), line.partition("# error: ")[2])
+        for number, line in enumerate(lines, 1)
+        if "# error: " in line
+    ]
+    assert expected
+    assert found == expected, done.stdout
+
+
+def test_importing_kibitz_and_asking_for_help_do_not_wait_for_numba():
+    heavy = "{'numba', 'numpy', 'scipy', 'xarray', 'matplotlib'}"
+    script = f"import sys, kibitz; print(*sorted({heavy} & set(sys.modules)))"
+    done = python("-c", script)
+    assert (done.stdout, done.stderr) == ("\n", "")
+    script = f"""
+import atexit, sys
+from kibitz.cli import main
+atexit.register(lambda: print("loaded:", *sorted({heavy} & set(sys.modules))))
+sys.argv = ["kibitz", "--help"]
+main()
+"""
+    done = python("-c", script)
+    assert done.returncode == 0, done.stderr
+    assert "simulate" in done.stdout
+    assert done.stdout.splitlines()[-1] == "loaded:"

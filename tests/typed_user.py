@@ -1,0 +1,29 @@
+"""What a type checker sees of kibitz: read by `mypy --strict` in `test_public.py`, never run."""
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any, assert_type
+
+import xarray
+
+import kibitz
+
+problem = kibitz.gaussian([1.0, 0.5], sd=2.0)
+feedback = kibitz.active(kibitz.every(10), looks=2)
+players = [kibitz.ucb(), kibitz.etc_ocucb(p=1.5), kibitz.thompson()]
+data = kibitz.simulate(problem, feedback, players, horizon=100, runs=5, seed=1)
+swept = kibitz.sweep("rate", [0.1], problem, kibitz.passive, players, horizon=9, runs=5, seed=1)
+
+assert_type(problem, kibitz.Problem)
+assert_type(feedback, kibitz.Feedback)
+assert_type(players, list[kibitz.Policy])
+assert_type(data, xarray.Dataset)
+assert_type(swept, xarray.Dataset)
+assert_type(kibitz.plan(100, n_arms=2, gap=0.5), dict[str, Any])
+assert_type(kibitz.bounds, ModuleType)
+check: Callable[[kibitz.Policy], None] = kibitz.check
+
+kibitz.simulate(problem, feedback, "ucb", horizon=100, runs=5, seed=1)  # error: arg-type
+kibitz.simulate(problem, feedback, players, horizon=100, runs=5)  # error: call-arg
+kibitz.ucb(explore=2.0)  # error: call-arg
+print(kibitz.nonsense)  # error: attr-defined

@@ -42,9 +42,10 @@ def page(name: str, command) -> str:
 def row(option) -> str:
     """Return the row of an option."""
     default = "required" if option.required else option.default
-    if option.is_flag or default is None or default == "":
+    is_flag = getattr(option, "is_flag", False)  # an argument is none
+    if is_flag or default is None or default == "":
         default = ""
-    takes = "" if option.is_flag else option.metavar
+    takes = "" if is_flag else option.metavar
     cells = (
         ", ".join(f"`{word}`" for word in option.opts),
         takes and f"`{takes}`",

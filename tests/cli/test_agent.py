@@ -126,3 +126,43 @@ def test_a_rehearsal_prints_and_draws(kibitz, tmp_path):
     code, _, err = kibitz("rehearse", *words, "--loss", "2")
     assert code == 2
     assert "loss must be in [0, 1], got 2.0" in err
+
+
+@pytest.fixture
+def log(tmp_path):
+    """Return a log of few clicks."""
+    file = tmp_path / "clicks.csv"
+    lines = [f"{'xy'[n % 2]},{int(n % 10 < (6 if n % 2 else 3))}" for n in range(400)]
+    file.write_text("\n".join(["arm,reward", *lines]))
+    return file
+
+
+def test_a_plan_starts_from_a_log_and_says_how_unsure_it_is(kibitz, log):
+    code, out, err = kibitz("plan", "--horizon", "10000", "--log", log, "--cost", "0.01", "--json")
+    assert code == 0, err
+    planned = json.loads(out)
+    x, y = planned["log"]["arms"]
+    assert (x["arm"], x["n_seen"], y["n_seen"]) == ("x", 200, 200)
+    gap = abs(x["mean"] - y["mean"])
+    assert planned["setting"]["problems"][0][1] == pytest.approx(gap / 0.5)
+    worse = min(x, y, key=lambda arm: arm["mean"])
+    assert worse["gap_low"] < gap < worse["gap_high"]
+    low, high = planned["log"]["best_size"]
+    assert low <= planned["best"]["active"]["rate"] <= high
+    assert low < high
+    code, out, _ = kibitz("plan", "--horizon", "10000", "--log", log, "--cost", "0.01")
+    assert "what the log says" in out
+    assert "best size, UCB1-Double: between" in out
+    code, _, err = kibitz("plan", "--horizon", "10000", "--log", log, "--gaps", "1")
+    assert (code, "log must be given without gaps" in err) == (2, True)
+
+
+def test_a_simulation_draws_from_a_log(kibitz, log):
+    words = ("simulate", "--policy", "ucb", "--horizon", "50", "--runs", "2", "--json")
+    code, out, err = kibitz(*words, "--log", log)
+    assert code == 0, err
+    assert json.loads(out)["setting"]["problem"]["law"] == "table"
+    code, _, err = kibitz(*words, "--log", log, "--means", "1,2")
+    assert (code, "means must be left out for a log" in err) == (2, True)
+    code, _, err = kibitz(*words)
+    assert (code, "means must be given, or a log, got none" in err) == (2, True)

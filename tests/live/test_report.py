@@ -129,7 +129,7 @@ def test_nothing_known_is_no_error(tmp_path):
 
 
 def test_looks_have_saved_what_the_planner_says(tmp_path):
-    from kibitz.planning.planner import predict
+    from kibitz.planning.prediction import predict
 
     with made(tmp_path) as agent:
         for arm, mean in {"a": 0.0, "b": 0.5, "c": 1.0}.items():

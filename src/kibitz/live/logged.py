@@ -93,6 +93,30 @@ def from_log(
     return Logged(**made, arms=tuple(rewards), n_seen=counts, low=low, high=high, delta=delta)
 
 
+def size_interval(
+    problem: Logged, horizon: int, cost: float, exploration: float = 6.0
+) -> tuple[float, float]:
+    """Return the smallest and largest best size ε of UCB1-Double's bucket that the log allows.
+
+    Of the gaps between the ends of their intervals, all moved together in nine steps; 0 where an arm
+    may be as good as the best, so that looks may be worth nothing. Cost is in units of reward. The
+    means of a log overstate gaps: the largest of several means is large by chance, too.
+    """
+    from kibitz.planning.planner import plan
+
+    scale = problem.scale or 1.0
+    least, most = (ends / scale for ends in problem.gap_intervals)
+    worse = np.arange(problem.n_arms) != int(np.argmax(problem.means))
+    least, most = least[worse], most[worse]
+    sizes = [] if least.min() > 0 else [0.0]
+    for share in np.linspace(0.0, 1.0, 9):
+        gaps = least + share * (most - least)
+        if gaps.min() > 0:
+            planned = plan(horizon, gaps=gaps.tolist(), cost=cost / scale, exploration=exploration)
+            sizes.append(float(planned["best"]["active"]["rate"]))
+    return min(sizes), max(sizes)
+
+
 def _of_ours(columns: Columns, kind: str) -> dict[str, list[float]]:
     """Return the rewards that count in a log of kibitz's, by arm."""
     rows = zip(

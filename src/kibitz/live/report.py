@@ -99,7 +99,7 @@ def looks_saved(arms: list[Arm], n_asks: int, scale: float) -> float:
 
     NaN where nothing can be said: an arm that was not seen, no look, or no gap.
     """
-    from kibitz.planning.planner import predict
+    from kibitz.planning.prediction import predict
 
     playing = [arm for arm in arms if arm.status != "retired"]
     looks = sum(arm.n_looks for arm in arms)

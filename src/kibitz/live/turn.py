@@ -24,17 +24,37 @@ decided_values = attrgetter(*Decided.__slots__)
 
 
 class Conflict(ValueError):
-    """Something else was said before: another reward, or the key of another operation."""
+    """Something else was said before: another reward, or the key of another operation.
+
+    The `sentence` says what.
+    """
+
+    def __init__(self, sentence: str) -> None:
+        super().__init__(sentence)
 
 
 class Decision(NamedTuple):
-    """What an agent decides."""
+    """What an agent decides.
 
-    id: int  # 1, 2, 3, ... for each agent
-    kind: str  # "pull" or "look"
+    Attributes
+    ----------
+    id
+        1, 2, 3, ... for each agent.
+    kind
+        "pull" or "look".
+    arm
+        The name of the arm.
+    key
+        As it was asked with, or None.
+    asked_at
+        When, in seconds since 1970.
+    """
+
+    id: int
+    kind: str
     arm: str
     key: str | None
-    asked_at: float  # seconds since 1970
+    asked_at: float
 
 
 class Turn:

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # a disk that needs no patience
+
 
 @pytest.fixture(scope="session")
 def postgresql():
     """Return a running PostgreSQL; for root it runs as another user, who must get at its folder."""
-    folder = Path(tempfile.mkdtemp(prefix="kibitz-"))
+    folder = Path(tempfile.mkdtemp(prefix="kibitz-", dir=MEMORY))
     folder.chmod(0o755)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -36,16 +38,16 @@ def database(postgresql):
 @pytest.fixture
 def memory(tmp_path):
     """Return a folder in memory where there is one: for tests that commit very often."""
-    if not os.access("/dev/shm", os.W_OK):
+    if MEMORY is None:
         yield tmp_path
         return
-    with tempfile.TemporaryDirectory(prefix="kibitz-", dir="/dev/shm") as folder:
+    with tempfile.TemporaryDirectory(prefix="kibitz-", dir=MEMORY) as folder:
         yield Path(folder)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def url(request, tmp_path):
+def url(request, memory):
     """Return where a store may be made, of each kind."""
     if request.param == "sqlite":
-        return str(tmp_path / "shop.db")
+        return str(memory / "shop.db")
     return request.getfixturevalue("database")

@@ -273,14 +273,14 @@ def test_a_policy_for_the_unit_interval_refuses_others(url):
 @pytest.mark.parametrize(
     ("operation", "sentence"),
     [
-        (lambda agent: agent.tell("1", 1.0), "id must be a whole number of at least 1, got '1'"),
+        (lambda agent: agent.tell("1", 1.0), r"id must be a whole number.* got '1'"),
         (lambda agent: agent.tell(0, 1.0), "id must be a whole number of at least 1, got 0"),
         (lambda agent: agent.tell(True, 1.0), "id must be a whole number"),
         (lambda agent: agent.tell([1, 2]), r"reports must be a list of \(id, reward\), got 1"),
         (lambda agent: agent.ask(key=""), "key must be a text of 1 to 500 printable characters"),
         (lambda agent: agent.ask(key="a\0b"), "key must be a text"),
         (lambda agent: agent.ask(key=7), "key must be a text"),
-        (lambda agent: agent.ask(n=0), "n must be a whole number from 1 to 1e.05, got 0"),
+        (lambda agent: agent.ask(n=0), "n must be a whole number of at least 1, got 0"),
         (lambda agent: agent.ask(n=2, key="a"), "key must be a list of 2 keys, got 'a'"),
         (lambda agent: agent.ask(n=2, key=["a", "a"]), "key must be a list of different keys"),
         (lambda agent: agent.saw("pink", 1.0), "arm must be one of 'blue', 'green', 'red', got"),

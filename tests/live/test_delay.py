@@ -165,8 +165,8 @@ def test_thompson_ignores_what_is_pending():
     [kibitz.etc(horizon=100), kibitz.etc_ocucb(), kibitz.ucb2(), kibitz.improved_ucb(horizon=100)],
     ids=lambda policy: policy.name,
 )
-def test_policies_in_phases_play_strictly_in_turn(policy, tmp_path):
-    with kibitz.agent(tmp_path / "a.db", "a", arms=["x", "y"], policy=policy, seed=1) as agent:
+def test_policies_in_phases_play_strictly_in_turn(policy, memory):
+    with kibitz.agent(memory / "a.db", "a", arms=["x", "y"], policy=policy, seed=1) as agent:
         decision, look = agent.ask(key="k"), agent.look()
         assert agent.ask(key="k") == decision
         sentence = f"each ask must be told or forgotten before the next, since {policy.name} plays"
@@ -200,12 +200,12 @@ def test_delay_knows_the_phases_without_their_names():
     assert phased == {"etc", "etc_ocucb", "ucb2", "improved_ucb"}
 
 
-def test_draws_come_from_the_seed_and_the_id(tmp_path):
+def test_draws_come_from_the_seed_and_the_id(memory):
     """The same story gets the same decisions, whether restarted or not; another seed, others."""
     stories = []
     for name, seed, restarts in (("a", 1, False), ("b", 1, True), ("c", 2, False)):
         agent = kibitz.agent(
-            tmp_path / "a.db", name, arms=["x", "y", "z"], policy=kibitz.thompson(), seed=seed
+            memory / "a.db", name, arms=["x", "y", "z"], policy=kibitz.thompson(), seed=seed
         )
         story = []
         for n in range(40):
@@ -214,7 +214,7 @@ def test_draws_come_from_the_seed_and_the_id(tmp_path):
             story.append(decision.arm)
             if restarts and n % 7 == 0:
                 agent.close()
-                agent = kibitz.agent(tmp_path / "a.db", name)
+                agent = kibitz.agent(memory / "a.db", name)
         agent.close()
         stories.append(story)
     assert stories[0] == stories[1] != stories[2]

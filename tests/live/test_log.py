@@ -12,9 +12,9 @@ from kibitz.live.intervals import intervals
 
 
 @pytest.fixture
-def agent(tmp_path):
+def agent(memory):
     arguments = {"arms": ["blue", "green"], "policy": kibitz.ucb(2.0), "scale": 0.5, "seed": 1}
-    with kibitz.agent(tmp_path / "shop.db", "checkout", **arguments) as agent:
+    with kibitz.agent(memory / "shop.db", "checkout", **arguments) as agent:
         for n, decision in enumerate(agent.ask(n=10)):
             if n < 8:
                 agent.tell(decision.id, n / 8)
@@ -39,8 +39,8 @@ def expected(agent):
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "nc"])
-def test_an_exported_log_comes_back_as_a_problem(agent, tmp_path, suffix):
-    file = tmp_path / f"log.{suffix}"
+def test_an_exported_log_comes_back_as_a_problem(agent, memory, suffix):
+    file = memory / f"log.{suffix}"
     agent.export(file)
     problem = kibitz.from_log(file)
     assert isinstance(problem, kibitz.Problem)
@@ -55,15 +55,15 @@ def test_an_exported_log_comes_back_as_a_problem(agent, tmp_path, suffix):
     assert np.all(problem.gap_intervals[1] >= problem.gaps)
 
 
-def test_the_files_hold_every_event(agent, tmp_path):
+def test_the_files_hold_every_event(agent, memory):
     for suffix in ("csv", "jsonl", "nc"):
-        agent.export(tmp_path / f"log.{suffix}")
+        agent.export(memory / f"log.{suffix}")
     events = list(agent.events())
-    with (tmp_path / "log.csv").open(newline="", encoding="utf-8") as lines:
+    with (memory / "log.csv").open(newline="", encoding="utf-8") as lines:
         rows = list(csv.DictReader(lines))
-    lines = (tmp_path / "log.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (memory / "log.jsonl").read_text(encoding="utf-8").splitlines()
     loaded = [json.loads(line) for line in lines]
-    data = xarray.load_dataset(tmp_path / "log.nc", engine="h5netcdf")
+    data = xarray.load_dataset(memory / "log.nc", engine="h5netcdf")
     assert len(rows) == len(loaded) == data.sizes["seq"] == len(events)
     for event, row, line in zip(events, rows, loaded, strict=True):
         assert line == event._asdict()
@@ -72,17 +72,17 @@ def test_the_files_hold_every_event(agent, tmp_path):
     assert data["arm"].to_numpy().tolist() == [event.arm for event in events]
 
 
-def test_an_export_is_written_whole_or_refused(agent, tmp_path):
+def test_an_export_is_written_whole_or_refused(agent, memory):
     for name, sentence in [
         ("log.txt", r"file must be one that ends in \.csv, \.jsonl or \.nc, got"),
         ("no/log.csv", "file must be in a folder that exists, got"),
     ]:
         with pytest.raises(ValueError, match=sentence):
-            agent.export(tmp_path / name)
+            agent.export(memory / name)
 
 
-def test_any_csv_of_arms_and_rewards_is_a_log(tmp_path):
-    file = tmp_path / "clicks.csv"
+def test_any_csv_of_arms_and_rewards_is_a_log(memory):
+    file = memory / "clicks.csv"
     file.write_text("when,button,paid\n1,x,1\n2,y,0\n3,x,0\n4,y,\n5,y,0.5\n")
     problem = kibitz.from_log(file, arm="button", reward="paid")
     assert problem.arms == ("x", "y")
@@ -91,7 +91,7 @@ def test_any_csv_of_arms_and_rewards_is_a_log(tmp_path):
     assert repr(problem) == "from_log(x: 2, y: 2)"
 
 
-def test_frames_datasets_and_columns_are_logs_too(tmp_path):
+def test_frames_datasets_and_columns_are_logs_too(memory):
     pandas = pytest.importorskip("pandas")
     columns = {"arm": ["x", "y", "x"], "reward": [1.0, 0.0, 0.0]}
     frame = pandas.DataFrame(columns)
@@ -100,9 +100,9 @@ def test_frames_datasets_and_columns_are_logs_too(tmp_path):
         assert kibitz.from_log(source).means.tolist() == [0.5, 0.0]
 
 
-def test_a_simulation_starts_from_a_log(agent, tmp_path):
-    agent.export(tmp_path / "log.csv")
-    problem = kibitz.from_log(tmp_path / "log.csv")
+def test_a_simulation_starts_from_a_log(agent, memory):
+    agent.export(memory / "log.csv")
+    problem = kibitz.from_log(memory / "log.csv")
     data = kibitz.simulate(problem, kibitz.bandit(), kibitz.ucb(), horizon=50, runs=2, seed=1)
     assert data["n_pulls"].sum() == 100
 
@@ -117,12 +117,12 @@ def test_a_simulation_starts_from_a_log(agent, tmp_path):
         ("arm,paid\nx,1\n", r"reward must be a column of the log \(arm, paid\), got 'reward'"),
     ],
 )
-def test_what_is_no_log_gets_a_sentence(tmp_path, content, sentence):
-    file = tmp_path / "log.csv"
+def test_what_is_no_log_gets_a_sentence(memory, content, sentence):
+    file = memory / "log.csv"
     file.write_text(content)
     with pytest.raises(ValueError, match=sentence):
         kibitz.from_log(file)
     with pytest.raises(ValueError, match="log must be a file that exists, got"):
-        kibitz.from_log(tmp_path / "none.csv")
+        kibitz.from_log(memory / "none.csv")
     with pytest.raises(ValueError, match="log must be a file, a data frame or a dict"):
         kibitz.from_log(7)

@@ -14,8 +14,8 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "live.md"
 
 
-def test_every_line_of_the_page_runs(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_every_line_of_the_page_runs(memory, monkeypatch, capsys):
+    monkeypatch.chdir(memory)
     blocks = re.findall(r"^```(python|sh)\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     assert len(blocks) >= 8
     names = {}
@@ -36,8 +36,8 @@ def test_every_line_of_the_page_runs(tmp_path, monkeypatch, capsys):
             assert shown.out.strip(), line
 
 
-def test_what_the_page_says_that_is_printed_is_printed(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_what_the_page_says_that_is_printed_is_printed(memory, monkeypatch, capsys):
+    monkeypatch.chdir(memory)
     block = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)[0]
     exec(compile(block, PAGE.name, "exec"), {})
     said = re.findall(r"^print\(.*?\) +# ([^:\n]*)", block, re.MULTILINE)

@@ -52,14 +52,14 @@ def forget_module():
         sys.modules.pop(name, None)
 
 
-def test_a_policy_of_ones_own_is_found_by_its_file(tmp_path, forget_module):
-    policy = own(tmp_path)
+def test_a_policy_of_ones_own_is_found_by_its_file(memory, forget_module):
+    policy = own(memory)
     arguments = {"arms": ["a", "b"], "policy": policy, "seed": 1}
-    with kibitz.agent(tmp_path / "shop.db", "own", **arguments) as agent:
+    with kibitz.agent(memory / "shop.db", "own", **arguments) as agent:
         arms = [agent.ask().arm for _ in range(2)]
         agent.tell([(1, 1.0), (2, 0.0)])
     forget()
-    with kibitz.agent(tmp_path / "shop.db", "own") as agent:
+    with kibitz.agent(memory / "shop.db", "own") as agent:
         assert agent.policy.name == "own"
         assert agent.policy.numbers == {"c": 1.0}
         assert agent.policy.turns is not None
@@ -67,7 +67,7 @@ def test_a_policy_of_ones_own_is_found_by_its_file(tmp_path, forget_module):
     assert arms == ["a", "b", "a", "a"]
     script = "import kibitz, sys; print(kibitz.agent(sys.argv[1], 'own').ask().id)"
     done = subprocess.run(
-        [sys.executable, "-c", script, tmp_path / "shop.db"], capture_output=True, text=True
+        [sys.executable, "-c", script, memory / "shop.db"], capture_output=True, text=True
     )
     assert done.stdout == "5\n", done.stderr
 
@@ -77,25 +77,25 @@ def forget():
         sys.modules.pop(name, None)
 
 
-def test_another_source_later_is_refused(tmp_path, forget_module):
-    arguments = {"arms": ["a", "b"], "policy": own(tmp_path)}
-    kibitz.agent(tmp_path / "shop.db", "own", **arguments).close()
+def test_another_source_later_is_refused(memory, forget_module):
+    arguments = {"arms": ["a", "b"], "policy": own(memory)}
+    kibitz.agent(memory / "shop.db", "own", **arguments).close()
     for changed in (OWN.replace("mean + math", "2 * mean + math"), OWN.replace("2.0", "3.0")):
         forget()
-        (tmp_path / "own_policy.py").write_text(changed)
+        (memory / "own_policy.py").write_text(changed)
         with pytest.raises(ValueError, match="index of own must be found as 'index' as the agent"):
-            kibitz.agent(tmp_path / "shop.db", "own")
+            kibitz.agent(memory / "shop.db", "own")
     forget()
-    (tmp_path / "own_policy.py").write_text("# nothing\n")
+    (memory / "own_policy.py").write_text("# nothing\n")
     with pytest.raises(ValueError, match="got nothing of that name in"):
-        kibitz.agent(tmp_path / "shop.db", "own")
+        kibitz.agent(memory / "shop.db", "own")
     forget()
-    (tmp_path / "own_policy.py").unlink()
+    (memory / "own_policy.py").unlink()
     with pytest.raises(ValueError, match=r"got no module .* and no file"):
-        kibitz.agent(tmp_path / "shop.db", "own")
+        kibitz.agent(memory / "shop.db", "own")
 
 
-def test_a_policy_that_cannot_be_found_again_is_refused_when_the_agent_is_made(tmp_path):
+def test_a_policy_that_cannot_be_found_again_is_refused_when_the_agent_is_made(memory):
     def local(params, stage, counts, arm, mean):
         return mean
 
@@ -104,8 +104,8 @@ def test_a_policy_that_cannot_be_found_again_is_refused_when_the_agent_is_made(t
     for index in (local, names["typed"], lambda params, stage, counts, arm, mean: mean):
         policy = kibitz.index_policy("own", index)
         with pytest.raises(ValueError, match="index of own must be a function at the top level of a"):
-            kibitz.agent(tmp_path / "shop.db", "own", arms=["a", "b"], policy=policy)
-    assert not (tmp_path / "shop.db").exists()
+            kibitz.agent(memory / "shop.db", "own", arms=["a", "b"], policy=policy)
+    assert not (memory / "shop.db").exists()
 
 
 def top(params, stage, counts, arm, mean):

@@ -91,8 +91,8 @@ def test_the_bound_that_an_arm_is_best_is_where_the_intervals_part():
     assert high[0] >= low[1]
 
 
-def test_a_report_counts_what_was_asked_told_and_awaited(tmp_path):
-    with made(tmp_path, patience=100.0) as agent:
+def test_a_report_counts_what_was_asked_told_and_awaited(memory):
+    with made(memory, patience=100.0) as agent:
         agent.now = lambda: 2e9
         agent.tell([(decision.id, 1.0) for decision in agent.ask(n=4)][:3])
         agent.look()
@@ -119,8 +119,8 @@ def test_a_report_counts_what_was_asked_told_and_awaited(tmp_path):
     assert "the regret is between 0 and" in text
 
 
-def test_nothing_known_is_no_error(tmp_path):
-    with made(tmp_path) as agent:
+def test_nothing_known_is_no_error(memory):
+    with made(memory) as agent:
         data = agent.report()
     assert np.isnan(data["mean"]).all()
     assert data.attrs["warnings"] == []
@@ -128,10 +128,10 @@ def test_nothing_known_is_no_error(tmp_path):
     assert "-" in table(data)
 
 
-def test_looks_have_saved_what_the_planner_says(tmp_path):
+def test_looks_have_saved_what_the_planner_says(memory):
     from kibitz.planning.prediction import predict
 
-    with made(tmp_path) as agent:
+    with made(memory) as agent:
         for arm, mean in {"a": 0.0, "b": 0.5, "c": 1.0}.items():
             for n in range(100):
                 agent.saw(arm, float(n < 100 * mean))
@@ -142,9 +142,9 @@ def test_looks_have_saved_what_the_planner_says(tmp_path):
     assert saved == pytest.approx(0.5 * (without - with_looks), rel=1e-9)
 
 
-def test_warnings_in_words(tmp_path):
+def test_warnings_in_words(memory):
     rng = np.random.default_rng(0)
-    with made(tmp_path) as agent:
+    with made(memory) as agent:
         assert agent.report().attrs["warnings"] == []
         for _ in range(3):
             agent.saw("a", 0.5)
@@ -162,8 +162,8 @@ def test_warnings_in_words(tmp_path):
     assert "no look for 699 asks, after one every 1 so far" in found
 
 
-def test_a_long_time_without_a_look_is_a_warning(tmp_path):
-    with made(tmp_path) as agent:
+def test_a_long_time_without_a_look_is_a_warning(memory):
+    with made(memory) as agent:
         for n in range(40):
             agent.tell(agent.ask().id, 0.5)
             if n < 10:
@@ -175,6 +175,6 @@ def test_a_long_time_without_a_look_is_a_warning(tmp_path):
 
 
 @pytest.mark.parametrize("delta", [0, 1, -1, math.nan, "0.1"])
-def test_a_delta_that_is_no_probability_is_refused(tmp_path, delta):
-    with made(tmp_path) as agent, pytest.raises(ValueError, match=r"delta must be in \(0, 1\), got"):
+def test_a_delta_that_is_no_probability_is_refused(memory, delta):
+    with made(memory) as agent, pytest.raises(ValueError, match=r"delta must be in \(0, 1\), got"):
         agent.report(delta)

@@ -109,7 +109,7 @@ def test_the_count_of_an_index_is_what_was_told_and_at_most_twice_that():
         arms = [
             arm(int(n + p), int(n), float(rng.normal(n, np.sqrt(n))), int(p), int(m), float(m))
             for n, p, m in zip(
-                rng.integers(1, 20, 4), rng.integers(0, 40, 4), rng.integers(0, 9, 4), strict=True
+                rng.integers(4, 9, 4), rng.integers(0, 30, 4), rng.integers(0, 3, 4), strict=True
             )
         ]
         stage = 1 + sum(one.n_asked for one in arms)

@@ -86,12 +86,14 @@ def _read(agent: "Agent", database: Database) -> tuple[list[Arm], int, float, di
         "group by arm",
         number,
     )
-    looked = database.rows(
-        "select stage from decisions where agent = ? and kind <> 'pull' order by id desc limit 1",
-        number,
-    )
+    arms, looked = read_arms(database, number), [(0,)]
+    if any(arm.n_looks or arm.looks_pending for arm in arms):  # else all of the log is searched
+        looked = database.rows(
+            "select stage from decisions where agent = ? and kind <> 'pull' order by id desc limit 1",
+            number,
+        )
     now = max(latest, agent.now())
-    return read_arms(database, number), n_asks, now, dict(oldest), looked[0][0] if looked else 0
+    return arms, n_asks, now, dict(oldest), looked[0][0]
 
 
 def looks_saved(arms: list[Arm], n_asks: int, scale: float) -> float:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 os.environ["XDG_CACHE_HOME"] = str(Path(__file__).parents[1] / ".cache")
 
-# More than a few seconds of processor time with nothing kept: most of it is spent compiling a loop for each
-# of many policies, or playing long enough to test a law. A whole file, or a test with all of its cases.
+# More than a few seconds of processor time with nothing kept: most goes into compiling a loop for
+# each of many policies, or into playing long enough to test a law. Whole files, or tests by name.
 SLOW = (
     "compiling/test_jit.py::test_kept_code_of_one_policy_is_not_mixed_up_with_new_code_of_another",
     "compiling/test_symbols.py",

@@ -583,3 +583,16 @@ def test_what_cannot_leap_is_played_stage_by_stage():
 def test_the_error_is_kept_below_what_is_allowed(error):
     played = leapt(FOUR, kb.active(0.1), kb.ucb(), 10**7, error=error)
     assert ((played.error > 0) & (played.error <= error)).all()
+
+
+@pytest.mark.parametrize("means", [[1, 0.5], [0.5, 0], [1, 0], [0, 0, 0.5], [1, 1, 0]])
+def test_rewards_without_chance_do_not_stray_and_are_leapt_over(means):
+    """Arms that always pay, or never: the sum of their rewards is known, so a block can be long."""
+    problem = kb.bernoulli(means)
+    law = law_of(problem, 1.0)
+    for arm, mean in enumerate(means):
+        assert (strays(law, arm, 100, 40.0, 9.0) == 0) == (mean in {0, 1})
+    setting = {"horizon": 10**12, "runs": 2, "seed": 1, "engine": "leap"}
+    data = kb.simulate(problem, kb.bandit(), kb.kl_ucb(law="bernoulli"), **setting)
+    certificates = data.error.values / (1e-9 / 2**21)
+    assert np.all((certificates >= 1) & (certificates < 10_000))  # stages would take days

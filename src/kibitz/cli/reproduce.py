@@ -23,7 +23,7 @@ def reproduce(
         int | None, parse.whole("threads", "Runs at a time (default: all cores)")
     ] = None,
 ) -> None:
-    """Reproduce the paper's experiments: data, figures and a page; resumes where it was interrupted."""
+    """Reproduce the paper's experiments: data, figures and a page; resumes after an interruption."""
     for package in ("jinja2", "matplotlib", "vl_convert"):
         parse.check_installed(package, "reproduce")
     from kibitz.cli.tables import Page, progress_bar

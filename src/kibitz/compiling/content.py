@@ -36,6 +36,11 @@ def source_hash(thing: Any) -> str:
     return _Walk(by_source=True).digest(thing)
 
 
+def is_ours(function: Any) -> bool:
+    """Return whether a function is kibitz's own, which does not change while a process runs."""
+    return str(getattr(function, "__module__", "")).startswith("kibitz.")
+
+
 class _Walk:
     """One walk through all that a thing is made of."""
 
@@ -182,13 +187,14 @@ def _tokens(source: str) -> str:
     layout = {token.NL, tokenize.COMMENT, token.ENCODING, token.ENDMARKER}
     words: list[str] = []
     before = token.NEWLINE
-    begun = False
+    begun, docstring = False, False
     for kind, word, *_ in tokenize.generate_tokens(io.StringIO(source).readline):
         begun = begun or word == "def"
         if not begun or kind in layout:
             continue
-        alone = before in {token.INDENT, token.NEWLINE} and kind == token.STRING
-        if not alone:
+        starts = before in {token.INDENT, token.NEWLINE}
+        docstring = (starts and kind == token.STRING) or (docstring and kind == token.NEWLINE)
+        if not docstring:
             words.append(token.tok_name[kind] if kind in {token.INDENT, token.DEDENT} else word)
         before = kind
     return "\x1f".join(words)

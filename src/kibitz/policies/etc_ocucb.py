@@ -6,7 +6,7 @@ parameter \alpha and horizon d_{m+1}^{1 + 1/p} \log d_{m+1} (which is the paper'
 D34). At the end of the epoch S_{m+1} is what ETC has left. Theorem 4, as corrected in the errata
 (D13, D25, D36), covers `restart=True` with p = 2.
 
-- `check="rounds"` tests for arms to drop every `C |S|` looks (the paper's ETC-OCUCB);
+- `check="rounds"` tests for arms to drop every :math:`C |S|` looks (the paper's ETC-OCUCB);
   `check="doubling"` at stages 1, 2, 4, 8, ... (ETC-OCUCB-2).
 - `restart=True` is Algorithm 2 to the letter: in each epoch OCUCB-n and ETC start from nothing, with
   all arms in play for ETC. `restart=False`, the default, keeps statistics, clock and dropped arms
@@ -73,7 +73,7 @@ def etc_ocucb(
     p
         p > 1: epoch m lasts p^(p^m) stages; 2 in Algorithm 2.
     C
-        With check="rounds": test every C |S| looks; 10 in the experiments.
+        With check="rounds": test after C looks for each arm in play; 10 in the experiments.
     alpha
         ETC's \\alpha; 1 in the paper.
     rho, eta

@@ -2,7 +2,7 @@
 
 See `simulate` and `sweep`; `gaussian`, `bernoulli` and `table` for problems; `bandit`, `passive`,
 `active` and `full` for who sees what; `kibitz.policies` for the players; `kibitz.bounds` for what is
-proved about them; `plan` for what a bucket of looks is worth.
+proved about them; `plan` for what a bucket of looks is worth; `agent` for real traffic.
 """
 
 from importlib import import_module
@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` below says the same to Python
     from kibitz import bounds as bounds
+    from kibitz.live.agent import agent as agent
+    from kibitz.live.logged import from_log as from_log
+    from kibitz.live.turn import Conflict as Conflict
+    from kibitz.live.turn import Decision as Decision
     from kibitz.model.feedback import Feedback as Feedback
     from kibitz.model.feedback import active as active
     from kibitz.model.feedback import bandit as bandit
@@ -59,6 +63,9 @@ _HOME = {
     "kibitz.simulator.simulate": ["simulate", "sweep"],
     "kibitz.planning.planner": ["plan"],
     "kibitz.policies.contract": ["check"],
+    "kibitz.live.agent": ["agent"],
+    "kibitz.live.turn": ["Conflict", "Decision"],
+    "kibitz.live.logged": ["from_log"],
 }
 _WHERE = {name: module for module, names in _HOME.items() for name in names}
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kibitz.cli import bounds, plan, policies, reproduce, simulate
+from kibitz.cli import agent, bounds, plan, policies, rehearse, reproduce, simulate
 from kibitz.cli.terminal import speak_its_language
 
 INTERRUPTED = 130  # exit code after Ctrl-C
@@ -26,8 +26,10 @@ for command in (
     reproduce.reproduce,
     bounds.bounds,
     plan.plan,
+    rehearse.rehearse,
 ):
     app.command()(command)
+app.add_typer(agent.app, name="agent")
 
 
 def print_version(wanted: bool) -> None:

@@ -154,7 +154,7 @@ def random_constant(t: Tables, rate: float) -> float:
 
     w = np.concatenate([[0.0, 1.0], 1 + np.geomspace(1e-3, 80, 400)])
     tail = np.exp(-chernoff(w))
-    inside = constant(1 + w[1:] / rate) @ -np.diff(tail)
+    inside = (constant(1 + w[1:] / rate) * -np.diff(tail)).sum()
     beyond = largest[-1] / min(last, 1 / rate) * (w[-1] + 3) * tail[-1] / rate
     return float(inside + beyond)
 
@@ -162,7 +162,7 @@ def random_constant(t: Tables, rate: float) -> float:
 def zero_constant(t: Tables, s: float) -> float:
     """C_0(s) = ∫_0^s p_0, an upper Riemann sum."""
     ends = np.minimum(np.append(t.stages, np.inf), s)
-    return float(ends[0] + np.diff(ends) @ t.from_zero)
+    return float(ends[0] + (np.diff(ends) * t.from_zero).sum())
 
 
 def chernoff(w: FloatArray) -> FloatArray:

@@ -34,10 +34,10 @@ from kibitz.validate import refused
 
 LOOKS = ("active", "uniform", "periodic")
 LEVELS = 1.03  # the ratio of cells: of numbers of looks,
-STAGES = 1.03  # of stages,
+STAGES = 1.04  # of stages,
 COUNTS = 1.02  # and of observations
 FEW = 32  # below this each number is a cell of its own
-THRESHOLDS = 48  # values of z that are tried
+THRESHOLDS = 40  # values of z that are tried
 NEVER = 40.0  # e^-40
 
 
@@ -204,12 +204,13 @@ def explored(
     mass = share * np.diff(first)[:, None]
     kept = mass > 1e-13
     row = np.nonzero(kept)[0]
-    steps, roots = np.sqrt(n)[row], np.sqrt(2 * width(1 + speed, t.beta))[kept]
+    weight, steps = mass[kept], np.sqrt(n)[row]
+    roots = np.sqrt(2 * width(1 + speed, t.beta))[kept]
     needed = np.searchsorted(row, np.searchsorted(first, last))  # the pairs of each a
     total = np.full(a.shape, float(mass[~kept].sum()))
     for i, value in enumerate(a):
         over = np.maximum(value * steps[: needed[i]] - roots[: needed[i]], 0.0)
-        total[i] += mass[kept][: needed[i]] @ np.exp(-(over**2) / 2)
+        total[i] += (weight[: needed[i]] * np.exp(-(over**2) / 2)).sum()
     end = np.maximum(first[np.minimum(np.searchsorted(first, last), first.size - 1)], 2.0)
     over = a * np.sqrt(end - 1) - math.sqrt(2 * widest)  # step 5, from the last cell on
     total += 2 / a**2 * (np.exp(-(over**2) / 2) + np.sqrt(math.pi * widest) * erfc(over / 2**0.5))
@@ -247,19 +248,20 @@ def _speeds(
     if looks == "periodic":
         return certain, np.minimum(np.maximum(1.0, 1 / c)[:, None] / rate, most)
     w = 1 + np.concatenate([[0.0], np.geomspace(1e-3, TOP * max(1.0, 1 / float(c.min())), 48)])
-    tails = np.minimum.accumulate(np.minimum(1.0, _speed_tail(c[:, None], rate, w)), axis=1)
+    tails = np.minimum.accumulate(np.minimum(1.0, _speed_tail(c, rate, w)), axis=1)
     tails[:, 0] = 1.0
     masses = np.append(-np.diff(tails, axis=1), tails[:, -1:], axis=1)
     return masses, np.minimum(np.append(w[1:] / rate, 1e300), most)
 
 
 def _speed_tail(c: FloatArray, rate: float, w: FloatArray) -> FloatArray:
-    """P(V > w/ε): the smallest of three bounds (step 6)."""
-    line = np.exp(-chernoff(w) * (c - rate / w))
-    scaled = w / np.maximum(1.0, 1 / c)
+    """P(V > w/ε), a row for each c: the smallest of three bounds (step 6)."""
+    line = np.exp(-chernoff(w) * (c[:, None] - rate / w))
+    factors, rows = np.unique(np.maximum(1.0, 1 / c), return_inverse=True)
+    scaled = w / factors[:, None]
     poisson = np.exp(-chernoff(scaled - rate))
     reverse = np.where(scaled > 1, scaled * np.exp(1 - scaled), 1.0)
-    return np.minimum(np.minimum(line, poisson), reverse)
+    return np.minimum(line, np.minimum(poisson, reverse)[rows])
 
 
 # failure (steps 4, 7 and 8) -------------------------------------------------------------------
@@ -276,7 +278,7 @@ def failing(
         at = crossing.places(t, cells.shares, cells.speeds)
         for i, x in enumerate(z):
             zetas = cells.looks * (x * x / n_arms)
-            stages[i] += cells.n_stages @ crossing.probability(t, at, zetas)
+            stages[i] += (cells.n_stages * crossing.probability(t, at, zetas)).sum()
         stages += _beyond(t, z, n_arms, rate, looks, smallest)
     return np.minimum(stages, horizon)
 
@@ -290,7 +292,7 @@ def _before_any_look(
     last = min(horizon, 1 / rate if looks == "periodic" and rate > 0 else math.inf)
     starts, ends = np.minimum(starts, last + 1), np.minimum(ends, last + 1)
     before = _unlooked(np.array([1.0]), starts[:1], rate, looks)[0]  # p_0 ≤ 1
-    return float(before + _unlooked(starts, ends, rate, looks) @ t.from_zero)
+    return float(before + (_unlooked(starts, ends, rate, looks) * t.from_zero).sum())
 
 
 def _unlooked(starts: FloatArray, ends: FloatArray, rate: float, looks: str) -> FloatArray:
@@ -354,13 +356,13 @@ def _passive_cells(n_arms: int, rate: float, horizon: float) -> Cells:
     first = _cell_starts(1.0, horizon + 1, STAGES)
     begin, end = first[:-1], first[1:] - 1
     own, other = rate / n_arms, rate * (1 - 1 / n_arms) / (1 - rate / n_arms)
-    spread = np.array([-7, -5, -4, -3.2, *np.arange(-2.6, 2.61, 0.4), 3.2, 4, 5, 7])
+    spread = np.array([-7, -5, -3.5, -2.5, -1.8, -1.2, -0.6, 0, 0.6, 1.2, 2, 3, 4.5, 7])
     few = _around(np.where(spread < 0, own * begin[:, None], own * end[:, None]), spread)
     many = np.append(few[:, 1:] - 1, end[:, None], axis=1)
     n_best = _stages(few, many + 1, end[:, None], own) - _stages(few, many + 1, begin[:, None] - 1, own)
     n_best = np.maximum(n_best, 0.0)
     trials = np.maximum(end[:, None] - 1 - few, 0.0)
-    bins = np.array([-1, -0.3, 0.3, 0.9, 1.5, 2.2, 3.0, 4.0, 6.0])
+    bins = np.array([-1, -0.3, 0.4, 1.1, 1.9, 3.0, 6.0])
     most = _around(other * trials[..., None], bins)
     most = np.append(most, trials[..., None], axis=-1)
     reached = 1 - _reached(most + 1, trials[..., None], other)  # P(others ≤ most)

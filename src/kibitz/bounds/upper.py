@@ -28,6 +28,7 @@ from kibitz.bounds.ucb import (
     ucb_schedule,
     ucb_sharp,
 )
+from kibitz.bounds.kibitzer import kibitzer as kibitzer  # documented there
 
 __all__ = [
     "Elimination",

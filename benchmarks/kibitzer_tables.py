@@ -1,17 +1,20 @@
-r"""Makes src/kibitz/bounds/kibitzer.npz, the tables of docs/kibitzer.md: `python benchmarks/kibitzer_tables.py`.
+r"""The tables of docs/kibitzer.md: `python benchmarks/kibitzer_tables.py` makes them, in minutes.
+
+They stand in src/kibitz/bounds/kibitzer.npz.
 
 p(κ, v, ζ) bounds the probability that a 1-sub-Gaussian walk S, seen from time κ on, ever exceeds
 
 .. math:: g(u) = \sqrt{2u\,\ell(1+bv/(u+b))}+\sqrt\zeta\,u, \qquad \ell(x)=\log x-\beta\log(1+\log x),
 
-and p_0(s) the same from time 0 on with ℓ(1 + bs/u) and ζ = 1. If Σ w_j exp(λ_j g(u) − uλ_j²/2) ≥ 1 for
-all u ≥ κ, then Σ w_j is such a bound (Ville). The weights come from a linear program over a grid of λ.
+and p_0(s) the same from time 0 on with ℓ(1 + bs/u) and ζ = 1. If Σ w_j exp(λ_j g(u) − uλ_j²/2) ≥ 1
+for all u ≥ κ, then Σ w_j is such a bound (Ville). The weights come from a linear program over a
+grid of λ.
 
 How a value is certified. On each interval of a grid of u, ℓ is taken at the right end, where it is
 smallest; each exponent is then concave in u, so that it is at least the smaller of its values at the
-two ends. Beyond the grid ℓ is taken as 0, and only λ ≤ 2√ζ count. The sum of the weights is divided by
-the smallest constraint, so that any weights give a bound and the program need not be trusted. Values
-are rounded up when they are stored, as ⌊−128 log p⌋, differences along the last axis.
+two ends. Beyond the grid ℓ is taken as 0, and only λ ≤ 2√ζ count. The sum of the weights is divided
+by the smallest constraint, so that any weights give a bound and the program need not be trusted.
+Values are rounded up when they are stored, as ⌊−128 log p⌋, differences along the last axis.
 
 p_0 near u = 0: the intervals [u/γ, u] below the grid are bounded one by one by the chord of the
 boundary (docs/kibitzer.md, step 10), and summed.
@@ -118,7 +121,7 @@ def crossing(kappa, v, zeta, beta, n_times, n_slopes, from_zero=False):
 
 
 def chords(s: float, start: float, beta: float, gamma: float = 1.05) -> float:
-    """The probability of crossing the boundary of p_0 before time `start`: one chord after another."""
+    """The probability of crossing the boundary of p_0 before `start`: one chord after another."""
     tau = math.tanh(math.log(gamma) / 4)
     levels = ell(1 + B * s * gamma ** np.arange(2001.0) / start, beta)
     terms = np.exp(-(1 - tau**2) * levels)
@@ -151,11 +154,11 @@ def main() -> None:
         turn = [[crossing(TURN, v, zeta, beta, 200, 56) for zeta in ZETAS] for v in SPEEDS]
         tables[f"turn_{beta:g}"] = stored(np.array(turn))
         print(f"β = {beta:g}: looks in turn, {time.time() - began:.0f} s", flush=True)
-        any_share = [
-            [[crossing(share, v, zeta, beta, 120, 40) for zeta in COARSE_ZETAS] for v in COARSE_SPEEDS]
-            for share in SHARES
-        ]
-        tables[f"any_{beta:g}"] = stored(np.array(any_share))
+        any_share = np.ones((SHARES.size, COARSE_SPEEDS.size, COARSE_ZETAS.size))
+        for i, j, k in np.ndindex(any_share.shape):
+            place = (SHARES[i], COARSE_SPEEDS[j], COARSE_ZETAS[k])
+            any_share[i, j, k] = crossing(*place, beta, 120, 40)
+        tables[f"any_{beta:g}"] = stored(any_share)
         print(f"β = {beta:g}: any share, {time.time() - began:.0f} s", flush=True)
         tables[f"zero_{beta:g}"] = stored(np.array([from_zero(s, beta) for s in STAGES]))
     target = Path(__file__).parents[1] / "src" / "kibitz" / "bounds" / "kibitzer.npz"

@@ -1,9 +1,9 @@
 """The theorem about kibitzer (docs/kibitzer.md), step by step, and the function that computes it.
 
 The policy is played here by a slow loop of its own, which knows nothing of kibitz. Where a step is an
-inequality between numbers it is computed exactly (lattice walks, binomials); where it is about paths it
-is checked on each path; where it is about expectations, by simulation with fixed seeds. Each check is
-a function that tells by how much the inequality holds, and is also run on wrong versions of the
+inequality between numbers it is computed exactly (lattice walks, binomials); where it is about paths
+it is checked on each path; where it is about expectations, by simulation with fixed seeds. Each check
+is a function that tells by how much the inequality holds, and is also run on wrong versions of the
 statement ("mutants"), which must fail: a check that cannot fail is none.
 """
 
@@ -19,13 +19,8 @@ from scipy.optimize import linprog
 from scipy.stats import binom
 
 from kibitz.bounds import crossing, upper
-from kibitz.bounds.kibitzer import (
-    _arrival,
-    _speed_tail,
-    _stages,
-    explored,
-    failing,
-)
+from kibitz.bounds.kibitzer import _speed_tail, explored, failing
+from kibitz.bounds.occupation import arrival, stages_at
 
 FIVE, FOUR = [0, 0.2, 0.5, 1.0, 1.5], [0, 0.2, 1.5, 1.8]
 BETAS = pytest.mark.parametrize("beta", [1.0, 0.0])
@@ -45,7 +40,7 @@ class Game:
     of the r-th look in turn, at each `share`-th look.
     """
 
-    def __init__(self, means, arrivals, rng, look, *, beta=1.0, b=8.0, share=4, forced=None, pull=None):
+    def __init__(self, means, arrivals, rng, look, *, b=8.0, share=4, forced=None, pull=None):
         k = len(means)
         self.means, self.counts, self.sums = np.array(means), np.zeros(k, int), np.zeros(k)
         self.rows = []  # stage, looks before it, counts, indices, arm, was it unseen
@@ -56,7 +51,7 @@ class Game:
             else:
                 x = 1 + b * stage / (k * self.counts + b * n_looks)
                 m = self.sums / self.counts
-                indices = m + np.sqrt(2 * ell(x, beta) / self.counts)
+                indices = m + np.sqrt(2 * ell(x) / self.counts)
                 arm = int(np.argmax(indices)) if pull is None else pull(self.counts, rng)
             chosen = look(self.counts, rng)
             self.rows.append((stage, n_looks, self.counts.copy(), indices, arm))
@@ -179,7 +174,7 @@ def test_step_5_the_integral_and_the_sum_that_it_bounds(beta):
         level = ell(x, beta)
 
         def height(n, a=a, level=level):
-            return math.exp(-max(a * math.sqrt(n) - math.sqrt(2 * level), 0.0) ** 2 / 2)
+            return math.exp(-(max(a * math.sqrt(n) - math.sqrt(2 * level), 0.0) ** 2) / 2)
 
         formula = 2 / a**2 * (level + math.sqrt(math.pi * level) + 1)
         flat = 2 * level / a**2
@@ -289,7 +284,9 @@ def test_step_7_the_tables_bound_crossing_probabilities(beta):
 
         def boundary(n, v=v, zeta=zeta, unit=unit):
             u = n / unit
-            return math.sqrt(unit) * (np.sqrt(2 * u * ell(1 + 8 * v / (u + 8), beta)) + math.sqrt(zeta) * u)
+            return math.sqrt(unit) * (
+                np.sqrt(2 * u * ell(1 + 8 * v / (u + 8), beta)) + math.sqrt(zeta) * u
+            )
 
         exact = crosses(boundary, math.ceil(share * unit), min(int(unit * 10 / zeta), 2400))
         bound = table_value(beta, share, v, zeta)
@@ -337,14 +334,16 @@ def test_step_8_stages_at_a_number_of_looks(rate):
     stages = np.arange(1, last + 1)
     for k in (1, 2, 7, 40):
         at_k = binom.pmf(k, stages - 1, rate)
-        found = _stages(np.array([k]), np.array([k + 1]), np.array([float(last)]), rate)[0]
+        found = stages_at(np.array([k]), np.array([k + 1]), np.array([float(last)]), rate)[0]
         assert found == pytest.approx(at_k.sum(), rel=1e-9, abs=1e-12)
         arrives = binom.pmf(k - 1, stages - 2, rate) * rate  # P(G_k = t − 1)
         arrives[0] = 0.0
         assert at_k == pytest.approx((stages - 1) / k * arrives, rel=1e-9, abs=1e-14)
         mean = np.minimum(stages, last) @ (binom.pmf(k - 1, stages - 1, rate) * rate)
         mean += last * binom.cdf(k - 1, last, rate)
-        assert _arrival(np.array([k]), np.array([float(last)]), rate)[0] == pytest.approx(mean, rel=1e-9)
+        assert arrival(np.array([k]), np.array([float(last)]), rate)[0] == pytest.approx(
+            mean, rel=1e-9
+        )
 
 
 def probabilities(beta, shares, speeds, zetas):
@@ -448,7 +447,11 @@ def test_step_10_the_closed_sum_is_above_the_tables_and_grows_as_stated(beta):
 
 
 def test_step_10_a_chord_is_crossed_less_often_than_stated():
-    for start, gamma, level, zeta in [(60, 2.0, 1.5, 0.01), (40, 4.0, 2.0, 0.0), (100, 1.5, 1.0, 0.002)]:
+    for start, gamma, level, zeta in [
+        (60, 2.0, 1.5, 0.01),
+        (40, 4.0, 2.0, 0.0),
+        (100, 1.5, 1.0, 0.002),
+    ]:
         last = int(gamma * start)
         exact = crosses(lambda n, a=level, z=zeta: np.sqrt(2 * n * a) + math.sqrt(z) * n, start, last)
         tau = math.tanh(math.log(gamma) / 4)
@@ -493,7 +496,7 @@ def test_the_tables_are_what_the_script_makes(beta, maker):
 
 @BETAS
 def test_the_tables_are_as_good_as_another_program_finds(beta):
-    """Weights by SciPy's solver, constraints on a dense grid and none between: p can be little less."""
+    """Weights by SciPy's solver, constraints on a dense grid only: p can be little less."""
     t = crossing.tables(8.0, beta)
     for share, v, zeta in [(0.25, 10.0, 0.25), (0.25, 1000.0, 0.0625), (1.0, 10.0, 1.0)]:
         u = np.geomspace(share, 100 / zeta, 600)
@@ -654,6 +657,14 @@ def test_small_gaps_may_be_given_up():
     assert with_tiny.total < 1.05 * upper.kibitzer([0, 0, 1.0], 0.1, 1000) + 1000 * 1e-4
     assert with_tiny.terms.sum() == pytest.approx(with_tiny.total)
     assert upper.kibitzer([0, 1e-6], 0.1, 1000) == pytest.approx(1e-3)
+
+
+@pytest.mark.parametrize("gaps", [[0, 1e-50], [0, 1e50], [0, 1e-50, 1e50], [0] + [0.3] * 60])
+@pytest.mark.parametrize("looks", ["active", "uniform", "periodic"])
+def test_extreme_gaps_have_numbers_too(gaps, looks):
+    for rate, horizon in itertools.product([1e-12, 0.01, 1.0], [1, 10**4, math.inf]):
+        found = upper.kibitzer(gaps, rate, horizon, looks=looks)
+        assert 0 <= found <= max(gaps) * horizon * (1 + 1e-9)
 
 
 def test_the_order_of_arms_and_the_unit_of_rewards_do_not_matter():

@@ -1,14 +1,14 @@
-r"""How likely the mean of the best arm is to stay too low: the tables behind `kibitz.bounds.kibitzer`.
+r"""How likely the mean of the best arm is to stay too low: the tables behind kibitzer's bound.
 
 For a walk S of independent 1-sub-Gaussian steps,
 
 .. math:: p(\kappa,v,\zeta)\ge P\Big(\exists u\ge\kappa:\ S_u>\sqrt{2u\,\ell(1+\tfrac{bv}{u+b})}
           +\sqrt\zeta\,u\Big), \qquad \ell(x)=\log x-\beta\log(1+\log x),
 
-and p_0(s) is the same for all u > 0 with ℓ(1 + bs/u) and ζ = 1. Neither depends on the number of arms,
-the gaps or the rate. Both fall in each argument, so that a value of the table at smaller arguments is a
-bound too: that is how they are looked up, never interpolated. `benchmarks/kibitzer_tables.py` says how
-each value is certified, and makes the file again.
+and p_0(s) is the same for all u > 0 with ℓ(1 + bs/u) and ζ = 1. Neither depends on the number of
+arms, the gaps or the rate. Both fall in each argument, so that a value of the table at smaller
+arguments is a bound too: that is how they are looked up, never interpolated.
+`benchmarks/kibitzer_tables.py` says how each value is certified, and makes the file again.
 """
 
 import functools
@@ -127,7 +127,7 @@ def _below(grid: FloatArray, values: FloatArray) -> Indices:
 
 
 def periodic_constant(t: Tables) -> FloatArray:
-    r"""C_per(v) = ∫ v p(κ, v, ζ) dζ for the speeds of the table: an upper Riemann sum and its tail."""
+    """C_per(v) = ∫ v p(κ, v, ζ) dζ for the speeds of the table: an upper Riemann sum."""
     return _integral(t, t.speeds[:, None] * t.in_turn, t.speeds)
 
 
@@ -150,7 +150,7 @@ def random_constant(t: Tables, rate: float) -> float:
 
     def constant(v: FloatArray) -> FloatArray:
         i = np.minimum(np.searchsorted(t.speeds[1:], v), largest.size - 1)
-        return largest[i] * np.maximum(1.0, v / last)  # beyond the table p(v) ≤ p(last)
+        return np.asarray(largest[i] * np.maximum(1.0, v / last))  # beyond the table p(v) ≤ p(last)
 
     w = np.concatenate([[0.0, 1.0], 1 + np.geomspace(1e-3, 80, 400)])
     tail = np.exp(-chernoff(w))

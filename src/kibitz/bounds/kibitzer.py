@@ -1,7 +1,7 @@
 r"""What kibitzer is sure to keep below, for every horizon. Theorem and proof: docs/kibitzer.md.
 
-kibitzer pulls the largest :math:`m_i+\sqrt{2\ell(x_i)/O_i}`, :math:`x_i=1+bt/(KO_i+bF)`, and gives every
-fourth look to the arms in turn. For all non-decreasing :math:`0<z_i<\Delta_i`,
+kibitzer pulls the largest :math:`m_i+\sqrt{2\ell(x_i)/O_i}`, :math:`x_i=1+bt/(KO_i+bF)`, and gives
+every fourth look to the arms in turn. For all non-decreasing :math:`0<z_i<\Delta_i`,
 
 .. math:: E R_T\le\sum_i\Delta_i(1+X_i(z_i))+\sum_i(\Delta_i-\Delta_{i-1})H_T(z_i)
 
@@ -10,13 +10,11 @@ stages at which it is below. Both are sums over cells; in each cell every factor
 summand is largest, so that the result is a bound and no approximation (up to floating point).
 """
 
-import functools
 import math
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import betainc, erfc
+from scipy.special import erfc
 
 from kibitz.bounds import crossing
 from kibitz.bounds.bound import (
@@ -26,28 +24,15 @@ from kibitz.bounds.bound import (
     answer,
     check_choice,
     check_gaps,
-    check_positive,
     check_rate,
 )
 from kibitz.bounds.crossing import Tables, chernoff, width
-from kibitz.validate import refused
+from kibitz.bounds.occupation import NEVER, cell_starts, cells, farthest
+from kibitz.validate import positive, refused
 
 LOOKS = ("active", "uniform", "periodic")
-LEVELS = 1.03  # the ratio of cells: of numbers of looks,
-STAGES = 1.04  # of stages,
-COUNTS = 1.02  # and of observations
-FEW = 32  # below this each number is a cell of its own
+COUNTS = 1.02  # the ratio of cells of numbers of observations
 THRESHOLDS = 40  # values of z that are tried
-NEVER = 40.0  # e^-40
-
-
-class Cells(NamedTuple):
-    """How many stages are expected in which states, and what the tables need to know of them."""
-
-    n_stages: FloatArray
-    shares: FloatArray  # κ: the best arm has been seen at least κF/K times
-    speeds: FloatArray  # v = t/F
-    looks: FloatArray  # F; ζ = Fz²/K
 
 
 def kibitzer(
@@ -85,7 +70,7 @@ def kibitzer(
     check_choice("looks", looks, *LOOKS)
     check_choice("form", form, "proved", "closed")
     tables = crossing.tables(float(b), float(beta))
-    unit = check_positive("scale", scale)
+    unit = positive(scale, "scale")
     delta, rates, horizons = check_gaps(gaps) / unit, check_rate(rate), _check_horizon(horizon)
     if looks == "periodic":
         _check_period(rates)
@@ -189,16 +174,18 @@ def explored(
     .. math:: E\sum_{n\ge1}\exp\Big(-\frac n2\big(\Delta-z-\sqrt{2\ell(1+V_n)/n}\big)_+^2\Big),
               \qquad V_n=\sup_{t\le T}\frac t{F(t)+Kn/b}
 
-    over cells of n, in which the first n stands for all, and of V_n, in which the largest does. Infinite
-    where there is no room.
+    over cells of n, in which the first n stands for all, and of V_n, in which the largest does.
+    Infinite where there is no room.
     """
     result = np.full(room.shape, math.inf)
     fits = room > 0.04 * room.max()
     a = room[fits]
     c = n_arms / t.b
     widest = width(_worst_speed(c, rate, horizon, looks) + 1, t.beta)
-    last = ((math.sqrt(2 * NEVER) + math.sqrt(2 * widest)) / a) ** 2  # then the summand is below e^-40
-    first = _cell_starts(1.0, float(last.max()), COUNTS)
+    last = (
+        (math.sqrt(2 * NEVER) + math.sqrt(2 * widest)) / a
+    ) ** 2  # then the summand is below e^-40
+    first = cell_starts(1.0, float(last.max()), COUNTS)
     n = first[:-1]
     share, speed = _speeds(c * n, rate, horizon, looks)  # one row for each n
     mass = share * np.diff(first)[:, None]
@@ -237,10 +224,8 @@ def _late(c: float, n: float, rate: float, horizon: float, looks: str) -> float:
     return math.exp(-slope * (c * n - rate / TOP)) / -math.expm1(-slope * c)
 
 
-def _speeds(
-    c: FloatArray, rate: float, horizon: float, looks: str
-) -> tuple[FloatArray, FloatArray]:
-    """The distribution of V = sup t/(F + c), rounded up: probabilities and values, a row for each c."""
+def _speeds(c: FloatArray, rate: float, horizon: float, looks: str) -> tuple[FloatArray, FloatArray]:
+    """The law of V = sup t/(F + c), rounded up: probabilities and values, a row for each c."""
     most = (horizon / c)[:, None]
     certain = np.ones((c.size, 1))
     if rate == 0:
@@ -274,13 +259,13 @@ def failing(
     stages = np.array([_before_any_look(t, x, n_arms, rate, horizon, looks) for x in z])
     if rate > 0 and horizon > 1:
         smallest = 2.0 ** math.floor(math.log2(z.min()))  # few values, so that cells are found again
-        cells = _cells(t.b, t.beta, n_arms, rate, horizon, looks, smallest)
-        at = crossing.places(t, cells.shares, cells.speeds)
+        found = cells(t.b, t.beta, n_arms, rate, horizon, looks, smallest)
+        at = crossing.places(t, found.shares, found.speeds)
         for i, x in enumerate(z):
-            zetas = cells.looks * (x * x / n_arms)
-            stages[i] += (cells.n_stages * crossing.probability(t, at, zetas)).sum()
+            zetas = found.looks * (x * x / n_arms)
+            stages[i] += (found.n_stages * crossing.probability(t, at, zetas)).sum()
         stages += _beyond(t, z, n_arms, rate, looks, smallest)
-    return np.minimum(stages, horizon)
+    return np.asarray(np.minimum(stages, horizon))
 
 
 def _before_any_look(
@@ -305,121 +290,16 @@ def _unlooked(starts: FloatArray, ends: FloatArray, rate: float, looks: str) -> 
     return np.asarray((np.exp(decay * (starts - 1)) - np.exp(decay * (ends - 1))) / rate)
 
 
-def _farthest(t: Tables, n_arms: int, rate: float, looks: str, smallest: float) -> float:
-    """Where the cells end for this smallest z: a number of looks, or for a passive observer a stage."""
-    if looks == "uniform":
-        return math.ceil(60 * n_arms / (rate * -math.expm1(-(smallest**2) / 2)))
-    return math.ceil(80 / t.turn * n_arms / smallest**2)
-
-
 def _beyond(
     t: Tables, z: FloatArray, n_arms: int, rate: float, looks: str, smallest: float
 ) -> FloatArray:
     """The stages of failure after that, at most, by P(∃ n ≥ m: S_n > nz) ≤ exp(−mz²/2)."""
-    end = _farthest(t, n_arms, rate, looks, smallest)
+    end = farthest(t, n_arms, rate, looks, smallest)
     if looks == "uniform":  # Σ_t E exp(−F_1(t) z²/2)
         falling = rate / n_arms * -np.expm1(-(z**2) / 2)
         return np.asarray(np.exp(-falling * end) / falling)
     slope = t.turn * z**2 / (2 * n_arms)  # 1/ε stages at each number of looks
     return np.asarray(np.exp(-slope * end) / -np.expm1(-slope) / rate)
-
-
-@functools.lru_cache(maxsize=32)
-def _cells(
-    b: float, beta: float, n_arms: int, rate: float, horizon: float, looks: str, smallest: float
-) -> Cells:
-    """The stages after the first look, sorted by what the tables need to know of them."""
-    t = crossing.tables(b, beta)
-    end = _farthest(t, n_arms, rate, looks, smallest)
-    if looks == "uniform":
-        return _passive_cells(n_arms, rate, min(end, horizon))
-    first = _cell_starts(1.0, min(end, horizon), LEVELS)
-    few, many = first[:-1], first[1:] - 1  # looks, from … to
-    shares = np.maximum(t.turn, n_arms * (1 + np.floor(t.turn * few / n_arms)) / many)
-    if looks == "periodic":
-        period = round(1 / rate)
-        n_stages = np.minimum((many + 1) * period, horizon) - np.minimum(few * period, horizon)
-        return Cells(n_stages, shares, np.full(few.size, float(period)), few)
-    edges = np.ceil(t.speeds * many[:, None]) - 1  # t/F ≥ v from the next stage on
-    edges = np.minimum(np.concatenate([np.zeros((few.size, 1)), edges], axis=1), horizon)
-    until = _stages(few[:, None], first[1:, None], edges, rate)
-    last = _stages(few, first[1:], np.full(few.size, horizon), rate)
-    n_stages = np.maximum(np.diff(np.append(until, last[:, None], axis=1), axis=1), 0.0)
-    speeds = np.broadcast_to(np.append(0.0, t.speeds), n_stages.shape)
-    kept = n_stages > 0
-    rows = np.nonzero(kept)[0]
-    return Cells(n_stages[kept], shares[rows], speeds[kept], few[rows])
-
-
-def _passive_cells(n_arms: int, rate: float, horizon: float) -> Cells:
-    """Cells of stages, of looks at the best arm, and of all looks: an axis each."""
-    first = _cell_starts(1.0, horizon + 1, STAGES)
-    begin, end = first[:-1], first[1:] - 1
-    own, other = rate / n_arms, rate * (1 - 1 / n_arms) / (1 - rate / n_arms)
-    spread = np.array([-7, -5, -3.5, -2.5, -1.8, -1.2, -0.6, 0, 0.6, 1.2, 2, 3, 4.5, 7])
-    few = _around(np.where(spread < 0, own * begin[:, None], own * end[:, None]), spread)
-    many = np.append(few[:, 1:] - 1, end[:, None], axis=1)
-    n_best = _stages(few, many + 1, end[:, None], own) - _stages(few, many + 1, begin[:, None] - 1, own)
-    n_best = np.maximum(n_best, 0.0)
-    trials = np.maximum(end[:, None] - 1 - few, 0.0)
-    bins = np.array([-1, -0.3, 0.4, 1.1, 1.9, 3.0, 6.0])
-    most = _around(other * trials[..., None], bins)
-    most = np.append(most, trials[..., None], axis=-1)
-    reached = 1 - _reached(most + 1, trials[..., None], other)  # P(others ≤ most)
-    reached[..., -1] = 1.0
-    share_of_bin = np.diff(reached, axis=-1, prepend=0.0)
-    looks = np.minimum(many[..., None] + most, end[:, None, None] - 1)
-    n_stages = n_best[..., None] * np.maximum(share_of_bin, 0.0)
-    kept = (n_stages > 1e-9) & (looks >= 1)  # no look at all: p_0 has counted it
-    n = looks[kept]
-    best = np.broadcast_to(np.maximum(few, 1.0)[..., None], looks.shape)[kept]
-    stage = np.broadcast_to(begin[:, None, None], looks.shape)[kept]
-    rest = n_stages[~kept & (looks >= 1)].sum()  # counted as failures, by a speed of 0
-    shares, speeds = np.append(n_arms * best / n, 1.0), np.append(stage / n, 0.0)
-    return Cells(np.append(n_stages[kept], rest), shares, speeds, np.append(n, 1.0))
-
-
-def _around(mean: FloatArray, spread: FloatArray) -> FloatArray:
-    """Whole numbers from 0 on around each mean, so many standard deviations away, increasing."""
-    away = np.floor(mean + spread * np.sqrt(mean))
-    result: FloatArray = np.maximum(away, np.arange(spread.size))
-    result[..., 0] = 0.0
-    return result
-
-
-def _cell_starts(first: float, last: float, ratio: float) -> FloatArray:
-    """Whole numbers from `first` to beyond `last`: each at first, then in about this ratio."""
-    n = max(math.ceil(math.log(max(last / FEW, 1.0)) / math.log(ratio)), 0) + 1
-    later = np.ceil(FEW * ratio ** np.arange(n + 1.0))
-    starts = np.unique(np.concatenate([np.arange(first, FEW), later]))
-    return np.append(starts[starts <= last], math.floor(last) + 1.0)
-
-
-def _stages(few: FloatArray, many: FloatArray, until: FloatArray, rate: float) -> FloatArray:
-    """How many stages t ≤ until are expected with few ≤ F(t) < many: E min(G_many, t) − E min(G_few, t)."""
-    return _arrival(many, until, rate) - _arrival(few, until, rate)
-
-
-def _arrival(k: FloatArray, m: FloatArray, rate: float) -> FloatArray:
-    """E min(G_k, m) = (k/ε) P(G_{k+1} ≤ m + 1) + m P(G_k > m), G_k the stage of the k-th look."""
-    k, m = np.broadcast_arrays(k, m)
-    waiting = 1 - _reached(k, m, rate)
-    finite = np.where(np.isinf(m), 0.0, m)
-    return np.asarray(k / rate * _reached(k + 1, m + 1, rate) + finite * waiting)
-
-
-def _reached(k: FloatArray, m: FloatArray, rate: float) -> FloatArray:
-    """P(G_k ≤ m) = P(Bin(m, ε) ≥ k); 0 or 1 where the other has probability below e^-40."""
-    k, m = np.broadcast_arrays(k, m)
-    mean = m * rate
-    with np.errstate(invalid="ignore"):
-        far = 9.0 * np.sqrt(mean) + NEVER
-        result = np.where((k <= 0) | (mean - k > far), 1.0, 0.0)
-        between = (k > 0) & (k <= m) & (np.abs(mean - k) <= far)
-    if rate == 1:
-        return np.where(k <= m, 1.0, 0.0)
-    result[between] = betainc(k[between], m[between] - k[between] + 1, rate)
-    return np.asarray(result)
 
 
 # the closed form ------------------------------------------------------------------------------

@@ -3,22 +3,22 @@ r"""The limit: how well two Bernoulli arms can be played at all, with looks or w
 Means are drawn from uniform priors. What is known of an arm after s successes and f failures is then
 Beta(1 + s, 1 + f), and the largest expected sum of rewards solves Bellman's equation over the states
 (s_1, f_1, s_2, f_2), backwards over stages. A look arrives at stages n, 2n, ...; its arm is the
-player's choice. Pull and look are chosen from the same state, and both are told before the next stage.
-With q_i = (1 + s_i)/(2 + s_i + f_i) and W the value at the next stage,
+player's choice. Pull and look are chosen from the same state, and both are told before the next
+stage. With q_i = (1 + s_i)/(2 + s_i + f_i) and W the value at the next stage,
 
 .. math:: V = \max_i\{q_i + E_iW\} \quad\text{or, with a look,}\quad
           V = \max_{i,j}\{q_i + E_{ij}W\},
 
 where E_i is over one observation of arm i and E_{ij} over one of each. E_{12} = E_{21}: a pull of one
-arm with a look at the other teaches the same whichever is which, so that then the better one is pulled.
+arm with a look at the other teaches the same whichever is which: the better one is pulled.
 
 **Time and memory.** All states of a stage have the same number N of observations, and (s_1, f_1, s_2)
 names one. A stage overwrites the next one in place: one array of C(N+3, 3) numbers of eight bytes,
 N = T − 1 plus the looks before stage T. T = 500: 168 MB without looks, 222 MB with one in ten stages,
 1.3 GB with one at each. The work is about N⁴/24 steps: some seconds at T = 500.
 
-The regret of the optimum is a limit for every policy, on average over these priors: `bayes_regret` plays
-a policy under them.
+The regret of the optimum is a limit for every policy, on average over these priors: `bayes_regret`
+plays a policy under them.
 """
 
 from math import comb
@@ -71,8 +71,8 @@ def optimal(
     every
         A look arrives at each stage that is a multiple of this; never if None.
     stage, seen
-        Where the game stands: the stage to be played, and the successes and failures seen of each arm.
-        The beginning unless given. With both, this is the optimal policy.
+        Where the game stands: the stage to be played, and the successes and failures seen of each
+        arm. The beginning unless given. With both, this is the optimal policy.
     """
     last = whole(horizon, "horizon", 1)
     period = NEVER if every is None else whole(every, "every", 1)
@@ -120,9 +120,7 @@ def _offsets(most: int) -> NDArray[np.int64]:
     return begins
 
 
-def _solve(
-    values: Any, offsets: Any, known: Any, first: int, last: int, period: int
-) -> None:
+def _solve(values: Any, offsets: Any, known: Any, first: int, last: int, period: int) -> None:
     """Fill in the values of stage first + 1: backwards from the last stage, in place."""
     a1, b1, a2, b2 = known[0, 0], known[0, 1], known[1, 0], known[1, 1]
     for stage in range(last, first, -1):

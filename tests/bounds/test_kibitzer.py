@@ -667,6 +667,12 @@ def test_extreme_gaps_have_numbers_too(gaps, looks):
         assert 0 <= found <= max(gaps) * horizon * (1 + 1e-9)
 
 
+def test_gaps_of_very_different_size():
+    """Each arm has its own threshold: large gaps must not spoil the bound of a small one."""
+    small, both = (upper.kibitzer(gaps, 0.1) for gaps in ([0, 0.01, 0.01], [0, 0.01, 2.0]))
+    assert both < 1.01 * small
+
+
 def test_the_order_of_arms_and_the_unit_of_rewards_do_not_matter():
     found = upper.kibitzer(FIVE, 0.1, 10**4, details=True)
     turned = upper.kibitzer(FIVE[::-1], 0.1, 10**4, details=True)

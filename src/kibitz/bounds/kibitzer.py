@@ -33,6 +33,7 @@ from kibitz.validate import positive, refused
 LOOKS = ("active", "uniform", "periodic")
 COUNTS = 1.02  # the ratio of cells of numbers of observations
 THRESHOLDS = 40  # values of z that are tried
+SMALLEST, LARGEST = 1e-6, 1e3  # gaps that thresholds are made for
 
 
 def kibitzer(
@@ -109,7 +110,8 @@ def _proved(t: Tables, gaps: FloatArray, rate: float, horizon: float, looks: str
     """The terms of Theorem 1, per arm, for the best thresholds z_i on a grid.
 
     Gaps up to some Δ_m may be given up: every stage then costs Δ_m, and the theorem bounds what the
-    larger gaps cost more. m = 0 is the theorem itself; the largest m is TΔ_max.
+    larger gaps cost more. m = 0 is the theorem itself; the largest m is TΔ_max. Gaps below 1e-6 are
+    always given up.
     """
     order = np.argsort(gaps, kind="stable")
     order = order[gaps[order] > 0]
@@ -117,16 +119,21 @@ def _proved(t: Tables, gaps: FloatArray, rate: float, horizon: float, looks: str
     if order.size == 0:
         return terms
     delta = gaps[order]
-    if rate == 0 and horizon == math.inf:
+    hopeless = int(np.searchsorted(delta, SMALLEST))
+    if horizon == math.inf and (rate == 0 or hopeless):
         terms[order] = math.inf
         return terms
-    z = np.geomspace(0.15 * delta[0], 0.9 * delta[-1], THRESHOLDS)
+    if hopeless == delta.size:
+        terms[order[-1]] = horizon * delta[-1]
+        return terms
+    z = np.geomspace(0.15 * delta[hopeless], 0.9 * min(delta[-1], LARGEST), THRESHOLDS)
+    z = np.minimum(z, 0.9 * LARGEST)
     pulls = 1 + explored(t, delta[:, None] - z, gaps.size, rate, horizon, looks)
     pulls = np.minimum(pulls, horizon)
     stages = failing(t, z, gaps.size, rate, horizon, looks)
     below = np.concatenate([[0.0], delta])
     best = math.inf
-    for given_up in range(delta.size + 1 if horizon < math.inf else 1):
+    for given_up in range(hopeless, delta.size + 1 if horizon < math.inf else 1):
         price = below[given_up]
         costs = (delta - price)[given_up:, None] * pulls[given_up:]
         costs = costs + np.diff(below)[given_up:, None] * stages
@@ -178,14 +185,14 @@ def explored(
     Infinite where there is no room.
     """
     result = np.full(room.shape, math.inf)
-    fits = room > 0.04 * room.max()
+    fits = room > 0.04 * room.max(axis=-1, keepdims=True)
     a = room[fits]
     c = n_arms / t.b
     widest = width(_worst_speed(c, rate, horizon, looks) + 1, t.beta)
     last = (
         (math.sqrt(2 * NEVER) + math.sqrt(2 * widest)) / a
     ) ** 2  # then the summand is below e^-40
-    first = cell_starts(1.0, float(last.max()), COUNTS)
+    first = cell_starts(1.0, max(float(last.max()), 1.0), COUNTS)
     n = first[:-1]
     share, speed = _speeds(c * n, rate, horizon, looks)  # one row for each n
     mass = share * np.diff(first)[:, None]

@@ -9,6 +9,8 @@ FTL-robin
 OCUCB-n, and ETC-OCUCB which the paper proposes for an active observer
     have bounds with a constant C_η that nobody has computed. It is an argument without default:
     no number for these two is certified (theory: Lattimore 2016, taken on trust).
+kibitzer
+    our own policy, as an active and as a passive observer (docs/kibitzer.md).
 
 Up to a horizon, no proved bound is above what can be lost at all (:func:`trivial`).
 
@@ -28,13 +30,14 @@ from kibitz.bounds.ucb import (
     ucb_schedule,
     ucb_sharp,
 )
-from kibitz.bounds.kibitzer import kibitzer as kibitzer  # documented there
+from kibitz.bounds.kibitzer import kibitzer
 
 __all__ = [
     "Elimination",
     "etc_elimination",
     "etc_ocucb",
     "ftl_robin",
+    "kibitzer",
     "ocucb",
     "paid_looks",
     "trivial",

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from kibitz.cli import bounds, plan, policies, reproduce, simulate
+from kibitz.cli import bounds, optimal, plan, policies, reproduce, simulate
 from kibitz.cli.terminal import speak_its_language
 
 INTERRUPTED = 130  # exit code after Ctrl-C
@@ -26,6 +26,7 @@ for command in (
     reproduce.reproduce,
     bounds.bounds,
     plan.plan,
+    optimal.optimal,
 ):
     app.command()(command)
 

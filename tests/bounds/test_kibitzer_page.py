@@ -1,4 +1,4 @@
-"""The numbers of docs/kibitzer.md, computed again. As a program it writes them where NUMBERS stands."""
+"""The numbers of docs/kibitzer.md, computed again; as a program it writes them there."""
 
 from pathlib import Path
 

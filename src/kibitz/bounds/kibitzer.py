@@ -22,13 +22,15 @@ from kibitz.bounds.bound import (
     Answer,
     FloatArray,
     answer,
+    check_array,
     check_choice,
     check_gaps,
     check_rate,
+    check_scale,
 )
 from kibitz.bounds.crossing import Tables, chernoff, width
 from kibitz.bounds.occupation import NEVER, cell_starts, cells, farthest
-from kibitz.validate import positive, refused
+from kibitz.validate import number, refused
 
 LOOKS = ("active", "uniform", "periodic")
 COUNTS = 1.02  # the ratio of cells of numbers of observations
@@ -70,13 +72,14 @@ def kibitzer(
     """
     check_choice("looks", looks, *LOOKS)
     check_choice("form", form, "proved", "closed")
-    tables = crossing.tables(float(b), float(beta))
-    unit = positive(scale, "scale")
+    tables = crossing.tables(number(b, "b"), number(beta, "beta"))
+    unit = check_scale("scale", scale)
     delta, rates, horizons = check_gaps(gaps) / unit, check_rate(rate), _check_horizon(horizon)
     if looks == "periodic":
         _check_period(rates)
     if form == "closed" and looks == "uniform":
         raise refused("looks", "active or periodic for the closed form", looks)
+    rates = np.where(rates < 1e-100, 0.0, rates)  # a look before stage 2⁵³ is less likely than 1e-84
     shape = np.broadcast_shapes(rates.shape, horizons.shape)
     rates, horizons = np.broadcast_to(rates, shape), np.broadcast_to(horizons, shape)
     terms = np.zeros((*shape, delta.size))
@@ -88,13 +91,12 @@ def kibitzer(
 
 
 def _check_horizon(horizon: ArrayLike) -> FloatArray:
-    array = np.asarray(horizon, dtype=np.float64)
-    whole = (array >= 1) & (array <= LARGEST_HORIZON) & (array == np.floor(array))
-    if not (whole | (array == math.inf)).all():
-        raise ValueError(
-            f"horizon must be a whole number from 1 to 2**53 or infinite, got {horizon!r}"
-        )
-    return array
+    return check_array(
+        "horizon",
+        horizon,
+        "a whole number from 1 to 2**53, or infinite",
+        lambda t: ((t >= 1) & (t <= LARGEST_HORIZON) & (t == np.floor(t))) | (t == math.inf),
+    )
 
 
 def _check_period(rates: FloatArray) -> None:

@@ -20,6 +20,7 @@ letter, for comparison only (see the errata); a bound that says nothing is infin
 """
 
 from kibitz.bounds.etc_ocucb import Elimination, etc_elimination, etc_ocucb, ocucb, paid_looks
+from kibitz.bounds.kibitzer import kibitzer
 from kibitz.bounds.robin import ftl_robin
 from kibitz.bounds.trivial import trivial
 from kibitz.bounds.ucb import (
@@ -30,7 +31,6 @@ from kibitz.bounds.ucb import (
     ucb_schedule,
     ucb_sharp,
 )
-from kibitz.bounds.kibitzer import kibitzer
 
 __all__ = [
     "Elimination",

@@ -20,7 +20,7 @@ from scipy.stats import binom
 
 from kibitz.bounds import crossing, upper
 from kibitz.bounds.kibitzer import _speed_tail, explored, failing
-from kibitz.bounds.occupation import arrival, stages_at
+from kibitz.bounds.occupation import _normal_tail, arrival, stages_at
 
 FIVE, FOUR = [0, 0.2, 0.5, 1.0, 1.5], [0, 0.2, 1.5, 1.8]
 BETAS = pytest.mark.parametrize("beta", [1.0, 0.0])
@@ -346,6 +346,13 @@ def test_step_8_stages_at_a_number_of_looks(rate):
         )
 
 
+@pytest.mark.parametrize("rate", [0.03, 0.4, 0.98])
+def test_step_8_large_binomials_by_a_formula(rate):
+    m = np.full(41, 1e8)
+    k = np.floor(m * rate + np.linspace(-5, 5, 41) * np.sqrt(m * rate * (1 - rate)))
+    assert _normal_tail(k, m, rate) == pytest.approx(binom.sf(k - 1, m, rate), abs=1e-9)
+
+
 def probabilities(beta, shares, speeds, zetas):
     t = crossing.tables(8.0, beta)
     return crossing.probability(t, crossing.places(t, shares, speeds), zetas)
@@ -659,10 +666,12 @@ def test_small_gaps_may_be_given_up():
     assert upper.kibitzer([0, 1e-6], 0.1, 1000) == pytest.approx(1e-3)
 
 
-@pytest.mark.parametrize("gaps", [[0, 1e-50], [0, 1e50], [0, 1e-50, 1e50], [0] + [0.3] * 60])
+@pytest.mark.parametrize(
+    "gaps", [[0, 1e-50], [0, 1e50], [0, 2e-6], [0, 1e-50, 1e50], [0] + [0.3] * 60]
+)
 @pytest.mark.parametrize("looks", ["active", "uniform", "periodic"])
 def test_extreme_gaps_have_numbers_too(gaps, looks):
-    for rate, horizon in itertools.product([1e-12, 0.01, 1.0], [1, 10**4, math.inf]):
+    for rate, horizon in itertools.product([1e-12, 0.25, 1.0], [1, 10**4, math.inf]):
         found = upper.kibitzer(gaps, rate, horizon, looks=looks)
         assert 0 <= found <= max(gaps) * horizon * (1 + 1e-9)
 

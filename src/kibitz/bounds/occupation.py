@@ -9,7 +9,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import betainc
+from scipy.special import betainc, erfc
 
 from kibitz.bounds import crossing
 from kibitz.bounds.bound import FloatArray
@@ -20,6 +20,7 @@ STAGES = 1.04  # and of stages
 FEW = 32  # below this each number is a cell of its own
 MOST = 1000  # cells; for more, in problems where nothing useful can be said, the ratio grows
 NEVER = 40.0  # e^-40
+LARGE = 1e6  # from so many looks on, binomial tails by a formula: exact ones would take for ever
 
 
 class Cells(NamedTuple):
@@ -135,5 +136,21 @@ def _reached(k: FloatArray, m: FloatArray, rate: float) -> FloatArray:
         between = (k > 0) & (k <= m) & (np.abs(mean - k) <= far)
     if rate == 1:
         return np.where(k <= m, 1.0, 0.0)
-    result[between] = betainc(k[between], m[between] - k[between] + 1, rate)
+    exact = between & (m * min(rate, 1 - rate) < LARGE)
+    result[exact] = betainc(k[exact], m[exact] - k[exact] + 1, rate)
+    close = between & ~exact
+    result[close] = _normal_tail(k[close], m[close], rate)
     return np.asarray(result)
+
+
+def _normal_tail(k: FloatArray, m: FloatArray, rate: float) -> FloatArray:
+    """P(Bin(m, ε) ≥ k) by Peizer and Pratt's formula; its error is far below 1e-8 from `LARGE` on."""
+    away = k - 0.5 - m * rate
+    low, high = m * rate, m * (1 - rate)
+    bracket = (low + away) * np.log1p(away / low) + (high - away) * np.log1p(-away / high)
+    deviation = k - 1 / 3 - (m + 1 / 3) * rate
+    scale = np.sqrt(2 / (1 + 1 / (6 * m)) * np.maximum(bracket, 0.0))
+    sd = np.sqrt(low * (1 - rate))
+    near = np.abs(away) < 1e-3 * sd  # where the bracket cancels, and the ratio is 1/sd
+    ratio = np.where(near, 1 / sd, scale / np.maximum(np.abs(away), 1e-3 * sd))
+    return np.asarray(erfc(deviation * ratio / math.sqrt(2)) / 2)

@@ -2,7 +2,8 @@
 
 See `simulate` and `sweep`; `gaussian`, `bernoulli` and `table` for problems; `bandit`, `passive`,
 `active` and `full` for who sees what; `kibitz.policies` for the players; `kibitz.bounds` for what is
-proved about them; `plan` for what a bucket of looks is worth; `agent` for real traffic.
+proved about them; `plan` for what a bucket of looks is worth; `optimal` for how well one can play;
+`agent` for real traffic.
 """
 
 from importlib import import_module
@@ -24,6 +25,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` below says the
     from kibitz.model.problem import bernoulli as bernoulli
     from kibitz.model.problem import gaussian as gaussian
     from kibitz.model.problem import table as table
+    from kibitz.planning.optimal import optimal as optimal
     from kibitz.planning.planner import plan as plan
     from kibitz.policies.contract import check as check
     from kibitz.policies.etc import etc as etc
@@ -62,6 +64,7 @@ _HOME = {
     "kibitz.policies.thompson": ["thompson"],
     "kibitz.simulator.simulate": ["simulate", "sweep"],
     "kibitz.planning.planner": ["plan"],
+    "kibitz.planning.optimal": ["optimal"],
     "kibitz.policies.contract": ["check"],
     "kibitz.live.agent": ["agent"],
     "kibitz.live.turn": ["Conflict", "Decision"],

@@ -25,7 +25,7 @@ import peers
 
 import kibitz
 from kibitz.policies import POLICIES
-from kibitz.simulator.engine import Piece, loop, play_piece
+from kibitz.simulator.jobs import Job, play
 from kibitz.simulator.results import versions
 from kibitz.simulator.simulate import log_spaced
 from kibitz.simulator.streams import new_stream, normal
@@ -91,18 +91,17 @@ def python_ucb(rng):
         sums[arm] += FIVE[arm] + rng.gauss(0, 1)
 
 
-def piece_of(policy, feedback, means, horizon=HORIZON, runs=RUNS, leap=False):
+def job_of(policy, feedback, means, horizon=HORIZON, runs=RUNS, leap=False):
     """Return some runs to play, compiled."""
-    play = loop(policy, feedback, leap=leap)
     problem = kibitz.gaussian(means)
-    what = (None, play, policy, problem, feedback)
-    play_piece(Piece(*what, 10, np.array([10]), 1, 0, 1), np.zeros(2, np.int64))
-    return Piece(*what, horizon, log_spaced(horizon), 1, 0, runs)
+    job = Job(None, policy, problem, feedback, horizon, log_spaced(horizon), 1, 0, runs, leap)
+    play(job._replace(horizon=10, stages=np.array([10]), last=1))
+    return job
 
 
-def case_of(piece):
-    """Return a function that plays a piece, and how many stages that is."""
-    return lambda: play_piece(piece, np.zeros(2, np.int64)), piece.last * piece.horizon
+def case_of(job):
+    """Return a function that plays a job, and how many stages that is."""
+    return lambda: play(job), job.last * job.horizon
 
 
 # -------------------------------------------------------------------------------------- measuring
@@ -149,9 +148,9 @@ def tell_policies():
     cases = floor_cases()
     for name, make in POLICIES.items():
         feedback = BANDIT if name in {"ucb", "ocucb", "kl_ucb"} else ACTIVE
-        cases[f"{name}, {feedback.observer}"] = case_of(piece_of(make(), feedback, FIVE))
+        cases[f"{name}, {feedback.observer}"] = case_of(job_of(make(), feedback, FIVE))
     own = kibitz.index_policy("own", own_index)
-    cases["own formula of UCB, bandit"] = case_of(piece_of(own, BANDIT, FIVE))
+    cases["own formula of UCB, bandit"] = case_of(job_of(own, BANDIT, FIVE))
     n = 100 * HORIZON
     cases["ucb, NumPy over 100 runs"] = (lambda: numpy_ucb(100, np.random.default_rng(1)), n)
     cases["ucb, plain Python"] = (lambda: python_ucb(random.Random(1)), HORIZON)
@@ -173,7 +172,7 @@ def tell_arms(floor):
                 runs = RUNS if n_arms < 500 else 10
             means = np.linspace(1, 0, n_arms)
             label = f"{name}, {feedback.observer}, K = {n_arms}"
-            cases[label] = case_of(piece_of(POLICIES[name](), feedback, means, runs=runs))
+            cases[label] = case_of(job_of(POLICIES[name](), feedback, means, runs=runs))
             numbers[label] = n_arms
     times = measure(cases, 3)
     say("\nMany arms: equally spaced means, T = 10^4")
@@ -263,8 +262,8 @@ def tell_starts():
         start("kibitz policies", [*command, "policies"], 5)
         start("import kibitz", [sys.executable, "-c", "import kibitz"], 5)
         start(
-            "import kibitz, engine and policies",
-            [sys.executable, "-c", "import kibitz.simulator.engine"],
+            "import kibitz and the simulator",
+            [sys.executable, "-c", "import kibitz.simulator.simulate"],
             5,
         )
         start("kibitz simulate, nothing kept", simulate, 1)
@@ -286,7 +285,7 @@ def tell_leaps():
     ):
         row = []
         for exponent in (4, 6, 9, 12):
-            play, _ = case_of(piece_of(policy, feedback, means, 10**exponent, 10, leap=True))
+            play, _ = case_of(job_of(policy, feedback, means, 10**exponent, 10, leap=True))
             row.append(min(seconds(play)[0] for _ in range(3)) * 100)
         say(f"{label:40}" + "".join(f"{ms:10.2f}" for ms in row))
 

@@ -15,14 +15,17 @@ FOLDER = Path(__file__).parent / "commands"
 
 def pages() -> dict[str, str]:
     """Return the text of each page by the name of its command."""
-    return {
-        name: page(name, command) for name, command in typer.main.get_command(app).commands.items()
-    }
+    found = {}
+    for name, command in typer.main.get_command(app).commands.items():
+        for inner, one in getattr(command, "commands", {"": command}).items():
+            full = f"{name}-{inner}" if inner else name
+            found[full] = page(full, one)
+    return found
 
 
 def page(name: str, command) -> str:
     """Return the page of a command."""
-    lines = [f"# kibitz {name}", "", command.help.strip(), ""]
+    lines = [f"# kibitz {name.replace('-', ' ')}", "", command.help.strip(), ""]
     options = [option for option in command.params if option.name != "help"]
     if options:
         lines += ["| option | takes | meaning | default |", "|---|---|---|---|"]
@@ -39,9 +42,10 @@ def page(name: str, command) -> str:
 def row(option) -> str:
     """Return the row of an option."""
     default = "required" if option.required else option.default
-    if option.is_flag or default is None or default == "":
+    is_flag = getattr(option, "is_flag", False)  # an argument is none
+    if is_flag or default is None or default == "":
         default = ""
-    takes = "" if option.is_flag else option.metavar
+    takes = "" if is_flag else option.metavar
     cells = (
         ", ".join(f"`{word}`" for word in option.opts),
         takes and f"`{takes}`",

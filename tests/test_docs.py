@@ -40,8 +40,8 @@ def test_an_example_runs_and_prints_something(example, tmp_path):
     assert done.stdout.strip()
 
 
-def test_there_are_three_examples():
-    assert len(EXAMPLES) == 3
+def test_there_are_four_examples():
+    assert len(EXAMPLES) == 4
 
 
 def test_the_commands_of_the_readme_exist_with_the_options_shown():

@@ -31,7 +31,7 @@ ALLOWED = {  # room: what it may import of kibitz beside itself and the root, th
         ["jinja2", "matplotlib", "scipy", "vl_convert", *RESULTS],
     ),
     "live": (
-        ["bounds", "model", "planning", "policies", "simulator"],
+        ["bounds", "compiling", "model", "planning", "policies", "simulator"],
         ["fastapi", "psycopg", "scipy", "uvicorn", *RESULTS],
     ),
     "cli": (

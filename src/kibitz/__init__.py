@@ -2,7 +2,8 @@
 
 See `simulate` and `sweep`; `gaussian`, `bernoulli` and `table` for problems; `bandit`, `passive`,
 `active` and `full` for who sees what; `kibitz.policies` for the players; `kibitz.bounds` for what is
-proved about them; `plan` for what a bucket of looks is worth.
+proved about them; `plan` for what a bucket of looks is worth; `optimal` for how well one can play;
+`agent` for real traffic.
 """
 
 from importlib import import_module
@@ -10,6 +11,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` below says the same to Python
     from kibitz import bounds as bounds
+    from kibitz.live.agent import agent as agent
+    from kibitz.live.logged import from_log as from_log
+    from kibitz.live.turn import Conflict as Conflict
+    from kibitz.live.turn import Decision as Decision
     from kibitz.model.feedback import Feedback as Feedback
     from kibitz.model.feedback import active as active
     from kibitz.model.feedback import bandit as bandit
@@ -20,6 +25,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` below says the
     from kibitz.model.problem import bernoulli as bernoulli
     from kibitz.model.problem import gaussian as gaussian
     from kibitz.model.problem import table as table
+    from kibitz.planning.optimal import optimal as optimal
     from kibitz.planning.planner import plan as plan
     from kibitz.policies.contract import check as check
     from kibitz.policies.etc import etc as etc
@@ -60,7 +66,11 @@ _HOME = {
     "kibitz.policies.kibitzer": ["kibitzer"],
     "kibitz.simulator.simulate": ["simulate", "sweep"],
     "kibitz.planning.planner": ["plan"],
+    "kibitz.planning.optimal": ["optimal"],
     "kibitz.policies.contract": ["check"],
+    "kibitz.live.agent": ["agent"],
+    "kibitz.live.turn": ["Conflict", "Decision"],
+    "kibitz.live.logged": ["from_log"],
 }
 _WHERE = {name: module for module, names in _HOME.items() for name in names}
 

@@ -138,3 +138,10 @@ def array(
     except (TypeError, ValueError, OverflowError):
         pass
     raise refused(name, condition, value)
+
+
+def text(value: Any, name: str, most: int = 500) -> str:
+    """Return a name or the like: some characters, none of them invisible."""
+    if not (isinstance(value, str) and 1 <= len(value) <= most and value.isprintable()):
+        raise refused(name, f"a text of 1 to {most} printable characters", value)
+    return value

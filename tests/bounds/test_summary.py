@@ -19,7 +19,7 @@ PROBLEMS = pytest.mark.parametrize("means", [FOUR, FIVE])
 NUMBERS = {
     "lower.passive": ["fixed_stage", "theorem", "maximum", "sharp"],
     "lower.active": ["fixed_stage", "theorem", "maximum", "alternative"],
-    "upper": ["ucb_log", "ucb_rate", "ucb_periodic", "ucb_sharp", "ftl_robin"],
+    "upper": ["ucb_log", "ucb_rate", "ucb_periodic", "ucb_sharp", "ftl_robin", "kibitzer"],
     "printed.lower.passive": ["theorem"],
     "printed.lower.active": ["theorem"],
     "printed.upper": ["ucb_rate"],
@@ -77,6 +77,7 @@ def test_the_summary_says_what_the_functions_say():
     assert found["upper"]["ucb_periodic"] == upper.ucb_periodic(gaps, 1e-4, weights)
     assert found["upper"]["ucb_sharp"] == upper.ucb_sharp(gaps, 1e-4, weights, 10**6)
     assert found["upper"]["ftl_robin"] == upper.ftl_robin(gaps, 1e-4, horizon=10**6)
+    assert found["upper"]["kibitzer"] == upper.kibitzer(gaps, 1e-4, 10**6)
     assert found["printed"]["upper"]["ucb_rate"] == upper.ucb_rate(
         gaps, 1e-4, weights, form="printed"
     )
@@ -165,7 +166,7 @@ def test_other_weights_are_refused():
 def test_the_summary_is_quick_even_for_long_horizons(means):
     gaps = summary(means, 0.1, 10)["gaps"]
     for horizon in (10_000, 10**12):
-        assert quickest(lambda T=horizon: summary(means, 0.1, T)) < 0.3
+        assert quickest(lambda T=horizon: summary(means, 0.1, T)) < 0.6
         assert quickest(lambda T=horizon: onset(gaps, 0.1, T)) < 1
 
 

@@ -64,7 +64,7 @@ def test_the_command_runs_as_a_program(program):
     ("words", "sentence"),
     [
         (["nope"], "No such command 'nope'."),
-        (["simulate"], "Missing option '--means'."),
+        (["simulate"], "Missing option '--policy'."),
         (["bounds", "--means"], "Option '--means' requires an argument."),
         ([*BOUNDS, "more"], "Got unexpected extra argument"),
         ([*BOUNDS, "--paid"], "No such option: --paid"),

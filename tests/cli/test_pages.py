@@ -31,7 +31,7 @@ def test_every_command_has_its_page_in_the_list(pages):
 def test_the_pages_say_what_the_help_says(pages, kibitz, monkeypatch):
     monkeypatch.setenv("COLUMNS", "250")
     for name, text in pages.items():
-        shown = kibitz(name, "--help")[1]
+        shown = kibitz(*name.split("-"), "--help")[1]
         for line in text.splitlines():
             if line.startswith("| `--"):
                 option, takes, meaning, _ = (cell.strip() for cell in line[2:-2].split(" | "))

@@ -205,7 +205,7 @@ def test_rare_successes_among_very_many(p):
 @pytest.mark.parametrize(("n", "p"), [(2, 0.5), (7, 0.3), (8, 0.9), (40, 0.02)])
 def test_halving_is_exact(n, p, monkeypatch):
     """Down to single trials, in plain Python; four tests, false alarm 1e-4 together."""
-    monkeypatch.setitem(binomial.py_func.__globals__, "EXACT_BINOMIAL", 1)
+    monkeypatch.setitem(binomial.__globals__, "EXACT_BINOMIAL", 1)
     rng = np.random.default_rng(9)
     k = np.bincount([binomial(n, p, rng) for _ in range(20_000)], minlength=n + 1)
     expected = 20_000 * stats.binom.pmf(np.arange(n + 1), n, p)
@@ -230,7 +230,8 @@ def test_binomial_at_the_ends():
 POLICIES = {
     "ftl": (kb.ftl, "gb"),
     "ftl_robin": (kb.ftl_robin, "gb"),
-    "ucb": (lambda: kb.ucb(1.0), "gb"),
+    "ucb": (lambda: kb.ucb(1.0), "g"),
+    "ucb:wide": (lambda: kb.ucb(4.0), "b"),
     "ucb:ignore_free": (lambda: kb.ucb(1.0, ignore_free=True), "g"),
     "ucb_second": (lambda: kb.ucb_second(1.0), "g"),
     "ocucb": (lambda: kb.ocucb(eta=1.1), "gb"),
@@ -238,7 +239,7 @@ POLICIES = {
     "etc_ocucb": (lambda: kb.etc_ocucb(eta=1.1), "gb"),
     "etc_ocucb:doubling": (lambda: kb.etc_ocucb(p=1.5, check="doubling", all_info=True), "g"),
     "etc_ocucb:restart": (lambda: kb.etc_ocucb(p=3, restart=True), "g"),
-    "moss": (lambda: kb.moss(1.0), "b"),
+    "moss": (lambda: kb.moss(4.0), "b"),
     "moss_anytime": (kb.moss_anytime, "g"),
     "kl_ucb": (kb.kl_ucb, "g"),
     "kl_ucb:bernoulli": (lambda: kb.kl_ucb(law="bernoulli"), "b"),
@@ -583,3 +584,16 @@ def test_what_cannot_leap_is_played_stage_by_stage():
 def test_the_error_is_kept_below_what_is_allowed(error):
     played = leapt(FOUR, kb.active(0.1), kb.ucb(), 10**7, error=error)
     assert ((played.error > 0) & (played.error <= error)).all()
+
+
+@pytest.mark.parametrize("means", [[1, 0.5], [0.5, 0], [1, 0], [0, 0, 0.5], [1, 1, 0]])
+def test_rewards_without_chance_do_not_stray_and_are_leapt_over(means):
+    """Arms that always pay, or never: the sum of their rewards is known, so a block can be long."""
+    problem = kb.bernoulli(means)
+    law = law_of(problem, 1.0)
+    for arm, mean in enumerate(means):
+        assert (strays(law, arm, 100, 40.0, 9.0) == 0) == (mean in {0, 1})
+    setting = {"horizon": 10**12, "runs": 2, "seed": 1, "engine": "leap"}
+    data = kb.simulate(problem, kb.bandit(), kb.kl_ucb(law="bernoulli"), **setting)
+    certificates = data.error.values / (1e-9 / 2**21)
+    assert np.all((certificates >= 1) & (certificates < 10_000))  # stages would take days

@@ -125,7 +125,10 @@ def _upper(
         "ucb_periodic": upper.ucb_periodic(gaps, rate, weights, horizon=horizon),
         "ucb_sharp": upper.ucb_sharp(gaps, rate, weights, horizon),
         "ftl_robin": upper.ftl_robin(gaps, rate, horizon=horizon),
+        "kibitzer": upper.kibitzer(gaps, rate, horizon),
     }
+    if np.ptp(weights) == 0:
+        bounds["kibitzer_passive"] = upper.kibitzer(gaps, rate, horizon, looks="uniform")
     if c_eta is not None:
         bounds["etc_ocucb"] = upper.etc_ocucb(gaps, rate, c_eta, horizon, rho=rho, alpha=alpha)
     return bounds

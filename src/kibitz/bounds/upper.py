@@ -9,6 +9,8 @@ FTL-robin
 OCUCB-n, and ETC-OCUCB which the paper proposes for an active observer
     have bounds with a constant C_η that nobody has computed. It is an argument without default:
     no number for these two is certified (theory: Lattimore 2016, taken on trust).
+kibitzer
+    our own policy, as an active and as a passive observer (docs/kibitzer.md).
 
 Up to a horizon, no proved bound is above what can be lost at all (:func:`trivial`).
 
@@ -18,6 +20,7 @@ letter, for comparison only (see the errata); a bound that says nothing is infin
 """
 
 from kibitz.bounds.etc_ocucb import Elimination, etc_elimination, etc_ocucb, ocucb, paid_looks
+from kibitz.bounds.kibitzer import kibitzer
 from kibitz.bounds.robin import ftl_robin
 from kibitz.bounds.trivial import trivial
 from kibitz.bounds.ucb import (
@@ -34,6 +37,7 @@ __all__ = [
     "etc_elimination",
     "etc_ocucb",
     "ftl_robin",
+    "kibitzer",
     "ocucb",
     "paid_looks",
     "trivial",

@@ -6,7 +6,17 @@ from typing import Annotated, Any
 
 import typer
 
-from kibitz.cli import bounds, league, plan, policies, reproduce, simulate
+from kibitz.cli import (
+    agent,
+    bounds,
+    league,
+    optimal,
+    plan,
+    policies,
+    rehearse,
+    reproduce,
+    simulate,
+)
 from kibitz.cli.terminal import speak_its_language
 
 INTERRUPTED = 130  # exit code after Ctrl-C
@@ -27,8 +37,11 @@ for command in (
     bounds.bounds,
     plan.plan,
     league.league,
+    optimal.optimal,
+    rehearse.rehearse,
 ):
     app.command()(command)
+app.add_typer(agent.app, name="agent")
 
 
 def print_version(wanted: bool) -> None:

@@ -76,7 +76,7 @@ def print_bounds(data: dict[str, Any]) -> None:
         label = name.replace("_", " ").replace("ucb", "UCB").replace("ftl ", "FTL-")
         rows.append([label, says, shown(printed["upper"].get(name))])
     page.table("upper bounds", ["", "proved", "printed"], rows)
-    page.text("of UCB (c = 6) as a passive observer, and of FTL-robin as an active one;")
+    page.text("of UCB (c = 6) as a passive observer, of FTL-robin and kibitzer as active ones;")
     most = setting["horizon"] * max(data["gaps"])
     page.text(f"no policy can do worse than T Δ_max = {most:.4g}")
 

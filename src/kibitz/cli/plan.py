@@ -42,6 +42,9 @@ def plan(
     gaps: Annotated[
         Numbers | None, parse.numbers("gaps", "The gap of each arm but the best: 0.2,0.5,1")
     ] = None,
+    log: Annotated[
+        str, parse.text("FILE", "The gaps of this log: an agent's export, or CSV of arm and reward")
+    ] = "",
     cost: Annotated[float | None, parse.number("cost", "Cost of a look, in units of regret")] = None,
     exploration: Annotated[float, parse.number("exploration", "The constant c of UCB's index")] = 6.0,
     policy: Annotated[
@@ -67,6 +70,16 @@ def plan(
     shown = [observer for name, own in SHOWN.items() if name in named for observer in own]
     from kibitz.planning.planner import plan as make_plan
 
+    logged = None
+    if log:
+        from kibitz.live.logged import from_log
+        from kibitz.validate import refused
+
+        if not (gap is None and gap_range is None and gaps is None and n_arms is None):
+            raise refused("log", "given without gaps", log)
+        logged = from_log(log)
+        gaps = Numbers(gap / (logged.scale or 1.0) for gap in sorted(logged.gaps)[1:])
+        given, cost = cost, None if cost is None else cost / (logged.scale or 1.0)
     with progress_bar() as progress:
         planned = make_plan(
             horizon,
@@ -81,6 +94,12 @@ def plan(
             seed=seed,
             progress=progress,
         )
+    if logged is not None:
+        planned["log"] = as_object(logged)
+        if given is not None:
+            from kibitz.live.logged import size_interval
+
+            planned["log"]["best_size"] = size_interval(logged, horizon, given, exploration)
     if plot:
         from kibitz.reproduction.plots import plan_curves, save_figure
 
@@ -89,8 +108,50 @@ def plan(
         print_json(planned)
     else:
         print_plan(planned, shown)
+        if logged is not None:
+            print_log(planned["log"])
         if plot:
             print(f"written to {plot}")
+
+
+def as_object(logged: Any) -> dict[str, Any]:
+    """Return what a log says, and how sure it is of it, as plain data."""
+    least, most = logged.gap_intervals
+    columns = {
+        "n_seen": logged.n_seen, "mean": logged.means, "low": logged.low, "high": logged.high,
+        "gap": logged.gaps, "gap_low": least, "gap_high": most,
+    }  # fmt: skip
+    arms = [
+        {"arm": arm, **{name: values[k].item() for name, values in columns.items()}}
+        for k, arm in enumerate(logged.arms)
+    ]
+    return {"scale": logged.scale, "delta": logged.delta, "arms": arms}
+
+
+def print_log(log: dict[str, Any]) -> None:
+    """Print how sure a plan can be of the gaps that it rests on."""
+    from kibitz.cli.tables import Page
+
+    page = Page(140)
+    rows = [
+        (
+            arm["arm"],
+            str(arm["n_seen"]),
+            f"{arm['mean']:.4g}",
+            f"{arm['gap']:.3g}",
+            f"{arm['gap_low']:.3g} to {arm['gap_high']:.3g}",
+        )
+        for arm in log["arms"]
+    ]
+    page.table("what the log says", ("arm", "seen", "mean", "gap", "interval"), rows)
+    page.text(
+        f"regret and gaps above are in units of the scale {log['scale']:.3g}, half the range of the "
+        f"rewards; intervals hold at all times, together with probability {1 - log['delta']:g}; "
+        "the means of a log overstate gaps"
+    )
+    if "best_size" in log:
+        low, high = log["best_size"]
+        page.text(f"best size, UCB1-Double: between ε = {low:.2g} and {high:.2g} by these intervals")
 
 
 def print_plan(planned: dict[str, Any], shown: list[str]) -> None:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 
 def simulate(
-    means: Annotated[Numbers, parse.numbers("means", "Mean of each arm: 2,1.8,0.5")],
     policy: Annotated[
         list[str],
         parse.text(
@@ -23,6 +22,11 @@ def simulate(
             "A policy and its parameters (see `kibitz policies`); repeatable",
         ),
     ],
+    means: Annotated[Numbers | None, parse.numbers("means", "Mean of each arm: 2,1.8,0.5")] = None,
+    log: Annotated[
+        str,
+        parse.text("FILE", "Draw rewards from this log instead: an agent's export, or a CSV file"),
+    ] = "",
     horizon: Annotated[int, parse.whole("horizon", "Number of stages, T")] = 10_000,
     runs: Annotated[int, parse.whole("runs", "Number of runs")] = 1000,
     seed: Annotated[int, parse.whole("seed", "Seed of all random numbers", least=0)] = SEED,
@@ -69,7 +73,7 @@ def simulate(
     if out:
         checked_target(out, "out")
     named = policies_from(policy)
-    problem = problem_from(law, means, sd)
+    problem = problem_of_log(log, means, sd) if log else problem_from(law, means, sd)
     feedback = feedback_from(observer, rate, every, weights, looks, paid)
     from kibitz.simulator.simulate import simulate as play
 
@@ -90,7 +94,7 @@ def simulate(
     if plot:
         from kibitz.reproduction.plots import regret_curves, save_figure
 
-        save_figure(regret_curves(data, f"{law}, {observer}"), Path(plot))
+        save_figure(regret_curves(data, f"{problem.law}, {observer}"), Path(plot))
     if as_json:
         print_json(as_object(data))
     else:
@@ -99,8 +103,21 @@ def simulate(
             print(f"written to {file}")
 
 
-def problem_from(law: Law, means: list[float], sd: list[float] | None) -> Any:
+def problem_of_log(log: str, means: list[float] | None, sd: list[float] | None) -> Any:
+    """Return the problem of a log."""
+    from kibitz.live.logged import from_log
+    from kibitz.validate import refused
+
+    for name, value in {"means": means, "sd": sd}.items():
+        if value is not None:
+            raise refused(name, "left out for a log", value)
+    return from_log(log)
+
+
+def problem_from(law: Law, means: list[float] | None, sd: list[float] | None) -> Any:
     """Return the problem that the options describe."""
+    if means is None:
+        raise parse.Refused("means must be given, or a log, got none")
     from kibitz.model.problem import bernoulli, gaussian
     from kibitz.validate import refused
 

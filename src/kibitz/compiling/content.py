@@ -36,6 +36,11 @@ def source_hash(thing: Any) -> str:
     return _Walk(by_source=True).digest(thing)
 
 
+def is_ours(function: Any) -> bool:
+    """Return whether a function is kibitz's own, which does not change while a process runs."""
+    return str(getattr(function, "__module__", "")).startswith("kibitz.")
+
+
 class _Walk:
     """One walk through all that a thing is made of."""
 

@@ -112,7 +112,9 @@ def table(rewards: Sequence[Sequence[float]]) -> Problem:
     This is the way to plug in real rewards: arm i pays a value drawn, with replacement, from
     `rewards[i]`. Lists may have different lengths.
     """
-    if isinstance(rewards, str | bytes) or not hasattr(rewards, "__len__") or len(rewards) < 2:
+    if isinstance(rewards, np.ndarray):
+        rewards = np.atleast_1d(rewards).tolist()
+    if not isinstance(rewards, list | tuple) or len(rewards) < 2:
         raise refused("rewards", "a list of values for at least 2 arms", rewards)
     arms = tuple(
         _within_limits(numbers(values, f"rewards[{arm}]"), f"rewards[{arm}]")

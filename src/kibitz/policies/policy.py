@@ -35,6 +35,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kibitz.compiling.content import is_ours
 from kibitz.compiling.jit import jit, jit_copy, jit_init
 from kibitz.validate import flag, number, one_of, positive, quoted, refused
 
@@ -205,10 +206,11 @@ def index_policy(
     if not (isinstance(name, str) and name):
         raise refused("name", "a word", name)
     one_of(look, "look", ("runner-up", "robin"))
+    if not (setting is None or isinstance(setting, dict)):
+        raise refused("setting", "a dict", setting)
     if not callable(index):
         raise refused("index", "a function", index)
-    ours = str(getattr(index, "__module__", "")).startswith("kibitz.")
-    formula = index if ours else jit_copy(index)
+    formula = index if is_ours(index) else jit_copy(index)
     for parameter, value in params.items():
         number(value, parameter) if not isinstance(value, bool) else None
     view = seen_view_pulls if flag(ignore_free, "ignore_free") else seen_view

@@ -10,7 +10,7 @@ import json
 from functools import cache
 from typing import Any
 
-from kibitz.compiling.content import source_hash
+from kibitz.compiling.content import is_ours, source_hash
 from kibitz.model.feedback import Feedback
 from kibitz.model.problem import Problem
 from kibitz.policies import POLICIES
@@ -30,7 +30,7 @@ def setting_of(
 ) -> dict[str, Any]:
     """Return all that the numbers depend on, as plain data."""
     functions = policy.functions
-    ours = all(f is None or f.__module__.startswith("kibitz.") for f in functions)
+    ours = all(f is None or is_ours(f) for f in functions)
     setting = {
         "problem": problem.setting,
         "feedback": feedback.setting,

@@ -264,7 +264,10 @@ def leaping_by(index: Any, update: Any, turns: Any) -> tuple[Any, Any]:
                     certificate.looks[other] = n_looks // playing.sum() + 1
             extra = certificate.looks[other] if seen.learns else 0
             certificate.counts[other] = seen.counts[other] + extra + (n if other == arm else 0)
-        # the rivals' largest indices
+        # the rivals' largest indices; a tie that lasts goes to the lower arm
+        low = lowest(params, seen, law, stage, arm, certificate, log, z)
+        mean = seen.sums[arm] / seen.counts[arm]
+        constant = low == index(params, stage - seen.origin, seen.counts, arm, mean)
         rival, other_rival = -np.inf, -np.inf
         for other in range(n_arms):
             if other != arm and seen.allowed[other]:
@@ -274,14 +277,13 @@ def leaping_by(index: Any, update: Any, turns: Any) -> tuple[Any, Any]:
                     far = seen.sums[other] + strays(law, other, new, log, z)
                     drifted = (far + new * law.means[other]) / (seen.counts[other] + new)
                     high = max(far / seen.counts[other], drifted)
-                certificate.highs[other] = index(params, last - seen.origin, seen.counts, other, high)
-                certificate.highs[other] += ROUNDING * (1 + abs(certificate.highs[other]))
-                rival = max(rival, certificate.highs[other])
+                value = index(params, last - seen.origin, seen.counts, other, high)
+                certificate.highs[other] = value + ROUNDING * (1 + abs(value))
+                if not (constant and value == low and arm < other):
+                    rival = max(rival, certificate.highs[other])
                 if other != look:
                     other_rival = max(other_rival, certificate.highs[other])
-        lead = np.inf
-        if rival > -np.inf:
-            lead = lowest(params, seen, law, stage, arm, certificate, log, z) - rival
+        lead = low - rival if rival > -np.inf else np.inf
         if look >= 0 and look != arm and n_looks > 0 and other_rival > -np.inf:
             lead = min(
                 lead, lowest(params, seen, law, stage, look, certificate, log, z) - other_rival
@@ -308,15 +310,21 @@ def leaping_by(index: Any, update: Any, turns: Any) -> tuple[Any, Any]:
     def leads(
         params: Any, seen: View, stage: int, arm: int, look: int, certificate: Certificate
     ) -> tuple[float, float]:
-        """Return by how much the index of `arm` leads now, and that of `look` but for `arm`."""
+        """Return by how much the index of `arm` leads now, and that of `look` but for `arm`.
+
+        It is infinite where all other arms are behind or tie with a lower arm, which may last.
+        """
         rival, other_rival = -np.inf, -np.inf
+        mean = seen.sums[arm] / seen.counts[arm]
+        most = index(params, stage - seen.origin, seen.counts, arm, mean)
         for other in range(seen.counts.size):
             if seen.allowed[other]:
                 mean = seen.sums[other] / seen.counts[other]
                 value = index(params, stage - seen.origin, seen.counts, other, mean)
                 certificate.highs[other] = value
                 if other != arm:
-                    rival = max(rival, value)
+                    if not (value == most and arm < other):
+                        rival = max(rival, value)
                     if other != look:
                         other_rival = max(other_rival, value)
         look_lead = np.inf

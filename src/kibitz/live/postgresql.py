@@ -1,0 +1,182 @@
+"""The store in PostgreSQL."""
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from kibitz.live.store import Database, Row, Unavailable, prepare
+from kibitz.validate import quoted
+
+T = TypeVar("T")
+
+RETRY_SECONDS = 10.0  # how long to try to reach a server that has gone away
+
+
+class PostgreSQLDatabase:
+    """A connection to PostgreSQL."""
+
+    locking = " for update"
+
+    def __init__(self, psycopg: Any, url: str, *, readonly: bool = False) -> None:
+        self.connection = psycopg.connect(url, autocommit=True, connect_timeout=5)
+        self.connection.execute("set search_path to kibitz")
+        self.connection.execute("set synchronous_commit to on")
+        if readonly:
+            self.connection.execute("set default_transaction_read_only to on")
+
+    def rows(self, statement: str, *values: Any) -> list[Row]:
+        cursor = self.connection.execute(statement.replace("?", "%s"), values)
+        return cursor.fetchall() if cursor.description is not None else []
+
+    def many(self, statement: str, values: Sequence[Row]) -> None:
+        with self.connection.cursor() as cursor:
+            cursor.executemany(statement.replace("?", "%s"), values)
+
+
+class PostgreSQL:
+    """A database, shared by any number of machines; the tables are in its schema `kibitz`."""
+
+    def __init__(self, url: str, create: bool) -> None:
+        try:
+            import psycopg
+        except ImportError:
+            raise ValueError(
+                "store must be a SQLite file without psycopg (pip install 'kibitz[postgresql]'), "
+                f"got {quoted(url)}"
+            ) from None
+        self._psycopg = psycopg
+        self.url = url
+        self._name = quoted(url.rpartition("@")[2])  # no password
+        self._lock = threading.RLock()
+        self._reading = threading.RLock()
+        self._writer: PostgreSQLDatabase | None = None
+        self._reader: PostgreSQLDatabase | None = None
+        self._process = os.getpid()
+        self._patience = 0.0  # at first: an address may be wrong
+        try:
+            psycopg.conninfo.conninfo_to_dict(url)
+        except psycopg.Error as error:
+            raise ValueError(
+                f"store must be an address of PostgreSQL, got {self._name} ({error})"
+            ) from None
+        try:
+            self.write(lambda database: self._begin_with(database, create))
+        except BaseException:
+            self.close()
+            raise
+        self._patience = RETRY_SECONDS
+
+    def _begin_with(self, database: Database, create: bool) -> None:
+        database.rows("select pg_advisory_xact_lock(3141592653)")
+        found = database.rows(
+            "select table_name from information_schema.tables where table_schema = 'kibitz'"
+        )
+        tables = [name for (name,) in found]
+        if create and not tables:
+            database.rows("create schema if not exists kibitz")
+        prepare(database, tables, self._name, create)
+
+    def write(self, work: Callable[[Database], T]) -> T:
+        """Run `work` in a transaction and return what it returns once that is committed.
+
+        It is run again when the connection is lost, unless it was committed all the same.
+        """
+        deadline = time.monotonic() + self._patience
+        xact, result = None, None
+        with self._lock:
+            while True:
+                try:
+                    self._after_fork()
+                    if self._writer is None:
+                        self._writer = PostgreSQLDatabase(self._psycopg, self.url)
+                    if xact is not None and self._committed(self._writer, xact, deadline):
+                        return result  # type: ignore[return-value]
+                    xact = None
+                    cursor = self._writer.connection.execute(
+                        "begin; select pg_current_xact_id()::text"
+                    )
+                    cursor.nextset()
+                    [number] = cursor.fetchone()
+                    result = work(self._writer)
+                    xact = number
+                    self._writer.connection.execute("commit")
+                    return result
+                except self._psycopg.OperationalError as error:
+                    self._drop(self._writer)
+                    self._writer = None
+                    if time.monotonic() > deadline:
+                        raise self._unavailable(error) from error
+                    time.sleep(0.05)
+                except BaseException:
+                    self._writer = self._rolled_back(self._writer)
+                    raise
+
+    def read(self, work: Callable[[Database], T]) -> T:
+        """Run `work` on one state of the database, without holding up anybody."""
+        deadline = time.monotonic() + self._patience
+        with self._reading:
+            while True:
+                try:
+                    self._after_fork()
+                    if self._reader is None:
+                        self._reader = PostgreSQLDatabase(self._psycopg, self.url, readonly=True)
+                    self._reader.rows("begin isolation level repeatable read")
+                    try:
+                        return work(self._reader)
+                    finally:
+                        self._reader = self._rolled_back(self._reader)
+                except self._psycopg.OperationalError as error:
+                    self._drop(self._reader)
+                    self._reader = None
+                    if time.monotonic() > deadline:
+                        raise self._unavailable(error) from error
+                    time.sleep(0.05)
+
+    def close(self) -> None:
+        """Close the connections; the store opens them again when it is used."""
+        with self._lock, self._reading:
+            self._after_fork()
+            self._drop(self._writer)
+            self._writer = None
+            self._drop(self._reader)
+            self._reader = None
+
+    def _committed(self, database: PostgreSQLDatabase, xact: str, deadline: float) -> bool:
+        while True:
+            [(status,)] = database.rows("select pg_xact_status(?::xid8)", xact)
+            if status != "in progress":
+                return bool(status == "committed")
+            if time.monotonic() > deadline:
+                raise Unavailable(f"store must be usable, got {self._name}: a commit hangs")
+            time.sleep(0.01)
+
+    def _after_fork(self) -> None:
+        """Leave a parent's connections alone: closing them would end its sessions."""
+        if self._process != os.getpid():
+            self._abandoned = (self._writer, self._reader)
+            self._writer = self._reader = None
+            self._process = os.getpid()
+
+    def _rolled_back(self, database: PostgreSQLDatabase | None) -> PostgreSQLDatabase | None:
+        if database is None:
+            return None
+        try:
+            database.connection.execute("rollback")
+        except self._psycopg.Error:
+            self._drop(database)
+            return None
+        return database
+
+    def _drop(self, database: PostgreSQLDatabase | None) -> None:
+        if database is not None:
+            with contextlib.suppress(self._psycopg.Error):
+                database.connection.close()
+
+    def _unavailable(self, error: Exception) -> Unavailable:
+        what = str(error).strip().splitlines()
+        return Unavailable(
+            f"store must be usable, got {self._name}: {what[0] if what else type(error).__name__}"
+        )

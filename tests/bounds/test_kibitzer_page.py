@@ -1,0 +1,80 @@
+"""The numbers of docs/kibitzer.md, computed again; as a program it writes them there."""
+
+from pathlib import Path
+
+import numpy as np
+
+from kibitz.bounds import crossing, upper
+from kibitz.planning.optimal import optimal
+
+PAGE = Path(__file__).parents[2] / "docs" / "kibitzer.md"
+PROBLEMS = {"five arms": [0, 0.2, 0.5, 1.0, 1.5], "four arms": [0, 0.2, 1.5, 1.8]}
+FOREVER = 2**53
+
+
+def number(value):
+    return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def numbers():
+    for name, gaps in PROBLEMS.items():
+        for rate in (0.1, 0.01):
+            values = [
+                upper.kibitzer(gaps, rate),
+                upper.kibitzer(gaps, rate, looks="uniform"),
+                upper.kibitzer(gaps, rate, looks="periodic"),
+                upper.kibitzer(gaps, rate, form="closed"),
+                upper.kibitzer(gaps, rate, beta=0),
+                upper.kibitzer(gaps, rate, looks="uniform", beta=0),
+                upper.kibitzer(gaps, rate, form="closed", beta=0),
+                upper.ucb_sharp(gaps, rate, None, FOREVER),
+            ]
+            yield [name, f"{rate:g}", *map(number, values)]
+
+
+def horizons():
+    gaps = PROBLEMS["five arms"]
+    for rate, horizon in ((0.1, 10**4), (0.01, 10**4), (0.0, 10**4), (0.0, 10**6)):
+        values = [
+            upper.kibitzer(gaps, rate, horizon),
+            upper.kibitzer(gaps, rate, horizon, beta=0),
+            upper.ucb_sharp(gaps, rate, None, horizon),
+        ]
+        yield [f"{rate:g}", f"{horizon:.0e}".replace("e+0", "e"), *map(number, values)]
+
+
+def constants():
+    for rate in (1.0, 0.1, 0.01, 0.001):
+        row = [f"{rate:g}"]
+        for beta in (1.0, 0.0):
+            t = crossing.tables(8.0, beta)
+            at = np.searchsorted(t.speeds, (1 + 1e-9) / rate) - 1
+            periodic = crossing.periodic_constant(t)[at]
+            row += [number(crossing.random_constant(t, rate)), number(periodic)]
+        yield row
+
+
+def limits():
+    for words, every in (("none", None), ("every ten stages", 10), ("at each stage", 1)):
+        yield [words, *(f"{optimal(horizon, every).regret:.3f}" for horizon in (60, 100, 200))]
+
+
+def lines(rows):
+    return ["| " + " | ".join(row) + " |" for row in rows]
+
+
+PARTS = {"NUMBERS": numbers, "HORIZONS": horizons, "CONSTANTS": constants, "LIMITS": limits}
+
+
+def test_the_page_shows_what_is_computed():
+    shown = PAGE.read_text(encoding="utf-8").splitlines()
+    for rows in PARTS.values():
+        for line in lines(rows()):
+            assert line in shown
+
+
+if __name__ == "__main__":
+    text = PAGE.read_text(encoding="utf-8")
+    for part, rows in PARTS.items():
+        text = text.replace(f"\n{part}\n", "\n" + "\n".join(lines(rows())) + "\n")
+    PAGE.write_text(text, encoding="utf-8")

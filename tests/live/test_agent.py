@@ -1,0 +1,417 @@
+"""What an agent owes to those who ask it and tell it, on both stores."""
+
+import math
+import threading
+
+import pytest
+
+import kibitz
+from kibitz.live.agent import names
+
+ARMS = ["blue", "green", "red"]
+
+
+def made(url, name="checkout", **arguments):
+    arguments = {"arms": ARMS, "policy": kibitz.ucb(2.0), "scale": 0.5, "seed": 1, **arguments}
+    return kibitz.agent(url, name, **arguments)
+
+
+class Clock:
+    """A time that the test sets."""
+
+    def __init__(self, agent, at=2e9):
+        self.at = at
+        agent.now = lambda: self.at
+
+
+def counts(agent, *names):
+    return [tuple(getattr(arm, name) for name in names) for arm in agent.arms()]
+
+
+def test_a_decision_has_an_id_a_kind_an_arm_a_key_and_a_time(url):
+    with made(url) as agent:
+        Clock(agent)
+        assert agent.ask(key="visit-1") == (1, "pull", "blue", "visit-1", 2e9)
+        assert agent.look() == (2, "look", "green", None, 2e9)
+        assert isinstance(agent.ask(), kibitz.Decision)
+
+
+def test_a_report_counts_once_and_another_value_is_a_conflict(url):
+    with made(url) as agent:
+        id = agent.ask().id
+        assert agent.tell(id, 1.0) == "counted"
+        assert agent.tell(id, 1) == "again"
+        with pytest.raises(kibitz.Conflict, match=r"reward of decision 1 must be 1\.0 as before"):
+            agent.tell(id, 0.0)
+        with pytest.raises(KeyError, match="id must be that of a decision of 'checkout', got 2"):
+            agent.tell(2, 1.0)
+        assert counts(agent, "n_pulls", "pull_sum") == [(1, 1.0), (0, 0.0), (0, 0.0)]
+        assert agent.check() == []
+
+
+def test_the_same_key_gets_the_same_decision_also_after_a_restart(url):
+    with made(url) as agent:
+        decision, look = agent.ask(key="a"), agent.look(key="b")
+        agent.tell(decision.id, 1.0)
+        assert agent.ask(key="a") == decision
+    with kibitz.agent(url, "checkout") as agent:
+        assert agent.ask(key="a") == decision
+        assert agent.look(key="b") == look
+        assert len(list(agent.events())) == 6
+
+
+def test_a_key_is_for_one_kind_of_operation(url):
+    with made(url) as agent:
+        agent.ask(key="a")
+        agent.saw("red", 0.5, key="b")
+        with pytest.raises(kibitz.Conflict, match="key must be new for a look, got 'a', which is of"):
+            agent.look(key="a")
+        with pytest.raises(kibitz.Conflict, match="key must be new for a pull, got 'b', which is of"):
+            agent.ask(key="b")
+        with pytest.raises(kibitz.Conflict, match="key must be new for a saw, got 'a'"):
+            agent.saw("red", 0.5, key="a")
+        with pytest.raises(kibitz.Conflict, match=r"got 'b', which has seen 0\.5 of 'red'"):
+            agent.saw("red", 0.25, key="b")
+        assert agent.saw("red", 0.5, key="b") == "again"
+
+
+def test_looks_and_what_was_seen_teach_without_being_pulls(url):
+    with made(url) as agent:
+        look = agent.look()
+        assert counts(agent, "looks_pending", "n_pending") == [(0, 0), (1, 0), (0, 0)]
+        assert agent.tell(look.id, 0.25) == "counted"
+        assert agent.saw("red", 1.0) == "counted"
+        assert agent.saw("red", 1.0) == "counted"
+        assert counts(agent, "n_looks", "look_sum", "squares", "n_asked") == [
+            (0, 0.0, 0.0, 0), (1, 0.25, 0.0625, 0), (2, 2.0, 2.0, 0),
+        ]  # fmt: skip
+        assert agent.check() == []
+
+
+def test_many_at_once_are_all_told_or_none(url):
+    with made(url) as agent:
+        decisions = agent.ask(n=30)
+        assert [decision.id for decision in decisions] == list(range(1, 31))
+        agent.tell(3, 1.0)
+        with pytest.raises(kibitz.Conflict):
+            agent.tell([(1, 1.0), (2, 0.0), (3, 0.0)])
+        assert sum(n for (n,) in counts(agent, "n_pulls")) == 1
+        assert agent.tell([(1, 1.0), (2, 0.0), (3, 1.0)]) == ["counted", "counted", "again"]
+        keys = [f"visit-{n}" for n in range(5)]
+        assert agent.ask(n=5, key=keys) == agent.ask(n=5, key=keys)
+        assert agent.check() == []
+
+
+def test_together_each_gets_its_own_answer_or_its_own_refusal(url):
+    with made(url) as agent:
+        answers = agent.together(
+            [
+                ("ask", ("a", None, None)),
+                ("tell", (1, 1.0)),
+                ("tell", (1, 0.0)),
+                ("tell", (7, 0.0)),
+                ("tell", (1, math.nan)),
+                ("look", (None,)),
+                ("saw", ("pink", 1.0, None)),
+            ],
+            each=True,
+        )
+        kinds = [type(answer) for answer in answers]
+        assert kinds == [
+            kibitz.Decision, str, kibitz.Conflict, KeyError, ValueError, kibitz.Decision, ValueError,
+        ]  # fmt: skip
+        assert agent.check() == []
+        assert counts(agent, "n_pulls", "looks_pending") == [(1, 0), (0, 0), (0, 1)]
+
+
+def test_a_forgotten_decision_is_not_waited_for_and_counts_if_told_late(url):
+    with made(url) as agent:
+        id = agent.ask().id
+        assert agent.forget(id) == "forgotten"
+        assert agent.forget(id) == "again"
+        assert counts(agent, "n_pending", "n_forgotten")[0] == (0, 1)
+        assert agent.tell(id, 1.0) == "counted"
+        assert counts(agent, "n_pending", "n_forgotten", "n_pulls")[0] == (0, 0, 1)
+        with pytest.raises(kibitz.Conflict, match="decision 1 must be pending to be forgotten"):
+            agent.forget(id)
+        assert agent.check() == []
+
+
+def test_patience_ends_with_the_clock(url):
+    with made(url, patience=60) as agent:
+        clock = Clock(agent)
+        agent.ask()
+        clock.at += 59
+        agent.ask()
+        assert sum(n for (n,) in counts(agent, "n_pending")) == 2
+        clock.at += 2
+        agent.ask()
+        assert counts(agent, "n_pending", "n_forgotten") == [(0, 1), (1, 0), (1, 0)]
+        assert agent.tell(1, 0.5) == "counted"
+        assert [event.kind for event in agent.events(3)] == [
+            "pull", "pull", "forgotten", "pull", "told",
+        ]  # fmt: skip
+        assert agent.check() == []
+
+
+def test_silence_may_mean_a_reward_until_a_late_report_corrects_it(url):
+    with made(url, patience=60, silence=0.0) as agent:
+        clock = Clock(agent)
+        agent.ask()
+        agent.look()
+        clock.at += 61
+        agent.ask()
+        assert counts(agent, "n_pulls", "pull_sum", "n_looks")[:2] == [(1, 0.0, 0), (0, 0.0, 1)]
+        assert agent.tell(1, 1.0) == "counted"
+        assert agent.tell(1, 1.0) == "again"
+        assert counts(agent, "n_pulls", "pull_sum", "squares")[0] == (1, 1.0, 1.0)
+        assert agent.tell(2, 0.0) == "counted"
+        assert agent.check() == []
+
+
+def test_a_correction_is_in_the_log_as_what_it_is(url):
+    with made(url) as agent:
+        id = agent.ask().id
+        with pytest.raises(ValueError, match="decision 1 must be told before it is corrected"):
+            agent.correct(id, 1.0)
+        agent.tell(id, 1.0)
+        assert agent.correct(id, 0.25) == "corrected"
+        assert agent.correct(id, 0.25) == "again"
+        assert counts(agent, "n_pulls", "pull_sum")[0] == (1, 0.25)
+        assert agent.tell(id, 1.0) == "again"  # the report of before, repeated
+        assert agent.tell(id, 0.25) == "again"
+        with pytest.raises(kibitz.Conflict):
+            agent.tell(id, 0.5)
+        last = list(agent.events())[-1]
+        assert (last.kind, last.id, last.arm, last.reward) == ("corrected", 1, "blue", 0.25)
+        assert agent.check() == []
+
+
+def test_arms_come_and_go(url):
+    with made(url) as agent:
+        agent.pause("blue")
+        agent.pause("blue")
+        agent.retire("green")
+        assert [agent.ask().arm for _ in range(3)] == ["red"] * 3
+        agent.add("pink")
+        agent.resume("blue")
+        asked = [agent.ask().arm for _ in range(8)]  # the one with fewest asks first
+        assert asked == ["blue", "pink", "blue", "pink", "blue", "pink", "blue", "red"]
+        with pytest.raises(ValueError, match="arm must not be retired to be resumed, got 'green'"):
+            agent.resume("green")
+        with pytest.raises(ValueError, match="arm must be new, got 'green'"):
+            agent.add("green")
+        with pytest.raises(ValueError, match="arm must be one of 'blue', 'green', 'red', 'pink'"):
+            agent.pause("black")
+        for arm in ("blue", "red", "pink"):
+            agent.pause(arm)
+        with pytest.raises(ValueError, match="arms must have an active one among them, got none"):
+            agent.ask()
+        assert agent.check() == []
+    with kibitz.agent(url, "checkout", arms=ARMS, policy=kibitz.ucb(2.0), scale=0.5) as agent:
+        assert len(agent.arms()) == 4  # the arms that it was made with are still what made it
+
+
+def test_a_report_on_a_retired_arm_still_counts_but_nobody_sees_it_any_more(url):
+    with made(url) as agent:
+        id = agent.ask().id
+        agent.retire("blue")
+        assert agent.tell(id, 1.0) == "counted"
+        with pytest.raises(ValueError, match="arm must not be retired, got 'blue'"):
+            agent.saw("blue", 1.0)
+
+
+def test_it_asks_among_some(url):
+    with made(url) as agent:
+        assert agent.ask(among=["red"]).arm == "red"
+        assert {agent.ask(among=["red", "green"]).arm for _ in range(4)} == {"red", "green"}
+        agent.pause("red")
+        with pytest.raises(ValueError, match="among must be active arms, got 'red'"):
+            agent.ask(among=["red", "green"])
+        with pytest.raises(ValueError, match="arm must be one of"):
+            agent.ask(among=["pink"])
+        for among in ([], "red", 3):
+            with pytest.raises(ValueError, match="among must be a list of names of arms"):
+                agent.ask(among=among)
+
+
+@pytest.mark.parametrize(
+    ("reward", "sentence"),
+    [
+        (math.nan, "reward must be a finite number, got nan"),
+        (math.inf, "reward must be a finite number, got inf"),
+        ("1", "reward must be a finite number, got '1'"),
+        (None, "reward must be a finite number, got None"),
+        (True, "reward must be a finite number, got True"),
+        (1e200, r"reward must be between -1e\+100 and 1e\+100"),
+    ],
+)
+def test_a_bad_reward_gets_a_sentence_and_nothing_is_written(url, reward, sentence):
+    with made(url) as agent:
+        id = agent.ask().id
+        before = list(agent.events())
+        for refused in (
+            lambda: agent.tell(id, reward),
+            lambda: agent.saw("blue", reward),
+            lambda: agent.correct(id, reward),
+            lambda: agent.tell([(id, 1.0), (id, reward)]),
+        ):
+            with pytest.raises(ValueError, match=sentence):
+                refused()
+        assert list(agent.events()) == before
+        assert agent.tell(id, 1.0) == "counted"
+
+
+def test_a_policy_for_the_unit_interval_refuses_others(url):
+    with made(url, policy=kibitz.kl_ucb(law="bernoulli"), scale=1.0) as agent:
+        id = agent.ask().id
+        with pytest.raises(ValueError, match=r"reward must be in \[0, 1\] for kl_ucb, got 1\.5"):
+            agent.tell(id, 1.5)
+        assert agent.tell(id, 1.0) == "counted"
+
+
+@pytest.mark.parametrize(
+    ("operation", "sentence"),
+    [
+        (lambda agent: agent.tell("1", 1.0), r"id must be a whole number.* got '1'"),
+        (lambda agent: agent.tell(0, 1.0), "id must be a whole number of at least 1, got 0"),
+        (lambda agent: agent.tell(True, 1.0), "id must be a whole number"),
+        (lambda agent: agent.tell([1, 2]), r"reports must be a list of \(id, reward\), got 1"),
+        (lambda agent: agent.ask(key=""), "key must be a text of 1 to 500 printable characters"),
+        (lambda agent: agent.ask(key="a\0b"), "key must be a text"),
+        (lambda agent: agent.ask(key=7), "key must be a text"),
+        (lambda agent: agent.ask(n=0), "n must be a whole number of at least 1, got 0"),
+        (lambda agent: agent.ask(n=2, key="a"), "key must be a list of 2 keys, got 'a'"),
+        (lambda agent: agent.ask(n=2, key=["a", "a"]), "key must be a list of different keys"),
+        (lambda agent: agent.saw("pink", 1.0), "arm must be one of 'blue', 'green', 'red', got"),
+        (lambda agent: agent.add("a\nb"), "arm must be a text of 1 to 500 printable characters"),
+        (lambda agent: next(agent.events(-1)), "after must be a whole number of at least 0"),
+    ],
+)
+def test_what_makes_no_sense_gets_a_sentence(url, operation, sentence):
+    with made(url) as agent:
+        before = list(agent.events())
+        with pytest.raises(ValueError, match=sentence):
+            operation(agent)
+        assert list(agent.events()) == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"arms": ["blue"]}, "arms must be a list of at least 2 names, got"),
+        ({"arms": "blue,green"}, "arms must be a list of at least 2 names, got"),
+        ({"arms": ["blue", "blue"]}, "arms must be different names, got"),
+        ({"arms": ["blue", 3]}, "arms must be a text"),
+        ({"policy": None}, "policy must be given to make an agent, got None"),
+        ({"policy": "ucb"}, r"policy must be one such as ucb\(\), got 'ucb'"),
+        ({"policy": kibitz.moss()}, "horizon of moss must be given for an agent, got None"),
+        ({"scale": 0.0}, r"scale must be positive and finite, got 0\.0"),
+        ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
+        ({"patience": 0}, "patience must be positive and finite, got 0"),
+        ({"silence": "no"}, "silence must be 'forget' or a reward, got 'no'"),
+        ({"silence": math.nan, "patience": 1}, "silence must be a finite number, got nan"),
+        ({"silence": 0.0}, "patience must be given where silence means a reward, got None"),
+        ({"name": ""}, "name must be a text"),
+    ],
+)
+def test_an_agent_that_makes_no_sense_is_not_made(url, arguments, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        made(url, **arguments)
+    with pytest.raises(ValueError, match="store must"):
+        kibitz.agent(url, "checkout")
+
+
+def test_two_agents_of_one_name_with_other_arms_are_refused_with_what_differs(url):
+    made(url, patience=9.0).close()
+    for arguments, sentence in [
+        ({"arms": ["blue", "black"]}, r"arms of agent 'checkout' must be \['blue', 'green', 'red'\]"),
+        ({"policy": kibitz.ucb(3.0)}, r"policy of agent 'checkout' must be .*exploration=2\.0.*3\.0"),
+        ({"scale": 1.0}, r"scale of agent 'checkout' must be 0\.5 as it was made, got 1\.0"),
+        ({"seed": 2}, "seed of agent 'checkout' must be 1 as it was made, got 2"),
+        ({"patience": None}, r"patience of agent 'checkout' must be 9\.0 as it was made, got None"),
+        ({"silence": 1.0}, "silence of agent 'checkout' must be 'forget' as it was made"),
+    ]:
+        with pytest.raises(ValueError, match=sentence):
+            made(url, **{"patience": 9.0, **arguments})
+    for arguments in ({"policy": kibitz.ucb(2.0)}, {"scale": 0.5}, {"patience": 9.0}, {}):
+        kibitz.agent(url, "checkout", **arguments).close()
+    with pytest.raises(ValueError, match=r"scale of agent 'checkout' must be 0\.5"):
+        kibitz.agent(url, "checkout", scale=0.25)
+
+
+def test_an_unknown_agent_is_refused_with_those_that_there_are(url):
+    made(url, "one").close()
+    with made(url, "two") as agent:
+        assert names(agent.store) == ["one", "two"]
+    with pytest.raises(ValueError, match="agent must be one of 'one', 'two', got 'three'"):
+        kibitz.agent(url, "three")
+
+
+def test_agents_of_one_store_do_not_know_each_other(url):
+    with made(url, "one") as one, made(url, "two") as two:
+        assert [one.ask(key="a").id, two.ask(key="a").id, one.ask().id] == [1, 1, 2]
+        one.tell(1, 1.0)
+        assert counts(two, "n_pulls") == [(0,), (0,), (0,)]
+        assert one.check() == two.check() == []
+
+
+def test_several_threads_use_one_agent(url):
+    with made(url) as agent:
+        ids, errors = [], []
+
+        def work():
+            try:
+                for _ in range(25):
+                    id = agent.ask().id
+                    agent.tell(id, 1.0)
+                    ids.append(id)
+            except Exception as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert errors == []
+        assert sorted(ids) == list(range(1, 101))
+        assert agent.check() == []
+
+
+def test_two_that_opened_the_same_agent_see_what_the_other_does(url):
+    with made(url) as one, kibitz.agent(url, "checkout") as two:
+        first = one.ask(key="a")
+        assert two.ask(key="a") == first
+        assert two.tell(first.id, 1.0) == "counted"
+        assert one.tell(first.id, 1.0) == "again"
+        assert one.ask().arm != first.arm
+        assert one.arms() == two.arms()
+
+
+def test_the_log_is_read_from_any_place(url, monkeypatch):
+    monkeypatch.setattr("kibitz.live.turn.PAGE", 7)
+    monkeypatch.setattr("kibitz.live.agent.PAGE", 7)
+    with made(url) as agent:
+        agent.ask(n=20)
+        events = list(agent.events())
+        assert [event.seq for event in events] == list(range(1, 24))
+        assert list(agent.events(after=20)) == events[20:]
+        assert list(agent.events(after=23)) == []
+
+
+def test_time_that_goes_backwards_does_not_in_the_log(url):
+    with made(url) as agent:
+        clock = Clock(agent)
+        agent.ask()
+        clock.at -= 1000
+        agent.ask()
+        assert [event.at for event in agent.events(3)] == [2e9, 2e9]
+
+
+def test_a_store_may_be_used_again_after_it_was_closed(url):
+    agent = made(url)
+    agent.ask()
+    agent.close()
+    assert agent.ask().id == 2
+    agent.close()

@@ -1,0 +1,356 @@
+"""What may go wrong: killed processes, locked, full and damaged stores, a server that goes away."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import kibitz
+from kibitz.live import sqlite, store
+from kibitz.live.check import check_store
+from kibitz.live.store import Unavailable
+
+WORKER = Path(__file__).with_name("worker.py")
+FILES = Path(__file__).with_name("files")
+
+
+def made(url, name="fleet", **arguments):
+    return kibitz.agent(
+        url, name, **{"arms": ["a", "b", "c"], "policy": kibitz.ucb(2.0), "seed": 1, **arguments}
+    )
+
+
+def run_fleet(url, folder, n_kills, n_operations):
+    """Run processes that ask, tell and are killed; return what was acknowledged."""
+    made(url).close()
+    command = [sys.executable, WORKER, url, folder, str(n_kills), str(n_operations), "7"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=540)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) == n_kills
+    assert [file.read_text() for file in folder.glob("error-*")] == []
+    whole = [file.read_text() for file in folder.iterdir()]
+    return [line.split() for text in whole for line in text.splitlines() if line]
+
+
+def check_fleet(url, acknowledged):
+    """Check that all that was acknowledged is there, and nothing twice."""
+    with kibitz.agent(url, "fleet") as agent:
+        assert agent.check() == []
+        events = list(agent.events())
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    made_ids = [event.id for event in events if event.kind in {"pull", "look", "saw"}]
+    assert made_ids == list(range(1, len(made_ids) + 1))
+    asked = {event.id: (event.arm, event.key) for event in events if event.kind == "pull"}
+    told = [(event.id, event.reward) for event in events if event.kind == "told"]
+    saw = [event.key for event in events if event.kind == "saw"]
+    assert len(told) == len(dict(told))
+    assert len(saw) == len(set(saw))
+    for word, *parts in acknowledged:
+        if word == "ask" and len(parts) == 3:
+            assert asked[int(parts[0])] == (parts[1], parts[2])
+        elif word == "tell" and len(parts) == 3:
+            assert dict(told)[int(parts[0])] == float(parts[1])
+        elif word == "saw" and len(parts) == 2:
+            assert f"saw-{parts[0]}" in saw
+
+
+def test_killed_processes_lose_nothing(memory):
+    url = str(memory / "shop.db")
+    (memory / "said").mkdir()
+    acknowledged = run_fleet(url, memory / "said", 40, 150)
+    assert len(acknowledged) > 1200
+    check_fleet(url, acknowledged)
+
+
+@pytest.mark.slow
+def test_two_hundred_kills_and_ten_thousand_operations(tmp_path):
+    url = str(tmp_path / "shop.db")
+    (tmp_path / "said").mkdir()
+    acknowledged = run_fleet(url, tmp_path / "said", 200, 1300)
+    assert len(acknowledged) >= 10_000
+    check_fleet(url, acknowledged)
+
+
+@pytest.mark.slow
+def test_killed_processes_lose_nothing_on_postgresql(database, tmp_path):
+    (tmp_path / "said").mkdir()
+    acknowledged = run_fleet(database, tmp_path / "said", 20, 50)
+    check_fleet(database, acknowledged)
+
+
+def test_a_forked_process_goes_on_with_the_agent_of_its_parent(url, tmp_path):
+    with made(url) as agent:
+        agent.ask()
+        child = os.fork()
+        if child == 0:
+            with contextlib.suppress(BaseException):
+                (tmp_path / "child").write_text(str(agent.ask().id))
+                agent.close()
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert (tmp_path / "child").read_text() == "2"
+        assert agent.ask().id == 3
+        assert agent.check() == []
+
+
+def test_a_locked_file_is_waited_for_and_then_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.2)
+    file = tmp_path / "shop.db"
+    with made(file) as agent:
+        other = sqlite3.connect(file, isolation_level=None)
+        other.execute("begin immediate")
+        with pytest.raises(Unavailable, match=r"store must be usable, got .*somebody else has"):
+            agent.ask()
+        assert len(list(agent.events())) == 3  # readers do not mind
+        other.execute("rollback")
+        other.close()
+        assert agent.ask().id == 1
+
+
+def test_a_reader_does_not_hold_up_a_writer(url):
+    with made(url) as agent:
+        agent.ask(n=3)
+
+        def work(database):
+            before = database.rows("select count(*) from events")
+            agent.ask()
+            return before, database.rows("select count(*) from events")
+
+        assert agent.store.read(work) == ([(6,)], [(6,)])
+        assert len(list(agent.events())) == 7
+
+
+def test_an_error_in_the_middle_leaves_nothing_behind(url, monkeypatch):
+    with made(url) as agent:
+        decision = agent.ask()
+        before = list(agent.events())
+        monkeypatch.setattr("kibitz.live.turn.SET_ARM", "no_such_column = ?")
+        for operation in (
+            agent.ask, agent.look, lambda: agent.tell(decision.id, 1.0), lambda: agent.saw("a", 1.0),
+        ):  # fmt: skip
+            with pytest.raises(Exception, match=r"no_such_column|binding|placeholders"):
+                operation()
+        monkeypatch.undo()
+        assert list(agent.events()) == before
+        assert agent.check() == []
+        assert agent.tell(decision.id, 1.0) == "counted"
+
+
+def test_a_full_disk_is_named_and_nothing_is_half_done(tmp_path):
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "none", folder], capture_output=True
+    )
+    if mounted.returncode != 0:
+        pytest.skip("a small disk can only be mounted by root")
+    try:
+        with made(folder / "shop.db") as agent:
+            n_asked = 0
+            with pytest.raises(Unavailable, match=r"store must be usable, got .*full"):  # noqa: PT012
+                while n_asked < 100_000:
+                    agent.ask(n=50)
+                    n_asked += 50
+            assert n_asked > 0
+            subprocess.run(["mount", "-o", "remount,size=8m", folder], check=True)
+            assert agent.ask().id == n_asked + 1
+            assert agent.check() == []
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+def filled(file, n=400):
+    with made(file) as agent:
+        agent.tell([(decision.id, 0.5) for decision in agent.ask(n=n)])
+    return file.stat().st_size
+
+
+@pytest.mark.parametrize("what", ["torn", "overwritten", "no database"])
+def test_a_damaged_file_is_refused_and_check_says_what_is_whole(tmp_path, what):
+    file = tmp_path / "shop.db"
+    size = filled(file)
+    assert check_store(str(file)) == {"fleet": []}
+    content = bytearray(file.read_bytes())
+    if what == "torn":
+        content = content[: size // 2 // 4096 * 4096]
+    elif what == "overwritten":
+        content[6 * 4096 :] = b"\xff" * (size - 6 * 4096)
+    else:
+        content = bytearray(b"blue,green\n" * 1000)
+    file.write_bytes(content)
+
+    def use():
+        with made(file) as agent:
+            agent.ask()
+            list(agent.events())
+
+    with pytest.raises(ValueError, match=r"store must be a whole SQLite file, got .*agent check"):
+        use()
+    if what == "no database":
+        with pytest.raises(ValueError, match="store must be a whole SQLite file"):
+            check_store(str(file))
+        return
+    found = check_store(str(file))
+    said = json.dumps(found)
+    assert "damaged" in said
+    assert "can be read" in said
+
+
+def test_what_contradicts_the_log_is_found(tmp_path):
+    file = tmp_path / "shop.db"
+    filled(file, 20)
+    for change, sentence in [
+        ("update arms set pull_sum = pull_sum + 1 where arm = 1", "arm 'b': pull_sum is"),
+        ("update decisions set reward = 0.25 where id = 7", "decision 7: reward is 0.25, by the log"),
+        ("update agents set n_asks = 21", "number of asks is 21, by the log 20"),
+        ("delete from events where seq = 12", "event 12 must follow, got 13"),
+        ("delete from decisions where id = 3", "decision 3 must follow, got 4"),
+    ]:
+        copy = tmp_path / "copy.db"
+        shutil.copy(file, copy)
+        other = sqlite3.connect(copy)
+        other.execute(change)
+        other.commit()
+        other.close()
+        assert sentence in " ".join(check_store(str(copy))["fleet"])
+
+
+def test_a_database_of_something_else_is_refused(tmp_path):
+    file = tmp_path / "other.db"
+    other = sqlite3.connect(file)
+    other.execute("create table customers (name text)")
+    other.commit()
+    other.close()
+    with pytest.raises(ValueError, match=r"store must be one of kibitz, got .*of something else"):
+        made(file)
+
+
+def test_a_newer_schema_is_refused(url, monkeypatch):
+    made(url).close()
+    monkeypatch.setattr(store, "VERSION", 0)
+    with pytest.raises(ValueError, match=r"store must be of schema 0 or older, got .* of schema 1,"):
+        made(url)
+
+
+def test_the_file_of_schema_1_opens_and_goes_on(tmp_path):
+    file = tmp_path / "shop.db"
+    shutil.copy(FILES / "schema-1.db", file)
+    with kibitz.agent(file, "checkout") as agent:
+        assert agent.check() == []
+        assert [arm.n_pulls for arm in agent.arms()] == [1, 2]
+        assert agent.ask(key="visit-1").id == 1
+        assert agent.ask(key="new").id == 8
+
+
+def test_an_older_schema_is_migrated_and_a_gap_is_refused(tmp_path, monkeypatch):
+    file = tmp_path / "shop.db"
+    shutil.copy(FILES / "schema-1.db", file)
+    monkeypatch.setattr(store, "VERSION", 2)
+    with pytest.raises(ValueError, match=r"store must be of a known schema, got .* of schema 1"):
+        kibitz.agent(file, "checkout")
+    monkeypatch.setattr(store, "MIGRATIONS", {1: "create table notes (agent integer, note text)"})
+    with kibitz.agent(file, "checkout") as agent:
+        assert agent.store.read(lambda database: database.rows("select version from kibitz")) == [
+            (2,)
+        ]
+        assert agent.store.read(lambda database: database.rows("select * from notes")) == []
+        assert agent.check() == []
+
+
+@pytest.mark.parametrize(
+    ("url", "sentence"),
+    [
+        ("", "store must be a path, sqlite:///path or postgresql://"),
+        (7, "store must be a path, sqlite:///path or postgresql://"),
+        ("mysql://localhost/shop", "store must be a path, sqlite:///path or postgresql://"),
+        ("no/such/folder/shop.db", "store must be in a folder that exists, got"),
+        (".", "store must be a file, got"),
+    ],
+)
+def test_a_store_that_makes_no_sense_is_refused(url, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        made(url)
+
+
+def test_sqlite_has_an_address_too(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    made("sqlite:///shop.db").close()
+    made(f"sqlite:///{tmp_path}/shop.db").close()
+    assert (tmp_path / "shop.db").exists()
+
+
+def test_postgresql_that_is_not_there_is_named_at_once(tmp_path):
+    began = time.monotonic()
+    with pytest.raises(Unavailable, match="store must be usable, got"):
+        made(f"postgresql://nobody:secret@/shop?host={tmp_path}")
+    assert time.monotonic() - began < 5
+
+
+def test_without_psycopg_the_sentence_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(ValueError, match=r"pip install 'kibitz\[postgresql\]'"):
+        made("postgresql://localhost/shop")
+
+
+def stop_and_start(server, mode):
+    """Stop a PostgreSQL and start it again."""
+    os.kill(server.get_pid(), {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}[mode])
+    time.sleep(0.3)
+    deadline = time.monotonic() + 30
+    while True:
+        try:
+            server.ensure_postgres_running()
+            return
+        except Exception:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+
+
+def test_postgresql_goes_away_under_load_and_comes_back(postgresql, database):
+    """Nothing that was acknowledged is lost, nothing is counted twice, and the work goes on."""
+    said, errors, stop = [], [], threading.Event()
+    made(database).close()
+
+    def work():
+        with kibitz.agent(database, "fleet") as agent:
+            while not stop.is_set():
+                try:
+                    decision = agent.ask()
+                    said.append(("ask", decision.id))
+                    said.append((agent.tell(decision.id, 1.0), decision.id))
+                except Unavailable as error:
+                    errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for mode in ("fast", "immediate"):
+        time.sleep(0.5)
+        stop_and_start(postgresql, mode)
+        before = len(said)
+        deadline = time.monotonic() + 30
+        while len(said) < before + 30 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert len(said) >= before + 30, "the work must go on"
+    stop.set()
+    for thread in threads:
+        thread.join()
+    with kibitz.agent(database, "fleet") as agent:
+        assert agent.check() == []
+        events = list(agent.events())
+    asked = [event.id for event in events if event.kind == "pull"]
+    told = [event.id for event in events if event.kind == "told"]
+    assert asked == list(range(1, len(asked) + 1))
+    assert {id for word, id in said if word == "ask"} == set(asked)  # none is made and not answered
+    assert {id for word, id in said if word == "counted"} == set(told)
+    assert not [word for word, _ in said if word == "again"]  # no report was counted in secret

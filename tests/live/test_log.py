@@ -1,0 +1,128 @@
+"""The log as a file, and as a problem."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+import xarray
+
+import kibitz
+from kibitz.live.intervals import intervals
+
+
+@pytest.fixture
+def agent(memory):
+    arguments = {"arms": ["blue", "green"], "policy": kibitz.ucb(2.0), "scale": 0.5, "seed": 1}
+    with kibitz.agent(memory / "shop.db", "checkout", **arguments) as agent:
+        for n, decision in enumerate(agent.ask(n=10)):
+            if n < 8:
+                agent.tell(decision.id, n / 8)
+        agent.correct(1, 1.0)
+        agent.forget(9)
+        agent.tell(agent.look(key='a,"b"').id, 0.25)
+        agent.saw("green", 0.5, key="naïve")
+        yield agent
+
+
+def expected(agent):
+    rewards = {"blue": [], "green": []}
+    final = {}
+    arms = {}
+    for event in agent.events():
+        if event.kind in {"told", "corrected", "saw"}:
+            final[event.id] = event.reward
+            arms[event.id] = event.arm
+    for id, reward in final.items():
+        rewards[arms[id]].append(reward)
+    return {arm: sorted(values) for arm, values in rewards.items()}
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "nc"])
+def test_an_exported_log_comes_back_as_a_problem(agent, memory, suffix):
+    file = memory / f"log.{suffix}"
+    agent.export(file)
+    problem = kibitz.from_log(file)
+    assert isinstance(problem, kibitz.Problem)
+    assert problem.arms == ("blue", "green")
+    rewards = dict(zip(problem.arms, problem.rewards, strict=True))
+    assert {arm: sorted(values.tolist()) for arm, values in rewards.items()} == expected(agent)
+    assert problem.n_seen.sum() == 10
+    low, high = intervals(problem.n_seen, problem.means, 0.05, problem.scale)
+    assert problem.low.tolist() == low.tolist()
+    assert problem.high.tolist() == high.tolist()
+    assert np.all(problem.gap_intervals[0] <= problem.gaps)
+    assert np.all(problem.gap_intervals[1] >= problem.gaps)
+
+
+def test_the_files_hold_every_event(agent, memory):
+    for suffix in ("csv", "jsonl", "nc"):
+        agent.export(memory / f"log.{suffix}")
+    events = list(agent.events())
+    with (memory / "log.csv").open(newline="", encoding="utf-8") as lines:
+        rows = list(csv.DictReader(lines))
+    lines = (memory / "log.jsonl").read_text(encoding="utf-8").splitlines()
+    loaded = [json.loads(line) for line in lines]
+    data = xarray.load_dataset(memory / "log.nc", engine="h5netcdf")
+    assert len(rows) == len(loaded) == data.sizes["seq"] == len(events)
+    for event, row, line in zip(events, rows, loaded, strict=True):
+        assert line == event._asdict()
+        assert row["key"] == (event.key or "")
+        assert row["reward"] == ("" if event.reward is None else repr(event.reward))
+    assert data["arm"].to_numpy().tolist() == [event.arm for event in events]
+
+
+def test_an_export_is_written_whole_or_refused(agent, memory):
+    for name, sentence in [
+        ("log.txt", r"file must be one that ends in \.csv, \.jsonl or \.nc, got"),
+        ("no/log.csv", "file must be in a folder that exists, got"),
+    ]:
+        with pytest.raises(ValueError, match=sentence):
+            agent.export(memory / name)
+
+
+def test_any_csv_of_arms_and_rewards_is_a_log(memory):
+    file = memory / "clicks.csv"
+    file.write_text("when,button,paid\n1,x,1\n2,y,0\n3,x,0\n4,y,\n5,y,0.5\n")
+    problem = kibitz.from_log(file, arm="button", reward="paid")
+    assert problem.arms == ("x", "y")
+    assert problem.means.tolist() == [0.5, 0.25]
+    assert problem.n_seen.tolist() == [2, 2]
+    assert repr(problem) == "from_log(x: 2, y: 2)"
+
+
+def test_frames_datasets_and_columns_are_logs_too(memory):
+    pandas = pytest.importorskip("pandas")
+    columns = {"arm": ["x", "y", "x"], "reward": [1.0, 0.0, 0.0]}
+    frame = pandas.DataFrame(columns)
+    data = xarray.Dataset({name: ("row", values) for name, values in columns.items()})
+    for source in (columns, frame, data):
+        assert kibitz.from_log(source).means.tolist() == [0.5, 0.0]
+
+
+def test_a_simulation_starts_from_a_log(agent, memory):
+    agent.export(memory / "log.csv")
+    problem = kibitz.from_log(memory / "log.csv")
+    data = kibitz.simulate(problem, kibitz.bandit(), kibitz.ucb(), horizon=50, runs=2, seed=1)
+    assert data["n_pulls"].sum() == 100
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("arm,reward\n", "log must be a file with some lines, got"),
+        ("arm,reward\nx,1\n", r"log must be one with rewards of at least 2 arms, got \['x'\]"),
+        ("arm,reward\nx,1\ny,abc\n", "reward of line 2 must be a number, got 'abc'"),
+        ("arm,reward\nx,1\ny,inf\n", "reward of line 2 must be finite, got 'inf'"),
+        ("arm,paid\nx,1\n", r"reward must be a column of the log \(arm, paid\), got 'reward'"),
+    ],
+)
+def test_what_is_no_log_gets_a_sentence(memory, content, sentence):
+    file = memory / "log.csv"
+    file.write_text(content)
+    with pytest.raises(ValueError, match=sentence):
+        kibitz.from_log(file)
+    with pytest.raises(ValueError, match="log must be a file that exists, got"):
+        kibitz.from_log(memory / "none.csv")
+    with pytest.raises(ValueError, match="log must be a file, a data frame or a dict"):
+        kibitz.from_log(7)

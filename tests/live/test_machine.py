@@ -1,0 +1,259 @@
+"""An agent against a model in memory, in random stories of asking, telling, waiting and crashing."""
+
+import tempfile
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+import kibitz
+
+REWARDS = st.sampled_from([0.0, 0.25, 1.0])
+KEYS = st.one_of(st.none(), st.sampled_from(["k1", "k2", "k3"]))
+PATIENCE = 100.0
+
+
+class Model:
+    """What an agent is, without a database: forty lines, each of them obvious."""
+
+    def __init__(self, arms, silence):
+        self.status = dict.fromkeys(arms, "active")
+        self.silence = silence
+        self.decisions = {}  # id: [kind, arm, key, asked_at, status, reward, told]
+
+    def by_key(self, key):
+        return next((i for i, d in self.decisions.items() if key is not None and d[2] == key), None)
+
+    def decided(self, id, kind, arm, key, at):
+        assert id == len(self.decisions) + 1
+        assert self.status[arm] == "active"
+        self.decisions[id] = [kind, arm, key, at, "pending", None, None]
+
+    def expire(self, now):
+        for decision in self.decisions.values():
+            if decision[4] == "pending" and decision[3] <= now - PATIENCE:
+                silent = self.silence != "forget"
+                decision[4] = "silent" if silent else "forgotten"
+                decision[5] = self.silence if silent else None
+
+    def tell(self, id, reward):
+        if id not in self.decisions:
+            return KeyError
+        decision = self.decisions[id]
+        if decision[4] == "told":
+            return "again" if reward in decision[5:7] else kibitz.Conflict
+        decision[4:7] = "told", reward, reward
+        return "counted"
+
+    def counts(self, arm):
+        mine = [d for d in self.decisions.values() if d[1] == arm]
+        heard = [d for d in mine if d[5] is not None]
+        return {
+            "n_asked": sum(d[0] == "pull" for d in mine),
+            "n_pending": sum(d[0] == "pull" and d[4] == "pending" for d in mine),
+            "looks_pending": sum(d[0] == "look" and d[4] == "pending" for d in mine),
+            "n_forgotten": sum(d[0] == "pull" and d[4] == "forgotten" for d in mine),
+            "looks_forgotten": sum(d[0] == "look" and d[4] == "forgotten" for d in mine),
+            "n_pulls": sum(d[0] == "pull" for d in heard),
+            "n_looks": sum(d[0] != "pull" for d in heard),
+            "pull_sum": sum(d[5] for d in heard if d[0] == "pull"),
+            "look_sum": sum(d[5] for d in heard if d[0] != "pull"),
+            "squares": sum(d[5] ** 2 for d in heard),
+        }
+
+
+class Story(RuleBasedStateMachine):
+    url = None  # set by the test
+
+    @initialize(silence=st.sampled_from(["forget", 0.0, 0.25]), policy=st.integers(0, 2))
+    def begin(self, silence, policy):
+        self.place = self.url()
+        policy = [kibitz.ucb(2.0), kibitz.thompson(), kibitz.ucb_second()][policy]
+        arms = ["a", "b", "c"]
+        arguments = {"patience": PATIENCE, "silence": silence, "seed": 1}
+        self.now = 2e9
+        self.agent = kibitz.agent(self.place, "s", arms=arms, policy=policy, **arguments)
+        self.agent.now = lambda: self.now
+        self.model = Model(arms, silence)
+
+    def outcome(self, operation):
+        try:
+            return operation()
+        except (ValueError, KeyError) as error:
+            return type(error)
+
+    def asked(self, kind, operation, key):
+        self.model.expire(self.now)
+        known = self.model.by_key(key)
+        active = "active" in self.model.status.values()
+        answer = self.outcome(lambda: operation(key=key))
+        if not active:
+            assert answer is ValueError
+            self.refused = True
+        elif known is not None:
+            decision = self.model.decisions[known]
+            if decision[0] != kind:
+                assert answer is kibitz.Conflict
+            else:
+                assert answer == (known, kind, decision[1], key, decision[3])
+        else:
+            assert answer.kind == kind
+            assert answer.key == key
+            assert answer.asked_at == self.now
+            self.model.decided(answer.id, kind, answer.arm, key, self.now)
+            return
+        # what was refused, or known, has let nothing expire that is not settled at the next question
+        self.settle()
+
+    def settle(self):
+        """Ask once more where a refusal has undone that decisions expire."""
+        if any(s == "active" for s in self.model.status.values()):
+            decision = self.agent.ask()
+            self.model.decided(decision.id, "pull", decision.arm, None, self.now)
+        else:
+            self.agent.resume(next(a for a, s in self.model.status.items() if s == "paused"))
+            arm = next(a for a, s in self.model.status.items() if s == "paused")
+            self.model.status[arm] = "active"
+            self.settle()
+
+    @rule(key=KEYS)
+    def ask(self, key):
+        self.asked("pull", self.agent.ask, key)
+
+    @rule(key=KEYS)
+    def look(self, key):
+        self.asked("look", self.agent.look, key)
+
+    @rule(n=st.integers(1, 4))
+    def ask_many(self, n):
+        if "active" not in self.model.status.values():
+            return
+        self.model.expire(self.now)
+        for decision in self.agent.ask(n=n):
+            self.model.decided(decision.id, "pull", decision.arm, None, self.now)
+
+    @rule(id=st.integers(1, 30), reward=REWARDS)
+    def tell(self, id, reward):
+        expected = self.model.tell(id, reward)
+        assert self.outcome(lambda: self.agent.tell(id, reward)) == expected
+
+    @rule(arm=st.sampled_from(["a", "b", "c", "d"]), reward=REWARDS, key=KEYS)
+    def saw(self, arm, reward, key):
+        known = self.model.by_key(key)
+        answer = self.outcome(lambda: self.agent.saw(arm, reward, key))
+        if arm not in self.model.status:
+            assert answer is ValueError
+        elif known is not None:
+            kind, seen, _, _, _, value, _ = self.model.decisions[known]
+            same = kind == "saw" and seen == arm and value == reward
+            assert answer == ("again" if same else kibitz.Conflict)
+        else:
+            assert answer == "counted"
+            id = len(self.model.decisions) + 1
+            self.model.decisions[id] = ["saw", arm, key, self.now, "told", reward, reward]
+
+    @rule(id=st.integers(1, 20))
+    def forget(self, id):
+        decision = self.model.decisions.get(id)
+        answer = self.outcome(lambda: self.agent.forget(id))
+        if decision is None:
+            assert answer is KeyError
+        elif decision[4] in {"pending", "forgotten"}:
+            assert answer == ("forgotten" if decision[4] == "pending" else "again")
+            decision[4] = "forgotten"
+        else:
+            assert answer is kibitz.Conflict
+
+    @rule(id=st.integers(1, 20), reward=REWARDS)
+    def correct(self, id, reward):
+        decision = self.model.decisions.get(id)
+        if decision is not None and decision[0] == "saw":
+            return  # the model knows one value of what was seen
+        answer = self.outcome(lambda: self.agent.correct(id, reward))
+        if decision is None:
+            assert answer is KeyError
+        elif decision[5] is None:
+            assert answer is ValueError
+        elif decision[5] == reward and decision[4] == "told":
+            assert answer == "again"
+        else:
+            assert answer == "corrected"
+            decision[4:6] = "told", reward
+
+    @rule(seconds=st.sampled_from([1.0, 50.0, 150.0]))
+    def wait(self, seconds):
+        self.now += seconds
+
+    @rule(arm=st.sampled_from(["a", "b", "c", "d"]), what=st.sampled_from(["pause", "resume"]))
+    def change(self, arm, what):
+        answer = self.outcome(lambda: getattr(self.agent, what)(arm))
+        if arm in self.model.status:
+            self.model.status[arm] = "paused" if what == "pause" else "active"
+        else:
+            assert answer is ValueError
+
+    @rule()
+    def add(self):
+        answer = self.outcome(lambda: self.agent.add("d"))
+        assert (answer is ValueError) == ("d" in self.model.status)
+        self.model.status.setdefault("d", "active")
+
+    @rule()
+    def crash(self):
+        """The process is gone, in the middle of a transaction; another one opens the agent."""
+
+        def work(database):
+            database.rows("update agents set n_asks = 99")
+            raise RuntimeError("killed")
+
+        with pytest.raises(RuntimeError):
+            self.agent.store.write(work)
+        self.agent.close()
+        self.agent = kibitz.agent(self.place, "s")
+        self.agent.now = lambda: self.now
+
+    @invariant()
+    def the_agent_is_the_model(self):
+        if not hasattr(self, "model"):
+            return
+        arms = self.agent.arms()
+        assert {arm.name: arm.status for arm in arms} == self.model.status
+        for arm in arms:
+            expected = self.model.counts(arm.name)
+            assert {name: getattr(arm, name) for name in expected} == expected
+
+    def teardown(self):
+        if hasattr(self, "agent"):
+            assert self.agent.check() == []
+            self.agent.close()
+
+
+def run(place, n):
+    made = type("Run", (Story,), {"url": staticmethod(place)})
+    case = made.TestCase
+    case.settings = settings(
+        max_examples=n,
+        stateful_step_count=30,
+        deadline=None,
+        derandomize=True,
+        suppress_health_check=list(HealthCheck),
+    )
+    case("runTest").runTest()
+
+
+def test_stories_in_sqlite(memory):
+    run(lambda: tempfile.mktemp(suffix=".db", dir=memory), 60)
+
+
+def test_stories_in_postgresql(postgresql):
+    def place():
+        postgresql_address = postgresql.get_uri()
+        import psycopg
+
+        with psycopg.connect(postgresql_address, autocommit=True) as connection:
+            connection.execute("set client_min_messages to warning")
+            connection.execute("drop schema if exists kibitz cascade")
+        return postgresql_address
+
+    run(place, 15)

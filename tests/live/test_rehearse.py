@@ -1,0 +1,60 @@
+"""The dress rehearsal."""
+
+import numpy as np
+import pytest
+
+import kibitz
+from kibitz.live.rehearse import rehearse
+
+PROBLEM = kibitz.gaussian([0.9, 0.5, 0.7, 0.2], sd=2.0)
+SHORT = {"horizon": 150, "runs": 2, "seed": 3}
+
+
+@pytest.mark.parametrize(
+    "problem", [PROBLEM, kibitz.bernoulli([0.3, 0.6]), kibitz.table([[0.0, 1.0], [3.0, -1.0, 2.0]])]
+)
+def test_with_immediate_reports_the_agent_plays_the_simulators_runs(problem, memory):
+    data = rehearse(problem, kibitz.ucb(2.0), **SHORT, rate=0.3, store=memory / "r.db")
+    assert data["policy"].to_numpy().tolist() == ["agent", "simulator"]
+    ours, theirs = data["regret"].to_numpy()
+    np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+    assert data["n_again"].sum() == 0
+
+
+def test_duplicates_change_nothing(memory):
+    data = rehearse(PROBLEM, kibitz.ucb(2.0), **SHORT, duplicates=0.5, store=memory / "r.db")
+    ours, theirs = data["regret"].to_numpy()
+    np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+    assert 100 < data["n_again"].sum() < 200
+
+
+def test_delay_and_loss_are_played_and_checked(memory):
+    data = rehearse(
+        PROBLEM, kibitz.ucb(2.0), **SHORT, delay=20, loss=0.3, rate=0.2, store=memory / "r.db"
+    )
+    ours, theirs = data["regret"].to_numpy()
+    assert not np.allclose(ours, theirs)
+    with kibitz.agent(memory / "r.db", "rehearsal-0") as agent:
+        forgotten = sum(arm.n_forgotten for arm in agent.arms())
+    assert 10 < forgotten < 90
+
+
+def test_a_store_that_was_used_is_refused(memory):
+    rehearse(PROBLEM, kibitz.ucb(2.0), horizon=5, runs=1, seed=3, store=memory / "r.db")
+    with pytest.raises(ValueError, match="store must be new to a rehearsal, got"):
+        rehearse(PROBLEM, kibitz.ucb(2.0), horizon=5, runs=1, seed=3, store=memory / "r.db")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"delay": -1}, "delay must be a whole number of at least 0, got -1"),
+        ({"loss": 1.5}, r"loss must be in \[0, 1\], got 1\.5"),
+        ({"duplicates": "x"}, r"duplicates must be in \[0, 1\], got 'x'"),
+        ({"rate": -0.1}, r"rate must be non-negative and finite, got -0\.1"),
+        ({"runs": 0}, "runs must be a whole number of at least 1, got 0"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(arguments, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        rehearse(PROBLEM, kibitz.ucb(2.0), **{**SHORT, **arguments})

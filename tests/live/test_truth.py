@@ -1,0 +1,116 @@
+"""With immediate reports the agent is the simulator, decision for decision."""
+
+import numpy as np
+import pytest
+from numpy.random import SFC64, Generator, SeedSequence
+from stories import Rewards, numpy_streams, runs
+
+import kibitz
+from kibitz.policies import POLICIES
+
+MEANS = [0.9, 0.5, 0.7, 0.2]  # all gaps differ: the regret tells the arms
+PLANNERS = {"moss", "etc", "improved_ucb"}
+N_STORIES = 1000
+
+
+def policy_named(name):
+    return POLICIES[name](**({"horizon": 1000} if name in PLANNERS else {}))
+
+
+def played(agent, problem, feedback, horizon, seed, run):
+    """Play a run of the simulator's world with an agent; return its pulls and looks."""
+    rewards, looks, _ = numpy_streams(seed, run)
+    pulls, looked, arrival = [], [], feedback.rate.first
+    for stage in range(1, horizon + 1):
+        decision = agent.ask()
+        look = agent.look() if stage == arrival else None
+        arm = int(decision.arm)
+        pulls.append(arm)
+        agent.tell(decision.id, problem.means[arm] + problem.sds[arm] * rewards.standard_normal())
+        for nth in range(feedback.looks if look is not None else 0):
+            look = look if nth == 0 else agent.look()
+            arm = int(look.arm)
+            looked.append(arm)
+            agent.tell(look.id, problem.means[arm] + problem.sds[arm] * looks.standard_normal())
+        arrival += feedback.rate.n if look is not None else 0
+    return pulls, looked
+
+
+@pytest.mark.parametrize("name", [name for name in POLICIES if name != "thompson"])
+def test_the_agent_plays_the_runs_of_the_compiled_simulator(name, memory):
+    problem = kibitz.gaussian(MEANS, sd=2.0)
+    feedback = kibitz.active(kibitz.every(3, first=2), looks=2)
+    horizon, seed, run = 120, 11, 3
+    stages = np.arange(1, horizon + 1)
+    simulated = runs(
+        policy_named(name), problem, feedback, horizon=horizon, seed=seed, first=run, stages=stages
+    )
+    arguments = {"arms": list("0123"), "policy": policy_named(name), "scale": 2.0, "seed": 1}
+    with kibitz.agent(memory / "shop.db", name, **arguments) as agent:
+        pulls, looks = played(agent, problem, feedback, horizon, seed, run)
+        assert agent.check() == []
+    gaps = np.diff(simulated.regret[0], prepend=0.0)
+    expected = [int(np.argmin(np.abs(problem.gaps - gap))) for gap in gaps]
+    assert pulls == expected
+    assert np.bincount(looks, minlength=4).tolist() == simulated.n_free[0].tolist()
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_thousand_stories_with_looks_are_decided_as_the_policy_does(name, memory):
+    """Stories go their own way or follow the decisions; a restart now and then changes nothing."""
+    for story in range(-(-N_STORIES // len(POLICIES))):
+        found = disagreement(name, story, memory / f"{story}.db")
+        assert found is None, f"story {story}: {found}"
+
+
+def disagreement(name, story, file):
+    rng = np.random.default_rng([story, 5])
+    policy = policy_named(name)
+    params = policy.params
+    n_arms, scale = int(rng.integers(2, 7)), float(rng.choice([0.5, 1.0, 4.0]))
+    unit = policy.scale_for(scale)
+    rewards = Rewards("bernoulli" if story % 2 else "gaussian", n_arms, rng)
+    rate, n_stages = rng.choice([0.1, 0.5, 1.0]), int(rng.integers(5, 40))
+    arms = [f"arm {n}" for n in range(n_arms)]
+    agent = kibitz.agent(file, "a", arms=arms, policy=policy, scale=scale, seed=story)
+    state = policy.init(params, n_arms)
+    ids = 0
+
+    def drawn():
+        return Generator(SFC64(SeedSequence(story, spawn_key=(ids,))))
+
+    for stage in range(1, n_stages + 1):
+        ids += 1
+        arm = int(policy.pull(params, state, stage, drawn()))
+        decision = agent.ask()
+        if decision.arm != arms[arm]:
+            return f"stage {stage}: {decision}, the policy {arm}"
+        looks = []
+        if rng.random() < rate:
+            ids += 1
+            look = int(policy.observe(params, state, stage, drawn()))
+            looks.append((look, agent.look()))
+        if rng.random() < 0.05:
+            agent.close()
+            agent = kibitz.agent(file, "a")
+        reward = rewards(arm)
+        agent.tell(decision.id, reward)
+        state = policy.update(params, state, stage, arm, 1, reward / unit, False)
+        while looks:
+            look, answer = looks.pop()
+            if answer.arm != arms[look]:
+                return f"look at stage {stage}: {answer}, the policy {look}"
+            reward = rewards(look)
+            agent.tell(answer.id, reward)
+            state = policy.update(params, state, stage, look, 1, reward / unit, True)
+            if rng.random() < 0.2:
+                ids += 1
+                look = int(policy.observe(params, state, stage, drawn()))
+                looks.append((look, agent.look()))
+        if rng.random() < 0.1:
+            ids += 1
+            arm, reward = int(rng.integers(n_arms)), 0.5
+            agent.saw(arms[arm], reward)
+            state = policy.update(params, state, stage, arm, 1, reward / unit, True)
+    agent.close()
+    return None

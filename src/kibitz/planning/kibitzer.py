@@ -154,7 +154,7 @@ def fluid(
         now = looks[:, k : k + 1]
         arriving, before = now - before, now
         looked = looked + SHARE_IN_TURN * arriving / n_arms
-        looked = looked + _levelled(gaps, counts, looked + pulls, (1 - SHARE_IN_TURN) * arriving)
+        looked = looked + levelled(gaps, counts, looked + pulls, (1 - SHARE_IN_TURN) * arriving)
         spent = (counts * pulls * ~best).sum(axis=-1, keepdims=True)
         alone = np.maximum((t - spent) / counts[0], t / n_arms) + looked[:, :1]
         v = np.sqrt(2 * level(1 + B * t / (n_arms * alone + B * now)) / alone)
@@ -168,9 +168,7 @@ def fluid(
     return np.where(best, 0.0, pulls), mistaken
 
 
-def _levelled(
-    gaps: FloatArray, counts: FloatArray, seen: FloatArray, looks: FloatArray
-) -> FloatArray:
+def levelled(gaps: FloatArray, counts: FloatArray, seen: FloatArray, looks: FloatArray) -> FloatArray:
     """Return the looks at one arm of each group that raise the smallest O_iΔ_i² to one level."""
     bad = gaps > 0
     value = np.where(bad, seen * gaps**2, np.inf)

@@ -54,6 +54,7 @@ def _settings(gaps: FloatArray, rates: FloatArray, horizon: int) -> list[tuple[s
     star = float(complexity.rate_star(gaps, horizon))
     chosen = {int(np.argmin(np.abs(np.log(rates[1:] / (star * x))))) + 1 for x in (1, 10, 100)}
     observers = [one for one in OBSERVERS if one != "kibitzer" or _playable(gaps, horizon)]
+    settings: list[tuple[str, bool, int]]
     settings = [(one, False, 0) for one in ("uniform", "kibitzer") if one in observers]
     settings += [(observer, False, k) for observer in observers for k in sorted(chosen)]
     if horizon <= MOST_STEPS:

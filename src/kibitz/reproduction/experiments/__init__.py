@@ -1,4 +1,4 @@
-"""The experiments: those of the paper, then what it claims but does not draw, then which policy to use.
+"""The experiments: those of the paper, what it claims but does not draw, and which policy to use.
 
 Each is a module with its setting as data at the top, `run` (data from the simulator, saved to
 `file(part)` for each of its parts, and resumed from there), `verdict` (what the data say) and `draw`
@@ -12,6 +12,7 @@ from kibitz.reproduction.experiments import (
     for_ever,
     ftl_or_ucb,
     league,
+    limit,
     paid,
     rate_optimal,
     rate_uniform,
@@ -33,6 +34,7 @@ EXPERIMENTS = (
     arrivals,
     sandwich,
     league,
+    limit,
 )
 
 #: The experiments by number.

@@ -19,7 +19,6 @@ from kibitz.planning.league import (
     HORIZON,
     N_PROBLEMS,
     RATES,
-    REFERENCE,
     RUNS,
     SURE,
     Games,
@@ -62,7 +61,7 @@ def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
     for label, pair in found["paired"].items():
         factor = Estimate(pair["ratio"], pair["sem"])
         text = (
-            f"{label} loses {factor} times as much as {reference} (geometric mean over {n} settings); "
+            f"{label} loses {factor} times as much as {reference} (geometric mean, {n} settings); "
             f"surely more in {pair['worse']} of them, surely less in {pair['better']}."
         )
         statements.append(Statement(text, above(factor, 1.0)))
@@ -205,7 +204,7 @@ def draw(data: "dict[str, xarray.Dataset]") -> Picture:
     found = standings(data)
     setting, labels = found["setting"], shown(found)
     n = len(setting["rates"]) * len(setting["problems"])
-    few = np.array(FACTORS) <= 20
+    few = np.array(FACTORS) <= 10
     profiles = [
         Curve(
             label,
@@ -236,6 +235,7 @@ def draw(data: "dict[str, xarray.Dataset]") -> Picture:
             by_rate,
             [Mark(NEVER, "none")] if 0.0 in setting["rates"] else [],
             y_log=True,
+            note="the left end is ε = 0" if 0.0 in setting["rates"] else "",
         ),
     ]
     alt = (

@@ -3,8 +3,9 @@
 A designed set of problems: two, three, five and twenty arms, equal and unequal gaps, easy and hard at
 the horizons 10⁴ to 10⁶; looks that are none, few, enough and plenty (as multiples of Σ 1/Δ²/T), at a
 steady rate and, at T = 50 000, early. None of it was used to fit kibitzer's prediction
-(benchmarks/kibitzer_fit.py). With `kibitzer` as an argument it alone is measured. Prints each setting and then what
-`kibitz.planning.prediction.ACCURACY` states. Simulated means have errors of 1 to 5 % themselves.
+(benchmarks/kibitzer_fit.py). `kibitzer` as an argument measures it alone. Prints each setting
+and then what `kibitz.planning.prediction.ACCURACY` states. Simulated means have errors of 1
+to 5 % themselves.
 """
 
 import sys

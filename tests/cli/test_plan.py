@@ -104,7 +104,7 @@ def test_a_figure_is_written(kibitz, tmp_path):
         (["--horizon", "0"], "horizon must be a whole number of at least 1, got 0"),
         (["--horizon", "1e19"], "horizon must be a whole number below 2^62, got"),
         (["--arms", "1"], "n_arms must be a whole number of at least 2, got 1"),
-        (["--policy", "ftl"], "policy must be one of kibitzer, ucb_double, ucb, got 'ftl'"),
+        (["--policy", "ftl"], "policy must be 'kibitzer', 'ucb_double' or 'ucb', got 'ftl'"),
         (["--gap", "x"], "gap must be a number, got 'x'"),
         (["--gap", "-1"], "gap must be "),
         (["--cost", "nan"], "cost must be "),

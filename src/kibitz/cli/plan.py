@@ -182,10 +182,13 @@ def print_plan(planned: dict[str, Any], shown: list[str]) -> None:
     page.text(f"flat from: the regret of {names[0]} hardly grows after this stage, if T is larger")
     accuracy = planned["accuracy"]
     shares = [f"{100 * accuracy[observer]['nine_of_ten']:.0f} %" for observer in shown]
+    early = " and ".join(
+        f"{100 * accuracy[kind]['nine_of_ten']:.0f} % ({name})"
+        for kind, name in (("kibitzer, early", "kibitzer"), ("early", "UCB and UCB1-Double"))
+    )
     page.text(
         f"accuracy, measured: 9 of 10 predictions within {', '.join(shares)} ({', '.join(names)}), "
-        f"of early looks within {100 * accuracy['early']['nine_of_ten']:.0f} % of the regret without "
-        "looks"
+        f"of early looks within {early} of the regret without looks"
     )
     print_advice(planned, shown, page)
     if "simulation" in planned:
@@ -248,12 +251,14 @@ def print_advice(planned: dict[str, Any], shown: list[str], page: "Page") -> Non
     policy = planned["advice"]["policy"]
     steady, early = (kind[policy]["mean"] for kind in (planned["regret"], planned["early"]["regret"]))
     k = max(range(len(steady)), key=lambda place: steady[place] - early[place])
-    off = planned["accuracy"]["early"]["nine_of_ten"] * steady[0]
+    kind = "kibitzer, early" if policy == "kibitzer" else "early"
+    off = planned["accuracy"][kind]["nine_of_ten"] * steady[0]
     gains = steady[k] - early[k] > off
     page.text(
         "when: early, at rates min(1, A/t); "
         f"{planned['looks'][k]:.3g} looks with A = {planned['early']['scale'][k]:.3g} would bring "
-        f"the regret of {OBSERVER_NAMES[policy]} from {steady[k]:.3g} to {early[k]:.3g}, give or take {off:.2g}"
+        f"the regret of {OBSERVER_NAMES[policy]} from {steady[k]:.3g} to {early[k]:.3g}, "
+        f"give or take {off:.2g}"
         if gains
         else "when: it makes no difference whether the looks come early"
     )

@@ -1,4 +1,4 @@
-r"""What kibitzer's regret will be, predicted without playing: a fluid, and a fit of what it leaves out.
+r"""What kibitzer's regret will be, predicted without playing: a fluid, and a fit of the rest.
 
 Take the noise away (as `kibitz.planning.fluid` does for UCB). At stage t, with F looks so far, an arm
 that is pulled has been observed n_i times, where
@@ -6,11 +6,11 @@ that is pulled has been observed n_i times, where
 .. math:: n_i (\Delta_i + v)^2 = 2\ell\Bigl(1 + \frac{bt}{Kn_i + bF}\Bigr), \qquad
           \ell(x) = \log x - \log(1 + \log x), \quad b = 8,
 
-and v is the best arm's own width. A quarter of the looks falls on all arms alike, the rest on those of
-smallest :math:`O_i\Delta_i^2` (the IMED rule without its logarithm), so that these are level; what looks
-bring need not be pulled. Let B be the regret of this fluid. It is too small, by a tenth where looks are
-scarce and several times where they are plenty: then regret is that of the stages at which a worse arm
-happens to have the largest mean. With O_i of the fluid these cost
+and v is the best arm's own width. A quarter of the looks falls on all arms alike, the rest on those
+of smallest :math:`O_i\Delta_i^2` (the IMED rule without its logarithm), so that these are level; what
+looks bring need not be pulled. Let B be the regret of this fluid. It is too small, by a tenth where
+looks are scarce and several times where they are plenty: then regret is that of the stages at which
+a worse arm happens to have the largest mean. With O_i of the fluid these cost
 
 .. math:: M = \int \sum_i \Delta_i \Phi\bigl(-\Delta_i / \sqrt{1/O_i + 1/O_1}\bigr)\,dt ,
 
@@ -18,8 +18,8 @@ which is too much: they do not come anew at each stage. So
 
 .. math:: \log R \approx \log B + \sum_k c_k \phi_k,
 
-a quadratic polynomial in :math:`\log(M/B)`, :math:`\log K` and :math:`\log(\sum 1/\Delta_i / B)`, kept
-within the range of the random settings that its coefficients were fitted to
+a quadratic polynomial in :math:`\log(M/B)`, :math:`\log K` and :math:`\log(\sum 1/\Delta_i / B)`,
+kept within the range of the random settings that its coefficients were fitted to
 (benchmarks/kibitzer_fit.py). How accurate that is was measured on others (benchmarks/fluid.py;
 `prediction.ACCURACY`). No bound of any kind.
 """

@@ -9,8 +9,9 @@ How a policy is judged: its mean regret in a setting over that of the best polic
 or more). Of these ratios, the geometric mean over the settings, the worst, the share of settings with
 a ratio of at most :math:`\tau` (its *performance profile*; Dolan and Moré 2002), and of all games
 the 99 % quantile of the regret over the mean of the best policy of the setting. The best of several
-noisy means is a little too good; ratios to one fixed policy, given beside them, do not suffer from it.
-A mean regret below that of one pull of the second-best arm counts as that, so that ratios are finite.
+noisy means is a little too good; ratios to one fixed policy, given beside them, do not
+suffer from it. A mean regret below that of one pull of the second-best arm counts as that,
+so that ratios are finite.
 """
 
 import json
@@ -220,9 +221,9 @@ def standings(data: "Mapping[str, xarray.Dataset]") -> dict[str, Any]:
     - `paired`: for each of the others `ratio` and `sem` (its regret over the reference's, geometric
       mean), `difference` and `difference_sem` (in regret, mean over all settings), and in how many
       settings it is surely `better` or `worse`: by 3 standard errors of the paired difference.
-    - `beaten`: the settings in which another is surely better than the reference: `problem`, `n_arms`,
-      `rate`, `policy` (the best one), `regret`, `reference`, `difference` and `sem`. Of a thousand
-      comparisons of equals, one or two would be among them by chance.
+    - `beaten`: the settings in which another is surely better than the reference: `problem`,
+      `n_arms`, `rate`, `policy` (the best one), `regret`, `reference`, `difference` and `sem`. Of a
+      thousand comparisons of equals, one or two would be among them by chance.
     """
     played = games(data)
     order = sorted(range(len(played.policies)), key=lambda p: _ratio_to_best(played, p)[0])

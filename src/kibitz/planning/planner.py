@@ -1,7 +1,7 @@
 r"""What a bucket of free looks is worth, how large it should be, and where the looks should go.
 
-Regret is predicted (`kibitz.planning.prediction`) for kibitzer, and for the paper's policies: UCB as a
-passive observer (uniform weights, and the best weights p* of its section 3.1) and UCB1-Double as an
+Regret is predicted (`kibitz.planning.prediction`) for kibitzer, and for the paper's policies: UCB as
+a passive observer (uniform weights, and the best weights p* of its section 3.1) and UCB1-Double as an
 active one. Nothing here is a bound: those are in `kibitz.bounds`.
 """
 
@@ -94,9 +94,9 @@ def plan(
         - `rates`, `looks`: the sizes ε, 0 first, and the looks ε T expected of each.
         - `regret`, `saving`: for each of "uniform", "optimal" (UCB), "active" (UCB1-Double) and
           "kibitzer" both, a list over the rates.
-        - `advice`: which `policy` to use, "kibitzer" or, should it be predicted to lose less, "active";
-          the `rate` and `looks` of a bucket (the best size if there is a cost, else the smallest of
-          `rates` that brings half of what a look at each stage saves), its `regret` with it and
+        - `advice`: which `policy` to use, "kibitzer" or, should it be predicted to lose less,
+          "active"; the `rate` and `looks` of a bucket (the best size if there is a cost, else the
+          smallest of `rates` that brings half of what a look at each stage saves), its `regret` with it and
           `alone` without looks (means over the gaps), what that saves, and the regret of the other
           policy, `instead`, with the same bucket.
         - `early`: what the same looks bring if they come early, at rates min(1, A/t): `scale` (A for

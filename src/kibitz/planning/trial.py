@@ -90,14 +90,10 @@ def _final_regret(
     from kibitz.simulator.simulate import simulate
 
     chooses = observer in {"active", "kibitzer"}
-    if observer == "kibitzer":
-        policy = kibitzer()
-    else:
-        policy = (ucb_double if chooses else ucb)(exploration)
-    if rate is None:
-        feedback = bandit()
-    else:
-        feedback = active(rate) if chooses else passive(rate, observer)
+    policies = {"kibitzer": kibitzer, "active": lambda: ucb_double(exploration)}
+    policy = policies.get(observer, lambda: ucb(exploration))()
+    looks = active if chooses else lambda rate: passive(rate, observer)
+    feedback = bandit() if rate is None else looks(rate)
     data = simulate(
         gaussian((-gaps).tolist()), feedback, policy, horizon=horizon,
         runs=runs, seed=seed, stages=[horizon], progress=progress,

@@ -96,9 +96,9 @@ def plan(
           "kibitzer" both, a list over the rates.
         - `advice`: which `policy` to use, "kibitzer" or, should it be predicted to lose less,
           "active"; the `rate` and `looks` of a bucket (the best size if there is a cost, else the
-          smallest of `rates` that brings half of what a look at each stage saves), its `regret` with it and
-          `alone` without looks (means over the gaps), what that saves, and the regret of the other
-          policy, `instead`, with the same bucket.
+          smallest of `rates` that brings half of what a look at each stage saves); its `regret`
+          with it, `alone` without looks (means over the gaps) and the `saving`; and the regret of
+          the other policy with the same bucket, `instead`.
         - `early`: what the same looks bring if they come early, at rates min(1, A/t): `scale` (A for
           each rate), `regret` as above, and `better`, for each observer and rate (mean regret).
         - `plateau`: for each observer both, a list over the rates: the stage from which regret

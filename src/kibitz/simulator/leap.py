@@ -94,7 +94,8 @@ def normal_quantile(log: float) -> float:
 def new_certificate(n_arms: int, error: float) -> Certificate:
     """Return room for a run whose error may come to `error`."""
     # a certificate rests on at most 2 K + 2 events: arrivals, looks at and straying of each arm, and
-    # straying of the arm that is looked at to the other side
+    # straying of the arm that is looked at to the other side; or, where an arm is held, on K + 3:
+    # arrivals, straying of each arm, and of the pulled arm and the leader to the other side
     now = np.zeros(1, ACCOUNT)
     account = now[0]
     account["patience"] = 1

@@ -109,6 +109,12 @@ def test_counts_the_looks():
     assert state.sums.tolist() == [3.0, 0.0]
 
 
+def test_a_look_counts_as_the_first_pull_of_its_arm():
+    state, stage = tell(GAUSSIAN, GAUSSIAN.params, 3, (0, 1.0), free(2, 0.0), free(2, 0.0))
+    view = GAUSSIAN.view(GAUSSIAN.params, state, stage)
+    assert view.n_pulls.tolist() == [1, 0, 2]  # one for each arm, as its readers expect
+
+
 def test_says_for_how_long_an_arm_is_held():
     story = [(0, 1.0)] + [(1, 0.0), (2, 0.0)] * 50
     state, _ = tell(GAUSSIAN, GAUSSIAN.params, 3, *story, free(1, 0.0))

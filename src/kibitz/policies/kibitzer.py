@@ -131,7 +131,8 @@ def bernoulli_index(params: Any, stage: int, counts: Array, arm: int, mean: floa
 @jit
 def view(params: Any, state: State, stage: int) -> View:
     """Return all statistics and all arms, for ever; an arm that was seen need not be pulled."""
-    return View(state.counts, state.sums, state.counts, state.allowed, 0, FAR, True, FAR)
+    seen = state.counts[: state.sums.size]
+    return View(state.counts, state.sums, seen, state.allowed, 0, FAR, True, FAR)
 
 
 @cache
@@ -255,11 +256,14 @@ observe, bernoulli_observe = looking_by(squared), looking_by(divergence)
 def update(
     params: Any, state: State, stage: int, arm: int, n: int, total: float, free: bool
 ) -> State:
-    """Count all observations; hold an arm that was looked at out of turn, if none is held."""
+    """Count all observations; hold an arm that was looked at out of turn, if none is held.
+
+    Of several looks at once nobody knows which of them were in turn: no arm is held for them.
+    """
     n_arms = state.sums.size
     if free:
         held = state.hold[0]
-        if state.counts[n_arms] % EVERY != EVERY - 1:
+        if n == 1 and state.counts[n_arms] % EVERY != EVERY - 1:
             leader = leader_of(state)
             if arm != leader and not holds(state, leader):
                 held["arm"] = arm

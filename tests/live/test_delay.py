@@ -119,7 +119,7 @@ def indices(arms, stage, pending):
 
 def test_the_count_of_an_index_is_what_was_told_and_at_most_twice_that():
     rng = np.random.default_rng(0)
-    policy = kibitz.ucb(2.0)
+    policy, ignoring = kibitz.ucb(2.0), kibitz.ucb(2.0, ignore_free=True)
     for _ in range(200):
         arms = [
             arm(int(n + p), int(n), float(rng.normal(n, np.sqrt(n))), int(p), int(m), float(m))
@@ -130,6 +130,25 @@ def test_the_count_of_an_index_is_what_was_told_and_at_most_twice_that():
         stage = 1 + sum(one.n_asked for one in arms)
         expected = int(np.argmax(indices(arms, stage, [one.n_pending for one in arms])))
         assert delay.pull(policy, policy.params, arms, stage, 1.0, None) == expected
+        blind = [arm(one.n_asked, one.n_pulls, one.pull_sum, one.n_pending) for one in arms]
+        expected = int(np.argmax(indices(blind, stage, [one.n_pending for one in arms])))
+        assert delay.pull(ignoring, ignoring.params, arms, stage, 1.0, None) == expected
+
+
+def test_for_a_look_pending_looks_count_too_within_the_same_cap():
+    rng = np.random.default_rng(0)
+    policy = kibitz.ucb_double(2.0)
+    for _ in range(200):
+        arms = [
+            arm(int(n + p), int(n), float(rng.normal(n, np.sqrt(n))), int(p), looks_pending=int(q))
+            for n, p, q in zip(
+                rng.integers(4, 9, 4), rng.integers(0, 6, 4), rng.integers(0, 30, 4), strict=True
+            )
+        ]
+        stage = sum(one.n_asked for one in arms)
+        pending = [one.n_pending + one.looks_pending for one in arms]
+        runner_up = int(np.argsort(indices(arms, stage, pending))[-2])
+        assert delay.look(policy, policy.params, arms, stage, 1.0, None, None) == runner_up
 
 
 def test_strangers_are_asked_fewest_first_and_only_so_often():

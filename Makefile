@@ -45,6 +45,7 @@ docs: .venv/installed
 
 bench: .venv/installed
 	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/live.py
 
 clean:
 	rm -rf .venv .venv-oldest .cache

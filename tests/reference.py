@@ -225,8 +225,8 @@ class Kibitzer(Rewards):
         return [arm for arm in self.arms if self.count(arm) == 0]
 
     def index(self, stage, arm):
-        n, n_looks = self.count(arm), max(0, sum(map(self.count, self.arms)) - (stage - 1))
-        x = 1 + self.b * stage / (self.n_arms * n + self.b * n_looks)
+        n = self.count(arm)
+        x = 1 + self.b * stage / (self.n_arms * n + self.b * self.n_looks)
         level = math.log(x) - self.beta * math.log(1 + math.log(x))
         if self.law == "gaussian":
             return mean(self.seen(arm)) + self.scale * math.sqrt(2 * level / n)

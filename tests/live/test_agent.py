@@ -60,6 +60,17 @@ def test_the_same_key_gets_the_same_decision_also_after_a_restart(url):
         assert len(list(agent.events())) == 6
 
 
+def test_a_key_counts_once_within_one_transaction(url):
+    with made(url) as agent:
+        ask, look, saw = ("ask", ("a", None, None)), ("look", ("b",)), ("saw", ("red", 1.0, "c"))
+        asked, again, looked, too, seen, twice = agent.together([ask, ask, look, look, saw, saw])
+        assert asked == again
+        assert looked == too
+        assert (seen, twice) == ("counted", "again")
+        assert [event.id for event in agent.events(3)] == [1, 2, 3]
+        assert agent.check() == []
+
+
 def test_a_key_is_for_one_kind_of_operation(url):
     with made(url) as agent:
         agent.ask(key="a")
@@ -177,7 +188,7 @@ def test_a_correction_is_in_the_log_as_what_it_is(url):
         agent.tell(id, 1.0)
         assert agent.correct(id, 0.25) == "corrected"
         assert agent.correct(id, 0.25) == "again"
-        assert counts(agent, "n_pulls", "pull_sum")[0] == (1, 0.25)
+        assert counts(agent, "n_pulls", "pull_sum", "squares")[0] == (1, 0.25, 0.0625)
         assert agent.tell(id, 1.0) == "again"  # the report of before, repeated
         assert agent.tell(id, 0.25) == "again"
         with pytest.raises(kibitz.Conflict):

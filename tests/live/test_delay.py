@@ -1,9 +1,10 @@
 """Deciding while reports are outstanding: delays, losses and dead arms, through the real store.
 
-UCB with 2 log t on five arms. The figures without the rules are those of the policy itself, told of
-what has arrived (`naive`). Regret of a run varies by some 30 around its mean, more with losses; the
-limits below are at least four such deviations of a mean of the runs away from what was measured
-(T = 3000, 20 runs; false alarm below 10^-3 for another seed).
+UCB with 2 log t on five arms, T = 3000. Where the rules are not at work, the policy alone is told of
+what has arrived (`naive`). The figures of the docstrings are of 20 to 30 runs as the tests play them,
+seeds from 0 on; a test plays the first few of these. A limit for a mean is at least five of its
+deviations away from what was measured: another seed would fail less often than once in a thousand,
+if the tails are not much heavier than normal ones.
 """
 
 import numpy as np
@@ -18,16 +19,15 @@ GAPS = [max(MEANS) - mean for mean in MEANS]
 HORIZON = 3000
 
 
-def play(folder, *, late=0, loss=(0.0,) * 5, patience=None, seed=0, policy=None, horizon=HORIZON):
-    """Play an agent with its store; return the regret and the agent's arms."""
-    file = folder / f"{late}-{seed}-{sum(loss)}.db"
-    arguments = {"arms": [str(n) for n in range(5)], "policy": policy or kibitz.ucb(2.0)}
+def play(folder, seed, *, late=0, step, loss=(0.0,) * 5, patience=None):
+    """Play an agent with its store, `step` asks at a time; return the regret and its arms."""
+    arguments = {"arms": [str(n) for n in range(5)], "policy": kibitz.ucb(2.0)}
+    file = folder / f"{late}-{seed}.db"
     agent = kibitz.agent(file, "a", **arguments, seed=seed, patience=patience)
     rng = np.random.default_rng(seed)
     regret, now, way = 0.0, 0, []
     agent.now = lambda: 4e9 + now
-    step = max(1, late // 20)  # asked in small groups, which is quicker and changes little
-    while now < horizon:
+    while now < HORIZON:
         decisions = agent.ask(n=step)
         now += step
         for decision in decisions:
@@ -45,12 +45,12 @@ def play(folder, *, late=0, loss=(0.0,) * 5, patience=None, seed=0, policy=None,
     return regret, arms
 
 
-def naive(late, seed, horizon=HORIZON):
+def naive(late, seed):
     """Return the regret of the policy alone, told of what has arrived."""
     policy = kibitz.ucb(2.0)
     state, params = policy.init(policy.params, 5), policy.params
     rng, regret, way = np.random.default_rng(seed), 0.0, []
-    for stage in range(1, horizon + 1):
+    for stage in range(1, HORIZON + 1):
         arm = int(policy.pull(params, state, stage, None))
         regret += GAPS[arm]
         way.append((arm, MEANS[arm] + rng.standard_normal()))
@@ -60,29 +60,44 @@ def naive(late, seed, horizon=HORIZON):
     return regret
 
 
+@pytest.mark.slow
 def test_pending_pulls_in_the_width_keep_delays_cheap(memory):
-    """Measured: 105 at once, 116 with a delay of 100 (naive 409), 380 with 500 (naive 1860)."""
-    at_once = np.mean([naive(0, seed) for seed in range(5)])
-    assert at_once < 160
-    for late, limit in ((100, 230), (500, 560)):
-        regret = np.mean([play(memory, late=late, seed=seed)[0] for seed in range(2)])
+    """Measured, mean (deviation of a run): 126 (26) with a delay of 100, where the policy alone pays
+    362 (19), and 369 (35) with 500, where it pays 1603 (0: it pulls each arm 500 times in turn).
+    Without a delay the policy alone pays 83 (29).
+    """
+    assert np.mean([naive(0, seed) for seed in range(5)]) < 160
+    for late, limit in ((100, 220), (500, 560)):
+        regret = np.mean([play(memory, seed, late=late, step=late // 20)[0] for seed in range(2)])
         assert regret < limit
-        assert np.mean([naive(late, seed) for seed in range(2)]) > 1.5 * limit
+        assert np.mean([naive(late, seed) for seed in range(2)]) > 1.3 * limit
 
 
+@pytest.mark.slow
 def test_lost_reports_do_not_make_an_arm_look_known(memory):
-    """Nine of ten reports of the best arm are lost; it is still found."""
-    regret, arms = play(memory, late=10, loss=(0, 0, 0, 0, 0.9), patience=50.0)
-    assert regret < 500
-    assert arms[4].n_asked > HORIZON / 2
-    assert arms[4].n_forgotten > 0.5 * arms[4].n_asked
+    """Nine of ten reports of the best arm are lost, and waited for in vain; most runs still find it.
+
+    Measured: 1 of 20 runs does not; without the cap 2n, 5 of the 12 below do not. At 1 in 20 another
+    12 runs would fail with probability 0.002, at 1 in 10 with 0.03.
+    """
+    lost = {"late": 10, "step": 5, "loss": (0, 0, 0, 0, 0.9)}
+    asked = [play(memory, seed, **lost)[1][4].n_asked for seed in range(12)]
+    assert sum(n > HORIZON / 2 for n in asked) >= 9
+
+
+def test_with_patience_what_is_lost_is_forgotten(memory):
+    """Of 2800 pulls of the best arm nine of ten are lost, up to 0.006 (a deviation)."""
+    best = play(memory, 0, late=10, step=5, loss=(0, 0, 0, 0, 0.9), patience=50.0)[1][4]
+    assert best.n_asked > HORIZON / 2
+    assert best.n_pending < 60
+    assert best.n_forgotten / (best.n_asked - best.n_pending) == pytest.approx(0.9, abs=0.04)
 
 
 def test_an_arm_that_never_reports_is_asked_at_most_the_root_of_all_times(memory):
-    """Without the rule it would be asked for ever: a regret of 4500."""
-    regret, arms = play(memory, loss=(1.0, 0, 0, 0, 0))
-    assert arms[0].n_asked <= np.sqrt(HORIZON) + 1
-    assert regret < 300
+    """Asked for ever, it would cost 1.5 x 3000 = 4500. Measured: 158 (23)."""
+    played = [play(memory, seed, step=5, loss=(1.0, 0, 0, 0, 0)) for seed in range(2)]
+    assert all(arms[0].n_asked <= np.sqrt(HORIZON) + 1 for _, arms in played)
+    assert np.mean([regret for regret, _ in played]) < 260
 
 
 def arm(n_asked=0, n_pulls=0, total=0.0, n_pending=0, n_looks=0, look_sum=0.0, looks_pending=0):
@@ -104,7 +119,7 @@ def indices(arms, stage, pending):
 
 def test_the_count_of_an_index_is_what_was_told_and_at_most_twice_that():
     rng = np.random.default_rng(0)
-    policy = kibitz.ucb(2.0)
+    policy, ignoring = kibitz.ucb(2.0), kibitz.ucb(2.0, ignore_free=True)
     for _ in range(200):
         arms = [
             arm(int(n + p), int(n), float(rng.normal(n, np.sqrt(n))), int(p), int(m), float(m))
@@ -115,6 +130,25 @@ def test_the_count_of_an_index_is_what_was_told_and_at_most_twice_that():
         stage = 1 + sum(one.n_asked for one in arms)
         expected = int(np.argmax(indices(arms, stage, [one.n_pending for one in arms])))
         assert delay.pull(policy, policy.params, arms, stage, 1.0, None) == expected
+        blind = [arm(one.n_asked, one.n_pulls, one.pull_sum, one.n_pending) for one in arms]
+        expected = int(np.argmax(indices(blind, stage, [one.n_pending for one in arms])))
+        assert delay.pull(ignoring, ignoring.params, arms, stage, 1.0, None) == expected
+
+
+def test_for_a_look_pending_looks_count_too_within_the_same_cap():
+    rng = np.random.default_rng(0)
+    policy = kibitz.ucb_double(2.0)
+    for _ in range(200):
+        arms = [
+            arm(int(n + p), int(n), float(rng.normal(n, np.sqrt(n))), int(p), looks_pending=int(q))
+            for n, p, q in zip(
+                rng.integers(4, 9, 4), rng.integers(0, 6, 4), rng.integers(0, 30, 4), strict=True
+            )
+        ]
+        stage = sum(one.n_asked for one in arms)
+        pending = [one.n_pending + one.looks_pending for one in arms]
+        runner_up = int(np.argsort(indices(arms, stage, pending))[-2])
+        assert delay.look(policy, policy.params, arms, stage, 1.0, None, None) == runner_up
 
 
 def test_strangers_are_asked_fewest_first_and_only_so_often():

@@ -1,6 +1,7 @@
 """What may go wrong: killed processes, locked, full and damaged stores, a server that goes away."""
 
 import contextlib
+import itertools
 import json
 import os
 import shutil
@@ -85,6 +86,50 @@ def test_killed_processes_lose_nothing_on_postgresql(database, tmp_path):
     (tmp_path / "said").mkdir()
     acknowledged = run_fleet(database, tmp_path / "said", 20, 50)
     check_fleet(database, acknowledged)
+
+
+def dies_before(statement):
+    """Let this process die before the statement of this number."""
+    count = itertools.count()
+
+    def dying(do):
+        return lambda *values: os._exit(9) if next(count) == statement else do(*values)
+
+    sqlite.SQLiteDatabase.rows = dying(sqlite.SQLiteDatabase.rows)
+    sqlite.SQLiteDatabase.many = dying(sqlite.SQLiteDatabase.many)
+
+
+@pytest.mark.parametrize(
+    ("operation", "kind", "again"),
+    [
+        (lambda agent: agent.tell(1, 1.0), "told", "again"),
+        (lambda agent: agent.saw("a", 1.0, key="k"), "saw", "again"),
+        (lambda agent: agent.ask(key="k").id, "pull", 2),
+        (lambda agent: agent.forget(1), "forgotten", "again"),
+    ],
+)
+def test_killed_between_two_statements_all_is_done_or_nothing(memory, operation, kind, again):
+    with made(memory / "shop.db") as agent:
+        agent.ask()
+        before = sum(event.kind == kind for event in agent.events())
+        for statement in itertools.count():
+            child = os.fork()
+            if child == 0:
+                dies_before(statement)
+                with contextlib.suppress(BaseException):
+                    operation(agent)
+                    os._exit(0)
+                os._exit(1)
+            code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+            assert agent.check() == []
+            done = sum(event.kind == kind for event in agent.events()) - before
+            if code == 0:
+                break
+            assert (code, done) == (9, 0)
+        assert statement > 4
+        assert done == 1  # by a process that was gone before anybody had the answer
+        assert operation(agent) == again
+        assert sum(event.kind == kind for event in agent.events()) == before + 1
 
 
 def test_a_forked_process_goes_on_with_the_agent_of_its_parent(url, tmp_path):

@@ -72,6 +72,35 @@ def test_a_policy_of_ones_own_is_found_by_its_file(memory, forget_module):
     assert done.stdout == "5\n", done.stderr
 
 
+def test_a_policy_of_ones_own_is_found_by_its_module(memory, monkeypatch):
+    """The module may move, as with another version of a package: its name is what counts."""
+    package = memory / "old" / "own_package"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "rules.py").write_text(OWN)
+    monkeypatch.syspath_prepend(memory / "old")
+    policy = recipe.importlib.import_module("own_package.rules").policy()
+    for name in ("own_package", "own_package.rules"):
+        monkeypatch.delitem(sys.modules, name)
+    with kibitz.agent(memory / "shop.db", "own", arms=["a", "b"], policy=policy) as agent:
+        assert agent.setting["policy"]["module"] == "own_package.rules"
+        agent.ask()
+    for name in ("own_package", "own_package.rules"):
+        monkeypatch.delitem(sys.modules, name)
+    (memory / "old").rename(memory / "new")
+
+    def asked(path):
+        script = "import kibitz, sys; sys.path.append(sys.argv[2])\n"
+        script += "print(kibitz.agent(sys.argv[1], 'own').ask().id)"
+        command = [sys.executable, "-c", script, memory / "shop.db", path]
+        return subprocess.run(command, capture_output=True, text=True)
+
+    refusal = "index of own must be found as 'index', got no module 'own_package.rules' and no file"
+    assert refusal in asked(memory / "old").stderr
+    done = asked(memory / "new")
+    assert done.stdout == "2\n", done.stderr
+
+
 def forget():
     for name in ("own_policy", "kibitz_policy_own_policy"):
         sys.modules.pop(name, None)

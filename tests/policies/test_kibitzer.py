@@ -91,23 +91,38 @@ def test_gives_the_arm_up_when_the_leader_is_another():
 @pytest.mark.parametrize(("stage", "n_looks"), [(7, 3), (1000, 0), (10**12, 10**9)])
 @pytest.mark.parametrize(("b", "beta"), [(8.0, 1.0), (3.0, 0.0), (1.0, 0.5)])
 def test_the_index_is_the_formula(stage, n_looks, b, beta):
-    policy = made("kibitzer", b=b, beta=beta)
-    counts = np.array([0, 4])
-    counts[0] = stage - 1 + n_looks - counts[1]
+    counts = np.array([stage - 5 + n_looks, 4, n_looks])  # of two arms, and of the looks
     x = 1 + b * stage / (2 * 4 + b * n_looks)
     level = math.log(x) - beta * math.log(1 + math.log(x))
+    policy = made("kibitzer", b=b, beta=beta)
     value = policy.index(policy.params, stage, counts, 1, 0.25)
     assert value == pytest.approx(0.25 + math.sqrt(2 * level / 4), rel=1e-13)
-    other = made("kibitzer", b=b, beta=beta, law="bernoulli")
-    value = other.index(other.params, stage, counts, 1, 0.25)
+    policy = made("kibitzer", b=b, beta=beta, law="bernoulli")
+    value = policy.index(policy.params, stage, counts, 1, 0.25)
     assert value == pytest.approx(reference.largest_within(0.25, level / 4), rel=1e-12)
 
 
-def test_without_looks_the_count_of_looks_is_never_negative():
-    counts = np.array([3, 4])
-    late = GAUSSIAN.index(GAUSSIAN.params, 1000, counts, 0, 0.0)
-    x = 1 + 8 * 1000 / (2 * 3)
-    assert late == pytest.approx(math.sqrt(2 * (math.log(x) - math.log(1 + math.log(x))) / 3))
+def test_counts_the_looks():
+    state, _ = tell(GAUSSIAN, GAUSSIAN.params, 2, (0, 1.0), free(1, 0.0), free(0, 2.0), (1, 0.0))
+    assert state.counts.tolist() == [2, 2, 2]
+    assert state.n_pulls.tolist() == [1, 1]
+    assert state.sums.tolist() == [3.0, 0.0]
+
+
+def test_a_look_counts_as_the_first_pull_of_its_arm():
+    state, stage = tell(GAUSSIAN, GAUSSIAN.params, 3, (0, 1.0), free(2, 0.0), free(2, 0.0))
+    view = GAUSSIAN.view(GAUSSIAN.params, state, stage)
+    assert view.n_pulls.tolist() == [1, 0, 2]  # one for each arm, as its readers expect
+
+
+def test_says_for_how_long_an_arm_is_held():
+    story = [(0, 1.0)] + [(1, 0.0), (2, 0.0)] * 50
+    state, _ = tell(GAUSSIAN, GAUSSIAN.params, 3, *story, free(1, 0.0))
+    assert GAUSSIAN.hold(GAUSSIAN.params, state) == (1, 4, 1, 0, 4)
+    assert GAUSSIAN.turns(GAUSSIAN.params, state)[1] == 2  # so that arm 0 is the next in turn
+    for after, left in ([(2, 0.0)] * 3, 4), ([(1, 0.0)] * 4, 0), ([(2, 1e3)], 0):
+        state, _ = tell(GAUSSIAN, GAUSSIAN.params, 3, *story, free(1, 0.0), *after)
+        assert GAUSSIAN.hold(GAUSSIAN.params, state).most == left
 
 
 def test_keeps_its_promises():

@@ -263,7 +263,9 @@ class Turn:
             return places[delay.pull(policy, params, arms, stage, agent.unit, rng)]
         own = self.own_pull()
         own_place = places.index(own) if own in places else None
-        return places[delay.look(policy, params, arms, stage, agent.unit, rng, own_place)]
+        whole = agent.keeps_state and len(places) == len(self.arms)
+        memory = self.policy_state() if whole else None
+        return places[delay.look(policy, params, arms, stage, agent.unit, rng, own_place, memory)]
 
     def own_pull(self) -> int | None:
         """Return the arm of the present stage's pull, if it is pending."""
@@ -343,7 +345,7 @@ class Turn:
             )
         if fresh and reward is not None:
             self.learn(decided, reward)
-        elif reward is not None and self.agent.in_turn:
+        elif reward is not None and self.agent.keeps_state:
             self.relearn()
 
     def expire(self) -> None:
@@ -364,7 +366,7 @@ class Turn:
             else:
                 self.settle(id, Decided(*values), "silent", float(silence))
 
-    # ------------------------------------------------- the state of a policy that goes in phases
+    # ------------------------------------------------- the state of a policy that keeps one
 
     def policy_state(self) -> Any:
         """Return the state of the policy as it is kept."""
@@ -372,11 +374,14 @@ class Turn:
         if self.state is None:
             return empty
         kept = json.loads(self.state)
+        if len(kept[0]) < len(self.arms):  # arms were added since: what it knows is in the counts
+            none = [(0, 0)] * len(self.arms)
+            return delay.heard(self.agent.policy, self.agent.params, self.arms, self.agent.unit, none)
         return type(empty)(*(_array(k, e.dtype) for k, e in zip(kept, empty, strict=True)))
 
     def learn(self, decided: Decided, reward: float) -> None:
         """Tell a policy that keeps a state; for all others it follows from the counts."""
-        if self.agent.in_turn:
+        if self.agent.keeps_state:
             state = told(self.agent, self.policy_state(), decided, reward)
             self.state = as_json(state)
 

@@ -22,13 +22,14 @@ another arm, so that many looks can be foreseen (docs/leap.md).
 """
 
 import math
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kibitz.compiling.jit import jit, jit_init
 from kibitz.policies.kl_ucb import bernoulli_index as kl_index
-from kibitz.policies.policy import FAR, Array, Policy, View, checked_scale, choices_by, params_type
+from kibitz.policies.policy import FAR, Array, Hold, Policy, View, checked_scale, params_type
 from kibitz.validate import between, one_of, positive
 
 EVERY = 4  # of so many looks one goes to the arms in turn
@@ -64,6 +65,8 @@ def kibitzer(
         update,
         index=bernoulli_index if unit_rewards else index,
         view=view,
+        turns=turns,
+        hold=hold,
         unit_rewards=unit_rewards,
         scale=checked_scale(scale, unit_rewards),
         setting={**numbers, "law": law},
@@ -74,16 +77,15 @@ class State(NamedTuple):
     """What was seen, and the arm that is held."""
 
     n_pulls: Array
-    counts: Array
+    counts: Array  # of each arm, and of the looks
     sums: Array
     allowed: Array
-    looks: Array  # one record
+    hold: Array  # one record
 
 
-LOOKS = np.dtype(
+HOLD = np.dtype(
     [
-        ("n", np.int64),  # looks so far
-        ("held", np.int64),  # the arm that is held
+        ("arm", np.int64),  # is held
         ("until", np.int64),  # it was seen so often
         ("leader", np.int64),  # or another arm than this has the largest mean
     ],
@@ -96,18 +98,18 @@ def init(params: Any, n_arms: int) -> State:
     """Return the state before anything was seen."""
     return State(
         np.zeros(n_arms, np.int64),
-        np.zeros(n_arms, np.int64),
+        np.zeros(n_arms + 1, np.int64),
         np.zeros(n_arms, np.float64),
         np.ones(n_arms, np.bool_),
-        np.zeros(1, LOOKS),
+        np.zeros(1, HOLD),
     )
 
 
 @jit
 def spread(params: Any, stage: int, counts: Array, arm: int) -> float:
     """Return x_i."""
-    n_looks = max(0, counts.sum() - (stage - 1))
-    return 1 + params.b * stage / (counts.size * counts[arm] + params.b * n_looks)
+    n_arms = counts.size - 1
+    return 1 + params.b * stage / (n_arms * counts[arm] + params.b * counts[n_arms])
 
 
 @jit
@@ -115,7 +117,7 @@ def index(params: Any, stage: int, counts: Array, arm: int, mean: float) -> floa
     """Return the index for Gaussian rewards."""
     log = math.log(spread(params, stage, counts, arm))
     level = log - params.beta * math.log(1 + log)
-    return mean + math.sqrt(2 * max(0.0, level) / counts[arm])
+    return mean + math.sqrt(2 * abs(level) / counts[arm])  # not below 0 but for rounding
 
 
 @jit
@@ -129,18 +131,37 @@ def bernoulli_index(params: Any, stage: int, counts: Array, arm: int, mean: floa
 @jit
 def view(params: Any, state: State, stage: int) -> View:
     """Return all statistics and all arms, for ever; an arm that was seen need not be pulled."""
-    return View(state.counts, state.sums, state.counts, state.allowed, 0, FAR, True, 0)
+    seen = state.counts[: state.sums.size]
+    return View(state.counts, state.sums, seen, state.allowed, 0, FAR, True, FAR)
 
 
-pull, _ = choices_by(index, view)
-bernoulli_pull, _ = choices_by(bernoulli_index, view)
+@cache
+def pulling_by(index: Any) -> Any:
+    """Return `pull` for an index."""
+
+    def pull(params: Any, state: State, stage: int, rng: Any) -> int:
+        """Return the first arm that was never seen, or the arm of largest index."""
+        best, most = 0, -np.inf
+        for arm in range(state.sums.size):
+            count = state.counts[arm]
+            if count == 0:
+                return arm
+            value = index(params, stage, state.counts, arm, state.sums[arm] / count)
+            if value > most:
+                best, most = arm, value
+        return best
+
+    return jit(pull)
+
+
+pull, bernoulli_pull = pulling_by(index), pulling_by(bernoulli_index)
 
 
 @jit
 def leader_of(state: State) -> int:
     """Return the arm of largest mean among those that were seen."""
     leader, most = 0, -np.inf
-    for arm in range(state.counts.size):
+    for arm in range(state.sums.size):
         if state.counts[arm] > 0 and state.sums[arm] / state.counts[arm] > most:
             leader, most = arm, state.sums[arm] / state.counts[arm]
     return leader
@@ -149,15 +170,30 @@ def leader_of(state: State) -> int:
 @jit
 def holds(state: State, leader: int) -> bool:
     """Return whether an arm is held, when `leader` has the largest mean."""
-    looks = state.looks[0]
-    return looks["leader"] == leader and state.counts[looks["held"]] < looks["until"]
+    held = state.hold[0]
+    return held["leader"] == leader and state.counts[held["arm"]] < held["until"]
+
+
+@jit
+def turns(params: Any, state: State) -> tuple[Array, int]:
+    """Return that all arms take turns, and whose turn was the last."""
+    n_arms = state.sums.size
+    return state.allowed, (state.counts[n_arms] // EVERY + n_arms - 1) % n_arms
+
+
+@jit
+def hold(params: Any, state: State) -> Hold:
+    """Return the arm that is held, and for how many looks at least."""
+    leader, held = leader_of(state), state.hold[0]
+    most = held["until"] - state.counts[held["arm"]] if holds(state, leader) else 0
+    return Hold(held["arm"], EVERY, state.counts[state.sums.size] % EVERY, leader, most)
 
 
 @jit
 def unseen(state: State, stage: int) -> int:
     """Return the last arm that was never seen and is not pulled now; -1 if there is none."""
     first, last = -1, -1
-    for arm in range(state.counts.size):
+    for arm in range(state.sums.size):
         if state.counts[arm] == 0:
             first = arm if first < 0 else first
             last = arm
@@ -182,23 +218,25 @@ def divergence(mean: float, best: float) -> float:
     return rest + mean * math.log(mean / best) if mean > 0 else rest
 
 
+@cache
 def looking_by(distance: Any) -> Any:
     """Return `observe` for a divergence."""
 
     def observe(params: Any, state: State, stage: int, rng: Any) -> int:
         """Return the arm whose turn it is, an unseen one, the held one, or that of least IMED."""
-        n = state.looks[0]["n"]
-        if n % EVERY == EVERY - 1:
-            return n // EVERY % state.counts.size
+        n_arms = state.sums.size
+        n_looks = state.counts[n_arms]
+        if n_looks % EVERY == EVERY - 1:
+            return n_looks // EVERY % n_arms
         never = unseen(state, stage)
         if never >= 0:
             return never
         leader = leader_of(state)
         if holds(state, leader):
-            return state.looks[0]["held"]
+            return state.hold[0]["arm"]
         best = state.sums[leader] / state.counts[leader]
         look, least = -1, np.inf
-        for arm in range(state.counts.size):
+        for arm in range(n_arms):
             count = state.counts[arm]
             if arm != leader and count > 0:
                 value = count * distance(state.sums[arm] / count, best) + math.log(count)
@@ -211,23 +249,27 @@ def looking_by(distance: Any) -> Any:
     return jit(observe)
 
 
-observe = looking_by(squared)
-bernoulli_observe = looking_by(divergence)
+observe, bernoulli_observe = looking_by(squared), looking_by(divergence)
 
 
 @jit
 def update(
     params: Any, state: State, stage: int, arm: int, n: int, total: float, free: bool
 ) -> State:
-    """Count all observations; hold an arm that was looked at out of turn, if none is held."""
+    """Count all observations; hold an arm that was looked at out of turn, if none is held.
+
+    Of several looks at once nobody knows which of them were in turn: no arm is held for them.
+    """
+    n_arms = state.sums.size
     if free:
-        looks = state.looks[0]
-        leader = leader_of(state)
-        if looks["n"] % EVERY != EVERY - 1 and arm != leader and not holds(state, leader):
-            looks["held"] = arm
-            looks["until"] = state.counts[arm] + max(1, state.counts[arm] // TENTH)
-            looks["leader"] = leader
-        looks["n"] += n
+        held = state.hold[0]
+        if n == 1 and state.counts[n_arms] % EVERY != EVERY - 1:
+            leader = leader_of(state)
+            if arm != leader and not holds(state, leader):
+                held["arm"] = arm
+                held["until"] = state.counts[arm] + max(1, state.counts[arm] // TENTH)
+                held["leader"] = leader
+        state.counts[n_arms] += n
     else:
         state.n_pulls[arm] += n
     state.counts[arm] += n

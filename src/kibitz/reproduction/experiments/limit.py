@@ -50,7 +50,7 @@ PERIODS: dict[str, int | None] = {"no looks": None, "every 10": 10, "every stage
 #: Pairs of means, spread evenly over the unit square.
 DRAWS = 64
 #: Runs of each setting.
-RUNS = 40
+RUNS = 100
 NEAR = 1.35  #: The factor within which a regret is near the optimum's.
 SHOWN = 8  #: Policies in the figure: the best ones, and UCB1-Double.
 NEVER = 0.01  # where "no looks" stands on a logarithmic axis

@@ -169,11 +169,12 @@ def draw(data: "dict[str, xarray.Dataset]") -> Picture:
     panel = Panel(
         f"Two Bernoulli arms, T = {typeset(STAGES)}",
         "looks per stage",
-        f"regret over the optimum's (mean of {DRAWS * n_runs}, bars ± 2 s.e.)",
+        "regret over the optimum's (bars ± 2 s.e.)",
         curves,
         [Mark(NEVER, "none")],
         y_log=True,
-        note=f"{len(order) - len(shown)} more policies are in the table",
+        note=f"mean of {DRAWS * n_runs} games; the left end is no looks\n"
+        f"{len(order) - len(shown)} more policies are in the table",
     )
     alt = (
         "Regret over that of the Bayes optimum against how often looks come, for the best policies "

@@ -401,7 +401,7 @@ def test_two_that_opened_the_same_agent_see_what_the_other_does(url):
 
 
 def test_the_log_is_read_from_any_place(url, monkeypatch):
-    monkeypatch.setattr("kibitz.live.turn.PAGE", 7)
+    monkeypatch.setattr("kibitz.live.reading.PAGE", 7)
     monkeypatch.setattr("kibitz.live.agent.PAGE", 7)
     with made(url) as agent:
         agent.ask(n=20)

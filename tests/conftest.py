@@ -14,6 +14,18 @@ os.environ["XDG_CACHE_HOME"] = str(Path(__file__).parents[1] / ".cache")
 # More than a few seconds of processor time with nothing kept: most goes into compiling a loop for
 # each of many policies, or into playing long enough to test a law. Whole files, or tests by name.
 SLOW = (
+    "compiling/test_jit.py::test_an_own_policy_is_never_out_of_date",
+    "compiling/test_plain.py::test_without_the_private_parts_of_numba_the_numbers_are_the_same",
+    "planning/test_planner.py::test_long_horizons_are_predicted_too",
+    "policies/test_contract.py::test_runs_depend_on_seed_and_run_only",
+    "policies/test_contract.py::test_threads_and_jobs_do_not_matter",
+    "policies/test_contract.py::test_a_longer_horizon_begins_as_a_shorter_one",
+    "policies/test_kibitzer.py::test_the_kl_form_is_the_better_one_for_rare_rewards",
+    "simulator/test_scale.py",
+    "simulator/test_engine.py",
+    "bounds/test_kibitzer.py",
+    "bounds/test_junk.py",
+    "live/test_truth.py",
     "compiling/test_jit.py::test_kept_code_of_one_policy_is_not_mixed_up_with_new_code_of_another",
     "compiling/test_symbols.py",
     "policies/test_contract.py::test_stretches_make_the_decisions_of_the_plain_formula",

@@ -206,6 +206,81 @@ class Thompson(Rewards):
         return ranked([self.sample(arm) for arm in self.arms])[1]
 
 
+class Kibitzer(Rewards):
+    """Pull what is unseen, then the largest index; look in turn, at what is unseen, or by IMED.
+
+    The arm that IMED chose is held until it was seen a tenth more often or the leader is another.
+    """
+
+    def __init__(self, n_arms, b=8.0, beta=1.0, law="gaussian", scale=1.0):
+        super().__init__(n_arms)
+        self.b, self.beta, self.law, self.scale = b, beta, law, scale
+        self.n_looks = 0
+        self.hold = None  # an arm, its count when it is given up, and the leader
+
+    def count(self, arm):
+        return len(self.seen(arm))
+
+    def unseen(self):
+        return [arm for arm in self.arms if self.count(arm) == 0]
+
+    def index(self, stage, arm):
+        n = self.count(arm)
+        x = 1 + self.b * stage / (self.n_arms * n + self.b * self.n_looks)
+        level = math.log(x) - self.beta * math.log(1 + math.log(x))
+        if self.law == "gaussian":
+            return mean(self.seen(arm)) + self.scale * math.sqrt(2 * level / n)
+        return largest_within(mean(self.seen(arm)), level / n)
+
+    def pull(self, stage):
+        if self.unseen():
+            return self.unseen()[0]
+        return ranked([self.index(stage, arm) for arm in self.arms])[0]
+
+    def leader(self):
+        return max((a for a in self.arms if self.count(a)), key=lambda a: mean(self.seen(a)))
+
+    def held(self):
+        if self.hold is not None:
+            arm, until, leader = self.hold
+            if self.count(arm) < until and self.leader() == leader:
+                return arm
+        return None
+
+    def distance(self, arm, leader):
+        x, best = mean(self.seen(arm)), mean(self.seen(leader))
+        if self.law == "gaussian":
+            return (best - x) ** 2 / (2 * self.scale**2)
+        best = min(best, 1 - 2**-20)
+        return divergence(x, best) if x < best else 0.0
+
+    def observe(self, stage):
+        if (self.n_looks + 1) % 4 == 0:
+            return ((self.n_looks + 1) // 4 - 1) % self.n_arms
+        to_be_pulled = sum(map(len, self.pulled)) < stage
+        never = [a for a in self.unseen() if not (to_be_pulled and a == self.pull(stage))]
+        if never:
+            return never[-1]
+        if self.held() is not None:
+            return self.held()
+        leader = self.leader()
+        others = [arm for arm in self.arms if arm != leader and self.count(arm)]
+        if not others:
+            return min(arm for arm in self.arms if arm != leader)
+        return min(
+            others,
+            key=lambda a: self.count(a) * self.distance(a, leader) + math.log(self.count(a)),
+        )
+
+    def update(self, stage, arm, reward, free):
+        if free:
+            self.n_looks += 1
+            if self.n_looks % 4 != 0 and self.held() is None and arm != self.leader():
+                n = self.count(arm)
+                self.hold = arm, n + max(1, n // 10), self.leader()
+        super().update(stage, arm, reward, free)
+
+
 def survivors(rewards, squared_width):
     """Return the arms left of those in `rewards`: {arm: rewards}.
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` below says the
     from kibitz.policies.ftl import ftl as ftl
     from kibitz.policies.ftl import ftl_robin as ftl_robin
     from kibitz.policies.improved_ucb import improved_ucb as improved_ucb
+    from kibitz.policies.kibitzer import kibitzer as kibitzer
     from kibitz.policies.kl_ucb import kl_ucb as kl_ucb
     from kibitz.policies.moss import moss as moss
     from kibitz.policies.moss import moss_anytime as moss_anytime
@@ -62,6 +63,7 @@ _HOME = {
     "kibitz.policies.moss": ["moss", "moss_anytime"],
     "kibitz.policies.kl_ucb": ["kl_ucb"],
     "kibitz.policies.thompson": ["thompson"],
+    "kibitz.policies.kibitzer": ["kibitzer"],
     "kibitz.simulator.simulate": ["simulate", "sweep"],
     "kibitz.planning.planner": ["plan"],
     "kibitz.planning.optimal": ["optimal"],

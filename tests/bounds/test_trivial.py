@@ -86,6 +86,7 @@ def test_the_summary_says_no_more(horizon):
     found = summary([1, 0.7, 0.4], 0.1, horizon, c_eta=1.0)
     most = upper.trivial(found["gaps"], horizon)
     for name, bound in found["upper"].items():
-        limit = horizon * 0.6 if name == "etc_ocucb" else most
+        # these need not pull each arm once: ETC-OCUCB starts anew, kibitzer is content with a look
+        limit = horizon * 0.6 if name.startswith(("etc_ocucb", "kibitzer")) else most
         assert bound <= limit * (1 + 1e-12), name
     assert found["upper"]["ucb_sharp"] == pytest.approx(most)

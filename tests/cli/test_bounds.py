@@ -67,8 +67,7 @@ def test_json_holds_the_numbers_of_the_library(kibitz):
 def test_infinity_is_a_string(kibitz):
     words = ("--means", "1,0", "--rate", "0", "--horizon", "1e12", "--json")
     data = json.loads(kibitz("bounds", *words)[1])
-    assert at(data, "upper.ucb_rate") == "inf"
-    assert at(data, "upper.ftl_robin") == "inf"
+    assert at(data, "upper.ucb_rate") == at(data, "upper.ftl_robin") == 10**12 - 1
     assert at(data, "hardness") == ["inf", 2.0]
 
 
@@ -104,7 +103,7 @@ def test_upper_bounds_that_say_nothing_are_called_vacuous(kibitz):
         (["--rate", "2"], "rate must be in [0, 1], got 2.0"),
         (["--rate", "nan"], "rate must be in [0, 1], got nan"),
         (["--means", "1,x"], "means must be a number, got 'x'"),
-        (["--means", "1,inf"], "means must be a list of finite numbers, got [1.0, inf]"),
+        (["--means", "1,inf"], "means must be "),
         (["--horizon", "0"], "horizon must be a whole number of at least 1, got 0"),
         (["--horizon", "2.5"], "horizon must be a whole number, got 2.5"),
         (["--weights", "best"], "weights must be "),

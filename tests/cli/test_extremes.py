@@ -6,7 +6,6 @@ import pytest
 
 PLAN = ("plan", "--horizon", "1e4", "--arms", "3", "--gap")
 BOUNDS = ("bounds", "--rate", "0.1", "--means")
-SOON = pytest.mark.xfail(strict=True, reason="bounds and planning overflow with a warning")
 SIMULATE = ("simulate", "--policy", "ucb", "--horizon", "100", "--runs", "3", "--means")
 
 
@@ -21,11 +20,11 @@ def nothing_missing(data):
 @pytest.mark.parametrize(
     "words",
     [
-        pytest.param([*PLAN, "1e300"], marks=SOON),
-        pytest.param([*PLAN, "5e-324"], marks=SOON),
-        pytest.param([*PLAN, "1e-160"], marks=SOON),
-        pytest.param([*BOUNDS, "1e-320,0"], marks=SOON),
-        pytest.param([*BOUNDS, "1e200,0"], marks=SOON),
+        [*PLAN, "1e300"],
+        [*PLAN, "5e-324"],
+        [*PLAN, "1e-160"],
+        [*BOUNDS, "1e-320,0"],
+        [*BOUNDS, "1e200,0"],
         [*BOUNDS, "1e308,-1e308"],
         [*SIMULATE, "1e308,-1e308"],
         [*SIMULATE, "1e300,0"],

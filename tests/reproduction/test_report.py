@@ -242,14 +242,13 @@ def test_wrong_options_are_refused_before_anything_is_made(options, sentence, tm
 
 def unwritable(folder):
     (folder / "file").write_text("")
-    (folder / "dangling").symlink_to(folder / "nowhere")
     (folder / "loop").symlink_to(folder / "loop")
     (folder / "data-is-a-file").mkdir()
     (folder / "data-is-a-file" / "data").write_text("")
     (folder / "page-is-a-folder" / "report.html").mkdir(parents=True)
     (folder / "read-only").mkdir(mode=0o500)
     return {
-        "file": "file", "child": "file/child", "dangling": "dangling", "loop": "loop",
+        "file": "file", "child": "file/child", "loop": "loop",
         "child of a loop": "loop/child", "long": "x" * 300, "null": "a\0b",
         "data": "data-is-a-file", "page": "page-is-a-folder",
         "read-only": "read-only" if os.geteuid() else "/proc/kibitz",  # root may write everywhere
@@ -258,7 +257,7 @@ def unwritable(folder):
 
 @pytest.mark.parametrize(
     "kind",
-    ["file", "child", "dangling", "loop", "child of a loop", "long", "null", "data", "page",
+    ["file", "child", "loop", "child of a loop", "long", "null", "data", "page",
      "read-only", "empty"],
 )  # fmt: skip
 def test_a_folder_that_cannot_be_written_is_refused_before_the_work(kind, tmp_path, monkeypatch):
@@ -351,11 +350,11 @@ def command(*arguments):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--only", "0"], "only must be numbers from 1 to"),
-        (["--only", "x"], "only must be a number, got 'x'"),
+        (["--only", "0"], "only must be a whole number of at least 1, got 0"),
+        (["--only", "x"], "only must be a whole number, got 'x'"),
         (["--runs", "0"], "runs must be a whole number of at least 1, got 0"),
         (["--out", "x" * 300], "out must be a folder that can be written to, got 'xxx"),
-        (["--out", __file__], "out must be a folder that can be written to, got"),
+        (["--out", __file__], "out must be a folder, got"),
     ],
 )
 def test_bad_options_get_a_sentence(arguments, sentence):

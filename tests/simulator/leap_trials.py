@@ -54,7 +54,10 @@ def trials(policy: Policy) -> Any:
     init, pull, observe, update = policy.init, policy.pull, policy.observe, policy.update
     view: Any = policy.view
     takes_turns = policy.turns is not None
-    propose, _ = leaping_by(policy.index, policy.update, policy.turns)
+    holds = policy.hold is not None
+    turns: Any = policy.turns
+    hold: Any = policy.hold
+    propose, _ = leaping_by(policy.index, policy.update, policy.turns, policy.hold)
     next_arrival, drawn_arm = look_functions(Feedback("active", 0.1))
 
     def story(params: Any, law: Law, rng: Any, tale: Tale, farthest: int, state: Any) -> int:
@@ -125,7 +128,9 @@ def trials(policy: Policy) -> Any:
             return
         last = stage + certificate.now[0]["latest"] - 1  # that of the certificate, before any cut
         cut, arrived = cut_at(looks, arrival, last), 0
-        wrong_pull, wrong_look = False, False
+        wrong_pull, wrong_look, n_looks = False, False, 0
+        if holds:
+            held, latest = hold(params, state), turns(params, state)[1]
         while stage <= last and arrived < cut:
             counted[STAGES] += 1
             wrong_pull = wrong_pull or pull(params, state, stage, rngs.policy.rng) != arm
@@ -140,6 +145,12 @@ def trials(policy: Policy) -> Any:
                         chosen = observe(params, state, stage, rngs.policy.rng)
                     if looks.observer == ACTIVE and look >= 0:
                         wrong_look = wrong_look or chosen != look
+                    if holds:
+                        n_looks += 1
+                        n_in_turn, rest = divmod(held.done + n_looks, held.every)
+                        planned = (latest + n_in_turn) % n_arms if rest == 0 else held.arm
+                        if looks.observer == ACTIVE:
+                            wrong_look = wrong_look or chosen != planned
                     reward = draw(law, chosen, rngs.looks)
                     state = update(params, state, stage, chosen, 1, reward, looked)
                 arrival = next_arrival(looks, stage, FAR, rngs.looks.rng, counted[:0])

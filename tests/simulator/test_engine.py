@@ -36,6 +36,7 @@ REFERENCES = {
     "moss_anytime": reference.MOSSAnytime,
     "kl_ucb": reference.KLUCB,
     "thompson": reference.Thompson,
+    "kibitzer": reference.Kibitzer,
 }
 
 

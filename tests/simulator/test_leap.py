@@ -243,6 +243,8 @@ POLICIES = {
     "moss_anytime": (kb.moss_anytime, "g"),
     "kl_ucb": (kb.kl_ucb, "g"),
     "kl_ucb:bernoulli": (lambda: kb.kl_ucb(law="bernoulli"), "b"),
+    "kibitzer": (kb.kibitzer, "gb"),
+    "kibitzer:bernoulli": (lambda: kb.kibitzer(law="bernoulli"), "b"),
 }
 FEEDBACKS = {
     "bandit": kb.bandit(),
@@ -257,7 +259,8 @@ CASES = [
     for policy, (_, laws) in POLICIES.items()
     for feedback in FEEDBACKS
     for law in laws
-    if feedback in {"bandit", "passive", "active"} or (law == "g" and policy in {"ucb", "etc_ocucb"})
+    if feedback in {"bandit", "passive", "active"}
+    or (law == "g" and policy in {"ucb", "etc_ocucb", "kibitzer"})
 ]
 RUNS = 200
 N_COMPARISONS = 9  # regret early and at the end, pulls and looks of three arms, one chi-square
@@ -318,6 +321,7 @@ TRIED = {
     "ucb": kb.ucb(2.0),
     "ocucb": kb.ocucb(),
     "etc_ocucb": kb.etc_ocucb(all_info=True),
+    "kibitzer": kb.kibitzer(),
 }
 ALIKE = [0.0] * 4  # trials invent their own means
 TRIED_FEEDBACKS = [

@@ -69,6 +69,8 @@ def kibitzer(
         σ: rewards are σ²-sub-Gaussian.
     form
         "proved" (Theorem 1, computed) or "closed" (the corollary, a formula; active or periodic).
+    details
+        Whether to return the terms of each arm as well.
     """
     check_choice("looks", looks, *LOOKS)
     check_choice("form", form, "proved", "closed")

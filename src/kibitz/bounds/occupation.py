@@ -132,8 +132,8 @@ def _reached(k: FloatArray, m: FloatArray, rate: float) -> FloatArray:
     mean = m * rate
     with np.errstate(invalid="ignore"):
         far = 9.0 * np.sqrt(mean) + NEVER
-        result = np.where((k <= 0) | (mean - k > far), 1.0, 0.0)
-        between = (k > 0) & (k <= m) & (np.abs(mean - k) <= far)
+        result = np.where((k <= 0) | (mean - k > far) | np.isinf(m), 1.0, 0.0)
+        between = (k > 0) & (k <= m) & (np.abs(mean - k) <= far) & np.isfinite(m)
     if rate == 1:
         return np.where(k <= m, 1.0, 0.0)
     exact = between & (m * min(rate, 1 - rate) < LARGE)

@@ -58,6 +58,11 @@ LISTED = (
     ),
     Listed("kl_ucb", "law='gaussian', c=0.0, scale=None", "Return KL-UCB; not in the paper."),
     Listed("thompson", "law='gaussian', scale=None", "Return Thompson sampling; not in the paper."),
+    Listed(
+        "kibitzer",
+        "b=8.0, beta=1.0, law='gaussian', scale=None",
+        "Return kibitzer, our own policy; not in the paper.",
+    ),
 )
 
 

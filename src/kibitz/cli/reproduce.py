@@ -31,7 +31,7 @@ def reproduce(
 
     with progress_bar() as progress:
         done = do(
-            Path(out),
+            out,
             seed=seed,
             only=only or [],
             runs=runs,

@@ -95,6 +95,7 @@ class Agent:
         self.silence: str | float = setting["silence"]
         self.now: Callable[[], float] = time.time
         self.in_turn = delay.in_turn(self.policy, self.params)
+        self.keeps_state = self.in_turn or self.policy.hold is not None
         self._known: tuple[int, list[Arm]] | None = None  # the arms after so many events
 
     def __repr__(self) -> str:

@@ -127,7 +127,7 @@ def compared(agent: "Agent", database: Database, number: int, made: Projection) 
         "number of asks": (kept[2], made.n_asks),
         "time of the latest event": (kept[3], made.latest),
     }
-    if agent.in_turn:
+    if agent.keeps_state:
         named["state of the policy"] = (kept[4], as_json(replayed(agent, made)))
         if not made.order:
             named["state of the policy"] = (kept[4], None)

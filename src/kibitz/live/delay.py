@@ -21,6 +21,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from kibitz.live.projection import Arm
 from kibitz.policies.policy import FAR, Policy, seen_update
 
@@ -63,7 +65,7 @@ def heard(
 def unheard(policy: Policy, params: Any, state: Any, stage: int) -> list[int]:
     """Return the places of the arms that a policy knows nothing of and would pull first."""
     known = state if policy.view is None else policy.view(params, state, stage)
-    return [place for place, n in enumerate(known.n_pulls) if n == 0]
+    return [place for place in range(known.allowed.size) if known.n_pulls[place] == 0]
 
 
 def assumed(arm: Arm, own: bool) -> int:
@@ -97,8 +99,12 @@ def look(
     scale: float,
     rng: Any,
     own: int | None,
+    memory: Any = None,
 ) -> int:
-    """Return the place of the arm to look at; `own` is that of the present stage's pending pull."""
+    """Return the place of the arm to look at; `own` is that of the present stage's pending pull.
+
+    `memory` is the state of a policy that holds an arm for some looks, told of all in order.
+    """
     places = [p for p, arm in enumerate(arms) if arm.n_seen > 0 or arm.looks_pending == 0]
     if not places:
         return min(range(len(arms)), key=lambda place: arms[place].looks_pending)
@@ -108,4 +114,7 @@ def look(
         for place, arm in zip(places, known, strict=True)
     ]
     state = heard(policy, params, known, scale, pending)
+    if policy.hold is not None:
+        same = memory is not None and len(known) == len(arms)
+        state.hold[:] = memory.hold if same else np.zeros_like(state.hold)
     return places[int(policy.observe(params, state, stage, rng))]

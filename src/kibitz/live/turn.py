@@ -196,6 +196,8 @@ class Turn:
                 name,
             )
             self.note(kind, None, len(self.arms) - 1, None, None)
+            if self.state is not None:
+                self.relearn()
             return
         place = self.place(name)
         arm = self.arms[place]
@@ -259,7 +261,9 @@ class Turn:
             return places[delay.pull(policy, params, arms, stage, agent.unit, rng)]
         own = self.own_pull()
         own_place = places.index(own) if own in places else None
-        return places[delay.look(policy, params, arms, stage, agent.unit, rng, own_place)]
+        whole = agent.keeps_state and len(places) == len(self.arms)
+        memory = self.policy_state() if whole else None
+        return places[delay.look(policy, params, arms, stage, agent.unit, rng, own_place, memory)]
 
     def own_pull(self) -> int | None:
         """Return the arm of the present stage's pull, if it is pending."""
@@ -339,7 +343,7 @@ class Turn:
             )
         if fresh and reward is not None:
             self.learn(decided, reward)
-        elif reward is not None and self.agent.in_turn:
+        elif reward is not None and self.agent.keeps_state:
             self.relearn()
 
     def expire(self) -> None:
@@ -360,7 +364,7 @@ class Turn:
             else:
                 self.settle(id, Decided(*values), "silent", float(silence))
 
-    # ------------------------------------------------- the state of a policy that goes in phases
+    # ------------------------------------------------- the state of a policy that keeps one
 
     def policy_state(self) -> Any:
         """Return the state of the policy as it is kept."""
@@ -369,12 +373,12 @@ class Turn:
 
     def learn(self, decided: Decided, reward: float) -> None:
         """Tell a policy that keeps a state; for all others it follows from the counts."""
-        if self.agent.in_turn:
+        if self.agent.keeps_state:
             state = phases.told(self.agent, self.policy_state(), decided, reward)
             self.state = phases.as_json(state)
 
     def relearn(self) -> None:
-        """Tell it all anew, because a reward has changed."""
+        """Tell it all anew, because a reward has changed or an arm is new."""
         self.write_new()
         log: list[Event] = []
         while page := read_events(self.database, self.number, len(log)):

@@ -6,6 +6,7 @@ from kibitz.policies.etc import etc
 from kibitz.policies.etc_ocucb import etc_ocucb
 from kibitz.policies.ftl import ftl, ftl_robin
 from kibitz.policies.improved_ucb import improved_ucb
+from kibitz.policies.kibitzer import kibitzer
 from kibitz.policies.kl_ucb import kl_ucb
 from kibitz.policies.moss import moss, moss_anytime
 from kibitz.policies.ocucb import ocucb
@@ -32,6 +33,7 @@ POLICIES: dict[str, Callable[..., Policy]] = {
         moss_anytime,
         kl_ucb,
         thompson,
+        kibitzer,
     )
 }
 

@@ -119,7 +119,8 @@ def check_decisions(policy: Policy, params: Any, n_arms: int, rng: np.random.Gen
             seen = policy.view(params, twice[0], stage)
             check_choice(policy, params, twice[0], stage, seen, pull, look)
             n_pulls = int(max(1, min(3, seen.end - stage)))
-            n_looks = int(max(1, min(3, seen.most_looks)))
+            if policy.hold is None:  # else they go to several arms
+                n_looks = int(max(1, min(3, seen.most_looks)))
         one, once = twice
         rewards = rng.integers(0, 2, n_pulls).astype(float)  # whose sums are exact
         for later, reward in enumerate(rewards):
@@ -142,7 +143,7 @@ def check_choice(
 ) -> None:
     """Test that an index policy decides what the engines derive from its index."""
     index: Any = policy.index
-    values = np.full(seen.counts.size, -np.inf)
+    values = np.full(seen.allowed.size, -np.inf)
     for arm in np.flatnonzero(seen.allowed):
         values[arm] = np.inf
         if seen.n_pulls[arm] > 0:
@@ -165,6 +166,10 @@ def check_choice(
         expected = (latest + 1) % values.size
         while not playing[expected]:
             expected = (expected + 1) % values.size
+        hold = None if policy.hold is None else policy.hold(params, state)
+        if hold is not None and (hold.done + 1) % hold.every > 0:
+            what = "the arm that is held"
+            expected = hold.arm if hold.most > 0 else look
     if look != expected:
         raise ValueError(
             f"observe of {policy.name} must be {what}, got {look} instead of {expected} "

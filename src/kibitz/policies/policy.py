@@ -61,6 +61,9 @@ class Policy:
     turns
         For index policies that look at some arms in turn: `turns(params, state)` returns which ones
         (an array of booleans) and the arm that was looked at last. None for the runner-up.
+    hold
+        For those of them that look in turn now and then only: `hold(params, state)` returns which
+        arm is looked at in between, and for how long; see `Hold`. None if all looks go in turn.
     unit_rewards
         Whether it makes sense only for rewards in [0, 1].
     scale
@@ -78,6 +81,7 @@ class Policy:
     index: Callable[..., float] | None = None
     view: Callable[..., Any] | None = None
     turns: Callable[..., Any] | None = None
+    hold: Callable[..., Any] | None = None
     unit_rewards: bool = False
     scale: float | None = None
     setting: dict[str, Any] = field(default_factory=dict)
@@ -86,7 +90,7 @@ class Policy:
     def functions(self) -> tuple[Callable[..., Any] | None, ...]:
         """All functions of the policy: what its numbers, and its machine code, depend on."""
         parts = (self.init, self.pull, self.observe, self.update, self.index, self.view, self.turns)
-        return parts
+        return parts if self.hold is None else (*parts, self.hold)
 
     @property
     def params(self) -> Any:
@@ -144,7 +148,7 @@ def checked_horizon(horizon: float | None) -> float:
 class View(NamedTuple):
     """What an index policy decides from: statistics, the arms in play, and until when."""
 
-    counts: Array  # observations that count, of each arm
+    counts: Array  # observations that count, of each arm; more, if the index wants to know it
     sums: Array  # of their rewards
     n_pulls: Array  # pulls since the clock started: each arm is pulled once first
     allowed: Array  # whether an arm may be pulled
@@ -152,6 +156,16 @@ class View(NamedTuple):
     end: int  # the last stage of this view
     learns: bool  # whether looks enter the counts and sums
     most_looks: int  # how many looks may be told before arms change
+
+
+class Hold(NamedTuple):
+    """Where looks go that do not go in turn: to one arm, while another has the largest mean."""
+
+    arm: int  # that is looked at
+    every: int  # one of so many looks goes in turn
+    done: int  # looks since the last of those
+    leader: int  # the arm of largest mean; -1 if it does not matter
+    most: int  # how many looks may come before the arm is given up
 
 
 class Seen(NamedTuple):

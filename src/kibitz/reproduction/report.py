@@ -93,9 +93,9 @@ def reproduce(
     runs = None if runs is None else whole(runs, "runs", 1)
     threads = None if threads is None else whole(threads, "threads", 1)
     place = checked_folder(folder, "out")
-    page_file = checked_target(place / "report.html", "out")
     for part in ("data", "figures"):
-        checked_folder(place / part, "out")
+        checked_folder(place / part, "out").mkdir(parents=True, exist_ok=True)
+    page_file = checked_target(place / "report.html", "out")
     tell = progress if progress is not None else lambda what, share: None
     sections = []
     with ThreadPoolExecutor(1) as aside:

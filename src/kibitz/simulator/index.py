@@ -90,7 +90,7 @@ def deciding_by(index: Any) -> tuple[Any, Any]:
     def bound_all(params: Any, seen: View, until: int, bounds: Bounds) -> None:
         """Bound all indices up to a stage, in one loop: it costs little more than a few of them."""
         bounds.now[0]["until"] = until
-        for arm in range(seen.counts.size):
+        for arm in range(seen.allowed.size):
             if bounds.upper[arm] > -np.inf:
                 bounds.upper[arm] = bound(params, seen, until, arm)
 
@@ -101,7 +101,7 @@ def deciding_by(index: Any) -> tuple[Any, Any]:
 
         The index of an arm not yet pulled is infinite.
         """
-        n_arms = seen.counts.size
+        n_arms = seen.allowed.size
         clock = stage - seen.origin
         if bounds.now[0]["ready"] == 0:
             for arm in range(n_arms):

@@ -31,7 +31,7 @@ import numpy as np
 from kibitz.compiling.jit import jit_init, jit_rare
 from kibitz.model.feedback import Every, Feedback
 from kibitz.model.problem import Problem
-from kibitz.policies.policy import FAR, Array, Policy, View
+from kibitz.policies.policy import FAR, Array, Hold, Policy, View
 from kibitz.simulator.index import ROUNDING
 from kibitz.simulator.world import ACTIVE, GAUSSIAN, PASSIVE, PERIODIC, RANDOM, Law, Looks
 
@@ -59,7 +59,7 @@ class Certificate(NamedTuple):
     """Room for a certificate, and the account of those that were given."""
 
     looks: Array  # at most so many looks at each arm
-    counts: Array  # counts at most
+    counts: Array  # counts at most, and room for that of all looks
     highs: Array  # indices at most
     now: Array  # one record
 
@@ -94,7 +94,8 @@ def normal_quantile(log: float) -> float:
 def new_certificate(n_arms: int, error: float) -> Certificate:
     """Return room for a run whose error may come to `error`."""
     # a certificate rests on at most 2 K + 2 events: arrivals, looks at and straying of each arm, and
-    # straying of the arm that is looked at to the other side
+    # straying of the arm that is looked at to the other side; or, where an arm is held, on K + 3:
+    # arrivals, straying of each arm, and of the pulled arm and the leader to the other side
     now = np.zeros(1, ACCOUNT)
     account = now[0]
     account["patience"] = 1
@@ -105,7 +106,7 @@ def new_certificate(n_arms: int, error: float) -> Certificate:
     account["log"] = math.log((2 * n_arms + 2) / account["cost"])
     account["z"] = normal_quantile(account["log"])
     account["pace"] = MOST_PACE
-    counts = np.zeros(n_arms, np.int64)
+    counts = np.zeros(n_arms + 1, np.int64)
     return Certificate(np.zeros(n_arms, np.int64), counts, np.zeros(n_arms, np.float64), now)
 
 
@@ -200,6 +201,22 @@ def arrivals_up_to(looks: Looks, arrival: int, last: int, log: float) -> int:
 
 
 @jit_rare
+def stages_for(looks: Looks, n_arrivals: int, log: float) -> int:
+    """Return after how many stages from an arrival on there surely are not more than so many.
+
+    It is a guess: `arrivals_up_to` decides.
+    """
+    if looks.arrivals == PERIODIC:
+        return n_arrivals * looks.period
+    root = (math.sqrt(1 + 4.0 * n_arrivals) - 1) / 2
+    expected = root * root  # which is cut at the last of them
+    if expected >= CUT:
+        far = n_arrivals - 2 - log / 3
+        expected = max(0.99 * CUT, far + log - math.sqrt((far + log) ** 2 - far**2 + log**2 / 9))
+    return 1 + int(min(0.999 * expected / looks.rate, 1e18))
+
+
+@jit_rare
 def arrivals_drawn(looks: Looks, arrival: int, last: int, rng: Any) -> tuple[int, int]:
     """Draw how many arrivals there are up to `last`, and where the block ends if it is cut."""
     if arrival > last:
@@ -219,10 +236,17 @@ def arrivals_drawn(looks: Looks, arrival: int, last: int, rng: Any) -> tuple[int
     return n, arrival
 
 
+@jit_rare
+def no_hold(params: Any, state: Any) -> Hold:
+    """Return that no arm is held: all looks go in turn, or none."""
+    return Hold(-1, 1, 0, -1, FAR)
+
+
 @cache
-def leaping_by(index: Any, update: Any, turns: Any) -> tuple[Any, Any]:
+def leaping_by(index: Any, update: Any, turns: Any, hold: Any) -> tuple[Any, Any]:
     """Return `propose`, which certifies a block, and `tell_looks`, for an index policy."""
     takes_turns = turns is not None
+    holding = no_hold if hold is None else hold
 
     def certified(
         params: Any,
@@ -235,21 +259,24 @@ def leaping_by(index: Any, update: Any, turns: Any) -> tuple[Any, Any]:
         arm: int,
         look: int,
         playing: Array,
+        held: Hold,
         certificate: Certificate,
     ) -> float:
         """Return a number above 0 if the policy surely pulls `arm` and looks at `look` up to `last`.
 
         It is the least lead of their indices over the box. `playing` are the arms that take turns,
-        if some do; `look` is -1 then, or if it is drawn.
+        if some do; `look` is -1 then, or if it is drawn. `held` is looked at between turns, while
+        its leader leads.
         """
-        n_arms = seen.counts.size
+        n_arms = seen.allowed.size
         n = last - stage + 1
-        log, z = certificate.now[0]["log"], certificate.now[0]["z"]
+        log = certificate.now[0]["log"]
         # the looks
         n_arrivals = arrivals_up_to(looks, arrival, last, log)
-        if n_arrivals > seen.most_looks // looks.per_arrival:
+        if n_arrivals > min(seen.most_looks, held.most) // looks.per_arrival:
             return -np.inf
         n_looks = n_arrivals * looks.per_arrival
+        n_in_turn = (held.done + n_looks) // held.every
         share = looks.weights[0, n_arms - 1]  # of all arms: 1, but for rounding
         for other in range(n_arms):
             certificate.looks[other] = 0
@@ -260,35 +287,55 @@ def leaping_by(index: Any, update: Any, turns: Any) -> tuple[Any, Any]:
                     )
                 elif look >= 0:
                     certificate.looks[other] = n_looks if other == look else 0
-                elif playing[other]:
-                    certificate.looks[other] = n_looks // playing.sum() + 1
+                else:
+                    if playing[other]:
+                        certificate.looks[other] = n_in_turn // playing.sum() + 1
+                    if other == held.arm:
+                        certificate.looks[other] += n_looks - n_in_turn
             extra = certificate.looks[other] if seen.learns else 0
             certificate.counts[other] = seen.counts[other] + extra + (n if other == arm else 0)
+        if seen.counts.size > n_arms:
+            certificate.counts[n_arms] = seen.counts[n_arms] + n_looks
         # the rivals' largest indices; a tie that lasts goes to the lower arm
-        low = lowest(params, seen, law, stage, arm, certificate, log, z)
+        least = lowest(params, seen, law, stage, arm, certificate)
         mean = seen.sums[arm] / seen.counts[arm]
-        constant = low == index(params, stage - seen.origin, seen.counts, arm, mean)
+        constant = least == index(params, stage - seen.origin, seen.counts, arm, mean)
         rival, other_rival = -np.inf, -np.inf
         for other in range(n_arms):
             if other != arm and seen.allowed[other]:
-                high = seen.sums[other] / seen.counts[other]
-                new = certificate.looks[other] if seen.learns else 0
-                if new > 0:
-                    far = seen.sums[other] + strays(law, other, new, log, z)
-                    drifted = (far + new * law.means[other]) / (seen.counts[other] + new)
-                    high = max(far / seen.counts[other], drifted)
+                high = highest_mean(seen, law, other, certificate)
                 value = index(params, last - seen.origin, seen.counts, other, high)
                 certificate.highs[other] = value + ROUNDING * (1 + abs(value))
-                if not (constant and value == low and arm < other):
+                if not (constant and value == least and arm < other):
                     rival = max(rival, certificate.highs[other])
                 if other != look:
                     other_rival = max(other_rival, certificate.highs[other])
-        lead = low - rival if rival > -np.inf else np.inf
+        lead = least - rival if rival > -np.inf else np.inf
         if look >= 0 and look != arm and n_looks > 0 and other_rival > -np.inf:
-            lead = min(
-                lead, lowest(params, seen, law, stage, look, certificate, log, z) - other_rival
-            )
+            lead = min(lead, lowest(params, seen, law, stage, look, certificate) - other_rival)
+        if held.leader >= 0 and n_looks > 0:
+            low = lowest_mean(seen, law, held.leader, certificate)
+            for other in range(n_arms):
+                if other != held.leader:
+                    high = highest_mean(seen, law, other, certificate)
+                    lead = min(lead, low - high - ROUNDING * (1 + abs(high)))
         return lead
+
+    def highest_mean(seen: View, law: Law, arm: int, certificate: Certificate) -> Any:
+        """Return the largest mean of an arm over the box."""
+        new = certificate.counts[arm] - seen.counts[arm]
+        log, z = certificate.now[0]["log"], certificate.now[0]["z"]
+        far = seen.sums[arm] + strays(law, arm, new, log, z)
+        drifted = (far + new * law.means[arm]) / certificate.counts[arm]
+        return max(far / seen.counts[arm], drifted)
+
+    def lowest_mean(seen: View, law: Law, arm: int, certificate: Certificate) -> Any:
+        """Return the smallest mean of an arm over the box."""
+        new = certificate.counts[arm] - seen.counts[arm]
+        log, z = certificate.now[0]["log"], certificate.now[0]["z"]
+        far = seen.sums[arm] - strays(law, arm, new, log, z)
+        drifted = (far + new * law.means[arm]) / certificate.counts[arm]
+        return min(far / seen.counts[arm], drifted)
 
     def lowest(
         params: Any,
@@ -297,27 +344,24 @@ def leaping_by(index: Any, update: Any, turns: Any) -> tuple[Any, Any]:
         stage: int,
         arm: int,
         certificate: Certificate,
-        log: float,
-        z: float,
     ) -> Any:
         """Return the smallest index of an arm over the box."""
-        new = certificate.counts[arm] - seen.counts[arm]
-        far = seen.sums[arm] - strays(law, arm, new, log, z)
-        drifted = (far + new * law.means[arm]) / certificate.counts[arm]
-        low = min(far / seen.counts[arm], drifted)
-        return index(params, stage - seen.origin, certificate.counts, arm, low)
+        low = lowest_mean(seen, law, arm, certificate)
+        counts = certificate.counts[: seen.counts.size]
+        return index(params, stage - seen.origin, counts, arm, low)
 
     def leads(
-        params: Any, seen: View, stage: int, arm: int, look: int, certificate: Certificate
+        params: Any, seen: View, stage: int, arm: int, look: int, held: Hold, certificate: Certificate
     ) -> tuple[float, float]:
-        """Return by how much the index of `arm` leads now, and that of `look` but for `arm`.
+        """Return by how much the index of `arm` leads now, and what decides on looks.
 
-        It is infinite where all other arms are behind or tie with a lower arm, which may last.
+        That is the index of `look` but for `arm`, or the mean of the leader while an arm is held. The
+        lead is infinite where all others are behind or tie with a lower arm, which may last.
         """
         rival, other_rival = -np.inf, -np.inf
         mean = seen.sums[arm] / seen.counts[arm]
         most = index(params, stage - seen.origin, seen.counts, arm, mean)
-        for other in range(seen.counts.size):
+        for other in range(seen.allowed.size):
             if seen.allowed[other]:
                 mean = seen.sums[other] / seen.counts[other]
                 value = index(params, stage - seen.origin, seen.counts, other, mean)
@@ -330,11 +374,24 @@ def leaping_by(index: Any, update: Any, turns: Any) -> tuple[Any, Any]:
         look_lead = np.inf
         if look >= 0 and look != arm:
             look_lead = certificate.highs[look] - other_rival
+        if held.leader >= 0:
+            best = seen.sums[held.leader] / seen.counts[held.leader]
+            for other in range(seen.allowed.size):
+                if other != held.leader:
+                    look_lead = min(look_lead, best - seen.sums[other] / seen.counts[other])
         return certificate.highs[arm] - rival, look_lead
 
     leads = jit_rare(leads)
+    highest_mean = jit_rare(highest_mean)
+    lowest_mean = jit_rare(lowest_mean)
     lowest = jit_rare(lowest)
     certified = jit_rare(certified)
+
+    def held_by(params: Any, state: Any, looks: Looks) -> Hold:
+        """Return which arm is held, if one is that matters."""
+        return holding(params, state) if looks.observer == ACTIVE else no_hold(params, state)
+
+    held_by = jit_rare(held_by)
 
     def tell_looks(
         params: Any,
@@ -368,19 +425,24 @@ def leaping_by(index: Any, update: Any, turns: Any) -> tuple[Any, Any]:
             certificate.looks[look] = n_looks
         elif takes_turns:
             playing, latest = turns(params, state)
+            held = held_by(params, state, looks)
+            n_in_turn = (held.done + n_looks) // held.every
             n_playing = playing.sum()
-            more = n_looks % n_playing
+            more = n_in_turn % n_playing
             arm, turn = latest, 0
             while turn < n_playing:
                 arm = (arm + 1) % n_arms
                 if playing[arm]:
-                    certificate.looks[arm] = n_looks // n_playing + (1 if turn < more else 0)
+                    certificate.looks[arm] = n_in_turn // n_playing + (1 if turn < more else 0)
                     turn += 1
                     if turn == more:
                         first = (arm + 1) % n_arms
             if more == 0:
                 first = (arm + 1) % n_arms
-        # `first` is such that the arm looked at last is told last
+            if held.arm >= 0:
+                certificate.looks[held.arm] += n_looks - n_in_turn
+                first = (held.arm + 1) % n_arms
+        # `first` is such that the arm looked at last, or held, is told last
         for step in range(n_arms):
             arm = (first + step) % n_arms
             if certificate.looks[arm] > 0:
@@ -413,12 +475,17 @@ def leaping_by(index: Any, update: Any, turns: Any) -> tuple[Any, Any]:
         if arrival < FAR:  # playing an arrival costs as much as playing a hundred other stages
             rate = looks.rate if looks.arrivals == RANDOM else 1 / looks.period
             shortest = max(4, int(SHORTEST / (1 + 100 * rate)))
+        held = held_by(params, state, looks)
+        if held.most < FAR and arrival < FAR:
+            n_arrivals = held.most // looks.per_arrival
+            ahead = stages_for(looks, n_arrivals, certificate.now[0]["log"]) if n_arrivals > 0 else 0
+            furthest = min(furthest, arrival - stage + ahead)
         if furthest < shortest:
             return 0, 0
         playing = seen.allowed
         if takes_turns:
             playing = turns(params, state)[0]
-        lead, look_lead = leads(params, seen, stage, arm, look, certificate)
+        lead, look_lead = leads(params, seen, stage, arm, look, held, certificate)
         pace = certificate.now[0]["pace"]
         if look_lead < lead:  # unless it is better to stop before the next look
             if pace * look_lead**2 > max(shortest, arrival - stage):
@@ -442,6 +509,7 @@ def leaping_by(index: Any, update: Any, turns: Any) -> tuple[Any, Any]:
                 arm,
                 look,
                 playing,
+                held,
                 certificate,
             )
             if lead < np.inf and left > -np.inf:

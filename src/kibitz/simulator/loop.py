@@ -251,7 +251,7 @@ def block_player(policy: Policy, feedback: Feedback) -> Any:
     """Return the function that plays a block of stages at once, if it can certify one."""
     observe, update = policy.observe, policy.update
     takes_turns = policy.turns is not None
-    propose, tell_looks = leaping_by(policy.index, policy.update, policy.turns)
+    propose, tell_looks = leaping_by(policy.index, policy.update, policy.turns, policy.hold)
     next_arrival, _ = look_functions(feedback)
 
     def leap_ahead(

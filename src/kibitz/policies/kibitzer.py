@@ -1,0 +1,277 @@
+r"""kibitzer: our own policy, which knows neither the horizon nor the rate of looks.
+
+Pull an arm that was never seen, lowest first (a look is enough), else the arm with the largest
+
+.. math:: \bar X_i + \sqrt{2 \ell(x_i) / O_i}, \quad x_i = 1 + \frac{b\, t}{K O_i + b F}, \quad
+   \ell(x) = \log x - \beta \log(1 + \log x)
+
+where O_i counts pulls and looks of arm i, \bar X_i averages both and F is the number of looks so far.
+t / F stands for 1/\varepsilon: the width is that of log(1/\varepsilon) where looks come, and of
+log(t / (K O_i)), as in MOSS-anytime, where they do not. For rewards in [0, 1] the index is the
+largest q with O_i kl(\bar X_i, q) <= \ell(x_i).
+
+Every fourth look goes to the arms in turn, which is what a theorem needs: each arm is sure of a
+quarter of its fair share. The others go to an arm that was never seen, highest first, other than the
+one that is pulled, else, with L the arm of largest mean, to the arm i other than L of smallest
+
+.. math:: O_i\, d(\bar X_i, \bar X_L) + \log O_i,
+
+d being (\bar X_i - \bar X_L)^2 / 2, or the Bernoulli divergence: the index of IMED (Honda and
+Takemura, 2015), here for looks. That arm is held until it was seen a tenth more often, or L is
+another arm, so that many looks can be foreseen (docs/leap.md).
+"""
+
+import math
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kibitz.compiling.jit import jit, jit_init
+from kibitz.policies.kl_ucb import bernoulli_index as kl_index
+from kibitz.policies.policy import FAR, Array, Hold, Policy, View, checked_scale, params_type
+from kibitz.validate import between, one_of, positive
+
+EVERY = 4  # of so many looks one goes to the arms in turn
+TENTH = 10  # an arm is held until it was seen this part of its count more often
+NEARLY_ONE = 1 - 2.0**-20  # no mean is taken for larger: no divergence from it is infinite
+KL_UCB = params_type(("c",))(0.0)  # the parameters of KL-UCB of level log t
+
+
+def kibitzer(
+    b: float = 8.0, beta: float = 1.0, law: str = "gaussian", scale: float | None = None
+) -> Policy:
+    """Return kibitzer, our own policy; not in the paper.
+
+    Parameters
+    ----------
+    b
+        What trades the mean of the regret (small) against its tail (large).
+    beta
+        The factor of log(1 + log x), in [0, 1]; 0 has the better theorem and more regret.
+    law
+        "gaussian", or "bernoulli" for rewards in [0, 1].
+    scale
+        The sub-Gaussian scale of the rewards; that of the problem unless given.
+    """
+    numbers = {"b": positive(b, "b"), "beta": between(beta, "beta", 0, 1)}
+    unit_rewards = one_of(law, "law", ("gaussian", "bernoulli")) == "bernoulli"
+    return Policy(
+        "kibitzer",
+        numbers,
+        init,
+        bernoulli_pull if unit_rewards else pull,
+        bernoulli_observe if unit_rewards else observe,
+        update,
+        index=bernoulli_index if unit_rewards else index,
+        view=view,
+        turns=turns,
+        hold=hold,
+        unit_rewards=unit_rewards,
+        scale=checked_scale(scale, unit_rewards),
+        setting={**numbers, "law": law},
+    )
+
+
+class State(NamedTuple):
+    """What was seen, and the arm that is held."""
+
+    n_pulls: Array
+    counts: Array  # of each arm, and of the looks
+    sums: Array
+    allowed: Array
+    hold: Array  # one record
+
+
+HOLD = np.dtype(
+    [
+        ("arm", np.int64),  # is held
+        ("until", np.int64),  # it was seen so often
+        ("leader", np.int64),  # or another arm than this has the largest mean
+    ],
+    align=True,
+)
+
+
+@jit_init
+def init(params: Any, n_arms: int) -> State:
+    """Return the state before anything was seen."""
+    return State(
+        np.zeros(n_arms, np.int64),
+        np.zeros(n_arms + 1, np.int64),
+        np.zeros(n_arms, np.float64),
+        np.ones(n_arms, np.bool_),
+        np.zeros(1, HOLD),
+    )
+
+
+@jit
+def spread(params: Any, stage: int, counts: Array, arm: int) -> float:
+    """Return x_i."""
+    n_arms = counts.size - 1
+    return 1 + params.b * stage / (n_arms * counts[arm] + params.b * counts[n_arms])
+
+
+@jit
+def index(params: Any, stage: int, counts: Array, arm: int, mean: float) -> float:
+    """Return the index for Gaussian rewards."""
+    log = math.log(spread(params, stage, counts, arm))
+    level = log - params.beta * math.log(1 + log)
+    return mean + math.sqrt(2 * abs(level) / counts[arm])  # not below 0 but for rounding
+
+
+@jit
+def bernoulli_index(params: Any, stage: int, counts: Array, arm: int, mean: float) -> float:
+    """Return the index for rewards in [0, 1]: that of KL-UCB when log t is the level."""
+    x = spread(params, stage, counts, arm)
+    clock = x / (1 + math.log(x)) ** params.beta
+    return kl_index(KL_UCB, max(1.0, clock), counts, arm, mean)
+
+
+@jit
+def view(params: Any, state: State, stage: int) -> View:
+    """Return all statistics and all arms, for ever; an arm that was seen need not be pulled."""
+    seen = state.counts[: state.sums.size]
+    return View(state.counts, state.sums, seen, state.allowed, 0, FAR, True, FAR)
+
+
+@cache
+def pulling_by(index: Any) -> Any:
+    """Return `pull` for an index."""
+
+    def pull(params: Any, state: State, stage: int, rng: Any) -> int:
+        """Return the first arm that was never seen, or the arm of largest index."""
+        best, most = 0, -np.inf
+        for arm in range(state.sums.size):
+            count = state.counts[arm]
+            if count == 0:
+                return arm
+            value = index(params, stage, state.counts, arm, state.sums[arm] / count)
+            if value > most:
+                best, most = arm, value
+        return best
+
+    return jit(pull)
+
+
+pull, bernoulli_pull = pulling_by(index), pulling_by(bernoulli_index)
+
+
+@jit
+def leader_of(state: State) -> int:
+    """Return the arm of largest mean among those that were seen."""
+    leader, most = 0, -np.inf
+    for arm in range(state.sums.size):
+        if state.counts[arm] > 0 and state.sums[arm] / state.counts[arm] > most:
+            leader, most = arm, state.sums[arm] / state.counts[arm]
+    return leader
+
+
+@jit
+def holds(state: State, leader: int) -> bool:
+    """Return whether an arm is held, when `leader` has the largest mean."""
+    held = state.hold[0]
+    return held["leader"] == leader and state.counts[held["arm"]] < held["until"]
+
+
+@jit
+def turns(params: Any, state: State) -> tuple[Array, int]:
+    """Return that all arms take turns, and whose turn was the last."""
+    n_arms = state.sums.size
+    return state.allowed, (state.counts[n_arms] // EVERY + n_arms - 1) % n_arms
+
+
+@jit
+def hold(params: Any, state: State) -> Hold:
+    """Return the arm that is held, and for how many looks at least."""
+    leader, held = leader_of(state), state.hold[0]
+    most = held["until"] - state.counts[held["arm"]] if holds(state, leader) else 0
+    return Hold(held["arm"], EVERY, state.counts[state.sums.size] % EVERY, leader, most)
+
+
+@jit
+def unseen(state: State, stage: int) -> int:
+    """Return the last arm that was never seen and is not pulled now; -1 if there is none."""
+    first, last = -1, -1
+    for arm in range(state.sums.size):
+        if state.counts[arm] == 0:
+            first = arm if first < 0 else first
+            last = arm
+    if last >= 0 and last == first and state.n_pulls.sum() < stage:
+        return -1  # it is pulled
+    return last
+
+
+@jit
+def squared(mean: float, best: float) -> float:
+    """Return the divergence of Gaussian laws of scale 1."""
+    return (best - mean) ** 2 / 2
+
+
+@jit
+def divergence(mean: float, best: float) -> float:
+    """Return kl(mean, best) of Bernoulli laws, for a smaller mean."""
+    best = min(best, NEARLY_ONE)
+    if mean >= best:
+        return 0.0
+    rest = (1 - mean) * math.log((1 - mean) / (1 - best))
+    return rest + mean * math.log(mean / best) if mean > 0 else rest
+
+
+@cache
+def looking_by(distance: Any) -> Any:
+    """Return `observe` for a divergence."""
+
+    def observe(params: Any, state: State, stage: int, rng: Any) -> int:
+        """Return the arm whose turn it is, an unseen one, the held one, or that of least IMED."""
+        n_arms = state.sums.size
+        n_looks = state.counts[n_arms]
+        if n_looks % EVERY == EVERY - 1:
+            return n_looks // EVERY % n_arms
+        never = unseen(state, stage)
+        if never >= 0:
+            return never
+        leader = leader_of(state)
+        if holds(state, leader):
+            return state.hold[0]["arm"]
+        best = state.sums[leader] / state.counts[leader]
+        look, least = -1, np.inf
+        for arm in range(n_arms):
+            count = state.counts[arm]
+            if arm != leader and count > 0:
+                value = count * distance(state.sums[arm] / count, best) + math.log(count)
+                if value < least:
+                    look, least = arm, value
+        if look < 0:  # of two arms one was seen, the other is pulled
+            look = 1 if leader == 0 else 0
+        return look
+
+    return jit(observe)
+
+
+observe, bernoulli_observe = looking_by(squared), looking_by(divergence)
+
+
+@jit
+def update(
+    params: Any, state: State, stage: int, arm: int, n: int, total: float, free: bool
+) -> State:
+    """Count all observations; hold an arm that was looked at out of turn, if none is held.
+
+    Of several looks at once nobody knows which of them were in turn: no arm is held for them.
+    """
+    n_arms = state.sums.size
+    if free:
+        held = state.hold[0]
+        if n == 1 and state.counts[n_arms] % EVERY != EVERY - 1:
+            leader = leader_of(state)
+            if arm != leader and not holds(state, leader):
+                held["arm"] = arm
+                held["until"] = state.counts[arm] + max(1, state.counts[arm] // TENTH)
+                held["leader"] = leader
+        state.counts[n_arms] += n
+    else:
+        state.n_pulls[arm] += n
+    state.counts[arm] += n
+    state.sums[arm] += total
+    return state

@@ -38,23 +38,53 @@ def planned():
 @pytest.mark.parametrize("width", [40, 60, 80, 140])
 def test_tables_show_whole_numbers_at_any_width(planned, capsys, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
-    print_plan(planned)
+    shown = ["kibitzer", "active", "uniform", "optimal"]
+    print_plan(planned, shown)
     output = capsys.readouterr().out
     assert "…" not in output
-    for observer in ("uniform", "optimal", "active"):
+    for observer in shown:
         for regret in (planned["regret"], planned["early"]["regret"]):
             for k in (0, 1, 7, 13):
                 mean, worst = (regret[observer][which][k] for which in ("mean", "worst"))
                 assert f"{mean:.4g} ({worst:.4g})" in output
     assert max(map(len, output.splitlines())) <= width
     tables = len(re.findall("┏", output))
+    assert tables > 1
+    print_plan(planned, ["kibitzer", "active"])
+    tables = len(re.findall("┏", capsys.readouterr().out))
     assert tables == 1 if width == 140 else tables > 1
 
 
 def test_the_command_prints_the_plan_of_the_library(planned, kibitz, capsys):
-    print_plan(planned)
+    print_plan(planned, ["kibitzer", "active"])
     expected = capsys.readouterr().out
     assert kibitz(*RANGE) == (0, expected, "")
+
+
+def test_the_policies_of_the_paper_are_an_option(kibitz):
+    usual = kibitz(*ONE)[1]
+    assert "UCB1-Double" in usual
+    assert "UCB, best weights" not in usual
+    both = kibitz(*ONE, "--policy", "ucb", "--policy", "ucb_double")[1]
+    assert "│ UCB1-Double │" in " ".join(both.split()).replace("┃", "│")
+    assert "UCB, uniform" in both
+    assert "UCB, best weights" in both
+    assert "kibitzer, early" not in both
+
+
+def test_it_recommends_a_policy_and_says_what_a_bucket_saves(kibitz, planned, capsys):
+    text = " ".join(kibitz(*ONE)[1].split())
+    advice = library.plan(10_000, n_arms=3, gap=0.5)["advice"]
+    assert advice["policy"] == "kibitzer"
+    assert (
+        f"use kibitzer: a bucket of {advice['looks']:.3g} looks (ε = {advice['rate']:.2g}) saves"
+        in (text)
+    )
+    dear = " ".join(kibitz(*ONE, "--cost", "1e6")[1].split())
+    assert "use kibitzer, without looks: no bucket is worth its cost; predicted regret" in dear
+    other = {**planned, "advice": {**planned["advice"], "policy": "active"}}
+    print_plan(other, ["active"])
+    assert "use UCB1-Double: a bucket of" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_figure_is_written(kibitz, tmp_path):
@@ -74,6 +104,7 @@ def test_a_figure_is_written(kibitz, tmp_path):
         (["--horizon", "0"], "horizon must be a whole number of at least 1, got 0"),
         (["--horizon", "1e19"], "horizon must be a whole number below 2^62, got"),
         (["--arms", "1"], "n_arms must be a whole number of at least 2, got 1"),
+        (["--policy", "ftl"], "policy must be 'kibitzer', 'ucb_double' or 'ucb', got 'ftl'"),
         (["--gap", "x"], "gap must be a number, got 'x'"),
         (["--gap", "-1"], "gap must be "),
         (["--cost", "nan"], "cost must be "),

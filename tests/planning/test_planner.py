@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import kibitz
-from kibitz import active, bandit, gaussian, passive, simulate, ucb, ucb_double
+from kibitz import active, bandit, gaussian, kibitzer, passive, simulate, ucb, ucb_double
 from kibitz.cli import main
+from kibitz.planning.kibitzer import levelled, needed
 from kibitz.planning.prediction import ACCURACY, OBSERVERS, early_scale, predict
 from kibitz.planning.size import leading_best
 
@@ -21,6 +22,8 @@ FIVE = [0.0, 0.2, 0.5, 1.0, 1.5]
 def simulated(gaps, rate, observer, horizon, runs=150):
     if observer == "active":
         feedback, policy = active(rate), ucb_double()
+    elif observer == "kibitzer":
+        feedback, policy = active(rate), kibitzer()
     else:
         feedback = bandit() if np.ndim(rate) == 0 and rate == 0 else passive(rate, observer)
         policy = ucb()
@@ -41,7 +44,8 @@ def test_predictions_are_as_accurate_as_stated(gaps, observer):
     rates = [0.0] + [x * needed / 10_000 for x in (3, 30)]
     for rate, predicted in zip(rates, predict(gaps, rates, 10_000, observer), strict=True):
         mean, error = simulated(gaps, rate, observer, 10_000)
-        allowed = ACCURACY[observer if rate > 0 else "no looks"]["worst"]
+        kind = observer if rate > 0 or observer == "kibitzer" else "no looks"
+        allowed = ACCURACY[kind]["worst"]
         assert abs(predicted - mean) <= allowed * mean + 4 * error
 
 
@@ -50,7 +54,8 @@ def test_predictions_see_what_looks_save():
     for observer in OBSERVERS:
         predicted = predict([0.0, 0.5], [0.0, 0.02], 10_000, observer)
         alone, helped = (simulated([0.0, 0.5], rate, observer, 10_000)[0] for rate in (0.0, 0.02))
-        assert predicted[1] / predicted[0] == pytest.approx(helped / alone, rel=0.12)
+        close = 0.3 if observer == "kibitzer" else 0.12
+        assert predicted[1] / predicted[0] == pytest.approx(helped / alone, rel=close)
         assert helped < 0.7 * alone
 
 
@@ -60,8 +65,9 @@ def test_early_looks_are_predicted_while_they_are_scarce(observer):
     rates = np.minimum(1, early_scale(rate, horizon) / np.arange(1, horizon + 1))
     mean, error = simulated([0.0, 0.5], rates, observer, horizon)
     predicted = predict([0.0, 0.5], [rate], horizon, observer, early=True)[0]
-    alone = predict([0.0, 0.5], [0.0], horizon)[0]
-    assert abs(predicted - mean) <= ACCURACY["early"]["worst"] * alone + 4 * error
+    alone = predict([0.0, 0.5], [0.0], horizon, observer)[0]
+    kind = "kibitzer, early" if observer == "kibitzer" else "early"
+    assert abs(predicted - mean) <= ACCURACY[kind]["worst"] * alone + 4 * error
     steady = predict([0.0, 0.5], [rate], horizon, observer)[0]
     assert mean + 2 * error < steady  # and they are worth more than late ones
 
@@ -83,7 +89,7 @@ def test_regret_hardly_grows_after_the_plateau():
         at, later = (predict(FIVE, [rate], x * stage, observer)[0] for x in (2, 50))
         assert later < 1.03 * at
         growing = [predict(FIVE, [rate], int(x * stage), observer)[0] for x in (0.02, 0.5)]
-        assert growing[1] > 1.2 * growing[0]
+        assert growing[1] > (1.1 if observer == "kibitzer" else 1.2) * growing[0]
         alone = [predict(FIVE, [0.0], x * stage, observer)[0] for x in (2, 50)]
         assert alone[1] > 1.15 * alone[0]
 
@@ -117,6 +123,53 @@ def test_looks_at_optimal_arms_alone_change_little():
     assert predict(two, [0.01], 100_000, "active")[0] == pytest.approx(
         mean, abs=0.15 * mean + 4 * error
     )
+
+
+# kibitzer
+
+
+@pytest.mark.parametrize(
+    ("d", "stage", "looks", "n_arms"), [(0.3, 1e4, 0.0, 5), (2.0, 50.0, 7.0, 2), (0.01, 1e8, 1e6, 30)]
+)
+def test_what_the_fluid_of_kibitzer_asks_for_solves_its_equation(d, stage, looks, n_arms):
+    n = np.ones((1, 1))
+    for _ in range(20):  # each stage begins where the last left off
+        n = needed(np.array([[d]]), stage, np.array([[looks]]), n_arms, n)
+    x = 1 + 8 * stage / (n_arms * n + 8 * looks)
+    assert n * d**2 == pytest.approx(2 * (np.log(x) - np.log(1 + np.log(x))))
+
+
+def test_looks_of_the_fluid_raise_the_arms_that_need_them_most():
+    gaps, counts = np.array([[0.0, 0.5, 1.0]]), np.array([1.0, 1.0, 2.0])
+    seen = np.array([[100.0, 4.0, 9.0]])  # levels 1 and 9
+    looks = levelled(gaps, counts, seen, np.array([[12.0]]))
+    assert looks == pytest.approx(np.array([[0.0, 12.0, 0.0]]))  # up to level 4
+    looks = levelled(
+        gaps, counts, seen, np.array([[32.0 + 6.0]])
+    )  # 32 to level 9, then 4 + 2 a level
+    assert looks == pytest.approx(np.array([[0.0, 36.0, 1.0]]))
+    assert (counts * looks).sum() == pytest.approx(38)
+
+
+def test_kibitzer_is_recommended_and_the_advice_fits_the_table():
+    plan = kibitz.plan(100_000, gaps=FIVE[1:])
+    advice, regret = plan["advice"], plan["regret"]["kibitzer"]["mean"]
+    k = plan["rates"].index(advice["rate"])
+    assert advice["policy"] == "kibitzer"
+    assert advice["saving"] == pytest.approx(regret[0] - regret[k])
+    assert regret[0] - regret[k] >= (regret[0] - regret[-1]) / 2 > regret[0] - regret[k - 1]
+    assert advice["instead"] == plan["regret"]["active"]["mean"][k] > 2 * advice["regret"]
+    priced = kibitz.plan(100_000, gaps=FIVE[1:], cost=0.02)
+    size, best = priced["advice"]["looks"], priced["best"]["kibitzer"]["looks"]
+    assert size == pytest.approx(best, rel=0.15)
+
+
+def test_and_what_is_recommended_is_better_when_played():
+    advice = kibitz.plan(20_000, gaps=FIVE[1:])["advice"]
+    own, error = simulated(FIVE, advice["rate"], "kibitzer", 20_000, runs=60)
+    other, _ = simulated(FIVE, advice["rate"], "active", 20_000, runs=60)
+    assert other > 2 * (own + 4 * error)
+    assert advice["regret"] == pytest.approx(own, abs=ACCURACY["kibitzer"]["worst"] * own + 4 * error)
 
 
 # Sizes
@@ -167,7 +220,7 @@ def test_the_best_size_of_the_prediction_beats_every_size_of_the_table():
         assert best["net"] >= net.max() * (1 - 1e-9)
         assert best["net"] <= net.max() * 1.05
         near = predict([0.0] + [0.5] * 4, [0.0, best["rate"]], 100_000, observer)
-        assert best["net"] == pytest.approx(near[0] - near[1] - 0.05 * best["looks"], rel=0.05)
+        assert best["net"] == pytest.approx(near[0] - near[1] - 0.05 * best["looks"], rel=0.07)
 
 
 def test_dear_looks_are_not_worth_it_and_free_ones_always_are():
@@ -224,8 +277,9 @@ def test_simulated_points_stand_beside_their_predictions():
     assert kinds == {("none", False), *((o, e) for o in OBSERVERS for e in (False, True))}
     for point in points:
         if not point["early"]:
+            allowed = ACCURACY["kibitzer"]["worst"] if point["observer"] == "kibitzer" else 0.22
             assert point["predicted"] == pytest.approx(
-                point["mean"], abs=0.22 * point["mean"] + 5 * point["sem"]
+                point["mean"], abs=allowed * point["mean"] + 5 * point["sem"]
             )
     with pytest.raises(ValueError, match="seed must be given for a simulation, got None"):
         kibitz.plan(5_000, n_arms=2, gap=0.5, simulate=True)

@@ -5,6 +5,7 @@ import math
 import re
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +22,8 @@ from kibitz.reproduction.experiments import (
     arrivals,
     for_ever,
     ftl_or_ucb,
+    league,
+    limit,
     paid,
     rate_optimal,
     rate_uniform,
@@ -406,6 +409,120 @@ def test_vacuous_bounds_are_called_vacuous_and_confirm_nothing():
     assert not any(one.holds for one in silent)
 
 
+def league_data(regrets, rates=(0.0, 0.1), means=((1.0, 0.5), (0.3, 0.0, 0.1))):
+    """Return a league of two problems: regrets[policy](problem, rate)."""
+    own = np.random.default_rng(7).normal(0, 0.01, (len(regrets), RUNS))
+    data = {}
+    for n, problem in enumerate(means):
+        final = [
+            [regret(n, rate) * (1 + NOISE + own[p]) for rate in rates]
+            for p, regret in enumerate(regrets.values())
+        ]
+        setting = {"horizon": 100, "seed": 1, "problem": {"means": problem}}
+        data[f"problem {n + 1}"] = xarray.Dataset(
+            {"final_regret": (("policy", "rate", "run"), np.array(final))},
+            coords={"policy": list(regrets), "rate": list(rates)},
+            attrs={"cells": json.dumps([{"setting": setting}])},
+        )
+    return data
+
+
+@pytest.mark.parametrize(
+    ("others", "word"),
+    [
+        ({"a": lambda n, rate: 12, "b": lambda n, rate: 30}, "confirmed"),
+        ({"a": lambda n, rate: 5 if n and rate else 40, "b": lambda n, rate: 30}, "depends"),
+        ({"a": lambda n, rate: 5, "b": lambda n, rate: 6}, "not confirmed"),
+    ],
+)
+def test_the_league(others, word):
+    data = league_data({"kibitzer": lambda n, rate: 10, **others})
+    found = league.verdict(data)
+    assert found.word == word
+    standing = found.tables[0]
+    assert len(standing.rows) == 3
+    assert {len(row) for row in standing.rows} == {len(standing.columns)}
+    assert len(league.draw(data).panels) == 2
+
+
+def test_the_page_of_the_league_says_where_another_policy_wins():
+    wins = {"a": lambda n, rate: 5 if n and rate else 40, "b": lambda n, rate: 30}
+    found = league.verdict(league_data({"kibitzer": lambda n, rate: 10, **wins}))
+    assert "Another policy is surely better in 1 of 4 settings" in found.sentence
+    assert "a (problem 2, 3 arms, ε = 0.1): 5" in found.sentence
+    (row,) = found.tables[1].rows
+    assert row[:4] == ["2", "3", "0.1", "a"]
+    much = [one for one in found.statements if one.text.startswith("Nowhere")]
+    assert [one.holds for one in much] == [False]
+    never = {"a": lambda n, rate: 40}
+    found = league.verdict(league_data({"kibitzer": lambda n, rate: 10, **never}))
+    assert found.sentence.endswith("In no setting is another policy surely better.")
+    assert len(found.tables) == 1
+
+
+def test_the_figure_of_the_league_shows_the_best_and_ucb_double():
+    names = {f"p{n}": partial(lambda worse, *_: 11.0 + worse, n) for n in range(12)}
+    ours = {"kibitzer": lambda n, rate: 10, "ucb_double": lambda n, rate: 99}
+    labels = league.draw(league_data({**ours, **names})).labels()
+    assert labels == ["kibitzer", "p0", "p1", "p2", "p3", "p4", "p5", "ucb_double"]
+
+
+def limit_data(factors):
+    """Return games whose regrets are so many times the optimum's."""
+    own = np.random.default_rng(9).normal(0, 0.01, (len(factors), 3, RUNS))
+    return {
+        label: xarray.Dataset(
+            {
+                "final_regret": (
+                    ("policy", "draw", "run"),
+                    np.array(list(factors.values()))[:, None, None]
+                    * limit.optimum(period)
+                    * (1 + NOISE + own),
+                )
+            },
+            coords={"policy": list(factors), "draw": [0, 1, 2]},
+        )
+        for label, period in limit.PERIODS.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("factors", "word"),
+    [
+        ({"kibitzer": 1.1, "a": 1.4, "b": 2.0}, "confirmed"),
+        ({"kibitzer": 1.2, "a": 1.1, "b": 2.0}, "depends"),
+        ({"kibitzer": 1.6, "a": 1.1, "b": 2.0}, "not confirmed"),
+    ],
+)
+def test_the_limit(factors, word):
+    data = limit_data(factors)
+    found = limit.verdict(data)
+    assert found.word == word
+    assert ("The smallest mean is another's: a" in found.sentence) == (word != "confirmed")
+    for row in found.tables[0].rows:
+        assert all(cell.startswith(f"{factors[row[0]]:.1f}") for cell in row[1:])
+    assert limit.draw(data).labels()[0] == min(factors, key=factors.get)
+
+
+def test_the_draws_of_the_limit_fill_the_square_evenly():
+    """The means of max, |difference| and product of two uniform numbers are 2/3, 1/3 and 1/4."""
+    points = np.array([limit.problem(n).means for n in range(limit.DRAWS)])
+    assert points.max(axis=1).mean() == pytest.approx(2 / 3, rel=0.01)
+    assert abs(points[:, 0] - points[:, 1]).mean() == pytest.approx(1 / 3, rel=0.015)
+    assert points.prod(axis=1).mean() == pytest.approx(1 / 4, rel=0.02)
+
+
+def test_the_limit_is_that_of_the_published_game():
+    """Values of the Bayes optimum at T = 100 that were computed elsewhere."""
+    assert [limit.optimum(period) for period in limit.PERIODS.values()] == pytest.approx(
+        [1.748, 1.468, 0.840], abs=6e-4
+    )
+
+
+def test_policies_know_the_law_of_the_limit():
+    assert {name for name, one in limit.players().items() if one.unit_rewards} == set(limit.KNOWS_LAW)
+
+
 # ------------------------------------------------------------------------------------ all of them
 
 
@@ -456,7 +573,7 @@ except ImportError:
 def test_verdicts_experiments_and_charts_need_no_matplotlib():
     found = subprocess.run([sys.executable, "-c", BLOCKED], capture_output=True, text=True)
     assert found.returncode == 0, found.stderr
-    assert found.stdout == "50.0 ± 1.0 % 11 kibitz.reproduction.vega\nonly plots needs it\n"
+    assert found.stdout == "50.0 ± 1.0 % 13 kibitz.reproduction.vega\nonly plots needs it\n"
 
 
 def test_only_plots_imports_matplotlib():

@@ -14,7 +14,7 @@ import pytest
 from kibitz.reproduction import picture, plots, report, vega
 from kibitz.reproduction.experiments import EXPERIMENTS
 from kibitz.reproduction.picture import Curve, Mark, Panel, Picture
-from kibitz.reproduction.verdict import Statement, judge
+from kibitz.reproduction.verdict import Statement, Table, judge
 
 X = np.geomspace(1e-4, 1, 9)
 PANEL = Panel(
@@ -121,6 +121,38 @@ def test_the_setting_is_read_from_the_data(page):
     assert "--only 1 --seed 9 --runs 3" in page
 
 
+def test_tables_of_a_verdict_are_on_the_page(section, tmp_path):
+    table = Table("What <it> is", ["policy", "regret"], [["ucb", "1.5 ± 0.1"], ["<b>", "2"]])
+    shown = section._replace(verdict=section.verdict._replace(tables=[table]))
+    written = report.page([shown], tmp_path / "figures", "/* vega */", 9)
+    assert "<caption>What &lt;it&gt; is</caption>" in written
+    assert "<td>1.5 ± 0.1</td>" in written
+    assert "<td>&lt;b&gt;</td>" in written
+    assert not Page(written).open
+
+
+def test_the_law_and_the_many_values_of_a_sweep_are_written_shortly(section):
+    from kibitz.model.feedback import bandit
+    from kibitz.model.problem import bernoulli
+    from kibitz.policies.ucb import ucb
+    from kibitz.simulator.simulate import sweep
+
+    def problem(n):
+        return bernoulli([0.5, n / 100])
+
+    data = {"x": sweep("draw", range(30), problem, bandit(), ucb(), horizon=9, runs=2, seed=1)}
+    assert report.rewards_of(data) == "Bernoulli rewards"
+    assert report.rewards_of(section.data) == "Gaussian rewards of variance 1"
+    (row,) = report.setting_rows(data)
+    assert row[1] == "0.5, 0 and others"
+    assert row[4] == "draw: 0 to 29"
+
+
+def test_a_new_folder_is_made(two_experiments, tmp_path):
+    report.reproduce(tmp_path / "new" / "folder", seed=4, only=[1], runs=2)
+    assert (tmp_path / "new" / "folder" / "report.html").exists()
+
+
 HOSTILE = """</script><script>alert('x')</script><!-- <b title="&amp;">"""
 
 
@@ -218,8 +250,8 @@ def test_one_figure_for_both_files(tmp_path):
 
 
 def test_unknown_experiments_are_refused(tmp_path):
-    with pytest.raises(ValueError, match=f"only must be .* to {len(EXPERIMENTS)}, got 12"):
-        report.reproduce(tmp_path, seed=1, only=[12])
+    with pytest.raises(ValueError, match=f"only must be .* to {len(EXPERIMENTS)}, got 99"):
+        report.reproduce(tmp_path, seed=1, only=[99])
     assert not list(tmp_path.iterdir())
 
 

@@ -6,7 +6,17 @@ from typing import Annotated, Any
 
 import typer
 
-from kibitz.cli import agent, bounds, optimal, plan, policies, rehearse, reproduce, simulate
+from kibitz.cli import (
+    agent,
+    bounds,
+    league,
+    optimal,
+    plan,
+    policies,
+    rehearse,
+    reproduce,
+    simulate,
+)
 from kibitz.cli.terminal import speak_its_language
 
 INTERRUPTED = 130  # exit code after Ctrl-C
@@ -26,6 +36,7 @@ for command in (
     reproduce.reproduce,
     bounds.bounds,
     plan.plan,
+    league.league,
     optimal.optimal,
     rehearse.rehearse,
 ):

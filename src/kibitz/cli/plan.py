@@ -13,6 +13,18 @@ if TYPE_CHECKING:
     from kibitz.cli.tables import Page
 
 
+OBSERVER_NAMES = {
+    "none": "UCB, no looks",
+    "uniform": "UCB, uniform",
+    "optimal": "UCB, best weights",
+    "active": "UCB1-Double",
+    "kibitzer": "kibitzer",
+}
+#: The policies that a plan is made for, and how each may look.
+SHOWN = {"kibitzer": ["kibitzer"], "ucb_double": ["active"], "ucb": ["uniform", "optimal"]}
+DEFAULT = ["kibitzer", "ucb_double"]
+
+
 def plan(
     horizon: Annotated[int, parse.whole("horizon", "Number of stages, T")],
     n_arms: Annotated[
@@ -35,6 +47,13 @@ def plan(
     ] = "",
     cost: Annotated[float | None, parse.number("cost", "Cost of a look, in units of regret")] = None,
     exploration: Annotated[float, parse.number("exploration", "The constant c of UCB's index")] = 6.0,
+    policy: Annotated[
+        list[str] | None,
+        parse.text(
+            "|".join(SHOWN),
+            "A policy to show; repeatable (default: kibitzer and ucb_double; all are in the JSON)",
+        ),
+    ] = None,
     simulate: Annotated[bool, typer.Option("--simulate", help="Back it by a simulation")] = False,
     runs: Annotated[int, parse.whole("runs", "Runs of each simulated setting")] = 200,
     seed: Annotated[int, parse.whole("seed", "Seed of all random numbers", least=0)] = SEED,
@@ -45,6 +64,10 @@ def plan(
     if plot:
         parse.check_plot(plot)
     from kibitz.cli.tables import print_json, progress_bar
+    from kibitz.validate import one_of
+
+    named = [one_of(name, "policy", tuple(SHOWN)) for name in policy or DEFAULT]
+    shown = [observer for name, own in SHOWN.items() if name in named for observer in own]
     from kibitz.planning.planner import plan as make_plan
 
     logged = None
@@ -80,11 +103,11 @@ def plan(
     if plot:
         from kibitz.reproduction.plots import plan_curves, save_figure
 
-        save_figure(plan_curves(planned), Path(plot))
+        save_figure(plan_curves(planned, shown), Path(plot))
     if as_json:
         print_json(planned)
     else:
-        print_plan(planned)
+        print_plan(planned, shown)
         if logged is not None:
             print_log(planned["log"])
         if plot:
@@ -131,25 +154,18 @@ def print_log(log: dict[str, Any]) -> None:
         page.text(f"best size, UCB1-Double: between ε = {low:.2g} and {high:.2g} by these intervals")
 
 
-OBSERVER_NAMES = {
-    "none": "no looks",
-    "uniform": "uniform",
-    "optimal": "best weights",
-    "active": "UCB1-Double",
-}
-
-
-def print_plan(planned: dict[str, Any]) -> None:
-    """Print a plan for people."""
+def print_plan(planned: dict[str, Any], shown: list[str]) -> None:
+    """Print a plan for people: what is predicted for the observers that are to be shown."""
     from kibitz.cli.tables import Page, shorten
 
     setting = planned["setting"]
     several = len(setting["problems"]) > 1
-    names = [OBSERVER_NAMES[observer] for observer in planned["regret"]]
+    names = [OBSERVER_NAMES[observer] for observer in shown]
     page = Page(140)
     first, last = setting["problems"][0], setting["problems"][-1]
     gaps = f"{first[-1]:g} to {last[-1]:g}" if several else " ".join(f"{g:g}" for g in first[1:])
     page.text(f"{setting['n_arms']} arms, gaps {shorten(gaps)}, rewards N(μ, 1)")
+    print_recommendation(planned, page)
     star = planned["rate_star"]
     page.text(
         f"looks begin to matter at about ε* = {star['mean']:.2g}"
@@ -158,25 +174,46 @@ def print_plan(planned: dict[str, Any]) -> None:
     page.table(
         f"predicted regret after {setting['horizon']} stages",
         ["ε", "looks", *names, *(f"{name}, early" for name in names), "flat from stage"],
-        predicted_rows(planned),
+        predicted_rows(planned, shown),
         lead=2,
     )
     if several:
         page.text("mean over the gaps (and the worst of them)")
-    page.text("flat from: UCB1-Double's regret hardly grows after this stage, if T is larger")
+    page.text(f"flat from: the regret of {names[0]} hardly grows after this stage, if T is larger")
     accuracy = planned["accuracy"]
-    shares = [f"{100 * accuracy[observer]['nine_of_ten']:.0f} %" for observer in planned["regret"]]
+    shares = [f"{100 * accuracy[observer]['nine_of_ten']:.0f} %" for observer in shown]
+    early = " and ".join(
+        f"{100 * accuracy[kind]['nine_of_ten']:.0f} % ({name})"
+        for kind, name in (("kibitzer, early", "kibitzer"), ("early", "UCB and UCB1-Double"))
+    )
     page.text(
         f"accuracy, measured: 9 of 10 predictions within {', '.join(shares)} ({', '.join(names)}), "
-        f"of early looks within {100 * accuracy['early']['nine_of_ten']:.0f} % of the regret without "
-        "looks"
+        f"of early looks within {early} of the regret without looks"
     )
-    print_advice(planned, page)
+    print_advice(planned, shown, page)
     if "simulation" in planned:
         print_points(planned["simulation"], page)
 
 
-def predicted_rows(planned: dict[str, Any]) -> list[list[str]]:
+def print_recommendation(planned: dict[str, Any], page: "Page") -> None:
+    """Print which policy to use, and what a bucket of which size saves with it."""
+    advice = planned["advice"]
+    other = {"kibitzer": "active", "active": "kibitzer"}[advice["policy"]]
+    name, instead = OBSERVER_NAMES[advice["policy"]], OBSERVER_NAMES[other]
+    if advice["rate"] == 0:
+        page.text(
+            f"use {name}, without looks: no bucket is worth its cost; predicted regret "
+            f"{advice['regret']:.3g} ({instead}: {advice['instead']:.3g})"
+        )
+        return
+    page.text(
+        f"use {name}: a bucket of {advice['looks']:.3g} looks (ε = {advice['rate']:.2g}) saves about "
+        f"{advice['saving']:.3g} of its regret of {advice['alone']:.3g} ({instead} with the same "
+        f"bucket: {advice['instead']:.3g})"
+    )
+
+
+def predicted_rows(planned: dict[str, Any], shown: list[str]) -> list[list[str]]:
     """Return the rows of the table of predictions: no looks, and every sixth rate."""
     several = len(planned["setting"]["problems"]) > 1
 
@@ -186,20 +223,20 @@ def predicted_rows(planned: dict[str, Any]) -> list[list[str]]:
 
     rows = []
     for k in [0, *range(1, len(planned["rates"]), 6)]:
-        flat = planned["plateau"]["active"]["worst"][k]
+        flat = planned["plateau"][shown[0]]["worst"][k]
         rows.append(
             [
                 f"{planned['rates'][k]:.2g}",
                 f"{planned['looks'][k]:.4g}",
-                *(cell(both, k) for both in planned["regret"].values()),
-                *(cell(planned["early"]["regret"][observer], k) for observer in planned["regret"]),
+                *(cell(planned["regret"][observer], k) for observer in shown),
+                *(cell(planned["early"]["regret"][observer], k) for observer in shown),
                 "never" if flat == math.inf else f"{flat:.3g}",
             ]
         )
     return rows
 
 
-def print_advice(planned: dict[str, Any], page: "Page") -> None:
+def print_advice(planned: dict[str, Any], shown: list[str], page: "Page") -> None:
     """Print where the looks should go, when, and how many of them."""
     from kibitz.cli.tables import shorten
 
@@ -208,23 +245,25 @@ def print_advice(planned: dict[str, Any], page: "Page") -> None:
     several = len(weights["optimal"]) > 1
     where = "evenly on all arms but the best" if several else f"with weights {shorten(spread)}"
     page.text(
-        f"where: {where}, or let UCB1-Double choose; looking at all arms alike costs about "
+        f"where: {where}, or let the policy choose; looking at all arms alike costs UCB about "
         f"{weights['uniform_costs']['mean']:.3g} of regret more, once looks matter"
     )
-    steady, early = (
-        kind["active"]["mean"] for kind in (planned["regret"], planned["early"]["regret"])
-    )
+    policy = planned["advice"]["policy"]
+    steady, early = (kind[policy]["mean"] for kind in (planned["regret"], planned["early"]["regret"]))
     k = max(range(len(steady)), key=lambda place: steady[place] - early[place])
-    off = planned["accuracy"]["early"]["nine_of_ten"] * steady[0]
+    kind = "kibitzer, early" if policy == "kibitzer" else "early"
+    off = planned["accuracy"][kind]["nine_of_ten"] * steady[0]
     gains = steady[k] - early[k] > off
     page.text(
         "when: early, at rates min(1, A/t); "
         f"{planned['looks'][k]:.3g} looks with A = {planned['early']['scale'][k]:.3g} would bring "
-        f"UCB1-Double's regret from {steady[k]:.3g} to {early[k]:.3g}, give or take {off:.2g}"
+        f"the regret of {OBSERVER_NAMES[policy]} from {steady[k]:.3g} to {early[k]:.3g}, "
+        f"give or take {off:.2g}"
         if gains
         else "when: it makes no difference whether the looks come early"
     )
-    for observer, best in planned.get("best", {}).items():
+    for observer in shown if "best" in planned else []:
+        best = planned["best"][observer]
         text = f"ε = {best['rate']:.2g} ({best['looks']:.3g} looks), net saving {best['net']:.3g}"
         if best["rate"] == 0:
             text = "none is worth its cost"

@@ -1,8 +1,8 @@
 r"""What a bucket of free looks is worth, how large it should be, and where the looks should go.
 
-Regret is predicted (`kibitz.planning.prediction`) for UCB as a passive observer (uniform weights,
-and the best weights p* of the paper's section 3.1) and for UCB1-Double as an active one. Nothing
-here is a bound: those are in `kibitz.bounds`.
+Regret is predicted (`kibitz.planning.prediction`) for kibitzer, and for the paper's policies: UCB as
+a passive observer (uniform weights, and the best weights p* of its section 3.1) and UCB1-Double as an
+active one. Nothing here is a bound: those are in `kibitz.bounds`.
 """
 
 import math
@@ -24,6 +24,7 @@ from kibitz.bounds.bound import (
 )
 from kibitz.model.feedback import named_weights
 from kibitz.planning.fluid import FloatArray
+from kibitz.planning.kibitzer import level
 from kibitz.planning.prediction import (
     ACCURACY,
     OBSERVERS,
@@ -91,11 +92,18 @@ def plan(
           looks that are more than enough leave a small regret, of which the prediction may be a
           fraction.
         - `rates`, `looks`: the sizes ε, 0 first, and the looks ε T expected of each.
-        - `regret`, `saving`: for each of "uniform", "optimal", "active" both, a list over the rates.
+        - `regret`, `saving`: for each of "uniform", "optimal" (UCB), "active" (UCB1-Double) and
+          "kibitzer" both, a list over the rates.
+        - `advice`: which `policy` to use, "kibitzer" or, should it be predicted to lose less,
+          "active"; the `rate` and `looks` of a bucket (the best size if there is a cost, else the
+          smallest of `rates` that brings half of what a look at each stage saves); its `regret`
+          with it, `alone` without looks (means over the gaps) and the `saving`; and the regret of
+          the other policy with the same bucket, `instead`.
         - `early`: what the same looks bring if they come early, at rates min(1, A/t): `scale` (A for
           each rate), `regret` as above, and `better`, for each observer and rate (mean regret).
         - `plateau`: for each observer both, a list over the rates: the stage from which regret
-          hardly grows, c/(ε p Δ²) for the slowest arm (passive), Σ c/(ε Δ²) (active); may exceed T.
+          hardly grows, c/(ε p Δ²) for the slowest arm (passive), Σ c/(ε Δ²) (active), and
+          Σ (6 + 2ℓ(1 + 1/ε))/(ε Δ²) (kibitzer); may exceed T.
         - `weights`: `optimal` and `active` (where looks should go, and where UCB1-Double's go), one
           list for each problem, and `uniform_costs`: both; what uniform weights cost at leading
           order, in regret.
@@ -153,6 +161,7 @@ def plan(
             )
             for observer in OBSERVERS
         }
+    data["advice"] = _advice(data)
     if simulate and seed is not None:
         points = played_points(
             problems, rates, scales, regret, horizon, exploration, runs, seed, progress
@@ -226,6 +235,27 @@ def _early_looks(
     }
 
 
+def _advice(data: dict[str, Any]) -> dict[str, Any]:
+    """Which policy, and what a bucket of which size saves with it."""
+    own, other = (np.array(data["regret"][name]["mean"]) for name in ("kibitzer", "active"))
+    policy = "kibitzer"
+    if "best" in data:
+        k = int(np.argmin(np.abs(np.array(data["rates"]) - data["best"][policy]["rate"])))
+    else:
+        k = int(np.argmax(own[0] - own >= (own[0] - own[-1]) / 2))
+    if other[k] < own[k]:
+        policy, own, other = "active", other, own
+    return {
+        "policy": policy,
+        "rate": data["rates"][k],
+        "looks": data["looks"][k],
+        "regret": float(own[k]),
+        "alone": float(own[0]),
+        "saving": float(own[0] - own[k]),
+        "instead": float(other[k]),
+    }
+
+
 def _where_to_look(problems: FloatArray, exploration: float) -> dict[str, Any]:
     costs = np.array([exploration * complexity.weights_cost(gaps) for gaps in problems])
     return {
@@ -242,7 +272,9 @@ def _plateaus(
     stages = np.full((len(problems), len(rates)), math.inf)
     for place, gaps in enumerate(problems):
         needed = exploration / gaps[gaps > 0] ** 2
-        if observer == "active":
+        if observer == "kibitzer":
+            n_looks = (6 + 2 * level(1 + 1 / rates[rates > 0])) * (1 / gaps[gaps > 0] ** 2).sum()
+        elif observer == "active":
             n_looks = needed.sum()
         else:
             n_looks = (needed / weights_of(observer, gaps)[gaps > 0]).max()

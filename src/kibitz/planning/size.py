@@ -32,7 +32,7 @@ def best_size(
         "looks": size * horizon,
         "net": float(max(net[k], 0.0)),
     }
-    if observer != "active":
+    if observer in {"uniform", "optimal"}:
         best["leading"] = leading_best(problems, horizon, cost, exploration, observer)
     return best
 

@@ -39,7 +39,7 @@ def played_points(
                 {
                     "gaps": gaps.tolist(),
                     "rate": float(rates[k]),
-                    "observer": observer if k else "none",
+                    "observer": observer if k or observer == "kibitzer" else "none",
                     "early": early,
                     "predicted": float(regret[observer, early][place, k]),
                     "mean": float(final.mean()),
@@ -53,11 +53,23 @@ def _settings(gaps: FloatArray, rates: FloatArray, horizon: int) -> list[tuple[s
     """What is played of a problem: observer, whether looks come early, place among the rates."""
     star = float(complexity.rate_star(gaps, horizon))
     chosen = {int(np.argmin(np.abs(np.log(rates[1:] / (star * x))))) + 1 for x in (1, 10, 100)}
-    settings = [("uniform", False, 0)]
-    settings += [(observer, False, k) for observer in OBSERVERS for k in sorted(chosen)]
+    observers = [one for one in OBSERVERS if one != "kibitzer" or _playable(gaps, horizon)]
+    settings: list[tuple[str, bool, int]]
+    settings = [(one, False, 0) for one in ("uniform", "kibitzer") if one in observers]
+    settings += [(observer, False, k) for observer in observers for k in sorted(chosen)]
     if horizon <= MOST_STEPS:
         settings += [(observer, True, max(chosen)) for observer in OBSERVERS]
     return settings
+
+
+def _playable(gaps: FloatArray, horizon: int) -> bool:
+    """Whether kibitzer can be played that long."""
+    from kibitz.model.feedback import active
+    from kibitz.model.problem import gaussian
+    from kibitz.policies.kibitzer import kibitzer
+    from kibitz.simulator.leap import can_leap
+
+    return horizon <= MOST_STEPS or can_leap(kibitzer(), gaussian((-gaps).tolist()), active(0.5))
 
 
 def _final_regret(
@@ -73,16 +85,17 @@ def _final_regret(
     """The regret of each run at the horizon; without looks if there is no rate."""
     from kibitz.model.feedback import active, bandit, passive
     from kibitz.model.problem import gaussian
+    from kibitz.policies.kibitzer import kibitzer
     from kibitz.policies.ucb import ucb, ucb_double
     from kibitz.simulator.simulate import simulate
 
-    policy = ucb_double if observer == "active" else ucb
-    if rate is None:
-        feedback = bandit()
-    else:
-        feedback = active(rate) if observer == "active" else passive(rate, observer)
+    chooses = observer in {"active", "kibitzer"}
+    policies = {"kibitzer": kibitzer, "active": lambda: ucb_double(exploration)}
+    policy = policies.get(observer, lambda: ucb(exploration))()
+    looks = active if chooses else lambda rate: passive(rate, observer)
+    feedback = bandit() if rate is None else looks(rate)
     data = simulate(
-        gaussian((-gaps).tolist()), feedback, policy(exploration), horizon=horizon,
+        gaussian((-gaps).tolist()), feedback, policy, horizon=horizon,
         runs=runs, seed=seed, stages=[horizon], progress=progress,
     )  # fmt: skip
     return np.asarray(data["final_regret"].to_numpy()[0])

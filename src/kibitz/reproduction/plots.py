@@ -4,6 +4,7 @@
 for.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -169,10 +170,16 @@ def save_figure(figure: "Figure", file: Path, name: str = "plot") -> None:
         )
 
 
-def plan_curves(plan: dict[str, Any]) -> "Figure":
+def plan_curves(plan: dict[str, Any], observers: Sequence[str] = ("kibitzer", "active")) -> "Figure":
     """Draw what `kibitz.plan` predicts, against the size of the bucket; simulated points if any."""
     setting, rates = plan["setting"], np.array(plan["rates"][1:])
-    names = {"uniform": "UCB, uniform", "optimal": "UCB, best weights", "active": "UCB1-Double"}
+    known = {
+        "kibitzer": "kibitzer",
+        "active": "UCB1-Double",
+        "uniform": "UCB, uniform",
+        "optimal": "UCB, best weights",
+    }
+    names = {observer: known[observer] for observer in observers}
     several = len(setting["problems"]) > 1
     points = [] if several else plan.get("simulation", {}).get("points", [])
     panels = []
@@ -184,8 +191,9 @@ def plan_curves(plan: dict[str, Any]) -> "Figure":
             high = np.array(y["worst"][1:]) if several else None
             mean = np.array(y["mean"][1:])
             curves.append(Curve(name, rates, mean, mean if several else None, high))
-        none = np.full(rates.shape, predicted["uniform"]["mean"][0])
-        curves.append(Curve("no looks", rates, none, kind="reference"))
+        for label, one in (("UCB, no looks", "uniform"), ("kibitzer, no looks", "kibitzer")):
+            none = np.full(rates.shape, predicted[one]["mean"][0])
+            curves.append(Curve(label, rates, none, kind="reference"))
         panels.append(
             Panel(
                 title,
@@ -197,7 +205,7 @@ def plan_curves(plan: dict[str, Any]) -> "Figure":
             )
         )
     drawn = figure(
-        Picture("Predicted regret against the size of the bucket, for three observers.", panels)
+        Picture("Predicted regret against the size of the bucket, for some policies.", panels)
     )
     top = max(axes.get_ylim()[1] for axes in drawn.axes)
     for axes, early in zip(drawn.axes, (False, True), strict=True):

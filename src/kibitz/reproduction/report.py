@@ -40,6 +40,8 @@ PAPER = (
 QUICK = 25  # how many times fewer runs a rough version has
 LEAST_RUNS = 3
 SIGNS = {True: ("✓", "holds"), False: ("✗", "does not hold"), None: ("?", "open: too few runs")}
+LAWS = {"gaussian": "Gaussian rewards of variance 1", "bernoulli": "Bernoulli rewards"}
+MOST_LISTED = 20  # values of a sweep that are listed
 SETTING_COLUMNS = ("data", "means", "looks", "policies", "swept", "T", "runs", "engine")
 
 
@@ -184,6 +186,7 @@ def page(
                 "svg": base64.b64encode((figures / f"{section.number}.svg").read_bytes()).decode(),
                 "legend": legend(section.picture),
                 "setting": setting_rows(section.data),
+                "rewards": rewards_of(section.data),
                 "runs": next(iter(section.data.values())).sizes["run"],
             }
             for section in sections
@@ -257,7 +260,7 @@ def setting_rows(data: "dict[str, xarray.Dataset]") -> list[list[str]]:
         cells = json.loads(part.attrs["cells"])
         first = cells[0]["setting"]
         swept = next((str(d) for d in part["final_regret"].dims if d not in {"policy", "run"}), None)
-        values = ", ".join(_value(v) for v in part[swept].to_numpy()) if swept else ""
+        values = _values(part[swept].to_numpy()) if swept else ""
         policies = "; ".join(
             f"{one} = {name_of(cell['policy'])}"
             if one != cell["policy"]["name"]
@@ -268,6 +271,8 @@ def setting_rows(data: "dict[str, xarray.Dataset]") -> list[list[str]]:
         if len({json.dumps(cell["setting"]["feedback"]) for cell in cells}) > 1:
             feedback.pop("rate", None)
         means = ", ".join(f"{one:g}" for one in first["problem"]["means"])
+        if any(cell["setting"]["problem"] != first["problem"] for cell in cells):
+            means = f"{means} and others"
         row = [label, means, _words(feedback), policies, f"{swept}: {values}" if swept else "–"]
         rows.append([*row, typeset(first["horizon"]), str(part.sizes["run"]), part.attrs["engine"]])
     return rows
@@ -285,6 +290,19 @@ def _words(feedback: dict[str, Any]) -> str:
     usual = {"observer": feedback["observer"], "looks": 1, "paid": False}
     unusual = {name: value for name, value in feedback.items() if value != usual.get(name)}
     return str(feedback["observer"]) + "".join(f", {k} {v}" for k, v in unusual.items())
+
+
+def _values(values: Any) -> str:
+    """Write what was swept; the first and the last of very many."""
+    if len(values) > MOST_LISTED:
+        return f"{_value(values[0])} to {_value(values[-1])}"
+    return ", ".join(map(_value, values))
+
+
+def rewards_of(data: "dict[str, xarray.Dataset]") -> str:
+    """Say which law the rewards have."""
+    first = next(iter(data.values()))
+    return LAWS[json.loads(first.attrs["cells"])[0]["setting"]["problem"]["law"]]
 
 
 def _value(value: Any) -> str:

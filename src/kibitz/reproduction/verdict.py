@@ -7,7 +7,7 @@ if some do and some do not.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +37,14 @@ class Statement(NamedTuple):
     holds: bool | None
 
 
+class Table(NamedTuple):
+    """Numbers that a reader may want to look up."""
+
+    caption: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
 class Verdict(NamedTuple):
     """One word, why in a few words and in a few sentences, and the statements behind it."""
 
@@ -44,16 +52,19 @@ class Verdict(NamedTuple):
     short: str
     sentence: str
     statements: list[Statement]
+    tables: Sequence[Table] = ()
 
 
-def judge(statements: Iterable[Statement], short: str, sentence: str) -> Verdict:
+def judge(
+    statements: Iterable[Statement], short: str, sentence: str, tables: Sequence[Table] = ()
+) -> Verdict:
     """Return the verdict that statements amount to."""
     listed = list(statements)
     if not listed:
         raise ValueError("statements must be at least one statement, got none")
     held = sum(statement.holds is True for statement in listed)
     word = "confirmed" if held == len(listed) else "depends" if held else "not confirmed"
-    return Verdict(word, short, sentence, listed)
+    return Verdict(word, short, sentence, listed, tables)
 
 
 def below(estimate: Estimate, limit: float) -> bool | None:

@@ -33,6 +33,7 @@ SAVE_SECONDS = 20.0  # how much work a crash of the machine may lose
 N_STAGES = 200
 LEAP_PAYS = 100_000  # the horizon from which on leaping is the faster way
 PATIENCE_SECONDS = 2 * 86400.0
+LEAST_STAGES = 20_000  # of a job, where there are as many: to begin one takes a millisecond
 JOB_STAGES = 1_000_000  # of a job: worth a thread, and not long to wait for
 MOST_RUNS = 2**32 - 1  # a run is one word of its seed
 MEMORY = 2**34  # bytes that are taken to be there where the system does not tell
@@ -368,7 +369,8 @@ def _chunks(missing: NDArray[np.int64], horizon: int, threads: int) -> Iterable[
     """Cut runs into ranges of neighbours, each a fair piece of work."""
     if missing.size == 0:
         return
-    size = max(1, min(JOB_STAGES // horizon, math.ceil(missing.size / (4 * threads))))
+    fair = max(math.ceil(LEAST_STAGES / horizon), math.ceil(missing.size / (4 * threads)))
+    size = max(1, min(JOB_STAGES // horizon, fair))
     for block in np.split(missing, np.flatnonzero(np.diff(missing) != 1) + 1):
         for start in range(0, block.size, size):
             part = block[start : start + size]

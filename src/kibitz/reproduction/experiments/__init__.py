@@ -1,4 +1,4 @@
-"""The experiments: those of the paper, then what it claims but does not draw.
+"""The experiments: those of the paper, what it claims but does not draw, and which policy to use.
 
 Each is a module with its setting as data at the top, `run` (data from the simulator, saved to
 `file(part)` for each of its parts, and resumed from there), `verdict` (what the data say) and `draw`
@@ -11,6 +11,8 @@ from kibitz.reproduction.experiments import (
     arrivals,
     for_ever,
     ftl_or_ucb,
+    league,
+    limit,
     paid,
     rate_optimal,
     rate_uniform,
@@ -31,6 +33,8 @@ EXPERIMENTS = (
     paid,
     arrivals,
     sandwich,
+    league,
+    limit,
 )
 
 #: The experiments by number.

@@ -1,0 +1,182 @@
+"""How far each policy is from the Bayes optimum: two Bernoulli arms, means uniform.
+
+Of the paper: none of it; how well one can play at all.
+
+Concluded: with no looks, some and one at each stage, whether kibitzer's regret is near the optimum's,
+and whether that of every other policy is larger than kibitzer's.
+"""
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kibitz.model.feedback import active, bandit, every
+from kibitz.model.problem import Problem, bernoulli
+from kibitz.planning.league import REFERENCE, entrants
+from kibitz.planning.optimal import optimal
+from kibitz.policies import POLICIES
+from kibitz.policies.policy import Policy
+from kibitz.reproduction.numerals import typeset
+from kibitz.reproduction.picture import Curve, Mark, Panel, Picture
+from kibitz.reproduction.verdict import (
+    Estimate,
+    Statement,
+    Table,
+    Verdict,
+    above,
+    below,
+    judge,
+    ratio,
+)
+from kibitz.reproduction.verdict import mean as mean_of
+from kibitz.simulator.simulate import labelled, sweep
+
+if TYPE_CHECKING:
+    import xarray
+
+TITLE = "The limit"
+PAPER = "none of it; how well one can play at all"
+CLAIM = (
+    "On average over two Bernoulli arms with uniform priors, for which the Bayes optimum can be "
+    "computed, kibitzer loses little more than the optimum, and less than every other policy."
+)
+#: Stages, T.
+STAGES = 100
+#: Stages from look to look; None for no looks.
+PERIODS: dict[str, int | None] = {"no looks": None, "every 10": 10, "every stage": 1}
+#: Pairs of means, spread evenly over the unit square.
+DRAWS = 64
+#: Runs of each setting.
+RUNS = 40
+NEAR = 1.35  #: The factor within which a regret is near the optimum's.
+SHOWN = 8  #: Policies in the figure: the best ones, and UCB1-Double.
+NEVER = 0.01  # where "no looks" stands on a logarithmic axis
+KNOWS_LAW = ("kibitzer", "kl_ucb", "thompson")  # they have a form of their own for Bernoulli rewards
+
+
+def players() -> dict[str, Policy]:
+    """Return the policies of the league, in their forms for Bernoulli rewards."""
+    others = [policy for name, policy in entrants().items() if name not in KNOWS_LAW]
+    own = [POLICIES[name](law="bernoulli") for name in KNOWS_LAW if name in POLICIES]
+    short = {policy.name: policy for policy in own}
+    return {**short, **labelled(others)}
+
+
+def problem(draw: int) -> Problem:
+    """Return the problem of a draw: the R₂ sequence of Roberts (2018), which fills the square."""
+    plastic = 1.32471795724474602596
+    point = np.modf(0.5 + (draw + 1) * np.array([1 / plastic, 1 / plastic**2]))[0]
+    return bernoulli(point.round(4).tolist())
+
+
+def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Dataset]":
+    """Play all policies on all draws, with each kind of looks."""
+    return {
+        label: sweep(
+            "draw", range(DRAWS), problem, bandit() if n is None else active(every(n)), players(),
+            horizon=STAGES, stages=[STAGES], file=file(label.replace(" ", "-")), **options,
+        )
+        for label, n in PERIODS.items()
+    }  # fmt: skip
+
+
+@cache
+def optimum(period: int | None) -> float:
+    """Return the regret of the Bayes optimum."""
+    return optimal(STAGES, period).regret
+
+
+def samples(part: "xarray.Dataset") -> dict[str, Any]:
+    """Return, for each policy, the mean over the draws in each run."""
+    final = part["final_regret"].mean("draw")
+    return {str(label): final.sel(policy=label).to_numpy() for label in part["policy"].to_numpy()}
+
+
+def ratios(data: "dict[str, xarray.Dataset]") -> dict[str, dict[str, Estimate]]:
+    """Return regret over the optimum's, for each kind of looks and policy."""
+    found: dict[str, dict[str, Estimate]] = {}
+    for label, part in data.items():
+        limit = optimum(PERIODS[label])
+        found[label] = {
+            policy: Estimate(one.value / limit, one.error / limit)
+            for policy, one in ((name, mean_of(runs)) for name, runs in samples(part).items())
+        }
+    return found
+
+
+def ranked(found: dict[str, dict[str, Estimate]]) -> list[str]:
+    """Return the policies, the one of smallest geometric mean first."""
+    names = next(iter(found.values()))
+    product = {name: np.prod([one[name].value for one in found.values()]) for name in names}
+    return sorted(product, key=lambda name: float(product[name]))
+
+
+def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
+    """Hold kibitzer against the optimum, and the best of the others against kibitzer."""
+    statements, found = [], ratios(data)
+    for label, part in data.items():
+        own, runs = found[label][REFERENCE], samples(part)
+        others = {name: value for name, value in found[label].items() if name != REFERENCE}
+        best = min(others, key=lambda name: others[name].value)
+        factor = ratio(runs[best], runs[REFERENCE])
+        limit = optimum(PERIODS[label])
+        statements += [
+            Statement(
+                f"{label}: {REFERENCE} loses {own} times as much as the optimum, {limit:.4g} "
+                f"(near: below {NEAR:g}).",
+                below(own, NEAR),
+            ),
+            Statement(
+                f"{label}: the best of the others, {best}, loses {factor} times as much as "
+                f"{REFERENCE}.",
+                above(factor, 1.0),
+            ),
+        ]
+    listing = ", ".join(f"{found[label][REFERENCE]} ({label})" for label in data)
+    leaders = {label: min(one, key=lambda name: one[name].value) for label, one in found.items()}
+    elsewhere = [f"{name} ({label})" for label, name in leaders.items() if name != REFERENCE]
+    sentence = f"{REFERENCE} loses {listing} times as much as the Bayes optimum. " + (
+        f"The smallest mean is another's: {', '.join(elsewhere)}."
+        if elsewhere
+        else "Its mean is the smallest in each case."
+    )
+    order = ranked(found)
+    rows = [[name, *(str(found[label][name]) for label in data)] for name in order]
+    caption = (
+        f"Regret over that of the Bayes optimum, T = {STAGES}; {DRAWS} pairs of means. The error is "
+        "that of the rewards; that of the means, which are spread evenly, is not in it."
+    )
+    table = Table(caption, ["policy", *data], rows)
+    short = "; ".join(f"{found[label][REFERENCE]} × optimum, {label}" for label in data)
+    return judge(statements, short, sentence, [table])
+
+
+def draw(data: "dict[str, xarray.Dataset]") -> Picture:
+    """Draw the ratio to the optimum against how often looks come."""
+    found = ratios(data)
+    order = ranked(found)
+    shown = [name for name in order if name in {*order[: SHOWN - 1], REFERENCE, "ucb_double"}]
+    rates = [NEVER if PERIODS[label] is None else 1 / (PERIODS[label] or 1) for label in data]
+    curves = []
+    for name in shown:
+        values = [found[label][name] for label in data]
+        y, error = (np.array([one[k] for one in values]) for k in (0, 1))
+        curves.append(Curve(name, rates, y, y - 2 * error, y + 2 * error, "points"))
+    n_runs = next(iter(data.values())).sizes["run"]
+    panel = Panel(
+        f"Two Bernoulli arms, T = {typeset(STAGES)}",
+        "looks per stage",
+        f"regret over the optimum's (mean of {DRAWS * n_runs}, bars ± 2 s.e.)",
+        curves,
+        [Mark(NEVER, "none")],
+        y_log=True,
+        note=f"{len(order) - len(shown)} more policies are in the table",
+    )
+    alt = (
+        "Regret over that of the Bayes optimum against how often looks come, for the best policies "
+        "and UCB1-Double. " + verdict(data).sentence
+    )
+    return Picture(alt, [panel], 1)

@@ -13,8 +13,6 @@ decision. With n observations of an arm told and p of its pulls pending:
 - For a look, pending looks count like pending pulls, but not the pull of the present stage: pull and
   look are chosen from the same state. An arm that only looks have told of is no stranger.
 - Thompson sampling ignores what is pending: its draws spread by themselves.
-- kibitzer holds no arm for its looks (in the simulator it does, once an arm was seen 256 times): what
-  it was told is known as counts and sums, not in its order.
 
 Policies in phases (`in_turn`) presuppose order: their next question waits for the answer to the last.
 """

@@ -50,7 +50,7 @@ PERIODS: dict[str, int | None] = {"no looks": None, "every 10": 10, "every stage
 #: Pairs of means, spread evenly over the unit square.
 DRAWS = 64
 #: Runs of each setting.
-RUNS = 40
+RUNS = 100
 NEAR = 1.35  #: The factor within which a regret is near the optimum's.
 SHOWN = 8  #: Policies in the figure: the best ones, and UCB1-Double.
 NEVER = 0.01  # where "no looks" stands on a logarithmic axis
@@ -169,11 +169,12 @@ def draw(data: "dict[str, xarray.Dataset]") -> Picture:
     panel = Panel(
         f"Two Bernoulli arms, T = {typeset(STAGES)}",
         "looks per stage",
-        f"regret over the optimum's (mean of {DRAWS * n_runs}, bars ± 2 s.e.)",
+        "regret over the optimum's (bars ± 2 s.e.)",
         curves,
         [Mark(NEVER, "none")],
         y_log=True,
-        note=f"{len(order) - len(shown)} more policies are in the table",
+        note=f"mean of {DRAWS * n_runs} games; the left end is no looks\n"
+        f"{len(order) - len(shown)} more policies are in the table",
     )
     alt = (
         "Regret over that of the Bayes optimum against how often looks come, for the best policies "

@@ -209,8 +209,11 @@ class Thompson(Rewards):
 class Kibitzer(Rewards):
     """Pull what is unseen, then the largest index; look in turn, at what is unseen, or by IMED.
 
-    The arm that IMED chose is held until it was seen a tenth more often or the leader is another.
+    The arm that IMED chose is held until it was seen a tenth more often or the leader is another,
+    if it was seen often before.
     """
+
+    long = 256
 
     def __init__(self, n_arms, b=8.0, beta=1.0, law="gaussian", scale=1.0):
         super().__init__(n_arms)
@@ -277,7 +280,7 @@ class Kibitzer(Rewards):
             self.n_looks += 1
             if self.n_looks % 4 != 0 and self.held() is None and arm != self.leader():
                 n = self.count(arm)
-                self.hold = arm, n + max(1, n // 10), self.leader()
+                self.hold = arm, n + (max(1, n // 10) if n >= self.long else 1), self.leader()
         super().update(stage, arm, reward, free)
 
 

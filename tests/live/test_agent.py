@@ -223,6 +223,22 @@ def test_arms_come_and_go(url):
         assert len(agent.arms()) == 4  # the arms that it was made with are still what made it
 
 
+def test_an_arm_is_added_to_a_policy_that_keeps_a_state(url):
+    """What it keeps is what the whole log makes, with the arms that there are now."""
+    with made(url, policy=kibitz.kibitzer()) as agent:
+        agent.add("pink")  # before anything was told
+        assert agent.check() == []
+        for n in range(12):
+            agent.tell(agent.ask().id, n % 3 / 2)
+            agent.tell(agent.look().id, n % 2)
+            if n == 6:
+                agent.add("black")
+                assert agent.check() == []
+        agent.correct(1, 1.0)
+        assert agent.check() == []
+        assert counts(agent, "n_pulls")[4] > (0,)
+
+
 def test_a_report_on_a_retired_arm_still_counts_but_nobody_sees_it_any_more(url):
     with made(url) as agent:
         id = agent.ask().id
@@ -401,7 +417,7 @@ def test_two_that_opened_the_same_agent_see_what_the_other_does(url):
 
 
 def test_the_log_is_read_from_any_place(url, monkeypatch):
-    monkeypatch.setattr("kibitz.live.turn.PAGE", 7)
+    monkeypatch.setattr("kibitz.live.reading.PAGE", 7)
     monkeypatch.setattr("kibitz.live.agent.PAGE", 7)
     with made(url) as agent:
         agent.ask(n=20)

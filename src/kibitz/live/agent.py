@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from kibitz.live import delay, making, recipe
 from kibitz.live.projection import Arm, Event
+from kibitz.live.reading import PAGE, read_arms, read_events
 from kibitz.live.store import Database, Store, connect
-from kibitz.live.turn import PAGE, Decision, Turn, read_arms, read_events
+from kibitz.live.turn import Decision, Turn
 from kibitz.model.problem import LARGEST
 from kibitz.policies.policy import Policy
 from kibitz.validate import finite, refused, text, whole

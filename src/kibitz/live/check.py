@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kibitz.live.phases import as_json, replayed
 from kibitz.live.projection import Decided, Event, Projection, differences, projected
+from kibitz.live.reading import DECIDED, PAGE, read_arms, read_events
 from kibitz.live.store import Damaged, Database, connect, sqlite_path
-from kibitz.live.turn import DECIDED, PAGE, as_json, read_arms, read_events, replayed
 from kibitz.validate import refused
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def compared(agent: "Agent", database: Database, number: int, made: Projection) 
         "number of asks": (kept[2], made.n_asks),
         "time of the latest event": (kept[3], made.latest),
     }
-    if agent.in_turn:
+    if agent.keeps_state:
         named["state of the policy"] = (kept[4], as_json(replayed(agent, made)))
         if not made.order:
             named["state of the policy"] = (kept[4], None)

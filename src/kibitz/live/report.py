@@ -7,8 +7,8 @@ import numpy as np
 
 from kibitz.live.intervals import best_bounds, intervals, regret_interval
 from kibitz.live.projection import Arm
+from kibitz.live.reading import read_arms
 from kibitz.live.store import Database
-from kibitz.live.turn import read_arms
 from kibitz.validate import number, refused
 
 if TYPE_CHECKING:

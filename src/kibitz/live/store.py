@@ -84,7 +84,11 @@ MIGRATIONS: dict[int, str] = {}  # what makes of a version the next one
 
 
 class Unavailable(OSError):
-    """The store cannot be used at the moment; nothing was done, and it may be tried again."""
+    """The store cannot be used at the moment; it may be tried again.
+
+    Nothing was done, with one exception: a PostgreSQL that goes away during a commit and stays away
+    leaves open whether that came through. With a key, or for a tell, trying again is safe then too.
+    """
 
 
 class Damaged(ValueError):

@@ -1,24 +1,20 @@
 """One transaction of an agent: what it reads, what it decides, and what it writes at its end."""
 
-import json
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 from numpy.random import SFC64, Generator, SeedSequence
 
-from kibitz.live import delay
-from kibitz.live.projection import Arm, Decided, Event, Projection, projected, settle
+from kibitz.live import delay, phases
+from kibitz.live.projection import Arm, Decided, Event, projected, settle
+from kibitz.live.reading import DECIDED, read_arms, read_events
 from kibitz.live.store import Database
 from kibitz.validate import quoted
 
 if TYPE_CHECKING:
     from kibitz.live.agent import Agent
 
-PAGE = 5_000  # events that are read at a time
-COLUMNS = ", ".join(Arm.__slots__)
 SET_ARM = ", ".join(f"{name} = ?" for name in Arm.__slots__)
-DECIDED = ", ".join(Decided.__slots__)
 arm_values = attrgetter(*Arm.__slots__)
 decided_values = attrgetter(*Decided.__slots__)
 
@@ -200,6 +196,8 @@ class Turn:
                 name,
             )
             self.note(kind, None, len(self.arms) - 1, None, None)
+            if self.state is not None:
+                self.relearn()
             return
         place = self.place(name)
         arm = self.arms[place]
@@ -371,27 +369,21 @@ class Turn:
     def policy_state(self) -> Any:
         """Return the state of the policy as it is kept."""
         empty = self.agent.policy.init(self.agent.params, len(self.arms))
-        if self.state is None:
-            return empty
-        kept = json.loads(self.state)
-        if len(kept[0]) < len(self.arms):  # arms were added since: what it knows is in the counts
-            none = [(0, 0)] * len(self.arms)
-            return delay.heard(self.agent.policy, self.agent.params, self.arms, self.agent.unit, none)
-        return type(empty)(*(_array(k, e.dtype) for k, e in zip(kept, empty, strict=True)))
+        return empty if self.state is None else phases.from_json(self.state, empty)
 
     def learn(self, decided: Decided, reward: float) -> None:
         """Tell a policy that keeps a state; for all others it follows from the counts."""
         if self.agent.keeps_state:
-            state = told(self.agent, self.policy_state(), decided, reward)
-            self.state = as_json(state)
+            state = phases.told(self.agent, self.policy_state(), decided, reward)
+            self.state = phases.as_json(state)
 
     def relearn(self) -> None:
-        """Tell it all anew, because a reward has changed."""
+        """Tell it all anew, because a reward has changed or an arm is new."""
         self.write_new()
         log: list[Event] = []
         while page := read_events(self.database, self.number, len(log)):
             log += page
-        self.state = as_json(replayed(self.agent, projected(log)))
+        self.state = phases.as_json(phases.replayed(self.agent, projected(log)))
 
     # --------------------------------------------------------------------------------- writing
 
@@ -441,57 +433,6 @@ class Turn:
             self.state,
             self.number,
         )
-
-
-def told(agent: "Agent", state: Any, decided: Decided, reward: float) -> Any:
-    """Return the state of a policy after a reward."""
-    return agent.policy.update(
-        agent.params,
-        state,
-        decided.stage,
-        decided.arm,
-        1,
-        reward / agent.unit,
-        decided.kind != "pull",
-    )
-
-
-def replayed(agent: "Agent", projection: Projection) -> Any:
-    """Return the state of a policy that was told all that counts, in the order of the log."""
-    state = agent.policy.init(agent.params, len(projection.arms))
-    for id in projection.order:
-        decided = projection.decisions[id - 1]
-        assert decided.reward is not None
-        state = told(agent, state, decided, decided.reward)
-    return state
-
-
-def as_json(state: Any) -> str:
-    """Return the state of a policy as text; numbers come back as they were."""
-    return json.dumps([np.asarray(part).tolist() for part in state])
-
-
-def read_arms(database: Database, number: int) -> list[Arm]:
-    """Return what a store knows of an agent's arms."""
-    rows = database.rows(f"select {COLUMNS} from arms where agent = ? order by arm", number)
-    return [Arm(*row) for row in rows]
-
-
-def read_events(database: Database, number: int, after: int) -> list[Event]:
-    """Return a page of the log."""
-    rows = database.rows(
-        "select e.seq, e.at, e.kind, e.id, a.name, e.reward, e.key from events e "
-        "join arms a on a.agent = e.agent and a.arm = e.arm "
-        f"where e.agent = ? and e.seq > ? order by e.seq limit {PAGE}",
-        number,
-        after,
-    )
-    return [Event(*row) for row in rows]
-
-
-def _array(kept: list[Any], dtype: Any) -> Any:
-    """Return an array as it was; records come out of JSON as lists."""
-    return np.array(kept if dtype.names is None else [tuple(record) for record in kept], dtype)
 
 
 def _draws(agent: "Agent", id: int) -> Any:

@@ -17,8 +17,8 @@ one that is pulled, else, with L the arm of largest mean, to the arm i other tha
 .. math:: O_i\, d(\bar X_i, \bar X_L) + \log O_i,
 
 d being (\bar X_i - \bar X_L)^2 / 2, or the Bernoulli divergence: the index of IMED (Honda and
-Takemura, 2015), here for looks. That arm is held until it was seen a tenth more often, or L is
-another arm, so that many looks can be foreseen (docs/leap.md).
+Takemura, 2015), here for looks. Once it was seen 256 times, that arm is held until it was seen a
+tenth more often, or L is another arm, so that many looks can be foreseen (docs/leap.md).
 """
 
 import math
@@ -33,6 +33,7 @@ from kibitz.policies.policy import FAR, Array, Hold, Policy, View, checked_scale
 from kibitz.validate import between, one_of, positive
 
 EVERY = 4  # of so many looks one goes to the arms in turn
+LONG = 256  # an arm that was seen less often is not held
 TENTH = 10  # an arm is held until it was seen this part of its count more often
 NEARLY_ONE = 1 - 2.0**-20  # no mean is taken for larger: no divergence from it is infinite
 KL_UCB = params_type(("c",))(0.0)  # the parameters of KL-UCB of level log t
@@ -267,7 +268,8 @@ def update(
             leader = leader_of(state)
             if arm != leader and not holds(state, leader):
                 held["arm"] = arm
-                held["until"] = state.counts[arm] + max(1, state.counts[arm] // TENTH)
+                count = state.counts[arm]
+                held["until"] = count + (max(1, count // TENTH) if count >= LONG else 1)
                 held["leader"] = leader
         state.counts[n_arms] += n
     else:

@@ -47,8 +47,8 @@ CLAIM = (
 STAGES = 100
 #: Stages from look to look; None for no looks.
 PERIODS: dict[str, int | None] = {"no looks": None, "every 10": 10, "every stage": 1}
-#: Pairs of means, spread evenly over the unit square.
-DRAWS = 64
+#: Pairs of means, a lattice that fills the unit square, and its second step.
+DRAWS, STEP = 89, 11
 #: Runs of each setting.
 RUNS = 100
 NEAR = 1.35  #: The factor within which a regret is near the optimum's.
@@ -66,10 +66,8 @@ def players() -> dict[str, Policy]:
 
 
 def problem(draw: int) -> Problem:
-    """Return the problem of a draw: the R₂ sequence of Roberts (2018), which fills the square."""
-    plastic = 1.32471795724474602596
-    point = np.modf(0.5 + (draw + 1) * np.array([1 / plastic, 1 / plastic**2]))[0]
-    return bernoulli(point.round(4).tolist())
+    """Return the problem of a draw: a point of a lattice that fills the square evenly."""
+    return bernoulli([(draw + 0.5) / DRAWS, (draw * STEP % DRAWS + 0.5) / DRAWS])
 
 
 def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Dataset]":

@@ -152,9 +152,10 @@ def test_a_forked_child_numbers_functions_from_elsewhere():
         from numba.core.bytecode import FunctionIdentity
         import kibitz.compiling.private
         child = os.fork()
-        print(next(FunctionIdentity._unique_ids), flush=True)
         if child:
-            os.waitpid(child, 0)
+            os.waitpid(child, 0)  # so that their lines do not mix
+        os.write(1, b"%d\\n" % next(FunctionIdentity._unique_ids))
+        os._exit(0)
         """
     )
     one, two = map(int, output.split())

@@ -25,7 +25,7 @@ reproduce: .venv/installed
 	$(BIN)/kibitz reproduce
 
 check: lint
-	$(BIN)/python $(PYTEST) -m 'not slow'
+	$(BIN)/python -m pytest -q -n auto --dist worksteal -m 'not slow'
 
 test: lint docs
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n auto $(PLAIN)

@@ -384,9 +384,17 @@ def test_arrivals(factors, word):
     assert arrivals.verdict(data).word == word
 
 
-def sandwich_data(regrets):
+def sandwich_data(regrets, ours=lambda horizon: np.full(len(sandwich.RATES), 50.0)):
+    """Return the regret of UCB, and of kibitzer, at each horizon."""
     return {
-        str(horizon): swept("rate", sandwich.RATES, regrets(horizon)) for horizon in sandwich.HORIZONS
+        str(horizon): xarray.concat(
+            [
+                swept("rate", sandwich.RATES, regrets(horizon), policy="UCB"),
+                swept("rate", sandwich.RATES, ours(horizon), policy="kibitzer"),
+            ],
+            "policy",
+        )
+        for horizon in sandwich.HORIZONS
     }
 
 
@@ -398,6 +406,19 @@ def test_a_violated_bound_is_found_and_said():
     assert found.sentence.startswith("A bound is violated.")
     lower = [statement.holds for statement in found.statements if "lower" in statement.text]
     assert not any(lower)
+
+
+def test_kibitzers_bound_is_held_against_kibitzer_alone():
+    bound = {T: sandwich.bounds(T)["upper, kibitzer"] for T in sandwich.HORIZONS}
+    between = sandwich_data(lambda horizon: np.full(len(sandwich.RATES), 150.0))
+    over = sandwich_data(
+        lambda horizon: np.full(len(sandwich.RATES), 150.0), lambda horizon: 2 * bound[horizon]
+    )
+    for data, holds in ((between, True), (over, False)):
+        found = sandwich.verdict(data)
+        of_kibitzer = [one.holds for one in found.statements if "kibitzer" in one.text]
+        assert of_kibitzer == 3 * [holds]
+        assert found.sentence.startswith("A bound is violated.") is not holds
 
 
 def test_vacuous_bounds_are_called_vacuous_and_confirm_nothing():

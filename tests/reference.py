@@ -209,6 +209,7 @@ class Thompson(Rewards):
 class Kibitzer(Rewards):
     """Pull what is unseen, then the largest index; look in turn, at what is unseen, or by IMED.
 
+    Every fourth look is for the arms in turn, if they were not seen more often than they had turns.
     The arm that IMED chose is held until it was seen a tenth more often or the leader is another,
     if it was seen often before.
     """
@@ -259,7 +260,9 @@ class Kibitzer(Rewards):
 
     def observe(self, stage):
         if (self.n_looks + 1) % 4 == 0:
-            return ((self.n_looks + 1) // 4 - 1) % self.n_arms
+            turns_before, arm = divmod((self.n_looks + 1) // 4 - 1, self.n_arms)
+            if self.count(arm) <= turns_before + 1:
+                return arm
         to_be_pulled = sum(map(len, self.pulled)) < stage
         never = [a for a in self.unseen() if not (to_be_pulled and a == self.pull(stage))]
         if never:

@@ -37,10 +37,13 @@ class Game:
     """One run of kibitzer with Gaussian rewards, stage by stage, all of it kept.
 
     `look(counts, means, best)` chooses the looks that are not in turn; `forced(r, K)` is the position
-    of the r-th look in turn, at each `share`-th look.
+    of the r-th turn, at each `share`-th look, which is left out by an arm that was seen more than
+    `enough` times and once for each turn before.
     """
 
-    def __init__(self, means, arrivals, rng, look, *, b=8.0, share=4, forced=None, pull=None):
+    def __init__(
+        self, means, arrivals, rng, look, *, b=8.0, share=4, forced=None, enough=1, pull=None
+    ):
         k = len(means)
         self.means, self.counts, self.sums = np.array(means), np.zeros(k, int), np.zeros(k)
         self.rows = []  # stage, looks before it, counts, indices, arm, was it unseen
@@ -54,13 +57,16 @@ class Game:
                 indices = m + np.sqrt(2 * ell(x) / self.counts)
                 arm = int(np.argmax(indices)) if pull is None else pull(self.counts, rng)
             chosen = look(self.counts, rng)
-            self.rows.append((stage, n_looks, self.counts.copy(), indices, arm))
+            seen = self.counts.copy()
+            self.rows.append((stage, n_looks, seen, indices, arm))
             self.tell(arm, rng)
             if arrives:
                 n_looks += 1
                 if n_looks % share == 0:
                     r = n_looks // share
-                    chosen = (r - 1) % k if forced is None else forced(r, k)
+                    place = (r - 1) % k if forced is None else forced(r, k)
+                    if seen[place] <= enough + (r - 1) // k:
+                        chosen = place
                 self.tell(chosen, rng)
 
     def tell(self, arm, rng):
@@ -108,7 +114,12 @@ def test_step_1_every_arm_has_been_seen_once_and_in_its_turns():
 
 @pytest.mark.parametrize(
     "mutant",
-    [{"share": 5}, {"forced": lambda r, k: 0}, {"forced": lambda r, k: (r - 1) % max(k - 1, 1)}],
+    [
+        {"share": 5},
+        {"forced": lambda r, k: 0},
+        {"forced": lambda r, k: (r - 1) % max(k - 1, 1)},
+        {"enough": 0},
+    ],
 )
 def test_step_1_mutants_fail(mutant):
     assert room_of_step_1(**mutant) < 0

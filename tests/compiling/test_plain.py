@@ -53,6 +53,9 @@ def test_every_function_of_a_policy_is_called_in_plain_python_without_compiling(
                     policy.index(params, 60, np.maximum(seen.counts, 1), 0, 0.5)
                 if policy.turns is not None:
                     policy.turns(params, state)
+                if policy.hold is not None:
+                    policy.hold(params, state)
+                    policy.due(params, state, 0, 9)
         print(len(recorder.buffer))
         """
     )

@@ -54,15 +54,39 @@ def test_looks_at_the_arm_of_least_imed_other_than_the_leader():
     assert decisions(GAUSSIAN, 3, *PULLS, *looks)[1] == 1
 
 
-def test_every_fourth_look_goes_in_turn():
-    story = list(PULLS)
-    for look in range(1, 40):
+def test_every_fourth_look_goes_in_turn_to_an_arm_that_was_seen_less_often_than_it_should():
+    story = [*PULLS, *[(0, 9.0)] * 3]  # arm 0 leads, and was seen often enough for three turns
+    turns = []
+    for look in range(1, 100):
         arm = decisions(GAUSSIAN, 3, *story)[1]
         if look % 4 == 0:
-            assert arm == (look // 4 - 1) % 3
+            turns.append(arm)
         else:
             assert arm != 0
         story.append(free(arm, [9.0, 1.0, 5.0][arm]))
+    # arm 0 leaves the first three of its turns out
+    assert [arm == 0 for arm in turns[::3]] == 3 * [False] + 5 * [True]
+    counts = [sum(told[0] == arm for told in story) for arm in range(3)]
+    assert min(counts) >= 1 + 99 // (4 * 3)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_each_arm_is_sure_of_a_quarter_of_its_share(seed):
+    rng = np.random.default_rng(seed)
+    n_arms = int(rng.integers(2, 8))
+    params, state = GAUSSIAN.params, GAUSSIAN.init(GAUSSIAN.params, n_arms)
+    means = 10 * rng.normal(size=n_arms)  # so that most arms are seen in turn only
+    bare = 0
+    for stage in range(1, 2000):
+        arm = GAUSSIAN.pull(params, state, stage, rng)
+        look = GAUSSIAN.observe(params, state, stage, rng)
+        state = GAUSSIAN.update(params, state, stage, arm, 1, rng.normal(means[arm]), False)
+        state = GAUSSIAN.update(params, state, stage, look, 1, rng.normal(means[look]), True)
+        if stage >= n_arms:
+            room = state.counts[:-1].min() - 1 - stage // (4 * n_arms)
+            assert room >= 0
+            bare += room == 0
+    assert bare > 0
 
 
 def look_after(n, *more):
@@ -118,11 +142,34 @@ def test_a_look_counts_as_the_first_pull_of_its_arm():
 def test_says_for_how_long_an_arm_is_held():
     story = [(0, 1.0)] + [(1, 0.0), (2, 0.0)] * 300
     state, _ = tell(GAUSSIAN, GAUSSIAN.params, 3, *story, free(1, 0.0))
-    assert GAUSSIAN.hold(GAUSSIAN.params, state) == (1, 4, 1, 0, 29)
-    assert GAUSSIAN.turns(GAUSSIAN.params, state)[1] == 2  # so that arm 0 is the next in turn
+    assert GAUSSIAN.hold(GAUSSIAN.params, state) == (1, 0, 29)
     for after, left in ([(2, 0.0)] * 3, 29), ([(1, 0.0)] * 29, 0), ([(2, 1e3)], 0):
         state, _ = tell(GAUSSIAN, GAUSSIAN.params, 3, *story, free(1, 0.0), *after)
         assert GAUSSIAN.hold(GAUSSIAN.params, state).most == left
+
+
+def test_says_which_looks_go_in_turn():
+    """The arm that is neither pulled nor held: as many as `observe` sends there, one by one."""
+    rng = np.random.default_rng(5)
+    params, taken = GAUSSIAN.params, 0
+    for _ in range(300):
+        n_arms = int(rng.integers(3, 6))
+        state = GAUSSIAN.init(params, n_arms)
+        counts = rng.integers(1, 40, n_arms)
+        counts[0] += 10**6  # the leader; arm 1 is held, or has the least IMED
+        means = np.array([1.0, 0.999, *[-9.0] * (n_arms - 2)])
+        state.counts[:-1], state.sums[:] = counts, counts * means
+        state.counts[n_arms] = rng.integers(0, 4 * n_arms * (counts[1:].min() + 3))
+        n = int(rng.integers(1, 300))
+        said = [GAUSSIAN.due(params, state, arm, n) for arm in range(2, n_arms)]
+        before = state.counts.copy()
+        for stage in range(10**7, 10**7 + n):
+            arm = GAUSSIAN.observe(params, state, stage, None)
+            state = GAUSSIAN.update(params, state, stage, arm, 1, means[arm], True)
+        assert said == (state.counts - before)[2:n_arms].tolist()
+        assert state.counts[n_arms] == before[n_arms] + n
+        taken += sum(said)
+    assert taken > 1000
 
 
 def test_keeps_its_promises():

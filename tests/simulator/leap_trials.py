@@ -53,11 +53,11 @@ def trials(policy: Policy) -> Any:
     params_of = params_type(tuple(policy.numbers))
     init, pull, observe, update = policy.init, policy.pull, policy.observe, policy.update
     view: Any = policy.view
-    takes_turns = policy.turns is not None
     holds = policy.hold is not None
-    turns: Any = policy.turns
+    foreseen = holds or policy.turns is not None
     hold: Any = policy.hold
-    propose, _ = leaping_by(policy.index, policy.update, policy.turns, policy.hold)
+    due: Any = policy.due
+    propose, _ = leaping_by(policy.index, policy.update, policy.turns, policy.hold, policy.due)
     next_arrival, drawn_arm = look_functions(Feedback("active", 0.1))
 
     def story(params: Any, law: Law, rng: Any, tale: Tale, farthest: int, state: Any) -> int:
@@ -107,7 +107,7 @@ def trials(policy: Policy) -> Any:
                 return
         arm = pull(params, state, stage, rngs.policy.rng)
         look = -1
-        if looks.observer == ACTIVE and not takes_turns and seen.most_looks > 0:
+        if looks.observer == ACTIVE and not foreseen and seen.most_looks > 0:
             look = observe(params, state, stage, rngs.policy.rng)
         arrival = next_arrival(looks, stage - 1, FAR, rngs.looks.rng, counted[:0])
         n, _ = propose(
@@ -128,9 +128,9 @@ def trials(policy: Policy) -> Any:
             return
         last = stage + certificate.now[0]["latest"] - 1  # that of the certificate, before any cut
         cut, arrived = cut_at(looks, arrival, last), 0
-        wrong_pull, wrong_look, n_looks = False, False, 0
+        wrong_pull, wrong_look = False, False
         if holds:
-            held, latest = hold(params, state), turns(params, state)[1]
+            held = hold(params, state)
         while stage <= last and arrived < cut:
             counted[STAGES] += 1
             wrong_pull = wrong_pull or pull(params, state, stage, rngs.policy.rng) != arm
@@ -146,9 +146,10 @@ def trials(policy: Policy) -> Any:
                     if looks.observer == ACTIVE and look >= 0:
                         wrong_look = wrong_look or chosen != look
                     if holds:
-                        n_looks += 1
-                        n_in_turn, rest = divmod(held.done + n_looks, held.every)
-                        planned = (latest + n_in_turn) % n_arms if rest == 0 else held.arm
+                        planned = held.arm
+                        for other in range(n_arms):
+                            if other not in (arm, held.arm) and due(params, state, other, 1) > 0:
+                                planned = other
                         if looks.observer == ACTIVE:
                             wrong_look = wrong_look or chosen != planned
                     reward = draw(law, chosen, rngs.looks)

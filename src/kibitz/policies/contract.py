@@ -149,7 +149,7 @@ def check_choice(
         if seen.n_pulls[arm] > 0:
             mean = seen.sums[arm] / seen.counts[arm]
             values[arm] = index(params, stage - seen.origin, seen.counts, arm, mean)
-    best, *others = np.argsort(-values, kind="stable")
+    best, *others = map(int, np.argsort(-values, kind="stable"))
     if pull != best:
         raise ValueError(
             f"pull of {policy.name} must be the arm of largest index, got {pull} at stage {stage}, "
@@ -157,7 +157,14 @@ def check_choice(
         )
     if seen.most_looks == 0 or np.inf in values:
         return
-    if policy.turns is None:
+    if policy.hold is not None and policy.due is not None:
+        what = "the arm whose turn it is, or that is held"
+        hold = policy.hold(params, state)
+        expected = hold.arm if hold.most > 0 else look
+        for other in range(values.size):
+            if policy.due(params, state, other, 1) > 0:
+                expected = other
+    elif policy.turns is None:
         what = "the arm of second largest index, or most_looks of its view 0"
         expected = others[0] if values[others[0]] > -np.inf else best
     else:
@@ -166,10 +173,6 @@ def check_choice(
         expected = (latest + 1) % values.size
         while not playing[expected]:
             expected = (expected + 1) % values.size
-        hold = None if policy.hold is None else policy.hold(params, state)
-        if hold is not None and (hold.done + 1) % hold.every > 0:
-            what = "the arm that is held"
-            expected = hold.arm if hold.most > 0 else look
     if look != expected:
         raise ValueError(
             f"observe of {policy.name} must be {what}, got {look} instead of {expected} "

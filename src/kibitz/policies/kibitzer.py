@@ -10,9 +10,10 @@ t / F stands for 1/\varepsilon: the width is that of log(1/\varepsilon) where lo
 log(t / (K O_i)), as in MOSS-anytime, where they do not. For rewards in [0, 1] the index is the
 largest q with O_i kl(\bar X_i, q) <= \ell(x_i).
 
-Every fourth look goes to the arms in turn, which is what a theorem needs: each arm is sure of a
-quarter of its fair share. The others go to an arm that was never seen, highest first, other than the
-one that is pulled, else, with L the arm of largest mean, to the arm i other than L of smallest
+Every fourth look is for the arms in turn. In its r-th turn an arm is looked at if it was seen r times
+or less, which is what a theorem needs: each arm is sure of a quarter of its fair share of looks. All
+other looks go to an arm that was never seen, highest first, other than the one that is pulled, else,
+with L the arm of largest mean, to the arm i other than L of smallest
 
 .. math:: O_i\, d(\bar X_i, \bar X_L) + \log O_i,
 
@@ -32,7 +33,7 @@ from kibitz.policies.kl_ucb import bernoulli_index as kl_index
 from kibitz.policies.policy import FAR, Array, Hold, Policy, View, checked_scale, params_type
 from kibitz.validate import between, one_of, positive
 
-EVERY = 4  # of so many looks one goes to the arms in turn
+EVERY = 4  # of so many looks one is for the arms in turn
 LONG = 256  # an arm that was seen less often is not held
 TENTH = 10  # an arm is held until it was seen this part of its count more often
 NEARLY_ONE = 1 - 2.0**-20  # no mean is taken for larger: no divergence from it is infinite
@@ -66,8 +67,8 @@ def kibitzer(
         update,
         index=bernoulli_index if unit_rewards else index,
         view=view,
-        turns=turns,
         hold=hold,
+        due=due,
         unit_rewards=unit_rewards,
         scale=checked_scale(scale, unit_rewards),
         setting={**numbers, "law": law},
@@ -176,10 +177,13 @@ def holds(state: State, leader: int) -> bool:
 
 
 @jit
-def turns(params: Any, state: State) -> tuple[Array, int]:
-    """Return that all arms take turns, and whose turn was the last."""
+def due(params: Any, state: State, arm: int, n: int) -> int:
+    """Return how many of the next n looks go to an arm in turn, if it is not seen otherwise."""
     n_arms = state.sums.size
-    return state.allowed, (state.counts[n_arms] // EVERY + n_arms - 1) % n_arms
+    n_looks = state.counts[n_arms]
+    before = (n_looks // EVERY - arm + n_arms - 1) // n_arms  # how many turns it has had
+    after = ((n_looks + n) // EVERY - arm + n_arms - 1) // n_arms
+    return max(0, after - max(before, state.counts[arm] - 1))
 
 
 @jit
@@ -187,7 +191,7 @@ def hold(params: Any, state: State) -> Hold:
     """Return the arm that is held, and for how many looks at least."""
     leader, held = leader_of(state), state.hold[0]
     most = held["until"] - state.counts[held["arm"]] if holds(state, leader) else 0
-    return Hold(held["arm"], EVERY, state.counts[state.sums.size] % EVERY, leader, most)
+    return Hold(held["arm"], leader, most)
 
 
 @jit
@@ -227,8 +231,9 @@ def looking_by(distance: Any) -> Any:
         """Return the arm whose turn it is, an unseen one, the held one, or that of least IMED."""
         n_arms = state.sums.size
         n_looks = state.counts[n_arms]
-        if n_looks % EVERY == EVERY - 1:
-            return n_looks // EVERY % n_arms
+        turn = n_looks // EVERY
+        if n_looks % EVERY == EVERY - 1 and state.counts[turn % n_arms] < 2 + turn // n_arms:
+            return turn % n_arms
         never = unseen(state, stage)
         if never >= 0:
             return never
@@ -257,9 +262,9 @@ observe, bernoulli_observe = looking_by(squared), looking_by(divergence)
 def update(
     params: Any, state: State, stage: int, arm: int, n: int, total: float, free: bool
 ) -> State:
-    """Count all observations; hold an arm that was looked at out of turn, if none is held.
+    """Count all observations; hold an arm that was looked at, but for every fourth, if none is held.
 
-    Of several looks at once nobody knows which of them were in turn: no arm is held for them.
+    Of several looks at once nobody knows which of them were fourth: no arm is held for them.
     """
     n_arms = state.sums.size
     if free:

@@ -62,8 +62,11 @@ class Policy:
         For index policies that look at some arms in turn: `turns(params, state)` returns which ones
         (an array of booleans) and the arm that was looked at last. None for the runner-up.
     hold
-        For those of them that look in turn now and then only: `hold(params, state)` returns which
-        arm is looked at in between, and for how long; see `Hold`. None if all looks go in turn.
+        For index policies that look in turn now and then only: `hold(params, state)` returns which
+        arm is looked at in between, and for how long; see `Hold`.
+    due
+        With `hold`: `due(params, state, arm, n)` returns how many of the next n looks go to an arm
+        in turn, if it is neither pulled nor held.
     unit_rewards
         Whether it makes sense only for rewards in [0, 1].
     scale
@@ -82,6 +85,7 @@ class Policy:
     view: Callable[..., Any] | None = None
     turns: Callable[..., Any] | None = None
     hold: Callable[..., Any] | None = None
+    due: Callable[..., int] | None = None
     unit_rewards: bool = False
     scale: float | None = None
     setting: dict[str, Any] = field(default_factory=dict)
@@ -90,7 +94,7 @@ class Policy:
     def functions(self) -> tuple[Callable[..., Any] | None, ...]:
         """All functions of the policy: what its numbers, and its machine code, depend on."""
         parts = (self.init, self.pull, self.observe, self.update, self.index, self.view, self.turns)
-        return parts if self.hold is None else (*parts, self.hold)
+        return parts if self.hold is None else (*parts, self.hold, self.due)
 
     @property
     def params(self) -> Any:
@@ -162,8 +166,6 @@ class Hold(NamedTuple):
     """Where looks go that do not go in turn: to one arm, while another has the largest mean."""
 
     arm: int  # that is looked at
-    every: int  # one of so many looks goes in turn
-    done: int  # looks since the last of those
     leader: int  # the arm of largest mean; -1 if it does not matter
     most: int  # how many looks may come before the arm is given up
 

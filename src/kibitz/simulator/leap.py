@@ -239,17 +239,26 @@ def arrivals_drawn(looks: Looks, arrival: int, last: int, rng: Any) -> tuple[int
 @jit_rare
 def no_hold(params: Any, state: Any) -> Hold:
     """Return that no arm is held: all looks go in turn, or none."""
-    return Hold(-1, 1, 0, -1, FAR)
+    return Hold(-1, -1, FAR)
+
+
+@jit_rare
+def none_due(params: Any, state: Any, arm: int, n: int) -> int:
+    """Return that no look goes in turn."""
+    return 0
 
 
 @cache
-def leaping_by(index: Any, update: Any, turns: Any, hold: Any) -> tuple[Any, Any]:
+def leaping_by(index: Any, update: Any, turns: Any, hold: Any, due: Any) -> tuple[Any, Any]:
     """Return `propose`, which certifies a block, and `tell_looks`, for an index policy."""
     takes_turns = turns is not None
     holding = no_hold if hold is None else hold
+    in_turn = none_due if due is None else due
+    foreseen = takes_turns or hold is not None
 
     def certified(
         params: Any,
+        state: Any,
         seen: View,
         law: Law,
         looks: Looks,
@@ -266,7 +275,7 @@ def leaping_by(index: Any, update: Any, turns: Any, hold: Any) -> tuple[Any, Any
 
         It is the least lead of their indices over the box. `playing` are the arms that take turns,
         if some do; `look` is -1 then, or if it is drawn. `held` is looked at between turns, while
-        its leader leads.
+        its leader leads; neither it nor `arm` takes any turn.
         """
         n_arms = seen.allowed.size
         n = last - stage + 1
@@ -276,7 +285,6 @@ def leaping_by(index: Any, update: Any, turns: Any, hold: Any) -> tuple[Any, Any
         if n_arrivals > min(seen.most_looks, held.most) // looks.per_arrival:
             return -np.inf
         n_looks = n_arrivals * looks.per_arrival
-        n_in_turn = (held.done + n_looks) // held.every
         share = looks.weights[0, n_arms - 1]  # of all arms: 1, but for rounding
         for other in range(n_arms):
             certificate.looks[other] = 0
@@ -287,11 +295,15 @@ def leaping_by(index: Any, update: Any, turns: Any, hold: Any) -> tuple[Any, Any
                     )
                 elif look >= 0:
                     certificate.looks[other] = n_looks if other == look else 0
-                else:
-                    if playing[other]:
-                        certificate.looks[other] = n_in_turn // playing.sum() + 1
-                    if other == held.arm:
-                        certificate.looks[other] += n_looks - n_in_turn
+                elif held.arm >= 0:
+                    certificate.looks[other] = in_turn(params, state, other, n_looks)
+                elif playing[other]:
+                    certificate.looks[other] = n_looks // playing.sum() + 1
+        if held.arm >= 0:
+            if certificate.looks[arm] > 0 or certificate.looks[held.arm] > 0:
+                return -np.inf
+            certificate.looks[held.arm] = n_looks - certificate.looks.sum()
+        for other in range(n_arms):
             extra = certificate.looks[other] if seen.learns else 0
             certificate.counts[other] = seen.counts[other] + extra + (n if other == arm else 0)
         if seen.counts.size > n_arms:
@@ -423,25 +435,27 @@ def leaping_by(index: Any, update: Any, turns: Any, hold: Any) -> tuple[Any, Any
                     left -= certificate.looks[arm]
         elif look >= 0:
             certificate.looks[look] = n_looks
+        elif hold is not None:
+            held = holding(params, state)
+            for arm in range(n_arms):
+                if arm != held.arm:
+                    certificate.looks[arm] = in_turn(params, state, arm, n_looks)
+            certificate.looks[held.arm] = n_looks - certificate.looks.sum()
+            first = (held.arm + 1) % n_arms
         elif takes_turns:
             playing, latest = turns(params, state)
-            held = held_by(params, state, looks)
-            n_in_turn = (held.done + n_looks) // held.every
             n_playing = playing.sum()
-            more = n_in_turn % n_playing
+            more = n_looks % n_playing
             arm, turn = latest, 0
             while turn < n_playing:
                 arm = (arm + 1) % n_arms
                 if playing[arm]:
-                    certificate.looks[arm] = n_in_turn // n_playing + (1 if turn < more else 0)
+                    certificate.looks[arm] = n_looks // n_playing + (1 if turn < more else 0)
                     turn += 1
                     if turn == more:
                         first = (arm + 1) % n_arms
             if more == 0:
                 first = (arm + 1) % n_arms
-            if held.arm >= 0:
-                certificate.looks[held.arm] += n_looks - n_in_turn
-                first = (held.arm + 1) % n_arms
         # `first` is such that the arm looked at last, or held, is told last
         for step in range(n_arms):
             arm = (first + step) % n_arms
@@ -469,7 +483,7 @@ def leaping_by(index: Any, update: Any, turns: Any, hold: Any) -> tuple[Any, Any
     ) -> tuple[int, int]:
         """Return how many stages, up to `last`, to leap (0: it does not pay) and their arrivals."""
         furthest = min(last, seen.end - 1) - stage + 1
-        if looks.observer == ACTIVE and look < 0 and not takes_turns:
+        if looks.observer == ACTIVE and look < 0 and not foreseen:
             furthest = min(furthest, arrival - stage)
         shortest = SHORTEST
         if arrival < FAR:  # playing an arrival costs as much as playing a hundred other stages
@@ -500,6 +514,7 @@ def leaping_by(index: Any, update: Any, turns: Any, hold: Any) -> tuple[Any, Any
         while n >= shortest:
             left = certified(
                 params,
+                state,
                 seen,
                 law,
                 looks,

@@ -250,8 +250,10 @@ def run_player(policy: Policy, feedback: Feedback, leap: bool) -> Any:
 def block_player(policy: Policy, feedback: Feedback) -> Any:
     """Return the function that plays a block of stages at once, if it can certify one."""
     observe, update = policy.observe, policy.update
-    takes_turns = policy.turns is not None
-    propose, tell_looks = leaping_by(policy.index, policy.update, policy.turns, policy.hold)
+    foreseen = policy.turns is not None or policy.hold is not None
+    propose, tell_looks = leaping_by(
+        policy.index, policy.update, policy.turns, policy.hold, policy.due
+    )
     next_arrival, _ = look_functions(feedback)
 
     def leap_ahead(
@@ -272,7 +274,7 @@ def block_player(policy: Policy, feedback: Feedback) -> Any:
         n_arms = law.means.size
         pulled = n_arms < 0  # a literal False would compile `update` once more
         look: Any = np.int64(-1)
-        if looks.observer == ACTIVE and not takes_turns and seen.most_looks > 0:
+        if looks.observer == ACTIVE and not foreseen and seen.most_looks > 0:
             look = observe(params, state, stage, rngs.policy.rng)
         last = record.stages[noted] if record.paid else horizon
         n, n_arrivals = propose(

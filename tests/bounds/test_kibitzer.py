@@ -19,8 +19,8 @@ from scipy.optimize import linprog
 from scipy.stats import binom
 
 from kibitz.bounds import crossing, upper
-from kibitz.bounds.kibitzer import _speed_tail, explored, failing
-from kibitz.bounds.occupation import _normal_tail, arrival, stages_at
+from kibitz.bounds.kibitzer import _beyond, _speed_tail, explored, failing
+from kibitz.bounds.occupation import _normal_tail, arrival, farthest, stages_at
 
 FIVE, FOUR = [0, 0.2, 0.5, 1.0, 1.5], [0, 0.2, 1.5, 1.8]
 BETAS = pytest.mark.parametrize("beta", [1.0, 0.0])
@@ -722,3 +722,19 @@ def test_other_parameters_are_refused(change, sentence):
     given = {"gaps": FIVE, "rate": 0.1} | change
     with pytest.raises(ValueError, match=sentence):
         upper.kibitzer(**given)
+
+
+@pytest.mark.parametrize("looks", ["active", "uniform"])
+@pytest.mark.parametrize(("z", "n_arms", "rate"), [(0.5, 3, 0.2), (1.0, 5, 0.05)])
+def test_what_lies_beyond_the_cells_is_all_that_is_left(looks, z, n_arms, rate):
+    """Of the order of e^-40 and never seen in a bound, but summed here one by one."""
+    t = crossing.tables(8.0, 1.0)
+    end = farthest(t, n_arms, rate, looks, z)
+    rest = end + np.arange(1, 2_000_000.0)
+    if looks == "active":  # at each number of looks, from the last on: 1/ε stages
+        left = np.exp(-t.turn * (rest - 1) * z**2 / (2 * n_arms)).sum() / rate
+    else:  # at each stage t after the last: E exp(-F z^2/2), F binomial of t - 1 and ε/K
+        left = ((1 - rate / n_arms * (1 - math.exp(-(z**2) / 2))) ** (rest - 1)).sum()
+    (bound,) = _beyond(t, np.array([z]), n_arms, rate, looks, z)
+    assert left <= bound * (1 + 1e-9)
+    assert bound <= 2 * left

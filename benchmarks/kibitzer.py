@@ -3,19 +3,22 @@
     python benchmarks/kibitzer.py [--runs N] [--settings N] [--only paper|search|verdict]
 
 Three parts. `paper`: problems such as the paper's, with standard errors. `search`: an ensemble of
-random problems on which parameters of kibitzer may be compared. `verdict`: another one, of another
-seed, that no choice was made on: kibitzer against the paper's policies and against others, as
+random problems on which variants of kibitzer are compared, up to T = 10⁴. `verdict`: another one, of
+another seed, that no choice was made on: kibitzer against the paper's policies and against others, as
 geometric means of ratios of mean regret. Settings have 2 to 30 arms, rates from 1 to 0, active looks,
 horizons 10⁴ to 10⁶, and are drawn from a seed, so that the same numbers come out everywhere.
 """
 
 import argparse
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 import kibitz as kb
+from kibitz.compiling.jit import jit
+from kibitz.policies.kibitzer import leader_of, unseen
 
 PAPER = {  # name: means, rate, horizon, what the search measured
     "five arms, 1": ([2, 1.8, 1.5, 1, 0.5], 1.0, 10**4, 8.1),
@@ -42,12 +45,61 @@ RATES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.001, 0.0)
 HORIZONS = (10**4, 10**5, 10**6)
 
 
+def variant(every: int = 4, always: bool = False, weight: float = 1.0, **parameters: Any) -> Any:
+    """Return kibitzer with another way to look, stage by stage: no arm is held.
+
+    One look of `every` is for the arms in turn, whether they need it or not if `always`; the others
+    go to the arm of least `weight` O d + log O.
+    """
+
+    def observe(params: Any, state: Any, stage: int, rng: Any) -> int:
+        n_arms = state.sums.size
+        turn = state.counts[n_arms] // every
+        if state.counts[n_arms] % every == every - 1 and (
+            always or state.counts[turn % n_arms] < 2 + turn // n_arms
+        ):
+            return turn % n_arms
+        never = unseen(state, stage)
+        if never >= 0:
+            return never
+        leader = leader_of(state)
+        best = state.sums[leader] / state.counts[leader]
+        look, least = -1, np.inf
+        for arm in range(n_arms):
+            count = state.counts[arm]
+            if arm != leader and count > 0:
+                gap = best - state.sums[arm] / count
+                value = weight * count * gap**2 / 2 + math.log(count)
+                if value < least:
+                    look, least = arm, value
+        return look if look >= 0 else (1 if leader == 0 else 0)
+
+    return replace(kb.kibitzer(**parameters), observe=jit(observe), hold=None, due=None)
+
+
+VARIANTS = {
+    "kibitzer": kb.kibitzer,
+    "never held": variant,
+    "turns whether needed or not": lambda: variant(always=True),
+    "no turns": lambda: variant(every=10**9),
+    "every second look for turns": lambda: variant(every=2),
+    "all looks for turns": lambda: variant(every=1),
+    "weight 0.7": lambda: variant(weight=0.7),
+    "weight 0.5": lambda: variant(weight=0.5),
+    "b = 4": lambda: kb.kibitzer(b=4),
+    "b = 16": lambda: kb.kibitzer(b=16),
+    "beta = 0": lambda: kb.kibitzer(beta=0),
+}
+
+
 def looks(rate: float) -> Any:
     """Return active looks at a rate."""
     return kb.active(rate) if rate > 0 else kb.bandit()
 
 
-def measured(means: Any, rate: float, horizon: int, players: Any, runs: int, seed: int) -> Any:
+def measured(
+    means: Any, rate: float, horizon: int, players: Any, runs: int, seed: int, engine: str = "auto"
+) -> Any:
     """Return the final regret of some players, all in the same world: (player, run)."""
     made = {name: make() for name, make in players.items()}
     data = kb.simulate(
@@ -58,6 +110,7 @@ def measured(means: Any, rate: float, horizon: int, players: Any, runs: int, see
         runs=runs,
         seed=seed,
         stages=[horizon],
+        engine=engine,
     )
     return data.final_regret.values
 
@@ -84,14 +137,37 @@ def settings(ensemble: str, n_settings: int) -> list[tuple[Any, float, int]]:
     return drawn
 
 
-def verdict(ensemble: str, n_settings: int, runs: int, players: Any) -> None:
+def search(n_settings: int, runs: int) -> None:
+    """Print by what factor each variant loses more than kibitzer, and its q99 is larger."""
+    logs, errors, tails, rates = [], [], [], []
+    for means, rate, _ in settings("search", n_settings):
+        if rate == 0:
+            continue
+        regret = measured(means, rate, 10**4, VARIANTS, runs, 3, "step")
+        mean = regret.mean(axis=1, keepdims=True)
+        logs.append(np.log(mean[:, 0] / mean[0]))
+        errors.append((regret / mean - regret[0] / mean[0]).std(axis=1) / math.sqrt(runs))
+        q99 = np.quantile(regret, 0.99, axis=1)
+        tails.append(np.log(q99 / q99[0]))
+        rates.append(rate)
+        print(f"{len(means)}, {rate:g} |", *mean[:, 0].round(2), flush=True)
+    for rate in (*dict.fromkeys(rates), None):
+        some = np.array([rate in (None, other) for other in rates])
+        factor = np.exp(np.mean(np.array(logs)[some], axis=0))
+        error = np.sqrt((np.array(errors)[some] ** 2).sum(axis=0)) / some.sum()
+        tail = np.exp(np.mean(np.array(tails)[some], axis=0))
+        print("all rates" if rate is None else f"rate {rate:g}", f"({some.sum()} settings)")
+        for n, name in enumerate(VARIANTS):
+            print(f"    {name}: {factor[n]:.3f} ± {error[n]:.3f}, q99 {tail[n]:.2f}")
+
+
+def verdict(n_settings: int, runs: int) -> None:
     """Print the regret of all players in each setting, and what follows from it."""
-    ours = list(players)
-    players = {**players, **OF_THE_PAPER, **OTHERS}
+    players = {"kibitzer": kb.kibitzer, **OF_THE_PAPER, **OTHERS}
     names = list(players)
     rows = []
     print("K, rate, T |", ", ".join(names))
-    for means, rate, horizon in settings(ensemble, n_settings):
+    for means, rate, horizon in settings("verdict", n_settings):
         some = {10**4: runs, 10**5: max(20, runs // 2), 10**6: max(20, runs // 5)}[horizon]
         playing = dict(players)
         if horizon == 10**6:
@@ -105,37 +181,29 @@ def verdict(ensemble: str, n_settings: int, runs: int, players: Any) -> None:
     def mean_of(ratios: list[float]) -> float:
         return math.exp(np.mean(np.log(ratios)))
 
-    for name in ours:
-        double = [row["ucb_double"] / row[name] for row in rows]
-        best = [min(row[other] for other in OF_THE_PAPER) / row[name] for row in rows]
-        every = (*OF_THE_PAPER, *OTHERS)
-        rest = [row[name] / min(row[o] for o in every if o in row) for row in rows]
-        print(
-            f"{ensemble}, {len(rows)} settings, {name}: UCB1-Double / it {mean_of(double):.2f}, "
-            f"best of the paper / it {mean_of(best):.2f}, it / best of all others "
-            f"{mean_of(rest):.3f}, worst {max(rest):.2f}"
-        )
+    double = [row["ucb_double"] / row["kibitzer"] for row in rows]
+    best = [min(row[other] for other in OF_THE_PAPER) / row["kibitzer"] for row in rows]
+    every = (*OF_THE_PAPER, *OTHERS)
+    rest = [row["kibitzer"] / min(row[o] for o in every if o in row) for row in rows]
+    print(
+        f"{len(rows)} settings: UCB1-Double / kibitzer {mean_of(double):.2f}, best of the paper / it "
+        f"{mean_of(best):.2f}, it / best of all others {mean_of(rest):.3f}, worst {max(rest):.2f}"
+    )
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=200, help="of a setting of 10^4 stages")
+    parser.add_argument("--runs", type=int, default=1000, help="of a setting of 10^4 stages")
     parser.add_argument("--settings", type=int, default=63, help="of an ensemble")
     parser.add_argument("--only", choices=("paper", "search", "verdict"))
     given = parser.parse_args()
     if given.only in (None, "paper"):
-        paper(10 * given.runs)
+        paper(20 * given.runs)
     if given.only in (None, "search"):
-        tried = {
-            "kibitzer": kb.kibitzer,
-            "kibitzer b=4": lambda: kb.kibitzer(b=4),
-            "kibitzer b=16": lambda: kb.kibitzer(b=16),
-            "kibitzer beta=0": lambda: kb.kibitzer(beta=0),
-        }
-        verdict("search", given.settings, given.runs, tried)
+        search(given.settings, given.runs)
     if given.only in (None, "verdict"):
-        verdict("verdict", given.settings, given.runs, {"kibitzer": kb.kibitzer})
+        verdict(given.settings, given.runs)
 
 
 if __name__ == "__main__":

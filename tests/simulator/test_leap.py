@@ -15,6 +15,7 @@ from leap_trials import ANY, BLOCKS, BROKEN, Tale, binomials, play_trials, trial
 from scipy import stats
 
 import kibitz as kb
+from kibitz.policies.policy import FAR
 from kibitz.simulator.leap import (
     arrivals_drawn,
     arrivals_up_to,
@@ -23,6 +24,7 @@ from kibitz.simulator.leap import (
     can_leap,
     charge,
     cut_at,
+    leaping_by,
     new_certificate,
     normal_quantile,
     strays,
@@ -558,6 +560,34 @@ def test_looks_in_turn_are_told_in_turn():
             n, k = horizon // 3, problem.n_arms
             expected = [n // k + (arm < n % k) for arm in range(k)]
             assert (played.n_free == expected).all()
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.02])
+def test_an_arm_that_is_pulled_is_not_leapt_beyond_its_hold(rate):
+    """Arm 1 is pulled, far ahead by its index, and held for 100 more observations."""
+    policy = kb.kibitzer()
+    params, state, stage = policy.params, policy.init(policy.params, 3), 10**12
+    for arm, n, mean in ((0, 10**12 - 2000, 0.0), (1, 1000, -0.095), (2, 1000, -0.6)):
+        state = policy.update(params, state, stage, arm, n, n * mean, False)
+    state = policy.update(params, state, stage, 1, 1, -0.095, True)
+    assert policy.hold(params, state) == (1, 0, 99)
+    assert policy.pull(params, state, stage, None) == 1
+    propose, _ = leaping_by(policy.index, policy.update, None, policy.hold, policy.due)
+    law = law_of(kb.gaussian([0, -0.095, -0.6]), 1.0)
+    looks = looks_of(kb.active(0.02), np.array([0, 0.095, 0.6]), 2 * stage)
+    arrival = FAR if rate == 0 else stage + 10
+    longest = 0
+    for seed in range(20):
+        certificate = new_certificate(3, 0.5)  # generous: leaps are long
+        certificate.now[0]["latest"] = 100
+        rng = np.random.default_rng(seed)
+        view = policy.view(params, state, stage)
+        n, n_arrivals = propose(
+            params, state, view, law, looks, stage, 2 * stage, arrival, 1, -1, rng, certificate
+        )
+        longest = max(longest, n)
+        assert n_arrivals == 0 or n + n_arrivals <= 99
+    assert longest > (99 if rate == 0 else 20)
 
 
 def test_the_cost_grows_slowly():

@@ -302,6 +302,8 @@ def leaping_by(index: Any, update: Any, turns: Any, hold: Any, due: Any) -> tupl
         if held.arm >= 0:
             if certificate.looks[arm] > 0 or certificate.looks[held.arm] > 0:
                 return -np.inf
+            if arm == held.arm and n_looks > 0 and n + n_looks > held.most:
+                return -np.inf  # its pulls count as well
             certificate.looks[held.arm] = n_looks - certificate.looks.sum()
         for other in range(n_arms):
             extra = certificate.looks[other] if seen.learns else 0

@@ -1,6 +1,8 @@
 """The simulated regret of UCB between what is proved about it, and kibitzer's below its own bound.
 
-Of the paper: Theorems 1 and 3 (claimed, not drawn). kibitzer and its bound are ours.
+Of the paper: Theorems 1 and 3 (claimed, not drawn).
+
+kibitzer and its bound are ours.
 
 Concluded: of each bound and horizon, whether the simulated regret is on its right side at every rate;
 where a bound is vacuous it confirms nothing.

@@ -46,6 +46,7 @@ docs: .venv/installed
 bench: .venv/installed
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/live.py
+	$(BIN)/python benchmarks/serve.py
 
 clean:
 	rm -rf .venv .venv-oldest .cache

@@ -3,7 +3,7 @@
 See `simulate` and `sweep`; `gaussian`, `bernoulli` and `table` for problems; `bandit`, `passive`,
 `active` and `full` for who sees what; `kibitz.policies` for the players; `kibitz.bounds` for what is
 proved about them; `plan` for what a bucket of looks is worth; `optimal` for how well one can play;
-`agent` for real traffic.
+`agent` for real traffic, `Client` for an agent that is served.
 """
 
 from importlib import import_module
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` below says the same to Python
     from kibitz import bounds as bounds
     from kibitz.live.agent import agent as agent
+    from kibitz.live.client import Client as Client
     from kibitz.live.logged import from_log as from_log
     from kibitz.live.turn import Conflict as Conflict
     from kibitz.live.turn import Decision as Decision
@@ -69,6 +70,7 @@ _HOME = {
     "kibitz.planning.optimal": ["optimal"],
     "kibitz.policies.contract": ["check"],
     "kibitz.live.agent": ["agent"],
+    "kibitz.live.client": ["Client"],
     "kibitz.live.turn": ["Conflict", "Decision"],
     "kibitz.live.logged": ["from_log"],
 }

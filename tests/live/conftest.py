@@ -1,13 +1,20 @@
-"""Stores for the tests: a SQLite file, and a real PostgreSQL that pip has brought."""
+"""Stores for the tests: a SQLite file, and a real PostgreSQL that pip has brought; and services."""
 
+import asyncio
+import contextlib
+import json
 import os
 import shutil
 import signal
 import tempfile
+import threading
 import warnings
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
+
+from kibitz.live.store import connect
 
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # a disk that needs no patience
 
@@ -51,3 +58,118 @@ def url(request, memory):
     if request.param == "sqlite":
         return str(memory / "shop.db")
     return request.getfixturevalue("database")
+
+
+class Service:
+    """The service without a network: requests are handed to the application itself."""
+
+    def __init__(self, app):
+        self.app = app
+        self.loop = asyncio.new_event_loop()
+
+    def send(self, method, path, body=None, token=None, **headers):
+        """Send a request; return the status, the headers and the content, read if it is JSON."""
+        return self.loop.run_until_complete(self.call(method, path, body, token, **headers))
+
+    async def call(self, method, path, body=None, token=None, **headers):
+        content = (
+            body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        )
+        given = {"host": "localhost", "content-length": str(len(content))}
+        given |= {} if body is None else {"content-type": "application/json"}
+        given |= {} if token is None else {"authorization": f"Bearer {token}"}
+        given |= {name.replace("_", "-"): value for name, value in headers.items()}
+        raw, _, query = path.partition("?")
+        scope = {
+            "type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1",
+            "method": method, "scheme": "http", "path": unquote(raw), "raw_path": raw.encode(),
+            "query_string": query.encode(), "root_path": "", "state": {},
+            "headers": [(k.encode(), v.encode()) for k, v in given.items() if v is not None],
+            "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
+        }  # fmt: skip
+        waiting = [{"type": "http.request", "body": content, "more_body": False}]
+        sent = []
+
+        async def receive():
+            if not waiting:
+                await asyncio.sleep(3600)
+            return waiting.pop()
+
+        async def send(message):
+            sent.append(message)
+
+        await self.app(scope, receive, send)
+        headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
+        content = b"".join(message.get("body", b"") for message in sent[1:])
+        if headers.get("content-type") == "application/json":
+            content = json.loads(content)
+        return sent[0]["status"], headers, content
+
+    def close(self):
+        self.loop.run_until_complete(self.app.state.writer.finish())
+        self.app.state.store.close()
+        self.loop.run_until_complete(self.loop.shutdown_default_executor())
+        self.loop.close()
+
+
+@pytest.fixture
+def service():
+    """Return what makes the service of a store."""
+    made = []
+
+    def make(url):
+        from kibitz.live.service import app
+
+        made.append(Service(app(url)))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@contextlib.contextmanager
+def running(url):
+    """Run the service of a store on the loopback, in a thread; its address."""
+    from kibitz.live.running import bound, server
+    from kibitz.live.service import app
+
+    listens = bound("127.0.0.1", 0)
+    made = server(app(url))
+    thread = threading.Thread(target=made.run, kwargs={"sockets": [listens]})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{listens.getsockname()[1]}"
+    finally:
+        made.should_exit = True
+        thread.join()
+
+
+@pytest.fixture
+def listening():
+    """Return what runs the service of a store: `with listening(url) as address`."""
+    return running
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def served(request):
+    """Return a store, of each kind, and the address of its service."""
+    with tempfile.TemporaryDirectory(prefix="kibitz-", dir=MEMORY) as folder:
+        url = f"{folder}/shop.db"
+        if request.param == "postgresql":
+            server = request.getfixturevalue("postgresql")
+            server.psql("drop schema if exists kibitz cascade")
+            url = server.get_uri()
+        connect(url).close()
+        with running(url) as address:
+            yield url, address
+
+
+@pytest.fixture(scope="module")
+def raw(served):
+    """Return the service of the same store, without a network."""
+    from kibitz.live.service import app
+
+    made = Service(app(served[0]))
+    yield made
+    made.close()

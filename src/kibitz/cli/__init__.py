@@ -15,7 +15,9 @@ from kibitz.cli import (
     policies,
     rehearse,
     reproduce,
+    serve,
     simulate,
+    token,
 )
 from kibitz.cli.terminal import speak_its_language
 
@@ -39,9 +41,11 @@ for command in (
     league.league,
     optimal.optimal,
     rehearse.rehearse,
+    serve.serve,
 ):
     app.command()(command)
 app.add_typer(agent.app, name="agent")
+app.add_typer(token.app, name="token")
 
 
 def print_version(wanted: bool) -> None:

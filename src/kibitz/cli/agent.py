@@ -156,13 +156,9 @@ def report(
         data = agent.report(delta)
     if as_json:
         from kibitz.cli.tables import print_json
+        from kibitz.live.report import plain
 
-        columns = {str(key): values.to_numpy().tolist() for key, values in data.data_vars.items()}
-        arms = [
-            dict(zip(["arm", *columns], row, strict=True))
-            for row in zip(data["arm"].to_numpy().tolist(), *columns.values(), strict=True)
-        ]
-        print_json({**data.attrs, "arms": arms})
+        print_json(plain(data))
         return
     from kibitz.cli.tables import Page
     from kibitz.live.report import HEAD, rows_of, sentences

@@ -168,6 +168,8 @@ class Agent:
             turn = Turn(self, database)
             if any(name in {"ask", "look"} for name, _ in operations):
                 turn.expire()
+            if len(checked) > 1:
+                turn.decisions.read_ahead(checked)
             answers: list[Any] = []
             for operation in checked:
                 before = turn.n_events

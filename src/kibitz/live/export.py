@@ -4,14 +4,16 @@ import csv
 import io
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kibitz.files import checked_target, write_whole
 from kibitz.live.projection import Event
+from kibitz.live.reading import PAGE
 from kibitz.validate import refused
 
 if TYPE_CHECKING:
@@ -26,28 +28,45 @@ def export(events: Iterable[Event], file: Path) -> None:
         raise refused("file", "one that ends in .csv, .jsonl or .nc", str(file))
     target = checked_target(file, "file")
     if file.suffix == ".nc":
-        from kibitz.simulator.results import to_netcdf
-
-        write_whole(target, to_netcdf(as_dataset(events)))
-    elif file.suffix == ".csv":
-        write_whole(target, lambda out: _csv(events, out))
+        write_whole(target, as_netcdf(events))
     else:
-        write_whole(target, lambda out: _lines(events, out))
+        parts = as_csv(events) if file.suffix == ".csv" else as_lines(events)
+        write_whole(target, lambda out: out.writelines(parts))
 
 
-def _csv(events: Iterable[Event], out: BinaryIO) -> None:
-    text = io.TextIOWrapper(out, encoding="utf-8", newline="")
+def as_csv(events: Iterable[Event]) -> Iterator[bytes]:
+    """Yield a log as CSV, some thousand events at a time."""
+    text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(Event._fields)
-    for event in events:
-        writer.writerow(["" if part is None else part for part in event])
-    text.flush()
-    text.detach()
+    for some in batched(events):
+        writer.writerows(["" if part is None else part for part in event] for event in some)
+        yield text.getvalue().encode()
+        text.seek(0)
+        text.truncate()
+    if text.tell():
+        yield text.getvalue().encode()
 
 
-def _lines(events: Iterable[Event], out: BinaryIO) -> None:
-    for event in events:
-        out.write(json.dumps(event._asdict(), ensure_ascii=False).encode() + b"\n")
+def as_lines(events: Iterable[Event]) -> Iterator[bytes]:
+    """Yield a log as JSON lines, some thousand events at a time."""
+    for some in batched(events):
+        lines = [json.dumps(event._asdict(), ensure_ascii=False) for event in some]
+        yield "\n".join([*lines, ""]).encode()
+
+
+def as_netcdf(events: Iterable[Event]) -> bytes:
+    """Return a log as a netCDF file."""
+    from kibitz.simulator.results import to_netcdf
+
+    return to_netcdf(as_dataset(events))
+
+
+def batched(events: Iterable[Event]) -> Iterator[list[Event]]:
+    """Yield events some thousand at a time."""
+    rest = iter(events)
+    while some := list(islice(rest, PAGE)):
+        yield some
 
 
 def as_dataset(events: Iterable[Event]) -> "xarray.Dataset":

@@ -21,6 +21,7 @@ class PostgreSQLDatabase:
     locking = " for update"
 
     def __init__(self, psycopg: Any, url: str, *, readonly: bool = False) -> None:
+        self._later: list[tuple[str, Sequence[Row]]] = []
         self.connection = psycopg.connect(url, autocommit=True, connect_timeout=5)
         self.connection.execute("set search_path to kibitz")
         self.connection.execute("set synchronous_commit to on")
@@ -28,12 +29,36 @@ class PostgreSQLDatabase:
             self.connection.execute("set default_transaction_read_only to on")
 
     def rows(self, statement: str, *values: Any) -> list[Row]:
+        """Run a statement and return its rows, after what is to be done before it."""
+        if self._later:
+            with self.connection.pipeline():
+                self._do_later()
         cursor = self.connection.execute(statement.replace("?", "%s"), values)
         return cursor.fetchall() if cursor.description is not None else []
 
     def many(self, statement: str, values: Sequence[Row]) -> None:
+        """Run a statement for each row: later, with others, in one go."""
+        if values:
+            self._later.append((statement.replace("?", "%s"), values))
+
+    def begin(self) -> str:
+        """Begin a transaction; return its number."""
+        self._later = []
+        cursor = self.connection.execute("begin; select pg_current_xact_id()::text")
+        cursor.nextset()
+        return str(cursor.fetchone()[0])
+
+    def commit(self) -> None:
+        """Do what is left to do, and commit."""
+        with self.connection.pipeline():
+            self._do_later()
+            self.connection.execute("commit")
+
+    def _do_later(self) -> None:
+        later, self._later = self._later, []
         with self.connection.cursor() as cursor:
-            cursor.executemany(statement.replace("?", "%s"), values)
+            for statement, values in later:
+                cursor.executemany(statement, values)
 
 
 class PostgreSQL:
@@ -95,14 +120,10 @@ class PostgreSQL:
                     if xact is not None and self._committed(self._writer, xact, deadline):
                         return result  # type: ignore[return-value]
                     xact = None
-                    cursor = self._writer.connection.execute(
-                        "begin; select pg_current_xact_id()::text"
-                    )
-                    cursor.nextset()
-                    [number] = cursor.fetchone()
+                    number = self._writer.begin()
                     result = work(self._writer)
                     xact = number
-                    self._writer.connection.execute("commit")
+                    self._writer.commit()
                     return result
                 except self._psycopg.OperationalError as error:
                     self._drop(self._writer)

@@ -14,13 +14,14 @@ def read_arms(database: Database, number: int) -> list[Arm]:
     return [Arm(*row) for row in rows]
 
 
-def read_events(database: Database, number: int, after: int) -> list[Event]:
+def read_events(database: Database, number: int, after: int, most: int = PAGE) -> list[Event]:
     """Return a page of the log."""
     rows = database.rows(
         "select e.seq, e.at, e.kind, e.id, a.name, e.reward, e.key from events e "
         "join arms a on a.agent = e.agent and a.arm = e.arm "
-        f"where e.agent = ? and e.seq > ? order by e.seq limit {PAGE}",
+        "where e.agent = ? and e.seq > ? order by e.seq limit ?",
         number,
         after,
+        most,
     )
     return [Event(*row) for row in rows]

@@ -22,7 +22,7 @@ from kibitz.validate import refused
 T = TypeVar("T")
 Row = tuple[Any, ...]
 
-VERSION = 1  # of the schema
+VERSION = 2  # of the schema
 
 SCHEMA = """
 create table kibitz (version integer not null);
@@ -78,9 +78,20 @@ create table events (
     reward double precision,
     key text,
     primary key (agent, seq)
+);
+"""
+TOKENS = """
+create table tokens (
+    token integer primary key,
+    hash text not null,
+    role text not null,
+    agent text,
+    made_at double precision not null,
+    revoked_at double precision
 )
 """
-MIGRATIONS: dict[int, str] = {}  # what makes of a version the next one
+SCHEMA += TOKENS
+MIGRATIONS = {1: TOKENS}  # what makes of a version the next one
 
 
 class Unavailable(OSError):

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from numpy.random import SFC64, Generator, SeedSequence
 
 from kibitz.live import delay, phases
+from kibitz.live.decisions import Decisions
 from kibitz.live.projection import Arm, Decided, Event, projected, settle
-from kibitz.live.reading import DECIDED, read_arms, read_events
+from kibitz.live.reading import read_arms, read_events
 from kibitz.live.store import Database
 from kibitz.validate import quoted
 
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
 SET_ARM = ", ".join(f"{name} = ?" for name in Arm.__slots__)
 arm_values = attrgetter(*Arm.__slots__)
-decided_values = attrgetter(*Decided.__slots__)
 
 
 class Conflict(ValueError):
@@ -70,7 +70,7 @@ class Turn:
         self.number: int = number
         self.n_events: int = n_events
         self.began_with: int = n_events
-        self.n_decisions: int = n_decisions
+        self.decisions = Decisions(database, number, n_decisions)
         self.n_asks: int = n_asks
         self.latest: float = latest
         self.state: str | None = state
@@ -81,8 +81,6 @@ class Turn:
             self.arms_read = known[1]
         self.touched: set[int] = set()
         self.new_events: list[tuple[Any, ...]] = []
-        self.new_decisions: list[Decided] = []
-        self.new_keys: dict[str, int] = {}
 
     @property
     def arms(self) -> list[Arm]:
@@ -112,21 +110,6 @@ class Turn:
 
     def tell(self, id: int, reward: float) -> str:
         """Count a report once."""
-        found = None
-        if id <= self.n_decisions - len(self.new_decisions):
-            found = self.database.rows(
-                "update decisions set status = 'told', told = ?, reward = ? "
-                f"where agent = ? and id = ? and status = 'pending' returning {DECIDED}",
-                reward,
-                reward,
-                self.number,
-                id,
-            )
-        if found:
-            decided = Decided(*found[0])
-            decided.status, decided.told, decided.reward = "pending", None, None
-            self.settle(id, decided, "told", reward, written=True)
-            return "counted"
         decided = self.decided(id)
         if decided.status == "told":
             if reward in (decided.reward, decided.told):
@@ -143,7 +126,7 @@ class Turn:
         if self.arms[place].status == "retired":
             raise ValueError(f"arm must not be retired, got {name!r}")
         if key is not None:
-            found = self.find(key)
+            found = self.decisions.with_key(key)
             if found is not None:
                 decided = found[1]
                 self.same_kind("saw", decided, key)
@@ -153,11 +136,10 @@ class Turn:
                     f"key must be new, got {key!r}, which has seen {decided.reward!r} of "
                     f"{self.arms[decided.arm].name!r}"
                 )
-        self.n_decisions += 1
         decided = Decided("saw", place, key, self.at, max(1, self.n_asks))
-        self.new_decisions.append(decided)
+        id = self.decisions.make(decided)
         self.arms[place].decided("saw")
-        self.note("saw", self.n_decisions, place, reward, key)
+        self.note("saw", id, place, reward, key)
         settle(self.arms[place], decided, "told", reward)
         self.touched.add(place)
         self.learn(decided, reward)
@@ -237,12 +219,10 @@ class Turn:
         """Make a decision, and note it."""
         agent = self.agent
         stage = self.n_asks + 1 if kind == "pull" else max(1, self.n_asks)
-        id = self.n_decisions + 1
+        id = self.decisions.count + 1
         place = self.chosen(kind, places, stage, _draws(agent, id))
-        self.n_decisions = id
         self.n_asks += kind == "pull"
-        decided = Decided(kind, place, key, self.at, stage)
-        self.new_decisions.append(decided)
+        self.decisions.make(Decided(kind, place, key, self.at, stage))
         self.arms[place].decided(kind)
         self.touched.add(place)
         self.note(kind, id, place, None, key)
@@ -269,9 +249,10 @@ class Turn:
         """Return the arm of the present stage's pull, if it is pending."""
         if not any(arm.n_pending for arm in self.arms):
             return None
-        for decided in reversed(self.new_decisions):
+        for decided in reversed(self.decisions.made()):
             if decided.kind == "pull":
                 return decided.arm if decided.status == "pending" else None
+        self.decisions.write()
         found = self.database.rows(
             "select arm, stage from decisions where agent = ? and status = 'pending' "
             "and kind = 'pull' order by id desc limit 1",
@@ -291,7 +272,7 @@ class Turn:
 
     def by_key(self, kind: str, key: str | None) -> Decision | None:
         """Return the decision that this key got before."""
-        found = None if key is None else self.find(key)
+        found = None if key is None else self.decisions.with_key(key)
         if found is None:
             return None
         id, decided = found
@@ -303,44 +284,20 @@ class Turn:
         if decided.kind != kind:
             raise Conflict(f"key must be new for a {kind}, got {key!r}, which is of a {decided.kind}")
 
-    def find(self, key: str) -> tuple[int, Decided] | None:
-        """Return the decision with a key, and its id."""
-        if key in self.new_keys:
-            return self.new_keys[key], self.decided(self.new_keys[key])
-        found = self.database.rows(
-            f"select id, {DECIDED} from decisions where agent = ? and key = ?", self.number, key
-        )
-        return (found[0][0], Decided(*found[0][1:])) if found else None
-
     def decided(self, id: int) -> Decided:
         """Return what became of a decision."""
-        first = self.n_decisions - len(self.new_decisions) + 1
-        if first <= id <= self.n_decisions:
-            return self.new_decisions[int(id - first)]
-        found = self.database.rows(
-            f"select {DECIDED} from decisions where agent = ? and id = ?", self.number, id
-        )
-        if not found:
+        found = self.decisions.get(id)
+        if found is None:
             raise KeyError(f"id must be that of a decision of {self.agent.name!r}, got {id}")
-        return Decided(*found[0])
+        return found
 
-    def settle(
-        self, id: int, decided: Decided, kind: str, reward: float | None, written: bool = False
-    ) -> None:
+    def settle(self, id: int, decided: Decided, kind: str, reward: float | None) -> None:
         """Let a report, a correction or the end of waiting have its effect, and note it."""
         fresh = decided.reward is None
         settle(self.arms[decided.arm], decided, kind, reward)
         self.touched.add(decided.arm)
         self.note(kind, id, decided.arm, reward, None)
-        if not written and id <= self.n_decisions - len(self.new_decisions):
-            self.database.rows(
-                "update decisions set status = ?, told = ?, reward = ? where agent = ? and id = ?",
-                decided.status,
-                decided.told,
-                decided.reward,
-                self.number,
-                id,
-            )
+        self.decisions.changed(id)
         if fresh and reward is not None:
             self.learn(decided, reward)
         elif reward is not None and self.agent.keeps_state:
@@ -351,18 +308,12 @@ class Turn:
         patience = self.agent.patience
         if patience is None:
             return
-        overdue = self.database.rows(
-            f"select id, {DECIDED} from decisions "
-            "where agent = ? and status = 'pending' and asked_at <= ? order by id",
-            self.number,
-            self.at - patience,
-        )
-        for id, *values in overdue:
-            silence = self.agent.silence
+        silence = self.agent.silence
+        for id, decided in self.decisions.overdue(self.at - patience):
             if silence == "forget":
-                self.settle(id, Decided(*values), "forgotten", None)
+                self.settle(id, decided, "forgotten", None)
             else:
-                self.settle(id, Decided(*values), "silent", float(silence))
+                self.settle(id, decided, "silent", float(silence))
 
     # ------------------------------------------------- the state of a policy that keeps one
 
@@ -391,27 +342,18 @@ class Turn:
         self, kind: str, id: int | None, place: int | None, reward: float | None, key: str | None
     ) -> None:
         """Append to the log."""
-        if key is not None and id is not None:
-            self.new_keys[key] = id
         self.n_events += 1
         self.new_events.append((self.number, self.n_events, self.at, kind, id, place, reward, key))
 
     def write_new(self) -> None:
-        """Write the new decisions and events."""
-        first = self.n_decisions - len(self.new_decisions) + 1
-        self.database.many(
-            f"insert into decisions (agent, id, {DECIDED}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            [
-                (self.number, first + n, *decided_values(decided))
-                for n, decided in enumerate(self.new_decisions)
-            ],
-        )
+        """Write the decisions and the new events."""
+        self.decisions.write()
         self.database.many(
             "insert into events (agent, seq, at, kind, id, arm, reward, key) "
             "values (?, ?, ?, ?, ?, ?, ?, ?)",
             self.new_events,
         )
-        self.new_decisions, self.new_events = [], []
+        self.new_events = []
 
     def finish(self) -> None:
         """Write what has changed."""
@@ -423,15 +365,11 @@ class Turn:
             f"update arms set {SET_ARM} where agent = ? and arm = ?",
             [(*arm_values(self.arms[place]), self.number, place) for place in sorted(self.touched)],
         )
-        self.database.rows(
+        counts = (self.n_events, self.decisions.count, self.n_asks, self.latest, self.state)
+        self.database.many(
             "update agents set n_events = ?, n_decisions = ?, n_asks = ?, latest = ?, state = ? "
             "where agent = ?",
-            self.n_events,
-            self.n_decisions,
-            self.n_asks,
-            self.latest,
-            self.state,
-            self.number,
+            [(*counts, self.number)],
         )
 
 

@@ -1,0 +1,164 @@
+"""The client: it tries again with the same key, gives up in time, and says what was wrong."""
+
+import json
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import numpy as np
+import pytest
+
+import kibitz
+from kibitz.live import client as clients
+from kibitz.live import tokens
+from kibitz.live.store import Unavailable
+
+DECISION = {"id": 1, "kind": "pull", "arm": "blue", "key": "k", "asked_at": 1.0}
+
+
+@pytest.fixture
+def flaky():
+    """Return a server that answers as told, one after the other, and what it has received."""
+    answers, received = [], []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            received.append((self.path, json.loads(body), self.headers["Authorization"]))
+            status, content = answers.pop(0) if answers else (200, DECISION)
+            if status == "silence":  # as if the server had been killed
+                self.close_connection = True
+                return
+            if status == "slow":
+                time.sleep(0.5)
+                self.close_connection = True
+                return
+            if status == "half":
+                self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
+                self.close_connection = True
+                return
+            answered = content if isinstance(content, bytes) else json.dumps(content).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(answered)))
+            if status == 503:
+                self.send_header("Retry-After", "0")
+            self.end_headers()
+            self.wfile.write(answered)
+
+        def log_message(self, *words):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}", answers, received
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_what_got_no_answer_is_sent_again_with_the_same_key(flaky):
+    address, answers, received = flaky
+    busy = (503, {"error": {"code": "unavailable", "message": "busy"}})
+    with kibitz.Client(address, "1.secret", agent="a/b") as client:
+        answers[:] = [busy, ("silence", None), busy, ("half", None)]
+        assert client.ask() == tuple(DECISION.values())
+        assert len(received) == 5
+        assert len({json.dumps(one) for one in received}) == 1
+        path, sent, token = received[0]
+        assert path == "/v1/agents/a%2Fb/ask"
+        assert sent["key"].startswith("client-")
+        assert token == "Bearer 1.secret"
+        client.look()
+        answers[:] = [(200, {"result": "counted"})]
+        client.saw("blue", np.float32(0.5))
+        answers[:] = [(200, [DECISION] * 2)]
+        client.ask(n=2)
+    keys = [one[1]["key"] for one in received[4:7]] + received[7][1]["key"]
+    assert len(set(keys)) == 5  # a new one for each question
+
+
+def test_it_gives_up_in_time(flaky):
+    address, answers, received = flaky
+    answers[:] = [(503, {"error": {"code": "unavailable", "message": "busy"}})] * 1000
+    with kibitz.Client(address, agent="a", patience=0.3) as client:
+        began = time.monotonic()
+        with pytest.raises(Unavailable, match=r"service must answer within 0\.3 s, got 'busy'"):
+            client.ask()
+        assert time.monotonic() - began < 5
+    assert len(received) >= 2
+    with pytest.raises(OSError, match="service must answer within"):
+        kibitz.Client("http://127.0.0.1:1", patience=0.1)  # nobody there
+
+
+def test_a_server_that_hangs_is_given_up_and_asked_again(flaky, monkeypatch):
+    address, answers, received = flaky
+    monkeypatch.setattr(clients, "SLOWEST", 0.2)
+    answers[:] = [("slow", None), (200, DECISION)]
+    with kibitz.Client(address, agent="a") as client:
+        assert client.ask(key="k").id == 1
+    assert [sent["key"] for _, sent, _ in received] == ["k", "k"]
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(401, PermissionError), (403, PermissionError), (404, KeyError), (409, kibitz.Conflict),
+     (413, ValueError), (422, ValueError), (500, OSError)],
+)  # fmt: skip
+def test_a_refusal_is_raised_as_what_it_is_and_not_tried_again(flaky, status, kind):
+    address, answers, received = flaky
+    answers[:] = [(status, {"error": {"code": "x", "message": "id must be known"}})]
+    with kibitz.Client(address, agent="a") as client, pytest.raises(kind, match="id must be known"):
+        client.tell(1, 1.0)
+    assert len(received) == 1
+
+
+def test_an_answer_of_something_else_is_shown(flaky):
+    address, answers, _ = flaky
+    answers[:] = [(404, b"<html>no kibitz here</html>")]
+    with kibitz.Client(address, agent="a") as client:
+        with pytest.raises(KeyError, match="no kibitz here"):
+            client.tell(1, 1.0)
+        with pytest.raises(ValueError, match="value must be a number, a text or a list"):
+            client.saw("blue", object())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("ftp://host",), "url must be http://host:port or https://host:port, got 'ftp://host'"),
+        (("host:8765",), "url must be http://host:port"),
+        (("http://host/v1/agents/x",), "url must be http://host:port"),
+        ((7,), "url must be a text"),
+        (("http://host", "a\nb"), "token must be a text"),
+        (("http://host", None, ""), "agent must be a text"),
+        (("http://host", None, "a", 0), "patience must be positive and finite, got 0"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(arguments, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        kibitz.Client(*arguments)
+
+
+def test_the_agent_may_be_left_out_where_there_is_one(memory, listening):
+    url = str(memory / "shop.db")
+    setting = {"arms": ["a", "b"], "policy": kibitz.ucb()}
+    with kibitz.agent(url, "one", **setting) as agent, listening(url) as address:
+        with kibitz.Client(address) as client:
+            assert client.name == "one"
+            assert repr(client).endswith("agent='one')")
+            assert client.tell([]) == []
+        kibitz.agent(url, "two", **setting).close()
+        with pytest.raises(ValueError, match="agent must be one of 'one', 'two', got None"):
+            kibitz.Client(address)
+        token = tokens.create(agent.store, "play", "two")
+        time.sleep(tokens.FRESH)
+        with pytest.raises(PermissionError, match="token must be a valid one"):
+            kibitz.Client(address)
+        with kibitz.Client(address, token) as client:
+            assert client.name == "two"
+            assert client.ask().id == 1
+            with pytest.raises(PermissionError, match="token must have the role 'admin' here"):
+                client.pause("a")

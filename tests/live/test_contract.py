@@ -1,0 +1,319 @@
+"""What an agent owes to those who ask it and tell it: in Python, over HTTP, through the client."""
+
+import asyncio
+import itertools
+import json
+import math
+import threading
+
+import pytest
+
+import kibitz
+
+ARMS = ["blue", "green", "red"]
+NAMES = itertools.count()
+
+
+class Raw:
+    """The verbs as requests, and the answers as an agent gives them."""
+
+    def __init__(self, service, name):
+        self.service, self.path = service, f"/v1/agents/{name}"
+
+    def send(self, method, path, body=None, **headers):
+        status, _, content = self.service.send(method, f"{self.path}{path}", body, **headers)
+        if status < 300:
+            return content
+        assert set(content) == {"error"}
+        assert set(content["error"]) == {"code", "message"}
+        kinds = {404: KeyError, 409: kibitz.Conflict, 413: ValueError, 422: ValueError}
+        raise kinds[status](content["error"]["message"])
+
+    def post(self, verb, **body):
+        return self.send("POST", f"/{verb}", {k: v for k, v in body.items() if v is not None})
+
+    def ask(self, key=None, among=None, n=None):
+        found = self.post("ask", key=key, among=among, n=n)
+        if n is None:
+            return kibitz.Decision(**found)
+        return [kibitz.Decision(**one) for one in found]
+
+    def look(self, key=None):
+        headers = {} if key is None else {"idempotency_key": key}
+        return kibitz.Decision(**self.send("POST", "/look", **headers))
+
+    def tell(self, id, reward=None):
+        if isinstance(id, list):
+            told = [{"id": one, "reward": paid} for one, paid in id]
+            return [one["result"] for one in self.send("POST", "/tell", told)]
+        return self.post("tell", id=id, reward=reward)["result"]
+
+    def saw(self, arm, reward, key=None):
+        return self.post("saw", arm=arm, reward=reward, key=key)["result"]
+
+    def forget(self, id):
+        return self.post("forget", id=id)["result"]
+
+    def correct(self, id, reward):
+        return self.post("correct", id=id, reward=reward)["result"]
+
+    def add(self, arm):
+        assert self.post("arms", arm=arm) == {"arm": arm, "state": "active"}
+
+    def change(self, arm, state):
+        try:
+            assert self.send("PATCH", f"/arms/{arm}", {"state": state}) == {
+                "arm": arm,
+                "state": state,
+            }
+        except KeyError as error:
+            raise ValueError(error.args[0]) from None
+
+    def pause(self, arm):
+        self.change(arm, "paused")
+
+    def resume(self, arm):
+        self.change(arm, "active")
+
+    def retire(self, arm):
+        self.change(arm, "retired")
+
+    def events(self, after=0):
+        more = True
+        while more:
+            page = self.send("GET", f"/events?after={after}&limit=3")
+            yield from (tuple(event.values()) for event in page["events"])
+            after, more = page["last"], page["more"]
+
+    def report(self):
+        from kibitz.live.report import from_plain
+
+        return from_plain(self.send("GET", ""))
+
+    def export(self, file):
+        content = self.send("GET", f"/export?format={file.suffix[1:]}")
+        file.write_bytes(content)
+
+
+@pytest.fixture(params=["agent", "client", "service"])
+def player(request, served, raw):
+    """Return who plays a new agent, and the agent itself."""
+    url, address = served
+    opened = []
+
+    def make(**arguments):
+        name = f"agent-{next(NAMES)}"
+        setting = {"arms": ARMS, "policy": kibitz.ucb(2.0), "scale": 0.5, "seed": 1, **arguments}
+        agent = kibitz.agent(url, name, **setting)
+        opened.append(agent)
+        if request.param == "agent":
+            return agent, agent
+        if request.param == "client":
+            opened.append(kibitz.Client(address, agent=name))
+            return opened[-1], agent
+        return Raw(raw, name), agent
+
+    make.kind = request.param
+    yield make
+    for one in opened:
+        one.close()
+
+
+def counts(agent, *names):
+    return [tuple(getattr(arm, name) for name in names) for arm in agent.arms()]
+
+
+def test_a_decision_has_an_id_a_kind_an_arm_a_key_and_a_time(player):
+    plays, agent = player()
+    asked = plays.ask(key="visit-1")
+    assert asked[:4] == (1, "pull", "blue", "visit-1")
+    assert plays.look(key="probe")[:4] == (2, "look", "green", "probe")
+    assert isinstance(asked, kibitz.Decision)
+    assert next(event.at for event in agent.events(3)) == asked.asked_at
+    assert plays.ask().id == 3
+
+
+def test_a_report_counts_once_and_another_value_is_a_conflict(player):
+    plays, agent = player()
+    id = plays.ask().id
+    assert plays.tell(id, 1.0) == "counted"
+    assert plays.tell(id, 1) == "again"
+    with pytest.raises(kibitz.Conflict, match=r"reward of decision 1 must be 1\.0 as before"):
+        plays.tell(id, 0.0)
+    with pytest.raises(KeyError, match="id must be that of a decision of"):
+        plays.tell(2, 1.0)
+    assert counts(agent, "n_pulls", "pull_sum") == [(1, 1.0), (0, 0.0), (0, 0.0)]
+    assert agent.check() == []
+
+
+def test_the_same_key_gets_the_same_decision_and_is_for_one_kind_of_operation(player):
+    plays, agent = player()
+    asked, looked = plays.ask(key="a"), plays.look(key="b")
+    assert plays.saw("red", 0.5, key="c") == "counted"
+    assert plays.ask(key="a") == asked
+    assert plays.look(key="b") == looked
+    assert plays.saw("red", 0.5, key="c") == "again"
+    with pytest.raises(
+        kibitz.Conflict, match="key must be new for a look, got 'a', which is of a pull"
+    ):
+        plays.look(key="a")
+    with pytest.raises(
+        kibitz.Conflict, match="key must be new for a pull, got 'c', which is of a saw"
+    ):
+        plays.ask(key="c")
+    with pytest.raises(kibitz.Conflict, match=r"got 'c', which has seen 0\.5 of 'red'"):
+        plays.saw("red", 0.25, key="c")
+    assert len(list(agent.events())) == 6
+
+
+def test_many_at_once_are_all_told_or_none(player):
+    plays, agent = player()
+    assert [decision.id for decision in plays.ask(n=30)] == list(range(1, 31))
+    plays.tell(3, 1.0)
+    with pytest.raises(kibitz.Conflict):
+        plays.tell([(1, 1.0), (2, 0.0), (3, 0.0)])
+    with pytest.raises(KeyError):
+        plays.tell([(1, 1.0), (99, 0.0)])
+    assert sum(n for (n,) in counts(agent, "n_pulls")) == 1
+    assert plays.tell([(1, 1.0), (2, 0.0), (3, 1.0)]) == ["counted", "counted", "again"]
+    keys = [f"visit-{n}" for n in range(5)]
+    assert plays.ask(n=5, key=keys) == plays.ask(n=5, key=keys)
+    assert agent.check() == []
+
+
+REWARDS = [math.nan, math.inf, -math.inf, 1e300, "1", True, [1], {}]
+REFUSED = [
+    (lambda a: a.ask(key=""), "key must be a text of 1 to 500 printable characters, got ''"),
+    (lambda a: a.ask(key="a\nb"), "key must be a text"),
+    (lambda a: a.ask(key="\ud800"), "key must be a text"),
+    (lambda a: a.ask(key=7), "key must be a text"),
+    (lambda a: a.ask(among=["pink"]), "arm must be one of 'blue', 'green', 'red', got 'pink'"),
+    (lambda a: a.ask(among="blue"), "among must be a list of names of arms"),
+    (lambda a: a.ask(among=[]), "among must be a list of names of arms"),
+    (lambda a: a.ask(n=0), "n must be a whole number of at least 1, got 0"),
+    (lambda a: a.ask(n=2, key=["a"]), "key must be a list of 2 keys"),
+    (lambda a: a.ask(n=2, key=["a", "a"]), "key must be a list of different keys"),
+    (lambda a: a.tell(0, 1.0), "id must be a whole number of at least 1, got 0"),
+    (lambda a: a.tell(2**70, 1.0), r"id must be a whole number below 2\^62"),
+    (lambda a: a.tell("x", 1.0), "id must be a whole number, got 'x'"),
+    (lambda a: a.saw("pink", 1.0), "arm must be one of 'blue', 'green', 'red', got 'pink'"),
+    (lambda a: a.saw("", 1.0), "arm must be a text"),
+    (lambda a: a.forget(1.5), "id must be a whole number, got 1.5"),
+    (lambda a: a.correct(1, None), "reward must be a finite number"),
+    (lambda a: a.correct(1, 0.5), "decision 1 must be told before it is corrected"),
+    (lambda a: a.pause("pink"), "arm must be one of"),
+    (lambda a: a.add("blue"), "arm must be new, got 'blue'"),
+    *((lambda a, x=x: a.tell(1, x), "reward must be") for x in REWARDS),
+    *((lambda a, x=x: a.saw("red", x), "reward must be") for x in REWARDS),
+]
+
+
+def test_what_makes_no_sense_is_refused_and_nothing_written(player):
+    plays, agent = player()
+    plays.ask()
+    before = list(agent.events())
+    for call, sentence in REFUSED:
+        with pytest.raises(ValueError, match=sentence):
+            call(plays)
+    assert list(agent.events()) == before
+    assert agent.check() == []
+
+
+def test_decisions_are_forgotten_told_late_and_corrected(player):
+    plays, agent = player()
+    plays.ask()
+    assert plays.forget(1) == "forgotten"
+    assert plays.forget(1) == "again"
+    assert plays.tell(1, 1.0) == "counted"
+    with pytest.raises(kibitz.Conflict, match="decision 1 must be pending to be forgotten, got told"):
+        plays.forget(1)
+    assert plays.correct(1, 0.25) == "corrected"
+    assert plays.correct(1, 0.25) == "again"
+    kinds = [event.kind for event in agent.events(3)]
+    assert kinds == ["pull", "forgotten", "told", "corrected"]
+    assert agent.check() == []
+
+
+def test_arms_come_rest_and_go(player):
+    plays, agent = player()
+    plays.add("<b>/ä")
+    plays.pause("blue")
+    plays.pause("blue")
+    assert {plays.ask().arm for _ in range(3)} == {"green", "red", "<b>/ä"}
+    plays.resume("blue")
+    assert plays.ask(among=["blue"]).arm == "blue"
+    plays.retire("red")
+    with pytest.raises(ValueError, match="arm must not be retired to be resumed, got 'red'"):
+        plays.resume("red")
+    with pytest.raises(ValueError, match="among must be active arms, got 'red'"):
+        plays.ask(among=["red"])
+    assert [arm.status for arm in agent.arms()] == ["active", "active", "retired", "active"]
+    assert agent.check() == []
+
+
+def test_a_policy_in_phases_plays_strictly_in_turn(player):
+    plays, _ = player(policy=kibitz.ucb2())
+    assert plays.ask().id == 1
+    with pytest.raises(ValueError, match="each ask must be told or forgotten before the next"):
+        plays.ask()
+    assert plays.tell(1, 0.5) == "counted"
+    assert plays.ask().id == 2
+    with pytest.raises(ValueError, match="arms must stay the same for"):
+        plays.pause("blue")
+
+
+def test_the_log_the_report_and_the_export_are_those_of_the_agent(player, tmp_path):
+    plays, agent = player()
+    for decision in plays.ask(n=20):
+        plays.tell(decision.id, decision.id % 2)
+    plays.tell(plays.look().id, 1.0)
+    plays.ask()
+    assert list(plays.events()) == list(agent.events())
+    assert list(plays.events(after=5)) == list(agent.events(5))
+    agent.now = lambda: 0.0  # the age of what is pending depends on the time
+    report, own = plays.report(), agent.report()
+    assert report.attrs == own.attrs or json.dumps(report.attrs) == json.dumps(own.attrs)
+    for name in own.data_vars:
+        if name != "oldest":
+            assert report[name].to_numpy().tolist() == own[name].to_numpy().tolist(), name
+    for suffix in ("csv", "jsonl", "nc"):
+        files = [tmp_path / f"{who}.{suffix}" for who in ("plays", "agent")]
+        plays.export(files[0])
+        agent.export(files[1])
+        logs = [kibitz.from_log(file) for file in files]
+        assert logs[0].means.tolist() == logs[1].means.tolist()
+        assert suffix == "nc" or files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_who_asks_at_the_same_time_gets_ids_without_gaps_and_what_was_answered_is_there(player):
+    plays, agent = player()
+    answered = []
+
+    def work(place):
+        for n in range(10):
+            decision = plays.ask(key=f"{place}-{n}")
+            answered.append((decision.id, plays.tell(decision.id, 0.5)))
+
+    async def request(verb, **body):
+        return (await plays.service.call("POST", f"{plays.path}/{verb}", body))[2]
+
+    async def requests(place):
+        for n in range(10):
+            id = (await request("ask", key=f"{place}-{n}"))["id"]
+            answered.append((id, (await request("tell", id=id, reward=0.5))["result"]))
+
+    async def all_requests():
+        await asyncio.gather(*(requests(place) for place in range(8)))
+
+    if player.kind == "service":
+        plays.service.loop.run_until_complete(all_requests())
+    else:
+        threads = [threading.Thread(target=work, args=(place,)) for place in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sorted(id for id, _ in answered) == list(range(1, 81))
+    assert {result for _, result in answered} == {"counted"}
+    assert sum(n for (n,) in counts(agent, "n_pulls")) == 80
+    assert agent.check() == []

@@ -1,0 +1,89 @@
+"""Every line of docs/serve.md is run, in its order, in one shell."""
+
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "serve.md"
+TEXT = PAGE.read_text(encoding="utf-8")
+
+
+def blocks(*languages):
+    found = re.findall(r"^```(\w+)\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
+    return [(language, block) for language, block in found if language in languages]
+
+
+@pytest.mark.skipif(not (shutil.which("curl") and shutil.which("bash")), reason="needs curl and bash")
+def test_every_line_of_the_page_runs(memory):
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    program = memory / "kibitz"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m kibitz.cli "$@"\n')
+    program.chmod(0o755)
+    script = ["set -eu", "set -o pipefail", "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT"]
+    for n, (language, block) in enumerate(blocks("sh", "py")):
+        if language == "py":
+            (memory / f"{n}.py").write_text(block.replace("8765", port))
+            script.append(f"export TOKEN; {sys.executable} {n}.py")
+            continue
+        for line in block.replace("8765", port).splitlines():
+            if line.startswith("pip install"):
+                continue
+            script.append(line.replace("--silent", "--silent --fail-with-body --max-time 20"))
+            script.append("echo" if line.startswith("curl") else ":")
+    done = subprocess.run(
+        ["bash", "-c", "\n".join(script)],
+        cwd=memory,
+        env={**os.environ, "PATH": f"{memory}:{os.environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    lines = [line for line in done.stdout.splitlines() if line.startswith(("{", "["))]
+    said = [json.loads(line) for line in blocks("json")[0][1].splitlines()]
+    assert json.loads(lines[0]) == {"status": "ok"}
+    for shown, example in zip(lines[1:], said, strict=False):
+        got = json.loads(shown)
+        assert {**got, "asked_at": 0} == {**example, "asked_at": 0}
+    assert "\n21\n" in done.stdout  # printed by the client
+    assert "1\tadmin\t-\tvalid" in done.stdout
+    assert done.stdout.rstrip().endswith("revoked")
+
+
+def test_the_table_of_the_page_has_every_address():
+    from kibitz.live.playing import PLAYED
+    from kibitz.live.service import SHOWN
+
+    for end, address in PLAYED.items():
+        path = f"{end}{'{arm}' * address.arm}"
+        row = re.search(rf"^\| `{address.method} /{re.escape(path)}` \|.*\| (\w+) \|$", TEXT, re.M)
+        assert row, path
+        assert row[1] == address.role
+    for path, _ in SHOWN:
+        end = path.removeprefix("/v1/agents/{name}")
+        assert f"`GET {end}".rstrip() in TEXT
+
+
+def test_the_extras_of_the_page_exist():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for named in re.findall(r"kibitz\[([\w,]+)\]", TEXT):
+        assert set(named.split(",")) <= set(extras)
+
+
+def test_the_limits_of_the_page_are_those_of_the_service():
+    from kibitz.live import body, playing, running, tokens, writer
+
+    assert f"({body.LARGEST_BODY // 1024} KiB, {playing.MOST_AT_ONCE} at once)" in TEXT
+    assert f"too many waiting ({writer.MOST_WAITING})" in TEXT
+    assert f"up to {writer.MOST_TOGETHER} requests each" in TEXT
+    assert (running.SLOWEST_HEAD, body.SLOWEST_BODY, tokens.FRESH) == (10, 10, 1)

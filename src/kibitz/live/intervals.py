@@ -22,10 +22,10 @@ Floats = NDArray[np.float64]
 RHO = 10.0  # the intervals are tightest at some ten times as many observations
 
 
-def radius(n: ArrayLike, delta: float, scale: float = 1.0) -> Floats:
+def radius(n: ArrayLike, delta: ArrayLike, scale: float = 1.0) -> Floats:
     """Return half the width of the interval for a mean; infinite without observations."""
     counts = np.asarray(n, dtype=float)
-    level = (counts + RHO) * (2 * math.log(1 / delta) + np.log1p(counts / RHO))
+    level = (counts + RHO) * (np.log1p(counts / RHO) - 2 * np.log(delta))
     some = np.maximum(counts, 1.0)
     return np.asarray(np.where(counts > 0, scale * np.sqrt(level) / some, np.inf))
 
@@ -44,21 +44,33 @@ def best_bounds(n: ArrayLike, means: ArrayLike, scale: float) -> Floats:
     If an arm is best, this is ever as small as delta with probability at most delta.
     """
     counts, centres = np.asarray(n, dtype=float), np.asarray(means, dtype=float)
-    bounds = np.ones(counts.size)
-    for arm in range(counts.size):
-        low, high = -700.0, 0.0  # logarithms of delta
+    rivals = _undominated(counts, centres)
+    if not rivals.size:
+        return np.ones(counts.size)
 
-        def excluded(log: float, arm: int = arm) -> bool:
-            lows, highs = intervals(counts, centres, math.exp(log), scale)
-            return bool(highs[arm] < lows.max())
+    def excluded(logs: Floats) -> NDArray[np.bool_]:  # each arm at a delta of its own
+        deltas = np.exp(logs)[:, np.newaxis] / counts.size
+        highs = np.where(counts > 0, centres, 0.0) + radius(counts, deltas[:, 0], scale)
+        lows = centres[rivals] - radius(counts[rivals], deltas, scale)
+        return np.asarray(highs < lows.max(axis=1))
 
-        if not excluded(math.log(0.999)):
-            continue
-        for _ in range(60):
-            middle = (low + high) / 2
-            low, high = (low, middle) if excluded(middle) else (middle, high)
-        bounds[arm] = math.exp(high)
-    return bounds
+    low, high = np.full(counts.size, -700.0), np.zeros(counts.size)  # logarithms of delta
+    ever = excluded(np.full(counts.size, math.log(0.999)))
+    for _ in range(60):
+        middle = (low + high) / 2
+        yes = excluded(middle)
+        low, high = np.where(yes, low, middle), np.where(yes, middle, high)
+    return np.where(ever, np.exp(high), 1.0)
+
+
+def _undominated(counts: Floats, centres: Floats) -> NDArray[np.int64]:
+    """Return the arms that may have the largest lower end: no other has more of both."""
+    found, best = [], -np.inf
+    for arm in np.lexsort((-centres, -counts)):
+        if counts[arm] > 0 and centres[arm] > best:
+            found.append(arm)
+            best = centres[arm]
+    return np.array(found, dtype=np.int64)
 
 
 def gap_intervals(low: Floats, high: Floats) -> tuple[Floats, Floats]:

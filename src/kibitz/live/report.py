@@ -17,13 +17,14 @@ if TYPE_CHECKING:
     from kibitz.live.agent import Agent
 
 HEAD = ("arm", "asked", "told", "looks", "pending", "lost", "mean", "interval", "best?")
+NUMBERS = ("regret_low", "regret_high", "looks_saved")  # attributes that may be infinite or none
 INEQUALITY = (
     "|mean - mu| < (scale / n) sqrt((n + 10) (2 log(K / delta) + log(1 + n / 10))) for all K arms "
     "and all n at once with probability 1 - delta, if reports are lost regardless of their value"
 )
 
 
-def report(agent: "Agent", delta: float = 0.05) -> "xarray.Dataset":
+def report(agent: "Agent", delta: float = 0.05, saved: float | None = None) -> "xarray.Dataset":
     r"""Return what is known of each arm, and of the whole in the attributes.
 
     `status`; `n_asked` pulls, of which `n_pulls` were told, `n_pending` are waited for (the oldest
@@ -31,7 +32,8 @@ def report(agent: "Agent", delta: float = 0.05) -> "xarray.Dataset":
     interval [`low`, `high`] for the true one, anytime-valid and for all arms together with
     probability 1 - delta (attribute `inequality`); `best`: if the arm is best, this is ever as small
     as some p with probability at most p. Attributes: `regret_low` and `regret_high`, an interval for
-    the regret so far; `looks_saved`, what the looks have saved by the planner's estimate; `warnings`.
+    the regret so far; `looks_saved`, what the looks have saved by the planner's estimate (which takes
+    most of the time: `saved` is used instead if it is given); `warnings`.
     """
     import xarray
 
@@ -68,7 +70,7 @@ def report(agent: "Agent", delta: float = 0.05) -> "xarray.Dataset":
         "inequality": INEQUALITY,
         "regret_low": regret[0],
         "regret_high": regret[1],
-        "looks_saved": looks_saved(arms, n_asks, agent.scale),
+        "looks_saved": looks_saved(arms, n_asks, agent.scale) if saved is None else saved,
         "warnings": warnings(agent, arms, n_asks, last_look),
     }
     return xarray.Dataset(
@@ -157,6 +159,46 @@ def _lost_differently(arms: list[Arm]) -> list[str]:
         f"reports get lost at different rates: {shares[1]:.0%} of {many.name!r}, {shares[0]:.0%} of "
         f"{few.name!r}; means may be biased"
     ]
+
+
+def plain(data: "xarray.Dataset") -> dict[str, Any]:
+    """Return a report as plain data for JSON: NaN as None, infinite numbers as "inf" and "-inf"."""
+    columns = {str(key): values.to_numpy().tolist() for key, values in data.data_vars.items()}
+    rows = zip(data["arm"].to_numpy().tolist(), *columns.values(), strict=True)
+    arms = [dict(zip(["arm", *columns], map(_number, row), strict=True)) for row in rows]
+    return {key: _number(value) for key, value in data.attrs.items()} | {"arms": arms}
+
+
+def from_plain(content: dict[str, Any]) -> "xarray.Dataset":
+    """Return a report that was `plain` as it was."""
+    import xarray
+
+    rows = content["arms"]
+    columns: dict[str, Any] = {
+        name: [row[name] if name == "status" else _read_number(row[name]) for row in rows]
+        for name in rows[0]
+        if name != "arm"
+    }
+    attributes = {
+        name: _read_number(value) if name in NUMBERS else value
+        for name, value in content.items()
+        if name != "arms"
+    }
+    return xarray.Dataset(
+        {name: ("arm", values) for name, values in columns.items()},
+        {"arm": [row["arm"] for row in rows]},
+        attributes,
+    )
+
+
+def _read_number(value: Any) -> Any:
+    return math.nan if value is None else float(value) if isinstance(value, str) else value
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else str(value)
+    return value
 
 
 def table(data: "xarray.Dataset") -> str:

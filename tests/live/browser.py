@@ -1,0 +1,118 @@
+"""A service on the loopback and a real browser that looks at it, for the tests of the page."""
+
+import contextlib
+import http.client
+import json
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+def found_browser():
+    """Return the path of the system's Chromium, or None."""
+    return next(filter(None, map(shutil.which, BROWSERS)), None)
+
+
+def free_port():
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        return held.getsockname()[1]
+
+
+def fetched(port, method, path, body=None, headers=()):
+    """Return status, headers (a list, as there may be two of a name) and body of an answer."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        content = None if body is None else json.dumps(body)
+        kind = {"content-type": "application/json"}
+        connection.request(method, path, content, {**kind, **dict(headers)})
+        answer = connection.getresponse()
+        return answer.status, answer.getheaders(), answer.read()
+    finally:
+        connection.close()
+
+
+def wait_until_up(port, seconds=30):
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return fetched(port, "GET", "/healthz")
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def served(store):
+    """Serve a store from a thread of this process; yield the port."""
+    import uvicorn
+
+    from kibitz.live.service import app
+
+    port = free_port()
+    config = uvicorn.Config(
+        app(store), host="127.0.0.1", port=port, log_level="error", timeout_graceful_shutdown=1
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        wait_until_up(port)
+        yield port
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+class Process:
+    """A service in a process of its own, that can be killed and started again at the same port."""
+
+    def __init__(self, store):
+        self.store, self.port, self.process = store, free_port(), None
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *error):
+        self.kill()
+
+    def start(self):
+        words = [sys.executable, "-m", "kibitz.cli", "serve", "--store", self.store, "--port"]
+        self.process = subprocess.Popen([*words, str(self.port)], stdout=subprocess.DEVNULL)
+        wait_until_up(self.port)
+
+    def stop(self):
+        """Ask it to stop; it must not wait for those who watch."""
+        self.process.terminate()
+        self.process.wait(timeout=10)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+class Watcher:
+    """A page in a browser, and all that it asked for, logged or threw."""
+
+    def __init__(self, browser, port, **options):
+        self.base = f"http://127.0.0.1:{port}"
+        self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        self.context.set_default_timeout(30_000)
+        self.page = self.context.new_page()
+        self.requests, self.logged = [], []
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("console", lambda message: self.logged.append(message.text))
+        self.page.on("pageerror", lambda error: self.logged.append(str(error)))
+        self.page.on("dialog", lambda dialog: (self.logged.append("dialog"), dialog.dismiss()))
+
+    def foreign(self):
+        """Return what the page asked of anybody but the service."""
+        own = (f"{self.base}/", "data:image/svg+xml")
+        return [url for url in self.requests if not url.startswith(own)]

@@ -135,5 +135,5 @@ def test_what_is_listed_as_slow_exists(pytestconfig):
 
 
 def test_check_leaves_out_what_is_slow_and_test_does_not():
-    assert made("check") == ["python -m pytest -q -n auto --dist loadfile -m 'not slow'"]
+    assert made("check") == ["python -m pytest -q -n auto --dist worksteal -m 'not slow'"]
     assert "python -m pytest -q -n auto --dist loadfile" in made("test")

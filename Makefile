@@ -47,6 +47,7 @@ bench: .venv/installed
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/live.py
 	$(BIN)/python benchmarks/serve.py
+	$(BIN)/python benchmarks/cluster.py
 
 clean:
 	rm -rf .venv .venv-oldest .cache

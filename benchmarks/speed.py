@@ -27,7 +27,7 @@ import kibitz
 from kibitz.policies import POLICIES
 from kibitz.simulator.jobs import Job, play
 from kibitz.simulator.results import versions
-from kibitz.simulator.simulate import log_spaced
+from kibitz.simulator.stages import log_spaced
 from kibitz.simulator.streams import new_stream, normal
 
 FIVE, FOUR = [2, 1.8, 1.5, 1, 0.5], [2, 1.8, 0.5, 0.2]

@@ -42,6 +42,8 @@ SLOW = (
     "policies/test_etc_ocucb.py::test_agrees_with_the_reference",
     "policies/test_kibitzer.py::test_the_kl_form_is_the_better_one_for_rare_rewards",
     "policies/test_ocucb.py::test_agrees_with_the_reference",
+    "simulator/test_chunks.py",
+    "simulator/test_cluster.py",
     "simulator/test_engine.py",
     "simulator/test_leap.py",
     "simulator/test_results.py",

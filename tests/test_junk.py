@@ -39,6 +39,8 @@ WHOLE = {  # arguments that are right, by name
     "name": "mine",
     "index": lambda params, stage, counts, arm, mean: mean,
     "policy": kb.ucb(),
+    "law": lambda rng: kb.gaussian(rng.normal(size=2)),
+    "seed": 1,
 }
 FUNCTIONS = {
     name: getattr(kb, name)

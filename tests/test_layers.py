@@ -7,7 +7,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "kibitz"
 LIBRARIES = {
-    "dask", "fastapi", "h5netcdf", "h5py", "jinja2", "llvmlite", "matplotlib", "numba",
+    "dask", "distributed", "fastapi", "h5netcdf", "h5py", "jinja2", "llvmlite", "matplotlib", "numba",
     "platformdirs", "psycopg", "rich", "scipy", "starlette", "typer", "uvicorn",
     "vl_convert", "xarray", "zarr",
 }  # fmt: skip
@@ -37,7 +37,7 @@ ALLOWED = {  # room: what it may import of kibitz beside itself and the root, th
     ),
     "cli": (
         ["bounds", "live", "model", "planning", "policies", "reproduction", "simulator"],
-        ["fastapi", "rich", "typer", "uvicorn", *RESULTS],
+        ["distributed", "fastapi", "rich", "typer", "uvicorn", *RESULTS],
     ),
 }  # fmt: skip
 

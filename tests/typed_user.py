@@ -14,6 +14,12 @@ players = [kibitz.ucb(), kibitz.etc_ocucb(p=1.5), kibitz.thompson()]
 data = kibitz.simulate(problem, feedback, players, horizon=100, runs=5, seed=1)
 swept = kibitz.sweep("rate", [0.1], problem, kibitz.passive, players, horizon=9, runs=5, seed=1)
 
+grid = {"rate": [0.1, 0.2], "exploration": [2.0]}
+over = kibitz.sweep(
+    grid, problem, kibitz.active, kibitz.ucb, horizon=9, runs=5, seed=1, keep="summary"
+)
+assert_type(over, xarray.Dataset)
+assert_type(kibitz.drawn(lambda rng: kibitz.gaussian(rng.normal(size=2)), seed=1)(0), kibitz.Problem)
 assert_type(problem, kibitz.Problem)
 assert_type(feedback, kibitz.Feedback)
 assert_type(players, list[kibitz.Policy])

@@ -24,6 +24,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` below says the
     from kibitz.model.feedback import passive as passive
     from kibitz.model.problem import Problem as Problem
     from kibitz.model.problem import bernoulli as bernoulli
+    from kibitz.model.problem import drawn as drawn
     from kibitz.model.problem import gaussian as gaussian
     from kibitz.model.problem import table as table
     from kibitz.planning.optimal import optimal as optimal
@@ -47,11 +48,11 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` below says the
     from kibitz.policies.ucb import ucb_second as ucb_second
     from kibitz.policies.ucb2 import ucb2 as ucb2
     from kibitz.simulator.simulate import simulate as simulate
-    from kibitz.simulator.simulate import sweep as sweep
+    from kibitz.simulator.sweep import sweep as sweep
 
 _HOME = {
     "kibitz": ["bounds"],
-    "kibitz.model.problem": ["Problem", "gaussian", "bernoulli", "table"],
+    "kibitz.model.problem": ["Problem", "gaussian", "bernoulli", "table", "drawn"],
     "kibitz.model.feedback": ["Feedback", "bandit", "passive", "active", "full", "every"],
     "kibitz.policies.policy": ["Policy", "index_policy"],
     "kibitz.policies.ftl": ["ftl", "ftl_robin"],
@@ -65,7 +66,8 @@ _HOME = {
     "kibitz.policies.kl_ucb": ["kl_ucb"],
     "kibitz.policies.thompson": ["thompson"],
     "kibitz.policies.kibitzer": ["kibitzer"],
-    "kibitz.simulator.simulate": ["simulate", "sweep"],
+    "kibitz.simulator.simulate": ["simulate"],
+    "kibitz.simulator.sweep": ["sweep"],
     "kibitz.planning.planner": ["plan"],
     "kibitz.planning.optimal": ["optimal"],
     "kibitz.policies.contract": ["check"],

@@ -5,6 +5,7 @@ complete. Links are followed, not replaced.
 """
 
 import os
+import re
 import shutil
 import stat
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from typing import BinaryIO
 from kibitz.validate import refused
 
 LONGEST = 50  # characters of the target's name in that of its part; systems allow 255 bytes
+PART = re.compile(r"(\..+\.)(\d+)\.[0-9a-f]+\.part")
 
 _writing: set[Path] = set()  # the parts of this process
 
@@ -70,20 +72,27 @@ def checked_folder(path: str | os.PathLike[str], name: str) -> Path:
 
 
 def write_whole(
-    target: Path, content: bytes | Callable[[BinaryIO], object], name: str = "file"
+    target: Path,
+    content: bytes | Callable[[BinaryIO], object],
+    name: str = "file",
+    *,
+    one_of_many: bool = False,
 ) -> None:
     """Write a file, whole or not at all; `content` may be a function that writes to an open file.
 
     If it fails, what was there before is still there, and the parts are gone. So are parts that
-    processes left behind when they were killed.
+    processes left behind when they were killed. For one of many thousand files neither are those
+    looked for, nor is it waited until the disk has it: after a power cut it may be empty.
     """
     target = Path(os.path.realpath(target))
-    _remove_parts_of_the_dead(target)
+    if not one_of_many:
+        remove_parts_of_the_dead(target.parent, _beginning(target))
     try:
         with _part(target) as file:
             content(file) if callable(content) else file.write(content)
             file.flush()
-            os.fsync(file.fileno())
+            if not one_of_many:
+                os.fsync(file.fileno())
             file.close()
             if os.path.exists(target):
                 shutil.copymode(target, file.name)
@@ -123,12 +132,13 @@ def _part(target: Path) -> Iterator[BinaryIO]:
         _writing.discard(part)
 
 
-def _remove_parts_of_the_dead(target: Path) -> None:
+def remove_parts_of_the_dead(folder: Path, beginning: str | None = None) -> None:
+    """Remove the parts in a folder whose processes are gone, or only those that begin like this."""
     with suppress(OSError):  # such as a folder that cannot be listed
-        for file in target.parent.iterdir():
-            process, _, rest = file.name.removeprefix(_beginning(target)).partition(".")
-            ours = file.name.startswith(_beginning(target)) and rest.endswith("part")
-            if ours and process.isdecimal() and not _alive(int(process), file):
+        for file in folder.iterdir():
+            found = PART.fullmatch(file.name)
+            ours = found is not None and beginning in {None, found[1]}
+            if found and ours and not _alive(int(found[2]), file):
                 with suppress(OSError):  # Windows: a file that a process has open
                     file.unlink()
 

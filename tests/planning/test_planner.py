@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from workers import Inline
 
 import kibitz
 from kibitz import active, bandit, gaussian, kibitzer, passive, simulate, ucb, ucb_double
@@ -400,3 +401,11 @@ def test_plan_validates_what_it_does_not_need_yet():
     for name, value in {"runs": 0, "seed": -1, "simulate": 1, "progress": 3}.items():
         with pytest.raises(ValueError, match=f"^{name} must be"):
             kibitz.plan(1000, n_arms=2, gap=0.5, **{name: value})
+
+
+def test_plan_takes_an_executor():
+    setting = {"n_arms": 2, "gap": 0.5, "simulate": True, "runs": 2, "seed": 1}
+    inline = Inline()
+    with_it = kibitz.plan(300, **setting, executor=inline)
+    assert json.dumps(with_it) == json.dumps(kibitz.plan(300, **setting))
+    assert inline.calls

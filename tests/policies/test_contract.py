@@ -12,7 +12,8 @@ from kibitz.model.feedback import active, bandit, every, full, passive
 from kibitz.model.problem import bernoulli, gaussian, table
 from kibitz.policies import POLICIES, index_policy
 from kibitz.policies.policy import Policy
-from kibitz.simulator.jobs import Job, play_all
+from kibitz.simulator.executors import play_all
+from kibitz.simulator.jobs import Job
 from kibitz.simulator.loop import loop_for
 
 SLOW = bool(numba.config.DISABLE_JIT)  # a hundred times slower: play less

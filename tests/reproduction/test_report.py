@@ -10,6 +10,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import xarray
+from workers import Inline
 
 from kibitz.reproduction import picture, plots, report, vega
 from kibitz.reproduction.experiments import EXPERIMENTS
@@ -65,7 +67,7 @@ def section(tmp_path):
     from kibitz.model.feedback import passive
     from kibitz.model.problem import gaussian
     from kibitz.policies.ucb import ucb
-    from kibitz.simulator.simulate import sweep
+    from kibitz.simulator.sweep import sweep
 
     (tmp_path / "figures").mkdir()
     plots.save_figure(plots.figure(PICTURE), tmp_path / "figures" / "1.svg")
@@ -135,7 +137,7 @@ def test_the_law_and_the_many_values_of_a_sweep_are_written_shortly(section):
     from kibitz.model.feedback import bandit
     from kibitz.model.problem import bernoulli
     from kibitz.policies.ucb import ucb
-    from kibitz.simulator.simulate import sweep
+    from kibitz.simulator.sweep import sweep
 
     def problem(n):
         return bernoulli([0.5, n / 100])
@@ -151,6 +153,17 @@ def test_the_law_and_the_many_values_of_a_sweep_are_written_shortly(section):
 def test_a_new_folder_is_made(two_experiments, tmp_path):
     report.reproduce(tmp_path / "new" / "folder", seed=4, only=[1], runs=2)
     assert (tmp_path / "new" / "folder" / "report.html").exists()
+
+
+def test_it_takes_an_executor(two_experiments, tmp_path):
+    inline = Inline()
+    options = {"seed": 4, "only": [1], "runs": 2}
+    (alone,) = report.reproduce(tmp_path / "alone", **options)
+    (handed_out,) = report.reproduce(tmp_path / "handed out", **options, executor=inline)
+    assert inline.calls
+    assert alone.data.keys() == handed_out.data.keys()
+    for name, part in alone.data.items():
+        xarray.testing.assert_identical(handed_out.data[name], part)
 
 
 HOSTILE = """</script><script>alert('x')</script><!-- <b title="&amp;">"""
@@ -308,7 +321,7 @@ def two_experiments(monkeypatch):
     from kibitz.model.feedback import passive
     from kibitz.model.problem import gaussian
     from kibitz.policies.ucb import ucb
-    from kibitz.simulator.simulate import sweep
+    from kibitz.simulator.sweep import sweep
 
     def run(file, **options):
         return {

@@ -14,7 +14,8 @@ from stories import made, numpy_streams, runs
 from kibitz.model.feedback import active, bandit, every, full, passive
 from kibitz.model.problem import bernoulli, gaussian, table
 from kibitz.policies import POLICIES
-from kibitz.simulator.jobs import Job, new_control, play, play_all
+from kibitz.simulator.executors import play_all
+from kibitz.simulator.jobs import Job, new_control, play
 from kibitz.simulator.loop import STAGE, STOP
 
 SLOW = bool(numba.config.DISABLE_JIT)

@@ -14,6 +14,7 @@ import xarray
 
 import kibitz as kb
 from kibitz.simulator import results
+from kibitz.simulator.axes import Swept
 from kibitz.simulator.identity import difference, setting_of
 from kibitz.simulator.results import from_netcdf, load, save, verified
 
@@ -187,7 +188,7 @@ def test_a_later_format_is_refused(file):
 def test_a_netcdf_file_of_somebody_else_is_refused(file):
     xarray.Dataset({"a": ("x", [1.0])}).to_netcdf(file, engine="h5netcdf")
     with pytest.raises(ValueError, match="file must be a result that kibitz saved"):
-        load(file, None)
+        load(file, Swept())
 
 
 FULL = """
@@ -228,7 +229,7 @@ def test_stages_of_a_policy_that_leaps_and_one_that_does_not_are_saved_together(
     )
     assert json.loads(data.attrs["engine"]) == {"ucb": "leap", "thompson": "step"}
     assert "error" not in json.loads(data.attrs["setting"])
-    table, _ = load(path, None)
+    table, _ = load(path, Swept())
     assert [cell.setting["engine"] for cell in table.values()] == ["leap", "step"]
 
 

@@ -13,7 +13,8 @@ import pytest
 import xarray
 
 import kibitz
-from kibitz.simulator.simulate import labelled, log_spaced
+from kibitz.simulator.labels import labelled
+from kibitz.simulator.stages import log_spaced
 
 PROBLEM = kibitz.gaussian([0.5, 0.0, 0.2])
 SHORT = {"horizon": 300, "runs": 6, "seed": 1}
@@ -86,13 +87,13 @@ def test_only_what_is_missing_is_computed(tmp_path, monkeypatch):
     file = tmp_path / "result.nc"
     play(runs=4, file=file)
     played = []
-    original = kibitz.simulator.simulate.play_all
+    original = kibitz.simulator.task.play_all
 
     def spy(pieces, *rest):
         played.extend((piece.label[1], piece.first, piece.last) for piece in pieces)
         return original(pieces, *rest)
 
-    monkeypatch.setattr(kibitz.simulator.simulate, "play_all", spy)
+    monkeypatch.setattr(kibitz.simulator.task, "play_all", spy)
     play([kibitz.ucb(), kibitz.ftl()], runs=5, file=file, threads=1)
     runs = {(label, run) for label, first, last in played for run in range(first, last)}
     assert runs == {("ucb", 4), *(("ftl", run) for run in range(5))}

@@ -2,4 +2,5 @@
 
 from kibitz.cli import main
 
-main()
+if __name__ == "__main__":  # and not where a worker process imports it again
+    main()

@@ -26,6 +26,7 @@ def league(
     threads: Annotated[
         int | None, parse.whole("threads", "Runs at a time (default: all cores)")
     ] = None,
+    dask: Annotated[str, parse.dask()] = "",
     plot: Annotated[
         str, parse.text("FILE", "Draw performance profiles to this PNG, SVG or PDF")
     ] = "",
@@ -34,6 +35,7 @@ def league(
     """Let policies play the same random problems, with looks from never to always, and rank them."""
     if plot:
         parse.check_plot(plot)
+    from kibitz.cli.cluster import executor_at
     from kibitz.cli.policies import policies_from
     from kibitz.cli.tables import print_json, progress_bar
     from kibitz.validate import refused
@@ -43,7 +45,7 @@ def league(
         raise refused("policy", "two or more policies", policy)
     from kibitz.planning.league import play_league, stage_costs, standings
 
-    with progress_bar() as progress:
+    with executor_at(dask) as executor, progress_bar() as progress:
         played = play_league(
             named,
             problems=problems,
@@ -52,6 +54,7 @@ def league(
             seed=seed,
             threads=threads,
             progress=progress,
+            executor=executor,
         )
     found = standings(played)
     for label, cost in stage_costs(named).items():

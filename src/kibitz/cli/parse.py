@@ -91,6 +91,11 @@ def text(metavar: str, help: str, *flags: str) -> Any:
     return typer.Option(*flags, help=help, metavar=metavar)
 
 
+def dask() -> Any:
+    """Return the option for a cluster that plays."""
+    return text("ADDRESS", "Let the workers of this Dask scheduler play, or of a local one: local")
+
+
 def _option(
     read: Callable[[str], Any], metavar: str, help: str, flags: Sequence[str], more: dict[str, Any]
 ) -> Any:

@@ -57,15 +57,19 @@ def plan(
     simulate: Annotated[bool, typer.Option("--simulate", help="Back it by a simulation")] = False,
     runs: Annotated[int, parse.whole("runs", "Runs of each simulated setting")] = 200,
     seed: Annotated[int, parse.whole("seed", "Seed of all random numbers", least=0)] = SEED,
+    dask: Annotated[str, parse.dask()] = "",
     plot: Annotated[str, parse.text("FILE", "Draw the prediction to this PNG, SVG or PDF")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object")] = False,
 ) -> None:
     """Plan a bucket of free looks: how large, where to look, and what it saves."""
     if plot:
         parse.check_plot(plot)
+    from kibitz.cli.cluster import executor_at
     from kibitz.cli.tables import print_json, progress_bar
-    from kibitz.validate import one_of
+    from kibitz.validate import one_of, refused
 
+    if dask and not simulate:
+        raise refused("dask", "left out without --simulate", dask)
     named = [one_of(name, "policy", tuple(SHOWN)) for name in policy or DEFAULT]
     shown = [observer for name, own in SHOWN.items() if name in named for observer in own]
     from kibitz.planning.planner import plan as make_plan
@@ -73,14 +77,13 @@ def plan(
     logged = None
     if log:
         from kibitz.live.logged import from_log
-        from kibitz.validate import refused
 
         if not (gap is None and gap_range is None and gaps is None and n_arms is None):
             raise refused("log", "given without gaps", log)
         logged = from_log(log)
         gaps = Numbers(gap / (logged.scale or 1.0) for gap in sorted(logged.gaps)[1:])
         given, cost = cost, None if cost is None else cost / (logged.scale or 1.0)
-    with progress_bar() as progress:
+    with executor_at(dask) as executor, progress_bar() as progress:
         planned = make_plan(
             horizon,
             n_arms=n_arms,
@@ -93,6 +96,7 @@ def plan(
             runs=runs,
             seed=seed,
             progress=progress,
+            executor=executor,
         )
     if logged is not None:
         planned["log"] = as_object(logged)

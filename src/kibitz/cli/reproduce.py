@@ -22,14 +22,16 @@ def reproduce(
     threads: Annotated[
         int | None, parse.whole("threads", "Runs at a time (default: all cores)")
     ] = None,
+    dask: Annotated[str, parse.dask()] = "",
 ) -> None:
     """Reproduce the paper's experiments: data, figures and a page; resumes after an interruption."""
     for package in ("jinja2", "matplotlib", "vl_convert"):
         parse.check_installed(package, "reproduce")
+    from kibitz.cli.cluster import executor_at
     from kibitz.cli.tables import Page, progress_bar
     from kibitz.reproduction.report import reproduce as do
 
-    with progress_bar() as progress:
+    with executor_at(dask) as executor, progress_bar() as progress:
         done = do(
             out,
             seed=seed,
@@ -38,6 +40,7 @@ def reproduce(
             quick=quick,
             threads=threads,
             progress=progress,
+            executor=executor,
         )
     rows = [
         [str(section.number), section.title, section.verdict.word, section.verdict.short]

@@ -59,25 +59,32 @@ def simulate(
     error: Annotated[
         float, parse.number("error", "Leaping: error of a run, in total variation")
     ] = 1e-9,
-    out: Annotated[str, parse.text("FILE", "Save to this netCDF file, or go on from it")] = "",
+    dask: Annotated[str, parse.dask()] = "",
+    out: Annotated[
+        str,
+        parse.text("FILE", "Save to this netCDF file, or folder NAME.zarr, or go on from it"),
+    ] = "",
     plot: Annotated[str, parse.text("FILE", "Draw regret against time to this PNG, SVG or PDF")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object")] = False,
 ) -> None:
     """Play policies against a problem and print their regret."""
+    from kibitz.cli.cluster import executor_at
     from kibitz.cli.policies import policies_from
     from kibitz.cli.tables import print_json, progress_bar
     from kibitz.files import checked_target
 
     if plot:
         parse.check_plot(plot)
-    if out:
+    if out.endswith(".zarr"):
+        parse.check_installed("zarr", "zarr")
+    elif out:
         checked_target(out, "out")
     named = policies_from(policy)
     problem = problem_of_log(log, means, sd) if log else problem_from(law, means, sd)
     feedback = feedback_from(observer, rate, every, weights, looks, paid)
     from kibitz.simulator.simulate import simulate as play
 
-    with progress_bar() as progress:
+    with executor_at(dask) as executor, progress_bar() as progress:
         data = play(
             problem,
             feedback,
@@ -90,11 +97,12 @@ def simulate(
             progress=progress,
             engine=engine,
             error=error,
+            executor=executor,
         )
     if plot:
         from kibitz.reproduction.plots import regret_curves, save_figure
 
-        save_figure(regret_curves(data, f"{problem.law}, {observer}"), Path(plot))
+        save_figure(regret_curves(data.compute(), f"{problem.law}, {observer}"), Path(plot))
     if as_json:
         print_json(as_object(data))
     else:
@@ -165,7 +173,7 @@ def as_object(data: "xarray.Dataset") -> dict[str, Any]:
     """Return a result as plain data, for --json."""
     policies = {}
     for label in data["policy"].to_numpy():
-        one = data.sel(policy=label)
+        one = data.sel(policy=label).compute()  # of a folder, it is read here
         final, curve = one["final_regret"], one["regret"]
         q10, q25, median, q75, q90 = final.quantile([0.1, 0.25, 0.5, 0.75, 0.9]).to_numpy().tolist()
         low, high = curve.quantile([0.25, 0.75], "run").to_numpy().tolist()
@@ -207,7 +215,7 @@ def print_regret(data: "xarray.Dataset") -> None:
     setting = json.loads(data.attrs["setting"])
     rows = []
     for label in data["policy"].to_numpy():
-        one = data.sel(policy=label)
+        one = data.sel(policy=label).compute()  # of a folder, it is read here
         final = one["final_regret"]
         quartiles = final.quantile([0.25, 0.5, 0.75]).to_numpy()
         shares = []

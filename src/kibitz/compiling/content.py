@@ -10,6 +10,7 @@ There are two, for two questions:
   since it was imported) the bytecode and the version of Python stand in for it.
 """
 
+import dis
 import hashlib
 import inspect
 import io
@@ -18,12 +19,14 @@ import textwrap
 import token
 import tokenize
 from enum import EnumType
+from functools import cache
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
 KNOWN_BY_VERSION = ("builtins", "math", "numpy", "numba")
+LOOKS_UP = {"LOAD_GLOBAL", "LOAD_NAME"}  # instructions of Python
 
 
 def content_hash(thing: Any) -> str:
@@ -115,7 +118,7 @@ class _Walk:
         else:
             self.text("source", source)
         names = _names(function.__code__)
-        for name in names:
+        for name in names if self.by_source else _global_names(function.__code__):
             if name in function.__globals__:
                 self.text("name", name)
                 value = function.__globals__[name]
@@ -154,6 +157,34 @@ def _options(dispatcher: Any, by_source: bool) -> str:
 def _names(code: CodeType) -> list[str]:
     inner = [name for part in code.co_consts if isinstance(part, CodeType) for name in _names(part)]
     return sorted({*code.co_names, *inner})
+
+
+@cache
+def _global_names(code: CodeType) -> list[str]:
+    """Return the names that code looks up outside of itself; `_names` has those of attributes too.
+
+    Only these go along when a function is sent to another process, and its content is the same there.
+    """
+    own = {step.argval for step in dis.get_instructions(code) if step.opname in LOOKS_UP}
+    inner = [part for part in code.co_consts if isinstance(part, CodeType)]
+    return sorted(own.union(*map(_global_names, inner)))
+
+
+def named_by(function: Any) -> list[FunctionType]:
+    """Return the functions that a function is made of: itself and all that it names, recursively."""
+    found: dict[int, FunctionType] = {}
+    waiting = [function]
+    while waiting:
+        thing = waiting.pop()
+        if isinstance(thing, tuple | list):
+            waiting.extend(thing)
+        thing = getattr(thing, "py_func", thing)
+        if isinstance(thing, FunctionType) and id(thing) not in found:
+            found[id(thing)] = thing
+            waiting.extend(cell.cell_contents for cell in thing.__closure__ or ())
+            names = _global_names(thing.__code__)
+            waiting.extend(thing.__globals__[name] for name in names if name in thing.__globals__)
+    return list(found.values())
 
 
 def _source(function: FunctionType) -> str | None:

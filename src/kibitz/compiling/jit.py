@@ -21,13 +21,14 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FunctionType
 from typing import Any, Protocol, TypeVar
+from weakref import WeakSet
 
 import numba
 import numpy as np
 import platformdirs
 from numba.extending import register_jitable
 
-from kibitz.compiling.content import content_hash
+from kibitz.compiling.content import content_hash, named_by
 from kibitz.compiling.private import CAN_KEEP, INLINE, KeptCode, keep
 from kibitz.files import write_whole
 from kibitz.validate import refused
@@ -45,19 +46,44 @@ class Decorator(Protocol):
     def __call__(self, function: F, /) -> F: ...
 
 
+_RARE = {name: value for name, value in INLINE.items() if name != "forceinline"}
+_OPTIONS: dict[str, dict[str, Any]] = {"jit": INLINE, "jit_rare": _RARE, "jit_init": {}}
+_KIND = "kibitz_compiles_as"  # an attribute of a function, which stays with it when it is sent
+
+
+def _decorator(kind: str) -> Decorator:
+    register = register_jitable(error_model="numpy", **_OPTIONS[kind])
+
+    def decorate(function: F) -> F:
+        setattr(function, _KIND, kind)
+        _registered.add(function)
+        known: F = register(function)
+        return known
+
+    return decorate
+
+
+_registered: "WeakSet[Any]" = WeakSet()  # the functions that numba knows in this process
+
 #: For a function of a policy or of the engine. It becomes a part of each function that calls it: its
 #: arguments are tuples of arrays, dozens of words, which cost more to hand over than it takes.
 #: Division is as in NumPy, so that loops vectorise. References to arrays are not counted, which would
 #: cost more than all the rest, so that such a function cannot make arrays.
-jit: Decorator = register_jitable(error_model="numpy", **INLINE)
+jit: Decorator = _decorator("jit")
 
 #: The same for functions that are called too rarely to be worth more code.
-jit_rare: Decorator = register_jitable(
-    error_model="numpy", **{name: value for name, value in INLINE.items() if name != "forceinline"}
-)
+jit_rare: Decorator = _decorator("jit_rare")
 
 #: For a function that makes arrays, as the `init` of a policy does.
-jit_init: Decorator = register_jitable(error_model="numpy")
+jit_init: Decorator = _decorator("jit_init")
+
+
+def jit_again(function: Any) -> None:
+    """Tell numba of a function that was sent here from another process, and of all that it names."""
+    for thing in named_by(function):
+        kind = getattr(thing, _KIND, None)
+        if kind is not None and thing not in _registered:
+            _decorator(kind)(thing)
 
 
 def jit_copy(function: Any) -> Any:

@@ -6,14 +6,14 @@ sub-Gaussian scale \sigma: \log E e^{\lambda (X - \mu)} \le \sigma^2 \lambda^2 /
 Policies are made for scale 1 and see rewards in units of \sigma.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kibitz.validate import numbers, quoted, refused
+from kibitz.validate import numbers, quoted, refused, whole
 
 LARGEST = 1e100  # of a mean or a reward: sums and squares of it are still numbers
 
@@ -140,3 +140,30 @@ def _within_limits(values: NDArray[np.float64], name: str) -> NDArray[np.float64
     if not np.all(np.abs(values) <= LARGEST):
         raise refused(name, f"between -{LARGEST:g} and {LARGEST:g}", values)
     return values
+
+
+def drawn(law: Callable[[np.random.Generator], Problem], seed: int) -> Callable[[int], Problem]:
+    """Return problems drawn from a law: a function of the number of the draw, for `sweep`.
+
+    A policy is judged on many problems rather than on one::
+
+        law = lambda rng: gaussian(rng.normal(size=5))
+        data = sweep("draw", range(100), drawn(law, seed=7), active(0.1), ucb(), ...)
+        data.final_regret.mean("draw")
+
+    Parameters
+    ----------
+    law
+        A function of a NumPy generator that returns a problem; always with as many arms.
+    seed
+        Of the draws, a whole number. Draw n depends on (seed, n) alone.
+    """
+    if not callable(law):
+        raise refused("law", "a function of a generator that returns a problem", law)
+    seed = whole(seed, "seed")
+
+    def problem(draw: int) -> Problem:
+        rng = np.random.default_rng([seed, whole(draw, "draw")])
+        return checked_problem(law(rng))
+
+    return problem

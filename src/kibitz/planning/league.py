@@ -32,7 +32,8 @@ from kibitz.policies.etc_ocucb import etc_ocucb
 from kibitz.policies.moss import moss_anytime
 from kibitz.policies.policy import Policy
 from kibitz.simulator.jobs import Job, play
-from kibitz.simulator.simulate import Policies, labelled, sweep
+from kibitz.simulator.labels import Policies, labelled
+from kibitz.simulator.sweep import sweep
 from kibitz.validate import whole
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ active one. Nothing here is a bound: those are in `kibitz.bounds`.
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,6 +36,9 @@ from kibitz.planning.prediction import (
 from kibitz.planning.size import best_size
 from kibitz.planning.trial import played_points
 
+if TYPE_CHECKING:
+    from kibitz.simulator.executors import Executors
+
 N_GAPS = 9  # of a range
 N_RATES = 49
 
@@ -53,6 +56,7 @@ def plan(
     runs: int = 200,
     seed: int | None = None,
     progress: Callable[[str, float], None] | None = None,
+    executor: "Executors | None" = None,
 ) -> dict[str, Any]:
     r"""Plan a bucket of free looks.
 
@@ -78,6 +82,8 @@ def plan(
         Of the simulation; a seed must be given for one.
     progress
         Called as `progress(what, share)` now and then while settings are played.
+    executor
+        Who plays them, as in `simulate`.
 
     Returns
     -------
@@ -163,9 +169,12 @@ def plan(
         }
     data["advice"] = _advice(data)
     if simulate and seed is not None:
-        points = played_points(
-            problems, rates, scales, regret, horizon, exploration, runs, seed, progress
-        )
+        from kibitz.simulator.executors import opened
+
+        with opened(executor) as crew:
+            points = played_points(
+                problems, rates, scales, regret, horizon, exploration, runs, seed, progress, crew
+            )
         data["simulation"] = {"runs": runs, "seed": seed, "points": points}
     return data
 

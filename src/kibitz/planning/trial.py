@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from concurrent.futures import Executor
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ def played_points(
     runs: int,
     seed: int,
     progress: Callable[[str, float], None] | None,
+    executor: Executor | None,
 ) -> list[dict[str, Any]]:
     """Play a few settings: without looks, at ε* and at ten and a hundred times ε*."""
     points = []
@@ -33,8 +35,9 @@ def played_points(
             if early:
                 rate = np.minimum(1.0, scales[k] / np.arange(1, horizon + 1))
             final = _final_regret(
-                gaps, observer, rate if k else None, horizon, exploration, runs, seed, progress
-            )
+                gaps, observer, rate if k else None, horizon, exploration, runs, seed, progress,
+                executor,
+            )  # fmt: skip
             points.append(
                 {
                     "gaps": gaps.tolist(),
@@ -81,6 +84,7 @@ def _final_regret(
     runs: int,
     seed: int,
     progress: Callable[[str, float], None] | None,
+    executor: Executor | None,
 ) -> FloatArray:
     """The regret of each run at the horizon; without looks if there is no rate."""
     from kibitz.model.feedback import active, bandit, passive
@@ -97,5 +101,6 @@ def _final_regret(
     data = simulate(
         gaussian((-gaps).tolist()), feedback, policy, horizon=horizon,
         runs=runs, seed=seed, stages=[horizon], progress=progress,
+        executor=executor,
     )  # fmt: skip
     return np.asarray(data["final_regret"].to_numpy()[0])

@@ -26,6 +26,7 @@ from kibitz.reproduction.numerals import typeset
 from kibitz.reproduction.picture import COLOURS, DARK_COLOURS, DASHES, Picture
 from kibitz.reproduction.plots import figure, save_figure
 from kibitz.reproduction.verdict import SURE, Verdict
+from kibitz.simulator.executors import Executors, opened
 from kibitz.simulator.results import versions
 from kibitz.validate import flag, refused, whole
 
@@ -70,6 +71,7 @@ def reproduce(
     quick: bool = False,
     threads: int | None = None,
     progress: Callable[[str, float], None] | None = None,
+    executor: Executors | None = None,
 ) -> list[Section]:
     """Run experiments, or resume them, and leave data, figures and page in a folder.
 
@@ -89,6 +91,8 @@ def reproduce(
         How many runs to play at a time.
     progress
         Called as `progress(what, share)` now and then.
+    executor
+        Who plays them, as in `simulate`.
     """
     numbers = chosen(only)
     seed, quick = whole(seed, "seed"), flag(quick, "quick")
@@ -100,7 +104,7 @@ def reproduce(
     page_file = checked_target(place / "report.html", "out")
     tell = progress if progress is not None else lambda what, share: None
     sections = []
-    with ThreadPoolExecutor(1) as aside:
+    with opened(executor) as crew, ThreadPoolExecutor(1) as aside:
         script = aside.submit(vega.javascript)
         for done, number in enumerate(numbers):
 
@@ -110,9 +114,8 @@ def reproduce(
 
             usual = NUMBERED[number].RUNS
             n_runs = runs or (max(LEAST_RUNS, usual // QUICK) if quick else usual)
-            sections.append(
-                experiment(number, place, runs=n_runs, seed=seed, threads=threads, progress=step)
-            )
+            options = {"runs": n_runs, "seed": seed, "threads": threads, "executor": crew}
+            sections.append(experiment(number, place, progress=step, **options))
         written = page(sections, place / "figures", script.result(), seed, quick)
     write_whole(page_file, written.encode(), "out")
     return sections

@@ -5,19 +5,21 @@ threads, processes and machines can be given the same jobs, and the numbers do n
 played them.
 """
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kibitz.model.feedback import Feedback
+from kibitz.model.feedback import Every, Feedback
 from kibitz.model.problem import Problem
 from kibitz.policies.policy import Policy
-from kibitz.simulator.loop import RUN, STAGE, STOP, Game, Record, loop_for
+from kibitz.simulator.loop import STOP, Game, Record, loop_for
 from kibitz.simulator.streams import seed_words, streams
+from kibitz.simulator.summary import STATISTICS, summarised
 from kibitz.simulator.world import law_of, looks_of
+
+LEAP_PAYS = 100_000  # the horizon from which on leaping is the faster way
 
 
 class Job(NamedTuple):
@@ -34,6 +36,7 @@ class Job(NamedTuple):
     last: int  # and the one after the last
     leap: bool = False
     error: float = 1e-9  # allowed to leaps, of each run
+    summary: bool = False  # whether statistics of the runs are asked for, instead of them
 
 
 class Played(NamedTuple):
@@ -78,37 +81,30 @@ def play(
         control,
     )
     loop(tuple(job.policy.params_for(job.horizon)), game, job.error, words)
-    return None if control[STOP] else played
+    if control[STOP]:
+        return None
+    return summarised(played) if job.summary else played
 
 
-def play_all(
-    jobs: list[Job], threads: int, progress: Callable[[float], None]
-) -> Iterator[tuple[Job, Played]]:
-    """Play jobs in parallel and yield each when it is done.
+def without_runs(job: Job) -> Job:
+    """Return a job that only finds or compiles the loop."""
+    return job._replace(horizon=1, stages=np.ones(1, np.int64), first=0, last=0, summary=False)
 
-    `progress` is told the share of all stages played so far, some ten times a second. An exception,
-    Ctrl-C for one, stops the others within moments.
-    """
-    controls = [new_control() for _ in jobs]
-    sizes = [(job.last - job.first) * job.horizon for job in jobs]
 
-    def stages_of(n: int) -> int:
-        return min(int(controls[n][RUN]) * jobs[n].horizon + int(controls[n][STAGE]), sizes[n])
+def expected_seconds(job: Job) -> float:
+    """Return about how long a job takes."""
+    stages = min(job.horizon, LEAP_PAYS) if job.leap else job.horizon
+    return (job.last - job.first) * stages * stage_seconds(job.feedback)
 
-    pool = ThreadPoolExecutor(threads)
-    try:
-        waiting = {pool.submit(play, job, controls[n]): n for n, job in enumerate(jobs)}
-        done = 0
-        while waiting:
-            finished, _ = wait(waiting, timeout=0.1, return_when=FIRST_COMPLETED)
-            for future in finished:
-                n = waiting.pop(future)
-                played = future.result()
-                done += sizes[n]
-                if played is not None:
-                    yield jobs[n], played
-            progress((done + sum(stages_of(n) for n in waiting.values())) / sum(sizes))
-    finally:
-        for control in controls:
-            control[STOP] = 1
-        pool.shutdown(wait=True, cancel_futures=True)
+
+def result_bytes(job: Job) -> int:
+    """Return about how large what comes of a job is."""
+    rows = len(STATISTICS) if job.summary else job.last - job.first
+    return 8 * rows * (job.stages.size + 2 * job.problem.n_arms + 1)
+
+
+def stage_seconds(feedback: Feedback) -> float:
+    """Return about how long a stage takes."""
+    rate = feedback.rate
+    often = 1 / rate.n if isinstance(rate, Every) else rate if isinstance(rate, float) else 1.0
+    return 5e-8 + 1e-7 * often * feedback.looks

@@ -12,7 +12,7 @@ Index policies are played in stretches (`index`) and, where it is sound and pays
 Other policies are asked at each stage.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -92,13 +92,12 @@ def loop_for(
     function of the user's with the values that its names have at that time. If they have changed
     since, the policy is refused.
     """
-    varying = tuple(f if callable(f) else None for f in (feedback.rate, feedback.weights))
-    names = tuple(policy.numbers)
-    key = (policy.functions, names, varying, leap)
-    users = [f for f in (*policy.functions, *varying) if f is not None and not is_ours(f)]
+    key = loop_key(policy, feedback, leap)
+    varying = (feedback.rate, feedback.weights)
+    users = [f for f in (*policy.functions, *varying) if callable(f) and not is_ours(f)]
     content = content_hash(users) if users else ""
     if key not in _loops:
-        play = compiled_loop(_loop(policy, names, feedback, leap), announce)
+        play = compiled_loop(_loop(policy, feedback, leap), announce)
         _loops[key] = (play, content)
     play, then = _loops[key]
     if then != content:
@@ -112,9 +111,26 @@ def loop_for(
 _loops: dict[Any, tuple[Any, str]] = {}
 
 
-def _loop(policy: Policy, names: tuple[str, ...], feedback: Feedback, leap: bool) -> Any:
+def loop_key(policy: Policy, feedback: Feedback, leap: bool) -> Hashable:
+    """Return what tells apart, in one process, games that need loops of their own."""
+    varying = tuple(f if callable(f) else None for f in (feedback.rate, feedback.weights))
+    return policy.functions, tuple(policy.numbers), varying, leap
+
+
+def loop_content(policy: Policy, feedback: Feedback, leap: bool) -> str:
+    """Return a hash of all the code that plays a policy, the same in each process that has it."""
+    key = loop_key(policy, feedback, leap)
+    if key not in _contents:
+        _contents[key] = content_hash(_loop(policy, feedback, leap))
+    return _contents[key]
+
+
+_contents: dict[Any, str] = {}
+
+
+def _loop(policy: Policy, feedback: Feedback, leap: bool) -> Any:
     """Return the loop over runs, not compiled yet."""
-    params_of = params_type(names)
+    params_of = params_type(tuple(policy.numbers))
     init: Any = policy.init
     play_run = run_player(policy, feedback, leap)
 

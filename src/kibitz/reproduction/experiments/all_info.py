@@ -33,7 +33,8 @@ from kibitz.reproduction.verdict import (
     reached,
     saving,
 )
-from kibitz.simulator.simulate import log_spaced, simulate
+from kibitz.simulator.simulate import simulate
+from kibitz.simulator.stages import log_spaced
 
 if TYPE_CHECKING:
     import xarray

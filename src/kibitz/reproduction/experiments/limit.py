@@ -32,7 +32,8 @@ from kibitz.reproduction.verdict import (
     ratio,
 )
 from kibitz.reproduction.verdict import mean as mean_of
-from kibitz.simulator.simulate import labelled, sweep
+from kibitz.simulator.labels import labelled
+from kibitz.simulator.sweep import sweep
 
 if TYPE_CHECKING:
     import xarray

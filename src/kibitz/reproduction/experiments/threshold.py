@@ -28,7 +28,7 @@ from kibitz.reproduction.verdict import (
     saving,
     within,
 )
-from kibitz.simulator.simulate import sweep
+from kibitz.simulator.sweep import sweep
 
 if TYPE_CHECKING:
     import xarray

@@ -27,7 +27,8 @@ from kibitz.reproduction.verdict import (
     mean,
     saving,
 )
-from kibitz.simulator.simulate import log_spaced, sweep
+from kibitz.simulator.stages import log_spaced
+from kibitz.simulator.sweep import sweep
 
 if TYPE_CHECKING:
     import xarray

@@ -1,0 +1,31 @@
+"""What is kept of a cell instead of its runs: their number, mean, variance and quantiles.
+
+A summary has the shape of what it summarises, with a row for each statistic instead of one for each
+run. All runs of a cell are together when it is summarised, in their order, so that quantiles are
+those of the runs, and no bit depends on who played them.
+"""
+
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+QUANTILES = (1, 10, 25, 50, 75, 90, 99)  # in percent
+STATISTICS = ("count", "mean", "variance", *(f"q{q}" for q in QUANTILES))
+
+
+R = TypeVar("R", bound=tuple[Any, ...])
+
+
+def summarised(runs: R) -> R:
+    """Return the statistics of all that was recorded, in the same kind of record."""
+    return type(runs)(*map(_statistics, runs))
+
+
+def _statistics(values: NDArray[Any]) -> Any:
+    rows = np.empty((len(STATISTICS), *values.shape[1:]))
+    rows[0] = len(values)
+    rows[1] = values.mean(axis=0)
+    rows[2] = values.var(axis=0, ddof=1) if len(values) > 1 else np.nan
+    rows[3:] = np.quantile(values, np.array(QUANTILES) / 100, axis=0)
+    return rows

@@ -1,0 +1,90 @@
+"""`--dask`: the workers of a cluster play the same numbers, and an address must answer."""
+
+import importlib.util
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from kibitz.simulator import executors
+
+GAME = ["simulate", "--means", "1,0.5,0", "--observer", "active", "--rate", "0.2", "--policy", "ucb"]
+SHORT = ["--horizon", 300, "--runs", 20, "--seed", 1, "--json"]
+
+
+@pytest.fixture(scope="module")
+def address():
+    """A scheduler with a worker, both in this process: quick to start."""
+    from distributed import LocalCluster
+
+    one = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
+    with LocalCluster(**one, protocol="tcp", silence_logs=60) as cluster:
+        yield cluster.scheduler_address
+
+
+def test_a_cluster_plays_what_threads_play(kibitz, address, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    alone = kibitz(*GAME, *SHORT)
+    submitted = []
+    original = executors._Workers.hand_out
+
+    def spy(self, bundle):
+        submitted.append(bundle)
+        return original(self, bundle)
+
+    monkeypatch.setattr(executors._Workers, "hand_out", spy)
+    assert kibitz(*GAME, *SHORT, "--dask", address) == alone
+    assert submitted
+    assert kibitz(*GAME, *SHORT, "--dask", address, "--out", "a.zarr") == alone
+    assert kibitz(*GAME, *SHORT, "--out", "a.zarr") == alone
+    assert (tmp_path / "a.zarr" / "zarr.json").exists()
+
+
+def test_a_plan_is_played_by_a_cluster(kibitz, address):
+    words = ["plan", "--horizon", 300, "--arms", 2, "--gap", 0.5, "--simulate", "--runs", 2, "--json"]
+    code, output, errors = kibitz(*words, "--dask", address)
+    assert (code, errors) == (0, "")
+    assert json.loads(output) == json.loads(kibitz(*words)[1])
+
+
+def test_a_local_cluster_is_started_and_ended(kibitz, monkeypatch):
+    monkeypatch.setattr(executors, "cores", lambda: 1)
+    assert kibitz(*GAME, *SHORT, "--dask", "local") == kibitz(*GAME, *SHORT)
+
+
+def test_the_commands_of_the_page_work(kibitz, address, tmp_path, monkeypatch):
+    """With the address of a cluster that is there already, for speed."""
+    monkeypatch.chdir(tmp_path)
+    page = Path(__file__).parents[2] / "docs" / "cluster.md"
+    (lines,) = re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    for line in lines.splitlines():
+        assert "--dask local" in line
+        code, output, errors = kibitz(*shlex.split(line.replace("local", address))[1:])
+        assert (code, errors) == (0, "")
+        assert "regret after 10000 stages, 20 runs" in output
+    assert (tmp_path / "result.zarr").is_dir()
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "nowhere", "http://127.0.0.1:9"])
+def test_an_address_that_does_not_answer_is_refused(refused, monkeypatch, address):
+    monkeypatch.setattr("kibitz.cli.cluster.PATIENCE", "1s")
+    sentence = f"dask must be local, or the address of a scheduler that answers, got {address!r}"
+    assert refused(*GAME, "--dask", address).startswith(sentence)
+
+
+def test_a_cluster_for_a_plan_that_plays_nothing_is_refused(refused):
+    words = ["plan", "--horizon", "300", "--arms", "2", "--gap", "0.5", "--dask", "local"]
+    assert refused(*words) == "dask must be left out without --simulate, got 'local'"
+
+
+@pytest.mark.parametrize(
+    ("package", "options"), [("distributed", ["--dask", "local"]), ("zarr", ["--out", "a.zarr"])]
+)
+def test_what_is_not_installed_is_told_before_the_work(refused, monkeypatch, package, options):
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == package else found(name)
+    )
+    assert refused(*GAME, *options).startswith(f"{package} must be installed (pip install 'kibitz[")

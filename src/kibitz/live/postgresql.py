@@ -1,9 +1,12 @@
 """The store in PostgreSQL."""
 
 import contextlib
+import functools
 import os
+import re
 import threading
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -12,6 +15,17 @@ from kibitz.validate import quoted
 
 T = TypeVar("T")
 
+LEAVE = (  # the number of a transaction, in it
+    "insert into writers (writer, attempt, at) values (?, ?, ?) "
+    "on conflict (writer) do update set attempt = excluded.attempt, at = excluded.at"
+)
+FEW = 4  # rows that are written one by one
+TYPES = {  # of the columns of decisions and events
+    **dict.fromkeys(("agent", "arm"), "integer"),
+    **dict.fromkeys(("id", "stage", "seq"), "bigint"),
+    **dict.fromkeys(("kind", "key", "status"), "text"),
+    **dict.fromkeys(("asked_at", "at", "told", "reward"), "double precision"),
+}
 RETRY_SECONDS = 10.0  # how long to try to reach a server that has gone away
 
 
@@ -41,12 +55,10 @@ class PostgreSQLDatabase:
         if values:
             self._later.append((statement.replace("?", "%s"), values))
 
-    def begin(self) -> str:
-        """Begin a transaction; return its number."""
+    def begin(self) -> None:
+        """Begin a transaction."""
         self._later = []
-        cursor = self.connection.execute("begin; select pg_current_xact_id()::text")
-        cursor.nextset()
-        return str(cursor.fetchone()[0])
+        self.connection.execute("begin")
 
     def commit(self) -> None:
         """Do what is left to do, and commit."""
@@ -58,7 +70,28 @@ class PostgreSQLDatabase:
         later, self._later = self._later, []
         with self.connection.cursor() as cursor:
             for statement, values in later:
-                cursor.executemany(statement, values)
+                whole = in_one(statement) if len(values) >= FEW else None
+                if whole is None:
+                    cursor.executemany(statement, values)
+                else:
+                    cursor.execute(whole, [list(column) for column in zip(*values, strict=True)])
+
+
+@functools.cache
+def in_one(statement: str) -> str | None:
+    """Return a statement that takes all rows at once, as a list for each column, if there is one."""
+    inserted = re.fullmatch(r"insert into (\w+) \(([\w, ]+)\) values \([%s, ]+\)", statement)
+    updated = re.fullmatch(r"update (\w+) set (.+) where (.+)", statement)
+    found = inserted[2].split(", ") if inserted else re.findall(r"(\w+) = %s", statement)
+    if not (inserted or updated) or not set(found) <= set(TYPES):
+        return None
+    lists = f"unnest({', '.join(f'%s::{TYPES[name]}[]' for name in found)})"
+    if inserted:
+        return f"insert into {inserted[1]} ({inserted[2]}) select * from {lists}"
+    assert updated is not None
+    changes = re.sub(r"(\w+) = %s", r"\1 = v.\1", updated[2])
+    places = re.sub(r"(\w+) = %s", r"t.\1 = v.\1", updated[3])
+    return f"update {updated[1]} t set {changes} from {lists} as v({', '.join(found)}) where {places}"
 
 
 class PostgreSQL:
@@ -81,6 +114,8 @@ class PostgreSQL:
         self._reader: PostgreSQLDatabase | None = None
         self._process = os.getpid()
         self._patience = 0.0  # at first: an address may be wrong
+        self._named = False  # and there may be no tables
+        self._me, self._attempt = uuid.uuid4().hex, 0
         try:
             psycopg.conninfo.conninfo_to_dict(url)
         except psycopg.Error as error:
@@ -92,7 +127,7 @@ class PostgreSQL:
         except BaseException:
             self.close()
             raise
-        self._patience = RETRY_SECONDS
+        self._patience, self._named = RETRY_SECONDS, True
 
     def _begin_with(self, database: Database, create: bool) -> None:
         database.rows("select pg_advisory_xact_lock(3141592653)")
@@ -110,19 +145,22 @@ class PostgreSQL:
         It is run again when the connection is lost, unless it was committed all the same.
         """
         deadline = time.monotonic() + self._patience
-        xact, result = None, None
+        tried, result = False, None
         with self._lock:
             while True:
                 try:
                     self._after_fork()
                     if self._writer is None:
                         self._writer = PostgreSQLDatabase(self._psycopg, self.url)
-                    if xact is not None and self._committed(self._writer, xact, deadline):
+                    if tried and self._committed(self._writer):
                         return result  # type: ignore[return-value]
-                    xact = None
-                    number = self._writer.begin()
+                    tried = False
+                    self._writer.begin()
                     result = work(self._writer)
-                    xact = number
+                    self._attempt += 1
+                    tried = self._named
+                    if tried:
+                        self._writer.many(LEAVE, [(self._me, self._attempt, time.time())])
                     self._writer.commit()
                     return result
                 except self._psycopg.OperationalError as error:
@@ -165,14 +203,16 @@ class PostgreSQL:
             self._drop(self._reader)
             self._reader = None
 
-    def _committed(self, database: PostgreSQLDatabase, xact: str, deadline: float) -> bool:
-        while True:
-            [(status,)] = database.rows("select pg_xact_status(?::xid8)", xact)
-            if status != "in progress":
-                return bool(status == "committed")
-            if time.monotonic() > deadline:
-                raise Unavailable(f"store must be usable, got {self._name}: a commit hangs")
-            time.sleep(0.01)
+    def _committed(self, database: PostgreSQLDatabase) -> bool:
+        """Return whether the last attempt was, after waiting for one that is under way.
+
+        Numbers that PostgreSQL gives (`pg_xact_status`) are no proof: after a crash they come again.
+        """
+        database.rows("set lock_timeout to '2s'")  # and then it is tried again, or given up
+        database.rows(f"{LEAVE.partition(' do ')[0]} do nothing", self._me, 0, time.time())
+        found = database.rows("select attempt from writers where writer = ? for update", self._me)
+        database.rows("set lock_timeout to 0")
+        return bool(found[0][0] == self._attempt)
 
     def _after_fork(self) -> None:
         """Leave a parent's connections alone: closing them would end its sessions."""
@@ -180,6 +220,7 @@ class PostgreSQL:
             self._abandoned = (self._writer, self._reader)
             self._writer = self._reader = None
             self._process = os.getpid()
+            self._me = uuid.uuid4().hex
 
     def _rolled_back(self, database: PostgreSQLDatabase | None) -> PostgreSQLDatabase | None:
         if database is None:

@@ -8,8 +8,8 @@ own, so that no reader waits for a writer or holds one up. Both stores have the 
   lock on a file beside the database (`shop.db-lock`) first: SQLite's own waiting is a lottery in
   which some processes starve.
 - **PostgreSQL**: each operation locks the row of its agent. A lost connection is made anew and the
-  operation done again; whether a commit whose answer was lost had come through is asked of the
-  database itself (`pg_xact_status`), so that nothing is done twice.
+  operation done again; whether a commit whose answer was lost had come through is seen in the table
+  `writers`, where each transaction leaves its number, so that nothing is done twice.
 """
 
 import os
@@ -88,6 +88,11 @@ create table tokens (
     agent text,
     made_at double precision not null,
     revoked_at double precision
+);
+create table writers (
+    writer text primary key,
+    attempt bigint not null,
+    at double precision not null
 )
 """
 SCHEMA += TOKENS

@@ -109,6 +109,7 @@ SENSIBLE = {
     "expected": 5.0,
     "cost": 0.1,
     "simulate": False,
+    "executor": None,
     "runs": 1,
     "seed": 1,
     "progress": None,

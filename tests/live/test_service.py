@@ -220,9 +220,17 @@ def test_what_is_not_there_and_what_is_not_done_there(shop):
     error(service.send("DELETE", PATH), 405, "not_allowed")
     error(service.send("PATCH", f"{PATH}/arms"), 405, "not_allowed")
     error(service.send("POST", f"{PATH}/ask/blue"), 404, "unknown")
-    assert "content-type must be" in error(
-        service.send("POST", f"{PATH}/tell", {"id": 1}, content_type="text/plain"), 415, "not_json"
-    )
+
+
+def test_a_browser_must_say_that_its_body_is_json_and_a_program_need_not(shop):
+    service, _ = shop
+    id = service.send("POST", f"{PATH}/ask")[2]["id"]
+    told = {"id": id, "reward": 1.0}
+    plain = {"content_type": "text/plain"}
+    answer = service.send("POST", f"{PATH}/tell", told, origin="http://localhost", **plain)
+    assert "content-type must be" in error(answer, 415, "not_json")
+    status, _, content = service.send("POST", f"{PATH}/tell", told, **plain)
+    assert (status, content) == (200, {"result": "counted"})
 
 
 PATHS = [

@@ -510,7 +510,7 @@ def test_a_login_that_is_none_is_refused(store):
         for body, expected in bodies:
             status, headers, _ = fetched(port, "POST", "/login", body)
             assert (status, set_cookie(headers)) == (expected, []), body
-        kind = {"content-type": "text/plain"}
+        kind = {"content-type": "text/plain", "origin": f"http://127.0.0.1:{port}"}
         assert fetched(port, "POST", "/login", {"token": "1.x"}, kind)[0] == 415
 
 

@@ -245,7 +245,11 @@ def test_a_folder_of_somebody_else_is_refused_and_left_alone(store):
     assert list(files_of(store).values()) == [b"dear diary"]
 
 
-@pytest.mark.parametrize("damage", [b"", b"junk", gzip.compress(b"{}"), gzip.compress(b"junk")])
+@pytest.mark.parametrize(
+    "damage",
+    [b"", b"junk", gzip.compress(b"{}"), gzip.compress(b"junk")],
+    ids=["empty", "junk", "nothing said", "junk inside"],
+)
 def test_a_damaged_store_is_refused(store, damage):
     swept(file=store)
     (store / chunks.ASKED).write_bytes(damage)

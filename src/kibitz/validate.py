@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 MOST = 2**62 - 1  # the largest whole number that compiled code can still add to another
 LONGEST = 60  # characters of a value that are quoted
+EXECUTOR = "an Executor of concurrent.futures or a function that makes one"
 
 
 def refused(name: str, condition: str, value: object) -> ValueError:

@@ -7,6 +7,7 @@ active one. Nothing here is a bound: those are in `kibitz.bounds`.
 
 import math
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -124,6 +125,8 @@ def plan(
     cost = None if cost is None else check_nonnegative("cost", cost)
     simulate, runs = validate.flag(simulate, "simulate"), validate.whole(runs, "runs", 1)
     seed = None if seed is None else validate.whole(seed, "seed")
+    if not (executor is None or isinstance(executor, Executor) or callable(executor)):
+        raise validate.refused("executor", validate.EXECUTOR, executor)
     if not (progress is None or callable(progress)):
         raise validate.refused("progress", "a function", progress)
     if simulate and seed is None:

@@ -33,7 +33,7 @@ from kibitz.simulator.jobs import (
 )
 from kibitz.simulator.loop import RUN, STAGE, STOP
 from kibitz.simulator.parcels import Answer, Parcel, checked, packed, play_parcel
-from kibitz.validate import quoted, refused
+from kibitz.validate import EXECUTOR, quoted, refused
 
 IN_FLIGHT = 4  # parcels of work for each worker
 SECONDS = 2.0  # that a parcel should take
@@ -43,7 +43,6 @@ TRIES = 4  # of a parcel: the first, and three more if it is lost
 ASK_AGAIN = 5.0  # seconds after which an executor is asked again how many workers it has
 #: What engines say of jobs that were lost, by the names of the errors: none of them is imported here.
 LOST = {"BrokenExecutor", "CancelledError", "KilledWorker", "TerminatedWorkerError"}
-WANTED = "an Executor of concurrent.futures or a function that makes one"
 
 Executors = Executor | Callable[[], Executor]
 
@@ -116,7 +115,7 @@ def opened(executor: Executors | None) -> Iterator[Executor | None]:
         yield executor
         return
     if not callable(executor):
-        raise refused("executor", WANTED, executor)
+        raise refused("executor", EXECUTOR, executor)
     made = Remade(executor)
     try:
         yield made
@@ -137,7 +136,7 @@ class Remade(Executor):
         if self.made is None:
             made = self.make()
             if not isinstance(made, Executor):
-                raise refused("executor", WANTED, made)
+                raise refused("executor", EXECUTOR, made)
             self.made = made
         return self.made
 

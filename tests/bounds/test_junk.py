@@ -261,7 +261,7 @@ SLOW = {"bounds.summary", "bounds.onset", "bounds.lower.passive_sharp", "plan"}
 def test_every_argument_may_be_junk(name):
     call = arguments(name, FUNCTIONS[name])
     for parameter in call:
-        for junk in JUNK[:: 2 if name in SLOW else 1]:
+        for junk in JUNK:
             try_out(FUNCTIONS[name], call | {parameter: junk})
 
 

@@ -229,16 +229,21 @@ def test_binomial_at_the_ends():
 
 # -------------------------------------------------------------------- the same law, policy by policy
 
-POLICIES = {  # one of each kind: how arms are looked at, what is counted, what a phase is
+POLICIES = {
+    "ftl": (kb.ftl, "gb"),
     "ftl_robin": (kb.ftl_robin, "gb"),
     "ucb": (lambda: kb.ucb(1.0), "g"),
     "ucb:wide": (lambda: kb.ucb(4.0), "b"),
     "ucb:ignore_free": (lambda: kb.ucb(1.0, ignore_free=True), "g"),
+    "ucb_second": (lambda: kb.ucb_second(1.0), "g"),
     "ocucb": (lambda: kb.ocucb(eta=1.1), "gb"),
+    "etc": (lambda: kb.etc(0.5), "g"),
     "etc_ocucb": (lambda: kb.etc_ocucb(eta=1.1), "gb"),
     "etc_ocucb:doubling": (lambda: kb.etc_ocucb(p=1.5, check="doubling", all_info=True), "g"),
     "etc_ocucb:restart": (lambda: kb.etc_ocucb(p=3, restart=True), "g"),
+    "moss": (lambda: kb.moss(4.0), "b"),
     "moss_anytime": (kb.moss_anytime, "g"),
+    "kl_ucb": (kb.kl_ucb, "g"),
     "kl_ucb:bernoulli": (lambda: kb.kl_ucb(law="bernoulli"), "b"),
     "kibitzer": (kb.kibitzer, "gb"),
     "kibitzer:bernoulli": (lambda: kb.kibitzer(law="bernoulli"), "b"),
@@ -298,13 +303,16 @@ def test_leaps_have_the_law_of_stages(policy, feedback, law):
         assert stats.chi2_contingency(counts).pvalue > level
 
 
+LEAPING = [case for case in CASES if case[:2] != ("ucb_second", "active") and case[0] != "etc"]
+
+
 def test_the_comparison_is_of_leaps():
     """Nearly all runs of nearly all cases leap, and most of their stages are leapt."""
-    for case in CASES:
+    for case in LEAPING:
         leap = played(*case, "leap")
         assert float((leap.error > 0).mean()) > 0.9, case
         assert float(leap.error.max()) <= 1e-9
-    assert float(played("ucb", "bandit", "g", "step").error.max()) == 0
+    assert float(played("ftl", "bandit", "g", "step").error.max()) == 0
 
 
 # ------------------------------------------------------------------------ certificates, played out

@@ -44,6 +44,7 @@ SLOW = (
     "policies/test_ocucb.py::test_agrees_with_the_reference",
     "simulator/test_chunks.py",
     "simulator/test_cluster.py",
+    "simulator/test_draft.py",
     "simulator/test_engine.py",
     "simulator/test_leap.py",
     "simulator/test_results.py",

@@ -8,6 +8,7 @@ from numpy.random import SFC64, Generator, SeedSequence
 from numpy.random.bit_generator import ISeedSequence
 
 from kibitz.policies import POLICIES
+from kibitz.simulator.draft import draft_of, formula_numbers
 from kibitz.simulator.jobs import Job, play
 
 
@@ -21,16 +22,39 @@ def made(name, **arguments):
 
 @cache
 def plain(policy):
-    """Return an index policy as one that is asked at each stage."""
+    """Return an index policy as one that is asked at each stage.
+
+    One that can be drafted calls its formula by its address, so that all share what is compiled.
+    """
+    draft = draft_of(policy)
+    if draft is not None:
+        address, values = formula_numbers(policy, policy.params)
+        policy = replace(
+            draft,
+            numbers={"address": address, "values": values},
+            unit_rewards=policy.unit_rewards,
+            scale=policy.scale,
+        )
     return replace(policy, index=None, view=None)
 
 
-def runs(policy, problem, feedback, *, horizon, runs=1, seed=0, first=0, stages=None, leap=False):
+def runs(
+    policy,
+    problem,
+    feedback,
+    *,
+    horizon,
+    runs=1,
+    seed=0,
+    first=0,
+    stages=None,
+    leap=False,
+    loop="final",
+):
     """Play some runs of a policy."""
     stages = np.array([horizon] if stages is None else stages, np.int64)
-    return play(
-        Job(None, policy, problem, feedback, horizon, stages, seed, first, first + runs, leap)
-    )
+    setting = (policy, problem, feedback, horizon, stages, seed)
+    return play(Job(None, *setting, first, first + runs, leap, loop=loop))
 
 
 class Rewards:

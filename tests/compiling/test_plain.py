@@ -122,7 +122,8 @@ def test_names_that_change_after_a_policy_was_compiled_are_noticed():
 
 
 WITHOUT_PRIVATE_PARTS = """
-    from numba.core import bytecode, cpu
+    from numba.core import bytecode, compiler_machinery, cpu
+    del compiler_machinery.register_pass
     for owner in cpu.CPUTargetOptions.__mro__:
         for name in ("_nrt", "forceinline"):
             if name in vars(owner):
@@ -130,10 +131,12 @@ WITHOUT_PRIVATE_PARTS = """
     bytecode.FunctionIdentity._unique_ids = iter(range(1, 10**9))
     import kibitz as kb
     from kibitz.compiling import private
+    private.CAN_DRAFT = False
     data = kb.simulate(
         kb.gaussian([1, 0.5, 0]), kb.active(0.3), kb.ucb(), horizon=300, runs=3, seed=1, engine="step"
     )
-    print(private.INLINE, private.CAN_KEEP, data.n_pulls.values.tolist())
+    print(private.INLINE, private.PART, private.CAN_KEEP, data.encoding["loop"])
+    print(data.n_pulls.values.tolist())
 """
 
 
@@ -143,7 +146,8 @@ def test_without_the_private_parts_of_numba_the_numbers_are_the_same(tmp_path):
     data = kb.simulate(
         kb.gaussian([1, 0.5, 0]), kb.active(0.3), kb.ucb(), horizon=300, runs=3, seed=1, engine="step"
     )
-    assert output == f"{{}} False {data.n_pulls.values.tolist()}\n"
+    loop = {"ucb": "final"}
+    assert output == f"{{}} {{}} False {loop}\n{data.n_pulls.values.tolist()}\n"
     assert not list(tmp_path.rglob("*.kept"))
 
 

@@ -180,7 +180,8 @@ def test_a_league_is_played_saved_and_resumed(tmp_path):
 def test_a_stage_costs_some_nanoseconds():
     costs = stage_costs([ftl(), kl_ucb()], stages=2000)
     assert set(costs) == {"ftl", "kl_ucb"}
-    assert all(5 < cost < 1e6 for cost in costs.values())
+    assert all(5 < cost.nanoseconds < 1e6 for cost in costs.values())
+    assert {cost.loop for cost in costs.values()} <= {"draft", "final"}
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,9 @@ import pytest
 import xarray
 from workers import Inline
 
+from kibitz.planning.league import Cost
 from kibitz.reproduction import picture, plots, report, vega
-from kibitz.reproduction.experiments import EXPERIMENTS
+from kibitz.reproduction.experiments import EXPERIMENTS, league
 from kibitz.reproduction.picture import Curve, Mark, Panel, Picture
 from kibitz.reproduction.verdict import Statement, Table, judge
 
@@ -378,6 +379,21 @@ def test_an_interrupted_reproduction_resumes(two_experiments, tmp_path):
     report.reproduce(tmp_path / "b", seed=4, threads=1)
     first, second = ((tmp_path / name / "report.html").read_bytes() for name in "ab")
     assert first == second
+
+
+def test_what_an_experiment_measures_on_the_spot_is_in_the_report(two_experiments, tmp_path):
+    measured = Table("on this machine", ["policy", "ns"], [["ucb", "27"]])
+    report.NUMBERED[2].measured = lambda: [measured]
+    one, two = report.reproduce(tmp_path, seed=4, runs=3)
+    assert (list(one.verdict.tables), list(two.verdict.tables)) == ([], [measured])
+    assert "on this machine" in (tmp_path / "report.html").read_text("utf-8")
+
+
+def test_the_league_measures_what_a_stage_costs(monkeypatch):
+    costs = {"slow": Cost(250.4, "draft"), "fast": Cost(27.6, "final")}
+    monkeypatch.setattr(league, "stage_costs", lambda: costs)
+    (table,) = league.measured()
+    assert table.rows == [["fast", "28", "final"], ["slow", "250", "draft"]]
 
 
 def test_files_links_and_headings_have_the_numbers_of_the_list(two_experiments, tmp_path):

@@ -16,6 +16,7 @@ from scipy import stats
 
 import kibitz as kb
 from kibitz.policies.policy import FAR
+from kibitz.simulator.draft import draft_of
 from kibitz.simulator.leap import (
     arrivals_drawn,
     arrivals_up_to,
@@ -269,10 +270,10 @@ N_COMPARISONS = 9  # regret early and at the end, pulls and looks of three arms,
 
 
 @functools.cache
-def played(policy, feedback, law, engine):
+def played(policy, feedback, law, engine, loop):
     problem = GAUSSIAN if law == "g" else BERNOULLI
     seed = 7 if engine == "leap" else 8
-    return kb.simulate(
+    data = kb.simulate(
         problem,
         FEEDBACKS[feedback],
         POLICIES[policy][0](),
@@ -281,13 +282,18 @@ def played(policy, feedback, law, engine):
         seed=seed,
         stages=[2000, 20_000],
         engine=engine,
-    ).isel(policy=0)
+        loop=loop,
+    )
+    if loop != "auto":
+        assert set(data.encoding["loop"].values()) == {loop}
+    return data.isel(policy=0)
 
 
 @pytest.mark.parametrize(("policy", "feedback", "law"), CASES)
 def test_leaps_have_the_law_of_stages(policy, feedback, law):
     """False alarm 1e-4 over all cases together."""
-    leap, step = (played(policy, feedback, law, engine) for engine in ("leap", "step"))
+    leap = played(policy, feedback, law, "leap", "final")
+    step = played(policy, feedback, law, "step", "auto")  # tests/policies/test_contract.py: the same
     samples = [(a.regret[:, 0].values, a.regret[:, 1].values) for a in (leap, step)]
     pairs = list(zip(*samples, strict=True))
     for arm in range(3):
@@ -309,10 +315,17 @@ LEAPING = [case for case in CASES if case[:2] != ("ucb_second", "active") and ca
 def test_the_comparison_is_of_leaps():
     """Nearly all runs of nearly all cases leap, and most of their stages are leapt."""
     for case in LEAPING:
-        leap = played(*case, "leap")
+        leap = played(*case, "leap", "final")
         assert float((leap.error > 0).mean()) > 0.9, case
         assert float(leap.error.max()) <= 1e-9
-    assert float(played("ftl", "bandit", "g", "step").error.max()) == 0
+    assert float(played("ftl", "bandit", "g", "step", "auto").error.max()) == 0
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if draft_of(POLICIES[case[0]][0]())])
+def test_drafts_leap_where_final_loops_do(case):
+    draft, final = (played(*case, "leap", loop) for loop in ("draft", "final"))
+    for name in ("regret", "n_pulls", "n_free", "error"):
+        np.testing.assert_array_equal(draft[name], final[name], err_msg=name)
 
 
 # ------------------------------------------------------------------------ certificates, played out

@@ -58,7 +58,7 @@ def league(
         )
     found = standings(played)
     for label, cost in stage_costs(named).items():
-        found["policies"][label]["nanoseconds"] = cost
+        found["policies"][label] |= cost._asdict()
     if plot:
         from kibitz.reproduction.experiments.league import draw
         from kibitz.reproduction.plots import figure, save_figure
@@ -93,7 +93,7 @@ def print_league(found: dict[str, Any]) -> None:
                 str(one["best"]),
                 "–" if pair is None else f"{pair['difference']:.3g} ± {pair['difference_sem']:.1g}",
                 "–" if pair is None else f"{pair['better']}/{pair['worse']}",
-                f"{one['nanoseconds']:.0f}",
+                f"{one['nanoseconds']:.0f}{' (draft)' if one['loop'] == 'draft' else ''}",
             ]
         )
     page.table(

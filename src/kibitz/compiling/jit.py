@@ -29,12 +29,12 @@ import platformdirs
 from numba.extending import register_jitable
 
 from kibitz.compiling.content import content_hash, named_by
-from kibitz.compiling.private import CAN_KEEP, INLINE, KeptCode, keep
+from kibitz.compiling.private import CAN_KEEP, INLINE, PART, KeptCode, compiled_address, keep
 from kibitz.files import write_whole
 from kibitz.validate import refused
 
 KEPT_FILES = 500  # of about 200 kB each
-LAYOUT = 4  # of what is kept; another number, and all is compiled anew
+LAYOUT = 5  # of what is kept; another number, and all is compiled anew
 VERSIONS = (LAYOUT, sys.version, np.__version__)
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -47,7 +47,11 @@ class Decorator(Protocol):
 
 
 _RARE = {name: value for name, value in INLINE.items() if name != "forceinline"}
-_OPTIONS: dict[str, dict[str, Any]] = {"jit": INLINE, "jit_rare": _RARE, "jit_init": {}}
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "jit": {**PART, **INLINE},
+    "jit_rare": {**PART, **_RARE},
+    "jit_init": PART,
+}
 _KIND = "kibitz_compiles_as"  # an attribute of a function, which stays with it when it is sent
 
 
@@ -111,33 +115,51 @@ def kept_folder() -> Path:
 _loaded: dict[str, Any] = {}  # by content: loading takes a while, too
 
 
-def compiled_loop(function: Any, announce: Callable[[], None] | None = None) -> Any:
-    """Compile a loop without the interpreter's lock, or find it among the kept ones.
+def compiled_loop(function: Any) -> Any:
+    """Return a loop that is compiled, or found among the kept ones, when it is first called."""
+    return function if numba.config.DISABLE_JIT else _kept(function, {"nogil": True})
 
-    `announce` is called when it was not found and compilation begins.
-    """
-    if numba.config.DISABLE_JIT:
-        return function
-    content = content_hash(function)
+
+def address_of(formula: Any) -> int:
+    """Compile a function as `private.FORMULA` has it, or find it; return where it is in memory."""
+    return compiled_address(_kept(formula, {"no_cfunc_wrapper": True, **_RARE}))
+
+
+def _kept(function: Any, options: dict[str, Any]) -> Any:
+    """Return a function that numba compiles, or finds among what is kept."""
+    content = content_hash((function, options))
     if content not in _loaded:
         # The name enters that of the machine code: two policies must never share one.
         function.__qualname__ = f"{function.__name__}_{content[:24]}"
-        _loaded[content] = numba.njit(error_model="numpy", nogil=True)(function)
-    if CAN_KEEP:
-        keep(_loaded[content], _kept_code(content, announce))
+        _loaded[content] = numba.njit(error_model="numpy", **options)(function)
+        if CAN_KEEP:
+            keep(_loaded[content], _kept_code(content))
     return _loaded[content]
 
 
-def _kept_code(content: str, announce: Callable[[], None] | None) -> KeptCode:
+def announce_by(loop: Any, announce: Callable[[], None] | None) -> None:
+    """Have a function called if a loop is not found among the kept ones and compilation begins."""
+    if not numba.config.DISABLE_JIT:
+        _announce[loop] = announce
+
+
+_announce: dict[Any, Callable[[], None] | None] = {}
+
+
+def _kept_code(content: str) -> KeptCode:
     def path(key: str) -> Path:
         name = hashlib.sha256(repr((content, key, VERSIONS)).encode()).hexdigest()
         return kept_folder() / f"{name}.kept"
+
+    def has(key: str) -> bool:
+        return path(key).is_file()
 
     def load(key: str) -> bytes | None:
         with contextlib.suppress(OSError):
             data = path(key).read_bytes()
             if hashlib.sha256(data[32:]).digest() == data[:32]:
                 return data[32:]
+        announce = _announce.get(_loaded[content])
         if announce is not None:
             announce()
         return None
@@ -149,4 +171,4 @@ def _kept_code(content: str, announce: Callable[[], None] | None) -> KeptCode:
             for old in sorted(kept_folder().glob("*.kept"), key=os.path.getmtime)[:-KEPT_FILES]:
                 old.unlink()
 
-    return KeptCode(load, save, str(kept_folder()))
+    return KeptCode(has, load, save, str(kept_folder()))

@@ -2,6 +2,9 @@
 
 - `_nrt=False` and `forceinline`, options of a function: without reference counting, and as a part of
   its caller, a stage costs half as much. Without them everything is slower, and right.
+- numba's pipeline and code library: machine code is made of a whole loop only (`PART`), and a loop
+  calls a formula by its address (`compiled_address`, `call_address`). Without them each function of
+  a loop becomes machine code by itself, which nobody calls, and there are no drafts.
 - `Dispatcher._cache` with `CompileResult._reduce` and `_rebuild`: compiled loops are kept between
   starts. Without them every process compiles its own.
 - `FunctionIdentity._unique_ids`: see `count_from_a_random_number`. Without it nothing is kept.
@@ -15,6 +18,8 @@ from typing import Any
 
 import llvmlite.binding
 import numba
+from numba import types
+from numba.extending import intrinsic
 
 try:
     from numba.core import serialize
@@ -42,6 +47,88 @@ except ImportError:
     CAN_KEEP = False
 
 
+def _for_parts() -> Any:
+    """Return numba's compiler for a function that only compiled code calls.
+
+    numba optimises each function that it compiles and makes machine code of it. A part is optimised
+    and becomes machine code with the loop that it is linked into, and only there. It is then as if
+    the loop had been found among the kept ones, where parts have no existence of their own either.
+    """
+    from numba import _dynfunc
+    from numba.core import codegen, typed_passes
+    from numba.core.compiler import CompilerBase, DefaultPassBuilder, _LowerResult
+    from numba.core.compiler_machinery import register_pass
+
+    class Part(codegen.JITCodeLibrary):  # type: ignore[misc]
+        def _optimize_final_module(self) -> None:
+            pass
+
+        def _finalize_final_module(self) -> None:
+            self._finalize_dynamic_globals()
+            self._verify_declare_only_symbols()
+            self._finalized = True
+
+    @register_pass(mutates_CFG=True, analysis_only=False)
+    class PartLowering(typed_passes.NativeLowering):  # type: ignore[misc]
+        _name = "kibitz_part_lowering"
+
+        def run_pass(self, state: Any) -> bool:
+            context = state.targetctx
+            state.library = Part(context.codegen(), state.func_id.func_qualname)
+            state.flags.no_compile = True
+            super().run_pass(state)
+            lowered = state["cr"]
+            function = lowered.fndesc
+            stands_for_it = _dynfunc.make_function(
+                function.lookup_module(),
+                state.func_id.func_name,
+                "",
+                0,
+                lowered.env,
+                (state.library,),
+            )
+            context.insert_user_function(stands_for_it, function, [state.library])
+            state.reload_init.extend(state.library._reload_init)
+            state["cr"] = _LowerResult(
+                function, lowered.call_helper, cfunc=stands_for_it, env=lowered.env
+            )
+            return True
+
+    class PartCompiler(CompilerBase):  # type: ignore[misc]
+        def define_pipelines(self) -> list[Any]:
+            manager = DefaultPassBuilder.define_nopython_pipeline(self.state)
+            manager.passes = [
+                (PartLowering if step is typed_passes.NativeLowering else step, what)
+                for step, what in manager.passes
+            ]
+            manager.finalize()
+            return [manager]
+
+    overridden = ("_optimize_final_module", "_finalize_final_module")
+    called = ("_finalize_dynamic_globals", "_verify_declare_only_symbols")
+    if not all(hasattr(codegen.JITCodeLibrary, name) for name in (*overridden, *called)):
+        raise ImportError
+    return PartCompiler
+
+
+try:
+    #: Options of a function that only compiled code calls.
+    PART: dict[str, Any] = {"pipeline_class": _for_parts(), "no_cfunc_wrapper": True}
+except (ImportError, AttributeError):
+    PART = {}
+
+try:
+    from numba.core.codegen import JITCodeLibrary
+    from numba.core.cpu import CPUContext
+
+    #: Whether a loop can call a formula by its address.
+    CAN_DRAFT = hasattr(JITCodeLibrary, "get_pointer_to_function") and hasattr(
+        CPUContext, "call_conv"
+    )
+except ImportError:
+    CAN_DRAFT = False
+
+
 def count_from_a_random_number() -> None:
     """Let numba number the functions of this process from a place of its own.
 
@@ -59,12 +146,19 @@ if CAN_KEEP:
 
 
 class KeptCode:
-    """What numba asks of a cache: `load(key)` returns bytes or None, `save(key, data)` keeps them."""
+    """What numba asks of a cache: `load(key)` returns bytes or None, `save(key, data)` keeps them.
+
+    `has(key)` says whether there are any.
+    """
 
     def __init__(
-        self, load: Callable[[str], bytes | None], save: Callable[[str, bytes], None], place: str
+        self,
+        has: Callable[[str], bool],
+        load: Callable[[str], bytes | None],
+        save: Callable[[str, bytes], None],
+        place: str,
     ) -> None:
-        self.load, self.save = load, save
+        self.has, self.load, self.save = has, load, save
         self.cache_path = place
 
     def load_overload(self, signature: Any, target: Any) -> Any:
@@ -93,6 +187,15 @@ def keep(dispatcher: Any, cache: KeptCode) -> None:
     dispatcher._cache = cache
 
 
+def is_there(dispatcher: Any, *arguments: Any) -> bool:
+    """Return whether a function is compiled for some arguments, here or among what is kept."""
+    signature = tuple(dispatcher.typeof_pyval(argument) for argument in arguments)
+    if signature in dispatcher.overloads:
+        return True
+    cache = dispatcher._cache
+    return isinstance(cache, KeptCode) and cache.has(_key(signature, dispatcher.targetctx.codegen()))
+
+
 def _key(signature: Any, codegen: Any) -> str:
     """Return what machine code depends on beside its content: types, processor and versions."""
     versions = (numba.__version__, llvmlite.__version__)
@@ -108,3 +211,36 @@ def _outline(function: Any) -> bytes:
     text = "".join(f'define void @"{name}"() {{ ret void }}\n' for name in names)
     bitcode: bytes = llvmlite.binding.parse_assembly(text).as_bitcode()
     return bitcode
+
+
+# ------------------------------------------------------------------------------------- by address
+
+FORMULA = types.float64(types.float64[::1], types.int64, types.int64[::1], types.int64, types.float64)
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def call_address(
+    typing: Any, address: Any, numbers: Any, stage: Any, counts: Any, arm: Any, mean: Any
+) -> Any:
+    """Call the compiled formula at an address. What it raises is raised here."""
+
+    def code(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+        convention = context.call_conv
+        function = convention.get_function_type(FORMULA.return_type, FORMULA.args)
+        pointer = builder.inttoptr(values[0], function.as_pointer())
+        status, result = convention.call_function(
+            builder, pointer, FORMULA.return_type, FORMULA.args, values[1:]
+        )
+        with builder.if_then(status.is_error, likely=False):
+            convention.return_status_propagate(builder, status)
+        return result
+
+    return FORMULA.return_type(types.int64, *FORMULA.args), code
+
+
+def compiled_address(dispatcher: Any) -> int:
+    """Compile a formula; return its address, which is valid as long as the dispatcher lives."""
+    dispatcher.compile(FORMULA.args)
+    compiled = dispatcher.overloads[FORMULA.args]
+    address: int = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
+    return address

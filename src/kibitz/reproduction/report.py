@@ -150,7 +150,10 @@ def experiment(
     for ending in ("png", "svg"):
         save_figure(drawn, folder / "figures" / f"{number}.{ending}", "out")
     words = (module.TITLE, module.PAPER, module.CLAIM)
-    return Section(number, *words, module.verdict(data), picture, data, sorted(files))
+    verdict = module.verdict(data)
+    if hasattr(module, "measured"):
+        verdict = verdict._replace(tables=[*verdict.tables, *module.measured()])
+    return Section(number, *words, verdict, picture, data, sorted(files))
 
 
 # ------------------------------------------------------------------------------------- the page

@@ -11,10 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kibitz.compiling.private import is_there
 from kibitz.model.feedback import Every, Feedback
 from kibitz.model.problem import Problem
 from kibitz.policies.policy import Policy
-from kibitz.simulator.loop import STOP, Game, Record, loop_for
+from kibitz.simulator.draft import draft_of, formula_numbers
+from kibitz.simulator.loop import DRAFT, STOP, Game, Record, loop_for
 from kibitz.simulator.streams import seed_words, streams
 from kibitz.simulator.summary import STATISTICS, summarised
 from kibitz.simulator.world import law_of, looks_of
@@ -37,6 +39,7 @@ class Job(NamedTuple):
     leap: bool = False
     error: float = 1e-9  # allowed to leaps, of each run
     summary: bool = False  # whether statistics of the runs are asked for, instead of them
+    loop: str = "auto"  # "draft", "final", or "auto": the final one if it is compiled already
 
 
 class Played(NamedTuple):
@@ -57,7 +60,7 @@ def no_runs(runs: int, n_stages: int, n_arms: int) -> Played:
 
 def new_control() -> NDArray[np.int64]:
     """Return what a job tells and is told while it is played."""
-    return np.zeros(3, np.int64)
+    return np.zeros(4, np.int64)
 
 
 def play(
@@ -68,7 +71,6 @@ def play(
     """Play a job; None if `control[STOP]` has stopped it. `announce` is called if it must compile."""
     control = new_control() if control is None else control
     problem = job.problem
-    loop = loop_for(job.policy, job.feedback, job.leap, announce)
     words = seed_words(job.seed, job.first, job.last)
     played = no_runs(len(words), job.stages.size, problem.n_arms)
     played.n_pulls[:], played.n_free[:] = 0, 0
@@ -80,10 +82,23 @@ def play(
         Record(job.stages, problem.gaps, job.feedback.paid, *played),
         control,
     )
-    loop(tuple(job.policy.params_for(job.horizon)), game, job.error, words)
+    params = job.policy.params_for(job.horizon)
+    arguments: Any = tuple(params), game, job.error, words
+    final = loop_for(job.policy, job.feedback, job.leap, announce)
+    if is_drafted(job) and not (job.loop == "auto" and is_there(final, *arguments)):
+        draft = loop_for(job.policy, job.feedback, job.leap, announce, draft=True)
+        control[DRAFT] = 1
+        draft(formula_numbers(job.policy, params), *arguments[1:])
+    else:
+        final(*arguments)
     if control[STOP]:
         return None
     return summarised(played) if job.summary else played
+
+
+def is_drafted(job: Job) -> bool:
+    """Return whether a job is played by a draft as long as there is no other loop."""
+    return job.loop != "final" and draft_of(job.policy) is not None
 
 
 def without_runs(job: Job) -> Job:

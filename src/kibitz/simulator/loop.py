@@ -18,15 +18,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kibitz.compiling.content import content_hash, is_ours
-from kibitz.compiling.jit import compiled_loop, jit
+from kibitz.compiling.jit import announce_by, compiled_loop, jit
 from kibitz.model.feedback import Feedback
 from kibitz.policies.policy import Array, Policy, params_type
+from kibitz.simulator.draft import draft_of
 from kibitz.simulator.index import Bounds, deciding_by, drop, forget, no_bounds, play_stretch
 from kibitz.simulator.leap import STEPS, Certificate, leaping_by, new_certificate, sum_of
 from kibitz.simulator.streams import Streams, seed_stream
 from kibitz.simulator.world import ACTIVE, FULL, PASSIVE, Law, Looks, draw, look_functions
 
-STOP, STAGE, RUN = range(3)  # the entries of `control`: whether to stop, and how far a loop is
+#: The entries of `control`: whether to stop, how far a loop is, and whether it is a draft.
+STOP, STAGE, RUN, DRAFT = range(4)
 
 
 class Record(NamedTuple):
@@ -85,30 +87,40 @@ def loop_for(
     feedback: Feedback,
     leap: bool = False,
     announce: Callable[[], None] | None = None,
+    draft: bool = False,
 ) -> Any:
-    """Return the compiled loop that plays a policy with a kind of feedback.
+    """Return the compiled loop that plays a policy with a kind of feedback, or its draft.
 
     A process finds or compiles it once; `announce` is called when it is compiled. numba compiles a
     function of the user's with the values that its names have at that time. If they have changed
     since, the policy is refused.
     """
-    key = loop_key(policy, feedback, leap)
-    varying = (feedback.rate, feedback.weights)
-    users = [f for f in (*policy.functions, *varying) if callable(f) and not is_ours(f)]
-    content = content_hash(users) if users else ""
+    _check_names(policy, feedback)
+    played = (draft and draft_of(policy)) or policy
+    key = loop_key(played, feedback, leap)
     if key not in _loops:
-        play = compiled_loop(_loop(policy, feedback, leap), announce)
-        _loops[key] = (play, content)
-    play, then = _loops[key]
-    if then != content:
-        raise ValueError(
-            f"names that {policy.name} depends on must keep their values, got others than when it "
-            "was compiled; make the policy anew"
-        )
-    return play
+        _loops[key] = compiled_loop(_loop(played, feedback, leap))
+    announce_by(_loops[key], announce)
+    return _loops[key]
 
 
-_loops: dict[Any, tuple[Any, str]] = {}
+_loops: dict[Any, Any] = {}
+
+
+def _check_names(policy: Policy, feedback: Feedback) -> None:
+    """Refuse a policy if names in functions of its user have other values than at first."""
+    users = [f for f in (*policy.functions, feedback.rate, feedback.weights) if callable(f)]
+    users = [f for f in users if not is_ours(f)]
+    if users:
+        content = content_hash(users)
+        if _first_content.setdefault(tuple(users), content) != content:
+            raise ValueError(
+                f"names that {policy.name} depends on must keep their values, got others than when "
+                "it was compiled; make the policy anew"
+            )
+
+
+_first_content: dict[tuple[Any, ...], str] = {}
 
 
 def loop_key(policy: Policy, feedback: Feedback, leap: bool) -> Hashable:

@@ -25,7 +25,8 @@ from kibitz.policies.policy import Policy
 from kibitz.simulator.jobs import Job, Played, play, without_runs
 from kibitz.simulator.loop import loop_content, loop_key
 
-FUNCTIONS = ("init", "pull", "observe", "update", "index", "view", "turns", "hold")  # of a policy
+#: Of a policy.
+FUNCTIONS = ("init", "pull", "observe", "update", "index", "view", "turns", "hold", "due")
 REMEMBERED = 64  # policies that a worker need not unpack again
 
 

@@ -32,6 +32,7 @@ def simulate(
     error: float = 1e-9,
     executor: Executors | None = None,
     keep: str = "runs",
+    loop: str = "auto",
 ) -> "xarray.Dataset":
     r"""Play policies against a problem and return their regret.
 
@@ -73,6 +74,12 @@ def simulate(
         "runs", or "summary": of each policy, instead of its runs, statistics of them, along a
         dimension `statistic` ("count", "mean", "variance" and the quantiles "q1", "q10", "q25",
         "q50", "q75", "q90" and "q99").
+    loop
+        "final" compiles each policy into a loop of its own, which takes some seconds unless it was
+        done before; "draft" plays a new index at once, at about twice the price of a stage (policies
+        that have no draft are compiled all the same). "auto" drafts what is not compiled yet and,
+        where there is work for many seconds, compiles meanwhile. Results do not depend on it;
+        `encoding["loop"]` says which were used this time.
 
     Returns
     -------
@@ -83,5 +90,7 @@ def simulate(
         engine of each policy and the versions that made it.
     """
     points: dict[Any, Point] = {(): (problem, feedback, labelled(policies), horizon)}
-    task = Task(Swept(), points, runs, seed, stages, threads, file, engine, error, executor, keep)
+    task = Task(
+        Swept(), points, runs, seed, stages, threads, file, engine, error, executor, keep, loop
+    )
     return computed(task, progress)

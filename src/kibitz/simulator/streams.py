@@ -23,7 +23,7 @@ from numpy.random import SFC64, Generator, SeedSequence
 from numpy.typing import NDArray
 
 from kibitz.compiling.jit import jit, jit_rare
-from kibitz.compiling.private import INLINE
+from kibitz.compiling.private import INLINE, PART
 
 Array = NDArray[Any]
 
@@ -169,6 +169,6 @@ def rare_normal(stream: Stream, drawn: Any) -> Any:
 
 
 # numba takes what these return in place of the plain functions
-OPTIONS = {"error_model": "numpy", **INLINE}
+OPTIONS = {"error_model": "numpy", **PART, **INLINE}
 overload(uniform, jit_options=OPTIONS, strict=False)(lambda stream: compiled_uniform)
 overload(normal, jit_options=OPTIONS, strict=False)(lambda stream: compiled_normal)

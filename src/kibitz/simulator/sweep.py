@@ -37,6 +37,7 @@ class Options(TypedDict, total=False):
     error: float
     executor: Executors | None
     keep: str
+    loop: str
 
 
 @overload
@@ -87,6 +88,7 @@ def sweep(
     error: float = 1e-9,
     executor: Executors | None = None,
     keep: str = "runs",
+    loop: str = "auto",
 ) -> "xarray.Dataset":
     """Do the same as `simulate` for each of some values, and add a dimension for them.
 
@@ -135,7 +137,7 @@ def sweep(
     for value in grid:
         made, who, players, last = (made_at(value) for made_at in at)
         points[value] = (made, who, labelled(players, by_name=callable(things[2])), last)
-    task = Task(swept, points, runs, seed, stages, threads, file, engine, error, executor, keep)
+    task = Task(swept, points, runs, seed, stages, threads, file, engine, error, executor, keep, loop)
     return computed(task, progress)
 
 

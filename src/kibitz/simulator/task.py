@@ -3,7 +3,8 @@
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import Executor
 from contextlib import closing
 from functools import partial
@@ -14,12 +15,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kibitz.compiling.private import CAN_KEEP
 from kibitz.files import checked_folder, checked_target
 from kibitz.model.feedback import Feedback, checked_feedback
 from kibitz.model.problem import Problem, checked_problem
 from kibitz.policies import POLICIES
 from kibitz.policies.contract import check_monotonicity
 from kibitz.policies.policy import Policy
+from kibitz.simulator.aside import PAYS_SECONDS, compiled_aside
 from kibitz.simulator.axes import Key, Swept
 from kibitz.simulator.chunks import LARGEST, Chunks
 from kibitz.simulator.executors import (
@@ -32,9 +35,17 @@ from kibitz.simulator.executors import (
     workers_of,
 )
 from kibitz.simulator.identity import setting_of
-from kibitz.simulator.jobs import LEAP_PAYS, Job, expected_seconds, play, stage_seconds, without_runs
+from kibitz.simulator.jobs import (
+    LEAP_PAYS,
+    Job,
+    expected_seconds,
+    new_control,
+    play,
+    stage_seconds,
+    without_runs,
+)
 from kibitz.simulator.leap import can_leap
-from kibitz.simulator.loop import loop_key
+from kibitz.simulator.loop import DRAFT, loop_key
 from kibitz.simulator.results import Gathering, Table
 from kibitz.simulator.stages import checked_stages
 from kibitz.simulator.summary import STATISTICS, summarised
@@ -73,6 +84,7 @@ class Task(NamedTuple):
     error: float
     executor: Executors | None
     keep: str
+    loop: str
 
 
 def computed(task: Task, progress: Progress | None) -> "xarray.Dataset":
@@ -102,10 +114,16 @@ def computed(task: Task, progress: Progress | None) -> "xarray.Dataset":
                 whole_cell, table, table.missing(key, task.runs), len(wanted), workers, executor
             )
         ]
-        for job in {loop_key(job.policy, job.feedback, job.leap): job for job in jobs}.values():
-            _prepare(job, tell)
-        _play(task, jobs, table, executor, tell)
-    return table.result(list(wanted), task.runs)
+        drafts = _prepared(jobs, tell)
+        worth = _worth_compiling(drafts, jobs, 1 if executor is None else workers())
+        if executor is not None or not CAN_KEEP:  # whoever plays compiles
+            jobs = [job._replace(loop="final") if _loop(job) in worth else job for job in jobs]
+            worth = {}
+        with compiled_aside(list(worth.values())):
+            _play(task, jobs, table, executor, tell)
+    data = table.result(list(wanted), task.runs)
+    data.encoding["loop"] = _loops_used(jobs, drafts, worth)
+    return data
 
 
 def _play(
@@ -149,7 +167,7 @@ def _cells(task: Task, stages: NDArray[np.int64], workers: Workers) -> dict[Key,
             leap = task.engine != "step" and can_leap(policy, problem, feedback)
             leap = leap and (task.engine == "leap" or horizon >= LEAP_PAYS)
             what = (policy, problem, feedback, horizon, own, task.seed, 0, task.runs)
-            cells[value, label] = Job((value, label), *what, leap, task.error)
+            cells[value, label] = Job((value, label), *what, leap, task.error, loop=task.loop)
             _check_patience(cells[value, label], workers)
     return cells
 
@@ -209,17 +227,50 @@ def _block(runs: int, cells: list[Job], workers: Workers) -> int:
     )
 
 
-def _prepare(job: Job, tell: Progress) -> None:
-    """Find or compile the loop of a job."""
+def _prepared(jobs: list[Job], tell: Progress) -> dict[Hashable, Job]:
+    """Find or compile the loops of some jobs; return a job of each of those that are drafts."""
+    loops = {_loop(job): job for job in jobs}
+    return {loop: job for loop, job in loops.items() if _prepare(job, tell) == "draft"}
+
+
+def _loop(job: Job) -> Hashable:
+    return loop_key(job.policy, job.feedback, job.leap)
+
+
+def _prepare(job: Job, tell: Progress) -> str:
+    """Find or compile the loop of a job; return whether it is a "draft" or "final"."""
     from numba.core.errors import NumbaError, UnsupportedBytecodeError
 
-    name = job.policy.name
+    name, control = job.policy.name, new_control()
     try:
-        play(without_runs(job), announce=lambda: tell(f"compiling {name}", 0.0))
+        play(without_runs(job), control, announce=lambda: tell(f"compiling {name}", 0.0))
     except (NumbaError, UnsupportedBytecodeError) as error:
         raise ValueError(
             f"{name} must be made of functions that numba can compile, got: {_reason(str(error))}"
         ) from error
+    return "draft" if control[DRAFT] else "final"
+
+
+def _worth_compiling(
+    drafts: dict[Hashable, Job], jobs: list[Job], compilers: int
+) -> dict[Hashable, Job]:
+    """Return those drafts with so much work before them that the final loop pays."""
+    seconds: Counter[Hashable] = Counter()
+    for job in jobs:
+        seconds[_loop(job)] += expected_seconds(job)  # type: ignore[assignment]
+    pays = PAYS_SECONDS * compilers
+    return {n: job for n, job in drafts.items() if job.loop == "auto" and seconds[n] >= pays}
+
+
+def _loops_used(
+    jobs: list[Job], drafts: dict[Hashable, Job], aside: dict[Hashable, Job]
+) -> dict[str, str]:
+    """Return by which loops the policies were played: final ones, drafts, or both."""
+    drafted = dict.fromkeys(drafts, "draft")
+    for loop, job in aside.items():
+        if _prepare(job, lambda what, share: None) == "final":
+            drafted[loop] = "draft and final"
+    return {job.label[1]: drafted.get(_loop(job), "final") for job in jobs}
 
 
 def _reason(message: str) -> str:
@@ -252,6 +303,7 @@ def _checked(task: Task) -> Task:
         engine=one_of(task.engine, "engine", ("auto", "step", "leap")),
         error=between(task.error, "error", 1e-12, 1e-3),
         keep=one_of(task.keep, "keep", ("runs", "summary")),
+        loop=one_of(task.loop, "loop", ("auto", "draft", "final")),
     )
 
 

@@ -76,14 +76,14 @@ SCRIPT = """
 
 
 def test_a_policy_and_a_rate_of_main_are_sent_to_spawned_processes(tmp_path):
-    """Their loops are compiled here, and found there by their content: none is compiled again."""
+    """What is compiled here is found there by its content: nothing is compiled again."""
     file = tmp_path / "script.py"
     file.write_text(dedent(SCRIPT))
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
     command = [sys.executable, str(file)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
     assert done.returncode == 0, done.stderr
-    assert done.stdout == "True 1 1\n"
+    assert done.stdout == "True 2 2\n"
 
 
 def test_a_worker_of_another_version_or_of_edited_code_is_refused():

@@ -5,6 +5,7 @@ stage, test_leap.py in leaps.
 """
 
 import math
+import pickle
 import subprocess
 import time
 
@@ -15,7 +16,7 @@ import pytest
 import kibitz as kb
 from kibitz.compiling.jit import kept_folder
 from kibitz.policies import POLICIES
-from kibitz.simulator import task
+from kibitz.simulator import aside, task
 from kibitz.simulator.draft import draft_of, formula_numbers
 
 needs_jit = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
@@ -165,6 +166,26 @@ def test_long_work_begins_as_a_draft_and_ends_as_a_final_loop(monkeypatch, tmp_p
 def test_short_work_compiles_nothing_aside(monkeypatch):
     monkeypatch.setattr(subprocess, "Popen", None)
     kb.simulate(ARMS, kb.bandit(), kb.index_policy("mine", lambda p, t, n, a, m: m), **SETTING)
+
+
+def test_several_policies_without_a_draft_are_compiled_elsewhere(monkeypatch, tmp_path):
+    """This process only loads what others have compiled, unless it cannot be sent to them."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # where nothing is kept
+    said = []
+    setting = {"progress": lambda what, share: said.append(what), **SETTING}
+    policies = [kb.ucb2(), kb.thompson()]
+    elsewhere = kb.simulate(ARMS, kb.active(lambda stage: 0.3), policies, **setting)
+    told = [what for what in said if what.startswith("compiling")]
+    assert told == ["compiling ucb2, thompson"]
+    assert loops(elsewhere) == {"ucb2": "final", "thompson": "final"}
+
+    said.clear()
+    monkeypatch.setattr(aside, "packed", lambda jobs: pickle.dumps(lambda: None))
+    here = kb.simulate(ARMS, kb.active(lambda stage: 0.1 * 3), policies, **setting)
+    told = [what for what in said if what.startswith("compiling")]
+    assert told == ["compiling ucb2, thompson", "compiling ucb2", "compiling thompson"]
+    for name in here.data_vars:
+        np.testing.assert_array_equal(here[name], elsewhere[name], err_msg=name)
 
 
 def test_the_process_aside_ends_with_the_work(monkeypatch):

@@ -115,9 +115,13 @@ def kept_folder() -> Path:
 _loaded: dict[str, Any] = {}  # by content: loading takes a while, too
 
 
-def compiled_loop(function: Any) -> Any:
+def compiled_loop(function: Any, announce: Callable[[], None] | None = None) -> Any:
     """Return a loop that is compiled, or found among the kept ones, when it is first called."""
-    return function if numba.config.DISABLE_JIT else _kept(function, {"nogil": True})
+    if numba.config.DISABLE_JIT:
+        return function
+    loop = _kept(function, {"nogil": True})
+    announce_by(loop, announce)
+    return loop
 
 
 def address_of(formula: Any) -> int:

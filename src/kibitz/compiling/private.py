@@ -189,6 +189,8 @@ def keep(dispatcher: Any, cache: KeptCode) -> None:
 
 def is_there(dispatcher: Any, *arguments: Any) -> bool:
     """Return whether a function is compiled for some arguments, here or among what is kept."""
+    if not hasattr(dispatcher, "overloads"):  # plain, and to stay so
+        return True
     signature = tuple(dispatcher.typeof_pyval(argument) for argument in arguments)
     if signature in dispatcher.overloads:
         return True

@@ -17,6 +17,7 @@ import numba
 import numpy as np
 
 from kibitz.compiling import private
+from kibitz.compiling.content import content_hash
 from kibitz.compiling.jit import address_of, jit
 from kibitz.compiling.private import call_address
 from kibitz.policies.policy import (
@@ -49,18 +50,29 @@ def index_at(params: Any, stage: int, counts: Array, arm: int, mean: float) -> f
 
 def draft_of(policy: Policy) -> Policy | None:
     """Return the policy whose loop plays this one, given its formula; None if there is none."""
-    ignores = IGNORES_FREE.get((policy.view, policy.update))
     if not private.CAN_DRAFT or numba.config.DISABLE_JIT:
         return None
-    if policy.init is not seen_init or ignores is None:
+    how = _drafted_how(policy.functions)
+    return None if how is None else _draft(*how)
+
+
+@cache
+def _drafted_how(functions: tuple[Any, ...]) -> tuple[str, bool] | None:
+    """Return where a policy of these functions looks and whether it ignores looks, if it has a draft.
+
+    A policy that was sent here has functions of its own, with the content of ours.
+    """
+    init, pull, observe, update, index, view, turns, *more = functions
+    ignores = IGNORES_FREE.get((view, update))
+    if more or index is None or ignores is None or init is not seen_init:
         return None
-    pull, runner_up = choices_by(policy.index, policy.view)
-    if (policy.pull, policy.hold, policy.due) != (pull, None, None):
+    largest, runner_up = choices_by(index, view)
+    if content_hash(pull) != content_hash(largest):
         return None
-    if (policy.observe, policy.turns) == (runner_up, None):
-        return _draft("runner-up", ignores)
-    if (policy.observe, policy.turns) == (observe_in_turn, seen_turns):
-        return _draft("robin", ignores)
+    if turns is None and content_hash(observe) == content_hash(runner_up):
+        return "runner-up", ignores
+    if turns is seen_turns and observe is observe_in_turn:
+        return "robin", ignores
     return None
 
 

@@ -5,7 +5,9 @@ threads, processes and machines can be given the same jobs, and the numbers do n
 played them.
 """
 
-from collections.abc import Callable
+import math
+import time
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,11 +18,12 @@ from kibitz.model.feedback import Every, Feedback
 from kibitz.model.problem import Problem
 from kibitz.policies.policy import Policy
 from kibitz.simulator.draft import draft_of, formula_numbers
-from kibitz.simulator.loop import DRAFT, STOP, Game, Record, loop_for
+from kibitz.simulator.loop import DRAFT, STOP, Game, Record, loop_for, loop_key
 from kibitz.simulator.streams import seed_words, streams
 from kibitz.simulator.summary import STATISTICS, summarised
 from kibitz.simulator.world import law_of, looks_of
 
+AGAIN_SECONDS = 0.5  # after which a final loop may be there that was not
 LEAP_PAYS = 100_000  # the horizon from which on leaping is the faster way
 
 
@@ -70,10 +73,23 @@ def play(
 ) -> Played | None:
     """Play a job; None if `control[STOP]` has stopped it. `announce` is called if it must compile."""
     control = new_control() if control is None else control
-    problem = job.problem
-    words = seed_words(job.seed, job.first, job.last)
-    played = no_runs(len(words), job.stages.size, problem.n_arms)
+    played = no_runs(job.last - job.first, job.stages.size, job.problem.n_arms)
     played.n_pulls[:], played.n_free[:] = 0, 0
+    numbers, *rest = _arguments(job, control, played)
+    if job.loop != "final" and is_drafted(job.policy) and not (job.loop == "auto" and is_final(job)):
+        control[DRAFT] = 1
+        draft = loop_for(job.policy, job.feedback, job.leap, announce, draft=True)
+        draft(formula_numbers(job.policy, numbers), *rest)
+    else:
+        loop_for(job.policy, job.feedback, job.leap, announce)(numbers, *rest)
+    if control[STOP]:
+        return None
+    return summarised(played) if job.summary else played
+
+
+def _arguments(job: Job, control: NDArray[np.int64], played: Played) -> tuple[Any, ...]:
+    """Return what a final loop is called with: numbers, game, error and words to seed runs with."""
+    problem = job.problem
     game = Game(
         law_of(problem, job.policy.scale_for(problem.scale)),
         looks_of(job.feedback, problem.gaps, job.horizon),
@@ -82,23 +98,30 @@ def play(
         Record(job.stages, problem.gaps, job.feedback.paid, *played),
         control,
     )
-    params = job.policy.params_for(job.horizon)
-    arguments: Any = tuple(params), game, job.error, words
-    final = loop_for(job.policy, job.feedback, job.leap, announce)
-    if is_drafted(job) and not (job.loop == "auto" and is_there(final, *arguments)):
-        draft = loop_for(job.policy, job.feedback, job.leap, announce, draft=True)
-        control[DRAFT] = 1
-        draft(formula_numbers(job.policy, params), *arguments[1:])
-    else:
-        final(*arguments)
-    if control[STOP]:
-        return None
-    return summarised(played) if job.summary else played
+    numbers = tuple(job.policy.params_for(job.horizon))
+    return numbers, game, job.error, seed_words(job.seed, job.first, job.last)
 
 
-def is_drafted(job: Job) -> bool:
-    """Return whether a job is played by a draft as long as there is no other loop."""
-    return job.loop != "final" and draft_of(job.policy) is not None
+def is_drafted(policy: Policy) -> bool:
+    """Return whether a policy can be played by a draft."""
+    return draft_of(policy) is not None
+
+
+def is_final(job: Job) -> bool:
+    """Return whether the final loop of a job is compiled, here or among what is kept.
+
+    To find out takes as long as ten thousand stages: one that is not there is looked for twice a
+    second at most.
+    """
+    key, now = loop_key(job.policy, job.feedback, job.leap), time.monotonic()
+    if _looked_for.get(key, 0.0) <= now:
+        loop = loop_for(job.policy, job.feedback, job.leap)
+        arguments = _arguments(job, new_control(), no_runs(0, 1, job.problem.n_arms))
+        _looked_for[key] = math.inf if is_there(loop, *arguments) else now + AGAIN_SECONDS
+    return _looked_for[key] == math.inf
+
+
+_looked_for: dict[Hashable, float] = {}  # when to look for a final loop again; never, if it is there
 
 
 def without_runs(job: Job) -> Job:

@@ -99,7 +99,7 @@ def loop_for(
     played = (draft and draft_of(policy)) or policy
     key = loop_key(played, feedback, leap)
     if key not in _loops:
-        _loops[key] = compiled_loop(_loop(played, feedback, leap))
+        _loops[key] = compiled_loop(_loop(played, feedback, leap), announce)
     announce_by(_loops[key], announce)
     return _loops[key]
 

@@ -120,6 +120,8 @@ def sweep(
     problem, feedback, policies, horizon
         As in `simulate`, or functions of the value. Policies that depend on the value are labelled
         by their names, unless they come as a dict.
+    runs, seed, stages, threads, file, progress, engine, error, executor, keep, loop
+        As in `simulate`.
     """
     taken = TAKEN | ({"statistic"} if keep == "summary" else set())
     if isinstance(name, str) or not isinstance(name, Mapping | Sequence):

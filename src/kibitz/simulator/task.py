@@ -2,6 +2,7 @@
 
 import math
 import os
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
@@ -22,7 +23,7 @@ from kibitz.model.problem import Problem, checked_problem
 from kibitz.policies import POLICIES
 from kibitz.policies.contract import check_monotonicity
 from kibitz.policies.policy import Policy
-from kibitz.simulator.aside import PAYS_SECONDS, compiled_aside
+from kibitz.simulator.aside import PAYS_SECONDS, compile_at_once, compiled_aside
 from kibitz.simulator.axes import Key, Swept
 from kibitz.simulator.chunks import LARGEST, Chunks
 from kibitz.simulator.executors import (
@@ -39,6 +40,8 @@ from kibitz.simulator.jobs import (
     LEAP_PAYS,
     Job,
     expected_seconds,
+    is_drafted,
+    is_final,
     new_control,
     play,
     stage_seconds,
@@ -115,7 +118,7 @@ def computed(task: Task, progress: Progress | None) -> "xarray.Dataset":
             )
         ]
         drafts = _prepared(jobs, tell)
-        worth = _worth_compiling(drafts, jobs, 1 if executor is None else workers())
+        worth = _worth_compiling(drafts, jobs, workers if executor is not None else lambda: 1)
         if executor is not None or not CAN_KEEP:  # whoever plays compiles
             jobs = [job._replace(loop="final") if _loop(job) in worth else job for job in jobs]
             worth = {}
@@ -230,7 +233,15 @@ def _block(runs: int, cells: list[Job], workers: Workers) -> int:
 def _prepared(jobs: list[Job], tell: Progress) -> dict[Hashable, Job]:
     """Find or compile the loops of some jobs; return a job of each of those that are drafts."""
     loops = {_loop(job): job for job in jobs}
+    missing = [job for job in loops.values() if _must_compile(job)]
+    if len(missing) > 1 and CAN_KEEP and sys.executable:
+        tell("compiling " + ", ".join(dict.fromkeys(job.policy.name for job in missing)), 0.0)
+        compile_at_once(missing, cores())
     return {loop: job for loop, job in loops.items() if _prepare(job, tell) == "draft"}
+
+
+def _must_compile(job: Job) -> bool:
+    return (job.loop == "final" or not is_drafted(job.policy)) and not is_final(job)
 
 
 def _loop(job: Job) -> Hashable:
@@ -252,13 +263,13 @@ def _prepare(job: Job, tell: Progress) -> str:
 
 
 def _worth_compiling(
-    drafts: dict[Hashable, Job], jobs: list[Job], compilers: int
+    drafts: dict[Hashable, Job], jobs: list[Job], compilers: Workers
 ) -> dict[Hashable, Job]:
     """Return those drafts with so much work before them that the final loop pays."""
     seconds: Counter[Hashable] = Counter()
     for job in jobs:
         seconds[_loop(job)] += expected_seconds(job)  # type: ignore[assignment]
-    pays = PAYS_SECONDS * compilers
+    pays = PAYS_SECONDS * compilers() if drafts else 0.0
     return {n: job for n, job in drafts.items() if job.loop == "auto" and seconds[n] >= pays}
 
 

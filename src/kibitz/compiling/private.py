@@ -88,7 +88,7 @@ def _for_parts() -> Any:
                 (state.library,),
             )
             context.insert_user_function(stands_for_it, function, [state.library])
-            state.reload_init.extend(state.library._reload_init)
+            state.reload_init.extend(getattr(state.library, "_reload_init", ()))
             state["cr"] = _LowerResult(
                 function, lowered.call_helper, cfunc=stands_for_it, env=lowered.env
             )

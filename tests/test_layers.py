@@ -7,15 +7,18 @@ import pytest
 
 SOURCE = Path(__file__).parents[1] / "src" / "kibitz"
 LIBRARIES = {
-    "dask", "distributed", "fastapi", "h5netcdf", "h5py", "jinja2", "llvmlite", "matplotlib", "numba",
-    "platformdirs", "psycopg", "rich", "scipy", "starlette", "typer", "uvicorn",
-    "vl_convert", "xarray", "zarr",
+    "IPython", "dask", "distributed", "fastapi", "h5netcdf", "h5py", "jinja2", "llvmlite",
+    "matplotlib", "numba", "platformdirs", "psycopg", "rich", "scipy", "starlette", "typer",
+    "uvicorn", "vl_convert", "xarray", "zarr",
 }  # fmt: skip
 ROOT = ["validate", "files"]  # which everybody may import
 RESULTS = ["h5netcdf", "xarray"]
 
 ALLOWED = {  # room: what it may import of kibitz beside itself and the root, then of the libraries
-    "__init__": (["bounds", "live", "model", "planning", "policies", "simulator"], ["xarray"]),
+    "__init__": (
+        ["bounds", "live", "model", "planning", "policies", "reproduction", "simulator"],
+        ["xarray"],
+    ),
     "validate": ([], []),
     "files": ([], []),
     "compiling": ([], ["llvmlite", "numba", "platformdirs"]),
@@ -29,7 +32,7 @@ ALLOWED = {  # room: what it may import of kibitz beside itself and the root, th
     ),
     "reproduction": (
         ["bounds", "model", "planning", "policies", "simulator"],
-        ["jinja2", "matplotlib", "scipy", "vl_convert", *RESULTS],
+        ["IPython", "jinja2", "matplotlib", "scipy", "vl_convert", *RESULTS],
     ),
     "live": (
         ["bounds", "compiling", "model", "planning", "policies", "simulator"],

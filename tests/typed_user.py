@@ -25,6 +25,7 @@ assert_type(feedback, kibitz.Feedback)
 assert_type(players, list[kibitz.Policy])
 assert_type(data, xarray.Dataset)
 assert_type(swept, xarray.Dataset)
+assert_type(kibitz.race(problem, feedback, players, horizon=9, runs=5, seed=1), xarray.Dataset)
 assert_type(kibitz.plan(100, n_arms=2, gap=0.5), dict[str, Any])
 assert_type(kibitz.bounds, ModuleType)
 check: Callable[[kibitz.Policy], None] = kibitz.check

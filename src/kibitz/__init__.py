@@ -1,9 +1,9 @@
 """Bandits that sometimes get to look.
 
-See `simulate` and `sweep`; `gaussian`, `bernoulli` and `table` for problems; `bandit`, `passive`,
-`active` and `full` for who sees what; `kibitz.policies` for the players; `kibitz.bounds` for what is
-proved about them; `plan` for what a bucket of looks is worth; `optimal` for how well one can play;
-`agent` for real traffic, `Client` for an agent that is served.
+See `simulate` and `sweep`, and `race` to look on; `gaussian`, `bernoulli` and `table` for problems;
+`bandit`, `passive`, `active` and `full` for who sees what; `kibitz.policies` for the players;
+`kibitz.bounds` for what is proved about them; `plan` for what a bucket of looks is worth; `optimal`
+for how well one can play; `agent` for real traffic, `Client` for an agent that is served.
 """
 
 from importlib import import_module
@@ -47,6 +47,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` below says the
     from kibitz.policies.ucb import ucb_double as ucb_double
     from kibitz.policies.ucb import ucb_second as ucb_second
     from kibitz.policies.ucb2 import ucb2 as ucb2
+    from kibitz.reproduction.race import race as race
     from kibitz.simulator.simulate import simulate as simulate
     from kibitz.simulator.sweep import sweep as sweep
 
@@ -68,6 +69,7 @@ _HOME = {
     "kibitz.policies.kibitzer": ["kibitzer"],
     "kibitz.simulator.simulate": ["simulate"],
     "kibitz.simulator.sweep": ["sweep"],
+    "kibitz.reproduction.race": ["race"],
     "kibitz.planning.planner": ["plan"],
     "kibitz.planning.optimal": ["optimal"],
     "kibitz.policies.contract": ["check"],

@@ -65,6 +65,13 @@ def simulate(
         parse.text("FILE", "Save to this netCDF file, or folder NAME.zarr, or go on from it"),
     ] = "",
     plot: Annotated[str, parse.text("FILE", "Draw regret against time to this PNG, SVG or PDF")] = "",
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "--watch",
+            help="Look on as runs come in, in a window or a terminal; Ctrl-C prints those so far",
+        ),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object")] = False,
 ) -> None:
     """Play policies against a problem and print their regret."""
@@ -82,33 +89,41 @@ def simulate(
     named = policies_from(policy)
     problem = problem_of_log(log, means, sd) if log else problem_from(law, means, sd)
     feedback = feedback_from(observer, rate, every, weights, looks, paid)
-    from kibitz.simulator.simulate import simulate as play
+    setting: dict[str, Any] = {
+        "horizon": horizon, "runs": runs, "seed": seed, "threads": threads, "file": out or None,
+        "engine": engine, "error": error,
+    }  # fmt: skip
+    window = None
+    with executor_at(dask) as executor:
+        game: Any = (problem, feedback, named)
+        if watch:
+            from kibitz.cli.watch import screen
+            from kibitz.reproduction.race import open_window, watched
 
-    with executor_at(dask) as executor, progress_bar() as progress:
-        data = play(
-            problem,
-            feedback,
-            named,
-            horizon=horizon,
-            runs=runs,
-            seed=seed,
-            threads=threads,
-            file=out or None,
-            progress=progress,
-            engine=engine,
-            error=error,
-            executor=executor,
-        )
+            window = open_window()
+            with screen(window) as shown:
+                data = watched(shown, *game, executor=executor, **setting)
+        else:
+            from kibitz.simulator.simulate import simulate as play
+
+            with progress_bar() as progress:
+                data = play(*game, executor=executor, progress=progress, **setting)
     if plot:
         from kibitz.reproduction.plots import regret_curves, save_figure
 
-        save_figure(regret_curves(data.compute(), f"{problem.law}, {observer}"), Path(plot))
+        save_figure(regret_curves(data, f"{problem.law}, {observer}"), Path(plot))
     if as_json:
         print_json(as_object(data))
     else:
         print_regret(data)
         for file in filter(None, (out, plot)):
             print(f"written to {file}")
+    if (complete := data.sizes["run"]) < runs:
+        if not as_json:
+            print(f"stopped after {complete} of {runs} runs")
+        raise KeyboardInterrupt  # `main` has a sentence for it
+    if window is not None:
+        window.hold()
 
 
 def problem_of_log(log: str, means: list[float] | None, sd: list[float] | None) -> Any:
@@ -208,6 +223,11 @@ def standard_error(final: "xarray.DataArray") -> float:
     return float(final.std(ddof=1)) / math.sqrt(runs) if runs > 1 else 0.0
 
 
+def mean_and_error(final: "xarray.DataArray") -> str:
+    """Return a mean over runs with its standard error, in words."""
+    return f"{float(final.mean()):.4g} ± {standard_error(final):.2g}"
+
+
 def print_regret(data: "xarray.Dataset") -> None:
     """Print a result for people."""
     from kibitz.cli.tables import Page
@@ -223,8 +243,7 @@ def print_regret(data: "xarray.Dataset") -> None:
             counts = one[name].mean("run").to_numpy()
             share = 100 * counts / max(counts.sum(), 1)
             shares.append(" ".join(f"{s:.3g}" for s in share) if counts.sum() else "–")
-        mean = f"{float(final.mean()):.4g} ± {standard_error(final):.2g}"
-        rows.append([str(label), mean, *(f"{q:.4g}" for q in quartiles), *shares])
+        rows.append([str(label), mean_and_error(final), *(f"{q:.4g}" for q in quartiles), *shares])
     page = Page(120)
     page.table(
         f"regret after {setting['horizon']} stages, {data.sizes['run']} runs",

@@ -1,10 +1,12 @@
-"""Figures on paper: the one module that knows matplotlib.
+"""Figures on paper, or in a window: the one module that knows matplotlib.
 
 `figure` draws the `Picture` of an experiment, `regret_curves` and `plan_curves` what `--plot` asks
-for.
+for; a `Window` shows the former while they change.
 """
 
+import io
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 MARKERS = "os^DvPX*o<s>"
 LINES = ("-", "--", "-.", ":")
+SIZE = (6.4, 4.2)  # inches
 
 STYLE: Any = {
     "axes.spines.top": False,
@@ -133,28 +136,82 @@ def _negative(panel: Panel) -> bool:
     return any(np.nanmin(np.asarray(curve.y, float)) < 0 for curve in panel.curves)
 
 
-def regret_curves(data: "xarray.Dataset", title: str = "") -> "Figure":
-    """Draw mean regret against the stage, with bands from 25 to 75 %, for each policy."""
+def regret_curves(
+    data: "xarray.Dataset | None", title: str = "", into: "Figure | None" = None
+) -> "Figure":
+    """Draw mean regret against the stage, with bands from 25 to 75 %, for each policy.
+
+    `into` is a figure that is drawn anew. As long as there is no data, the title stands alone.
+    """
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(6.4, 4.2))
+        figure = Figure(figsize=SIZE) if into is None else into
+        figure.clear()
         axes = figure.subplots()
+        axes.set_title(title)
+        if data is None:
+            axes.set_axis_off()
+            return figure
+        stages = data["stage"].to_numpy()
         for n, label in enumerate(data["policy"].to_numpy()):
-            regret = data["regret"].sel(policy=label)
+            regret = data["regret"].sel(policy=label).compute()  # of a folder, it is read here
             colour, line = COLOURS[n % len(COLOURS)], LINES[n // len(COLOURS) % len(LINES)]
-            stages = data["stage"].to_numpy()
             low, high = regret.quantile([0.25, 0.75], "run").to_numpy()
             axes.fill_between(stages, low, high, color=colour, alpha=0.15, linewidth=0)
             mean = regret.mean("run").to_numpy()
             axes.plot(stages, mean, color=colour, linestyle=line, label=str(label))
-        axes.set_xscale("log")
+        scale_axis(axes.xaxis, axes.set_xscale, log=True)
         axes.set_xlabel("stage t")
         axes.set_ylabel(f"regret (mean of {data.sizes['run']} runs, band 25–75 %)")
         axes.set_ylim(bottom=0)
-        axes.set_title(title)
         axes.legend()
     return figure
+
+
+def png(figure: "Figure") -> bytes:
+    """Return a figure as the bytes of a PNG file."""
+    buffer = io.BytesIO()
+    with matplotlib.rc_context(STYLE):
+        figure.savefig(buffer, format="png")
+    return buffer.getvalue()
+
+
+class Window:
+    """A window with a figure, until somebody closes it."""
+
+    def __init__(self) -> None:
+        """Open it; an ImportError where matplotlib cannot."""
+        from matplotlib import pyplot
+
+        self.pyplot = pyplot
+        with matplotlib.rc_context(STYLE):
+            self.figure = pyplot.figure(figsize=SIZE)
+        if self.figure.canvas.required_interactive_framework is None:
+            pyplot.close(self.figure)
+            raise ImportError(f"{pyplot.get_backend()} opens no windows")
+        pyplot.show(block=False)
+
+    def draw(self, data: "xarray.Dataset | None", title: str) -> None:
+        """Draw regret curves in it."""
+        if self.is_open():
+            regret_curves(data, title, self.figure)
+            self.figure.canvas.draw_idle()
+            self.stir()
+
+    def stir(self) -> None:
+        """Let it answer: be moved, enlarged, closed."""
+        if self.is_open():
+            self.figure.canvas.flush_events()
+
+    def hold(self) -> None:
+        """Wait until it is closed, or for Ctrl-C."""
+        with suppress(KeyboardInterrupt):
+            self.pyplot.show(block=True)
+
+    def is_open(self) -> bool:
+        """Return whether nobody has closed it."""
+        return self.pyplot.fignum_exists(self.figure.number)
 
 
 def save_figure(figure: "Figure", file: Path, name: str = "plot") -> None:

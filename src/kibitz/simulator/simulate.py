@@ -11,6 +11,7 @@ from kibitz.simulator.axes import Swept
 from kibitz.simulator.executors import Executors
 from kibitz.simulator.labels import Policies, labelled
 from kibitz.simulator.task import Point, Progress, Task, computed
+from kibitz.simulator.watch import Watch
 
 if TYPE_CHECKING:
     import xarray
@@ -33,6 +34,7 @@ def simulate(
     executor: Executors | None = None,
     keep: str = "runs",
     loop: str = "auto",
+    watch: Watch | None = None,
 ) -> "xarray.Dataset":
     r"""Play policies against a problem and return their regret.
 
@@ -80,6 +82,11 @@ def simulate(
         that have no draft are compiled all the same). "auto" drafts what is not compiled yet and,
         where there is work for many seconds, compiles meanwhile. Results do not depend on it;
         `encoding["loop"]` says which were used this time.
+    watch
+        Called as `watch(data)` when there are more runs, at most twice a second, with the result as
+        it would be of `runs=n`, where n is how many all policies have; and once more, if so, when
+        Ctrl-C has come. The policies are then played in turn. An error of it ends the simulation.
+        `kibitz.race` draws what it is given.
 
     Returns
     -------
@@ -93,4 +100,4 @@ def simulate(
     task = Task(
         Swept(), points, runs, seed, stages, threads, file, engine, error, executor, keep, loop
     )
-    return computed(task, progress)
+    return computed(task, progress, watch)

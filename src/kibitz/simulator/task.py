@@ -52,6 +52,7 @@ from kibitz.simulator.loop import DRAFT, loop_key
 from kibitz.simulator.results import Gathering, Table
 from kibitz.simulator.stages import checked_stages
 from kibitz.simulator.summary import STATISTICS, summarised
+from kibitz.simulator.watch import Watch, Watching
 from kibitz.simulator.world import looks_of
 from kibitz.validate import between, one_of, refused, whole
 
@@ -66,6 +67,7 @@ SAVE_SECONDS = 20.0  # how much work a crash of the machine may lose
 PATIENCE_SECONDS = 2 * 86400.0
 LEAST_STAGES = 20_000  # of a job, where there are as many: to begin one takes a millisecond
 JOB_STAGES = 1_000_000  # of a job: worth a thread, and not long to wait for
+FEW_ARMS = 10
 LONGEST_SECONDS = 30.0  # of a job whose runs must stay together
 MOST_BYTES = 2**28  # of the runs of such a job, to be summarised
 MOST_RUNS = 2**32 - 1  # a run is one word of its seed
@@ -90,11 +92,14 @@ class Task(NamedTuple):
     loop: str
 
 
-def computed(task: Task, progress: Progress | None) -> "xarray.Dataset":
+def computed(task: Task, progress: Progress | None, watch: Watch | None = None) -> "xarray.Dataset":
     """Play what is missing, and return all that was asked for."""
     task = _checked(task)
-    if not (progress is None or callable(progress)):
-        raise refused("progress", "a function", progress)
+    for name, function in {"progress": progress, "watch": watch}.items():
+        if not (function is None or callable(function)):
+            raise refused(name, "a function", function)
+    if watch is not None and task.keep != "runs":
+        raise refused("keep", "'runs' where somebody watches", task.keep)
     tell: Progress = progress if progress is not None else lambda what, share: None
     stages = checked_stages(task.stages, [point[3] for point in task.points.values()])
     path = _checked_path(task.file)
@@ -122,15 +127,23 @@ def computed(task: Task, progress: Progress | None) -> "xarray.Dataset":
         if executor is not None or not CAN_KEEP:  # whoever plays compiles
             jobs = [job._replace(loop="final") if _loop(job) in worth else job for job in jobs]
             worth = {}
+        if watch is not None:
+            jobs.sort(key=lambda job: job.first)  # so that all policies get on together
+        watching = Watching(watch, table, list(wanted), task.runs)
         with compiled_aside(list(worth.values())):
-            _play(task, jobs, table, executor, tell)
+            _play(task, jobs, table, executor, tell, watching)
     data = table.result(list(wanted), task.runs)
     data.encoding["loop"] = _loops_used(jobs, drafts, worth)
     return data
 
 
 def _play(
-    task: Task, jobs: list[Job], table: Table | Chunks, executor: Executor | None, tell: Progress
+    task: Task,
+    jobs: list[Job],
+    table: Table | Chunks,
+    executor: Executor | None,
+    tell: Progress,
+    watching: Watching,
 ) -> None:
     """Play jobs and put what comes of them where it belongs."""
     saved = time.monotonic()
@@ -144,9 +157,13 @@ def _play(
                     table.put(job.label, job.first, played)
                 elif (runs := gathering.add(job, played)) is not None:
                     table.put(job.label, 0, summarised(runs))
+                watching.show()
                 if time.monotonic() - saved > SAVE_SECONDS:
                     table.save()
                     saved = time.monotonic()
+    except KeyboardInterrupt:
+        watching.show(now=True)
+        raise
     finally:
         table.save()
 
@@ -202,7 +219,8 @@ def _cut(
     else:
         stages = min(cell.horizon, LEAP_PAYS) if cell.leap else cell.horizon
         fair = max(math.ceil(LEAST_STAGES / stages), math.ceil(missing.size / (4 * workers())))
-        size = max(1, min(JOB_STAGES // stages, fair))
+        arms = max(1, cell.problem.n_arms // FEW_ARMS)  # a stage takes as many times longer
+        size = max(1, min(JOB_STAGES // (arms * stages), fair))
     for block in np.split(missing, np.flatnonzero(np.diff(missing) != 1) + 1):
         for start in range(0, block.size, size):
             part = block[start : start + size]

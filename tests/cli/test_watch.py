@@ -1,0 +1,154 @@
+"""`kibitz simulate --watch`: in a terminal, in a window, stopped, and where nobody can look."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import xarray
+
+from kibitz.cli.watch import ASCII, BLOCKS, WIDTH, curve_of
+from kibitz.reproduction import race
+from kibitz.simulator import watch
+
+GAME = ["simulate", "--means", "0.5,0,0.2", "--observer", "active", "--rate", "0.2"]
+GAME += ["--policy", "ucb", "--policy", "ftl", "--horizon", "20000", "--threads", "1"]
+SENTENCE = "kibitz: interrupted; with --out, the same command goes on from here"
+
+
+def listen():
+    """Hear Ctrl-C: a test that runs in the background may have inherited deaf ears."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+@pytest.fixture
+def terminal(tmp_path):
+    """Run a program whose standard error is a terminal; stop it when a text is read there."""
+    pty = pytest.importorskip("pty")
+
+    def run(*words, stop=None, **environment):
+        ours, theirs = pty.openpty()
+        seen = b""
+        output = tmp_path / "output"
+        with (
+            output.open("wb") as opened,
+            subprocess.Popen(
+                [sys.executable, "-m", "kibitz.cli", *words],
+                stdout=opened,
+                stderr=theirs,
+                env={**os.environ, "MPLBACKEND": "agg", "TERM": "xterm", "COLUMNS": "90"}
+                | environment,
+                start_new_session=True,
+                preexec_fn=listen,
+            ) as program,
+        ):
+            os.close(theirs)
+            while True:
+                try:
+                    new = os.read(ours, 65536)
+                except OSError:  # the other side is closed
+                    new = b""
+                if not new:
+                    break
+                seen += new
+                if stop is not None and re.search(stop, seen):
+                    program.send_signal(signal.SIGINT)
+                    stop = None
+        os.close(ours)
+        return program.returncode, output.read_text(), seen.decode()
+
+    return run
+
+
+def test_a_terminal_shows_a_table_that_changes_and_the_output_is_the_same(terminal, program):
+    code, output, seen = terminal(*GAME, "--runs", "300", "--watch")
+    assert (code, output) == program(*GAME, "--runs", "300", COLUMNS="90")[:2]
+    assert re.search(r"simulating: \d+ %, \d+ of 300 runs", seen)
+    assert "%, 300 runs" in seen
+    assert "mean ± s.e." in seen
+    assert "ucb" in seen
+    assert BLOCKS[0] * 3 in seen
+
+
+def test_json_is_the_same_and_a_terminal_that_speaks_ascii_gets_ascii(terminal, kibitz):
+    words = [*GAME, "--runs", "60", "--json"]
+    code, output, seen = terminal(*words, "--watch", PYTHONIOENCODING="ascii")
+    assert (code, output) == kibitz(*words)[:2]
+    assert seen.isascii()
+    assert "mean +- s.e." in seen
+    assert ASCII[0] * 3 in seen
+
+
+def test_ctrl_c_prints_the_runs_that_are_there_and_the_same_command_goes_on(
+    terminal, kibitz, tmp_path
+):
+    out = tmp_path / "result.nc"
+    words = [*GAME, "--runs", "20000", "--out", str(out)]
+    code, output, seen = terminal(*words, "--watch", stop=rb"\d+ of 20000 runs")
+    assert code == 130
+    assert seen.rstrip().endswith(SENTENCE)
+    assert "Traceback" not in seen
+    n = int(re.search(r"stopped after (\d+) of 20000 runs\n$", output)[1])
+    assert 0 < n < 20000
+    code, fewer, _ = kibitz(*GAME, "--runs", n)
+    ours, theirs = (re.findall(r"\d+\.?\d* ± \d+\.?\d*", text) for text in (output, fewer))
+    assert len(ours) == 2
+    assert ours == theirs
+    with xarray.open_dataset(out, engine="h5netcdf") as opened:
+        assert np.isfinite(opened["final_regret"][:, :n]).all()
+
+
+def test_where_nobody_can_look_the_output_is_the_same(kibitz, monkeypatch):
+    monkeypatch.setattr(race, "open_window", lambda: None)
+    for more in ([], ["--json"]):
+        watched = kibitz(*GAME, "--runs", "6", *more, "--watch")
+        assert watched == kibitz(*GAME, "--runs", "6", *more)
+        assert watched[2] == ""
+
+
+class Window:
+    """A window that notes what is done with it, and where Ctrl-C may come after the first runs."""
+
+    def __init__(self, stopped):
+        self.done, self.stopped = [], stopped
+
+    def draw(self, data, title):
+        self.done.append(title)
+
+    def stir(self):
+        if self.stopped and self.done and self.done[-1].endswith(" of 300 runs"):
+            raise KeyboardInterrupt
+
+    def hold(self):
+        self.done.append("held")
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_window_is_held_unless_it_was_stopped(kibitz, monkeypatch, stopped):
+    for module, name in ((watch, "SECONDS"), (race, "SECONDS")):
+        monkeypatch.setattr(module, name, 0.0)
+    window = Window(stopped)
+    monkeypatch.setattr(race, "open_window", lambda: window)
+    code, output, errors = kibitz(*GAME, "--runs", "300", "--watch")
+    if not stopped:
+        assert (code, errors) == (0, "")
+        assert window.done[-2:] == ["300 runs", "held"]
+        assert "regret after 20000 stages, 300 runs" in output
+    else:
+        n = int(re.search(r"stopped after (\d+) of 300 runs\n$", output)[1])
+        assert (code, errors) == (130, f"{SENTENCE}\n")
+        assert window.done[-1] == f"stopped after {n} of 300 runs"
+
+
+def test_a_curve_is_a_line_of_letters_against_the_logarithm_of_the_stage():
+    def curve(values, top):
+        stages = np.array([1, 10, 100, 1000, 10_000])
+        return curve_of(xarray.DataArray(values, [("stage", stages)]), xarray.DataArray(top))
+
+    assert curve([0.0] * 5, 0.0) == BLOCKS[0] * WIDTH
+    assert curve([7.0] * 5, 7.0) == BLOCKS[-1] * WIDTH
+    line = curve([0.0, 1.0, 2.0, 3.0, 4.0], 4.0)  # 10^4 stages are a straight line here
+    assert line == "".join(BLOCKS[round(7 * k / (WIDTH - 1))] for k in range(WIDTH))

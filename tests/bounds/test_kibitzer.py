@@ -650,6 +650,18 @@ def test_the_numbers_of_the_page():
 
 
 @BETAS
+@pytest.mark.parametrize(("looks", "speed"), [("active", 1 + math.pi**2 / 0.6), ("periodic", 10.0)])
+def test_the_closed_form_explores_at_the_mean_worst_speed(looks, speed, beta):
+    """Part (a) of the theorem at z = Δ/2, for an arm that does not also pay for failures."""
+    gaps, b = [0.0, 0.3, 0.9], 8.0
+    found = upper.kibitzer(gaps, 0.1, form="closed", looks=looks, beta=beta, details=True)
+    log = math.log(1 + b / 3 * speed)
+    level = log - beta * math.log(1 + log)
+    expected = 0.9 + 8 * (level + math.sqrt(math.pi * level) + 1) / 0.9
+    assert found.terms[2] == pytest.approx(expected, rel=1e-12)
+
+
+@BETAS
 @pytest.mark.parametrize("looks", ["active", "uniform", "periodic"])
 def test_the_bound_grows_with_the_horizon_and_stays_finite(looks, beta):
     horizons = [1, 2, 5, 30, 10**3, 10**5, 10**9, 2**53, math.inf]

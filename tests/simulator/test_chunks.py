@@ -17,7 +17,7 @@ from workers import Inline
 
 import kibitz as kb
 from kibitz import files
-from kibitz.simulator import chunks, executors, task
+from kibitz.simulator import chunks, executors, prepare, task
 from kibitz.simulator.axes import Swept
 from kibitz.simulator.chunks import Chunks
 
@@ -290,7 +290,7 @@ def test_what_is_refused_late_leaves_no_store(store, monkeypatch):
     def cannot_compile(job, tell):
         raise ValueError("mine must be made of functions that numba can compile, got others")
 
-    monkeypatch.setattr(task, "_prepare", cannot_compile)
+    monkeypatch.setattr(prepare, "_prepare", cannot_compile)
     with pytest.raises(ValueError, match="mine must be made of functions"):
         swept(file=store)
     assert not store.exists()

@@ -16,7 +16,7 @@ import pytest
 import kibitz as kb
 from kibitz.compiling.jit import kept_folder
 from kibitz.policies import POLICIES
-from kibitz.simulator import aside, task
+from kibitz.simulator import aside, prepare
 from kibitz.simulator.draft import draft_of, formula_numbers
 
 needs_jit = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
@@ -139,7 +139,7 @@ def test_bad_words_are_refused():
 
 def test_long_work_begins_as_a_draft_and_ends_as_a_final_loop(monkeypatch, tmp_path):
     """What is played while the loop is compiled, and after, is what the draft plays."""
-    monkeypatch.setattr(task, "PAYS_SECONDS", 0.001)
+    monkeypatch.setattr(prepare, "PAYS_SECONDS", 0.001)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # where nothing is kept
 
     def index(params, stage, counts, arm, mean):
@@ -194,7 +194,7 @@ def test_the_process_aside_ends_with_the_work(monkeypatch):
     monkeypatch.setattr(
         subprocess, "Popen", lambda *a, **k: started.append(popen(*a, **k)) or started[-1]
     )
-    monkeypatch.setattr(task, "PAYS_SECONDS", 0.0)
+    monkeypatch.setattr(prepare, "PAYS_SECONDS", 0.0)
     mine = kb.index_policy("mine", lambda p, t, n, a, m: m + 0.125)
     kb.simulate(ARMS, kb.bandit(), mine, **SETTING)
     assert [process.returncode is not None for process in started] == [True]

@@ -15,7 +15,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from kibitz.simulator.jobs import Job, without_runs
 from kibitz.simulator.parcels import packed, play_parcel
 
-PAYS_SECONDS = 20.0  # of work: from here on a final loop is worth its compilation
 COMMAND = "from kibitz.simulator.aside import compile_sent; compile_sent()"
 
 

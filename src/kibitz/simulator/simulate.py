@@ -10,7 +10,8 @@ from kibitz.model.problem import Problem
 from kibitz.simulator.axes import Swept
 from kibitz.simulator.executors import Executors
 from kibitz.simulator.labels import Policies, labelled
-from kibitz.simulator.task import Point, Progress, Task, computed
+from kibitz.simulator.prepare import Progress
+from kibitz.simulator.task import Point, Task, computed
 from kibitz.simulator.watch import Watch
 
 if TYPE_CHECKING:

@@ -14,8 +14,9 @@ from kibitz.model.problem import Problem
 from kibitz.simulator.axes import POINT, Swept
 from kibitz.simulator.executors import Executors
 from kibitz.simulator.labels import Policies, labelled
+from kibitz.simulator.prepare import Progress
 from kibitz.simulator.results import RECORDED
-from kibitz.simulator.task import Point, Progress, Task, computed
+from kibitz.simulator.task import Point, Task, computed
 from kibitz.validate import refused
 
 if TYPE_CHECKING:

@@ -2,10 +2,8 @@
 
 import math
 import os
-import sys
 import time
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import closing
 from functools import partial
@@ -23,7 +21,7 @@ from kibitz.model.problem import Problem, checked_problem
 from kibitz.policies import POLICIES
 from kibitz.policies.contract import check_monotonicity
 from kibitz.policies.policy import Policy
-from kibitz.simulator.aside import PAYS_SECONDS, compile_at_once, compiled_aside
+from kibitz.simulator.aside import compiled_aside
 from kibitz.simulator.axes import Key, Swept
 from kibitz.simulator.chunks import LARGEST, Chunks
 from kibitz.simulator.executors import (
@@ -40,15 +38,10 @@ from kibitz.simulator.jobs import (
     LEAP_PAYS,
     Job,
     expected_seconds,
-    is_drafted,
-    is_final,
-    new_control,
-    play,
     stage_seconds,
-    without_runs,
 )
 from kibitz.simulator.leap import can_leap
-from kibitz.simulator.loop import DRAFT, loop_key
+from kibitz.simulator.prepare import Progress, loop_of, loops_used, prepared, worth_compiling
 from kibitz.simulator.results import Gathering, Table
 from kibitz.simulator.stages import checked_stages
 from kibitz.simulator.summary import STATISTICS, summarised
@@ -59,7 +52,6 @@ from kibitz.validate import between, one_of, refused, whole
 if TYPE_CHECKING:
     import xarray
 
-Progress = Callable[[str, float], None]
 Workers = Callable[[], int]
 Point = tuple[Problem, Feedback, dict[str, Policy], int]  # what is played, and its horizon
 
@@ -122,10 +114,10 @@ def computed(task: Task, progress: Progress | None, watch: Watch | None = None) 
                 whole_cell, table, table.missing(key, task.runs), len(wanted), workers, executor
             )
         ]
-        drafts = _prepared(jobs, tell)
-        worth = _worth_compiling(drafts, jobs, workers if executor is not None else lambda: 1)
+        drafts = prepared(jobs, tell)
+        worth = worth_compiling(drafts, jobs, workers if executor is not None else lambda: 1)
         if executor is not None or not CAN_KEEP:  # whoever plays compiles
-            jobs = [job._replace(loop="final") if _loop(job) in worth else job for job in jobs]
+            jobs = [job._replace(loop="final") if loop_of(job) in worth else job for job in jobs]
             worth = {}
         if watch is not None:
             jobs.sort(key=lambda job: job.first)  # so that all policies get on together
@@ -133,7 +125,7 @@ def computed(task: Task, progress: Progress | None, watch: Watch | None = None) 
         with compiled_aside(list(worth.values())):
             _play(task, jobs, table, executor, tell, watching)
     data = table.result(list(wanted), task.runs)
-    data.encoding["loop"] = _loops_used(jobs, drafts, worth)
+    data.encoding["loop"] = loops_used(jobs, drafts, worth)
     return data
 
 
@@ -246,70 +238,6 @@ def _block(runs: int, cells: list[Job], workers: Workers) -> int:
             math.ceil(runs / math.ceil(IN_FLIGHT * workers() / len(cells))),
         ),
     )
-
-
-def _prepared(jobs: list[Job], tell: Progress) -> dict[Hashable, Job]:
-    """Find or compile the loops of some jobs; return a job of each of those that are drafts."""
-    loops = {_loop(job): job for job in jobs}
-    missing = [job for job in loops.values() if _must_compile(job)]
-    if len(missing) > 1 and CAN_KEEP and sys.executable:
-        tell("compiling " + ", ".join(dict.fromkeys(job.policy.name for job in missing)), 0.0)
-        compile_at_once(missing, cores())
-    return {loop: job for loop, job in loops.items() if _prepare(job, tell) == "draft"}
-
-
-def _must_compile(job: Job) -> bool:
-    return (job.loop == "final" or not is_drafted(job.policy)) and not is_final(job)
-
-
-def _loop(job: Job) -> Hashable:
-    return loop_key(job.policy, job.feedback, job.leap)
-
-
-def _prepare(job: Job, tell: Progress) -> str:
-    """Find or compile the loop of a job; return whether it is a "draft" or "final"."""
-    from numba.core.errors import NumbaError, UnsupportedBytecodeError
-
-    name, control = job.policy.name, new_control()
-    try:
-        play(without_runs(job), control, announce=lambda: tell(f"compiling {name}", 0.0))
-    except (NumbaError, UnsupportedBytecodeError) as error:
-        raise ValueError(
-            f"{name} must be made of functions that numba can compile, got: {_reason(str(error))}"
-        ) from error
-    return "draft" if control[DRAFT] else "final"
-
-
-def _worth_compiling(
-    drafts: dict[Hashable, Job], jobs: list[Job], compilers: Workers
-) -> dict[Hashable, Job]:
-    """Return those drafts with so much work before them that the final loop pays."""
-    seconds: Counter[Hashable] = Counter()
-    for job in jobs:
-        seconds[_loop(job)] += expected_seconds(job)  # type: ignore[assignment]
-    pays = PAYS_SECONDS * compilers() if drafts else 0.0
-    return {n: job for n, job in drafts.items() if job.loop == "auto" and seconds[n] >= pays}
-
-
-def _loops_used(
-    jobs: list[Job], drafts: dict[Hashable, Job], aside: dict[Hashable, Job]
-) -> dict[str, str]:
-    """Return by which loops the policies were played: final ones, drafts, or both."""
-    drafted = dict.fromkeys(drafts, "draft")
-    for loop, job in aside.items():
-        if _prepare(job, lambda what, share: None) == "final":
-            drafted[loop] = "draft and final"
-    return {job.label[1]: drafted.get(_loop(job), "final") for job in jobs}
-
-
-def _reason(message: str) -> str:
-    """Return the line of numba's message that says what is wrong, below those that say where."""
-    where = (
-        "Failed in", "No implementation", ">>>", "There are", "- Of which", "Overload in",
-        "With argument", "Rejected as", "During", "File ", "raised from", "TypingError: Failed",
-    )  # fmt: skip
-    lines = [line.strip() for line in message.splitlines() if line.strip()]
-    return next((line for line in lines if not line.startswith(where)), lines[0] if lines else "")
 
 
 # -------------------------------------------------------------------------------- what is refused

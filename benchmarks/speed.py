@@ -94,7 +94,8 @@ def python_ucb(rng):
 def job_of(policy, feedback, means, horizon=HORIZON, runs=RUNS, leap=False):
     """Return some runs to play, compiled."""
     problem = kibitz.gaussian(means)
-    job = Job(None, policy, problem, feedback, horizon, log_spaced(horizon), 1, 0, runs, leap)
+    setting = (policy, problem, feedback, horizon, log_spaced(horizon), 1)
+    job = Job(None, *setting, 0, runs, leap, loop="final")
     play(job._replace(horizon=10, stages=np.array([10]), last=1))
     return job
 
@@ -162,25 +163,25 @@ def tell_policies():
 
 
 def tell_arms(floor):
-    """Print what a stage costs with few and many arms, means from 1 down to 0."""
+    """Print what a stage costs with few and many arms, means from 1 down to 0; return the times."""
     cases, numbers = {}, {}
     for name, feedback in MANY_ARMS.items():
-        for n_arms in (2, 5, 50, 500):
-            if (name, n_arms) in {("ocucb", 500), ("etc_ocucb", 500)}:
-                runs = 1  # an index of theirs is a sum over all arms
-            else:
-                runs = RUNS if n_arms < 500 else 10
+        for n_arms, runs in {2: RUNS, 5: RUNS, 50: RUNS, 500: 10, 5000: 1}.items():
             means = np.linspace(1, 0, n_arms)
             label = f"{name}, {feedback.observer}, K = {n_arms}"
             cases[label] = case_of(job_of(POLICIES[name](), feedback, means, runs=runs))
             numbers[label] = n_arms
     times = measure(cases, 3)
+    best = {label: min(cpu) for label, (cpu, _) in times.items()}
     say("\nMany arms: equally spaced means, T = 10^4")
-    say(f"{'':40} {'CPU ns':>9} {'per arm':>9} {'wall ns':>9} {'x floor':>9}")
-    for label, (cpu, wall) in times.items():
-        best = min(cpu)
-        each = best / numbers[label]
-        say(f"{label:40} {best:9.1f} {each:9.2f} {min(wall):9.1f} {best / floor:9.2f}")
+    say(f"{'':40} {'CPU ns':>9} {'per arm':>9} {'wall ns':>9} {'x floor':>9} {'x ucb':>9}")
+    for label, n_arms in numbers.items():
+        ratio = best[label] / best[f"ucb, bandit, K = {n_arms}"]
+        say(
+            f"{label:40} {best[label]:9.1f} {best[label] / n_arms:9.2f} {min(times[label][1]):9.1f}"
+            f" {best[label] / floor:9.2f} {ratio:9.2f}"
+        )
+    return best
 
 
 def tell_cores():
@@ -283,11 +284,19 @@ def tell_leaps():
         ("etc_ocucb, active 0.1", kibitz.etc_ocucb(), ACTIVE, FIVE),
         ("ftl_robin, active 0.1", kibitz.ftl_robin(), ACTIVE, FOUR),
     ):
-        row = []
-        for exponent in (4, 6, 9, 12):
-            play, _ = case_of(job_of(policy, feedback, means, 10**exponent, 10, leap=True))
-            row.append(min(seconds(play)[0] for _ in range(3)) * 100)
+        row = [leap_ms(policy, feedback, means, exponent, 10) for exponent in (4, 6, 9, 12)]
         say(f"{label:40}" + "".join(f"{ms:10.2f}" for ms in row))
+    say(f"{'with 500 arms, means from 1 down to 0':40}{'T = 10^4':>10}{'T = 10^6':>10}")
+    for name, feedback in {**MANY_ARMS, "kibitzer": ACTIVE}.items():
+        many = np.linspace(1, 0, 500)
+        row = [leap_ms(POLICIES[name](), feedback, many, exponent, 1) for exponent in (4, 6)]
+        say(f"{f'{name}, {feedback.observer}':40}" + "".join(f"{ms:10.2f}" for ms in row))
+
+
+def leap_ms(policy, feedback, means, exponent, runs):
+    """Return the CPU time of a run of 10^exponent stages that leaps, in ms."""
+    play, _ = case_of(job_of(policy, feedback, means, 10**exponent, runs, leap=True))
+    return min(seconds(play)[0] for _ in range(3)) * 1000 / runs
 
 
 def tell_peers(folder, floor, ucb):
@@ -307,7 +316,7 @@ def tell_peers(folder, floor, ucb):
         say(f"    {result['policy']}")
 
 
-def tell_goals(times, floor, ratios):
+def tell_goals(times, floor, arms, ratios):
     """Print what was to be reached, and whether it is."""
     best = {label: min(cpu) for label, (cpu, _) in times.items()}
     say("\nWhat was to be reached")
@@ -317,6 +326,12 @@ def tell_goals(times, floor, ratios):
         ("ocucb, x floor", best["ocucb, bandit"] / floor, "<=", 14),
         ("etc_ocucb, x floor", best["etc_ocucb, active"] / floor, "<=", 16),
         ("own formula, x ucb", best["own formula of UCB, bandit"] / best["ucb, bandit"], "<=", 1.5),
+        ("ucb, K = 5000, ns per arm", arms["ucb, bandit, K = 5000"] / 5000, "<=", 1),
+        *(
+            (f"{case}, x ucb", arms[case] / arms[f"ucb, bandit, K = {n_arms}"], "<=", 4)
+            for n_arms in (500, 5000)
+            for case in (f"ocucb, bandit, K = {n_arms}", f"etc_ocucb, active, K = {n_arms}")
+        ),
         ("all cores, 300 runs, x one core", list(ratios.values())[1], ">=", 0.9 * os.cpu_count()),
     ):
         reached = value <= goal if sign == "<=" else value >= goal
@@ -344,13 +359,13 @@ def main():
     used = {"Python": platform.python_version(), **versions()}
     say(", ".join(f"{name} {version}" for name, version in used.items()))
     times, floor = tell_policies()
-    tell_arms(floor)
+    arms = tell_arms(floor)
     ratios = tell_cores()
     tell_starts()
     tell_leaps()
     if not arguments.no_peers:
         tell_peers(arguments.folder, floor, min(times["ucb, bandit"][0]))
-    tell_goals(times, floor, ratios)
+    tell_goals(times, floor, arms, ratios)
     REPORT.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -5,10 +5,11 @@ import math
 import numpy as np
 import pytest
 import reference
-from stories import agree, decisions, made, tell
+from stories import agree, decisions, disagreement, made, tell
 
 from kibitz.policies import etc_ocucb
 from kibitz.policies.etc_ocucb import epoch_length, log_etc_horizon
+from kibitz.policies.ocucb import MANY, new_counts, recount
 
 POLICY = made("etc_ocucb")
 
@@ -172,3 +173,32 @@ def test_refuses_a_bad_rho(bad):
 def test_refuses_an_unknown_check(bad):
     with pytest.raises(ValueError, match=f"^check must be 'rounds' or 'doubling', got {bad!r}$"):
         etc_ocucb(check=bad)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("rho", [0.5, 0.8])
+def test_many_arms_agree_with_the_reference_while_arms_are_dropped(rho, restart):
+    """The sums that OCUCB-n keeps go on without the arms that are out, or from nothing."""
+    own = {"p": 1.2, "C": 0.5, "alpha": 0.02, "rho": rho, "restart": restart, "all_info": True}
+    params = POLICY.params._replace(**own)
+    left = []
+    for seed in range(4):
+        oracle = reference.ETCOCUCB(MANY + 4, **own)
+        setting = {"n_arms": MANY + 4, "kind": "gaussian", "own": True, "n_stages": 150}
+        assert disagreement(POLICY, params, oracle, seed, **setting) is None
+        left.append(len(oracle.allowed))
+    assert 1 <= min(left) < MANY  # arms were dropped, in stories with looks
+
+
+def test_a_dropped_arm_leaves_no_trace_in_the_sums():
+    rng = np.random.default_rng(3)
+    params = POLICY.params
+    kept, expected = new_counts(MANY), new_counts(MANY)
+    for arm, n in enumerate(rng.integers(1, 9, MANY)):
+        for counts, count in ((kept, n), (expected, n if arm % 3 else 0)):
+            counts[arm] = count
+            recount(params, counts, arm)
+    for arm in rng.permutation(np.arange(0, MANY, 3)):
+        kept[arm] = 0
+        recount(params, kept, arm)
+    np.testing.assert_array_equal(kept, expected)

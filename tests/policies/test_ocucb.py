@@ -1,13 +1,21 @@
 """OCUCB-n, against small examples, the formula and the reference."""
 
 import math
+from dataclasses import replace
 
+import numba
 import numpy as np
 import pytest
 import reference
-from stories import agree, decisions, made
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from stories import agree, decisions, disagreement, made, runs
 
+from kibitz.model.feedback import active, bandit, passive
+from kibitz.model.problem import bernoulli, gaussian
 from kibitz.policies import ocucb
+from kibitz.policies.ocucb import MANY
+from kibitz.policies.policy import seen_init
 
 ETAS = [2.0, 1.0000001, 1.5, 30.0]
 RHOS = [0.5, 0.75, 1.0, 0.5 + 1e-9, 0.9]
@@ -56,6 +64,93 @@ def test_agrees_with_the_reference():
         eta=ETAS,
         rho=RHOS,
     )
+
+
+# ------------------------------------------------------------------------------ sums that are kept
+
+SLOW = bool(numba.config.DISABLE_JIT)
+COUNTS = st.lists(st.integers(1, 9) | st.integers(1, 10**12), min_size=MANY, max_size=40)
+
+
+def counted(policy, params, counts):
+    """Return the counts that a policy keeps, told of so many pulls of each arm."""
+    state = policy.init(params, len(counts))
+    for arm, n in enumerate(counts):
+        state = policy.update(params, state, 1, arm, int(n), 0.0, False)
+    return state.counts
+
+
+@settings(max_examples=150, deadline=None)
+@given(COUNTS, st.sampled_from(RHOS), st.data())
+def test_the_sums_that_are_kept_are_those_of_the_formula(plain, rho, data):
+    policy = made("ocucb")
+    params = policy.params._replace(rho=rho)
+    kept = counted(policy, params, plain)
+    assert kept.size > len(plain)  # there is something behind them
+    stage = sum(plain) * data.draw(st.sampled_from([1, 30]))
+    for arm in range(len(plain)):
+        index = policy.index(params, stage, kept, arm, 0.0)
+        assert index == pytest.approx(policy.index(params, stage, np.array(plain), arm, 0.0), 1e-13)
+        expected = reference.ocucb_index(stage, arm, plain, 0.0, params.eta, rho)
+        assert index == pytest.approx(expected, rel=1e-13)
+    # the engine asks for the index of an arm as if it had been seen more often, or less
+    arm, other = data.draw(st.integers(0, len(plain) - 1)), data.draw(st.integers(1, 10**6))
+    kept[arm] = plain[arm] = other
+    expected = reference.ocucb_index(stage, arm, plain, 0.0, params.eta, rho)
+    assert policy.index(params, stage, kept, arm, 0.0) == pytest.approx(expected, rel=1e-13)
+
+
+@settings(max_examples=100, deadline=None)
+@given(COUNTS, st.sampled_from(RHOS), st.randoms(use_true_random=False))
+def test_the_sums_that_are_kept_do_not_depend_on_what_came_first(counts, rho, random):
+    """To the bit: a live agent and a simulation may learn the same in another order."""
+    policy = made("ocucb")
+    params = policy.params._replace(rho=rho)
+    told = [
+        (arm, n) for arm, all_of in enumerate(counts) for n in (all_of // 3, all_of - all_of // 3)
+    ]
+    random.shuffle(told)
+    state = policy.init(params, len(counts))
+    for arm, n in told:
+        state = policy.update(params, state, 1, arm, n, 0.0, bool(random.getrandbits(1)))
+    np.testing.assert_array_equal(state.counts[: len(counts)], counts)
+    np.testing.assert_array_equal(state.counts, counted(policy, params, counts))
+
+
+@pytest.mark.parametrize(
+    ("n_arms", "kind", "rhos", "ignore_free"),
+    [
+        (MANY, "gaussian", RHOS, False),
+        (MANY, "bernoulli", RHOS, True),
+        (50, "bernoulli", RHOS, False),
+        (110, "gaussian", [0.5], False),
+    ],
+)
+def test_many_arms_agree_with_the_reference(n_arms, kind, rhos, ignore_free):
+    policy = made("ocucb", ignore_free=ignore_free)
+    for seed, rho in enumerate(rhos):
+        oracle = reference.OCUCB(n_arms, rho=rho, ignore_free=ignore_free)
+        params = policy.params._replace(rho=rho)
+        setting = {"n_arms": n_arms, "kind": kind, "own": True, "n_stages": n_arms + 60}
+        assert disagreement(policy, params, oracle, seed, **setting) is None, f"rho {rho}"
+
+
+@pytest.mark.parametrize("leap", [False, True])
+def test_simulations_are_the_same_with_sums_that_are_not_kept(leap):
+    """Run for run, also where counts are those of a box around a leap."""
+    policy = ocucb()
+    unkept = replace(policy, init=seen_init)
+    n_arms = 20 if SLOW else 60
+    problems = [gaussian([2.0, *np.linspace(1, 0, n_arms - 1)]), bernoulli([0.9] + [0.5] * n_arms)]
+    for problem in problems:
+        for feedback in (bandit(), passive(0.1), active(0.1)):
+            setting = {"horizon": 500 if SLOW else 30_000, "runs": 1 if SLOW else 2, "leap": leap}
+            for fast, plain in zip(
+                runs(policy, problem, feedback, **setting),
+                runs(unkept, problem, feedback, **setting),
+                strict=True,
+            ):
+                np.testing.assert_array_equal(fast, plain)
 
 
 def test_hands_on_its_parameters():

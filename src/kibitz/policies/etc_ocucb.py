@@ -25,7 +25,7 @@ import numpy as np
 
 from kibitz.compiling.jit import jit, jit_init
 from kibitz.policies.etc import eliminate
-from kibitz.policies.ocucb import index, ocucb_numbers
+from kibitz.policies.ocucb import index, new_counts, ocucb_numbers, recount
 from kibitz.policies.policy import FAR, Array, Policy, View, checked_scale, choices_by
 from kibitz.validate import flag, number, one_of, positive, refused
 
@@ -137,7 +137,7 @@ def init(params: Any, n_arms: int) -> State:
     clock[0]["last"] = n_arms - 1
     return State(
         np.zeros(n_arms, np.int64),
-        np.zeros(n_arms, np.int64),
+        new_counts(n_arms),
         np.zeros(n_arms, np.float64),
         np.ones(n_arms, np.bool_),
         np.zeros(n_arms, np.int64),
@@ -160,12 +160,13 @@ def begin_epoch(params: Any, state: State) -> None:
     """Hand ETC's arms over to OCUCB-n; an arm that is out no longer counts for it."""
     clock = state.clock[0]
     clock["epoch"] += 1
-    for arm in range(state.counts.size):
+    for arm in range(state.sums.size):
         state.allowed[arm] = state.in_play[arm]
         if params.restart or not state.allowed[arm]:
             state.n_pulls[arm] = 0
             state.counts[arm] = 0
             state.sums[arm] = 0.0
+            recount(params, state.counts, arm)
         if params.restart:
             state.etc_counts[arm] = 0
             state.etc_sums[arm] = 0.0
@@ -173,7 +174,7 @@ def begin_epoch(params: Any, state: State) -> None:
     if params.restart:
         clock["origin"] = clock["end"]
         clock["looks"] = 0
-        clock["last"] = state.counts.size - 1
+        clock["last"] = state.sums.size - 1
     clock["end"] = min(FAR, clock["end"] + epoch_length(params.p, clock["epoch"]))
 
 
@@ -214,7 +215,7 @@ def observe(params: Any, state: State, stage: int, rng: Any) -> int:
     """Return the next arm that ETC has in play, in turn."""
     arm = state.clock[0]["last"]
     while True:
-        arm = (arm + 1) % state.counts.size
+        arm = (arm + 1) % state.sums.size
         if state.in_play[arm]:
             return arm
 
@@ -229,6 +230,7 @@ def update(
             state.n_pulls[arm] += n
         state.counts[arm] += n
         state.sums[arm] += total
+        recount(params, state.counts, arm)
     if params.all_info or free:
         state.etc_counts[arm] += n
         state.etc_sums[arm] += total

@@ -152,7 +152,7 @@ def checked_horizon(horizon: float | None) -> float:
 class View(NamedTuple):
     """What an index policy decides from: statistics, the arms in play, and until when."""
 
-    counts: Array  # observations that count, of each arm; more, if the index wants to know it
+    counts: Array  # observations that count, of each arm; then that of looks, or what the index keeps
     sums: Array  # of their rewards
     n_pulls: Array  # pulls since the clock started: each arm is pulled once first
     allowed: Array  # whether an arm may be pulled
@@ -354,10 +354,10 @@ def choices_by(index: Any, view: Any) -> tuple[Any, Any]:
 
     def pull(params: Any, state: Any, stage: int, rng: Any) -> Any:
         seen = view(params, state, stage)
-        return best(params, seen, stage, seen.counts.size, rng)[0]
+        return best(params, seen, stage, seen.allowed.size, rng)[0]
 
     def observe(params: Any, state: Any, stage: int, rng: Any) -> Any:
         seen = view(params, state, stage)
-        return best(params, seen, stage, seen.counts.size, rng)[1]
+        return best(params, seen, stage, seen.allowed.size, rng)[1]
 
     return jit(pull), jit(observe)

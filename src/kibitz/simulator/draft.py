@@ -6,7 +6,8 @@ formula is compiled by itself, in a tenth of a second, and played at once. The d
 ones, bit for bit, at about twice the price of a stage.
 
 A policy that was made by `index_policy`, or as that would, has a draft. One that keeps a state of its
-own, or draws at random, is compiled as a whole (kibitzer, UCB2, ETC-OCUCB, Improved UCB, Thompson).
+own, or draws at random, is compiled as a whole: kibitzer, OCUCB-n (sums that it keeps), UCB2,
+ETC-OCUCB, Improved UCB, Thompson.
 """
 
 from dataclasses import replace
@@ -36,8 +37,8 @@ from kibitz.policies.policy import (
 )
 
 IGNORES_FREE: dict[Any, bool] = {
-    (seen_view, seen_update): False,
-    (seen_view_pulls, seen_update_pulls): True,
+    (seen_init, seen_view, seen_update): False,
+    (seen_init, seen_view_pulls, seen_update_pulls): True,
 }
 
 
@@ -63,8 +64,8 @@ def _drafted_how(functions: tuple[Any, ...]) -> tuple[str, bool] | None:
     A policy that was sent here has functions of its own, with the content of ours.
     """
     init, pull, observe, update, index, view, turns, *more = functions
-    ignores = IGNORES_FREE.get((view, update))
-    if more or index is None or ignores is None or init is not seen_init:
+    ignores = IGNORES_FREE.get((init, view, update))
+    if more or index is None or ignores is None:
         return None
     largest, runner_up = choices_by(index, view)
     if content_hash(pull) != content_hash(largest):

@@ -308,7 +308,7 @@ def leaping_by(index: Any, update: Any, turns: Any, hold: Any, due: Any) -> tupl
         for other in range(n_arms):
             extra = certificate.looks[other] if seen.learns else 0
             certificate.counts[other] = seen.counts[other] + extra + (n if other == arm else 0)
-        if seen.counts.size > n_arms:
+        if seen.counts.size == n_arms + 1:
             certificate.counts[n_arms] = seen.counts[n_arms] + n_looks
         # the rivals' largest indices; a tie that lasts goes to the lower arm
         least = lowest(params, seen, law, stage, arm, certificate)
@@ -361,7 +361,9 @@ def leaping_by(index: Any, update: Any, turns: Any, hold: Any, due: Any) -> tupl
     ) -> Any:
         """Return the smallest index of an arm over the box."""
         low = lowest_mean(seen, law, arm, certificate)
-        counts = certificate.counts[: seen.counts.size]
+        n_arms = seen.allowed.size
+        # what an index keeps behind the counts is not of these counts: it must do without
+        counts = certificate.counts[: n_arms + (1 if seen.counts.size == n_arms + 1 else 0)]
         return index(params, stage - seen.origin, counts, arm, low)
 
     def leads(

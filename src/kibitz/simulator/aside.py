@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from kibitz.simulator.jobs import Job, without_runs
 from kibitz.simulator.parcels import packed, play_parcel
 
+EACH = 3  # loops that a process compiles: numba gives no memory back
 COMMAND = "from kibitz.simulator.aside import compile_sent; compile_sent()"
 
 
@@ -30,10 +31,12 @@ def compiled_aside(jobs: list[Job]) -> Iterator[None]:
 
 def compile_at_once(jobs: list[Job], n_processes: int) -> None:
     """Compile the final loops of some jobs, in several processes, and wait for them."""
-    shares = [jobs[nth::n_processes] for nth in range(min(n_processes, len(jobs)))]
-    with ExitStack() as stack:
-        for process in [stack.enter_context(_compiling(share)) for share in shares]:
-            process.wait()
+    for first in range(0, len(jobs), n_processes * EACH):
+        some = jobs[first : first + n_processes * EACH]
+        with ExitStack() as stack:
+            shares = [some[nth::n_processes] for nth in range(min(n_processes, len(some)))]
+            for process in [stack.enter_context(_compiling(share)) for share in shares]:
+                process.wait()
 
 
 @contextmanager

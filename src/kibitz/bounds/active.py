@@ -56,7 +56,7 @@ def active_fixed_stage(
     form: str = "proved",
     details: bool = False,
 ) -> Answer:
-    r"""Lemma `LB_active_simple`: the linear program at the horizon alone.
+    r"""Lemma 3: the linear program at the horizon alone.
 
     .. math:: E R_T \ge V(T) = \sum_{i \le k} \frac{h_i(T)}{2\Delta_i}
               - \Delta_k \Big(\epsilon T - \sum_{j>k} \frac{h_j(T)}{2\Delta_j^2}\Big)
@@ -202,7 +202,7 @@ def active_equal_gaps(
     .. math:: E R_T \ge \Big(\frac{(K-1) h(t)}{2\Delta} - \Delta \epsilon t\Big)_+, \qquad
               t = \min(T, \lceil (K-1)/(2\epsilon\Delta^2) \rceil)
 
-    the linear program at one stage, better than Theorem `LB_active`. Forms: "proved";
+    the linear program at one stage, better than Theorem 2. Forms: "proved";
     "printed", the limit (K-1)/Δ [log(1/ε) - log log(e/ε)] that the paper states (errata D12;
     infinite at ε = 0); "leading", the paper's max over k of (k-1)/Δ log((K-k)/(εK)), clipped.
     The last two are no bounds.

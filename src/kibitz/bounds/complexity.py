@@ -111,7 +111,7 @@ def effective_arms(gaps: ArrayLike, rho: float = 1.0) -> FloatArray:
 
     .. math:: k_{i,\rho} = \sum_j \min\{1, (\Delta_i/\Delta_j)^{2\rho}\}
 
-    Of OCUCB-n's regret (lemma "ocucb_regret"); give the gaps of a subset of arms for k(S).
+    Of OCUCB-n's regret (Lemma 10); give the gaps of a subset of arms for k(S).
     An optimal arm counts only the optimal arms.
 
     Parameters

@@ -99,6 +99,8 @@ def maximal(
 ) -> float | FloatArray:
     r"""The maximal inequality: P(∃t ≤ T: Z̄_t ≥ :func:`maximal_radius`), bounded.
 
+    Both bounds are at most 1; the printed one is 1 where it does not apply.
+
     Parameters
     ----------
     delta
@@ -109,12 +111,10 @@ def maximal(
         ``"proved"``: peeling on the blocks :math:`[\gamma^{-k-1}T,\gamma^{-k}T]`, on each of
         which the boundary, which is concave, stays above its chord a + bt, and a martingale
         crosses that with probability at most :math:`e^{-2ab/\sigma^2}`; γ is the best of a grid.
-        ``"printed"``: :math:`6\delta\sqrt{\log(1/\delta)}`, for δ ≤ 0.2 (lemma
-        "martingale_concentration"); it is right, and says something for δ < 0.1128.
+        ``"printed"``: :math:`6\delta\sqrt{\log(1/\delta)}`, for δ ≤ 0.2 (Lemma
+        4); it is right, and says something for δ < 0.1128.
         ``"leading"``: :math:`\sqrt{e/8}\,\delta\sqrt{\log(1/\delta)}`, the printed limit for
         δ → 0, which informs only uniformly in T: for fixed T the ratio tends to 0 (D46).
-
-    Both bounds are at most 1; the printed one is 1 where it does not apply.
     """
     check_choice("form", form, "proved", "printed", "leading")
     delta, horizon = _check_delta(delta), _check_horizon(horizon)
@@ -158,7 +158,7 @@ def binary_tail(
 ) -> float | FloatArray:
     r"""Bound P(S_n ≤ np − nα) for a sum of n independent binary variables of average mean p.
 
-    Lemma "binary_concentration_variance". ``"proved"`` is :math:`e^{-n\,kl(p-\alpha,p)}`, 0 for
+    Lemma 7 (appendix B.1.2). ``"proved"`` is :math:`e^{-n\,kl(p-\alpha,p)}`, 0 for
     α > p. ``"printed"`` has kl(p+α, p), which is false for p > 1/2 (D18).
 
     Parameters
@@ -208,7 +208,7 @@ def chung_lu_tail(
 
     .. math:: \exp\Big(-\frac{\alpha^2}{2(Var X+\sum_{v\ge u}(M_v-M_u)^2+M_u\alpha/3)}\Big)
 
-    with the M in increasing order (lemma "binary_concentration", which prints M_i for M_s, D37).
+    with the M in increasing order (Lemma 8, which prints M_i for M_s, D37).
     Each u in 1..t is valid; `u=None` takes the best.
 
     Parameters
@@ -241,7 +241,7 @@ def seen_floor(expected: ArrayLike, stage: ArrayLike) -> FloatArray:
 
     If arrivals are independent, and Φ free observations are expected, there are fewer than this
     with probability at most :math:`t^{-5/2}`: Chernoff, :math:`P(F\le\Phi-\alpha)\le
-    e^{-\alpha^2/(2\Phi)}`. Lemma "binary_concentration_t2" has Φ = pt and states t⁻². The paper
+    e^{-\alpha^2/(2\Phi)}`. Lemma 9 has Φ = pt and states t⁻². The paper
     leaves out the [·]_+, without which its Theorem 3 does not follow (D20).
 
     Parameters

@@ -47,7 +47,7 @@ def ocucb(
     form: str = "proved",
     details: bool = False,
 ) -> Answer:
-    r"""OCUCB-n's bound on an epoch of d = `horizon` stages (lemma "ocucb_regret", Lattimore).
+    r"""OCUCB-n's bound on an epoch of d = `horizon` stages (Lemma 10, Lattimore).
 
     .. math:: C_\eta\sum_{\Delta_i>0}\Big[\frac{\log\max\{d\Delta_i^2/k_{i,\rho},1\}
               +(\log\log d)_+}{\Delta_i}+\Delta_i\Big]

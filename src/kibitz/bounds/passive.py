@@ -49,7 +49,7 @@ def passive_fixed_stage(
     form: str = "proved",
     details: bool = False,
 ) -> Answer:
-    r"""Lemma `LB_passive_simple`: the constraint at the horizon alone.
+    r"""Lemma 2: the constraint at the horizon alone.
 
     .. math:: E R_T \ge \sum_i \max\{0, \frac{h_i(T)}{2\Delta_i} - \epsilon p_i T \Delta_i\}
 
@@ -90,7 +90,7 @@ def passive_theorem(
     form: str = "proved",
     details: bool = False,
 ) -> Answer:
-    r"""Theorem `LB_passive`: the constraint of arm i at stage t*_i = 1/(2 ε p_i Δ_i²) or T.
+    r"""Theorem 1: the constraint of arm i at stage t*_i = 1/(2 ε p_i Δ_i²) or T.
 
     .. math:: E R_T \ge \sum_i \frac{(h_i(t) - 2 \epsilon p_i \Delta_i^2 t)_+}{2 \Delta_i},
               \qquad t = \min(T, \lceil t^*_i \rceil)

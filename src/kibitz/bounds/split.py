@@ -1,6 +1,6 @@
 """Lower bounds for an active observer by a split of the arms: looks after k, pulls up to k.
 
-Theorem `LB_active`, and what its proof gives before its stages are replaced by a closed form. What
+Theorem 2, and what its proof gives before its stages are replaced by a closed form. What
 is proved, and for whom, is told in `kibitz.bounds.lower`.
 """
 
@@ -31,7 +31,7 @@ def active_theorem(
     form: str = "proved",
     details: bool = False,
 ) -> Answer:
-    r"""Theorem `LB_active`: free looks for the arms after k, pulls for the arms up to k.
+    r"""Theorem 2: free looks for the arms after k, pulls for the arms up to k.
 
     .. math:: E R_T \ge \max_k \sum_{i=2}^k \frac{h_i(\lfloor t_k \rfloor)}{2 \Delta_i},
               \qquad t_k = \frac{1}{\epsilon} \sum_{j>k} \frac{1}{2\Delta_j^2}
@@ -145,7 +145,7 @@ def active_chain(
     C_0: float = C_0_UCB1,
     details: bool = False,
 ) -> Answer:
-    r"""What the proof of Theorem `LB_active` gives before its stages are replaced by a closed form.
+    r"""What the proof of Theorem 2 gives before its stages are replaced by a closed form.
 
     .. math:: E R_T \ge \max_{2 \le k < K} \sum_{i=2}^k \frac{h_i(s_k)}{2\Delta_i}, \qquad
               s_k = \max\{t \le T : \sum_{j>k} a_j(t) > \epsilon t\}

@@ -4,7 +4,7 @@ At each stage the player sees the reward of the arm that it pulls. At some stage
 at an arm that it did not pay for (paper, section 2.1): never (`bandit`), at an arm drawn by the
 environment (`passive`), at an arm of its own choice (`active`), or at all arms always (`full`).
 
-Looks arrive at random, Z_t ~ Ber(\epsilon) or Ber(\epsilon_t), or periodically (`every`).
+Looks arrive at random, Z_t ~ Ber(ε) or Ber(ε_t), or periodically (`every`).
 A look is a fresh draw, also when it falls on the pulled arm (errata, D6). With several looks to an
 arrival, each is chosen when the ones before it are known.
 With `paid=True` a look costs the gap of the arm that is looked at, as in the paper's conclusion, and
@@ -100,8 +100,8 @@ def passive(
     Parameters
     ----------
     rate
-        How often looks arrive: a number \epsilon, an array or a function of the stage
-        (\epsilon_t; numba must be able to compile it), or `every(n)`.
+        How often looks arrive: a number ε, an array or a function of the stage
+        (ε_t; numba must be able to compile it), or `every(n)`.
     weights
         The law p of the arm: "uniform", "optimal" (proportional to 1/\Delta_i), "suboptimal"
         (to 1/\Delta_i^2), a list of one weight for each arm, an array with a row for each stage, or

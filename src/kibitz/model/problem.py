@@ -1,9 +1,12 @@
 r"""The bandit problem: what each arm pays.
 
-Arm i pays independent rewards of mean \mu_i; its gap is \Delta_i = \max_j \mu_j - \mu_i, and the
-regret of n_i pulls of each arm is \sum_i \Delta_i n_i (paper, section 2.1). A problem also promises a
-sub-Gaussian scale \sigma: \log E e^{\lambda (X - \mu)} \le \sigma^2 \lambda^2 / 2 for each arm.
-Policies are made for scale 1 and see rewards in units of \sigma.
+Arm i pays independent rewards of mean μ_i; its gap is :math:`\Delta_i = \max_j \mu_j - \mu_i`, and
+the regret of n_i pulls of each arm is :math:`\sum_i \Delta_i n_i` (paper, section 2.1). A problem
+also promises a sub-Gaussian scale σ, with
+
+.. math:: \log E e^{\lambda (X - \mu)} \le \sigma^2 \lambda^2 / 2
+
+for each arm. Policies are made for scale 1 and see rewards in units of σ.
 """
 
 from collections.abc import Callable, Sequence

@@ -7,7 +7,7 @@ in plain Python, in a live agent or under a debugger::
     init(params, n_arms)                               -> state
     pull(params, state, stage, rng)                    -> arm     decides, changes nothing
     observe(params, state, stage, rng)                 -> arm     to look at, if a look comes
-    update(params, state, stage, arm, n, total, free)  -> state   may reuse the arrays it is given
+    update(params, state, stage, arm, n, total, free)  -> state   may reuse the arrays
 
 `stage` counts from 1. `pull` and `observe` see the same state. `update` is told of `n` rewards of
 `arm` that sum to `total`, looks (`free`) or pulls in a row from `stage` on. More than one come at a

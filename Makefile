@@ -27,7 +27,8 @@ reproduce: .venv/installed
 check: lint
 	$(BIN)/python -m pytest -q -n auto --dist worksteal -m 'not slow'
 
-test: lint docs
+# the tests build the documentation, beside others
+test: lint
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n auto $(PLAIN)
 	$(BIN)/python $(PYTEST)
 

@@ -4,6 +4,7 @@ python docs/commands.py
 """
 
 from pathlib import Path
+from textwrap import wrap
 
 import typer
 
@@ -11,6 +12,7 @@ from kibitz.cli import app
 from kibitz.cli.policies import LISTED
 
 FOLDER = Path(__file__).parent / "commands"
+WIDTH, INDENT = 78, " " * 4
 
 
 def pages() -> dict[str, str]:
@@ -33,10 +35,23 @@ def page(name: str, command) -> str:
     if name == "policies":
         lines += [
             "```text",
-            *(f"{one.name}({one.parameters})\n    {one.sentence}" for one in LISTED),
+            *map(listing, LISTED),
             "```",
         ]
     return "\n".join(lines) + "\n"
+
+
+def listing(listed) -> str:
+    """Return how a policy is called and what it is, on lines that fit on the page."""
+    call, under = (
+        f"{listed.name}({listed.parameters})",
+        " " * (len(listed.name) + 1),
+    )
+    lines = wrap(call, WIDTH, subsequent_indent=under)
+    lines += wrap(
+        listed.sentence, WIDTH, initial_indent=INDENT, subsequent_indent=INDENT
+    )
+    return "\n".join(lines)
 
 
 def row(option) -> str:

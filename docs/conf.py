@@ -1,6 +1,13 @@
 """How Sphinx builds these pages: `make docs`."""
 
+import sys
 from importlib.metadata import version as version_of
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+import mathml  # noqa: E402
 
 project = "kibitz"
 author = "The kibitz developers"
@@ -9,17 +16,25 @@ release = version_of("kibitz")
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
-    "sphinx.ext.mathjax",
     "sphinx.ext.napoleon",
+    "docstrings",
+    "mathml",
+    "run",
 ]
-myst_enable_extensions = ["dollarmath", "amsmath", "deflist"]
+myst_enable_extensions = ["amsmath", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
+html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = "kibitz"
-exclude_patterns = ["_build"]
+mathml.write_sheet(HERE / "_made" / "math.css")
+html_static_path = ["_static", "_made/math.css"]
+html_css_files = ["math.css", "kibitz.css"]
+html_show_sphinx = html_show_copyright = False
+exclude_patterns = ["_build", "_made"]
+default_role = "py:obj"  # `name` in a docstring is code, and a link if there is one
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
-# compiled functions hide their docstrings from autodoc's inspection
-autodoc_mock_imports: list[str] = []
-suppress_warnings = ["myst.xref_missing"]  # links to files of the repository outside of docs/
+suppress_warnings = [
+    "myst.xref_missing",  # links to files of the repository outside of docs/
+]

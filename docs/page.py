@@ -11,7 +11,13 @@ import numpy as np
 import kibitz
 
 ROOT = Path(__file__).parents[1]
-RATES = {"plain": 0.2, "free shipping": 0.28, "ten off": 0.25, "countdown": 0.1, "reviews": 0.22}
+RATES = {
+    "plain": 0.2,
+    "free shipping": 0.28,
+    "ten off": 0.25,
+    "countdown": 0.1,
+    "reviews": 0.22,
+}
 LENGTH = 6 * 3600.0  # seconds
 TOGETHER = 10  # visits that ask at a time
 
@@ -50,9 +56,17 @@ def main(n_asks=20_000):
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         store = Path(folder) / "shop.db"
         policy = kibitz.thompson(law="bernoulli")
-        with mock.patch("time.time", return_value=time.time() - LENGTH):  # no log goes back in time
+        with mock.patch(
+            "time.time", return_value=time.time() - LENGTH
+        ):  # no log goes back in time
             agent = kibitz.agent(
-                store, "checkout", arms=list(RATES), policy=policy, scale=0.5, seed=1, patience=900.0
+                store,
+                "checkout",
+                arms=list(RATES),
+                policy=policy,
+                scale=0.5,
+                seed=1,
+                patience=900.0,
             )
         traffic(agent, n_asks, 0.08, seed=1)
         agent.pause("countdown")

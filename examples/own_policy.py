@@ -5,8 +5,8 @@ import math
 import kibitz
 
 
+# UCB with the exploration of MOSS, but without a horizon
 def index(params, stage, counts, arm, mean):
-    """UCB with the exploration of MOSS, but without a horizon."""
     return mean + math.sqrt(params.c * math.log(1 + stage / counts[arm]) / counts[arm])
 
 

@@ -57,6 +57,7 @@ SLOW = (
     "test_docs.py::test_an_example_runs_and_prints_something",
     "test_docs.py::test_the_commands_of_the_readme_exist_with_the_options_shown",
     "test_docs.py::test_the_python_of_a_page_runs",
+    "test_site.py",
     "test_habits.py::test_the_commands_that_try_the_wheel_work",
 )
 

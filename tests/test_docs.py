@@ -5,9 +5,11 @@ import re
 import subprocess
 import sys
 from importlib import import_module
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+import run
 
 import kibitz
 from kibitz.policies import POLICIES
@@ -15,6 +17,8 @@ from kibitz.policies import POLICIES
 ROOT = Path(__file__).parents[1]
 DOCS = [page for page in sorted((ROOT / "docs").rglob("*.md")) if "_build" not in page.parts]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS]
+# what others run: test_site.py and live/test_page.py
+ELSEWHERE = {*run.pages(), ROOT / "docs" / "live.md"}
 REFERENCE = [page for page in DOCS if page.parent.name == "reference"]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
@@ -23,7 +27,11 @@ def blocks(page, language):
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if page not in ELSEWHERE],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)
 def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
@@ -104,8 +112,98 @@ def test_a_public_name_is_in_the_reference_with_all_of_its_parameters(name):
     assert not missing
 
 
-def test_the_bounds_have_a_page():
+@pytest.mark.parametrize("name", sorted({*kibitz.__all__, *POLICIES} - {"bounds"}))
+def test_a_public_name_has_an_example_that_is_run(name):
+    shown = re.findall(r"^```python\n(.*?)^```", described(name), re.MULTILINE | re.DOTALL)
+    used = rf"\bkibitz\.{name}\(" if callable(getattr(kibitz, name)) else rf"\b{name}\b"
+    records = {"Decision": r"visit\.kind", "Policy": r"policy\.params", "Problem": r"problem\.n_arms",
+               "Feedback": r"feedback\.observer", "Conflict": r"kibitz\.Conflict"}  # fmt: skip
+    assert re.search(records.get(name, used), "".join(shown)), name
+
+
+BOUNDS = ("lower", "upper", "complexity", "concentration")
+
+
+@pytest.mark.parametrize("part", BOUNDS)
+def test_every_bound_has_its_place_in_the_paper_and_an_example_that_is_run(part):
+    text = (ROOT / "docs/bounds" / f"{part}.md").read_text()
+    sections = re.findall(r"^### (\w+)\n(.*?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL)
+    assert len(sections) > 10
+    for name, section in sections:
+        place = re.search(r"^In the paper: (.*)\.$", section, re.MULTILINE)[1]
+        numbered = r"(Theorem|Lemmas?|Algorithm|[Ss]ection|[Aa]ppendix) [A-B\d]"
+        assert re.search(numbered, place) or place.startswith(("not there", "the ")), name
+        shown = re.findall(r"^```python\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+        assert re.search(rf"{part}\.{name}\(", "".join(shown)) or name == "Elimination", name
+
+
+@pytest.mark.parametrize("part", BOUNDS)
+def test_every_bound_has_a_heading_and_its_signature(part):
     assert "](../bounds.md)" in (ROOT / "docs/reference/index.md").read_text()
+    module, page = import_module(f"kibitz.bounds.{part}"), ROOT / "docs/bounds" / f"{part}.md"
+    found = re.findall(r"^### (\w+)\n\n```{eval-rst}\n.. auto\w+:: (\S+)$", page.read_text(), re.M)
+    assert [place for _, place in found] == [f"kibitz.bounds.{part}.{name}" for name, _ in found]
+    own = [
+        name
+        for name, one in vars(module).items()
+        if getattr(one, "__module__", "") == module.__name__
+    ]
+    public = {name for name in getattr(module, "__all__", own) if not name.startswith("_")}
+    assert {name for name, _ in found} == public
+
+
+def test_the_table_of_policies_has_all_of_them_with_a_place_to_go_to():
+    table = (ROOT / "docs/policies.md").read_text().partition("## All of them\n")[2]
+    linked = re.findall(r"\[`(\w+)`\]\(reference/policies\.md#([\w-]+)\)", table)
+    assert [name for name, _ in linked] == list(POLICIES)
+    assert all(place == name.replace("_", "-") for name, place in linked)
+
+
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_page_says_whom_it_is_for_and_what_they_can_do_after_it(page):
+    """For figures, commands and names of Python, the page that lists them does."""
+    listed = page.parent.name in ("gallery", "commands", "reference") and page.stem != "index"
+    if listed or page in (ROOT / "docs/index.md", ROOT / "docs/changelog.md"):
+        return
+    text = page.read_text()
+    assert "**For** " in text
+    assert re.search(r"\*\*After it\*\*\s", text)
+
+
+def shown_commands():
+    """Return the pages and the lines of their blocks of `sh` that call kibitz."""
+    for page in PAGES:
+        text = page.read_text()
+        for block in re.findall(
+            r"^```(?:{code-block} )?sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL
+        ):
+            for line in block.replace("\\\n", " ").splitlines():
+                for words in re.findall(r"(?:^|\$\()kibitz ([^#|)]*)", line):
+                    yield page.name, words.split()
+
+
+def test_commands_on_pages_have_the_options_shown():
+    """The pages of the commands are held equal to `--help` by cli/test_pages.py."""
+    seen = 0
+    for page, words in shown_commands():
+        if words[0].startswith("-"):
+            continue
+        first = ROOT / "docs/commands" / f"{words[0]}.md"
+        both = ROOT / "docs/commands" / f"{'-'.join(words[:2])}.md"
+        text = (first if first.exists() else both).read_text()
+        for option in {word.partition("=")[0] for word in words if word.startswith("--")} - {
+            "--help"
+        }:
+            assert f"`{option}`" in text, (page, words)
+            seen += 1
+    assert seen > 60
+
+
+def test_the_changelog_says_which_numbers_changed():
+    text = (ROOT / "CHANGELOG.md").read_text()
+    latest = re.search(r"^## (?P<version>\S+)(.*?)(?=^## )", text, re.MULTILINE | re.DOTALL)
+    assert latest["version"] == version("kibitz")
+    assert "\n### Numbers that changed\n" in latest[2]
 
 
 def table_below(page, heading):

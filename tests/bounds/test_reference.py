@@ -1,4 +1,4 @@
-"""The reference: every public function is on the page of the bounds, with all its parameters."""
+"""The reference: every public function is on a page of the bounds, with all its parameters."""
 
 import inspect
 import re
@@ -10,8 +10,10 @@ import pytest
 import kibitz
 from kibitz.bounds import active, lower, passive, program, sharp, split
 
-PAGE = (Path(__file__).parents[2] / "docs" / "bounds.md").read_text(encoding="utf-8")
-LISTED = re.findall(r"^\.\. autofunction:: ([\w.]+)$", PAGE, flags=re.M)
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = [DOCS / "bounds.md", *sorted((DOCS / "bounds").glob("*.md"))]
+TEXT = "\n".join(page.read_text(encoding="utf-8") for page in PAGES)
+LISTED = re.findall(r"^\.\. autofunction:: ([\w.]+)$", TEXT, flags=re.M)
 
 
 def named(path):
@@ -28,7 +30,7 @@ def public(module):
     return {f"{module.__name__}.{n}" for n in names if inspect.isfunction(getattr(module, n))}
 
 
-def test_every_public_function_is_on_the_page_once():
+def test_every_public_function_is_on_a_page_once():
     modules = [
         m for name in kibitz.bounds.__all__ if inspect.ismodule(m := getattr(kibitz.bounds, name))
     ]

@@ -34,7 +34,9 @@ REQUIREMENTS = {
     "coba": ["coba==8.1.0"],
     "rlberry": ["rlberry==0.6.0", "gymnasium==0.29.1", "numpy==2.4.6", "scipy==1.17.1"],
     "rlberry-research": ["rlberry-research"],
+    "jax": ["jax==0.10.2"],
 }
+JAX_RUNS = 100  # at once: the more, the faster, up to about this many
 SAME = "mean + sqrt(6 log t / n)"
 POLICIES = {
     "SMPyBandits": f"UCBalpha(alpha=12): {SAME}",
@@ -42,6 +44,7 @@ POLICIES = {
     "coba": "BanditUCBLearner: UCB1-Tuned, no constant to set",
     "rlberry": f"makeSubgaussianUCBIndex(delta=t^-3): {SAME}",
     "rlberry-research": f"makeSubgaussianUCBIndex(delta=t^-3): {SAME}",
+    "jax": f"{JAX_RUNS} runs at once, by scan and vmap: {SAME}",
 }
 MEANS = [2, 1.8, 1.5, 1, 0.5]
 HORIZON, REPETITIONS = 10_000, 5
@@ -49,6 +52,10 @@ PATIENCE = 300  # seconds for an installation, and for a measurement
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
 )
+ONE_THREAD |= {
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
+    "JAX_PLATFORMS": "cpu",
+}
 
 
 def prepare_smpybandits(horizon, seed):
@@ -152,12 +159,52 @@ def prepare_rlberry(horizon, seed, package="rlberry"):
     return play, lambda: results[0]["episode_reward"]
 
 
+def prepare_jax(horizon, seed):
+    """Prepare `scan` over stages and `vmap` over runs, compiled, on one thread of the processor.
+
+    All noise is drawn inside of the loop: an array of it for all stages and runs would not fit into
+    the caches. Numbers are single-precision, the library's default, which favours it.
+    """
+    import jax
+    import jax.numpy as jnp
+
+    means = jnp.array(MEANS, float)
+    n_arms = len(MEANS)
+
+    def stage_of(known, stage):
+        key, counts, sums, total = known
+        key, now = jax.random.split(key)
+        index = sums / counts + jnp.sqrt(6 * jnp.log(stage) / counts)
+        arm = jnp.argmax(index)
+        chosen = jnp.arange(n_arms) == arm
+        reward = means[arm] + jax.random.normal(now)
+        return (key, counts + chosen, sums + chosen * reward, total + reward), None
+
+    def run_of(key):
+        key, now = jax.random.split(key)
+        first = means + jax.random.normal(now, (n_arms,))
+        known = key, jnp.ones(n_arms), first, first.sum()
+        stages = jnp.arange(n_arms + 1, horizon + 1)
+        return jax.lax.scan(stage_of, known, stages)[0][3]
+
+    many = jax.jit(jax.vmap(run_of))
+    keys = jax.random.split(jax.random.key(seed), JAX_RUNS)
+    many(keys).block_until_ready()  # compiled
+    totals = []
+
+    def play():
+        totals.append(many(keys).block_until_ready())
+
+    return play, lambda: totals[0].mean()
+
+
 PREPARE = {
     "SMPyBandits": prepare_smpybandits,
     "mabwiser": prepare_mabwiser,
     "coba": prepare_coba,
     "rlberry": prepare_rlberry,
     "rlberry-research": partial(prepare_rlberry, package="rlberry_research"),
+    "jax": prepare_jax,
 }
 
 
@@ -170,8 +217,9 @@ def measure_here(peer: str) -> dict:
         cpu, wall = time.process_time(), time.perf_counter()
         play()
         cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-        cpu_ns.append(cpu / HORIZON * 1e9)
-        wall_ns.append(wall / HORIZON * 1e9)
+        stages = HORIZON * (JAX_RUNS if peer == "jax" else 1)
+        cpu_ns.append(cpu / stages * 1e9)
+        wall_ns.append(wall / stages * 1e9)
         mean = float(total_reward()) / HORIZON
         assert 1.5 < mean < 2.1, f"the mean reward is {mean:.3f}, so this is not UCB on these arms"
     return {

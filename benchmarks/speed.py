@@ -7,10 +7,12 @@ printed and written to docs/performance.txt.
 """
 
 import argparse
+import ctypes
 import math
 import os
 import platform
 import random
+import shutil
 import statistics
 import subprocess
 import sys
@@ -31,9 +33,11 @@ from kibitz.simulator.stages import log_spaced
 from kibitz.simulator.streams import new_stream, normal
 
 FIVE, FOUR = [2, 1.8, 1.5, 1, 0.5], [2, 1.8, 0.5, 0.2]
-HORIZON, RUNS, REPETITIONS = 10_000, 40, 9
+HORIZON, RUNS, REPETITIONS = 10_000, 40, 15
 BANDIT, ACTIVE = kibitz.bandit(), kibitz.active(0.1)
 MANY_ARMS = {"ucb": BANDIT, "ucb_double": ACTIVE, "ocucb": BANDIT, "etc_ocucb": ACTIVE}
+BY_HAND, DOUBLE_BY_HAND = "ucb by hand in C++", "ucb_double by hand in C++"
+OWN, DRAFT = "own formula of UCB, bandit", "the same as a draft, bandit"
 REPORT = Path(__file__).parents[1] / "docs" / "performance.txt"
 lines: list[str] = []
 
@@ -91,6 +95,32 @@ def python_ucb(rng):
         sums[arm] += FIVE[arm] + rng.gauss(0, 1)
 
 
+def limit_cases(folder):
+    """Return the cases of UCB and UCB1-Double by hand in C++; none where there is no compiler."""
+    compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
+    if compiler is None:
+        say("UCB by hand in C++: left out, for there is no compiler (g++, clang++ or $CXX)")
+        return {}
+    library = Path(folder) / "ucb.so"
+    options = ["-O3", "-march=native", "-shared", "-fPIC"]
+    source = Path(__file__).parent / "ucb.cpp"
+    subprocess.run([compiler, *options, "-o", library, source], check=True)
+    by_hand = ctypes.CDLL(library).play
+    by_hand.restype = None
+    stages = log_spaced(HORIZON)
+    regret = np.zeros((RUNS, stages.size))
+
+    def case(rate):
+        places = ctypes.c_void_p(stages.ctypes.data), ctypes.c_int64(stages.size)
+        out = ctypes.c_void_p(regret.ctypes.data)
+        return (
+            lambda: by_hand(ctypes.c_int64(RUNS), ctypes.c_double(rate), *places, out),
+            RUNS * HORIZON,
+        )
+
+    return {BY_HAND: case(0.0), DOUBLE_BY_HAND: case(ACTIVE.rate)}
+
+
 def job_of(policy, feedback, means, horizon=HORIZON, runs=RUNS, leap=False):
     """Return some runs to play, compiled."""
     problem = kibitz.gaussian(means)
@@ -144,14 +174,15 @@ def tell(times, floor):
         say(f"{label:40} {best:9.1f} {middle:9.1f} {min(wall):9.1f} {best / floor:9.2f}")
 
 
-def tell_policies():
+def tell_policies(folder):
     """Print what a stage costs with five arms; return the times and the floor."""
-    cases = floor_cases()
+    cases = floor_cases() | limit_cases(folder)
     for name, make in POLICIES.items():
         feedback = BANDIT if name in {"ucb", "ocucb", "kl_ucb"} else ACTIVE
         cases[f"{name}, {feedback.observer}"] = case_of(job_of(make(), feedback, FIVE))
     own = kibitz.index_policy("own", own_index)
-    cases["own formula of UCB, bandit"] = case_of(job_of(own, BANDIT, FIVE))
+    cases[OWN] = case_of(job_of(own, BANDIT, FIVE))
+    cases[DRAFT] = case_of(job_of(own, BANDIT, FIVE)._replace(loop="draft"))
     n = 100 * HORIZON
     cases["ucb, NumPy over 100 runs"] = (lambda: numpy_ucb(100, np.random.default_rng(1)), n)
     cases["ucb, plain Python"] = (lambda: python_ucb(random.Random(1)), HORIZON)
@@ -192,8 +223,9 @@ def tell_cores():
 
     def simulate(threads, runs):
         kibitz.simulate(
-            problem, ACTIVE, policies, horizon=HORIZON, runs=runs, seed=1, threads=threads
-        )
+            problem, ACTIVE, policies, horizon=HORIZON, runs=runs, seed=1, threads=threads,
+            loop="final",
+        )  # fmt: skip
 
     def draw(threads):
         share = 20_000_000 // threads
@@ -235,6 +267,20 @@ kibitz.simulate(kibitz.gaussian([2, 1.8, 1.5, 1, 0.5]), kibitz.active(0.1), kibi
 print("compiles" in said, next(moment for moment in said if moment != "compiles"))
 """
 
+NEW = """
+import math, random, time
+import kibitz
+def seconds(horizon):
+    begun, constant = time.perf_counter(), random.uniform(1, 2)  # a formula that was never seen
+    def index(params, stage, counts, arm, mean):
+        return mean + math.sqrt(constant * math.log(stage) / counts[arm])
+    kibitz.simulate(kibitz.gaussian([2, 1.8, 1.5, 1, 0.5]), kibitz.active(0.1),
+                    kibitz.index_policy("new", index), horizon=horizon, runs=100, seed=1)
+    return time.perf_counter() - begun
+first, step, _, leap = seconds(10**4), seconds(10**4), seconds(10**6), seconds(10**6)
+print(step, leap)
+"""
+
 
 def tell_starts():
     """Print how long commands take to start, with nothing kept and with all kept."""
@@ -272,6 +318,12 @@ def tell_starts():
         output = start("a simulation in Python, second start", [sys.executable, "-c", BUSY], 5)
         compiles, busy = output.split()
         say(f"    compiles: {'yes' if compiles == 'True' else 'no'}; busy after {float(busy):.2f} s")
+        start("a formula's first start, 100 runs", [sys.executable, "-c", NEW], 1)
+        once = NEW.replace("first, step", "first = seconds(10**4)\nraise SystemExit\nfirst, step")
+        start("a new formula, 100 runs of 10^4 stages", [sys.executable, "-c", once], 5)
+        output = start("four of them, two leaping to 10^6", [sys.executable, "-c", NEW], 5)
+        step, leap = map(float, output.split())
+        say(f"    in a warm process: {step:.2f} s wall, leaping to 10^6 {leap:.2f} s")
 
 
 def tell_leaps():
@@ -319,19 +371,32 @@ def tell_peers(folder, floor, ucb):
 def tell_goals(times, floor, arms, ratios):
     """Print what was to be reached, and whether it is."""
     best = {label: min(cpu) for label, (cpu, _) in times.items()}
+    limits = []
+    if BY_HAND in best:
+        hand, double = best[BY_HAND], best[DOUBLE_BY_HAND]
+        limits = [
+            ("ucb, x by hand", best["ucb, bandit"] / hand, "<=", 1.5),
+            ("ucb_double, x by hand", best["ucb_double, active"] / double, "<=", 1.5),
+            ("own formula, x by hand", best[OWN] / hand, "<=", 2),
+        ]
+    limits.append(
+        ("kibitzer, x ucb_double", best["kibitzer, active"] / best["ucb_double, active"], "<=", 1.5)
+    )
     say("\nWhat was to be reached")
     for label, value, sign, goal in (
         ("ucb without looks, x floor", best["ucb, bandit"] / floor, "<=", 4),
         ("ucb_double at rate 0.1, x floor", best["ucb_double, active"] / floor, "<=", 7),
         ("ocucb, x floor", best["ocucb, bandit"] / floor, "<=", 14),
         ("etc_ocucb, x floor", best["etc_ocucb, active"] / floor, "<=", 16),
-        ("own formula, x ucb", best["own formula of UCB, bandit"] / best["ucb, bandit"], "<=", 1.5),
+        ("own formula, x ucb", best[OWN] / best["ucb, bandit"], "<=", 1.5),
+        ("draft of it, x final", best[DRAFT] / best[OWN], "<=", 2.5),
         ("ucb, K = 5000, ns per arm", arms["ucb, bandit, K = 5000"] / 5000, "<=", 1),
         *(
             (f"{case}, x ucb", arms[case] / arms[f"ucb, bandit, K = {n_arms}"], "<=", 4)
             for n_arms in (500, 5000)
             for case in (f"ocucb, bandit, K = {n_arms}", f"etc_ocucb, active, K = {n_arms}")
         ),
+        *limits,
         ("all cores, 300 runs, x one core", list(ratios.values())[1], ">=", 0.9 * os.cpu_count()),
     ):
         reached = value <= goal if sign == "<=" else value >= goal
@@ -358,7 +423,8 @@ def main():
     say(f"{processor()}, {os.cpu_count()} cores; {platform.system()}; {time.strftime('%Y-%m-%d')}")
     used = {"Python": platform.python_version(), **versions()}
     say(", ".join(f"{name} {version}" for name, version in used.items()))
-    times, floor = tell_policies()
+    with tempfile.TemporaryDirectory() as folder:
+        times, floor = tell_policies(folder)
     arms = tell_arms(floor)
     ratios = tell_cores()
     tell_starts()

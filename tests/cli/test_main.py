@@ -141,7 +141,10 @@ def test_ctrl_c_gives_one_sentence(tmp_path):
         time.sleep(0.1)
     time.sleep(1)
     begun.send_signal(signal.SIGINT)
-    output, errors = begun.communicate(timeout=120)
+    try:
+        output, errors = begun.communicate(timeout=120)
+    finally:
+        begun.kill()
     sentence = "kibitz: interrupted; with --out, the same command goes on from here\n"
     assert (begun.returncode, output, errors) == (130, "", sentence)
 

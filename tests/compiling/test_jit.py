@@ -1,6 +1,7 @@
 """Compiled loops that are kept between starts: found again, and never out of date."""
 
 import cProfile
+import ctypes
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 
 from kibitz.compiling.content import content_hash
-from kibitz.compiling.jit import jit
+from kibitz.compiling.jit import hearing_interrupts, jit
 
 needs_jit = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 
@@ -395,3 +396,25 @@ def test_kept_code_of_one_policy_is_not_mixed_up_with_new_code_of_another(tmp_pa
     (shy,) = lines("other", "shy")
     assert bold.split()[1:] != shy.split()[1:]
     assert lines("one", "shy", "bold") == [shy, bold]  # new code first, then what was kept
+
+
+def test_a_ctrl_c_that_comes_inside_of_a_callback_is_heard(capsys):
+    def stop():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), hearing_interrupts():
+        ctypes.CFUNCTYPE(None)(stop)()
+    assert capsys.readouterr().err == ""
+
+
+def test_other_errors_of_a_callback_are_reported_as_ever():
+    seen, report = [], sys.unraisablehook
+    sys.unraisablehook = lambda error: seen.append(error.exc_type)
+    try:
+        with hearing_interrupts():
+            ctypes.CFUNCTYPE(None)(lambda: 1 / 0)()
+        assert seen == [ZeroDivisionError]
+        ctypes.CFUNCTYPE(None)(lambda: [][0])()
+        assert seen == [ZeroDivisionError, IndexError]
+    finally:
+        sys.unraisablehook = report

@@ -17,7 +17,7 @@ import contextlib
 import hashlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FunctionType
 from typing import Any, Protocol, TypeVar
@@ -113,6 +113,27 @@ def kept_folder() -> Path:
 
 
 _loaded: dict[str, Any] = {}  # by content: loading takes a while, too
+
+
+@contextlib.contextmanager
+def hearing_interrupts() -> Iterator[None]:
+    """Raise, after the block, a KeyboardInterrupt that came where Python cannot raise it.
+
+    LLVM calls numba back when machine code is done. A Ctrl-C of the second before is noticed there,
+    and what a callback raises is ignored.
+    """
+    lost, report = [], sys.unraisablehook
+    sys.unraisablehook = lambda error: (
+        lost.append(error.exc_type)
+        if error.exc_type is not None and issubclass(error.exc_type, KeyboardInterrupt)
+        else report(error)
+    )
+    try:
+        yield
+    finally:
+        sys.unraisablehook = report
+    if lost:
+        raise KeyboardInterrupt
 
 
 def compiled_loop(function: Any, announce: Callable[[], None] | None = None) -> Any:

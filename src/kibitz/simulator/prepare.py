@@ -4,6 +4,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Hashable
 
+from kibitz.compiling.jit import hearing_interrupts
 from kibitz.compiling.private import CAN_KEEP
 from kibitz.simulator.aside import compile_at_once
 from kibitz.simulator.executors import cores
@@ -48,7 +49,8 @@ def _prepare(job: Job, tell: Progress) -> str:
 
     name, control = job.policy.name, new_control()
     try:
-        play(without_runs(job), control, announce=lambda: tell(f"compiling {name}", 0.0))
+        with hearing_interrupts():
+            play(without_runs(job), control, announce=lambda: tell(f"compiling {name}", 0.0))
     except (NumbaError, UnsupportedBytecodeError) as error:
         raise ValueError(
             f"{name} must be made of functions that numba can compile, got: {_reason(str(error))}"

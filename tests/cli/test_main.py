@@ -146,7 +146,10 @@ def test_ctrl_c_gives_one_sentence(tmp_path):
     finally:
         begun.kill()
     sentence = "kibitz: interrupted; with --out, the same command goes on from here\n"
-    assert (begun.returncode, output, errors) == (130, "", sentence)
+    # A shell calls both 130. Python dies by the signal, whatever it was told to exit with, if Ctrl-C
+    # came while text was executed, as numba does.
+    assert begun.returncode in (130, -signal.SIGINT)
+    assert (output, errors) == ("", sentence)
 
 
 @pytest.mark.parametrize(

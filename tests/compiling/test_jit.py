@@ -407,6 +407,16 @@ def test_a_ctrl_c_that_comes_inside_of_a_callback_is_heard(capsys):
     assert capsys.readouterr().err == ""
 
 
+def test_what_numba_says_after_it_is_not():
+    def stop():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), hearing_interrupts():
+        raise RuntimeError(ctypes.CFUNCTYPE(None)(stop)())
+    with pytest.raises(RuntimeError, match="by itself"), hearing_interrupts():
+        raise RuntimeError("by itself")
+
+
 def test_other_errors_of_a_callback_are_reported_as_ever():
     seen, report = [], sys.unraisablehook
     sys.unraisablehook = lambda error: seen.append(error.exc_type)

@@ -130,6 +130,9 @@ def hearing_interrupts() -> Iterator[None]:
     )
     try:
         yield
+    except Exception:  # as if numba were to blame for what the callback did not do
+        if not lost:
+            raise
     finally:
         sys.unraisablehook = report
     if lost:

@@ -126,12 +126,18 @@ def test_nobody_reads_on(words, buffered):
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
 def test_ctrl_c_gives_one_sentence(tmp_path):
     command = [*SIMULATE[:5], "--horizon", "1e6", "--runs", "1e6", "--engine", "step"]
+
+    def listen():
+        """A shell that runs the tests in the background lets them ignore Ctrl-C."""
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
     begun = subprocess.Popen(
         [sys.executable, "-m", "kibitz.cli", *command],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=listen,
     )
     status = Path(f"/proc/{begun.pid}/status")
     for _ in range(600):  # until the library has come up and plays in threads
@@ -145,6 +151,7 @@ def test_ctrl_c_gives_one_sentence(tmp_path):
         output, errors = begun.communicate(timeout=120)
     finally:
         begun.kill()
+        begun.communicate()
     sentence = "kibitz: interrupted; with --out, the same command goes on from here\n"
     # A shell calls both 130. Python dies by the signal, whatever it was told to exit with, if Ctrl-C
     # came while text was executed, as numba does.

@@ -1,6 +1,7 @@
 """Jobs for any executor: the same bits, whoever plays, and what happens to those that are lost."""
 
 import pickle
+import threading
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 
@@ -206,7 +207,16 @@ def test_what_is_no_executor_is_refused(junk):
 
 def test_ctrl_c_cancels_what_waits_and_leaves_a_file_to_go_on_from(tmp_path, small):
     file = tmp_path / "result.nc"
-    pool = Watched(1)
+    gate = threading.Event()
+
+    class Held(Watched):
+        """Plays one parcel, and the next when the gate is open."""
+
+        def submit(self, function, /, *arguments):
+            wait = gate.wait if self.futures else bool
+            return super().submit(lambda: wait() is not None and function(*arguments))
+
+    pool = Held(1)
 
     def stop(what, share):
         if share > 0:
@@ -214,6 +224,7 @@ def test_ctrl_c_cancels_what_waits_and_leaves_a_file_to_go_on_from(tmp_path, sma
 
     with pytest.raises(KeyboardInterrupt):
         played(executor=pool, file=file, progress=stop, runs=400)
+    gate.set()
     pool.shutdown()
     assert any(future.cancelled() for future in pool.futures)
     with xarray.open_dataset(file) as opened:

@@ -76,11 +76,11 @@ def as_dataset(events: Iterable[Event]) -> "xarray.Dataset":
     log = list(events)
     columns: dict[str, Any] = {
         "at": np.array([event.at for event in log], float),
-        "kind": np.array([event.kind for event in log], object),
+        "kind": np.array([event.kind for event in log], str),
         "id": np.array([event.id or 0 for event in log], np.int64),
-        "arm": np.array([event.arm for event in log], object),
+        "arm": np.array([event.arm for event in log], str),
         "reward": np.array([math.nan if e.reward is None else e.reward for e in log], float),
-        "key": np.array([event.key or "" for event in log], object),
+        "key": np.array([event.key or "" for event in log], str),
     }
     return xarray.Dataset(
         {name: ("seq", values) for name, values in columns.items()},

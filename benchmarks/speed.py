@@ -105,18 +105,15 @@ def limit_cases(folder):
     options = ["-O3", "-march=native", "-shared", "-fPIC"]
     source = Path(__file__).parent / "ucb.cpp"
     subprocess.run([compiler, *options, "-o", library, source], check=True)
+    whole, real = np.ctypeslib.ndpointer(np.int64), np.ctypeslib.ndpointer(np.float64)
     by_hand = ctypes.CDLL(library).play
+    by_hand.argtypes = [ctypes.c_int64, ctypes.c_double, whole, ctypes.c_int64, real]
     by_hand.restype = None
     stages = log_spaced(HORIZON)
     regret = np.zeros((RUNS, stages.size))
 
     def case(rate):
-        places = ctypes.c_void_p(stages.ctypes.data), ctypes.c_int64(stages.size)
-        out = ctypes.c_void_p(regret.ctypes.data)
-        return (
-            lambda: by_hand(ctypes.c_int64(RUNS), ctypes.c_double(rate), *places, out),
-            RUNS * HORIZON,
-        )
+        return lambda: by_hand(RUNS, rate, stages, stages.size, regret), RUNS * HORIZON
 
     return {BY_HAND: case(0.0), DOUBLE_BY_HAND: case(ACTIVE.rate)}
 

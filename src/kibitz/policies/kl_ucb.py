@@ -12,7 +12,7 @@ import math
 from typing import Any
 
 from kibitz.compiling.jit import jit
-from kibitz.policies.policy import Array, Policy, index_policy
+from kibitz.policies.policy import Array, Policy, index_policy, one_over_root, separable
 from kibitz.validate import non_negative, one_of
 
 
@@ -47,9 +47,12 @@ def level(params: Any, stage: int) -> float:
 
 
 @jit
-def index(params: Any, stage: int, counts: Array, arm: int, mean: float) -> float:
-    """Return the index for Gaussian rewards."""
-    return mean + math.sqrt(2 * level(params, stage) / counts[arm])
+def growth(params: Any, stage: int) -> float:
+    """Return what the index for Gaussian rewards owes to the stage."""
+    return math.sqrt(2 * level(params, stage))
+
+
+index = separable(growth, one_over_root)
 
 
 @jit

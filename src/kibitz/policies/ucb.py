@@ -33,6 +33,8 @@ from kibitz.policies.policy import (
     checked_scale,
     choices_by,
     index_policy,
+    one_over_root,
+    separable,
     two_largest,
 )
 from kibitz.validate import flag, positive
@@ -81,9 +83,12 @@ def ucb_second(exploration: float = 6.0, scale: float | None = None) -> Policy:
 
 
 @jit
-def index(params: Any, stage: int, counts: Array, arm: int, mean: float) -> float:
-    """Return the upper confidence bound of Algorithm 1."""
-    return mean + math.sqrt(params.exploration * math.log(stage) / counts[arm])
+def growth(params: Any, stage: int) -> float:
+    """Return what an upper confidence bound owes to the stage."""
+    return math.sqrt(params.exploration * math.log(stage))
+
+
+index = separable(growth, one_over_root)  # the upper confidence bound of Algorithm 1
 
 
 class Twice(NamedTuple):

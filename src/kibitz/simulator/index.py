@@ -1,13 +1,14 @@
 """Deciding by an index, with hardly any index computed.
 
-Index policies are played in stretches. By their promise of monotonicity (`policies.policy`), the
-index of an arm that is not observed is at most its value at a later stage: such bounds are kept, all
-up to one stage, and an index is computed only for an arm whose bound reaches the leader's index.
-Moreover, the leader stays the leader while its mean stays above a floor, as long as the bounds hold:
-those stages are played without any index at all. How long to try is guessed and learned, and has no
-influence on a run that is played stage by stage. The decisions are those of the policy's own `pull`
-(tests/policies/test_contract.py), up to exact ties that rounding decides: a stretch sums its rewards
-before it adds them.
+By their promise of monotonicity (`policies.policy`), the index of an arm that is not observed is at
+most its value at a later stage: such bounds are kept, all up to one stage, and an index is computed
+only for an arm whose bound reaches the leader's index. While the bounds hold, the leader is pulled as
+long as its own index, as if no time had passed, stays above them. It is not computed after each pull
+either, but for some pulls in advance: as long as the mean stays above a floor, the leader stays the
+leader. How far ahead to look, and for how long bounds are to hold, is learned, and has no influence
+on a run that is played stage by stage. The decisions are those of the policy's own `pull`
+(tests/policies/test_contract.py), up to exact ties that rounding decides: the rewards of several
+pulls are summed before they are added to those before.
 """
 
 from functools import cache
@@ -17,11 +18,12 @@ import numpy as np
 
 from kibitz.compiling.jit import jit, jit_init
 from kibitz.policies.policy import Array, View
-from kibitz.simulator.streams import Stream, normal, uniform
+from kibitz.simulator.streams import Stream, load, next_normal, next_uniform, store
 from kibitz.simulator.world import BERNOULLI, GAUSSIAN, Law, draw
 
 ROUNDING = 1e-14  # room for an index whose monotonicity suffers from rounding
-BETWEEN_STOPS = 2**20  # stages that are played before the stop flag is read again
+WASTE = 4  # an index that is computed by itself costs as much as so many in a row
+MOST_AHEAD = 2**20  # pulls, after which the stop flag is read
 
 
 class Bounds(NamedTuple):
@@ -36,7 +38,9 @@ NOW = np.dtype(
         ("leader", np.int64),  # the arm pulled last
         ("ready", np.int64),  # whether all arms were pulled
         ("until", np.int64),  # the stage that the bounds hold up to
-        ("pace", np.float64),  # how long a stretch to try, relative to a guess
+        ("reach", np.int64),  # for how many stages to make them
+        ("wasted", np.int64),  # indices that were computed because bounds are not tight
+        ("pace", np.int64),  # for how many pulls in advance to find a floor
     ],
     align=True,
 )
@@ -46,7 +50,8 @@ NOW = np.dtype(
 def no_bounds(n_arms: int) -> Bounds:
     """Return room for bounds."""
     now = np.zeros(1, NOW)
-    now[0]["pace"] = 1.0
+    now[0]["reach"] = 1
+    now[0]["pace"] = 1
     return Bounds(np.full(n_arms, np.inf), now)
 
 
@@ -76,7 +81,7 @@ def largest(values: Array) -> float:
 
 @cache
 def deciding_by(index: Any) -> tuple[Any, Any]:
-    """Return `decide`, which finds the arm to pull, and `stretch`, which says for how long."""
+    """Return `decide`, which finds the arm to pull, and `lead`, which pulls it while it stays so."""
 
     def bound(params: Any, seen: View, until: int, arm: int) -> float:
         """Return a bound of an arm's index up to a stage, with room for rounding."""
@@ -87,140 +92,140 @@ def deciding_by(index: Any) -> tuple[Any, Any]:
 
     bound = jit(bound)
 
-    def bound_all(params: Any, seen: View, until: int, bounds: Bounds) -> None:
-        """Bound all indices up to a stage, in one loop: it costs little more than a few of them."""
-        bounds.now[0]["until"] = until
+    def bound_all(params: Any, seen: View, stage: int, bounds: Bounds) -> None:
+        """Bound all indices, in one loop: it costs little more than a few of them.
+
+        Bounds for longer are made less often, and are less tight. Both cost the same when as many
+        indices are computed for the one reason as for the other.
+        """
+        now = bounds.now[0]
+        reach = now["reach"]
+        if WASTE * now["wasted"] > seen.allowed.size:
+            reach = max(1, reach - reach // 4)
+        else:
+            reach = min(reach + reach // 8 + 1, 64 + stage - seen.origin)
+        now["reach"], now["wasted"], now["until"] = reach, 0, stage + reach
         for arm in range(seen.allowed.size):
             if bounds.upper[arm] > -np.inf:
-                bounds.upper[arm] = bound(params, seen, until, arm)
+                bounds.upper[arm] = bound(params, seen, stage + reach, arm)
 
     bound_all = jit(bound_all)
 
-    def decide(params: Any, seen: View, stage: int, bounds: Bounds) -> tuple[int, float, float]:
-        """Return the arm to pull, its index, and a bound of the others' at this stage.
-
-        The index of an arm not yet pulled is infinite.
-        """
+    def decide(params: Any, seen: View, stage: int, bounds: Bounds) -> tuple[int, float]:
+        """Return the arm to pull and its index, which is infinite if it was not pulled yet."""
         n_arms = seen.allowed.size
         clock = stage - seen.origin
-        if bounds.now[0]["ready"] == 0:
+        now = bounds.now[0]
+        if now["ready"] == 0:
             for arm in range(n_arms):
                 if seen.allowed[arm] and seen.n_pulls[arm] == 0:
-                    return arm, np.inf, np.inf
-            bounds.now[0]["ready"] = 1
-            bounds.now[0]["until"] = 0
-            if not seen.allowed[bounds.now[0]["leader"]]:
-                bounds.now[0]["leader"] = np.argmax(seen.allowed)
-            bounds.upper[bounds.now[0]["leader"]] = -np.inf
-        if stage > bounds.now[0]["until"]:
-            bound_all(params, seen, stage + 1 + clock // 64, bounds)
-        leader = best = bounds.now[0]["leader"]
+                    return arm, np.inf
+            now["ready"] = 1
+            now["until"] = 0
+            if not seen.allowed[now["leader"]]:
+                now["leader"] = np.argmax(seen.allowed)
+            bounds.upper[now["leader"]] = -np.inf
+        if stage > now["until"]:
+            bound_all(params, seen, stage, bounds)
+        leader = best = now["leader"]
         most = index(params, clock, seen.counts, best, seen.sums[best] / seen.counts[best])
-        rest = -np.inf
         for arm in range(n_arms):
-            value = bounds.upper[arm]
-            if value >= most:
+            if bounds.upper[arm] >= most:
                 mean = seen.sums[arm] / seen.counts[arm]
                 value = index(params, clock, seen.counts, arm, mean)
                 if bounds.upper[arm] == np.inf:
-                    bounds.upper[arm] = bound(params, seen, bounds.now[0]["until"], arm)
+                    bounds.upper[arm] = bound(params, seen, now["until"], arm)
+                elif value < most:
+                    now["wasted"] += 1
                 if value > most or (value == most and arm < best):
-                    best, most, value = arm, value, most
-            rest = max(rest, value)
+                    best, most = arm, value
         if best != leader:
-            bounds.now[0]["leader"] = best
-            bounds.upper[leader] = bound(params, seen, bounds.now[0]["until"], leader)
+            now["leader"] = best
+            bounds.upper[leader] = bound(params, seen, now["until"], leader)
             bounds.upper[best] = -np.inf
-        return best, most, rest
+        return best, most
 
-    def stretch(
+    def lead(
         params: Any,
         seen: View,
+        law: Law,
+        stream: Stream,
         stage: int,
         last: int,
         bounds: Bounds,
         arm: int,
-        most: float,
-        rest: float,
+        control: Array,
     ) -> tuple[int, float]:
-        """Return for how many stages, up to `last`, and above which mean, `arm` surely stays best.
+        """Pull the best arm of a stage as long as it surely stays the best, up to a last stage.
 
-        `most` is its index at `stage`, `rest` bounds the others'. The answer (1, -inf) says: at this
-        stage only.
+        Return how often it was pulled, at least once, and the sum of its rewards.
         """
-        if rest == -np.inf:  # no other arm is in play
-            return last - stage + 1, -np.inf
-        # Guess a length that uses up half of the lead; an index is like mean + sqrt(log / count).
+        now = bounds.now[0]
+        count, known = seen.counts[arm], seen.sums[arm]
         clock = stage - seen.origin
-        count = seen.counts[arm]
-        mean = seen.sums[arm] / count
-        lead = most - rest
-        pace = bounds.now[0]["pace"]
-        guess = pace * lead * count / max(abs(most - mean) + 1e-9 * lead, 1e-300)
-        if guess < 2:
-            bounds.now[0]["pace"] = min(1.02 * pace, 64.0)
-            return 1, -np.inf
-        n_stages = min(last - stage + 1, int(min(guess, 1e9)))
-        if n_stages == 1:
-            return 1, -np.inf
-        end = stage + n_stages - 1
-        rival = np.inf
-        if end <= bounds.now[0]["until"]:
-            rival = largest(bounds.upper)
-        if rival > rest + 0.3 * lead:
-            bound_all(params, seen, end, bounds)
-            rival = largest(bounds.upper)
-        # The leader's index at the end of the stretch, as if no time had passed, at a lower mean.
-        seen.counts[arm] = count + n_stages - 1
-        slack = index(params, clock, seen.counts, arm, mean) - rival
-        floor = mean - 0.999 * slack
-        safe = slack > 0 and index(params, clock, seen.counts, arm, floor) > rival
+        rival = largest(bounds.upper)
+        n_stages = min(last, now["until"]) - stage + 1
+        n, total = pull_on(law, arm, stream, 0, 1, -np.inf, count, known, 0.0)
+        pace = now["pace"]
+        while n < n_stages and control[0] == 0:
+            # The index after so many more pulls, as if no time had passed; and at a lower mean.
+            some = min(pace, n_stages - n)
+            seen.counts[arm] = count + n + some - 1
+            mean = (known + total) / (count + n)
+            slack = index(params, clock, seen.counts, arm, mean) - rival
+            floor = mean - 0.999 * slack
+            if slack > 0 and index(params, clock, seen.counts, arm, floor) > rival:
+                n, total = pull_on(law, arm, stream, n, n + some, floor, count, known, total)
+                pace = min(pace + pace // 4 + 1, MOST_AHEAD)
+            else:
+                pace = max(1, some // 4)
+                break
         seen.counts[arm] = count
-        if slack < 0.5 * lead:
-            bounds.now[0]["pace"] = max(0.8 * pace, 1e-6)
-        elif end < last:
-            bounds.now[0]["pace"] = min(1.25 * pace, 64.0)
-        return (n_stages, floor) if safe else (1, -np.inf)
+        now["pace"] = pace
+        return n, total
 
-    return jit(decide), jit(stretch)
+    return jit(decide), jit(lead)
 
 
 @jit
-def play_stretch(
+def pull_on(
     law: Law,
     arm: int,
     stream: Stream,
-    n_stages: int,
+    n: int,
+    last: int,
     floor: float,
     count: int,
+    known: float,
     total: float,
-    control: Array,
 ) -> tuple[int, float]:
-    """Pull `arm` up to `n_stages` times while its mean is at least `floor`; at least once.
+    """Pull `arm` once more, and then up to `last` times in all while its mean is at least `floor`.
 
-    `count` and `total` are what is known of it so far. Return how often it was pulled and the sum.
+    `n` pulls brought `total`; `count` and `known` are what was known before. Return both anew.
     """
-    mean, sd = law.means[arm], law.sds[arm]
-    n, new = 0, 0.0
-    while True:
-        some = min(n_stages, n + BETWEEN_STOPS)
-        if law.kind == GAUSSIAN:
-            while n < some:
-                new += mean + sd * normal(stream)
-                n += 1
-                if total + new < floor * (count + n):
-                    return n, new
-        elif law.kind == BERNOULLI:
-            while n < some:
-                new += law.success if uniform(stream) < law.chances[arm] else 0.0
-                n += 1
-                if total + new < floor * (count + n):
-                    return n, new
-        else:
-            while n < some:
-                new += draw(law, arm, stream)
-                n += 1
-                if total + new < floor * (count + n):
-                    return n, new
-        if n >= n_stages or control[0] != 0:
-            return n, new
+    if law.kind == GAUSSIAN:
+        mean, sd = law.means[arm], law.sds[arm]
+        state = load(stream)
+        while True:
+            drawn, state = next_normal(stream, state)
+            total += mean + sd * drawn
+            n += 1
+            if n >= last or known + total < floor * (count + n):
+                break
+        store(stream, state)
+    elif law.kind == BERNOULLI:
+        state = load(stream)
+        while True:
+            drawn, state = next_uniform(stream, state)
+            total += law.success if drawn < law.chances[arm] else 0.0
+            n += 1
+            if n >= last or known + total < floor * (count + n):
+                break
+        store(stream, state)
+    else:
+        while True:
+            total += draw(law, arm, stream)
+            n += 1
+            if n >= last or known + total < floor * (count + n):
+                break
+    return n, total

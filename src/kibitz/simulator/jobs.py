@@ -21,6 +21,7 @@ from kibitz.simulator.draft import draft_of, formula_numbers
 from kibitz.simulator.loop import DRAFT, STOP, Game, Record, loop_for, loop_key
 from kibitz.simulator.streams import seed_words, streams
 from kibitz.simulator.summary import STATISTICS, summarised
+from kibitz.simulator.tables import table_numbers, tabled
 from kibitz.simulator.world import law_of, looks_of
 
 AGAIN_SECONDS = 0.5  # after which a final loop may be there that was not
@@ -75,20 +76,21 @@ def play(
     control = new_control() if control is None else control
     played = no_runs(job.last - job.first, job.stages.size, job.problem.n_arms)
     played.n_pulls[:], played.n_free[:] = 0, 0
-    numbers, *rest = _arguments(job, control, played)
+    params, *rest = _arguments(job, control, played)
     if job.loop != "final" and is_drafted(job.policy) and not (job.loop == "auto" and is_final(job)):
         control[DRAFT] = 1
         draft = loop_for(job.policy, job.feedback, job.leap, announce, draft=True)
-        draft(formula_numbers(job.policy, numbers), *rest)
+        draft(formula_numbers(job.policy, params), *rest)
     else:
-        loop_for(job.policy, job.feedback, job.leap, announce)(numbers, *rest)
+        loop = loop_for(final_policy(job), job.feedback, job.leap, announce)
+        loop(_final_numbers(job, params), *rest)
     if control[STOP]:
         return None
     return summarised(played) if job.summary else played
 
 
 def _arguments(job: Job, control: NDArray[np.int64], played: Played) -> tuple[Any, ...]:
-    """Return what a final loop is called with: numbers, game, error and words to seed runs with."""
+    """Return what a loop is called with: parameters, game, error and words to seed runs with."""
     problem = job.problem
     game = Game(
         law_of(problem, job.policy.scale_for(problem.scale)),
@@ -98,8 +100,25 @@ def _arguments(job: Job, control: NDArray[np.int64], played: Played) -> tuple[An
         Record(job.stages, problem.gaps, job.feedback.paid, *played),
         control,
     )
-    numbers = tuple(job.policy.params_for(job.horizon))
-    return numbers, game, job.error, seed_words(job.seed, job.first, job.last)
+    params = tuple(job.policy.params_for(job.horizon))
+    return params, game, job.error, seed_words(job.seed, job.first, job.last)
+
+
+def final_policy(job: Job) -> Policy:
+    """Return the policy that a final loop is compiled of: it looks up its index, if it can."""
+    return (None if job.leap else tabled(job.policy, job.horizon, job.feedback.looks)) or job.policy
+
+
+def _final_numbers(job: Job, params: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the numbers of a final loop: the parameters, and tables where it looks up an index."""
+    if final_policy(job) is job.policy:
+        return params
+    return table_numbers(job.policy, params, job.horizon, job.feedback.looks)
+
+
+def loop_of(job: Job) -> Hashable:
+    """Return what tells the final loop of a job from others, in this process."""
+    return loop_key(final_policy(job), job.feedback, job.leap)
 
 
 def is_drafted(policy: Policy) -> bool:
@@ -113,11 +132,12 @@ def is_final(job: Job) -> bool:
     To find out takes as long as ten thousand stages: one that is not there is looked for twice a
     second at most.
     """
-    key, now = loop_key(job.policy, job.feedback, job.leap), time.monotonic()
+    key, now = loop_of(job), time.monotonic()
     if _looked_for.get(key, 0.0) <= now:
-        loop = loop_for(job.policy, job.feedback, job.leap)
-        arguments = _arguments(job, new_control(), no_runs(0, 1, job.problem.n_arms))
-        _looked_for[key] = math.inf if is_there(loop, *arguments) else now + AGAIN_SECONDS
+        loop = loop_for(final_policy(job), job.feedback, job.leap)
+        params, *rest = _arguments(job, new_control(), no_runs(0, 1, job.problem.n_arms))
+        there = is_there(loop, _final_numbers(job, params), *rest)
+        _looked_for[key] = math.inf if there else now + AGAIN_SECONDS
     return _looked_for[key] == math.inf
 
 
@@ -126,7 +146,7 @@ _looked_for: dict[Hashable, float] = {}  # when to look for a final loop again; 
 
 def without_runs(job: Job) -> Job:
     """Return a job that only finds or compiles the loop."""
-    return job._replace(horizon=1, stages=np.ones(1, np.int64), first=0, last=0, summary=False)
+    return job._replace(first=0, last=0, summary=False)
 
 
 def expected_seconds(job: Job) -> float:

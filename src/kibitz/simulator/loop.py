@@ -8,8 +8,8 @@ Each run has three streams of its own, made from (seed, run): rewards of pulls, 
 looks, and the policy's own. What is drawn from the first two does not depend on the policy, so all
 policies meet the same world: the same arrivals, and the same noise at the same stage.
 
-Index policies are played in stretches (`index`) and, where it is sound and pays, in leaps (`leap`).
-Other policies are asked at each stage.
+Index policies are played from decision to decision (`index`) and, where it is sound and pays, in
+leaps (`leap`). Other policies are asked at each stage.
 """
 
 from collections.abc import Callable, Hashable
@@ -22,7 +22,7 @@ from kibitz.compiling.jit import announce_by, compiled_loop, jit
 from kibitz.model.feedback import Feedback
 from kibitz.policies.policy import Array, Policy, params_type
 from kibitz.simulator.draft import draft_of
-from kibitz.simulator.index import Bounds, deciding_by, drop, forget, no_bounds, play_stretch
+from kibitz.simulator.index import Bounds, deciding_by, drop, forget, no_bounds
 from kibitz.simulator.leap import STEPS, Certificate, leaping_by, new_certificate, sum_of
 from kibitz.simulator.streams import Streams, seed_stream
 from kibitz.simulator.world import ACTIVE, FULL, PASSIVE, Law, Looks, draw, look_functions
@@ -170,9 +170,9 @@ def run_player(policy: Policy, feedback: Feedback, leap: bool) -> Any:
     view: Any = policy.view
     is_index = policy.index is not None
     decide: Any = None
-    stretch: Any = None
+    lead: Any = None
     if is_index:
-        decide, stretch = deciding_by(policy.index)
+        decide, lead = deciding_by(policy.index)
     leap_ahead: Any = block_player(policy, feedback) if leap else None
     next_arrival, drawn_arm = look_functions(feedback)
 
@@ -198,14 +198,13 @@ def run_player(policy: Policy, feedback: Feedback, leap: bool) -> Any:
             control[STAGE] = stage
             if control[STOP] != 0:
                 return
-            # decide: n stages of `arm`, as long as its mean is at least `floor`
-            n, floor = one, -np.inf
+            n, last = one, stage
             if is_index:
                 seen = view(params, state, stage)
                 if stage > end:
                     end = seen.end
                     forget(bounds, seen.allowed)
-                arm, most, rest = decide(params, seen, stage, bounds)
+                arm, most = decide(params, seen, stage, bounds)
                 if leap and most < np.inf and certificate.now[0]["wait"] == 0:
                     state, n, noted, arrival = leap_ahead(
                         params,
@@ -229,7 +228,6 @@ def run_player(policy: Policy, feedback: Feedback, leap: bool) -> Any:
                     last = min(horizon, min(arrival - 1, end))
                     if leap:
                         last = min(last, stage + STEPS)
-                    n, floor = stretch(params, seen, stage, last, bounds, arm, most, rest)
             else:
                 arm = pull(params, state, stage, rngs.policy.rng)
             look = arm
@@ -241,8 +239,7 @@ def run_player(policy: Policy, feedback: Feedback, leap: bool) -> Any:
                     shown[other] = draw(law, other, rngs.rewards)
                 total = shown[arm]
             elif is_index:
-                count, known = seen.counts[arm], seen.sums[arm]
-                n, total = play_stretch(law, arm, rngs.rewards, n, floor, count, known, control)
+                n, total = lead(params, seen, law, rngs.rewards, stage, last, bounds, arm, control)
             else:
                 total = draw(law, arm, rngs.rewards)
             noted = note(record, run, noted, arm, stage, n)

@@ -22,8 +22,8 @@ from kibitz.compiling.content import content_hash
 from kibitz.compiling.jit import jit_again
 from kibitz.policies import POLICIES
 from kibitz.policies.policy import Policy
-from kibitz.simulator.jobs import Job, Played, play, without_runs
-from kibitz.simulator.loop import loop_content, loop_key
+from kibitz.simulator.jobs import Job, Played, final_policy, loop_of, play, without_runs
+from kibitz.simulator.loop import loop_content
 
 #: Of a policy.
 FUNCTIONS = ("init", "pull", "observe", "update", "index", "view", "turns", "hold", "due")
@@ -83,7 +83,7 @@ def play_parcel(parcel: Parcel, attempt: int) -> Answer:
     identities = tuple(identity(job, data) for job, data in zip(jobs, sent, strict=True))
     if identities != parcel.identities:
         return Answer(made_with(), identities)
-    for job in {loop_key(job.policy, job.feedback, job.leap): job for job in jobs}.values():
+    for job in {loop_of(job): job for job in jobs}.values():
         play(without_runs(job))  # compiles, which does not count
     begun = time.perf_counter()
     results: Any = tuple(play(job) for job in jobs)
@@ -109,7 +109,7 @@ def checked(parcel: Parcel, answer: Answer) -> tuple[Played, ...]:
 
 def identity(job: Job, data: bytes) -> str:
     """Return what a job's numbers depend on: the code that plays it, and what it is given."""
-    code = loop_content(job.policy, job.feedback, job.leap)
+    code = loop_content(final_policy(job), job.feedback, job.leap)
     return hashlib.sha256(code.encode() + data).hexdigest()
 
 

@@ -13,11 +13,12 @@ from kibitz.simulator.jobs import (
     expected_seconds,
     is_drafted,
     is_final,
+    loop_of,
     new_control,
     play,
     without_runs,
 )
-from kibitz.simulator.loop import DRAFT, loop_key
+from kibitz.simulator.loop import DRAFT
 
 Progress = Callable[[str, float], None]
 
@@ -36,11 +37,6 @@ def prepared(jobs: list[Job], tell: Progress) -> dict[Hashable, Job]:
 
 def _must_compile(job: Job) -> bool:
     return (job.loop == "final" or not is_drafted(job.policy)) and not is_final(job)
-
-
-def loop_of(job: Job) -> Hashable:
-    """Return what tells the loop of a job from others, in this process."""
-    return loop_key(job.policy, job.feedback, job.leap)
 
 
 def _prepare(job: Job, tell: Progress) -> str:

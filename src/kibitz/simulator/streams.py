@@ -102,26 +102,47 @@ WIDTHS, HEIGHTS, LIMITS = wi_double, fi_double, ki_double.astype(np.int64)
 
 
 @jit
-def bits(words: Array) -> Any:
-    """Draw 64 random bits."""
-    a, b, c, counter = words[0], words[1], words[2], words[3]
+def next_bits(state: Any) -> tuple[Any, Any]:
+    """Draw 64 random bits from the state of a generator; return them, and its next state."""
+    a, b, c, counter = state
     drawn = a + b + counter
-    words[0] = b ^ (b >> np.uint64(11))
-    words[1] = c + (c << np.uint64(3))
-    words[2] = ((c << np.uint64(24)) | (c >> np.uint64(40))) + drawn
-    words[3] = counter + np.uint64(1)
-    return drawn
-
-
-def uniform(stream: Stream) -> Any:
-    """Draw a number from [0, 1)."""
-    return stream.rng.random()
+    mixed = ((c << np.uint64(24)) | (c >> np.uint64(40))) + drawn
+    return drawn, (b ^ (b >> np.uint64(11)), c + (c << np.uint64(3)), mixed, counter + np.uint64(1))
 
 
 @jit
-def compiled_uniform(stream: Stream) -> Any:
+def load(stream: Stream) -> Any:
+    """Return the state of a generator: what is drawn in a row is drawn from registers."""
+    words = stream.words
+    return words[0], words[1], words[2], words[3]
+
+
+@jit
+def store(stream: Stream, state: Any) -> None:
+    """Put a state back."""
+    words = stream.words
+    words[0], words[1], words[2], words[3] = state
+
+
+def next_uniform(stream: Stream, state: Any) -> tuple[Any, Any]:
+    """Draw a number from [0, 1), and the next state."""
+    store(stream, state)
+    return stream.rng.random(), load(stream)
+
+
+@jit
+def compiled_next_uniform(stream: Stream, state: Any) -> tuple[Any, Any]:
     """Draw a number from [0, 1), in compiled code."""
-    return np.int64(bits(stream.words) >> np.uint64(11)) * 2.0**-53
+    drawn, state = next_bits(state)
+    return np.int64(drawn >> np.uint64(11)) * 2.0**-53, state
+
+
+@jit
+def uniform(stream: Stream) -> Any:
+    """Draw a number from [0, 1)."""
+    drawn, state = next_uniform(stream, load(stream))
+    store(stream, state)
+    return drawn
 
 
 @jit
@@ -132,19 +153,29 @@ def parts(drawn: Any) -> tuple[Any, Any, Any]:
     return layer, place, 1 - 2 * np.int64((drawn >> np.uint64(8)) & np.uint64(1))
 
 
-def normal(stream: Stream) -> Any:
-    """Draw a standard normal number."""
-    return stream.rng.standard_normal()
+def next_normal(stream: Stream, state: Any) -> tuple[Any, Any]:
+    """Draw a standard normal number, and the next state."""
+    store(stream, state)
+    return stream.rng.standard_normal(), load(stream)
 
 
 @jit
-def compiled_normal(stream: Stream) -> Any:
+def compiled_next_normal(stream: Stream, state: Any) -> tuple[Any, Any]:
     """Draw a standard normal number, in compiled code: 99 times of 100 at once."""
-    drawn = bits(stream.words)
+    drawn, state = next_bits(state)
     layer, place, sign = parts(drawn)
     if place < LIMITS[layer]:
-        return sign * (place * WIDTHS[layer])
-    return rare_normal(stream, drawn)
+        return sign * (place * WIDTHS[layer]), state
+    store(stream, state)
+    return rare_normal(stream, drawn), load(stream)
+
+
+@jit
+def normal(stream: Stream) -> Any:
+    """Draw a standard normal number."""
+    drawn, state = next_normal(stream, load(stream))
+    store(stream, state)
+    return drawn
 
 
 @jit_rare
@@ -157,18 +188,19 @@ def rare_normal(stream: Stream, drawn: Any) -> Any:
             return x
         if layer == 0:
             while True:
-                beyond = -ziggurat_nor_inv_r * math.log1p(-compiled_uniform(stream))
-                y = -math.log1p(-compiled_uniform(stream))
+                beyond = -ziggurat_nor_inv_r * math.log1p(-uniform(stream))
+                y = -math.log1p(-uniform(stream))
                 if y + y > beyond * beyond:
                     beyond += ziggurat_nor_r
                     return -beyond if (place >> 8) & 1 else beyond
         low, high = HEIGHTS[layer], HEIGHTS[layer - 1]
-        if (high - low) * compiled_uniform(stream) + low < math.exp(-0.5 * x * x):
+        if (high - low) * uniform(stream) + low < math.exp(-0.5 * x * x):
             return x
-        drawn = bits(stream.words)
+        drawn, state = next_bits(load(stream))
+        store(stream, state)
 
 
 # numba takes what these return in place of the plain functions
 OPTIONS = {"error_model": "numpy", **PART, **INLINE}
-overload(uniform, jit_options=OPTIONS, strict=False)(lambda stream: compiled_uniform)
-overload(normal, jit_options=OPTIONS, strict=False)(lambda stream: compiled_normal)
+overload(next_uniform, jit_options=OPTIONS, strict=False)(lambda stream, state: compiled_next_uniform)
+overload(next_normal, jit_options=OPTIONS, strict=False)(lambda stream, state: compiled_next_normal)

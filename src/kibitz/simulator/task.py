@@ -38,10 +38,11 @@ from kibitz.simulator.jobs import (
     LEAP_PAYS,
     Job,
     expected_seconds,
+    loop_of,
     stage_seconds,
 )
 from kibitz.simulator.leap import can_leap
-from kibitz.simulator.prepare import Progress, loop_of, loops_used, prepared, worth_compiling
+from kibitz.simulator.prepare import Progress, loops_used, prepared, worth_compiling
 from kibitz.simulator.results import Gathering, Table
 from kibitz.simulator.stages import checked_stages
 from kibitz.simulator.summary import STATISTICS, summarised

@@ -33,7 +33,7 @@ from kibitz.simulator.stages import log_spaced
 from kibitz.simulator.streams import new_stream, normal
 
 FIVE, FOUR = [2, 1.8, 1.5, 1, 0.5], [2, 1.8, 0.5, 0.2]
-HORIZON, RUNS, REPETITIONS = 10_000, 40, 15
+HORIZON, RUNS, REPETITIONS = 10_000, 200, 10
 BANDIT, ACTIVE = kibitz.bandit(), kibitz.active(0.1)
 MANY_ARMS = {"ucb": BANDIT, "ucb_double": ACTIVE, "ocucb": BANDIT, "etc_ocucb": ACTIVE}
 BY_HAND, DOUBLE_BY_HAND = "ucb by hand in C++", "ucb_double by hand in C++"
@@ -194,7 +194,7 @@ def tell_arms(floor):
     """Print what a stage costs with few and many arms, means from 1 down to 0; return the times."""
     cases, numbers = {}, {}
     for name, feedback in MANY_ARMS.items():
-        for n_arms, runs in {2: RUNS, 5: RUNS, 50: RUNS, 500: 10, 5000: 1}.items():
+        for n_arms, runs in {2: RUNS, 5: RUNS, 50: 40, 500: 10, 5000: 1}.items():
             means = np.linspace(1, 0, n_arms)
             label = f"{name}, {feedback.observer}, K = {n_arms}"
             cases[label] = case_of(job_of(POLICIES[name](), feedback, means, runs=runs))

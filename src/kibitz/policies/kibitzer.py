@@ -245,9 +245,11 @@ def looking_by(distance: Any) -> Any:
         for arm in range(n_arms):
             count = state.counts[arm]
             if arm != leader and count > 0:
-                value = count * distance(state.sums[arm] / count, best) + math.log(count)
-                if value < least:
-                    look, least = arm, value
+                value = count * distance(state.sums[arm] / count, best)
+                if value < least:  # else its logarithm, which is not negative, is not needed
+                    value += math.log(count)
+                    if value < least:
+                        look, least = arm, value
         if look < 0:  # of two arms one was seen, the other is pulled
             look = 1 if leader == 0 else 0
         return look

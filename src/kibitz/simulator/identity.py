@@ -16,7 +16,8 @@ from kibitz.model.problem import Problem
 from kibitz.policies import POLICIES
 from kibitz.policies.policy import Policy
 
-REVISION = 2  # of the numbers that the engines play: to be raised when they change
+#: Of the numbers that each engine plays: to be raised when they change.
+REVISION = {"step": 2, "leap": 3}
 
 
 def setting_of(
@@ -30,6 +31,7 @@ def setting_of(
 ) -> dict[str, Any]:
     """Return all that the numbers depend on, as plain data."""
     functions = policy.functions
+    engine = "leap" if leap else "step"
     ours = all(f is None or is_ours(f) for f in functions)
     setting = {
         "problem": problem.setting,
@@ -42,8 +44,9 @@ def setting_of(
         },
         "horizon": horizon,
         "seed": seed,
-        "revision": REVISION,
-        **({"engine": "leap", "error": error} if leap else {"engine": "step"}),
+        "revision": REVISION[engine],
+        "engine": engine,
+        **({"error": error} if leap else {}),
     }
     plain: dict[str, Any] = json.loads(json.dumps(setting))
     return plain

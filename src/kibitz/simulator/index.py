@@ -122,20 +122,20 @@ def deciding_by(index: Any) -> tuple[Any, Any]:
                     return arm, np.inf
             now["ready"] = 1
             now["until"] = 0
-            if not seen.allowed[now["leader"]]:
-                now["leader"] = np.argmax(seen.allowed)
+            while not seen.allowed[now["leader"]]:
+                now["leader"] = (now["leader"] + 1) % n_arms
             bounds.upper[now["leader"]] = -np.inf
         if stage > now["until"]:
             bound_all(params, seen, stage, bounds)
         leader = best = now["leader"]
         most = index(params, clock, seen.counts, best, seen.sums[best] / seen.counts[best])
         for arm in range(n_arms):
+            if bounds.upper[arm] == np.inf:  # it was looked at
+                bounds.upper[arm] = bound(params, seen, now["until"], arm)
             if bounds.upper[arm] >= most:
                 mean = seen.sums[arm] / seen.counts[arm]
                 value = index(params, clock, seen.counts, arm, mean)
-                if bounds.upper[arm] == np.inf:
-                    bounds.upper[arm] = bound(params, seen, now["until"], arm)
-                elif value < most:
+                if value < most:
                     now["wasted"] += 1
                 if value > most or (value == most and arm < best):
                     best, most = arm, value
@@ -155,10 +155,11 @@ def deciding_by(index: Any) -> tuple[Any, Any]:
         bounds: Bounds,
         arm: int,
         control: Array,
-    ) -> tuple[int, float]:
+    ) -> tuple[int, float, bool]:
         """Pull the best arm of a stage as long as it surely stays the best, up to a last stage.
 
-        Return how often it was pulled, at least once, and the sum of its rewards.
+        Return how often it was pulled, at least once, the sum of its rewards, and whether it surely
+        is the best of the next stage, too.
         """
         now = bounds.now[0]
         count, known = seen.counts[arm], seen.sums[arm]
@@ -167,22 +168,25 @@ def deciding_by(index: Any) -> tuple[Any, Any]:
         n_stages = min(last, now["until"]) - stage + 1
         n, total = pull_on(law, arm, stream, 0, 1, -np.inf, count, known, 0.0)
         pace = now["pace"]
+        floor = np.inf
         while n < n_stages and control[0] == 0:
             # The index after so many more pulls, as if no time had passed; and at a lower mean.
             some = min(pace, n_stages - n)
-            seen.counts[arm] = count + n + some - 1
+            seen.counts[arm] = count + n + some - (some < n_stages - n)
             mean = (known + total) / (count + n)
             slack = index(params, clock, seen.counts, arm, mean) - rival
             floor = mean - 0.999 * slack
-            if slack > 0 and index(params, clock, seen.counts, arm, floor) > rival:
-                n, total = pull_on(law, arm, stream, n, n + some, floor, count, known, total)
-                pace = min(pace + pace // 4 + 1, MOST_AHEAD)
-            else:
+            safe = slack > 0 and index(params, clock, seen.counts, arm, floor) > rival
+            if not safe and rival > -np.inf:
                 pace = max(1, some // 4)
+                floor = np.inf
                 break
+            n, total = pull_on(law, arm, stream, n, n + some, floor, count, known, total)
+            pace = min(pace + pace // 4 + 1, MOST_AHEAD)
         seen.counts[arm] = count
         now["pace"] = pace
-        return n, total
+        sure = n == n_stages and stage + n <= now["until"]
+        return n, total, sure and known + total >= floor * (count + n)
 
     return jit(decide), jit(lead)
 

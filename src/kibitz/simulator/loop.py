@@ -192,6 +192,7 @@ def run_player(policy: Policy, feedback: Feedback, leap: bool) -> Any:
         one: Any = np.int64(1)
         pulled, looked = one < zero, one > zero
         stage, end, noted = one, zero, zero
+        arm, most, sure = zero, np.inf, False
         arrival = next_arrival(looks, zero, horizon, rngs.looks.rng, control)
         control[RUN] = run
         while stage <= horizon:
@@ -204,7 +205,10 @@ def run_player(policy: Policy, feedback: Feedback, leap: bool) -> Any:
                 if stage > end:
                     end = seen.end
                     forget(bounds, seen.allowed)
-                arm, most = decide(params, seen, stage, bounds)
+                    sure = False
+                if not sure:
+                    arm, most = decide(params, seen, stage, bounds)
+                sure = False
                 if leap and most < np.inf and certificate.now[0]["wait"] == 0:
                     state, n, noted, arrival = leap_ahead(
                         params,
@@ -239,7 +243,9 @@ def run_player(policy: Policy, feedback: Feedback, leap: bool) -> Any:
                     shown[other] = draw(law, other, rngs.rewards)
                 total = shown[arm]
             elif is_index:
-                n, total = lead(params, seen, law, rngs.rewards, stage, last, bounds, arm, control)
+                n, total, sure = lead(
+                    params, seen, law, rngs.rewards, stage, last, bounds, arm, control
+                )
             else:
                 total = draw(law, arm, rngs.rewards)
             noted = note(record, run, noted, arm, stage, n)
@@ -253,6 +259,7 @@ def run_player(policy: Policy, feedback: Feedback, leap: bool) -> Any:
                         drop(bounds, other)
                         state = update(params, state, stage, other, one, shown[other], looked)
             elif stage == arrival:
+                sure = False
                 for nth in range(looks.per_arrival):
                     if looks.observer == PASSIVE:
                         look = drawn_arm(looks, stage, rngs.looks.rng)

@@ -27,13 +27,14 @@ def tabled(policy: Policy, horizon: int, looks: int) -> Policy | None:
     if factors is None or table_size(horizon, looks) > LONGEST:
         return None
     index, init = _by_tables(*factors, policy.init)
-    pull, runner_up = choices_by(index, policy.view)
+    by_formula, by_tables = choices_by(policy.index, policy.view), choices_by(index, policy.view)
+    looked_up = dict(zip(by_formula, by_tables, strict=True))
     return replace(
         policy,
         numbers={**policy.numbers, "growths": 0, "widths": 0},
         init=init,
-        pull=pull,
-        observe=runner_up if policy.turns is None else policy.observe,
+        pull=looked_up.get(policy.pull, policy.pull),
+        observe=looked_up.get(policy.observe, policy.observe),
         index=index,
     )
 

@@ -28,7 +28,15 @@ from typing import Any, NamedTuple
 DOCS = Path(__file__).parent
 SOURCE = DOCS.parent / "src"
 MADE = DOCS / "_made"
-FOLDERS = ("tutorials", "howto", "gallery", "explanations", "reference", "bounds")
+FOLDERS = (
+    "tutorials",
+    "howto",
+    "gallery",
+    "explanations",
+    "reference",
+    "bounds",
+    "commands",
+)
 
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 INK, PAPER = (
@@ -158,17 +166,17 @@ def play(page: Path, folder: Path) -> list[tuple[str, dict[str, str]]]:
 
 
 def commands(code: str) -> str:
-    """Run the lines of a block that begin with `kibitz`; return what they printed."""
-    printed = ""
-    for line in code.replace("\\\n", " ").splitlines():
-        words = shlex.split(line, comments=True)
-        if words[:1] == ["kibitz"]:
-            command = [sys.executable, "-m", "kibitz.cli", *words[1:]]
-            done = subprocess.run(command, capture_output=True, text=True)
-            if done.returncode:
-                raise RuntimeError(f"{line}\n{done.stderr}")
-            printed += done.stdout
-    return printed
+    """Run the lines of a block that begin with `kibitz`, here; return what they printed."""
+    from kibitz.cli import app
+
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        for line in code.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            if words[:1] == ["kibitz"] and app(
+                words[1:], "kibitz", standalone_mode=False
+            ):
+                raise RuntimeError(f"{line}\n{printed.getvalue()}")
+    return printed.getvalue()
 
 
 def show(name: str, text: str, drawn: dict[str, str]) -> Shown:

@@ -32,7 +32,9 @@ html_css_files = ["math.css", "kibitz.css"]
 html_show_sphinx = html_show_copyright = False
 exclude_patterns = ["_build", "_made"]
 default_role = "py:obj"  # `name` in a docstring is code, and a link if there is one
-autodoc_typehints = "none"
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented"
+autodoc_typehints_format = "short"
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 suppress_warnings = [

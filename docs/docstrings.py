@@ -1,4 +1,7 @@
-"""Sets what docstrings write as plain text: `O_i` as a formula, `D19` as a link to its erratum."""
+"""Sets what docstrings write as plain text: `O_i` as a formula, `D19` as a link to its erratum.
+
+And names what is public as its users do: `kibitz.simulate`, not by the file that it is in.
+"""
 
 import re
 
@@ -10,6 +13,12 @@ FORMULA = re.compile(
 WORD = re.compile(r"_([A-Za-z]{2,})")  # as a subscript
 POWERS = str.maketrans({"²": "^2", "³": "^3"})
 ERRATUM = re.compile(r"(?<![\w`#])D(\d{1,2})(?!\w)")
+ANY_ARRAY = re.compile(
+    r"(?:~?[\w.]*Buffer \| )?~?[\w.]*_SupportsArray\[.*_NestedSequence\[[^]]*\]"
+)
+ARRAY = re.compile(
+    r"~?(?:numpy\.)?ndarray\[tuple\[[^]]*\], ~?(?:numpy\.)?dtype\[[^]]*\]\]"
+)
 KEPT = re.compile(r"(``.*?``|:?[\w:]*`[^`]*`|:(?:param|returns|rtype|type)[^:]*:)")
 
 
@@ -29,12 +38,37 @@ def formula(found: re.Match[str]) -> str:
     return ("\\ " if apart else "") + f":math:`{text.translate(POWERS)}`\\ "
 
 
+def short(annotation: str) -> str:
+    """Return a type as one would say it: NumPy spells out what an array may be made from."""
+    return ARRAY.sub("array", ANY_ARRAY.sub("array_like", annotation))
+
+
+def shorten(app, what, name, *rest) -> None:
+    """Shorten the types of parameters, and drop what says nothing (an event of autodoc)."""
+    found = app.env.temp_data.get("annotations", {}).get(name, {})
+    for parameter, annotation in list(found.items()):
+        found[parameter] = short(annotation)
+        if "Any" in annotation.replace("dtype[~typing.Any]", ""):
+            del found[parameter]
+
+
+def plain(app) -> None:
+    """Let a function with overloads have one signature (an event of Sphinx)."""
+    from sphinx.pycode import ModuleAnalyzer
+
+    analyzer = ModuleAnalyzer.for_module("kibitz.simulator.sweep")
+    analyzer.analyze()
+    analyzer.overloads.clear()
+
+
 def process(app, what, name, thing, options, lines: list[str]) -> None:
     """Typeset a docstring (an event of autodoc), but for directives and literal blocks."""
     errata = "../" * app.env.docname.count("/") + "errata.html"
     block = None  # how far such a block is indented, while it goes on
     for number, line in enumerate(lines):
         indent = len(line) - len(line.lstrip())
+        if line.lstrip().startswith(":type:"):
+            lines[number] = short(line)
         if block is not None and (not line.strip() or indent > block):
             continue
         opens = line.lstrip().startswith("..") or line.endswith("::")
@@ -43,7 +77,28 @@ def process(app, what, name, thing, options, lines: list[str]) -> None:
             lines[number] = typeset(line, errata)
 
 
+def public(app, doctree) -> None:
+    """Show `kibitz.` and the name of what `kibitz` exports (an event of Sphinx)."""
+    from docutils import nodes
+    from sphinx import addnodes
+
+    import kibitz
+    from kibitz.policies import POLICIES
+
+    exported = {*kibitz.__all__, *POLICIES}
+    for signature in doctree.findall(addnodes.desc_signature):
+        name = signature.get("fullname")
+        home = f"{signature.get('module')}."
+        if name in exported and not home.startswith("kibitz.bounds."):
+            for prefix in signature.findall(addnodes.desc_addname):
+                if prefix.astext() == home:
+                    prefix[:] = [nodes.Text("kibitz.")]
+
+
 def setup(app) -> dict[str, bool]:
-    """Make autodoc call it, after napoleon has read the docstring."""
+    """Make autodoc call it, after napoleon has read the docstring, and Sphinx call the other."""
     app.connect("autodoc-process-docstring", process, priority=900)
+    app.connect("autodoc-process-signature", shorten, priority=900)
+    app.connect("builder-inited", plain)
+    app.connect("doctree-read", public)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

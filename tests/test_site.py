@@ -35,6 +35,13 @@ def test_the_code_of_a_page_runs(page, wrong):
     assert run.record(page) is not None, wrong
 
 
+@pytest.mark.parametrize(
+    "page", sorted((DOCS / "tutorials").glob("*.md")), ids=lambda page: page.stem
+)
+def test_a_tutorial_draws_a_figure(page, wrong):
+    assert any(shown.figures for shown in run.record(page) or []), wrong
+
+
 @pytest.fixture(scope="module")
 def site(wrong):
     """The folder of the built pages."""
@@ -99,6 +106,13 @@ def test_formulas_are_set_and_none_is_left_as_tex(read):
     for path, page in read.items():
         text = " ".join(page.texts)
         assert not re.search(r"\\(frac|sum|sqrt|Delta|varepsilon|log)\b", text), path.name
+
+
+def test_a_public_name_is_shown_as_users_write_it(site):
+    page = (site / "reference/simulate.html").read_text(encoding="utf-8")
+    text = re.sub("<[^>]*>", "", page)
+    for name in ("simulate(problem, feedback", "race(problem, feedback", "sweep(name, values"):
+        assert f"kibitz.{name}, " in text
 
 
 @pytest.fixture(scope="module")
@@ -222,6 +236,24 @@ def test_a_formula_is_spaced_as_tex_does(formula, part):
     import mathml
 
     assert part in mathml.markup(formula, "block")
+
+
+@pytest.mark.parametrize(
+    ("annotation", "said"),
+    [
+        (
+            "str | ~numpy._typing._array_like._Buffer | ~numpy._typing._array_like._SupportsArray"
+            "[~numpy.dtype[~typing.Any]] | ~numpy._typing._nested_sequence._NestedSequence"
+            "[~numpy._typing._array_like._SupportsArray[~numpy.dtype[~typing.Any]]] | complex | bytes"
+            " | ~numpy._typing._nested_sequence._NestedSequence[complex | bytes | str] | None",
+            "str | array_like | None",
+        ),
+        ("numpy.ndarray[tuple[Any, ...], numpy.dtype[numpy.float64]]", "array"),
+        ("str | ~os.PathLike[str] | None", "str | ~os.PathLike[str] | None"),
+    ],
+)
+def test_a_type_is_short(annotation, said):
+    assert docstrings.short(annotation) == said
 
 
 @pytest.mark.parametrize(

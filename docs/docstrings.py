@@ -5,10 +5,11 @@ And names what is public as its users do: `kibitz.simulate`, not by the file tha
 
 import re
 
-LETTER = r"(?:\\bar |\\hat)?(?:\\[A-Za-z]+|[A-Za-zΔΣεμηδτρφ])\*?"
-SUBSCRIPT = r"_(?:\{[^}]*\}|[A-Za-z]{1,3}|[ηρεα]|[0-9+*]+)(?:\^\{[^}]*\}|[²³])?"
+LETTER = r"(?:\\bar |\\hat)?(?:\\[A-Za-z]+|max|εT?[pΔ]|Z̄|[A-Za-zΔΣΦεμηδτρφ])\*?"
+SUBSCRIPT = r"_(?:\{[^}]*\}|[A-Za-z]{1,3}|[ηρεαΔ]|[0-9+*]+)(?:\^\{[^}]*\}|\^[0-9]|[²³])?"
+POWER = r"[A-Za-z0-9]\^(?:\{[^}]*\}|\([^)]*\)|[A-Za-z0-9])"
 FORMULA = re.compile(
-    rf"(?<![\w`.:\\])({LETTER}{SUBSCRIPT}(?:\([^()\s]*\))?)(?![\w`}}])"
+    rf"(?<![\w`.:\\])((?:{LETTER}{SUBSCRIPT}|{POWER})(?:\([^()\s]*\))?)(?![\w`}}])"
 )
 WORD = re.compile(r"_([A-Za-z]{2,})")  # as a subscript
 POWERS = str.maketrans({"²": "^2", "³": "^3"})
@@ -19,6 +20,7 @@ ANY_ARRAY = re.compile(
 ARRAY = re.compile(
     r"~?(?:numpy\.)?ndarray\[tuple\[[^]]*\], ~?(?:numpy\.)?dtype\[[^]]*\]\]"
 )
+OPEN = re.compile(r":?[\w:]*`[^`]*$")
 KEPT = re.compile(r"(``.*?``|:?[\w:]*`[^`]*`|:(?:param|returns|rtype|type)[^:]*:)")
 
 
@@ -35,6 +37,8 @@ def formula(found: re.Match[str]) -> str:
     """Return the role of a formula; escaped spaces let anything stand before and after it."""
     apart = found.start() and not found.string[found.start() - 1].isspace()
     text = WORD.sub(r"_{\\text{\1}}", found[1]).replace("*_", "^*_")
+    text = re.sub(r"\^\(([^)]*)\)", r"^{\1}", text)
+    text = text.replace("max_", r"\max_").replace("Z̄", r"\bar Z")
     return ("\\ " if apart else "") + f":math:`{text.translate(POWERS)}`\\ "
 
 
@@ -65,6 +69,7 @@ def process(app, what, name, thing, options, lines: list[str]) -> None:
     """Typeset a docstring (an event of autodoc), but for directives and literal blocks."""
     errata = "../" * app.env.docname.count("/") + "errata.html"
     block = None  # how far such a block is indented, while it goes on
+    goes_on = False  # a role of the line before, up to its closing mark
     for number, line in enumerate(lines):
         indent = len(line) - len(line.lstrip())
         if line.lstrip().startswith(":type:"):
@@ -74,7 +79,11 @@ def process(app, what, name, thing, options, lines: list[str]) -> None:
         opens = line.lstrip().startswith("..") or line.endswith("::")
         block = indent if opens else None
         if not opens:
-            lines[number] = typeset(line, errata)
+            done, mark, rest = line.partition("`") if goes_on else ("", "", line)
+            last = OPEN.search(rest) if rest.count("`") % 2 else None
+            end = last.start() if last else len(rest)
+            goes_on = bool(last) or (goes_on and not mark)
+            lines[number] = done + mark + typeset(rest[:end], errata) + rest[end:]
 
 
 def public(app, doctree) -> None:

@@ -266,7 +266,24 @@ def test_a_type_is_short(annotation, said):
         ("`O_i` of n_pulls, C_UCB1", "`O_i` of n_pulls, C_UCB1"),
         (":param C_0: see D5", ":param C_0: see `D5 <e.html#d5>`__\\ "),
         ("docs/errata.md", "errata"),
+        ("C_Δ, max_j μ_j", r":math:`C_Δ`\ , :math:`\max_j`\  :math:`μ_j`" + "\\ "),
+        ("⌊εp_i t⌋ of Z̄_t", r"⌊\ :math:`εp_i`\  t⌋ of :math:`\bar Z_t`" + "\\ "),
+        ("⌈p^(p^m)⌉, H^{(m)}", r"⌈\ :math:`p^{p^m}`\ ⌉, :math:`H^{(m)}`" + "\\ "),
     ],
 )
 def test_a_docstring_is_typeset(line, set_as):
     assert docstrings.typeset(line, "e.html") == set_as
+
+
+def test_a_formula_that_goes_on_in_the_next_line_is_left_alone():
+    class App:
+        class env:
+            docname = "bounds/upper"
+
+    lines = ["at most :math:`a_i \\le", "e^{-x^2} b_i` for Δ_i,", "and t^2."]
+    docstrings.process(App, "function", "f", None, None, lines)
+    assert lines == [
+        "at most :math:`a_i \\le",
+        "e^{-x^2} b_i` for :math:`Δ_i`\\ ,",
+        "and :math:`t^2`\\ .",
+    ]

@@ -6,7 +6,9 @@ And names what is public as its users do: `kibitz.simulate`, not by the file tha
 import re
 
 LETTER = r"(?:\\bar |\\hat)?(?:\\[A-Za-z]+|max|εT?[pΔ]|Z̄|[A-Za-zΔΣΦεμηδτρφ])\*?"
-SUBSCRIPT = r"_(?:\{[^}]*\}|[A-Za-z]{1,3}|[ηρεαΔ]|[0-9+*]+)(?:\^\{[^}]*\}|\^[0-9]|[²³])?"
+SUBSCRIPT = (
+    r"_(?:\{[^}]*\}|[A-Za-z]{1,3}|[ηρεαΔ]|[0-9+*]+)(?:\^\{[^}]*\}|\^[0-9]|[²³])?"
+)
 POWER = r"[A-Za-z0-9]\^(?:\{[^}]*\}|\([^)]*\)|[A-Za-z0-9])"
 FORMULA = re.compile(
     rf"(?<![\w`.:\\])((?:{LETTER}{SUBSCRIPT}|{POWER})(?:\([^()\s]*\))?)(?![\w`}}])"

@@ -21,6 +21,14 @@ import run
 DOCS = Path(__file__).parents[1] / "docs"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 WIDTHS = (1280, 390)
+# what reaches beyond the edge of the screen and cannot be scrolled to
+HIDDEN = """
+    [...document.querySelectorAll('article :is(p, li, td, dd, math, a, code, img)')].filter(e => {
+        if (e.getBoundingClientRect().right <= innerWidth + 1) return false
+        for (let up = e; up.tagName != 'ARTICLE'; up = up.parentElement)
+            if (['auto', 'scroll'].includes(getComputedStyle(up).overflowX)) return false
+        return true
+    }).map(e => e.textContent)"""
 LIMIT = 600  # seconds; on a new machine all policies that pages play are compiled
 
 
@@ -131,7 +139,7 @@ def browser():
 def test_a_page_opens_from_its_folder_and_fits_the_screen(site, read, browser, width):
     context = browser.new_context(viewport={"width": width, "height": 900}, offline=True)
     page = context.new_page()
-    asked, wrong, wide, pushed = [], [], [], []
+    asked, wrong, wide, pushed, hidden = [], [], [], [], []
     page.on("request", lambda request: asked.append(request.url))
     page.on("pageerror", lambda error: wrong.append(str(error)))
     for path in read:
@@ -140,7 +148,9 @@ def test_a_page_opens_from_its_folder_and_fits_the_screen(site, read, browser, w
         wide += [(path.name, across)] if across > width else []
         cut = "[...document.querySelectorAll('pre')].filter(e => e.scrollWidth > e.clientWidth + 1)"
         pushed += [(path.name, code) for code in page.evaluate(f"{cut}.map(e => e.textContent)")]
+        hidden += [(path.name, text) for text in page.evaluate(HIDDEN)]
     assert not wide
+    assert not hidden
     if width > 1000:  # code can be read without being pushed about
         assert not pushed
     assert not [url for url in asked if not url.startswith(("file:", "data:"))]

@@ -31,6 +31,7 @@ html_static_path = ["_static", "_made/math.css"]
 html_css_files = ["math.css", "kibitz.css"]
 html_show_sphinx = html_show_copyright = False
 exclude_patterns = ["_build", "_made"]
+smartquotes_action = "qe"  # quotes and ellipses; `--gap` in a help text is no dash
 default_role = "py:obj"  # `name` in a docstring is code, and a link if there is one
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented"

@@ -38,6 +38,8 @@ FOLDERS = (
     "commands",
 )
 
+SCRIPTS = ("tutorials", "gallery")  # whose code can be taken home
+
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 INK, PAPER = (
     "#24292f",
@@ -201,9 +203,27 @@ def insert(app, docname: str, source: list[str]) -> None:
     if page not in pages():
         return
     shown = iter(record(page) or [])
+    script = as_script(source[0])
     source[0] = BLOCK.sub(
         lambda block: block[0] + below(next(shown), page), source[0]
     )
+    if page.parent.name in SCRIPTS and script:
+        target = MADE / f"{name_of(page)}.py"
+        target.write_text(script, encoding="utf-8")
+        source[0] += (
+            f"\n{{download}}`The code of this page as a script </_made/{target.name}>`\n"
+        )
+
+
+def as_script(text: str) -> str:
+    """Return the code of a page as one program; commands are comments in it."""
+    blocks = [
+        code
+        if language == "python"
+        else "".join(f"# {line}\n" for line in code.splitlines())
+        for language, code in BLOCK.findall(text)
+    ]
+    return "\n".join(blocks)
 
 
 def below(block: Shown, page: Path) -> str:

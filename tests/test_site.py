@@ -50,6 +50,13 @@ def test_a_tutorial_draws_a_figure(page, wrong):
     assert any(shown.figures for shown in run.record(page) or []), wrong
 
 
+def test_the_code_of_a_page_is_a_program():
+    text = (DOCS / "tutorials" / "own_policy.md").read_text(encoding="utf-8")
+    assert "kibitz.index_policy(" in run.as_script(text)
+    for page in run.pages():
+        compile(run.as_script(page.read_text(encoding="utf-8")), page.name, "exec")
+
+
 @pytest.fixture(scope="module")
 def site(wrong):
     """The folder of the built pages."""

@@ -31,8 +31,11 @@ html_static_path = ["_static", "_made/math.css"]
 html_css_files = ["math.css", "kibitz.css"]
 html_show_sphinx = html_show_copyright = False
 exclude_patterns = ["_build", "_made"]
+smartquotes_action = "qe"  # quotes and ellipses; `--gap` in a help text is no dash
 default_role = "py:obj"  # `name` in a docstring is code, and a link if there is one
-autodoc_typehints = "none"
+autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented"
+autodoc_typehints_format = "short"
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 suppress_warnings = [

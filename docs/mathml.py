@@ -22,6 +22,7 @@ RANGES = (
     (0x2308, 0x230B), (0x23B0, 0x23E1), (0x27E6, 0x27EF), (0x2A00, 0x2A0F), (0x2A7D, 0x2A7E),
     (0x1D434, 0x1D467), (0x1D49C, 0x1D4CF), (0x1D538, 0x1D56B), (0x1D6E2, 0x1D71B),
 )  # fmt: skip
+LONG = 24  # letters of TeX, from which on a formula may not fit on a line of a telephone
 SHEET = """@font-face {{
   font-family: "STIX Two Math of kibitz";
   src: url("data:font/woff;base64,{font}") format("woff");
@@ -176,8 +177,13 @@ def space(row: ElementTree.Element) -> None:
 
 
 def inline(writer, node) -> None:
-    """Write a formula inside of a line."""
-    writer.body.append(markup(node.astext(), "inline"))
+    """Write a formula inside of a line; a long one can be scrolled, as no browser breaks it."""
+    text = node.astext()
+    made = markup(text, "inline")
+    is_long = len(text) > LONG
+    writer.body.append(
+        f'<span class="math-long">{made}</span>' if is_long else made
+    )
     raise SkipNode
 
 

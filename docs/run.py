@@ -28,7 +28,17 @@ from typing import Any, NamedTuple
 DOCS = Path(__file__).parent
 SOURCE = DOCS.parent / "src"
 MADE = DOCS / "_made"
-FOLDERS = ("tutorials", "howto", "gallery", "explanations", "reference", "bounds")
+FOLDERS = (
+    "tutorials",
+    "howto",
+    "gallery",
+    "explanations",
+    "reference",
+    "bounds",
+    "commands",
+)
+
+SCRIPTS = ("tutorials", "gallery")  # whose code can be taken home
 
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 INK, PAPER = (
@@ -158,17 +168,17 @@ def play(page: Path, folder: Path) -> list[tuple[str, dict[str, str]]]:
 
 
 def commands(code: str) -> str:
-    """Run the lines of a block that begin with `kibitz`; return what they printed."""
-    printed = ""
-    for line in code.replace("\\\n", " ").splitlines():
-        words = shlex.split(line, comments=True)
-        if words[:1] == ["kibitz"]:
-            command = [sys.executable, "-m", "kibitz.cli", *words[1:]]
-            done = subprocess.run(command, capture_output=True, text=True)
-            if done.returncode:
-                raise RuntimeError(f"{line}\n{done.stderr}")
-            printed += done.stdout
-    return printed
+    """Run the lines of a block that begin with `kibitz`, here; return what they printed."""
+    from kibitz.cli import app
+
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        for line in code.replace("\\\n", " ").splitlines():
+            words = shlex.split(line, comments=True)
+            if words[:1] == ["kibitz"] and app(
+                words[1:], "kibitz", standalone_mode=False
+            ):
+                raise RuntimeError(f"{line}\n{printed.getvalue()}")
+    return printed.getvalue()
 
 
 def show(name: str, text: str, drawn: dict[str, str]) -> Shown:
@@ -193,9 +203,27 @@ def insert(app, docname: str, source: list[str]) -> None:
     if page not in pages():
         return
     shown = iter(record(page) or [])
+    script = as_script(source[0])
     source[0] = BLOCK.sub(
         lambda block: block[0] + below(next(shown), page), source[0]
     )
+    if page.parent.name in SCRIPTS and script:
+        target = MADE / f"{name_of(page)}.py"
+        target.write_text(script, encoding="utf-8")
+        source[0] += (
+            f"\n{{download}}`The code of this page as a script </_made/{target.name}>`\n"
+        )
+
+
+def as_script(text: str) -> str:
+    """Return the code of a page as one program; commands are comments in it."""
+    blocks = [
+        code
+        if language == "python"
+        else "".join(f"# {line}\n" for line in code.splitlines())
+        for language, code in BLOCK.findall(text)
+    ]
+    return "\n".join(blocks)
 
 
 def below(block: Shown, page: Path) -> str:

@@ -12,6 +12,7 @@ import pytest
 import run
 
 import kibitz
+from kibitz.live.projection import MADE, STATUS, Event
 from kibitz.policies import POLICIES
 
 ROOT = Path(__file__).parents[1]
@@ -161,11 +162,11 @@ def test_the_table_of_policies_has_all_of_them_with_a_place_to_go_to():
 
 @pytest.mark.parametrize("page", DOCS, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_says_whom_it_is_for_and_what_they_can_do_after_it(page):
-    """For figures, commands and names of Python, the page that lists them does."""
-    listed = page.parent.name in ("gallery", "commands", "reference") and page.stem != "index"
-    if listed or page in (ROOT / "docs/index.md", ROOT / "docs/changelog.md"):
+    """The first page has a door for each; the text of the changelog is the repository's."""
+    if page == ROOT / "docs/index.md":
+        assert page.read_text().count("::{container} door\n") == 3
         return
-    text = page.read_text()
+    text = (ROOT / "CHANGELOG.md" if page.stem == "changelog" else page).read_text()
     assert "**For** " in text
     assert re.search(r"\*\*After it\*\*\s", text)
 
@@ -226,6 +227,16 @@ def test_the_reference_names_all_that_is_in_a_result():
     dims = [row[0] for row in table_below(page, "Dimensions")]
     assert set(dims) == {*data.dims, "what was swept"}
     assert [row[0] for row in table_below(page, "Attributes")] == list(data.attrs)
+
+
+def test_the_reference_names_all_that_is_in_a_log():
+    page = ROOT / "docs/reference/files.md"
+    assert [row[0] for row in table_below(page, "The log of an agent")] == list(Event._fields)
+    below = page.read_text().partition("| `kind` | What happened |")[2].partition("\n\n")[0]
+    shown = {
+        name for row in below.splitlines() for name in re.findall(r"`(\w+)`", row.split(" | ")[0])
+    }
+    assert shown == {*MADE, *STATUS, "told", "corrected", "forgotten", "silent"}
 
 
 def test_the_files_that_something_new_touches_exist():

@@ -21,6 +21,14 @@ import run
 DOCS = Path(__file__).parents[1] / "docs"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 WIDTHS = (1280, 390)
+# what reaches beyond the edge of the screen and cannot be scrolled to
+HIDDEN = """
+    [...document.querySelectorAll('article :is(p, li, td, dd, math, a, code, img)')].filter(e => {
+        if (e.getBoundingClientRect().right <= innerWidth + 1) return false
+        for (let up = e; up.tagName != 'ARTICLE'; up = up.parentElement)
+            if (['auto', 'scroll'].includes(getComputedStyle(up).overflowX)) return false
+        return true
+    }).map(e => e.textContent)"""
 LIMIT = 600  # seconds; on a new machine all policies that pages play are compiled
 
 
@@ -33,6 +41,20 @@ def wrong():
 @pytest.mark.parametrize("page", run.pages(), ids=lambda page: str(page.relative_to(DOCS)))
 def test_the_code_of_a_page_runs(page, wrong):
     assert run.record(page) is not None, wrong
+
+
+@pytest.mark.parametrize(
+    "page", sorted((DOCS / "tutorials").glob("*.md")), ids=lambda page: page.stem
+)
+def test_a_tutorial_draws_a_figure(page, wrong):
+    assert any(shown.figures for shown in run.record(page) or []), wrong
+
+
+def test_the_code_of_a_page_is_a_program():
+    text = (DOCS / "tutorials" / "own_policy.md").read_text(encoding="utf-8")
+    assert "kibitz.index_policy(" in run.as_script(text)
+    for page in run.pages():
+        compile(run.as_script(page.read_text(encoding="utf-8")), page.name, "exec")
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +123,13 @@ def test_formulas_are_set_and_none_is_left_as_tex(read):
         assert not re.search(r"\\(frac|sum|sqrt|Delta|varepsilon|log)\b", text), path.name
 
 
+def test_a_public_name_is_shown_as_users_write_it(site):
+    page = (site / "reference/simulate.html").read_text(encoding="utf-8")
+    text = re.sub("<[^>]*>", "", page)
+    for name in ("simulate(problem, feedback", "race(problem, feedback", "sweep(name, values"):
+        assert f"kibitz.{name}, " in text
+
+
 @pytest.fixture(scope="module")
 def browser():
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -117,7 +146,7 @@ def browser():
 def test_a_page_opens_from_its_folder_and_fits_the_screen(site, read, browser, width):
     context = browser.new_context(viewport={"width": width, "height": 900}, offline=True)
     page = context.new_page()
-    asked, wrong, wide, pushed = [], [], [], []
+    asked, wrong, wide, pushed, hidden = [], [], [], [], []
     page.on("request", lambda request: asked.append(request.url))
     page.on("pageerror", lambda error: wrong.append(str(error)))
     for path in read:
@@ -126,7 +155,9 @@ def test_a_page_opens_from_its_folder_and_fits_the_screen(site, read, browser, w
         wide += [(path.name, across)] if across > width else []
         cut = "[...document.querySelectorAll('pre')].filter(e => e.scrollWidth > e.clientWidth + 1)"
         pushed += [(path.name, code) for code in page.evaluate(f"{cut}.map(e => e.textContent)")]
+        hidden += [(path.name, text) for text in page.evaluate(HIDDEN)]
     assert not wide
+    assert not hidden
     if width > 1000:  # code can be read without being pushed about
         assert not pushed
     assert not [url for url in asked if not url.startswith(("file:", "data:"))]
@@ -225,6 +256,24 @@ def test_a_formula_is_spaced_as_tex_does(formula, part):
 
 
 @pytest.mark.parametrize(
+    ("annotation", "said"),
+    [
+        (
+            "str | ~numpy._typing._array_like._Buffer | ~numpy._typing._array_like._SupportsArray"
+            "[~numpy.dtype[~typing.Any]] | ~numpy._typing._nested_sequence._NestedSequence"
+            "[~numpy._typing._array_like._SupportsArray[~numpy.dtype[~typing.Any]]] | complex | bytes"
+            " | ~numpy._typing._nested_sequence._NestedSequence[complex | bytes | str] | None",
+            "str | array_like | None",
+        ),
+        ("numpy.ndarray[tuple[Any, ...], numpy.dtype[numpy.float64]]", "array"),
+        ("str | ~os.PathLike[str] | None", "str | ~os.PathLike[str] | None"),
+    ],
+)
+def test_a_type_is_short(annotation, said):
+    assert docstrings.short(annotation) == said
+
+
+@pytest.mark.parametrize(
     ("line", "set_as"),
     [
         ("h_i(t) and Δ_min", r":math:`h_i(t)`\  and :math:`Δ_{\text{min}}`" + "\\ "),
@@ -234,7 +283,24 @@ def test_a_formula_is_spaced_as_tex_does(formula, part):
         ("`O_i` of n_pulls, C_UCB1", "`O_i` of n_pulls, C_UCB1"),
         (":param C_0: see D5", ":param C_0: see `D5 <e.html#d5>`__\\ "),
         ("docs/errata.md", "errata"),
+        ("C_Δ, max_j μ_j", r":math:`C_Δ`\ , :math:`\max_j`\  :math:`μ_j`" + "\\ "),
+        ("⌊εp_i t⌋ of Z̄_t", r"⌊\ :math:`εp_i`\  t⌋ of :math:`\bar Z_t`" + "\\ "),
+        ("⌈p^(p^m)⌉, H^{(m)}", r"⌈\ :math:`p^{p^m}`\ ⌉, :math:`H^{(m)}`" + "\\ "),
     ],
 )
 def test_a_docstring_is_typeset(line, set_as):
     assert docstrings.typeset(line, "e.html") == set_as
+
+
+def test_a_formula_that_goes_on_in_the_next_line_is_left_alone():
+    class App:
+        class env:
+            docname = "bounds/upper"
+
+    lines = ["at most :math:`a_i \\le", "e^{-x^2} b_i` for Δ_i,", "and t^2."]
+    docstrings.process(App, "function", "f", None, None, lines)
+    assert lines == [
+        "at most :math:`a_i \\le",
+        "e^{-x^2} b_i` for :math:`Δ_i`\\ ,",
+        "and :math:`t^2`\\ .",
+    ]

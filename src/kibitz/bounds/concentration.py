@@ -204,7 +204,7 @@ def binary_tail_variance(n: ArrayLike, p: ArrayLike, deviation: ArrayLike) -> fl
 def chung_lu_tail(
     deviation: float, variance: float, excesses: ArrayLike, u: int | None = None
 ) -> float:
-    r"""Bound P(X ≥ EX + α) for a sum of independent X_s ≤ EX_s + M_s (Chung and Lu).
+    r"""Bound P(X ≥ EX + α) for a sum of independent X_s ≤ E X_s + M_s (Chung and Lu).
 
     .. math:: \exp\Big(-\frac{\alpha^2}{2(Var X+\sum_{v\ge u}(M_v-M_u)^2+M_u\alpha/3)}\Big)
 
@@ -242,7 +242,7 @@ def seen_floor(expected: ArrayLike, stage: ArrayLike) -> FloatArray:
     If arrivals are independent, and Φ free observations are expected, there are fewer than this
     with probability at most :math:`t^{-5/2}`: Chernoff, :math:`P(F\le\Phi-\alpha)\le
     e^{-\alpha^2/(2\Phi)}`. Lemma 9 has Φ = pt and states t⁻². The paper
-    leaves out the [·]_+, without which its Theorem 3 does not follow (D20).
+    leaves out the positive part, without which its Theorem 3 does not follow (D20).
 
     Parameters
     ----------

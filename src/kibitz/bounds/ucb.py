@@ -245,9 +245,11 @@ def ucb_sharp(
 ) -> Answer:
     r"""What Theorem 3's argument gives if its maximum is computed instead of bounded.
 
-    .. math:: \sum_{\Delta_i>0}\Delta_i\min\Big\{(T-K+1)\vee1,1+\max_{1\le t\le T}\Big(\frac{4c\log t}
-              {\Delta_i^2}-\Big[q_i(t-1)-\sqrt{5q_i(t-1)\log t}\Big]_+\Big)
-              +\sum_{t=K+1}^T(4t^{1-a}+t^{-5/2})\Big\}
+    .. math:: \sum_{\Delta_i>0}\Delta_i\min\Big\{(T-K+1)\vee1,
+              1+M_i+\sum_{t=K+1}^T(4t^{1-a}+t^{-5/2})\Big\}
+
+    .. math:: M_i=\max_{1\le t\le T}\Big(\frac{4c\log t}{\Delta_i^2}
+              -\Big[q_i(t-1)-\sqrt{5q_i(t-1)\log t}\Big]_+\Big)
 
     The maximum is over whole stages, and exact: the function rises up to a stage and falls after
     it. `stages` (with ``details=True``) says where, arm by arm. At most

@@ -42,7 +42,7 @@ CLAIM = (
     "than every other, whether looks come never, sometimes or always, and nowhere much more."
 )
 MUCH = 0.15  #: The share of its regret by which kibitzer may be beaten in a setting.
-SHOWN = 8  #: Policies in the figure: the best ones, and those of `ALWAYS`.
+SHOWN = 8  #: How many policies are drawn, UCB1-Double among them and else the best ones.
 ALWAYS = ("ucb_double",)
 NEVER = 0.001  # where "no looks" stands on a logarithmic axis
 

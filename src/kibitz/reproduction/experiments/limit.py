@@ -53,7 +53,7 @@ DRAWS, STEP = 89, 11
 #: Runs of each setting.
 RUNS = 100
 NEAR = 1.35  #: The factor within which a regret is near the optimum's.
-SHOWN = 8  #: Policies in the figure: the best ones, and UCB1-Double.
+SHOWN = 8  #: How many policies are drawn, UCB1-Double among them and else the best ones.
 NEVER = 0.01  # where "no looks" stands on a logarithmic axis
 KNOWS_LAW = ("kibitzer", "kl_ucb", "thompson")  # they have a form of their own for Bernoulli rewards
 

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.optimize import linprog
-from scipy.stats import binom
+from scipy.stats import binom, norm
 
 from kibitz.bounds import crossing, upper
 from kibitz.bounds.kibitzer import _beyond, _speed_tail, explored, failing
@@ -195,6 +195,25 @@ def test_step_5_the_integral_and_the_sum_that_it_bounds(beta):
         total = sum(height(n) for n in range(1, int(300 / a**2) + 20))
         assert total <= formula
         assert total > 2 / a**2 * (level + 1) - 1 or a > 1  # without √(πℓ) it would be wrong
+
+
+@BETAS
+def test_step_5_the_integral_and_the_sum_of_gaussian_tails(beta):
+    for a, x in itertools.product([0.05, 0.3, 1.7], [1.5, 20.0, 1e4]):
+        root = math.sqrt(2 * ell(x, beta))
+
+        def height(n, a=a, root=root):
+            return norm.sf(a * np.sqrt(n) - root)
+
+        value = quad(lambda v: 2 * v * height(v * v), 0, (root + 12) / a, limit=200)[0]
+        # E (Z + √(2ℓ))²₊ / a²
+        part = (root**2 + 1) * norm.cdf(root) + root * norm.pdf(root)
+        assert value == pytest.approx(part / a**2, rel=1e-6)
+        formula = (root**2 + 1) / a**2
+        assert value <= formula
+        total = height(np.arange(1, int(400 / a**2) + 20)).sum()
+        assert total <= value
+        assert total > root**2 / a**2 or a > 1  # without the 1 it would be wrong
 
 
 # Step 6: random arrivals
@@ -416,10 +435,24 @@ def test_step_8_cells_lose_little_and_never_too_much(looks, k, rate, z):
     assert found < 1.2 * slowly
 
 
-@pytest.mark.parametrize(("k", "rate", "room"), [(2, 0.5, 0.4), (5, 0.1, 0.8), (3, 0.02, 0.3)])
+EXPLORING = pytest.mark.parametrize(
+    ("k", "rate", "room"), [(2, 0.5, 0.4), (5, 0.1, 0.8), (3, 0.02, 0.3)]
+)
+
+
+def worst_speeds(k, rate, horizon, n, rng):
+    """V_n for n observations and more, up to a horizon, on one path of arrivals."""
+    looks = np.concatenate([[0], np.cumsum(rng.random(horizon - 1) < rate)])
+    stages = np.arange(1, horizon + 1)
+    speeds = np.array([(stages / (looks + k * m / 8)).max() for m in range(1, 200)])
+    return np.append(speeds, np.full(n - speeds.size, speeds[-1]))
+
+
+@EXPLORING
 @BETAS
-def test_exploration_bounds_its_sum_over_simulated_arrivals(k, rate, room, beta):
-    """E Σ exp(−n(…)²/2) by 400 paths of arrivals: the bound is above, by less than a half.
+@pytest.mark.parametrize("gaussian", [False, True])
+def test_exploration_bounds_its_sum_over_simulated_arrivals(k, rate, room, beta, gaussian):
+    """E Σ exp(−n(…)²/2), or of normal tails, by 400 paths of arrivals: above, by less than a half.
 
     The standard error is below 3 %, so that a bound that were the expectation itself would fail.
     """
@@ -427,16 +460,42 @@ def test_exploration_bounds_its_sum_over_simulated_arrivals(k, rate, room, beta)
     horizon, n = 600, np.arange(1, 3000)
     sums = []
     for _ in range(400):
-        looks = np.concatenate([[0], np.cumsum(rng.random(horizon - 1) < rate)])
-        stages = np.arange(1, horizon + 1)
-        speeds = np.array([(stages / (looks + k * m / 8)).max() for m in range(1, 200)])
-        speeds = np.append(speeds, np.full(n.size - speeds.size, speeds[-1]))
-        over = np.maximum(room * np.sqrt(n) - np.sqrt(2 * ell(1 + speeds, beta)), 0)
-        sums.append(np.exp(-(over**2) / 2).sum())
+        speeds = worst_speeds(k, rate, horizon, n.size, rng)
+        over = room * np.sqrt(n) - np.sqrt(2 * ell(1 + speeds, beta))
+        heights = norm.sf(over) if gaussian else np.exp(-(np.maximum(over, 0) ** 2) / 2)
+        sums.append(heights.sum())
     t = crossing.tables(8.0, beta)
-    found = explored(t, np.array([room]), k, rate, float(horizon), "active")[0]
+    found = explored(t, np.array([room]), k, rate, float(horizon), "active", gaussian)[0]
     assert np.mean(sums) < found < 1.5 * np.mean(sums)
     assert np.std(sums) / math.sqrt(len(sums)) < 0.03 * np.mean(sums)
+
+
+@EXPLORING
+@BETAS
+def test_step_3_gaussian_means_are_above_the_threshold_as_often_as_is_said(k, rate, room, beta):
+    """The counts n at which m(n) + √(2ℓ/n) ≥ room, of Gaussian streams: X at most, on average.
+
+    X is above by 5 to 30 %, the standard error is 3 %: three of it are allowed, and the chance of a
+    false alarm is below 1e-3 each. With twice the scale there are more than X.
+    """
+    rng = np.random.default_rng(9)
+    horizon, n = 600, np.arange(1, 3000)
+    t = crossing.tables(8.0, beta)
+    found = explored(t, np.array([room]), k, rate, float(horizon), "active", gaussian=True)[0]
+    for scale, is_bound in (1.0, True), (2.0, False):
+        n_above = []
+        for _ in range(1200):
+            widths = np.sqrt(2 * ell(1 + worst_speeds(k, rate, horizon, n.size, rng), beta) / n)
+            means = rng.normal(scale=scale, size=n.size).cumsum() / n
+            n_above.append((means + widths >= room).sum())
+        sem = np.std(n_above) / math.sqrt(len(n_above))
+        assert (np.mean(n_above) - 3 * sem < found) == is_bound
+
+
+def test_step_3_the_normal_tail_is_not_one_for_all_rewards_of_that_scale():
+    """A fair coin, −1 or 1, is 1-sub-Gaussian: it is 1 more often than a normal variable is above."""
+    coin = 0.5
+    assert norm.sf(1.0) < coin < math.exp(-1 / 2)  # Chernoff's bound holds
 
 
 # Step 9
@@ -637,6 +696,8 @@ def test_the_bound_is_above_simulated_regret(looks, gaps, rate, look, beta):
     bound = upper.kibitzer(gaps, rate, horizon, looks=looks, beta=beta)
     assert sem < 0.15 * mean
     assert 2.5 * mean < bound < 60 * mean
+    sharper = upper.kibitzer(gaps, rate, horizon, looks=looks, beta=beta, gaussian=True)
+    assert mean + 4 * sem < sharper < 0.85 * bound
     t = crossing.tables(8.0, beta)
     assert low < failing(t, np.array([z]), len(gaps), rate, float(horizon), looks)[0]
 
@@ -670,6 +731,10 @@ def test_the_closed_form_explores_at_the_mean_worst_speed(looks, speed, beta):
     level = log - beta * math.log(1 + log)
     expected = 0.9 + 8 * (level + math.sqrt(math.pi * level) + 1) / 0.9
     assert found.terms[2] == pytest.approx(expected, rel=1e-12)
+    found = upper.kibitzer(
+        gaps, 0.1, form="closed", looks=looks, beta=beta, gaussian=True, details=True
+    )
+    assert found.terms[2] == pytest.approx(0.9 + 4 * (2 * level + 1) / 0.9, rel=1e-12)
 
 
 @BETAS

@@ -32,6 +32,17 @@ def numbers():
             yield [name, f"{rate:g}", *map(number, values)]
 
 
+def gaussian():
+    for name, gaps in PROBLEMS.items():
+        for rate in (0.1, 0.01):
+            values = [
+                upper.kibitzer(gaps, rate, looks=looks, form=form, beta=beta, gaussian=True)
+                for beta in (1, 0)
+                for looks, form in (("active", "proved"), ("uniform", "proved"), ("active", "closed"))
+            ]
+            yield [name, f"{rate:g}", *map(number, values)]
+
+
 def horizons():
     gaps = PROBLEMS["five arms"]
     for rate, horizon in ((0.1, 10**4), (0.01, 10**4), (0.0, 10**4), (0.0, 10**6)):
@@ -63,7 +74,13 @@ def lines(rows):
     return ["| " + " | ".join(row) + " |" for row in rows]
 
 
-PARTS = {"NUMBERS": numbers, "HORIZONS": horizons, "CONSTANTS": constants, "LIMITS": limits}
+PARTS = {
+    "NUMBERS": numbers,
+    "GAUSSIAN": gaussian,
+    "HORIZONS": horizons,
+    "CONSTANTS": constants,
+    "LIMITS": limits,
+}
 
 
 def test_the_page_shows_what_is_computed():

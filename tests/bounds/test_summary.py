@@ -78,11 +78,22 @@ def test_the_summary_says_what_the_functions_say():
     assert found["upper"]["ucb_sharp"] == upper.ucb_sharp(gaps, 1e-4, weights, 10**6)
     assert found["upper"]["ftl_robin"] == upper.ftl_robin(gaps, 1e-4, horizon=10**6)
     assert found["upper"]["kibitzer"] == upper.kibitzer(gaps, 1e-4, 10**6)
+    periodic = upper.kibitzer(gaps, 1e-4, 10**6, looks="periodic")
+    assert found["upper"]["kibitzer_periodic"] == periodic
     assert found["printed"]["upper"]["ucb_rate"] == upper.ucb_rate(
         gaps, 1e-4, weights, form="printed"
     )
     assert "etc_ocucb" not in found["upper"]
     assert summary(means, 1e-4, 10**6, c_eta=2)["upper"]["etc_ocucb"] > 0
+
+
+@pytest.mark.parametrize(
+    ("rate", "has_period"), [(0.0, False), (0.3, False), (1e-200, False), (0.1, True)]
+)
+def test_looks_are_periodic_if_they_come_every_whole_number_of_stages(rate, has_period):
+    found = summary(FIVE, rate, 10**4)["upper"]
+    assert ("kibitzer_periodic" in found) == has_period
+    assert found["kibitzer"] > 0
 
 
 @PROBLEMS

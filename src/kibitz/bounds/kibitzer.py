@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import erfc
+from scipy.special import erfc, ndtr
 
 from kibitz.bounds import crossing
 from kibitz.bounds.bound import (
@@ -48,6 +48,7 @@ def kibitzer(
     b: float = 8.0,
     scale: float = 1.0,
     form: str = "proved",
+    gaussian: bool = False,
     details: bool = False,
 ) -> Answer:
     r"""kibitzer's regret, for every T (docs/kibitzer.md, Theorem 1; not in the paper).
@@ -69,6 +70,8 @@ def kibitzer(
         σ: rewards are σ²-sub-Gaussian.
     form
         "proved" (Theorem 1, computed) or "closed" (the corollary, a formula; active or periodic).
+    gaussian
+        Whether rewards are Gaussian of standard deviation σ, of which more can be said.
     details
         Whether to return the terms of each arm as well.
     """
@@ -87,7 +90,8 @@ def kibitzer(
     terms = np.zeros((*shape, delta.size))
     bound = _closed if form == "closed" else _proved
     for place in np.ndindex(shape):
-        terms[place] = bound(tables, delta, float(rates[place]), float(horizons[place]), looks)
+        where = float(rates[place]), float(horizons[place]), looks
+        terms[place] = bound(tables, delta, *where, gaussian)
     terms *= unit
     return answer(terms.sum(axis=-1), terms, None, details)
 
@@ -110,7 +114,9 @@ def _check_period(rates: FloatArray) -> None:
 # the best choice of thresholds ----------------------------------------------------------------
 
 
-def _proved(t: Tables, gaps: FloatArray, rate: float, horizon: float, looks: str) -> FloatArray:
+def _proved(
+    t: Tables, gaps: FloatArray, rate: float, horizon: float, looks: str, gaussian: bool
+) -> FloatArray:
     """The terms of Theorem 1, per arm, for the best thresholds z_i on a grid.
 
     Gaps up to some Δ_m may be given up: every stage then costs Δ_m, and the theorem bounds what the
@@ -132,7 +138,7 @@ def _proved(t: Tables, gaps: FloatArray, rate: float, horizon: float, looks: str
         return terms
     z = np.geomspace(0.15 * delta[hopeless], 0.9 * min(delta[-1], LARGEST), THRESHOLDS)
     z = np.minimum(z, 0.9 * LARGEST)
-    pulls = 1 + explored(t, delta[:, None] - z, gaps.size, rate, horizon, looks)
+    pulls = 1 + explored(t, delta[:, None] - z, gaps.size, rate, horizon, looks, gaussian)
     pulls = np.minimum(pulls, horizon)
     stages = failing(t, z, gaps.size, rate, horizon, looks)
     below = np.concatenate([[0.0], delta])
@@ -178,15 +184,22 @@ def _places_of_running_minimum(values: FloatArray) -> np.ndarray:
 
 
 def explored(
-    t: Tables, room: FloatArray, n_arms: int, rate: float, horizon: float, looks: str
+    t: Tables,
+    room: FloatArray,
+    n_arms: int,
+    rate: float,
+    horizon: float,
+    looks: str,
+    gaussian: bool = False,
 ) -> FloatArray:
     r"""X: the pulls of an arm after its first observation while U_1 is above μ_1 − z; room = Δ − z.
 
     .. math:: E\sum_{n\ge1}\exp\Big(-\frac n2\big(\Delta-z-\sqrt{2\ell(1+V_n)/n}\big)_+^2\Big),
               \qquad V_n=\sup_{t\le T}\frac t{F(t)+Kn/b}
 
-    over cells of n, in which the first n stands for all, and of V_n, in which the largest does.
-    Infinite where there is no room.
+    over cells of n, in which the first n stands for all, and of V_n, in which the largest does. For
+    Gaussian rewards the summand is the probability itself, of a normal variable above
+    (Δ − z)√n − √(2ℓ). Infinite where there is no room.
     """
     result = np.full(room.shape, math.inf)
     fits = room > 0.04 * room.max(axis=-1, keepdims=True)
@@ -207,8 +220,9 @@ def explored(
     needed = np.searchsorted(row, np.searchsorted(first, last))  # the pairs of each a
     total = np.full(a.shape, float(mass[~kept].sum()))
     for i, value in enumerate(a):
-        over = np.maximum(value * steps[: needed[i]] - roots[: needed[i]], 0.0)
-        total[i] += (weight[: needed[i]] * np.exp(-(over**2) / 2)).sum()
+        over = value * steps[: needed[i]] - roots[: needed[i]]
+        heights = ndtr(-over) if gaussian else np.exp(-(np.maximum(over, 0.0) ** 2) / 2)
+        total[i] += (weight[: needed[i]] * heights).sum()
     end = np.maximum(first[np.minimum(np.searchsorted(first, last), first.size - 1)], 2.0)
     over = a * np.sqrt(end - 1) - math.sqrt(2 * widest)  # step 5, from the last cell on
     total += 2 / a**2 * (np.exp(-(over**2) / 2) + np.sqrt(math.pi * widest) * erfc(over / 2**0.5))
@@ -316,12 +330,16 @@ def _beyond(
 # the closed form ------------------------------------------------------------------------------
 
 
-def _closed(t: Tables, gaps: FloatArray, rate: float, horizon: float, looks: str) -> FloatArray:
+def _closed(
+    t: Tables, gaps: FloatArray, rate: float, horizon: float, looks: str, gaussian: bool
+) -> FloatArray:
     r"""The corollary: z_i = Δ_i/2 and the constants C̄ (or C_per) and C_0.
 
     .. math:: \sum_i\Big[\Delta_i+\frac{8(\bar\ell+\sqrt{\pi\bar\ell}+1)}{\Delta_i}\Big]
               +\frac{8K}{\Delta_{\min}}\Big[\bar C(\varepsilon)
               +C_0\Big(\frac{\Delta_{\max}^2}{4K\varepsilon}\Big)\Big]
+
+    For Gaussian rewards ℓ̄ + 1/2 takes the place of ℓ̄ + √(πℓ̄) + 1.
     """
     k, positive = gaps.size, gaps > 0
     terms = np.zeros(k)
@@ -335,7 +353,8 @@ def _closed(t: Tables, gaps: FloatArray, rate: float, horizon: float, looks: str
         fastest = min(fastest, max(1.0, t.b / k) * mean)
     level = width(np.asarray(1 + fastest), t.beta)
     delta = gaps[positive]
-    terms[positive] = delta + 8 * (level + np.sqrt(math.pi * level) + 1) / delta
+    more = 0.5 if gaussian else np.sqrt(math.pi * level) + 1
+    terms[positive] = delta + 8 * (level + more) / delta
     waiting = min(horizon, 1 / rate if rate > 0 else math.inf)
     failures = crossing.zero_constant(t, waiting * delta.max() ** 2 / (4 * k))
     if rate > 0 and looks == "periodic":

@@ -129,6 +129,8 @@ def _upper(
     }
     if np.ptp(weights) == 0:
         bounds["kibitzer_passive"] = upper.kibitzer(gaps, rate, horizon, looks="uniform")
+    if rate > 1e-100 and abs(1 / rate - round(1 / rate)) < 1e-6 / rate:
+        bounds["kibitzer_periodic"] = upper.kibitzer(gaps, rate, horizon, looks="periodic")
     if c_eta is not None:
         bounds["etc_ocucb"] = upper.etc_ocucb(gaps, rate, c_eta, horizon, rho=rho, alpha=alpha)
     return bounds

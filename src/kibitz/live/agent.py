@@ -9,7 +9,6 @@ same one at a time, be killed, and start again.
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kibitz.live import delay, making, recipe
@@ -297,7 +296,7 @@ class Agent:
         """Write the log to a file: .csv, .jsonl (JSON lines) or .nc (netCDF)."""
         from kibitz.live.export import export
 
-        export(self.events(), Path(file))
+        export(self.events(), file)
 
     def check(self) -> list[str]:
         """Make everything anew from the log; return, in sentences, what the store has otherwise."""

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
-from kibitz.files import checked_target, write_whole
-from kibitz.live.export import SUFFIXES
+from kibitz.files import write_whole
+from kibitz.live.export import checked_export
 from kibitz.live.projection import Event
 from kibitz.live.store import Unavailable
 from kibitz.live.turn import Conflict, Decision
@@ -154,10 +154,8 @@ class Client:
 
     def export(self, file: str | os.PathLike[str]) -> None:
         """Write the log to a file: .csv, .jsonl (JSON lines) or .nc (netCDF)."""
-        if Path(file).suffix not in SUFFIXES:
-            raise refused("file", "one that ends in .csv, .jsonl or .nc", str(file))
-        target = checked_target(file, "file")
-        write_whole(target, self._sent("GET", f"{self._path}/export?format={target.suffix[1:]}"))
+        target = checked_export(file)
+        write_whole(target, self._sent("GET", f"{self._path}/export?format={Path(file).suffix[1:]}"))
 
     # -------------------------------------------------------------------------------- sending
 

@@ -57,7 +57,8 @@ def test_an_agent_takes_junk_with_manners(agent, name):
         try:
             given = refused_or_right(method, **arguments)
         except KeyError as error:  # as of a dict
-            assert "id must be that of a decision of 'checkout', got" in str(error)
+            if "id must be that of a decision of 'checkout', got" not in str(error):
+                raise
             continue
         if name == "events" and given is not None:
             refused_or_right(lambda given=given: list(given))

@@ -155,9 +155,9 @@ def _plain(word: str) -> int | float | str:
     return word if beyond else value
 
 
-def _sentence(check: Callable[..., T], *arguments: Any) -> T:
+def _sentence(read: Callable[..., T], *arguments: Any) -> T:
     try:
-        return check(*arguments)
+        return read(*arguments)
     except ValueError as error:
         raise Refused(str(error)) from None
 

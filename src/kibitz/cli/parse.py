@@ -7,17 +7,13 @@ further by the library. `kibitz.validate` knows NumPy: it is imported when there
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import typer
 
 T = TypeVar("T")
 
 SEED = 1  # the default, printed with each result
-
-Law = Literal["gaussian", "bernoulli"]
-Observer = Literal["bandit", "passive", "active", "full"]
-Engine = Literal["auto", "step", "leap"]
 
 
 class Numbers(list[float]):

@@ -6,7 +6,8 @@ from typing import Annotated, get_args
 import typer
 
 from kibitz.cli import parse
-from kibitz.cli.parse import SEED, Law, Numbers
+from kibitz.cli.parse import SEED, Numbers
+from kibitz.cli.simulate import Law
 
 
 def rehearse(

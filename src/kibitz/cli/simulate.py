@@ -3,15 +3,19 @@
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import typer
 
 from kibitz.cli import parse
-from kibitz.cli.parse import SEED, Engine, Law, Numbers, Observer
+from kibitz.cli.parse import SEED, Numbers
 
 if TYPE_CHECKING:
     import xarray
+
+Law = Literal["gaussian", "bernoulli"]
+Observer = Literal["bandit", "passive", "active", "full"]
+Engine = Literal["auto", "step", "leap"]
 
 
 def simulate(

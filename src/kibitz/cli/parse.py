@@ -1,8 +1,9 @@
 """Options, and how the words after them are read: numbers, lists of them, names.
 
-Each of `number`, `numbers`, `whole`, `wholes`, `word`, `weights` and `text` returns a typed option.
-What cannot be read is refused with `<name> must be <condition>, got <value>`; what can is checked
-further by the library. `kibitz.validate` knows NumPy: it is imported when there is something to read.
+Each of `number`, `numbers`, `whole`, `wholes`, `word`, `weights`, `flag` and `text` returns a typed
+option. What cannot be read is refused with `<name> must be <condition>, got <value>`; what can is
+checked further by the library. `kibitz.validate` knows NumPy: it is imported when there is something
+to read.
 """
 
 import math
@@ -80,6 +81,11 @@ def weights(help: str) -> Any:
             return given
 
     return _option(read, "NAME|NUMBER,...", help, (), {})
+
+
+def flag(name: str, help: str, **more: Any) -> Any:
+    """Return an option that takes nothing."""
+    return typer.Option(name, help=help, metavar="", **more)
 
 
 def text(metavar: str, help: str, *flags: str) -> Any:

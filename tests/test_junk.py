@@ -1,35 +1,19 @@
-"""Every public constructor, and simulate, sweep and check, called with junk of every kind.
+"""Every public constructor, and simulate, race, sweep and check, called with junk of every kind.
 
 What comes back is a result without a warning, or one sentence of ours. `tests/bounds/test_junk.py`
-does the same for bounds and planning. Names are found by looking: a new one is tried by itself.
+does the same for bounds and planning, `tests/live/test_junk.py` for agents and logs. Names are found
+by looking: a new one is tried by itself.
 """
 
 import inspect
-import math
-import re
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from junk import JUNK, refused_or_right
 
 import kibitz as kb
 from kibitz.policies import POLICIES
-
-SENTENCE = re.compile(r"[\w\[\] ,']+ must .+, got .+|[\w ]+ must be at least one policy", re.S)
-
-
-class Unspeakable:
-    def __repr__(self):
-        raise RuntimeError("no words")
-
-
-JUNK = [
-    None, "", "junk", "1", b"1", math.nan, math.inf, -math.inf, -1, 0, 1, 0.5, 1.5, 1e300, 5e-324,
-    2**62, 10**400, -(10**400), True, False, 1j, [], [[]], [1], [1, "a"], [[1, 2], [3]], [math.nan],
-    [1e308, -1e308], (), {}, {"a": 1}, {1, 2}, object(), Unspeakable(), np.float64(2), np.array(3.0),
-    np.array([1.0, 2.0]), np.array([[1.0]]), np.array(["a"]), np.array([None]), np.zeros(0), 10**5000,
-]  # fmt: skip
 
 WHOLE = {  # arguments that are right, by name
     "means": [1, 0.5],
@@ -55,16 +39,6 @@ FUNCTIONS = {
 
 def test_all_of_them_are_found():
     assert POLICIES.keys() | {"gaussian", "bernoulli", "table", "every"} <= FUNCTIONS.keys()
-
-
-def refused_or_right(function, **arguments):
-    try:
-        return function(**arguments)
-    except (ValueError, TypeError) as error:
-        said = str(error)
-    assert SENTENCE.match(said), f"{function.__name__}: {said}"
-    assert len(said) < 400
-    return None
 
 
 @settings(derandomize=True, deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
@@ -95,8 +69,9 @@ RIGHT = {
 
 @settings(derandomize=True, deadline=None, max_examples=250, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_simulate_takes_junk_with_manners(data):
-    names = [*inspect.signature(kb.simulate).parameters]
+@pytest.mark.parametrize("function", [kb.simulate, kb.race])
+def test_simulate_takes_junk_with_manners(function, data):
+    names = [*inspect.signature(function).parameters]
     junk = {
         name: data.draw(st.sampled_from(JUNK))
         for name in data.draw(st.lists(st.sampled_from(names), min_size=1, max_size=2))
@@ -105,7 +80,7 @@ def test_simulate_takes_junk_with_manners(data):
         junk.pop("progress", None)
     if isinstance(junk.get("file"), str) and junk["file"]:  # would be a file here
         junk.pop("file")
-    refused_or_right(kb.simulate, **{**RIGHT, **junk})
+    refused_or_right(function, **{**RIGHT, **junk})
 
 
 @settings(derandomize=True, deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))

@@ -28,6 +28,12 @@ assert_type(swept, xarray.Dataset)
 assert_type(kibitz.race(problem, feedback, players, horizon=9, runs=5, seed=1), xarray.Dataset)
 assert_type(kibitz.plan(100, n_arms=2, gap=0.5), dict[str, Any])
 assert_type(kibitz.bounds, ModuleType)
+agent = kibitz.agent("shop.db", "checkout", arms=["blue", "green"], policy=kibitz.ucb())
+for speaker in (agent, kibitz.Client("http://127.0.0.1:8765", agent="checkout")):
+    assert_type(speaker.ask(), kibitz.Decision)
+    assert_type(speaker.ask(n=2), list[kibitz.Decision])
+    assert_type(speaker.tell(1, 0.5), str)
+    assert_type(speaker.tell([(1, 0.5), (2, 1.0)]), list[str])
 check: Callable[[kibitz.Policy], None] = kibitz.check
 
 kibitz.simulate(problem, feedback, "ucb", horizon=100, runs=5, seed=1)  # error: arg-type

@@ -44,9 +44,10 @@ def public_functions():
             for each in names:
                 if inspect.isfunction(getattr(value, each)):
                     found[f"bounds.{name}.{each}"] = getattr(value, each)
-    from kibitz.planning import planner, prediction
+    from kibitz.planning import optimal, planner, prediction
 
     found["plan"] = planner.plan
+    found["optimal"] = optimal.optimal
     found["predict"] = prediction.predict
     found["early_scale"] = prediction.early_scale
     return found
@@ -115,6 +116,8 @@ SENSIBLE = {
     "progress": None,
     "observer": "uniform",
     "early": False,
+    "every": 3,
+    "seen": ((0, 1), (1, 1)),
 }
 SPECIAL = {  # where one name means two things
     ("plan", "gaps"): None,

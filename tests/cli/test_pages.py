@@ -1,6 +1,7 @@
 """The page of each command in the documentation is its own help."""
 
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
@@ -37,4 +38,5 @@ def test_the_pages_say_what_the_help_says(pages, kibitz, monkeypatch):
                 option, takes, meaning, _ = (cell.strip() for cell in line[2:-2].split(" | "))
                 assert all(word.strip(" `") in shown for word in option.split(",")), option
                 assert takes.strip("`").replace(r"\|", "|") in shown
+                assert takes or re.search(rf"{option.strip('`')} +{re.escape(meaning)}", shown)
                 assert meaning in shown

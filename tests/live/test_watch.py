@@ -461,7 +461,8 @@ def test_a_token_that_is_revoked_ends_the_watching(store, browser):
         page.get_by_label("Token").fill(token)
         page.keyboard.press("Enter")
         expect(page.locator(".arms"), "blue")
-        tokens.revoke(connect(store), 1)
+        with contextlib.closing(connect(store)) as other:
+            tokens.revoke(other, 1)
         time.sleep(1.1)
         agent.ask()
         expect(page.locator("h1"), "Log in", FIRST)

@@ -263,6 +263,7 @@ def test_a_sweep_needs_values():
         ({"policies": []}, "policies must be at least one policy"),
         ({"policies": [kibitz.ucb(), kibitz.ucb()]}, "policies must have different labels"),
         ({"policies": ["ucb"]}, "policies must be policies such as ucb"),
+        ({"policies": "ucb"}, r"policies must be policies such as ucb\(\), got 'ucb'"),
         ({"policies": kibitz.kl_ucb("bernoulli")}, r"must be played with rewards in \[0, 1\]"),
         ({"feedback": kibitz.passive(0.1, [0.5, 0.5])}, "weights must have one entry for each of 3"),
         ({"feedback": kibitz.passive([0.1, 0.2])}, "rate must have an entry for each of 300 stages"),

@@ -11,6 +11,7 @@ from kibitz.cli import (
     bounds,
     league,
     optimal,
+    parse,
     plan,
     policies,
     rehearse,
@@ -61,7 +62,7 @@ def print_version(wanted: bool) -> None:
 def kibitz(
     version: Annotated[
         bool,
-        typer.Option("--version", callback=print_version, is_eager=True, help="Print the version"),
+        parse.flag("--version", "Print the version", callback=print_version, is_eager=True),
     ] = False,
 ) -> None:
     """Bandits that sometimes get to look."""

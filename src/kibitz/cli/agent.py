@@ -15,7 +15,7 @@ Store = Annotated[
 ]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The agent's name")]
 Key = Annotated[str, parse.text("TEXT", "The same key gets the same answer")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object")]
+AsJson = Annotated[bool, parse.flag("--json", "Print one JSON object")]
 
 
 @contextlib.contextmanager
@@ -174,7 +174,7 @@ def events(
     name: Name,
     store: Store,
     after: Annotated[int, parse.whole("after", "Only what follows this number", least=0)] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object on each line")] = False,
+    as_json: Annotated[bool, parse.flag("--json", "Print a JSON object on each line")] = False,
 ) -> None:
     """Print the log."""
     from kibitz.cli.tables import print_json

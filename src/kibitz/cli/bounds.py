@@ -3,8 +3,6 @@
 import math
 from typing import Annotated, Any
 
-import typer
-
 from kibitz.cli import parse
 from kibitz.cli.parse import Numbers
 
@@ -24,7 +22,7 @@ def bounds(
     ] = None,
     rho: Annotated[float, parse.number("rho", "ρ of OCUCB-n, for the hardness of arms")] = 0.5,
     alpha: Annotated[float, parse.number("alpha", "α of ETC, for the last epoch of arms")] = 1.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object")] = False,
+    as_json: Annotated[bool, parse.flag("--json", "Print one JSON object")] = False,
 ) -> None:
     """Print every bound for a setting: what is printed in the paper, and what is really proved."""
     from kibitz.bounds import summary

@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from kibitz.cli import parse
 from kibitz.cli.parse import SEED
 
@@ -30,7 +28,7 @@ def league(
     plot: Annotated[
         str, parse.text("FILE", "Draw performance profiles to this PNG, SVG or PDF")
     ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object")] = False,
+    as_json: Annotated[bool, parse.flag("--json", "Print one JSON object")] = False,
 ) -> None:
     """Let policies play the same random problems, with looks from never to always, and rank them."""
     if plot:

@@ -2,8 +2,6 @@
 
 from typing import Annotated, Any
 
-import typer
-
 from kibitz.cli import parse
 from kibitz.cli.parse import SEED
 
@@ -22,7 +20,7 @@ def optimal(
     ] = None,
     runs: Annotated[int, parse.whole("runs", "Games of each policy", least=2)] = 2000,
     seed: Annotated[int, parse.whole("seed", "Seed of all random numbers", least=0)] = SEED,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object")] = False,
+    as_json: Annotated[bool, parse.flag("--json", "Print one JSON object")] = False,
 ) -> None:
     """Print the Bayes-optimal regret of two Bernoulli arms with uniform priors, and of policies."""
     from kibitz.cli.policies import policies_from

@@ -1,23 +1,20 @@
 """Options, and how the words after them are read: numbers, lists of them, names.
 
-Each of `number`, `numbers`, `whole`, `wholes`, `word`, `weights` and `text` returns a typed option.
-What cannot be read is refused with `<name> must be <condition>, got <value>`; what can is checked
-further by the library. `kibitz.validate` knows NumPy: it is imported when there is something to read.
+Each of `number`, `numbers`, `whole`, `wholes`, `word`, `weights`, `flag` and `text` returns a typed
+option. What cannot be read is refused with `<name> must be <condition>, got <value>`; what can is
+checked further by the library. `kibitz.validate` knows NumPy: it is imported when there is something
+to read.
 """
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import typer
 
 T = TypeVar("T")
 
 SEED = 1  # the default, printed with each result
-
-Law = Literal["gaussian", "bernoulli"]
-Observer = Literal["bandit", "passive", "active", "full"]
-Engine = Literal["auto", "step", "leap"]
 
 
 class Numbers(list[float]):
@@ -84,6 +81,11 @@ def weights(help: str) -> Any:
             return given
 
     return _option(read, "NAME|NUMBER,...", help, (), {})
+
+
+def flag(name: str, help: str, **more: Any) -> Any:
+    """Return an option that takes nothing."""
+    return typer.Option(name, help=help, metavar="", **more)
 
 
 def text(metavar: str, help: str, *flags: str) -> Any:
@@ -155,9 +157,9 @@ def _plain(word: str) -> int | float | str:
     return word if beyond else value
 
 
-def _sentence(check: Callable[..., T], *arguments: Any) -> T:
+def _sentence(read: Callable[..., T], *arguments: Any) -> T:
     try:
-        return check(*arguments)
+        return read(*arguments)
     except ValueError as error:
         raise Refused(str(error)) from None
 

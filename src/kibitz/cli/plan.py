@@ -4,8 +4,6 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from kibitz.cli import parse
 from kibitz.cli.parse import SEED, Numbers
 
@@ -54,12 +52,12 @@ def plan(
             "A policy to show; repeatable (default: kibitzer and ucb_double; all are in the JSON)",
         ),
     ] = None,
-    simulate: Annotated[bool, typer.Option("--simulate", help="Back it by a simulation")] = False,
+    simulate: Annotated[bool, parse.flag("--simulate", "Back it by a simulation")] = False,
     runs: Annotated[int, parse.whole("runs", "Runs of each simulated setting")] = 200,
     seed: Annotated[int, parse.whole("seed", "Seed of all random numbers", least=0)] = SEED,
     dask: Annotated[str, parse.dask()] = "",
     plot: Annotated[str, parse.text("FILE", "Draw the prediction to this PNG, SVG or PDF")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object")] = False,
+    as_json: Annotated[bool, parse.flag("--json", "Print one JSON object")] = False,
 ) -> None:
     """Plan a bucket of free looks: how large, where to look, and what it saves."""
     if plot:

@@ -3,10 +3,9 @@
 from pathlib import Path
 from typing import Annotated, get_args
 
-import typer
-
 from kibitz.cli import parse
-from kibitz.cli.parse import SEED, Law, Numbers
+from kibitz.cli.parse import SEED, Numbers
+from kibitz.cli.simulate import Law
 
 
 def rehearse(
@@ -34,7 +33,7 @@ def rehearse(
         str, parse.text("PATH|URL", "Keep the agents here (default: a file that is thrown away)")
     ] = "",
     plot: Annotated[str, parse.text("FILE", "Draw regret against time to this PNG, SVG or PDF")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object")] = False,
+    as_json: Annotated[bool, parse.flag("--json", "Print one JSON object")] = False,
 ) -> None:
     """Play an agent, with its store, against a simulated world with late, lost and double reports."""
     from kibitz.cli.policies import policies_from

@@ -3,8 +3,6 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from kibitz.cli import parse
 from kibitz.cli.parse import SEED, Wholes
 
@@ -18,7 +16,7 @@ def reproduce(
     ] = None,
     seed: Annotated[int, parse.whole("seed", "Seed of all random numbers", least=0)] = SEED,
     out: Annotated[str, parse.text("FOLDER", "Folder for data, figures and page")] = "reproduction",
-    quick: Annotated[bool, typer.Option("--quick", help="A rough version, in seconds")] = False,
+    quick: Annotated[bool, parse.flag("--quick", "A rough version, in seconds")] = False,
     threads: Annotated[
         int | None, parse.whole("threads", "Runs at a time (default: all cores)")
     ] = None,

@@ -3,15 +3,17 @@
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
-
-import typer
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from kibitz.cli import parse
-from kibitz.cli.parse import SEED, Engine, Law, Numbers, Observer
+from kibitz.cli.parse import SEED, Numbers
 
 if TYPE_CHECKING:
     import xarray
+
+Law = Literal["gaussian", "bernoulli"]
+Observer = Literal["bandit", "passive", "active", "full"]
+Engine = Literal["auto", "step", "leap"]
 
 
 def simulate(
@@ -49,7 +51,7 @@ def simulate(
         ),
     ] = None,
     looks: Annotated[int, parse.whole("looks", "Arms looked at when looks arrive")] = 1,
-    paid: Annotated[bool, typer.Option("--paid", help="A look costs its gap")] = False,
+    paid: Annotated[bool, parse.flag("--paid", "A look costs its gap")] = False,
     threads: Annotated[
         int | None, parse.whole("threads", "Runs at a time (default: all cores)")
     ] = None,
@@ -67,12 +69,12 @@ def simulate(
     plot: Annotated[str, parse.text("FILE", "Draw regret against time to this PNG, SVG or PDF")] = "",
     watch: Annotated[
         bool,
-        typer.Option(
+        parse.flag(
             "--watch",
-            help="Look on as runs come in, in a window or a terminal; Ctrl-C prints those so far",
+            "Look on as runs come in, in a window or a terminal; Ctrl-C prints those so far",
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object")] = False,
+    as_json: Annotated[bool, parse.flag("--json", "Print one JSON object")] = False,
 ) -> None:
     """Play policies against a problem and print their regret."""
     from kibitz.cli.cluster import executor_at

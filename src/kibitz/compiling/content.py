@@ -19,7 +19,7 @@ import textwrap
 import token
 import tokenize
 from enum import EnumType
-from functools import cache
+from functools import cache, lru_cache
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
@@ -192,21 +192,32 @@ def _source(function: FunctionType) -> str | None:
     if function.__name__ == "<lambda>":  # a line may hold several
         return None
     try:
-        lines = textwrap.dedent(inspect.getsource(function))
-        if not _compiles_to(lines, function.__code__):
-            return None
-        return _tokens(lines)
+        lines, _ = inspect.findsource(function)
+        if not any(_same(code, function.__code__) for code in _codes("".join(lines))):
+            return None  # the file was edited since
+        return _tokens(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError, tokenize.TokenError, ValueError):
         return None
 
 
-def _compiles_to(source: str, code: CodeType) -> bool:
-    """Return whether source still is what a function was made of: a file may have been edited."""
-    outer = ", ".join(code.co_freevars)
-    text = f"def outer({outer}):\n{textwrap.indent(source, ' ')}\n"
-    around = next(c for c in compile(text, "<source>", "exec").co_consts if isinstance(c, CodeType))
-    again = [c for c in around.co_consts if isinstance(c, CodeType) and c.co_name == code.co_name]
-    return any(c.co_code == code.co_code and _plain(c) == _plain(code) for c in again)
+@lru_cache(maxsize=64)
+def _codes(text: str) -> list[CodeType]:
+    """Return the code of all functions in a file, or in a cell of a notebook.
+
+    Bytecode depends on the whole of it: `np.zeros(1)` on whether `np` is imported there.
+    """
+    found: list[CodeType] = []
+    waiting = [compile(text, "<source>", "exec", dont_inherit=True)]
+    while waiting:
+        found.append(waiting.pop())
+        waiting.extend(part for part in found[-1].co_consts if isinstance(part, CodeType))
+    return found
+
+
+def _same(one: CodeType, other: CodeType) -> bool:
+    """Return whether code is that of the same lines."""
+    places = [(code.co_name, code.co_firstlineno, code.co_code) for code in (one, other)]
+    return places[0] == places[1] and _plain(one) == _plain(other)
 
 
 def _plain(code: CodeType) -> list[str]:

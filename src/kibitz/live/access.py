@@ -26,10 +26,10 @@ Headers = dict[bytes, bytes]
 def allowed(role: str) -> Callable[[Request], Awaitable[Access]]:
     """Return a dependency that lets pass who has this role, for the agent in the address."""
 
-    async def check(request: Request) -> Access:
+    async def with_role(request: Request) -> Access:
         return await checked(request, role)
 
-    return check
+    return with_role
 
 
 async def checked(request: Request, role: str) -> Access:

@@ -9,8 +9,7 @@ same one at a time, be killed, and start again.
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from kibitz.live import delay, making, recipe
 from kibitz.live.projection import Arm, Event
@@ -113,6 +112,14 @@ class Agent:
 
     # ------------------------------------------------------------------------------- deciding
 
+    @overload
+    def ask(self, key: str | None = None, among: Sequence[str] | None = None) -> Decision: ...
+
+    @overload
+    def ask(
+        self, key: Sequence[str] | None = None, among: Sequence[str] | None = None, *, n: int
+    ) -> list[Decision]: ...
+
     def ask(self, key: Any = None, among: Sequence[str] | None = None, n: int | None = None) -> Any:
         """Return the `Decision` which arm to pull; a list of `n` of them if that is given.
 
@@ -131,6 +138,12 @@ class Agent:
         """Return the `Decision` where the next free look should go."""
         found: Decision = self.together([("look", (key,))])[0]
         return found
+
+    @overload
+    def tell(self, id: int, reward: float) -> str: ...
+
+    @overload
+    def tell(self, id: Sequence[tuple[int, float]]) -> list[str]: ...
 
     def tell(self, id: Any, reward: Any = None) -> Any:
         """Report what came of a decision; return "counted", or "again" for a repetition.
@@ -297,7 +310,7 @@ class Agent:
         """Write the log to a file: .csv, .jsonl (JSON lines) or .nc (netCDF)."""
         from kibitz.live.export import export
 
-        export(self.events(), Path(file))
+        export(self.events(), file)
 
     def check(self) -> list[str]:
         """Make everything anew from the log; return, in sentences, what the store has otherwise."""

@@ -78,7 +78,11 @@ def readable(path: Path) -> dict[str, int]:
 def salvaged(path: Path) -> sqlite3.Connection:
     """Return a connection that reads what it can, also of a file that is too short."""
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
-    connection.execute("pragma writable_schema = on")
+    try:
+        connection.execute("pragma writable_schema = on")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 

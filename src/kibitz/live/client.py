@@ -8,11 +8,11 @@ import secrets
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 from urllib.parse import quote, urlsplit
 
-from kibitz.files import checked_target, write_whole
-from kibitz.live.export import SUFFIXES
+from kibitz.files import write_whole
+from kibitz.live.export import checked_export
 from kibitz.live.projection import Event
 from kibitz.live.store import Unavailable
 from kibitz.live.turn import Conflict, Decision
@@ -78,6 +78,14 @@ class Client:
 
     # ------------------------------------------------------------------------------- deciding
 
+    @overload
+    def ask(self, key: str | None = None, among: Sequence[str] | None = None) -> Decision: ...
+
+    @overload
+    def ask(
+        self, key: Sequence[str] | None = None, among: Sequence[str] | None = None, *, n: int
+    ) -> list[Decision]: ...
+
     def ask(self, key: Any = None, among: Sequence[str] | None = None, n: int | None = None) -> Any:
         """Return the `Decision` which arm to pull; a list of `n` of them if that is given."""
         if key is None:
@@ -89,6 +97,12 @@ class Client:
     def look(self, key: str | None = None) -> Decision:
         """Return the `Decision` where the next free look should go."""
         return Decision(**self._post("look", {"key": made_up() if key is None else key}))
+
+    @overload
+    def tell(self, id: int, reward: float) -> str: ...
+
+    @overload
+    def tell(self, id: Sequence[tuple[int, float]]) -> list[str]: ...
 
     def tell(self, id: Any, reward: Any = None) -> Any:
         """Report what came of a decision, or of many as a list of (id, reward)."""
@@ -154,10 +168,8 @@ class Client:
 
     def export(self, file: str | os.PathLike[str]) -> None:
         """Write the log to a file: .csv, .jsonl (JSON lines) or .nc (netCDF)."""
-        if Path(file).suffix not in SUFFIXES:
-            raise refused("file", "one that ends in .csv, .jsonl or .nc", str(file))
-        target = checked_target(file, "file")
-        write_whole(target, self._sent("GET", f"{self._path}/export?format={target.suffix[1:]}"))
+        target = checked_export(file)
+        write_whole(target, self._sent("GET", f"{self._path}/export?format={Path(file).suffix[1:]}"))
 
     # -------------------------------------------------------------------------------- sending
 

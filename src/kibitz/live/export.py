@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+import os
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -22,16 +23,22 @@ if TYPE_CHECKING:
 SUFFIXES = (".csv", ".jsonl", ".nc")
 
 
-def export(events: Iterable[Event], file: Path) -> None:
+def export(events: Iterable[Event], file: str | os.PathLike[str]) -> None:
     """Write a log to a file, whole or not at all; its name says how."""
-    if file.suffix not in SUFFIXES:
-        raise refused("file", "one that ends in .csv, .jsonl or .nc", str(file))
-    target = checked_target(file, "file")
-    if file.suffix == ".nc":
+    target, suffix = checked_export(file), Path(file).suffix
+    if suffix == ".nc":
         write_whole(target, as_netcdf(events))
     else:
-        parts = as_csv(events) if file.suffix == ".csv" else as_lines(events)
+        parts = as_csv(events) if suffix == ".csv" else as_lines(events)
         write_whole(target, lambda out: out.writelines(parts))
+
+
+def checked_export(file: str | os.PathLike[str]) -> Path:
+    """Return the file that an export would write; refuse what cannot be written."""
+    target = checked_target(file, "file")
+    if Path(file).suffix not in SUFFIXES:
+        raise refused("file", "one that ends in .csv, .jsonl or .nc", str(file))
+    return target
 
 
 def as_csv(events: Iterable[Event]) -> Iterator[bytes]:
@@ -57,9 +64,9 @@ def as_lines(events: Iterable[Event]) -> Iterator[bytes]:
 
 def as_netcdf(events: Iterable[Event]) -> bytes:
     """Return a log as a netCDF file."""
-    from kibitz.simulator.results import to_netcdf
+    from kibitz.simulator.results import sealed, to_netcdf
 
-    return to_netcdf(as_dataset(events))
+    return sealed(to_netcdf(as_dataset(events)))
 
 
 def batched(events: Iterable[Event]) -> Iterator[list[Event]]:

@@ -13,13 +13,26 @@ With \delta / K for each of K arms all intervals hold together, at all times, wi
 """
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kibitz.validate import number, refused
+
 Floats = NDArray[np.float64]
 
+LEAST_DELTA = 1e-300  # below it, shared among many arms, it would vanish
 RHO = 10.0  # the intervals are tightest at some ten times as many observations
+
+
+def checked_delta(delta: Any) -> float:
+    """Return the probability with which intervals may fail."""
+    if not 0 < (level := number(delta, "delta", "in (0, 1)")) < 1:
+        raise refused("delta", "in (0, 1)", delta)
+    if level < LEAST_DELTA:
+        raise refused("delta", f"at least {LEAST_DELTA:g}", delta)
+    return level
 
 
 def radius(n: ArrayLike, delta: ArrayLike, scale: float = 1.0) -> Floats:

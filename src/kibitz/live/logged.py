@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kibitz.live.intervals import gap_intervals, intervals
+from kibitz.live.intervals import checked_delta, gap_intervals, intervals
 from kibitz.live.projection import Event, projected
 from kibitz.model.problem import Problem, table
-from kibitz.validate import number, quoted, refused
+from kibitz.validate import quoted, refused
 
 Columns = Mapping[str, Any]
 
@@ -75,11 +75,12 @@ def from_log(
     delta
         With which probability an interval may fail.
     """
-    if not 0 < number(delta, "delta", "in (0, 1)") < 1:
-        raise refused("delta", "in (0, 1)", delta)
+    delta = checked_delta(delta)
     columns = _columns(source)
+    if not isinstance(kind, str):
+        raise refused("kind", "the name of a column", kind)
     for name, column in {"arm": arm, "reward": reward}.items():
-        if column not in columns:
+        if not isinstance(column, str) or column not in columns:
             known = ", ".join(map(str, columns)) or "none"
             raise refused(name, f"a column of the log ({known})", column)
     ours = {"seq", "at", "id", "key", kind} <= set(columns)
@@ -119,14 +120,15 @@ def size_interval(
 
 def _of_ours(columns: Columns, kind: str) -> dict[str, list[float]]:
     """Return the rewards that count in a log of kibitz's, by arm."""
-    rows = zip(
-        *(columns[name] for name in ("seq", "at", kind, "id", "arm", "reward", "key")), strict=True
-    )
-    events = [
-        Event(int(seq), float(at), str(what), _whole(id), str(arm), _number(reward), key or None)
-        for seq, at, what, id, arm, reward, key in rows
-    ]
-    made = projected(events)
+    rows = _rows(columns, "seq", "at", kind, "id", "arm", "reward", "key")
+    try:
+        events = [
+            Event(int(seq), float(at), str(what), _whole(id), str(arm), _number(reward), key or None)
+            for seq, at, what, id, arm, reward, key in rows
+        ]
+        made = projected(events)
+    except (LookupError, TypeError, ValueError) as error:
+        raise ValueError(f"log must be one that kibitz wrote, got another ({error})") from None
     found: dict[str, list[float]] = {arm.name: [] for arm in made.arms}
     for decided in made.decisions:
         if decided.reward is not None:
@@ -137,17 +139,26 @@ def _of_ours(columns: Columns, kind: str) -> dict[str, list[float]]:
 def _of_others(columns: Columns, arm: str, reward: str) -> dict[str, list[float]]:
     """Return the rewards of any log, by arm; lines without a reward are left out."""
     found: dict[str, list[float]] = {}
-    for n, (name, value) in enumerate(zip(columns[arm], columns[reward], strict=True)):
+    for n, (name, value) in enumerate(_rows(columns, arm, reward)):
         x = _number(value, f"{reward} of line {n + 1}")
         if x is not None:
             found.setdefault(str(name), []).append(x)
     return found
 
 
+def _rows(columns: Columns, *names: str) -> list[tuple[Any, ...]]:
+    """Return the lines of some columns."""
+    try:
+        return list(zip(*(columns[name] for name in names), strict=True))
+    except (TypeError, ValueError):  # no lists, or of different lengths
+        some = {name: columns[name] for name in names}
+        raise refused("log", "one whose columns are equally long", some) from None
+
+
 def _number(value: Any, name: str = "reward") -> float | None:
     try:
         x = math.nan if value is None or value == "" else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise refused(name, "a number", value) from None
     if math.isinf(x):
         raise refused(name, "finite", value)
@@ -173,12 +184,15 @@ def _columns(source: Any) -> Columns:
 
 
 def _file_columns(file: Path) -> Columns:
-    if not file.is_file():
+    if not os.path.isfile(file):
         raise refused("log", "a file that exists", str(file))
     if file.suffix == ".nc":
-        from kibitz.simulator.results import from_netcdf
+        from kibitz.simulator.results import from_netcdf, verified
 
-        return _columns(from_netcdf(file.read_bytes()))
+        try:
+            return _columns(from_netcdf(verified(file)))
+        except ValueError:
+            raise refused("log", "a netCDF file that is whole", str(file)) from None
     try:
         with file.open(encoding="utf-8", newline="") as lines:
             if file.suffix == ".jsonl":

@@ -30,17 +30,19 @@ def checked(
         "scale": positive(scale, "scale"),
         "seed": None if seed is None else whole(seed, "seed"),
         "patience": None if patience is None else positive(patience, "patience"),
-        "silence": silence if silence == "forget" else _silence(silence, policy),
+        "silence": _silence(silence, policy),
     }
-    if silence != "forget" and patience is None and arms is not None:
+    if given["silence"] != "forget" and patience is None and arms is not None:
         raise refused("patience", "given where silence means a reward", patience)
     plain: dict[str, Any] = json.loads(json.dumps(given))
     return plain
 
 
-def _silence(silence: Any, policy: Any) -> float:
+def _silence(silence: Any, policy: Any) -> str | float:
     if isinstance(silence, str):
-        raise refused("silence", "'forget' or a reward", silence)
+        if silence != "forget":
+            raise refused("silence", "'forget' or a reward", silence)
+        return silence
     reward = finite(silence, "silence")
     if policy is not None and policy.unit_rewards and not 0 <= reward <= 1:
         raise refused("silence", f"in [0, 1] for {policy.name}", silence)

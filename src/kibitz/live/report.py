@@ -5,11 +5,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kibitz.live.intervals import best_bounds, intervals, regret_interval
+from kibitz.live.intervals import best_bounds, checked_delta, intervals, regret_interval
 from kibitz.live.projection import Arm
 from kibitz.live.reading import read_arms
 from kibitz.live.store import Database
-from kibitz.validate import number, refused
 
 if TYPE_CHECKING:
     import xarray
@@ -37,9 +36,7 @@ def report(agent: "Agent", delta: float = 0.05, saved: float | None = None) -> "
     """
     import xarray
 
-    delta = number(delta, "delta", "in (0, 1)")
-    if not 0 < delta < 1:
-        raise refused("delta", "in (0, 1)", delta)
+    delta = checked_delta(delta)
     arms, n_asks, now, oldest, last_look = agent.store.read(lambda db: _read(agent, db))
     counts = np.array([arm.n_seen for arm in arms])
     means = np.array([arm.mean for arm in arms])

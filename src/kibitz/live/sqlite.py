@@ -36,7 +36,11 @@ class SQLiteDatabase:
             isolation_level=None,
             check_same_thread=False,
         )
-        self.rows("pragma query_only = on" if readonly else "pragma synchronous = full")
+        try:
+            self.rows("pragma query_only = on" if readonly else "pragma synchronous = full")
+        except BaseException:
+            self.connection.close()
+            raise
 
     def rows(self, statement: str, *values: Any) -> list[Row]:
         return self.connection.execute(statement, values).fetchall()
@@ -132,9 +136,13 @@ class SQLite:
     def _opened(self) -> SQLiteDatabase:
         if self._writer is None:
             database = SQLiteDatabase(self.path)
-            [(mode,)] = database.rows("pragma journal_mode = wal")
-            if mode != "wal":
-                raise Unavailable(f"store must be on a disk that takes a log, got {self._name}")
+            try:
+                [(mode,)] = database.rows("pragma journal_mode = wal")
+                if mode != "wal":
+                    raise Unavailable(f"store must be on a disk that takes a log, got {self._name}")
+            except BaseException:
+                database.connection.close()
+                raise
             self._writer = database
         return self._writer
 

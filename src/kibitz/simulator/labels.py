@@ -12,7 +12,7 @@ Policies = Policy | Iterable[Policy] | Mapping[str, Policy]
 
 def labelled(policies: Policies, by_name: bool = False) -> dict[str, Policy]:
     """Return policies by label: the name, with the parameters that are not the default ones."""
-    if isinstance(policies, Policy):
+    if isinstance(policies, Policy | str | bytes):  # a name is refused as a whole
         policies = [policies]
     try:
         given = policies if isinstance(policies, Mapping) else dict(enumerate(policies))

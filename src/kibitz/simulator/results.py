@@ -265,9 +265,13 @@ def versions() -> dict[str, str]:
 
 def save(data: "xarray.Dataset", file: Path) -> None:
     """Write a dataset to a netCDF file, whole or not at all."""
-    content = to_netcdf(data)
-    digest = hashlib.sha256(content).hexdigest()
-    write_whole(file, content + f"\nkibitz format {FORMAT} sha256 {digest}\n".encode())
+    write_whole(file, sealed(to_netcdf(data)))
+
+
+def sealed(netcdf: bytes) -> bytes:
+    """Return what a file holds: netCDF, and the line with its checksum."""
+    digest = hashlib.sha256(netcdf).hexdigest()
+    return netcdf + f"\nkibitz format {FORMAT} sha256 {digest}\n".encode()
 
 
 def to_netcdf(data: "xarray.Dataset") -> bytes:

@@ -70,15 +70,6 @@ def drop(bounds: Bounds, arm: int) -> None:
         bounds.upper[arm] = np.inf
 
 
-@jit
-def largest(values: Array) -> float:
-    """Return the largest of some numbers; numba's own `max` makes an array."""
-    most = -np.inf
-    for value in values:
-        most = max(most, value)
-    return most
-
-
 @cache
 def deciding_by(index: Any) -> tuple[Any, Any]:
     """Return `decide`, which finds the arm to pull, and `lead`, which pulls it while it stays so."""
@@ -102,7 +93,7 @@ def deciding_by(index: Any) -> tuple[Any, Any]:
         reach = now["reach"]
         if WASTE * now["wasted"] > seen.allowed.size:
             reach = max(1, reach - reach // 4)
-        else:
+        elif stage == now["until"] + 1:  # not behind a leap
             reach = min(reach + reach // 8 + 1, 64 + stage - seen.origin)
         now["reach"], now["wasted"], now["until"] = reach, 0, stage + reach
         for arm in range(seen.allowed.size):
@@ -111,15 +102,18 @@ def deciding_by(index: Any) -> tuple[Any, Any]:
 
     bound_all = jit(bound_all)
 
-    def decide(params: Any, seen: View, stage: int, bounds: Bounds) -> tuple[int, float]:
-        """Return the arm to pull and its index, which is infinite if it was not pulled yet."""
+    def decide(params: Any, seen: View, stage: int, bounds: Bounds) -> tuple[int, float, float]:
+        """Return the arm to pull, its index, and a bound of all others as long as the bounds hold.
+
+        The index of an arm that was not pulled yet is infinite.
+        """
         n_arms = seen.allowed.size
         clock = stage - seen.origin
         now = bounds.now[0]
         if now["ready"] == 0:
             for arm in range(n_arms):
                 if seen.allowed[arm] and seen.n_pulls[arm] == 0:
-                    return arm, np.inf
+                    return arm, np.inf, np.inf
             now["ready"] = 1
             now["until"] = 0
             while not seen.allowed[now["leader"]]:
@@ -129,21 +123,25 @@ def deciding_by(index: Any) -> tuple[Any, Any]:
             bound_all(params, seen, stage, bounds)
         leader = best = now["leader"]
         most = index(params, clock, seen.counts, best, seen.sums[best] / seen.counts[best])
+        rival = -np.inf
         for arm in range(n_arms):
             if bounds.upper[arm] == np.inf:  # it was looked at
                 bounds.upper[arm] = bound(params, seen, now["until"], arm)
-            if bounds.upper[arm] >= most:
+            upper = bounds.upper[arm]
+            if upper >= most:
                 mean = seen.sums[arm] / seen.counts[arm]
                 value = index(params, clock, seen.counts, arm, mean)
                 if value < most:
                     now["wasted"] += 1
                 if value > most or (value == most and arm < best):
-                    best, most = arm, value
+                    upper, best, most = bounds.upper[best], arm, value
+            rival = max(rival, upper)
         if best != leader:
             now["leader"] = best
             bounds.upper[leader] = bound(params, seen, now["until"], leader)
             bounds.upper[best] = -np.inf
-        return best, most
+            rival = max(rival, bounds.upper[leader])
+        return best, most, rival
 
     def lead(
         params: Any,
@@ -154,17 +152,18 @@ def deciding_by(index: Any) -> tuple[Any, Any]:
         last: int,
         bounds: Bounds,
         arm: int,
+        rival: float,
         control: Array,
     ) -> tuple[int, float, bool]:
         """Pull the best arm of a stage as long as it surely stays the best, up to a last stage.
 
-        Return how often it was pulled, at least once, the sum of its rewards, and whether it surely
-        is the best of the next stage, too.
+        `rival` bounds the indices of all others, as long as the bounds hold. Return how often it was
+        pulled, at least once, the sum of its rewards, and whether it surely is the best of the next
+        stage, too.
         """
         now = bounds.now[0]
         count, known = seen.counts[arm], seen.sums[arm]
         clock = stage - seen.origin
-        rival = largest(bounds.upper)
         n_stages = min(last, now["until"]) - stage + 1
         n, total = pull_on(law, arm, stream, 0, 1, -np.inf, count, known, 0.0)
         pace = now["pace"]

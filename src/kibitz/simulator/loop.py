@@ -192,7 +192,7 @@ def run_player(policy: Policy, feedback: Feedback, leap: bool) -> Any:
         one: Any = np.int64(1)
         pulled, looked = one < zero, one > zero
         stage, end, noted = one, zero, zero
-        arm, most, sure = zero, np.inf, False
+        arm, most, rival, sure = zero, np.inf, np.inf, False
         arrival = next_arrival(looks, zero, horizon, rngs.looks.rng, control)
         control[RUN] = run
         while stage <= horizon:
@@ -207,7 +207,7 @@ def run_player(policy: Policy, feedback: Feedback, leap: bool) -> Any:
                     forget(bounds, seen.allowed)
                     sure = False
                 if not sure:
-                    arm, most = decide(params, seen, stage, bounds)
+                    arm, most, rival = decide(params, seen, stage, bounds)
                 sure = False
                 if leap and most < np.inf and certificate.now[0]["wait"] == 0:
                     state, n, noted, arrival = leap_ahead(
@@ -244,7 +244,7 @@ def run_player(policy: Policy, feedback: Feedback, leap: bool) -> Any:
                 total = shown[arm]
             elif is_index:
                 n, total, sure = lead(
-                    params, seen, law, rngs.rewards, stage, last, bounds, arm, control
+                    params, seen, law, rngs.rewards, stage, last, bounds, arm, rival, control
                 )
             else:
                 total = draw(law, arm, rngs.rewards)

@@ -14,6 +14,7 @@ folder means compiling again, never failing.
 """
 
 import contextlib
+import gc
 import hashlib
 import os
 import sys
@@ -137,6 +138,18 @@ def hearing_interrupts() -> Iterator[None]:
         sys.unraisablehook = report
     if lost:
         raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def collecting_nothing() -> Iterator[None]:
+    """Collect no garbage in the block: to look for some takes a fifth of the time of numba."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 def compiled_loop(function: Any, announce: Callable[[], None] | None = None) -> Any:

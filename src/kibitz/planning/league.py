@@ -31,7 +31,7 @@ from kibitz.policies import POLICIES
 from kibitz.policies.etc_ocucb import etc_ocucb
 from kibitz.policies.moss import moss_anytime
 from kibitz.policies.policy import Policy
-from kibitz.simulator.jobs import Job, new_control, play, without_runs
+from kibitz.simulator.jobs import Job, find_loop, new_control, play
 from kibitz.simulator.labels import Policies, labelled
 from kibitz.simulator.loop import DRAFT
 from kibitz.simulator.sweep import sweep
@@ -343,7 +343,7 @@ def stage_costs(
     for label, policy in (entrants() if policies is None else labelled(policies)).items():
         job = Job(label, policy, five, looks, stages, np.array([stages]), 1, 0, runs)
         control = new_control()
-        play(without_runs(job), control)  # compiles, if need be
+        find_loop(job, control)
         tries = []
         for _ in range(3):
             begun = time.process_time()

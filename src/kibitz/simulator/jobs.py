@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kibitz.compiling.jit import collecting_nothing, hearing_interrupts
 from kibitz.compiling.private import is_there
 from kibitz.model.feedback import Every, Feedback
 from kibitz.model.problem import Problem
@@ -147,6 +148,16 @@ _looked_for: dict[Hashable, float] = {}  # when to look for a final loop again; 
 def without_runs(job: Job) -> Job:
     """Return a job that only finds or compiles the loop."""
     return job._replace(first=0, last=0, summary=False)
+
+
+def find_loop(
+    job: Job,
+    control: NDArray[np.int64] | None = None,
+    announce: Callable[[], None] | None = None,
+) -> None:
+    """Find or compile the loop of a job, and play nothing."""
+    with hearing_interrupts(), collecting_nothing():
+        play(without_runs(job), control, announce)
 
 
 def expected_seconds(job: Job) -> float:

@@ -22,7 +22,7 @@ from kibitz.compiling.content import content_hash
 from kibitz.compiling.jit import jit_again
 from kibitz.policies import POLICIES
 from kibitz.policies.policy import Policy
-from kibitz.simulator.jobs import Job, Played, final_policy, loop_of, play, without_runs
+from kibitz.simulator.jobs import Job, Played, final_policy, find_loop, loop_of, play
 from kibitz.simulator.loop import loop_content
 
 #: Of a policy.
@@ -84,7 +84,7 @@ def play_parcel(parcel: Parcel, attempt: int) -> Answer:
     if identities != parcel.identities:
         return Answer(made_with(), identities)
     for job in {loop_of(job): job for job in jobs}.values():
-        play(without_runs(job))  # compiles, which does not count
+        find_loop(job)  # compiles, which does not count
     begun = time.perf_counter()
     results: Any = tuple(play(job) for job in jobs)
     return Answer(made_with(), identities, results, time.perf_counter() - begun)

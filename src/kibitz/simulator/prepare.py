@@ -3,20 +3,20 @@
 import sys
 from collections import Counter
 from collections.abc import Callable, Hashable
+from importlib import import_module
+from threading import Thread
 
-from kibitz.compiling.jit import hearing_interrupts
 from kibitz.compiling.private import CAN_KEEP
 from kibitz.simulator.aside import compile_at_once
 from kibitz.simulator.executors import cores
 from kibitz.simulator.jobs import (
     Job,
     expected_seconds,
+    find_loop,
     is_drafted,
     is_final,
     loop_of,
     new_control,
-    play,
-    without_runs,
 )
 from kibitz.simulator.loop import DRAFT
 
@@ -44,9 +44,14 @@ def _prepare(job: Job, tell: Progress) -> str:
     from numba.core.errors import NumbaError, UnsupportedBytecodeError
 
     name, control = job.policy.name, new_control()
+
+    def announce() -> None:
+        tell(f"compiling {name}", 0.0)
+        # what puts results together is imported meanwhile
+        Thread(target=import_module, args=("xarray",), daemon=True).start()
+
     try:
-        with hearing_interrupts():
-            play(without_runs(job), control, announce=lambda: tell(f"compiling {name}", 0.0))
+        find_loop(job, control, announce)
     except (NumbaError, UnsupportedBytecodeError) as error:
         raise ValueError(
             f"{name} must be made of functions that numba can compile, got: {_reason(str(error))}"

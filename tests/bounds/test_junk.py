@@ -77,6 +77,7 @@ SENSIBLE = {
     "best_mean": None,
     "details": False,
     "exact": False,
+    "gaussian": False,
     "exploration": 6.0,
     "schedule": lambda t: 0.1 * t,
     "c_eta": 1.0,

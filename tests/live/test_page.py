@@ -26,7 +26,7 @@ def test_every_line_of_the_page_runs(memory, monkeypatch, capsys):
         for line in block.splitlines():
             words = shlex.split(line)
             if words[:2] == ["pip", "install"]:
-                assert words[2:] == ["kibitz"]
+                assert words[2:] == ["."]
                 continue
             monkeypatch.setattr(sys, "argv", words)
             with pytest.raises(SystemExit) as stopped:

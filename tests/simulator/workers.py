@@ -58,8 +58,8 @@ def as_it_was():
 def edited():
     """Let this process have another formula for UCB, under the same version."""
 
-    def index(params, stage, counts, arm, mean):
-        return mean + 2 * math.sqrt(params.exploration * math.log(stage) / counts[arm])
+    def growth(params, stage):
+        return 2 * math.sqrt(params.exploration * math.log(stage))
 
-    importlib.import_module("kibitz.policies.ucb").index.__code__ = index.__code__
+    importlib.import_module("kibitz.policies.ucb").growth.__code__ = growth.__code__
     loop._contents.clear()

@@ -30,7 +30,7 @@ from kibitz.bounds.bound import (
 )
 from kibitz.bounds.crossing import Tables, chernoff, width
 from kibitz.bounds.occupation import NEVER, cell_starts, cells, farthest
-from kibitz.validate import number, refused
+from kibitz.validate import flag, number, refused
 
 LOOKS = ("active", "uniform", "periodic")
 COUNTS = 1.02  # the ratio of cells of numbers of observations
@@ -77,6 +77,7 @@ def kibitzer(
     """
     check_choice("looks", looks, *LOOKS)
     check_choice("form", form, "proved", "closed")
+    normal = flag(gaussian, "gaussian")
     tables = crossing.tables(number(b, "b"), number(beta, "beta"))
     unit = check_scale("scale", scale)
     delta, rates, horizons = check_gaps(gaps) / unit, check_rate(rate), _check_horizon(horizon)
@@ -91,7 +92,7 @@ def kibitzer(
     bound = _closed if form == "closed" else _proved
     for place in np.ndindex(shape):
         where = float(rates[place]), float(horizons[place]), looks
-        terms[place] = bound(tables, delta, *where, gaussian)
+        terms[place] = bound(tables, delta, *where, normal)
     terms *= unit
     return answer(terms.sum(axis=-1), terms, None, details)
 

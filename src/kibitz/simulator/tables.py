@@ -2,11 +2,12 @@
 
 Logarithm, division and root of an index cost more than drawing a reward. Where a policy says that its
 index has two factors (`policies.policy.separable`), they are computed once, by the very functions
-that the index is made of, for all runs of a process. So the numbers are the same, bit for bit.
+that the index is made of, for all runs that a thread plays. So the numbers are the same, bit for bit.
 """
 
 from dataclasses import replace
 from functools import cache, lru_cache
+from threading import get_ident
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from kibitz.compiling.jit import jit, jit_init
 from kibitz.policies.policy import Array, Policy, choices_by
 
 LONGEST = 2**17  # numbers, a megabyte
-REMEMBERED = 8  # pairs of tables
+REMEMBERED = 16  # pairs of tables
 
 
 def tabled(policy: Policy, horizon: int, looks: int) -> Policy | None:
@@ -57,7 +58,7 @@ def _by_tables(growth: Any, width: Any, plain_init: Any) -> tuple[Any, Any]:
     fill = jit(fill)
 
     def init(params: Any, n_arms: int) -> Any:
-        if params.growths[0] == 0:  # not filled yet; if two threads do so, they write the same
+        if params.growths[0] == 0:  # not filled yet
             fill(params)
         return plain_init(params, n_arms)
 
@@ -71,10 +72,10 @@ def table_size(horizon: int, looks: int) -> int:
 
 def table_numbers(policy: Policy, params: Any, horizon: int, looks: int) -> tuple[Any, ...]:
     """Return the numbers of a policy that looks up its index: its parameters, and the tables."""
-    return *params, *_tables(policy.index, params, table_size(horizon, looks))
+    return *params, *_tables(policy.index, params, table_size(horizon, looks), get_ident())
 
 
 @lru_cache(REMEMBERED)
-def _tables(index: Any, params: Any, size: int) -> tuple[Array, Array]:
-    """Return tables for stages and counts, to be filled where they are used."""
+def _tables(index: Any, params: Any, size: int, thread: int) -> tuple[Array, Array]:
+    """Return tables for stages and counts, of one thread, to be filled where they are used."""
     return np.zeros(size), np.zeros(size)

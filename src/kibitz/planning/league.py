@@ -327,7 +327,7 @@ class Cost(NamedTuple):
     """What a stage takes."""
 
     nanoseconds: float
-    loop: str  # "draft" or "final": a draft takes about twice as long
+    loop: str  # "draft" or "final": a draft takes two to three times as long
 
 
 def stage_costs(

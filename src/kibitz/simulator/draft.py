@@ -3,7 +3,7 @@
 To compile a formula into the whole loop takes many seconds. A draft is the loop of a policy whose
 index is "what stands at this address": one loop for all formulas, compiled once and kept. Then a new
 formula is compiled by itself, in a tenth of a second, and played at once. The decisions are the same
-ones, bit for bit, at about twice the price of a stage.
+ones, bit for bit, at two to three times the price of a stage.
 
 A policy that was made by `index_policy`, or as that would, has a draft. One that keeps a state of its
 own, or draws at random, is compiled as a whole: kibitzer, OCUCB-n (sums that it keeps), UCB2,

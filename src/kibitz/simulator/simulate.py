@@ -79,10 +79,10 @@ def simulate(
         "q50", "q75", "q90" and "q99").
     loop
         "final" compiles each policy into a loop of its own, which takes some seconds unless it was
-        done before; "draft" plays a new index at once, at about twice the price of a stage (policies
-        that have no draft are compiled all the same). "auto" drafts what is not compiled yet and,
-        where there is work for many seconds, compiles meanwhile. Results do not depend on it;
-        `encoding["loop"]` says which were used this time.
+        done before; "draft" plays a new index at once, at two to three times the price of a stage
+        (policies that have no draft are compiled all the same). "auto" drafts what is not compiled
+        yet and, where there is work for many seconds, compiles meanwhile. Results do not depend on
+        it; `encoding["loop"]` says which were used this time.
     watch
         Called as `watch(data)` when there are more runs, at most twice a second, with the result as
         it would be of `runs=n`, where n is how many all policies have; and once more, if so, when

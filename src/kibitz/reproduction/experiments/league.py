@@ -198,7 +198,7 @@ def measured() -> list[Table]:
     caption = (
         "Processor time of a stage: five arms, ε = 0.1, T = 10⁴, stage by stage. Measured on this "
         "machine when the page was written, best of three; no other number here changes with it. "
-        "A draft, a loop that was not compiled as a whole, takes about twice as long."
+        "A draft, a loop that was not compiled as a whole, takes two to three times as long."
     )
     return [Table(caption, ["policy", "ns", "loop"], rows)]
 

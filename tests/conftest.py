@@ -55,6 +55,7 @@ SLOW = (
     "simulator/test_simulation.py::test_a_damaged_file_is_refused_and_left_alone",
     "simulator/test_simulation.py::test_an_index_that_numba_cannot_compile_is_refused_with_the_reason",
     "simulator/test_simulation.py::test_ctrl_c_on_the_command_line_ends_cleanly",
+    "simulator/test_tables.py",
     "simulator/test_watch.py",
     "test_docs.py::test_an_example_runs_and_prints_something",
     "test_docs.py::test_the_commands_of_the_readme_exist_with_the_options_shown",

@@ -492,12 +492,6 @@ def test_step_3_gaussian_means_are_above_the_threshold_as_often_as_is_said(k, ra
         assert (np.mean(n_above) - 3 * sem < found) == is_bound
 
 
-def test_step_3_the_normal_tail_is_not_one_for_all_rewards_of_that_scale():
-    """A fair coin, −1 or 1, is 1-sub-Gaussian: it is 1 more often than a normal variable is above."""
-    coin = 0.5
-    assert norm.sf(1.0) < coin < math.exp(-1 / 2)  # Chernoff's bound holds
-
-
 # Step 9
 
 

@@ -2,9 +2,11 @@
 
 import cProfile
 import ctypes
+import gc
 import os
 import subprocess
 import sys
+import threading
 from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
 from enum import IntEnum
@@ -15,7 +17,7 @@ import numpy as np
 import pytest
 
 from kibitz.compiling.content import content_hash
-from kibitz.compiling.jit import hearing_interrupts, jit
+from kibitz.compiling.jit import collecting_nothing, hearing_interrupts, jit
 
 needs_jit = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 
@@ -428,3 +430,30 @@ def test_other_errors_of_a_callback_are_reported_as_ever():
         assert seen == [ZeroDivisionError, IndexError]
     finally:
         sys.unraisablehook = report
+
+
+def test_threads_that_compile_at_the_same_time_leave_the_hook_as_it_was():
+    """The one that begins first ends first: the other must not put back what it found."""
+    before = sys.unraisablehook
+    entered, left = threading.Event(), threading.Event()
+
+    def first():
+        with hearing_interrupts():
+            assert entered.wait(30)
+        left.set()
+
+    def second():
+        with hearing_interrupts():
+            entered.set()
+            assert left.wait(30)
+
+    with ThreadPoolExecutor(2) as pool:
+        for thread in [pool.submit(first), pool.submit(second)]:
+            thread.result()
+    assert sys.unraisablehook is before
+
+
+def test_garbage_is_collected_again_afterwards():
+    with pytest.raises(ZeroDivisionError), collecting_nothing():
+        1 / gc.isenabled()  # it is not
+    assert gc.isenabled()

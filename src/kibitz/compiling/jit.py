@@ -18,6 +18,7 @@ import gc
 import hashlib
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FunctionType
@@ -121,8 +122,11 @@ def hearing_interrupts() -> Iterator[None]:
     """Raise, after the block, a KeyboardInterrupt that came where Python cannot raise it.
 
     LLVM calls numba back when machine code is done. A Ctrl-C of the second before is noticed there,
-    and what a callback raises is ignored.
+    and what a callback raises is ignored. Only the main thread is interrupted.
     """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     lost, report = [], sys.unraisablehook
     sys.unraisablehook = lambda error: (
         lost.append(error.exc_type)

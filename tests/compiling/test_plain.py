@@ -135,7 +135,7 @@ WITHOUT_PRIVATE_PARTS = """
     data = kb.simulate(
         kb.gaussian([1, 0.5, 0]), kb.active(0.3), kb.ucb(), horizon=300, runs=3, seed=1, engine="step"
     )
-    print(private.INLINE, private.PART, private.CAN_KEEP, data.encoding["loop"])
+    print(private.INLINE, private.LOOP, private.CAN_KEEP, data.encoding["loop"])
     print(data.n_pulls.values.tolist())
 """
 
@@ -149,6 +149,49 @@ def test_without_the_private_parts_of_numba_the_numbers_are_the_same(tmp_path):
     loop = {"ucb": "final"}
     assert output == f"{{}} {{}} False {loop}\n{data.n_pulls.values.tolist()}\n"
     assert not list(tmp_path.rglob("*.kept"))
+
+
+@needs_jit
+def test_functions_that_share_parts_with_a_loop_are_compiled_and_called_as_ever(tmp_path):
+    """Inside of a loop numba's own functions are only parts. Others link them: before it, after it,
+    in other threads, and where an index calls a function that its user has compiled."""
+    output = run(
+        """
+        import threading
+        import numba, numpy as np
+        import kibitz as kb
+
+        @numba.njit
+        def half(x):
+            return max(x, 0.0) / 2
+
+        def index(params, stage, counts, arm, mean):
+            return mean + half(np.sqrt(np.log(stage) / counts[arm]))
+
+        def arrays(n, rng):
+            some = np.zeros(n)
+            some[0] = max(n, 3) + rng.standard_exponential()
+            return np.ones(n).sum() + some.sum() + np.full(n, 2.0)[0] + half(float(n))
+
+        results = []
+        def compile_some(times):
+            for _ in range(times):
+                results.append(numba.njit(arrays)(2, np.random.default_rng(1)))
+
+        other = threading.Thread(target=compile_some, args=(5,))
+        other.start()
+        policy = kb.index_policy("mine", index)
+        data = kb.simulate(
+            kb.gaussian([1, 0]), kb.active(0.5), policy, horizon=50, runs=2, seed=1, loop="final"
+        )
+        other.join()
+        compile_some(1)
+        assert len(results) == 6 and set(results) == {arrays(2, np.random.default_rng(1))}
+        print(half(3.0), float(data.final_regret.sum()) > 0)
+        """,
+        XDG_CACHE_HOME=str(tmp_path),
+    )
+    assert output == "1.5 True\n"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")

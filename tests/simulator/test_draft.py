@@ -8,16 +8,20 @@ import math
 import pickle
 import subprocess
 import time
+from contextlib import nullcontext
+from types import SimpleNamespace
 
 import numba
 import numpy as np
 import pytest
+from numba.core import event
 
 import kibitz as kb
 from kibitz.compiling.jit import kept_folder
 from kibitz.policies import POLICIES
 from kibitz.simulator import aside, prepare
 from kibitz.simulator.draft import draft_of, formula_numbers
+from kibitz.simulator.task import rehearsal
 
 needs_jit = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 pytestmark = needs_jit
@@ -198,3 +202,63 @@ def test_the_process_aside_ends_with_the_work(monkeypatch):
     mine = kb.index_policy("mine", lambda p, t, n, a, m: m + 0.125)
     kb.simulate(ARMS, kb.bandit(), mine, **SETTING)
     assert [process.returncode is not None for process in started] == [True]
+
+
+def test_what_was_rehearsed_is_compiled_ahead_elsewhere(monkeypatch, tmp_path):
+    """This process compiles nothing, waits for what it needs, and plays the same numbers."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # where nothing is kept
+    looks = kb.active(lambda stage: 0.2 + 0.1)
+    mine = kb.index_policy("mine", lambda p, t, n, a, m: m + 0.375 * math.sqrt(math.log(t) / n[a]))
+    said = []
+
+    def play(**options):
+        return kb.simulate(ARMS, looks, [mine, kb.ucb2()], **{**SETTING, **options})
+
+    with rehearsal() as jobs:
+        assert not play(file=tmp_path / "never").data_vars
+        with rehearsal() as others:
+            pass
+    assert ([job.label[1] for job in jobs], others) == (["mine", "ucb2"], [])
+    assert not list(tmp_path.iterdir())
+    with (
+        aside.compiled_ahead(jobs),
+        event.install_recorder("numba:compile") as recorder,
+    ):
+        processes = [coming.process for coming in aside._coming.values()]
+        data = play(progress=lambda what, share: said.append(what))
+    assert not recorder.buffer
+    assert said[0] == "compiling mine"
+    assert set(said) <= {"compiling mine", "compiling ucb2", "simulating"}
+    assert loops(data) == {"mine": "draft", "ucb2": "final"}
+    assert not aside._coming
+    assert all(process.returncode is not None for process in processes)
+    with aside.compiled_ahead(jobs):  # again: all is there
+        assert not aside._coming
+    monkeypatch.setattr(aside, "is_compiled", lambda job, draft=False: False)
+    with aside.compiled_ahead(jobs):  # if they die, nobody waits
+        for coming in aside._coming.values():
+            coming.process.kill()
+        again = play()
+    for name in data.data_vars:
+        np.testing.assert_array_equal(again[name], data[name], err_msg=name)
+
+
+def test_much_work_to_step_is_compiled_ahead_into_a_final_loop(monkeypatch):
+    monkeypatch.setattr(aside, "is_compiled", lambda job, draft=False: False)
+    sent = []
+    monkeypatch.setattr(
+        aside, "_compiling", lambda jobs: sent.append(jobs) or nullcontext(SimpleNamespace())
+    )
+    monkeypatch.setattr(aside, "cores", lambda: 2)
+    with rehearsal() as jobs:
+        setting = {**SETTING, "horizon": 10**5, "runs": 5000, "engine": "step"}
+        kb.simulate(ARMS, kb.bandit(), kb.moss(), **setting)
+        kb.simulate(ARMS, kb.bandit(), kb.moss_anytime(), **SETTING)
+        kb.simulate(ARMS, kb.bandit(), [kb.ftl(), kb.ucb2(), kb.moss()], **SETTING)
+    with aside.compiled_ahead(jobs):
+        kinds = [[(job.policy.name, job.loop) for job in share] for share in sent]
+    # those that share a draft follow each other
+    assert kinds == [
+        [("moss", "final"), ("ucb2", "final")],
+        [("moss_anytime", "draft"), ("ftl", "draft")],
+    ]

@@ -31,12 +31,12 @@ import platformdirs
 from numba.extending import register_jitable
 
 from kibitz.compiling.content import content_hash, named_by
-from kibitz.compiling.private import CAN_KEEP, INLINE, PART, KeptCode, compiled_address, keep
+from kibitz.compiling.private import CAN_KEEP, INLINE, LOOP, KeptCode, compiled_address, keep
 from kibitz.files import write_whole
 from kibitz.validate import refused
 
 KEPT_FILES = 500  # of about 200 kB each
-LAYOUT = 5  # of what is kept; another number, and all is compiled anew
+LAYOUT = 6  # of what is kept; another number, and all is compiled anew
 VERSIONS = (LAYOUT, sys.version, np.__version__)
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -48,11 +48,11 @@ class Decorator(Protocol):
     def __call__(self, function: F, /) -> F: ...
 
 
-_RARE = {name: value for name, value in INLINE.items() if name != "forceinline"}
+_RARE = {name: value and name != "forceinline" for name, value in INLINE.items()}
 _OPTIONS: dict[str, dict[str, Any]] = {
-    "jit": {**PART, **INLINE},
-    "jit_rare": {**PART, **_RARE},
-    "jit_init": PART,
+    "jit": INLINE,
+    "jit_rare": _RARE,
+    "jit_init": {},
 }
 _KIND = "kibitz_compiles_as"  # an attribute of a function, which stays with it when it is sent
 
@@ -176,7 +176,7 @@ def _kept(function: Any, options: dict[str, Any]) -> Any:
     if content not in _loaded:
         # The name enters that of the machine code: two policies must never share one.
         function.__qualname__ = f"{function.__name__}_{content[:24]}"
-        _loaded[content] = numba.njit(error_model="numpy", **options)(function)
+        _loaded[content] = numba.njit(error_model="numpy", **LOOP, **options)(function)
         if CAN_KEEP:
             keep(_loaded[content], _kept_code(content))
     return _loaded[content]

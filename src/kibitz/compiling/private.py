@@ -2,9 +2,10 @@
 
 - `_nrt=False` and `forceinline`, options of a function: without reference counting, and as a part of
   its caller, a stage costs half as much. Without them everything is slower, and right.
-- numba's pipeline and code library: machine code is made of a whole loop only (`PART`), and a loop
-  calls a formula by its address (`compiled_address`, `call_address`). Without them each function of
-  a loop becomes machine code by itself, which nobody calls, and there are no drafts.
+- numba's pipeline and code library: machine code is made of a whole loop only (`LOOP`, for which the
+  choice of a pipeline, `Compiler.define_pipelines`, is replaced), and a loop calls a formula by its
+  address (`compiled_address`, `call_address`). Without them each function of a loop becomes machine
+  code by itself, which nobody calls, and there are no drafts.
 - `Dispatcher._cache` with `CompileResult._reduce` and `_rebuild`: compiled loops are kept between
   starts. Without them every process compiles its own.
 - `FunctionIdentity._unique_ids`: see `count_from_a_random_number`. Without it nothing is kept.
@@ -13,6 +14,7 @@
 import itertools
 import os
 import pickle
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -47,26 +49,43 @@ except ImportError:
     CAN_KEEP = False
 
 
-def _for_parts() -> Any:
-    """Return numba's compiler for a function that only compiled code calls.
+def _compiling_in_one_piece() -> Any:
+    """Return numba's compiler for a loop: machine code is made of the whole, not of its parts.
 
-    numba optimises each function that it compiles and makes machine code of it. A part is optimised
-    and becomes machine code with the loop that it is linked into, and only there. It is then as if
-    the loop had been found among the kept ones, where parts have no existence of their own either.
+    numba optimises each function that it compiles, its own ones for arrays and random numbers too,
+    and makes machine code of it. Of what Python cannot call, a part of a loop needs neither: it is
+    optimised and becomes machine code with the loop that it is linked into, and only there. It is
+    then as if the loop had been found among the kept ones, where parts have no existence of their own
+    either. Whoever else needs such a part links it as well.
     """
     from numba import _dynfunc
     from numba.core import codegen, typed_passes
-    from numba.core.compiler import CompilerBase, DefaultPassBuilder, _LowerResult
+    from numba.core.compiler import Compiler, _LowerResult
     from numba.core.compiler_machinery import register_pass
 
     class Part(codegen.JITCodeLibrary):  # type: ignore[misc]
-        def _optimize_final_module(self) -> None:
-            pass
+        """The code of one function; that of those that it calls is linked with it where needed."""
 
-        def _finalize_final_module(self) -> None:
-            self._finalize_dynamic_globals()
-            self._verify_declare_only_symbols()
+        def finalize(self) -> None:
+            self._raise_if_finalized()
+            for library in self._linking_libraries:
+                self._reload_init.update(library._reload_init)
             self._finalized = True
+
+        def _get_module_for_linking(self) -> Any:
+            module, found, ahead = self._final_module.clone(), {self}, [*self._linking_libraries]
+            while ahead:
+                library = ahead.pop()
+                if library not in found:
+                    found.add(library)
+                    is_part = isinstance(library, Part)
+                    ahead += library._linking_libraries if is_part else []
+                    other = library._final_module if is_part else library._get_module_for_linking()
+                    module.link_in(other, preserve=True)
+            for function in module.functions:
+                if not function.is_declaration and function.linkage == external:
+                    function.linkage = "linkonce_odr"
+            return module
 
     @register_pass(mutates_CFG=True, analysis_only=False)
     class PartLowering(typed_passes.NativeLowering):  # type: ignore[misc]
@@ -76,7 +95,9 @@ def _for_parts() -> Any:
             context = state.targetctx
             state.library = Part(context.codegen(), state.func_id.func_qualname)
             state.flags.no_compile = True
+            state.flags.no_cfunc_wrapper = True
             super().run_pass(state)
+            state.type_annotation = None
             lowered = state["cr"]
             function = lowered.fndesc
             stands_for_it = _dynfunc.make_function(
@@ -94,28 +115,46 @@ def _for_parts() -> Any:
             )
             return True
 
-    class PartCompiler(CompilerBase):  # type: ignore[misc]
-        def define_pipelines(self) -> list[Any]:
-            manager = DefaultPassBuilder.define_nopython_pipeline(self.state)
-            manager.passes = [
-                (PartLowering if step is typed_passes.NativeLowering else step, what)
-                for step, what in manager.passes
-            ]
-            manager.finalize()
-            return [manager]
+    external = llvmlite.binding.Linkage.external
+    as_a_whole, here = Compiler.define_pipelines, threading.local()
 
-    overridden = ("_optimize_final_module", "_finalize_final_module")
-    called = ("_finalize_dynamic_globals", "_verify_declare_only_symbols")
-    if not all(hasattr(codegen.JITCodeLibrary, name) for name in (*overridden, *called)):
+    def as_a_part(compiler: Any) -> list[Any]:
+        (manager,) = as_a_whole(compiler)
+        manager.passes = [
+            (PartLowering if step is typed_passes.NativeLowering else step, what)
+            for step, what in manager.passes
+        ]
+        manager.finalize()
+        return [manager]
+
+    def define_pipelines(compiler: Any) -> Any:
+        is_part = getattr(here, "is_in_loop", False) and compiler.state.flags.no_cpython_wrapper
+        return (as_a_part if is_part else as_a_whole)(compiler)
+
+    class LoopCompiler(Compiler):  # type: ignore[misc]
+        def _compile_core(self) -> Any:
+            here.is_in_loop = True
+            try:
+                return super()._compile_core()
+            finally:
+                here.is_in_loop = False
+
+    used = (
+        "_raise_if_finalized", "_reload_init", "_linking_libraries", "_finalized", "_final_module",
+        "finalize", "_get_module_for_linking",
+    )  # fmt: skip
+    some = codegen.JITCodeLibrary(numba.core.registry.cpu_target.target_context.codegen(), "some")
+    if not all(hasattr(some, name) for name in used):
         raise ImportError
-    return PartCompiler
+    Compiler.define_pipelines = define_pipelines
+    return LoopCompiler
 
 
 try:
-    #: Options of a function that only compiled code calls.
-    PART: dict[str, Any] = {"pipeline_class": _for_parts(), "no_cfunc_wrapper": True}
+    #: Options of a loop, which is compiled as a whole.
+    LOOP: dict[str, Any] = {"pipeline_class": _compiling_in_one_piece()}
 except (ImportError, AttributeError):
-    PART = {}
+    LOOP = {}
 
 try:
     from numba.core.codegen import JITCodeLibrary

@@ -12,6 +12,7 @@ import platform
 import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,8 +27,10 @@ from kibitz.reproduction.numerals import typeset
 from kibitz.reproduction.picture import COLOURS, DARK_COLOURS, DASHES, Picture
 from kibitz.reproduction.plots import figure, save_figure
 from kibitz.reproduction.verdict import SURE, Verdict
+from kibitz.simulator.aside import compiled_ahead
 from kibitz.simulator.executors import Executors, opened
 from kibitz.simulator.results import versions
+from kibitz.simulator.task import rehearsal
 from kibitz.validate import flag, refused, whole
 
 if TYPE_CHECKING:
@@ -55,7 +58,9 @@ class Section(NamedTuple):
     claim: str
     verdict: Verdict
     picture: Picture
-    data: "dict[str, xarray.Dataset]"
+    settings: list[list[str]]  # what made the data: a row for each part, see `SETTING_COLUMNS`
+    rewards: str
+    runs: int
     files: list[str]  # in the folder's data/
 
 
@@ -104,17 +109,25 @@ def reproduce(
     page_file = checked_target(place / "report.html", "out")
     tell = progress if progress is not None else lambda what, share: None
     sections = []
-    with opened(executor) as crew, ThreadPoolExecutor(1) as aside:
+
+    def n_runs(number: int) -> int:
+        usual = NUMBERED[number].RUNS
+        return runs or (max(LEAST_RUNS, usual // QUICK) if quick else usual)
+
+    with opened(executor) as crew, ThreadPoolExecutor(1) as aside, ExitStack() as stack:
         script = aside.submit(vega.javascript)
+        if crew is None:
+            with rehearsal() as jobs:
+                for number in numbers:
+                    NUMBERED[number].run(place.joinpath, runs=n_runs(number), seed=seed)
+            stack.enter_context(compiled_ahead(jobs))
         for done, number in enumerate(numbers):
 
             def step(what: str, share: float, done: int = done, number: int = number) -> None:
                 title = NUMBERED[number].TITLE
                 tell(f"{number}. {title}: {what}", (done + share) / len(numbers))
 
-            usual = NUMBERED[number].RUNS
-            n_runs = runs or (max(LEAST_RUNS, usual // QUICK) if quick else usual)
-            options = {"runs": n_runs, "seed": seed, "threads": threads, "executor": crew}
+            options = {"runs": n_runs(number), "seed": seed, "threads": threads, "executor": crew}
             sections.append(experiment(number, place, progress=step, **options))
         written = page(sections, place / "figures", script.result(), seed, quick)
     write_whole(page_file, written.encode(), "out")
@@ -153,7 +166,9 @@ def experiment(
     verdict = module.verdict(data)
     if hasattr(module, "measured"):
         verdict = verdict._replace(tables=[*verdict.tables, *module.measured()])
-    return Section(number, *words, verdict, picture, data, sorted(files))
+    n_runs = next(iter(data.values())).sizes["run"]
+    made = (setting_rows(data), rewards_of(data), n_runs)
+    return Section(number, *words, verdict, picture, *made, sorted(files))
 
 
 # ------------------------------------------------------------------------------------- the page
@@ -191,9 +206,6 @@ def page(
                 **section._asdict(),
                 "svg": base64.b64encode((figures / f"{section.number}.svg").read_bytes()).decode(),
                 "legend": legend(section.picture),
-                "setting": setting_rows(section.data),
-                "rewards": rewards_of(section.data),
-                "runs": next(iter(section.data.values())).sizes["run"],
             }
             for section in sections
         ],
@@ -260,7 +272,7 @@ def legend(picture: Picture) -> list[dict[str, Any]]:
 
 
 def setting_rows(data: "dict[str, xarray.Dataset]") -> list[list[str]]:
-    """Return what made the data, read from the data: a row for each part, see `SETTING_COLUMNS`."""
+    """Return what made some data, as they say themselves: a row for each part."""
     rows = []
     for label, part in data.items():
         cells = json.loads(part.attrs["cells"])

@@ -48,11 +48,11 @@ NOW = np.dtype(
 
 @jit_init
 def no_bounds(n_arms: int) -> Bounds:
-    """Return room for bounds."""
+    """Return room for bounds, to be forgotten before they are used."""
     now = np.zeros(1, NOW)
     now[0]["reach"] = 1
     now[0]["pace"] = 1
-    return Bounds(np.full(n_arms, np.inf), now)
+    return Bounds(np.zeros(n_arms), now)
 
 
 @jit

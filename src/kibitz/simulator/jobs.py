@@ -122,6 +122,11 @@ def loop_of(job: Job) -> Hashable:
     return loop_key(final_policy(job), job.feedback, job.leap)
 
 
+def draft_loop_of(job: Job) -> Hashable:
+    """Return what tells the draft of a job from others, in this process."""
+    return loop_key(draft_of(job.policy) or job.policy, job.feedback, job.leap)
+
+
 def is_drafted(policy: Policy) -> bool:
     """Return whether a policy can be played by a draft."""
     return draft_of(policy) is not None
@@ -135,14 +140,21 @@ def is_final(job: Job) -> bool:
     """
     key, now = loop_of(job), time.monotonic()
     if _looked_for.get(key, 0.0) <= now:
-        loop = loop_for(final_policy(job), job.feedback, job.leap)
-        params, *rest = _arguments(job, new_control(), no_runs(0, 1, job.problem.n_arms))
-        there = is_there(loop, _final_numbers(job, params), *rest)
-        _looked_for[key] = math.inf if there else now + AGAIN_SECONDS
+        _looked_for[key] = math.inf if is_compiled(job) else now + AGAIN_SECONDS
     return _looked_for[key] == math.inf
 
 
 _looked_for: dict[Hashable, float] = {}  # when to look for a final loop again; never, if it is there
+
+
+def is_compiled(job: Job, draft: bool = False) -> bool:
+    """Return whether the final loop of a job, or its draft, is compiled, here or kept."""
+    params, *rest = _arguments(job, new_control(), no_runs(0, 1, job.problem.n_arms))
+    if draft:
+        loop = loop_for(job.policy, job.feedback, job.leap, draft=True)
+        return is_there(loop, (0, np.zeros(0)), *rest)
+    loop = loop_for(final_policy(job), job.feedback, job.leap)
+    return is_there(loop, _final_numbers(job, params), *rest)
 
 
 def without_runs(job: Job) -> Job:

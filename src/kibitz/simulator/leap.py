@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kibitz.compiling.jit import jit_init, jit_rare
+from kibitz.compiling.jit import jit, jit_init, jit_rare
 from kibitz.model.feedback import Every, Feedback
 from kibitz.model.problem import Problem
 from kibitz.policies.policy import FAR, Array, Hold, Policy, View
@@ -156,7 +156,7 @@ def sum_of(law: Law, arm: int, n: int, rng: Any) -> float:
     return law.success * binomial(n, law.chances[arm], rng)
 
 
-@jit_rare
+@jit
 def at_most(n: float, p: float, log: float) -> int:
     """Return a number that a binomial (n, p) exceeds with probability at most e^-log (Bernstein)."""
     if p <= 0 or n <= 0:
@@ -167,7 +167,7 @@ def at_most(n: float, p: float, log: float) -> int:
     return int(min(n, n * p + excess + 1))
 
 
-@jit_rare
+@jit
 def strays(law: Law, arm: int, n: int, log: float, z: float) -> float:
     """Return how far a sum of up to n rewards strays to one side, but for probability e^-log."""
     if law.kind == GAUSSIAN:
@@ -177,7 +177,7 @@ def strays(law: Law, arm: int, n: int, log: float, z: float) -> float:
     return law.success * math.sqrt(n * log / 2)
 
 
-@jit_rare
+@jit
 def cut_at(looks: Looks, arrival: int, last: int) -> int:
     """Return the number of arrivals at which a short block is cut; FAR for a longer one.
 
@@ -189,7 +189,7 @@ def cut_at(looks: Looks, arrival: int, last: int) -> int:
     return 1 + int(expected + math.sqrt(expected)) if expected < CUT else FAR
 
 
-@jit_rare
+@jit
 def arrivals_up_to(looks: Looks, arrival: int, last: int, log: float) -> int:
     """Return how many arrivals there are at most up to `last`, the next one being at `arrival`."""
     if arrival > last:
@@ -236,13 +236,13 @@ def arrivals_drawn(looks: Looks, arrival: int, last: int, rng: Any) -> tuple[int
     return n, arrival
 
 
-@jit_rare
+@jit
 def no_hold(params: Any, state: Any) -> Hold:
     """Return that no arm is held: all looks go in turn, or none."""
     return Hold(-1, -1, FAR)
 
 
-@jit_rare
+@jit
 def none_due(params: Any, state: Any, arm: int, n: int) -> int:
     """Return that no look goes in turn."""
     return 0
@@ -397,17 +397,17 @@ def leaping_by(index: Any, update: Any, turns: Any, hold: Any, due: Any) -> tupl
                     look_lead = min(look_lead, best - seen.sums[other] / seen.counts[other])
         return certificate.highs[arm] - rival, look_lead
 
-    leads = jit_rare(leads)
-    highest_mean = jit_rare(highest_mean)
-    lowest_mean = jit_rare(lowest_mean)
-    lowest = jit_rare(lowest)
-    certified = jit_rare(certified)
+    leads = jit(leads)
+    highest_mean = jit(highest_mean)
+    lowest_mean = jit(lowest_mean)
+    lowest = jit(lowest)
+    certified = jit(certified)
 
     def held_by(params: Any, state: Any, looks: Looks) -> Hold:
         """Return which arm is held, if one is that matters."""
         return holding(params, state) if looks.observer == ACTIVE else no_hold(params, state)
 
-    held_by = jit_rare(held_by)
+    held_by = jit(held_by)
 
     def tell_looks(
         params: Any,
@@ -469,7 +469,7 @@ def leaping_by(index: Any, update: Any, turns: Any, hold: Any, due: Any) -> tupl
                 state = update(params, state, stage, arm, certificate.looks[arm], total, looked)
         return state
 
-    tell_looks = jit_rare(tell_looks)
+    tell_looks = jit(tell_looks)
 
     def propose(
         params: Any,
@@ -544,4 +544,4 @@ def leaping_by(index: Any, update: Any, turns: Any, hold: Any, due: Any) -> tupl
         certificate.now[0]["patience"] = min(2 * certificate.now[0]["patience"], 8)
         return 0, 0
 
-    return jit_rare(propose), tell_looks
+    return jit(propose), tell_looks

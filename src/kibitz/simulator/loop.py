@@ -157,9 +157,13 @@ def _loop(policy: Policy, feedback: Feedback, leap: bool) -> Any:
             seed_stream(rngs.looks, words[run, 3:6])
             seed_stream(rngs.policy, words[run, 6:9])
             state = init(params, n_arms)
-            certificate = new_certificate(n_arms, error)
-            play_run(params, game, state, no_bounds(n_arms), certificate, shown, run)
-            record.error[run] = certificate.now[0]["spent"]
+            if leap:
+                certificate = new_certificate(n_arms, error)
+                play_run(params, game, state, no_bounds(n_arms), certificate, shown, run)
+                record.error[run] = certificate.now[0]["spent"]
+            else:
+                play_run(params, game, state, no_bounds(n_arms), None, shown, run)
+                record.error[run] = 0.0
 
     return play
 
@@ -181,7 +185,7 @@ def run_player(policy: Policy, feedback: Feedback, leap: bool) -> Any:
         game: Game,
         state: Any,
         bounds: Bounds,
-        certificate: Certificate,
+        certificate: Any,  # None stage by stage
         shown: Array,
         run: int,
     ) -> None:
@@ -227,7 +231,8 @@ def run_player(policy: Policy, feedback: Feedback, leap: bool) -> Any:
                     if n > 0:
                         continue
                     n = one
-                certificate.now[0]["wait"] = max(0, certificate.now[0]["wait"] - 1)
+                if leap:
+                    certificate.now[0]["wait"] = max(0, certificate.now[0]["wait"] - 1)
                 if stage < arrival and most < np.inf and looks.observer != FULL:
                     last = min(horizon, min(arrival - 1, end))
                     if leap:

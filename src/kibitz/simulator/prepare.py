@@ -7,7 +7,7 @@ from importlib import import_module
 from threading import Thread
 
 from kibitz.compiling.private import CAN_KEEP
-from kibitz.simulator.aside import compile_at_once
+from kibitz.simulator.aside import compile_at_once, is_coming, wait_for
 from kibitz.simulator.executors import cores
 from kibitz.simulator.jobs import (
     Job,
@@ -28,6 +28,9 @@ PAYS_SECONDS = 20.0  # of work: from here on a final loop is worth its compilati
 def prepared(jobs: list[Job], tell: Progress) -> dict[Hashable, Job]:
     """Find or compile the loops of some jobs; return a job of each of those that are drafts."""
     loops = {loop_of(job): job for job in jobs}
+    for job in filter(is_coming, loops.values()):
+        tell(f"compiling {job.policy.name}", 0.0)
+        wait_for(job)
     missing = [job for job in loops.values() if _must_compile(job)]
     if len(missing) > 1 and CAN_KEEP and sys.executable:
         tell("compiling " + ", ".join(dict.fromkeys(job.policy.name for job in missing)), 0.0)

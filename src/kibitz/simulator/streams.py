@@ -23,7 +23,7 @@ from numpy.random import SFC64, Generator, SeedSequence
 from numpy.typing import NDArray
 
 from kibitz.compiling.jit import jit, jit_rare
-from kibitz.compiling.private import INLINE, PART
+from kibitz.compiling.private import INLINE
 
 Array = NDArray[Any]
 
@@ -201,6 +201,6 @@ def rare_normal(stream: Stream, drawn: Any) -> Any:
 
 
 # numba takes what these return in place of the plain functions
-OPTIONS = {"error_model": "numpy", **PART, **INLINE}
+OPTIONS = {"error_model": "numpy", **INLINE}
 overload(next_uniform, jit_options=OPTIONS, strict=False)(lambda stream, state: compiled_next_uniform)
 overload(next_normal, jit_options=OPTIONS, strict=False)(lambda stream, state: compiled_next_normal)

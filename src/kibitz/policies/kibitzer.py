@@ -30,7 +30,16 @@ import numpy as np
 
 from kibitz.compiling.jit import jit, jit_init
 from kibitz.policies.kl_ucb import bernoulli_index as kl_index
-from kibitz.policies.policy import FAR, Array, Hold, Policy, View, checked_scale, params_type
+from kibitz.policies.policy import (
+    FAR,
+    Array,
+    Hold,
+    Policy,
+    View,
+    additive,
+    checked_scale,
+    params_type,
+)
 from kibitz.validate import between, one_of, positive
 
 EVERY = 4  # of so many looks one is for the arms in turn
@@ -115,11 +124,14 @@ def spread(params: Any, stage: int, counts: Array, arm: int) -> float:
 
 
 @jit
-def index(params: Any, stage: int, counts: Array, arm: int, mean: float) -> float:
-    """Return the index for Gaussian rewards."""
+def width(params: Any, stage: int, counts: Array, arm: int) -> float:
+    """Return by how much the index for Gaussian rewards is above the mean."""
     log = math.log(spread(params, stage, counts, arm))
     level = log - params.beta * math.log(1 + log)
-    return mean + math.sqrt(2 * abs(level) / counts[arm])  # not below 0 but for rounding
+    return math.sqrt(2 * abs(level) / counts[arm])  # not below 0 but for rounding
+
+
+index = additive(width)
 
 
 @jit

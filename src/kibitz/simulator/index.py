@@ -21,6 +21,7 @@ from kibitz.policies.policy import Array, View
 from kibitz.simulator.streams import Stream, load, next_normal, next_uniform, store
 from kibitz.simulator.world import BERNOULLI, GAUSSIAN, Law, draw
 
+CLEAR = 1e-11  # a lead that is larger than what rounding can do to it
 ROUNDING = 1e-14  # room for an index whose monotonicity suffers from rounding
 WASTE = 4  # an index that is computed by itself costs as much as so many in a row
 MOST_AHEAD = 2**20  # pulls, after which the stop flag is read
@@ -73,6 +74,7 @@ def drop(bounds: Bounds, arm: int) -> None:
 @cache
 def deciding_by(index: Any) -> tuple[Any, Any]:
     """Return `decide`, which finds the arm to pull, and `lead`, which pulls it while it stays so."""
+    additive = hasattr(index, "width")
 
     def bound(params: Any, seen: View, until: int, arm: int) -> float:
         """Return a bound of an arm's index up to a stage, with room for rounding."""
@@ -102,10 +104,29 @@ def deciding_by(index: Any) -> tuple[Any, Any]:
 
     bound_all = jit(bound_all)
 
-    def decide(params: Any, seen: View, stage: int, bounds: Bounds) -> tuple[int, float, float]:
-        """Return the arm to pull, its index, and a bound of all others as long as the bounds hold.
+    def floor_of(params: Any, seen: View, clock: int, arm: int, mean: float, rival: float) -> float:
+        """Return down to which mean the index of an arm is above a number.
 
-        The index of an arm that was not pulled yet is infinite.
+        It is infinite if it is not above at this mean.
+        """
+        slack = index(params, clock, seen.counts, arm, mean) - rival
+        floor = mean - 0.999 * slack
+        if additive:
+            safe = slack > CLEAR * (1 + abs(rival))
+        else:
+            safe = slack > 0 and index(params, clock, seen.counts, arm, floor) > rival
+        return floor if safe or rival == -np.inf else np.inf
+
+    floor_of = jit(floor_of)
+
+    def decide(
+        params: Any, seen: View, stage: int, last: int, bounds: Bounds, stays: bool
+    ) -> tuple[int, float, int, float]:
+        """Return the arm to pull, a bound of all others as long as the bounds hold, and a floor.
+
+        The arm is the best one for so many pulls at least, up to a last stage, as long as its mean
+        stays above the floor; no pull at all means that it was never pulled. Where the leader
+        probably `stays` the leader this is found out at once, and its index is not needed.
         """
         n_arms = seen.allowed.size
         clock = stage - seen.origin
@@ -113,7 +134,7 @@ def deciding_by(index: Any) -> tuple[Any, Any]:
         if now["ready"] == 0:
             for arm in range(n_arms):
                 if seen.allowed[arm] and seen.n_pulls[arm] == 0:
-                    return arm, np.inf, np.inf
+                    return arm, np.inf, 0, -np.inf
             now["ready"] = 1
             now["until"] = 0
             while not seen.allowed[now["leader"]]:
@@ -122,10 +143,25 @@ def deciding_by(index: Any) -> tuple[Any, Any]:
         if stage > now["until"]:
             bound_all(params, seen, stage, bounds)
         leader = best = now["leader"]
-        most = index(params, clock, seen.counts, best, seen.sums[best] / seen.counts[best])
+        count = seen.counts[best]
+        mean = seen.sums[best] / count
         rival = -np.inf
+        if additive and stays:
+            for arm in range(n_arms):
+                if bounds.upper[arm] == np.inf:  # it was looked at
+                    bounds.upper[arm] = bound(params, seen, now["until"], arm)
+                rival = max(rival, bounds.upper[arm])
+            n_stages = min(last, now["until"]) - stage + 1
+            some = min(now["pace"], n_stages)
+            seen.counts[best] = count + some - (some < n_stages)
+            floor = floor_of(params, seen, clock, best, mean, rival)
+            seen.counts[best] = count
+            if floor < np.inf:
+                return best, rival, some, floor
+            rival = -np.inf
+        most = index(params, clock, seen.counts, best, mean)
         for arm in range(n_arms):
-            if bounds.upper[arm] == np.inf:  # it was looked at
+            if bounds.upper[arm] == np.inf:
                 bounds.upper[arm] = bound(params, seen, now["until"], arm)
             upper = bounds.upper[arm]
             if upper >= most:
@@ -141,7 +177,7 @@ def deciding_by(index: Any) -> tuple[Any, Any]:
             bounds.upper[leader] = bound(params, seen, now["until"], leader)
             bounds.upper[best] = -np.inf
             rival = max(rival, bounds.upper[leader])
-        return best, most, rival
+        return best, rival, 1, -np.inf
 
     def lead(
         params: Any,
@@ -153,32 +189,34 @@ def deciding_by(index: Any) -> tuple[Any, Any]:
         bounds: Bounds,
         arm: int,
         rival: float,
+        some: int,
+        floor: float,
         control: Array,
     ) -> tuple[int, float, bool]:
         """Pull the best arm of a stage as long as it surely stays the best, up to a last stage.
 
-        `rival` bounds the indices of all others, as long as the bounds hold. Return how often it was
-        pulled, at least once, the sum of its rewards, and whether it surely is the best of the next
-        stage, too.
+        `rival`, `some` and `floor` are those of `decide`. Return how often it was pulled, at least
+        once, the sum of its rewards, and whether it surely is the best of the next stage, too.
         """
         now = bounds.now[0]
         count, known = seen.counts[arm], seen.sums[arm]
         clock = stage - seen.origin
         n_stages = min(last, now["until"]) - stage + 1
-        n, total = pull_on(law, arm, stream, 0, 1, -np.inf, count, known, 0.0)
+        if additive:
+            n, total = pull_on(law, arm, stream, 0, some, floor, count, known, 0.0)
+        else:
+            n, total = pull_on(law, arm, stream, 0, 1, -np.inf, count, known, 0.0)
         pace = now["pace"]
-        floor = np.inf
+        if floor == -np.inf:
+            floor = np.inf
         while n < n_stages and control[0] == 0:
             # The index after so many more pulls, as if no time had passed; and at a lower mean.
             some = min(pace, n_stages - n)
             seen.counts[arm] = count + n + some - (some < n_stages - n)
             mean = (known + total) / (count + n)
-            slack = index(params, clock, seen.counts, arm, mean) - rival
-            floor = mean - 0.999 * slack
-            safe = slack > 0 and index(params, clock, seen.counts, arm, floor) > rival
-            if not safe and rival > -np.inf:
+            floor = floor_of(params, seen, clock, arm, mean, rival)
+            if floor == np.inf:
                 pace = max(1, some // 4)
-                floor = np.inf
                 break
             n, total = pull_on(law, arm, stream, n, n + some, floor, count, known, total)
             pace = min(pace + pace // 4 + 1, MOST_AHEAD)

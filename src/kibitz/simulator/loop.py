@@ -196,7 +196,7 @@ def run_player(policy: Policy, feedback: Feedback, leap: bool) -> Any:
         one: Any = np.int64(1)
         pulled, looked = one < zero, one > zero
         stage, end, noted = one, zero, zero
-        arm, most, rival, sure = zero, np.inf, np.inf, False
+        arm, rival, some, floor, sure, stays = zero, np.inf, one, -np.inf, False, False
         arrival = next_arrival(looks, zero, horizon, rngs.looks.rng, control)
         control[RUN] = run
         while stage <= horizon:
@@ -209,11 +209,17 @@ def run_player(policy: Policy, feedback: Feedback, leap: bool) -> Any:
                 if stage > end:
                     end = seen.end
                     forget(bounds, seen.allowed)
-                    sure = False
-                if not sure:
-                    arm, most, rival = decide(params, seen, stage, bounds)
-                sure = False
-                if leap and most < np.inf and certificate.now[0]["wait"] == 0:
+                    sure = stays = False
+                if stage < arrival and looks.observer != FULL:
+                    last = min(horizon, min(arrival - 1, end))
+                    if leap:
+                        last = min(last, stage + STEPS)
+                if sure:
+                    some, floor = one, -np.inf
+                else:
+                    arm, rival, some, floor = decide(params, seen, stage, last, bounds, stays)
+                sure = stays = False
+                if leap and some > 0 and certificate.now[0]["wait"] == 0:
                     state, n, noted, arrival = leap_ahead(
                         params,
                         game,
@@ -233,10 +239,8 @@ def run_player(policy: Policy, feedback: Feedback, leap: bool) -> Any:
                     n = one
                 if leap:
                     certificate.now[0]["wait"] = max(0, certificate.now[0]["wait"] - 1)
-                if stage < arrival and most < np.inf and looks.observer != FULL:
-                    last = min(horizon, min(arrival - 1, end))
-                    if leap:
-                        last = min(last, stage + STEPS)
+                if some == 0:
+                    some, last = one, stage
             else:
                 arm = pull(params, state, stage, rngs.policy.rng)
             look = arm
@@ -249,7 +253,18 @@ def run_player(policy: Policy, feedback: Feedback, leap: bool) -> Any:
                 total = shown[arm]
             elif is_index:
                 n, total, sure = lead(
-                    params, seen, law, rngs.rewards, stage, last, bounds, arm, rival, control
+                    params,
+                    seen,
+                    law,
+                    rngs.rewards,
+                    stage,
+                    last,
+                    bounds,
+                    arm,
+                    rival,
+                    some,
+                    floor,
+                    control,
                 )
             else:
                 total = draw(law, arm, rngs.rewards)
@@ -264,7 +279,7 @@ def run_player(policy: Policy, feedback: Feedback, leap: bool) -> Any:
                         drop(bounds, other)
                         state = update(params, state, stage, other, one, shown[other], looked)
             elif stage == arrival:
-                sure = False
+                sure, stays = False, True
                 for nth in range(looks.per_arrival):
                     if looks.observer == PASSIVE:
                         look = drawn_arm(looks, stage, rngs.looks.rng)

@@ -20,7 +20,7 @@ import numpy as np
 
 import kibitz as kb
 from kibitz.compiling.jit import jit
-from kibitz.policies.kibitzer import LONG, TENTH, holds, leader_of, unseen
+from kibitz.policies.kibitzer import LONG, RARE, TENTH, holds, leader_of, unseen
 
 PAPER = {  # name: means, rate, horizon, what the search measured
     "five arms, 1": ([2, 1.8, 1.5, 1, 0.5], 1.0, 10**4, 8.1),
@@ -56,6 +56,7 @@ def variant(
     always: bool = False,
     least_seen: bool = False,
     weight: float = 1.0,
+    rare: float = RARE,
     clock: float = math.inf,
     held: bool = False,
     **parameters: Any,
@@ -64,7 +65,8 @@ def variant(
 
     One look of `every` is for the arms in turn, whether they need it or not if `always`, or for the
     arm that was seen least often. The others go to the arm of least w O d + log O, where w is
-    `weight`, and smaller where looks are rare: c / (c + log(t / F)), c being `clock`.
+    `weight`, and smaller where looks are rare: by 1 + log(1 + t / rF), r being `rare`, and by
+    1 + log(t / F) / c, c being `clock`.
     """
 
     def observe(params: Any, state: Any, stage: int, rng: Any) -> int:
@@ -83,7 +85,9 @@ def variant(
         if held and holds(state, leader):
             return state.hold[0]["arm"]
         best = state.sums[leader] / state.counts[leader]
-        factor = weight / (1 + math.log(max(1.0, stage / (1 + n_looks))) / clock)
+        wait = stage / (1 + n_looks)
+        factor = weight / (1 + math.log(1 + wait / rare))
+        factor /= 1 + math.log(max(1.0, wait)) / clock
         look, least = -1, np.inf
         for arm in range(n_arms):
             count = state.counts[arm]
@@ -172,9 +176,10 @@ VARIANTS = {
     "no turns": lambda: variant(every=10**9),
     "every second look for turns": lambda: variant(every=2),
     "all looks for turns": lambda: variant(every=1),
-    "weight 0.7": lambda: variant(weight=0.7),
-    "weight 0.5": lambda: variant(weight=0.5),
-    "weight 5 / (5 + log(t/F))": lambda: variant(clock=5.0),
+    "weight 1": lambda: variant(rare=math.inf),
+    "weight 0.7": lambda: variant(rare=math.inf, weight=0.7),
+    "weight 0.5": lambda: variant(rare=math.inf, weight=0.5),
+    "weight 5 / (5 + log(t/F))": lambda: variant(rare=math.inf, clock=5.0),
     "to the least seen, every fourth": lambda: variant(least_seen=True),
     "b = 4": lambda: kb.kibitzer(b=4),
     "b = 16": lambda: kb.kibitzer(b=16),
@@ -186,11 +191,12 @@ TAILS = {
     "kibitzer": kb.kibitzer,
     "to the least seen, every fourth": lambda: variant(least_seen=True, held=True),
     "every second look for turns": lambda: variant(every=2, held=True),
-    "weight 0.7": lambda: variant(weight=0.7, held=True),
-    "weight 0.5": lambda: variant(weight=0.5, held=True),
-    "weight 0.25": lambda: variant(weight=0.25, held=True),
-    "weight 0.7, every second": lambda: variant(every=2, weight=0.7, held=True),
-    "weight 5 / (5 + log(t/F))": lambda: variant(clock=5.0, held=True),
+    "weight 1": lambda: variant(rare=math.inf, held=True),
+    "weight 0.7": lambda: variant(rare=math.inf, weight=0.7, held=True),
+    "weight 0.5": lambda: variant(rare=math.inf, weight=0.5, held=True),
+    "weight 0.25": lambda: variant(rare=math.inf, weight=0.25, held=True),
+    "weight 0.7, every second": lambda: variant(every=2, rare=math.inf, weight=0.7, held=True),
+    "weight 5 / (5 + log(t/F))": lambda: variant(rare=math.inf, clock=5.0, held=True),
     "b = 16": lambda: kb.kibitzer(b=16),
 }
 

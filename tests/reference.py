@@ -209,6 +209,7 @@ class Thompson(Rewards):
 class Kibitzer(Rewards):
     """Pull what is unseen, then the largest index; look in turn, at what is unseen, or by IMED.
 
+    The rarer looks are, the less the divergence counts in IMED.
     Every fourth look is for the arms in turn, if they were not seen more often than they had turns.
     The arm that IMED chose is held until it was seen a tenth more often or the leader is another,
     if it was seen often before.
@@ -273,9 +274,11 @@ class Kibitzer(Rewards):
         others = [arm for arm in self.arms if arm != leader and self.count(arm)]
         if not others:
             return min(arm for arm in self.arms if arm != leader)
+        per_look = stage / (self.n_looks + 1)
+        rare = 1 + math.log(1 + per_look / 100)
         return min(
             others,
-            key=lambda a: self.count(a) * self.distance(a, leader) + math.log(self.count(a)),
+            key=lambda a: self.count(a) * self.distance(a, leader) / rare + math.log(self.count(a)),
         )
 
     def update(self, stage, arm, reward, free):

@@ -54,6 +54,16 @@ def test_looks_at_the_arm_of_least_imed_other_than_the_leader():
     assert decisions(GAUSSIAN, 3, *PULLS, *looks)[1] == 1
 
 
+def test_the_rarer_looks_are_the_less_a_difference_counts():
+    # O d + log O is 6 for arm 1, which was seen once, and 0.07 + log 200 = 5.37 for arm 2; if d is
+    # divided by more than 1.12, arm 1 is the one to look at
+    near = 2 - math.sqrt(0.0007)
+    once = [(0, 2.0), (1, 2 - math.sqrt(12))]
+    assert decisions(GAUSSIAN, 3, *once, *[(2, near)] * 200)[1] == 1  # 203 stages a look: by 2.1
+    often = [*[(2, near)] * 180, *[free(2, near)] * 20]
+    assert decisions(GAUSSIAN, 3, *once, *often)[1] == 2  # 183 stages for 21 looks: by 1.08
+
+
 def test_every_fourth_look_goes_in_turn_to_an_arm_that_was_seen_less_often_than_it_should():
     story = [*PULLS, *[(0, 9.0)] * 3]  # arm 0 leads, and was seen often enough for three turns
     turns = []

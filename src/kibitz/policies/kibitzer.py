@@ -15,10 +15,12 @@ or less, which is what a theorem needs: each arm is sure of a quarter of its fai
 other looks go to an arm that was never seen, highest first, other than the one that is pulled, else,
 with L the arm of largest mean, to the arm i other than L of smallest
 
-.. math:: O_i\, d(\bar X_i, \bar X_L) + \log O_i,
+.. math:: \frac{O_i\, d(\bar X_i, \bar X_L)}{1 + \log(1 + t / 100 F)} + \log O_i,
 
-d being (\bar X_i - \bar X_L)^2 / 2, or the Bernoulli divergence: the index of IMED (Honda and
-Takemura, 2015), here for looks. Once it was seen 256 times, that arm is held until it was seen a
+d being (\bar X_i - \bar X_L)^2 / 2, or the Bernoulli divergence, and F counting this look, too. Where
+looks are not rare it is the index of IMED (Honda and Takemura, 2015), here for looks; the rarer they
+are, the longer an unlucky best arm would wait for looks at arms that hardly differ from the leader,
+and the less the divergence counts. Once it was seen 256 times, that arm is held until it was seen a
 tenth more often, or L is another arm, so that many looks can be foreseen (docs/leap.md).
 """
 
@@ -45,6 +47,7 @@ from kibitz.validate import between, one_of, positive
 EVERY = 4  # of so many looks one is for the arms in turn
 LONG = 256  # an arm that was seen less often is not held
 TENTH = 10  # an arm is held until it was seen this part of its count more often
+RARE = 100  # looks are rare that come once in so many stages
 NEARLY_ONE = 1 - 2.0**-20  # no mean is taken for larger: no divergence from it is infinite
 KL_UCB = params_type(("c",))(0.0)  # the parameters of KL-UCB of level log t
 
@@ -253,11 +256,12 @@ def looking_by(distance: Any) -> Any:
         if holds(state, leader):
             return state.hold[0]["arm"]
         best = state.sums[leader] / state.counts[leader]
+        weight = 1 / (1 + math.log(1 + stage / (RARE * (n_looks + 1))))
         look, least = -1, np.inf
         for arm in range(n_arms):
             count = state.counts[arm]
             if arm != leader and count > 0:
-                value = count * distance(state.sums[arm] / count, best)
+                value = weight * count * distance(state.sums[arm] / count, best)
                 if value < least:  # else its logarithm, which is not negative, is not needed
                     value += math.log(count)
                     if value < least:

@@ -243,22 +243,28 @@ def test_what_was_rehearsed_is_compiled_ahead_elsewhere(monkeypatch, tmp_path):
         np.testing.assert_array_equal(again[name], data[name], err_msg=name)
 
 
-def test_much_work_to_step_is_compiled_ahead_into_a_final_loop(monkeypatch):
+@pytest.mark.parametrize("n_cores", [1, 2, 4])
+def test_much_work_to_step_is_compiled_ahead_into_a_final_loop(monkeypatch, n_cores):
     monkeypatch.setattr(aside, "is_compiled", lambda job, draft=False: False)
     sent = []
     monkeypatch.setattr(
         aside, "_compiling", lambda jobs: sent.append(jobs) or nullcontext(SimpleNamespace())
     )
-    monkeypatch.setattr(aside, "cores", lambda: 2)
+    monkeypatch.setattr(aside, "cores", lambda: n_cores)
     with rehearsal() as jobs:
-        setting = {**SETTING, "horizon": 10**5, "runs": 5000, "engine": "step"}
-        kb.simulate(ARMS, kb.bandit(), kb.moss(), **setting)
+        much = {**SETTING, "horizon": 10**5, "runs": 5000}
+        kb.simulate(ARMS, kb.bandit(), kb.moss(), **much, engine="step")
+        kb.simulate(ARMS, kb.bandit(), [kb.moss(), kb.kibitzer()], **much, engine="leap")
         kb.simulate(ARMS, kb.bandit(), kb.moss_anytime(), **SETTING)
         kb.simulate(ARMS, kb.bandit(), [kb.ftl(), kb.ucb2(), kb.moss()], **SETTING)
     with aside.compiled_ahead(jobs):
-        kinds = [[(job.policy.name, job.loop) for job in share] for share in sent]
-    # those that share a draft follow each other
-    assert kinds == [
-        [("moss", "final"), ("ucb2", "final")],
-        [("moss_anytime", "draft"), ("ftl", "draft")],
-    ]
+        kinds = [[(job.policy.name, job.loop, job.leap) for job in share] for share in sent]
+    # those that share a draft follow each other; what leaps is compiled apart, and never needs more
+    first, second = [("moss", "final", False), ("ucb2", "final", False)], [
+        ("moss_anytime", "draft", False), ("ftl", "draft", False)
+    ]  # fmt: skip
+    leaps = [("moss", "draft", True)], [("kibitzer", "final", True)]
+    if n_cores == 4:
+        assert kinds == [first, second, *leaps]
+    else:
+        assert kinds == [[first[0], *second, first[1]], [*leaps[0], *leaps[1]]]

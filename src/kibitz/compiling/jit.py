@@ -36,7 +36,7 @@ from kibitz.files import write_whole
 from kibitz.validate import refused
 
 KEPT_FILES = 500  # of about 200 kB each
-LAYOUT = 6  # of what is kept; another number, and all is compiled anew
+LAYOUT = 7  # of what is kept; another number, and all is compiled anew
 VERSIONS = (LAYOUT, sys.version, np.__version__)
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -77,7 +77,7 @@ _registered: "WeakSet[Any]" = WeakSet()  # the functions that numba knows in thi
 #: cost more than all the rest, so that such a function cannot make arrays.
 jit: Decorator = _decorator("jit")
 
-#: The same for functions that are called too rarely to be worth more code.
+#: The same for functions that are called too rarely to be worth more code, or are handed little.
 jit_rare: Decorator = _decorator("jit_rare")
 
 #: For a function that makes arrays, as the `init` of a policy does.

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from kibitz.compiling.jit import jit, jit_init
+from kibitz.compiling.jit import jit, jit_init, jit_rare
 from kibitz.policies.policy import (
     Array,
     Policy,
@@ -82,7 +82,7 @@ def power(rho: float, count: float) -> float:
     return math.sqrt(count) if rho == 0.5 else count**rho
 
 
-@jit
+@jit_rare
 def total(params: Any, counts: Array, arm: int) -> float:
     """Return the sum over j; an arm with no observations adds nothing to it."""
     n = float(counts[arm])
@@ -148,7 +148,7 @@ def kept_least(counts: Array, arm: int, own: float) -> float:
     return sums[below] + (ascending.size - below) * own + (own - min(own, powers[arm]))
 
 
-@jit
+@jit_rare
 def recount(params: Any, counts: Array, arm: int) -> None:
     """Bring the sums up to date, if there are any, when the count of an arm has changed."""
     if counts[counts.size - 1] >= 0:

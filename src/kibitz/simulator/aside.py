@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Hashable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import product
 from typing import NamedTuple
 
 from kibitz.compiling.private import CAN_KEEP
@@ -89,10 +90,13 @@ def compiled_ahead(jobs: list[Job]) -> Iterator[None]:
     if not groups or not CAN_KEEP or not sys.executable:
         yield
         return
-    n = min(cores(), len(groups))
+    n = max(1, cores() // 2)  # processes for loops that leap, and as many for others
     with ExitStack() as stack:
-        for nth in range(n):
-            share = [job for group in list(groups.values())[nth::n] for job in group]
+        for leap, nth in product((False, True), range(n)):
+            alike = [group for group in groups.values() if group[0].leap == leap]  # they share parts
+            share = [job for group in alike[nth::n] for job in group]
+            if not share:
+                continue
             process = stack.enter_context(_compiling(share))
             _coming.update({loop_of(job): Coming(job.loop == "draft", process) for job in share})
         stack.callback(_coming.clear)

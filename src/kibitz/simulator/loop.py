@@ -190,14 +190,15 @@ def run_player(policy: Policy, feedback: Feedback, leap: bool) -> Any:
         run: int,
     ) -> None:
         law, looks, horizon, rngs, record, control = game
-        n_arms = law.means.size
+        n_arms, observer = law.means.size, looks.observer
+        rewards, of_looks, own = rngs
         # numba would compile functions anew for each literal number or flag among their arguments
         zero: Any = np.int64(0)
         one: Any = np.int64(1)
         pulled, looked = one < zero, one > zero
         stage, end, noted = one, zero, zero
         arm, rival, some, floor, sure, stays = zero, np.inf, one, -np.inf, False, False
-        arrival = next_arrival(looks, zero, horizon, rngs.looks.rng, control)
+        arrival = next_arrival(looks, zero, horizon, of_looks.rng, control)
         control[RUN] = run
         while stage <= horizon:
             control[STAGE] = stage
@@ -210,7 +211,7 @@ def run_player(policy: Policy, feedback: Feedback, leap: bool) -> Any:
                     end = seen.end
                     forget(bounds, seen.allowed)
                     sure = stays = False
-                if stage < arrival and looks.observer != FULL:
+                if stage < arrival and observer != FULL:
                     last = min(horizon, min(arrival - 1, end))
                     if leap:
                         last = min(last, stage + STEPS)
@@ -242,21 +243,21 @@ def run_player(policy: Policy, feedback: Feedback, leap: bool) -> Any:
                 if some == 0:
                     some, last = one, stage
             else:
-                arm = pull(params, state, stage, rngs.policy.rng)
+                arm = pull(params, state, stage, own.rng)
             look = arm
-            if stage == arrival and looks.observer == ACTIVE:
-                look = observe(params, state, stage, rngs.policy.rng)
+            if stage == arrival and observer == ACTIVE:
+                look = observe(params, state, stage, own.rng)
             # the pulls
-            if looks.observer == FULL:
+            if observer == FULL:
                 for other in range(n_arms):
-                    shown[other] = draw(law, other, rngs.rewards)
+                    shown[other] = draw(law, other, rewards)
                 total = shown[arm]
             elif is_index:
                 n, total, sure = lead(
                     params,
                     seen,
                     law,
-                    rngs.rewards,
+                    rewards,
                     stage,
                     last,
                     bounds,
@@ -267,32 +268,30 @@ def run_player(policy: Policy, feedback: Feedback, leap: bool) -> Any:
                     control,
                 )
             else:
-                total = draw(law, arm, rngs.rewards)
+                total = draw(law, arm, rewards)
             noted = note(record, run, noted, arm, stage, n)
             state = update(params, state, stage, arm, n, total, pulled)
             stage += n - 1
             # the looks
-            if looks.observer == FULL:
-                for other in range(n_arms):
-                    if other != arm:
-                        record.n_free[run, other] += 1
-                        drop(bounds, other)
-                        state = update(params, state, stage, other, one, shown[other], looked)
-            elif stage == arrival:
-                sure, stays = False, True
-                for nth in range(looks.per_arrival):
-                    if looks.observer == PASSIVE:
-                        look = drawn_arm(looks, stage, rngs.looks.rng)
+            if stage == arrival or observer == FULL:
+                sure, stays = False, observer != FULL
+                for nth in range(looks.per_arrival if stays else n_arms):
+                    if observer == FULL:
+                        look = nth
+                        if look == arm:
+                            continue
+                    elif observer == PASSIVE:
+                        look = drawn_arm(looks, stage, of_looks.rng)
                     elif nth > 0:
-                        look = observe(params, state, stage, rngs.policy.rng)
+                        look = observe(params, state, stage, own.rng)
                     if nth > 0 and control[STOP] != 0:
                         return
                     record.n_free[run, look] += 1
                     if is_index and seen.learns:
                         drop(bounds, look)
-                    reward = draw(law, look, rngs.looks)
+                    reward = draw(law, look, of_looks) if stays else shown[look]
                     state = update(params, state, stage, look, one, reward, looked)
-                arrival = next_arrival(looks, stage, horizon, rngs.looks.rng, control)
+                arrival = next_arrival(looks, stage, horizon, of_looks.rng, control)
             noted = note_stage(record, run, noted, stage)
             stage += 1
 

@@ -152,6 +152,23 @@ def test_without_the_private_parts_of_numba_the_numbers_are_the_same(tmp_path):
 
 
 @needs_jit
+def test_numba_compares_options_as_ever():
+    from numba.core.compiler import Flags
+
+    one, same, other = Flags(), Flags(), Flags()
+    one.forceinline = same.forceinline = other.nrt = True
+    for flags in (one, same, other, Flags()):
+        assert flags.values() == {name: getattr(flags, name) for name in flags.options}
+        assert list(flags.values()) == list(flags.options)
+        assert hash(flags) == hash(tuple(sorted(flags.values())))
+    assert one == same
+    assert one != other
+    one.discard("forceinline")
+    assert one != same
+    assert one == Flags()
+
+
+@needs_jit
 def test_functions_that_share_parts_with_a_loop_are_compiled_and_called_as_ever(tmp_path):
     """Inside of a loop numba's own functions are only parts. Others link them: before it, after it,
     in other threads, and where an index calls a function that its user has compiled."""

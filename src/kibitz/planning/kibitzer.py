@@ -37,7 +37,7 @@ ROOM = 1_000_000  # numbers in an array: rows are taken in chunks that keep with
 LEAST = 1e-280  # what is smaller counts as this: its logarithm is finite
 
 #: Of the polynomial in log(M/B), log K and log(Σ 1/Δ / B): its terms in the order of `features`.
-COEFFICIENTS = (0.6525, 0.2949, -0.1774, 0.289, -0.0116, -0.0024, 0.0437, 0.0043, 0.0016, 0.0338)
+COEFFICIENTS = (0.6374, 0.299, -0.19, 0.2848, -0.0098, -0.0075, 0.0431, 0.0103, 0.0014, 0.0362)
 #: The range of each of the three in the settings of the fit.
 RANGES = ((-1.86, 7.41), (0.69, 3.4), (-2.91, 6.65))
 

@@ -15,7 +15,7 @@ or less, which is what a theorem needs: each arm is sure of a quarter of its fai
 other looks go to an arm that was never seen, highest first, other than the one that is pulled, else,
 with L the arm of largest mean, to the arm i other than L of smallest
 
-.. math:: \frac{O_i\, d(\bar X_i, \bar X_L)}{1 + \log(1 + t / 100 F)} + \log O_i,
+.. math:: O_i\, d(\bar X_i, \bar X_L) + \big(1 + \log(1 + t / 100 F)\big) \log O_i,
 
 d being (\bar X_i - \bar X_L)^2 / 2, or the Bernoulli divergence, and F counting this look, too. Where
 looks are not rare it is the index of IMED (Honda and Takemura, 2015), here for looks; the rarer they
@@ -256,14 +256,14 @@ def looking_by(distance: Any) -> Any:
         if holds(state, leader):
             return state.hold[0]["arm"]
         best = state.sums[leader] / state.counts[leader]
-        weight = 1 / (1 + math.log(1 + stage / (RARE * (n_looks + 1))))
+        rarity = 1 + math.log(1 + stage / (RARE * (n_looks + 1)))
         look, least = -1, np.inf
         for arm in range(n_arms):
             count = state.counts[arm]
             if arm != leader and count > 0:
-                value = weight * count * distance(state.sums[arm] / count, best)
+                value = count * distance(state.sums[arm] / count, best)
                 if value < least:  # else its logarithm, which is not negative, is not needed
-                    value += math.log(count)
+                    value += rarity * math.log(count)
                     if value < least:
                         look, least = arm, value
         if look < 0:  # of two arms one was seen, the other is pulled
@@ -286,12 +286,13 @@ def update(
     """
     n_arms = state.sums.size
     if free:
-        held = state.hold[0]
-        if n == 1 and state.counts[n_arms] % EVERY != EVERY - 1:
+        held, count = state.hold[0], state.counts[arm]
+        # to hold an arm for this look alone changes nothing, unless it ends another hold
+        matters = count >= LONG or state.counts[held["arm"]] < held["until"]
+        if matters and n == 1 and state.counts[n_arms] % EVERY != EVERY - 1:
             leader = leader_of(state)
             if arm != leader and not holds(state, leader):
                 held["arm"] = arm
-                count = state.counts[arm]
                 held["until"] = count + (max(1, count // TENTH) if count >= LONG else 1)
                 held["leader"] = leader
         state.counts[n_arms] += n

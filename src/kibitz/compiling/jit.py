@@ -36,7 +36,7 @@ from kibitz.files import write_whole
 from kibitz.validate import refused
 
 KEPT_FILES = 500  # of about 200 kB each
-LAYOUT = 7  # of what is kept; another number, and all is compiled anew
+LAYOUT = 8  # of what is kept; another number, and all is compiled anew
 VERSIONS = (LAYOUT, sys.version, np.__version__)
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kibitz.compiling.jit import jit, jit_init, jit_rare
+from kibitz.compiling.jit import jit, jit_init
 from kibitz.policies.policy import (
     FAR,
     Array,
@@ -151,7 +151,7 @@ def all_pulled(n_pulls: Array) -> bool:
     return True
 
 
-@jit_rare
+@jit
 def eliminate(allowed: Array, counts: Array, sums: Array, level: float, slope: float) -> None:
     """Take out of play each arm whose upper bound is below another's lower bound.
 

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kibitz.compiling.jit import jit, jit_init, jit_rare
+from kibitz.compiling.jit import jit, jit_init
 from kibitz.policies.etc import eliminate
 from kibitz.policies.ocucb import index, new_counts, ocucb_numbers, recount
 from kibitz.policies.policy import FAR, Array, Policy, View, checked_scale, choices_by
@@ -147,7 +147,7 @@ def init(params: Any, n_arms: int) -> State:
     )
 
 
-@jit_rare
+@jit
 def test_arms(params: Any, state: State) -> None:
     """Let ETC drop the arms that are surely worse."""
     slope = 2 * params.alpha
@@ -155,7 +155,7 @@ def test_arms(params: Any, state: State) -> None:
     eliminate(state.in_play, state.etc_counts, state.etc_sums, level, slope)
 
 
-@jit_rare
+@jit
 def begin_epoch(params: Any, state: State) -> None:
     """Hand ETC's arms over to OCUCB-n; an arm that is out no longer counts for it."""
     clock = state.clock[0]

@@ -64,6 +64,15 @@ def test_the_rarer_looks_are_the_less_a_difference_counts():
     assert decisions(GAUSSIAN, 3, *once, *often)[1] == 2  # 183 stages for 21 looks: by 1.08
 
 
+def test_looks_are_counted_as_far_as_leaps_go():
+    policy = kibitz.kibitzer()
+    params = policy.params_for(10**18)
+    state = policy.init(params, 3)
+    state.counts[:] = [10**17, 4 * 10**16, 4 * 10**16, 1844 * 10**14]  # 100 times that is below 0
+    state.sums[:] = state.counts[:3] * np.array([2.0, 1.0, 1.9])
+    assert policy.observe(params, state, 2 * 10**17, None) == 2
+
+
 def test_every_fourth_look_goes_in_turn_to_an_arm_that_was_seen_less_often_than_it_should():
     story = [*PULLS, *[(0, 9.0)] * 3]  # arm 0 leads, and was seen often enough for three turns
     turns = []

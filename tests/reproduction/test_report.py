@@ -158,6 +158,16 @@ def test_a_new_folder_is_made(two_experiments, tmp_path):
     assert (tmp_path / "new" / "folder" / "report.html").exists()
 
 
+def test_other_things_in_the_folder_are_left_alone(two_experiments, tmp_path):
+    report.reproduce(tmp_path / "first", seed=4, runs=2)
+    parts = {file.stem.split("-", 1)[1] for file in (tmp_path / "first" / "data").iterdir()}
+    for part in parts:
+        (tmp_path / "second" / part).mkdir(parents=True)
+    report.reproduce(tmp_path / "second", seed=4, runs=2)
+    made = {path.name for path in (tmp_path / "second").iterdir()}
+    assert made == {"data", "figures", "report.html", *parts}
+
+
 def test_it_takes_an_executor(two_experiments, tmp_path):
     inline = Inline()
     options = {"seed": 4, "only": [1], "runs": 2}

@@ -9,6 +9,7 @@ import pickle
 import subprocess
 import time
 from contextlib import nullcontext
+from io import BytesIO
 from types import SimpleNamespace
 
 import numba
@@ -241,6 +242,23 @@ def test_what_was_rehearsed_is_compiled_ahead_elsewhere(monkeypatch, tmp_path):
         again = play()
     for name in data.data_vars:
         np.testing.assert_array_equal(again[name], data[name], err_msg=name)
+
+
+def test_what_cannot_be_kept_is_not_compiled_ahead(monkeypatch, tmp_path):
+    """Whoever waits for it would wait for nothing."""
+    monkeypatch.setattr(aside, "kept_folder", lambda: tmp_path)
+    for kept, expected in ((False, [1]), (True, [1, 2, 3])):
+        compiled = []
+
+        def compile_one(parcel, threads, kept=kept, compiled=compiled):
+            compiled.append(parcel)
+            if kept:
+                (tmp_path / f"{parcel}.kept").touch()
+
+        monkeypatch.setattr(aside, "play_parcel", compile_one)
+        monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=BytesIO(pickle.dumps([1, 2, 3]))))
+        aside.compile_sent()
+        assert compiled == expected
 
 
 @pytest.mark.parametrize("n_cores", [1, 2, 4])

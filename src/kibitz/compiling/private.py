@@ -137,11 +137,11 @@ def _compiling_in_one_piece() -> Any:
 
     class LoopCompiler(Compiler):  # type: ignore[misc]
         def _compile_core(self) -> Any:
-            here.is_in_loop = True
+            before, here.is_in_loop = getattr(here, "is_in_loop", False), True
             try:
                 return super()._compile_core()
             finally:
-                here.is_in_loop = False
+                here.is_in_loop = before
 
     used = (
         "_raise_if_finalized", "_reload_init", "_linking_libraries", "_finalized", "_final_module",
@@ -184,7 +184,8 @@ def faster_options() -> None:
     def hash_of(kind: Any) -> int:
         return hash(tuple(sorted(defaults(kind))))  # as numba has it: of the names only
 
-    if hasattr(TargetConfig(), "_values") and callable(getattr(TargetConfig, "values", None)):
+    used = (TargetConfig(), "_values"), (TargetConfig, "options"), (TargetConfig, "values")
+    if all(hasattr(thing, name) for thing, name in used):
         TargetConfig.values = lambda self: {**defaults(self.__class__), **self._values}
         TargetConfig.__hash__ = lambda self: hash_of(self.__class__)
 

@@ -47,7 +47,7 @@ from kibitz.validate import between, one_of, positive
 EVERY = 4  # of so many looks one is for the arms in turn
 LONG = 256  # an arm that was seen less often is not held
 TENTH = 10  # an arm is held until it was seen this part of its count more often
-RARE = 100  # looks are rare that come once in so many stages
+RARE = 100.0  # looks are rare that come once in so many stages
 NEARLY_ONE = 1 - 2.0**-20  # no mean is taken for larger: no divergence from it is infinite
 KL_UCB = params_type(("c",))(0.0)  # the parameters of KL-UCB of level log t
 

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -119,7 +120,8 @@ def reproduce(
         if crew is None:
             with rehearsal() as jobs:
                 for number in numbers:
-                    NUMBERED[number].run(place.joinpath, runs=n_runs(number), seed=seed)
+                    file = partial(data_file, place, number)
+                    NUMBERED[number].run(file, runs=n_runs(number), seed=seed, threads=threads)
             stack.enter_context(compiled_ahead(jobs))
         for done, number in enumerate(numbers):
 
@@ -145,6 +147,11 @@ def chosen(only: Sequence[int]) -> list[int]:
     return list(dict.fromkeys(only)) or list(NUMBERED)
 
 
+def data_file(folder: Path, number: int, part: str) -> Path:
+    """Return the file for a part of an experiment's data."""
+    return folder / "data" / f"{number}-{part}.nc"
+
+
 def experiment(
     number: int, folder: Path, *, progress: Callable[[str, float], None], **options: Any
 ) -> Section:
@@ -153,8 +160,9 @@ def experiment(
     files: list[str] = []
 
     def file(part: str) -> Path:
-        files.append(f"{number}-{part}.nc")
-        return folder / "data" / files[-1]
+        path = data_file(folder, number, part)
+        files.append(path.name)
+        return path
 
     data = module.run(file, progress=progress, **options)
     progress("drawing", 1.0)

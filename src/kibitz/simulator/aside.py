@@ -17,6 +17,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from itertools import product
 from typing import NamedTuple
 
+from kibitz.compiling.jit import kept_folder
 from kibitz.compiling.private import CAN_KEEP
 from kibitz.simulator.executors import cores
 from kibitz.simulator.jobs import (
@@ -92,6 +93,7 @@ def compiled_ahead(jobs: list[Job]) -> Iterator[None]:
         return
     n = max(1, cores() // 2)  # processes for loops that leap, and as many for others
     with ExitStack() as stack:
+        stack.callback(_coming.clear)
         for leap, nth in product((False, True), range(n)):
             alike = [group for group in groups.values() if group[0].leap == leap]  # they share parts
             share = [job for group in alike[nth::n] for job in group]
@@ -99,7 +101,6 @@ def compiled_ahead(jobs: list[Job]) -> Iterator[None]:
                 continue
             process = stack.enter_context(_compiling(share))
             _coming.update({loop_of(job): Coming(job.loop == "draft", process) for job in share})
-        stack.callback(_coming.clear)
         yield
 
 
@@ -133,7 +134,7 @@ def _compiling(jobs: list[Job]) -> Iterator[subprocess.Popen[bytes]]:
     )
     try:
         assert process.stdin is not None
-        with suppress(BrokenPipeError), process.stdin:
+        with suppress(OSError), process.stdin:  # it is gone already
             process.stdin.write(pickle.dumps(parcels))
         yield process
     finally:
@@ -142,6 +143,9 @@ def _compiling(jobs: list[Job]) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def compile_sent() -> None:
-    """Compile what is read from standard input."""
+    """Compile what is read from standard input; give up if the first of it could not be kept."""
+    before = set(kept_folder().glob("*.kept"))
     for parcel in pickle.load(sys.stdin.buffer):
         play_parcel(parcel, 1)
+        if before.issuperset(kept_folder().glob("*.kept")):
+            return

@@ -4,7 +4,7 @@ PYTHON ?= python3
 OLDEST ?= python3.11
 BIN := .venv/bin
 # the tests that are feasible without compiling, in plain Python
-PLAIN := tests/policies/test_contract.py tests/simulator/test_streams.py tests/simulator/test_engine.py
+PLAIN := tests/policies/test_contract.py tests/engine/test_rng.py tests/engine/test_loop.py
 # on all cores, a file on one of them: its tests share what they compile
 PYTEST := -m pytest -q -n auto --dist loadfile
 

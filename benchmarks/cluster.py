@@ -20,10 +20,10 @@ from pathlib import Path
 import numpy as np
 
 import kibitz
-from kibitz.simulator import executors
-from kibitz.simulator.executors import cores, play_all
-from kibitz.simulator.jobs import Job, play
-from kibitz.simulator.stages import log_spaced
+from kibitz.simulation import executors
+from kibitz.simulation.executors import cores, play_all
+from kibitz.simulation.jobs import Job, play
+from kibitz.simulation.stages import log_spaced
 
 PROBLEM, FEEDBACK = kibitz.gaussian([2, 1.8, 1.5, 1, 0.5]), kibitz.active(0.1)
 MOST_MEGABYTES = 500

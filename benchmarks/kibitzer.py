@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 import kibitz as kb
-from kibitz.compiling.jit import jit
+from kibitz.engine.jit import jit
 from kibitz.policies.kibitzer import LONG, RARE, TENTH, holds, leader_of, unseen
 
 PAPER = {  # name: means, rate, horizon, what the search measured

@@ -26,11 +26,11 @@ import numpy as np
 import peers
 
 import kibitz
+from kibitz.engine.rng import new_stream, normal
 from kibitz.policies import POLICIES
-from kibitz.simulator.jobs import Job, play
-from kibitz.simulator.results import versions
-from kibitz.simulator.stages import log_spaced
-from kibitz.simulator.streams import new_stream, normal
+from kibitz.simulation.jobs import Job, play
+from kibitz.simulation.results import versions
+from kibitz.simulation.stages import log_spaced
 
 FIVE, FOUR = [2, 1.8, 1.5, 1, 0.5], [2, 1.8, 0.5, 0.2]
 HORIZON, RUNS, REPETITIONS = 10_000, 200, 10
@@ -307,7 +307,7 @@ def tell_starts():
         start("import kibitz", [sys.executable, "-c", "import kibitz"], 5)
         start(
             "import kibitz and the simulator",
-            [sys.executable, "-c", "import kibitz.simulator.simulate"],
+            [sys.executable, "-c", "import kibitz.simulation.simulate"],
             5,
         )
         start("kibitz simulate, nothing kept", simulate, 1)

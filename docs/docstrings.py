@@ -62,7 +62,7 @@ def plain(app) -> None:
     """Let a function with overloads have one signature (an event of Sphinx)."""
     from sphinx.pycode import ModuleAnalyzer
 
-    analyzer = ModuleAnalyzer.for_module("kibitz.simulator.sweep")
+    analyzer = ModuleAnalyzer.for_module("kibitz.simulation.sweep")
     analyzer.analyze()
     analyzer.overloads.clear()
 

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.random import SFC64, Generator, SeedSequence
 from numpy.random.bit_generator import ISeedSequence
 
+from kibitz.engine.draft import draft_of, formula_numbers
 from kibitz.policies import POLICIES
-from kibitz.simulator.draft import draft_of, formula_numbers
-from kibitz.simulator.jobs import Job, play
+from kibitz.simulation.jobs import Job, play
 
 
 @cache

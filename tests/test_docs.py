@@ -28,6 +28,7 @@ def blocks(page, language):
     return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "page",
     [page for page in PAGES if page not in ELSEWHERE],
@@ -40,6 +41,7 @@ def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
         exec(compile(block, page.name, "exec"), names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_an_example_runs_and_prints_something(example, tmp_path):
     done = subprocess.run(
@@ -53,6 +55,7 @@ def test_there_are_four_examples():
     assert len(EXAMPLES) == 4
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_readme_exist_with_the_options_shown():
     shown = [line for block in blocks(ROOT / "README.md", "sh") for line in block.splitlines()]
     text = " ".join(line.split("#")[0].strip(" \\") for line in shown)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kibitz.files import checked_folder, checked_target, write_whole
-from kibitz.validate import quoted
+from kibitz._files import checked_folder, checked_target, write_whole
+from kibitz._validation import quoted
 
 posix = pytest.mark.skipif(os.name != "posix", reason="pipes, devices and links of POSIX")
 
@@ -164,7 +164,7 @@ def test_a_full_disk_is_a_sentence(tmp_path):
     """A limit on the size of files stands in for the disk: the system refuses in the same call."""
     program = (
         "import resource, signal, sys; from pathlib import Path\n"
-        "from kibitz.files import write_whole\n"
+        "from kibitz._files import write_whole\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
         "try: write_whole(Path(sys.argv[1]), bytes(10**6), 'out')\n"
@@ -181,7 +181,7 @@ def test_a_full_disk_is_a_sentence(tmp_path):
 @posix
 def test_parts_of_killed_processes_are_removed(tmp_path):
     program = (
-        "import os, signal, sys; from pathlib import Path; from kibitz.files import write_whole\n"
+        "import os, signal, sys; from pathlib import Path; from kibitz._files import write_whole\n"
         "write_whole(Path(sys.argv[1]), lambda file: os.kill(os.getpid(), signal.SIGKILL))"
     )
     file = tmp_path / "file"

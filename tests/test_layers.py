@@ -11,35 +11,38 @@ LIBRARIES = {
     "matplotlib", "numba", "platformdirs", "psycopg", "rich", "scipy", "starlette", "typer",
     "uvicorn", "vl_convert", "xarray", "zarr",
 }  # fmt: skip
-ROOT = ["validate", "files"]  # which everybody may import
+ROOT = ["_validation", "_files"]  # which everybody may import
 RESULTS = ["h5netcdf", "xarray"]
 
 ALLOWED = {  # room: what it may import of kibitz beside itself and the root, then of the libraries
     "__init__": (
-        ["bounds", "live", "model", "planning", "policies", "reproduction", "simulator"],
+        ["bounds", "evaluation", "live", "model", "planning", "plotting", "policies", "simulation"],
         ["xarray"],
     ),
-    "validate": ([], []),
-    "files": ([], []),
-    "compiling": ([], ["llvmlite", "numba", "platformdirs"]),
-    "model": (["compiling"], []),
-    "policies": (["compiling"], []),
-    "simulator": (["compiling", "model", "policies"], ["numba", *RESULTS]),
+    "_validation": ([], []),
+    "_files": ([], []),
+    "model": (["engine"], []),
+    "policies": (["engine"], []),
+    "engine": (["model", "policies", "simulation"], ["llvmlite", "numba", "platformdirs"]),
+    "simulation": (["engine", "model", "policies"], ["numba", *RESULTS]),
     "bounds": (["model"], ["scipy"]),
-    "planning": (
-        ["bounds", "compiling", "model", "policies", "simulator"],
-        ["numba", "scipy", *RESULTS],
+    "evaluation": (["bounds", "engine", "model", "policies", "simulation"], ["numba", "scipy", *RESULTS]),
+    "planning": (["bounds", "engine", "model", "policies", "simulation"], ["scipy", *RESULTS]),
+    "plotting": (
+        ["bounds", "evaluation", "model", "planning", "policies", "simulation", "reproduction"],
+        ["IPython", "matplotlib", "scipy", *RESULTS],
     ),
     "reproduction": (
-        ["bounds", "model", "planning", "policies", "simulator"],
-        ["IPython", "jinja2", "matplotlib", "scipy", "vl_convert", *RESULTS],
+        ["bounds", "engine", "evaluation", "model", "planning", "plotting", "policies", "simulation"],
+        ["jinja2", "matplotlib", "scipy", "vl_convert", *RESULTS],
     ),
     "live": (
-        ["bounds", "compiling", "model", "planning", "policies", "simulator"],
+        ["bounds", "engine", "evaluation", "model", "planning", "policies", "simulation"],
         ["fastapi", "psycopg", "scipy", "starlette", "uvicorn", *RESULTS],
     ),
     "cli": (
-        ["bounds", "live", "model", "planning", "policies", "reproduction", "simulator"],
+        ["bounds", "engine", "evaluation", "live", "model", "planning", "plotting", "policies",
+         "reproduction", "simulation"],
         ["distributed", "fastapi", "rich", "typer", "uvicorn", *RESULTS],
     ),
 }  # fmt: skip
@@ -91,7 +94,7 @@ def test_what_bounds_and_models_need_does_not_wait_for_numba():
 
 def test_private_parts_of_numba_stand_in_one_file():
     for path in SOURCE.rglob("*.py"):
-        if path.name != "private.py":
+        if path.name != "numba_compat.py":
             text = path.read_text(encoding="utf-8")
             for private in (
                 "_nrt=",
@@ -107,7 +110,7 @@ def test_private_parts_of_numba_stand_in_one_file():
 
 def test_only_what_draws_knows_matplotlib():
     for path in SOURCE.rglob("*.py"):
-        if path.parts[-2] != "reproduction":
+        if path.parts[-2] not in {"reproduction", "plotting"}:
             assert "matplotlib" not in {name.partition(".")[0] for name in imports(path)}, path
 
 

@@ -17,7 +17,7 @@ for name in ("SIGALRM", "SIGHUP", "SIGKILL", "SIGQUIT", "SIGUSR1", "pthread_sigm
         delattr(signal, name)
 
 import kibitz
-from kibitz.simulator.executors import cores
+from kibitz.simulation.executors import cores
 
 assert cores() == os.cpu_count()
 setting = {"horizon": 100, "seed": 1, "file": "result.nc", "threads": 2}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` below says the same to Python
     from kibitz import bounds as bounds
+    from kibitz.evaluation.bayes_optimal import optimal as optimal
     from kibitz.live.agent import agent as agent
     from kibitz.live.client import Client as Client
     from kibitz.live.logged import from_log as from_log
@@ -27,9 +28,9 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` below says the
     from kibitz.model.problem import drawn as drawn
     from kibitz.model.problem import gaussian as gaussian
     from kibitz.model.problem import table as table
-    from kibitz.planning.optimal import optimal as optimal
     from kibitz.planning.planner import plan as plan
-    from kibitz.policies.contract import check as check
+    from kibitz.plotting.race import race as race
+    from kibitz.policies.check import check as check
     from kibitz.policies.etc import etc as etc
     from kibitz.policies.etc_ocucb import etc_ocucb as etc_ocucb
     from kibitz.policies.ftl import ftl as ftl
@@ -47,9 +48,8 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` below says the
     from kibitz.policies.ucb import ucb_double as ucb_double
     from kibitz.policies.ucb import ucb_second as ucb_second
     from kibitz.policies.ucb2 import ucb2 as ucb2
-    from kibitz.reproduction.race import race as race
-    from kibitz.simulator.simulate import simulate as simulate
-    from kibitz.simulator.sweep import sweep as sweep
+    from kibitz.simulation.simulate import simulate as simulate
+    from kibitz.simulation.sweep import sweep as sweep
 
 _HOME = {
     "kibitz": ["bounds"],
@@ -67,12 +67,12 @@ _HOME = {
     "kibitz.policies.kl_ucb": ["kl_ucb"],
     "kibitz.policies.thompson": ["thompson"],
     "kibitz.policies.kibitzer": ["kibitzer"],
-    "kibitz.simulator.simulate": ["simulate"],
-    "kibitz.simulator.sweep": ["sweep"],
-    "kibitz.reproduction.race": ["race"],
+    "kibitz.simulation.simulate": ["simulate"],
+    "kibitz.simulation.sweep": ["sweep"],
+    "kibitz.plotting.race": ["race"],
     "kibitz.planning.planner": ["plan"],
-    "kibitz.planning.optimal": ["optimal"],
-    "kibitz.policies.contract": ["check"],
+    "kibitz.evaluation.bayes_optimal": ["optimal"],
+    "kibitz.policies.check": ["check"],
     "kibitz.live.agent": ["agent"],
     "kibitz.live.client": ["Client"],
     "kibitz.live.turn": ["Conflict", "Decision"],

@@ -20,6 +20,8 @@ import kibitz.bounds
 import kibitz.planning
 from kibitz.bounds.bound import Bound
 
+pytestmark = pytest.mark.slow
+
 SHARED = {"bound", "constraint", "stages", "onset", "summary"}  # modules of what others are made of
 SENTENCE = re.compile(r"[\w ,]+ must .+, got .+")
 
@@ -44,7 +46,8 @@ def public_functions():
             for each in names:
                 if inspect.isfunction(getattr(value, each)):
                     found[f"bounds.{name}.{each}"] = getattr(value, each)
-    from kibitz.planning import optimal, planner, prediction
+    from kibitz.evaluation import bayes_optimal as optimal
+    from kibitz.planning import planner, prediction
 
     found["plan"] = planner.plan
     found["optimal"] = optimal.optimal

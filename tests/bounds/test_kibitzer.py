@@ -23,6 +23,8 @@ from kibitz.bounds import crossing, upper
 from kibitz.bounds.kibitzer import _beyond, _speed_tail, explored, failing
 from kibitz.bounds.occupation import _normal_tail, arrival, farthest, stages_at
 
+pytestmark = pytest.mark.slow
+
 FIVE, FOUR = [0, 0.2, 0.5, 1.0, 1.5], [0, 0.2, 1.5, 1.8]
 BETAS = pytest.mark.parametrize("beta", [1.0, 0.0])
 

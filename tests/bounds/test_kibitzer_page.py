@@ -3,9 +3,12 @@
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from kibitz.bounds import crossing, upper
-from kibitz.planning.optimal import optimal
+from kibitz.evaluation.bayes_optimal import optimal
+
+pytestmark = pytest.mark.slow
 
 PAGE = Path(__file__).parents[2] / "docs" / "kibitzer.md"
 PROBLEMS = {"five arms": [0, 0.2, 0.5, 1.0, 1.5], "four arms": [0, 0.2, 1.5, 1.8]}

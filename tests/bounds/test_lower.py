@@ -428,6 +428,7 @@ def brute_active(gaps, rate, horizon, **constants):
     return float(brute_values(gaps, rate, horizon, **constants).max(initial=0.0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_the_active_maximum_is_the_largest_over_a_million_stages(seed):
     rng = np.random.default_rng(seed)
@@ -614,6 +615,7 @@ def test_a_closed_form_has_no_schedule(closed):
 # Laws that hold everywhere
 
 
+@pytest.mark.slow
 @given(gap_lists, rates, horizons, constants)
 @settings(max_examples=120, deadline=None)
 def test_every_bound_is_a_number_everywhere(gaps, rate, horizon, constants):
@@ -671,6 +673,7 @@ def test_units_do_not_matter(gaps, rate, horizon, constants, unit):
         assert unit * there == pytest.approx(here, rel=1e-6, abs=1e-9 * (1 + size))
 
 
+@pytest.mark.slow
 @given(gap_lists, rates, horizons, st.floats(0, 1), st.integers(1, 1000))
 @few
 def test_more_looks_prove_less_and_more_stages_prove_more(gaps, rate, horizon, share, factor):

@@ -12,6 +12,8 @@ import pytest
 from kibitz import active, bandit, ftl_robin, gaussian, passive, simulate, ucb
 from kibitz.bounds import complexity, lower, upper
 
+pytestmark = pytest.mark.slow
+
 PROVED = {"C": 24.0, "C_0": 1 + 2 * math.pi**2 / 3}  # what UCB is proved to be (errata, D5)
 SIGMAS = 5
 SETTINGS = [  # means, rate, weights, horizon

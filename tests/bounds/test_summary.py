@@ -14,6 +14,8 @@ from kibitz.bounds import lower, onset, summary, upper
 from kibitz.bounds.bound import check_weights
 from kibitz.cli import main
 
+pytestmark = pytest.mark.slow
+
 FOUR, FIVE = [2, 1.8, 0.5, 0.2], [2, 1.8, 1.5, 1, 0.5]
 PROBLEMS = pytest.mark.parametrize("means", [FOUR, FIVE])
 NUMBERS = {

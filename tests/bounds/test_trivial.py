@@ -58,6 +58,7 @@ def test_terms_are_at_most_what_an_arm_can_lose(bound):
         assert found.total <= found.terms.sum() + 1e-12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", UP_TO.values(), ids=UP_TO)
 @given(
     st.lists(st.floats(1e-3, 100), min_size=1, max_size=6),

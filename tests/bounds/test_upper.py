@@ -503,6 +503,7 @@ def test_ocucb_is_the_lemma_s_formula(gaps, horizon, rho):
     assert proved == pytest.approx(min(terms.sum(), most(gaps, horizon)))
 
 
+@pytest.mark.slow
 def test_a_larger_set_of_arms_has_a_larger_bound_only_if_the_double_logarithm_is_clipped():
     """D41: as printed, an arm more may lower the bound of the first epoch, d = 2."""
     rng = np.random.default_rng(17)
@@ -570,6 +571,7 @@ def test_a_friend_within_the_radii_drops_an_arm_sooner_than_printed():
     assert gone[1] < printed.first[1]
 
 
+@pytest.mark.slow
 def test_etc_drops_arms_when_it_should_on_simulated_averages():
     """On every run in which the event holds, and the event holds as often as stated.
 
@@ -824,6 +826,7 @@ BOUNDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", BOUNDS.values(), ids=BOUNDS.keys())
 @given(gaps=some_gaps, rate=rates, horizon=horizons, seed=st.integers(0, 99))
 @settings(max_examples=40, deadline=None)

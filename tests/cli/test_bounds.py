@@ -9,6 +9,8 @@ import pytest
 
 from kibitz.bounds import lower, upper
 
+pytestmark = pytest.mark.slow
+
 FOUR = ("--means", "2,1.8,0.5,0.2", "--rate", "0.1", "--horizon", "10000")
 KEYS = [
     "gaps",

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from kibitz.simulator import executors
+from kibitz.simulation import executors
+
+pytestmark = pytest.mark.slow
 
 GAME = ["simulate", "--means", "1,0.5,0", "--observer", "active", "--rate", "0.2", "--policy", "ucb"]
 SHORT = ["--horizon", 300, "--runs", 20, "--seed", 1, "--json"]

@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 PLAN = ("plan", "--horizon", "1e4", "--arms", "3", "--gap")
 BOUNDS = ("bounds", "--rate", "0.1", "--means")
 SIMULATE = ("simulate", "--policy", "ucb", "--horizon", "100", "--runs", "3", "--means")

@@ -7,7 +7,9 @@ import pytest
 
 from kibitz import ftl, kl_ucb
 from kibitz.cli.league import print_league
-from kibitz.planning.league import play_league, standings
+from kibitz.evaluation.league import play_league, standings
+
+pytestmark = pytest.mark.slow
 
 SMALL = ("league", "--problems", "2", "--runs", "3", "--horizon", "60", "--seed", "7")
 TWO = ("--policy", "ftl", "--policy", "kl_ucb")

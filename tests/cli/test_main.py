@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 COMMANDS = ["simulate", "policies", "reproduce", "bounds", "plan"]
 BOUNDS = ["bounds", "--means", "1,0", "--rate", "0.1"]
 PLAN = ["plan", "--horizon", "1e4", "--arms", "3", "--gap-range", "0.1,1"]

@@ -5,7 +5,9 @@ import json
 import pytest
 
 import kibitz as library
-from kibitz.planning.optimal import bayes_regret
+from kibitz.evaluation.bayes_optimal import bayes_regret
+
+pytestmark = pytest.mark.slow
 
 GAME = ("optimal", "--horizon", "30", "--every", "10", "--runs", "20")
 

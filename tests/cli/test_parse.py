@@ -13,6 +13,8 @@ from kibitz.cli.parse import (
     read_whole,
 )
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("word", "value"),

@@ -8,6 +8,8 @@ import pytest
 import kibitz as library
 from kibitz.cli.plan import print_plan
 
+pytestmark = pytest.mark.slow
+
 ONE = ("plan", "--horizon", "1e4", "--arms", "3", "--gap", "0.5")
 RANGE = ("plan", "--horizon", "1e6", "--arms", "5", "--gap-range", "0.1,1", "--cost", "0.1")
 

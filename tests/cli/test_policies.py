@@ -2,8 +2,12 @@
 
 import inspect
 
+import pytest
+
 from kibitz.cli.policies import LISTED
 from kibitz.policies import POLICIES
+
+pytestmark = pytest.mark.slow
 
 
 def test_all_are_listed_in_order(kibitz):

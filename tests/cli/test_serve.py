@@ -5,6 +5,8 @@ import socket
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def shop(kibitz, tmp_path):

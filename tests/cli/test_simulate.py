@@ -8,6 +8,8 @@ import pytest
 
 import kibitz as library
 
+pytestmark = pytest.mark.slow
+
 SHORT = ["--means", "0.5,0,0.2", "--horizon", "300", "--runs", "6"]
 ACTIVE = [*SHORT, "--observer", "active", "--rate", "0.2", "--policy", "ucb"]
 
@@ -208,7 +210,7 @@ def test_what_cannot_be_written_is_refused_before_the_work(
     def work(*arguments, **options):
         raise AssertionError("it was computed")
 
-    monkeypatch.setattr("kibitz.simulator.simulate.simulate", work)
+    monkeypatch.setattr("kibitz.simulation.simulate.simulate", work)
     path = target(tmp_path)
     assert refused("simulate", *ACTIVE, option, str(path)).startswith(f"{option[2:]} must be ")
 

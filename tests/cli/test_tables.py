@@ -8,6 +8,8 @@ import pytest
 from kibitz.cli.tables import Page, for_json, print_json, shorten
 from kibitz.cli.terminal import spelled
 
+pytestmark = pytest.mark.slow
+
 
 def printed(capsys, monkeypatch, width, *arguments, **options):
     monkeypatch.setenv("COLUMNS", str(width))

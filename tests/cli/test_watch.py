@@ -11,8 +11,10 @@ import pytest
 import xarray
 
 from kibitz.cli.watch import ASCII, BLOCKS, WIDTH, curve_of
-from kibitz.reproduction import race
-from kibitz.simulator import watch
+from kibitz.plotting import race
+from kibitz.simulation import watch
+
+pytestmark = pytest.mark.slow
 
 GAME = ["simulate", "--means", "0.5,0,0.2", "--observer", "active", "--rate", "0.2"]
 GAME += ["--policy", "ucb", "--policy", "ftl", "--horizon", "20000", "--threads", "1"]

@@ -8,6 +8,8 @@ import pytest
 import kibitz
 from kibitz.live.agent import names
 
+pytestmark = pytest.mark.slow
+
 ARMS = ["blue", "green", "red"]
 
 

@@ -13,6 +13,8 @@ from kibitz.live import client as clients
 from kibitz.live import tokens
 from kibitz.live.store import Unavailable
 
+pytestmark = pytest.mark.slow
+
 DECISION = {"id": 1, "kind": "pull", "arm": "blue", "key": "k", "asked_at": 1.0}
 
 

@@ -10,6 +10,8 @@ import pytest
 
 import kibitz
 
+pytestmark = pytest.mark.slow
+
 ARMS = ["blue", "green", "red"]
 NAMES = itertools.count()
 

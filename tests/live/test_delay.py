@@ -14,6 +14,8 @@ import kibitz
 from kibitz.live import delay
 from kibitz.live.projection import Arm
 
+pytestmark = pytest.mark.slow
+
 MEANS = [0.5, 1.0, 1.5, 1.8, 2.0]
 GAPS = [max(MEANS) - mean for mean in MEANS]
 HORIZON = 3000

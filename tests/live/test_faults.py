@@ -20,6 +20,8 @@ from kibitz.live import sqlite, store
 from kibitz.live.check import check_store
 from kibitz.live.store import Unavailable
 
+pytestmark = pytest.mark.slow
+
 WORKER = Path(__file__).with_name("worker.py")
 FILES = Path(__file__).with_name("files")
 

@@ -9,6 +9,8 @@ from junk import JUNK, refused_or_right
 import kibitz as kb
 from kibitz.live.agent import Agent
 
+pytestmark = pytest.mark.slow
+
 NEW = {"arms": ["blue", "green"], "policy": kb.ucb(), "scale": 0.5, "seed": 1}
 OF_OURS = ("seq", "at", "id", "key", "kind", "arm", "reward")
 RIGHT = {  # arguments that are right; what ends or changes an agent for good is told an unknown arm

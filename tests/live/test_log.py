@@ -10,6 +10,8 @@ import xarray
 import kibitz
 from kibitz.live.intervals import intervals
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def agent(memory):

@@ -9,6 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 import kibitz
 
+pytestmark = pytest.mark.slow
+
 REWARDS = st.sampled_from([0.0, 0.25, 1.0])
 KEYS = st.one_of(st.none(), st.sampled_from(["k1", "k2", "k3"]))
 PATIENCE = 100.0

@@ -10,6 +10,8 @@ import pytest
 
 from kibitz.cli import main
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "live.md"
 

@@ -10,6 +10,8 @@ import kibitz
 from kibitz.live import recipe
 from kibitz.policies import POLICIES
 
+pytestmark = pytest.mark.slow
+
 OWN = """
 import math
 import kibitz

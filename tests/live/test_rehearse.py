@@ -6,6 +6,8 @@ import pytest
 import kibitz
 from kibitz.live.rehearse import rehearse
 
+pytestmark = pytest.mark.slow
+
 PROBLEM = kibitz.gaussian([0.9, 0.5, 0.7, 0.2], sd=2.0)
 SHORT = {"horizon": 150, "runs": 2, "seed": 3}
 

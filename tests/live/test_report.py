@@ -9,6 +9,8 @@ import kibitz
 from kibitz.live.intervals import best_bounds, gap_intervals, intervals, radius, regret_interval
 from kibitz.live.report import table
 
+pytestmark = pytest.mark.slow
+
 
 def made(folder, **arguments):
     arguments = {"arms": ["a", "b", "c"], "policy": kibitz.ucb_double(2.0), "seed": 1, **arguments}

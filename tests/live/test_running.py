@@ -20,6 +20,8 @@ import kibitz
 from kibitz.live import body, running, tokens
 from kibitz.live.service import app
 
+pytestmark = pytest.mark.slow
+
 PATH = "/v1/agents/checkout"
 
 

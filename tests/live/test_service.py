@@ -15,6 +15,8 @@ from kibitz.live.playing import PLAYED
 from kibitz.live.service import HEADERS, SHOWN
 from kibitz.live.store import Damaged, Unavailable
 
+pytestmark = pytest.mark.slow
+
 PATH = "/v1/agents/checkout"
 BODIES = {
     "ask": {}, "look": {}, "tell": {"id": 1, "reward": 1.0}, "saw": {"arm": "blue", "reward": 1.0},

@@ -13,6 +13,8 @@ from kibitz.live.pulse import Pulse
 from kibitz.live.store import Unavailable
 from kibitz.live.watched import Watched
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True, scope="module")
 def imported():

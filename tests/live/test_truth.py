@@ -8,6 +8,8 @@ from stories import Rewards, numpy_streams, runs
 import kibitz
 from kibitz.policies import POLICIES
 
+pytestmark = pytest.mark.slow
+
 MEANS = [0.9, 0.5, 0.7, 0.2]  # all gaps differ: the regret tells the arms
 PLANNERS = {"moss", "etc", "improved_ucb"}
 N_STORIES = 1000

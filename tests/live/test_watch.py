@@ -12,6 +12,8 @@ import kibitz
 from kibitz.live import tokens
 from kibitz.live.store import connect
 
+pytestmark = pytest.mark.slow
+
 FIRST = 60.0  # seconds for the first picture: the service imports what it needs
 ARMS = ["blue", "green", "red"]
 NASTY = ["<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "a/b?c#d&e\"f'%2F", "x" * 500]

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from scipy import stats
 from stories import made, runs
 
+from kibitz.engine.environment import look_functions, looks_of
 from kibitz.model.feedback import active, bandit, every, full, passive
 from kibitz.model.problem import gaussian
 from kibitz.policies.policy import FAR
-from kibitz.simulator.world import look_functions, looks_of
 
 GAPS = np.array([0.0, 0.2, 1.5, 1.8])
 PROBLEM = gaussian([2.0, 1.8, 0.5, 0.2])
@@ -234,6 +234,7 @@ def test_named_weights_are_a_distribution_with_nothing_on_optimal_arms(gaps, nam
 # --------------------------------------------------------------------------------- in the engine
 
 
+@pytest.mark.slow
 def test_several_looks_come_with_each_arrival():
     for feedback in (passive(0.2, looks=3), active(0.2, looks=3)):
         n_looks = runs(made("ftl"), PROBLEM, feedback, horizon=500, runs=20).n_free.sum(axis=1)
@@ -241,6 +242,7 @@ def test_several_looks_come_with_each_arrival():
         assert stats.binomtest(int(n_looks.sum()) // 3, 500 * 20, 0.2).pvalue > 1e-6
 
 
+@pytest.mark.slow
 def test_periodic_looks_are_counted_in_the_engine():
     for n, first, expected in [(7, 7, 14), (7, 1, 15), (7, 99, 1), (1, 1, 100), (200, 150, 0)]:
         feedback = active(every(n, first=first))

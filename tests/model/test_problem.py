@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from kibitz.engine.environment import draw, law_of
+from kibitz.engine.rng import new_stream
 from kibitz.model.problem import bernoulli, gaussian, table
-from kibitz.simulator.streams import new_stream
-from kibitz.simulator.world import draw, law_of
 
 finite = st.floats(-1e6, 1e6)
 several = st.lists(finite, min_size=2, max_size=8)

@@ -17,6 +17,8 @@ from kibitz.planning.kibitzer import levelled, needed
 from kibitz.planning.prediction import ACCURACY, OBSERVERS, early_scale, predict
 from kibitz.planning.size import leading_best
 
+pytestmark = pytest.mark.slow
+
 FIVE = [0.0, 0.2, 0.5, 1.0, 1.5]
 
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import kibitz as kb
-from kibitz.compiling.jit import jit
+from kibitz.engine.jit import jit
 from kibitz.policies.policy import FAR, Seen, View, seen_update
 
 OURS = """
@@ -28,6 +28,7 @@ print("all is well")
 """
 
 
+@pytest.mark.slow
 def test_our_own_policies_pass():
     """In plain Python, which saves a minute of compiling."""
     done = subprocess.run(

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from stories import made, plain, runs, tell
 
+from kibitz.engine.draft import draft_of
+from kibitz.engine.loop import loop_for
+from kibitz.engine.tables import tabled
 from kibitz.model.feedback import active, bandit, every, full, passive
 from kibitz.model.problem import bernoulli, gaussian, table
 from kibitz.policies import POLICIES, index_policy
 from kibitz.policies.policy import Policy
-from kibitz.simulator.draft import draft_of
-from kibitz.simulator.executors import play_all
-from kibitz.simulator.jobs import Job
-from kibitz.simulator.loop import loop_for
-from kibitz.simulator.tables import tabled
+from kibitz.simulation.executors import play_all
+from kibitz.simulation.jobs import Job
 
 SLOW = bool(numba.config.DISABLE_JIT)  # a hundred times slower: play less
 PROBLEM = gaussian([0.5, 0.0, 0.2])
@@ -190,6 +190,7 @@ def test_an_own_index_policy_looks_where_it_is_told_to():
 # --------------------------------------------------------------------------------- of the engine
 
 
+@pytest.mark.slow
 def test_stretches_make_the_decisions_of_the_plain_formula(variant):
     """The trick that makes the engine fast leaves no trace in what it computes."""
     horizon = 250 if SLOW else 3000
@@ -214,6 +215,7 @@ def test_stretches_make_the_decisions_of_the_plain_formula(variant):
                     )
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(SLOW, reason="takes minutes in plain Python")
 def test_so_do_long_stretches_many_arms_and_two(variant):
     rng = np.random.default_rng(8)
@@ -235,6 +237,7 @@ def test_so_do_long_stretches_many_arms_and_two(variant):
                 equal(runs(variant, problem, feedback, loop=loop, **setting), slow)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(SLOW, reason="nothing is compiled")
 def test_one_compilation_serves_all_settings(policy):
     runs(policy, PROBLEM, active(0.2), horizon=20)
@@ -245,6 +248,7 @@ def test_one_compilation_serves_all_settings(policy):
     assert len(loop_for(played, active(0.2)).signatures) == 1
 
 
+@pytest.mark.slow
 def test_runs_depend_on_seed_and_run_only(policy):
     setting = {"horizon": 200, "stages": [1, 10, 200]}
     all_of_them = runs(policy, PROBLEM, active(0.2), seed=1, runs=5, **setting)
@@ -256,6 +260,7 @@ def test_runs_depend_on_seed_and_run_only(policy):
     assert np.any(others.n_pulls != all_of_them.n_pulls)
 
 
+@pytest.mark.slow
 def test_threads_and_jobs_do_not_matter(policy):
     def play(threads, *bounds):
         setting = (policy, PROBLEM, active(0.2), 300, np.array([100, 300]), 1)
@@ -269,6 +274,7 @@ def test_threads_and_jobs_do_not_matter(policy):
             np.testing.assert_array_equal(expected, got)
 
 
+@pytest.mark.slow
 def test_a_longer_horizon_begins_as_a_shorter_one(policy):
     stages = [1, 2, 5, 60, 120]
     for feedback in (passive(0.3), active(every(3)), passive(np.linspace(0, 1, 400))):

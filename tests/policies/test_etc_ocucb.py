@@ -106,6 +106,7 @@ def test_the_two_subroutines_keep_apart_what_they_see_unless_all_info():
     assert shared.n_pulls.tolist() == [1, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.parametrize("check", ["rounds", "doubling"])
 @pytest.mark.parametrize("all_info", [False, True])

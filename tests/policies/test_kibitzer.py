@@ -214,6 +214,7 @@ def test_agrees_with_the_reference_while_arms_are_held(monkeypatch):
     agree(GAUSSIAN, reference.Kibitzer, range(12), n_stages=200)
 
 
+@pytest.mark.slow
 def test_loses_several_times_less_than_the_paper_s_policies():
     """kibitzer.md: 25.7 against 151 and 69 on the paper's five arms; here 60 and 5 s.e. of room."""
     problem = gaussian([2, 1.8, 1.5, 1, 0.5])
@@ -225,6 +226,7 @@ def test_loses_several_times_less_than_the_paper_s_policies():
     assert theirs / ours > 4
 
 
+@pytest.mark.slow
 def test_the_kl_form_is_the_better_one_for_rare_rewards():
     problem = bernoulli([0.02, 0.01, 0.01])
     players = [kibitzer(law="bernoulli"), kibitzer()]

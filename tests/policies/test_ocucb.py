@@ -55,6 +55,7 @@ def test_a_tie_goes_to_the_lowest_arm():
     assert decisions(made("ocucb"), 3, (0, 1.0), (1, 1.0), (2, 1.0)) == (0, 1)
 
 
+@pytest.mark.slow
 def test_agrees_with_the_reference():
     agree(made("ocucb"), reference.OCUCB, range(80), eta=ETAS, rho=RHOS)
     agree(
@@ -135,6 +136,7 @@ def test_many_arms_agree_with_the_reference(n_arms, kind, rhos, ignore_free):
         assert disagreement(policy, params, oracle, seed, **setting) is None, f"rho {rho}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("leap", [False, True])
 def test_simulations_are_the_same_with_sums_that_are_not_kept(leap):
     """Run for run, also where counts are those of a box around a leap."""

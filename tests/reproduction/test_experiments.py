@@ -13,6 +13,7 @@ import pytest
 import xarray
 
 from kibitz.bounds import complexity
+from kibitz.plotting.figures import figure
 from kibitz.reproduction import experiments
 from kibitz.reproduction.experiments import (
     EXPERIMENTS,
@@ -32,7 +33,6 @@ from kibitz.reproduction.experiments import (
     weights,
 )
 from kibitz.reproduction.numerals import typeset
-from kibitz.reproduction.plots import figure
 from kibitz.reproduction.verdict import (
     Estimate,
     Statement,
@@ -47,6 +47,8 @@ from kibitz.reproduction.verdict import (
     slope,
     within,
 )
+
+pytestmark = pytest.mark.slow
 
 RUNS = 200
 NOISE = np.random.default_rng(5).normal(0, 0.01, RUNS)
@@ -586,7 +588,7 @@ sys.modules["matplotlib"] = None  # importing it raises ImportError
 from kibitz.reproduction import experiments, verdict, vega
 print(verdict.percent(verdict.Estimate(0.5, 0.01)), len(experiments.EXPERIMENTS), vega.__name__)
 try:
-    import kibitz.reproduction.plots
+    import kibitz.plotting.figures
 except ImportError:
     print("only plots needs it")
 """

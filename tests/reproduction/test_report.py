@@ -13,11 +13,14 @@ import pytest
 import xarray
 from workers import Inline
 
-from kibitz.planning.league import Cost
-from kibitz.reproduction import picture, plots, report, vega
+from kibitz.evaluation.league import Cost
+from kibitz.plotting import figures as plots
+from kibitz.reproduction import picture, report, vega
 from kibitz.reproduction.experiments import EXPERIMENTS, league
 from kibitz.reproduction.picture import Curve, Mark, Panel, Picture
 from kibitz.reproduction.verdict import Statement, Table, judge
+
+pytestmark = pytest.mark.slow
 
 X = np.geomspace(1e-4, 1, 9)
 PANEL = Panel(
@@ -68,7 +71,7 @@ def section(tmp_path):
     from kibitz.model.feedback import passive
     from kibitz.model.problem import gaussian
     from kibitz.policies.ucb import ucb
-    from kibitz.simulator.sweep import sweep
+    from kibitz.simulation.sweep import sweep
 
     (tmp_path / "figures").mkdir()
     plots.save_figure(plots.figure(PICTURE), tmp_path / "figures" / "1.svg")
@@ -140,7 +143,7 @@ def test_the_law_and_the_many_values_of_a_sweep_are_written_shortly(section):
     from kibitz.model.feedback import bandit
     from kibitz.model.problem import bernoulli
     from kibitz.policies.ucb import ucb
-    from kibitz.simulator.sweep import sweep
+    from kibitz.simulation.sweep import sweep
 
     def problem(n):
         return bernoulli([0.5, n / 100])
@@ -337,7 +340,7 @@ def two_experiments(monkeypatch):
     from kibitz.model.feedback import passive
     from kibitz.model.problem import gaussian
     from kibitz.policies.ucb import ucb
-    from kibitz.simulator.sweep import sweep
+    from kibitz.simulation.sweep import sweep
 
     def run(file, **options):
         return {

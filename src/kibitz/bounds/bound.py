@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kibitz import validate
+from kibitz import _validation as validate
 from kibitz.model.feedback import WEIGHTS, named_weights
 
 FloatArray = NDArray[np.float64]

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import wrightomega
 
-from kibitz import validate
+from kibitz import _validation as validate
 from kibitz.bounds.bound import (
     FloatArray,
     Weights,

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import kl_div, lambertw
 
-from kibitz import validate
+from kibitz import _validation as validate
 from kibitz.bounds.bound import (
     MOST,
     FloatArray,

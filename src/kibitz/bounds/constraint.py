@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kibitz import validate
+from kibitz import _validation as validate
 from kibitz.bounds.bound import (
     LEAST,
     MOST,

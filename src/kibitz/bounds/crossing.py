@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import lambertw
 
+from kibitz._validation import refused
 from kibitz.bounds.bound import FloatArray
-from kibitz.validate import refused
 
 Indices = NDArray[np.intp]
 

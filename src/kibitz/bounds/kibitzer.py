@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erfc, ndtr
 
+from kibitz._validation import flag, number, refused
 from kibitz.bounds import crossing
 from kibitz.bounds.bound import (
     LARGEST_HORIZON,
@@ -30,7 +31,6 @@ from kibitz.bounds.bound import (
 )
 from kibitz.bounds.crossing import Tables, chernoff, width
 from kibitz.bounds.occupation import NEVER, cell_starts, cells, farthest
-from kibitz.validate import flag, number, refused
 
 LOOKS = ("active", "uniform", "periodic")
 COUNTS = 1.02  # the ratio of cells of numbers of observations

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kibitz import validate
+from kibitz import _validation as validate
 from kibitz.bounds.bound import MOST, FloatArray, check_array, check_shapes, plain
 from kibitz.bounds.constraint import Constraint, needs_at
 from kibitz.bounds.stages import Schedule, free_looks

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kibitz import validate
+from kibitz import _validation as validate
 from kibitz.bounds.bound import (
     Answer,
     FloatArray,

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import zeta
 
-from kibitz import validate
+from kibitz import _validation as validate
 from kibitz.bounds import concentration
 from kibitz.bounds.bound import (
     Answer,

@@ -21,8 +21,8 @@ def executor_at(address: str) -> Iterator[Executor | None]:
 
     from distributed import Client, LocalCluster
 
-    from kibitz.simulator.executors import cores
-    from kibitz.validate import refused
+    from kibitz._validation import refused
+    from kibitz.simulation.executors import cores
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # it tells of each worker's end
     if address == LOCAL:

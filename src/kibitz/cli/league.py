@@ -33,15 +33,15 @@ def league(
     """Let policies play the same random problems, with looks from never to always, and rank them."""
     if plot:
         parse.check_plot(plot)
+    from kibitz._validation import refused
     from kibitz.cli.cluster import executor_at
     from kibitz.cli.policies import policies_from
     from kibitz.cli.tables import print_json, progress_bar
-    from kibitz.validate import refused
 
     named = policies_from(policy) if policy else None
     if named is not None and len(named) < 2:
         raise refused("policy", "two or more policies", policy)
-    from kibitz.planning.league import play_league, stage_costs, standings
+    from kibitz.evaluation.league import play_league, stage_costs, standings
 
     with executor_at(dask) as executor, progress_bar() as progress:
         played = play_league(
@@ -58,8 +58,8 @@ def league(
     for label, cost in stage_costs(named).items():
         found["policies"][label] |= cost._asdict()
     if plot:
+        from kibitz.plotting.figures import figure, save_figure
         from kibitz.reproduction.experiments.league import draw
-        from kibitz.reproduction.plots import figure, save_figure
 
         save_figure(figure(draw(played)), Path(plot))
     if as_json:

@@ -2,8 +2,8 @@
 
 Each of `number`, `numbers`, `whole`, `wholes`, `word`, `weights`, `flag` and `text` returns a typed
 option. What cannot be read is refused with `<name> must be <condition>, got <value>`; what can is
-checked further by the library. `kibitz.validate` knows NumPy: it is imported when there is something
-to read.
+checked further by the library. `kibitz._validation` imports NumPy, so it is imported only when there is
+something to read.
 """
 
 import math
@@ -64,7 +64,7 @@ def word(name: str, help: str, words: Sequence[str]) -> Any:
     """Return an option that takes one of some words."""
 
     def read(given: str) -> str:
-        from kibitz.validate import one_of
+        from kibitz._validation import one_of
 
         return _sentence(one_of, given, name, words)
 
@@ -112,14 +112,14 @@ def _option(
 
 def read_number(word: str, name: str) -> float:
     """Read a number; 1e-3 and 1/3 are fine."""
-    from kibitz.validate import number
+    from kibitz._validation import number
 
     return _sentence(number, _plain(word), name)
 
 
 def read_numbers(word: str, name: str) -> list[float]:
     """Read a list of numbers, separated by commas."""
-    from kibitz.validate import refused
+    from kibitz._validation import refused
 
     if not word.strip():
         raise Refused(str(refused(name, "a list such as 1,0.5", word)))
@@ -128,14 +128,14 @@ def read_numbers(word: str, name: str) -> list[float]:
 
 def read_whole(word: str, name: str, least: int = 1) -> int:
     """Read a whole number; 1e6 is fine."""
-    from kibitz.validate import whole
+    from kibitz._validation import whole
 
     return _sentence(whole, _plain(word), name, least)
 
 
 def read_flag(word: str, name: str) -> bool:
     """Read true or false."""
-    from kibitz.validate import refused
+    from kibitz._validation import refused
 
     if word.lower() not in {"true", "false", "1", "0"}:
         raise Refused(str(refused(name, "true or false", word)))
@@ -169,7 +169,7 @@ def _sentence(read: Callable[..., T], *arguments: Any) -> T:
 
 def read_policy(spec: str, names: Sequence[str]) -> tuple[str, dict[str, str]]:
     """Split NAME:param=value,... into its parts; refuse an unknown name."""
-    from kibitz.validate import refused
+    from kibitz._validation import refused
 
     name, _, rest = spec.partition(":")
     if name not in names:
@@ -200,8 +200,8 @@ def read_parameter(word: str, annotation: Any, name: str) -> Any:
 
 def check_plot(plot: str) -> None:
     """Refuse a figure that could not be written when all is computed."""
-    from kibitz.files import checked_target
-    from kibitz.validate import refused
+    from kibitz._files import checked_target
+    from kibitz._validation import refused
 
     if not plot.endswith((".png", ".svg", ".pdf")):
         raise refused("plot", "a name that ends in .png, .svg or .pdf", plot)

@@ -62,9 +62,9 @@ def plan(
     """Plan a bucket of free looks: how large, where to look, and what it saves."""
     if plot:
         parse.check_plot(plot)
+    from kibitz._validation import one_of, refused
     from kibitz.cli.cluster import executor_at
     from kibitz.cli.tables import print_json, progress_bar
-    from kibitz.validate import one_of, refused
 
     if dask and not simulate:
         raise refused("dask", "left out without --simulate", dask)
@@ -103,7 +103,7 @@ def plan(
 
             planned["log"]["best_size"] = size_interval(logged, horizon, given, exploration)
     if plot:
-        from kibitz.reproduction.plots import plan_curves, save_figure
+        from kibitz.plotting.figures import plan_curves, save_figure
 
         save_figure(plan_curves(planned, shown), Path(plot))
     if as_json:

@@ -76,8 +76,8 @@ def policies_from(specs: list[str]) -> dict[str, Any]:
     """Return the policies that specifications NAME:param=value,... describe, by specification."""
     import inspect
 
+    from kibitz._validation import quoted, refused
     from kibitz.cli.parse import read_parameter, read_policy
-    from kibitz.validate import quoted, refused
 
     names = [listed.name for listed in LISTED]
     read = [read_policy(spec, names) for spec in specs]

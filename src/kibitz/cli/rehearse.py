@@ -53,7 +53,7 @@ def rehearse(
             progress=progress,
         )  # fmt: skip
     if plot:
-        from kibitz.reproduction.plots import regret_curves, save_figure
+        from kibitz.plotting.figures import regret_curves, save_figure
 
         title = f"{policy}: delay {delay}, loss {loss:g}, duplicates {duplicates:g}"
         save_figure(regret_curves(data, title), Path(plot))

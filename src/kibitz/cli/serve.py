@@ -21,11 +21,11 @@ def serve(
         raise ValueError(
             "kibitz serve must have FastAPI and uvicorn (pip install 'kibitz[serve]'), got neither"
         ) from None
+    from kibitz._validation import whole
     from kibitz.live.running import bound, is_local, server
     from kibitz.live.service import app
     from kibitz.live.store import connect
     from kibitz.live.tokens import listed
-    from kibitz.validate import whole
 
     whole(port, "port", 0, 65535)
     there = connect(store, create=False)

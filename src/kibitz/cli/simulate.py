@@ -77,10 +77,10 @@ def simulate(
     as_json: Annotated[bool, parse.flag("--json", "Print one JSON object")] = False,
 ) -> None:
     """Play policies against a problem and print their regret."""
+    from kibitz._files import checked_target
     from kibitz.cli.cluster import executor_at
     from kibitz.cli.policies import policies_from
     from kibitz.cli.tables import print_json, progress_bar
-    from kibitz.files import checked_target
 
     if plot:
         parse.check_plot(plot)
@@ -100,18 +100,18 @@ def simulate(
         game: Any = (problem, feedback, named)
         if watch:
             from kibitz.cli.watch import screen
-            from kibitz.reproduction.race import open_window, watched
+            from kibitz.plotting.race import open_window, watched
 
             window = open_window()
             with screen(window) as shown:
                 data = watched(shown, *game, executor=executor, **setting)
         else:
-            from kibitz.simulator.simulate import simulate as play
+            from kibitz.simulation.simulate import simulate as play
 
             with progress_bar() as progress:
                 data = play(*game, executor=executor, progress=progress, **setting)
     if plot:
-        from kibitz.reproduction.plots import regret_curves, save_figure
+        from kibitz.plotting.figures import regret_curves, save_figure
 
         save_figure(regret_curves(data, f"{problem.law}, {observer}"), Path(plot))
     if as_json:
@@ -130,8 +130,8 @@ def simulate(
 
 def problem_of_log(log: str, means: list[float] | None, sd: list[float] | None) -> Any:
     """Return the problem of a log."""
+    from kibitz._validation import refused
     from kibitz.live.logged import from_log
-    from kibitz.validate import refused
 
     for name, value in {"means": means, "sd": sd}.items():
         if value is not None:
@@ -143,8 +143,8 @@ def problem_from(law: Law, means: list[float] | None, sd: list[float] | None) ->
     """Return the problem that the options describe."""
     if means is None:
         raise parse.Refused("means must be given, or a log, got none")
+    from kibitz._validation import refused
     from kibitz.model.problem import bernoulli, gaussian
-    from kibitz.validate import refused
 
     if law == "gaussian":
         spread = sd or [1.0]
@@ -163,8 +163,8 @@ def feedback_from(
     paid: bool,
 ) -> Any:
     """Return the feedback that the options describe."""
+    from kibitz._validation import refused
     from kibitz.model import feedback
-    from kibitz.validate import refused
 
     if observer != "passive" and weights is not None:
         raise refused("weights", "left out unless the observer is passive", weights)

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     import xarray
     from rich.live import Live
 
-    from kibitz.reproduction.plots import Window
-    from kibitz.reproduction.race import Screen
+    from kibitz.plotting.figures import Window
+    from kibitz.plotting.race import Screen
 
 HEADS = ("policy", "mean ± s.e.", "regret against log t")
 WIDTH = 24  # of a curve, in letters
@@ -23,7 +23,7 @@ BLOCKS, ASCII = "▁▂▃▄▅▆▇█", "_.:-=+*#"  # what it is drawn with,
 @contextmanager
 def screen(window: "Window | None") -> Iterator["Screen"]:
     """Give a window, or a table on standard error if that is a terminal, or nothing to look at."""
-    from kibitz.reproduction.race import Curves
+    from kibitz.plotting.race import Curves
 
     if window is not None or not sys.stderr.isatty():
         yield Curves(lambda: window)

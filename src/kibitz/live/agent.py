@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
+from kibitz._validation import finite, refused, text, whole
 from kibitz.live import delay, making, recipe
 from kibitz.live.projection import Arm, Event
 from kibitz.live.reading import PAGE, read_arms, read_events
@@ -18,7 +19,6 @@ from kibitz.live.store import Database, Store, connect
 from kibitz.live.turn import Decision, Turn
 from kibitz.model.problem import LARGEST
 from kibitz.policies.policy import Policy
-from kibitz.validate import finite, refused, text, whole
 
 if TYPE_CHECKING:
     import xarray

@@ -6,8 +6,8 @@ from typing import Any
 
 from starlette.types import Receive
 
+from kibitz._validation import refused
 from kibitz.live.answers import Refused
-from kibitz.validate import refused
 
 LARGEST_BODY = 256 * 1024  # bytes
 SLOWEST_BODY = 10.0  # seconds that a body may take to arrive

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kibitz._validation import refused
 from kibitz.live.phases import as_json, replayed
 from kibitz.live.projection import Decided, Event, Projection, differences, projected
 from kibitz.live.reading import DECIDED, PAGE, read_arms, read_events
 from kibitz.live.store import Damaged, Database, connect, sqlite_path
-from kibitz.validate import refused
 
 if TYPE_CHECKING:
     from kibitz.live.agent import Agent

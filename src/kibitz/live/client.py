@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 from urllib.parse import quote, urlsplit
 
-from kibitz.files import write_whole
+from kibitz._files import write_whole
+from kibitz._validation import number, positive, refused, text, whole
 from kibitz.live.export import checked_export
 from kibitz.live.projection import Event
 from kibitz.live.store import Unavailable
 from kibitz.live.turn import Conflict, Decision
-from kibitz.validate import number, positive, refused, text, whole
 
 if TYPE_CHECKING:
     import xarray

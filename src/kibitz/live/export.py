@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kibitz.files import checked_target, write_whole
+from kibitz._files import checked_target, write_whole
+from kibitz._validation import refused
 from kibitz.live.projection import Event
 from kibitz.live.reading import PAGE
-from kibitz.validate import refused
 
 if TYPE_CHECKING:
     import xarray
@@ -64,7 +64,7 @@ def as_lines(events: Iterable[Event]) -> Iterator[bytes]:
 
 def as_netcdf(events: Iterable[Event]) -> bytes:
     """Return a log as a netCDF file."""
-    from kibitz.simulator.results import sealed, to_netcdf
+    from kibitz.simulation.results import sealed, to_netcdf
 
     return sealed(to_netcdf(as_dataset(events)))
 

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kibitz.validate import number, refused
+from kibitz._validation import number, refused
 
 Floats = NDArray[np.float64]
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from kibitz._validation import quoted, refused
 from kibitz.live.intervals import checked_delta, gap_intervals, intervals
 from kibitz.live.projection import Event, projected
 from kibitz.model.problem import Problem, table
-from kibitz.validate import quoted, refused
 
 Columns = Mapping[str, Any]
 
@@ -187,7 +187,7 @@ def _file_columns(file: Path) -> Columns:
     if not os.path.isfile(file):
         raise refused("log", "a file that exists", str(file))
     if file.suffix == ".nc":
-        from kibitz.simulator.results import from_netcdf, verified
+        from kibitz.simulation.results import from_netcdf, verified
 
         try:
             return _columns(from_netcdf(verified(file)))

@@ -6,9 +6,9 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from kibitz._validation import finite, positive, quoted, refused, text, whole
 from kibitz.live import recipe
 from kibitz.live.store import Database
-from kibitz.validate import finite, positive, quoted, refused, text, whole
 
 
 def checked(

@@ -11,12 +11,12 @@ from urllib.parse import unquote_to_bytes
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from kibitz._validation import one_of, refused, text
 from kibitz.live.access import Headers, admitted, found
 from kibitz.live.agent import Agent
 from kibitz.live.answers import Refused, answer
 from kibitz.live.body import fields, key_of, read
 from kibitz.live.writer import Writer
-from kibitz.validate import one_of, refused, text
 
 MOST_AT_ONCE = 1_000  # decisions or reports in one request
 STATES = ("active", "paused", "retired")

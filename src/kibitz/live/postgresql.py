@@ -10,8 +10,8 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
+from kibitz._validation import quoted
 from kibitz.live.store import Database, Row, Unavailable, prepare
-from kibitz.validate import quoted
 
 T = TypeVar("T")
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from kibitz.compiling.content import source_hash
+from kibitz._validation import quoted
+from kibitz.engine.content import source_hash
 from kibitz.policies import POLICIES
 from kibitz.policies.policy import Policy, checked_policy, index_policy, seen_update_pulls
-from kibitz.validate import quoted
 
 Recipe = dict[str, Any]
 

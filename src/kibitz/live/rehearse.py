@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from kibitz._validation import between, non_negative, whole
+from kibitz.engine.environment import draw, law_of, look_functions, looks_of
+from kibitz.engine.rng import seed_stream, seed_words, streams
 from kibitz.live.agent import Agent, agent
 from kibitz.model.feedback import active, bandit
 from kibitz.model.problem import Problem, checked_problem
 from kibitz.policies.policy import Policy, checked_policy
-from kibitz.simulator.simulate import simulate
-from kibitz.simulator.stages import log_spaced
-from kibitz.simulator.streams import seed_stream, seed_words, streams
-from kibitz.simulator.world import draw, law_of, look_functions, looks_of
-from kibitz.validate import between, non_negative, whole
+from kibitz.simulation.simulate import simulate
+from kibitz.simulation.stages import log_spaced
 
 if TYPE_CHECKING:
     import xarray

@@ -11,10 +11,10 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
+from kibitz._validation import quoted
 from kibitz.live.access import LOCAL
 from kibitz.live.answers import CODES
 from kibitz.live.service import HEADERS
-from kibitz.validate import quoted
 
 SLOWEST_HEAD = 10.0  # seconds that the head of a request may take to arrive
 LAST_SECONDS = 0.3  # in which what still comes is refused, before connections are closed

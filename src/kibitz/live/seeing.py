@@ -9,6 +9,7 @@ from fastapi import Depends, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
+from kibitz._validation import one_of, whole
 from kibitz.live.access import allowed, checked, named
 from kibitz.live.agent import Agent, names
 from kibitz.live.answers import RETRY_SECONDS, Refused, answer
@@ -18,7 +19,6 @@ from kibitz.live.reading import PAGE, read_events
 from kibitz.live.report import plain
 from kibitz.live.store import Unavailable
 from kibitz.live.tokens import Access
-from kibitz.validate import one_of, whole
 
 Read = Annotated[Access, Depends(allowed("read"))]
 Named = Annotated[Agent, Depends(named)]

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from kibitz._validation import quoted
 from kibitz.live.store import Damaged, Database, Row, Unavailable, prepare
-from kibitz.validate import quoted
 
 try:
     import fcntl

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from kibitz.validate import refused
+from kibitz._validation import refused
 
 T = TypeVar("T")
 Row = tuple[Any, ...]

@@ -12,8 +12,8 @@ import threading
 import time
 from typing import NamedTuple
 
+from kibitz._validation import one_of, text, whole
 from kibitz.live.store import Database, Store
-from kibitz.validate import one_of, text, whole
 
 ROLES = ("read", "play", "admin")  # each may do what those before it may
 FRESH = 1.0  # seconds after which tokens are read again: so long a revoked one may still serve

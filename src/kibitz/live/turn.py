@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numpy.random import SFC64, Generator, SeedSequence
 
+from kibitz._validation import quoted
 from kibitz.live import delay, phases
 from kibitz.live.decisions import Decisions
 from kibitz.live.projection import Arm, Decided, Event, projected, settle
 from kibitz.live.reading import read_arms, read_events
 from kibitz.live.store import Database
-from kibitz.validate import quoted
 
 if TYPE_CHECKING:
     from kibitz.live.agent import Agent

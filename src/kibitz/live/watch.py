@@ -20,13 +20,13 @@ from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
+from kibitz._validation import text
 from kibitz.live.access import COOKIE, allowed, checked, given, named, not_forged
 from kibitz.live.agent import Agent
 from kibitz.live.answers import Refused, answer
 from kibitz.live.body import fields, read
 from kibitz.live.tokens import Access, Tokens
 from kibitz.live.watched import Watched
-from kibitz.validate import text
 
 PAGE = Path(__file__).parent / "page"
 SCRIPTS = ("dom.js", "wire.js", "chart.js", "arms.js", "agent.js", "page.js")

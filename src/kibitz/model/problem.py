@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kibitz.validate import numbers, quoted, refused, whole
+from kibitz._validation import numbers, quoted, refused, whole
 
 LARGEST = 1e100  # of a mean or a reward: sums and squares of it are still numbers
 

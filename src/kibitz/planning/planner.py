@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kibitz import validate
+from kibitz import _validation as validate
 from kibitz.bounds import complexity
 from kibitz.bounds.bound import (
     LEAST,
@@ -38,7 +38,7 @@ from kibitz.planning.size import best_size
 from kibitz.planning.trial import played_points
 
 if TYPE_CHECKING:
-    from kibitz.simulator.executors import Executors
+    from kibitz.simulation.executors import Executors
 
 N_GAPS = 9  # of a range
 N_RATES = 49
@@ -172,7 +172,7 @@ def plan(
         }
     data["advice"] = _advice(data)
     if simulate and seed is not None:
-        from kibitz.simulator.executors import opened
+        from kibitz.simulation.executors import opened
 
         with opened(executor) as crew:
             points = played_points(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kibitz import validate
+from kibitz import _validation as validate
 from kibitz.bounds.bound import (
     check_array,
     check_choice,

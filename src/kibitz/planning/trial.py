@@ -67,10 +67,10 @@ def _settings(gaps: FloatArray, rates: FloatArray, horizon: int) -> list[tuple[s
 
 def _playable(gaps: FloatArray, horizon: int) -> bool:
     """Whether kibitzer can be played that long."""
+    from kibitz.engine.leap import can_leap
     from kibitz.model.feedback import active
     from kibitz.model.problem import gaussian
     from kibitz.policies.kibitzer import kibitzer
-    from kibitz.simulator.leap import can_leap
 
     return horizon <= MOST_STEPS or can_leap(kibitzer(), gaussian((-gaps).tolist()), active(0.5))
 
@@ -91,7 +91,7 @@ def _final_regret(
     from kibitz.model.problem import gaussian
     from kibitz.policies.kibitzer import kibitzer
     from kibitz.policies.ucb import ucb, ucb_double
-    from kibitz.simulator.simulate import simulate
+    from kibitz.simulation.simulate import simulate
 
     chooses = observer in {"active", "kibitzer"}
     policies = {"kibitzer": kibitzer, "active": lambda: ucb_double(exploration)}

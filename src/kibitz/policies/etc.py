@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kibitz.compiling.jit import jit, jit_init
+from kibitz._validation import positive
+from kibitz.engine.jit import jit, jit_init
 from kibitz.policies.policy import (
     FAR,
     Array,
@@ -24,7 +25,6 @@ from kibitz.policies.policy import (
     checked_scale,
     choices_by,
 )
-from kibitz.validate import positive
 
 
 class State(NamedTuple):

@@ -23,11 +23,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kibitz.compiling.jit import jit, jit_init
+from kibitz._validation import flag, number, one_of, positive, refused
+from kibitz.engine.jit import jit, jit_init
 from kibitz.policies.etc import eliminate
 from kibitz.policies.ocucb import index, new_counts, ocucb_numbers, recount
 from kibitz.policies.policy import FAR, Array, Policy, View, checked_scale, choices_by
-from kibitz.validate import flag, number, one_of, positive, refused
 
 CLOCK = np.dtype(
     [

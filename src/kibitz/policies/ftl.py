@@ -8,7 +8,7 @@ arm of second largest mean.
 
 from typing import Any
 
-from kibitz.compiling.jit import jit
+from kibitz.engine.jit import jit
 from kibitz.policies.policy import Array, Policy, index_policy
 
 

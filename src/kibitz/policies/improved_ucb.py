@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kibitz.compiling.jit import jit, jit_init
+from kibitz.engine.jit import jit, jit_init
 from kibitz.policies.etc import all_pulled, eliminate, two_least_seen
 from kibitz.policies.policy import Array, Policy, checked_horizon, checked_scale
 

@@ -30,7 +30,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kibitz.compiling.jit import jit, jit_init
+from kibitz._validation import between, one_of, positive
+from kibitz.engine.jit import jit, jit_init
 from kibitz.policies.kl_ucb import bernoulli_index as kl_index
 from kibitz.policies.policy import (
     FAR,
@@ -42,7 +43,6 @@ from kibitz.policies.policy import (
     checked_scale,
     params_type,
 )
-from kibitz.validate import between, one_of, positive
 
 EVERY = 4  # of so many looks one is for the arms in turn
 LONG = 256  # an arm that was seen less often is not held

@@ -11,9 +11,9 @@ theorem covers it.
 import math
 from typing import Any
 
-from kibitz.compiling.jit import jit
+from kibitz._validation import non_negative, one_of
+from kibitz.engine.jit import jit
 from kibitz.policies.policy import Array, Policy, index_policy, one_over_root, separable
-from kibitz.validate import non_negative, one_of
 
 
 def kl_ucb(law: str = "gaussian", c: float = 0.0, scale: float | None = None) -> Policy:

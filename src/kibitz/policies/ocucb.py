@@ -22,7 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from kibitz.compiling.jit import jit, jit_init, jit_rare
+from kibitz._validation import between, flag, number, refused
+from kibitz.engine.jit import jit, jit_init, jit_rare
 from kibitz.policies.policy import (
     Array,
     Policy,
@@ -32,7 +33,6 @@ from kibitz.policies.policy import (
     seen_update,
     seen_update_pulls,
 )
-from kibitz.validate import between, flag, number, refused
 
 MANY = 16  # arms from which on the sums are kept
 

@@ -36,9 +36,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kibitz.compiling.content import is_ours
-from kibitz.compiling.jit import jit, jit_copy, jit_init
-from kibitz.validate import flag, number, one_of, positive, quoted, refused
+from kibitz._validation import flag, number, one_of, positive, quoted, refused
+from kibitz.engine.content import is_ours
+from kibitz.engine.jit import jit, jit_copy, jit_init
 
 Array = NDArray[Any]
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from kibitz.compiling.jit import jit
+from kibitz._validation import one_of
+from kibitz.engine.jit import jit
 from kibitz.policies.policy import (
     Policy,
     Seen,
@@ -21,7 +22,6 @@ from kibitz.policies.policy import (
     seen_update,
     two_largest,
 )
-from kibitz.validate import one_of
 
 
 def thompson(law: str = "gaussian", scale: float | None = None) -> Policy:

@@ -24,7 +24,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kibitz.compiling.jit import jit, jit_init
+from kibitz._validation import flag, positive
+from kibitz.engine.jit import jit, jit_init
 from kibitz.policies.policy import (
     FAR,
     Array,
@@ -37,7 +38,6 @@ from kibitz.policies.policy import (
     separable,
     two_largest,
 )
-from kibitz.validate import flag, positive
 
 
 def ucb(exploration: float = 6.0, ignore_free: bool = False, scale: float | None = None) -> Policy:

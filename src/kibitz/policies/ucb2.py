@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kibitz.compiling.jit import jit, jit_init
+from kibitz._validation import between
+from kibitz.engine.jit import jit, jit_init
 from kibitz.policies.policy import FAR, Array, Policy, checked_scale, two_largest
-from kibitz.validate import between
 
 LEAST, MOST = 1e-6, 1e6  # of alpha, between which levels can be told apart and counted
 

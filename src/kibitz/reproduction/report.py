@@ -21,18 +21,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from kibitz.files import checked_folder, checked_target, write_whole
+from kibitz._files import checked_folder, checked_target, write_whole
+from kibitz._validation import flag, refused, whole
+from kibitz.engine.aside import compiled_ahead
+from kibitz.plotting.figures import figure, save_figure
 from kibitz.reproduction import vega
 from kibitz.reproduction.experiments import NUMBERED
 from kibitz.reproduction.numerals import typeset
 from kibitz.reproduction.picture import COLOURS, DARK_COLOURS, DASHES, Picture
-from kibitz.reproduction.plots import figure, save_figure
 from kibitz.reproduction.verdict import SURE, Verdict
-from kibitz.simulator.aside import compiled_ahead
-from kibitz.simulator.executors import Executors, opened
-from kibitz.simulator.results import versions
-from kibitz.simulator.task import rehearsal
-from kibitz.validate import flag, refused, whole
+from kibitz.simulation.executors import Executors, opened
+from kibitz.simulation.results import versions
+from kibitz.simulation.task import rehearsal
 
 if TYPE_CHECKING:
     import xarray

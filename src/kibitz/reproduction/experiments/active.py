@@ -28,8 +28,8 @@ from kibitz.reproduction.verdict import (
     saving,
     within,
 )
-from kibitz.simulator.simulate import simulate
-from kibitz.simulator.stages import log_spaced
+from kibitz.simulation.simulate import simulate
+from kibitz.simulation.stages import log_spaced
 
 if TYPE_CHECKING:
     import xarray

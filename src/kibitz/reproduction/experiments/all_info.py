@@ -33,8 +33,8 @@ from kibitz.reproduction.verdict import (
     reached,
     saving,
 )
-from kibitz.simulator.simulate import simulate
-from kibitz.simulator.stages import log_spaced
+from kibitz.simulation.simulate import simulate
+from kibitz.simulation.stages import log_spaced
 
 if TYPE_CHECKING:
     import xarray

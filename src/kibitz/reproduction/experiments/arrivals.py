@@ -18,7 +18,7 @@ from kibitz.policies.ucb import ucb, ucb_double
 from kibitz.reproduction.numerals import typeset
 from kibitz.reproduction.picture import Panel, Picture, bars
 from kibitz.reproduction.verdict import Statement, Verdict, judge, mean, percent, saving, within
-from kibitz.simulator.sweep import sweep
+from kibitz.simulation.sweep import sweep
 
 if TYPE_CHECKING:
     import xarray

@@ -32,7 +32,7 @@ from kibitz.reproduction.verdict import (
     slope,
     within,
 )
-from kibitz.simulator.sweep import sweep
+from kibitz.simulation.sweep import sweep
 
 if TYPE_CHECKING:
     import xarray

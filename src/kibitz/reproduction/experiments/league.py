@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kibitz.planning.league import (
+from kibitz.evaluation.league import (
     FACTORS,
     HORIZON,
     N_PROBLEMS,

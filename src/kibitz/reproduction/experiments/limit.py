@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kibitz.evaluation.bayes_optimal import optimal
+from kibitz.evaluation.league import REFERENCE, entrants
 from kibitz.model.feedback import active, bandit, every
 from kibitz.model.problem import Problem, bernoulli
-from kibitz.planning.league import REFERENCE, entrants
-from kibitz.planning.optimal import optimal
 from kibitz.policies import POLICIES
 from kibitz.policies.policy import Policy
 from kibitz.reproduction.numerals import typeset
@@ -32,8 +32,8 @@ from kibitz.reproduction.verdict import (
     ratio,
 )
 from kibitz.reproduction.verdict import mean as mean_of
-from kibitz.simulator.labels import labelled
-from kibitz.simulator.sweep import sweep
+from kibitz.simulation.labels import labelled
+from kibitz.simulation.sweep import sweep
 
 if TYPE_CHECKING:
     import xarray

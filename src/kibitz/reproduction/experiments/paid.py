@@ -20,8 +20,8 @@ from kibitz.policies.ocucb import ocucb
 from kibitz.reproduction.numerals import typeset
 from kibitz.reproduction.picture import Curve, Panel, Picture, bars
 from kibitz.reproduction.verdict import Statement, Verdict, above, below, judge, mean, ratio
-from kibitz.simulator.simulate import simulate
-from kibitz.simulator.sweep import sweep
+from kibitz.simulation.simulate import simulate
+from kibitz.simulation.sweep import sweep
 
 if TYPE_CHECKING:
     import xarray

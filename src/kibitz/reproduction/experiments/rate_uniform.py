@@ -32,8 +32,8 @@ from kibitz.reproduction.verdict import (
     saving,
     within,
 )
-from kibitz.simulator.simulate import simulate
-from kibitz.simulator.sweep import sweep
+from kibitz.simulation.simulate import simulate
+from kibitz.simulation.sweep import sweep
 
 if TYPE_CHECKING:
     import xarray

@@ -24,7 +24,7 @@ from kibitz.policies.ucb import ucb
 from kibitz.reproduction.numerals import typeset
 from kibitz.reproduction.picture import Curve, Panel, Picture, bars
 from kibitz.reproduction.verdict import Statement, Verdict, above, all_of, below, judge, mean
-from kibitz.simulator.sweep import sweep
+from kibitz.simulation.sweep import sweep
 
 if TYPE_CHECKING:
     import xarray

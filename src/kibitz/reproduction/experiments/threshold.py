@@ -28,7 +28,7 @@ from kibitz.reproduction.verdict import (
     saving,
     within,
 )
-from kibitz.simulator.sweep import sweep
+from kibitz.simulation.sweep import sweep
 
 if TYPE_CHECKING:
     import xarray

@@ -27,8 +27,8 @@ from kibitz.reproduction.verdict import (
     mean,
     saving,
 )
-from kibitz.simulator.stages import log_spaced
-from kibitz.simulator.sweep import sweep
+from kibitz.simulation.stages import log_spaced
+from kibitz.simulation.sweep import sweep
 
 if TYPE_CHECKING:
     import xarray

@@ -1,0 +1,363 @@
+r"""The loop around a run: exact, compiled, stage by stage or in leaps.
+
+A stage: the policy decides, from what was seen before it, which arm to pull and, if looks arrive,
+where to look; it is told the reward of the pull, then that of the look. All arrays are written at
+chosen stages only, so that memory does not grow with the horizon.
+
+Each run has three streams of its own, made from (seed, run): rewards of pulls, everything about
+looks, and the policy's own. What is drawn from the first two does not depend on the policy, so all
+policies meet the same world: the same arrivals, and the same noise at the same stage.
+
+Index policies are played from decision to decision (`index`) and, where it is sound and pays, in
+leaps (`leap`). Other policies are asked at each stage.
+"""
+
+from collections.abc import Callable, Hashable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kibitz.engine.content import content_hash, is_ours
+from kibitz.engine.draft import draft_of
+from kibitz.engine.environment import ACTIVE, FULL, PASSIVE, Law, Looks, draw, look_functions
+from kibitz.engine.jit import announce_by, compiled_loop, jit
+from kibitz.engine.lazy_index import Bounds, deciding_by, drop, forget, no_bounds
+from kibitz.engine.leap import STEPS, Certificate, leaping_by, new_certificate, sum_of
+from kibitz.engine.rng import Streams, seed_stream
+from kibitz.model.feedback import Feedback
+from kibitz.policies.policy import Array, Policy, params_type
+
+#: The entries of `control`: whether to stop, how far a loop is, and whether it is a draft.
+STOP, STAGE, RUN, DRAFT = range(4)
+
+
+class Record(NamedTuple):
+    """Where runs are written to."""
+
+    stages: Array  # the stages at which to note the regret
+    gaps: Array
+    paid: bool  # whether a look costs its gap
+    regret: Array  # of each run at each of the stages
+    n_pulls: Array  # of each run and arm, at the end
+    n_free: Array
+    error: Array  # of each run, in total variation
+
+
+class Game(NamedTuple):
+    """All that surrounds a policy: the world, its randomness, and where a run is written to."""
+
+    law: Law
+    looks: Looks
+    horizon: int
+    rngs: Streams
+    record: Record
+    control: Array
+
+
+@jit
+def note(record: Record, run: int, noted: int, arm: int, first: int, n: int) -> int:
+    """Note `n` pulls of `arm` from stage `first` on; return how many stages are written.
+
+    The looks of the last of these stages are not known yet: it is written by `note_stage`.
+    """
+    pulls = record.n_pulls[run]
+    before = pulls[arm]
+    while noted < record.stages.size and record.stages[noted] < first + n - 1:
+        pulls[arm] = before + record.stages[noted] - first + 1
+        noted = note_stage(record, run, noted, record.stages[noted])
+    pulls[arm] = before + n
+    return noted
+
+
+@jit
+def note_stage(record: Record, run: int, noted: int, stage: int) -> int:
+    """Write the regret at the end of a stage, if it is one to note."""
+    if noted < record.stages.size and record.stages[noted] == stage:
+        regret = 0.0
+        for arm in range(record.gaps.size):
+            paid = record.n_free[run, arm] if record.paid else 0
+            regret += record.gaps[arm] * (record.n_pulls[run, arm] + paid)
+        record.regret[run, noted] = regret
+        return noted + 1
+    return noted
+
+
+def loop_for(
+    policy: Policy,
+    feedback: Feedback,
+    leap: bool = False,
+    announce: Callable[[], None] | None = None,
+    draft: bool = False,
+) -> Any:
+    """Return the compiled loop that plays a policy with a kind of feedback, or its draft.
+
+    A process finds or compiles it once; `announce` is called when it is compiled. numba compiles a
+    function of the user's with the values that its names have at that time. If they have changed
+    since, the policy is refused.
+    """
+    _check_names(policy, feedback)
+    played = (draft and draft_of(policy)) or policy
+    key = loop_key(played, feedback, leap)
+    if key not in _loops:
+        _loops[key] = compiled_loop(_loop(played, feedback, leap), announce)
+    announce_by(_loops[key], announce)
+    return _loops[key]
+
+
+_loops: dict[Any, Any] = {}
+
+
+def _check_names(policy: Policy, feedback: Feedback) -> None:
+    """Refuse a policy if names in functions of its user have other values than at first."""
+    users = [f for f in (*policy.functions, feedback.rate, feedback.weights) if callable(f)]
+    users = [f for f in users if not is_ours(f)]
+    if users:
+        content = content_hash(users)
+        if _first_content.setdefault(tuple(users), content) != content:
+            raise ValueError(
+                f"names that {policy.name} depends on must keep their values, got others than when "
+                "it was compiled; make the policy anew"
+            )
+
+
+_first_content: dict[tuple[Any, ...], str] = {}
+
+
+def loop_key(policy: Policy, feedback: Feedback, leap: bool) -> Hashable:
+    """Return what tells apart, in one process, games that need loops of their own."""
+    varying = tuple(f if callable(f) else None for f in (feedback.rate, feedback.weights))
+    return policy.functions, tuple(policy.numbers), varying, leap
+
+
+def loop_content(policy: Policy, feedback: Feedback, leap: bool) -> str:
+    """Return a hash of all the code that plays a policy, the same in each process that has it."""
+    key = loop_key(policy, feedback, leap)
+    if key not in _contents:
+        _contents[key] = content_hash(_loop(policy, feedback, leap))
+    return _contents[key]
+
+
+_contents: dict[Any, str] = {}
+
+
+def _loop(policy: Policy, feedback: Feedback, leap: bool) -> Any:
+    """Return the loop over runs, not compiled yet."""
+    params_of = params_type(tuple(policy.numbers))
+    init: Any = policy.init
+    play_run = run_player(policy, feedback, leap)
+
+    def play(numbers: Any, game: Game, error: float, words: Array) -> None:
+        # numbers: the parameters as a plain tuple, so that no class enters the signature
+        params = params_of(*numbers)
+        rngs, record = game.rngs, game.record
+        n_arms = game.law.means.size
+        shown = np.zeros(n_arms)
+        for run in range(words.shape[0]):
+            seed_stream(rngs.rewards, words[run, 0:3])
+            seed_stream(rngs.looks, words[run, 3:6])
+            seed_stream(rngs.policy, words[run, 6:9])
+            state = init(params, n_arms)
+            if leap:
+                certificate = new_certificate(n_arms, error)
+                play_run(params, game, state, no_bounds(n_arms), certificate, shown, run)
+                record.error[run] = certificate.now[0]["spent"]
+            else:
+                play_run(params, game, state, no_bounds(n_arms), None, shown, run)
+                record.error[run] = 0.0
+
+    return play
+
+
+def run_player(policy: Policy, feedback: Feedback, leap: bool) -> Any:
+    """Return the function that plays one run; its arms are those of a stage, in their order."""
+    pull, observe, update = policy.pull, policy.observe, policy.update
+    view: Any = policy.view
+    is_index = policy.index is not None
+    decide: Any = None
+    lead: Any = None
+    if is_index:
+        decide, lead = deciding_by(policy.index)
+    leap_ahead: Any = block_player(policy, feedback) if leap else None
+    next_arrival, drawn_arm = look_functions(feedback)
+
+    def play_run(
+        params: Any,
+        game: Game,
+        state: Any,
+        bounds: Bounds,
+        certificate: Any,  # None stage by stage
+        shown: Array,
+        run: int,
+    ) -> None:
+        law, looks, horizon, rngs, record, control = game
+        n_arms, observer = law.means.size, looks.observer
+        rewards, of_looks, own = rngs
+        # numba would compile functions anew for each literal number or flag among their arguments
+        zero: Any = np.int64(0)
+        one: Any = np.int64(1)
+        pulled, looked = one < zero, one > zero
+        stage, end, noted = one, zero, zero
+        arm, rival, some, floor, sure, stays = zero, np.inf, one, -np.inf, False, False
+        arrival = next_arrival(looks, zero, horizon, of_looks.rng, control)
+        control[RUN] = run
+        while stage <= horizon:
+            control[STAGE] = stage
+            if control[STOP] != 0:
+                return
+            n, last = one, stage
+            if is_index:
+                seen = view(params, state, stage)
+                if stage > end:
+                    end = seen.end
+                    forget(bounds, seen.allowed)
+                    sure = stays = False
+                if stage < arrival and observer != FULL:
+                    last = min(horizon, min(arrival - 1, end))
+                    if leap:
+                        last = min(last, stage + STEPS)
+                if sure:
+                    some, floor = one, -np.inf
+                else:
+                    arm, rival, some, floor = decide(params, seen, stage, last, bounds, stays)
+                sure = stays = False
+                if leap and some > 0 and certificate.now[0]["wait"] == 0:
+                    state, n, noted, arrival = leap_ahead(
+                        params,
+                        game,
+                        state,
+                        seen,
+                        bounds,
+                        certificate,
+                        run,
+                        stage,
+                        noted,
+                        arrival,
+                        arm,
+                    )
+                    stage += n
+                    if n > 0:
+                        continue
+                    n = one
+                if leap:
+                    certificate.now[0]["wait"] = max(0, certificate.now[0]["wait"] - 1)
+                if some == 0:
+                    some, last = one, stage
+            else:
+                arm = pull(params, state, stage, own.rng)
+            look = arm
+            if stage == arrival and observer == ACTIVE:
+                look = observe(params, state, stage, own.rng)
+            # the pulls
+            if observer == FULL:
+                for other in range(n_arms):
+                    shown[other] = draw(law, other, rewards)
+                total = shown[arm]
+            elif is_index:
+                n, total, sure = lead(
+                    params,
+                    seen,
+                    law,
+                    rewards,
+                    stage,
+                    last,
+                    bounds,
+                    arm,
+                    rival,
+                    some,
+                    floor,
+                    control,
+                )
+            else:
+                total = draw(law, arm, rewards)
+            noted = note(record, run, noted, arm, stage, n)
+            state = update(params, state, stage, arm, n, total, pulled)
+            stage += n - 1
+            # the looks
+            if stage == arrival or observer == FULL:
+                sure, stays = False, observer != FULL
+                for nth in range(looks.per_arrival if stays else n_arms):
+                    if observer == FULL:
+                        look = nth
+                        if look == arm:
+                            continue
+                    elif observer == PASSIVE:
+                        look = drawn_arm(looks, stage, of_looks.rng)
+                    elif nth > 0:
+                        look = observe(params, state, stage, own.rng)
+                    if nth > 0 and control[STOP] != 0:
+                        return
+                    record.n_free[run, look] += 1
+                    if is_index and seen.learns:
+                        drop(bounds, look)
+                    reward = draw(law, look, of_looks) if stays else shown[look]
+                    state = update(params, state, stage, look, one, reward, looked)
+                arrival = next_arrival(looks, stage, horizon, of_looks.rng, control)
+            noted = note_stage(record, run, noted, stage)
+            stage += 1
+
+    return jit(play_run)
+
+
+def block_player(policy: Policy, feedback: Feedback) -> Any:
+    """Return the function that plays a block of stages at once, if it can certify one."""
+    observe, update = policy.observe, policy.update
+    foreseen = policy.turns is not None or policy.hold is not None
+    propose, tell_looks = leaping_by(
+        policy.index, policy.update, policy.turns, policy.hold, policy.due
+    )
+    next_arrival, _ = look_functions(feedback)
+
+    def leap_ahead(
+        params: Any,
+        game: Game,
+        state: Any,
+        seen: Any,
+        bounds: Bounds,
+        certificate: Certificate,
+        run: int,
+        stage: int,
+        noted: int,
+        arrival: int,
+        arm: int,
+    ) -> tuple[Any, int, int, int]:
+        """Return the state, the stages played (0: none), the stages noted, and the next arrival."""
+        law, looks, horizon, rngs, record, control = game
+        n_arms = law.means.size
+        pulled = n_arms < 0  # a literal False would compile `update` once more
+        look: Any = np.int64(-1)
+        if looks.observer == ACTIVE and not foreseen and seen.most_looks > 0:
+            look = observe(params, state, stage, rngs.policy.rng)
+        last = record.stages[noted] if record.paid else horizon
+        n, n_arrivals = propose(
+            params,
+            state,
+            seen,
+            law,
+            looks,
+            stage,
+            last,
+            arrival,
+            arm,
+            look,
+            rngs.looks.rng,
+            certificate,
+        )
+        if n == 0:
+            return state, n, noted, arrival
+        last = stage + n - 1
+        total = sum_of(law, arm, n, rngs.rewards.rng)
+        noted = note(record, run, noted, arm, stage, n)
+        state = update(params, state, stage, arm, n, total, pulled)
+        if n_arrivals > 0:
+            n_looks = n_arrivals * looks.per_arrival
+            free = record.n_free[run]
+            state = tell_looks(
+                params, state, law, looks, last, n_looks, look, rngs.looks.rng, free, certificate
+            )
+            for other in range(n_arms):
+                drop(bounds, other)
+            arrival = next_arrival(looks, last, horizon, rngs.looks.rng, control)
+        noted = note_stage(record, run, noted, last)
+        return state, n, noted, arrival
+
+    return jit(leap_ahead)

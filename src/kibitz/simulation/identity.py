@@ -1,0 +1,97 @@
+"""The identity of a setting: all that numbers depend on, as plain data, and nothing else.
+
+Problem, feedback, policy (by name, parameters, scale and the source of its functions), horizon, seed,
+engine, and the revision of the engine. Versions of libraries and the place of files are not among
+them, so that a result goes on after an upgrade; they belong to the key of compiled code
+(`compiling`).
+"""
+
+import json
+from functools import cache
+from typing import Any
+
+from kibitz.engine.content import is_ours, source_hash
+from kibitz.model.feedback import Feedback
+from kibitz.model.problem import Problem
+from kibitz.policies import POLICIES
+from kibitz.policies.policy import Policy
+
+#: Of the numbers that each engine plays: to be raised when they change.
+REVISION = {"step": 2, "leap": 3}
+
+
+def setting_of(
+    problem: Problem,
+    feedback: Feedback,
+    policy: Policy,
+    horizon: int,
+    seed: int,
+    leap: bool,
+    error: float,
+) -> dict[str, Any]:
+    """Return all that the numbers depend on, as plain data."""
+    functions = policy.functions
+    engine = "leap" if leap else "step"
+    ours = all(f is None or is_ours(f) for f in functions)
+    setting = {
+        "problem": problem.setting,
+        "feedback": feedback.setting,
+        "policy": {
+            "name": policy.name,
+            "parameters": policy.setting,
+            "scale": policy.scale_for(problem.scale),
+            "source": (_source_of_ours if ours else source_hash)(functions)[:16],
+        },
+        "horizon": horizon,
+        "seed": seed,
+        "revision": REVISION[engine],
+        "engine": engine,
+        **({"error": error} if leap else {}),
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(setting))
+    return plain
+
+
+_source_of_ours = cache(source_hash)  # which does not change while a process runs
+
+
+def difference(old: dict[str, Any], new: dict[str, Any]) -> str | None:
+    """Say how the setting of saved runs differs from that of new ones, or None if it does not."""
+    if "revision" not in old:
+        return _difference_from_0_1_0(old, new)
+    return _first_difference(old, new)
+
+
+def _first_difference(old: Any, new: Any, path: str = "") -> str | None:
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in {**new, **old}:
+            place = f"{path}.{key}" if path else str(key)
+            found = _first_difference(old.get(key), new.get(key), place)
+            if found:
+                return found
+        return None
+    return None if old == new else f"{path} = {old!r} instead of {new!r}"
+
+
+def _difference_from_0_1_0(old: dict[str, Any], new: dict[str, Any]) -> str | None:
+    """Say why runs of kibitz 0.1.0 are not gone on with, or None if their numbers are the same.
+
+    That version knew functions by their bytecode, and policies knew nothing of the scale.
+    """
+    policy = new["policy"]
+    parameters = dict(old["policy"]["parameters"])
+    scale = float(parameters.pop("sd", parameters.pop("scale", 1.0)))
+    functions = [part for part in old["feedback"].values() if isinstance(part, dict)]
+    if policy["name"] not in POLICIES or any("content" in part for part in functions):
+        return "functions of your own, which kibitz 0.1.0 knew by their bytecode only"
+    if "leap" in (old["engine"], new["engine"]):
+        return "leaps of kibitz 0.1.0, which drew other random numbers"
+    if policy["scale"] != 1 or scale != 1:
+        return (
+            f"rewards as they are, which kibitz 0.1.0 told policies of, instead of rewards in units "
+            f"of their scale {policy['scale']:g} (a policy's scale=1 gives its numbers)"
+        )
+    then = {**old, "policy": {"name": old["policy"]["name"], "parameters": parameters}}
+    now = {key: value for key, value in new.items() if key != "revision"}
+    now["policy"] = {"name": policy["name"], "parameters": policy["parameters"]}
+    return _first_difference(then, now)

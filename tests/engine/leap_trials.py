@@ -1,0 +1,224 @@
+"""Certificates of the leap engine, played out stage by stage from random states.
+
+A trial invents a problem and a story of it, asks for a certified block, and then lets the policy
+decide at each stage of the block, by its own `pull` and `observe`.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kibitz.engine.environment import (
+    ACTIVE,
+    GAUSSIAN,
+    PASSIVE,
+    Law,
+    Looks,
+    draw,
+    law_of,
+    look_functions,
+    looks_of,
+)
+from kibitz.engine.jit import compiled_loop, jit
+from kibitz.engine.leap import (
+    Certificate,
+    binomial,
+    cut_at,
+    leaping_by,
+    new_certificate,
+    normal_quantile,
+)
+from kibitz.engine.rng import Streams, seed_stream, seed_words, streams
+from kibitz.model.feedback import Feedback
+from kibitz.model.problem import Problem
+from kibitz.policies.policy import FAR, Policy, params_type
+
+BLOCKS, STAGES, WRONG_PULLS, WRONG_LOOKS, BROKEN = range(5)
+
+
+class Tale(NamedTuple):
+    """What stories are like."""
+
+    spread: float  # of the means
+    most: float  # of the pulls of an arm
+    tight: int  # the arm that is ahead by about `far` sqrt(n) for a block of n stages; -1: random
+    far: float
+
+
+ANY = Tale(1.0, 1e4, -1, 0.0)
+
+
+def trials(policy: Policy) -> Any:
+    """Return the compiled function that plays certified blocks of a policy out."""
+    params_of = params_type(tuple(policy.numbers))
+    init, pull, observe, update = policy.init, policy.pull, policy.observe, policy.update
+    view: Any = policy.view
+    holds = policy.hold is not None
+    foreseen = holds or policy.turns is not None
+    hold: Any = policy.hold
+    due: Any = policy.due
+    propose, _ = leaping_by(policy.index, policy.update, policy.turns, policy.hold, policy.due)
+    next_arrival, drawn_arm = look_functions(Feedback("active", 0.1))
+
+    def story(params: Any, law: Law, rng: Any, tale: Tale, farthest: int, state: Any) -> int:
+        """Tell a story, pulls of each arm in a row and then some looks; return the stage after it."""
+        n_arms = law.means.size
+        pulled, looked = n_arms < 0, n_arms > 0
+        stage = 1
+        for arm in range(n_arms):
+            n = int(tale.most ** rng.random())
+            if tale.tight >= 0:  # as it is, but for one arm, which is about to be overtaken
+                total = n * law.means[arm]
+                if arm == tale.tight:
+                    total += tale.far * (0.94 + 0.03 * rng.random()) * np.sqrt(1.0 * farthest)
+            elif law.kind == GAUSSIAN:
+                law.means[arm] = tale.spread * rng.standard_normal()
+                total = n * (law.means[arm] + tale.spread * rng.standard_normal() / np.sqrt(1.0 * n))
+            else:
+                law.means[arm] = law.chances[arm] = rng.random()
+                total = np.floor(n * rng.random())
+            state = update(params, state, stage, arm, n, total, pulled)
+            stage += n
+        if tale.tight < 0:
+            for _ in range(int(8 * rng.random())):
+                arm = observe(params, state, stage, rng)
+                state = update(params, state, stage, arm, 1, law.means[arm], looked)
+        return stage
+
+    story = jit(story)
+
+    def trial(
+        params: Any,
+        state: Any,
+        law: Law,
+        looks: Looks,
+        tale: Tale,
+        rngs: Streams,
+        certificate: Certificate,
+        counted: Any,
+    ) -> None:
+        n_arms = law.means.size
+        pulled, looked = n_arms < 0, n_arms > 0
+        certificate.now[0]["latest"] = 20 + int(300 * rngs.policy.rng.random())
+        stage = story(params, law, rngs.policy.rng, tale, 4 * certificate.now[0]["latest"], state)
+        seen = view(params, state, stage)
+        for arm in range(n_arms):
+            if seen.allowed[arm] and seen.n_pulls[arm] == 0:
+                return
+        arm = pull(params, state, stage, rngs.policy.rng)
+        look = -1
+        if looks.observer == ACTIVE and not foreseen and seen.most_looks > 0:
+            look = observe(params, state, stage, rngs.policy.rng)
+        arrival = next_arrival(looks, stage - 1, FAR, rngs.looks.rng, counted[:0])
+        n, _ = propose(
+            params,
+            state,
+            seen,
+            law,
+            looks,
+            stage,
+            FAR // 2,
+            arrival,
+            arm,
+            look,
+            rngs.policy.rng,
+            certificate,
+        )
+        if n == 0:
+            return
+        last = stage + certificate.now[0]["latest"] - 1  # that of the certificate, before any cut
+        cut, arrived = cut_at(looks, arrival, last), 0
+        wrong_pull, wrong_look = False, False
+        if holds:
+            held = hold(params, state)
+        while stage <= last and arrived < cut:
+            counted[STAGES] += 1
+            wrong_pull = wrong_pull or pull(params, state, stage, rngs.policy.rng) != arm
+            chosen = observe(params, state, stage, rngs.policy.rng)
+            reward = draw(law, arm, rngs.rewards)
+            state = update(params, state, stage, arm, 1, reward, pulled)
+            if stage == arrival:
+                for nth in range(looks.per_arrival):
+                    if looks.observer == PASSIVE:
+                        chosen = drawn_arm(looks, stage, rngs.looks.rng)
+                    elif nth > 0:
+                        chosen = observe(params, state, stage, rngs.policy.rng)
+                    if looks.observer == ACTIVE and look >= 0:
+                        wrong_look = wrong_look or chosen != look
+                    if holds:
+                        planned = held.arm
+                        for other in range(n_arms):
+                            if other not in (arm, held.arm) and due(params, state, other, 1) > 0:
+                                planned = other
+                        if looks.observer == ACTIVE:
+                            wrong_look = wrong_look or chosen != planned
+                    reward = draw(law, chosen, rngs.looks)
+                    state = update(params, state, stage, chosen, 1, reward, looked)
+                arrival = next_arrival(looks, stage, FAR, rngs.looks.rng, counted[:0])
+                arrived += 1
+            stage += 1
+        counted[BLOCKS] += 1
+        counted[WRONG_PULLS] += wrong_pull
+        counted[WRONG_LOOKS] += wrong_look
+        counted[BROKEN] += wrong_pull or wrong_look
+
+    trial = jit(trial)
+
+    def play(
+        numbers: Any,
+        law: Law,
+        looks: Looks,
+        n_trials: int,
+        error: float,
+        log: float,
+        tale: Tale,
+        words: Any,
+        rngs: Streams,
+        counted: Any,
+    ) -> None:
+        params = params_of(*numbers)
+        seed_stream(rngs.rewards, words[0, 0:3])
+        seed_stream(rngs.looks, words[0, 3:6])
+        seed_stream(rngs.policy, words[0, 6:9])
+        for _ in range(n_trials):
+            state = init(params, law.means.size)
+            certificate = new_certificate(law.means.size, error)
+            if log > 0:
+                certificate.now[0]["log"] = log
+                certificate.now[0]["z"] = normal_quantile(log)
+            trial(params, state, law, looks, tale, rngs, certificate, counted)
+
+    return compiled_loop(play)
+
+
+def play_trials(
+    play: Any,
+    policy: Policy,
+    problem: Problem,
+    feedback: Feedback,
+    n_trials: int,
+    tale: Tale = ANY,
+    *,
+    seed: int = 1,
+    error: float = 1e-9,
+    log: float = 0.0,
+) -> Any:
+    """Play trials and return what was counted; `log`, if positive, is that of each event."""
+    law = law_of(problem, 1.0)  # whose means a story may change
+    looks = looks_of(feedback, problem.gaps, FAR // (feedback.looks + 1))
+    counted = np.zeros(5, np.int64)
+    numbers = tuple(policy.params_for(10**6))
+    words = seed_words(seed, 0, 1)
+    play(numbers, law, looks, n_trials, error, log, tale, words, streams(), counted)
+    return counted
+
+
+def binomials() -> Any:
+    """Return the compiled function that fills an array with binomial numbers."""
+
+    def fill(n: int, p: float, words: Any, rngs: Streams, out: Any) -> None:
+        seed_stream(rngs.rewards, words[0, 0:3])
+        for i in range(out.size):
+            out[i] = binomial(n, p, rngs.rewards.rng)
+
+    return compiled_loop(fill)

@@ -1,0 +1,73 @@
+"""What a saved result is known by: the source of functions, the same with every Python."""
+
+import importlib
+import subprocess
+import sys
+
+import pytest
+
+import kibitz as kb
+from kibitz.engine import content
+from kibitz.engine.content import named_by, source_hash
+from kibitz.policies import POLICIES
+
+pytestmark = pytest.mark.slow
+
+FORMULA = """
+def index(params, stage, counts, arm, mean):
+    return mean + math.sqrt(math.log(stage) / counts[arm]) + np.float64(0.0)
+"""
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_our_policies_are_known_by_their_source_alone(name):
+    """Bytecode would be that of one Python, and a result would not go on with the next."""
+    functions = [function for function in POLICIES[name]().functions if function is not None]
+    for function in named_by(functions):
+        assert content._source(function) is not None, function.__qualname__
+
+
+def hash_without_bytecode(monkeypatch, function):
+    def refuse(walk, code):
+        raise AssertionError(f"{code.co_name} is known by its bytecode")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(content._Walk, "feed_code", refuse)
+        return source_hash(function)
+
+
+@pytest.mark.parametrize("imports", ["import math\nimport numpy as np\n", "pass  # below\n"])
+def test_so_is_a_formula_whatever_it_imports(tmp_path, monkeypatch, imports):
+    """Some Pythons make other bytecode of `math.log(...)` where `math` is imported by the file."""
+    monkeypatch.syspath_prepend(tmp_path)
+    name = f"formula_{len(imports)}"
+    (tmp_path / f"{name}.py").write_text(f"{imports}{FORMULA}")
+    module = importlib.import_module(name)
+    import math
+
+    import numpy as np
+
+    module.math, module.np = math, np
+    found = hash_without_bytecode(monkeypatch, module.index)
+    assert found == hash_without_bytecode(monkeypatch, kb.index_policy("x", module.index).index)
+    (tmp_path / "other.py").write_text(f"import math\nimport numpy as np\n\n\n{FORMULA}")
+    sys.modules.pop("other", None)
+    assert found == source_hash(importlib.import_module("other").index)
+
+
+def test_a_file_that_was_edited_since_is_not_believed(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    file = tmp_path / "edited.py"
+    file.write_text("def index(params, stage, counts, arm, mean):\n    return mean\n")
+    index = importlib.import_module("edited").index
+    before = source_hash(index)
+    file.write_text("def index(params, stage, counts, arm, mean):\n    return -mean\n")
+    assert content._source(index) is None
+    assert source_hash(index) != before
+
+
+def test_text_that_was_executed_has_no_source():
+    code = "def rate(t):\n    return 1 / t\n"
+    script = f"from kibitz.engine import content\nexec({code!r})\nprint(content._source(rate))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("None\n", "")

@@ -1,0 +1,288 @@
+"""Drafts: formulas that are called by their address, and final loops that are compiled meanwhile.
+
+That both play the same is tested where the engines are: tests/policies/test_contract.py stage by
+stage, test_leap.py in leaps.
+"""
+
+import math
+import pickle
+import subprocess
+import time
+from contextlib import nullcontext
+from io import BytesIO
+from types import SimpleNamespace
+
+import numba
+import numpy as np
+import pytest
+from numba.core import event
+
+import kibitz as kb
+from kibitz.engine import aside, prepare
+from kibitz.engine.draft import draft_of, formula_numbers
+from kibitz.engine.jit import kept_folder
+from kibitz.policies import POLICIES
+from kibitz.simulation.task import rehearsal
+
+needs_jit = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
+pytestmark = [needs_jit, pytest.mark.slow]
+
+ARMS = kb.gaussian([1.0, 0.6, 0.2])
+SETTING = {"horizon": 400, "runs": 3, "seed": 5}
+
+
+def loops(data):
+    return data.encoding["loop"]
+
+
+def width(params, stage, counts, arm, mean):
+    """An index with a parameter of each kind."""
+    exploration = params.c * math.log(stage) if params.wide else params.c
+    return mean + math.sqrt(exploration / counts[arm]) + params.power // 3
+
+
+def test_what_has_a_draft_and_what_has_none():
+    drafted = {name for name, make in POLICIES.items() if draft_of(make()) is not None}
+    assert drafted == {
+        "ftl", "ftl_robin", "ucb", "ucb_double", "moss", "moss_anytime", "kl_ucb"
+    }  # fmt: skip
+
+
+def test_formulas_of_all_kinds_share_one_draft():
+    own = kb.index_policy("own", width, c=1.5, power=5, wide=True)
+    assert draft_of(own) is draft_of(kb.ucb_double()) is draft_of(kb.moss())
+    assert draft_of(own) is not draft_of(kb.ucb(ignore_free=True))
+    assert draft_of(own) is not draft_of(kb.ftl_robin())
+
+
+@pytest.mark.parametrize("numbers", [(1.5, 5, True), (2.0, -1, False), (0.1, 2**40, True)])
+def test_a_formula_finds_the_parameters_that_it_was_given(numbers):
+    """Python and the draft see the same numbers, whole ones as whole ones and flags as flags."""
+    own = kb.index_policy("own", width, **dict(zip(("c", "power", "wide"), numbers, strict=True)))
+    address, values = formula_numbers(own, own.params)
+    call = _caller()
+    counts = np.array([4, 9], np.int64)
+    for stage in (1, 2, 70):
+        for arm in (0, 1):
+            expected = width(own.params, stage, counts, arm, 0.25)
+            assert call(address, values, stage, counts, arm, 0.25) == pytest.approx(
+                expected, rel=1e-15
+            )
+
+
+def _caller():
+    from kibitz.engine.numba_compat import call_address
+
+    @numba.njit
+    def call(address, values, stage, counts, arm, mean):
+        return call_address(address, values, stage, counts, arm, mean)
+
+    return call
+
+
+@pytest.mark.parametrize("engine", ["step", "leap"])
+def test_an_own_formula_is_the_same_as_a_draft_and_as_a_final_loop(engine):
+    own = kb.index_policy("own", width, c=1.5, power=5, wide=True)
+    draft, final = (
+        kb.simulate(ARMS, kb.active(0.2), own, engine=engine, loop=loop, **SETTING)
+        for loop in ("draft", "final")
+    )
+    assert (loops(draft), loops(final)) == ({"own": "draft"}, {"own": "final"})
+    for name in draft.data_vars:
+        np.testing.assert_array_equal(draft[name], final[name], err_msg=name)
+
+
+def test_a_formula_that_is_edited_plays_by_its_new_text():
+    names = {"sqrt": math.sqrt, "__name__": "edited"}
+    text = "def index(p, t, n, arm, mean):\n    return mean + {} * sqrt(t / n[arm])"
+    regrets = []
+    for factor in (0.0, 5.0, 0.0):
+        exec(text.format(factor), names)
+        data = kb.simulate(ARMS, kb.bandit(), kb.index_policy("mine", names["index"]), **SETTING)
+        assert loops(data) == {"mine": "draft"}
+        regrets.append(float(data.final_regret.mean()))
+    assert regrets[0] == regrets[2] != regrets[1]
+
+
+def test_what_a_formula_raises_is_raised():
+    def index(params, stage, counts, arm, mean):
+        if stage >= 50:
+            raise ValueError("not from stage 50 on")
+        return mean
+
+    mine = kb.index_policy("mine", index)
+    address, values = formula_numbers(mine, mine.params)
+    assert _caller()(address, values, 49, np.array([1, 1]), 0, 0.5) == 0.5
+    with pytest.raises(ValueError, match="not from stage 50 on"):
+        _caller()(address, values, 50, np.array([1, 1]), 0, 0.5)
+
+
+def test_what_has_no_draft_is_compiled():
+    data = kb.simulate(ARMS, kb.bandit(), kb.ucb2(), loop="draft", **SETTING)
+    assert loops(data) == {"ucb2": "final"}
+
+
+def test_a_final_loop_that_is_there_is_used(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # where nothing is kept
+
+    def index(params, stage, counts, arm, mean):
+        return mean + 0.71 * math.sqrt(math.log(stage) / counts[arm])
+
+    first = kb.simulate(ARMS, kb.bandit(), kb.index_policy("mine", index), **SETTING)
+    kb.simulate(ARMS, kb.bandit(), kb.index_policy("mine", index), loop="final", **SETTING)
+    again = kb.simulate(ARMS, kb.bandit(), kb.index_policy("mine", index), **SETTING)
+    assert [loops(data)["mine"] for data in (first, again)] == ["draft", "final"]
+
+
+def test_bad_words_are_refused():
+    with pytest.raises(ValueError, match=r"^loop must be 'auto', 'draft' or 'final', got 'last'$"):
+        kb.simulate(ARMS, kb.bandit(), kb.ucb(), loop="last", **SETTING)
+
+
+# ------------------------------------------------------------------------------------- meanwhile
+
+
+def test_long_work_begins_as_a_draft_and_ends_as_a_final_loop(monkeypatch, tmp_path):
+    """What is played while the loop is compiled, and after, is what the draft plays."""
+    monkeypatch.setattr(prepare, "PAYS_SECONDS", 0.001)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # where nothing is kept
+
+    def index(params, stage, counts, arm, mean):
+        return mean + 0.73 * math.sqrt(math.log(stage) / counts[arm])
+
+    mine = kb.index_policy("mine", index)
+    setting = {"horizon": 20_000, "runs": 40, "seed": 5, "stages": [20_000], "engine": "step"}
+    finals = set()
+    deadline = time.monotonic() + 300
+
+    def slowly(what, share):
+        """Let the first job wait for the loop that is compiled aside."""
+        while not finals and time.monotonic() < deadline:
+            finals.update(set(kept_folder().glob("*.kept")) - before)
+            time.sleep(0.1)
+
+    draft = kb.simulate(ARMS, kb.bandit(), mine, loop="draft", **setting)
+    before = set(kept_folder().glob("*.kept"))
+    both = kb.simulate(ARMS, kb.bandit(), mine, threads=1, progress=slowly, **setting)
+    assert loops(both) == {"mine": "draft and final"}
+    np.testing.assert_array_equal(both.regret, draft.regret)
+
+
+def test_short_work_compiles_nothing_aside(monkeypatch):
+    monkeypatch.setattr(subprocess, "Popen", None)
+    kb.simulate(ARMS, kb.bandit(), kb.index_policy("mine", lambda p, t, n, a, m: m), **SETTING)
+
+
+def test_several_policies_without_a_draft_are_compiled_elsewhere(monkeypatch, tmp_path):
+    """This process only loads what others have compiled, unless it cannot be sent to them."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # where nothing is kept
+    said = []
+    setting = {"progress": lambda what, share: said.append(what), **SETTING}
+    policies = [kb.ucb2(), kb.thompson()]
+    elsewhere = kb.simulate(ARMS, kb.active(lambda stage: 0.3), policies, **setting)
+    told = [what for what in said if what.startswith("compiling")]
+    assert told == ["compiling ucb2, thompson"]
+    assert loops(elsewhere) == {"ucb2": "final", "thompson": "final"}
+
+    said.clear()
+    monkeypatch.setattr(aside, "packed", lambda jobs: pickle.dumps(lambda: None))
+    here = kb.simulate(ARMS, kb.active(lambda stage: 0.1 * 3), policies, **setting)
+    told = [what for what in said if what.startswith("compiling")]
+    assert told == ["compiling ucb2, thompson", "compiling ucb2", "compiling thompson"]
+    for name in here.data_vars:
+        np.testing.assert_array_equal(here[name], elsewhere[name], err_msg=name)
+
+
+def test_the_process_aside_ends_with_the_work(monkeypatch):
+    started = []
+    popen = subprocess.Popen
+    monkeypatch.setattr(
+        subprocess, "Popen", lambda *a, **k: started.append(popen(*a, **k)) or started[-1]
+    )
+    monkeypatch.setattr(prepare, "PAYS_SECONDS", 0.0)
+    mine = kb.index_policy("mine", lambda p, t, n, a, m: m + 0.125)
+    kb.simulate(ARMS, kb.bandit(), mine, **SETTING)
+    assert [process.returncode is not None for process in started] == [True]
+
+
+def test_what_was_rehearsed_is_compiled_ahead_elsewhere(monkeypatch, tmp_path):
+    """This process compiles nothing, waits for what it needs, and plays the same numbers."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # where nothing is kept
+    looks = kb.active(lambda stage: 0.2 + 0.1)
+    mine = kb.index_policy("mine", lambda p, t, n, a, m: m + 0.375 * math.sqrt(math.log(t) / n[a]))
+    said = []
+
+    def play(**options):
+        return kb.simulate(ARMS, looks, [mine, kb.ucb2()], **{**SETTING, **options})
+
+    with rehearsal() as jobs:
+        assert not play(file=tmp_path / "never").data_vars
+        with rehearsal() as others:
+            pass
+    assert ([job.label[1] for job in jobs], others) == (["mine", "ucb2"], [])
+    assert not list(tmp_path.iterdir())
+    with (
+        aside.compiled_ahead(jobs),
+        event.install_recorder("numba:compile") as recorder,
+    ):
+        processes = [coming.process for coming in aside._coming.values()]
+        data = play(progress=lambda what, share: said.append(what))
+    assert not recorder.buffer
+    assert said[0] == "compiling mine"
+    assert set(said) <= {"compiling mine", "compiling ucb2", "simulating"}
+    assert loops(data) == {"mine": "draft", "ucb2": "final"}
+    assert not aside._coming
+    assert all(process.returncode is not None for process in processes)
+    with aside.compiled_ahead(jobs):  # again: all is there
+        assert not aside._coming
+    monkeypatch.setattr(aside, "is_compiled", lambda job, draft=False: False)
+    with aside.compiled_ahead(jobs):  # if they die, nobody waits
+        for coming in aside._coming.values():
+            coming.process.kill()
+        again = play()
+    for name in data.data_vars:
+        np.testing.assert_array_equal(again[name], data[name], err_msg=name)
+
+
+def test_what_cannot_be_kept_is_not_compiled_ahead(monkeypatch, tmp_path):
+    """Whoever waits for it would wait for nothing."""
+    monkeypatch.setattr(aside, "kept_folder", lambda: tmp_path)
+    for kept, expected in ((False, [1]), (True, [1, 2, 3])):
+        compiled = []
+
+        def compile_one(parcel, threads, kept=kept, compiled=compiled):
+            compiled.append(parcel)
+            if kept:
+                (tmp_path / f"{parcel}.kept").touch()
+
+        monkeypatch.setattr(aside, "play_parcel", compile_one)
+        monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=BytesIO(pickle.dumps([1, 2, 3]))))
+        aside.compile_sent()
+        assert compiled == expected
+
+
+@pytest.mark.parametrize("n_cores", [1, 2, 4])
+def test_much_work_to_step_is_compiled_ahead_into_a_final_loop(monkeypatch, n_cores):
+    monkeypatch.setattr(aside, "is_compiled", lambda job, draft=False: False)
+    sent = []
+    monkeypatch.setattr(
+        aside, "_compiling", lambda jobs: sent.append(jobs) or nullcontext(SimpleNamespace())
+    )
+    monkeypatch.setattr(aside, "cores", lambda: n_cores)
+    with rehearsal() as jobs:
+        much = {**SETTING, "horizon": 10**5, "runs": 5000}
+        kb.simulate(ARMS, kb.bandit(), kb.moss(), **much, engine="step")
+        kb.simulate(ARMS, kb.bandit(), [kb.moss(), kb.kibitzer()], **much, engine="leap")
+        kb.simulate(ARMS, kb.bandit(), kb.moss_anytime(), **SETTING)
+        kb.simulate(ARMS, kb.bandit(), [kb.ftl(), kb.ucb2(), kb.moss()], **SETTING)
+    with aside.compiled_ahead(jobs):
+        kinds = [[(job.policy.name, job.loop, job.leap) for job in share] for share in sent]
+    # those that share a draft follow each other; what leaps is compiled apart, and never needs more
+    first, second = [("moss", "final", False), ("ucb2", "final", False)], [
+        ("moss_anytime", "draft", False), ("ftl", "draft", False)
+    ]  # fmt: skip
+    leaps = [("moss", "draft", True)], [("kibitzer", "final", True)]
+    if n_cores == 4:
+        assert kinds == [first, second, *leaps]
+    else:
+        assert kinds == [[first[0], *second, first[1]], [*leaps[0], *leaps[1]]]

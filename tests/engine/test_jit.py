@@ -1,0 +1,461 @@
+"""Compiled loops that are kept between starts: found again, and never out of date."""
+
+import cProfile
+import ctypes
+import gc
+import os
+import subprocess
+import sys
+import threading
+from collections import namedtuple
+from concurrent.futures import ThreadPoolExecutor
+from enum import IntEnum
+from textwrap import dedent
+
+import numba
+import numpy as np
+import pytest
+
+from kibitz.engine.content import content_hash
+from kibitz.engine.jit import collecting_nothing, hearing_interrupts, jit
+
+pytestmark = pytest.mark.slow
+
+needs_jit = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
+
+# ------------------------------------------------------------------------------------ the content
+
+
+def defined(source, name="formula", **namespace):
+    """Return the function that some source text defines, and all that it names."""
+    exec(compile(dedent(source), "<text>", "exec"), namespace)
+    return namespace[name]
+
+
+BASE = """
+    FACTOR = 2.0
+
+    def helper(x):
+        return x + 1.0
+
+    def formula(x, scale=3.0):
+        return FACTOR * helper(x) * scale
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("FACTOR * helper(x) * scale", "FACTOR + helper(x) * scale"),
+        ("FACTOR * helper(x) * scale", "FACTOR * helper(x) / scale"),
+        ("FACTOR * helper(x) * scale", "FACTOR * helper(x) * scale * 1.5"),
+        ("return x + 1.0", "return x + 1.5"),
+        ("return x + 1.0", "return x + 1"),
+        ("return x + 1.0", "return x - 1.0"),
+        ("FACTOR = 2.0", "FACTOR = 2.5"),
+        ("FACTOR = 2.0", "FACTOR = 2"),
+        ("scale=3.0", "scale=4.0"),
+    ],
+)
+def test_another_formula_constant_helper_or_default_is_another_content(old, new):
+    assert BASE.count(old) == 1
+    assert content_hash(defined(BASE)) != content_hash(defined(BASE.replace(old, new)))
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("FACTOR = 2.0", "# a comment\n\n\n    FACTOR = 2.0  # another"),
+        ("def helper", "UNUSED = 5\n\n    def unused(x):\n        return 0\n\n    def helper"),
+        ("return x + 1.0", "return (\n            x\n            + 1.0\n        )"),
+    ],
+)
+def test_comments_lines_and_what_is_not_named_do_not_matter(old, new):
+    assert BASE.count(old) == 1
+    assert content_hash(defined(BASE)) == content_hash(defined(BASE.replace(old, new)))
+
+
+def test_a_change_deep_down_is_another_content():
+    text = """
+        def lowest(x):
+            return x * 2
+        def lower(x):
+            return lowest(x)
+        def low(x):
+            return [lower(y) for y in (x, x)][0]
+        def formula(x):
+            return low(x)
+    """
+    other = text.replace("x * 2", "x * 3")
+    assert content_hash(defined(text)) != content_hash(defined(other))
+
+
+def test_so_is_a_change_in_a_compiled_helper():
+    text = """
+        @jit
+        def helper(x):
+            return x * 2
+        @jit
+        def formula(x):
+            return helper(x)
+    """
+    other = text.replace("x * 2", "x * 3")
+    assert content_hash(defined(text, jit=jit)) == content_hash(defined(text, jit=jit))
+    assert content_hash(defined(text, jit=jit)) != content_hash(defined(other, jit=jit))
+
+
+@needs_jit
+def test_other_options_of_the_compiler_are_another_content():
+    fast, plain = numba.njit(fastmath=True), numba.njit
+    text = "@jit\ndef formula(x):\n    return x"
+    assert content_hash(defined(text, jit=fast)) != content_hash(defined(text, jit=plain))
+
+
+def test_the_value_of_a_closure_is_content():
+    def closed(value):
+        def formula(x):
+            return x + value
+
+        return formula
+
+    assert content_hash(closed(1.0)) == content_hash(closed(1.0))
+    assert content_hash(closed(1.0)) != content_hash(closed(2.0))
+    assert content_hash(closed(np.array([1, 2]))) != content_hash(closed(np.array([1, 3])))
+    assert content_hash(closed((1.0, 2.0))) != content_hash(closed((2.0, 1.0)))
+    assert content_hash(closed(closed(1.0))) != content_hash(closed(closed(2.0)))
+    one, two = namedtuple("Params", "a b"), namedtuple("Params", "b a")
+    assert content_hash(closed(one)) != content_hash(closed(two))
+
+
+def test_arrays_differ_by_values_shape_and_type():
+    base = np.array([1, 2, 3, 4])
+    others = [base + 1, base.reshape(2, 2), base.astype(float), base.view(np.uint64)]
+    hashes = {content_hash(array) for array in [base, *others]}
+    assert len(hashes) == 5
+    assert content_hash(base[::-1].copy()) == content_hash(base[::-1])
+
+
+def test_functions_that_call_each_other_have_a_content():
+    text = """
+        def even(n):
+            return n == 0 or formula(n - 1)
+        def formula(n):
+            return n != 0 and even(n - 1)
+    """
+    assert content_hash(defined(text)) == content_hash(defined(text))
+    other = text.replace("n == 0 or", "n == 2 or")
+    assert content_hash(defined(text)) != content_hash(defined(other))
+
+
+def test_a_function_reached_through_a_module_is_content():
+    class Module(type(os)):
+        pass
+
+    def with_constant(value):
+        module = Module("constants")
+        module.FACTOR = value
+        return defined("def formula(x):\n    return constants.FACTOR * x", constants=module)
+
+    assert content_hash(with_constant(1.0)) != content_hash(with_constant(2.0))
+
+
+def test_a_module_inside_of_a_module_is_content():
+    def with_constant(value):
+        inner, outer = type(os)("outer.inner"), type(os)("outer")
+        inner.FACTOR, inner.outer, outer.inner = value, outer, inner
+        return defined("def formula(x):\n    return outer.inner.FACTOR * x", outer=outer)
+
+    assert content_hash(with_constant(1.0)) == content_hash(with_constant(1.0))
+    assert content_hash(with_constant(1.0)) != content_hash(with_constant(2.0))
+
+
+def test_the_values_of_an_enumeration_are_content():
+    def with_value(value):
+        return defined(
+            "def formula(x):\n    return x + Kind.ONE", Kind=IntEnum("Kind", {"ONE": value})
+        )
+
+    assert content_hash(with_value(1)) == content_hash(with_value(1))
+    assert content_hash(with_value(1)) != content_hash(with_value(2))
+
+
+def test_a_vectorised_function_is_content():
+    def vectorised(text):
+        helper = numba.vectorize(defined(text))
+        return defined("def formula(x):\n    return helper(x)", helper=helper)
+
+    one, two = "def formula(x):\n    return x + 1", "def formula(x):\n    return x + 2"
+    assert content_hash(vectorised(one)) == content_hash(vectorised(one))
+    assert content_hash(vectorised(one)) != content_hash(vectorised(two))
+
+
+def test_a_profiler_leaves_the_content_as_it_is():
+    function = defined("def formula(x):\n    return x + 1")
+    before, jitted = content_hash(function), numba.njit(function)
+    with cProfile.Profile():
+        jitted(1)
+    assert content_hash(function) == before
+
+
+# --------------------------------------------------------------------------------- between starts
+
+LOOP = """
+    from kibitz.engine.jit import compiled_loop
+    from helpers import helper
+
+    def loop(n):
+        total = 0.0
+        for i in range(n):
+            total += helper(i) * 0.5
+        return total
+
+    print(compiled_loop(loop, lambda: print("compiling"))(100))
+"""
+HELPERS = """
+    import numba
+
+    @numba.njit
+    def helper(i):
+        return i + 1.0
+"""
+OWN_POLICY = """
+    import math
+    import numba
+    import numpy as np
+    from kibitz.simulation.jobs import Job, play
+    from kibitz.model.feedback import active
+    from kibitz.policies import index_policy
+    from kibitz.model.problem import gaussian
+
+    @numba.njit
+    def bonus(stage, count):
+        return math.sqrt(2.0 * math.log(stage) / count)
+
+    def index(params, stage, counts, arm, mean):
+        return mean + params.width * bonus(stage, counts[arm])
+
+    policy = index_policy("own", index, width=1.0)
+    feedback = active(0.1)
+    problem = gaussian([1.0, 0.5, 0.0])
+    job = Job(None, policy, problem, feedback, 500, np.array([500]), 1, 0, 5, loop="final")
+    print(play(job, announce=lambda: print("compiling")).n_pulls.tolist())
+"""
+
+
+class Folder:
+    """A script beside a module of helpers, with a cache of their own."""
+
+    def __init__(self, path, script):
+        self.path, self.cache = path, path / "cache"
+        self.write("script.py", script)
+        self.write("helpers.py", HELPERS)
+
+    def write(self, name, text):
+        (self.path / name).write_text(dedent(text))
+
+    def edit(self, name, old, new):
+        text = (self.path / name).read_text()
+        assert text.count(old) == 1
+        (self.path / name).write_text(text.replace(old, new))
+
+    def run(self):
+        """Return whether the script compiled its loop, and what it printed."""
+        environment = {
+            **os.environ,
+            "XDG_CACHE_HOME": str(self.cache),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        environment.pop("NUMBA_CACHE_DIR", None)
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "script.py"],
+            cwd=self.path, env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert done.stderr == ""
+        lines = done.stdout.splitlines()
+        return lines[:-1] == ["compiling"], lines[-1]
+
+    def kept(self):
+        return sorted(self.cache.rglob("*.kept"))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return Folder(tmp_path, LOOP)
+
+
+FIRST = str(sum((i + 1) * 0.5 for i in range(100)))
+
+
+@needs_jit
+def test_a_loop_is_compiled_once_and_then_found(folder):
+    assert folder.run() == (True, FIRST)
+    assert len(folder.kept()) == 1
+    assert folder.run() == (False, FIRST)
+    assert len(folder.kept()) == 1
+
+
+@needs_jit
+def test_an_edited_loop_or_helper_is_compiled_anew(folder):
+    assert folder.run() == (True, FIRST)
+    folder.edit("helpers.py", "i + 1.0", "i + 2.0")
+    assert folder.run() == (True, str(sum((i + 2) * 0.5 for i in range(100))))
+    folder.edit("script.py", "0.5", "0.25")
+    assert folder.run() == (True, str(sum((i + 2) * 0.25 for i in range(100))))
+    folder.edit("script.py", "0.25", "0.5")
+    folder.edit("helpers.py", "i + 2.0", "i + 1.0")
+    assert folder.run() == (False, FIRST)
+
+
+@needs_jit
+@pytest.mark.parametrize("damage", ["half", "flipped", "folder"])
+def test_a_damaged_file_means_compiling_again(folder, damage):
+    folder.run()
+    (path,) = folder.kept()
+    data = path.read_bytes()
+    if damage == "folder":
+        path.unlink()
+        path.mkdir()
+    else:
+        path.write_bytes(
+            {
+                "half": data[: len(data) // 2],
+                "flipped": data[:-100] + bytes([data[-100] ^ 1]) + data[-99:],
+            }[damage]
+        )
+    assert folder.run() == (True, FIRST)
+    if damage != "folder":
+        assert folder.run() == (False, FIRST)
+
+
+@needs_jit
+def test_a_folder_that_cannot_be_written_means_compiling_each_time(folder):
+    folder.cache.write_text("a file where the folder should be")
+    assert folder.run() == (True, FIRST)
+    assert folder.run() == (True, FIRST)
+
+
+@needs_jit
+def test_two_processes_at_once_do_not_disturb_each_other(folder):
+    with ThreadPoolExecutor(3) as pool:
+        runs = [pool.submit(folder.run) for _ in range(3)]
+    assert {run.result()[1] for run in runs} == {FIRST}
+    assert len(folder.kept()) == 1
+    assert not list(folder.cache.rglob(".*"))  # no half-written files are left
+    assert folder.run() == (False, FIRST)
+
+
+@needs_jit
+@pytest.mark.parametrize("loop", ["final", "draft"])
+def test_an_own_policy_is_never_out_of_date(tmp_path, loop):
+    """A draft is compiled once; its formula is compiled anew without a word."""
+    folder = Folder(tmp_path, OWN_POLICY.replace('"final"', f'"{loop}"'))
+    compiled, first = folder.run()
+    assert compiled
+    assert folder.run() == (False, first)
+    folder.edit("script.py", "math.sqrt(2.0 *", "math.sqrt(9.0 *")  # in a function that it calls
+    compiled, second = folder.run()
+    assert compiled == (loop == "final")
+    assert second != first
+    folder.edit("script.py", "width=1.0", "width=3.0")  # a parameter is no formula
+    compiled, third = folder.run()
+    assert not compiled
+    assert third not in {first, second}
+
+
+TWO_POLICIES = """
+    import math
+    import sys
+    import kibitz
+
+    def bold(params, stage, counts, arm, mean):
+        return mean + math.sqrt(0.1 * math.log(stage) / counts[arm])
+
+    def shy(params, stage, counts, arm, mean):
+        return mean + math.sqrt(20.0 * math.log(stage) / counts[arm])
+
+    for name in sys.argv[1:]:
+        policy = kibitz.index_policy("own", {"bold": bold, "shy": shy}[name])
+        data = kibitz.simulate(
+            kibitz.gaussian([1, 0.5, 0.2]), kibitz.bandit(), policy, horizon=500, runs=3, seed=1
+        )
+        print(name, data["n_pulls"].to_numpy().tolist())
+"""
+
+
+def test_kept_code_of_one_policy_is_not_mixed_up_with_new_code_of_another(tmp_path):
+    """numba numbers functions from 1 in each process and links machine code by these numbers."""
+    script = tmp_path / "script.py"
+    script.write_text(dedent(TWO_POLICIES))
+
+    def lines(cache, *names):
+        done = subprocess.run(
+            [sys.executable, str(script), *names],
+            env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / cache)},
+            capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return done.stdout.splitlines()
+
+    (bold,) = lines("one", "bold")
+    (shy,) = lines("other", "shy")
+    assert bold.split()[1:] != shy.split()[1:]
+    assert lines("one", "shy", "bold") == [shy, bold]  # new code first, then what was kept
+
+
+def test_a_ctrl_c_that_comes_inside_of_a_callback_is_heard(capsys):
+    def stop():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), hearing_interrupts():
+        ctypes.CFUNCTYPE(None)(stop)()
+    assert capsys.readouterr().err == ""
+
+
+def test_what_numba_says_after_it_is_not():
+    def stop():
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), hearing_interrupts():
+        raise RuntimeError(ctypes.CFUNCTYPE(None)(stop)())
+    with pytest.raises(RuntimeError, match="by itself"), hearing_interrupts():
+        raise RuntimeError("by itself")
+
+
+def test_other_errors_of_a_callback_are_reported_as_ever():
+    seen, report = [], sys.unraisablehook
+    sys.unraisablehook = lambda error: seen.append(error.exc_type)
+    try:
+        with hearing_interrupts():
+            ctypes.CFUNCTYPE(None)(lambda: 1 / 0)()
+        assert seen == [ZeroDivisionError]
+        ctypes.CFUNCTYPE(None)(lambda: [][0])()
+        assert seen == [ZeroDivisionError, IndexError]
+    finally:
+        sys.unraisablehook = report
+
+
+def test_threads_that_compile_at_the_same_time_leave_the_hook_as_it_was():
+    """The one that begins first ends first: the other must not put back what it found."""
+    before = sys.unraisablehook
+    entered, left = threading.Event(), threading.Event()
+
+    def first():
+        with hearing_interrupts():
+            assert entered.wait(30)
+        left.set()
+
+    def second():
+        with hearing_interrupts():
+            entered.set()
+            assert left.wait(30)
+
+    with ThreadPoolExecutor(2) as pool:
+        for thread in [pool.submit(first), pool.submit(second)]:
+            thread.result()
+    assert sys.unraisablehook is before
+
+
+def test_garbage_is_collected_again_afterwards():
+    with pytest.raises(ZeroDivisionError), collecting_nothing():
+        1 / gc.isenabled()  # it is not
+    assert gc.isenabled()

@@ -1,0 +1,309 @@
+"""The engine, against plain Python: run by run with the same streams, and in distribution."""
+
+import threading
+import time
+from collections import Counter
+
+import numba
+import numpy as np
+import pytest
+import reference
+from scipy import stats
+from stories import made, numpy_streams, runs
+
+from kibitz.engine.loop import STAGE, STOP
+from kibitz.model.feedback import active, bandit, every, full, passive
+from kibitz.model.problem import bernoulli, gaussian, table
+from kibitz.policies import POLICIES
+from kibitz.simulation.executors import play_all
+from kibitz.simulation.jobs import Job, new_control, play
+
+pytestmark = pytest.mark.slow
+
+SLOW = bool(numba.config.DISABLE_JIT)
+MEANS = [0.9, 0.5, 0.7, 0.2]
+GAPS = [0.0, 0.4, 0.2, 0.7]
+
+REFERENCES = {
+    "ftl": reference.FTL,
+    "ftl_robin": reference.FTLRobin,
+    "ucb": reference.UCB,
+    "ucb_double": reference.UCB,
+    "ucb_second": reference.UCBSecond,
+    "ocucb": reference.OCUCB,
+    "etc": reference.ETC,
+    "etc_ocucb": reference.ETCOCUCB,
+    "ucb2": reference.UCB2,
+    "improved_ucb": reference.ImprovedUCB,
+    "moss": reference.MOSS,
+    "moss_anytime": reference.MOSSAnytime,
+    "kl_ucb": reference.KLUCB,
+    "thompson": reference.Thompson,
+    "kibitzer": reference.Kibitzer,
+}
+
+
+def replay(name, feedback, horizon, seed, run):
+    """Play a run in plain Python with NumPy's streams; return (n_pulls, n_free).
+
+    One normal for each pull, whichever arm it is; for each arrival, a gap, then an arm and a
+    reward for each look.
+    """
+    rewards, looks, own = numpy_streams(seed, run)
+    policy = REFERENCES[name](len(MEANS))
+    policy.rng = own
+    n_pulls, n_free = [0] * len(MEANS), [0] * len(MEANS)
+
+    def after(stage):
+        if feedback.observer in {"bandit", "full"}:
+            return None
+        if not isinstance(feedback.rate, float):
+            return stage + 1 if stage == 0 else stage + feedback.rate.n
+        return stage + 1 + int(looks.standard_exponential() * -1 / np.log1p(-feedback.rate))
+
+    arrival = after(0)
+    for stage in range(1, horizon + 1):
+        arm = policy.pull(stage)
+        look = policy.observe(stage) if stage == arrival and feedback.observer == "active" else None
+        n_pulls[arm] += 1
+        if feedback.observer == "full":
+            shown = [mean + rewards.standard_normal() for mean in MEANS]
+            policy.update(stage, arm, shown[arm], False)
+            for other in range(len(MEANS)):
+                if other != arm:
+                    n_free[other] += 1
+                    policy.update(stage, other, shown[other], True)
+            continue
+        policy.update(stage, arm, MEANS[arm] + rewards.standard_normal(), False)
+        if stage == arrival:
+            for nth in range(feedback.looks):
+                if feedback.observer == "passive":
+                    u = looks.random()
+                    look = sum(u >= total for total in np.cumsum(feedback.weights)[:-1])
+                elif nth > 0:
+                    look = policy.observe(stage)
+                n_free[look] += 1
+                policy.update(stage, look, MEANS[look] + looks.standard_normal(), True)
+            arrival = after(stage)
+    return n_pulls, n_free
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_runs_are_those_of_the_reference_with_the_same_streams(name):
+    problem, horizon = gaussian(MEANS), 80
+    assert REFERENCES.keys() == POLICIES.keys()
+    for feedback in (
+        bandit(),
+        passive(0.3, [0.5, 0.25, 0.0, 0.25]),
+        active(0.4, looks=2),
+        active(every(4, first=1)),
+        full(),
+    ):
+        played = runs(made(name), problem, feedback, horizon=horizon, runs=4, seed=11)
+        for run in range(4):
+            n_pulls, n_free = replay(name, feedback, horizon, 11, run)
+            assert played.n_pulls[run].tolist() == n_pulls, feedback
+            assert played.n_free[run].tolist() == n_free, feedback
+
+
+# Two samples of 20 comparisons; each has a false alarm with a chance of at most 10^-6 (the
+# distributions are discrete, for which Kolmogorov and Smirnov's test errs less often), so the whole
+# with at most 4 * 10^-5 for another seed.
+DISTRIBUTIONS = [
+    ("ucb", {"observer": "bandit"}, bandit()),
+    ("ucb", {"observer": "passive", "rate": 0.3, "weights": "optimal"}, passive(0.3, "optimal")),
+    (
+        "ocucb",
+        {"observer": "passive", "rate": 0.1, "weights": "uniform", "looks": 3},
+        passive(0.1, looks=3),
+    ),
+    ("ucb_second", {"observer": "active", "rate": 0.3, "paid": True}, active(0.3, paid=True)),
+    ("ftl", {"observer": "full"}, full()),
+    ("ftl_robin", {"observer": "active", "every": 5}, active(every(5))),
+    ("etc_ocucb", {"observer": "active", "rate": 1.0}, active(1.0)),
+    ("etc", {"observer": "active", "every": 3, "first": 7}, active(every(3, first=7))),
+    (
+        "thompson",
+        {"observer": "passive", "rate": lambda t: min(1.0, t / 60), "weights": "suboptimal"},
+        passive([min(1.0, t / 60) for t in range(1, 61)], "suboptimal"),
+    ),
+    ("ucb2", {"observer": "active", "rate": 0.2, "looks": 2}, active(0.2, looks=2)),
+]
+
+
+def in_units_of(scale, draw):
+    """Return the rewards as a policy is told of them."""
+    return lambda arm, rng: draw(arm, rng) / scale
+
+
+@pytest.mark.parametrize("law", ["gaussian", "bernoulli"])
+@pytest.mark.parametrize(("name", "model", "feedback"), DISTRIBUTIONS)
+def test_runs_are_those_of_the_reference_in_distribution(name, model, feedback, law):
+    horizon, slow_runs, fast_runs = 60, 150, 150 if SLOW else 2000
+    make = {"gaussian": gaussian, "bernoulli": bernoulli}[law]
+    played = runs(made(name), make(MEANS), feedback, horizon=horizon, runs=fast_runs, seed=12)
+    rng = np.random.default_rng(13)
+    model = dict(model)
+    if isinstance(model.get("weights"), str):
+        model["weights"] = reference.weights_of(model["weights"], GAPS)
+    slow = []
+    for _ in range(slow_runs):
+        policy = REFERENCES[name](len(MEANS))
+        policy.rng = rng
+        draw = in_units_of(make(MEANS).scale, getattr(reference, law)(MEANS))
+        slow.append(reference.play(policy, draw, MEANS, horizon, rng, **model))
+    regret = np.round([regret for regret, _, _ in slow], 9)
+    assert stats.ks_2samp(regret, np.round(played.regret[:, -1], 9), method="asymp").pvalue > 1e-6
+    arm = 2
+    free = [n_free[arm] for _, _, n_free in slow]
+    assert stats.ks_2samp(free, played.n_free[:, arm], method="asymp").pvalue > 1e-6
+
+
+# ------------------------------------------------------------------------------------- the world
+
+
+def test_all_policies_meet_the_same_looks():
+    free = [
+        runs(made(name), gaussian(MEANS), passive(0.3), horizon=200, runs=5, seed=14).n_free
+        for name in POLICIES
+    ]
+    for other in free[1:]:
+        np.testing.assert_array_equal(free[0], other)
+
+
+def test_all_policies_meet_as_many_arrivals_where_they_choose_the_look():
+    free = [
+        runs(made(name), gaussian(MEANS), active(0.3, looks=2), horizon=200, runs=5, seed=14).n_free
+        for name in POLICIES
+    ]
+    for other in free[1:]:
+        np.testing.assert_array_equal(free[0].sum(axis=1), other.sum(axis=1))
+
+
+def test_looks_do_not_change_the_noise_of_pulls():
+    """A policy that is blind to looks plays the same with and without them."""
+    blind = made("ucb", ignore_free=True)
+    without = runs(blind, gaussian(MEANS), bandit(), horizon=300, runs=5, seed=15)
+    for feedback in (passive(0.5), active(every(2)), active(0.1, looks=4)):
+        with_looks = runs(blind, gaussian(MEANS), feedback, horizon=300, runs=5, seed=15)
+        np.testing.assert_array_equal(without.n_pulls, with_looks.n_pulls)
+
+
+def test_runs_differ():
+    played = runs(made("ucb"), gaussian(MEANS), passive(0.3), horizon=500, runs=30, seed=17)
+    assert len({tuple(row) for row in played.n_pulls}) > 25
+    assert len({tuple(row) for row in played.n_free}) > 25
+
+
+# ------------------------------------------------------------------------------------ the record
+
+
+@pytest.mark.parametrize(
+    "feedback",
+    [bandit(), passive(0.3, "optimal"), active(0.3, looks=2), full()],
+    ids=lambda feedback: feedback.observer,
+)
+def test_every_stage_has_a_pull_and_the_regret_is_the_sum_of_gaps(feedback):
+    problem = gaussian(MEANS)
+    played = runs(made("ucb"), problem, feedback, horizon=300, runs=10)
+    assert np.all(played.n_pulls.sum(axis=1) == 300)
+    np.testing.assert_allclose(played.regret[:, -1], played.n_pulls @ problem.gaps, rtol=1e-13)
+
+
+def test_full_information_shows_every_other_arm_at_each_stage():
+    played = runs(made("ftl"), gaussian(MEANS), full(), horizon=300, runs=3)
+    np.testing.assert_array_equal(played.n_pulls + played.n_free, np.full((3, 4), 300))
+
+
+def test_a_paid_look_costs_its_gap_and_changes_nothing_else():
+    problem = gaussian(MEANS)
+    for make in (lambda paid: passive(0.3, paid=paid), lambda paid: active(0.3, paid=paid)):
+        free = runs(made("ucb"), problem, make(False), horizon=300, runs=10)
+        paid = runs(made("ucb"), problem, make(True), horizon=300, runs=10)
+        np.testing.assert_array_equal(free.n_pulls, paid.n_pulls)
+        cost = paid.n_free @ problem.gaps
+        assert np.all(cost > 0)
+        np.testing.assert_allclose(paid.regret[:, -1], free.regret[:, -1] + cost, rtol=1e-13)
+
+
+@pytest.mark.parametrize("name", ["ucb", "ftl", "thompson"])
+@pytest.mark.parametrize("paid", [False, True])
+def test_the_curve_is_the_same_however_many_stages_are_noted(name, paid):
+    problem, feedback = gaussian(MEANS), passive(0.2, "optimal", paid=paid)
+    setting = {"horizon": 500, "runs": 3, "seed": 18}
+    everything = runs(made(name), problem, feedback, stages=range(1, 501), **setting)
+    some = runs(made(name), problem, feedback, stages=[1, 4, 17, 18, 250, 499], **setting)
+    np.testing.assert_array_equal(some.regret, everything.regret[:, [0, 3, 16, 17, 249, 498]])
+    steps = np.round(np.diff(everything.regret, axis=1, prepend=0.0), 9)
+    if not paid:
+        assert set(np.unique(steps)) <= {0.0, 0.2, 0.4, 0.7}
+        counts = Counter(steps[0])
+        assert [counts[gap] for gap in GAPS] == some.n_pulls[0].tolist()
+    assert np.all(steps >= 0)
+    np.testing.assert_array_equal(everything.n_pulls, some.n_pulls)
+
+
+def test_the_first_stages_pull_each_arm_once_in_order():
+    for name in POLICIES:
+        curve = runs(made(name), gaussian(MEANS), bandit(), horizon=4, stages=[1, 2, 3, 4]).regret[0]
+        np.testing.assert_allclose(curve, np.cumsum(GAPS), atol=1e-12, err_msg=name)
+
+
+def test_a_table_pays_its_values():
+    """Looks at an arm that pays only one value, and one that pays two, seen by follow the leader."""
+    problem = table([[1.0], [0.0, 0.5], [2.0, 3.0, 4.0]])
+    played = runs(made("ftl"), problem, bandit(), horizon=50, runs=5)
+    np.testing.assert_array_equal(played.n_pulls, [[1, 1, 48]] * 5)
+
+
+# ----------------------------------------------------------------------------- stopping, progress
+
+
+def job_of(horizon, first=0, last=1, name="ucb"):
+    stages = np.array([horizon])
+    return Job(first, made(name), gaussian(MEANS), active(0.1), horizon, stages, 0, first, last)
+
+
+def test_a_job_that_is_stopped_yields_nothing():
+    control = new_control()
+    control[STOP] = 1
+    assert play(job_of(100), control) is None
+
+
+@pytest.mark.parametrize("name", ["ucb", "thompson"])
+def test_a_running_job_can_be_stopped(name):
+    control = new_control()
+    results = []
+    play(job_of(10, name=name))  # compiles
+    job = job_of(10**12, name=name)
+    thread = threading.Thread(target=lambda: results.append(play(job, control)))
+    thread.start()
+    time.sleep(0.1)
+    assert thread.is_alive()
+    control[STOP] = 1
+    thread.join(timeout=10)
+    assert results == [None]
+    assert 0 < control[STAGE] < 10**12
+
+
+def test_leaving_early_stops_what_is_running():
+    jobs = [job_of(10, first=0, last=1), job_of(10**12, first=1, last=2)]
+    for job, _ in play_all(jobs, 2, lambda _: None):
+        assert job.label == 0
+        break  # closes the generator: the long job ends, or this test never does
+
+
+def test_an_error_in_progress_stops_what_is_running():
+    def fail(share):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(play_all([job_of(10**12)], 1, fail))
+
+
+def test_progress_ends_at_one():
+    shares = []
+    jobs = [job_of(100, first=n, last=n + 2) for n in (0, 2, 4)]
+    assert len(list(play_all(jobs, 2, shares.append))) == 3
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0

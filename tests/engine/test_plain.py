@@ -1,0 +1,246 @@
+"""What is compiled can be called from plain Python, sent, forked, and needs no private parts."""
+
+import os
+import subprocess
+import sys
+from textwrap import dedent
+
+import numba
+import numpy as np
+import pytest
+from numba.core.serialize import cloudpickle
+
+import kibitz as kb
+from kibitz.engine import environment as world
+from kibitz.engine import leap
+from kibitz.engine.jit import compiled_loop, jit
+from kibitz.engine.rng import new_stream
+from kibitz.policies import POLICIES
+from kibitz.simulation.jobs import Job, play
+
+pytestmark = pytest.mark.slow
+
+needs_jit = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
+
+
+def run(script, *arguments, **environment):
+    done = subprocess.run(
+        [sys.executable, "-c", dedent(script), *arguments],
+        capture_output=True, text=True, env={**os.environ, **environment},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_function_of_a_policy_is_called_in_plain_python_without_compiling():
+    """Nor does any crash the interpreter, which is why this is a process of its own."""
+    output = run(
+        """
+        import numba, numpy as np
+        import kibitz.engine.jit as jit
+        from numba.core import event
+        from kibitz.policies import POLICIES
+
+        with event.install_recorder("numba:compile") as recorder:
+            for name, make in POLICIES.items():
+                policy = make()
+                params, rng = policy.params_for(100), np.random.default_rng(1)
+                state = policy.init(params, 3)
+                for stage in range(1, 60):
+                    arm = int(policy.pull(params, state, stage, rng))
+                    look = int(policy.observe(params, state, stage, rng))
+                    state = policy.update(params, state, stage, arm, 1, 0.5, False)
+                    state = policy.update(params, state, stage, look, 1, 1.0, True)
+                if policy.view is not None:
+                    seen = policy.view(params, state, 60)
+                    policy.index(params, 60, np.maximum(seen.counts, 1), 0, 0.5)
+                if policy.turns is not None:
+                    policy.turns(params, state)
+                if policy.hold is not None:
+                    policy.hold(params, state)
+                    policy.due(params, state, 0, 9)
+        print(len(recorder.buffer))
+        """
+    )
+    assert output == "0\n"
+
+
+def test_a_world_can_be_drawn_from_in_plain_python():
+    for problem in (kb.gaussian([1, 0]), kb.bernoulli([0.5, 1]), kb.table([[1.0], [2.0, 3.0]])):
+        law = world.law_of(problem, problem.scale or 1.0)
+        stream = new_stream(1)
+        rewards = [world.draw(law, arm, stream) for arm in (0, 1, 0, 1)]
+        assert np.all(np.isfinite(rewards))
+        if problem.law != "table":
+            assert np.isfinite(leap.sum_of(law, 0, 1000, stream.rng))
+    feedback = kb.passive(lambda stage: 1 / stage, lambda stage, arm: 0.5)
+    next_arrival, drawn_arm = world.look_functions(feedback)
+    looks = world.looks_of(feedback, np.zeros(2), 50)
+    rng = np.random.default_rng(1)
+    assert next_arrival(looks, 0, 50, rng, np.zeros(1)) == 1
+    assert drawn_arm(looks, 1, rng) in (0, 1)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_jobs_of_every_policy_can_be_sent_as_bytes(name):
+    policy = POLICIES[name]()
+    stages = np.array([50])
+    job = Job(None, policy, kb.gaussian([1, 0.5, 0]), kb.active(0.3), 50, stages, 3, 0, 2)
+    sent = cloudpickle.loads(cloudpickle.dumps(job))
+    assert sent.policy.params_for(50) == policy.params_for(50)
+    rng = np.random.default_rng(2)
+    for each in (policy, sent.policy):
+        params = each.params_for(50)
+        state = each.init(params, 2)
+        for stage in (1, 2, 3):
+            arm = int(each.pull(params, state, stage, rng))
+            state = each.update(params, state, stage, arm, 1, 0.5, False)
+
+
+@needs_jit
+def test_a_policy_of_main_is_played_the_same_when_it_was_sent():
+    def index(params, stage, counts, arm, mean):
+        return mean + params.width / counts[arm]
+
+    mine = kb.index_policy("mine", index, width=2.0)
+    stages = np.array([50])
+    job = Job(None, mine, kb.gaussian([1, 0.5, 0]), kb.active(0.3), 50, stages, 3, 0, 2)
+    sent = cloudpickle.loads(cloudpickle.dumps(job))
+    for one, other in zip(play(job), play(sent), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@needs_jit
+def test_names_that_change_after_a_policy_was_compiled_are_noticed():
+    names = {"__name__": "mine", "WIDTH": 1.0}
+    exec("def index(params, stage, counts, arm, mean):\n    return mean + WIDTH\n", names)
+    mine = kb.index_policy("mine", names["index"])
+    setting = {"horizon": 30, "runs": 1, "seed": 1}
+    kb.simulate(kb.gaussian([1, 0]), kb.bandit(), mine, **setting)
+    names["WIDTH"] = 2.0
+    with pytest.raises(ValueError, match="names that mine depends on must keep their values"):
+        kb.simulate(kb.gaussian([1, 0]), kb.bandit(), mine, **setting)
+    again = kb.index_policy("mine", names["index"])
+    kb.simulate(kb.gaussian([1, 0]), kb.bandit(), again, **setting)
+
+
+WITHOUT_PRIVATE_PARTS = """
+    from numba.core import bytecode, compiler_machinery, cpu
+    del compiler_machinery.register_pass
+    for owner in cpu.CPUTargetOptions.__mro__:
+        for name in ("_nrt", "forceinline"):
+            if name in vars(owner):
+                delattr(owner, name)
+    bytecode.FunctionIdentity._unique_ids = iter(range(1, 10**9))
+    import kibitz as kb
+    from kibitz.engine import numba_compat as private
+    private.CAN_DRAFT = False
+    data = kb.simulate(
+        kb.gaussian([1, 0.5, 0]), kb.active(0.3), kb.ucb(), horizon=300, runs=3, seed=1, engine="step"
+    )
+    print(private.INLINE, private.LOOP, private.CAN_KEEP, data.encoding["loop"])
+    print(data.n_pulls.values.tolist())
+"""
+
+
+@needs_jit
+def test_without_the_private_parts_of_numba_the_numbers_are_the_same(tmp_path):
+    output = run(WITHOUT_PRIVATE_PARTS, XDG_CACHE_HOME=str(tmp_path))
+    data = kb.simulate(
+        kb.gaussian([1, 0.5, 0]), kb.active(0.3), kb.ucb(), horizon=300, runs=3, seed=1, engine="step"
+    )
+    loop = {"ucb": "final"}
+    assert output == f"{{}} {{}} False {loop}\n{data.n_pulls.values.tolist()}\n"
+    assert not list(tmp_path.rglob("*.kept"))
+
+
+@needs_jit
+def test_numba_compares_options_as_ever():
+    from numba.core.compiler import Flags
+
+    one, same, other = Flags(), Flags(), Flags()
+    one.forceinline = same.forceinline = other.nrt = True
+    for flags in (one, same, other, Flags()):
+        assert flags.values() == {name: getattr(flags, name) for name in flags.options}
+        assert list(flags.values()) == list(flags.options)
+        assert hash(flags) == hash(tuple(sorted(flags.values())))
+    assert one == same
+    assert one != other
+    one.discard("forceinline")
+    assert one != same
+    assert one == Flags()
+
+
+@needs_jit
+def test_functions_that_share_parts_with_a_loop_are_compiled_and_called_as_ever(tmp_path):
+    """Inside of a loop numba's own functions are only parts. Others link them: before it, after it,
+    in other threads, and where an index calls a function that its user has compiled."""
+    output = run(
+        """
+        import threading
+        import numba, numpy as np
+        import kibitz as kb
+
+        @numba.njit
+        def half(x):
+            return max(x, 0.0) / 2
+
+        def index(params, stage, counts, arm, mean):
+            return mean + half(np.sqrt(np.log(stage) / counts[arm]))
+
+        def arrays(n, rng):
+            some = np.zeros(n)
+            some[0] = max(n, 3) + rng.standard_exponential()
+            return np.ones(n).sum() + some.sum() + np.full(n, 2.0)[0] + half(float(n))
+
+        results = []
+        def compile_some(times):
+            for _ in range(times):
+                results.append(numba.njit(arrays)(2, np.random.default_rng(1)))
+
+        other = threading.Thread(target=compile_some, args=(5,))
+        other.start()
+        policy = kb.index_policy("mine", index)
+        data = kb.simulate(
+            kb.gaussian([1, 0]), kb.active(0.5), policy, horizon=50, runs=2, seed=1, loop="final"
+        )
+        other.join()
+        compile_some(1)
+        assert len(results) == 6 and set(results) == {arrays(2, np.random.default_rng(1))}
+        print(half(3.0), float(data.final_regret.sum()) > 0)
+        """,
+        XDG_CACHE_HOME=str(tmp_path),
+    )
+    assert output == "1.5 True\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_forked_child_numbers_functions_from_elsewhere():
+    output = run(
+        """
+        import os
+        from numba.core.bytecode import FunctionIdentity
+        import kibitz.engine.numba_compat
+        child = os.fork()
+        if child:
+            os.waitpid(child, 0)  # so that their lines do not mix
+        os.write(1, b"%d\\n" % next(FunctionIdentity._unique_ids))
+        os._exit(0)
+        """
+    )
+    one, two = map(int, output.split())
+    assert abs(one - two) > 10**6
+
+
+@needs_jit
+def test_a_loop_that_is_asked_for_twice_is_the_same():
+    @jit
+    def half(x):
+        return x / 2
+
+    def loop(n):
+        return half(n)
+
+    assert compiled_loop(loop)(3) == 1.5
+    assert half(3) == 1.5
+    assert compiled_loop(loop) is compiled_loop(loop)

@@ -1,0 +1,86 @@
+"""Random numbers: bit for bit those of NumPy's own generators."""
+
+import numba
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.random import SFC64, Generator, SeedSequence
+from stories import numpy_streams
+
+from kibitz.engine import rng as streams
+from kibitz.engine.rng import new_stream
+
+N = 1_000 if numba.config.DISABLE_JIT else 3_000_000
+
+
+@numba.njit
+def seed(stream, words):
+    streams.seed_stream(stream, words)
+
+
+def filler(draw):
+    @numba.njit
+    def fill(stream, out):
+        for n in range(out.size):
+            out[n] = draw(stream)
+
+    return fill
+
+
+FILL = {"normal": filler(streams.normal), "uniform": filler(streams.uniform)}
+
+
+@given(st.integers(0, 2**300), st.integers(0, 2**32 - 3))
+def test_runs_are_seeded_by_numpys_seed_sequence(seed, run):
+    words = streams.seed_words(seed, run, run + 2)
+    for n in range(2):
+        theirs = SeedSequence(seed, spawn_key=(run + n,)).generate_state(9, np.uint64)
+        np.testing.assert_array_equal(words[n], theirs)
+
+
+def test_the_words_of_a_run_do_not_depend_on_the_others():
+    together = streams.seed_words(7, 0, 100)
+    for first, last in ((0, 1), (17, 40), (99, 100)):
+        np.testing.assert_array_equal(streams.seed_words(7, first, last), together[first:last])
+
+
+def test_streams_are_those_of_numpys_own_sfc64():
+    words = streams.seed_words(5, 3, 4)[0]
+    for n, (ours, theirs) in enumerate(zip(streams.streams(), numpy_streams(5, 3), strict=True)):
+        seed(ours, words[3 * n : 3 * n + 3])
+        np.testing.assert_array_equal(ours.rng.random(5), theirs.random(5))
+        np.testing.assert_array_equal(ours.rng.standard_normal(99), theirs.standard_normal(99))
+
+
+@pytest.mark.parametrize(("ours", "theirs"), [("normal", "standard_normal"), ("uniform", "random")])
+def test_numbers_are_those_of_numpys_generator(ours, theirs):
+    """Three million of them: all layers of the ziggurat, their edges and the tail."""
+    out = np.empty(N)
+    FILL[ours](new_stream(8), out)
+    np.testing.assert_array_equal(out, getattr(Generator(SFC64(8)), theirs)(N))
+
+
+@pytest.mark.parametrize("name", ["normal", "uniform"])
+def test_plain_python_draws_the_same_numbers(name):
+    plain, compiled = new_stream(8), new_stream(8)
+    out = np.empty(500)
+    FILL[name](compiled, out)
+    assert [getattr(streams, name)(plain) for _ in range(500)] == out.tolist()
+
+
+def test_our_draws_and_numpys_come_from_one_state():
+    stream, theirs = new_stream(9), Generator(SFC64(9))
+    out = np.empty(3)
+    for _ in range(5):
+        FILL["normal"](stream, out)
+        np.testing.assert_array_equal(out, theirs.standard_normal(3))
+        assert stream.rng.standard_exponential() == theirs.standard_exponential()
+        FILL["uniform"](stream, out)
+        np.testing.assert_array_equal(out, theirs.random(3))
+
+
+@pytest.mark.parametrize("n", [1, 2, 50])
+def test_words_are_laid_out_alike_for_any_number_of_runs(n):
+    """Another layout would be another type to numba: a loop would be compiled twice."""
+    assert numba.typeof(streams.seed_words(1, 0, n)) == numba.types.uint64[:, ::1]

@@ -1,0 +1,82 @@
+"""Tables: an index of two factors is looked up, and plays what its formula plays.
+
+For each policy and feedback this is tested in tests/policies/test_contract.py, where a draft, which
+calls the formula, is held against the final loop, which looks it up.
+"""
+
+import math
+
+import numba
+import numpy as np
+import pytest
+
+import kibitz as kb
+from kibitz.engine import tables
+from kibitz.engine.tables import LONGEST, table_numbers, table_size, tabled
+from kibitz.policies import POLICIES
+from kibitz.simulation.jobs import Job, final_policy, play
+
+pytestmark = pytest.mark.slow
+
+ARMS = kb.gaussian([1.0, 0.6, 0.2])
+
+
+def job_of(policy, feedback, horizon, runs=3, **more):
+    return Job(None, policy, ARMS, feedback, horizon, np.array([horizon]), 5, 0, runs, **more)
+
+
+def equal(ours, theirs):
+    for name in ours._fields:
+        np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name), err_msg=name)
+
+
+def test_who_looks_up_its_index():
+    found = {name for name, make in POLICIES.items() if tabled(make(), 1000, 1) is not None}
+    assert found == {"ucb", "ucb_double", "ucb_second", "kl_ucb"}
+    assert tabled(kb.kl_ucb(law="bernoulli"), 1000, 1) is None
+    assert final_policy(job_of(kb.ucb(), kb.bandit(), 1000, leap=True)).index is kb.ucb().index
+
+
+@pytest.mark.parametrize(
+    "feedback", [kb.bandit(), kb.active(0.3), kb.passive(1.0, looks=7), kb.full()]
+)
+@pytest.mark.parametrize("make", [kb.ucb, kb.ucb_second, kb.kl_ucb])
+def test_tables_play_what_the_formula_plays(make, feedback, monkeypatch):
+    job = job_of(make(), feedback, 700, loop="final")
+    assert final_policy(job) is not job.policy
+    by_tables = play(job)
+    monkeypatch.setattr(tables, "LONGEST", 0)
+    assert final_policy(job) is job.policy
+    equal(by_tables, play(job))
+
+
+def test_tables_hold_what_the_functions_return():
+    """For two sets of parameters, whose tables must not be mixed up."""
+    for c in (6.0, 2.0):
+        policy = kb.ucb(c)
+        play(job_of(policy, kb.active(1.0), 100, loop="final"))
+        *_, growths, widths = table_numbers(policy, tuple(policy.params), 100, 1)
+        assert growths.size == widths.size == table_size(100, 1) == 256
+        stages = range(1, 256)
+        assert growths[1:].tolist() == [math.sqrt(c * math.log(stage)) for stage in stages]
+        assert widths[1:].tolist() == [1 / math.sqrt(count) for count in stages]
+
+
+@pytest.mark.parametrize("looks", [1, 3, 1000])
+def test_a_table_is_long_enough_for_every_count(looks):
+    """An arm is pulled and looked at at every stage, `looks` times; a longer game has no tables."""
+    longest = max(h for h in range(1, 2**17) if table_size(h, looks) <= LONGEST)
+    for horizon in (1, 2, 3, 31, 32, 33, longest):
+        assert horizon * (1 + looks) + 1 < table_size(horizon, looks) <= LONGEST
+    assert tabled(kb.ucb(), longest, looks) is not None
+    assert tabled(kb.ucb(), longest + 1, looks) is None
+
+
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="takes minutes in plain Python")
+def test_the_longest_game_with_tables_and_the_shortest_without():
+    horizons = [LONGEST // 2 - 1, LONGEST // 2]
+    jobs = [job_of(kb.ucb(), kb.passive(1.0, [1, 0, 0]), h, 1, loop="final") for h in horizons]
+    assert [final_policy(job) is job.policy for job in jobs] == [False, True]
+    for job in jobs:
+        equal(play(job), play(job._replace(loop="draft")))
+        assert play(job).n_free[0, 0] == job.horizon

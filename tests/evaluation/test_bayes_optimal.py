@@ -1,0 +1,172 @@
+"""The Bayes-optimal game of two Bernoulli arms: against brute force, published values, and play."""
+
+import itertools
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+import pytest
+
+import kibitz
+from kibitz.evaluation.bayes_optimal import Regret, _mean_of_larger, bayes_regret, optimal
+
+pytestmark = pytest.mark.slow
+
+
+def brute_force(horizon, every=None, mutant=None):
+    """The largest expected reward, in exact fractions, from the rules of the game alone."""
+
+    @cache
+    def value(stage, a, b, c, d):
+        if stage > horizon:
+            return Fraction(0)
+        looks = every is not None and stage % every == 0 and mutant != "never"
+        return max(
+            expected(stage, (a, b, c, d), pull, look)
+            for pull in (0, 1)
+            for look in ((0, 1) if looks else (None,))
+        )
+
+    def expected(stage, counts, pull, look):
+        total = Fraction(0)
+        for paid in (0, 1):
+            chance, after = observe(counts, pull, paid)
+            if look is None:
+                total += chance * (paid + value(stage + 1, *after))
+                continue
+            for shown in (0, 1):
+                more, final = observe(after, look, shown)
+                total += chance * more * (paid + value(stage + 1, *final))
+        return total
+
+    def observe(counts, arm, outcome):
+        wins, losses = counts[2 * arm], counts[2 * arm + 1]
+        after = list(counts)
+        after[2 * arm + (1 - outcome)] += 1
+        return Fraction(wins if outcome else losses, wins + losses), tuple(after)
+
+    return value(1, 1, 1, 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("horizon", "every"), list(itertools.product([1, 2, 3, 5, 8], [None, 1, 2, 3]))
+)
+def test_the_value_is_that_of_brute_force(horizon, every):
+    exact = brute_force(horizon, every)
+    found = optimal(horizon, every)
+    assert found.reward == pytest.approx(float(exact), rel=1e-13)
+    assert found.regret == pytest.approx(float(Fraction(2, 3) * horizon - exact), abs=1e-12)
+    if every == 1 and horizon > 2:  # before the last of two stages both arms have been seen anyway
+        assert brute_force(horizon, every, "never") < exact
+
+
+def test_the_published_value_without_looks():
+    """60 pulls, uniform priors: 38.562343246635564 successes (P. Jacko, BinaryBandit, README)."""
+    assert optimal(60).reward == pytest.approx(38.562343246635564, rel=1e-14)
+
+
+@pytest.mark.parametrize(("every", "regret"), [(None, 1.748), (10, 1.468), (1, 0.840)])
+def test_the_limits_at_a_hundred_stages(every, regret):
+    """Computed before in another program: shared by the sheet that kibitzer came from."""
+    assert optimal(100, every).regret == pytest.approx(regret, abs=6e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("every", "regret"), [(None, 3.024), (10, 2.129)])
+def test_the_limits_at_five_hundred_stages(every, regret):
+    assert optimal(500, every).regret == pytest.approx(regret, abs=6e-4)
+
+
+def test_more_looks_are_better_and_a_late_look_is_worth_nothing():
+    found = [optimal(30, every).regret for every in (1, 2, 5, 10, 29)]
+    assert found == sorted(found)
+    assert optimal(30, 30).regret == pytest.approx(optimal(30).regret)
+    assert optimal(30, 29).regret < optimal(30).regret
+
+
+@pytest.mark.parametrize("every", [None, 1, 2])
+def test_the_decisions_earn_the_value(every):
+    """The policy, asked state by state, is worth what the value says: every course of the game."""
+    horizon = 4
+
+    def earned(stage, counts):
+        if stage > horizon:
+            return 0.0
+        seen = tuple((a - 1, b - 1) for a, b in counts)
+        choice = optimal(horizon, every, stage=stage, seen=seen)
+        assert (choice.look is not None) == (every is not None and stage % every == 0)
+        total = 0.0
+        for paid, chance, after in outcomes(counts, choice.pull):
+            if choice.look is None:
+                total += chance * (paid + earned(stage + 1, after))
+                continue
+            for _, more, final in outcomes(after, choice.look):
+                total += chance * more * (paid + earned(stage + 1, final))
+        assert total == pytest.approx(choice.reward, rel=1e-12)
+        return total
+
+    def outcomes(counts, arm):
+        for paid in (0, 1):
+            after = [list(pair) for pair in counts]
+            after[arm][1 - paid] += 1
+            yield paid, counts[arm][1 - paid] / sum(counts[arm]), tuple(map(tuple, after))
+
+    assert earned(1, ((1, 1), (1, 1))) == pytest.approx(optimal(horizon, every).reward)
+
+
+def test_the_arms_are_alike():
+    one = optimal(20, 3, stage=5, seen=((2, 1), (1, 1)))
+    other = optimal(20, 3, stage=5, seen=((1, 1), (2, 1)))
+    assert one.reward == pytest.approx(other.reward, rel=1e-13)
+    assert one.pull == 1 - other.pull
+
+
+def test_the_mean_of_the_larger_of_two():
+    assert _mean_of_larger(np.array([[1, 1], [1, 1]])) == pytest.approx(2 / 3)
+    rng = np.random.default_rng(0)
+    samples = np.maximum(rng.beta(3, 5, 200_000), rng.beta(2, 2, 200_000))
+    assert _mean_of_larger(np.array([[3, 5], [2, 2]])) == pytest.approx(samples.mean(), abs=4e-3)
+
+
+def fixed(arm):
+    """Always the same arm: regret T · E(max − μ_1) = T/6."""
+    return kibitz.index_policy(f"only{arm}", lambda params, stage, counts, i, mean: 0.0 * i)
+
+
+def test_a_policy_is_played_under_the_prior():
+    """Pulling each arm once and then arm 0: (T − 1)/6 and 1/6. Four standard errors, p < 1e-4."""
+    found = bayes_regret(fixed(0), 50, runs=1500, seed=1)
+    assert isinstance(found, Regret)
+    assert abs(found.mean - 50 / 6) < 4 * found.sem
+    assert found.sem < 0.4
+
+
+@pytest.mark.parametrize("every", [None, 10])
+def test_no_policy_is_better_than_the_optimum(every):
+    limit = optimal(60, every).regret
+    for policy in (kibitz.thompson("bernoulli"), kibitz.ucb_double()):
+        found = bayes_regret(policy, 60, every, runs=400, seed=2)
+        assert found.mean - 2 * found.sem > limit
+        assert found.mean < 6 * limit
+    assert bayes_regret(policy, 60, every, runs=20, seed=3) == bayes_regret(
+        policy, 60, every, runs=20, seed=3
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda: optimal(0), "horizon must be a whole number of at least 1, got 0"),
+        (lambda: optimal(10, 0), "every must be a whole number of at least 1, got 0"),
+        (lambda: optimal(10, 2.5), "every must be a whole number, got 2.5"),
+        (lambda: optimal(10, stage=11), "stage must be a whole number of at most 10, got 11"),
+        (lambda: optimal(10, seen=(1, 2)), "seen must be successes and failures of two arms"),
+        (lambda: optimal(10, seen=((1, -2), (0, 0))), "seen must be successes and failures"),
+        (lambda: optimal(10**4), "horizon must be less, so that 4 GB are enough, got 10000"),
+        (lambda: bayes_regret("ucb", 10, runs=9, seed=1), "policy must be"),
+        (lambda: bayes_regret(kibitz.ucb(), 10, runs=1, seed=1), "runs must be a whole number"),
+    ],
+)
+def test_bad_input_gets_a_sentence(call, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        call()

@@ -1,0 +1,201 @@
+"""The league: its problems, and its judgement on games for which the right one is known."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+import xarray
+
+from kibitz import ftl, kl_ucb, ucb, ucb_double
+from kibitz.evaluation.league import (
+    FACTORS,
+    RATES,
+    REFERENCE,
+    SURE,
+    entrants,
+    games,
+    geometric_ratio,
+    play_league,
+    random_problems,
+    stage_costs,
+    standings,
+)
+from kibitz.policies import POLICIES
+
+pytestmark = pytest.mark.slow
+
+RUNS = 400
+NOISE = np.random.default_rng(3).normal(0, 0.05, (12, RUNS))
+
+
+def league_of(table, means=(0.0, -1.0), rates=(0.0, 1.0), common=True):
+    """Return a league of one problem: table[policy] are its mean regrets at the rates.
+
+    Runs share most of their noise if it is common, as in the same world.
+    """
+    regret = []
+    for p, values in enumerate(table.values()):
+        noise = NOISE[0] + 0.1 * NOISE[p + 1] if common else NOISE[p + 1]
+        regret.append([value * (1 + noise) for value in values])
+    setting = {"horizon": 100, "seed": 5, "problem": {"means": list(means)}}
+    return xarray.Dataset(
+        {"final_regret": (("policy", "rate", "run"), np.array(regret))},
+        coords={"policy": list(table), "rate": list(rates)},
+        attrs={"cells": json.dumps([{"setting": setting}])},
+    )
+
+
+TABLE = {"kibitzer": (10.0, 20.0), "a": (20.0, 20.0), "b": (40.0, 5.0), "c": (1000.0, 400.0)}
+
+
+@pytest.fixture
+def found():
+    return standings({"problem 1": league_of(TABLE)})
+
+
+def test_ratios_are_to_the_best_policy_of_each_setting(found):
+    expected = {"kibitzer": (1, 4), "a": (2, 4), "b": (4, 1), "c": (100, 80)}
+    for label, ratios in expected.items():
+        one = found["policies"][label]
+        assert one["ratio"] == pytest.approx(math.sqrt(math.prod(ratios)), rel=0.01)
+        assert list(one["by_rate"].values()) == pytest.approx(ratios, rel=0.02)
+        assert one["worst"] == pytest.approx(max(ratios), rel=0.02)
+        assert one["best"] == ratios.count(1)
+        assert one["where"]["rate"] == float(np.argmax(ratios))
+    assert list(found["policies"])[-1] == "c"
+    assert {*list(found["policies"])[:2]} == {"kibitzer", "b"}
+
+
+def test_a_profile_is_the_share_of_settings_within_a_factor(found):
+    profile = dict(zip(FACTORS, found["policies"]["a"]["profile"], strict=True))
+    assert {share for factor, share in profile.items() if factor < 1.9} == {0.0}
+    assert {share for factor, share in profile.items() if 2.1 < factor < 3.9} == {0.5}
+    assert {share for factor, share in profile.items() if factor > 4.2} == {1.0}
+
+
+def test_the_quantile_is_of_single_games_over_the_mean_of_the_best(found):
+    data = {"problem 1": league_of(TABLE)}
+    played = games(data)
+    relative = played.regret[1] / np.array([[played.means[0, 0]], [played.means[2, 1]]])
+    assert found["policies"]["a"]["q99"] == pytest.approx(np.quantile(relative, 0.99))
+
+
+def test_differences_are_paired(found):
+    """Most of the noise is common: unpaired, the standard error would be several times larger."""
+    pair = found["paired"]["a"]
+    assert pair["ratio"] == pytest.approx(math.sqrt(2), rel=0.005)
+    assert pair["difference"] == pytest.approx(5.0, rel=0.02)
+    apart = standings({"problem 1": league_of(TABLE, common=False)})["paired"]["a"]
+    assert pair["sem"] < 0.25 * apart["sem"]
+    assert (pair["worse"], pair["better"]) == (1, 0)
+
+
+def test_errors_cover_what_they_should():
+    """Of 400 leagues of equals, the share whose ratio is within two standard errors of 1."""
+    rng = np.random.default_rng(8)
+    inside = 0
+    for _ in range(400):
+        data = league_of({"kibitzer": (10, 10), "a": (10, 10)})
+        common = rng.normal(0, 0.3, 60)  # run r is like run r of the other setting
+        data = data.isel(run=slice(60))
+        data["final_regret"].values[:] = 10 + 10 * (common + rng.normal(0, 0.3, (2, 1, 60)))
+        value, error = geometric_ratio(games({"problem 1": data}), 1, 0)
+        inside += abs(value - 1) < 2 * error
+    assert 365 <= inside <= 396  # 95 % of 400 are 380, give or take 3.5 standard deviations
+
+
+def test_it_says_where_another_policy_wins(found):
+    assert found["reference"] == REFERENCE
+    (beaten,) = found["beaten"]
+    assert (beaten["policy"], beaten["problem"], beaten["rate"]) == ("b", "problem 1", 1.0)
+    assert beaten["regret"] == pytest.approx(5, rel=0.02)
+    assert beaten["difference"] / beaten["sem"] < -SURE
+    alone = standings({"problem 1": league_of({"kibitzer": (1, 1), "a": (2, 2)})})
+    assert alone["beaten"] == []
+
+
+def test_without_kibitzer_the_first_is_compared_with():
+    found = standings({"problem 1": league_of({"x": (3, 3), "a": (2, 2)})})
+    assert found["reference"] == "x"
+    assert len(found["beaten"]) == 2
+
+
+def test_a_regret_of_nothing_counts_as_one_pull_of_the_second_best():
+    found = standings({"problem 1": league_of({"kibitzer": (0, 0), "a": (2, 3)}, (0.0, -0.5))})
+    assert found["policies"]["a"]["ratio"] == pytest.approx(math.sqrt(4 * 6), rel=0.01)
+    assert found["policies"]["kibitzer"]["ratio"] == 1
+
+
+def test_problems_are_random_reproducible_and_of_three_kinds():
+    problems = random_problems(60, 4)
+    again, other = random_problems(12, 4), random_problems(60, 5)
+    assert all((a.means == b.means).all() for a, b in zip(problems, again, strict=False))
+    assert any(a.n_arms != b.n_arms for a, b in zip(problems, other, strict=True))
+    sizes = [problem.n_arms for problem in problems]
+    assert min(sizes) == 2
+    assert 20 < max(sizes) <= 30
+    for n, problem in enumerate(problems):
+        positive = problem.gaps[problem.gaps > 0]
+        assert positive.size
+        if n % 3 == 1:
+            assert np.ptp(positive) == 0
+            assert 0.1 <= positive[0] <= 1
+    places = {int(problem.means.argmax()) for problem in problems}
+    assert len(places) > 5  # the best arm may be any
+
+
+def test_all_policies_enter():
+    labels = entrants()
+    assert {policy.name for policy in labels.values()} == set(POLICIES) - {"ucb"}
+    assert {"moss_anytime:exploration=2", "etc_ocucb:all_info=True"} <= set(labels)
+
+
+def test_ucb_need_not_enter_because_it_is_ucb_double():
+    data = play_league([ucb(), ucb_double()], problems=1, horizon=300, runs=3, seed=1)
+    final = next(iter(data.values()))["final_regret"]
+    assert (final.sel(policy="ucb") == final.sel(policy="ucb_double")).all()
+
+
+def test_a_league_is_played_saved_and_resumed(tmp_path):
+    def file(name):
+        return tmp_path / f"{name}.nc"
+
+    told = []
+    options = {"problems": 2, "horizon": 50, "runs": 3, "seed": 2, "file": file}
+    data = play_league([ftl(), kl_ucb()], progress=lambda *what: told.append(what), **options)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["problem-1.nc", "problem-2.nc"]
+    assert [part["rate"].to_numpy().tolist() for part in data.values()] == [list(RATES)] * 2
+    assert told[-1][1] == pytest.approx(1.0)
+    assert [share for _, share in told] == sorted(share for _, share in told)
+    again = play_league([ftl(), kl_ucb()], **options)
+    for name, part in data.items():
+        xarray.testing.assert_identical(part, again[name])
+    found = standings(data)
+    assert found["setting"]["seed"] == 2
+    assert found["setting"]["horizon"] == 50
+    means = [problem.means.tolist() for problem in random_problems(2, 2)]
+    assert list(found["setting"]["problems"].values()) == means
+    json.dumps(found, allow_nan=False)
+
+
+def test_a_stage_costs_some_nanoseconds():
+    costs = stage_costs([ftl(), kl_ucb()], stages=2000)
+    assert set(costs) == {"ftl", "kl_ucb"}
+    assert all(5 < cost.nanoseconds < 1e6 for cost in costs.values())
+    assert {cost.loop for cost in costs.values()} <= {"draft", "final"}
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"problems": 0}, "problems must be a whole number of at least 1, got 0"),
+        ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
+        ({"horizon": 0}, "horizon must be a whole number of at least 1, got 0"),
+        ({"policies": []}, "policies must be at least one policy, got none"),
+    ],
+)
+def test_what_is_no_league_is_refused(options, sentence):
+    given = {"policies": [ftl()], "problems": 1, "horizon": 10, "runs": 2, "seed": 1, **options}
+    with pytest.raises(ValueError, match=sentence):
+        play_league(given.pop("policies"), **given)

@@ -1,0 +1,310 @@
+"""kibitz.race: the numbers of simulate, what is drawn meanwhile, and how it is stopped."""
+
+import sys
+import types
+
+import matplotlib
+import numpy as np
+import pytest
+import xarray
+from matplotlib import pyplot
+from matplotlib.backend_bases import FigureManagerBase
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+import kibitz
+from kibitz.plotting import figures as plots
+from kibitz.plotting import race
+from kibitz.simulation import watch
+
+pytestmark = pytest.mark.slow
+
+GAME = (kibitz.gaussian([0.5, 0.0, 0.2]), kibitz.active(0.2), [kibitz.ucb(), kibitz.ftl()])
+SETTING = {"horizon": 20_000, "runs": 60, "seed": 1, "threads": 1}
+
+
+@pytest.fixture(autouse=True)
+def no_window(monkeypatch):
+    """Open none, wherever this is tried, and draw whatever is new."""
+    monkeypatch.setattr(watch, "SECONDS", 0.0)
+    monkeypatch.setattr(watch, "SHARE", 1.0)
+    monkeypatch.setattr(race, "SECONDS", 0.0)
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr(pyplot, "show", lambda block: None)
+    pyplot.switch_backend("agg")
+    yield
+    pyplot.close("all")
+    pyplot.switch_backend("agg")
+
+
+@pytest.fixture
+def titles(monkeypatch):
+    """Return the titles of all that is drawn."""
+    drawn = []
+    real = plots.regret_curves
+
+    def recorded(data, title="", into=None):
+        drawn.append(title)
+        return real(data, title, into)
+
+    monkeypatch.setattr(plots, "regret_curves", recorded)
+    return drawn
+
+
+def stop_when(monkeypatch, seen):
+    """Let Ctrl-C come when this is true."""
+    real = race.simulate
+
+    def simulate(*game, progress, **setting):
+        def tell(what, share):
+            progress(what, share)
+            if seen():
+                raise KeyboardInterrupt
+
+        return real(*game, progress=tell, **setting)
+
+    monkeypatch.setattr(race, "simulate", simulate)
+
+
+# -------------------------------------------------------------------------------------- notebooks
+
+
+class Handle:
+    """What IPython gives for something on the screen that may be replaced."""
+
+    def __init__(self, images):
+        self.images = images
+
+    def update(self, image):
+        self.images.append(("replaced", image))
+
+
+@pytest.fixture
+def notebook(monkeypatch):
+    """Pretend to be the kernel of a notebook, and return what it shows."""
+    images = []
+
+    def display(image, display_id):
+        assert display_id is True
+        images.append(("new", image))
+        return Handle(images)
+
+    shell = types.SimpleNamespace(kernel=object())
+    ipython = types.ModuleType("IPython")
+    ipython.get_ipython, ipython.version_info = lambda: shell, (9, 0)  # matplotlib asks for it
+    shows = types.ModuleType("IPython.display")
+    shows.display, shows.Image = display, lambda data, width: data
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "IPython", ipython)
+        patch.setitem(sys.modules, "IPython.display", shows)
+        yield images
+
+
+def test_a_notebook_gets_one_figure_that_is_replaced_and_the_numbers_of_simulate(notebook, titles):
+    data = kibitz.race(*GAME, **SETTING)
+    xarray.testing.assert_identical(data, kibitz.simulate(*GAME, **SETTING))
+    assert [how for how, _ in notebook] == ["new"] + ["replaced"] * (len(titles) - 1)
+    assert all(image.startswith(b"\x89PNG") for _, image in notebook)
+    assert titles[-1] == "60 runs"
+    counts = [title for title in titles[:-1] if title.endswith(" of 60 runs")]
+    assert len(counts) > 2
+    assert pyplot.get_fignums() == []
+
+
+def test_stopped_it_returns_what_simulate_returns_for_the_runs_that_are_there(
+    notebook, titles, monkeypatch
+):
+    stop_when(monkeypatch, lambda: titles and titles[-1].endswith(" of 500 runs"))
+    data = kibitz.race(*GAME, **SETTING | {"runs": 500.0})
+    n = data.sizes["run"]
+    assert 0 < n < 500
+    xarray.testing.assert_identical(data, kibitz.simulate(*GAME, **SETTING | {"runs": n}))
+    assert titles[-1] == f"stopped after {n} of 500 runs"
+
+
+def test_stopped_before_there_is_a_run_it_is_interrupted(notebook, titles, monkeypatch):
+    stop_when(monkeypatch, lambda: True)
+    with pytest.raises(KeyboardInterrupt):
+        kibitz.race(*GAME, **SETTING | {"horizon": 10**7, "engine": "step"})
+
+
+def test_whoever_stops_it_while_the_last_figure_is_drawn_gets_all_runs(notebook, titles, monkeypatch):
+    def png(figure):
+        if titles[-1] == "60 runs":
+            raise KeyboardInterrupt
+        return b""
+
+    monkeypatch.setattr(plots, "png", png)
+    data = kibitz.race(*GAME, **SETTING)
+    assert titles[-1] == "60 runs"
+    xarray.testing.assert_identical(data, kibitz.simulate(*GAME, **SETTING))
+
+
+def test_an_error_is_no_stop(notebook, titles, monkeypatch):
+    def fail_once(figure):
+        monkeypatch.setattr(plots, "png", lambda figure: b"")
+        raise OSError("full disk")
+
+    monkeypatch.setattr(race, "SECONDS", 1e9)  # nothing is drawn before the first runs
+    monkeypatch.setattr(plots, "png", fail_once)
+    with pytest.raises(OSError, match="full disk"):
+        kibitz.race(*GAME, **SETTING)
+
+
+def test_a_notebook_without_matplotlib_is_refused_before_anything_is_played(notebook, monkeypatch):
+    monkeypatch.setattr(race, "find_spec", lambda name: None)
+    monkeypatch.setattr(race, "simulate", None)
+    with pytest.raises(ValueError, match=r"matplotlib must be installed \(pip install 'kibitz\["):
+        kibitz.race(*GAME, **SETTING)
+
+
+def test_ipython_in_a_terminal_is_no_notebook(notebook):
+    assert race.in_a_notebook()
+    shell = sys.modules["IPython"].get_ipython()
+    del shell.kernel
+    assert not race.in_a_notebook()
+    sys.modules["IPython"].get_ipython = lambda: None
+    assert not race.in_a_notebook()
+
+
+class Place:
+    """Where curves are drawn: what, and how often it was stirred."""
+
+    def __init__(self):
+        self.drawn, self.stirred = [], 0
+
+    def draw(self, data, title):
+        self.drawn.append((data, title))
+
+    def stir(self):
+        self.stirred += 1
+
+
+def test_the_title_says_what_is_compiled_and_before_the_first_run_how_far_it_is(monkeypatch):
+    place = Place()
+    curves = race.Curves(lambda: place)
+    curves.tell("compiling ucb", 0.0)
+    curves.tell("compiling ucb", 0.0)
+    curves.tell("compiling ftl", 0.0)
+    curves.tell("simulating", 0.004)
+    monkeypatch.setattr(race, "SECONDS", 1e9)
+    curves.tell("simulating", 0.5)  # too soon
+    assert [title for _, title in place.drawn] == [
+        "compiling ucb",
+        "compiling ftl",
+        "simulating: 0 %",
+    ]
+    monkeypatch.setattr(race, "SECONDS", 0.0)
+    curves.show("data", "3 of 9 runs")
+    curves.tell("simulating", 0.6)
+    assert place.drawn[-1] == ("data", "3 of 9 runs")
+    curves.tell("compiling a faster loop", 0.7)
+    assert place.drawn[-1] == ("data", "compiling a faster loop")  # what is drawn stays
+    assert place.stirred == 7
+
+
+# ---------------------------------------------------------------------------------------- windows
+
+
+@pytest.fixture
+def windows(monkeypatch):
+    """Let matplotlib open windows that nobody sees; return how often they were stirred."""
+    stirred = []
+
+    class Canvas(FigureCanvasAgg):
+        required_interactive_framework = "headless"  # what matplotlib finds where there is no display
+        manager_class = FigureManagerBase
+
+        def draw_idle(self):
+            self.draw()
+
+        def flush_events(self):
+            stirred.append(self.figure)
+
+    backend = types.ModuleType("windows_of_a_test")
+    backend.FigureCanvas, backend.FigureManager = Canvas, FigureManagerBase
+    monkeypatch.setitem(sys.modules, "windows_of_a_test", backend)
+    pyplot.switch_backend("module://windows_of_a_test")
+    return stirred
+
+
+def test_a_window_shows_the_curves_and_answers_while_it_does(windows, titles):
+    data = kibitz.race(*GAME, **SETTING)
+    xarray.testing.assert_identical(data, kibitz.simulate(*GAME, **SETTING))
+    (number,) = pyplot.get_fignums()  # it stays open
+    (axes,) = pyplot.figure(number).axes
+    assert axes.get_title(loc="left") == "60 runs"
+    ucb, ftl = axes.get_lines()
+    np.testing.assert_array_equal(ucb.get_ydata(), data["regret"].sel(policy="ucb").mean("run"))
+    assert [ucb.get_label(), ftl.get_label()] == ["ucb", "ftl"]
+    assert len(windows) > len(titles) > 3
+
+
+def test_a_window_that_is_closed_stays_closed_and_the_rest_is_played(windows, titles, monkeypatch):
+    real = plots.Window.draw
+
+    def draw(self, data, title):
+        real(self, data, title)
+        pyplot.close(self.figure)
+
+    monkeypatch.setattr(plots.Window, "draw", draw)
+    assert kibitz.race(*GAME, **SETTING).sizes["run"] == 60
+    assert len(titles) == 1
+    assert pyplot.get_fignums() == []
+
+
+def test_bad_input_opens_no_window(windows):
+    with pytest.raises(ValueError, match="horizon must be a whole number of at least 1, got 0"):
+        kibitz.race(*GAME, **SETTING | {"horizon": 0})
+    assert pyplot.get_fignums() == []
+
+
+def test_a_window_is_held_until_it_is_closed_or_ctrl_c(windows, monkeypatch):
+    window = race.open_window()
+    held = []
+
+    def show(block):
+        held.append(block)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pyplot, "show", show)
+    window.hold()
+    assert held == [True]
+
+
+def test_where_no_window_can_be_opened_none_is_and_all_is_played(monkeypatch):
+    assert race.open_window() is None  # agg draws files
+    assert pyplot.get_fignums() == []
+    xarray.testing.assert_identical(kibitz.race(*GAME, **SETTING), kibitz.simulate(*GAME, **SETTING))
+    monkeypatch.setattr(plots, "Window", None)  # not even tried
+    monkeypatch.delenv("DISPLAY")
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    if sys.platform == "linux":
+        assert race.open_window() is None
+    monkeypatch.setenv("DISPLAY", ":0")
+    monkeypatch.setattr(race, "find_spec", lambda name: None)
+    assert race.open_window() is None
+
+
+def test_a_backend_that_is_not_installed_opens_none(monkeypatch):
+    with matplotlib.rc_context():
+        monkeypatch.setattr(pyplot, "_backend_mod", None)
+        matplotlib.rcParams["backend"] = "module://nowhere_at_all"
+        assert race.open_window() is None
+
+
+# ------------------------------------------------------------------------------------- the figure
+
+
+def test_the_stages_of_a_figure_are_written_as_people_do():
+    data = kibitz.simulate(*GAME, **SETTING)
+    figure = plots.regret_curves(data, "a title")
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    shown = [label.get_text() for label in axes.get_xticklabels()]
+    assert {"10", "1000", "10⁴"} <= {*shown}
+    assert not any("$" in label for label in shown)
+    again = plots.regret_curves(None, "compiling ucb", figure)
+    assert again is figure
+    (axes,) = figure.axes
+    assert axes.get_title(loc="left") == "compiling ucb"
+    assert not axes.get_lines()

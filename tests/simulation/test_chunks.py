@@ -1,0 +1,322 @@
+"""Results larger than memory: a Zarr store that is written job by job and gone on with."""
+
+import gzip
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from textwrap import dedent
+
+import numpy as np
+import pytest
+import xarray
+import zarr
+from workers import Inline
+
+import kibitz as kb
+from kibitz import _files as files
+from kibitz.engine import prepare
+from kibitz.simulation import chunks, executors, task
+from kibitz.simulation.axes import Swept
+from kibitz.simulation.chunks import Chunks
+
+pytestmark = pytest.mark.slow
+
+PROBLEM = kb.gaussian([0.5, 0.0, 0.2])
+SHORT = {"horizon": 200, "runs": 10, "seed": 1}
+
+
+def swept(rates=(0.1, 0.4), policies=None, **options):
+    return kb.sweep(
+        "rate", list(rates), PROBLEM, kb.active, policies or kb.ucb(), **{**SHORT, **options}
+    )
+
+
+def same(data, other):
+    """Assert that two results have the same bits; in a store, text is of another type."""
+    assert data.data_vars.keys() == other.data_vars.keys()
+    for name in other.data_vars:
+        assert data[name].dtype == other[name].dtype
+        np.testing.assert_array_equal(data[name], other[name])
+    for name in other.coords:
+        assert data[name].values.tolist() == other[name].values.tolist()
+
+
+def files_of(store):
+    return {path.relative_to(store): path.read_bytes() for path in store.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def store(tmp_path):
+    return tmp_path / "sweep.zarr"
+
+
+def test_a_store_is_the_result_and_read_when_it_is_used(store):
+    data = swept(file=store)
+    same(data, swept())
+    opened = xarray.open_zarr(store)
+    assert "dask" in type(opened.regret.data).__module__  # nothing is read yet
+    same(opened, swept())
+    assert opened.regret.attrs == swept().regret.attrs
+    common = swept().attrs
+    assert opened.attrs == {name: common[name] for name in opened.attrs}
+    assert set(common) - set(opened.attrs) == {"cells"}
+
+
+def test_chunks_are_by_policy_value_and_block_of_runs(store, monkeypatch):
+    monkeypatch.setattr(task, "_block", lambda *_: 4)
+    data = swept(file=store, policies=[kb.ucb(), kb.ftl()])
+    assert data.regret.encoding["chunks"] == (1, 1, 4, data.sizes["stage"])
+    names = {path.name for path in (store / "regret").iterdir()} - {"zarr.json"}
+    assert names == {f"c.{p}.{v}.{b}.0" for p in range(2) for v in range(2) for b in range(3)}
+    assert zarr.open_array(store, path="regret", mode="r").shape == data.regret.shape
+
+
+def test_the_table_is_never_whole_in_memory(store, monkeypatch):
+    """What is put at a time is one chunk, and what was put is not kept."""
+    put = Chunks.put
+    sizes = []
+
+    def watched(self, key, first, rows):
+        put(self, key, first, rows)
+        held = [a.nbytes for a in vars(self).values() if isinstance(a, np.ndarray)]
+        sizes.append((rows.regret.nbytes, sum(held)))
+
+    monkeypatch.setattr(Chunks, "put", watched)
+    monkeypatch.setattr(task, "_block", lambda *_: 2)
+    monkeypatch.setattr(task, "_check_memory", lambda *_: 1 / 0)  # need not fit
+    swept(file=store)
+    stages = task.checked_stages(None, [200])
+    assert len(sizes) == 10
+    assert set(sizes) == {(2 * stages.nbytes, stages.nbytes)}
+
+
+@pytest.mark.parametrize("block", [1, 3, 4, 10, 99])
+def test_more_runs_values_and_policies_are_added(store, monkeypatch, block):
+    monkeypatch.setattr(task, "_block", lambda *_: block)
+    swept([0.4], runs=5, file=store)
+    same(swept([0.4], runs=5, file=store), swept([0.4], runs=5))
+    inline = Inline()
+    more = {"rates": (0.1, 0.4), "runs": 10, "policies": [kb.ftl(), kb.ucb()]}
+    same(swept(**more, file=store, executor=inline), swept(**more))
+    again = swept(**more, file=store, executor=lambda: 1 / 0)  # there is nothing to play
+    same(again, swept(**more))
+    same(swept([0.1], runs=3, file=store, executor=lambda: 1 / 0), swept([0.1], runs=3))
+
+
+def test_where_nothing_is_missing_nothing_is_written(store, monkeypatch):
+    swept(file=store)
+    monkeypatch.setattr(files.os, "replace", lambda *_: 1 / 0)
+    same(swept(file=store), swept())
+
+
+def test_only_blocks_that_are_missing_are_played(store, monkeypatch):
+    monkeypatch.setattr(task, "_block", lambda *_: 4)
+    swept(file=store)
+    (store / "n_free" / "c.0.1.2.0").unlink()
+    (store / "regret" / "c.0.0.1.0").write_bytes(b"")  # as after a power cut
+    seen = []
+    original = task.play_all
+
+    def spy(jobs, *rest):
+        seen.extend((job.label[0], job.first, job.last) for job in jobs)
+        return original(jobs, *rest)
+
+    monkeypatch.setattr(task, "play_all", spy)
+    again = swept(file=store)
+    assert sorted(seen) == [((0.1,), 4, 8), ((0.4,), 8, 10)]
+    same(again, swept())
+
+
+def test_a_store_has_the_same_bytes_whoever_plays(store, tmp_path, monkeypatch):
+    monkeypatch.setattr(task, "_block", lambda *_: 3)
+    other = tmp_path / "other.zarr"
+    swept(file=store)
+    swept(file=other, executor=Inline(), threads=2)
+    assert files_of(store) == files_of(other)
+
+
+class Killed(BaseException):
+    pass
+
+
+def test_a_store_that_is_killed_between_any_two_files_is_gone_on_with(store, monkeypatch):
+    """At places drawn at random, also while it grows: nobody tidies up after a kill."""
+    monkeypatch.setattr(task, "_block", lambda *_: 2)
+    rng = np.random.default_rng(5)
+    replace = os.replace
+    left = [0]
+
+    def fatal(part, target):
+        left[0] -= 1
+        if left[0] < 0:
+            raise Killed
+        replace(part, target)
+
+    monkeypatch.setattr(files.os, "replace", fatal)
+    growing = [([0.4], 3), ([0.4, 0.1], 3), ([0.4, 0.1], 9), ([0.4, 0.1, 0.7], 9)]
+    deaths = 0
+    for rates, runs in growing:
+        while True:
+            left[0] = int(rng.integers(1, 25))
+            try:
+                data = swept(rates, runs=runs, file=store, threads=1)
+                break
+            except Killed:
+                deaths += 1
+        left[0] = 10**9
+        same(data, swept(rates, runs=runs))
+    assert deaths > 10
+
+
+SCRIPT = """
+    import sys
+    import kibitz as kb
+    from kibitz.simulation import task
+    task._block = lambda *_: 5
+    print("begins", flush=True)
+    kb.sweep("rate", [0.1, 0.4], kb.gaussian([0.5, 0.0, 0.2]), kb.active, kb.ucb(),
+             horizon=20_000, runs=300, seed=1, file=sys.argv[1], threads=2)
+"""
+
+
+def test_a_process_that_is_killed_leaves_a_store_to_go_on_from(store):
+    setting = {"horizon": 20_000, "runs": 300}
+    rng = np.random.default_rng(3)
+    for _ in range(2):
+        command = [sys.executable, "-c", dedent(SCRIPT), str(store)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+            process.stdout.readline()
+            deadline = time.monotonic() + 120
+            there = len(list(store.glob("regret/c.*")))
+            while len(list(store.glob("regret/c.*"))) < there + 3 and time.monotonic() < deadline:
+                time.sleep(0.01)
+            time.sleep(rng.uniform(0, 0.2))
+            process.send_signal(signal.SIGKILL)
+    assert 6 <= len(list(store.glob("regret/c.*"))) < 120
+    same(swept(file=store, **setting), swept(**setting))
+    assert not list(store.rglob("*.part"))
+
+
+def test_ctrl_c_leaves_what_was_done(store, monkeypatch):
+    monkeypatch.setattr(task, "_block", lambda *_: 1)
+    monkeypatch.setattr(executors, "SECONDS", 1e-4)
+
+    def stop(what, share):
+        if share > 0.3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        swept(file=store, executor=Inline(), threads=1, progress=stop, horizon=20_000)
+    done = len(list(store.glob("final_regret/c.*")))
+    assert 0 < done < 20
+    opened = xarray.open_zarr(store)
+    assert int(np.isfinite(opened.final_regret).sum()) == done
+    assert int((opened.n_pulls < 0).all("arm").sum()) == 20 - done
+    same(swept(file=store, horizon=20_000), swept(horizon=20_000))
+
+
+# ---------------------------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"seed": 2}, "seed = 1 instead of 2 for ucb"),
+        ({"stages": [200]}, "stages up to 200 that differ"),
+        ({"policies": {"ucb": kb.ucb(2)}}, "policy.parameters.exploration = 6.0 instead of 2.0"),
+        ({"keep": "summary"}, "with a sweep over rate that keeps runs"),
+    ],
+)
+def test_the_store_of_another_setting_is_refused_and_left_alone(store, change, sentence):
+    swept(file=store)
+    before = files_of(store)
+    with pytest.raises(ValueError, match=f"file must be of the same setting, got .*{sentence}"):
+        swept(**change, file=store)
+    assert files_of(store) == before
+    with pytest.raises(ValueError, match=r"file must be of the same setting, .* a sweep over rate"):
+        kb.simulate(PROBLEM, kb.active(0.1), kb.ucb(), file=store, **SHORT)
+
+
+def test_a_folder_of_somebody_else_is_refused_and_left_alone(store):
+    store.mkdir()
+    (store / "diary.txt").write_text("dear diary")
+    with pytest.raises(ValueError, match=r"file must be a result that kibitz saved, got .*No such"):
+        swept(file=store)
+    assert list(files_of(store).values()) == [b"dear diary"]
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [b"", b"junk", gzip.compress(b"{}"), gzip.compress(b"junk")],
+    ids=["empty", "junk", "nothing said", "junk inside"],
+)
+def test_a_damaged_store_is_refused(store, damage):
+    swept(file=store)
+    (store / chunks.ASKED).write_bytes(damage)
+    with pytest.raises(ValueError, match="file must be a result that kibitz saved, got"):
+        swept(file=store)
+
+
+def test_a_later_format_is_refused(store):
+    swept(file=store)
+    asked = json.loads(gzip.decompress((store / chunks.ASKED).read_bytes()))
+    (store / chunks.ASKED).write_bytes(gzip.compress(json.dumps({**asked, "format": 99}).encode()))
+    with pytest.raises(ValueError, match="its format 99 is that of a later version"):
+        swept(file=store)
+
+
+def test_a_chunk_that_is_damaged_is_noticed_when_it_is_read(store):
+    swept(file=store)
+    chunk = next(store.glob("regret/c.*"))
+    content = bytearray(chunk.read_bytes())
+    content[len(content) // 2] ^= 1
+    chunk.write_bytes(content)
+    with pytest.raises(Exception, match=r"(?i)crc|invalid|decompress"):
+        xarray.open_zarr(store).regret.load()
+
+
+def test_a_store_where_none_can_be_is_refused_before_the_work(tmp_path, monkeypatch):
+    (tmp_path / "file.zarr").write_text("")
+    for name in ("file.zarr", "missing/x.zarr", "file.zarr/x.zarr"):
+        with pytest.raises(ValueError, match=r"^file must be "):
+            swept(file=tmp_path / name, executor=lambda: 1 / 0)
+    monkeypatch.setattr(task, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"zarr must be installed \(pip install 'kibitz\[zarr\]'\)"):
+        swept(file=tmp_path / "x.zarr")
+    assert not (tmp_path / "x.zarr").exists()
+
+
+def test_what_is_refused_late_leaves_no_store(store, monkeypatch):
+    def cannot_compile(job, tell):
+        raise ValueError("mine must be made of functions that numba can compile, got others")
+
+    monkeypatch.setattr(prepare, "_prepare", cannot_compile)
+    with pytest.raises(ValueError, match="mine must be made of functions"):
+        swept(file=store)
+    assert not store.exists()
+
+
+def test_text_labels_and_places_of_cells(tmp_path):
+    table = Chunks(tmp_path / "x.zarr", Swept(("kind",)), "runs", np.array([5]), 2, lambda: 2)
+    setting = {"horizon": 5, "policy": {}, "engine": "step"}
+    table.ask({(("größer",), "a"): setting, (("b",), "a"): setting}, 2)
+    table.save()
+    opened = xarray.open_zarr(tmp_path / "x.zarr")
+    assert opened.kind.values.tolist() == ["größer", "b"]
+    assert opened.regret.shape == (1, 2, 2, 1)
+    assert (opened.n_pulls == -1).all()
+
+
+def test_how_many_runs_make_a_chunk():
+    def block(horizon, runs, cells=100, stages=200, workers=2):
+        job = task.Job(None, kb.ucb(), PROBLEM, kb.bandit(), horizon, np.zeros(stages), 1, 0, runs)
+        return task._block(runs, [job] * cells, lambda: workers)
+
+    assert block(1000, 100) == 100  # a cell is a chunk
+    assert block(1000, 10**6) == chunks.LARGEST // 1600  # of at most 4 MiB
+    assert block(10**7, 10**4) == 60  # of at most half a minute, at 50 ns a stage
+    assert block(1000, 100, cells=1) == 13  # and enough of them for two workers
+    assert block(10**9, 10) == 1

@@ -1,0 +1,190 @@
+"""Workers in other processes: a pool, loky and a Dask cluster play the same bits, killed or not."""
+
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+import workers
+import xarray
+
+import kibitz as kb
+from kibitz.simulation import executors, task
+
+pytestmark = pytest.mark.slow
+
+PROBLEM = kb.gaussian([1, 0.5, 0])
+LONG = {"horizon": 20_000, "runs": 600, "seed": 1, "engine": "step"}  # half a second
+
+
+def played(**options):
+    return kb.simulate(PROBLEM, kb.active(0.2), kb.ucb(), **{**LONG, **options})
+
+
+@pytest.fixture(scope="module")
+def by_threads():
+    return played()
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Let parcels be small, so that there are some to lose."""
+    for module in (executors, task):
+        monkeypatch.setattr(module, "SECONDS", 0.05)
+
+
+def spawned(n=2):
+    return ProcessPoolExecutor(n, mp_context=get_context("spawn"))
+
+
+SCRIPT = """
+    from concurrent.futures import ProcessPoolExecutor
+    from multiprocessing import get_context
+    import numba
+    import kibitz as kb
+    from kibitz.engine.jit import kept_folder
+
+    width = 2.0  # also the name of a parameter
+
+    @numba.njit
+    def bonus(width, count):
+        return width / count
+
+    def index(params, stage, counts, arm, mean):
+        return mean + bonus(params.width, counts[arm])
+
+    def rate(stage):
+        return 1.0 / stage
+
+    def play(**options):
+        mine = kb.index_policy("mine", index, width=width)
+        return kb.simulate(kb.gaussian([1, 0.5, 0]), kb.active(rate), mine,
+                           horizon=100, runs=30, seed=1, **options)
+
+    def compiled():
+        return len(list(kept_folder().glob("*.kept")))
+
+    if __name__ == "__main__":
+        here, before = play(), compiled()
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            there = play(executor=pool)
+        print(here.identical(there), before, compiled())
+"""
+
+
+def test_a_policy_and_a_rate_of_main_are_sent_to_spawned_processes(tmp_path):
+    """What is compiled here is found there by its content: nothing is compiled again."""
+    file = tmp_path / "script.py"
+    file.write_text(dedent(SCRIPT))
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    command = [sys.executable, str(file)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "True 2 2\n"
+
+
+def test_a_worker_of_another_version_or_of_edited_code_is_refused():
+    setting = {"horizon": 100, "runs": 2}
+    with spawned(1) as pool:
+        pool.submit(workers.older).result()
+        sentence = "workers must have the versions of this process, got kibitz 0.0.9 instead of"
+        with pytest.raises(ValueError, match=sentence):
+            played(executor=pool, **setting)
+        pool.submit(workers.as_it_was).result()
+        pool.submit(workers.edited).result()
+        with pytest.raises(ValueError, match="workers must play the code of this process, got"):
+            played(executor=pool, **setting)
+
+
+class Killer:
+    """Progress that ends a process at some share, as a machine that fails would."""
+
+    def __init__(self, share, victim):
+        self.share, self.victim, self.done = share, victim, False
+
+    def __call__(self, what, share):
+        if share > self.share and not self.done:
+            self.done = True
+            os.kill(self.victim(), signal.SIGKILL)
+
+
+def test_a_pool_whose_worker_is_killed_is_made_anew(by_threads, small):
+    made = []
+
+    def make():
+        made.append(spawned(1))
+        return made[-1]
+
+    killer = Killer(0.2, lambda: next(iter(made[0]._processes)))
+    data = played(executor=make, progress=killer)
+    assert killer.done
+    assert len(made) == 2
+    xarray.testing.assert_identical(data, by_threads)
+
+
+def test_loky_plays_the_same_bits_and_may_lose_a_worker(by_threads, small):
+    from loky import get_reusable_executor
+
+    made = []
+
+    def make():
+        made.append(get_reusable_executor(1))
+        return made[-1]
+
+    killer = Killer(0.2, lambda: next(iter(made[0]._processes)))
+    data = played(executor=make, progress=killer)
+    assert killer.done
+    assert len(made) == 2
+    xarray.testing.assert_identical(data, by_threads)
+
+
+@pytest.fixture(scope="module")
+def dask():
+    """A cluster of two worker processes on this machine."""
+    from distributed import Client, LocalCluster
+
+    two = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 60}
+    with LocalCluster(**two) as cluster, Client(cluster) as client:
+        yield client
+
+
+def test_a_dask_cluster_plays_the_same_bits_and_may_lose_a_worker(by_threads, small, dask, tmp_path):
+    store = tmp_path / "result.zarr"
+    assert executors.workers_of(dask.get_executor()) == 2
+    processes = dask.run(os.getpid)
+    assert os.getpid() not in processes.values()
+    killer = Killer(0.2, lambda: next(iter(processes.values())))
+    data = played(executor=dask.get_executor(), progress=killer, file=store)
+    assert killer.done
+    for name in by_threads.data_vars:
+        assert (data[name] == by_threads[name]).all()
+    after = dask.run(os.getpid)
+    assert set(after.values()) != set(processes.values())  # one of them is a new one
+
+
+def test_ctrl_c_cancels_what_waits_on_a_cluster(small, dask, tmp_path):
+    file = tmp_path / "result.nc"
+
+    def stop(what, share):
+        if share > 0:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        played(executor=dask.get_executor(), progress=stop, file=file, runs=3000)
+    assert file.exists()
+    assert len(dask.futures) <= 8
+
+
+def test_ray_by_the_lines_of_the_documentation(by_threads):
+    ray = pytest.importorskip("ray")
+    page = Path(__file__).parents[2] / "docs" / "cluster.md"
+    names = {}
+    (lines,) = [b for b in page.read_text().split("```") if b.startswith("py\nimport ray")]
+    exec(lines.removeprefix("py\n"), names)
+    xarray.testing.assert_identical(played(executor=names["Ray"](), threads=2), by_threads)
+    ray.shutdown()

@@ -1,0 +1,373 @@
+"""Jobs for any executor: the same bits, whoever plays, and what happens to those that are lost."""
+
+import pickle
+import threading
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+
+import numba
+import numpy as np
+import pytest
+import xarray
+from numba import cloudpickle
+from workers import Inline, Watched
+
+import kibitz as kb
+from kibitz.engine.content import content_hash
+from kibitz.engine.jit import jit, jit_again
+from kibitz.engine.loop import loop_content
+from kibitz.policies import POLICIES
+from kibitz.simulation import executors, task
+from kibitz.simulation.executors import workers_of
+from kibitz.simulation.jobs import Job, expected_seconds
+from kibitz.simulation.parcels import made_with, packed, play_parcel
+
+PROBLEM = kb.gaussian([1, 0.5, 0])
+SETTING = {"horizon": 300, "runs": 40, "seed": 1}
+
+
+def played(**options):
+    return kb.simulate(PROBLEM, kb.active(0.2), kb.ucb(), **{**SETTING, **options})
+
+
+@pytest.fixture(scope="module")
+def by_threads():
+    return played()
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """Let parcels be small, so that there are many."""
+    for module in (executors, task):
+        monkeypatch.setattr(module, "SECONDS", 1e-4)
+
+
+@pytest.mark.parametrize("threads", [None, 1, 3])
+def test_an_inline_executor_plays_the_same_bits(by_threads, small, threads):
+    inline = Inline()
+    xarray.testing.assert_identical(played(executor=inline, threads=threads), by_threads)
+    assert len(inline.calls) > 5
+
+
+def test_threads_of_somebody_else_play_the_same_bits_whatever_a_parcel_is(by_threads, monkeypatch):
+    for seconds in (1e-5, 1e-3, 10.0):
+        monkeypatch.setattr(executors, "SECONDS", seconds)
+        monkeypatch.setattr(task, "SECONDS", seconds / 3)  # several jobs to a parcel
+        with ThreadPoolExecutor(2) as pool:
+            xarray.testing.assert_identical(played(executor=pool), by_threads)
+
+
+def test_no_more_than_four_parcels_for_each_worker_are_under_way(small):
+    pool = Watched(2)
+    played(executor=pool, runs=400)
+    assert 2 < pool.most <= 8
+    pool = Watched(8)
+    played(executor=pool, runs=400, threads=1)
+    assert pool.most <= 4
+
+
+def test_a_parcel_takes_about_as_long_as_it_should():
+    inline = Inline()
+    played(executor=inline, runs=20_000)  # 6e6 stages: half a second, or less
+    assert len(inline.calls) == 1
+    jobs = [Job(n, kb.ucb(), PROBLEM, kb.bandit(), 10**6, np.array([10]), 1, 0, 5) for n in range(40)]
+    crew = executors._Workers(inline, 1)
+    bundles = list(crew.bundled(jobs))
+    assert [len(bundle) for bundle in bundles] == [8] * 5  # 2 s, at 50 ns a stage
+    crew.pace = 0.25  # this machine is faster
+    assert [len(bundle) for bundle in crew.bundled(jobs)] == [32, 8]
+    large = [job._replace(stages=np.zeros(10**5)) for job in jobs]  # each brings four megabytes
+    assert [len(bundle) for bundle in crew.bundled(large)] == [2] * 20
+    many = executors._Workers(inline, 64)  # from whom twice as many answers would come
+    assert [len(bundle) for bundle in many.bundled(jobs)] == [16, 16, 8]
+
+
+def test_jobs_of_several_cells_share_a_parcel():
+    inline = Inline()
+    rates = np.linspace(0, 1, 30).tolist()
+    setting = {"horizon": 50, "runs": 2, "seed": 1}
+    data = kb.sweep("rate", rates, PROBLEM, kb.active, kb.ucb(), executor=inline, **setting)
+    xarray.testing.assert_identical(
+        data, kb.sweep("rate", rates, PROBLEM, kb.active, kb.ucb(), **setting)
+    )
+    assert len(inline.calls) == 1
+
+
+def test_progress_is_by_stages_and_ends_at_one(small):
+    shares = []
+    count = {"progress": lambda what, share: shares.append(share)}
+    played(executor=Inline(), threads=1, runs=400, **count)
+    assert shares == sorted(shares)
+    assert len(set(shares)) > 5
+    assert shares[-1] == 1.0
+
+
+# ------------------------------------------------------------------------------------ lost jobs
+
+
+def terminated():
+    from loky.process_executor import TerminatedWorkerError
+
+    return TerminatedWorkerError("a worker was terminated")
+
+
+def killed():
+    from distributed.scheduler import KilledWorker
+
+    return KilledWorker("a task", None, 3)
+
+
+ERRORS = {
+    "pool": lambda: BrokenProcessPool("the pool broke"),
+    "loky": terminated,
+    "dask": killed,
+    "cancelled": CancelledError,
+}
+
+
+@pytest.mark.parametrize("error", ERRORS)
+def test_an_executor_that_loses_every_third_job_plays_the_same_bits(by_threads, small, error):
+    inline = Inline(lambda n: ERRORS[error]() if n % 3 == 0 else None)
+    xarray.testing.assert_identical(played(executor=inline), by_threads)
+    attempts = [attempt for _, _, attempt in inline.calls]
+    assert {1, 2} <= set(attempts) <= {1, 2, 3, 4}
+
+
+@pytest.mark.parametrize("error", ["pool", "cancelled"])
+def test_a_job_that_is_always_lost_is_tried_four_times_and_refused(small, error):
+    inline = Inline(lambda n: ERRORS[error]())
+    with pytest.raises(ValueError, match="workers must stay alive while they play, got a job that"):
+        played(executor=inline, threads=1)
+    assert max(attempt for _, _, attempt in inline.calls) == 4
+
+
+def test_an_error_of_the_work_itself_is_not_tried_again(small):
+    inline = Inline(lambda n: ZeroDivisionError("of a policy"))
+    with pytest.raises(ZeroDivisionError):
+        played(executor=inline)
+    assert {attempt for _, _, attempt in inline.calls} == {1}
+
+
+class Breaks(Inline):
+    """A pool that breaks at its third job, and takes none from then on."""
+
+    def submit(self, function, /, *arguments):
+        if len(self.calls) > 3:
+            raise BrokenProcessPool("it is broken")
+        return super().submit(function, *arguments)
+
+
+def breaks():
+    return Breaks(lambda n: BrokenProcessPool("it breaks") if n == 3 else None)
+
+
+def test_a_function_that_makes_executors_is_asked_for_another(by_threads, small):
+    made = []
+
+    def make():
+        made.append(breaks())
+        return made[-1]
+
+    xarray.testing.assert_identical(played(executor=make), by_threads)
+    assert len(made) > 2
+
+
+def test_an_executor_that_broke_is_refused_and_the_file_keeps_what_was_played(tmp_path, small):
+    file = tmp_path / "result.nc"
+    with pytest.raises(ValueError, match=r"executor must be one that takes jobs, or a function"):
+        played(executor=breaks(), threads=1, file=file)
+    with xarray.open_dataset(file) as opened:
+        assert 0 < int(np.isfinite(opened.final_regret).sum()) < SETTING["runs"]
+    xarray.testing.assert_identical(played(file=file), played())
+
+
+def test_executors_that_are_made_are_shut_down_and_given_ones_are_not():
+    given, made = Watched(1), []
+
+    def make():
+        made.append(Watched(1))
+        return made[0]
+
+    played(executor=given)
+    played(executor=make)
+    with pytest.raises(RuntimeError, match="after shutdown"):
+        made[0].submit(int)
+    assert given.submit(int).result() == 0
+    given.shutdown()
+    with pytest.raises(ValueError, match=r"executor must be one that takes jobs, .*after shutdown"):
+        played(executor=given)
+
+
+@pytest.mark.parametrize("junk", [3, "dask", [], lambda: 3, object()])
+def test_what_is_no_executor_is_refused(junk):
+    sentence = "executor must be an Executor of concurrent.futures or a function that makes one, got"
+    with pytest.raises(ValueError, match=sentence):
+        played(executor=junk)
+
+
+def test_ctrl_c_cancels_what_waits_and_leaves_a_file_to_go_on_from(tmp_path, small):
+    file = tmp_path / "result.nc"
+    gate = threading.Event()
+
+    class Held(Watched):
+        """Plays one parcel, and the next when the gate is open."""
+
+        def submit(self, function, /, *arguments):
+            wait = gate.wait if self.futures else bool
+            return super().submit(lambda: wait() is not None and function(*arguments))
+
+    pool = Held(1)
+
+    def stop(what, share):
+        if share > 0:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        played(executor=pool, file=file, progress=stop, runs=400)
+    gate.set()
+    pool.shutdown()
+    assert any(future.cancelled() for future in pool.futures)
+    with xarray.open_dataset(file) as opened:
+        assert 0 < int(np.isfinite(opened.final_regret).sum()) < 400
+    xarray.testing.assert_identical(played(file=file, runs=400), played(runs=400))
+
+
+def test_how_many_workers_an_executor_has():
+    class Mpi(Inline):
+        num_workers = 7
+
+    class Dask(Inline):
+        class _client:
+            nthreads = staticmethod(lambda: {"tcp://1": 2, "tcp://2": 3})
+
+    assert workers_of(ThreadPoolExecutor(3)) == 3
+    assert workers_of(Mpi()) == 7
+    assert workers_of(Dask()) == 5
+    assert workers_of(Inline()) == executors.cores()
+    assert workers_of(executors.Remade(Mpi)) == 7
+
+
+# ---------------------------------------------------------------------- parcels, and who opens them
+
+
+def job_of(policy, **change):
+    job = Job(None, policy, PROBLEM, kb.active(0.2), 100, np.array([50, 100]), 1, 0, 3)
+    return job._replace(**change)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_a_policy_of_ours_goes_by_its_name(name):
+    parcel = packed([job_of(POLICIES[name]())])
+    assert len(parcel.sent) < 2000
+    (data,) = pickle.loads(parcel.sent)
+    assert pickle.loads(pickle.loads(data).policy)[0] == name
+
+
+@pytest.mark.parametrize("numbers", [{"exploration": 6.0, "ignore_free": False}, {"width": 2.0}])
+def test_a_policy_that_only_has_the_name_of_ours_goes_with_its_functions(numbers):
+    def index(params, stage, counts, arm, mean):
+        return mean
+
+    own = kb.index_policy("ucb", index, **numbers)
+    (data,) = pickle.loads(packed([job_of(own)]).sent)
+    assert cloudpickle.loads(pickle.loads(data).policy).index.__code__ == index.__code__
+
+
+def test_answers_of_another_version_are_refused_and_it_does_not_play():
+    other = {**made_with(), "numba": "0.1"}
+    parcel = packed([job_of(kb.ucb())])
+    answer = play_parcel(parcel._replace(versions=other), 1)
+    assert answer.played == ()
+    inline = Inline(answers=lambda answer: answer._replace(versions=other))
+    with pytest.raises(ValueError, match=r"^workers must have .*, got numba 0.1 instead of \d"):
+        played(executor=inline)
+
+
+def test_answers_of_other_code_are_refused():
+    def change(answer):
+        return answer._replace(identities=("0" * 64,) * len(answer.identities))
+
+    with pytest.raises(ValueError, match="workers must play the code of this process, got another"):
+        played(executor=Inline(answers=change))
+
+
+def test_a_worker_that_cannot_import_is_told_of():
+    inline = Inline(lambda n: ModuleNotFoundError("No module named 'mine'"))
+    with pytest.raises(ValueError, match=r"workers must be able to import kibitz .*named 'mine'"):
+        played(executor=inline)
+
+
+def test_the_identity_is_that_of_the_code_and_of_what_it_is_given():
+    jobs = {
+        "same": job_of(kb.ucb()),
+        "other": job_of(kb.ftl()),
+        "feedback": job_of(kb.ucb(), feedback=kb.passive(0.2)),
+        "seed": job_of(kb.ucb(), seed=2),
+        "runs": job_of(kb.ucb(), last=4),
+        "leap": job_of(kb.ucb(), leap=True),
+    }
+    found = [packed([job]).identities[0] for job in jobs.values()]
+    assert len(set(found)) == len(jobs)
+    assert packed([job_of(kb.ucb())]).identities == (found[0],)
+    leap, step = (loop_content(kb.ucb(), kb.active(0.2), leap) for leap in (True, False))
+    assert leap != step
+
+
+WIDTH = size = 2.0  # `size` is also what the formula calls something else: it is not sent along
+
+
+@jit
+def bonus(counts, arm):
+    return WIDTH / counts[arm]
+
+
+def formula(params, stage, counts, arm, mean):
+    return mean + bonus(counts, arm) * counts.size
+
+
+def test_functions_have_the_same_content_where_they_are_sent_to():
+    sent = pickle.loads(cloudpickle.dumps(formula))
+    pickled = {"__name__": "elsewhere", "WIDTH": 2.0}
+    exec("def bonus(counts, arm):\n    return WIDTH / counts[arm]\n", pickled)
+    bare = dict(pickled)
+    exec("def formula(params, counts):\n    return bonus(counts, 0) * counts.size\n", bare)
+    more = {**pickled, "size": 5.0}
+    exec("def formula(params, counts):\n    return bonus(counts, 0) * counts.size\n", more)
+    before = content_hash(bare["formula"])
+    assert content_hash(more["formula"]) == before
+    pickled["WIDTH"] = 3.0
+    assert content_hash(bare["formula"]) != before
+    assert content_hash(sent) == content_hash(formula)
+
+
+@pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
+def test_what_was_sent_can_be_compiled_again():
+    """The copies are unknown to numba until they are told of, as in another process."""
+    sent = cloudpickle.loads(cloudpickle.dumps(_by_value(formula)))
+
+    @numba.njit
+    def call(counts):
+        return sent(0.0, 1, counts, 0, 0.0)
+
+    with pytest.raises(numba.core.errors.TypingError):
+        call(np.ones(2))
+    jit_again(sent)
+
+    @numba.njit
+    def call_again(counts):
+        return sent(0.0, 1, counts, 0, 0.0)
+
+    assert call_again(np.ones(2)) == 4.0
+
+
+def _by_value(function):
+    """Return a function that cloudpickle sends by value: one of no module, with all that it names."""
+    names = {"__name__": "__main__", "WIDTH": WIDTH}
+    names["bonus"] = jit(type(bonus)(bonus.__code__, names, "bonus"))
+    return jit(type(function)(function.__code__, names, function.__name__))
+
+
+def test_the_time_that_is_expected_is_that_of_the_stages():
+    step = job_of(kb.ucb(), feedback=kb.bandit(), horizon=10**6, last=20)
+    assert expected_seconds(step) == pytest.approx(1.0)
+    assert expected_seconds(step._replace(leap=True)) == pytest.approx(0.1)

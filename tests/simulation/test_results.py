@@ -1,0 +1,249 @@
+"""Saved results: whole, verified, and gone on with by later versions."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray
+
+import kibitz as kb
+from kibitz.simulation import results
+from kibitz.simulation.axes import Swept
+from kibitz.simulation.identity import difference, setting_of
+from kibitz.simulation.results import from_netcdf, load, save, verified
+
+pytestmark = pytest.mark.slow
+
+FILES = Path(__file__).parent / "files"
+PROBLEM = kb.gaussian([1, 0.5, 0])
+SETTING = {"horizon": 200, "seed": 5, "stages": [10, 100], "engine": "step"}
+POLICIES = [kb.ucb(), kb.ucb2(), kb.etc_ocucb(), kb.thompson(), kb.kl_ucb()]
+
+
+@pytest.fixture
+def file(tmp_path):
+    """Return a small saved result."""
+    path = tmp_path / "result.nc"
+    shutil.copy(FILES / "step-0.2.0.nc", path)
+    return path
+
+
+# ---------------------------------------------------------------------------- files of each version
+
+
+@pytest.mark.parametrize("version", ["0.1.0", "0.2.0"])
+def test_a_file_of_each_version_is_gone_on_with_and_has_the_same_numbers(tmp_path, version):
+    path = tmp_path / "result.nc"
+    shutil.copy(FILES / f"step-{version}.nc", path)
+    old = xarray.load_dataset(path, engine="h5netcdf")
+    gone_on = kb.simulate(PROBLEM, kb.active(0.2), POLICIES, runs=4, file=path, **SETTING)
+    anew = kb.simulate(PROBLEM, kb.active(0.2), POLICIES, runs=4, **SETTING)
+    for name in ("regret", "n_pulls", "n_free", "final_regret"):
+        np.testing.assert_array_equal(gone_on[name], anew[name])
+        np.testing.assert_array_equal(gone_on[name].isel(run=slice(3)), old[name])
+    assert json.loads(gone_on.attrs["cells"])[0]["setting"]["revision"] == 2
+
+
+def test_old_runs_are_not_computed_again(tmp_path):
+    """A number that was changed in the old file, which nothing would compute, is still there."""
+    path = tmp_path / "result.nc"
+    old = xarray.load_dataset(FILES / "step-0.1.0.nc", engine="h5netcdf")
+    old["n_free"][:] = 12345
+    old.to_netcdf(path, engine="h5netcdf")
+    data = kb.simulate(PROBLEM, kb.active(0.2), POLICIES, runs=4, file=path, **SETTING)
+    assert np.all(data.n_free.isel(run=slice(3)) == 12345)
+    assert np.all(data.n_free.isel(run=3) != 12345)
+
+
+@pytest.mark.parametrize(
+    ("name", "problem", "change", "reason"),
+    [
+        ("leap", PROBLEM, {"horizon": 5000, "engine": "leap"}, "leaps of kibitz 0.1.0"),
+        ("bernoulli", kb.bernoulli([0.9, 0.5, 0]), {}, "instead of rewards in units of their scale"),
+        ("step", PROBLEM, {"seed": 6}, "seed = 5 instead of 6"),
+        ("step", kb.gaussian([1, 0.5, 0.1]), {}, "problem.means = "),
+    ],
+)
+def test_what_has_changed_since_is_refused_with_the_reason(tmp_path, name, problem, change, reason):
+    path = tmp_path / "result.nc"
+    shutil.copy(FILES / f"{name}-0.1.0.nc", path)
+    setting = {**SETTING, "runs": 2, "file": path, **change}
+    with pytest.raises(ValueError, match=f"^file must be of the same setting, got .*{reason}"):
+        kb.simulate(problem, kb.active(0.2), kb.ucb(), **setting)
+
+
+def test_with_scale_1_runs_of_0_1_0_with_bernoulli_rewards_are_gone_on_with(tmp_path):
+    path = tmp_path / "result.nc"
+    shutil.copy(FILES / "bernoulli-0.1.0.nc", path)
+    old = xarray.load_dataset(path, engine="h5netcdf")
+    setting = {**SETTING, "runs": 2}
+    policies = {"ucb": kb.ucb(scale=1)}
+    problem = kb.bernoulli([0.9, 0.5, 0])
+    anew = kb.simulate(problem, kb.active(0.2), policies, **setting)
+    np.testing.assert_array_equal(anew.regret, old.regret)
+    again = kb.simulate(problem, kb.active(0.2), policies, file=path, **setting)
+    np.testing.assert_array_equal(again.regret, old.regret)
+
+
+def test_own_functions_of_0_1_0_are_refused(tmp_path):
+    def mine(params, stage, counts, arm, mean):
+        return mean
+
+    new = setting_of(PROBLEM, kb.active(0.2), kb.index_policy("mine", mine), 200, 5, False, 1e-9)
+    old = {**new, "policy": {"name": "mine", "parameters": {}, "functions": "abc"}}
+    del old["revision"]
+    assert "by their bytecode only" in difference(old, new)
+
+
+# ------------------------------------------------------------------------------------ the identity
+
+
+def test_other_versions_and_places_are_not_part_of_the_identity():
+    setting = json.dumps(setting_of(PROBLEM, kb.active(0.2), kb.ucb(), 200, 5, False, 1e-9))
+    for word in (np.__version__, sys.version.split()[0], "numba", "/"):
+        assert word not in setting
+
+
+def test_the_identity_survives_a_move_of_the_file_and_comments(tmp_path, monkeypatch):
+    text = "def index(params, stage, counts, arm, mean):\n    return mean + 1 / counts[arm]\n"
+    other = text.replace("    return", '    """A docstring."""\n    # and a comment\n    return')
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "here_it_was.py").write_text(text)
+    (tmp_path / "there_it_is.py").write_text("# first\n\n\n@staticmethod\n".join(["", other]))
+    (tmp_path / "another.py").write_text(text.replace("1 /", "2 /"))
+    import another
+    import here_it_was
+    import there_it_is
+
+    found = [
+        setting_of(PROBLEM, kb.bandit(), kb.index_policy("mine", f), 10, 1, False, 1e-9)
+        for f in (here_it_was.index, there_it_is.index.__func__, another.index)
+    ]
+    assert found[0] == found[1]
+    assert found[0]["policy"]["source"] != found[2]["policy"]["source"]
+
+
+def test_where_looks_go_in_turn_is_part_of_the_identity():
+    robin = kb.ftl_robin()
+
+    def other_turns(params, state):
+        return state.allowed, 0
+
+    changed = replace(robin, turns=other_turns)
+    one, two = (
+        setting_of(PROBLEM, kb.active(0.1), policy, 10, 1, False, 1e-9)["policy"]["source"]
+        for policy in (robin, changed)
+    )
+    assert one != two
+    assert len(robin.functions) == 7
+
+
+# ------------------------------------------------------------------------------ damage and full disks
+
+
+def test_any_netcdf_reader_opens_a_file(file):
+    assert list(xarray.open_dataset(file).policy.values) == [p.name for p in POLICIES]
+
+
+def test_a_byte_that_is_flipped_anywhere_is_noticed(file):
+    """In coordinates, data, attributes and structure: 300 places, and 512 zeroed bytes."""
+    whole = file.read_bytes()
+    rng = np.random.default_rng(1)
+    for place in rng.integers(len(whole) - 90, size=300):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << rng.integers(8)
+        file.write_bytes(damaged)
+        with pytest.raises(ValueError, match=r"saved, got .*\(it is damaged: its checksum"):
+            verified(file)
+    place = next(n for n in range(8000, len(whole), 512) if any(whole[n : n + 512]))
+    file.write_bytes(whole[:place] + bytes(512) + whole[place + 512 :])
+    with pytest.raises(ValueError, match="it is damaged"):
+        kb.simulate(PROBLEM, kb.active(0.2), POLICIES, runs=3, file=file, **SETTING)
+
+
+@pytest.mark.parametrize("cut", [1, 40, 90, 5000])
+def test_a_file_that_lost_its_last_line_is_refused(file, cut):
+    file.write_bytes(file.read_bytes()[:-cut])
+    with pytest.raises(ValueError, match=r"saved, got .*\(it is damaged"):
+        verified(file)
+
+
+def test_a_reader_that_hangs_is_given_up(file, monkeypatch):
+    monkeypatch.setattr(results, "READING_SECONDS", 0.01)
+    file.write_bytes((FILES / "step-0.1.0.nc").read_bytes())
+    with pytest.raises(ValueError, match="could not be read within"):
+        verified(file)
+
+
+def test_a_later_format_is_refused(file):
+    file.write_bytes(file.read_bytes().replace(b"kibitz format 2", b"kibitz format 3"))
+    with pytest.raises(ValueError, match="its format 3 is that of a later version"):
+        verified(file)
+
+
+def test_a_netcdf_file_of_somebody_else_is_refused(file):
+    xarray.Dataset({"a": ("x", [1.0])}).to_netcdf(file, engine="h5netcdf")
+    with pytest.raises(ValueError, match="file must be a result that kibitz saved"):
+        load(file, Swept())
+
+
+FULL = """
+import resource, signal, sys
+import kibitz as kb
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
+try:
+    kb.simulate(kb.gaussian([1, 0.5, 0]), kb.active(0.2), kb.thompson(),
+                horizon=200, runs=400, seed=5, file=sys.argv[1], engine="step")
+except ValueError as error:
+    print(error)
+"""
+
+
+def test_a_full_disk_gets_a_sentence_and_leaves_what_was_there(tmp_path):
+    """As a limit for the size of files, which needs no rights: the system's answer is an OSError."""
+    path = tmp_path / "result.nc"
+    setting = {"horizon": 200, "seed": 5, "engine": "step"}
+    kb.simulate(PROBLEM, kb.active(0.2), kb.thompson(), runs=2, file=path, **setting)
+    before = path.read_bytes()
+    done = subprocess.run(
+        [sys.executable, "-c", FULL, str(path), str(len(before) + 500)],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("file must be a file that can be written, got ")
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["result.nc"]
+
+
+def test_stages_of_a_policy_that_leaps_and_one_that_does_not_are_saved_together(tmp_path):
+    path = tmp_path / "mix.nc"
+    policies = [kb.ucb(), kb.thompson()]
+    data = kb.simulate(
+        PROBLEM, kb.active(0.1), policies, horizon=1000, runs=2, seed=1, engine="leap", file=path
+    )
+    assert json.loads(data.attrs["engine"]) == {"ucb": "leap", "thompson": "step"}
+    assert "error" not in json.loads(data.attrs["setting"])
+    table, _ = load(path, Swept())
+    assert [cell.setting["engine"] for cell in table.values()] == ["leap", "step"]
+
+
+def test_a_sweep_to_smaller_horizons_that_do_not_leap_is_saved(tmp_path):
+    data = kb.sweep(
+        "horizon", [200_000, 300], PROBLEM, kb.passive(0.1), kb.ucb(),
+        horizon=int, runs=2, seed=1, file=tmp_path / "sweep.nc",
+    )  # fmt: skip
+    assert np.all(np.isfinite(data.final_regret))
+
+
+def test_what_is_saved_is_what_is_loaded(file, tmp_path):
+    data = from_netcdf(verified(file))
+    save(data, tmp_path / "again.nc")
+    xarray.testing.assert_identical(from_netcdf(verified(tmp_path / "again.nc")), data)

@@ -1,0 +1,302 @@
+"""simulate and sweep: labels, files, resuming, and what they refuse."""
+
+import json
+import math
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray
+
+import kibitz
+from kibitz.simulation.labels import labelled
+from kibitz.simulation.stages import log_spaced
+
+PROBLEM = kibitz.gaussian([0.5, 0.0, 0.2])
+SHORT = {"horizon": 300, "runs": 6, "seed": 1}
+
+
+def play(policies=None, feedback=None, problem=PROBLEM, **options):
+    policies = kibitz.ucb() if policies is None else policies
+    return kibitz.simulate(problem, feedback or kibitz.active(0.2), policies, **{**SHORT, **options})
+
+
+def test_a_result_has_named_dimensions_and_says_what_made_it():
+    data = play([kibitz.ucb(), kibitz.ucb(exploration=2)])
+    assert data["regret"].dims == ("policy", "run", "stage")
+    assert data["n_pulls"].dims == data["n_free"].dims == ("policy", "run", "arm")
+    assert data["policy"].to_numpy().tolist() == ["ucb", "ucb:exploration=2"]
+    assert data["stage"].to_numpy()[[0, -1]].tolist() == [1, 300]
+    setting = json.loads(data.attrs["setting"])
+    assert setting["problem"] == {"law": "gaussian", "means": [0.5, 0.0, 0.2], "sd": 1.0}
+    assert (setting["horizon"], setting["seed"]) == (300, 1)
+    assert setting["policies"]["ucb:exploration=2"]["parameters"]["exploration"] == 2
+    assert "numba" in json.loads(data.attrs["versions"])
+
+
+def test_the_regret_is_the_gaps_times_the_pulls():
+    data = play()
+    expected = data["n_pulls"].to_numpy() @ PROBLEM.gaps
+    np.testing.assert_allclose(data["final_regret"].to_numpy(), expected, rtol=1e-12)
+    np.testing.assert_array_equal(data["final_regret"], data["regret"].isel(stage=-1))
+    assert (data["n_pulls"].sum("arm") == 300).all()
+
+
+def test_the_regret_is_kept_at_the_stages_asked_for_and_at_the_horizon():
+    data = play(stages=[10, 100])
+    assert data["stage"].to_numpy().tolist() == [10, 100, 300]
+    everywhere = play(stages=np.arange(1, 301))
+    np.testing.assert_array_equal(data["regret"], everywhere["regret"].sel(stage=[10, 100, 300]))
+
+
+@pytest.mark.parametrize("horizon", [1, 2, 10, 10_000, 10**12])
+def test_default_stages_are_about_200_log_spaced_ones_up_to_the_horizon(horizon):
+    stages = log_spaced(horizon)
+    assert stages[0] == 1
+    assert stages[-1] == horizon
+    assert (np.diff(stages) > 0).all()
+    assert len(stages) <= 200
+
+
+def test_runs_depend_on_seed_and_run_only():
+    few, many = play(runs=3), play(runs=6, threads=1)
+    np.testing.assert_array_equal(few["regret"], many["regret"].isel(run=slice(3)))
+    assert not np.array_equal(play(seed=2)["regret"], many["regret"])
+
+
+def test_a_file_is_gone_on_from(tmp_path):
+    file = tmp_path / "result.nc"
+    first = play(runs=4, file=file)
+    written = file.read_bytes()
+    np.testing.assert_array_equal(play(runs=4, file=file)["regret"], first["regret"])
+    assert file.read_bytes() == written  # nothing to do, nothing written
+    more = play([kibitz.ucb(), kibitz.ftl()], runs=6, file=file)
+    np.testing.assert_array_equal(more["regret"], play([kibitz.ucb(), kibitz.ftl()])["regret"])
+    with xarray.open_dataset(file, engine="h5netcdf") as opened:  # readable without kibitz
+        np.testing.assert_array_equal(opened["regret"], more["regret"])
+    fewer = play(runs=2, file=file)  # a part of what is there; the file keeps the rest
+    assert fewer.sizes["run"] == 2
+    assert len(play([kibitz.ucb(), kibitz.ftl()], file=file)["run"]) == 6
+
+
+def test_only_what_is_missing_is_computed(tmp_path, monkeypatch):
+    file = tmp_path / "result.nc"
+    play(runs=4, file=file)
+    played = []
+    original = kibitz.simulation.task.play_all
+
+    def spy(pieces, *rest):
+        played.extend((piece.label[1], piece.first, piece.last) for piece in pieces)
+        return original(pieces, *rest)
+
+    monkeypatch.setattr(kibitz.simulation.task, "play_all", spy)
+    play([kibitz.ucb(), kibitz.ftl()], runs=5, file=file, threads=1)
+    runs = {(label, run) for label, first, last in played for run in range(first, last)}
+    assert runs == {("ucb", 4), *(("ftl", run) for run in range(5))}
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"seed": 2}, "seed = 1 instead of 2"),
+        ({"horizon": 301}, "stages up to 300 that differ"),
+        ({"feedback": kibitz.active(0.3)}, "feedback.rate = 0.2 instead of 0.3"),
+        ({"problem": kibitz.gaussian([0.5, 0.1, 0.2])}, "problem.means"),
+        ({"policies": {"ucb": kibitz.ucb(2)}}, "policy.parameters.exploration = 6.0 instead of 2.0"),
+        ({"stages": [5, 300]}, "stages up to 300 that differ"),
+    ],
+)
+def test_the_file_of_another_setting_is_refused_and_left_alone(tmp_path, change, sentence):
+    file = tmp_path / "result.nc"
+    play(file=file)
+    written = file.read_bytes()
+    with pytest.raises(ValueError, match="file must be of the same setting, got .*" + sentence):
+        play(**change, file=file)
+    assert file.read_bytes() == written
+
+
+def test_another_formula_under_the_same_name_is_another_setting(tmp_path):
+    file = tmp_path / "result.nc"
+    play(kibitz.index_policy("mine", lambda params, stage, counts, arm, mean: mean), file=file)
+    other = kibitz.index_policy("mine", lambda params, stage, counts, arm, mean: 2 * mean)
+    with pytest.raises(ValueError, match=r"policy\.source"):
+        play(other, file=file)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("content", [b"", b"nonsense", None])
+def test_a_damaged_file_is_refused_and_left_alone(tmp_path, content):
+    file = tmp_path / "result.nc"
+    play(file=file)
+    damaged = file.read_bytes()[: file.stat().st_size // 2] if content is None else content
+    file.write_bytes(damaged)
+    with pytest.raises(ValueError, match="file must be a result that kibitz saved, got"):
+        play(file=file)
+    assert file.read_bytes() == damaged
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("name", ["missing/result.nc", "."])
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_computed(tmp_path, name):
+    with pytest.raises(ValueError, match="file must be "):
+        play(file=tmp_path / name)
+
+
+def test_an_interruption_keeps_what_was_done(tmp_path):
+    file = tmp_path / "result.nc"
+    started = []
+
+    def stop_soon(what, share):
+        started.append(share)
+        if share > 0.5:
+            raise KeyboardInterrupt
+
+    setting = {"horizon": 20_000, "runs": 300, "threads": 1}
+    with pytest.raises(KeyboardInterrupt):
+        play(**setting, file=file, progress=stop_soon)
+    with xarray.open_dataset(file, engine="h5netcdf") as opened:
+        done = int(np.isfinite(opened["final_regret"]).sum())
+    assert 0 < done < 300
+    np.testing.assert_array_equal(play(**setting, file=file)["regret"], play(**setting)["regret"])
+
+
+@pytest.mark.slow
+def test_ctrl_c_on_the_command_line_ends_cleanly(tmp_path):
+    file = tmp_path / "result.nc"
+    play(kibitz.ucb2(), kibitz.bandit(), kibitz.gaussian([1, 0.9]))  # compiled from here on
+    command = [sys.executable, "-m", "kibitz.cli", "simulate", "--means", "1,0.9", "--policy"]
+    command += ["ucb2", "--horizon", "2000000", "--runs", "4000", "--out", str(file)]
+
+    def listen():  # a test that runs in the background may have inherited deaf ears
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=listen) as process:
+        for _ in range(6):  # a loaded machine may still be starting, where numba swallows a signal
+            time.sleep(10)
+            process.send_signal(signal.SIGINT)
+            try:
+                _, error = process.communicate(timeout=5)
+                break
+            except subprocess.TimeoutExpired:
+                pass
+        else:
+            process.kill()
+            pytest.fail("Ctrl-C did not end it")
+    assert process.returncode == 130, error
+    assert error.strip().splitlines()[-1].startswith("kibitz: interrupted")
+    assert "Traceback" not in error
+    assert {path.name for path in tmp_path.iterdir()} <= {"result.nc"}
+
+
+# ----------------------------------------------------------------------------------------- sweep
+
+
+def test_a_sweep_adds_a_dimension(tmp_path):
+    rates = [0.0, 0.1, 1.0]
+    data = kibitz.sweep("rate", rates, PROBLEM, kibitz.active, kibitz.ucb(), **SHORT)
+    assert data["regret"].dims == ("policy", "rate", "run", "stage")
+    for rate in rates:
+        alone = play(feedback=kibitz.active(rate))
+        np.testing.assert_array_equal(data["regret"].sel(rate=rate), alone["regret"])
+
+
+def test_a_sweep_is_gone_on_from_with_more_values(tmp_path):
+    file = tmp_path / "sweep.nc"
+    make = {"problem": PROBLEM, "feedback": kibitz.active, "policies": kibitz.ucb(), **SHORT}
+    kibitz.sweep("rate", [0.1, 0.2], **make, file=file)
+    more = kibitz.sweep("rate", [0.1, 0.3], **{**make, "runs": 8}, file=file)
+    fresh = kibitz.sweep("rate", [0.1, 0.3], **{**make, "runs": 8})
+    np.testing.assert_array_equal(more["regret"], fresh["regret"])
+    with pytest.raises(ValueError, match=r"file must be of the same setting, .* a sweep over rate"):
+        play(file=file)
+
+
+def test_a_sweep_over_a_parameter_of_a_policy_labels_it_by_its_name():
+    data = kibitz.sweep("exploration", [1.0, 6.0], PROBLEM, kibitz.active(0.2), kibitz.ucb, **SHORT)
+    assert data["policy"].to_numpy().tolist() == ["ucb"]
+    np.testing.assert_array_equal(data["regret"].sel(exploration=6.0), play()["regret"])
+
+
+def test_a_sweep_over_the_horizon_has_the_regret_at_each_horizon():
+    data = kibitz.sweep(
+        "T", [10, 300], PROBLEM, kibitz.active(0.2), kibitz.ucb(), horizon=int, runs=6, seed=1
+    )
+    everywhere = play(stages=np.arange(1, 301))
+    np.testing.assert_array_equal(data["final_regret"].sel(T=10), everywhere["regret"].sel(stage=10))
+    assert np.isnan(data["regret"].sel(T=10, stage=300)).all()
+    assert (data["n_pulls"].sel(T=10).sum("arm") == 10).all()
+
+
+@pytest.mark.parametrize("name", ["run", "two words", "policy"])
+def test_a_sweep_needs_a_name_of_its_own(name):
+    with pytest.raises(ValueError, match="name must be"):
+        kibitz.sweep(name, [1], PROBLEM, kibitz.bandit(), kibitz.ucb(), **SHORT)
+
+
+def test_a_sweep_needs_values():
+    for values in ([], [1, 1]):
+        with pytest.raises(ValueError, match="values must be"):
+            kibitz.sweep("x", values, PROBLEM, kibitz.bandit(), kibitz.ucb(), **SHORT)
+
+
+# --------------------------------------------------------------------------------------- refused
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"horizon": 0}, "horizon must be a whole number of at least 1, got 0"),
+        ({"horizon": 1.5}, "horizon must be a whole number, got 1.5"),
+        ({"horizon": math.nan}, "horizon must be a whole number, got nan"),
+        ({"runs": 0}, "runs must be a whole number of at least 1, got 0"),
+        ({"runs": "many"}, "runs must be a whole number, got 'many'"),
+        ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
+        ({"threads": 0}, "threads must be a whole number of at least 1, got 0"),
+        ({"engine": "warp"}, "engine must be 'auto', 'step' or 'leap', got 'warp'"),
+        ({"error": 0}, "error must be in \\[1e-12, 0.001\\], got 0"),
+        ({"stages": []}, "stages must be a list of whole numbers"),
+        ({"stages": [5, 5]}, "stages must increase"),
+        ({"stages": [0, 5]}, "stages must increase"),
+        ({"stages": [5, 301]}, "stages must increase"),
+        ({"policies": []}, "policies must be at least one policy"),
+        ({"policies": [kibitz.ucb(), kibitz.ucb()]}, "policies must have different labels"),
+        ({"policies": ["ucb"]}, "policies must be policies such as ucb"),
+        ({"policies": "ucb"}, r"policies must be policies such as ucb\(\), got 'ucb'"),
+        ({"policies": kibitz.kl_ucb("bernoulli")}, r"must be played with rewards in \[0, 1\]"),
+        ({"feedback": kibitz.passive(0.1, [0.5, 0.5])}, "weights must have one entry for each of 3"),
+        ({"feedback": kibitz.passive([0.1, 0.2])}, "rate must have an entry for each of 300 stages"),
+    ],
+)
+def test_bad_input_gets_a_sentence(change, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        play(**change)
+
+
+def test_a_horizon_that_takes_for_ever_is_refused_with_an_estimate():
+    with pytest.raises(ValueError, match=r"thompson would take about .* days, stage by stage"):
+        play(kibitz.thompson(), horizon=10**15)
+
+
+@pytest.mark.slow
+def test_an_index_that_numba_cannot_compile_is_refused_with_the_reason():
+    def index(params, stage, counts, arm, mean):
+        return float(f"{mean!r}")
+
+    with pytest.raises(ValueError, match="mine must be made of functions that numba can compile"):
+        play(kibitz.index_policy("mine", index))
+
+
+def test_labels_are_names_with_the_parameters_that_are_not_the_default_ones():
+    policies = [kibitz.ftl(), kibitz.etc_ocucb(p=1.5, check="doubling"), kibitz.moss(horizon=10)]
+    assert list(labelled(policies)) == ["ftl", "etc_ocucb:p=1.5,check=doubling", "moss:horizon=10"]
+
+
+def test_a_saved_file_has_the_rights_that_other_files_have(tmp_path):
+    file, other = tmp_path / "result.nc", tmp_path / "other"
+    play(file=file)
+    other.write_text("")
+    assert Path(file).stat().st_mode == other.stat().st_mode

@@ -1,0 +1,254 @@
+"""Sweeps over several dimensions, over points and over drawn problems; summaries instead of runs."""
+
+import json
+
+import numpy as np
+import pytest
+import xarray
+from workers import Inline
+
+import kibitz as kb
+from kibitz.simulation import executors, task
+from kibitz.simulation.summary import QUANTILES, STATISTICS
+
+PROBLEM = kb.gaussian([0.5, 0.0, 0.2])
+SHORT = {"horizon": 200, "runs": 4, "seed": 1}
+GRID = {"rate": [0.0, 0.5], "exploration": [1.0, 3.0, 6.0]}
+
+
+def alone(rate, exploration, **options):
+    policies = {"ucb": kb.ucb(exploration)}
+    return kb.simulate(PROBLEM, kb.active(rate), policies, **{**SHORT, **options})
+
+
+@pytest.fixture(scope="module")
+def grid():
+    return kb.sweep(GRID, PROBLEM, kb.active, kb.ucb, **SHORT)
+
+
+def test_a_grid_has_a_dimension_for_each_name(grid):
+    assert grid.regret.dims == ("policy", "rate", "exploration", "run", "stage")
+    assert grid.policy.values.tolist() == ["ucb"]
+    for rate in GRID["rate"]:
+        for exploration in GRID["exploration"]:
+            one = grid.sel(rate=rate, exploration=exploration)
+            for name in grid.data_vars:
+                np.testing.assert_array_equal(one[name], alone(rate, exploration)[name])
+
+
+def test_points_have_the_same_labels_along_one_dimension(grid):
+    points = [{"exploration": 3.0, "rate": 0.5}, {"exploration": 1.0, "rate": 0.0}]
+    data = kb.sweep(points, PROBLEM, kb.active, kb.ucb, **SHORT)
+    assert data.regret.dims == ("policy", "point", "run", "stage")
+    assert data.rate.dims == data.exploration.dims == ("point",)
+    for n, point in enumerate(points):
+        np.testing.assert_array_equal(data.regret.isel(point=n), grid.regret.sel(point))
+    found = data.set_index(point=["rate", "exploration"]).sel(rate=0.0, exploration=1.0)
+    np.testing.assert_array_equal(found.final_regret, grid.final_regret.sel(points[1]))
+
+
+def test_a_dict_of_one_name_is_the_plain_sweep():
+    plain = kb.sweep("rate", [0.1, 0.4], PROBLEM, kb.active, kb.ucb(), **SHORT)
+    data = kb.sweep({"rate": [0.1, 0.4]}, PROBLEM, kb.active, kb.ucb(), **SHORT)
+    xarray.testing.assert_identical(data, plain)
+
+
+def test_functions_get_what_they_have_names_for_and_others_get_all():
+    seen = []
+
+    def problem(**values):
+        seen.append(values)
+        return PROBLEM
+
+    data = kb.sweep(
+        {"T": [10, 20], "rate": np.array([0.1])}, problem, lambda rate, looks=2: kb.active(rate),
+        {"mine": kb.ucb()}, horizon=lambda T: T, runs=1, seed=1,
+    )  # fmt: skip
+    assert seen == [{"T": 10, "rate": 0.1}, {"T": 20, "rate": 0.1}]
+    assert data.n_pulls.sum("arm").values.ravel().tolist() == [10, 20]
+
+
+@pytest.mark.parametrize("ending", ["nc", "zarr"])
+def test_a_grid_is_gone_on_from_with_more_values_of_each(tmp_path, ending, grid):
+    file = tmp_path / f"grid.{ending}"
+    part = {"rate": [0.5], "exploration": [6.0, 1.0]}
+    kb.sweep(part, PROBLEM, kb.active, kb.ucb, file=file, **{**SHORT, "runs": 3})
+    inline = Inline()
+    data = kb.sweep(GRID, PROBLEM, kb.active, kb.ucb, file=file, executor=inline, **SHORT)
+    for name in grid.data_vars:
+        xarray.testing.assert_equal(data[name].drop_vars("policy"), grid[name].drop_vars("policy"))
+    again = kb.sweep(GRID, PROBLEM, kb.active, kb.ucb, file=file, executor=lambda: 1 / 0, **SHORT)
+    np.testing.assert_array_equal(again.regret, grid.regret)
+
+
+def test_a_grid_in_another_order_is_the_same_file(tmp_path, grid):
+    file = tmp_path / "grid.nc"
+    kb.sweep(GRID, PROBLEM, kb.active, kb.ucb, file=file, **SHORT)
+    turned = {name: GRID[name] for name in reversed(GRID)}
+    data = kb.sweep(turned, PROBLEM, kb.active, kb.ucb, file=file, executor=lambda: 1 / 0, **SHORT)
+    assert data.regret.dims[1:3] == ("exploration", "rate")
+    np.testing.assert_array_equal(data.regret.transpose(*grid.regret.dims), grid.regret)
+
+
+@pytest.mark.parametrize("ending", ["nc", "zarr"])
+def test_points_are_gone_on_from_and_told_from_a_grid(tmp_path, ending, grid):
+    file = tmp_path / f"points.{ending}"
+    points = [{"rate": 0.5, "exploration": 3.0}, {"rate": 0.0, "exploration": 1.0}]
+    kb.sweep(points[:1], PROBLEM, kb.active, kb.ucb, file=file, **SHORT)
+    data = kb.sweep(points[::-1], PROBLEM, kb.active, kb.ucb, file=file, **SHORT)
+    assert data.rate.values.tolist() == [0.0, 0.5]
+    for n, point in enumerate(points[::-1]):
+        np.testing.assert_array_equal(data.regret.isel(point=n), grid.regret.sel(point))
+    with pytest.raises(ValueError, match=r"file must be .* sweep over points of .*rate"):
+        kb.sweep(GRID, PROBLEM, kb.active, kb.ucb, file=file, **SHORT)
+
+
+@pytest.mark.parametrize(
+    ("over", "sentence"),
+    [
+        ({}, "name must be a name, a dict of names"),
+        ([], "name must be a name, a dict of names"),
+        ([{}], "name must be a name, a dict of names"),
+        ([1, 2], "name must be a name, a dict of names"),
+        ({"rate": 0.5}, "rate must be a list of numbers or strings, got 0.5"),
+        ({"rate": [0.5, 0.5]}, "rate must be some different values"),
+        ({"rate": [None]}, "rate must be a list of numbers or strings"),
+        ({"run": [1]}, "name must be a name for the dimension, got 'run'"),
+        ([{"rate": 0.1}, {"p": 2}], "name must be a name, a dict of names"),
+        ([{"rate": 0.1}, {"rate": 0.1}], "name must be a list of different points"),
+        ([{"rate": [0.1]}], "rate must be a list of numbers or strings"),
+        ([{"point": 1}], "name must be a name for the dimension, got 'point'"),
+        ({"other": [1]}, "feedback must be a function of other, by name, got <function active"),
+        ({"rate": [7]}, r"rate must be in \[0, 1\], got 7"),
+    ],
+)
+def test_a_bad_grid_gets_a_sentence(over, sentence):
+    with pytest.raises(ValueError, match=f"^{sentence}"):
+        kb.sweep(over, PROBLEM, kb.active, kb.ucb(), **SHORT)
+
+
+def test_values_are_left_out_where_names_come_with_theirs():
+    with pytest.raises(ValueError, match="values must be left out where the names come with"):
+        kb.sweep(GRID, [1], PROBLEM, kb.active, kb.ucb, **SHORT)
+
+
+# ----------------------------------------------------------------------------------- drawn problems
+
+
+def five(rng):
+    return kb.gaussian(rng.normal(size=5))
+
+
+def test_drawn_problems_depend_on_seed_and_draw_alone():
+    problem = kb.drawn(five, seed=7)
+    np.testing.assert_array_equal(problem(3).means, kb.drawn(five, seed=7)(3).means)
+    assert not np.array_equal(problem(3).means, problem(4).means)
+    assert not np.array_equal(problem(3).means, kb.drawn(five, seed=8)(3).means)
+    means = np.concatenate([problem(n).means for n in range(400)])
+    assert abs(means.mean()) < 4 / np.sqrt(2000)  # false alarm: 6e-5
+    assert abs(means.std() - 1) < 4 / np.sqrt(4000)
+
+
+def test_a_sweep_over_drawn_problems_and_rates():
+    problem = kb.drawn(five, seed=7)
+    over = {"draw": range(3), "rate": [0.1, 0.9]}
+    data = kb.sweep(over, problem, kb.active, kb.ucb(), **SHORT)
+    assert data.regret.dims == ("policy", "draw", "rate", "run", "stage")
+    one = kb.simulate(problem(2), kb.active(0.9), kb.ucb(), **SHORT)
+    np.testing.assert_array_equal(data.regret.sel(draw=2, rate=0.9), one.regret)
+    plain = kb.sweep("draw", range(3), problem, kb.active(0.9), kb.ucb(), **SHORT)
+    np.testing.assert_array_equal(plain.regret, data.regret.sel(rate=0.9))
+    cells = json.loads(data.attrs["cells"])
+    assert cells[5]["value"] == {"draw": 2, "rate": 0.9}
+    assert cells[5]["setting"]["problem"]["means"] == problem(2).means.tolist()
+
+
+def test_a_law_that_draws_no_problem_is_refused():
+    with pytest.raises(ValueError, match="problem must be one such as gaussian"):
+        kb.sweep("draw", [0], kb.drawn(lambda rng: 3, 1), kb.bandit(), kb.ucb(), **SHORT)
+    with pytest.raises(ValueError, match="law must be a function of a generator"):
+        kb.drawn(3, seed=1)
+
+
+# ---------------------------------------------------------------------------------------- summaries
+
+
+def summary(rates=(0.1, 0.9), **options):
+    return kb.sweep(
+        "rate", list(rates), PROBLEM, kb.active, kb.ucb(),
+        **{**SHORT, "runs": 30, "keep": "summary", **options},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("ending", [None, "nc", "zarr"])
+def test_a_summary_is_that_of_the_runs_whoever_plays(tmp_path, monkeypatch, ending):
+    for module in (executors, task):
+        monkeypatch.setattr(module, "SECONDS", 1e-4)
+    file = None if ending is None else tmp_path / f"summary.{ending}"
+    data = summary(file=file, executor=Inline())
+    runs = kb.sweep("rate", [0.1, 0.9], PROBLEM, kb.active, kb.ucb(), **{**SHORT, "runs": 30})
+    assert data.statistic.values.tolist() == list(STATISTICS)
+    for name in runs.data_vars:
+        one, own = data[name].load(), runs[name]
+        assert one.dims == tuple("statistic" if dim == "run" else dim for dim in own.dims)
+        assert (one.sel(statistic="count") == 30).all()
+        close = {"rtol": 1e-13}  # sums in another order
+        np.testing.assert_allclose(one.sel(statistic="mean"), own.mean("run"), **close)
+        np.testing.assert_allclose(one.sel(statistic="variance"), own.var("run", ddof=1), **close)
+        for q in QUANTILES:
+            np.testing.assert_array_equal(one.sel(statistic=f"q{q}"), own.quantile(q / 100, "run"))
+    np.testing.assert_array_equal(data.regret, summary().regret)
+    if file is not None:
+        again = summary(file=file, executor=lambda: 1 / 0)
+        np.testing.assert_array_equal(again.regret, data.regret)
+        with pytest.raises(ValueError, match="a summary of 30 runs instead of 31"):
+            summary(file=file, runs=31)
+        with pytest.raises(ValueError, match=r"file must be .*rate that keeps a summary"):
+            summary(file=file, keep="runs")
+
+
+def test_a_summary_of_one_run_has_no_variance():
+    data = summary(runs=1)
+    assert np.isnan(data.final_regret.sel(statistic="variance")).all()
+    assert np.isfinite(data.final_regret.sel(statistic="q50")).all()
+
+
+def test_cells_are_summarised_where_they_are_played_if_there_are_enough(monkeypatch):
+    seen = []
+    original = task.play_all
+
+    def spy(jobs, *rest):
+        seen.append({job.summary for job in jobs})
+        return original(jobs, *rest)
+
+    monkeypatch.setattr(task, "play_all", spy)
+    one = summary(threads=4)  # two cells for four workers: their runs are played apart
+    two = summary(threads=4, rates=[0.1, 0.9, *np.linspace(0.2, 0.8, 14).tolist()])
+    assert seen == [{False}, {True}]
+    for name in one.data_vars:
+        np.testing.assert_array_equal(two[name].sel(rate=one.rate), one[name])
+
+
+def test_an_interrupted_summary_keeps_the_cells_that_are_whole(tmp_path, monkeypatch):
+    for module in (executors, task):
+        monkeypatch.setattr(module, "SECONDS", 1e-4)
+    file = tmp_path / "summary.nc"
+
+    def stop(what, share):
+        if share > 0.6:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        summary(file=file, executor=Inline(), threads=1, progress=stop)
+    with xarray.open_dataset(file) as opened:
+        there = np.isfinite(opened.final_regret.sel(statistic="mean")).values.ravel().tolist()
+    assert there == [True, False]
+    inline = Inline()
+    xarray.testing.assert_identical(summary(file=file, executor=inline), summary())
+
+
+def test_what_to_keep_is_checked():
+    with pytest.raises(ValueError, match="keep must be 'runs' or 'summary', got 'some'"):
+        summary(keep="some")
+    with pytest.raises(ValueError, match="name must be a name for the dimension, got 'statistic'"):
+        kb.sweep("statistic", [1], PROBLEM, kb.bandit(), kb.ucb(), keep="summary", **SHORT)

@@ -1,0 +1,198 @@
+"""Looking on while something is simulated: what is shown, when, and what an interruption leaves."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import xarray
+
+import kibitz
+from kibitz.simulation import executors, task, watch
+from kibitz.simulation.watch import Watching
+
+pytestmark = pytest.mark.slow
+
+PROBLEM = kibitz.gaussian([0.5, 0.0, 0.2])
+PLAYERS = [kibitz.ucb(), kibitz.ftl()]
+LONG = {"horizon": 20_000, "runs": 60, "seed": 1, "threads": 1}
+
+
+def play(policies=PLAYERS, **options):
+    return kibitz.simulate(PROBLEM, kibitz.active(0.2), policies, **{**LONG, **options})
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """Show whatever is new, after each job."""
+    monkeypatch.setattr(watch, "SECONDS", 0.0)
+    monkeypatch.setattr(watch, "SHARE", 1.0)
+
+
+@pytest.mark.usefixtures("at_once")
+def test_what_is_shown_is_the_result_of_fewer_runs_and_the_result_is_the_same():
+    shown = []
+    data = play(watch=shown.append)
+    xarray.testing.assert_identical(data, play())
+    sizes = [part.sizes["run"] for part in shown]
+    assert len(sizes) > 3
+    assert sizes == sorted(set(sizes))
+    assert sizes[-1] == LONG["runs"]
+    for part in shown:
+        xarray.testing.assert_identical(part, play(runs=part.sizes["run"]))
+
+
+@pytest.mark.usefixtures("at_once")
+def test_so_it_is_on_an_executor(monkeypatch):
+    for module in (task, executors):  # jobs are longer there
+        monkeypatch.setattr(module, "SECONDS", 0.01)
+    shown = []
+    with ThreadPoolExecutor(2) as pool:
+        data = play(executor=pool, watch=shown.append)
+    xarray.testing.assert_identical(data, play())
+    assert len(shown) > 1
+    for part in shown:
+        xarray.testing.assert_identical(part, play(runs=part.sizes["run"]))
+
+
+@pytest.mark.usefixtures("at_once")
+def test_runs_of_a_file_are_shown_as_soon_as_all_policies_have_them(tmp_path):
+    shown = []
+    file = tmp_path / "result.nc"
+    play(PLAYERS[0], file=file)
+    xarray.testing.assert_identical(play(file=file, watch=shown.append), play())
+    assert [part.sizes["run"] for part in shown] == [15, 30, 45, 60]
+    for part in shown:
+        xarray.testing.assert_identical(part, play(runs=part.sizes["run"]))
+
+
+@pytest.mark.usefixtures("at_once")
+def test_a_folder_is_watched_chunk_by_chunk(tmp_path):
+    shown = []
+    file = tmp_path / "result.zarr"
+    play(file=file, threads=8, watch=lambda data: shown.append(data.compute()))
+    assert len(shown) > 1  # of 16 blocks
+    for part in shown:
+        xarray.testing.assert_equal(part, play(runs=part.sizes["run"]))
+
+
+@pytest.mark.usefixtures("at_once")
+def test_all_policies_get_on_together_and_an_error_of_who_watches_ends_it(tmp_path):
+    file = tmp_path / "result.nc"
+
+    def fail(data):
+        raise ZeroDivisionError("a bug of the user's")
+
+    with pytest.raises(ZeroDivisionError, match="a bug of the user's"):
+        play(file=file, runs=200, watch=fail)
+    with xarray.open_dataset(file, engine="h5netcdf") as opened:
+        done = np.isfinite(opened["final_regret"]).sum("run").to_numpy()
+    assert (done > 0).all()
+    assert (done <= 100).all()  # of one policy after the other, one would have all
+    xarray.testing.assert_identical(play(file=file, runs=200), play(runs=200))
+
+
+def test_an_interruption_shows_once_more_all_that_is_there(tmp_path, monkeypatch):
+    monkeypatch.setattr(watch, "SECONDS", 1e9)
+    file, shown = tmp_path / "result.nc", []
+
+    def stop_soon(what, share):
+        if share > 0.5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        play(runs=200, file=file, progress=stop_soon, watch=shown.append)
+    first, last = (part.sizes["run"] for part in shown)
+    with xarray.open_dataset(file, engine="h5netcdf") as opened:
+        there = np.isfinite(opened["final_regret"]).all("policy").to_numpy()
+    assert 0 < first < last < 200
+    assert last == np.argmin(there)  # all before the first that is missing
+    xarray.testing.assert_identical(shown[-1], play(runs=last))
+
+
+def test_if_it_comes_while_something_is_shown_that_is_not_shown_again(monkeypatch):
+    monkeypatch.setattr(watch, "SECONDS", 0.0)
+    shown = []
+
+    def stop(data):
+        shown.append(data.sizes["run"])
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        play(watch=stop)
+    assert len(shown) == 1
+
+
+class Clock:
+    """Time that passes as it is told, and a table of two cells that fills."""
+
+    def __init__(self):
+        self.now = 100.0
+        self.complete = {"a": 0, "b": 0}
+
+    def monotonic(self):
+        return self.now
+
+    def missing(self, key, runs):
+        return np.arange(self.complete[key], runs)
+
+    def result(self, keys, runs):
+        return runs
+
+
+def test_it_is_shown_at_most_twice_a_second_and_rarely_if_that_takes_long(monkeypatch):
+    clock, shown, cost = Clock(), [], 0.0
+    monkeypatch.setattr(watch, "time", clock)
+
+    def look(runs):
+        shown.append(runs)
+        clock.now += cost
+
+    watching = Watching(look, clock, ["a", "b"], 10)
+    watching.show()
+    assert shown == []  # nothing is there
+    clock.complete = {"a": 3, "b": 2}
+    watching.show()
+    assert shown == [2]  # what both have
+    clock.complete = {"a": 3, "b": 4}
+    clock.now += 0.4
+    watching.show()
+    assert shown == [2]  # too soon
+    clock.now += 0.2
+    cost = 3.0
+    watching.show()
+    assert shown == [2, 3]
+    clock.complete = {"a": 10, "b": 10}
+    clock.now += 6.9  # 3 s of 10 s are the share that it may take
+    watching.show()
+    assert shown == [2, 3]
+    clock.now += 0.2
+    watching.show()
+    assert shown == [2, 3, 10]
+    watching.show(now=True)
+    assert shown == [2, 3, 10]  # nothing is new
+    Watching(None, clock, ["a"], 10).show(now=True)  # nobody is there
+
+
+def test_jobs_of_many_arms_are_shorter_for_a_stage_takes_longer(monkeypatch):
+    cut = []
+
+    def nobody_plays(jobs, *rest):
+        cut.extend(jobs)
+        yield from ()
+
+    monkeypatch.setattr(task, "play_all", nobody_plays)
+    for n_arms, most in ((5, 50), (500, 2)):  # of 10^6 stages, and of a fiftieth of that
+        cut.clear()
+        problem = kibitz.gaussian(np.linspace(0, 1, n_arms))
+        setting = {"horizon": 10_000, "runs": 200, "seed": 1, "threads": 1}
+        kibitz.simulate(problem, kibitz.active(0.2), PLAYERS, **setting)
+        assert {job.last - job.first for job in cut} == {most}
+        assert sum(job.last - job.first for job in cut) == 400
+
+
+def test_who_watches_is_a_function_and_wants_runs():
+    with pytest.raises(ValueError, match=r"^watch must be a function, got 3$"):
+        play(watch=3)
+    sentence = r"^keep must be 'runs' where somebody watches, got 'summary'$"
+    with pytest.raises(ValueError, match=sentence):
+        play(keep="summary", watch=print)

@@ -126,7 +126,6 @@ def test_the_tests_have_a_cache_of_their_own():
         assert Path(done.stdout.strip()) == ROOT / ".cache" / "kibitz" / "compiled"
 
 
-
 def test_check_leaves_out_what_is_slow_and_test_does_not():
     assert made("check") == ["python -m pytest -q -n auto --dist worksteal -m 'not slow'"]
     assert "python -m pytest -q -n auto --dist loadfile" in made("test")

@@ -26,7 +26,10 @@ ALLOWED = {  # room: what it may import of kibitz beside itself and the root, th
     "engine": (["model", "policies", "simulation"], ["llvmlite", "numba", "platformdirs"]),
     "simulation": (["engine", "model", "policies"], ["numba", *RESULTS]),
     "bounds": (["model"], ["scipy"]),
-    "evaluation": (["bounds", "engine", "model", "policies", "simulation"], ["numba", "scipy", *RESULTS]),
+    "evaluation": (
+        ["bounds", "engine", "model", "policies", "simulation"],
+        ["numba", "scipy", *RESULTS],
+    ),
     "planning": (["bounds", "engine", "model", "policies", "simulation"], ["scipy", *RESULTS]),
     "plotting": (
         ["bounds", "evaluation", "model", "planning", "policies", "simulation", "reproduction"],

@@ -2,8 +2,8 @@
 
 Each of `number`, `numbers`, `whole`, `wholes`, `word`, `weights`, `flag` and `text` returns a typed
 option. What cannot be read is refused with `<name> must be <condition>, got <value>`; what can is
-checked further by the library. `kibitz._validation` imports NumPy, so it is imported only when there is
-something to read.
+checked further by the library. `kibitz._validation` imports NumPy, so it is imported only when there
+is something to read.
 """
 
 import math

@@ -11,7 +11,7 @@ LIBRARIES = {
     "matplotlib", "numba", "platformdirs", "psycopg", "rich", "scipy", "starlette", "typer",
     "uvicorn", "vl_convert", "xarray", "zarr",
 }  # fmt: skip
-ROOT = ["_validation", "_files"]  # which everybody may import
+ROOT = ["_errors", "_validation", "_files"]  # which everybody may import
 RESULTS = ["h5netcdf", "xarray"]
 
 ALLOWED = {  # room: what it may import of kibitz beside itself and the root, then of the libraries
@@ -19,6 +19,7 @@ ALLOWED = {  # room: what it may import of kibitz beside itself and the root, th
         ["bounds", "evaluation", "live", "model", "planning", "plotting", "policies", "simulation"],
         ["xarray"],
     ),
+    "_errors": ([], []),
     "_validation": ([], []),
     "_files": ([], []),
     "model": (["engine"], []),

@@ -11,11 +11,17 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` below says the same to Python
     from kibitz import bounds as bounds
+    from kibitz._errors import CompileError as CompileError
+    from kibitz._errors import Conflict as Conflict
+    from kibitz._errors import Error as Error
+    from kibitz._errors import StoreDamaged as StoreDamaged
+    from kibitz._errors import StoreUnavailable as StoreUnavailable
+    from kibitz._errors import UnknownAgent as UnknownAgent
+    from kibitz._errors import UnknownDecision as UnknownDecision
     from kibitz.evaluation.bayes_optimal import optimal as optimal
     from kibitz.live.agent import agent as agent
     from kibitz.live.client import Client as Client
     from kibitz.live.logged import from_log as from_log
-    from kibitz.live.turn import Conflict as Conflict
     from kibitz.live.turn import Decision as Decision
     from kibitz.model.feedback import Feedback as Feedback
     from kibitz.model.feedback import active as active
@@ -53,6 +59,15 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` below says the
 
 _HOME = {
     "kibitz": ["bounds"],
+    "kibitz._errors": [
+        "Error",
+        "CompileError",
+        "Conflict",
+        "StoreDamaged",
+        "StoreUnavailable",
+        "UnknownAgent",
+        "UnknownDecision",
+    ],
     "kibitz.model.problem": ["Problem", "gaussian", "bernoulli", "table", "drawn"],
     "kibitz.model.feedback": ["Feedback", "bandit", "passive", "active", "full", "every"],
     "kibitz.policies.policy": ["Policy", "index_policy"],
@@ -75,7 +90,7 @@ _HOME = {
     "kibitz.policies.check": ["check"],
     "kibitz.live.agent": ["agent"],
     "kibitz.live.client": ["Client"],
-    "kibitz.live.turn": ["Conflict", "Decision"],
+    "kibitz.live.turn": ["Decision"],
     "kibitz.live.logged": ["from_log"],
 }
 _WHERE = {name: module for module, names in _HOME.items() for name in names}

@@ -5,8 +5,8 @@ from typing import Any
 
 from fastapi import Response
 
+from kibitz._errors import Conflict
 from kibitz.live.store import Damaged, Unavailable
-from kibitz.live.turn import Conflict
 
 RETRY_SECONDS = 1  # after which a client may try again what was refused with 503
 

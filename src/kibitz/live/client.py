@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 from urllib.parse import quote, urlsplit
 
+from kibitz._errors import Conflict
 from kibitz._files import write_whole
 from kibitz._validation import number, positive, refused, text, whole
 from kibitz.live.export import checked_export
 from kibitz.live.projection import Event
 from kibitz.live.store import Unavailable
-from kibitz.live.turn import Conflict, Decision
+from kibitz.live.turn import Decision
 
 if TYPE_CHECKING:
     import xarray

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from numpy.random import SFC64, Generator, SeedSequence
 
+from kibitz._errors import Conflict
 from kibitz._validation import quoted
 from kibitz.live import delay, phases
 from kibitz.live.decisions import Decisions
@@ -17,16 +18,6 @@ if TYPE_CHECKING:
 
 SET_ARM = ", ".join(f"{name} = ?" for name in Arm.__slots__)
 arm_values = attrgetter(*Arm.__slots__)
-
-
-class Conflict(ValueError):
-    """Something else was said before: another reward, or the key of another operation.
-
-    The `sentence` says what.
-    """
-
-    def __init__(self, sentence: str) -> None:
-        super().__init__(sentence)
 
 
 class Decision(NamedTuple):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` below says the
     from kibitz._errors import StoreUnavailable as StoreUnavailable
     from kibitz._errors import UnknownAgent as UnknownAgent
     from kibitz._errors import UnknownDecision as UnknownDecision
+    from kibitz._jit import jit as jit
     from kibitz.evaluation.bayes_optimal import optimal as optimal
     from kibitz.live.agent import agent as agent
     from kibitz.live.client import Client as Client
@@ -36,24 +37,24 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` below says the
     from kibitz.model.problem import table as table
     from kibitz.planning.planner import plan as plan
     from kibitz.plotting.race import race as race
-    from kibitz.policies.check import check as check
     from kibitz.policies.etc import etc as etc
     from kibitz.policies.etc_ocucb import etc_ocucb as etc_ocucb
     from kibitz.policies.ftl import ftl as ftl
     from kibitz.policies.ftl import ftl_robin as ftl_robin
     from kibitz.policies.improved_ucb import improved_ucb as improved_ucb
+    from kibitz.policies.index_policy import index_policy as index_policy
     from kibitz.policies.kibitzer import kibitzer as kibitzer
     from kibitz.policies.kl_ucb import kl_ucb as kl_ucb
     from kibitz.policies.moss import moss as moss
     from kibitz.policies.moss import moss_anytime as moss_anytime
     from kibitz.policies.ocucb import ocucb as ocucb
     from kibitz.policies.policy import Policy as Policy
-    from kibitz.policies.policy import index_policy as index_policy
     from kibitz.policies.thompson import thompson as thompson
     from kibitz.policies.ucb import ucb as ucb
     from kibitz.policies.ucb import ucb_double as ucb_double
     from kibitz.policies.ucb import ucb_second as ucb_second
     from kibitz.policies.ucb2 import ucb2 as ucb2
+    from kibitz.simulation.check import check as check
     from kibitz.simulation.simulate import simulate as simulate
     from kibitz.simulation.sweep import sweep as sweep
 
@@ -70,7 +71,9 @@ _HOME = {
     ],
     "kibitz.model.problem": ["Problem", "gaussian", "bernoulli", "table", "drawn"],
     "kibitz.model.feedback": ["Feedback", "bandit", "passive", "active", "full", "every"],
-    "kibitz.policies.policy": ["Policy", "index_policy"],
+    "kibitz._jit": ["jit"],
+    "kibitz.policies.policy": ["Policy"],
+    "kibitz.policies.index_policy": ["index_policy"],
     "kibitz.policies.ftl": ["ftl", "ftl_robin"],
     "kibitz.policies.ucb": ["ucb", "ucb_double", "ucb_second"],
     "kibitz.policies.ocucb": ["ocucb"],
@@ -87,7 +90,7 @@ _HOME = {
     "kibitz.plotting.race": ["race"],
     "kibitz.planning.planner": ["plan"],
     "kibitz.evaluation.bayes_optimal": ["optimal"],
-    "kibitz.policies.check": ["check"],
+    "kibitz.simulation.check": ["check"],
     "kibitz.live.agent": ["agent"],
     "kibitz.live.client": ["Client"],
     "kibitz.live.turn": ["Decision"],

@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from kibitz._jit import jit
 from kibitz._validation import refused
-from kibitz.engine.jit import jit, jit_copy
 from kibitz.engine.rng import Stream, normal, uniform
 from kibitz.model.feedback import Every, Feedback, checked_weights
 from kibitz.model.problem import Problem
-from kibitz.policies.policy import FAR
+from kibitz.policies.policy import NEVER as NO_STAGE
 
 Floats = NDArray[np.float64]
 
@@ -103,7 +103,7 @@ def looks_of(feedback: Feedback, gaps: Floats, horizon: int) -> Looks:
     elif feedback.rate > 0:
         arrivals, rate = RANDOM, feedback.rate
         expected_wait = -1 / math.log1p(-rate) if rate < 1 else 0.0
-    if feedback.looks * horizon >= FAR:
+    if feedback.looks * horizon >= NO_STAGE:
         raise refused("looks", f"below 2^62 in all of {horizon} stages", feedback.looks)
     weights = np.zeros((1, gaps.size))
     if feedback.observer == "passive":
@@ -148,8 +148,8 @@ def _some_stages(horizon: int) -> Sequence[int]:
 
 def look_functions(feedback: Feedback) -> tuple[Any, Any]:
     """Return `next_arrival` and `drawn_arm` of this kind of feedback."""
-    rate = jit_copy(feedback.rate) if callable(feedback.rate) else _no_rate
-    weight = jit_copy(feedback.weights) if callable(feedback.weights) else _no_weight
+    rate = feedback.rate if callable(feedback.rate) else _no_rate
+    weight = feedback.weights if callable(feedback.weights) else _no_weight
     return arrivals_at(rate), arms_by(weight)
 
 
@@ -168,10 +168,10 @@ def arrivals_at(rate_at: Any) -> Any:
     """Return the function that draws arrivals, with `rate_at(stage)` where the rate is VARYING."""
 
     def next_arrival(looks: Looks, stage: int, horizon: int, rng: Any, control: Any) -> int:
-        """Return the first stage after `stage` at which looks arrive; FAR away if none is known."""
+        """Return the first stage after `stage` at which looks arrive; NO_STAGE if none is."""
         if looks.arrivals == RANDOM:  # waits are geometric: 1 + floor(exponential * expected_wait)
             wait = rng.standard_exponential() * looks.expected_wait
-            return stage + 1 + int(wait) if wait < 1e18 else FAR
+            return stage + 1 + int(wait) if wait < 1e18 else NO_STAGE
         if looks.arrivals == PERIODIC:
             if stage < looks.first:
                 return looks.first
@@ -182,8 +182,8 @@ def arrivals_at(rate_at: Any) -> Any:
                 if rng.random() < rate:
                     return later
                 if control[0] != 0:  # stopped: the loop sees it, too
-                    return FAR
-        return FAR
+                    return NO_STAGE
+        return NO_STAGE
 
     return jit(next_arrival)
 

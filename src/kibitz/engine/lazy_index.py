@@ -1,4 +1,4 @@
-"""Deciding by an index, with hardly any index computed.
+"""Lazy index evaluation: decide without computing most indices.
 
 By their promise of monotonicity (`policies.policy`), the index of an arm that is not observed is at
 most its value at a later stage: such bounds are kept, all up to one stage, and an index is computed
@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kibitz._jit import jit
 from kibitz.engine.environment import BERNOULLI, GAUSSIAN, Law, draw
-from kibitz.engine.jit import jit, jit_init
 from kibitz.engine.rng import Stream, load, next_normal, next_uniform, store
 from kibitz.policies.policy import Array, View
 
@@ -47,7 +47,7 @@ NOW = np.dtype(
 )
 
 
-@jit_init
+@jit(allocates=True)
 def no_bounds(n_arms: int) -> Bounds:
     """Return room for bounds, to be forgotten before they are used."""
     now = np.zeros(1, NOW)
@@ -72,16 +72,19 @@ def drop(bounds: Bounds, arm: int) -> None:
 
 
 @cache
-def deciding_by(index: Any) -> tuple[Any, Any]:
-    """Return `decide`, which finds the arm to pull, and `lead`, which pulls it while it stays so."""
-    additive = hasattr(index, "width")
+def deciding_by(index: Any, additive: bool) -> tuple[Any, Any]:
+    """Return `decide`, which finds the arm to pull, and `lead`, which pulls it while it stays so.
+
+    `index` takes the whole statistics; `additive` says whether it is the mean plus something else.
+    """
 
     def bound(params: Any, seen: View, until: int, arm: int) -> float:
         """Return a bound of an arm's index up to a stage, with room for rounding."""
-        mean = seen.sums[arm] / seen.counts[arm]
-        upper = index(params, until - seen.origin, seen.counts, arm, mean)
+        known = seen.statistics
+        mean = known.sums[arm] / known.n_observed[arm]
+        upper = index(params, until - seen.origin, known, arm, mean)
         upper += ROUNDING * (1 + abs(upper))
-        return upper if upper > -np.inf else np.inf  # what is no number bounds nothing
+        return upper if upper > -np.inf else np.inf  # NaN gives no bound
 
     bound = jit(bound)
 
@@ -109,12 +112,12 @@ def deciding_by(index: Any) -> tuple[Any, Any]:
 
         It is infinite if it is not above at this mean.
         """
-        slack = index(params, clock, seen.counts, arm, mean) - rival
+        slack = index(params, clock, seen.statistics, arm, mean) - rival
         floor = mean - 0.999 * slack
         if additive:
             safe = slack > CLEAR * (1 + abs(rival))
         else:
-            safe = slack > 0 and index(params, clock, seen.counts, arm, floor) > rival
+            safe = slack > 0 and index(params, clock, seen.statistics, arm, floor) > rival
         return floor if safe or rival == -np.inf else np.inf
 
     floor_of = jit(floor_of)
@@ -129,11 +132,12 @@ def deciding_by(index: Any) -> tuple[Any, Any]:
         probably `stays` the leader this is found out at once, and its index is not needed.
         """
         n_arms = seen.allowed.size
+        known = seen.statistics
         clock = stage - seen.origin
         now = bounds.now[0]
         if now["ready"] == 0:
             for arm in range(n_arms):
-                if seen.allowed[arm] and seen.n_pulls[arm] == 0:
+                if seen.allowed[arm] and seen.tried[arm] == 0:
                     return arm, np.inf, 0, -np.inf
             now["ready"] = 1
             now["until"] = 0
@@ -143,8 +147,8 @@ def deciding_by(index: Any) -> tuple[Any, Any]:
         if stage > now["until"]:
             bound_all(params, seen, stage, bounds)
         leader = best = now["leader"]
-        count = seen.counts[best]
-        mean = seen.sums[best] / count
+        count = known.n_observed[best]
+        mean = known.sums[best] / count
         rival = -np.inf
         if additive and stays:
             for arm in range(n_arms):
@@ -153,20 +157,20 @@ def deciding_by(index: Any) -> tuple[Any, Any]:
                 rival = max(rival, bounds.upper[arm])
             n_stages = min(last, now["until"]) - stage + 1
             some = min(now["pace"], n_stages)
-            seen.counts[best] = count + some - (some < n_stages)
+            known.n_observed[best] = count + some - (some < n_stages)
             floor = floor_of(params, seen, clock, best, mean, rival)
-            seen.counts[best] = count
+            known.n_observed[best] = count
             if floor < np.inf:
                 return best, rival, some, floor
             rival = -np.inf
-        most = index(params, clock, seen.counts, best, mean)
+        most = index(params, clock, known, best, mean)
         for arm in range(n_arms):
             if bounds.upper[arm] == np.inf:
                 bounds.upper[arm] = bound(params, seen, now["until"], arm)
             upper = bounds.upper[arm]
             if upper >= most:
-                mean = seen.sums[arm] / seen.counts[arm]
-                value = index(params, clock, seen.counts, arm, mean)
+                mean = known.sums[arm] / known.n_observed[arm]
+                value = index(params, clock, known, arm, mean)
                 if value < most:
                     now["wasted"] += 1
                 if value > most or (value == most and arm < best):
@@ -199,7 +203,8 @@ def deciding_by(index: Any) -> tuple[Any, Any]:
         once, the sum of its rewards, and whether it surely is the best of the next stage, too.
         """
         now = bounds.now[0]
-        count, known = seen.counts[arm], seen.sums[arm]
+        counts = seen.statistics.n_observed
+        count, known = counts[arm], seen.statistics.sums[arm]
         clock = stage - seen.origin
         n_stages = min(last, now["until"]) - stage + 1
         if additive:
@@ -212,7 +217,7 @@ def deciding_by(index: Any) -> tuple[Any, Any]:
         while n < n_stages and control[0] == 0:
             # The index after so many more pulls, as if no time had passed; and at a lower mean.
             some = min(pace, n_stages - n)
-            seen.counts[arm] = count + n + some - (some < n_stages - n)
+            counts[arm] = count + n + some - (some < n_stages - n)
             mean = (known + total) / (count + n)
             floor = floor_of(params, seen, clock, arm, mean, rival)
             if floor == np.inf:
@@ -220,7 +225,7 @@ def deciding_by(index: Any) -> tuple[Any, Any]:
                 break
             n, total = pull_on(law, arm, stream, n, n + some, floor, count, known, total)
             pace = min(pace + pace // 4 + 1, MOST_AHEAD)
-        seen.counts[arm] = count
+        counts[arm] = count
         now["pace"] = pace
         sure = n == n_stages and stage + n <= now["until"]
         return n, total, sure and known + total >= floor * (count + n)

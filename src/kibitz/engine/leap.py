@@ -28,12 +28,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kibitz._jit import jit
 from kibitz.engine.environment import ACTIVE, GAUSSIAN, PASSIVE, PERIODIC, RANDOM, Law, Looks
-from kibitz.engine.jit import jit, jit_init, jit_rare
 from kibitz.engine.lazy_index import ROUNDING
 from kibitz.model.feedback import Every, Feedback
 from kibitz.model.problem import Problem
-from kibitz.policies.policy import FAR, Array, Hold, Policy, View
+from kibitz.policies.policy import (
+    NEVER,
+    Array,
+    Hold,
+    Policy,
+    Statistics,
+    View,
+    new_statistics,
+)
 
 SHORTEST = 128  # blocks below are not worth a certificate
 STEPS = 128  # how far to go stage by stage before the next try
@@ -59,7 +67,7 @@ class Certificate(NamedTuple):
     """Room for a certificate, and the account of those that were given."""
 
     looks: Array  # at most so many looks at each arm
-    counts: Array  # counts at most, and room for that of all looks
+    most: Statistics  # counts at most
     highs: Array  # indices at most
     now: Array  # one record
 
@@ -81,7 +89,7 @@ ACCOUNT = np.dtype(
 )
 
 
-@jit_rare
+@jit(inline=False)
 def normal_quantile(log: float) -> float:
     """Return z with 2 Q(z) <= e^-log, by Q(z) <= phi(z) / z for z >= 1."""
     z = math.sqrt(2 * log)
@@ -90,7 +98,7 @@ def normal_quantile(log: float) -> float:
     return z + 1e-6
 
 
-@jit_init
+@jit(allocates=True)
 def new_certificate(n_arms: int, error: float) -> Certificate:
     """Return room for a run whose error may come to `error`."""
     # a certificate rests on at most 2 K + 2 events: arrivals, looks at and straying of each arm, and
@@ -106,11 +114,11 @@ def new_certificate(n_arms: int, error: float) -> Certificate:
     account["log"] = math.log((2 * n_arms + 2) / account["cost"])
     account["z"] = normal_quantile(account["log"])
     account["pace"] = MOST_PACE
-    counts = np.zeros(n_arms + 1, np.int64)
-    return Certificate(np.zeros(n_arms, np.int64), counts, np.zeros(n_arms, np.float64), now)
+    looks, highs = np.zeros(n_arms, np.int64), np.zeros(n_arms, np.float64)
+    return Certificate(looks, new_statistics(n_arms, 0), highs, now)
 
 
-@jit_rare
+@jit(inline=False)
 def charge(certificate: Certificate) -> None:
     """Charge a certificate; when half of what was left is spent, the next ones cost a quarter."""
     account = certificate.now[0]
@@ -122,7 +130,7 @@ def charge(certificate: Certificate) -> None:
         account["z"] = normal_quantile(account["log"])
 
 
-@jit_rare
+@jit(inline=False)
 def binomial(n: int, p: float, rng: Any) -> int:
     """Draw the number of successes in n trials, for any n.
 
@@ -147,7 +155,7 @@ def binomial(n: int, p: float, rng: Any) -> int:
     return successes + rng.binomial(n, p)
 
 
-@jit_rare
+@jit(inline=False)
 def sum_of(law: Law, arm: int, n: int, rng: Any) -> float:
     """Draw the sum of n rewards of an arm."""
     if law.kind == GAUSSIAN:
@@ -157,7 +165,7 @@ def sum_of(law: Law, arm: int, n: int, rng: Any) -> float:
 
 
 @jit
-def at_most(n: float, p: float, log: float) -> int:
+def binomial_upper_bound(n: float, p: float, log: float) -> int:
     """Return a number that a binomial (n, p) exceeds with probability at most e^-log (Bernstein)."""
     if p <= 0 or n <= 0:
         return 0
@@ -168,7 +176,7 @@ def at_most(n: float, p: float, log: float) -> int:
 
 
 @jit
-def strays(law: Law, arm: int, n: int, log: float, z: float) -> float:
+def deviation_bound(law: Law, arm: int, n: int, log: float, z: float) -> float:
     """Return how far a sum of up to n rewards strays to one side, but for probability e^-log."""
     if law.kind == GAUSSIAN:
         return z * law.sds[arm] * math.sqrt(float(n))
@@ -179,14 +187,14 @@ def strays(law: Law, arm: int, n: int, log: float, z: float) -> float:
 
 @jit
 def cut_at(looks: Looks, arrival: int, last: int) -> int:
-    """Return the number of arrivals at which a short block is cut; FAR for a longer one.
+    """Return the number of arrivals at which a short block is cut; NEVER for a longer one.
 
     Bernstein's inequality says little about a few arrivals.
     """
     if looks.arrivals == PERIODIC or arrival > last:
-        return FAR
+        return NEVER
     expected = looks.rate * (last - arrival)
-    return 1 + int(expected + math.sqrt(expected)) if expected < CUT else FAR
+    return 1 + int(expected + math.sqrt(expected)) if expected < CUT else NEVER
 
 
 @jit
@@ -196,11 +204,11 @@ def arrivals_up_to(looks: Looks, arrival: int, last: int, log: float) -> int:
         return 0
     if looks.arrivals == PERIODIC:
         return 1 + (last - arrival) // looks.period
-    most = 1 + at_most(float(last - arrival), looks.rate, log)
+    most = 1 + binomial_upper_bound(float(last - arrival), looks.rate, log)
     return min(most, cut_at(looks, arrival, last))
 
 
-@jit_rare
+@jit(inline=False)
 def stages_for(looks: Looks, n_arrivals: int, log: float) -> int:
     """Return after how many stages from an arrival on there surely are not more than so many.
 
@@ -216,7 +224,7 @@ def stages_for(looks: Looks, n_arrivals: int, log: float) -> int:
     return 1 + int(min(0.999 * expected / looks.rate, 1e18))
 
 
-@jit_rare
+@jit(inline=False)
 def arrivals_drawn(looks: Looks, arrival: int, last: int, rng: Any) -> tuple[int, int]:
     """Draw how many arrivals there are up to `last`, and where the block ends if it is cut."""
     if arrival > last:
@@ -224,7 +232,7 @@ def arrivals_drawn(looks: Looks, arrival: int, last: int, rng: Any) -> tuple[int
     if looks.arrivals == PERIODIC:
         return 1 + (last - arrival) // looks.period, last
     cut = cut_at(looks, arrival, last)
-    if cut == FAR:
+    if cut == NEVER:
         return 1 + binomial(last - arrival, looks.rate, rng), last
     n = 1
     while n < cut:
@@ -239,7 +247,7 @@ def arrivals_drawn(looks: Looks, arrival: int, last: int, rng: Any) -> tuple[int
 @jit
 def no_hold(params: Any, state: Any) -> Hold:
     """Return that no arm is held: all looks go in turn, or none."""
-    return Hold(-1, -1, FAR)
+    return Hold(-1, -1, NEVER)
 
 
 @jit
@@ -278,6 +286,7 @@ def leaping_by(index: Any, update: Any, turns: Any, hold: Any, due: Any) -> tupl
         its leader leads; neither it nor `arm` takes any turn.
         """
         n_arms = seen.allowed.size
+        known, most = seen.statistics, certificate.most
         n = last - stage + 1
         log = certificate.now[0]["log"]
         # the looks
@@ -290,7 +299,7 @@ def leaping_by(index: Any, update: Any, turns: Any, hold: Any, due: Any) -> tupl
             certificate.looks[other] = 0
             if n_looks > 0:
                 if looks.observer == PASSIVE:
-                    certificate.looks[other] = at_most(
+                    certificate.looks[other] = binomial_upper_bound(
                         float(n_looks), looks.shares[other] / share, log
                     )
                 elif look >= 0:
@@ -307,18 +316,21 @@ def leaping_by(index: Any, update: Any, turns: Any, hold: Any, due: Any) -> tupl
             certificate.looks[held.arm] = n_looks - certificate.looks.sum()
         for other in range(n_arms):
             extra = certificate.looks[other] if seen.learns else 0
-            certificate.counts[other] = seen.counts[other] + extra + (n if other == arm else 0)
-        if seen.counts.size == n_arms + 1:
-            certificate.counts[n_arms] = seen.counts[n_arms] + n_looks
+            pulls = n if other == arm else 0
+            most.n_pulls[other] = known.n_pulls[other] + pulls
+            most.n_looks[other] = known.n_looks[other] + certificate.looks[other]
+            most.n_observed[other] = known.n_observed[other] + extra + pulls
+        most.totals[0]["pulls"] = known.totals[0]["pulls"] + n
+        most.totals[0]["looks"] = known.totals[0]["looks"] + n_looks
         # the rivals' largest indices; a tie that lasts goes to the lower arm
         least = lowest(params, seen, law, stage, arm, certificate)
-        mean = seen.sums[arm] / seen.counts[arm]
-        constant = least == index(params, stage - seen.origin, seen.counts, arm, mean)
+        mean = known.sums[arm] / known.n_observed[arm]
+        constant = least == index(params, stage - seen.origin, known, arm, mean)
         rival, other_rival = -np.inf, -np.inf
         for other in range(n_arms):
             if other != arm and seen.allowed[other]:
                 high = highest_mean(seen, law, other, certificate)
-                value = index(params, last - seen.origin, seen.counts, other, high)
+                value = index(params, last - seen.origin, known, other, high)
                 certificate.highs[other] = value + ROUNDING * (1 + abs(value))
                 if not (constant and value == least and arm < other):
                     rival = max(rival, certificate.highs[other])
@@ -337,19 +349,21 @@ def leaping_by(index: Any, update: Any, turns: Any, hold: Any, due: Any) -> tupl
 
     def highest_mean(seen: View, law: Law, arm: int, certificate: Certificate) -> Any:
         """Return the largest mean of an arm over the box."""
-        new = certificate.counts[arm] - seen.counts[arm]
+        known, most = seen.statistics, certificate.most.n_observed[arm]
+        new = most - known.n_observed[arm]
         log, z = certificate.now[0]["log"], certificate.now[0]["z"]
-        far = seen.sums[arm] + strays(law, arm, new, log, z)
-        drifted = (far + new * law.means[arm]) / certificate.counts[arm]
-        return max(far / seen.counts[arm], drifted)
+        far = known.sums[arm] + deviation_bound(law, arm, new, log, z)
+        drifted = (far + new * law.means[arm]) / most
+        return max(far / known.n_observed[arm], drifted)
 
     def lowest_mean(seen: View, law: Law, arm: int, certificate: Certificate) -> Any:
         """Return the smallest mean of an arm over the box."""
-        new = certificate.counts[arm] - seen.counts[arm]
+        known, most = seen.statistics, certificate.most.n_observed[arm]
+        new = most - known.n_observed[arm]
         log, z = certificate.now[0]["log"], certificate.now[0]["z"]
-        far = seen.sums[arm] - strays(law, arm, new, log, z)
-        drifted = (far + new * law.means[arm]) / certificate.counts[arm]
-        return min(far / seen.counts[arm], drifted)
+        far = known.sums[arm] - deviation_bound(law, arm, new, log, z)
+        drifted = (far + new * law.means[arm]) / most
+        return min(far / known.n_observed[arm], drifted)
 
     def lowest(
         params: Any,
@@ -361,10 +375,7 @@ def leaping_by(index: Any, update: Any, turns: Any, hold: Any, due: Any) -> tupl
     ) -> Any:
         """Return the smallest index of an arm over the box."""
         low = lowest_mean(seen, law, arm, certificate)
-        n_arms = seen.allowed.size
-        # what an index keeps behind the counts is not of these counts: it must do without
-        counts = certificate.counts[: n_arms + (1 if seen.counts.size == n_arms + 1 else 0)]
-        return index(params, stage - seen.origin, counts, arm, low)
+        return index(params, stage - seen.origin, certificate.most, arm, low)
 
     def leads(
         params: Any, seen: View, stage: int, arm: int, look: int, held: Hold, certificate: Certificate
@@ -374,13 +385,14 @@ def leaping_by(index: Any, update: Any, turns: Any, hold: Any, due: Any) -> tupl
         That is the index of `look` but for `arm`, or the mean of the leader while an arm is held. The
         lead is infinite where all others are behind or tie with a lower arm, which may last.
         """
+        known = seen.statistics
         rival, other_rival = -np.inf, -np.inf
-        mean = seen.sums[arm] / seen.counts[arm]
-        most = index(params, stage - seen.origin, seen.counts, arm, mean)
+        mean = known.sums[arm] / known.n_observed[arm]
+        most = index(params, stage - seen.origin, known, arm, mean)
         for other in range(seen.allowed.size):
             if seen.allowed[other]:
-                mean = seen.sums[other] / seen.counts[other]
-                value = index(params, stage - seen.origin, seen.counts, other, mean)
+                mean = known.sums[other] / known.n_observed[other]
+                value = index(params, stage - seen.origin, known, other, mean)
                 certificate.highs[other] = value
                 if other != arm:
                     if not (value == most and arm < other):
@@ -391,10 +403,10 @@ def leaping_by(index: Any, update: Any, turns: Any, hold: Any, due: Any) -> tupl
         if look >= 0 and look != arm:
             look_lead = certificate.highs[look] - other_rival
         if held.leader >= 0:
-            best = seen.sums[held.leader] / seen.counts[held.leader]
+            best = known.sums[held.leader] / known.n_observed[held.leader]
             for other in range(seen.allowed.size):
                 if other != held.leader:
-                    look_lead = min(look_lead, best - seen.sums[other] / seen.counts[other])
+                    look_lead = min(look_lead, best - known.sums[other] / known.n_observed[other])
         return certificate.highs[arm] - rival, look_lead
 
     leads = jit(leads)
@@ -490,11 +502,11 @@ def leaping_by(index: Any, update: Any, turns: Any, hold: Any, due: Any) -> tupl
         if looks.observer == ACTIVE and look < 0 and not foreseen:
             furthest = min(furthest, arrival - stage)
         shortest = SHORTEST
-        if arrival < FAR:  # playing an arrival costs as much as playing a hundred other stages
+        if arrival < NEVER:  # playing an arrival costs as much as playing a hundred other stages
             rate = looks.rate if looks.arrivals == RANDOM else 1 / looks.period
             shortest = max(4, int(SHORTEST / (1 + 100 * rate)))
         held = held_by(params, state, looks)
-        if held.most < FAR and arrival < FAR:
+        if held.most < NEVER and arrival < NEVER:
             n_arrivals = held.most // looks.per_arrival
             ahead = stages_for(looks, n_arrivals, certificate.now[0]["log"]) if n_arrivals > 0 else 0
             furthest = min(furthest, arrival - stage + ahead)
@@ -536,7 +548,7 @@ def leaping_by(index: Any, update: Any, turns: Any, hold: Any, due: Any) -> tupl
             if left > 0:
                 charge(certificate)
                 certificate.now[0]["patience"] = 1
-                certificate.now[0]["latest"] = min(max(n, shortest), FAR // 8)
+                certificate.now[0]["latest"] = min(max(n, shortest), NEVER // 8)
                 n_arrivals, end = arrivals_drawn(looks, arrival, stage + n - 1, rng)
                 return end - stage + 1, n_arrivals
             n = n // 2 if left == -np.inf else min(n // 2 + n // 4, int(pace * lead**2))

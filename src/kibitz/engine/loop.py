@@ -12,23 +12,21 @@ Index policies are played from decision to decision (`index`) and, where it is s
 leaps (`leap`). Other policies are asked at each stage.
 """
 
-from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from kibitz.engine.content import content_hash, is_ours
-from kibitz.engine.draft import draft_of
+from kibitz._jit import jit
 from kibitz.engine.environment import ACTIVE, FULL, PASSIVE, Law, Looks, draw, look_functions
-from kibitz.engine.jit import announce_by, compiled_loop, jit
 from kibitz.engine.lazy_index import Bounds, deciding_by, drop, forget, no_bounds
 from kibitz.engine.leap import STEPS, Certificate, leaping_by, new_certificate, sum_of
 from kibitz.engine.rng import Streams, seed_stream
 from kibitz.model.feedback import Feedback
+from kibitz.policies.index_policy import index_of_statistics
 from kibitz.policies.policy import Array, Policy, params_type
 
-#: The entries of `control`: whether to stop, how far a loop is, and whether it is a draft.
-STOP, STAGE, RUN, DRAFT = range(4)
+#: The entries of `control`: whether to stop, and how far a loop is.
+STOP, STAGE, RUN = range(3)
 
 
 class Record(NamedTuple):
@@ -82,66 +80,8 @@ def note_stage(record: Record, run: int, noted: int, stage: int) -> int:
     return noted
 
 
-def loop_for(
-    policy: Policy,
-    feedback: Feedback,
-    leap: bool = False,
-    announce: Callable[[], None] | None = None,
-    draft: bool = False,
-) -> Any:
-    """Return the compiled loop that plays a policy with a kind of feedback, or its draft.
-
-    A process finds or compiles it once; `announce` is called when it is compiled. numba compiles a
-    function of the user's with the values that its names have at that time. If they have changed
-    since, the policy is refused.
-    """
-    _check_names(policy, feedback)
-    played = (draft and draft_of(policy)) or policy
-    key = loop_key(played, feedback, leap)
-    if key not in _loops:
-        _loops[key] = compiled_loop(_loop(played, feedback, leap), announce)
-    announce_by(_loops[key], announce)
-    return _loops[key]
-
-
-_loops: dict[Any, Any] = {}
-
-
-def _check_names(policy: Policy, feedback: Feedback) -> None:
-    """Refuse a policy if names in functions of its user have other values than at first."""
-    users = [f for f in (*policy.functions, feedback.rate, feedback.weights) if callable(f)]
-    users = [f for f in users if not is_ours(f)]
-    if users:
-        content = content_hash(users)
-        if _first_content.setdefault(tuple(users), content) != content:
-            raise ValueError(
-                f"names that {policy.name} depends on must keep their values, got others than when "
-                "it was compiled; make the policy anew"
-            )
-
-
-_first_content: dict[tuple[Any, ...], str] = {}
-
-
-def loop_key(policy: Policy, feedback: Feedback, leap: bool) -> Hashable:
-    """Return what tells apart, in one process, games that need loops of their own."""
-    varying = tuple(f if callable(f) else None for f in (feedback.rate, feedback.weights))
-    return policy.functions, tuple(policy.numbers), varying, leap
-
-
-def loop_content(policy: Policy, feedback: Feedback, leap: bool) -> str:
-    """Return a hash of all the code that plays a policy, the same in each process that has it."""
-    key = loop_key(policy, feedback, leap)
-    if key not in _contents:
-        _contents[key] = content_hash(_loop(policy, feedback, leap))
-    return _contents[key]
-
-
-_contents: dict[Any, str] = {}
-
-
-def _loop(policy: Policy, feedback: Feedback, leap: bool) -> Any:
-    """Return the loop over runs, not compiled yet."""
+def build_loop(policy: Policy, feedback: Feedback, leap: bool) -> Any:
+    """Return the loop over the runs of a job, as a plain function."""
     params_of = params_type(tuple(policy.numbers))
     init: Any = policy.init
     play_run = run_player(policy, feedback, leap)
@@ -176,7 +116,8 @@ def run_player(policy: Policy, feedback: Feedback, leap: bool) -> Any:
     decide: Any = None
     lead: Any = None
     if is_index:
-        decide, lead = deciding_by(policy.index)
+        index = index_of_statistics(policy.index, policy.index_reads)
+        decide, lead = deciding_by(index, policy.additive)
     leap_ahead: Any = block_player(policy, feedback) if leap else None
     next_arrival, drawn_arm = look_functions(feedback)
 
@@ -302,9 +243,8 @@ def block_player(policy: Policy, feedback: Feedback) -> Any:
     """Return the function that plays a block of stages at once, if it can certify one."""
     observe, update = policy.observe, policy.update
     foreseen = policy.turns is not None or policy.hold is not None
-    propose, tell_looks = leaping_by(
-        policy.index, policy.update, policy.turns, policy.hold, policy.due
-    )
+    index = index_of_statistics(policy.index, policy.index_reads)
+    propose, tell_looks = leaping_by(index, policy.update, policy.turns, policy.hold, policy.due)
     next_arrival, _ = look_functions(feedback)
 
     def leap_ahead(

@@ -11,19 +11,17 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba.extending import overload
-from numba.np.random._constants import (
-    fi_double,
-    ki_double,
-    wi_double,
-    ziggurat_nor_inv_r,
-    ziggurat_nor_r,
-)
 from numpy.random import SFC64, Generator, SeedSequence
 from numpy.typing import NDArray
 
-from kibitz.engine.jit import jit, jit_rare
-from kibitz.engine.numba_compat import INLINE
+from kibitz._jit import jit
+from kibitz.engine.numba_compat import (
+    NORMAL_HEIGHTS,
+    NORMAL_LIMITS,
+    NORMAL_TAIL,
+    NORMAL_TAIL_INVERSE,
+    NORMAL_WIDTHS,
+)
 
 Array = NDArray[Any]
 
@@ -98,7 +96,7 @@ def seed_stream(stream: Stream, words: Array) -> None:
 # -------------------------------------------------------------------------------------- drawing
 
 # The ziggurat of Marsaglia and Tsang (2000) with NumPy's tables, which numba has a copy of.
-WIDTHS, HEIGHTS, LIMITS = wi_double, fi_double, ki_double.astype(np.int64)
+WIDTHS, HEIGHTS, LIMITS = NORMAL_WIDTHS, NORMAL_HEIGHTS, NORMAL_LIMITS.astype(np.int64)
 
 
 @jit
@@ -124,17 +122,18 @@ def store(stream: Stream, state: Any) -> None:
     words[0], words[1], words[2], words[3] = state
 
 
-def next_uniform(stream: Stream, state: Any) -> tuple[Any, Any]:
-    """Draw a number from [0, 1), and the next state."""
-    store(stream, state)
-    return stream.rng.random(), load(stream)
-
-
 @jit
 def compiled_next_uniform(stream: Stream, state: Any) -> tuple[Any, Any]:
     """Draw a number from [0, 1), in compiled code."""
     drawn, state = next_bits(state)
     return np.int64(drawn >> np.uint64(11)) * 2.0**-53, state
+
+
+@jit(substitute=compiled_next_uniform)
+def next_uniform(stream: Stream, state: Any) -> tuple[Any, Any]:
+    """Draw a number from [0, 1), and the next state."""
+    store(stream, state)
+    return stream.rng.random(), load(stream)
 
 
 @jit
@@ -153,10 +152,26 @@ def parts(drawn: Any) -> tuple[Any, Any, Any]:
     return layer, place, 1 - 2 * np.int64((drawn >> np.uint64(8)) & np.uint64(1))
 
 
-def next_normal(stream: Stream, state: Any) -> tuple[Any, Any]:
-    """Draw a standard normal number, and the next state."""
-    store(stream, state)
-    return stream.rng.standard_normal(), load(stream)
+@jit(inline=False)
+def rare_normal(stream: Stream, drawn: Any) -> Any:
+    """Draw a standard normal number from bits that fell on the edge of a layer, or in the tail."""
+    while True:
+        layer, place, sign = parts(drawn)
+        x = sign * (place * WIDTHS[layer])
+        if place < LIMITS[layer]:
+            return x
+        if layer == 0:
+            while True:
+                beyond = -NORMAL_TAIL_INVERSE * math.log1p(-uniform(stream))
+                y = -math.log1p(-uniform(stream))
+                if y + y > beyond * beyond:
+                    beyond += NORMAL_TAIL
+                    return -beyond if (place >> 8) & 1 else beyond
+        low, high = HEIGHTS[layer], HEIGHTS[layer - 1]
+        if (high - low) * uniform(stream) + low < math.exp(-0.5 * x * x):
+            return x
+        drawn, state = next_bits(load(stream))
+        store(stream, state)
 
 
 @jit
@@ -170,37 +185,16 @@ def compiled_next_normal(stream: Stream, state: Any) -> tuple[Any, Any]:
     return rare_normal(stream, drawn), load(stream)
 
 
+@jit(substitute=compiled_next_normal)
+def next_normal(stream: Stream, state: Any) -> tuple[Any, Any]:
+    """Draw a standard normal number, and the next state."""
+    store(stream, state)
+    return stream.rng.standard_normal(), load(stream)
+
+
 @jit
 def normal(stream: Stream) -> Any:
     """Draw a standard normal number."""
     drawn, state = next_normal(stream, load(stream))
     store(stream, state)
     return drawn
-
-
-@jit_rare
-def rare_normal(stream: Stream, drawn: Any) -> Any:
-    """Draw a standard normal number from bits that fell on the edge of a layer, or in the tail."""
-    while True:
-        layer, place, sign = parts(drawn)
-        x = sign * (place * WIDTHS[layer])
-        if place < LIMITS[layer]:
-            return x
-        if layer == 0:
-            while True:
-                beyond = -ziggurat_nor_inv_r * math.log1p(-uniform(stream))
-                y = -math.log1p(-uniform(stream))
-                if y + y > beyond * beyond:
-                    beyond += ziggurat_nor_r
-                    return -beyond if (place >> 8) & 1 else beyond
-        low, high = HEIGHTS[layer], HEIGHTS[layer - 1]
-        if (high - low) * uniform(stream) + low < math.exp(-0.5 * x * x):
-            return x
-        drawn, state = next_bits(load(stream))
-        store(stream, state)
-
-
-# numba takes what these return in place of the plain functions
-OPTIONS = {"error_model": "numpy", **INLINE}
-overload(next_uniform, jit_options=OPTIONS, strict=False)(lambda stream, state: compiled_next_uniform)
-overload(next_normal, jit_options=OPTIONS, strict=False)(lambda stream, state: compiled_next_normal)

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kibitz._validation import refused, whole
-from kibitz.engine.jit import compiled_loop
+from kibitz.engine.cache import cached_dispatcher
 from kibitz.model.problem import bernoulli
 from kibitz.policies.policy import Policy, checked_policy
 
@@ -84,7 +84,7 @@ def optimal(
     offsets = _offsets(most)
     values = np.zeros(offsets[-1, -1])
     if last > now:
-        compiled_loop(_solve)(values, offsets, known, now, last, period)
+        cached_dispatcher(_solve, nogil=True)(values, offsets, known, now, last, period)
     q = (known[:, 0] / known.sum(axis=1)).tolist()
     gains = _gains(values, offsets, known, last > now, now % period == 0)
     options = {(i, j): q[i] + gain for (i, j), gain in gains.items()}

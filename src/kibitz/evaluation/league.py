@@ -26,14 +26,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kibitz._validation import whole
-from kibitz.engine.loop import DRAFT
 from kibitz.model.feedback import active
 from kibitz.model.problem import Problem, gaussian
 from kibitz.policies import POLICIES
 from kibitz.policies.etc_ocucb import etc_ocucb
 from kibitz.policies.moss import moss_anytime
 from kibitz.policies.policy import Policy
-from kibitz.simulation.jobs import Job, find_loop, new_control, play
+from kibitz.simulation.jobs import Job, kernel_of, play
 from kibitz.simulation.labels import Policies, labelled
 from kibitz.simulation.sweep import sweep
 
@@ -342,13 +341,13 @@ def stage_costs(
     costs = {}
     for label, policy in (entrants() if policies is None else labelled(policies)).items():
         job = Job(label, policy, five, looks, stages, np.array([stages]), 1, 0, runs)
-        control = new_control()
-        find_loop(job, control)
+        kernel = kernel_of(job)
+        kernel.compile()
         tries = []
         for _ in range(3):
             begun = time.process_time()
             play(job)
             tries.append(time.process_time() - begun)
-        loop = "draft" if control[DRAFT] else "final"
+        loop = "draft" if kernel.generic else "final"
         costs[label] = Cost(1e9 * min(tries) / (runs * stages), loop)
     return costs

@@ -24,14 +24,12 @@ from typing import Any
 import numpy as np
 
 from kibitz.live.projection import Arm
-from kibitz.policies.policy import FAR, Policy, seen_update
+from kibitz.policies.policy import Policy
 
 
 def in_turn(policy: Policy, params: Any) -> bool:
     """Return whether a policy goes through phases, in which the order of reports matters."""
-    if policy.index is None or policy.view is None:
-        return policy.update is not seen_update
-    return bool(policy.view(params, policy.init(params, 2), 1).end < FAR)
+    return policy.in_phases
 
 
 def heard(
@@ -48,9 +46,9 @@ def heard(
             state = policy.update(params, state, 1, place, arm.n_looks, total, True)
     if policy.view is None:
         return state
-    known = policy.view(params, state, 1)
+    known = policy.view(params, state, 1).statistics
     for place, (pulls, looks) in enumerate(pending):
-        n = int(known.counts[place])
+        n = int(known.n_observed[place])
         if n and (pulls or looks):
             mean = known.sums[place] / n
             pulls = min(pulls, n)
@@ -64,8 +62,8 @@ def heard(
 
 def unheard(policy: Policy, params: Any, state: Any, stage: int) -> list[int]:
     """Return the places of the arms that a policy knows nothing of and would pull first."""
-    known = state if policy.view is None else policy.view(params, state, stage)
-    return [place for place in range(known.allowed.size) if known.n_pulls[place] == 0]
+    tried = policy.view(params, state, stage).tried if policy.view else state.statistics.n_pulls
+    return [place for place, n in enumerate(tried) if n == 0]
 
 
 def assumed(arm: Arm, own: bool) -> int:

@@ -15,10 +15,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from kibitz._hashing import source_hash
 from kibitz._validation import quoted
-from kibitz.engine.content import source_hash
 from kibitz.policies import POLICIES
-from kibitz.policies.policy import Policy, checked_policy, index_policy, seen_update_pulls
+from kibitz.policies.index_policy import index_policy
+from kibitz.policies.index_policy import update_pulls as seen_update_pulls
+from kibitz.policies.policy import Policy, checked_policy
 
 Recipe = dict[str, Any]
 

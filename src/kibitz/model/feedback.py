@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from kibitz._hashing import source_hash
 from kibitz._validation import flag, one_of, quoted, refused, whole
-from kibitz.engine.content import source_hash
 
 WEIGHTS = ("uniform", "optimal", "suboptimal")  # that have a name
 

@@ -6,11 +6,12 @@ from kibitz.policies.etc import etc
 from kibitz.policies.etc_ocucb import etc_ocucb
 from kibitz.policies.ftl import ftl, ftl_robin
 from kibitz.policies.improved_ucb import improved_ucb
+from kibitz.policies.index_policy import index_policy
 from kibitz.policies.kibitzer import kibitzer
 from kibitz.policies.kl_ucb import kl_ucb
 from kibitz.policies.moss import moss, moss_anytime
 from kibitz.policies.ocucb import ocucb
-from kibitz.policies.policy import Policy, index_policy
+from kibitz.policies.policy import Policy
 from kibitz.policies.thompson import thompson
 from kibitz.policies.ucb import ucb, ucb_double, ucb_second
 from kibitz.policies.ucb2 import ucb2

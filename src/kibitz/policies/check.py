@@ -1,30 +1,19 @@
-"""Try the promises that a policy makes, and say in a sentence where one is broken."""
+"""Test the promises that a policy makes on random inputs."""
 
 import math
 from typing import Any
 
 import numpy as np
 
-from kibitz.policies.policy import Policy, checked_policy
+from kibitz.policies.index_policy import index_of_statistics
+from kibitz.policies.policy import TOTALS, Array, Policy, Statistics, checked_policy
 
 TRIALS = 300
 ROOM = 1e-12  # for rounding, relative
 
 
-def check(policy: Policy) -> None:
-    """Test the promises of a policy on random inputs; raise a ValueError where one is broken.
-
-    An index must be a finite number, non-decreasing in `stage` and `mean` and non-increasing in every
-    count: the engines rely on it. Its policy must pull the arm of largest index and look at the
-    runner-up or in turn, and be told of several pulls or looks at once. Every policy must choose an
-    arm that there is, leave the state alone when it decides, and decide the same after the same
-    observations. What is tried is the same at each call; passing is no proof.
-
-    Parameters
-    ----------
-    policy
-        One of kibitz's, or your own, such as `index_policy` makes.
-    """
+def check_promises(policy: Policy) -> None:
+    """Raise ValueError if a policy breaks a promise that the engine relies on."""
     checked_policy(policy)
     rng = np.random.default_rng(0)
     params = policy.params_for(1000)
@@ -38,9 +27,10 @@ def check_monotonicity(policy: Policy, params: Any) -> None:
     """Test that an index goes the right way in each of its arguments."""
     formula: Any = policy.index
 
-    def index(*arguments: Any) -> float:
+    def index(params: Any, stage: int, counts: Array, arm: int, mean: float) -> float:
+        known: Any = counts if policy.index_reads == "counts" else statistics_of(counts)
         try:
-            return float(formula(*arguments))
+            return float(formula(params, stage, known, arm, mean))
         except (ArithmeticError, ValueError):  # which compiled code takes for infinite or no number
             return math.nan
         except Exception as error:
@@ -83,6 +73,21 @@ def check_monotonicity(policy: Policy, params: Any) -> None:
                 )
 
 
+def statistics_of(counts: Array) -> Statistics:
+    """Return statistics with these counts of observations, every third of which is a look."""
+    looks = counts // 3
+    totals = np.array([((counts - looks).sum(), looks.sum())], TOTALS)
+    nothing = np.zeros((0, counts.size + 1))
+    return Statistics(counts - looks, looks, counts, np.zeros(counts.size), totals, nothing)
+
+
+def arrays_of(state: Any) -> list[Array]:
+    """Return the arrays of a state, those of records inside it included."""
+    if isinstance(state, tuple):
+        return [array for part in state for array in arrays_of(part)]
+    return [np.asarray(state)]
+
+
 def check_decisions(policy: Policy, params: Any, n_arms: int, rng: np.random.Generator) -> None:
     """Test that decisions name an arm, leave the state alone and depend on the story alone.
 
@@ -93,7 +98,7 @@ def check_decisions(policy: Policy, params: Any, n_arms: int, rng: np.random.Gen
     while stage < 200:
         chosen = []
         for state in twice:
-            before = [np.copy(part) for part in state]
+            before = [np.copy(part) for part in arrays_of(state)]
             own = np.random.default_rng(stage)
             arms = tuple(int(f(params, state, stage, own)) for f in (policy.pull, policy.observe))
             for name, arm in zip(("pull", "observe"), arms, strict=True):
@@ -101,8 +106,8 @@ def check_decisions(policy: Policy, params: Any, n_arms: int, rng: np.random.Gen
                     raise ValueError(
                         f"{name} of {policy.name} must be one of {n_arms} arms, got {arm}"
                     )
-            for old, new in zip(before, state, strict=True):
-                if old.tobytes() != np.asarray(new).tobytes():
+            for old, new in zip(before, arrays_of(state), strict=True):
+                if old.tobytes() != new.tobytes():
                     raise ValueError(
                         f"deciding of {policy.name} must leave the state alone, got another one "
                         f"at stage {stage}"
@@ -142,13 +147,14 @@ def check_choice(
     policy: Policy, params: Any, state: Any, stage: int, seen: Any, pull: int, look: int
 ) -> None:
     """Test that an index policy decides what the engines derive from its index."""
-    index: Any = policy.index
+    index: Any = index_of_statistics(policy.index, policy.index_reads)
     values = np.full(seen.allowed.size, -np.inf)
+    known = seen.statistics
     for arm in np.flatnonzero(seen.allowed):
         values[arm] = np.inf
-        if seen.n_pulls[arm] > 0:
-            mean = seen.sums[arm] / seen.counts[arm]
-            values[arm] = index(params, stage - seen.origin, seen.counts, arm, mean)
+        if seen.tried[arm] > 0:
+            mean = known.sums[arm] / known.n_observed[arm]
+            values[arm] = index(params, stage - seen.origin, known, arm, mean)
     best, *others = map(int, np.argsort(-values, kind="stable"))
     if pull != best:
         raise ValueError(

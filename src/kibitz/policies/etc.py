@@ -14,25 +14,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kibitz._jit import jit
 from kibitz._validation import positive
-from kibitz.engine.jit import jit, jit_init
+from kibitz.policies.index_policy import choices_by
 from kibitz.policies.policy import (
-    FAR,
+    NEVER,
     Array,
     Policy,
+    Statistics,
     View,
     checked_horizon,
     checked_scale,
-    choices_by,
+    count,
+    new_statistics,
 )
 
 
 class State(NamedTuple):
     """Statistics of all observations, the arms in play, and the rounds that were tested."""
 
-    n_pulls: Array
-    counts: Array
-    sums: Array
+    statistics: Statistics
     allowed: Array
     tested: Array  # one number: how often each arm in play had been seen at the last test
 
@@ -60,21 +61,16 @@ def etc(alpha: float = 1.0, horizon: int | None = None, scale: float | None = No
         index=index,
         view=view,
         turns=turns,
+        in_phases=True,
         scale=checked_scale(scale),
         setting={"alpha": float(alpha), "horizon": horizon},
     )
 
 
-@jit_init
+@jit(allocates=True)
 def init(params: Any, n_arms: int) -> State:
     """Return the state before anything was seen."""
-    return State(
-        np.zeros(n_arms, np.int64),
-        np.zeros(n_arms, np.int64),
-        np.zeros(n_arms, np.float64),
-        np.ones(n_arms, np.bool_),
-        np.zeros(1, np.int64),
-    )
+    return State(new_statistics(n_arms, 0), np.ones(n_arms, np.bool_), np.zeros(1, np.int64))
 
 
 @jit
@@ -104,8 +100,9 @@ def index(params: Any, stage: int, counts: Array, arm: int, mean: float) -> floa
 def view(params: Any, state: State, stage: int) -> View:
     """Return the arms in play: each observation may change them until one is left."""
     n = state.allowed.sum()
-    end, most_looks = (FAR, FAR) if n == 1 else (stage, 0)
-    return View(state.counts, state.sums, state.n_pulls, state.allowed, 0, end, True, most_looks)
+    end, most_looks = (NEVER, NEVER) if n == 1 else (stage, 0)
+    known = state.statistics
+    return View(known, known.n_pulls, state.allowed, 0, end, True, most_looks)
 
 
 @jit
@@ -120,7 +117,7 @@ pull, _ = choices_by(index, view)
 @jit
 def observe(params: Any, state: State, stage: int, rng: Any) -> int:
     """Return the arm in play that is least seen once the pull is counted."""
-    first, second = two_least_seen(state.allowed, state.counts)
+    first, second = two_least_seen(state.allowed, state.statistics.n_observed)
     return second if pull(params, state, stage, rng) == first else first
 
 
@@ -129,16 +126,14 @@ def update(
     params: Any, state: State, stage: int, arm: int, n: int, total: float, free: bool
 ) -> State:
     """Count an observation; test after each full round."""
-    if not free:
-        state.n_pulls[arm] += n
-    state.counts[arm] += n
-    state.sums[arm] += total
-    least = state.counts[two_least_seen(state.allowed, state.counts)[0]]
-    if least > state.tested[0] and all_pulled(state.n_pulls):
+    known = state.statistics
+    count(known, arm, n, total, free)
+    least = known.n_observed[two_least_seen(state.allowed, known.n_observed)[0]]
+    if least > state.tested[0] and all_pulled(known.n_pulls):
         state.tested[0] = least
         slope = 2 * params.alpha
         level = slope * math.log(params.horizon)
-        eliminate(state.allowed, state.counts, state.sums, level, slope)
+        eliminate(state.allowed, known.n_observed, known.sums, level, slope)
     return state
 
 

@@ -23,11 +23,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kibitz._jit import jit
 from kibitz._validation import flag, number, one_of, positive, refused
-from kibitz.engine.jit import jit, jit_init
 from kibitz.policies.etc import eliminate
-from kibitz.policies.ocucb import index, new_counts, ocucb_numbers, recount
-from kibitz.policies.policy import FAR, Array, Policy, View, checked_scale, choices_by
+from kibitz.policies.index_policy import choices_by
+from kibitz.policies.ocucb import index, ocucb_numbers, ocucb_statistics, update_derived
+from kibitz.policies.policy import NEVER, Array, Policy, Statistics, View, checked_scale, count
 
 CLOCK = np.dtype(
     [
@@ -45,9 +46,7 @@ CLOCK = np.dtype(
 class State(NamedTuple):
     """The statistics of both subroutines, their arms, and the clock."""
 
-    n_pulls: Array  # since OCUCB-n started
-    counts: Array  # OCUCB-n's
-    sums: Array
+    statistics: Statistics  # OCUCB-n's, since it started
     allowed: Array  # S_m
     etc_counts: Array  # ETC's
     etc_sums: Array
@@ -102,7 +101,9 @@ def etc_ocucb(
         update,
         index=index,
         view=view,
+        index_reads="statistics",
         turns=turns,
+        in_phases=True,
         scale=checked_scale(scale),
         setting={**floats, **flags, "check": check},
     )
@@ -118,7 +119,7 @@ def log_epoch_length(p: float, m: int) -> float:
 def epoch_length(p: float, m: int) -> int:
     """Return the length of epoch m, ceil(d_m); so far away that no run reaches it if it is huge."""
     log = log_epoch_length(p, m)
-    return math.ceil(p ** (p ** float(m)) - 1e-9) if log < 42 else FAR
+    return math.ceil(p ** (p ** float(m)) - 1e-9) if log < 42 else NEVER
 
 
 @jit
@@ -128,7 +129,7 @@ def log_etc_horizon(p: float, m: int) -> float:
     return (1 + 1 / p) * log + math.log(log)
 
 
-@jit_init
+@jit(allocates=True)
 def init(params: Any, n_arms: int) -> State:
     """Return the state before anything was seen, in epoch 0."""
     clock = np.zeros(1, CLOCK)
@@ -136,9 +137,7 @@ def init(params: Any, n_arms: int) -> State:
     clock[0]["next_test"] = 1
     clock[0]["last"] = n_arms - 1
     return State(
-        np.zeros(n_arms, np.int64),
-        new_counts(n_arms),
-        np.zeros(n_arms, np.float64),
+        ocucb_statistics(n_arms),
         np.ones(n_arms, np.bool_),
         np.zeros(n_arms, np.int64),
         np.zeros(n_arms, np.float64),
@@ -158,15 +157,16 @@ def test_arms(params: Any, state: State) -> None:
 @jit
 def begin_epoch(params: Any, state: State) -> None:
     """Hand ETC's arms over to OCUCB-n; an arm that is out no longer counts for it."""
-    clock = state.clock[0]
+    clock, known = state.clock[0], state.statistics
     clock["epoch"] += 1
-    for arm in range(state.sums.size):
+    for arm in range(state.allowed.size):
         state.allowed[arm] = state.in_play[arm]
         if params.restart or not state.allowed[arm]:
-            state.n_pulls[arm] = 0
-            state.counts[arm] = 0
-            state.sums[arm] = 0.0
-            recount(params, state.counts, arm)
+            known.n_pulls[arm] = 0
+            known.n_looks[arm] = 0
+            known.n_observed[arm] = 0
+            known.sums[arm] = 0.0
+            update_derived(params, known, arm)
         if params.restart:
             state.etc_counts[arm] = 0
             state.etc_sums[arm] = 0.0
@@ -174,8 +174,8 @@ def begin_epoch(params: Any, state: State) -> None:
     if params.restart:
         clock["origin"] = clock["end"]
         clock["looks"] = 0
-        clock["last"] = state.sums.size - 1
-    clock["end"] = min(FAR, clock["end"] + epoch_length(params.p, clock["epoch"]))
+        clock["last"] = state.allowed.size - 1
+    clock["end"] = min(NEVER, clock["end"] + epoch_length(params.p, clock["epoch"]))
 
 
 @jit
@@ -184,15 +184,14 @@ def view(params: Any, state: State, stage: int) -> View:
     end = state.clock[0]["end"]
     if params.doubling:
         end = min(end, state.clock[0]["next_test"])
-    most_looks = FAR  # with one arm left in play, tests change nothing
+    most_looks = NEVER  # with one arm left in play, tests change nothing
     if not params.doubling and state.in_play.sum() > 1:
         most_looks = (
             math.ceil(min(params.C * state.in_play.sum(), 1e18)) - 1 - state.clock[0]["looks"]
         )
     return View(
-        state.counts,
-        state.sums,
-        state.n_pulls,
+        state.statistics,
+        state.statistics.n_pulls,
         state.allowed,
         state.clock[0]["origin"],
         end,
@@ -207,7 +206,7 @@ def turns(params: Any, state: State) -> tuple[Array, int]:
     return state.in_play, state.clock[0]["last"]
 
 
-pull, _ = choices_by(index, view)
+pull, _ = choices_by(index, view, "statistics")
 
 
 @jit
@@ -215,7 +214,7 @@ def observe(params: Any, state: State, stage: int, rng: Any) -> int:
     """Return the next arm that ETC has in play, in turn."""
     arm = state.clock[0]["last"]
     while True:
-        arm = (arm + 1) % state.sums.size
+        arm = (arm + 1) % state.allowed.size
         if state.in_play[arm]:
             return arm
 
@@ -226,11 +225,8 @@ def update(
 ) -> State:
     """Count an observation for the subroutine that it is meant for, or for both."""
     if (params.all_info or not free) and state.allowed[arm]:
-        if not free:
-            state.n_pulls[arm] += n
-        state.counts[arm] += n
-        state.sums[arm] += total
-        recount(params, state.counts, arm)
+        count(state.statistics, arm, n, total, free)
+        update_derived(params, state.statistics, arm)
     if params.all_info or free:
         state.etc_counts[arm] += n
         state.etc_sums[arm] += total

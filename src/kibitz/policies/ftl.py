@@ -8,8 +8,9 @@ arm of second largest mean.
 
 from typing import Any
 
-from kibitz.engine.jit import jit
-from kibitz.policies.policy import Array, Policy, index_policy
+from kibitz._jit import jit
+from kibitz.policies.index_policy import index_policy
+from kibitz.policies.policy import Array, Policy
 
 
 def ftl(scale: float | None = None) -> Policy:

@@ -19,17 +19,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kibitz.engine.jit import jit, jit_init
+from kibitz._jit import jit
 from kibitz.policies.etc import all_pulled, eliminate, two_least_seen
-from kibitz.policies.policy import Array, Policy, checked_horizon, checked_scale
+from kibitz.policies.policy import (
+    Array,
+    Policy,
+    Statistics,
+    checked_horizon,
+    checked_scale,
+    count,
+    new_statistics,
+)
 
 
 class State(NamedTuple):
     """Statistics of all observations, the arms in play, and the round."""
 
-    n_pulls: Array
-    counts: Array
-    sums: Array
+    statistics: Statistics
     allowed: Array
     round: Array  # one number
 
@@ -51,21 +57,16 @@ def improved_ucb(horizon: int | None = None, scale: float | None = None) -> Poli
         pull,
         observe,
         update,
+        in_phases=True,
         scale=checked_scale(scale),
         setting={"horizon": horizon},
     )
 
 
-@jit_init
+@jit(allocates=True)
 def init(params: Any, n_arms: int) -> State:
     """Return the state before anything was seen."""
-    return State(
-        np.zeros(n_arms, np.int64),
-        np.zeros(n_arms, np.int64),
-        np.zeros(n_arms, np.float64),
-        np.ones(n_arms, np.bool_),
-        np.zeros(1, np.int64),
-    )
+    return State(new_statistics(n_arms, 0), np.ones(n_arms, np.bool_), np.zeros(1, np.int64))
 
 
 @jit
@@ -86,17 +87,17 @@ def wanted(params: Any, state: State) -> int:
 @jit
 def pull(params: Any, state: State, stage: int, rng: Any) -> int:
     """Return an arm never pulled, else the least seen in play, else the leader."""
-    for arm in range(state.counts.size):
-        if state.n_pulls[arm] == 0:
+    known = state.statistics
+    counts, sums = known.n_observed, known.sums
+    for arm in range(counts.size):
+        if known.n_pulls[arm] == 0:
             return arm
-    first = two_least_seen(state.allowed, state.counts)[0]
-    if state.counts[first] < wanted(params, state):
+    first = two_least_seen(state.allowed, counts)[0]
+    if counts[first] < wanted(params, state):
         return first
     best = -1
-    for arm in range(state.counts.size):
-        if state.allowed[arm] and (
-            best < 0 or state.sums[arm] / state.counts[arm] > state.sums[best] / state.counts[best]
-        ):
+    for arm in range(counts.size):
+        if state.allowed[arm] and (best < 0 or sums[arm] / counts[arm] > sums[best] / counts[best]):
             best = arm
     return best
 
@@ -104,7 +105,7 @@ def pull(params: Any, state: State, stage: int, rng: Any) -> int:
 @jit
 def observe(params: Any, state: State, stage: int, rng: Any) -> int:
     """Return the arm in play that is least seen once the pull is counted."""
-    first, second = two_least_seen(state.allowed, state.counts)
+    first, second = two_least_seen(state.allowed, state.statistics.n_observed)
     return second if pull(params, state, stage, rng) == first else first
 
 
@@ -113,15 +114,14 @@ def update(
     params: Any, state: State, stage: int, arm: int, n: int, total: float, free: bool
 ) -> State:
     """Count an observation; end each round that is complete."""
-    if not free:
-        state.n_pulls[arm] += n
-    state.counts[arm] += n
-    state.sums[arm] += total
-    if all_pulled(state.n_pulls):
+    known = state.statistics
+    count(known, arm, n, total, free)
+    if all_pulled(known.n_pulls):
         while True:
             goal = wanted(params, state)
-            if goal == 0 or state.counts[two_least_seen(state.allowed, state.counts)[0]] < goal:
+            least = known.n_observed[two_least_seen(state.allowed, known.n_observed)[0]]
+            if goal == 0 or least < goal:
                 return state
-            eliminate(state.allowed, state.counts, state.sums, confidence(params, state), 0.0)
+            eliminate(state.allowed, known.n_observed, known.sums, confidence(params, state), 0.0)
             state.round[0] += 1
     return state

@@ -30,17 +30,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kibitz._jit import jit
 from kibitz._validation import between, one_of, positive
-from kibitz.engine.jit import jit, jit_init
 from kibitz.policies.kl_ucb import bernoulli_index as kl_index
 from kibitz.policies.policy import (
-    FAR,
+    NEVER,
     Array,
     Hold,
     Policy,
+    Statistics,
     View,
-    additive,
     checked_scale,
+    count,
+    new_statistics,
     params_type,
 )
 
@@ -79,6 +81,8 @@ def kibitzer(
         update,
         index=bernoulli_index if unit_rewards else index,
         view=view,
+        index_reads="statistics",
+        additive=not unit_rewards,
         hold=hold,
         due=due,
         unit_rewards=unit_rewards,
@@ -90,9 +94,7 @@ def kibitzer(
 class State(NamedTuple):
     """What was seen, and the arm that is held."""
 
-    n_pulls: Array
-    counts: Array  # of each arm, and of the looks
-    sums: Array
+    statistics: Statistics
     allowed: Array
     hold: Array  # one record
 
@@ -107,49 +109,41 @@ HOLD = np.dtype(
 )
 
 
-@jit_init
+@jit(allocates=True)
 def init(params: Any, n_arms: int) -> State:
     """Return the state before anything was seen."""
-    return State(
-        np.zeros(n_arms, np.int64),
-        np.zeros(n_arms + 1, np.int64),
-        np.zeros(n_arms, np.float64),
-        np.ones(n_arms, np.bool_),
-        np.zeros(1, HOLD),
-    )
+    return State(new_statistics(n_arms, 0), np.ones(n_arms, np.bool_), np.zeros(1, HOLD))
 
 
 @jit
-def spread(params: Any, stage: int, counts: Array, arm: int) -> float:
+def spread(params: Any, stage: int, known: Statistics, arm: int) -> float:
     """Return x_i."""
-    n_arms = counts.size - 1
-    return 1 + params.b * stage / (n_arms * counts[arm] + params.b * counts[n_arms])
+    counts = known.n_observed
+    n_looks = known.totals[0]["looks"]
+    return 1 + params.b * stage / (counts.size * counts[arm] + params.b * n_looks)
 
 
 @jit
-def width(params: Any, stage: int, counts: Array, arm: int) -> float:
-    """Return by how much the index for Gaussian rewards is above the mean."""
-    log = math.log(spread(params, stage, counts, arm))
-    level = log - params.beta * math.log(1 + log)
-    return math.sqrt(2 * abs(level) / counts[arm])  # not below 0 but for rounding
-
-
-index = additive(width)
+def index(params: Any, stage: int, known: Statistics, arm: int, mean: float) -> float:
+    """Return the index for Gaussian rewards."""
+    log = math.log(spread(params, stage, known, arm))
+    level = log - params.beta * math.log(1 + log)  # negative by rounding only
+    return mean + math.sqrt(2 * abs(level) / known.n_observed[arm])
 
 
 @jit
-def bernoulli_index(params: Any, stage: int, counts: Array, arm: int, mean: float) -> float:
+def bernoulli_index(params: Any, stage: int, known: Statistics, arm: int, mean: float) -> float:
     """Return the index for rewards in [0, 1]: that of KL-UCB when log t is the level."""
-    x = spread(params, stage, counts, arm)
+    x = spread(params, stage, known, arm)
     clock = x / (1 + math.log(x)) ** params.beta
-    return kl_index(KL_UCB, max(1.0, clock), counts, arm, mean)
+    return kl_index(KL_UCB, max(1.0, clock), known.n_observed, arm, mean)
 
 
 @jit
 def view(params: Any, state: State, stage: int) -> View:
-    """Return all statistics and all arms, for ever; an arm that was seen need not be pulled."""
-    seen = state.counts[: state.sums.size]
-    return View(state.counts, state.sums, seen, state.allowed, 0, FAR, True, FAR)
+    """Return all statistics and all arms, without end; a look replaces the first pull of an arm."""
+    known = state.statistics
+    return View(known, known.n_observed, state.allowed, 0, NEVER, True, NEVER)
 
 
 @cache
@@ -158,12 +152,13 @@ def pulling_by(index: Any) -> Any:
 
     def pull(params: Any, state: State, stage: int, rng: Any) -> int:
         """Return the first arm that was never seen, or the arm of largest index."""
+        known = state.statistics
         best, most = 0, -np.inf
-        for arm in range(state.sums.size):
-            count = state.counts[arm]
-            if count == 0:
+        for arm in range(known.sums.size):
+            n = known.n_observed[arm]
+            if n == 0:
                 return arm
-            value = index(params, stage, state.counts, arm, state.sums[arm] / count)
+            value = index(params, stage, known, arm, known.sums[arm] / n)
             if value > most:
                 best, most = arm, value
         return best
@@ -175,12 +170,13 @@ pull, bernoulli_pull = pulling_by(index), pulling_by(bernoulli_index)
 
 
 @jit
-def leader_of(state: State) -> int:
+def leader_of(known: Statistics) -> int:
     """Return the arm of largest mean among those that were seen."""
     leader, most = 0, -np.inf
-    for arm in range(state.sums.size):
-        if state.counts[arm] > 0 and state.sums[arm] / state.counts[arm] > most:
-            leader, most = arm, state.sums[arm] / state.counts[arm]
+    for arm in range(known.sums.size):
+        n = known.n_observed[arm]
+        if n > 0 and known.sums[arm] / n > most:
+            leader, most = arm, known.sums[arm] / n
     return leader
 
 
@@ -188,24 +184,25 @@ def leader_of(state: State) -> int:
 def holds(state: State, leader: int) -> bool:
     """Return whether an arm is held, when `leader` has the largest mean."""
     held = state.hold[0]
-    return held["leader"] == leader and state.counts[held["arm"]] < held["until"]
+    return held["leader"] == leader and state.statistics.n_observed[held["arm"]] < held["until"]
 
 
 @jit
 def due(params: Any, state: State, arm: int, n: int) -> int:
     """Return how many of the next n looks go to an arm in turn, if it is not seen otherwise."""
-    n_arms = state.sums.size
-    n_looks = state.counts[n_arms]
+    n_arms = state.allowed.size
+    n_looks = state.statistics.totals[0]["looks"]
     before = (n_looks // EVERY - arm + n_arms - 1) // n_arms  # how many turns it has had
     after = ((n_looks + n) // EVERY - arm + n_arms - 1) // n_arms
-    return max(0, after - max(before, state.counts[arm] - 1))
+    return max(0, after - max(before, state.statistics.n_observed[arm] - 1))
 
 
 @jit
 def hold(params: Any, state: State) -> Hold:
     """Return the arm that is held, and for how many looks at least."""
-    leader, held = leader_of(state), state.hold[0]
-    most = held["until"] - state.counts[held["arm"]] if holds(state, leader) else 0
+    known, held = state.statistics, state.hold[0]
+    leader = leader_of(known)
+    most = held["until"] - known.n_observed[held["arm"]] if holds(state, leader) else 0
     return Hold(held["arm"], leader, most)
 
 
@@ -213,11 +210,12 @@ def hold(params: Any, state: State) -> Hold:
 def unseen(state: State, stage: int) -> int:
     """Return the last arm that was never seen and is not pulled now; -1 if there is none."""
     first, last = -1, -1
-    for arm in range(state.sums.size):
-        if state.counts[arm] == 0:
+    known = state.statistics
+    for arm in range(known.n_observed.size):
+        if known.n_observed[arm] == 0:
             first = arm if first < 0 else first
             last = arm
-    if last >= 0 and last == first and state.n_pulls.sum() < stage:
+    if last >= 0 and last == first and known.totals[0]["pulls"] < stage:
         return -1  # it is pulled
     return last
 
@@ -244,26 +242,27 @@ def looking_by(distance: Any) -> Any:
 
     def observe(params: Any, state: State, stage: int, rng: Any) -> int:
         """Return the arm whose turn it is, an unseen one, the held one, or that of least IMED."""
-        n_arms = state.sums.size
-        n_looks = state.counts[n_arms]
+        known = state.statistics
+        counts, sums = known.n_observed, known.sums
+        n_arms, n_looks = counts.size, known.totals[0]["looks"]
         turn = n_looks // EVERY
-        if n_looks % EVERY == EVERY - 1 and state.counts[turn % n_arms] < 2 + turn // n_arms:
+        if n_looks % EVERY == EVERY - 1 and counts[turn % n_arms] < 2 + turn // n_arms:
             return turn % n_arms
         never = unseen(state, stage)
         if never >= 0:
             return never
-        leader = leader_of(state)
+        leader = leader_of(known)
         if holds(state, leader):
             return state.hold[0]["arm"]
-        best = state.sums[leader] / state.counts[leader]
+        best = sums[leader] / counts[leader]
         rarity = 1 + math.log(1 + stage / (RARE * (n_looks + 1)))
         look, least = -1, np.inf
         for arm in range(n_arms):
-            count = state.counts[arm]
-            if arm != leader and count > 0:
-                value = count * distance(state.sums[arm] / count, best)
+            n = counts[arm]
+            if arm != leader and n > 0:
+                value = n * distance(sums[arm] / n, best)
                 if value < least:  # else its logarithm, which is not negative, is not needed
-                    value += rarity * math.log(count)
+                    value += rarity * math.log(n)
                     if value < least:
                         look, least = arm, value
         if look < 0:  # of two arms one was seen, the other is pulled
@@ -284,20 +283,16 @@ def update(
 
     Of several looks at once nobody knows which of them were fourth: no arm is held for them.
     """
-    n_arms = state.sums.size
+    known = state.statistics
     if free:
-        held, count = state.hold[0], state.counts[arm]
+        held, n_before = state.hold[0], known.n_observed[arm]
         # to hold an arm for this look alone changes nothing, unless it ends another hold
-        matters = count >= LONG or state.counts[held["arm"]] < held["until"]
-        if matters and n == 1 and state.counts[n_arms] % EVERY != EVERY - 1:
-            leader = leader_of(state)
+        matters = n_before >= LONG or known.n_observed[held["arm"]] < held["until"]
+        if matters and n == 1 and known.totals[0]["looks"] % EVERY != EVERY - 1:
+            leader = leader_of(known)
             if arm != leader and not holds(state, leader):
                 held["arm"] = arm
-                held["until"] = count + (max(1, count // TENTH) if count >= LONG else 1)
+                held["until"] = n_before + (max(1, n_before // TENTH) if n_before >= LONG else 1)
                 held["leader"] = leader
-        state.counts[n_arms] += n
-    else:
-        state.n_pulls[arm] += n
-    state.counts[arm] += n
-    state.sums[arm] += total
+    count(known, arm, n, total, free)
     return state

@@ -9,11 +9,13 @@ theorem covers it.
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
+from kibitz._jit import jit
 from kibitz._validation import non_negative, one_of
-from kibitz.engine.jit import jit
-from kibitz.policies.policy import Array, Policy, index_policy, one_over_root, separable
+from kibitz.policies.index_policy import index_policy, one_over_root, separable
+from kibitz.policies.policy import Array, Policy
 
 
 def kl_ucb(law: str = "gaussian", c: float = 0.0, scale: float | None = None) -> Policy:
@@ -33,10 +35,15 @@ def kl_ucb(law: str = "gaussian", c: float = 0.0, scale: float | None = None) ->
         "c": non_negative(c, "c"),
     }
     unit_rewards = law == "bernoulli"
-    formula = bernoulli_index if unit_rewards else index
-    return index_policy(
-        "kl_ucb", formula, unit_rewards=unit_rewards, scale=scale, setting=setting, c=setting["c"]
+    policy = index_policy(
+        "kl_ucb",
+        bernoulli_index if unit_rewards else index,
+        unit_rewards=unit_rewards,
+        scale=scale,
+        setting=setting,
+        c=setting["c"],
     )
+    return policy if unit_rewards else replace(policy, factors=(growth, one_over_root))
 
 
 @jit
@@ -48,7 +55,7 @@ def level(params: Any, stage: int) -> float:
 
 @jit
 def growth(params: Any, stage: int) -> float:
-    """Return what the index for Gaussian rewards owes to the stage."""
+    """Return the time-dependent factor of the index for Gaussian rewards."""
     return math.sqrt(2 * level(params, stage))
 
 

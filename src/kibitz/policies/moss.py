@@ -12,9 +12,10 @@ no theorem for them with free observations.
 import math
 from typing import Any
 
+from kibitz._jit import jit
 from kibitz._validation import positive
-from kibitz.engine.jit import jit
-from kibitz.policies.policy import Array, Policy, checked_horizon, index_policy
+from kibitz.policies.index_policy import index_policy
+from kibitz.policies.policy import Array, Policy, checked_horizon
 
 
 def moss(exploration: float = 4.0, horizon: int | None = None, scale: float | None = None) -> Policy:

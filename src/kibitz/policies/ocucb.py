@@ -10,31 +10,31 @@ counts looks too unless `ignore_free`. As an active observer it looks at the run
 covers that.
 
 The sum over j is O_i^{1-\rho} times that of min{O_i^\rho, O_j^\rho}: the powers below O_i^\rho, and
-O_i^\rho for each other arm. With many arms the powers are kept in ascending order, and the sums of
-the least of them, behind the counts; then an index is a bisection, and a new count adds up the
-powers from its place on. These sums follow from the counts alone, whatever came first. Counts that
-have nothing behind them are summed up as the formula says.
+O_i^\rho for each other arm. With many arms the statistics hold, as derived rows, the powers by arm,
+the powers in ascending order and the sums of the k least of them. An index is then a bisection, and a
+new count updates the sums from its place on. The rows depend on the counts only, not on their
+history. Statistics without these rows are summed up as the formula says.
 """
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from kibitz._jit import jit
 from kibitz._validation import between, flag, number, refused
-from kibitz.engine.jit import jit, jit_init, jit_rare
+from kibitz.policies.index_policy import State, choices_by, view, view_pulls
 from kibitz.policies.policy import (
     Array,
     Policy,
-    Seen,
-    index_policy,
-    seen_init,
-    seen_update,
-    seen_update_pulls,
+    Statistics,
+    checked_scale,
+    count,
+    count_kind,
+    new_statistics,
 )
 
-MANY = 16  # arms from which on the sums are kept
+MANY = 16  # arms from which on the derived rows are kept
 
 
 def ocucb(
@@ -54,11 +54,22 @@ def ocucb(
         The sub-Gaussian scale of the rewards; that of the problem unless given.
     """
     numbers = ocucb_numbers(eta, rho)
-    setting = {**numbers, "ignore_free": flag(ignore_free, "ignore_free")}
-    policy = index_policy(
-        "ocucb", index, ignore_free=ignore_free, scale=scale, setting=setting, **numbers
+    pulls_only = flag(ignore_free, "ignore_free")
+    view_of = view_pulls if pulls_only else view
+    pull, runner_up = choices_by(index, view_of, "statistics")
+    return Policy(
+        "ocucb",
+        numbers,
+        init,
+        pull,
+        runner_up,
+        update_pulls if pulls_only else update,
+        index=index,
+        view=view_of,
+        index_reads="statistics",
+        scale=checked_scale(scale),
+        setting={**numbers, "ignore_free": pulls_only},
     )
-    return replace(policy, init=init, update=update_pulls if ignore_free else update)
 
 
 def ocucb_numbers(eta: float, rho: float) -> dict[str, Any]:
@@ -69,10 +80,10 @@ def ocucb_numbers(eta: float, rho: float) -> dict[str, Any]:
 
 
 @jit
-def index(params: Any, stage: int, counts: Array, arm: int, mean: float) -> float:
+def index(params: Any, stage: int, known: Statistics, arm: int, mean: float) -> float:
     """Return the index of OCUCB-n."""
-    n, log = float(counts[arm]), math.log(stage)
-    level = max(math.e, log, stage * log / total(params, counts, arm))
+    n, log = float(known.n_observed[arm]), math.log(stage)
+    level = max(math.e, log, stage * log / total(params, known, arm))
     return mean + math.sqrt(2 * params.eta * math.log(level) / n)
 
 
@@ -82,49 +93,35 @@ def power(rho: float, count: float) -> float:
     return math.sqrt(count) if rho == 0.5 else count**rho
 
 
-@jit_rare
-def total(params: Any, counts: Array, arm: int) -> float:
+@jit(inline=False)
+def total(params: Any, known: Statistics, arm: int) -> float:
     """Return the sum over j; an arm with no observations adds nothing to it."""
-    n = float(counts[arm])
+    n = float(known.n_observed[arm])
     own = power(params.rho, n)
-    if counts[counts.size - 1] < 0:
-        least = kept_least(counts, arm, own)
+    if known.derived.shape[0] > 0:
+        least = sum_of_least(known.derived, arm, own)
     else:
         least = 0.0
-        for count in counts:
+        for count in known.n_observed:
             least += min(own, power(params.rho, float(count)))
     return least * (own if params.rho == 0.5 else n ** (1 - params.rho))
 
 
-# ------------------------------------------------------------------------------ sums that are kept
+# ------------------------------------------------------------------- sums that are kept up to date
 
-# Behind the counts of many arms stand, as the bits of floats, the powers of the counts by arm, the
-# same powers in ascending order and the sums of the k least of them; last, minus the number of arms.
-
-
-@jit_init
-def init(params: Any, n_arms: int) -> Seen:
-    """Return the state before anything was seen."""
-    seen = seen_init(params, n_arms)
-    return Seen(seen.n_pulls, new_counts(n_arms), seen.sums, seen.n_looks, seen.allowed)
+POWERS, ASCENDING, SUMS = 0, 1, 2  # the derived rows; the first two leave their last entry unused
 
 
-@jit_init
-def new_counts(n_arms: int) -> Array:
-    """Return counts of so many arms, with sums behind them if there are many."""
-    if n_arms < MANY:
-        return np.zeros(n_arms, np.int64)
-    counts = np.zeros(4 * n_arms + 2, np.int64)
-    counts[-1] = -n_arms
-    return counts
+@jit(allocates=True)
+def ocucb_statistics(n_arms: int) -> Statistics:
+    """Return statistics without observations, with derived rows if there are many arms."""
+    return new_statistics(n_arms, 3 if n_arms >= MANY else 0)
 
 
-@jit
-def behind(counts: Array) -> tuple[Array, Array, Array]:
-    """Return what stands behind the counts: powers by arm, ascending, and sums of the k least."""
-    n_arms = -counts[counts.size - 1]
-    numbers = counts[n_arms : 4 * n_arms + 1].view(np.float64)
-    return numbers[:n_arms], numbers[n_arms : 2 * n_arms], numbers[2 * n_arms :]
+@jit(allocates=True)
+def init(params: Any, n_arms: int) -> State:
+    """Return the state before any observation."""
+    return State(ocucb_statistics(n_arms), np.ones(n_arms, np.bool_))
 
 
 @jit
@@ -141,20 +138,22 @@ def rank(ascending: Array, value: float) -> int:
 
 
 @jit
-def kept_least(counts: Array, arm: int, own: float) -> float:
-    """Return the sum over j of min{O_i^rho, O_j^rho}, for whatever O_i^rho is now (`own`)."""
-    powers, ascending, sums = behind(counts)
-    below = rank(ascending, own)
-    return sums[below] + (ascending.size - below) * own + (own - min(own, powers[arm]))
+def sum_of_least(derived: Array, arm: int, own: float) -> float:
+    """Return the sum over j of min{O_i^rho, O_j^rho}, where `own` is the current O_i^rho."""
+    n_arms = derived.shape[1] - 1
+    below = rank(derived[ASCENDING, :n_arms], own)
+    return derived[SUMS, below] + (n_arms - below) * own + (own - min(own, derived[POWERS, arm]))
 
 
-@jit_rare
-def recount(params: Any, counts: Array, arm: int) -> None:
-    """Bring the sums up to date, if there are any, when the count of an arm has changed."""
-    if counts[counts.size - 1] >= 0:
+@jit(inline=False)
+def update_derived(params: Any, known: Statistics, arm: int) -> None:
+    """Update the derived rows, if there are any, after the count of an arm has changed."""
+    if known.derived.shape[0] == 0:
         return
-    powers, ascending, sums = behind(counts)
-    old, new = powers[arm], power(params.rho, float(counts[arm]))
+    n_arms = known.n_observed.size
+    powers, sums = known.derived[POWERS], known.derived[SUMS]
+    ascending = known.derived[ASCENDING, :n_arms]
+    old, new = powers[arm], power(params.rho, float(known.n_observed[arm]))
     if new == old:
         return
     powers[arm] = new
@@ -162,7 +161,7 @@ def recount(params: Any, counts: Array, arm: int) -> None:
     if new > old:
         place, step = place - 1, -1
     first = place
-    while ascending[place] != old:  # those in between move on, into the place that gets free
+    while ascending[place] != old:  # shift the entries in between by one place
         ascending[place], new = new, ascending[place]
         place += step
     ascending[place] = new
@@ -174,18 +173,23 @@ def recount(params: Any, counts: Array, arm: int) -> None:
 
 
 @jit
-def update(params: Any, state: Seen, stage: int, arm: int, n: int, total: float, free: bool) -> Seen:
+def update(
+    params: Any, state: State, stage: int, arm: int, n: int, total: float, free: bool
+) -> State:
     """Count all observations."""
-    state = seen_update(params, state, stage, arm, n, total, free)
-    recount(params, state.counts, arm)
+    count(state.statistics, arm, n, total, free)
+    update_derived(params, state.statistics, arm)
     return state
 
 
 @jit
 def update_pulls(
-    params: Any, state: Seen, stage: int, arm: int, n: int, total: float, free: bool
-) -> Seen:
+    params: Any, state: State, stage: int, arm: int, n: int, total: float, free: bool
+) -> State:
     """Count pulls only."""
-    state = seen_update_pulls(params, state, stage, arm, n, total, free)
-    recount(params, state.counts, arm)
+    if free:
+        count_kind(state.statistics, arm, n, free)
+    else:
+        count(state.statistics, arm, n, total, free)
+        update_derived(params, state.statistics, arm)
     return state

@@ -1,99 +1,264 @@
 """What a policy is: a record of parameters and small pure functions.
 
-A policy holds no state of its own. What it learns is the state that it is handed and hands back, a
-NamedTuple of arrays, so that the same functions run in the simulator, where numba compiles them, and
-in plain Python, in a live agent or under a debugger::
+A policy holds no state. Its functions take the state and return the next one, a NamedTuple of arrays
+(or of such NamedTuples), so the same functions run compiled in the simulator and as plain Python in a
+live agent or under a debugger::
 
     init(params, n_arms)                               -> state
-    pull(params, state, stage, rng)                    -> arm     decides, changes nothing
-    observe(params, state, stage, rng)                 -> arm     to look at, if a look comes
-    update(params, state, stage, arm, n, total, free)  -> state   may reuse the arrays
+    pull(params, state, stage, rng)                    -> arm     must not modify the state
+    observe(params, state, stage, rng)                 -> arm     to look at, if a look arrives
+    update(params, state, stage, arm, n, total, free)  -> state   may modify the arrays of the state
 
-`stage` counts from 1. `pull` and `observe` see the same state. `update` is told of `n` rewards of
-`arm` that sum to `total`, looks (`free`) or pulls in a row from `stage` on. More than one come at a
-time to index policies only, for pulls up to the end of their `view`.
+`stage` counts from 1. `pull` and `observe` see the same state. `update` receives `n` rewards of `arm`
+that sum to `total`: looks (`free`), or pulls of consecutive stages from `stage` on. `n` exceeds 1
+only for index policies, up to the end of their `view`.
 
-Most policies pull the arm of largest index; those are one function::
+Most policies pull the arm with the largest index and consist of one function::
 
     index(params, stage, counts, arm, mean) -> float
 
-non-decreasing in `stage` and in `mean`, non-increasing in every count: `index_policy` makes the rest
-of it. The promise of monotonicity is what lets the engine skip the index of arms that cannot win.
-Such a policy may narrow down the arms and restart the clock from time to time: it tells by `view`.
+which is non-decreasing in `stage` and `mean` and non-increasing in every count (`index_policy` makes
+a policy of it). An index that needs more than the counts takes the whole `Statistics` record instead
+(`index_reads="statistics"`). The engine relies on monotonicity to skip the indices of arms that
+cannot win. An index policy may restrict the arms in play and restart its clock: its `view` says so.
 
-**Scale.** A policy is for rewards of sub-Gaussian scale 1. What it is told are rewards in units of
-the true scale, which it learns from the problem unless it is given (`scale=`), so that no formula
-needs to know it. A policy for rewards in [0, 1] (`unit_rewards`) is told rewards as they are.
+**Scale.** Policies are written for rewards of sub-Gaussian scale 1. They receive rewards divided by
+the scale, which comes from the problem unless it is given (`scale=`). A policy for rewards in [0, 1]
+(`unit_rewards`) receives them unchanged.
 """
 
-import math
 from collections import namedtuple
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from kibitz._jit import jit
 from kibitz._validation import flag, number, one_of, positive, quoted, refused
-from kibitz.engine.content import is_ours
-from kibitz.engine.jit import jit, jit_copy, jit_init
 
 Array = NDArray[Any]
 
-FAR = 2**62  # a stage that no run reaches
+NEVER = 2**62  # a stage that no run reaches
 
 
-@dataclass(frozen=True, eq=False)
+# ------------------------------------------------------------------------------------------- records
+
+TOTALS = np.dtype([("pulls", np.int64), ("looks", np.int64)], align=True)
+
+
+class Statistics(NamedTuple):
+    """Counts and sums of the observations of each arm."""
+
+    n_pulls: Array
+    n_looks: Array
+    n_observed: Array  # the pulls and looks that count
+    sums: Array  # of the rewards that count
+    totals: Array  # one record: all pulls, all looks
+    derived: Array  # rows of floats that `update` keeps beside the counts, or none
+
+
+class View(NamedTuple):
+    """What an index policy decides from, and how long that stays so."""
+
+    statistics: Statistics
+    tried: Array  # an arm with a 0 here is pulled first: its index is infinite
+    allowed: Array  # whether an arm may be pulled
+    origin: int  # the stage before the first one of the policy's clock
+    end: int  # the last stage of this view
+    learns: bool  # whether looks enter the counts and sums
+    most_looks: int  # how many looks may come before the arms in play can change
+
+
+class Hold(NamedTuple):
+    """Where looks go that do not go in turn: to one arm, as long as `leader` has the largest mean."""
+
+    arm: int
+    leader: int  # -1 if it does not matter which arm leads
+    most: int  # how many looks may come before another arm is chosen
+
+
+@jit(allocates=True)
+def new_statistics(n_arms: int, n_derived: int) -> Statistics:
+    """Return statistics without observations, with room for so many rows of derived floats."""
+    return Statistics(
+        np.zeros(n_arms, np.int64),
+        np.zeros(n_arms, np.int64),
+        np.zeros(n_arms, np.int64),
+        np.zeros(n_arms, np.float64),
+        np.zeros(1, TOTALS),
+        np.zeros((n_derived, n_arms + 1), np.float64),
+    )
+
+
+@jit
+def count(statistics: Statistics, arm: int, n: int, total: float, free: bool) -> None:
+    """Count `n` pulls or looks of an arm whose rewards sum to `total`."""
+    count_kind(statistics, arm, n, free)
+    statistics.n_observed[arm] += n
+    statistics.sums[arm] += total
+
+
+@jit
+def count_kind(statistics: Statistics, arm: int, n: int, free: bool) -> None:
+    """Count pulls or looks without learning from their rewards."""
+    if free:
+        statistics.n_looks[arm] += n
+        statistics.totals[0]["looks"] += n
+    else:
+        statistics.n_pulls[arm] += n
+        statistics.totals[0]["pulls"] += n
+
+
+# ------------------------------------------------------------------------- the functions of a policy
+
+
+class Init(Protocol):
+    """Return the state before any observation."""
+
+    def __call__(self, params: Any, n_arms: int, /) -> Any: ...
+
+
+class Choose(Protocol):
+    """Return the arm to pull, or to look at, without modifying the state."""
+
+    def __call__(self, params: Any, state: Any, stage: int, rng: Any, /) -> int: ...
+
+
+class Update(Protocol):
+    """Return the state after `n` observations of one arm."""
+
+    def __call__(
+        self, params: Any, state: Any, stage: int, arm: int, n: int, total: float, free: bool, /
+    ) -> Any: ...
+
+
+class Index(Protocol):
+    """Return the index of an arm; `observed` is its counts or the whole `Statistics`."""
+
+    def __call__(self, params: Any, stage: int, observed: Any, arm: int, mean: float, /) -> float: ...
+
+
+class Viewed(Protocol):
+    """Return what an index policy decides from."""
+
+    def __call__(self, params: Any, state: Any, stage: int, /) -> View: ...
+
+
+class Turns(Protocol):
+    """Return which arms are looked at in turn, and the arm that was looked at last."""
+
+    def __call__(self, params: Any, state: Any, /) -> tuple[Array, int]: ...
+
+
+class Holding(Protocol):
+    """Return the arm that is looked at between turns, and for how long."""
+
+    def __call__(self, params: Any, state: Any, /) -> Hold: ...
+
+
+class Due(Protocol):
+    """Return how many of the next `n` looks an arm gets in turn, if it is neither pulled nor held."""
+
+    def __call__(self, params: Any, state: Any, arm: int, n: int, /) -> int: ...
+
+
+class StandardRule(NamedTuple):
+    """How `index_policy` completes an index to a policy."""
+
+    look: str  # "runner-up" or "robin"
+    ignore_free: bool
+
+
+@dataclass(frozen=True)
 class Policy:
-    """A policy; made by `ucb()` and the like, or by `index_policy`.
+    """A policy; made by `ucb()` and the like, by `index_policy`, or from functions of your own.
 
     Attributes
     ----------
     name
-        The name that it is listed by.
+        The name under which the policy is listed.
     numbers
-        The parameters that its functions find in `params`, by name: floats, ints and bools.
+        The parameters that the functions find in `params`, by name: floats, ints and bools.
     init, pull, observe, update
-        The functions; see the module's docstring.
+        The functions described in `kibitz.policies.policy`.
     index, view
         For index policies only.
+    index_reads
+        What the third argument of `index` is: the "counts" of the arms or the whole "statistics".
+    additive
+        Whether the index is the mean plus something that does not depend on the mean.
+    factors
+        For an index mean + growth(params, stage) * width(params, count): both functions. The engine
+        then looks them up in tables.
     turns
-        For index policies that look at some arms in turn: `turns(params, state)` returns which ones
-        (an array of booleans) and the arm that was looked at last. None for the runner-up.
-    hold
-        For index policies that look in turn now and then only: `hold(params, state)` returns which
-        arm is looked at in between, and for how long; see `Hold`.
-    due
-        With `hold`: `due(params, state, arm, n)` returns how many of the next n looks go to an arm
-        in turn, if it is neither pulled nor held.
+        For index policies that look at some arms in turn. None for the runner-up.
+    hold, due
+        For index policies that look in turn only now and then.
+    in_phases
+        Whether the decisions depend on the order of the observations, so that a live agent must
+        report each reward before it asks again.
+    rule
+        How the functions follow from the index, for policies made by `index_policy`.
     unit_rewards
-        Whether it makes sense only for rewards in [0, 1].
+        Whether the policy is meant for rewards in [0, 1] only.
     scale
         The sub-Gaussian scale of the rewards; that of the problem if None.
     setting
-        The parameters as the user names them.
+        The parameters under the names that the user knows.
     """
 
     name: str
     numbers: dict[str, Any]
-    init: Callable[..., Any]
-    pull: Callable[..., int]
-    observe: Callable[..., int]
-    update: Callable[..., Any]
-    index: Callable[..., float] | None = None
-    view: Callable[..., Any] | None = None
-    turns: Callable[..., Any] | None = None
-    hold: Callable[..., Any] | None = None
-    due: Callable[..., int] | None = None
+    init: Init
+    pull: Choose
+    observe: Choose
+    update: Update
+    index: Index | None = None
+    view: Viewed | None = None
+    index_reads: Literal["counts", "statistics"] = "counts"
+    additive: bool = False
+    factors: tuple[Callable[..., float], Callable[..., float]] | None = None
+    turns: Turns | None = None
+    hold: Holding | None = None
+    due: Due | None = None
+    in_phases: bool = False
+    rule: StandardRule | None = None
     unit_rewards: bool = False
     scale: float | None = None
     setting: dict[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if not (isinstance(self.name, str) and self.name):
+            raise refused("name", "a word", self.name)
+        for name, value in (("numbers", self.numbers), ("setting", self.setting)):
+            if not isinstance(value, dict):
+                raise refused(name, "a dict", value)
+        for parameter, value in self.numbers.items():
+            if not isinstance(value, bool | np.ndarray):
+                number(value, parameter)
+        for name in ("init", "pull", "observe", "update"):
+            if not callable(getattr(self, name)):
+                raise refused(name, "a function", getattr(self, name))
+        if (self.index is None) != (self.view is None):
+            raise ValueError(f"{self.name} has only one of index and view; give both or none")
+        one_of(self.index_reads, "index_reads", ("counts", "statistics"))
+        flag(self.unit_rewards, "unit_rewards")
+        checked_scale(self.scale, self.unit_rewards)
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.functions))
+
+    def __reduce__(self) -> Any:
+        from kibitz.policies.spec import pickled
+
+        return pickled(self)
+
     @property
     def functions(self) -> tuple[Callable[..., Any] | None, ...]:
-        """All functions of the policy: what its numbers, and its machine code, depend on."""
+        """All functions of the policy, on which its decisions and its compiled code depend."""
         parts = (self.init, self.pull, self.observe, self.update, self.index, self.view, self.turns)
         return parts if self.hold is None else (*parts, self.hold, self.due)
 
@@ -103,30 +268,31 @@ class Policy:
         return params_type(tuple(self.numbers))(**self.numbers)
 
     def params_for(self, horizon: float) -> Any:
-        """Return the parameters, with the game's horizon where the policy was given none."""
+        """Return the parameters, with the horizon of the simulation if the policy has none."""
         if self.numbers.get("horizon") == 0:
             return self.params._replace(horizon=float(horizon))
         return self.params
 
     def scale_for(self, problem_scale: float) -> float:
-        """Return the unit in which the policy sees rewards, for a problem of some scale."""
+        """Return the unit in which the policy receives rewards of a problem with this scale."""
         if self.unit_rewards:
             return 1.0
         return self.scale if self.scale is not None else problem_scale or 1.0
 
     def __repr__(self) -> str:
-        given = {**self.setting, **({} if self.scale is None else {"scale": self.scale})}
-        return f"{self.name}({', '.join(f'{k}={v!r}' for k, v in given.items())})"
+        from kibitz.policies.spec import expression
+
+        return expression(self)
 
 
 @cache
 def params_type(names: tuple[str, ...]) -> Any:
-    """Return the class of parameters of these names: one for all policies that share them."""
+    """Return the class of parameters with these names, one for all policies that share them."""
     return namedtuple("Params", names)
 
 
 def checked_policy(policy: object) -> Policy:
-    """Return a policy, or refuse what is none."""
+    """Return a policy; raise ValueError for anything else."""
     if not isinstance(policy, Policy):
         raise ValueError(f"policy must be one such as ucb(), got {quoted(policy)}")
     return policy
@@ -142,258 +308,9 @@ def checked_scale(scale: float | None, unit_rewards: bool = False) -> float | No
 
 
 def checked_horizon(horizon: float | None) -> float:
-    """Return the horizon that a policy plans for; 0, for that of the game, if none is given."""
+    """Return the horizon that a policy plans for; 0 stands for that of the simulation."""
     if horizon is None:
         return 0.0
     if not 1 <= (given := number(horizon, "horizon", "at least 1 and finite")) < np.inf:
         raise refused("horizon", "at least 1 and finite", horizon)
     return given
-
-
-class View(NamedTuple):
-    """What an index policy decides from: statistics, the arms in play, and until when."""
-
-    counts: Array  # observations that count, of each arm; then that of looks, or what the index keeps
-    sums: Array  # of their rewards
-    n_pulls: Array  # pulls since the clock started: each arm is pulled once first
-    allowed: Array  # whether an arm may be pulled
-    origin: int  # the stage before the clock's first
-    end: int  # the last stage of this view
-    learns: bool  # whether looks enter the counts and sums
-    most_looks: int  # how many looks may be told before arms change
-
-
-class Hold(NamedTuple):
-    """Where looks go that do not go in turn: to one arm, while another has the largest mean."""
-
-    arm: int  # that is looked at
-    leader: int  # the arm of largest mean; -1 if it does not matter
-    most: int  # how many looks may come before the arm is given up
-
-
-class Seen(NamedTuple):
-    """What most policies know: of each arm, how often it was pulled and seen, and what it paid."""
-
-    n_pulls: Array
-    counts: Array
-    sums: Array
-    n_looks: Array  # one number: how many looks came in all
-    allowed: Array
-
-
-def index_policy(
-    name: str,
-    index: Callable[..., float],
-    *,
-    look: str = "runner-up",
-    ignore_free: bool = False,
-    unit_rewards: bool = False,
-    scale: float | None = None,
-    setting: dict[str, Any] | None = None,
-    **params: float,
-) -> Policy:
-    """Return the policy that pulls each arm once and then the arm of largest index.
-
-    It counts all observations, pulls and looks. Ties go to the lowest arm.
-
-    Parameters
-    ----------
-    name
-        What to call it.
-    index
-        `index(params, stage, counts, arm, mean) -> float`, a function that numba can compile:
-        `counts[j]` is how often arm j was seen, `mean` the mean of what `arm` paid. It must be
-        non-decreasing in `stage` and `mean` and non-increasing in every count. Functions that it
-        calls must be compiled too (`numba.njit`).
-    look
-        Where a look goes: to the "runner-up", the arm of second largest index, or to each arm in
-        turn ("robin").
-    ignore_free
-        Whether to learn from pulls only.
-    unit_rewards
-        Whether it makes sense only for rewards in [0, 1], which `mean` is in then.
-    scale
-        The sub-Gaussian scale of the rewards, in units of which `mean` is; that of the problem unless
-        given. 1 leaves rewards as they are.
-    setting
-        The parameters as shown to the user; `params` unless given.
-    **params
-        The numbers that `index` finds in its first argument.
-    """
-    if not (isinstance(name, str) and name):
-        raise refused("name", "a word", name)
-    one_of(look, "look", ("runner-up", "robin"))
-    if not (setting is None or isinstance(setting, dict)):
-        raise refused("setting", "a dict", setting)
-    if not callable(index):
-        raise refused("index", "a function", index)
-    formula = index if is_ours(index) else jit_copy(index)
-    for parameter, value in params.items():
-        number(value, parameter) if not isinstance(value, bool) else None
-    view = seen_view_pulls if flag(ignore_free, "ignore_free") else seen_view
-    pull, runner_up = choices_by(formula, view)
-    return Policy(
-        name,
-        dict(params),
-        init=seen_init,
-        pull=pull,
-        observe=runner_up if look == "runner-up" else observe_in_turn,
-        update=seen_update_pulls if ignore_free else seen_update,
-        index=formula,
-        view=view,
-        turns=None if look == "runner-up" else seen_turns,
-        unit_rewards=flag(unit_rewards, "unit_rewards"),
-        scale=checked_scale(scale, unit_rewards),
-        setting=dict(params) if setting is None else setting,
-    )
-
-
-@cache
-def separable(growth: Any, width: Any) -> Any:
-    """Return the index mean + growth(params, stage) * width(params, count), of functions of kibitz.
-
-    The engine looks both up in tables (`simulator.tables`): a stage then costs about what it costs in
-    code that is written by hand for one formula.
-    """
-
-    def index(params: Any, stage: int, counts: Array, arm: int, mean: float) -> Any:
-        return mean + growth(params, stage) * width(params, counts[arm])
-
-    index.factors = (growth, width)  # type: ignore[attr-defined]
-    return jit(index)
-
-
-@cache
-def additive(width: Any) -> Any:
-    """Return the index mean + width(params, stage, counts, arm), of a function of kibitz.
-
-    That it falls with the mean as the mean does saves the engine every other evaluation.
-    """
-
-    def index(params: Any, stage: int, counts: Array, arm: int, mean: float) -> Any:
-        return mean + width(params, stage, counts, arm)
-
-    index.width = width  # type: ignore[attr-defined]
-    return jit(index)
-
-
-@jit
-def one_over_root(params: Any, count: int) -> float:
-    """Return the width of most confidence intervals, in units of what they owe to the stage."""
-    return 1 / math.sqrt(count)
-
-
-@jit_init
-def seen_init(params: Any, n_arms: int) -> Seen:
-    """Return the state before anything was seen."""
-    return Seen(
-        np.zeros(n_arms, np.int64),
-        np.zeros(n_arms, np.int64),
-        np.zeros(n_arms, np.float64),
-        np.zeros(1, np.int64),
-        np.ones(n_arms, np.bool_),
-    )
-
-
-@jit
-def seen_update(
-    params: Any, state: Seen, stage: int, arm: int, n: int, total: float, free: bool
-) -> Seen:
-    """Count all observations."""
-    if free:
-        state.n_looks[0] += n
-    else:
-        state.n_pulls[arm] += n
-    state.counts[arm] += n
-    state.sums[arm] += total
-    return state
-
-
-@jit
-def seen_update_pulls(
-    params: Any, state: Seen, stage: int, arm: int, n: int, total: float, free: bool
-) -> Seen:
-    """Count pulls only."""
-    if free:
-        state.n_looks[0] += n
-    else:
-        state.n_pulls[arm] += n
-        state.counts[arm] += n
-        state.sums[arm] += total
-    return state
-
-
-@jit
-def seen_view(params: Any, state: Seen, stage: int) -> View:
-    """Return all statistics and all arms, for ever."""
-    return View(state.counts, state.sums, state.n_pulls, state.allowed, 0, FAR, True, FAR)
-
-
-@jit
-def seen_view_pulls(params: Any, state: Seen, stage: int) -> View:
-    """Return the statistics of pulls and all arms, for ever."""
-    return View(state.counts, state.sums, state.n_pulls, state.allowed, 0, FAR, False, FAR)
-
-
-@jit
-def seen_turns(params: Any, state: Seen) -> tuple[Array, int]:
-    """Return that all arms take turns, and whose turn was the last."""
-    n_arms = state.counts.size
-    return state.allowed, (state.n_looks[0] + n_arms - 1) % n_arms
-
-
-@jit
-def observe_in_turn(params: Any, state: Seen, stage: int, rng: Any) -> int:
-    """Look at each arm in turn."""
-    return state.n_looks[0] % state.counts.size
-
-
-@cache
-def two_largest(value: Any) -> Any:
-    """Return the function that finds the arms of largest and second largest value.
-
-    `value(params, known, stage, arm, rng)` is minus infinity for an arm that is not to be chosen.
-    Ties go to the lowest arm.
-    """
-
-    def two(params: Any, known: Any, stage: int, n_arms: int, rng: Any) -> tuple[int, int]:
-        first, second = 0, 1
-        most, more = -np.inf, -np.inf
-        for arm in range(n_arms):
-            this = value(params, known, stage, arm, rng)
-            if this > most:
-                first, second = arm, first
-                most, more = this, most
-            elif this > more:
-                second, more = arm, this
-        return first, second if more > -np.inf else first
-
-    return jit(two)
-
-
-@cache
-def choices_by(index: Any, view: Any) -> tuple[Any, Any]:
-    """Return `pull` and `observe` of an index policy: the largest index, and the runner-up.
-
-    An index is infinite before an arm's first pull.
-    """
-
-    def value(params: Any, seen: View, stage: int, arm: int, rng: Any) -> Any:
-        if not seen.allowed[arm]:
-            return -np.inf
-        if seen.n_pulls[arm] == 0:
-            return np.inf
-        mean = seen.sums[arm] / seen.counts[arm]
-        return index(params, stage - seen.origin, seen.counts, arm, mean)
-
-    best = two_largest(jit(value))
-
-    def pull(params: Any, state: Any, stage: int, rng: Any) -> Any:
-        seen = view(params, state, stage)
-        return best(params, seen, stage, seen.allowed.size, rng)[0]
-
-    def observe(params: Any, state: Any, stage: int, rng: Any) -> Any:
-        seen = view(params, state, stage)
-        return best(params, seen, stage, seen.allowed.size, rng)[1]
-
-    return jit(pull), jit(observe)

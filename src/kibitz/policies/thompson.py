@@ -12,16 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from kibitz._jit import jit
 from kibitz._validation import one_of
-from kibitz.engine.jit import jit
-from kibitz.policies.policy import (
-    Policy,
-    Seen,
-    checked_scale,
-    seen_init,
-    seen_update,
-    two_largest,
-)
+from kibitz.policies.index_policy import State, init, two_largest, update
+from kibitz.policies.policy import Policy, checked_scale
 
 
 def thompson(law: str = "gaussian", scale: float | None = None) -> Policy:
@@ -38,10 +32,10 @@ def thompson(law: str = "gaussian", scale: float | None = None) -> Policy:
     return Policy(
         "thompson",
         {"beta": unit_rewards},
-        seen_init,
+        init,
         pull,
         observe,
-        seen_update,
+        update,
         unit_rewards=unit_rewards,
         scale=checked_scale(scale, unit_rewards),
         setting={"law": law},
@@ -49,26 +43,27 @@ def thompson(law: str = "gaussian", scale: float | None = None) -> Policy:
 
 
 @jit
-def sampled(params: Any, state: Seen, stage: int, arm: int, rng: Any) -> Any:
+def sample(params: Any, state: State, stage: int, arm: int, rng: Any) -> Any:
     """Return a sample of the posterior of an arm's mean; infinite before its first pull."""
-    n, total = state.counts[arm], state.sums[arm]
-    if state.n_pulls[arm] == 0:
+    known = state.statistics
+    n, total = known.n_observed[arm], known.sums[arm]
+    if known.n_pulls[arm] == 0:
         return np.inf
     if params.beta:
         return rng.beta(1.0 + total, 1.0 + n - total)
     return total / n + 1 / math.sqrt(n) * rng.standard_normal()
 
 
-best = two_largest(sampled)
+best = two_largest(sample)
 
 
 @jit
-def pull(params: Any, state: Seen, stage: int, rng: Any) -> int:
+def pull(params: Any, state: State, stage: int, rng: Any) -> int:
     """Return the arm of largest sample."""
-    return best(params, state, stage, state.counts.size, rng)[0]
+    return best(params, state, stage, state.allowed.size, rng)[0]
 
 
 @jit
-def observe(params: Any, state: Seen, stage: int, rng: Any) -> int:
+def observe(params: Any, state: State, stage: int, rng: Any) -> int:
     """Return the runner-up of a fresh sample."""
-    return best(params, state, stage, state.counts.size, rng)[1]
+    return best(params, state, stage, state.allowed.size, rng)[1]

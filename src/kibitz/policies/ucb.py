@@ -20,23 +20,29 @@ arms never looked at first. The paper gives no formula for it; this is our readi
 """
 
 import math
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from kibitz._jit import jit
 from kibitz._validation import flag, positive
-from kibitz.engine.jit import jit, jit_init
-from kibitz.policies.policy import (
-    FAR,
-    Array,
-    Policy,
-    View,
-    checked_scale,
+from kibitz.policies.index_policy import (
     choices_by,
     index_policy,
     one_over_root,
     separable,
     two_largest,
+)
+from kibitz.policies.policy import (
+    NEVER,
+    Array,
+    Policy,
+    Statistics,
+    View,
+    checked_scale,
+    count,
+    new_statistics,
 )
 
 
@@ -54,15 +60,17 @@ def ucb(exploration: float = 6.0, ignore_free: bool = False, scale: float | None
     """
     c = positive(exploration, "exploration")
     setting = {"exploration": c, "ignore_free": flag(ignore_free, "ignore_free")}
-    return index_policy(
+    policy = index_policy(
         "ucb", index, ignore_free=ignore_free, scale=scale, setting=setting, exploration=c
     )
+    return replace(policy, factors=(growth, one_over_root))
 
 
 def ucb_double(exploration: float = 6.0, scale: float | None = None) -> Policy:
     """Return UCB1-Double: UCB, looking at the arm of second largest index (section 4.2.1)."""
     c = positive(exploration, "exploration")
-    return index_policy("ucb_double", index, scale=scale, exploration=c)
+    policy = index_policy("ucb_double", index, scale=scale, exploration=c)
+    return replace(policy, factors=(growth, one_over_root))
 
 
 def ucb_second(exploration: float = 6.0, scale: float | None = None) -> Policy:
@@ -77,6 +85,7 @@ def ucb_second(exploration: float = 6.0, scale: float | None = None) -> Policy:
         update,
         index=index,
         view=view,
+        factors=(growth, one_over_root),
         scale=checked_scale(scale),
         setting=numbers,
     )
@@ -84,76 +93,64 @@ def ucb_second(exploration: float = 6.0, scale: float | None = None) -> Policy:
 
 @jit
 def growth(params: Any, stage: int) -> float:
-    """Return what an upper confidence bound owes to the stage."""
+    """Return the time-dependent factor of the index."""
     return math.sqrt(params.exploration * math.log(stage))
 
 
 index = separable(growth, one_over_root)  # the upper confidence bound of Algorithm 1
 
 
-class Twice(NamedTuple):
-    """The statistics of both UCBs: of all observations, and of the looks alone."""
+class State(NamedTuple):
+    """The statistics of the first UCB, of all observations, and the rewards of the looks alone."""
 
-    n_pulls: Array
-    counts: Array
-    sums: Array
-    n_free: Array
-    free_sums: Array
+    statistics: Statistics
+    look_sums: Array
     allowed: Array
 
 
-@jit_init
-def init(params: Any, n_arms: int) -> Twice:
-    """Return the state before anything was seen."""
-    return Twice(
-        np.zeros(n_arms, np.int64),
-        np.zeros(n_arms, np.int64),
-        np.zeros(n_arms, np.float64),
-        np.zeros(n_arms, np.int64),
-        np.zeros(n_arms, np.float64),
-        np.ones(n_arms, np.bool_),
-    )
+@jit(allocates=True)
+def init(params: Any, n_arms: int) -> State:
+    """Return the state before any observation."""
+    return State(new_statistics(n_arms, 0), np.zeros(n_arms, np.float64), np.ones(n_arms, np.bool_))
 
 
 @jit
-def view(params: Any, state: Twice, stage: int) -> View:
-    """Return what the first UCB decides from; the second may change its mind at each look."""
-    return View(state.counts, state.sums, state.n_pulls, state.allowed, 0, FAR, True, 0)
+def view(params: Any, state: State, stage: int) -> View:
+    """Return what the first UCB decides from; the second may change its choice at each look."""
+    known = state.statistics
+    return View(known, known.n_pulls, state.allowed, 0, NEVER, True, 0)
 
 
 pull, _ = choices_by(index, view)
 
 
 @jit
-def looked(params: Any, state: Twice, clock: int, arm: int, rng: Any) -> float:
+def look_index(params: Any, state: State, clock: int, arm: int, rng: Any) -> float:
     """Return the index of an arm by its looks alone; infinite before the first."""
-    if state.n_free[arm] == 0:
+    n_looks = state.statistics.n_looks
+    if n_looks[arm] == 0:
         return np.inf
-    return index(params, clock, state.n_free, arm, state.free_sums[arm] / state.n_free[arm])
+    return index(params, clock, n_looks, arm, state.look_sums[arm] / n_looks[arm])
 
 
-best_look = two_largest(looked)
+best_look = two_largest(look_index)
 
 
 @jit
-def observe(params: Any, state: Twice, stage: int, rng: Any) -> int:
+def observe(params: Any, state: State, stage: int, rng: Any) -> int:
     """Return the choice of the second UCB among the arms that the first does not pull."""
     pulled = pull(params, state, stage, rng)
-    clock = 1 + state.n_free.sum()
-    first, second = best_look(params, state, clock, state.counts.size, rng)
+    clock = 1 + state.statistics.totals[0]["looks"]
+    first, second = best_look(params, state, clock, state.allowed.size, rng)
     return second if pulled == first else first
 
 
 @jit
 def update(
-    params: Any, state: Twice, stage: int, arm: int, n: int, total: float, free: bool
-) -> Twice:
-    """Count an observation for the first UCB, and a look for the second too."""
+    params: Any, state: State, stage: int, arm: int, n: int, total: float, free: bool
+) -> State:
+    """Count an observation for the first UCB, and a look for the second one too."""
+    count(state.statistics, arm, n, total, free)
     if free:
-        state.n_free[arm] += n
-        state.free_sums[arm] += total
-    else:
-        state.n_pulls[arm] += n
-    state.counts[arm] += n
-    state.sums[arm] += total
+        state.look_sums[arm] += total
     return state

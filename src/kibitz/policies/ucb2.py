@@ -17,9 +17,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kibitz._jit import jit
 from kibitz._validation import between
-from kibitz.engine.jit import jit, jit_init
-from kibitz.policies.policy import FAR, Array, Policy, checked_scale, two_largest
+from kibitz.policies.index_policy import two_largest
+from kibitz.policies.policy import (
+    NEVER,
+    Array,
+    Policy,
+    Statistics,
+    checked_scale,
+    count,
+    new_statistics,
+)
 
 LEAST, MOST = 1e-6, 1e6  # of alpha, between which levels can be told apart and counted
 
@@ -27,9 +36,7 @@ LEAST, MOST = 1e-6, 1e6  # of alpha, between which levels can be told apart and 
 class State(NamedTuple):
     """Statistics of all observations, and the burst."""
 
-    n_pulls: Array
-    counts: Array
-    sums: Array
+    statistics: Statistics
     begins: Array  # the count at which each arm's level began
     ends: Array  # and that at which the next one begins
     burst: Array  # the arm of the burst, and the count at which the burst ends
@@ -53,6 +60,7 @@ def ucb2(alpha: float = 0.001, scale: float | None = None) -> Policy:
         pull,
         observe,
         update,
+        in_phases=True,
         scale=checked_scale(scale),
         setting=numbers,
     )
@@ -61,7 +69,7 @@ def ucb2(alpha: float = 0.001, scale: float | None = None) -> Policy:
 @jit
 def tau(alpha: float, level: int) -> int:
     """Return the number of observations at which a level begins."""
-    return math.ceil(min((1 + alpha) ** level, float(FAR)))
+    return math.ceil(min((1 + alpha) ** level, float(NEVER)))
 
 
 @jit
@@ -75,13 +83,11 @@ def level_of(alpha: float, count: int) -> int:
     return level
 
 
-@jit_init
+@jit(allocates=True)
 def init(params: Any, n_arms: int) -> State:
     """Return the state before anything was seen."""
     return State(
-        np.zeros(n_arms, np.int64),
-        np.zeros(n_arms, np.int64),
-        np.zeros(n_arms, np.float64),
+        new_statistics(n_arms, 0),
         np.zeros(n_arms, np.int64),
         np.zeros(n_arms, np.int64),
         np.array([-1, 0]),
@@ -91,12 +97,13 @@ def init(params: Any, n_arms: int) -> State:
 @jit
 def bound(params: Any, state: State, stage: int, arm: int, rng: Any) -> Any:
     """Return the upper confidence bound of an arm; infinite before its first pull."""
-    if state.n_pulls[arm] == 0:
+    known = state.statistics
+    if known.n_pulls[arm] == 0:
         return np.inf
     seen = float(state.begins[arm])
     log = 1 + math.log(max(1.0, stage / seen))
     width = math.sqrt(2 * (1 + params.alpha) * log / seen)
-    return state.sums[arm] / state.counts[arm] + width
+    return known.sums[arm] / known.n_observed[arm] + width
 
 
 best = two_largest(bound)
@@ -106,15 +113,15 @@ best = two_largest(bound)
 def pull(params: Any, state: State, stage: int, rng: Any) -> int:
     """Return the arm of the burst, or of the largest bound where a new burst begins."""
     arm = state.burst[0]
-    if arm >= 0 and state.counts[arm] < state.burst[1]:
+    if arm >= 0 and state.statistics.n_observed[arm] < state.burst[1]:
         return arm
-    return best(params, state, stage, state.counts.size, rng)[0]
+    return best(params, state, stage, state.begins.size, rng)[0]
 
 
 @jit
 def observe(params: Any, state: State, stage: int, rng: Any) -> int:
     """Return the best arm that is not pulled."""
-    first, second = best(params, state, stage, state.counts.size, rng)
+    first, second = best(params, state, stage, state.begins.size, rng)
     return second if pull(params, state, stage, rng) == first else first
 
 
@@ -123,15 +130,13 @@ def update(
     params: Any, state: State, stage: int, arm: int, n: int, total: float, free: bool
 ) -> State:
     """Count an observation; a pull outside of a burst begins one."""
-    counts, burst = state.counts, state.burst
-    if not free:
-        if burst[0] < 0 or counts[burst[0]] >= burst[1]:
-            first_pull = state.n_pulls[arm] == 0
-            burst[0] = -1 if first_pull else arm
-            burst[1] = 0 if first_pull else state.ends[arm]
-        state.n_pulls[arm] += n
-    counts[arm] += n
-    state.sums[arm] += total
+    known, burst = state.statistics, state.burst
+    counts = known.n_observed
+    if not free and (burst[0] < 0 or counts[burst[0]] >= burst[1]):
+        first_pull = known.n_pulls[arm] == 0
+        burst[0] = -1 if first_pull else arm
+        burst[1] = 0 if first_pull else state.ends[arm]
+    count(known, arm, n, total, free)
     if counts[arm] >= state.ends[arm]:
         level = level_of(params.alpha, counts[arm])
         state.begins[arm] = tau(params.alpha, level)

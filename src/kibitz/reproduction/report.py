@@ -23,7 +23,6 @@ from markupsafe import Markup, escape
 
 from kibitz._files import checked_folder, checked_target, write_whole
 from kibitz._validation import flag, refused, whole
-from kibitz.engine.aside import compiled_ahead
 from kibitz.plotting.figures import figure, save_figure
 from kibitz.reproduction import vega
 from kibitz.reproduction.experiments import NUMBERED
@@ -31,6 +30,7 @@ from kibitz.reproduction.numerals import typeset
 from kibitz.reproduction.picture import COLOURS, DARK_COLOURS, DASHES, Picture
 from kibitz.reproduction.verdict import SURE, Verdict
 from kibitz.simulation.executors import Executors, opened
+from kibitz.simulation.kernels import compile_ahead
 from kibitz.simulation.results import versions
 from kibitz.simulation.task import rehearsal
 
@@ -122,7 +122,7 @@ def reproduce(
                 for number in numbers:
                     file = partial(data_file, place, number)
                     NUMBERED[number].run(file, runs=n_runs(number), seed=seed, threads=threads)
-            stack.enter_context(compiled_ahead(jobs))
+            stack.enter_context(compile_ahead(jobs))
         for done, number in enumerate(numbers):
 
             def step(what: str, share: float, done: int = done, number: int = number) -> None:

@@ -7,14 +7,14 @@ them, so that a result goes on after an upgrade; they belong to the key of compi
 """
 
 import json
-from functools import cache
 from typing import Any
 
-from kibitz.engine.content import is_ours, source_hash
+from kibitz._hashing import source_hash
 from kibitz.model.feedback import Feedback
 from kibitz.model.problem import Problem
 from kibitz.policies import POLICIES
 from kibitz.policies.policy import Policy
+from kibitz.policies.spec import named_spec
 
 #: Of the numbers that each engine plays: to be raised when they change.
 REVISION = {"step": 2, "leap": 3}
@@ -30,18 +30,18 @@ def setting_of(
     error: float,
 ) -> dict[str, Any]:
     """Return all that the numbers depend on, as plain data."""
-    functions = policy.functions
     engine = "leap" if leap else "step"
-    ours = all(f is None or is_ours(f) for f in functions)
+    described = {
+        "name": policy.name,
+        "parameters": policy.setting,
+        "scale": policy.scale_for(problem.scale),
+    }
+    if named_spec(policy) is None:
+        described["source"] = source_hash(policy.functions)[:16]
     setting = {
         "problem": problem.setting,
         "feedback": feedback.setting,
-        "policy": {
-            "name": policy.name,
-            "parameters": policy.setting,
-            "scale": policy.scale_for(problem.scale),
-            "source": (_source_of_ours if ours else source_hash)(functions)[:16],
-        },
+        "policy": described,
         "horizon": horizon,
         "seed": seed,
         "revision": REVISION[engine],
@@ -52,13 +52,12 @@ def setting_of(
     return plain
 
 
-_source_of_ours = cache(source_hash)  # which does not change while a process runs
-
-
 def difference(old: dict[str, Any], new: dict[str, Any]) -> str | None:
     """Say how the setting of saved runs differs from that of new ones, or None if it does not."""
     if "revision" not in old:
         return _difference_from_0_1_0(old, new)
+    if "source" not in new["policy"]:  # which builds before 0.2.0 stored for every policy
+        old = {**old, "policy": {k: v for k, v in old["policy"].items() if k != "source"}}
     return _first_difference(old, new)
 
 

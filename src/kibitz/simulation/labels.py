@@ -1,11 +1,10 @@
 """The labels of policies in a result."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from kibitz._validation import refused
-from kibitz.policies import POLICIES
 from kibitz.policies.policy import Policy
+from kibitz.policies.spec import label_of
 
 Policies = Policy | Iterable[Policy] | Mapping[str, Policy]
 
@@ -35,16 +34,3 @@ def labelled(policies: Policies, by_name: bool = False) -> dict[str, Policy]:
     if not named:
         raise ValueError("policies must be at least one policy, got none")
     return named
-
-
-def label_of(policy: Policy) -> str:
-    """Return `name` or `name:parameter=value,...`, with the parameters that are not the default."""
-    default = POLICIES[policy.name]().setting if policy.name in POLICIES else policy.setting
-    given = [f"{k}={_short(v)}" for k, v in policy.setting.items() if default.get(k) != v]
-    if policy.scale is not None:
-        given.append(f"scale={_short(policy.scale)}")
-    return f"{policy.name}:{','.join(given)}" if given else policy.name
-
-
-def _short(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)

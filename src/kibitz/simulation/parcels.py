@@ -1,33 +1,24 @@
-"""Parcels: some jobs as bytes, for a worker of somebody else's engine, and what it answers.
+"""Task payloads: jobs as bytes for the workers of an executor, and what they answer.
 
-A policy of kibitz's goes by its name and parameters, any other with the code of its functions, by the
-cloudpickle that numba ships: a formula typed in a script or a notebook can be sent. The worker finds
-or compiles the loops by their content, and answers with its versions and with the identity of what it
-played: the content of the loop and the bytes of the job. Numbers of another make are refused.
+A policy travels as its spec or with its functions (`kibitz.policies.spec.pickled`), by the
+cloudpickle that numba ships: a formula typed in a script or a notebook can be sent. A worker answers
+with its versions and with the fingerprint of what it played: the code of the kernel and the bytes of
+the job. Other code or versions are rejected.
 """
 
 import hashlib
 import pickle
 import platform
 import time
-from contextlib import suppress
-from dataclasses import replace
 from functools import cache, lru_cache
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
 from numba import cloudpickle
 
-from kibitz.engine.content import content_hash
-from kibitz.engine.jit import jit_again
-from kibitz.engine.loop import loop_content
-from kibitz.policies import POLICIES
-from kibitz.policies.policy import Policy
-from kibitz.simulation.jobs import Job, Played, final_policy, find_loop, loop_of, play
+from kibitz.simulation.jobs import Job, Played, kernel_of, play, specialised_kernel
 
-#: Of a policy.
-FUNCTIONS = ("init", "pull", "observe", "update", "index", "view", "turns", "hold", "due")
-REMEMBERED = 64  # policies that a worker need not unpack again
+REMEMBERED = 64  # policies and feedbacks that a worker need not unpack again
 
 
 class Parcel(NamedTuple):
@@ -55,17 +46,13 @@ def made_with() -> dict[str, str]:
 
 
 def packed(jobs: list[Job]) -> Parcel:
-    """Return jobs as a parcel; all that they share is in it once."""
-    policies: dict[int, bytes] = {}
-    feedbacks: dict[int, bytes] = {}
-    plain = []
+    """Return jobs as a payload; what they share is in it once."""
+    shared: dict[int, bytes] = {}
     for job in jobs:
-        policy, feedback = id(job.policy), id(job.feedback)
-        if policy not in policies:
-            policies[policy] = _policy_bytes(job.policy)
-        if feedback not in feedbacks:
-            feedbacks[feedback] = cloudpickle.dumps(job.feedback)
-        plain.append(_data(job, policies[policy], feedbacks[feedback]))
+        for part in (job.policy, job.feedback):
+            if id(part) not in shared:
+                shared[id(part)] = cloudpickle.dumps(part)
+    plain = [_data(job, shared[id(job.policy)], shared[id(job.feedback)]) for job in jobs]
     identities = tuple(identity(job, data) for job, data in zip(jobs, plain, strict=True))
     return Parcel(pickle.dumps(plain), identities, made_with())
 
@@ -83,8 +70,8 @@ def play_parcel(parcel: Parcel, attempt: int) -> Answer:
     identities = tuple(identity(job, data) for job, data in zip(jobs, sent, strict=True))
     if identities != parcel.identities:
         return Answer(made_with(), identities)
-    for job in {loop_of(job): job for job in jobs}.values():
-        find_loop(job)  # compiles, which does not count
+    for kernel in {kernel.key: kernel for kernel in map(kernel_of, jobs)}.values():
+        kernel.compile()  # which does not count
     begun = time.perf_counter()
     results: Any = tuple(play(job) for job in jobs)
     return Answer(made_with(), identities, results, time.perf_counter() - begun)
@@ -109,8 +96,7 @@ def checked(parcel: Parcel, answer: Answer) -> tuple[Played, ...]:
 
 def identity(job: Job, data: bytes) -> str:
     """Return what a job's numbers depend on: the code that plays it, and what it is given."""
-    code = loop_content(final_policy(job), job.feedback, job.leap)
-    return hashlib.sha256(code.encode() + data).hexdigest()
+    return hashlib.sha256(specialised_kernel(job).content.encode() + data).hexdigest()
 
 
 def _data(job: Job, policy: bytes, feedback: bytes) -> bytes:
@@ -121,44 +107,10 @@ def _data(job: Job, policy: bytes, feedback: bytes) -> bytes:
 
 def _job(data: bytes) -> Job:
     plain: Any = pickle.loads(data)
-    policy, feedback = _policy(plain.policy), _feedback(plain.feedback)
-    job: Job = plain._replace(policy=policy, feedback=feedback)
+    job: Job = plain._replace(policy=_unpickle(plain.policy), feedback=_unpickle(plain.feedback))
     return job
 
 
-def _policy_bytes(policy: Policy) -> bytes:
-    """Return a policy by its name and parameters, or else as it is."""
-    recipe = (policy.name, policy.setting, policy.scale)
-    with suppress(KeyError, TypeError, ValueError):  # not one of ours, whatever its name is
-        again = _made(*recipe)
-        if again.functions == policy.functions and again.numbers == policy.numbers:
-            return pickle.dumps(recipe)
-    sent: bytes = cloudpickle.dumps(policy)
-    return sent
-
-
-def _made(name: str, setting: dict[str, Any], scale: float | None) -> Policy:
-    return POLICIES[name](**setting, **({} if scale is None else {"scale": scale}))
-
-
 @lru_cache(REMEMBERED)
-def _policy(sent: bytes) -> Policy:
-    """Unpack a policy. Functions of the same content are the same ones, so that loops are found."""
-    thing = pickle.loads(sent)
-    if isinstance(thing, tuple):
-        return _made(*thing)
-    policy: Policy = thing
-    functions = _known_functions.setdefault(content_hash(policy.functions), policy.functions)
-    jit_again(functions)
-    return replace(policy, **dict(zip(FUNCTIONS, functions, strict=False)))
-
-
-_known_functions: dict[str, tuple[Any, ...]] = {}
-
-
-@lru_cache(REMEMBERED)
-def _feedback(sent: bytes) -> Any:
-    feedback = pickle.loads(sent)
-    for part in (feedback.rate, feedback.weights):
-        jit_again(part)
-    return feedback
+def _unpickle(sent: bytes) -> Any:
+    return pickle.loads(sent)

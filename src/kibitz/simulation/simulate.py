@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Any
 
 from numpy.typing import ArrayLike
 
-from kibitz.engine.prepare import Progress
 from kibitz.model.feedback import Feedback
 from kibitz.model.problem import Problem
 from kibitz.simulation.axes import Swept
 from kibitz.simulation.executors import Executors
+from kibitz.simulation.kernels import Progress
 from kibitz.simulation.labels import Policies, labelled
 from kibitz.simulation.task import Point, Task, computed
 from kibitz.simulation.watch import Watch

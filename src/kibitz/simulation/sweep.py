@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kibitz._validation import refused
-from kibitz.engine.prepare import Progress
 from kibitz.model.feedback import Feedback
 from kibitz.model.problem import Problem
 from kibitz.simulation.axes import POINT, Swept
 from kibitz.simulation.executors import Executors
+from kibitz.simulation.kernels import Progress
 from kibitz.simulation.labels import Policies, labelled
 from kibitz.simulation.results import RECORDED
 from kibitz.simulation.task import Point, Task, computed

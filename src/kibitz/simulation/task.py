@@ -18,16 +18,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from kibitz._files import checked_folder, checked_target
 from kibitz._validation import between, one_of, refused, whole
-from kibitz.engine.aside import compiled_aside
+from kibitz.engine.background import CAN_COMPILE
 from kibitz.engine.environment import looks_of
 from kibitz.engine.leap import can_leap
-from kibitz.engine.numba_compat import CAN_KEEP
-from kibitz.engine.prepare import Progress, loops_used, prepared, worth_compiling
 from kibitz.model.feedback import Feedback, checked_feedback
 from kibitz.model.problem import Problem, checked_problem
-from kibitz.policies import POLICIES
-from kibitz.policies.check import check_monotonicity
+from kibitz.policies.check import check_promises
 from kibitz.policies.policy import Policy
+from kibitz.policies.spec import named_spec
 from kibitz.simulation.axes import Key, Swept
 from kibitz.simulation.chunks import LARGEST, Chunks
 from kibitz.simulation.executors import (
@@ -44,8 +42,14 @@ from kibitz.simulation.jobs import (
     LEAP_PAYS,
     Job,
     expected_seconds,
-    loop_of,
     stage_seconds,
+)
+from kibitz.simulation.kernels import (
+    Progress,
+    kernels_used,
+    prepare,
+    specialise_in_background,
+    worth_specialising,
 )
 from kibitz.simulation.results import Gathering, Table
 from kibitz.simulation.stages import checked_stages
@@ -134,18 +138,20 @@ def computed(task: Task, progress: Progress | None, watch: Watch | None = None) 
                 whole_cell, table, table.missing(key, task.runs), len(wanted), workers, executor
             )
         ]
-        drafts = prepared(jobs, tell)
-        worth = worth_compiling(drafts, jobs, workers if executor is not None else lambda: 1)
-        if executor is not None or not CAN_KEEP:  # whoever plays compiles
-            jobs = [job._replace(loop="final") if loop_of(job) in worth else job for job in jobs]
+        generic = prepare(jobs, tell)
+        n_compilers = workers() if generic and executor is not None else 1
+        worth = worth_specialising(generic, jobs, n_compilers)
+        if executor is not None or not CAN_COMPILE:  # the process that plays compiles
+            policies = {id(job.policy) for job in worth.values()}
+            jobs = [j._replace(loop="final") if id(j.policy) in policies else j for j in jobs]
             worth = {}
         if watch is not None:
             jobs.sort(key=lambda job: job.first)  # so that all policies get on together
         watching = Watching(watch, table, list(wanted), task.runs)
-        with compiled_aside(list(worth.values())):
+        with specialise_in_background(list(worth.values())):
             _play(task, jobs, table, executor, tell, watching)
     data = table.result(list(wanted), task.runs)
-    data.encoding["loop"] = loops_used(jobs, drafts, worth)
+    data.encoding["loop"] = kernels_used(jobs, generic, worth)
     return data
 
 
@@ -329,8 +335,8 @@ def _check_patience(cell: Job, workers: Workers) -> None:
 
 
 def _check_combination(policy: Policy, problem: Problem, label: str, horizon: int) -> None:
-    if policy.index is not None and policy.name not in POLICIES:  # a promise of the user's
-        check_monotonicity(policy, policy.params_for(horizon))
+    if named_spec(policy) is None:
+        check_promises(policy)
     low, high = problem.support
     if policy.unit_rewards and not (low >= 0 and high <= 1):
         raise ValueError(

@@ -1,13 +1,13 @@
-"""The content of functions: all that they name, and so on recursively, as one hash.
+"""Hashes of functions, including everything that they refer to, recursively.
 
-There are two, for two questions:
+There are two, for two purposes:
 
-- `content_hash` is what machine code depends on: bytecode, constants, options of the compiler. It
-  changes with the version of Python, and may: then a loop is compiled anew.
-- `source_hash` is what numbers depend on: the source, without comments, docstrings and layout. It is
-  the same on another machine, with the next Python, and when a file has moved. So a saved result is
-  known by it. Where there is no source (a lambda, text that was executed, a file that was edited
-  since it was imported) the bytecode and the version of Python stand in for it.
+- `content_hash` identifies compiled code. It covers bytecode, constants and compiler options, and may
+  change with the version of Python: the function is then compiled again.
+- `source_hash` identifies numbers. It covers the source without comments, docstrings and layout, and
+  is the same on another machine, with the next version of Python and after a file was moved. Saved
+  results are identified by it. Where there is no source (a lambda, executed text, a file that was
+  edited after it was imported) the bytecode and the version of Python take its place.
 """
 
 import dis
@@ -22,8 +22,11 @@ from enum import EnumType
 from functools import cache, lru_cache
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
+
+from kibitz._jit import mark_of
 
 KNOWN_BY_VERSION = ("builtins", "math", "numpy", "numba")
 LOOKS_UP = {"LOAD_GLOBAL", "LOAD_NAME"}  # instructions of Python
@@ -40,8 +43,18 @@ def source_hash(thing: Any) -> str:
 
 
 def is_ours(function: Any) -> bool:
-    """Return whether a function is kibitz's own, which does not change while a process runs."""
-    return str(getattr(function, "__module__", "")).startswith("kibitz.")
+    """Return whether a function and all functions that it names are part of kibitz.
+
+    Such a function does not change while a process runs.
+    """
+    known = _ours.get(function)
+    if known is None:
+        known = all(str(part.__module__).startswith("kibitz.") for part in named_by(function))
+        _ours[function] = known
+    return known
+
+
+_ours: "WeakKeyDictionary[Any, bool]" = WeakKeyDictionary()
 
 
 class _Walk:
@@ -108,6 +121,10 @@ class _Walk:
 
     def feed_function(self, function: FunctionType) -> None:
         self.text("function", function.__name__)
+        mark = mark_of(function)
+        if mark is not None and not self.by_source:
+            self.text("mark", mark.allocates, mark.inline)
+            self.feed(mark.substitute)
         for part in (function.__defaults__, function.__kwdefaults__):
             self.feed(part)
         for cell in function.__closure__ or ():
@@ -118,7 +135,7 @@ class _Walk:
         else:
             self.text("source", source)
         names = _names(function.__code__)
-        for name in names if self.by_source else _global_names(function.__code__):
+        for name in names if self.by_source else global_names(function.__code__):
             if name in function.__globals__:
                 self.text("name", name)
                 value = function.__globals__[name]
@@ -160,14 +177,14 @@ def _names(code: CodeType) -> list[str]:
 
 
 @cache
-def _global_names(code: CodeType) -> list[str]:
+def global_names(code: CodeType) -> list[str]:
     """Return the names that code looks up outside of itself; `_names` has those of attributes too.
 
     Only these go along when a function is sent to another process, and its content is the same there.
     """
     own = {step.argval for step in dis.get_instructions(code) if step.opname in LOOKS_UP}
     inner = [part for part in code.co_consts if isinstance(part, CodeType)]
-    return sorted(own.union(*map(_global_names, inner)))
+    return sorted(own.union(*map(global_names, inner)))
 
 
 def named_by(function: Any) -> list[FunctionType]:
@@ -182,7 +199,7 @@ def named_by(function: Any) -> list[FunctionType]:
         if isinstance(thing, FunctionType) and id(thing) not in found:
             found[id(thing)] = thing
             waiting.extend(cell.cell_contents for cell in thing.__closure__ or ())
-            names = _global_names(thing.__code__)
+            names = global_names(thing.__code__)
             waiting.extend(thing.__globals__[name] for name in names if name in thing.__globals__)
     return list(found.values())
 

@@ -1,0 +1,67 @@
+"""The mark of functions that the engine compiles. This module does not import numba.
+
+A marked function stays plain Python: it can be called, debugged and pickled as it is. The engine
+finds the mark when it builds a kernel and compiles a copy of the function into the kernel
+(`kibitz.engine.jit`).
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar, overload
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_ATTRIBUTE = "_kibitz_mark"
+
+
+class Mark(NamedTuple):
+    """How the engine compiles a function."""
+
+    allocates: bool = False
+    inline: bool = True
+    substitute: Callable[..., Any] | None = None
+
+
+@overload
+def jit(function: F, /) -> F: ...
+@overload
+def jit(
+    *,
+    allocates: bool = False,
+    inline: bool = True,
+    substitute: Callable[..., Any] | None = None,
+) -> Callable[[F], F]: ...
+def jit(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    allocates: bool = False,
+    inline: bool = True,
+    substitute: Callable[..., Any] | None = None,
+) -> Any:
+    """Mark a function for compilation and return it unchanged.
+
+    Use it as `@kibitz.jit` on the functions of a policy and on every function that they call.
+
+    Parameters
+    ----------
+    allocates
+        Whether the function creates arrays, as the `init` of a policy does. Other functions are
+        compiled without reference counting, which makes a stage about twice as fast.
+    inline
+        Whether the function becomes a part of its callers. Switch it off for long functions that are
+        called rarely: kernels then compile faster.
+    substitute
+        The function that compiled code calls instead. Both must return the same numbers.
+    """
+
+    def mark(marked: F) -> F:
+        setattr(marked, _ATTRIBUTE, Mark(allocates, inline, substitute))
+        return marked
+
+    return mark if function is None else mark(function)
+
+
+def mark_of(function: Any) -> Mark | None:
+    """Return the mark of a function, or None if it has none."""
+    mark: Mark | None = getattr(function, _ATTRIBUTE, None)
+    return mark

@@ -1,0 +1,103 @@
+"""Background compilation: kernels that other processes compile and store in the cache.
+
+Jobs that begin after a kernel was stored find it there. The other processes take neither the
+interpreter's lock nor memory of this one.
+"""
+
+import os
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import Hashable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+
+from numba import cloudpickle
+
+from kibitz.engine.cache import SUFFIX, cache_folder
+from kibitz.engine.kernel import Kernel
+from kibitz.engine.numba_compat import CAN_CACHE
+
+POLL_SECONDS = 0.05
+COMMAND = "from kibitz.engine.background import compile_received; compile_received()"
+
+CAN_COMPILE = CAN_CACHE and bool(sys.executable)
+
+_compiling: dict[Hashable, "subprocess.Popen[bytes]"] = {}  # by the key of the kernel
+
+
+@contextmanager
+def compile_in_background(kernels: list[Kernel], n_processes: int) -> Iterator[None]:
+    """Compile kernels in other processes, in their order, while the block runs."""
+    shares = split(kernels, n_processes) if CAN_COMPILE else []
+    with ExitStack() as stack:
+        for share in shares:
+            process = stack.enter_context(_process(share))
+            for kernel in share:
+                _compiling[kernel.key] = process
+                stack.callback(_compiling.pop, kernel.key, None)
+        yield
+
+
+def split(kernels: list[Kernel], n_processes: int) -> list[list[Kernel]]:
+    """Return which kernels each process compiles: those that leap apart from others.
+
+    Kernels of one kind share parts, and generic kernels share nearly everything.
+    """
+    kinds = [[k for k in kernels if k.leap == leap] for leap in (False, True)]
+    kinds = [kind for kind in kinds if kind]
+    shares = []
+    for kind in kinds:
+        n = max(1, n_processes // len(kinds))
+        groups: dict[Hashable, list[Kernel]] = {}
+        for kernel in kind:
+            groups.setdefault(kernel.key, []).append(kernel)
+        some = list(groups.values())
+        shares += [[kernel for group in some[nth::n] for kernel in group] for nth in range(n)]
+    return [share for share in shares if share]
+
+
+def is_compiling(kernel: Kernel) -> bool:
+    """Return whether another process has yet to compile a kernel."""
+    process = _compiling.get(kernel.key)
+    return process is not None and process.poll() is None and not kernel.is_ready()
+
+
+def wait_for(kernel: Kernel) -> None:
+    """Wait until a kernel is compiled, or the process that compiles it has ended."""
+    while is_compiling(kernel):
+        time.sleep(POLL_SECONDS)
+
+
+@contextmanager
+def _process(kernels: list[Kernel]) -> Iterator["subprocess.Popen[bytes]"]:
+    """Start a process that compiles kernels; end it with the block."""
+    payloads = []
+    for kernel in kernels:
+        with suppress(Exception):  # a kernel that cannot be pickled is compiled where it is used
+            payloads.append(cloudpickle.dumps(kernel))
+    process = subprocess.Popen(
+        [sys.executable, "-c", COMMAND],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
+    )
+    try:
+        assert process.stdin is not None
+        with suppress(OSError), process.stdin:  # the process may have ended already
+            process.stdin.write(pickle.dumps(payloads))
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def compile_received() -> None:
+    """Compile the kernels on standard input; stop if the first one could not be stored."""
+    before = set(cache_folder().glob(f"*{SUFFIX}"))
+    for payload in pickle.load(sys.stdin.buffer):
+        with suppress(Exception):  # the process that needs it will raise the error
+            pickle.loads(payload).compile()
+        if before.issuperset(cache_folder().glob(f"*{SUFFIX}")):
+            return

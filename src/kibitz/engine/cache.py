@@ -1,0 +1,106 @@
+"""Compiled code on disk.
+
+numba's own `cache=True` watches one source file. A kernel is compiled around functions of policies,
+which live elsewhere: numba would miss the cached kernel, or load it after the policy was edited. Here
+a file is named by a hash of everything that its code was made from (`content_hash`), the signature,
+the processor and the versions. A stale file is never found, a file is never rewritten, and processes
+cannot disturb each other. If anything is wrong with the folder, the kernel is compiled again.
+"""
+
+import contextlib
+import hashlib
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import numba
+import numpy as np
+import platformdirs
+
+from kibitz._files import write_whole
+from kibitz._hashing import content_hash
+from kibitz.engine.jit import link
+from kibitz.engine.numba_compat import (
+    CAN_CACHE,
+    KERNEL,
+    OverloadCache,
+    codegen_of,
+    overload_key,
+    set_cache,
+    signature_of,
+)
+
+MAX_FILES = 500  # of about 200 kB each
+LAYOUT = 9  # of a file; with another number, everything is compiled again
+VERSIONS = (LAYOUT, sys.version, np.__version__)
+SUFFIX = ".kernel"
+
+
+def cache_folder() -> Path:
+    """Return the folder of compiled code."""
+    return Path(platformdirs.user_cache_dir("kibitz", appauthor=False)) / "compiled"
+
+
+def cached_dispatcher(function: Any, roots: tuple[Any, ...] = (), **options: Any) -> Any:
+    """Return a function that numba compiles, or loads from the cache, at its first call.
+
+    `roots` are unmarked functions that are compiled with it (`link`).
+    """
+    if numba.config.DISABLE_JIT:
+        return function
+    content = content_hash((function, roots, options))
+    if content not in _dispatchers:
+        copy = link(function, roots)
+        copy.__qualname__ = f"{function.__name__}_{content[:24]}"  # a symbol no other kernel has
+        dispatcher = numba.njit(error_model="numpy", **KERNEL, **options)(copy)
+        if CAN_CACHE:
+            set_cache(dispatcher, _overload_cache(content))
+        _dispatchers[content] = dispatcher
+        _contents[dispatcher] = content
+    return _dispatchers[content]
+
+
+_dispatchers: dict[str, Any] = {}
+_contents: dict[Any, str] = {}
+
+
+def is_compiled(dispatcher: Any, arguments: tuple[Any, ...]) -> bool:
+    """Return whether a function is compiled for such arguments, in this process or on disk."""
+    if numba.config.DISABLE_JIT:
+        return True
+    signature = signature_of(dispatcher, arguments)
+    if signature in dispatcher.overloads:
+        return True
+    key = overload_key(signature, codegen_of(dispatcher))
+    return CAN_CACHE and _load(_path(_contents[dispatcher], key)) is not None
+
+
+def _overload_cache(content: str) -> OverloadCache:
+    return OverloadCache(
+        lambda key: _load(_path(content, key)),
+        lambda key, data: _save(_path(content, key), data),
+        str(cache_folder()),
+    )
+
+
+def _path(content: str, key: str) -> Path:
+    name = hashlib.sha256(repr((content, key, VERSIONS)).encode()).hexdigest()
+    return cache_folder() / f"{name}{SUFFIX}"
+
+
+def _load(path: Path) -> bytes | None:
+    """Return what a file holds, or None if there is no such file or it is damaged."""
+    with contextlib.suppress(OSError):
+        data = path.read_bytes()
+        if hashlib.sha256(data[32:]).digest() == data[:32]:
+            return data[32:]
+    return None
+
+
+def _save(path: Path, data: bytes) -> None:
+    with contextlib.suppress(Exception):  # a full or read-only disk, Ctrl-C inside LLVM
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, hashlib.sha256(data).digest() + data)
+        for old in sorted(path.parent.glob(f"*{SUFFIX}"), key=os.path.getmtime)[:-MAX_FILES]:
+            old.unlink()

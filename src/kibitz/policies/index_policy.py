@@ -1,0 +1,233 @@
+"""Index policies: pull each arm once and then the arm with the largest index."""
+
+import math
+from collections.abc import Callable
+from functools import cache
+from types import FunctionType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kibitz._jit import jit
+from kibitz._validation import flag, one_of, refused
+from kibitz.policies.policy import (
+    NEVER,
+    Array,
+    Policy,
+    StandardRule,
+    Statistics,
+    View,
+    checked_scale,
+    count,
+    count_kind,
+    new_statistics,
+)
+
+
+def index_policy(
+    name: str,
+    index: Callable[..., float],
+    *,
+    look: str = "runner-up",
+    ignore_free: bool = False,
+    unit_rewards: bool = False,
+    scale: float | None = None,
+    setting: dict[str, Any] | None = None,
+    **params: float,
+) -> Policy:
+    """Return the policy that pulls each arm once and then the arm of largest index.
+
+    It counts all observations, pulls and looks. Ties go to the lowest arm.
+
+    Parameters
+    ----------
+    name
+        What to call it.
+    index
+        `index(params, stage, counts, arm, mean) -> float`, a function that numba can compile:
+        `counts[j]` is the number of observations of arm j, `mean` the mean reward of `arm`. It must
+        be non-decreasing in `stage` and `mean` and non-increasing in every count. Mark the functions
+        that it calls with `kibitz.jit` (or `numba.njit`).
+    look
+        Where a look goes: to the "runner-up", the arm of second largest index, or to each arm in
+        turn ("robin").
+    ignore_free
+        Whether to learn from pulls only.
+    unit_rewards
+        Whether it makes sense only for rewards in [0, 1], which `mean` is in then.
+    scale
+        The sub-Gaussian scale of the rewards, in units of which `mean` is; that of the problem unless
+        given. 1 leaves rewards as they are.
+    setting
+        The parameters as shown to the user; `params` unless given.
+    **params
+        The numbers that `index` finds in its first argument.
+    """
+    one_of(look, "look", ("runner-up", "robin"))
+    if not (setting is None or isinstance(setting, dict)):
+        raise refused("setting", "a dict", setting)
+    if not callable(index):
+        raise refused("index", "a function", index)
+    index = getattr(index, "py_func", index)  # the Python function of a numba dispatcher
+    if not isinstance(index, FunctionType):
+        raise refused("function", "one that is written in Python", index)
+    rule = StandardRule(look, flag(ignore_free, "ignore_free"))
+    view_of = view_pulls if rule.ignore_free else view
+    pull, runner_up = choices_by(index, view_of)
+    return Policy(
+        name,
+        dict(params),
+        init,
+        pull,
+        runner_up if look == "runner-up" else observe_in_turn,
+        update_pulls if rule.ignore_free else update,
+        index=index,
+        view=view_of,
+        turns=None if look == "runner-up" else turns,
+        rule=rule,
+        unit_rewards=flag(unit_rewards, "unit_rewards"),
+        scale=checked_scale(scale, unit_rewards),
+        setting=dict(params) if setting is None else setting,
+    )
+
+
+class State(NamedTuple):
+    """The statistics of an index policy, and the arms in play: all of them."""
+
+    statistics: Statistics
+    allowed: Array
+
+
+@jit(allocates=True)
+def init(params: Any, n_arms: int) -> State:
+    """Return the state before any observation."""
+    return State(new_statistics(n_arms, 0), np.ones(n_arms, np.bool_))
+
+
+@jit
+def update(
+    params: Any, state: State, stage: int, arm: int, n: int, total: float, free: bool
+) -> State:
+    """Count all observations."""
+    count(state.statistics, arm, n, total, free)
+    return state
+
+
+@jit
+def update_pulls(
+    params: Any, state: State, stage: int, arm: int, n: int, total: float, free: bool
+) -> State:
+    """Count pulls only."""
+    if free:
+        count_kind(state.statistics, arm, n, free)
+    else:
+        count(state.statistics, arm, n, total, free)
+    return state
+
+
+@jit
+def view(params: Any, state: State, stage: int) -> View:
+    """Return all statistics and all arms, without end."""
+    known = state.statistics
+    return View(known, known.n_pulls, state.allowed, 0, NEVER, True, NEVER)
+
+
+@jit
+def view_pulls(params: Any, state: State, stage: int) -> View:
+    """Return the statistics of pulls and all arms, without end."""
+    known = state.statistics
+    return View(known, known.n_pulls, state.allowed, 0, NEVER, False, NEVER)
+
+
+@jit
+def turns(params: Any, state: State) -> tuple[Array, int]:
+    """Return that all arms take turns, and the arm that was looked at last."""
+    n_arms = state.allowed.size
+    return state.allowed, (state.statistics.totals[0]["looks"] + n_arms - 1) % n_arms
+
+
+@jit
+def observe_in_turn(params: Any, state: State, stage: int, rng: Any) -> int:
+    """Look at each arm in turn."""
+    return state.statistics.totals[0]["looks"] % state.allowed.size
+
+
+@cache
+def choices_by(index: Any, view: Any, index_reads: str = "counts") -> tuple[Any, Any]:
+    """Return `pull` and `observe` of an index policy: the largest index, and the runner-up.
+
+    The index of an arm is infinite before its first pull.
+    """
+    value_of = index_of_statistics(index, index_reads)
+
+    def value(params: Any, known: View, stage: int, arm: int, rng: Any) -> Any:
+        if not known.allowed[arm]:
+            return -np.inf
+        if known.tried[arm] == 0:
+            return np.inf
+        statistics = known.statistics
+        mean = statistics.sums[arm] / statistics.n_observed[arm]
+        return value_of(params, stage - known.origin, statistics, arm, mean)
+
+    best = two_largest(jit(value))
+
+    def pull(params: Any, state: Any, stage: int, rng: Any) -> Any:
+        known = view(params, state, stage)
+        return best(params, known, stage, known.allowed.size, rng)[0]
+
+    def observe(params: Any, state: Any, stage: int, rng: Any) -> Any:
+        known = view(params, state, stage)
+        return best(params, known, stage, known.allowed.size, rng)[1]
+
+    return jit(pull), jit(observe)
+
+
+@cache
+def index_of_statistics(index: Any, index_reads: str) -> Any:
+    """Return an index as a function of the whole statistics, whatever it reads of them."""
+    if index_reads == "statistics":
+        return index
+
+    def value(params: Any, stage: int, statistics: Statistics, arm: int, mean: float) -> Any:
+        return index(params, stage, statistics.n_observed, arm, mean)
+
+    return jit(value)
+
+
+@cache
+def two_largest(value: Any) -> Any:
+    """Return the function that finds the arms of largest and second largest value.
+
+    `value(params, known, stage, arm, rng)` is minus infinity for an arm that must not be chosen.
+    Ties go to the lowest arm.
+    """
+
+    def two(params: Any, known: Any, stage: int, n_arms: int, rng: Any) -> tuple[int, int]:
+        first, second = 0, 1
+        most, more = -np.inf, -np.inf
+        for arm in range(n_arms):
+            this = value(params, known, stage, arm, rng)
+            if this > most:
+                first, second = arm, first
+                most, more = this, most
+            elif this > more:
+                second, more = arm, this
+        return first, second if more > -np.inf else first
+
+    return jit(two)
+
+
+@cache
+def separable(growth: Any, width: Any) -> Any:
+    """Return the index mean + growth(params, stage) * width(params, count)."""
+
+    def index(params: Any, stage: int, counts: Array, arm: int, mean: float) -> Any:
+        return mean + growth(params, stage) * width(params, counts[arm])
+
+    return jit(index)
+
+
+@jit
+def one_over_root(params: Any, count: int) -> float:
+    """Return the width of most confidence intervals, up to the time-dependent factor."""
+    return 1 / math.sqrt(count)

@@ -1,0 +1,251 @@
+"""Policies as plain data: the one serialiser for files, workers, agents, pickle and the command line.
+
+A policy of kibitz is its name and its parameters. A policy made by `index_policy` from a function of
+your own is a reference to that function: its module or file, with a hash of its source and of
+everything it calls. A spec therefore names code to import. The function's text is compared with the
+spec before its module is executed, and its source hash afterwards; a function that has changed is
+rejected.
+"""
+
+import ast
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sys
+from dataclasses import fields
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from kibitz._hashing import source_hash
+from kibitz._validation import quoted
+from kibitz.policies import POLICIES
+from kibitz.policies.index_policy import index_policy
+from kibitz.policies.policy import Policy, checked_policy
+
+Spec = dict[str, Any]
+
+
+def to_spec(policy: Any) -> Spec:
+    """Return a policy as plain data; raise ValueError if it could not be restored from it."""
+    policy = checked_policy(policy)
+    spec = named_spec(policy)
+    if spec is not None:
+        return spec
+    if policy.rule is None or index_policy_of(policy) != policy:
+        raise ValueError(f"policy must be one of kibitz's or made by index_policy, got {policy.name}")
+    index: Any = policy.index
+    file, module = locate(index, policy.name)
+    return {
+        "name": policy.name,
+        "function": index.__name__,
+        "module": module,
+        "file": file,
+        "text": text_hash(Path(file), index.__name__),
+        "source": source_hash(index),
+        **index_arguments(policy),
+        "parameters": policy.numbers,
+    }
+
+
+def from_spec(spec: Spec) -> Policy:
+    """Return the policy that a spec describes."""
+    if "function" not in spec:
+        scale = {} if spec["scale"] is None else {"scale": spec["scale"]}
+        return POLICIES[spec["name"]](**spec["parameters"], **scale)
+    names = ("look", "ignore_free", "unit_rewards", "scale", "setting")
+    options = {name: spec[name] for name in names}
+    return index_policy(spec["name"], import_function(spec), **options, **spec["parameters"])
+
+
+def named_spec(policy: Policy) -> Spec | None:
+    """Return the spec of a policy of kibitz; None for any other, whatever its name."""
+    if policy.name not in POLICIES:
+        return None
+    spec = {"name": policy.name, "parameters": policy.setting, "scale": policy.scale}
+    try:
+        return spec if from_spec(spec) == policy else None
+    except (TypeError, ValueError):  # a policy of the same name with parameters of its own
+        return None
+
+
+def index_arguments(policy: Policy) -> dict[str, Any]:
+    """Return the options that `index_policy` was called with, beside the name, index and params."""
+    assert policy.rule is not None
+    return {
+        **policy.rule._asdict(),
+        "unit_rewards": policy.unit_rewards,
+        "scale": policy.scale,
+        "setting": policy.setting,
+    }
+
+
+def index_policy_of(policy: Policy) -> Policy:
+    """Return the policy that `index_policy` makes of the same index and options."""
+    index: Any = policy.index
+    return index_policy(policy.name, index, **index_arguments(policy), **policy.numbers)
+
+
+# ------------------------------------------------------------------------------- pickle, repr, labels
+
+
+def pickled(policy: Policy) -> tuple[Any, tuple[Any, ...]]:
+    """Return what pickle stores: a spec, the arguments of `index_policy`, or all functions.
+
+    Functions of your own are pickled like any other function: by reference, or by value if
+    cloudpickle does the pickling.
+    """
+    spec = named_spec(policy)
+    if spec is not None:
+        return from_spec, (spec,)
+    if policy.rule is not None and index_policy_of(policy) == policy:
+        arguments = {**index_arguments(policy), **policy.numbers}
+        return _unpickle_index, (policy.name, policy.index, arguments)
+    return Policy, tuple(getattr(policy, part.name) for part in fields(policy))
+
+
+def _unpickle_index(name: str, index: Any, arguments: dict[str, Any]) -> Policy:
+    return index_policy(name, index, **arguments)
+
+
+def expression(policy: Policy) -> str:
+    """Return Python that makes the policy, given the names of `kibitz` and the user's functions."""
+    scale = {} if policy.scale is None else {"scale": policy.scale}
+    if named_spec(policy) is not None:
+        return _call(policy.name, {**policy.setting, **scale})
+    if policy.rule is None:
+        return f"<Policy {policy.name!r}>"
+    index: Any = policy.index
+    options: dict[str, Any] = {}
+    if policy.rule.look != "runner-up":
+        options["look"] = policy.rule.look
+    if policy.rule.ignore_free:
+        options["ignore_free"] = True
+    if policy.unit_rewards:
+        options["unit_rewards"] = True
+    if policy.setting != policy.numbers:
+        options["setting"] = policy.setting
+    return _call("index_policy", {**options, **policy.numbers, **scale}, policy.name, index.__name__)
+
+
+def _call(function: str, options: dict[str, Any], name: str = "", index: str = "") -> str:
+    first = [repr(name), index] if index else []
+    return f"{function}({', '.join([*first, *(f'{k}={v!r}' for k, v in options.items())])})"
+
+
+def label_of(policy: Policy) -> str:
+    """Return `name` or `name:parameter=value,...` with the parameters that are not the default."""
+    default = POLICIES[policy.name]().setting if policy.name in POLICIES else policy.setting
+    options = {k: v for k, v in policy.setting.items() if default.get(k) != v}
+    if policy.scale is not None:
+        options["scale"] = policy.scale
+    values = [f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in options.items()]
+    return f"{policy.name}:{','.join(values)}" if values else policy.name
+
+
+# --------------------------------------------------------------------------- functions of the user
+
+
+def locate(index: Any, name: str) -> tuple[str, str | None]:
+    """Return the file that defines a function at its top level, and the module if it has a name."""
+    path = Path(inspect.getsourcefile(index) or "")
+    where = f"index of {name} must be a function at the top level of a module or a file"
+    if not path.is_file():
+        raise ValueError(f"{where}, got {index.__qualname__!r} that no file holds")
+    if index.__qualname__ != index.__name__ or text_hash(path, index.__name__) is None:
+        raise ValueError(f"{where}, got {index.__qualname__!r}")
+    module = index.__module__
+    try:
+        found = importlib.util.find_spec(module) if module != "__main__" else None
+    except (ImportError, ValueError):
+        found = None
+    known = found is not None and found.origin is not None and Path(found.origin) == path
+    return str(path.resolve()), module if known else None
+
+
+def import_function(spec: Spec) -> Any:
+    """Return the function of a spec, by its module or file; raise ValueError if it changed."""
+    what = f"index of {spec['name']} must be found as {spec['function']!r}"
+    path = source_path(spec)
+    if path is None:
+        raise ValueError(f"{what}, got no module {spec['module']!r} and no file {spec['file']!r}")
+    text = text_hash(path, spec["function"])
+    if text is None:
+        raise ValueError(f"{what}, got nothing of that name in {quoted(str(path))}")
+    changed = f"{what} as the agent has it, got another source in {quoted(str(path))}"
+    if spec.get("text", text) != text:  # a store of kibitz 0.2 or older has no such hash
+        raise ValueError(changed)
+    function = getattr(load_module(spec, path), spec["function"], None)
+    function = getattr(function, "py_func", function)
+    if not callable(function) or source_hash(function) != spec["source"]:
+        raise ValueError(changed)
+    return function
+
+
+def source_path(spec: Spec) -> Path | None:
+    """Return the file that holds the function of a spec, without executing it."""
+    if spec["module"] is not None:
+        try:
+            found = importlib.util.find_spec(spec["module"])
+        except (ImportError, ValueError):
+            found = None
+        if found is not None and found.origin is not None and Path(found.origin).is_file():
+            return Path(found.origin)
+    path = Path(spec["file"])
+    return path if path.is_file() else None
+
+
+def load_module(spec: Spec, path: Path) -> ModuleType:
+    """Return the module in a file: imported by its name, already loaded, or executed now."""
+    if spec["module"] is not None:
+        found = importlib.util.find_spec(spec["module"])
+        if found is not None and found.origin == str(path):
+            return importlib.import_module(spec["module"])
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if isinstance(file, str) and Path(file).resolve() == path.resolve():
+            return module
+    name = f"kibitz_policy_{path.stem}"
+    location = importlib.util.spec_from_file_location(name, path)
+    assert location is not None
+    assert location.loader is not None
+    module = importlib.util.module_from_spec(location)
+    sys.modules[name] = module
+    try:
+        location.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def text_hash(path: Path, name: str) -> str | None:
+    """Return a hash of a top-level function and of all that it names in its file, without executing
+    it.
+
+    Comments, docstrings and layout do not count. None if the file has no such function.
+    """
+    try:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    except (OSError, SyntaxError, ValueError):
+        return None
+    defined: dict[str, ast.stmt] = {}
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        names = [target.id for target in targets if isinstance(target, ast.Name)]
+        names += [node.name] if isinstance(node, ast.FunctionDef | ast.ClassDef) else []
+        defined.update(dict.fromkeys(names, node))
+    if not isinstance(defined.get(name), ast.FunctionDef):
+        return None
+    reached, pending = dict[str, str](), [name]
+    while pending:
+        current = pending.pop()
+        if current in defined and current not in reached:
+            node = defined[current]
+            for part in ast.walk(node):
+                if isinstance(part, ast.FunctionDef) and ast.get_docstring(part) is not None:
+                    part.body = part.body[1:]
+            reached[current] = ast.dump(node)
+            pending += [part.id for part in ast.walk(node) if isinstance(part, ast.Name)]
+    return hashlib.sha256(repr(sorted(reached.items())).encode()).hexdigest()

@@ -1,0 +1,83 @@
+"""Play a fixed set of simulations and print the counts: `python tests/simulation/golden.py`.
+
+`test_golden.py` compares them with `files/golden.json`. Rewrite that file only where numbers are
+meant to change, and raise the revision of the engine or policy (`kibitz.policies.spec`) in the same
+commit.
+"""
+
+import json
+import sys
+
+import numpy as np
+
+import kibitz as kb
+
+POLICIES = {
+    "ftl": kb.ftl(),
+    "ftl_robin": kb.ftl_robin(),
+    "ucb": kb.ucb(),
+    "ucb:ignore_free": kb.ucb(ignore_free=True),
+    "ucb_double": kb.ucb_double(exploration=2.0),
+    "ucb_second": kb.ucb_second(),
+    "ocucb": kb.ocucb(),
+    "ocucb:rho": kb.ocucb(rho=0.9, ignore_free=True),
+    "etc": kb.etc(alpha=0.1),
+    "etc_ocucb": kb.etc_ocucb(p=1.5),
+    "etc_ocucb:restart": kb.etc_ocucb(restart=True, check="doubling", p=1.2, alpha=0.1),
+    "etc_ocucb:all_info": kb.etc_ocucb(all_info=True, p=1.3, alpha=0.2, C=0.5),
+    "ucb2": kb.ucb2(),
+    "improved_ucb": kb.improved_ucb(),
+    "moss": kb.moss(),
+    "moss_anytime": kb.moss_anytime(),
+    "kl_ucb": kb.kl_ucb(c=3.0),
+    "thompson": kb.thompson(),
+    "kibitzer": kb.kibitzer(),
+}
+CLICK_POLICIES = {
+    "kl_ucb:bernoulli": kb.kl_ucb("bernoulli"),
+    "thompson:bernoulli": kb.thompson("bernoulli"),
+    "kibitzer:bernoulli": kb.kibitzer(law="bernoulli"),
+    "kibitzer": kb.kibitzer(b=2.0, beta=0.0),
+    "ucb": kb.ucb(),
+}
+FIVE = kb.gaussian([2.0, 1.8, 1.5, 1.0, 0.5], sd=[1.0, 1.0, 0.5, 2.0, 1.0])
+CLICKS = kb.bernoulli([0.5, 0.45, 0.3])
+TABLE = kb.table([[0, 1, 0.5], [0.25, 0.5, 0.75, 1.0], [0.5]])
+MANY = kb.gaussian(np.linspace(0, 1, 20))
+SHORT = {"horizon": 400, "runs": 3, "seed": 5, "engine": "step"}
+LONG = {"horizon": 300_000, "runs": 2, "seed": 6, "engine": "leap"}
+CASES = {
+    "bandit": (FIVE, kb.bandit(), POLICIES, SHORT),
+    "passive": (FIVE, kb.passive(0.3, "optimal", paid=True), POLICIES, SHORT),
+    "active": (FIVE, kb.active(0.1, looks=2), POLICIES, SHORT),
+    "every": (FIVE, kb.active(kb.every(7, first=2)), POLICIES, SHORT),
+    "full": (FIVE, kb.full(), POLICIES, SHORT),
+    "many": (MANY, kb.active(0.5), POLICIES, SHORT),
+    "clicks": (CLICKS, kb.active(0.2), CLICK_POLICIES, SHORT),
+    "table": (TABLE, kb.passive(0.2), CLICK_POLICIES, SHORT),
+    "leap passive": (FIVE, kb.passive(0.01), POLICIES, LONG),
+    "leap active": (FIVE, kb.active(0.01), POLICIES, LONG),
+    "leap clicks": (CLICKS, kb.active(0.01), CLICK_POLICIES, LONG),
+    "leap many": (MANY, kb.active(0.01), {k: POLICIES[k] for k in ("ucb", "kibitzer")}, LONG),
+}
+STEP_ONLY = ("ucb2", "improved_ucb", "thompson", "thompson:bernoulli")
+
+
+def play(case):
+    """Return the counts of pulls and looks of each policy, summed over runs."""
+    problem, feedback, policies, options = CASES[case]
+    if options["engine"] == "leap":
+        policies = {name: policy for name, policy in policies.items() if name not in STEP_ONLY}
+    data = kb.simulate(problem, feedback, policies, **options)
+    return {
+        name: [
+            data[counts].sel(policy=name).sum("run").values.tolist()
+            for counts in ("n_pulls", "n_free")
+        ]
+        + [float(data.final_regret.sel(policy=name).sum())]
+        for name in policies
+    }
+
+
+if __name__ == "__main__":
+    json.dump({case: play(case) for case in CASES}, sys.stdout, indent=0)

@@ -8,7 +8,7 @@ PLAIN := tests/policies/test_contract.py tests/engine/test_rng.py tests/engine/t
 # on all cores, a file on one of them: its tests share what they compile
 PYTEST := -m pytest -q -n auto --dist loadfile
 
-.PHONY: reproduce check test test-oldest lint docs bench clean
+.PHONY: reproduce check test coverage test-oldest lint docs bench clean
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -31,6 +31,11 @@ check: lint
 test: lint
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n auto $(PLAIN)
 	$(BIN)/python $(PYTEST)
+
+# prints the uncovered lines of `live/` and `policies/`; coverage cannot see compiled code, so the first run compiles none
+coverage: .venv/installed
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q -n auto --cov --cov-report= $(PLAIN)
+	$(BIN)/python $(PYTEST) --cov --cov-append tests/live tests/policies
 
 # libraries of that age may use what the newest ones below them deprecate
 test-oldest: .venv-oldest/installed

@@ -13,7 +13,8 @@ ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = PYPROJECT["project"]
 MAKEFILE = (ROOT / "Makefile").read_text()
-WORKFLOW = (ROOT / ".github/workflows/test.yml").read_text()
+WORKFLOWS = {path.stem: path.read_text() for path in (ROOT / ".github/workflows").glob("*.yml")}
+WORKFLOW = WORKFLOWS["test"]
 
 
 def lower_bounds(extras):
@@ -47,8 +48,8 @@ def made(target):
     return commands
 
 
-def workflow_commands():
-    return re.findall(r"^ +- run: (.*)$", WORKFLOW, re.MULTILINE)
+def workflow_commands(name="test"):
+    return re.findall(r"^ +- run: (.*)$", WORKFLOWS[name], re.MULTILINE)
 
 
 def test_the_oldest_versions_are_the_lowest_that_are_allowed():
@@ -68,6 +69,35 @@ def test_the_workflow_runs_what_make_runs(target):
 
 def test_the_workflow_installs_the_oldest_as_make_does():
     assert made(".venv-oldest/installed")[1] in workflow_commands()
+
+
+def test_the_job_with_the_next_numba_runs_all_tests():
+    commands = workflow_commands("prerelease")
+    assert any("--pre numba" in command for command in commands)
+    assert commands[-1] == made("test")[-1]
+    assert re.search(r'cron: "[\d* ]+"', WORKFLOWS["prerelease"])
+
+
+def test_a_release_is_published_after_all_tests_without_a_stored_token():
+    release = WORKFLOWS["release"]
+    assert "uses: ./.github/workflows/test.yml" in release
+    assert "  workflow_call:" in WORKFLOW
+    assert "needs: [test, build]" in release
+    assert "id-token: write" in release
+    assert "secrets." not in release
+    assert "python -m twine check --strict dist/*" in workflow_commands("release")
+
+
+def test_coverage_shows_live_agents_and_policies():
+    assert PYPROJECT["tool"]["coverage"]["run"]["source"] == ["kibitz.live", "kibitz.policies"]
+    assert all(" --cov" in command for command in made("coverage"))
+
+
+def test_the_repository_has_one_address():
+    source = PROJECT["urls"]["Source"]
+    assert all(url.startswith(source) for url in PROJECT["urls"].values())
+    assert f'repository-code: "{source}"' in (ROOT / "CITATION.cff").read_text()
+    assert f"<{source}/security/advisories/new>" in (ROOT / "SECURITY.md").read_text()
 
 
 def test_the_workflow_covers_the_pythons_that_are_promised():

@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,11 @@ def test_all_public_names_can_be_imported():
     for name in kibitz.__all__:
         assert getattr(kibitz, name) is not None
     assert dir(kibitz) == sorted(kibitz.__all__)
+
+
+def test_the_version_is_that_of_the_package_and_of_the_command_line():
+    assert kibitz.__version__ == version("kibitz")
+    assert python("-m", "kibitz.cli", "--version").stdout == f"kibitz {kibitz.__version__}\n"
 
 
 def test_another_name_is_refused():

@@ -58,6 +58,8 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` below says the
     from kibitz.simulation.simulate import simulate as simulate
     from kibitz.simulation.sweep import sweep as sweep
 
+__version__: str
+
 _HOME = {
     "kibitz": ["bounds"],
     "kibitz._errors": [
@@ -109,6 +111,10 @@ if not TYPE_CHECKING:  # else any name at all would pass for a public one
 
     def __getattr__(name):
         """Import a public name when it is first used: `kibitz --help` need not wait for numba."""
+        if name == "__version__":
+            from importlib.metadata import version
+
+            return version("kibitz")
         if name not in _WHERE:
             raise AttributeError(f"module 'kibitz' has no attribute {name!r}")
         if _WHERE[name] == "kibitz":

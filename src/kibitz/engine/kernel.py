@@ -137,7 +137,8 @@ class Kernel:
         if self.generic:
             return self._pointer, np.array(params, float)
         if self.table_size:
-            return *params, *_tables(self.policy.index, params, self.table_size, get_ident())
+            index: Any = self.policy.index
+            return *params, *_tables(index, params, self.table_size, get_ident())
         return params
 
     @cached_property
@@ -234,8 +235,10 @@ def table_size(horizon: int, looks: int) -> int:
 def _tabulated_policy(policy: Policy) -> Policy:
     """Return the policy that looks up both factors of its index in tables."""
     assert policy.factors is not None
-    index, init = _tabulated_index(*policy.factors, policy.init)
-    pull, runner_up = choices_by(index, policy.view)
+    plain_init: Any = policy.init
+    view: Any = policy.view
+    index, init = _tabulated_index(*policy.factors, plain_init)
+    pull, runner_up = choices_by(index, view)
     follows = policy.rule is not None and policy.rule.look == "runner-up"
     return replace(
         policy,

@@ -116,8 +116,7 @@ def run_player(policy: Policy, feedback: Feedback, leap: bool) -> Any:
     decide: Any = None
     lead: Any = None
     if is_index:
-        index = index_of_statistics(policy.index, policy.index_reads)
-        decide, lead = deciding_by(index, policy.additive)
+        decide, lead = deciding_by(statistics_index(policy), policy.additive)
     leap_ahead: Any = block_player(policy, feedback) if leap else None
     next_arrival, drawn_arm = look_functions(feedback)
 
@@ -239,12 +238,18 @@ def run_player(policy: Policy, feedback: Feedback, leap: bool) -> Any:
     return jit(play_run)
 
 
+def statistics_index(policy: Policy) -> Any:
+    """Return the index of a policy as a function of the whole statistics."""
+    index: Any = policy.index
+    return index_of_statistics(index, policy.index_reads)
+
+
 def block_player(policy: Policy, feedback: Feedback) -> Any:
     """Return the function that plays a block of stages at once, if it can certify one."""
     observe, update = policy.observe, policy.update
     foreseen = policy.turns is not None or policy.hold is not None
-    index = index_of_statistics(policy.index, policy.index_reads)
-    propose, tell_looks = leaping_by(index, policy.update, policy.turns, policy.hold, policy.due)
+    parts: Any = (policy.update, policy.turns, policy.hold, policy.due)
+    propose, tell_looks = leaping_by(statistics_index(policy), *parts)
     next_arrival, _ = look_functions(feedback)
 
     def leap_ahead(

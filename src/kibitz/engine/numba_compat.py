@@ -25,6 +25,12 @@ import numba
 from numba import types
 from numba.core.errors import NumbaError, UnsupportedBytecodeError
 from numba.extending import intrinsic
+from numba.np.random import _constants as ziggurat
+
+#: The tables of NumPy's ziggurat for normal numbers.
+NORMAL_WIDTHS, NORMAL_HEIGHTS = ziggurat.wi_double, ziggurat.fi_double
+NORMAL_LIMITS = ziggurat.ki_double
+NORMAL_TAIL, NORMAL_TAIL_INVERSE = ziggurat.ziggurat_nor_r, ziggurat.ziggurat_nor_inv_r
 
 COMPILE_ERRORS = (NumbaError, UnsupportedBytecodeError)
 

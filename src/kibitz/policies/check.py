@@ -147,7 +147,8 @@ def check_choice(
     policy: Policy, params: Any, state: Any, stage: int, seen: Any, pull: int, look: int
 ) -> None:
     """Test that an index policy decides what the engines derive from its index."""
-    index: Any = index_of_statistics(policy.index, policy.index_reads)
+    index: Any = policy.index
+    index = index_of_statistics(index, policy.index_reads)
     values = np.full(seen.allowed.size, -np.inf)
     known = seen.statistics
     for arm in np.flatnonzero(seen.allowed):

@@ -207,10 +207,9 @@ def deciding_by(index: Any, additive: bool) -> tuple[Any, Any]:
         count, known = counts[arm], seen.statistics.sums[arm]
         clock = stage - seen.origin
         n_stages = min(last, now["until"]) - stage + 1
-        if additive:
-            n, total = pull_on(law, arm, stream, 0, some, floor, count, known, 0.0)
-        else:
-            n, total = pull_on(law, arm, stream, 0, 1, -np.inf, count, known, 0.0)
+        zero: Any = np.int64(0)  # a literal 0 would compile `pull_on` once more
+        first, lowest = (some, floor) if additive else (zero + 1, -np.inf)
+        n, total = pull_on(law, arm, stream, zero, first, lowest, count, known, 0.0)
         pace = now["pace"]
         if floor == -np.inf:
             floor = np.inf

@@ -132,12 +132,12 @@ def run_player(policy: Policy, feedback: Feedback, leap: bool) -> Any:
         law, looks, horizon, rngs, record, control = game
         n_arms, observer = law.means.size, looks.observer
         rewards, of_looks, own = rngs
-        # numba would compile functions anew for each literal number or flag among their arguments
+        # numba would compile functions again for each literal number or flag among their arguments
         zero: Any = np.int64(0)
         one: Any = np.int64(1)
         pulled, looked = one < zero, one > zero
         stage, end, noted = one, zero, zero
-        arm, rival, some, floor, sure, stays = zero, np.inf, one, -np.inf, False, False
+        arm, rival, some, floor, sure, stays = zero, np.inf, one, -np.inf, pulled, pulled
         arrival = next_arrival(looks, zero, horizon, of_looks.rng, control)
         control[RUN] = run
         while stage <= horizon:
@@ -150,7 +150,7 @@ def run_player(policy: Policy, feedback: Feedback, leap: bool) -> Any:
                 if stage > end:
                     end = seen.end
                     forget(bounds, seen.allowed)
-                    sure = stays = False
+                    sure = stays = pulled
                 if stage < arrival and observer != FULL:
                     last = min(horizon, min(arrival - 1, end))
                     if leap:
@@ -159,7 +159,7 @@ def run_player(policy: Policy, feedback: Feedback, leap: bool) -> Any:
                     some, floor = one, -np.inf
                 else:
                     arm, rival, some, floor = decide(params, seen, stage, last, bounds, stays)
-                sure = stays = False
+                sure = stays = pulled
                 if leap and some > 0 and certificate.now[0]["wait"] == 0:
                     state, n, noted, arrival = leap_ahead(
                         params,
@@ -214,7 +214,7 @@ def run_player(policy: Policy, feedback: Feedback, leap: bool) -> Any:
             stage += n - 1
             # the looks
             if stage == arrival or observer == FULL:
-                sure, stays = False, observer != FULL
+                sure, stays = pulled, observer != FULL
                 for nth in range(looks.per_arrival if stays else n_arms):
                     if observer == FULL:
                         look = nth

@@ -7,7 +7,8 @@ import numpy as np
 from numpy.random import SFC64, Generator, SeedSequence
 from numpy.random.bit_generator import ISeedSequence
 
-from kibitz.engine.draft import draft_of, formula_numbers
+from kibitz.engine.kernel import _generic_policy, make_generic_kernel
+from kibitz.model.feedback import bandit
 from kibitz.policies import POLICIES
 from kibitz.simulation.jobs import Job, play
 
@@ -24,18 +25,17 @@ def made(name, **arguments):
 def plain(policy):
     """Return an index policy as one that is asked at each stage.
 
-    One that can be drafted calls its formula by its address, so that all share what is compiled.
+    One with a generic kernel calls its formula through a pointer, so that all share what is compiled.
     """
-    draft = draft_of(policy)
-    if draft is not None:
-        address, values = formula_numbers(policy, policy.params)
+    generic = make_generic_kernel(policy, bandit(), leap=False)
+    if generic is not None:
         policy = replace(
-            draft,
-            numbers={"address": address, "values": values},
+            _generic_policy(policy.rule),
+            numbers={"pointer": generic._pointer, "values": np.array(policy.params, float)},
             unit_rewards=policy.unit_rewards,
             scale=policy.scale,
         )
-    return replace(policy, index=None, view=None)
+    return replace(policy, index=None, view=None, factors=None)
 
 
 def runs(

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kibitz import jit
+from kibitz.engine.cache import cached_dispatcher
 from kibitz.engine.environment import (
     ACTIVE,
     GAUSSIAN,
@@ -19,7 +21,6 @@ from kibitz.engine.environment import (
     look_functions,
     looks_of,
 )
-from kibitz.engine.jit import compiled_loop, jit
 from kibitz.engine.leap import (
     Certificate,
     binomial,
@@ -28,10 +29,11 @@ from kibitz.engine.leap import (
     new_certificate,
     normal_quantile,
 )
+from kibitz.engine.loop import statistics_index
 from kibitz.engine.rng import Streams, seed_stream, seed_words, streams
 from kibitz.model.feedback import Feedback
 from kibitz.model.problem import Problem
-from kibitz.policies.policy import FAR, Policy, params_type
+from kibitz.policies.policy import NEVER, Policy, params_type
 
 BLOCKS, STAGES, WRONG_PULLS, WRONG_LOOKS, BROKEN = range(5)
 
@@ -57,7 +59,9 @@ def trials(policy: Policy) -> Any:
     foreseen = holds or policy.turns is not None
     hold: Any = policy.hold
     due: Any = policy.due
-    propose, _ = leaping_by(policy.index, policy.update, policy.turns, policy.hold, policy.due)
+    propose, _ = leaping_by(
+        statistics_index(policy), policy.update, policy.turns, policy.hold, policy.due
+    )
     next_arrival, drawn_arm = look_functions(Feedback("active", 0.1))
 
     def story(params: Any, law: Law, rng: Any, tale: Tale, farthest: int, state: Any) -> int:
@@ -103,13 +107,13 @@ def trials(policy: Policy) -> Any:
         stage = story(params, law, rngs.policy.rng, tale, 4 * certificate.now[0]["latest"], state)
         seen = view(params, state, stage)
         for arm in range(n_arms):
-            if seen.allowed[arm] and seen.n_pulls[arm] == 0:
+            if seen.allowed[arm] and seen.tried[arm] == 0:
                 return
         arm = pull(params, state, stage, rngs.policy.rng)
         look = -1
         if looks.observer == ACTIVE and not foreseen and seen.most_looks > 0:
             look = observe(params, state, stage, rngs.policy.rng)
-        arrival = next_arrival(looks, stage - 1, FAR, rngs.looks.rng, counted[:0])
+        arrival = next_arrival(looks, stage - 1, NEVER, rngs.looks.rng, counted[:0])
         n, _ = propose(
             params,
             state,
@@ -117,7 +121,7 @@ def trials(policy: Policy) -> Any:
             law,
             looks,
             stage,
-            FAR // 2,
+            NEVER // 2,
             arrival,
             arm,
             look,
@@ -154,7 +158,7 @@ def trials(policy: Policy) -> Any:
                             wrong_look = wrong_look or chosen != planned
                     reward = draw(law, chosen, rngs.looks)
                     state = update(params, state, stage, chosen, 1, reward, looked)
-                arrival = next_arrival(looks, stage, FAR, rngs.looks.rng, counted[:0])
+                arrival = next_arrival(looks, stage, NEVER, rngs.looks.rng, counted[:0])
                 arrived += 1
             stage += 1
         counted[BLOCKS] += 1
@@ -188,7 +192,7 @@ def trials(policy: Policy) -> Any:
                 certificate.now[0]["z"] = normal_quantile(log)
             trial(params, state, law, looks, tale, rngs, certificate, counted)
 
-    return compiled_loop(play)
+    return cached_dispatcher(play)
 
 
 def play_trials(
@@ -205,7 +209,7 @@ def play_trials(
 ) -> Any:
     """Play trials and return what was counted; `log`, if positive, is that of each event."""
     law = law_of(problem, 1.0)  # whose means a story may change
-    looks = looks_of(feedback, problem.gaps, FAR // (feedback.looks + 1))
+    looks = looks_of(feedback, problem.gaps, NEVER // (feedback.looks + 1))
     counted = np.zeros(5, np.int64)
     numbers = tuple(policy.params_for(10**6))
     words = seed_words(seed, 0, 1)
@@ -221,4 +225,4 @@ def binomials() -> Any:
         for i in range(out.size):
             out[i] = binomial(n, p, rngs.rewards.rng)
 
-    return compiled_loop(fill)
+    return cached_dispatcher(fill)

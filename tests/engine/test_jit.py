@@ -16,8 +16,9 @@ import numba
 import numpy as np
 import pytest
 
-from kibitz.engine.content import content_hash
-from kibitz.engine.jit import collecting_nothing, hearing_interrupts, jit
+from kibitz._hashing import content_hash
+from kibitz._jit import jit
+from kibitz.engine.jit import deferred_interrupts, gc_disabled
 
 pytestmark = pytest.mark.slow
 
@@ -200,7 +201,7 @@ def test_a_profiler_leaves_the_content_as_it_is():
 # --------------------------------------------------------------------------------- between starts
 
 LOOP = """
-    from kibitz.engine.jit import compiled_loop
+    from kibitz.engine.cache import cached_dispatcher, is_compiled
     from helpers import helper
 
     def loop(n):
@@ -209,7 +210,10 @@ LOOP = """
             total += helper(i) * 0.5
         return total
 
-    print(compiled_loop(loop, lambda: print("compiling"))(100))
+    function = cached_dispatcher(loop)
+    if not is_compiled(function, (100,)):
+        print("compiling")
+    print(function(100))
 """
 HELPERS = """
     import numba
@@ -276,7 +280,7 @@ class Folder:
         return lines[:-1] == ["compiling"], lines[-1]
 
     def kept(self):
-        return sorted(self.cache.rglob("*.kept"))
+        return sorted(self.cache.rglob("*.kernel"))
 
 
 @pytest.fixture
@@ -406,7 +410,7 @@ def test_a_ctrl_c_that_comes_inside_of_a_callback_is_heard(capsys):
     def stop():
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), hearing_interrupts():
+    with pytest.raises(KeyboardInterrupt), deferred_interrupts():
         ctypes.CFUNCTYPE(None)(stop)()
     assert capsys.readouterr().err == ""
 
@@ -415,9 +419,9 @@ def test_what_numba_says_after_it_is_not():
     def stop():
         raise KeyboardInterrupt
 
-    with pytest.raises(KeyboardInterrupt), hearing_interrupts():
+    with pytest.raises(KeyboardInterrupt), deferred_interrupts():
         raise RuntimeError(ctypes.CFUNCTYPE(None)(stop)())
-    with pytest.raises(RuntimeError, match="by itself"), hearing_interrupts():
+    with pytest.raises(RuntimeError, match="by itself"), deferred_interrupts():
         raise RuntimeError("by itself")
 
 
@@ -425,7 +429,7 @@ def test_other_errors_of_a_callback_are_reported_as_ever():
     seen, report = [], sys.unraisablehook
     sys.unraisablehook = lambda error: seen.append(error.exc_type)
     try:
-        with hearing_interrupts():
+        with deferred_interrupts():
             ctypes.CFUNCTYPE(None)(lambda: 1 / 0)()
         assert seen == [ZeroDivisionError]
         ctypes.CFUNCTYPE(None)(lambda: [][0])()
@@ -440,12 +444,12 @@ def test_threads_that_compile_at_the_same_time_leave_the_hook_as_it_was():
     entered, left = threading.Event(), threading.Event()
 
     def first():
-        with hearing_interrupts():
+        with deferred_interrupts():
             assert entered.wait(30)
         left.set()
 
     def second():
-        with hearing_interrupts():
+        with deferred_interrupts():
             entered.set()
             assert left.wait(30)
 
@@ -456,6 +460,6 @@ def test_threads_that_compile_at_the_same_time_leave_the_hook_as_it_was():
 
 
 def test_garbage_is_collected_again_afterwards():
-    with pytest.raises(ZeroDivisionError), collecting_nothing():
+    with pytest.raises(ZeroDivisionError), gc_disabled():
         1 / gc.isenabled()  # it is not
     assert gc.isenabled()

@@ -8,30 +8,30 @@ import functools
 import math
 
 import mpmath
-import numba
 import numpy as np
 import pytest
 from leap_trials import ANY, BLOCKS, BROKEN, Tale, binomials, play_trials, trials
 from scipy import stats
 
 import kibitz as kb
-from kibitz.engine.draft import draft_of
+from kibitz.engine.cache import cached_dispatcher
 from kibitz.engine.environment import law_of, looks_of
 from kibitz.engine.leap import (
     arrivals_drawn,
     arrivals_up_to,
-    at_most,
     binomial,
+    binomial_upper_bound,
     can_leap,
     charge,
     cut_at,
+    deviation_bound,
     leaping_by,
     new_certificate,
     normal_quantile,
-    strays,
 )
+from kibitz.engine.loop import statistics_index
 from kibitz.engine.rng import seed_words, streams
-from kibitz.policies.policy import FAR
+from kibitz.policies.policy import NEVER
 
 pytestmark = pytest.mark.slow
 
@@ -55,16 +55,16 @@ def test_the_normal_quantile_keeps_its_promise_and_is_tight(log):
 @pytest.mark.parametrize("n", [1, 7, 100, 10**4, 10**8, 10**12])
 @pytest.mark.parametrize("p", [1e-9, 1e-3, 0.1, 0.5, 0.9, 1 - 1e-9])
 def test_bernstein_keeps_its_promise(n, p, log):
-    most = at_most(float(n), p, log)
+    most = binomial_upper_bound(float(n), p, log)
     assert stats.binom.logsf(most, n, p) <= -log + 1e-9
     assert most <= n
 
 
 def test_bernstein_at_the_ends():
-    assert at_most(1e15, 0.0, 40.0) == 0
-    assert at_most(0.0, 0.5, 40.0) == 0
-    assert at_most(1e15, 1.0, 40.0) == 10**15
-    assert 0.1 * 1e15 < at_most(1e15, 0.1, 40.0) < 0.1 * 1e15 * (1 + 1e-6)
+    assert binomial_upper_bound(1e15, 0.0, 40.0) == 0
+    assert binomial_upper_bound(0.0, 0.5, 40.0) == 0
+    assert binomial_upper_bound(1e15, 1.0, 40.0) == 10**15
+    assert 0.1 * 1e15 < binomial_upper_bound(1e15, 0.1, 40.0) < 0.1 * 1e15 * (1 + 1e-6)
 
 
 def test_gaussian_sums_stray_as_rarely_as_promised():
@@ -72,7 +72,7 @@ def test_gaussian_sums_stray_as_rarely_as_promised():
     rng = np.random.default_rng(5)
     walks = np.cumsum(rng.standard_normal((20_000, 400)), axis=1).max(axis=1)
     for log in (1.0, 2.0, 4.0):
-        far = strays(law_of(GAUSSIAN, 1.0), 0, 400, log, normal_quantile(log))
+        far = deviation_bound(law_of(GAUSSIAN, 1.0), 0, 400, log, normal_quantile(log))
         times = int((walks >= far).sum())
         bound = math.exp(-log)
         assert stats.binom.sf(times - 1, 20_000, bound) > FALSE_ALARM
@@ -84,14 +84,17 @@ def test_bernoulli_sums_stray_as_rarely_as_promised(mean):
     rng = np.random.default_rng(6)
     walks = np.cumsum((rng.random((20_000, 400)) < mean) - mean, axis=1)
     for log in (1.0, 2.0, 4.0):
-        far = strays(law_of(BERNOULLI, 1.0), 0, 400, log, normal_quantile(log))
+        far = deviation_bound(law_of(BERNOULLI, 1.0), 0, 400, log, normal_quantile(log))
         for times in ((walks >= far).any(axis=1).sum(), (walks <= -far).any(axis=1).sum()):
             assert stats.binom.sf(int(times) - 1, 20_000, math.exp(-log)) > FALSE_ALARM
 
 
-@numba.njit
-def arrivals_from_python(looks, arrival, last, log):
+def call_arrivals_up_to(looks, arrival, last, log):
     return arrivals_up_to(looks, arrival, last, log)
+
+
+def arrivals_from_python(*arguments):
+    return cached_dispatcher(call_arrivals_up_to)(*arguments)
 
 
 def test_arrivals_are_bounded_with_the_one_that_is_known():
@@ -109,7 +112,6 @@ def test_arrivals_are_bounded_with_the_one_that_is_known():
         assert -16 < stats.binom.logsf(most - 1, n, 1e-3) <= -10
 
 
-@numba.njit
 def draw_arrivals(looks, arrival, last, rng, out):
     for i in range(out.shape[0]):
         out[i, 0], out[i, 1] = arrivals_drawn(looks, arrival, last, rng)
@@ -120,7 +122,7 @@ def test_arrivals_are_drawn_as_they_were_bounded(rate, n):
     """Never more than the certificate allows, and of the right law; false alarm 1e-4 together."""
     looks = looks_of(kb.active(rate), np.zeros(2), 10)
     out = np.zeros((20_000, 2), np.int64)
-    draw_arrivals(looks, 100, 100 + n, np.random.default_rng(4), out)
+    cached_dispatcher(draw_arrivals)(looks, 100, 100 + n, np.random.default_rng(4), out)
     arrived, end = out.T
     assert arrived.max() <= arrivals_from_python(looks, 100, 100 + n, 40.0)
     assert arrived.min() >= 1
@@ -323,7 +325,7 @@ def test_the_comparison_is_of_leaps():
     assert float(played("ftl", "bandit", "g", "step", "auto").error.max()) == 0
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if draft_of(POLICIES[case[0]][0]())])
+@pytest.mark.parametrize("case", [case for case in CASES if POLICIES[case[0]][0]().rule])
 def test_drafts_leap_where_final_loops_do(case):
     draft, final = (played(*case, "leap", loop) for loop in ("draft", "final"))
     for name in ("regret", "n_pulls", "n_free", "error"):
@@ -587,10 +589,10 @@ def test_an_arm_that_is_pulled_is_not_leapt_beyond_its_hold(rate):
     state = policy.update(params, state, stage, 1, 1, -0.095, True)
     assert policy.hold(params, state) == (1, 0, 99)
     assert policy.pull(params, state, stage, None) == 1
-    propose, _ = leaping_by(policy.index, policy.update, None, policy.hold, policy.due)
+    propose, _ = leaping_by(statistics_index(policy), policy.update, None, policy.hold, policy.due)
     law = law_of(kb.gaussian([0, -0.095, -0.6]), 1.0)
     looks = looks_of(kb.active(0.02), np.array([0, 0.095, 0.6]), 2 * stage)
-    arrival = FAR if rate == 0 else stage + 10
+    arrival = NEVER if rate == 0 else stage + 10
     longest = 0
     for seed in range(20):
         certificate = new_certificate(3, 0.5)  # generous: leaps are long
@@ -641,7 +643,7 @@ def test_rewards_without_chance_do_not_stray_and_are_leapt_over(means):
     problem = kb.bernoulli(means)
     law = law_of(problem, 1.0)
     for arm, mean in enumerate(means):
-        assert (strays(law, arm, 100, 40.0, 9.0) == 0) == (mean in {0, 1})
+        assert (deviation_bound(law, arm, 100, 40.0, 9.0) == 0) == (mean in {0, 1})
     setting = {"horizon": 10**12, "runs": 2, "seed": 1, "engine": "leap"}
     data = kb.simulate(problem, kb.bandit(), kb.kl_ucb(law="bernoulli"), **setting)
     certificates = data.error.values / (1e-9 / 2**21)

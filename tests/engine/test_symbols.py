@@ -1,7 +1,9 @@
-"""Kept machine code of one process does not mix with that of another.
+"""Cached kernels of one process do not mix with those of another.
 
-numba numbers functions of one name from 1 in each process. When those numbers met, a policy that came
-from the folder of kept code was silently played with the index of one compiled a moment before.
+numba tells functions of the same name apart by a number that it counts from 1 in each process, and
+the number is part of the symbol. When symbols of two processes met, a policy from the cache was
+silently played with the index of one that was compiled a moment before. All symbols of a kernel but
+its entry points are internal now.
 """
 
 import os
@@ -49,3 +51,54 @@ def test_a_kept_policy_is_played_by_its_own_index_beside_a_new_one(tmp_path):
     assert both["without"] == alone["without"]
     assert both["with"] != both["without"]
     assert play(tmp_path, "without", "with") == both
+
+
+CLASH = """
+import math
+import sys
+
+from numba.core.bytecode import FunctionIdentity
+
+import kibitz
+from kibitz.engine import cache, jit
+
+if sys.argv[1] == "old":  # as numba compiles: every symbol is visible to the linker
+    cache.KERNEL.clear()
+    jit.PART.clear()
+
+body = "".join("    x = math.sin(x) + math.cos(3 * x) * value\\n" for _ in range(40))  # not inlined
+
+def kernel(value):
+    names = {"math": math, "value": value, "__name__": "parts"}
+    exec(f"def part(x):\\n{body}    return x + 1000 * value", names)
+    part = kibitz.jit(inline=False)(names["part"])
+
+    def play(x):
+        return part(x) + part(x + 1)
+
+    return cache.cached_dispatcher(play)
+
+for value in sys.argv[2:]:
+    FunctionIdentity._unique_ids = iter(range(1000, 10**6))  # as in a process of its own
+    print(round(kernel(float(value))(1.0)))
+"""
+
+
+def results(folder, way, *values):
+    done = subprocess.run(
+        [sys.executable, "-c", CLASH, way, *values],
+        env={**os.environ, "XDG_CACHE_HOME": str(folder)},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    return done.stdout.split(), done.stderr
+
+
+@pytest.mark.parametrize("way", ["new", "old"])
+def test_parts_with_the_same_symbol_clash_in_the_old_way_only(tmp_path, way):
+    """Both kernels have a part of the same name, type and number; one comes from the cache."""
+    (alone,), _ = results(tmp_path / "one", way, "1")
+    (other,), _ = results(tmp_path / "other", way, "5")
+    assert abs(int(other) - int(alone)) > 1000
+    both, errors = results(tmp_path / "one", way, "5", "1")
+    assert both[:1] == [other], errors
+    assert (both == [other, alone]) == (way == "new")

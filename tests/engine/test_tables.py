@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import kibitz as kb
-from kibitz.engine import tables
-from kibitz.engine.tables import LONGEST, table_numbers, table_size, tabled
+from kibitz.engine import kernel
+from kibitz.engine.kernel import MAX_TABLE_SIZE, make_kernel, table_size
 from kibitz.policies import POLICIES
-from kibitz.simulation.jobs import Job, final_policy, play
+from kibitz.simulation.jobs import Job, play, specialised_kernel
 
 pytestmark = pytest.mark.slow
 
@@ -25,16 +25,20 @@ def job_of(policy, feedback, horizon, runs=3, **more):
     return Job(None, policy, ARMS, feedback, horizon, np.array([horizon]), 5, 0, runs, **more)
 
 
+def is_tabulated(policy, horizon, looks=1):
+    return make_kernel(policy, kb.active(0.5, looks=looks), False, horizon).table_size > 0
+
+
 def equal(ours, theirs):
     for name in ours._fields:
         np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name), err_msg=name)
 
 
 def test_who_looks_up_its_index():
-    found = {name for name, make in POLICIES.items() if tabled(make(), 1000, 1) is not None}
+    found = {name for name, make in POLICIES.items() if is_tabulated(make(), 1000)}
     assert found == {"ucb", "ucb_double", "ucb_second", "kl_ucb"}
-    assert tabled(kb.kl_ucb(law="bernoulli"), 1000, 1) is None
-    assert final_policy(job_of(kb.ucb(), kb.bandit(), 1000, leap=True)).index is kb.ucb().index
+    assert not is_tabulated(kb.kl_ucb(law="bernoulli"), 1000)
+    assert not specialised_kernel(job_of(kb.ucb(), kb.bandit(), 1000, leap=True)).table_size
 
 
 @pytest.mark.parametrize(
@@ -43,10 +47,10 @@ def test_who_looks_up_its_index():
 @pytest.mark.parametrize("make", [kb.ucb, kb.ucb_second, kb.kl_ucb])
 def test_tables_play_what_the_formula_plays(make, feedback, monkeypatch):
     job = job_of(make(), feedback, 700, loop="final")
-    assert final_policy(job) is not job.policy
+    assert specialised_kernel(job).table_size > 0
     by_tables = play(job)
-    monkeypatch.setattr(tables, "LONGEST", 0)
-    assert final_policy(job) is job.policy
+    monkeypatch.setattr(kernel, "MAX_TABLE_SIZE", 0)
+    assert specialised_kernel(job).table_size == 0
     equal(by_tables, play(job))
 
 
@@ -55,7 +59,9 @@ def test_tables_hold_what_the_functions_return():
     for c in (6.0, 2.0):
         policy = kb.ucb(c)
         play(job_of(policy, kb.active(1.0), 100, loop="final"))
-        *_, growths, widths = table_numbers(policy, tuple(policy.params), 100, 1)
+        *_, growths, widths = make_kernel(policy, kb.active(1.0), False, 100)._arguments(
+            tuple(policy.params)
+        )
         assert growths.size == widths.size == table_size(100, 1) == 256
         stages = range(1, 256)
         assert growths[1:].tolist() == [math.sqrt(c * math.log(stage)) for stage in stages]
@@ -65,18 +71,18 @@ def test_tables_hold_what_the_functions_return():
 @pytest.mark.parametrize("looks", [1, 3, 1000])
 def test_a_table_is_long_enough_for_every_count(looks):
     """An arm is pulled and looked at at every stage, `looks` times; a longer game has no tables."""
-    longest = max(h for h in range(1, 2**17) if table_size(h, looks) <= LONGEST)
+    longest = max(h for h in range(1, 2**17) if table_size(h, looks) <= MAX_TABLE_SIZE)
     for horizon in (1, 2, 3, 31, 32, 33, longest):
-        assert horizon * (1 + looks) + 1 < table_size(horizon, looks) <= LONGEST
-    assert tabled(kb.ucb(), longest, looks) is not None
-    assert tabled(kb.ucb(), longest + 1, looks) is None
+        assert horizon * (1 + looks) + 1 < table_size(horizon, looks) <= MAX_TABLE_SIZE
+    assert is_tabulated(kb.ucb(), longest, looks)
+    assert not is_tabulated(kb.ucb(), longest + 1, looks)
 
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="takes minutes in plain Python")
 def test_the_longest_game_with_tables_and_the_shortest_without():
-    horizons = [LONGEST // 2 - 1, LONGEST // 2]
+    horizons = [MAX_TABLE_SIZE // 2 - 1, MAX_TABLE_SIZE // 2]
     jobs = [job_of(kb.ucb(), kb.passive(1.0, [1, 0, 0]), h, 1, loop="final") for h in horizons]
-    assert [final_policy(job) is job.policy for job in jobs] == [False, True]
+    assert [specialised_kernel(job).table_size > 0 for job in jobs] == [True, False]
     for job in jobs:
         equal(play(job), play(job._replace(loop="draft")))
         assert play(job).n_free[0, 0] == job.horizon

@@ -18,7 +18,7 @@ from stories import made, runs
 from kibitz.engine.environment import look_functions, looks_of
 from kibitz.model.feedback import active, bandit, every, full, passive
 from kibitz.model.problem import gaussian
-from kibitz.policies.policy import FAR
+from kibitz.policies.policy import NEVER
 
 GAPS = np.array([0.0, 0.2, 1.5, 1.8])
 PROBLEM = gaussian([2.0, 1.8, 0.5, 0.2])
@@ -156,7 +156,7 @@ def test_no_arrival_is_ever_beyond_what_a_stage_can_count():
     looks = looks_of(active(1e-18), GAPS, 10)
     next_arrival, _ = functions(active(1e-18))
     for seed in range(20):
-        assert 10 < following(next_arrival, looks, 0, 10, np.random.default_rng(seed)) <= FAR
+        assert 10 < following(next_arrival, looks, 0, 10, np.random.default_rng(seed)) <= NEVER
 
 
 # ------------------------------------------------------------------------------------------- arms

@@ -3,13 +3,13 @@
 import math
 import re
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from kibitz.engine.cache import cached_dispatcher
 from kibitz.engine.environment import draw, law_of
 from kibitz.engine.rng import new_stream
 from kibitz.model.problem import bernoulli, gaussian, table
@@ -18,7 +18,6 @@ finite = st.floats(-1e6, 1e6)
 several = st.lists(finite, min_size=2, max_size=8)
 
 
-@numba.njit
 def draws(law, arm, stream, out):
     for n in range(out.size):
         out[n] = draw(law, arm, stream)
@@ -26,7 +25,7 @@ def draws(law, arm, stream, out):
 
 def sample(problem, arm, n, seed):
     out = np.empty(n)
-    draws(law_of(problem, 1.0), arm, new_stream(seed), out)
+    cached_dispatcher(draws)(law_of(problem, 1.0), arm, new_stream(seed), out)
     return out
 
 

@@ -9,8 +9,9 @@ import sys
 import pytest
 
 import kibitz as kb
-from kibitz.engine.jit import jit
-from kibitz.policies.policy import FAR, Seen, View, seen_update
+from kibitz import jit
+from kibitz.policies.index_policy import State, update
+from kibitz.policies.policy import NEVER, View
 
 OURS = """
 import kibitz as kb
@@ -96,37 +97,38 @@ def test_an_index_that_breaks_its_promise_is_told(index, sentence):
 
 @jit
 def pull_and_count(params, state, stage, rng):
-    state.n_looks[0] += 1
+    state.statistics.n_looks[0] += 1
     return 0
 
 
 @jit
 def pull_beyond(params, state, stage, rng):
-    return state.counts.size
+    return state.allowed.size
 
 
 @jit
 def pull_the_worst(params, state, stage, rng):
-    return state.counts.size - 1
+    return state.allowed.size - 1
 
 
 @jit
 def look_at_the_last(params, state, stage, rng):
-    return state.counts.size - 1
+    return state.allowed.size - 1
 
 
 @jit
 def update_once(params, state, stage, arm, n, total, free):
+    known = state.statistics
     if not free:
-        state.n_pulls[arm] += 1
-    state.counts[arm] += 1
-    state.sums[arm] += total
+        known.n_pulls[arm] += 1
+    known.n_observed[arm] += 1
+    known.sums[arm] += total
     return state
 
 
 @jit
 def pull_at_random(params, state, stage, rng):
-    return int(rng.random() * state.counts.size)
+    return int(rng.random() * state.allowed.size)
 
 
 @pytest.mark.parametrize(
@@ -164,13 +166,14 @@ def test_something_else_is_refused():
 
 
 @jit
-def view_without_looks(params, state: Seen, stage):
-    return View(state.counts, state.sums, state.n_pulls, state.allowed, 0, FAR, True, 0)
+def view_without_looks(params, state: State, stage):
+    known = state.statistics
+    return View(known, known.n_pulls, state.allowed, 0, NEVER, True, 0)
 
 
 def test_a_view_may_forbid_looks_at_once():
     """Then where it looks is its own affair."""
-    changes = {"view": view_without_looks, "observe": look_at_the_last, "update": seen_update}
+    changes = {"view": view_without_looks, "observe": look_at_the_last, "update": update}
     assert kb.check(dataclasses.replace(kb.ucb(), **changes)) is None
 
 

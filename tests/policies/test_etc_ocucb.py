@@ -9,7 +9,7 @@ from stories import agree, decisions, disagreement, made, tell
 
 from kibitz.policies import etc_ocucb
 from kibitz.policies.etc_ocucb import epoch_length, log_etc_horizon
-from kibitz.policies.ocucb import MANY, new_counts, recount
+from kibitz.policies.ocucb import MANY, ocucb_statistics, update_derived
 
 POLICY = made("etc_ocucb")
 
@@ -85,7 +85,9 @@ def test_restart_forgets_everything_but_the_arms_to_pull():
     state = state_after(*story, C=1.0, restart=True)
     assert state.allowed.tolist() == [True, False]
     assert state.in_play.tolist() == [True, True]
-    for name in ("n_pulls", "counts", "sums", "etc_counts", "etc_sums"):
+    for name in ("n_pulls", "n_observed", "sums"):
+        assert not getattr(state.statistics, name).any(), name
+    for name in ("etc_counts", "etc_sums"):
         assert not getattr(state, name).any(), name
 
 
@@ -93,8 +95,8 @@ def test_without_restart_nothing_of_the_arms_in_play_is_forgotten():
     story = ((0, 0.5), (0, 4.40, "free"), (1, 0.0, "free"), (1, 0.0))
     state = state_after(*story, C=1.0)
     assert state.in_play.tolist() == [True, False]
-    assert state.n_pulls.tolist() == [1, 0]
-    assert state.sums[0] == 0.5
+    assert state.statistics.n_pulls.tolist() == [1, 0]
+    assert state.statistics.sums[0] == 0.5
     assert state.etc_counts.tolist() == [1, 1]
 
 
@@ -194,12 +196,12 @@ def test_many_arms_agree_with_the_reference_while_arms_are_dropped(rho, restart)
 def test_a_dropped_arm_leaves_no_trace_in_the_sums():
     rng = np.random.default_rng(3)
     params = POLICY.params
-    kept, expected = new_counts(MANY), new_counts(MANY)
+    kept, expected = ocucb_statistics(MANY), ocucb_statistics(MANY)
     for arm, n in enumerate(rng.integers(1, 9, MANY)):
-        for counts, count in ((kept, n), (expected, n if arm % 3 else 0)):
-            counts[arm] = count
-            recount(params, counts, arm)
+        for known, count in ((kept, n), (expected, n if arm % 3 else 0)):
+            known.n_observed[arm] = count
+            update_derived(params, known, arm)
     for arm in rng.permutation(np.arange(0, MANY, 3)):
-        kept[arm] = 0
-        recount(params, kept, arm)
-    np.testing.assert_array_equal(kept, expected)
+        kept.n_observed[arm] = 0
+        update_derived(params, kept, arm)
+    np.testing.assert_array_equal(kept.derived, expected.derived)

@@ -12,6 +12,7 @@ import kibitz
 from kibitz.model.feedback import active
 from kibitz.model.problem import bernoulli, gaussian
 from kibitz.policies import kibitzer
+from kibitz.policies.check import statistics_of
 
 GAUSSIAN = made("kibitzer")
 BERNOULLI = made("kibitzer", law="bernoulli")
@@ -68,8 +69,10 @@ def test_looks_are_counted_as_far_as_leaps_go():
     policy = kibitz.kibitzer()
     params = policy.params_for(10**18)
     state = policy.init(params, 3)
-    state.counts[:] = [10**17, 4 * 10**16, 4 * 10**16, 1844 * 10**14]  # 100 times that is below 0
-    state.sums[:] = state.counts[:3] * np.array([2.0, 1.0, 1.9])
+    known = state.statistics
+    known.n_observed[:] = [10**17, 4 * 10**16, 4 * 10**16]
+    known.totals[0]["looks"] = 1844 * 10**14  # 100 times that is below 0
+    known.sums[:] = known.n_observed * np.array([2.0, 1.0, 1.9])
     assert policy.observe(params, state, 2 * 10**17, None) == 2
 
 
@@ -102,7 +105,7 @@ def test_each_arm_is_sure_of_a_quarter_of_its_share(seed):
         state = GAUSSIAN.update(params, state, stage, arm, 1, rng.normal(means[arm]), False)
         state = GAUSSIAN.update(params, state, stage, look, 1, rng.normal(means[look]), True)
         if stage >= n_arms:
-            room = state.counts[:-1].min() - 1 - stage // (4 * n_arms)
+            room = state.statistics.n_observed.min() - 1 - stage // (4 * n_arms)
             assert room >= 0
             bare += room == 0
     assert bare > 0
@@ -134,28 +137,33 @@ def test_gives_the_arm_up_when_the_leader_is_another():
 @pytest.mark.parametrize(("stage", "n_looks"), [(7, 3), (1000, 0), (10**12, 10**9)])
 @pytest.mark.parametrize(("b", "beta"), [(8.0, 1.0), (3.0, 0.0), (1.0, 0.5)])
 def test_the_index_is_the_formula(stage, n_looks, b, beta):
-    counts = np.array([stage - 5 + n_looks, 4, n_looks])  # of two arms, and of the looks
+    counts = np.array([stage - 5 + n_looks, 4])
+    known = statistics_of(counts)
+    known.totals[0]["looks"] = n_looks
     x = 1 + b * stage / (2 * 4 + b * n_looks)
     level = math.log(x) - beta * math.log(1 + math.log(x))
     policy = made("kibitzer", b=b, beta=beta)
-    value = policy.index(policy.params, stage, counts, 1, 0.25)
+    value = policy.index(policy.params, stage, known, 1, 0.25)
     assert value == pytest.approx(0.25 + math.sqrt(2 * level / 4), rel=1e-13)
     policy = made("kibitzer", b=b, beta=beta, law="bernoulli")
-    value = policy.index(policy.params, stage, counts, 1, 0.25)
+    value = policy.index(policy.params, stage, known, 1, 0.25)
     assert value == pytest.approx(reference.largest_within(0.25, level / 4), rel=1e-12)
 
 
 def test_counts_the_looks():
     state, _ = tell(GAUSSIAN, GAUSSIAN.params, 2, (0, 1.0), free(1, 0.0), free(0, 2.0), (1, 0.0))
-    assert state.counts.tolist() == [2, 2, 2]
-    assert state.n_pulls.tolist() == [1, 1]
-    assert state.sums.tolist() == [3.0, 0.0]
+    known = state.statistics
+    assert known.n_observed.tolist() == [2, 2]
+    assert known.totals.tolist() == [(2, 2)]
+    assert known.n_pulls.tolist() == [1, 1]
+    assert known.n_looks.tolist() == [1, 1]
+    assert known.sums.tolist() == [3.0, 0.0]
 
 
 def test_a_look_counts_as_the_first_pull_of_its_arm():
     state, stage = tell(GAUSSIAN, GAUSSIAN.params, 3, (0, 1.0), free(2, 0.0), free(2, 0.0))
     view = GAUSSIAN.view(GAUSSIAN.params, state, stage)
-    assert view.n_pulls.tolist() == [1, 0, 2]  # one for each arm, as its readers expect
+    assert view.tried.tolist() == [1, 0, 2]
 
 
 def test_says_for_how_long_an_arm_is_held():
@@ -177,16 +185,17 @@ def test_says_which_looks_go_in_turn():
         counts = rng.integers(1, 40, n_arms)
         counts[0] += 10**6  # the leader; arm 1 is held, or has the least IMED
         means = np.array([1.0, 0.999, *[-9.0] * (n_arms - 2)])
-        state.counts[:-1], state.sums[:] = counts, counts * means
-        state.counts[n_arms] = rng.integers(0, 4 * n_arms * (counts[1:].min() + 3))
+        known = state.statistics
+        known.n_observed[:], known.sums[:] = counts, counts * means
+        known.totals[0]["looks"] = n_looks = rng.integers(0, 4 * n_arms * (counts[1:].min() + 3))
         n = int(rng.integers(1, 300))
         said = [GAUSSIAN.due(params, state, arm, n) for arm in range(2, n_arms)]
-        before = state.counts.copy()
+        before = known.n_observed.copy()
         for stage in range(10**7, 10**7 + n):
             arm = GAUSSIAN.observe(params, state, stage, None)
             state = GAUSSIAN.update(params, state, stage, arm, 1, means[arm], True)
-        assert said == (state.counts - before)[2:n_arms].tolist()
-        assert state.counts[n_arms] == before[n_arms] + n
+        assert said == (known.n_observed - before)[2:].tolist()
+        assert known.totals[0]["looks"] == n_looks + n
         taken += sum(said)
     assert taken > 1000
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from types import FunctionType
 from typing import Any, NamedTuple
@@ -74,7 +75,7 @@ def index_policy(
     rule = StandardRule(look, flag(ignore_free, "ignore_free"))
     view_of = view_pulls if rule.ignore_free else view
     pull, runner_up = choices_by(index, view_of)
-    return Policy(
+    policy = Policy(
         name,
         dict(params),
         init,
@@ -84,11 +85,22 @@ def index_policy(
         index=index,
         view=view_of,
         turns=None if look == "runner-up" else turns,
-        rule=rule,
         unit_rewards=flag(unit_rewards, "unit_rewards"),
         scale=checked_scale(scale, unit_rewards),
         setting=dict(params) if setting is None else setting,
     )
+    return _with_rule(policy, rule)
+
+
+def with_factors(policy: Policy, growth: Any, width: Any) -> Policy:
+    """Return an index policy whose index the engine looks up in tables (`Policy.factors`)."""
+    assert policy.rule is not None
+    return _with_rule(replace(policy, factors=(growth, width)), policy.rule)
+
+
+def _with_rule(policy: Policy, rule: StandardRule) -> Policy:
+    object.__setattr__(policy, "rule", rule)
+    return policy
 
 
 class State(NamedTuple):

@@ -9,12 +9,11 @@ theorem covers it.
 """
 
 import math
-from dataclasses import replace
 from typing import Any
 
 from kibitz._jit import jit
 from kibitz._validation import non_negative, one_of
-from kibitz.policies.index_policy import index_policy, one_over_root, separable
+from kibitz.policies.index_policy import index_policy, one_over_root, separable, with_factors
 from kibitz.policies.policy import Array, Policy
 
 
@@ -43,7 +42,7 @@ def kl_ucb(law: str = "gaussian", c: float = 0.0, scale: float | None = None) ->
         setting=setting,
         c=setting["c"],
     )
-    return policy if unit_rewards else replace(policy, factors=(growth, one_over_root))
+    return policy if unit_rewards else with_factors(policy, growth, one_over_root)
 
 
 @jit

@@ -201,7 +201,8 @@ class Policy:
         Whether the decisions depend on the order of the observations, so that a live agent must
         report each reward before it asks again.
     rule
-        How the functions follow from the index, for policies made by `index_policy`.
+        How the functions follow from the index, for policies made by `index_policy`. Only it sets the
+        rule, and `dataclasses.replace` drops it.
     unit_rewards
         Whether the policy is meant for rewards in [0, 1] only.
     scale
@@ -225,7 +226,7 @@ class Policy:
     hold: Holding | None = None
     due: Due | None = None
     in_phases: bool = False
-    rule: StandardRule | None = None
+    rule: StandardRule | None = field(default=None, init=False)
     unit_rewards: bool = False
     scale: float | None = None
     setting: dict[str, Any] = field(default_factory=dict)

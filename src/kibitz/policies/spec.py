@@ -102,7 +102,7 @@ def pickled(policy: Policy) -> tuple[Any, tuple[Any, ...]]:
     if policy.rule is not None and index_policy_of(policy) == policy:
         arguments = {**index_arguments(policy), **policy.numbers}
         return _unpickle_index, (policy.name, policy.index, arguments)
-    return Policy, tuple(getattr(policy, part.name) for part in fields(policy))
+    return Policy, tuple(getattr(policy, part.name) for part in fields(policy) if part.init)
 
 
 def _unpickle_index(name: str, index: Any, arguments: dict[str, Any]) -> Policy:

@@ -20,7 +20,6 @@ arms never looked at first. The paper gives no formula for it; this is our readi
 """
 
 import math
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +32,7 @@ from kibitz.policies.index_policy import (
     one_over_root,
     separable,
     two_largest,
+    with_factors,
 )
 from kibitz.policies.policy import (
     NEVER,
@@ -63,14 +63,14 @@ def ucb(exploration: float = 6.0, ignore_free: bool = False, scale: float | None
     policy = index_policy(
         "ucb", index, ignore_free=ignore_free, scale=scale, setting=setting, exploration=c
     )
-    return replace(policy, factors=(growth, one_over_root))
+    return with_factors(policy, growth, one_over_root)
 
 
 def ucb_double(exploration: float = 6.0, scale: float | None = None) -> Policy:
     """Return UCB1-Double: UCB, looking at the arm of second largest index (section 4.2.1)."""
     c = positive(exploration, "exploration")
     policy = index_policy("ucb_double", index, scale=scale, exploration=c)
-    return replace(policy, factors=(growth, one_over_root))
+    return with_factors(policy, growth, one_over_root)
 
 
 def ucb_second(exploration: float = 6.0, scale: float | None = None) -> Policy:

@@ -1,7 +1,7 @@
-"""Drafts: formulas that are called by their address, and final loops that are compiled meanwhile.
+"""Kernels: generic and specialised ones, and those that are compiled in the background.
 
-That both play the same is tested where the engines are: tests/policies/test_contract.py stage by
-stage, test_leap.py in leaps.
+That both play the same numbers is tested in tests/policies/test_contract.py stage by stage, and in
+test_leap.py in leaps.
 """
 
 import math
@@ -9,6 +9,7 @@ import pickle
 import subprocess
 import time
 from contextlib import nullcontext
+from dataclasses import replace
 from io import BytesIO
 from types import SimpleNamespace
 
@@ -18,10 +19,11 @@ import pytest
 from numba.core import event
 
 import kibitz as kb
-from kibitz.engine import aside, prepare
-from kibitz.engine.draft import draft_of, formula_numbers
-from kibitz.engine.jit import kept_folder
+from kibitz.engine import background
+from kibitz.engine.cache import cache_folder
+from kibitz.engine.kernel import Kernel, make_generic_kernel
 from kibitz.policies import POLICIES
+from kibitz.simulation import kernels
 from kibitz.simulation.task import rehearsal
 
 needs_jit = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
@@ -41,41 +43,54 @@ def width(params, stage, counts, arm, mean):
     return mean + math.sqrt(exploration / counts[arm]) + params.power // 3
 
 
-def test_what_has_a_draft_and_what_has_none():
-    drafted = {name for name, make in POLICIES.items() if draft_of(make()) is not None}
-    assert drafted == {
+def generic(policy, feedback=None, leap=False):
+    return make_generic_kernel(policy, feedback or kb.bandit(), leap)
+
+
+def test_which_policies_have_a_generic_kernel():
+    found = {name for name, make in POLICIES.items() if generic(make()) is not None}
+    assert found == {
         "ftl", "ftl_robin", "ucb", "ucb_double", "moss", "moss_anytime", "kl_ucb"
     }  # fmt: skip
 
 
-def test_formulas_of_all_kinds_share_one_draft():
+def test_formulas_of_all_kinds_share_one_generic_kernel():
     own = kb.index_policy("own", width, c=1.5, power=5, wide=True)
-    assert draft_of(own) is draft_of(kb.ucb_double()) is draft_of(kb.moss())
-    assert draft_of(own) is not draft_of(kb.ucb(ignore_free=True))
-    assert draft_of(own) is not draft_of(kb.ftl_robin())
+    assert generic(own).key == generic(kb.ucb_double()).key == generic(kb.moss()).key
+    assert generic(own)._loop() is generic(kb.moss())._loop()
+    assert generic(own).key != generic(kb.ucb(ignore_free=True)).key
+    assert generic(own).key != generic(kb.ftl_robin()).key
+
+
+def test_a_policy_with_a_function_replaced_has_no_generic_kernel():
+    """The generic kernel would play the rule and not the function."""
+    changed = replace(kb.ucb(), observe=kb.ucb_second().observe)
+    assert generic(kb.ucb()) is not None
+    assert generic(changed) is None
+    assert changed != kb.ucb()
 
 
 @pytest.mark.parametrize("numbers", [(1.5, 5, True), (2.0, -1, False), (0.1, 2**40, True)])
 def test_a_formula_finds_the_parameters_that_it_was_given(numbers):
     """Python and the draft see the same numbers, whole ones as whole ones and flags as flags."""
     own = kb.index_policy("own", width, **dict(zip(("c", "power", "wide"), numbers, strict=True)))
-    address, values = formula_numbers(own, own.params)
+    pointer, values = generic(own)._arguments(tuple(own.params))
     call = _caller()
     counts = np.array([4, 9], np.int64)
     for stage in (1, 2, 70):
         for arm in (0, 1):
             expected = width(own.params, stage, counts, arm, 0.25)
-            assert call(address, values, stage, counts, arm, 0.25) == pytest.approx(
+            assert call(pointer, values, stage, counts, arm, 0.25) == pytest.approx(
                 expected, rel=1e-15
             )
 
 
 def _caller():
-    from kibitz.engine.numba_compat import call_address
+    from kibitz.engine.numba_compat import call_pointer
 
     @numba.njit
-    def call(address, values, stage, counts, arm, mean):
-        return call_address(address, values, stage, counts, arm, mean)
+    def call(pointer, values, stage, counts, arm, mean):
+        return call_pointer(pointer, values, stage, counts, arm, mean)
 
     return call
 
@@ -111,10 +126,10 @@ def test_what_a_formula_raises_is_raised():
         return mean
 
     mine = kb.index_policy("mine", index)
-    address, values = formula_numbers(mine, mine.params)
-    assert _caller()(address, values, 49, np.array([1, 1]), 0, 0.5) == 0.5
+    pointer, values = generic(mine)._arguments(())
+    assert _caller()(pointer, values, 49, np.array([1, 1]), 0, 0.5) == 0.5
     with pytest.raises(ValueError, match="not from stage 50 on"):
-        _caller()(address, values, 50, np.array([1, 1]), 0, 0.5)
+        _caller()(pointer, values, 50, np.array([1, 1]), 0, 0.5)
 
 
 def test_what_has_no_draft_is_compiled():
@@ -144,7 +159,7 @@ def test_bad_words_are_refused():
 
 def test_long_work_begins_as_a_draft_and_ends_as_a_final_loop(monkeypatch, tmp_path):
     """What is played while the loop is compiled, and after, is what the draft plays."""
-    monkeypatch.setattr(prepare, "PAYS_SECONDS", 0.001)
+    monkeypatch.setattr(kernels, "SPECIALISE_SECONDS", 0.001)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # where nothing is kept
 
     def index(params, stage, counts, arm, mean):
@@ -158,11 +173,11 @@ def test_long_work_begins_as_a_draft_and_ends_as_a_final_loop(monkeypatch, tmp_p
     def slowly(what, share):
         """Let the first job wait for the loop that is compiled aside."""
         while not finals and time.monotonic() < deadline:
-            finals.update(set(kept_folder().glob("*.kept")) - before)
+            finals.update(set(cache_folder().glob("*.kernel")) - before)
             time.sleep(0.1)
 
     draft = kb.simulate(ARMS, kb.bandit(), mine, loop="draft", **setting)
-    before = set(kept_folder().glob("*.kept"))
+    before = set(cache_folder().glob("*.kernel"))
     both = kb.simulate(ARMS, kb.bandit(), mine, threads=1, progress=slowly, **setting)
     assert loops(both) == {"mine": "draft and final"}
     np.testing.assert_array_equal(both.regret, draft.regret)
@@ -185,7 +200,7 @@ def test_several_policies_without_a_draft_are_compiled_elsewhere(monkeypatch, tm
     assert loops(elsewhere) == {"ucb2": "final", "thompson": "final"}
 
     said.clear()
-    monkeypatch.setattr(aside, "packed", lambda jobs: pickle.dumps(lambda: None))
+    monkeypatch.setattr(background.cloudpickle, "dumps", lambda kernel: pickle.dumps(lambda: None))
     here = kb.simulate(ARMS, kb.active(lambda stage: 0.1 * 3), policies, **setting)
     told = [what for what in said if what.startswith("compiling")]
     assert told == ["compiling ucb2, thompson", "compiling ucb2", "compiling thompson"]
@@ -199,7 +214,7 @@ def test_the_process_aside_ends_with_the_work(monkeypatch):
     monkeypatch.setattr(
         subprocess, "Popen", lambda *a, **k: started.append(popen(*a, **k)) or started[-1]
     )
-    monkeypatch.setattr(prepare, "PAYS_SECONDS", 0.0)
+    monkeypatch.setattr(kernels, "SPECIALISE_SECONDS", 0.0)
     mine = kb.index_policy("mine", lambda p, t, n, a, m: m + 0.125)
     kb.simulate(ARMS, kb.bandit(), mine, **SETTING)
     assert [process.returncode is not None for process in started] == [True]
@@ -222,66 +237,69 @@ def test_what_was_rehearsed_is_compiled_ahead_elsewhere(monkeypatch, tmp_path):
     assert ([job.label[1] for job in jobs], others) == (["mine", "ucb2"], [])
     assert not list(tmp_path.iterdir())
     with (
-        aside.compiled_ahead(jobs),
+        kernels.compile_ahead(jobs),
         event.install_recorder("numba:compile") as recorder,
     ):
-        processes = [coming.process for coming in aside._coming.values()]
+        processes = list(background._compiling.values())
         data = play(progress=lambda what, share: said.append(what))
-    assert not recorder.buffer
+    assert not [e for _, e in recorder.buffer if "formula" not in e.data["dispatcher"].__name__]
     assert said[0] == "compiling mine"
     assert set(said) <= {"compiling mine", "compiling ucb2", "simulating"}
     assert loops(data) == {"mine": "draft", "ucb2": "final"}
-    assert not aside._coming
+    assert not background._compiling
     assert all(process.returncode is not None for process in processes)
-    with aside.compiled_ahead(jobs):  # again: all is there
-        assert not aside._coming
-    monkeypatch.setattr(aside, "is_compiled", lambda job, draft=False: False)
-    with aside.compiled_ahead(jobs):  # if they die, nobody waits
-        for coming in aside._coming.values():
-            coming.process.kill()
+    with kernels.compile_ahead(jobs):  # again: all is compiled
+        assert not background._compiling
+    monkeypatch.setattr(Kernel, "is_ready", lambda kernel: False)
+    with kernels.compile_ahead(jobs):  # if the processes die, nobody waits
+        for process in background._compiling.values():
+            process.kill()
         again = play()
     for name in data.data_vars:
         np.testing.assert_array_equal(again[name], data[name], err_msg=name)
 
 
-def test_what_cannot_be_kept_is_not_compiled_ahead(monkeypatch, tmp_path):
+def test_what_cannot_be_stored_is_not_compiled_in_the_background(monkeypatch, tmp_path):
     """Whoever waits for it would wait for nothing."""
-    monkeypatch.setattr(aside, "kept_folder", lambda: tmp_path)
-    for kept, expected in ((False, [1]), (True, [1, 2, 3])):
+    monkeypatch.setattr(background, "cache_folder", lambda: tmp_path)
+    for stored, expected in ((False, [1]), (True, [1, 2, 3])):
         compiled = []
 
-        def compile_one(parcel, threads, kept=kept, compiled=compiled):
-            compiled.append(parcel)
-            if kept:
-                (tmp_path / f"{parcel}.kept").touch()
+        def unpickle(payload, stored=stored, compiled=compiled):
+            def compile_it():
+                compiled.append(payload)
+                if stored:
+                    (tmp_path / f"{payload}.kernel").touch()
 
-        monkeypatch.setattr(aside, "play_parcel", compile_one)
+            return SimpleNamespace(compile=compile_it)
+
         monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=BytesIO(pickle.dumps([1, 2, 3]))))
-        aside.compile_sent()
+        monkeypatch.setattr(background.pickle, "loads", unpickle)
+        background.compile_received()
         assert compiled == expected
 
 
 @pytest.mark.parametrize("n_cores", [1, 2, 4])
-def test_much_work_to_step_is_compiled_ahead_into_a_final_loop(monkeypatch, n_cores):
-    monkeypatch.setattr(aside, "is_compiled", lambda job, draft=False: False)
+def test_much_work_is_compiled_ahead_into_a_specialised_kernel(monkeypatch, n_cores):
+    monkeypatch.setattr(Kernel, "is_ready", lambda kernel: False)
     sent = []
     monkeypatch.setattr(
-        aside, "_compiling", lambda jobs: sent.append(jobs) or nullcontext(SimpleNamespace())
+        background, "_process", lambda share: sent.append(share) or nullcontext(SimpleNamespace())
     )
-    monkeypatch.setattr(aside, "cores", lambda: n_cores)
+    monkeypatch.setattr(kernels, "cores", lambda: n_cores)
     with rehearsal() as jobs:
         much = {**SETTING, "horizon": 10**5, "runs": 5000}
         kb.simulate(ARMS, kb.bandit(), kb.moss(), **much, engine="step")
         kb.simulate(ARMS, kb.bandit(), [kb.moss(), kb.kibitzer()], **much, engine="leap")
         kb.simulate(ARMS, kb.bandit(), kb.moss_anytime(), **SETTING)
         kb.simulate(ARMS, kb.bandit(), [kb.ftl(), kb.ucb2(), kb.moss()], **SETTING)
-    with aside.compiled_ahead(jobs):
-        kinds = [[(job.policy.name, job.loop, job.leap) for job in share] for share in sent]
-    # those that share a draft follow each other; what leaps is compiled apart, and never needs more
-    first, second = [("moss", "final", False), ("ucb2", "final", False)], [
-        ("moss_anytime", "draft", False), ("ftl", "draft", False)
+    with kernels.compile_ahead(jobs):
+        kinds = [[(k.policy.name, k.generic, k.leap) for k in share] for share in sent]
+    # kernels that share their code follow each other; those that leap are compiled apart
+    first, second = [("moss", False, False), ("ucb2", False, False)], [
+        ("moss_anytime", True, False), ("ftl", True, False)
     ]  # fmt: skip
-    leaps = [("moss", "draft", True)], [("kibitzer", "final", True)]
+    leaps = [("moss", True, True)], [("kibitzer", False, True)]
     if n_cores == 4:
         assert kinds == [first, second, *leaps]
     else:

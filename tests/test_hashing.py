@@ -7,8 +7,8 @@ import sys
 import pytest
 
 import kibitz as kb
-from kibitz.engine import content
-from kibitz.engine.content import named_by, source_hash
+from kibitz import _hashing
+from kibitz._hashing import named_by, source_hash
 from kibitz.policies import POLICIES
 
 pytestmark = pytest.mark.slow
@@ -24,7 +24,7 @@ def test_our_policies_are_known_by_their_source_alone(name):
     """Bytecode would be that of one Python, and a result would not go on with the next."""
     functions = [function for function in POLICIES[name]().functions if function is not None]
     for function in named_by(functions):
-        assert content._source(function) is not None, function.__qualname__
+        assert _hashing._source(function) is not None, function.__qualname__
 
 
 def hash_without_bytecode(monkeypatch, function):
@@ -32,7 +32,7 @@ def hash_without_bytecode(monkeypatch, function):
         raise AssertionError(f"{code.co_name} is known by its bytecode")
 
     with monkeypatch.context() as patch:
-        patch.setattr(content._Walk, "feed_code", refuse)
+        patch.setattr(_hashing._Walk, "feed_code", refuse)
         return source_hash(function)
 
 
@@ -62,12 +62,12 @@ def test_a_file_that_was_edited_since_is_not_believed(tmp_path, monkeypatch):
     index = importlib.import_module("edited").index
     before = source_hash(index)
     file.write_text("def index(params, stage, counts, arm, mean):\n    return -mean\n")
-    assert content._source(index) is None
+    assert _hashing._source(index) is None
     assert source_hash(index) != before
 
 
 def test_text_that_was_executed_has_no_source():
     code = "def rate(t):\n    return 1 / t\n"
-    script = f"from kibitz.engine import content\nexec({code!r})\nprint(content._source(rate))"
+    script = f"from kibitz import _hashing\nexec({code!r})\nprint(_hashing._source(rate))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("None\n", "")

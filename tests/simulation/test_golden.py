@@ -1,0 +1,28 @@
+"""The numbers of fixed simulations are those that were recorded before, whatever was rewritten since.
+
+Counts must agree exactly. A change that is meant raises the revision of the engine
+(`kibitz.simulation.identity`), and `files/golden.json` is written again by `golden.py`.
+"""
+
+import json
+from pathlib import Path
+
+import golden
+import pytest
+
+pytestmark = pytest.mark.slow
+
+RECORDED = json.loads((Path(__file__).parent / "files/golden.json").read_text())
+
+
+def test_every_case_is_recorded():
+    assert RECORDED.keys() == golden.CASES.keys()
+
+
+@pytest.mark.parametrize("case", golden.CASES)
+def test_the_numbers_are_those_that_were_recorded(case):
+    played = golden.play(case)
+    assert played.keys() == RECORDED[case].keys()
+    for policy, (pulls, looks, regret) in played.items():
+        assert [pulls, looks] == RECORDED[case][policy][:2], policy
+        assert regret == pytest.approx(RECORDED[case][policy][2], rel=1e-12), policy

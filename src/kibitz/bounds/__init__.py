@@ -9,7 +9,7 @@ Every bound takes `(problem, feedback, horizon, ...)`, or `(gaps, rate, weights,
 without those of the four that it does not depend on. The order is always the same; options are
 named. A bound for a problem is computed in units of the problem's scale, in which policies see
 rewards: options such as `C`, `sd` or `exploration` are in these units, and the bound itself in units
-of the rewards. A feedback for which a bound is not proved is refused.
+of the rewards. A problem or feedback for which a bound is not proved raises `ValueError`.
 
 A bound takes `form="proved"` (what the argument really proves, the default), "printed" (the
 paper's formula to the letter, for comparison only) or "leading" (a reference curve, no bound),

@@ -122,9 +122,9 @@ def bound(
     observer
         "passive" or "active" if the bound holds for one of them only.
     arrivals
-        "random": looks that arrive every n stages are a schedule, and refused by a bound that takes
-        none. "periodic": looks must arrive every n stages; the bound takes their rate 1/n. "any":
-        both by their rate.
+        "random": looks that arrive every n stages are a schedule, which not every bound takes.
+        "periodic": looks must arrive every n stages; the bound takes their rate 1/n. "any": both by
+        their rate.
     paid
         Whether looks may have a cost.
     """

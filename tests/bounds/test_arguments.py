@@ -165,7 +165,7 @@ def test_rates_that_change_are_a_schedule():
     assert steady == upper.ucb_schedule(GAPS, lambda t: 0.1 * t, None, 1000)
     with pytest.raises(ValueError, match=r"^rate must be in \[0, 1\] and not a schedule, got "):
         upper.ucb_sharp(PROBLEM, passive(rates), 1000)
-    with pytest.raises(ValueError, match=r"^feedback must be one with a number or an array as rate"):
+    with pytest.raises(ValueError, match=r"^feedback must be one with a number, an array or"):
         lower.active_maximum(PROBLEM, active(lambda stage: 0.1), 1000)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kibitz._validation import flag, refused
-from kibitz.bounds._checks import FloatArray, Schedule, check_array
+from kibitz.bounds._checks import FloatArray, Rate, Schedule, check_array
 from kibitz.model.feedback import Every, Feedback, checked_feedback
 from kibitz.model.problem import Problem, checked_problem
 
@@ -27,7 +27,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 PARAMETERS = {  # of more than one function; a docstring that has its own description keeps it
     "gaps": "One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.",
     "rate": "ε in [0, 1], one or many.",
-    "rate: Schedule": "ε in [0, 1], one or many, or a schedule.",
+    "rate: Rate": "ε in [0, 1], one or many, or a schedule.",
     "weights": "p, one per arm, of sum at most 1, or a name: uniform (None), optimal, suboptimal.",
     "horizon": "T, whole numbers from 1 to 2⁵³, one or many.",
     "horizon=None": "T, one or many, up to which no more can be lost than\n"
@@ -102,8 +102,8 @@ def documented(function: F, note: str = "") -> F:
     for name, parameter in inspect.signature(function).parameters.items():
         heading = headings[name]
         if described[heading] is PARAMETERS.get(heading):
-            takes_schedule = name == "rate" and "Callable" in str(parameter.annotation)
-            variant = "rate: Schedule" if takes_schedule else f"{name}={parameter.default}"
+            takes_schedule = parameter.annotation == Rate
+            variant = "rate: Rate" if takes_schedule else f"{name}={parameter.default}"
             described[heading] = PARAMETERS.get(variant, PARAMETERS[heading])
         parts[heading] = inspect.cleandoc(described[heading]) + ("" if parts else note)
     listed = [f"{heading}\n{textwrap.indent(part, '    ')}" for heading, part in parts.items()]
@@ -179,7 +179,7 @@ def _read_problem(problem: Problem, names: set[str]) -> tuple[dict[str, Any], fl
     gaps = problem.gaps / unit
     known |= {"gaps": gaps, "means": problem.means / unit}
     if "gap" in names:
-        if np.ptp(np.sort(gaps)[1:]) > 0:
+        if np.unique(np.sort(gaps)[1:]).size > 1:
             raise refused("problem", "one of equal gaps for this bound", problem)
         known |= {"n_arms": gaps.size, "gap": float(gaps.max())}
     return known, unit
@@ -196,17 +196,20 @@ def _check_feedback(feedback: object, observer: str | None, paid: bool) -> Feedb
 
 def _read_rate(feedback: Feedback, arrivals: str) -> dict[str, Any]:
     rate = feedback.rate
-    if arrivals == "random" and isinstance(rate, Every):
-        expected: Schedule = lambda t: np.maximum(np.floor((t - rate.first) / rate.n) + 1, 0)  # noqa: E731
+    if arrivals == "random" and not (isinstance(rate, float) or callable(rate)):
+        expected = _expect_periodic(rate) if isinstance(rate, Every) else schedule(rate)
         return {"rate": expected, "schedule": expected}
-    if isinstance(rate, Every) and rate.first == rate.n:
+    if arrivals != "random" and isinstance(rate, Every) and rate.first == rate.n:
         return {"rate": 1 / rate.n}
     if isinstance(rate, float) and (arrivals != "periodic" or rate == 0):
         return {"rate": rate, "schedule": lambda t: rate * t}
-    if isinstance(rate, np.ndarray) and arrivals == "random":
-        return {"rate": schedule(rate), "schedule": schedule(rate)}
-    kinds = {"random": "a number or an array", "periodic": "every(n)", "any": "a number or every(n)"}
-    raise refused("feedback", f"one with {kinds[arrivals]} as rate for this bound", feedback)
+    kinds = {"random": "a number, an array or every(n)", "any": "a number or every(n)"}
+    kind = kinds.get(arrivals, "every(n)")
+    raise refused("feedback", f"one with {kind} as rate for this bound", feedback)
+
+
+def _expect_periodic(arrivals: Every) -> Schedule:
+    return lambda t: np.maximum(np.floor((t - arrivals.first) / arrivals.n) + 1, 0)
 
 
 def _kind_of_looks(feedback: Feedback) -> str:
@@ -230,14 +233,14 @@ def schedule(rates: ArrayLike) -> Schedule:
         In [0, 1], one per stage from stage 1 on, at least one.
     """
     condition = "a list of at least one rate in [0, 1]"
-    array = check_array("rates", rates, condition, lambda x: (x >= 0) & (x <= 1))
-    if array.ndim != 1:
+    each = check_array("rates", rates, condition, lambda x: (x >= 0) & (x <= 1))
+    if each.ndim != 1:
         raise refused("rates", condition, rates)
-    cumulative = np.concatenate(([0.0], np.cumsum(array)))
+    cumulative = np.concatenate(([0.0], np.cumsum(each)))
 
     def free(t: FloatArray) -> FloatArray:
-        inside = np.minimum(t, len(array)).astype(np.int64)
-        return np.asarray(cumulative[inside] + array[-1] * (t - inside))
+        inside = np.minimum(t, len(each)).astype(np.int64)
+        return np.asarray(cumulative[inside] + each[-1] * (t - inside))
 
     return free
 

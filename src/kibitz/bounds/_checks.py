@@ -17,6 +17,7 @@ from kibitz.model.feedback import WEIGHTS, named_weights
 FloatArray = NDArray[np.float64]
 Weights: TypeAlias = str | ArrayLike | None
 Schedule: TypeAlias = Callable[[FloatArray], FloatArray]
+Rate: TypeAlias = ArrayLike | Schedule
 
 LARGEST_HORIZON = 2**53  # every stage up to here is exact in a float
 LEAST, MOST = 1e-50, 1e50  # of gaps and constants
@@ -73,7 +74,7 @@ def check_weights(weights: Weights, gaps: FloatArray) -> FloatArray:
     return values
 
 
-def check_rate(rate: ArrayLike | Schedule) -> FloatArray:
+def check_rate(rate: Rate) -> FloatArray:
     """Return the rate ε of free observations, one or many, in [0, 1]."""
     if callable(rate):
         raise refused("rate", "in [0, 1] and not a schedule", rate)
@@ -170,7 +171,7 @@ class Setting(NamedTuple):
 
 def check_setting(
     gaps: ArrayLike,
-    rate: ArrayLike | Schedule,
+    rate: Rate,
     weights: Weights,
     horizon: ArrayLike,
     *,

@@ -16,6 +16,7 @@ from kibitz.bounds._bound import Answer, answer, bound, documented, plain
 from kibitz.bounds._checks import (
     MOST,
     FloatArray,
+    Rate,
     Schedule,
     check_array,
     check_choice,
@@ -48,7 +49,7 @@ from kibitz.bounds.lower._passive import at_best_stages, single_stage
 @bound()
 def active_fixed_stage(
     gaps: ArrayLike,
-    rate: ArrayLike | Schedule,
+    rate: Rate,
     horizon: ArrayLike,
     *,
     C: float = C_UCB1,
@@ -78,7 +79,7 @@ def active_fixed_stage(
 @bound()
 def active_maximum(
     gaps: ArrayLike,
-    rate: ArrayLike | Schedule,
+    rate: Rate,
     horizon: ArrayLike,
     *,
     C: float = C_UCB1,
@@ -116,7 +117,7 @@ def _best_active_stage(c: Constraint, rate: FloatArray | Schedule, horizon: floa
 @bound()
 def active_alternative(
     gaps: ArrayLike,
-    rate: ArrayLike | Schedule,
+    rate: Rate,
     horizon: ArrayLike,
     *,
     C: float = C_UCB1,

@@ -12,6 +12,7 @@ from kibitz._validation import number, refused
 from kibitz.bounds._bound import Answer, bound, plain
 from kibitz.bounds._checks import (
     FloatArray,
+    Rate,
     Schedule,
     Setting,
     Weights,
@@ -46,7 +47,7 @@ from kibitz.bounds.lower._constraint import (
 @bound("passive")
 def passive_fixed_stage(
     gaps: ArrayLike,
-    rate: ArrayLike | Schedule,
+    rate: Rate,
     weights: Weights,
     horizon: ArrayLike,
     *,
@@ -134,7 +135,7 @@ def single_stage(
 @bound("passive")
 def passive_maximum(
     gaps: ArrayLike,
-    rate: ArrayLike | Schedule,
+    rate: Rate,
     weights: Weights,
     horizon: ArrayLike,
     *,
@@ -189,7 +190,7 @@ def reference_curve(gaps: ArrayLike, rate: ArrayLike, horizon: ArrayLike) -> flo
 @bound("passive")
 def passive_sharp(
     gaps: ArrayLike,
-    rate: ArrayLike | Schedule,
+    rate: Rate,
     weights: Weights,
     horizon: ArrayLike,
     *,

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kibitz.bounds._bound import Answer, answer, bound
-from kibitz.bounds._checks import FloatArray, Schedule, check_choice, check_setting
+from kibitz.bounds._checks import FloatArray, Rate, Schedule, check_choice, check_setting
 from kibitz.bounds.lower._constraint import (
     C_0_UCB1,
     C_UCB1,
@@ -128,7 +128,7 @@ def _leading_split(
 @bound()
 def active_chain(
     gaps: ArrayLike,
-    rate: ArrayLike | Schedule,
+    rate: Rate,
     horizon: ArrayLike,
     *,
     C: float = C_UCB1,

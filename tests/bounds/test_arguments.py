@@ -178,7 +178,11 @@ def test_periodic_looks_are_counted():
     expected = upper.kibitzer(GAPS, 0.1, 1000, looks="periodic")
     assert upper.kibitzer(PROBLEM, active(every(10)), 1000) == expected
     assert upper.ftl_robin(PROBLEM, active(every(10))) == upper.ftl_robin(GAPS, 0.1)
-    assert upper.ucb_periodic(PROBLEM, passive(every(10))) == upper.ucb_periodic(GAPS, 0.1)
+    two = gaussian([1.0, 0.5])
+    expected = upper.ucb_periodic(two.gaps, 0.1, [0, 1])
+    assert upper.ucb_periodic(two, passive(every(10), "optimal")) == expected < math.inf
+    with pytest.raises(ValueError, match=r"^feedback must be one whose looks all show the same arm"):
+        upper.ucb_periodic(two, passive(every(10)))
     with pytest.raises(ValueError, match=r"^feedback must be one with every\(n\) as rate"):
         upper.ucb_periodic(PROBLEM, passive(0.1))
     with pytest.raises(ValueError, match=r"^feedback must be one with a number or every"):

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kibitz._validation import flag, refused
-from kibitz.bounds._checks import FloatArray, Rate, Schedule, check_array
+from kibitz.bounds._checks import FloatArray, Rate, Schedule, check_array, check_weights
 from kibitz.model.feedback import Every, Feedback, checked_feedback
 from kibitz.model.problem import Problem, checked_problem
 
@@ -123,8 +123,8 @@ def bound(
         "passive" or "active" if the bound holds for one of them only.
     arrivals
         "random": looks that arrive every n stages are a schedule, which not every bound takes.
-        "periodic": looks must arrive every n stages; the bound takes their rate 1/n. "any": both by
-        their rate.
+        "periodic": looks must arrive every n stages and all show the same arm; the bound takes their
+        rate 1/n. "any": both by their rate.
     paid
         Whether looks may have a cost.
     """
@@ -139,6 +139,8 @@ def bound(
             if names & {"rate", "schedule"}:
                 given = _check_feedback(feedback, observer, paid)
                 known |= _read_rate(given, arrivals)
+                if arrivals == "periodic" and given.observer == "passive":
+                    _check_one_arm(given, known["gaps"])
                 known |= {
                     "weights": given.weights,
                     "looks": "looks" in names and _kind_of_looks(given),
@@ -206,6 +208,12 @@ def _read_rate(feedback: Feedback, arrivals: str) -> dict[str, Any]:
     kinds = {"random": "a number, an array or every(n)", "any": "a number or every(n)"}
     kind = kinds.get(arrivals, "every(n)")
     raise refused("feedback", f"one with {kind} as rate for this bound", feedback)
+
+
+def _check_one_arm(feedback: Feedback, gaps: FloatArray) -> None:
+    """Check that looks at fixed stages are looks at a fixed arm: else it is drawn at random."""
+    if check_weights(feedback.weights, gaps).max() < 1:
+        raise refused("feedback", "one whose looks all show the same arm for this bound", feedback)
 
 
 def _expect_periodic(arrivals: Every) -> Schedule:

@@ -122,7 +122,8 @@ def ucb_periodic(
               \log\frac{4c}{eq_i\Delta_i^2}\Big)_+ +4\zeta(a-1)\Big]
 
     Printed without 2 + q_i and without the clip (D21). Infinite if a sub-optimal arm is never
-    seen for free.
+    seen for free. The looks of a feedback are of this kind if they arrive every n stages and all
+    show the same arm.
     """
     gaps, seen = _seen(gaps, rate, weights)
     last = None if horizon is None else check_horizon(horizon, rate=seen[..., 0])

@@ -14,7 +14,7 @@ data = kibitz.sweep(
 means = data["final_regret"].mean("run").to_numpy()[0]
 
 uniform = [1 / len(GAPS)] * len(GAPS)
-below = lower.passive_sharp(GAPS, RATES, HORIZON, uniform)
+below = lower.passive_sharp(GAPS, RATES, uniform, HORIZON)
 above = upper.ucb_sharp(GAPS, RATES, uniform, HORIZON)
 print("   rate  proved below  simulated  proved above")
 for rate, low, mean, high in zip(RATES, below, means, above, strict=True):

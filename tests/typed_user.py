@@ -4,9 +4,12 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any, assert_type
 
+import numpy as np
 import xarray
+from numpy.typing import NDArray
 
 import kibitz
+from kibitz.bounds import lower
 
 problem = kibitz.gaussian([1.0, 0.5], sd=2.0)
 feedback = kibitz.active(kibitz.every(10), looks=2)
@@ -28,6 +31,8 @@ assert_type(swept, xarray.Dataset)
 assert_type(kibitz.race(problem, feedback, players, horizon=9, runs=5, seed=1), xarray.Dataset)
 assert_type(kibitz.plan(100, n_arms=2, gap=0.5), dict[str, Any])
 assert_type(kibitz.bounds, ModuleType)
+assert_type(lower.reference_curve(problem, feedback, 100), float | NDArray[np.float64])
+assert_type(lower.reference_curve([0, 1], 0.1, horizon=100), float | NDArray[np.float64])
 agent = kibitz.agent("shop.db", "checkout", arms=["blue", "green"], policy=kibitz.ucb())
 for speaker in (agent, kibitz.Client("http://127.0.0.1:8765", agent="checkout")):
     assert_type(speaker.ask(), kibitz.Decision)
@@ -39,4 +44,5 @@ check: Callable[[kibitz.Policy], None] = kibitz.check
 kibitz.simulate(problem, feedback, "ucb", horizon=100, runs=5, seed=1)  # error: arg-type
 kibitz.simulate(problem, feedback, players, horizon=100, runs=5)  # error: call-arg
 kibitz.ucb(explore=2.0)  # error: call-arg
+lower.passive_theorem([0, 1], 0.1, "uniform")  # error: call-overload
 print(kibitz.nonsense)  # error: attr-defined

@@ -181,7 +181,7 @@ def test_thresholds_are_at_most_one():
     assert 3 / (10 * 0.01) > 1
     assert complexity.rate_star(gaps, 10) == 1.0
     assert complexity.rate_star_active(gaps, 10) == 1.0
-    assert (complexity.rate_star_arms(gaps, 10) == 1.0).all()
+    assert (complexity.rate_star_arms(gaps, None, 10) == 1.0).all()
 
 
 def test_the_theorem_changes_regime_at_about_half_of_rate_star():
@@ -192,7 +192,7 @@ def test_the_theorem_changes_regime_at_about_half_of_rate_star():
 
 def test_thresholds_of_the_arms_are_where_the_horizon_is_the_best_stage():
     weights = np.array([0.25, 0.0, 0.5, 0.25])
-    rates = complexity.rate_star_arms(FOUR, [100, 10**12], weights)
+    rates = complexity.rate_star_arms(FOUR, weights, [100, 10**12])
     assert rates.shape == (2, 4)
     assert (rates[:, :2] == 1.0).all()  # an optimal arm, and one that is never seen
     np.testing.assert_allclose(1 / (2 * rates[1, 2:] * weights[2:] * np.array(FOUR[2:]) ** 2), 1e12)
@@ -201,7 +201,7 @@ def test_thresholds_of_the_arms_are_where_the_horizon_is_the_best_stage():
 def test_looks_never_help_if_every_arm_is_optimal():
     assert complexity.rate_star([0.0, 0.0], 10**9) == 1.0
     assert complexity.rate_star_active([0.0, 0.0], 10**9) == 1.0
-    assert (complexity.rate_star_arms([0.0, 0.0], 10**9) == 1.0).all()
+    assert (complexity.rate_star_arms([0.0, 0.0], None, 10**9) == 1.0).all()
 
 
 # Epochs
@@ -277,7 +277,7 @@ def test_last_epoch_and_first_eliminated_are_each_other_s_inverse(gaps, rate, co
         assert epoch == (slow_epoch(value, rate, constant) if gap > 0 else math.inf)
     for m in range(9):
         gone = [i for i, epoch in enumerate(epochs, start=1) if epoch <= m]
-        first = complexity.first_eliminated(gaps, m, rate, constant)
+        first = complexity.first_eliminated(gaps, rate, m, constant)
         assert first == min(gone, default=len(gaps) + 1)
 
 
@@ -286,7 +286,7 @@ def test_an_arm_goes_in_the_very_epoch_that_just_suffices():
     for power, epoch in [(0, 0), (4, 3)]:
         constant = 2**power / (10 * math.log(2))
         assert complexity.last_epoch([0.0, 1.0], 1.0, constant=constant)[1] == epoch
-        assert complexity.first_eliminated([0.0, 1.0], epoch, 1.0, constant) == 2
+        assert complexity.first_eliminated([0.0, 1.0], 1.0, epoch, constant) == 2
 
 
 @pytest.mark.parametrize(
@@ -410,11 +410,11 @@ def test_the_whole_range_gives_numbers(n_arms, gap, rate, horizon):
         complexity.effective_arms(gaps, 0.5),
         complexity.rate_star(gaps, horizon),
         complexity.rate_star_active(gaps, horizon),
-        complexity.rate_star_arms(gaps, horizon),
+        complexity.rate_star_arms(gaps, None, horizon),
         complexity.etc_rounds(gaps, math.log(horizon)),
         complexity.etc_observations(gaps, math.log(horizon)),
         complexity.last_epoch(gaps, rate, horizon),
-        complexity.first_eliminated(gaps, [0, 3, 20], rate),
+        complexity.first_eliminated(gaps, rate, [0, 3, 20]),
         complexity.weights_cost(gaps),
     ):
         assert np.isfinite(values).all()

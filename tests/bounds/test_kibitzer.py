@@ -19,9 +19,10 @@ from scipy.integrate import quad
 from scipy.optimize import linprog
 from scipy.stats import binom, norm
 
-from kibitz.bounds import crossing, upper
-from kibitz.bounds.kibitzer import _beyond, _speed_tail, explored, failing
-from kibitz.bounds.occupation import _normal_tail, arrival, farthest, stages_at
+from kibitz.bounds import upper
+from kibitz.bounds.upper import _crossing as crossing
+from kibitz.bounds.upper._crossing import _normal_tail, arrival, farthest, stages_at
+from kibitz.bounds.upper._kibitzer import _beyond, _speed_tail, explored, failing
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kibitz.bounds import crossing, upper
+from kibitz.bounds import upper
+from kibitz.bounds.upper import _crossing as crossing
 from kibitz.evaluation.bayes_optimal import optimal
 
 pytestmark = pytest.mark.slow

@@ -46,8 +46,8 @@ def test_ucb_is_between_its_bounds(means, rate, weights, horizon):
     mean, error = mean_and_error(gaussian(means), feedback, ucb(), horizon)
     p = feedback.static_weights(gaps) if rate > 0 else None
     for bound in (
-        lower.passive_maximum(gaps, rate, horizon, p, **PROVED),
-        lower.passive_sharp(gaps, rate, horizon, p, **PROVED),
+        lower.passive_maximum(gaps, rate, p, horizon, **PROVED),
+        lower.passive_sharp(gaps, rate, p, horizon, **PROVED),
     ):
         assert mean >= bound - SIGMAS * error
     for bound in (
@@ -60,7 +60,7 @@ def test_ucb_is_between_its_bounds(means, rate, weights, horizon):
 
 def test_the_lower_bounds_say_something_on_some_of_these():
     said = [
-        lower.passive_sharp(complexity.gaps(means), rate, horizon, **PROVED) > 1
+        lower.passive_sharp(complexity.gaps(means), rate, None, horizon, **PROVED) > 1
         for means, rate, weights, horizon in SETTINGS
         if weights == "uniform"
     ]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kibitz import passive
 from kibitz.bounds import lower, onset, summary, upper
-from kibitz.bounds.bound import check_weights
+from kibitz.bounds._checks import check_weights
 from kibitz.cli import main
 
 pytestmark = pytest.mark.slow
@@ -44,7 +44,7 @@ def leaves(tree):
 
 @PROBLEMS
 def test_every_promised_key_is_there(means):
-    found = summary(means, 0.1, 10_000)
+    found = summary(means, 0.1, "uniform", 10_000)
     assert all(len(found[key]) == len(means) for key in ("gaps", "optimal_weights"))
     assert all(isinstance(found[key], float) for key in ("c_delta", "rate_star"))
     for path, names in NUMBERS.items():
@@ -55,14 +55,14 @@ def test_every_promised_key_is_there(means):
 def test_the_summary_says_what_the_functions_say():
     means, gaps = [0.5, 2, 0.2, 1.8], np.array([1.5, 0, 1.8, 0.2])
     weights = [0.1, 0.2, 0.3, 0.4]
-    found = summary(means, 1e-4, 10**6, weights=weights, C=4, C_0=2)
+    found = summary(means, 1e-4, weights, 10**6, C=4, C_0=2)
     assert found["gaps"] == pytest.approx(gaps)
     assert found["c_delta"] == pytest.approx(1 / 1.5 + 1 / 1.8 + 1 / 0.2)
     assert found["optimal_weights"] == pytest.approx([0.1071, 0, 0.0893, 0.8036], abs=5e-5)
     gaps = found["gaps"]
     for name in ("fixed_stage", "theorem", "maximum", "sharp"):
         bound = getattr(lower, f"passive_{name}")
-        value = bound(gaps, 1e-4, 10**6, weights, C=4, C_0=2)
+        value = bound(gaps, 1e-4, weights, 10**6, C=4, C_0=2)
         assert 0 < found["lower"]["passive"][name] == value
     for name in ("fixed_stage", "theorem", "chain", "maximum", "alternative"):
         bound = getattr(lower, f"active_{name}")
@@ -71,7 +71,7 @@ def test_the_summary_says_what_the_functions_say():
         passive, active = getattr(lower, f"passive_{name}"), getattr(lower, f"active_{name}")
         printed = found["printed"]["lower"]
         assert printed["passive"][name] == passive(
-            gaps, 1e-4, 10**6, weights, C=4, C_0=2, form="printed"
+            gaps, 1e-4, weights, 10**6, C=4, C_0=2, form="printed"
         )
         assert printed["active"][name] == active(gaps, 1e-4, 10**6, C=4, C_0=2, form="printed")
     assert found["upper"]["ucb_log"] == upper.ucb_log(gaps, 10**6)
@@ -86,14 +86,14 @@ def test_the_summary_says_what_the_functions_say():
         gaps, 1e-4, weights, form="printed"
     )
     assert "etc_ocucb" not in found["upper"]
-    assert summary(means, 1e-4, 10**6, c_eta=2)["upper"]["etc_ocucb"] > 0
+    assert summary(means, 1e-4, "uniform", 10**6, c_eta=2)["upper"]["etc_ocucb"] > 0
 
 
 @pytest.mark.parametrize(
     ("rate", "has_period"), [(0.0, False), (0.3, False), (1e-200, False), (0.1, True)]
 )
 def test_looks_are_periodic_if_they_come_every_whole_number_of_stages(rate, has_period):
-    found = summary(FIVE, rate, 10**4)["upper"]
+    found = summary(FIVE, rate, "uniform", 10**4)["upper"]
     assert ("kibitzer_periodic" in found) == has_period
     assert found["kibitzer"] > 0
 
@@ -101,15 +101,15 @@ def test_looks_are_periodic_if_they_come_every_whole_number_of_stages(rate, has_
 @PROBLEMS
 def test_d47_the_summary_says_that_the_papers_problems_are_not_covered(means):
     for weights in ("uniform", "optimal"):
-        found = summary(means, 0.1, 10_000, weights=weights)
+        found = summary(means, 0.1, weights, 10_000)
         assert set(leaves(found["lower"])) == {0.0}
         assert found["printed"]["lower"]["active"]["theorem"] > 100
 
 
 @PROBLEMS
 def test_d47_the_lower_bounds_begin_at_much_smaller_rates(means):
-    gaps = summary(means, 0.1, 10_000)["gaps"]
-    begins = onset(gaps, 0.1, 10_000)
+    gaps = summary(means, 0.1, "uniform", 10_000)["gaps"]
+    begins = onset(gaps, 0.1, "uniform", 10_000)
     for group in begins.values():
         for bound in group.values():
             assert 0 < bound["rate"] < 0.02
@@ -124,29 +124,29 @@ def test_d47_the_lower_bounds_begin_at_much_smaller_rates(means):
 def test_the_onset_is_where_bounds_turn_positive(horizon, weights):
     gaps = [0.0, 0.2, 1.5, 1.8]
     rate = 1e-4
-    begins = onset(gaps, rate, horizon, weights=weights)
+    begins = onset(gaps, rate, weights, horizon)
     p = check_weights(weights, np.array(gaps))
     for observer, names in begins.items():
         for name, found in names.items():
             bound = getattr(lower, f"{observer}_{name}")
             args = (p,) if observer == "passive" else ()
             margin = 0.01 if name == "sharp" else 1e-4
-            assert bound(gaps, found["rate"] * (1 - margin), horizon, *args) > 0
-            assert bound(gaps, found["rate"] * (1 + margin), horizon, *args) == 0
+            assert bound(gaps, found["rate"] * (1 - margin), *args, horizon) > 0
+            assert bound(gaps, found["rate"] * (1 + margin), *args, horizon) == 0
             if math.isfinite(found["horizon"]):
                 first = int(found["horizon"])
                 step = 1 + int(first * margin)
-                assert bound(gaps, rate, first + (step if name == "sharp" else 0), *args) > 0
-                assert bound(gaps, rate, first - step, *args) == 0
+                assert bound(gaps, rate, *args, first + (step if name == "sharp" else 0)) > 0
+                assert bound(gaps, rate, *args, first - step) == 0
     assert math.isfinite(begins["passive"]["maximum"]["horizon"])
     assert begins["passive"]["fixed_stage"]["horizon"] == begins["passive"]["maximum"]["horizon"]
 
 
 def test_the_onset_of_problems_that_never_or_always_begin():
-    begins = onset([0.0, 0.0], 0.1, 10**6)
+    begins = onset([0.0, 0.0], 0.1, "uniform", 10**6)
     assert set(leaves(begins)) == {0.0, math.inf}
-    assert set(leaves(onset([0.0, 1.0], 0.1, 2)["passive"]["maximum"])) == {0.0, math.inf}
-    unseen = onset([0.0, 1.0], 0.5, 10**6, weights=[1.0, 0.0])["passive"]
+    assert set(leaves(onset([0.0, 1.0], 0.1, "uniform", 2)["passive"]["maximum"])) == {0.0, math.inf}
+    unseen = onset([0.0, 1.0], 0.5, [1.0, 0.0], 10**6)["passive"]
     assert unseen["maximum"]["rate"] == unseen["sharp"]["rate"] == 1
     assert unseen["maximum"]["horizon"] < 1000
 
@@ -166,21 +166,21 @@ def test_weights_can_be_named(weights, expected):
 
 def test_other_weights_are_refused():
     with pytest.raises(ValueError, match="weights must be one of uniform, optimal, suboptimal"):
-        summary(FOUR, 0.1, 100, weights="best")
+        summary(FOUR, 0.1, "best", 100)
     with pytest.raises(ValueError, match="weights must be 4 numbers"):
-        summary(FOUR, 0.1, 100, weights=[0.5, 0.5])
+        summary(FOUR, 0.1, [0.5, 0.5], 100)
     with pytest.raises(ValueError, match="rate must be one number"):
-        summary(FOUR, [0.1, 0.2], 100)
+        summary(FOUR, [0.1, 0.2], "uniform", 100)
     with pytest.raises(ValueError, match="horizon must be one number"):
-        onset([0, 1], 0.1, [10, 20])
+        onset([0, 1], 0.1, "uniform", [10, 20])
 
 
 @PROBLEMS
 def test_the_summary_is_quick_even_for_long_horizons(means):
-    gaps = summary(means, 0.1, 10)["gaps"]
+    gaps = summary(means, 0.1, "uniform", 10)["gaps"]
     for horizon in (10_000, 10**12):
-        assert quickest(lambda T=horizon: summary(means, 0.1, T)) < 0.6
-        assert quickest(lambda T=horizon: onset(gaps, 0.1, T)) < 1
+        assert quickest(lambda T=horizon: summary(means, 0.1, "uniform", T)) < 0.6
+        assert quickest(lambda T=horizon: onset(gaps, 0.1, "uniform", T)) < 1
 
 
 def quickest(call):
@@ -201,13 +201,13 @@ def quickest(call):
 @settings(max_examples=40, deadline=None)
 def test_the_summary_is_made_of_numbers_everywhere(means, rate, horizon, weights):
     means = np.round(means, 6)
-    found = summary(means, rate, horizon, weights=weights)
+    found = summary(means, rate, weights, horizon)
     assert not any(math.isnan(value) for value in leaves(found))
     assert all(0 <= value < math.inf for value in leaves(found["lower"]))
     sure = max(leaves(found["lower"]["passive"]))
     assert sure <= max(found["gaps"]) * horizon
     if sure > 0:  # UCB's own constants are larger than those that its regret is held against
-        proved = summary(means, rate, horizon, weights=weights, C=24, C_0=1 + 2 * math.pi**2 / 3)
+        proved = summary(means, rate, weights, horizon, C=24, C_0=1 + 2 * math.pi**2 / 3)
         assert proved["lower"]["passive"]["sharp"] <= proved["upper"]["ucb_sharp"]
 
 
@@ -221,13 +221,13 @@ def test_the_summary_is_made_of_numbers_everywhere(means, rate, horizon, weights
     ],
 )
 def test_d47_the_table_of_the_errata(means, horizon, expected):
-    gaps = summary(means, 0.1, 10)["gaps"]
-    found = onset(gaps, 0.1, horizon)
+    gaps = summary(means, 0.1, "uniform", 10)["gaps"]
+    found = onset(gaps, 0.1, "uniform", horizon)
     passive = [found["passive"][name]["rate"] for name in ("theorem", "maximum", "sharp")]
     active = [found["active"][name]["rate"] for name in ("theorem", "maximum", "alternative")]
     assert passive + active == pytest.approx(expected, rel=0.05)
     for rate, theorem, sharp in ((0.0, (2495, 3646), (14, 18)), (1e-3, (7593, 8390), (19, 24))):
-        begins = onset(gaps, rate, 10)["passive"]
+        begins = onset(gaps, rate, "uniform", 10)["passive"]
         assert begins["theorem"]["horizon"] == theorem[len(means) - 4]
         assert begins["sharp"]["horizon"] == sharp[len(means) - 4]
 
@@ -237,7 +237,7 @@ def test_the_summary_is_what_the_command_prints(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", words.split())
     with pytest.raises(SystemExit):
         main()
-    found = summary(FOUR, 1e-4, 10**6, weights="optimal")
+    found = summary(FOUR, 1e-4, "optimal", 10**6)
     assert json.loads(capsys.readouterr().out) == without_infinity(found)
 
 
@@ -251,9 +251,12 @@ def without_infinity(tree):
 
 def test_the_summary_says_where_bounds_begin_with_looks_and_without():
     gaps = [0.0, 0.2, 1.5, 1.8]
-    found = summary(FOUR, 1e-3, 10**6)
+    found = summary(FOUR, 1e-3, "uniform", 10**6)
     assert found["gaps"] == pytest.approx(gaps)
-    begins, alone = onset(found["gaps"], 1e-3, 10**6), onset(found["gaps"], 0.0, 1)
+    begins, alone = (
+        onset(found["gaps"], 1e-3, "uniform", 10**6),
+        onset(found["gaps"], 0.0, "uniform", 1),
+    )
     for observer, bounds in begins.items():
         for name, numbers in bounds.items():
             numbers = numbers | {"horizon_without_looks": alone[observer][name]["horizon"]}
@@ -265,7 +268,7 @@ def test_the_summary_says_where_bounds_begin_with_looks_and_without():
 def test_the_chain_begins_where_it_is_tried(rate):
     """Its onset is computed from a ratio; here it is found by trying horizons one after another."""
     gaps = [0.0, 0.2, 1.5, 1.8]
-    first = onset(gaps, rate, 10)["active"]["chain"]["horizon"]
+    first = onset(gaps, rate, "uniform", 10)["active"]["chain"]["horizon"]
     tried = next(T for T in range(3, 10**5) if lower.active_chain(gaps, rate, T) > 0)
     assert first == tried
 
@@ -274,8 +277,8 @@ def test_the_chain_begins_where_it_is_tried(rate):
 def test_every_bound_takes_weights_by_name(name):
     gaps = np.array([0.0, 0.2, 1.5, 1.8])
     p = check_weights(name, gaps)
-    assert lower.passive_maximum(gaps, 1e-5, 10**6, name) == lower.passive_maximum(
-        gaps, 1e-5, 10**6, p
+    assert lower.passive_maximum(gaps, 1e-5, name, 10**6) == lower.passive_maximum(
+        gaps, 1e-5, p, 10**6
     )
     assert upper.ucb_sharp(gaps, 0.1, name, 10**4) == upper.ucb_sharp(gaps, 0.1, p, 10**4)
     assert p == pytest.approx(passive(0.1, name).static_weights(gaps))

@@ -21,7 +21,7 @@ UP_TO = {  # every proved bound up to a horizon, of a policy that pulls each arm
         gaps, lambda t: 0.1 * t, None, horizon, **kw
     ),
     "ftl_robin": lambda gaps, horizon, **kw: upper.ftl_robin(gaps, 0.1, horizon=horizon, **kw),
-    "ocucb": lambda gaps, horizon, **kw: upper.ocucb(gaps, horizon, 1.0, **kw),
+    "ocucb": lambda gaps, horizon, **kw: upper.ocucb(gaps, horizon, c_eta=1.0, **kw),
 }
 
 
@@ -73,8 +73,8 @@ def test_no_bound_is_above_it(bound, gaps, horizons):
 
 def test_the_algorithm_that_starts_anew_may_lose_the_largest_gap_at_every_stage():
     for form in ("proved", "exact"):
-        assert upper.etc_ocucb(THREE, 0.1, 1.0, 3, form=form) == pytest.approx(3 * 0.6)
-        assert upper.etc_ocucb([0.0, 2.0], 0.1, 1.0, 7, form=form) == pytest.approx(14)
+        assert upper.etc_ocucb(THREE, 0.1, 3, c_eta=1.0, form=form) == pytest.approx(3 * 0.6)
+        assert upper.etc_ocucb([0.0, 2.0], 0.1, 7, c_eta=1.0, form=form) == pytest.approx(14)
 
 
 def test_printed_formulas_are_left_as_they_are():
@@ -84,7 +84,7 @@ def test_printed_formulas_are_left_as_they_are():
 
 @pytest.mark.parametrize("horizon", [1, 2, 3, 4, 10])
 def test_the_summary_says_no_more(horizon):
-    found = summary([1, 0.7, 0.4], 0.1, horizon, c_eta=1.0)
+    found = summary([1, 0.7, 0.4], 0.1, "uniform", horizon, c_eta=1.0)
     most = upper.trivial(found["gaps"], horizon)
     for name, bound in found["upper"].items():
         # these need not pull each arm once: ETC-OCUCB starts anew, kibitzer is content with a look

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kibitz.bounds import complexity, concentration, etc_ocucb, ucb, upper
+from kibitz.bounds import complexity, concentration, upper
+from kibitz.bounds.upper._active import _when_etc_errs
+from kibitz.bounds.upper._ucb import _bad_stages
 
 steady = settings(deadline=None)  # the machine may be busy
 
@@ -266,10 +268,10 @@ def test_the_bad_stages_are_summed_by_the_zeta_function():
     ]:
         a = c / (2 * sd**2)
         terms = [4 * t ** (1 - a) + t**-2.5 for t in range(n_arms + 1, horizon + 1)]
-        found = ucb._bad_stages(n_arms, np.asarray(float(horizon)), c, sd)
+        found = _bad_stages(n_arms, np.asarray(float(horizon)), c, sd)
         assert found == pytest.approx(math.fsum(terms), rel=1e-11, abs=1e-15)
     exact = sum(c * (mpmath.zeta(s, 3) - mpmath.zeta(s, 10**12 + 1)) for c, s in [(4, 2), (1, 2.5)])
-    assert ucb._bad_stages(2, np.asarray(1e12), 6, 1) == pytest.approx(float(exact), rel=1e-11)
+    assert _bad_stages(2, np.asarray(1e12), 6, 1) == pytest.approx(float(exact), rel=1e-11)
 
 
 @given(some_gaps, rates, horizons, st.integers(0, 99))
@@ -495,10 +497,10 @@ def slow_ocucb(gaps, log_d, rho, clip):
 def test_ocucb_is_the_lemma_s_formula(gaps, horizon, rho):
     for form, clip in [("lemma", True), ("printed", False)]:
         expected = slow_ocucb(gaps, math.log(horizon), rho, clip)
-        found = upper.ocucb(gaps, horizon, 3.0, rho=rho, form=form)
+        found = upper.ocucb(gaps, horizon, c_eta=3.0, rho=rho, form=form)
         assert found == pytest.approx(3 * expected, rel=1e-9, abs=1e-9)
-    lemma = upper.ocucb(gaps, horizon, 3.0, rho=rho, form="lemma", details=True)
-    proved = upper.ocucb(gaps, horizon, 3.0, rho=rho)
+    lemma = upper.ocucb(gaps, horizon, c_eta=3.0, rho=rho, form="lemma", details=True)
+    proved = upper.ocucb(gaps, horizon, c_eta=3.0, rho=rho)
     terms = np.minimum(lemma.terms, max(1, horizon - len(gaps) + 1) * np.array(gaps))
     assert proved == pytest.approx(min(terms.sum(), most(gaps, horizon)))
 
@@ -513,7 +515,7 @@ def test_a_larger_set_of_arms_has_a_larger_bound_only_if_the_double_logarithm_is
         fewer = np.delete(gaps, rng.integers(1, gaps.size))
         for form, m in violations:
             length = complexity.epoch_length(m)
-            more, less = (upper.ocucb(some, length, 1.0, form=form) for some in (gaps, fewer))
+            more, less = (upper.ocucb(some, length, c_eta=1.0, form=form) for some in (gaps, fewer))
             violations[form, m] += more < less * (1 - 1e-12)
     assert violations.pop(("printed", 0)) > 100
     assert not any(violations.values())
@@ -522,9 +524,15 @@ def test_a_larger_set_of_arms_has_a_larger_bound_only_if_the_double_logarithm_is
 def test_the_smallest_counterexamples_to_the_growth_of_the_bound():
     """D41: two gaps of 0.2, d = 2. The clip mends it, but not for gaps above 1."""
     two, three = ([0.0] + [0.2] * n for n in (1, 2))
-    assert upper.ocucb(three, 2, 1.0, form="printed") < upper.ocucb(two, 2, 1.0, form="printed")
-    assert upper.ocucb(three, 2, 1.0, form="lemma") > upper.ocucb(two, 2, 1.0, form="lemma")
-    more, fewer = (upper.ocucb(some, 2, 1.0, form="lemma") for some in ([0.0, 0.1, 2.0], [0.0, 2.0]))
+    assert upper.ocucb(three, 2, c_eta=1.0, form="printed") < upper.ocucb(
+        two, 2, c_eta=1.0, form="printed"
+    )
+    assert upper.ocucb(three, 2, c_eta=1.0, form="lemma") > upper.ocucb(
+        two, 2, c_eta=1.0, form="lemma"
+    )
+    more, fewer = (
+        upper.ocucb(some, 2, c_eta=1.0, form="lemma") for some in ([0.0, 0.1, 2.0], [0.0, 2.0])
+    )
     assert more < fewer
 
 
@@ -658,7 +666,7 @@ def slow_exact(gaps, rate, horizon, rho, constant):
 def test_etc_ocucb_sums_the_epochs(gaps, rate, horizon, rho):
     gaps = [0.0, *gaps]
     expected = slow_exact(gaps, rate, horizon, rho, 32.0)
-    found = upper.etc_ocucb(gaps, rate, 1.0, horizon, rho=rho, form="exact")
+    found = upper.etc_ocucb(gaps, rate, horizon, c_eta=1.0, rho=rho, form="exact")
     assert found == pytest.approx(min(expected, horizon * max(gaps)), rel=1e-9)
 
 
@@ -671,8 +679,8 @@ def test_etc_ocucb_sums_the_epochs(gaps, rate, horizon, rho):
 )
 def test_the_explicit_bound_of_etc_ocucb_covers_the_exact_one(gaps, rate, horizon, rho, c_eta):
     gaps = [*gaps, 0.0]
-    exact = upper.etc_ocucb(gaps, rate, c_eta, horizon, rho=rho, form="exact")
-    explicit = upper.etc_ocucb(gaps, rate, c_eta, horizon, rho=rho)
+    exact = upper.etc_ocucb(gaps, rate, horizon, c_eta=c_eta, rho=rho, form="exact")
+    explicit = upper.etc_ocucb(gaps, rate, horizon, c_eta=c_eta, rho=rho)
     assert exact <= explicit * (1 + 1e-12)
     assert (explicit == math.inf) == (rate == 0 and horizon is None)
 
@@ -687,7 +695,7 @@ def test_the_explicit_bound_of_etc_ocucb_is_the_corrected_one():
         largest = max(math.sqrt(2) ** 2**m / reduced, full / math.sqrt(reduced))
         total += 2.5 / gap * (5 * math.log(largest) + math.log(2) / 2 * m * (m + 1))
         total += 2.5 * (m + 1) * gap
-    assert upper.etc_ocucb(gaps, rate, 2.5, rho=rho) == pytest.approx(total, rel=1e-7)
+    assert upper.etc_ocucb(gaps, rate, c_eta=2.5, rho=rho) == pytest.approx(total, rel=1e-7)
 
 
 def log_sum(hardness, reduced, m_i):
@@ -729,10 +737,10 @@ def test_the_regret_of_an_erring_etc():
         return float(mpmath.fsum(term(m) for m in range(200)))
 
     for n_arms in (1, 2, 200):
-        assert etc_ocucb._when_etc_errs(n_arms) == pytest.approx(total(n_arms), rel=1e-12)
+        assert _when_etc_errs(n_arms) == pytest.approx(total(n_arms), rel=1e-12)
         assert total(n_arms) == pytest.approx(38.56 * n_arms + 1.44, rel=2e-4)
         assert total(n_arms) < 51 * n_arms
-    assert etc_ocucb._when_etc_errs(3, np.array([0.0, 1.0]))[0] == 0.0  # one epoch: nothing to err
+    assert _when_etc_errs(3, np.array([0.0, 1.0]))[0] == 0.0  # one epoch: nothing to err
 
 
 @pytest.mark.parametrize(
@@ -753,18 +761,18 @@ def test_the_printed_bound_of_etc_ocucb(gaps, rate, i_m):
         reduced = i / gap**2 + sum(1 / (gap * other) for other in gaps[i:i_m])
         largest = max(256 / reduced, full / math.sqrt(reduced))
         total += (4 * math.log(largest) + 4 + 4**2) / gap + gap
-    found = upper.etc_ocucb(gaps, rate, 1.0, 10**4, form="printed")
+    found = upper.etc_ocucb(gaps, rate, 10**4, c_eta=1.0, form="printed")
     assert found == pytest.approx(total, rel=1e-12)
 
 
 def test_etc_ocucb_is_bounded_for_ever_and_needs_small_gaps():
     gaps = [0.0, 0.1, 0.5]
     for form in ("proved", "exact"):
-        for_ever = upper.etc_ocucb(gaps, 0.1, 1.0, form=form)
-        assert upper.etc_ocucb(gaps, 0.1, 1.0, 10**15, form=form) <= for_ever < math.inf
-        assert upper.etc_ocucb(gaps, 0.0, 1.0, form=form) == math.inf
-        assert upper.etc_ocucb([0.0, 0.1, 1.1], 0.1, 1.0, form=form) == math.inf
-    leading = upper.etc_ocucb(gaps, 0.1, 2.0, form="leading")
+        for_ever = upper.etc_ocucb(gaps, 0.1, c_eta=1.0, form=form)
+        assert upper.etc_ocucb(gaps, 0.1, 10**15, c_eta=1.0, form=form) <= for_ever < math.inf
+        assert upper.etc_ocucb(gaps, 0.0, c_eta=1.0, form=form) == math.inf
+        assert upper.etc_ocucb([0.0, 0.1, 1.1], 0.1, c_eta=1.0, form=form) == math.inf
+    leading = upper.etc_ocucb(gaps, 0.1, c_eta=2.0, form="leading")
     h = complexity.hardness(gaps, 0.5)[1:]
     sizes = np.maximum(math.log(10), np.log(h) / 2)
     assert leading == pytest.approx((10 * sizes / np.array(gaps[1:])).sum())
@@ -774,7 +782,7 @@ def test_smaller_variance_helps_etc_ocucb():
     """D14: rewards in [0, 1] have c = 1/4, so C_α = 18 instead of 32."""
     gaps = [0.0, 0.1, 0.5]
     bounds = [
-        upper.etc_ocucb(gaps, rate, 1.0, variance=0.25) - upper.etc_ocucb(gaps, rate, 1.0)
+        upper.etc_ocucb(gaps, rate, c_eta=1.0, variance=0.25) - upper.etc_ocucb(gaps, rate, c_eta=1.0)
         for rate in np.geomspace(1e-6, 1, 40)
     ]
     assert max(bounds) <= 0
@@ -813,12 +821,12 @@ BOUNDS = {
     "ftl_passive": lambda gaps, rate, weights, horizon, **kw: upper.ftl_robin(
         gaps, rate, weights, **kw
     ),
-    "ocucb": lambda gaps, rate, weights, horizon, **kw: upper.ocucb(gaps, horizon, 1.0, **kw),
+    "ocucb": lambda gaps, rate, weights, horizon, **kw: upper.ocucb(gaps, horizon, c_eta=1.0, **kw),
     "etc_ocucb": lambda gaps, rate, weights, horizon, **kw: upper.etc_ocucb(
-        gaps, rate, 1.0, horizon, **kw
+        gaps, rate, horizon, c_eta=1.0, **kw
     ),
     "etc_ocucb exact": lambda gaps, rate, weights, horizon, **kw: upper.etc_ocucb(
-        gaps, rate, 1.0, horizon, form="exact", **kw
+        gaps, rate, horizon, c_eta=1.0, form="exact", **kw
     ),
     "paid_looks": lambda gaps, rate, weights, horizon, **kw: upper.paid_looks(
         gaps, rate, horizon, **kw
@@ -879,11 +887,11 @@ def test_nothing_is_lost_if_every_arm_is_optimal(bound):
         (lambda: upper.ucb_periodic(FOUR, math.nan), "rate"),
         (lambda: upper.ucb_sharp(FOUR, 0.1, None, 2.5), "horizon"),
         (lambda: upper.ftl_robin(FOUR, 0.1, sd=0), "sd"),
-        (lambda: upper.ocucb(FOUR, 10, 0.0), "c_eta"),
-        (lambda: upper.ocucb(FOUR, 10, 1.0, rho=0.3), "rho"),
-        (lambda: upper.etc_ocucb(FOUR, 0.1, math.inf), "c_eta"),
-        (lambda: upper.etc_ocucb(FOUR, 0.1, 1.0, form="other"), "form"),
-        (lambda: upper.etc_ocucb(FOUR, 0.1, 1.0, alpha=0.5), "alpha"),
+        (lambda: upper.ocucb(FOUR, 10, c_eta=0.0), "c_eta"),
+        (lambda: upper.ocucb(FOUR, 10, c_eta=1.0, rho=0.3), "rho"),
+        (lambda: upper.etc_ocucb(FOUR, 0.1, c_eta=math.inf), "c_eta"),
+        (lambda: upper.etc_ocucb(FOUR, 0.1, c_eta=1.0, form="other"), "form"),
+        (lambda: upper.etc_ocucb(FOUR, 0.1, c_eta=1.0, alpha=0.5), "alpha"),
         (lambda: upper.etc_elimination(FOUR, -1.0), "log_horizon"),
         (lambda: upper.etc_elimination(FOUR, 10.0, form="leading"), "form"),
     ],

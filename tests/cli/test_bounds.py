@@ -59,7 +59,7 @@ def test_json_holds_the_numbers_of_the_library(kibitz):
     words = ("--means", "0.2,1,0.5", "--rate", "1e-4", "--horizon", "1e6", "--weights", "0,0,1")
     data = json.loads(kibitz("bounds", *words, "--C", "2", "--C0", "1", "--json")[1])
     gaps, constants = [0.8, 0.0, 0.5], {"C": 2.0, "C_0": 1.0}
-    maximum = lower.passive_maximum(gaps, 1e-4, 10**6, [0, 0, 1], **constants)
+    maximum = lower.passive_maximum(gaps, 1e-4, [0, 0, 1], 10**6, **constants)
     assert at(data, "lower.passive.maximum") == pytest.approx(maximum) != 0
     theorem = lower.active_theorem(gaps, 1e-4, 10**6, form="printed", **constants)
     assert at(data, "printed.lower.active.theorem") == pytest.approx(theorem)
@@ -89,7 +89,7 @@ def test_the_table_shows_bounds_that_say_something(kibitz):
     out = kibitz("bounds", *words)[1]
     assert "No proved lower bound" not in out
     row = next(line for line in out.splitlines() if "passive, sharp" in line)
-    value = lower.passive_sharp([0, 0.2, 1.5, 1.8], 1e-5, 10**6)
+    value = lower.passive_sharp([0, 0.2, 1.5, 1.8], 1e-5, None, 10**6)
     assert f"{value:.4g}" in row
 
 

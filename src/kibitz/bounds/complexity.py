@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import wrightomega
 
-from kibitz import _validation as validate
-from kibitz.bounds.bound import (
+from kibitz._validation import number, numbers, positive, refused, whole
+from kibitz.bounds._bound import documented, inverse, plain
+from kibitz.bounds._checks import (
     FloatArray,
     Weights,
     check_alpha,
@@ -30,15 +31,41 @@ from kibitz.bounds.bound import (
     check_scale,
     check_shapes,
     check_weights,
-    inverse,
-    plain,
 )
+
+__all__ = [
+    "c_delta",
+    "effective_arms",
+    "epoch_length",
+    "epoch_log_length",
+    "etc_constant",
+    "etc_log_horizon",
+    "etc_observations",
+    "etc_rounds",
+    "final_epoch",
+    "first_eliminated",
+    "gaps",
+    "hardness",
+    "last_epoch",
+    "optimal_weights",
+    "rank",
+    "rate_star",
+    "rate_star_active",
+    "rate_star_arms",
+    "weights_cost",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 # 2^m − m, which first reaches any finite log2 of a float well before m = 12
 _EPOCH_STEPS = np.array([2.0**m - m for m in range(13)])
 LAST_EPOCH = 63  # its length has a logarithm of 10¹⁸
 
 
+@documented
 def gaps(means: ArrayLike) -> FloatArray:
     """The gaps Δ_i = max_j μ_j − μ_i, each 0 or from 1e-50 to 1e50.
 
@@ -47,22 +74,18 @@ def gaps(means: ArrayLike) -> FloatArray:
     means
         μ, one per arm.
     """
-    array = validate.numbers(means, "means")
+    array = numbers(means, "means")
     with np.errstate(over="ignore"):
         return check_gaps(array.max() - array)
 
 
+@documented
 def c_delta(gaps: ArrayLike) -> float:
-    """C_Δ, the sum of 1/Δ_i over the sub-optimal arms.
-
-    Parameters
-    ----------
-    gaps
-        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
-    """
+    """C_Δ, the sum of 1/Δ_i over the sub-optimal arms."""
     return float(inverse(check_gaps(gaps)).sum())
 
 
+@documented
 def optimal_weights(gaps: ArrayLike, power: float = 1.0) -> FloatArray:
     r"""Weights :math:`p_i \propto \Delta_i^{-power}` on the sub-optimal arms, 0 on optimal ones.
 
@@ -77,25 +100,19 @@ def optimal_weights(gaps: ArrayLike, power: float = 1.0) -> FloatArray:
     power
         Positive.
     """
-    weights, power = check_weights("optimal", check_any_gaps(gaps)), validate.positive(power, "power")
+    weights, power = check_weights("optimal", check_any_gaps(gaps)), positive(power, "power")
     if not weights.any() or power == 1:
         return weights
     shares = (weights / weights.max()) ** power
     return np.asarray(shares / shares.sum())
 
 
+@documented
 def weights_cost(gaps: ArrayLike, weights: Weights = None) -> float:
     r"""What weights p cost beyond p*: :math:`C_\Delta KL(p^*\|p) = \sum\log(p^*_i/p_i)/\Delta_i`.
 
     Regret exceeds that of p* by about this, times 1/2 in the lower bound and 24 in UCB's upper
     bound. Infinite if a sub-optimal arm is never seen. `weights=None` are uniform on all arms.
-
-    Parameters
-    ----------
-    gaps
-        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
-    weights
-        p, one per arm, of sum at most 1, or "uniform" (if not given), "optimal", "suboptimal".
     """
     gaps = check_gaps(gaps)
     weights, best = check_weights(weights, gaps), optimal_weights(gaps)
@@ -106,6 +123,7 @@ def weights_cost(gaps: ArrayLike, weights: Weights = None) -> float:
     return float((inverse(gaps)[positive] * ratios).sum())
 
 
+@documented
 def effective_arms(gaps: ArrayLike, rho: float = 1.0) -> FloatArray:
     r"""The number of arms that are as hard as arm i, the hardest in full, the others in part.
 
@@ -113,18 +131,12 @@ def effective_arms(gaps: ArrayLike, rho: float = 1.0) -> FloatArray:
 
     Of OCUCB-n's regret (Lemma 10); give the gaps of a subset of arms for k(S).
     An optimal arm counts only the optimal arms.
-
-    Parameters
-    ----------
-    gaps
-        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
-    rho
-        ρ of OCUCB-n, in [1/2, 1].
     """
     gaps, rho = check_gaps(gaps), check_rho(rho)
     return np.asarray(_likeness(gaps, rho).sum(axis=-1))
 
 
+@documented
 def hardness(gaps: ArrayLike, rho: float = 1.0, below: ArrayLike | None = None) -> FloatArray:
     r"""The complexity H of each arm (section 4.2).
 
@@ -136,10 +148,6 @@ def hardness(gaps: ArrayLike, rho: float = 1.0, below: ArrayLike | None = None) 
 
     Parameters
     ----------
-    gaps
-        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
-    rho
-        ρ of OCUCB-n, in [1/2, 1].
     below
         Gives :math:`H^{(m)}_{i,\rho}`, in which only ranks j < i_m are summed (printed j ≤ i_m,
         D17): the rank i_m of :func:`first_eliminated`, one or many.
@@ -154,67 +162,42 @@ def hardness(gaps: ArrayLike, rho: float = 1.0, below: ArrayLike | None = None) 
     return np.asarray(arms * np.where(gaps > 0, inverse(gaps) ** 2, math.inf))
 
 
+@documented
 def rank(gaps: ArrayLike) -> FloatArray:
-    """The place of each arm in order of gap, from 1; the optimal arms come first.
-
-    Parameters
-    ----------
-    gaps
-        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
-    """
+    """The place of each arm in order of gap, from 1; the optimal arms come first."""
     return np.asarray(np.argsort(np.argsort(check_gaps(gaps), kind="stable")) + 1.0)
 
 
+@documented
 def rate_star(gaps: ArrayLike, horizon: ArrayLike) -> float | FloatArray:
     r"""The paper's threshold :math:`\epsilon^*`, at which free looks begin to matter by stage T.
 
     :math:`K/(T\Delta^2)` (section 4.2.1, for equal gaps), with the smallest gap where they differ;
     at most 1 (D33). An order of magnitude: for equal gaps the theorem itself changes regime at
     :func:`rate_star_active`, about half of it.
-
-    Parameters
-    ----------
-    gaps
-        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
-    horizon
-        T, whole numbers from 1 to 2⁵³, one or many.
     """
     gaps, horizon = check_gaps(gaps), check_horizon(horizon)
     needed = gaps.size * inverse(gaps).max() ** 2 if gaps.any() else math.inf
     return plain(np.minimum(1.0, needed / horizon))
 
 
+@documented
 def rate_star_active(gaps: ArrayLike, horizon: ArrayLike) -> float | FloatArray:
     r"""Where the active lower bound changes regime: :math:`\sum_j 1/(2\Delta_j^2T)`, at most 1.
 
     As the other thresholds it is 1 if all arms are optimal: then looks never help.
-
-    Parameters
-    ----------
-    gaps
-        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
-    horizon
-        T, whole numbers from 1 to 2⁵³, one or many.
     """
     gaps, horizon = check_gaps(gaps), check_horizon(horizon)
     needed = (inverse(gaps) ** 2).sum() / 2 if gaps.any() else math.inf
     return plain(np.minimum(1.0, needed / horizon))
 
 
-def rate_star_arms(gaps: ArrayLike, horizon: ArrayLike, weights: Weights = None) -> FloatArray:
+@documented
+def rate_star_arms(gaps: ArrayLike, weights: Weights, horizon: ArrayLike) -> FloatArray:
     r"""Where the passive lower bound of each arm changes regime: :math:`1/(2p_i\Delta_i^2T)`.
 
     At most 1, and 1 where looks do not help: at optimal arms, and at arms of weight 0. Arms on
-    the last axis, after the shape of `horizon`; `weights=None` are uniform.
-
-    Parameters
-    ----------
-    gaps
-        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
-    horizon
-        T, whole numbers from 1 to 2⁵³, one or many.
-    weights
-        p, one per arm, of sum at most 1, or "uniform" (if not given), "optimal", "suboptimal".
+    the last axis, after the shape of `horizon`.
     """
     gaps, horizon = check_gaps(gaps), check_horizon(horizon)
     weights = check_weights(weights, gaps)
@@ -225,6 +208,7 @@ def rate_star_arms(gaps: ArrayLike, horizon: ArrayLike, weights: Weights = None)
     return np.minimum(1.0, needed / horizon[..., None])
 
 
+@documented
 def epoch_length(epoch: int, base: float = 2.0) -> int:
     """The length ⌈p^(p^m)⌉ of epoch m, if it fits a float; else see :func:`epoch_log_length`.
 
@@ -232,10 +216,8 @@ def epoch_length(epoch: int, base: float = 2.0) -> int:
     ----------
     epoch
         m, from 0 to 63.
-    base
-        p > 1; 2 in the theorem.
     """
-    epoch, base = validate.whole(epoch, "epoch", 0, LAST_EPOCH), _check_base(base)
+    epoch, base = whole(epoch, "epoch", 0, LAST_EPOCH), _check_base(base)
     if not epoch * math.log(base) + math.log(math.log(base)) < math.log(709.0):
         raise ValueError(f"epoch must have a length that fits a float, got {epoch}")
     if base == int(base):
@@ -243,16 +225,9 @@ def epoch_length(epoch: int, base: float = 2.0) -> int:
     return math.ceil(_steady(np.asarray(base**base**epoch)))
 
 
+@documented
 def epoch_log_length(epoch: ArrayLike, base: float = 2.0) -> float | FloatArray:
-    """log d_m for epochs of length d_m = ⌈p^(p^m)⌉ (section 5: any base p > 1; the theorem: 2).
-
-    Parameters
-    ----------
-    epoch
-        m, from 0 to 63, one or many.
-    base
-        p > 1; 2 in the theorem.
-    """
+    """log d_m for epochs of length d_m = ⌈p^(p^m)⌉ (section 5: any base p > 1; the theorem: 2)."""
     epochs, base = _check_epoch(epoch), _check_base(base)
     with np.errstate(over="ignore"):
         logs = np.power(base, epochs) * math.log(base)
@@ -261,6 +236,7 @@ def epoch_log_length(epoch: ArrayLike, base: float = 2.0) -> float | FloatArray:
     )
 
 
+@documented
 def etc_log_horizon(epoch: ArrayLike, base: float = 2.0) -> float | FloatArray:
     r"""The logarithm of ETC's horizon in epoch m, :math:`d_{m+1}^{1+1/p}\log d_{m+1}`.
 
@@ -271,28 +247,18 @@ def etc_log_horizon(epoch: ArrayLike, base: float = 2.0) -> float | FloatArray:
     ----------
     epoch
         m, from 0 to 62, one or many.
-    base
-        p > 1; 2 in the theorem.
     """
     logs = np.asarray(epoch_log_length(_check_epoch(epoch, LAST_EPOCH - 1) + 1, base))
     with np.errstate(over="ignore"):
         return plain((1.0 + 1.0 / base) * logs + np.log(logs))
 
 
+@documented
 def etc_constant(alpha: float = 1.0, variance: float = 1.0, form: str = "proved") -> float:
     r"""ETC's constant :math:`C_\alpha = 8(\sqrt\alpha+\sqrt c)^2`, for rewards of variance proxy c.
 
     Printed as 8(α+c), from (1+a)² read as 1+a² (D13). Needs α ≥ c (printed α > c, and then
     used with α = c; D14).
-
-    Parameters
-    ----------
-    alpha
-        α of ETC, at least `variance`.
-    variance
-        The variance proxy c of the rewards.
-    form
-        Which formula, see above and `kibitz.bounds`.
     """
     alpha, variance = check_alpha(alpha, variance)
     check_choice("form", form, "proved", "printed")
@@ -301,6 +267,7 @@ def etc_constant(alpha: float = 1.0, variance: float = 1.0, form: str = "proved"
     return 8.0 * (math.sqrt(alpha) + math.sqrt(variance)) ** 2
 
 
+@documented
 def etc_rounds(gaps: ArrayLike, log_horizon: ArrayLike, constant: float = 32.0) -> FloatArray:
     r"""Rounds in which ETC may keep an arm: :math:`u(\Delta)=(C/\Delta^2)W(T\Delta^2/C)`.
 
@@ -308,15 +275,6 @@ def etc_rounds(gaps: ArrayLike, log_horizon: ArrayLike, constant: float = 32.0) 
     concentration the arm is gone at round ⌊u⌋ + 1; with C = 8α it is where the test falls
     without noise. Decreasing in Δ, and T for an optimal arm. Arms on the last axis, after the
     shape of `log_horizon`, which is log T.
-
-    Parameters
-    ----------
-    gaps
-        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
-    log_horizon
-        log T, from 0 to 1e50, one or many.
-    constant
-        C_α of :func:`etc_constant`, positive.
     """
     gaps, constant = check_gaps(gaps), check_scale("constant", constant)
     log_horizon = check_log_horizon(log_horizon)[..., None]
@@ -330,19 +288,11 @@ def etc_rounds(gaps: ArrayLike, log_horizon: ArrayLike, constant: float = 32.0) 
         return np.where(small, early, np.exp(np.where(small, 0.0, scale)) * lambert)
 
 
+@documented
 def etc_observations(gaps: ArrayLike, log_horizon: ArrayLike, constant: float = 32.0) -> FloatArray:
     r"""Observations, over all arms, until arm i and all worse ones are gone: :math:`H_i(T)`.
 
     :math:`H_i(T) = K + i\,u(\Delta_i) + \sum_{j>i}u(\Delta_j)` with u = :func:`etc_rounds`.
-
-    Parameters
-    ----------
-    gaps
-        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
-    log_horizon
-        log T, from 0 to 1e50, one or many.
-    constant
-        C_α of :func:`etc_constant`, positive.
     """
     rounds = etc_rounds(gaps, log_horizon, constant)
     return np.asarray(
@@ -350,6 +300,7 @@ def etc_observations(gaps: ArrayLike, log_horizon: ArrayLike, constant: float = 
     )
 
 
+@documented
 def last_epoch(
     gaps: ArrayLike, rate: ArrayLike, horizon: ArrayLike | None = None, constant: float = 32.0
 ) -> FloatArray:
@@ -362,18 +313,12 @@ def last_epoch(
 
     Parameters
     ----------
-    gaps
-        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
-    rate
-        ε in [0, 1], one or many.
     horizon
         T, one or many; None plays for ever.
-    constant
-        C_α of :func:`etc_constant`, positive.
     """
     gaps, rate = check_gaps(gaps), check_rate(rate)
     if horizon is not None:
-        check_shapes(rate=rate, horizon=check_horizon(horizon))
+        horizon = check_horizon(horizon, rate=rate)
     steps = _epoch_steps(gaps, rate, constant)
     epochs = np.where(
         np.isinf(steps), math.inf, np.searchsorted(_EPOCH_STEPS, steps).astype(np.float64)
@@ -383,33 +328,17 @@ def last_epoch(
     return np.minimum(epochs, final_epoch(horizon)[..., None])
 
 
+@documented
 def final_epoch(horizon: ArrayLike) -> FloatArray:
-    """The epoch ⌈log2 log2 T⌉ by whose end stage T has passed, 0 for T ≤ 2.
-
-    Parameters
-    ----------
-    horizon
-        T, whole numbers from 1 to 2⁵³, one or many.
-    """
+    """The epoch ⌈log2 log2 T⌉ by whose end stage T has passed, 0 for T ≤ 2."""
     return np.asarray(np.ceil(np.log2(np.log2(np.maximum(check_horizon(horizon), 2.0)))))
 
 
+@documented
 def first_eliminated(
-    gaps: ArrayLike, epoch: ArrayLike, rate: ArrayLike, constant: float = 32.0
+    gaps: ArrayLike, rate: ArrayLike, epoch: ArrayLike, constant: float = 32.0
 ) -> FloatArray:
-    """The rank i_m from which every arm is gone after epoch m; K + 1 if none need be (D17).
-
-    Parameters
-    ----------
-    gaps
-        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
-    epoch
-        m, from 0 to 63, one or many.
-    rate
-        ε in [0, 1], one or many.
-    constant
-        C_α of :func:`etc_constant`, positive.
-    """
+    """The rank i_m from which every arm is gone after epoch m; K + 1 if none need be (D17)."""
     gaps, rate, epochs = check_gaps(gaps), check_rate(rate), _check_epoch(epoch)
     check_shapes(epoch=epochs, rate=rate)
     reached = np.exp2(epochs) - epochs
@@ -419,8 +348,8 @@ def first_eliminated(
 
 def _check_base(base: float) -> float:
     condition = "finite and greater than 1"
-    if not 1 < (x := validate.number(base, "base", condition)) < math.inf:
-        raise validate.refused("base", condition, base)
+    if not 1 < (x := number(base, "base", condition)) < math.inf:
+        raise refused("base", condition, base)
     return x
 
 

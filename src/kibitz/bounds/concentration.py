@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import kl_div, lambertw
 
-from kibitz import _validation as validate
-from kibitz.bounds.bound import (
+from kibitz._validation import refused, whole
+from kibitz.bounds._bound import documented, plain
+from kibitz.bounds._checks import (
     MOST,
     FloatArray,
     check_array,
@@ -19,13 +20,33 @@ from kibitz.bounds.bound import (
     check_nonnegative,
     check_scale,
     check_shapes,
-    plain,
 )
+
+__all__ = [
+    "binary_tail",
+    "binary_tail_variance",
+    "block_radius",
+    "chung_lu_tail",
+    "lambert_bounds",
+    "lambert_lower_branch_bounds",
+    "log_ratio_inverse",
+    "maximal",
+    "maximal_radius",
+    "phi",
+    "seen_floor",
+    "stage_ratio_inverse",
+]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 _RATIOS = 1.0 + np.geomspace(0.02, 10.0, 60)  # block ratios γ, of which the best is taken
 _N_BLOCKS = 128
 
 
+@documented
 def phi(x: ArrayLike) -> float | FloatArray:
     r"""What it costs to hold on a block: :math:`\phi(x)=(1+\sqrt x)^2/(4\sqrt x)`, x = T_2/T_1.
 
@@ -40,6 +61,7 @@ def phi(x: ArrayLike) -> float | FloatArray:
     return plain((1 + roots) ** 2 / (4 * roots))
 
 
+@documented
 def block_radius(
     t: ArrayLike, start: float, stop: float, delta: ArrayLike, sd: float = 1.0
 ) -> float | FloatArray:
@@ -57,19 +79,16 @@ def block_radius(
         T_1.
     stop
         T_2, at least T_1.
-    delta
-        δ in (0, 1), one or many.
-    sd
-        σ, the sub-Gaussian scale of the rewards.
     """
     times, delta, sd = _check_count("t", t), _check_delta(delta), check_scale("sd", sd)
     start, stop = check_scale("start", start), check_scale("stop", stop)
     if not (start <= stop and ((times >= start) & (times <= stop)).all()):
-        raise validate.refused("t", f"between start={start!r} and stop={stop!r}", t)
+        raise refused("t", f"between start={start!r} and stop={stop!r}", t)
     check_shapes(t=times, delta=delta)
     return plain(sd * np.sqrt(2 / times * phi(stop / start) * -np.log(delta)))
 
 
+@documented
 def maximal_radius(
     t: ArrayLike, horizon: ArrayLike, delta: ArrayLike, sd: float = 1.0
 ) -> float | FloatArray:
@@ -81,19 +100,16 @@ def maximal_radius(
         How many observations, one or many, at least 1.
     horizon
         T ≥ t, one or many.
-    delta
-        δ in (0, 1), one or many.
-    sd
-        σ, the sub-Gaussian scale of the rewards.
     """
     times, delta, sd = _check_count("t", t), _check_delta(delta), check_scale("sd", sd)
     last = _check_horizon(horizon)
     check_shapes(t=times, horizon=last, delta=delta)
     if not (times <= last).all():
-        raise validate.refused("t", "at most the horizon", t)
+        raise refused("t", "at most the horizon", t)
     return plain(sd * np.sqrt(2 / times * (np.log(last / times) - np.log(delta))))
 
 
+@documented
 def maximal(
     delta: ArrayLike, horizon: ArrayLike = math.inf, *, form: str = "proved"
 ) -> float | FloatArray:
@@ -103,8 +119,6 @@ def maximal(
 
     Parameters
     ----------
-    delta
-        δ in (0, 1), one or many.
     horizon
         T; the default holds for all T. Only the proved form is smaller for a finite one.
     form
@@ -153,6 +167,7 @@ def _boundary(t: FloatArray, delta: float) -> FloatArray:
     return np.asarray(np.sqrt(2 * t * (-math.log(delta) - np.log(t))))
 
 
+@documented
 def binary_tail(
     n: ArrayLike, p: ArrayLike, deviation: ArrayLike, *, form: str = "proved"
 ) -> float | FloatArray:
@@ -163,14 +178,8 @@ def binary_tail(
 
     Parameters
     ----------
-    n
-        How many variables, at least 1, one or many.
     p
         Their average mean, in [0, 1], one or many.
-    deviation
-        α ≥ 0, one or many.
-    form
-        Which formula, see above and `kibitz.bounds`.
     """
     check_choice("form", form, "proved", "printed")
     n, p, alpha = _check_binary(n, p, deviation)
@@ -181,17 +190,14 @@ def binary_tail(
     return plain(np.where(impossible, 0.0, np.exp(-exponent)))
 
 
+@documented
 def binary_tail_variance(n: ArrayLike, p: ArrayLike, deviation: ArrayLike) -> float | FloatArray:
     r"""The same for p ≤ 1/2, by its variance: :math:`\exp(-n\alpha^2/(2p(1-p)))` (Okamoto).
 
     Parameters
     ----------
-    n
-        How many variables, at least 1, one or many.
     p
         Their average mean, in (0, 1/2], one or many.
-    deviation
-        α ≥ 0, one or many.
     """
     check_array("p", p, "in (0, 1/2]", lambda x: (x > 0) & (x <= 0.5))
     n, p, alpha = _check_binary(n, p, deviation)
@@ -201,6 +207,7 @@ def binary_tail_variance(n: ArrayLike, p: ArrayLike, deviation: ArrayLike) -> fl
     return plain(np.exp(-exponent))
 
 
+@documented
 def chung_lu_tail(
     deviation: float, variance: float, excesses: ArrayLike, u: int | None = None
 ) -> float:
@@ -226,16 +233,17 @@ def chung_lu_tail(
     condition = "a list of numbers from 0 to 1e50"
     excesses = check_array("excesses", excesses, condition, lambda x: (x >= 0) & (x <= MOST))
     if excesses.ndim != 1:
-        raise validate.refused("excesses", condition, excesses)
+        raise refused("excesses", condition, excesses)
     m = np.sort(excesses)
     if u is not None:
-        u = validate.whole(u, "u", 1, m.size)
+        u = whole(u, "u", 1, m.size)
     spread = np.array([((m[v:] - m[v]) ** 2).sum() for v in range(m.size)])
     scale = 2 * (variance + spread + m * alpha / 3)
     least = float(scale.min() if u is None else scale[u - 1])
     return math.exp(-alpha * (alpha / least)) if least > 0 else 0.0
 
 
+@documented
 def seen_floor(expected: ArrayLike, stage: ArrayLike) -> FloatArray:
     r"""How often an arm is seen for free, surely enough: :math:`[\Phi-\sqrt{5\Phi\log t}]_+`.
 
@@ -260,6 +268,7 @@ def seen_floor(expected: ArrayLike, stage: ArrayLike) -> FloatArray:
     return np.asarray(np.maximum(expected - fluctuation, 0.0))
 
 
+@documented
 def lambert_bounds(x: ArrayLike) -> tuple[float | FloatArray, float | FloatArray]:
     r"""Bounds on W(x), the principal branch, for x ≥ e (Hoorfar and Hassani).
 
@@ -276,6 +285,7 @@ def lambert_bounds(x: ArrayLike) -> tuple[float | FloatArray, float | FloatArray
     return plain(middle + step / 2), plain(middle + math.e / (math.e - 1) * step)
 
 
+@documented
 def lambert_lower_branch_bounds(u: ArrayLike) -> tuple[float | FloatArray, float | FloatArray]:
     r"""Bounds on :math:`W_{-1}(-e^{-u-1})` for u > 0 (Chatzigeorgiou).
 
@@ -292,6 +302,7 @@ def lambert_lower_branch_bounds(u: ArrayLike) -> tuple[float | FloatArray, float
         return plain(-1 - root - array), plain(-1 - root - array / 1.5)
 
 
+@documented
 def log_ratio_inverse(a: ArrayLike) -> float | FloatArray:
     r"""The largest x in (0, 1) with :math:`(1/x)\log(1/x)\ge a`, that is W(a)/a, for a > 0.
 
@@ -303,6 +314,7 @@ def log_ratio_inverse(a: ArrayLike) -> float | FloatArray:
     return plain(np.exp(-lambertw(_check_positive("a", a)).real))
 
 
+@documented
 def stage_ratio_inverse(a: ArrayLike, *, form: str = "proved") -> float | FloatArray:
     r"""The largest t with t/log t ≤ a, for a ≥ e: :math:`-aW_{-1}(-1/a)`.
 
@@ -312,8 +324,6 @@ def stage_ratio_inverse(a: ArrayLike, *, form: str = "proved") -> float | FloatA
     ----------
     a
         From e on, finite, one or many.
-    form
-        Which formula, see above and `kibitz.bounds`.
     """
     check_choice("form", form, "proved", "printed")
     array = _check_from_e("a", a)

@@ -1,15 +1,20 @@
-"""Every bound that applies to one setting."""
+"""Every bound that applies to one setting, and where the lower bounds begin to say something."""
 
-from typing import Any
+import math
+from collections.abc import Callable
+from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from kibitz.bounds import complexity, lower, upper
-from kibitz.bounds.bound import (
+from kibitz.bounds._bound import bound
+from kibitz.bounds._checks import (
+    LARGEST_HORIZON,
     FloatArray,
     Weights,
     check_alpha,
+    check_gaps,
     check_horizon,
     check_nonnegative,
     check_one,
@@ -18,23 +23,36 @@ from kibitz.bounds.bound import (
     check_scale,
     check_weights,
 )
-from kibitz.bounds.constraint import C_0_UCB1, C_UCB1
-from kibitz.bounds.onset import onset
+from kibitz.bounds.lower._constraint import C_0_UCB1, C_UCB1, FIRST_STAGE, best_stage, log_stages
+from kibitz.bounds.lower._passive import silencing_rate
+
+__all__ = ["onset", "summary"]
 
 
+Arguments: TypeAlias = tuple[FloatArray, float, FloatArray, float]  # gaps, rate, weights, horizon
+BoolArray: TypeAlias = NDArray[np.bool_]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+@bound()
 def summary(
     means: ArrayLike,
     rate: float,
+    weights: Weights,
     horizon: int,
     *,
-    weights: Weights = "uniform",
     C: float = C_UCB1,
     C_0: float = C_0_UCB1,
     rho: float = 0.5,
     alpha: float = 1.0,
     c_eta: float | None = None,
 ) -> dict[str, Any]:
-    """All bounds for one setting as nested plain data: what `kibitz bounds --json` prints.
+    """Return all bounds for one setting as nested plain data: what `kibitz bounds --json` prints.
+
+    For a problem, all of it is in units of its scale.
 
     Parameters
     ----------
@@ -42,10 +60,6 @@ def summary(
         One per arm; rewards are Gaussian with variance 1.
     rate, horizon
         ε and T, one of each.
-    weights
-        p of the passive observer: "uniform", "optimal", "suboptimal", or one number per arm.
-    C, C_0
-        Of the sub-logarithmic algorithms to which the lower bounds apply; UCB1's if not given.
     rho, alpha
         Of OCUCB-n and of ETC, for `hardness` and `last_epoch`.
     c_eta
@@ -66,6 +80,7 @@ def summary(
     constants: dict[str, Any] = {"C": check_scale("C", C), "C_0": check_nonnegative("C_0", C_0)}
     rho, (alpha, variance) = check_rho(rho), check_alpha(alpha, 1.0)
     constant = complexity.etc_constant(alpha, variance)
+    setting = (gaps, eps, p, last)
     return {
         "setting": {
             "means": np.asarray(means, dtype=np.float64).tolist(),
@@ -82,23 +97,22 @@ def summary(
         "rate_star": complexity.rate_star(gaps, last),
         "hardness": complexity.hardness(gaps, rho).tolist(),
         "last_epoch": complexity.last_epoch(gaps, eps, last, constant).tolist(),
-        "lower": _lower(gaps, eps, last, p, constants),
-        "upper": _upper(gaps, eps, last, p, rho, alpha, c_eta),
-        "printed": _printed(gaps, eps, last, p, constants),
-        "onset": _onset(gaps, eps, last, p, constants),
+        "lower": _lower(setting, **constants),
+        "upper": _upper(*setting, c_eta, rho=rho, alpha=alpha),
+        "printed": _printed(setting, **constants),
+        "onset": _onset(gaps, eps, p, int(last), **constants),
     }
 
 
-def _lower(
-    gaps: FloatArray, rate: float, horizon: float, weights: FloatArray, constants: dict[str, Any]
-) -> dict[str, Any]:
-    passive, active = (gaps, rate, horizon, weights), (gaps, rate, horizon)
+def _lower(setting: Arguments, **constants: Any) -> dict[str, Any]:
+    gaps, rate, _, horizon = setting
+    active = (gaps, rate, horizon)
     return {
         "passive": {
-            "fixed_stage": lower.passive_fixed_stage(*passive, **constants),
-            "theorem": lower.passive_theorem(*passive, **constants),
-            "maximum": lower.passive_maximum(*passive, **constants),
-            "sharp": lower.passive_sharp(*passive, **constants),
+            "fixed_stage": lower.passive_fixed_stage(*setting, **constants),
+            "theorem": lower.passive_theorem(*setting, **constants),
+            "maximum": lower.passive_maximum(*setting, **constants),
+            "sharp": lower.passive_sharp(*setting, **constants),
         },
         "active": {
             "fixed_stage": lower.active_fixed_stage(*active, **constants),
@@ -113,18 +127,17 @@ def _lower(
 def _upper(
     gaps: FloatArray,
     rate: float,
-    horizon: float,
     weights: FloatArray,
-    rho: float,
-    alpha: float,
+    horizon: float,
     c_eta: float | None,
+    **options: Any,
 ) -> dict[str, Any]:
     bounds = {
         "ucb_log": upper.ucb_log(gaps, horizon),
-        "ucb_rate": upper.ucb_rate(gaps, rate, weights, horizon=horizon),
-        "ucb_periodic": upper.ucb_periodic(gaps, rate, weights, horizon=horizon),
+        "ucb_rate": upper.ucb_rate(gaps, rate, weights, horizon),
+        "ucb_periodic": upper.ucb_periodic(gaps, rate, weights, horizon),
         "ucb_sharp": upper.ucb_sharp(gaps, rate, weights, horizon),
-        "ftl_robin": upper.ftl_robin(gaps, rate, horizon=horizon),
+        "ftl_robin": upper.ftl_robin(gaps, rate, None, horizon),
         "kibitzer": upper.kibitzer(gaps, rate, horizon),
     }
     if np.ptp(weights) == 0:
@@ -132,20 +145,18 @@ def _upper(
     if rate > 1e-100 and abs(1 / rate - round(1 / rate)) < 1e-6 / rate:
         bounds["kibitzer_periodic"] = upper.kibitzer(gaps, rate, horizon, looks="periodic")
     if c_eta is not None:
-        bounds["etc_ocucb"] = upper.etc_ocucb(gaps, rate, c_eta, horizon, rho=rho, alpha=alpha)
+        bounds["etc_ocucb"] = upper.etc_ocucb(gaps, rate, horizon, c_eta=c_eta, **options)
     return bounds
 
 
-def _printed(
-    gaps: FloatArray, rate: float, horizon: float, weights: FloatArray, constants: dict[str, Any]
-) -> dict[str, Any]:
-    passive, active = (gaps, rate, horizon, weights), (gaps, rate, horizon)
-    literal = constants | {"form": "printed"}
+def _printed(setting: Arguments, **constants: Any) -> dict[str, Any]:
+    gaps, rate, weights, horizon = setting
+    active, literal = (gaps, rate, horizon), constants | {"form": "printed"}
     return {
         "lower": {
             "passive": {
-                "fixed_stage": lower.passive_fixed_stage(*passive, **literal),
-                "theorem": lower.passive_theorem(*passive, **literal),
+                "fixed_stage": lower.passive_fixed_stage(*setting, **literal),
+                "theorem": lower.passive_theorem(*setting, **literal),
             },
             "active": {
                 "fixed_stage": lower.active_fixed_stage(*active, **literal),
@@ -162,11 +173,132 @@ def _printed(
 
 
 def _onset(
-    gaps: FloatArray, rate: float, horizon: float, weights: FloatArray, constants: dict[str, Any]
+    gaps: FloatArray, rate: float, weights: FloatArray, horizon: int, **constants: Any
 ) -> dict[str, Any]:
-    begins: dict[str, Any] = onset(gaps, rate, int(horizon), weights=weights, **constants)
-    alone = onset(gaps, 0.0, 1, weights=weights, **constants)  # of any algorithm, before any look
+    begins: dict[str, Any] = onset(gaps, rate, weights, horizon, **constants)
+    alone = onset(gaps, 0.0, weights, 1, **constants)  # of any algorithm, before any look
     for observer, bounds in begins.items():
         for name, found in bounds.items():
             found["horizon_without_looks"] = alone[observer][name]["horizon"]
     return begins
+
+
+@bound()
+def onset(
+    gaps: ArrayLike,
+    rate: float,
+    weights: Weights,
+    horizon: int,
+    *,
+    C: float = C_UCB1,
+    C_0: float = C_0_UCB1,
+) -> dict[str, dict[str, dict[str, float]]]:
+    """Where each proved lower bound begins to say something, that is, to be positive.
+
+    For each bound of `summary` under `lower`, two numbers: `rate`, the largest ε at which it is
+    positive at this horizon (0 if it is not for any ε of 10⁻¹⁵ or more), and `horizon`, the
+    smallest T at which it is positive at this rate (infinity if it is not for any T up to 2⁵³).
+    To about one part in 10⁵, and for T to the stage where the bound can only grow with T.
+
+    Parameters
+    ----------
+    rate, horizon
+        One of each; T is varied at this rate, ε at this horizon.
+    """
+    delta = check_gaps(gaps)
+    p = check_weights(weights, delta)
+    eps, last = check_one("rate", check_rate(rate)), check_one("horizon", check_horizon(horizon))
+    constants: dict[str, Any] = {"C": C, "C_0": C_0}
+    by_gap = np.argsort(delta, kind="stable")[(delta == 0).sum() :]
+
+    def passive(t: FloatArray) -> FloatArray:
+        needs = lower.required_observations(delta, t, **constants)
+        return np.asarray(_over(needs, p * t[..., np.newaxis]).max(axis=-1))
+
+    def sharp(t: FloatArray) -> FloatArray:
+        return silencing_rate(delta, p, t, **constants)
+
+    def active(t: FloatArray) -> FloatArray:
+        return np.asarray(lower.required_observations(delta, t, **constants).sum(axis=-1) / t)
+
+    def chain(t: FloatArray) -> FloatArray:
+        needs = lower.required_observations(delta, t, **constants)[..., by_gap]
+        begun = np.cumsum(needs, axis=-1)[..., :-1] > 0  # arms up to k have to be pulled at all
+        later = np.cumsum(needs[..., ::-1], axis=-1)[..., ::-1][..., 1:]
+        return np.asarray(np.where(begun, later, 0.0).max(axis=-1, initial=0.0) / t)
+
+    def theorem(bound: Callable[..., Any], *weights: FloatArray) -> dict[str, float]:
+        def positive(rates: FloatArray, horizons: FloatArray) -> BoolArray:
+            return np.asarray(bound(delta, rates, *weights, horizons, **constants) > 0)
+
+        return _scan(positive, eps, last)
+
+    return {
+        "passive": {
+            "fixed_stage": _from_ratio(passive, eps, last, fixed=True),
+            "theorem": theorem(lower.passive_theorem, p),
+            "maximum": _from_ratio(passive, eps, last),
+            "sharp": _from_ratio(sharp, eps, last),
+        },
+        "active": {
+            "fixed_stage": _from_ratio(active, eps, last, fixed=True),
+            "theorem": theorem(lower.active_theorem),
+            "chain": _from_ratio(chain, eps, last),
+            "maximum": _from_ratio(active, eps, last),
+            "alternative": theorem(lower.active_alternative),
+        },
+    }
+
+
+def _over(needs: FloatArray, looks: FloatArray) -> FloatArray:
+    """needs / looks, infinite where something is needed and there are no looks."""
+    return np.divide(needs, looks, out=np.where(needs > 0, math.inf, 0.0), where=looks > 0)
+
+
+def _from_ratio(
+    ratio: Callable[[FloatArray], FloatArray], rate: float, horizon: float, fixed: bool = False
+) -> dict[str, float]:
+    """For bounds that are positive if and only if ε < ratio(t) at a stage t ≤ T (or t = T)."""
+    if horizon < FIRST_STAGE:
+        largest = 0.0
+    else:
+        t = horizon if fixed else best_stage(ratio, horizon)
+        largest = float(ratio(np.array([t]))[0])
+    stages = log_stages(FIRST_STAGE, float(LARGEST_HORIZON), 1000)
+    return {"rate": min(largest, 1.0), "horizon": _first_stage(lambda t: ratio(t) > rate, stages)}
+
+
+def _scan(
+    positive: Callable[[FloatArray, FloatArray], BoolArray], rate: float, horizon: float
+) -> dict[str, float]:
+    """For bounds that have to be tried: down from ε = 1, up from T = 3."""
+    stages, begun = log_stages(FIRST_STAGE, float(LARGEST_HORIZON), 80), horizon >= FIRST_STAGE
+    return {
+        "rate": _last_rate(lambda e: positive(e, np.asarray(horizon))) if begun else 0.0,
+        "horizon": _first_stage(lambda t: positive(np.asarray(rate), t), stages),
+    }
+
+
+def _first_stage(holds: Callable[[FloatArray], BoolArray], stages: FloatArray) -> float:
+    """The first stage from which `holds`, between two of the given ones; infinity if none."""
+    true = np.flatnonzero(holds(stages))
+    if not len(true):
+        return math.inf
+    before, after = stages[max(true[0] - 1, 0)], stages[true[0]]
+    while after - before > 1:
+        middle = np.floor((before + after) / 2)
+        before, after = (before, middle) if holds(np.array([middle]))[0] else (middle, after)
+    return float(after)
+
+
+def _last_rate(holds: Callable[[FloatArray], BoolArray]) -> float:
+    """The largest rate at which `holds`, to one part in a million; 0 if none."""
+    rates = np.geomspace(1.0, 1e-15, 61)
+    true = np.flatnonzero(holds(rates))
+    if not len(true):
+        return 0.0
+    above, below = rates[max(true[0] - 1, 0)], rates[true[0]]
+    while above > below * (1 + 1e-6):
+        middle = np.sqrt(above * below)
+        above, below = (above, middle) if holds(np.array([middle]))[0] else (middle, below)
+    return float(below)

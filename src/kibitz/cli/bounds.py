@@ -30,8 +30,7 @@ def bounds(
 
     constants = {"C": C, "C_0": C_0}
     given: dict[str, Any] = {name: value for name, value in constants.items() if value is not None}
-    given["weights"] = weights
-    data = summary(means, rate, horizon, **given, rho=rho, alpha=alpha)
+    data = summary(means, rate, weights, horizon, **given, rho=rho, alpha=alpha)
     if as_json:
         print_json(data)
     else:

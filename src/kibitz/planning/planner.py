@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from kibitz import _validation as validate
 from kibitz.bounds import complexity
-from kibitz.bounds.bound import (
+from kibitz.bounds._checks import (
     LEAST,
     MOST,
     check_array,

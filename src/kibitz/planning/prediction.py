@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kibitz import _validation as validate
-from kibitz.bounds.bound import (
+from kibitz.bounds._checks import (
     check_array,
     check_choice,
     check_gaps,

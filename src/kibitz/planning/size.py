@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from kibitz.bounds.bound import check_choice, check_gaps, check_nonnegative, check_scale
+from kibitz.bounds._checks import check_choice, check_gaps, check_nonnegative, check_scale
 from kibitz.planning.fluid import FloatArray
 from kibitz.planning.prediction import one_horizon, weights_of
 

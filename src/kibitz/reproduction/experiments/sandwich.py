@@ -56,11 +56,11 @@ BOUNDS: dict[str, tuple[str, Any]] = {  # of which policy, and how it is compute
     ),
     "lower, computed": (
         "UCB",
-        lambda gaps, rate, T: lower.passive_sharp(gaps, rate, T, C=C, C_0=C_0),
+        lambda gaps, rate, T: lower.passive_sharp(gaps, rate, None, T, C=C, C_0=C_0),
     ),
     "lower, Theorem 1": (
         "UCB",
-        lambda gaps, rate, T: lower.passive_theorem(gaps, rate, T, C=C, C_0=C_0),
+        lambda gaps, rate, T: lower.passive_theorem(gaps, rate, None, T, C=C, C_0=C_0),
     ),
 }
 

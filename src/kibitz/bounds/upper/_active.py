@@ -1,4 +1,6 @@
-r"""Upper bounds for OCUCB-n, for ETC, and for ETC-OCUCB, the paper's active algorithm (Theorem 4).
+r"""Upper bounds for active observers: FTL-robin, OCUCB-n, ETC, and ETC-OCUCB (Theorem 4).
+
+FTL-robin pulls the leader of all observations and looks at the arms in turn.
 
 OCUCB-n's bound has a constant C_η that nobody has computed. It is an argument without default: no
 number for these is certified (theory: Lattimore 2016, taken on trust).
@@ -11,10 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kibitz.bounds import complexity, concentration
-from kibitz.bounds.bound import (
-    Answer,
+from kibitz.bounds._bound import Answer, answer, bound, documented, inverse, times
+from kibitz.bounds._checks import (
     FloatArray,
-    answer,
+    Weights,
     check_choice,
     check_gaps,
     check_horizon,
@@ -22,11 +24,9 @@ from kibitz.bounds.bound import (
     check_rate,
     check_rho,
     check_scale,
-    check_shapes,
-    inverse,
-    times,
+    check_weights,
 )
-from kibitz.bounds.trivial import at_most_trivial
+from kibitz.bounds.upper._trivial import at_most_trivial
 
 
 class Elimination(NamedTuple):
@@ -38,11 +38,12 @@ class Elimination(NamedTuple):
     probability: FloatArray  # that all of this holds up to `last`, at least; 0 says nothing
 
 
+@bound()
 def ocucb(
     gaps: ArrayLike,
     horizon: ArrayLike,
-    c_eta: float,
     *,
+    c_eta: float,
     rho: float = 0.5,
     form: str = "proved",
     details: bool = False,
@@ -60,19 +61,8 @@ def ocucb(
 
     Parameters
     ----------
-    gaps
-        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
     horizon
         d, the length of the epoch, one or many.
-    c_eta
-        OCUCB-n's constant C_η, which the literature does not give: the number is only as good
-        as this one.
-    rho
-        ρ of OCUCB-n, in [1/2, 1].
-    form
-        Which formula, see above and `kibitz.bounds`.
-    details
-        Whether to return a `Bound`: total, terms per arm, and stages.
     """
     gaps, horizon = check_gaps(gaps), check_horizon(horizon)
     c_eta = check_scale("c_eta", c_eta)
@@ -96,6 +86,7 @@ def _epoch(gaps: FloatArray, log_length: FloatArray, hardness: FloatArray, form:
     return times(inverse(gaps), terms + loglogs) + gaps
 
 
+@documented
 def etc_elimination(
     gaps: ArrayLike,
     log_horizon: ArrayLike,
@@ -122,16 +113,8 @@ def etc_elimination(
 
     Parameters
     ----------
-    gaps
-        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
     log_horizon
         log T, see :func:`kibitz.bounds.complexity.etc_log_horizon`; one or many.
-    alpha
-        α of ETC, at least `variance`.
-    variance
-        The variance proxy c of the rewards.
-    form
-        Which formula, see above and `kibitz.bounds`.
     """
     gaps, log_horizon = check_gaps(gaps), check_log_horizon(log_horizon)
     upper = complexity.etc_constant(alpha, variance, form)
@@ -158,12 +141,13 @@ def etc_elimination(
     )
 
 
+@bound("active")
 def etc_ocucb(
     gaps: ArrayLike,
     rate: ArrayLike,
-    c_eta: float,
     horizon: ArrayLike | None = None,
     *,
+    c_eta: float,
     rho: float = 0.5,
     alpha: float = 1.0,
     variance: float = 1.0,
@@ -182,19 +166,8 @@ def etc_ocucb(
 
     Parameters
     ----------
-    gaps
-        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
-    rate
-        ε in [0, 1], one or many.
-    c_eta
-        OCUCB-n's constant C_η, which the literature does not give: the number is only as good
-        as this one.
     horizon
         T, which caps the number of epochs; None plays for ever.
-    rho
-        ρ of OCUCB-n, in [1/2, 1].
-    alpha
-        α of ETC, at least `variance`.
     variance
         The variance proxy c ≤ α of the rewards: 1 in the paper, 1/4 for rewards in [0, 1].
     form
@@ -203,15 +176,12 @@ def etc_ocucb(
         appendix, with 4 for 5 (D25), 51K, the printed C_α (D13) and H^{(m)} (D17) and without
         one Δ_i per epoch (D36). ``"leading"``:
         :math:`5C_\eta\sum\Delta_i^{-1}\max\{\log(1/\epsilon),\log\sqrt{H_{i,\rho}}\}`.
-    details
-        Whether to return a `Bound`: total, terms per arm, and stages.
     """
     gaps, rate = check_gaps(gaps), check_rate(rate)
     check_choice("form", form, "proved", "exact", "printed", "leading")
     c_eta, rho = check_scale("c_eta", c_eta), check_rho(rho)
     if horizon is not None:
-        horizon = check_horizon(horizon)
-        check_shapes(rate=rate, horizon=horizon)
+        horizon = check_horizon(horizon, rate=rate)
         rate, horizon = np.broadcast_arrays(rate, horizon)
     constant = complexity.etc_constant(alpha, variance, "printed" if form == "printed" else "proved")
     full = complexity.hardness(gaps, rho)
@@ -246,7 +216,7 @@ def _sum_of_epochs(
     """Epoch m is played on the arms that epoch m − 1 left; arm i plays up to epoch m_i."""
     terms = np.zeros(epochs.shape)
     for m in range(int(epochs.max()) + 1):
-        left = complexity.first_eliminated(gaps, m - 1, rate, constant) if m > 0 else None
+        left = complexity.first_eliminated(gaps, rate, m - 1, constant) if m > 0 else None
         log_length = np.asarray(complexity.epoch_log_length(m))
         epoch = _epoch(gaps, log_length, complexity.hardness(gaps, rho, left), "proved")
         terms = terms + np.where(m <= epochs, epoch, 0.0)
@@ -266,7 +236,7 @@ def _explicit(
     printed = form == "printed"
     reduced = complexity.hardness(gaps, rho, 0)  # i/Δ², after the epoch in which the arm goes
     if final is not None:  # arms that the horizon stops before they go
-        left = complexity.first_eliminated(gaps, final, rate, constant) + printed
+        left = complexity.first_eliminated(gaps, rate, final, constant) + printed
         stopped = epochs == final[..., None]
         reduced = np.where(stopped, complexity.hardness(gaps, rho, left), reduced)
     log_full = np.log(np.where(gaps > 0, complexity.hardness(gaps, rho), 1.0))
@@ -289,6 +259,7 @@ def _when_etc_errs(n_arms: int, final: FloatArray | None = None) -> FloatArray:
     return np.concatenate([[0.0], sums])[final.astype(np.int64)]
 
 
+@bound("active", arrivals="any", paid=True)
 def paid_looks(
     gaps: ArrayLike,
     rate: ArrayLike,
@@ -304,25 +275,66 @@ def paid_looks(
     An order of magnitude, ``form="leading"`` and no other: constants and log log terms are
     dropped. It is :math:`\sum\log(T\Delta_i^2)/\Delta_i` as long as every εTΔ_i² ≥ 1, and more
     otherwise (D35). Infinite at rate 0.
-
-    Parameters
-    ----------
-    gaps
-        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
-    rate
-        ε in [0, 1], one or many.
-    horizon
-        T, whole numbers from 1 to 2⁵³, one or many.
-    form
-        Which formula, see above and `kibitz.bounds`.
-    details
-        Whether to return a `Bound`: total, terms per arm, and stages.
     """
-    gaps, rate, horizon = check_gaps(gaps), check_rate(rate), check_horizon(horizon)
-    check_shapes(rate=rate, horizon=horizon)
+    gaps, rate = check_gaps(gaps), check_rate(rate)
+    horizon = check_horizon(horizon, rate=rate)
     check_choice("form", form, "leading")
     with np.errstate(divide="ignore"):
         looks = np.log(rate)[..., None]
         looked = np.maximum(looks + np.log(horizon)[..., None] + 2 * np.log(gaps), 0.0)
     terms = times(inverse(gaps), looked - looks)
     return answer(terms.sum(axis=-1), terms, None, details)
+
+
+@bound(arrivals="any")
+def ftl_robin(
+    gaps: ArrayLike,
+    rate: ArrayLike,
+    weights: Weights = None,
+    horizon: ArrayLike | None = None,
+    *,
+    sd: float = 1.0,
+    details: bool = False,
+) -> Answer:
+    r"""FTL-robin's bound, for all T at once (Lemma 1, whose proof the paper omits).
+
+    It errs while an average is off by Δ_i/2, and an average of n or more observations ever is
+    with probability at most :math:`e^{-ny_i}`, :math:`y_i=\Delta_i^2/(8\sigma^2)`. In a period of
+    K/ε stages every arm is seen once more (printed 1/ε, D22):
+
+    .. math:: \sum_{\Delta_i>0}\Delta_i\Big[1+\frac K\epsilon\sum_{n\ge1}\min(1,2e^{-ny_i})\Big]
+
+    for looks in turn (`weights=None`), whether arrivals are periodic or random; for two arms
+    and Δ ≤ 1 that is at most 27.2/(εΔ). With `weights`, the leader sees what comes by:
+
+    .. math:: \sum_{\Delta_i>0}\Delta_i\Big[1+\Big(\frac1{\epsilon p_1}+\frac1{\epsilon p_i}\Big)
+              \frac{1}{e^{y_i}-1}\Big]
+
+    with p_1 the largest weight of an optimal arm. Infinite if either is never seen.
+
+    Parameters
+    ----------
+    weights
+        p, one per arm, of sum at most 1, or a name; looks in turn if not given.
+    """
+    gaps, rate = check_gaps(gaps), check_rate(rate)
+    last = None if horizon is None else check_horizon(horizon, rate=rate)
+    rate = rate[..., None]
+    positive = gaps > 0
+    y = np.where(positive, (gaps / check_scale("sd", sd)) ** 2 / 8, math.inf)
+    with np.errstate(over="ignore"):  # at rates near the smallest float all of it may overflow
+        if weights is None:
+            certain = np.floor(math.log(2) / y)  # terms of the sum that are 1
+            errors = certain + 2 * np.exp(-(certain + 1) * y) / -np.expm1(-y)
+            stages = _per(errors, rate / gaps.size)
+        else:
+            weights = check_weights(weights, gaps)
+            errors = np.exp(-y) / -np.expm1(-y)
+            stages = _per(errors, rate * weights[~positive].max()) + _per(errors, rate * weights)
+        terms = np.where(positive, gaps * (1 + np.where(positive, stages, 0.0)), 0.0)
+        return at_most_trivial(terms, gaps, last, details)
+
+
+def _per(errors: FloatArray, rate: FloatArray) -> FloatArray:
+    """The stages that errors last, each until a look comes; for ever if none does."""
+    return np.asarray(np.where(rate > 0, errors / np.where(rate > 0, rate, 1.0), math.inf))

@@ -27,24 +27,24 @@ letter, for comparison only.
 gives for an array of stages t the expected number of free observations Σ_{s ≤ t} ε_s.
 """
 
-from kibitz.bounds.active import (
+from kibitz.bounds._bound import schedule
+from kibitz.bounds.lower._active import (
     active_alternative,
     active_equal_gaps,
     active_fixed_stage,
     active_maximum,
     active_multi_period,
+    linear_program,
 )
-from kibitz.bounds.constraint import eta, observation_constraint, required_observations
-from kibitz.bounds.passive import (
+from kibitz.bounds.lower._constraint import eta, observation_constraint, required_observations
+from kibitz.bounds.lower._passive import (
     passive_fixed_stage,
     passive_maximum,
+    passive_sharp,
     passive_theorem,
     reference_curve,
 )
-from kibitz.bounds.program import linear_program
-from kibitz.bounds.sharp import passive_sharp
-from kibitz.bounds.split import active_chain, active_theorem
-from kibitz.bounds.stages import schedule
+from kibitz.bounds.lower._split import active_chain, active_theorem
 
 __all__ = [
     "active_alternative",
@@ -65,3 +65,7 @@ __all__ = [
     "required_observations",
     "schedule",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

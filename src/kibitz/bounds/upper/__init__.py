@@ -2,7 +2,7 @@ r"""Upper bounds: what the paper's algorithms are sure to keep below.
 
 UCB, passive observer
     pulls the largest :math:`\bar X_i+\sqrt{c\log t/O_i}` where O_i counts pulls and free
-    observations (`kibitz.bounds.ucb` tells the argument). Its bounds hold arm by arm, so that the
+    observations (the argument is in `_ucb.py`). Its bounds hold arm by arm, so that the
     smallest may be taken per arm.
 FTL-robin
     pulls the leader of all observations and looks at the arms in turn.
@@ -19,11 +19,17 @@ draw. `rate` (ε) and `horizon` (T) may be arrays. `form="printed"` is the paper
 letter, for comparison only (see the errata); a bound that says nothing is infinite.
 """
 
-from kibitz.bounds.etc_ocucb import Elimination, etc_elimination, etc_ocucb, ocucb, paid_looks
-from kibitz.bounds.kibitzer import kibitzer
-from kibitz.bounds.robin import ftl_robin
-from kibitz.bounds.trivial import trivial
-from kibitz.bounds.ucb import (
+from kibitz.bounds.upper._active import (
+    Elimination,
+    etc_elimination,
+    etc_ocucb,
+    ftl_robin,
+    ocucb,
+    paid_looks,
+)
+from kibitz.bounds.upper._kibitzer import kibitzer
+from kibitz.bounds.upper._trivial import trivial
+from kibitz.bounds.upper._ucb import (
     ucb_log,
     ucb_passive,
     ucb_periodic,
@@ -48,3 +54,7 @@ __all__ = [
     "ucb_schedule",
     "ucb_sharp",
 ]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,54 +1,55 @@
 """Lower bounds for an active observer, who chooses the arm of each look.
 
-What is proved, and for whom, is told in `kibitz.bounds.lower`; the linear programs are in
-`kibitz.bounds.program`, the bounds that give all looks to the worst arms in `kibitz.bounds.split`.
+What is proved, and for whom, is told in `kibitz.bounds.lower`. The linear programs ask for the
+cheapest way to see enough of every arm. `_split.py` has the bounds that give all looks to the worst
+arms.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kibitz import _validation as validate
-from kibitz.bounds.bound import (
-    Answer,
+from kibitz._validation import flag, quoted, refused, whole
+from kibitz.bounds._bound import Answer, answer, bound, documented, plain
+from kibitz.bounds._checks import (
+    MOST,
     FloatArray,
-    answer,
+    Rate,
+    Schedule,
+    check_array,
     check_choice,
     check_horizon,
     check_nonnegative,
     check_rate,
     check_scale,
+    check_setting,
     check_shapes,
-    plain,
 )
-from kibitz.bounds.constraint import (
+from kibitz.bounds.lower._constraint import (
     C_0_UCB1,
     C_UCB1,
     FIRST_STAGE,
     Constraint,
     all_arms,
-    make_constraint,
-    needs_at,
-)
-from kibitz.bounds.passive import at_best_stages, single_stage
-from kibitz.bounds.program import active_pulls, printed_pulls, solve_periods
-from kibitz.bounds.stages import (
-    Schedule,
     best_stage,
     best_stages,
     best_stages_of,
-    check_setting,
     each_place,
     free_looks,
     log_stages,
+    make_constraint,
+    needs_at,
     regret_of,
 )
+from kibitz.bounds.lower._passive import at_best_stages, single_stage
 
 
+@bound()
 def active_fixed_stage(
     gaps: ArrayLike,
-    rate: ArrayLike | Schedule,
+    rate: Rate,
     horizon: ArrayLike,
     *,
     C: float = C_UCB1,
@@ -63,24 +64,9 @@ def active_fixed_stage(
 
     with arms in order of gap and k the first for which the bracket is ≥ 0. Forms: "proved"
     (clipped), "printed" (with the printed h_i and no clip, errata D11).
-
-    Parameters
-    ----------
-    gaps
-        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
-    rate
-        ε in [0, 1], one or many, or a schedule.
-    horizon
-        T, whole numbers from 1 to 2⁵³, one or many.
-    C, C_0
-        Of the sub-logarithmic algorithm; those of UCB1 if not given.
-    form
-        Which formula, see above and `kibitz.bounds`.
-    details
-        Whether to return a `Bound`: total, terms per arm, and stages.
     """
     check_choice("form", form, "proved", "printed")
-    s = check_setting(gaps, rate, horizon)
+    s = check_setting(gaps, rate, None, horizon)
     if form == "printed":
         c = make_constraint(s.gaps, C, C_0, "printed")
         n_pulls = printed_pulls(c, needs_at(c, s.horizon), free_looks(s.rate, s.horizon))
@@ -90,9 +76,10 @@ def active_fixed_stage(
     return regret_of(c, n_pulls, s.horizon[..., np.newaxis], s.shape, details)
 
 
+@bound()
 def active_maximum(
     gaps: ArrayLike,
-    rate: ArrayLike | Schedule,
+    rate: Rate,
     horizon: ArrayLike,
     *,
     C: float = C_UCB1,
@@ -104,24 +91,9 @@ def active_maximum(
 
     It never exceeds the passive bound for any weights. Every stage is looked at up to
     T = 20000; above, a grid that is refined around its best stages.
-
-    Parameters
-    ----------
-    gaps
-        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
-    rate
-        ε in [0, 1], one or many, or a schedule.
-    horizon
-        T, whole numbers from 1 to 2⁵³, one or many.
-    C, C_0
-        Of the sub-logarithmic algorithm; those of UCB1 if not given.
-    variant
-        "clip" or "sharp", see `observation_constraint`; both are proved.
-    details
-        Whether to return a `Bound`: total, terms per arm, and stages.
     """
     check_choice("variant", variant, "clip", "sharp")
-    s = check_setting(gaps, rate, horizon)
+    s = check_setting(gaps, rate, None, horizon)
     c = make_constraint(s.gaps, C, C_0, variant)
     n_pulls = np.zeros((*s.shape, len(c.gaps)))
     stages = np.zeros((*s.shape, 1))
@@ -142,9 +114,10 @@ def _best_active_stage(c: Constraint, rate: FloatArray | Schedule, horizon: floa
     return best_stage(value, horizon)
 
 
+@bound()
 def active_alternative(
     gaps: ArrayLike,
-    rate: ArrayLike | Schedule,
+    rate: Rate,
     horizon: ArrayLike,
     *,
     C: float = C_UCB1,
@@ -161,24 +134,12 @@ def active_alternative(
 
     Parameters
     ----------
-    gaps
-        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
-    rate
-        ε in [0, 1], one or many, or a schedule.
-    horizon
-        T, whole numbers from 1 to 2⁵³, one or many.
-    C, C_0
-        Of the sub-logarithmic algorithm; those of UCB1 if not given.
     exact
         Whether to take every arm at its best stage.
-    form
-        Which formula, see above and `kibitz.bounds`.
-    details
-        Whether to return a `Bound`: total, terms per arm, and stages.
     """
-    exact = validate.flag(exact, "exact")
+    exact = flag(exact, "exact")
     check_choice("form", form, *(("proved",) if exact else ("proved", "printed", "leading")))
-    s = check_setting(gaps, rate, horizon, steady=not exact)
+    s = check_setting(gaps, rate, None, horizon, steady=not exact)
     c = make_constraint(s.gaps, C, C_0, "printed" if form == "printed" else "clip")
     every = np.ones(len(c.gaps))
     if exact or callable(s.rate):
@@ -187,6 +148,7 @@ def active_alternative(
     return single_stage(c, q, s.horizon[..., np.newaxis], 2.0, form, s.shape, details)
 
 
+@bound()
 def active_equal_gaps(
     n_arms: int,
     gap: float,
@@ -213,17 +175,9 @@ def active_equal_gaps(
         K ≥ 2, the best arm included.
     gap
         Δ > 0.
-    rate
-        ε in [0, 1], one or many.
-    horizon
-        T, whole numbers from 1 to 2⁵³, one or many.
-    C, C_0
-        Of the sub-logarithmic algorithm; those of UCB1 if not given.
-    form
-        Which formula, see above and `kibitz.bounds`.
     """
     check_choice("form", form, "proved", "printed", "leading")
-    n_arms = validate.whole(n_arms, "n_arms", 2, 1_000_000)
+    n_arms = whole(n_arms, "n_arms", 2, 1_000_000)
     gap, C, C_0 = check_scale("gap", gap), check_scale("C", C), check_nonnegative("C_0", C_0)
     eps, last = check_rate(rate), check_horizon(horizon)
     shape = check_shapes(rate=eps, horizon=last)
@@ -258,6 +212,7 @@ def _less_loglog(y: FloatArray) -> FloatArray:
     return np.where(np.isfinite(y), finite - np.log1p(finite), math.inf)
 
 
+@bound()
 def active_multi_period(
     gaps: ArrayLike,
     rate: float | Schedule,
@@ -278,24 +233,18 @@ def active_multi_period(
 
     Parameters
     ----------
-    gaps
-        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
     rate, horizon
         One of each.
     stages
         The t_m; if not given, 40 on a logarithmic grid and those at which `active_maximum` and
         `active_alternative` are attained.
-    C, C_0
-        Of the sub-logarithmic algorithm; those of UCB1 if not given.
-    variant
-        "clip" or "sharp", see `observation_constraint`; both are proved.
     details
         Whether to return a `Bound`: total, Δ_i N_i per arm, and the stages used.
     """
     check_choice("variant", variant, "clip", "sharp")
-    s = check_setting(gaps, rate, horizon)
+    s = check_setting(gaps, rate, None, horizon)
     if s.shape:
-        given = f"{validate.quoted(rate)} and {validate.quoted(horizon)}"
+        given = f"{quoted(rate)} and {quoted(horizon)}"
         raise ValueError(f"rate and horizon must be one of each, got {given}")
     c = make_constraint(s.gaps, C, C_0, variant)
     last = float(s.horizon)
@@ -320,3 +269,103 @@ def _periods(c: Constraint, rate: FloatArray | Schedule, horizon: float) -> Floa
         alone = best_stages(c, rate * every, np.asarray([horizon]))
     together = _best_active_stage(c, rate, horizon)
     return np.unique(np.concatenate((log_stages(FIRST_STAGE, horizon, 40), alone, [together])))
+
+
+class Allocation(NamedTuple):
+    """The solution of the linear program: its value, and what is pulled and looked at."""
+
+    value: float | FloatArray
+    n_pulls: FloatArray
+    n_free: FloatArray
+
+
+@documented
+def linear_program(gaps: ArrayLike, needs: ArrayLike, n_looks: ArrayLike) -> Allocation:
+    r"""The cheapest way to observe arm i `needs[i]` times with `n_looks` free looks, solved.
+
+    .. math:: \min \sum_i \Delta_i n_i \quad\text{with}\quad n_i + f_i \ge a_i,\;
+              \sum_i f_i \le \epsilon t,\; n, f \ge 0
+
+    (appendix A). Free looks go to the largest gaps first. The printed value is negative when
+    there are more looks than needs (errata D11); this one is then 0.
+
+    Parameters
+    ----------
+    gaps
+        One per arm, non-negative; none need be 0.
+    needs
+        a, one per arm on the last axis, non-negative.
+    n_looks
+        How many free looks there are, one or as many as there are rows of needs.
+    """
+    condition = "a list of numbers from 0 to 1e50"
+    delta = check_array("gaps", gaps, condition, lambda x: (x >= 0) & (x <= MOST))
+    if delta.ndim != 1:
+        raise refused("gaps", condition, gaps)
+    condition = "numbers from 0 to 1e200, one per arm"
+    a = check_array("needs", needs, condition, lambda x: (x >= 0) & (x <= 1e200), least=0)
+    if a.shape[-1:] != delta.shape:
+        raise refused("needs", condition, needs)
+    budget = check_array("n_looks", n_looks, "≥ 0", lambda x: x >= 0, least=0)
+    check_shapes(needs=a[..., 0], n_looks=budget)
+    f = _looks(delta, a, budget)
+    n = a - f
+    value = (delta * n).sum(axis=-1)
+    return Allocation(plain(value), n, f)
+
+
+def _looks(gaps: FloatArray, needs: FloatArray, n_looks: FloatArray) -> FloatArray:
+    """Free looks per arm, worst arms first."""
+    order = np.argsort(-gaps, kind="stable")
+    sorted_needs = needs[..., order]
+    before = np.cumsum(sorted_needs, axis=-1) - sorted_needs
+    f = np.empty(np.broadcast_shapes(needs.shape, (*n_looks.shape, 1)))
+    f[..., order] = np.clip(n_looks[..., np.newaxis] - before, 0, sorted_needs)
+    return f
+
+
+def active_pulls(c: Constraint, rate: FloatArray | Schedule, t: FloatArray) -> FloatArray:
+    """The pulls of sub-optimal arms that the linear program at the stages t asks for."""
+    free = free_looks(rate, t)
+    needs = np.broadcast_to(needs_at(c, t), (*free.shape, len(c.gaps)))
+    return needs - _looks(c.gaps, needs, free)
+
+
+def printed_pulls(c: Constraint, needs: FloatArray, free: FloatArray) -> FloatArray:
+    """Pulls as in the printed lemma, needs of either sign: arm k may have fewer than none."""
+    if not len(c.gaps):
+        return np.zeros((*free.shape, 0))
+    order = np.argsort(c.gaps, kind="stable")
+    a = np.broadcast_to(needs, (*free.shape, len(order)))[..., order]
+    tail = np.cumsum(a[..., ::-1], axis=-1)[..., ::-1] - a
+    looks = free[..., np.newaxis]
+    k = np.argmax(tail <= looks, axis=-1)[..., np.newaxis]
+    rank = np.arange(len(order))
+    pulls = np.zeros_like(a)
+    pulls[..., order] = np.where(rank < k, a, np.where(rank == k, a - looks + tail, 0.0))
+    return pulls
+
+
+def solve_periods(gaps: FloatArray, needs: FloatArray, free: FloatArray) -> FloatArray:
+    """The N_i of the program, in units in which needs and costs are about 1."""
+    from scipy.optimize import linprog
+    from scipy.sparse import bmat, eye, kron
+
+    n_periods, n_arms = needs.shape
+    most = needs.max(axis=0)  # of arm i: N_i = most_i y_i, F_i = most_i z_i
+    scale = float((gaps * most).sum())
+    cover = bmat([[-kron(np.ones((n_periods, 1)), eye(n_arms)), -eye(n_periods * n_arms)]])
+    budget = kron(eye(n_periods), (most / most.sum())[np.newaxis])
+    budget = bmat([[np.zeros((n_periods, n_arms)), budget]])
+    rows = [cover, budget]
+    limits = [-(needs / most).ravel(), free / most.sum()]
+    if n_periods > 1:
+        steps = kron(eye(n_periods - 1, n_periods) - eye(n_periods - 1, n_periods, 1), eye(n_arms))
+        rows.append(bmat([[np.zeros(((n_periods - 1) * n_arms, n_arms)), steps]]))
+        limits.append(np.zeros((n_periods - 1) * n_arms))
+    cost = np.concatenate((gaps * most / scale, np.zeros(n_periods * n_arms)))
+    found = linprog(cost, bmat([[r] for r in rows]).tocsr(), np.concatenate(limits))
+    if found.status != 0:
+        raise RuntimeError(f"the linear program was not solved: {found.message}")
+    pulls: FloatArray = most * np.maximum(found.x[:n_arms], 0)
+    return pulls

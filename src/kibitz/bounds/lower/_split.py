@@ -7,20 +7,24 @@ is proved, and for whom, is told in `kibitz.bounds.lower`.
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kibitz.bounds.bound import Answer, FloatArray, answer, check_choice
-from kibitz.bounds.constraint import (
+from kibitz.bounds._bound import Answer, answer, bound
+from kibitz.bounds._checks import FloatArray, Rate, Schedule, check_choice, check_setting
+from kibitz.bounds.lower._constraint import (
     C_0_UCB1,
     C_UCB1,
     FIRST_STAGE,
     Constraint,
     all_arms,
+    each_place,
+    free_looks,
     h_at,
+    log_stages,
     make_constraint,
     needs_at,
 )
-from kibitz.bounds.stages import Schedule, check_setting, each_place, free_looks, log_stages
 
 
+@bound()
 def active_theorem(
     gaps: ArrayLike,
     rate: ArrayLike,
@@ -44,24 +48,9 @@ def active_theorem(
     and η terms, clipped; no bound).
 
     `active_chain` is the same argument at the best stages.
-
-    Parameters
-    ----------
-    gaps
-        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
-    rate
-        ε in [0, 1], one or many.
-    horizon
-        T, whole numbers from 1 to 2⁵³, one or many.
-    C, C_0
-        Of the sub-logarithmic algorithm; those of UCB1 if not given.
-    form
-        Which formula, see above and `kibitz.bounds`.
-    details
-        Whether to return a `Bound`: total, terms per arm, and stages.
     """
     check_choice("form", form, "proved", "printed", "leading")
-    s = check_setting(gaps, rate, horizon, steady=True)
+    s = check_setting(gaps, rate, None, horizon, steady=True)
     c = make_constraint(s.gaps, C, C_0, "printed" if form == "printed" else "clip")
     order = np.argsort(c.gaps, kind="stable")
     later = _tails(1 / (2 * c.gaps[order] ** 2))
@@ -136,9 +125,10 @@ def _leading_split(
     return _best_split(order, leading[:, order], t > 0, stage)
 
 
+@bound()
 def active_chain(
     gaps: ArrayLike,
-    rate: ArrayLike | Schedule,
+    rate: Rate,
     horizon: ArrayLike,
     *,
     C: float = C_UCB1,
@@ -151,21 +141,8 @@ def active_chain(
               s_k = \max\{t \le T : \sum_{j>k} a_j(t) > \epsilon t\}
 
     Between `active_theorem` and `active_maximum`.
-
-    Parameters
-    ----------
-    gaps
-        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
-    rate
-        ε in [0, 1], one or many, or a schedule.
-    horizon
-        T, whole numbers from 1 to 2⁵³, one or many.
-    C, C_0
-        Of the sub-logarithmic algorithm; those of UCB1 if not given.
-    details
-        Whether to return a `Bound`: total, terms per arm, and stages.
     """
-    s = check_setting(gaps, rate, horizon)
+    s = check_setting(gaps, rate, None, horizon)
     c = make_constraint(s.gaps, C, C_0)
     order = np.argsort(c.gaps, kind="stable")
     terms = np.zeros((*s.shape, len(order)))

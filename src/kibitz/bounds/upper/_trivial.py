@@ -3,9 +3,11 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kibitz.bounds.bound import Answer, FloatArray, answer, check_gaps, check_horizon, plain
+from kibitz.bounds._bound import Answer, answer, bound, plain
+from kibitz.bounds._checks import FloatArray, check_gaps, check_horizon
 
 
+@bound()
 def trivial(gaps: ArrayLike, horizon: ArrayLike) -> float | FloatArray:
     r"""The most that a policy can lose that pulls each arm once before it pulls any arm again.
 
@@ -14,13 +16,6 @@ def trivial(gaps: ArrayLike, horizon: ArrayLike) -> float | FloatArray:
 
     At T = K it is what each of them does lose. UCB, FTL-robin and OCUCB-n are such policies;
     ETC-OCUCB, which starts anew in each epoch, is not: it can lose :math:`T\Delta_{max}`.
-
-    Parameters
-    ----------
-    gaps
-        One per arm, 0 for optimal arms, in any order.
-    horizon
-        T, whole numbers from 1 to 2⁵³, one or many.
     """
     delta, last = check_gaps(gaps), check_horizon(horizon)
     worst_first = np.cumsum(np.sort(delta)[::-1])

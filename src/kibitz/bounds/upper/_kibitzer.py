@@ -17,20 +17,32 @@ from numpy.typing import ArrayLike
 from scipy.special import erfc, ndtr
 
 from kibitz._validation import flag, number, refused
-from kibitz.bounds import crossing
-from kibitz.bounds.bound import (
+from kibitz.bounds._bound import Answer, answer, bound
+from kibitz.bounds._checks import (
     LARGEST_HORIZON,
-    Answer,
     FloatArray,
-    answer,
     check_array,
     check_choice,
     check_gaps,
     check_rate,
     check_scale,
+    check_shapes,
 )
-from kibitz.bounds.crossing import Tables, chernoff, width
-from kibitz.bounds.occupation import NEVER, cell_starts, cells, farthest
+from kibitz.bounds.upper._crossing import (
+    NEVER,
+    Tables,
+    cell_starts,
+    cells,
+    chernoff,
+    farthest,
+    periodic_constant,
+    places,
+    probability,
+    random_constant,
+    tables,
+    width,
+    zero_constant,
+)
 
 LOOKS = ("active", "uniform", "periodic")
 COUNTS = 1.02  # the ratio of cells of numbers of observations
@@ -38,6 +50,7 @@ THRESHOLDS = 40  # values of z that are tried
 SMALLEST, LARGEST = 1e-6, 1e3  # gaps that thresholds are made for
 
 
+@bound(arrivals="any")
 def kibitzer(
     gaps: ArrayLike,
     rate: ArrayLike,
@@ -55,8 +68,6 @@ def kibitzer(
 
     Parameters
     ----------
-    gaps
-        One per arm, 0 for optimal arms, in any order.
     rate
         ε. With rate 0 nothing is seen but pulls, and the bound is logarithmic in T.
     horizon
@@ -72,13 +83,11 @@ def kibitzer(
         "proved" (Theorem 1, computed) or "closed" (the corollary, a formula; active or periodic).
     gaussian
         Whether rewards are Gaussian of standard deviation σ, of which more can be said.
-    details
-        Whether to return the terms of each arm as well.
     """
     check_choice("looks", looks, *LOOKS)
     check_choice("form", form, "proved", "closed")
     normal = flag(gaussian, "gaussian")
-    tables = crossing.tables(number(b, "b"), number(beta, "beta"))
+    t = tables(number(b, "b"), number(beta, "beta"))
     unit = check_scale("scale", scale)
     delta, rates, horizons = check_gaps(gaps) / unit, check_rate(rate), _check_horizon(horizon)
     if looks == "periodic":
@@ -86,13 +95,13 @@ def kibitzer(
     if form == "closed" and looks == "uniform":
         raise refused("looks", "active or periodic for the closed form", looks)
     rates = np.where(rates < 1e-100, 0.0, rates)  # a look before stage 2⁵³ is less likely than 1e-84
-    shape = np.broadcast_shapes(rates.shape, horizons.shape)
+    shape = check_shapes(rate=rates, horizon=horizons)
     rates, horizons = np.broadcast_to(rates, shape), np.broadcast_to(horizons, shape)
     terms = np.zeros((*shape, delta.size))
-    bound = _closed if form == "closed" else _proved
+    formula = _closed if form == "closed" else _proved
     for place in np.ndindex(shape):
         where = float(rates[place]), float(horizons[place]), looks
-        terms[place] = bound(tables, delta, *where, normal)
+        terms[place] = formula(t, delta, *where, normal)
     terms *= unit
     return answer(terms.sum(axis=-1), terms, None, details)
 
@@ -286,10 +295,10 @@ def failing(
     if rate > 0 and horizon > 1:
         smallest = 2.0 ** math.floor(math.log2(z.min()))  # few values, so that cells are found again
         found = cells(t.b, t.beta, n_arms, rate, horizon, looks, smallest)
-        at = crossing.places(t, found.shares, found.speeds)
+        at = places(t, found.shares, found.speeds)
         for i, x in enumerate(z):
             zetas = found.looks * (x * x / n_arms)
-            stages[i] += (found.n_stages * crossing.probability(t, at, zetas)).sum()
+            stages[i] += (found.n_stages * probability(t, at, zetas)).sum()
         stages += _beyond(t, z, n_arms, rate, looks, smallest)
     return np.asarray(np.minimum(stages, horizon))
 
@@ -357,12 +366,12 @@ def _closed(
     more = 0.5 if gaussian else np.sqrt(math.pi * level) + 1
     terms[positive] = delta + 8 * (level + more) / delta
     waiting = min(horizon, 1 / rate if rate > 0 else math.inf)
-    failures = crossing.zero_constant(t, waiting * delta.max() ** 2 / (4 * k))
+    failures = zero_constant(t, waiting * delta.max() ** 2 / (4 * k))
     if rate > 0 and looks == "periodic":
         v = np.searchsorted(t.speeds, (1 + 1e-12) / rate, side="right") - 1
-        failures += crossing.periodic_constant(t)[v] / (rate * t.speeds[v])
+        failures += periodic_constant(t)[v] / (rate * t.speeds[v])
     elif rate > 0:
-        failures += crossing.random_constant(t, rate)
+        failures += random_constant(t, rate)
     worst = np.flatnonzero(positive)[np.argmin(delta)]
     terms[worst] += 8 * k / delta.min() * failures
     return terms

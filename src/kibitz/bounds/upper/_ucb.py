@@ -19,30 +19,26 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import zeta
 
-from kibitz import _validation as validate
+from kibitz._validation import array, quoted, refused
 from kibitz.bounds import concentration
-from kibitz.bounds.bound import (
-    Answer,
-    Bound,
+from kibitz.bounds._bound import Answer, Bound, answer, bound, inverse, times
+from kibitz.bounds._checks import (
     FloatArray,
     Weights,
-    answer,
     check_choice,
     check_gaps,
     check_horizon,
     check_rate,
     check_scale,
-    check_shapes,
     check_weights,
-    inverse,
-    times,
 )
-from kibitz.bounds.trivial import at_most_trivial
+from kibitz.bounds.upper._trivial import at_most_trivial
 
 ALL_STAGES = 1_000_000  # a schedule is looked at stage by stage up to here, by cells beyond
 CELL = 1e-4  # relative width of those cells
 
 
+@bound()
 def ucb_log(
     gaps: ArrayLike,
     horizon: ArrayLike,
@@ -61,21 +57,6 @@ def ucb_log(
     false already at T = 2 (D19). In the words of Definition 1, C = 24 and C_0 = 1 + 2π²/3; the
     paper's C = 8 and C_0 = 1 + π²/3 are those of UCB1 with rewards in [0, 1] (D5). As all proved
     bounds up to a horizon, it is at most :func:`~kibitz.bounds.upper.trivial`.
-
-    Parameters
-    ----------
-    gaps
-        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
-    horizon
-        T, whole numbers from 1 to 2⁵³, one or many.
-    exploration
-        The constant c of UCB's index, greater than 4 sd².
-    sd
-        σ, the sub-Gaussian scale of the rewards.
-    form
-        Which formula, see above and `kibitz.bounds`.
-    details
-        Whether to return a `Bound`: total, terms per arm, and stages.
     """
     gaps, horizon = check_gaps(gaps), check_horizon(horizon)
     exploration, bad = _check_form(form, exploration, sd)
@@ -85,12 +66,13 @@ def ucb_log(
     return at_most_trivial(terms + (1 + bad) * gaps, gaps, horizon, details)
 
 
+@bound("passive")
 def ucb_rate(
     gaps: ArrayLike,
     rate: ArrayLike,
     weights: Weights = None,
-    *,
     horizon: ArrayLike | None = None,
+    *,
     exploration: float = 6.0,
     sd: float = 1.0,
     form: str = "proved",
@@ -106,29 +88,9 @@ def ucb_rate(
 
     that is (2 + 5π²/6)Δ_i at the end for c = 6. Printed without it (D19). Infinite if a
     sub-optimal arm is never seen for free; :func:`ucb_passive` then falls back on T.
-
-    Parameters
-    ----------
-    gaps
-        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
-    rate
-        ε in [0, 1], one or many.
-    weights
-        p, one per arm, of sum at most 1, or "uniform" (if not given), "optimal", "suboptimal".
-    horizon
-        T, one or many, up to which no more can be lost than :func:`~kibitz.bounds.upper.trivial`;
-        None holds for ever.
-    exploration
-        The constant c of UCB's index, greater than 4 sd².
-    sd
-        σ, the sub-Gaussian scale of the rewards.
-    form
-        Which formula, see above and `kibitz.bounds`.
-    details
-        Whether to return a `Bound`: total, terms per arm, and stages.
     """
     gaps, seen = _seen(gaps, rate, weights)
-    last = None if horizon is None else _last(horizon, seen)
+    last = None if horizon is None else check_horizon(horizon, rate=seen[..., 0])
     exploration, bad = _check_form(form, exploration, sd)
     with np.errstate(divide="ignore"):
         log_seen, log_gaps = np.log(seen), np.log(gaps)
@@ -142,12 +104,13 @@ def ucb_rate(
     return at_most_trivial(terms + (2 + bad + zeta(2.0)) * gaps, gaps, last, details)
 
 
+@bound("passive", arrivals="periodic")
 def ucb_periodic(
     gaps: ArrayLike,
     rate: ArrayLike,
     weights: Weights = None,
-    *,
     horizon: ArrayLike | None = None,
+    *,
     exploration: float = 6.0,
     sd: float = 1.0,
     form: str = "proved",
@@ -159,30 +122,11 @@ def ucb_periodic(
               \log\frac{4c}{eq_i\Delta_i^2}\Big)_+ +4\zeta(a-1)\Big]
 
     Printed without 2 + q_i and without the clip (D21). Infinite if a sub-optimal arm is never
-    seen for free.
-
-    Parameters
-    ----------
-    gaps
-        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
-    rate
-        ε in [0, 1], one or many.
-    weights
-        p, one per arm, of sum at most 1, or "uniform" (if not given), "optimal", "suboptimal".
-    horizon
-        T, one or many, up to which no more can be lost than :func:`~kibitz.bounds.upper.trivial`;
-        None holds for ever.
-    exploration
-        The constant c of UCB's index, greater than 4 sd².
-    sd
-        σ, the sub-Gaussian scale of the rewards.
-    form
-        Which formula, see above and `kibitz.bounds`.
-    details
-        Whether to return a `Bound`: total, terms per arm, and stages.
+    seen for free. The looks of a feedback are of this kind if they arrive every n stages and all
+    show the same arm.
     """
     gaps, seen = _seen(gaps, rate, weights)
-    last = None if horizon is None else _last(horizon, seen)
+    last = None if horizon is None else check_horizon(horizon, rate=seen[..., 0])
     exploration, bad = _check_form(form, exploration, sd)
     scale = 4 * exploration
     with np.errstate(divide="ignore"):
@@ -194,6 +138,7 @@ def ucb_periodic(
     return at_most_trivial(terms + (2 + seen + bad) * gaps, gaps, last, details)
 
 
+@bound("passive")
 def ucb_passive(
     gaps: ArrayLike,
     rate: ArrayLike,
@@ -208,31 +153,15 @@ def ucb_passive(
 
     The best closed form there is; :func:`ucb_sharp` is never larger. At most
     :func:`~kibitz.bounds.upper.trivial`.
-
-    Parameters
-    ----------
-    gaps
-        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
-    rate
-        ε in [0, 1], one or many.
-    weights
-        p, one per arm, of sum at most 1, or "uniform" (if not given), "optimal", "suboptimal".
-    horizon
-        T, whole numbers from 1 to 2⁵³, one or many.
-    exploration
-        The constant c of UCB's index, greater than 4 sd².
-    sd
-        σ, the sub-Gaussian scale of the rewards.
-    details
-        Whether to return a `Bound`: total, terms per arm, and stages.
     """
     gaps, seen = _seen(gaps, rate, weights)
-    horizon = _last(horizon, seen)
+    horizon = check_horizon(horizon, rate=seen[..., 0])
     log = _terms(ucb_log(gaps, horizon, exploration=exploration, sd=sd, details=True))
     bounded = _terms(ucb_rate(gaps, rate, weights, exploration=exploration, sd=sd, details=True))
     return at_most_trivial(np.minimum(log, bounded), gaps, horizon, details)
 
 
+@bound("passive")
 def ucb_sharp(
     gaps: ArrayLike,
     rate: ArrayLike,
@@ -254,26 +183,9 @@ def ucb_sharp(
     The maximum is over whole stages, and exact: the function rises up to a stage and falls after
     it. `stages` (with ``details=True``) says where, arm by arm. At most
     :func:`~kibitz.bounds.upper.trivial`.
-
-    Parameters
-    ----------
-    gaps
-        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
-    rate
-        ε in [0, 1], one or many.
-    weights
-        p, one per arm, of sum at most 1, or "uniform" (if not given), "optimal", "suboptimal".
-    horizon
-        T, whole numbers from 1 to 2⁵³, one or many.
-    exploration
-        The constant c of UCB's index, greater than 4 sd².
-    sd
-        σ, the sub-Gaussian scale of the rewards.
-    details
-        Whether to return a `Bound`: total, terms per arm, and stages.
     """
     gaps, seen = _seen(gaps, rate, weights)
-    horizon = _last(horizon, seen)
+    horizon = check_horizon(horizon, rate=seen[..., 0])
     exploration, _ = _check_exploration(exploration, sd)
     slopes = 4 * exploration * inverse(gaps) ** 2
     slopes, seen, stages = np.broadcast_arrays(slopes, seen, horizon[..., None])
@@ -283,6 +195,7 @@ def ucb_sharp(
     return at_most_trivial(gaps * pulls, gaps, horizon, details, peaks)
 
 
+@bound("passive")
 def ucb_schedule(
     gaps: ArrayLike,
     schedule: Callable[[FloatArray], FloatArray],
@@ -302,20 +215,8 @@ def ucb_schedule(
 
     Parameters
     ----------
-    gaps
-        One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.
     schedule
         Gives for an array of stages t the number Σ_{s≤t} ε_s of free observations expected.
-    weights
-        p, one per arm, of sum at most 1, or "uniform" (if not given), "optimal", "suboptimal".
-    horizon
-        T, whole numbers from 1 to 2⁵³, one or many.
-    exploration
-        The constant c of UCB's index, greater than 4 sd².
-    sd
-        σ, the sub-Gaussian scale of the rewards.
-    details
-        Whether to return a `Bound`: total, terms per arm, and stages.
     """
     gaps, horizon = check_gaps(gaps), check_horizon(horizon)
     weights, (exploration, _) = check_weights(weights, gaps), _check_exploration(exploration, sd)
@@ -337,17 +238,17 @@ def ucb_schedule(
 def _expected(schedule: Callable[[FloatArray], FloatArray], stages: FloatArray) -> FloatArray:
     """The looks that a schedule promises up to each stage, none before the first."""
     if not callable(schedule):
-        raise validate.refused("schedule", "a function of the stages", schedule)
+        raise refused("schedule", "a function of the stages", schedule)
     given = schedule(stages)
     try:
-        sums = validate.array(given, "schedule")
+        sums = array(given, "schedule")
     except ValueError:
         sums = np.array(math.nan)
     right = sums.shape == stages.shape and (np.diff(sums, prepend=0.0) >= 0).all()
     if not (right and (sums <= stages).all()):
         raise ValueError(
             "schedule must sum rates in [0, 1] up to each stage, "
-            f"got {validate.quoted(given)} from {validate.quoted(schedule)}"
+            f"got {quoted(given)} from {quoted(schedule)}"
         )
     return np.concatenate([[0.0], sums])
 
@@ -357,7 +258,7 @@ def _check_form(form: str, exploration: float, sd: float) -> tuple[float, float]
     check_choice("form", form, "proved", "printed")
     exploration, power = _check_exploration(exploration, sd)
     if form == "printed" and (exploration, sd) != (6.0, 1.0):
-        raise validate.refused("form", "proved unless exploration=6 and sd=1", form)
+        raise refused("form", "proved unless exploration=6 and sd=1", form)
     return exploration, float(4 * zeta(power - 1))
 
 
@@ -365,7 +266,7 @@ def _check_exploration(exploration: float, sd: float) -> tuple[float, float]:
     """c, and a = c/(2σ²): a confidence bound fails at stage t with probability t⁻ᵃ."""
     c, sd = check_scale("exploration", exploration), check_scale("sd", sd)
     if not (power := c / (2 * sd**2)) > 2:
-        raise validate.refused("exploration", f"greater than 4 sd² = {4 * sd**2}", exploration)
+        raise refused("exploration", f"greater than 4 sd² = {4 * sd**2}", exploration)
     return c, power
 
 
@@ -373,13 +274,6 @@ def _seen(gaps: ArrayLike, rate: ArrayLike, weights: Weights) -> tuple[FloatArra
     """The gaps, and q_i = εp_i with the arms on the last axis."""
     gaps, rate = check_gaps(gaps), check_rate(rate)
     return gaps, rate[..., None] * check_weights(weights, gaps)
-
-
-def _last(horizon: ArrayLike, seen: FloatArray) -> FloatArray:
-    """The horizon, of a shape that goes with that of the rate."""
-    last = check_horizon(horizon)
-    check_shapes(rate=seen[..., 0], horizon=last)
-    return last
 
 
 def _terms(bound: Answer) -> FloatArray:

@@ -1,0 +1,234 @@
+"""How bounds are called: one order of arguments, two forms, and nothing private in sight."""
+
+import inspect
+import math
+from importlib import import_module
+from pkgutil import iter_modules
+
+import numpy as np
+import pytest
+
+import kibitz
+from kibitz import active, bandit, bernoulli, every, full, gaussian, passive
+from kibitz.bounds import Bound, complexity, lower, onset, summary, upper
+
+PROBLEM = gaussian([2.0, 1.8, 0.5, 0.2])
+GAPS = PROBLEM.gaps
+RATE, T = 1e-4, 10**6
+WEIGHTS = [0.1, 0.2, 0.3, 0.4]
+
+ORDER = [
+    ("problem", "gaps", "means", "n_arms"),
+    ("gap",),
+    ("rate", "schedule"),
+    ("weights",),
+    ("horizon", "log_horizon", "stage", "epoch"),
+]
+MODULES = ["kibitz.bounds"] + [
+    module.name
+    for module in iter_modules(kibitz.bounds.__path__, "kibitz.bounds.")
+    if not module.name.rpartition(".")[2].startswith("_")
+]
+BOUNDS = {
+    f"{part.__name__}.{name}": getattr(part, name)
+    for part in (lower, upper, complexity, kibitz.bounds)
+    for name in part.__all__
+    if inspect.isfunction(getattr(part, name))
+}
+
+
+def test_the_public_modules_are_those_of_the_design():
+    names = ["", ".complexity", ".concentration", ".lower", ".summary", ".upper"]
+    assert [f"kibitz.bounds{name}" for name in names] == MODULES
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_nothing_private_is_in_sight(name):
+    module = import_module(name)
+    assert dir(module) == sorted(module.__all__)
+    assert not any(public.startswith("_") for public in module.__all__)
+    for public in module.__all__:
+        assert getattr(module, public) is not None
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_the_order_of_arguments_is_the_same_everywhere(name):
+    places = {name: place for place, names in enumerate(ORDER) for name in names}
+    found = [places[p] for p in inspect.signature(BOUNDS[name]).parameters if p in places]
+    assert found == sorted(found)
+
+
+PASSIVE_BOUNDS = [
+    lower.passive_fixed_stage,
+    lower.passive_theorem,
+    lower.passive_maximum,
+    lower.passive_sharp,
+    upper.ucb_rate,
+    upper.ucb_passive,
+    upper.ucb_sharp,
+    upper.ftl_robin,
+]
+ACTIVE_BOUNDS = [
+    lower.active_fixed_stage,
+    lower.active_theorem,
+    lower.active_chain,
+    lower.active_maximum,
+    lower.active_alternative,
+    lower.active_multi_period,
+    lower.reference_curve,
+    upper.kibitzer,
+    upper.paid_looks,
+]
+
+
+@pytest.mark.parametrize("bound", PASSIVE_BOUNDS, ids=lambda bound: bound.__name__)
+def test_a_passive_feedback_gives_rate_and_weights(bound):
+    expected = bound(GAPS, RATE, WEIGHTS, T)
+    assert 0 < expected < math.inf
+    assert bound(PROBLEM, passive(RATE, WEIGHTS), T) == expected
+    assert bound(problem=PROBLEM, feedback=passive(RATE, WEIGHTS), horizon=T) == expected
+    details = bound(PROBLEM, passive(RATE, WEIGHTS), T, details=True)
+    assert isinstance(details, Bound)
+    assert details.total == expected
+
+
+@pytest.mark.parametrize("bound", ACTIVE_BOUNDS, ids=lambda bound: bound.__name__)
+def test_an_active_feedback_gives_a_rate(bound):
+    assert bound(PROBLEM, active(1e-6), T) == bound(GAPS, 1e-6, T) > 0
+
+
+def test_a_bound_that_depends_on_less_ignores_the_rest():
+    for bound in (upper.ucb_log, upper.trivial):
+        expected = bound(GAPS, T)
+        assert bound(PROBLEM, active(RATE), T) == bound(PROBLEM, horizon=T) == expected
+    assert upper.ucb_rate(PROBLEM, passive(RATE)) == upper.ucb_rate(GAPS, RATE)
+    options = {"c_eta": 2.0, "rho": 1.0}
+    small = gaussian([1.0, 0.8])
+    found = upper.etc_ocucb(small, active(RATE), **options)
+    assert found == upper.etc_ocucb(small.gaps, RATE, **options)
+    assert upper.ocucb(small, None, 100, c_eta=2.0) == upper.ocucb(small.gaps, 100, c_eta=2.0)
+
+
+def test_without_looks_the_rate_is_0():
+    for bound in (lower.passive_maximum, upper.ucb_passive):
+        assert bound(PROBLEM, bandit(), T) == bound(GAPS, 0.0, None, T)
+    assert lower.active_maximum(PROBLEM, bandit(), T) == lower.active_maximum(GAPS, 0.0, T)
+
+
+def test_the_summary_of_a_problem_is_that_of_its_means():
+    found = summary(PROBLEM, passive(RATE, "optimal"), T, C=4)
+    assert found == summary(PROBLEM.means, RATE, "optimal", T, C=4)
+    assert summary(PROBLEM, active(RATE), T) == summary(PROBLEM.means, RATE, "uniform", T)
+    assert onset(PROBLEM, passive(RATE), T) == onset(GAPS, RATE, "uniform", T)
+
+
+@pytest.mark.parametrize("bound", PASSIVE_BOUNDS, ids=lambda bound: bound.__name__)
+def test_a_problem_is_measured_in_units_of_its_scale(bound):
+    small, large = gaussian([1.0, 0.5, 0.0]), gaussian([4.0, 2.0, 0.0], sd=4)
+    feedback = passive(RATE)
+    one, four = (bound(p, feedback, T, details=True) for p in (small, large))
+    assert four.total == pytest.approx(4 * one.total, rel=1e-12)
+    assert four.terms == pytest.approx(4 * one.terms, rel=1e-12)
+
+
+def test_the_scale_of_a_problem_is_that_which_kibitzer_takes():
+    problem = bernoulli([0.5, 0.4])
+    expected = upper.kibitzer(problem.gaps, 0.1, T, scale=0.5)
+    assert upper.kibitzer(problem, active(0.1), T) == pytest.approx(expected, rel=1e-12)
+
+
+def test_lower_bounds_are_for_gaussian_rewards_and_one_for_bernoulli_rewards():
+    problem = bernoulli([0.7, 0.5])
+    expected = lower.passive_sharp(problem.gaps, RATE, None, T, law="bernoulli", best_mean=0.7)
+    assert lower.passive_sharp(problem, passive(RATE), T) == expected > 0
+    for wrong in (problem, gaussian([1, 0], sd=[1, 2])):
+        with pytest.raises(ValueError, match=r"^problem must be Gaussian with equal standard"):
+            lower.passive_theorem(wrong, passive(RATE), T)
+        assert upper.ucb_sharp(wrong, passive(RATE), T) > 0
+
+
+def test_equal_gaps_are_read_from_a_problem():
+    found = lower.active_equal_gaps(gaussian([0.5, 1.0, 0.5]), active(RATE), T)
+    assert found == lower.active_equal_gaps(3, 0.5, RATE, T)
+    with pytest.raises(ValueError, match=r"^problem must be one of equal gaps"):
+        lower.active_equal_gaps(PROBLEM, active(RATE), T)
+
+
+def test_rates_that_change_are_a_schedule():
+    rates = np.linspace(1e-3, 0, 50)
+    schedule = lower.schedule(rates)
+    expected = lower.passive_maximum(GAPS, schedule, WEIGHTS, T)
+    assert lower.passive_maximum(PROBLEM, passive(rates, WEIGHTS), T) == expected
+    expected = upper.ucb_schedule(GAPS, schedule, WEIGHTS, 1000)
+    assert upper.ucb_schedule(PROBLEM, passive(rates, WEIGHTS), 1000) == expected
+    steady = upper.ucb_schedule(PROBLEM, passive(0.1), 1000)
+    assert steady == upper.ucb_schedule(GAPS, lambda t: 0.1 * t, None, 1000)
+    with pytest.raises(ValueError, match=r"^rate must be in \[0, 1\] and not a schedule, got "):
+        upper.ucb_sharp(PROBLEM, passive(rates), 1000)
+    with pytest.raises(ValueError, match=r"^feedback must be one with a number, an array or"):
+        lower.active_maximum(PROBLEM, active(lambda stage: 0.1), 1000)
+
+
+def test_periodic_looks_are_counted():
+    arrivals = np.zeros(1000)
+    arrivals[2::7] = 1
+    expected = lower.active_maximum(GAPS, lower.schedule(arrivals), 1000, C=0.01, C_0=0.01)
+    found = lower.active_maximum(PROBLEM, active(every(7, first=3)), 1000, C=0.01, C_0=0.01)
+    assert found == expected > 0
+    expected = upper.kibitzer(GAPS, 0.1, 1000, looks="periodic")
+    assert upper.kibitzer(PROBLEM, active(every(10)), 1000) == expected
+    assert upper.ftl_robin(PROBLEM, active(every(10))) == upper.ftl_robin(GAPS, 0.1)
+    two = gaussian([1.0, 0.5])
+    expected = upper.ucb_periodic(two.gaps, 0.1, [0, 1])
+    assert upper.ucb_periodic(two, passive(every(10), "optimal")) == expected < math.inf
+    with pytest.raises(ValueError, match=r"^feedback must be one whose looks all show the same arm"):
+        upper.ucb_periodic(two, passive(every(10)))
+    with pytest.raises(ValueError, match=r"^feedback must be one with every\(n\) as rate"):
+        upper.ucb_periodic(PROBLEM, passive(0.1))
+    with pytest.raises(ValueError, match=r"^feedback must be one with a number or every"):
+        upper.ftl_robin(PROBLEM, active(every(10, first=3)))
+
+
+def test_kibitzer_knows_uniform_random_looks_of_a_passive_observer():
+    expected = upper.kibitzer(GAPS, 0.1, T, looks="uniform")
+    assert upper.kibitzer(PROBLEM, passive(0.1), T) == expected
+    assert upper.kibitzer(PROBLEM, passive(0.1, [0.25] * 4), T) == expected
+    for wrong in (passive(0.1, WEIGHTS), passive(every(10))):
+        with pytest.raises(ValueError, match=r"^feedback must be active, or passive with uniform"):
+            upper.kibitzer(PROBLEM, wrong, T)
+
+
+@pytest.mark.parametrize(
+    ("bound", "feedback", "condition"),
+    [
+        (lower.passive_theorem, active(0.1), "passive for this bound"),
+        (upper.ucb_sharp, active(0.1), "passive for this bound"),
+        (upper.paid_looks, passive(0.1), "active for this bound"),
+        (lower.active_maximum, full(), "one with one free look at each arrival"),
+        (lower.active_maximum, active(0.1, looks=2), "one with one free look at each arrival"),
+        (upper.kibitzer, active(0.1, paid=True), "one with one free look at each arrival"),
+        (lower.active_maximum, 0.1, r"one such as passive\(0.1\)"),
+        (lower.active_maximum, None, r"one such as passive\(0.1\)"),
+    ],
+)
+def test_a_feedback_for_which_nothing_is_proved_raises(bound, feedback, condition):
+    with pytest.raises(ValueError, match=f"^feedback must be {condition}.*, got "):
+        bound(PROBLEM, feedback, T)
+
+
+def test_looks_that_cost_are_for_the_bound_about_them():
+    found = upper.paid_looks(PROBLEM, active(0.1, paid=True), T)
+    assert found == upper.paid_looks(GAPS, 0.1, T)
+
+
+def test_docstrings_are_complete_where_they_are_shared():
+    text = inspect.getdoc(lower.passive_maximum)
+    for part in (
+        "One per arm, 0 for optimal arms",
+        "or a schedule.",
+        "Or a problem, then a feedback",
+    ):
+        assert text.count(part) == 1
+    assert "or a schedule" not in inspect.getdoc(lower.passive_theorem)
+    assert "the bound holds for all T if not given" in inspect.getdoc(upper.ftl_robin)
+    assert inspect.getdoc(lower.observation_constraint).rstrip().endswith("Optimal arms have 0.")

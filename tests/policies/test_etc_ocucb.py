@@ -103,9 +103,9 @@ def test_without_restart_nothing_of_the_arms_in_play_is_forgotten():
 def test_the_two_subroutines_keep_apart_what_they_see_unless_all_info():
     story = (0, 1.0), (0, 2.0, "free")
     apart, shared = state_after(*story), state_after(*story, all_info=True)
-    assert (apart.sums[0], apart.etc_sums[0]) == (1.0, 2.0)
-    assert (shared.sums[0], shared.etc_sums[0]) == (3.0, 3.0)
-    assert shared.n_pulls.tolist() == [1, 0]
+    assert (apart.statistics.sums[0], apart.etc_sums[0]) == (1.0, 2.0)
+    assert (shared.statistics.sums[0], shared.etc_sums[0]) == (3.0, 3.0)
+    assert shared.statistics.n_pulls.tolist() == [1, 0]
 
 
 @pytest.mark.slow

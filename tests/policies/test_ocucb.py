@@ -26,7 +26,7 @@ def test_with_rho_one_the_sum_is_over_the_smaller_counts():
     # n = 4 beside 1 and 9: min(4, 4) + min(4, 1) + min(4, 9) = 9
     policy = made("ocucb")
     params = policy.params._replace(eta=3.0, rho=1.0)
-    index = policy.index(params, 100, np.array([4, 1, 9]), 0, 0.5)
+    index = policy.index(params, 100, statistics_of(np.array([4, 1, 9])), 0, 0.5)
     expected = 0.5 + math.sqrt(2 * 3 * math.log(100 * math.log(100) / 9) / 4)
     assert index == pytest.approx(expected, rel=1e-14)
 
@@ -34,20 +34,20 @@ def test_with_rho_one_the_sum_is_over_the_smaller_counts():
 def test_with_rho_half_the_sum_is_over_geometric_means():
     # n = 4 beside 1 and 9: 4 + sqrt(4) + min(4, 6) = 10
     policy = made("ocucb")
-    index = policy.index(policy.params, 100, np.array([4, 1, 9]), 0, 0.5)
+    index = policy.index(policy.params, 100, statistics_of(np.array([4, 1, 9])), 0, 0.5)
     expected = 0.5 + math.sqrt(2 * 2 * math.log(100 * math.log(100) / 10) / 4)
     assert index == pytest.approx(expected, rel=1e-14)
 
 
 def test_the_logarithm_is_at_least_one():
     policy = made("ocucb")
-    index = policy.index(policy.params, 3, np.array([40, 40]), 0, 0.0)
+    index = policy.index(policy.params, 3, statistics_of(np.array([40, 40])), 0, 0.0)
     assert index == pytest.approx(math.sqrt(2 * 2 / 40), rel=1e-14)
 
 
 def test_the_logarithm_is_at_least_log_log_t():
     policy = made("ocucb")
-    index = policy.index(policy.params, 10**9, np.array([10**9] * 60), 0, 0.0)
+    index = policy.index(policy.params, 10**9, statistics_of(np.array([10**9] * 60)), 0, 0.0)
     expected = math.sqrt(4 * math.log(math.log(1e9)) / 1e9)
     assert index == pytest.approx(expected, rel=1e-12)
 

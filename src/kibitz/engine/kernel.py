@@ -164,7 +164,8 @@ _next_look: dict[Hashable, float] = {}  # when to look for a kernel again; never
 def make_kernel(policy: Policy, feedback: Feedback, leap: bool, horizon: int) -> Kernel:
     """Return the specialised kernel for a policy, with tables where they fit."""
     size = table_size(horizon, feedback.looks)
-    tabulated = policy.factors is not None and not leap and size <= MAX_TABLE_SIZE
+    has_factors = policy.index is not None and policy.factors is not None
+    tabulated = has_factors and not leap and size <= MAX_TABLE_SIZE
     return Kernel(policy, feedback, leap, table_size=size if tabulated else 0)
 
 

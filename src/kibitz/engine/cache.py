@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import platformdirs
 
 from kibitz._files import write_whole
 from kibitz._hashing import content_hash
+from kibitz._jit import Mark
 from kibitz.engine.jit import link
 from kibitz.engine.numba_compat import (
     CAN_CACHE,
@@ -42,10 +44,10 @@ def cache_folder() -> Path:
     return Path(platformdirs.user_cache_dir("kibitz", appauthor=False)) / "compiled"
 
 
-def cached_dispatcher(function: Any, roots: tuple[Any, ...] = (), **options: Any) -> Any:
+def cached_dispatcher(function: Any, roots: Sequence[tuple[Any, Mark]] = (), **options: Any) -> Any:
     """Return a function that numba compiles, or loads from the cache, at its first call.
 
-    `roots` are unmarked functions that are compiled with it (`link`).
+    `roots` are functions of the user that it refers to (`link`).
     """
     if numba.config.DISABLE_JIT:
         return function

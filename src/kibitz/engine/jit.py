@@ -10,7 +10,7 @@ import contextlib
 import gc
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import CellType, FunctionType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -24,10 +24,10 @@ from kibitz.engine.numba_compat import INLINE, PART
 _ours: "WeakKeyDictionary[Any, Any]" = WeakKeyDictionary()  # dispatchers of functions of kibitz
 
 
-def link(function: Any, roots: tuple[Any, ...] = ()) -> FunctionType:
+def link(function: Any, roots: Sequence[tuple[Any, Mark]] = ()) -> FunctionType:
     """Return a copy of a function that numba can compile with everything that it refers to.
 
-    `roots` are unmarked functions that are compiled as if they were marked: those of a user's policy.
+    `roots` are functions of the user that need no mark of their own, with the mark that they get.
     """
     linker = _Linker(roots)
     copy = _copy(function)
@@ -42,15 +42,15 @@ class _Linker:
     again for each kernel, because the values of their globals may have changed.
     """
 
-    def __init__(self, roots: tuple[Any, ...]) -> None:
-        self.roots = {id(root) for root in roots}
+    def __init__(self, roots: Sequence[tuple[Any, Mark]]) -> None:
+        self.roots = {id(root): mark for root, mark in roots}
         self.linked: dict[int, tuple[Any, Any]] = {}  # by id, with the function to keep it alive
 
     def resolve(self, value: Any) -> Any:
         """Return what stands for a value in compiled code."""
         if not isinstance(value, FunctionType):
             return value
-        mark = mark_of(value) or (Mark() if id(value) in self.roots else None)
+        mark = mark_of(value) or self.roots.get(id(value))
         return value if mark is None else self.dispatcher(value, mark)
 
     def dispatcher(self, function: FunctionType, mark: Mark) -> Any:

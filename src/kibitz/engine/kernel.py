@@ -26,7 +26,7 @@ import numpy as np
 
 from kibitz._errors import CompileError
 from kibitz._hashing import content_hash, is_ours
-from kibitz._jit import jit
+from kibitz._jit import Mark, jit
 from kibitz.engine import numba_compat
 from kibitz.engine.cache import cached_dispatcher, is_compiled
 from kibitz.engine.environment import law_of, looks_of
@@ -126,10 +126,10 @@ class Kernel:
         key = self.key
         if key not in _loops:
             policy, feedback = self._compiled_policy(), self.feedback
-            roots = (*policy.functions, feedback.rate, feedback.weights)
-            functions = tuple(root for root in roots if callable(root))
+            functions = (*policy.functions, feedback.rate, feedback.weights)
+            roots = [(f, Mark(allocates=f is policy.init)) for f in functions if callable(f)]
             play = build_loop(policy, feedback, self.leap)
-            _loops[key] = cached_dispatcher(play, functions, nogil=True)
+            _loops[key] = cached_dispatcher(play, roots, nogil=True)
         return _loops[key]
 
     def _arguments(self, params: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -216,7 +216,7 @@ def _compile_formula(index: Any, names: tuple[str, ...], kinds: tuple[type, ...]
         return float(index(params_of(*unpack(values)), stage, counts, arm, mean))
 
     options = {k: v for k, v in numba_compat.INLINE.items() if k != "forceinline"}
-    dispatcher = cached_dispatcher(formula, (index,), no_cfunc_wrapper=True, **options)
+    dispatcher = cached_dispatcher(formula, [(index, Mark())], no_cfunc_wrapper=True, **options)
     if dispatcher not in _pointers:
         _pointers[dispatcher] = numba_compat.pointer_to(dispatcher)
     return _pointers[dispatcher]
@@ -293,6 +293,9 @@ def _reason(message: str) -> str:
         "Failed in", "No implementation", ">>>", "There are", "- Of which", "Overload in",
         "With argument", "Rejected as", "During", "File ", "raised from", "TypingError: Failed",
     )  # fmt: skip
+    plain = re.search(r"name '(\w+)'.* Numba type of <class 'function'>", message)
+    if plain is not None:
+        return f"{plain[1]}, a plain function; decorate it with @kibitz.jit"
     lines = [line.strip() for line in message.splitlines() if line.strip()]
     return next((line for line in lines if not line.startswith(where)), lines[0] if lines else "")
 

@@ -1,0 +1,132 @@
+"""A policy of one's own that is not an index: made of marked functions, checked, compiled, named in errors."""
+
+import math
+from typing import NamedTuple
+
+import numba
+import numpy as np
+import pytest
+
+import kibitz as kb
+
+needs_jit = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
+PLAY = {"horizon": 200, "runs": 3, "seed": 1}
+PROBLEM = kb.gaussian([1, 0.5])
+
+
+class State(NamedTuple):
+    counts: np.ndarray
+
+
+@kb.jit(allocates=True)
+def init(params, n_arms):
+    return State(np.zeros(n_arms, np.int64))
+
+
+@kb.jit
+def least(state):
+    return state.counts.argmin()
+
+
+@kb.jit
+def pull(params, state, stage, rng):
+    return least(state)
+
+
+@kb.jit
+def update(params, state, stage, arm, n, total, free):
+    state.counts[arm] += n
+    return state
+
+
+EVEN = kb.Policy("even", {}, init, pull, pull, update)
+
+
+def test_it_is_checked_and_played():
+    assert kb.check(EVEN) is None
+    data = kb.simulate(PROBLEM, kb.bandit(), EVEN, **PLAY)
+    assert (data.n_pulls == 100).all()
+
+
+def test_the_functions_of_the_policy_itself_need_no_mark():
+    def init(params, n_arms):
+        return State(np.zeros(n_arms, np.int64))
+
+    def pull(params, state, stage, rng):
+        return stage % 2
+
+    def update(params, state, stage, arm, n, total, free):
+        state.counts[arm] += n
+        return state
+
+    policy = kb.Policy("even", {}, init, pull, pull, update)
+    data = kb.simulate(PROBLEM, kb.bandit(), policy, **PLAY)
+    assert (data.n_pulls == 100).all()
+
+
+def plain_helper(stage):
+    return math.log(stage)
+
+
+def calls_a_plain_function(params, stage, counts, arm, mean):
+    return mean + plain_helper(stage) / counts[arm]
+
+
+def uses_what_numba_does_not_know(params, stage, counts, arm, mean):
+    names = {"mean": mean}
+    return eval("mean", names)
+
+
+@needs_jit
+@pytest.mark.parametrize("ask", [kb.check, lambda p: kb.simulate(PROBLEM, kb.bandit(), p, **PLAY)])
+def test_what_numba_cannot_compile_is_rejected_with_the_line(ask):
+    """`check` and `simulate` alike: the file and the line are those of the user."""
+    for index, words in (
+        (calls_a_plain_function, "plain_helper, a plain function; decorate it with @kibitz.jit"),
+        (uses_what_numba_does_not_know, ""),
+    ):
+        with pytest.raises(
+            kb.CompileError, match="mine must be made of functions that numba"
+        ) as told:
+            ask(kb.index_policy("mine", index))
+        message = str(told.value)
+        first = index.__code__.co_firstlineno
+        assert words in message
+        assert "\n" not in message
+        assert any(f"test_own_policy.py, line {first + n})" in message for n in (1, 2)), message
+
+
+def breaks_its_promise(params, state, stage, rng):
+    state.counts[0] += 1
+    return 0
+
+
+def test_check_and_simulate_reject_the_same():
+    policy = kb.Policy("mine", {}, init, breaks_its_promise, pull, update)
+    for ask in (kb.check, lambda p: kb.simulate(PROBLEM, kb.bandit(), p, **PLAY)):
+        with pytest.raises(ValueError, match="deciding of mine must leave the state alone"):
+            ask(policy)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"name": ""}, "name must be a word"),
+        ({"numbers": [1]}, "numbers must be a dict"),
+        ({"numbers": {"c": "x"}}, "c must be a number"),
+        ({"pull": 3}, "pull must be a function"),
+        ({"index": calls_a_plain_function}, "mine has only one of index and view"),
+        ({"scale": -1.0}, "scale must be positive"),
+    ],
+)
+def test_bad_parts_are_rejected_when_the_policy_is_made(changes, words):
+    parts = {
+        "name": "mine",
+        "numbers": {},
+        "init": init,
+        "pull": pull,
+        "observe": pull,
+        "update": update,
+    }
+    with pytest.raises(ValueError, match=words):
+        kb.Policy(**{**parts, **changes})

@@ -58,15 +58,6 @@ def shorten(app, what, name, *rest) -> None:
             del found[parameter]
 
 
-def plain(app) -> None:
-    """Let a function with overloads have one signature (an event of Sphinx)."""
-    from sphinx.pycode import ModuleAnalyzer
-
-    analyzer = ModuleAnalyzer.for_module("kibitz.simulation.sweep")
-    analyzer.analyze()
-    analyzer.overloads.clear()
-
-
 def process(app, what, name, thing, options, lines: list[str]) -> None:
     """Typeset a docstring (an event of autodoc), but for directives and literal blocks."""
     errata = "../" * app.env.docname.count("/") + "errata.html"
@@ -110,6 +101,5 @@ def setup(app) -> dict[str, bool]:
     """Make autodoc call it, after napoleon has read the docstring, and Sphinx call the other."""
     app.connect("autodoc-process-docstring", process, priority=900)
     app.connect("autodoc-process-signature", shorten, priority=900)
-    app.connect("builder-inited", plain)
     app.connect("doctree-read", public)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

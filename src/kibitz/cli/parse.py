@@ -6,14 +6,19 @@ checked further by the library. `kibitz._validation` imports NumPy, so it is imp
 is something to read.
 """
 
+import inspect
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
-T = TypeVar("T")
+from kibitz.simulation.options import OPTIONS, Number, Whole, Word
 
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., None])
+
+KEYWORD = inspect.Parameter.KEYWORD_ONLY
 SEED = 1  # the default, printed with each result
 
 
@@ -93,9 +98,44 @@ def text(metavar: str, help: str, *flags: str) -> Any:
     return typer.Option(*flags, help=help, metavar=metavar)
 
 
-def dask() -> Any:
-    """Return the option for a cluster that plays."""
-    return text("ADDRESS", "Let the workers of this Dask scheduler play, or of a local one: local")
+def simulation_options(*names: str, **defaults: Any) -> Callable[[F], F]:
+    """Give a command the options of `simulate` that have a flag, or those named, as `**options`.
+
+    They stand between its positional and its keyword-only parameters.
+    """
+
+    def add(command: F) -> F:
+        signature = inspect.signature(command)
+        chosen = names or [name for name, option in OPTIONS.items() if option.help]
+        added = []
+        for name in chosen:
+            is_text = not isinstance(OPTIONS[name].takes, Whole | Number | Word)
+            kind = str | None if is_text else OPTIONS[name].annotation
+            default = defaults.get(name, OPTIONS[name].default)
+            typed: Any = Annotated[kind, simulation_option(name)]
+            added.append(inspect.Parameter(name, KEYWORD, default=default, annotation=typed))
+            command.__annotations__[name] = typed  # typer reads both
+        own = signature.parameters.values()
+        before = [p for p in own if p.kind is p.POSITIONAL_OR_KEYWORD]
+        after = [p for p in own if p.kind is KEYWORD]
+        whole_signature = signature.replace(parameters=[*before, *added, *after])
+        command.__signature__ = whole_signature  # type: ignore[attr-defined]
+        return command
+
+    return add
+
+
+def simulation_option(name: str) -> Any:
+    """Return an option of `simulate` as an option of a command."""
+    option = OPTIONS[name]
+    if isinstance(option.takes, Whole):
+        return whole(name, option.help, least=option.takes.least)
+    if isinstance(option.takes, Number):
+        return number(name, option.help)
+    if isinstance(option.takes, Word):
+        return word(name, option.help, option.takes.words)
+    flag, _, metavar = option.flag.partition(" ")
+    return text(metavar, option.help, flag)
 
 
 def _option(

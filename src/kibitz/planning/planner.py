@@ -38,7 +38,7 @@ from kibitz.planning.size import best_size
 from kibitz.planning.trial import played_points
 
 if TYPE_CHECKING:
-    from kibitz.simulation.executors import Executors
+    from kibitz.simulation.options import Executors
 
 N_GAPS = 9  # of a range
 N_RATES = 49

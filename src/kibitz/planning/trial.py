@@ -67,12 +67,13 @@ def _settings(gaps: FloatArray, rates: FloatArray, horizon: int) -> list[tuple[s
 
 def _playable(gaps: FloatArray, horizon: int) -> bool:
     """Whether kibitzer can be played that long."""
-    from kibitz.engine.leap import can_leap
     from kibitz.model.feedback import active
     from kibitz.model.problem import gaussian
     from kibitz.policies.kibitzer import kibitzer
+    from kibitz.simulation.schedule import is_played_by_leaps
 
-    return horizon <= MOST_STEPS or can_leap(kibitzer(), gaussian((-gaps).tolist()), active(0.5))
+    problem = gaussian((-gaps).tolist())
+    return horizon <= MOST_STEPS or is_played_by_leaps(kibitzer(), problem, active(0.5), horizon)
 
 
 def _final_regret(

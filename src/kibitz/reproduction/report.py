@@ -23,16 +23,15 @@ from markupsafe import Markup, escape
 
 from kibitz._files import checked_folder, checked_target, write_whole
 from kibitz._validation import flag, refused, whole
-from kibitz.engine.aside import compiled_ahead
+from kibitz.plotting import vega
 from kibitz.plotting.figures import figure, save_figure
-from kibitz.reproduction import vega
+from kibitz.plotting.picture import COLOURS, DARK_COLOURS, DASHES, Picture, typeset
 from kibitz.reproduction.experiments import NUMBERED
-from kibitz.reproduction.numerals import typeset
-from kibitz.reproduction.picture import COLOURS, DARK_COLOURS, DASHES, Picture
 from kibitz.reproduction.verdict import SURE, Verdict
-from kibitz.simulation.executors import Executors, opened
-from kibitz.simulation.results import versions
-from kibitz.simulation.task import rehearsal
+from kibitz.simulation.executors import opened
+from kibitz.simulation.options import Executors
+from kibitz.simulation.play import compiling_ahead
+from kibitz.simulation.results.dataset import versions
 
 if TYPE_CHECKING:
     import xarray
@@ -115,14 +114,15 @@ def reproduce(
         usual = NUMBERED[number].RUNS
         return runs or (max(LEAST_RUNS, usual // QUICK) if quick else usual)
 
+    def run_all() -> None:
+        for number in numbers:
+            file = partial(data_file, place, number)
+            NUMBERED[number].run(file, runs=n_runs(number), seed=seed, threads=threads)
+
     with opened(executor) as crew, ThreadPoolExecutor(1) as aside, ExitStack() as stack:
         script = aside.submit(vega.javascript)
         if crew is None:
-            with rehearsal() as jobs:
-                for number in numbers:
-                    file = partial(data_file, place, number)
-                    NUMBERED[number].run(file, runs=n_runs(number), seed=seed, threads=threads)
-            stack.enter_context(compiled_ahead(jobs))
+            stack.enter_context(compiling_ahead(run_all))
         for done, number in enumerate(numbers):
 
             def step(what: str, share: float, done: int = done, number: int = number) -> None:

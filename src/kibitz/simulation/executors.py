@@ -33,6 +33,7 @@ from kibitz.simulation.jobs import (
     play,
     result_bytes,
 )
+from kibitz.simulation.options import Executors
 from kibitz.simulation.parcels import Answer, Parcel, checked, packed, play_parcel
 
 IN_FLIGHT = 4  # parcels of work for each worker
@@ -43,8 +44,6 @@ TRIES = 4  # of a parcel: the first, and three more if it is lost
 ASK_AGAIN = 5.0  # seconds after which an executor is asked again how many workers it has
 #: What engines say of jobs that were lost, by the names of the errors: none of them is imported here.
 LOST = {"BrokenExecutor", "CancelledError", "KilledWorker", "TerminatedWorkerError"}
-
-Executors = Executor | Callable[[], Executor]
 
 
 def play_all(

@@ -23,7 +23,7 @@ from kibitz.engine.tables import table_numbers, tabled
 from kibitz.model.feedback import Every, Feedback
 from kibitz.model.problem import Problem
 from kibitz.policies.policy import Policy
-from kibitz.simulation.summary import STATISTICS, summarised
+from kibitz.simulation.results.summary import STATISTICS, summarised
 
 AGAIN_SECONDS = 0.5  # after which a final loop may be there that was not
 LEAP_PAYS = 100_000  # the horizon from which on leaping is the faster way

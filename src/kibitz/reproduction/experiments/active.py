@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from kibitz.model.feedback import active
 from kibitz.model.problem import gaussian
+from kibitz.plotting.picture import Panel, Picture, band, bars, typeset
 from kibitz.policies.etc_ocucb import etc_ocucb
 from kibitz.policies.ucb import ucb_double
-from kibitz.reproduction.numerals import typeset
-from kibitz.reproduction.picture import Panel, Picture, band, bars
 from kibitz.reproduction.verdict import (
     Statement,
     Verdict,
@@ -28,8 +27,8 @@ from kibitz.reproduction.verdict import (
     saving,
     within,
 )
+from kibitz.simulation.schedule import log_spaced
 from kibitz.simulation.simulate import simulate
-from kibitz.simulation.stages import log_spaced
 
 if TYPE_CHECKING:
     import xarray

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kibitz.model.feedback import active
 from kibitz.model.problem import gaussian
+from kibitz.plotting.picture import Panel, Picture, band, typeset
 from kibitz.policies.etc_ocucb import etc_ocucb
 from kibitz.reproduction.experiments.active import (
     HORIZON,
@@ -21,8 +22,6 @@ from kibitz.reproduction.experiments.active import (
     READINGS,
     VARIANTS,
 )
-from kibitz.reproduction.numerals import typeset
-from kibitz.reproduction.picture import Panel, Picture, band
 from kibitz.reproduction.verdict import (
     Statement,
     Verdict,
@@ -33,8 +32,8 @@ from kibitz.reproduction.verdict import (
     reached,
     saving,
 )
+from kibitz.simulation.schedule import log_spaced
 from kibitz.simulation.simulate import simulate
-from kibitz.simulation.stages import log_spaced
 
 if TYPE_CHECKING:
     import xarray

@@ -14,9 +14,8 @@ import numpy as np
 
 from kibitz.model.feedback import active, every, passive
 from kibitz.model.problem import gaussian
+from kibitz.plotting.picture import Panel, Picture, bars, typeset
 from kibitz.policies.ucb import ucb, ucb_double
-from kibitz.reproduction.numerals import typeset
-from kibitz.reproduction.picture import Panel, Picture, bars
 from kibitz.reproduction.verdict import Statement, Verdict, judge, mean, percent, saving, within
 from kibitz.simulation.sweep import sweep
 
@@ -47,10 +46,10 @@ def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Datase
     for n, (label, (policy, observer)) in enumerate(PLAYERS.items()):
         for kind in ("periodic", "random"):
             arrivals: Any = every if kind == "periodic" else lambda period: 1 / period
-            feedback = {period: observer(arrivals(period)) for period in PERIODS}
             data[f"{label}, {kind}"] = sweep(
-                "period", PERIODS, gaussian(MEANS), feedback.__getitem__, policy(),
-                horizon=HORIZON, stages=[HORIZON], file=file(f"{n}-{kind}"), **options,
+                gaussian(MEANS), lambda period, see=observer, at=arrivals: see(at(period)), policy(),
+                period=PERIODS, horizon=HORIZON, stages=[HORIZON], file=file(f"{n}-{kind}"),
+                **options,
             )  # fmt: skip
     return data
 

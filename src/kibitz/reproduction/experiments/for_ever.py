@@ -14,11 +14,10 @@ import numpy as np
 
 from kibitz.model.feedback import active, passive
 from kibitz.model.problem import gaussian
+from kibitz.plotting.picture import Curve, Panel, Picture, band, bars, typeset
 from kibitz.policies.etc_ocucb import etc_ocucb
 from kibitz.policies.ftl import ftl_robin
 from kibitz.policies.ucb import ucb, ucb_double
-from kibitz.reproduction.numerals import typeset
-from kibitz.reproduction.picture import Curve, Panel, Picture, band, bars
 from kibitz.reproduction.verdict import (
     Estimate,
     Statement,
@@ -71,7 +70,7 @@ def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Datase
     options = {"horizon": HORIZON, "stages": stages, "engine": ENGINE, **options}
     return {
         "passive": sweep(
-            "rate", RATES, problem, passive, ucb(), file=file("passive"), **options
+            problem, passive, ucb(), rate=RATES, file=file("passive"), **options
         ),
         "active": simulate(
             problem, active(ACTIVE_RATE), {name: make() for name, make in ACTIVE.items()},

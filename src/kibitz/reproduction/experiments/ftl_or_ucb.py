@@ -15,10 +15,9 @@ import numpy as np
 from kibitz.bounds import complexity, upper
 from kibitz.model.feedback import active, passive
 from kibitz.model.problem import gaussian
+from kibitz.plotting.picture import Curve, Panel, Picture, bars, typeset
 from kibitz.policies.ftl import ftl_robin
 from kibitz.policies.ucb import ucb
-from kibitz.reproduction.numerals import typeset
-from kibitz.reproduction.picture import Curve, Panel, Picture, bars
 from kibitz.reproduction.verdict import (
     Estimate,
     Statement,
@@ -63,7 +62,7 @@ def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Datase
     problem = gaussian(MEANS)
     players: Any = {"FTL-robin": (active, ftl_robin), "UCB": (passive, ucb)}
     return {
-        label: sweep("rate", RATES, problem, observer, policy(), file=file(label), **options)
+        label: sweep(problem, observer, policy(), rate=RATES, file=file(label), **options)
         for label, (observer, policy) in players.items()
     }
 

@@ -28,8 +28,7 @@ from kibitz.evaluation.league import (
     stage_costs,
     standings,
 )
-from kibitz.reproduction.numerals import typeset
-from kibitz.reproduction.picture import Curve, Mark, Panel, Picture
+from kibitz.plotting.picture import Curve, Mark, Panel, Picture, typeset
 from kibitz.reproduction.verdict import Estimate, Statement, Table, Verdict, above, below, judge
 
 if TYPE_CHECKING:

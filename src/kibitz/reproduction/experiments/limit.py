@@ -17,10 +17,9 @@ from kibitz.evaluation.bayes_optimal import optimal
 from kibitz.evaluation.league import REFERENCE, entrants
 from kibitz.model.feedback import active, bandit, every
 from kibitz.model.problem import Problem, bernoulli
+from kibitz.plotting.picture import Curve, Mark, Panel, Picture, typeset
 from kibitz.policies import POLICIES
 from kibitz.policies.policy import Policy
-from kibitz.reproduction.numerals import typeset
-from kibitz.reproduction.picture import Curve, Mark, Panel, Picture
 from kibitz.reproduction.verdict import (
     Estimate,
     Statement,
@@ -32,7 +31,7 @@ from kibitz.reproduction.verdict import (
     ratio,
 )
 from kibitz.reproduction.verdict import mean as mean_of
-from kibitz.simulation.labels import labelled
+from kibitz.simulation.schedule import labelled
 from kibitz.simulation.sweep import sweep
 
 if TYPE_CHECKING:
@@ -75,7 +74,7 @@ def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Datase
     """Play all policies on all draws, with each kind of looks."""
     return {
         label: sweep(
-            "draw", range(DRAWS), problem, bandit() if n is None else active(every(n)), players(),
+            problem, bandit() if n is None else active(every(n)), players(), draw=range(DRAWS),
             horizon=STAGES, stages=[STAGES], file=file(label.replace(" ", "-")), **options,
         )
         for label, n in PERIODS.items()

@@ -15,10 +15,9 @@ import numpy as np
 
 from kibitz.model.feedback import active, bandit
 from kibitz.model.problem import gaussian
+from kibitz.plotting.picture import Curve, Panel, Picture, bars, typeset
 from kibitz.policies.etc_ocucb import etc_ocucb
 from kibitz.policies.ocucb import ocucb
-from kibitz.reproduction.numerals import typeset
-from kibitz.reproduction.picture import Curve, Panel, Picture, bars
 from kibitz.reproduction.verdict import Statement, Verdict, above, below, judge, mean, ratio
 from kibitz.simulation.simulate import simulate
 from kibitz.simulation.sweep import sweep
@@ -49,7 +48,7 @@ def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Datase
     for horizon in HORIZONS:
         here = {"horizon": horizon, "stages": [horizon], **options}
         data[f"paid, {horizon}"] = sweep(
-            "rate", RATES, problem, lambda rate: active(rate, paid=True), etc_ocucb(),
+            problem, active, etc_ocucb(), rate=RATES, paid=True,
             file=file(f"paid-{horizon}"), **here,
         )  # fmt: skip
         data[f"alone, {horizon}"] = simulate(

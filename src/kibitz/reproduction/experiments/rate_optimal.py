@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kibitz.plotting.picture import Picture
 from kibitz.reproduction.experiments import rate_uniform
-from kibitz.reproduction.picture import Picture
 from kibitz.reproduction.verdict import Verdict
 
 if TYPE_CHECKING:

@@ -15,9 +15,8 @@ import numpy as np
 from kibitz.bounds import complexity, lower
 from kibitz.model.feedback import bandit, passive
 from kibitz.model.problem import gaussian
+from kibitz.plotting.picture import Curve, Mark, Panel, Picture, typeset
 from kibitz.policies.ucb import ucb
-from kibitz.reproduction.numerals import typeset
-from kibitz.reproduction.picture import Curve, Mark, Panel, Picture
 from kibitz.reproduction.verdict import (
     Estimate,
     Statement,
@@ -70,7 +69,7 @@ def run_with(
     """Do so with the given weights."""
     problem = gaussian(MEANS)
     swept = sweep(
-        "rate", RATES, problem, lambda rate: passive(rate, weights), ucb(),
+        problem, passive, ucb(), rate=RATES, weights=weights,
         horizon=HORIZON, stages=[HORIZON], file=file("rates"), **options,
     )  # fmt: skip
     without = simulate(

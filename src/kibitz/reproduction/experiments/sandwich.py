@@ -19,10 +19,9 @@ import numpy as np
 from kibitz.bounds import complexity, lower, upper
 from kibitz.model.feedback import passive
 from kibitz.model.problem import gaussian
+from kibitz.plotting.picture import Curve, Panel, Picture, bars, typeset
 from kibitz.policies.kibitzer import kibitzer
 from kibitz.policies.ucb import ucb
-from kibitz.reproduction.numerals import typeset
-from kibitz.reproduction.picture import Curve, Panel, Picture, bars
 from kibitz.reproduction.verdict import Statement, Verdict, above, all_of, below, judge, mean
 from kibitz.simulation.sweep import sweep
 
@@ -70,7 +69,7 @@ def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Datase
     policies = {name: policy() for name, policy in POLICIES.items()}
     return {
         str(horizon): sweep(
-            "rate", RATES, gaussian(MEANS), passive, policies,
+            gaussian(MEANS), passive, policies, rate=RATES,
             horizon=horizon, stages=[horizon], file=file(str(horizon)), **options,
         )
         for horizon in HORIZONS

@@ -16,8 +16,8 @@ import numpy as np
 from kibitz.bounds import complexity
 from kibitz.model.feedback import passive
 from kibitz.model.problem import gaussian
+from kibitz.plotting.picture import Curve, Mark, Panel, Picture
 from kibitz.policies.ucb import ucb
-from kibitz.reproduction.picture import Curve, Mark, Panel, Picture
 from kibitz.reproduction.verdict import (
     Statement,
     Verdict,
@@ -63,10 +63,9 @@ def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Datase
     for n, (label, (n_arms, gap, horizon)) in enumerate(SETTINGS.items(), 1):
         means = [gap] + [0.0] * (n_arms - 1)
         star = complexity.rate_star(complexity.gaps(means), horizon)
-        feedback = {x: passive(x * star) for x in RELATIVE}
         data[label] = sweep(
-            "relative", RELATIVE, gaussian(means), feedback.__getitem__, ucb(),
-            horizon=horizon, stages=[horizon], file=file(str(n)), **options,
+            gaussian(means), lambda relative, star=star: passive(relative * star), ucb(),
+            relative=RELATIVE, horizon=horizon, stages=[horizon], file=file(str(n)), **options,
         )  # fmt: skip
     return data
 

@@ -14,9 +14,8 @@ import numpy as np
 
 from kibitz.model.feedback import passive
 from kibitz.model.problem import gaussian
+from kibitz.plotting.picture import Curve, Panel, Picture, band, typeset
 from kibitz.policies.ucb import ucb
-from kibitz.reproduction.numerals import typeset
-from kibitz.reproduction.picture import Curve, Panel, Picture, band
 from kibitz.reproduction.verdict import (
     Estimate,
     Statement,
@@ -27,7 +26,7 @@ from kibitz.reproduction.verdict import (
     mean,
     saving,
 )
-from kibitz.simulation.stages import log_spaced
+from kibitz.simulation.schedule import log_spaced
 from kibitz.simulation.sweep import sweep
 
 if TYPE_CHECKING:
@@ -58,8 +57,7 @@ def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Datase
     """Play UCB with each of the weights at each rate."""
     return {
         label: sweep(
-            "rate", RATES, gaussian(MEANS),
-            {rate: passive(rate, name) for rate in RATES}.__getitem__, ucb(),
+            gaussian(MEANS), passive, ucb(), rate=RATES, weights=name,
             horizon=HORIZON, stages=log_spaced(HORIZON, 50), file=file(name), **options,
         )
         for label, name in WEIGHTS.items()

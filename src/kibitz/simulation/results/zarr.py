@@ -1,4 +1,4 @@
-"""A result that is larger than memory: a folder in the format of Zarr, version 3, written job by job.
+"""Results larger than memory: a folder of Zarr chunks (version 3), written job by job.
 
 Each recorded quantity is an array in chunks by policy, by what was swept and by block of runs (for a
 summary, by cell). A chunk is a file, written whole or not at all, and which files are there says what
@@ -21,33 +21,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kibitz._files import remove_parts_of_the_dead, write_whole
-from kibitz.simulation.axes import Axes, Key, Swept
 from kibitz.simulation.jobs import Played
-from kibitz.simulation.results import (
+from kibitz.simulation.results.dataset import (
     FINAL,
     FORMAT,
     RECORDED,
+    Axes,
+    Key,
+    Setting,
+    Swept,
     attributes,
     check_count,
     check_same,
     check_stages,
     check_swept,
+    listed_cells,
     not_ours,
     nothing,
     rows_of,
 )
-from kibitz.simulation.summary import STATISTICS
+from kibitz.simulation.results.summary import STATISTICS
 
 if TYPE_CHECKING:
     import xarray
 
-LARGEST = 2**22  # bytes that a chunk should have at most
 ASKED = "kibitz.json.gz"
 KINDS = {"int64": "<i8", "float64": "<f8", "bool": "?"}
 Array = NDArray[Any]
 
 
-class Chunks:
+class ZarrResults:
     """A result in a folder, of which no more than a chunk is in memory."""
 
     def __init__(
@@ -63,7 +66,7 @@ class Chunks:
         self.path, self.swept, self.keep, self.stages = path, swept, keep, stages
         self.n_arms = n_arms
         self.axes = Axes(swept)
-        self.settings: dict[Key, dict[str, Any]] = {}
+        self.settings: dict[Key, Setting] = {}
         self.runs = 0  # as many as were asked for so far
         self.unwritten = False  # whether the labels are
         self.outgrown: set[str] = set()  # chunks that are there and get more runs
@@ -81,7 +84,7 @@ class Chunks:
 
     # ------------------------------------------------------------------------------------ asking
 
-    def ask(self, settings: dict[Key, dict[str, Any]], runs: int) -> None:
+    def ask(self, settings: dict[Key, Setting], runs: int) -> None:
         """Make room for cells; refuse those that are there with another setting."""
         for key, setting in settings.items():
             if key in self.settings:
@@ -237,10 +240,7 @@ class Chunks:
             "stages": self.stages.tolist(),
             "runs": self.runs,
             "block": self.block,
-            "cells": [
-                {"value": self.swept.plain(value), "policy": label, "setting": setting}
-                for (value, label), setting in self.settings.items()
-            ],
+            "cells": listed_cells(self.swept, self.settings),
         }
 
 

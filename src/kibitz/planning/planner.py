@@ -175,9 +175,8 @@ def plan(
         from kibitz.simulation.executors import opened
 
         with opened(executor) as crew:
-            points = played_points(
-                problems, rates, scales, regret, horizon, exploration, runs, seed, progress, crew
-            )
+            options = {"runs": runs, "seed": seed, "progress": progress, "executor": crew}
+            points = played_points(problems, rates, scales, regret, horizon, exploration, **options)
         data["simulation"] = {"runs": runs, "seed": seed, "points": points}
     return data
 

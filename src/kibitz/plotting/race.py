@@ -56,9 +56,8 @@ def race(
 
     Parameters
     ----------
-    problem, feedback, policies
+    problem, feedback, policies, {names}
         As in `simulate`.
-    {options}
     """
     check_options(options, "race", without=NOT_OPTIONS)
     if in_a_notebook() and find_spec("matplotlib") is None:

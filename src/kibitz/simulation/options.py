@@ -7,7 +7,6 @@ NumPy nor numba: the command line reads it for `kibitz --help`.
 
 import inspect
 import os
-import textwrap
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor
 from importlib.util import find_spec
@@ -35,6 +34,7 @@ Watch = Callable[["xarray.Dataset"], Any]
 REQUIRED = inspect.Parameter.empty  # instead of a default
 MAX_RUNS = 2**32 - 1  # a run is one word of its seed
 ZARR = ".zarr"  # how the name of a file ends that is a folder of chunks
+DASK = "Let the workers of this Dask scheduler play, or of a local one: local"
 
 
 class Whole(NamedTuple):
@@ -58,9 +58,8 @@ class Word(NamedTuple):
 
 
 class Option(NamedTuple):
-    """What an option means, which values it takes, and who needs it."""
+    """Which values an option takes, and who needs it."""
 
-    text: str  # its paragraph in the docstring of `simulate`
     takes: Whole | Number | Word | Callable[[Any, str], Any]  # or a function that checks a value
     default: Any = REQUIRED
     help: str = ""  # on the command line; "" if it has no flag there
@@ -96,150 +95,94 @@ def _checked_later(value: Any, name: str) -> Any:
 
 
 class Options(TypedDict, total=False):
-    """The options of `simulate`: the type, and in an `Option` all else that is known of each."""
+    """The options of `simulate`.
 
-    horizon: Required[
-        Annotated[
-            int,
-            Option(
-                "The number of stages, T.",
-                Whole(1),
-                help="Number of stages, T",
-                fingerprint=True,
-            ),
-        ]
-    ]
-    runs: Required[
-        Annotated[
-            int,
-            Option(
-                "How often each policy is played. Run r depends on (seed, r) alone.",
-                Whole(1, MAX_RUNS),
-                help="Number of runs",
-            ),
-        ]
-    ]
+    horizon
+        The number of stages, T.
+    runs
+        How often each policy is played. Run r depends on (seed, r) alone.
+    seed
+        A whole number; the same seed gives the same numbers.
+    stages
+        The stages at which the regret is recorded: about 200, log-spaced, by default. The horizon is
+        always among them.
+    threads
+        How many runs to play at a time; all cores, or all workers of the executor, by default.
+        Results do not depend on it.
+    file
+        A netCDF file to save to, or a folder whose name ends in ".zarr" for results larger than
+        memory, which are then read lazily. Runs that it already holds of the same setting are not
+        played again; an interrupted simulation can be resumed from it.
+    progress
+        Called as `progress(what, share)` now and then, with the share of the work that is done.
+    engine
+        "step" plays stage by stage; "leap" skips ahead where that is sound (`engine.leap`) and else
+        plays stage by stage; "auto" leaps where it also pays. The attribute `engine` says which.
+    error
+        How much the law of a run may differ from that of stage-by-stage play, in total variation,
+        when leaping.
+    executor
+        Who plays: an Executor of concurrent.futures, such as Dask's `Client.get_executor()`, or a
+        function that makes one, which is called again if workers are lost; its executor is shut down
+        at the end. Threads by default. Results do not depend on it.
+    keep
+        "runs", or "summary": statistics of the runs of each policy instead of the runs, along a
+        dimension `statistic` ("count", "mean", "variance" and the quantiles "q1", "q10", "q25",
+        "q50", "q75", "q90" and "q99").
+    loop
+        "final" compiles each policy into a loop of its own, which takes some seconds unless it is
+        cached; "draft" plays a new index at once, at two to three times the price of a stage
+        (policies that have no draft are compiled all the same). "auto" drafts what is not compiled
+        yet and, where there is work for many seconds, compiles in the background. Results do not
+        depend on it; `encoding["loop"]` says which were used this time.
+    watch
+        Called as `watch(data)` when there are more runs, at most twice a second, with the result of
+        the first n runs, where n is how many all policies have; and once more, if there are more,
+        after Ctrl-C. The policies are then played in turn. An error in it ends the simulation.
+        `kibitz.race` draws what it is given.
+    """
+
+    horizon: Required[Annotated[int, Option(Whole(1), help="Number of stages, T", fingerprint=True)]]
+    runs: Required[Annotated[int, Option(Whole(1, MAX_RUNS), help="Number of runs")]]
     seed: Required[
-        Annotated[
-            int,
-            Option(
-                "A whole number; the same seed gives the same numbers.",
-                Whole(),
-                help="Seed of all random numbers",
-                fingerprint=True,
-            ),
-        ]
+        Annotated[int, Option(Whole(), help="Seed of all random numbers", fingerprint=True)]
     ]
-    stages: Annotated[
-        "ArrayLike | None",
-        Option(
-            "The stages at which the regret is recorded: about 200, log-spaced, by default. The "
-            "horizon is always among them.",
-            _checked_later,  # with the horizons of a sweep
-            None,
-        ),
-    ]
+    stages: Annotated["ArrayLike | None", Option(_checked_later, None)]  # with the horizons
     threads: Annotated[
-        int | None,
-        Option(
-            "How many runs to play at a time; all cores, or all workers of the executor, by "
-            "default. Results do not depend on it.",
-            Whole(1, 2**16),
-            None,
-            help="Runs at a time (default: all cores)",
-        ),
-    ]
-    file: Annotated[
-        str | os.PathLike[str] | None,
-        Option(
-            'A netCDF file to save to, or a folder whose name ends in ".zarr" for results larger '
-            "than memory, which are then read lazily. Runs that it already holds of the same "
-            "setting are not played again; an interrupted simulation can be resumed from it.",
-            _file,
-            None,
-            help="Save to this netCDF file, or folder NAME.zarr, or resume from it",
-            flag="--out FILE",
-        ),
-    ]
-    progress: Annotated[
-        Progress | None,
-        Option(
-            "Called as `progress(what, share)` now and then, with the share of the work that is "
-            "done.",
-            _function,
-            None,
-        ),
+        int | None, Option(Whole(1, 2**16), None, "Runs at a time (default: all cores)")
     ]
     engine: Annotated[
         str,
         Option(
-            '"step" plays stage by stage; "leap" skips ahead where that is sound (`engine.leap`) '
-            'and else plays stage by stage; "auto" leaps where it also pays. The attribute '
-            "`engine` says which.",
             Word(("auto", "step", "leap")),
             "auto",
-            help="Stage by stage, or leaping over stages",
+            "Stage by stage, or leaping over stages",
             fingerprint=True,
         ),
     ]
     error: Annotated[
         float,
         Option(
-            "How much the law of a run may differ from that of stage-by-stage play, in total "
-            "variation, when leaping.",
             Number(1e-12, 1e-3),
             1e-9,
-            help="Leaping: error of a run, in total variation",
+            "Leaping: error of a run, in total variation",
             fingerprint=True,
         ),
     ]
-    executor: Annotated[
-        Executors | None,
+    executor: Annotated[Executors | None, Option(_checked_later, None, DASK, "--dask ADDRESS")]
+    file: Annotated[
+        str | os.PathLike[str] | None,
         Option(
-            "Who plays: an Executor of concurrent.futures, such as Dask's "
-            "`Client.get_executor()`, or a function that makes one, which is called again if "
-            "workers are lost; its executor is shut down at the end. Threads by default. Results "
-            "do not depend on it.",
-            _checked_later,  # when it is opened
+            _file,
             None,
-            help="Let the workers of this Dask scheduler play, or of a local one: local",
-            flag="--dask ADDRESS",
+            "Save to this netCDF file, or folder NAME.zarr, or resume from it",
+            "--out FILE",
         ),
     ]
-    keep: Annotated[
-        str,
-        Option(
-            '"runs", or "summary": statistics of the runs of each policy instead of the runs, '
-            'along a dimension `statistic` ("count", "mean", "variance" and the quantiles "q1", '
-            '"q10", "q25", "q50", "q75", "q90" and "q99").',
-            Word(("runs", "summary")),
-            "runs",
-        ),
-    ]
-    loop: Annotated[
-        str,
-        Option(
-            '"final" compiles each policy into a loop of its own, which takes some seconds unless '
-            'it is cached; "draft" plays a new index at once, at two to three times the price of a '
-            "stage (policies that have no draft are compiled all the same). "
-            '"auto" drafts what is not compiled yet and, where there is work for many seconds, '
-            'compiles in the background. Results do not depend on it; `encoding["loop"]` says '
-            "which were used this time.",
-            Word(("auto", "draft", "final")),
-            "auto",
-        ),
-    ]
-    watch: Annotated[
-        Watch | None,
-        Option(
-            "Called as `watch(data)` when there are more runs, at most twice a second, with the "
-            "result of the first n runs, where n is how many all policies have; and once more, if "
-            "there are more, after Ctrl-C. The policies are then played in turn. An error in it "
-            "ends the simulation. `kibitz.race` draws what it is given.",
-            _function,
-            None,
-        ),
-    ]
+    keep: Annotated[str, Option(Word(("runs", "summary")), "runs")]
+    loop: Annotated[str, Option(Word(("auto", "draft", "final")), "auto")]
+    progress: Annotated[Progress | None, Option(_function, None)]
+    watch: Annotated[Watch | None, Option(_function, None)]
 
 
 def _declared() -> dict[str, Option]:
@@ -286,17 +229,17 @@ def check_options(given: Mapping[str, Any], caller: str, without: Collection[str
     return checked
 
 
-def show_options(without: Collection[str] = (), described: bool = False) -> Callable[[F], F]:
-    """Show the options in the signature of a function, and at `{options}` in its docstring.
+def show_options(without: Collection[str] = ()) -> Callable[[F], F]:
+    """Show the options, but for some, in the signature of a function, instead of `**options`.
 
-    `described` describes each in a paragraph of its own instead of referring to `simulate`.
+    `{options}` in its docstring becomes a paragraph for each, `{names}` a list of their names.
     """
+    names = [name for name in OPTIONS if name not in without]
 
     def show(function: F) -> F:
         signature = inspect.signature(function)
-        own = {name: p for name, p in signature.parameters.items() if name != "options"}
-        rest = [p for p in own.values() if p.kind is p.VAR_KEYWORD]
-        names = [name for name in OPTIONS if name not in without]
+        own = [p for name, p in signature.parameters.items() if name != "options"]
+        rest = [p for p in own if p.kind is p.VAR_KEYWORD]
         added = [
             inspect.Parameter(
                 name,
@@ -305,21 +248,14 @@ def show_options(without: Collection[str] = (), described: bool = False) -> Call
                 annotation=OPTIONS[name].annotation,
             )
             for name in names
-            if name not in own
+            if name not in signature.parameters
         ]
-        first = [p for p in own.values() if p.kind is not p.VAR_KEYWORD]
+        first = [p for p in own if p.kind is not p.VAR_KEYWORD]
         shown: Any = function
         shown.__signature__ = signature.replace(parameters=[*first, *added, *rest])
-        if described:
-            entries = [f"{name}\n{_paragraph(OPTIONS[name].text)}" for name in names]
-        else:
-            entries = [f"{', '.join(names)}\n{_paragraph('As in `simulate`.')}"]
-        if function.__doc__:  # none with python -OO
-            function.__doc__ = function.__doc__.replace("{options}", "\n    ".join(entries))
+        if function.__doc__ and Options.__doc__:  # not with python -OO
+            text = function.__doc__.replace("{names}", ", ".join(names))
+            function.__doc__ = text.replace("{options}", Options.__doc__.partition("\n\n")[2].strip())
         return function
 
     return show
-
-
-def _paragraph(text: str) -> str:
-    return textwrap.indent(textwrap.fill(text, 92, break_on_hyphens=False), " " * 8)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import xarray
 
 
-@show_options(described=True)
+@show_options()
 def simulate(
     problem: Problem, feedback: Feedback, policies: Policies, **options: Unpack[Options]
 ) -> "xarray.Dataset":

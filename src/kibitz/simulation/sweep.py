@@ -76,7 +76,8 @@ def sweep(
         A list of dicts with the same keys, instead of lists.
     grid
         Lists to sweep, and single values; see above.
-    {options}
+    {names}
+        As in `simulate`.
     """
     options = {name: grid.pop(name) for name in grid.keys() & OPTIONS.keys()}
     options |= {"runs": runs, "seed": seed}

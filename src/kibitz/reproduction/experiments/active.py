@@ -6,9 +6,7 @@ Concluded: whether UCB1-Double soon reaches its final regret; and in each readin
 and ETC-OCUCB-2 are alike for every p, and whether a small p beats the largest.
 """
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kibitz.model.feedback import active
 from kibitz.model.problem import gaussian
@@ -16,6 +14,8 @@ from kibitz.plotting.picture import Panel, Picture, band, bars, typeset
 from kibitz.policies.etc_ocucb import etc_ocucb
 from kibitz.policies.ucb import ucb_double
 from kibitz.reproduction.verdict import (
+    Data,
+    Files,
     Statement,
     Verdict,
     above,
@@ -29,9 +29,6 @@ from kibitz.reproduction.verdict import (
 )
 from kibitz.simulation.schedule import log_spaced
 from kibitz.simulation.simulate import simulate
-
-if TYPE_CHECKING:
-    import xarray
 
 TITLE = "The active algorithms compared"
 PAPER = "Section 5, fourth figure"
@@ -65,7 +62,7 @@ SOON = 0.5  #: The share of the horizon by which "soon" is over.
 DONE = 0.95  #: The share of the final regret at which it is reached.
 
 
-def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Dataset]":
+def run(file: Files, **options: Any) -> Data:
     """Play all variants, in both readings."""
     data = {}
     for reading, (_, restart) in READINGS.items():
@@ -81,7 +78,7 @@ def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Datase
     return data
 
 
-def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
+def verdict(data: Data) -> Verdict:
     """Judge each of the paper's remarks, in each reading."""
     some = next(iter(data.values()))
     double = some["regret"].sel(policy="UCB1-Double")
@@ -138,7 +135,7 @@ def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
     )
 
 
-def draw(data: "dict[str, xarray.Dataset]") -> Picture:
+def draw(data: Data) -> Picture:
     """Draw regret against time for each p, and final regret against p, in both readings."""
     panels = []
     for reading, part in data.items():

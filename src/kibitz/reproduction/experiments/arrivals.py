@@ -6,9 +6,7 @@ Concluded: for a passive and an active policy and at each rate, whether the two 
 5 % of each other.
 """
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,11 +14,18 @@ from kibitz.model.feedback import active, every, passive
 from kibitz.model.problem import gaussian
 from kibitz.plotting.picture import Panel, Picture, bars, typeset
 from kibitz.policies.ucb import ucb, ucb_double
-from kibitz.reproduction.verdict import Statement, Verdict, judge, mean, percent, saving, within
+from kibitz.reproduction.verdict import (
+    Data,
+    Files,
+    Statement,
+    Verdict,
+    judge,
+    mean,
+    percent,
+    saving,
+    within,
+)
 from kibitz.simulation.sweep import sweep
-
-if TYPE_CHECKING:
-    import xarray
 
 TITLE = "Periodic against random arrivals"
 PAPER = "Sections 2.1.2 and 4.1 (claimed, not drawn)"
@@ -40,7 +45,7 @@ RUNS = 1500
 LITTLE = 0.05  #: The share of the regret by which it may differ.
 
 
-def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Dataset]":
+def run(file: Files, **options: Any) -> Data:
     """Play each policy with both kinds of arrivals."""
     data = {}
     for n, (label, (policy, observer)) in enumerate(PLAYERS.items()):
@@ -54,7 +59,7 @@ def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Datase
     return data
 
 
-def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
+def verdict(data: Data) -> Verdict:
     """Compare both at each rate."""
     statements, found = [], []
     for label in PLAYERS:
@@ -81,7 +86,7 @@ def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
     )
 
 
-def draw(data: "dict[str, xarray.Dataset]") -> Picture:
+def draw(data: Data) -> Picture:
     """Draw both against ε for each policy."""
     panels = []
     rates = 1 / np.array(PERIODS)

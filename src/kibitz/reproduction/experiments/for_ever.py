@@ -6,9 +6,7 @@ Concluded: of each curve, whether the last decade of stages still added to it; o
 whether their height is a line in log(1/ε) (R²).
 """
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +17,9 @@ from kibitz.policies.etc_ocucb import etc_ocucb
 from kibitz.policies.ftl import ftl_robin
 from kibitz.policies.ucb import ucb, ucb_double
 from kibitz.reproduction.verdict import (
+    Data,
     Estimate,
+    Files,
     Statement,
     Verdict,
     above,
@@ -33,9 +33,6 @@ from kibitz.reproduction.verdict import (
 )
 from kibitz.simulation.simulate import simulate
 from kibitz.simulation.sweep import sweep
-
-if TYPE_CHECKING:
-    import xarray
 
 TITLE = "Bounded for ever"
 PAPER = "Sections 1 and 4 (claimed, not drawn)"
@@ -62,7 +59,7 @@ GROWS = 0.05  #: And above which it does.
 STRAIGHT = 0.95  #: The least R² of a line.
 
 
-def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Dataset]":
+def run(file: Files, **options: Any) -> Data:
     """Play UCB at each rate as a passive observer, and the active algorithms."""
     per_decade = np.geomspace(1, HORIZON, 10 * round(np.log10(HORIZON)) + 1)
     stages = np.unique(per_decade.round().astype(np.int64))
@@ -91,7 +88,7 @@ def last_decade(regret: Any) -> Estimate:
     return saving(regret.sel(stage=horizon // 10, method="nearest"), regret.isel(stage=-1))
 
 
-def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
+def verdict(data: Data) -> Verdict:
     """Ask of each curve whether the last decade of stages still added to it."""
     regret = data["passive"]["regret"].isel(policy=0)
     horizon = int(regret["stage"][-1])
@@ -154,7 +151,7 @@ def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
     return judge(statements, short, sentence)
 
 
-def draw(data: "dict[str, xarray.Dataset]") -> Picture:
+def draw(data: Data) -> Picture:
     """Draw regret against T, passive and active, and the plateau against ε."""
     regret, others = (
         data[name]["regret"].sel(stage=slice(100, None)) for name in ("passive", "active")

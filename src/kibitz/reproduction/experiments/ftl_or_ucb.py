@@ -6,9 +6,7 @@ Concluded: the exponent of FTL-robin's regret as a power of ε, the R² of UCB's
 and which of the two is better at the smallest and at the largest ε.
 """
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +17,9 @@ from kibitz.plotting.picture import Curve, Panel, Picture, bars, typeset
 from kibitz.policies.ftl import ftl_robin
 from kibitz.policies.ucb import ucb
 from kibitz.reproduction.verdict import (
+    Data,
     Estimate,
+    Files,
     Statement,
     Verdict,
     above,
@@ -32,9 +32,6 @@ from kibitz.reproduction.verdict import (
     within,
 )
 from kibitz.simulation.sweep import sweep
-
-if TYPE_CHECKING:
-    import xarray
 
 TITLE = "1/ε against log(1/ε)"
 PAPER = "Section 2.2, Lemma 1, and Theorem 3 (claimed, not drawn)"
@@ -56,7 +53,7 @@ NEAR = 0.15  #: How far from -1 the exponent of 1/ε may be.
 STRAIGHT = 0.95  #: The least R² of a line.
 
 
-def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Dataset]":
+def run(file: Files, **options: Any) -> Data:
     """Play both at each rate: FTL-robin looks in turn, UCB at an arm drawn uniformly."""
     options = {"horizon": HORIZON, "stages": [HORIZON], **options}
     problem = gaussian(MEANS)
@@ -67,7 +64,7 @@ def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Datase
     }
 
 
-def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
+def verdict(data: Data) -> Verdict:
     """Measure both dependencies on ε, and where the two regrets cross."""
     ftl = data["FTL-robin"]["final_regret"].isel(policy=0).transpose("run", "rate")
     other = data["UCB"]["final_regret"].isel(policy=0).transpose("run", "rate")
@@ -122,7 +119,7 @@ def cross(rates: Any, difference: Any) -> float | None:
     return float(f"{np.exp(log):.2g}")
 
 
-def draw(data: "dict[str, xarray.Dataset]") -> Picture:
+def draw(data: Data) -> Picture:
     """Draw both regrets against ε, with power laws to compare, and UCB on a linear axis."""
     rates = np.array(RATES)
     final = {label: part["final_regret"].isel(policy=0) for label, part in data.items()}

@@ -8,9 +8,7 @@ is surely better by more than 15 %. Cost per stage is not among the data, which 
 machine: it is measured when the report is written, and by `kibitz league`.
 """
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -29,10 +27,17 @@ from kibitz.evaluation.league import (
     standings,
 )
 from kibitz.plotting.picture import Curve, Mark, Panel, Picture, typeset
-from kibitz.reproduction.verdict import Estimate, Statement, Table, Verdict, above, below, judge
-
-if TYPE_CHECKING:
-    import xarray
+from kibitz.reproduction.verdict import (
+    Data,
+    Estimate,
+    Files,
+    Statement,
+    Table,
+    Verdict,
+    above,
+    below,
+    judge,
+)
 
 TITLE = "The league"
 PAPER = "none of it; which policy to use"
@@ -48,12 +53,12 @@ NEVER = 0.001  # where "no looks" stands on a logarithmic axis
 __all__ = ["FACTORS", "HORIZON", "N_PROBLEMS", "RATES", "RUNS"]
 
 
-def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Dataset]":
+def run(file: Files, **options: Any) -> Data:
     """Play all policies on all problems, at each rate."""
     return play_league(problems=N_PROBLEMS, horizon=HORIZON, file=file, **options)
 
 
-def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
+def verdict(data: Data) -> Verdict:
     """Compare all others with kibitzer, over all settings, at each rate, and in each setting."""
     played, found = games(data), standings(data)
     reference, n = found["reference"], len(played.rates)
@@ -211,7 +216,7 @@ def shown(found: dict[str, Any]) -> list[str]:
     return [label for label in ranked if label in chosen]
 
 
-def draw(data: "dict[str, xarray.Dataset]") -> Picture:
+def draw(data: Data) -> Picture:
     """Draw performance profiles, and the ratio to the best against ε."""
     found = standings(data)
     setting, labels = found["setting"], shown(found)

@@ -6,10 +6,8 @@ Concluded: at each horizon, whether the regret varies with ε by less than a con
 horizon to horizon, whether it grows no faster than Σ log(TΔ²)/Δ.
 """
 
-from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,12 +16,19 @@ from kibitz.model.problem import gaussian
 from kibitz.plotting.picture import Curve, Panel, Picture, bars, typeset
 from kibitz.policies.etc_ocucb import etc_ocucb
 from kibitz.policies.ocucb import ocucb
-from kibitz.reproduction.verdict import Statement, Verdict, above, below, judge, mean, ratio
+from kibitz.reproduction.verdict import (
+    Data,
+    Files,
+    Statement,
+    Verdict,
+    above,
+    below,
+    judge,
+    mean,
+    ratio,
+)
 from kibitz.simulation.simulate import simulate
 from kibitz.simulation.sweep import sweep
-
-if TYPE_CHECKING:
-    import xarray
 
 TITLE = "Paid looks"
 PAPER = "Section 6 (claimed, not drawn)"
@@ -42,7 +47,7 @@ RUNS = 12
 CONSTANT = 2.0  #: The factor within which regrets do not "depend on ε".
 
 
-def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Dataset]":
+def run(file: Files, **options: Any) -> Data:
     """Play ETC-OCUCB with paid looks at each rate and horizon, and OCUCB-n without looks."""
     problem, data = gaussian(MEANS), {}
     for horizon in HORIZONS:
@@ -64,7 +69,7 @@ def order(horizon: int) -> float:
     return float((np.log(horizon * gaps**2) / gaps).sum())
 
 
-def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
+def verdict(data: Data) -> Verdict:
     """Compare the largest and the smallest regret over ε, and its growth with that of ETC."""
     statements, spreads, constants = [], [], []
     worst: dict[int, Any] = {}
@@ -112,7 +117,7 @@ def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
     return judge(statements, short, sentence)
 
 
-def draw(data: "dict[str, xarray.Dataset]") -> Picture:
+def draw(data: Data) -> Picture:
     """Draw the regret with paid looks against ε, and that of OCUCB-n without, for each horizon."""
     panels = []
     for horizon in HORIZONS:

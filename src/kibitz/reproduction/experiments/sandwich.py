@@ -9,10 +9,8 @@ where a bound is vacuous it confirms nothing.
 """
 
 import math
-from collections.abc import Callable
 from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,11 +20,18 @@ from kibitz.model.problem import gaussian
 from kibitz.plotting.picture import Curve, Panel, Picture, bars, typeset
 from kibitz.policies.kibitzer import kibitzer
 from kibitz.policies.ucb import ucb
-from kibitz.reproduction.verdict import Statement, Verdict, above, all_of, below, judge, mean
+from kibitz.reproduction.verdict import (
+    Data,
+    Files,
+    Statement,
+    Verdict,
+    above,
+    all_of,
+    below,
+    judge,
+    mean,
+)
 from kibitz.simulation.sweep import sweep
-
-if TYPE_CHECKING:
-    import xarray
 
 TITLE = "Between the bounds"
 PAPER = "Theorems 1 and 3 (claimed, not drawn)"
@@ -64,7 +69,7 @@ BOUNDS: dict[str, tuple[str, Any]] = {  # of which policy, and how it is compute
 }
 
 
-def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Dataset]":
+def run(file: Files, **options: Any) -> Data:
     """Play both policies at each rate and horizon."""
     policies = {name: policy() for name, policy in POLICIES.items()}
     return {
@@ -83,7 +88,7 @@ def bounds(horizon: int) -> dict[str, Any]:
     return {name: bound(gaps, np.array(RATES), horizon) for name, (_, bound) in BOUNDS.items()}
 
 
-def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
+def verdict(data: Data) -> Verdict:
     """Hold the means against all bounds; a lower bound of 0 is vacuous and confirms nothing."""
     statements, vacuous, violated = [], dict.fromkeys(BOUNDS, 0), False
     for horizon in map(int, data):
@@ -124,7 +129,7 @@ def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
     return judge(statements, short, sentence)
 
 
-def draw(data: "dict[str, xarray.Dataset]") -> Picture:
+def draw(data: Data) -> Picture:
     """Draw the simulated regret between its bounds; a vacuous bound is not drawn but named."""
     panels = []
     for horizon in map(int, data):

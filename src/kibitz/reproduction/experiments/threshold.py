@@ -7,8 +7,6 @@ the rates at which they begin to are within a factor 10 of ε* in all settings.
 """
 
 import math
-from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +17,8 @@ from kibitz.model.problem import gaussian
 from kibitz.plotting.picture import Curve, Mark, Panel, Picture
 from kibitz.policies.ucb import ucb
 from kibitz.reproduction.verdict import (
+    Data,
+    Files,
     Statement,
     Verdict,
     above,
@@ -57,7 +57,7 @@ MUCH = 0.20  #: Looks that save a larger one do.
 MATTERS = 0.10  #: The share, in between, from which on they begin to.
 
 
-def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Dataset]":
+def run(file: Files, **options: Any) -> Data:
     """Play UCB as a passive observer, uniform weights, at multiples of ε*."""
     data = {}
     for n, (label, (n_arms, gap, horizon)) in enumerate(SETTINGS.items(), 1):
@@ -91,7 +91,7 @@ def onset(saved: dict[float, Any]) -> float:
     return float(np.exp((1 - share) * np.log(x[n - 1]) + share * np.log(x[n])))
 
 
-def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
+def verdict(data: Data) -> Verdict:
     """Judge the saving far below and far above ε* in each setting."""
     statements, onsets = [], []
     for label, part in data.items():
@@ -127,7 +127,7 @@ def _spread() -> float:
     return max(stars) / min(stars)
 
 
-def draw(data: "dict[str, xarray.Dataset]") -> Picture:
+def draw(data: Data) -> Picture:
     """Draw the regret as a share of that without looks, against ε and against ε/ε*."""
     absolute, relative = [], []
     for label, part in data.items():

@@ -6,9 +6,8 @@ Concluded: at each ε, whether the optimal weights beat both the uniform and the
 by run, by more than three standard errors.
 """
 
-from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +16,9 @@ from kibitz.model.problem import gaussian
 from kibitz.plotting.picture import Curve, Panel, Picture, band, typeset
 from kibitz.policies.ucb import ucb
 from kibitz.reproduction.verdict import (
+    Data,
     Estimate,
+    Files,
     Statement,
     Verdict,
     above,
@@ -28,9 +29,6 @@ from kibitz.reproduction.verdict import (
 )
 from kibitz.simulation.schedule import log_spaced
 from kibitz.simulation.sweep import sweep
-
-if TYPE_CHECKING:
-    import xarray
 
 TITLE = "Which weights are best"
 PAPER = "Section 5, third figure"
@@ -53,7 +51,7 @@ RUNS = 600
 OPTIMAL, UNIFORM, SUBOPTIMAL = "optimal, ∝ 1/Δ", "uniform", "suboptimal, ∝ 1/Δ²"
 
 
-def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Dataset]":
+def run(file: Files, **options: Any) -> Data:
     """Play UCB with each of the weights at each rate."""
     return {
         label: sweep(
@@ -64,7 +62,7 @@ def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Datase
     }  # fmt: skip
 
 
-def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
+def verdict(data: Data) -> Verdict:
     """Compare the optimal weights with the two others at each rate, run by run."""
     final = {label: part["final_regret"].isel(policy=0) for label, part in data.items()}
     rates = final[OPTIMAL]["rate"].to_numpy()
@@ -127,7 +125,7 @@ def listed(names: Iterable[str]) -> str:
     return "ε = " + (", ".join(words[:-1]) + " and " if words[:-1] else "") + words[-1]
 
 
-def draw(data: "dict[str, xarray.Dataset]") -> Picture:
+def draw(data: Data) -> Picture:
     """Draw regret against time for some ε, and the final regret relative to uniform weights."""
     runs = next(iter(data.values())).sizes["run"]
     panels = []

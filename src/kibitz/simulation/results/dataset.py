@@ -175,7 +175,7 @@ class Cell:
         return Cell(self.setting, Played(*both))
 
 
-def dataset(
+def to_dataset(
     table: dict[Key, Cell], stages: NDArray[np.int64], rows: int, swept: Swept, keep: str
 ) -> "xarray.Dataset":
     """Return the first rows of a table as a labelled dataset."""

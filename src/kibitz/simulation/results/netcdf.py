@@ -20,24 +20,8 @@ from numpy.typing import NDArray
 
 from kibitz._files import write_whole
 from kibitz.simulation.jobs import Played
-from kibitz.simulation.results.dataset import (
-    FORMAT,
-    POINT,
-    RECORDED,
-    Axes,
-    Cell,
-    Key,
-    Setting,
-    Swept,
-    check_count,
-    check_same,
-    check_stages,
-    check_swept,
-    dataset,
-    not_ours,
-    nothing,
-    rows_of,
-)
+from kibitz.simulation.results import dataset
+from kibitz.simulation.results.dataset import FORMAT, RECORDED, Axes, Cell, Key, Setting, Swept
 from kibitz.simulation.results.summary import STATISTICS
 
 if TYPE_CHECKING:
@@ -61,7 +45,7 @@ class NetcdfResults:
         self.unsaved = path is not None and not path.exists()
         if path is not None and path.exists():
             self.cells, there = load(path, swept, keep)
-            check_stages(path, there, stages)
+            dataset.check_stages(path, there, stages)
 
     def ask(self, settings: dict[Key, Setting], runs: int) -> None:
         """Make room for cells; refuse those that are there with another setting."""
@@ -70,12 +54,12 @@ class NetcdfResults:
         for key, setting in settings.items():
             cell = self.cells.get(key)
             if cell is None:
-                blank = nothing(self.keep, most, self.stages.size, self.n_arms)
+                blank = dataset.nothing(self.keep, most, self.stages.size, self.n_arms)
                 self.cells[key] = Cell(setting, blank)
                 continue
-            check_same(self.path, key, cell.setting, setting)
+            dataset.check_same(self.path, key, cell.setting, setting)
             if self.keep == "summary" and np.isfinite(count := cell.runs.error[0]):
-                check_count(self.path, count, runs)
+                dataset.check_count(self.path, count, runs)
             self.cells[key] = Cell(setting, cell.extended(rows).runs)
 
     def missing(self, key: Key, runs: int) -> NDArray[np.int64]:
@@ -97,14 +81,14 @@ class NetcdfResults:
         if self.unsaved and self.path is not None:
             most = max(len(cell.runs.regret) for cell in self.cells.values())
             whole = {key: cell.extended(most) for key, cell in self.cells.items()}
-            save(dataset(whole, self.stages, most, self.swept, self.keep), self.path)
+            save(dataset.to_dataset(whole, self.stages, most, self.swept, self.keep), self.path)
             self.unsaved = False
 
     def result(self, keys: list[Key], runs: int) -> "xarray.Dataset":
         """Return the cells that were asked for."""
         rows = runs if self.keep == "runs" else len(STATISTICS)
         asked = {key: self.cells[key] for key in keys}
-        return dataset(asked, self.stages, rows, self.swept, self.keep)
+        return dataset.to_dataset(asked, self.stages, rows, self.swept, self.keep)
 
 
 def save(data: "xarray.Dataset", file: Path) -> None:
@@ -148,8 +132,8 @@ def load(file: Path, swept: Swept, keep: str = "runs") -> tuple[dict[Key, Cell],
         table = _table(data, swept, keep) if (there, kept) == (swept, keep) else {}
         stages = data["stage"].to_numpy().astype(np.int64)
     except (KeyError, IndexError, TypeError, ValueError) as error:  # netCDF of somebody else
-        raise not_ours(file, f"{type(error).__name__}: {error}") from None
-    check_swept(file, (there, kept), (swept, keep))
+        raise dataset.not_ours(file, f"{type(error).__name__}: {error}") from None
+    dataset.check_swept(file, (there, kept), (swept, keep))
     return table, stages
 
 
@@ -157,7 +141,7 @@ def _swept(data: "xarray.Dataset") -> Swept:
     """Return what was swept in a dataset."""
     usual = {"policy", "run", "statistic", "stage"}
     dims = tuple(str(dim) for dim in data["regret"].dims if dim not in usual)
-    if dims != (POINT,) or POINT in data.coords:
+    if dims != (dataset.POINT,) or dataset.POINT in data.coords:
         return Swept(dims)
     return Swept(tuple(str(name) for name, part in data.coords.items() if part.dims == dims), False)
 
@@ -168,7 +152,7 @@ def _table(data: "xarray.Dataset", swept: Swept, keep: str) -> dict[Key, Cell]:
     keys = [(swept.value(cell["value"]), cell["policy"]) for cell in cells]
     axes = Axes(swept, keys)
     arrays = {
-        name: data[name].transpose(*axes.dims, rows_of(keep), *dims).to_numpy()
+        name: data[name].transpose(*axes.dims, dataset.rows_of(keep), *dims).to_numpy()
         for name, (dims, _) in RECORDED.items()
     }
     return {
@@ -184,15 +168,15 @@ def verified(file: Path) -> bytes:
     try:
         content = file.read_bytes()
     except OSError as error:
-        raise not_ours(file, error.strerror or str(error)) from None
+        raise dataset.not_ours(file, error.strerror or str(error)) from None
     found = LAST_LINE.search(content)
     if found is None:
         return _of_0_1_0(file)
     if int(found[1]) > FORMAT:
-        raise not_ours(file, f"its format {int(found[1])} is that of a later version")
+        raise dataset.not_ours(file, f"its format {int(found[1])} is that of a later version")
     netcdf = content[: found.start()]
     if hashlib.sha256(netcdf).hexdigest().encode() != found[2]:
-        raise not_ours(file, "it is damaged: its checksum is another")
+        raise dataset.not_ours(file, "it is damaged: its checksum is another")
     return netcdf
 
 
@@ -204,9 +188,9 @@ def _of_0_1_0(file: Path) -> bytes:
             [sys.executable, "-c", code, str(file)], capture_output=True, timeout=READING_SECONDS
         )
     except subprocess.TimeoutExpired:
-        raise not_ours(file, f"it could not be read within {READING_SECONDS} s") from None
+        raise dataset.not_ours(file, f"it could not be read within {READING_SECONDS} s") from None
     if child.returncode != 0:
-        raise not_ours(file, "it is damaged, or no netCDF file")
+        raise dataset.not_ours(file, "it is damaged, or no netCDF file")
     return child.stdout
 
 

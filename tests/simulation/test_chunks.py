@@ -67,7 +67,7 @@ def test_a_store_is_the_result_and_read_when_it_is_used(store):
 
 
 def test_chunks_are_by_policy_value_and_block_of_runs(store, monkeypatch):
-    monkeypatch.setattr(play, "chunk_size", lambda *_: 4)
+    monkeypatch.setattr(schedule, "chunk_size", lambda *_: 4)
     data = swept(file=store, policies=[kb.ucb(), kb.ftl()])
     assert data.regret.encoding["chunks"] == (1, 1, 4, data.sizes["stage"])
     names = {path.name for path in (store / "regret").iterdir()} - {"zarr.json"}
@@ -86,8 +86,8 @@ def test_the_table_is_never_whole_in_memory(store, monkeypatch):
         sizes.append((rows.regret.nbytes, sum(held)))
 
     monkeypatch.setattr(ZarrResults, "put", watched)
-    monkeypatch.setattr(play, "chunk_size", lambda *_: 2)
-    monkeypatch.setattr(play, "check_memory", lambda *_: 1 / 0)  # need not fit
+    monkeypatch.setattr(schedule, "chunk_size", lambda *_: 2)
+    monkeypatch.setattr(schedule, "check_memory", lambda *_: 1 / 0)  # need not fit
     swept(file=store)
     stages = schedule.checked_stages(None, [200])
     assert len(sizes) == 10
@@ -96,7 +96,7 @@ def test_the_table_is_never_whole_in_memory(store, monkeypatch):
 
 @pytest.mark.parametrize("block", [1, 3, 4, 10, 99])
 def test_more_runs_values_and_policies_are_added(store, monkeypatch, block):
-    monkeypatch.setattr(play, "chunk_size", lambda *_: block)
+    monkeypatch.setattr(schedule, "chunk_size", lambda *_: block)
     swept([0.4], runs=5, file=store)
     same(swept([0.4], runs=5, file=store), swept([0.4], runs=5))
     inline = Inline()
@@ -114,7 +114,7 @@ def test_where_nothing_is_missing_nothing_is_written(store, monkeypatch):
 
 
 def test_only_blocks_that_are_missing_are_played(store, monkeypatch):
-    monkeypatch.setattr(play, "chunk_size", lambda *_: 4)
+    monkeypatch.setattr(schedule, "chunk_size", lambda *_: 4)
     swept(file=store)
     (store / "n_free" / "c.0.1.2.0").unlink()
     (store / "regret" / "c.0.0.1.0").write_bytes(b"")  # as after a power cut
@@ -132,7 +132,7 @@ def test_only_blocks_that_are_missing_are_played(store, monkeypatch):
 
 
 def test_a_store_has_the_same_bytes_whoever_plays(store, tmp_path, monkeypatch):
-    monkeypatch.setattr(play, "chunk_size", lambda *_: 3)
+    monkeypatch.setattr(schedule, "chunk_size", lambda *_: 3)
     other = tmp_path / "other.zarr"
     swept(file=store)
     swept(file=other, executor=Inline(), threads=2)
@@ -145,7 +145,7 @@ class Killed(BaseException):
 
 def test_a_store_that_is_killed_between_any_two_files_is_gone_on_with(store, monkeypatch):
     """At places drawn at random, also while it grows: nobody tidies up after a kill."""
-    monkeypatch.setattr(play, "chunk_size", lambda *_: 2)
+    monkeypatch.setattr(schedule, "chunk_size", lambda *_: 2)
     rng = np.random.default_rng(5)
     replace = os.replace
     left = [0]
@@ -175,8 +175,8 @@ def test_a_store_that_is_killed_between_any_two_files_is_gone_on_with(store, mon
 SCRIPT = """
     import sys
     import kibitz as kb
-    from kibitz.simulation import play
-    play.chunk_size = lambda *_: 5
+    from kibitz.simulation import schedule
+    schedule.chunk_size = lambda *_: 5
     print("begins", flush=True)
     kb.sweep(kb.gaussian([0.5, 0.0, 0.2]), kb.active, kb.ucb(), rate=[0.1, 0.4],
              horizon=20_000, runs=300, seed=1, file=sys.argv[1], threads=2)
@@ -202,7 +202,7 @@ def test_a_process_that_is_killed_leaves_a_store_to_go_on_from(store):
 
 
 def test_ctrl_c_leaves_what_was_done(store, monkeypatch):
-    monkeypatch.setattr(play, "chunk_size", lambda *_: 1)
+    monkeypatch.setattr(schedule, "chunk_size", lambda *_: 1)
     monkeypatch.setattr(executors, "SECONDS", 1e-4)
 
     def stop(what, share):

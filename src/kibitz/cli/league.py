@@ -12,8 +12,7 @@ def league(
     policy: Annotated[
         list[str] | None,
         parse.text(
-            "NAME[:PARAM=VALUE,...]",
-            "A policy that plays (default: all); repeatable, at least two",
+            "NAME[:PARAM=VALUE,...]", "A policy that plays (default: all); repeatable, at least two"
         ),
     ] = None,
     problems: Annotated[

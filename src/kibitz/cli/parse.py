@@ -6,19 +6,17 @@ checked further by the library. `kibitz._validation` imports NumPy, so it is imp
 is something to read.
 """
 
-import inspect
 import math
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeVar
 
 import typer
 
-from kibitz.simulation.options import OPTIONS, Number, Whole, Word
+from kibitz.simulation.options import OPTIONS, Limits, add_parameters
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., None])
 
-KEYWORD = inspect.Parameter.KEYWORD_ONLY
 SEED = 1  # the default, printed with each result
 
 
@@ -105,21 +103,15 @@ def simulation_options(*names: str, **defaults: Any) -> Callable[[F], F]:
     """
 
     def add(command: F) -> F:
-        signature = inspect.signature(command)
-        chosen = names or [name for name, option in OPTIONS.items() if option.help]
-        added = []
-        for name in chosen:
-            is_text = not isinstance(OPTIONS[name].takes, Whole | Number | Word)
-            kind = str | None if is_text else OPTIONS[name].annotation
-            default = defaults.get(name, OPTIONS[name].default)
+        added = {}
+        for name in names or [name for name, option in OPTIONS.items() if option.help]:
+            parameter: Any = OPTIONS[name].parameter
+            kind = str | None if callable(OPTIONS[name].takes) else parameter.annotation
             typed: Any = Annotated[kind, simulation_option(name)]
-            added.append(inspect.Parameter(name, KEYWORD, default=default, annotation=typed))
+            default = defaults.get(name, parameter.default)
+            added[name] = parameter.replace(default=default, annotation=typed)
             command.__annotations__[name] = typed  # typer reads both
-        own = signature.parameters.values()
-        before = [p for p in own if p.kind is p.POSITIONAL_OR_KEYWORD]
-        after = [p for p in own if p.kind is KEYWORD]
-        whole_signature = signature.replace(parameters=[*before, *added, *after])
-        command.__signature__ = whole_signature  # type: ignore[attr-defined]
+        add_parameters(command, added, first=True)
         return command
 
     return add
@@ -127,15 +119,14 @@ def simulation_options(*names: str, **defaults: Any) -> Callable[[F], F]:
 
 def simulation_option(name: str) -> Any:
     """Return an option of `simulate` as an option of a command."""
-    option = OPTIONS[name]
-    if isinstance(option.takes, Whole):
-        return whole(name, option.help, least=option.takes.least)
-    if isinstance(option.takes, Number):
-        return number(name, option.help)
-    if isinstance(option.takes, Word):
-        return word(name, option.help, option.takes.words)
-    flag, _, metavar = option.flag.partition(" ")
-    return text(metavar, option.help, flag)
+    option: Any = OPTIONS[name]
+    takes, help, (flag, _, metavar) = option.takes, option.help, option.flag.partition(" ")
+    if isinstance(takes, Limits):
+        low, _, is_whole = takes
+        return whole(name, help, least=int(low)) if is_whole else number(name, help)
+    if isinstance(takes, tuple):
+        return word(name, help, takes)
+    return text(metavar, help, flag)
 
 
 def _option(

@@ -174,17 +174,13 @@ def as_object(data: "xarray.Dataset") -> dict[str, Any]:
     for label in data["policy"].to_numpy():
         one = data.sel(policy=label).compute()  # of a folder, it is read here
         final, curve = one["final_regret"], one["regret"]
-        q10, q25, median, q75, q90 = final.quantile([0.1, 0.25, 0.5, 0.75, 0.9]).to_numpy().tolist()
+        quantiles = final.quantile([0.1, 0.25, 0.5, 0.75, 0.9]).to_numpy().tolist()
         low, high = curve.quantile([0.25, 0.75], "run").to_numpy().tolist()
         policies[str(label)] = {
             "regret": {
                 "mean": float(final.mean()),
                 "sem": standard_error(final),
-                "q10": q10,
-                "q25": q25,
-                "median": median,
-                "q75": q75,
-                "q90": q90,
+                **dict(zip(("q10", "q25", "median", "q75", "q90"), quantiles, strict=True)),
             },
             "curve": {
                 "stages": one["stage"].to_numpy().tolist(),

@@ -15,14 +15,7 @@ from numpy.typing import NDArray
 
 from kibitz import _validation as validate
 from kibitz.bounds import complexity
-from kibitz.bounds.bound import (
-    LEAST,
-    MOST,
-    check_array,
-    check_gaps,
-    check_nonnegative,
-    check_scale,
-)
+from kibitz.bounds.bound import LEAST, MOST, check_array, check_gaps, check_nonnegative, check_scale
 from kibitz.model.feedback import named_weights
 from kibitz.planning.fluid import FloatArray
 from kibitz.planning.kibitzer import level
@@ -81,10 +74,8 @@ def plan(
         Whether to play some of the settings too (`runs` times each, with this `seed`).
     runs, seed
         Of the simulation; a seed must be given for one.
-    progress
-        Called as `progress(what, share)` now and then while settings are played.
-    executor
-        Who plays them, as in `simulate`.
+    progress, executor
+        As in `simulate`.
 
     Returns
     -------

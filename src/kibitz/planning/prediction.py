@@ -167,14 +167,6 @@ def _early_looks(scale: FloatArray, stages: FloatArray) -> FloatArray:
     return np.asarray(np.where(scale > 0, np.minimum(stages, looks), 0.0))
 
 
-def expected_looks(rates: FloatArray, stages: FloatArray, early: bool) -> FloatArray:
-    """Looks expected up to each stage, for each rate ε: row, stage; `stages` end at the horizon."""
-    if not early:
-        return np.asarray(rates[:, np.newaxis] * stages)
-    scales = np.array([early_scale(float(rate), int(stages[-1])) for rate in rates])
-    return _early_looks(scales[:, np.newaxis], stages)
-
-
 def one_horizon(horizon: int) -> int:
     """The horizon T, one whole number from 1 to 2⁵³."""
     return int(check_one("horizon", check_horizon(horizon)))

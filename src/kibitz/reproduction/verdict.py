@@ -7,17 +7,10 @@ if some do and some do not.
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
-
-if TYPE_CHECKING:
-    import xarray
-
-Data = dict[str, "xarray.Dataset"]  # of an experiment, by part
-Files = Callable[[str], Path]  # where to save each part
 
 SURE = 3.0  # standard errors
 

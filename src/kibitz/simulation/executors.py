@@ -25,14 +25,7 @@ from numpy.typing import NDArray
 
 from kibitz._validation import EXECUTOR, quoted, refused
 from kibitz.engine.loop import RUN, STAGE, STOP
-from kibitz.simulation.jobs import (
-    Job,
-    Played,
-    expected_seconds,
-    new_control,
-    play,
-    result_bytes,
-)
+from kibitz.simulation.jobs import Job, Played, expected_seconds, new_control, play, result_bytes
 from kibitz.simulation.options import Executors
 from kibitz.simulation.parcels import Answer, Parcel, checked, packed, play_parcel
 

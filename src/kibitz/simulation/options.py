@@ -11,16 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor
 from importlib.util import find_spec
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    ForwardRef,
-    NamedTuple,
-    Required,
-    TypedDict,
-    TypeVar,
-)
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Required, TypedDict, TypeVar
 
 if TYPE_CHECKING:
     import xarray
@@ -31,41 +22,32 @@ Executors = Executor | Callable[[], Executor]
 Progress = Callable[[str, float], Any]
 Watch = Callable[["xarray.Dataset"], Any]
 
+KEYWORD = inspect.Parameter.KEYWORD_ONLY
 REQUIRED = inspect.Parameter.empty  # instead of a default
+MAX = 2**62 - 1  # of a whole number
+MAX_THREADS = 2**16
 MAX_RUNS = 2**32 - 1  # a run is one word of its seed
 ZARR = ".zarr"  # how the name of a file ends that is a folder of chunks
 DASK = "Let the workers of this Dask scheduler play, or of a local one: local"
 
 
-class Whole(NamedTuple):
-    """Whole numbers from `least` to `most`."""
-
-    least: int = 0
-    most: int = 2**62 - 1
-
-
-class Number(NamedTuple):
-    """Numbers from `low` to `high`."""
+class Limits(NamedTuple):
+    """Numbers from `low` to `high`, whole ones unless said otherwise."""
 
     low: float
     high: float
-
-
-class Word(NamedTuple):
-    """One of some words."""
-
-    words: tuple[str, ...]
+    whole: bool = True
 
 
 class Option(NamedTuple):
     """Which values an option takes, and who needs it."""
 
-    takes: Whole | Number | Word | Callable[[Any, str], Any]  # or a function that checks a value
+    takes: Limits | tuple[str, ...] | Callable[[Any, str], Any]  # or words, or a check of a value
     default: Any = REQUIRED
     help: str = ""  # on the command line; "" if it has no flag there
     flag: str = ""  # and its metavar, where they are not those of its name and type
     fingerprint: bool = False  # whether numbers depend on it
-    annotation: Any = None  # filled in from `Options`
+    parameter: inspect.Parameter | None = None  # in a signature; filled in from `Options`
 
 
 def _function(value: Any, name: str) -> Any:
@@ -142,19 +124,21 @@ class Options(TypedDict, total=False):
         `kibitz.race` draws what it is given.
     """
 
-    horizon: Required[Annotated[int, Option(Whole(1), help="Number of stages, T", fingerprint=True)]]
-    runs: Required[Annotated[int, Option(Whole(1, MAX_RUNS), help="Number of runs")]]
+    horizon: Required[
+        Annotated[int, Option(Limits(1, MAX), help="Number of stages, T", fingerprint=True)]
+    ]
+    runs: Required[Annotated[int, Option(Limits(1, MAX_RUNS), help="Number of runs")]]
     seed: Required[
-        Annotated[int, Option(Whole(), help="Seed of all random numbers", fingerprint=True)]
+        Annotated[int, Option(Limits(0, MAX), help="Seed of all random numbers", fingerprint=True)]
     ]
     stages: Annotated["ArrayLike | None", Option(_checked_later, None)]  # with the horizons
     threads: Annotated[
-        int | None, Option(Whole(1, 2**16), None, "Runs at a time (default: all cores)")
+        int | None, Option(Limits(1, MAX_THREADS), None, "Runs at a time (default: all cores)")
     ]
     engine: Annotated[
         str,
         Option(
-            Word(("auto", "step", "leap")),
+            ("auto", "step", "leap"),
             "auto",
             "Stage by stage, or leaping over stages",
             fingerprint=True,
@@ -163,7 +147,7 @@ class Options(TypedDict, total=False):
     error: Annotated[
         float,
         Option(
-            Number(1e-12, 1e-3),
+            Limits(1e-12, 1e-3, whole=False),
             1e-9,
             "Leaping: error of a run, in total variation",
             fingerprint=True,
@@ -179,8 +163,8 @@ class Options(TypedDict, total=False):
             "--out FILE",
         ),
     ]
-    keep: Annotated[str, Option(Word(("runs", "summary")), "runs")]
-    loop: Annotated[str, Option(Word(("auto", "draft", "final")), "auto")]
+    keep: Annotated[str, Option(("runs", "summary"), "runs")]
+    loop: Annotated[str, Option(("auto", "draft", "final"), "auto")]
     progress: Annotated[Progress | None, Option(_function, None)]
     watch: Annotated[Watch | None, Option(_function, None)]
 
@@ -190,9 +174,10 @@ def _declared() -> dict[str, Option]:
     for name, annotation in Options.__annotations__.items():
         if not hasattr(annotation, "__metadata__"):  # Required[...]
             (annotation,) = annotation.__args__
-        kind = annotation.__origin__
-        kind = kind.__forward_arg__ if isinstance(kind, ForwardRef) else kind
-        declared[name] = annotation.__metadata__[0]._replace(annotation=kind)
+        (option,), kind = annotation.__metadata__, annotation.__origin__
+        kind = getattr(kind, "__forward_arg__", kind)  # as it is written
+        parameter = inspect.Parameter(name, KEYWORD, default=option.default, annotation=kind)
+        declared[name] = option._replace(parameter=parameter)
     return declared
 
 
@@ -203,16 +188,13 @@ def check_option(name: str, value: Any) -> Any:
     """Return the value of an option; raise a ValueError if it takes no such value."""
     from kibitz._validation import between, one_of, whole
 
-    takes, default = OPTIONS[name].takes, OPTIONS[name].default
-    if value is None and default is None:
+    takes: Any = OPTIONS[name].takes
+    if value is None and OPTIONS[name].default is None:
         return None
-    if isinstance(takes, Whole):
-        return whole(value, name, *takes)
-    if isinstance(takes, Number):
-        return between(value, name, *takes)
-    if isinstance(takes, Word):
-        return one_of(value, name, takes.words)
-    return takes(value, name)
+    if isinstance(takes, Limits):
+        check: Callable[..., Any] = whole if takes.whole else between
+        return check(value, name, takes.low, takes.high)
+    return one_of(value, name, takes) if isinstance(takes, tuple) else takes(value, name)
 
 
 def check_options(given: Mapping[str, Any], caller: str, without: Collection[str] = ()) -> Options:
@@ -234,28 +216,24 @@ def show_options(without: Collection[str] = ()) -> Callable[[F], F]:
 
     `{options}` in its docstring becomes a paragraph for each, `{names}` a list of their names.
     """
-    names = [name for name in OPTIONS if name not in without]
+    shown = {name: option.parameter for name, option in OPTIONS.items() if name not in without}
 
     def show(function: F) -> F:
-        signature = inspect.signature(function)
-        own = [p for name, p in signature.parameters.items() if name != "options"]
-        rest = [p for p in own if p.kind is p.VAR_KEYWORD]
-        added = [
-            inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=OPTIONS[name].default,
-                annotation=OPTIONS[name].annotation,
-            )
-            for name in names
-            if name not in signature.parameters
-        ]
-        first = [p for p in own if p.kind is not p.VAR_KEYWORD]
-        shown: Any = function
-        shown.__signature__ = signature.replace(parameters=[*first, *added, *rest])
+        add_parameters(function, shown)
         if function.__doc__ and Options.__doc__:  # not with python -OO
-            text = function.__doc__.replace("{names}", ", ".join(names))
+            text = function.__doc__.replace("{names}", ", ".join(shown))
             function.__doc__ = text.replace("{options}", Options.__doc__.partition("\n\n")[2].strip())
         return function
 
     return show
+
+
+def add_parameters(function: Any, added: Mapping[str, Any], first: bool = False) -> None:
+    """Show parameters instead of `**options`, after the other keyword-only ones or `first`."""
+    signature = inspect.signature(function)
+    own = {name: p for name, p in signature.parameters.items() if name != "options"}
+    kinds = [inspect.Parameter.POSITIONAL_OR_KEYWORD, KEYWORD, inspect.Parameter.VAR_KEYWORD]
+    ordinary, keyword, rest = ([p for p in own.values() if p.kind is kind] for kind in kinds)
+    new = [parameter for name, parameter in added.items() if name not in own]
+    both = [*new, *keyword] if first else [*keyword, *new]
+    function.__signature__ = signature.replace(parameters=[*ordinary, *both, *rest])

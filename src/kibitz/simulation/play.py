@@ -14,6 +14,7 @@ from kibitz.engine.aside import compiled_ahead, compiled_aside
 from kibitz.engine.loop import DRAFT
 from kibitz.engine.numba_compat import CAN_KEEP
 from kibitz.engine.prepare import loops_used, prepared, worth_compiling
+from kibitz.simulation import schedule
 from kibitz.simulation.executors import cores, opened, play_all, workers_of
 from kibitz.simulation.jobs import Job, Played, find_loop, loop_of, new_control, no_runs
 from kibitz.simulation.jobs import play as play_job
@@ -22,16 +23,7 @@ from kibitz.simulation.results.dataset import Key, Results, Swept
 from kibitz.simulation.results.netcdf import NetcdfResults
 from kibitz.simulation.results.summary import summarised
 from kibitz.simulation.results.zarr import ZarrResults
-from kibitz.simulation.schedule import (
-    Point,
-    Workers,
-    cells_of,
-    check_memory,
-    checked_stages,
-    chunk_size,
-    cut,
-    fingerprint,
-)
+from kibitz.simulation.schedule import Point, Workers
 
 if TYPE_CHECKING:
     import xarray
@@ -49,20 +41,20 @@ def play_points(
     if watch is not None and options["keep"] != "runs":
         raise refused("keep", "'runs' where somebody watches", options["keep"])
     tell: Progress = options["progress"] or (lambda what, share: None)
-    stages = checked_stages(options["stages"], [point.horizon for point in points.values()])
+    stages = schedule.checked_stages(options["stages"], [point.horizon for point in points.values()])
     with opened(options["executor"]) as executor:
         workers = partial(_n_workers, options["threads"], executor)
-        cells = cells_of(points, stages, options, workers)
+        cells = schedule.cells_of(points, stages, options, workers)
         if (collected := _collected.get()) is not None:
             collected.extend(cells.values())
             dataset: xarray.Dataset = import_module("xarray").Dataset()
             return dataset
         results = _open_results(swept, cells, options, workers)
-        results.ask({key: fingerprint(cell) for key, cell in cells.items()}, runs)
+        results.ask({key: schedule.fingerprint(cell) for key, cell in cells.items()}, runs)
         jobs = [
             job
             for key, cell in cells.items()
-            for job in cut(
+            for job in schedule.cut(
                 cell, results, results.missing(key, runs), len(cells), workers, executor is not None
             )
         ]
@@ -87,9 +79,9 @@ def _open_results(swept: Swept, cells: dict[Key, Job], options: Options, workers
     longest = max(cells.values(), key=lambda cell: cell.horizon)
     stages, n_arms = longest.stages, longest.problem.n_arms
     if path is not None and path.suffix == ZARR:
-        size = partial(chunk_size, list(cells.values()), workers)
+        size = partial(schedule.chunk_size, list(cells.values()), workers)
         return ZarrResults(path, swept, options["keep"], stages, n_arms, size)
-    check_memory(options, len(cells), stages.size, n_arms)
+    schedule.check_memory(options, len(cells), stages.size, n_arms)
     return NetcdfResults(path, swept, options["keep"], stages, n_arms)
 
 

@@ -13,9 +13,8 @@ from kibitz.model.problem import gaussian
 from kibitz.plotting.picture import Panel, Picture, band, bars, typeset
 from kibitz.policies.etc_ocucb import etc_ocucb
 from kibitz.policies.ucb import ucb_double
+from kibitz.reproduction import Data, Files
 from kibitz.reproduction.verdict import (
-    Data,
-    Files,
     Statement,
     Verdict,
     above,
@@ -49,10 +48,7 @@ SMALL = (1.1, 1.2)
 #: The other parameters of ETC-OCUCB.
 OTHERS: Any = {"alpha": 1.0, "rho": 0.5, "eta": 2.0, "C": 10.0}
 #: What the page calls them, and whether an epoch starts from zero (Algorithm 2 to the letter).
-READINGS = {
-    "kept": ("Statistics kept", False),
-    "restart": ("Restart in each epoch", True),
-}
+READINGS = {"kept": ("Statistics kept", False), "restart": ("Restart in each epoch", True)}
 #: They compare arms after whole rounds of looks, or at stages 2^k.
 VARIANTS = {"ETC-OCUCB": "rounds", "ETC-OCUCB-2": "doubling"}
 #: Runs of each setting.

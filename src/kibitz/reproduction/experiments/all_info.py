@@ -12,17 +12,9 @@ from kibitz.model.feedback import active
 from kibitz.model.problem import gaussian
 from kibitz.plotting.picture import Panel, Picture, band, typeset
 from kibitz.policies.etc_ocucb import etc_ocucb
-from kibitz.reproduction.experiments.active import (
-    HORIZON,
-    MEANS,
-    OTHERS,
-    RATE,
-    READINGS,
-    VARIANTS,
-)
+from kibitz.reproduction import Data, Files
+from kibitz.reproduction.experiments.active import HORIZON, MEANS, OTHERS, RATE, READINGS, VARIANTS
 from kibitz.reproduction.verdict import (
-    Data,
-    Files,
     Statement,
     Verdict,
     above,

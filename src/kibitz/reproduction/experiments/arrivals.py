@@ -14,17 +14,8 @@ from kibitz.model.feedback import active, every, passive
 from kibitz.model.problem import gaussian
 from kibitz.plotting.picture import Panel, Picture, bars, typeset
 from kibitz.policies.ucb import ucb, ucb_double
-from kibitz.reproduction.verdict import (
-    Data,
-    Files,
-    Statement,
-    Verdict,
-    judge,
-    mean,
-    percent,
-    saving,
-    within,
-)
+from kibitz.reproduction import Data, Files
+from kibitz.reproduction.verdict import Statement, Verdict, judge, mean, percent, saving, within
 from kibitz.simulation.sweep import sweep
 
 TITLE = "Periodic against random arrivals"

@@ -16,10 +16,9 @@ from kibitz.plotting.picture import Curve, Panel, Picture, band, bars, typeset
 from kibitz.policies.etc_ocucb import etc_ocucb
 from kibitz.policies.ftl import ftl_robin
 from kibitz.policies.ucb import ucb, ucb_double
+from kibitz.reproduction import Data, Files
 from kibitz.reproduction.verdict import (
-    Data,
     Estimate,
-    Files,
     Statement,
     Verdict,
     above,

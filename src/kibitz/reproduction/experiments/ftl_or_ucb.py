@@ -16,10 +16,9 @@ from kibitz.model.problem import gaussian
 from kibitz.plotting.picture import Curve, Panel, Picture, bars, typeset
 from kibitz.policies.ftl import ftl_robin
 from kibitz.policies.ucb import ucb
+from kibitz.reproduction import Data, Files
 from kibitz.reproduction.verdict import (
-    Data,
     Estimate,
-    Files,
     Statement,
     Verdict,
     above,

@@ -27,17 +27,8 @@ from kibitz.evaluation.league import (
     standings,
 )
 from kibitz.plotting.picture import Curve, Mark, Panel, Picture, typeset
-from kibitz.reproduction.verdict import (
-    Data,
-    Estimate,
-    Files,
-    Statement,
-    Table,
-    Verdict,
-    above,
-    below,
-    judge,
-)
+from kibitz.reproduction import Data, Files
+from kibitz.reproduction.verdict import Estimate, Statement, Table, Verdict, above, below, judge
 
 TITLE = "The league"
 PAPER = "none of it; which policy to use"
@@ -223,11 +214,7 @@ def draw(data: Data) -> Picture:
     n = len(setting["rates"]) * len(setting["problems"])
     few = np.array(FACTORS) <= 10
     profiles = [
-        Curve(
-            label,
-            np.array(FACTORS)[few],
-            100 * np.array(found["policies"][label]["profile"])[few],
-        )
+        Curve(label, np.array(FACTORS)[few], 100 * np.array(found["policies"][label]["profile"])[few])
         for label in labels
     ]
     rates = [rate or NEVER for rate in setting["rates"]]

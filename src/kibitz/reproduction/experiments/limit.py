@@ -18,10 +18,9 @@ from kibitz.model.problem import Problem, bernoulli
 from kibitz.plotting.picture import Curve, Mark, Panel, Picture, typeset
 from kibitz.policies import POLICIES
 from kibitz.policies.policy import Policy
+from kibitz.reproduction import Data, Files
 from kibitz.reproduction.verdict import (
-    Data,
     Estimate,
-    Files,
     Statement,
     Table,
     Verdict,

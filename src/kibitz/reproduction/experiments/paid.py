@@ -16,17 +16,8 @@ from kibitz.model.problem import gaussian
 from kibitz.plotting.picture import Curve, Panel, Picture, bars, typeset
 from kibitz.policies.etc_ocucb import etc_ocucb
 from kibitz.policies.ocucb import ocucb
-from kibitz.reproduction.verdict import (
-    Data,
-    Files,
-    Statement,
-    Verdict,
-    above,
-    below,
-    judge,
-    mean,
-    ratio,
-)
+from kibitz.reproduction import Data, Files
+from kibitz.reproduction.verdict import Statement, Verdict, above, below, judge, mean, ratio
 from kibitz.simulation.simulate import simulate
 from kibitz.simulation.sweep import sweep
 

@@ -8,8 +8,9 @@ Concluded: the same as with uniform weights, by the same limits and from the sam
 from typing import Any
 
 from kibitz.plotting.picture import Picture
+from kibitz.reproduction import Data, Files
 from kibitz.reproduction.experiments import rate_uniform
-from kibitz.reproduction.verdict import Data, Files, Verdict
+from kibitz.reproduction.verdict import Verdict
 
 TITLE = "Influence of ε, optimal weights"
 PAPER = "Section 5, second figure"

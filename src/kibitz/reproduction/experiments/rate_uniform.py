@@ -15,10 +15,9 @@ from kibitz.model.feedback import bandit, passive
 from kibitz.model.problem import gaussian
 from kibitz.plotting.picture import Curve, Mark, Panel, Picture, typeset
 from kibitz.policies.ucb import ucb
+from kibitz.reproduction import Data, Files
 from kibitz.reproduction.verdict import (
-    Data,
     Estimate,
-    Files,
     Statement,
     Verdict,
     all_of,

@@ -20,17 +20,8 @@ from kibitz.model.problem import gaussian
 from kibitz.plotting.picture import Curve, Panel, Picture, bars, typeset
 from kibitz.policies.kibitzer import kibitzer
 from kibitz.policies.ucb import ucb
-from kibitz.reproduction.verdict import (
-    Data,
-    Files,
-    Statement,
-    Verdict,
-    above,
-    all_of,
-    below,
-    judge,
-    mean,
-)
+from kibitz.reproduction import Data, Files
+from kibitz.reproduction.verdict import Statement, Verdict, above, all_of, below, judge, mean
 from kibitz.simulation.sweep import sweep
 
 TITLE = "Between the bounds"
@@ -135,11 +126,7 @@ def draw(data: Data) -> Picture:
     for horizon in map(int, data):
         final = data[str(horizon)]["final_regret"]
         curves = [
-            bars(
-                f"{name}, simulated",
-                RATES,
-                [final.sel(policy=name, rate=rate) for rate in RATES],
-            )
+            bars(f"{name}, simulated", RATES, [final.sel(policy=name, rate=rate) for rate in RATES])
             for name in POLICIES
         ]
         notes = []

@@ -16,9 +16,8 @@ from kibitz.model.feedback import passive
 from kibitz.model.problem import gaussian
 from kibitz.plotting.picture import Curve, Mark, Panel, Picture
 from kibitz.policies.ucb import ucb
+from kibitz.reproduction import Data, Files
 from kibitz.reproduction.verdict import (
-    Data,
-    Files,
     Statement,
     Verdict,
     above,

@@ -32,7 +32,7 @@ READING_SECONDS = 60  # that a file without a checksum may take to read
 
 
 class NetcdfResults:
-    """A result in memory, and the netCDF file that it is saved to, if there is one."""
+    """Results in memory, and the netCDF file that they are saved to, if there is one."""
 
     block = None  # any runs may be written
 
@@ -48,7 +48,6 @@ class NetcdfResults:
             dataset.check_stages(path, there, stages)
 
     def ask(self, settings: dict[Key, Setting], runs: int) -> None:
-        """Make room for cells; refuse those that are there with another setting."""
         rows = runs if self.keep == "runs" else len(STATISTICS)
         most = max([rows, *(len(cell.runs.regret) for cell in self.cells.values())])
         for key, setting in settings.items():
@@ -63,21 +62,18 @@ class NetcdfResults:
             self.cells[key] = Cell(setting, cell.extended(rows).runs)
 
     def missing(self, key: Key, runs: int) -> NDArray[np.int64]:
-        """Return which of the first `runs` runs are not there yet."""
         there = self.cells[key].runs.error
         if self.keep == "runs":
             return np.flatnonzero(np.isnan(there[:runs]))
         return np.arange(runs if np.isnan(there[0]) else 0)
 
     def put(self, key: Key, first: int, rows: Played) -> None:
-        """Write rows of a cell."""
         for room, new in zip(self.cells[key].runs, rows, strict=True):
             place = (slice(first, first + len(new)), *map(slice, new.shape[1:]))
             room[place] = new
         self.unsaved = self.path is not None
 
     def save(self) -> None:
-        """Write the file, if anything is new."""
         if self.unsaved and self.path is not None:
             most = max(len(cell.runs.regret) for cell in self.cells.values())
             whole = {key: cell.extended(most) for key, cell in self.cells.items()}
@@ -85,7 +81,6 @@ class NetcdfResults:
             self.unsaved = False
 
     def result(self, keys: list[Key], runs: int) -> "xarray.Dataset":
-        """Return the cells that were asked for."""
         rows = runs if self.keep == "runs" else len(STATISTICS)
         asked = {key: self.cells[key] for key in keys}
         return dataset.to_dataset(asked, self.stages, rows, self.swept, self.keep)

@@ -69,7 +69,6 @@ class ZarrResults:
     # ------------------------------------------------------------------------------------ asking
 
     def ask(self, settings: dict[Key, Setting], runs: int) -> None:
-        """Make room for cells; refuse those that are there with another setting."""
         for key, setting in settings.items():
             if key in self.settings:
                 dataset.check_same(self.path, key, self.settings[key], setting)

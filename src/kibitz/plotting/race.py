@@ -59,7 +59,7 @@ def race(
     problem, feedback, policies, {names}
         As in `simulate`.
     """
-    check_options(options, "race", without=NOT_OPTIONS)
+    check_options(options, NOT_OPTIONS)
     if in_a_notebook() and find_spec("matplotlib") is None:
         raise ValueError("matplotlib must be installed (pip install 'kibitz[figures]'), got nothing")
     screen = Curves(Notebook if in_a_notebook() else open_window)

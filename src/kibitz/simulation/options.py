@@ -197,17 +197,12 @@ def check_option(name: str, value: Any) -> Any:
     return one_of(value, name, takes) if isinstance(takes, tuple) else takes(value, name)
 
 
-def check_options(given: Mapping[str, Any], caller: str, without: Collection[str] = ()) -> Options:
+def check_options(given: Mapping[str, Any], without: Collection[str] = ()) -> Options:
     """Return all options but those `without`, checked, with the defaults of those not given."""
-    taken = {name: option for name, option in OPTIONS.items() if name not in without}
-    for name in given.keys() - taken.keys():
-        raise TypeError(f"{caller}() got an unexpected keyword argument {name!r}")
-    for name, option in taken.items():
-        if option.default is REQUIRED and name not in given:
-            raise TypeError(f"{caller}() missing 1 required keyword-only argument: {name!r}")
-    checked: Any = {
-        name: check_option(name, given.get(name, option.default)) for name, option in taken.items()
-    }
+    taken: Any = [option.parameter for name, option in OPTIONS.items() if name not in without]
+    bound = inspect.Signature(taken).bind(**given)  # a TypeError if one is missing or unknown
+    bound.apply_defaults()
+    checked: Any = {name: check_option(name, value) for name, value in bound.arguments.items()}
     return checked
 
 

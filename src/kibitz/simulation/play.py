@@ -9,6 +9,8 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from kibitz._validation import refused
 from kibitz.engine.aside import compiled_ahead, compiled_aside
 from kibitz.engine.loop import DRAFT
@@ -95,7 +97,7 @@ def _play(
 ) -> None:
     """Play jobs and store what comes of them."""
     saved = time.monotonic()
-    gathering = Gathering(options["runs"])
+    unfinished: dict[Key, Played] = {}  # cells to be summarised when all their runs are there
     try:
         with closing(
             play_all(jobs, options["threads"], lambda share: tell("simulating", share), executor)
@@ -103,8 +105,14 @@ def _play(
             for job, played in all_played:
                 if options["keep"] == "runs" or job.summary:
                     results.put(job.label, job.first, played)
-                elif (runs := gathering.add(job, played)) is not None:
-                    results.put(job.label, 0, summarised(runs))
+                else:
+                    if job.label not in unfinished:
+                        size = (options["runs"], job.stages.size, job.problem.n_arms)
+                        unfinished[job.label] = no_runs(*size)
+                    for room, new in zip(unfinished[job.label], played, strict=True):
+                        room[job.first : job.last] = new
+                    if not np.isnan(unfinished[job.label].error).any():
+                        results.put(job.label, 0, summarised(unfinished.pop(job.label)))
                 watching.show()
                 if time.monotonic() - saved > SAVE_SECONDS:
                     results.save()
@@ -114,29 +122,6 @@ def _play(
         raise
     finally:
         results.save()
-
-
-class Gathering:
-    """Cells to be summarised whose runs come in parts, until they are complete."""
-
-    def __init__(self, runs: int) -> None:
-        self.runs = runs
-        self.cells: dict[Key, Played] = {}
-        self.missing: dict[Key, int] = {}
-
-    def add(self, job: Job, played: Played) -> Played | None:
-        """Add some runs; return all of them when they are there."""
-        key = job.label
-        if key not in self.cells:
-            self.cells[key] = no_runs(self.runs, job.stages.size, job.problem.n_arms)
-            self.missing[key] = self.runs
-        for room, new in zip(self.cells[key], played, strict=True):
-            room[job.first : job.last] = new
-        self.missing[key] -= job.last - job.first
-        if self.missing[key]:
-            return None
-        del self.missing[key]
-        return self.cells.pop(key)
 
 
 class Watching:

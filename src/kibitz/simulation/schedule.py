@@ -55,29 +55,23 @@ class Point(NamedTuple):
 
 def labelled(policies: Policies, by_name: bool = False) -> dict[str, Policy]:
     """Return policies by label: the name, with the parameters that are not the default ones."""
-    if isinstance(policies, Policy | str | bytes):  # a name is rejected as a whole
-        policies = [policies]
-    try:
-        given = policies if isinstance(policies, Mapping) else dict(enumerate(policies))
-    except TypeError:  # not iterable
-        raise refused("policies", "policies such as ucb()", policies) from None
-    for policy in given.values():
+    given: Any = [policies]
+    if isinstance(policies, Iterable) and not isinstance(policies, str | bytes):
+        given = policies.values() if isinstance(policies, Mapping) else list(policies)
+    for policy in given:
         if not isinstance(policy, Policy):
             raise refused("policies", "policies such as ucb()", policy)
-    named: dict[str, Policy] = {}
-    for key, policy in given.items():
-        if isinstance(policies, Mapping):
-            label = str(key)
-        else:
-            label = policy.name if by_name else label_of(policy)
-        if label in named:
-            raise ValueError(
-                f"policies must have different labels (give them as a dict), got {label!r} twice"
-            )
-        named[label] = policy
-    if not named:
+    if isinstance(policies, Mapping):
+        labels = list(map(str, policies))
+    else:
+        labels = [policy.name if by_name else label_of(policy) for policy in given]
+    if repeated := {label for label in labels if labels.count(label) > 1}:
+        raise ValueError(
+            f"policies must have different labels (give them as a dict), got {min(repeated)!r} twice"
+        )
+    if not labels:
         raise ValueError("policies must be at least one policy, got none")
-    return named
+    return dict(zip(labels, given, strict=True))
 
 
 def label_of(policy: Policy) -> str:

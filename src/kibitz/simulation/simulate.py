@@ -36,6 +36,6 @@ def simulate(
         engine of each policy and the versions that made it.
     """
     players = labelled(policies)
-    checked = check_options(options, "simulate")
+    checked = check_options(options)
     point = Point(checked_problem(problem), checked_feedback(feedback), players, checked["horizon"])
     return play_points(Swept(), {(): point}, checked)

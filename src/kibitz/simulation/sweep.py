@@ -81,7 +81,7 @@ def sweep(
     """
     options = {name: grid.pop(name) for name in grid.keys() & OPTIONS.keys()}
     options |= {"runs": runs, "seed": seed}
-    checked = check_options(options, "sweep", without=NOT_OPTIONS)
+    checked = check_options(options, NOT_OPTIONS)
     if _is_list(horizon):
         grid["horizon"], horizon = horizon, lambda horizon: horizon
     lists = {name: value for name, value in grid.items() if _is_list(value)}

@@ -99,7 +99,7 @@ def test_simulation_compiles_in_one_file():
     """What finds and compiles loops, and what plays them elsewhere."""
     machinery = {"kibitz.engine.prepare", "kibitz.engine.aside"}
     users = {path.name for path in files("simulation") if machinery & set(imports(path))}
-    assert users == {"play.py"}
+    assert users == {"simulate.py"}
 
 
 def test_what_bounds_and_models_need_does_not_wait_for_numba():

@@ -22,7 +22,7 @@ from kibitz.engine import aside, prepare
 from kibitz.engine.draft import draft_of, formula_numbers
 from kibitz.engine.jit import kept_folder
 from kibitz.policies import POLICIES
-from kibitz.simulation.play import rehearsal
+from kibitz.simulation.simulate import rehearsal
 
 needs_jit = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 pytestmark = [needs_jit, pytest.mark.slow]

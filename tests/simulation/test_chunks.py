@@ -18,7 +18,8 @@ from workers import Inline
 import kibitz as kb
 from kibitz import _files as files
 from kibitz.engine import prepare
-from kibitz.simulation import executors, options, play, schedule
+from kibitz.simulation import executors, options, schedule
+from kibitz.simulation import simulate as playing
 from kibitz.simulation.jobs import Job
 from kibitz.simulation.results.dataset import Swept
 from kibitz.simulation.results.zarr import ASKED, ZarrResults
@@ -119,13 +120,13 @@ def test_only_blocks_that_are_missing_are_played(store, monkeypatch):
     (store / "n_free" / "c.0.1.2.0").unlink()
     (store / "regret" / "c.0.0.1.0").write_bytes(b"")  # as after a power cut
     seen = []
-    original = play.play_all
+    original = playing.play_all
 
     def spy(jobs, *rest):
         seen.extend((job.label[0], job.first, job.last) for job in jobs)
         return original(jobs, *rest)
 
-    monkeypatch.setattr(play, "play_all", spy)
+    monkeypatch.setattr(playing, "play_all", spy)
     again = swept(file=store)
     assert sorted(seen) == [((0.1,), 4, 8), ((0.4,), 8, 10)]
     same(again, swept())

@@ -86,13 +86,13 @@ def test_only_what_is_missing_is_computed(tmp_path, monkeypatch):
     file = tmp_path / "result.nc"
     play(runs=4, file=file)
     played = []
-    original = kibitz.simulation.play.play_all
+    original = kibitz.simulation.simulate.play_all
 
     def spy(pieces, *rest):
         played.extend((piece.label[1], piece.first, piece.last) for piece in pieces)
         return original(pieces, *rest)
 
-    monkeypatch.setattr(kibitz.simulation.play, "play_all", spy)
+    monkeypatch.setattr(kibitz.simulation.simulate, "play_all", spy)
     play([kibitz.ucb(), kibitz.ftl()], runs=5, file=file, threads=1)
     runs = {(label, run) for label, first, last in played for run in range(first, last)}
     assert runs == {("ucb", 4), *(("ftl", run) for run in range(5))}

@@ -8,7 +8,8 @@ import xarray
 from workers import Inline
 
 import kibitz as kb
-from kibitz.simulation import executors, play, schedule
+from kibitz.simulation import executors, schedule
+from kibitz.simulation import simulate as playing
 from kibitz.simulation.results.summary import QUANTILES, STATISTICS
 
 PROBLEM = kb.gaussian([0.5, 0.0, 0.2])
@@ -234,13 +235,13 @@ def test_a_summary_of_one_run_has_no_variance():
 
 def test_cells_are_summarised_where_they_are_played_if_there_are_enough(monkeypatch):
     seen = []
-    original = play.play_all
+    original = playing.play_all
 
     def spy(jobs, *rest):
         seen.append({job.summary for job in jobs})
         return original(jobs, *rest)
 
-    monkeypatch.setattr(play, "play_all", spy)
+    monkeypatch.setattr(playing, "play_all", spy)
     one = summary(threads=4)  # two cells for four workers: their runs are played apart
     two = summary(threads=4, rates=[0.1, 0.9, *np.linspace(0.2, 0.8, 14).tolist()])
     assert seen == [{False}, {True}]

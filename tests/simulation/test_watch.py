@@ -8,8 +8,8 @@ import xarray
 
 import kibitz
 from kibitz.simulation import executors, schedule
-from kibitz.simulation import play as playing
-from kibitz.simulation.play import Watching
+from kibitz.simulation import simulate as playing
+from kibitz.simulation.simulate import Watching
 
 pytestmark = pytest.mark.slow
 

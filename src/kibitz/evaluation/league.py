@@ -32,8 +32,8 @@ from kibitz.policies.etc_ocucb import etc_ocucb
 from kibitz.policies.moss import moss_anytime
 from kibitz.policies.policy import Policy
 from kibitz.simulation.jobs import Job
-from kibitz.simulation.play import time_job
 from kibitz.simulation.schedule import Policies, labelled
+from kibitz.simulation.simulate import time_job
 from kibitz.simulation.sweep import sweep
 
 if TYPE_CHECKING:

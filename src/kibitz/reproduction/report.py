@@ -31,8 +31,8 @@ from kibitz.reproduction.experiments import NUMBERED
 from kibitz.reproduction.verdict import SURE, Verdict
 from kibitz.simulation.executors import opened
 from kibitz.simulation.options import Executors, check_option
-from kibitz.simulation.play import compiling_ahead
 from kibitz.simulation.results.dataset import versions
+from kibitz.simulation.simulate import compiling_ahead
 
 TEMPLATES = Path(__file__).parent / "templates"
 PAPER = (

@@ -115,7 +115,7 @@ def checked_stages(stages: ArrayLike | None, horizons: list[int]) -> NDArray[np.
 # --------------------------------------------------------------------------------------------- cells
 
 
-def cells_of(
+def make_cells(
     points: dict[tuple[Any, ...], Point],
     stages: NDArray[np.int64],
     options: Options,
@@ -153,7 +153,7 @@ def fingerprint(job: Job) -> Setting:
     return setting_of(job.problem, job.feedback, job.policy, leap=job.leap, **numbers)
 
 
-def cut(
+def cut_into_jobs(
     cell: Job,
     results: Results,
     missing: NDArray[np.int64],

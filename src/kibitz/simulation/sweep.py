@@ -12,9 +12,9 @@ from kibitz._validation import refused
 from kibitz.model.feedback import Feedback, checked_feedback
 from kibitz.model.problem import Problem, checked_problem
 from kibitz.simulation.options import OPTIONS, check_option, check_options, show_options
-from kibitz.simulation.play import play_points
 from kibitz.simulation.results.dataset import POINT, RECORDED, Swept
 from kibitz.simulation.schedule import Point, Policies, labelled
+from kibitz.simulation.simulate import play_points
 
 if TYPE_CHECKING:
     import xarray
@@ -34,7 +34,6 @@ def sweep(
     horizon: int | Sequence[int] | Callable[..., int],
     runs: int,
     seed: int,
-    points: Sequence[Mapping[str, Any]] | None = None,
     **grid: Any,
 ) -> "xarray.Dataset":
     """Do the same as `simulate` for each of some values, and add a dimension for them.
@@ -72,16 +71,15 @@ def sweep(
         labelled by their names, unless they come as a dict.
     horizon
         As in `simulate`, or a list, which is swept as the last dimension, or a function.
-    points
-        A list of dicts with the same keys, instead of lists.
     grid
-        Lists to sweep, and single values; see above.
+        Lists to sweep, and single values; or `points`, a list of dicts with the same keys. See above.
     {names}
         As in `simulate`.
     """
     options = {name: grid.pop(name) for name in grid.keys() & OPTIONS.keys()}
     options |= {"runs": runs, "seed": seed}
     checked = check_options(options, NOT_OPTIONS)
+    points = grid.pop("points", None)
     if _is_list(horizon):
         grid["horizon"], horizon = horizon, lambda horizon: horizon
     lists = {name: value for name, value in grid.items() if _is_list(value)}
@@ -141,9 +139,9 @@ def _points(points: Any, lists: dict[str, Any]) -> tuple[Swept, list[tuple[Any, 
     condition = "a list of dicts that have the same keys"
     if lists:
         raise refused("points", f"given without other lists ({', '.join(lists)})", points)
-    if not _is_list(points) or not all(isinstance(point, Mapping) for point in points):
+    if not isinstance(points, Sequence) or not all(isinstance(point, Mapping) for point in points):
         raise refused("points", condition, points)
-    names = tuple(points[0]) if len(points) else ()
+    names = tuple(points[0]) if points else ()
     if not names or any(point.keys() != points[0].keys() for point in points):
         raise refused("points", condition, points)
     rows = [tuple(_plain(point[name]) for name in names) for point in points]

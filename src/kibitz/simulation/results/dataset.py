@@ -210,11 +210,11 @@ def to_dataset(
     data["final_regret"].attrs["long_name"] = FINAL
     settings = {key: cell.setting for key, cell in table.items()}
     data.attrs = attributes(settings)
-    data.attrs["cells"] = json.dumps(listed_cells(swept, settings), ensure_ascii=False)
+    data.attrs["cells"] = json.dumps(list_cells(swept, settings), ensure_ascii=False)
     return data
 
 
-def listed_cells(swept: Swept, settings: dict[Key, Setting]) -> list[dict[str, Any]]:
+def list_cells(swept: Swept, settings: dict[Key, Setting]) -> list[dict[str, Any]]:
     """Return the cells of a result as plain data."""
     return [
         {"value": swept.plain(value), "policy": label, "setting": setting}

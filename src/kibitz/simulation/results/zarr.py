@@ -225,7 +225,7 @@ class ZarrResults:
             "stages": self.stages.tolist(),
             "runs": self.runs,
             "block": self.block,
-            "cells": dataset.listed_cells(self.swept, self.settings),
+            "cells": dataset.list_cells(self.swept, self.settings),
         }
 
 

@@ -31,7 +31,7 @@ def sweep(
     feedback: Feedback | Callable[..., Feedback],
     policies: Policies | Callable[..., Policies],
     *,
-    horizon: int | Sequence[int] | Callable[..., int],
+    horizon: int | Iterable[int] | Callable[..., int],
     runs: int,
     seed: int,
     **grid: Any,

@@ -23,7 +23,7 @@ import kibitz
 from kibitz.simulation import executors
 from kibitz.simulation.executors import cores, play_all
 from kibitz.simulation.jobs import Job, play
-from kibitz.simulation.stages import log_spaced
+from kibitz.simulation.schedule import log_spaced
 
 PROBLEM, FEEDBACK = kibitz.gaussian([2, 1.8, 1.5, 1, 0.5]), kibitz.active(0.1)
 MOST_MEGABYTES = 500
@@ -122,13 +122,13 @@ def client(store, cells):
     with ExitStack() as stack:
         executor = dask(stack, 2)
         few = kibitz.sweep(
-            "rate", rates[:2], PROBLEM, kibitz.active, kibitz.ucb_double(),
+            PROBLEM, kibitz.active, kibitz.ucb_double(), rate=rates[:2],
             **{**setting, "file": f"{store}.nc"}, executor=executor,
         )  # fmt: skip
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         begun = time.perf_counter()
         kibitz.sweep(
-            "rate", rates, PROBLEM, kibitz.active, kibitz.ucb_double(), **setting, executor=executor
+            PROBLEM, kibitz.active, kibitz.ucb_double(), rate=rates, **setting, executor=executor
         )
         wall = time.perf_counter() - begun
         most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

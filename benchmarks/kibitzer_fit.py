@@ -71,13 +71,15 @@ def main(file: Path) -> None:
 def fit(done: list[dict[str, Any]]) -> None:
     """Print ranges and coefficients, and how well they fit."""
     from kibitz.planning import kibitzer
-    from kibitz.planning.prediction import expected_looks
+    from kibitz.planning.prediction import _early_looks, early_scale
 
     rows = []
     for one in done:
         gaps, counts = np.unique(one["gaps"], return_counts=True)
         stages = kibitzer.stages_up_to(one["horizon"], len(one["gaps"]))
-        looks = expected_looks(np.array([one["rate"]]), stages, one["early"])
+        looks = one["rate"] * stages[np.newaxis]
+        if one["early"]:
+            looks = _early_looks(np.array([[early_scale(one["rate"], one["horizon"])]]), stages)
         rows.append(kibitzer.parts(gaps[np.newaxis], counts.astype(float), looks, stages))
     base, noise, n_arms, inverse = (np.concatenate(column) for column in zip(*rows, strict=True))
     logs = np.log(base)

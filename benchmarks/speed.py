@@ -29,8 +29,8 @@ import kibitz
 from kibitz.engine.rng import new_stream, normal
 from kibitz.policies import POLICIES
 from kibitz.simulation.jobs import Job, play
-from kibitz.simulation.results import versions
-from kibitz.simulation.stages import log_spaced
+from kibitz.simulation.results.dataset import versions
+from kibitz.simulation.schedule import log_spaced
 
 FIVE, FOUR = [2, 1.8, 1.5, 1, 0.5], [2, 1.8, 0.5, 0.2]
 HORIZON, RUNS, REPETITIONS = 10_000, 200, 10

@@ -4,6 +4,7 @@ And names what is public as its users do: `kibitz.simulate`, not by the file tha
 """
 
 import re
+from functools import update_wrapper
 
 LETTER = r"(?:\\bar |\\hat)?(?:\\[A-Za-z]+|max|εT?[pΔ]|Z̄|[A-Za-zΔΣΦεμηδτρφ])\*?"
 SUBSCRIPT = (
@@ -58,13 +59,18 @@ def shorten(app, what, name, *rest) -> None:
             del found[parameter]
 
 
-def plain(app) -> None:
-    """Let a function with overloads have one signature (an event of Sphinx)."""
-    from sphinx.pycode import ModuleAnalyzer
+def hide_source(app) -> None:
+    """Let Sphinx show the signature that `sweep` has (an event of Sphinx).
 
-    analyzer = ModuleAnalyzer.for_module("kibitz.simulation.sweep")
-    analyzer.analyze()
-    analyzer.overloads.clear()
+    Sphinx looks up defaults in the source, where those of the options are not.
+    """
+    import kibitz.simulation.sweep as module
+
+    def sweep(*arguments, **options): ...
+
+    update_wrapper(sweep, module.sweep)
+    del sweep.__wrapped__
+    module.sweep = sweep
 
 
 def process(app, what, name, thing, options, lines: list[str]) -> None:
@@ -110,6 +116,6 @@ def setup(app) -> dict[str, bool]:
     """Make autodoc call it, after napoleon has read the docstring, and Sphinx call the other."""
     app.connect("autodoc-process-docstring", process, priority=900)
     app.connect("autodoc-process-signature", shorten, priority=900)
-    app.connect("builder-inited", plain)
+    app.connect("builder-inited", hide_source)
     app.connect("doctree-read", public)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -9,7 +9,7 @@ RATES = [0.0001, 0.001, 0.01, 0.1, 1.0]
 
 problem = kibitz.gaussian([2 - gap for gap in GAPS])
 data = kibitz.sweep(
-    "rate", RATES, problem, kibitz.passive, kibitz.ucb(), horizon=HORIZON, runs=100, seed=1
+    problem, kibitz.passive, kibitz.ucb(), rate=RATES, horizon=HORIZON, runs=100, seed=1
 )
 means = data["final_regret"].mean("run").to_numpy()[0]
 

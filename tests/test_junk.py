@@ -86,8 +86,8 @@ def test_simulate_takes_junk_with_manners(function, data):
 @settings(derandomize=True, deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_sweep_takes_junk_with_manners(data):
-    right = {**RIGHT, "name": "rate", "values": [0.1, 0.2], "feedback": kb.active}
-    names = [*right]
+    right = {**RIGHT, "rate": [0.1, 0.2], "feedback": kb.active}
+    names = [*right, "points"]
     junk = {
         name: data.draw(st.sampled_from(JUNK))
         for name in data.draw(st.lists(st.sampled_from(names), min_size=1, max_size=2))

@@ -128,7 +128,7 @@ def test_formulas_are_set_and_none_is_left_as_tex(read):
 def test_a_public_name_is_shown_as_users_write_it(site):
     page = (site / "reference/simulate.html").read_text(encoding="utf-8")
     text = re.sub("<[^>]*>", "", page)
-    for name in ("simulate(problem, feedback", "race(problem, feedback", "sweep(name, values"):
+    for name in ("simulate(problem, feedback", "race(problem, feedback", "sweep(problem, feedback"):
         assert f"kibitz.{name}, " in text
 
 

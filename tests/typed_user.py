@@ -15,11 +15,11 @@ problem = kibitz.gaussian([1.0, 0.5], sd=2.0)
 feedback = kibitz.active(kibitz.every(10), looks=2)
 players = [kibitz.ucb(), kibitz.etc_ocucb(p=1.5), kibitz.thompson()]
 data = kibitz.simulate(problem, feedback, players, horizon=100, runs=5, seed=1)
-swept = kibitz.sweep("rate", [0.1], problem, kibitz.passive, players, horizon=9, runs=5, seed=1)
+swept = kibitz.sweep(problem, kibitz.passive, players, rate=[0.1], horizon=9, runs=5, seed=1)
 
-grid = {"rate": [0.1, 0.2], "exploration": [2.0]}
+grid: dict[str, Any] = {"rate": [0.1, 0.2], "exploration": [2.0]}
 over = kibitz.sweep(
-    grid, problem, kibitz.active, kibitz.ucb, horizon=9, runs=5, seed=1, keep="summary"
+    problem, kibitz.active, kibitz.ucb, horizon=[9, 10], runs=5, seed=1, keep="summary", **grid
 )
 assert_type(over, xarray.Dataset)
 assert_type(kibitz.drawn(lambda rng: kibitz.gaussian(rng.normal(size=2)), seed=1)(0), kibitz.Problem)
@@ -43,6 +43,9 @@ check: Callable[[kibitz.Policy], None] = kibitz.check
 
 kibitz.simulate(problem, feedback, "ucb", horizon=100, runs=5, seed=1)  # error: arg-type
 kibitz.simulate(problem, feedback, players, horizon=100, runs=5)  # error: call-arg
+kibitz.simulate(problem, feedback, players, horizon=9, runs=5, seed=1, threads="2")  # error: arg-type
+kibitz.race(problem, feedback, players, horizon=9, runs=5, seed=1, thread=2)  # error: call-arg
+kibitz.sweep(problem, kibitz.active, players, rate=[0.1], horizon=9, runs=5)  # error: call-arg
 kibitz.ucb(explore=2.0)  # error: call-arg
 lower.passive_theorem([0, 1], 0.1, "uniform")  # error: call-overload
 print(kibitz.nonsense)  # error: attr-defined

@@ -12,7 +12,7 @@ import xarray
 
 from kibitz.cli.watch import ASCII, BLOCKS, WIDTH, curve_of
 from kibitz.plotting import race
-from kibitz.simulation import watch
+from kibitz.simulation import simulate as playing
 
 pytestmark = pytest.mark.slow
 
@@ -130,7 +130,7 @@ class Window:
 
 @pytest.mark.parametrize("stopped", [False, True])
 def test_a_window_is_held_unless_it_was_stopped(kibitz, monkeypatch, stopped):
-    for module, name in ((watch, "SECONDS"), (race, "SECONDS")):
+    for module, name in ((playing, "WATCH_SECONDS"), (race, "SECONDS")):
         monkeypatch.setattr(module, name, 0.0)
     window = Window(stopped)
     monkeypatch.setattr(race, "open_window", lambda: window)

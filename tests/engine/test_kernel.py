@@ -24,7 +24,7 @@ from kibitz.engine.cache import cache_folder
 from kibitz.engine.kernel import Kernel, make_generic_kernel
 from kibitz.policies import POLICIES
 from kibitz.simulation import kernels
-from kibitz.simulation.task import rehearsal
+from kibitz.simulation.simulate import rehearsal
 
 needs_jit = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 pytestmark = [needs_jit, pytest.mark.slow]

@@ -14,7 +14,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 import kibitz
 from kibitz.plotting import figures as plots
 from kibitz.plotting import race
-from kibitz.simulation import watch
+from kibitz.simulation import simulate as playing
 
 pytestmark = pytest.mark.slow
 
@@ -25,8 +25,8 @@ SETTING = {"horizon": 20_000, "runs": 60, "seed": 1, "threads": 1}
 @pytest.fixture(autouse=True)
 def no_window(monkeypatch):
     """Open none, wherever this is tried, and draw whatever is new."""
-    monkeypatch.setattr(watch, "SECONDS", 0.0)
-    monkeypatch.setattr(watch, "SHARE", 1.0)
+    monkeypatch.setattr(playing, "WATCH_SECONDS", 0.0)
+    monkeypatch.setattr(playing, "WATCH_SHARE", 1.0)
     monkeypatch.setattr(race, "SECONDS", 0.0)
     monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.setattr(pyplot, "show", lambda block: None)

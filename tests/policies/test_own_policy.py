@@ -1,4 +1,4 @@
-"""A policy of one's own that is not an index: made of marked functions, checked, compiled, named in errors."""
+"""A policy of one's own that is not an index: checked, compiled, and named in errors."""
 
 import math
 from typing import NamedTuple

@@ -15,9 +15,10 @@ from workers import Inline
 
 from kibitz.evaluation.league import Cost
 from kibitz.plotting import figures as plots
-from kibitz.reproduction import picture, report, vega
+from kibitz.plotting import picture, vega
+from kibitz.plotting.picture import Curve, Mark, Panel, Picture
+from kibitz.reproduction import report
 from kibitz.reproduction.experiments import EXPERIMENTS, league
-from kibitz.reproduction.picture import Curve, Mark, Panel, Picture
 from kibitz.reproduction.verdict import Statement, Table, judge
 
 pytestmark = pytest.mark.slow
@@ -75,7 +76,7 @@ def section(tmp_path):
 
     (tmp_path / "figures").mkdir()
     plots.save_figure(plots.figure(PICTURE), tmp_path / "figures" / "1.svg")
-    data = sweep("rate", [0.01, 0.1], gaussian([1, 0]), passive, ucb(), horizon=50, runs=3, seed=9)
+    data = sweep(gaussian([1, 0]), passive, ucb(), rate=[0.01, 0.1], horizon=50, runs=3, seed=9)
     verdict = judge(
         [Statement("a < b & c", True), Statement("open", None)], "in short", "In a sentence."
     )
@@ -145,10 +146,10 @@ def test_the_law_and_the_many_values_of_a_sweep_are_written_shortly(section):
     from kibitz.policies.ucb import ucb
     from kibitz.simulation.sweep import sweep
 
-    def problem(n):
-        return bernoulli([0.5, n / 100])
+    def problem(draw):
+        return bernoulli([0.5, draw / 100])
 
-    data = {"x": sweep("draw", range(30), problem, bandit(), ucb(), horizon=9, runs=2, seed=1)}
+    data = {"x": sweep(problem, bandit(), ucb(), draw=range(30), horizon=9, runs=2, seed=1)}
     assert report.rewards_of(data) == "Bernoulli rewards"
     assert section.rewards == "Gaussian rewards of variance 1"
     (row,) = report.setting_rows(data)
@@ -345,7 +346,7 @@ def two_experiments(monkeypatch):
     def run(file, **options):
         return {
             str(horizon): sweep(
-                "rate", [0.01, 0.1], gaussian([1, 0]), passive, ucb(), horizon=horizon,
+                gaussian([1, 0]), passive, ucb(), rate=[0.01, 0.1], horizon=horizon,
                 file=file(str(horizon)), **options,
             )
             for horizon in (50, 60)

@@ -18,9 +18,11 @@ from workers import Inline
 import kibitz as kb
 from kibitz import _files as files
 from kibitz.engine import prepare
-from kibitz.simulation import chunks, executors, task
-from kibitz.simulation.axes import Swept
-from kibitz.simulation.chunks import Chunks
+from kibitz.simulation import executors, options, schedule
+from kibitz.simulation import simulate as playing
+from kibitz.simulation.jobs import Job
+from kibitz.simulation.results.dataset import Swept
+from kibitz.simulation.results.zarr import ASKED, ZarrResults
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +32,7 @@ SHORT = {"horizon": 200, "runs": 10, "seed": 1}
 
 def swept(rates=(0.1, 0.4), policies=None, **options):
     return kb.sweep(
-        "rate", list(rates), PROBLEM, kb.active, policies or kb.ucb(), **{**SHORT, **options}
+        PROBLEM, kb.active, policies or kb.ucb(), rate=list(rates), **{**SHORT, **options}
     )
 
 
@@ -66,7 +68,7 @@ def test_a_store_is_the_result_and_read_when_it_is_used(store):
 
 
 def test_chunks_are_by_policy_value_and_block_of_runs(store, monkeypatch):
-    monkeypatch.setattr(task, "_block", lambda *_: 4)
+    monkeypatch.setattr(schedule, "chunk_size", lambda *_: 4)
     data = swept(file=store, policies=[kb.ucb(), kb.ftl()])
     assert data.regret.encoding["chunks"] == (1, 1, 4, data.sizes["stage"])
     names = {path.name for path in (store / "regret").iterdir()} - {"zarr.json"}
@@ -76,7 +78,7 @@ def test_chunks_are_by_policy_value_and_block_of_runs(store, monkeypatch):
 
 def test_the_table_is_never_whole_in_memory(store, monkeypatch):
     """What is put at a time is one chunk, and what was put is not kept."""
-    put = Chunks.put
+    put = ZarrResults.put
     sizes = []
 
     def watched(self, key, first, rows):
@@ -84,18 +86,18 @@ def test_the_table_is_never_whole_in_memory(store, monkeypatch):
         held = [a.nbytes for a in vars(self).values() if isinstance(a, np.ndarray)]
         sizes.append((rows.regret.nbytes, sum(held)))
 
-    monkeypatch.setattr(Chunks, "put", watched)
-    monkeypatch.setattr(task, "_block", lambda *_: 2)
-    monkeypatch.setattr(task, "_check_memory", lambda *_: 1 / 0)  # need not fit
+    monkeypatch.setattr(ZarrResults, "put", watched)
+    monkeypatch.setattr(schedule, "chunk_size", lambda *_: 2)
+    monkeypatch.setattr(schedule, "check_memory", lambda *_: 1 / 0)  # need not fit
     swept(file=store)
-    stages = task.checked_stages(None, [200])
+    stages = schedule.checked_stages(None, [200])
     assert len(sizes) == 10
     assert set(sizes) == {(2 * stages.nbytes, stages.nbytes)}
 
 
 @pytest.mark.parametrize("block", [1, 3, 4, 10, 99])
 def test_more_runs_values_and_policies_are_added(store, monkeypatch, block):
-    monkeypatch.setattr(task, "_block", lambda *_: block)
+    monkeypatch.setattr(schedule, "chunk_size", lambda *_: block)
     swept([0.4], runs=5, file=store)
     same(swept([0.4], runs=5, file=store), swept([0.4], runs=5))
     inline = Inline()
@@ -113,25 +115,25 @@ def test_where_nothing_is_missing_nothing_is_written(store, monkeypatch):
 
 
 def test_only_blocks_that_are_missing_are_played(store, monkeypatch):
-    monkeypatch.setattr(task, "_block", lambda *_: 4)
+    monkeypatch.setattr(schedule, "chunk_size", lambda *_: 4)
     swept(file=store)
     (store / "n_free" / "c.0.1.2.0").unlink()
     (store / "regret" / "c.0.0.1.0").write_bytes(b"")  # as after a power cut
     seen = []
-    original = task.play_all
+    original = playing.play_all
 
     def spy(jobs, *rest):
         seen.extend((job.label[0], job.first, job.last) for job in jobs)
         return original(jobs, *rest)
 
-    monkeypatch.setattr(task, "play_all", spy)
+    monkeypatch.setattr(playing, "play_all", spy)
     again = swept(file=store)
     assert sorted(seen) == [((0.1,), 4, 8), ((0.4,), 8, 10)]
     same(again, swept())
 
 
 def test_a_store_has_the_same_bytes_whoever_plays(store, tmp_path, monkeypatch):
-    monkeypatch.setattr(task, "_block", lambda *_: 3)
+    monkeypatch.setattr(schedule, "chunk_size", lambda *_: 3)
     other = tmp_path / "other.zarr"
     swept(file=store)
     swept(file=other, executor=Inline(), threads=2)
@@ -144,7 +146,7 @@ class Killed(BaseException):
 
 def test_a_store_that_is_killed_between_any_two_files_is_gone_on_with(store, monkeypatch):
     """At places drawn at random, also while it grows: nobody tidies up after a kill."""
-    monkeypatch.setattr(task, "_block", lambda *_: 2)
+    monkeypatch.setattr(schedule, "chunk_size", lambda *_: 2)
     rng = np.random.default_rng(5)
     replace = os.replace
     left = [0]
@@ -174,10 +176,10 @@ def test_a_store_that_is_killed_between_any_two_files_is_gone_on_with(store, mon
 SCRIPT = """
     import sys
     import kibitz as kb
-    from kibitz.simulation import task
-    task._block = lambda *_: 5
+    from kibitz.simulation import schedule
+    schedule.chunk_size = lambda *_: 5
     print("begins", flush=True)
-    kb.sweep("rate", [0.1, 0.4], kb.gaussian([0.5, 0.0, 0.2]), kb.active, kb.ucb(),
+    kb.sweep(kb.gaussian([0.5, 0.0, 0.2]), kb.active, kb.ucb(), rate=[0.1, 0.4],
              horizon=20_000, runs=300, seed=1, file=sys.argv[1], threads=2)
 """
 
@@ -201,7 +203,7 @@ def test_a_process_that_is_killed_leaves_a_store_to_go_on_from(store):
 
 
 def test_ctrl_c_leaves_what_was_done(store, monkeypatch):
-    monkeypatch.setattr(task, "_block", lambda *_: 1)
+    monkeypatch.setattr(schedule, "chunk_size", lambda *_: 1)
     monkeypatch.setattr(executors, "SECONDS", 1e-4)
 
     def stop(what, share):
@@ -255,15 +257,15 @@ def test_a_folder_of_somebody_else_is_refused_and_left_alone(store):
 )
 def test_a_damaged_store_is_refused(store, damage):
     swept(file=store)
-    (store / chunks.ASKED).write_bytes(damage)
+    (store / ASKED).write_bytes(damage)
     with pytest.raises(ValueError, match="file must be a result that kibitz saved, got"):
         swept(file=store)
 
 
 def test_a_later_format_is_refused(store):
     swept(file=store)
-    asked = json.loads(gzip.decompress((store / chunks.ASKED).read_bytes()))
-    (store / chunks.ASKED).write_bytes(gzip.compress(json.dumps({**asked, "format": 99}).encode()))
+    asked = json.loads(gzip.decompress((store / ASKED).read_bytes()))
+    (store / ASKED).write_bytes(gzip.compress(json.dumps({**asked, "format": 99}).encode()))
     with pytest.raises(ValueError, match="its format 99 is that of a later version"):
         swept(file=store)
 
@@ -283,7 +285,7 @@ def test_a_store_where_none_can_be_is_refused_before_the_work(tmp_path, monkeypa
     for name in ("file.zarr", "missing/x.zarr", "file.zarr/x.zarr"):
         with pytest.raises(ValueError, match=r"^file must be "):
             swept(file=tmp_path / name, executor=lambda: 1 / 0)
-    monkeypatch.setattr(task, "find_spec", lambda name: None)
+    monkeypatch.setattr(options, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"zarr must be installed \(pip install 'kibitz\[zarr\]'\)"):
         swept(file=tmp_path / "x.zarr")
     assert not (tmp_path / "x.zarr").exists()
@@ -300,7 +302,7 @@ def test_what_is_refused_late_leaves_no_store(store, monkeypatch):
 
 
 def test_text_labels_and_places_of_cells(tmp_path):
-    table = Chunks(tmp_path / "x.zarr", Swept(("kind",)), "runs", np.array([5]), 2, lambda: 2)
+    table = ZarrResults(tmp_path / "x.zarr", Swept(("kind",)), "runs", np.array([5]), 2, lambda: 2)
     setting = {"horizon": 5, "policy": {}, "engine": "step"}
     table.ask({(("größer",), "a"): setting, (("b",), "a"): setting}, 2)
     table.save()
@@ -312,11 +314,11 @@ def test_text_labels_and_places_of_cells(tmp_path):
 
 def test_how_many_runs_make_a_chunk():
     def block(horizon, runs, cells=100, stages=200, workers=2):
-        job = task.Job(None, kb.ucb(), PROBLEM, kb.bandit(), horizon, np.zeros(stages), 1, 0, runs)
-        return task._block(runs, [job] * cells, lambda: workers)
+        job = Job(None, kb.ucb(), PROBLEM, kb.bandit(), horizon, np.zeros(stages), 1, 0, runs)
+        return schedule.chunk_size([job] * cells, lambda: workers)
 
     assert block(1000, 100) == 100  # a cell is a chunk
-    assert block(1000, 10**6) == chunks.LARGEST // 1600  # of at most 4 MiB
+    assert block(1000, 10**6) == schedule.MAX_CHUNK_BYTES // 1600  # of at most 4 MiB
     assert block(10**7, 10**4) == 60  # of at most half a minute, at 50 ns a stage
     assert block(1000, 100, cells=1) == 13  # and enough of them for two workers
     assert block(10**9, 10) == 1

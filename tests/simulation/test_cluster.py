@@ -14,7 +14,7 @@ import workers
 import xarray
 
 import kibitz as kb
-from kibitz.simulation import executors, task
+from kibitz.simulation import executors, schedule
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +34,7 @@ def by_threads():
 @pytest.fixture
 def small(monkeypatch):
     """Let parcels be small, so that there are some to lose."""
-    for module in (executors, task):
+    for module in (executors, schedule):
         monkeypatch.setattr(module, "SECONDS", 0.05)
 
 

@@ -13,11 +13,11 @@ from numba import cloudpickle
 from workers import Inline, Watched
 
 import kibitz as kb
-from kibitz.engine.content import content_hash
+from kibitz._hashing import content_hash
 from kibitz.engine.jit import jit, jit_again
 from kibitz.engine.loop import loop_content
 from kibitz.policies import POLICIES
-from kibitz.simulation import executors, task
+from kibitz.simulation import executors, schedule
 from kibitz.simulation.executors import workers_of
 from kibitz.simulation.jobs import Job, expected_seconds
 from kibitz.simulation.parcels import made_with, packed, play_parcel
@@ -38,7 +38,7 @@ def by_threads():
 @pytest.fixture
 def small(monkeypatch):
     """Let parcels be small, so that there are many."""
-    for module in (executors, task):
+    for module in (executors, schedule):
         monkeypatch.setattr(module, "SECONDS", 1e-4)
 
 
@@ -52,7 +52,7 @@ def test_an_inline_executor_plays_the_same_bits(by_threads, small, threads):
 def test_threads_of_somebody_else_play_the_same_bits_whatever_a_parcel_is(by_threads, monkeypatch):
     for seconds in (1e-5, 1e-3, 10.0):
         monkeypatch.setattr(executors, "SECONDS", seconds)
-        monkeypatch.setattr(task, "SECONDS", seconds / 3)  # several jobs to a parcel
+        monkeypatch.setattr(schedule, "SECONDS", seconds / 3)  # several jobs to a parcel
         with ThreadPoolExecutor(2) as pool:
             xarray.testing.assert_identical(played(executor=pool), by_threads)
 
@@ -86,9 +86,9 @@ def test_jobs_of_several_cells_share_a_parcel():
     inline = Inline()
     rates = np.linspace(0, 1, 30).tolist()
     setting = {"horizon": 50, "runs": 2, "seed": 1}
-    data = kb.sweep("rate", rates, PROBLEM, kb.active, kb.ucb(), executor=inline, **setting)
+    data = kb.sweep(PROBLEM, kb.active, kb.ucb(), rate=rates, executor=inline, **setting)
     xarray.testing.assert_identical(
-        data, kb.sweep("rate", rates, PROBLEM, kb.active, kb.ucb(), **setting)
+        data, kb.sweep(PROBLEM, kb.active, kb.ucb(), rate=rates, **setting)
     )
     assert len(inline.calls) == 1
 

@@ -13,10 +13,10 @@ import pytest
 import xarray
 
 import kibitz as kb
-from kibitz.simulation import results
-from kibitz.simulation.axes import Swept
 from kibitz.simulation.identity import difference, setting_of
-from kibitz.simulation.results import from_netcdf, load, save, verified
+from kibitz.simulation.results import netcdf
+from kibitz.simulation.results.dataset import Swept
+from kibitz.simulation.results.netcdf import from_netcdf, load, save, verified
 
 pytestmark = pytest.mark.slow
 
@@ -175,7 +175,7 @@ def test_a_file_that_lost_its_last_line_is_refused(file, cut):
 
 
 def test_a_reader_that_hangs_is_given_up(file, monkeypatch):
-    monkeypatch.setattr(results, "READING_SECONDS", 0.01)
+    monkeypatch.setattr(netcdf, "READING_SECONDS", 0.01)
     file.write_bytes((FILES / "step-0.1.0.nc").read_bytes())
     with pytest.raises(ValueError, match="could not be read within"):
         verified(file)
@@ -237,8 +237,8 @@ def test_stages_of_a_policy_that_leaps_and_one_that_does_not_are_saved_together(
 
 def test_a_sweep_to_smaller_horizons_that_do_not_leap_is_saved(tmp_path):
     data = kb.sweep(
-        "horizon", [200_000, 300], PROBLEM, kb.passive(0.1), kb.ucb(),
-        horizon=int, runs=2, seed=1, file=tmp_path / "sweep.nc",
+        PROBLEM, kb.passive(0.1), kb.ucb(),
+        horizon=[200_000, 300], runs=2, seed=1, file=tmp_path / "sweep.nc",
     )  # fmt: skip
     assert np.all(np.isfinite(data.final_regret))
 

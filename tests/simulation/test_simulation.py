@@ -13,8 +13,7 @@ import pytest
 import xarray
 
 import kibitz
-from kibitz.simulation.labels import labelled
-from kibitz.simulation.stages import log_spaced
+from kibitz.simulation.schedule import labelled, log_spaced
 
 PROBLEM = kibitz.gaussian([0.5, 0.0, 0.2])
 SHORT = {"horizon": 300, "runs": 6, "seed": 1}
@@ -87,13 +86,13 @@ def test_only_what_is_missing_is_computed(tmp_path, monkeypatch):
     file = tmp_path / "result.nc"
     play(runs=4, file=file)
     played = []
-    original = kibitz.simulation.task.play_all
+    original = kibitz.simulation.simulate.play_all
 
     def spy(pieces, *rest):
         played.extend((piece.label[1], piece.first, piece.last) for piece in pieces)
         return original(pieces, *rest)
 
-    monkeypatch.setattr(kibitz.simulation.task, "play_all", spy)
+    monkeypatch.setattr(kibitz.simulation.simulate, "play_all", spy)
     play([kibitz.ucb(), kibitz.ftl()], runs=5, file=file, threads=1)
     runs = {(label, run) for label, first, last in played for run in range(first, last)}
     assert runs == {("ucb", 4), *(("ftl", run) for run in range(5))}
@@ -197,7 +196,7 @@ def test_ctrl_c_on_the_command_line_ends_cleanly(tmp_path):
 
 def test_a_sweep_adds_a_dimension(tmp_path):
     rates = [0.0, 0.1, 1.0]
-    data = kibitz.sweep("rate", rates, PROBLEM, kibitz.active, kibitz.ucb(), **SHORT)
+    data = kibitz.sweep(PROBLEM, kibitz.active, kibitz.ucb(), rate=rates, **SHORT)
     assert data["regret"].dims == ("policy", "rate", "run", "stage")
     for rate in rates:
         alone = play(feedback=kibitz.active(rate))
@@ -207,40 +206,43 @@ def test_a_sweep_adds_a_dimension(tmp_path):
 def test_a_sweep_is_gone_on_from_with_more_values(tmp_path):
     file = tmp_path / "sweep.nc"
     make = {"problem": PROBLEM, "feedback": kibitz.active, "policies": kibitz.ucb(), **SHORT}
-    kibitz.sweep("rate", [0.1, 0.2], **make, file=file)
-    more = kibitz.sweep("rate", [0.1, 0.3], **{**make, "runs": 8}, file=file)
-    fresh = kibitz.sweep("rate", [0.1, 0.3], **{**make, "runs": 8})
+    kibitz.sweep(rate=[0.1, 0.2], **make, file=file)
+    more = kibitz.sweep(rate=[0.1, 0.3], **{**make, "runs": 8}, file=file)
+    fresh = kibitz.sweep(rate=[0.1, 0.3], **{**make, "runs": 8})
     np.testing.assert_array_equal(more["regret"], fresh["regret"])
     with pytest.raises(ValueError, match=r"file must be of the same setting, .* a sweep over rate"):
         play(file=file)
 
 
 def test_a_sweep_over_a_parameter_of_a_policy_labels_it_by_its_name():
-    data = kibitz.sweep("exploration", [1.0, 6.0], PROBLEM, kibitz.active(0.2), kibitz.ucb, **SHORT)
+    data = kibitz.sweep(PROBLEM, kibitz.active(0.2), kibitz.ucb, exploration=[1.0, 6.0], **SHORT)
     assert data["policy"].to_numpy().tolist() == ["ucb"]
     np.testing.assert_array_equal(data["regret"].sel(exploration=6.0), play()["regret"])
 
 
 def test_a_sweep_over_the_horizon_has_the_regret_at_each_horizon():
-    data = kibitz.sweep(
-        "T", [10, 300], PROBLEM, kibitz.active(0.2), kibitz.ucb(), horizon=int, runs=6, seed=1
-    )
+    data = kibitz.sweep(PROBLEM, kibitz.active(0.2), kibitz.ucb(), horizon=[10, 300], runs=6, seed=1)
     everywhere = play(stages=np.arange(1, 301))
-    np.testing.assert_array_equal(data["final_regret"].sel(T=10), everywhere["regret"].sel(stage=10))
-    assert np.isnan(data["regret"].sel(T=10, stage=300)).all()
-    assert (data["n_pulls"].sel(T=10).sum("arm") == 10).all()
+    short = data.sel(horizon=10)
+    np.testing.assert_array_equal(short["final_regret"], everywhere["regret"].sel(stage=10))
+    assert np.isnan(short["regret"].sel(stage=300)).all()
+    assert (short["n_pulls"].sum("arm") == 10).all()
+    named = kibitz.sweep(
+        PROBLEM, kibitz.active(0.2), kibitz.ucb(), T=[10, 300], horizon=lambda T: T, runs=6, seed=1
+    )
+    np.testing.assert_array_equal(named["regret"], data["regret"])
 
 
-@pytest.mark.parametrize("name", ["run", "two words", "policy"])
+@pytest.mark.parametrize("name", ["run", "policy", "n_free"])
 def test_a_sweep_needs_a_name_of_its_own(name):
-    with pytest.raises(ValueError, match="name must be"):
-        kibitz.sweep(name, [1], PROBLEM, kibitz.bandit(), kibitz.ucb(), **SHORT)
+    with pytest.raises(ValueError, match=f"'{name}' must be swept under another name"):
+        kibitz.sweep(PROBLEM, kibitz.bandit(), kibitz.ucb(), **{name: [1]}, **SHORT)
 
 
 def test_a_sweep_needs_values():
     for values in ([], [1, 1]):
-        with pytest.raises(ValueError, match="values must be"):
-            kibitz.sweep("x", values, PROBLEM, kibitz.bandit(), kibitz.ucb(), **SHORT)
+        with pytest.raises(ValueError, match="rate must be some different values"):
+            kibitz.sweep(PROBLEM, kibitz.active, kibitz.ucb(), rate=values, **SHORT)
 
 
 # --------------------------------------------------------------------------------------- refused

@@ -8,8 +8,9 @@ import xarray
 from workers import Inline
 
 import kibitz as kb
-from kibitz.simulation import executors, task
-from kibitz.simulation.summary import QUANTILES, STATISTICS
+from kibitz.simulation import executors, schedule
+from kibitz.simulation import simulate as playing
+from kibitz.simulation.results.summary import QUANTILES, STATISTICS
 
 PROBLEM = kb.gaussian([0.5, 0.0, 0.2])
 SHORT = {"horizon": 200, "runs": 4, "seed": 1}
@@ -23,7 +24,7 @@ def alone(rate, exploration, **options):
 
 @pytest.fixture(scope="module")
 def grid():
-    return kb.sweep(GRID, PROBLEM, kb.active, kb.ucb, **SHORT)
+    return kb.sweep(PROBLEM, kb.active, kb.ucb, **GRID, **SHORT)
 
 
 def test_a_grid_has_a_dimension_for_each_name(grid):
@@ -38,7 +39,7 @@ def test_a_grid_has_a_dimension_for_each_name(grid):
 
 def test_points_have_the_same_labels_along_one_dimension(grid):
     points = [{"exploration": 3.0, "rate": 0.5}, {"exploration": 1.0, "rate": 0.0}]
-    data = kb.sweep(points, PROBLEM, kb.active, kb.ucb, **SHORT)
+    data = kb.sweep(PROBLEM, kb.active, kb.ucb, points=points, **SHORT)
     assert data.regret.dims == ("policy", "point", "run", "stage")
     assert data.rate.dims == data.exploration.dims == ("point",)
     for n, point in enumerate(points):
@@ -47,10 +48,29 @@ def test_points_have_the_same_labels_along_one_dimension(grid):
     np.testing.assert_array_equal(found.final_regret, grid.final_regret.sel(points[1]))
 
 
-def test_a_dict_of_one_name_is_the_plain_sweep():
-    plain = kb.sweep("rate", [0.1, 0.4], PROBLEM, kb.active, kb.ucb(), **SHORT)
-    data = kb.sweep({"rate": [0.1, 0.4]}, PROBLEM, kb.active, kb.ucb(), **SHORT)
+@pytest.mark.parametrize("rates", [(0.1, 0.4), np.array([0.1, 0.4]), iter([0.1, 0.4])])
+def test_a_list_is_a_tuple_an_array_or_anything_to_go_through(rates):
+    plain = kb.sweep(PROBLEM, kb.active, kb.ucb(), rate=[0.1, 0.4], **SHORT)
+    data = kb.sweep(PROBLEM, kb.active, kb.ucb(), rate=rates, **SHORT)
     xarray.testing.assert_identical(data, plain)
+
+
+def test_a_single_value_goes_where_the_lists_go_and_is_no_dimension():
+    options = {**SHORT, "exploration": [1.0, 3.0]}
+    plain = kb.sweep(PROBLEM, kb.active(kb.every(3), paid=True), kb.ucb, **options)
+    for period in (kb.every(3), kb.every(3, first=3)):
+        data = kb.sweep(PROBLEM, kb.active, kb.ucb, rate=period, paid=True, **options)
+        xarray.testing.assert_identical(data, plain)
+
+
+def test_a_keyword_that_nobody_takes_is_an_error():
+    for more in ({"exploraton": [1.0, 3.0]}, {"kep": "summary"}):
+        with pytest.raises(TypeError, match=f"unexpected keyword argument '{next(iter(more))}'"):
+            kb.sweep(PROBLEM, kb.active, kb.ucb(), rate=[0.1], **more, **SHORT)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'watch'"):
+        kb.sweep(PROBLEM, kb.active, kb.ucb(), rate=[0.1], watch=print, **SHORT)
+    with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'seed'"):
+        kb.sweep(PROBLEM, kb.active, kb.ucb(), rate=[0.1], horizon=9, runs=1)
 
 
 def test_functions_get_what_they_have_names_for_and_others_get_all():
@@ -61,8 +81,8 @@ def test_functions_get_what_they_have_names_for_and_others_get_all():
         return PROBLEM
 
     data = kb.sweep(
-        {"T": [10, 20], "rate": np.array([0.1])}, problem, lambda rate, looks=2: kb.active(rate),
-        {"mine": kb.ucb()}, horizon=lambda T: T, runs=1, seed=1,
+        problem, lambda rate, looks=2: kb.active(rate), {"mine": kb.ucb()},
+        T=[10, 20], rate=np.array([0.1]), horizon=lambda T: T, runs=1, seed=1,
     )  # fmt: skip
     assert seen == [{"T": 10, "rate": 0.1}, {"T": 20, "rate": 0.1}]
     assert data.n_pulls.sum("arm").values.ravel().tolist() == [10, 20]
@@ -72,20 +92,20 @@ def test_functions_get_what_they_have_names_for_and_others_get_all():
 def test_a_grid_is_gone_on_from_with_more_values_of_each(tmp_path, ending, grid):
     file = tmp_path / f"grid.{ending}"
     part = {"rate": [0.5], "exploration": [6.0, 1.0]}
-    kb.sweep(part, PROBLEM, kb.active, kb.ucb, file=file, **{**SHORT, "runs": 3})
+    kb.sweep(PROBLEM, kb.active, kb.ucb, file=file, **part, **{**SHORT, "runs": 3})
     inline = Inline()
-    data = kb.sweep(GRID, PROBLEM, kb.active, kb.ucb, file=file, executor=inline, **SHORT)
+    data = kb.sweep(PROBLEM, kb.active, kb.ucb, file=file, executor=inline, **GRID, **SHORT)
     for name in grid.data_vars:
         xarray.testing.assert_equal(data[name].drop_vars("policy"), grid[name].drop_vars("policy"))
-    again = kb.sweep(GRID, PROBLEM, kb.active, kb.ucb, file=file, executor=lambda: 1 / 0, **SHORT)
+    again = kb.sweep(PROBLEM, kb.active, kb.ucb, file=file, executor=lambda: 1 / 0, **GRID, **SHORT)
     np.testing.assert_array_equal(again.regret, grid.regret)
 
 
 def test_a_grid_in_another_order_is_the_same_file(tmp_path, grid):
     file = tmp_path / "grid.nc"
-    kb.sweep(GRID, PROBLEM, kb.active, kb.ucb, file=file, **SHORT)
+    kb.sweep(PROBLEM, kb.active, kb.ucb, file=file, **GRID, **SHORT)
     turned = {name: GRID[name] for name in reversed(GRID)}
-    data = kb.sweep(turned, PROBLEM, kb.active, kb.ucb, file=file, executor=lambda: 1 / 0, **SHORT)
+    data = kb.sweep(PROBLEM, kb.active, kb.ucb, file=file, executor=lambda: 1 / 0, **turned, **SHORT)
     assert data.regret.dims[1:3] == ("exploration", "rate")
     np.testing.assert_array_equal(data.regret.transpose(*grid.regret.dims), grid.regret)
 
@@ -94,42 +114,42 @@ def test_a_grid_in_another_order_is_the_same_file(tmp_path, grid):
 def test_points_are_gone_on_from_and_told_from_a_grid(tmp_path, ending, grid):
     file = tmp_path / f"points.{ending}"
     points = [{"rate": 0.5, "exploration": 3.0}, {"rate": 0.0, "exploration": 1.0}]
-    kb.sweep(points[:1], PROBLEM, kb.active, kb.ucb, file=file, **SHORT)
-    data = kb.sweep(points[::-1], PROBLEM, kb.active, kb.ucb, file=file, **SHORT)
+    kb.sweep(PROBLEM, kb.active, kb.ucb, points=points[:1], file=file, **SHORT)
+    data = kb.sweep(PROBLEM, kb.active, kb.ucb, points=points[::-1], file=file, **SHORT)
     assert data.rate.values.tolist() == [0.0, 0.5]
     for n, point in enumerate(points[::-1]):
         np.testing.assert_array_equal(data.regret.isel(point=n), grid.regret.sel(point))
     with pytest.raises(ValueError, match=r"file must be .* sweep over points of .*rate"):
-        kb.sweep(GRID, PROBLEM, kb.active, kb.ucb, file=file, **SHORT)
+        kb.sweep(PROBLEM, kb.active, kb.ucb, file=file, **GRID, **SHORT)
 
 
 @pytest.mark.parametrize(
     ("over", "sentence"),
     [
-        ({}, "name must be a name, a dict of names"),
-        ([], "name must be a name, a dict of names"),
-        ([{}], "name must be a name, a dict of names"),
-        ([1, 2], "name must be a name, a dict of names"),
-        ({"rate": 0.5}, "rate must be a list of numbers or strings, got 0.5"),
+        ({}, "a keyword must be a list of numbers or strings, for nothing else is swept, got None"),
+        ({"points": []}, "points must be a list of dicts"),
+        ({"points": [{}]}, "points must be a list of dicts"),
+        ({"points": [1, 2]}, "points must be a list of dicts"),
+        ({"rate": 0.5}, "rate must be a list of numbers or strings, for nothing .*, got 0.5"),
         ({"rate": [0.5, 0.5]}, "rate must be some different values"),
         ({"rate": [None]}, "rate must be a list of numbers or strings"),
-        ({"run": [1]}, "name must be a name for the dimension, got 'run'"),
-        ([{"rate": 0.1}, {"p": 2}], "name must be a name, a dict of names"),
-        ([{"rate": 0.1}, {"rate": 0.1}], "name must be a list of different points"),
-        ([{"rate": [0.1]}], "rate must be a list of numbers or strings"),
-        ([{"point": 1}], "name must be a name for the dimension, got 'point'"),
+        ({"run": [1]}, "'run' must be swept under another name"),
+        ({"points": [{"rate": 0.1}, {"p": 2}]}, "points must be .* the same keys"),
+        ({"points": [{"rate": 0.1}, {"rate": 0.1}]}, "points must be a list of different points"),
+        ({"points": [{"rate": [0.1]}]}, "rate must be a list of numbers or strings"),
+        ({"points": [{"point": 1}]}, "'point' must be swept under another name"),
+        ({"points": [{"horizon": 1}]}, "'horizon' must be swept under another name"),
+        ({"points": [{1: 1}]}, "points must be dicts whose keys are names, got 1"),
+        ({"points": [{"rate": 0.1}], "rate": 0.2}, "rate must be given once, got 0.2 and points"),
+        ({"points": [{"rate": 0.1}], "looks": [1, 2]}, "points must be .* other lists .looks"),
         ({"other": [1]}, "feedback must be a function of other, by name, got <function active"),
         ({"rate": [7]}, r"rate must be in \[0, 1\], got 7"),
+        ({"rate": [0.1], "seed": [1, 2]}, "seed must be a whole number"),
     ],
-)
+)  # fmt: skip
 def test_a_bad_grid_gets_a_sentence(over, sentence):
     with pytest.raises(ValueError, match=f"^{sentence}"):
-        kb.sweep(over, PROBLEM, kb.active, kb.ucb(), **SHORT)
-
-
-def test_values_are_left_out_where_names_come_with_theirs():
-    with pytest.raises(ValueError, match="values must be left out where the names come with"):
-        kb.sweep(GRID, [1], PROBLEM, kb.active, kb.ucb, **SHORT)
+        kb.sweep(PROBLEM, kb.active, kb.ucb(), **{**SHORT, **over})
 
 
 # ----------------------------------------------------------------------------------- drawn problems
@@ -152,11 +172,11 @@ def test_drawn_problems_depend_on_seed_and_draw_alone():
 def test_a_sweep_over_drawn_problems_and_rates():
     problem = kb.drawn(five, seed=7)
     over = {"draw": range(3), "rate": [0.1, 0.9]}
-    data = kb.sweep(over, problem, kb.active, kb.ucb(), **SHORT)
+    data = kb.sweep(problem, kb.active, kb.ucb(), **over, **SHORT)
     assert data.regret.dims == ("policy", "draw", "rate", "run", "stage")
     one = kb.simulate(problem(2), kb.active(0.9), kb.ucb(), **SHORT)
     np.testing.assert_array_equal(data.regret.sel(draw=2, rate=0.9), one.regret)
-    plain = kb.sweep("draw", range(3), problem, kb.active(0.9), kb.ucb(), **SHORT)
+    plain = kb.sweep(problem, kb.active(0.9), kb.ucb(), draw=range(3), **SHORT)
     np.testing.assert_array_equal(plain.regret, data.regret.sel(rate=0.9))
     cells = json.loads(data.attrs["cells"])
     assert cells[5]["value"] == {"draw": 2, "rate": 0.9}
@@ -165,7 +185,7 @@ def test_a_sweep_over_drawn_problems_and_rates():
 
 def test_a_law_that_draws_no_problem_is_refused():
     with pytest.raises(ValueError, match="problem must be one such as gaussian"):
-        kb.sweep("draw", [0], kb.drawn(lambda rng: 3, 1), kb.bandit(), kb.ucb(), **SHORT)
+        kb.sweep(kb.drawn(lambda rng: 3, 1), kb.bandit(), kb.ucb(), draw=[0], **SHORT)
     with pytest.raises(ValueError, match="law must be a function of a generator"):
         kb.drawn(3, seed=1)
 
@@ -175,18 +195,18 @@ def test_a_law_that_draws_no_problem_is_refused():
 
 def summary(rates=(0.1, 0.9), **options):
     return kb.sweep(
-        "rate", list(rates), PROBLEM, kb.active, kb.ucb(),
+        PROBLEM, kb.active, kb.ucb(), rate=list(rates),
         **{**SHORT, "runs": 30, "keep": "summary", **options},
     )  # fmt: skip
 
 
 @pytest.mark.parametrize("ending", [None, "nc", "zarr"])
 def test_a_summary_is_that_of_the_runs_whoever_plays(tmp_path, monkeypatch, ending):
-    for module in (executors, task):
+    for module in (executors, schedule):
         monkeypatch.setattr(module, "SECONDS", 1e-4)
     file = None if ending is None else tmp_path / f"summary.{ending}"
     data = summary(file=file, executor=Inline())
-    runs = kb.sweep("rate", [0.1, 0.9], PROBLEM, kb.active, kb.ucb(), **{**SHORT, "runs": 30})
+    runs = kb.sweep(PROBLEM, kb.active, kb.ucb(), rate=[0.1, 0.9], **{**SHORT, "runs": 30})
     assert data.statistic.values.tolist() == list(STATISTICS)
     for name in runs.data_vars:
         one, own = data[name].load(), runs[name]
@@ -215,13 +235,13 @@ def test_a_summary_of_one_run_has_no_variance():
 
 def test_cells_are_summarised_where_they_are_played_if_there_are_enough(monkeypatch):
     seen = []
-    original = task.play_all
+    original = playing.play_all
 
     def spy(jobs, *rest):
         seen.append({job.summary for job in jobs})
         return original(jobs, *rest)
 
-    monkeypatch.setattr(task, "play_all", spy)
+    monkeypatch.setattr(playing, "play_all", spy)
     one = summary(threads=4)  # two cells for four workers: their runs are played apart
     two = summary(threads=4, rates=[0.1, 0.9, *np.linspace(0.2, 0.8, 14).tolist()])
     assert seen == [{False}, {True}]
@@ -230,7 +250,7 @@ def test_cells_are_summarised_where_they_are_played_if_there_are_enough(monkeypa
 
 
 def test_an_interrupted_summary_keeps_the_cells_that_are_whole(tmp_path, monkeypatch):
-    for module in (executors, task):
+    for module in (executors, schedule):
         monkeypatch.setattr(module, "SECONDS", 1e-4)
     file = tmp_path / "summary.nc"
 
@@ -250,5 +270,5 @@ def test_an_interrupted_summary_keeps_the_cells_that_are_whole(tmp_path, monkeyp
 def test_what_to_keep_is_checked():
     with pytest.raises(ValueError, match="keep must be 'runs' or 'summary', got 'some'"):
         summary(keep="some")
-    with pytest.raises(ValueError, match="name must be a name for the dimension, got 'statistic'"):
-        kb.sweep("statistic", [1], PROBLEM, kb.bandit(), kb.ucb(), keep="summary", **SHORT)
+    with pytest.raises(ValueError, match="'statistic' must be swept under another name"):
+        kb.sweep(PROBLEM, kb.bandit(), kb.ucb(), statistic=[1], keep="summary", **SHORT)

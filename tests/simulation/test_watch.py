@@ -7,8 +7,9 @@ import pytest
 import xarray
 
 import kibitz
-from kibitz.simulation import executors, task, watch
-from kibitz.simulation.watch import Watching
+from kibitz.simulation import executors, schedule
+from kibitz.simulation import simulate as playing
+from kibitz.simulation.simulate import Watching
 
 pytestmark = pytest.mark.slow
 
@@ -24,8 +25,8 @@ def play(policies=PLAYERS, **options):
 @pytest.fixture
 def at_once(monkeypatch):
     """Show whatever is new, after each job."""
-    monkeypatch.setattr(watch, "SECONDS", 0.0)
-    monkeypatch.setattr(watch, "SHARE", 1.0)
+    monkeypatch.setattr(playing, "WATCH_SECONDS", 0.0)
+    monkeypatch.setattr(playing, "WATCH_SHARE", 1.0)
 
 
 @pytest.mark.usefixtures("at_once")
@@ -43,7 +44,7 @@ def test_what_is_shown_is_the_result_of_fewer_runs_and_the_result_is_the_same():
 
 @pytest.mark.usefixtures("at_once")
 def test_so_it_is_on_an_executor(monkeypatch):
-    for module in (task, executors):  # jobs are longer there
+    for module in (schedule, executors):  # jobs are longer there
         monkeypatch.setattr(module, "SECONDS", 0.01)
     shown = []
     with ThreadPoolExecutor(2) as pool:
@@ -92,7 +93,7 @@ def test_all_policies_get_on_together_and_an_error_of_who_watches_ends_it(tmp_pa
 
 
 def test_an_interruption_shows_once_more_all_that_is_there(tmp_path, monkeypatch):
-    monkeypatch.setattr(watch, "SECONDS", 1e9)
+    monkeypatch.setattr(playing, "WATCH_SECONDS", 1e9)
     file, shown = tmp_path / "result.nc", []
 
     def stop_soon(what, share):
@@ -110,7 +111,7 @@ def test_an_interruption_shows_once_more_all_that_is_there(tmp_path, monkeypatch
 
 
 def test_if_it_comes_while_something_is_shown_that_is_not_shown_again(monkeypatch):
-    monkeypatch.setattr(watch, "SECONDS", 0.0)
+    monkeypatch.setattr(playing, "WATCH_SECONDS", 0.0)
     shown = []
 
     def stop(data):
@@ -141,7 +142,7 @@ class Clock:
 
 def test_it_is_shown_at_most_twice_a_second_and_rarely_if_that_takes_long(monkeypatch):
     clock, shown, cost = Clock(), [], 0.0
-    monkeypatch.setattr(watch, "time", clock)
+    monkeypatch.setattr(playing, "time", clock)
 
     def look(runs):
         shown.append(runs)
@@ -180,7 +181,7 @@ def test_jobs_of_many_arms_are_shorter_for_a_stage_takes_longer(monkeypatch):
         cut.extend(jobs)
         yield from ()
 
-    monkeypatch.setattr(task, "play_all", nobody_plays)
+    monkeypatch.setattr(playing, "play_all", nobody_plays)
     for n_arms, most in ((5, 50), (500, 2)):  # of 10^6 stages, and of a fiftieth of that
         cut.clear()
         problem = kibitz.gaussian(np.linspace(0, 1, n_arms))

@@ -11,7 +11,7 @@ PATIENCE = "10s"  # for a scheduler to answer
 
 
 @contextmanager
-def executor_at(address: str) -> Iterator[Executor | None]:
+def executor_at(address: str | None) -> Iterator[Executor | None]:
     """Give the executor of a Dask cluster; none without an address, for threads."""
     if not address:
         yield None

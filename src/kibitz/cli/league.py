@@ -7,28 +7,25 @@ from kibitz.cli import parse
 from kibitz.cli.parse import SEED
 
 
+@parse.simulation_options("horizon", "threads", "executor", horizon=5000)
 def league(
     policy: Annotated[
         list[str] | None,
         parse.text(
-            "NAME[:PARAM=VALUE,...]",
-            "A policy that plays (default: all); repeatable, at least two",
+            "NAME[:PARAM=VALUE,...]", "A policy that plays (default: all); repeatable, at least two"
         ),
     ] = None,
     problems: Annotated[
         int, parse.whole("problems", "Number of random problems, 2 to 30 arms each")
     ] = 12,
     runs: Annotated[int, parse.whole("runs", "Runs of each setting", least=2)] = 32,
-    horizon: Annotated[int, parse.whole("horizon", "Number of stages, T")] = 5000,
     seed: Annotated[int, parse.whole("seed", "Seed of problems and runs", least=0)] = SEED,
-    threads: Annotated[
-        int | None, parse.whole("threads", "Runs at a time (default: all cores)")
-    ] = None,
-    dask: Annotated[str, parse.dask()] = "",
+    *,
     plot: Annotated[
         str, parse.text("FILE", "Draw performance profiles to this PNG, SVG or PDF")
     ] = "",
     as_json: Annotated[bool, parse.flag("--json", "Print one JSON object")] = False,
+    **options: Any,
 ) -> None:
     """Let policies play the same random problems, with looks from never to always, and rank them."""
     if plot:
@@ -43,16 +40,9 @@ def league(
         raise refused("policy", "two or more policies", policy)
     from kibitz.evaluation.league import play_league, stage_costs, standings
 
-    with executor_at(dask) as executor, progress_bar() as progress:
+    with executor_at(options["executor"]) as options["executor"], progress_bar() as progress:
         played = play_league(
-            named,
-            problems=problems,
-            horizon=horizon,
-            runs=runs,
-            seed=seed,
-            threads=threads,
-            progress=progress,
-            executor=executor,
+            named, problems=problems, runs=runs, seed=seed, progress=progress, **options
         )
     found = standings(played)
     for label, cost in stage_costs(named).items():

@@ -7,7 +7,7 @@ from kibitz.cli.parse import SEED
 
 
 def optimal(
-    horizon: Annotated[int, parse.whole("horizon", "Number of stages, T")],
+    horizon: Annotated[int, parse.simulation_option("horizon")],
     every: Annotated[
         int | None, parse.whole("every", "A look arrives every so many stages (default: never)")
     ] = None,
@@ -19,7 +19,7 @@ def optimal(
         ),
     ] = None,
     runs: Annotated[int, parse.whole("runs", "Games of each policy", least=2)] = 2000,
-    seed: Annotated[int, parse.whole("seed", "Seed of all random numbers", least=0)] = SEED,
+    seed: Annotated[int, parse.simulation_option("seed")] = SEED,
     as_json: Annotated[bool, parse.flag("--json", "Print one JSON object")] = False,
 ) -> None:
     """Print the Bayes-optimal regret of two Bernoulli arms with uniform priors, and of policies."""

@@ -8,11 +8,14 @@ is something to read.
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import typer
 
+from kibitz.simulation.options import OPTIONS, Limits, add_parameters
+
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., None])
 
 SEED = 1  # the default, printed with each result
 
@@ -93,9 +96,37 @@ def text(metavar: str, help: str, *flags: str) -> Any:
     return typer.Option(*flags, help=help, metavar=metavar)
 
 
-def dask() -> Any:
-    """Return the option for a cluster that plays."""
-    return text("ADDRESS", "Let the workers of this Dask scheduler play, or of a local one: local")
+def simulation_options(*names: str, **defaults: Any) -> Callable[[F], F]:
+    """Give a command the options of `simulate` that have a flag, or those named, as `**options`.
+
+    They stand between its positional and its keyword-only parameters.
+    """
+
+    def add(command: F) -> F:
+        added = {}
+        for name in names or [name for name, option in OPTIONS.items() if option.help]:
+            parameter: Any = OPTIONS[name].parameter
+            kind = str | None if callable(OPTIONS[name].takes) else parameter.annotation
+            typed: Any = Annotated[kind, simulation_option(name)]
+            default = defaults.get(name, parameter.default)
+            added[name] = parameter.replace(default=default, annotation=typed)
+            command.__annotations__[name] = typed  # typer reads both
+        add_parameters(command, added, first=True)
+        return command
+
+    return add
+
+
+def simulation_option(name: str) -> Any:
+    """Return an option of `simulate` as an option of a command."""
+    option: Any = OPTIONS[name]
+    takes, help, (flag, _, metavar) = option.takes, option.help, option.flag.partition(" ")
+    if isinstance(takes, Limits):
+        low, _, is_whole = takes
+        return whole(name, help, least=int(low)) if is_whole else number(name, help)
+    if isinstance(takes, tuple):
+        return word(name, help, takes)
+    return text(metavar, help, flag)
 
 
 def _option(

@@ -24,7 +24,7 @@ DEFAULT = ["kibitzer", "ucb_double"]
 
 
 def plan(
-    horizon: Annotated[int, parse.whole("horizon", "Number of stages, T")],
+    horizon: Annotated[int, parse.simulation_option("horizon")],
     n_arms: Annotated[
         int | None,
         parse.whole(
@@ -54,8 +54,8 @@ def plan(
     ] = None,
     simulate: Annotated[bool, parse.flag("--simulate", "Back it by a simulation")] = False,
     runs: Annotated[int, parse.whole("runs", "Runs of each simulated setting")] = 200,
-    seed: Annotated[int, parse.whole("seed", "Seed of all random numbers", least=0)] = SEED,
-    dask: Annotated[str, parse.dask()] = "",
+    seed: Annotated[int, parse.simulation_option("seed")] = SEED,
+    dask: Annotated[str | None, parse.simulation_option("executor")] = None,
     plot: Annotated[str, parse.text("FILE", "Draw the prediction to this PNG, SVG or PDF")] = "",
     as_json: Annotated[bool, parse.flag("--json", "Print one JSON object")] = False,
 ) -> None:

@@ -1,12 +1,13 @@
 """`kibitz reproduce`: the paper's experiments."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from kibitz.cli import parse
 from kibitz.cli.parse import SEED, Wholes
 
 
+@parse.simulation_options("seed", "threads", "executor", seed=SEED)
 def reproduce(
     only: Annotated[
         Wholes | None, parse.wholes("only", "Numbers of the experiments: 4 or 1,3 (default: all)")
@@ -14,13 +15,9 @@ def reproduce(
     runs: Annotated[
         int | None, parse.whole("runs", "Runs (default: each experiment's own number)")
     ] = None,
-    seed: Annotated[int, parse.whole("seed", "Seed of all random numbers", least=0)] = SEED,
     out: Annotated[str, parse.text("FOLDER", "Folder for data, figures and page")] = "reproduction",
     quick: Annotated[bool, parse.flag("--quick", "A rough version, in seconds")] = False,
-    threads: Annotated[
-        int | None, parse.whole("threads", "Runs at a time (default: all cores)")
-    ] = None,
-    dask: Annotated[str, parse.dask()] = "",
+    **options: Any,
 ) -> None:
     """Reproduce the paper's experiments: data, figures and a page; resumes after an interruption."""
     for package in ("jinja2", "matplotlib", "vl_convert"):
@@ -29,21 +26,12 @@ def reproduce(
     from kibitz.cli.tables import Page, progress_bar
     from kibitz.reproduction.report import reproduce as do
 
-    with executor_at(dask) as executor, progress_bar() as progress:
-        done = do(
-            out,
-            seed=seed,
-            only=only or [],
-            runs=runs,
-            quick=quick,
-            threads=threads,
-            progress=progress,
-            executor=executor,
-        )
+    with executor_at(options["executor"]) as options["executor"], progress_bar() as progress:
+        done = do(out, only=only or [], runs=runs, quick=quick, progress=progress, **options)
     rows = [
         [str(section.number), section.title, section.verdict.word, section.verdict.short]
         for section in done
     ]
     words = ("experiment", "verdict", "in numbers")
-    Page(140).table(f"seed {seed}", ["", *words], rows, left=words, folded=words)
+    Page(140).table(f"seed {options['seed']}", ["", *words], rows, left=words, folded=words)
     print(f"written to {Path(out) / 'report.html'}")

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 Law = Literal["gaussian", "bernoulli"]
 Observer = Literal["bandit", "passive", "active", "full"]
-Engine = Literal["auto", "step", "leap"]
 
 
+@parse.simulation_options(horizon=10_000, runs=1000, seed=SEED)
 def simulate(
     policy: Annotated[
         list[str],
@@ -29,9 +29,6 @@ def simulate(
         str,
         parse.text("FILE", "Draw rewards from this log instead: an agent's export, or a CSV file"),
     ] = "",
-    horizon: Annotated[int, parse.whole("horizon", "Number of stages, T")] = 10_000,
-    runs: Annotated[int, parse.whole("runs", "Number of runs")] = 1000,
-    seed: Annotated[int, parse.whole("seed", "Seed of all random numbers", least=0)] = SEED,
     law: Annotated[Law, parse.word("law", "Law of the rewards", get_args(Law))] = "gaussian",
     sd: Annotated[
         Numbers | None,
@@ -52,20 +49,7 @@ def simulate(
     ] = None,
     looks: Annotated[int, parse.whole("looks", "Arms looked at when looks arrive")] = 1,
     paid: Annotated[bool, parse.flag("--paid", "A look costs its gap")] = False,
-    threads: Annotated[
-        int | None, parse.whole("threads", "Runs at a time (default: all cores)")
-    ] = None,
-    engine: Annotated[
-        Engine, parse.word("engine", "Stage by stage, or leaping over stages", get_args(Engine))
-    ] = "auto",
-    error: Annotated[
-        float, parse.number("error", "Leaping: error of a run, in total variation")
-    ] = 1e-9,
-    dask: Annotated[str, parse.dask()] = "",
-    out: Annotated[
-        str,
-        parse.text("FILE", "Save to this netCDF file, or folder NAME.zarr, or go on from it"),
-    ] = "",
+    *,
     plot: Annotated[str, parse.text("FILE", "Draw regret against time to this PNG, SVG or PDF")] = "",
     watch: Annotated[
         bool,
@@ -75,6 +59,7 @@ def simulate(
         ),
     ] = False,
     as_json: Annotated[bool, parse.flag("--json", "Print one JSON object")] = False,
+    **options: Any,
 ) -> None:
     """Play policies against a problem and print their regret."""
     from kibitz._files import checked_target
@@ -84,19 +69,16 @@ def simulate(
 
     if plot:
         parse.check_plot(plot)
-    if out.endswith(".zarr"):
+    out, runs = options["file"], options["runs"]
+    if out and out.endswith(".zarr"):
         parse.check_installed("zarr", "zarr")
     elif out:
         checked_target(out, "out")
     named = policies_from(policy)
     problem = problem_of_log(log, means, sd) if log else problem_from(law, means, sd)
     feedback = feedback_from(observer, rate, every, weights, looks, paid)
-    setting: dict[str, Any] = {
-        "horizon": horizon, "runs": runs, "seed": seed, "threads": threads, "file": out or None,
-        "engine": engine, "error": error,
-    }  # fmt: skip
     window = None
-    with executor_at(dask) as executor:
+    with executor_at(options["executor"]) as options["executor"]:
         game: Any = (problem, feedback, named)
         if watch:
             from kibitz.cli.watch import screen
@@ -104,12 +86,12 @@ def simulate(
 
             window = open_window()
             with screen(window) as shown:
-                data = watched(shown, *game, executor=executor, **setting)
+                data = watched(shown, *game, **options)
         else:
             from kibitz.simulation.simulate import simulate as play
 
             with progress_bar() as progress:
-                data = play(*game, executor=executor, progress=progress, **setting)
+                data = play(*game, progress=progress, **options)
     if plot:
         from kibitz.plotting.figures import regret_curves, save_figure
 
@@ -192,17 +174,13 @@ def as_object(data: "xarray.Dataset") -> dict[str, Any]:
     for label in data["policy"].to_numpy():
         one = data.sel(policy=label).compute()  # of a folder, it is read here
         final, curve = one["final_regret"], one["regret"]
-        q10, q25, median, q75, q90 = final.quantile([0.1, 0.25, 0.5, 0.75, 0.9]).to_numpy().tolist()
+        quantiles = final.quantile([0.1, 0.25, 0.5, 0.75, 0.9]).to_numpy().tolist()
         low, high = curve.quantile([0.25, 0.75], "run").to_numpy().tolist()
         policies[str(label)] = {
             "regret": {
                 "mean": float(final.mean()),
                 "sem": standard_error(final),
-                "q10": q10,
-                "q25": q25,
-                "median": median,
-                "q75": q75,
-                "q90": q90,
+                **dict(zip(("q10", "q25", "median", "q75", "q90"), quantiles, strict=True)),
             },
             "curve": {
                 "stages": one["stage"].to_numpy().tolist(),

@@ -56,11 +56,7 @@ class Regret(NamedTuple):
 
 
 def optimal(
-    horizon: int,
-    every: int | None = None,
-    *,
-    stage: int = 1,
-    seen: Seen = ((0, 0), (0, 0)),
+    horizon: int, every: int | None = None, *, stage: int = 1, seen: Seen = ((0, 0), (0, 0))
 ) -> Optimum:
     """Return the Bayes-optimal value and decision for two Bernoulli arms, exactly.
 

@@ -17,7 +17,6 @@ so that ratios are finite.
 import json
 import math
 import os
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -32,8 +31,9 @@ from kibitz.policies import POLICIES
 from kibitz.policies.etc_ocucb import etc_ocucb
 from kibitz.policies.moss import moss_anytime
 from kibitz.policies.policy import Policy
-from kibitz.simulation.jobs import Job, kernel_of, play
-from kibitz.simulation.labels import Policies, labelled
+from kibitz.simulation.jobs import Job
+from kibitz.simulation.kernels import time_job
+from kibitz.simulation.schedule import Policies, labelled
 from kibitz.simulation.sweep import sweep
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def play_league(
 
         name = f"problem {n + 1}"
         data[name] = sweep(
-            "rate", RATES, problem, active, own, horizon=horizon, stages=[horizon], seed=seed,
+            problem, active, own, rate=RATES, horizon=horizon, stages=[horizon], seed=seed,
             file=None if file is None else Path(file(name.replace(" ", "-"))), progress=step,
             **options,
         )  # fmt: skip
@@ -341,13 +341,6 @@ def stage_costs(
     costs = {}
     for label, policy in (entrants() if policies is None else labelled(policies)).items():
         job = Job(label, policy, five, looks, stages, np.array([stages]), 1, 0, runs)
-        kernel = kernel_of(job)
-        kernel.compile()
-        tries = []
-        for _ in range(3):
-            begun = time.process_time()
-            play(job)
-            tries.append(time.process_time() - begun)
-        loop = "draft" if kernel.generic else "final"
-        costs[label] = Cost(1e9 * min(tries) / (runs * stages), loop)
+        seconds, loop = time_job(job)
+        costs[label] = Cost(1e9 * seconds / (runs * stages), loop)
     return costs

@@ -64,7 +64,7 @@ def as_lines(events: Iterable[Event]) -> Iterator[bytes]:
 
 def as_netcdf(events: Iterable[Event]) -> bytes:
     """Return a log as a netCDF file."""
-    from kibitz.simulation.results import sealed, to_netcdf
+    from kibitz.simulation.results.netcdf import sealed, to_netcdf
 
     return sealed(to_netcdf(as_dataset(events)))
 

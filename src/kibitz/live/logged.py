@@ -187,7 +187,7 @@ def _file_columns(file: Path) -> Columns:
     if not os.path.isfile(file):
         raise refused("log", "a file that exists", str(file))
     if file.suffix == ".nc":
-        from kibitz.simulation.results import from_netcdf, verified
+        from kibitz.simulation.results.netcdf import from_netcdf, verified
 
         try:
             return _columns(from_netcdf(verified(file)))

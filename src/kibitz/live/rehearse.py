@@ -21,8 +21,8 @@ from kibitz.live.agent import Agent, agent
 from kibitz.model.feedback import active, bandit
 from kibitz.model.problem import Problem, checked_problem
 from kibitz.policies.policy import Policy, checked_policy
+from kibitz.simulation.schedule import log_spaced
 from kibitz.simulation.simulate import simulate
-from kibitz.simulation.stages import log_spaced
 
 if TYPE_CHECKING:
     import xarray

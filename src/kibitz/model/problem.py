@@ -151,7 +151,7 @@ def drawn(law: Callable[[np.random.Generator], Problem], seed: int) -> Callable[
     A policy is judged on many problems rather than on one::
 
         law = lambda rng: gaussian(rng.normal(size=5))
-        data = sweep("draw", range(100), drawn(law, seed=7), active(0.1), ucb(), ...)
+        data = sweep(drawn(law, seed=7), active(0.1), ucb(), draw=range(100), ...)
         data.final_regret.mean("draw")
 
     Parameters

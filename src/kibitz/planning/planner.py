@@ -13,16 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kibitz import _validation as validate
+from kibitz._validation import EXECUTOR, flag, numbers, refused, whole
 from kibitz.bounds import complexity
-from kibitz.bounds._checks import (
-    LEAST,
-    MOST,
-    check_array,
-    check_gaps,
-    check_nonnegative,
-    check_scale,
-)
+from kibitz.bounds._checks import LEAST, MOST, check_array, check_gaps, check_nonnegative, check_scale
 from kibitz.model.feedback import named_weights
 from kibitz.planning.fluid import FloatArray
 from kibitz.planning.kibitzer import level
@@ -38,7 +31,7 @@ from kibitz.planning.size import best_size
 from kibitz.planning.trial import played_points
 
 if TYPE_CHECKING:
-    from kibitz.simulation.executors import Executors
+    from kibitz.simulation.options import Executors
 
 N_GAPS = 9  # of a range
 N_RATES = 49
@@ -81,10 +74,8 @@ def plan(
         Whether to play some of the settings too (`runs` times each, with this `seed`).
     runs, seed
         Of the simulation; a seed must be given for one.
-    progress
-        Called as `progress(what, share)` now and then while settings are played.
-    executor
-        Who plays them, as in `simulate`.
+    progress, executor
+        As in `simulate`.
 
     Returns
     -------
@@ -123,12 +114,12 @@ def plan(
     horizon, exploration = one_horizon(horizon), check_scale("exploration", exploration)
     problems = _problems(n_arms, gap, gap_range, gaps)
     cost = None if cost is None else check_nonnegative("cost", cost)
-    simulate, runs = validate.flag(simulate, "simulate"), validate.whole(runs, "runs", 1)
-    seed = None if seed is None else validate.whole(seed, "seed")
+    simulate, runs = flag(simulate, "simulate"), whole(runs, "runs", 1)
+    seed = None if seed is None else whole(seed, "seed")
     if not (executor is None or isinstance(executor, Executor) or callable(executor)):
-        raise validate.refused("executor", validate.EXECUTOR, executor)
+        raise refused("executor", EXECUTOR, executor)
     if not (progress is None or callable(progress)):
-        raise validate.refused("progress", "a function", progress)
+        raise refused("progress", "a function", progress)
     if simulate and seed is None:
         raise ValueError("seed must be given for a simulation, got None")
     rates = _bucket_sizes(problems, horizon)
@@ -175,9 +166,8 @@ def plan(
         from kibitz.simulation.executors import opened
 
         with opened(executor) as crew:
-            points = played_points(
-                problems, rates, scales, regret, horizon, exploration, runs, seed, progress, crew
-            )
+            options = {"runs": runs, "seed": seed, "progress": progress, "executor": crew}
+            points = played_points(problems, rates, scales, regret, horizon, exploration, **options)
         data["simulation"] = {"runs": runs, "seed": seed, "points": points}
     return data
 
@@ -197,28 +187,28 @@ def _problems(
         return np.array([_listed_gaps(gaps, n_arms)])
     condition = "a whole number from 2 to a million"
     try:
-        n_arms = validate.whole(n_arms, "n_arms", 2, 1_000_000)
+        n_arms = whole(n_arms, "n_arms", 2, 1_000_000)
     except ValueError:
-        raise validate.refused("n_arms", condition, n_arms) from None
+        raise refused("n_arms", condition, n_arms) from None
     if gap is not None:
         equal = [check_scale("gap", gap)]
     else:
         condition = "a smaller and a larger gap, from 1e-50 to 1e50"
         ends = check_array("gap_range", given["gap_range"], condition, _allowed)
         if ends.shape != (2,) or not ends[0] < ends[1]:
-            raise validate.refused("gap_range", condition, gap_range)
+            raise refused("gap_range", condition, gap_range)
         equal = np.geomspace(ends[0], ends[1], N_GAPS).tolist()
     return np.array([[0.0] + [value] * (n_arms - 1) for value in equal])
 
 
 def _listed_gaps(gaps: Sequence[float], n_arms: int | None) -> list[float]:
     """The gaps of all arms, the best one first."""
-    own: list[float] = validate.numbers(gaps, "gaps").tolist()
+    own: list[float] = numbers(gaps, "gaps").tolist()
     listed = sorted(own if 0.0 in own else [0.0, *own])
     if len(listed) < 2 or listed[1] == 0:
-        raise validate.refused("gaps", "positive for every arm but the best", own)
-    if n_arms is not None and validate.whole(n_arms, "n_arms", 2) != len(listed):
-        raise validate.refused("n_arms", "left out or fit gaps", n_arms)
+        raise refused("gaps", "positive for every arm but the best", own)
+    if n_arms is not None and whole(n_arms, "n_arms", 2) != len(listed):
+        raise refused("n_arms", "left out or fit gaps", n_arms)
     check_gaps(listed)
     return listed
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kibitz import _validation as validate
+from kibitz._validation import between, flag, refused
 from kibitz.bounds._checks import (
     check_array,
     check_choice,
@@ -64,7 +64,7 @@ def predict(
     check_choice("observer", observer, *OBSERVERS)
     last, sizes = one_horizon(horizon), _check_rates(rates)
     scales = np.array([early_scale(float(rate), last) for rate in sizes])
-    setting = (observer, validate.flag(early, "early"))
+    setting = (observer, flag(early, "early"))
     problems, exploration = (
         np.sort(check_gaps(gaps))[np.newaxis],
         check_scale("exploration", exploration),
@@ -149,7 +149,7 @@ def early_scale(rate: float, horizon: int) -> float:
     horizon
         T, from 1 to 2⁵³.
     """
-    rate, horizon = validate.between(rate, "rate", 0, 1), one_horizon(horizon)
+    rate, horizon = between(rate, "rate", 0, 1), one_horizon(horizon)
     low, high = 0.0, float(horizon)
     for _ in range(200):
         middle = (low + high) / 2
@@ -167,14 +167,6 @@ def _early_looks(scale: FloatArray, stages: FloatArray) -> FloatArray:
     return np.asarray(np.where(scale > 0, np.minimum(stages, looks), 0.0))
 
 
-def expected_looks(rates: FloatArray, stages: FloatArray, early: bool) -> FloatArray:
-    """Looks expected up to each stage, for each rate ε: row, stage; `stages` end at the horizon."""
-    if not early:
-        return np.asarray(rates[:, np.newaxis] * stages)
-    scales = np.array([early_scale(float(rate), int(stages[-1])) for rate in rates])
-    return _early_looks(scales[:, np.newaxis], stages)
-
-
 def one_horizon(horizon: int) -> int:
     """The horizon T, one whole number from 1 to 2⁵³."""
     return int(check_one("horizon", check_horizon(horizon)))
@@ -184,5 +176,5 @@ def _check_rates(rates: ArrayLike) -> FloatArray:
     condition = "a list of numbers in [0, 1]"
     array = check_array("rates", rates, condition, lambda x: (x >= 0) & (x <= 1))
     if array.ndim != 1:
-        raise validate.refused("rates", condition, rates)
+        raise refused("rates", condition, rates)
     return array

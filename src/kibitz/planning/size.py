@@ -27,11 +27,7 @@ def best_size(
     net = PchipInterpolator(np.log(rates[1:]), saving[1:])(np.log(sizes)) - cost * sizes * horizon
     k = int(np.argmax(net))
     size = float(sizes[k]) if net[k] > 0 else 0.0
-    best: dict[str, Any] = {
-        "rate": size,
-        "looks": size * horizon,
-        "net": float(max(net[k], 0.0)),
-    }
+    best: dict[str, Any] = {"rate": size, "looks": size * horizon, "net": float(max(net[k], 0.0))}
     if observer in {"uniform", "optimal"}:
         best["leading"] = leading_best(problems, horizon, cost, exploration, observer)
     return best

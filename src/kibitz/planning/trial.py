@@ -1,8 +1,6 @@
 """Some settings of a plan, played, to stand beside their predictions."""
 
 import math
-from collections.abc import Callable
-from concurrent.futures import Executor
 from typing import Any
 
 import numpy as np
@@ -21,12 +19,12 @@ def played_points(
     regret: dict[tuple[str, bool], FloatArray],
     horizon: int,
     exploration: float,
-    runs: int,
-    seed: int,
-    progress: Callable[[str, float], None] | None,
-    executor: Executor | None,
+    **options: Any,
 ) -> list[dict[str, Any]]:
-    """Play a few settings: without looks, at ε* and at ten and a hundred times ε*."""
+    """Play a few settings: without looks, at ε* and at ten and a hundred times ε*.
+
+    `options` are those of `simulate`.
+    """
     points = []
     for place in sorted({0, len(problems) // 2, len(problems) - 1}):
         gaps = problems[place]
@@ -34,10 +32,8 @@ def played_points(
             rate: Any = float(rates[k])
             if early:
                 rate = np.minimum(1.0, scales[k] / np.arange(1, horizon + 1))
-            final = _final_regret(
-                gaps, observer, rate if k else None, horizon, exploration, runs, seed, progress,
-                executor,
-            )  # fmt: skip
+            rate = rate if k else None
+            final = _final_regret(gaps, observer, rate, exploration, horizon=horizon, **options)
             points.append(
                 {
                     "gaps": gaps.tolist(),
@@ -46,7 +42,9 @@ def played_points(
                     "early": early,
                     "predicted": float(regret[observer, early][place, k]),
                     "mean": float(final.mean()),
-                    "sem": float(final.std(ddof=1) / math.sqrt(runs)) if runs > 1 else 0.0,
+                    "sem": float(final.std(ddof=1) / math.sqrt(final.size))
+                    if final.size > 1
+                    else 0.0,
                 }
             )
     return points
@@ -67,24 +65,17 @@ def _settings(gaps: FloatArray, rates: FloatArray, horizon: int) -> list[tuple[s
 
 def _playable(gaps: FloatArray, horizon: int) -> bool:
     """Whether kibitzer can be played that long."""
-    from kibitz.engine.leap import can_leap
     from kibitz.model.feedback import active
     from kibitz.model.problem import gaussian
     from kibitz.policies.kibitzer import kibitzer
+    from kibitz.simulation.schedule import is_played_by_leaps
 
-    return horizon <= MOST_STEPS or can_leap(kibitzer(), gaussian((-gaps).tolist()), active(0.5))
+    problem = gaussian((-gaps).tolist())
+    return horizon <= MOST_STEPS or is_played_by_leaps(kibitzer(), problem, active(0.5), horizon)
 
 
 def _final_regret(
-    gaps: FloatArray,
-    observer: str,
-    rate: Any,
-    horizon: int,
-    exploration: float,
-    runs: int,
-    seed: int,
-    progress: Callable[[str, float], None] | None,
-    executor: Executor | None,
+    gaps: FloatArray, observer: str, rate: Any, exploration: float, **options: Any
 ) -> FloatArray:
     """The regret of each run at the horizon; without looks if there is no rate."""
     from kibitz.model.feedback import active, bandit, passive
@@ -98,9 +89,6 @@ def _final_regret(
     policy = policies.get(observer, lambda: ucb(exploration))()
     looks = active if chooses else lambda rate: passive(rate, observer)
     feedback = bandit() if rate is None else looks(rate)
-    data = simulate(
-        gaussian((-gaps).tolist()), feedback, policy, horizon=horizon,
-        runs=runs, seed=seed, stages=[horizon], progress=progress,
-        executor=executor,
-    )  # fmt: skip
+    problem = gaussian((-gaps).tolist())
+    data = simulate(problem, feedback, policy, stages=[options["horizon"]], **options)
     return np.asarray(data["final_regret"].to_numpy()[0])

@@ -14,8 +14,7 @@ import matplotlib
 import numpy as np
 
 from kibitz._files import checked_target, write_whole
-from kibitz.reproduction.numerals import typeset
-from kibitz.reproduction.picture import COLOURS, DASHES, Curve, Mark, Panel, Picture
+from kibitz.plotting.picture import COLOURS, DASHES, Curve, Mark, Panel, Picture, typeset
 
 if TYPE_CHECKING:
     import xarray

@@ -11,14 +11,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Protocol
-
-from numpy.typing import ArrayLike
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 from kibitz.model.feedback import Feedback
 from kibitz.model.problem import Problem
-from kibitz.simulation.executors import Executors
-from kibitz.simulation.labels import Policies
+from kibitz.simulation.options import Options, check_options, show_options
+from kibitz.simulation.schedule import Policies
 from kibitz.simulation.simulate import simulate
 
 if TYPE_CHECKING:
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
     from kibitz.plotting.figures import Window
 
 WIDTH = 640  # of a figure in a notebook, in its pixels
+NOT_OPTIONS = ("progress", "keep", "watch")  # of `simulate`, which a race sets itself
 SECONDS = 0.5  # between two titles, as long as there is nothing to draw
 
 
@@ -40,21 +39,9 @@ class Screen(Protocol):
         """Show the runs that are there."""
 
 
+@show_options(without=NOT_OPTIONS)
 def race(
-    problem: Problem,
-    feedback: Feedback,
-    policies: Policies,
-    *,
-    horizon: int,
-    runs: int,
-    seed: int,
-    stages: ArrayLike | None = None,
-    threads: int | None = None,
-    file: str | os.PathLike[str] | None = None,
-    engine: str = "auto",
-    error: float = 1e-9,
-    executor: Executors | None = None,
-    loop: str = "auto",
+    problem: Problem, feedback: Feedback, policies: Policies, **options: Unpack[Options]
 ) -> "xarray.Dataset":
     """Do the same as `simulate`, and draw regret curves that change as runs come in.
 
@@ -63,18 +50,20 @@ def race(
 
     Ctrl-C, or the button of a notebook that stops a cell, stops it. Then the title says so, and the
     result is that of `simulate` for as many runs as all policies have; if they have none yet, a
-    KeyboardInterrupt is raised. With a `file`, the same call goes on from there.
+    KeyboardInterrupt is raised. With a `file`, the same call resumes from there.
 
-    All parameters are those of `simulate`, and so are the numbers, bit for bit.
+    The numbers are those of `simulate`, bit for bit.
+
+    Parameters
+    ----------
+    problem, feedback, policies, {names}
+        As in `simulate`.
     """
-    setting: dict[str, Any] = {
-        "horizon": horizon, "runs": runs, "seed": seed, "stages": stages, "threads": threads,
-        "file": file, "engine": engine, "error": error, "executor": executor, "loop": loop,
-    }  # fmt: skip
+    check_options(options, NOT_OPTIONS)
     if in_a_notebook() and find_spec("matplotlib") is None:
         raise ValueError("matplotlib must be installed (pip install 'kibitz[figures]'), got nothing")
     screen = Curves(Notebook if in_a_notebook() else open_window)
-    return watched(screen, problem, feedback, policies, **setting)
+    return watched(screen, problem, feedback, policies, **options)
 
 
 def watched(

@@ -16,26 +16,23 @@ from contextlib import ExitStack
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from kibitz._files import checked_folder, checked_target, write_whole
-from kibitz._validation import flag, refused, whole
+from kibitz._validation import flag, refused
+from kibitz.plotting import vega
 from kibitz.plotting.figures import figure, save_figure
-from kibitz.reproduction import vega
+from kibitz.plotting.picture import COLOURS, DARK_COLOURS, DASHES, Picture, typeset
+from kibitz.reproduction import Data
 from kibitz.reproduction.experiments import NUMBERED
-from kibitz.reproduction.numerals import typeset
-from kibitz.reproduction.picture import COLOURS, DARK_COLOURS, DASHES, Picture
 from kibitz.reproduction.verdict import SURE, Verdict
-from kibitz.simulation.executors import Executors, opened
-from kibitz.simulation.kernels import compile_ahead
-from kibitz.simulation.results import versions
-from kibitz.simulation.task import rehearsal
-
-if TYPE_CHECKING:
-    import xarray
+from kibitz.simulation.executors import opened
+from kibitz.simulation.options import Executors, check_option
+from kibitz.simulation.results.dataset import versions
+from kibitz.simulation.simulate import compiling_ahead
 
 TEMPLATES = Path(__file__).parent / "templates"
 PAPER = (
@@ -93,17 +90,13 @@ def reproduce(
         How many runs; each experiment has its own number unless given.
     quick
         Whether to do with a fraction of the runs.
-    threads
-        How many runs to play at a time.
-    progress
-        Called as `progress(what, share)` now and then.
-    executor
-        Who plays them, as in `simulate`.
+    threads, progress, executor
+        As in `simulate`.
     """
     numbers = chosen(only)
-    seed, quick = whole(seed, "seed"), flag(quick, "quick")
-    runs = None if runs is None else whole(runs, "runs", 1)
-    threads = None if threads is None else whole(threads, "threads", 1)
+    seed, quick = check_option("seed", seed), flag(quick, "quick")
+    runs = None if runs is None else check_option("runs", runs)
+    threads = check_option("threads", threads)
     place = checked_folder(folder, "out")
     for part in ("data", "figures"):
         checked_folder(place / part, "out").mkdir(parents=True, exist_ok=True)
@@ -112,17 +105,18 @@ def reproduce(
     sections = []
 
     def n_runs(number: int) -> int:
-        usual = NUMBERED[number].RUNS
+        usual: int = NUMBERED[number].RUNS
         return runs or (max(LEAST_RUNS, usual // QUICK) if quick else usual)
+
+    def run_all() -> None:
+        for number in numbers:
+            file = partial(data_file, place, number)
+            NUMBERED[number].run(file, runs=n_runs(number), seed=seed, threads=threads)
 
     with opened(executor) as crew, ThreadPoolExecutor(1) as aside, ExitStack() as stack:
         script = aside.submit(vega.javascript)
         if crew is None:
-            with rehearsal() as jobs:
-                for number in numbers:
-                    file = partial(data_file, place, number)
-                    NUMBERED[number].run(file, runs=n_runs(number), seed=seed, threads=threads)
-            stack.enter_context(compile_ahead(jobs))
+            stack.enter_context(compiling_ahead(run_all))
         for done, number in enumerate(numbers):
 
             def step(what: str, share: float, done: int = done, number: int = number) -> None:
@@ -279,7 +273,7 @@ def legend(picture: Picture) -> list[dict[str, Any]]:
     return entries
 
 
-def setting_rows(data: "dict[str, xarray.Dataset]") -> list[list[str]]:
+def setting_rows(data: Data) -> list[list[str]]:
     """Return what made some data, as they say themselves: a row for each part."""
     rows = []
     for label, part in data.items():
@@ -325,7 +319,7 @@ def _values(values: Any) -> str:
     return ", ".join(map(_value, values))
 
 
-def rewards_of(data: "dict[str, xarray.Dataset]") -> str:
+def rewards_of(data: Data) -> str:
     """Say which law the rewards have."""
     first = next(iter(data.values()))
     return LAWS[json.loads(first.attrs["cells"])[0]["setting"]["problem"]["law"]]

@@ -25,14 +25,8 @@ from numpy.typing import NDArray
 
 from kibitz._validation import EXECUTOR, quoted, refused
 from kibitz.engine.loop import RUN, STAGE, STOP
-from kibitz.simulation.jobs import (
-    Job,
-    Played,
-    expected_seconds,
-    new_control,
-    play,
-    result_bytes,
-)
+from kibitz.simulation.jobs import Job, Played, expected_seconds, new_control, play, result_bytes
+from kibitz.simulation.options import Executors
 from kibitz.simulation.parcels import Answer, Parcel, checked, packed, play_parcel
 
 IN_FLIGHT = 4  # parcels of work for each worker
@@ -43,8 +37,6 @@ TRIES = 4  # of a parcel: the first, and three more if it is lost
 ASK_AGAIN = 5.0  # seconds after which an executor is asked again how many workers it has
 #: What engines say of jobs that were lost, by the names of the errors: none of them is imported here.
 LOST = {"BrokenExecutor", "CancelledError", "KilledWorker", "TerminatedWorkerError"}
-
-Executors = Executor | Callable[[], Executor]
 
 
 def play_all(

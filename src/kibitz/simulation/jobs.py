@@ -18,7 +18,7 @@ from kibitz.engine.rng import seed_words, streams
 from kibitz.model.feedback import Every, Feedback
 from kibitz.model.problem import Problem
 from kibitz.policies.policy import Policy
-from kibitz.simulation.summary import STATISTICS, summarised
+from kibitz.simulation.results.summary import STATISTICS, summarised
 
 LEAP_PAYS = 100_000  # the horizon from which on leaping is the faster way
 

@@ -5,8 +5,8 @@ specialised kernel is compiled in the background, and jobs that begin later use 
 kernels are compiled in several processes at once.
 """
 
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
+import time
+from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from threading import Thread
@@ -19,10 +19,10 @@ from kibitz.simulation.jobs import (
     expected_seconds,
     generic_kernel,
     kernel_of,
+    play,
     specialised_kernel,
 )
-
-Progress = Callable[[str, float], None]
+from kibitz.simulation.options import Progress
 
 SPECIALISE_SECONDS = 20.0  # of work from which on a specialised kernel is worth its compilation
 SPECIALISE_AHEAD_SECONDS = 10.0  # the same where it is compiled before anybody waits for it
@@ -74,22 +74,32 @@ def _by_kernel(jobs: list[Job]) -> dict[Hashable, list[Job]]:
     return grouped
 
 
-def worth_specialising(
-    generic: dict[Hashable, Job], jobs: list[Job], n_compilers: int
-) -> dict[Hashable, Job]:
-    """Return those generic kernels with enough work left to pay for a specialised one."""
-    seconds: Counter[Hashable] = Counter()
-    for key, some in _by_kernel(jobs).items() if generic else ():
-        seconds[key] += sum(map(expected_seconds, some))  # type: ignore[assignment]
-    enough = SPECIALISE_SECONDS * n_compilers
-    return {k: job for k, job in generic.items() if job.loop == "auto" and seconds[k] >= enough}
-
-
 @contextmanager
-def specialise_in_background(jobs: list[Job]) -> Iterator[None]:
-    """Compile the specialised kernels of jobs in one other process while the block runs."""
-    with compile_in_background([specialised_kernel(job) for job in jobs], 1):
-        yield
+def compiled(
+    jobs: list[Job], elsewhere: bool, n_compilers: int, tell: Progress
+) -> Iterator[tuple[list[Job], dict[str, str]]]:
+    """Load or compile the kernels of jobs; compile specialised ones while the block runs.
+
+    `elsewhere` says whether the workers of an executor play, each of which compiles for itself.
+    Yield the jobs, and a dict that has the kernels of each policy when the block is left: "final"
+    (specialised), "draft" (generic), or both.
+    """
+    generic, by_kernel = prepare(jobs, tell), _by_kernel(jobs)
+    seconds = {key: sum(map(expected_seconds, by_kernel[key])) for key in generic}
+    enough = SPECIALISE_SECONDS * n_compilers
+    worth = {k: j for k, j in generic.items() if j.loop == "auto" and seconds[k] >= enough}
+    if elsewhere or not CAN_COMPILE:
+        chosen = {id(job) for key in worth for job in by_kernel[key]}
+        jobs = [job._replace(loop="final") if id(job) in chosen else job for job in jobs]
+        worth = {}
+    used: dict[str, str] = {}
+    kernels = [specialised_kernel(job) for job in worth.values()]
+    with compile_in_background(kernels, 1):
+        yield jobs, used
+    kinds = dict.fromkeys(generic, "draft")
+    kinds |= {key: "draft and final" for key, k in zip(worth, kernels, strict=True) if k.is_ready()}
+    for key, some in by_kernel.items():
+        used.update(dict.fromkeys((job.label[1] for job in some), kinds.get(key, "final")))
 
 
 @contextmanager
@@ -109,14 +119,13 @@ def compile_ahead(jobs: list[Job]) -> Iterator[None]:
         yield
 
 
-def kernels_used(
-    jobs: list[Job], generic: dict[Hashable, Job], specialised: dict[Hashable, Job]
-) -> dict[str, str]:
-    """Return which kernels played each policy: "final" (specialised), "draft" (generic), or both."""
-    used = dict.fromkeys(generic, "draft")
-    for key, job in specialised.items():
-        if specialised_kernel(job).is_ready():
-            used[key] = "draft and final"
-    return {
-        job.label[1]: used.get(key, "final") for key, some in _by_kernel(jobs).items() for job in some
-    }
+def time_job(job: Job) -> tuple[float, str]:
+    """Return the processor time of a job, the best of three tries, and its kernel: draft or final."""
+    kernel = kernel_of(job)
+    kernel.compile()
+    tries = []
+    for _ in range(3):
+        begun = time.process_time()
+        play(job)
+        tries.append(time.process_time() - begun)
+    return min(tries), "draft" if kernel.generic else "final"

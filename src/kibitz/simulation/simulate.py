@@ -1,41 +1,40 @@
-"""Play policies against a problem."""
+"""Play policies against a problem: open the results, play the runs that are missing, store them."""
 
-import os
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
+from contextlib import closing, contextmanager
+from contextvars import ContextVar
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Unpack
 
-from numpy.typing import ArrayLike
+import numpy as np
 
-from kibitz.model.feedback import Feedback
-from kibitz.model.problem import Problem
-from kibitz.simulation.axes import Swept
-from kibitz.simulation.executors import Executors
-from kibitz.simulation.kernels import Progress
-from kibitz.simulation.labels import Policies, labelled
-from kibitz.simulation.task import Point, Task, computed
-from kibitz.simulation.watch import Watch
+from kibitz._validation import refused
+from kibitz.model.feedback import Feedback, checked_feedback
+from kibitz.model.problem import Problem, checked_problem
+from kibitz.simulation import schedule
+from kibitz.simulation.executors import cores, opened, play_all, workers_of
+from kibitz.simulation.jobs import Job, Played, no_runs
+from kibitz.simulation.kernels import compile_ahead, compiled
+from kibitz.simulation.options import ZARR, Options, Progress, Watch, check_options, show_options
+from kibitz.simulation.results.dataset import Key, Results, Swept
+from kibitz.simulation.results.netcdf import NetcdfResults
+from kibitz.simulation.results.summary import summarised
+from kibitz.simulation.schedule import Point, Policies, Workers, labelled
 
 if TYPE_CHECKING:
     import xarray
 
+SAVE_SECONDS = 20.0  # how much work a crash of the machine may lose
+WATCH_SECONDS = 0.5  # between two calls of `watch`, at least
+WATCH_SHARE = 0.3  # of the time that `watch` may take, at most
 
+
+@show_options()
 def simulate(
-    problem: Problem,
-    feedback: Feedback,
-    policies: Policies,
-    *,
-    horizon: int,
-    runs: int,
-    seed: int,
-    stages: ArrayLike | None = None,
-    threads: int | None = None,
-    file: str | os.PathLike[str] | None = None,
-    progress: Progress | None = None,
-    engine: str = "auto",
-    error: float = 1e-9,
-    executor: Executors | None = None,
-    keep: str = "runs",
-    loop: str = "auto",
-    watch: Watch | None = None,
+    problem: Problem, feedback: Feedback, policies: Policies, **options: Unpack[Options]
 ) -> "xarray.Dataset":
     r"""Play policies against a problem and return their regret.
 
@@ -45,49 +44,7 @@ def simulate(
         What the arms pay, and who sees what.
     policies
         A policy, several, or a dict from labels to policies.
-    horizon
-        The number of stages, T.
-    runs
-        How often each policy is played. Run r depends on (seed, r) alone.
-    seed
-        A whole number; the same seed gives the same numbers.
-    stages
-        The stages at which the regret is kept: about 200, log-spaced, unless given. The horizon is
-        always among them.
-    threads
-        How many runs to play at a time; all cores, or all workers of the executor, unless given.
-        Results do not depend on it.
-    file
-        A netCDF file to save to, or a folder whose name ends in ".zarr" for what does not fit in
-        memory, which is then read when it is used. What it already holds of the same setting is not
-        computed again; an interrupted simulation leaves there what was done.
-    progress
-        Called as `progress(what, share)` now and then, with the share of the work that is done.
-    engine
-        "step" plays stage by stage; "leap" skips ahead where that is sound (`simulator.leap`) and
-        else plays stage by stage; "auto" leaps where it also pays. The attribute `engine` says which.
-    error
-        How much the law of a run may differ from that of stage-by-stage play, in total variation,
-        when leaping.
-    executor
-        Who plays: an Executor of concurrent.futures, such as Dask's `Client.get_executor()`, or a
-        function that makes one, which is asked for another if workers are lost, and shut down in the
-        end. Threads unless given. Results do not depend on it.
-    keep
-        "runs", or "summary": of each policy, instead of its runs, statistics of them, along a
-        dimension `statistic` ("count", "mean", "variance" and the quantiles "q1", "q10", "q25",
-        "q50", "q75", "q90" and "q99").
-    loop
-        "final" compiles each policy into a loop of its own, which takes some seconds unless it was
-        done before; "draft" plays a new index at once, at two to three times the price of a stage
-        (policies that have no draft are compiled all the same). "auto" drafts what is not compiled
-        yet and, where there is work for many seconds, compiles meanwhile. Results do not depend on
-        it; `encoding["loop"]` says which were used this time.
-    watch
-        Called as `watch(data)` when there are more runs, at most twice a second, with the result as
-        it would be of `runs=n`, where n is how many all policies have; and once more, if so, when
-        Ctrl-C has come. The policies are then played in turn. An error of it ends the simulation.
-        `kibitz.race` draws what it is given.
+    {options}
 
     Returns
     -------
@@ -97,8 +54,154 @@ def simulate(
         (policy, run), 0 stage by stage; and in its attributes, as JSON, the setting, the seed, the
         engine of each policy and the versions that made it.
     """
-    points: dict[Any, Point] = {(): (problem, feedback, labelled(policies), horizon)}
-    task = Task(
-        Swept(), points, runs, seed, stages, threads, file, engine, error, executor, keep, loop
-    )
-    return computed(task, progress, watch)
+    players = labelled(policies)
+    checked = check_options(options)
+    point = Point(checked_problem(problem), checked_feedback(feedback), players, checked["horizon"])
+    return play_points(Swept(), {(): point}, checked)
+
+
+def play_points(
+    swept: Swept, points: dict[tuple[Any, ...], Point], options: Options
+) -> "xarray.Dataset":
+    """Play the runs that are missing, and return all that was asked for."""
+    watch, runs = options.get("watch"), options["runs"]
+    if watch is not None and options["keep"] != "runs":
+        raise refused("keep", "'runs' where somebody watches", options["keep"])
+    tell: Progress = options["progress"] or (lambda what, share: None)
+    stages = schedule.checked_stages(options["stages"], [point.horizon for point in points.values()])
+    with opened(options["executor"]) as executor:
+        workers = partial(_n_workers, options["threads"], executor)
+        cells = schedule.make_cells(points, stages, options, workers)
+        if (collected := _collected.get()) is not None:
+            collected.extend(cells.values())
+            dataset: xarray.Dataset = import_module("xarray").Dataset()
+            return dataset
+        results = _open_results(swept, cells, options, workers)
+        results.ask({key: schedule.fingerprint(cell) for key, cell in cells.items()}, runs)
+        jobs = [
+            job
+            for key, cell in cells.items()
+            for job in schedule.cut_into_jobs(
+                cell, results, results.missing(key, runs), len(cells), workers, executor is not None
+            )
+        ]
+        if watch is not None:
+            jobs.sort(key=lambda job: job.first)  # so that all policies get on together
+        watching = Watching(watch, results, list(cells), runs)
+        n_compilers = 1 if executor is None else workers()
+        with compiled(jobs, executor is not None, n_compilers, tell) as (jobs, loops):
+            _play(jobs, results, executor, options, tell, watching)
+    data = results.result(list(cells), runs)
+    data.encoding["loop"] = loops
+    return data
+
+
+def _n_workers(threads: int | None, executor: Executor | None) -> int:
+    """Return how many jobs are played at a time; a function that makes an executor is called."""
+    return threads or (cores() if executor is None else workers_of(executor))
+
+
+def _open_results(swept: Swept, cells: dict[Key, Job], options: Options, workers: Workers) -> Results:
+    """Open the results that are saved, or new ones."""
+    path: Any = options["file"]
+    longest = max(cells.values(), key=lambda cell: cell.horizon)
+    stages, n_arms = longest.stages, longest.problem.n_arms
+    if path is not None and path.suffix == ZARR:
+        from kibitz.simulation.results.zarr import ZarrResults
+
+        size = partial(schedule.chunk_size, list(cells.values()), workers)
+        return ZarrResults(path, swept, options["keep"], stages, n_arms, size)
+    schedule.check_memory(options, len(cells), stages.size, n_arms)
+    return NetcdfResults(path, swept, options["keep"], stages, n_arms)
+
+
+def _play(
+    jobs: list[Job],
+    results: Results,
+    executor: Executor | None,
+    options: Options,
+    tell: Progress,
+    watching: "Watching",
+) -> None:
+    """Play jobs and store what comes of them."""
+    saved = time.monotonic()
+    unfinished: dict[Key, Played] = {}  # cells to be summarised when all their runs are there
+    try:
+        with closing(
+            play_all(jobs, options["threads"], lambda share: tell("simulating", share), executor)
+        ) as all_played:
+            for job, played in all_played:
+                if options["keep"] == "runs" or job.summary:
+                    results.put(job.label, job.first, played)
+                else:
+                    if job.label not in unfinished:
+                        size = (options["runs"], job.stages.size, job.problem.n_arms)
+                        unfinished[job.label] = no_runs(*size)
+                    for room, new in zip(unfinished[job.label], played, strict=True):
+                        room[job.first : job.last] = new
+                    if not np.isnan(unfinished[job.label].error).any():
+                        results.put(job.label, 0, summarised(unfinished.pop(job.label)))
+                watching.show()
+                if time.monotonic() - saved > SAVE_SECONDS:
+                    results.save()
+                    saved = time.monotonic()
+    except KeyboardInterrupt:
+        watching.show(now=True)
+        raise
+    finally:
+        results.save()
+
+
+class Watching:
+    """Shows `watch` the runs that all policies have so far, now and then."""
+
+    def __init__(self, watch: Watch | None, results: Results, keys: list[Key], runs: int) -> None:
+        self.watch, self.results, self.keys, self.runs = watch, results, keys, runs
+        self.shown = 0  # runs
+        self.next = 0.0  # when to show more
+
+    def show(self, *, now: bool = False) -> None:
+        """Show the runs that all policies have, if these are more and it is time, or `now`."""
+        begun = time.monotonic()
+        if self.watch is None or (begun < self.next and not now):
+            return
+        complete = min(self._complete(key) for key in self.keys)
+        pause = 0.0
+        if complete > self.shown:
+            pause = WATCH_SECONDS
+            data = self.results.result(self.keys, complete)
+            self.shown = complete
+            self.watch(data)
+        ended = time.monotonic()
+        self.next = ended + max(pause, (ended - begun) * (1 / WATCH_SHARE - 1))
+
+    def _complete(self, key: Key) -> int:
+        """Return how many runs of a cell are there before the first that is missing."""
+        missing = self.results.missing(key, self.runs)
+        return int(missing[0]) if missing.size else self.runs
+
+
+# --------------------------------------------------------------------------------------- compilation
+
+
+_collected: ContextVar[list[Job] | None] = ContextVar("collected", default=None)
+
+
+@contextmanager
+def rehearsal() -> Iterator[list[Job]]:
+    """Collect the cells of what is simulated in the block, as jobs, instead of playing them."""
+    jobs: list[Job] = []
+    token = _collected.set(jobs)
+    try:
+        yield jobs
+    finally:
+        _collected.reset(token)
+
+
+@contextmanager
+def compiling_ahead(simulations: Callable[[], Any]) -> Iterator[None]:
+    """Compile in the background, while the block runs, what some simulations will need."""
+    with rehearsal() as jobs:
+        simulations()
+    with compile_ahead(jobs):
+        yield

@@ -1,215 +1,181 @@
 """Play policies over values of what they, the problem or the feedback depend on."""
 
 import inspect
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from kibitz._validation import refused
-from kibitz.model.feedback import Feedback
-from kibitz.model.problem import Problem
-from kibitz.simulation.axes import POINT, Swept
-from kibitz.simulation.executors import Executors
-from kibitz.simulation.kernels import Progress
-from kibitz.simulation.labels import Policies, labelled
-from kibitz.simulation.results import RECORDED
-from kibitz.simulation.task import Point, Task, computed
+from kibitz.model.feedback import Feedback, checked_feedback
+from kibitz.model.problem import Problem, checked_problem
+from kibitz.simulation.options import OPTIONS, check_option, check_options, show_options
+from kibitz.simulation.results.dataset import POINT, RECORDED, Swept
+from kibitz.simulation.schedule import Point, Policies, labelled
+from kibitz.simulation.simulate import play_points
 
 if TYPE_CHECKING:
     import xarray
 
-TAKEN = {"policy", "run", "stage", "arm", "final_regret", *RECORDED}  # names of a result
-
-Grid = Mapping[str, Sequence[Any]] | Sequence[Mapping[str, Any]]
-
-
-class Options(TypedDict, total=False):
-    """The further options of a sweep, which are those of `simulate`."""
-
-    stages: ArrayLike | None
-    threads: int | None
-    file: str | os.PathLike[str] | None
-    progress: Progress | None
-    engine: str
-    error: float
-    executor: Executors | None
-    keep: str
-    loop: str
+#: Names of a result, which no dimension of a sweep can have.
+TAKEN = {"policy", "run", "statistic", "stage", "arm", "final_regret", POINT, *RECORDED}
+NOT_OPTIONS = ("horizon", "watch")  # of `simulate`: each point has its own horizon
+VALUES = "a list of numbers or strings"
 
 
-@overload
+@show_options(without=NOT_OPTIONS)
 def sweep(
-    name: str,
-    values: Sequence[Any],
     problem: Problem | Callable[..., Problem],
     feedback: Feedback | Callable[..., Feedback],
     policies: Policies | Callable[..., Policies],
     *,
-    horizon: int | Callable[..., int],
+    horizon: int | Iterable[int] | Callable[..., int],
     runs: int,
     seed: int,
-    **options: Unpack[Options],
-) -> "xarray.Dataset": ...
-
-
-@overload
-def sweep(
-    name: Grid,
-    problem: Problem | Callable[..., Problem],
-    feedback: Feedback | Callable[..., Feedback],
-    policies: Policies | Callable[..., Policies],
-    /,
-    *,
-    horizon: int | Callable[..., int],
-    runs: int,
-    seed: int,
-    **options: Unpack[Options],
-) -> "xarray.Dataset": ...
-
-
-def sweep(
-    name: Any,
-    values: Any,
-    problem: Any,
-    feedback: Any,
-    policies: Any = None,
-    *,
-    horizon: int | Callable[..., int],
-    runs: int,
-    seed: int,
-    stages: ArrayLike | None = None,
-    threads: int | None = None,
-    file: str | os.PathLike[str] | None = None,
-    progress: Progress | None = None,
-    engine: str = "auto",
-    error: float = 1e-9,
-    executor: Executors | None = None,
-    keep: str = "runs",
-    loop: str = "auto",
+    **grid: Any,
 ) -> "xarray.Dataset":
     """Do the same as `simulate` for each of some values, and add a dimension for them.
 
-    Whatever depends on the value is given as a function of it::
+    Each keyword that is a list (or a range, or an array) is swept: a dimension of the result. Two
+    lists make a grid of all combinations. `problem`, `feedback` and `policies` are functions
+    where they depend on a value; each gets the keywords that it has parameters for::
 
-        sweep("rate", [0.01, 0.1, 1], problem, passive, ucb(), horizon=10_000, runs=100, seed=1)
-        sweep("p", [1.5, 2, 3], problem, active(0.1), lambda p: etc_ocucb(p=p), ...)
-        sweep("horizon", [100, 1000], problem, bandit(), ucb(), horizon=int, ...)
+        sweep(problem, passive, ucb(), rate=[0.01, 0.1, 1], horizon=10_000, runs=100, seed=1)
+        sweep(problem, active(0.1), ucb(), horizon=[100, 1000], runs=100, seed=1)
+        sweep(problem, active, etc_ocucb, rate=[0.01, 0.1], p=[1.5, 2, 3], ...)
 
-    More than one dimension come as a dict, for all combinations, or as a list of points. Then a
-    function is given the values of those that it has parameters for, by their names::
+    A keyword with a single value goes to the same functions and is not swept::
 
-        sweep({"rate": [0.01, 0.1], "p": [1.5, 2, 3]}, problem, active, etc_ocucb, ...)
-        sweep([{"rate": 0.01, "p": 2}, {"rate": 0.1, "p": 3}], problem, active, etc_ocucb, ...)
+        sweep(problem, passive, ucb(), rate=[0.01, 0.1], weights="optimal", ...)
 
-    A list of points adds the one dimension `point`, with the values as coordinates along it.
-    Problems that are drawn from a law (`drawn`) are functions of the number of the `draw`::
+    For a parameter that is itself a list, write a function: `lambda rate: passive(rate, [0.1, 0.9])`.
 
-        sweep("draw", range(100), drawn(law, seed=1), active(0.1), ucb(), ...)
+    `points` are combinations that are no grid. They add one dimension, `point`, with the values as
+    coordinates along it::
+
+        sweep(problem, active, etc_ocucb, points=[{"rate": 0.01, "p": 2}, {"rate": 0.1, "p": 3}], ...)
+
+    Random problems (`drawn`) are functions of the number of the `draw`::
+
+        sweep(drawn(law, seed=1), active(0.1), ucb(), draw=range(100), ...)
 
     All points share seed and stages; beyond a point's own horizon `regret` is NaN, and
     `final_regret` is the regret at that horizon.
 
     Parameters
     ----------
-    name, values
-        The name of the dimension, and its coordinates: numbers or strings. Or, instead of the two,
-        several names with their values, or a list of points; see above.
-    problem, feedback, policies, horizon
-        As in `simulate`, or functions of the value. Policies that depend on the value are labelled
-        by their names, unless they come as a dict.
-    runs, seed, stages, threads, file, progress, engine, error, executor, keep, loop
+    problem, feedback, policies
+        As in `simulate`, or functions that return them. Policies that a function returns are
+        labelled by their names, unless they come as a dict.
+    horizon
+        As in `simulate`, or a list, which is swept as the last dimension, or a function.
+    grid
+        Lists to sweep, and single values; or `points`, a list of dicts with the same keys. See above.
+    {names}
         As in `simulate`.
     """
-    taken = TAKEN | ({"statistic"} if keep == "summary" else set())
-    if isinstance(name, str) or not isinstance(name, Mapping | Sequence):
-        swept, grid = Swept((_checked_name(name, taken),)), [(v,) for v in _checked_values(values)]
-        things = (problem, feedback, policies, horizon)
-        at = [_of_one(thing) for thing in things]
-    else:
-        if policies is not None:
-            raise refused("values", "left out where the names come with their values", values)
-        swept, grid = _points(name, taken)
-        things = (values, problem, feedback, horizon)
-        whats = ("problem", "feedback", "policies", "horizon")
-        at = [_by_name(thing, what, swept) for thing, what in zip(things, whats, strict=True)]
-    points: dict[Any, Point] = {}
-    for value in grid:
-        made, who, players, last = (made_at(value) for made_at in at)
-        points[value] = (made, who, labelled(players, by_name=callable(things[2])), last)
-    task = Task(swept, points, runs, seed, stages, threads, file, engine, error, executor, keep, loop)
-    return computed(task, progress)
+    options = {name: grid.pop(name) for name in grid.keys() & OPTIONS.keys()}
+    options |= {"runs": runs, "seed": seed}
+    checked = check_options(options, NOT_OPTIONS)
+    points = grid.pop("points", None)
+    if _is_list(horizon):
+        grid["horizon"], horizon = horizon, lambda horizon: horizon
+    lists = {name: value for name, value in grid.items() if _is_list(value)}
+    single = {name: value for name, value in grid.items() if name not in lists}
+    swept, rows = _grid(lists, single) if points is None else _points(points, lists)
+    for name in swept.names:
+        if name in single:
+            raise ValueError(f"{name} must be given once, got {single[name]!r} and points")
+        if name in TAKEN or (name in OPTIONS and name not in lists):
+            raise ValueError(f"{name!r} must be swept under another name: results have their own")
+    names = [*swept.names, *single]
+    label = partial(labelled, by_name=callable(policies))
+    parts: dict[str, tuple[list[str], Callable[[dict[str, Any]], Any]]] = {
+        "problem": _by_name("problem", problem, names, checked_problem),
+        "feedback": _by_name("feedback", feedback, names, checked_feedback),
+        "policies": _by_name("policies", policies, names, label),
+        "horizon": _by_name("horizon", horizon, names, partial(check_option, "horizon")),
+    }
+    unused = set(names).difference(*(used for used, _ in parts.values()))
+    if unused:
+        raise TypeError(
+            f"sweep() got an unexpected keyword argument {min(unused)!r}: it is not an option of "
+            "simulate, and none of problem, feedback, policies and horizon is a function with "
+            "such a parameter"
+        )
+    played: dict[tuple[Any, ...], Point] = {}
+    for row in rows:
+        values = {**single, **dict(zip(swept.names, row, strict=True))}
+        played[row] = Point(**{part: make(values) for part, (_, make) in parts.items()})
+    numbers = {point.problem.n_arms for point in played.values()}
+    if len(numbers) > 1:
+        raise refused("problem", "one with the same number of arms at each value", numbers)
+    return play_points(swept, played, checked)
 
 
-def _of_one(thing: Any) -> Callable[[tuple[Any, ...]], Any]:
-    """Return what a thing is at a value: itself, unless it is a function."""
-    return lambda value: thing(*value) if callable(thing) else thing
+def _is_list(value: Any) -> bool:
+    """Return whether a value is several: a list, a range, an array, but no text, dict or record."""
+    one = isinstance(value, str | bytes | Mapping | Set) or hasattr(value, "_fields")
+    return isinstance(value, Iterable) and not one and getattr(value, "ndim", 1) > 0
 
 
-def _by_name(thing: Any, what: str, swept: Swept) -> Callable[[tuple[Any, ...]], Any]:
-    """Return what a thing is at some values, of which it is given those that it has names for."""
-    if not callable(thing):
-        return lambda value: thing
-    try:
-        parameters = inspect.signature(thing).parameters
-        names = [name for name in swept.names if name in parameters]
-        if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-            names = list(swept.names)
-        inspect.signature(thing).bind(**dict.fromkeys(names))
-    except (TypeError, ValueError):
-        condition = f"a function of {' and '.join(swept.names)}, by name"
-        raise refused(what, condition, thing) from None
-    places = [swept.names.index(name) for name in names]
-    return lambda value: thing(**{n: value[k] for n, k in zip(names, places, strict=True)})
+def _grid(lists: dict[str, Any], single: dict[str, Any]) -> tuple[Swept, list[tuple[Any, ...]]]:
+    """Return the dimensions of a grid, and the values of each of its points."""
+    if not lists:
+        name, value = next(iter(single.items()), ("a keyword", None))
+        raise refused(name, f"{VALUES}, for nothing else is swept", value)
+    columns = {name: [_plain(value) for value in values] for name, values in lists.items()}
+    for name, values in columns.items():
+        _check_values(values, name)
+        if not values or len(set(values)) < len(values):
+            raise refused(name, "some different values", lists[name])
+    return Swept(tuple(columns)), list(product(*columns.values()))
 
 
-def _points(grid: Any, taken: set[str]) -> tuple[Swept, list[tuple[Any, ...]]]:
-    """Return what is swept, and the values of each point."""
-    if isinstance(grid, Mapping) and grid:
-        names = tuple(_checked_name(name, taken) for name in grid)
-        lists = [_checked_values(values, name) for name, values in grid.items()]
-        return Swept(names), list(product(*lists))
-    condition = "a name, a dict of names and their values, or a list of points as dicts"
-    if (
-        not grid
-        or isinstance(grid, Mapping | bytes)
-        or not all(isinstance(point, Mapping) and point.keys() == grid[0].keys() for point in grid)
-    ):
-        raise refused("name", condition, grid)
-    names = tuple(_checked_name(name, taken | {POINT}) for name in grid[0])
-    if not names:
-        raise refused("name", condition, grid)
-    points = [tuple(_plain(point[name]) for name in names) for point in grid]
-    for k, name in enumerate(names):
-        _check_kinds([point[k] for point in points], name)
-    if len(set(points)) < len(points):
-        raise refused("name", "a list of different points", grid)
-    return Swept(names, grid=False), points
+def _points(points: Any, lists: dict[str, Any]) -> tuple[Swept, list[tuple[Any, ...]]]:
+    """Return the names of a list of points, and the values of each."""
+    condition = "a list of dicts that have the same keys"
+    if lists:
+        raise refused("points", f"given without other lists ({', '.join(lists)})", points)
+    if not isinstance(points, Sequence) or not all(isinstance(point, Mapping) for point in points):
+        raise refused("points", condition, points)
+    names = tuple(points[0]) if points else ()
+    if not names or any(point.keys() != points[0].keys() for point in points):
+        raise refused("points", condition, points)
+    rows = [tuple(_plain(point[name]) for name in names) for point in points]
+    for name, values in zip(names, zip(*rows, strict=True), strict=True):
+        _check_values(values, name)
+    if len(set(rows)) < len(rows):
+        raise refused("points", "a list of different points", points)
+    return Swept(names, grid=False), rows
 
 
-def _checked_name(name: Any, taken: set[str]) -> str:
-    if not (isinstance(name, str) and name.isidentifier() and name not in taken):
-        raise refused("name", "a name for the dimension", name)
-    return name
-
-
-def _checked_values(values: Any, name: str = "values") -> list[Any]:
-    if not isinstance(values, Iterable) or isinstance(values, str | bytes):
-        raise refused(name, "a list of numbers or strings", values)
-    grid = [_plain(value) for value in values]
-    _check_kinds(grid, name)
-    if not grid or len(set(grid)) < len(grid):
-        raise refused(name, "some different values", values)
-    return grid
-
-
-def _check_kinds(values: list[Any], name: str) -> None:
+def _check_values(values: Iterable[Any], name: str) -> None:
+    if not (isinstance(name, str) and name.isidentifier()):
+        raise refused("points", "dicts whose keys are names", name)
     if not all(isinstance(value, int | float | str) for value in values):
-        raise refused(name, "a list of numbers or strings", values)
+        raise refused(name, VALUES, values)
 
 
 def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
+
+
+def _by_name(
+    part: str, thing: Any, names: list[str], check: Callable[[Any], Any]
+) -> tuple[list[str], Callable[[dict[str, Any]], Any]]:
+    """Return the names of the values that a part depends on, and the part as a function of them."""
+    if not callable(thing):
+        fixed = check(thing)
+        return [], lambda values: fixed
+    condition = f"a function of {' and '.join(names)}, by name"
+    try:
+        signature = inspect.signature(thing)
+        if not any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
+            names = [name for name in names if name in signature.parameters]
+        signature.bind(**dict.fromkeys(names))
+    except (TypeError, ValueError):
+        raise refused(part, condition, thing) from None
+    return names, lambda values: check(thing(**{name: values[name] for name in names}))

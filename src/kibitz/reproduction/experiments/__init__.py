@@ -22,20 +22,9 @@ from kibitz.reproduction.experiments import (
 )
 
 EXPERIMENTS = (
-    rate_uniform,
-    rate_optimal,
-    weights,
-    active,
-    all_info,
-    for_ever,
-    ftl_or_ucb,
-    threshold,
-    paid,
-    arrivals,
-    sandwich,
-    league,
-    limit,
-)
+    rate_uniform, rate_optimal, weights, active, all_info, for_ever, ftl_or_ucb, threshold, paid,
+    arrivals, sandwich, league, limit,
+)  # fmt: skip
 
 #: The experiments by number.
 NUMBERED = dict(enumerate(EXPERIMENTS, start=1))

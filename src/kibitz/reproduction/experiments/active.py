@@ -6,16 +6,14 @@ Concluded: whether UCB1-Double soon reaches its final regret; and in each readin
 and ETC-OCUCB-2 are alike for every p, and whether a small p beats the largest.
 """
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kibitz.model.feedback import active
 from kibitz.model.problem import gaussian
+from kibitz.plotting.picture import Panel, Picture, band, bars, typeset
 from kibitz.policies.etc_ocucb import etc_ocucb
 from kibitz.policies.ucb import ucb_double
-from kibitz.reproduction.numerals import typeset
-from kibitz.reproduction.picture import Panel, Picture, band, bars
+from kibitz.reproduction import Data, Files
 from kibitz.reproduction.verdict import (
     Statement,
     Verdict,
@@ -28,11 +26,8 @@ from kibitz.reproduction.verdict import (
     saving,
     within,
 )
+from kibitz.simulation.schedule import log_spaced
 from kibitz.simulation.simulate import simulate
-from kibitz.simulation.stages import log_spaced
-
-if TYPE_CHECKING:
-    import xarray
 
 TITLE = "The active algorithms compared"
 PAPER = "Section 5, fourth figure"
@@ -53,10 +48,7 @@ SMALL = (1.1, 1.2)
 #: The other parameters of ETC-OCUCB.
 OTHERS: Any = {"alpha": 1.0, "rho": 0.5, "eta": 2.0, "C": 10.0}
 #: What the page calls them, and whether an epoch starts from zero (Algorithm 2 to the letter).
-READINGS = {
-    "kept": ("Statistics kept", False),
-    "restart": ("Restart in each epoch", True),
-}
+READINGS = {"kept": ("Statistics kept", False), "restart": ("Restart in each epoch", True)}
 #: They compare arms after whole rounds of looks, or at stages 2^k.
 VARIANTS = {"ETC-OCUCB": "rounds", "ETC-OCUCB-2": "doubling"}
 #: Runs of each setting.
@@ -66,7 +58,7 @@ SOON = 0.5  #: The share of the horizon by which "soon" is over.
 DONE = 0.95  #: The share of the final regret at which it is reached.
 
 
-def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Dataset]":
+def run(file: Files, **options: Any) -> Data:
     """Play all variants, in both readings."""
     data = {}
     for reading, (_, restart) in READINGS.items():
@@ -82,7 +74,7 @@ def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Datase
     return data
 
 
-def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
+def verdict(data: Data) -> Verdict:
     """Judge each of the paper's remarks, in each reading."""
     some = next(iter(data.values()))
     double = some["regret"].sel(policy="UCB1-Double")
@@ -139,7 +131,7 @@ def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
     )
 
 
-def draw(data: "dict[str, xarray.Dataset]") -> Picture:
+def draw(data: Data) -> Picture:
     """Draw regret against time for each p, and final regret against p, in both readings."""
     panels = []
     for reading, part in data.items():

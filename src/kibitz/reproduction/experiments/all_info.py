@@ -6,23 +6,14 @@ Concluded: in both readings, whether all information clearly lowers the final re
 regret is at 95 % of its final value sooner.
 """
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kibitz.model.feedback import active
 from kibitz.model.problem import gaussian
+from kibitz.plotting.picture import Panel, Picture, band, typeset
 from kibitz.policies.etc_ocucb import etc_ocucb
-from kibitz.reproduction.experiments.active import (
-    HORIZON,
-    MEANS,
-    OTHERS,
-    RATE,
-    READINGS,
-    VARIANTS,
-)
-from kibitz.reproduction.numerals import typeset
-from kibitz.reproduction.picture import Panel, Picture, band
+from kibitz.reproduction import Data, Files
+from kibitz.reproduction.experiments.active import HORIZON, MEANS, OTHERS, RATE, READINGS, VARIANTS
 from kibitz.reproduction.verdict import (
     Statement,
     Verdict,
@@ -33,11 +24,8 @@ from kibitz.reproduction.verdict import (
     reached,
     saving,
 )
+from kibitz.simulation.schedule import log_spaced
 from kibitz.simulation.simulate import simulate
-from kibitz.simulation.stages import log_spaced
-
-if TYPE_CHECKING:
-    import xarray
 
 TITLE = "All information in both subroutines"
 PAPER = "Section 5, fifth figure"
@@ -54,7 +42,7 @@ CLEAR = 0.10  #: The share of the regret that is a clear improvement.
 DONE = 0.95  #: The share of the final regret at which it is reached.
 
 
-def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Dataset]":
+def run(file: Files, **options: Any) -> Data:
     """Play the variants with and without all information, in both readings."""
     data = {}
     for reading, (_, restart) in READINGS.items():
@@ -71,7 +59,7 @@ def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Datase
     return data
 
 
-def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
+def verdict(data: Data) -> Verdict:
     """Compare final regrets and the stages at which they are reached."""
     statements, gains = [], []
     for reading, part in data.items():
@@ -104,7 +92,7 @@ def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
     return judge(statements, f"final regret lower by {span}", f"All information lowers it by {span}.")
 
 
-def draw(data: "dict[str, xarray.Dataset]") -> Picture:
+def draw(data: Data) -> Picture:
     """Draw regret against time, in both readings."""
     panels = []
     for reading, part in data.items():

@@ -6,22 +6,17 @@ Concluded: for a passive and an active policy and at each rate, whether the two 
 5 % of each other.
 """
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from kibitz.model.feedback import active, every, passive
 from kibitz.model.problem import gaussian
+from kibitz.plotting.picture import Panel, Picture, bars, typeset
 from kibitz.policies.ucb import ucb, ucb_double
-from kibitz.reproduction.numerals import typeset
-from kibitz.reproduction.picture import Panel, Picture, bars
+from kibitz.reproduction import Data, Files
 from kibitz.reproduction.verdict import Statement, Verdict, judge, mean, percent, saving, within
 from kibitz.simulation.sweep import sweep
-
-if TYPE_CHECKING:
-    import xarray
 
 TITLE = "Periodic against random arrivals"
 PAPER = "Sections 2.1.2 and 4.1 (claimed, not drawn)"
@@ -41,21 +36,21 @@ RUNS = 1500
 LITTLE = 0.05  #: The share of the regret by which it may differ.
 
 
-def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Dataset]":
+def run(file: Files, **options: Any) -> Data:
     """Play each policy with both kinds of arrivals."""
     data = {}
     for n, (label, (policy, observer)) in enumerate(PLAYERS.items()):
         for kind in ("periodic", "random"):
             arrivals: Any = every if kind == "periodic" else lambda period: 1 / period
-            feedback = {period: observer(arrivals(period)) for period in PERIODS}
             data[f"{label}, {kind}"] = sweep(
-                "period", PERIODS, gaussian(MEANS), feedback.__getitem__, policy(),
-                horizon=HORIZON, stages=[HORIZON], file=file(f"{n}-{kind}"), **options,
+                gaussian(MEANS), lambda period, see=observer, at=arrivals: see(at(period)), policy(),
+                period=PERIODS, horizon=HORIZON, stages=[HORIZON], file=file(f"{n}-{kind}"),
+                **options,
             )  # fmt: skip
     return data
 
 
-def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
+def verdict(data: Data) -> Verdict:
     """Compare both at each rate."""
     statements, found = [], []
     for label in PLAYERS:
@@ -82,7 +77,7 @@ def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
     )
 
 
-def draw(data: "dict[str, xarray.Dataset]") -> Picture:
+def draw(data: Data) -> Picture:
     """Draw both against ε for each policy."""
     panels = []
     rates = 1 / np.array(PERIODS)

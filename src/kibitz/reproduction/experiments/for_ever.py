@@ -6,19 +6,17 @@ Concluded: of each curve, whether the last decade of stages still added to it; o
 whether their height is a line in log(1/ε) (R²).
 """
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from kibitz.model.feedback import active, passive
 from kibitz.model.problem import gaussian
+from kibitz.plotting.picture import Curve, Panel, Picture, band, bars, typeset
 from kibitz.policies.etc_ocucb import etc_ocucb
 from kibitz.policies.ftl import ftl_robin
 from kibitz.policies.ucb import ucb, ucb_double
-from kibitz.reproduction.numerals import typeset
-from kibitz.reproduction.picture import Curve, Panel, Picture, band, bars
+from kibitz.reproduction import Data, Files
 from kibitz.reproduction.verdict import (
     Estimate,
     Statement,
@@ -34,9 +32,6 @@ from kibitz.reproduction.verdict import (
 )
 from kibitz.simulation.simulate import simulate
 from kibitz.simulation.sweep import sweep
-
-if TYPE_CHECKING:
-    import xarray
 
 TITLE = "Bounded for ever"
 PAPER = "Sections 1 and 4 (claimed, not drawn)"
@@ -63,7 +58,7 @@ GROWS = 0.05  #: And above which it does.
 STRAIGHT = 0.95  #: The least R² of a line.
 
 
-def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Dataset]":
+def run(file: Files, **options: Any) -> Data:
     """Play UCB at each rate as a passive observer, and the active algorithms."""
     per_decade = np.geomspace(1, HORIZON, 10 * round(np.log10(HORIZON)) + 1)
     stages = np.unique(per_decade.round().astype(np.int64))
@@ -71,7 +66,7 @@ def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Datase
     options = {"horizon": HORIZON, "stages": stages, "engine": ENGINE, **options}
     return {
         "passive": sweep(
-            "rate", RATES, problem, passive, ucb(), file=file("passive"), **options
+            problem, passive, ucb(), rate=RATES, file=file("passive"), **options
         ),
         "active": simulate(
             problem, active(ACTIVE_RATE), {name: make() for name, make in ACTIVE.items()},
@@ -92,7 +87,7 @@ def last_decade(regret: Any) -> Estimate:
     return saving(regret.sel(stage=horizon // 10, method="nearest"), regret.isel(stage=-1))
 
 
-def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
+def verdict(data: Data) -> Verdict:
     """Ask of each curve whether the last decade of stages still added to it."""
     regret = data["passive"]["regret"].isel(policy=0)
     horizon = int(regret["stage"][-1])
@@ -155,7 +150,7 @@ def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
     return judge(statements, short, sentence)
 
 
-def draw(data: "dict[str, xarray.Dataset]") -> Picture:
+def draw(data: Data) -> Picture:
     """Draw regret against T, passive and active, and the plateau against ε."""
     regret, others = (
         data[name]["regret"].sel(stage=slice(100, None)) for name in ("passive", "active")

@@ -6,19 +6,17 @@ Concluded: the exponent of FTL-robin's regret as a power of ε, the R² of UCB's
 and which of the two is better at the smallest and at the largest ε.
 """
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from kibitz.bounds import complexity, upper
 from kibitz.model.feedback import active, passive
 from kibitz.model.problem import gaussian
+from kibitz.plotting.picture import Curve, Panel, Picture, bars, typeset
 from kibitz.policies.ftl import ftl_robin
 from kibitz.policies.ucb import ucb
-from kibitz.reproduction.numerals import typeset
-from kibitz.reproduction.picture import Curve, Panel, Picture, bars
+from kibitz.reproduction import Data, Files
 from kibitz.reproduction.verdict import (
     Estimate,
     Statement,
@@ -33,9 +31,6 @@ from kibitz.reproduction.verdict import (
     within,
 )
 from kibitz.simulation.sweep import sweep
-
-if TYPE_CHECKING:
-    import xarray
 
 TITLE = "1/ε against log(1/ε)"
 PAPER = "Section 2.2, Lemma 1, and Theorem 3 (claimed, not drawn)"
@@ -57,18 +52,18 @@ NEAR = 0.15  #: How far from -1 the exponent of 1/ε may be.
 STRAIGHT = 0.95  #: The least R² of a line.
 
 
-def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Dataset]":
+def run(file: Files, **options: Any) -> Data:
     """Play both at each rate: FTL-robin looks in turn, UCB at an arm drawn uniformly."""
     options = {"horizon": HORIZON, "stages": [HORIZON], **options}
     problem = gaussian(MEANS)
     players: Any = {"FTL-robin": (active, ftl_robin), "UCB": (passive, ucb)}
     return {
-        label: sweep("rate", RATES, problem, observer, policy(), file=file(label), **options)
+        label: sweep(problem, observer, policy(), rate=RATES, file=file(label), **options)
         for label, (observer, policy) in players.items()
     }
 
 
-def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
+def verdict(data: Data) -> Verdict:
     """Measure both dependencies on ε, and where the two regrets cross."""
     ftl = data["FTL-robin"]["final_regret"].isel(policy=0).transpose("run", "rate")
     other = data["UCB"]["final_regret"].isel(policy=0).transpose("run", "rate")
@@ -123,7 +118,7 @@ def cross(rates: Any, difference: Any) -> float | None:
     return float(f"{np.exp(log):.2g}")
 
 
-def draw(data: "dict[str, xarray.Dataset]") -> Picture:
+def draw(data: Data) -> Picture:
     """Draw both regrets against ε, with power laws to compare, and UCB on a linear axis."""
     rates = np.array(RATES)
     final = {label: part["final_regret"].isel(policy=0) for label, part in data.items()}

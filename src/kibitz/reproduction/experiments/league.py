@@ -8,9 +8,7 @@ is surely better by more than 15 %. Cost per stage is not among the data, which 
 machine: it is measured when the report is written, and by `kibitz league`.
 """
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -28,12 +26,9 @@ from kibitz.evaluation.league import (
     stage_costs,
     standings,
 )
-from kibitz.reproduction.numerals import typeset
-from kibitz.reproduction.picture import Curve, Mark, Panel, Picture
+from kibitz.plotting.picture import Curve, Mark, Panel, Picture, typeset
+from kibitz.reproduction import Data, Files
 from kibitz.reproduction.verdict import Estimate, Statement, Table, Verdict, above, below, judge
-
-if TYPE_CHECKING:
-    import xarray
 
 TITLE = "The league"
 PAPER = "none of it; which policy to use"
@@ -49,12 +44,12 @@ NEVER = 0.001  # where "no looks" stands on a logarithmic axis
 __all__ = ["FACTORS", "HORIZON", "N_PROBLEMS", "RATES", "RUNS"]
 
 
-def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Dataset]":
+def run(file: Files, **options: Any) -> Data:
     """Play all policies on all problems, at each rate."""
     return play_league(problems=N_PROBLEMS, horizon=HORIZON, file=file, **options)
 
 
-def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
+def verdict(data: Data) -> Verdict:
     """Compare all others with kibitzer, over all settings, at each rate, and in each setting."""
     played, found = games(data), standings(data)
     reference, n = found["reference"], len(played.rates)
@@ -212,18 +207,14 @@ def shown(found: dict[str, Any]) -> list[str]:
     return [label for label in ranked if label in chosen]
 
 
-def draw(data: "dict[str, xarray.Dataset]") -> Picture:
+def draw(data: Data) -> Picture:
     """Draw performance profiles, and the ratio to the best against ε."""
     found = standings(data)
     setting, labels = found["setting"], shown(found)
     n = len(setting["rates"]) * len(setting["problems"])
     few = np.array(FACTORS) <= 10
     profiles = [
-        Curve(
-            label,
-            np.array(FACTORS)[few],
-            100 * np.array(found["policies"][label]["profile"])[few],
-        )
+        Curve(label, np.array(FACTORS)[few], 100 * np.array(found["policies"][label]["profile"])[few])
         for label in labels
     ]
     rates = [rate or NEVER for rate in setting["rates"]]

@@ -6,9 +6,7 @@ Concluded: with no looks, some and one at each stage, whether kibitzer's regret 
 and whether that of every other policy is larger than kibitzer's.
 """
 
-from collections.abc import Callable
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,10 +15,10 @@ from kibitz.evaluation.bayes_optimal import optimal
 from kibitz.evaluation.league import REFERENCE, entrants
 from kibitz.model.feedback import active, bandit, every
 from kibitz.model.problem import Problem, bernoulli
+from kibitz.plotting.picture import Curve, Mark, Panel, Picture, typeset
 from kibitz.policies import POLICIES
 from kibitz.policies.policy import Policy
-from kibitz.reproduction.numerals import typeset
-from kibitz.reproduction.picture import Curve, Mark, Panel, Picture
+from kibitz.reproduction import Data, Files
 from kibitz.reproduction.verdict import (
     Estimate,
     Statement,
@@ -32,7 +30,7 @@ from kibitz.reproduction.verdict import (
     ratio,
 )
 from kibitz.reproduction.verdict import mean as mean_of
-from kibitz.simulation.labels import labelled
+from kibitz.simulation.schedule import labelled
 from kibitz.simulation.sweep import sweep
 
 if TYPE_CHECKING:
@@ -71,11 +69,11 @@ def problem(draw: int) -> Problem:
     return bernoulli([(draw + 0.5) / DRAWS, (draw * STEP % DRAWS + 0.5) / DRAWS])
 
 
-def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Dataset]":
+def run(file: Files, **options: Any) -> Data:
     """Play all policies on all draws, with each kind of looks."""
     return {
         label: sweep(
-            "draw", range(DRAWS), problem, bandit() if n is None else active(every(n)), players(),
+            problem, bandit() if n is None else active(every(n)), players(), draw=range(DRAWS),
             horizon=STAGES, stages=[STAGES], file=file(label.replace(" ", "-")), **options,
         )
         for label, n in PERIODS.items()
@@ -94,7 +92,7 @@ def samples(part: "xarray.Dataset") -> dict[str, Any]:
     return {str(label): final.sel(policy=label).to_numpy() for label in part["policy"].to_numpy()}
 
 
-def ratios(data: "dict[str, xarray.Dataset]") -> dict[str, dict[str, Estimate]]:
+def ratios(data: Data) -> dict[str, dict[str, Estimate]]:
     """Return regret over the optimum's, for each kind of looks and policy."""
     found: dict[str, dict[str, Estimate]] = {}
     for label, part in data.items():
@@ -113,7 +111,7 @@ def ranked(found: dict[str, dict[str, Estimate]]) -> list[str]:
     return sorted(product, key=lambda name: float(product[name]))
 
 
-def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
+def verdict(data: Data) -> Verdict:
     """Hold kibitzer against the optimum, and the best of the others against kibitzer."""
     statements, found = [], ratios(data)
     for label, part in data.items():
@@ -153,7 +151,7 @@ def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
     return judge(statements, short, sentence, [table])
 
 
-def draw(data: "dict[str, xarray.Dataset]") -> Picture:
+def draw(data: Data) -> Picture:
     """Draw the ratio to the optimum against how often looks come."""
     found = ratios(data)
     order = ranked(found)

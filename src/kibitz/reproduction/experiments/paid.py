@@ -6,25 +6,20 @@ Concluded: at each horizon, whether the regret varies with ε by less than a con
 horizon to horizon, whether it grows no faster than Σ log(TΔ²)/Δ.
 """
 
-from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from kibitz.model.feedback import active, bandit
 from kibitz.model.problem import gaussian
+from kibitz.plotting.picture import Curve, Panel, Picture, bars, typeset
 from kibitz.policies.etc_ocucb import etc_ocucb
 from kibitz.policies.ocucb import ocucb
-from kibitz.reproduction.numerals import typeset
-from kibitz.reproduction.picture import Curve, Panel, Picture, bars
+from kibitz.reproduction import Data, Files
 from kibitz.reproduction.verdict import Statement, Verdict, above, below, judge, mean, ratio
 from kibitz.simulation.simulate import simulate
 from kibitz.simulation.sweep import sweep
-
-if TYPE_CHECKING:
-    import xarray
 
 TITLE = "Paid looks"
 PAPER = "Section 6 (claimed, not drawn)"
@@ -43,13 +38,13 @@ RUNS = 12
 CONSTANT = 2.0  #: The factor within which regrets do not "depend on ε".
 
 
-def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Dataset]":
+def run(file: Files, **options: Any) -> Data:
     """Play ETC-OCUCB with paid looks at each rate and horizon, and OCUCB-n without looks."""
     problem, data = gaussian(MEANS), {}
     for horizon in HORIZONS:
         here = {"horizon": horizon, "stages": [horizon], **options}
         data[f"paid, {horizon}"] = sweep(
-            "rate", RATES, problem, lambda rate: active(rate, paid=True), etc_ocucb(),
+            problem, active, etc_ocucb(), rate=RATES, paid=True,
             file=file(f"paid-{horizon}"), **here,
         )  # fmt: skip
         data[f"alone, {horizon}"] = simulate(
@@ -65,7 +60,7 @@ def order(horizon: int) -> float:
     return float((np.log(horizon * gaps**2) / gaps).sum())
 
 
-def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
+def verdict(data: Data) -> Verdict:
     """Compare the largest and the smallest regret over ε, and its growth with that of ETC."""
     statements, spreads, constants = [], [], []
     worst: dict[int, Any] = {}
@@ -113,7 +108,7 @@ def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
     return judge(statements, short, sentence)
 
 
-def draw(data: "dict[str, xarray.Dataset]") -> Picture:
+def draw(data: Data) -> Picture:
     """Draw the regret with paid looks against ε, and that of OCUCB-n without, for each horizon."""
     panels = []
     for horizon in HORIZONS:

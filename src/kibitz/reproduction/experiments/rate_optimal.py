@@ -5,16 +5,12 @@ Of the paper: Section 5, second figure.
 Concluded: the same as with uniform weights, by the same limits and from the same setting.
 """
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kibitz.plotting.picture import Picture
+from kibitz.reproduction import Data, Files
 from kibitz.reproduction.experiments import rate_uniform
-from kibitz.reproduction.picture import Picture
 from kibitz.reproduction.verdict import Verdict
-
-if TYPE_CHECKING:
-    import xarray
 
 TITLE = "Influence of ε, optimal weights"
 PAPER = "Section 5, second figure"
@@ -28,16 +24,16 @@ WEIGHTS = "optimal"
 RUNS = rate_uniform.RUNS
 
 
-def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Dataset]":
+def run(file: Files, **options: Any) -> Data:
     """Play UCB at each rate, and without looks."""
     return rate_uniform.run_with(WEIGHTS, file, **options)
 
 
-def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
+def verdict(data: Data) -> Verdict:
     """Judge as with uniform weights."""
     return rate_uniform.verdict(data)
 
 
-def draw(data: "dict[str, xarray.Dataset]") -> Picture:
+def draw(data: Data) -> Picture:
     """Draw as with uniform weights."""
     return rate_uniform.picture(data, WEIGHTS)

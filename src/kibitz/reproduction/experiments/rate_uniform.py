@@ -6,18 +6,16 @@ Concluded: whether the regret at ε = 1/T is that without looks, whether it fall
 log(1/ε) from ε* on (R²), and whether a f(ε), a fitted by least squares, stays close to it at every ε.
 """
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from kibitz.bounds import complexity, lower
 from kibitz.model.feedback import bandit, passive
 from kibitz.model.problem import gaussian
+from kibitz.plotting.picture import Curve, Mark, Panel, Picture, typeset
 from kibitz.policies.ucb import ucb
-from kibitz.reproduction.numerals import typeset
-from kibitz.reproduction.picture import Curve, Mark, Panel, Picture
+from kibitz.reproduction import Data, Files
 from kibitz.reproduction.verdict import (
     Estimate,
     Statement,
@@ -34,9 +32,6 @@ from kibitz.reproduction.verdict import (
 )
 from kibitz.simulation.simulate import simulate
 from kibitz.simulation.sweep import sweep
-
-if TYPE_CHECKING:
-    import xarray
 
 TITLE = "Influence of ε, uniform weights"
 PAPER = "Section 5, first figure"
@@ -59,18 +54,16 @@ CLOSE = 0.15  #: How far, relative to the data, a curve may be that "scales with
 SAME = 0.05  #: How far two regrets may be apart that are "the same".
 
 
-def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Dataset]":
+def run(file: Files, **options: Any) -> Data:
     """Play UCB at each rate, and without looks."""
     return run_with(WEIGHTS, file, **options)
 
 
-def run_with(
-    weights: str, file: Callable[[str], Path], **options: Any
-) -> "dict[str, xarray.Dataset]":
+def run_with(weights: str, file: Files, **options: Any) -> Data:
     """Do so with the given weights."""
     problem = gaussian(MEANS)
     swept = sweep(
-        "rate", RATES, problem, lambda rate: passive(rate, weights), ucb(),
+        problem, passive, ucb(), rate=RATES, weights=weights,
         horizon=HORIZON, stages=[HORIZON], file=file("rates"), **options,
     )  # fmt: skip
     without = simulate(
@@ -91,7 +84,7 @@ def fitted_scale(rates: Any, regrets: Any) -> float:
     return float(shape @ np.asarray(regrets) / (shape @ shape))
 
 
-def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
+def verdict(data: Data) -> Verdict:
     """Compare the means with a f(ε), and the scarcest looks with none."""
     final = data["rates"]["final_regret"].isel(policy=0)
     without = data["no-looks"]["final_regret"].isel(policy=0)
@@ -151,12 +144,12 @@ def where(rates: Any, holds: list[bool | None]) -> str:
     return f" (between ε = {typeset(min(held))} and {typeset(max(held))})" if held else ""
 
 
-def draw(data: "dict[str, xarray.Dataset]") -> Picture:
+def draw(data: Data) -> Picture:
     """Draw final regret against ε, with f, the regret without looks, and ε*."""
     return picture(data, WEIGHTS)
 
 
-def picture(data: "dict[str, xarray.Dataset]", weights: str) -> Picture:
+def picture(data: Data, weights: str) -> Picture:
     """Draw the figure for the given weights."""
     final = data["rates"]["final_regret"].isel(policy=0)
     rates = data["rates"]["rate"].to_numpy()

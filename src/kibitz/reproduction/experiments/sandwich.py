@@ -9,25 +9,20 @@ where a bound is vacuous it confirms nothing.
 """
 
 import math
-from collections.abc import Callable
 from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from kibitz.bounds import complexity, lower, upper
 from kibitz.model.feedback import passive
 from kibitz.model.problem import gaussian
+from kibitz.plotting.picture import Curve, Panel, Picture, bars, typeset
 from kibitz.policies.kibitzer import kibitzer
 from kibitz.policies.ucb import ucb
-from kibitz.reproduction.numerals import typeset
-from kibitz.reproduction.picture import Curve, Panel, Picture, bars
+from kibitz.reproduction import Data, Files
 from kibitz.reproduction.verdict import Statement, Verdict, above, all_of, below, judge, mean
 from kibitz.simulation.sweep import sweep
-
-if TYPE_CHECKING:
-    import xarray
 
 TITLE = "Between the bounds"
 PAPER = "Theorems 1 and 3 (claimed, not drawn)"
@@ -65,12 +60,12 @@ BOUNDS: dict[str, tuple[str, Any]] = {  # of which policy, and how it is compute
 }
 
 
-def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Dataset]":
+def run(file: Files, **options: Any) -> Data:
     """Play both policies at each rate and horizon."""
     policies = {name: policy() for name, policy in POLICIES.items()}
     return {
         str(horizon): sweep(
-            "rate", RATES, gaussian(MEANS), passive, policies,
+            gaussian(MEANS), passive, policies, rate=RATES,
             horizon=horizon, stages=[horizon], file=file(str(horizon)), **options,
         )
         for horizon in HORIZONS
@@ -84,7 +79,7 @@ def bounds(horizon: int) -> dict[str, Any]:
     return {name: bound(gaps, np.array(RATES), horizon) for name, (_, bound) in BOUNDS.items()}
 
 
-def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
+def verdict(data: Data) -> Verdict:
     """Hold the means against all bounds; a lower bound of 0 is vacuous and confirms nothing."""
     statements, vacuous, violated = [], dict.fromkeys(BOUNDS, 0), False
     for horizon in map(int, data):
@@ -125,17 +120,13 @@ def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
     return judge(statements, short, sentence)
 
 
-def draw(data: "dict[str, xarray.Dataset]") -> Picture:
+def draw(data: Data) -> Picture:
     """Draw the simulated regret between its bounds; a vacuous bound is not drawn but named."""
     panels = []
     for horizon in map(int, data):
         final = data[str(horizon)]["final_regret"]
         curves = [
-            bars(
-                f"{name}, simulated",
-                RATES,
-                [final.sel(policy=name, rate=rate) for rate in RATES],
-            )
+            bars(f"{name}, simulated", RATES, [final.sel(policy=name, rate=rate) for rate in RATES])
             for name in POLICIES
         ]
         notes = []

@@ -7,8 +7,6 @@ the rates at which they begin to are within a factor 10 of ε* in all settings.
 """
 
 import math
-from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +14,9 @@ import numpy as np
 from kibitz.bounds import complexity
 from kibitz.model.feedback import passive
 from kibitz.model.problem import gaussian
+from kibitz.plotting.picture import Curve, Mark, Panel, Picture
 from kibitz.policies.ucb import ucb
-from kibitz.reproduction.picture import Curve, Mark, Panel, Picture
+from kibitz.reproduction import Data, Files
 from kibitz.reproduction.verdict import (
     Statement,
     Verdict,
@@ -57,16 +56,15 @@ MUCH = 0.20  #: Looks that save a larger one do.
 MATTERS = 0.10  #: The share, in between, from which on they begin to.
 
 
-def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Dataset]":
+def run(file: Files, **options: Any) -> Data:
     """Play UCB as a passive observer, uniform weights, at multiples of ε*."""
     data = {}
     for n, (label, (n_arms, gap, horizon)) in enumerate(SETTINGS.items(), 1):
         means = [gap] + [0.0] * (n_arms - 1)
         star = complexity.rate_star(complexity.gaps(means), horizon)
-        feedback = {x: passive(x * star) for x in RELATIVE}
         data[label] = sweep(
-            "relative", RELATIVE, gaussian(means), feedback.__getitem__, ucb(),
-            horizon=horizon, stages=[horizon], file=file(str(n)), **options,
+            gaussian(means), lambda relative, star=star: passive(relative * star), ucb(),
+            relative=RELATIVE, horizon=horizon, stages=[horizon], file=file(str(n)), **options,
         )  # fmt: skip
     return data
 
@@ -92,7 +90,7 @@ def onset(saved: dict[float, Any]) -> float:
     return float(np.exp((1 - share) * np.log(x[n - 1]) + share * np.log(x[n])))
 
 
-def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
+def verdict(data: Data) -> Verdict:
     """Judge the saving far below and far above ε* in each setting."""
     statements, onsets = [], []
     for label, part in data.items():
@@ -128,7 +126,7 @@ def _spread() -> float:
     return max(stars) / min(stars)
 
 
-def draw(data: "dict[str, xarray.Dataset]") -> Picture:
+def draw(data: Data) -> Picture:
     """Draw the regret as a share of that without looks, against ε and against ε/ε*."""
     absolute, relative = [], []
     for label, part in data.items():

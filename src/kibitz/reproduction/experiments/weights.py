@@ -6,17 +6,16 @@ Concluded: at each ε, whether the optimal weights beat both the uniform and the
 by run, by more than three standard errors.
 """
 
-from collections.abc import Callable, Iterable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
 from kibitz.model.feedback import passive
 from kibitz.model.problem import gaussian
+from kibitz.plotting.picture import Curve, Panel, Picture, band, typeset
 from kibitz.policies.ucb import ucb
-from kibitz.reproduction.numerals import typeset
-from kibitz.reproduction.picture import Curve, Panel, Picture, band
+from kibitz.reproduction import Data, Files
 from kibitz.reproduction.verdict import (
     Estimate,
     Statement,
@@ -27,11 +26,8 @@ from kibitz.reproduction.verdict import (
     mean,
     saving,
 )
-from kibitz.simulation.stages import log_spaced
+from kibitz.simulation.schedule import log_spaced
 from kibitz.simulation.sweep import sweep
-
-if TYPE_CHECKING:
-    import xarray
 
 TITLE = "Which weights are best"
 PAPER = "Section 5, third figure"
@@ -54,19 +50,18 @@ RUNS = 600
 OPTIMAL, UNIFORM, SUBOPTIMAL = "optimal, ∝ 1/Δ", "uniform", "suboptimal, ∝ 1/Δ²"
 
 
-def run(file: Callable[[str], Path], **options: Any) -> "dict[str, xarray.Dataset]":
+def run(file: Files, **options: Any) -> Data:
     """Play UCB with each of the weights at each rate."""
     return {
         label: sweep(
-            "rate", RATES, gaussian(MEANS),
-            {rate: passive(rate, name) for rate in RATES}.__getitem__, ucb(),
+            gaussian(MEANS), passive, ucb(), rate=RATES, weights=name,
             horizon=HORIZON, stages=log_spaced(HORIZON, 50), file=file(name), **options,
         )
         for label, name in WEIGHTS.items()
     }  # fmt: skip
 
 
-def verdict(data: "dict[str, xarray.Dataset]") -> Verdict:
+def verdict(data: Data) -> Verdict:
     """Compare the optimal weights with the two others at each rate, run by run."""
     final = {label: part["final_regret"].isel(policy=0) for label, part in data.items()}
     rates = final[OPTIMAL]["rate"].to_numpy()
@@ -129,7 +124,7 @@ def listed(names: Iterable[str]) -> str:
     return "ε = " + (", ".join(words[:-1]) + " and " if words[:-1] else "") + words[-1]
 
 
-def draw(data: "dict[str, xarray.Dataset]") -> Picture:
+def draw(data: Data) -> Picture:
     """Draw regret against time for some ε, and the final regret relative to uniform weights."""
     runs = next(iter(data.values())).sizes["run"]
     panels = []

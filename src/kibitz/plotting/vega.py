@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kibitz.reproduction.numerals import typeset
-from kibitz.reproduction.picture import DASHES, Curve, Mark, Panel, Picture
+from kibitz.plotting.picture import DASHES, Curve, Mark, Panel, Picture, typeset
 
 Spec = dict[str, Any]
 

@@ -1,8 +1,9 @@
 """What a figure shows, as plain data; an experiment makes it and nothing is drawn here.
 
-`plots` draws a picture on paper (matplotlib), `vega` the same picture in the browser.
+`figures` draws a picture on paper (matplotlib), `vega` the same picture in the browser.
 """
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -90,3 +91,13 @@ def bars(label: str, x: ArrayLike, samples: Sequence[Any]) -> Curve:
         [value.std(ddof=1) / np.sqrt(value.size) if value.size > 1 else 0.0 for value in values]
     )
     return Curve(label, x, y, y - 2 * error, y + 2 * error, "points")
+
+
+def typeset(x: float) -> str:
+    """Write a number as people do: 0.05, 2, 1000, 10⁴, 3·10⁻⁵."""
+    if x == 0 or 0.001 <= abs(x) < 10_000:
+        return f"{x:.4g}" if abs(x) >= 1000 else f"{x:.3g}"
+    exponent = math.floor(math.log10(abs(x)) + 1e-9)
+    front = f"{x / 10**exponent:.2g}"
+    raised = str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"10{raised}" if front == "1" else f"{front}·10{raised}"

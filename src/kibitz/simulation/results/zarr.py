@@ -1,4 +1,4 @@
-"""A result that is larger than memory: a folder in the format of Zarr, version 3, written job by job.
+"""Results larger than memory: a folder of Zarr chunks (version 3), written job by job.
 
 Each recorded quantity is an array in chunks by policy, by what was swept and by block of runs (for a
 summary, by cell). A chunk is a file, written whole or not at all, and which files are there says what
@@ -21,33 +21,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kibitz._files import remove_parts_of_the_dead, write_whole
-from kibitz.simulation.axes import Axes, Key, Swept
 from kibitz.simulation.jobs import Played
-from kibitz.simulation.results import (
-    FINAL,
-    FORMAT,
-    RECORDED,
-    attributes,
-    check_count,
-    check_same,
-    check_stages,
-    check_swept,
-    not_ours,
-    nothing,
-    rows_of,
-)
-from kibitz.simulation.summary import STATISTICS
+from kibitz.simulation.results import dataset
+from kibitz.simulation.results.dataset import FORMAT, RECORDED, Axes, Key, Setting, Swept
+from kibitz.simulation.results.summary import STATISTICS
 
 if TYPE_CHECKING:
     import xarray
 
-LARGEST = 2**22  # bytes that a chunk should have at most
 ASKED = "kibitz.json.gz"
 KINDS = {"int64": "<i8", "float64": "<f8", "bool": "?"}
 Array = NDArray[Any]
 
 
-class Chunks:
+class ZarrResults:
     """A result in a folder, of which no more than a chunk is in memory."""
 
     def __init__(
@@ -63,15 +50,15 @@ class Chunks:
         self.path, self.swept, self.keep, self.stages = path, swept, keep, stages
         self.n_arms = n_arms
         self.axes = Axes(swept)
-        self.settings: dict[Key, dict[str, Any]] = {}
+        self.settings: dict[Key, Setting] = {}
         self.runs = 0  # as many as were asked for so far
         self.unwritten = False  # whether the labels are
         self.outgrown: set[str] = set()  # chunks that are there and get more runs
         self.there: set[str] = set()  # the chunks that are, by the names of their cells and blocks
-        blank = nothing(keep, 1, stages.size, n_arms)._asdict()
+        blank = dataset.nothing(keep, 1, stages.size, n_arms)._asdict()
         self.arrays: dict[str, tuple[tuple[str, ...], Array, str]] = {
             **{name: (dims, blank[name], words) for name, (dims, words) in RECORDED.items()},
-            "final_regret": ((), blank["error"], FINAL),
+            "final_regret": ((), blank["error"], dataset.FINAL),
         }  # by name: the dimensions beside the axes, an empty row, and what it is
         self.block = len(STATISTICS)
         if path.exists() and any(path.iterdir()):
@@ -81,13 +68,12 @@ class Chunks:
 
     # ------------------------------------------------------------------------------------ asking
 
-    def ask(self, settings: dict[Key, dict[str, Any]], runs: int) -> None:
-        """Make room for cells; refuse those that are there with another setting."""
+    def ask(self, settings: dict[Key, Setting], runs: int) -> None:
         for key, setting in settings.items():
             if key in self.settings:
-                check_same(self.path, key, self.settings[key], setting)
+                dataset.check_same(self.path, key, self.settings[key], setting)
         if self.keep == "summary" and self.runs:
-            check_count(self.path, self.runs, runs)
+            dataset.check_count(self.path, self.runs, runs)
         before, self.runs = self.runs, max(runs, self.runs)
         if self.runs > before and before % self.block:  # the last chunks have room, and get more runs
             places = product(*map(range, self.axes.shape))
@@ -134,20 +120,22 @@ class Chunks:
         try:
             asked = json.loads(gzip.decompress((self.path / ASKED).read_bytes()))
             if asked["format"] > FORMAT:
-                raise not_ours(self.path, f"its format {asked['format']} is that of a later version")
-            check_swept(
+                raise dataset.not_ours(
+                    self.path, f"its format {asked['format']} is that of a later version"
+                )
+            dataset.check_swept(
                 self.path,
                 (Swept(tuple(asked["swept"]), asked["grid"]), asked["keep"]),
                 (self.swept, self.keep),
             )
-            check_stages(self.path, np.array(asked["stages"], np.int64), self.stages)
+            dataset.check_stages(self.path, np.array(asked["stages"], np.int64), self.stages)
             self.runs, self.block = asked["runs"], asked["block"]
             for cell in asked["cells"]:
                 key = (self.swept.value(cell["value"]), cell["policy"])
                 self.settings[key] = cell["setting"]
                 self.axes.add(key)
         except (OSError, EOFError, KeyError, TypeError, json.JSONDecodeError, zlib.error) as error:
-            raise not_ours(self.path, f"{type(error).__name__}: {error}") from None
+            raise dataset.not_ours(self.path, f"{type(error).__name__}: {error}") from None
         self._look_around()
         root, asked_for = self.path / "zarr.json", self.path / ASKED
         whole = root.exists() and root.stat().st_mtime_ns >= asked_for.stat().st_mtime_ns
@@ -202,7 +190,7 @@ class Chunks:
         rows = np.arange(self.runs) if self.keep == "runs" else np.array(STATISTICS)
         small: dict[str, tuple[tuple[str, ...], Array]] = {
             **{name: ((dim,), np.array(v)) for name, (dim, v) in self.axes.coordinates.items()},
-            rows_of(self.keep): ((rows_of(self.keep),), rows),
+            dataset.rows_of(self.keep): ((dataset.rows_of(self.keep),), rows),
             "stage": (("stage",), self.stages),
             "arm": (("arm",), np.arange(self.n_arms)),
         }
@@ -210,7 +198,7 @@ class Chunks:
         for name, (dims, values) in small.items():
             described[name] = description(dims, values.shape, values.shape, values.dtype)
             write_whole(self._folder(name) / "c.0", packed(values))
-        lead, ones = (*self.axes.dims, rows_of(self.keep)), (1,) * len(self.axes.dims)
+        lead, ones = (*self.axes.dims, dataset.rows_of(self.keep)), (1,) * len(self.axes.dims)
         for name, (dims, empty, words) in self.arrays.items():
             shape = (*self.axes.shape, len(rows), *empty.shape[1:])
             chunk = (*ones, self.block, *empty.shape[1:])
@@ -221,7 +209,7 @@ class Chunks:
         whole = {
             "zarr_format": 3,
             "node_type": "group",
-            "attributes": attributes(self.settings),
+            "attributes": dataset.attributes(self.settings),
             "consolidated_metadata": {
                 "kind": "inline", "must_understand": False, "metadata": described,
             },
@@ -237,10 +225,7 @@ class Chunks:
             "stages": self.stages.tolist(),
             "runs": self.runs,
             "block": self.block,
-            "cells": [
-                {"value": self.swept.plain(value), "policy": label, "setting": setting}
-                for (value, label), setting in self.settings.items()
-            ],
+            "cells": dataset.list_cells(self.swept, self.settings),
         }
 
 

@@ -1,0 +1,87 @@
+"""An option of `simulate` is declared once, and reaches everybody who needs it from there."""
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+import typer
+
+import kibitz as kb
+from kibitz.cli import app
+from kibitz.simulation.jobs import Job
+from kibitz.simulation.options import OPTIONS, REQUIRED, Options, check_options
+from kibitz.simulation.schedule import Point, checked_stages, fingerprint, make_cells
+
+RIGHT = {"horizon": 20, "runs": 3, "seed": 5}
+MISSING = {
+    kb.simulate: set(),
+    kb.race: {"progress", "keep", "watch"},
+    kb.sweep: {"watch"},
+}
+
+
+@pytest.mark.parametrize("function", MISSING)
+def test_a_signature_shows_all_options_with_their_defaults(function):
+    shown = inspect.signature(function).parameters
+    for name, option in OPTIONS.items():
+        if name in MISSING[function]:
+            assert name not in shown
+        else:
+            assert shown[name].kind is inspect.Parameter.KEYWORD_ONLY
+            assert shown[name].default is option.default
+    assert "options" not in shown
+
+
+def test_every_option_has_its_paragraph():
+    for name in OPTIONS:
+        for words in (Options.__doc__, kb.simulate.__doc__):
+            assert inspect.cleandoc(words).count(f"\n{name}\n    ") == 1, name
+    assert "{" not in kb.simulate.__doc__ + kb.race.__doc__
+
+
+def test_the_command_has_a_flag_for_each_that_has_help():
+    flags = {p.name: p for p in typer.main.get_command(app).commands["simulate"].params}
+    for name, option in OPTIONS.items():
+        if option.help:
+            assert flags[name].help == option.help
+            assert flags[name].opts == [(option.flag or f"--{name}").split()[0]]
+        else:
+            assert name not in flags or name == "watch"  # that flag opens a window
+
+
+def test_jobs_and_fingerprints_have_what_they_need():
+    checked = check_options({**RIGHT, "engine": "leap", "error": 1e-6, "loop": "draft"})
+    point = Point(kb.gaussian([1, 0]), kb.bandit(), {"ucb": kb.ucb()}, 20)
+    (job,) = make_cells({(): point}, checked_stages(None, [20]), checked, lambda: 1).values()
+    for name in set(OPTIONS) & set(Job._fields) - {"stages"}:
+        assert getattr(job, name) == checked[name], name
+    needed = {name for name, option in OPTIONS.items() if option.fingerprint}
+    assert needed == set(OPTIONS) & fingerprint(job).keys()
+
+
+def test_options_are_checked_and_completed():
+    checked = check_options(RIGHT)
+    assert checked == {**{n: o.default for n, o in OPTIONS.items()}, **RIGHT}
+    assert check_options({**RIGHT, "threads": 2.0})["threads"] == 2
+    with pytest.raises(TypeError, match="got an unexpected keyword argument 'run'"):
+        check_options({**RIGHT, "run": 1})
+    for name, option in OPTIONS.items():
+        if option.default is REQUIRED:
+            with pytest.raises(TypeError, match=f"missing a required .*argument: '{name}'"):
+                check_options({n: v for n, v in RIGHT.items() if n != name})
+
+
+def test_the_declaration_imports_neither_numpy_nor_numba():
+    script = (
+        "import sys, kibitz.simulation.options; print({'numpy', 'numba', 'xarray'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
+
+
+def test_without_docstrings_it_works_as_well():
+    script = "import kibitz, inspect; print('seed' in inspect.signature(kibitz.sweep).parameters)"
+    command = [sys.executable, "-OO", "-W", "ignore", "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "True\n"

@@ -28,7 +28,7 @@ from kibitz.simulation.schedule import log_spaced
 PROBLEM, FEEDBACK = kibitz.gaussian([2, 1.8, 1.5, 1, 0.5]), kibitz.active(0.1)
 MOST_MEGABYTES = 500
 LEAST_GAIN = 1.8
-SECONDS = executors.SECONDS  # that a parcel should take
+SECONDS = executors.SECONDS  # that a payload should take
 
 
 def job(horizon, runs=1, seed=1):
@@ -52,7 +52,7 @@ def pool(stack, n):
 
 
 def seconds(jobs, workers, executor):
-    """Return the wall time that jobs take, each in a parcel of its own."""
+    """Return the wall time that jobs take, each in a payload of its own."""
     begun = time.perf_counter()
     for _ in play_all(jobs, workers, lambda share: None, executor):
         pass
@@ -82,7 +82,7 @@ def overhead(n):
         for label, executor in others.items():
             seconds(list(islice(fresh, 5)), 1, executor)  # starts, and finds the loop
             each = min(seconds(list(islice(fresh, n)), 1, executor) for _ in range(3)) / n
-            print(f"{label:<28}{1000 * each:8.2f}   {each / SECONDS:8.2%} of a parcel")
+            print(f"{label:<28}{1000 * each:8.2f}   {each / SECONDS:8.2%} of a payload")
 
 
 def gain(n):
@@ -154,7 +154,7 @@ def main():
     load = ", ".join(f"{one:.1f}" for one in os.getloadavg())
     print(f"{cores()} cores; load of the last 1, 5 and 15 minutes: {load}")
     share = 10 if given.quick else 1
-    executors.SECONDS = 1e-9  # each job is a parcel
+    executors.SECONDS = 1e-9  # each job is a payload
     overhead(300 // share)
     gain(max(2, 16 // share))  # an even number, for two
     memory(10_000 // share)

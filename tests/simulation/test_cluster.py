@@ -33,7 +33,7 @@ def by_threads():
 
 @pytest.fixture
 def small(monkeypatch):
-    """Let parcels be small, so that there are some to lose."""
+    """Let payloads be small, so that there are some to lose."""
     for module in (executors, schedule):
         monkeypatch.setattr(module, "SECONDS", 0.05)
 

@@ -20,7 +20,7 @@ from kibitz.policies import POLICIES
 from kibitz.simulation import executors, schedule
 from kibitz.simulation.executors import workers_of
 from kibitz.simulation.jobs import Job, expected_seconds
-from kibitz.simulation.parcels import made_with, packed, play_parcel
+from kibitz.simulation.payload import current_versions, pack, play_payload
 
 PROBLEM = kb.gaussian([1, 0.5, 0])
 SETTING = {"horizon": 300, "runs": 40, "seed": 1}
@@ -37,7 +37,7 @@ def by_threads():
 
 @pytest.fixture
 def small(monkeypatch):
-    """Let parcels be small, so that there are many."""
+    """Let payloads be small, so that there are many."""
     for module in (executors, schedule):
         monkeypatch.setattr(module, "SECONDS", 1e-4)
 
@@ -52,7 +52,7 @@ def test_an_inline_executor_plays_the_same_bits(by_threads, small, threads):
 def test_threads_of_somebody_else_play_the_same_bits_whatever_a_parcel_is(by_threads, monkeypatch):
     for seconds in (1e-5, 1e-3, 10.0):
         monkeypatch.setattr(executors, "SECONDS", seconds)
-        monkeypatch.setattr(schedule, "SECONDS", seconds / 3)  # several jobs to a parcel
+        monkeypatch.setattr(schedule, "SECONDS", seconds / 3)  # several jobs to a payload
         with ThreadPoolExecutor(2) as pool:
             xarray.testing.assert_identical(played(executor=pool), by_threads)
 
@@ -210,7 +210,7 @@ def test_ctrl_c_cancels_what_waits_and_leaves_a_file_to_go_on_from(tmp_path, sma
     gate = threading.Event()
 
     class Held(Watched):
-        """Plays one parcel, and the next when the gate is open."""
+        """Plays one payload, and the next when the gate is open."""
 
         def submit(self, function, /, *arguments):
             wait = gate.wait if self.futures else bool
@@ -247,7 +247,7 @@ def test_how_many_workers_an_executor_has():
     assert workers_of(executors.Remade(Mpi)) == 7
 
 
-# ---------------------------------------------------------------------- parcels, and who opens them
+# ---------------------------------------------------------------------- payloads, and who opens them
 
 
 def job_of(policy, **change):
@@ -257,9 +257,9 @@ def job_of(policy, **change):
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_policy_of_ours_goes_by_its_name(name):
-    parcel = packed([job_of(POLICIES[name]())])
-    assert len(parcel.sent) < 2000
-    (data,) = pickle.loads(parcel.sent)
+    payload = pack([job_of(POLICIES[name]())])
+    assert len(payload.sent) < 2000
+    (data,) = pickle.loads(payload.sent)
     assert pickle.loads(pickle.loads(data).policy)[0] == name
 
 
@@ -269,14 +269,14 @@ def test_a_policy_that_only_has_the_name_of_ours_goes_with_its_functions(numbers
         return mean
 
     own = kb.index_policy("ucb", index, **numbers)
-    (data,) = pickle.loads(packed([job_of(own)]).sent)
+    (data,) = pickle.loads(pack([job_of(own)]).sent)
     assert cloudpickle.loads(pickle.loads(data).policy).index.__code__ == index.__code__
 
 
 def test_answers_of_another_version_are_refused_and_it_does_not_play():
-    other = {**made_with(), "numba": "0.1"}
-    parcel = packed([job_of(kb.ucb())])
-    answer = play_parcel(parcel._replace(versions=other), 1)
+    other = {**current_versions(), "numba": "0.1"}
+    payload = pack([job_of(kb.ucb())])
+    answer = play_payload(payload._replace(versions=other), 1)
     assert answer.played == ()
     inline = Inline(answers=lambda answer: answer._replace(versions=other))
     with pytest.raises(ValueError, match=r"^workers must have .*, got numba 0.1 instead of \d"):
@@ -306,9 +306,9 @@ def test_the_identity_is_that_of_the_code_and_of_what_it_is_given():
         "runs": job_of(kb.ucb(), last=4),
         "leap": job_of(kb.ucb(), leap=True),
     }
-    found = [packed([job]).identities[0] for job in jobs.values()]
+    found = [pack([job]).identities[0] for job in jobs.values()]
     assert len(set(found)) == len(jobs)
-    assert packed([job_of(kb.ucb())]).identities == (found[0],)
+    assert pack([job_of(kb.ucb())]).identities == (found[0],)
     leap, step = (loop_content(kb.ucb(), kb.active(0.2), leap) for leap in (True, False))
     assert leap != step
 

@@ -1,7 +1,7 @@
 """The numbers of fixed simulations are those that were recorded before, whatever was rewritten since.
 
 Counts must agree exactly. A change that is meant raises the revision of the engine
-(`kibitz.simulation.identity`), and `files/golden.json` is written again by `golden.py`.
+(`kibitz.simulation.fingerprint`), and `files/golden.json` is written again by `golden.py`.
 """
 
 import json

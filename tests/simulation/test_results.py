@@ -13,7 +13,7 @@ import pytest
 import xarray
 
 import kibitz as kb
-from kibitz.simulation.identity import difference, setting_of
+from kibitz.simulation.fingerprint import difference, setting_of
 from kibitz.simulation.results import netcdf
 from kibitz.simulation.results.dataset import Swept
 from kibitz.simulation.results.netcdf import from_netcdf, load, save, verified
@@ -137,7 +137,7 @@ def test_where_looks_go_in_turn_is_part_of_the_identity():
 
     changed = replace(robin, turns=other_turns)
     one, two = (
-        setting_of(PROBLEM, kb.active(0.1), policy, 10, 1, False, 1e-9)["policy"]["source"]
+        setting_of(PROBLEM, kb.active(0.1), policy, 10, 1, False, 1e-9)["policy"]
         for policy in (robin, changed)
     )
     assert one != two

@@ -5,7 +5,7 @@ import math
 from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecutor
 
 from kibitz.engine import loop
-from kibitz.simulation import parcels
+from kibitz.simulation import payload
 
 
 class Inline(Executor):
@@ -41,19 +41,19 @@ class Watched(ThreadPoolExecutor):
         return self.futures[-1]
 
 
-the_version = parcels.version
+the_version = payload.version
 
 
 def older():
     """Let this process be one of kibitz 0.0.9."""
-    parcels.version = lambda name: "0.0.9" if name == "kibitz" else the_version(name)
-    parcels.made_with.cache_clear()
+    payload.version = lambda name: "0.0.9" if name == "kibitz" else the_version(name)
+    payload.current_versions.cache_clear()
 
 
 def as_it_was():
     """Undo it."""
-    parcels.version = the_version
-    parcels.made_with.cache_clear()
+    payload.version = the_version
+    payload.current_versions.cache_clear()
 
 
 def edited():

@@ -12,11 +12,9 @@ import time
 from collections.abc import Hashable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 
-from numba import cloudpickle
-
 from kibitz.engine.cache import SUFFIX, cache_folder
 from kibitz.engine.kernel import Kernel
-from kibitz.engine.numba_compat import CAN_CACHE
+from kibitz.engine.numba_compat import CAN_CACHE, cloudpickle
 
 POLL_SECONDS = 0.05
 COMMAND = "from kibitz.engine.background import compile_received; compile_received()"

@@ -302,9 +302,9 @@ def _reason(message: str) -> str:
 
 def _place(message: str) -> str:
     """Return the line of the user's own file that numba's message names last, in parentheses."""
-    ours = Path(__file__).parents[1]
-    places = re.findall(r'File "([^"]+)", line (\d+)', message)
-    users = [
-        (f, n) for f, n in places if ours not in Path(f).parents and "numba" not in Path(f).parts
-    ]
-    return f" ({users[-1][0]}, line {users[-1][1]})" if users else ""
+    ours = Path(__file__).resolve().parents[1]
+    for file, line in reversed(re.findall(r'File "([^"]+)", line (\d+)', message)):
+        path = Path(file).resolve()
+        if ours not in path.parents and "numba" not in path.parts:
+            return f" ({file}, line {line})"
+    return ""

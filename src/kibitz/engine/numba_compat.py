@@ -22,6 +22,7 @@ from typing import Any
 
 import llvmlite.binding
 import numba
+from numba import cloudpickle as cloudpickle
 from numba import types
 from numba.core.errors import NumbaError, UnsupportedBytecodeError
 from numba.extending import intrinsic

@@ -1,7 +1,7 @@
 """Who plays jobs: threads of this process, or any executor, such as that of a cluster.
 
-At most four parcels of work for each worker are under way, so that neither an engine's queue nor the
-results that wait here grow with the work. A parcel takes some seconds, for to send one takes
+At most four payloads of work for each worker are under way, so that neither an engine's queue nor the
+results that wait here grow with the work. A payload takes some seconds, for to send one takes
 milliseconds, or brings some megabytes. One that is lost with its worker is played again: jobs are
 deterministic, so that it does not matter whether it had been played.
 """
@@ -27,13 +27,13 @@ from kibitz._validation import EXECUTOR, quoted, refused
 from kibitz.engine.loop import RUN, STAGE, STOP
 from kibitz.simulation.jobs import Job, Played, expected_seconds, new_control, play, result_bytes
 from kibitz.simulation.options import Executors
-from kibitz.simulation.parcels import Answer, Parcel, checked, packed, play_parcel
+from kibitz.simulation.payload import Answer, Payload, check_answer, pack, play_payload
 
-IN_FLIGHT = 4  # parcels of work for each worker
-SECONDS = 2.0  # that a parcel should take
-LARGEST = 2**22  # bytes of what a parcel brings, if it is not one job
+IN_FLIGHT = 4  # payloads of work for each worker
+SECONDS = 2.0  # that a payload should take
+LARGEST = 2**22  # bytes of what a payload brings, if it is not one job
 MANY = 32  # workers: from more of them too many answers would come, so that theirs take longer
-TRIES = 4  # of a parcel: the first, and three more if it is lost
+TRIES = 4  # of a payload: the first, and three more if it is lost
 ASK_AGAIN = 5.0  # seconds after which an executor is asked again how many workers it has
 #: What engines say of jobs that were lost, by the names of the errors: none of them is imported here.
 LOST = {"BrokenExecutor", "CancelledError", "KilledWorker", "TerminatedWorkerError"}
@@ -205,13 +205,13 @@ class _Threads:
 
 
 class _Workers:
-    """The workers of an executor: they get parcels, may be lost, and answer."""
+    """The workers of an executor: they get payloads, may be lost, and answer."""
 
     def __init__(self, executor: Executor, workers: int | None) -> None:
         self.executor, self.given = executor, workers
         self.asked, self.known = -ASK_AGAIN, 1
-        self.pace = 1.0  # what parcels take, over what was expected
-        self.sent: dict[Future[Any], tuple[Parcel, int, float]] = {}
+        self.pace = 1.0  # what payloads take, over what was expected
+        self.sent: dict[Future[Any], tuple[Payload, int, float]] = {}
 
     def n_workers(self) -> int:
         if self.given is not None:
@@ -235,34 +235,34 @@ class _Workers:
             yield bundle
 
     def hand_out(self, bundle: list[Job]) -> Future[Any]:
-        return self._submit(packed(bundle), 1, sum(map(expected_seconds, bundle)))
+        return self._submit(pack(bundle), 1, sum(map(expected_seconds, bundle)))
 
     def handed_out_again(self, future: Future[Any]) -> Future[Any] | None:
         """Hand out once more what was lost; None if it was not."""
         error = CancelledError("cancelled") if future.cancelled() else future.exception()
         if not LOST & {kind.__name__ for kind in type(error).__mro__}:
             return None
-        parcel, attempt, expected = self.sent.pop(future)
+        payload, attempt, expected = self.sent.pop(future)
         if attempt == TRIES:
             raise ValueError(
                 f"workers must stay alive while they play, got a job that was lost {TRIES} times "
                 f"({type(error).__name__}: {quoted(str(error))})"
             ) from error
-        return self._submit(parcel, attempt + 1, expected)
+        return self._submit(payload, attempt + 1, expected)
 
-    def _submit(self, parcel: Parcel, attempt: int, expected: float) -> Future[Any]:
+    def _submit(self, payload: Payload, attempt: int, expected: float) -> Future[Any]:
         try:
-            future = self.executor.submit(play_parcel, parcel, attempt)
+            future = self.executor.submit(play_payload, payload, attempt)
         except (BrokenExecutor, RuntimeError) as error:
             raise ValueError(
                 "executor must be one that takes jobs, or a function that makes one, got "
                 f"{type(self.executor).__name__} ({error})"
             ) from error
-        self.sent[future] = (parcel, attempt, expected)
+        self.sent[future] = (payload, attempt, expected)
         return future
 
     def results(self, future: Future[Any]) -> tuple[Played, ...]:
-        parcel, _, expected = self.sent.pop(future)
+        payload, _, expected = self.sent.pop(future)
         try:
             answer = future.result()
         except (ImportError, AttributeError) as error:
@@ -272,7 +272,7 @@ class _Workers:
             ) from error
         if not isinstance(answer, Answer):
             raise refused("executor", "one that returns what a function returned", answer)
-        played = checked(parcel, answer)
+        played = check_answer(payload, answer)
         self.pace += 0.3 * (max(answer.seconds / expected, 1e-3) - self.pace)
         return played
 

@@ -6,7 +6,7 @@ kernels are compiled in several processes at once.
 """
 
 import time
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
 from threading import Thread
@@ -76,17 +76,18 @@ def _by_kernel(jobs: list[Job]) -> dict[Hashable, list[Job]]:
 
 @contextmanager
 def compiled(
-    jobs: list[Job], elsewhere: bool, n_compilers: int, tell: Progress
+    jobs: list[Job], elsewhere: bool, workers: Callable[[], int], tell: Progress
 ) -> Iterator[tuple[list[Job], dict[str, str]]]:
     """Load or compile the kernels of jobs; compile specialised ones while the block runs.
 
-    `elsewhere` says whether the workers of an executor play, each of which compiles for itself.
+    `elsewhere` says whether the workers of an executor play, each of which compiles for itself;
+    `workers` says how many there are.
     Yield the jobs, and a dict that has the kernels of each policy when the block is left: "final"
     (specialised), "draft" (generic), or both.
     """
     generic, by_kernel = prepare(jobs, tell), _by_kernel(jobs)
     seconds = {key: sum(map(expected_seconds, by_kernel[key])) for key in generic}
-    enough = SPECIALISE_SECONDS * n_compilers
+    enough = SPECIALISE_SECONDS * (workers() if generic and elsewhere else 1)
     worth = {k: j for k, j in generic.items() if j.loop == "auto" and seconds[k] >= enough}
     if elsewhere or not CAN_COMPILE:
         chosen = {id(job) for key in worth for job in by_kernel[key]}

@@ -22,7 +22,7 @@ from kibitz.policies.check import check_promises
 from kibitz.policies.policy import Policy
 from kibitz.policies.spec import label_of, named_spec
 from kibitz.simulation.executors import IN_FLIGHT, SECONDS
-from kibitz.simulation.identity import setting_of
+from kibitz.simulation.fingerprint import setting_of
 from kibitz.simulation.jobs import LEAP_PAYS, Job, expected_seconds, stage_seconds
 from kibitz.simulation.options import OPTIONS, Options
 from kibitz.simulation.results.dataset import Key, Results, Setting

@@ -88,8 +88,7 @@ def play_points(
         if watch is not None:
             jobs.sort(key=lambda job: job.first)  # so that all policies get on together
         watching = Watching(watch, results, list(cells), runs)
-        n_compilers = 1 if executor is None else workers()
-        with compiled(jobs, executor is not None, n_compilers, tell) as (jobs, loops):
+        with compiled(jobs, executor is not None, workers, tell) as (jobs, loops):
             _play(jobs, results, executor, options, tell, watching)
     data = results.result(list(cells), runs)
     data.encoding["loop"] = loops

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kibitz._validation import quoted
-from kibitz.simulation.identity import difference
+from kibitz.simulation.fingerprint import difference
 from kibitz.simulation.jobs import Played, no_runs
 from kibitz.simulation.results.summary import STATISTICS
 

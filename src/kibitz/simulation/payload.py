@@ -14,14 +14,13 @@ from functools import cache, lru_cache
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
-from numba import cloudpickle
-
+from kibitz.engine.numba_compat import cloudpickle
 from kibitz.simulation.jobs import Job, Played, kernel_of, play, specialised_kernel
 
 REMEMBERED = 64  # policies and feedbacks that a worker need not unpack again
 
 
-class Parcel(NamedTuple):
+class Payload(NamedTuple):
     """Some jobs on their way."""
 
     sent: bytes
@@ -30,7 +29,7 @@ class Parcel(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a worker made of a parcel."""
+    """What a worker made of a payload."""
 
     versions: dict[str, str]  # its own
     identities: tuple[str, ...] = ()  # of what it plays
@@ -39,13 +38,13 @@ class Answer(NamedTuple):
 
 
 @cache
-def made_with() -> dict[str, str]:
+def current_versions() -> dict[str, str]:
     """Return the versions that all who play a part of a result must have in common."""
     python = ".".join(platform.python_version_tuple()[:2])
     return {"Python": python, **{name: version(name) for name in ("kibitz", "numpy", "numba")}}
 
 
-def packed(jobs: list[Job]) -> Parcel:
+def pack(jobs: list[Job]) -> Payload:
     """Return jobs as a payload; what they share is in it once."""
     shared: dict[int, bytes] = {}
     for job in jobs:
@@ -54,39 +53,39 @@ def packed(jobs: list[Job]) -> Parcel:
                 shared[id(part)] = cloudpickle.dumps(part)
     plain = [_data(job, shared[id(job.policy)], shared[id(job.feedback)]) for job in jobs]
     identities = tuple(identity(job, data) for job, data in zip(jobs, plain, strict=True))
-    return Parcel(pickle.dumps(plain), identities, made_with())
+    return Payload(pickle.dumps(plain), identities, current_versions())
 
 
-def play_parcel(parcel: Parcel, attempt: int) -> Answer:
-    """Play a parcel; this is what workers are asked to call.
+def play_payload(payload: Payload, attempt: int) -> Answer:
+    """Play a payload; this is what workers are asked to call.
 
     `attempt` is not used: it tells a second try from the first where an engine knows calls by what
     they are given.
     """
-    if made_with() != parcel.versions:
-        return Answer(made_with())
-    sent = pickle.loads(parcel.sent)
+    if current_versions() != payload.versions:
+        return Answer(current_versions())
+    sent = pickle.loads(payload.sent)
     jobs = [_job(data) for data in sent]
     identities = tuple(identity(job, data) for job, data in zip(jobs, sent, strict=True))
-    if identities != parcel.identities:
-        return Answer(made_with(), identities)
+    if identities != payload.identities:
+        return Answer(current_versions(), identities)
     for kernel in {kernel.key: kernel for kernel in map(kernel_of, jobs)}.values():
         kernel.compile()  # which does not count
     begun = time.perf_counter()
     results: Any = tuple(play(job) for job in jobs)
-    return Answer(made_with(), identities, results, time.perf_counter() - begun)
+    return Answer(current_versions(), identities, results, time.perf_counter() - begun)
 
 
-def checked(parcel: Parcel, answer: Answer) -> tuple[Played, ...]:
+def check_answer(payload: Payload, answer: Answer) -> tuple[Played, ...]:
     """Return what was played; refuse what was played by another make."""
-    if answer.versions != parcel.versions:
+    if answer.versions != payload.versions:
         others = [
             f"{name} {answer.versions.get(name)} instead of {here}"
-            for name, here in parcel.versions.items()
+            for name, here in payload.versions.items()
             if answer.versions.get(name) != here
         ]
         raise ValueError(f"workers must have the versions of this process, got {', '.join(others)}")
-    if answer.identities != parcel.identities:
+    if answer.identities != payload.identities:
         raise ValueError(
             "workers must play the code of this process, got another one under the same version: "
             "is an edited file, or an older copy of one, on their path?"

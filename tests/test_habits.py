@@ -150,7 +150,7 @@ def test_the_version_is_one():
 
 
 def test_the_tests_have_a_cache_of_their_own():
-    script = "from kibitz.engine.jit import kept_folder; print(kept_folder())"
+    script = "from kibitz.engine.cache import cache_folder; print(cache_folder())"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     if sys.platform == "linux":
         assert Path(done.stdout.strip()) == ROOT / ".cache" / "kibitz" / "compiled"

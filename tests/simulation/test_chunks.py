@@ -17,8 +17,7 @@ from workers import Inline
 
 import kibitz as kb
 from kibitz import _files as files
-from kibitz.engine import prepare
-from kibitz.simulation import executors, options, schedule
+from kibitz.simulation import executors, kernels, options, schedule
 from kibitz.simulation import simulate as playing
 from kibitz.simulation.jobs import Job
 from kibitz.simulation.results.dataset import Swept
@@ -292,10 +291,10 @@ def test_a_store_where_none_can_be_is_refused_before_the_work(tmp_path, monkeypa
 
 
 def test_what_is_refused_late_leaves_no_store(store, monkeypatch):
-    def cannot_compile(job, tell):
+    def cannot_compile(kernel, tell):
         raise ValueError("mine must be made of functions that numba can compile, got others")
 
-    monkeypatch.setattr(prepare, "_prepare", cannot_compile)
+    monkeypatch.setattr(kernels, "_compile", cannot_compile)
     with pytest.raises(ValueError, match="mine must be made of functions"):
         swept(file=store)
     assert not store.exists()

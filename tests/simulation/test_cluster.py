@@ -47,7 +47,7 @@ SCRIPT = """
     from multiprocessing import get_context
     import numba
     import kibitz as kb
-    from kibitz.engine.jit import kept_folder
+    from kibitz.engine.cache import cache_folder
 
     width = 2.0  # also the name of a parameter
 
@@ -67,7 +67,7 @@ SCRIPT = """
                            horizon=100, runs=30, seed=1, **options)
 
     def compiled():
-        return len(list(kept_folder().glob("*.kept")))
+        return len(list(cache_folder().glob("*.kernel")))
 
     if __name__ == "__main__":
         here, before = play(), compiled()

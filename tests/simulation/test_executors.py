@@ -14,12 +14,11 @@ from workers import Inline, Watched
 
 import kibitz as kb
 from kibitz._hashing import content_hash
-from kibitz.engine.jit import jit, jit_again
-from kibitz.engine.loop import loop_content
+from kibitz.engine.cache import cached_dispatcher
 from kibitz.policies import POLICIES
 from kibitz.simulation import executors, schedule
 from kibitz.simulation.executors import workers_of
-from kibitz.simulation.jobs import Job, expected_seconds
+from kibitz.simulation.jobs import Job, expected_seconds, specialised_kernel
 from kibitz.simulation.payload import current_versions, pack, play_payload
 
 PROBLEM = kb.gaussian([1, 0.5, 0])
@@ -260,7 +259,7 @@ def test_a_policy_of_ours_goes_by_its_name(name):
     payload = pack([job_of(POLICIES[name]())])
     assert len(payload.sent) < 2000
     (data,) = pickle.loads(payload.sent)
-    assert pickle.loads(pickle.loads(data).policy)[0] == name
+    assert pickle.loads(pickle.loads(data).policy) == POLICIES[name]()
 
 
 @pytest.mark.parametrize("numbers", [{"exploration": 6.0, "ignore_free": False}, {"width": 2.0}])
@@ -309,14 +308,14 @@ def test_the_identity_is_that_of_the_code_and_of_what_it_is_given():
     found = [pack([job]).identities[0] for job in jobs.values()]
     assert len(set(found)) == len(jobs)
     assert pack([job_of(kb.ucb())]).identities == (found[0],)
-    leap, step = (loop_content(kb.ucb(), kb.active(0.2), leap) for leap in (True, False))
+    leap, step = (specialised_kernel(jobs[name]).content for name in ("leap", "same"))
     assert leap != step
 
 
 WIDTH = size = 2.0  # `size` is also what the formula calls something else: it is not sent along
 
 
-@jit
+@kb.jit
 def bonus(counts, arm):
     return WIDTH / counts[arm]
 
@@ -342,29 +341,20 @@ def test_functions_have_the_same_content_where_they_are_sent_to():
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 def test_what_was_sent_can_be_compiled_again():
-    """The copies are unknown to numba until they are told of, as in another process."""
+    """The marks travel with the functions."""
     sent = cloudpickle.loads(cloudpickle.dumps(_by_value(formula)))
 
-    @numba.njit
     def call(counts):
         return sent(0.0, 1, counts, 0, 0.0)
 
-    with pytest.raises(numba.core.errors.TypingError):
-        call(np.ones(2))
-    jit_again(sent)
-
-    @numba.njit
-    def call_again(counts):
-        return sent(0.0, 1, counts, 0, 0.0)
-
-    assert call_again(np.ones(2)) == 4.0
+    assert cached_dispatcher(call)(np.ones(2)) == 4.0
 
 
 def _by_value(function):
     """Return a function that cloudpickle sends by value: one of no module, with all that it names."""
     names = {"__name__": "__main__", "WIDTH": WIDTH}
-    names["bonus"] = jit(type(bonus)(bonus.__code__, names, "bonus"))
-    return jit(type(function)(function.__code__, names, function.__name__))
+    names["bonus"] = kb.jit(type(bonus)(bonus.__code__, names, "bonus"))
+    return kb.jit(type(function)(function.__code__, names, function.__name__))
 
 
 def test_the_time_that_is_expected_is_that_of_the_stages():

@@ -12,7 +12,7 @@ import pytest
 import run
 
 import kibitz
-from kibitz.live.projection import MADE, STATUS, Event
+from kibitz.live.events import MADE, STATUS, Event
 from kibitz.policies import POLICIES
 
 ROOT = Path(__file__).parents[1]

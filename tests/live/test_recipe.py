@@ -7,7 +7,7 @@ import sys
 import pytest
 
 import kibitz
-from kibitz.live import recipe
+from kibitz.live.agent import recipe
 from kibitz.policies import POLICIES
 
 pytestmark = pytest.mark.slow
@@ -85,7 +85,7 @@ def test_a_policy_of_ones_own_is_found_by_its_module(memory, monkeypatch):
     for name in ("own_package", "own_package.rules"):
         monkeypatch.delitem(sys.modules, name)
     with kibitz.agent(memory / "shop.db", "own", arms=["a", "b"], policy=policy) as agent:
-        assert agent.setting["policy"]["module"] == "own_package.rules"
+        assert agent.config.setting["policy"]["module"] == "own_package.rules"
         agent.ask()
     for name in ("own_package", "own_package.rules"):
         monkeypatch.delitem(sys.modules, name)

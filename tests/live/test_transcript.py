@@ -192,7 +192,7 @@ CLOSED = [  # with tokens
 
 
 async def exchange(app, request, tokens):
-    """Hand a request to the application; return status, headers and content, of a stream its start."""
+    """Hand a request to the application; return status, headers and content (a stream's start)."""
     body, n_events = request.get("body"), request.get("stream")
     if isinstance(body, dict) and body.get("token") == "{read}":
         body = {"token": tokens["read"]}
@@ -316,10 +316,11 @@ async def record(url):
 
 
 def service(url):
-    from kibitz.live.service import app
-    from kibitz.live.tokens import create
+    from kibitz.live.dashboard.routes import ROUTES
+    from kibitz.live.service.app import create_app
+    from kibitz.live.service.auth import create_token
 
-    return app(url), create
+    return create_app(url, ROUTES), create_token
 
 
 @pytest.mark.slow

@@ -1,0 +1,123 @@
+"""What an agent is created with, validated once and stored as plain data."""
+
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from kibitz._validation import finite, positive, quoted, refused, text, whole
+from kibitz.live.agent import recipe
+from kibitz.live.agent.pending import plays_in_turn
+from kibitz.policies.policy import Policy
+
+Setting = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Config:
+    """An agent's name and setting, with its policy."""
+
+    name: str
+    setting: Setting
+    policy: Policy
+
+    @classmethod
+    def load(cls, name: str, stored: str) -> "Config":
+        """Return the configuration that a store holds as JSON."""
+        setting = json.loads(stored)
+        return cls(name, setting, recipe.made(setting["policy"]))
+
+    @cached_property
+    def params(self) -> Any:
+        """The parameters of the policy, as its functions see them."""
+        return self.policy.params
+
+    @cached_property
+    def scale(self) -> float:
+        """The sub-Gaussian scale of the rewards."""
+        return float(self.setting["scale"])
+
+    @cached_property
+    def unit(self) -> float:
+        """The unit in which the policy sees rewards."""
+        return self.policy.scale_for(self.scale)
+
+    @cached_property
+    def in_turn(self) -> bool:
+        """Whether the next question must wait for the report on the last one."""
+        return plays_in_turn(self.policy, self.params)
+
+    @cached_property
+    def keeps_state(self) -> bool:
+        """Whether the store keeps the state of the policy, because counts do not determine it."""
+        return self.in_turn or self.policy.hold is not None
+
+
+def check_setting(
+    name: Any, arms: Any, policy: Any, scale: Any, seed: Any, patience: Any, silence: Any
+) -> Setting:
+    """Validate the arguments of `kibitz.agent`; return them as plain data."""
+    text(name, "name")
+    if arms is not None:
+        if isinstance(arms, str) or not isinstance(arms, Sequence) or len(arms) < 2:
+            raise refused("arms", "a list of at least 2 names", arms)
+        arms = [text(arm, "arms") for arm in arms]
+        if len(set(arms)) < len(arms):
+            raise refused("arms", "different names", arms)
+        if policy is None:
+            raise ValueError("policy must be given to make an agent, got None")
+    setting = {
+        "arms": arms,
+        "policy": None if policy is None else recipe.recipe_of(policy),
+        "scale": positive(scale, "scale"),
+        "seed": None if seed is None else whole(seed, "seed"),
+        "patience": None if patience is None else positive(patience, "patience"),
+        "silence": _check_silence(silence, policy),
+    }
+    if setting["silence"] != "forget" and patience is None and arms is not None:
+        raise refused("patience", "given where silence means a reward", patience)
+    plain: Setting = json.loads(json.dumps(setting))
+    return plain
+
+
+def _check_silence(silence: Any, policy: Any) -> str | float:
+    if isinstance(silence, str):
+        if silence != "forget":
+            raise refused("silence", "'forget' or a reward", silence)
+        return silence
+    reward = finite(silence, "silence")
+    if policy is not None and policy.unit_rewards and not 0 <= reward <= 1:
+        raise refused("silence", f"in [0, 1] for {policy.name}", silence)
+    return reward
+
+
+def to_stored(setting: Setting) -> str:
+    """Return the JSON to store for a new agent, with a random seed unless one was given."""
+    seed = secrets.randbits(62) if setting["seed"] is None else setting["seed"]
+    return json.dumps({**setting, "seed": seed})
+
+
+def check_same(name: str, stored: Setting, given: Setting) -> None:
+    """Raise ValueError if an agent is opened with another setting than it was created with.
+
+    Without arms, all that is given and not a default is compared; with arms, all but a missing seed.
+    """
+    defaults = {"scale": 1.0, "silence": "forget"} if given["arms"] is None else {}
+    for key, value in given.items():
+        is_default = value is None and (given["arms"] is None or key == "seed")
+        if is_default or (key in defaults and value == defaults[key]) or value == stored[key]:
+            continue
+        raise ValueError(
+            f"{key} of agent {name!r} must be {quoted(_show(stored[key]))} "
+            f"as it was made, got {quoted(_show(value))}"
+        )
+
+
+def _show(value: Any) -> Any:
+    """Return a policy as a person writes it, and anything else unchanged."""
+    if not isinstance(value, dict):
+        return value
+    setting = value["setting"] if "setting" in value else value["parameters"]
+    return f"{value['name']}({', '.join(f'{k}={v!r}' for k, v in setting.items())})"

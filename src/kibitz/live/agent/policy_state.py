@@ -1,0 +1,48 @@
+"""The state of a policy that depends on the order of reports; the store keeps it as JSON.
+
+For all other policies the state follows from the counts and sums of the arms (`agent/pending.py`).
+"""
+
+import json
+from typing import Any
+
+import numpy as np
+
+from kibitz.live.agent.config import Config
+from kibitz.live.events import Decided, Projection
+
+
+def update(config: Config, state: Any, decided: Decided, reward: float) -> Any:
+    """Return the state of a policy after a reward."""
+    is_look = decided.kind != "pull"
+    return config.policy.update(
+        config.params, state, decided.stage, decided.arm, 1, reward / config.unit, is_look
+    )
+
+
+def replay(config: Config, projection: Projection) -> str | None:
+    """Return the state, as JSON, after all rewards in the order of the log; None if none is kept."""
+    if not config.keeps_state or not projection.order:
+        return None
+    state = config.policy.init(config.params, len(projection.arms))
+    for id in projection.order:
+        decided = projection.decisions[id - 1]
+        assert decided.reward is not None
+        state = update(config, state, decided, decided.reward)
+    return to_json(state)
+
+
+def to_json(state: Any) -> str:
+    """Return a state as text; numbers are restored exactly."""
+    return json.dumps([np.asarray(part).tolist() for part in state])
+
+
+def from_json(text: str, empty: Any) -> Any:
+    """Return the state that a text holds; `empty` is the policy's initial state."""
+    parts = zip(json.loads(text), empty, strict=True)
+    return type(empty)(*(_array(stored, new.dtype) for stored, new in parts))
+
+
+def _array(stored: list[Any], dtype: Any) -> Any:
+    """Return an array; JSON holds records as lists."""
+    return np.array(stored if dtype.names is None else [tuple(record) for record in stored], dtype)

@@ -473,7 +473,7 @@ def test_openapi_describes_every_address_with_an_example_that_is_true(shop):
     for end, one in PLAYED.items():
         said = found["paths"][one.path][one.method.lower()]
         sent = said["requestBody"]["content"]["application/json"]["example"]
-        assert sent == one.request_example
+        assert sent == one.example.body
         answer = service.send(one.method, at(one, "red"), sent)
         assert answer[0] == one.status, answer
         example = dict(said["responses"][str(one.status)]["content"]["application/json"]["example"])

@@ -17,28 +17,12 @@ STATUS = {"added": "active", "resumed": "active", "paused": "paused", "retired":
 
 
 class Event(NamedTuple):
-    """A line of the log.
+    """A line of the log."""
 
-    Attributes
-    ----------
-    seq
-        1, 2, 3, ... for each agent.
-    at
-        When, in seconds since 1970.
-    kind
-        "pull", "look", "saw", "told", "corrected", "forgotten", "silent", or a change of an arm.
-    id
-        The decision's id, if the event belongs to one.
-    arm
-        The name of the arm.
-    reward, key
-        As reported and as asked with, or None.
-    """
-
-    seq: int
-    at: float
-    kind: str
-    id: int | None
+    seq: int  # 1, 2, 3, ... for each agent
+    at: float  # seconds since 1970
+    kind: str  # one of MADE, told, corrected, forgotten, silent, or a change of an arm
+    id: int | None  # of the decision
     arm: str
     reward: float | None
     key: str | None

@@ -24,12 +24,11 @@ from kibitz._validation import text
 from kibitz.live.dashboard.snapshots import Watched
 from kibitz.live.service.auth import COOKIE, Rejected
 from kibitz.live.service.http import Call, operation
+from kibitz.live.service.schemas import Example
 from kibitz.live.store import queries
 
 STATIC = Path(__file__).parent / "static"
 SCRIPTS = ("dom.js", "wire.js", "chart.js", "arms.js", "agent.js", "page.js")
-
-# ------------------------------------------------------------------------------------- the page
 
 
 @functools.cache
@@ -60,20 +59,13 @@ async def index(request: Request) -> Response:
     return Response(content, media_type="text/html; charset=utf-8", headers=headers)
 
 
-# ---------------------------------------------------------------------------------- the session
-
-
 class Session(Struct):
-    """What the sender may do, and whether there are tokens at all."""
-
     tokens: bool
     role: str | None
     agent: str | None
 
 
 class Login(Struct, forbid_unknown_fields=True):
-    """A token to log in with."""
-
     token: str
 
 
@@ -81,10 +73,10 @@ class Nothing(Struct):
     """An empty answer."""
 
 
-SESSION = {"application/json": {"tokens": True, "role": "read", "agent": None}}
+SESSION = {"tokens": True, "role": "read", "agent": None}
 
 
-@operation("GET", "/session", None, examples=SESSION)
+@operation("GET", "/session", None, Example(None, SESSION))
 async def session(call: Call) -> Session:
     """Say what the sender may do, and whether there are tokens at all."""
     tokens = call.state.tokens
@@ -92,7 +84,7 @@ async def session(call: Call) -> Session:
     return Session(not tokens.open, role, agent)
 
 
-@operation("POST", "/login", None, examples=SESSION, request={"token": "1.secret"})
+@operation("POST", "/login", None, Example({"token": "1.secret"}, SESSION), errors=(401,))
 async def login(call: Call, body: Login) -> Session | Response:
     """Take a token, and return it as a cookie that no script and no other site can use."""
     tokens = call.state.tokens
@@ -108,7 +100,7 @@ async def login(call: Call, body: Login) -> Session | Response:
     return answer
 
 
-@operation("POST", "/logout", None, examples={"application/json": {}})
+@operation("POST", "/logout", None, Example(None, {}))
 async def logout(call: Call) -> Nothing | Response:
     """Take the cookie away."""
     await call.state.tokens.identify("POST", call.headers)
@@ -118,12 +110,7 @@ async def logout(call: Call) -> Nothing | Response:
     return answer
 
 
-# ----------------------------------------------------------------------------------- the agents
-
-
 class Glance(Struct):
-    """An agent in the list of agents."""
-
     agent: str
     policy: str
     n_asks: float
@@ -134,8 +121,6 @@ class Glance(Struct):
 
 
 class Overview(Struct):
-    """The list of agents, and the time of the service."""
-
     now: float
     agents: list[Glance]
 
@@ -144,13 +129,12 @@ GLANCE = {
     "agent": "checkout", "policy": "ucb", "n_asks": 1.0, "latest": 1790000000.0, "n_arms": 2.0,
     "n_looks": 0.0, "n_pending": 1.0,
 }  # fmt: skip
-SNAPSHOT = 'event: report\ndata: {"at": 1790000000.0, "report": {...}, ...}\n\n'
+SNAPSHOT: dict[str, str | None] = {
+    "text/event-stream": 'event: report\ndata: {"at": 1790000000.0, "report": {...}, ...}\n\n'
+}
 
 
-@operation(
-    "GET", "/v1/watch", "read",
-    examples={"application/json": {"now": 1790000000.0, "agents": [GLANCE]}},
-)  # fmt: skip
+@operation("GET", "/v1/watch", "read", Example(None, {"now": 1790000000.0, "agents": [GLANCE]}))
 async def overview(call: Call) -> Overview:
     """List the agents, with what is worth a glance."""
     rows = await asyncio.to_thread(call.state.store.read, queries.read_overview)
@@ -162,7 +146,7 @@ async def overview(call: Call) -> Overview:
     return Overview(time.time(), found)
 
 
-@operation("GET", "/v1/agents/{name}/watch", "read", examples={"text/event-stream": SNAPSHOT})
+@operation("GET", "/v1/agents/{name}/watch", "read", Example(None, None, SNAPSHOT))
 async def watch(call: Call) -> Response:
     """Send a snapshot of an agent whenever it changes, as server-sent events."""
     shared = call.state.watched  # one snapshot for all who watch an agent

@@ -10,6 +10,7 @@ import json
 import logging
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 from urllib.parse import unquote
 
@@ -23,7 +24,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kibitz._errors import Conflict, StoreDamaged, StoreUnavailable, UnknownAgent, UnknownDecision
 from kibitz._validation import quoted, refused
-from kibitz.live.service.auth import Access, Headers, Rejected
+from kibitz.live.service.auth import Headers, Rejected
 from kibitz.model.problem import LARGEST
 
 MAX_BODY_BYTES = 256 * 1024
@@ -77,8 +78,8 @@ class Call(NamedTuple):
 
     request: Request
     headers: Headers
-    access: Access
-    agent: Any  # an Agent where the path names one
+    access: Any  # an `Access` where a role is needed
+    agent: Any  # an `Agent` where the path names one
     arm: str  # in the path, or empty
 
     @property
@@ -100,72 +101,62 @@ class Call(NamedTuple):
         return given
 
 
+@dataclass(eq=False)
 class Operation:
     """An operation: an ASGI endpoint, and what the document says of it."""
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        method: str,
-        path: str,
-        role: str | None,
-        status: int,
-        conflicts: bool,
-        headers: tuple[str, ...],
-        examples: dict[str, Any],
-        request: Any,
-    ) -> None:
-        self.function, self.method, self.path, self.role = function, method, path, role
-        self.status, self.headers = status, headers
-        self.examples, self.request_example = examples, request
-        hints = get_type_hints(function, include_extras=True)
+    method: str
+    path: str
+    role: str | None  # that a token needs; None for everybody
+    function: Callable[..., Any]  # async (call, body, query) -> answer
+    example: Any  # `body`, `answer` (JSON) and `media` (other answers, by media type)
+    status: int = 200  # of an answer that is no error
+    errors: tuple[int, ...] = ()  # that it may answer, beside those of all operations like it
+    headers: tuple[str, ...] = ()  # that it reads, beside the token
+
+    def __post_init__(self) -> None:
+        hints = get_type_hints(self.function, include_extras=True)
         self.body, self.query = hints.get("body"), hints.get("query")
-        parts = get_args(hints["return"]) or (hints["return"],)
-        typed = [part for part in parts if part is not Response]
-        self.answer = Union[*typed] if typed else None  # the type of what is not a Response
+        answers = get_args(hints["return"]) or (hints["return"],)
+        typed = [one for one in answers if one is not Response]
+        self.answer = Union[*typed] if typed else None
         self.decoder = None if self.body is None else msgspec.json.Decoder(self.body)
-        errors = {403, 500, 503}
-        errors |= {401} if role is not None else set()
-        errors |= {404} if "{" in path else set()
-        errors |= {409} if conflicts else set()
+        errors = {403, 500, 503, *self.errors}
+        errors |= {401} if self.role is not None else set()
+        errors |= {404} if "{" in self.path else set()
         errors |= {400, 408, 413, 415, 422} if self.body is not None else set()
-        errors |= {422} if self.query is not None or "Idempotency-Key" in headers else set()
-        self.errors = sorted(errors)
+        errors |= {422} if self.query is not None else set()
+        self.errors = tuple(sorted(errors))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
         state, params = scope["app"].state, scope["path_params"]
         headers = dict(scope["headers"])
-        name, agent = params.get("name"), None
+        name, access, agent = params.get("name"), None, None
         if name is not None:
             name = name.replace(SLASH, "/")
-        if self.role is None:
-            access = None
-        else:
+        if self.role is not None:
             access = await state.tokens.authorize(self.method, headers, self.role, name)
         if name is not None:
             agent = state.agents.get(name) or await asyncio.to_thread(state.open_agent, name)
         arm = params.get("arm", "").replace(SLASH, "/")
-        call = Call(Request(scope, receive), headers, access, agent, arm)  # type: ignore[arg-type]
         values: dict[str, Any] = {}
         if self.decoder is not None:
-            values["body"] = self._decode(await read_body(headers, receive))
+            values["body"] = self._decode(self.decoder, await read_body(headers, receive))
         if self.query is not None:
             values["query"] = self._convert(QueryParams(scope["query_string"]))
+        call = Call(Request(scope, receive), headers, access, agent, arm)
         answer = await self.function(call, **values)
-        await self._respond(answer)(scope, receive, send)
+        if not isinstance(answer, Response):
+            content = msgspec.json.encode(answer)
+            answer = Response(content, self.status, media_type="application/json")
+        await answer(scope, receive, send)
 
-    def _respond(self, answer: Any) -> Response:
-        if isinstance(answer, Response):
-            return answer
-        return Response(msgspec.json.encode(answer), self.status, media_type="application/json")
-
-    def _decode(self, content: bytes) -> Any:
-        assert self.decoder is not None
+    def _decode(self, decoder: msgspec.json.Decoder[Any], content: bytes) -> Any:
         content = content or b"{}"
         try:
             try:
-                return self.decoder.decode(content)
+                return decoder.decode(content)
             except msgspec.ValidationError as error:
                 raise explain(error, self.body, json.loads(content)) from None
         except RecursionError:
@@ -182,46 +173,17 @@ class Operation:
 
 
 def operation(
-    method: str,
-    path: str,
-    role: str | None,
-    *,
-    status: int = 200,
-    conflicts: bool = False,
-    headers: tuple[str, ...] = (),
-    examples: dict[str, Any],
-    request: Any = None,
+    method: str, path: str, role: str | None, example: Any, **details: Any
 ) -> Callable[[Callable[..., Any]], Route]:
-    """Return a decorator that makes a route of `async def function(call, body, query) -> answer`.
-
-    Parameters
-    ----------
-    role
-        The role that a token needs; None for everybody.
-    status
-        Of an answer that is no error.
-    conflicts
-        Whether 409 may be answered.
-    headers
-        The request headers that it reads, beside the token.
-    examples
-        An example of the answer, by media type.
-    request
-        An example of the body.
-    """
+    """Return a decorator that makes a route of a function; for `details`, see `Operation`."""
 
     def declare(function: Callable[..., Any]) -> Route:
-        endpoint = Operation(
-            function, method, path, role, status, conflicts, headers, examples, request
-        )
+        endpoint = Operation(method, path, role, function, example, **details)
         route = Route(path, endpoint, methods=[method], name=function.__name__)
         route.methods = {method}  # without HEAD, which Starlette adds
         return route
 
     return declare
-
-
-# ----------------------------------------------------------------------------------------- bodies
 
 
 async def read_body(headers: Headers, receive: Receive) -> bytes:
@@ -233,16 +195,9 @@ async def read_body(headers: Headers, receive: Receive) -> bytes:
     length = headers.get(b"content-length", b"")
     if not length and b"transfer-encoding" not in headers:
         return b""
+    too_large = Rejected(413, f"body must be of at most {MAX_BODY_BYTES} bytes")
     if length.isdigit() and (len(length) > 9 or int(length) > MAX_BODY_BYTES):
-        raise _too_large()
-    content = await _receive_all(receive)
-    kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
-    if content and b"origin" in headers and kind != b"application/json":
-        raise Rejected(415, f"content-type must be application/json, got {kind.decode('latin-1')!r}")
-    return content
-
-
-async def _receive_all(receive: Receive) -> bytes:
+        raise too_large
     content, more = b"", True
     try:
         async with asyncio.timeout(BODY_SECONDS):
@@ -253,17 +208,14 @@ async def _receive_all(receive: Receive) -> bytes:
                 content += message.get("body", b"")
                 more = message.get("more_body", False)
                 if len(content) > MAX_BODY_BYTES:
-                    raise _too_large()
+                    raise too_large
     except TimeoutError:
         raise Rejected(408, f"body must arrive within {BODY_SECONDS:g} s") from None
+    kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
+    if content and b"origin" in headers and kind != "application/json":
+        raise Rejected(415, f"content-type must be application/json, got {kind!r}")
     return content
 
-
-def _too_large() -> Rejected:
-    return Rejected(413, f"body must be of at most {MAX_BODY_BYTES} bytes")
-
-
-# ----------------------------------------------------------------------------------------- errors
 
 CONDITIONS = {  # of a type in a message of msgspec
     "int": "a whole number",

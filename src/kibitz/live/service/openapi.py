@@ -78,10 +78,7 @@ def _describe(
     answers: dict[str, Any] = {
         str(operation.status): {
             "description": "Done, and committed." if operation.method != "GET" else "The answer.",
-            "content": {
-                media: _content(media, known.get(operation.answer), example)
-                for media, example in operation.examples.items()
-            },
+            "content": _contents(operation, known),
         }
     }
     for status in operation.errors:
@@ -101,7 +98,7 @@ def _describe(
         "responses": answers,
     }
     if operation.body is not None:
-        schema, example = known[operation.body], operation.request_example
+        schema, example = known[operation.body], operation.example.body
         required = components.get(schema.get("$ref", "").rpartition("/")[2], {"required": True})
         found["requestBody"] = {
             "required": bool(required["required"]),
@@ -110,10 +107,16 @@ def _describe(
     return found
 
 
-def _content(media: str, schema: Any, example: Any) -> dict[str, Any]:
-    if media != "application/json":
-        schema = {"type": "string"} if example is not None else {}
-    return {"schema": schema} if example is None else {"schema": schema, "example": example}
+def _contents(operation: Operation, known: dict[Any, Any]) -> dict[str, Any]:
+    """Return the schema and the example of an answer, by media type."""
+    found: dict[str, Any] = {}
+    if operation.answer is not None:
+        schema = known[operation.answer]
+        found["application/json"] = {"schema": schema, "example": operation.example.answer}
+    for media, example in operation.example.media.items():
+        text = {"schema": {"type": "string"}, "example": example}
+        found[media] = {"schema": {}} if example is None else text
+    return found
 
 
 def _parameter(name: str, where: str) -> dict[str, Any]:
@@ -121,7 +124,7 @@ def _parameter(name: str, where: str) -> dict[str, Any]:
         "name": name,
         "in": where,
         "required": where == "path",
-        "schema": {"type": "string", "minLength": 1},
+        "schema": {"type": "string"} | ({} if name == "Last-Event-ID" else {"minLength": 1}),
         "example": EXAMPLES[name],
         "description": PARAMETERS[name],
     }
@@ -135,8 +138,6 @@ def _query(schema: dict[str, Any], components: dict[str, Any]) -> list[dict[str,
         for name, field in struct["properties"].items()
     ]
 
-
-# ----------------------------------------------------------------------------------------- the page
 
 STYLE = """
 :root { color-scheme: light dark }

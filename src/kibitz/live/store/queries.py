@@ -33,11 +33,10 @@ class AgentRow(NamedTuple):
 
 def read_agent(database: Database, name: str, *, lock: bool = False) -> AgentRow:
     """Return the row of an agent; with `lock`, nobody else changes it in this transaction."""
-    rows = database.rows(
+    statement = (
         "select agent, n_events, n_decisions, n_asks, latest, state from agents where name = ?"
-        + (database.locking if lock else ""),
-        name,
     )
+    rows = database.rows(statement + (database.locking if lock else ""), name)
     if not rows:
         raise unknown_agent(database, name)
     return AgentRow(*rows[0])
@@ -67,14 +66,10 @@ def insert_agent(database: Database, name: str, config: str, arms: Sequence[str]
     if database.rows("select agent from agents where name = ?", name):
         return False
     [(number,)] = database.rows("select coalesce(max(agent), 0) + 1 from agents")
-    database.rows(
+    database.many(
         "insert into agents (agent, name, setting, n_events, n_decisions, n_asks, latest) "
         "values (?, ?, ?, ?, 0, 0, ?)",
-        number,
-        name,
-        config,
-        len(arms),
-        at,
+        [(number, name, config, len(arms), at)],
     )
     for place, arm in enumerate(arms):
         insert_arm(database, number, place, arm)
@@ -121,15 +116,12 @@ def update_arms(database: Database, number: int, arms: dict[int, Arm]) -> None:
 
 def read_events(database: Database, number: int, after: int, limit: int = 0) -> list[Event]:
     """Return the events that follow number `after`, at most `limit` of them (a page by default)."""
-    rows = database.rows(
+    statement = (
         "select e.seq, e.at, e.kind, e.id, a.name, e.reward, e.key from events e "
         "join arms a on a.agent = e.agent and a.arm = e.arm "
-        "where e.agent = ? and e.seq > ? order by e.seq limit ?",
-        number,
-        after,
-        limit or PAGE,
+        "where e.agent = ? and e.seq > ? order by e.seq limit ?"
     )
-    return [Event(*row) for row in rows]
+    return [Event(*row) for row in database.rows(statement, number, after, limit or PAGE)]
 
 
 def read_page(database: Database, name: str, after: int, limit: int = 0) -> list[Event]:
@@ -164,43 +156,29 @@ def read_decisions(
     for start in range(0, len(values), MAX_VALUES):
         some = list(values[start : start + MAX_VALUES])
         some += some[-1:] * (2 ** (len(some) - 1).bit_length() - len(some))  # few statements
-        marks = ", ".join("?" * len(some))
-        for id, *rest in database.rows(
-            f"select id, {DECIDED} from decisions where agent = ? and {column} in ({marks})",
-            number,
-            *some,
-        ):
-            yield id, Decided(*rest)
+        yield from _decisions(database, f"{column} in ({', '.join('?' * len(some))})", number, *some)
 
 
 def read_decisions_after(database: Database, number: int, id: int) -> list[tuple[int, Decided]]:
     """Return the next page of decisions."""
-    rows = database.rows(
-        f"select id, {DECIDED} from decisions where agent = ? and id > ? order by id limit {PAGE}",
-        number,
-        id,
-    )
-    return [(id, Decided(*rest)) for id, *rest in rows]
+    return _decisions(database, f"id > ? order by id limit {PAGE}", number, id)
 
 
 def read_overdue(database: Database, number: int, before: float) -> list[tuple[int, Decided]]:
     """Return the decisions that have been pending since `before` or longer."""
-    rows = database.rows(
-        f"select id, {DECIDED} from decisions "
-        "where agent = ? and status = 'pending' and asked_at <= ? order by id",
-        number,
-        before,
-    )
-    return [(id, Decided(*rest)) for id, *rest in rows]
+    where = "status = 'pending' and asked_at <= ? order by id"
+    return _decisions(database, where, number, before)
+
+
+def _decisions(database: Database, where: str, *values: Any) -> list[tuple[int, Decided]]:
+    statement = f"select id, {DECIDED} from decisions where agent = ? and {where}"
+    return [(id, Decided(*rest)) for id, *rest in database.rows(statement, *values)]
 
 
 def read_newest_pending_pull(database: Database, number: int) -> tuple[int, int] | None:
     """Return the arm and the stage of the newest pull that is pending."""
-    rows = database.rows(
-        "select arm, stage from decisions where agent = ? and status = 'pending' "
-        "and kind = 'pull' order by id desc limit 1",
-        number,
-    )
+    where = "agent = ? and status = 'pending' and kind = 'pull' order by id desc limit 1"
+    rows = database.rows(f"select arm, stage from decisions where {where}", number)
     return (rows[0][0], rows[0][1]) if rows else None
 
 
@@ -223,37 +201,24 @@ def write_decisions(
 
 def read_oldest_pending(database: Database, number: int) -> dict[int, float]:
     """Return since when the oldest pending decision of each arm has been pending, by place."""
-    return dict(
-        database.rows(
-            "select arm, min(asked_at) from decisions where agent = ? and status = 'pending' "
-            "group by arm",
-            number,
-        )
-    )
+    where = "agent = ? and status = 'pending' group by arm"
+    return dict(database.rows(f"select arm, min(asked_at) from decisions where {where}", number))
 
 
 def read_last_look(database: Database, number: int) -> int:
     """Return the stage of the last look; there must be one, or all decisions are searched."""
-    rows = database.rows(
-        "select stage from decisions where agent = ? and kind <> 'pull' order by id desc limit 1",
-        number,
-    )
+    where = "agent = ? and kind <> 'pull' order by id desc limit 1"
+    rows = database.rows(f"select stage from decisions where {where}", number)
     return int(rows[0][0]) if rows else 0
 
 
-def count_pulls(
-    database: Database, number: int, width: int, after: int, last: int
-) -> list[tuple[int, int, int, float]]:
+def count_pulls(database: Database, number: int, width: int, after: int, last: int) -> list[Row]:
     """Return (arm, interval, pulls, earliest time) of decisions after .. last, by `width` stages."""
-    rows = database.rows(
+    statement = (
         "select arm, (stage - 1) / ?, count(*), min(asked_at) from decisions "
-        "where agent = ? and id > ? and id <= ? and kind = 'pull' group by 1, 2",
-        width,
-        number,
-        after,
-        last,
+        "where agent = ? and id > ? and id <= ? and kind = 'pull' group by 1, 2"
     )
-    return [(arm, interval, count, since) for arm, interval, count, since in rows]
+    return database.rows(statement, width, number, after, last)
 
 
 def count_events(database: Database) -> dict[str, int]:
@@ -276,14 +241,8 @@ def read_overview(database: Database) -> list[Row]:
 def insert_token(database: Database, hash: str, role: str, agent: str | None, at: float) -> int:
     """Add a token; return its number."""
     [(number,)] = database.rows("select coalesce(max(token), 0) + 1 from tokens")
-    database.rows(
-        "insert into tokens (token, hash, role, agent, made_at) values (?, ?, ?, ?, ?)",
-        number,
-        hash,
-        role,
-        agent,
-        at,
-    )
+    statement = "insert into tokens (token, hash, role, agent, made_at) values (?, ?, ?, ?, ?)"
+    database.many(statement, [(number, hash, role, agent, at)])
     return int(number)
 
 

@@ -102,7 +102,7 @@ async def add_arm(call: Call, body: schemas.NewArm) -> schemas.Arm:
 
 
 @operation("PATCH", f"{AGENT}/arms/{{arm}}", "admin", schemas.CHANGE_ARM)
-async def change_arm(call: Call, body: schemas.ArmState) -> schemas.Arm:
+async def change_arm(call: Call, body: schemas.ArmChange) -> schemas.Arm:
     """Pause an arm, let it play again, or retire it for good."""
     agent: Agent = call.agent
     change = {"active": agent.resume, "paused": agent.pause, "retired": agent.retire}[body.state]

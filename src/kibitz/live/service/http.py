@@ -161,7 +161,7 @@ class Operation:
                 raise explain(error, self.body, json.loads(content)) from None
         except RecursionError:
             raise Rejected(422, "body must be JSON of some levels, got too many") from None
-        except ValueError as error:
+        except (msgspec.DecodeError, ValueError) as error:
             raise Rejected(422, f"body must be JSON, got {type(error).__name__}: {error}") from None
 
     def _convert(self, query: QueryParams) -> Any:

@@ -52,6 +52,10 @@ def document(routes: Sequence[BaseRoute], version: str) -> dict[str, Any]:
         types += [type_ for type_ in (one.body, one.query, one.answer) if type_ is not None]
     schemas, components = msgspec.json.schema_components(types, ref_template=REF)
     known = dict(zip(types, schemas, strict=True))
+    for struct in components.values():  # generators take a field with a default for a required one
+        for field in struct["properties"].values():
+            if field.get("default", ...) is None:
+                del field["default"]
     paths: dict[str, Any] = {}
     for one in operations:
         paths.setdefault(one.path, {})[one.method.lower()] = _describe(one, known, components)

@@ -47,7 +47,7 @@ class NewArm(Struct, forbid_unknown_fields=True):
     arm: Text
 
 
-class ArmState(Struct, forbid_unknown_fields=True):
+class ArmChange(Struct, forbid_unknown_fields=True):
     state: State
 
 

@@ -12,6 +12,7 @@ import pytest
 import run
 
 import kibitz
+from kibitz import _errors
 from kibitz.live.events import MADE, STATUS, Event
 from kibitz.policies import POLICIES
 
@@ -112,7 +113,9 @@ def test_a_public_name_is_in_the_reference_with_all_of_its_parameters(name):
     module, _, last = re.search(r"auto(?:function|class):: (\S+)", text)[1].rpartition(".")
     assert getattr(import_module(module), last) is thing
     words = text + inspect.getdoc(thing)
-    missing = [p for p in inspect.signature(thing).parameters if not re.search(rf"\b{p}\b", words)]
+    is_error = inspect.isclass(thing) and issubclass(thing, Exception)
+    parameters = () if is_error else inspect.signature(thing).parameters
+    missing = [name for name in parameters if not re.search(rf"\b{name}\b", words)]
     assert not missing
 
 
@@ -121,7 +124,9 @@ def test_a_public_name_has_an_example_that_is_run(name):
     shown = re.findall(r"^```python\n(.*?)^```", described(name), re.MULTILINE | re.DOTALL)
     used = rf"\bkibitz\.{name}\(" if callable(getattr(kibitz, name)) else rf"\b{name}\b"
     records = {"Decision": r"visit\.kind", "Policy": r"policy\.params", "Problem": r"problem\.n_arms",
-               "Feedback": r"feedback\.observer", "Conflict": r"kibitz\.Conflict"}  # fmt: skip
+               "Feedback": r"feedback\.observer", "Agent": r"agent\.ask\(",
+               "Event": r"agent\.events\(",
+               **{error: rf"kibitz\.{error}" for error in vars(_errors)}}  # fmt: skip
     assert re.search(records.get(name, used), "".join(shown)), name
 
 

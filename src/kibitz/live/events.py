@@ -17,7 +17,7 @@ STATUS = {"added": "active", "resumed": "active", "paused": "paused", "retired":
 
 
 class Event(NamedTuple):
-    """A line of the log."""
+    """A line of the log: (`seq`, `at`, `kind`, `id`, `arm`, `reward`, `key`)."""
 
     seq: int  # 1, 2, 3, ... for each agent
     at: float  # seconds since 1970

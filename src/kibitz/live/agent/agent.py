@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from kibitz._errors import StoreDamaged, UnknownAgent
-from kibitz._validation import finite, quoted, refused, text, whole
+from kibitz._errors import StoreDamaged
+from kibitz._validation import finite, refused, text, whole
 from kibitz.live.agent import policy_state
 from kibitz.live.agent.config import Config, check_same, check_setting, to_stored
 from kibitz.live.agent.transaction import KnownArms, Operation, Transaction
@@ -88,13 +88,10 @@ def check_store(url: str, name: str | None = None) -> dict[str, list[str]]:
         try:
             if path is not None and (damage := audit.check_file(store)):
                 found["file"] = damage
-            known = store.read(queries.read_names)
+            names = store.read(queries.read_names) if name is None else [name]
         finally:
             store.close()
-        if name is not None and name not in known:
-            listed = ", ".join(map(quoted, known)) or "none"
-            raise UnknownAgent(f"agent must be one of {listed}, got {name!r}")
-        for one in known if name is None else [name]:
+        for one in names:
             with agent(url, one) as opened:
                 found[one] = opened.check()
     except StoreDamaged as error:
@@ -109,7 +106,10 @@ def check_store(url: str, name: str | None = None) -> dict[str, list[str]]:
 
 
 class Agent:
-    """A named decision maker; made or opened by `kibitz.agent`."""
+    """A named decision maker; created or opened by `kibitz.agent`.
+
+    `store` is where it is stored, `config` what it was created with.
+    """
 
     def __init__(self, store: Store, config: Config) -> None:
         self.name = config.name
@@ -144,8 +144,6 @@ class Agent:
         """Close the store. Nothing is lost without it; a closed agent can do nothing more."""
         self._is_closed = True
         self._store.close()
-
-    # ------------------------------------------------------------------------------- deciding
 
     @overload
     def ask(self, key: str | None = None, among: Sequence[str] | None = None) -> Decision: ...
@@ -279,6 +277,12 @@ class Agent:
 
     _correct_values = _tell_values
 
+    def _change_values(self, kind: str, arm: Any) -> tuple[Any, ...]:
+        name = text(arm, "arm")
+        if self.config.in_turn:
+            raise ValueError(f"arms must stay the same for {self.policy.name}, got {kind} {name!r}")
+        return kind, name
+
     def _reward(self, reward: Any) -> float:
         if isinstance(reward, bool | np.bool_):  # a click or none
             reward = float(reward)
@@ -289,46 +293,25 @@ class Agent:
             raise refused("reward", f"between -{LARGEST:g} and {LARGEST:g}", reward)
         return value
 
-    # ----------------------------------------------------------------------------------- arms
-
     def add(self, arm: str) -> None:
         """Add an arm."""
-        self._change("added", arm)
+        self.together([("change", ("added", arm))])
 
     def pause(self, arm: str) -> None:
         """Stop pulling an arm until it is resumed."""
-        self._change("paused", arm)
+        self.together([("change", ("paused", arm))])
 
     def resume(self, arm: str) -> None:
         """Pull a paused arm again."""
-        self._change("resumed", arm)
+        self.together([("change", ("resumed", arm))])
 
     def retire(self, arm: str) -> None:
         """Pull an arm never again; reports on it still count."""
-        self._change("retired", arm)
-
-    def _change(self, kind: str, arm: str) -> None:
-        name = text(arm, "arm")
-        if self.config.in_turn:
-            raise ValueError(f"arms must stay the same for {self.policy.name}, got {kind} {name!r}")
-
-        def work(database: Database) -> None:
-            known, self._known = self._known, None
-            transaction = Transaction(self.config, database, self.now(), known)
-            transaction.change(kind, name)
-            transaction.finish()
-
-        self.store.write(work)
+        self.together([("change", ("retired", arm))])
 
     def arms(self) -> list[Arm]:
         """Return the counts of each arm, in the order in which they were added."""
-        return self.store.read(
-            lambda database: queries.read_arms(
-                database, queries.read_agent(database, self.name).number
-            )
-        )
-
-    # ------------------------------------------------------------------------------- reporting
+        return self.store.read(lambda database: queries.read_arms_of(database, self.name))
 
     def report(self, delta: float = 0.05) -> "xarray.Dataset":
         """Return means, confidence sequences, regret and warnings; see `kibitz.live.agent.report`."""
@@ -339,9 +322,8 @@ class Agent:
     def events(self, after: int = 0) -> Iterator[Event]:
         """Yield the events of the log that follow number `after`."""
         seq = whole(after, "after")
-        while page := self.store.read(
-            functools.partial(queries.read_page, name=self.name, after=seq)
-        ):
+        read_page = functools.partial(queries.read_page, name=self.name)
+        while page := self.store.read(functools.partial(read_page, after=seq)):
             yield from page
             seq = page[-1].seq
 

@@ -159,14 +159,11 @@ def environment_streams(seed: int, run: int) -> tuple[Generator, Generator]:
     `engine/rng.py` seeds three SFC64 generators of nine words; the third is the policy's.
     """
     words = SeedSequence(seed, spawn_key=(run,)).generate_state(9, np.uint64)
-    found = []
-    for part in (words[0:3], words[3:6]):
-        bits = SFC64(0)
-        state = np.array([*part, 1], np.uint64)
-        bits.state = {**bits.state, "state": {"state": state}}
+    rewards, looks = SFC64(0), SFC64(0)
+    for bits, part in ((rewards, words[0:3]), (looks, words[3:6])):
+        bits.state = {**bits.state, "state": {"state": np.array([*part, 1], np.uint64)}}
         bits.random_raw(12)  # as NumPy mixes a seed
-        found.append(Generator(bits))
-    return found[0], found[1]
+    return Generator(rewards), Generator(looks)
 
 
 def draw(problem: Problem, arm: int, rng: Generator) -> float:
@@ -193,13 +190,11 @@ def arrive(
     player: Agent, on_the_way: deque[tuple[int, int, float]], stage: int, faults: Faults, rng: Any
 ) -> int:
     """Tell the reports that are due; return how many were duplicates."""
-    reports, n_again = [], 0
+    reports = []
     while on_the_way and on_the_way[0][0] + faults.delay <= stage:
         _, id, reward = on_the_way.popleft()
         if rng.random() >= faults.loss:
             reports.append((id, reward))
             if rng.random() < faults.duplicates:
                 reports.append((id, reward))
-    if reports:
-        n_again = player.tell(reports).count("again")
-    return n_again
+    return player.tell(reports).count("again") if reports else 0

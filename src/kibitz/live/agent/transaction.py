@@ -88,10 +88,8 @@ class Transaction:
         place = self._place(name)
         if self.arms[place].status == "retired":
             raise ValueError(f"arm must not be retired, got {name!r}")
-        found = None if key is None else self._with_key(key)
-        if found is not None:
-            decided = found[1]
-            self._check_kind("saw", decided, key)
+        if (known := self._with_key("saw", key)) is not None:
+            decided = self._decisions[known]
             if decided.arm == place and reward in (decided.reward, decided.told):
                 return "again"
             raise Conflict(
@@ -266,25 +264,23 @@ class Transaction:
             raise UnknownDecision(f"id must be that of a decision of {self.config.name!r}, got {id}")
         return self._decisions[id]
 
-    def _with_key(self, key: str) -> tuple[int, Decided] | None:
+    def _with_key(self, kind: str, key: str | None) -> int | None:
+        """Return the id of the decision with a key; raise Conflict if it is of another kind."""
+        if key is None:
+            return None
         if key not in self._keys:
             self._read("key", [key])
         id = self._keys[key]
-        return None if id is None else (id, self._decisions[id])
+        if id is not None and (old := self._decisions[id].kind) != kind:
+            raise Conflict(f"key must be new for a {kind}, got {key!r}, which is of a {old}")
+        return id
 
     def _by_key(self, kind: str, key: str | None) -> Decision | None:
         """Return the decision that this key got before."""
-        found = None if key is None else self._with_key(key)
-        if found is None:
+        if (id := self._with_key(kind, key)) is None:
             return None
-        id, decided = found
-        self._check_kind(kind, decided, key)
+        decided = self._decisions[id]
         return Decision(id, kind, self.arms[decided.arm].name, key, decided.asked_at)
-
-    def _check_kind(self, kind: str, decided: Decided, key: str | None) -> None:
-        """Raise Conflict if a key belongs to another kind of operation."""
-        if decided.kind != kind:
-            raise Conflict(f"key must be new for a {kind}, got {key!r}, which is of a {decided.kind}")
 
     def _insert(self, decided: Decided) -> int:
         """Add a decision; return its id."""
@@ -350,9 +346,5 @@ class Transaction:
         self._write()
         arms = {place: self.arms[place] for place in self._touched}
         queries.update_arms(self.database, self.number, arms)
-        queries.update_agent(
-            self.database,
-            queries.AgentRow(
-                self.number, self.n_events, self.n_decisions, self.n_asks, self.at, self.state
-            ),
-        )
+        counts = (self.number, self.n_events, self.n_decisions, self.n_asks, self.at, self.state)
+        queries.update_agent(self.database, queries.AgentRow(*counts))

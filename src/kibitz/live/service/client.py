@@ -77,8 +77,6 @@ class Client:
         while self._idle:
             self._idle.pop().close()
 
-    # ------------------------------------------------------------------------------- deciding
-
     @overload
     def ask(self, key: str | None = None, among: Sequence[str] | None = None) -> Decision: ...
 
@@ -126,8 +124,6 @@ class Client:
         """Change the reward of a decision that was told; return "corrected" or "again"."""
         return str(self._post("correct", _report(id, reward))["result"])
 
-    # ----------------------------------------------------------------------------------- arms
-
     def add(self, arm: str) -> None:
         """Add an arm."""
         self._post("arms", {"arm": arm})
@@ -148,8 +144,6 @@ class Client:
         path = f"{self._path}/arms/{quote(text(arm, 'arm'), safe='')}"
         self._send("PATCH", path, {"state": state})
 
-    # --------------------------------------------------------------------------------- seeing
-
     def report(self, delta: float = 0.05) -> "xarray.Dataset":
         """Return means, confidence sequences, regret and warnings; see `Agent.report`."""
         from kibitz.live.agent.report import from_plain
@@ -169,8 +163,6 @@ class Client:
         """Write the log to a file: .csv, .jsonl (JSON lines) or .nc (netCDF)."""
         target = checked_export(file)
         write_whole(target, self._send("GET", f"{self._path}/export?format={Path(file).suffix[1:]}"))
-
-    # -------------------------------------------------------------------------------- sending
 
     def _only(self) -> str:
         try:

@@ -30,13 +30,12 @@ values, 503 with `Retry-After` when there is too much to do or the service is be
 A token comes as `Authorization: Bearer <token>`. Its role is `read`, `play` or `admin`, and each may
 do what those before it may.
 """
-PARAMETERS = {
-    "name": "The agent.",
-    "arm": "The arm.",
-    "Idempotency-Key": "The same key gets the same answer, also after a crash.",
-    "Last-Event-ID": "A stream continues after this event.",
+PARAMETERS = {  # in a path or a header: what it is, an example, and how short it may be
+    "name": ("The agent.", "checkout", 1),
+    "arm": ("The arm.", "red", 1),
+    "Idempotency-Key": ("The same key gets the same answer, also after a crash.", "visit-4711", 1),
+    "Last-Event-ID": ("A stream continues after this event.", "3", 0),
 }
-EXAMPLES = {"name": "checkout", "arm": "red", "Idempotency-Key": "visit-4711", "Last-Event-ID": "3"}
 REF = "#/components/schemas/{name}"
 
 
@@ -124,14 +123,10 @@ def _contents(operation: Operation, known: dict[Any, Any]) -> dict[str, Any]:
 
 
 def _parameter(name: str, where: str) -> dict[str, Any]:
-    return {
-        "name": name,
-        "in": where,
-        "required": where == "path",
-        "schema": {"type": "string"} | ({} if name == "Last-Event-ID" else {"minLength": 1}),
-        "example": EXAMPLES[name],
-        "description": PARAMETERS[name],
-    }
+    description, example, shortest = PARAMETERS[name]
+    schema = {"type": "string", "minLength": shortest}
+    found = {"name": name, "in": where, "required": where == "path", "schema": schema}
+    return {**found, "example": example, "description": description}
 
 
 def _query(schema: dict[str, Any], components: dict[str, Any]) -> list[dict[str, Any]]:

@@ -98,6 +98,11 @@ def read_arms(database: Database, number: int) -> list[Arm]:
     return [Arm(*row) for row in rows]
 
 
+def read_arms_of(database: Database, name: str) -> list[Arm]:
+    """Return the arms of an agent, by its name."""
+    return read_arms(database, read_agent(database, name).number)
+
+
 def insert_arm(database: Database, number: int, place: int, name: str) -> None:
     """Add an arm."""
     database.many(

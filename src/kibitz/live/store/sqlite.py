@@ -80,16 +80,7 @@ class SQLite:
     def write(self, work: Callable[[Database], T]) -> T:
         """Run `work` in a transaction and return what it returns once that is committed."""
         with self._lock, self._spoken(), self._turn():
-            database = self._opened()
-            database.rows("begin immediate")
-            try:
-                result = work(database)
-                database.rows("commit")
-            except BaseException:
-                if database.connection.in_transaction:
-                    database.rows("rollback")
-                raise
-            return result
+            return self._transact(self._opened(), work)
 
     def read(self, work: Callable[[Database], T]) -> T:
         """Run `work` on one state of the database, without holding up anybody."""
@@ -124,15 +115,24 @@ class SQLite:
             raise ValueError(
                 f"store must be a file to write to, got {self._name} ({error.strerror})"
             ) from None
-        database.rows("begin immediate")
-        try:
+
+        def work(database: Database) -> None:
             tables = database.rows("select name from sqlite_master where type = 'table'")
             prepare(database, [name for (name,) in tables], self._name, create)
+
+        self._transact(database, work)
+
+    @staticmethod
+    def _transact(database: SQLiteDatabase, work: Callable[[Database], T]) -> T:
+        database.rows("begin immediate")
+        try:
+            result = work(database)
             database.rows("commit")
         except BaseException:
             if database.connection.in_transaction:
                 database.rows("rollback")
             raise
+        return result
 
     def _opened(self) -> SQLiteDatabase:
         if self._writer is None:

@@ -301,7 +301,8 @@ BAD = [
     b'{"key": null, "x": 1}', b'{"id": 1, "reward": 1e999}', b'{"arm": ["blue"], "reward": 1}',
     b'{"n": 1e9}', b'{"n": 2000}', b'{"n": "3"}', b'{"n": true}', b'{"n": -1}',
     b'{"among": {"blue": 1}}', b'{"key": "\\ud800"}', b'{"key": "' + b"k" * 501 + b'"}',
-    b'{"state": "gone"}', b'{"state": null}',
+    b'{"state": "gone"}', b'{"state": null}', b'{"among": [1], "among": "x"}',
+    b'{"key": [1], "key": null, "arm": [1], "arm": 2}', b'{"id": {}, "id": [], "reward": {}}',
 ]  # fmt: skip
 
 

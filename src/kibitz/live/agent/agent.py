@@ -71,7 +71,7 @@ def agent(
         if arms is not None:
             stored = to_stored(given)
             store.write(lambda db: queries.insert_agent(db, name, stored, given["arms"], time.time()))
-        config = Config.load(name, store.read(lambda db: queries.read_config(db, name)))
+        config = Config(name, store.read(lambda db: queries.read_config(db, name)))
         check_same(name, config.setting, given)
         return Agent(store, config)
     except BaseException:

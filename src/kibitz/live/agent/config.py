@@ -3,56 +3,27 @@
 import json
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from kibitz._validation import finite, positive, quoted, refused, text, whole
 from kibitz.live.agent import recipe
 from kibitz.live.agent.pending import plays_in_turn
-from kibitz.policies.policy import Policy
 
 Setting = dict[str, Any]
 
 
-@dataclass(frozen=True, eq=False)
 class Config:
-    """An agent's name and setting, with its policy."""
+    """An agent's name, its setting as the store has it, and its policy."""
 
-    name: str
-    setting: Setting
-    policy: Policy
-
-    @classmethod
-    def load(cls, name: str, stored: str) -> "Config":
-        """Return the configuration that a store holds as JSON."""
-        setting = json.loads(stored)
-        return cls(name, setting, recipe.made(setting["policy"]))
-
-    @cached_property
-    def params(self) -> Any:
-        """The parameters of the policy, as its functions see them."""
-        return self.policy.params
-
-    @cached_property
-    def scale(self) -> float:
-        """The sub-Gaussian scale of the rewards."""
-        return float(self.setting["scale"])
-
-    @cached_property
-    def unit(self) -> float:
-        """The unit in which the policy sees rewards."""
-        return self.policy.scale_for(self.scale)
-
-    @cached_property
-    def in_turn(self) -> bool:
-        """Whether the next question must wait for the report on the last one."""
-        return plays_in_turn(self.policy, self.params)
-
-    @cached_property
-    def keeps_state(self) -> bool:
-        """Whether the store keeps the state of the policy, because counts do not determine it."""
-        return self.in_turn or self.policy.hold is not None
+    def __init__(self, name: str, stored: str) -> None:
+        self.name = name
+        self.setting: Setting = json.loads(stored)
+        self.policy = recipe.made(self.setting["policy"])
+        self.params = self.policy.params
+        self.scale: float = self.setting["scale"]
+        self.unit = self.policy.scale_for(self.scale)  # in which the policy sees rewards
+        self.in_turn = plays_in_turn(self.policy, self.params)
+        self.keeps_state = self.in_turn or self.policy.hold is not None  # in the store
 
 
 def check_setting(

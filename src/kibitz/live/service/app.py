@@ -241,7 +241,7 @@ def _open_agent(app: Starlette, name: str) -> Agent:
     except UnknownAgent:
         raise Rejected(404, f"agent must be one of the service's, got {name!r}") from None
     try:
-        agent = Agent(app.state.store, Config.load(name, stored))
+        agent = Agent(app.state.store, Config(name, stored))
     except ValueError as error:  # a policy of the user's that this machine does not have
         raise Rejected(503, str(error)) from None
     opened: Agent = app.state.agents.setdefault(name, agent)

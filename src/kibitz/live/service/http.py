@@ -6,6 +6,7 @@ into the OpenAPI document. Every error is answered as `{"error": {"code", "messa
 """
 
 import asyncio
+import contextlib
 import json
 import logging
 import re
@@ -230,8 +231,9 @@ def explain(error: msgspec.ValidationError, declared: Any, content: Any) -> Reje
     """Return a violation of the schema as a sentence of the form `n must be ..., got 0`."""
     message, _, where = str(error).partition(" - at `")
     value, fields = content, _fields(declared)
-    for part in re.findall(r"\w+", where):
-        value = value[int(part)] if isinstance(value, list) else value[part]
+    with contextlib.suppress(LookupError, TypeError, ValueError):  # a field may be there twice
+        for part in re.findall(r"\w+", where):
+            value = value[int(part)] if isinstance(value, list) else value[part]
     name = (re.findall(r"\.(\w+)", where) or ["body"])[-1]
     if found := re.fullmatch(r"Object contains unknown field `(.*)`", message, re.S):
         known = ", ".join(fields)
@@ -252,7 +254,7 @@ def explain(error: msgspec.ValidationError, declared: Any, content: Any) -> Reje
     elif "`float` " in message:
         condition = f"between {-LARGEST:g} and {LARGEST:g}"
     else:
-        condition = CONDITIONS[kind]
+        condition = CONDITIONS.get(kind, "valid")
     return Rejected(422, f"{name} must be {condition}, got {quoted(value)}")
 
 
@@ -295,14 +297,11 @@ def _status(error: BaseException) -> tuple[int, str]:
 async def no_route(request: Request, error: Exception) -> Response:
     """Answer a path or a method that does not exist."""
     assert isinstance(error, HTTPException)
-    allow = (error.headers or {}).get("Allow", "")
-    if allow:
-        return answer_error(
-            Rejected(405, f"method must be {allow}, got {request.method}", Allow=allow)
-        )
-    return answer_error(
-        Rejected(error.status_code, f"{error.detail}: {request.method} on this address")
-    )
+    if allow := (error.headers or {}).get("Allow"):
+        message = f"method must be {allow}, got {request.method}"
+        return answer_error(Rejected(405, message, Allow=allow))
+    message = f"{error.detail}: {request.method} on this address"
+    return answer_error(Rejected(error.status_code, message))
 
 
 class Shell:

@@ -194,7 +194,7 @@ async def read_body(headers: Headers, receive: Receive) -> bytes:
     send no origin, need not.
     """
     length = headers.get(b"content-length", b"")
-    if not length and b"transfer-encoding" not in headers:
+    if length in (b"", b"0") and b"transfer-encoding" not in headers:
         return b""
     too_large = Rejected(413, f"body must be of at most {MAX_BODY_BYTES} bytes")
     if length.isdigit() and (len(length) > 9 or int(length) > MAX_BODY_BYTES):

@@ -21,19 +21,19 @@ from kibitz.live.service.changes import Changes
 from kibitz.live.store import queries
 from kibitz.live.store.schema import Database
 
-PAUSE = 0.5  # seconds between two pictures, at least
-LOAD = 0.2  # the part of a processor's time that drawing them may take
-QUIET = 10.0  # seconds without news after which a stream says that it is still there
-GROWTH = 1.05  # how much more must have been seen before the planner is asked again
-LAYERS = 7  # arms that are shown apart in the shares over time
-RECENT = 20  # events that are shown
+PAUSE_SECONDS = 0.5  # between two snapshots, at least
+MAX_LOAD = 0.2  # the part of a processor's time that snapshots may take
+QUIET_SECONDS = 10.0  # without news, after which a stream sends a comment
+PLAN_GROWTH = 1.05  # how much more must have been seen before the planner is asked again
+MAX_LAYERS = 7  # arms that are shown apart in the shares over time
+MAX_EVENTS = 20  # events that are shown
 N_INTERVALS = 64
 MIN_WIDTH = 8  # asks; shares of fewer say little
 MAX_READ = 50_000  # decisions in one transaction
 
 
 class State(NamedTuple):
-    """How far an agent, and what is known of it here, has come."""
+    """The counts of an agent in one transaction."""
 
     n_events: int
     n_asks: int
@@ -43,14 +43,14 @@ class State(NamedTuple):
 
 
 class Saved(NamedTuple):
-    """What looks had saved by the planner's estimate, after so many observations."""
+    """The planner's estimate of what looks had saved, after so many observations."""
 
     n_seen: int
     amount: float
 
 
 class Watched:
-    """An agent, and its picture for as long as somebody watches."""
+    """An agent that is watched, and its latest snapshot."""
 
     def __init__(self, agent: Agent, changes: Changes) -> None:
         self.agent = agent
@@ -63,7 +63,7 @@ class Watched:
         self._task: asyncio.Task[None] | None = None
 
     async def frames(self) -> AsyncIterator[bytes]:
-        """Yield the picture whenever it is a new one; a slow watcher misses some, never the last."""
+        """Yield each new snapshot; a slow watcher misses some, never the last."""
         self._n_watchers += 1
         if self._task is None:
             self._frame = b""
@@ -85,15 +85,15 @@ class Watched:
                 self._task = None
 
     async def _wait(self, task: asyncio.Task[None]) -> None:
-        """Wait for a new picture, but not for ever; end with who draws it."""
+        """Wait for a new snapshot, up to `QUIET_SECONDS`; raise the error of the task."""
         news = asyncio.ensure_future(self._news.wait())
-        await asyncio.wait({news, task}, timeout=QUIET, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({news, task}, timeout=QUIET_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         news.cancel()
         if task.done():
             task.result()
 
     async def _follow(self) -> None:
-        """Draw a picture, wait for something to happen, and draw again."""
+        """Make a snapshot, wait for a change, and repeat."""
         planning: asyncio.Task[None] | None = None
         while not self._changes.stopping.is_set():
             began, spent, n_events, saved = time.monotonic(), 0.0, 0, self._saved
@@ -102,18 +102,20 @@ class Watched:
                 content, spent = await asyncio.to_thread(self._draw, state, saved.amount)
                 self._publish("report", content)
                 n_events = state.n_events if state.whole else 0
-                if state.n_seen > GROWTH * saved.n_seen and (planning is None or planning.done()):
+                if state.n_seen > PLAN_GROWTH * saved.n_seen and (
+                    planning is None or planning.done()
+                ):
                     planning = asyncio.create_task(asyncio.to_thread(self._plan, state))
             except OSError:
                 self._publish("trouble", {"message": "the store cannot be used at the moment"})
-            await asyncio.sleep(max(PAUSE, spent / LOAD) - (time.monotonic() - began))
-            until = began + QUIET
+            await asyncio.sleep(max(PAUSE_SECONDS, spent / MAX_LOAD) - (time.monotonic() - began))
+            until = began + QUIET_SECONDS
             while (
                 self._saved is saved
                 and time.monotonic() < until
                 and not self._changes.stopping.is_set()
             ):
-                if await self._changes.wait(self.agent.name, n_events, PAUSE):
+                if await self._changes.wait(self.agent.name, n_events, PAUSE_SECONDS):
                     break
 
     def _publish(self, kind: str, content: dict[str, Any]) -> None:
@@ -125,12 +127,12 @@ class Watched:
         """Count the pulls that have come, and return how far everything is."""
         row = queries.read_agent(database, self.agent.name)
         arms = queries.read_arms(database, row.number)
-        events = queries.read_events(database, row.number, max(0, row.n_events - RECENT))
+        events = queries.read_events(database, row.number, max(0, row.n_events - MAX_EVENTS))
         whole = self._shares.read(database, row, len(arms))
         return State(row.n_events, row.n_asks, sum(arm.n_seen for arm in arms), events, whole)
 
     def _draw(self, state: State, saved: float) -> tuple[dict[str, Any], float]:
-        """Return the picture as plain data, and how much of a processor's time it took."""
+        """Return a snapshot as plain data, and the processor time that it took."""
         began = time.thread_time()
         agent = self.agent
         shown = plain(report(agent.store, agent.config, agent.now(), saved=saved))
@@ -138,7 +140,7 @@ class Watched:
         content = {
             "at": max(time.time(), state.events[-1].at),
             "report": shown,
-            "shares": {**self._shares.as_data(names, LAYERS), "whole": state.whole},
+            "shares": {**self._shares.as_data(names, MAX_LAYERS), "whole": state.whole},
             "events": [event._asdict() for event in reversed(state.events)],
         }
         return content, time.thread_time() - began

@@ -1,4 +1,4 @@
-"""Waiting for new events, whoever wrote them.
+"""Wait for new events of any writer.
 
 One query asks the store how many events each agent has, four times a second, for all who wait and
 only while somebody does: other processes and machines may write to the store, too.

@@ -1,4 +1,4 @@
-"""A process that runs agents stays small: it imports neither numba nor what compiles and simulates."""
+"""A process that runs agents stays small: it imports neither numba nor what simulates."""
 
 import subprocess
 import sys

@@ -7,8 +7,7 @@ import sys
 import pytest
 
 import kibitz
-from kibitz.live.agent import recipe
-from kibitz.policies import POLICIES
+from kibitz.policies import POLICIES, recipe
 
 pytestmark = pytest.mark.slow
 

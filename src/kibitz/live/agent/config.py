@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from kibitz._validation import finite, positive, quoted, refused, text, whole
-from kibitz.live.agent import recipe
 from kibitz.live.agent.pending import plays_in_turn
+from kibitz.policies import recipe
 
 Setting = dict[str, Any]
 

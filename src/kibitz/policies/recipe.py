@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from kibitz._validation import quoted
-from kibitz.engine.content import source_hash  # until policies.spec replaces this file
+from kibitz.engine.content import source_hash
 from kibitz.policies import POLICIES
 from kibitz.policies.policy import Policy, checked_policy, index_policy, seen_update_pulls
 
@@ -107,7 +107,7 @@ def found(recipe: Recipe) -> Callable[..., float]:
         raise ValueError(
             f"{what} as the agent has it, got another source in {quoted(module.__file__)}"
         )
-    return function  # type: ignore[no-any-return]
+    return function
 
 
 def module_of(recipe: Recipe) -> ModuleType | None:

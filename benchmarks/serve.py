@@ -34,34 +34,34 @@ KILLS = 20
 
 def empty(listening):
     """Run an endpoint that does nothing, as the service is run."""
-    from fastapi import FastAPI
+    from starlette.applications import Starlette
+    from starlette.responses import JSONResponse
+    from starlette.routing import Route
 
-    from kibitz.live.running import server
+    from kibitz.live.service.server import server
 
-    app = FastAPI()
+    async def nothing(request):
+        return JSONResponse({})
 
-    @app.post("/empty")
-    async def nothing():
-        return {}
-
-    server(app).run(sockets=[listening])
+    server(Starlette(routes=[Route("/empty", nothing, methods=["POST"])])).run(sockets=[listening])
 
 
 def serve(url, listening):
     """Run the service."""
-    from kibitz.live.running import server
-    from kibitz.live.service import app
+    from kibitz.live.dashboard.routes import ROUTES
+    from kibitz.live.service.app import create_app
+    from kibitz.live.service.server import server
 
-    server(app(url)).run(sockets=[listening])
+    server(create_app(url, ROUTES)).run(sockets=[listening])
 
 
 class Program:
     """A server in a process of its own, forked from this one, so that it starts at once."""
 
     def __init__(self, work, *arguments, port=0):
-        from kibitz.live.running import bound
+        from kibitz.live.service.server import listen
 
-        listening = bound("127.0.0.1", port)
+        listening = listen("127.0.0.1", port)
         self.port = listening.getsockname()[1]
         self.pid = os.fork()
         if self.pid == 0:

@@ -191,7 +191,8 @@ kibitz agent export checkout log.csv --store shop.db
     "token-list": Shown(
         "those who ask who may do what",
         "you see all tokens of a store",
-        """\
+        MAKE
+        + """\
 kibitz token create --store shop.db --role read
 kibitz token list --store shop.db
 """,
@@ -199,7 +200,8 @@ kibitz token list --store shop.db
     "token-revoke": Shown(
         "those who lost a token",
         "it opens nothing any more",
-        """\
+        MAKE
+        + """\
 kibitz token create --store shop.db --role read
 kibitz token revoke 1 --store shop.db
 """,

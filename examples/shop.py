@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import kibitz
-from kibitz.live.report import table
+from kibitz.live.agent.report import table
 
 CHANCES = {"blue": 0.10, "green": 0.16, "red": 0.30}  # of a purchase; the agent does not know
 LATE = 50  # visits between a visit and the news of its purchase

@@ -12,7 +12,7 @@ import pytest
 import run
 
 import kibitz
-from kibitz.live.projection import MADE, STATUS, Event
+from kibitz.live.events import MADE, STATUS, Event
 from kibitz.policies import POLICIES
 
 ROOT = Path(__file__).parents[1]
@@ -125,9 +125,10 @@ def test_a_public_name_is_in_the_reference_with_all_of_its_parameters(name):
     module, _, last = re.search(r"auto(?:function|class):: (\S+)", text)[1].rpartition(".")
     assert getattr(import_module(module), last) is thing
     words = text + inspect.getdoc(thing)
-    raised = isinstance(thing, type) and issubclass(thing, kibitz.Error)  # callers do not make them
-    parameters = [] if raised else inspect.signature(thing).parameters
-    assert not [p for p in parameters if not re.search(rf"\b{p}\b", words)]
+    is_error = inspect.isclass(thing) and issubclass(thing, Exception)
+    parameters = () if is_error else inspect.signature(thing).parameters
+    missing = [name for name in parameters if not re.search(rf"\b{name}\b", words)]
+    assert not missing
 
 
 @pytest.mark.parametrize("name", sorted({*kibitz.__all__, *POLICIES} - {"bounds"}))
@@ -138,7 +139,8 @@ def test_a_public_name_has_an_example_that_is_run(name):
     if isinstance(thing, type) and issubclass(thing, kibitz.Error):
         used = rf"except kibitz\.{name}\b"
     records = {"Decision": r"visit\.kind", "Policy": r"policy\.params", "Problem": r"problem\.n_arms",
-               "Feedback": r"feedback\.observer"}  # fmt: skip
+               "Feedback": r"feedback\.observer", "Agent": r"agent\.ask\(",
+               "Event": r"agent\.events\(", "jit": r"@kibitz\.jit"}  # fmt: skip
     assert re.search(records.get(name, used), "".join(shown)), name
 
 

@@ -1,6 +1,7 @@
 """Who may import whom: room by room, and a room that is not listed here fails."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -8,10 +9,17 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "kibitz"
 LIBRARIES = {
     "IPython", "dask", "distributed", "fastapi", "h5netcdf", "h5py", "jinja2", "llvmlite",
-    "matplotlib", "numba", "platformdirs", "psycopg", "rich", "scipy", "starlette", "typer",
-    "uvicorn", "vl_convert", "xarray", "zarr",
+    "matplotlib", "msgspec", "numba", "platformdirs", "psycopg", "rich", "scipy", "starlette",
+    "typer", "uvicorn", "vl_convert", "xarray", "zarr",
 }  # fmt: skip
-ROOT = ["_errors", "_files", "_hashing", "_jit", "_validation"]  # which everybody may import
+ROOT = [
+    "_errors",
+    "_files",
+    "_hashing",
+    "_jit",
+    "_netcdf",
+    "_validation",
+]  # which everybody may import
 RESULTS = ["h5netcdf", "xarray"]
 
 ALLOWED = {  # room: what it may import of kibitz beside itself and the root, then of the libraries
@@ -24,6 +32,7 @@ ALLOWED = {  # room: what it may import of kibitz beside itself and the root, th
     "_jit": ([], []),
     "_validation": ([], []),
     "_files": ([], []),
+    "_netcdf": ([], RESULTS),
     "model": ([], []),
     "policies": ([], []),
     "engine": (["model", "policies"], ["llvmlite", "numba", "platformdirs"]),
@@ -37,15 +46,16 @@ ALLOWED = {  # room: what it may import of kibitz beside itself and the root, th
         ["jinja2", "xarray"],
     ),
     "live": (
-        ["bounds", "engine", "evaluation", "model", "planning", "policies", "simulation"],
-        ["fastapi", "psycopg", "scipy", "starlette", "uvicorn", *RESULTS],
+        ["bounds", "model", "planning", "policies"],
+        ["msgspec", "psycopg", "scipy", "starlette", "uvicorn", *RESULTS],
     ),
     "cli": (
         ["bounds", "engine", "evaluation", "live", "model", "planning", "plotting", "policies",
          "reproduction", "simulation"],
-        ["distributed", "fastapi", "rich", "typer", "uvicorn", *RESULTS],
+        ["distributed", "msgspec", "rich", "starlette", "typer", "uvicorn", *RESULTS],
     ),
 }  # fmt: skip
+LIVE = ["events", "store", "agent", "service", "dashboard"]  # each knows those before it
 
 
 def imports(path, top_level=False):
@@ -101,6 +111,52 @@ def test_simulation_compiles_in_one_file():
     machinery = {"kibitz.engine.background"}
     users = {path.name for path in files("simulation") if machinery & set(imports(path))}
     assert users == {"kernels.py"}
+
+
+def test_each_part_of_live_knows_only_those_before_it():
+    parts = {path.stem for path in (SOURCE / "live").iterdir() if path.name != "__pycache__"}
+    assert parts == {*LIVE, "__init__"}
+    for place, part in enumerate(LIVE):
+        known = {f"kibitz.live.{one}" for one in LIVE[: place + 1]}
+        for path in files(f"live/{part}"):
+            for name in imports(path):
+                if name.startswith("kibitz.live"):
+                    assert ".".join(name.split(".")[:3]) in known, f"{path} imports {name}"
+
+
+def test_sql_stands_in_the_store():
+    statement = re.compile(r"\b(select|insert into|update \w+ set|create table)\b .*", re.IGNORECASE)
+    for part in LIVE:
+        for path in files(f"live/{part}"):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                    is_sql = statement.match(node.value.strip()) is not None
+                    assert part == "store" or not is_sql, f"{path}: {node.value}"
+
+
+def test_no_modules_of_live_import_each_other_in_a_circle():
+    modules = {module_name(path): path for path in (SOURCE / "live").rglob("*.py")}
+    graph = {name: set(imported_modules(path, modules)) - {name} for name, path in modules.items()}
+    while free := {name for name, needed in graph.items() if not needed & graph.keys()}:
+        for name in free:
+            del graph[name]
+    assert not graph, f"a circle among {sorted(graph)}"
+
+
+def module_name(path):
+    name = ".".join(["kibitz", *path.relative_to(SOURCE).with_suffix("").parts])
+    return name.removesuffix(".__init__")
+
+
+def imported_modules(path, modules):
+    """Return the modules that a file imports, at its top or in a function: `a` or `a.b` of `a`."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                yield inner if inner in modules else node.module
 
 
 def test_what_bounds_and_models_need_does_not_wait_for_numba():

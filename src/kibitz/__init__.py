@@ -20,10 +20,12 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` below says the
     from kibitz._errors import UnknownDecision as UnknownDecision
     from kibitz._jit import jit as jit
     from kibitz.evaluation.bayes_optimal import optimal as optimal
-    from kibitz.live.agent import agent as agent
-    from kibitz.live.client import Client as Client
-    from kibitz.live.logged import from_log as from_log
-    from kibitz.live.turn import Decision as Decision
+    from kibitz.live.agent.agent import Agent as Agent
+    from kibitz.live.agent.agent import agent as agent
+    from kibitz.live.agent.from_log import from_log as from_log
+    from kibitz.live.events import Decision as Decision
+    from kibitz.live.events import Event as Event
+    from kibitz.live.service.client import Client as Client
     from kibitz.model.feedback import Feedback as Feedback
     from kibitz.model.feedback import active as active
     from kibitz.model.feedback import bandit as bandit
@@ -93,10 +95,10 @@ _HOME = {
     "kibitz.planning.planner": ["plan"],
     "kibitz.evaluation.bayes_optimal": ["optimal"],
     "kibitz.simulation.check": ["check"],
-    "kibitz.live.agent": ["agent"],
-    "kibitz.live.client": ["Client"],
-    "kibitz.live.turn": ["Decision"],
-    "kibitz.live.logged": ["from_log"],
+    "kibitz.live.agent.agent": ["Agent", "agent"],
+    "kibitz.live.agent.from_log": ["from_log"],
+    "kibitz.live.events": ["Decision", "Event"],
+    "kibitz.live.service.client": ["Client"],
 }
 _WHERE = {name: module for module, names in _HOME.items() for name in names}
 

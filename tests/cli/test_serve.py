@@ -49,8 +49,18 @@ def test_tokens_that_make_no_sense_are_refused(refused, shop):
         "agent must be one of the store's, got 'x'"
     )
     assert refused("token", "revoke", *store, "7") == "token must be the number of one, got 7"
-    missing = shop.parent / "missing.db"
-    assert "must be a file that exists" in refused("token", "list", "--store", missing)
+
+
+def test_a_store_that_does_not_exist_is_named_and_not_created(refused, tmp_path):
+    missing = ("--store", tmp_path / "missing.db")
+    for words in (
+        ("token", "create", "--role", "admin"), ("token", "list"), ("token", "revoke", "1"),
+        ("serve",), ("agent", "list"), ("agent", "check"), ("agent", "report", "a"),
+        ("agent", "ask", "a"), ("agent", "look", "a"), ("agent", "tell", "a", "1", "1"),
+        ("agent", "saw", "a", "b", "1"), ("agent", "events", "a"), ("agent", "export", "a", "x.csv"),
+    ):  # fmt: skip
+        assert "store must be a file that exists, got " in refused(*words, *missing)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_serving_what_cannot_be_served_is_refused(refused, kibitz, shop):
@@ -81,16 +91,16 @@ def test_without_the_extra_there_is_a_sentence(refused, shop, monkeypatch):
 
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     assert refused("serve", "--store", shop) == (
-        "kibitz serve must have FastAPI and uvicorn (pip install 'kibitz[serve]'), got neither"
+        "uvicorn is not installed; run: pip install 'kibitz[serve]'"
     )
 
 
 def test_nothing_else_needs_what_the_service_needs(program):
     code = (
-        "import sys, kibitz, kibitz.live.client, kibitz.live.tokens, kibitz.live.agent\n"
+        "import sys, kibitz, kibitz.live.service.client, kibitz.live.service.auth\n"
         "import kibitz.cli.serve, kibitz.cli.token\n"
         "kibitz.Client, kibitz.agent\n"
-        "print({'fastapi', 'starlette', 'uvicorn', 'pydantic'} & set(sys.modules))"
+        "print({'starlette', 'uvicorn', 'msgspec'} & set(sys.modules))"
     )
     import subprocess
     import sys

@@ -53,11 +53,16 @@ def served(store):
     """Serve a store from a thread of this process; yield the port."""
     import uvicorn
 
-    from kibitz.live.service import app
+    from kibitz.live.dashboard.routes import ROUTES
+    from kibitz.live.service.app import create_app
 
     port = free_port()
     config = uvicorn.Config(
-        app(store), host="127.0.0.1", port=port, log_level="error", timeout_graceful_shutdown=1
+        create_app(store, ROUTES),
+        host="127.0.0.1",
+        port=port,
+        log_level="error",
+        timeout_graceful_shutdown=1,
     )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)

@@ -60,6 +60,14 @@ def url(request, memory):
     return request.getfixturevalue("database")
 
 
+def create_app(url):
+    """Return the service of a store, with the dashboard."""
+    from kibitz.live.dashboard.routes import ROUTES
+    from kibitz.live.service import app
+
+    return app.create_app(url, ROUTES)
+
+
 class Service:
     """The service without a network: requests are handed to the application itself."""
 
@@ -118,9 +126,7 @@ def service():
     made = []
 
     def make(url):
-        from kibitz.live.service import app
-
-        made.append(Service(app(url)))
+        made.append(Service(create_app(url)))
         return made[-1]
 
     yield make
@@ -131,11 +137,10 @@ def service():
 @contextlib.contextmanager
 def running(url):
     """Run the service of a store on the loopback, in a thread; its address."""
-    from kibitz.live.running import bound, server
-    from kibitz.live.service import app
+    from kibitz.live.service.server import listen, server
 
-    listens = bound("127.0.0.1", 0)
-    made = server(app(url))
+    listens = listen("127.0.0.1", 0)
+    made = server(create_app(url))
     thread = threading.Thread(target=made.run, kwargs={"sockets": [listens]})
     thread.start()
     try:
@@ -168,8 +173,6 @@ def served(request):
 @pytest.fixture(scope="module")
 def raw(served):
     """Return the service of the same store, without a network."""
-    from kibitz.live.service import app
-
-    made = Service(app(served[0]))
+    made = Service(create_app(served[0]))
     yield made
     made.close()

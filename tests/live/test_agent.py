@@ -3,10 +3,11 @@
 import math
 import threading
 
+import numpy as np
 import pytest
 
 import kibitz
-from kibitz.live.agent import names
+from kibitz.live.store.queries import read_names
 
 pytestmark = pytest.mark.slow
 
@@ -45,7 +46,9 @@ def test_a_report_counts_once_and_another_value_is_a_conflict(url):
         assert agent.tell(id, 1) == "again"
         with pytest.raises(kibitz.Conflict, match=r"reward of decision 1 must be 1\.0 as before"):
             agent.tell(id, 0.0)
-        with pytest.raises(KeyError, match="id must be that of a decision of 'checkout', got 2"):
+        with pytest.raises(
+            kibitz.UnknownDecision, match="id must be that of a decision of 'checkout', got 2"
+        ):
             agent.tell(2, 1.0)
         assert counts(agent, "n_pulls", "pull_sum") == [(1, 1.0), (0, 0.0), (0, 0.0)]
         assert agent.check() == []
@@ -131,7 +134,8 @@ def test_together_each_gets_its_own_answer_or_its_own_refusal(url):
         )
         kinds = [type(answer) for answer in answers]
         assert kinds == [
-            kibitz.Decision, str, kibitz.Conflict, KeyError, ValueError, kibitz.Decision, ValueError,
+            kibitz.Decision, str, kibitz.Conflict, kibitz.UnknownDecision, ValueError,
+            kibitz.Decision, ValueError,
         ]  # fmt: skip
         assert agent.check() == []
         assert counts(agent, "n_pulls", "looks_pending") == [(1, 0), (0, 0), (0, 1)]
@@ -271,7 +275,6 @@ def test_it_asks_among_some(url):
         (math.inf, "reward must be a finite number, got inf"),
         ("1", "reward must be a finite number, got '1'"),
         (None, "reward must be a finite number, got None"),
-        (True, "reward must be a finite number, got True"),
         (1e200, r"reward must be between -1e\+100 and 1e\+100"),
     ],
 )
@@ -372,7 +375,7 @@ def test_two_agents_of_one_name_with_other_arms_are_refused_with_what_differs(ur
 def test_an_unknown_agent_is_refused_with_those_that_there_are(url):
     made(url, "one").close()
     with made(url, "two") as agent:
-        assert names(agent.store) == ["one", "two"]
+        assert agent.store.read(read_names) == ["one", "two"]
     with pytest.raises(ValueError, match="agent must be one of 'one', 'two', got 'three'"):
         kibitz.agent(url, "three")
 
@@ -419,8 +422,7 @@ def test_two_that_opened_the_same_agent_see_what_the_other_does(url):
 
 
 def test_the_log_is_read_from_any_place(url, monkeypatch):
-    monkeypatch.setattr("kibitz.live.reading.PAGE", 7)
-    monkeypatch.setattr("kibitz.live.agent.PAGE", 7)
+    monkeypatch.setattr("kibitz.live.store.queries.PAGE", 7)
     with made(url) as agent:
         agent.ask(n=20)
         events = list(agent.events())
@@ -441,6 +443,47 @@ def test_time_that_goes_backwards_does_not_in_the_log(url):
 def test_a_store_may_be_used_again_after_it_was_closed(url):
     agent = made(url)
     agent.ask()
+    store = agent.store
     agent.close()
-    assert agent.ask().id == 2
+    assert store.read(read_names) == ["checkout"]
+    store.close()
+    with kibitz.agent(url, "checkout") as agent:
+        assert agent.ask().id == 2
+
+
+def test_a_closed_agent_says_that_it_is_closed(url):
+    agent = made(url)
+    id = agent.ask().id
     agent.close()
+    agent.close()
+    verbs = [
+        agent.ask, agent.look, lambda: agent.tell(id, 1.0), lambda: agent.tell([(id, 1.0)]),
+        lambda: agent.saw("blue", 1.0), lambda: agent.forget(id), lambda: agent.correct(id, 1.0),
+        lambda: agent.add("x"), lambda: agent.pause("blue"), agent.arms, agent.report,
+        lambda: list(agent.events()), lambda: agent.export("log.csv"), agent.check,
+    ]  # fmt: skip
+    for verb in verbs:
+        with pytest.raises(ValueError, match="agent 'checkout' is closed; open it again"):
+            verb()
+    with kibitz.agent(url, "checkout") as agent:
+        assert len(list(agent.events())) == 4
+
+
+def test_true_counts_as_one_and_false_as_zero(url):
+    with made(url) as agent:
+        ids = [decision.id for decision in agent.ask(n=4)]
+        assert agent.tell(ids[0], True) == "counted"
+        assert agent.tell([(ids[1], False), (ids[2], np.True_)]) == ["counted", "counted"]
+        assert agent.saw("blue", True) == "counted"
+        assert agent.tell(ids[3], 0.5) == "counted"
+        assert agent.correct(ids[3], True) == "corrected"
+        assert agent.tell(ids[0], 1.0) == "again"
+        rewards = [event.reward for event in agent.events() if event.reward is not None]
+        assert rewards == [1.0, 0.0, 1.0, 1.0, 0.5, 1.0]
+        assert all(type(reward) is float for reward in rewards)
+
+
+def test_an_unknown_agent_is_named(url):
+    made(url).close()
+    with pytest.raises(kibitz.UnknownAgent, match="agent must be one of 'checkout', got 'basket'"):
+        kibitz.agent(url, "basket")

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 import kibitz
-from kibitz.live import client as clients
-from kibitz.live import tokens
-from kibitz.live.store import Unavailable
+from kibitz.live.service import auth as tokens
+from kibitz.live.service import client as clients
 
 pytestmark = pytest.mark.slow
 
@@ -87,7 +86,9 @@ def test_it_gives_up_in_time(flaky):
     answers[:] = [(503, {"error": {"code": "unavailable", "message": "busy"}})] * 1000
     with kibitz.Client(address, agent="a", patience=0.3) as client:
         began = time.monotonic()
-        with pytest.raises(Unavailable, match=r"service must answer within 0\.3 s, got 'busy'"):
+        with pytest.raises(
+            kibitz.StoreUnavailable, match=r"service must answer within 0\.3 s, got 'busy'"
+        ):
             client.ask()
         assert time.monotonic() - began < 5
     assert len(received) >= 2
@@ -97,7 +98,7 @@ def test_it_gives_up_in_time(flaky):
 
 def test_a_server_that_hangs_is_given_up_and_asked_again(flaky, monkeypatch):
     address, answers, received = flaky
-    monkeypatch.setattr(clients, "SLOWEST", 0.2)
+    monkeypatch.setattr(clients, "ANSWER_SECONDS", 0.2)
     answers[:] = [("slow", None), (200, DECISION)]
     with kibitz.Client(address, agent="a") as client:
         assert client.ask(key="k").id == 1
@@ -106,8 +107,8 @@ def test_a_server_that_hangs_is_given_up_and_asked_again(flaky, monkeypatch):
 
 @pytest.mark.parametrize(
     ("status", "kind"),
-    [(401, PermissionError), (403, PermissionError), (404, KeyError), (409, kibitz.Conflict),
-     (413, ValueError), (422, ValueError), (500, OSError)],
+    [(401, PermissionError), (403, PermissionError), (404, kibitz.UnknownDecision),
+     (409, kibitz.Conflict), (413, ValueError), (422, ValueError), (500, OSError)],
 )  # fmt: skip
 def test_a_refusal_is_raised_as_what_it_is_and_not_tried_again(flaky, status, kind):
     address, answers, received = flaky
@@ -121,7 +122,7 @@ def test_an_answer_of_something_else_is_shown(flaky):
     address, answers, _ = flaky
     answers[:] = [(404, b"<html>no kibitz here</html>")]
     with kibitz.Client(address, agent="a") as client:
-        with pytest.raises(KeyError, match="no kibitz here"):
+        with pytest.raises(kibitz.UnknownAgent, match="no kibitz here"):
             client.tell(1, 1.0)
         with pytest.raises(ValueError, match="value must be a number, a text or a list"):
             client.saw("blue", object())
@@ -155,8 +156,8 @@ def test_the_agent_may_be_left_out_where_there_is_one(memory, listening):
         kibitz.agent(url, "two", **setting).close()
         with pytest.raises(ValueError, match="agent must be one of 'one', 'two', got None"):
             kibitz.Client(address)
-        token = tokens.create(agent.store, "play", "two")
-        time.sleep(tokens.FRESH)
+        token = tokens.create_token(agent.store, "play", "two")
+        time.sleep(tokens.FRESH_SECONDS)
         with pytest.raises(PermissionError, match="token must be a valid one"):
             kibitz.Client(address)
         with kibitz.Client(address, token) as client:

@@ -28,8 +28,11 @@ class Raw:
             return content
         assert set(content) == {"error"}
         assert set(content["error"]) == {"code", "message"}
-        kinds = {404: KeyError, 409: kibitz.Conflict, 413: ValueError, 422: ValueError}
-        raise kinds[status](content["error"]["message"])
+        kinds = {409: kibitz.Conflict, 413: ValueError, 422: ValueError}
+        message = content["error"]["message"]
+        if status == 404:
+            raise (kibitz.UnknownDecision if message.startswith("id ") else ValueError)(message)
+        raise kinds[status](message)
 
     def post(self, verb, **body):
         return self.send("POST", f"/{verb}", {k: v for k, v in body.items() if v is not None})
@@ -63,13 +66,8 @@ class Raw:
         assert self.post("arms", arm=arm) == {"arm": arm, "state": "active"}
 
     def change(self, arm, state):
-        try:
-            assert self.send("PATCH", f"/arms/{arm}", {"state": state}) == {
-                "arm": arm,
-                "state": state,
-            }
-        except KeyError as error:
-            raise ValueError(error.args[0]) from None
+        sent = {"state": state}
+        assert self.send("PATCH", f"/arms/{arm}", sent) == {"arm": arm, "state": state}
 
     def pause(self, arm):
         self.change(arm, "paused")
@@ -88,7 +86,7 @@ class Raw:
             after, more = page["last"], page["more"]
 
     def report(self):
-        from kibitz.live.report import from_plain
+        from kibitz.live.agent.report import from_plain
 
         return from_plain(self.send("GET", ""))
 
@@ -142,7 +140,7 @@ def test_a_report_counts_once_and_another_value_is_a_conflict(player):
     assert plays.tell(id, 1) == "again"
     with pytest.raises(kibitz.Conflict, match=r"reward of decision 1 must be 1\.0 as before"):
         plays.tell(id, 0.0)
-    with pytest.raises(KeyError, match="id must be that of a decision of"):
+    with pytest.raises(kibitz.UnknownDecision, match="id must be that of a decision of"):
         plays.tell(2, 1.0)
     assert counts(agent, "n_pulls", "pull_sum") == [(1, 1.0), (0, 0.0), (0, 0.0)]
     assert agent.check() == []
@@ -174,7 +172,7 @@ def test_many_at_once_are_all_told_or_none(player):
     plays.tell(3, 1.0)
     with pytest.raises(kibitz.Conflict):
         plays.tell([(1, 1.0), (2, 0.0), (3, 0.0)])
-    with pytest.raises(KeyError):
+    with pytest.raises(kibitz.UnknownDecision):
         plays.tell([(1, 1.0), (99, 0.0)])
     assert sum(n for (n,) in counts(agent, "n_pulls")) == 1
     assert plays.tell([(1, 1.0), (2, 0.0), (3, 1.0)]) == ["counted", "counted", "again"]
@@ -183,11 +181,12 @@ def test_many_at_once_are_all_told_or_none(player):
     assert agent.check() == []
 
 
-REWARDS = [math.nan, math.inf, -math.inf, 1e300, "1", True, [1], {}]
+REWARDS = [math.nan, math.inf, -math.inf, 1e300, "1", [1], {}]
+BAD_REWARD = "reward must be|body must be JSON"  # which has no NaN and no infinity
 REFUSED = [
     (lambda a: a.ask(key=""), "key must be a text of 1 to 500 printable characters, got ''"),
     (lambda a: a.ask(key="a\nb"), "key must be a text"),
-    (lambda a: a.ask(key="\ud800"), "key must be a text"),
+    (lambda a: a.ask(key="\ud800"), "key must be a text|body must be JSON"),
     (lambda a: a.ask(key=7), "key must be a text"),
     (lambda a: a.ask(among=["pink"]), "arm must be one of 'blue', 'green', 'red', got 'pink'"),
     (lambda a: a.ask(among="blue"), "among must be a list of names of arms"),
@@ -205,8 +204,8 @@ REFUSED = [
     (lambda a: a.correct(1, 0.5), "decision 1 must be told before it is corrected"),
     (lambda a: a.pause("pink"), "arm must be one of"),
     (lambda a: a.add("blue"), "arm must be new, got 'blue'"),
-    *((lambda a, x=x: a.tell(1, x), "reward must be") for x in REWARDS),
-    *((lambda a, x=x: a.saw("red", x), "reward must be") for x in REWARDS),
+    *((lambda a, x=x: a.tell(1, x), BAD_REWARD) for x in REWARDS),
+    *((lambda a, x=x: a.saw("red", x), BAD_REWARD) for x in REWARDS),
 ]
 
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import kibitz
-from kibitz.live import delay
-from kibitz.live.projection import Arm
+from kibitz.live.agent import pending as delay
+from kibitz.live.events import Arm
 
 pytestmark = pytest.mark.slow
 
@@ -231,7 +231,7 @@ def test_delay_knows_the_phases_without_their_names():
     phased = {
         name
         for name, make in kibitz.policies.POLICIES.items()
-        if delay.in_turn(made := make(), made.params_for(100))
+        if delay.plays_in_turn(made := make(), made.params_for(100))
     }
     assert phased == {"etc", "etc_ocucb", "ucb2", "improved_ucb"}
 

@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 import kibitz
-from kibitz.live import sqlite, store
-from kibitz.live.check import check_store
-from kibitz.live.store import Unavailable
+from kibitz import StoreUnavailable
+from kibitz.live.agent.agent import check_store
+from kibitz.live.store import schema, sqlite
 
 pytestmark = pytest.mark.slow
 
@@ -155,7 +155,7 @@ def test_a_locked_file_is_waited_for_and_then_named(tmp_path, monkeypatch):
     with made(file) as agent:
         other = sqlite3.connect(file, isolation_level=None)
         other.execute("begin immediate")
-        with pytest.raises(Unavailable, match=r"store must be usable, got .*somebody else has"):
+        with pytest.raises(StoreUnavailable, match=r"store must be usable, got .*somebody else has"):
             agent.ask()
         assert len(list(agent.events())) == 3  # readers do not mind
         other.execute("rollback")
@@ -180,7 +180,7 @@ def test_an_error_in_the_middle_leaves_nothing_behind(url, monkeypatch):
     with made(url) as agent:
         decision = agent.ask()
         before = list(agent.events())
-        monkeypatch.setattr("kibitz.live.turn.SET_ARM", "no_such_column = ?")
+        monkeypatch.setattr("kibitz.live.store.queries.SET_ARM", "no_such_column = ?")
         for operation in (
             agent.ask, agent.look, lambda: agent.tell(decision.id, 1.0), lambda: agent.saw("a", 1.0),
         ):  # fmt: skip
@@ -203,7 +203,7 @@ def test_a_full_disk_is_named_and_nothing_is_half_done(tmp_path):
     try:
         with made(folder / "shop.db") as agent:
             n_asked = 0
-            with pytest.raises(Unavailable, match=r"store must be usable, got .*full"):  # noqa: PT012
+            with pytest.raises(StoreUnavailable, match=r"store must be usable, got .*full"):  # noqa: PT012
                 while n_asked < 100_000:
                     agent.ask(n=50)
                     n_asked += 50
@@ -283,7 +283,7 @@ def test_a_database_of_something_else_is_refused(tmp_path):
 
 def test_a_newer_schema_is_refused(url, monkeypatch):
     made(url).close()
-    monkeypatch.setattr(store, "VERSION", 0)
+    monkeypatch.setattr(schema, "VERSION", 0)
     with pytest.raises(ValueError, match=r"store must be of schema 0 or older, got .* of schema 2,"):
         made(url)
 
@@ -302,7 +302,7 @@ def test_an_older_schema_is_migrated_and_a_gap_is_refused(tmp_path, monkeypatch)
     file = tmp_path / "shop.db"
     shutil.copy(FILES / "schema-1.db", file)
     with monkeypatch.context() as later:
-        later.setattr(store, "VERSION", store.VERSION + 1)
+        later.setattr(schema, "VERSION", schema.VERSION + 1)
         with pytest.raises(ValueError, match=r"store must be of a known schema, got .* of schema 2"):
             kibitz.agent(file, "checkout")
     with kibitz.agent(file, "checkout") as agent:
@@ -337,7 +337,7 @@ def test_sqlite_has_an_address_too(tmp_path, monkeypatch):
 
 def test_postgresql_that_is_not_there_is_named_at_once(tmp_path):
     began = time.monotonic()
-    with pytest.raises(Unavailable, match="store must be usable, got"):
+    with pytest.raises(StoreUnavailable, match="store must be usable, got"):
         made(f"postgresql://nobody:secret@/shop?host={tmp_path}")
     assert time.monotonic() - began < 5
 
@@ -375,7 +375,7 @@ def test_postgresql_goes_away_under_load_and_comes_back(postgresql, database):
                     decision = agent.ask()
                     said.append(("ask", decision.id))
                     said.append((agent.tell(decision.id, 1.0), decision.id))
-                except Unavailable as error:
+                except StoreUnavailable as error:
                     errors.append(error)
 
     threads = [threading.Thread(target=work) for _ in range(3)]

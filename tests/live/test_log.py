@@ -8,7 +8,7 @@ import pytest
 import xarray
 
 import kibitz
-from kibitz.live.intervals import intervals
+from kibitz.live.agent.confidence import intervals
 
 pytestmark = pytest.mark.slow
 

@@ -41,7 +41,7 @@ class Model:
 
     def tell(self, id, reward):
         if id not in self.decisions:
-            return KeyError
+            return kibitz.UnknownDecision
         decision = self.decisions[id]
         if decision[4] == "told":
             return "again" if reward in decision[5:7] else kibitz.Conflict
@@ -82,7 +82,7 @@ class Story(RuleBasedStateMachine):
     def outcome(self, operation):
         try:
             return operation()
-        except (ValueError, KeyError) as error:
+        except ValueError as error:
             return type(error)
 
     def asked(self, kind, operation, key):
@@ -160,7 +160,7 @@ class Story(RuleBasedStateMachine):
         decision = self.model.decisions.get(id)
         answer = self.outcome(lambda: self.agent.forget(id))
         if decision is None:
-            assert answer is KeyError
+            assert answer is kibitz.UnknownDecision
         elif decision[4] in {"pending", "forgotten"}:
             assert answer == ("forgotten" if decision[4] == "pending" else "again")
             decision[4] = "forgotten"
@@ -174,7 +174,7 @@ class Story(RuleBasedStateMachine):
             return  # the model knows one value of what was seen
         answer = self.outcome(lambda: self.agent.correct(id, reward))
         if decision is None:
-            assert answer is KeyError
+            assert answer is kibitz.UnknownDecision
         elif decision[5] is None:
             assert answer is ValueError
         elif decision[5] == reward and decision[4] == "told":

@@ -4,12 +4,20 @@ import numpy as np
 import pytest
 
 import kibitz
-from kibitz.live.rehearse import rehearse
+from kibitz.live.agent import rehearse as rehearsal
 
 pytestmark = pytest.mark.slow
 
 PROBLEM = kibitz.gaussian([0.9, 0.5, 0.7, 0.2], sd=2.0)
 SHORT = {"horizon": 150, "runs": 2, "seed": 3}
+
+
+def rehearse(problem, policy, *, horizon, runs, seed, rate=0.0, **more):
+    """Play a rehearsal beside the simulator, as `kibitz rehearse` does."""
+    play = {"horizon": horizon, "runs": runs, "seed": seed}
+    feedback = kibitz.active(rate) if rate else kibitz.bandit()
+    beside = kibitz.simulate(problem, feedback, {"simulator": policy}, **play, engine="step")
+    return rehearsal.rehearse(problem, policy, **play, rate=rate, beside=beside, **more)
 
 
 @pytest.mark.parametrize(
@@ -59,4 +67,4 @@ def test_a_store_that_was_used_is_refused(memory):
 )
 def test_what_makes_no_sense_is_refused(arguments, sentence):
     with pytest.raises(ValueError, match=sentence):
-        rehearse(PROBLEM, kibitz.ucb(2.0), **{**SHORT, **arguments})
+        rehearsal.rehearse(PROBLEM, kibitz.ucb(2.0), **{**SHORT, **arguments})

@@ -6,8 +6,14 @@ import numpy as np
 import pytest
 
 import kibitz
-from kibitz.live.intervals import best_bounds, gap_intervals, intervals, radius, regret_interval
-from kibitz.live.report import table
+from kibitz.live.agent.confidence import (
+    best_bounds,
+    gap_intervals,
+    intervals,
+    radius,
+    regret_interval,
+)
+from kibitz.live.agent.report import table
 
 pytestmark = pytest.mark.slow
 

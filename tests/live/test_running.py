@@ -17,8 +17,10 @@ import pytest
 from uvicorn.server import ServerState
 
 import kibitz
-from kibitz.live import body, running, tokens
-from kibitz.live.service import app
+from kibitz.live.service import auth as tokens
+from kibitz.live.service import http as wire
+from kibitz.live.service import server as running
+from kibitz.live.service.app import create_app as app
 
 pytestmark = pytest.mark.slow
 
@@ -94,15 +96,15 @@ def test_events_come_as_they_happen_whoever_makes_them_and_go_on_where_one_was(s
 
 def test_a_stream_ends_when_its_token_is_revoked(shop):
     agent, host = shop
-    token = tokens.create(agent.store, "read")
-    time.sleep(tokens.FRESH)
+    token = tokens.create_token(agent.store, "read")
+    time.sleep(tokens.FRESH_SECONDS)
     with Stream(host, f"{PATH}/events") as stream:
         assert stream.answer.status == 401
     with Stream(host, f"{PATH}/events?after=2", Authorization=f"Bearer {token}") as stream:
         agent.ask()
         assert stream.next()["id"] == "3"
-        tokens.revoke(agent.store, 1)
-        time.sleep(tokens.FRESH + 0.1)
+        tokens.revoke_token(agent.store, 1)
+        time.sleep(tokens.FRESH_SECONDS + 0.1)
         agent.ask()
         assert stream.next() is None
 
@@ -139,8 +141,8 @@ def sockets(host, n, content):
 
 def test_slow_clients_are_not_waited_for_and_hold_nobody_up(shop, monkeypatch):
     agent, host = shop
-    monkeypatch.setattr(running, "SLOWEST_HEAD", 1.0)
-    monkeypatch.setattr(body, "SLOWEST_BODY", 1.0)
+    monkeypatch.setattr(running, "HEAD_SECONDS", 1.0)
+    monkeypatch.setattr(wire, "BODY_SECONDS", 1.0)
     head = f"POST {PATH}/ask HTTP/1.1\r\nHost: localhost\r\n".encode()
     half = head + b"Content-Type: application/json\r\nContent-Length: 20\r\n\r\n{"
     get = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -219,7 +221,7 @@ def nonsense(rng):
 
 
 def test_ten_thousand_random_strings_at_the_parser_are_never_more_than_refused(memory, monkeypatch):
-    monkeypatch.setattr(body, "SLOWEST_BODY", 0.01)
+    monkeypatch.setattr(wire, "BODY_SECONDS", 0.01)
     url, rng = str(memory / "shop.db"), random.Random(1)
     agent = made(url)
     before = list(agent.events())
@@ -243,7 +245,7 @@ def test_ten_thousand_random_strings_at_the_parser_are_never_more_than_refused(m
                 status = int(transport.written[9:12])
                 statuses.add(status)
                 assert status < 500 or status == 505, (sent, transport.written)
-            protocol._wait_no_longer()
+            protocol._stop_timer()
             protocol._unset_keepalive_if_required()
         await service.state.writer.finish()
 
@@ -260,7 +262,7 @@ def test_what_is_no_http_gets_the_usual_shape(shop):
         answer = http.client.HTTPResponse(one)
         answer.begin()
         assert answer.status == 400
-        assert json.loads(answer.read()) == running.NONSENSE
+        assert json.loads(answer.read()) == running.NOT_HTTP
         assert answer.getheader("x-content-type-options") == "nosniff"
 
 

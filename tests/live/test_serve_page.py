@@ -63,17 +63,17 @@ def test_every_line_of_the_page_runs(memory):
 
 
 def test_the_table_of_the_page_has_every_address():
-    from kibitz.live.playing import PLAYED
-    from kibitz.live.service import SHOWN
+    from kibitz.live.service.app import ROUTES
 
-    for end, address in PLAYED.items():
-        path = f"{end}{'{arm}' * address.arm}"
-        row = re.search(rf"^\| `{address.method} /{re.escape(path)}` \|.*\| (\w+) \|$", TEXT, re.M)
+    for route in ROUTES:
+        address = route.endpoint
+        path = address.path.removeprefix("/v1/agents/{name}")
+        if address.method == "GET":
+            assert f"`GET {path}".rstrip() in TEXT
+            continue
+        row = re.search(rf"^\| `{address.method} {re.escape(path)}` \|.*\| (\w+) \|$", TEXT, re.M)
         assert row, path
         assert row[1] == address.role
-    for path, _ in SHOWN:
-        end = path.removeprefix("/v1/agents/{name}")
-        assert f"`GET {end}".rstrip() in TEXT
 
 
 def test_the_extras_of_the_page_exist():
@@ -83,9 +83,9 @@ def test_the_extras_of_the_page_exist():
 
 
 def test_the_limits_of_the_page_are_those_of_the_service():
-    from kibitz.live import body, playing, running, tokens, writer
+    from kibitz.live.service import auth, group_commit, http, server
 
-    assert f"({body.LARGEST_BODY // 1024} KiB, {playing.MOST_AT_ONCE} at once)" in TEXT
-    assert f"too many waiting ({writer.MOST_WAITING})" in TEXT
-    assert f"up to {writer.MOST_TOGETHER} requests each" in TEXT
-    assert (running.SLOWEST_HEAD, body.SLOWEST_BODY, tokens.FRESH) == (10, 10, 1)
+    assert f"({http.MAX_BODY_BYTES // 1024} KiB, {http.MAX_BATCH} at once)" in TEXT
+    assert f"too many waiting ({group_commit.MAX_WAITING})" in TEXT
+    assert f"up to {group_commit.MAX_TOGETHER} requests each" in TEXT
+    assert (server.HEAD_SECONDS, http.BODY_SECONDS, auth.FRESH_SECONDS) == (10, 10, 1)

@@ -9,25 +9,37 @@ import time
 import pytest
 
 import kibitz
-from kibitz.live import body, tokens, writer
-from kibitz.live.described import PLAYS
-from kibitz.live.playing import PLAYED
-from kibitz.live.service import HEADERS, SHOWN
-from kibitz.live.store import Damaged, Unavailable
+from kibitz import StoreDamaged, StoreUnavailable
+from kibitz.live.service import auth as tokens
+from kibitz.live.service import group_commit as writer
+from kibitz.live.service import http
+from kibitz.live.service.app import ROUTES
+from kibitz.live.service.http import HEADERS
 
 pytestmark = pytest.mark.slow
 
 PATH = "/v1/agents/checkout"
+
+
+def at(operation, arm="blue"):
+    """Return the path of an operation."""
+    return operation.path.replace("{name}", "checkout").replace("{arm}", arm)
+
+
 BODIES = {
     "ask": {}, "look": {}, "tell": {"id": 1, "reward": 1.0}, "saw": {"arm": "blue", "reward": 1.0},
     "forget": {"id": 1}, "correct": {"id": 1, "reward": 1.0}, "arms": {"arm": "red"},
     "arms/": {"state": "paused"},
 }  # fmt: skip
+OPERATIONS = [route.endpoint for route in ROUTES]
+PLAYED = {  # what changes an agent, by the end of its path
+    one.path.removeprefix("/v1/agents/{name}/").removesuffix("{arm}"): one
+    for one in OPERATIONS if one.method != "GET"
+}  # fmt: skip
+SHOWN = [one for one in OPERATIONS if one.method == "GET"]
 REQUESTS = [
-    *((one.role, one.method, f"{PATH}/{end}{'blue' * one.arm}", BODIES[end])
-      for end, one in PLAYED.items()),
-    *(("read", "GET", path.replace("{name}", "checkout"), None)
-      for path, _ in SHOWN if path != "/healthz"),
+    *((one.role, one.method, at(one), BODIES[end]) for end, one in PLAYED.items()),
+    *(("read", "GET", at(one), None) for one in SHOWN if one.path != "/healthz"),
 ]  # fmt: skip
 
 
@@ -43,7 +55,7 @@ def shop(memory, service):
 
 
 def token(agent, role, name=None):
-    made = tokens.create(agent.store, role, name)
+    made = tokens.create_token(agent.store, role, name)
     return made
 
 
@@ -70,7 +82,7 @@ def test_every_address_is_in_the_list():
 def test_without_a_token_or_with_one_that_is_not_valid_nothing_is_answered(shop):
     service, agent = shop
     right, gone = token(agent, "admin"), token(agent, "admin")
-    tokens.revoke(agent.store, 2)
+    tokens.revoke_token(agent.store, 2)
     fresh(service)
     number, _, secret = right.partition(".")
     wrong = [None, "", "x", ".", "1.", f"1.{secret[:-1]}", f"2.{secret}", f"3.{secret}", gone,
@@ -126,13 +138,13 @@ def test_a_token_is_kept_as_a_hash_shown_once_and_revoked_within_a_second(shop):
     made = token(agent, "read")
     rows = agent.store.read(lambda database: database.rows("select * from tokens"))
     assert made.partition(".")[2] not in repr(rows)
-    assert [one.role for one in tokens.listed(agent.store)] == ["read"]
+    assert [one.role for one in tokens.list_tokens(agent.store)] == ["read"]
     service.send("GET", PATH)
     fresh(service)
     assert service.send("GET", PATH, token=made)[0] == 200
-    assert tokens.revoke(agent.store, 1) == "revoked"
-    assert tokens.revoke(agent.store, 1) == "again"
-    deadline = time.monotonic() + tokens.FRESH + 0.2
+    assert tokens.revoke_token(agent.store, 1) == "revoked"
+    assert tokens.revoke_token(agent.store, 1) == "again"
+    deadline = time.monotonic() + tokens.FRESH_SECONDS + 0.2
     while service.send("GET", PATH, token=made)[0] == 200:
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -156,17 +168,17 @@ def test_tokens_are_compared_in_constant_time(shop, monkeypatch):
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda s: tokens.create(s, "root"), "role must be 'read', 'play' or 'admin', got 'root'"),
-        (lambda s: tokens.create(s, "read", "x"), "agent must be one of the store's, got 'x'"),
-        (lambda s: tokens.create(s, "read", ""), "agent must be a text"),
-        (lambda s: tokens.revoke(s, 5), "token must be the number of one, got 5"),
-        (lambda s: tokens.revoke(s, "x"), "token must be a whole number, got 'x'"),
+        (lambda s: tokens.create_token(s, "root"), "role must be 'read', 'play' or 'admin', got 'ro"),
+        (lambda s: tokens.create_token(s, "read", "x"), "agent must be one of the store's, got 'x'"),
+        (lambda s: tokens.create_token(s, "read", ""), "agent must be a text"),
+        (lambda s: tokens.revoke_token(s, 5), "token must be the number of one, got 5"),
+        (lambda s: tokens.revoke_token(s, "x"), "token must be a whole number, got 'x'"),
     ],
 )  # fmt: skip
 def test_tokens_that_make_no_sense_are_refused(shop, call, sentence):
     with pytest.raises(ValueError, match=re.escape(sentence)):
         call(shop[1].store)
-    assert tokens.listed(shop[1].store) == []
+    assert tokens.list_tokens(shop[1].store) == []
 
 
 def test_without_tokens_only_local_names_are_served_and_no_other_site(shop):
@@ -289,7 +301,8 @@ BAD = [
     b'{"key": null, "x": 1}', b'{"id": 1, "reward": 1e999}', b'{"arm": ["blue"], "reward": 1}',
     b'{"n": 1e9}', b'{"n": 2000}', b'{"n": "3"}', b'{"n": true}', b'{"n": -1}',
     b'{"among": {"blue": 1}}', b'{"key": "\\ud800"}', b'{"key": "' + b"k" * 501 + b'"}',
-    b'{"state": "gone"}', b'{"state": null}',
+    b'{"state": "gone"}', b'{"state": null}', b'{"among": [1], "among": "x"}',
+    b'{"key": [1], "key": null, "arm": [1], "arm": 2}', b'{"id": {}, "id": [], "reward": {}}',
 ]  # fmt: skip
 
 
@@ -298,15 +311,14 @@ def test_a_body_that_makes_no_sense_gets_a_sentence_and_changes_nothing(shop):
     before = list(agent.events())
     for content in BAD:
         for end, address in PLAYED.items():
-            path = f"{PATH}/{end}{'blue' if address.arm else ''}"
-            answer = service.send(address.method, path, content)
+            answer = service.send(address.method, at(address), content)
             assert len(error(answer, 422, "invalid")) < 500, (end, content[:40])
     assert list(agent.events()) == before
 
 
 def test_a_body_that_is_too_large_is_refused_before_it_is_read(shop):
     service, agent = shop
-    large = b'{"key": "' + b" " * body.LARGEST_BODY + b'"}'
+    large = b'{"key": "' + b" " * http.MAX_BODY_BYTES + b'"}'
     for _, method, path, content in REQUESTS[: len(PLAYED)]:
         assert "at most" in error(service.send(method, path, large), 413, "too_large")
         said = {"content_length": str(10**12)}
@@ -361,7 +373,7 @@ def test_the_key_is_in_the_header_or_in_the_body_and_the_same_in_both(shop):
 def test_when_too_many_wait_the_rest_is_refused_and_told_when_to_try_again(shop, monkeypatch):
     service, agent = shop
     service.send("POST", f"{PATH}/ask")
-    monkeypatch.setattr(writer, "MOST_WAITING", 5)
+    monkeypatch.setattr(writer, "MAX_WAITING", 5)
 
     async def crowd():
         return await asyncio.gather(*(service.call("POST", f"{PATH}/ask") for _ in range(20)))
@@ -396,7 +408,7 @@ def test_a_service_that_stops_finishes_what_was_accepted_and_refuses_the_rest(sh
 
 @pytest.mark.parametrize(
     ("failure", "status"),
-    [(Unavailable("away"), 503), (Damaged("torn"), 500), (RuntimeError("bug"), 500)],
+    [(StoreUnavailable("away"), 503), (StoreDamaged("torn"), 500), (RuntimeError("bug"), 500)],
 )
 def test_a_store_that_fails_is_said_and_never_a_success(shop, monkeypatch, failure, status):
     service, _ = shop
@@ -425,9 +437,9 @@ def test_one_that_fails_in_a_group_does_not_take_the_others_with_it(shop):
         for operation in (("ask", ("a", None, None)), ("tell", (9, 1.0)), ("look", (None,)))
     ]
     made.append(writer.Request(None, lambda: agent.add("red"), loop.create_future()))
-    asked, told, looked, added = writer.committed(made)
+    asked, told, looked, added = writer.commit(made)
     assert (asked.id, looked.id, added) == (1, 2, None)
-    assert isinstance(told, KeyError)
+    assert isinstance(told, kibitz.UnknownDecision)
 
     def broken(operations, each=False, together=agent.together):
         if len(operations) > 1:
@@ -435,18 +447,18 @@ def test_one_that_fails_in_a_group_does_not_take_the_others_with_it(shop):
         return together(operations, each=each)
 
     agent.together = broken
-    asked, told, looked = writer.committed(made[:3])
+    asked, told, looked = writer.commit(made[:3])
     assert asked.id == 1
-    assert isinstance(told, KeyError)
+    assert isinstance(told, kibitz.UnknownDecision)
     assert looked.id == 3
     tried = []
 
     def away(operations, each=False):
         tried.append(len(operations))
-        raise Unavailable("away")
+        raise StoreUnavailable("away")
 
     agent.together = away  # and then nobody waits for it again and again
-    assert all(isinstance(answer, Unavailable) for answer in writer.committed(made[:3]))
+    assert all(isinstance(answer, StoreUnavailable) for answer in writer.commit(made[:3]))
     assert tried == [3]
     loop.close()
 
@@ -458,38 +470,77 @@ def test_openapi_describes_every_address_with_an_example_that_is_true(shop):
     service, _ = shop
     found = service.send("GET", "/openapi.json")[2]
     addresses = {(method, path) for path, item in found["paths"].items() for method in item}
-    played = {
-        (a.method.lower(), f"/v1/agents/{{name}}/{end}{'{arm}' * a.arm}") for end, a in PLAYED.items()
-    }
-    assert {("get", path) for path, _ in SHOWN} | played <= addresses
-    for end, (sent, answered) in PLAYS.items():
-        address = PLAYED[end]
-        path = f"/v1/agents/{{name}}/{end}{'{arm}' * address.arm}"
-        said = found["paths"][path][address.method.lower()]
-        assert said["requestBody"]["content"]["application/json"]["example"] == sent
-        answer = service.send(address.method, f"{PATH}/{end}{'red' * address.arm}", sent)
-        (response,) = said["responses"].items()
-        assert str(answer[0]) == response[0]
-        assert response[1]["content"]["application/json"]["example"] == answered
-        example, got = dict(answered), dict(answer[2])
+    assert {(one.method.lower(), one.path) for one in OPERATIONS} <= addresses
+    for end, one in PLAYED.items():
+        said = found["paths"][one.path][one.method.lower()]
+        sent = said["requestBody"]["content"]["application/json"]["example"]
+        assert sent == one.example.body
+        answer = service.send(one.method, at(one, "red"), sent)
+        assert answer[0] == one.status, answer
+        example = dict(said["responses"][str(one.status)]["content"]["application/json"]["example"])
+        got = dict(answer[2])
         for dict_ in (example, got):
             dict_.pop("asked_at", None)
         assert got == example if end != "look" else set(got) == set(example)
-    for path, _ in SHOWN:
-        said = found["paths"][path]["get"]
+    for one in SHOWN:
+        said = found["paths"][one.path]["get"]
         assert said["summary"]
         content = said["responses"]["200"]["content"]
         assert content
-        assert all(one["example"] for one in content.values())
+        assert all(media.get("example") for kind, media in content.items() if "netcdf" not in kind)
         if "application/json" in content:
             example = content["application/json"]["example"]
-            got = service.send("GET", path.replace("{name}", "checkout"))[2]
-            assert set(got) == set(example), path
+            got = service.send("GET", at(one))[2]
+            assert set(got) == set(example), one.path
     arm = found["paths"]["/v1/agents/{name}"]["get"]["responses"]["200"]["content"][
         "application/json"
     ]
     report = service.send("GET", PATH)[2]
     assert set(arm["example"]["arms"][0]) == set(report["arms"][0])
+
+
+def test_openapi_has_every_parameter_list_error_and_stream(shop):
+    service, _ = shop
+    paths = service.send("GET", "/openapi.json")[2]["paths"]
+    for path, item in paths.items():
+        for said in item.values():
+            named = [one["name"] for one in said["parameters"] if one["in"] == "path"]
+            assert named == re.findall(r"{(\w+)}", path)
+            errors = {int(status) for status in said["responses"] if int(status) >= 400}
+            assert {403, 500, 503} <= errors
+            assert ("{name}" in path) <= (404 in errors)
+            assert ("requestBody" in said) <= ({413, 415, 422} <= errors)
+            for status in errors:
+                answer = said["responses"][str(status)]["content"]["application/json"]
+                assert answer["schema"] == {"$ref": "#/components/schemas/Error"}
+    agent = "/v1/agents/{name}"
+    told = paths[f"{agent}/tell"]["post"]
+    schema = told["requestBody"]["content"]["application/json"]["schema"]
+    assert {"array", None} == {part.get("type") for part in schema["anyOf"]}
+    assert "anyOf" in told["responses"]["200"]["content"]["application/json"]["schema"]
+    asked = service.send("GET", "/openapi.json")[2]["components"]["schemas"]["Ask"]["properties"]
+    assert {"type": "integer", "minimum": 1, "maximum": 1000} in asked["n"]["anyOf"]
+    assert "409" in told["responses"]
+    for path in (f"{agent}/events", f"{agent}/watch"):
+        assert "text/event-stream" in paths[path]["get"]["responses"]["200"]["content"]
+    query = {one["name"] for one in paths[f"{agent}/events"]["get"]["parameters"]}
+    assert query == {"name", "after", "limit", "Last-Event-ID"}
+
+
+def test_types_are_strict(shop):
+    service, agent = shop
+    for sent in ({"n": 1e5}, {"n": 2.0}, {"n": True}, {"n": "2"}):
+        said = error(service.send("POST", f"{PATH}/ask", sent), 422, "invalid")
+        assert said.startswith("n must be a whole number, got ")
+    assert len(list(agent.events())) == 2
+    id = service.send("POST", f"{PATH}/ask")[2]["id"]
+    for sent in (
+        {"id": float(id), "reward": 1},
+        {"id": id, "reward": True},
+        {"id": id, "reward": "1"},
+    ):
+        error(service.send("POST", f"{PATH}/tell", sent), 422, "invalid")
+    assert service.send("POST", f"{PATH}/tell", {"id": id, "reward": 1})[2] == {"result": "counted"}
 
 
 def test_the_page_of_openapi_shows_every_address_with_its_example_and_asks_nobody(shop):

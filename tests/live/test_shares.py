@@ -8,10 +8,11 @@ from collections import Counter
 import pytest
 
 import kibitz
-from kibitz.live import shares, watched
-from kibitz.live.pulse import Pulse
-from kibitz.live.store import Unavailable
-from kibitz.live.watched import Watched
+from kibitz.live.dashboard import snapshots as shares
+from kibitz.live.dashboard import snapshots as watched
+from kibitz.live.dashboard.snapshots import Watched
+from kibitz.live.service.changes import Changes
+from kibitz.live.store import queries
 
 pytestmark = pytest.mark.slow
 
@@ -35,12 +36,15 @@ def counted(agent, width):
     return [Counter(event.arm for event in part) for part in cut], [part[0].at for part in cut]
 
 
+def read_next(found, database, n_arms):
+    return found.read(database, queries.read_agent(database, "shop"), n_arms)
+
+
 @pytest.mark.parametrize("piece", [7, 50_000])
 def test_shares_are_those_of_the_log(url, monkeypatch, piece):
-    monkeypatch.setattr(shares, "PIECE", piece)
+    monkeypatch.setattr(shares, "MAX_READ", piece)
     found = shares.Shares()
     with made(url) as agent:
-        number = agent.store.read(agent._number)
         for n in (0, 1, 8, 200, 303, 1, 600):
             if n:
                 agent.ask(n=n)
@@ -48,11 +52,11 @@ def test_shares_are_those_of_the_log(url, monkeypatch, piece):
                 agent.add("late")
             agent.look()
             names = [arm.name for arm in agent.arms()]
-            while not agent.store.read(lambda db: found.read(db, number, len(names))):  # noqa: B023
+            while not agent.store.read(lambda db: read_next(found, db, len(names))):  # noqa: B023
                 pass
             counts, since = counted(agent, found.width)
-            assert len(counts) <= shares.STRETCHES
-            shown = found.shown(names, len(names))
+            assert len(counts) <= shares.N_INTERVALS
+            shown = found.as_data(names, len(names))
             assert shown["totals"] == [part.total() for part in counts]
             assert shown["since"] == since
             for name, drawn in zip(shown["arms"], shown["counts"], strict=True):
@@ -60,7 +64,7 @@ def test_shares_are_those_of_the_log(url, monkeypatch, piece):
         assert found.width == 32  # 1113 asks in at most 64 stretches
         assert sorted(shown["arms"]) == ["arm 0", "arm 1", "arm 2", "late"]
         most = Counter(event.arm for event in agent.events() if event.kind == "pull").most_common(2)
-        assert found.shown(names, 2)["arms"] == sorted(name for name, _ in most)
+        assert found.as_data(names, 2)["arms"] == sorted(name for name, _ in most)
 
 
 def test_nothing_is_read_twice(memory):
@@ -79,7 +83,7 @@ def test_nothing_is_read_twice(memory):
     with made(memory / "shop.db") as agent:
         for n in (10, 20):
             agent.ask(n=n)
-            agent.store.read(lambda database: found.read(Reading(database), 1, 3))
+            agent.store.read(lambda database: read_next(found, Reading(database), 3))
     assert read == [(0, 10), (10, 30)]
 
 
@@ -90,7 +94,7 @@ def told(frame):
 
 
 def test_fifty_watchers_cost_one_report(memory, monkeypatch):
-    monkeypatch.setattr(watched, "PAUSE", 0.1)
+    monkeypatch.setattr(watched, "PAUSE_SECONDS", 0.1)
     reports = []
     last_seen = {}
 
@@ -102,7 +106,7 @@ def test_fifty_watchers_cost_one_report(memory, monkeypatch):
                 return
 
     async def run(agent):
-        here = Watched(agent, Pulse(agent.store))
+        here = Watched(agent, Changes(agent.store))
         drawing = watched.report
         monkeypatch.setattr(watched, "report", lambda *a, **k: reports.append(1) or drawing(*a, **k))
         watchers = [asyncio.create_task(look(here, k)) for k in range(50)]
@@ -133,7 +137,7 @@ def test_at_most_two_pictures_a_second(memory):
     drawn = []
 
     async def run(agent):
-        here = Watched(agent, Pulse(agent.store))
+        here = Watched(agent, Changes(agent.store))
         asking = asyncio.create_task(ask(agent))
         loop = asyncio.get_running_loop()
         end = loop.time() + 2.2
@@ -152,8 +156,8 @@ def test_at_most_two_pictures_a_second(memory):
 
 
 def test_a_store_in_trouble_is_told_of_and_recovered_from(memory, monkeypatch):
-    monkeypatch.setattr(watched, "PAUSE", 0.05)
-    monkeypatch.setattr(watched, "QUIET", 0.1)
+    monkeypatch.setattr(watched, "PAUSE_SECONDS", 0.05)
+    monkeypatch.setattr(watched, "QUIET_SECONDS", 0.1)
 
     async def next_of(frames, kind):
         while (frame := await anext(frames)).startswith(b":") or told(frame)[0] != kind:
@@ -161,12 +165,12 @@ def test_a_store_in_trouble_is_told_of_and_recovered_from(memory, monkeypatch):
         return told(frame)[1]
 
     async def run(agent):
-        frames = Watched(agent, Pulse(agent.store)).frames()
+        frames = Watched(agent, Changes(agent.store)).frames()
         await next_of(frames, "report")
         reading = agent.store.read
 
         def broken(work):
-            raise Unavailable("gone")
+            raise kibitz.StoreUnavailable("gone")
 
         agent.store.read = broken
         said = await next_of(frames, "trouble")
@@ -180,10 +184,10 @@ def test_a_store_in_trouble_is_told_of_and_recovered_from(memory, monkeypatch):
 
 
 def test_who_hears_nothing_hears_that_all_is_well(memory, monkeypatch):
-    monkeypatch.setattr(watched, "QUIET", 0.1)
+    monkeypatch.setattr(watched, "QUIET_SECONDS", 0.1)
 
     async def run(agent):
-        frames = Watched(agent, Pulse(agent.store)).frames()
+        frames = Watched(agent, Changes(agent.store)).frames()
         assert told(await anext(frames))[0] == "report"
         assert await anext(frames) == b": still here\n\n"
         await frames.aclose()
@@ -193,11 +197,11 @@ def test_who_hears_nothing_hears_that_all_is_well(memory, monkeypatch):
 
 
 def test_drawing_takes_a_fifth_of_a_processor_at_most(memory, monkeypatch):
-    monkeypatch.setattr(watched, "PAUSE", 0.01)
+    monkeypatch.setattr(watched, "PAUSE_SECONDS", 0.01)
     drawn = []
 
     async def run(agent):
-        here = Watched(agent, Pulse(agent.store))
+        here = Watched(agent, Changes(agent.store))
         drawing = here._draw
 
         def expensive(*values):
@@ -218,7 +222,7 @@ def test_drawing_takes_a_fifth_of_a_processor_at_most(memory, monkeypatch):
 
 
 def test_the_planner_is_asked_when_a_twentieth_more_is_known(memory, monkeypatch):
-    monkeypatch.setattr(watched, "PAUSE", 0.02)
+    monkeypatch.setattr(watched, "PAUSE_SECONDS", 0.02)
     planned = []
     planner = watched.looks_saved
 
@@ -242,7 +246,7 @@ def test_the_planner_is_asked_when_a_twentieth_more_is_known(memory, monkeypatch
         agent.tell([(one.id, float(one.arm == "arm 1")) for one in agent.ask(n=n)])
 
     async def run(agent):
-        frames = Watched(agent, Pulse(agent.store)).frames()
+        frames = Watched(agent, Changes(agent.store)).frames()
         first = await seen(frames, 240)
         assert first == agent.report().looks_saved > 0
         await asyncio.to_thread(play, agent, 12)  # a twentieth

@@ -9,7 +9,7 @@ import pytest
 from live.browser import Process, Watcher, fetched, found_browser, served
 
 import kibitz
-from kibitz.live import tokens
+from kibitz.live.service import auth as tokens
 from kibitz.live.store import connect
 
 pytestmark = pytest.mark.slow
@@ -72,7 +72,7 @@ def made(store, name="checkout", arms=ARMS, policy=None, **options):
 @contextlib.contextmanager
 def token_for(store, role, agent=None):
     there = connect(store)
-    yield tokens.create(there, role, agent)
+    yield tokens.create_token(there, role, agent)
     there.close()
 
 
@@ -464,7 +464,7 @@ def test_a_token_that_is_revoked_ends_the_watching(store, browser):
         page.keyboard.press("Enter")
         expect(page.locator(".arms"), "blue")
         with contextlib.closing(connect(store)) as other:
-            tokens.revoke(other, 1)
+            tokens.revoke_token(other, 1)
         time.sleep(1.1)
         agent.ask()
         expect(page.locator("h1"), "Log in", FIRST)

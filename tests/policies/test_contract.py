@@ -12,8 +12,8 @@ from kibitz.engine.kernel import make_generic_kernel, make_kernel
 from kibitz.model.feedback import active, bandit, every, full, passive
 from kibitz.model.problem import bernoulli, gaussian, table
 from kibitz.policies import POLICIES, index_policy
-from kibitz.policies.check import arrays_of, statistics_of
-from kibitz.policies.policy import Policy
+from kibitz.policies.check import statistics_of
+from kibitz.policies.policy import Policy, arrays_of
 from kibitz.simulation.executors import play_all
 from kibitz.simulation.jobs import Job
 

@@ -13,6 +13,7 @@ from kibitz.model.feedback import active
 from kibitz.model.problem import bernoulli, gaussian
 from kibitz.policies import kibitzer
 from kibitz.policies.check import statistics_of
+from kibitz.policies.policy import LOOKS
 
 GAUSSIAN = made("kibitzer")
 BERNOULLI = made("kibitzer", law="bernoulli")
@@ -71,7 +72,7 @@ def test_looks_are_counted_as_far_as_leaps_go():
     state = policy.init(params, 3)
     known = state.statistics
     known.n_observed[:] = [10**17, 4 * 10**16, 4 * 10**16]
-    known.totals[0]["looks"] = 1844 * 10**14  # 100 times that is below 0
+    known.totals[LOOKS] = 1844 * 10**14  # 100 times that is below 0
     known.sums[:] = known.n_observed * np.array([2.0, 1.0, 1.9])
     assert policy.observe(params, state, 2 * 10**17, None) == 2
 
@@ -139,7 +140,7 @@ def test_gives_the_arm_up_when_the_leader_is_another():
 def test_the_index_is_the_formula(stage, n_looks, b, beta):
     counts = np.array([stage - 5 + n_looks, 4])
     known = statistics_of(counts)
-    known.totals[0]["looks"] = n_looks
+    known.totals[LOOKS] = n_looks
     x = 1 + b * stage / (2 * 4 + b * n_looks)
     level = math.log(x) - beta * math.log(1 + math.log(x))
     policy = made("kibitzer", b=b, beta=beta)
@@ -154,7 +155,7 @@ def test_counts_the_looks():
     state, _ = tell(GAUSSIAN, GAUSSIAN.params, 2, (0, 1.0), free(1, 0.0), free(0, 2.0), (1, 0.0))
     known = state.statistics
     assert known.n_observed.tolist() == [2, 2]
-    assert known.totals.tolist() == [(2, 2)]
+    assert known.totals.tolist() == [2, 2]
     assert known.n_pulls.tolist() == [1, 1]
     assert known.n_looks.tolist() == [1, 1]
     assert known.sums.tolist() == [3.0, 0.0]
@@ -187,7 +188,7 @@ def test_says_which_looks_go_in_turn():
         means = np.array([1.0, 0.999, *[-9.0] * (n_arms - 2)])
         known = state.statistics
         known.n_observed[:], known.sums[:] = counts, counts * means
-        known.totals[0]["looks"] = n_looks = rng.integers(0, 4 * n_arms * (counts[1:].min() + 3))
+        known.totals[LOOKS] = n_looks = rng.integers(0, 4 * n_arms * (counts[1:].min() + 3))
         n = int(rng.integers(1, 300))
         said = [GAUSSIAN.due(params, state, arm, n) for arm in range(2, n_arms)]
         before = known.n_observed.copy()
@@ -195,7 +196,7 @@ def test_says_which_looks_go_in_turn():
             arm = GAUSSIAN.observe(params, state, stage, None)
             state = GAUSSIAN.update(params, state, stage, arm, 1, means[arm], True)
         assert said == (known.n_observed - before)[2:].tolist()
-        assert known.totals[0]["looks"] == n_looks + n
+        assert known.totals[LOOKS] == n_looks + n
         taken += sum(said)
     assert taken > 1000
 

@@ -13,10 +13,11 @@ import pytest
 import xarray
 
 import kibitz as kb
+from kibitz._netcdf import from_netcdf, read_checked
 from kibitz.simulation.fingerprint import difference, setting_of
 from kibitz.simulation.results import netcdf
 from kibitz.simulation.results.dataset import Swept
-from kibitz.simulation.results.netcdf import from_netcdf, load, save, verified
+from kibitz.simulation.results.netcdf import load, save
 
 pytestmark = pytest.mark.slow
 
@@ -160,7 +161,7 @@ def test_a_byte_that_is_flipped_anywhere_is_noticed(file):
         damaged[place] ^= 1 << rng.integers(8)
         file.write_bytes(damaged)
         with pytest.raises(ValueError, match=r"saved, got .*\(it is damaged: its checksum"):
-            verified(file)
+            read_checked(file)
     place = next(n for n in range(8000, len(whole), 512) if any(whole[n : n + 512]))
     file.write_bytes(whole[:place] + bytes(512) + whole[place + 512 :])
     with pytest.raises(ValueError, match="it is damaged"):
@@ -171,20 +172,20 @@ def test_a_byte_that_is_flipped_anywhere_is_noticed(file):
 def test_a_file_that_lost_its_last_line_is_refused(file, cut):
     file.write_bytes(file.read_bytes()[:-cut])
     with pytest.raises(ValueError, match=r"saved, got .*\(it is damaged"):
-        verified(file)
+        read_checked(file)
 
 
 def test_a_reader_that_hangs_is_given_up(file, monkeypatch):
     monkeypatch.setattr(netcdf, "READING_SECONDS", 0.01)
     file.write_bytes((FILES / "step-0.1.0.nc").read_bytes())
     with pytest.raises(ValueError, match="could not be read within"):
-        verified(file)
+        read_checked(file)
 
 
 def test_a_later_format_is_refused(file):
     file.write_bytes(file.read_bytes().replace(b"kibitz format 2", b"kibitz format 3"))
     with pytest.raises(ValueError, match="its format 3 is that of a later version"):
-        verified(file)
+        read_checked(file)
 
 
 def test_a_netcdf_file_of_somebody_else_is_refused(file):
@@ -244,6 +245,6 @@ def test_a_sweep_to_smaller_horizons_that_do_not_leap_is_saved(tmp_path):
 
 
 def test_what_is_saved_is_what_is_loaded(file, tmp_path):
-    data = from_netcdf(verified(file))
+    data = from_netcdf(read_checked(file))
     save(data, tmp_path / "again.nc")
-    xarray.testing.assert_identical(from_netcdf(verified(tmp_path / "again.nc")), data)
+    xarray.testing.assert_identical(from_netcdf(read_checked(tmp_path / "again.nc")), data)

@@ -18,16 +18,23 @@ Key = Annotated[str, parse.text("TEXT", "The same key gets the same answer")]
 AsJson = Annotated[bool, parse.flag("--json", "Print one JSON object")]
 
 
-@contextlib.contextmanager
-def opened(store: str, name: str) -> Iterator[Any]:
-    """Open an agent that exists; what is unknown or contradicts itself gets a sentence."""
-    from kibitz.live.agent import agent
+def opened(store: str, name: str) -> Any:
+    """Open an agent that exists; it closes at the end of a `with`."""
+    from kibitz.live.agent.agent import agent
 
-    with agent(store, name) as found:
-        try:
-            yield found
-        except KeyError as error:
-            raise ValueError(error.args[0]) from None
+    return agent(store, name)
+
+
+@contextlib.contextmanager
+def connected(store: str) -> Iterator[Any]:
+    """Open a store that exists, and close it at the end."""
+    from kibitz.live.store import connect
+
+    found = connect(store, create=False)
+    try:
+        yield found
+    finally:
+        found.close()
 
 
 def show(answer: dict[str, Any], as_json: bool) -> None:
@@ -64,16 +71,12 @@ def create(
 ) -> None:
     """Make an agent."""
     from kibitz.cli.policies import policies_from
-    from kibitz.live.agent import agent
-    from kibitz.live.agent import names as known
-    from kibitz.live.store import connect
+    from kibitz.live.agent.agent import agent
+    from kibitz.live.store.queries import read_names
 
     [made] = policies_from([policy]).values()
-    with contextlib.suppress(ValueError):
-        there = connect(store, create=False)
-        taken = name in known(there)
-        there.close()
-        if taken:
+    with contextlib.suppress(ValueError), connected(store) as there:
+        if name in there.read(read_names):
             raise parse.Refused(f"name must be new to the store, got {name!r}")
     agent(
         store,
@@ -156,12 +159,12 @@ def report(
         data = agent.report(delta)
     if as_json:
         from kibitz.cli.tables import print_json
-        from kibitz.live.report import plain
+        from kibitz.live.agent.report import plain
 
         print_json(plain(data))
         return
     from kibitz.cli.tables import Page
-    from kibitz.live.report import HEAD, rows_of, sentences
+    from kibitz.live.agent.report import HEAD, rows_of, sentences
 
     page = Page(120)
     page.table(f"{name}: {data.attrs['policy']}", HEAD, rows_of(data))
@@ -205,8 +208,8 @@ def check(
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="One agent (default: all)")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Make everything anew from the log and compare; of a damaged store, say what is whole."""
-    from kibitz.live.check import check_store
+    """Replay the log and compare; of a damaged store, say what can be read."""
+    from kibitz.live.agent.agent import check_store
 
     found = check_store(store, name or None)
     if as_json:
@@ -226,14 +229,10 @@ def check(
 @app.command("list")
 def list_agents(store: Store, as_json: AsJson = False) -> None:
     """Print the names of the agents of a store."""
-    from kibitz.live.agent import names
-    from kibitz.live.store import connect
+    from kibitz.live.store.queries import read_names
 
-    there = connect(store, create=False)
-    try:
-        found = names(there)
-    finally:
-        there.close()
+    with connected(store) as there:
+        found = there.read(read_names)
     if as_json:
         from kibitz.cli.tables import print_json
 

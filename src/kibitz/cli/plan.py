@@ -74,7 +74,7 @@ def plan(
 
     logged = None
     if log:
-        from kibitz.live.logged import from_log
+        from kibitz.live.agent.from_log import from_log
 
         if not (gap is None and gap_range is None and gaps is None and n_arms is None):
             raise refused("log", "given without gaps", log)
@@ -99,7 +99,7 @@ def plan(
     if logged is not None:
         planned["log"] = as_object(logged)
         if given is not None:
-            from kibitz.live.logged import size_interval
+            from kibitz.live.agent.from_log import size_interval
 
             planned["log"]["best_size"] = size_interval(logged, horizon, given, exploration)
     if plot:

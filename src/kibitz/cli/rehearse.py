@@ -44,13 +44,19 @@ def rehearse(
         parse.check_plot(plot)
     [player] = policies_from([policy]).values()
     problem = problem_from(law, means, sd)
-    from kibitz.live.rehearse import rehearse as play
+    from kibitz.live.agent.rehearse import rehearse as play
+    from kibitz.model.feedback import active, bandit
+    from kibitz.simulation.simulate import simulate
 
     with progress_bar() as progress:
+        simulated = simulate(
+            problem, active(rate) if rate else bandit(), {"simulator": player}, horizon=horizon,
+            runs=runs, seed=seed, engine="step", progress=progress,
+        )  # fmt: skip
         data = play(
             problem, player, horizon=horizon, runs=runs, seed=seed, delay=delay, loss=loss,
             duplicates=duplicates, rate=rate, patience=patience, store=store or None,
-            progress=progress,
+            beside=simulated, progress=progress,
         )  # fmt: skip
     if plot:
         from kibitz.plotting.figures import regret_curves, save_figure

@@ -15,30 +15,30 @@ def serve(
 ) -> None:
     """Serve the agents of a store over HTTP, until Ctrl-C or SIGTERM."""
     try:
-        import fastapi  # noqa: F401
+        import msgspec  # noqa: F401
+        import starlette  # noqa: F401
         import uvicorn  # noqa: F401
-    except ImportError:
-        raise ValueError(
-            "kibitz serve must have FastAPI and uvicorn (pip install 'kibitz[serve]'), got neither"
-        ) from None
+    except ImportError as error:
+        raise ValueError(f"{error.name} is not installed; run: pip install 'kibitz[serve]'") from None
     from kibitz._validation import whole
-    from kibitz.live.running import bound, is_local, server
-    from kibitz.live.service import app
+    from kibitz.live.dashboard.routes import ROUTES
+    from kibitz.live.service.app import create_app
+    from kibitz.live.service.auth import list_tokens
+    from kibitz.live.service.server import is_local, listen, server
     from kibitz.live.store import connect
-    from kibitz.live.tokens import listed
 
     whole(port, "port", 0, 65535)
     there = connect(store, create=False)
     try:
-        if not is_local(host) and not listed(there):
+        if not is_local(host) and not list_tokens(there):
             raise parse.Refused(
                 "host must be 127.0.0.1, ::1 or localhost while the store has no tokens "
                 f"(kibitz token create), got {host!r}"
             )
-        listening = bound(host, port)
+        listening = listen(host, port)
     except BaseException:
         there.close()
         raise
     name = f"[{host}]" if ":" in host else host
     print(f"serving {store} on http://{name}:{listening.getsockname()[1]}", flush=True)
-    server(app(there)).run(sockets=[listening])
+    server(create_app(there, ROUTES)).run(sockets=[listening])

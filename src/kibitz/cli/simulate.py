@@ -113,7 +113,7 @@ def simulate(
 def problem_of_log(log: str, means: list[float] | None, sd: list[float] | None) -> Any:
     """Return the problem of a log."""
     from kibitz._validation import refused
-    from kibitz.live.logged import from_log
+    from kibitz.live.agent.from_log import from_log
 
     for name, value in {"means": means, "sd": sd}.items():
         if value is not None:

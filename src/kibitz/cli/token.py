@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import typer
 
 from kibitz.cli import parse
-from kibitz.cli.agent import AsJson, Store, show
+from kibitz.cli.agent import AsJson, Store, connected, show
 
 app = typer.Typer(no_args_is_help=True, help="Make, list and revoke the tokens of a store.")
 
@@ -20,28 +20,20 @@ def create(
     agent: Annotated[str, parse.text("NAME", "For one agent only (default: for all)")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Make a token and print it; it cannot be shown again."""
-    from kibitz.live.store import connect
-    from kibitz.live.tokens import create
+    """Create a token and print it; it cannot be shown again."""
+    from kibitz.live.service.auth import create_token
 
-    there = connect(store)
-    try:
-        show({"token": create(there, role, agent or None)}, as_json)
-    finally:
-        there.close()
+    with connected(store) as there:
+        show({"token": create_token(there, role, agent or None)}, as_json)
 
 
 @app.command("list")
 def list_tokens(store: Store, as_json: AsJson = False) -> None:
     """Print the number of each token, its role, its agent and whether it was revoked."""
-    from kibitz.live.store import connect
-    from kibitz.live.tokens import listed
+    from kibitz.live.service import auth
 
-    there = connect(store, create=False)
-    try:
-        found = listed(there)
-    finally:
-        there.close()
+    with connected(store) as there:
+        found = auth.list_tokens(there)
     if as_json:
         from kibitz.cli.tables import print_json
 
@@ -58,12 +50,8 @@ def revoke(
     store: Store,
     as_json: AsJson = False,
 ) -> None:
-    """Revoke a token; a service that runs refuses it a second later at the latest."""
-    from kibitz.live.store import connect
-    from kibitz.live.tokens import revoke
+    """Revoke a token; a running service rejects it within a second."""
+    from kibitz.live.service.auth import revoke_token
 
-    there = connect(store, create=False)
-    try:
-        show({"result": revoke(there, number)}, as_json)
-    finally:
-        there.close()
+    with connected(store) as there:
+        show({"result": revoke_token(there, number)}, as_json)

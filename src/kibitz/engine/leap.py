@@ -34,7 +34,9 @@ from kibitz.engine.lazy_index import ROUNDING
 from kibitz.model.feedback import Every, Feedback
 from kibitz.model.problem import Problem
 from kibitz.policies.policy import (
+    LOOKS,
     NEVER,
+    PULLS,
     Array,
     Hold,
     Policy,
@@ -320,8 +322,8 @@ def leaping_by(index: Any, update: Any, turns: Any, hold: Any, due: Any) -> tupl
             most.n_pulls[other] = known.n_pulls[other] + pulls
             most.n_looks[other] = known.n_looks[other] + certificate.looks[other]
             most.n_observed[other] = known.n_observed[other] + extra + pulls
-        most.totals[0]["pulls"] = known.totals[0]["pulls"] + n
-        most.totals[0]["looks"] = known.totals[0]["looks"] + n_looks
+        most.totals[PULLS] = known.totals[PULLS] + n
+        most.totals[LOOKS] = known.totals[LOOKS] + n_looks
         # the rivals' largest indices; a tie that lasts goes to the lower arm
         least = lowest(params, seen, law, stage, arm, certificate)
         mean = known.sums[arm] / known.n_observed[arm]

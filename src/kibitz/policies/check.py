@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from kibitz.policies.index_policy import index_of_statistics
-from kibitz.policies.policy import TOTALS, Array, Policy, Statistics, checked_policy
+from kibitz.policies.policy import Array, Policy, Statistics, arrays_of, checked_policy
 
 TRIALS = 300  # of the index
 STAGES = 100  # of decisions, for each number of arms
@@ -84,16 +84,9 @@ def check_monotonicity(policy: Policy, params: Any) -> None:
 def statistics_of(counts: Array) -> Statistics:
     """Return statistics with these counts of observations, every third of which is a look."""
     looks = counts // 3
-    totals = np.array([((counts - looks).sum(), looks.sum())], TOTALS)
-    nothing = np.zeros((0, counts.size + 1))
-    return Statistics(counts - looks, looks, counts, np.zeros(counts.size), totals, nothing)
-
-
-def arrays_of(state: Any) -> list[Array]:
-    """Return the arrays of a state, those of records inside it included."""
-    if isinstance(state, tuple):
-        return [array for part in state for array in arrays_of(part)]
-    return [np.asarray(state)]
+    totals = np.array([(counts - looks).sum(), looks.sum()])
+    sums = np.zeros(counts.size)
+    return Statistics(counts - looks, looks, counts, sums, totals, np.zeros(0))
 
 
 def check_decisions(policy: Policy, params: Any, n_arms: int, rng: np.random.Generator) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from kibitz._jit import jit
 from kibitz._validation import flag, one_of, refused
 from kibitz.policies.policy import (
+    LOOKS,
     NEVER,
     Array,
     Policy,
@@ -155,13 +156,13 @@ def view_pulls(params: Any, state: State, stage: int) -> View:
 def turns(params: Any, state: State) -> tuple[Array, int]:
     """Return that all arms take turns, and the arm that was looked at last."""
     n_arms = state.allowed.size
-    return state.allowed, (state.statistics.totals[0]["looks"] + n_arms - 1) % n_arms
+    return state.allowed, (state.statistics.totals[LOOKS] + n_arms - 1) % n_arms
 
 
 @jit
 def observe_in_turn(params: Any, state: State, stage: int, rng: Any) -> int:
     """Look at each arm in turn."""
-    return state.statistics.totals[0]["looks"] % state.allowed.size
+    return state.statistics.totals[LOOKS] % state.allowed.size
 
 
 @cache

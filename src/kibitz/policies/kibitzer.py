@@ -34,7 +34,9 @@ from kibitz._jit import jit
 from kibitz._validation import between, one_of, positive
 from kibitz.policies.kl_ucb import bernoulli_index as kl_index
 from kibitz.policies.policy import (
+    LOOKS,
     NEVER,
+    PULLS,
     Array,
     Hold,
     Policy,
@@ -119,7 +121,7 @@ def init(params: Any, n_arms: int) -> State:
 def spread(params: Any, stage: int, known: Statistics, arm: int) -> float:
     """Return x_i."""
     counts = known.n_observed
-    n_looks = known.totals[0]["looks"]
+    n_looks = known.totals[LOOKS]
     return 1 + params.b * stage / (counts.size * counts[arm] + params.b * n_looks)
 
 
@@ -191,7 +193,7 @@ def holds(state: State, leader: int) -> bool:
 def due(params: Any, state: State, arm: int, n: int) -> int:
     """Return how many of the next n looks go to an arm in turn, if it is not seen otherwise."""
     n_arms = state.allowed.size
-    n_looks = state.statistics.totals[0]["looks"]
+    n_looks = state.statistics.totals[LOOKS]
     before = (n_looks // EVERY - arm + n_arms - 1) // n_arms  # how many turns it has had
     after = ((n_looks + n) // EVERY - arm + n_arms - 1) // n_arms
     return max(0, after - max(before, state.statistics.n_observed[arm] - 1))
@@ -215,7 +217,7 @@ def unseen(state: State, stage: int) -> int:
         if known.n_observed[arm] == 0:
             first = arm if first < 0 else first
             last = arm
-    if last >= 0 and last == first and known.totals[0]["pulls"] < stage:
+    if last >= 0 and last == first and known.totals[PULLS] < stage:
         return -1  # it is pulled
     return last
 
@@ -244,7 +246,7 @@ def looking_by(distance: Any) -> Any:
         """Return the arm whose turn it is, an unseen one, the held one, or that of least IMED."""
         known = state.statistics
         counts, sums = known.n_observed, known.sums
-        n_arms, n_looks = counts.size, known.totals[0]["looks"]
+        n_arms, n_looks = counts.size, known.totals[LOOKS]
         turn = n_looks // EVERY
         if n_looks % EVERY == EVERY - 1 and counts[turn % n_arms] < 2 + turn // n_arms:
             return turn % n_arms
@@ -288,7 +290,7 @@ def update(
         held, n_before = state.hold[0], known.n_observed[arm]
         # to hold an arm for this look alone changes nothing, unless it ends another hold
         matters = n_before >= LONG or known.n_observed[held["arm"]] < held["until"]
-        if matters and n == 1 and known.totals[0]["looks"] % EVERY != EVERY - 1:
+        if matters and n == 1 and known.totals[LOOKS] % EVERY != EVERY - 1:
             leader = leader_of(known)
             if arm != leader and not holds(state, leader):
                 held["arm"] = arm

@@ -10,10 +10,10 @@ counts looks too unless `ignore_free`. As an active observer it looks at the run
 covers that.
 
 The sum over j is O_i^{1-\rho} times that of min{O_i^\rho, O_j^\rho}: the powers below O_i^\rho, and
-O_i^\rho for each other arm. With many arms the statistics hold, as derived rows, the powers by arm,
+O_i^\rho for each other arm. With many arms the statistics hold, as derived floats, the powers by arm,
 the powers in ascending order and the sums of the k least of them. An index is then a bisection, and a
-new count updates the sums from its place on. The rows depend on the counts only, not on their
-history. Statistics without these rows are summed up as the formula says.
+new count updates the sums from its place on. The derived floats depend on the counts only, not on
+their history. Without them the sum is computed as the formula says.
 """
 
 import math
@@ -34,7 +34,7 @@ from kibitz.policies.policy import (
     new_statistics,
 )
 
-MANY = 16  # arms from which on the derived rows are kept
+MANY = 16  # arms from which on the sums are kept up to date
 
 
 def ocucb(
@@ -98,8 +98,8 @@ def total(params: Any, known: Statistics, arm: int) -> float:
     """Return the sum over j; an arm with no observations adds nothing to it."""
     n = float(known.n_observed[arm])
     own = power(params.rho, n)
-    if known.derived.shape[0] > 0:
-        least = sum_of_least(known.derived, arm, own)
+    if known.derived.size > 0:
+        least = sum_of_least(known, arm, own)
     else:
         least = 0.0
         for count in known.n_observed:
@@ -109,13 +109,11 @@ def total(params: Any, known: Statistics, arm: int) -> float:
 
 # ------------------------------------------------------------------- sums that are kept up to date
 
-POWERS, ASCENDING, SUMS = 0, 1, 2  # the derived rows; the first two leave their last entry unused
-
 
 @jit(allocates=True)
 def ocucb_statistics(n_arms: int) -> Statistics:
-    """Return statistics without observations, with derived rows if there are many arms."""
-    return new_statistics(n_arms, 3 if n_arms >= MANY else 0)
+    """Return statistics without observations, with derived floats if there are many arms."""
+    return new_statistics(n_arms, 3 * n_arms + 1 if n_arms >= MANY else 0)
 
 
 @jit(allocates=True)
@@ -138,21 +136,27 @@ def rank(ascending: Array, value: float) -> int:
 
 
 @jit
-def sum_of_least(derived: Array, arm: int, own: float) -> float:
+def derived_parts(known: Statistics) -> tuple[Array, Array, Array]:
+    """Return the powers by arm, the powers in ascending order, and the sums of the k least."""
+    n_arms = known.n_observed.size
+    derived = known.derived
+    return derived[:n_arms], derived[n_arms : 2 * n_arms], derived[2 * n_arms :]
+
+
+@jit
+def sum_of_least(known: Statistics, arm: int, own: float) -> float:
     """Return the sum over j of min{O_i^rho, O_j^rho}, where `own` is the current O_i^rho."""
-    n_arms = derived.shape[1] - 1
-    below = rank(derived[ASCENDING, :n_arms], own)
-    return derived[SUMS, below] + (n_arms - below) * own + (own - min(own, derived[POWERS, arm]))
+    powers, ascending, sums = derived_parts(known)
+    below = rank(ascending, own)
+    return sums[below] + (ascending.size - below) * own + (own - min(own, powers[arm]))
 
 
 @jit(inline=False)
 def update_derived(params: Any, known: Statistics, arm: int) -> None:
-    """Update the derived rows, if there are any, after the count of an arm has changed."""
-    if known.derived.shape[0] == 0:
+    """Update the derived floats, if there are any, after the count of an arm has changed."""
+    if known.derived.size == 0:
         return
-    n_arms = known.n_observed.size
-    powers, sums = known.derived[POWERS], known.derived[SUMS]
-    ascending = known.derived[ASCENDING, :n_arms]
+    powers, ascending, sums = derived_parts(known)
     old, new = powers[arm], power(params.rho, float(known.n_observed[arm]))
     if new == old:
         return

@@ -28,7 +28,7 @@ the scale, which comes from the problem unless it is given (`scale=`). A policy 
 """
 
 from collections import namedtuple
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Literal, NamedTuple, Protocol
@@ -46,7 +46,7 @@ NEVER = 2**62  # a stage that no run reaches
 
 # ------------------------------------------------------------------------------------------- records
 
-TOTALS = np.dtype([("pulls", np.int64), ("looks", np.int64)], align=True)
+PULLS, LOOKS = 0, 1  # the entries of `Statistics.totals`
 
 
 class Statistics(NamedTuple):
@@ -56,8 +56,8 @@ class Statistics(NamedTuple):
     n_looks: Array
     n_observed: Array  # the pulls and looks that count
     sums: Array  # of the rewards that count
-    totals: Array  # one record: all pulls, all looks
-    derived: Array  # rows of floats that `update` keeps beside the counts, or none
+    totals: Array  # of all arms: pulls, looks
+    derived: Array  # floats that `update` computes from the counts for the index, or none
 
 
 class View(NamedTuple):
@@ -82,14 +82,14 @@ class Hold(NamedTuple):
 
 @jit(allocates=True)
 def new_statistics(n_arms: int, n_derived: int) -> Statistics:
-    """Return statistics without observations, with room for so many rows of derived floats."""
+    """Return statistics without observations, with room for so many derived floats."""
     return Statistics(
         np.zeros(n_arms, np.int64),
         np.zeros(n_arms, np.int64),
         np.zeros(n_arms, np.int64),
         np.zeros(n_arms, np.float64),
-        np.zeros(1, TOTALS),
-        np.zeros((n_derived, n_arms + 1), np.float64),
+        np.zeros(2, np.int64),
+        np.zeros(n_derived, np.float64),
     )
 
 
@@ -106,10 +106,24 @@ def count_kind(statistics: Statistics, arm: int, n: int, free: bool) -> None:
     """Count pulls or looks without learning from their rewards."""
     if free:
         statistics.n_looks[arm] += n
-        statistics.totals[0]["looks"] += n
+        statistics.totals[LOOKS] += n
     else:
         statistics.n_pulls[arm] += n
-        statistics.totals[0]["pulls"] += n
+        statistics.totals[PULLS] += n
+
+
+def arrays_of(state: Any) -> list[Array]:
+    """Return the arrays of a state, those of records inside it included."""
+    if isinstance(state, tuple):
+        return [array for part in state for array in arrays_of(part)]
+    return [np.asarray(state)]
+
+
+def with_arrays(state: Any, arrays: Iterator[Array]) -> Any:
+    """Return a state of the same types that consists of other arrays, in the order of `arrays_of`."""
+    if isinstance(state, tuple):
+        return type(state)(*(with_arrays(part, arrays) for part in state))
+    return next(arrays)
 
 
 # ------------------------------------------------------------------------- the functions of a policy

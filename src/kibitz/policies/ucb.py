@@ -35,6 +35,7 @@ from kibitz.policies.index_policy import (
     with_factors,
 )
 from kibitz.policies.policy import (
+    LOOKS,
     NEVER,
     Array,
     Policy,
@@ -140,7 +141,7 @@ best_look = two_largest(look_index)
 def observe(params: Any, state: State, stage: int, rng: Any) -> int:
     """Return the choice of the second UCB among the arms that the first does not pull."""
     pulled = pull(params, state, stage, rng)
-    clock = 1 + state.statistics.totals[0]["looks"]
+    clock = 1 + state.statistics.totals[LOOKS]
     first, second = best_look(params, state, clock, state.allowed.size, rng)
     return second if pulled == first else first
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from kibitz._netcdf import FORMAT
 from kibitz._validation import quoted
 from kibitz.simulation.fingerprint import difference
 from kibitz.simulation.jobs import Played, no_runs
@@ -31,7 +32,6 @@ Key = tuple[tuple[Any, ...], str]
 Setting = dict[str, Any]  # the fingerprint of a cell: all that its numbers depend on
 
 POINT = "point"  # the dimension of a list of points; it has no coordinate of its own
-FORMAT = 2  # of a saved file; 1 is that of kibitz 0.1.0
 FINAL = "cumulative regret at the horizon"
 # of each recorded quantity: its dimensions beside those of the sweep, and its long name
 RECORDED = {

@@ -6,12 +6,7 @@ checksum before HDF5 reads anything: HDF5 hangs, crashes or returns wrong number
 file of kibitz 0.1.0 has no checksum; another process reads it, which may crash.
 """
 
-import hashlib
-import io
 import json
-import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,16 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kibitz._files import write_whole
+from kibitz._netcdf import from_netcdf, read_checked, to_netcdf, with_checksum
 from kibitz.simulation.jobs import Played
 from kibitz.simulation.results import dataset
-from kibitz.simulation.results.dataset import FORMAT, RECORDED, Axes, Cell, Key, Setting, Swept
+from kibitz.simulation.results.dataset import RECORDED, Axes, Cell, Key, Setting, Swept
 from kibitz.simulation.results.summary import STATISTICS
 
 if TYPE_CHECKING:
     import xarray
-
-LAST_LINE = re.compile(rb"\nkibitz format (\d+) sha256 ([0-9a-f]{64})\n\Z")
-READING_SECONDS = 60  # that a file without a checksum may take to read
 
 
 class NetcdfResults:
@@ -88,38 +81,12 @@ class NetcdfResults:
 
 def save(data: "xarray.Dataset", file: Path) -> None:
     """Write a dataset to a netCDF file, whole or not at all."""
-    write_whole(file, sealed(to_netcdf(data)))
-
-
-def sealed(netcdf: bytes) -> bytes:
-    """Return what a file holds: netCDF, and the line with its checksum."""
-    digest = hashlib.sha256(netcdf).hexdigest()
-    return netcdf + f"\nkibitz format {FORMAT} sha256 {digest}\n".encode()
-
-
-def to_netcdf(data: "xarray.Dataset") -> bytes:
-    """Return a dataset as netCDF, made in memory: HDF5 crashes when a disk is full."""
-    import h5netcdf
-    from xarray.backends import H5NetCDFStore
-
-    packed = {variable: {"zlib": True, "complevel": 1} for variable in data.data_vars}
-    buffer = io.BytesIO()
-    with h5netcdf.File(buffer, "w") as file:
-        data.dump_to_store(H5NetCDFStore(file), encoding=packed)
-    return buffer.getvalue()
-
-
-def from_netcdf(content: bytes) -> "xarray.Dataset":
-    """Read a dataset from the bytes of a netCDF file."""
-    import xarray
-
-    with xarray.open_dataset(io.BytesIO(content), engine="h5netcdf") as opened:
-        return opened.load()
+    write_whole(file, with_checksum(to_netcdf(data)))
 
 
 def load(file: Path, swept: Swept, keep: str = "runs") -> tuple[dict[Key, Cell], NDArray[np.int64]]:
     """Read a table and its stages from a file that `save` wrote."""
-    data = from_netcdf(verified(file))
+    data = from_netcdf(read_checked(file))
     try:
         there, kept = _swept(data), "summary" if "statistic" in data.dims else "runs"
         if set(there.names) == set(swept.names):
@@ -156,42 +123,3 @@ def _table(data: "xarray.Dataset", swept: Swept, keep: str) -> dict[Key, Cell]:
         )
         for key, cell in zip(keys, cells, strict=True)
     }
-
-
-def verified(file: Path) -> bytes:
-    """Return the netCDF part of a saved file, if its checksum is right."""
-    try:
-        content = file.read_bytes()
-    except OSError as error:
-        raise dataset.not_ours(file, error.strerror or str(error)) from None
-    found = LAST_LINE.search(content)
-    if found is None:
-        return _of_0_1_0(file)
-    if int(found[1]) > FORMAT:
-        raise dataset.not_ours(file, f"its format {int(found[1])} is that of a later version")
-    netcdf = content[: found.start()]
-    if hashlib.sha256(netcdf).hexdigest().encode() != found[2]:
-        raise dataset.not_ours(file, "it is damaged: its checksum is another")
-    return netcdf
-
-
-def _of_0_1_0(file: Path) -> bytes:
-    """Return a file without a checksum, as it is read and written again by another process."""
-    code = "import sys; from kibitz.simulation.results.netcdf import resave; resave(sys.argv[1])"
-    try:
-        child = subprocess.run(
-            [sys.executable, "-c", code, str(file)], capture_output=True, timeout=READING_SECONDS
-        )
-    except subprocess.TimeoutExpired:
-        raise dataset.not_ours(file, f"it could not be read within {READING_SECONDS} s") from None
-    if child.returncode != 0:
-        raise dataset.not_ours(file, "it is damaged, or no netCDF file")
-    return child.stdout
-
-
-def resave(file: str) -> None:
-    """Write a file of kibitz 0.1.0 to standard output; the process that calls this may crash."""
-    data = from_netcdf(Path(file).read_bytes())
-    if "format" in data.attrs:  # it had a checksum, and has lost it
-        sys.exit(1)
-    sys.stdout.buffer.write(to_netcdf(data))

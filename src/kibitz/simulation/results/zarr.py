@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kibitz._files import remove_parts_of_the_dead, write_whole
+from kibitz._netcdf import FORMAT
 from kibitz.simulation.jobs import Played
 from kibitz.simulation.results import dataset
-from kibitz.simulation.results.dataset import FORMAT, RECORDED, Axes, Key, Setting, Swept
+from kibitz.simulation.results.dataset import RECORDED, Axes, Key, Setting, Swept
 from kibitz.simulation.results.summary import STATISTICS
 
 if TYPE_CHECKING:

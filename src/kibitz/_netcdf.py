@@ -1,0 +1,87 @@
+"""netCDF files with a checksum in their last line."""
+
+import hashlib
+import io
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kibitz._validation import quoted
+
+if TYPE_CHECKING:
+    import xarray
+
+FORMAT = 2  # of a saved file; files of kibitz 0.1.0 have no checksum
+LAST_LINE = re.compile(rb"\nkibitz format (\d+) sha256 ([0-9a-f]{64})\n\Z")
+READ_SECONDS = 60  # that a file without a checksum may take to read
+
+
+def to_netcdf(data: "xarray.Dataset") -> bytes:
+    """Return a dataset as netCDF, built in memory: HDF5 crashes when a disk is full."""
+    import h5netcdf
+    from xarray.backends import H5NetCDFStore
+
+    packed = {variable: {"zlib": True, "complevel": 1} for variable in data.data_vars}
+    buffer = io.BytesIO()
+    with h5netcdf.File(buffer, "w") as file:
+        data.dump_to_store(H5NetCDFStore(file), encoding=packed)
+    return buffer.getvalue()
+
+
+def from_netcdf(content: bytes) -> "xarray.Dataset":
+    """Read a dataset from the bytes of a netCDF file."""
+    import xarray
+
+    with xarray.open_dataset(io.BytesIO(content), engine="h5netcdf") as opened:
+        return opened.load()
+
+
+def with_checksum(netcdf: bytes) -> bytes:
+    """Return the content of a file: netCDF, and the line with its checksum."""
+    digest = hashlib.sha256(netcdf).hexdigest()
+    return netcdf + f"\nkibitz format {FORMAT} sha256 {digest}\n".encode()
+
+
+def read_checked(file: Path) -> bytes:
+    """Return the netCDF part of a file; raise ValueError if its checksum does not match."""
+    try:
+        content = file.read_bytes()
+    except OSError as error:
+        raise _unreadable(file, error.strerror or str(error)) from None
+    found = LAST_LINE.search(content)
+    if found is None:
+        return _read_unchecked(file)
+    if int(found[1]) > FORMAT:
+        raise _unreadable(file, f"its format {int(found[1])} is that of a later version")
+    netcdf = content[: found.start()]
+    if hashlib.sha256(netcdf).hexdigest().encode() != found[2]:
+        raise _unreadable(file, "checksum mismatch")
+    return netcdf
+
+
+def _read_unchecked(file: Path) -> bytes:
+    """Return a file of kibitz 0.1.0, read in another process: HDF5 may crash on a damaged file."""
+    code = "import sys; from kibitz._netcdf import resave; resave(sys.argv[1])"
+    try:
+        child = subprocess.run(
+            [sys.executable, "-c", code, str(file)], capture_output=True, timeout=READ_SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        raise _unreadable(file, f"it could not be read within {READ_SECONDS} s") from None
+    if child.returncode != 0:
+        raise _unreadable(file, "it is damaged, or no netCDF file")
+    return child.stdout
+
+
+def resave(file: str) -> None:
+    """Write a file of kibitz 0.1.0 to standard output; the process that calls this may crash."""
+    data = from_netcdf(Path(file).read_bytes())
+    if "format" in data.attrs:  # it had a checksum, and has lost it
+        sys.exit(1)
+    sys.stdout.buffer.write(to_netcdf(data))
+
+
+def _unreadable(file: Path, reason: str) -> ValueError:
+    return ValueError(f"file must be one that kibitz saved, got {quoted(str(file))} ({reason})")

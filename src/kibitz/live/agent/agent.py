@@ -1,0 +1,357 @@
+"""An agent: it is asked which arm to pull, is told the reward, and loses nothing.
+
+Every operation is one transaction on the agent's store and returns after the commit: it appends to
+the event log and updates the projection (`kibitz.live.events`). An agent has no other state, so any
+number of threads, processes and, on PostgreSQL, machines may use the same one at the same time, be
+killed, and start again.
+"""
+
+import functools
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+
+from kibitz._errors import StoreDamaged
+from kibitz._validation import finite, refused, text, whole
+from kibitz.live.agent import policy_state
+from kibitz.live.agent.config import Config, check_same, check_setting, to_stored
+from kibitz.live.agent.transaction import KnownArms, Operation, Transaction
+from kibitz.live.events import Arm, Decision, Event, project
+from kibitz.live.store import audit, connect, queries, sqlite_path
+from kibitz.live.store.schema import Database, Store
+from kibitz.model.problem import LARGEST
+from kibitz.policies.policy import Policy
+
+if TYPE_CHECKING:
+    import xarray
+
+
+def agent(
+    url: str | os.PathLike[str],
+    name: str,
+    *,
+    arms: Sequence[str] | None = None,
+    policy: Policy | None = None,
+    scale: float = 1.0,
+    seed: int | None = None,
+    patience: float | None = None,
+    silence: str | float = "forget",
+) -> "Agent":
+    """Open an agent, or create it if there is none of this name and `arms` are given.
+
+    Parameters
+    ----------
+    url
+        The store: the path of a SQLite file, `sqlite:///...` or `postgresql://...`.
+    name
+        The agent's name in the store.
+    arms
+        The names of at least two arms. Without them the agent must exist; with them, an existing
+        agent must have the same setting.
+    policy
+        The policy that decides: one of kibitz, or one that `index_policy` makes of a function at the
+        top level of a module or a file. Opening the agent later imports that module.
+    scale
+        The sub-Gaussian scale of the rewards, for rewards in [0, 1] at most 1/2. The policy sees
+        rewards in units of it.
+    seed
+        Seed of the draws of randomised policies, with the decision's id; random unless given.
+    patience
+        After how many seconds a decision without a report is no longer pending; never unless given.
+        A late report still counts.
+    silence
+        What a missing report means then: "forget", or a reward, such as 0 for no click.
+    """
+    given = check_setting(name, arms, policy, scale, seed, patience, silence)
+    store = connect(url, create=arms is not None)
+    try:
+        if arms is not None:
+            stored = to_stored(given)
+            store.write(lambda db: queries.insert_agent(db, name, stored, given["arms"], time.time()))
+        config = Config(name, store.read(lambda db: queries.read_config(db, name)))
+        check_same(name, config.setting, given)
+        return Agent(store, config)
+    except BaseException:
+        store.close()
+        raise
+
+
+def check_store(url: str, name: str | None = None) -> dict[str, list[str]]:
+    """Return what is wrong with the agents of a store, by name; of a damaged file, what is left."""
+    found: dict[str, list[str]] = {}
+    path = sqlite_path(url)
+    try:
+        store = connect(url, create=False)
+        try:
+            if path is not None and (damage := audit.check_file(store)):
+                found["file"] = damage
+            names = store.read(queries.read_names) if name is None else [name]
+        finally:
+            store.close()
+        for one in names:
+            with agent(url, one) as opened:
+                found[one] = opened.check()
+    except StoreDamaged as error:
+        readable = {} if path is None else audit.readable_events(path)
+        if not readable:
+            raise
+        found.setdefault("file", [f"damaged: {error}"])
+        for one, last in readable.items():
+            if name in (None, one):
+                found[one] = [f"events 1 to {last} of the log can be read"]
+    return found
+
+
+class Agent:
+    """A named decision maker; created or opened by `kibitz.agent`.
+
+    `store` is where it is stored, `config` what it was created with.
+    """
+
+    def __init__(self, store: Store, config: Config) -> None:
+        self.name = config.name
+        self.config = config
+        self.now: Callable[[], float] = time.time
+        self._store = store
+        self._is_closed = False
+        self._known: KnownArms | None = None
+
+    def __repr__(self) -> str:
+        return f"agent({self._store.url!r}, {self.name!r})"
+
+    def __enter__(self) -> "Agent":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    @property
+    def store(self) -> Store:
+        """The store of the agent."""
+        if self._is_closed:
+            raise ValueError(f"agent {self.name!r} is closed; open it again with kibitz.agent()")
+        return self._store
+
+    @property
+    def policy(self) -> Policy:
+        """The policy that decides."""
+        return self.config.policy
+
+    def close(self) -> None:
+        """Close the store. Nothing is lost without it; a closed agent can do nothing more."""
+        self._is_closed = True
+        self._store.close()
+
+    @overload
+    def ask(self, key: str | None = None, among: Sequence[str] | None = None) -> Decision: ...
+
+    @overload
+    def ask(
+        self, key: Sequence[str] | None = None, among: Sequence[str] | None = None, *, n: int
+    ) -> list[Decision]: ...
+
+    def ask(self, key: Any = None, among: Sequence[str] | None = None, n: int | None = None) -> Any:
+        """Return the `Decision` which arm to pull, or a list of `n` of them.
+
+        Parameters
+        ----------
+        key
+            The same key gets the same decision, however often it asks. With `n`, a list of keys.
+        among
+            The names of some active arms, to choose among these.
+        n
+            How many decisions to make, in one transaction.
+        """
+        return self.together([("ask", (key, among, n))])[0]
+
+    def look(self, key: str | None = None) -> Decision:
+        """Return the `Decision` where the next free look should go."""
+        found: Decision = self.together([("look", (key,))])[0]
+        return found
+
+    @overload
+    def tell(self, id: int, reward: float) -> str: ...
+
+    @overload
+    def tell(self, id: Sequence[tuple[int, float]]) -> list[str]: ...
+
+    def tell(self, id: Any, reward: Any = None) -> Any:
+        """Report what came of a decision; return "counted", or "again" for a repetition.
+
+        Another reward than before raises `Conflict`, an unknown id `UnknownDecision`. True counts as
+        1 and False as 0. Many are told at once, all or none, as a list of (id, reward).
+        """
+        if isinstance(id, list | tuple) and reward is None:
+            return self.together([("tell", _pair(pair)) for pair in id])
+        return self.together([("tell", (id, reward))])[0]
+
+    def saw(self, arm: str, reward: float, key: str | None = None) -> str:
+        """Report an observation that nobody asked for; return "counted" or "again", by the key."""
+        return str(self.together([("saw", (arm, reward, key))])[0])
+
+    def forget(self, id: int) -> str:
+        """Give up on a decision; return "forgotten" or "again". A late report still counts."""
+        return str(self.together([("forget", (id,))])[0])
+
+    def correct(self, id: int, reward: float) -> str:
+        """Change the reward of a decision that was told; return "corrected" or "again"."""
+        return str(self.together([("correct", (id, reward))])[0])
+
+    def together(
+        self, operations: Sequence[tuple[str, tuple[Any, ...]]], *, each: bool = False
+    ) -> list[Any]:
+        """Do several operations in one transaction: ask, look, tell, saw, forget, correct.
+
+        All are done or, if one is rejected, none. With `each`, the error of a rejected operation (a
+        ValueError) takes the place of its answer, and the others are done.
+        """
+        checked = [self._check(name, values, each) for name, values in operations]
+
+        def work(database: Database) -> tuple[list[Any], Transaction]:
+            known, self._known = self._known, None
+            transaction = Transaction(self.config, database, self.now(), known)
+            if any(name in {"ask", "look"} for name, _ in operations):
+                transaction.expire()
+            if len(checked) > 1:
+                transaction.prefetch(checked)
+            answers: list[Any] = []
+            for operation in checked:
+                before = transaction.n_events
+                try:
+                    if isinstance(operation, Exception):
+                        raise operation
+                    name, values = operation
+                    answers.append(getattr(transaction, name)(*values))
+                except ValueError as error:
+                    if not each or transaction.n_events > before:  # nothing is done by half
+                        raise
+                    answers.append(error)
+            transaction.finish()
+            return answers, transaction
+
+        answers, transaction = self.store.write(work)
+        self._known = transaction.known_arms
+        return answers
+
+    def _check(self, name: str, values: tuple[Any, ...], each: bool) -> Operation | Exception:
+        """Validate the values of an operation; with `each`, return the error."""
+        try:
+            return name, getattr(self, f"_{name}_values")(*values)
+        except ValueError as error:
+            if not each:
+                raise
+            return error
+
+    def _ask_values(self, key: Any, among: Any, n: Any) -> tuple[Any, ...]:
+        if among is not None:
+            if isinstance(among, str) or not isinstance(among, Sequence) or not among:
+                raise refused("among", "a list of names of arms", among)
+            among = [text(name, "among") for name in among]
+            if self.config.in_turn:
+                raise ValueError(f"among must be left out for {self.policy.name}, got {among!r}")
+        if n is None:
+            return ([None if key is None else text(key, "key")], among, False)
+        n = whole(n, "n", 1, 100_000)
+        if self.config.in_turn and n > 1:
+            raise refused("n", f"1 for {self.policy.name}, which plays strictly in turn", n)
+        if key is None:
+            return ([None] * n, among, True)
+        if isinstance(key, str) or not isinstance(key, Sequence) or len(key) != n:
+            raise refused("key", f"a list of {n} keys", key)
+        return ([text(one, "key") for one in key], among, True)
+
+    def _look_values(self, key: Any) -> tuple[Any, ...]:
+        return (None if key is None else text(key, "key"),)
+
+    def _tell_values(self, id: Any, reward: Any) -> tuple[Any, ...]:
+        return whole(id, "id", 1), self._reward(reward)
+
+    def _saw_values(self, arm: Any, reward: Any, key: Any) -> tuple[Any, ...]:
+        return text(arm, "arm"), self._reward(reward), *self._look_values(key)
+
+    def _forget_values(self, id: Any) -> tuple[Any, ...]:
+        return (whole(id, "id", 1),)
+
+    _correct_values = _tell_values
+
+    def _change_values(self, kind: str, arm: Any) -> tuple[Any, ...]:
+        name = text(arm, "arm")
+        if self.config.in_turn:
+            raise ValueError(f"arms must stay the same for {self.policy.name}, got {kind} {name!r}")
+        return kind, name
+
+    def _reward(self, reward: Any) -> float:
+        if isinstance(reward, bool | np.bool_):  # a click or none
+            reward = float(reward)
+        value = finite(reward, "reward")
+        if self.policy.unit_rewards and not 0 <= value <= 1:
+            raise refused("reward", f"in [0, 1] for {self.policy.name}", reward)
+        if abs(value) > LARGEST:
+            raise refused("reward", f"between -{LARGEST:g} and {LARGEST:g}", reward)
+        return value
+
+    def add(self, arm: str) -> None:
+        """Add an arm."""
+        self.together([("change", ("added", arm))])
+
+    def pause(self, arm: str) -> None:
+        """Stop pulling an arm until it is resumed."""
+        self.together([("change", ("paused", arm))])
+
+    def resume(self, arm: str) -> None:
+        """Pull a paused arm again."""
+        self.together([("change", ("resumed", arm))])
+
+    def retire(self, arm: str) -> None:
+        """Pull an arm never again; reports on it still count."""
+        self.together([("change", ("retired", arm))])
+
+    def arms(self) -> list[Arm]:
+        """Return the counts of each arm, in the order in which they were added."""
+        return self.store.read(lambda database: queries.read_arms_of(database, self.name))
+
+    def report(self, delta: float = 0.05) -> "xarray.Dataset":
+        """Return means, confidence sequences, regret and warnings; see `kibitz.live.agent.report`."""
+        from kibitz.live.agent.report import report
+
+        return report(self.store, self.config, self.now(), delta)
+
+    def events(self, after: int = 0) -> Iterator[Event]:
+        """Yield the events of the log that follow number `after`."""
+        seq = whole(after, "after")
+        read_page = functools.partial(queries.read_page, name=self.name)
+        while page := self.store.read(functools.partial(read_page, after=seq)):
+            yield from page
+            seq = page[-1].seq
+
+    def export(self, file: str | os.PathLike[str]) -> None:
+        """Write the log to a file: .csv, .jsonl (JSON lines) or .nc (netCDF)."""
+        from kibitz.live.agent.export import export
+
+        export(self.events(), file)
+
+    def check(self) -> list[str]:
+        """Replay the log; return, in sentences, where the store differs."""
+
+        def work(database: Database) -> list[str]:
+            row = queries.read_agent(database, self.name)
+            try:
+                replayed = project(queries.read_log(database, row.number))
+            except ValueError as error:
+                return [f"log of {self.name}: {error}"]
+            state = policy_state.replay(self.config, replayed)
+            empty = self.config.policy.init(self.config.params, len(replayed.arms))
+            if policy_state.is_outdated(row.state, empty):  # it is replayed when it is needed
+                state = row.state
+            return audit.compare(database, row, replayed, state)
+
+        return self.store.read(work)
+
+
+def _pair(pair: Any) -> tuple[Any, Any]:
+    if not isinstance(pair, list | tuple) or len(pair) != 2:
+        raise refused("reports", "a list of (id, reward)", pair)
+    return pair[0], pair[1]

@@ -1,0 +1,94 @@
+"""The log as a file: CSV, JSON lines or netCDF."""
+
+import csv
+import io
+import json
+import math
+import os
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kibitz._files import checked_target, write_whole
+from kibitz._netcdf import to_netcdf, with_checksum
+from kibitz._validation import refused
+from kibitz.live.events import Event
+from kibitz.live.store.queries import PAGE
+
+if TYPE_CHECKING:
+    import xarray
+
+SUFFIXES = (".csv", ".jsonl", ".nc")
+
+
+def export(events: Iterable[Event], file: str | os.PathLike[str]) -> None:
+    """Write a log to a file, whole or not at all; its name says how."""
+    target, suffix = checked_export(file), Path(file).suffix
+    if suffix == ".nc":
+        write_whole(target, as_netcdf(events))
+    else:
+        parts = as_csv(events) if suffix == ".csv" else as_lines(events)
+        write_whole(target, lambda out: out.writelines(parts))
+
+
+def checked_export(file: str | os.PathLike[str]) -> Path:
+    """Return the file that an export would write; refuse what cannot be written."""
+    target = checked_target(file, "file")
+    if Path(file).suffix not in SUFFIXES:
+        raise refused("file", "one that ends in .csv, .jsonl or .nc", str(file))
+    return target
+
+
+def as_csv(events: Iterable[Event]) -> Iterator[bytes]:
+    """Yield a log as CSV, some thousand events at a time."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(Event._fields)
+    for some in batched(events):
+        writer.writerows(["" if part is None else part for part in event] for event in some)
+        yield text.getvalue().encode()
+        text.seek(0)
+        text.truncate()
+    if text.tell():
+        yield text.getvalue().encode()
+
+
+def as_lines(events: Iterable[Event]) -> Iterator[bytes]:
+    """Yield a log as JSON lines, some thousand events at a time."""
+    for some in batched(events):
+        lines = [json.dumps(event._asdict(), ensure_ascii=False) for event in some]
+        yield "\n".join([*lines, ""]).encode()
+
+
+def as_netcdf(events: Iterable[Event]) -> bytes:
+    """Return a log as a netCDF file."""
+    return with_checksum(to_netcdf(as_dataset(events)))
+
+
+def batched(events: Iterable[Event]) -> Iterator[list[Event]]:
+    """Yield events some thousand at a time."""
+    rest = iter(events)
+    while some := list(islice(rest, PAGE)):
+        yield some
+
+
+def as_dataset(events: Iterable[Event]) -> "xarray.Dataset":
+    """Return a log as a dataset with one dimension, `seq`; id 0 and NaN where there is none."""
+    import xarray
+
+    log = list(events)
+    columns: dict[str, Any] = {
+        "at": np.array([event.at for event in log], float),
+        "kind": np.array([event.kind for event in log], str),
+        "id": np.array([event.id or 0 for event in log], np.int64),
+        "arm": np.array([event.arm for event in log], str),
+        "reward": np.array([math.nan if e.reward is None else e.reward for e in log], float),
+        "key": np.array([event.key or "" for event in log], str),
+    }
+    return xarray.Dataset(
+        {name: ("seq", values) for name, values in columns.items()},
+        {"seq": [event.seq for event in log]},
+    )

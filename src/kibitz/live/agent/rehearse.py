@@ -1,0 +1,200 @@
+"""A rehearsal: an agent with its store, against a simulated environment with late and lost reports.
+
+The environment is the simulator's, draw for draw: if every report arrives at once, the agent plays
+the runs of `kibitz.simulate`.
+"""
+
+import contextlib
+import math
+import os
+import tempfile
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.random import SFC64, Generator, SeedSequence
+
+from kibitz._validation import between, non_negative, whole
+from kibitz.live.agent.agent import Agent, agent
+from kibitz.model.problem import Problem, checked_problem
+from kibitz.policies.policy import Policy, checked_policy
+
+if TYPE_CHECKING:
+    import xarray
+
+START = 4e9  # when a rehearsal begins, in seconds since 1970; a stage takes one
+N_STAGES = 200  # at which regret is recorded, log-spaced
+NEVER = 2**62
+
+
+class Faults(NamedTuple):
+    """What happens to reports."""
+
+    delay: int = 0  # stages until a report arrives
+    loss: float = 0.0  # probability that it never does
+    duplicates: float = 0.0  # probability that it arrives twice
+
+
+def rehearse(
+    problem: Problem,
+    policy: Policy,
+    *,
+    horizon: int,
+    runs: int,
+    seed: int,
+    delay: int = 0,
+    loss: float = 0.0,
+    duplicates: float = 0.0,
+    rate: float = 0.0,
+    patience: float | None = None,
+    store: str | os.PathLike[str] | None = None,
+    beside: "xarray.Dataset | None" = None,
+    progress: Callable[[str, float], None] | None = None,
+) -> "xarray.Dataset":
+    """Play an agent, with its store, against a simulated environment.
+
+    Parameters
+    ----------
+    problem, policy, horizon, runs, seed
+        As in `simulate`.
+    delay
+        After how many stages a report comes.
+    loss, duplicates
+        The probabilities that a report never comes, or comes twice.
+    rate
+        How often the agent gets a look.
+    patience
+        After how many stages a decision is no longer pending; unless given, never, or if reports get
+        lost, twice the delay and ten stages more.
+    store
+        The store of the agents, one for each run (`rehearsal-0`, ...); a temporary file unless given.
+    beside
+        What `simulate` returns for the same problem, horizon, runs and seed, with `active(rate)` for
+        the feedback: its policies are put beside the agent.
+
+    Returns
+    -------
+    xarray.Dataset
+        `regret` (policy, run, stage) of the policy "agent", and of those of `beside`; `n_again`
+        (run), how many reports came twice and were counted once.
+    """
+    import xarray
+
+    checked_problem(problem), checked_policy(policy)
+    horizon, runs = whole(horizon, "horizon", 1, 10**7), whole(runs, "runs", 1, 10_000)
+    seed, rate = whole(seed, "seed"), between(non_negative(rate, "rate"), "rate", 0, 1)
+    faults = Faults(
+        whole(delay, "delay"), between(loss, "loss", 0, 1), between(duplicates, "duplicates", 0, 1)
+    )
+    if patience is None and faults.loss > 0:
+        patience = 2 * faults.delay + 10
+    stages = np.unique(np.geomspace(1, horizon, N_STAGES).round().astype(np.int64))
+    stages[-1] = horizon
+    if beside is not None:
+        stages = beside["stage"].to_numpy()
+    regret, n_again = np.zeros((1, runs, stages.size)), np.zeros(runs, np.int64)
+    with contextlib.ExitStack() as stack:
+        if store is None:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kibitz-"))
+            store = Path(folder) / "rehearsal.db"
+        for run in range(runs):
+            arguments: dict[str, Any] = {
+                "arms": [f"arm {n}" for n in range(problem.n_arms)],
+                "policy": policy,
+                "scale": problem.scale or 1.0,
+                "seed": seed,
+                "patience": patience,
+            }
+            player = stack.enter_context(agent(store, f"rehearsal-{run}", **arguments))
+            if any(arm.n_asked for arm in player.arms()):
+                raise ValueError(f"store must be new to a rehearsal, got {str(store)!r}")
+            cumulative, n_again[run] = play(player, problem, rate, horizon, seed, run, faults)
+            regret[0, run] = cumulative[stages - 1]
+            if wrong := player.check():
+                raise ValueError(f"check of the rehearsal must be clean, got: {wrong[0]}")
+            if progress is not None:
+                progress("rehearsing", (run + 1) / runs)
+            player.close()
+    data = xarray.Dataset(
+        {"regret": (("policy", "run", "stage"), regret)},
+        {"policy": ["agent"], "run": np.arange(runs), "stage": stages},
+        {} if beside is None else beside.attrs,
+    )
+    both = data if beside is None else xarray.concat([data, beside[["regret"]]], "policy")
+    both["final_regret"] = both["regret"].isel(stage=-1)
+    both["n_again"] = ("run", n_again)
+    both.attrs = {**data.attrs, "trouble": str(faults._asdict())}
+    return both
+
+
+def play(
+    player: Agent, problem: Problem, rate: float, horizon: int, seed: int, run: int, faults: Faults
+) -> tuple[Any, int]:
+    """Play a run; return the regret at each stage, and how many reports were duplicates."""
+    rewards, looks = environment_streams(seed, run)
+    reports = np.random.default_rng([seed, run, 1])
+    places = {arm.name: place for place, arm in enumerate(player.arms())}
+    on_the_way: deque[tuple[int, int, float]] = deque()
+    gaps, n_again = np.zeros(horizon), 0
+    arrival = next_look(rate, 0, looks)
+    for stage in range(1, horizon + 1):
+        player.now = lambda stage=stage: START + stage  # type: ignore[misc]
+        decision = player.ask(key=f"stage {stage}")
+        arm = places[decision.arm]
+        gaps[stage - 1] = problem.gaps[arm]
+        on_the_way.append((stage, decision.id, draw(problem, arm, rewards)))
+        if stage == arrival:
+            look = player.look()
+            on_the_way.append((stage, look.id, draw(problem, places[look.arm], looks)))
+            arrival = next_look(rate, stage, looks)
+        n_again += arrive(player, on_the_way, stage, faults, reports)
+    return np.cumsum(gaps), n_again
+
+
+def environment_streams(seed: int, run: int) -> tuple[Generator, Generator]:
+    """Return the simulator's streams of a run, for the rewards of pulls and for looks.
+
+    `engine/rng.py` seeds three SFC64 generators of nine words; the third is the policy's.
+    """
+    words = SeedSequence(seed, spawn_key=(run,)).generate_state(9, np.uint64)
+    rewards, looks = SFC64(0), SFC64(0)
+    for bits, part in ((rewards, words[0:3]), (looks, words[3:6])):
+        bits.state = {**bits.state, "state": {"state": np.array([*part, 1], np.uint64)}}
+        bits.random_raw(12)  # as NumPy mixes a seed
+    return Generator(rewards), Generator(looks)
+
+
+def draw(problem: Problem, arm: int, rng: Generator) -> float:
+    """Draw a reward as the simulator does."""
+    if problem.law == "gaussian":
+        return float(problem.means[arm] + problem.sds[arm] * rng.standard_normal())
+    u = rng.random()
+    if problem.law == "bernoulli":
+        return 1.0 if u < problem.means[arm] else 0.0
+    values = problem.rewards[arm]
+    return float(values[int(u * values.size)])
+
+
+def next_look(rate: float, stage: int, rng: Generator) -> int:
+    """Return the first stage after `stage` at which a look arrives; waits are geometric."""
+    if rate == 0:
+        return NEVER
+    expected_wait = -1 / math.log1p(-rate) if rate < 1 else 0.0
+    wait = rng.standard_exponential() * expected_wait
+    return stage + 1 + int(wait) if wait < 1e18 else NEVER
+
+
+def arrive(
+    player: Agent, on_the_way: deque[tuple[int, int, float]], stage: int, faults: Faults, rng: Any
+) -> int:
+    """Tell the reports that are due; return how many were duplicates."""
+    reports = []
+    while on_the_way and on_the_way[0][0] + faults.delay <= stage:
+        _, id, reward = on_the_way.popleft()
+        if rng.random() >= faults.loss:
+            reports.append((id, reward))
+            if rng.random() < faults.duplicates:
+                reports.append((id, reward))
+    return player.tell(reports).count("again") if reports else 0

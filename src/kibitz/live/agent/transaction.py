@@ -1,0 +1,352 @@
+"""One transaction of an agent: its operations, with all reads and writes through `store.queries`.
+
+Decisions are read when they are needed and written at the end, together with the new events.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from numpy.random import SFC64, Generator, SeedSequence
+
+from kibitz._errors import Conflict, UnknownDecision
+from kibitz._validation import quoted
+from kibitz.live.agent import pending, policy_state
+from kibitz.live.agent.config import Config
+from kibitz.live.events import STATUS, Arm, Decided, Decision, project
+from kibitz.live.store import queries
+from kibitz.live.store.schema import Database
+
+Operation = tuple[str, tuple[Any, ...]]  # the name of a method below, and its arguments
+KnownArms = tuple[int, list[Arm]]  # the arms after so many events
+
+
+class Transaction:
+    """The operations of an agent in one transaction; `finish` writes what they changed."""
+
+    def __init__(
+        self, config: Config, database: Database, now: float, known: KnownArms | None
+    ) -> None:
+        self.config = config
+        self.database = database
+        row = queries.read_agent(database, config.name, lock=True)
+        self.number, self.n_events, self.n_decisions, self.n_asks, latest, self.state = row
+        self.at = max(latest, now)
+        self._before = row.n_events
+        self._arms = known[1] if known is not None and known[0] == row.n_events else None
+        self._touched: set[int] = set()  # places of arms
+        self._events: list[tuple[Any, ...]] = []
+        self._decisions: dict[int, Decided] = {}  # that were read or made, by id
+        self._keys: dict[str, int | None] = {}  # that were looked up, or are new
+        self._new: list[int] = []
+        self._changed: set[int] = set()
+
+    @property
+    def arms(self) -> list[Arm]:
+        """The arms of the agent."""
+        if self._arms is None:
+            self._arms = queries.read_arms(self.database, self.number)
+        return self._arms
+
+    @property
+    def known_arms(self) -> KnownArms | None:
+        """The arms as they are after this transaction, if it read them."""
+        return None if self._arms is None else (self.n_events, self._arms)
+
+    # ------------------------------------------------------------------------------ operations
+
+    def ask(self, keys: list[str | None], among: list[str] | None, many: bool) -> Any:
+        """Decide which arms to pull."""
+        places = self._candidates(among)
+        if len({*keys}) < len(keys) and any(keys):
+            raise ValueError("key must be a list of different keys, got one twice")
+        known = [self._by_key("pull", key) for key in keys]
+        decisions = [
+            before or self._decide("pull", places, key)
+            for key, before in zip(keys, known, strict=True)
+        ]
+        return decisions if many else decisions[0]
+
+    def look(self, key: str | None) -> Decision:
+        """Decide where to look."""
+        places = self._candidates(None)
+        return self._by_key("look", key) or self._decide("look", places, key)
+
+    def tell(self, id: int, reward: float) -> str:
+        """Count a report once."""
+        decided = self._decided(id)
+        if decided.status == "told":
+            if reward in (decided.reward, decided.told):
+                return "again"
+            raise Conflict(
+                f"reward of decision {id} must be {decided.reward!r} as before, got {reward!r}"
+            )
+        self._settle(id, decided, "told", reward)
+        return "counted"
+
+    def saw(self, name: str, reward: float, key: str | None) -> str:
+        """Count an observation that nobody asked for."""
+        place = self._place(name)
+        if self.arms[place].status == "retired":
+            raise ValueError(f"arm must not be retired, got {name!r}")
+        if (known := self._with_key("saw", key)) is not None:
+            decided = self._decisions[known]
+            if decided.arm == place and reward in (decided.reward, decided.told):
+                return "again"
+            raise Conflict(
+                f"key must be new, got {key!r}, which has seen {decided.reward!r} of "
+                f"{self.arms[decided.arm].name!r}"
+            )
+        decided = Decided("saw", place, key, self.at, max(1, self.n_asks))
+        id = self._insert(decided)
+        self._append("saw", id, place, reward, key)
+        self.arms[place].settle(decided, "told", reward)
+        self._learn(decided, reward)
+        return "counted"
+
+    def forget(self, id: int) -> str:
+        """Give up on a decision."""
+        decided = self._decided(id)
+        if decided.status == "forgotten":
+            return "again"
+        if decided.status != "pending":
+            raise Conflict(f"decision {id} must be pending to be forgotten, got {decided.status}")
+        self._settle(id, decided, "forgotten", None)
+        return "forgotten"
+
+    def correct(self, id: int, reward: float) -> str:
+        """Change a report."""
+        decided = self._decided(id)
+        if decided.reward is None:
+            raise ValueError(f"decision {id} must be told before it is corrected")
+        if reward == decided.reward and decided.status == "told":
+            return "again"
+        self._settle(id, decided, "corrected", reward)
+        return "corrected"
+
+    def change(self, kind: str, name: str) -> None:
+        """Add, pause, resume or retire an arm."""
+        if kind == "added":
+            if any(arm.name == name for arm in self.arms):
+                raise ValueError(f"arm must be new, got {name!r}")
+            self.arms.append(Arm(name))
+            place = len(self.arms) - 1
+            queries.insert_arm(self.database, self.number, place, name)
+            self._append(kind, None, place, None, None)
+            if self.state is not None:
+                self._replay()
+            return
+        place = self._place(name)
+        arm = self.arms[place]
+        if arm.status == STATUS[kind]:
+            return
+        if arm.status == "retired":
+            raise ValueError(f"arm must not be retired to be {kind}, got {name!r}")
+        arm.status = STATUS[kind]
+        self._append(kind, None, place, None, None)
+
+    def expire(self) -> None:
+        """Settle pending decisions that are older than the agent's patience."""
+        patience, silence = self.config.setting["patience"], self.config.setting["silence"]
+        if patience is None:
+            return
+        for id, read in queries.read_overdue(self.database, self.number, self.at - patience):
+            decided = self._decisions.setdefault(id, read)
+            if silence == "forget":
+                self._settle(id, decided, "forgotten", None)
+            else:
+                self._settle(id, decided, "silent", float(silence))
+
+    # -------------------------------------------------------------------------------- deciding
+
+    def _place(self, name: str) -> int:
+        """Return the place of an arm."""
+        for place, arm in enumerate(self.arms):
+            if arm.name == name:
+                return place
+        known = ", ".join(quoted(arm.name) for arm in self.arms)
+        raise ValueError(f"arm must be one of {known}, got {name!r}")
+
+    def _candidates(self, among: list[str] | None) -> list[int]:
+        """Return the places of the arms to choose from."""
+        places = [place for place, arm in enumerate(self.arms) if arm.status == "active"]
+        if among is not None:
+            asked = {self._place(name) for name in among}
+            if not asked <= set(places):
+                name = next(self.arms[p].name for p in sorted(asked) if p not in places)
+                raise ValueError(f"among must be active arms, got {name!r}")
+            places = sorted(asked)
+        if not places:
+            raise ValueError("arms must have an active one among them, got none")
+        return places
+
+    def _decide(self, kind: str, places: list[int], key: str | None) -> Decision:
+        """Make a decision."""
+        stage = self.n_asks + 1 if kind == "pull" else max(1, self.n_asks)
+        place = self._choose(kind, places, stage)
+        self.n_asks += kind == "pull"
+        id = self._insert(Decided(kind, place, key, self.at, stage))
+        self._append(kind, id, place, None, key)
+        return Decision(id, kind, self.arms[place].name, key, self.at)
+
+    def _choose(self, kind: str, places: list[int], stage: int) -> int:
+        """Return the arm that the policy chooses. Its draws depend on the seed and the id only."""
+        config, policy, rng = self.config, self.config.policy, None
+        if policy.index is None:
+            seeds = SeedSequence(config.setting["seed"], spawn_key=(self.n_decisions + 1,))
+            rng = Generator(SFC64(seeds))
+        if config.in_turn:
+            self._check_turn(kind)
+            choose = policy.pull if kind == "pull" else policy.observe
+            return int(choose(config.params, self._policy_state(), stage, rng))
+        arms = [self.arms[place] for place in places]
+        if kind == "pull":
+            return places[pending.pull(policy, config.params, arms, stage, config.unit, rng)]
+        own = self._pending_pull()
+        own_place = places.index(own) if own in places else None
+        whole = config.keeps_state and len(places) == len(self.arms)
+        memory = self._policy_state() if whole else None
+        chosen = pending.look(policy, config.params, arms, stage, config.unit, rng, own_place, memory)
+        return places[chosen]
+
+    def _pending_pull(self) -> int | None:
+        """Return the arm of the present stage's pull, if it is pending."""
+        if not any(arm.n_pending for arm in self.arms):
+            return None
+        for id in reversed(self._new):
+            decided = self._decisions[id]
+            if decided.kind == "pull":
+                return decided.arm if decided.status == "pending" else None
+        self._write()
+        found = queries.read_newest_pending_pull(self.database, self.number)
+        return found[0] if found is not None and found[1] == self.n_asks else None
+
+    def _check_turn(self, kind: str) -> None:
+        """Raise ValueError while the last question has no report."""
+        count = sum(arm.n_pending if kind == "pull" else arm.looks_pending for arm in self.arms)
+        if count:
+            what = "ask" if kind == "pull" else "look"
+            raise ValueError(
+                f"each {what} must be told or forgotten before the next, since "
+                f"{self.config.policy.name} plays strictly in turn, got {count} pending"
+            )
+
+    # ------------------------------------------------------------------------------- decisions
+
+    def prefetch(self, operations: Sequence[Operation | Exception]) -> None:
+        """Read in few statements the decisions that several operations need."""
+        ids: set[int] = set()
+        keys: set[str] = set()
+        for operation in operations:
+            if isinstance(operation, Exception):
+                continue
+            name, values = operation
+            if name in ("tell", "forget", "correct"):
+                ids.add(values[0])
+            else:
+                given = values[0] if name == "ask" else values[-1:]
+                keys.update(key for key in given if key is not None)
+        self._read("id", sorted(ids - self._decisions.keys()))
+        self._read("key", sorted(keys - self._keys.keys()))
+
+    def _read(self, column: str, values: Sequence[Any]) -> None:
+        if column == "key":
+            self._keys.update(dict.fromkeys(values))
+        for id, read in queries.read_decisions(self.database, self.number, column, values):
+            decided = self._decisions.setdefault(id, read)
+            if decided.key is not None:
+                self._keys[decided.key] = id
+
+    def _decided(self, id: int) -> Decided:
+        """Return a decision by its id."""
+        if id not in self._decisions and id <= self.n_decisions:
+            self._read("id", [id])
+        if id not in self._decisions:
+            raise UnknownDecision(f"id must be that of a decision of {self.config.name!r}, got {id}")
+        return self._decisions[id]
+
+    def _with_key(self, kind: str, key: str | None) -> int | None:
+        """Return the id of the decision with a key; raise Conflict if it is of another kind."""
+        if key is None:
+            return None
+        if key not in self._keys:
+            self._read("key", [key])
+        id = self._keys[key]
+        if id is not None and (old := self._decisions[id].kind) != kind:
+            raise Conflict(f"key must be new for a {kind}, got {key!r}, which is of a {old}")
+        return id
+
+    def _by_key(self, kind: str, key: str | None) -> Decision | None:
+        """Return the decision that this key got before."""
+        if (id := self._with_key(kind, key)) is None:
+            return None
+        decided = self._decisions[id]
+        return Decision(id, kind, self.arms[decided.arm].name, key, decided.asked_at)
+
+    def _insert(self, decided: Decided) -> int:
+        """Add a decision; return its id."""
+        self.n_decisions += 1
+        self._decisions[self.n_decisions] = decided
+        self._new.append(self.n_decisions)
+        if decided.key is not None:
+            self._keys[decided.key] = self.n_decisions
+        self.arms[decided.arm].count_decision(decided.kind)
+        return self.n_decisions
+
+    def _settle(self, id: int, decided: Decided, kind: str, reward: float | None) -> None:
+        """Apply a told, corrected, forgotten or silent event."""
+        is_first = decided.reward is None
+        self.arms[decided.arm].settle(decided, kind, reward)
+        self._append(kind, id, decided.arm, reward, None)
+        self._changed.add(id)
+        if is_first and reward is not None:
+            self._learn(decided, reward)
+        elif reward is not None and self.config.keeps_state:
+            self._replay()
+
+    # ------------------------------------------------------------------ the state of the policy
+
+    def _policy_state(self) -> Any:
+        empty = self.config.policy.init(self.config.params, len(self.arms))
+        if policy_state.is_outdated(self.state, empty):
+            self._replay()
+        return empty if self.state is None else policy_state.from_json(self.state, empty)
+
+    def _learn(self, decided: Decided, reward: float) -> None:
+        """Update the state of a policy that keeps one; for all others it follows from the counts."""
+        if self.config.keeps_state:
+            state = policy_state.update(self.config, self._policy_state(), decided, reward)
+            self.state = policy_state.to_json(state)
+
+    def _replay(self) -> None:
+        """Replay the log, because a reward has changed or an arm is new."""
+        self._write()
+        projection = project(queries.read_log(self.database, self.number))
+        self.state = policy_state.replay(self.config, projection)
+
+    # --------------------------------------------------------------------------------- writing
+
+    def _append(
+        self, kind: str, id: int | None, place: int, reward: float | None, key: str | None
+    ) -> None:
+        """Append an event to the log; it changes an arm."""
+        self.n_events += 1
+        self._touched.add(place)
+        self._events.append((self.number, self.n_events, self.at, kind, id, place, reward, key))
+
+    def _write(self) -> None:
+        """Write decisions and events."""
+        new = {id: self._decisions[id] for id in self._new}
+        changed = {id: self._decisions[id] for id in self._changed.difference(self._new)}
+        queries.write_decisions(self.database, self.number, new, changed)
+        queries.append_events(self.database, self._events)
+        self._new, self._changed, self._events = [], set(), []
+
+    def finish(self) -> None:
+        """Write everything that has changed."""
+        if self.n_events == self._before:
+            return
+        self._write()
+        arms = {place: self.arms[place] for place in self._touched}
+        queries.update_arms(self.database, self.number, arms)
+        counts = (self.number, self.n_events, self.n_decisions, self.n_asks, self.at, self.state)
+        queries.update_agent(self.database, queries.AgentRow(*counts))

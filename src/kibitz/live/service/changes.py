@@ -1,0 +1,58 @@
+"""Wait for new events of any writer.
+
+One query asks the store how many events each agent has, four times a second, for all who wait and
+only while somebody does: other processes and machines may write to the store, too.
+"""
+
+import asyncio
+import contextlib
+
+from kibitz._errors import StoreUnavailable
+from kibitz.live.store import queries
+from kibitz.live.store.schema import Store
+
+POLL_SECONDS = 0.25
+
+
+class Changes:
+    """The number of events of each agent, for those who wait for more."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._counts: dict[str, int] = {}
+        self._polled = asyncio.Event()
+        self._polling: asyncio.Task[None] | None = None
+        self._n_waiting = 0
+        self.stopping = asyncio.Event()
+
+    async def wait(self, name: str, seq: int, seconds: float) -> bool:
+        """Wait until an agent has more than `seq` events; False after `seconds`, or at a stop."""
+        self._n_waiting += 1
+        try:
+            async with asyncio.timeout(seconds):
+                while not self.stopping.is_set():
+                    if self._counts.get(name, 0) > seq:
+                        return True
+                    if self._polling is None or self._polling.done():
+                        self._polling = asyncio.create_task(self._poll())
+                    await self._polled.wait()
+        except TimeoutError:
+            pass
+        finally:
+            self._n_waiting -= 1
+        return False
+
+    def stop(self) -> None:
+        """Wake up all who wait."""
+        self.stopping.set()
+        self._polled.set()
+
+    async def _poll(self) -> None:
+        while self._n_waiting and not self.stopping.is_set():
+            with contextlib.suppress(StoreUnavailable):
+                self._counts = await asyncio.to_thread(self._store.read, queries.count_events)
+            self._polled.set()
+            self._polled = asyncio.Event()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(POLL_SECONDS):
+                    await self.stopping.wait()

@@ -1,0 +1,258 @@
+"""A client of the service, with the verbs of an agent."""
+
+import http.client
+import json
+import math
+import os
+import random
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+from urllib.parse import quote, urlsplit
+
+from kibitz._errors import Conflict, StoreUnavailable, UnknownAgent, UnknownDecision
+from kibitz._files import write_whole
+from kibitz._validation import number, positive, refused, text, whole
+from kibitz.live.agent.export import checked_export
+from kibitz.live.events import Decision, Event
+
+if TYPE_CHECKING:
+    import xarray
+
+ANSWER_SECONDS = 10.0  # to wait for an answer before the request is sent again
+MAX_BATCH = 1_000  # decisions in one request
+ERRORS: dict[int, type[Exception]] = {
+    401: PermissionError,
+    403: PermissionError,
+    409: Conflict,
+}
+UNKNOWN: dict[str, type[Exception]] = {"id": UnknownDecision, "arm": ValueError}  # by first word
+
+
+class Client:
+    """The agent of a service that `kibitz serve` runs, with the verbs of `kibitz.agent`.
+
+    A request without an answer, or with the answer that the service is busy or stopping, is sent
+    again with the same key and counts once. Without a key of yours it gets a random one.
+
+    Parameters
+    ----------
+    url
+        Where the service is: `http://127.0.0.1:8765`, or https behind a proxy.
+    token
+        As `kibitz token create` printed it; None if the service has no tokens.
+    agent
+        The agent's name. It may be left out where the token can see one only.
+    patience
+        For how many seconds to retry before `kibitz.StoreUnavailable` is raised.
+    """
+
+    def __init__(
+        self, url: str, token: str | None = None, agent: str | None = None, patience: float = 30.0
+    ) -> None:
+        parts = urlsplit(text(url, "url"))
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/"):
+            raise refused("url", "http://host:port or https://host:port", url)
+        self._connects = getattr(http.client, f"{parts.scheme.upper()}Connection")
+        self._host = parts.netloc
+        self._headers = {} if token is None else {"Authorization": f"Bearer {text(token, 'token')}"}
+        self._idle: list[http.client.HTTPConnection] = []  # connections that are not in use
+        self.patience = positive(patience, "patience")
+        self.name = self._only() if agent is None else text(agent, "agent")
+        self._path = f"/v1/agents/{quote(self.name, safe='')}"
+
+    def __repr__(self) -> str:
+        return f"Client({self._host!r}, agent={self.name!r})"
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections; they are opened again when they are needed."""
+        while self._idle:
+            self._idle.pop().close()
+
+    @overload
+    def ask(self, key: str | None = None, among: Sequence[str] | None = None) -> Decision: ...
+
+    @overload
+    def ask(
+        self, key: Sequence[str] | None = None, among: Sequence[str] | None = None, *, n: int
+    ) -> list[Decision]: ...
+
+    def ask(self, key: Any = None, among: Sequence[str] | None = None, n: int | None = None) -> Any:
+        """Return the `Decision` which arm to pull; a list of `n` of them if that is given."""
+        n = None if n is None else whole(n, "n", 1, MAX_BATCH)
+        if key is None:
+            key = random_key() if n is None else [random_key() for _ in range(n)]
+        found = self._post("ask", {"key": key, "among": among, "n": n})
+        return Decision(**found) if n is None else [Decision(**one) for one in found]
+
+    def look(self, key: str | None = None) -> Decision:
+        """Return the `Decision` where the next free look should go."""
+        return Decision(**self._post("look", {"key": random_key() if key is None else key}))
+
+    @overload
+    def tell(self, id: int, reward: float) -> str: ...
+
+    @overload
+    def tell(self, id: Sequence[tuple[int, float]]) -> list[str]: ...
+
+    def tell(self, id: Any, reward: Any = None) -> Any:
+        """Report what came of a decision, or of many as a list of (id, reward)."""
+        if isinstance(id, list | tuple) and reward is None:
+            found = self._post("tell", [_report(one, paid) for one, paid in id])
+            return [one["result"] for one in found]
+        return self._post("tell", _report(id, reward))["result"]
+
+    def saw(self, arm: str, reward: float, key: str | None = None) -> str:
+        """Report an observation that nobody asked for; return "counted" or "again", by the key."""
+        key = random_key() if key is None else key
+        body = {"arm": arm, "reward": _reward(reward), "key": key}
+        return str(self._post("saw", body)["result"])
+
+    def forget(self, id: int) -> str:
+        """Give up on a decision; return "forgotten" or "again"."""
+        return str(self._post("forget", {"id": whole(id, "id", 1)})["result"])
+
+    def correct(self, id: int, reward: float) -> str:
+        """Change the reward of a decision that was told; return "corrected" or "again"."""
+        return str(self._post("correct", _report(id, reward))["result"])
+
+    def add(self, arm: str) -> None:
+        """Add an arm."""
+        self._post("arms", {"arm": arm})
+
+    def pause(self, arm: str) -> None:
+        """Stop pulling an arm until it is resumed."""
+        self._set(arm, "paused")
+
+    def resume(self, arm: str) -> None:
+        """Pull a paused arm again."""
+        self._set(arm, "active")
+
+    def retire(self, arm: str) -> None:
+        """Pull an arm never again; reports on it still count."""
+        self._set(arm, "retired")
+
+    def _set(self, arm: str, state: str) -> None:
+        path = f"{self._path}/arms/{quote(text(arm, 'arm'), safe='')}"
+        self._send("PATCH", path, {"state": state})
+
+    def report(self, delta: float = 0.05) -> "xarray.Dataset":
+        """Return means, confidence sequences, regret and warnings; see `Agent.report`."""
+        from kibitz.live.agent.report import from_plain
+
+        delta = number(delta, "delta", "in (0, 1)")
+        return from_plain(json.loads(self._send("GET", f"{self._path}?delta={delta}")))
+
+    def events(self, after: int = 0) -> Iterator[Event]:
+        """Yield the log, from the event that follows number `after` on."""
+        seq, more = whole(after, "after"), True
+        while more:
+            found = json.loads(self._send("GET", f"{self._path}/events?after={seq}"))
+            yield from (Event(**event) for event in found["events"])
+            seq, more = found["last"], found["more"]
+
+    def export(self, file: str | os.PathLike[str]) -> None:
+        """Write the log to a file: .csv, .jsonl (JSON lines) or .nc (netCDF)."""
+        target = checked_export(file)
+        write_whole(target, self._send("GET", f"{self._path}/export?format={Path(file).suffix[1:]}"))
+
+    def _only(self) -> str:
+        try:
+            names: list[str] = json.loads(self._send("GET", "/v1/agents"))["agents"]
+            if len(names) != 1:
+                raise ValueError(f"agent must be one of {', '.join(map(repr, names))}, got None")
+        except BaseException:
+            self.close()
+            raise
+        return names[0]
+
+    def _post(self, verb: str, body: Any) -> Any:
+        return json.loads(self._send("POST", f"{self._path}/{verb}", body))
+
+    def _send(self, method: str, path: str, body: Any = None) -> bytes:
+        """Send a request until it is answered; return the answer, or raise its error."""
+        content = None if body is None else json.dumps(body, default=_plain).encode()
+        kind = {} if body is None else {"Content-Type": "application/json"}
+        headers = self._headers | kind
+        deadline, pause = time.monotonic() + self.patience, 0.05
+        while True:
+            wait = 0.0
+            try:
+                status, answered, wait = self._send_once(method, path, content, headers)
+            except (OSError, http.client.HTTPException) as error:
+                status, answered = 503, str(error).encode()
+            if status < 300:
+                return answered
+            if status != 503:
+                raise _error(status, answered)
+            if time.monotonic() + max(wait, pause) > deadline:
+                raise StoreUnavailable(
+                    f"service must answer within {self.patience:g} s, got {_message(answered)!r}"
+                )
+            time.sleep(max(wait, pause) * random.uniform(0.5, 1.0))
+            pause = min(2 * pause, 2.0)
+
+    def _send_once(
+        self, method: str, path: str, content: bytes | None, headers: dict[str, str]
+    ) -> tuple[int, bytes, float]:
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self._connects(self._host, timeout=min(self.patience, ANSWER_SECONDS))
+        try:
+            connection.request(method, path, content, headers)
+            answer = connection.getresponse()
+            answered = answer.read()
+        except BaseException:
+            connection.close()
+            raise
+        self._idle.append(connection)
+        wait = answer.getheader("Retry-After") or ""
+        return answer.status, answered, float(wait) if wait.isdecimal() else 0.0
+
+
+def random_key() -> str:
+    """Return a key that nobody else has."""
+    return f"client-{secrets.token_hex(12)}"
+
+
+def _report(id: Any, reward: Any) -> dict[str, Any]:
+    return {"id": whole(id, "id", 1), "reward": _reward(reward)}
+
+
+def _reward(value: Any) -> Any:
+    """Return a reward as JSON can hold it; True is 1 and False is 0."""
+    value = value.item() if hasattr(value, "item") else value
+    if isinstance(value, float) and not math.isfinite(value):
+        raise refused("reward", "a finite number", value)
+    return float(value) if isinstance(value, bool) else value
+
+
+def _plain(value: Any) -> Any:
+    """Return a NumPy number as a plain one."""
+    if hasattr(value, "item"):
+        return value.item()
+    raise refused("value", "a number, a text or a list of these", value)
+
+
+def _error(status: int, answered: bytes) -> Exception:
+    message = _message(answered)
+    if status == 404:
+        return UNKNOWN.get(message.partition(" ")[0], UnknownAgent)(message)
+    kind: type[Exception] = ERRORS.get(status, ValueError if 400 <= status < 500 else OSError)
+    return kind(message)
+
+
+def _message(answered: bytes) -> str:
+    try:
+        return str(json.loads(answered)["error"]["message"])
+    except (ValueError, TypeError, KeyError):
+        return answered[:200].decode("utf-8", "replace")

@@ -1,0 +1,177 @@
+"""The types of the bodies, queries and answers of the HTTP operations, with examples."""
+
+from typing import Annotated, Any, Literal, NamedTuple
+
+from msgspec import Meta, Struct, json
+
+from kibitz.live.service.http import MAX_BATCH
+from kibitz.live.store.queries import PAGE
+from kibitz.model.problem import LARGEST
+
+Text = Annotated[str, Meta(min_length=1, max_length=500, description="Printable characters.")]
+Id = Annotated[int, Meta(ge=1, le=2**62 - 1, description="The id of a decision.")]
+Reward = Annotated[float, Meta(ge=-LARGEST, le=LARGEST, description="A finite number.")]
+State = Literal["active", "paused", "retired"]
+Extended = float | Literal["inf", "-inf"] | None  # JSON has no infinite numbers and no NaN
+
+
+class Ask(Struct, forbid_unknown_fields=True):
+    key: Text | Annotated[list[Text], Meta(max_length=MAX_BATCH)] | None = None
+    among: Annotated[list[Text], Meta(min_length=1, max_length=MAX_BATCH)] | None = None
+    n: Annotated[int, Meta(ge=1, le=MAX_BATCH)] | None = None
+
+
+class Look(Struct, forbid_unknown_fields=True):
+    key: Text | None = None
+
+
+class Tell(Struct, forbid_unknown_fields=True):
+    id: Id
+    reward: Reward
+
+
+Tells = Annotated[list[Tell], Meta(max_length=MAX_BATCH)]
+
+
+class Saw(Struct, forbid_unknown_fields=True):
+    arm: Text
+    reward: Reward
+    key: Text | None = None
+
+
+class Forget(Struct, forbid_unknown_fields=True):
+    id: Id
+
+
+class NewArm(Struct, forbid_unknown_fields=True):
+    arm: Text
+
+
+class ArmChange(Struct, forbid_unknown_fields=True):
+    state: State
+
+
+class Arm(Struct):
+    arm: str
+    state: State
+
+
+class Decision(Struct):
+    id: int
+    kind: Literal["pull", "look"]
+    arm: str
+    key: str | None
+    asked_at: float
+
+
+class Result(Struct):
+    result: Literal["counted", "corrected", "forgotten", "again"]
+
+
+class Health(Struct):
+    status: Literal["ok"]
+
+
+class Agents(Struct):
+    agents: list[str]
+
+
+class ArmReport(Struct):
+    arm: str
+    status: State
+    n_asked: int
+    n_pulls: int
+    n_pending: int
+    n_forgotten: int
+    n_looks: int
+    oldest: float | None
+    mean: float | None
+    low: Extended
+    high: Extended
+    best: float
+
+
+class Report(Struct):
+    agent: str
+    policy: str
+    scale: float
+    n_asks: int
+    delta: float
+    inequality: str
+    regret_low: Extended
+    regret_high: Extended
+    looks_saved: Extended
+    warnings: list[str]
+    arms: list[ArmReport]
+
+
+class LogEvent(Struct):
+    seq: int
+    at: float
+    kind: str
+    id: int | None
+    arm: str
+    reward: float | None
+    key: str | None
+
+
+class Events(Struct):
+    events: list[LogEvent]
+    last: int
+    more: bool
+
+
+class ReportQuery(Struct):
+    delta: float = 0.05
+
+
+class EventsQuery(Struct):
+    after: Annotated[int, Meta(ge=0, le=2**62 - 1)] = 0
+    limit: Annotated[int, Meta(ge=1, le=PAGE)] = MAX_BATCH
+
+
+class ExportQuery(Struct):
+    format: Literal["csv", "jsonl", "nc"] = "csv"
+
+
+class Example(NamedTuple):
+    """What is sent to an operation, and what it answers: as JSON, or by media type."""
+
+    body: Any
+    answer: Any
+    media: dict[str, str | None] = {}  # noqa: RUF012
+
+
+DECISION = {"id": 1, "kind": "pull", "arm": "blue", "key": "visit-4711", "asked_at": 1790000000.0}
+LOOKED = {**DECISION, "id": 2, "kind": "look", "key": "probe-1"}
+EVENT = {
+    "seq": 3, "at": 1790000000.0, "kind": "pull", "id": 1, "arm": "blue", "reward": None,
+    "key": "visit-4711",
+}  # fmt: skip
+ARM_REPORT = {
+    "arm": "blue", "status": "active", "n_asked": 1, "n_pulls": 1, "n_pending": 0, "n_forgotten": 0,
+    "n_looks": 0, "oldest": None, "mean": 1.0, "low": -3.83, "high": 5.83, "best": 1.0,
+}  # fmt: skip
+
+ASK = Example({"key": "visit-4711", "among": ["blue", "green"]}, DECISION)
+LOOK = Example({"key": "probe-1"}, LOOKED)
+TELL = Example({"id": 1, "reward": 1.0}, {"result": "counted"})
+SAW = Example({"arm": "green", "reward": 1.0, "key": "panel-17"}, {"result": "counted"})
+CORRECT = Example({"id": 1, "reward": 0.0}, {"result": "corrected"})
+FORGET = Example({"id": 2}, {"result": "forgotten"})
+ADD_ARM = Example({"arm": "red"}, {"arm": "red", "state": "active"})
+CHANGE_ARM = Example({"state": "paused"}, {"arm": "red", "state": "paused"})
+HEALTH = Example(None, {"status": "ok"})
+AGENTS = Example(None, {"agents": ["checkout"]})
+REPORT = Example(None, {
+    "agent": "checkout", "policy": "ucb(exploration=6.0, ignore_free=False)", "scale": 0.5,
+    "n_asks": 1, "delta": 0.05, "inequality": "|mean - mu| < ...", "regret_low": 0.0,
+    "regret_high": "inf", "looks_saved": None, "warnings": [], "arms": [ARM_REPORT],
+})  # fmt: skip
+STREAM = 'id: 3\nevent: pull\ndata: {"seq": 3, "kind": "pull", ...}\n\n'
+EVENTS = Example(None, {"events": [EVENT], "last": 3, "more": False}, {"text/event-stream": STREAM})
+EXPORT = Example(None, None, {
+    "text/csv": "seq,at,kind,id,arm,reward,key\n1,1790000000.0,added,,blue,,\n",
+    "application/x-ndjson": f"{json.encode(EVENT).decode()}\n",
+    "application/x-netcdf": None,
+})  # fmt: skip

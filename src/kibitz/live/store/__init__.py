@@ -1,0 +1,44 @@
+"""Where agents are stored: in a SQLite file, or in PostgreSQL when several machines serve.
+
+One operation is one transaction: `write(work)` runs `work(database)`, commits, and only then returns
+its result; an error leaves nothing behind. `read(work)` has its own connection, so readers and
+writers never wait for each other. Both stores have the same schema.
+
+- **SQLite**: write-ahead log, `synchronous=FULL`, `begin immediate`. A writer first waits for a lock
+  on a file beside the database (`shop.db-lock`): in SQLite's own busy waiting processes starve.
+- **PostgreSQL**: each operation locks the row of its agent. A lost connection is reopened and the
+  operation retried. Each transaction writes its number to the table `writers`, which shows whether a
+  commit whose answer was lost had succeeded; nothing is done twice.
+"""
+
+import os
+from pathlib import Path
+
+from kibitz._validation import refused
+from kibitz.live.store.postgresql import PostgreSQL
+from kibitz.live.store.schema import Store
+from kibitz.live.store.sqlite import SQLite
+
+
+def connect(url: str | os.PathLike[str], *, create: bool = True) -> Store:
+    """Return the store at a path, a `sqlite:///...` or a `postgresql://...` address.
+
+    A missing store is created unless `create` is False; then it raises ValueError.
+    """
+    text = os.fspath(url) if isinstance(url, str | os.PathLike) else url
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise refused("store", "a path, sqlite:///path or postgresql://...", url)
+    path = sqlite_path(text)
+    if path is not None:
+        return SQLite(path, create)
+    if text.startswith(("postgresql://", "postgres://")):
+        return PostgreSQL(text, create)
+    raise refused("store", "a path, sqlite:///path or postgresql://...", url)
+
+
+def sqlite_path(url: str) -> Path | None:
+    """Return the file of a SQLite address, or None for any other address."""
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return Path(url)
+    return Path(rest[1:]) if scheme == "sqlite" and len(rest) > 1 and rest[0] == "/" else None

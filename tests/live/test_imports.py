@@ -1,0 +1,39 @@
+"""A process that runs agents stays small: it imports neither numba nor what simulates."""
+
+import subprocess
+import sys
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+USE = """
+import sys
+import kibitz
+import kibitz.model.problem, kibitz.policies  # what these import themselves is theirs to answer for
+
+def heavy():
+    rooms = ("numba", "llvmlite", "kibitz.engine", "kibitz.simulation")
+    return {name for name in sys.modules if name.startswith(rooms)}
+
+before = heavy()
+arguments = {"arms": ["blue", "green"], "policy": kibitz.ucb(), "scale": 0.5, "seed": 1}
+with kibitz.agent(sys.argv[1], "checkout", **arguments) as agent:
+    agent.tell(agent.ask().id, 1.0)
+    agent.tell(agent.look().id, 1.0)
+    agent.saw("green", 0.5)
+    agent.report(), agent.check(), list(agent.events())
+    agent.export(sys.argv[1] + ".csv"), agent.export(sys.argv[1] + ".nc")
+kibitz.from_log(sys.argv[1] + ".nc")
+import kibitz.live.dashboard.routes, kibitz.live.service.app, kibitz.live.service.server
+import kibitz.live.agent.rehearse
+kibitz.live.service.app.create_app(sys.argv[1], kibitz.live.dashboard.routes.ROUTES)
+print(sorted(heavy() - before))
+"""
+
+
+def test_agents_and_the_service_import_nothing_that_compiles(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", USE, str(tmp_path / "shop.db")], capture_output=True, text=True
+    )
+    assert done.stdout == "[]\n", done.stdout + done.stderr

@@ -1,0 +1,167 @@
+"""The OpenAPI document against tools that others wrote: a validator, a fuzzer, client generators."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import kibitz
+from kibitz.live.service.auth import create_token
+
+pytestmark = pytest.mark.slow
+
+HERE = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+NODE_PACKAGES = ("openapi-typescript@7", "openapi-fetch@0", "typescript@5", "@types/node@20")
+
+CONFIG = """
+[checks]
+positive_data_acceptance.expected-statuses = ["2xx", 401, 403, 404, 409, 413, 422]
+negative_data_rejection.expected-statuses = [400, 401, 403, 404, 408, 409, 413, 415, 422]
+"""  # 422: text that is not printable, or what contradicts the state, is beyond a schema
+
+PYTHON = """
+import sys
+from generated import AuthenticatedClient
+from generated.api.default import ask, change_arm, events, healthz, look, report, tell
+from generated.models import ArmChange, ArmChangeState, Ask, Error, Tell
+
+client = AuthenticatedClient(base_url=sys.argv[1], token=sys.argv[2])
+name = "a/b"
+assert healthz.sync(client=client).status == "ok"
+first = ask.sync(name, client=client, body=Ask(key="visit-1"))
+assert (first.id, first.kind, first.arm, first.key) == (1, "pull", "blue", "visit-1")
+assert ask.sync(name, client=client, idempotency_key="visit-1").id == 1
+more = ask.sync(name, client=client, body=Ask(n=3))
+assert [one.id for one in more] == [2, 3, 4]
+assert look.sync(name, client=client).kind == "look"
+assert tell.sync(name, client=client, body=Tell(id=1, reward=1.0)).result == "counted"
+told = tell.sync(name, client=client, body=[Tell(id=1, reward=1.0), Tell(id=2, reward=0.0)])
+assert [one.result for one in told] == ["again", "counted"]
+conflict = tell.sync(name, client=client, body=Tell(id=1, reward=0.0))
+assert isinstance(conflict, Error) and conflict.error.code == "conflict", conflict
+assert tell.sync(name, client=client, body=Tell(id=99, reward=0.0)).error.code == "unknown"
+paused = change_arm.sync(name, "c/d", client=client, body=ArmChange(ArmChangeState.PAUSED))
+assert (paused.arm, paused.state) == ("c/d", "paused")
+assert report.sync(name, client=client).arms[0].n_pulls == 1
+assert [one.seq for one in events.sync(name, client=client, after=2, limit=1).events] == [3]
+"""
+
+TYPESCRIPT = """
+import createClient from "openapi-fetch";
+import type { paths } from "./api";
+
+const [url, token] = process.argv.slice(2);
+const client = createClient<paths>({
+  baseUrl: url,
+  headers: { Authorization: `Bearer ${token}` },
+});
+const at = { params: { path: { name: "a/b" } } };
+
+function check(right: boolean, what: unknown): void {
+  if (!right) throw new Error(JSON.stringify(what));
+}
+
+const asked = await client.POST("/v1/agents/{name}/ask", { ...at, body: { key: "visit-1" } });
+if (!asked.data || Array.isArray(asked.data)) throw new Error("one decision expected");
+check(asked.data.id === 1 && asked.data.arm === "blue", asked.data);
+const more = await client.POST("/v1/agents/{name}/ask", { ...at, body: { n: 2 } });
+check(Array.isArray(more.data) && more.data.length === 2, more.data);
+const told = await client.POST("/v1/agents/{name}/tell", { ...at, body: [{ id: 1, reward: 1 }] });
+check(Array.isArray(told.data) && told.data[0].result === "counted", told.data);
+const wrong = await client.POST("/v1/agents/{name}/tell", { ...at, body: { id: 1, reward: 0 } });
+check(wrong.error?.error.code === "conflict", wrong.error);
+const events = await client.GET("/v1/agents/{name}/events", {
+  params: { path: { name: "a/b" }, query: { after: 2, limit: 1 } },
+});
+if (!events.data || typeof events.data === "string") throw new Error("JSON expected");
+check(events.data.events[0].seq === 3, events.data);
+"""
+
+
+def tool(name):
+    """Return the path of a program, or skip the test."""
+    found = shutil.which(name, path=HERE)
+    if found is None:
+        pytest.skip(f"{name} is not installed: the document was NOT tried with it")
+    return found
+
+
+def run(*words, cwd):
+    """Run a program; fail with what it printed."""
+    environment = {**os.environ, "PATH": HERE, "NO_COLOR": "1"}
+    done = subprocess.run(
+        [str(word) for word in words], cwd=cwd, env=environment, capture_output=True, text=True,
+        timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, f"{done.stdout[-6000:]}\n{done.stderr[-3000:]}"
+    return done.stdout
+
+
+@pytest.fixture
+def shop(memory, listening):
+    """Return the address of a service with one agent, and a token."""
+    url = str(memory / "shop.db")
+    with kibitz.agent(
+        url, "a/b", arms=["blue", "c/d", "green"], policy=kibitz.ucb(), scale=0.5, seed=1
+    ) as agent:
+        token = create_token(agent.store, "admin")
+    with listening(url) as address:
+        yield address, token
+
+
+@pytest.fixture
+def document(memory, service, tmp_path):
+    """Return the document, and a file of it."""
+    url = str(memory / "document.db")
+    kibitz.agent(url, "a", arms=["b", "c"], policy=kibitz.ucb()).close()
+    found = service(url).send("GET", "/openapi.json")[2]
+    file = tmp_path / "openapi.json"
+    file.write_text(json.dumps(found))
+    return found, file
+
+
+def test_the_document_is_valid(document):
+    try:
+        from openapi_spec_validator import validate
+    except ImportError:
+        pytest.skip("openapi-spec-validator is not installed: the document was NOT validated")
+    validate(document[0])
+
+
+def test_schemathesis_finds_no_deviation(shop, tmp_path):
+    program, (address, token) = tool("schemathesis"), shop
+    (tmp_path / "schemathesis.toml").write_text(CONFIG)
+    run(
+        program, "--config-file", "schemathesis.toml", "run", f"{address}/openapi.json",
+        "--header", f"Authorization: Bearer {token}", "--exclude-path-regex", "watch$",
+        "--max-examples", 15, "--request-timeout", 10, "--seed", 1, cwd=tmp_path,
+    )  # fmt: skip
+
+
+def test_a_python_client_is_generated_and_works(shop, document, tmp_path):
+    program = tool("openapi-python-client")
+    words = ("generate", "--path", document[1], "--meta", "none", "--fail-on-warning")
+    run(program, *words, "--output-path", "generated", cwd=tmp_path)
+    (tmp_path / "client.py").write_text(PYTHON)
+    run(Path(program).parent / "python", "client.py", *shop, cwd=tmp_path)
+
+
+def test_a_typescript_client_is_generated_and_works(shop, document, tmp_path):
+    npm, node = tool("npm"), tool("node")
+    (tmp_path / "package.json").write_text('{"type": "module", "private": true}')
+    words = ("install", "--no-package-lock", "--no-save", "--no-audit", "--no-fund")
+    installed = subprocess.run(
+        [npm, *words, *NODE_PACKAGES], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    if installed.returncode != 0:
+        pytest.skip("npm could not install openapi-typescript: the document was NOT tried with it")
+    programs = tmp_path / "node_modules" / ".bin"
+    run(programs / "openapi-typescript", document[1], "-o", "api.d.ts", cwd=tmp_path)
+    (tmp_path / "client.ts").write_text(TYPESCRIPT)
+    options = "--strict --target es2022 --module esnext --moduleResolution bundler --skipLibCheck"
+    run(programs / "tsc", *options.split(), "client.ts", cwd=tmp_path)
+    run(node, "client.js", *shop, cwd=tmp_path)

@@ -7,6 +7,9 @@ deviations away from what was measured: another seed would fail less often than 
 if the tails are not much heavier than normal ones.
 """
 
+import contextlib
+import sqlite3
+
 import numpy as np
 import pytest
 
@@ -227,12 +230,8 @@ def test_policies_in_phases_play_strictly_in_turn(policy, memory):
         assert agent.check() == []
 
 
-def test_delay_knows_the_phases_without_their_names():
-    phased = {
-        name
-        for name, make in kibitz.policies.POLICIES.items()
-        if delay.plays_in_turn(made := make(), made.params_for(100))
-    }
+def test_policies_with_phases_say_so():
+    phased = {name for name, make in kibitz.policies.POLICIES.items() if make().in_phases}
     assert phased == {"etc", "etc_ocucb", "ucb2", "improved_ucb"}
 
 
@@ -254,3 +253,31 @@ def test_draws_come_from_the_seed_and_the_id(memory):
         agent.close()
         stories.append(story)
     assert stories[0] == stories[1] != stories[2]
+
+
+@pytest.mark.parametrize("policy", [kibitz.etc_ocucb(), kibitz.kibitzer(), kibitz.ucb2()])
+def test_a_state_of_an_older_version_is_replayed_from_the_log(memory, policy):
+    """Stores keep the state of some policies as arrays, which were others before."""
+    agents = [
+        kibitz.agent(memory / f"{name}.db", name, arms=["x", "y", "z"], policy=policy, seed=1)
+        for name in ("old", "new")
+    ]
+
+    def play(agent, n):
+        arms = []
+        for step in range(n):
+            for decision in (agent.ask(), agent.look()):
+                agent.tell(decision.id, float(step % 3 == 0))
+                arms.append(decision.arm)
+        return arms
+
+    assert play(agents[0], 40) == play(agents[1], 40)
+    agents[0].close()
+    with contextlib.closing(sqlite3.connect(memory / "old.db")) as database, database:
+        database.execute("update agents set state = '[[1, 2, 3], [4, 5, 6]]'")
+    agents[0] = kibitz.agent(memory / "old.db", "old")
+    assert agents[0].check() == []
+    assert play(agents[0], 40) == play(agents[1], 40)
+    for agent in agents:
+        assert agent.check() == []
+        agent.close()

@@ -39,5 +39,5 @@ autodoc_typehints_format = "short"
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 suppress_warnings = [
-    "myst.xref_missing",  # links to files of the repository outside of docs/
+    "myst.xref_missing"  # links to files of the repository outside of docs/
 ]

@@ -8,8 +8,7 @@ by looking: a new one is tried by itself.
 import inspect
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 from junk import JUNK, refused_or_right
 
 import kibitz as kb

@@ -11,50 +11,50 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` below says the same to Python
     from kibitz import bounds as bounds
-    from kibitz._errors import CompileError as CompileError
-    from kibitz._errors import Conflict as Conflict
-    from kibitz._errors import Error as Error
-    from kibitz._errors import StoreDamaged as StoreDamaged
-    from kibitz._errors import StoreUnavailable as StoreUnavailable
-    from kibitz._errors import UnknownAgent as UnknownAgent
-    from kibitz._errors import UnknownDecision as UnknownDecision
+    from kibitz._errors import (
+        CompileError as CompileError,
+        Conflict as Conflict,
+        Error as Error,
+        StoreDamaged as StoreDamaged,
+        StoreUnavailable as StoreUnavailable,
+        UnknownAgent as UnknownAgent,
+        UnknownDecision as UnknownDecision,
+    )
     from kibitz._jit import jit as jit
     from kibitz.evaluation.bayes_optimal import optimal as optimal
-    from kibitz.live.agent.agent import Agent as Agent
-    from kibitz.live.agent.agent import agent as agent
+    from kibitz.live.agent.agent import Agent as Agent, agent as agent
     from kibitz.live.agent.from_log import from_log as from_log
-    from kibitz.live.events import Decision as Decision
-    from kibitz.live.events import Event as Event
+    from kibitz.live.events import Decision as Decision, Event as Event
     from kibitz.live.service.client import Client as Client
-    from kibitz.model.feedback import Feedback as Feedback
-    from kibitz.model.feedback import active as active
-    from kibitz.model.feedback import bandit as bandit
-    from kibitz.model.feedback import every as every
-    from kibitz.model.feedback import full as full
-    from kibitz.model.feedback import passive as passive
-    from kibitz.model.problem import Problem as Problem
-    from kibitz.model.problem import bernoulli as bernoulli
-    from kibitz.model.problem import drawn as drawn
-    from kibitz.model.problem import gaussian as gaussian
-    from kibitz.model.problem import table as table
+    from kibitz.model.feedback import (
+        Feedback as Feedback,
+        active as active,
+        bandit as bandit,
+        every as every,
+        full as full,
+        passive as passive,
+    )
+    from kibitz.model.problem import (
+        Problem as Problem,
+        bernoulli as bernoulli,
+        drawn as drawn,
+        gaussian as gaussian,
+        table as table,
+    )
     from kibitz.planning.planner import plan as plan
     from kibitz.plotting.race import race as race
     from kibitz.policies.etc import etc as etc
     from kibitz.policies.etc_ocucb import etc_ocucb as etc_ocucb
-    from kibitz.policies.ftl import ftl as ftl
-    from kibitz.policies.ftl import ftl_robin as ftl_robin
+    from kibitz.policies.ftl import ftl as ftl, ftl_robin as ftl_robin
     from kibitz.policies.improved_ucb import improved_ucb as improved_ucb
     from kibitz.policies.index_policy import index_policy as index_policy
     from kibitz.policies.kibitzer import kibitzer as kibitzer
     from kibitz.policies.kl_ucb import kl_ucb as kl_ucb
-    from kibitz.policies.moss import moss as moss
-    from kibitz.policies.moss import moss_anytime as moss_anytime
+    from kibitz.policies.moss import moss as moss, moss_anytime as moss_anytime
     from kibitz.policies.ocucb import ocucb as ocucb
     from kibitz.policies.policy import Policy as Policy
     from kibitz.policies.thompson import thompson as thompson
-    from kibitz.policies.ucb import ucb as ucb
-    from kibitz.policies.ucb import ucb_double as ucb_double
-    from kibitz.policies.ucb import ucb_second as ucb_second
+    from kibitz.policies.ucb import ucb as ucb, ucb_double as ucb_double, ucb_second as ucb_second
     from kibitz.policies.ucb2 import ucb2 as ucb2
     from kibitz.simulation.check import check as check
     from kibitz.simulation.simulate import simulate as simulate
@@ -63,44 +63,37 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` below says the
 __version__: str
 
 _HOME = {
-    "kibitz": ["bounds"],
-    "kibitz._errors": [
-        "Error",
-        "CompileError",
-        "Conflict",
-        "StoreDamaged",
-        "StoreUnavailable",
-        "UnknownAgent",
-        "UnknownDecision",
-    ],
-    "kibitz.model.problem": ["Problem", "gaussian", "bernoulli", "table", "drawn"],
-    "kibitz.model.feedback": ["Feedback", "bandit", "passive", "active", "full", "every"],
-    "kibitz._jit": ["jit"],
-    "kibitz.policies.policy": ["Policy"],
-    "kibitz.policies.index_policy": ["index_policy"],
-    "kibitz.policies.ftl": ["ftl", "ftl_robin"],
-    "kibitz.policies.ucb": ["ucb", "ucb_double", "ucb_second"],
-    "kibitz.policies.ocucb": ["ocucb"],
-    "kibitz.policies.etc": ["etc"],
-    "kibitz.policies.etc_ocucb": ["etc_ocucb"],
-    "kibitz.policies.ucb2": ["ucb2"],
-    "kibitz.policies.improved_ucb": ["improved_ucb"],
-    "kibitz.policies.moss": ["moss", "moss_anytime"],
-    "kibitz.policies.kl_ucb": ["kl_ucb"],
-    "kibitz.policies.thompson": ["thompson"],
-    "kibitz.policies.kibitzer": ["kibitzer"],
-    "kibitz.simulation.simulate": ["simulate"],
-    "kibitz.simulation.sweep": ["sweep"],
-    "kibitz.plotting.race": ["race"],
-    "kibitz.planning.planner": ["plan"],
-    "kibitz.evaluation.bayes_optimal": ["optimal"],
-    "kibitz.simulation.check": ["check"],
-    "kibitz.live.agent.agent": ["Agent", "agent"],
-    "kibitz.live.agent.from_log": ["from_log"],
-    "kibitz.live.events": ["Decision", "Event"],
-    "kibitz.live.service.client": ["Client"],
+    "kibitz": "bounds",
+    "kibitz._errors": "Error CompileError Conflict UnknownAgent UnknownDecision "
+    "StoreDamaged StoreUnavailable",
+    "kibitz.model.problem": "Problem gaussian bernoulli table drawn",
+    "kibitz.model.feedback": "Feedback bandit passive active full every",
+    "kibitz._jit": "jit",
+    "kibitz.policies.policy": "Policy",
+    "kibitz.policies.index_policy": "index_policy",
+    "kibitz.policies.ftl": "ftl ftl_robin",
+    "kibitz.policies.ucb": "ucb ucb_double ucb_second",
+    "kibitz.policies.ocucb": "ocucb",
+    "kibitz.policies.etc": "etc",
+    "kibitz.policies.etc_ocucb": "etc_ocucb",
+    "kibitz.policies.ucb2": "ucb2",
+    "kibitz.policies.improved_ucb": "improved_ucb",
+    "kibitz.policies.moss": "moss moss_anytime",
+    "kibitz.policies.kl_ucb": "kl_ucb",
+    "kibitz.policies.thompson": "thompson",
+    "kibitz.policies.kibitzer": "kibitzer",
+    "kibitz.simulation.simulate": "simulate",
+    "kibitz.simulation.sweep": "sweep",
+    "kibitz.plotting.race": "race",
+    "kibitz.planning.planner": "plan",
+    "kibitz.evaluation.bayes_optimal": "optimal",
+    "kibitz.simulation.check": "check",
+    "kibitz.live.agent.agent": "Agent agent",
+    "kibitz.live.agent.from_log": "from_log",
+    "kibitz.live.events": "Decision Event",
+    "kibitz.live.service.client": "Client",
 }
-_WHERE = {name: module for module, names in _HOME.items() for name in names}
+_WHERE = {name: module for module, names in _HOME.items() for name in names.split()}
 
 __all__ = list(_WHERE)
 

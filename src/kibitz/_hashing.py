@@ -1,13 +1,10 @@
 """Hashes of functions, including everything that they refer to, recursively.
 
-There are two, for two purposes:
-
 - `content_hash` identifies compiled code. It covers bytecode, constants and compiler options, and may
-  change with the version of Python: the function is then compiled again.
+  change with the version of Python.
 - `source_hash` identifies numbers. It covers the source without comments, docstrings and layout, and
-  is the same on another machine, with the next version of Python and after a file was moved. Saved
-  results are identified by it. Where there is no source (a lambda, executed text, a file that was
-  edited after it was imported) the bytecode and the version of Python take its place.
+  is the same on another machine and with the next Python. Where there is no source (a lambda, executed
+  text, a file edited after its import) the bytecode and the version of Python take its place.
 """
 
 import dis

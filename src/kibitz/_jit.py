@@ -25,10 +25,7 @@ class Mark(NamedTuple):
 def jit(function: F, /) -> F: ...
 @overload
 def jit(
-    *,
-    allocates: bool = False,
-    inline: bool = True,
-    substitute: Callable[..., Any] | None = None,
+    *, allocates: bool = False, inline: bool = True, substitute: Callable[..., Any] | None = None
 ) -> Callable[[F], F]: ...
 def jit(
     function: Callable[..., Any] | None = None,

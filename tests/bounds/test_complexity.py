@@ -5,8 +5,7 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from scipy.stats import binom
 
 from kibitz.bounds import complexity, concentration
@@ -211,9 +210,7 @@ def test_epochs_of_base_two_square_each_other():
     assert [complexity.epoch_length(m) for m in range(6)] == [2, 4, 16, 256, 65536, 2**32]
     assert complexity.epoch_length(9) == 2**512
     np.testing.assert_allclose(
-        complexity.epoch_log_length(range(64)),
-        [2.0**m * math.log(2) for m in range(64)],
-        rtol=1e-14,
+        complexity.epoch_log_length(range(64)), [2.0**m * math.log(2) for m in range(64)], rtol=1e-14
     )
 
 

@@ -13,8 +13,7 @@ from pkgutil import walk_packages
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 import kibitz.bounds
 import kibitz.planning
@@ -274,12 +273,7 @@ def test_every_argument_may_be_junk(name):
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 @given(data=st.data())
-@settings(
-    max_examples=60,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=list(HealthCheck),
-)
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_several_arguments_may_be_junk(name, data):
     call = arguments(name, FUNCTIONS[name])
     wrong = data.draw(st.lists(st.sampled_from(sorted(call)), min_size=1, max_size=4, unique=True))

@@ -50,13 +50,7 @@ def test_whole_numbers_are_exact(word, value):
 
 @pytest.mark.parametrize(
     ("word", "got"),
-    [
-        ("2.5", "2.5"),
-        ("nan", "nan"),
-        ("inf", "inf"),
-        ("ten", "'ten'"),
-        ("1e400", "'1e400'"),
-    ],
+    [("2.5", "2.5"), ("nan", "nan"), ("inf", "inf"), ("ten", "'ten'"), ("1e400", "'1e400'")],
 )
 def test_what_is_no_whole_number(word, got):
     with pytest.raises(Refused) as refusal:

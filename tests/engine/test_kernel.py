@@ -236,10 +236,7 @@ def test_what_was_rehearsed_is_compiled_ahead_elsewhere(monkeypatch, tmp_path):
             pass
     assert ([job.label[1] for job in jobs], others) == (["mine", "ucb2"], [])
     assert not list(tmp_path.iterdir())
-    with (
-        kernels.compile_ahead(jobs),
-        event.install_recorder("numba:compile") as recorder,
-    ):
+    with kernels.compile_ahead(jobs), event.install_recorder("numba:compile") as recorder:
         processes = list(background._compiling.values())
         data = play(progress=lambda what, share: said.append(what))
     assert not [e for _, e in recorder.buffer if "formula" not in e.data["dispatcher"].__name__]

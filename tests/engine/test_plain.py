@@ -12,8 +12,7 @@ from numba.core.serialize import cloudpickle
 
 import kibitz as kb
 from kibitz import jit
-from kibitz.engine import environment as world
-from kibitz.engine import leap
+from kibitz.engine import environment as world, leap
 from kibitz.engine.cache import cached_dispatcher
 from kibitz.engine.rng import new_stream
 from kibitz.policies import POLICIES

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import kibitz
-from kibitz.live.service import auth as tokens
-from kibitz.live.service import client as clients
+from kibitz.live.service import auth as tokens, client as clients
 
 pytestmark = pytest.mark.slow
 

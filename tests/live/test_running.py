@@ -17,9 +17,7 @@ import pytest
 from uvicorn.server import ServerState
 
 import kibitz
-from kibitz.live.service import auth as tokens
-from kibitz.live.service import http as wire
-from kibitz.live.service import server as running
+from kibitz.live.service import auth as tokens, http as wire, server as running
 from kibitz.live.service.app import create_app as app
 
 pytestmark = pytest.mark.slow

@@ -10,9 +10,7 @@ import pytest
 
 import kibitz
 from kibitz import StoreDamaged, StoreUnavailable
-from kibitz.live.service import auth as tokens
-from kibitz.live.service import group_commit as writer
-from kibitz.live.service import http
+from kibitz.live.service import auth as tokens, group_commit as writer, http
 from kibitz.live.service.app import ROUTES
 from kibitz.live.service.http import HEADERS
 

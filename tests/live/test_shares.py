@@ -8,8 +8,7 @@ from collections import Counter
 import pytest
 
 import kibitz
-from kibitz.live.dashboard import snapshots as shares
-from kibitz.live.dashboard import snapshots as watched
+from kibitz.live.dashboard import snapshots as shares, snapshots as watched
 from kibitz.live.dashboard.snapshots import Watched
 from kibitz.live.service.changes import Changes
 from kibitz.live.store import queries

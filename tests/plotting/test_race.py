@@ -12,8 +12,7 @@ from matplotlib.backend_bases import FigureManagerBase
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import kibitz
-from kibitz.plotting import figures as plots
-from kibitz.plotting import race
+from kibitz.plotting import figures as plots, race
 from kibitz.simulation import simulate as playing
 
 pytestmark = pytest.mark.slow

@@ -77,10 +77,7 @@ def infinite(params, stage, counts, arm, mean):
         (falls_in_stage, "index of mine must be non-decreasing in stage, got "),
         (falls_in_mean, "index of mine must be non-decreasing in mean, got "),
         (rises_in_own_count, "index of mine must be non-increasing in every count, got "),
-        (
-            rises_in_other_counts,
-            "index of mine must be non-increasing in every count, got ",
-        ),
+        (rises_in_other_counts, "index of mine must be non-increasing in every count, got "),
         (infinite, "index of mine must be finite, got "),
     ],
 )

@@ -7,8 +7,7 @@ import numba
 import numpy as np
 import pytest
 import reference
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from stories import agree, decisions, disagreement, made, runs
 
 from kibitz.model.feedback import active, bandit, passive

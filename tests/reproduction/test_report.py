@@ -14,8 +14,7 @@ import xarray
 from workers import Inline
 
 from kibitz.evaluation.league import Cost
-from kibitz.plotting import figures as plots
-from kibitz.plotting import picture, vega
+from kibitz.plotting import figures as plots, picture, vega
 from kibitz.plotting.picture import Curve, Mark, Panel, Picture
 from kibitz.reproduction import report
 from kibitz.reproduction.experiments import EXPERIMENTS, league

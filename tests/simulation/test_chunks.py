@@ -17,8 +17,7 @@ from workers import Inline
 
 import kibitz as kb
 from kibitz import _files as files
-from kibitz.simulation import executors, kernels, options, schedule
-from kibitz.simulation import simulate as playing
+from kibitz.simulation import executors, kernels, options, schedule, simulate as playing
 from kibitz.simulation.jobs import Job
 from kibitz.simulation.results.dataset import Swept
 from kibitz.simulation.results.zarr import ASKED, ZarrResults

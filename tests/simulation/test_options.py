@@ -14,11 +14,7 @@ from kibitz.simulation.options import OPTIONS, REQUIRED, Options, check_options
 from kibitz.simulation.schedule import Point, checked_stages, fingerprint, make_cells
 
 RIGHT = {"horizon": 20, "runs": 3, "seed": 5}
-MISSING = {
-    kb.simulate: set(),
-    kb.race: {"progress", "keep", "watch"},
-    kb.sweep: {"watch"},
-}
+MISSING = {kb.simulate: set(), kb.race: {"progress", "keep", "watch"}, kb.sweep: {"watch"}}
 
 
 @pytest.mark.parametrize("function", MISSING)

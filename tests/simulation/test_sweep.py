@@ -8,8 +8,7 @@ import xarray
 from workers import Inline
 
 import kibitz as kb
-from kibitz.simulation import executors, schedule
-from kibitz.simulation import simulate as playing
+from kibitz.simulation import executors, schedule, simulate as playing
 from kibitz.simulation.results.summary import QUANTILES, STATISTICS
 
 PROBLEM = kb.gaussian([0.5, 0.0, 0.2])

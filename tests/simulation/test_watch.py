@@ -7,8 +7,7 @@ import pytest
 import xarray
 
 import kibitz
-from kibitz.simulation import executors, schedule
-from kibitz.simulation import simulate as playing
+from kibitz.simulation import executors, schedule, simulate as playing
 from kibitz.simulation.simulate import Watching
 
 pytestmark = pytest.mark.slow

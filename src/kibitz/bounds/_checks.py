@@ -170,12 +170,7 @@ class Setting(NamedTuple):
 
 
 def check_setting(
-    gaps: ArrayLike,
-    rate: Rate,
-    weights: Weights,
-    horizon: ArrayLike,
-    *,
-    steady: bool = False,
+    gaps: ArrayLike, rate: Rate, weights: Weights, horizon: ArrayLike, *, steady: bool = False
 ) -> Setting:
     """Return the arguments of a bound as arrays; `steady` if it takes no schedule."""
     delta, last = check_gaps(gaps), check_horizon(horizon)

@@ -34,26 +34,11 @@ from kibitz.bounds._checks import (
 )
 
 __all__ = [
-    "c_delta",
-    "effective_arms",
-    "epoch_length",
-    "epoch_log_length",
-    "etc_constant",
-    "etc_log_horizon",
-    "etc_observations",
-    "etc_rounds",
-    "final_epoch",
-    "first_eliminated",
-    "gaps",
-    "hardness",
-    "last_epoch",
-    "optimal_weights",
-    "rank",
-    "rate_star",
-    "rate_star_active",
-    "rate_star_arms",
-    "weights_cost",
-]
+    "c_delta", "effective_arms", "epoch_length", "epoch_log_length", "etc_constant",
+    "etc_log_horizon", "etc_observations", "etc_rounds", "final_epoch", "first_eliminated", "gaps",
+    "hardness", "last_epoch", "optimal_weights", "rank", "rate_star", "rate_star_active",
+    "rate_star_arms", "weights_cost",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

@@ -23,19 +23,10 @@ from kibitz.bounds._checks import (
 )
 
 __all__ = [
-    "binary_tail",
-    "binary_tail_variance",
-    "block_radius",
-    "chung_lu_tail",
-    "lambert_bounds",
-    "lambert_lower_branch_bounds",
-    "log_ratio_inverse",
-    "maximal",
-    "maximal_radius",
-    "phi",
-    "seen_floor",
-    "stage_ratio_inverse",
-]
+    "binary_tail", "binary_tail_variance", "block_radius", "chung_lu_tail", "lambert_bounds",
+    "lambert_lower_branch_bounds", "log_ratio_inverse", "maximal", "maximal_radius", "phi",
+    "seen_floor", "stage_ratio_inverse",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

@@ -61,8 +61,7 @@ def print_version(wanted: bool) -> None:
 @app.callback()
 def kibitz(
     version: Annotated[
-        bool,
-        parse.flag("--version", "Print the version", callback=print_version, is_eager=True),
+        bool, parse.flag("--version", "Print the version", callback=print_version, is_eager=True)
     ] = False,
 ) -> None:
     """Bandits that sometimes get to look."""

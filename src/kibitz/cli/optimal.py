@@ -27,8 +27,7 @@ def optimal(
     from kibitz.cli.tables import print_json, progress_bar
 
     named = policies_from(policy or [])
-    from kibitz.evaluation.bayes_optimal import bayes_regret
-    from kibitz.evaluation.bayes_optimal import optimal as solve
+    from kibitz.evaluation.bayes_optimal import bayes_regret, optimal as solve
 
     found: dict[str, Any] = {}
     with progress_bar() as progress:

@@ -38,20 +38,13 @@ def compile_in_background(kernels: list[Kernel], n_processes: int) -> Iterator[N
 
 
 def split(kernels: list[Kernel], n_processes: int) -> list[list[Kernel]]:
-    """Return which kernels each process compiles: those that leap apart from others.
-
-    Kernels of one kind share parts, and generic kernels share nearly everything.
-    """
-    kinds = [[k for k in kernels if k.leap == leap] for leap in (False, True)]
-    kinds = [kind for kind in kinds if kind]
-    shares = []
+    """Return what each process compiles: kernels that leap apart, those that share code together."""
+    kinds = [kind for leap in (False, True) if (kind := [k for k in kernels if k.leap == leap])]
+    shares: list[list[Kernel]] = []
     for kind in kinds:
-        n = max(1, n_processes // len(kinds))
-        groups: dict[Hashable, list[Kernel]] = {}
-        for kernel in kind:
-            groups.setdefault(kernel.key, []).append(kernel)
-        some = list(groups.values())
-        shares += [[kernel for group in some[nth::n] for kernel in group] for nth in range(n)]
+        n, keys = max(1, n_processes // len(kinds)), list(dict.fromkeys(k.key for k in kind))
+        for nth in range(n):
+            shares.append([k for key in keys[nth::n] for k in kind if k.key == key])
     return [share for share in shares if share]
 
 

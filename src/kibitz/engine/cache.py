@@ -1,10 +1,9 @@
 """Compiled code on disk.
 
-numba's own `cache=True` watches one source file. A kernel is compiled around functions of policies,
-which live elsewhere: numba would miss the cached kernel, or load it after the policy was edited. Here
-a file is named by a hash of everything that its code was made from (`content_hash`), the signature,
-the processor and the versions. A stale file is never found, a file is never rewritten, and processes
-cannot disturb each other. If anything is wrong with the folder, the kernel is compiled again.
+numba's own `cache=True` watches one source file, and a kernel is compiled around functions from
+several. Here a file is named by a hash of everything that its code was made from (`content_hash`),
+the signature, the processor and the versions. So a stale file is never found, and a damaged or
+missing one means that the kernel is compiled again.
 """
 
 import contextlib

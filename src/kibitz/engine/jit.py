@@ -1,9 +1,7 @@
-"""Build numba dispatchers from marked Python functions.
+"""Build numba dispatchers from marked Python functions (`kibitz._jit`).
 
-The functions of policies and of the engine are plain Python with a mark (`kibitz._jit`). To compile a
-kernel, `link` copies the kernel's function and all marked functions that it refers to, with
-references to dispatchers in place of the marked functions. The originals stay as they are, and
-nothing is registered with numba.
+`link` copies the function of a kernel and all marked functions that it refers to, with dispatchers
+in place of the marked functions. The originals stay as they are; nothing is registered with numba.
 """
 
 import contextlib

@@ -1,14 +1,10 @@
 """Kernels: compiled loops that play the runs of one policy with one kind of feedback.
 
-A policy that `index_policy` made can be played by two kernels with the same numbers, bit for bit:
-
-- The *generic* kernel calls the index through a function pointer. It is compiled once for all
-  formulas, so a new formula is compiled on its own, in a tenth of a second, and played at once.
-- The *specialised* kernel is compiled around the functions of the policy. That takes seconds, and a
-  stage then costs half as much or less. An index with two factors is looked up in tables that those
-  very factors fill.
-
-Policies with a state of their own have a specialised kernel only.
+A policy that `index_policy` made has two kernels, which give the same numbers bit for bit. The
+*generic* one calls the index through a function pointer: it is compiled once for all formulas, and a
+new formula is compiled on its own, in a tenth of a second. The *specialised* one is compiled around
+the functions of the policy, which takes seconds; a stage then costs half as much or less, and an
+index with two factors is looked up in tables. Other policies have only a specialised kernel.
 """
 
 import math
@@ -45,16 +41,9 @@ MAX_TABLES = 16
 
 @dataclass(frozen=True)
 class Kernel:
-    """The compiled loop that plays a policy; `make_kernel` chooses among those that can.
+    """The compiled loop that plays a policy with a feedback, stage by stage or in leaps.
 
-    Attributes
-    ----------
-    policy, feedback, leap
-        What is played, and whether in leaps.
-    generic
-        Whether the index is called through a function pointer.
-    table_size
-        The size of the tables in which a specialised kernel looks up the index; 0 without tables.
+    It may call the index through a pointer (`generic`) or look it up in tables of `table_size`.
     """
 
     policy: Policy

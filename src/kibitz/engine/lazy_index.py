@@ -186,8 +186,7 @@ def deciding_by(index: Any, additive: bool) -> tuple[Any, Any]:
     def lead(
         params: Any,
         seen: View,
-        law: Law,
-        stream: Stream,
+        game: Any,
         stage: int,
         last: int,
         bounds: Bounds,
@@ -195,14 +194,13 @@ def deciding_by(index: Any, additive: bool) -> tuple[Any, Any]:
         rival: float,
         some: int,
         floor: float,
-        control: Array,
     ) -> tuple[int, float, bool]:
         """Pull the best arm of a stage as long as it surely stays the best, up to a last stage.
 
         `rival`, `some` and `floor` are those of `decide`. Return how often it was pulled, at least
         once, the sum of its rewards, and whether it surely is the best of the next stage, too.
         """
-        now = bounds.now[0]
+        now, law, stream, control = bounds.now[0], game.law, game.rngs.rewards, game.control
         counts = seen.statistics.n_observed
         count, known = counts[arm], seen.statistics.sums[arm]
         clock = stage - seen.origin

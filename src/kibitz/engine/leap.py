@@ -368,12 +368,7 @@ def leaping_by(index: Any, update: Any, turns: Any, hold: Any, due: Any) -> tupl
         return min(far / known.n_observed[arm], drifted)
 
     def lowest(
-        params: Any,
-        seen: View,
-        law: Law,
-        stage: int,
-        arm: int,
-        certificate: Certificate,
+        params: Any, seen: View, law: Law, stage: int, arm: int, certificate: Certificate
     ) -> Any:
         """Return the smallest index of an arm over the box."""
         low = lowest_mean(seen, law, arm, certificate)

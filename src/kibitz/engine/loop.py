@@ -194,18 +194,7 @@ def run_player(policy: Policy, feedback: Feedback, leap: bool) -> Any:
                 total = shown[arm]
             elif is_index:
                 n, total, sure = lead(
-                    params,
-                    seen,
-                    law,
-                    rewards,
-                    stage,
-                    last,
-                    bounds,
-                    arm,
-                    rival,
-                    some,
-                    floor,
-                    control,
+                    params, seen, game, stage, last, bounds, arm, rival, some, floor
                 )
             else:
                 total = draw(law, arm, rewards)

@@ -1,18 +1,13 @@
 """All private parts of numba that kibitz uses, applied to kibitz's own functions only.
 
-Nothing of numba is replaced or registered: every class below is passed to numba as an option of one
-of kibitz's own dispatchers, or set on such a dispatcher. Each part has a fallback:
+Nothing of numba is replaced: every class below is an option of one of kibitz's own dispatchers, or
+set on such a dispatcher. Each part has a fallback:
 
-- `_nrt=False` and `forceinline`, options of a function. Without them a stage costs about twice as
-  much.
+- `_nrt=False` and `forceinline`, options of a function. Without them a stage costs twice as much.
 - The compiler's pipeline and code library (`PART`, `KERNEL`): only a whole kernel becomes machine
-  code, and all symbols in it but its entry points are internal. Without it every function of a kernel
-  is compiled on its own, and no kernel is cached, because its symbols could clash with those of a
-  kernel from another process.
-- `Dispatcher._cache` with `CompileResult._reduce` and `_rebuild`: compiled kernels are stored on
-  disk. Without it every process compiles its own.
-- The calling convention, to call a formula through a function pointer. Without it there is no generic
-  kernel.
+  code, and its symbols are internal. Without them kernels compile slowly and are not cached.
+- `Dispatcher._cache` with `CompileResult._reduce` and `_rebuild`: compiled kernels on disk.
+- The calling convention, to call a formula through a function pointer: the generic kernel.
 """
 
 import pickle
@@ -22,8 +17,7 @@ from typing import Any
 
 import llvmlite.binding
 import numba
-from numba import cloudpickle as cloudpickle
-from numba import types
+from numba import cloudpickle as cloudpickle, types
 from numba.core.errors import NumbaError, UnsupportedBytecodeError
 from numba.extending import intrinsic
 from numba.np.random import _constants as ziggurat
@@ -204,10 +198,7 @@ class OverloadCache:
     """The cache interface that numba expects, on top of `load` and `save` for bytes."""
 
     def __init__(
-        self,
-        load: Callable[[str], bytes | None],
-        save: Callable[[str, bytes], None],
-        folder: str,
+        self, load: Callable[[str], bytes | None], save: Callable[[str, bytes], None], folder: str
     ) -> None:
         self.load, self.save, self.cache_path = load, save, folder
 

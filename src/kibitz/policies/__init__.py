@@ -16,26 +16,12 @@ from kibitz.policies.thompson import thompson
 from kibitz.policies.ucb import ucb, ucb_double, ucb_second
 from kibitz.policies.ucb2 import ucb2
 
+ALL = (
+    ftl, ftl_robin, ucb, ucb_double, ucb_second, ocucb, etc, etc_ocucb, ucb2, improved_ucb, moss,
+    moss_anytime, kl_ucb, thompson, kibitzer,
+)  # fmt: skip
+
 #: The constructors of all policies, in the order in which the paper meets them.
-POLICIES: dict[str, Callable[..., Policy]] = {
-    make.__name__: make
-    for make in (
-        ftl,
-        ftl_robin,
-        ucb,
-        ucb_double,
-        ucb_second,
-        ocucb,
-        etc,
-        etc_ocucb,
-        ucb2,
-        improved_ucb,
-        moss,
-        moss_anytime,
-        kl_ucb,
-        thompson,
-        kibitzer,
-    )
-}
+POLICIES: dict[str, Callable[..., Policy]] = {make.__name__: make for make in ALL}
 
 __all__ = ["POLICIES", "Policy", "index_policy", *POLICIES]

@@ -10,6 +10,7 @@ once the pull is counted. Arms may then have been seen unequally often: each has
 """
 
 import math
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -114,11 +115,18 @@ def turns(params: Any, state: State) -> tuple[Array, int]:
 pull, _ = choices_by(index, view)
 
 
-@jit
-def observe(params: Any, state: State, stage: int, rng: Any) -> int:
-    """Return the arm in play that is least seen once the pull is counted."""
-    first, second = two_least_seen(state.allowed, state.statistics.n_observed)
-    return second if pull(params, state, stage, rng) == first else first
+@cache
+def look_by(pull: Any) -> Any:
+    """Return `observe` for a `pull`: the arm in play that is least seen once the pull is counted."""
+
+    def observe(params: Any, state: Any, stage: int, rng: Any) -> Any:
+        first, second = two_least_seen(state.allowed, state.statistics.n_observed)
+        return second if pull(params, state, stage, rng) == first else first
+
+    return jit(observe)
+
+
+observe = look_by(pull)
 
 
 @jit

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kibitz._jit import jit
-from kibitz.policies.etc import all_pulled, eliminate, two_least_seen
+from kibitz.policies.etc import all_pulled, eliminate, look_by, two_least_seen
 from kibitz.policies.policy import (
     Array,
     Policy,
@@ -102,11 +102,7 @@ def pull(params: Any, state: State, stage: int, rng: Any) -> int:
     return best
 
 
-@jit
-def observe(params: Any, state: State, stage: int, rng: Any) -> int:
-    """Return the arm in play that is least seen once the pull is counted."""
-    first, second = two_least_seen(state.allowed, state.statistics.n_observed)
-    return second if pull(params, state, stage, rng) == first else first
+observe = look_by(pull)
 
 
 @jit

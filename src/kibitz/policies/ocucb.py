@@ -23,16 +23,15 @@ import numpy as np
 
 from kibitz._jit import jit
 from kibitz._validation import between, flag, number, refused
-from kibitz.policies.index_policy import State, choices_by, view, view_pulls
-from kibitz.policies.policy import (
-    Array,
-    Policy,
-    Statistics,
-    checked_scale,
-    count,
-    count_kind,
-    new_statistics,
-)
+from kibitz.policies.index_policy import (
+    State,
+    choices_by,
+    update as count_all,
+    update_pulls as count_pulls,
+    view,
+    view_pulls,
+)  # fmt: skip
+from kibitz.policies.policy import Array, Policy, Statistics, checked_scale, new_statistics
 
 MANY = 16  # arms from which on the sums are kept up to date
 
@@ -181,8 +180,7 @@ def update(
     params: Any, state: State, stage: int, arm: int, n: int, total: float, free: bool
 ) -> State:
     """Count all observations."""
-    count(state.statistics, arm, n, total, free)
-    update_derived(params, state.statistics, arm)
+    update_derived(params, count_all(params, state, stage, arm, n, total, free).statistics, arm)
     return state
 
 
@@ -191,9 +189,5 @@ def update_pulls(
     params: Any, state: State, stage: int, arm: int, n: int, total: float, free: bool
 ) -> State:
     """Count pulls only."""
-    if free:
-        count_kind(state.statistics, arm, n, free)
-    else:
-        count(state.statistics, arm, n, total, free)
-        update_derived(params, state.statistics, arm)
+    update_derived(params, count_pulls(params, state, stage, arm, n, total, free).statistics, arm)
     return state

@@ -9,21 +9,17 @@ live agent or under a debugger::
     observe(params, state, stage, rng)                 -> arm     to look at, if a look arrives
     update(params, state, stage, arm, n, total, free)  -> state   may modify the arrays of the state
 
-`stage` counts from 1. `pull` and `observe` see the same state. `update` receives `n` rewards of `arm`
-that sum to `total`: looks (`free`), or pulls of consecutive stages from `stage` on. `n` exceeds 1
-only for index policies, up to the end of their `view`.
+`stage` counts from 1. `pull` and `observe` see the same state. `update` receives `n` rewards of
+`arm` that sum to `total`: looks (`free`), or pulls of consecutive stages from `stage` on. `n` exceeds
+1 only for index policies, up to the end of their `view`.
 
-Most policies pull the arm with the largest index and consist of one function::
-
-    index(params, stage, counts, arm, mean) -> float
-
-which is non-decreasing in `stage` and `mean` and non-increasing in every count (`index_policy` makes
-a policy of it). An index that needs more than the counts takes the whole `Statistics` record instead
-(`index_reads="statistics"`). The engine relies on monotonicity to skip the indices of arms that
-cannot win. An index policy may restrict the arms in play and restart its clock: its `view` says so.
+Most policies consist of one function, `index(params, stage, counts, arm, mean) -> float`, and pull
+the arm with the largest index (`index_policy`). It is non-decreasing in `stage` and `mean` and
+non-increasing in every count, so the engine can skip arms that cannot win. An index policy may
+restrict the arms in play and restart its clock: its `view` says so.
 
 **Scale.** Policies are written for rewards of sub-Gaussian scale 1. They receive rewards divided by
-the scale, which comes from the problem unless it is given (`scale=`). A policy for rewards in [0, 1]
+the scale, which is that of the problem unless given (`scale=`). A policy for rewards in [0, 1]
 (`unit_rewards`) receives them unchanged.
 """
 
@@ -155,30 +151,6 @@ class Index(Protocol):
     def __call__(self, params: Any, stage: int, observed: Any, arm: int, mean: float, /) -> float: ...
 
 
-class Viewed(Protocol):
-    """Return what an index policy decides from."""
-
-    def __call__(self, params: Any, state: Any, stage: int, /) -> View: ...
-
-
-class Turns(Protocol):
-    """Return which arms are looked at in turn, and the arm that was looked at last."""
-
-    def __call__(self, params: Any, state: Any, /) -> tuple[Array, int]: ...
-
-
-class Holding(Protocol):
-    """Return the arm that is looked at between turns, and for how long."""
-
-    def __call__(self, params: Any, state: Any, /) -> Hold: ...
-
-
-class Due(Protocol):
-    """Return how many of the next `n` looks an arm gets in turn, if it is neither pulled nor held."""
-
-    def __call__(self, params: Any, state: Any, arm: int, n: int, /) -> int: ...
-
-
 class StandardRule(NamedTuple):
     """How `index_policy` completes an index to a policy."""
 
@@ -208,9 +180,10 @@ class Policy:
         For an index mean + growth(params, stage) * width(params, count): both functions. The engine
         then looks them up in tables.
     turns
-        For index policies that look at some arms in turn. None for the runner-up.
+        `turns(params, state)`: which arms are looked at in turn, and the last one. None: runner-up.
     hold, due
-        For index policies that look in turn only now and then.
+        For looks in turn now and then: `hold(params, state)` is the arm looked at in between, and
+        `due(params, state, arm, n)` how many of the next n looks an arm gets in turn.
     in_phases
         Whether the decisions depend on the order of the observations, so that a live agent must
         report each reward before it asks again.
@@ -232,13 +205,13 @@ class Policy:
     observe: Choose
     update: Update
     index: Index | None = None
-    view: Viewed | None = None
+    view: Callable[..., View] | None = None
     index_reads: Literal["counts", "statistics"] = "counts"
     additive: bool = False
     factors: tuple[Callable[..., float], Callable[..., float]] | None = None
-    turns: Turns | None = None
-    hold: Holding | None = None
-    due: Due | None = None
+    turns: Callable[..., tuple[Array, int]] | None = None
+    hold: Callable[..., Hold] | None = None
+    due: Callable[..., int] | None = None
     in_phases: bool = False
     rule: StandardRule | None = field(default=None, init=False)
     unit_rewards: bool = False

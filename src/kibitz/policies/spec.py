@@ -1,10 +1,8 @@
 """Policies as plain data: the one serialiser for files, workers, agents, pickle and the command line.
 
-A policy of kibitz is its name and its parameters. A policy made by `index_policy` from a function of
-your own is a reference to that function: its module or file, with a hash of its source and of
-everything it calls. A spec therefore names code to import. The function's text is compared with the
-spec before its module is executed, and its source hash afterwards; a function that has changed is
-rejected.
+A policy of kibitz is its name and its parameters. One that `index_policy` made of your own function
+is a reference to it, by module or file, with hashes of its text and source. A spec therefore names
+code to import. The text is compared before the module is executed, the source hash afterwards.
 """
 
 import ast
@@ -22,7 +20,7 @@ from kibitz._hashing import source_hash
 from kibitz._validation import quoted
 from kibitz.policies import POLICIES
 from kibitz.policies.index_policy import index_policy
-from kibitz.policies.policy import Policy, checked_policy
+from kibitz.policies.policy import Policy, StandardRule, checked_policy
 
 Spec = dict[str, Any]
 
@@ -117,20 +115,13 @@ def expression(policy: Policy) -> str:
     if policy.rule is None:
         return f"<Policy {policy.name!r}>"
     index: Any = policy.index
-    options: dict[str, Any] = {}
-    if policy.rule.look != "runner-up":
-        options["look"] = policy.rule.look
-    if policy.rule.ignore_free:
-        options["ignore_free"] = True
-    if policy.unit_rewards:
-        options["unit_rewards"] = True
-    if policy.setting != policy.numbers:
-        options["setting"] = policy.setting
-    return _call("index_policy", {**options, **policy.numbers, **scale}, policy.name, index.__name__)
+    defaults = {**StandardRule("runner-up", False)._asdict(), "unit_rewards": False, "scale": None}
+    defaults["setting"] = policy.numbers
+    options = {k: v for k, v in index_arguments(policy).items() if v != defaults[k]}
+    return _call("index_policy", {**options, **policy.numbers}, repr(policy.name), index.__name__)
 
 
-def _call(function: str, options: dict[str, Any], name: str = "", index: str = "") -> str:
-    first = [repr(name), index] if index else []
+def _call(function: str, options: dict[str, Any], *first: str) -> str:
     return f"{function}({', '.join([*first, *(f'{k}={v!r}' for k, v in options.items())])})"
 
 

@@ -63,9 +63,7 @@ def new_control() -> NDArray[np.int64]:
 
 
 def play(
-    job: Job,
-    control: NDArray[np.int64] | None = None,
-    announce: Callable[[], None] | None = None,
+    job: Job, control: NDArray[np.int64] | None = None, announce: Callable[[], None] | None = None
 ) -> Played | None:
     """Play a job; return None if `control[STOP]` has stopped it.
 

@@ -1,8 +1,7 @@
 """Which kernels the jobs of a simulation need, and when they are compiled.
 
-Short work of a policy with a generic kernel is played by that kernel. While it plays long work, the
-specialised kernel is compiled in the background, and jobs that begin later use it. Several missing
-kernels are compiled in several processes at once.
+A generic kernel plays short work, and long work until its specialised kernel is compiled in the
+background. Several missing kernels are compiled in several processes at once.
 """
 
 import time
@@ -30,7 +29,7 @@ SPECIALISE_AHEAD_SECONDS = 10.0  # the same where it is compiled before anybody 
 
 def prepare(jobs: list[Job], tell: Progress) -> dict[Hashable, Job]:
     """Load or compile the kernels of jobs; return a job for each generic one among them."""
-    first = first_jobs(jobs)
+    first = {key: some[0] for key, some in _by_kernel(jobs).items()}
     for job in first.values():
         for kernel in (specialised_kernel(job), generic_kernel(job)):
             if kernel is not None and is_compiling(kernel):
@@ -55,11 +54,6 @@ def _compile(kernel: Kernel, tell: Progress) -> None:
         Thread(target=import_module, args=("xarray",), daemon=True).start()
 
     kernel.compile(announce)
-
-
-def first_jobs(jobs: list[Job]) -> dict[Hashable, Job]:
-    """Return the first job of each specialised kernel."""
-    return {key: some[0] for key, some in _by_kernel(jobs).items()}
 
 
 def _by_kernel(jobs: list[Job]) -> dict[Hashable, list[Job]]:

@@ -1,9 +1,7 @@
 """Task payloads: jobs as bytes for the workers of an executor, and what they answer.
 
-A policy travels as its spec or with its functions (`kibitz.policies.spec.pickled`), by the
-cloudpickle that numba ships: a formula typed in a script or a notebook can be sent. A worker answers
-with its versions and with the fingerprint of what it played: the code of the kernel and the bytes of
-the job. Other code or versions are rejected.
+A policy travels as its spec or with its functions, by the cloudpickle that numba ships. A worker
+answers with its versions and the fingerprint of the code that it played; others are rejected.
 """
 
 import hashlib

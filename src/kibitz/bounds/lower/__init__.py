@@ -47,24 +47,11 @@ from kibitz.bounds.lower._passive import (
 from kibitz.bounds.lower._split import active_chain, active_theorem
 
 __all__ = [
-    "active_alternative",
-    "active_chain",
-    "active_equal_gaps",
-    "active_fixed_stage",
-    "active_maximum",
-    "active_multi_period",
-    "active_theorem",
-    "eta",
-    "linear_program",
-    "observation_constraint",
-    "passive_fixed_stage",
-    "passive_maximum",
-    "passive_sharp",
-    "passive_theorem",
-    "reference_curve",
-    "required_observations",
-    "schedule",
-]
+    "active_alternative", "active_chain", "active_equal_gaps", "active_fixed_stage", "active_maximum",
+    "active_multi_period", "active_theorem", "eta", "linear_program", "observation_constraint",
+    "passive_fixed_stage", "passive_maximum", "passive_sharp", "passive_theorem", "reference_curve",
+    "required_observations", "schedule",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

@@ -46,11 +46,7 @@ class Constraint(NamedTuple):
 
 
 def make_constraint(
-    gaps: FloatArray,
-    C: float,
-    C_0: float,
-    variant: str = "clip",
-    x: ArrayLike | None = None,
+    gaps: FloatArray, C: float, C_0: float, variant: str = "clip", x: ArrayLike | None = None
 ) -> Constraint:
     """The constraint of every sub-optimal arm, in one of its variants (`observation_constraint`)."""
     C, C_0 = check_scale("C", C), check_nonnegative("C_0", C_0)

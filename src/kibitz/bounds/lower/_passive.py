@@ -323,12 +323,7 @@ def _best_point(
 
 
 def silencing_rate(
-    gaps: ArrayLike,
-    weights: Weights,
-    stage: FloatArray,
-    *,
-    C: float = C_UCB1,
-    C_0: float = C_0_UCB1,
+    gaps: ArrayLike, weights: Weights, stage: FloatArray, *, C: float = C_UCB1, C_0: float = C_0_UCB1
 ) -> FloatArray:
     """The rate from which on `passive_sharp` with Gaussian rewards has nothing to say at t.
 

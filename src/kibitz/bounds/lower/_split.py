@@ -85,11 +85,7 @@ def _best_split(
 
 
 def _proved_split(
-    c: Constraint,
-    order: NDArray[np.intp],
-    t: FloatArray,
-    rate: FloatArray | Schedule,
-    horizon: float,
+    c: Constraint, order: NDArray[np.intp], t: FloatArray, rate: FloatArray | Schedule, horizon: float
 ) -> tuple[FloatArray, float]:
     stage = np.maximum(np.floor(np.minimum(t, horizon)), 1.0)
     needs = needs_at(c, stage)[:, order]
@@ -98,11 +94,7 @@ def _proved_split(
 
 
 def _printed_split(
-    c: Constraint,
-    order: NDArray[np.intp],
-    t: FloatArray,
-    rate: FloatArray | Schedule,
-    horizon: float,
+    c: Constraint, order: NDArray[np.intp], t: FloatArray, rate: FloatArray | Schedule, horizon: float
 ) -> tuple[FloatArray, float]:
     after = np.geomspace(horizon + 1, 1e18, 500)
     covered = (_tails(needs_at(c, after)[:, order]) <= free_looks(rate, after)[:, np.newaxis]).all(
@@ -114,11 +106,7 @@ def _printed_split(
 
 
 def _leading_split(
-    c: Constraint,
-    order: NDArray[np.intp],
-    t: FloatArray,
-    rate: FloatArray | Schedule,
-    horizon: float,
+    c: Constraint, order: NDArray[np.intp], t: FloatArray, rate: FloatArray | Schedule, horizon: float
 ) -> tuple[FloatArray, float]:
     stage = np.minimum(t, horizon)
     leading = np.log(np.maximum(stage[:, np.newaxis] * c.x / (2 * c.v[1]), 1)) / (2 * c.gaps)

@@ -39,21 +39,9 @@ from kibitz.bounds.upper._ucb import (
 )
 
 __all__ = [
-    "Elimination",
-    "etc_elimination",
-    "etc_ocucb",
-    "ftl_robin",
-    "kibitzer",
-    "ocucb",
-    "paid_looks",
-    "trivial",
-    "ucb_log",
-    "ucb_passive",
-    "ucb_periodic",
-    "ucb_rate",
-    "ucb_schedule",
-    "ucb_sharp",
-]
+    "Elimination", "etc_elimination", "etc_ocucb", "ftl_robin", "kibitzer", "ocucb", "paid_looks",
+    "trivial", "ucb_log", "ucb_passive", "ucb_periodic", "ucb_rate", "ucb_schedule", "ucb_sharp",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

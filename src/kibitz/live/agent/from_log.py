@@ -54,12 +54,7 @@ class Logged(Problem):
 
 
 def from_log(
-    source: Any,
-    *,
-    arm: str = "arm",
-    reward: str = "reward",
-    kind: str = "kind",
-    delta: float = 0.05,
+    source: Any, *, arm: str = "arm", reward: str = "reward", kind: str = "kind", delta: float = 0.05
 ) -> Logged:
     """Return a log as a problem that draws each arm's reward from those that were seen.
 

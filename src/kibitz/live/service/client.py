@@ -23,11 +23,7 @@ if TYPE_CHECKING:
 
 ANSWER_SECONDS = 10.0  # to wait for an answer before the request is sent again
 MAX_BATCH = 1_000  # decisions in one request
-ERRORS: dict[int, type[Exception]] = {
-    401: PermissionError,
-    403: PermissionError,
-    409: Conflict,
-}
+ERRORS: dict[int, type[Exception]] = {401: PermissionError, 403: PermissionError, 409: Conflict}
 UNKNOWN: dict[str, type[Exception]] = {"id": UnknownDecision, "arm": ValueError}  # by first word
 
 

@@ -36,10 +36,7 @@ SLASH = "\uf8ff"  # stands for %2F inside of a name; no name can have it
 STATUS = {  # of an error: its code, and when it is answered
     400: ("bad_request", "The request was not complete."),
     401: ("unauthorized", "There is no valid token."),
-    403: (
-        "forbidden",
-        "The token has a lesser role or another agent, or the site is foreign.",
-    ),
+    403: ("forbidden", "The token has a lesser role or another agent, or the site is foreign."),
     404: ("unknown", "There is no such agent, decision or arm."),
     405: ("not_allowed", "The path has another method."),
     408: ("too_slow", "The body did not arrive in time."),

@@ -31,11 +31,7 @@ class SQLiteDatabase:
         mode = "ro" if readonly else "rw"
         address = f"{path.absolute().as_uri()}?mode={mode}"
         self.connection = sqlite3.connect(
-            address,
-            uri=True,
-            timeout=BUSY_SECONDS,
-            isolation_level=None,
-            check_same_thread=False,
+            address, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
         try:
             self.rows("pragma query_only = on" if readonly else "pragma synchronous = full")

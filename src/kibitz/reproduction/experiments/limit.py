@@ -27,9 +27,9 @@ from kibitz.reproduction.verdict import (
     above,
     below,
     judge,
+    mean as mean_of,
     ratio,
 )
-from kibitz.reproduction.verdict import mean as mean_of
 from kibitz.simulation.schedule import labelled
 from kibitz.simulation.sweep import sweep
 

@@ -3,8 +3,8 @@
 - `content_hash` identifies compiled code. It covers bytecode, constants and compiler options, and may
   change with the version of Python.
 - `source_hash` identifies numbers. It covers the source without comments, docstrings and layout, and
-  is the same on another machine and with the next Python. Where there is no source (a lambda, executed
-  text, a file edited after its import) the bytecode and the version of Python take its place.
+  is the same on another machine and with the next Python. Where there is no source (a lambda,
+  executed text, a file edited after its import) the bytecode and the version of Python replace it.
 """
 
 import dis

@@ -5,6 +5,7 @@ Whom a page is for and its example are below; examples are run when the pages ar
 python docs/commands.py
 """
 
+import inspect
 from pathlib import Path
 from textwrap import wrap
 from typing import NamedTuple
@@ -12,7 +13,7 @@ from typing import NamedTuple
 import typer
 
 from kibitz.cli import app
-from kibitz.cli.policies import LISTED
+from kibitz.policies import POLICIES
 
 FOLDER = Path(__file__).parent / "commands"
 WIDTH, INDENT = 78, " " * 4
@@ -237,7 +238,7 @@ def page(name: str, command) -> str:
         lines += ["| option | takes | meaning | default |", "|---|---|---|---|"]
         lines += [*map(row, options), "", ":::", ""]
     if name == "policies":
-        lines += ["```text", *map(listing, LISTED), "```"]
+        lines += ["```text", *map(listing, POLICIES.values()), "```"]
     else:
         fence = "```sh" if shown.is_run else "```{code-block} sh"
         lines += ["## Example", "", fence, shown.example.rstrip(), "```"]
@@ -245,17 +246,18 @@ def page(name: str, command) -> str:
     return "\n".join(lines) + "\n"
 
 
-def listing(listed) -> str:
+def listing(make) -> str:
     """Return how a policy is called and what it is, on lines that fit on the page."""
-    call, under = (
-        f"{listed.name}({listed.parameters})",
-        " " * (len(listed.name) + 1),
+    parameters = inspect.signature(make).parameters.values()
+    call = f"{make.__name__}({', '.join(f'{p.name}={p.default!r}' for p in parameters)})"
+    lines = wrap(call, WIDTH, subsequent_indent=" " * (len(make.__name__) + 1))
+    sentence = inspect.getdoc(make).splitlines()[0]
+    return "\n".join(
+        [
+            *lines,
+            *wrap(sentence, WIDTH, initial_indent=INDENT, subsequent_indent=INDENT),
+        ]
     )
-    lines = wrap(call, WIDTH, subsequent_indent=under)
-    lines += wrap(
-        listed.sentence, WIDTH, initial_indent=INDENT, subsequent_indent=INDENT
-    )
-    return "\n".join(lines)
 
 
 def row(option) -> str:

@@ -185,6 +185,8 @@ def test_the_table_of_policies_has_all_of_them_with_a_place_to_go_to():
 @pytest.mark.parametrize("page", DOCS, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_says_whom_it_is_for_and_what_they_can_do_after_it(page):
     """The first page has a door for each; the text of the changelog is the repository's."""
+    if page.parent.name == "decisions" or page.stem == "architecture":
+        return  # for developers, which their first sentence says
     if page == ROOT / "docs/index.md":
         assert page.read_text().count("::{container} door\n") == 3
         return

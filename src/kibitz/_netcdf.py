@@ -84,4 +84,4 @@ def resave(file: str) -> None:
 
 
 def _unreadable(file: Path, reason: str) -> ValueError:
-    return ValueError(f"file must be one that kibitz saved, got {quoted(str(file))} ({reason})")
+    return ValueError(f"file must be a result that kibitz saved, got {quoted(str(file))} ({reason})")

@@ -5,9 +5,9 @@ A policy holds no state. Its functions take the state and return the next one, a
 live agent or under a debugger::
 
     init(params, n_arms)                               -> state
-    pull(params, state, stage, rng)                    -> arm     must not modify the state
+    pull(params, state, stage, rng)                    -> arm     reads the state only
     observe(params, state, stage, rng)                 -> arm     to look at, if a look arrives
-    update(params, state, stage, arm, n, total, free)  -> state   may modify the arrays of the state
+    update(params, state, stage, arm, n, total, free)  -> state   may reuse the arrays
 
 `stage` counts from 1. `pull` and `observe` see the same state. `update` receives `n` rewards of
 `arm` that sum to `total`: looks (`free`), or pulls of consecutive stages from `stage` on. `n` exceeds

@@ -6,7 +6,7 @@ live agent or under a debugger::
 
     init(params, n_arms)                               -> state
     pull(params, state, stage, rng)                    -> arm     reads the state only
-    observe(params, state, stage, rng)                 -> arm     to look at, if a look arrives
+    observe(params, state, stage, rng)                 -> arm     to look at, if asked
     update(params, state, stage, arm, n, total, free)  -> state   may reuse the arrays
 
 `stage` counts from 1. `pull` and `observe` see the same state. `update` receives `n` rewards of

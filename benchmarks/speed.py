@@ -122,7 +122,7 @@ def job_of(policy, feedback, means, horizon=HORIZON, runs=RUNS, leap=False):
     """Return some runs to play, compiled."""
     problem = kibitz.gaussian(means)
     setting = (policy, problem, feedback, horizon, log_spaced(horizon), 1)
-    job = Job(None, *setting, 0, runs, leap, loop="final")
+    job = Job(None, *setting, 0, runs, leap, kernel="specialised")
     play(job._replace(horizon=10, stages=np.array([10]), last=1))
     return job
 
@@ -180,7 +180,7 @@ def tell_policies(folder):
         cases[f"{name}, {feedback.observer}"] = case_of(job_of(make(), feedback, FIVE))
     own = kibitz.index_policy("own", own_index)
     cases[OWN] = case_of(job_of(own, BANDIT, FIVE))
-    cases[DRAFT] = case_of(job_of(own, BANDIT, FIVE)._replace(loop="draft"))
+    cases[DRAFT] = case_of(job_of(own, BANDIT, FIVE)._replace(kernel="generic"))
     n = 100 * HORIZON
     cases["ucb, NumPy over 100 runs"] = (lambda: numpy_ucb(100, np.random.default_rng(1)), n)
     cases["ucb, plain Python"] = (lambda: python_ucb(random.Random(1)), HORIZON)
@@ -222,7 +222,7 @@ def tell_cores():
     def simulate(threads, runs):
         kibitz.simulate(
             problem, ACTIVE, policies, horizon=HORIZON, runs=runs, seed=1, threads=threads,
-            loop="final",
+            kernel="specialised",
         )  # fmt: skip
 
     def draw(threads):

@@ -41,10 +41,10 @@ class Rewards:
 class Index(Rewards):
     """Pull each arm once, then the arm of largest index; look at the runner-up."""
 
-    ignore_free = False
+    ignore_looks = False
 
     def seen(self, arm):
-        return self.pulled[arm] if self.ignore_free else super().seen(arm)
+        return self.pulled[arm] if self.ignore_looks else super().seen(arm)
 
     def ranking(self, stage):
         return ranked([self.index(stage, arm) if self.pulled[arm] else math.inf for arm in self.arms])
@@ -73,9 +73,9 @@ class FTLRobin(FTL):
 class UCB(Index):
     """Algorithm 1; section 4.2.1 for the look (UCB1-Double)."""
 
-    def __init__(self, n_arms, exploration=6.0, ignore_free=False):
+    def __init__(self, n_arms, exploration=6.0, ignore_looks=False):
         super().__init__(n_arms)
-        self.exploration, self.ignore_free = exploration, ignore_free
+        self.exploration, self.ignore_looks = exploration, ignore_looks
 
     def index(self, stage, arm):
         rewards = self.seen(arm)
@@ -108,9 +108,9 @@ def ocucb_index(stage, arm, counts, average, eta, rho):
 
 
 class OCUCB(Index):
-    def __init__(self, n_arms, eta=2.0, rho=0.5, ignore_free=False):
+    def __init__(self, n_arms, eta=2.0, rho=0.5, ignore_looks=False):
         super().__init__(n_arms)
-        self.eta, self.rho, self.ignore_free = eta, rho, ignore_free
+        self.eta, self.rho, self.ignore_looks = eta, rho, ignore_looks
 
     def index(self, stage, arm):
         counts = [len(self.seen(other)) for other in self.arms]
@@ -147,16 +147,16 @@ class MOSSAnytime(MOSS):
 class KLUCB(Index):
     """Garivier and Cappé (2011); the Bernoulli index by bisection."""
 
-    def __init__(self, n_arms, law="gaussian", scale=1.0, c=0.0):
+    def __init__(self, n_arms, rewards="gaussian", scale=1.0, c=0.0):
         super().__init__(n_arms)
-        self.law, self.scale, self.c = law, scale, c
+        self.rewards, self.scale, self.c = rewards, scale, c
 
     def index(self, stage, arm):
         rewards = self.seen(arm)
         level = math.log(stage)
         if level > 1:
             level += self.c * math.log(level)
-        if self.law == "gaussian":
+        if self.rewards == "gaussian":
             return mean(rewards) + self.scale * math.sqrt(2 * level / len(rewards))
         return largest_within(mean(rewards), level / len(rewards))
 
@@ -186,16 +186,16 @@ def largest_within(x, bound):
 class Thompson(Rewards):
     """Pull each arm once, then the largest sample; look at the runner-up of another sample."""
 
-    def __init__(self, n_arms, law="gaussian", scale=1.0, rng=None):
+    def __init__(self, n_arms, rewards="gaussian", scale=1.0, rng=None):
         super().__init__(n_arms)
-        self.law, self.scale, self.rng = law, scale, rng
+        self.rewards, self.scale, self.rng = rewards, scale, rng
 
     def sample(self, arm):
         rewards = self.seen(arm)
         n, total = len(rewards), math.fsum(rewards)
         if not self.pulled[arm]:
             return math.inf
-        if self.law == "bernoulli":
+        if self.rewards == "bernoulli":
             return self.rng.beta(1 + total, 1 + n - total)
         return self.rng.normal(total / n, self.scale / math.sqrt(n))
 
@@ -217,9 +217,9 @@ class Kibitzer(Rewards):
 
     long = 256
 
-    def __init__(self, n_arms, b=8.0, beta=1.0, law="gaussian", scale=1.0):
+    def __init__(self, n_arms, b=8.0, beta=1.0, rewards="gaussian", scale=1.0):
         super().__init__(n_arms)
-        self.b, self.beta, self.law, self.scale = b, beta, law, scale
+        self.b, self.beta, self.rewards, self.scale = b, beta, rewards, scale
         self.n_looks = 0
         self.hold = None  # an arm, its count when it is given up, and the leader
 
@@ -233,7 +233,7 @@ class Kibitzer(Rewards):
         n = self.count(arm)
         x = 1 + self.b * stage / (self.n_arms * n + self.b * self.n_looks)
         level = math.log(x) - self.beta * math.log(1 + math.log(x))
-        if self.law == "gaussian":
+        if self.rewards == "gaussian":
             return mean(self.seen(arm)) + self.scale * math.sqrt(2 * level / n)
         return largest_within(mean(self.seen(arm)), level / n)
 
@@ -254,7 +254,7 @@ class Kibitzer(Rewards):
 
     def distance(self, arm, leader):
         x, best = mean(self.seen(arm)), mean(self.seen(leader))
-        if self.law == "gaussian":
+        if self.rewards == "gaussian":
             return (best - x) ** 2 / (2 * self.scale**2)
         best = min(best, 1 - 2**-20)
         return divergence(x, best) if x < best else 0.0
@@ -566,14 +566,14 @@ def play(
     looks=1,
     paid=False,
 ):
-    """Play one run; return (regret, n_pulls, n_free).
+    """Play one run; return (regret, n_pulls, n_looks).
 
     `rate` is a number or a function of the stage; `every` (and `first`) makes arrivals periodic;
     `weights` are those of a passive observer.
     """
     arms = range(len(means))
     gaps = [max(means) - m for m in means]
-    n_pulls, n_free = [0] * len(means), [0] * len(means)
+    n_pulls, n_looks = [0] * len(means), [0] * len(means)
     for stage in range(1, horizon + 1):
         if every is not None:
             begin = every if first is None else first
@@ -581,23 +581,23 @@ def play(
         else:
             arrived = rng.random() < (rate(stage) if callable(rate) else rate)
         arm = policy.pull(stage)
-        look = policy.observe(stage) if observer == "active" and arrived else None
+        look = policy.look(stage) if observer == "active" and arrived else None
         n_pulls[arm] += 1
         policy.update(stage, arm, draw(arm, rng), False)
         if observer == "full":
             for other in arms:
                 if other != arm:
-                    n_free[other] += 1
+                    n_looks[other] += 1
                     policy.update(stage, other, draw(other, rng), True)
         if observer in {"passive", "active"} and arrived:
             for nth in range(looks):
                 if observer == "passive":
                     look = int(rng.choice(len(means), p=weights))
                 elif nth > 0:
-                    look = policy.observe(stage)
-                n_free[look] += 1
+                    look = policy.look(stage)
+                n_looks[look] += 1
                 policy.update(stage, look, draw(look, rng), True)
     regret = math.fsum(gap * n for gap, n in zip(gaps, n_pulls, strict=True))
     if paid:
-        regret += math.fsum(gap * n for gap, n in zip(gaps, n_free, strict=True))
-    return regret, n_pulls, n_free
+        regret += math.fsum(gap * n for gap, n in zip(gaps, n_looks, strict=True))
+    return regret, n_pulls, n_looks

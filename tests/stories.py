@@ -32,7 +32,7 @@ def plain(policy):
         policy = replace(
             _generic_policy(policy.rule),
             numbers={"pointer": generic._pointer, "values": np.array(policy.params, float)},
-            unit_rewards=policy.unit_rewards,
+            rewards=policy.rewards,
             scale=policy.scale,
         )
     return replace(policy, index=None, view=None, factors=None)
@@ -49,12 +49,12 @@ def runs(
     first=0,
     stages=None,
     leap=False,
-    loop="final",
+    kernel="specialised",
 ):
     """Play some runs of a policy."""
     stages = np.array([horizon] if stages is None else stages, np.int64)
     setting = (policy, problem, feedback, horizon, stages, seed)
-    return play(Job(None, *setting, first, first + runs, leap, loop=loop))
+    return play(Job(None, *setting, first, first + runs, leap, kernel=kernel))
 
 
 class Rewards:
@@ -90,12 +90,12 @@ def decisions(policy, n_arms, *observations, params=None):
     params = policy.params if params is None else params
     state, stage = tell(policy, params, n_arms, *observations)
     rng = np.random.default_rng(0)
-    return policy.pull(params, state, stage, rng), policy.observe(params, state, stage, rng)
+    return policy.pull(params, state, stage, rng), policy.look(params, state, stage, rng)
 
 
 def choices(policy, params, state, oracle, stage, rng):
     """Return what the policy and what the oracle pulls and looks at."""
-    pull, look = (decide(params, state, stage, rng) for decide in (policy.pull, policy.observe))
+    pull, look = (decide(params, state, stage, rng) for decide in (policy.pull, policy.look))
     return (pull, look), (oracle.pull(stage), oracle.observe(stage))
 
 

@@ -22,7 +22,7 @@ WHOLE = {  # arguments that are right, by name
     "name": "mine",
     "index": lambda params, stage, counts, arm, mean: mean,
     "policy": kb.ucb(),
-    "law": lambda rng: kb.gaussian(rng.normal(size=2)),
+    "make": lambda rng: kb.gaussian(rng.normal(size=2)),
     "seed": 1,
 }
 FUNCTIONS = {
@@ -37,7 +37,7 @@ FUNCTIONS = {
 
 
 def test_all_of_them_are_found():
-    assert POLICIES.keys() | {"gaussian", "bernoulli", "table", "every"} <= FUNCTIONS.keys()
+    assert POLICIES.keys() | {"gaussian", "bernoulli", "empirical", "every"} <= FUNCTIONS.keys()
 
 
 @settings(derandomize=True, deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))

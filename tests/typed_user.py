@@ -22,7 +22,9 @@ over = kibitz.sweep(
     problem, kibitz.active, kibitz.ucb, horizon=[9, 10], runs=5, seed=1, keep="summary", **grid
 )
 assert_type(over, xarray.Dataset)
-assert_type(kibitz.drawn(lambda rng: kibitz.gaussian(rng.normal(size=2)), seed=1)(0), kibitz.Problem)
+assert_type(
+    kibitz.random_problems(lambda rng: kibitz.gaussian(rng.normal(size=2)), seed=1)(0), kibitz.Problem
+)
 assert_type(problem, kibitz.Problem)
 assert_type(feedback, kibitz.Feedback)
 assert_type(players, list[kibitz.Policy])

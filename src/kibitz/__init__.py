@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` below says the
         UnknownDecision as UnknownDecision,
     )
     from kibitz._jit import jit as jit
-    from kibitz.evaluation.bayes_optimal import optimal as optimal
+    from kibitz.evaluation.bayes_optimal import bayes_optimal as bayes_optimal
     from kibitz.live.agent.agent import Agent as Agent, agent as agent
     from kibitz.live.agent.from_log import from_log as from_log
     from kibitz.live.events import Decision as Decision, Event as Event
@@ -37,9 +37,9 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` below says the
     from kibitz.model.problem import (
         Problem as Problem,
         bernoulli as bernoulli,
-        drawn as drawn,
+        empirical as empirical,
         gaussian as gaussian,
-        table as table,
+        random_problems as random_problems,
     )
     from kibitz.planning.planner import plan as plan
     from kibitz.plotting.race import race as race
@@ -66,7 +66,7 @@ _HOME = {
     "kibitz": "bounds",
     "kibitz._errors": "Error CompileError Conflict UnknownAgent UnknownDecision "
     "StoreDamaged StoreUnavailable",
-    "kibitz.model.problem": "Problem gaussian bernoulli table drawn",
+    "kibitz.model.problem": "Problem gaussian bernoulli empirical random_problems",
     "kibitz.model.feedback": "Feedback bandit passive active full every",
     "kibitz._jit": "jit",
     "kibitz.policies.policy": "Policy",
@@ -86,7 +86,7 @@ _HOME = {
     "kibitz.simulation.sweep": "sweep",
     "kibitz.plotting.race": "race",
     "kibitz.planning.planner": "plan",
-    "kibitz.evaluation.bayes_optimal": "optimal",
+    "kibitz.evaluation.bayes_optimal": "bayes_optimal",
     "kibitz.simulation.check": "check",
     "kibitz.live.agent.agent": "Agent agent",
     "kibitz.live.agent.from_log": "from_log",

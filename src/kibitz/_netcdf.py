@@ -13,7 +13,7 @@ from kibitz._validation import quoted
 if TYPE_CHECKING:
     import xarray
 
-FORMAT = 2  # of a saved file; files of kibitz 0.1.0 have no checksum
+FORMAT = 3  # of a saved file; files of kibitz 0.1.0 have no checksum, and older names until 3
 LAST_LINE = re.compile(rb"\nkibitz format (\d+) sha256 ([0-9a-f]{64})\n\Z")
 READ_SECONDS = 60  # that a file without a checksum may take to read
 

@@ -139,7 +139,7 @@ def test_the_scale_of_a_problem_is_that_which_kibitzer_takes():
 
 def test_lower_bounds_are_for_gaussian_rewards_and_one_for_bernoulli_rewards():
     problem = bernoulli([0.7, 0.5])
-    expected = lower.passive_sharp(problem.gaps, RATE, None, T, law="bernoulli", best_mean=0.7)
+    expected = lower.passive_sharp(problem.gaps, RATE, None, T, rewards="bernoulli", best_mean=0.7)
     assert lower.passive_sharp(problem, passive(RATE), T) == expected > 0
     for wrong in (problem, gaussian([1, 0], sd=[1, 2])):
         with pytest.raises(ValueError, match=r"^problem must be Gaussian with equal standard"):

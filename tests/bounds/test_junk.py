@@ -45,11 +45,11 @@ def public_functions():
             for each in names:
                 if inspect.isfunction(getattr(value, each)):
                     found[f"bounds.{name}.{each}"] = getattr(value, each)
-    from kibitz.evaluation import bayes_optimal as optimal
+    from kibitz.evaluation import bayes_optimal
     from kibitz.planning import planner, prediction
 
     found["plan"] = planner.plan
-    found["optimal"] = optimal.optimal
+    found["bayes_optimal"] = bayes_optimal.bayes_optimal
     found["predict"] = prediction.predict
     found["early_scale"] = prediction.early_scale
     return found
@@ -74,7 +74,7 @@ SENSIBLE = {
     "form": "proved",
     "text": "main",
     "variant": "clip",
-    "law": "gaussian",
+    "rewards": "gaussian",
     "sd": 1.0,
     "best_mean": None,
     "details": False,
@@ -140,7 +140,7 @@ JUNK = [
     None,
     "",
     "junk",
-    "optimal",
+    "bayes_optimal",
     "1",
     b"1",
     math.nan,

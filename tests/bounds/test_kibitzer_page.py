@@ -7,7 +7,7 @@ import pytest
 
 from kibitz.bounds import upper
 from kibitz.bounds.upper import _crossing as crossing
-from kibitz.evaluation.bayes_optimal import optimal
+from kibitz.evaluation.bayes_optimal import bayes_optimal
 
 pytestmark = pytest.mark.slow
 
@@ -71,7 +71,7 @@ def constants():
 
 def limits():
     for words, every in (("none", None), ("every ten stages", 10), ("at each stage", 1)):
-        yield [words, *(f"{optimal(horizon, every).regret:.3f}" for horizon in (60, 100, 200))]
+        yield [words, *(f"{bayes_optimal(horizon, every).regret:.3f}" for horizon in (60, 100, 200))]
 
 
 def lines(rows):

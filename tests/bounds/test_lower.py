@@ -333,7 +333,7 @@ def test_no_point_of_a_fine_grid_beats_the_sharp_bound(law):
     from kibitz.bounds.lower._passive import _root, make_divergence
 
     gaps, rate, horizon = np.array([0.0, 0.1, 0.4]), 1e-6, 10**8
-    bernoulli = {"law": "bernoulli", "best_mean": 0.5} if law == "bernoulli" else {}
+    bernoulli = {"rewards": "bernoulli", "best_mean": 0.5} if law == "bernoulli" else {}
     found = lower.passive_sharp(gaps, rate, [0, 0.5, 0.5], horizon, details=True, **bernoulli)
     d = make_divergence(gaps, law, 1.0, 0.5, *UCB1)
     t = np.rint(np.geomspace(3, horizon, 150))[:, None, None]
@@ -377,18 +377,18 @@ def test_noisier_rewards_only_change_the_units():
 
 def test_bernoulli_rewards_of_half_are_gaussian_rewards_of_sd_half_for_small_gaps():
     gaps = [0.0, 1e-3, 2e-3]
-    bernoulli = lower.passive_sharp(gaps, 1e-10, None, 10**12, law="bernoulli", best_mean=0.5)
+    bernoulli = lower.passive_sharp(gaps, 1e-10, None, 10**12, rewards="bernoulli", best_mean=0.5)
     gaussian = lower.passive_sharp(gaps, 1e-10, None, 10**12, sd=0.5)
     assert 0 < bernoulli == pytest.approx(gaussian, rel=0.01)
 
 
 def test_a_best_arm_that_never_fails_proves_nothing_for_bernoulli_rewards():
-    assert lower.passive_sharp([0, 0.5], 0, None, 10**9, law="bernoulli", best_mean=1.0) == 0
-    assert lower.passive_sharp([0, 0.5], 0, None, 10**9, law="bernoulli", best_mean=0.5) > 0
+    assert lower.passive_sharp([0, 0.5], 0, None, 10**9, rewards="bernoulli", best_mean=1.0) == 0
+    assert lower.passive_sharp([0, 0.5], 0, None, 10**9, rewards="bernoulli", best_mean=0.5) > 0
     with pytest.raises(ValueError, match="best_mean must be"):
-        lower.passive_sharp([0, 0.5], 0, None, 10**9, law="bernoulli", best_mean=0.4)
+        lower.passive_sharp([0, 0.5], 0, None, 10**9, rewards="bernoulli", best_mean=0.4)
     with pytest.raises(ValueError, match="best_mean must be"):
-        lower.passive_sharp([0, 0.5], 0, None, 10**9, law="bernoulli")
+        lower.passive_sharp([0, 0.5], 0, None, 10**9, rewards="bernoulli")
 
 
 # Active observer
@@ -412,14 +412,14 @@ def test_the_linear_program_is_solved(block):
         )
         assert ours.value == pytest.approx(theirs.fun, rel=1e-9, abs=1e-9)
         assert (ours.n_pulls >= 0).all()
-        assert (ours.n_free >= 0).all()
-        assert ours.n_free.sum() <= budget * (1 + 1e-12)
-        assert ours.n_pulls + ours.n_free == pytest.approx(needs)
+        assert (ours.n_looks >= 0).all()
+        assert ours.n_looks.sum() <= budget * (1 + 1e-12)
+        assert ours.n_pulls + ours.n_looks == pytest.approx(needs)
 
 
 def test_free_looks_go_to_the_worst_arms():
     found = lower.linear_program([0.0, 1.0, 0.5, 2.0], [0, 10, 10, 10], [0, 12, 25, 100])
-    assert found.n_free.tolist() == [[0] * 4, [0, 2, 0, 10], [0, 10, 5, 10], [0, 10, 10, 10]]
+    assert found.n_looks.tolist() == [[0] * 4, [0, 2, 0, 10], [0, 10, 5, 10], [0, 10, 10, 10]]
     assert found.value.tolist() == [35, 13, 2.5, 0]
 
 

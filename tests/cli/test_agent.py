@@ -33,7 +33,7 @@ def test_ask_tell_look_and_saw(agent):
     assert {key: json.loads(out)[key] for key in ("id", "kind", "arm", "key")} == {
         "id": 2, "kind": "look", "arm": "blue", "key": None,
     }  # fmt: skip
-    assert agent("saw", "checkout", "green", "1/2", "--key", "p") == (0, "counted\n", "")
+    assert agent("observe", "checkout", "green", "1/2", "--key", "p") == (0, "counted\n", "")
     code, out, _ = agent("ask", "checkout", "--among", "green", "--json")
     assert json.loads(out)["arm"] == "green"
     code, out, _ = agent("tell", "checkout", "4", "0", "--json")
@@ -85,7 +85,7 @@ def test_a_contradiction_is_found_and_told_by_the_exit_code(agent, tmp_path):
         (("tell", "checkout", "1", "nan"), "reward must be a finite number, got nan"),
         (("tell", "checkout", "1", "much"), "reward must be a number, got 'much'"),
         (("ask", "basket"), "agent must be one of 'checkout', got 'basket'"),
-        (("saw", "checkout", "pink", "1"), "arm must be one of 'blue', 'green', got 'pink'"),
+        (("observe", "checkout", "pink", "1"), "arm must be one of 'blue', 'green', got 'pink'"),
         (("export", "checkout", "log.txt"), "file must be one that ends in .csv, .jsonl or .nc"),
         (("check", "basket"), "agent must be one of 'checkout', got 'basket'"),
         (("report", "checkout", "--delta", "2"), "delta must be in (0, 1), got 2.0"),
@@ -163,7 +163,7 @@ def test_a_simulation_draws_from_a_log(kibitz, log):
     words = ("simulate", "--policy", "ucb", "--horizon", "50", "--runs", "2", "--json")
     code, out, err = kibitz(*words, "--log", log)
     assert code == 0, err
-    assert json.loads(out)["setting"]["problem"]["law"] == "table"
+    assert json.loads(out)["fingerprint"]["problem"]["kind"] == "table"
     code, _, err = kibitz(*words, "--log", log, "--means", "1,2")
     assert (code, "means must be left out for a log" in err) == (2, True)
     code, _, err = kibitz(*words)

@@ -20,7 +20,7 @@ def test_json_holds_the_numbers_of_the_library(kibitz):
     assert (code, errors) == (0, "")
     data = json.loads(output)
     assert {one.pop("nanoseconds") > 0 for one in data["policies"].values()} == {True}
-    assert {one.pop("loop") for one in data["policies"].values()} <= {"draft", "final"}
+    assert {one.pop("kernel") for one in data["policies"].values()} <= {"generic", "specialised"}
     played = play_league([ftl(), kl_ucb()], problems=2, runs=3, horizon=60, seed=7)
     assert data == json.loads(json.dumps(standings(played)))
 
@@ -37,7 +37,7 @@ def found():
     played = play_league([ftl(), kl_ucb()], problems=2, runs=3, horizon=60, seed=7)
     standing = standings(played)
     for one in standing["policies"].values():
-        one |= {"nanoseconds": 55.0, "loop": "draft"}
+        one |= {"nanoseconds": 55.0, "kernel": "generic"}
     return standing
 
 

@@ -71,7 +71,10 @@ def test_the_command_runs_as_a_program(program):
         ([*BOUNDS, "more"], "Got unexpected extra argument"),
         ([*BOUNDS, "--paid"], "No such option: --paid"),
         ([*SIMULATE, "--paid=3"], "Option '--paid' does not take a value."),
-        ([*SIMULATE, "--law", "x"], "law must be 'gaussian' or 'bernoulli', got 'x'"),
+        (
+            [*SIMULATE, "--rewards", "x"],
+            "rewards must be 'gaussian', 'bernoulli' or 'bounded', got 'x'",
+        ),
         (["9" * 5000], "No such command '99999"),
         ([*BOUNDS, f"--{'9' * 5000}"], "No such option: --99999"),
         ([*BOUNDS, "--horizon", "9" * 5000], "horizon must be a whole number, got '99"),

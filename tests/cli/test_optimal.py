@@ -1,4 +1,4 @@
-"""`kibitz optimal`: its numbers, its table, its refusals."""
+"""`kibitz bayes-optimal`: its numbers, its table, its refusals."""
 
 import json
 
@@ -9,7 +9,7 @@ from kibitz.evaluation.bayes_optimal import bayes_regret
 
 pytestmark = pytest.mark.slow
 
-GAME = ("optimal", "--horizon", "30", "--every", "10", "--runs", "20")
+GAME = ("bayes-optimal", "--horizon", "30", "--every", "10", "--runs", "20")
 
 
 def test_json_holds_the_numbers_of_the_library(kibitz):
@@ -25,7 +25,7 @@ def test_json_holds_the_numbers_of_the_library(kibitz):
 
 
 def test_without_every_there_are_no_looks_and_without_policies_no_table(kibitz):
-    code, output, _ = kibitz("optimal", "--horizon", "30")
+    code, output, _ = kibitz("bayes-optimal", "--horizon", "30")
     assert code == 0
     assert "no looks" in output
     assert f"{library.optimal(30).regret:.4g}" in output

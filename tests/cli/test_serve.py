@@ -57,7 +57,8 @@ def test_a_store_that_does_not_exist_is_named_and_not_created(refused, tmp_path)
         ("token", "create", "--role", "admin"), ("token", "list"), ("token", "revoke", "1"),
         ("serve",), ("agent", "list"), ("agent", "check"), ("agent", "report", "a"),
         ("agent", "ask", "a"), ("agent", "look", "a"), ("agent", "tell", "a", "1", "1"),
-        ("agent", "saw", "a", "b", "1"), ("agent", "events", "a"), ("agent", "export", "a", "x.csv"),
+        ("agent", "observe", "a", "b", "1"), ("agent", "events", "a"),
+        ("agent", "export", "a", "x.csv"),
     ):  # fmt: skip
         assert "store must be a file that exists, got " in refused(*words, *missing)
     assert list(tmp_path.iterdir()) == []

@@ -50,9 +50,9 @@ def test_json_is_one_object_with_the_numbers_of_the_library(kibitz):
         np.testing.assert_allclose(curve["q25"], np.quantile(one["regret"], 0.25, axis=0))
         np.testing.assert_allclose(curve["q75"], np.quantile(one["regret"], 0.75, axis=0))
         np.testing.assert_allclose(numbers["n_pulls"], one["n_pulls"].mean("run"))
-        np.testing.assert_allclose(numbers["n_free"], one["n_free"].mean("run"))
-    assert result["setting"]["seed"] == 1
-    assert result["setting"]["feedback"]["rate"] == 0.2
+        np.testing.assert_allclose(numbers["n_looks"], one["n_looks"].mean("run"))
+    assert result["fingerprint"]["seed"] == 1
+    assert result["fingerprint"]["feedback"]["rate"] == 0.2
 
 
 @pytest.mark.parametrize(
@@ -63,14 +63,14 @@ def test_json_is_one_object_with_the_numbers_of_the_library(kibitz):
         ["--observer", "passive", "--rate", "1/5", "--weights", "optimal"],
         ["--observer", "passive", "--every", "10", "--weights", "0.2,0.3,0.5"],
         ["--observer", "active", "--every", "5", "--looks", "2", "--paid"],
-        ["--law", "bernoulli"],
+        ["--rewards", "bernoulli"],
         ["--sd", "1,2,0.5", "--threads", "1", "--engine", "step"],
     ],
 )
 def test_each_option_is_understood(kibitz, options):
     code, output, _ = kibitz("simulate", *SHORT, "--policy", "ucb", *options, "--json")
     assert code == 0
-    feedback = json.loads(output)["setting"]["feedback"]
+    feedback = json.loads(output)["fingerprint"]["feedback"]
     if "--every" in options:
         assert feedback["rate"]["every"] == int(options[3])
     if "--paid" in options:
@@ -93,8 +93,14 @@ def test_out_and_plot_write_files(kibitz, tmp_path):
         (["--means", "1"], "means must be a list of at least 2 numbers, got [1.0]"),
         (["--means", "1,nan"], "means must be finite, got [1.0, nan]"),
         (["--means", "1,x"], "means must be a number, got 'x'"),
-        (["--law", "cauchy"], "law must be 'gaussian' or 'bernoulli', got 'cauchy'"),
-        (["--law", "bernoulli", "--means", "1,2"], "means must be in [0, 1] for bernoulli rewards"),
+        (
+            ["--rewards", "cauchy"],
+            "rewards must be 'gaussian', 'bernoulli' or 'bounded', got 'cauchy'",
+        ),
+        (
+            ["--rewards", "bernoulli", "--means", "1,2"],
+            "means must be in [0, 1] for bernoulli rewards",
+        ),
         (["--sd", "-1"], "sd must be non-negative and finite, got -1.0"),
         (["--observer", "spy"], "observer must be 'bandit', 'passive'"),
         (["--rate", "0.1"], "rate must be left out"),
@@ -120,7 +126,7 @@ def test_out_and_plot_write_files(kibitz, tmp_path):
             "weights must have one entry for each of 3 arms, got 2",
         ),
         (["--policy", "nope"], "policy must be one of ftl, "),
-        (["--policy", "ucb:x=1"], "parameter of ucb must be one of exploration, ignore_free"),
+        (["--policy", "ucb:x=1"], "parameter of ucb must be one of exploration, ignore_looks"),
         (["--policy", "ucb:exploration"], "policy must be NAME:param=value,..., got"),
         (["--policy", "ucb:exploration=-1"], "exploration must be positive and finite, got -1.0"),
         (["--policy", "etc_ocucb:restart=maybe"], "restart must be true or false, got 'maybe'"),
@@ -142,7 +148,10 @@ def test_out_and_plot_write_files(kibitz, tmp_path):
         (["--threads", "0"], "threads must be a whole number of at least 1, got 0"),
         (["--looks", "2"], "looks must be left out for the observer bandit, got 2"),
         (["--paid"], "paid must be left out for the observer bandit, got True"),
-        (["--law", "bernoulli", "--sd", "1"], "sd must be left out for bernoulli rewards, got [1.0]"),
+        (
+            ["--rewards", "bernoulli", "--sd", "1"],
+            "sd must be left out for bernoulli rewards, got [1.0]",
+        ),
         (["--observer", "passive", "--rate", "1", "--weights", "x"], "weights must be 'uniform', "),
         (["--observer", "passive", "--rate", "1", "--weights", "1,x"], "weights must be 'uniform', "),
         (["--policy", "etc:horizon=0.5"], "horizon must be a whole number, got 0.5"),

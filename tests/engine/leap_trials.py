@@ -52,8 +52,8 @@ ANY = Tale(1.0, 1e4, -1, 0.0)
 
 def trials(policy: Policy) -> Any:
     """Return the compiled function that plays certified blocks of a policy out."""
-    params_of = params_type(tuple(policy.numbers))
-    init, pull, observe, update = policy.init, policy.pull, policy.observe, policy.update
+    params_of = params_type(tuple(policy.constants))
+    init, pull, observe, update = policy.init, policy.pull, policy.look, policy.update
     view: Any = policy.view
     holds = policy.hold is not None
     foreseen = holds or policy.turns is not None

@@ -241,7 +241,7 @@ OWN_POLICY = """
     policy = index_policy("own", index, width=1.0)
     feedback = active(0.1)
     problem = gaussian([1.0, 0.5, 0.0])
-    job = Job(None, policy, problem, feedback, 500, np.array([500]), 1, 0, 5, loop="final")
+    job = Job(None, policy, problem, feedback, 500, np.array([500]), 1, 0, 5, kernel="specialised")
     print(play(job, announce=lambda: print("compiling")).n_pulls.tolist())
 """
 
@@ -350,16 +350,16 @@ def test_two_processes_at_once_do_not_disturb_each_other(folder):
 
 
 @needs_jit
-@pytest.mark.parametrize("loop", ["final", "draft"])
+@pytest.mark.parametrize("loop", ["specialised", "generic"])
 def test_an_own_policy_is_never_out_of_date(tmp_path, loop):
     """A draft is compiled once; its formula is compiled anew without a word."""
-    folder = Folder(tmp_path, OWN_POLICY.replace('"final"', f'"{loop}"'))
+    folder = Folder(tmp_path, OWN_POLICY.replace('"specialised"', f'"{loop}"'))
     compiled, first = folder.run()
     assert compiled
     assert folder.run() == (False, first)
     folder.edit("script.py", "math.sqrt(2.0 *", "math.sqrt(9.0 *")  # in a function that it calls
     compiled, second = folder.run()
-    assert compiled == (loop == "final")
+    assert compiled == (loop == "specialised")
     assert second != first
     folder.edit("script.py", "width=1.0", "width=3.0")  # a parameter is no formula
     compiled, third = folder.run()

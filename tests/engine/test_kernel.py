@@ -34,7 +34,7 @@ SETTING = {"horizon": 400, "runs": 3, "seed": 5}
 
 
 def loops(data):
-    return data.encoding["loop"]
+    return data.encoding["kernel"]
 
 
 def width(params, stage, counts, arm, mean):
@@ -58,7 +58,7 @@ def test_formulas_of_all_kinds_share_one_generic_kernel():
     own = kb.index_policy("own", width, c=1.5, power=5, wide=True)
     assert generic(own).key == generic(kb.ucb_double()).key == generic(kb.moss()).key
     assert generic(own)._loop() is generic(kb.moss())._loop()
-    assert generic(own).key != generic(kb.ucb(ignore_free=True)).key
+    assert generic(own).key != generic(kb.ucb(ignore_looks=True)).key
     assert generic(own).key != generic(kb.ftl_robin()).key
 
 
@@ -99,10 +99,10 @@ def _caller():
 def test_an_own_formula_is_the_same_as_a_draft_and_as_a_final_loop(engine):
     own = kb.index_policy("own", width, c=1.5, power=5, wide=True)
     draft, final = (
-        kb.simulate(ARMS, kb.active(0.2), own, engine=engine, loop=loop, **SETTING)
-        for loop in ("draft", "final")
+        kb.simulate(ARMS, kb.active(0.2), own, engine=engine, kernel=kernel, **SETTING)
+        for kernel in ("generic", "specialised")
     )
-    assert (loops(draft), loops(final)) == ({"own": "draft"}, {"own": "final"})
+    assert (loops(draft), loops(final)) == ({"own": "generic"}, {"own": "specialised"})
     for name in draft.data_vars:
         np.testing.assert_array_equal(draft[name], final[name], err_msg=name)
 
@@ -114,7 +114,7 @@ def test_a_formula_that_is_edited_plays_by_its_new_text():
     for factor in (0.0, 5.0, 0.0):
         exec(text.format(factor), names)
         data = kb.simulate(ARMS, kb.bandit(), kb.index_policy("mine", names["index"]), **SETTING)
-        assert loops(data) == {"mine": "draft"}
+        assert loops(data) == {"mine": "generic"}
         regrets.append(float(data.final_regret.mean()))
     assert regrets[0] == regrets[2] != regrets[1]
 
@@ -133,8 +133,8 @@ def test_what_a_formula_raises_is_raised():
 
 
 def test_what_has_no_draft_is_compiled():
-    data = kb.simulate(ARMS, kb.bandit(), kb.ucb2(), loop="draft", **SETTING)
-    assert loops(data) == {"ucb2": "final"}
+    data = kb.simulate(ARMS, kb.bandit(), kb.ucb2(), kernel="generic", **SETTING)
+    assert loops(data) == {"ucb2": "specialised"}
 
 
 def test_a_final_loop_that_is_there_is_used(monkeypatch, tmp_path):
@@ -144,14 +144,14 @@ def test_a_final_loop_that_is_there_is_used(monkeypatch, tmp_path):
         return mean + 0.71 * math.sqrt(math.log(stage) / counts[arm])
 
     first = kb.simulate(ARMS, kb.bandit(), kb.index_policy("mine", index), **SETTING)
-    kb.simulate(ARMS, kb.bandit(), kb.index_policy("mine", index), loop="final", **SETTING)
+    kb.simulate(ARMS, kb.bandit(), kb.index_policy("mine", index), kernel="specialised", **SETTING)
     again = kb.simulate(ARMS, kb.bandit(), kb.index_policy("mine", index), **SETTING)
-    assert [loops(data)["mine"] for data in (first, again)] == ["draft", "final"]
+    assert [loops(data)["mine"] for data in (first, again)] == ["generic", "specialised"]
 
 
 def test_bad_words_are_refused():
     with pytest.raises(ValueError, match=r"^loop must be 'auto', 'draft' or 'final', got 'last'$"):
-        kb.simulate(ARMS, kb.bandit(), kb.ucb(), loop="last", **SETTING)
+        kb.simulate(ARMS, kb.bandit(), kb.ucb(), kernel="last", **SETTING)
 
 
 # ------------------------------------------------------------------------------------- meanwhile
@@ -176,10 +176,10 @@ def test_long_work_begins_as_a_draft_and_ends_as_a_final_loop(monkeypatch, tmp_p
             finals.update(set(cache_folder().glob("*.kernel")) - before)
             time.sleep(0.1)
 
-    draft = kb.simulate(ARMS, kb.bandit(), mine, loop="draft", **setting)
+    draft = kb.simulate(ARMS, kb.bandit(), mine, kernel="generic", **setting)
     before = set(cache_folder().glob("*.kernel"))
     both = kb.simulate(ARMS, kb.bandit(), mine, threads=1, progress=slowly, **setting)
-    assert loops(both) == {"mine": "draft and final"}
+    assert loops(both) == {"mine": "generic and specialised"}
     np.testing.assert_array_equal(both.regret, draft.regret)
 
 
@@ -197,7 +197,7 @@ def test_several_policies_without_a_draft_are_compiled_elsewhere(monkeypatch, tm
     elsewhere = kb.simulate(ARMS, kb.active(lambda stage: 0.3), policies, **setting)
     told = [what for what in said if what.startswith("compiling")]
     assert told == ["compiling ucb2, thompson"]
-    assert loops(elsewhere) == {"ucb2": "final", "thompson": "final"}
+    assert loops(elsewhere) == {"ucb2": "specialised", "thompson": "specialised"}
 
     said.clear()
     monkeypatch.setattr(background.cloudpickle, "dumps", lambda kernel: pickle.dumps(lambda: None))
@@ -242,7 +242,7 @@ def test_what_was_rehearsed_is_compiled_ahead_elsewhere(monkeypatch, tmp_path):
     assert not [e for _, e in recorder.buffer if "formula" not in e.data["dispatcher"].__name__]
     assert said[0] == "compiling mine"
     assert set(said) <= {"compiling mine", "compiling ucb2", "simulating"}
-    assert loops(data) == {"mine": "draft", "ucb2": "final"}
+    assert loops(data) == {"mine": "generic", "ucb2": "specialised"}
     assert not background._compiling
     assert all(process.returncode is not None for process in processes)
     with kernels.compile_ahead(jobs):  # again: all is compiled

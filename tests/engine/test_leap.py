@@ -239,7 +239,7 @@ POLICIES = {
     "ftl_robin": (kb.ftl_robin, "gb"),
     "ucb": (lambda: kb.ucb(1.0), "g"),
     "ucb:wide": (lambda: kb.ucb(4.0), "b"),
-    "ucb:ignore_free": (lambda: kb.ucb(1.0, ignore_free=True), "g"),
+    "ucb:ignore_looks": (lambda: kb.ucb(1.0, ignore_looks=True), "g"),
     "ucb_second": (lambda: kb.ucb_second(1.0), "g"),
     "ocucb": (lambda: kb.ocucb(eta=1.1), "gb"),
     "etc": (lambda: kb.etc(0.5), "g"),
@@ -249,9 +249,9 @@ POLICIES = {
     "moss": (lambda: kb.moss(4.0), "b"),
     "moss_anytime": (kb.moss_anytime, "g"),
     "kl_ucb": (kb.kl_ucb, "g"),
-    "kl_ucb:bernoulli": (lambda: kb.kl_ucb(law="bernoulli"), "b"),
+    "kl_ucb:bernoulli": (lambda: kb.kl_ucb(rewards="bernoulli"), "b"),
     "kibitzer": (kb.kibitzer, "gb"),
-    "kibitzer:bernoulli": (lambda: kb.kibitzer(law="bernoulli"), "b"),
+    "kibitzer:bernoulli": (lambda: kb.kibitzer(rewards="bernoulli"), "b"),
 }
 FEEDBACKS = {
     "bandit": kb.bandit(),
@@ -274,7 +274,7 @@ N_COMPARISONS = 9  # regret early and at the end, pulls and looks of three arms,
 
 
 @functools.cache
-def played(policy, feedback, law, engine, loop):
+def played(policy, feedback, law, engine, kernel):
     problem = GAUSSIAN if law == "g" else BERNOULLI
     seed = 7 if engine == "leap" else 8
     data = kb.simulate(
@@ -286,22 +286,22 @@ def played(policy, feedback, law, engine, loop):
         seed=seed,
         stages=[2000, 20_000],
         engine=engine,
-        loop=loop,
+        kernel=kernel,
     )
-    if loop != "auto":
-        assert set(data.encoding["loop"].values()) == {loop}
+    if kernel != "auto":
+        assert set(data.encoding["kernel"].values()) == {kernel}
     return data.isel(policy=0)
 
 
 @pytest.mark.parametrize(("policy", "feedback", "law"), CASES)
 def test_leaps_have_the_law_of_stages(policy, feedback, law):
     """False alarm 1e-4 over all cases together."""
-    leap = played(policy, feedback, law, "leap", "final")
+    leap = played(policy, feedback, law, "leap", "specialised")
     step = played(policy, feedback, law, "step", "auto")  # tests/policies/test_contract.py: the same
     samples = [(a.regret[:, 0].values, a.regret[:, 1].values) for a in (leap, step)]
     pairs = list(zip(*samples, strict=True))
     for arm in range(3):
-        pairs += [(leap[n][:, arm].values, step[n][:, arm].values) for n in ("n_pulls", "n_free")]
+        pairs += [(leap[n][:, arm].values, step[n][:, arm].values) for n in ("n_pulls", "n_looks")]
     level = FALSE_ALARM / (N_COMPARISONS * len(CASES))
     for a, b in pairs:
         if len(np.unique([a, b])) > 1:
@@ -319,7 +319,7 @@ LEAPING = [case for case in CASES if case[:2] != ("ucb_second", "active") and ca
 def test_the_comparison_is_of_leaps():
     """Nearly all runs of nearly all cases leap, and most of their stages are leapt."""
     for case in LEAPING:
-        leap = played(*case, "leap", "final")
+        leap = played(*case, "leap", "specialised")
         assert float((leap.error > 0).mean()) > 0.9, case
         assert float(leap.error.max()) <= 1e-9
     assert float(played("ftl", "bandit", "g", "step", "auto").error.max()) == 0
@@ -327,8 +327,8 @@ def test_the_comparison_is_of_leaps():
 
 @pytest.mark.parametrize("case", [case for case in CASES if POLICIES[case[0]][0]().rule])
 def test_drafts_leap_where_final_loops_do(case):
-    draft, final = (played(*case, "leap", loop) for loop in ("draft", "final"))
-    for name in ("regret", "n_pulls", "n_free", "error"):
+    draft, final = (played(*case, "leap", kernel) for kernel in ("generic", "specialised"))
+    for name in ("regret", "n_pulls", "n_looks", "error"):
         np.testing.assert_array_equal(draft[name], final[name], err_msg=name)
 
 
@@ -433,8 +433,8 @@ def check_sane(played, problem, horizon, paid=False):
     """The books balance, exactly, at the horizon and before."""
     assert (played.n_pulls.sum("arm") == horizon).all()
     assert (played.n_pulls >= (1 if horizon >= problem.n_arms else 0)).all()
-    assert (played.n_free >= 0).all()
-    counted = played.n_pulls + played.n_free if paid else played.n_pulls
+    assert (played.n_looks >= 0).all()
+    counted = played.n_pulls + played.n_looks if paid else played.n_pulls
     expected = (counted.values * problem.gaps).sum(axis=-1)
     np.testing.assert_allclose(played.final_regret, expected, rtol=1e-12, atol=1e-9)
     np.testing.assert_array_equal(played.regret[:, -1], played.final_regret)
@@ -452,11 +452,11 @@ def test_books_balance_at_enormous_horizons(horizon):
         check_sane(played, FOUR, horizon)
         assert (played.error > 0).all()
         if feedback.observer == "active":
-            assert (played.n_free.sum("arm") == horizon // 10).all()
+            assert (played.n_looks.sum("arm") == horizon // 10).all()
         if feedback.observer == "passive":  # four standard deviations and then some
-            looks = played.n_free.sum("arm") - horizon / 10
+            looks = played.n_looks.sum("arm") - horizon / 10
             assert (abs(looks) < 6 * math.sqrt(0.09 * horizon)).all()
-            shares = played.n_free / played.n_free.sum("arm")
+            shares = played.n_looks / played.n_looks.sum("arm")
             assert (abs(shares - 0.25) < 6 / math.sqrt(0.1 * horizon) + 1e-15).all()
 
 
@@ -495,7 +495,7 @@ def test_odd_problems(odd):
     for policy in (kb.ucb(), kb.ftl_robin()):
         played = leapt(problem, feedback, policy, 50_000, runs=3)
         check_sane(played, problem, 50_000)
-        looks = played.n_free.sum("arm")
+        looks = played.n_looks.sum("arm")
         if odd in {"rate 1", "always, passive"}:
             assert (looks == 50_000).all()
         if odd == "two looks in turn":
@@ -514,8 +514,8 @@ def test_many_arms():
 def test_no_look_is_lost_where_weights_do_not_quite_sum_to_one():
     weights = np.array([0.1, 0.2, 0.3, 0.4]) * (1 - 5e-10)
     played = leapt(FOUR, kb.passive(kb.every(2), weights), kb.ftl(), 10**12, runs=3)
-    assert (played.n_free.sum("arm") == 5 * 10**11).all()
-    shares = played.n_free.values / (5 * 10**11)
+    assert (played.n_looks.sum("arm") == 5 * 10**11).all()
+    shares = played.n_looks.values / (5 * 10**11)
     assert np.all(abs(shares - weights / weights.sum()) < 6 / math.sqrt(5e11))
 
 
@@ -529,7 +529,7 @@ def test_a_run_depends_on_seed_and_run_alone():
     ):
         n = other.sizes["run"]
         np.testing.assert_array_equal(other.n_pulls, all_at_once.n_pulls[:n])
-        np.testing.assert_array_equal(other.n_free, all_at_once.n_free[:n])
+        np.testing.assert_array_equal(other.n_looks, all_at_once.n_looks[:n])
         np.testing.assert_array_equal(other.error, all_at_once.error[:n])
     assert not np.array_equal(leapt(**how, runs=5, seed=2).n_pulls, all_at_once.n_pulls)
 
@@ -576,7 +576,7 @@ def test_looks_in_turn_are_told_in_turn():
             played = leapt(problem, kb.active(kb.every(3)), kb.ftl_robin(), horizon)
             n, k = horizon // 3, problem.n_arms
             expected = [n // k + (arm < n % k) for arm in range(k)]
-            assert (played.n_free == expected).all()
+            assert (played.n_looks == expected).all()
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.02])
@@ -627,7 +627,7 @@ def test_what_cannot_leap_is_played_stage_by_stage():
     ):
         played = leapt(FOUR, feedback, policy, 2000)
         assert not played.error.any()
-    assert not can_leap(kb.ucb(), kb.table([[0, 1], [1, 2]]), kb.bandit())
+    assert not can_leap(kb.ucb(), kb.empirical([[0, 1], [1, 2]]), kb.bandit())
     assert can_leap(kb.ucb(), FOUR, kb.passive(0.1, [0.1, 0.2, 0.3, 0.4]))
 
 
@@ -645,6 +645,6 @@ def test_rewards_without_chance_do_not_stray_and_are_leapt_over(means):
     for arm, mean in enumerate(means):
         assert (deviation_bound(law, arm, 100, 40.0, 9.0) == 0) == (mean in {0, 1})
     setting = {"horizon": 10**12, "runs": 2, "seed": 1, "engine": "leap"}
-    data = kb.simulate(problem, kb.bandit(), kb.kl_ucb(law="bernoulli"), **setting)
+    data = kb.simulate(problem, kb.bandit(), kb.kl_ucb(rewards="bernoulli"), **setting)
     certificates = data.error.values / (1e-9 / 2**21)
     assert np.all((certificates >= 1) & (certificates < 10_000))  # stages would take days

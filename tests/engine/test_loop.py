@@ -13,7 +13,7 @@ from stories import made, numpy_streams, runs
 
 from kibitz.engine.loop import STAGE, STOP
 from kibitz.model.feedback import active, bandit, every, full, passive
-from kibitz.model.problem import bernoulli, gaussian, table
+from kibitz.model.problem import bernoulli, empirical, gaussian
 from kibitz.policies import POLICIES
 from kibitz.simulation.executors import play_all
 from kibitz.simulation.jobs import Job, new_control, play
@@ -44,7 +44,7 @@ REFERENCES = {
 
 
 def replay(name, feedback, horizon, seed, run):
-    """Play a run in plain Python with NumPy's streams; return (n_pulls, n_free).
+    """Play a run in plain Python with NumPy's streams; return (n_pulls, n_looks).
 
     One normal for each pull, whichever arm it is; for each arrival, a gap, then an arm and a
     reward for each look.
@@ -52,7 +52,7 @@ def replay(name, feedback, horizon, seed, run):
     rewards, looks, own = numpy_streams(seed, run)
     policy = REFERENCES[name](len(MEANS))
     policy.rng = own
-    n_pulls, n_free = [0] * len(MEANS), [0] * len(MEANS)
+    n_pulls, n_looks = [0] * len(MEANS), [0] * len(MEANS)
 
     def after(stage):
         if feedback.observer in {"bandit", "full"}:
@@ -64,14 +64,14 @@ def replay(name, feedback, horizon, seed, run):
     arrival = after(0)
     for stage in range(1, horizon + 1):
         arm = policy.pull(stage)
-        look = policy.observe(stage) if stage == arrival and feedback.observer == "active" else None
+        look = policy.look(stage) if stage == arrival and feedback.observer == "active" else None
         n_pulls[arm] += 1
         if feedback.observer == "full":
             shown = [mean + rewards.standard_normal() for mean in MEANS]
             policy.update(stage, arm, shown[arm], False)
             for other in range(len(MEANS)):
                 if other != arm:
-                    n_free[other] += 1
+                    n_looks[other] += 1
                     policy.update(stage, other, shown[other], True)
             continue
         policy.update(stage, arm, MEANS[arm] + rewards.standard_normal(), False)
@@ -81,11 +81,11 @@ def replay(name, feedback, horizon, seed, run):
                     u = looks.random()
                     look = sum(u >= total for total in np.cumsum(feedback.weights)[:-1])
                 elif nth > 0:
-                    look = policy.observe(stage)
-                n_free[look] += 1
+                    look = policy.look(stage)
+                n_looks[look] += 1
                 policy.update(stage, look, MEANS[look] + looks.standard_normal(), True)
             arrival = after(stage)
-    return n_pulls, n_free
+    return n_pulls, n_looks
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -101,9 +101,9 @@ def test_runs_are_those_of_the_reference_with_the_same_streams(name):
     ):
         played = runs(made(name), problem, feedback, horizon=horizon, runs=4, seed=11)
         for run in range(4):
-            n_pulls, n_free = replay(name, feedback, horizon, 11, run)
+            n_pulls, n_looks = replay(name, feedback, horizon, 11, run)
             assert played.n_pulls[run].tolist() == n_pulls, feedback
-            assert played.n_free[run].tolist() == n_free, feedback
+            assert played.n_looks[run].tolist() == n_looks, feedback
 
 
 # Two samples of 20 comparisons; each has a false alarm with a chance of at most 10^-6 (the
@@ -155,8 +155,8 @@ def test_runs_are_those_of_the_reference_in_distribution(name, model, feedback, 
     regret = np.round([regret for regret, _, _ in slow], 9)
     assert stats.ks_2samp(regret, np.round(played.regret[:, -1], 9), method="asymp").pvalue > 1e-6
     arm = 2
-    free = [n_free[arm] for _, _, n_free in slow]
-    assert stats.ks_2samp(free, played.n_free[:, arm], method="asymp").pvalue > 1e-6
+    free = [n_looks[arm] for _, _, n_looks in slow]
+    assert stats.ks_2samp(free, played.n_looks[:, arm], method="asymp").pvalue > 1e-6
 
 
 # ------------------------------------------------------------------------------------- the world
@@ -164,7 +164,7 @@ def test_runs_are_those_of_the_reference_in_distribution(name, model, feedback, 
 
 def test_all_policies_meet_the_same_looks():
     free = [
-        runs(made(name), gaussian(MEANS), passive(0.3), horizon=200, runs=5, seed=14).n_free
+        runs(made(name), gaussian(MEANS), passive(0.3), horizon=200, runs=5, seed=14).n_looks
         for name in POLICIES
     ]
     for other in free[1:]:
@@ -173,7 +173,7 @@ def test_all_policies_meet_the_same_looks():
 
 def test_all_policies_meet_as_many_arrivals_where_they_choose_the_look():
     free = [
-        runs(made(name), gaussian(MEANS), active(0.3, looks=2), horizon=200, runs=5, seed=14).n_free
+        runs(made(name), gaussian(MEANS), active(0.3, looks=2), horizon=200, runs=5, seed=14).n_looks
         for name in POLICIES
     ]
     for other in free[1:]:
@@ -182,7 +182,7 @@ def test_all_policies_meet_as_many_arrivals_where_they_choose_the_look():
 
 def test_looks_do_not_change_the_noise_of_pulls():
     """A policy that is blind to looks plays the same with and without them."""
-    blind = made("ucb", ignore_free=True)
+    blind = made("ucb", ignore_looks=True)
     without = runs(blind, gaussian(MEANS), bandit(), horizon=300, runs=5, seed=15)
     for feedback in (passive(0.5), active(every(2)), active(0.1, looks=4)):
         with_looks = runs(blind, gaussian(MEANS), feedback, horizon=300, runs=5, seed=15)
@@ -192,7 +192,7 @@ def test_looks_do_not_change_the_noise_of_pulls():
 def test_runs_differ():
     played = runs(made("ucb"), gaussian(MEANS), passive(0.3), horizon=500, runs=30, seed=17)
     assert len({tuple(row) for row in played.n_pulls}) > 25
-    assert len({tuple(row) for row in played.n_free}) > 25
+    assert len({tuple(row) for row in played.n_looks}) > 25
 
 
 # ------------------------------------------------------------------------------------ the record
@@ -212,7 +212,7 @@ def test_every_stage_has_a_pull_and_the_regret_is_the_sum_of_gaps(feedback):
 
 def test_full_information_shows_every_other_arm_at_each_stage():
     played = runs(made("ftl"), gaussian(MEANS), full(), horizon=300, runs=3)
-    np.testing.assert_array_equal(played.n_pulls + played.n_free, np.full((3, 4), 300))
+    np.testing.assert_array_equal(played.n_pulls + played.n_looks, np.full((3, 4), 300))
 
 
 def test_a_paid_look_costs_its_gap_and_changes_nothing_else():
@@ -221,7 +221,7 @@ def test_a_paid_look_costs_its_gap_and_changes_nothing_else():
         free = runs(made("ucb"), problem, make(False), horizon=300, runs=10)
         paid = runs(made("ucb"), problem, make(True), horizon=300, runs=10)
         np.testing.assert_array_equal(free.n_pulls, paid.n_pulls)
-        cost = paid.n_free @ problem.gaps
+        cost = paid.n_looks @ problem.gaps
         assert np.all(cost > 0)
         np.testing.assert_allclose(paid.regret[:, -1], free.regret[:, -1] + cost, rtol=1e-13)
 
@@ -251,7 +251,7 @@ def test_the_first_stages_pull_each_arm_once_in_order():
 
 def test_a_table_pays_its_values():
     """Looks at an arm that pays only one value, and one that pays two, seen by follow the leader."""
-    problem = table([[1.0], [0.0, 0.5], [2.0, 3.0, 4.0]])
+    problem = empirical([[1.0], [0.0, 0.5], [2.0, 3.0, 4.0]])
     played = runs(made("ftl"), problem, bandit(), horizon=50, runs=5)
     np.testing.assert_array_equal(played.n_pulls, [[1, 1, 48]] * 5)
 

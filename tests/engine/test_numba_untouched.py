@@ -76,7 +76,7 @@ EVERYTHING = """
     def play_all():
         play(
             ([kb.ucb2(), kb.kibitzer()], {"horizon": 300}),
-            ([kb.ucb()], {"horizon": 300, "loop": "final"}),
+            ([kb.ucb()], {"horizon": 300, "kernel": "specialised"}),
             ([kb.ucb()], {"horizon": 200_000, "engine": "leap"}),
         )
 """

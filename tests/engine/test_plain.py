@@ -47,7 +47,7 @@ def test_every_function_of_a_policy_is_called_in_plain_python_without_compiling(
                 state = policy.init(params, 3)
                 for stage in range(1, 60):
                     arm = int(policy.pull(params, state, stage, rng))
-                    look = int(policy.observe(params, state, stage, rng))
+                    look = int(policy.look(params, state, stage, rng))
                     state = policy.update(params, state, stage, arm, 1, 0.5, False)
                     state = policy.update(params, state, stage, look, 1, 1.0, True)
                 if policy.view is not None:
@@ -67,12 +67,12 @@ def test_every_function_of_a_policy_is_called_in_plain_python_without_compiling(
 
 
 def test_a_world_can_be_drawn_from_in_plain_python():
-    for problem in (kb.gaussian([1, 0]), kb.bernoulli([0.5, 1]), kb.table([[1.0], [2.0, 3.0]])):
+    for problem in (kb.gaussian([1, 0]), kb.bernoulli([0.5, 1]), kb.empirical([[1.0], [2.0, 3.0]])):
         law = world.law_of(problem, problem.scale or 1.0)
         stream = new_stream(1)
         rewards = [world.draw(law, arm, stream) for arm in (0, 1, 0, 1)]
         assert np.all(np.isfinite(rewards))
-        if problem.law != "table":
+        if problem.kind != "table":
             assert np.isfinite(leap.sum_of(law, 0, 1000, stream.rng))
     feedback = kb.passive(lambda stage: 1 / stage, lambda stage, arm: 0.5)
     next_arrival, drawn_arm = world.look_functions(feedback)
@@ -117,11 +117,11 @@ def test_a_policy_is_played_with_the_values_that_its_globals_have_now():
     exec("def index(p, stage, counts, arm, mean):\n    return mean + WIDTH / counts[arm]\n", names)
     mine = kb.index_policy("mine", names["index"])
     setting = {"horizon": 300, "runs": 3, "seed": 1}
-    for loop in ("draft", "final"):
+    for kernel in ("generic", "specialised"):
         regrets = []
         for width in (0.0, 5.0, 0.0):
             names["WIDTH"] = width
-            data = kb.simulate(kb.gaussian([1, 0]), kb.bandit(), mine, loop=loop, **setting)
+            data = kb.simulate(kb.gaussian([1, 0]), kb.bandit(), mine, kernel=kernel, **setting)
             regrets.append(float(data.final_regret.sum()))
         assert regrets[0] == regrets[2] != regrets[1]
 
@@ -139,7 +139,7 @@ WITHOUT_PRIVATE_PARTS = """
     data = kb.simulate(
         kb.gaussian([1, 0.5, 0]), kb.active(0.3), kb.ucb(), horizon=300, runs=3, seed=1, engine="step"
     )
-    print(numba_compat.INLINE, numba_compat.KERNEL, numba_compat.CAN_CACHE, data.encoding["loop"])
+    print(numba_compat.INLINE, numba_compat.KERNEL, numba_compat.CAN_CACHE, data.encoding["kernel"])
     print(data.n_pulls.values.tolist())
 """
 
@@ -150,8 +150,8 @@ def test_without_the_private_parts_of_numba_the_numbers_are_the_same(tmp_path):
     data = kb.simulate(
         kb.gaussian([1, 0.5, 0]), kb.active(0.3), kb.ucb(), horizon=300, runs=3, seed=1, engine="step"
     )
-    loop = {"ucb": "final"}
-    assert output == f"{{}} {{}} False {loop}\n{data.n_pulls.values.tolist()}\n"
+    kernel = {"ucb": "specialised"}
+    assert output == f"{{}} {{}} False {kernel}\n{data.n_pulls.values.tolist()}\n"
     assert not list(tmp_path.rglob("*.kernel"))
 
 
@@ -186,7 +186,8 @@ def test_functions_that_share_parts_with_a_loop_are_compiled_and_called_as_ever(
         other.start()
         policy = kb.index_policy("mine", index)
         data = kb.simulate(
-            kb.gaussian([1, 0]), kb.active(0.5), policy, horizon=50, runs=2, seed=1, loop="final"
+            kb.gaussian([1, 0]), kb.active(0.5), policy,
+            horizon=50, runs=2, seed=1, kernel="specialised",
         )
         other.join()
         compile_some(1)

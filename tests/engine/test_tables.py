@@ -37,7 +37,7 @@ def equal(ours, theirs):
 def test_who_looks_up_its_index():
     found = {name for name, make in POLICIES.items() if is_tabulated(make(), 1000)}
     assert found == {"ucb", "ucb_double", "ucb_second", "kl_ucb"}
-    assert not is_tabulated(kb.kl_ucb(law="bernoulli"), 1000)
+    assert not is_tabulated(kb.kl_ucb(rewards="bernoulli"), 1000)
     assert not specialised_kernel(job_of(kb.ucb(), kb.bandit(), 1000, leap=True)).table_size
 
 
@@ -46,7 +46,7 @@ def test_who_looks_up_its_index():
 )
 @pytest.mark.parametrize("make", [kb.ucb, kb.ucb_second, kb.kl_ucb])
 def test_tables_play_what_the_formula_plays(make, feedback, monkeypatch):
-    job = job_of(make(), feedback, 700, loop="final")
+    job = job_of(make(), feedback, 700, kernel="specialised")
     assert specialised_kernel(job).table_size > 0
     by_tables = play(job)
     monkeypatch.setattr(kernel, "MAX_TABLE_SIZE", 0)
@@ -58,7 +58,7 @@ def test_tables_hold_what_the_functions_return():
     """For two sets of parameters, whose tables must not be mixed up."""
     for c in (6.0, 2.0):
         policy = kb.ucb(c)
-        play(job_of(policy, kb.active(1.0), 100, loop="final"))
+        play(job_of(policy, kb.active(1.0), 100, kernel="specialised"))
         *_, growths, widths = make_kernel(policy, kb.active(1.0), False, 100)._arguments(
             tuple(policy.params)
         )
@@ -81,8 +81,10 @@ def test_a_table_is_long_enough_for_every_count(looks):
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="takes minutes in plain Python")
 def test_the_longest_game_with_tables_and_the_shortest_without():
     horizons = [MAX_TABLE_SIZE // 2 - 1, MAX_TABLE_SIZE // 2]
-    jobs = [job_of(kb.ucb(), kb.passive(1.0, [1, 0, 0]), h, 1, loop="final") for h in horizons]
+    jobs = [
+        job_of(kb.ucb(), kb.passive(1.0, [1, 0, 0]), h, 1, kernel="specialised") for h in horizons
+    ]
     assert [specialised_kernel(job).table_size > 0 for job in jobs] == [True, False]
     for job in jobs:
-        equal(play(job), play(job._replace(loop="draft")))
-        assert play(job).n_free[0, 0] == job.horizon
+        equal(play(job), play(job._replace(kernel="generic")))
+        assert play(job).n_looks[0, 0] == job.horizon

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kibitz
-from kibitz.evaluation.bayes_optimal import Regret, _mean_of_larger, bayes_regret, optimal
+from kibitz.evaluation.bayes_optimal import Regret, _mean_of_larger, bayes_optimal, bayes_regret
 
 pytestmark = pytest.mark.slow
 
@@ -53,7 +53,7 @@ def brute_force(horizon, every=None, mutant=None):
 )
 def test_the_value_is_that_of_brute_force(horizon, every):
     exact = brute_force(horizon, every)
-    found = optimal(horizon, every)
+    found = bayes_optimal(horizon, every)
     assert found.reward == pytest.approx(float(exact), rel=1e-13)
     assert found.regret == pytest.approx(float(Fraction(2, 3) * horizon - exact), abs=1e-12)
     if every == 1 and horizon > 2:  # before the last of two stages both arms have been seen anyway
@@ -62,26 +62,26 @@ def test_the_value_is_that_of_brute_force(horizon, every):
 
 def test_the_published_value_without_looks():
     """60 pulls, uniform priors: 38.562343246635564 successes (P. Jacko, BinaryBandit, README)."""
-    assert optimal(60).reward == pytest.approx(38.562343246635564, rel=1e-14)
+    assert bayes_optimal(60).reward == pytest.approx(38.562343246635564, rel=1e-14)
 
 
 @pytest.mark.parametrize(("every", "regret"), [(None, 1.748), (10, 1.468), (1, 0.840)])
 def test_the_limits_at_a_hundred_stages(every, regret):
     """Computed before in another program: shared by the sheet that kibitzer came from."""
-    assert optimal(100, every).regret == pytest.approx(regret, abs=6e-4)
+    assert bayes_optimal(100, every).regret == pytest.approx(regret, abs=6e-4)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("every", "regret"), [(None, 3.024), (10, 2.129)])
 def test_the_limits_at_five_hundred_stages(every, regret):
-    assert optimal(500, every).regret == pytest.approx(regret, abs=6e-4)
+    assert bayes_optimal(500, every).regret == pytest.approx(regret, abs=6e-4)
 
 
 def test_more_looks_are_better_and_a_late_look_is_worth_nothing():
-    found = [optimal(30, every).regret for every in (1, 2, 5, 10, 29)]
+    found = [bayes_optimal(30, every).regret for every in (1, 2, 5, 10, 29)]
     assert found == sorted(found)
-    assert optimal(30, 30).regret == pytest.approx(optimal(30).regret)
-    assert optimal(30, 29).regret < optimal(30).regret
+    assert bayes_optimal(30, 30).regret == pytest.approx(bayes_optimal(30).regret)
+    assert bayes_optimal(30, 29).regret < bayes_optimal(30).regret
 
 
 @pytest.mark.parametrize("every", [None, 1, 2])
@@ -93,7 +93,7 @@ def test_the_decisions_earn_the_value(every):
         if stage > horizon:
             return 0.0
         seen = tuple((a - 1, b - 1) for a, b in counts)
-        choice = optimal(horizon, every, stage=stage, seen=seen)
+        choice = bayes_optimal(horizon, every, stage=stage, seen=seen)
         assert (choice.look is not None) == (every is not None and stage % every == 0)
         total = 0.0
         for paid, chance, after in outcomes(counts, choice.pull):
@@ -111,12 +111,12 @@ def test_the_decisions_earn_the_value(every):
             after[arm][1 - paid] += 1
             yield paid, counts[arm][1 - paid] / sum(counts[arm]), tuple(map(tuple, after))
 
-    assert earned(1, ((1, 1), (1, 1))) == pytest.approx(optimal(horizon, every).reward)
+    assert earned(1, ((1, 1), (1, 1))) == pytest.approx(bayes_optimal(horizon, every).reward)
 
 
 def test_the_arms_are_alike():
-    one = optimal(20, 3, stage=5, seen=((2, 1), (1, 1)))
-    other = optimal(20, 3, stage=5, seen=((1, 1), (2, 1)))
+    one = bayes_optimal(20, 3, stage=5, seen=((2, 1), (1, 1)))
+    other = bayes_optimal(20, 3, stage=5, seen=((1, 1), (2, 1)))
     assert one.reward == pytest.approx(other.reward, rel=1e-13)
     assert one.pull == 1 - other.pull
 
@@ -143,7 +143,7 @@ def test_a_policy_is_played_under_the_prior():
 
 @pytest.mark.parametrize("every", [None, 10])
 def test_no_policy_is_better_than_the_optimum(every):
-    limit = optimal(60, every).regret
+    limit = bayes_optimal(60, every).regret
     for policy in (kibitz.thompson("bernoulli"), kibitz.ucb_double()):
         found = bayes_regret(policy, 60, every, runs=400, seed=2)
         assert found.mean - 2 * found.sem > limit
@@ -156,13 +156,13 @@ def test_no_policy_is_better_than_the_optimum(every):
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: optimal(0), "horizon must be a whole number of at least 1, got 0"),
-        (lambda: optimal(10, 0), "every must be a whole number of at least 1, got 0"),
-        (lambda: optimal(10, 2.5), "every must be a whole number, got 2.5"),
-        (lambda: optimal(10, stage=11), "stage must be a whole number of at most 10, got 11"),
-        (lambda: optimal(10, seen=(1, 2)), "seen must be successes and failures of two arms"),
-        (lambda: optimal(10, seen=((1, -2), (0, 0))), "seen must be successes and failures"),
-        (lambda: optimal(10**4), "horizon must be less, so that 4 GB are enough, got 10000"),
+        (lambda: bayes_optimal(0), "horizon must be a whole number of at least 1, got 0"),
+        (lambda: bayes_optimal(10, 0), "every must be a whole number of at least 1, got 0"),
+        (lambda: bayes_optimal(10, 2.5), "every must be a whole number, got 2.5"),
+        (lambda: bayes_optimal(10, stage=11), "stage must be a whole number of at most 10, got 11"),
+        (lambda: bayes_optimal(10, seen=(1, 2)), "seen must be successes and failures of two arms"),
+        (lambda: bayes_optimal(10, seen=((1, -2), (0, 0))), "seen must be successes and failures"),
+        (lambda: bayes_optimal(10**4), "horizon must be less, so that 4 GB are enough, got 10000"),
         (lambda: bayes_regret("ucb", 10, runs=9, seed=1), "policy must be"),
         (lambda: bayes_regret(kibitz.ucb(), 10, runs=1, seed=1), "runs must be a whole number"),
     ],

@@ -16,8 +16,8 @@ from kibitz.evaluation.league import (
     entrants,
     games,
     geometric_ratio,
+    league_problems,
     play_league,
-    random_problems,
     stage_costs,
     standings,
 )
@@ -128,8 +128,8 @@ def test_a_regret_of_nothing_counts_as_one_pull_of_the_second_best():
 
 
 def test_problems_are_random_reproducible_and_of_three_kinds():
-    problems = random_problems(60, 4)
-    again, other = random_problems(12, 4), random_problems(60, 5)
+    problems = league_problems(60, 4)
+    again, other = league_problems(12, 4), league_problems(60, 5)
     assert all((a.means == b.means).all() for a, b in zip(problems, again, strict=False))
     assert any(a.n_arms != b.n_arms for a, b in zip(problems, other, strict=True))
     sizes = [problem.n_arms for problem in problems]
@@ -174,7 +174,7 @@ def test_a_league_is_played_saved_and_resumed(tmp_path):
     found = standings(data)
     assert found["setting"]["seed"] == 2
     assert found["setting"]["horizon"] == 50
-    means = [problem.means.tolist() for problem in random_problems(2, 2)]
+    means = [problem.means.tolist() for problem in league_problems(2, 2)]
     assert list(found["setting"]["problems"].values()) == means
     json.dumps(found, allow_nan=False)
 
@@ -183,7 +183,7 @@ def test_a_stage_costs_some_nanoseconds():
     costs = stage_costs([ftl(), kl_ucb()], stages=2000)
     assert set(costs) == {"ftl", "kl_ucb"}
     assert all(5 < cost.nanoseconds < 1e6 for cost in costs.values())
-    assert {cost.loop for cost in costs.values()} <= {"draft", "final"}
+    assert {cost.kernel for cost in costs.values()} <= {"generic", "specialised"}
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def test_a_report_counts_once_and_another_value_is_a_conflict(url):
     with made(url) as agent:
         id = agent.ask().id
         assert agent.tell(id, 1.0) == "counted"
-        assert agent.tell(id, 1) == "again"
+        assert agent.tell(id, 1) == "duplicate"
         with pytest.raises(kibitz.Conflict, match=r"reward of decision 1 must be 1\.0 as before"):
             agent.tell(id, 0.0)
         with pytest.raises(
@@ -67,11 +67,11 @@ def test_the_same_key_gets_the_same_decision_also_after_a_restart(url):
 
 def test_a_key_counts_once_within_one_transaction(url):
     with made(url) as agent:
-        ask, look, saw = ("ask", ("a", None, None)), ("look", ("b",)), ("saw", ("red", 1.0, "c"))
-        asked, again, looked, too, seen, twice = agent.together([ask, ask, look, look, saw, saw])
+        ask, look, saw = ("ask", ("a", None, None)), ("look", ("b",)), ("observe", ("red", 1.0, "c"))
+        asked, again, looked, too, seen, twice = agent.batch([ask, ask, look, look, saw, saw])
         assert asked == again
         assert looked == too
-        assert (seen, twice) == ("counted", "again")
+        assert (seen, twice) == ("counted", "duplicate")
         assert [event.id for event in agent.events(3)] == [1, 2, 3]
         assert agent.check() == []
 
@@ -79,16 +79,16 @@ def test_a_key_counts_once_within_one_transaction(url):
 def test_a_key_is_for_one_kind_of_operation(url):
     with made(url) as agent:
         agent.ask(key="a")
-        agent.saw("red", 0.5, key="b")
+        agent.observe("red", 0.5, key="b")
         with pytest.raises(kibitz.Conflict, match="key must be new for a look, got 'a', which is of"):
             agent.look(key="a")
         with pytest.raises(kibitz.Conflict, match="key must be new for a pull, got 'b', which is of"):
             agent.ask(key="b")
         with pytest.raises(kibitz.Conflict, match="key must be new for a saw, got 'a'"):
-            agent.saw("red", 0.5, key="a")
+            agent.observe("red", 0.5, key="a")
         with pytest.raises(kibitz.Conflict, match=r"got 'b', which has seen 0\.5 of 'red'"):
-            agent.saw("red", 0.25, key="b")
-        assert agent.saw("red", 0.5, key="b") == "again"
+            agent.observe("red", 0.25, key="b")
+        assert agent.observe("red", 0.5, key="b") == "duplicate"
 
 
 def test_looks_and_what_was_seen_teach_without_being_pulls(url):
@@ -96,8 +96,8 @@ def test_looks_and_what_was_seen_teach_without_being_pulls(url):
         look = agent.look()
         assert counts(agent, "looks_pending", "n_pending") == [(0, 0), (1, 0), (0, 0)]
         assert agent.tell(look.id, 0.25) == "counted"
-        assert agent.saw("red", 1.0) == "counted"
-        assert agent.saw("red", 1.0) == "counted"
+        assert agent.observe("red", 1.0) == "counted"
+        assert agent.observe("red", 1.0) == "counted"
         assert counts(agent, "n_looks", "look_sum", "squares", "n_asked") == [
             (0, 0.0, 0.0, 0), (1, 0.25, 0.0625, 0), (2, 2.0, 2.0, 0),
         ]  # fmt: skip
@@ -112,7 +112,7 @@ def test_many_at_once_are_all_told_or_none(url):
         with pytest.raises(kibitz.Conflict):
             agent.tell([(1, 1.0), (2, 0.0), (3, 0.0)])
         assert sum(n for (n,) in counts(agent, "n_pulls")) == 1
-        assert agent.tell([(1, 1.0), (2, 0.0), (3, 1.0)]) == ["counted", "counted", "again"]
+        assert agent.tell([(1, 1.0), (2, 0.0), (3, 1.0)]) == ["counted", "counted", "duplicate"]
         keys = [f"visit-{n}" for n in range(5)]
         assert agent.ask(n=5, key=keys) == agent.ask(n=5, key=keys)
         assert agent.check() == []
@@ -120,7 +120,7 @@ def test_many_at_once_are_all_told_or_none(url):
 
 def test_together_each_gets_its_own_answer_or_its_own_refusal(url):
     with made(url) as agent:
-        answers = agent.together(
+        answers = agent.batch(
             [
                 ("ask", ("a", None, None)),
                 ("tell", (1, 1.0)),
@@ -128,7 +128,7 @@ def test_together_each_gets_its_own_answer_or_its_own_refusal(url):
                 ("tell", (7, 0.0)),
                 ("tell", (1, math.nan)),
                 ("look", (None,)),
-                ("saw", ("pink", 1.0, None)),
+                ("observe", ("pink", 1.0, None)),
             ],
             each=True,
         )
@@ -145,7 +145,7 @@ def test_a_forgotten_decision_is_not_waited_for_and_counts_if_told_late(url):
     with made(url) as agent:
         id = agent.ask().id
         assert agent.forget(id) == "forgotten"
-        assert agent.forget(id) == "again"
+        assert agent.forget(id) == "duplicate"
         assert counts(agent, "n_pending", "n_forgotten")[0] == (0, 1)
         assert agent.tell(id, 1.0) == "counted"
         assert counts(agent, "n_pending", "n_forgotten", "n_pulls")[0] == (0, 0, 1)
@@ -180,7 +180,7 @@ def test_silence_may_mean_a_reward_until_a_late_report_corrects_it(url):
         agent.ask()
         assert counts(agent, "n_pulls", "pull_sum", "n_looks")[:2] == [(1, 0.0, 0), (0, 0.0, 1)]
         assert agent.tell(1, 1.0) == "counted"
-        assert agent.tell(1, 1.0) == "again"
+        assert agent.tell(1, 1.0) == "duplicate"
         assert counts(agent, "n_pulls", "pull_sum", "squares")[0] == (1, 1.0, 1.0)
         assert agent.tell(2, 0.0) == "counted"
         assert agent.check() == []
@@ -193,10 +193,10 @@ def test_a_correction_is_in_the_log_as_what_it_is(url):
             agent.correct(id, 1.0)
         agent.tell(id, 1.0)
         assert agent.correct(id, 0.25) == "corrected"
-        assert agent.correct(id, 0.25) == "again"
+        assert agent.correct(id, 0.25) == "duplicate"
         assert counts(agent, "n_pulls", "pull_sum", "squares")[0] == (1, 0.25, 0.0625)
-        assert agent.tell(id, 1.0) == "again"  # the report of before, repeated
-        assert agent.tell(id, 0.25) == "again"
+        assert agent.tell(id, 1.0) == "duplicate"  # the report of before, repeated
+        assert agent.tell(id, 0.25) == "duplicate"
         with pytest.raises(kibitz.Conflict):
             agent.tell(id, 0.5)
         last = list(agent.events())[-1]
@@ -251,7 +251,7 @@ def test_a_report_on_a_retired_arm_still_counts_but_nobody_sees_it_any_more(url)
         agent.retire("blue")
         assert agent.tell(id, 1.0) == "counted"
         with pytest.raises(ValueError, match="arm must not be retired, got 'blue'"):
-            agent.saw("blue", 1.0)
+            agent.observe("blue", 1.0)
 
 
 def test_it_asks_among_some(url):
@@ -284,7 +284,7 @@ def test_a_bad_reward_gets_a_sentence_and_nothing_is_written(url, reward, senten
         before = list(agent.events())
         for refused in (
             lambda: agent.tell(id, reward),
-            lambda: agent.saw("blue", reward),
+            lambda: agent.observe("blue", reward),
             lambda: agent.correct(id, reward),
             lambda: agent.tell([(id, 1.0), (id, reward)]),
         ):
@@ -295,7 +295,7 @@ def test_a_bad_reward_gets_a_sentence_and_nothing_is_written(url, reward, senten
 
 
 def test_a_policy_for_the_unit_interval_refuses_others(url):
-    with made(url, policy=kibitz.kl_ucb(law="bernoulli"), scale=1.0) as agent:
+    with made(url, policy=kibitz.kl_ucb(rewards="bernoulli"), scale=1.0) as agent:
         id = agent.ask().id
         with pytest.raises(ValueError, match=r"reward must be in \[0, 1\] for kl_ucb, got 1\.5"):
             agent.tell(id, 1.5)
@@ -315,7 +315,7 @@ def test_a_policy_for_the_unit_interval_refuses_others(url):
         (lambda agent: agent.ask(n=0), "n must be a whole number of at least 1, got 0"),
         (lambda agent: agent.ask(n=2, key="a"), "key must be a list of 2 keys, got 'a'"),
         (lambda agent: agent.ask(n=2, key=["a", "a"]), "key must be a list of different keys"),
-        (lambda agent: agent.saw("pink", 1.0), "arm must be one of 'blue', 'green', 'red', got"),
+        (lambda agent: agent.observe("pink", 1.0), "arm must be one of 'blue', 'green', 'red', got"),
         (lambda agent: agent.add("a\nb"), "arm must be a text of 1 to 500 printable characters"),
         (lambda agent: next(agent.events(-1)), "after must be a whole number of at least 0"),
     ],
@@ -416,7 +416,7 @@ def test_two_that_opened_the_same_agent_see_what_the_other_does(url):
         first = one.ask(key="a")
         assert two.ask(key="a") == first
         assert two.tell(first.id, 1.0) == "counted"
-        assert one.tell(first.id, 1.0) == "again"
+        assert one.tell(first.id, 1.0) == "duplicate"
         assert one.ask().arm != first.arm
         assert one.arms() == two.arms()
 
@@ -458,7 +458,7 @@ def test_a_closed_agent_says_that_it_is_closed(url):
     agent.close()
     verbs = [
         agent.ask, agent.look, lambda: agent.tell(id, 1.0), lambda: agent.tell([(id, 1.0)]),
-        lambda: agent.saw("blue", 1.0), lambda: agent.forget(id), lambda: agent.correct(id, 1.0),
+        lambda: agent.observe("blue", 1.0), lambda: agent.forget(id), lambda: agent.correct(id, 1.0),
         lambda: agent.add("x"), lambda: agent.pause("blue"), agent.arms, agent.report,
         lambda: list(agent.events()), lambda: agent.export("log.csv"), agent.check,
     ]  # fmt: skip
@@ -474,10 +474,10 @@ def test_true_counts_as_one_and_false_as_zero(url):
         ids = [decision.id for decision in agent.ask(n=4)]
         assert agent.tell(ids[0], True) == "counted"
         assert agent.tell([(ids[1], False), (ids[2], np.True_)]) == ["counted", "counted"]
-        assert agent.saw("blue", True) == "counted"
+        assert agent.observe("blue", True) == "counted"
         assert agent.tell(ids[3], 0.5) == "counted"
         assert agent.correct(ids[3], True) == "corrected"
-        assert agent.tell(ids[0], 1.0) == "again"
+        assert agent.tell(ids[0], 1.0) == "duplicate"
         rewards = [event.reward for event in agent.events() if event.reward is not None]
         assert rewards == [1.0, 0.0, 1.0, 1.0, 0.5, 1.0]
         assert all(type(reward) is float for reward in rewards)

@@ -73,7 +73,7 @@ def test_what_got_no_answer_is_sent_again_with_the_same_key(flaky):
         assert token == "Bearer 1.secret"
         client.look()
         answers[:] = [(200, {"result": "counted"})]
-        client.saw("blue", np.float32(0.5))
+        client.observe("blue", np.float32(0.5))
         answers[:] = [(200, [DECISION] * 2)]
         client.ask(n=2)
     keys = [one[1]["key"] for one in received[4:7]] + received[7][1]["key"]
@@ -124,7 +124,7 @@ def test_an_answer_of_something_else_is_shown(flaky):
         with pytest.raises(kibitz.UnknownAgent, match="no kibitz here"):
             client.tell(1, 1.0)
         with pytest.raises(ValueError, match="value must be a number, a text or a list"):
-            client.saw("blue", object())
+            client.observe("blue", object())
 
 
 @pytest.mark.parametrize(

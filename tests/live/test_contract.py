@@ -54,7 +54,7 @@ class Raw:
         return self.post("tell", id=id, reward=reward)["result"]
 
     def saw(self, arm, reward, key=None):
-        return self.post("saw", arm=arm, reward=reward, key=key)["result"]
+        return self.post("observe", arm=arm, reward=reward, key=key)["result"]
 
     def forget(self, id):
         return self.post("forget", id=id)["result"]
@@ -137,7 +137,7 @@ def test_a_report_counts_once_and_another_value_is_a_conflict(player):
     plays, agent = player()
     id = plays.ask().id
     assert plays.tell(id, 1.0) == "counted"
-    assert plays.tell(id, 1) == "again"
+    assert plays.tell(id, 1) == "duplicate"
     with pytest.raises(kibitz.Conflict, match=r"reward of decision 1 must be 1\.0 as before"):
         plays.tell(id, 0.0)
     with pytest.raises(kibitz.UnknownDecision, match="id must be that of a decision of"):
@@ -149,10 +149,10 @@ def test_a_report_counts_once_and_another_value_is_a_conflict(player):
 def test_the_same_key_gets_the_same_decision_and_is_for_one_kind_of_operation(player):
     plays, agent = player()
     asked, looked = plays.ask(key="a"), plays.look(key="b")
-    assert plays.saw("red", 0.5, key="c") == "counted"
+    assert plays.observe("red", 0.5, key="c") == "counted"
     assert plays.ask(key="a") == asked
     assert plays.look(key="b") == looked
-    assert plays.saw("red", 0.5, key="c") == "again"
+    assert plays.observe("red", 0.5, key="c") == "duplicate"
     with pytest.raises(
         kibitz.Conflict, match="key must be new for a look, got 'a', which is of a pull"
     ):
@@ -162,7 +162,7 @@ def test_the_same_key_gets_the_same_decision_and_is_for_one_kind_of_operation(pl
     ):
         plays.ask(key="c")
     with pytest.raises(kibitz.Conflict, match=r"got 'c', which has seen 0\.5 of 'red'"):
-        plays.saw("red", 0.25, key="c")
+        plays.observe("red", 0.25, key="c")
     assert len(list(agent.events())) == 6
 
 
@@ -175,7 +175,7 @@ def test_many_at_once_are_all_told_or_none(player):
     with pytest.raises(kibitz.UnknownDecision):
         plays.tell([(1, 1.0), (99, 0.0)])
     assert sum(n for (n,) in counts(agent, "n_pulls")) == 1
-    assert plays.tell([(1, 1.0), (2, 0.0), (3, 1.0)]) == ["counted", "counted", "again"]
+    assert plays.tell([(1, 1.0), (2, 0.0), (3, 1.0)]) == ["counted", "counted", "duplicate"]
     keys = [f"visit-{n}" for n in range(5)]
     assert plays.ask(n=5, key=keys) == plays.ask(n=5, key=keys)
     assert agent.check() == []
@@ -197,15 +197,15 @@ REFUSED = [
     (lambda a: a.tell(0, 1.0), "id must be a whole number of at least 1, got 0"),
     (lambda a: a.tell(2**70, 1.0), r"id must be a whole number below 2\^62"),
     (lambda a: a.tell("x", 1.0), "id must be a whole number, got 'x'"),
-    (lambda a: a.saw("pink", 1.0), "arm must be one of 'blue', 'green', 'red', got 'pink'"),
-    (lambda a: a.saw("", 1.0), "arm must be a text"),
+    (lambda a: a.observe("pink", 1.0), "arm must be one of 'blue', 'green', 'red', got 'pink'"),
+    (lambda a: a.observe("", 1.0), "arm must be a text"),
     (lambda a: a.forget(1.5), "id must be a whole number, got 1.5"),
     (lambda a: a.correct(1, None), "reward must be a finite number"),
     (lambda a: a.correct(1, 0.5), "decision 1 must be told before it is corrected"),
     (lambda a: a.pause("pink"), "arm must be one of"),
     (lambda a: a.add("blue"), "arm must be new, got 'blue'"),
     *((lambda a, x=x: a.tell(1, x), BAD_REWARD) for x in REWARDS),
-    *((lambda a, x=x: a.saw("red", x), BAD_REWARD) for x in REWARDS),
+    *((lambda a, x=x: a.observe("red", x), BAD_REWARD) for x in REWARDS),
 ]
 
 
@@ -224,12 +224,12 @@ def test_decisions_are_forgotten_told_late_and_corrected(player):
     plays, agent = player()
     plays.ask()
     assert plays.forget(1) == "forgotten"
-    assert plays.forget(1) == "again"
+    assert plays.forget(1) == "duplicate"
     assert plays.tell(1, 1.0) == "counted"
     with pytest.raises(kibitz.Conflict, match="decision 1 must be pending to be forgotten, got told"):
         plays.forget(1)
     assert plays.correct(1, 0.25) == "corrected"
-    assert plays.correct(1, 0.25) == "again"
+    assert plays.correct(1, 0.25) == "duplicate"
     kinds = [event.kind for event in agent.events(3)]
     assert kinds == ["pull", "forgotten", "told", "corrected"]
     assert agent.check() == []

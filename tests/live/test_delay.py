@@ -124,7 +124,7 @@ def indices(arms, stage, pending):
 
 def test_the_count_of_an_index_is_what_was_told_and_at_most_twice_that():
     rng = np.random.default_rng(0)
-    policy, ignoring = kibitz.ucb(2.0), kibitz.ucb(2.0, ignore_free=True)
+    policy, ignoring = kibitz.ucb(2.0), kibitz.ucb(2.0, ignore_looks=True)
     for _ in range(200):
         arms = [
             arm(int(n + p), int(n), float(rng.normal(n, np.sqrt(n))), int(p), int(m), float(m))

@@ -50,11 +50,11 @@ def check_fleet(url, acknowledged):
         assert agent.check() == []
         events = list(agent.events())
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
-    made_ids = [event.id for event in events if event.kind in {"pull", "look", "saw"}]
+    made_ids = [event.id for event in events if event.kind in {"pull", "look", "observe"}]
     assert made_ids == list(range(1, len(made_ids) + 1))
     asked = {event.id: (event.arm, event.key) for event in events if event.kind == "pull"}
     told = [(event.id, event.reward) for event in events if event.kind == "told"]
-    saw = [event.key for event in events if event.kind == "saw"]
+    saw = [event.key for event in events if event.kind == "observe"]
     assert len(told) == len(dict(told))
     assert len(saw) == len(set(saw))
     for word, *parts in acknowledged:
@@ -62,7 +62,7 @@ def check_fleet(url, acknowledged):
             assert asked[int(parts[0])] == (parts[1], parts[2])
         elif word == "tell" and len(parts) == 3:
             assert dict(told)[int(parts[0])] == float(parts[1])
-        elif word == "saw" and len(parts) == 2:
+        elif word == "observe" and len(parts) == 2:
             assert f"saw-{parts[0]}" in saw
 
 
@@ -104,10 +104,10 @@ def dies_before(statement):
 @pytest.mark.parametrize(
     ("operation", "kind", "again"),
     [
-        (lambda agent: agent.tell(1, 1.0), "told", "again"),
-        (lambda agent: agent.saw("a", 1.0, key="k"), "saw", "again"),
+        (lambda agent: agent.tell(1, 1.0), "told", "duplicate"),
+        (lambda agent: agent.observe("a", 1.0, key="k"), "observe", "duplicate"),
         (lambda agent: agent.ask(key="k").id, "pull", 2),
-        (lambda agent: agent.forget(1), "forgotten", "again"),
+        (lambda agent: agent.forget(1), "forgotten", "duplicate"),
     ],
 )
 def test_killed_between_two_statements_all_is_done_or_nothing(memory, operation, kind, again):
@@ -182,7 +182,8 @@ def test_an_error_in_the_middle_leaves_nothing_behind(url, monkeypatch):
         before = list(agent.events())
         monkeypatch.setattr("kibitz.live.store.queries.SET_ARM", "no_such_column = ?")
         for operation in (
-            agent.ask, agent.look, lambda: agent.tell(decision.id, 1.0), lambda: agent.saw("a", 1.0),
+            agent.ask, agent.look, lambda: agent.tell(decision.id, 1.0),
+            lambda: agent.observe("a", 1.0),
         ):  # fmt: skip
             with pytest.raises(Exception, match=r"no_such_column|binding|placeholders"):
                 operation()
@@ -284,7 +285,7 @@ def test_a_database_of_something_else_is_refused(tmp_path):
 def test_a_newer_schema_is_refused(url, monkeypatch):
     made(url).close()
     monkeypatch.setattr(schema, "VERSION", 0)
-    with pytest.raises(ValueError, match=r"store must be of schema 0 or older, got .* of schema 2,"):
+    with pytest.raises(ValueError, match=r"store must be of schema 0 or older, got .* of schema 3,"):
         made(url)
 
 
@@ -298,16 +299,31 @@ def test_the_file_of_schema_1_opens_and_goes_on(tmp_path):
         assert agent.ask(key="new").id == 8
 
 
+def test_the_file_of_schema_2_keeps_its_reports_under_the_new_names(tmp_path):
+    file = tmp_path / "shop.db"
+    shutil.copy(FILES / "schema-2.db", file)
+    with kibitz.agent(file, "checkout") as agent:
+        assert agent.check() == []
+        assert repr(agent.policy) == "kibitzer(b=8.0, beta=1.0, rewards='bounded')"
+        assert [(arm.n_pulls, arm.n_looks) for arm in agent.arms()] == [(5, 0), (1, 3)]
+        assert [e.key for e in agent.events() if e.kind == "observe"] == ["panel-1", None]
+        assert agent.observe("green", 1.0, key="panel-1") == "duplicate"
+        assert agent.tell(agent.ask().id, 0.5) == "counted"
+    with kibitz.agent(file, "shop") as agent:
+        assert agent.policy == kibitz.ucb(ignore_looks=True)
+        assert agent.check() == []
+
+
 def test_an_older_schema_is_migrated_and_a_gap_is_refused(tmp_path, monkeypatch):
     file = tmp_path / "shop.db"
     shutil.copy(FILES / "schema-1.db", file)
     with monkeypatch.context() as later:
         later.setattr(schema, "VERSION", schema.VERSION + 1)
-        with pytest.raises(ValueError, match=r"store must be of a known schema, got .* of schema 2"):
+        with pytest.raises(ValueError, match=r"store must be of a known schema, got .* of schema 3"):
             kibitz.agent(file, "checkout")
     with kibitz.agent(file, "checkout") as agent:
         assert agent.store.read(lambda database: database.rows("select version from kibitz")) == [
-            (2,)
+            (3,)
         ]
         assert agent.store.read(lambda database: database.rows("select * from tokens")) == []
         assert agent.check() == []
@@ -400,4 +416,4 @@ def test_postgresql_goes_away_under_load_and_comes_back(postgresql, database):
     assert asked == list(range(1, len(asked) + 1))
     assert {id for word, id in said if word == "ask"} == set(asked)  # none is made and not answered
     assert {id for word, id in said if word == "counted"} == set(told)
-    assert not [word for word, _ in said if word == "again"]  # no report was counted in secret
+    assert not [word for word, _ in said if word == "duplicate"]  # no report was counted in secret

@@ -19,7 +19,7 @@ arguments = {"arms": ["blue", "green"], "policy": kibitz.ucb(), "scale": 0.5, "s
 with kibitz.agent(sys.argv[1], "checkout", **arguments) as agent:
     agent.tell(agent.ask().id, 1.0)
     agent.tell(agent.look().id, 1.0)
-    agent.saw("green", 0.5)
+    agent.observe("green", 0.5)
     agent.report(), agent.check(), list(agent.events())
     agent.export(sys.argv[1] + ".csv"), agent.export(sys.argv[1] + ".nc")
 kibitz.from_log(sys.argv[1] + ".nc")

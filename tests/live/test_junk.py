@@ -14,12 +14,13 @@ pytestmark = pytest.mark.slow
 NEW = {"arms": ["blue", "green"], "policy": kb.ucb(), "scale": 0.5, "seed": 1}
 OF_OURS = ("seq", "at", "id", "key", "kind", "arm", "reward")
 RIGHT = {  # arguments that are right; what ends or changes an agent for good is told an unknown arm
-    "ask": {}, "look": {}, "tell": {"id": 1, "reward": 1.0}, "saw": {"arm": "blue", "reward": 1.0},
+    "ask": {}, "look": {}, "tell": {"id": 1, "reward": 1.0},
+    "observe": {"arm": "blue", "reward": 1.0},
     "forget": {"id": 1}, "correct": {"id": 1, "reward": 0.5},
     "add": {"arm": "red"}, "pause": {"arm": "blue"}, "resume": {"arm": "blue"},
     "retire": {"arm": "nobody"}, "report": {}, "events": {}, "export": {"file": "log.csv"},
 }  # fmt: skip
-UNTRIED = {"together", "close", "arms", "check"}  # the service's own, and what takes nothing
+UNTRIED = {"batch", "close", "arms", "check"}  # the service's own, and what takes nothing
 
 
 @pytest.fixture
@@ -87,8 +88,8 @@ def test_a_log_with_junk_in_it_is_refused(log):
 
 
 def test_a_netcdf_log_with_one_wrong_bit_is_refused(agent, memory):
-    agent.saw("blue", 1.0)
-    agent.saw("green", 0.0)
+    agent.observe("blue", 1.0)
+    agent.observe("green", 0.0)
     agent.export("log.nc")
     assert kb.from_log("log.nc").arms == ("blue", "green")
     whole = (memory / "log.nc").read_bytes()
@@ -102,8 +103,8 @@ def test_a_netcdf_log_with_one_wrong_bit_is_refused(agent, memory):
 
 
 def test_a_netcdf_log_of_a_version_without_checksums_is_read(agent, memory):
-    agent.saw("blue", 1.0)
-    agent.saw("green", 0.0)
+    agent.observe("blue", 1.0)
+    agent.observe("green", 0.0)
     agent.export("log.nc")
     whole = (memory / "log.nc").read_bytes()
     (memory / "old.nc").write_bytes(whole[: whole.rindex(b"\nkibitz format")])

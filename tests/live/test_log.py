@@ -23,7 +23,7 @@ def agent(memory):
         agent.correct(1, 1.0)
         agent.forget(9)
         agent.tell(agent.look(key='a,"b"').id, 0.25)
-        agent.saw("green", 0.5, key="naïve")
+        agent.observe("green", 0.5, key="naïve")
         yield agent
 
 
@@ -32,7 +32,7 @@ def expected(agent):
     final = {}
     arms = {}
     for event in agent.events():
-        if event.kind in {"told", "corrected", "saw"}:
+        if event.kind in {"told", "corrected", "observe"}:
             final[event.id] = event.reward
             arms[event.id] = event.arm
     for id, reward in final.items():

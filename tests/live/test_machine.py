@@ -44,7 +44,7 @@ class Model:
             return kibitz.UnknownDecision
         decision = self.decisions[id]
         if decision[4] == "told":
-            return "again" if reward in decision[5:7] else kibitz.Conflict
+            return "duplicate" if reward in decision[5:7] else kibitz.Conflict
         decision[4:7] = "told", reward, reward
         return "counted"
 
@@ -143,17 +143,17 @@ class Story(RuleBasedStateMachine):
     @rule(arm=st.sampled_from(["a", "b", "c", "d"]), reward=REWARDS, key=KEYS)
     def saw(self, arm, reward, key):
         known = self.model.by_key(key)
-        answer = self.outcome(lambda: self.agent.saw(arm, reward, key))
+        answer = self.outcome(lambda: self.agent.observe(arm, reward, key))
         if arm not in self.model.status:
             assert answer is ValueError
         elif known is not None:
             kind, seen, _, _, _, value, _ = self.model.decisions[known]
-            same = kind == "saw" and seen == arm and value == reward
-            assert answer == ("again" if same else kibitz.Conflict)
+            same = kind == "observe" and seen == arm and value == reward
+            assert answer == ("duplicate" if same else kibitz.Conflict)
         else:
             assert answer == "counted"
             id = len(self.model.decisions) + 1
-            self.model.decisions[id] = ["saw", arm, key, self.now, "told", reward, reward]
+            self.model.decisions[id] = ["observe", arm, key, self.now, "told", reward, reward]
 
     @rule(id=st.integers(1, 20))
     def forget(self, id):
@@ -162,7 +162,7 @@ class Story(RuleBasedStateMachine):
         if decision is None:
             assert answer is kibitz.UnknownDecision
         elif decision[4] in {"pending", "forgotten"}:
-            assert answer == ("forgotten" if decision[4] == "pending" else "again")
+            assert answer == ("forgotten" if decision[4] == "pending" else "duplicate")
             decision[4] = "forgotten"
         else:
             assert answer is kibitz.Conflict
@@ -170,7 +170,7 @@ class Story(RuleBasedStateMachine):
     @rule(id=st.integers(1, 20), reward=REWARDS)
     def correct(self, id, reward):
         decision = self.model.decisions.get(id)
-        if decision is not None and decision[0] == "saw":
+        if decision is not None and decision[0] == "observe":
             return  # the model knows one value of what was seen
         answer = self.outcome(lambda: self.agent.correct(id, reward))
         if decision is None:
@@ -178,7 +178,7 @@ class Story(RuleBasedStateMachine):
         elif decision[5] is None:
             assert answer is ValueError
         elif decision[5] == reward and decision[4] == "told":
-            assert answer == "again"
+            assert answer == "duplicate"
         else:
             assert answer == "corrected"
             decision[4:6] = "told", reward

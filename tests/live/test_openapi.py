@@ -40,7 +40,7 @@ assert [one.id for one in more] == [2, 3, 4]
 assert look.sync(name, client=client).kind == "look"
 assert tell.sync(name, client=client, body=Tell(id=1, reward=1.0)).result == "counted"
 told = tell.sync(name, client=client, body=[Tell(id=1, reward=1.0), Tell(id=2, reward=0.0)])
-assert [one.result for one in told] == ["again", "counted"]
+assert [one.result for one in told] == ["duplicate", "counted"]
 conflict = tell.sync(name, client=client, body=Tell(id=1, reward=0.0))
 assert isinstance(conflict, Error) and conflict.error.code == "conflict", conflict
 assert tell.sync(name, client=client, body=Tell(id=99, reward=0.0)).error.code == "unknown"

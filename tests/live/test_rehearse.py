@@ -21,21 +21,22 @@ def rehearse(problem, policy, *, horizon, runs, seed, rate=0.0, **more):
 
 
 @pytest.mark.parametrize(
-    "problem", [PROBLEM, kibitz.bernoulli([0.3, 0.6]), kibitz.table([[0.0, 1.0], [3.0, -1.0, 2.0]])]
+    "problem",
+    [PROBLEM, kibitz.bernoulli([0.3, 0.6]), kibitz.empirical([[0.0, 1.0], [3.0, -1.0, 2.0]])],
 )
 def test_with_immediate_reports_the_agent_plays_the_simulators_runs(problem, memory):
     data = rehearse(problem, kibitz.ucb(2.0), **SHORT, rate=0.3, store=memory / "r.db")
     assert data["policy"].to_numpy().tolist() == ["agent", "simulator"]
     ours, theirs = data["regret"].to_numpy()
     np.testing.assert_allclose(ours, theirs, rtol=1e-12)
-    assert data["n_again"].sum() == 0
+    assert data["n_duplicates"].sum() == 0
 
 
 def test_duplicates_change_nothing(memory):
     data = rehearse(PROBLEM, kibitz.ucb(2.0), **SHORT, duplicates=0.5, store=memory / "r.db")
     ours, theirs = data["regret"].to_numpy()
     np.testing.assert_allclose(ours, theirs, rtol=1e-12)
-    assert 100 < data["n_again"].sum() < 200
+    assert 100 < data["n_duplicates"].sum() < 200
 
 
 def test_delay_and_loss_are_played_and_checked(memory):

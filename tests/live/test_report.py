@@ -105,7 +105,7 @@ def test_a_report_counts_what_was_asked_told_and_awaited(memory):
         agent.tell([(decision.id, 1.0) for decision in agent.ask(n=4)][:3])
         agent.look()
         agent.forget(4)
-        agent.saw("c", 0.5)
+        agent.observe("c", 0.5)
         agent.pause("b")
         agent.now = lambda: 2e9 + 7
         data = agent.report()
@@ -142,7 +142,7 @@ def test_looks_have_saved_what_the_planner_says(memory):
     with made(memory) as agent:
         for arm, mean in {"a": 0.0, "b": 0.5, "c": 1.0}.items():
             for n in range(100):
-                agent.saw(arm, float(n < 100 * mean))
+                agent.observe(arm, float(n < 100 * mean))
         for decision in agent.ask(n=1000):
             agent.forget(decision.id) if decision.id % 2 else None
         saved = agent.report().attrs["looks_saved"]
@@ -155,7 +155,7 @@ def test_warnings_in_words(memory):
     with made(memory) as agent:
         assert agent.report().attrs["warnings"] == []
         for _ in range(3):
-            agent.saw("a", 0.5)
+            agent.observe("a", 0.5)
         agent.pause("b")
         for decision in agent.ask(n=700):
             if decision.arm == "a":

@@ -25,7 +25,8 @@ def at(operation, arm="blue"):
 
 
 BODIES = {
-    "ask": {}, "look": {}, "tell": {"id": 1, "reward": 1.0}, "saw": {"arm": "blue", "reward": 1.0},
+    "ask": {}, "look": {}, "tell": {"id": 1, "reward": 1.0},
+    "observe": {"arm": "blue", "reward": 1.0},
     "forget": {"id": 1}, "correct": {"id": 1, "reward": 1.0}, "arms": {"arm": "red"},
     "arms/": {"state": "paused"},
 }  # fmt: skip
@@ -141,7 +142,7 @@ def test_a_token_is_kept_as_a_hash_shown_once_and_revoked_within_a_second(shop):
     fresh(service)
     assert service.send("GET", PATH, token=made)[0] == 200
     assert tokens.revoke_token(agent.store, 1) == "revoked"
-    assert tokens.revoke_token(agent.store, 1) == "again"
+    assert tokens.revoke_token(agent.store, 1) == "duplicate"
     deadline = time.monotonic() + tokens.FRESH_SECONDS + 0.2
     while service.send("GET", PATH, token=made)[0] == 200:
         assert time.monotonic() < deadline
@@ -344,7 +345,7 @@ def test_ten_thousand_random_strings_as_bodies_are_never_more_than_refused(shop)
                 content = random_.randbytes(random_.randrange(40))
             else:
                 content = b"".join(random_.choices(pieces, k=random_.randrange(1, 12)))
-            end = ("tell", "forget", "correct", "saw")[n % 4]
+            end = ("tell", "forget", "correct", "observe")[n % 4]
             status, _, _ = await service.call("POST", f"{PATH}/{end}", content)
             nothing = end == "tell" and content.split() == [b"[]"]  # none were told
             assert status in (404, 422) or (status == 200 and nothing), (end, content, status)
@@ -439,12 +440,12 @@ def test_one_that_fails_in_a_group_does_not_take_the_others_with_it(shop):
     assert (asked.id, looked.id, added) == (1, 2, None)
     assert isinstance(told, kibitz.UnknownDecision)
 
-    def broken(operations, each=False, together=agent.together):
+    def broken(operations, each=False, together=agent.batch):
         if len(operations) > 1:
             raise ValueError("done by half")
         return together(operations, each=each)
 
-    agent.together = broken
+    agent.batch = broken
     asked, told, looked = writer.commit(made[:3])
     assert asked.id == 1
     assert isinstance(told, kibitz.UnknownDecision)
@@ -455,7 +456,7 @@ def test_one_that_fails_in_a_group_does_not_take_the_others_with_it(shop):
         tried.append(len(operations))
         raise StoreUnavailable("away")
 
-    agent.together = away  # and then nobody waits for it again and again
+    agent.batch = away  # and then nobody waits for it again and again
     assert all(isinstance(answer, StoreUnavailable) for answer in writer.commit(made[:3]))
     assert tried == [3]
     loop.close()

@@ -73,10 +73,10 @@ OPEN = [  # while the store has no tokens
     post(f"{A}/tell", [{"id": 3, "reward": 0.5}, {"id": 1, "reward": 0.0}]),
     post(f"{A}/tell", [{"id": 3, "reward": 0.5}, {"id": 999, "reward": 0.0}]),
     post(f"{A}/tell", {"id": 999, "reward": 1.0}),
-    post(f"{A}/saw", {"arm": "green", "reward": 1}),
-    post(f"{A}/saw", {"arm": "green", "reward": 1.0, "key": "panel-1"}),
-    post(f"{A}/saw", {"arm": "green", "reward": 1.0}, headers={"idempotency-key": "panel-1"}),
-    post(f"{A}/saw", {"arm": "green", "reward": 0.0, "key": "panel-1"}),
+    post(f"{A}/observe", {"arm": "green", "reward": 1}),
+    post(f"{A}/observe", {"arm": "green", "reward": 1.0, "key": "panel-1"}),
+    post(f"{A}/observe", {"arm": "green", "reward": 1.0}, headers={"idempotency-key": "panel-1"}),
+    post(f"{A}/observe", {"arm": "green", "reward": 0.0, "key": "panel-1"}),
     post(f"{A}/look", {"key": "visit-1"}),
     post(f"{A}/forget", {"id": 4}),
     post(f"{A}/forget", {"id": 4}),
@@ -119,7 +119,7 @@ OPEN = [  # while the store has no tokens
         b'{"id": 3, "reward": NaN}', b'{"id": 3, "reward": 1e999}',
         [{"id": 1, "reward": 0.25}] * 1001,
     )),
-    *(post(f"{A}/saw", body) for body in (
+    *(post(f"{A}/observe", body) for body in (
         None, {"arm": "pink", "reward": 1}, {"arm": "", "reward": 1}, {"arm": 1, "reward": 1},
         {"arm": "green"}, {"arm": "a/b", "reward": 1}, {"arm": "green", "reward": 1, "key": 1},
     )),
@@ -164,7 +164,7 @@ CLOSED = [  # with tokens
         (f"{A}/export", "GET", None), ("/v1/watch", "GET", None),
         (f"{A}/ask", "POST", {"key": "visit-1"}), (f"{A}/look", "POST", {"key": "probe-1"}),
         (f"{A}/tell", "POST", {"id": 2, "reward": 0.5}), (f"{A}/forget", "POST", {"id": 4}),
-        (f"{A}/saw", "POST", {"arm": "green", "reward": 1.0, "key": "panel-1"}),
+        (f"{A}/observe", "POST", {"arm": "green", "reward": 1.0, "key": "panel-1"}),
         (f"{A}/correct", "POST", {"id": 1, "reward": 0.25}), (f"{A}/arms", "POST", {"arm": "red"}),
         (f"{A}/arms/red", "PATCH", {"state": "active"}), (B, "GET", None), ("/session", "GET", None),
     )

@@ -54,7 +54,7 @@ def test_the_agent_plays_the_runs_of_the_compiled_simulator(name, memory):
     gaps = np.diff(simulated.regret[0], prepend=0.0)
     expected = [int(np.argmin(np.abs(problem.gaps - gap))) for gap in gaps]
     assert pulls == expected
-    assert np.bincount(looks, minlength=4).tolist() == simulated.n_free[0].tolist()
+    assert np.bincount(looks, minlength=4).tolist() == simulated.n_looks[0].tolist()
 
 
 @pytest.mark.parametrize("name", POLICIES)
@@ -90,7 +90,7 @@ def disagreement(name, story, file):
         looks = []
         if rng.random() < rate:
             ids += 1
-            look = int(policy.observe(params, state, stage, drawn()))
+            look = int(policy.look(params, state, stage, drawn()))
             looks.append((look, agent.look()))
         if rng.random() < 0.05:
             agent.close()
@@ -107,12 +107,12 @@ def disagreement(name, story, file):
             state = policy.update(params, state, stage, look, 1, reward / unit, True)
             if rng.random() < 0.2:
                 ids += 1
-                look = int(policy.observe(params, state, stage, drawn()))
+                look = int(policy.look(params, state, stage, drawn()))
                 looks.append((look, agent.look()))
         if rng.random() < 0.1:
             ids += 1
             arm, reward = int(rng.integers(n_arms)), 0.5
-            agent.saw(arms[arm], reward)
+            agent.observe(arms[arm], reward)
             state = policy.update(params, state, stage, arm, 1, reward / unit, True)
     agent.close()
     return None

@@ -29,7 +29,7 @@ def work(url, acknowledged, place, life, n_operations):
         result = agent.tell(decision.id, reward)
         os.write(out, f"tell {decision.id} {reward} {result}\n".encode())
         if n % 10 == 0:
-            result = agent.saw("b", 1.0, key=f"saw-{key}")
+            result = agent.observe("b", 1.0, key=f"saw-{key}")
             os.write(out, f"saw {key} {result}\n".encode())
 
 

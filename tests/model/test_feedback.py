@@ -236,7 +236,7 @@ def test_named_weights_are_a_distribution_with_nothing_on_optimal_arms(gaps, nam
 @pytest.mark.slow
 def test_several_looks_come_with_each_arrival():
     for feedback in (passive(0.2, looks=3), active(0.2, looks=3)):
-        n_looks = runs(made("ftl"), PROBLEM, feedback, horizon=500, runs=20).n_free.sum(axis=1)
+        n_looks = runs(made("ftl"), PROBLEM, feedback, horizon=500, runs=20).n_looks.sum(axis=1)
         assert np.all(n_looks % 3 == 0)
         assert stats.binomtest(int(n_looks.sum()) // 3, 500 * 20, 0.2).pvalue > 1e-6
 
@@ -246,13 +246,13 @@ def test_periodic_looks_are_counted_in_the_engine():
     for n, first, expected in [(7, 7, 14), (7, 1, 15), (7, 99, 1), (1, 1, 100), (200, 150, 0)]:
         feedback = active(every(n, first=first))
         played = runs(made("ftl"), PROBLEM, feedback, horizon=100, runs=2)
-        assert played.n_free.sum(axis=1).tolist() == [expected] * 2
+        assert played.n_looks.sum(axis=1).tolist() == [expected] * 2
 
 
 def test_weights_are_followed_in_the_engine():
     weights = [0.1, 0.0, 0.6, 0.3]
     played = runs(made("ftl"), PROBLEM, passive(0.5, weights), horizon=500, runs=20)
-    assert follow(played.n_free.sum(axis=0), weights)
+    assert follow(played.n_looks.sum(axis=0), weights)
 
 
 def test_rows_of_weights_are_those_of_their_stages_in_the_engine():
@@ -260,11 +260,11 @@ def test_rows_of_weights_are_those_of_their_stages_in_the_engine():
     rows[:60, 1] = 1.0
     rows[60:, 3] = 1.0
     played = runs(made("ftl"), PROBLEM, passive(1.0, rows), horizon=100)
-    assert played.n_free[0].tolist() == [0, 60, 0, 40]
+    assert played.n_looks[0].tolist() == [0, 60, 0, 40]
 
 
 def test_a_bandit_sees_nothing_for_free():
-    assert not runs(made("ftl"), PROBLEM, bandit(), horizon=100, runs=2).n_free.any()
+    assert not runs(made("ftl"), PROBLEM, bandit(), horizon=100, runs=2).n_looks.any()
 
 
 # -------------------------------------------------------------------------------------- bad input
@@ -352,10 +352,10 @@ def test_refuses_a_function_whose_values_are_no_rates_or_weights():
 
 
 def test_shows_what_made_it():
-    assert bandit().setting == {"observer": "bandit"}
-    assert full().setting == {"observer": "full"}
-    assert active(every(3)).setting["rate"] == {"every": 3, "first": 3}
-    assert passive(0.1, [0.5, 0.5], looks=2, paid=True).setting == {
+    assert bandit().spec == {"observer": "bandit"}
+    assert full().spec == {"observer": "full"}
+    assert active(every(3)).spec["rate"] == {"every": 3, "first": 3}
+    assert passive(0.1, [0.5, 0.5], looks=2, paid=True).spec == {
         "observer": "passive",
         "rate": 0.1,
         "weights": [0.5, 0.5],
@@ -366,10 +366,10 @@ def test_shows_what_made_it():
 
 
 def test_the_setting_tells_functions_and_long_arrays_apart_by_their_content():
-    one, two = active(falling).setting["rate"], active(lambda stage: 0.5).setting["rate"]
+    one, two = active(falling).spec["rate"], active(lambda stage: 0.5).spec["rate"]
     assert one["function"] == "falling"
     assert one["source"] != two["source"]
     rates = np.full(2000, 0.5)
-    long = active(rates).setting["rate"]
+    long = active(rates).spec["rate"]
     rates[1000] = 0.25
-    assert active(rates).setting["rate"] != long
+    assert active(rates).spec["rate"] != long

@@ -11,7 +11,7 @@ from scipy import stats
 from kibitz.engine.cache import cached_dispatcher
 from kibitz.engine.environment import draw, law_of
 from kibitz.engine.rng import new_stream
-from kibitz.model.problem import bernoulli, gaussian, table
+from kibitz.model.problem import bernoulli, empirical, gaussian
 
 finite = st.floats(-1e6, 1e6)
 several = st.lists(finite, min_size=2, max_size=8)
@@ -51,7 +51,7 @@ def test_the_order_of_the_arms_is_the_users(means, random):
 
 @given(st.lists(st.lists(finite, min_size=1, max_size=5), min_size=2, max_size=5))
 def test_a_table_has_the_mean_and_support_of_its_values(rewards):
-    problem = table(rewards)
+    problem = empirical(rewards)
     np.testing.assert_allclose(problem.means, [math.fsum(v) / len(v) for v in rewards], atol=1e-6)
     assert problem.support == (min(map(min, rewards)), max(map(max, rewards)))
     assert problem.scale == max(max(v) - min(v) for v in rewards) / 2
@@ -75,13 +75,13 @@ def test_promises_the_largest_standard_deviation():
 
 
 @pytest.mark.parametrize(
-    "problem", [bernoulli([0.0, 0.1, 0.5, 1.0]), table([[0, 1, 1], [3.0], [0, 5], [-1, 0, 4]])]
+    "problem", [bernoulli([0.0, 0.1, 0.5, 1.0]), empirical([[0, 1, 1], [3.0], [0, 5], [-1, 0, 4]])]
 )
 def test_keeps_the_promised_sub_gaussian_scale(problem):
-    if problem.law == "bernoulli":
+    if problem.kind == "bernoulli":
         supports = [([0.0, 1.0], [1 - m, m]) for m in problem.means]
     else:
-        supports = [(v, [1 / len(v)] * len(v)) for v in problem.setting["rewards"]]
+        supports = [(v, [1 / len(v)] * len(v)) for v in problem.spec["rewards"]]
     for values, chances in supports:
         centred = np.array(values) - np.dot(values, chances)
         for x in np.linspace(-3, 3, 61):
@@ -93,7 +93,7 @@ def test_keeps_the_promised_sub_gaussian_scale(problem):
 def test_shows_what_made_it():
     assert repr(gaussian([1, 0])) == "gaussian(means=[1.0, 0.0], sd=1.0)"
     assert repr(bernoulli([1, 0])) == "bernoulli(means=[1.0, 0.0])"
-    assert table([[1, 0], [2]]).setting == {"law": "table", "rewards": [[1.0, 0.0], [2.0]]}
+    assert empirical([[1, 0], [2]]).spec == {"kind": "empirical", "rewards": [[1.0, 0.0], [2.0]]}
 
 
 # ---------------------------------------------------------------------------------------- rewards
@@ -121,7 +121,7 @@ def test_bernoulli_rewards_are_ones_as_often_as_promised(arm):
 @pytest.mark.parametrize("arm", range(3))
 def test_table_rewards_are_its_values_all_equally_likely(arm):
     values = [[5.0], [1.0, 2.0, 3.0, 4.0], [-1.0, 0.0, 7.0]]
-    rewards = sample(table(values), arm, 5000, seed=3)
+    rewards = sample(empirical(values), arm, 5000, seed=3)
     found, counts = np.unique(rewards, return_counts=True)
     assert found.tolist() == sorted(values[arm])
     if len(found) > 1:
@@ -130,7 +130,7 @@ def test_table_rewards_are_its_values_all_equally_likely(arm):
 
 def test_what_is_drawn_does_not_depend_on_the_arm():
     """So that all policies meet the same noise."""
-    for problem in (gaussian([1.0, 0.0]), bernoulli([0.2, 0.9]), table([[1.0], [1.0, 2.0]])):
+    for problem in (gaussian([1.0, 0.0]), bernoulli([0.2, 0.9]), empirical([[1.0], [1.0, 2.0]])):
         both = [new_stream(4) for _ in range(2)]
         for arm, stream in enumerate(both):
             draws(law_of(problem, 1.0), arm, stream, np.empty(50))
@@ -201,7 +201,7 @@ def test_gaussian_refuses_a_bad_sd(sd, sentence):
 )
 def test_table_refuses_bad_rewards(rewards, sentence):
     with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
-        table(rewards)
+        empirical(rewards)
 
 
 @settings(max_examples=30)

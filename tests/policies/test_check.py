@@ -21,10 +21,10 @@ for make in POLICIES.values():
     kb.check(make())
 kb.check(kb.etc_ocucb(p=1.5, restart=True))
 kb.check(kb.etc_ocucb(check="doubling", all_info=True))
-kb.check(kb.kl_ucb(law="bernoulli", c=3))
+kb.check(kb.kl_ucb(rewards="bernoulli", c=3))
 kb.check(kb.ocucb(rho=0.8))
-kb.check(kb.ucb(ignore_free=True))
-kb.check(kb.thompson(law="bernoulli"))
+kb.check(kb.ucb(ignore_looks=True))
+kb.check(kb.thompson(rewards="bernoulli"))
 print("all is well")
 """
 
@@ -134,9 +134,9 @@ def pull_at_random(params, state, stage, rng):
         ({"pull": pull_and_count}, "deciding of ucb must leave the state alone, got another one"),
         ({"pull": pull_beyond}, "pull of ucb must be one of 2 arms, got 2"),
         ({"pull": pull_the_worst}, "pull of ucb must be the arm of largest index, got 1 at stage 1"),
-        ({"observe": look_at_the_last}, "observe of ucb must be the arm of second largest index"),
+        ({"look": look_at_the_last}, "look of ucb must be the arm of second largest index"),
         ({"update": update_once}, "decisions of ucb must depend on what it was told alone, got"),
-        ({"observe": pull_beyond}, "observe of ucb must be one of 2 arms, got 2"),
+        ({"look": pull_beyond}, "look of ucb must be one of 2 arms, got 2"),
     ],
 )
 def test_functions_that_break_a_promise_are_told(change, sentence):
@@ -145,10 +145,8 @@ def test_functions_that_break_a_promise_are_told(change, sentence):
 
 
 def test_turns_that_are_not_taken_are_told():
-    policy = dataclasses.replace(kb.ftl_robin(), observe=look_at_the_last)
-    with pytest.raises(
-        ValueError, match="observe of ftl_robin must be the arm whose turn it is, got 1"
-    ):
+    policy = dataclasses.replace(kb.ftl_robin(), look=look_at_the_last)
+    with pytest.raises(ValueError, match="look of ftl_robin must be the arm whose turn it is, got 1"):
         kb.check(policy)
 
 
@@ -170,7 +168,7 @@ def view_without_looks(params, state: State, stage):
 
 def test_a_view_may_forbid_looks_at_once():
     """Then where it looks is its own affair."""
-    changes = {"view": view_without_looks, "observe": look_at_the_last, "update": update}
+    changes = {"view": view_without_looks, "look": look_at_the_last, "update": update}
     assert kb.check(dataclasses.replace(kb.ucb(), **changes)) is None
 
 

@@ -10,7 +10,7 @@ from stories import made, plain, runs, tell
 
 from kibitz.engine.kernel import make_generic_kernel, make_kernel
 from kibitz.model.feedback import active, bandit, every, full, passive
-from kibitz.model.problem import bernoulli, gaussian, table
+from kibitz.model.problem import bernoulli, empirical, gaussian
 from kibitz.policies import POLICIES, index_policy
 from kibitz.policies.check import statistics_of
 from kibitz.policies.policy import Policy, arrays_of
@@ -19,14 +19,14 @@ from kibitz.simulation.jobs import Job
 
 SLOW = bool(numba.config.DISABLE_JIT)  # a hundred times slower: play less
 PROBLEM = gaussian([0.5, 0.0, 0.2])
-LOOPS = ("draft", "final")
+LOOPS = ("generic", "specialised")
 
 VARIANTS = {  # of the index policies: each has a faster way through the engine
     "ftl": ("ftl", {}),
     "ftl_robin": ("ftl_robin", {}),
     "ucb": ("ucb", {}),
     "ucb-bold": ("ucb", {"exploration": 0.1}),
-    "ucb-ignore_free": ("ucb", {"ignore_free": True}),
+    "ucb-ignore_looks": ("ucb", {"ignore_looks": True}),
     "ucb_double": ("ucb_double", {}),
     "ucb_second": ("ucb_second", {}),
     "ocucb": ("ocucb", {}),
@@ -35,10 +35,10 @@ VARIANTS = {  # of the index policies: each has a faster way through the engine
     "moss-short": ("moss", {"horizon": 100}),
     "moss_anytime": ("moss_anytime", {}),
     "kl_ucb": ("kl_ucb", {"c": 3.0}),
-    "kl_ucb-bernoulli": ("kl_ucb", {"law": "bernoulli"}),
+    "kl_ucb-bernoulli": ("kl_ucb", {"rewards": "bernoulli"}),
     "kibitzer": ("kibitzer", {}),
     "kibitzer-beta": ("kibitzer", {"b": 2.0, "beta": 0.0}),
-    "kibitzer-bernoulli": ("kibitzer", {"law": "bernoulli"}),
+    "kibitzer-bernoulli": ("kibitzer", {"rewards": "bernoulli"}),
     "etc": ("etc", {"alpha": 0.1}),
     "etc_ocucb": ("etc_ocucb", {}),
     "etc_ocucb-2": ("etc_ocucb", {"check": "doubling", "p": 1.5, "alpha": 0.1}),
@@ -70,7 +70,7 @@ PROBLEMS = {
     "sds": gaussian([0.0, 0.1, 0.2, 0.1, 0.0], sd=[2.0, 0.0, 0.5, 1.0, 0.0]),
     "bernoulli": bernoulli([0.85, 0.9, 0.5, 0.5, 0.1]),
     "sure": bernoulli([0.0, 1.0, 1.0, 0.5, 0.0]),
-    "table": table([[0, 1, 0.5], [0.25, 0.5, 0.75, 1.0], [0.5], [0, 0, 1], [0.375]]),
+    "table": empirical([[0, 1, 0.5], [0.25, 0.5, 0.75, 1.0], [0.5], [0, 0, 1], [0.375]]),
     "constant": gaussian([0.5, 0.5, 0.5, 0.5, 0.25], sd=0.0),
     "huge gaps": gaussian([-1e6, 0.0, 1e6, 1.0, 2.0]),
     "tiny gaps": gaussian([0.0, 0.0, 1e-9, 0.0, 0.0]),
@@ -106,7 +106,7 @@ def test_is_named_as_it_is_listed(policy):
 
 
 def test_shows_the_parameters_that_remake_it(policy):
-    again = POLICIES[policy.name](**policy.setting)
+    again = POLICIES[policy.name](**policy.parameters)
     assert again.params == policy.params
     assert repr(again) == repr(policy)
 
@@ -124,7 +124,7 @@ def test_deciding_leaves_the_state_alone(policy):
     state, stage = tell(policy, params, 3, *random_story(3, 40, seed=1))
     before = copy.deepcopy(arrays_of(state))
     policy.pull(params, state, stage, np.random.default_rng(0))
-    policy.observe(params, state, stage, np.random.default_rng(0))
+    policy.look(params, state, stage, np.random.default_rng(0))
     for old, new in zip(before, arrays_of(state), strict=True):
         np.testing.assert_array_equal(old, new)
 
@@ -136,7 +136,7 @@ def test_the_same_story_gives_the_same_decisions(policy):
         for n in range(0, 60, 3):
             state, stage = tell(policy, params, 3, *random_story(3, 60, seed=2)[:n])
             rng = np.random.default_rng(3)
-            yield policy.pull(params, state, stage, rng), policy.observe(params, state, stage, rng)
+            yield policy.pull(params, state, stage, rng), policy.look(params, state, stage, rng)
 
     assert list(decide()) == list(decide())
 
@@ -202,7 +202,9 @@ def test_stretches_make_the_decisions_of_the_plain_formula(variant):
     horizon = 250 if SLOW else 3000
     stages = np.unique([1, 2, 3, 7, 50, 200, horizon - 1, horizon])
     for problem_name, problem in PROBLEMS.items():
-        if variant.unit_rewards and not (problem.support[0] >= 0 and problem.support[1] <= 1):
+        if variant.rewards != "gaussian" and not (
+            problem.support[0] >= 0 and problem.support[1] <= 1
+        ):
             continue
         for feedback_name, feedback in FEEDBACKS.items():
             if SLOW and feedback_name not in {"bandit", "several", "full"}:
@@ -211,13 +213,13 @@ def test_stretches_make_the_decisions_of_the_plain_formula(variant):
                 continue
             setting = {"horizon": horizon, "runs": 1 if SLOW else 3, "seed": 7, "stages": stages}
             slow = runs(plain(variant), problem, feedback, **setting)
-            for loop in LOOPS if has_generic_kernel(variant) else ("final",):
-                fast = runs(variant, problem, feedback, loop=loop, **setting)
+            for kernel in LOOPS if has_generic_kernel(variant) else ("specialised",):
+                fast = runs(variant, problem, feedback, kernel=kernel, **setting)
                 for name in fast._fields:
                     np.testing.assert_array_equal(
                         getattr(fast, name),
                         getattr(slow, name),
-                        err_msg=f"{name}: {loop}, {variant}, {problem_name}, {feedback_name}",
+                        err_msg=f"{name}: {kernel}, {variant}, {problem_name}, {feedback_name}",
                     )
 
 
@@ -232,15 +234,15 @@ def test_so_do_long_stretches_many_arms_and_two(variant):
         bernoulli([0.02, 0.03, 0.01, 0.02, 0.05]),
         bernoulli([0.001, 0.0, 0.002, 0.001, 0.0005]),
     ]
-    if not variant.unit_rewards:
+    if variant.rewards == "gaussian":
         problems += [gaussian([1.0, 0.0]), gaussian(rng.normal(size=30)), gaussian([0.0, 0.0])]
     for problem in problems:
         for feedback in (bandit(), passive(0.01), active(every(1000)), active(0.3)):
             horizon = 40_000 if problem.n_arms <= 5 else 8_000
             setting = {"horizon": horizon, "runs": 2, "seed": 9, "stages": [100, 7999, horizon]}
             slow = runs(plain(variant), problem, feedback, **setting)
-            for loop in LOOPS if has_generic_kernel(variant) else ("final",):
-                equal(runs(variant, problem, feedback, loop=loop, **setting), slow)
+            for kernel in LOOPS if has_generic_kernel(variant) else ("specialised",):
+                equal(runs(variant, problem, feedback, kernel=kernel, **setting), slow)
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from kibitz.policies.check import statistics_of
 from kibitz.policies.policy import LOOKS
 
 GAUSSIAN = made("kibitzer")
-BERNOULLI = made("kibitzer", law="bernoulli")
+BERNOULLI = made("kibitzer", rewards="bernoulli")
 PULLS = (0, 9.0), (1, 1.0), (2, 5.0)  # a pull of each of three arms
 
 
@@ -45,8 +45,8 @@ def test_looks_at_what_was_never_seen_highest_first_but_not_at_the_pulled_arm():
 def test_a_second_look_of_a_stage_knows_that_its_pull_is_over():
     state, stage = tell(GAUSSIAN, GAUSSIAN.params, 3, (0, 1.0), free(2, 0.0))
     rng = np.random.default_rng(0)
-    assert GAUSSIAN.observe(GAUSSIAN.params, state, stage - 1, rng) == 1
-    assert GAUSSIAN.observe(GAUSSIAN.params, state, stage, rng) != 1
+    assert GAUSSIAN.look(GAUSSIAN.params, state, stage - 1, rng) == 1
+    assert GAUSSIAN.look(GAUSSIAN.params, state, stage, rng) != 1
 
 
 def test_looks_at_the_arm_of_least_imed_other_than_the_leader():
@@ -74,7 +74,7 @@ def test_looks_are_counted_as_far_as_leaps_go():
     known.n_observed[:] = [10**17, 4 * 10**16, 4 * 10**16]
     known.totals[LOOKS] = 1844 * 10**14  # 100 times that is below 0
     known.sums[:] = known.n_observed * np.array([2.0, 1.0, 1.9])
-    assert policy.observe(params, state, 2 * 10**17, None) == 2
+    assert policy.look(params, state, 2 * 10**17, None) == 2
 
 
 def test_every_fourth_look_goes_in_turn_to_an_arm_that_was_seen_less_often_than_it_should():
@@ -102,7 +102,7 @@ def test_each_arm_is_sure_of_a_quarter_of_its_share(seed):
     bare = 0
     for stage in range(1, 2000):
         arm = GAUSSIAN.pull(params, state, stage, rng)
-        look = GAUSSIAN.observe(params, state, stage, rng)
+        look = GAUSSIAN.look(params, state, stage, rng)
         state = GAUSSIAN.update(params, state, stage, arm, 1, rng.normal(means[arm]), False)
         state = GAUSSIAN.update(params, state, stage, look, 1, rng.normal(means[look]), True)
         if stage >= n_arms:
@@ -146,7 +146,7 @@ def test_the_index_is_the_formula(stage, n_looks, b, beta):
     policy = made("kibitzer", b=b, beta=beta)
     value = policy.index(policy.params, stage, known, 1, 0.25)
     assert value == pytest.approx(0.25 + math.sqrt(2 * level / 4), rel=1e-13)
-    policy = made("kibitzer", b=b, beta=beta, law="bernoulli")
+    policy = made("kibitzer", b=b, beta=beta, rewards="bernoulli")
     value = policy.index(policy.params, stage, known, 1, 0.25)
     assert value == pytest.approx(reference.largest_within(0.25, level / 4), rel=1e-12)
 
@@ -193,7 +193,7 @@ def test_says_which_looks_go_in_turn():
         said = [GAUSSIAN.due(params, state, arm, n) for arm in range(2, n_arms)]
         before = known.n_observed.copy()
         for stage in range(10**7, 10**7 + n):
-            arm = GAUSSIAN.observe(params, state, stage, None)
+            arm = GAUSSIAN.look(params, state, stage, None)
             state = GAUSSIAN.update(params, state, stage, arm, 1, means[arm], True)
         assert said == (known.n_observed - before)[2:].tolist()
         assert known.totals[LOOKS] == n_looks + n
@@ -211,7 +211,7 @@ def test_agrees_with_the_reference():
     agree(GAUSSIAN, reference.Kibitzer, range(40), scale=[1.0, 0.125, 4.0], **grid)
     agree(
         BERNOULLI,
-        lambda n_arms, **chosen: reference.Kibitzer(n_arms, law="bernoulli", **chosen),
+        lambda n_arms, **chosen: reference.Kibitzer(n_arms, rewards="bernoulli", **chosen),
         range(40, 80),
         kinds=["bernoulli"],
         **grid,
@@ -239,7 +239,7 @@ def test_loses_several_times_less_than_the_paper_s_policies():
 @pytest.mark.slow
 def test_the_kl_form_is_the_better_one_for_rare_rewards():
     problem = bernoulli([0.02, 0.01, 0.01])
-    players = [kibitzer(law="bernoulli"), kibitzer()]
+    players = [kibitzer(rewards="bernoulli"), kibitzer()]
     data = kibitz.simulate(problem, active(0.1), players, horizon=20_000, runs=200, seed=2)
     kl, squared = data.final_regret.mean("run").values
     assert kl < 0.6 * squared
@@ -249,8 +249,8 @@ def test_hands_on_its_parameters():
     assert kibitzer().params._asdict() == {"b": 8.0, "beta": 1.0}
     assert kibitzer(b=4, beta=0).params._asdict() == {"b": 4.0, "beta": 0.0}
     assert kibitzer(scale=2).scale == 2.0
-    assert kibitzer(law="bernoulli").unit_rewards
-    assert not kibitzer().unit_rewards
+    assert kibitzer(rewards="bernoulli").rewards == "bernoulli"
+    assert kibitzer().rewards == "gaussian"
 
 
 @pytest.mark.parametrize(
@@ -260,11 +260,14 @@ def test_hands_on_its_parameters():
         ({"b": math.nan}, "b must be positive and finite, got nan"),
         ({"beta": 1.5}, r"beta must be in \[0, 1\], got 1.5"),
         ({"beta": -0.1}, r"beta must be in \[0, 1\], got -0.1"),
-        ({"law": "poisson"}, "law must be 'gaussian' or 'bernoulli', got 'poisson'"),
+        (
+            {"rewards": "poisson"},
+            "rewards must be 'gaussian', 'bernoulli' or 'bounded', got 'poisson'",
+        ),
         ({"scale": 0}, "scale must be positive and finite, got 0"),
         (
-            {"law": "bernoulli", "scale": 2.0},
-            r"scale must be left out for rewards in \[0, 1\], got 2.0",
+            {"rewards": "bernoulli", "scale": 2.0},
+            r"scale must be left out for bernoulli rewards, got 2.0",
         ),
     ],
 )

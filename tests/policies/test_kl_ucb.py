@@ -9,7 +9,7 @@ from stories import agree, made
 
 from kibitz.policies import kl_ucb
 
-BERNOULLI = made("kl_ucb", law="bernoulli")
+BERNOULLI = made("kl_ucb", rewards="bernoulli")
 
 
 def bernoulli_index(mean, level, count=1):
@@ -81,8 +81,8 @@ def test_hands_on_its_parameters():
     assert kl_ucb(c=3).params._asdict() == {"c": 3.0}
     assert kl_ucb(scale=2).scale == 2.0
     assert kl_ucb("bernoulli", c=3).params._asdict() == {"c": 3.0}
-    assert kl_ucb("bernoulli").unit_rewards
-    assert not kl_ucb("gaussian").unit_rewards
+    assert kl_ucb("bernoulli").rewards == "bernoulli"
+    assert kl_ucb("gaussian").rewards == "gaussian"
 
 
 @pytest.mark.parametrize("bad", [-1.0, math.inf, math.nan])
@@ -99,5 +99,7 @@ def test_refuses_a_bad_scale(bad):
 
 @pytest.mark.parametrize("bad", ["poisson", "", None])
 def test_refuses_an_unknown_law(bad):
-    with pytest.raises(ValueError, match=f"^law must be 'gaussian' or 'bernoulli', got {bad!r}$"):
+    with pytest.raises(
+        ValueError, match=f"^rewards must be 'gaussian', 'bernoulli' or 'bounded', got {bad!r}$"
+    ):
         kl_ucb(bad)

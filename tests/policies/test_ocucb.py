@@ -59,8 +59,8 @@ def test_a_tie_goes_to_the_lowest_arm():
 def test_agrees_with_the_reference():
     agree(made("ocucb"), reference.OCUCB, range(80), eta=ETAS, rho=RHOS)
     agree(
-        made("ocucb", ignore_free=True),
-        lambda n_arms, **grid: reference.OCUCB(n_arms, ignore_free=True, **grid),
+        made("ocucb", ignore_looks=True),
+        lambda n_arms, **grid: reference.OCUCB(n_arms, ignore_looks=True, **grid),
         range(40),
         eta=ETAS,
         rho=RHOS,
@@ -121,7 +121,7 @@ def test_the_sums_that_are_kept_do_not_depend_on_what_came_first(counts, rho, ra
 
 
 @pytest.mark.parametrize(
-    ("n_arms", "kind", "rhos", "ignore_free"),
+    ("n_arms", "kind", "rhos", "ignore_looks"),
     [
         (MANY, "gaussian", RHOS, False),
         (MANY, "bernoulli", RHOS, True),
@@ -129,10 +129,10 @@ def test_the_sums_that_are_kept_do_not_depend_on_what_came_first(counts, rho, ra
         (110, "gaussian", [0.5], False),
     ],
 )
-def test_many_arms_agree_with_the_reference(n_arms, kind, rhos, ignore_free):
-    policy = made("ocucb", ignore_free=ignore_free)
+def test_many_arms_agree_with_the_reference(n_arms, kind, rhos, ignore_looks):
+    policy = made("ocucb", ignore_looks=ignore_looks)
     for seed, rho in enumerate(rhos):
-        oracle = reference.OCUCB(n_arms, rho=rho, ignore_free=ignore_free)
+        oracle = reference.OCUCB(n_arms, rho=rho, ignore_looks=ignore_looks)
         params = policy.params._replace(rho=rho)
         setting = {"n_arms": n_arms, "kind": kind, "own": True, "n_stages": n_arms + 60}
         assert disagreement(policy, params, oracle, seed, **setting) is None, f"rho {rho}"

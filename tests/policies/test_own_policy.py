@@ -112,8 +112,8 @@ def test_check_and_simulate_reject_the_same():
     ("changes", "words"),
     [
         ({"name": ""}, "name must be a word"),
-        ({"numbers": [1]}, "numbers must be a dict"),
-        ({"numbers": {"c": "x"}}, "c must be a number"),
+        ({"constants": [1]}, "constants must be a dict"),
+        ({"constants": {"c": "x"}}, "c must be a number"),
         ({"pull": 3}, "pull must be a function"),
         ({"index": calls_a_plain_function}, "mine has only one of index and view"),
         ({"scale": -1.0}, "scale must be positive"),
@@ -122,10 +122,10 @@ def test_check_and_simulate_reject_the_same():
 def test_bad_parts_are_rejected_when_the_policy_is_made(changes, words):
     parts = {
         "name": "mine",
-        "numbers": {},
+        "constants": {},
         "init": init,
         "pull": pull,
-        "observe": pull,
+        "look": pull,
         "update": update,
     }
     with pytest.raises(ValueError, match=words):

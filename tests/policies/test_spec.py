@@ -71,7 +71,9 @@ def top(params, stage, counts, arm, mean):
 def test_a_policy_of_a_function_of_a_module_is_pickled_by_reference():
     for policy in (
         kibitz.index_policy("own", top),
-        kibitz.index_policy("own", top, look="robin", ignore_free=True, scale=2.0, setting={"a": 1}),
+        kibitz.index_policy(
+            "own", top, look="robin", ignore_looks=True, scale=2.0, parameters={"a": 1}
+        ),
     ):
         again = pickle.loads(pickle.dumps(policy))
         assert again == policy
@@ -103,8 +105,8 @@ def test_a_policy_of_own_functions_is_pickled_with_them():
 
 
 def test_a_replaced_function_is_not_lost_in_pickling():
-    policy = replace(kibitz.ucb(), observe=pull)
-    assert pickle.loads(pickle.dumps(replace(kibitz.thompson(), observe=pull))).observe is pull
+    policy = replace(kibitz.ucb(), look=pull)
+    assert pickle.loads(pickle.dumps(replace(kibitz.thompson(), look=pull))).look is pull
     with pytest.raises(ValueError, match="policy must be one of kibitz's or made by"):
         to_spec(policy)
 
@@ -147,7 +149,7 @@ def test_a_function_is_found_by_its_file(folder):
     data = to_spec(policy)
     forget()
     again = from_spec(data)
-    assert (again.name, again.numbers, again.rule) == ("own", {"c": 1.0}, policy.rule)
+    assert (again.name, again.constants, again.rule) == ("own", {"c": 1.0}, policy.rule)
     counts = np.array([3, 4])
     assert again.index(again.params, 9, counts, 0, 0.5) == policy.index(
         policy.params, 9, counts, 0, 0.5

@@ -72,8 +72,8 @@ def test_hands_on_its_parameters():
     assert thompson().params._asdict() == {"beta": False}
     assert thompson(scale=2).scale == 2.0
     assert thompson("bernoulli").params.beta is True
-    assert thompson("bernoulli").unit_rewards
-    assert not thompson().unit_rewards
+    assert thompson("bernoulli").rewards == "bernoulli"
+    assert thompson().rewards == "gaussian"
 
 
 @pytest.mark.parametrize("bad", [0, -1.0, math.inf, math.nan])
@@ -84,5 +84,7 @@ def test_refuses_a_bad_scale(bad):
 
 @pytest.mark.parametrize("bad", ["poisson", "", None])
 def test_refuses_an_unknown_law(bad):
-    with pytest.raises(ValueError, match=f"^law must be 'gaussian' or 'bernoulli', got {bad!r}$"):
+    with pytest.raises(
+        ValueError, match=f"^rewards must be 'gaussian', 'bernoulli' or 'bounded', got {bad!r}$"
+    ):
         thompson(bad)

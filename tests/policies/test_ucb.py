@@ -41,7 +41,7 @@ def test_an_arm_never_pulled_is_the_runner_up():
 
 
 def test_plain_ucb_is_blind_to_looks():
-    blind = made("ucb", ignore_free=True)
+    blind = made("ucb", ignore_looks=True)
     before = tell(blind, blind.params, 2, (0, 1.0), (1, 1.0))[0]
     after = tell(blind, blind.params, 2, (0, 1.0), (1, 1.0), (1, 99.0, "free"))[0]
     for name in ("n_pulls", "n_observed", "sums"):
@@ -78,8 +78,8 @@ def test_agree_with_the_reference():
     agree(made("ucb_double"), reference.UCB, range(40, 60), exploration=EXPLORATIONS)
     agree(made("ucb_second"), reference.UCBSecond, range(60), exploration=EXPLORATIONS)
     agree(
-        made("ucb", ignore_free=True),
-        lambda n_arms, **grid: reference.UCB(n_arms, ignore_free=True, **grid),
+        made("ucb", ignore_looks=True),
+        lambda n_arms, **grid: reference.UCB(n_arms, ignore_looks=True, **grid),
         range(40),
         exploration=EXPLORATIONS,
     )
@@ -89,7 +89,7 @@ def test_agree_with_the_reference():
 def test_hands_on_its_parameter(make):
     assert make().params == (6.0,)
     assert make(exploration=3).params == (3.0,)
-    assert make(3).setting["exploration"] == 3.0
+    assert make(3).parameters["exploration"] == 3.0
 
 
 @pytest.mark.parametrize("make", [ucb, ucb_double, ucb_second])

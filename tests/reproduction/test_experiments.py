@@ -544,7 +544,9 @@ def test_the_limit_is_that_of_the_published_game():
 
 
 def test_policies_know_the_law_of_the_limit():
-    assert {name for name, one in limit.players().items() if one.unit_rewards} == set(limit.KNOWS_LAW)
+    assert {name for name, one in limit.players().items() if one.rewards == "bernoulli"} == set(
+        limit.KNOWS_LAW
+    )
 
 
 # ------------------------------------------------------------------------------------ all of them
@@ -634,6 +636,6 @@ def test_every_experiment_runs_is_judged_and_drawn_and_resumes(number, tmp_path,
     said = []
     again = module.run(file, runs=2, seed=3, progress=lambda what, share: said.append(what))
     for label, part in data.items():
-        assert json.loads(part.attrs["setting"])["seed"] == 3
+        assert json.loads(part.attrs["fingerprint"])["seed"] == 3
         xarray.testing.assert_identical(part, again[label])
     assert "simulating" not in said

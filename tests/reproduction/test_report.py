@@ -125,7 +125,7 @@ def test_the_page_asks_no_network(page):
 def test_the_setting_is_read_from_the_data(page):
     assert "<td>1, 0</td>" in page
     assert "rate: 0.01, 0.1" in page
-    assert "ucb(exploration=6, ignore_free=False)" in page
+    assert "ucb(exploration=6, ignore_looks=False)" in page
     assert "--only 1 --seed 9 --runs 3" in page
 
 
@@ -408,10 +408,10 @@ def test_what_an_experiment_measures_on_the_spot_is_in_the_report(two_experiment
 
 
 def test_the_league_measures_what_a_stage_costs(monkeypatch):
-    costs = {"slow": Cost(250.4, "draft"), "fast": Cost(27.6, "final")}
+    costs = {"slow": Cost(250.4, "generic"), "fast": Cost(27.6, "specialised")}
     monkeypatch.setattr(league, "stage_costs", lambda: costs)
     (table,) = league.measured()
-    assert table.rows == [["fast", "28", "final"], ["slow", "250", "draft"]]
+    assert table.rows == [["fast", "28", "specialised"], ["slow", "250", "generic"]]
 
 
 def test_files_links_and_headings_have_the_numbers_of_the_list(two_experiments, tmp_path):

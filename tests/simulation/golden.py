@@ -16,11 +16,11 @@ POLICIES = {
     "ftl": kb.ftl(),
     "ftl_robin": kb.ftl_robin(),
     "ucb": kb.ucb(),
-    "ucb:ignore_free": kb.ucb(ignore_free=True),
+    "ucb:ignore_looks": kb.ucb(ignore_looks=True),
     "ucb_double": kb.ucb_double(exploration=2.0),
     "ucb_second": kb.ucb_second(),
     "ocucb": kb.ocucb(),
-    "ocucb:rho": kb.ocucb(rho=0.9, ignore_free=True),
+    "ocucb:rho": kb.ocucb(rho=0.9, ignore_looks=True),
     "etc": kb.etc(alpha=0.1),
     "etc_ocucb": kb.etc_ocucb(p=1.5),
     "etc_ocucb:restart": kb.etc_ocucb(restart=True, check="doubling", p=1.2, alpha=0.1),
@@ -36,13 +36,19 @@ POLICIES = {
 CLICK_POLICIES = {
     "kl_ucb:bernoulli": kb.kl_ucb("bernoulli"),
     "thompson:bernoulli": kb.thompson("bernoulli"),
-    "kibitzer:bernoulli": kb.kibitzer(law="bernoulli"),
+    "kibitzer:bernoulli": kb.kibitzer(rewards="bernoulli"),
     "kibitzer": kb.kibitzer(b=2.0, beta=0.0),
     "ucb": kb.ucb(),
 }
+BOUNDED_POLICIES = {
+    **CLICK_POLICIES,
+    "kl_ucb:bernoulli": kb.kl_ucb("bounded"),
+    "thompson:bernoulli": kb.thompson("bounded"),
+    "kibitzer:bernoulli": kb.kibitzer(rewards="bounded"),
+}
 FIVE = kb.gaussian([2.0, 1.8, 1.5, 1.0, 0.5], sd=[1.0, 1.0, 0.5, 2.0, 1.0])
 CLICKS = kb.bernoulli([0.5, 0.45, 0.3])
-TABLE = kb.table([[0, 1, 0.5], [0.25, 0.5, 0.75, 1.0], [0.5]])
+TABLE = kb.empirical([[0, 1, 0.5], [0.25, 0.5, 0.75, 1.0], [0.5]])
 MANY = kb.gaussian(np.linspace(0, 1, 20))
 SHORT = {"horizon": 400, "runs": 3, "seed": 5, "engine": "step"}
 LONG = {"horizon": 300_000, "runs": 2, "seed": 6, "engine": "leap"}
@@ -54,7 +60,7 @@ CASES = {
     "full": (FIVE, kb.full(), POLICIES, SHORT),
     "many": (MANY, kb.active(0.5), POLICIES, SHORT),
     "clicks": (CLICKS, kb.active(0.2), CLICK_POLICIES, SHORT),
-    "table": (TABLE, kb.passive(0.2), CLICK_POLICIES, SHORT),
+    "table": (TABLE, kb.passive(0.2), BOUNDED_POLICIES, SHORT),
     "leap passive": (FIVE, kb.passive(0.01), POLICIES, LONG),
     "leap active": (FIVE, kb.active(0.01), POLICIES, LONG),
     "leap clicks": (CLICKS, kb.active(0.01), CLICK_POLICIES, LONG),
@@ -72,7 +78,7 @@ def play(case):
     return {
         name: [
             data[counts].sel(policy=name).sum("run").values.tolist()
-            for counts in ("n_pulls", "n_free")
+            for counts in ("n_pulls", "n_looks")
         ]
         + [float(data.final_regret.sel(policy=name).sum())]
         for name in policies

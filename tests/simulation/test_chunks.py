@@ -115,7 +115,7 @@ def test_where_nothing_is_missing_nothing_is_written(store, monkeypatch):
 def test_only_blocks_that_are_missing_are_played(store, monkeypatch):
     monkeypatch.setattr(schedule, "chunk_size", lambda *_: 4)
     swept(file=store)
-    (store / "n_free" / "c.0.1.2.0").unlink()
+    (store / "n_looks" / "c.0.1.2.0").unlink()
     (store / "regret" / "c.0.0.1.0").write_bytes(b"")  # as after a power cut
     seen = []
     original = playing.play_all

@@ -262,7 +262,7 @@ def test_a_policy_of_ours_goes_by_its_name(name):
     assert pickle.loads(pickle.loads(data).policy) == POLICIES[name]()
 
 
-@pytest.mark.parametrize("numbers", [{"exploration": 6.0, "ignore_free": False}, {"width": 2.0}])
+@pytest.mark.parametrize("numbers", [{"exploration": 6.0, "ignore_looks": False}, {"width": 2.0}])
 def test_a_policy_that_only_has_the_name_of_ours_goes_with_its_functions(numbers):
     def index(params, stage, counts, arm, mean):
         return mean

@@ -47,7 +47,7 @@ def test_the_command_has_a_flag_for_each_that_has_help():
 
 
 def test_jobs_and_fingerprints_have_what_they_need():
-    checked = check_options({**RIGHT, "engine": "leap", "error": 1e-6, "loop": "draft"})
+    checked = check_options({**RIGHT, "engine": "leap", "error": 1e-6, "kernel": "generic"})
     point = Point(kb.gaussian([1, 0]), kb.bandit(), {"ucb": kb.ucb()}, 20)
     (job,) = make_cells({(): point}, checked_stages(None, [20]), checked, lambda: 1).values()
     for name in set(OPTIONS) & set(Job._fields) - {"stages"}:

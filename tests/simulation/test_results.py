@@ -15,7 +15,7 @@ import xarray
 import kibitz as kb
 from kibitz import _netcdf
 from kibitz._netcdf import from_netcdf, read_checked
-from kibitz.simulation.fingerprint import difference, setting_of
+from kibitz.simulation.fingerprint import difference, fingerprint
 from kibitz.simulation.results.dataset import Swept
 from kibitz.simulation.results.netcdf import load, save
 
@@ -45,21 +45,21 @@ def test_a_file_of_each_version_is_gone_on_with_and_has_the_same_numbers(tmp_pat
     old = xarray.load_dataset(path, engine="h5netcdf")
     gone_on = kb.simulate(PROBLEM, kb.active(0.2), POLICIES, runs=4, file=path, **SETTING)
     anew = kb.simulate(PROBLEM, kb.active(0.2), POLICIES, runs=4, **SETTING)
-    for name in ("regret", "n_pulls", "n_free", "final_regret"):
+    for name in ("regret", "n_pulls", "n_looks", "final_regret"):
         np.testing.assert_array_equal(gone_on[name], anew[name])
         np.testing.assert_array_equal(gone_on[name].isel(run=slice(3)), old[name])
-    assert json.loads(gone_on.attrs["cells"])[0]["setting"]["revision"] == 2
+    assert json.loads(gone_on.attrs["cells"])[0]["fingerprint"]["revision"] == 2
 
 
 def test_old_runs_are_not_computed_again(tmp_path):
     """A number that was changed in the old file, which nothing would compute, is still there."""
     path = tmp_path / "result.nc"
     old = xarray.load_dataset(FILES / "step-0.1.0.nc", engine="h5netcdf")
-    old["n_free"][:] = 12345
+    old["n_looks"][:] = 12345
     old.to_netcdf(path, engine="h5netcdf")
     data = kb.simulate(PROBLEM, kb.active(0.2), POLICIES, runs=4, file=path, **SETTING)
-    assert np.all(data.n_free.isel(run=slice(3)) == 12345)
-    assert np.all(data.n_free.isel(run=3) != 12345)
+    assert np.all(data.n_looks.isel(run=slice(3)) == 12345)
+    assert np.all(data.n_looks.isel(run=3) != 12345)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_own_functions_of_0_1_0_are_refused(tmp_path):
     def mine(params, stage, counts, arm, mean):
         return mean
 
-    new = setting_of(PROBLEM, kb.active(0.2), kb.index_policy("mine", mine), 200, 5, False, 1e-9)
+    new = fingerprint(PROBLEM, kb.active(0.2), kb.index_policy("mine", mine), 200, 5, False, 1e-9)
     old = {**new, "policy": {"name": "mine", "parameters": {}, "functions": "abc"}}
     del old["revision"]
     assert "by their bytecode only" in difference(old, new)
@@ -106,7 +106,7 @@ def test_own_functions_of_0_1_0_are_refused(tmp_path):
 
 
 def test_other_versions_and_places_are_not_part_of_the_identity():
-    setting = json.dumps(setting_of(PROBLEM, kb.active(0.2), kb.ucb(), 200, 5, False, 1e-9))
+    setting = json.dumps(fingerprint(PROBLEM, kb.active(0.2), kb.ucb(), 200, 5, False, 1e-9))
     for word in (np.__version__, sys.version.split()[0], "numba", "/"):
         assert word not in setting
 
@@ -123,7 +123,7 @@ def test_the_identity_survives_a_move_of_the_file_and_comments(tmp_path, monkeyp
     import there_it_is
 
     found = [
-        setting_of(PROBLEM, kb.bandit(), kb.index_policy("mine", f), 10, 1, False, 1e-9)
+        fingerprint(PROBLEM, kb.bandit(), kb.index_policy("mine", f), 10, 1, False, 1e-9)
         for f in (here_it_was.index, there_it_is.index.__func__, another.index)
     ]
     assert found[0] == found[1]
@@ -138,7 +138,7 @@ def test_where_looks_go_in_turn_is_part_of_the_identity():
 
     changed = replace(robin, turns=other_turns)
     one, two = (
-        setting_of(PROBLEM, kb.active(0.1), policy, 10, 1, False, 1e-9)["policy"]
+        fingerprint(PROBLEM, kb.active(0.1), policy, 10, 1, False, 1e-9)["policy"]
         for policy in (robin, changed)
     )
     assert one != two
@@ -231,9 +231,9 @@ def test_stages_of_a_policy_that_leaps_and_one_that_does_not_are_saved_together(
         PROBLEM, kb.active(0.1), policies, horizon=1000, runs=2, seed=1, engine="leap", file=path
     )
     assert json.loads(data.attrs["engine"]) == {"ucb": "leap", "thompson": "step"}
-    assert "error" not in json.loads(data.attrs["setting"])
+    assert "error" not in json.loads(data.attrs["fingerprint"])
     table, _ = load(path, Swept())
-    assert [cell.setting["engine"] for cell in table.values()] == ["leap", "step"]
+    assert [cell.fingerprint["engine"] for cell in table.values()] == ["leap", "step"]
 
 
 def test_a_sweep_to_smaller_horizons_that_do_not_leap_is_saved(tmp_path):

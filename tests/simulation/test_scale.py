@@ -49,9 +49,9 @@ def test_with_scale_1_a_policy_sees_rewards_as_they_are():
 
 def test_rewards_in_the_unit_interval_stay_there_for_policies_that_need_it():
     for make in (kb.kl_ucb, kb.thompson):
-        assert make(law="bernoulli").scale_for(0.5) == 1
-        with pytest.raises(ValueError, match=r"^scale must be left out for rewards in \[0, 1\]"):
-            make(law="bernoulli", scale=0.5)
+        assert make(rewards="bernoulli").scale_for(0.5) == 1
+        with pytest.raises(ValueError, match=r"^scale must be left out for bernoulli rewards"):
+            make(rewards="bernoulli", scale=0.5)
 
 
 def test_a_problem_without_noise_has_a_unit_too():
@@ -60,9 +60,9 @@ def test_a_problem_without_noise_has_a_unit_too():
 
 
 def test_tables_are_seen_in_units_of_half_their_range():
-    problem = kb.table([[0.0, 20.0], [0.0, 0.0, 20.0]])
+    problem = kb.empirical([[0.0, 20.0], [0.0, 0.0, 20.0]])
     assert problem.scale == 10
     setting = {"horizon": 300, "runs": 5, "seed": 3}
-    small = kb.table([[0.0, 2.0], [0.0, 0.0, 2.0]])
+    small = kb.empirical([[0.0, 2.0], [0.0, 0.0, 2.0]])
     one, ten = (runs(kb.ucb(), p, kb.bandit(), **setting) for p in (small, problem))
     np.testing.assert_array_equal(one.n_pulls, ten.n_pulls)

@@ -27,11 +27,11 @@ def play(policies=None, feedback=None, problem=PROBLEM, **options):
 def test_a_result_has_named_dimensions_and_says_what_made_it():
     data = play([kibitz.ucb(), kibitz.ucb(exploration=2)])
     assert data["regret"].dims == ("policy", "run", "stage")
-    assert data["n_pulls"].dims == data["n_free"].dims == ("policy", "run", "arm")
+    assert data["n_pulls"].dims == data["n_looks"].dims == ("policy", "run", "arm")
     assert data["policy"].to_numpy().tolist() == ["ucb", "ucb:exploration=2"]
     assert data["stage"].to_numpy()[[0, -1]].tolist() == [1, 300]
-    setting = json.loads(data.attrs["setting"])
-    assert setting["problem"] == {"law": "gaussian", "means": [0.5, 0.0, 0.2], "sd": 1.0}
+    setting = json.loads(data.attrs["fingerprint"])
+    assert setting["problem"] == {"kind": "gaussian", "means": [0.5, 0.0, 0.2], "sd": 1.0}
     assert (setting["horizon"], setting["seed"]) == (300, 1)
     assert setting["policies"]["ucb:exploration=2"]["parameters"]["exploration"] == 2
     assert "numba" in json.loads(data.attrs["versions"])
@@ -233,7 +233,7 @@ def test_a_sweep_over_the_horizon_has_the_regret_at_each_horizon():
     np.testing.assert_array_equal(named["regret"], data["regret"])
 
 
-@pytest.mark.parametrize("name", ["run", "policy", "n_free"])
+@pytest.mark.parametrize("name", ["run", "policy", "n_looks"])
 def test_a_sweep_needs_a_name_of_its_own(name):
     with pytest.raises(ValueError, match=f"'{name}' must be swept under another name"):
         kibitz.sweep(PROBLEM, kibitz.bandit(), kibitz.ucb(), **{name: [1]}, **SHORT)
@@ -268,7 +268,7 @@ def test_a_sweep_needs_values():
         ({"policies": [kibitz.ucb(), kibitz.ucb()]}, "policies must have different labels"),
         ({"policies": ["ucb"]}, "policies must be policies such as ucb"),
         ({"policies": "ucb"}, r"policies must be policies such as ucb\(\), got 'ucb'"),
-        ({"policies": kibitz.kl_ucb("bernoulli")}, r"must be played with rewards in \[0, 1\]"),
+        ({"policies": kibitz.kl_ucb("bernoulli")}, r"is made for rewards in \[0, 1\]"),
         ({"feedback": kibitz.passive(0.1, [0.5, 0.5])}, "weights must have one entry for each of 3"),
         ({"feedback": kibitz.passive([0.1, 0.2])}, "rate must have an entry for each of 300 stages"),
     ],

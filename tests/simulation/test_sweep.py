@@ -159,17 +159,17 @@ def five(rng):
 
 
 def test_drawn_problems_depend_on_seed_and_draw_alone():
-    problem = kb.drawn(five, seed=7)
-    np.testing.assert_array_equal(problem(3).means, kb.drawn(five, seed=7)(3).means)
+    problem = kb.random_problems(five, seed=7)
+    np.testing.assert_array_equal(problem(3).means, kb.random_problems(five, seed=7)(3).means)
     assert not np.array_equal(problem(3).means, problem(4).means)
-    assert not np.array_equal(problem(3).means, kb.drawn(five, seed=8)(3).means)
+    assert not np.array_equal(problem(3).means, kb.random_problems(five, seed=8)(3).means)
     means = np.concatenate([problem(n).means for n in range(400)])
     assert abs(means.mean()) < 4 / np.sqrt(2000)  # false alarm: 6e-5
     assert abs(means.std() - 1) < 4 / np.sqrt(4000)
 
 
 def test_a_sweep_over_drawn_problems_and_rates():
-    problem = kb.drawn(five, seed=7)
+    problem = kb.random_problems(five, seed=7)
     over = {"draw": range(3), "rate": [0.1, 0.9]}
     data = kb.sweep(problem, kb.active, kb.ucb(), **over, **SHORT)
     assert data.regret.dims == ("policy", "draw", "rate", "run", "stage")
@@ -179,14 +179,14 @@ def test_a_sweep_over_drawn_problems_and_rates():
     np.testing.assert_array_equal(plain.regret, data.regret.sel(rate=0.9))
     cells = json.loads(data.attrs["cells"])
     assert cells[5]["value"] == {"draw": 2, "rate": 0.9}
-    assert cells[5]["setting"]["problem"]["means"] == problem(2).means.tolist()
+    assert cells[5]["fingerprint"]["problem"]["means"] == problem(2).means.tolist()
 
 
 def test_a_law_that_draws_no_problem_is_refused():
     with pytest.raises(ValueError, match="problem must be one such as gaussian"):
-        kb.sweep(kb.drawn(lambda rng: 3, 1), kb.bandit(), kb.ucb(), draw=[0], **SHORT)
-    with pytest.raises(ValueError, match="law must be a function of a generator"):
-        kb.drawn(3, seed=1)
+        kb.sweep(kb.random_problems(lambda rng: 3, 1), kb.bandit(), kb.ucb(), draw=[0], **SHORT)
+    with pytest.raises(ValueError, match="make must be a function of a generator"):
+        kb.random_problems(3, seed=1)
 
 
 # ---------------------------------------------------------------------------------------- summaries

@@ -174,9 +174,9 @@ def _read_problem(problem: Problem, names: set[str]) -> tuple[dict[str, Any], fl
     """
     known: dict[str, Any] = {}
     unit = checked_problem(problem).scale
-    if "best_mean" in names and problem.law == "bernoulli":
-        known, unit = {"law": "bernoulli", "best_mean": float(problem.means.max())}, 1.0
-    elif "C" in names and (problem.law != "gaussian" or np.ptp(problem.sds) > 0):
+    if "best_mean" in names and problem.kind == "bernoulli":
+        known, unit = {"rewards": "bernoulli", "best_mean": float(problem.means.max())}, 1.0
+    elif "C" in names and (problem.kind != "gaussian" or np.ptp(problem.sds) > 0):
         raise refused("problem", "Gaussian with equal standard deviations for this bound", problem)
     gaps = problem.gaps / unit
     known |= {"gaps": gaps, "means": problem.means / unit}

@@ -8,9 +8,9 @@ import typer
 
 from kibitz.cli import (
     agent,
+    bayes_optimal,
     bounds,
     league,
-    optimal,
     parse,
     plan,
     policies,
@@ -40,7 +40,7 @@ for command in (
     bounds.bounds,
     plan.plan,
     league.league,
-    optimal.optimal,
+    bayes_optimal.bayes_optimal,
     rehearse.rehearse,
     serve.serve,
 ):

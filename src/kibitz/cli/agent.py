@@ -131,7 +131,7 @@ def tell(
 
 
 @app.command()
-def saw(
+def observe(
     name: Name,
     arm: Annotated[str, typer.Argument(metavar="ARM", help="The arm's name")],
     reward: Annotated[str, typer.Argument(metavar="REWARD", help="What it paid")],
@@ -142,7 +142,7 @@ def saw(
     """Report an observation that nobody asked for: counted, or again."""
     value = parse.read_number(reward, "reward")
     with opened(store, name) as agent:
-        show({"result": agent.saw(arm, value, key or None)}, as_json)
+        show({"result": agent.observe(arm, value, key or None)}, as_json)
 
 
 @app.command()

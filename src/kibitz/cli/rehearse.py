@@ -5,7 +5,7 @@ from typing import Annotated, get_args
 
 from kibitz.cli import parse
 from kibitz.cli.parse import SEED, Numbers
-from kibitz.cli.simulate import Law
+from kibitz.cli.simulate import Rewards
 
 
 def rehearse(
@@ -17,7 +17,9 @@ def rehearse(
     horizon: Annotated[int, parse.whole("horizon", "Number of stages, T")] = 1000,
     runs: Annotated[int, parse.whole("runs", "Number of runs")] = 5,
     seed: Annotated[int, parse.whole("seed", "Seed of all random numbers", least=0)] = SEED,
-    law: Annotated[Law, parse.word("law", "Law of the rewards", get_args(Law))] = "gaussian",
+    rewards: Annotated[
+        Rewards, parse.word("rewards", "Distribution of the rewards", get_args(Rewards))
+    ] = "gaussian",
     sd: Annotated[
         Numbers | None,
         parse.numbers("sd", "Standard deviation, common (default: 1) or one for each arm"),
@@ -43,7 +45,7 @@ def rehearse(
     if plot:
         parse.check_plot(plot)
     [player] = policies_from([policy]).values()
-    problem = problem_from(law, means, sd)
+    problem = problem_from(rewards, means, sd)
     from kibitz.live.agent.rehearse import rehearse as play
     from kibitz.model.feedback import active, bandit
     from kibitz.simulation.simulate import simulate
@@ -70,7 +72,7 @@ def rehearse(
         print_json(
             {
                 "regret": {who: values.tolist() for who, values in final.items()},
-                "n_again": data["n_again"].to_numpy().tolist(),
+                "n_duplicates": data["n_duplicates"].to_numpy().tolist(),
             }
         )
         return
@@ -79,7 +81,7 @@ def rehearse(
     title = f"regret after {horizon} stages, {runs} runs"
     page.table(title, ("who", "mean", "smallest", "largest"), rows)
     page.text(
-        f"seed {seed}; {int(data['n_again'].sum())} reports came twice and were counted once; "
+        f"seed {seed}; {int(data['n_duplicates'].sum())} reports came twice and were counted once; "
         "the log of each agent was checked"
     )
     if plot:

@@ -11,7 +11,7 @@ from kibitz.cli.parse import SEED, Numbers
 if TYPE_CHECKING:
     import xarray
 
-Law = Literal["gaussian", "bernoulli"]
+Rewards = Literal["gaussian", "bernoulli", "bounded"]
 Observer = Literal["bandit", "passive", "active", "full"]
 
 
@@ -29,7 +29,9 @@ def simulate(
         str,
         parse.text("FILE", "Draw rewards from this log instead: an agent's export, or a CSV file"),
     ] = "",
-    law: Annotated[Law, parse.word("law", "Law of the rewards", get_args(Law))] = "gaussian",
+    rewards: Annotated[
+        Rewards, parse.word("rewards", "Distribution of the rewards", get_args(Rewards))
+    ] = "gaussian",
     sd: Annotated[
         Numbers | None,
         parse.numbers("sd", "Standard deviation, common (default: 1) or one for each arm"),
@@ -75,7 +77,7 @@ def simulate(
     elif out:
         checked_target(out, "out")
     named = policies_from(policy)
-    problem = problem_of_log(log, means, sd) if log else problem_from(law, means, sd)
+    problem = problem_of_log(log, means, sd) if log else problem_from(rewards, means, sd)
     feedback = feedback_from(observer, rate, every, weights, looks, paid)
     window = None
     with executor_at(options["executor"]) as options["executor"]:
@@ -95,7 +97,7 @@ def simulate(
     if plot:
         from kibitz.plotting.figures import regret_curves, save_figure
 
-        save_figure(regret_curves(data, f"{problem.law}, {observer}"), Path(plot))
+        save_figure(regret_curves(data, f"{problem.kind}, {observer}"), Path(plot))
     if as_json:
         print_json(as_object(data))
     else:
@@ -121,16 +123,18 @@ def problem_of_log(log: str, means: list[float] | None, sd: list[float] | None) 
     return from_log(log)
 
 
-def problem_from(law: Law, means: list[float] | None, sd: list[float] | None) -> Any:
+def problem_from(rewards: Rewards, means: list[float] | None, sd: list[float] | None) -> Any:
     """Return the problem that the options describe."""
     if means is None:
         raise parse.Refused("means must be given, or a log, got none")
     from kibitz._validation import refused
     from kibitz.model.problem import bernoulli, gaussian
 
-    if law == "gaussian":
+    if rewards == "gaussian":
         spread = sd or [1.0]
         return gaussian(means, spread[0] if len(spread) == 1 else spread)
+    if rewards == "bounded":
+        raise parse.Refused("--rewards bounded needs --log, a file with rewards in [0, 1]")
     if sd:
         raise refused("sd", "left out for bernoulli rewards", sd)
     return bernoulli(means)
@@ -189,12 +193,12 @@ def as_object(data: "xarray.Dataset") -> dict[str, Any]:
                 "q75": high,
             },
             "n_pulls": one["n_pulls"].mean("run").to_numpy().tolist(),
-            "n_free": one["n_free"].mean("run").to_numpy().tolist(),
+            "n_looks": one["n_looks"].mean("run").to_numpy().tolist(),
         }
-    setting = json.loads(data.attrs["setting"])
-    setting |= {"runs": data.sizes["run"], "engine": json.loads(data.attrs["engine"])}
-    setting["versions"] = json.loads(data.attrs["versions"])
-    return {"setting": setting, "policies": policies}
+    fingerprint = json.loads(data.attrs["fingerprint"])
+    fingerprint |= {"runs": data.sizes["run"], "engine": json.loads(data.attrs["engine"])}
+    fingerprint["versions"] = json.loads(data.attrs["versions"])
+    return {"fingerprint": fingerprint, "policies": policies}
 
 
 def standard_error(final: "xarray.DataArray") -> float:
@@ -212,14 +216,14 @@ def print_regret(data: "xarray.Dataset") -> None:
     """Print a result for people."""
     from kibitz.cli.tables import Page
 
-    setting = json.loads(data.attrs["setting"])
+    setting = json.loads(data.attrs["fingerprint"])
     rows = []
     for label in data["policy"].to_numpy():
         one = data.sel(policy=label).compute()  # of a folder, it is read here
         final = one["final_regret"]
         quartiles = final.quantile([0.25, 0.5, 0.75]).to_numpy()
         shares = []
-        for name in ("n_pulls", "n_free"):
+        for name in ("n_pulls", "n_looks"):
             counts = one[name].mean("run").to_numpy()
             share = 100 * counts / max(counts.sum(), 1)
             shares.append(" ".join(f"{s:.3g}" for s in share) if counts.sum() else "–")

@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 # ------------------------------------------------------------------------------------- what arms pay
 
-GAUSSIAN, BERNOULLI, TABLE = 0, 1, 2
+GAUSSIAN, BERNOULLI, EMPIRICAL = 0, 1, 2
 
 
 class Law(NamedTuple):
@@ -35,15 +35,17 @@ class Law(NamedTuple):
     sds: Floats  # GAUSSIAN
     chances: Floats  # BERNOULLI: of a success
     success: float  # BERNOULLI: what it pays
-    values: Floats  # TABLE: of all arms, one after another
-    offsets: NDArray[np.int64]  # TABLE: where each arm's values begin, and where the last one's end
+    values: Floats  # EMPIRICAL: of all arms, one after another
+    offsets: NDArray[
+        np.int64
+    ]  # EMPIRICAL: where each arm's values begin, and where the last one's end
 
 
 def law_of(problem: Problem, scale: float) -> Law:
     """Return what the arms of a problem pay, in units of `scale`."""
-    kind = {"gaussian": GAUSSIAN, "bernoulli": BERNOULLI, "table": TABLE}[problem.law]
-    values = np.concatenate([np.zeros(0), *problem.rewards]) / scale
-    offsets = np.cumsum([0, *(arm.size for arm in problem.rewards)]).astype(np.int64)
+    kind = {"gaussian": GAUSSIAN, "bernoulli": BERNOULLI, "empirical": EMPIRICAL}[problem.kind]
+    values = np.concatenate([np.zeros(0), *problem.values]) / scale
+    offsets = np.cumsum([0, *(arm.size for arm in problem.values)]).astype(np.int64)
     chances = problem.means.copy() if kind == BERNOULLI else np.zeros(0)
     return Law(kind, problem.means / scale, problem.sds / scale, chances, 1 / scale, values, offsets)
 

@@ -64,7 +64,7 @@ class Kernel:
         if not all(f is None or is_ours(f) for f in functions):
             functions = content_hash(functions)
         callables = (callable(self.feedback.rate), callable(self.feedback.weights))
-        return functions, tuple(policy.numbers), callables, self.leap
+        return functions, tuple(policy.constants), callables, self.leap
 
     @cached_property
     def content(self) -> str:
@@ -133,7 +133,7 @@ class Kernel:
     @cached_property
     def _pointer(self) -> int:
         """The pointer to the compiled formula."""
-        names, params = tuple(self.policy.numbers), self.policy.params_for(1)
+        names, params = tuple(self.policy.constants), self.policy.params_for(1)
         return _compile_formula(self.policy.index, names, tuple(type(value) for value in params))
 
     def _sample_arguments(self) -> tuple[Any, ...]:
@@ -191,7 +191,7 @@ numba_call_pointer = numba_compat.call_pointer
 @cache
 def _generic_policy(rule: StandardRule) -> Policy:
     policy = index_policy("generic", index_at_pointer, **rule._asdict())
-    return replace(policy, numbers={"pointer": 0, "values": 0})
+    return replace(policy, constants={"pointer": 0, "values": 0})
 
 
 def _compile_formula(index: Any, names: tuple[str, ...], kinds: tuple[type, ...]) -> int:
@@ -232,10 +232,10 @@ def _tabulated_policy(policy: Policy) -> Policy:
     follows = policy.rule is not None and policy.rule.look == "runner-up"
     return replace(
         policy,
-        numbers={**policy.numbers, "growths": np.zeros(0), "widths": np.zeros(0)},
+        constants={**policy.constants, "growths": np.zeros(0), "widths": np.zeros(0)},
         init=init,
         pull=pull if policy.rule is not None else policy.pull,
-        observe=runner_up if follows else policy.observe,
+        look=runner_up if follows else policy.look,
         index=index,
     )
 

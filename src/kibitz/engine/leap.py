@@ -58,7 +58,7 @@ def can_leap(policy: Policy, problem: Problem, feedback: Feedback) -> bool:
     rate, weights = feedback.rate, feedback.weights
     return (
         policy.index is not None
-        and problem.law in {"gaussian", "bernoulli"}
+        and problem.kind in {"gaussian", "bernoulli"}
         and feedback.observer in {"bandit", "passive", "active"}
         and isinstance(rate, float | Every)
         and (weights is None or isinstance(weights, str) or np.ndim(weights) == 1)
@@ -427,7 +427,7 @@ def leaping_by(index: Any, update: Any, turns: Any, hold: Any, due: Any) -> tupl
         n_looks: int,
         look: int,
         rng: Any,
-        n_free: Array,
+        looks_by_arm: Array,
         certificate: Certificate,
     ) -> Any:
         """Draw where the looks of a block go, and tell the policy of them."""
@@ -473,7 +473,7 @@ def leaping_by(index: Any, update: Any, turns: Any, hold: Any, due: Any) -> tupl
         for step in range(n_arms):
             arm = (first + step) % n_arms
             if certificate.looks[arm] > 0:
-                n_free[arm] += certificate.looks[arm]
+                looks_by_arm[arm] += certificate.looks[arm]
                 total = sum_of(law, arm, certificate.looks[arm], rng)
                 state = update(params, state, stage, arm, certificate.looks[arm], total, looked)
         return state

@@ -37,7 +37,7 @@ class Record(NamedTuple):
     paid: bool  # whether a look costs its gap
     regret: Array  # of each run at each of the stages
     n_pulls: Array  # of each run and arm, at the end
-    n_free: Array
+    n_looks: Array
     error: Array  # of each run, in total variation
 
 
@@ -73,7 +73,7 @@ def note_stage(record: Record, run: int, noted: int, stage: int) -> int:
     if noted < record.stages.size and record.stages[noted] == stage:
         regret = 0.0
         for arm in range(record.gaps.size):
-            paid = record.n_free[run, arm] if record.paid else 0
+            paid = record.n_looks[run, arm] if record.paid else 0
             regret += record.gaps[arm] * (record.n_pulls[run, arm] + paid)
         record.regret[run, noted] = regret
         return noted + 1
@@ -82,7 +82,7 @@ def note_stage(record: Record, run: int, noted: int, stage: int) -> int:
 
 def build_loop(policy: Policy, feedback: Feedback, leap: bool) -> Any:
     """Return the loop over the runs of a job, as a plain function."""
-    params_of = params_type(tuple(policy.numbers))
+    params_of = params_type(tuple(policy.constants))
     init: Any = policy.init
     play_run = run_player(policy, feedback, leap)
 
@@ -110,7 +110,7 @@ def build_loop(policy: Policy, feedback: Feedback, leap: bool) -> Any:
 
 def run_player(policy: Policy, feedback: Feedback, leap: bool) -> Any:
     """Return the function that plays one run; its arms are those of a stage, in their order."""
-    pull, observe, update = policy.pull, policy.observe, policy.update
+    pull, choose_look, update = policy.pull, policy.look, policy.update
     view: Any = policy.view
     is_index = policy.index is not None
     decide: Any = None
@@ -186,7 +186,7 @@ def run_player(policy: Policy, feedback: Feedback, leap: bool) -> Any:
                 arm = pull(params, state, stage, own.rng)
             look = arm
             if stage == arrival and observer == ACTIVE:
-                look = observe(params, state, stage, own.rng)
+                look = choose_look(params, state, stage, own.rng)
             # the pulls
             if observer == FULL:
                 for other in range(n_arms):
@@ -212,10 +212,10 @@ def run_player(policy: Policy, feedback: Feedback, leap: bool) -> Any:
                     elif observer == PASSIVE:
                         look = drawn_arm(looks, stage, of_looks.rng)
                     elif nth > 0:
-                        look = observe(params, state, stage, own.rng)
+                        look = choose_look(params, state, stage, own.rng)
                     if nth > 0 and control[STOP] != 0:
                         return
-                    record.n_free[run, look] += 1
+                    record.n_looks[run, look] += 1
                     if is_index and seen.learns:
                         drop(bounds, look)
                     reward = draw(law, look, of_looks) if stays else shown[look]
@@ -235,7 +235,7 @@ def statistics_index(policy: Policy) -> Any:
 
 def block_player(policy: Policy, feedback: Feedback) -> Any:
     """Return the function that plays a block of stages at once, if it can certify one."""
-    observe, update = policy.observe, policy.update
+    choose_look, update = policy.look, policy.update
     foreseen = policy.turns is not None or policy.hold is not None
     parts: Any = (policy.update, policy.turns, policy.hold, policy.due)
     propose, tell_looks = leaping_by(statistics_index(policy), *parts)
@@ -260,7 +260,7 @@ def block_player(policy: Policy, feedback: Feedback) -> Any:
         pulled = n_arms < 0  # a literal False would compile `update` once more
         look: Any = np.int64(-1)
         if looks.observer == ACTIVE and not foreseen and seen.most_looks > 0:
-            look = observe(params, state, stage, rngs.policy.rng)
+            look = choose_look(params, state, stage, rngs.policy.rng)
         last = record.stages[noted] if record.paid else horizon
         n, n_arrivals = propose(
             params,
@@ -284,9 +284,18 @@ def block_player(policy: Policy, feedback: Feedback) -> Any:
         state = update(params, state, stage, arm, n, total, pulled)
         if n_arrivals > 0:
             n_looks = n_arrivals * looks.per_arrival
-            free = record.n_free[run]
+            looks_by_arm = record.n_looks[run]
             state = tell_looks(
-                params, state, law, looks, last, n_looks, look, rngs.looks.rng, free, certificate
+                params,
+                state,
+                law,
+                looks,
+                last,
+                n_looks,
+                look,
+                rngs.looks.rng,
+                looks_by_arm,
+                certificate,
             )
             for other in range(n_arms):
                 drop(bounds, other)

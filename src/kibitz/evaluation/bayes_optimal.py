@@ -55,7 +55,7 @@ class Regret(NamedTuple):
     sem: float
 
 
-def optimal(
+def bayes_optimal(
     horizon: int, every: int | None = None, *, stage: int = 1, seen: Seen = ((0, 0), (0, 0))
 ) -> Optimum:
     """Return the Bayes-optimal value and decision for two Bernoulli arms, exactly.
@@ -235,7 +235,7 @@ def _play(policy: Policy, horizon: int, period: int, stream: np.random.SeedSeque
     for stage in range(1, horizon + 1):
         arm = policy.pull(params, state, stage, own)
         looks = stage % period == 0
-        other = policy.observe(params, state, stage, own) if looks else arm
+        other = policy.look(params, state, stage, own) if looks else arm
         regret += means.max() - means[arm]
         state = policy.update(params, state, stage, arm, 1, paid[stage - 1, arm], False)
         if looks:

@@ -59,7 +59,7 @@ def entrants() -> dict[str, Policy]:
     return labelled([*usual, moss_anytime(exploration=2.0), etc_ocucb(all_info=True)])
 
 
-def random_problems(n: int, seed: int) -> list[Problem]:
+def league_problems(n: int, seed: int) -> list[Problem]:
     """Return n random problems with 2 to 30 arms (log-uniform) and Gaussian rewards of variance 1.
 
     Three kinds in turn: means drawn from N(0, 1); one arm better than all others by the same gap,
@@ -110,7 +110,7 @@ def play_league(
     policies
         Those that play, `entrants` unless given.
     problems, seed
-        As in `random_problems`; the seed is also that of the runs.
+        As in `league_problems`; the seed is also that of the runs.
     horizon
         The number of stages, T.
     file
@@ -119,7 +119,7 @@ def play_league(
         As in `kibitz.sweep`: `runs`, `threads` and so on.
     """
     own = entrants() if policies is None else labelled(policies)
-    drawn = random_problems(problems, seed)
+    drawn = league_problems(problems, seed)
     tell = progress if progress is not None else lambda what, share: None
     data = {}
     for n, problem in enumerate(drawn):
@@ -178,7 +178,7 @@ def games(data: "Mapping[str, xarray.Dataset]") -> Games:
     """Return the games of a league, setting by setting."""
     problems, gaps, n_arms, rates, regret = [], [], [], [], []
     for name, part in data.items():
-        means = np.array(json.loads(part.attrs["cells"])[0]["setting"]["problem"]["means"])
+        means = np.array(json.loads(part.attrs["cells"])[0]["fingerprint"]["problem"]["means"])
         own = means.max() - means
         for rate in part["rate"].to_numpy():
             problems.append(name)
@@ -228,7 +228,7 @@ def standings(data: "Mapping[str, xarray.Dataset]") -> dict[str, Any]:
     """
     played = games(data)
     order = sorted(range(len(played.policies)), key=lambda p: _ratio_to_best(played, p)[0])
-    settings = [json.loads(part.attrs["cells"])[0]["setting"] for part in data.values()]
+    settings = [json.loads(part.attrs["cells"])[0]["fingerprint"] for part in data.values()]
     return {
         "setting": {
             "horizon": settings[0]["horizon"],
@@ -326,7 +326,7 @@ class Cost(NamedTuple):
     """What a stage takes."""
 
     nanoseconds: float
-    loop: str  # "draft" or "final": a draft takes two to three times as long
+    kernel: str  # "generic" or "specialised"; a generic one takes two to three times as long
 
 
 def stage_costs(

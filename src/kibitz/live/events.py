@@ -3,16 +3,16 @@
 The log is the source of truth. The store also holds the projection, which can be rebuilt from the
 log at any time (`project`).
 
-A decision is a `pull`, a `look`, or a `saw` (an observation that nobody asked for). It is `pending`,
-then `told`; or `forgotten`, or `silent` where silence means a reward. A late report still makes a
-forgotten or silent decision `told`.
+A decision is a `pull`, a `look`, or an `observe` (an observation that was not asked for). It is
+`pending`, then `told`; or `forgotten`, or `silent` where silence means a reward. A late report still
+makes a forgotten or silent decision `told`.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-MADE = ("pull", "look", "saw")  # the events that create a decision
+MADE = ("pull", "look", "observe")  # the events that create a decision
 STATUS = {"added": "active", "resumed": "active", "paused": "paused", "retired": "retired"}
 
 
@@ -80,7 +80,7 @@ class Arm:
         return (self.pull_sum + self.look_sum) / self.n_seen if self.n_seen else float("nan")
 
     def count_decision(self, kind: str) -> None:
-        """Count a new decision; a `saw` is never pending."""
+        """Count a new decision; an `observe` is never pending."""
         if kind == "pull":
             self.n_asked += 1
             self.n_pending += 1
@@ -116,7 +116,7 @@ class Arm:
         if decided.status == "forgotten":
             self.n_forgotten -= is_pull
             self.looks_forgotten -= not is_pull
-        elif decided.kind != "saw":
+        elif decided.kind != "observe":
             self.n_pending -= is_pull
             self.looks_pending -= not is_pull
 
@@ -183,7 +183,7 @@ def _decide(p: Projection, event: Event, arm: Arm, place: int) -> None:
     decided = Decided(event.kind, place, event.key, event.at, max(1, p.n_asks))
     p.decisions.append(decided)
     arm.count_decision(event.kind)
-    if event.kind == "saw":
+    if event.kind == "observe":
         p.order.append(event.id)
         arm.settle(decided, "told", event.reward)
 

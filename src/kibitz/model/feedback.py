@@ -46,19 +46,19 @@ class Feedback:
     paid: bool = False
 
     @property
-    def setting(self) -> dict[str, Any]:
+    def spec(self) -> dict[str, Any]:
         """What made the feedback, as plain data for saved results."""
-        setting: dict[str, Any] = {"observer": self.observer}
+        spec: dict[str, Any] = {"observer": self.observer}
         if self.observer in {"passive", "active"}:
-            setting["rate"] = _plain(self.rate)
+            spec["rate"] = _plain(self.rate)
             if self.observer == "passive":
-                setting["weights"] = _plain(self.weights)
-            setting["looks"] = self.looks
-            setting["paid"] = self.paid
-        return setting
+                spec["weights"] = _plain(self.weights)
+            spec["looks"] = self.looks
+            spec["paid"] = self.paid
+        return spec
 
     def __repr__(self) -> str:
-        arguments = ", ".join(f"{k}={v!r}" for k, v in self.setting.items() if k != "observer")
+        arguments = ", ".join(f"{k}={v!r}" for k, v in self.spec.items() if k != "observer")
         return f"{self.observer}({arguments})"
 
     def static_weights(self, gaps: NDArray[np.float64]) -> NDArray[np.float64]:

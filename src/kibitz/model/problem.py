@@ -23,12 +23,12 @@ LARGEST = 1e100  # of a mean or a reward: sums and squares of it are still numbe
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A bandit problem; made by `gaussian`, `bernoulli` or `table`.
+    """A bandit problem; made by `gaussian`, `bernoulli` or `empirical`.
 
     Attributes
     ----------
-    law
-        "gaussian", "bernoulli" or "table".
+    kind
+        "gaussian", "bernoulli" or "empirical".
     means
         The mean reward of each arm, \\mu.
     sds
@@ -37,19 +37,19 @@ class Problem:
         The sub-Gaussian scale \\sigma that all arms promise.
     support
         The smallest and the largest possible reward.
-    setting
+    spec
         What made the problem, as plain data for saved results.
-    rewards
-        The values of each arm, for tables only.
+    values
+        The values of each arm, for empirical problems only.
     """
 
-    law: str
+    kind: str
     means: NDArray[np.float64]
     sds: NDArray[np.float64]
     scale: float
     support: tuple[float, float]
-    setting: dict[str, Any]
-    rewards: tuple[NDArray[np.float64], ...] = ()
+    spec: dict[str, Any]
+    values: tuple[NDArray[np.float64], ...] = ()
 
     @property
     def n_arms(self) -> int:
@@ -63,14 +63,22 @@ class Problem:
         return gaps
 
     @property
+    def is_binary(self) -> bool:
+        """Whether every reward is 0 or 1."""
+        values = [np.unique(arm) for arm in self.values]
+        return self.kind == "bernoulli" or (
+            bool(values) and all(np.isin(arm, (0, 1)).all() for arm in values)
+        )
+
+    @property
     def optimal(self) -> NDArray[np.bool_]:
         """Which arms are optimal; there may be several."""
         optimal: NDArray[np.bool_] = self.gaps == 0
         return optimal
 
     def __repr__(self) -> str:
-        arguments = ", ".join(f"{k}={v!r}" for k, v in self.setting.items() if k != "law")
-        return f"{self.law}({arguments})"
+        arguments = ", ".join(f"{k}={v!r}" for k, v in self.spec.items() if k != "kind")
+        return f"{self.kind}({arguments})"
 
 
 def gaussian(means: ArrayLike, sd: float | Sequence[float] = 1.0) -> Problem:
@@ -92,12 +100,12 @@ def gaussian(means: ArrayLike, sd: float | Sequence[float] = 1.0) -> Problem:
         raise refused("sd", "non-negative and finite", sd)
     if not np.all((sds == 0) | ((sds >= 1 / LARGEST) & (sds <= LARGEST))):
         raise refused("sd", f"0, or between {1 / LARGEST:g} and {LARGEST:g}", sd)
-    setting = {"law": "gaussian", "means": mu.tolist(), "sd": sds.tolist()}
+    spec = {"kind": "gaussian", "means": mu.tolist(), "sd": sds.tolist()}
     if single:
-        setting["sd"] = float(sds[0])
+        spec["sd"] = float(sds[0])
     spread = np.broadcast_to(sds, mu.shape).copy()
     everything = (-np.inf, np.inf)
-    return Problem("gaussian", mu, spread, float(spread.max()), everything, setting)
+    return Problem("gaussian", mu, spread, float(spread.max()), everything, spec)
 
 
 def bernoulli(means: ArrayLike) -> Problem:
@@ -105,11 +113,11 @@ def bernoulli(means: ArrayLike) -> Problem:
     mu = numbers(means, "means", 2)
     if not np.all((mu >= 0) & (mu <= 1)):
         raise refused("means", "in [0, 1] for bernoulli rewards", mu)
-    setting = {"law": "bernoulli", "means": mu.tolist()}
-    return Problem("bernoulli", mu, np.sqrt(mu * (1 - mu)), 0.5, (0.0, 1.0), setting)
+    spec = {"kind": "bernoulli", "means": mu.tolist()}
+    return Problem("bernoulli", mu, np.sqrt(mu * (1 - mu)), 0.5, (0.0, 1.0), spec)
 
 
-def table(rewards: Sequence[Sequence[float]]) -> Problem:
+def empirical(rewards: Sequence[Sequence[float]]) -> Problem:
     """Return a problem that draws each arm's reward from a list of values, all equally likely.
 
     This is the way to plug in real rewards: arm i pays a value drawn, with replacement, from
@@ -128,8 +136,8 @@ def table(rewards: Sequence[Sequence[float]]) -> Problem:
     low = float(min(values.min() for values in arms))
     high = float(max(values.max() for values in arms))
     scale = float(max(values.max() - values.min() for values in arms)) / 2  # Hoeffding's lemma
-    setting = {"law": "table", "rewards": [values.tolist() for values in arms]}
-    return Problem("table", mu, sds, scale, (low, high), setting, arms)
+    spec = {"kind": "empirical", "rewards": [values.tolist() for values in arms]}
+    return Problem("empirical", mu, sds, scale, (low, high), spec, arms)
 
 
 def checked_problem(problem: object) -> Problem:
@@ -145,28 +153,30 @@ def _within_limits(values: NDArray[np.float64], name: str) -> NDArray[np.float64
     return values
 
 
-def drawn(law: Callable[[np.random.Generator], Problem], seed: int) -> Callable[[int], Problem]:
-    """Return problems drawn from a law: a function of the number of the draw, for `sweep`.
+def random_problems(
+    make: Callable[[np.random.Generator], Problem], seed: int
+) -> Callable[[int], Problem]:
+    """Return a function from the number of a draw to a random problem, for `sweep`.
 
-    A policy is judged on many problems rather than on one::
+    It serves to judge a policy on many problems rather than on one::
 
-        law = lambda rng: gaussian(rng.normal(size=5))
-        data = sweep(drawn(law, seed=7), active(0.1), ucb(), draw=range(100), ...)
+        make = lambda rng: gaussian(rng.normal(size=5))
+        data = sweep(random_problems(make, seed=7), active(0.1), ucb(), draw=range(100), ...)
         data.final_regret.mean("draw")
 
     Parameters
     ----------
-    law
-        A function of a NumPy generator that returns a problem; always with as many arms.
+    make
+        A function of a NumPy generator that returns a problem, always with the same number of arms.
     seed
-        Of the draws, a whole number. Draw n depends on (seed, n) alone.
+        The seed, a whole number. Draw n depends on (seed, n) only.
     """
-    if not callable(law):
-        raise refused("law", "a function of a generator that returns a problem", law)
+    if not callable(make):
+        raise refused("make", "a function of a generator that returns a problem", make)
     seed = whole(seed, "seed")
 
     def problem(draw: int) -> Problem:
         rng = np.random.default_rng([seed, whole(draw, "draw")])
-        return checked_problem(law(rng))
+        return checked_problem(make(rng))
 
     return problem

@@ -54,7 +54,7 @@ def check_monotonicity(policy: Policy, params: Any) -> None:
         arm = int(rng.integers(n_arms))
         other = int(rng.integers(n_arms))
         stage = int(counts.sum() * 10 ** rng.uniform(0, 2))
-        mean = float(rng.uniform()) if policy.unit_rewards else float(rng.normal(0, 2))
+        mean = float(rng.uniform()) if policy.rewards != "gaussian" else float(rng.normal(0, 2))
         value = index(params, stage, counts, arm, mean)
         where = f"stage {stage}, counts {counts.tolist()}, arm {arm} and mean {mean:.6g}"
         if not np.isfinite(value):
@@ -62,7 +62,9 @@ def check_monotonicity(policy: Policy, params: Any) -> None:
         more = counts.copy()
         more[other] += 1 + int(10 ** rng.uniform(0, 3))
         later = stage + int(10 ** rng.uniform(0, 4))
-        higher = float(rng.uniform(mean, 1)) if policy.unit_rewards else mean + rng.exponential()
+        higher = (
+            float(rng.uniform(mean, 1)) if policy.rewards != "gaussian" else mean + rng.exponential()
+        )
         room = ROOM * (1 + abs(value))
         for promise, changed, sign in (
             (f"non-decreasing in stage, got less at stage {later}", (later, counts, mean), 1),
@@ -101,8 +103,8 @@ def check_decisions(policy: Policy, params: Any, n_arms: int, rng: np.random.Gen
         for state in twice:
             before = [np.copy(part) for part in arrays_of(state)]
             own = np.random.default_rng(stage)
-            arms = tuple(int(f(params, state, stage, own)) for f in (policy.pull, policy.observe))
-            for name, arm in zip(("pull", "observe"), arms, strict=True):
+            arms = tuple(int(f(params, state, stage, own)) for f in (policy.pull, policy.look))
+            for name, arm in zip(("pull", "look"), arms, strict=True):
                 if not 0 <= arm < n_arms:
                     raise ValueError(
                         f"{name} of {policy.name} must be one of {n_arms} arms, got {arm}"
@@ -183,6 +185,5 @@ def check_choice(
             expected = (expected + 1) % values.size
     if look != expected:
         raise ValueError(
-            f"observe of {policy.name} must be {what}, got {look} instead of {expected} "
-            f"at stage {stage}"
+            f"look of {policy.name} must be {what}, got {look} instead of {expected} at stage {stage}"
         )

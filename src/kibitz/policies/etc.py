@@ -51,20 +51,20 @@ def etc(alpha: float = 1.0, horizon: int | None = None, scale: float | None = No
     scale
         The sub-Gaussian scale of the rewards; that of the problem unless given.
     """
-    numbers = {"alpha": positive(alpha, "alpha"), "horizon": checked_horizon(horizon)}
+    constants = {"alpha": positive(alpha, "alpha"), "horizon": checked_horizon(horizon)}
     return Policy(
         "etc",
-        numbers,
+        constants,
         init,
         pull,
-        observe,
+        look,
         update,
         index=index,
         view=view,
         turns=turns,
         in_phases=True,
         scale=checked_scale(scale),
-        setting={"alpha": float(alpha), "horizon": horizon},
+        parameters={"alpha": float(alpha), "horizon": horizon},
     )
 
 
@@ -117,25 +117,25 @@ pull, _ = choices_by(index, view)
 
 @cache
 def look_by(pull: Any) -> Any:
-    """Return `observe` for a `pull`: the arm in play that is least seen once the pull is counted."""
+    """Return `look` for a `pull`: the arm in play that is least seen once the pull is counted."""
 
-    def observe(params: Any, state: Any, stage: int, rng: Any) -> Any:
+    def look(params: Any, state: Any, stage: int, rng: Any) -> Any:
         first, second = two_least_seen(state.allowed, state.statistics.n_observed)
         return second if pull(params, state, stage, rng) == first else first
 
-    return jit(observe)
+    return jit(look)
 
 
-observe = look_by(pull)
+look = look_by(pull)
 
 
 @jit
 def update(
-    params: Any, state: State, stage: int, arm: int, n: int, total: float, free: bool
+    params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
 ) -> State:
     """Count an observation; test after each full round."""
     known = state.statistics
-    count(known, arm, n, total, free)
+    count(known, arm, n, total, is_look)
     least = known.n_observed[two_least_seen(state.allowed, known.n_observed)[0]]
     if least > state.tested[0] and all_pulled(known.n_pulls):
         state.tested[0] = least

@@ -27,7 +27,7 @@ from kibitz._jit import jit
 from kibitz._validation import flag, number, one_of, positive, refused
 from kibitz.policies.etc import eliminate
 from kibitz.policies.index_policy import choices_by
-from kibitz.policies.ocucb import index, ocucb_numbers, ocucb_statistics, update_derived
+from kibitz.policies.ocucb import index, ocucb_constants, ocucb_statistics, update_derived
 from kibitz.policies.policy import NEVER, Array, Policy, Statistics, View, checked_scale, count
 
 CLOCK = np.dtype(
@@ -89,7 +89,7 @@ def etc_ocucb(
     if not 1 < number(p, "p") < math.inf:
         raise refused("p", "above 1 and finite", p)
     floats = {"p": float(p), "C": positive(C, "C"), "alpha": positive(alpha, "alpha")}
-    floats |= ocucb_numbers(eta, rho)
+    floats |= ocucb_constants(eta, rho)
     one_of(check, "check", ("rounds", "doubling"))
     flags = {"restart": flag(restart, "restart"), "all_info": flag(all_info, "all_info")}
     return Policy(
@@ -97,7 +97,7 @@ def etc_ocucb(
         {**floats, **flags, "doubling": check == "doubling"},
         init,
         pull,
-        observe,
+        look,
         update,
         index=index,
         view=view,
@@ -105,7 +105,7 @@ def etc_ocucb(
         turns=turns,
         in_phases=True,
         scale=checked_scale(scale),
-        setting={**floats, **flags, "check": check},
+        parameters={**floats, **flags, "check": check},
     )
 
 
@@ -210,7 +210,7 @@ pull, _ = choices_by(index, view, "statistics")
 
 
 @jit
-def observe(params: Any, state: State, stage: int, rng: Any) -> int:
+def look(params: Any, state: State, stage: int, rng: Any) -> int:
     """Return the next arm that ETC has in play, in turn."""
     arm = state.clock[0]["last"]
     while True:
@@ -221,17 +221,17 @@ def observe(params: Any, state: State, stage: int, rng: Any) -> int:
 
 @jit
 def update(
-    params: Any, state: State, stage: int, arm: int, n: int, total: float, free: bool
+    params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
 ) -> State:
     """Count an observation for the subroutine that it is meant for, or for both."""
-    if (params.all_info or not free) and state.allowed[arm]:
-        count(state.statistics, arm, n, total, free)
+    if (params.all_info or not is_look) and state.allowed[arm]:
+        count(state.statistics, arm, n, total, is_look)
         update_derived(params, state.statistics, arm)
-    if params.all_info or free:
+    if params.all_info or is_look:
         state.etc_counts[arm] += n
         state.etc_sums[arm] += total
     clock = state.clock[0]
-    if free:
+    if is_look:
         clock["last"] = arm
         clock["looks"] += n
         if not params.doubling and clock["looks"] >= params.C * state.in_play.sum():

@@ -55,11 +55,11 @@ def improved_ucb(horizon: int | None = None, scale: float | None = None) -> Poli
         {"horizon": checked_horizon(horizon)},
         init,
         pull,
-        observe,
+        look,
         update,
         in_phases=True,
         scale=checked_scale(scale),
-        setting={"horizon": horizon},
+        parameters={"horizon": horizon},
     )
 
 
@@ -102,16 +102,16 @@ def pull(params: Any, state: State, stage: int, rng: Any) -> int:
     return best
 
 
-observe = look_by(pull)
+look = look_by(pull)
 
 
 @jit
 def update(
-    params: Any, state: State, stage: int, arm: int, n: int, total: float, free: bool
+    params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
 ) -> State:
     """Count an observation; end each round that is complete."""
     known = state.statistics
-    count(known, arm, n, total, free)
+    count(known, arm, n, total, is_look)
     if all_pulled(known.n_pulls):
         while True:
             goal = wanted(params, state)

@@ -16,9 +16,11 @@ from kibitz.policies.policy import (
     NEVER,
     Array,
     Policy,
+    Rewards,
     StandardRule,
     Statistics,
     View,
+    check_rewards,
     checked_scale,
     count,
     count_kind,
@@ -31,10 +33,10 @@ def index_policy(
     index: Callable[..., float],
     *,
     look: str = "runner-up",
-    ignore_free: bool = False,
-    unit_rewards: bool = False,
+    ignore_looks: bool = False,
+    rewards: Rewards = "gaussian",
     scale: float | None = None,
-    setting: dict[str, Any] | None = None,
+    parameters: dict[str, Any] | None = None,
     **params: float,
 ) -> Policy:
     """Return the policy that pulls each arm once and then the arm of largest index.
@@ -53,42 +55,43 @@ def index_policy(
     look
         Where a look goes: to the "runner-up", the arm of second largest index, or to each arm in
         turn ("robin").
-    ignore_free
+    ignore_looks
         Whether to learn from pulls only.
-    unit_rewards
-        Whether it makes sense only for rewards in [0, 1], which `mean` is in then.
+    rewards
+        The rewards that the index is made for: "gaussian", "bernoulli" (0 or 1) or "bounded"
+        (any number in [0, 1]).
     scale
         The sub-Gaussian scale of the rewards, in units of which `mean` is; that of the problem unless
         given. 1 leaves rewards as they are.
-    setting
+    parameters
         The parameters as shown to the user; `params` unless given.
     **params
         The numbers that `index` finds in its first argument.
     """
     one_of(look, "look", ("runner-up", "robin"))
-    if not (setting is None or isinstance(setting, dict)):
-        raise refused("setting", "a dict", setting)
+    if not (parameters is None or isinstance(parameters, dict)):
+        raise refused("parameters", "a dict", parameters)
     if not callable(index):
         raise refused("index", "a function", index)
     index = getattr(index, "py_func", index)  # the Python function of a numba dispatcher
     if not isinstance(index, FunctionType):
         raise refused("function", "one that is written in Python", index)
-    rule = StandardRule(look, flag(ignore_free, "ignore_free"))
-    view_of = view_pulls if rule.ignore_free else view
+    rule = StandardRule(look, flag(ignore_looks, "ignore_looks"))
+    view_of = view_pulls if rule.ignore_looks else view
     pull, runner_up = choices_by(index, view_of)
     policy = Policy(
         name,
         dict(params),
         init,
         pull,
-        runner_up if look == "runner-up" else observe_in_turn,
-        update_pulls if rule.ignore_free else update,
+        runner_up if look == "runner-up" else look_in_turn,
+        update_pulls if rule.ignore_looks else update,
         index=index,
         view=view_of,
         turns=None if look == "runner-up" else turns,
-        unit_rewards=flag(unit_rewards, "unit_rewards"),
-        scale=checked_scale(scale, unit_rewards),
-        setting=dict(params) if setting is None else setting,
+        rewards=check_rewards(rewards),
+        scale=checked_scale(scale, rewards),
+        parameters=dict(params) if parameters is None else parameters,
     )
     return _with_rule(policy, rule)
 
@@ -119,22 +122,22 @@ def init(params: Any, n_arms: int) -> State:
 
 @jit
 def update(
-    params: Any, state: State, stage: int, arm: int, n: int, total: float, free: bool
+    params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
 ) -> State:
     """Count all observations."""
-    count(state.statistics, arm, n, total, free)
+    count(state.statistics, arm, n, total, is_look)
     return state
 
 
 @jit
 def update_pulls(
-    params: Any, state: State, stage: int, arm: int, n: int, total: float, free: bool
+    params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
 ) -> State:
     """Count pulls only."""
-    if free:
-        count_kind(state.statistics, arm, n, free)
+    if is_look:
+        count_kind(state.statistics, arm, n, is_look)
     else:
-        count(state.statistics, arm, n, total, free)
+        count(state.statistics, arm, n, total, is_look)
     return state
 
 
@@ -160,14 +163,14 @@ def turns(params: Any, state: State) -> tuple[Array, int]:
 
 
 @jit
-def observe_in_turn(params: Any, state: State, stage: int, rng: Any) -> int:
+def look_in_turn(params: Any, state: State, stage: int, rng: Any) -> int:
     """Look at each arm in turn."""
     return state.statistics.totals[LOOKS] % state.allowed.size
 
 
 @cache
 def choices_by(index: Any, view: Any, index_reads: str = "counts") -> tuple[Any, Any]:
-    """Return `pull` and `observe` of an index policy: the largest index, and the runner-up.
+    """Return `pull` and `look` of an index policy: the largest index, and the runner-up.
 
     The index of an arm is infinite before its first pull.
     """
@@ -188,11 +191,11 @@ def choices_by(index: Any, view: Any, index_reads: str = "counts") -> tuple[Any,
         known = view(params, state, stage)
         return best(params, known, stage, known.allowed.size, rng)[0]
 
-    def observe(params: Any, state: Any, stage: int, rng: Any) -> Any:
+    def look(params: Any, state: Any, stage: int, rng: Any) -> Any:
         known = view(params, state, stage)
         return best(params, known, stage, known.allowed.size, rng)[1]
 
-    return jit(pull), jit(observe)
+    return jit(pull), jit(look)
 
 
 @cache

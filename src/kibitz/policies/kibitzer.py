@@ -31,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kibitz._jit import jit
-from kibitz._validation import between, one_of, positive
+from kibitz._validation import between, positive
 from kibitz.policies.kl_ucb import bernoulli_index as kl_index
 from kibitz.policies.policy import (
     LOOKS,
@@ -40,8 +40,10 @@ from kibitz.policies.policy import (
     Array,
     Hold,
     Policy,
+    Rewards,
     Statistics,
     View,
+    check_rewards,
     checked_scale,
     count,
     new_statistics,
@@ -57,7 +59,7 @@ KL_UCB = params_type(("c",))(0.0)  # the parameters of KL-UCB of level log t
 
 
 def kibitzer(
-    b: float = 8.0, beta: float = 1.0, law: str = "gaussian", scale: float | None = None
+    b: float = 8.0, beta: float = 1.0, rewards: Rewards = "gaussian", scale: float | None = None
 ) -> Policy:
     """Return kibitzer, our own policy; not in the paper.
 
@@ -67,29 +69,29 @@ def kibitzer(
         What trades the mean of the regret (small) against its tail (large).
     beta
         The factor of log(1 + log x), in [0, 1]; 0 has the better theorem and more regret.
-    law
-        "gaussian", or "bernoulli" for rewards in [0, 1].
+    rewards
+        "gaussian", "bernoulli" (0 or 1) or "bounded" (any number in [0, 1]).
     scale
         The sub-Gaussian scale of the rewards; that of the problem unless given.
     """
-    numbers = {"b": positive(b, "b"), "beta": between(beta, "beta", 0, 1)}
-    unit_rewards = one_of(law, "law", ("gaussian", "bernoulli")) == "bernoulli"
+    constants = {"b": positive(b, "b"), "beta": between(beta, "beta", 0, 1)}
+    in_unit_interval = check_rewards(rewards) != "gaussian"
     return Policy(
         "kibitzer",
-        numbers,
+        constants,
         init,
-        bernoulli_pull if unit_rewards else pull,
-        bernoulli_observe if unit_rewards else observe,
+        bernoulli_pull if in_unit_interval else pull,
+        bernoulli_look if in_unit_interval else look,
         update,
-        index=bernoulli_index if unit_rewards else index,
+        index=bernoulli_index if in_unit_interval else index,
         view=view,
         index_reads="statistics",
-        additive=not unit_rewards,
+        additive=not in_unit_interval,
         hold=hold,
         due=due,
-        unit_rewards=unit_rewards,
-        scale=checked_scale(scale, unit_rewards),
-        setting={**numbers, "law": law},
+        rewards=rewards,
+        scale=checked_scale(scale, rewards),
+        parameters={**constants, "rewards": rewards},
     )
 
 
@@ -224,13 +226,13 @@ def unseen(state: State, stage: int) -> int:
 
 @jit
 def squared(mean: float, best: float) -> float:
-    """Return the divergence of Gaussian laws of scale 1."""
+    """Return the divergence of Gaussian distributions of scale 1."""
     return (best - mean) ** 2 / 2
 
 
 @jit
 def divergence(mean: float, best: float) -> float:
-    """Return kl(mean, best) of Bernoulli laws, for a smaller mean."""
+    """Return kl(mean, best) of Bernoulli distributions, for a smaller mean."""
     best = min(best, NEARLY_ONE)
     if mean >= best:
         return 0.0
@@ -240,9 +242,9 @@ def divergence(mean: float, best: float) -> float:
 
 @cache
 def looking_by(distance: Any) -> Any:
-    """Return `observe` for a divergence."""
+    """Return `look` for a divergence."""
 
-    def observe(params: Any, state: State, stage: int, rng: Any) -> int:
+    def look(params: Any, state: State, stage: int, rng: Any) -> int:
         """Return the arm whose turn it is, an unseen one, the held one, or that of least IMED."""
         known = state.statistics
         counts, sums = known.n_observed, known.sums
@@ -271,22 +273,22 @@ def looking_by(distance: Any) -> Any:
             look = 1 if leader == 0 else 0
         return look
 
-    return jit(observe)
+    return jit(look)
 
 
-observe, bernoulli_observe = looking_by(squared), looking_by(divergence)
+look, bernoulli_look = looking_by(squared), looking_by(divergence)
 
 
 @jit
 def update(
-    params: Any, state: State, stage: int, arm: int, n: int, total: float, free: bool
+    params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
 ) -> State:
     """Count all observations; hold an arm that was looked at, but for every fourth, if none is held.
 
     Of several looks at once nobody knows which of them were fourth: no arm is held for them.
     """
     known = state.statistics
-    if free:
+    if is_look:
         held, n_before = state.hold[0], known.n_observed[arm]
         # to hold an arm for this look alone changes nothing, unless it ends another hold
         matters = n_before >= LONG or known.n_observed[held["arm"]] < held["until"]
@@ -296,5 +298,5 @@ def update(
                 held["arm"] = arm
                 held["until"] = n_before + (max(1, n_before // TENTH) if n_before >= LONG else 1)
                 held["leader"] = leader
-    count(known, arm, n, total, free)
+    count(known, arm, n, total, is_look)
     return state

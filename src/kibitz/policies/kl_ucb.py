@@ -2,47 +2,44 @@ r"""KL-UCB (Garivier and Cappé, 2011), counting free observations.
 
 .. math:: \max\{q : O_i\, d(\bar X_i, q) \le \log t + c \log \log t\}
 
-with d the divergence of the reward law: (q - x)^2 / 2 for Gaussian rewards (in units of their scale),
-for which the index is explicit, and the Bernoulli divergence for rewards in [0, 1]. c = 0 is the
-authors' advice for practice, c = 3 is what they prove. The paper does not treat it; with looks no
-theorem covers it.
+with d the divergence of the reward distribution: (q - x)^2 / 2 for Gaussian rewards (in units of
+their scale), for which the index is explicit, and the Bernoulli divergence for rewards in [0, 1].
+c = 0 is the authors' advice for practice, c = 3 is what they prove. The paper does not treat it; no
+theorem covers it with looks.
 """
 
 import math
 from typing import Any
 
 from kibitz._jit import jit
-from kibitz._validation import non_negative, one_of
+from kibitz._validation import non_negative
 from kibitz.policies.index_policy import index_policy, one_over_root, separable, with_factors
-from kibitz.policies.policy import Array, Policy
+from kibitz.policies.policy import Array, Policy, Rewards, check_rewards
 
 
-def kl_ucb(law: str = "gaussian", c: float = 0.0, scale: float | None = None) -> Policy:
+def kl_ucb(rewards: Rewards = "gaussian", c: float = 0.0, scale: float | None = None) -> Policy:
     """Return KL-UCB; not in the paper.
 
     Parameters
     ----------
-    law
-        "gaussian", or "bernoulli" for rewards in [0, 1].
+    rewards
+        "gaussian", "bernoulli" (0 or 1) or "bounded" (any number in [0, 1]).
     c
         The factor of log log t.
     scale
         The sub-Gaussian scale of the rewards; that of the problem unless given.
     """
-    setting: dict[str, Any] = {
-        "law": one_of(law, "law", ("gaussian", "bernoulli")),
-        "c": non_negative(c, "c"),
-    }
-    unit_rewards = law == "bernoulli"
+    parameters: dict[str, Any] = {"rewards": check_rewards(rewards), "c": non_negative(c, "c")}
+    in_unit_interval = rewards != "gaussian"
     policy = index_policy(
         "kl_ucb",
-        bernoulli_index if unit_rewards else index,
-        unit_rewards=unit_rewards,
+        bernoulli_index if in_unit_interval else index,
+        rewards=rewards,
         scale=scale,
-        setting=setting,
-        c=setting["c"],
+        parameters=parameters,
+        c=parameters["c"],
     )
-    return policy if unit_rewards else with_factors(policy, growth, one_over_root)
+    return policy if in_unit_interval else with_factors(policy, growth, one_over_root)
 
 
 @jit

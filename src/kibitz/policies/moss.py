@@ -30,12 +30,12 @@ def moss(exploration: float = 4.0, horizon: int | None = None, scale: float | No
     scale
         The sub-Gaussian scale of the rewards; that of the problem unless given.
     """
-    numbers: dict[str, Any] = {
+    constants: dict[str, Any] = {
         "exploration": positive(exploration, "exploration"),
         "horizon": checked_horizon(horizon),
     }
-    setting = {**numbers, "horizon": horizon}
-    return index_policy("moss", index, scale=scale, setting=setting, **numbers)
+    parameters = {**constants, "horizon": horizon}
+    return index_policy("moss", index, scale=scale, parameters=parameters, **constants)
 
 
 def moss_anytime(exploration: float = 4.7, scale: float | None = None) -> Policy:

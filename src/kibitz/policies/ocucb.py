@@ -6,7 +6,7 @@ r"""OCUCB-n (Lattimore, 2016): the index of the paper's active algorithm.
     B_i = \max\Big\{e, \log t, \frac{t \log t}{\sum_j \min\{O_i, O_j^\rho O_i^{1-\rho}\}}\Big\}
 
 with the sum over j (paper, section 4.2; docs/errata.md, D23). The paper states it for pulls; here it
-counts looks too unless `ignore_free`. As an active observer it looks at the runner-up; no theorem
+counts looks too unless `ignore_looks`. As an active observer it looks at the runner-up; no theorem
 covers that.
 
 The sum over j is O_i^{1-\rho} times that of min{O_i^\rho, O_j^\rho}: the powers below O_i^\rho, and
@@ -37,7 +37,7 @@ MANY = 16  # arms from which on the sums are kept up to date
 
 
 def ocucb(
-    eta: float = 2.0, rho: float = 0.5, ignore_free: bool = False, scale: float | None = None
+    eta: float = 2.0, rho: float = 0.5, ignore_looks: bool = False, scale: float | None = None
 ) -> Policy:
     """Return OCUCB-n (section 4.2).
 
@@ -47,18 +47,18 @@ def ocucb(
         \\eta > 1; 2 in the experiments.
     rho
         \\rho in [1/2, 1]; 1/2 in the experiments.
-    ignore_free
+    ignore_looks
         Whether to learn from pulls only.
     scale
         The sub-Gaussian scale of the rewards; that of the problem unless given.
     """
-    numbers = ocucb_numbers(eta, rho)
-    pulls_only = flag(ignore_free, "ignore_free")
+    constants = ocucb_constants(eta, rho)
+    pulls_only = flag(ignore_looks, "ignore_looks")
     view_of = view_pulls if pulls_only else view
     pull, runner_up = choices_by(index, view_of, "statistics")
     return Policy(
         "ocucb",
-        numbers,
+        constants,
         init,
         pull,
         runner_up,
@@ -67,11 +67,11 @@ def ocucb(
         view=view_of,
         index_reads="statistics",
         scale=checked_scale(scale),
-        setting={**numbers, "ignore_free": pulls_only},
+        parameters={**constants, "ignore_looks": pulls_only},
     )
 
 
-def ocucb_numbers(eta: float, rho: float) -> dict[str, Any]:
+def ocucb_constants(eta: float, rho: float) -> dict[str, Any]:
     """Return the parameters of OCUCB-n, or refuse those that it is not defined for."""
     if not 1 < number(eta, "eta") < math.inf:
         raise refused("eta", "above 1 and finite", eta)
@@ -177,17 +177,17 @@ def update_derived(params: Any, known: Statistics, arm: int) -> None:
 
 @jit
 def update(
-    params: Any, state: State, stage: int, arm: int, n: int, total: float, free: bool
+    params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
 ) -> State:
     """Count all observations."""
-    update_derived(params, count_all(params, state, stage, arm, n, total, free).statistics, arm)
+    update_derived(params, count_all(params, state, stage, arm, n, total, is_look).statistics, arm)
     return state
 
 
 @jit
 def update_pulls(
-    params: Any, state: State, stage: int, arm: int, n: int, total: float, free: bool
+    params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
 ) -> State:
     """Count pulls only."""
-    update_derived(params, count_pulls(params, state, stage, arm, n, total, free).statistics, arm)
+    update_derived(params, count_pulls(params, state, stage, arm, n, total, is_look).statistics, arm)
     return state

@@ -4,14 +4,14 @@ A policy holds no state. Its functions take the state and return the next one, a
 (or of such NamedTuples), so the same functions run compiled in the simulator and as plain Python in a
 live agent or under a debugger::
 
-    init(params, n_arms)                               -> state
-    pull(params, state, stage, rng)                    -> arm     reads the state only
-    observe(params, state, stage, rng)                 -> arm     to look at, if asked
-    update(params, state, stage, arm, n, total, free)  -> state   may reuse the arrays
+    init(params, n_arms)                                  -> state
+    pull(params, state, stage, rng)                       -> arm     reads the state only
+    look(params, state, stage, rng)                       -> arm     to look at, if asked
+    update(params, state, stage, arm, n, total, is_look)  -> state   may reuse the arrays
 
-`stage` counts from 1. `pull` and `observe` see the same state. `update` receives `n` rewards of
-`arm` that sum to `total`: looks (`free`), or pulls of consecutive stages from `stage` on. `n` exceeds
-1 only for index policies, up to the end of their `view`.
+`stage` counts from 1. `pull` and `look` see the same state. `update` receives `n` rewards of
+`arm` that sum to `total`: looks (`is_look`), or pulls of consecutive stages from `stage` on. Only
+index policies receive more than one at once, up to the end of their `view`.
 
 Most policies consist of one function, `index(params, stage, counts, arm, mean) -> float`, and pull
 the arm with the largest index (`index_policy`). It is non-decreasing in `stage` and `mean` and
@@ -19,23 +19,26 @@ non-increasing in every count, so the engine can skip arms that cannot win. An i
 restrict the arms in play and restart its clock: its `view` says so.
 
 **Scale.** Policies are written for rewards of sub-Gaussian scale 1. They receive rewards divided by
-the scale, which is that of the problem unless given (`scale=`). A policy for rewards in [0, 1]
-(`unit_rewards`) receives them unchanged.
+the scale, which is that of the problem unless given (`scale=`). A policy for "bernoulli" or "bounded"
+`rewards` receives them unchanged.
 """
 
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kibitz._jit import jit
-from kibitz._validation import flag, number, one_of, positive, quoted, refused
+from kibitz._validation import number, one_of, positive, quoted, refused
 
 Array = NDArray[Any]
+
+#: The kinds of rewards that a policy can be made for: any sub-Gaussian, 0 or 1, or in [0, 1].
+Rewards = Literal["gaussian", "bernoulli", "bounded"]
 
 NEVER = 2**62  # a stage that no run reaches
 
@@ -90,17 +93,17 @@ def new_statistics(n_arms: int, n_derived: int) -> Statistics:
 
 
 @jit
-def count(statistics: Statistics, arm: int, n: int, total: float, free: bool) -> None:
+def count(statistics: Statistics, arm: int, n: int, total: float, is_look: bool) -> None:
     """Count `n` pulls or looks of an arm whose rewards sum to `total`."""
-    count_kind(statistics, arm, n, free)
+    count_kind(statistics, arm, n, is_look)
     statistics.n_observed[arm] += n
     statistics.sums[arm] += total
 
 
 @jit
-def count_kind(statistics: Statistics, arm: int, n: int, free: bool) -> None:
+def count_kind(statistics: Statistics, arm: int, n: int, is_look: bool) -> None:
     """Count pulls or looks without learning from their rewards."""
-    if free:
+    if is_look:
         statistics.n_looks[arm] += n
         statistics.totals[LOOKS] += n
     else:
@@ -141,7 +144,7 @@ class Update(Protocol):
     """Return the state after `n` observations of one arm."""
 
     def __call__(
-        self, params: Any, state: Any, stage: int, arm: int, n: int, total: float, free: bool, /
+        self, params: Any, state: Any, stage: int, arm: int, n: int, total: float, is_look: bool, /
     ) -> Any: ...
 
 
@@ -155,7 +158,7 @@ class StandardRule(NamedTuple):
     """How `index_policy` completes an index to a policy."""
 
     look: str  # "runner-up" or "robin"
-    ignore_free: bool
+    ignore_looks: bool
 
 
 @dataclass(frozen=True)
@@ -166,9 +169,9 @@ class Policy:
     ----------
     name
         The name under which the policy is listed.
-    numbers
+    constants
         The parameters that the functions find in `params`, by name: floats, ints and bools.
-    init, pull, observe, update
+    init, pull, look, update
         The functions described in `kibitz.policies.policy`.
     index, view
         For index policies only.
@@ -190,19 +193,20 @@ class Policy:
     rule
         How the functions follow from the index, for policies made by `index_policy`. Only it sets the
         rule, and `dataclasses.replace` drops it.
-    unit_rewards
-        Whether the policy is meant for rewards in [0, 1] only.
+    rewards
+        The rewards that the policy is made for: "gaussian", "bernoulli" (0 or 1) or "bounded"
+        (in [0, 1]).
     scale
         The sub-Gaussian scale of the rewards; that of the problem if None.
-    setting
+    parameters
         The parameters under the names that the user knows.
     """
 
     name: str
-    numbers: dict[str, Any]
+    constants: dict[str, Any]
     init: Init
     pull: Choose
-    observe: Choose
+    look: Choose
     update: Update
     index: Index | None = None
     view: Callable[..., View] | None = None
@@ -214,27 +218,26 @@ class Policy:
     due: Callable[..., int] | None = None
     in_phases: bool = False
     rule: StandardRule | None = field(default=None, init=False)
-    unit_rewards: bool = False
+    rewards: Rewards = "gaussian"
     scale: float | None = None
-    setting: dict[str, Any] = field(default_factory=dict)
+    parameters: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and self.name):
             raise refused("name", "a word", self.name)
-        for name, value in (("numbers", self.numbers), ("setting", self.setting)):
+        for name, value in (("constants", self.constants), ("parameters", self.parameters)):
             if not isinstance(value, dict):
                 raise refused(name, "a dict", value)
-        for parameter, value in self.numbers.items():
+        for parameter, value in self.constants.items():
             if not isinstance(value, bool | np.ndarray):
                 number(value, parameter)
-        for name in ("init", "pull", "observe", "update"):
+        for name in ("init", "pull", "look", "update"):
             if not callable(getattr(self, name)):
                 raise refused(name, "a function", getattr(self, name))
         if (self.index is None) != (self.view is None):
             raise ValueError(f"{self.name} has only one of index and view; give both or none")
         one_of(self.index_reads, "index_reads", ("counts", "statistics"))
-        flag(self.unit_rewards, "unit_rewards")
-        checked_scale(self.scale, self.unit_rewards)
+        checked_scale(self.scale, check_rewards(self.rewards))
 
     def __hash__(self) -> int:
         return hash((self.name, self.functions))
@@ -247,23 +250,23 @@ class Policy:
     @property
     def functions(self) -> tuple[Callable[..., Any] | None, ...]:
         """All functions of the policy, on which its decisions and its compiled code depend."""
-        parts = (self.init, self.pull, self.observe, self.update, self.index, self.view, self.turns)
+        parts = (self.init, self.pull, self.look, self.update, self.index, self.view, self.turns)
         return parts if self.hold is None else (*parts, self.hold, self.due)
 
     @property
     def params(self) -> Any:
         """The parameters as the functions see them, a NamedTuple."""
-        return params_type(tuple(self.numbers))(**self.numbers)
+        return params_type(tuple(self.constants))(**self.constants)
 
     def params_for(self, horizon: float) -> Any:
         """Return the parameters, with the horizon of the simulation if the policy has none."""
-        if self.numbers.get("horizon") == 0:
+        if self.constants.get("horizon") == 0:
             return self.params._replace(horizon=float(horizon))
         return self.params
 
     def scale_for(self, problem_scale: float) -> float:
         """Return the unit in which the policy receives rewards of a problem with this scale."""
-        if self.unit_rewards:
+        if self.rewards != "gaussian":
             return 1.0
         return self.scale if self.scale is not None else problem_scale or 1.0
 
@@ -286,12 +289,17 @@ def checked_policy(policy: object) -> Policy:
     return policy
 
 
-def checked_scale(scale: float | None, unit_rewards: bool = False) -> float | None:
+def check_rewards(rewards: str) -> Rewards:
+    """Return the kind of rewards that a policy is made for; raise ValueError for anything else."""
+    return one_of(rewards, "rewards", get_args(Rewards))  # type: ignore[return-value]
+
+
+def checked_scale(scale: float | None, rewards: Rewards = "gaussian") -> float | None:
     """Return the scale that a policy was given, or None for that of the problem."""
     if scale is None:
         return None
-    if unit_rewards:
-        raise refused("scale", "left out for rewards in [0, 1]", scale)
+    if rewards != "gaussian":
+        raise refused("scale", f"left out for {rewards} rewards", scale)
     return positive(scale, "scale")
 
 

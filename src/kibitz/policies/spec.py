@@ -43,7 +43,7 @@ def to_spec(policy: Any) -> Spec:
         "text": text_hash(Path(file), index.__name__),
         "source": source_hash(index),
         **index_arguments(policy),
-        "parameters": policy.numbers,
+        "constants": policy.constants,
     }
 
 
@@ -52,16 +52,16 @@ def from_spec(spec: Spec) -> Policy:
     if "function" not in spec:
         scale = {} if spec["scale"] is None else {"scale": spec["scale"]}
         return POLICIES[spec["name"]](**spec["parameters"], **scale)
-    names = ("look", "ignore_free", "unit_rewards", "scale", "setting")
+    names = ("look", "ignore_looks", "rewards", "scale", "parameters")
     options = {name: spec[name] for name in names}
-    return index_policy(spec["name"], import_function(spec), **options, **spec["parameters"])
+    return index_policy(spec["name"], import_function(spec), **options, **spec["constants"])
 
 
 def named_spec(policy: Policy) -> Spec | None:
     """Return the spec of a policy of kibitz; None for any other, whatever its name."""
     if policy.name not in POLICIES:
         return None
-    spec = {"name": policy.name, "parameters": policy.setting, "scale": policy.scale}
+    spec = {"name": policy.name, "parameters": policy.parameters, "scale": policy.scale}
     try:
         return spec if from_spec(spec) == policy else None
     except (TypeError, ValueError):  # a policy of the same name with parameters of its own
@@ -73,16 +73,16 @@ def index_arguments(policy: Policy) -> dict[str, Any]:
     assert policy.rule is not None
     return {
         **policy.rule._asdict(),
-        "unit_rewards": policy.unit_rewards,
+        "rewards": policy.rewards,
         "scale": policy.scale,
-        "setting": policy.setting,
+        "parameters": policy.parameters,
     }
 
 
 def index_policy_of(policy: Policy) -> Policy:
     """Return the policy that `index_policy` makes of the same index and options."""
     index: Any = policy.index
-    return index_policy(policy.name, index, **index_arguments(policy), **policy.numbers)
+    return index_policy(policy.name, index, **index_arguments(policy), **policy.constants)
 
 
 # ------------------------------------------------------------------------------- pickle, repr, labels
@@ -98,7 +98,7 @@ def pickled(policy: Policy) -> tuple[Any, tuple[Any, ...]]:
     if spec is not None:
         return from_spec, (spec,)
     if policy.rule is not None and index_policy_of(policy) == policy:
-        arguments = {**index_arguments(policy), **policy.numbers}
+        arguments = {**index_arguments(policy), **policy.constants}
         return _unpickle_index, (policy.name, policy.index, arguments)
     return Policy, tuple(getattr(policy, part.name) for part in fields(policy) if part.init)
 
@@ -111,14 +111,14 @@ def expression(policy: Policy) -> str:
     """Return Python that makes the policy, given the names of `kibitz` and the user's functions."""
     scale = {} if policy.scale is None else {"scale": policy.scale}
     if named_spec(policy) is not None:
-        return _call(policy.name, {**policy.setting, **scale})
+        return _call(policy.name, {**policy.parameters, **scale})
     if policy.rule is None:
         return f"<Policy {policy.name!r}>"
     index: Any = policy.index
-    defaults = {**StandardRule("runner-up", False)._asdict(), "unit_rewards": False, "scale": None}
-    defaults["setting"] = policy.numbers
+    defaults = {**StandardRule("runner-up", False)._asdict(), "rewards": "gaussian", "scale": None}
+    defaults["parameters"] = policy.constants
     options = {k: v for k, v in index_arguments(policy).items() if v != defaults[k]}
-    return _call("index_policy", {**options, **policy.numbers}, repr(policy.name), index.__name__)
+    return _call("index_policy", {**options, **policy.constants}, repr(policy.name), index.__name__)
 
 
 def _call(function: str, options: dict[str, Any], *first: str) -> str:
@@ -127,8 +127,8 @@ def _call(function: str, options: dict[str, Any], *first: str) -> str:
 
 def label_of(policy: Policy) -> str:
     """Return `name` or `name:parameter=value,...` with the parameters that are not the default."""
-    default = POLICIES[policy.name]().setting if policy.name in POLICIES else policy.setting
-    options = {k: v for k, v in policy.setting.items() if default.get(k) != v}
+    default = POLICIES[policy.name]().parameters if policy.name in POLICIES else policy.parameters
+    options = {k: v for k, v in policy.parameters.items() if default.get(k) != v}
     if policy.scale is not None:
         options["scale"] = policy.scale
     values = [f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in options.items()]

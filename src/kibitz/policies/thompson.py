@@ -13,32 +13,31 @@ from typing import Any
 import numpy as np
 
 from kibitz._jit import jit
-from kibitz._validation import one_of
 from kibitz.policies.index_policy import State, init, two_largest, update
-from kibitz.policies.policy import Policy, checked_scale
+from kibitz.policies.policy import Policy, Rewards, check_rewards, checked_scale
 
 
-def thompson(law: str = "gaussian", scale: float | None = None) -> Policy:
+def thompson(rewards: Rewards = "gaussian", scale: float | None = None) -> Policy:
     """Return Thompson sampling; not in the paper.
 
     Parameters
     ----------
-    law
-        "gaussian", or "bernoulli" for rewards in [0, 1].
+    rewards
+        "gaussian", "bernoulli" (0 or 1) or "bounded" (any number in [0, 1]).
     scale
         The sub-Gaussian scale of the rewards; that of the problem unless given.
     """
-    unit_rewards = one_of(law, "law", ("gaussian", "bernoulli")) == "bernoulli"
+    has_beta_prior = check_rewards(rewards) != "gaussian"
     return Policy(
         "thompson",
-        {"beta": unit_rewards},
+        {"beta": has_beta_prior},
         init,
         pull,
-        observe,
+        look,
         update,
-        unit_rewards=unit_rewards,
-        scale=checked_scale(scale, unit_rewards),
-        setting={"law": law},
+        rewards=rewards,
+        scale=checked_scale(scale, rewards),
+        parameters={"rewards": rewards},
     )
 
 
@@ -64,6 +63,6 @@ def pull(params: Any, state: State, stage: int, rng: Any) -> int:
 
 
 @jit
-def observe(params: Any, state: State, stage: int, rng: Any) -> int:
+def look(params: Any, state: State, stage: int, rng: Any) -> int:
     """Return the runner-up of a fresh sample."""
     return best(params, state, stage, state.allowed.size, rng)[1]

@@ -6,7 +6,7 @@ Pull each arm once, then the arm with the largest
 
 where O_i counts pulls and free observations of arm i and \bar X_i averages both.
 Degenne, Garcelon and Perchet (UAI 2018), Algorithm 1, c = 6; its regret as a passive observer is
-bounded by their Theorem 3 as corrected in docs/errata.md (D19). `ignore_free=True` is the plain
+bounded by their Theorem 3 as corrected in docs/errata.md (D19). `ignore_looks=True` is the plain
 bandit algorithm: O_i is then the number of pulls N_i.
 
 As an active observer it looks at the arm of second largest index: the paper's "UCB1-Double"
@@ -47,22 +47,22 @@ from kibitz.policies.policy import (
 )
 
 
-def ucb(exploration: float = 6.0, ignore_free: bool = False, scale: float | None = None) -> Policy:
+def ucb(exploration: float = 6.0, ignore_looks: bool = False, scale: float | None = None) -> Policy:
     """Return UCB with passive observations (Algorithm 1).
 
     Parameters
     ----------
     exploration
         The constant c of the index; 6 in the paper, for rewards of sub-Gaussian scale 1.
-    ignore_free
+    ignore_looks
         Whether to learn from pulls only: the plain bandit baseline.
     scale
         The sub-Gaussian scale of the rewards; that of the problem unless given.
     """
     c = positive(exploration, "exploration")
-    setting = {"exploration": c, "ignore_free": flag(ignore_free, "ignore_free")}
+    parameters = {"exploration": c, "ignore_looks": flag(ignore_looks, "ignore_looks")}
     policy = index_policy(
-        "ucb", index, ignore_free=ignore_free, scale=scale, setting=setting, exploration=c
+        "ucb", index, ignore_looks=ignore_looks, scale=scale, parameters=parameters, exploration=c
     )
     return with_factors(policy, growth, one_over_root)
 
@@ -76,19 +76,19 @@ def ucb_double(exploration: float = 6.0, scale: float | None = None) -> Policy:
 
 def ucb_second(exploration: float = 6.0, scale: float | None = None) -> Policy:
     """Return UCB with a second UCB over the other arms that chooses the look (section 5)."""
-    numbers = {"exploration": positive(exploration, "exploration")}
+    constants = {"exploration": positive(exploration, "exploration")}
     return Policy(
         "ucb_second",
-        numbers,
+        constants,
         init,
         pull,
-        observe,
+        look,
         update,
         index=index,
         view=view,
         factors=(growth, one_over_root),
         scale=checked_scale(scale),
-        setting=numbers,
+        parameters=constants,
     )
 
 
@@ -138,7 +138,7 @@ best_look = two_largest(look_index)
 
 
 @jit
-def observe(params: Any, state: State, stage: int, rng: Any) -> int:
+def look(params: Any, state: State, stage: int, rng: Any) -> int:
     """Return the choice of the second UCB among the arms that the first does not pull."""
     pulled = pull(params, state, stage, rng)
     clock = 1 + state.statistics.totals[LOOKS]
@@ -148,10 +148,10 @@ def observe(params: Any, state: State, stage: int, rng: Any) -> int:
 
 @jit
 def update(
-    params: Any, state: State, stage: int, arm: int, n: int, total: float, free: bool
+    params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
 ) -> State:
     """Count an observation for the first UCB, and a look for the second one too."""
-    count(state.statistics, arm, n, total, free)
-    if free:
+    count(state.statistics, arm, n, total, is_look)
+    if is_look:
         state.look_sums[arm] += total
     return state

@@ -52,17 +52,17 @@ def ucb2(alpha: float = 0.001, scale: float | None = None) -> Policy:
     scale
         The sub-Gaussian scale of the rewards; that of the problem unless given.
     """
-    numbers = {"alpha": between(alpha, "alpha", LEAST, MOST)}
+    constants = {"alpha": between(alpha, "alpha", LEAST, MOST)}
     return Policy(
         "ucb2",
-        numbers,
+        constants,
         init,
         pull,
-        observe,
+        look,
         update,
         in_phases=True,
         scale=checked_scale(scale),
-        setting=numbers,
+        parameters=constants,
     )
 
 
@@ -119,7 +119,7 @@ def pull(params: Any, state: State, stage: int, rng: Any) -> int:
 
 
 @jit
-def observe(params: Any, state: State, stage: int, rng: Any) -> int:
+def look(params: Any, state: State, stage: int, rng: Any) -> int:
     """Return the best arm that is not pulled."""
     first, second = best(params, state, stage, state.begins.size, rng)
     return second if pull(params, state, stage, rng) == first else first
@@ -127,16 +127,16 @@ def observe(params: Any, state: State, stage: int, rng: Any) -> int:
 
 @jit
 def update(
-    params: Any, state: State, stage: int, arm: int, n: int, total: float, free: bool
+    params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
 ) -> State:
     """Count an observation; a pull outside of a burst begins one."""
     known, burst = state.statistics, state.burst
     counts = known.n_observed
-    if not free and (burst[0] < 0 or counts[burst[0]] >= burst[1]):
+    if not is_look and (burst[0] < 0 or counts[burst[0]] >= burst[1]):
         first_pull = known.n_pulls[arm] == 0
         burst[0] = -1 if first_pull else arm
         burst[1] = 0 if first_pull else state.ends[arm]
-    count(known, arm, n, total, free)
+    count(known, arm, n, total, is_look)
     if counts[arm] >= state.ends[arm]:
         level = level_of(params.alpha, counts[arm])
         state.begins[arm] = tau(params.alpha, level)

@@ -278,20 +278,20 @@ def setting_rows(data: Data) -> list[list[str]]:
     rows = []
     for label, part in data.items():
         cells = json.loads(part.attrs["cells"])
-        first = cells[0]["setting"]
+        first = cells[0]["fingerprint"]
         swept = next((str(d) for d in part["final_regret"].dims if d not in {"policy", "run"}), None)
         values = _values(part[swept].to_numpy()) if swept else ""
         policies = "; ".join(
             f"{one} = {name_of(cell['policy'])}"
             if one != cell["policy"]["name"]
             else name_of(cell["policy"])
-            for one, cell in {cell["policy"]: cell["setting"] for cell in cells}.items()
+            for one, cell in {cell["policy"]: cell["fingerprint"] for cell in cells}.items()
         )
         feedback = dict(first["feedback"])
-        if len({json.dumps(cell["setting"]["feedback"]) for cell in cells}) > 1:
+        if len({json.dumps(cell["fingerprint"]["feedback"]) for cell in cells}) > 1:
             feedback.pop("rate", None)
         means = ", ".join(f"{one:g}" for one in first["problem"]["means"])
-        if any(cell["setting"]["problem"] != first["problem"] for cell in cells):
+        if any(cell["fingerprint"]["problem"] != first["problem"] for cell in cells):
             means = f"{means} and others"
         row = [label, means, _words(feedback), policies, f"{swept}: {values}" if swept else "–"]
         rows.append([*row, typeset(first["horizon"]), str(part.sizes["run"]), part.attrs["engine"]])
@@ -322,7 +322,7 @@ def _values(values: Any) -> str:
 def rewards_of(data: Data) -> str:
     """Say which law the rewards have."""
     first = next(iter(data.values()))
-    return LAWS[json.loads(first.attrs["cells"])[0]["setting"]["problem"]["law"]]
+    return LAWS[json.loads(first.attrs["cells"])[0]["fingerprint"]["problem"]["kind"]]
 
 
 def _value(value: Any) -> str:

@@ -1,9 +1,9 @@
-"""The identity of a setting: all that numbers depend on, as plain data, and nothing else.
+"""The fingerprint of a result: everything its numbers depend on, as plain data.
 
-Problem, feedback, policy (by name, parameters, scale and the source of its functions), horizon, seed,
-engine, and the revision of the engine. Versions of libraries and the place of files are not among
-them, so that a result goes on after an upgrade; they belong to the key of compiled code
-(`compiling`).
+It holds the problem, the feedback, the policy (name, parameters, scale and the source of its
+functions), the horizon, the seed, the engine and the engine's revision. Library versions and file
+locations are left out, so a saved result can be resumed after an upgrade; they belong to the key of
+the compiled-code cache (`engine.cache`).
 """
 
 import json
@@ -16,11 +16,11 @@ from kibitz.policies import POLICIES
 from kibitz.policies.policy import Policy
 from kibitz.policies.spec import named_spec
 
-#: Of the numbers that each engine plays: to be raised when they change.
+#: The revision of each engine, to be raised when its numbers change.
 REVISION = {"step": 2, "leap": 3}
 
 
-def setting_of(
+def fingerprint(
     problem: Problem,
     feedback: Feedback,
     policy: Policy,
@@ -29,18 +29,18 @@ def setting_of(
     leap: bool,
     error: float,
 ) -> dict[str, Any]:
-    """Return all that the numbers depend on, as plain data."""
+    """Return everything that the numbers of a run depend on, as plain data."""
     engine = "leap" if leap else "step"
     described = {
         "name": policy.name,
-        "parameters": policy.setting,
+        "parameters": policy.parameters,
         "scale": policy.scale_for(problem.scale),
     }
     if named_spec(policy) is None:
         described["source"] = source_hash(policy.functions)[:16]
-    setting = {
-        "problem": problem.setting,
-        "feedback": feedback.setting,
+    parts = {
+        "problem": problem.spec,
+        "feedback": feedback.spec,
         "policy": described,
         "horizon": horizon,
         "seed": seed,
@@ -48,17 +48,35 @@ def setting_of(
         "engine": engine,
         **({"error": error} if leap else {}),
     }
-    plain: dict[str, Any] = json.loads(json.dumps(setting))
+    plain: dict[str, Any] = json.loads(json.dumps(parts))
     return plain
 
 
 def difference(old: dict[str, Any], new: dict[str, Any]) -> str | None:
-    """Say how the setting of saved runs differs from that of new ones, or None if it does not."""
+    """Say how the fingerprint of saved runs differs from that of new ones; None if it does not."""
+    old = _translate(old, new)
     if "revision" not in old:
         return _difference_from_0_1_0(old, new)
     if "source" not in new["policy"]:  # which builds before 0.2.0 stored for every policy
         old = {**old, "policy": {k: v for k, v in old["policy"].items() if k != "source"}}
     return _first_difference(old, new)
+
+
+def _translate(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Return a fingerprint with today's names; files of format 2 and before used others."""
+    if "law" not in old["problem"]:
+        return old
+    problem = dict(old["problem"])
+    kind = problem.pop("law")
+    names = {"law": "rewards", "ignore_free": "ignore_looks"}
+    parameters = {names.get(k, k): v for k, v in old["policy"]["parameters"].items()}
+    if parameters.get("rewards") == "bernoulli":  # which stood for "bounded", too
+        parameters["rewards"] = new["policy"]["parameters"].get("rewards")
+    return {
+        **old,
+        "problem": {"kind": "empirical" if kind == "table" else kind, **problem},
+        "policy": {**old["policy"], "parameters": parameters},
+    }
 
 
 def _first_difference(old: Any, new: Any, path: str = "") -> str | None:
@@ -73,18 +91,18 @@ def _first_difference(old: Any, new: Any, path: str = "") -> str | None:
 
 
 def _difference_from_0_1_0(old: dict[str, Any], new: dict[str, Any]) -> str | None:
-    """Say why runs of kibitz 0.1.0 are not gone on with, or None if their numbers are the same.
+    """Say why runs of kibitz 0.1.0 cannot be resumed, or None if their numbers are the same.
 
-    That version knew functions by their bytecode, and policies knew nothing of the scale.
+    That version identified functions by their bytecode, and its policies did not know the scale.
     """
     policy = new["policy"]
     parameters = dict(old["policy"]["parameters"])
     scale = float(parameters.pop("sd", parameters.pop("scale", 1.0)))
     functions = [part for part in old["feedback"].values() if isinstance(part, dict)]
     if policy["name"] not in POLICIES or any("content" in part for part in functions):
-        return "functions of your own, which kibitz 0.1.0 knew by their bytecode only"
+        return "functions of your own, which kibitz 0.1.0 identified by their bytecode"
     if "leap" in (old["engine"], new["engine"]):
-        return "leaps of kibitz 0.1.0, which drew other random numbers"
+        return "leaps of kibitz 0.1.0, which drew different random numbers"
     if policy["scale"] != 1 or scale != 1:
         return (
             f"rewards as they are, which kibitz 0.1.0 told policies of, instead of rewards in units "

@@ -38,7 +38,7 @@ class Job(NamedTuple):
     leap: bool = False
     error: float = 1e-9  # allowed to leaps, of each run
     summary: bool = False  # whether statistics of the runs are asked for, instead of them
-    loop: str = "auto"  # the kernel: "draft" (generic), "final" (specialised), or "auto"
+    kernel: str = "auto"  # "generic", "specialised" or "auto"
 
 
 class Played(NamedTuple):
@@ -46,7 +46,7 @@ class Played(NamedTuple):
 
     regret: NDArray[np.float64]  # run, stage
     n_pulls: NDArray[np.int64]  # run, arm
-    n_free: NDArray[np.int64]
+    n_looks: NDArray[np.int64]
     error: NDArray[np.float64]  # in total variation; 0 stage by stage
 
 
@@ -71,7 +71,7 @@ def play(
     """
     control = new_control() if control is None else control
     played = no_runs(job.last - job.first, job.stages.size, job.problem.n_arms)
-    played.n_pulls[:], played.n_free[:] = 0, 0
+    played.n_pulls[:], played.n_looks[:] = 0, 0
     problem = job.problem
     game = Game(
         law_of(problem, job.policy.scale_for(problem.scale)),
@@ -103,7 +103,7 @@ def generic_kernel(job: Job) -> Kernel | None:
 def kernel_of(job: Job) -> Kernel:
     """Return the kernel that plays a job now: the specialised one as soon as it is compiled."""
     specialised, generic = specialised_kernel(job), generic_kernel(job)
-    if generic is None or job.loop == "final" or (job.loop == "auto" and specialised.is_ready()):
+    if generic is None or job.kernel == "final" or (job.kernel == "auto" and specialised.is_ready()):
         return specialised
     return generic
 

@@ -76,25 +76,27 @@ def compiled(
 
     `elsewhere` says whether the workers of an executor play, each of which compiles for itself;
     `workers` says how many there are.
-    Yield the jobs, and a dict that has the kernels of each policy when the block is left: "final"
-    (specialised), "draft" (generic), or both.
+    Yield the jobs, and a dict that says, when the block is left, which kernels played each policy:
+    "specialised", "generic" or "generic and specialised".
     """
     generic, by_kernel = prepare(jobs, tell), _by_kernel(jobs)
     seconds = {key: sum(map(expected_seconds, by_kernel[key])) for key in generic}
     enough = SPECIALISE_SECONDS * (workers() if generic and elsewhere else 1)
-    worth = {k: j for k, j in generic.items() if j.loop == "auto" and seconds[k] >= enough}
+    worth = {k: j for k, j in generic.items() if j.kernel == "auto" and seconds[k] >= enough}
     if elsewhere or not CAN_COMPILE:
         chosen = {id(job) for key in worth for job in by_kernel[key]}
-        jobs = [job._replace(loop="final") if id(job) in chosen else job for job in jobs]
+        jobs = [job._replace(kernel="specialised") if id(job) in chosen else job for job in jobs]
         worth = {}
     used: dict[str, str] = {}
     kernels = [specialised_kernel(job) for job in worth.values()]
     with compile_in_background(kernels, 1):
         yield jobs, used
-    kinds = dict.fromkeys(generic, "draft")
-    kinds |= {key: "draft and final" for key, k in zip(worth, kernels, strict=True) if k.is_ready()}
+    kinds = dict.fromkeys(generic, "generic")
+    kinds |= {
+        key: "generic and specialised" for key, k in zip(worth, kernels, strict=True) if k.is_ready()
+    }
     for key, some in by_kernel.items():
-        used.update(dict.fromkeys((job.label[1] for job in some), kinds.get(key, "final")))
+        used.update(dict.fromkeys((job.label[1] for job in some), kinds.get(key, "specialised")))
 
 
 @contextmanager
@@ -115,7 +117,7 @@ def compile_ahead(jobs: list[Job]) -> Iterator[None]:
 
 
 def time_job(job: Job) -> tuple[float, str]:
-    """Return the processor time of a job, the best of three tries, and its kernel: draft or final."""
+    """Return the processor time of a job, the best of three tries, and the kind of its kernel."""
     kernel = kernel_of(job)
     kernel.compile()
     tries = []
@@ -123,4 +125,4 @@ def time_job(job: Job) -> tuple[float, str]:
         begun = time.process_time()
         play(job)
         tries.append(time.process_time() - begun)
-    return min(tries), "draft" if kernel.generic else "final"
+    return min(tries), "generic" if kernel.generic else "specialised"

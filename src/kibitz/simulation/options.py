@@ -111,12 +111,12 @@ class Options(TypedDict, total=False):
         "runs", or "summary": statistics of the runs of each policy instead of the runs, along a
         dimension `statistic` ("count", "mean", "variance" and the quantiles "q1", "q10", "q25",
         "q50", "q75", "q90" and "q99").
-    loop
-        "final" compiles each policy into a loop of its own, which takes some seconds unless it is
-        cached; "draft" plays a new index at once, at two to three times the price of a stage
-        (policies that have no draft are compiled all the same). "auto" drafts what is not compiled
-        yet and, where there is work for many seconds, compiles in the background. Results do not
-        depend on it; `encoding["loop"]` says which were used this time.
+    kernel
+        "specialised" compiles a loop for each policy, which takes some seconds unless it is cached;
+        "generic" plays a new index at once, at two to three times the price of a stage (a policy
+        without a generic kernel is compiled all the same). "auto" starts with the generic kernel and,
+        if the work takes many seconds, compiles the specialised one in the background. Results do
+        not depend on it; `encoding["kernel"]` says which kernels were used.
     watch
         Called as `watch(data)` when there are more runs, at most twice a second, with the result of
         the first n runs, where n is how many all policies have; and once more, if there are more,
@@ -164,7 +164,7 @@ class Options(TypedDict, total=False):
         ),
     ]
     keep: Annotated[str, Option(("runs", "summary"), "runs")]
-    loop: Annotated[str, Option(("auto", "draft", "final"), "auto")]
+    kernel: Annotated[str, Option(("auto", "generic", "specialised"), "auto")]
     progress: Annotated[Progress | None, Option(_function, None)]
     watch: Annotated[Watch | None, Option(_function, None)]
 

@@ -22,10 +22,10 @@ from kibitz.policies.check import check_promises
 from kibitz.policies.policy import Policy
 from kibitz.policies.spec import label_of, named_spec
 from kibitz.simulation.executors import IN_FLIGHT, SECONDS
-from kibitz.simulation.fingerprint import setting_of
+from kibitz.simulation.fingerprint import fingerprint as make_fingerprint
 from kibitz.simulation.jobs import LEAP_PAYS, Job, expected_seconds, stage_seconds
 from kibitz.simulation.options import OPTIONS, Options
-from kibitz.simulation.results.dataset import Key, Results, Setting
+from kibitz.simulation.results.dataset import Fingerprint, Key, Results
 from kibitz.simulation.results.summary import STATISTICS
 
 Policies = Policy | Iterable[Policy] | Mapping[str, Policy]
@@ -137,11 +137,11 @@ def is_played_by_leaps(
     return wanted and can_leap(policy, problem, feedback)
 
 
-def fingerprint(job: Job) -> Setting:
+def fingerprint(job: Job) -> Fingerprint:
     """Return all that the numbers of a job depend on, as plain data; `leap` is the engine."""
     names = [name for name, option in OPTIONS.items() if option.fingerprint and name != "engine"]
     numbers: Any = {name: getattr(job, name) for name in names}
-    return setting_of(job.problem, job.feedback, job.policy, leap=job.leap, **numbers)
+    return make_fingerprint(job.problem, job.feedback, job.policy, leap=job.leap, **numbers)
 
 
 def cut_into_jobs(
@@ -232,7 +232,7 @@ def _check_duration(cell: Job, workers: Workers) -> None:
 
 def _check_once(policy: Policy) -> None:
     """Check a policy of the user's, unless one with the same functions and parameters has passed."""
-    key = (content_hash(policy.functions), str(policy.numbers))
+    key = (content_hash(policy.functions), str(policy.constants))
     if key not in _passed:
         check_promises(policy)
         _passed.add(key)
@@ -245,8 +245,13 @@ def _check_combination(policy: Policy, problem: Problem, label: str, horizon: in
     if named_spec(policy) is None:
         _check_once(policy)
     low, high = problem.support
-    if policy.unit_rewards and not (low >= 0 and high <= 1):
+    if policy.rewards != "gaussian" and not (low >= 0 and high <= 1):
         raise ValueError(
-            f"{label} must be played with rewards in [0, 1], got {problem.law} rewards "
-            f"between {low:g} and {high:g}"
+            f"{label} is made for rewards in [0, 1], but those of the problem ({problem.kind}) are "
+            f'between {low:g} and {high:g}; use rewards="gaussian"'
+        )
+    if policy.rewards == "bernoulli" and not problem.is_binary:
+        raise ValueError(
+            f"{label} is made for rewards of 0 and 1, but the problem has others; "
+            'use rewards="bounded"'
         )

@@ -50,7 +50,7 @@ def simulate(
     -------
     xarray.Dataset
         `regret` (policy, run, stage): \sum_i \Delta_i N_i at the end of a stage; `final_regret`
-        (policy, run); `n_pulls` and `n_free` (policy, run, arm) at the horizon; `error`
+        (policy, run); `n_pulls` and `n_looks` (policy, run, arm) at the horizon; `error`
         (policy, run), 0 stage by stage; and in its attributes, as JSON, the setting, the seed, the
         engine of each policy and the versions that made it.
     """
@@ -88,10 +88,10 @@ def play_points(
         if watch is not None:
             jobs.sort(key=lambda job: job.first)  # so that all policies get on together
         watching = Watching(watch, results, list(cells), runs)
-        with compiled(jobs, executor is not None, workers, tell) as (jobs, loops):
+        with compiled(jobs, executor is not None, workers, tell) as (jobs, kernels):
             _play(jobs, results, executor, options, tell, watching)
     data = results.result(list(cells), runs)
-    data.encoding["loop"] = loops
+    data.encoding["kernel"] = kernels
     return data
 
 

@@ -57,9 +57,9 @@ def sweep(
 
         sweep(problem, active, etc_ocucb, points=[{"rate": 0.01, "p": 2}, {"rate": 0.1, "p": 3}], ...)
 
-    Random problems (`drawn`) are functions of the number of the `draw`::
+    Random problems (`random_problems`) are functions of the number of the `draw`::
 
-        sweep(drawn(law, seed=1), active(0.1), ucb(), draw=range(100), ...)
+        sweep(random_problems(make, seed=1), active(0.1), ucb(), draw=range(100), ...)
 
     All points share seed and stages; beyond a point's own horizon `regret` is NaN, and
     `final_regret` is the regret at that horizon.

@@ -276,7 +276,7 @@ class Allocation(NamedTuple):
 
     value: float | FloatArray
     n_pulls: FloatArray
-    n_free: FloatArray
+    n_looks: FloatArray
 
 
 @documented

@@ -196,7 +196,7 @@ def passive_sharp(
     *,
     C: float = C_UCB1,
     C_0: float = C_0_UCB1,
-    law: str = "gaussian",
+    rewards: str = "gaussian",
     sd: float = 1.0,
     best_mean: float | None = None,
     details: bool = False,
@@ -214,7 +214,7 @@ def passive_sharp(
 
     Parameters
     ----------
-    law
+    rewards
         "gaussian", or "bernoulli", for which the constants of UCB1 are legitimate (errata D5).
     sd
         Standard deviation of Gaussian rewards.
@@ -222,7 +222,7 @@ def passive_sharp(
         μ* in [0, 1], needed for Bernoulli rewards; the other means are μ* - Δ_i.
     """
     s = check_setting(gaps, rate, weights, horizon)
-    d = make_divergence(s.gaps, law, sd, best_mean, C, C_0)
+    d = make_divergence(s.gaps, rewards, sd, best_mean, C, C_0)
     weight = s.weights[s.gaps > 0]
     n_pulls = np.zeros((*s.shape, len(d.own)))
     stages = np.zeros_like(n_pulls)
@@ -247,13 +247,13 @@ class Divergence(NamedTuple):
 
 
 def make_divergence(
-    gaps: FloatArray, law: str, sd: float, best_mean: float | None, C: float, C_0: float
+    gaps: FloatArray, rewards: str, sd: float, best_mean: float | None, C: float, C_0: float
 ) -> Divergence:
     """What the fixed point needs to know of each sub-optimal arm, made sure of."""
-    check_choice("law", law, "gaussian", "bernoulli")
+    check_choice("rewards", rewards, "gaussian", "bernoulli")
     sd, C, C_0 = check_scale("sd", sd), check_scale("C", C), check_nonnegative("C_0", C_0)
     own = gaps[gaps > 0]
-    if law == "gaussian":
+    if rewards == "gaussian":
         return Divergence(gaps, own, C, C_0, sd, None, 30 * own)
     condition = "at most 1 and at least the largest gap for Bernoulli rewards"
     best_mean = number(best_mean, "best_mean", condition)

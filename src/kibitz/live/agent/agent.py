@@ -17,7 +17,7 @@ import numpy as np
 from kibitz._errors import StoreDamaged
 from kibitz._validation import finite, refused, text, whole
 from kibitz.live.agent import policy_state
-from kibitz.live.agent.config import Config, check_same, check_setting, to_stored
+from kibitz.live.agent.config import Config, check_config, check_same, to_stored
 from kibitz.live.agent.transaction import KnownArms, Operation, Transaction
 from kibitz.live.events import Arm, Decision, Event, project
 from kibitz.live.store import audit, connect, queries, sqlite_path
@@ -65,14 +65,14 @@ def agent(
     silence
         What a missing report means then: "forget", or a reward, such as 0 for no click.
     """
-    given = check_setting(name, arms, policy, scale, seed, patience, silence)
+    given = check_config(name, arms, policy, scale, seed, patience, silence)
     store = connect(url, create=arms is not None)
     try:
         if arms is not None:
             stored = to_stored(given)
             store.write(lambda db: queries.insert_agent(db, name, stored, given["arms"], time.time()))
         config = Config(name, store.read(lambda db: queries.read_config(db, name)))
-        check_same(name, config.setting, given)
+        check_same(name, config.data, given)
         return Agent(store, config)
     except BaseException:
         store.close()
@@ -165,11 +165,11 @@ class Agent:
         n
             How many decisions to make, in one transaction.
         """
-        return self.together([("ask", (key, among, n))])[0]
+        return self.batch([("ask", (key, among, n))])[0]
 
     def look(self, key: str | None = None) -> Decision:
         """Return the `Decision` where the next free look should go."""
-        found: Decision = self.together([("look", (key,))])[0]
+        found: Decision = self.batch([("look", (key,))])[0]
         return found
 
     @overload
@@ -179,31 +179,31 @@ class Agent:
     def tell(self, id: Sequence[tuple[int, float]]) -> list[str]: ...
 
     def tell(self, id: Any, reward: Any = None) -> Any:
-        """Report what came of a decision; return "counted", or "again" for a repetition.
+        """Report what came of a decision; return "counted", or "duplicate" for a repetition.
 
         Another reward than before raises `Conflict`, an unknown id `UnknownDecision`. True counts as
         1 and False as 0. Many are told at once, all or none, as a list of (id, reward).
         """
         if isinstance(id, list | tuple) and reward is None:
-            return self.together([("tell", _pair(pair)) for pair in id])
-        return self.together([("tell", (id, reward))])[0]
+            return self.batch([("tell", _pair(pair)) for pair in id])
+        return self.batch([("tell", (id, reward))])[0]
 
-    def saw(self, arm: str, reward: float, key: str | None = None) -> str:
-        """Report an observation that nobody asked for; return "counted" or "again", by the key."""
-        return str(self.together([("saw", (arm, reward, key))])[0])
+    def observe(self, arm: str, reward: float, key: str | None = None) -> str:
+        """Report an unsolicited observation; return "counted", or "duplicate" if its key is known."""
+        return str(self.batch([("observe", (arm, reward, key))])[0])
 
     def forget(self, id: int) -> str:
-        """Give up on a decision; return "forgotten" or "again". A late report still counts."""
-        return str(self.together([("forget", (id,))])[0])
+        """Give up on a decision; return "forgotten" or "duplicate". A late report still counts."""
+        return str(self.batch([("forget", (id,))])[0])
 
     def correct(self, id: int, reward: float) -> str:
-        """Change the reward of a decision that was told; return "corrected" or "again"."""
-        return str(self.together([("correct", (id, reward))])[0])
+        """Change the reward of a decision that was told; return "corrected" or "duplicate"."""
+        return str(self.batch([("correct", (id, reward))])[0])
 
-    def together(
+    def batch(
         self, operations: Sequence[tuple[str, tuple[Any, ...]]], *, each: bool = False
     ) -> list[Any]:
-        """Do several operations in one transaction: ask, look, tell, saw, forget, correct.
+        """Do several operations in one transaction: ask, look, tell, observe, forget, correct.
 
         All are done or, if one is rejected, none. With `each`, the error of a rejected operation (a
         ValueError) takes the place of its answer, and the others are done.
@@ -287,7 +287,9 @@ class Agent:
         if isinstance(reward, bool | np.bool_):  # a click or none
             reward = float(reward)
         value = finite(reward, "reward")
-        if self.policy.unit_rewards and not 0 <= value <= 1:
+        if self.policy.rewards == "bernoulli" and value not in {0.0, 1.0}:
+            raise refused("reward", f"0 or 1 for {self.policy.name} with bernoulli rewards", reward)
+        if self.policy.rewards == "bounded" and not 0 <= value <= 1:
             raise refused("reward", f"in [0, 1] for {self.policy.name}", reward)
         if abs(value) > LARGEST:
             raise refused("reward", f"between -{LARGEST:g} and {LARGEST:g}", reward)
@@ -295,19 +297,19 @@ class Agent:
 
     def add(self, arm: str) -> None:
         """Add an arm."""
-        self.together([("change", ("added", arm))])
+        self.batch([("change", ("added", arm))])
 
     def pause(self, arm: str) -> None:
         """Stop pulling an arm until it is resumed."""
-        self.together([("change", ("paused", arm))])
+        self.batch([("change", ("paused", arm))])
 
     def resume(self, arm: str) -> None:
         """Pull a paused arm again."""
-        self.together([("change", ("resumed", arm))])
+        self.batch([("change", ("resumed", arm))])
 
     def retire(self, arm: str) -> None:
         """Pull an arm never again; reports on it still count."""
-        self.together([("change", ("retired", arm))])
+        self.batch([("change", ("retired", arm))])
 
     def arms(self) -> list[Arm]:
         """Return the counts of each arm, in the order in which they were added."""

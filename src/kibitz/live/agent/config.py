@@ -8,26 +8,26 @@ from typing import Any
 from kibitz._validation import finite, positive, quoted, refused, text, whole
 from kibitz.policies.spec import Spec, from_spec, to_spec
 
-Setting = dict[str, Any]
+ConfigData = dict[str, Any]
 
 
 class Config:
-    """An agent's name, its setting as the store has it, and its policy."""
+    """An agent's name, its stored configuration and its policy."""
 
     def __init__(self, name: str, stored: str) -> None:
         self.name = name
-        self.setting: Setting = json.loads(stored)
-        self.policy = from_spec(self.setting["policy"])
+        self.data: ConfigData = json.loads(stored)
+        self.policy = from_spec(self.data["policy"])
         self.params = self.policy.params
-        self.scale: float = self.setting["scale"]
+        self.scale: float = self.data["scale"]
         self.unit = self.policy.scale_for(self.scale)  # in which the policy sees rewards
         self.in_turn = self.policy.in_phases
         self.keeps_state = self.in_turn or self.policy.hold is not None  # in the store
 
 
-def check_setting(
+def check_config(
     name: Any, arms: Any, policy: Any, scale: Any, seed: Any, patience: Any, silence: Any
-) -> Setting:
+) -> ConfigData:
     """Validate the arguments of `kibitz.agent`; return them as plain data."""
     text(name, "name")
     if arms is not None:
@@ -38,7 +38,7 @@ def check_setting(
             raise refused("arms", "different names", arms)
         if policy is None:
             raise ValueError("policy must be given to make an agent, got None")
-    setting = {
+    data = {
         "arms": arms,
         "policy": None if policy is None else _check_policy(policy),
         "scale": positive(scale, "scale"),
@@ -46,16 +46,16 @@ def check_setting(
         "patience": None if patience is None else positive(patience, "patience"),
         "silence": _check_silence(silence, policy),
     }
-    if setting["silence"] != "forget" and patience is None and arms is not None:
+    if data["silence"] != "forget" and patience is None and arms is not None:
         raise refused("patience", "given where silence means a reward", patience)
-    plain: Setting = json.loads(json.dumps(setting))
+    plain: ConfigData = json.loads(json.dumps(data))
     return plain
 
 
 def _check_policy(policy: Any) -> Spec:
     """Return a policy as plain data; an agent has no horizon to give to one that needs it."""
     spec = to_spec(policy)
-    if policy.numbers.get("horizon") == 0:
+    if policy.constants.get("horizon") == 0:
         raise ValueError(f"horizon of {policy.name} must be given for an agent, got None")
     return spec
 
@@ -66,19 +66,19 @@ def _check_silence(silence: Any, policy: Any) -> str | float:
             raise refused("silence", "'forget' or a reward", silence)
         return silence
     reward = finite(silence, "silence")
-    if policy is not None and policy.unit_rewards and not 0 <= reward <= 1:
+    if policy is not None and policy.rewards != "gaussian" and not 0 <= reward <= 1:
         raise refused("silence", f"in [0, 1] for {policy.name}", silence)
     return reward
 
 
-def to_stored(setting: Setting) -> str:
+def to_stored(data: ConfigData) -> str:
     """Return the JSON to store for a new agent, with a random seed unless one was given."""
-    seed = secrets.randbits(62) if setting["seed"] is None else setting["seed"]
-    return json.dumps({**setting, "seed": seed})
+    seed = secrets.randbits(62) if data["seed"] is None else data["seed"]
+    return json.dumps({**data, "seed": seed})
 
 
-def check_same(name: str, stored: Setting, given: Setting) -> None:
-    """Raise ValueError if an agent is opened with another setting than it was created with.
+def check_same(name: str, stored: ConfigData, given: ConfigData) -> None:
+    """Raise ValueError if an agent is opened with a different configuration than it was created with.
 
     Without arms, all that is given and not a default is compared; with arms, all but a missing seed.
     """
@@ -97,5 +97,4 @@ def _show(value: Any) -> Any:
     """Return a policy as a person writes it, and anything else unchanged."""
     if not isinstance(value, dict):
         return value
-    setting = value["setting"] if "setting" in value else value["parameters"]
-    return f"{value['name']}({', '.join(f'{k}={v!r}' for k, v in setting.items())})"
+    return f"{value['name']}({', '.join(f'{k}={v!r}' for k, v in value['parameters'].items())})"

@@ -16,9 +16,11 @@ from kibitz._netcdf import from_netcdf, read_checked
 from kibitz._validation import quoted, refused
 from kibitz.live.agent.confidence import check_delta, gap_intervals, intervals
 from kibitz.live.events import Event, project
-from kibitz.model.problem import Problem, table
+from kibitz.model.problem import Problem, empirical
 
 Columns = Mapping[str, Any]
+
+RENAMED = {"saw": "observe"}  # event kinds in logs that were exported before 0.2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,7 +85,7 @@ def from_log(
     rewards = _of_ours(columns, kind) if ours else _of_others(columns, arm, reward)
     if len(rewards) < 2:
         raise refused("log", "one with rewards of at least 2 arms", list(rewards))
-    problem = table(list(rewards.values()))
+    problem = empirical(list(rewards.values()))
     counts = np.array([len(values) for values in rewards.values()])
     low, high = intervals(counts, problem.means, delta, problem.scale or 1e-12)
     made = {field.name: getattr(problem, field.name) for field in fields(Problem)}
@@ -119,7 +121,15 @@ def _of_ours(columns: Columns, kind: str) -> dict[str, list[float]]:
     rows = _rows(columns, "seq", "at", kind, "id", "arm", "reward", "key")
     try:
         events = [
-            Event(int(seq), float(at), str(what), _whole(id), str(arm), _number(reward), key or None)
+            Event(
+                int(seq),
+                float(at),
+                RENAMED.get(what, str(what)),
+                _whole(id),
+                str(arm),
+                _number(reward),
+                key or None,
+            )
             for seq, at, what, id, arm, reward, key in rows
         ]
         made = project(events)

@@ -112,4 +112,4 @@ def look(
     if policy.hold is not None:
         same = memory is not None and len(known) == len(arms)
         state.hold[:] = memory.hold if same else np.zeros_like(state.hold)
-    return places[int(policy.observe(params, state, stage, rng))]
+    return places[int(policy.look(params, state, stage, rng))]

@@ -77,7 +77,7 @@ def rehearse(
     Returns
     -------
     xarray.Dataset
-        `regret` (policy, run, stage) of the policy "agent", and of those of `beside`; `n_again`
+        `regret` (policy, run, stage) of the policy "agent", and of those of `beside`; `n_duplicates`
         (run), how many reports came twice and were counted once.
     """
     import xarray
@@ -94,7 +94,7 @@ def rehearse(
     stages[-1] = horizon
     if beside is not None:
         stages = beside["stage"].to_numpy()
-    regret, n_again = np.zeros((1, runs, stages.size)), np.zeros(runs, np.int64)
+    regret, n_duplicates = np.zeros((1, runs, stages.size)), np.zeros(runs, np.int64)
     with contextlib.ExitStack() as stack:
         if store is None:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kibitz-"))
@@ -110,7 +110,7 @@ def rehearse(
             player = stack.enter_context(agent(store, f"rehearsal-{run}", **arguments))
             if any(arm.n_asked for arm in player.arms()):
                 raise ValueError(f"store must be new to a rehearsal, got {str(store)!r}")
-            cumulative, n_again[run] = play(player, problem, rate, horizon, seed, run, faults)
+            cumulative, n_duplicates[run] = play(player, problem, rate, horizon, seed, run, faults)
             regret[0, run] = cumulative[stages - 1]
             if wrong := player.check():
                 raise ValueError(f"check of the rehearsal must be clean, got: {wrong[0]}")
@@ -124,7 +124,7 @@ def rehearse(
     )
     both = data if beside is None else xarray.concat([data, beside[["regret"]]], "policy")
     both["final_regret"] = both["regret"].isel(stage=-1)
-    both["n_again"] = ("run", n_again)
+    both["n_duplicates"] = ("run", n_duplicates)
     both.attrs = {**data.attrs, "trouble": str(faults._asdict())}
     return both
 
@@ -137,7 +137,7 @@ def play(
     reports = np.random.default_rng([seed, run, 1])
     places = {arm.name: place for place, arm in enumerate(player.arms())}
     on_the_way: deque[tuple[int, int, float]] = deque()
-    gaps, n_again = np.zeros(horizon), 0
+    gaps, n_duplicates = np.zeros(horizon), 0
     arrival = next_look(rate, 0, looks)
     for stage in range(1, horizon + 1):
         player.now = lambda stage=stage: START + stage  # type: ignore[misc]
@@ -149,8 +149,8 @@ def play(
             look = player.look()
             on_the_way.append((stage, look.id, draw(problem, places[look.arm], looks)))
             arrival = next_look(rate, stage, looks)
-        n_again += arrive(player, on_the_way, stage, faults, reports)
-    return np.cumsum(gaps), n_again
+        n_duplicates += arrive(player, on_the_way, stage, faults, reports)
+    return np.cumsum(gaps), n_duplicates
 
 
 def environment_streams(seed: int, run: int) -> tuple[Generator, Generator]:
@@ -168,12 +168,12 @@ def environment_streams(seed: int, run: int) -> tuple[Generator, Generator]:
 
 def draw(problem: Problem, arm: int, rng: Generator) -> float:
     """Draw a reward as the simulator does."""
-    if problem.law == "gaussian":
+    if problem.kind == "gaussian":
         return float(problem.means[arm] + problem.sds[arm] * rng.standard_normal())
     u = rng.random()
-    if problem.law == "bernoulli":
+    if problem.kind == "bernoulli":
         return 1.0 if u < problem.means[arm] else 0.0
-    values = problem.rewards[arm]
+    values = problem.values[arm]
     return float(values[int(u * values.size)])
 
 
@@ -197,4 +197,4 @@ def arrive(
             reports.append((id, reward))
             if rng.random() < faults.duplicates:
                 reports.append((id, reward))
-    return player.tell(reports).count("again") if reports else 0
+    return player.tell(reports).count("duplicate") if reports else 0

@@ -43,7 +43,7 @@ def report(
     counts = np.array([arm.n_seen for arm in arms])
     means = np.array([arm.mean for arm in arms])
     low, high = intervals(counts, means, delta, config.scale)
-    if config.policy.unit_rewards:
+    if config.policy.rewards != "gaussian":
         low, high = np.maximum(low, 0.0), np.minimum(high, 1.0)
     asked = np.array([arm.n_asked for arm in arms])
     regret = regret_interval(asked, low, high)

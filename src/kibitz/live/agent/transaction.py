@@ -76,29 +76,29 @@ class Transaction:
         decided = self._decided(id)
         if decided.status == "told":
             if reward in (decided.reward, decided.told):
-                return "again"
+                return "duplicate"
             raise Conflict(
                 f"reward of decision {id} must be {decided.reward!r} as before, got {reward!r}"
             )
         self._settle(id, decided, "told", reward)
         return "counted"
 
-    def saw(self, name: str, reward: float, key: str | None) -> str:
+    def observe(self, name: str, reward: float, key: str | None) -> str:
         """Count an observation that nobody asked for."""
         place = self._place(name)
         if self.arms[place].status == "retired":
             raise ValueError(f"arm must not be retired, got {name!r}")
-        if (known := self._with_key("saw", key)) is not None:
+        if (known := self._with_key("observe", key)) is not None:
             decided = self._decisions[known]
             if decided.arm == place and reward in (decided.reward, decided.told):
-                return "again"
+                return "duplicate"
             raise Conflict(
                 f"key must be new, got {key!r}, which has seen {decided.reward!r} of "
                 f"{self.arms[decided.arm].name!r}"
             )
-        decided = Decided("saw", place, key, self.at, max(1, self.n_asks))
+        decided = Decided("observe", place, key, self.at, max(1, self.n_asks))
         id = self._insert(decided)
-        self._append("saw", id, place, reward, key)
+        self._append("observe", id, place, reward, key)
         self.arms[place].settle(decided, "told", reward)
         self._learn(decided, reward)
         return "counted"
@@ -107,7 +107,7 @@ class Transaction:
         """Give up on a decision."""
         decided = self._decided(id)
         if decided.status == "forgotten":
-            return "again"
+            return "duplicate"
         if decided.status != "pending":
             raise Conflict(f"decision {id} must be pending to be forgotten, got {decided.status}")
         self._settle(id, decided, "forgotten", None)
@@ -119,7 +119,7 @@ class Transaction:
         if decided.reward is None:
             raise ValueError(f"decision {id} must be told before it is corrected")
         if reward == decided.reward and decided.status == "told":
-            return "again"
+            return "duplicate"
         self._settle(id, decided, "corrected", reward)
         return "corrected"
 
@@ -146,7 +146,7 @@ class Transaction:
 
     def expire(self) -> None:
         """Settle pending decisions that are older than the agent's patience."""
-        patience, silence = self.config.setting["patience"], self.config.setting["silence"]
+        patience, silence = self.config.data["patience"], self.config.data["silence"]
         if patience is None:
             return
         for id, read in queries.read_overdue(self.database, self.number, self.at - patience):
@@ -192,11 +192,11 @@ class Transaction:
         """Return the arm that the policy chooses. Its draws depend on the seed and the id only."""
         config, policy, rng = self.config, self.config.policy, None
         if policy.index is None:
-            seeds = SeedSequence(config.setting["seed"], spawn_key=(self.n_decisions + 1,))
+            seeds = SeedSequence(config.data["seed"], spawn_key=(self.n_decisions + 1,))
             rng = Generator(SFC64(seeds))
         if config.in_turn:
             self._check_turn(kind)
-            choose = policy.pull if kind == "pull" else policy.observe
+            choose = policy.pull if kind == "pull" else policy.look
             return int(choose(config.params, self._policy_state(), stage, rng))
         arms = [self.arms[place] for place in places]
         if kind == "pull":

@@ -68,11 +68,13 @@ async def look(call: Call, body: schemas.Look) -> schemas.Decision:
     return schemas.Decision(*await call.state.writer.do(call.agent, "look", call.key(body.key)))
 
 
-@operation("POST", f"{AGENT}/saw", "play", schemas.SAW, errors=(409,), headers=KEYED)
-async def saw(call: Call, body: schemas.Saw) -> schemas.Result:
-    """Report an observation that nobody asked for: counted, or again by its key."""
+@operation("POST", f"{AGENT}/observe", "play", schemas.OBSERVE, errors=(409,), headers=KEYED)
+async def observe(call: Call, body: schemas.Observe) -> schemas.Result:
+    """Report an observation that nobody asked for: counted, or duplicate by its key."""
     key = call.key(body.key)
-    return schemas.Result(await call.state.writer.do(call.agent, "saw", body.arm, body.reward, key))
+    return schemas.Result(
+        await call.state.writer.do(call.agent, "observe", body.arm, body.reward, key)
+    )
 
 
 @operation("POST", f"{AGENT}/correct", "play", schemas.CORRECT, errors=(409,))
@@ -193,7 +195,7 @@ async def export(call: Call, query: schemas.ExportQuery) -> Response:
 
 
 ROUTES = [  # those that are asked for most often come first
-    ask, tell, look, saw, correct, forget, add_arm, change_arm, healthz, agents, report, events,
+    ask, tell, look, observe, correct, forget, add_arm, change_arm, healthz, agents, report, events,
     export,
 ]  # fmt: skip
 

@@ -44,7 +44,7 @@ class Token(NamedTuple):
     number: int
     role: str
     agent: str | None  # the only one that it is for
-    made_at: float
+    created_at: float
     revoked_at: float | None
 
 
@@ -81,12 +81,12 @@ def list_tokens(store: Store) -> list[Token]:
 
 
 def revoke_token(store: Store, number: int) -> str:
-    """Revoke a token; return "revoked", or "again" if it was revoked before."""
+    """Revoke a token; return "revoked", or "duplicate" if it was revoked before."""
     token = whole(number, "token", 1)
     done = store.write(lambda database: queries.revoke_token(database, token, time.time()))
     if done is None:
         raise ValueError(f"token must be the number of one, got {token}")
-    return "revoked" if done else "again"
+    return "revoked" if done else "duplicate"
 
 
 class Tokens:

@@ -106,18 +106,18 @@ class Client:
             return [one["result"] for one in found]
         return self._post("tell", _report(id, reward))["result"]
 
-    def saw(self, arm: str, reward: float, key: str | None = None) -> str:
-        """Report an observation that nobody asked for; return "counted" or "again", by the key."""
+    def observe(self, arm: str, reward: float, key: str | None = None) -> str:
+        """Report an unsolicited observation; return "counted", or "duplicate" if its key is known."""
         key = random_key() if key is None else key
         body = {"arm": arm, "reward": _reward(reward), "key": key}
-        return str(self._post("saw", body)["result"])
+        return str(self._post("observe", body)["result"])
 
     def forget(self, id: int) -> str:
-        """Give up on a decision; return "forgotten" or "again"."""
+        """Give up on a decision; return "forgotten" or "duplicate"."""
         return str(self._post("forget", {"id": whole(id, "id", 1)})["result"])
 
     def correct(self, id: int, reward: float) -> str:
-        """Change the reward of a decision that was told; return "corrected" or "again"."""
+        """Change the reward of a decision that was told; return "corrected" or "duplicate"."""
         return str(self._post("correct", _report(id, reward))["result"])
 
     def add(self, arm: str) -> None:

@@ -110,7 +110,7 @@ def commit(requests: Sequence[Request]) -> list[Any]:
             by_agent.setdefault(request.agent, []).append(place)
     for agent, places in by_agent.items():
         operations: list[Operation] = [requests[place].operation for place in places]
-        found = _try(agent.together, operations, each=True)
+        found = _try(agent.batch, operations, each=True)
         if isinstance(found, StoreUnavailable | StoreDamaged):
             found = [found] * len(places)
         elif isinstance(found, Exception):  # of one of them; its transaction was rolled back
@@ -121,7 +121,7 @@ def commit(requests: Sequence[Request]) -> list[Any]:
 
 
 def _do_one(agent: Agent, operation: Operation) -> Any:
-    return agent.together([operation])[0]
+    return agent.batch([operation])[0]
 
 
 def _try(work: Callable[..., Any], *values: Any, **options: Any) -> Any:

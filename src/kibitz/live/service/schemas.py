@@ -33,7 +33,7 @@ class Tell(Struct, forbid_unknown_fields=True):
 Tells = Annotated[list[Tell], Meta(max_length=MAX_BATCH)]
 
 
-class Saw(Struct, forbid_unknown_fields=True):
+class Observe(Struct, forbid_unknown_fields=True):
     arm: Text
     reward: Reward
     key: Text | None = None
@@ -65,7 +65,7 @@ class Decision(Struct):
 
 
 class Result(Struct):
-    result: Literal["counted", "corrected", "forgotten", "again"]
+    result: Literal["counted", "corrected", "forgotten", "duplicate"]
 
 
 class Health(Struct):
@@ -156,7 +156,7 @@ ARM_REPORT = {
 ASK = Example({"key": "visit-4711", "among": ["blue", "green"]}, DECISION)
 LOOK = Example({"key": "probe-1"}, LOOKED)
 TELL = Example({"id": 1, "reward": 1.0}, {"result": "counted"})
-SAW = Example({"arm": "green", "reward": 1.0, "key": "panel-17"}, {"result": "counted"})
+OBSERVE = Example({"arm": "green", "reward": 1.0, "key": "panel-17"}, {"result": "counted"})
 CORRECT = Example({"id": 1, "reward": 0.0}, {"result": "corrected"})
 FORGET = Example({"id": 2}, {"result": "forgotten"})
 ADD_ARM = Example({"arm": "red"}, {"arm": "red", "state": "active"})
@@ -164,7 +164,7 @@ CHANGE_ARM = Example({"state": "paused"}, {"arm": "red", "state": "paused"})
 HEALTH = Example(None, {"status": "ok"})
 AGENTS = Example(None, {"agents": ["checkout"]})
 REPORT = Example(None, {
-    "agent": "checkout", "policy": "ucb(exploration=6.0, ignore_free=False)", "scale": 0.5,
+    "agent": "checkout", "policy": "ucb(exploration=6.0, ignore_looks=False)", "scale": 0.5,
     "n_asks": 1, "delta": 0.05, "inequality": "|mean - mu| < ...", "regret_low": 0.0,
     "regret_high": "inf", "looks_saved": None, "warnings": [], "arms": [ARM_REPORT],
 })  # fmt: skip

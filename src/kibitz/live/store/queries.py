@@ -44,7 +44,7 @@ def read_agent(database: Database, name: str, *, lock: bool = False) -> AgentRow
 
 def read_config(database: Database, name: str) -> str:
     """Return what an agent was created with, as JSON."""
-    rows = database.rows("select setting from agents where name = ?", name)
+    rows = database.rows("select config from agents where name = ?", name)
     if not rows:
         raise unknown_agent(database, name)
     return str(rows[0][0])
@@ -67,7 +67,7 @@ def insert_agent(database: Database, name: str, config: str, arms: Sequence[str]
         return False
     [(number,)] = database.rows("select coalesce(max(agent), 0) + 1 from agents")
     database.many(
-        "insert into agents (agent, name, setting, n_events, n_decisions, n_asks, latest) "
+        "insert into agents (agent, name, config, n_events, n_decisions, n_asks, latest) "
         "values (?, ?, ?, ?, 0, 0, ?)",
         [(number, name, config, len(arms), at)],
     )
@@ -234,9 +234,9 @@ def count_events(database: Database) -> dict[str, int]:
 def read_overview(database: Database) -> list[Row]:
     """Return (name, config, asks, latest, arms, looks, pending) of each agent."""
     return database.rows(
-        "select a.name, a.setting, a.n_asks, a.latest, count(*), sum(r.n_looks), "
+        "select a.name, a.config, a.n_asks, a.latest, count(*), sum(r.n_looks), "
         "sum(r.n_pending + r.looks_pending) from agents a join arms r on r.agent = a.agent "
-        "group by a.name, a.setting, a.n_asks, a.latest order by a.name"
+        "group by a.name, a.config, a.n_asks, a.latest order by a.name"
     )
 
 
@@ -246,15 +246,15 @@ def read_overview(database: Database) -> list[Row]:
 def insert_token(database: Database, hash: str, role: str, agent: str | None, at: float) -> int:
     """Add a token; return its number."""
     [(number,)] = database.rows("select coalesce(max(token), 0) + 1 from tokens")
-    statement = "insert into tokens (token, hash, role, agent, made_at) values (?, ?, ?, ?, ?)"
+    statement = "insert into tokens (token, hash, role, agent, created_at) values (?, ?, ?, ?, ?)"
     database.many(statement, [(number, hash, role, agent, at)])
     return int(number)
 
 
 def read_tokens(database: Database) -> list[Row]:
-    """Return (number, hash, role, agent, made_at, revoked_at) of each token."""
+    """Return (number, hash, role, agent, created_at, revoked_at) of each token."""
     return database.rows(
-        "select token, hash, role, agent, made_at, revoked_at from tokens order by token"
+        "select token, hash, role, agent, created_at, revoked_at from tokens order by token"
     )
 
 

@@ -1,19 +1,20 @@
 """The tables of a store, their migrations, and the statements a transaction can run."""
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
 
-VERSION = 2  # of the schema
+VERSION = 3  # of the schema
 
 SCHEMA = """
 create table kibitz (version integer not null);
 create table agents (
     agent integer primary key,
     name text not null unique,
-    setting text not null,
+    config text not null,
     n_events bigint not null,
     n_decisions bigint not null,
     n_asks bigint not null,
@@ -70,7 +71,7 @@ create table tokens (
     hash text not null,
     role text not null,
     agent text,
-    made_at double precision not null,
+    created_at double precision not null,
     revoked_at double precision
 );
 create table writers (
@@ -80,7 +81,6 @@ create table writers (
 )
 """
 SCHEMA += TOKENS
-MIGRATIONS = {1: TOKENS}  # from a version to the next one
 
 
 class Database(Protocol):
@@ -112,8 +112,7 @@ def prepare(database: Database, tables: Sequence[str], name: str, create: bool) 
             raise ValueError(f"store must be one of kibitz, got {name}, which is of something else")
         if not create:
             raise ValueError(f"store must have agents, got {name}, which is empty")
-        for statement in SCHEMA.split(";"):
-            database.rows(statement)
+        execute(database, SCHEMA)
         database.rows("insert into kibitz (version) values (?)", VERSION)
         return
     [(version,)] = database.rows("select version from kibitz")
@@ -125,7 +124,53 @@ def prepare(database: Database, tables: Sequence[str], name: str, create: bool) 
     while version < VERSION:
         if version not in MIGRATIONS:
             raise ValueError(f"store must be of a known schema, got {name} of schema {version}")
-        for statement in MIGRATIONS[version].split(";"):
-            database.rows(statement)
+        MIGRATIONS[version](database)
         version += 1
         database.rows("update kibitz set version = ?", version)
+
+
+def execute(database: Database, statements: str) -> None:
+    """Execute statements that are separated by semicolons."""
+    for statement in statements.split(";"):
+        database.rows(statement)
+
+
+def add_tokens(database: Database) -> None:
+    """Migrate schema 1, which had no tokens, to schema 2."""
+    execute(database, TOKENS.replace("created_at", "made_at"))
+
+
+def rename_columns(database: Database) -> None:
+    """Migrate schema 2, which used other names for the same things, to schema 3."""
+    execute(
+        database,
+        """
+        alter table agents rename column setting to config;
+        alter table tokens rename column made_at to created_at;
+        update decisions set kind = 'observe' where kind = 'saw';
+        update events set kind = 'observe' where kind = 'saw'
+        """,
+    )
+    for agent, stored in database.rows("select agent, config from agents"):
+        config = json.loads(stored)
+        config["policy"] = _rename_parameters(config["policy"])
+        database.rows("update agents set config = ? where agent = ?", json.dumps(config), agent)
+
+
+def _rename_parameters(spec: dict[str, Any]) -> dict[str, Any]:
+    """Return the spec of a policy with the parameter names of schema 3."""
+    spec = dict(spec)
+    if "function" in spec:  # an index function of the user
+        spec["constants"], spec["parameters"] = spec["parameters"], spec.pop("setting")
+        spec["rewards"] = "bounded" if spec.pop("unit_rewards") else "gaussian"
+        spec["ignore_looks"] = spec.pop("ignore_free")
+        return spec
+    parameters = dict(spec["parameters"])
+    if "ignore_free" in parameters:
+        parameters["ignore_looks"] = parameters.pop("ignore_free")
+    if "law" in parameters:  # "bernoulli" also stood for any reward in [0, 1]
+        parameters["rewards"] = "gaussian" if parameters.pop("law") == "gaussian" else "bounded"
+    return {**spec, "parameters": parameters}
+
+
+MIGRATIONS = {1: add_tokens, 2: rename_columns}  # from a version to the next one

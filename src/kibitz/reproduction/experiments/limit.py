@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kibitz.evaluation.bayes_optimal import optimal
+from kibitz.evaluation.bayes_optimal import bayes_optimal
 from kibitz.evaluation.league import REFERENCE, entrants
 from kibitz.model.feedback import active, bandit, every
 from kibitz.model.problem import Problem, bernoulli
@@ -59,7 +59,7 @@ KNOWS_LAW = ("kibitzer", "kl_ucb", "thompson")  # they have a form of their own 
 def players() -> dict[str, Policy]:
     """Return the policies of the league, in their forms for Bernoulli rewards."""
     others = [policy for name, policy in entrants().items() if name not in KNOWS_LAW]
-    own = [POLICIES[name](law="bernoulli") for name in KNOWS_LAW if name in POLICIES]
+    own = [POLICIES[name](rewards="bernoulli") for name in KNOWS_LAW if name in POLICIES]
     short = {policy.name: policy for policy in own}
     return {**short, **labelled(others)}
 
@@ -83,7 +83,7 @@ def run(file: Files, **options: Any) -> Data:
 @cache
 def optimum(period: int | None) -> float:
     """Return the regret of the Bayes optimum."""
-    return optimal(STAGES, period).regret
+    return bayes_optimal(STAGES, period).regret
 
 
 def samples(part: "xarray.Dataset") -> dict[str, Any]:

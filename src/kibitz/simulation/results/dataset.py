@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import xarray
 
 Key = tuple[tuple[Any, ...], str]
-Setting = dict[str, Any]  # the fingerprint of a cell: all that its numbers depend on
+Fingerprint = dict[str, Any]  # the fingerprint of a cell: all that its numbers depend on
 
 POINT = "point"  # the dimension of a list of points; it has no coordinate of its own
 FINAL = "cumulative regret at the horizon"
@@ -37,7 +37,7 @@ FINAL = "cumulative regret at the horizon"
 RECORDED = {
     "regret": (("stage",), "cumulative regret Σ Δ_i N_i at the end of the stage"),
     "n_pulls": (("arm",), "pulls of each arm in all"),
-    "n_free": (("arm",), "looks at each arm in all"),
+    "n_looks": (("arm",), "looks at each arm in all"),
     "error": ((), "distance from the stage-by-stage law, in total variation"),
 }
 
@@ -53,8 +53,8 @@ class Results(Protocol):
     def block(self) -> int | None:
         """How many runs must be put together; None for any number."""
 
-    def ask(self, settings: dict[Key, Setting], runs: int) -> None:
-        """Make room for the runs of some cells; reject cells stored with another setting."""
+    def ask(self, fingerprints: dict[Key, Fingerprint], runs: int) -> None:
+        """Make room for the runs of some cells; reject cells stored with another fingerprint."""
 
     def missing(self, key: Key, runs: int) -> NDArray[np.int64]:
         """Return which runs must be played to have the first `runs` of a cell."""
@@ -162,9 +162,9 @@ def nothing(keep: str, rows: int, n_stages: int, n_arms: int) -> Played:
 
 @dataclass(eq=False)
 class Cell:
-    """What is kept of one policy in one setting: a row for each run, or for each statistic."""
+    """What is kept of one policy in one fingerprint: a row for each run, or for each statistic."""
 
-    setting: Setting
+    fingerprint: Fingerprint
     runs: Played
 
     def extended(self, rows: int) -> "Cell":
@@ -172,7 +172,7 @@ class Cell:
         more = max(0, rows - len(self.runs.regret))
         extra = no_runs(more, self.runs.regret.shape[1], self.runs.n_pulls.shape[1])
         both: Any = map(np.concatenate, zip(self.runs, extra, strict=True))
-        return Cell(self.setting, Played(*both))
+        return Cell(self.fingerprint, Played(*both))
 
 
 def to_dataset(
@@ -204,43 +204,45 @@ def to_dataset(
         data[name].attrs["long_name"] = words
     final = np.full((*axes.shape, rows), np.nan)
     for key, cell in table.items():
-        end = np.searchsorted(stages, cell.setting["horizon"])
+        end = np.searchsorted(stages, cell.fingerprint["horizon"])
         final[axes.place(key)] = cell.runs.regret[:rows, end]
     data["final_regret"] = (lead, final)
     data["final_regret"].attrs["long_name"] = FINAL
-    settings = {key: cell.setting for key, cell in table.items()}
-    data.attrs = attributes(settings)
-    data.attrs["cells"] = json.dumps(list_cells(swept, settings), ensure_ascii=False)
+    fingerprints = {key: cell.fingerprint for key, cell in table.items()}
+    data.attrs = attributes(fingerprints)
+    data.attrs["cells"] = json.dumps(list_cells(swept, fingerprints), ensure_ascii=False)
     return data
 
 
-def list_cells(swept: Swept, settings: dict[Key, Setting]) -> list[dict[str, Any]]:
+def list_cells(swept: Swept, fingerprints: dict[Key, Fingerprint]) -> list[dict[str, Any]]:
     """Return the cells of a result as plain data."""
     return [
-        {"value": swept.plain(value), "policy": label, "setting": setting}
-        for (value, label), setting in settings.items()
+        {"value": swept.plain(value), "policy": label, "fingerprint": fingerprint}
+        for (value, label), fingerprint in fingerprints.items()
     ]
 
 
-def attributes(settings: dict[Key, Setting]) -> dict[str, Any]:
+def attributes(fingerprints: dict[Key, Fingerprint]) -> dict[str, Any]:
     """Return what a result says of itself: what its cells have in common, and who made it."""
-    engines = {label: setting["engine"] for (_, label), setting in settings.items()}
+    engines = {label: fingerprint["engine"] for (_, label), fingerprint in fingerprints.items()}
     return {
         "format": FORMAT,
-        "setting": json.dumps(common_setting(settings), ensure_ascii=False),
+        "fingerprint": json.dumps(common_parts(fingerprints), ensure_ascii=False),
         "engine": json.dumps(engines, ensure_ascii=False),
         "versions": json.dumps(versions()),
     }
 
 
-def common_setting(settings: dict[Key, Setting]) -> dict[str, Any]:
+def common_parts(fingerprints: dict[Key, Fingerprint]) -> dict[str, Any]:
     """Return what all cells have in common, with the policies by label."""
-    common = dict(next(iter(settings.values())))
+    common = dict(next(iter(fingerprints.values())))
     del common["policy"]
-    for setting in settings.values():
-        for name in [n for n in common if n not in setting or setting[n] != common[n]]:
+    for fingerprint in fingerprints.values():
+        for name in [n for n in common if n not in fingerprint or fingerprint[n] != common[n]]:
             del common[name]
-    common["policies"] = {label: setting["policy"] for (_, label), setting in settings.items()}
+    common["policies"] = {
+        label: fingerprint["policy"] for (_, label), fingerprint in fingerprints.items()
+    }
     return common
 
 
@@ -254,11 +256,11 @@ def versions() -> dict[str, str]:
 # ---------------------------------------------------------------------------------- checks
 
 
-def check_same(path: Path | None, key: Key, old: Setting, new: Setting) -> None:
-    """Refuse to go on with a cell of another setting."""
+def check_same(path: Path | None, key: Key, old: Fingerprint, new: Fingerprint) -> None:
+    """Refuse to go on with a cell of another fingerprint."""
     differs = difference(old, new)
     if differs:
-        raise other_setting(path, f"{differs} for {key[1]}")
+        raise wrong_fingerprint(path, f"{differs} for {key[1]}")
 
 
 def check_swept(path: Path, there: tuple[Swept, str], asked: tuple[Swept, str]) -> None:
@@ -274,16 +276,16 @@ def check_swept(path: Path, there: tuple[Swept, str], asked: tuple[Swept, str]) 
 def check_stages(path: Path, there: NDArray[np.int64], asked: NDArray[np.int64]) -> None:
     """Refuse a file with other stages."""
     if not np.array_equal(there, asked):
-        raise other_setting(path, f"stages up to {there[-1]} that differ from those asked for")
+        raise wrong_fingerprint(path, f"stages up to {there[-1]} that differ from those asked for")
 
 
 def check_count(path: Path | None, there: float, runs: int) -> None:
     """Refuse to go on with a summary of another number of runs, which are not kept."""
     if there != runs:
-        raise other_setting(path, f"a summary of {there:g} runs instead of {runs}")
+        raise wrong_fingerprint(path, f"a summary of {there:g} runs instead of {runs}")
 
 
-def other_setting(path: Path | None, differs: str) -> ValueError:
+def wrong_fingerprint(path: Path | None, differs: str) -> ValueError:
     """Return the error that says what is different in a file."""
     return ValueError(f"file must be of the same setting, got {quoted(str(path))} with {differs}")
 

@@ -17,7 +17,7 @@ from kibitz._files import write_whole
 from kibitz._netcdf import from_netcdf, read_checked, to_netcdf, with_checksum
 from kibitz.simulation.jobs import Played
 from kibitz.simulation.results import dataset
-from kibitz.simulation.results.dataset import RECORDED, Axes, Cell, Key, Setting, Swept
+from kibitz.simulation.results.dataset import RECORDED, Axes, Cell, Fingerprint, Key, Swept
 from kibitz.simulation.results.summary import STATISTICS
 
 if TYPE_CHECKING:
@@ -40,19 +40,19 @@ class NetcdfResults:
             self.cells, there = load(path, swept, keep)
             dataset.check_stages(path, there, stages)
 
-    def ask(self, settings: dict[Key, Setting], runs: int) -> None:
+    def ask(self, fingerprints: dict[Key, Fingerprint], runs: int) -> None:
         rows = runs if self.keep == "runs" else len(STATISTICS)
         most = max([rows, *(len(cell.runs.regret) for cell in self.cells.values())])
-        for key, setting in settings.items():
+        for key, fingerprint in fingerprints.items():
             cell = self.cells.get(key)
             if cell is None:
                 blank = dataset.nothing(self.keep, most, self.stages.size, self.n_arms)
-                self.cells[key] = Cell(setting, blank)
+                self.cells[key] = Cell(fingerprint, blank)
                 continue
-            dataset.check_same(self.path, key, cell.setting, setting)
+            dataset.check_same(self.path, key, cell.fingerprint, fingerprint)
             if self.keep == "summary" and np.isfinite(count := cell.runs.error[0]):
                 dataset.check_count(self.path, count, runs)
-            self.cells[key] = Cell(setting, cell.extended(rows).runs)
+            self.cells[key] = Cell(fingerprint, cell.extended(rows).runs)
 
     def missing(self, key: Key, runs: int) -> NDArray[np.int64]:
         there = self.cells[key].runs.error
@@ -87,6 +87,8 @@ def save(data: "xarray.Dataset", file: Path) -> None:
 def load(file: Path, swept: Swept, keep: str = "runs") -> tuple[dict[Key, Cell], NDArray[np.int64]]:
     """Read a table and its stages from a file that `save` wrote."""
     data = from_netcdf(read_checked(file))
+    if "n_free" in data:  # formats before 3
+        data = data.rename(n_free="n_looks")
     try:
         there, kept = _swept(data), "summary" if "statistic" in data.dims else "runs"
         if set(there.names) == set(swept.names):
@@ -119,7 +121,8 @@ def _table(data: "xarray.Dataset", swept: Swept, keep: str) -> dict[Key, Cell]:
     }
     return {
         key: Cell(
-            cell["setting"], Played(*(arrays[name][axes.place(key)] for name in Played._fields))
+            cell.get("fingerprint") or cell["setting"],
+            Played(*(arrays[name][axes.place(key)] for name in Played._fields)),
         )
         for key, cell in zip(keys, cells, strict=True)
     }

@@ -24,7 +24,7 @@ from kibitz._files import remove_parts_of_the_dead, write_whole
 from kibitz._netcdf import FORMAT
 from kibitz.simulation.jobs import Played
 from kibitz.simulation.results import dataset
-from kibitz.simulation.results.dataset import RECORDED, Axes, Key, Setting, Swept
+from kibitz.simulation.results.dataset import RECORDED, Axes, Fingerprint, Key, Swept
 from kibitz.simulation.results.summary import STATISTICS
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class ZarrResults:
         self.path, self.swept, self.keep, self.stages = path, swept, keep, stages
         self.n_arms = n_arms
         self.axes = Axes(swept)
-        self.settings: dict[Key, Setting] = {}
+        self.fingerprints: dict[Key, Fingerprint] = {}
         self.runs = 0  # as many as were asked for so far
         self.unwritten = False  # whether the labels are
         self.outgrown: set[str] = set()  # chunks that are there and get more runs
@@ -69,10 +69,10 @@ class ZarrResults:
 
     # ------------------------------------------------------------------------------------ asking
 
-    def ask(self, settings: dict[Key, Setting], runs: int) -> None:
-        for key, setting in settings.items():
-            if key in self.settings:
-                dataset.check_same(self.path, key, self.settings[key], setting)
+    def ask(self, fingerprints: dict[Key, Fingerprint], runs: int) -> None:
+        for key, fingerprint in fingerprints.items():
+            if key in self.fingerprints:
+                dataset.check_same(self.path, key, self.fingerprints[key], fingerprint)
         if self.keep == "summary" and self.runs:
             dataset.check_count(self.path, self.runs, runs)
         before, self.runs = self.runs, max(runs, self.runs)
@@ -80,10 +80,10 @@ class ZarrResults:
             places = product(*map(range, self.axes.shape))
             self.outgrown = {_name(place, before // self.block) for place in places}
             self.there -= self.outgrown
-        new = settings.keys() - self.settings.keys()
+        new = fingerprints.keys() - self.fingerprints.keys()
         self.unwritten = self.unwritten or bool(new) or self.runs > before
-        for key, setting in settings.items():
-            self.settings[key] = setting
+        for key, fingerprint in fingerprints.items():
+            self.fingerprints[key] = fingerprint
             self.axes.add(key)
 
     def missing(self, key: Key, runs: int) -> NDArray[np.int64]:
@@ -124,6 +124,8 @@ class ZarrResults:
                 raise dataset.not_ours(
                     self.path, f"its format {asked['format']} is that of a later version"
                 )
+            if asked["format"] < 3:
+                raise dataset.not_ours(self.path, "an unreleased version of kibitz wrote it")
             dataset.check_swept(
                 self.path,
                 (Swept(tuple(asked["swept"]), asked["grid"]), asked["keep"]),
@@ -133,7 +135,7 @@ class ZarrResults:
             self.runs, self.block = asked["runs"], asked["block"]
             for cell in asked["cells"]:
                 key = (self.swept.value(cell["value"]), cell["policy"])
-                self.settings[key] = cell["setting"]
+                self.fingerprints[key] = cell["fingerprint"]
                 self.axes.add(key)
         except (OSError, EOFError, KeyError, TypeError, json.JSONDecodeError, zlib.error) as error:
             raise dataset.not_ours(self.path, f"{type(error).__name__}: {error}") from None
@@ -159,7 +161,7 @@ class ZarrResults:
         """Write a chunk of a cell, which begins with the row `first`."""
         self.save()
         place, block = self.axes.place(key), first // self.block
-        end = np.searchsorted(self.stages, self.settings[key]["horizon"])
+        end = np.searchsorted(self.stages, self.fingerprints[key]["horizon"])
         new = {**rows._asdict(), "final_regret": rows.regret[:, end]}
         for name, (_, empty, _) in self.arrays.items():
             chunk = np.broadcast_to(empty, (self.block, *empty.shape[1:])).copy()
@@ -210,7 +212,7 @@ class ZarrResults:
         whole = {
             "zarr_format": 3,
             "node_type": "group",
-            "attributes": dataset.attributes(self.settings),
+            "attributes": dataset.attributes(self.fingerprints),
             "consolidated_metadata": {
                 "kind": "inline", "must_understand": False, "metadata": described,
             },
@@ -226,7 +228,7 @@ class ZarrResults:
             "stages": self.stages.tolist(),
             "runs": self.runs,
             "block": self.block,
-            "cells": dataset.list_cells(self.swept, self.settings),
+            "cells": dataset.list_cells(self.swept, self.fingerprints),
         }
 
 

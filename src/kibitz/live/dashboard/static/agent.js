@@ -1,7 +1,7 @@
 // One agent: at a glance, its arms, where pulls and looks go, warnings, and what has just happened.
 
 const KINDS = {
-  pull: "asked", look: "look", saw: "saw", told: "told", corrected: "corrected", forgotten: "forgotten",
+  pull: "asked", look: "look", observe: "observed", told: "told", corrected: "corrected", forgotten: "forgotten",
   silent: "silent", added: "added", paused: "paused", resumed: "resumed", retired: "retired",
 };
 const LOOKS = 8; // arms whose looks are shown apart

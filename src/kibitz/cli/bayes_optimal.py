@@ -1,4 +1,4 @@
-"""`kibitz optimal`: how well two Bernoulli arms can be played, and how far policies are from it."""
+"""`kibitz bayes-optimal`: the Bayes-optimal regret of two Bernoulli arms, and that of policies."""
 
 from typing import Annotated, Any
 
@@ -6,7 +6,7 @@ from kibitz.cli import parse
 from kibitz.cli.parse import SEED
 
 
-def optimal(
+def bayes_optimal(
     horizon: Annotated[int, parse.simulation_option("horizon")],
     every: Annotated[
         int | None, parse.whole("every", "A look arrives every so many stages (default: never)")
@@ -27,7 +27,7 @@ def optimal(
     from kibitz.cli.tables import print_json, progress_bar
 
     named = policies_from(policy or [])
-    from kibitz.evaluation.bayes_optimal import bayes_regret, optimal as solve
+    from kibitz.evaluation.bayes_optimal import bayes_optimal as solve, bayes_regret
 
     found: dict[str, Any] = {}
     with progress_bar() as progress:

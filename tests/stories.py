@@ -31,7 +31,7 @@ def plain(policy):
     if generic is not None:
         policy = replace(
             _generic_policy(policy.rule),
-            numbers={"pointer": generic._pointer, "values": np.array(policy.params, float)},
+            constants={"pointer": generic._pointer, "values": np.array(policy.params, float)},
             rewards=policy.rewards,
             scale=policy.scale,
         )

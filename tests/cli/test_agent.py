@@ -27,7 +27,7 @@ def test_ask_tell_look_and_saw(agent):
     assert agent("ask", "checkout", "--key", "visit-1") == (0, "1 blue\n", "")
     assert agent("ask", "checkout", "--key", "visit-1") == (0, "1 blue\n", "")
     assert agent("tell", "checkout", "1", "1") == (0, "counted\n", "")
-    assert agent("tell", "checkout", "1", "1.0") == (0, "again\n", "")
+    assert agent("tell", "checkout", "1", "1.0") == (0, "duplicate\n", "")
     code, out, _ = agent("look", "checkout", "--json")
     assert code == 0
     assert {key: json.loads(out)[key] for key in ("id", "kind", "arm", "key")} == {
@@ -163,7 +163,7 @@ def test_a_simulation_draws_from_a_log(kibitz, log):
     words = ("simulate", "--policy", "ucb", "--horizon", "50", "--runs", "2", "--json")
     code, out, err = kibitz(*words, "--log", log)
     assert code == 0, err
-    assert json.loads(out)["fingerprint"]["problem"]["kind"] == "table"
+    assert json.loads(out)["fingerprint"]["problem"]["kind"] == "empirical"
     code, _, err = kibitz(*words, "--log", log, "--means", "1,2")
     assert (code, "means must be left out for a log" in err) == (2, True)
     code, _, err = kibitz(*words)

@@ -30,7 +30,7 @@ def test_a_token_is_made_listed_and_revoked(kibitz, shop):
     assert set(json.loads(out)) == {"token"}
     assert json.loads(out)["token"].startswith("2.")
     assert kibitz("token", "revoke", "--store", shop, "1") == (0, "revoked\n", "")
-    assert kibitz("token", "revoke", "--store", shop, "1") == (0, "again\n", "")
+    assert kibitz("token", "revoke", "--store", shop, "1") == (0, "duplicate\n", "")
     shown = "1\tplay\t-\trevoked\n2\tread\tcheckout\tvalid\n"
     assert kibitz("token", "list", "--store", shop) == (0, shown, "")
     code, out, _ = kibitz("token", "list", "--store", shop, "--json")

@@ -150,7 +150,9 @@ def test_a_final_loop_that_is_there_is_used(monkeypatch, tmp_path):
 
 
 def test_bad_words_are_refused():
-    with pytest.raises(ValueError, match=r"^loop must be 'auto', 'draft' or 'final', got 'last'$"):
+    with pytest.raises(
+        ValueError, match=r"^kernel must be 'auto', 'generic' or 'specialised', got 'last'$"
+    ):
         kb.simulate(ARMS, kb.bandit(), kb.ucb(), kernel="last", **SETTING)
 
 

@@ -53,7 +53,7 @@ class Raw:
             return [one["result"] for one in self.send("POST", "/tell", told)]
         return self.post("tell", id=id, reward=reward)["result"]
 
-    def saw(self, arm, reward, key=None):
+    def observe(self, arm, reward, key=None):
         return self.post("observe", arm=arm, reward=reward, key=key)["result"]
 
     def forget(self, id):

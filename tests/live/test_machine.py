@@ -141,7 +141,7 @@ class Story(RuleBasedStateMachine):
         assert self.outcome(lambda: self.agent.tell(id, reward)) == expected
 
     @rule(arm=st.sampled_from(["a", "b", "c", "d"]), reward=REWARDS, key=KEYS)
-    def saw(self, arm, reward, key):
+    def observe(self, arm, reward, key):
         known = self.model.by_key(key)
         answer = self.outcome(lambda: self.agent.observe(arm, reward, key))
         if arm not in self.model.status:

@@ -37,6 +37,8 @@ def file(tmp_path):
 
 # ---------------------------------------------------------------------------- files of each version
 
+OLD_NAMES = {"n_looks": "n_free"}  # in files of formats before 3
+
 
 @pytest.mark.parametrize("version", ["0.1.0", "0.2.0"])
 def test_a_file_of_each_version_is_gone_on_with_and_has_the_same_numbers(tmp_path, version):
@@ -47,7 +49,9 @@ def test_a_file_of_each_version_is_gone_on_with_and_has_the_same_numbers(tmp_pat
     anew = kb.simulate(PROBLEM, kb.active(0.2), POLICIES, runs=4, **SETTING)
     for name in ("regret", "n_pulls", "n_looks", "final_regret"):
         np.testing.assert_array_equal(gone_on[name], anew[name])
-        np.testing.assert_array_equal(gone_on[name].isel(run=slice(3)), old[name])
+        np.testing.assert_array_equal(
+            gone_on[name].isel(run=slice(3)), old[OLD_NAMES.get(name, name)]
+        )
     assert json.loads(gone_on.attrs["cells"])[0]["fingerprint"]["revision"] == 2
 
 
@@ -55,7 +59,7 @@ def test_old_runs_are_not_computed_again(tmp_path):
     """A number that was changed in the old file, which nothing would compute, is still there."""
     path = tmp_path / "result.nc"
     old = xarray.load_dataset(FILES / "step-0.1.0.nc", engine="h5netcdf")
-    old["n_looks"][:] = 12345
+    old["n_free"][:] = 12345
     old.to_netcdf(path, engine="h5netcdf")
     data = kb.simulate(PROBLEM, kb.active(0.2), POLICIES, runs=4, file=path, **SETTING)
     assert np.all(data.n_looks.isel(run=slice(3)) == 12345)
@@ -99,7 +103,7 @@ def test_own_functions_of_0_1_0_are_refused(tmp_path):
     new = fingerprint(PROBLEM, kb.active(0.2), kb.index_policy("mine", mine), 200, 5, False, 1e-9)
     old = {**new, "policy": {"name": "mine", "parameters": {}, "functions": "abc"}}
     del old["revision"]
-    assert "by their bytecode only" in difference(old, new)
+    assert "by their bytecode" in difference(old, new)
 
 
 # ------------------------------------------------------------------------------------ the identity
@@ -183,8 +187,8 @@ def test_a_reader_that_hangs_is_given_up(file, monkeypatch):
 
 
 def test_a_later_format_is_refused(file):
-    file.write_bytes(file.read_bytes().replace(b"kibitz format 2", b"kibitz format 3"))
-    with pytest.raises(ValueError, match="its format 3 is that of a later version"):
+    file.write_bytes(file.read_bytes().replace(b"kibitz format 2", b"kibitz format 4"))
+    with pytest.raises(ValueError, match="its format 4 is that of a later version"):
         read_checked(file)
 
 

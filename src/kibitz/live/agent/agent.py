@@ -269,7 +269,7 @@ class Agent:
     def _tell_values(self, id: Any, reward: Any) -> tuple[Any, ...]:
         return whole(id, "id", 1), self._reward(reward)
 
-    def _saw_values(self, arm: Any, reward: Any, key: Any) -> tuple[Any, ...]:
+    def _observe_values(self, arm: Any, reward: Any, key: Any) -> tuple[Any, ...]:
         return text(arm, "arm"), self._reward(reward), *self._look_values(key)
 
     def _forget_values(self, id: Any) -> tuple[Any, ...]:

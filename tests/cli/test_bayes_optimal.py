@@ -16,7 +16,7 @@ def test_json_holds_the_numbers_of_the_library(kibitz):
     code, output, errors = kibitz(*GAME, "--policy", "ucb:exploration=2", "--json")
     assert (code, errors) == (0, "")
     data = json.loads(output)
-    limit = library.optimal(30, 10).regret
+    limit = library.bayes_optimal(30, 10).regret
     mean, sem = bayes_regret(library.ucb(2), 30, 10, runs=20, seed=1)
     assert data == {
         "optimum": limit,
@@ -28,7 +28,7 @@ def test_without_every_there_are_no_looks_and_without_policies_no_table(kibitz):
     code, output, _ = kibitz("bayes-optimal", "--horizon", "30")
     assert code == 0
     assert "no looks" in output
-    assert f"{library.optimal(30).regret:.4g}" in output
+    assert f"{library.bayes_optimal(30).regret:.4g}" in output
     assert "±" not in output
 
 
@@ -50,4 +50,4 @@ def test_the_table_names_each_policy(kibitz):
     ],
 )
 def test_bad_input_gets_one_sentence(refused, words, sentence):
-    assert refused("optimal", *words).startswith(sentence)
+    assert refused("bayes-optimal", *words).startswith(sentence)

@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from kibitz._validation import refused
+from kibitz._validation import invalid
 
 LONGEST = 50  # characters of the target's name in that of its part; systems allow 255 bytes
 PART = re.compile(r"(\..+\.)(\d+)\.[0-9a-f]+\.part")
@@ -21,7 +21,7 @@ PART = re.compile(r"(\..+\.)(\d+)\.[0-9a-f]+\.part")
 _writing: set[Path] = set()  # the parts of this process
 
 
-def checked_target(path: str | os.PathLike[str], name: str) -> Path:
+def check_target(path: str | os.PathLike[str], name: str) -> Path:
     """Return the file that writing to `path` would change; refuse what cannot be written.
 
     `name` is what the user calls it. The file need not exist, its folder must.
@@ -32,25 +32,25 @@ def checked_target(path: str | os.PathLike[str], name: str) -> Path:
     except FileNotFoundError:
         mode = stat.S_IFREG  # not there yet, or a link to what is not
     except OSError as error:  # a file's child, a loop of links, too long a name
-        raise _refused(name, "a file that can be written", given, error) from None
+        raise _invalid(name, "a file that can be written", given, error) from None
     if stat.S_ISDIR(mode) or given.endswith(("/", os.sep)):
-        raise refused(name, "a file, not a folder", given)
+        raise invalid(name, "a file, not a folder", given)
     if not stat.S_ISREG(mode):
-        raise refused(name, "an ordinary file, no pipe or device", given)
+        raise invalid(name, "an ordinary file, no pipe or device", given)
     target = Path(os.path.realpath(given))
     if not os.path.isdir(target.parent):
-        raise refused(name, "in a folder that exists", given)
+        raise invalid(name, "in a folder that exists", given)
     if os.path.exists(target) and not os.access(target, os.W_OK):
-        raise refused(name, "a file that can be written", given)
+        raise invalid(name, "a file that can be written", given)
     try:
         with _part(target):
             pass
     except OSError as error:
-        raise _refused(name, "in a folder that can be written to", given, error) from None
+        raise _invalid(name, "in a folder that can be written to", given, error) from None
     return target
 
 
-def checked_folder(path: str | os.PathLike[str], name: str) -> Path:
+def check_folder(path: str | os.PathLike[str], name: str) -> Path:
     """Return a folder in which files can be written once it is made; refuse any other.
 
     Neither it nor the folders above it need exist.
@@ -63,20 +63,20 @@ def checked_folder(path: str | os.PathLike[str], name: str) -> Path:
         while not os.path.lexists(above):
             above = above.parent
         if not os.path.isdir(above):
-            raise refused(name, "a folder", given)
+            raise invalid(name, "a folder", given)
         with _part(above / "trial"):
             pass
     except OSError as error:
-        raise _refused(name, "a folder that can be written to", given, error) from None
+        raise _invalid(name, "a folder that can be written to", given, error) from None
     return folder
 
 
-def write_whole(
+def write_atomic(
     target: Path,
     content: bytes | Callable[[BinaryIO], object],
     name: str = "file",
     *,
-    one_of_many: bool = False,
+    best_effort: bool = False,
 ) -> None:
     """Write a file, whole or not at all; `content` may be a function that writes to an open file.
 
@@ -85,33 +85,33 @@ def write_whole(
     looked for, nor is it waited until the disk has it: after a power cut it may be empty.
     """
     target = Path(os.path.realpath(target))
-    if not one_of_many:
-        remove_parts_of_the_dead(target.parent, _beginning(target))
+    if not best_effort:
+        remove_stale_temp_files(target.parent, _beginning(target))
     try:
         with _part(target) as file:
             content(file) if callable(content) else file.write(content)
             file.flush()
-            if not one_of_many:
+            if not best_effort:
                 os.fsync(file.fileno())
             file.close()
             if os.path.exists(target):
                 shutil.copymode(target, file.name)
             os.replace(file.name, target)
     except OSError as error:
-        raise _refused(name, "a file that can be written", str(target), error) from None
+        raise _invalid(name, "a file that can be written", str(target), error) from None
 
 
 def _given(path: str | os.PathLike[str], name: str, condition: str) -> str:
     if not isinstance(path, str | os.PathLike) or not (given := os.fspath(path)):
-        raise refused(name, condition, path)
+        raise invalid(name, condition, path)
     if not isinstance(given, str) or "\0" in given:
-        raise refused(name, condition, path)
+        raise invalid(name, condition, path)
     return given
 
 
-def _refused(name: str, condition: str, given: str, error: Exception) -> ValueError:
+def _invalid(name: str, condition: str, given: str, error: Exception) -> ValueError:
     reason = getattr(error, "strerror", None) or str(error)
-    return ValueError(f"{refused(name, condition, given)} ({reason})")
+    return ValueError(f"{invalid(name, condition, given)} ({reason})")
 
 
 def _beginning(target: Path) -> str:
@@ -132,7 +132,7 @@ def _part(target: Path) -> Iterator[BinaryIO]:
         _writing.discard(part)
 
 
-def remove_parts_of_the_dead(folder: Path, beginning: str | None = None) -> None:
+def remove_stale_temp_files(folder: Path, beginning: str | None = None) -> None:
     """Remove the parts in a folder whose processes are gone, or only those that begin like this."""
     with suppress(OSError):  # such as a folder that cannot be listed
         for file in folder.iterdir():

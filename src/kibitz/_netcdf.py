@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kibitz._validation import quoted
+from kibitz._validation import short_repr
 
 if TYPE_CHECKING:
     import xarray
@@ -38,13 +38,13 @@ def from_netcdf(content: bytes) -> "xarray.Dataset":
         return opened.load()
 
 
-def with_checksum(netcdf: bytes) -> bytes:
+def append_checksum(netcdf: bytes) -> bytes:
     """Return the content of a file: netCDF, and the line with its checksum."""
     digest = hashlib.sha256(netcdf).hexdigest()
     return netcdf + f"\nkibitz format {FORMAT} sha256 {digest}\n".encode()
 
 
-def read_checked(file: Path) -> bytes:
+def read_verified(file: Path) -> bytes:
     """Return the netCDF part of a file; raise ValueError if its checksum does not match."""
     try:
         content = file.read_bytes()
@@ -84,4 +84,6 @@ def resave(file: str) -> None:
 
 
 def _unreadable(file: Path, reason: str) -> ValueError:
-    return ValueError(f"file must be a result that kibitz saved, got {quoted(str(file))} ({reason})")
+    return ValueError(
+        f"file must be a result that kibitz saved, got {short_repr(str(file))} ({reason})"
+    )

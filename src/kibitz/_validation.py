@@ -16,12 +16,12 @@ LONGEST = 60  # characters of a value that are quoted
 EXECUTOR = "an Executor of concurrent.futures or a function that makes one"
 
 
-def refused(name: str, condition: str, value: object) -> ValueError:
+def invalid(name: str, condition: str, value: object) -> ValueError:
     """Return the error that says so, with the value quoted."""
-    return ValueError(f"{name} must be {condition}, got {quoted(value)}")
+    return ValueError(f"{name} must be {condition}, got {short_repr(value)}")
 
 
-def quoted(value: object) -> str:
+def short_repr(value: object) -> str:
     """Return a value as Python writes it, shortened in the middle if it is long."""
     if isinstance(value, np.generic):
         value = value.item()
@@ -43,18 +43,18 @@ def number(value: Any, name: str, condition: str = "a number") -> float:
     if isinstance(value, np.ndarray) and value.ndim == 0 and value is not np.ma.masked:
         value = value.item()
     if isinstance(value, bool | np.bool_) or not isinstance(value, kinds):
-        raise refused(name, condition, value)
+        raise invalid(name, condition, value)
     try:
         return float(value)
     except OverflowError:
-        raise refused(name, condition, value) from None
+        raise invalid(name, condition, value) from None
 
 
 def finite(value: Any, name: str) -> float:
     """Return a finite number."""
     condition = "a finite number"
     if not math.isfinite(x := number(value, name, condition)):
-        raise refused(name, condition, value)
+        raise invalid(name, condition, value)
     return x
 
 
@@ -62,7 +62,7 @@ def positive(value: Any, name: str) -> float:
     """Return a number that is positive and finite."""
     condition = "positive and finite"
     if not 0 < (x := number(value, name, condition)) < math.inf:
-        raise refused(name, condition, value)
+        raise invalid(name, condition, value)
     return x
 
 
@@ -70,7 +70,7 @@ def non_negative(value: Any, name: str) -> float:
     """Return a number that is not negative, and finite."""
     condition = "non-negative and finite"
     if not 0 <= (x := number(value, name, condition)) < math.inf:
-        raise refused(name, condition, value)
+        raise invalid(name, condition, value)
     return x
 
 
@@ -78,7 +78,7 @@ def between(value: Any, name: str, low: float, high: float) -> float:
     """Return a number in [low, high]."""
     condition = f"in [{low:g}, {high:g}]"
     if not low <= (x := number(value, name, condition)) <= high:
-        raise refused(name, condition, value)
+        raise invalid(name, condition, value)
     return x
 
 
@@ -89,20 +89,20 @@ def whole(value: Any, name: str, least: int = 0, most: int = MOST) -> int:
     else:
         x = number(value, name, "a whole number")
         if not (math.isfinite(x) and x == int(x)):
-            raise refused(name, "a whole number", value)
+            raise invalid(name, "a whole number", value)
         n = int(x)
     if n < least:
-        raise refused(name, f"a whole number of at least {least}", value)
+        raise invalid(name, f"a whole number of at least {least}", value)
     if n > most:
         limit = "below 2^62" if most == MOST else f"of at most {most}"
-        raise refused(name, f"a whole number {limit}", value)
+        raise invalid(name, f"a whole number {limit}", value)
     return n
 
 
 def flag(value: Any, name: str) -> bool:
     """Return True or False."""
     if not isinstance(value, bool | np.bool_):
-        raise refused(name, "True or False", value)
+        raise invalid(name, "True or False", value)
     return bool(value)
 
 
@@ -110,7 +110,7 @@ def one_of(value: Any, name: str, choices: Collection[str]) -> str:
     """Return one of some words."""
     if not (isinstance(value, str) and value in choices):
         *first, last = map(repr, choices)
-        raise refused(name, f"{', '.join(first)} or {last}" if first else last, value)
+        raise invalid(name, f"{', '.join(first)} or {last}" if first else last, value)
     return value
 
 
@@ -119,9 +119,9 @@ def numbers(value: Any, name: str, least: int = 1) -> NDArray[np.float64]:
     condition = f"a list of at least {least} numbers" if least > 1 else "a list of numbers"
     given = array(value, name, condition)
     if given.ndim != 1 or given.size < least:
-        raise refused(name, condition, value)
+        raise invalid(name, condition, value)
     if not np.all(np.isfinite(given)):
-        raise refused(name, "finite", value)
+        raise invalid(name, "finite", value)
     return given
 
 
@@ -138,11 +138,11 @@ def array(
                 return np.array(given, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         pass
-    raise refused(name, condition, value)
+    raise invalid(name, condition, value)
 
 
 def text(value: Any, name: str, most: int = 500) -> str:
     """Return a name or the like: some characters, none of them invisible."""
     if not (isinstance(value, str) and 1 <= len(value) <= most and value.isprintable()):
-        raise refused(name, f"a text of 1 to {most} printable characters", value)
+        raise invalid(name, f"a text of 1 to {most} printable characters", value)
     return value

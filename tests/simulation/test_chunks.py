@@ -88,7 +88,7 @@ def test_the_table_is_never_whole_in_memory(store, monkeypatch):
     monkeypatch.setattr(schedule, "chunk_size", lambda *_: 2)
     monkeypatch.setattr(schedule, "check_memory", lambda *_: 1 / 0)  # need not fit
     swept(file=store)
-    stages = schedule.checked_stages(None, [200])
+    stages = schedule.resolve_stages(None, [200])
     assert len(sizes) == 10
     assert set(sizes) == {(2 * stages.nbytes, stages.nbytes)}
 

@@ -11,7 +11,7 @@ import kibitz as kb
 from kibitz.cli import app
 from kibitz.simulation.jobs import Job
 from kibitz.simulation.options import OPTIONS, REQUIRED, Options, check_options
-from kibitz.simulation.schedule import Point, checked_stages, fingerprint, make_cells
+from kibitz.simulation.schedule import Point, fingerprint, make_cells, resolve_stages
 
 RIGHT = {"horizon": 20, "runs": 3, "seed": 5}
 MISSING = {kb.simulate: set(), kb.race: {"progress", "keep", "watch"}, kb.sweep: {"watch"}}
@@ -49,7 +49,7 @@ def test_the_command_has_a_flag_for_each_that_has_help():
 def test_jobs_and_fingerprints_have_what_they_need():
     checked = check_options({**RIGHT, "engine": "leap", "error": 1e-6, "kernel": "generic"})
     point = Point(kb.gaussian([1, 0]), kb.bandit(), {"ucb": kb.ucb()}, 20)
-    (job,) = make_cells({(): point}, checked_stages(None, [20]), checked, lambda: 1).values()
+    (job,) = make_cells({(): point}, resolve_stages(None, [20]), checked, lambda: 1).values()
     for name in set(OPTIONS) & set(Job._fields) - {"stages"}:
         assert getattr(job, name) == checked[name], name
     needed = {name for name, option in OPTIONS.items() if option.fingerprint}

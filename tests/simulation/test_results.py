@@ -14,7 +14,7 @@ import xarray
 
 import kibitz as kb
 from kibitz import _netcdf
-from kibitz._netcdf import from_netcdf, read_checked
+from kibitz._netcdf import from_netcdf, read_verified
 from kibitz.simulation.fingerprint import difference, fingerprint
 from kibitz.simulation.results.dataset import Swept
 from kibitz.simulation.results.netcdf import load, save
@@ -165,7 +165,7 @@ def test_a_byte_that_is_flipped_anywhere_is_noticed(file):
         damaged[place] ^= 1 << rng.integers(8)
         file.write_bytes(damaged)
         with pytest.raises(ValueError, match=r"saved, got .*\(checksum mismatch"):
-            read_checked(file)
+            read_verified(file)
     place = next(n for n in range(8000, len(whole), 512) if any(whole[n : n + 512]))
     file.write_bytes(whole[:place] + bytes(512) + whole[place + 512 :])
     with pytest.raises(ValueError, match="checksum mismatch"):
@@ -176,20 +176,20 @@ def test_a_byte_that_is_flipped_anywhere_is_noticed(file):
 def test_a_file_that_lost_its_last_line_is_refused(file, cut):
     file.write_bytes(file.read_bytes()[:-cut])
     with pytest.raises(ValueError, match=r"saved, got .*\(it is damaged"):
-        read_checked(file)
+        read_verified(file)
 
 
 def test_a_reader_that_hangs_is_given_up(file, monkeypatch):
     monkeypatch.setattr(_netcdf, "READ_SECONDS", 0.01)
     file.write_bytes((FILES / "step-0.1.0.nc").read_bytes())
     with pytest.raises(ValueError, match="could not be read within"):
-        read_checked(file)
+        read_verified(file)
 
 
 def test_a_later_format_is_refused(file):
     file.write_bytes(file.read_bytes().replace(b"kibitz format 2", b"kibitz format 4"))
     with pytest.raises(ValueError, match="its format 4 is that of a later version"):
-        read_checked(file)
+        read_verified(file)
 
 
 def test_a_netcdf_file_of_somebody_else_is_refused(file):
@@ -249,6 +249,6 @@ def test_a_sweep_to_smaller_horizons_that_do_not_leap_is_saved(tmp_path):
 
 
 def test_what_is_saved_is_what_is_loaded(file, tmp_path):
-    data = from_netcdf(read_checked(file))
+    data = from_netcdf(read_verified(file))
     save(data, tmp_path / "again.nc")
-    xarray.testing.assert_identical(from_netcdf(read_checked(tmp_path / "again.nc")), data)
+    xarray.testing.assert_identical(from_netcdf(read_verified(tmp_path / "again.nc")), data)

@@ -18,7 +18,7 @@ import numba
 import numpy as np
 import platformdirs
 
-from kibitz._files import write_whole
+from kibitz._files import write_atomic
 from kibitz._hashing import content_hash
 from kibitz._jit import Mark
 from kibitz.engine.jit import link
@@ -102,6 +102,6 @@ def _load(path: Path) -> bytes | None:
 def _save(path: Path, data: bytes) -> None:
     with contextlib.suppress(Exception):  # a full or read-only disk, Ctrl-C inside LLVM
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, hashlib.sha256(data).digest() + data)
+        write_atomic(path, hashlib.sha256(data).digest() + data)
         for old in sorted(path.parent.glob(f"*{SUFFIX}"), key=os.path.getmtime)[:-MAX_FILES]:
             old.unlink()

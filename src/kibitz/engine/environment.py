@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kibitz._jit import jit
-from kibitz._validation import refused
+from kibitz._validation import invalid
 from kibitz.engine.rng import Stream, normal, uniform
-from kibitz.model.feedback import Every, Feedback, checked_weights
+from kibitz.model.feedback import Every, Feedback, check_weights
 from kibitz.model.problem import Problem
 from kibitz.policies.policy import NEVER as NO_STAGE
 
@@ -106,7 +106,7 @@ def looks_of(feedback: Feedback, gaps: Floats, horizon: int) -> Looks:
         arrivals, rate = RANDOM, feedback.rate
         expected_wait = -1 / math.log1p(-rate) if rate < 1 else 0.0
     if feedback.looks * horizon >= NO_STAGE:
-        raise refused("looks", f"below 2^62 in all of {horizon} stages", feedback.looks)
+        raise invalid("looks", f"below 2^62 in all of {horizon} stages", feedback.looks)
     weights = np.zeros((1, gaps.size))
     if feedback.observer == "passive":
         weights = _weights_table(feedback, gaps, horizon)
@@ -129,7 +129,7 @@ def _weights_table(feedback: Feedback, gaps: Floats, horizon: int) -> Floats:
     if callable(feedback.weights):
         for stage in _some_stages(horizon):
             row = [float(feedback.weights(stage, arm)) for arm in range(gaps.size)]
-            checked_weights(np.array(row), f"weights at stage {stage}")
+            check_weights(np.array(row), f"weights at stage {stage}")
         return np.zeros((1, gaps.size))
     weights = np.atleast_2d(feedback.static_weights(gaps))
     if weights.shape[1] != gaps.size:

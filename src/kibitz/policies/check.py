@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from kibitz.policies.index_policy import index_of_statistics
-from kibitz.policies.policy import Array, Policy, Statistics, arrays_of, checked_policy
+from kibitz.policies.policy import Array, Policy, Statistics, arrays_of, check_policy
 
 TRIALS = 300  # of the index
 STAGES = 100  # of decisions, for each number of arms
@@ -15,7 +15,7 @@ ROOM = 1e-12  # for rounding, relative
 
 def check_promises(policy: Policy) -> None:
     """Raise ValueError if a policy breaks a promise that the engine relies on."""
-    checked_policy(policy)
+    check_policy(policy)
     rng = np.random.default_rng(0)
     params = policy.params_for(1000)
     if policy.index is not None:

@@ -24,8 +24,8 @@ from kibitz.policies.policy import (
     Policy,
     Statistics,
     View,
-    checked_horizon,
-    checked_scale,
+    check_horizon,
+    check_scale,
     count,
     new_statistics,
 )
@@ -51,7 +51,7 @@ def etc(alpha: float = 1.0, horizon: int | None = None, scale: float | None = No
     scale
         The sub-Gaussian scale of the rewards; that of the problem unless given.
     """
-    constants = {"alpha": positive(alpha, "alpha"), "horizon": checked_horizon(horizon)}
+    constants = {"alpha": positive(alpha, "alpha"), "horizon": check_horizon(horizon)}
     return Policy(
         "etc",
         constants,
@@ -63,7 +63,7 @@ def etc(alpha: float = 1.0, horizon: int | None = None, scale: float | None = No
         view=view,
         turns=turns,
         in_phases=True,
-        scale=checked_scale(scale),
+        scale=check_scale(scale),
         parameters={"alpha": float(alpha), "horizon": horizon},
     )
 

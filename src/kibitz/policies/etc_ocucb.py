@@ -24,11 +24,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kibitz._jit import jit
-from kibitz._validation import flag, number, one_of, positive, refused
+from kibitz._validation import flag, invalid, number, one_of, positive
 from kibitz.policies.etc import eliminate
 from kibitz.policies.index_policy import choices_by
 from kibitz.policies.ocucb import index, ocucb_constants, ocucb_statistics, update_derived
-from kibitz.policies.policy import NEVER, Array, Policy, Statistics, View, checked_scale, count
+from kibitz.policies.policy import NEVER, Array, Policy, Statistics, View, check_scale, count
 
 CLOCK = np.dtype(
     [
@@ -87,7 +87,7 @@ def etc_ocucb(
         The sub-Gaussian scale of the rewards; that of the problem unless given.
     """
     if not 1 < number(p, "p") < math.inf:
-        raise refused("p", "above 1 and finite", p)
+        raise invalid("p", "above 1 and finite", p)
     floats = {"p": float(p), "C": positive(C, "C"), "alpha": positive(alpha, "alpha")}
     floats |= ocucb_constants(eta, rho)
     one_of(check, "check", ("rounds", "doubling"))
@@ -104,7 +104,7 @@ def etc_ocucb(
         index_reads="statistics",
         turns=turns,
         in_phases=True,
-        scale=checked_scale(scale),
+        scale=check_scale(scale),
         parameters={**floats, **flags, "check": check},
     )
 

@@ -25,8 +25,8 @@ from kibitz.policies.policy import (
     Array,
     Policy,
     Statistics,
-    checked_horizon,
-    checked_scale,
+    check_horizon,
+    check_scale,
     count,
     new_statistics,
 )
@@ -52,13 +52,13 @@ def improved_ucb(horizon: int | None = None, scale: float | None = None) -> Poli
     """
     return Policy(
         "improved_ucb",
-        {"horizon": checked_horizon(horizon)},
+        {"horizon": check_horizon(horizon)},
         init,
         pull,
         look,
         update,
         in_phases=True,
-        scale=checked_scale(scale),
+        scale=check_scale(scale),
         parameters={"horizon": horizon},
     )
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kibitz._jit import jit
-from kibitz._validation import flag, one_of, refused
+from kibitz._validation import flag, invalid, one_of
 from kibitz.policies.policy import (
     LOOKS,
     NEVER,
@@ -21,7 +21,7 @@ from kibitz.policies.policy import (
     Statistics,
     View,
     check_rewards,
-    checked_scale,
+    check_scale,
     count,
     count_kind,
     new_statistics,
@@ -70,12 +70,12 @@ def index_policy(
     """
     one_of(look, "look", ("runner-up", "robin"))
     if not (parameters is None or isinstance(parameters, dict)):
-        raise refused("parameters", "a dict", parameters)
+        raise invalid("parameters", "a dict", parameters)
     if not callable(index):
-        raise refused("index", "a function", index)
+        raise invalid("index", "a function", index)
     index = getattr(index, "py_func", index)  # the Python function of a numba dispatcher
     if not isinstance(index, FunctionType):
-        raise refused("function", "one that is written in Python", index)
+        raise invalid("function", "one that is written in Python", index)
     rule = StandardRule(look, flag(ignore_looks, "ignore_looks"))
     view_of = view_pulls if rule.ignore_looks else view
     pull, runner_up = choices_by(index, view_of)
@@ -90,7 +90,7 @@ def index_policy(
         view=view_of,
         turns=None if look == "runner-up" else turns,
         rewards=check_rewards(rewards),
-        scale=checked_scale(scale, rewards),
+        scale=check_scale(scale, rewards),
         parameters=dict(params) if parameters is None else parameters,
     )
     return _with_rule(policy, rule)

@@ -44,7 +44,7 @@ from kibitz.policies.policy import (
     Statistics,
     View,
     check_rewards,
-    checked_scale,
+    check_scale,
     count,
     new_statistics,
     params_type,
@@ -90,7 +90,7 @@ def kibitzer(
         hold=hold,
         due=due,
         rewards=rewards,
-        scale=checked_scale(scale, rewards),
+        scale=check_scale(scale, rewards),
         parameters={**constants, "rewards": rewards},
     )
 

@@ -15,7 +15,7 @@ from typing import Any
 from kibitz._jit import jit
 from kibitz._validation import positive
 from kibitz.policies.index_policy import index_policy
-from kibitz.policies.policy import Array, Policy, checked_horizon
+from kibitz.policies.policy import Array, Policy, check_horizon
 
 
 def moss(exploration: float = 4.0, horizon: int | None = None, scale: float | None = None) -> Policy:
@@ -32,7 +32,7 @@ def moss(exploration: float = 4.0, horizon: int | None = None, scale: float | No
     """
     constants: dict[str, Any] = {
         "exploration": positive(exploration, "exploration"),
-        "horizon": checked_horizon(horizon),
+        "horizon": check_horizon(horizon),
     }
     parameters = {**constants, "horizon": horizon}
     return index_policy("moss", index, scale=scale, parameters=parameters, **constants)

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from kibitz._jit import jit
-from kibitz._validation import between, flag, number, refused
+from kibitz._validation import between, flag, invalid, number
 from kibitz.policies.index_policy import (
     State,
     choices_by,
@@ -31,7 +31,7 @@ from kibitz.policies.index_policy import (
     view,
     view_pulls,
 )  # fmt: skip
-from kibitz.policies.policy import Array, Policy, Statistics, checked_scale, new_statistics
+from kibitz.policies.policy import Array, Policy, Statistics, check_scale, new_statistics
 
 MANY = 16  # arms from which on the sums are kept up to date
 
@@ -66,7 +66,7 @@ def ocucb(
         index=index,
         view=view_of,
         index_reads="statistics",
-        scale=checked_scale(scale),
+        scale=check_scale(scale),
         parameters={**constants, "ignore_looks": pulls_only},
     )
 
@@ -74,7 +74,7 @@ def ocucb(
 def ocucb_constants(eta: float, rho: float) -> dict[str, Any]:
     """Return the parameters of OCUCB-n, or refuse those that it is not defined for."""
     if not 1 < number(eta, "eta") < math.inf:
-        raise refused("eta", "above 1 and finite", eta)
+        raise invalid("eta", "above 1 and finite", eta)
     return {"eta": float(eta), "rho": between(rho, "rho", 0.5, 1)}
 
 

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kibitz._jit import jit
-from kibitz._validation import number, one_of, positive, quoted, refused
+from kibitz._validation import invalid, number, one_of, positive, short_repr
 
 Array = NDArray[Any]
 
@@ -224,20 +224,20 @@ class Policy:
 
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and self.name):
-            raise refused("name", "a word", self.name)
+            raise invalid("name", "a word", self.name)
         for name, value in (("constants", self.constants), ("parameters", self.parameters)):
             if not isinstance(value, dict):
-                raise refused(name, "a dict", value)
+                raise invalid(name, "a dict", value)
         for parameter, value in self.constants.items():
             if not isinstance(value, bool | np.ndarray):
                 number(value, parameter)
         for name in ("init", "pull", "look", "update"):
             if not callable(getattr(self, name)):
-                raise refused(name, "a function", getattr(self, name))
+                raise invalid(name, "a function", getattr(self, name))
         if (self.index is None) != (self.view is None):
             raise ValueError(f"{self.name} has only one of index and view; give both or none")
         one_of(self.index_reads, "index_reads", ("counts", "statistics"))
-        checked_scale(self.scale, check_rewards(self.rewards))
+        check_scale(self.scale, check_rewards(self.rewards))
 
     def __hash__(self) -> int:
         return hash((self.name, self.functions))
@@ -282,10 +282,10 @@ def params_type(names: tuple[str, ...]) -> Any:
     return namedtuple("Params", names)
 
 
-def checked_policy(policy: object) -> Policy:
+def check_policy(policy: object) -> Policy:
     """Return a policy; raise ValueError for anything else."""
     if not isinstance(policy, Policy):
-        raise ValueError(f"policy must be one such as ucb(), got {quoted(policy)}")
+        raise ValueError(f"policy must be one such as ucb(), got {short_repr(policy)}")
     return policy
 
 
@@ -294,19 +294,19 @@ def check_rewards(rewards: str) -> Rewards:
     return one_of(rewards, "rewards", get_args(Rewards))  # type: ignore[return-value]
 
 
-def checked_scale(scale: float | None, rewards: Rewards = "gaussian") -> float | None:
+def check_scale(scale: float | None, rewards: Rewards = "gaussian") -> float | None:
     """Return the scale that a policy was given, or None for that of the problem."""
     if scale is None:
         return None
     if rewards != "gaussian":
-        raise refused("scale", f"left out for {rewards} rewards", scale)
+        raise invalid("scale", f"left out for {rewards} rewards", scale)
     return positive(scale, "scale")
 
 
-def checked_horizon(horizon: float | None) -> float:
+def check_horizon(horizon: float | None) -> float:
     """Return the horizon that a policy plans for; 0 stands for that of the simulation."""
     if horizon is None:
         return 0.0
     if not 1 <= (given := number(horizon, "horizon", "at least 1 and finite")) < np.inf:
-        raise refused("horizon", "at least 1 and finite", horizon)
+        raise invalid("horizon", "at least 1 and finite", horizon)
     return given

@@ -17,17 +17,17 @@ from types import ModuleType
 from typing import Any
 
 from kibitz._hashing import source_hash
-from kibitz._validation import quoted
+from kibitz._validation import short_repr
 from kibitz.policies import POLICIES
 from kibitz.policies.index_policy import index_policy
-from kibitz.policies.policy import Policy, StandardRule, checked_policy
+from kibitz.policies.policy import Policy, StandardRule, check_policy
 
 Spec = dict[str, Any]
 
 
 def to_spec(policy: Any) -> Spec:
     """Return a policy as plain data; raise ValueError if it could not be restored from it."""
-    policy = checked_policy(policy)
+    policy = check_policy(policy)
     spec = named_spec(policy)
     if spec is not None:
         return spec
@@ -163,8 +163,8 @@ def import_function(spec: Spec) -> Any:
         raise ValueError(f"{what}, got no module {spec['module']!r} and no file {spec['file']!r}")
     text = text_hash(path, spec["function"])
     if text is None:
-        raise ValueError(f"{what}, got nothing of that name in {quoted(str(path))}")
-    changed = f"{what} as the agent has it, got another source in {quoted(str(path))}"
+        raise ValueError(f"{what}, got nothing of that name in {short_repr(str(path))}")
+    changed = f"{what} as the agent has it, got another source in {short_repr(str(path))}"
     if spec.get("text", text) != text:  # a store of kibitz 0.2 or older has no such hash
         raise ValueError(changed)
     function = getattr(load_module(spec, path), spec["function"], None)

@@ -14,7 +14,7 @@ import numpy as np
 
 from kibitz._jit import jit
 from kibitz.policies.index_policy import State, init, two_largest, update
-from kibitz.policies.policy import Policy, Rewards, check_rewards, checked_scale
+from kibitz.policies.policy import Policy, Rewards, check_rewards, check_scale
 
 
 def thompson(rewards: Rewards = "gaussian", scale: float | None = None) -> Policy:
@@ -36,7 +36,7 @@ def thompson(rewards: Rewards = "gaussian", scale: float | None = None) -> Polic
         look,
         update,
         rewards=rewards,
-        scale=checked_scale(scale, rewards),
+        scale=check_scale(scale, rewards),
         parameters={"rewards": rewards},
     )
 

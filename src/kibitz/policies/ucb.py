@@ -41,7 +41,7 @@ from kibitz.policies.policy import (
     Policy,
     Statistics,
     View,
-    checked_scale,
+    check_scale,
     count,
     new_statistics,
 )
@@ -87,7 +87,7 @@ def ucb_second(exploration: float = 6.0, scale: float | None = None) -> Policy:
         index=index,
         view=view,
         factors=(growth, one_over_root),
-        scale=checked_scale(scale),
+        scale=check_scale(scale),
         parameters=constants,
     )
 

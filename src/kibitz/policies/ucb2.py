@@ -25,7 +25,7 @@ from kibitz.policies.policy import (
     Array,
     Policy,
     Statistics,
-    checked_scale,
+    check_scale,
     count,
     new_statistics,
 )
@@ -61,7 +61,7 @@ def ucb2(alpha: float = 0.001, scale: float | None = None) -> Policy:
         look,
         update,
         in_phases=True,
-        scale=checked_scale(scale),
+        scale=check_scale(scale),
         parameters=constants,
     )
 

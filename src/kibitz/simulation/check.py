@@ -3,7 +3,7 @@
 from kibitz.engine.kernel import make_generic_kernel, make_kernel
 from kibitz.model.feedback import active
 from kibitz.policies.check import check_promises
-from kibitz.policies.policy import Policy, checked_policy
+from kibitz.policies.policy import Policy, check_policy
 from kibitz.policies.spec import named_spec
 
 
@@ -22,7 +22,7 @@ def check(policy: Policy) -> None:
     policy
         A policy of kibitz or your own.
     """
-    check_promises(checked_policy(policy))
+    check_promises(check_policy(policy))
     if named_spec(policy) is None:
         feedback = active(0.5)
         generic = make_generic_kernel(policy, feedback, False)

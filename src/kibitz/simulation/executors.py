@@ -23,7 +23,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from kibitz._validation import EXECUTOR, quoted, refused
+from kibitz._validation import EXECUTOR, invalid, short_repr
 from kibitz.engine.loop import RUN, STAGE, STOP
 from kibitz.simulation.jobs import Job, Played, expected_seconds, new_control, play, result_bytes
 from kibitz.simulation.options import Executors
@@ -107,7 +107,7 @@ def opened(executor: Executors | None) -> Iterator[Executor | None]:
         yield executor
         return
     if not callable(executor):
-        raise refused("executor", EXECUTOR, executor)
+        raise invalid("executor", EXECUTOR, executor)
     made = Remade(executor)
     try:
         yield made
@@ -128,7 +128,7 @@ class Remade(Executor):
         if self.made is None:
             made = self.make()
             if not isinstance(made, Executor):
-                raise refused("executor", EXECUTOR, made)
+                raise invalid("executor", EXECUTOR, made)
             self.made = made
         return self.made
 
@@ -246,7 +246,7 @@ class _Workers:
         if attempt == TRIES:
             raise ValueError(
                 f"workers must stay alive while they play, got a job that was lost {TRIES} times "
-                f"({type(error).__name__}: {quoted(str(error))})"
+                f"({type(error).__name__}: {short_repr(str(error))})"
             ) from error
         return self._submit(payload, attempt + 1, expected)
 
@@ -271,7 +271,7 @@ class _Workers:
                 f"{type(error).__name__}: {error}"
             ) from error
         if not isinstance(answer, Answer):
-            raise refused("executor", "one that returns what a function returned", answer)
+            raise invalid("executor", "one that returns what a function returned", answer)
         played = check_answer(payload, answer)
         self.pace += 0.3 * (max(answer.seconds / expected, 1e-3) - self.pace)
         return played

@@ -51,24 +51,24 @@ class Option(NamedTuple):
 
 
 def _function(value: Any, name: str) -> Any:
-    from kibitz._validation import refused
+    from kibitz._validation import invalid
 
     if not callable(value):
-        raise refused(name, "a function", value)
+        raise invalid(name, "a function", value)
     return value
 
 
 def _file(value: Any, name: str) -> Path:
-    from kibitz._files import checked_folder, checked_target
-    from kibitz._validation import refused
+    from kibitz._files import check_folder, check_target
+    from kibitz._validation import invalid
 
     if not (isinstance(value, str | os.PathLike) and str(value).endswith(ZARR)):
-        return checked_target(value, name)
+        return check_target(value, name)
     if find_spec("zarr") is None:
         raise ValueError("zarr must be installed (pip install 'kibitz[zarr]'), got nothing")
-    path = checked_folder(value, name)
+    path = check_folder(value, name)
     if not path.parent.is_dir():
-        raise refused(name, "in a folder that exists", str(value))
+        raise invalid(name, "in a folder that exists", str(value))
     return path
 
 

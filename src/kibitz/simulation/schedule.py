@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kibitz._hashing import content_hash
-from kibitz._validation import quoted, refused
+from kibitz._validation import invalid, short_repr
 from kibitz.engine.environment import looks_of
 from kibitz.engine.leap import can_leap
 from kibitz.model.feedback import Feedback
@@ -61,7 +61,7 @@ def labelled(policies: Policies, by_name: bool = False) -> dict[str, Policy]:
         given = policies.values() if isinstance(policies, Mapping) else list(policies)
     for policy in given:
         if not isinstance(policy, Policy):
-            raise refused("policies", "policies such as ucb()", policy)
+            raise invalid("policies", "policies such as ucb()", policy)
     if isinstance(policies, Mapping):
         labels = list(map(str, policies))
     else:
@@ -82,7 +82,7 @@ def log_spaced(horizon: int, n: int = N_STAGES) -> NDArray[np.int64]:
     return spaced
 
 
-def checked_stages(stages: ArrayLike | None, horizons: list[int]) -> NDArray[np.int64]:
+def resolve_stages(stages: ArrayLike | None, horizons: list[int]) -> NDArray[np.int64]:
     """Return the stages at which regret is recorded: those that are given, and all horizons."""
     horizon = max(horizons)
     if stages is None:
@@ -92,12 +92,12 @@ def checked_stages(stages: ArrayLike | None, horizons: list[int]) -> NDArray[np.
             given = np.array(stages)
             whole_numbers = given.dtype.kind in "iuf" and np.all(given == np.floor(given))
         except (TypeError, ValueError, OverflowError):
-            raise refused("stages", "a list of whole numbers", stages) from None
+            raise invalid("stages", "a list of whole numbers", stages) from None
         if given.ndim != 1 or given.size == 0 or not whole_numbers:
-            raise refused("stages", "a list of whole numbers", stages)
+            raise invalid("stages", "a list of whole numbers", stages)
         if not np.all((given >= 1) & (given <= horizon)) or not np.all(np.diff(given) > 0):
             raise ValueError(
-                f"stages must increase from 1 to at most {horizon}, got {quoted(stages)}"
+                f"stages must increase from 1 to at most {horizon}, got {short_repr(stages)}"
             )
         spaced = given.astype(np.int64)
     return np.union1d(spaced, np.array(horizons, np.int64))

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from kibitz._validation import refused
-from kibitz.model.feedback import Feedback, checked_feedback
-from kibitz.model.problem import Problem, checked_problem
+from kibitz._validation import invalid
+from kibitz.model.feedback import Feedback, check_feedback
+from kibitz.model.problem import Problem, check_problem
 from kibitz.simulation import schedule
 from kibitz.simulation.executors import cores, opened, play_all, workers_of
 from kibitz.simulation.jobs import Job, Played, no_runs
@@ -56,7 +56,7 @@ def simulate(
     """
     players = labelled(policies)
     checked = check_options(options)
-    point = Point(checked_problem(problem), checked_feedback(feedback), players, checked["horizon"])
+    point = Point(check_problem(problem), check_feedback(feedback), players, checked["horizon"])
     return play_points(Swept(), {(): point}, checked)
 
 
@@ -66,9 +66,9 @@ def play_points(
     """Play the runs that are missing, and return all that was asked for."""
     watch, runs = options.get("watch"), options["runs"]
     if watch is not None and options["keep"] != "runs":
-        raise refused("keep", "'runs' where somebody watches", options["keep"])
+        raise invalid("keep", "'runs' where somebody watches", options["keep"])
     tell: Progress = options["progress"] or (lambda what, share: None)
-    stages = schedule.checked_stages(options["stages"], [point.horizon for point in points.values()])
+    stages = schedule.resolve_stages(options["stages"], [point.horizon for point in points.values()])
     with opened(options["executor"]) as executor:
         workers = partial(_n_workers, options["threads"], executor)
         cells = schedule.make_cells(points, stages, options, workers)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kibitz._validation import refused
-from kibitz.model.feedback import Feedback, checked_feedback
-from kibitz.model.problem import Problem, checked_problem
+from kibitz._validation import invalid
+from kibitz.model.feedback import Feedback, check_feedback
+from kibitz.model.problem import Problem, check_problem
 from kibitz.simulation.options import OPTIONS, check_option, check_options, show_options
 from kibitz.simulation.results.dataset import POINT, RECORDED, Swept
 from kibitz.simulation.schedule import Point, Policies, labelled
@@ -93,8 +93,8 @@ def sweep(
     names = [*swept.names, *single]
     label = partial(labelled, by_name=callable(policies))
     parts: dict[str, tuple[list[str], Callable[[dict[str, Any]], Any]]] = {
-        "problem": _by_name("problem", problem, names, checked_problem),
-        "feedback": _by_name("feedback", feedback, names, checked_feedback),
+        "problem": _by_name("problem", problem, names, check_problem),
+        "feedback": _by_name("feedback", feedback, names, check_feedback),
         "policies": _by_name("policies", policies, names, label),
         "horizon": _by_name("horizon", horizon, names, partial(check_option, "horizon")),
     }
@@ -111,7 +111,7 @@ def sweep(
         played[row] = Point(**{part: make(values) for part, (_, make) in parts.items()})
     numbers = {point.problem.n_arms for point in played.values()}
     if len(numbers) > 1:
-        raise refused("problem", "one with the same number of arms at each value", numbers)
+        raise invalid("problem", "one with the same number of arms at each value", numbers)
     return play_points(swept, played, checked)
 
 
@@ -125,12 +125,12 @@ def _grid(lists: dict[str, Any], single: dict[str, Any]) -> tuple[Swept, list[tu
     """Return the dimensions of a grid, and the values of each of its points."""
     if not lists:
         name, value = next(iter(single.items()), ("a keyword", None))
-        raise refused(name, f"{VALUES}, for nothing else is swept", value)
+        raise invalid(name, f"{VALUES}, for nothing else is swept", value)
     columns = {name: [_plain(value) for value in values] for name, values in lists.items()}
     for name, values in columns.items():
         _check_values(values, name)
         if not values or len(set(values)) < len(values):
-            raise refused(name, "some different values", lists[name])
+            raise invalid(name, "some different values", lists[name])
     return Swept(tuple(columns)), list(product(*columns.values()))
 
 
@@ -138,25 +138,25 @@ def _points(points: Any, lists: dict[str, Any]) -> tuple[Swept, list[tuple[Any, 
     """Return the names of a list of points, and the values of each."""
     condition = "a list of dicts that have the same keys"
     if lists:
-        raise refused("points", f"given without other lists ({', '.join(lists)})", points)
+        raise invalid("points", f"given without other lists ({', '.join(lists)})", points)
     if not isinstance(points, Sequence) or not all(isinstance(point, Mapping) for point in points):
-        raise refused("points", condition, points)
+        raise invalid("points", condition, points)
     names = tuple(points[0]) if points else ()
     if not names or any(point.keys() != points[0].keys() for point in points):
-        raise refused("points", condition, points)
+        raise invalid("points", condition, points)
     rows = [tuple(_plain(point[name]) for name in names) for point in points]
     for name, values in zip(names, zip(*rows, strict=True), strict=True):
         _check_values(values, name)
     if len(set(rows)) < len(rows):
-        raise refused("points", "a list of different points", points)
+        raise invalid("points", "a list of different points", points)
     return Swept(names, grid=False), rows
 
 
 def _check_values(values: Iterable[Any], name: str) -> None:
     if not (isinstance(name, str) and name.isidentifier()):
-        raise refused("points", "dicts whose keys are names", name)
+        raise invalid("points", "dicts whose keys are names", name)
     if not all(isinstance(value, int | float | str) for value in values):
-        raise refused(name, VALUES, values)
+        raise invalid(name, VALUES, values)
 
 
 def _plain(value: Any) -> Any:
@@ -177,5 +177,5 @@ def _by_name(
             names = [name for name in names if name in signature.parameters]
         signature.bind(**dict.fromkeys(names))
     except (TypeError, ValueError):
-        raise refused(part, condition, thing) from None
+        raise invalid(part, condition, thing) from None
     return names, lambda values: check(thing(**{name: values[name] for name in names}))

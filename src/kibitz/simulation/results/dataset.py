@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kibitz._netcdf import FORMAT
-from kibitz._validation import quoted
+from kibitz._validation import short_repr
 from kibitz.simulation.fingerprint import difference
 from kibitz.simulation.jobs import Played, no_runs
 from kibitz.simulation.results.summary import STATISTICS
@@ -268,7 +268,7 @@ def check_swept(path: Path, there: tuple[Swept, str], asked: tuple[Swept, str]) 
     if there != asked:
         keeps = f" that keeps {'runs' if there[1] == 'runs' else 'a summary'}"
         raise ValueError(
-            f"file must be of the same setting, got {quoted(str(path))} {there[0]}"
+            f"file must be of the same setting, got {short_repr(str(path))} {there[0]}"
             f"{keeps if there[1] != asked[1] else ''}"
         )
 
@@ -287,9 +287,11 @@ def check_count(path: Path | None, there: float, runs: int) -> None:
 
 def wrong_fingerprint(path: Path | None, differs: str) -> ValueError:
     """Return the error that says what is different in a file."""
-    return ValueError(f"file must be of the same setting, got {quoted(str(path))} with {differs}")
+    return ValueError(f"file must be of the same setting, got {short_repr(str(path))} with {differs}")
 
 
 def not_ours(file: Path, reason: str) -> ValueError:
     """Return the error that says why a file is none of ours."""
-    return ValueError(f"file must be a result that kibitz saved, got {quoted(str(file))} ({reason})")
+    return ValueError(
+        f"file must be a result that kibitz saved, got {short_repr(str(file))} ({reason})"
+    )

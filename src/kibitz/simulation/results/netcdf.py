@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from kibitz._files import write_whole
-from kibitz._netcdf import from_netcdf, read_checked, to_netcdf, with_checksum
+from kibitz._files import write_atomic
+from kibitz._netcdf import append_checksum, from_netcdf, read_verified, to_netcdf
 from kibitz.simulation.jobs import Played
 from kibitz.simulation.results import dataset
 from kibitz.simulation.results.dataset import RECORDED, Axes, Cell, Fingerprint, Key, Swept
@@ -81,12 +81,12 @@ class NetcdfResults:
 
 def save(data: "xarray.Dataset", file: Path) -> None:
     """Write a dataset to a netCDF file, whole or not at all."""
-    write_whole(file, with_checksum(to_netcdf(data)))
+    write_atomic(file, append_checksum(to_netcdf(data)))
 
 
 def load(file: Path, swept: Swept, keep: str = "runs") -> tuple[dict[Key, Cell], NDArray[np.int64]]:
     """Read a table and its stages from a file that `save` wrote."""
-    data = from_netcdf(read_checked(file))
+    data = from_netcdf(read_verified(file))
     if "n_free" in data:  # formats before 3
         data = data.rename(n_free="n_looks")
     try:

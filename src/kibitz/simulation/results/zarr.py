@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kibitz._files import remove_parts_of_the_dead, write_whole
+from kibitz._files import remove_stale_temp_files, write_atomic
 from kibitz._netcdf import FORMAT
 from kibitz.simulation.jobs import Played
 from kibitz.simulation.results import dataset
@@ -149,7 +149,7 @@ class ZarrResults:
         found: list[set[str]] = []
         for name, (_, empty, _) in self.arrays.items():
             folder = self._folder(name)
-            remove_parts_of_the_dead(folder)
+            remove_stale_temp_files(folder)
             files = [f for f in folder.iterdir() if f.name.startswith("c.") and f.stat().st_size]
             ends = len(".0") * (empty.ndim - 1)
             found.append({file.name[2 : len(file.name) - ends] for file in files})
@@ -166,7 +166,7 @@ class ZarrResults:
         for name, (_, empty, _) in self.arrays.items():
             chunk = np.broadcast_to(empty, (self.block, *empty.shape[1:])).copy()
             chunk[tuple(map(slice, new[name].shape))] = new[name]
-            write_whole(self._file(name, _name(place, block)), packed(chunk), one_of_many=True)
+            write_atomic(self._file(name, _name(place, block)), packed(chunk), best_effort=True)
         self.there.add(_name(place, block))
 
     def save(self) -> None:
@@ -189,7 +189,7 @@ class ZarrResults:
     def _write_labels(self) -> None:
         """Write all but the chunks: first what is asked for, last what describes the arrays."""
         self.path.mkdir(exist_ok=True)
-        write_whole(self.path / ASKED, gzip.compress(json.dumps(self._asked()).encode(), 1, mtime=0))
+        write_atomic(self.path / ASKED, gzip.compress(json.dumps(self._asked()).encode(), 1, mtime=0))
         rows = np.arange(self.runs) if self.keep == "runs" else np.array(STATISTICS)
         small: dict[str, tuple[tuple[str, ...], Array]] = {
             **{name: ((dim,), np.array(v)) for name, (dim, v) in self.axes.coordinates.items()},
@@ -200,7 +200,7 @@ class ZarrResults:
         described = {}
         for name, (dims, values) in small.items():
             described[name] = description(dims, values.shape, values.shape, values.dtype)
-            write_whole(self._folder(name) / "c.0", packed(values))
+            write_atomic(self._folder(name) / "c.0", packed(values))
         lead, ones = (*self.axes.dims, dataset.rows_of(self.keep)), (1,) * len(self.axes.dims)
         for name, (dims, empty, words) in self.arrays.items():
             shape = (*self.axes.shape, len(rows), *empty.shape[1:])
@@ -208,7 +208,7 @@ class ZarrResults:
             one = description((*lead, *dims), shape, chunk, empty.dtype, empty.flat[0])
             described[name] = {**one, "attributes": {"long_name": words}}
         for name, one in described.items():
-            write_whole(self._folder(name) / "zarr.json", json.dumps(one).encode())
+            write_atomic(self._folder(name) / "zarr.json", json.dumps(one).encode())
         whole = {
             "zarr_format": 3,
             "node_type": "group",
@@ -217,7 +217,7 @@ class ZarrResults:
                 "kind": "inline", "must_understand": False, "metadata": described,
             },
         }  # fmt: skip
-        write_whole(self.path / "zarr.json", json.dumps(whole).encode())
+        write_atomic(self.path / "zarr.json", json.dumps(whole).encode())
 
     def _asked(self) -> dict[str, Any]:
         return {

@@ -103,7 +103,7 @@ def generic_kernel(job: Job) -> Kernel | None:
 def kernel_of(job: Job) -> Kernel:
     """Return the kernel that plays a job now: the specialised one as soon as it is compiled."""
     specialised, generic = specialised_kernel(job), generic_kernel(job)
-    if generic is None or job.kernel == "final" or (job.kernel == "auto" and specialised.is_ready()):
+    if generic is None or job.kernel == "specialised" or (job.kernel == "auto" and specialised.is_ready()):
         return specialised
     return generic
 

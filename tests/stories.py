@@ -108,7 +108,7 @@ def disagreement(policy, params, oracle, seed, *, n_arms, kind, own, scale=1.0, 
     rng = np.random.default_rng([seed, 1])
     rewards = Rewards(kind, n_arms, rng)
     rate = rng.choice([0.0, 0.1, 0.5, 1.0])
-    most_looks = rng.integers(1, 4)
+    max_looks = rng.integers(1, 4)
     policy_rng, oracle_rng = np.random.default_rng(seed), np.random.default_rng(seed)
     oracle.rng = oracle_rng
     state = policy.init(params, n_arms)
@@ -121,7 +121,7 @@ def disagreement(policy, params, oracle, seed, *, n_arms, kind, own, scale=1.0, 
         state = policy.update(params, state, stage, int(arm), 1, reward / scale, False)
         oracle.update(stage, int(arm), reward, False)
         if rng.random() < rate:
-            for nth in range(rng.integers(1, most_looks + 1)):
+            for nth in range(rng.integers(1, max_looks + 1)):
                 if nth > 0:
                     ours, theirs = choices(policy, params, state, oracle, stage, policy_rng)
                     if ours != theirs:

@@ -23,7 +23,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from kibitz._jit import mark_of
+from kibitz._jit import get_mark
 
 KNOWN_BY_VERSION = ("builtins", "math", "numpy", "numba")
 LOOKS_UP = {"LOAD_GLOBAL", "LOAD_NAME"}  # instructions of Python
@@ -39,7 +39,7 @@ def source_hash(thing: Any) -> str:
     return _Walk(by_source=True).digest(thing)
 
 
-def is_ours(function: Any) -> bool:
+def is_from_kibitz(function: Any) -> bool:
     """Return whether a function and all functions that it names are part of kibitz.
 
     Such a function does not change while a process runs.
@@ -118,7 +118,7 @@ class _Walk:
 
     def feed_function(self, function: FunctionType) -> None:
         self.text("function", function.__name__)
-        mark = mark_of(function)
+        mark = get_mark(function)
         if mark is not None and not self.by_source:
             self.text("mark", mark.allocates, mark.inline)
             self.feed(mark.substitute)

@@ -58,7 +58,7 @@ def jit(
     return mark if function is None else mark(function)
 
 
-def mark_of(function: Any) -> Mark | None:
+def get_mark(function: Any) -> Mark | None:
     """Return the mark of a function, or None if it has none."""
     mark: Mark | None = getattr(function, _ATTRIBUTE, None)
     return mark

@@ -15,22 +15,22 @@ from scipy import stats
 
 import kibitz as kb
 from kibitz.engine.cache import cached_dispatcher
-from kibitz.engine.environment import law_of, looks_of
+from kibitz.engine.environment import make_arms, make_looks
 from kibitz.engine.leap import (
-    arrivals_drawn,
-    arrivals_up_to,
     binomial,
     binomial_upper_bound,
     can_leap,
     charge,
-    cut_at,
+    cutoff,
     deviation_bound,
-    leaping_by,
+    draw_arrivals,
+    make_leap_functions,
+    max_arrivals,
     new_certificate,
     normal_quantile,
 )
-from kibitz.engine.loop import statistics_index
-from kibitz.engine.rng import seed_words, streams
+from kibitz.engine.loop import get_statistics_index
+from kibitz.engine.rng import make_seeds, new_streams
 from kibitz.policies.policy import NEVER
 
 pytestmark = pytest.mark.slow
@@ -72,7 +72,7 @@ def test_gaussian_sums_stray_as_rarely_as_promised():
     rng = np.random.default_rng(5)
     walks = np.cumsum(rng.standard_normal((20_000, 400)), axis=1).max(axis=1)
     for log in (1.0, 2.0, 4.0):
-        far = deviation_bound(law_of(GAUSSIAN, 1.0), 0, 400, log, normal_quantile(log))
+        far = deviation_bound(make_arms(GAUSSIAN, 1.0), 0, 400, log, normal_quantile(log))
         times = int((walks >= far).sum())
         bound = math.exp(-log)
         assert stats.binom.sf(times - 1, 20_000, bound) > FALSE_ALARM
@@ -84,13 +84,13 @@ def test_bernoulli_sums_stray_as_rarely_as_promised(mean):
     rng = np.random.default_rng(6)
     walks = np.cumsum((rng.random((20_000, 400)) < mean) - mean, axis=1)
     for log in (1.0, 2.0, 4.0):
-        far = deviation_bound(law_of(BERNOULLI, 1.0), 0, 400, log, normal_quantile(log))
+        far = deviation_bound(make_arms(BERNOULLI, 1.0), 0, 400, log, normal_quantile(log))
         for times in ((walks >= far).any(axis=1).sum(), (walks <= -far).any(axis=1).sum()):
             assert stats.binom.sf(int(times) - 1, 20_000, math.exp(-log)) > FALSE_ALARM
 
 
 def call_arrivals_up_to(looks, arrival, last, log):
-    return arrivals_up_to(looks, arrival, last, log)
+    return max_arrivals(looks, arrival, last, log)
 
 
 def arrivals_from_python(*arguments):
@@ -99,9 +99,9 @@ def arrivals_from_python(*arguments):
 
 def test_arrivals_are_bounded_with_the_one_that_is_known():
     gaps = np.zeros(2)
-    always = looks_of(kb.active(1.0), gaps, 10)
-    rare = looks_of(kb.active(1e-3), gaps, 10)
-    threes = looks_of(kb.active(kb.every(3, first=2)), gaps, 10)
+    always = make_looks(kb.active(1.0), gaps, 10)
+    rare = make_looks(kb.active(1e-3), gaps, 10)
+    threes = make_looks(kb.active(kb.every(3, first=2)), gaps, 10)
     assert arrivals_from_python(rare, 5, 4, 40.0) == 0
     for last in range(5, 60):
         assert arrivals_from_python(rare, 5, last, 40.0) >= 1
@@ -112,22 +112,22 @@ def test_arrivals_are_bounded_with_the_one_that_is_known():
         assert -16 < stats.binom.logsf(most - 1, n, 1e-3) <= -10
 
 
-def draw_arrivals(looks, arrival, last, rng, out):
+def fill_arrivals(looks, arrival, last, rng, out):
     for i in range(out.shape[0]):
-        out[i, 0], out[i, 1] = arrivals_drawn(looks, arrival, last, rng)
+        out[i, 0], out[i, 1] = draw_arrivals(looks, arrival, last, rng)
 
 
 @pytest.mark.parametrize(("rate", "n"), [(0.1, 40), (0.5, 9), (1.0, 20), (0.01, 30), (0.1, 10**5)])
 def test_arrivals_are_drawn_as_they_were_bounded(rate, n):
     """Never more than the certificate allows, and of the right law; false alarm 1e-4 together."""
-    looks = looks_of(kb.active(rate), np.zeros(2), 10)
+    looks = make_looks(kb.active(rate), np.zeros(2), 10)
     out = np.zeros((20_000, 2), np.int64)
-    cached_dispatcher(draw_arrivals)(looks, 100, 100 + n, np.random.default_rng(4), out)
+    cached_dispatcher(fill_arrivals)(looks, 100, 100 + n, np.random.default_rng(4), out)
     arrived, end = out.T
     assert arrived.max() <= arrivals_from_python(looks, 100, 100 + n, 40.0)
     assert arrived.min() >= 1
     # stage by stage: the first arrival is at stage 100, and the block ends at the cut
-    cut = cut_at(looks, 100, 100 + n)
+    cut = cutoff(looks, 100, 100 + n)
     if n < 1000:
         later = np.random.default_rng(5).random((20_000, n)) < rate
         so_far = 1 + np.cumsum(later, axis=1)
@@ -175,7 +175,7 @@ def fill_binomials():
 
 def drawn(n, p, size, seed=3):
     out = np.zeros(size, np.int64)
-    fill_binomials()(n, p, seed_words(seed, 0, 1), streams(), out)
+    fill_binomials()(n, p, make_seeds(seed, 0, 1), new_streams(), out)
     return out
 
 
@@ -589,9 +589,11 @@ def test_an_arm_that_is_pulled_is_not_leapt_beyond_its_hold(rate):
     state = policy.update(params, state, stage, 1, 1, -0.095, True)
     assert policy.hold(params, state) == (1, 0, 99)
     assert policy.pull(params, state, stage, None) == 1
-    propose, _ = leaping_by(statistics_index(policy), policy.update, None, policy.hold, policy.due)
-    law = law_of(kb.gaussian([0, -0.095, -0.6]), 1.0)
-    looks = looks_of(kb.active(0.02), np.array([0, 0.095, 0.6]), 2 * stage)
+    propose, _ = make_leap_functions(
+        get_statistics_index(policy), policy.update, None, policy.hold, policy.due
+    )
+    law = make_arms(kb.gaussian([0, -0.095, -0.6]), 1.0)
+    looks = make_looks(kb.active(0.02), np.array([0, 0.095, 0.6]), 2 * stage)
     arrival = NEVER if rate == 0 else stage + 10
     longest = 0
     for seed in range(20):
@@ -641,7 +643,7 @@ def test_the_error_is_kept_below_what_is_allowed(error):
 def test_rewards_without_chance_do_not_stray_and_are_leapt_over(means):
     """Arms that always pay, or never: the sum of their rewards is known, so a block can be long."""
     problem = kb.bernoulli(means)
-    law = law_of(problem, 1.0)
+    law = make_arms(problem, 1.0)
     for arm, mean in enumerate(means):
         assert (deviation_bound(law, arm, 100, 40.0, 9.0) == 0) == (mean in {0, 1})
     setting = {"horizon": 10**12, "runs": 2, "seed": 1, "engine": "leap"}

@@ -68,18 +68,18 @@ def test_every_function_of_a_policy_is_called_in_plain_python_without_compiling(
 
 def test_a_world_can_be_drawn_from_in_plain_python():
     for problem in (kb.gaussian([1, 0]), kb.bernoulli([0.5, 1]), kb.empirical([[1.0], [2.0, 3.0]])):
-        law = world.law_of(problem, problem.scale or 1.0)
+        law = world.make_arms(problem, problem.scale or 1.0)
         stream = new_stream(1)
         rewards = [world.draw(law, arm, stream) for arm in (0, 1, 0, 1)]
         assert np.all(np.isfinite(rewards))
         if problem.kind != "table":
-            assert np.isfinite(leap.sum_of(law, 0, 1000, stream.rng))
+            assert np.isfinite(leap.draw_sum(law, 0, 1000, stream.rng))
     feedback = kb.passive(lambda stage: 1 / stage, lambda stage, arm: 0.5)
-    next_arrival, drawn_arm = world.look_functions(feedback)
-    looks = world.looks_of(feedback, np.zeros(2), 50)
+    next_arrival, draw_look_arm = world.make_look_functions(feedback)
+    looks = world.make_looks(feedback, np.zeros(2), 50)
     rng = np.random.default_rng(1)
     assert next_arrival(looks, 0, 50, rng, np.zeros(1)) == 1
-    assert drawn_arm(looks, 1, rng) in (0, 1)
+    assert draw_look_arm(looks, 1, rng) in (0, 1)
 
 
 @pytest.mark.parametrize("name", POLICIES)

@@ -131,11 +131,11 @@ def pull_at_random(params, state, stage, rng):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"pull": pull_and_count}, "deciding of ucb must leave the state alone, got another one"),
+        ({"pull": pull_and_count}, "pull and look of ucb must not modify the state, but they did at"),
         ({"pull": pull_beyond}, "pull of ucb must be one of 2 arms, got 2"),
         ({"pull": pull_the_worst}, "pull of ucb must be the arm of largest index, got 1 at stage 1"),
         ({"look": look_at_the_last}, "look of ucb must be the arm of second largest index"),
-        ({"update": update_once}, "decisions of ucb must depend on what it was told alone, got"),
+        ({"update": update_once}, "decisions of ucb must depend on its observations only, got"),
         ({"look": pull_beyond}, "look of ucb must be one of 2 arms, got 2"),
     ],
 )
@@ -156,7 +156,7 @@ def test_a_policy_may_choose_at_random_with_the_numbers_it_is_given():
 
 
 def test_something_else_is_refused():
-    with pytest.raises(ValueError, match=r"policy must be one such as ucb\(\), got 'ucb'"):
+    with pytest.raises(ValueError, match=r"policy must be a Policy such as ucb\(\), got 'ucb'"):
         kb.check("ucb")
 
 

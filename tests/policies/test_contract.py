@@ -12,8 +12,8 @@ from kibitz.engine.kernel import make_generic_kernel, make_kernel
 from kibitz.model.feedback import active, bandit, every, full, passive
 from kibitz.model.problem import bernoulli, empirical, gaussian
 from kibitz.policies import POLICIES, index_policy
-from kibitz.policies.check import statistics_of
-from kibitz.policies.policy import Policy, arrays_of
+from kibitz.policies.check import make_statistics
+from kibitz.policies.policy import Policy, list_arrays
 from kibitz.simulation.executors import play_all
 from kibitz.simulation.jobs import Job
 
@@ -122,10 +122,10 @@ def random_story(n_arms, n, seed):
 def test_deciding_leaves_the_state_alone(policy):
     params = policy.params
     state, stage = tell(policy, params, 3, *random_story(3, 40, seed=1))
-    before = copy.deepcopy(arrays_of(state))
+    before = copy.deepcopy(list_arrays(state))
     policy.pull(params, state, stage, np.random.default_rng(0))
     policy.look(params, state, stage, np.random.default_rng(0))
-    for old, new in zip(before, arrays_of(state), strict=True):
+    for old, new in zip(before, list_arrays(state), strict=True):
         np.testing.assert_array_equal(old, new)
 
 
@@ -163,7 +163,7 @@ def test_pulls_told_at_once_are_the_same_pulls_told_one_by_one(name):
             slow = policy.update(params, slow, stage + later, arm, 1, float(reward), free)
         fast = policy.update(params, fast, stage, arm, n, float(rewards.sum()), free)
         stage += 0 if free else n
-    for one, other in zip(arrays_of(slow), arrays_of(fast), strict=True):
+    for one, other in zip(list_arrays(slow), list_arrays(fast), strict=True):
         if one.dtype.names:  # a record of whole numbers
             assert one == other, name
         else:
@@ -176,7 +176,7 @@ def test_an_index_keeps_its_promise_of_monotonicity(variant):
     for _ in range(300):
         counts = rng.integers(1, 60, size=int(rng.integers(2, 6)))
         arm, stage, mean = int(rng.integers(counts.size)), int(rng.integers(1, 500)), rng.random()
-        observed = statistics_of if variant.index_reads == "statistics" else np.copy
+        observed = make_statistics if variant.index_reads == "statistics" else np.copy
         known = observed(counts)
         here = variant.index(params, stage, known, arm, mean)
         later = variant.index(params, stage + int(rng.integers(1, 100)), known, arm, mean)

@@ -9,7 +9,7 @@ from stories import agree, decisions, disagreement, made, tell
 
 from kibitz.policies import etc_ocucb
 from kibitz.policies.etc_ocucb import epoch_length, log_etc_horizon
-from kibitz.policies.ocucb import MANY, ocucb_statistics, update_derived
+from kibitz.policies.ocucb import MIN_ARMS_WITH_SUMS, ocucb_statistics, update_derived
 
 POLICY = made("etc_ocucb")
 
@@ -186,22 +186,22 @@ def test_many_arms_agree_with_the_reference_while_arms_are_dropped(rho, restart)
     params = POLICY.params._replace(**own)
     left = []
     for seed in range(4):
-        oracle = reference.ETCOCUCB(MANY + 4, **own)
-        setting = {"n_arms": MANY + 4, "kind": "gaussian", "own": True, "n_stages": 150}
+        oracle = reference.ETCOCUCB(MIN_ARMS_WITH_SUMS + 4, **own)
+        setting = {"n_arms": MIN_ARMS_WITH_SUMS + 4, "kind": "gaussian", "own": True, "n_stages": 150}
         assert disagreement(POLICY, params, oracle, seed, **setting) is None
         left.append(len(oracle.allowed))
-    assert 1 <= min(left) < MANY  # arms were dropped, in stories with looks
+    assert 1 <= min(left) < MIN_ARMS_WITH_SUMS  # arms were dropped, in stories with looks
 
 
 def test_a_dropped_arm_leaves_no_trace_in_the_sums():
     rng = np.random.default_rng(3)
     params = POLICY.params
-    kept, expected = ocucb_statistics(MANY), ocucb_statistics(MANY)
-    for arm, n in enumerate(rng.integers(1, 9, MANY)):
+    kept, expected = ocucb_statistics(MIN_ARMS_WITH_SUMS), ocucb_statistics(MIN_ARMS_WITH_SUMS)
+    for arm, n in enumerate(rng.integers(1, 9, MIN_ARMS_WITH_SUMS)):
         for known, count in ((kept, n), (expected, n if arm % 3 else 0)):
             known.n_observed[arm] = count
             update_derived(params, known, arm)
-    for arm in rng.permutation(np.arange(0, MANY, 3)):
+    for arm in rng.permutation(np.arange(0, MIN_ARMS_WITH_SUMS, 3)):
         kept.n_observed[arm] = 0
         update_derived(params, kept, arm)
     np.testing.assert_array_equal(kept.derived, expected.derived)

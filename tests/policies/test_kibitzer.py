@@ -12,7 +12,7 @@ import kibitz
 from kibitz.model.feedback import active
 from kibitz.model.problem import bernoulli, gaussian
 from kibitz.policies import kibitzer
-from kibitz.policies.check import statistics_of
+from kibitz.policies.check import make_statistics
 from kibitz.policies.policy import LOOKS
 
 GAUSSIAN = made("kibitzer")
@@ -139,7 +139,7 @@ def test_gives_the_arm_up_when_the_leader_is_another():
 @pytest.mark.parametrize(("b", "beta"), [(8.0, 1.0), (3.0, 0.0), (1.0, 0.5)])
 def test_the_index_is_the_formula(stage, n_looks, b, beta):
     counts = np.array([stage - 5 + n_looks, 4])
-    known = statistics_of(counts)
+    known = make_statistics(counts)
     known.totals[LOOKS] = n_looks
     x = 1 + b * stage / (2 * 4 + b * n_looks)
     level = math.log(x) - beta * math.log(1 + math.log(x))
@@ -173,7 +173,7 @@ def test_says_for_how_long_an_arm_is_held():
     assert GAUSSIAN.hold(GAUSSIAN.params, state) == (1, 0, 29)
     for after, left in ([(2, 0.0)] * 3, 29), ([(1, 0.0)] * 29, 0), ([(2, 1e3)], 0):
         state, _ = tell(GAUSSIAN, GAUSSIAN.params, 3, *story, free(1, 0.0), *after)
-        assert GAUSSIAN.hold(GAUSSIAN.params, state).most == left
+        assert GAUSSIAN.hold(GAUSSIAN.params, state).max_looks == left
 
 
 def test_says_which_looks_go_in_turn():
@@ -267,7 +267,7 @@ def test_hands_on_its_parameters():
         ({"scale": 0}, "scale must be positive and finite, got 0"),
         (
             {"rewards": "bernoulli", "scale": 2.0},
-            r"scale must be left out for bernoulli rewards, got 2.0",
+            r"a policy for bernoulli rewards takes no scale, got scale=2.0",
         ),
     ],
 )

@@ -13,9 +13,9 @@ from stories import agree, decisions, disagreement, made, runs
 from kibitz.model.feedback import active, bandit, passive
 from kibitz.model.problem import bernoulli, gaussian
 from kibitz.policies import ocucb
-from kibitz.policies.check import statistics_of
+from kibitz.policies.check import make_statistics
 from kibitz.policies.index_policy import init as init_without_rows
-from kibitz.policies.ocucb import MANY
+from kibitz.policies.ocucb import MIN_ARMS_WITH_SUMS
 
 ETAS = [2.0, 1.0000001, 1.5, 30.0]
 RHOS = [0.5, 0.75, 1.0, 0.5 + 1e-9, 0.9]
@@ -25,7 +25,7 @@ def test_with_rho_one_the_sum_is_over_the_smaller_counts():
     # n = 4 beside 1 and 9: min(4, 4) + min(4, 1) + min(4, 9) = 9
     policy = made("ocucb")
     params = policy.params._replace(eta=3.0, rho=1.0)
-    index = policy.index(params, 100, statistics_of(np.array([4, 1, 9])), 0, 0.5)
+    index = policy.index(params, 100, make_statistics(np.array([4, 1, 9])), 0, 0.5)
     expected = 0.5 + math.sqrt(2 * 3 * math.log(100 * math.log(100) / 9) / 4)
     assert index == pytest.approx(expected, rel=1e-14)
 
@@ -33,20 +33,20 @@ def test_with_rho_one_the_sum_is_over_the_smaller_counts():
 def test_with_rho_half_the_sum_is_over_geometric_means():
     # n = 4 beside 1 and 9: 4 + sqrt(4) + min(4, 6) = 10
     policy = made("ocucb")
-    index = policy.index(policy.params, 100, statistics_of(np.array([4, 1, 9])), 0, 0.5)
+    index = policy.index(policy.params, 100, make_statistics(np.array([4, 1, 9])), 0, 0.5)
     expected = 0.5 + math.sqrt(2 * 2 * math.log(100 * math.log(100) / 10) / 4)
     assert index == pytest.approx(expected, rel=1e-14)
 
 
 def test_the_logarithm_is_at_least_one():
     policy = made("ocucb")
-    index = policy.index(policy.params, 3, statistics_of(np.array([40, 40])), 0, 0.0)
+    index = policy.index(policy.params, 3, make_statistics(np.array([40, 40])), 0, 0.0)
     assert index == pytest.approx(math.sqrt(2 * 2 / 40), rel=1e-14)
 
 
 def test_the_logarithm_is_at_least_log_log_t():
     policy = made("ocucb")
-    index = policy.index(policy.params, 10**9, statistics_of(np.array([10**9] * 60)), 0, 0.0)
+    index = policy.index(policy.params, 10**9, make_statistics(np.array([10**9] * 60)), 0, 0.0)
     expected = math.sqrt(4 * math.log(math.log(1e9)) / 1e9)
     assert index == pytest.approx(expected, rel=1e-12)
 
@@ -70,7 +70,9 @@ def test_agrees_with_the_reference():
 # ------------------------------------------------------------------------------ sums that are kept
 
 SLOW = bool(numba.config.DISABLE_JIT)
-COUNTS = st.lists(st.integers(1, 9) | st.integers(1, 10**12), min_size=MANY, max_size=40)
+COUNTS = st.lists(
+    st.integers(1, 9) | st.integers(1, 10**12), min_size=MIN_ARMS_WITH_SUMS, max_size=40
+)
 
 
 def counted(policy, params, counts):
@@ -88,7 +90,7 @@ def test_the_sums_that_are_kept_are_those_of_the_formula(plain, rho, data):
     params = policy.params._replace(rho=rho)
     kept = counted(policy, params, plain)
     assert kept.derived.size > 0
-    summed = statistics_of(np.array(plain))
+    summed = make_statistics(np.array(plain))
     stage = sum(plain) * data.draw(st.sampled_from([1, 30]))
     for arm in range(len(plain)):
         index = policy.index(params, stage, kept, arm, 0.0)
@@ -123,8 +125,8 @@ def test_the_sums_that_are_kept_do_not_depend_on_what_came_first(counts, rho, ra
 @pytest.mark.parametrize(
     ("n_arms", "kind", "rhos", "ignore_looks"),
     [
-        (MANY, "gaussian", RHOS, False),
-        (MANY, "bernoulli", RHOS, True),
+        (MIN_ARMS_WITH_SUMS, "gaussian", RHOS, False),
+        (MIN_ARMS_WITH_SUMS, "bernoulli", RHOS, True),
         (50, "bernoulli", RHOS, False),
         (110, "gaussian", [0.5], False),
     ],

@@ -8,7 +8,7 @@ import reference
 from stories import agree, decisions, made
 
 from kibitz.policies import ucb2
-from kibitz.policies.ucb2 import level_of, tau
+from kibitz.policies.ucb2 import find_level, tau
 
 FAST = made("ucb2").params._replace(alpha=1.0)  # tau = 1, 2, 4, 8, ...
 
@@ -21,14 +21,14 @@ def test_levels_begin_at_powers():
 @pytest.mark.parametrize("alpha", [0.001, 0.1, 0.5, 1.0, 3.0])
 def test_the_level_is_the_largest_that_begins_at_or_below_the_count(alpha):
     for count in [*range(1, 200), 10**4, 10**6]:
-        level = level_of(alpha, count)
+        level = find_level(alpha, count)
         assert tau(alpha, level) <= count < tau(alpha, level + 1)
 
 
 @pytest.mark.parametrize("alpha", [0.001, 0.1, 0.5, 1.0, 3.0])
 def test_levels_agree_with_the_reference(alpha):
     for count in range(1, 200):
-        level = level_of(alpha, count)
+        level = find_level(alpha, count)
         begins = tau(alpha, level), tau(alpha, level + 1)
         assert begins == reference.level_begins(alpha, count)
 
@@ -88,5 +88,5 @@ def test_refuses_a_bad_scale(bad):
 @pytest.mark.parametrize("alpha", [1e-6, 0.001, 1.0, 1e6])
 def test_levels_are_found_for_any_count(alpha):
     for count in (1, 2, 1000, 10**9, 10**15, 2**61):
-        level = level_of(alpha, count)
+        level = find_level(alpha, count)
         assert tau(alpha, level) <= count < tau(alpha, level + 1)

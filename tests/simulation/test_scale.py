@@ -50,7 +50,7 @@ def test_with_scale_1_a_policy_sees_rewards_as_they_are():
 def test_rewards_in_the_unit_interval_stay_there_for_policies_that_need_it():
     for make in (kb.kl_ucb, kb.thompson):
         assert make(rewards="bernoulli").scale_for(0.5) == 1
-        with pytest.raises(ValueError, match=r"^scale must be left out for bernoulli rewards"):
+        with pytest.raises(ValueError, match=r"^a policy for bernoulli rewards takes no scale"):
             make(rewards="bernoulli", scale=0.5)
 
 

@@ -13,7 +13,7 @@ import pytest
 import xarray
 
 import kibitz
-from kibitz.simulation.schedule import labelled, log_spaced
+from kibitz.simulation.schedule import label_policies, log_spaced
 
 PROBLEM = kibitz.gaussian([0.5, 0.0, 0.2])
 SHORT = {"horizon": 300, "runs": 6, "seed": 1}
@@ -288,13 +288,17 @@ def test_an_index_that_numba_cannot_compile_is_refused_with_the_reason():
     def index(params, stage, counts, arm, mean):
         return float(f"{mean!r}")
 
-    with pytest.raises(ValueError, match="mine must be made of functions that numba can compile"):
+    with pytest.raises(ValueError, match="numba cannot compile mine: "):
         play(kibitz.index_policy("mine", index))
 
 
 def test_labels_are_names_with_the_parameters_that_are_not_the_default_ones():
     policies = [kibitz.ftl(), kibitz.etc_ocucb(p=1.5, check="doubling"), kibitz.moss(horizon=10)]
-    assert list(labelled(policies)) == ["ftl", "etc_ocucb:p=1.5,check=doubling", "moss:horizon=10"]
+    assert list(label_policies(policies)) == [
+        "ftl",
+        "etc_ocucb:p=1.5,check=doubling",
+        "moss:horizon=10",
+    ]
 
 
 def test_a_saved_file_has_the_rights_that_other_files_have(tmp_path):

@@ -11,14 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kibitz.engine.environment import law_of, looks_of
+from kibitz.engine.environment import make_arms, make_looks
 from kibitz.engine.kernel import Kernel, make_generic_kernel, make_kernel
-from kibitz.engine.loop import STOP, Game, Record
-from kibitz.engine.rng import seed_words, streams
+from kibitz.engine.loop import STOP, Environment, Record
+from kibitz.engine.rng import make_seeds, new_streams
 from kibitz.model.feedback import Every, Feedback
 from kibitz.model.problem import Problem
 from kibitz.policies.policy import Policy
-from kibitz.simulation.results.summary import STATISTICS, summarised
+from kibitz.simulation.results.summary import STATISTICS, summarise
 
 LEAP_PAYS = 100_000  # the horizon from which on leaping is the faster way
 
@@ -73,21 +73,21 @@ def play(
     played = no_runs(job.last - job.first, job.stages.size, job.problem.n_arms)
     played.n_pulls[:], played.n_looks[:] = 0, 0
     problem = job.problem
-    game = Game(
-        law_of(problem, job.policy.scale_for(problem.scale)),
-        looks_of(job.feedback, problem.gaps, job.horizon),
+    environment = Environment(
+        make_arms(problem, job.policy.scale_for(problem.scale)),
+        make_looks(job.feedback, problem.gaps, job.horizon),
         job.horizon,
-        streams(),
+        new_streams(),
         Record(job.stages, problem.gaps, job.feedback.paid, *played),
         control,
     )
     kernel = kernel_of(job)
     if announce is not None:
         kernel.compile(announce)
-    kernel.play(game, job.error, seed_words(job.seed, job.first, job.last))
+    kernel.play(environment, job.error, make_seeds(job.seed, job.first, job.last))
     if control[STOP]:
         return None
-    return summarised(played) if job.summary else played
+    return summarise(played) if job.summary else played
 
 
 def specialised_kernel(job: Job) -> Kernel:
@@ -103,7 +103,11 @@ def generic_kernel(job: Job) -> Kernel | None:
 def kernel_of(job: Job) -> Kernel:
     """Return the kernel that plays a job now: the specialised one as soon as it is compiled."""
     specialised, generic = specialised_kernel(job), generic_kernel(job)
-    if generic is None or job.kernel == "specialised" or (job.kernel == "auto" and specialised.is_ready()):
+    if (
+        generic is None
+        or job.kernel == "specialised"
+        or (job.kernel == "auto" and specialised.is_ready())
+    ):
         return specialised
     return generic
 

@@ -14,13 +14,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from kibitz._hashing import content_hash
 from kibitz._validation import invalid, short_repr
-from kibitz.engine.environment import looks_of
+from kibitz.engine.environment import make_looks
 from kibitz.engine.leap import can_leap
 from kibitz.model.feedback import Feedback
 from kibitz.model.problem import Problem
 from kibitz.policies.check import check_promises
 from kibitz.policies.policy import Policy
-from kibitz.policies.spec import label_of, named_spec
+from kibitz.policies.spec import make_label, named_spec
 from kibitz.simulation.executors import IN_FLIGHT, SECONDS
 from kibitz.simulation.fingerprint import fingerprint as make_fingerprint
 from kibitz.simulation.jobs import LEAP_PAYS, Job, expected_seconds, stage_seconds
@@ -54,7 +54,7 @@ class Point(NamedTuple):
 # ----------------------------------------------------------------------------------- labels, stages
 
 
-def labelled(policies: Policies, by_name: bool = False) -> dict[str, Policy]:
+def label_policies(policies: Policies, by_name: bool = False) -> dict[str, Policy]:
     """Return policies by label: the name, with the parameters that are not the default ones."""
     given: Any = [policies]
     if isinstance(policies, Iterable) and not isinstance(policies, str | bytes):
@@ -65,7 +65,7 @@ def labelled(policies: Policies, by_name: bool = False) -> dict[str, Policy]:
     if isinstance(policies, Mapping):
         labels = list(map(str, policies))
     else:
-        labels = [policy.name if by_name else label_of(policy) for policy in given]
+        labels = [policy.name if by_name else make_label(policy) for policy in given]
     if repeated := {label for label in labels if labels.count(label) > 1}:
         raise ValueError(
             f"policies must have different labels (give them as a dict), got {min(repeated)!r} twice"
@@ -117,7 +117,7 @@ def make_cells(
     shared |= {"first": 0, "last": options["runs"]}
     cells: dict[Key, Job] = {}
     for value, (problem, feedback, policies, horizon) in points.items():
-        looks_of(feedback, problem.gaps, horizon)  # raises if it does not fit the problem
+        make_looks(feedback, problem.gaps, horizon)  # raises if it does not fit the problem
         shared["horizon"] = horizon
         shared["stages"] = stages[: np.searchsorted(stages, horizon) + 1]  # not a copy
         for label, policy in policies.items():

@@ -21,8 +21,8 @@ from kibitz.simulation.kernels import compile_ahead, compiled
 from kibitz.simulation.options import ZARR, Options, Progress, Watch, check_options, show_options
 from kibitz.simulation.results.dataset import Key, Results, Swept
 from kibitz.simulation.results.netcdf import NetcdfResults
-from kibitz.simulation.results.summary import summarised
-from kibitz.simulation.schedule import Point, Policies, Workers, labelled
+from kibitz.simulation.results.summary import summarise
+from kibitz.simulation.schedule import Point, Policies, Workers, label_policies
 
 if TYPE_CHECKING:
     import xarray
@@ -54,7 +54,7 @@ def simulate(
         (policy, run), 0 stage by stage; and in its attributes, as JSON, the setting, the seed, the
         engine of each policy and the versions that made it.
     """
-    players = labelled(policies)
+    players = label_policies(policies)
     checked = check_options(options)
     point = Point(check_problem(problem), check_feedback(feedback), players, checked["horizon"])
     return play_points(Swept(), {(): point}, checked)
@@ -139,7 +139,7 @@ def _play(
                     for room, new in zip(unfinished[job.label], played, strict=True):
                         room[job.first : job.last] = new
                     if not np.isnan(unfinished[job.label].error).any():
-                        results.put(job.label, 0, summarised(unfinished.pop(job.label)))
+                        results.put(job.label, 0, summarise(unfinished.pop(job.label)))
                 watching.show()
                 if time.monotonic() - saved > SAVE_SECONDS:
                     results.save()

@@ -13,7 +13,7 @@ from kibitz.model.feedback import Feedback, check_feedback
 from kibitz.model.problem import Problem, check_problem
 from kibitz.simulation.options import OPTIONS, check_option, check_options, show_options
 from kibitz.simulation.results.dataset import POINT, RECORDED, Swept
-from kibitz.simulation.schedule import Point, Policies, labelled
+from kibitz.simulation.schedule import Point, Policies, label_policies
 from kibitz.simulation.simulate import play_points
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def sweep(
         if name in TAKEN or (name in OPTIONS and name not in lists):
             raise ValueError(f"{name!r} must be swept under another name: results have their own")
     names = [*swept.names, *single]
-    label = partial(labelled, by_name=callable(policies))
+    label = partial(label_policies, by_name=callable(policies))
     parts: dict[str, tuple[list[str], Callable[[dict[str, Any]], Any]]] = {
         "problem": _by_name("problem", problem, names, check_problem),
         "feedback": _by_name("feedback", feedback, names, check_feedback),

@@ -17,7 +17,7 @@ STATISTICS = ("count", "mean", "variance", *(f"q{q}" for q in QUANTILES))
 R = TypeVar("R", bound=tuple[Any, ...])
 
 
-def summarised(runs: R) -> R:
+def summarise(runs: R) -> R:
     """Return the statistics of all that was recorded, in the same kind of record."""
     return type(runs)(*map(_statistics, runs))
 

@@ -203,7 +203,7 @@ def test_a_spec_without_a_hash_of_the_text_is_checked_after_the_import(folder):
     assert from_spec(data).name == "own"
     forget()
     (folder / "own_policy.py").write_text(OWN.replace("FACTOR = 2.0", "FACTOR = 3.0"))
-    with pytest.raises(ValueError, match="has changed in .*; restore the version"):
+    with pytest.raises(ValueError, match=r"has changed in .*; restore the version"):
         from_spec(data)
     forget()
 

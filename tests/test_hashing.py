@@ -8,7 +8,7 @@ import pytest
 
 import kibitz as kb
 from kibitz import _hashing
-from kibitz._hashing import named_by, source_hash
+from kibitz._hashing import collect_functions, source_hash
 from kibitz.policies import POLICIES
 
 pytestmark = pytest.mark.slow
@@ -23,7 +23,7 @@ def index(params, stage, counts, arm, mean):
 def test_our_policies_are_known_by_their_source_alone(name):
     """Bytecode would be that of one Python, and a result would not go on with the next."""
     functions = [function for function in POLICIES[name]().functions if function is not None]
-    for function in named_by(functions):
+    for function in collect_functions(functions):
         assert _hashing._source(function) is not None, function.__qualname__
 
 
@@ -32,7 +32,7 @@ def hash_without_bytecode(monkeypatch, function):
         raise AssertionError(f"{code.co_name} is known by its bytecode")
 
     with monkeypatch.context() as patch:
-        patch.setattr(_hashing._Walk, "feed_code", refuse)
+        patch.setattr(_hashing._Hasher, "feed_code", refuse)
         return source_hash(function)
 
 

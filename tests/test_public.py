@@ -43,7 +43,7 @@ def test_type_checkers_and_python_find_the_same_names_in_the_same_places():
         for node in branch.body
         for alias in node.names
     }
-    assert typed == {name: (module, name) for name, module in kibitz._WHERE.items()}
+    assert typed == {name: (module, name) for name, module in kibitz._MODULES.items()}
 
 
 def test_a_user_of_kibitz_gets_types():

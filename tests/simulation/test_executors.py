@@ -199,7 +199,7 @@ def test_executors_that_are_made_are_shut_down_and_given_ones_are_not():
 
 @pytest.mark.parametrize("junk", [3, "dask", [], lambda: 3, object()])
 def test_what_is_no_executor_is_refused(junk):
-    sentence = "executor must be an Executor of concurrent.futures or a function that makes one, got"
+    sentence = "executor must be a concurrent.futures Executor or a function that returns one, got"
     with pytest.raises(ValueError, match=sentence):
         played(executor=junk)
 

@@ -28,7 +28,7 @@ from kibitz.simulation.schedule import log_spaced
 PROBLEM, FEEDBACK = kibitz.gaussian([2, 1.8, 1.5, 1, 0.5]), kibitz.active(0.1)
 MOST_MEGABYTES = 500
 LEAST_GAIN = 1.8
-SECONDS = executors.SECONDS  # that a payload should take
+SECONDS = executors.PAYLOAD_SECONDS  # that a payload should take
 
 
 def job(horizon, runs=1, seed=1):
@@ -154,7 +154,7 @@ def main():
     load = ", ".join(f"{one:.1f}" for one in os.getloadavg())
     print(f"{cores()} cores; load of the last 1, 5 and 15 minutes: {load}")
     share = 10 if given.quick else 1
-    executors.SECONDS = 1e-9  # each job is a payload
+    executors.PAYLOAD_SECONDS = 1e-9  # each job is a payload
     overhead(300 // share)
     gain(max(2, 16 // share))  # an even number, for two
     memory(10_000 // share)

@@ -9,7 +9,7 @@ import inspect
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
-from junk import JUNK, refused_or_right
+from junk import JUNK, call_or_reject
 
 import kibitz as kb
 from kibitz.policies import POLICIES
@@ -51,7 +51,7 @@ def test_a_constructor_takes_junk_with_manners(name, data):
         st.lists(st.sampled_from(known), max_size=2) if known else st.just([])
     ):
         given_[parameter.name] = data.draw(st.sampled_from(JUNK))
-    made = refused_or_right(function, **given_)
+    made = call_or_reject(function, **given_)
     if made is not None:
         repr(made)
 
@@ -79,7 +79,7 @@ def test_simulate_takes_junk_with_manners(function, data):
         junk.pop("progress", None)
     if isinstance(junk.get("file"), str) and junk["file"]:  # would be a file here
         junk.pop("file")
-    refused_or_right(function, **{**RIGHT, **junk})
+    call_or_reject(function, **{**RIGHT, **junk})
 
 
 @settings(derandomize=True, deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
@@ -91,4 +91,4 @@ def test_sweep_takes_junk_with_manners(data):
         name: data.draw(st.sampled_from(JUNK))
         for name in data.draw(st.lists(st.sampled_from(names), min_size=1, max_size=2))
     }
-    refused_or_right(kb.sweep, **{**right, **junk})
+    call_or_reject(kb.sweep, **{**right, **junk})

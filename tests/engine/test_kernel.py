@@ -238,7 +238,7 @@ def test_what_was_rehearsed_is_compiled_ahead_elsewhere(monkeypatch, tmp_path):
             pass
     assert ([job.label[1] for job in jobs], others) == (["mine", "ucb2"], [])
     assert not list(tmp_path.iterdir())
-    with kernels.compile_ahead(jobs), event.install_recorder("numba:compile") as recorder:
+    with kernels.compile_kernels_for(jobs), event.install_recorder("numba:compile") as recorder:
         processes = list(background._compiling.values())
         data = play(progress=lambda what, share: said.append(what))
     assert not [e for _, e in recorder.buffer if "formula" not in e.data["dispatcher"].__name__]
@@ -247,10 +247,10 @@ def test_what_was_rehearsed_is_compiled_ahead_elsewhere(monkeypatch, tmp_path):
     assert loops(data) == {"mine": "generic", "ucb2": "specialised"}
     assert not background._compiling
     assert all(process.returncode is not None for process in processes)
-    with kernels.compile_ahead(jobs):  # again: all is compiled
+    with kernels.compile_kernels_for(jobs):  # again: all is compiled
         assert not background._compiling
     monkeypatch.setattr(Kernel, "is_ready", lambda kernel: False)
-    with kernels.compile_ahead(jobs):  # if the processes die, nobody waits
+    with kernels.compile_kernels_for(jobs):  # if the processes die, nobody waits
         for process in background._compiling.values():
             process.kill()
         again = play()
@@ -292,7 +292,7 @@ def test_much_work_is_compiled_ahead_into_a_specialised_kernel(monkeypatch, n_co
         kb.simulate(ARMS, kb.bandit(), [kb.moss(), kb.kibitzer()], **much, engine="leap")
         kb.simulate(ARMS, kb.bandit(), kb.moss_anytime(), **SETTING)
         kb.simulate(ARMS, kb.bandit(), [kb.ftl(), kb.ucb2(), kb.moss()], **SETTING)
-    with kernels.compile_ahead(jobs):
+    with kernels.compile_kernels_for(jobs):
         kinds = [[(k.policy.name, k.generic, k.leap) for k in share] for share in sent]
     # kernels that share their code follow each other; those that leap are compiled apart
     first, second = [("moss", False, False), ("ucb2", False, False)], [

@@ -19,8 +19,8 @@ import kibitz as kb
 from kibitz import _files as files
 from kibitz.simulation import executors, kernels, options, schedule, simulate as playing
 from kibitz.simulation.jobs import Job
-from kibitz.simulation.results.dataset import Swept
-from kibitz.simulation.results.zarr import ASKED, ZarrResults
+from kibitz.simulation.results.dataset import Sweep
+from kibitz.simulation.results.zarr import INDEX_FILE, ZarrResults
 
 pytestmark = pytest.mark.slow
 
@@ -76,7 +76,7 @@ def test_chunks_are_by_policy_value_and_block_of_runs(store, monkeypatch):
 
 def test_the_table_is_never_whole_in_memory(store, monkeypatch):
     """What is put at a time is one chunk, and what was put is not kept."""
-    put = ZarrResults.put
+    put = ZarrResults.write
     sizes = []
 
     def watched(self, key, first, rows):
@@ -84,7 +84,7 @@ def test_the_table_is_never_whole_in_memory(store, monkeypatch):
         held = [a.nbytes for a in vars(self).values() if isinstance(a, np.ndarray)]
         sizes.append((rows.regret.nbytes, sum(held)))
 
-    monkeypatch.setattr(ZarrResults, "put", watched)
+    monkeypatch.setattr(ZarrResults, "write", watched)
     monkeypatch.setattr(schedule, "chunk_size", lambda *_: 2)
     monkeypatch.setattr(schedule, "check_memory", lambda *_: 1 / 0)  # need not fit
     swept(file=store)
@@ -202,7 +202,7 @@ def test_a_process_that_is_killed_leaves_a_store_to_go_on_from(store):
 
 def test_ctrl_c_leaves_what_was_done(store, monkeypatch):
     monkeypatch.setattr(schedule, "chunk_size", lambda *_: 1)
-    monkeypatch.setattr(executors, "SECONDS", 1e-4)
+    monkeypatch.setattr(executors, "PAYLOAD_SECONDS", 1e-4)
 
     def stop(what, share):
         if share > 0.3:
@@ -225,25 +225,25 @@ def test_ctrl_c_leaves_what_was_done(store, monkeypatch):
     ("change", "sentence"),
     [
         ({"seed": 2}, "seed = 1 instead of 2 for ucb"),
-        ({"stages": [200]}, "stages up to 200 that differ"),
+        ({"stages": [200]}, "other stages, up to 200"),
         ({"policies": {"ucb": kb.ucb(2)}}, "policy.parameters.exploration = 6.0 instead of 2.0"),
-        ({"keep": "summary"}, "with a sweep over rate that keeps runs"),
+        ({"keep": "summary"}, "with a sweep over rate and keeps runs"),
     ],
 )
 def test_the_store_of_another_setting_is_refused_and_left_alone(store, change, sentence):
     swept(file=store)
     before = files_of(store)
-    with pytest.raises(ValueError, match=f"file must be of the same setting, got .*{sentence}"):
+    with pytest.raises(ValueError, match=f"cannot be resumed: .*{sentence}"):
         swept(**change, file=store)
     assert files_of(store) == before
-    with pytest.raises(ValueError, match=r"file must be of the same setting, .* a sweep over rate"):
+    with pytest.raises(ValueError, match=r"cannot be resumed: .* a sweep over rate"):
         kb.simulate(PROBLEM, kb.active(0.1), kb.ucb(), file=store, **SHORT)
 
 
 def test_a_folder_of_somebody_else_is_refused_and_left_alone(store):
     store.mkdir()
     (store / "diary.txt").write_text("dear diary")
-    with pytest.raises(ValueError, match=r"file must be a result that kibitz saved, got .*No such"):
+    with pytest.raises(ValueError, match=r"cannot read .* as a result of kibitz: .*No such"):
         swept(file=store)
     assert list(files_of(store).values()) == [b"dear diary"]
 
@@ -255,16 +255,16 @@ def test_a_folder_of_somebody_else_is_refused_and_left_alone(store):
 )
 def test_a_damaged_store_is_refused(store, damage):
     swept(file=store)
-    (store / ASKED).write_bytes(damage)
-    with pytest.raises(ValueError, match="file must be a result that kibitz saved, got"):
+    (store / INDEX_FILE).write_bytes(damage)
+    with pytest.raises(ValueError, match=r"cannot read .* as a result of kibitz"):
         swept(file=store)
 
 
 def test_a_later_format_is_refused(store):
     swept(file=store)
-    asked = json.loads(gzip.decompress((store / ASKED).read_bytes()))
-    (store / ASKED).write_bytes(gzip.compress(json.dumps({**asked, "format": 99}).encode()))
-    with pytest.raises(ValueError, match="its format 99 is that of a later version"):
+    asked = json.loads(gzip.decompress((store / INDEX_FILE).read_bytes()))
+    (store / INDEX_FILE).write_bytes(gzip.compress(json.dumps({**asked, "format": 99}).encode()))
+    with pytest.raises(ValueError, match="format 99 needs a later version"):
         swept(file=store)
 
 
@@ -284,7 +284,7 @@ def test_a_store_where_none_can_be_is_refused_before_the_work(tmp_path, monkeypa
         with pytest.raises(ValueError, match=r"^file must be "):
             swept(file=tmp_path / name, executor=lambda: 1 / 0)
     monkeypatch.setattr(options, "find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r"zarr must be installed \(pip install 'kibitz\[zarr\]'\)"):
+    with pytest.raises(ValueError, match=r"zarr is not installed; run: pip install 'kibitz\[zarr\]'"):
         swept(file=tmp_path / "x.zarr")
     assert not (tmp_path / "x.zarr").exists()
 
@@ -300,9 +300,9 @@ def test_what_is_refused_late_leaves_no_store(store, monkeypatch):
 
 
 def test_text_labels_and_places_of_cells(tmp_path):
-    table = ZarrResults(tmp_path / "x.zarr", Swept(("kind",)), "runs", np.array([5]), 2, lambda: 2)
+    table = ZarrResults(tmp_path / "x.zarr", Sweep(("kind",)), "runs", np.array([5]), 2, lambda: 2)
     setting = {"horizon": 5, "policy": {}, "engine": "step"}
-    table.ask({(("größer",), "a"): setting, (("b",), "a"): setting}, 2)
+    table.prepare({(("größer",), "a"): setting, (("b",), "a"): setting}, 2)
     table.save()
     opened = xarray.open_zarr(tmp_path / "x.zarr")
     assert opened.kind.values.tolist() == ["größer", "b"]

@@ -35,7 +35,7 @@ def by_threads():
 def small(monkeypatch):
     """Let payloads be small, so that there are some to lose."""
     for module in (executors, schedule):
-        monkeypatch.setattr(module, "SECONDS", 0.05)
+        monkeypatch.setattr(module, "PAYLOAD_SECONDS", 0.05)
 
 
 def spawned(n=2):
@@ -92,12 +92,12 @@ def test_a_worker_of_another_version_or_of_edited_code_is_refused():
     setting = {"horizon": 100, "runs": 2}
     with spawned(1) as pool:
         pool.submit(workers.older).result()
-        sentence = "workers must have the versions of this process, got kibitz 0.0.9 instead of"
+        sentence = "workers must have the same versions as this process, got kibitz 0.0.9 instead of"
         with pytest.raises(ValueError, match=sentence):
             played(executor=pool, **setting)
         pool.submit(workers.as_it_was).result()
         pool.submit(workers.edited).result()
-        with pytest.raises(ValueError, match="workers must play the code of this process, got"):
+        with pytest.raises(ValueError, match="workers run different code under the same version"):
             played(executor=pool, **setting)
 
 
@@ -155,7 +155,7 @@ def dask():
 
 def test_a_dask_cluster_plays_the_same_bits_and_may_lose_a_worker(by_threads, small, dask, tmp_path):
     store = tmp_path / "result.zarr"
-    assert executors.workers_of(dask.get_executor()) == 2
+    assert executors.count_workers(dask.get_executor()) == 2
     processes = dask.run(os.getpid)
     assert os.getpid() not in processes.values()
     killer = Killer(0.2, lambda: next(iter(processes.values())))

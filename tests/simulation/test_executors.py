@@ -17,8 +17,8 @@ from kibitz._hashing import content_hash
 from kibitz.engine.cache import cached_dispatcher
 from kibitz.policies import POLICIES
 from kibitz.simulation import executors, schedule
-from kibitz.simulation.executors import workers_of
-from kibitz.simulation.jobs import Job, expected_seconds, specialised_kernel
+from kibitz.simulation.executors import count_workers
+from kibitz.simulation.jobs import Job, estimate_seconds, specialised_kernel
 from kibitz.simulation.payload import current_versions, pack, play_payload
 
 PROBLEM = kb.gaussian([1, 0.5, 0])
@@ -38,7 +38,7 @@ def by_threads():
 def small(monkeypatch):
     """Let payloads be small, so that there are many."""
     for module in (executors, schedule):
-        monkeypatch.setattr(module, "SECONDS", 1e-4)
+        monkeypatch.setattr(module, "PAYLOAD_SECONDS", 1e-4)
 
 
 @pytest.mark.parametrize("threads", [None, 1, 3])
@@ -50,8 +50,8 @@ def test_an_inline_executor_plays_the_same_bits(by_threads, small, threads):
 
 def test_threads_of_somebody_else_play_the_same_bits_whatever_a_parcel_is(by_threads, monkeypatch):
     for seconds in (1e-5, 1e-3, 10.0):
-        monkeypatch.setattr(executors, "SECONDS", seconds)
-        monkeypatch.setattr(schedule, "SECONDS", seconds / 3)  # several jobs to a payload
+        monkeypatch.setattr(executors, "PAYLOAD_SECONDS", seconds)
+        monkeypatch.setattr(schedule, "PAYLOAD_SECONDS", seconds / 3)  # several jobs to a payload
         with ThreadPoolExecutor(2) as pool:
             xarray.testing.assert_identical(played(executor=pool), by_threads)
 
@@ -71,14 +71,14 @@ def test_a_parcel_takes_about_as_long_as_it_should():
     assert len(inline.calls) == 1
     jobs = [Job(n, kb.ucb(), PROBLEM, kb.bandit(), 10**6, np.array([10]), 1, 0, 5) for n in range(40)]
     crew = executors._Workers(inline, 1)
-    bundles = list(crew.bundled(jobs))
+    bundles = list(crew.make_bundles(jobs))
     assert [len(bundle) for bundle in bundles] == [8] * 5  # 2 s, at 50 ns a stage
     crew.pace = 0.25  # this machine is faster
-    assert [len(bundle) for bundle in crew.bundled(jobs)] == [32, 8]
+    assert [len(bundle) for bundle in crew.make_bundles(jobs)] == [32, 8]
     large = [job._replace(stages=np.zeros(10**5)) for job in jobs]  # each brings four megabytes
-    assert [len(bundle) for bundle in crew.bundled(large)] == [2] * 20
+    assert [len(bundle) for bundle in crew.make_bundles(large)] == [2] * 20
     many = executors._Workers(inline, 64)  # from whom twice as many answers would come
-    assert [len(bundle) for bundle in many.bundled(jobs)] == [16, 16, 8]
+    assert [len(bundle) for bundle in many.make_bundles(jobs)] == [16, 16, 8]
 
 
 def test_jobs_of_several_cells_share_a_parcel():
@@ -135,7 +135,7 @@ def test_an_executor_that_loses_every_third_job_plays_the_same_bits(by_threads, 
 @pytest.mark.parametrize("error", ["pool", "cancelled"])
 def test_a_job_that_is_always_lost_is_tried_four_times_and_refused(small, error):
     inline = Inline(lambda n: ERRORS[error]())
-    with pytest.raises(ValueError, match="workers must stay alive while they play, got a job that"):
+    with pytest.raises(ValueError, match="a job was lost 4 times because its worker died"):
         played(executor=inline, threads=1)
     assert max(attempt for _, _, attempt in inline.calls) == 4
 
@@ -173,7 +173,9 @@ def test_a_function_that_makes_executors_is_asked_for_another(by_threads, small)
 
 def test_an_executor_that_broke_is_refused_and_the_file_keeps_what_was_played(tmp_path, small):
     file = tmp_path / "result.nc"
-    with pytest.raises(ValueError, match=r"executor must be one that takes jobs, or a function"):
+    with pytest.raises(
+        ValueError, match=r"the executor .* does not accept jobs .*; pass a working one"
+    ):
         played(executor=breaks(), threads=1, file=file)
     with xarray.open_dataset(file) as opened:
         assert 0 < int(np.isfinite(opened.final_regret).sum()) < SETTING["runs"]
@@ -193,7 +195,7 @@ def test_executors_that_are_made_are_shut_down_and_given_ones_are_not():
         made[0].submit(int)
     assert given.submit(int).result() == 0
     given.shutdown()
-    with pytest.raises(ValueError, match=r"executor must be one that takes jobs, .*after shutdown"):
+    with pytest.raises(ValueError, match=r"the executor .* does not accept jobs .*after shutdown"):
         played(executor=given)
 
 
@@ -239,11 +241,11 @@ def test_how_many_workers_an_executor_has():
         class _client:
             nthreads = staticmethod(lambda: {"tcp://1": 2, "tcp://2": 3})
 
-    assert workers_of(ThreadPoolExecutor(3)) == 3
-    assert workers_of(Mpi()) == 7
-    assert workers_of(Dask()) == 5
-    assert workers_of(Inline()) == executors.cores()
-    assert workers_of(executors.Remade(Mpi)) == 7
+    assert count_workers(ThreadPoolExecutor(3)) == 3
+    assert count_workers(Mpi()) == 7
+    assert count_workers(Dask()) == 5
+    assert count_workers(Inline()) == executors.cores()
+    assert count_workers(executors.RestartingExecutor(Mpi)) == 7
 
 
 # ---------------------------------------------------------------------- payloads, and who opens them
@@ -257,8 +259,8 @@ def job_of(policy, **change):
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_policy_of_ours_goes_by_its_name(name):
     payload = pack([job_of(POLICIES[name]())])
-    assert len(payload.sent) < 2000
-    (data,) = pickle.loads(payload.sent)
+    assert len(payload.content) < 2000
+    (data,) = pickle.loads(payload.content)
     assert pickle.loads(pickle.loads(data).policy) == POLICIES[name]()
 
 
@@ -268,7 +270,7 @@ def test_a_policy_that_only_has_the_name_of_ours_goes_with_its_functions(numbers
         return mean
 
     own = kb.index_policy("ucb", index, **numbers)
-    (data,) = pickle.loads(pack([job_of(own)]).sent)
+    (data,) = pickle.loads(pack([job_of(own)]).content)
     assert cloudpickle.loads(pickle.loads(data).policy).index.__code__ == index.__code__
 
 
@@ -276,7 +278,7 @@ def test_answers_of_another_version_are_refused_and_it_does_not_play():
     other = {**current_versions(), "numba": "0.1"}
     payload = pack([job_of(kb.ucb())])
     answer = play_payload(payload._replace(versions=other), 1)
-    assert answer.played == ()
+    assert answer.outcomes == ()
     inline = Inline(answers=lambda answer: answer._replace(versions=other))
     with pytest.raises(ValueError, match=r"^workers must have .*, got numba 0.1 instead of \d"):
         played(executor=inline)
@@ -284,15 +286,17 @@ def test_answers_of_another_version_are_refused_and_it_does_not_play():
 
 def test_answers_of_other_code_are_refused():
     def change(answer):
-        return answer._replace(identities=("0" * 64,) * len(answer.identities))
+        return answer._replace(fingerprints=("0" * 64,) * len(answer.fingerprints))
 
-    with pytest.raises(ValueError, match="workers must play the code of this process, got another"):
+    with pytest.raises(ValueError, match="workers run different code under the same version"):
         played(executor=Inline(answers=change))
 
 
 def test_a_worker_that_cannot_import_is_told_of():
     inline = Inline(lambda n: ModuleNotFoundError("No module named 'mine'"))
-    with pytest.raises(ValueError, match=r"workers must be able to import kibitz .*named 'mine'"):
+    with pytest.raises(
+        ValueError, match=r"a worker cannot import kibitz or the policy; .*named 'mine'"
+    ):
         played(executor=inline)
 
 
@@ -305,9 +309,9 @@ def test_the_identity_is_that_of_the_code_and_of_what_it_is_given():
         "runs": job_of(kb.ucb(), last=4),
         "leap": job_of(kb.ucb(), leap=True),
     }
-    found = [pack([job]).identities[0] for job in jobs.values()]
+    found = [pack([job]).fingerprints[0] for job in jobs.values()]
     assert len(set(found)) == len(jobs)
-    assert pack([job_of(kb.ucb())]).identities == (found[0],)
+    assert pack([job_of(kb.ucb())]).fingerprints == (found[0],)
     leap, step = (specialised_kernel(jobs[name]).content for name in ("leap", "same"))
     assert leap != step
 
@@ -359,5 +363,5 @@ def _by_value(function):
 
 def test_the_time_that_is_expected_is_that_of_the_stages():
     step = job_of(kb.ucb(), feedback=kb.bandit(), horizon=10**6, last=20)
-    assert expected_seconds(step) == pytest.approx(1.0)
-    assert expected_seconds(step._replace(leap=True)) == pytest.approx(0.1)
+    assert estimate_seconds(step) == pytest.approx(1.0)
+    assert estimate_seconds(step._replace(leap=True)) == pytest.approx(0.1)

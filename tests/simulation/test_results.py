@@ -16,7 +16,7 @@ import kibitz as kb
 from kibitz import _netcdf
 from kibitz._netcdf import from_netcdf, read_verified
 from kibitz.simulation.fingerprint import difference, fingerprint
-from kibitz.simulation.results.dataset import Swept
+from kibitz.simulation.results.dataset import Sweep
 from kibitz.simulation.results.netcdf import load, save
 
 pytestmark = pytest.mark.slow
@@ -70,7 +70,7 @@ def test_old_runs_are_not_computed_again(tmp_path):
     ("name", "problem", "change", "reason"),
     [
         ("leap", PROBLEM, {"horizon": 5000, "engine": "leap"}, "leaps of kibitz 0.1.0"),
-        ("bernoulli", kb.bernoulli([0.9, 0.5, 0]), {}, "instead of rewards in units of their scale"),
+        ("bernoulli", kb.bernoulli([0.9, 0.5, 0]), {}, "unscaled rewards, as in kibitz 0.1.0"),
         ("step", PROBLEM, {"seed": 6}, "seed = 5 instead of 6"),
         ("step", kb.gaussian([1, 0.5, 0.1]), {}, "problem.means = "),
     ],
@@ -79,7 +79,7 @@ def test_what_has_changed_since_is_refused_with_the_reason(tmp_path, name, probl
     path = tmp_path / "result.nc"
     shutil.copy(FILES / f"{name}-0.1.0.nc", path)
     setting = {**SETTING, "runs": 2, "file": path, **change}
-    with pytest.raises(ValueError, match=f"^file must be of the same setting, got .*{reason}"):
+    with pytest.raises(ValueError, match=f"cannot be resumed: .*{reason}"):
         kb.simulate(problem, kb.active(0.2), kb.ucb(), **setting)
 
 
@@ -182,20 +182,20 @@ def test_a_file_that_lost_its_last_line_is_refused(file, cut):
 def test_a_reader_that_hangs_is_given_up(file, monkeypatch):
     monkeypatch.setattr(_netcdf, "READ_SECONDS", 0.01)
     file.write_bytes((FILES / "step-0.1.0.nc").read_bytes())
-    with pytest.raises(ValueError, match="could not be read within"):
+    with pytest.raises(ValueError, match="reading took more than"):
         read_verified(file)
 
 
 def test_a_later_format_is_refused(file):
     file.write_bytes(file.read_bytes().replace(b"kibitz format 2", b"kibitz format 4"))
-    with pytest.raises(ValueError, match="its format 4 is that of a later version"):
+    with pytest.raises(ValueError, match="format 4 needs a later version"):
         read_verified(file)
 
 
 def test_a_netcdf_file_of_somebody_else_is_refused(file):
     xarray.Dataset({"a": ("x", [1.0])}).to_netcdf(file, engine="h5netcdf")
-    with pytest.raises(ValueError, match="file must be a result that kibitz saved"):
-        load(file, Swept())
+    with pytest.raises(ValueError, match=r"cannot read .* as a result of kibitz"):
+        load(file, Sweep())
 
 
 FULL = """
@@ -236,7 +236,7 @@ def test_stages_of_a_policy_that_leaps_and_one_that_does_not_are_saved_together(
     )
     assert json.loads(data.attrs["engine"]) == {"ucb": "leap", "thompson": "step"}
     assert "error" not in json.loads(data.attrs["fingerprint"])
-    table, _ = load(path, Swept())
+    table, _ = load(path, Sweep())
     assert [cell.fingerprint["engine"] for cell in table.values()] == ["leap", "step"]
 
 

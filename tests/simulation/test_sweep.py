@@ -118,30 +118,30 @@ def test_points_are_gone_on_from_and_told_from_a_grid(tmp_path, ending, grid):
     assert data.rate.values.tolist() == [0.0, 0.5]
     for n, point in enumerate(points[::-1]):
         np.testing.assert_array_equal(data.regret.isel(point=n), grid.regret.sel(point))
-    with pytest.raises(ValueError, match=r"file must be .* sweep over points of .*rate"):
+    with pytest.raises(ValueError, match=r"cannot be resumed: .* sweep over points of .*rate"):
         kb.sweep(PROBLEM, kb.active, kb.ucb, file=file, **GRID, **SHORT)
 
 
 @pytest.mark.parametrize(
     ("over", "sentence"),
     [
-        ({}, "a keyword must be a list of numbers or strings, for nothing else is swept, got None"),
+        ({}, "nothing to sweep: pass a list of numbers or strings, got a keyword=None"),
         ({"points": []}, "points must be a list of dicts"),
         ({"points": [{}]}, "points must be a list of dicts"),
         ({"points": [1, 2]}, "points must be a list of dicts"),
-        ({"rate": 0.5}, "rate must be a list of numbers or strings, for nothing .*, got 0.5"),
-        ({"rate": [0.5, 0.5]}, "rate must be some different values"),
+        ({"rate": 0.5}, "nothing to sweep: pass a list .*, got rate=0.5"),
+        ({"rate": [0.5, 0.5]}, "rate must be a non-empty list without duplicates"),
         ({"rate": [None]}, "rate must be a list of numbers or strings"),
-        ({"run": [1]}, "'run' must be swept under another name"),
+        ({"run": [1]}, "'run' cannot be swept: results use this name"),
         ({"points": [{"rate": 0.1}, {"p": 2}]}, "points must be .* the same keys"),
-        ({"points": [{"rate": 0.1}, {"rate": 0.1}]}, "points must be a list of different points"),
+        ({"points": [{"rate": 0.1}, {"rate": 0.1}]}, "points must be a list without duplicates"),
         ({"points": [{"rate": [0.1]}]}, "rate must be a list of numbers or strings"),
-        ({"points": [{"point": 1}]}, "'point' must be swept under another name"),
-        ({"points": [{"horizon": 1}]}, "'horizon' must be swept under another name"),
-        ({"points": [{1: 1}]}, "points must be dicts whose keys are names, got 1"),
-        ({"points": [{"rate": 0.1}], "rate": 0.2}, "rate must be given once, got 0.2 and points"),
-        ({"points": [{"rate": 0.1}], "looks": [1, 2]}, "points must be .* other lists .looks"),
-        ({"other": [1]}, "feedback must be a function of other, by name, got <function active"),
+        ({"points": [{"point": 1}]}, "'point' cannot be swept"),
+        ({"points": [{"horizon": 1}]}, "'horizon' cannot be swept"),
+        ({"points": [{1: 1}]}, "points must be dicts whose keys are Python names, got 1"),
+        ({"points": [{"rate": 0.1}], "rate": 0.2}, r"rate is both in points and a keyword"),
+        ({"points": [{"rate": 0.1}], "looks": [1, 2]}, "points cannot be combined with other lists .looks"),
+        ({"other": [1]}, "feedback must be a function with parameters other, got <function active"),
         ({"rate": [7]}, r"rate must be in \[0, 1\], got 7"),
         ({"rate": [0.1], "seed": [1, 2]}, "seed must be a whole number"),
     ],
@@ -202,7 +202,7 @@ def summary(rates=(0.1, 0.9), **options):
 @pytest.mark.parametrize("ending", [None, "nc", "zarr"])
 def test_a_summary_is_that_of_the_runs_whoever_plays(tmp_path, monkeypatch, ending):
     for module in (executors, schedule):
-        monkeypatch.setattr(module, "SECONDS", 1e-4)
+        monkeypatch.setattr(module, "PAYLOAD_SECONDS", 1e-4)
     file = None if ending is None else tmp_path / f"summary.{ending}"
     data = summary(file=file, executor=Inline())
     runs = kb.sweep(PROBLEM, kb.active, kb.ucb(), rate=[0.1, 0.9], **{**SHORT, "runs": 30})
@@ -250,7 +250,7 @@ def test_cells_are_summarised_where_they_are_played_if_there_are_enough(monkeypa
 
 def test_an_interrupted_summary_keeps_the_cells_that_are_whole(tmp_path, monkeypatch):
     for module in (executors, schedule):
-        monkeypatch.setattr(module, "SECONDS", 1e-4)
+        monkeypatch.setattr(module, "PAYLOAD_SECONDS", 1e-4)
     file = tmp_path / "summary.nc"
 
     def stop(what, share):
@@ -269,5 +269,5 @@ def test_an_interrupted_summary_keeps_the_cells_that_are_whole(tmp_path, monkeyp
 def test_what_to_keep_is_checked():
     with pytest.raises(ValueError, match="keep must be 'runs' or 'summary', got 'some'"):
         summary(keep="some")
-    with pytest.raises(ValueError, match="'statistic' must be swept under another name"):
+    with pytest.raises(ValueError, match="'statistic' cannot be swept"):
         kb.sweep(PROBLEM, kb.bandit(), kb.ucb(), statistic=[1], keep="summary", **SHORT)

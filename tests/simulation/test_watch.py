@@ -8,7 +8,7 @@ import xarray
 
 import kibitz
 from kibitz.simulation import executors, schedule, simulate as playing
-from kibitz.simulation.simulate import Watching
+from kibitz.simulation.simulate import Watcher
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +44,7 @@ def test_what_is_shown_is_the_result_of_fewer_runs_and_the_result_is_the_same():
 @pytest.mark.usefixtures("at_once")
 def test_so_it_is_on_an_executor(monkeypatch):
     for module in (schedule, executors):  # jobs are longer there
-        monkeypatch.setattr(module, "SECONDS", 0.01)
+        monkeypatch.setattr(module, "PAYLOAD_SECONDS", 0.01)
     shown = []
     with ThreadPoolExecutor(2) as pool:
         data = play(executor=pool, watch=shown.append)
@@ -147,7 +147,7 @@ def test_it_is_shown_at_most_twice_a_second_and_rarely_if_that_takes_long(monkey
         shown.append(runs)
         clock.now += cost
 
-    watching = Watching(look, clock, ["a", "b"], 10)
+    watching = Watcher(look, clock, ["a", "b"], 10)
     watching.show()
     assert shown == []  # nothing is there
     clock.complete = {"a": 3, "b": 2}
@@ -170,7 +170,7 @@ def test_it_is_shown_at_most_twice_a_second_and_rarely_if_that_takes_long(monkey
     assert shown == [2, 3, 10]
     watching.show(now=True)
     assert shown == [2, 3, 10]  # nothing is new
-    Watching(None, clock, ["a"], 10).show(now=True)  # nobody is there
+    Watcher(None, clock, ["a"], 10).show(now=True)  # nobody is there
 
 
 def test_jobs_of_many_arms_are_shorter_for_a_stage_takes_longer(monkeypatch):
@@ -193,6 +193,6 @@ def test_jobs_of_many_arms_are_shorter_for_a_stage_takes_longer(monkeypatch):
 def test_who_watches_is_a_function_and_wants_runs():
     with pytest.raises(ValueError, match=r"^watch must be a function, got 3$"):
         play(watch=3)
-    sentence = r"^keep must be 'runs' where somebody watches, got 'summary'$"
+    sentence = r"^keep must be 'runs' if watch is given, got 'summary'$"
     with pytest.raises(ValueError, match=sentence):
         play(keep="summary", watch=print)

@@ -98,7 +98,7 @@ def make_looks(feedback: Feedback, gaps: Floats, horizon: int) -> Looks:
         arrivals, rates = LISTED, np.asarray(feedback.rate, dtype=float)
         if rates.size < horizon:
             raise ValueError(
-                f"rate must have an entry for each of the {horizon} stages, got {rates.size}"
+                f"rate must have an entry for each of {horizon} stages, got {rates.size}"
             )
     elif feedback.rate > 0:
         arrivals, rate = RANDOM, feedback.rate
@@ -132,11 +132,11 @@ def _weights_table(feedback: Feedback, gaps: Floats, horizon: int) -> Floats:
     weights = np.atleast_2d(feedback.static_weights(gaps))
     if weights.shape[1] != gaps.size:
         raise ValueError(
-            f"weights must have one entry for each of the {gaps.size} arms, got {weights.shape[1]}"
+            f"weights must have one entry for each of {gaps.size} arms, got {weights.shape[1]}"
         )
     if 1 < weights.shape[0] < horizon:
         raise ValueError(
-            f"weights must have a row for each of the {horizon} stages, got {weights.shape[0]}"
+            f"weights must have a row for each of {horizon} stages, got {weights.shape[0]}"
         )
     return weights
 

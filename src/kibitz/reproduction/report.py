@@ -32,7 +32,7 @@ from kibitz.reproduction.verdict import SURE, Verdict
 from kibitz.simulation.executors import opened
 from kibitz.simulation.options import Executors, check_option
 from kibitz.simulation.results.dataset import versions
-from kibitz.simulation.simulate import compiling_ahead
+from kibitz.simulation.simulate import compile_for
 
 TEMPLATES = Path(__file__).parent / "templates"
 PAPER = (
@@ -116,7 +116,7 @@ def reproduce(
     with opened(executor) as crew, ThreadPoolExecutor(1) as aside, ExitStack() as stack:
         script = aside.submit(vega.javascript)
         if crew is None:
-            stack.enter_context(compiling_ahead(run_all))
+            stack.enter_context(compile_for(run_all))
         for done, number in enumerate(numbers):
 
             def step(what: str, share: float, done: int = done, number: int = number) -> None:

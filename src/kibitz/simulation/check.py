@@ -1,4 +1,4 @@
-"""Check a policy the way `simulate` does before it plays one."""
+"""Check a policy as `simulate` does before it plays one."""
 
 from kibitz.engine.kernel import make_generic_kernel, make_kernel
 from kibitz.model.feedback import active
@@ -8,14 +8,13 @@ from kibitz.policies.spec import named_spec
 
 
 def check(policy: Policy) -> None:
-    """Raise ValueError if `simulate` would reject a policy, whatever the problem.
+    """Raise ValueError if `simulate` would reject a policy for every problem.
 
-    The functions of a policy of your own must compile. An index must be a finite number,
-    non-decreasing in `stage` and `mean` and non-increasing in every count; the policy must pull the
-    arm of largest index and look at the runner-up or in turn. Every policy must choose one of the
-    arms, must not modify the state when it decides, and must decide the same after the same
-    observations, reported one by one or several at once. The random inputs are the same at each call.
-    Passing is not a proof.
+    The functions of your own policy must compile. An index must be finite, non-decreasing in `stage`
+    and `mean` and non-increasing in every count; the policy must pull the arm of largest index and
+    look at the runner-up or in turn. Every policy must choose one of the arms and must not modify the
+    state when it decides. Its decisions must be the same whether observations are reported one by one
+    or several at once. The random test inputs are the same in each call. Passing is not a proof.
 
     Parameters
     ----------

@@ -163,9 +163,9 @@ def plan(
         }
     data["advice"] = _advice(data)
     if simulate and seed is not None:
-        from kibitz.simulation.executors import opened
+        from kibitz.simulation.executors import open_executor
 
-        with opened(executor) as crew:
+        with open_executor(executor) as crew:
             options = {"runs": runs, "seed": seed, "progress": progress, "executor": crew}
             points = played_points(problems, rates, scales, regret, horizon, exploration, **options)
         data["simulation"] = {"runs": runs, "seed": seed, "points": points}

@@ -29,7 +29,7 @@ from kibitz.plotting.picture import COLOURS, DARK_COLOURS, DASHES, Picture, type
 from kibitz.reproduction import Data
 from kibitz.reproduction.experiments import NUMBERED
 from kibitz.reproduction.verdict import SURE, Verdict
-from kibitz.simulation.executors import opened
+from kibitz.simulation.executors import open_executor
 from kibitz.simulation.options import Executors, check_option
 from kibitz.simulation.results.dataset import versions
 from kibitz.simulation.simulate import compile_for
@@ -113,7 +113,7 @@ def reproduce(
             file = partial(data_file, place, number)
             NUMBERED[number].run(file, runs=n_runs(number), seed=seed, threads=threads)
 
-    with opened(executor) as crew, ThreadPoolExecutor(1) as aside, ExitStack() as stack:
+    with open_executor(executor) as crew, ThreadPoolExecutor(1) as aside, ExitStack() as stack:
         script = aside.submit(vega.javascript)
         if crew is None:
             stack.enter_context(compile_for(run_all))

@@ -61,7 +61,7 @@ BAD_ON_POSIX = {
         *(pytest.param(*case, id=word, marks=posix) for word, case in BAD_ON_POSIX.items()),
     ],
 )
-def test_what_cannot_be_written_is_refused_before(tmp_path, condition, make):
+def test_unwritable_targets_are_rejected(tmp_path, condition, make):
     path = make(tmp_path)
     before = names(tmp_path)
     with pytest.raises(ValueError) as refusal:
@@ -72,7 +72,7 @@ def test_what_cannot_be_written_is_refused_before(tmp_path, condition, make):
 
 @posix
 @pytest.mark.parametrize("what", ["folder", "file"])
-def test_permissions_are_asked_for(tmp_path, what):
+def test_permissions_are_checked(tmp_path, what):
     if os.geteuid() == 0:
         pytest.skip("root may write everywhere; run as somebody else to test permissions")
     folder = tmp_path / "folder"
@@ -83,7 +83,7 @@ def test_permissions_are_asked_for(tmp_path, what):
         check_target(folder / "file", "out")
 
 
-def test_checking_leaves_nothing_behind_and_keeps_what_is_there(tmp_path):
+def test_checking_creates_and_changes_nothing(tmp_path):
     file = tmp_path / "file"
     assert check_target(file, "out") == file.resolve()
     assert names(tmp_path) == []
@@ -99,7 +99,7 @@ def test_a_relative_path_is_fine(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("content", [b"new", lambda file: file.write(b"new")])
-def test_it_is_written_and_no_part_stays(tmp_path, content):
+def test_a_file_is_written_and_no_temporary_file_remains(tmp_path, content):
     file = tmp_path / ("long" * 60)  # so long that the name of the part must be shortened
     for _ in range(2):
         write_atomic(check_target(file, "out"), content)
@@ -123,7 +123,7 @@ def test_links_are_followed(tmp_path, there):
 
 
 @posix
-def test_permissions_of_the_file_stay(tmp_path):
+def test_permissions_of_an_existing_file_are_kept(tmp_path):
     file = tmp_path / "file"
     file.touch()
     file.chmod(0o640)
@@ -141,7 +141,7 @@ def fails(error):
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("bug")])
-def test_what_was_there_stays_if_writing_fails(tmp_path, error):
+def test_the_old_file_is_kept_if_writing_fails(tmp_path, error):
     file = tmp_path / "file"
     file.write_text("old")
     with pytest.raises(type(error)):
@@ -149,7 +149,7 @@ def test_what_was_there_stays_if_writing_fails(tmp_path, error):
     assert (names(tmp_path), file.read_text()) == (["file"], "old")
 
 
-def test_an_error_of_the_system_is_a_sentence(tmp_path):
+def test_a_system_error_is_explained(tmp_path):
     file = tmp_path / "file"
     file.write_text("old")
     with pytest.raises(ValueError) as refusal:
@@ -160,7 +160,7 @@ def test_an_error_of_the_system_is_a_sentence(tmp_path):
 
 
 @posix
-def test_a_full_disk_is_a_sentence(tmp_path):
+def test_a_full_disk_is_explained(tmp_path):
     """A limit on the size of files stands in for the disk: the system refuses in the same call."""
     program = (
         "import resource, signal, sys; from pathlib import Path\n"
@@ -179,7 +179,7 @@ def test_a_full_disk_is_a_sentence(tmp_path):
 
 
 @posix
-def test_parts_of_killed_processes_are_removed(tmp_path):
+def test_temporary_files_of_killed_processes_are_removed(tmp_path):
     program = (
         "import os, signal, sys; from pathlib import Path; from kibitz._files import write_atomic\n"
         "write_atomic(Path(sys.argv[1]), lambda file: os.kill(os.getpid(), signal.SIGKILL))"
@@ -200,7 +200,7 @@ def test_parts_of_killed_processes_are_removed(tmp_path):
     assert names(tmp_path) == sorted(["file", *others])
 
 
-def test_threads_do_not_meet(tmp_path):
+def test_threads_use_different_temporary_files(tmp_path):
     """Eight threads write one file at the same time: one of them wins, and wholly."""
     file = tmp_path / "file"
     together = threading.Barrier(8, timeout=20)
@@ -221,7 +221,7 @@ def test_threads_do_not_meet(tmp_path):
     assert names(tmp_path) == ["file"]
 
 
-def test_a_folder_need_not_exist_and_is_not_made(tmp_path):
+def test_a_folder_need_not_exist_and_is_not_created(tmp_path):
     folder = tmp_path / "a" / "b"
     assert check_folder(folder, "out") == folder.resolve()
     assert names(tmp_path) == []
@@ -240,7 +240,7 @@ def a_file(folder):
     [a_file, child_of_a_file, lambda folder: folder / ("x" * 300), lambda folder: "a\0b",
      pytest.param(loop, marks=posix)],
 )  # fmt: skip
-def test_a_folder_that_cannot_be_made_is_refused(tmp_path, make):
+def test_a_folder_that_cannot_be_created_is_rejected(tmp_path, make):
     path = make(tmp_path)
     before = names(tmp_path)
     with pytest.raises(ValueError, match=r"^out must be (a|the name of a) folder"):
@@ -250,6 +250,6 @@ def test_a_folder_that_cannot_be_made_is_refused(tmp_path, make):
 
 @posix
 @pytest.mark.parametrize("path", ["/dev/null", "/proc", "/proc/new"])
-def test_a_folder_that_takes_no_files_is_refused(path):
+def test_an_unwritable_folder_is_rejected(path):
     with pytest.raises(ValueError, match=r"^out must be (a|the name of a) folder"):
         check_folder(path, "out")

@@ -36,14 +36,14 @@ FUNCTIONS = {
 }
 
 
-def test_all_of_them_are_found():
+def test_all_constructors_are_covered():
     assert POLICIES.keys() | {"gaussian", "bernoulli", "empirical", "every"} <= FUNCTIONS.keys()
 
 
 @settings(derandomize=True, deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_constructor_takes_junk_with_manners(name, data):
+def test_a_constructor_accepts_or_rejects_junk(name, data):
     function = FUNCTIONS[name]
     known = [p for p in inspect.signature(function).parameters.values() if p.kind != p.VAR_KEYWORD]
     given_ = {p.name: WHOLE[p.name] for p in known if p.default is p.empty}
@@ -69,7 +69,7 @@ RIGHT = {
 @settings(derandomize=True, deadline=None, max_examples=250, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 @pytest.mark.parametrize("function", [kb.simulate, kb.race])
-def test_simulate_takes_junk_with_manners(function, data):
+def test_simulate_accepts_or_rejects_junk(function, data):
     names = [*inspect.signature(function).parameters]
     junk = {
         name: data.draw(st.sampled_from(JUNK))
@@ -84,7 +84,7 @@ def test_simulate_takes_junk_with_manners(function, data):
 
 @settings(derandomize=True, deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_sweep_takes_junk_with_manners(data):
+def test_sweep_accepts_or_rejects_junk(data):
     right = {**RIGHT, "rate": [0.1, 0.2], "feedback": kb.active}
     names = [*right, "points"]
     junk = {

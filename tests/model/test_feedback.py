@@ -10,9 +10,9 @@ from functools import cache
 
 import numpy as np
 import pytest
+from histories import make_policy, play_runs
 from hypothesis import given, strategies as st
 from scipy import stats
-from stories import made, runs
 
 from kibitz.engine.environment import make_look_functions, make_looks
 from kibitz.model.feedback import active, bandit, every, full, passive
@@ -236,7 +236,9 @@ def test_named_weights_are_a_distribution_with_nothing_on_optimal_arms(gaps, nam
 @pytest.mark.slow
 def test_several_looks_come_with_each_arrival():
     for feedback in (passive(0.2, looks=3), active(0.2, looks=3)):
-        n_looks = runs(made("ftl"), PROBLEM, feedback, horizon=500, runs=20).n_looks.sum(axis=1)
+        n_looks = play_runs(make_policy("ftl"), PROBLEM, feedback, horizon=500, runs=20).n_looks.sum(
+            axis=1
+        )
         assert np.all(n_looks % 3 == 0)
         assert stats.binomtest(int(n_looks.sum()) // 3, 500 * 20, 0.2).pvalue > 1e-6
 
@@ -245,13 +247,13 @@ def test_several_looks_come_with_each_arrival():
 def test_periodic_looks_are_counted_in_the_engine():
     for n, first, expected in [(7, 7, 14), (7, 1, 15), (7, 99, 1), (1, 1, 100), (200, 150, 0)]:
         feedback = active(every(n, first=first))
-        played = runs(made("ftl"), PROBLEM, feedback, horizon=100, runs=2)
+        played = play_runs(make_policy("ftl"), PROBLEM, feedback, horizon=100, runs=2)
         assert played.n_looks.sum(axis=1).tolist() == [expected] * 2
 
 
 def test_weights_are_followed_in_the_engine():
     weights = [0.1, 0.0, 0.6, 0.3]
-    played = runs(made("ftl"), PROBLEM, passive(0.5, weights), horizon=500, runs=20)
+    played = play_runs(make_policy("ftl"), PROBLEM, passive(0.5, weights), horizon=500, runs=20)
     assert follow(played.n_looks.sum(axis=0), weights)
 
 
@@ -259,12 +261,12 @@ def test_rows_of_weights_are_those_of_their_stages_in_the_engine():
     rows = np.zeros((100, 4))
     rows[:60, 1] = 1.0
     rows[60:, 3] = 1.0
-    played = runs(made("ftl"), PROBLEM, passive(1.0, rows), horizon=100)
+    played = play_runs(make_policy("ftl"), PROBLEM, passive(1.0, rows), horizon=100)
     assert played.n_looks[0].tolist() == [0, 60, 0, 40]
 
 
 def test_a_bandit_sees_nothing_for_free():
-    assert not runs(made("ftl"), PROBLEM, bandit(), horizon=100, runs=2).n_looks.any()
+    assert not play_runs(make_policy("ftl"), PROBLEM, bandit(), horizon=100, runs=2).n_looks.any()
 
 
 # -------------------------------------------------------------------------------------- bad input

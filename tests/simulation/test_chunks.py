@@ -53,7 +53,7 @@ def store(tmp_path):
     return tmp_path / "sweep.zarr"
 
 
-def test_a_store_is_the_result_and_read_when_it_is_used(store):
+def test_a_store_equals_the_result_and_is_read_lazily(store):
     data = swept(file=store)
     same(data, swept())
     opened = xarray.open_zarr(store)
@@ -74,7 +74,7 @@ def test_chunks_are_by_policy_value_and_block_of_runs(store, monkeypatch):
     assert zarr.open_array(store, path="regret", mode="r").shape == data.regret.shape
 
 
-def test_the_table_is_never_whole_in_memory(store, monkeypatch):
+def test_at_most_one_chunk_is_in_memory(store, monkeypatch):
     """What is put at a time is one chunk, and what was put is not kept."""
     put = ZarrResults.write
     sizes = []
@@ -106,13 +106,13 @@ def test_more_runs_values_and_policies_are_added(store, monkeypatch, block):
     same(swept([0.1], runs=3, file=store, executor=lambda: 1 / 0), swept([0.1], runs=3))
 
 
-def test_where_nothing_is_missing_nothing_is_written(store, monkeypatch):
+def test_a_complete_store_is_not_written(store, monkeypatch):
     swept(file=store)
     monkeypatch.setattr(files.os, "replace", lambda *_: 1 / 0)
     same(swept(file=store), swept())
 
 
-def test_only_blocks_that_are_missing_are_played(store, monkeypatch):
+def test_only_missing_blocks_are_played(store, monkeypatch):
     monkeypatch.setattr(schedule, "chunk_size", lambda *_: 4)
     swept(file=store)
     (store / "n_looks" / "c.0.1.2.0").unlink()
@@ -130,7 +130,7 @@ def test_only_blocks_that_are_missing_are_played(store, monkeypatch):
     same(again, swept())
 
 
-def test_a_store_has_the_same_bytes_whoever_plays(store, tmp_path, monkeypatch):
+def test_a_store_has_the_same_bytes_for_all_executors(store, tmp_path, monkeypatch):
     monkeypatch.setattr(schedule, "chunk_size", lambda *_: 3)
     other = tmp_path / "other.zarr"
     swept(file=store)
@@ -142,7 +142,7 @@ class Killed(BaseException):
     pass
 
 
-def test_a_store_that_is_killed_between_any_two_files_is_gone_on_with(store, monkeypatch):
+def test_a_store_can_be_resumed_after_a_kill_between_any_two_files(store, monkeypatch):
     """At places drawn at random, also while it grows: nobody tidies up after a kill."""
     monkeypatch.setattr(schedule, "chunk_size", lambda *_: 2)
     rng = np.random.default_rng(5)
@@ -182,7 +182,7 @@ SCRIPT = """
 """
 
 
-def test_a_process_that_is_killed_leaves_a_store_to_go_on_from(store):
+def test_a_killed_process_leaves_a_store_that_can_be_resumed(store):
     setting = {"horizon": 20_000, "runs": 300}
     rng = np.random.default_rng(3)
     for _ in range(2):
@@ -200,7 +200,7 @@ def test_a_process_that_is_killed_leaves_a_store_to_go_on_from(store):
     assert not list(store.rglob("*.part"))
 
 
-def test_ctrl_c_leaves_what_was_done(store, monkeypatch):
+def test_ctrl_c_keeps_finished_chunks(store, monkeypatch):
     monkeypatch.setattr(schedule, "chunk_size", lambda *_: 1)
     monkeypatch.setattr(executors, "PAYLOAD_SECONDS", 1e-4)
 
@@ -230,7 +230,7 @@ def test_ctrl_c_leaves_what_was_done(store, monkeypatch):
         ({"keep": "summary"}, "with a sweep over rate and keeps runs"),
     ],
 )
-def test_the_store_of_another_setting_is_refused_and_left_alone(store, change, sentence):
+def test_a_store_with_another_fingerprint_is_rejected_and_unchanged(store, change, sentence):
     swept(file=store)
     before = files_of(store)
     with pytest.raises(ValueError, match=f"cannot be resumed: .*{sentence}"):
@@ -240,7 +240,7 @@ def test_the_store_of_another_setting_is_refused_and_left_alone(store, change, s
         kb.simulate(PROBLEM, kb.active(0.1), kb.ucb(), file=store, **SHORT)
 
 
-def test_a_folder_of_somebody_else_is_refused_and_left_alone(store):
+def test_a_foreign_folder_is_rejected_and_unchanged(store):
     store.mkdir()
     (store / "diary.txt").write_text("dear diary")
     with pytest.raises(ValueError, match=r"cannot read .* as a result of kibitz: .*No such"):
@@ -253,14 +253,14 @@ def test_a_folder_of_somebody_else_is_refused_and_left_alone(store):
     [b"", b"junk", gzip.compress(b"{}"), gzip.compress(b"junk")],
     ids=["empty", "junk", "nothing said", "junk inside"],
 )
-def test_a_damaged_store_is_refused(store, damage):
+def test_a_damaged_store_is_rejected(store, damage):
     swept(file=store)
     (store / INDEX_FILE).write_bytes(damage)
     with pytest.raises(ValueError, match=r"cannot read .* as a result of kibitz"):
         swept(file=store)
 
 
-def test_a_later_format_is_refused(store):
+def test_a_later_format_is_rejected(store):
     swept(file=store)
     asked = json.loads(gzip.decompress((store / INDEX_FILE).read_bytes()))
     (store / INDEX_FILE).write_bytes(gzip.compress(json.dumps({**asked, "format": 99}).encode()))
@@ -268,7 +268,7 @@ def test_a_later_format_is_refused(store):
         swept(file=store)
 
 
-def test_a_chunk_that_is_damaged_is_noticed_when_it_is_read(store):
+def test_a_damaged_chunk_raises_when_it_is_read(store):
     swept(file=store)
     chunk = next(store.glob("regret/c.*"))
     content = bytearray(chunk.read_bytes())
@@ -278,7 +278,7 @@ def test_a_chunk_that_is_damaged_is_noticed_when_it_is_read(store):
         xarray.open_zarr(store).regret.load()
 
 
-def test_a_store_where_none_can_be_is_refused_before_the_work(tmp_path, monkeypatch):
+def test_an_impossible_path_is_rejected_before_the_work(tmp_path, monkeypatch):
     (tmp_path / "file.zarr").write_text("")
     for name in ("file.zarr", "missing/x.zarr", "file.zarr/x.zarr"):
         with pytest.raises(ValueError, match=r"^file must be "):
@@ -289,7 +289,7 @@ def test_a_store_where_none_can_be_is_refused_before_the_work(tmp_path, monkeypa
     assert not (tmp_path / "x.zarr").exists()
 
 
-def test_what_is_refused_late_leaves_no_store(store, monkeypatch):
+def test_a_late_error_leaves_no_store(store, monkeypatch):
     def cannot_compile(kernel, tell):
         raise ValueError("numba cannot compile mine: unsupported")
 
@@ -299,7 +299,7 @@ def test_what_is_refused_late_leaves_no_store(store, monkeypatch):
     assert not store.exists()
 
 
-def test_text_labels_and_places_of_cells(tmp_path):
+def test_text_labels_and_positions_of_cells(tmp_path):
     table = ZarrResults(tmp_path / "x.zarr", Sweep(("kind",)), "runs", np.array([5]), 2, lambda: 2)
     setting = {"horizon": 5, "policy": {}, "engine": "step"}
     table.prepare({(("größer",), "a"): setting, (("b",), "a"): setting}, 2)

@@ -48,7 +48,7 @@ def test_an_inline_executor_plays_the_same_bits(by_threads, small, threads):
     assert len(inline.calls) > 5
 
 
-def test_threads_of_somebody_else_play_the_same_bits_whatever_a_parcel_is(by_threads, monkeypatch):
+def test_a_thread_pool_plays_the_same_bits_for_any_payload_size(by_threads, monkeypatch):
     for seconds in (1e-5, 1e-3, 10.0):
         monkeypatch.setattr(executors, "PAYLOAD_SECONDS", seconds)
         monkeypatch.setattr(schedule, "PAYLOAD_SECONDS", seconds / 3)  # several jobs to a payload
@@ -56,7 +56,7 @@ def test_threads_of_somebody_else_play_the_same_bits_whatever_a_parcel_is(by_thr
             xarray.testing.assert_identical(played(executor=pool), by_threads)
 
 
-def test_no_more_than_four_parcels_for_each_worker_are_under_way(small):
+def test_at_most_four_payloads_per_worker_are_in_flight(small):
     pool = Watched(2)
     played(executor=pool, runs=400)
     assert 2 < pool.most <= 8
@@ -65,7 +65,7 @@ def test_no_more_than_four_parcels_for_each_worker_are_under_way(small):
     assert pool.most <= 4
 
 
-def test_a_parcel_takes_about_as_long_as_it_should():
+def test_a_payload_takes_about_its_target_duration():
     inline = Inline()
     played(executor=inline, runs=20_000)  # 6e6 stages: half a second, or less
     assert len(inline.calls) == 1
@@ -81,7 +81,7 @@ def test_a_parcel_takes_about_as_long_as_it_should():
     assert [len(bundle) for bundle in many.make_bundles(jobs)] == [16, 16, 8]
 
 
-def test_jobs_of_several_cells_share_a_parcel():
+def test_jobs_of_several_cells_share_a_payload():
     inline = Inline()
     rates = np.linspace(0, 1, 30).tolist()
     setting = {"horizon": 50, "runs": 2, "seed": 1}
@@ -133,14 +133,14 @@ def test_an_executor_that_loses_every_third_job_plays_the_same_bits(by_threads, 
 
 
 @pytest.mark.parametrize("error", ["pool", "cancelled"])
-def test_a_job_that_is_always_lost_is_tried_four_times_and_refused(small, error):
+def test_a_job_that_is_always_lost_is_tried_four_times(small, error):
     inline = Inline(lambda n: ERRORS[error]())
     with pytest.raises(ValueError, match="a job was lost 4 times because its worker died"):
         played(executor=inline, threads=1)
     assert max(attempt for _, _, attempt in inline.calls) == 4
 
 
-def test_an_error_of_the_work_itself_is_not_tried_again(small):
+def test_an_error_in_a_job_is_not_retried(small):
     inline = Inline(lambda n: ZeroDivisionError("of a policy"))
     with pytest.raises(ZeroDivisionError):
         played(executor=inline)
@@ -160,7 +160,7 @@ def breaks():
     return Breaks(lambda n: BrokenProcessPool("it breaks") if n == 3 else None)
 
 
-def test_a_function_that_makes_executors_is_asked_for_another(by_threads, small):
+def test_a_broken_executor_is_replaced_by_its_function(by_threads, small):
     made = []
 
     def make():
@@ -171,7 +171,7 @@ def test_a_function_that_makes_executors_is_asked_for_another(by_threads, small)
     assert len(made) > 2
 
 
-def test_an_executor_that_broke_is_refused_and_the_file_keeps_what_was_played(tmp_path, small):
+def test_a_broken_executor_raises_and_the_file_keeps_finished_runs(tmp_path, small):
     file = tmp_path / "result.nc"
     with pytest.raises(
         ValueError, match=r"the executor .* does not accept jobs .*; pass a working one"
@@ -182,7 +182,7 @@ def test_an_executor_that_broke_is_refused_and_the_file_keeps_what_was_played(tm
     xarray.testing.assert_identical(played(file=file), played())
 
 
-def test_executors_that_are_made_are_shut_down_and_given_ones_are_not():
+def test_only_executors_that_kibitz_created_are_shut_down():
     given, made = Watched(1), []
 
     def make():
@@ -200,13 +200,13 @@ def test_executors_that_are_made_are_shut_down_and_given_ones_are_not():
 
 
 @pytest.mark.parametrize("junk", [3, "dask", [], lambda: 3, object()])
-def test_what_is_no_executor_is_refused(junk):
+def test_anything_but_an_executor_is_rejected(junk):
     sentence = "executor must be a concurrent.futures Executor or a function that returns one, got"
     with pytest.raises(ValueError, match=sentence):
         played(executor=junk)
 
 
-def test_ctrl_c_cancels_what_waits_and_leaves_a_file_to_go_on_from(tmp_path, small):
+def test_ctrl_c_cancels_waiting_jobs_and_leaves_a_file_to_resume(tmp_path, small):
     file = tmp_path / "result.nc"
     gate = threading.Event()
 
@@ -257,7 +257,7 @@ def job_of(policy, **change):
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_a_policy_of_ours_goes_by_its_name(name):
+def test_a_built_in_policy_is_sent_by_name(name):
     payload = pack([job_of(POLICIES[name]())])
     assert len(payload.content) < 2000
     (data,) = pickle.loads(payload.content)
@@ -265,7 +265,7 @@ def test_a_policy_of_ours_goes_by_its_name(name):
 
 
 @pytest.mark.parametrize("numbers", [{"exploration": 6.0, "ignore_looks": False}, {"width": 2.0}])
-def test_a_policy_that_only_has_the_name_of_ours_goes_with_its_functions(numbers):
+def test_an_own_policy_with_a_built_in_name_is_sent_with_its_functions(numbers):
     def index(params, stage, counts, arm, mean):
         return mean
 
@@ -274,7 +274,7 @@ def test_a_policy_that_only_has_the_name_of_ours_goes_with_its_functions(numbers
     assert cloudpickle.loads(pickle.loads(data).policy).index.__code__ == index.__code__
 
 
-def test_answers_of_another_version_are_refused_and_it_does_not_play():
+def test_a_worker_with_another_version_does_not_play():
     other = {**current_versions(), "numba": "0.1"}
     payload = pack([job_of(kb.ucb())])
     answer = play_payload(payload._replace(versions=other), 1)
@@ -284,7 +284,7 @@ def test_answers_of_another_version_are_refused_and_it_does_not_play():
         played(executor=inline)
 
 
-def test_answers_of_other_code_are_refused():
+def test_answers_from_other_code_are_rejected():
     def change(answer):
         return answer._replace(fingerprints=("0" * 64,) * len(answer.fingerprints))
 
@@ -292,7 +292,7 @@ def test_answers_of_other_code_are_refused():
         played(executor=Inline(answers=change))
 
 
-def test_a_worker_that_cannot_import_is_told_of():
+def test_an_import_error_in_a_worker_is_explained():
     inline = Inline(lambda n: ModuleNotFoundError("No module named 'mine'"))
     with pytest.raises(
         ValueError, match=r"a worker cannot import kibitz or the policy; .*named 'mine'"
@@ -300,7 +300,7 @@ def test_a_worker_that_cannot_import_is_told_of():
         played(executor=inline)
 
 
-def test_the_identity_is_that_of_the_code_and_of_what_it_is_given():
+def test_the_fingerprint_of_a_job_covers_its_code_and_data():
     jobs = {
         "same": job_of(kb.ucb()),
         "other": job_of(kb.ftl()),
@@ -328,7 +328,7 @@ def formula(params, stage, counts, arm, mean):
     return mean + bonus(counts, arm) * counts.size
 
 
-def test_functions_have_the_same_content_where_they_are_sent_to():
+def test_functions_have_the_same_hash_in_a_worker():
     sent = pickle.loads(cloudpickle.dumps(formula))
     pickled = {"__name__": "elsewhere", "WIDTH": 2.0}
     exec("def bonus(counts, arm):\n    return WIDTH / counts[arm]\n", pickled)
@@ -344,7 +344,7 @@ def test_functions_have_the_same_content_where_they_are_sent_to():
 
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
-def test_what_was_sent_can_be_compiled_again():
+def test_an_unpickled_function_can_be_compiled():
     """The marks travel with the functions."""
     sent = cloudpickle.loads(cloudpickle.dumps(_by_value(formula)))
 
@@ -361,7 +361,7 @@ def _by_value(function):
     return kb.jit(type(function)(function.__code__, names, function.__name__))
 
 
-def test_the_time_that_is_expected_is_that_of_the_stages():
+def test_the_estimated_time_follows_from_the_stages():
     step = job_of(kb.ucb(), feedback=kb.bandit(), horizon=10**6, last=20)
     assert estimate_seconds(step) == pytest.approx(1.0)
     assert estimate_seconds(step._replace(leap=True)) == pytest.approx(0.1)

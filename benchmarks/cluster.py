@@ -1,7 +1,7 @@
-"""What handing jobs to others costs: overhead per job, two workers, memory. Part of `make bench`.
+"""Benchmark executors: overhead per job, speed-up of two workers, memory (`make bench`).
 
-Prints and keeps nothing: the figures are those of one machine, and of how busy it is, which is said
-first. docs/cluster.md reckons with them. `--quick` takes a tenth of the time.
+The output is printed, not saved: the numbers depend on the machine and its load, which is printed
+first. docs/cluster.md quotes them. `--quick` takes a tenth of the time.
 """
 
 import argparse
@@ -26,138 +26,148 @@ from kibitz.simulation.jobs import Job, play
 from kibitz.simulation.schedule import log_spaced
 
 PROBLEM, FEEDBACK = kibitz.gaussian([2, 1.8, 1.5, 1, 0.5]), kibitz.active(0.1)
-MOST_MEGABYTES = 500
-LEAST_GAIN = 1.8
-SECONDS = executors.SECONDS  # that a payload should take
+MAX_MEGABYTES = 500
+MIN_SPEEDUP = 1.8
+PAYLOAD_SECONDS = executors.PAYLOAD_SECONDS  # before `main` changes it
 
 
-def job(horizon, runs=1, seed=1):
-    """Return some runs to play."""
+def make_job(horizon, runs=1, seed=1):
+    """Return a job of UCB1-Double."""
     stages = log_spaced(horizon)
     return Job(None, kibitz.ucb_double(), PROBLEM, FEEDBACK, horizon, stages, seed, 0, runs)
 
 
-def dask(stack, n):
+def make_dask(stack, n):
     """Return the executor of a Dask cluster of n worker processes on this machine."""
     from distributed import Client, LocalCluster
 
-    each = {"threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 60}
-    cluster = stack.enter_context(LocalCluster(n_workers=n, **each))
+    options = {"threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 60}
+    cluster = stack.enter_context(LocalCluster(n_workers=n, **options))
     return stack.enter_context(Client(cluster)).get_executor()
 
 
-def pool(stack, n):
+def make_pool(stack, n):
     """Return a pool of n spawned processes."""
     return stack.enter_context(ProcessPoolExecutor(n, mp_context=get_context("spawn")))
 
 
-def seconds(jobs, workers, executor):
-    """Return the wall time that jobs take, each in a payload of its own."""
-    begun = time.perf_counter()
+def measure(jobs, workers, executor):
+    """Return the wall time of jobs, each in its own payload."""
+    start = time.perf_counter()
     for _ in play_all(jobs, workers, lambda share: None, executor):
         pass
-    return time.perf_counter() - begun
+    return time.perf_counter() - start
 
 
-def watched(executor):
-    """Return where the seconds are noted that workers play: on a busy machine they tell more."""
+def record_busy_seconds(executor):
+    """Return a list that collects the seconds that workers spend playing."""
     busy, submit = [], executor.submit
 
-    def noted(function, *arguments):
+    def submit_and_record(function, *arguments):
         future = submit(function, *arguments)
-        future.add_done_callback(lambda done: busy.append(done.result().seconds))
+        future.add_done_callback(lambda done: busy.append(done.result().measure))
         return future
 
-    executor.submit = noted
+    executor.submit = submit_and_record
     return busy
 
 
-def overhead(n):
-    """Print the time that a job takes beside its playing."""
-    print(f"\nOverhead per job, ms: {n} jobs of next to nothing, one worker")
-    # of different seeds, each time: Dask plays what is the same only once
-    fresh = (job(10, seed=seed) for seed in count())
+def report_overhead(n):
+    """Print the time per job that is not spent playing."""
+    print(f"\nOverhead per job, ms: {n} tiny jobs, one worker")
+    # with different seeds, because Dask runs equal calls only once
+    new_jobs = (make_job(10, seed=seed) for seed in count())
     with ExitStack() as stack:
-        others = {"threads": None, "spawned process": pool(stack, 1), "dask": dask(stack, 1)}
-        for label, executor in others.items():
-            seconds(list(islice(fresh, 5)), 1, executor)  # starts, and finds the loop
-            each = min(seconds(list(islice(fresh, n)), 1, executor) for _ in range(3)) / n
-            print(f"{label:<28}{1000 * each:8.2f}   {each / SECONDS:8.2%} of a payload")
+        executors_by_label = {
+            "threads": None,
+            "spawned process": make_pool(stack, 1),
+            "dask": make_dask(stack, 1),
+        }
+        for label, executor in executors_by_label.items():
+            measure(list(islice(new_jobs, 5)), 1, executor)  # start the workers and load the kernel
+            per_job = min(measure(list(islice(new_jobs, n)), 1, executor) for _ in range(3)) / n
+            print(f"{label:<28}{1000 * per_job:8.2f}   {per_job / PAYLOAD_SECONDS:8.2%} of a payload")
 
 
-def gain(n):
-    """Print how much sooner two workers are done than one process, with jobs of a second."""
-    trial = job(10_000, 100)
+def report_speedup(n):
+    """Print the speed-up of two workers over one process, with jobs of one second."""
+    trial = make_job(10_000, 100)
     play(trial)
-    begun = time.process_time()
+    start = time.process_time()
     play(trial)
-    runs = max(1, round(100 / (time.process_time() - begun)))
-    print(f"\nTwo workers against one process: {n} jobs of a second of processor time")
-    jobs = [job(10_000, runs, seed) for seed in range(n)]
+    runs = max(1, round(100 / (time.process_time() - start)))
+    print(f"\nTwo workers against one process: {n} jobs of one CPU second")
+    jobs = [make_job(10_000, runs, seed) for seed in range(n)]
     with ExitStack() as stack:
-        others = {"two threads": None, "two spawned": pool(stack, 2), "dask, two": dask(stack, 2)}
-        for executor in others.values():
+        executors_by_label = {
+            "two threads": None,
+            "two spawned": make_pool(stack, 2),
+            "dask, two": make_dask(stack, 2),
+        }
+        for executor in executors_by_label.values():
             if executor is not None:
-                seconds([job(10, seed=seed) for seed in range(8)], 2, executor)
-        alone = seconds(jobs, 1, None)
+                measure([make_job(10, seed=seed) for seed in range(8)], 2, executor)
+        alone = measure(jobs, 1, None)
         print(f"{'one process, one thread':<28}{alone:8.2f} s")
-        for label, executor in others.items():
-            busy = [] if executor is None else watched(executor)
-            wall = seconds(jobs, 2, executor)
-            share = f"   to be {LEAST_GAIN} or more; busy for {sum(busy) / wall / 2:.0%} of the time"
+        for label, executor in executors_by_label.items():
+            busy = [] if executor is None else record_busy_seconds(executor)
+            wall = measure(jobs, 2, executor)
+            share = (
+                f"   target: at least {MIN_SPEEDUP}; busy for {sum(busy) / wall / 2:.0%} of the time"
+            )
             print(f"{label:<28}{wall:8.2f} s{alone / wall:8.2f} x{share if busy else ''}")
 
 
-def memory(cells):
-    """Print the memory of a client that sweeps many cells into a store; this is another process."""
+def report_memory(cells):
+    """Print the memory of a client that sweeps many cells into a store, in another process."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, __file__, "--client", str(Path(folder) / "x.zarr"), str(cells)]
         subprocess.run(command, check=True)
 
 
-def client(store, cells):
-    """Sweep, and tell how much memory that took."""
+def sweep_and_report(store, cells):
+    """Sweep many cells into a store and print the memory used."""
     rates = np.linspace(0, 1, cells).tolist()
     setting = {"horizon": 1000, "runs": 50, "seed": 1, "file": store}
     with ExitStack() as stack:
-        executor = dask(stack, 2)
+        executor = make_dask(stack, 2)
         few = kibitz.sweep(
             PROBLEM, kibitz.active, kibitz.ucb_double(), rate=rates[:2],
             **{**setting, "file": f"{store}.nc"}, executor=executor,
         )  # fmt: skip
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        begun = time.perf_counter()
+        start = time.perf_counter()
         kibitz.sweep(
             PROBLEM, kibitz.active, kibitz.ucb_double(), rate=rates, **setting, executor=executor
         )
-        wall = time.perf_counter() - begun
-        most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        wall = time.perf_counter() - start
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     table = few.nbytes / 2 * cells / 2**20
     files = sum(1 for _ in Path(store).rglob("c.*"))
     disk = sum(path.stat().st_size for path in Path(store).rglob("*")) / 2**20
     print(f"\nMemory of the client: a store of {cells} cells, a table of {table:.0f} MB")
     print(f"{'before':<28}{before:8.0f} MB: libraries, and a sweep of two cells")
-    print(f"{'at most':<28}{most:8.0f} MB   to be {MOST_MEGABYTES} or less")
+    print(f"{'at most':<28}{peak:8.0f} MB   target: at most {MAX_MEGABYTES}")
     print(f"{'wall time':<28}{wall:8.1f} s, {1000 * wall / cells:.1f} ms a cell")
     print(f"{'on disk':<28}{disk:8.0f} MB in {files} files")
 
 
 def main():
-    """Measure all of it."""
+    """Run all benchmarks."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--quick", action="store_true")
     options.add_argument("--client", nargs=2, metavar=("STORE", "CELLS"), help=argparse.SUPPRESS)
-    given = options.parse_args()
-    if given.client:
-        client(given.client[0], int(given.client[1]))
+    arguments = options.parse_args()
+    if arguments.client:
+        sweep_and_report(arguments.client[0], int(arguments.client[1]))
         return
     load = ", ".join(f"{one:.1f}" for one in os.getloadavg())
     print(f"{cores()} cores; load of the last 1, 5 and 15 minutes: {load}")
-    share = 10 if given.quick else 1
-    executors.SECONDS = 1e-9  # each job is a payload
-    overhead(300 // share)
-    gain(max(2, 16 // share))  # an even number, for two
-    memory(10_000 // share)
+    share = 10 if arguments.quick else 1
+    executors.PAYLOAD_SECONDS = 1e-9  # each job is a payload
+    report_overhead(300 // share)
+    report_speedup(max(2, 16 // share))  # an even number, for two
+    report_memory(10_000 // share)
 
 
 if __name__ == "__main__":

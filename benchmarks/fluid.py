@@ -1,11 +1,11 @@
-"""How far the planner's predictions are from simulated regret: run by hand, about half an hour.
+"""Compare the planner's predictions with simulated regret; takes about half an hour.
 
-A designed set of problems: two, three, five and twenty arms, equal and unequal gaps, easy and hard at
-the horizons 10⁴ to 10⁶; looks that are none, few, enough and plenty (as multiples of Σ 1/Δ²/T), at a
-steady rate and, at T = 50 000, early. None of it was used to fit kibitzer's prediction
-(benchmarks/kibitzer_fit.py). `kibitzer` as an argument measures it alone. Prints each setting
-and then what `kibitz.planning.prediction.ACCURACY` states. Simulated means have errors of 1
-to 5 % themselves.
+The problems have two, three, five or twenty arms, equal or unequal gaps, and horizons from 10⁴ to
+10⁶. There are no looks, few, enough or plenty (multiples of Σ 1/Δ²/T), at a steady rate and, for
+T = 50 000, early. None of these settings was used to fit kibitzer's prediction
+(benchmarks/kibitzer_fit.py). With the argument `kibitzer`, only that policy is measured. The script
+prints each setting and then the numbers in `kibitz.planning.prediction.ACCURACY`. The simulated means
+have standard errors of 1 to 5 %.
 """
 
 import sys
@@ -27,13 +27,13 @@ PROBLEMS = [
 ]
 HORIZONS = {10**4: 200, 10**5: 60, 10**6: 24}  # runs
 MULTIPLES = (1.0, 10.0, 100.0)
-EARLY = {"horizon": 50_000, "runs": 60, "looks": (2.0, 7.0, 20.0, 60.0)}
+EARLY_LOOKS = {"horizon": 50_000, "runs": 60, "looks": (2.0, 7.0, 20.0, 60.0)}
 
 
-def simulated(gaps: list[float], rate: Any, observer: str, horizon: int, runs: int) -> float:
-    """Return the mean regret of some runs."""
+def simulate_regret(gaps: list[float], rate: Any, observer: str, horizon: int, runs: int) -> float:
+    """Return the simulated mean regret."""
     if observer == "kibitzer":
-        feedback, policy, runs = active(rate), kibitzer(), 2 * runs  # the tail of its regret is long
+        feedback, policy, runs = active(rate), kibitzer(), 2 * runs  # its regret has a long tail
     elif observer == "active":
         feedback, policy = active(rate), ucb_double()
     else:
@@ -47,7 +47,7 @@ def simulated(gaps: list[float], rate: Any, observer: str, horizon: int, runs: i
 
 
 def main(observers: Sequence[str]) -> None:
-    """Measure and print."""
+    """Simulate all settings and print the errors of the predictions."""
     errors: dict[str, list[float]] = {}
     for gaps in PROBLEMS:
         needed = sum(gap**-2 for gap in gaps if gap > 0)
@@ -55,30 +55,31 @@ def main(observers: Sequence[str]) -> None:
             rates = [0.0, *(x * needed / horizon for x in MULTIPLES if x * needed < horizon / 2)]
             for observer in observers:
                 predicted = predict(gaps, rates, horizon, observer)
-                for rate, guess in zip(rates, predicted, strict=True):
+                for rate, prediction in zip(rates, predicted, strict=True):
                     kind = observer if rate > 0 or observer == "kibitzer" else "no looks"
                     if kind == "no looks" and observer != "uniform":
                         continue
-                    mean = simulated(gaps, rate, observer, horizon, runs)
-                    errors.setdefault(kind, []).append(guess / mean - 1)
-                    print(f"{gaps[:5]} T={horizon} ε={rate:.2g} {kind} {mean:.4g} {guess / mean:.3f}")
-        horizon, runs = EARLY["horizon"], EARLY["runs"]
-        for x in EARLY["looks"]:
+                    mean = simulate_regret(gaps, rate, observer, horizon, runs)
+                    errors.setdefault(kind, []).append(prediction / mean - 1)
+                    ratio = f"{mean:.4g} {prediction / mean:.3f}"
+                    print(f"{gaps[:5]} T={horizon} ε={rate:.2g} {kind} {ratio}")
+        horizon, runs = EARLY_LOOKS["horizon"], EARLY_LOOKS["runs"]
+        for x in EARLY_LOOKS["looks"]:
             rate = x * needed / horizon
             if rate < 0.5:
                 rates = np.minimum(1, early_scale(rate, horizon) / np.arange(1, horizon + 1))
                 for observer in observers:
-                    alone = predict(gaps, [0.0], horizon, observer)[0]
+                    without_looks = predict(gaps, [0.0], horizon, observer)[0]
                     kind = "kibitzer, early" if observer == "kibitzer" else "early"
-                    guess = predict(gaps, [rate], horizon, observer, early=True)[0]
-                    mean = simulated(gaps, rates, observer, horizon, runs)
-                    errors.setdefault(kind, []).append((guess - mean) / alone)
-                    print(f"{gaps[:5]} early, ε={rate:.2g}, {observer} {mean:.4g} {guess:.4g}")
+                    prediction = predict(gaps, [rate], horizon, observer, early=True)[0]
+                    mean = simulate_regret(gaps, rates, observer, horizon, runs)
+                    errors.setdefault(kind, []).append((prediction - mean) / without_looks)
+                    print(f"{gaps[:5]} early, ε={rate:.2g}, {observer} {mean:.4g} {prediction:.4g}")
     for kind, values in errors.items():
-        size = np.abs(values)
+        absolute = np.abs(values)
         print(
             f"{kind}: {len(values)} settings, median {np.median(values):+.3f}, "
-            f"nine of ten within {np.quantile(size, 0.9):.3f}, worst {size.max():.3f}"
+            f"nine of ten within {np.quantile(absolute, 0.9):.3f}, worst {absolute.max():.3f}"
         )
 
 

@@ -1,9 +1,9 @@
-"""Fit what the fluid of kibitzer leaves out: `python benchmarks/kibitzer_fit.py played.json`.
+"""Fit the correction of kibitzer's fluid model: `python benchmarks/kibitzer_fit.py results.json`.
 
-Plays kibitzer in random settings (2 to 30 arms, equal and unequal gaps, T from 10³ to 10⁶, active
-looks that are none, few, enough and plenty, steady and early), keeps the means in the file named, and
-prints the coefficients that `kibitz.planning.kibitzer_fluid.COEFFICIENTS` holds, by weighted least
-squares. How accurate they are is measured on other settings: benchmarks/fluid.py. About ten minutes.
+The script simulates kibitzer in random settings (2 to 30 arms, equal and unequal gaps, T from 10³ to
+10⁶; no looks, few, enough or plenty, steady or early) and saves the means in the given file. It then
+prints the coefficients for `kibitz.planning.kibitzer.COEFFICIENTS`, fitted by weighted least squares.
+benchmarks/fluid.py measures their accuracy on other settings. It takes about ten minutes.
 """
 
 import json
@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-SETTINGS = 400
-STAGES = 6_000_000  # of a setting, all runs together
+N_SETTINGS = 400
+STAGES_PER_SETTING = 6_000_000  # of all runs
 SEED = 11
 
 
 def random_setting(rng: np.random.Generator) -> dict[str, Any]:
-    """Return gaps, horizon, rate and whether looks come early."""
+    """Return random gaps, horizon and rate, and whether looks are early."""
     n_arms = int(2 * 15.5 ** rng.random())
     if rng.random() < 0.5:
         gaps = np.full(n_arms - 1, 0.05 * 40 ** rng.random())
@@ -37,7 +37,7 @@ def random_setting(rng: np.random.Generator) -> dict[str, Any]:
     }
 
 
-def played(setting: dict[str, Any], seed: int) -> dict[str, Any]:
+def simulate_setting(setting: dict[str, Any], seed: int) -> dict[str, Any]:
     """Return the setting with its mean regret and standard error."""
     from kibitz import active, gaussian, kibitzer, simulate
     from kibitz.planning.prediction import early_scale
@@ -46,7 +46,7 @@ def played(setting: dict[str, Any], seed: int) -> dict[str, Any]:
     arrivals: Any = rate
     if setting["early"]:
         arrivals = np.minimum(1, early_scale(rate, horizon) / np.arange(1, horizon + 1))
-    runs = int(np.clip(STAGES // horizon, 12, 600))
+    runs = int(np.clip(STAGES_PER_SETTING // horizon, 12, 600))
     data = simulate(
         gaussian([-gap for gap in gaps]), active(arrivals), kibitzer(),
         horizon=horizon, runs=runs, seed=seed, stages=[horizon], engine="step",
@@ -56,30 +56,30 @@ def played(setting: dict[str, Any], seed: int) -> dict[str, Any]:
 
 
 def main(file: Path) -> None:
-    """Play what the file does not hold yet, then fit."""
-    done = json.loads(file.read_text()) if file.exists() else []
+    """Simulate the settings that are not in the file yet, then fit."""
+    results = json.loads(file.read_text()) if file.exists() else []
     rng = np.random.default_rng(SEED)
-    for n, setting in enumerate([random_setting(rng) for _ in range(SETTINGS)]):
-        if n >= len(done):
-            done.append(played(setting, n))
+    for n, setting in enumerate([random_setting(rng) for _ in range(N_SETTINGS)]):
+        if n >= len(results):
+            results.append(simulate_setting(setting, n))
             if n % 10 == 9:
-                file.write_text(json.dumps(done))
-    file.write_text(json.dumps(done))
-    fit(done)
+                file.write_text(json.dumps(results))
+    file.write_text(json.dumps(results))
+    fit(results)
 
 
-def fit(done: list[dict[str, Any]]) -> None:
-    """Print ranges and coefficients, and how well they fit."""
+def fit(results: list[dict[str, Any]]) -> None:
+    """Print the ranges and coefficients, and how well they fit."""
     from kibitz.planning import kibitzer
     from kibitz.planning.prediction import _early_looks, early_scale
 
     rows = []
-    for one in done:
-        gaps, counts = np.unique(one["gaps"], return_counts=True)
-        stages = kibitzer.stages_up_to(one["horizon"], len(one["gaps"]))
-        looks = one["rate"] * stages[np.newaxis]
-        if one["early"]:
-            looks = _early_looks(np.array([[early_scale(one["rate"], one["horizon"])]]), stages)
+    for result in results:
+        gaps, counts = np.unique(result["gaps"], return_counts=True)
+        stages = kibitzer.stages_up_to(result["horizon"], len(result["gaps"]))
+        looks = result["rate"] * stages[np.newaxis]
+        if result["early"]:
+            looks = _early_looks(np.array([[early_scale(result["rate"], result["horizon"])]]), stages)
         rows.append(kibitzer.parts(gaps[np.newaxis], counts.astype(float), looks, stages))
     base, noise, n_arms, inverse = (np.concatenate(column) for column in zip(*rows, strict=True))
     logs = np.log(base)
@@ -87,15 +87,16 @@ def fit(done: list[dict[str, Any]]) -> None:
     ranges = tuple((float(x.min().round(2)), float(x.max().round(2))) for x in raw)
     kibitzer.RANGES = ranges
     terms = kibitzer.features(base, noise, n_arms, inverse)
-    mean, sem = (np.array([one[name] for one in done]) for name in ("mean", "sem"))
+    mean, sem = (np.array([result[name] for result in results]) for name in ("mean", "sem"))
     weights = 1 / np.sqrt((sem / mean) ** 2 + 0.05**2)
     target, weighted = np.log(mean / base), terms * weights[:, np.newaxis]
     ridge = np.diag([0.0] + [0.3] * (terms.shape[1] - 1))
-    solved = np.linalg.solve(weighted.T @ weighted + ridge, weighted.T @ (target * weights))
-    off = np.abs(terms @ solved - target)
+    coefficients = np.linalg.solve(weighted.T @ weighted + ridge, weighted.T @ (target * weights))
+    residuals = np.abs(terms @ coefficients - target)
     print("RANGES =", ranges)
-    print("COEFFICIENTS =", tuple(float(c.round(4)) for c in solved))
-    print(f"of {len(done)}: median {np.median(off):.3f}, nine of ten {np.quantile(off, 0.9):.3f}")
+    print("COEFFICIENTS =", tuple(float(c.round(4)) for c in coefficients))
+    median, high = np.median(residuals), np.quantile(residuals, 0.9)
+    print(f"{len(results)} settings: median {median:.3f}, nine of ten within {high:.3f}")
 
 
 if __name__ == "__main__":

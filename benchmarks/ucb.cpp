@@ -1,8 +1,8 @@
-// UCB and UCB1-Double by hand, for this one formula: the limit that `make bench` measures against.
+// UCB and UCB1-Double written by hand for one formula: a practical lower limit for `make bench`.
 //
-// What makes it fast is what a library for any formula cannot do: the index is mean + sqrt(6 log t) / sqrt(n),
-// so that sqrt(6 log t) and 1 / sqrt(n) are tables, and an arm that is not seen costs one multiplication and
-// one addition a stage. It draws with xoshiro256++ and a ziggurat, other numbers than kibitz does.
+// It uses the form of the index, mean + sqrt(6 log t) / sqrt(n): sqrt(6 log t) and 1 / sqrt(n) are tables,
+// and an arm that is not observed costs one multiplication and one addition per stage. It draws with
+// xoshiro256++ and a ziggurat, hence other numbers than kibitz.
 
 #include <cmath>
 #include <cstdint>
@@ -14,17 +14,17 @@ namespace {
 struct Generator {  // xoshiro256++ of Blackman and Vigna
     uint64_t s[4];
 
-    static uint64_t rotated(uint64_t x, int by) { return (x << by) | (x >> (64 - by)); }
+    static uint64_t rotate(uint64_t x, int by) { return (x << by) | (x >> (64 - by)); }
 
     uint64_t bits() {
-        const uint64_t drawn = rotated(s[0] + s[3], 23) + s[0], shifted = s[1] << 17;
+        const uint64_t value = rotate(s[0] + s[3], 23) + s[0], shifted = s[1] << 17;
         s[2] ^= s[0];
         s[3] ^= s[1];
         s[1] ^= s[2];
         s[0] ^= s[3];
         s[2] ^= shifted;
-        s[3] = rotated(s[3], 45);
-        return drawn;
+        s[3] = rotate(s[3], 45);
+        return value;
     }
 
     double uniform() { return (bits() >> 11) * 0x1.0p-53; }
@@ -45,9 +45,9 @@ struct Ziggurat {  // of Marsaglia and Tsang, 256 layers
 
     double normal(Generator& from) const {
         for (;;) {
-            const uint64_t drawn = from.bits();
-            const int layer = drawn & 255;
-            const double z = (2 * ((drawn >> 11) * 0x1.0p-53) - 1) * x[layer];
+            const uint64_t value = from.bits();
+            const int layer = value & 255;
+            const double z = (2 * ((value >> 11) * 0x1.0p-53) - 1) * x[layer];
             if (std::fabs(z) < x[layer + 1]) return z;
             if (layer == 0) {
                 double a, b;
@@ -67,7 +67,7 @@ const Ziggurat ziggurat;
 constexpr int K = 5;
 constexpr double means[K] = {2, 1.8, 1.5, 1, 0.5};
 
-struct Tables {  // for one horizon: an arm is seen at most twice a stage
+struct Tables {  // for one horizon: an arm is observed at most twice per stage
     std::vector<double> widths, roots, inverses;
 
     explicit Tables(int64_t horizon) : widths(horizon + 1), roots(2 * horizon + 2), inverses(2 * horizon + 2) {
@@ -85,7 +85,7 @@ struct Run {
     double sums[K] = {}, averages[K] = {}, widths[K] = {};
     int64_t counts[K] = {}, pulls[K] = {};
 
-    void see(int arm) {
+    void observe(int arm) {
         sums[arm] += means[arm] + ziggurat.normal(random);
         counts[arm]++;
         averages[arm] = sums[arm] * tables.inverses[counts[arm]];
@@ -101,8 +101,8 @@ struct Run {
 
 }  // namespace
 
-// Play runs of UCB (rate 0) or of UCB1-Double, where looks come at a rate below 1; note the regret at some
-// stages, in increasing order, of which the last is the horizon.
+// Play runs of UCB (rate 0) or UCB1-Double (0 < rate < 1, the rate of looks). Record the regret at the given
+// stages, in increasing order; the last one is the horizon.
 extern "C" void play(int64_t runs, double rate, const int64_t* stages, int64_t n_stages, double* regret) {
     const int64_t horizon = stages[n_stages - 1], never = std::numeric_limits<int64_t>::max();
     const double expected_wait = rate > 0 ? -1 / std::log1p(-rate) : 0;
@@ -114,37 +114,37 @@ extern "C" void play(int64_t runs, double rate, const int64_t* stages, int64_t n
     for (int64_t number = 0; number < runs; number++) {
         Run run{tables, random};
         int64_t arrival = rate > 0 ? K + wait() : never;
-        int64_t noted = 0;
+        int64_t n_recorded = 0;
         for (int64_t stage = 1; stage <= horizon; stage++) {
             int best = 0, look = -1;
             if (stage <= K) {
                 best = (int)stage - 1;
             } else {
                 const double width = tables.widths[stage];
-                double values[K], most = values[0] = run.averages[0] + width * run.widths[0];
+                double values[K], largest = values[0] = run.averages[0] + width * run.widths[0];
                 for (int arm = 1; arm < K; arm++) {
                     values[arm] = run.averages[arm] + width * run.widths[arm];
-                    if (values[arm] > most) {
-                        most = values[arm];
+                    if (values[arm] > largest) {
+                        largest = values[arm];
                         best = arm;
                     }
                 }
                 if (stage == arrival) {
-                    double more = -std::numeric_limits<double>::infinity();
+                    double second = -std::numeric_limits<double>::infinity();
                     for (int arm = 0; arm < K; arm++)
-                        if (arm != best && values[arm] > more) {
-                            more = values[arm];
+                        if (arm != best && values[arm] > second) {
+                            second = values[arm];
                             look = arm;
                         }
                 }
             }
-            run.see(best);
+            run.observe(best);
             run.pulls[best]++;
             if (look >= 0) {
-                run.see(look);
+                run.observe(look);
                 arrival = stage + wait();
             }
-            if (stage == stages[noted]) regret[number * n_stages + noted++] = run.regret();
+            if (stage == stages[n_recorded]) regret[number * n_stages + n_recorded++] = run.regret();
         }
     }
 }

@@ -1,31 +1,35 @@
-"""Junk of every kind, for tests that call what is public with it."""
+"""Invalid values of every kind, to call public functions with."""
 
 import math
 import re
 
 import numpy as np
 
-SENTENCE = re.compile(r"[\w\[\] ,']+ must .+, got .+|[\w ]+ must be at least one policy", re.S)
 
-
-class Unspeakable:
+class WithoutRepr:
     def __repr__(self):
-        raise RuntimeError("no words")
+        raise RuntimeError("no repr")
 
 
 JUNK = [
     None, "", "junk", "1", b"1", math.nan, math.inf, -math.inf, -1, 0, 1, 0.5, 1.5, 1e300, 5e-324,
     2**62, 10**400, -(10**400), True, False, 1j, [], [[]], [1], [1, "a"], [[1, 2], [3]], [math.nan],
-    [1e308, -1e308], (), {}, {"a": 1}, {1, 2}, object(), Unspeakable(), np.float64(2), np.array(3.0),
+    [1e308, -1e308], (), {}, {"a": 1}, {1, 2}, object(), WithoutRepr(), np.float64(2), np.array(3.0),
     np.array([1.0, 2.0]), np.array([[1.0]]), np.array(["a"]), np.array([None]), np.zeros(0), 10**5000,
 ]  # fmt: skip
 
+#: How an error shows the value that it rejects, or says that there is none.
+VALUE = re.compile(r"\bgot .+|\b\w+=.+|\bno policies given\b", re.DOTALL)
 
-def refused_or_right(function, **arguments):
+
+def call_or_reject(function, **arguments):
+    """Call a function; an error must be short, name one of the arguments and show its value."""
     try:
         return function(**arguments)
     except (ValueError, TypeError) as error:
-        said = str(error)
-    assert SENTENCE.match(said), f"{function.__name__}: {said}"
-    assert len(said) < 400
+        message = str(error)
+    names = "|".join(map(re.escape, arguments))
+    assert re.search(rf"\b({names})\b", message), f"{function.__name__}: {message}"
+    assert VALUE.search(message), f"{function.__name__}: {message}"
+    assert len(message) < 400
     return None

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from kibitz._files import checked_folder, checked_target, write_whole
-from kibitz._validation import quoted
+from kibitz._files import check_folder, check_target, write_atomic
+from kibitz._validation import short_repr
 
 posix = pytest.mark.skipif(os.name != "posix", reason="pipes, devices and links of POSIX")
 
@@ -61,18 +61,18 @@ BAD_ON_POSIX = {
         *(pytest.param(*case, id=word, marks=posix) for word, case in BAD_ON_POSIX.items()),
     ],
 )
-def test_what_cannot_be_written_is_refused_before(tmp_path, condition, make):
+def test_unwritable_targets_are_rejected(tmp_path, condition, make):
     path = make(tmp_path)
     before = names(tmp_path)
     with pytest.raises(ValueError) as refusal:
-        checked_target(path, "out")
+        check_target(path, "out")
     assert str(refusal.value).startswith(f"out must be {condition}")
     assert names(tmp_path) == before
 
 
 @posix
 @pytest.mark.parametrize("what", ["folder", "file"])
-def test_permissions_are_asked_for(tmp_path, what):
+def test_permissions_are_checked(tmp_path, what):
     if os.geteuid() == 0:
         pytest.skip("root may write everywhere; run as somebody else to test permissions")
     folder = tmp_path / "folder"
@@ -80,29 +80,29 @@ def test_permissions_are_asked_for(tmp_path, what):
     (folder / "file").touch()
     (folder if what == "folder" else folder / "file").chmod(0o500)
     with pytest.raises(ValueError, match=r"out must be .* can be written"):
-        checked_target(folder / "file", "out")
+        check_target(folder / "file", "out")
 
 
-def test_checking_leaves_nothing_behind_and_keeps_what_is_there(tmp_path):
+def test_checking_creates_and_changes_nothing(tmp_path):
     file = tmp_path / "file"
-    assert checked_target(file, "out") == file.resolve()
+    assert check_target(file, "out") == file.resolve()
     assert names(tmp_path) == []
     file.write_text("old")
-    assert checked_target(str(file), "out") == file.resolve()
+    assert check_target(str(file), "out") == file.resolve()
     assert (names(tmp_path), file.read_text()) == (["file"], "old")
 
 
 def test_a_relative_path_is_fine(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    write_whole(checked_target("file", "out"), b"new")
+    write_atomic(check_target("file", "out"), b"new")
     assert (tmp_path / "file").read_bytes() == b"new"
 
 
 @pytest.mark.parametrize("content", [b"new", lambda file: file.write(b"new")])
-def test_it_is_written_and_no_part_stays(tmp_path, content):
+def test_a_file_is_written_and_no_temporary_file_remains(tmp_path, content):
     file = tmp_path / ("long" * 60)  # so long that the name of the part must be shortened
     for _ in range(2):
-        write_whole(checked_target(file, "out"), content)
+        write_atomic(check_target(file, "out"), content)
         assert file.read_bytes() == b"new"
         assert names(tmp_path) == [file.name]
 
@@ -115,19 +115,19 @@ def test_links_are_followed(tmp_path, there):
     if there:
         file.write_text("old")
     link.symlink_to(Path("far") / "file")
-    assert checked_target(link, "out") == file.resolve()
-    write_whole(link, b"new")
+    assert check_target(link, "out") == file.resolve()
+    write_atomic(link, b"new")
     assert link.is_symlink()
     assert file.read_bytes() == b"new"
     assert names(tmp_path) == ["far", "link"]
 
 
 @posix
-def test_permissions_of_the_file_stay(tmp_path):
+def test_permissions_of_an_existing_file_are_kept(tmp_path):
     file = tmp_path / "file"
     file.touch()
     file.chmod(0o640)
-    write_whole(file, b"new")
+    write_atomic(file, b"new")
     assert file.stat().st_mode & 0o777 == 0o640
 
 
@@ -141,33 +141,33 @@ def fails(error):
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("bug")])
-def test_what_was_there_stays_if_writing_fails(tmp_path, error):
+def test_the_old_file_is_kept_if_writing_fails(tmp_path, error):
     file = tmp_path / "file"
     file.write_text("old")
     with pytest.raises(type(error)):
-        write_whole(file, fails(error))
+        write_atomic(file, fails(error))
     assert (names(tmp_path), file.read_text()) == (["file"], "old")
 
 
-def test_an_error_of_the_system_is_a_sentence(tmp_path):
+def test_a_system_error_is_explained(tmp_path):
     file = tmp_path / "file"
     file.write_text("old")
     with pytest.raises(ValueError) as refusal:
-        write_whole(file, fails(OSError(28, "No space left on device")), "out")
-    sentence = f"out must be a file that can be written, got {quoted(str(file))}"
+        write_atomic(file, fails(OSError(28, "No space left on device")), "out")
+    sentence = f"out must be a file that can be written, got {short_repr(str(file))}"
     assert str(refusal.value) == f"{sentence} (No space left on device)"
     assert (names(tmp_path), file.read_text()) == (["file"], "old")
 
 
 @posix
-def test_a_full_disk_is_a_sentence(tmp_path):
+def test_a_full_disk_is_explained(tmp_path):
     """A limit on the size of files stands in for the disk: the system refuses in the same call."""
     program = (
         "import resource, signal, sys; from pathlib import Path\n"
-        "from kibitz._files import write_whole\n"
+        "from kibitz._files import write_atomic\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))\n"
-        "try: write_whole(Path(sys.argv[1]), bytes(10**6), 'out')\n"
+        "try: write_atomic(Path(sys.argv[1]), bytes(10**6), 'out')\n"
         "except ValueError as error: print(error)"
     )
     command = [sys.executable, "-c", program, str(tmp_path / "file")]
@@ -179,10 +179,10 @@ def test_a_full_disk_is_a_sentence(tmp_path):
 
 
 @posix
-def test_parts_of_killed_processes_are_removed(tmp_path):
+def test_temporary_files_of_killed_processes_are_removed(tmp_path):
     program = (
-        "import os, signal, sys; from pathlib import Path; from kibitz._files import write_whole\n"
-        "write_whole(Path(sys.argv[1]), lambda file: os.kill(os.getpid(), signal.SIGKILL))"
+        "import os, signal, sys; from pathlib import Path; from kibitz._files import write_atomic\n"
+        "write_atomic(Path(sys.argv[1]), lambda file: os.kill(os.getpid(), signal.SIGKILL))"
     )
     file = tmp_path / "file"
     subprocess.run([sys.executable, "-c", program, str(file)])
@@ -196,11 +196,11 @@ def test_parts_of_killed_processes_are_removed(tmp_path):
     for other in others:
         (tmp_path / other).touch()
     (tmp_path / f".file.{os.getpid()}.0123abcd.part").touch()  # of one that had our number
-    write_whole(file, b"new")
+    write_atomic(file, b"new")
     assert names(tmp_path) == sorted(["file", *others])
 
 
-def test_threads_do_not_meet(tmp_path):
+def test_threads_use_different_temporary_files(tmp_path):
     """Eight threads write one file at the same time: one of them wins, and wholly."""
     file = tmp_path / "file"
     together = threading.Barrier(8, timeout=20)
@@ -210,7 +210,7 @@ def test_threads_do_not_meet(tmp_path):
             together.wait()
             open_file.write(bytes([k]) * 100_000)
 
-        write_whole(file, content)
+        write_atomic(file, content)
 
     threads = [threading.Thread(target=write, args=(k,)) for k in range(8)]
     for thread in threads:
@@ -221,12 +221,12 @@ def test_threads_do_not_meet(tmp_path):
     assert names(tmp_path) == ["file"]
 
 
-def test_a_folder_need_not_exist_and_is_not_made(tmp_path):
+def test_a_folder_need_not_exist_and_is_not_created(tmp_path):
     folder = tmp_path / "a" / "b"
-    assert checked_folder(folder, "out") == folder.resolve()
+    assert check_folder(folder, "out") == folder.resolve()
     assert names(tmp_path) == []
     folder.mkdir(parents=True)
-    assert checked_folder(str(folder), "out") == folder.resolve()
+    assert check_folder(str(folder), "out") == folder.resolve()
     assert names(folder) == []
 
 
@@ -240,16 +240,16 @@ def a_file(folder):
     [a_file, child_of_a_file, lambda folder: folder / ("x" * 300), lambda folder: "a\0b",
      pytest.param(loop, marks=posix)],
 )  # fmt: skip
-def test_a_folder_that_cannot_be_made_is_refused(tmp_path, make):
+def test_a_folder_that_cannot_be_created_is_rejected(tmp_path, make):
     path = make(tmp_path)
     before = names(tmp_path)
     with pytest.raises(ValueError, match=r"^out must be (a|the name of a) folder"):
-        checked_folder(path, "out")
+        check_folder(path, "out")
     assert names(tmp_path) == before
 
 
 @posix
 @pytest.mark.parametrize("path", ["/dev/null", "/proc", "/proc/new"])
-def test_a_folder_that_takes_no_files_is_refused(path):
+def test_an_unwritable_folder_is_rejected(path):
     with pytest.raises(ValueError, match=r"^out must be (a|the name of a) folder"):
-        checked_folder(path, "out")
+        check_folder(path, "out")

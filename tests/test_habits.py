@@ -100,7 +100,7 @@ def test_the_repository_has_one_address():
     assert f"<{source}/security/advisories/new>" in (ROOT / "SECURITY.md").read_text()
 
 
-def test_the_workflow_covers_the_pythons_that_are_promised():
+def test_the_workflow_covers_the_supported_pythons():
     listed = re.search(r"python: \[(.*)\]", WORKFLOW)[1]
     pythons = re.findall(r'"(3\.\d+)"', listed)
     named = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if ":: Python :: 3." in line]
@@ -114,7 +114,7 @@ def test_the_workflow_covers_the_pythons_that_are_promised():
 
 
 @pytest.mark.slow
-def test_the_commands_that_try_the_wheel_work(tmp_path):
+def test_the_commands_that_test_the_wheel_work(tmp_path):
     tried = [line for line in workflow_commands() if line.startswith("kibitz ")]
     assert "kibitz --help" in tried
     for line in tried:
@@ -124,7 +124,7 @@ def test_the_commands_that_try_the_wheel_work(tmp_path):
         assert done.stdout.strip(), line
 
 
-def test_pre_commit_takes_the_ruff_that_make_takes():
+def test_pre_commit_uses_the_ruff_of_make():
     (ruff,) = [line for line in PROJECT["optional-dependencies"]["lint"] if line.startswith("ruff")]
     hooks = (ROOT / ".pre-commit-config.yaml").read_text()
     assert re.findall(r'additional_dependencies: \["(.*)"\]', hooks) == [ruff, ruff]
@@ -142,20 +142,20 @@ def test_issue_templates_ask_for_versions(template):
     assert "`kibitz --version`" in text
 
 
-def test_the_version_is_one():
+def test_the_version_is_consistent():
     version = PROJECT["version"]
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
     newest = re.search(r"^## (\S+) — ", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1]
     assert newest == version
 
 
-def test_the_tests_have_a_cache_of_their_own():
+def test_the_tests_have_their_own_cache():
     script = "from kibitz.engine.cache import cache_folder; print(cache_folder())"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     if sys.platform == "linux":
         assert Path(done.stdout.strip()) == ROOT / ".cache" / "kibitz" / "compiled"
 
 
-def test_check_leaves_out_what_is_slow_and_test_does_not():
+def test_check_skips_slow_tests_and_test_does_not():
     assert made("check") == ["python -m pytest -q -n auto --dist worksteal -m 'not slow'"]
     assert "python -m pytest -q -n auto --dist loadfile" in made("test")

@@ -8,7 +8,7 @@ import pytest
 
 import kibitz as kb
 from kibitz import _hashing
-from kibitz._hashing import named_by, source_hash
+from kibitz._hashing import collect_functions, source_hash
 from kibitz.policies import POLICIES
 
 pytestmark = pytest.mark.slow
@@ -20,10 +20,10 @@ def index(params, stage, counts, arm, mean):
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_our_policies_are_known_by_their_source_alone(name):
+def test_built_in_policies_are_identified_by_their_source(name):
     """Bytecode would be that of one Python, and a result would not go on with the next."""
     functions = [function for function in POLICIES[name]().functions if function is not None]
-    for function in named_by(functions):
+    for function in collect_functions(functions):
         assert _hashing._source(function) is not None, function.__qualname__
 
 
@@ -32,12 +32,12 @@ def hash_without_bytecode(monkeypatch, function):
         raise AssertionError(f"{code.co_name} is known by its bytecode")
 
     with monkeypatch.context() as patch:
-        patch.setattr(_hashing._Walk, "feed_code", refuse)
+        patch.setattr(_hashing._Hasher, "feed_code", refuse)
         return source_hash(function)
 
 
 @pytest.mark.parametrize("imports", ["import math\nimport numpy as np\n", "pass  # below\n"])
-def test_so_is_a_formula_whatever_it_imports(tmp_path, monkeypatch, imports):
+def test_a_formula_is_identified_by_its_source_despite_imports(tmp_path, monkeypatch, imports):
     """Some Pythons make other bytecode of `math.log(...)` where `math` is imported by the file."""
     monkeypatch.syspath_prepend(tmp_path)
     name = f"formula_{len(imports)}"
@@ -55,7 +55,7 @@ def test_so_is_a_formula_whatever_it_imports(tmp_path, monkeypatch, imports):
     assert found == source_hash(importlib.import_module("other").index)
 
 
-def test_a_file_that_was_edited_since_is_not_believed(tmp_path, monkeypatch):
+def test_the_source_of_an_edited_file_is_not_used(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     file = tmp_path / "edited.py"
     file.write_text("def index(params, stage, counts, arm, mean):\n    return mean\n")
@@ -66,7 +66,7 @@ def test_a_file_that_was_edited_since_is_not_believed(tmp_path, monkeypatch):
     assert source_hash(index) != before
 
 
-def test_text_that_was_executed_has_no_source():
+def test_executed_text_has_no_source():
     code = "def rate(t):\n    return 1 / t\n"
     script = f"from kibitz import _hashing\nexec({code!r})\nprint(_hashing._source(rate))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)

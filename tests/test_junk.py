@@ -9,7 +9,7 @@ import inspect
 
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
-from junk import JUNK, refused_or_right
+from junk import JUNK, call_or_reject
 
 import kibitz as kb
 from kibitz.policies import POLICIES
@@ -36,14 +36,14 @@ FUNCTIONS = {
 }
 
 
-def test_all_of_them_are_found():
+def test_all_constructors_are_covered():
     assert POLICIES.keys() | {"gaussian", "bernoulli", "empirical", "every"} <= FUNCTIONS.keys()
 
 
 @settings(derandomize=True, deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_constructor_takes_junk_with_manners(name, data):
+def test_a_constructor_accepts_or_rejects_junk(name, data):
     function = FUNCTIONS[name]
     known = [p for p in inspect.signature(function).parameters.values() if p.kind != p.VAR_KEYWORD]
     given_ = {p.name: WHOLE[p.name] for p in known if p.default is p.empty}
@@ -51,7 +51,7 @@ def test_a_constructor_takes_junk_with_manners(name, data):
         st.lists(st.sampled_from(known), max_size=2) if known else st.just([])
     ):
         given_[parameter.name] = data.draw(st.sampled_from(JUNK))
-    made = refused_or_right(function, **given_)
+    made = call_or_reject(function, **given_)
     if made is not None:
         repr(made)
 
@@ -69,7 +69,7 @@ RIGHT = {
 @settings(derandomize=True, deadline=None, max_examples=250, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 @pytest.mark.parametrize("function", [kb.simulate, kb.race])
-def test_simulate_takes_junk_with_manners(function, data):
+def test_simulate_accepts_or_rejects_junk(function, data):
     names = [*inspect.signature(function).parameters]
     junk = {
         name: data.draw(st.sampled_from(JUNK))
@@ -79,16 +79,16 @@ def test_simulate_takes_junk_with_manners(function, data):
         junk.pop("progress", None)
     if isinstance(junk.get("file"), str) and junk["file"]:  # would be a file here
         junk.pop("file")
-    refused_or_right(function, **{**RIGHT, **junk})
+    call_or_reject(function, **{**RIGHT, **junk})
 
 
 @settings(derandomize=True, deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_sweep_takes_junk_with_manners(data):
+def test_sweep_accepts_or_rejects_junk(data):
     right = {**RIGHT, "rate": [0.1, 0.2], "feedback": kb.active}
     names = [*right, "points"]
     junk = {
         name: data.draw(st.sampled_from(JUNK))
         for name in data.draw(st.lists(st.sampled_from(names), min_size=1, max_size=2))
     }
-    refused_or_right(kb.sweep, **{**right, **junk})
+    call_or_reject(kb.sweep, **{**right, **junk})

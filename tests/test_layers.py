@@ -77,14 +77,14 @@ def files(room):
     return [single] if single.exists() else sorted((SOURCE / room).rglob("*.py"))
 
 
-def test_every_room_is_known():
+def test_every_package_is_listed():
     rooms = {path.stem for path in SOURCE.glob("*.py")}
     rooms |= {path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"}
     assert rooms == set(ALLOWED)
 
 
 @pytest.mark.parametrize("room", ALLOWED)
-def test_a_room_imports_only_what_it_may(room):
+def test_a_package_imports_only_allowed_packages(room):
     ours, libraries = ALLOWED[room]
     assert files(room)
     for path in files(room):
@@ -96,13 +96,13 @@ def test_a_room_imports_only_what_it_may(room):
                 assert top in libraries, f"{path} imports {name}"
 
 
-def test_evaluation_asks_the_engine_for_one_thing():
+def test_evaluation_uses_one_name_of_the_engine():
     """Dynamic programming over the states of a game is compiled, and is not a simulation."""
     asked = {name for path in files("evaluation") for name in imports(path) if ".engine" in name}
     assert asked == {"kibitz.engine.cache"}
 
 
-def test_planning_is_formulas_unless_it_is_asked_to_simulate():
+def test_planning_imports_simulation_only_on_request():
     for path in files("planning"):
         assert not any("simulation" in name for name in imports(path, top_level=True)), path
 
@@ -113,7 +113,7 @@ def test_simulation_compiles_in_one_file():
     assert users == {"kernels.py"}
 
 
-def test_each_part_of_live_knows_only_those_before_it():
+def test_parts_of_live_import_only_earlier_parts():
     parts = {path.stem for path in (SOURCE / "live").iterdir() if path.name != "__pycache__"}
     assert parts == {*LIVE, "__init__"}
     for place, part in enumerate(LIVE):
@@ -124,7 +124,7 @@ def test_each_part_of_live_knows_only_those_before_it():
                     assert ".".join(name.split(".")[:3]) in known, f"{path} imports {name}"
 
 
-def test_sql_stands_in_the_store():
+def test_sql_is_only_in_the_store():
     statement = re.compile(r"\b(select|insert into|update \w+ set|create table)\b .*", re.IGNORECASE)
     for part in LIVE:
         for path in files(f"live/{part}"):
@@ -134,7 +134,7 @@ def test_sql_stands_in_the_store():
                     assert part == "store" or not is_sql, f"{path}: {node.value}"
 
 
-def test_no_modules_of_live_import_each_other_in_a_circle():
+def test_live_has_no_circular_imports():
     modules = {module_name(path): path for path in (SOURCE / "live").rglob("*.py")}
     graph = {name: set(imported_modules(path, modules)) - {name} for name, path in modules.items()}
     while free := {name for name, needed in graph.items() if not needed & graph.keys()}:
@@ -159,7 +159,7 @@ def imported_modules(path, modules):
                 yield inner if inner in modules else node.module
 
 
-def test_what_bounds_and_models_need_does_not_wait_for_numba():
+def test_bounds_and_models_do_not_import_numba():
     for room in ("model", "bounds"):
         for path in files(room):
             assert "numba" not in {name.partition(".")[0] for name in imports(path)}
@@ -188,13 +188,13 @@ def test_private_parts_of_numba_are_used_in_one_file():
     assert len(set(numba_names(SOURCE / "engine" / "numba_compat.py"))) > 10  # the walk sees them
 
 
-def test_only_what_draws_knows_matplotlib():
+def test_only_plotting_imports_matplotlib():
     for path in SOURCE.rglob("*.py"):
         if path.parts[-2] not in {"reproduction", "plotting"}:
             assert "matplotlib" not in {name.partition(".")[0] for name in imports(path)}, path
 
 
-def test_the_command_line_imports_inside_of_each_command():
+def test_the_command_line_imports_inside_each_command():
     heavy = {"numba", "numpy", "scipy", "xarray", "matplotlib"}
     for path in files("cli"):
         for name in imports(path, top_level=True):

@@ -32,7 +32,7 @@ print(data.sizes["run"], sorted(name for name in os.listdir() if "part" in name 
 """
 
 
-def test_nothing_needs_what_only_posix_has(tmp_path):
+def test_no_module_requires_posix(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_POSIX], capture_output=True, text=True, cwd=tmp_path
     )

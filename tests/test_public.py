@@ -24,17 +24,17 @@ def test_all_public_names_can_be_imported():
     assert dir(kibitz) == sorted(kibitz.__all__)
 
 
-def test_the_version_is_that_of_the_package_and_of_the_command_line():
+def test_the_version_is_the_same_everywhere():
     assert kibitz.__version__ == version("kibitz")
     assert python("-m", "kibitz.cli", "--version").stdout == f"kibitz {kibitz.__version__}\n"
 
 
-def test_another_name_is_refused():
+def test_an_unknown_name_raises_attribute_error():
     with pytest.raises(AttributeError, match="module 'kibitz' has no attribute 'nonsense'"):
         _ = kibitz.nonsense
 
 
-def test_type_checkers_and_python_find_the_same_names_in_the_same_places():
+def test_type_checkers_and_python_see_the_same_names():
     tree = ast.parse(Path(kibitz.__file__).read_text())
     typed = {
         alias.asname: (node.module, alias.name)
@@ -43,7 +43,7 @@ def test_type_checkers_and_python_find_the_same_names_in_the_same_places():
         for node in branch.body
         for alias in node.names
     }
-    assert typed == {name: (module, name) for name, module in kibitz._WHERE.items()}
+    assert typed == {name: (module, name) for name, module in kibitz._MODULES.items()}
 
 
 def test_a_user_of_kibitz_gets_types():
@@ -61,7 +61,7 @@ def test_a_user_of_kibitz_gets_types():
     assert found == expected, done.stdout
 
 
-def test_importing_kibitz_and_asking_for_help_do_not_wait_for_numba():
+def test_import_and_help_do_not_load_numba():
     heavy = "{'numba', 'numpy', 'scipy', 'xarray', 'matplotlib'}"
     script = f"import sys, kibitz; print(*sorted({heavy} & set(sys.modules)))"
     done = python("-c", script)

@@ -1,15 +1,17 @@
-"""Bandits that sometimes get to look.
+"""Stochastic bandits with side observations.
 
-See `simulate` and `sweep`, and `race` to look on; `gaussian`, `bernoulli` and `table` for problems;
-`bandit`, `passive`, `active` and `full` for who sees what; `kibitz.policies` for the players;
-`kibitz.bounds` for what is proved about them; `plan` for what a bucket of looks is worth; `optimal`
-for how well one can play; `agent` for real traffic, `Client` for an agent that is served.
+- Problems: `gaussian`, `bernoulli`, `empirical`, `random_problems`.
+- Feedback: `bandit`, `passive`, `active`, `full`.
+- Policies: `kibitzer`, `ucb` and others (`kibitz.policies`); `index_policy` for your own.
+- Simulation: `simulate`, `sweep`, and `race` to watch live.
+- Theory: `kibitz.bounds`, `plan` (the value of a bucket of looks), `bayes_optimal`.
+- Live traffic: `agent`, and `Client` for an agent behind an HTTP service.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` below says the same to Python
+if TYPE_CHECKING:  # for type checkers and editors; Python itself uses `_NAMES` below
     from kibitz import bounds as bounds
     from kibitz._errors import (
         CompileError as CompileError,
@@ -62,7 +64,7 @@ if TYPE_CHECKING:  # what type checkers and editors read; `_HOME` below says the
 
 __version__: str
 
-_HOME = {
+_NAMES = {
     "kibitz": "bounds",
     "kibitz._errors": "Error CompileError Conflict UnknownAgent UnknownDecision "
     "StoreDamaged StoreUnavailable",
@@ -93,25 +95,25 @@ _HOME = {
     "kibitz.live.events": "Decision Event",
     "kibitz.live.service.client": "Client",
 }
-_WHERE = {name: module for module, names in _HOME.items() for name in names.split()}
+_MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-__all__ = list(_WHERE)
+__all__ = list(_MODULES)
 
 
 def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-if not TYPE_CHECKING:  # else any name at all would pass for a public one
+if not TYPE_CHECKING:  # otherwise type checkers would accept any name
 
     def __getattr__(name):
-        """Import a public name when it is first used: `kibitz --help` need not wait for numba."""
+        """Import a public name at its first use; `kibitz --help` then starts without numba."""
         if name == "__version__":
             from importlib.metadata import version
 
             return version("kibitz")
-        if name not in _WHERE:
+        if name not in _MODULES:
             raise AttributeError(f"module 'kibitz' has no attribute {name!r}")
-        if _WHERE[name] == "kibitz":
+        if _MODULES[name] == "kibitz":
             return import_module(f"kibitz.{name}")
-        return getattr(import_module(_WHERE[name]), name)
+        return getattr(import_module(_MODULES[name]), name)

@@ -14,7 +14,7 @@ class UnknownDecision(Error, ValueError):
 
 
 class UnknownAgent(Error, ValueError):
-    """The store has no agent of this name."""
+    """The store has no agent with this name."""
 
 
 class StoreUnavailable(Error, OSError):
@@ -26,4 +26,4 @@ class StoreDamaged(Error, ValueError):
 
 
 class CompileError(Error, ValueError):
-    """numba cannot compile a function of a policy or of a feedback."""
+    """numba cannot compile a function of a policy or feedback."""

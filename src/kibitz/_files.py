@@ -1,7 +1,7 @@
-"""Files that are written whole or not at all, and refused before the work if that cannot succeed.
+"""Atomic writes, and checks that a file can be written before any work is done.
 
-A file is written beside its target, as `.<name>.<process>.<random>.part`, and renamed when it is
-complete. Links are followed, not replaced.
+A file is first written to `.<name>.<process>.<random>.part` beside its target and renamed when it is
+complete. Symbolic links are followed, not replaced.
 """
 
 import os
@@ -13,146 +13,145 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from kibitz._validation import refused
+from kibitz._validation import invalid
 
-LONGEST = 50  # characters of the target's name in that of its part; systems allow 255 bytes
-PART = re.compile(r"(\..+\.)(\d+)\.[0-9a-f]+\.part")
+MAX_PREFIX = 50  # characters of the target's name in that of its temporary file
+TEMP_NAME = re.compile(r"(\..+\.)(\d+)\.[0-9a-f]+\.part")
 
-_writing: set[Path] = set()  # the parts of this process
+_writing: set[Path] = set()  # the temporary files of this process
 
 
-def checked_target(path: str | os.PathLike[str], name: str) -> Path:
-    """Return the file that writing to `path` would change; refuse what cannot be written.
+def check_target(path: str | os.PathLike[str], name: str) -> Path:
+    """Return the file that writing to `path` would change; raise ValueError if it is not writable.
 
-    `name` is what the user calls it. The file need not exist, its folder must.
+    `name` is the name of the argument in error messages. The folder must exist, the file need not.
     """
-    given = _given(path, name, "the name of a file")
+    text = _check_path(path, name, "the name of a file")
     try:
-        mode = os.stat(given).st_mode
+        mode = os.stat(text).st_mode
     except FileNotFoundError:
-        mode = stat.S_IFREG  # not there yet, or a link to what is not
-    except OSError as error:  # a file's child, a loop of links, too long a name
-        raise _refused(name, "a file that can be written", given, error) from None
-    if stat.S_ISDIR(mode) or given.endswith(("/", os.sep)):
-        raise refused(name, "a file, not a folder", given)
+        mode = stat.S_IFREG  # a new file, or a dangling link
+    except OSError as error:  # a path below a file, a loop of links, a name too long
+        raise _invalid(name, "a file that can be written", text, error) from None
+    if stat.S_ISDIR(mode) or text.endswith(("/", os.sep)):
+        raise invalid(name, "a file, not a folder", text)
     if not stat.S_ISREG(mode):
-        raise refused(name, "an ordinary file, no pipe or device", given)
-    target = Path(os.path.realpath(given))
+        raise invalid(name, "an ordinary file, no pipe or device", text)
+    target = Path(os.path.realpath(text))
     if not os.path.isdir(target.parent):
-        raise refused(name, "in a folder that exists", given)
+        raise invalid(name, "in a folder that exists", text)
     if os.path.exists(target) and not os.access(target, os.W_OK):
-        raise refused(name, "a file that can be written", given)
+        raise invalid(name, "a file that can be written", text)
     try:
-        with _part(target):
+        with _temp_file(target):
             pass
     except OSError as error:
-        raise _refused(name, "in a folder that can be written to", given, error) from None
+        raise _invalid(name, "in a folder that can be written to", text, error) from None
     return target
 
 
-def checked_folder(path: str | os.PathLike[str], name: str) -> Path:
-    """Return a folder in which files can be written once it is made; refuse any other.
+def check_folder(path: str | os.PathLike[str], name: str) -> Path:
+    """Return a folder that can be created and written to; raise ValueError otherwise.
 
-    Neither it nor the folders above it need exist.
+    Neither the folder nor its parents need exist.
     """
-    given = _given(path, name, "the name of a folder")
+    text = _check_path(path, name, "the name of a folder")
     try:
         with suppress(FileNotFoundError):
-            os.stat(given)  # a file's child, a loop of links, too long a name
-        folder = above = Path(os.path.realpath(given))
-        while not os.path.lexists(above):
-            above = above.parent
-        if not os.path.isdir(above):
-            raise refused(name, "a folder", given)
-        with _part(above / "trial"):
+            os.stat(text)  # raises for a path below a file, a loop of links, a name too long
+        folder = parent = Path(os.path.realpath(text))
+        while not os.path.lexists(parent):
+            parent = parent.parent
+        if not os.path.isdir(parent):
+            raise invalid(name, "a folder", text)
+        with _temp_file(parent / "trial"):
             pass
     except OSError as error:
-        raise _refused(name, "a folder that can be written to", given, error) from None
+        raise _invalid(name, "a folder that can be written to", text, error) from None
     return folder
 
 
-def write_whole(
+def write_atomic(
     target: Path,
     content: bytes | Callable[[BinaryIO], object],
     name: str = "file",
     *,
-    one_of_many: bool = False,
+    best_effort: bool = False,
 ) -> None:
-    """Write a file, whole or not at all; `content` may be a function that writes to an open file.
+    """Write a file atomically; `content` may be a function that writes to an open file.
 
-    If it fails, what was there before is still there, and the parts are gone. So are parts that
-    processes left behind when they were killed. For one of many thousand files neither are those
-    looked for, nor is it waited until the disk has it: after a power cut it may be empty.
+    If writing fails, the old file is unchanged and the temporary file is removed. Temporary files of
+    killed processes are removed too. With `best_effort`, meant for many thousand files, neither stale
+    files are removed nor is the disk flushed: after a power failure the file may be empty.
     """
     target = Path(os.path.realpath(target))
-    if not one_of_many:
-        remove_parts_of_the_dead(target.parent, _beginning(target))
+    if not best_effort:
+        remove_stale_temp_files(target.parent, _temp_prefix(target))
     try:
-        with _part(target) as file:
+        with _temp_file(target) as file:
             content(file) if callable(content) else file.write(content)
             file.flush()
-            if not one_of_many:
+            if not best_effort:
                 os.fsync(file.fileno())
             file.close()
             if os.path.exists(target):
                 shutil.copymode(target, file.name)
             os.replace(file.name, target)
     except OSError as error:
-        raise _refused(name, "a file that can be written", str(target), error) from None
+        raise _invalid(name, "a file that can be written", str(target), error) from None
 
 
-def _given(path: str | os.PathLike[str], name: str, condition: str) -> str:
-    if not isinstance(path, str | os.PathLike) or not (given := os.fspath(path)):
-        raise refused(name, condition, path)
-    if not isinstance(given, str) or "\0" in given:
-        raise refused(name, condition, path)
-    return given
+def _check_path(path: str | os.PathLike[str], name: str, condition: str) -> str:
+    if not isinstance(path, str | os.PathLike) or not (text := os.fspath(path)):
+        raise invalid(name, condition, path)
+    if not isinstance(text, str) or "\0" in text:
+        raise invalid(name, condition, path)
+    return text
 
 
-def _refused(name: str, condition: str, given: str, error: Exception) -> ValueError:
+def _invalid(name: str, condition: str, text: str, error: Exception) -> ValueError:
     reason = getattr(error, "strerror", None) or str(error)
-    return ValueError(f"{refused(name, condition, given)} ({reason})")
+    return ValueError(f"{invalid(name, condition, text)} ({reason})")
 
 
-def _beginning(target: Path) -> str:
-    return f".{target.name[:LONGEST]}."
+def _temp_prefix(target: Path) -> str:
+    return f".{target.name[:MAX_PREFIX]}."
 
 
 @contextmanager
-def _part(target: Path) -> Iterator[BinaryIO]:
-    """Open a new file beside the target; it is gone in the end, unless it was renamed."""
-    part = target.with_name(f"{_beginning(target)}{os.getpid()}.{os.urandom(4).hex()}.part")
-    _writing.add(part)
+def _temp_file(target: Path) -> Iterator[BinaryIO]:
+    """Open a temporary file beside the target; remove it afterwards unless it was renamed."""
+    temp = target.with_name(f"{_temp_prefix(target)}{os.getpid()}.{os.urandom(4).hex()}.part")
+    _writing.add(temp)
     try:
-        with open(part, "xb") as file:
+        with open(temp, "xb") as file:
             yield file
     finally:
         with suppress(OSError):
-            part.unlink(missing_ok=True)
-        _writing.discard(part)
+            temp.unlink(missing_ok=True)
+        _writing.discard(temp)
 
 
-def remove_parts_of_the_dead(folder: Path, beginning: str | None = None) -> None:
-    """Remove the parts in a folder whose processes are gone, or only those that begin like this."""
-    with suppress(OSError):  # such as a folder that cannot be listed
+def remove_stale_temp_files(folder: Path, prefix: str | None = None) -> None:
+    """Remove temporary files of dead processes from a folder, or only those with a prefix."""
+    with suppress(OSError):  # for example, a folder that cannot be listed
         for file in folder.iterdir():
-            found = PART.fullmatch(file.name)
-            ours = found is not None and beginning in {None, found[1]}
-            if found and ours and not _alive(int(found[2]), file):
-                with suppress(OSError):  # Windows: a file that a process has open
+            match = TEMP_NAME.fullmatch(file.name)
+            if match and prefix in {None, match[1]} and not _is_alive(int(match[2]), file):
+                with suppress(OSError):  # on Windows: a file that a process has open
                     file.unlink()
 
 
-def _alive(process: int, part: Path) -> bool:
-    """Return whether the process that writes a part is still there."""
+def _is_alive(process: int, temp: Path) -> bool:
+    """Return whether the process that writes a temporary file is still running."""
     if process == os.getpid():
-        return part in _writing  # else it had the same number, in a container for instance
-    if os.name == "nt":  # where `kill` would end it, but what is open cannot be removed
+        return temp in _writing  # a dead process may have had the same id, e.g. in a container
+    if os.name == "nt":  # `os.kill` would end the process; open files cannot be removed anyway
         return False
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except PermissionError:  # another user's
+    except PermissionError:  # a process of another user
         return True
     return True

@@ -1,8 +1,7 @@
-"""The mark of functions that the engine compiles. This module does not import numba.
+"""The decorator that marks functions for compilation. This module does not import numba.
 
-A marked function stays plain Python: it can be called, debugged and pickled as it is. The engine
-finds the mark when it builds a kernel and compiles a copy of the function into the kernel
-(`kibitz.engine.jit`).
+A marked function stays plain Python: it can be called, debugged and pickled. When the engine builds a
+kernel, it compiles copies of all marked functions into it (`kibitz.engine.jit`).
 """
 
 from collections.abc import Callable
@@ -37,7 +36,7 @@ def jit(
 ) -> Any:
     """Mark a function for compilation and return it unchanged.
 
-    Use it as `@kibitz.jit` on the functions of a policy and on every function that they call.
+    Use `@kibitz.jit` on the functions of a policy and on every function that they call.
 
     Parameters
     ----------
@@ -45,8 +44,8 @@ def jit(
         Whether the function creates arrays, as the `init` of a policy does. Other functions are
         compiled without reference counting, which makes a stage about twice as fast.
     inline
-        Whether the function becomes a part of its callers. Switch it off for long functions that are
-        called rarely: kernels then compile faster.
+        Whether the function is inlined into its callers. Use False for long functions that are
+        called rarely; kernels then compile faster.
     substitute
         The function that compiled code calls instead. Both must return the same numbers.
     """
@@ -58,7 +57,7 @@ def jit(
     return mark if function is None else mark(function)
 
 
-def mark_of(function: Any) -> Mark | None:
+def get_mark(function: Any) -> Mark | None:
     """Return the mark of a function, or None if it has none."""
     mark: Mark | None = getattr(function, _ATTRIBUTE, None)
     return mark

@@ -1,4 +1,4 @@
-"""netCDF files with a checksum in their last line."""
+"""netCDF files with a checksum in the last line."""
 
 import hashlib
 import io
@@ -8,18 +8,18 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kibitz._validation import quoted
+from kibitz._validation import short_repr
 
 if TYPE_CHECKING:
     import xarray
 
-FORMAT = 3  # of a saved file; files of kibitz 0.1.0 have no checksum, and older names until 3
+FORMAT = 3  # of result files; 0.1.0 wrote no checksum, and formats before 3 used older names
 LAST_LINE = re.compile(rb"\nkibitz format (\d+) sha256 ([0-9a-f]{64})\n\Z")
-READ_SECONDS = 60  # that a file without a checksum may take to read
+READ_SECONDS = 60  # timeout for reading a file without a checksum
 
 
 def to_netcdf(data: "xarray.Dataset") -> bytes:
-    """Return a dataset as netCDF, built in memory: HDF5 crashes when a disk is full."""
+    """Return a dataset as netCDF, built in memory because HDF5 crashes on a full disk."""
     import h5netcdf
     from xarray.backends import H5NetCDFStore
 
@@ -38,50 +38,50 @@ def from_netcdf(content: bytes) -> "xarray.Dataset":
         return opened.load()
 
 
-def with_checksum(netcdf: bytes) -> bytes:
-    """Return the content of a file: netCDF, and the line with its checksum."""
+def append_checksum(netcdf: bytes) -> bytes:
+    """Return netCDF data followed by a line with their checksum."""
     digest = hashlib.sha256(netcdf).hexdigest()
     return netcdf + f"\nkibitz format {FORMAT} sha256 {digest}\n".encode()
 
 
-def read_checked(file: Path) -> bytes:
-    """Return the netCDF part of a file; raise ValueError if its checksum does not match."""
+def read_verified(file: Path) -> bytes:
+    """Return the netCDF data of a file; raise ValueError if the checksum does not match."""
     try:
         content = file.read_bytes()
     except OSError as error:
         raise _unreadable(file, error.strerror or str(error)) from None
-    found = LAST_LINE.search(content)
-    if found is None:
+    match = LAST_LINE.search(content)
+    if match is None:
         return _read_unchecked(file)
-    if int(found[1]) > FORMAT:
-        raise _unreadable(file, f"its format {int(found[1])} is that of a later version")
-    netcdf = content[: found.start()]
-    if hashlib.sha256(netcdf).hexdigest().encode() != found[2]:
+    if int(match[1]) > FORMAT:
+        raise _unreadable(file, f"format {int(match[1])} needs a later version of kibitz")
+    netcdf = content[: match.start()]
+    if hashlib.sha256(netcdf).hexdigest().encode() != match[2]:
         raise _unreadable(file, "checksum mismatch")
     return netcdf
 
 
 def _read_unchecked(file: Path) -> bytes:
-    """Return a file of kibitz 0.1.0, read in another process: HDF5 may crash on a damaged file."""
+    """Return a file of kibitz 0.1.0, read in another process because HDF5 may crash on it."""
     code = "import sys; from kibitz._netcdf import resave; resave(sys.argv[1])"
     try:
         child = subprocess.run(
             [sys.executable, "-c", code, str(file)], capture_output=True, timeout=READ_SECONDS
         )
     except subprocess.TimeoutExpired:
-        raise _unreadable(file, f"it could not be read within {READ_SECONDS} s") from None
+        raise _unreadable(file, f"reading took more than {READ_SECONDS} s") from None
     if child.returncode != 0:
-        raise _unreadable(file, "it is damaged, or no netCDF file")
+        raise _unreadable(file, "it is damaged or not a netCDF file")
     return child.stdout
 
 
 def resave(file: str) -> None:
-    """Write a file of kibitz 0.1.0 to standard output; the process that calls this may crash."""
+    """Write a file of kibitz 0.1.0 to standard output as netCDF; this may crash the process."""
     data = from_netcdf(Path(file).read_bytes())
-    if "format" in data.attrs:  # it had a checksum, and has lost it
+    if "format" in data.attrs:  # a newer file that lost its checksum
         sys.exit(1)
     sys.stdout.buffer.write(to_netcdf(data))
 
 
 def _unreadable(file: Path, reason: str) -> ValueError:
-    return ValueError(f"file must be a result that kibitz saved, got {quoted(str(file))} ({reason})")
+    return ValueError(f"cannot read {short_repr(str(file))}: {reason}")

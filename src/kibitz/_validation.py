@@ -1,76 +1,77 @@
-"""What a user hands in, made sure of once, at the boundary: a value of the right kind or a sentence.
+"""Validation of arguments, once, at the boundary of the library.
 
-Each function returns its value as the plain type that is meant, or raises a ValueError that reads
+Each function returns the value as a plain Python or NumPy type, or raises a ValueError:
 `<name> must be <condition>, got <value>`.
 """
 
 import math
 from collections.abc import Collection
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-MOST = 2**62 - 1  # the largest whole number that compiled code can still add to another
-LONGEST = 60  # characters of a value that are quoted
-EXECUTOR = "an Executor of concurrent.futures or a function that makes one"
+MAX_INT = 2**62 - 1  # compiled code can add two such numbers without overflow
+MAX_REPR = 60  # characters of a value in an error message
+EXECUTOR = "a concurrent.futures Executor or a function that returns one"
 
 
-def refused(name: str, condition: str, value: object) -> ValueError:
-    """Return the error that says so, with the value quoted."""
-    return ValueError(f"{name} must be {condition}, got {quoted(value)}")
+def invalid(name: str, condition: str, value: object) -> ValueError:
+    """Return (not raise) the error `<name> must be <condition>, got <value>`."""
+    return ValueError(f"{name} must be {condition}, got {short_repr(value)}")
 
 
-def quoted(value: object) -> str:
-    """Return a value as Python writes it, shortened in the middle if it is long."""
+def short_repr(value: object) -> str:
+    """Return the repr of a value, shortened in the middle if it is long."""
     if isinstance(value, np.generic):
         value = value.item()
     elif isinstance(value, np.ndarray):
-        value = value.tolist() if value.size <= LONGEST else f"array of shape {value.shape}"
+        value = value.tolist() if value.size <= MAX_REPR else f"array of shape {value.shape}"
     try:
         text = repr(value)
-    except Exception as error:  # whole numbers of thousands of digits, an object of the user's
+    except Exception as error:  # an integer with thousands of digits, or a broken __repr__
         digits = isinstance(value, int) and int(value.bit_length() * math.log10(2)) + 1
-        text = f"a number of {digits} digits" if digits else f"{type(value).__name__} ({error})"
-    if len(text) > LONGEST:
-        text = f"{text[: LONGEST // 2]}...{text[-LONGEST // 4 :]}"
+        text = f"a number with {digits} digits" if digits else f"{type(value).__name__} ({error})"
+    if len(text) > MAX_REPR:
+        text = f"{text[: MAX_REPR // 2]}...{text[-MAX_REPR // 4 :]}"
     return text
 
 
 def number(value: Any, name: str, condition: str = "a number") -> float:
-    """Return a number as a float, NaN and infinity included."""
+    """Return a number as a float; NaN and infinity are allowed."""
     kinds = int | float | np.integer | np.floating
     if isinstance(value, np.ndarray) and value.ndim == 0 and value is not np.ma.masked:
         value = value.item()
     if isinstance(value, bool | np.bool_) or not isinstance(value, kinds):
-        raise refused(name, condition, value)
+        raise invalid(name, condition, value)
     try:
         return float(value)
     except OverflowError:
-        raise refused(name, condition, value) from None
+        raise invalid(name, condition, value) from None
 
 
 def finite(value: Any, name: str) -> float:
     """Return a finite number."""
     condition = "a finite number"
     if not math.isfinite(x := number(value, name, condition)):
-        raise refused(name, condition, value)
+        raise invalid(name, condition, value)
     return x
 
 
 def positive(value: Any, name: str) -> float:
-    """Return a number that is positive and finite."""
+    """Return a positive, finite number."""
     condition = "positive and finite"
     if not 0 < (x := number(value, name, condition)) < math.inf:
-        raise refused(name, condition, value)
+        raise invalid(name, condition, value)
     return x
 
 
 def non_negative(value: Any, name: str) -> float:
-    """Return a number that is not negative, and finite."""
+    """Return a non-negative, finite number."""
     condition = "non-negative and finite"
     if not 0 <= (x := number(value, name, condition)) < math.inf:
-        raise refused(name, condition, value)
+        raise invalid(name, condition, value)
     return x
 
 
@@ -78,71 +79,78 @@ def between(value: Any, name: str, low: float, high: float) -> float:
     """Return a number in [low, high]."""
     condition = f"in [{low:g}, {high:g}]"
     if not low <= (x := number(value, name, condition)) <= high:
-        raise refused(name, condition, value)
+        raise invalid(name, condition, value)
     return x
 
 
-def whole(value: Any, name: str, least: int = 0, most: int = MOST) -> int:
-    """Return a whole number; floats such as 1e6 are fine."""
+def whole(value: Any, name: str, least: int = 0, most: int = MAX_INT) -> int:
+    """Return a whole number as an int; floats such as 1e6 are accepted."""
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
-        n = int(value)  # exact, however large
+        n = int(value)  # exact for any size
     else:
         x = number(value, name, "a whole number")
         if not (math.isfinite(x) and x == int(x)):
-            raise refused(name, "a whole number", value)
+            raise invalid(name, "a whole number", value)
         n = int(x)
     if n < least:
-        raise refused(name, f"a whole number of at least {least}", value)
+        raise invalid(name, f"a whole number of at least {least}", value)
     if n > most:
-        limit = "below 2^62" if most == MOST else f"of at most {most}"
-        raise refused(name, f"a whole number {limit}", value)
+        limit = "below 2^62" if most == MAX_INT else f"of at most {most}"
+        raise invalid(name, f"a whole number {limit}", value)
     return n
 
 
 def flag(value: Any, name: str) -> bool:
     """Return True or False."""
     if not isinstance(value, bool | np.bool_):
-        raise refused(name, "True or False", value)
+        raise invalid(name, "True or False", value)
     return bool(value)
 
 
 def one_of(value: Any, name: str, choices: Collection[str]) -> str:
-    """Return one of some words."""
+    """Return a string that is one of `choices`; suggest the closest one if it is not."""
     if not (isinstance(value, str) and value in choices):
         *first, last = map(repr, choices)
-        raise refused(name, f"{', '.join(first)} or {last}" if first else last, value)
+        condition = f"{', '.join(first)} or {last}" if first else last
+        raise ValueError(f"{invalid(name, condition, value)}{suggest(value, choices)}")
     return value
 
 
+def suggest(value: Any, choices: Collection[str]) -> str:
+    """Return "; did you mean 'x'?" with the choice closest to a misspelt word, or an empty string."""
+    matches = get_close_matches(value, choices, n=1) if isinstance(value, str) else []
+    return f"; did you mean {matches[0]!r}?" if matches else ""
+
+
 def numbers(value: Any, name: str, least: int = 1) -> NDArray[np.float64]:
-    """Return a list of at least so many finite numbers, as a new array."""
+    """Return a list of at least `least` finite numbers as a new array."""
     condition = f"a list of at least {least} numbers" if least > 1 else "a list of numbers"
-    given = array(value, name, condition)
-    if given.ndim != 1 or given.size < least:
-        raise refused(name, condition, value)
-    if not np.all(np.isfinite(given)):
-        raise refused(name, "finite", value)
-    return given
+    result = array(value, name, condition)
+    if result.ndim != 1 or result.size < least:
+        raise invalid(name, condition, value)
+    if not np.all(np.isfinite(result)):
+        raise invalid(name, "finite", value)
+    return result
 
 
 def array(
     value: Any, name: str, condition: str = "a number or an array of numbers"
 ) -> NDArray[np.float64]:
-    """Return one number or many, in any shape, as a new array; NaN and infinity included."""
+    """Return a number or array of numbers as a new array; NaN and infinity are allowed."""
     try:
-        given = np.array(value)
-        large = given.dtype == object and all(type(x) is int for x in given.flat)
-        masked = isinstance(value, np.ma.MaskedArray)  # passes for the numbers behind the mask
-        if (given.dtype.kind in "iuf" or large) and not masked:
-            with np.errstate(over="ignore"):  # of numbers longer than a float
-                return np.array(given, dtype=np.float64)
+        result = np.array(value)
+        large = result.dtype == object and all(type(x) is int for x in result.flat)
+        masked = isinstance(value, np.ma.MaskedArray)  # np.array would drop the mask
+        if (result.dtype.kind in "iuf" or large) and not masked:
+            with np.errstate(over="ignore"):  # long doubles beyond the range of a float
+                return np.array(result, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         pass
-    raise refused(name, condition, value)
+    raise invalid(name, condition, value)
 
 
 def text(value: Any, name: str, most: int = 500) -> str:
-    """Return a name or the like: some characters, none of them invisible."""
+    """Return a string of 1 to `most` printable characters."""
     if not (isinstance(value, str) and 1 <= len(value) <= most and value.isprintable()):
-        raise refused(name, f"a text of 1 to {most} printable characters", value)
+        raise invalid(name, f"a text of 1 to {most} printable characters", value)
     return value

@@ -156,7 +156,7 @@ def test_out_and_plot_write_files(kibitz, tmp_path):
         (["--observer", "passive", "--rate", "1", "--weights", "1,x"], "weights must be 'uniform', "),
         (["--policy", "etc:horizon=0.5"], "horizon must be a whole number, got 0.5"),
         (["--policy", "etc:scale=x"], "scale must be a number, got 'x'"),
-        (["--runs", "4e9"], "runs must be so few that the result fits in memory, got 4000000000"),
+        (["--runs", "4e9"], "runs=4000000000 would take"),
         (["--runs", "1e10"], "runs must be a whole number of at most 4294967295, got 10000000000"),
         (["--means", "1e308,-1e308"], "means must be "),
         (["--error", "x"], "error must be a number, got 'x'"),
@@ -173,7 +173,7 @@ def test_a_truncated_file_is_refused(kibitz, tmp_path):
     out.write_bytes(out.read_bytes()[:1000])
     code, _, errors = kibitz("simulate", *ACTIVE, "--out", str(out))
     assert code == 2
-    assert "file must be a result that kibitz saved" in errors
+    assert "cannot read" in errors
 
 
 def loop(folder):

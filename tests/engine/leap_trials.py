@@ -14,23 +14,23 @@ from kibitz.engine.environment import (
     ACTIVE,
     GAUSSIAN,
     PASSIVE,
-    Law,
+    Arms,
     Looks,
     draw,
-    law_of,
-    look_functions,
-    looks_of,
+    make_arms,
+    make_look_functions,
+    make_looks,
 )
 from kibitz.engine.leap import (
     Certificate,
     binomial,
-    cut_at,
-    leaping_by,
+    cutoff,
+    make_leap_functions,
     new_certificate,
     normal_quantile,
 )
-from kibitz.engine.loop import statistics_index
-from kibitz.engine.rng import Streams, seed_stream, seed_words, streams
+from kibitz.engine.loop import get_statistics_index
+from kibitz.engine.rng import Streams, make_seeds, new_streams, seed_stream
 from kibitz.model.feedback import Feedback
 from kibitz.model.problem import Problem
 from kibitz.policies.policy import NEVER, Policy, params_type
@@ -59,12 +59,12 @@ def trials(policy: Policy) -> Any:
     foreseen = holds or policy.turns is not None
     hold: Any = policy.hold
     due: Any = policy.due
-    propose, _ = leaping_by(
-        statistics_index(policy), policy.update, policy.turns, policy.hold, policy.due
+    propose, _ = make_leap_functions(
+        get_statistics_index(policy), policy.update, policy.turns, policy.hold, policy.due
     )
-    next_arrival, drawn_arm = look_functions(Feedback("active", 0.1))
+    next_arrival, draw_look_arm = make_look_functions(Feedback("active", 0.1))
 
-    def story(params: Any, law: Law, rng: Any, tale: Tale, farthest: int, state: Any) -> int:
+    def story(params: Any, law: Arms, rng: Any, tale: Tale, farthest: int, state: Any) -> int:
         """Tell a story, pulls of each arm in a row and then some looks; return the stage after it."""
         n_arms = law.means.size
         pulled, looked = n_arms < 0, n_arms > 0
@@ -94,26 +94,26 @@ def trials(policy: Policy) -> Any:
     def trial(
         params: Any,
         state: Any,
-        law: Law,
+        law: Arms,
         looks: Looks,
         tale: Tale,
-        rngs: Streams,
+        streams: Streams,
         certificate: Certificate,
         counted: Any,
     ) -> None:
         n_arms = law.means.size
         pulled, looked = n_arms < 0, n_arms > 0
-        certificate.now[0]["latest"] = 20 + int(300 * rngs.policy.rng.random())
-        stage = story(params, law, rngs.policy.rng, tale, 4 * certificate.now[0]["latest"], state)
+        certificate.now[0]["latest"] = 20 + int(300 * streams.policy.rng.random())
+        stage = story(params, law, streams.policy.rng, tale, 4 * certificate.now[0]["latest"], state)
         seen = view(params, state, stage)
         for arm in range(n_arms):
             if seen.allowed[arm] and seen.tried[arm] == 0:
                 return
-        arm = pull(params, state, stage, rngs.policy.rng)
+        arm = pull(params, state, stage, streams.policy.rng)
         look = -1
-        if looks.observer == ACTIVE and not foreseen and seen.most_looks > 0:
-            look = observe(params, state, stage, rngs.policy.rng)
-        arrival = next_arrival(looks, stage - 1, NEVER, rngs.looks.rng, counted[:0])
+        if looks.observer == ACTIVE and not foreseen and seen.max_looks > 0:
+            look = observe(params, state, stage, streams.policy.rng)
+        arrival = next_arrival(looks, stage - 1, NEVER, streams.looks.rng, counted[:0])
         n, _ = propose(
             params,
             state,
@@ -125,28 +125,28 @@ def trials(policy: Policy) -> Any:
             arrival,
             arm,
             look,
-            rngs.policy.rng,
+            streams.policy.rng,
             certificate,
         )
         if n == 0:
             return
         last = stage + certificate.now[0]["latest"] - 1  # that of the certificate, before any cut
-        cut, arrived = cut_at(looks, arrival, last), 0
+        cut, arrived = cutoff(looks, arrival, last), 0
         wrong_pull, wrong_look = False, False
         if holds:
             held = hold(params, state)
         while stage <= last and arrived < cut:
             counted[STAGES] += 1
-            wrong_pull = wrong_pull or pull(params, state, stage, rngs.policy.rng) != arm
-            chosen = observe(params, state, stage, rngs.policy.rng)
-            reward = draw(law, arm, rngs.rewards)
+            wrong_pull = wrong_pull or pull(params, state, stage, streams.policy.rng) != arm
+            chosen = observe(params, state, stage, streams.policy.rng)
+            reward = draw(law, arm, streams.rewards)
             state = update(params, state, stage, arm, 1, reward, pulled)
             if stage == arrival:
                 for nth in range(looks.per_arrival):
                     if looks.observer == PASSIVE:
-                        chosen = drawn_arm(looks, stage, rngs.looks.rng)
+                        chosen = draw_look_arm(looks, stage, streams.looks.rng)
                     elif nth > 0:
-                        chosen = observe(params, state, stage, rngs.policy.rng)
+                        chosen = observe(params, state, stage, streams.policy.rng)
                     if looks.observer == ACTIVE and look >= 0:
                         wrong_look = wrong_look or chosen != look
                     if holds:
@@ -156,9 +156,9 @@ def trials(policy: Policy) -> Any:
                                 planned = other
                         if looks.observer == ACTIVE:
                             wrong_look = wrong_look or chosen != planned
-                    reward = draw(law, chosen, rngs.looks)
+                    reward = draw(law, chosen, streams.looks)
                     state = update(params, state, stage, chosen, 1, reward, looked)
-                arrival = next_arrival(looks, stage, NEVER, rngs.looks.rng, counted[:0])
+                arrival = next_arrival(looks, stage, NEVER, streams.looks.rng, counted[:0])
                 arrived += 1
             stage += 1
         counted[BLOCKS] += 1
@@ -170,27 +170,27 @@ def trials(policy: Policy) -> Any:
 
     def play(
         numbers: Any,
-        law: Law,
+        law: Arms,
         looks: Looks,
         n_trials: int,
         error: float,
         log: float,
         tale: Tale,
-        words: Any,
-        rngs: Streams,
+        seeds: Any,
+        streams: Streams,
         counted: Any,
     ) -> None:
         params = params_of(*numbers)
-        seed_stream(rngs.rewards, words[0, 0:3])
-        seed_stream(rngs.looks, words[0, 3:6])
-        seed_stream(rngs.policy, words[0, 6:9])
+        seed_stream(streams.rewards, seeds[0, 0:3])
+        seed_stream(streams.looks, seeds[0, 3:6])
+        seed_stream(streams.policy, seeds[0, 6:9])
         for _ in range(n_trials):
             state = init(params, law.means.size)
             certificate = new_certificate(law.means.size, error)
             if log > 0:
                 certificate.now[0]["log"] = log
                 certificate.now[0]["z"] = normal_quantile(log)
-            trial(params, state, law, looks, tale, rngs, certificate, counted)
+            trial(params, state, law, looks, tale, streams, certificate, counted)
 
     return cached_dispatcher(play)
 
@@ -208,21 +208,21 @@ def play_trials(
     log: float = 0.0,
 ) -> Any:
     """Play trials and return what was counted; `log`, if positive, is that of each event."""
-    law = law_of(problem, 1.0)  # whose means a story may change
-    looks = looks_of(feedback, problem.gaps, NEVER // (feedback.looks + 1))
+    law = make_arms(problem, 1.0)  # whose means a story may change
+    looks = make_looks(feedback, problem.gaps, NEVER // (feedback.looks + 1))
     counted = np.zeros(5, np.int64)
     numbers = tuple(policy.params_for(10**6))
-    words = seed_words(seed, 0, 1)
-    play(numbers, law, looks, n_trials, error, log, tale, words, streams(), counted)
+    seeds = make_seeds(seed, 0, 1)
+    play(numbers, law, looks, n_trials, error, log, tale, seeds, new_streams(), counted)
     return counted
 
 
 def binomials() -> Any:
     """Return the compiled function that fills an array with binomial numbers."""
 
-    def fill(n: int, p: float, words: Any, rngs: Streams, out: Any) -> None:
-        seed_stream(rngs.rewards, words[0, 0:3])
+    def fill(n: int, p: float, seeds: Any, streams: Streams, out: Any) -> None:
+        seed_stream(streams.rewards, seeds[0, 0:3])
         for i in range(out.size):
-            out[i] = binomial(n, p, rngs.rewards.rng)
+            out[i] = binomial(n, p, streams.rewards.rng)
 
     return cached_dispatcher(fill)

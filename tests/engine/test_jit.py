@@ -58,7 +58,7 @@ BASE = """
         ("scale=3.0", "scale=4.0"),
     ],
 )
-def test_another_formula_constant_helper_or_default_is_another_content(old, new):
+def test_the_hash_depends_on_formula_constants_helpers_and_defaults(old, new):
     assert BASE.count(old) == 1
     assert content_hash(defined(BASE)) != content_hash(defined(BASE.replace(old, new)))
 
@@ -71,12 +71,12 @@ def test_another_formula_constant_helper_or_default_is_another_content(old, new)
         ("return x + 1.0", "return (\n            x\n            + 1.0\n        )"),
     ],
 )
-def test_comments_lines_and_what_is_not_named_do_not_matter(old, new):
+def test_the_hash_ignores_comments_lines_and_unused_names(old, new):
     assert BASE.count(old) == 1
     assert content_hash(defined(BASE)) == content_hash(defined(BASE.replace(old, new)))
 
 
-def test_a_change_deep_down_is_another_content():
+def test_the_hash_depends_on_nested_helpers():
     text = """
         def lowest(x):
             return x * 2
@@ -91,7 +91,7 @@ def test_a_change_deep_down_is_another_content():
     assert content_hash(defined(text)) != content_hash(defined(other))
 
 
-def test_so_is_a_change_in_a_compiled_helper():
+def test_the_hash_depends_on_compiled_helpers():
     text = """
         @jit
         def helper(x):
@@ -106,13 +106,13 @@ def test_so_is_a_change_in_a_compiled_helper():
 
 
 @needs_jit
-def test_other_options_of_the_compiler_are_another_content():
+def test_the_hash_depends_on_compiler_options():
     fast, plain = numba.njit(fastmath=True), numba.njit
     text = "@jit\ndef formula(x):\n    return x"
     assert content_hash(defined(text, jit=fast)) != content_hash(defined(text, jit=plain))
 
 
-def test_the_value_of_a_closure_is_content():
+def test_the_hash_depends_on_closures():
     def closed(value):
         def formula(x):
             return x + value
@@ -128,7 +128,7 @@ def test_the_value_of_a_closure_is_content():
     assert content_hash(closed(one)) != content_hash(closed(two))
 
 
-def test_arrays_differ_by_values_shape_and_type():
+def test_the_hash_of_an_array_depends_on_values_shape_and_type():
     base = np.array([1, 2, 3, 4])
     others = [base + 1, base.reshape(2, 2), base.astype(float), base.view(np.uint64)]
     hashes = {content_hash(array) for array in [base, *others]}
@@ -136,7 +136,7 @@ def test_arrays_differ_by_values_shape_and_type():
     assert content_hash(base[::-1].copy()) == content_hash(base[::-1])
 
 
-def test_functions_that_call_each_other_have_a_content():
+def test_mutually_recursive_functions_can_be_hashed():
     text = """
         def even(n):
             return n == 0 or formula(n - 1)
@@ -148,7 +148,7 @@ def test_functions_that_call_each_other_have_a_content():
     assert content_hash(defined(text)) != content_hash(defined(other))
 
 
-def test_a_function_reached_through_a_module_is_content():
+def test_the_hash_depends_on_functions_of_a_module():
     class Module(type(os)):
         pass
 
@@ -160,7 +160,7 @@ def test_a_function_reached_through_a_module_is_content():
     assert content_hash(with_constant(1.0)) != content_hash(with_constant(2.0))
 
 
-def test_a_module_inside_of_a_module_is_content():
+def test_the_hash_depends_on_nested_modules():
     def with_constant(value):
         inner, outer = type(os)("outer.inner"), type(os)("outer")
         inner.FACTOR, inner.outer, outer.inner = value, outer, inner
@@ -170,7 +170,7 @@ def test_a_module_inside_of_a_module_is_content():
     assert content_hash(with_constant(1.0)) != content_hash(with_constant(2.0))
 
 
-def test_the_values_of_an_enumeration_are_content():
+def test_the_hash_depends_on_the_values_of_an_enum():
     def with_value(value):
         return defined(
             "def formula(x):\n    return x + Kind.ONE", Kind=IntEnum("Kind", {"ONE": value})
@@ -180,7 +180,7 @@ def test_the_values_of_an_enumeration_are_content():
     assert content_hash(with_value(1)) != content_hash(with_value(2))
 
 
-def test_a_vectorised_function_is_content():
+def test_the_hash_depends_on_vectorised_functions():
     def vectorised(text):
         helper = numba.vectorize(defined(text))
         return defined("def formula(x):\n    return helper(x)", helper=helper)
@@ -190,7 +190,7 @@ def test_a_vectorised_function_is_content():
     assert content_hash(vectorised(one)) != content_hash(vectorised(two))
 
 
-def test_a_profiler_leaves_the_content_as_it_is():
+def test_a_profiler_does_not_change_the_hash():
     function = defined("def formula(x):\n    return x + 1")
     before, jitted = content_hash(function), numba.njit(function)
     with cProfile.Profile():
@@ -292,7 +292,7 @@ FIRST = str(sum((i + 1) * 0.5 for i in range(100)))
 
 
 @needs_jit
-def test_a_loop_is_compiled_once_and_then_found(folder):
+def test_a_kernel_is_compiled_once_and_then_loaded(folder):
     assert folder.run() == (True, FIRST)
     assert len(folder.kept()) == 1
     assert folder.run() == (False, FIRST)
@@ -300,7 +300,7 @@ def test_a_loop_is_compiled_once_and_then_found(folder):
 
 
 @needs_jit
-def test_an_edited_loop_or_helper_is_compiled_anew(folder):
+def test_an_edited_kernel_or_helper_is_compiled_again(folder):
     assert folder.run() == (True, FIRST)
     folder.edit("helpers.py", "i + 1.0", "i + 2.0")
     assert folder.run() == (True, str(sum((i + 2) * 0.5 for i in range(100))))
@@ -313,7 +313,7 @@ def test_an_edited_loop_or_helper_is_compiled_anew(folder):
 
 @needs_jit
 @pytest.mark.parametrize("damage", ["half", "flipped", "folder"])
-def test_a_damaged_file_means_compiling_again(folder, damage):
+def test_a_damaged_cache_file_is_compiled_again(folder, damage):
     folder.run()
     (path,) = folder.kept()
     data = path.read_bytes()
@@ -333,14 +333,14 @@ def test_a_damaged_file_means_compiling_again(folder, damage):
 
 
 @needs_jit
-def test_a_folder_that_cannot_be_written_means_compiling_each_time(folder):
+def test_a_read_only_cache_folder_means_compiling_each_time(folder):
     folder.cache.write_text("a file where the folder should be")
     assert folder.run() == (True, FIRST)
     assert folder.run() == (True, FIRST)
 
 
 @needs_jit
-def test_two_processes_at_once_do_not_disturb_each_other(folder):
+def test_two_processes_can_compile_at_once(folder):
     with ThreadPoolExecutor(3) as pool:
         runs = [pool.submit(folder.run) for _ in range(3)]
     assert {run.result()[1] for run in runs} == {FIRST}
@@ -351,7 +351,7 @@ def test_two_processes_at_once_do_not_disturb_each_other(folder):
 
 @needs_jit
 @pytest.mark.parametrize("loop", ["specialised", "generic"])
-def test_an_own_policy_is_never_out_of_date(tmp_path, loop):
+def test_an_own_policy_is_never_loaded_from_a_stale_file(tmp_path, loop):
     """A draft is compiled once; its formula is compiled anew without a word."""
     folder = Folder(tmp_path, OWN_POLICY.replace('"specialised"', f'"{loop}"'))
     compiled, first = folder.run()
@@ -387,7 +387,7 @@ TWO_POLICIES = """
 """
 
 
-def test_kept_code_of_one_policy_is_not_mixed_up_with_new_code_of_another(tmp_path):
+def test_cached_code_of_one_policy_does_not_clash_with_new_code_of_another(tmp_path):
     """numba numbers functions from 1 in each process and links machine code by these numbers."""
     script = tmp_path / "script.py"
     script.write_text(dedent(TWO_POLICIES))
@@ -406,7 +406,7 @@ def test_kept_code_of_one_policy_is_not_mixed_up_with_new_code_of_another(tmp_pa
     assert lines("one", "shy", "bold") == [shy, bold]  # new code first, then what was kept
 
 
-def test_a_ctrl_c_that_comes_inside_of_a_callback_is_heard(capsys):
+def test_ctrl_c_inside_a_callback_is_raised(capsys):
     def stop():
         raise KeyboardInterrupt
 
@@ -415,7 +415,7 @@ def test_a_ctrl_c_that_comes_inside_of_a_callback_is_heard(capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_what_numba_says_after_it_is_not():
+def test_errors_of_numba_after_ctrl_c_are_suppressed():
     def stop():
         raise KeyboardInterrupt
 
@@ -425,7 +425,7 @@ def test_what_numba_says_after_it_is_not():
         raise RuntimeError("by itself")
 
 
-def test_other_errors_of_a_callback_are_reported_as_ever():
+def test_other_errors_in_a_callback_are_reported():
     seen, report = [], sys.unraisablehook
     sys.unraisablehook = lambda error: seen.append(error.exc_type)
     try:
@@ -438,7 +438,7 @@ def test_other_errors_of_a_callback_are_reported_as_ever():
         sys.unraisablehook = report
 
 
-def test_threads_that_compile_at_the_same_time_leave_the_hook_as_it_was():
+def test_threads_that_compile_at_once_restore_the_hook():
     """The one that begins first ends first: the other must not put back what it found."""
     before = sys.unraisablehook
     entered, left = threading.Event(), threading.Event()
@@ -459,7 +459,7 @@ def test_threads_that_compile_at_the_same_time_leave_the_hook_as_it_was():
     assert sys.unraisablehook is before
 
 
-def test_garbage_is_collected_again_afterwards():
+def test_garbage_collection_is_enabled_again():
     with pytest.raises(ZeroDivisionError), gc_disabled():
         1 / gc.isenabled()  # it is not
     assert gc.isenabled()

@@ -71,7 +71,7 @@ def test_a_policy_with_a_function_replaced_has_no_generic_kernel():
 
 
 @pytest.mark.parametrize("numbers", [(1.5, 5, True), (2.0, -1, False), (0.1, 2**40, True)])
-def test_a_formula_finds_the_parameters_that_it_was_given(numbers):
+def test_a_formula_gets_its_parameters(numbers):
     """Python and the draft see the same numbers, whole ones as whole ones and flags as flags."""
     own = kb.index_policy("own", width, **dict(zip(("c", "power", "wide"), numbers, strict=True)))
     pointer, values = generic(own)._arguments(tuple(own.params))
@@ -96,7 +96,7 @@ def _caller():
 
 
 @pytest.mark.parametrize("engine", ["step", "leap"])
-def test_an_own_formula_is_the_same_as_a_draft_and_as_a_final_loop(engine):
+def test_generic_and_specialised_kernels_give_the_same_numbers(engine):
     own = kb.index_policy("own", width, c=1.5, power=5, wide=True)
     draft, final = (
         kb.simulate(ARMS, kb.active(0.2), own, engine=engine, kernel=kernel, **SETTING)
@@ -107,7 +107,7 @@ def test_an_own_formula_is_the_same_as_a_draft_and_as_a_final_loop(engine):
         np.testing.assert_array_equal(draft[name], final[name], err_msg=name)
 
 
-def test_a_formula_that_is_edited_plays_by_its_new_text():
+def test_an_edited_formula_is_compiled_again():
     names = {"sqrt": math.sqrt, "__name__": "edited"}
     text = "def index(p, t, n, arm, mean):\n    return mean + {} * sqrt(t / n[arm])"
     regrets = []
@@ -119,7 +119,7 @@ def test_a_formula_that_is_edited_plays_by_its_new_text():
     assert regrets[0] == regrets[2] != regrets[1]
 
 
-def test_what_a_formula_raises_is_raised():
+def test_an_exception_in_a_formula_propagates():
     def index(params, stage, counts, arm, mean):
         if stage >= 50:
             raise ValueError("not from stage 50 on")
@@ -132,12 +132,12 @@ def test_what_a_formula_raises_is_raised():
         _caller()(pointer, values, 50, np.array([1, 1]), 0, 0.5)
 
 
-def test_what_has_no_draft_is_compiled():
+def test_a_policy_without_a_generic_kernel_is_compiled():
     data = kb.simulate(ARMS, kb.bandit(), kb.ucb2(), kernel="generic", **SETTING)
     assert loops(data) == {"ucb2": "specialised"}
 
 
-def test_a_final_loop_that_is_there_is_used(monkeypatch, tmp_path):
+def test_a_cached_specialised_kernel_is_used(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # where nothing is kept
 
     def index(params, stage, counts, arm, mean):
@@ -149,7 +149,7 @@ def test_a_final_loop_that_is_there_is_used(monkeypatch, tmp_path):
     assert [loops(data)["mine"] for data in (first, again)] == ["generic", "specialised"]
 
 
-def test_bad_words_are_refused():
+def test_an_unknown_kernel_is_rejected():
     with pytest.raises(
         ValueError, match=r"^kernel must be 'auto', 'generic' or 'specialised', got 'last'$"
     ):
@@ -159,7 +159,7 @@ def test_bad_words_are_refused():
 # ------------------------------------------------------------------------------------- meanwhile
 
 
-def test_long_work_begins_as_a_draft_and_ends_as_a_final_loop(monkeypatch, tmp_path):
+def test_long_work_starts_generic_and_ends_specialised(monkeypatch, tmp_path):
     """What is played while the loop is compiled, and after, is what the draft plays."""
     monkeypatch.setattr(kernels, "SPECIALISE_SECONDS", 0.001)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # where nothing is kept
@@ -185,12 +185,14 @@ def test_long_work_begins_as_a_draft_and_ends_as_a_final_loop(monkeypatch, tmp_p
     np.testing.assert_array_equal(both.regret, draft.regret)
 
 
-def test_short_work_compiles_nothing_aside(monkeypatch):
+def test_short_work_compiles_nothing_in_the_background(monkeypatch):
     monkeypatch.setattr(subprocess, "Popen", None)
     kb.simulate(ARMS, kb.bandit(), kb.index_policy("mine", lambda p, t, n, a, m: m), **SETTING)
 
 
-def test_several_policies_without_a_draft_are_compiled_elsewhere(monkeypatch, tmp_path):
+def test_several_policies_without_generic_kernels_are_compiled_in_other_processes(
+    monkeypatch, tmp_path
+):
     """This process only loads what others have compiled, unless it cannot be sent to them."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # where nothing is kept
     said = []
@@ -210,7 +212,7 @@ def test_several_policies_without_a_draft_are_compiled_elsewhere(monkeypatch, tm
         np.testing.assert_array_equal(here[name], elsewhere[name], err_msg=name)
 
 
-def test_the_process_aside_ends_with_the_work(monkeypatch):
+def test_the_background_process_ends_with_the_work(monkeypatch):
     started = []
     popen = subprocess.Popen
     monkeypatch.setattr(
@@ -222,7 +224,7 @@ def test_the_process_aside_ends_with_the_work(monkeypatch):
     assert [process.returncode is not None for process in started] == [True]
 
 
-def test_what_was_rehearsed_is_compiled_ahead_elsewhere(monkeypatch, tmp_path):
+def test_collected_jobs_are_compiled_in_the_background(monkeypatch, tmp_path):
     """This process compiles nothing, waits for what it needs, and plays the same numbers."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # where nothing is kept
     looks = kb.active(lambda stage: 0.2 + 0.1)
@@ -238,7 +240,7 @@ def test_what_was_rehearsed_is_compiled_ahead_elsewhere(monkeypatch, tmp_path):
             pass
     assert ([job.label[1] for job in jobs], others) == (["mine", "ucb2"], [])
     assert not list(tmp_path.iterdir())
-    with kernels.compile_ahead(jobs), event.install_recorder("numba:compile") as recorder:
+    with kernels.compile_kernels_for(jobs), event.install_recorder("numba:compile") as recorder:
         processes = list(background._compiling.values())
         data = play(progress=lambda what, share: said.append(what))
     assert not [e for _, e in recorder.buffer if "formula" not in e.data["dispatcher"].__name__]
@@ -247,10 +249,10 @@ def test_what_was_rehearsed_is_compiled_ahead_elsewhere(monkeypatch, tmp_path):
     assert loops(data) == {"mine": "generic", "ucb2": "specialised"}
     assert not background._compiling
     assert all(process.returncode is not None for process in processes)
-    with kernels.compile_ahead(jobs):  # again: all is compiled
+    with kernels.compile_kernels_for(jobs):  # again: all is compiled
         assert not background._compiling
     monkeypatch.setattr(Kernel, "is_ready", lambda kernel: False)
-    with kernels.compile_ahead(jobs):  # if the processes die, nobody waits
+    with kernels.compile_kernels_for(jobs):  # if the processes die, nobody waits
         for process in background._compiling.values():
             process.kill()
         again = play()
@@ -258,7 +260,7 @@ def test_what_was_rehearsed_is_compiled_ahead_elsewhere(monkeypatch, tmp_path):
         np.testing.assert_array_equal(again[name], data[name], err_msg=name)
 
 
-def test_what_cannot_be_stored_is_not_compiled_in_the_background(monkeypatch, tmp_path):
+def test_without_a_writable_cache_nothing_is_compiled_in_the_background(monkeypatch, tmp_path):
     """Whoever waits for it would wait for nothing."""
     monkeypatch.setattr(background, "cache_folder", lambda: tmp_path)
     for stored, expected in ((False, [1]), (True, [1, 2, 3])):
@@ -279,7 +281,7 @@ def test_what_cannot_be_stored_is_not_compiled_in_the_background(monkeypatch, tm
 
 
 @pytest.mark.parametrize("n_cores", [1, 2, 4])
-def test_much_work_is_compiled_ahead_into_a_specialised_kernel(monkeypatch, n_cores):
+def test_long_work_is_compiled_ahead_into_a_specialised_kernel(monkeypatch, n_cores):
     monkeypatch.setattr(Kernel, "is_ready", lambda kernel: False)
     sent = []
     monkeypatch.setattr(
@@ -292,7 +294,7 @@ def test_much_work_is_compiled_ahead_into_a_specialised_kernel(monkeypatch, n_co
         kb.simulate(ARMS, kb.bandit(), [kb.moss(), kb.kibitzer()], **much, engine="leap")
         kb.simulate(ARMS, kb.bandit(), kb.moss_anytime(), **SETTING)
         kb.simulate(ARMS, kb.bandit(), [kb.ftl(), kb.ucb2(), kb.moss()], **SETTING)
-    with kernels.compile_ahead(jobs):
+    with kernels.compile_kernels_for(jobs):
         kinds = [[(k.policy.name, k.generic, k.leap) for k in share] for share in sent]
     # kernels that share their code follow each other; those that leap are compiled apart
     first, second = [("moss", False, False), ("ucb2", False, False)], [

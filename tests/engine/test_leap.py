@@ -15,22 +15,22 @@ from scipy import stats
 
 import kibitz as kb
 from kibitz.engine.cache import cached_dispatcher
-from kibitz.engine.environment import law_of, looks_of
+from kibitz.engine.environment import make_arms, make_looks
 from kibitz.engine.leap import (
-    arrivals_drawn,
-    arrivals_up_to,
     binomial,
     binomial_upper_bound,
     can_leap,
     charge,
-    cut_at,
+    cutoff,
     deviation_bound,
-    leaping_by,
+    draw_arrivals,
+    make_leap_functions,
+    max_arrivals,
     new_certificate,
     normal_quantile,
 )
-from kibitz.engine.loop import statistics_index
-from kibitz.engine.rng import seed_words, streams
+from kibitz.engine.loop import get_statistics_index
+from kibitz.engine.rng import make_seeds, new_streams
 from kibitz.policies.policy import NEVER
 
 pytestmark = pytest.mark.slow
@@ -44,7 +44,7 @@ FALSE_ALARM = 1e-4  # of each group of tests
 
 
 @pytest.mark.parametrize("log", [1, 1.5, 3, 10, 22, 37.5, 45, 60])
-def test_the_normal_quantile_keeps_its_promise_and_is_tight(log):
+def test_the_normal_quantile_is_valid_and_tight(log):
     z = mpmath.mpf(normal_quantile(float(log)))
     with mpmath.workdps(40):
         promise = 2 * mpmath.ncdf(-z) / mpmath.exp(-log)
@@ -54,25 +54,25 @@ def test_the_normal_quantile_keeps_its_promise_and_is_tight(log):
 @pytest.mark.parametrize("log", [1.0, 5.0, 20.0, 45.0])
 @pytest.mark.parametrize("n", [1, 7, 100, 10**4, 10**8, 10**12])
 @pytest.mark.parametrize("p", [1e-9, 1e-3, 0.1, 0.5, 0.9, 1 - 1e-9])
-def test_bernstein_keeps_its_promise(n, p, log):
+def test_the_binomial_upper_bound_is_valid(n, p, log):
     most = binomial_upper_bound(float(n), p, log)
     assert stats.binom.logsf(most, n, p) <= -log + 1e-9
     assert most <= n
 
 
-def test_bernstein_at_the_ends():
+def test_the_binomial_upper_bound_for_extreme_arguments():
     assert binomial_upper_bound(1e15, 0.0, 40.0) == 0
     assert binomial_upper_bound(0.0, 0.5, 40.0) == 0
     assert binomial_upper_bound(1e15, 1.0, 40.0) == 10**15
     assert 0.1 * 1e15 < binomial_upper_bound(1e15, 0.1, 40.0) < 0.1 * 1e15 * (1 + 1e-6)
 
 
-def test_gaussian_sums_stray_as_rarely_as_promised():
+def test_the_deviation_bound_of_gaussian_sums_is_valid():
     """P(max_k W_k >= z sqrt n) <= e^-log, and not much less: exact up to the discrete steps."""
     rng = np.random.default_rng(5)
     walks = np.cumsum(rng.standard_normal((20_000, 400)), axis=1).max(axis=1)
     for log in (1.0, 2.0, 4.0):
-        far = deviation_bound(law_of(GAUSSIAN, 1.0), 0, 400, log, normal_quantile(log))
+        far = deviation_bound(make_arms(GAUSSIAN, 1.0), 0, 400, log, normal_quantile(log))
         times = int((walks >= far).sum())
         bound = math.exp(-log)
         assert stats.binom.sf(times - 1, 20_000, bound) > FALSE_ALARM
@@ -80,28 +80,28 @@ def test_gaussian_sums_stray_as_rarely_as_promised():
 
 
 @pytest.mark.parametrize("mean", [0.02, 0.5, 0.9])
-def test_bernoulli_sums_stray_as_rarely_as_promised(mean):
+def test_the_deviation_bound_of_bernoulli_sums_is_valid(mean):
     rng = np.random.default_rng(6)
     walks = np.cumsum((rng.random((20_000, 400)) < mean) - mean, axis=1)
     for log in (1.0, 2.0, 4.0):
-        far = deviation_bound(law_of(BERNOULLI, 1.0), 0, 400, log, normal_quantile(log))
+        far = deviation_bound(make_arms(BERNOULLI, 1.0), 0, 400, log, normal_quantile(log))
         for times in ((walks >= far).any(axis=1).sum(), (walks <= -far).any(axis=1).sum()):
             assert stats.binom.sf(int(times) - 1, 20_000, math.exp(-log)) > FALSE_ALARM
 
 
 def call_arrivals_up_to(looks, arrival, last, log):
-    return arrivals_up_to(looks, arrival, last, log)
+    return max_arrivals(looks, arrival, last, log)
 
 
 def arrivals_from_python(*arguments):
     return cached_dispatcher(call_arrivals_up_to)(*arguments)
 
 
-def test_arrivals_are_bounded_with_the_one_that_is_known():
+def test_max_arrivals_includes_the_next_arrival():
     gaps = np.zeros(2)
-    always = looks_of(kb.active(1.0), gaps, 10)
-    rare = looks_of(kb.active(1e-3), gaps, 10)
-    threes = looks_of(kb.active(kb.every(3, first=2)), gaps, 10)
+    always = make_looks(kb.active(1.0), gaps, 10)
+    rare = make_looks(kb.active(1e-3), gaps, 10)
+    threes = make_looks(kb.active(kb.every(3, first=2)), gaps, 10)
     assert arrivals_from_python(rare, 5, 4, 40.0) == 0
     for last in range(5, 60):
         assert arrivals_from_python(rare, 5, last, 40.0) >= 1
@@ -112,22 +112,22 @@ def test_arrivals_are_bounded_with_the_one_that_is_known():
         assert -16 < stats.binom.logsf(most - 1, n, 1e-3) <= -10
 
 
-def draw_arrivals(looks, arrival, last, rng, out):
+def fill_arrivals(looks, arrival, last, rng, out):
     for i in range(out.shape[0]):
-        out[i, 0], out[i, 1] = arrivals_drawn(looks, arrival, last, rng)
+        out[i, 0], out[i, 1] = draw_arrivals(looks, arrival, last, rng)
 
 
 @pytest.mark.parametrize(("rate", "n"), [(0.1, 40), (0.5, 9), (1.0, 20), (0.01, 30), (0.1, 10**5)])
-def test_arrivals_are_drawn_as_they_were_bounded(rate, n):
+def test_drawn_arrivals_respect_their_bound(rate, n):
     """Never more than the certificate allows, and of the right law; false alarm 1e-4 together."""
-    looks = looks_of(kb.active(rate), np.zeros(2), 10)
+    looks = make_looks(kb.active(rate), np.zeros(2), 10)
     out = np.zeros((20_000, 2), np.int64)
-    cached_dispatcher(draw_arrivals)(looks, 100, 100 + n, np.random.default_rng(4), out)
+    cached_dispatcher(fill_arrivals)(looks, 100, 100 + n, np.random.default_rng(4), out)
     arrived, end = out.T
     assert arrived.max() <= arrivals_from_python(looks, 100, 100 + n, 40.0)
     assert arrived.min() >= 1
     # stage by stage: the first arrival is at stage 100, and the block ends at the cut
-    cut = cut_at(looks, 100, 100 + n)
+    cut = cutoff(looks, 100, 100 + n)
     if n < 1000:
         later = np.random.default_rng(5).random((20_000, n)) < rate
         so_far = 1 + np.cumsum(later, axis=1)
@@ -144,7 +144,7 @@ def test_arrivals_are_drawn_as_they_were_bounded(rate, n):
 
 @pytest.mark.parametrize("n_arms", [2, 5, 500])
 @pytest.mark.parametrize("error", [1e-3, 1e-9, 1e-12])
-def test_the_account_pays_for_every_event_and_never_runs_out(n_arms, error):
+def test_the_error_account_covers_every_event_and_never_runs_out(n_arms, error):
     certificate = new_certificate(n_arms, error)
     account = certificate.now[0]
     prices, spent = [], 0.0
@@ -175,13 +175,13 @@ def fill_binomials():
 
 def drawn(n, p, size, seed=3):
     out = np.zeros(size, np.int64)
-    fill_binomials()(n, p, seed_words(seed, 0, 1), streams(), out)
+    fill_binomials()(n, p, make_seeds(seed, 0, 1), new_streams(), out)
     return out
 
 
 @pytest.mark.parametrize("n", [50, 10**4, 10**6, 10**6 + 1, 10**7, 10**9, 10**12, 10**15])
 @pytest.mark.parametrize("p", [1e-3, 0.1, 0.5, 0.97])
-def test_binomial_numbers_have_the_binomial_law(n, p):
+def test_binomial_numbers_have_the_binomial_distribution(n, p):
     """A randomised probability transform; 64 tests (two each), false alarm 1e-4 together."""
     k = drawn(n, p, 20_000)
     assert k.min() >= 0
@@ -225,7 +225,7 @@ def test_halving_is_exact(n, p, monkeypatch):
     assert stats.chisquare(seen, meant).pvalue > FALSE_ALARM / 4
 
 
-def test_binomial_at_the_ends():
+def test_binomial_for_extreme_arguments():
     for n in (0, 1, 10**15, 2**61):
         assert set(drawn(n, 0.0, 3)) == {0}
         assert set(drawn(n, 1.0, 3)) == {n}
@@ -294,7 +294,7 @@ def played(policy, feedback, law, engine, kernel):
 
 
 @pytest.mark.parametrize(("policy", "feedback", "law"), CASES)
-def test_leaps_have_the_law_of_stages(policy, feedback, law):
+def test_leaps_have_the_distribution_of_stage_by_stage_runs(policy, feedback, law):
     """False alarm 1e-4 over all cases together."""
     leap = played(policy, feedback, law, "leap", "specialised")
     step = played(policy, feedback, law, "step", "auto")  # tests/policies/test_contract.py: the same
@@ -316,7 +316,7 @@ def test_leaps_have_the_law_of_stages(policy, feedback, law):
 LEAPING = [case for case in CASES if case[:2] != ("ucb_second", "active") and case[0] != "etc"]
 
 
-def test_the_comparison_is_of_leaps():
+def test_the_compared_runs_do_leap():
     """Nearly all runs of nearly all cases leap, and most of their stages are leapt."""
     for case in LEAPING:
         leap = played(*case, "leap", "specialised")
@@ -326,7 +326,7 @@ def test_the_comparison_is_of_leaps():
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if POLICIES[case[0]][0]().rule])
-def test_drafts_leap_where_final_loops_do(case):
+def test_generic_kernels_leap_like_specialised_ones(case):
     draft, final = (played(*case, "leap", kernel) for kernel in ("generic", "specialised"))
     for name in ("regret", "n_pulls", "n_looks", "error"):
         np.testing.assert_array_equal(draft[name], final[name], err_msg=name)
@@ -375,7 +375,7 @@ def test_certified_blocks_are_played_as_certified(policy):
 
 
 @pytest.mark.parametrize("policy", TRIED)
-def test_certificates_of_a_poor_level_break_no_more_often_than_they_say(policy):
+def test_loose_certificates_fail_no_more_often_than_allowed(policy):
     """With 2 K + 2 events of probability e^-3 each; and other lengths of stories and spreads."""
     play, bound = trials_of(policy), 10 * math.exp(-3)
     for tale in (ANY, ANY._replace(spread=0.1), ANY._replace(spread=30.0, most=100.0)):
@@ -395,7 +395,7 @@ ATTACKS = {  # means, sds, the tight arm, its side, feedback
 
 @pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize("log", [4.0, 5.0])
-def test_the_tightest_certificates_keep_their_promise(attack, log):
+def test_tight_certificates_never_fail(attack, log):
     """One arm is ahead by a little less than z sqrt(n): the reflection principle is sharp.
 
     False alarm 1e-4 over all cases; a quantile that is a tenth too small would be seen.
@@ -444,7 +444,7 @@ def check_sane(played, problem, horizon, paid=False):
 
 
 @pytest.mark.parametrize("horizon", [10**12, 10**15, 2**61])
-def test_books_balance_at_enormous_horizons(horizon):
+def test_counts_add_up_at_huge_horizons(horizon):
     for feedback in (kb.bandit(), kb.passive(0.1), kb.active(kb.every(10))):
         if feedback.observer == "bandit" and horizon > 10**15:
             continue  # leads there are below what a float can tell, see docs/leap.md
@@ -461,7 +461,7 @@ def test_books_balance_at_enormous_horizons(horizon):
 
 
 @pytest.mark.parametrize("horizon", [1, 2, 4, 5, 10, 127, 128, 129, 300])
-def test_short_horizons_are_played_as_stage_by_stage(horizon):
+def test_short_horizons_are_played_stage_by_stage(horizon):
     for feedback in (kb.bandit(), kb.active(0.5)):
         played = leapt(FOUR, feedback, kb.ucb(), horizon, runs=3)
         check_sane(played, FOUR, horizon)
@@ -519,7 +519,7 @@ def test_no_look_is_lost_where_weights_do_not_quite_sum_to_one():
     assert np.all(abs(shares - weights / weights.sum()) < 6 / math.sqrt(5e11))
 
 
-def test_a_run_depends_on_seed_and_run_alone():
+def test_a_run_depends_on_seed_and_run_only():
     how = {"problem": FOUR, "feedback": kb.active(0.1), "policy": kb.ucb(), "horizon": 10**6}
     all_at_once = leapt(**how, runs=5, threads=2)
     for other in (
@@ -534,7 +534,7 @@ def test_a_run_depends_on_seed_and_run_alone():
     assert not np.array_equal(leapt(**how, runs=5, seed=2).n_pulls, all_at_once.n_pulls)
 
 
-def test_the_curve_is_the_same_at_whichever_stages_it_is_asked_for():
+def test_the_curve_does_not_depend_on_the_recorded_stages():
     how = {"problem": FOUR, "feedback": kb.passive(0.1), "policy": kb.ucb(1.0), "horizon": 10**7}
     fine = leapt(**how, stages=np.arange(1, 20_001))
     coarse = leapt(**how, stages=[17, 1000, 19_999])
@@ -545,7 +545,7 @@ def test_the_curve_is_the_same_at_whichever_stages_it_is_asked_for():
     assert np.all(np.abs(steps[..., None] - gaps).min(axis=-1) < 1e-9)  # a gap at each stage
 
 
-def test_paid_looks_are_in_the_books_at_each_stage():
+def test_paid_looks_are_counted_at_each_stage():
     stages = [100, 5000, 10**5, 10**6]
     feedback = kb.active(0.1, paid=True)
     played = leapt(FOUR, feedback, kb.ucb(), 10**6, stages=stages)
@@ -569,7 +569,7 @@ def test_the_price_of_each_look_is_in_the_curve():
     np.testing.assert_allclose(played.regret, np.tile(20 + 10 * at_others, (4, 1)), rtol=1e-12)
 
 
-def test_looks_in_turn_are_told_in_turn():
+def test_looks_in_turn_are_reported_in_turn():
     """FTL-robin has looked at each arm as often as at the others, but for one look."""
     for problem in (FOUR, kb.gaussian([1, 0, -1])):
         for horizon in (10_000, 10**6 + 7):
@@ -580,7 +580,7 @@ def test_looks_in_turn_are_told_in_turn():
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.02])
-def test_an_arm_that_is_pulled_is_not_leapt_beyond_its_hold(rate):
+def test_a_leap_ends_with_the_hold_of_the_pulled_arm(rate):
     """Arm 1 is pulled, far ahead by its index, and held for 100 more observations."""
     policy = kb.kibitzer()
     params, state, stage = policy.params, policy.init(policy.params, 3), 10**12
@@ -589,9 +589,11 @@ def test_an_arm_that_is_pulled_is_not_leapt_beyond_its_hold(rate):
     state = policy.update(params, state, stage, 1, 1, -0.095, True)
     assert policy.hold(params, state) == (1, 0, 99)
     assert policy.pull(params, state, stage, None) == 1
-    propose, _ = leaping_by(statistics_index(policy), policy.update, None, policy.hold, policy.due)
-    law = law_of(kb.gaussian([0, -0.095, -0.6]), 1.0)
-    looks = looks_of(kb.active(0.02), np.array([0, 0.095, 0.6]), 2 * stage)
+    propose, _ = make_leap_functions(
+        get_statistics_index(policy), policy.update, None, policy.hold, policy.due
+    )
+    law = make_arms(kb.gaussian([0, -0.095, -0.6]), 1.0)
+    looks = make_looks(kb.active(0.02), np.array([0, 0.095, 0.6]), 2 * stage)
     arrival = NEVER if rate == 0 else stage + 10
     longest = 0
     for seed in range(20):
@@ -618,7 +620,7 @@ def test_the_cost_grows_slowly():
         assert spent[2] < 0.25e-9
 
 
-def test_what_cannot_leap_is_played_stage_by_stage():
+def test_policies_that_cannot_leap_are_played_stage_by_stage():
     for policy, feedback in (
         (kb.thompson(), kb.passive(0.1)),
         (kb.ucb2(), kb.bandit()),
@@ -632,16 +634,16 @@ def test_what_cannot_leap_is_played_stage_by_stage():
 
 
 @pytest.mark.parametrize("error", [1e-12, 1e-6, 1e-3])
-def test_the_error_is_kept_below_what_is_allowed(error):
+def test_the_error_stays_below_the_limit(error):
     played = leapt(FOUR, kb.active(0.1), kb.ucb(), 10**7, error=error)
     assert ((played.error > 0) & (played.error <= error)).all()
 
 
 @pytest.mark.parametrize("means", [[1, 0.5], [0.5, 0], [1, 0], [0, 0, 0.5], [1, 1, 0]])
-def test_rewards_without_chance_do_not_stray_and_are_leapt_over(means):
+def test_deterministic_rewards_do_not_deviate(means):
     """Arms that always pay, or never: the sum of their rewards is known, so a block can be long."""
     problem = kb.bernoulli(means)
-    law = law_of(problem, 1.0)
+    law = make_arms(problem, 1.0)
     for arm, mean in enumerate(means):
         assert (deviation_bound(law, arm, 100, 40.0, 9.0) == 0) == (mean in {0, 1})
     setting = {"horizon": 10**12, "runs": 2, "seed": 1, "engine": "leap"}

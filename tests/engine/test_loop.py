@@ -8,8 +8,8 @@ import numba
 import numpy as np
 import pytest
 import reference
+from histories import make_policy, numpy_streams, play_runs
 from scipy import stats
-from stories import made, numpy_streams, runs
 
 from kibitz.engine.loop import STAGE, STOP
 from kibitz.model.feedback import active, bandit, every, full, passive
@@ -89,7 +89,7 @@ def replay(name, feedback, horizon, seed, run):
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_runs_are_those_of_the_reference_with_the_same_streams(name):
+def test_runs_equal_the_reference_with_the_same_streams(name):
     problem, horizon = gaussian(MEANS), 80
     assert REFERENCES.keys() == POLICIES.keys()
     for feedback in (
@@ -99,7 +99,7 @@ def test_runs_are_those_of_the_reference_with_the_same_streams(name):
         active(every(4, first=1)),
         full(),
     ):
-        played = runs(made(name), problem, feedback, horizon=horizon, runs=4, seed=11)
+        played = play_runs(make_policy(name), problem, feedback, horizon=horizon, runs=4, seed=11)
         for run in range(4):
             n_pulls, n_looks = replay(name, feedback, horizon, 11, run)
             assert played.n_pulls[run].tolist() == n_pulls, feedback
@@ -138,10 +138,12 @@ def in_units_of(scale, draw):
 
 @pytest.mark.parametrize("law", ["gaussian", "bernoulli"])
 @pytest.mark.parametrize(("name", "model", "feedback"), DISTRIBUTIONS)
-def test_runs_are_those_of_the_reference_in_distribution(name, model, feedback, law):
+def test_runs_have_the_distribution_of_the_reference(name, model, feedback, law):
     horizon, slow_runs, fast_runs = 60, 150, 150 if SLOW else 2000
     make = {"gaussian": gaussian, "bernoulli": bernoulli}[law]
-    played = runs(made(name), make(MEANS), feedback, horizon=horizon, runs=fast_runs, seed=12)
+    played = play_runs(
+        make_policy(name), make(MEANS), feedback, horizon=horizon, runs=fast_runs, seed=12
+    )
     rng = np.random.default_rng(13)
     model = dict(model)
     if isinstance(model.get("weights"), str):
@@ -162,18 +164,22 @@ def test_runs_are_those_of_the_reference_in_distribution(name, model, feedback, 
 # ------------------------------------------------------------------------------------- the world
 
 
-def test_all_policies_meet_the_same_looks():
+def test_all_policies_see_the_same_looks():
     free = [
-        runs(made(name), gaussian(MEANS), passive(0.3), horizon=200, runs=5, seed=14).n_looks
+        play_runs(
+            make_policy(name), gaussian(MEANS), passive(0.3), horizon=200, runs=5, seed=14
+        ).n_looks
         for name in POLICIES
     ]
     for other in free[1:]:
         np.testing.assert_array_equal(free[0], other)
 
 
-def test_all_policies_meet_as_many_arrivals_where_they_choose_the_look():
+def test_active_policies_see_the_same_number_of_arrivals():
     free = [
-        runs(made(name), gaussian(MEANS), active(0.3, looks=2), horizon=200, runs=5, seed=14).n_looks
+        play_runs(
+            make_policy(name), gaussian(MEANS), active(0.3, looks=2), horizon=200, runs=5, seed=14
+        ).n_looks
         for name in POLICIES
     ]
     for other in free[1:]:
@@ -182,15 +188,17 @@ def test_all_policies_meet_as_many_arrivals_where_they_choose_the_look():
 
 def test_looks_do_not_change_the_noise_of_pulls():
     """A policy that is blind to looks plays the same with and without them."""
-    blind = made("ucb", ignore_looks=True)
-    without = runs(blind, gaussian(MEANS), bandit(), horizon=300, runs=5, seed=15)
+    blind = make_policy("ucb", ignore_looks=True)
+    without = play_runs(blind, gaussian(MEANS), bandit(), horizon=300, runs=5, seed=15)
     for feedback in (passive(0.5), active(every(2)), active(0.1, looks=4)):
-        with_looks = runs(blind, gaussian(MEANS), feedback, horizon=300, runs=5, seed=15)
+        with_looks = play_runs(blind, gaussian(MEANS), feedback, horizon=300, runs=5, seed=15)
         np.testing.assert_array_equal(without.n_pulls, with_looks.n_pulls)
 
 
 def test_runs_differ():
-    played = runs(made("ucb"), gaussian(MEANS), passive(0.3), horizon=500, runs=30, seed=17)
+    played = play_runs(
+        make_policy("ucb"), gaussian(MEANS), passive(0.3), horizon=500, runs=30, seed=17
+    )
     assert len({tuple(row) for row in played.n_pulls}) > 25
     assert len({tuple(row) for row in played.n_looks}) > 25
 
@@ -205,21 +213,21 @@ def test_runs_differ():
 )
 def test_every_stage_has_a_pull_and_the_regret_is_the_sum_of_gaps(feedback):
     problem = gaussian(MEANS)
-    played = runs(made("ucb"), problem, feedback, horizon=300, runs=10)
+    played = play_runs(make_policy("ucb"), problem, feedback, horizon=300, runs=10)
     assert np.all(played.n_pulls.sum(axis=1) == 300)
     np.testing.assert_allclose(played.regret[:, -1], played.n_pulls @ problem.gaps, rtol=1e-13)
 
 
 def test_full_information_shows_every_other_arm_at_each_stage():
-    played = runs(made("ftl"), gaussian(MEANS), full(), horizon=300, runs=3)
+    played = play_runs(make_policy("ftl"), gaussian(MEANS), full(), horizon=300, runs=3)
     np.testing.assert_array_equal(played.n_pulls + played.n_looks, np.full((3, 4), 300))
 
 
 def test_a_paid_look_costs_its_gap_and_changes_nothing_else():
     problem = gaussian(MEANS)
     for make in (lambda paid: passive(0.3, paid=paid), lambda paid: active(0.3, paid=paid)):
-        free = runs(made("ucb"), problem, make(False), horizon=300, runs=10)
-        paid = runs(made("ucb"), problem, make(True), horizon=300, runs=10)
+        free = play_runs(make_policy("ucb"), problem, make(False), horizon=300, runs=10)
+        paid = play_runs(make_policy("ucb"), problem, make(True), horizon=300, runs=10)
         np.testing.assert_array_equal(free.n_pulls, paid.n_pulls)
         cost = paid.n_looks @ problem.gaps
         assert np.all(cost > 0)
@@ -228,11 +236,11 @@ def test_a_paid_look_costs_its_gap_and_changes_nothing_else():
 
 @pytest.mark.parametrize("name", ["ucb", "ftl", "thompson"])
 @pytest.mark.parametrize("paid", [False, True])
-def test_the_curve_is_the_same_however_many_stages_are_noted(name, paid):
+def test_the_curve_does_not_depend_on_the_number_of_recorded_stages(name, paid):
     problem, feedback = gaussian(MEANS), passive(0.2, "optimal", paid=paid)
     setting = {"horizon": 500, "runs": 3, "seed": 18}
-    everything = runs(made(name), problem, feedback, stages=range(1, 501), **setting)
-    some = runs(made(name), problem, feedback, stages=[1, 4, 17, 18, 250, 499], **setting)
+    everything = play_runs(make_policy(name), problem, feedback, stages=range(1, 501), **setting)
+    some = play_runs(make_policy(name), problem, feedback, stages=[1, 4, 17, 18, 250, 499], **setting)
     np.testing.assert_array_equal(some.regret, everything.regret[:, [0, 3, 16, 17, 249, 498]])
     steps = np.round(np.diff(everything.regret, axis=1, prepend=0.0), 9)
     if not paid:
@@ -245,14 +253,16 @@ def test_the_curve_is_the_same_however_many_stages_are_noted(name, paid):
 
 def test_the_first_stages_pull_each_arm_once_in_order():
     for name in POLICIES:
-        curve = runs(made(name), gaussian(MEANS), bandit(), horizon=4, stages=[1, 2, 3, 4]).regret[0]
+        curve = play_runs(
+            make_policy(name), gaussian(MEANS), bandit(), horizon=4, stages=[1, 2, 3, 4]
+        ).regret[0]
         np.testing.assert_allclose(curve, np.cumsum(GAPS), atol=1e-12, err_msg=name)
 
 
-def test_a_table_pays_its_values():
+def test_empirical_arms_pay_their_values():
     """Looks at an arm that pays only one value, and one that pays two, seen by follow the leader."""
     problem = empirical([[1.0], [0.0, 0.5], [2.0, 3.0, 4.0]])
-    played = runs(made("ftl"), problem, bandit(), horizon=50, runs=5)
+    played = play_runs(make_policy("ftl"), problem, bandit(), horizon=50, runs=5)
     np.testing.assert_array_equal(played.n_pulls, [[1, 1, 48]] * 5)
 
 
@@ -261,10 +271,12 @@ def test_a_table_pays_its_values():
 
 def job_of(horizon, first=0, last=1, name="ucb"):
     stages = np.array([horizon])
-    return Job(first, made(name), gaussian(MEANS), active(0.1), horizon, stages, 0, first, last)
+    return Job(
+        first, make_policy(name), gaussian(MEANS), active(0.1), horizon, stages, 0, first, last
+    )
 
 
-def test_a_job_that_is_stopped_yields_nothing():
+def test_a_stopped_job_returns_none():
     control = new_control()
     control[STOP] = 1
     assert play(job_of(100), control) is None
@@ -286,14 +298,14 @@ def test_a_running_job_can_be_stopped(name):
     assert 0 < control[STAGE] < 10**12
 
 
-def test_leaving_early_stops_what_is_running():
+def test_closing_the_generator_stops_running_jobs():
     jobs = [job_of(10, first=0, last=1), job_of(10**12, first=1, last=2)]
     for job, _ in play_all(jobs, 2, lambda _: None):
         assert job.label == 0
         break  # closes the generator: the long job ends, or this test never does
 
 
-def test_an_error_in_progress_stops_what_is_running():
+def test_an_error_in_progress_stops_running_jobs():
     def fail(share):
         raise KeyboardInterrupt
 

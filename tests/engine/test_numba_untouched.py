@@ -98,7 +98,7 @@ def run(script, tmp_path, *arguments):
     return done.stdout
 
 
-def test_no_attribute_of_numba_is_another_after_kibitz_was_used(tmp_path):
+def test_using_kibitz_changes_no_attribute_of_numba(tmp_path):
     script = "".join(map(dedent, (SNAPSHOT, PLAIN_USE)))
     script += "before = snapshot()\n" + dedent(USE_KIBITZ) + dedent(EVERYTHING)
     script += "print(differences(before, snapshot()))\n"
@@ -107,7 +107,7 @@ def test_no_attribute_of_numba_is_another_after_kibitz_was_used(tmp_path):
     assert run(script, tmp_path) == "[]\n[]\n"
 
 
-def test_the_walk_notices_what_is_replaced(tmp_path):
+def test_the_walk_detects_replaced_attributes(tmp_path):
     """The three patches that kibitz once made, and one of a module."""
     script = "".join(map(dedent, (SNAPSHOT, PLAIN_USE)))
     script += dedent(
@@ -169,7 +169,7 @@ USERS = """
 """
 
 
-def test_a_users_compiled_functions_are_the_same_before_during_and_after(tmp_path):
+def test_a_users_compiled_functions_are_unaffected(tmp_path):
     """Results and cache hits, with nothing cached and with everything."""
     (tmp_path / "users.py").write_text(dedent(USERS))
     alone = "import users\nprint(users.use())\n"

@@ -32,7 +32,7 @@ def run(script, *arguments, **environment):
     return done.stdout
 
 
-def test_every_function_of_a_policy_is_called_in_plain_python_without_compiling():
+def test_policy_functions_run_in_plain_python_without_compiling():
     """Nor does any crash the interpreter, which is why this is a process of its own."""
     output = run(
         """
@@ -66,24 +66,24 @@ def test_every_function_of_a_policy_is_called_in_plain_python_without_compiling(
     assert output == "0\n"
 
 
-def test_a_world_can_be_drawn_from_in_plain_python():
+def test_an_environment_can_be_sampled_in_plain_python():
     for problem in (kb.gaussian([1, 0]), kb.bernoulli([0.5, 1]), kb.empirical([[1.0], [2.0, 3.0]])):
-        law = world.law_of(problem, problem.scale or 1.0)
+        law = world.make_arms(problem, problem.scale or 1.0)
         stream = new_stream(1)
         rewards = [world.draw(law, arm, stream) for arm in (0, 1, 0, 1)]
         assert np.all(np.isfinite(rewards))
         if problem.kind != "table":
-            assert np.isfinite(leap.sum_of(law, 0, 1000, stream.rng))
+            assert np.isfinite(leap.draw_sum(law, 0, 1000, stream.rng))
     feedback = kb.passive(lambda stage: 1 / stage, lambda stage, arm: 0.5)
-    next_arrival, drawn_arm = world.look_functions(feedback)
-    looks = world.looks_of(feedback, np.zeros(2), 50)
+    next_arrival, draw_look_arm = world.make_look_functions(feedback)
+    looks = world.make_looks(feedback, np.zeros(2), 50)
     rng = np.random.default_rng(1)
     assert next_arrival(looks, 0, 50, rng, np.zeros(1)) == 1
-    assert drawn_arm(looks, 1, rng) in (0, 1)
+    assert draw_look_arm(looks, 1, rng) in (0, 1)
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_jobs_of_every_policy_can_be_sent_as_bytes(name):
+def test_jobs_of_every_policy_can_be_serialised(name):
     policy = POLICIES[name]()
     stages = np.array([50])
     job = Job(None, policy, kb.gaussian([1, 0.5, 0]), kb.active(0.3), 50, stages, 3, 0, 2)
@@ -99,7 +99,7 @@ def test_jobs_of_every_policy_can_be_sent_as_bytes(name):
 
 
 @needs_jit
-def test_a_policy_of_main_is_played_the_same_when_it_was_sent():
+def test_a_policy_of_main_gives_the_same_numbers_in_a_worker():
     def index(params, stage, counts, arm, mean):
         return mean + params.width / counts[arm]
 
@@ -112,7 +112,7 @@ def test_a_policy_of_main_is_played_the_same_when_it_was_sent():
 
 
 @needs_jit
-def test_a_policy_is_played_with_the_values_that_its_globals_have_now():
+def test_a_policy_uses_the_current_values_of_its_globals():
     names = {"__name__": "mine", "WIDTH": 0.0}
     exec("def index(p, stage, counts, arm, mean):\n    return mean + WIDTH / counts[arm]\n", names)
     mine = kb.index_policy("mine", names["index"])
@@ -145,7 +145,7 @@ WITHOUT_PRIVATE_PARTS = """
 
 
 @needs_jit
-def test_without_the_private_parts_of_numba_the_numbers_are_the_same(tmp_path):
+def test_numbers_do_not_depend_on_private_parts_of_numba(tmp_path):
     output = run(WITHOUT_PRIVATE_PARTS, XDG_CACHE_HOME=str(tmp_path))
     data = kb.simulate(
         kb.gaussian([1, 0.5, 0]), kb.active(0.3), kb.ucb(), horizon=300, runs=3, seed=1, engine="step"
@@ -156,7 +156,7 @@ def test_without_the_private_parts_of_numba_the_numbers_are_the_same(tmp_path):
 
 
 @needs_jit
-def test_functions_that_share_parts_with_a_loop_are_compiled_and_called_as_ever(tmp_path):
+def test_functions_that_share_parts_with_a_kernel_still_compile(tmp_path):
     """Inside of a loop numba's own functions are only parts. Others link them: before it, after it,
     in other threads, and where an index calls a function that its user has compiled."""
     output = run(
@@ -200,7 +200,7 @@ def test_functions_that_share_parts_with_a_loop_are_compiled_and_called_as_ever(
 
 
 @needs_jit
-def test_a_loop_that_is_asked_for_twice_is_the_same():
+def test_the_same_loop_is_compiled_once():
     @jit
     def half(x):
         return x / 2

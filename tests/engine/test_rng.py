@@ -3,11 +3,11 @@
 import numba
 import numpy as np
 import pytest
+from histories import numpy_streams
 from hypothesis import given, strategies as st
 from numpy.random import SFC64, Generator, SeedSequence
-from stories import numpy_streams
 
-from kibitz.engine import rng as streams
+from kibitz.engine import rng as kibitz_rng
 from kibitz.engine.cache import cached_dispatcher
 from kibitz.engine.rng import new_stream, seed_stream
 
@@ -26,33 +26,35 @@ def filler(draw):
     return cached_dispatcher(fill)
 
 
-FILL = {"normal": filler(streams.normal), "uniform": filler(streams.uniform)}
+FILL = {"normal": filler(kibitz_rng.normal), "uniform": filler(kibitz_rng.uniform)}
 
 
 @given(st.integers(0, 2**300), st.integers(0, 2**32 - 3))
 def test_runs_are_seeded_by_numpys_seed_sequence(seed, run):
-    words = streams.seed_words(seed, run, run + 2)
+    words = kibitz_rng.make_seeds(seed, run, run + 2)
     for n in range(2):
         theirs = SeedSequence(seed, spawn_key=(run + n,)).generate_state(9, np.uint64)
         np.testing.assert_array_equal(words[n], theirs)
 
 
-def test_the_words_of_a_run_do_not_depend_on_the_others():
-    together = streams.seed_words(7, 0, 100)
+def test_the_seeds_of_a_run_do_not_depend_on_other_runs():
+    together = kibitz_rng.make_seeds(7, 0, 100)
     for first, last in ((0, 1), (17, 40), (99, 100)):
-        np.testing.assert_array_equal(streams.seed_words(7, first, last), together[first:last])
+        np.testing.assert_array_equal(kibitz_rng.make_seeds(7, first, last), together[first:last])
 
 
-def test_streams_are_those_of_numpys_own_sfc64():
-    words = streams.seed_words(5, 3, 4)[0]
-    for n, (ours, theirs) in enumerate(zip(streams.streams(), numpy_streams(5, 3), strict=True)):
+def test_streams_equal_numpys_sfc64():
+    words = kibitz_rng.make_seeds(5, 3, 4)[0]
+    for n, (ours, theirs) in enumerate(
+        zip(kibitz_rng.new_streams(), numpy_streams(5, 3), strict=True)
+    ):
         cached_dispatcher(seed)(ours, words[3 * n : 3 * n + 3])
         np.testing.assert_array_equal(ours.rng.random(5), theirs.random(5))
         np.testing.assert_array_equal(ours.rng.standard_normal(99), theirs.standard_normal(99))
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [("normal", "standard_normal"), ("uniform", "random")])
-def test_numbers_are_those_of_numpys_generator(ours, theirs):
+def test_numbers_equal_those_of_numpys_generator(ours, theirs):
     """Three million of them: all layers of the ziggurat, their edges and the tail."""
     out = np.empty(N)
     FILL[ours](new_stream(8), out)
@@ -64,10 +66,10 @@ def test_plain_python_draws_the_same_numbers(name):
     plain, compiled = new_stream(8), new_stream(8)
     out = np.empty(500)
     FILL[name](compiled, out)
-    assert [getattr(streams, name)(plain) for _ in range(500)] == out.tolist()
+    assert [getattr(kibitz_rng, name)(plain) for _ in range(500)] == out.tolist()
 
 
-def test_our_draws_and_numpys_come_from_one_state():
+def test_kibitz_and_numpy_draw_from_the_same_state():
     stream, theirs = new_stream(9), Generator(SFC64(9))
     out = np.empty(3)
     for _ in range(5):
@@ -79,6 +81,6 @@ def test_our_draws_and_numpys_come_from_one_state():
 
 
 @pytest.mark.parametrize("n", [1, 2, 50])
-def test_words_are_laid_out_alike_for_any_number_of_runs(n):
+def test_seeds_have_the_same_layout_for_any_number_of_runs(n):
     """Another layout would be another type to numba: a loop would be compiled twice."""
-    assert numba.typeof(streams.seed_words(1, 0, n)) == numba.types.uint64[:, ::1]
+    assert numba.typeof(kibitz_rng.make_seeds(1, 0, n)) == numba.types.uint64[:, ::1]

@@ -46,7 +46,7 @@ def play(folder, *policies):
     return dict(line.split() for line in done.stdout.splitlines())
 
 
-def test_a_kept_policy_is_played_by_its_own_index_beside_a_new_one(tmp_path):
+def test_a_cached_policy_uses_its_own_index_beside_a_new_one(tmp_path):
     alone = play(tmp_path, "without")
     both = play(tmp_path, "with", "without")
     assert both["without"] == alone["without"]
@@ -107,7 +107,7 @@ OLD = tuple(map(int, numba.__version__.split(".")[:2])) < (0, 65)
         ),
     ],
 )
-def test_parts_with_the_same_symbol_clash_in_the_old_way_only(tmp_path, way):
+def test_equal_symbols_clash_only_without_internal_linkage(tmp_path, way):
     """Both kernels have a part of the same name, type and number; one comes from the cache."""
     (alone,), _ = results(tmp_path / "one", way, "1")
     (other,), _ = results(tmp_path / "other", way, "5")

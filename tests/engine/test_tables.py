@@ -34,7 +34,7 @@ def equal(ours, theirs):
         np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name), err_msg=name)
 
 
-def test_who_looks_up_its_index():
+def test_which_policies_use_tables():
     found = {name for name, make in POLICIES.items() if is_tabulated(make(), 1000)}
     assert found == {"ucb", "ucb_double", "ucb_second", "kl_ucb"}
     assert not is_tabulated(kb.kl_ucb(rewards="bernoulli"), 1000)
@@ -45,7 +45,7 @@ def test_who_looks_up_its_index():
     "feedback", [kb.bandit(), kb.active(0.3), kb.passive(1.0, looks=7), kb.full()]
 )
 @pytest.mark.parametrize("make", [kb.ucb, kb.ucb_second, kb.kl_ucb])
-def test_tables_play_what_the_formula_plays(make, feedback, monkeypatch):
+def test_tables_give_the_numbers_of_the_formula(make, feedback, monkeypatch):
     job = job_of(make(), feedback, 700, kernel="specialised")
     assert specialised_kernel(job).table_size > 0
     by_tables = play(job)
@@ -54,7 +54,7 @@ def test_tables_play_what_the_formula_plays(make, feedback, monkeypatch):
     equal(by_tables, play(job))
 
 
-def test_tables_hold_what_the_functions_return():
+def test_tables_contain_the_values_of_the_factors():
     """For two sets of parameters, whose tables must not be mixed up."""
     for c in (6.0, 2.0):
         policy = kb.ucb(c)
@@ -79,7 +79,7 @@ def test_a_table_is_long_enough_for_every_count(looks):
 
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="takes minutes in plain Python")
-def test_the_longest_game_with_tables_and_the_shortest_without():
+def test_the_longest_run_with_tables_and_the_shortest_without():
     horizons = [MAX_TABLE_SIZE // 2 - 1, MAX_TABLE_SIZE // 2]
     jobs = [
         job_of(kb.ucb(), kb.passive(1.0, [1, 0, 0]), h, 1, kernel="specialised") for h in horizons

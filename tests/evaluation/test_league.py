@@ -192,7 +192,7 @@ def test_a_stage_costs_some_nanoseconds():
         ({"problems": 0}, "problems must be a whole number of at least 1, got 0"),
         ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
         ({"horizon": 0}, "horizon must be a whole number of at least 1, got 0"),
-        ({"policies": []}, "policies must be at least one policy, got none"),
+        ({"policies": []}, "no policies given; pass at least one, such as ucb()"),
     ],
 )
 def test_what_is_no_league_is_refused(options, sentence):

@@ -336,7 +336,7 @@ def test_what_makes_no_sense_gets_a_sentence(url, operation, sentence):
         ({"arms": ["blue", "blue"]}, "arms must be different names, got"),
         ({"arms": ["blue", 3]}, "arms must be a text"),
         ({"policy": None}, "policy must be given to make an agent, got None"),
-        ({"policy": "ucb"}, r"policy must be one such as ucb\(\), got 'ucb'"),
+        ({"policy": "ucb"}, r"policy must be a Policy such as ucb\(\), got 'ucb'"),
         ({"policy": kibitz.moss()}, "horizon of moss must be given for an agent, got None"),
         ({"scale": 0.0}, r"scale must be positive and finite, got 0\.0"),
         ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),

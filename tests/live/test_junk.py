@@ -4,7 +4,7 @@ import inspect
 import random
 
 import pytest
-from junk import JUNK, refused_or_right
+from junk import JUNK, call_or_reject
 
 import kibitz as kb
 from kibitz.live.agent.agent import Agent
@@ -43,7 +43,7 @@ def test_an_agent_is_made_of_junk_with_manners(memory, monkeypatch):
     for n, arguments in enumerate(all_junk(kb.agent, {"url": "a.db", "name": "a", **NEW})):
         if isinstance(arguments["name"], str) and arguments["name"]:  # a new one for each
             arguments["name"] += f" {n}"
-        made = refused_or_right(kb.agent, **arguments)
+        made = call_or_reject(kb.agent, **arguments)
         if made is not None:
             made.close()
 
@@ -57,9 +57,9 @@ def test_every_method_is_tried():
 def test_an_agent_takes_junk_with_manners(agent, name):
     method = getattr(agent, name)
     for arguments in all_junk(method, RIGHT[name]):
-        given = refused_or_right(method, **arguments)
+        given = call_or_reject(method, **arguments)
         if name == "events" and given is not None:
-            refused_or_right(lambda given=given: list(given))
+            call_or_reject(lambda given=given: list(given))
     agent.ask()
 
 
@@ -68,7 +68,7 @@ def test_a_log_is_read_with_junk_and_manners(memory):
     for arguments in all_junk(kb.from_log, {"source": log}):
         source = arguments["source"]
         if not (isinstance(source, str) and (memory / source).exists()):
-            refused_or_right(kb.from_log, **arguments)
+            call_or_reject(kb.from_log, **arguments)
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
+from histories import Rewards, numpy_streams, play_runs
 from numpy.random import SFC64, Generator, SeedSequence
-from stories import Rewards, numpy_streams, runs
 
 import kibitz
 from kibitz.policies import POLICIES
@@ -44,7 +44,7 @@ def test_the_agent_plays_the_runs_of_the_compiled_simulator(name, memory):
     feedback = kibitz.active(kibitz.every(3, first=2), looks=2)
     horizon, seed, run = 120, 11, 3
     stages = np.arange(1, horizon + 1)
-    simulated = runs(
+    simulated = play_runs(
         policy_named(name), problem, feedback, horizon=horizon, seed=seed, first=run, stages=stages
     )
     arguments = {"arms": list("0123"), "policy": policy_named(name), "scale": 2.0, "seed": 1}

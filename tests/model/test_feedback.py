@@ -10,11 +10,11 @@ from functools import cache
 
 import numpy as np
 import pytest
+from histories import make_policy, play_runs
 from hypothesis import given, strategies as st
 from scipy import stats
-from stories import made, runs
 
-from kibitz.engine.environment import look_functions, looks_of
+from kibitz.engine.environment import make_look_functions, make_looks
 from kibitz.model.feedback import active, bandit, every, full, passive
 from kibitz.model.problem import gaussian
 from kibitz.policies.policy import NEVER
@@ -37,22 +37,22 @@ def following(next_arrival, looks, stage, horizon, rng):
     return next_arrival(looks, stage, horizon, rng, np.zeros(1))
 
 
-def drawn(drawn_arm, looks, stage, rng, out):
+def drawn(draw_look_arm, looks, stage, rng, out):
     for n in range(out.size):
-        out[n] = drawn_arm(looks, stage, rng)
+        out[n] = draw_look_arm(looks, stage, rng)
 
 
 @cache
 def functions(feedback):
     """Return a feedback's functions."""
-    return look_functions(feedback)
+    return make_look_functions(feedback)
 
 
 def arrivals(feedback, horizon, seed=0):
     """Return the stages at which looks arrive."""
     out = np.zeros(horizon + 1, np.int64)
     next_arrival, _ = functions(feedback)
-    looks = looks_of(feedback, GAPS, horizon)
+    looks = make_looks(feedback, GAPS, horizon)
     n = listed(next_arrival, looks, horizon, np.random.default_rng(seed), out)
     return out[:n]
 
@@ -60,8 +60,8 @@ def arrivals(feedback, horizon, seed=0):
 def arms(feedback, n, seed=0, stage=1, horizon=100):
     """Return how often each arm is drawn by a passive observer."""
     out = np.zeros(n, np.int64)
-    _, drawn_arm = functions(feedback)
-    drawn(drawn_arm, looks_of(feedback, GAPS, horizon), stage, np.random.default_rng(seed), out)
+    _, draw_look_arm = functions(feedback)
+    drawn(draw_look_arm, make_looks(feedback, GAPS, horizon), stage, np.random.default_rng(seed), out)
     return np.bincount(out, minlength=GAPS.size)
 
 
@@ -152,7 +152,7 @@ def test_a_listed_rate_and_the_same_function_draw_the_same_arrivals():
 
 
 def test_no_arrival_is_ever_beyond_what_a_stage_can_count():
-    looks = looks_of(active(1e-18), GAPS, 10)
+    looks = make_looks(active(1e-18), GAPS, 10)
     next_arrival, _ = functions(active(1e-18))
     for seed in range(20):
         assert 10 < following(next_arrival, looks, 0, 10, np.random.default_rng(seed)) <= NEVER
@@ -236,7 +236,9 @@ def test_named_weights_are_a_distribution_with_nothing_on_optimal_arms(gaps, nam
 @pytest.mark.slow
 def test_several_looks_come_with_each_arrival():
     for feedback in (passive(0.2, looks=3), active(0.2, looks=3)):
-        n_looks = runs(made("ftl"), PROBLEM, feedback, horizon=500, runs=20).n_looks.sum(axis=1)
+        n_looks = play_runs(make_policy("ftl"), PROBLEM, feedback, horizon=500, runs=20).n_looks.sum(
+            axis=1
+        )
         assert np.all(n_looks % 3 == 0)
         assert stats.binomtest(int(n_looks.sum()) // 3, 500 * 20, 0.2).pvalue > 1e-6
 
@@ -245,13 +247,13 @@ def test_several_looks_come_with_each_arrival():
 def test_periodic_looks_are_counted_in_the_engine():
     for n, first, expected in [(7, 7, 14), (7, 1, 15), (7, 99, 1), (1, 1, 100), (200, 150, 0)]:
         feedback = active(every(n, first=first))
-        played = runs(made("ftl"), PROBLEM, feedback, horizon=100, runs=2)
+        played = play_runs(make_policy("ftl"), PROBLEM, feedback, horizon=100, runs=2)
         assert played.n_looks.sum(axis=1).tolist() == [expected] * 2
 
 
 def test_weights_are_followed_in_the_engine():
     weights = [0.1, 0.0, 0.6, 0.3]
-    played = runs(made("ftl"), PROBLEM, passive(0.5, weights), horizon=500, runs=20)
+    played = play_runs(make_policy("ftl"), PROBLEM, passive(0.5, weights), horizon=500, runs=20)
     assert follow(played.n_looks.sum(axis=0), weights)
 
 
@@ -259,12 +261,12 @@ def test_rows_of_weights_are_those_of_their_stages_in_the_engine():
     rows = np.zeros((100, 4))
     rows[:60, 1] = 1.0
     rows[60:, 3] = 1.0
-    played = runs(made("ftl"), PROBLEM, passive(1.0, rows), horizon=100)
+    played = play_runs(make_policy("ftl"), PROBLEM, passive(1.0, rows), horizon=100)
     assert played.n_looks[0].tolist() == [0, 60, 0, 40]
 
 
 def test_a_bandit_sees_nothing_for_free():
-    assert not runs(made("ftl"), PROBLEM, bandit(), horizon=100, runs=2).n_looks.any()
+    assert not play_runs(make_policy("ftl"), PROBLEM, bandit(), horizon=100, runs=2).n_looks.any()
 
 
 # -------------------------------------------------------------------------------------- bad input
@@ -333,22 +335,22 @@ def test_refuses_bad_weights(weights, sentence):
 
 def test_refuses_what_does_not_fit_the_arms_or_the_horizon():
     with refused("weights must have one entry for each of 4 arms, got 2"):
-        looks_of(passive(0.1, [0.5, 0.5]), GAPS, 10)
+        make_looks(passive(0.1, [0.5, 0.5]), GAPS, 10)
     with refused("weights must have a row for each of 10 stages, got 2"):
-        looks_of(passive(0.1, [[1, 0, 0, 0], [1, 0, 0, 0]]), GAPS, 10)
+        make_looks(passive(0.1, [[1, 0, 0, 0], [1, 0, 0, 0]]), GAPS, 10)
     with refused("rate must have an entry for each of 10 stages, got 9"):
-        looks_of(active([0.1] * 9), GAPS, 10)
+        make_looks(active([0.1] * 9), GAPS, 10)
     with refused("weights must be 'uniform' or given where no arm is sub-optimal, got 'optimal'"):
-        looks_of(passive(0.1, "optimal"), np.zeros(3), 10)
+        make_looks(passive(0.1, "optimal"), np.zeros(3), 10)
 
 
 def test_refuses_a_function_whose_values_are_no_rates_or_weights():
     with refused("rate must be in [0, 1] at each stage, got 2.0 at 1"):
-        looks_of(active(lambda stage: 2.0 / stage), GAPS, 10)
+        make_looks(active(lambda stage: 2.0 / stage), GAPS, 10)
     with refused("rate must be in [0, 1] at each stage, got nan at 1"):
-        looks_of(passive(lambda stage: math.nan), GAPS, 10)
+        make_looks(passive(lambda stage: math.nan), GAPS, 10)
     with refused("weights at stage 1 must sum to 1, got [0.5, 0.5, 0.5, 0.5] with sum 2.0"):
-        looks_of(passive(0.1, lambda stage, arm: 0.5), GAPS, 10)
+        make_looks(passive(0.1, lambda stage, arm: 0.5), GAPS, 10)
 
 
 def test_shows_what_made_it():

@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 from scipy import stats
 
 from kibitz.engine.cache import cached_dispatcher
-from kibitz.engine.environment import draw, law_of
+from kibitz.engine.environment import draw, make_arms
 from kibitz.engine.rng import new_stream
 from kibitz.model.problem import bernoulli, empirical, gaussian
 
@@ -24,7 +24,7 @@ def draws(law, arm, stream, out):
 
 def sample(problem, arm, n, seed):
     out = np.empty(n)
-    cached_dispatcher(draws)(law_of(problem, 1.0), arm, new_stream(seed), out)
+    cached_dispatcher(draws)(make_arms(problem, 1.0), arm, new_stream(seed), out)
     return out
 
 
@@ -133,7 +133,7 @@ def test_what_is_drawn_does_not_depend_on_the_arm():
     for problem in (gaussian([1.0, 0.0]), bernoulli([0.2, 0.9]), empirical([[1.0], [1.0, 2.0]])):
         both = [new_stream(4) for _ in range(2)]
         for arm, stream in enumerate(both):
-            draws(law_of(problem, 1.0), arm, stream, np.empty(50))
+            draws(make_arms(problem, 1.0), arm, stream, np.empty(50))
         assert both[0].rng.random() == both[1].rng.random()
 
 

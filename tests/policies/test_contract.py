@@ -6,14 +6,14 @@ from itertools import pairwise
 import numba
 import numpy as np
 import pytest
-from stories import made, plain, runs, tell
+from histories import make_policy, play_runs, replay, without_index
 
 from kibitz.engine.kernel import make_generic_kernel, make_kernel
 from kibitz.model.feedback import active, bandit, every, full, passive
 from kibitz.model.problem import bernoulli, empirical, gaussian
 from kibitz.policies import POLICIES, index_policy
-from kibitz.policies.check import statistics_of
-from kibitz.policies.policy import Policy, arrays_of
+from kibitz.policies.check import make_statistics
+from kibitz.policies.policy import Policy, list_arrays
 from kibitz.simulation.executors import play_all
 from kibitz.simulation.jobs import Job
 
@@ -79,13 +79,13 @@ PROBLEMS = {
 
 @pytest.fixture(params=POLICIES)
 def policy(request):
-    return made(request.param)
+    return make_policy(request.param)
 
 
 @pytest.fixture(params=VARIANTS)
 def variant(request):
     name, arguments = VARIANTS[request.param]
-    return made(name, **arguments)
+    return make_policy(name, **arguments)
 
 
 def has_generic_kernel(policy):
@@ -100,12 +100,12 @@ def equal(one, other):
 # ------------------------------------------------------------------------------- of the policies
 
 
-def test_is_named_as_it_is_listed(policy):
+def test_the_name_is_the_key_in_policies(policy):
     assert isinstance(policy, Policy)
     assert POLICIES[policy.name]().name == policy.name
 
 
-def test_shows_the_parameters_that_remake_it(policy):
+def test_repr_recreates_the_policy(policy):
     again = POLICIES[policy.name](**policy.parameters)
     assert again.params == policy.params
     assert repr(again) == repr(policy)
@@ -114,27 +114,27 @@ def test_shows_the_parameters_that_remake_it(policy):
 def random_story(n_arms, n, seed):
     rng = np.random.default_rng(seed)
     return [
-        (int(rng.integers(n_arms)), float(rng.random() < 0.5), *["free"] * int(rng.integers(2)))
+        (int(rng.integers(n_arms)), float(rng.random() < 0.5), *["look"] * int(rng.integers(2)))
         for _ in range(n)
     ]
 
 
-def test_deciding_leaves_the_state_alone(policy):
+def test_decisions_do_not_modify_the_state(policy):
     params = policy.params
-    state, stage = tell(policy, params, 3, *random_story(3, 40, seed=1))
-    before = copy.deepcopy(arrays_of(state))
+    state, stage = replay(policy, params, 3, *random_story(3, 40, seed=1))
+    before = copy.deepcopy(list_arrays(state))
     policy.pull(params, state, stage, np.random.default_rng(0))
     policy.look(params, state, stage, np.random.default_rng(0))
-    for old, new in zip(before, arrays_of(state), strict=True):
+    for old, new in zip(before, list_arrays(state), strict=True):
         np.testing.assert_array_equal(old, new)
 
 
-def test_the_same_story_gives_the_same_decisions(policy):
+def test_the_same_history_gives_the_same_decisions(policy):
     params = policy.params
 
     def decide():
         for n in range(0, 60, 3):
-            state, stage = tell(policy, params, 3, *random_story(3, 60, seed=2)[:n])
+            state, stage = replay(policy, params, 3, *random_story(3, 60, seed=2)[:n])
             rng = np.random.default_rng(3)
             yield policy.pull(params, state, stage, rng), policy.look(params, state, stage, rng)
 
@@ -142,13 +142,13 @@ def test_the_same_story_gives_the_same_decisions(policy):
 
 
 @pytest.mark.parametrize("name", [*(name for name in VARIANTS if name != "etc"), "thompson"])
-def test_pulls_told_at_once_are_the_same_pulls_told_one_by_one(name):
+def test_reporting_pulls_at_once_equals_reporting_them_one_by_one(name):
     """Of policies that the engine plays in stretches, within one epoch of `etc_ocucb`.
 
     (`etc` and `improved_ucb` test after each pull: they cannot be told of several at once.)
     """
     name, arguments = VARIANTS.get(name, (name, {}))
-    policy = made(name, **arguments)
+    policy = make_policy(name, **arguments)
     params = policy.params
     if name == "etc_ocucb":
         params = params._replace(p=40.0, doubling=False)
@@ -163,20 +163,20 @@ def test_pulls_told_at_once_are_the_same_pulls_told_one_by_one(name):
             slow = policy.update(params, slow, stage + later, arm, 1, float(reward), free)
         fast = policy.update(params, fast, stage, arm, n, float(rewards.sum()), free)
         stage += 0 if free else n
-    for one, other in zip(arrays_of(slow), arrays_of(fast), strict=True):
+    for one, other in zip(list_arrays(slow), list_arrays(fast), strict=True):
         if one.dtype.names:  # a record of whole numbers
             assert one == other, name
         else:
             np.testing.assert_allclose(one, other, rtol=1e-13, atol=1e-13, err_msg=name)
 
 
-def test_an_index_keeps_its_promise_of_monotonicity(variant):
+def test_the_index_is_monotone(variant):
     rng = np.random.default_rng(5)
     params = variant.params
     for _ in range(300):
         counts = rng.integers(1, 60, size=int(rng.integers(2, 6)))
         arm, stage, mean = int(rng.integers(counts.size)), int(rng.integers(1, 500)), rng.random()
-        observed = statistics_of if variant.index_reads == "statistics" else np.copy
+        observed = make_statistics if variant.index_reads == "statistics" else np.copy
         known = observed(counts)
         here = variant.index(params, stage, known, arm, mean)
         later = variant.index(params, stage + int(rng.integers(1, 100)), known, arm, mean)
@@ -188,7 +188,7 @@ def test_an_index_keeps_its_promise_of_monotonicity(variant):
         assert variant.index(params, stage, observed(more), arm, mean) <= here + 1e-13
 
 
-def test_an_own_index_policy_looks_where_it_is_told_to():
+def test_an_index_policy_looks_as_its_option_says():
     with pytest.raises(ValueError, match=r"^look must be 'runner-up' or 'robin', got 'up'$"):
         index_policy("own", lambda params, stage, counts, arm, mean: mean, look="up")
 
@@ -197,7 +197,7 @@ def test_an_own_index_policy_looks_where_it_is_told_to():
 
 
 @pytest.mark.slow
-def test_stretches_make_the_decisions_of_the_plain_formula(variant):
+def test_lazy_evaluation_makes_the_decisions_of_the_plain_formula(variant):
     """The trick that makes the engine fast leaves no trace in what it computes."""
     horizon = 250 if SLOW else 3000
     stages = np.unique([1, 2, 3, 7, 50, 200, horizon - 1, horizon])
@@ -212,9 +212,9 @@ def test_stretches_make_the_decisions_of_the_plain_formula(variant):
             if not (problem.gaps > 0).any() and feedback.weights in ("optimal", "suboptimal"):
                 continue
             setting = {"horizon": horizon, "runs": 1 if SLOW else 3, "seed": 7, "stages": stages}
-            slow = runs(plain(variant), problem, feedback, **setting)
+            slow = play_runs(without_index(variant), problem, feedback, **setting)
             for kernel in LOOPS if has_generic_kernel(variant) else ("specialised",):
-                fast = runs(variant, problem, feedback, kernel=kernel, **setting)
+                fast = play_runs(variant, problem, feedback, kernel=kernel, **setting)
                 for name in fast._fields:
                     np.testing.assert_array_equal(
                         getattr(fast, name),
@@ -225,7 +225,7 @@ def test_stretches_make_the_decisions_of_the_plain_formula(variant):
 
 @pytest.mark.slow
 @pytest.mark.skipif(SLOW, reason="takes minutes in plain Python")
-def test_so_do_long_stretches_many_arms_and_two(variant):
+def test_lazy_evaluation_with_long_runs_many_arms_and_two_arms(variant):
     rng = np.random.default_rng(8)
     # near 0 the index of `kl_ucb` is steep in the mean: a floor may be wrong though its slack is not
     problems = [
@@ -240,18 +240,18 @@ def test_so_do_long_stretches_many_arms_and_two(variant):
         for feedback in (bandit(), passive(0.01), active(every(1000)), active(0.3)):
             horizon = 40_000 if problem.n_arms <= 5 else 8_000
             setting = {"horizon": horizon, "runs": 2, "seed": 9, "stages": [100, 7999, horizon]}
-            slow = runs(plain(variant), problem, feedback, **setting)
+            slow = play_runs(without_index(variant), problem, feedback, **setting)
             for kernel in LOOPS if has_generic_kernel(variant) else ("specialised",):
-                equal(runs(variant, problem, feedback, kernel=kernel, **setting), slow)
+                equal(play_runs(variant, problem, feedback, kernel=kernel, **setting), slow)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(SLOW, reason="nothing is compiled")
 def test_one_compilation_serves_all_settings(policy):
-    runs(policy, PROBLEM, active(0.2), horizon=20)
-    runs(policy, bernoulli([0.2, 0.5]), passive(0.5, "optimal", paid=True), horizon=30)
-    runs(policy, PROBLEMS["table"], passive([0.5] * 40), horizon=40, stages=[3, 4])
-    runs(policy, PROBLEM, full(), horizon=50)
+    play_runs(policy, PROBLEM, active(0.2), horizon=20)
+    play_runs(policy, bernoulli([0.2, 0.5]), passive(0.5, "optimal", paid=True), horizon=30)
+    play_runs(policy, PROBLEMS["table"], passive([0.5] * 40), horizon=40, stages=[3, 4])
+    play_runs(policy, PROBLEM, full(), horizon=50)
     kernel = make_kernel(policy, active(0.2), leap=False, horizon=50)
     assert len(kernel._loop().signatures) == 1
 
@@ -259,17 +259,17 @@ def test_one_compilation_serves_all_settings(policy):
 @pytest.mark.slow
 def test_runs_depend_on_seed_and_run_only(policy):
     setting = {"horizon": 200, "stages": [1, 10, 200]}
-    all_of_them = runs(policy, PROBLEM, active(0.2), seed=1, runs=5, **setting)
+    all_of_them = play_runs(policy, PROBLEM, active(0.2), seed=1, runs=5, **setting)
     for run in range(5):
-        alone = runs(policy, PROBLEM, active(0.2), seed=1, first=run, **setting)
+        alone = play_runs(policy, PROBLEM, active(0.2), seed=1, first=run, **setting)
         for together, single in zip(all_of_them, alone, strict=True):
             np.testing.assert_array_equal(together[run], single[0])
-    others = runs(policy, PROBLEM, active(0.2), seed=2, runs=5, **setting)
+    others = play_runs(policy, PROBLEM, active(0.2), seed=2, runs=5, **setting)
     assert np.any(others.n_pulls != all_of_them.n_pulls)
 
 
 @pytest.mark.slow
-def test_threads_and_jobs_do_not_matter(policy):
+def test_results_do_not_depend_on_threads_and_jobs(policy):
     def play(threads, *bounds):
         setting = (policy, PROBLEM, active(0.2), 300, np.array([100, 300]), 1)
         jobs = [Job(first, *setting, first, last) for first, last in pairwise(bounds)]
@@ -283,9 +283,9 @@ def test_threads_and_jobs_do_not_matter(policy):
 
 
 @pytest.mark.slow
-def test_a_longer_horizon_begins_as_a_shorter_one(policy):
+def test_a_longer_horizon_starts_like_a_shorter_one(policy):
     stages = [1, 2, 5, 60, 120]
     for feedback in (passive(0.3), active(every(3)), passive(np.linspace(0, 1, 400))):
-        short = runs(policy, PROBLEM, feedback, horizon=120, runs=4, stages=stages)
-        long = runs(policy, PROBLEM, feedback, horizon=400, runs=4, stages=[*stages, 400])
+        short = play_runs(policy, PROBLEM, feedback, horizon=120, runs=4, stages=stages)
+        long = play_runs(policy, PROBLEM, feedback, horizon=400, runs=4, stages=[*stages, 400])
         np.testing.assert_array_equal(short.regret, long.regret[:, :-1])

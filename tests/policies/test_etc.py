@@ -5,28 +5,28 @@ import math
 import numpy as np
 import pytest
 import reference
-from stories import agree, decisions, made, tell
+from histories import assert_agrees, decisions, make_policy, replay
 
 from kibitz.policies import etc
 
 
 def in_play(*observations, n_arms=2, **params):
-    policy = made("etc")
-    state, _ = tell(policy, policy.params._replace(**params), n_arms, *observations)
+    policy = make_policy("etc")
+    state, _ = replay(policy, policy.params._replace(**params), n_arms, *observations)
     return state.allowed.tolist()
 
 
-def test_pulls_each_arm_once_then_the_least_seen():
-    assert decisions(made("etc"), 3, (0, 0.0))[0] == 1
-    assert decisions(made("etc"), 3, (0, 0.0), (2, 0.0, "free"))[0] == 1
-    assert decisions(made("etc"), 3, (0, 0.0), (1, 0.0), (2, 0.0), (0, 0.0, "free"))[0] == 1
+def test_pulls_each_arm_once_then_the_least_observed():
+    assert decisions(make_policy("etc"), 3, (0, 0.0))[0] == 1
+    assert decisions(make_policy("etc"), 3, (0, 0.0), (2, 0.0, "look"))[0] == 1
+    assert decisions(make_policy("etc"), 3, (0, 0.0), (1, 0.0), (2, 0.0), (0, 0.0, "look"))[0] == 1
 
 
-def test_looks_at_the_least_seen_once_the_pull_is_counted():
-    assert decisions(made("etc"), 3, (0, 0.0), (1, 0.0), (2, 0.0)) == (0, 1)
+def test_looks_at_the_least_observed_arm_after_the_pull():
+    assert decisions(make_policy("etc"), 3, (0, 0.0), (1, 0.0), (2, 0.0)) == (0, 1)
     # seen 1, 3, 3 times: the pull makes it 2, 3, 3
-    seen = (0, 0.0), (1, 0.0), (2, 0.0), *[(arm, 0.0, "free") for arm in (1, 1, 2, 2)]
-    assert decisions(made("etc"), 3, *seen) == (0, 0)
+    seen = (0, 0.0), (1, 0.0), (2, 0.0), *[(arm, 0.0, "look") for arm in (1, 1, 2, 2)]
+    assert decisions(make_policy("etc"), 3, *seen) == (0, 0)
 
 
 def test_drops_an_arm_whose_upper_bound_is_below_anothers_lower_bound():
@@ -53,7 +53,7 @@ def test_alpha_widens_the_bounds():
 
 def test_each_arm_has_its_own_width():
     # s = 1 and 2: 3.717 and 2.493, in sum 6.21. The test waits until both were pulled.
-    story = (0, 6.20, "free"), (0, 6.20), (1, 0.0)
+    story = (0, 6.20, "look"), (0, 6.20), (1, 0.0)
     assert in_play(*story) == [True, True]
     assert in_play(*[(arm, reward * 6.22 / 6.20, *free) for arm, reward, *free in story]) == [
         True,
@@ -67,22 +67,22 @@ def test_tests_after_full_rounds_only():
     assert in_play((0, 4.0), (1, 0.0), (1, -99.0), (0, 4.0)) == [True, False]
 
 
-def test_there_is_no_test_when_an_arm_was_seen_as_often_as_the_horizon():
+def test_no_arm_is_dropped_once_a_count_reaches_the_horizon():
     assert in_play((0, 99.0), (1, 0.0), horizon=1.0) == [True, True]
 
 
 def test_commits_to_the_last_arm():
-    assert decisions(made("etc"), 2, (0, 7.44), (1, 0.0), (0, -50.0)) == (0, 0)
+    assert decisions(make_policy("etc"), 2, (0, 7.44), (1, 0.0), (0, -50.0)) == (0, 0)
 
 
-def test_plans_for_the_horizon_of_the_simulation_unless_given_one():
+def test_uses_the_horizon_of_the_simulation_by_default():
     assert etc().params_for(500).horizon == 500.0
     assert etc(horizon=200).params_for(500).horizon == 200.0
 
 
 def test_agrees_with_the_reference():
-    agree(
-        made("etc"),
+    assert_agrees(
+        make_policy("etc"),
         reference.ETC,
         range(100),
         n_stages=150,
@@ -91,8 +91,8 @@ def test_agrees_with_the_reference():
     )
 
 
-def test_the_stories_of_the_reference_do_drop_arms():
-    policy, oracle = made("etc"), reference.ETC(3, alpha=0.1)
+def test_the_reference_histories_drop_arms():
+    policy, oracle = make_policy("etc"), reference.ETC(3, alpha=0.1)
     rng = np.random.default_rng(0)
     for stage in range(1, 100):
         oracle.update(stage, oracle.pull(stage), rng.normal(oracle.pull(stage)), False)
@@ -100,18 +100,18 @@ def test_the_stories_of_the_reference_do_drop_arms():
     assert policy.params.horizon == 1000
 
 
-def test_hands_on_its_parameters():
+def test_stores_its_parameters():
     assert etc(2, 30).params._asdict() == {"alpha": 2.0, "horizon": 30.0}
     assert etc().params.alpha == 1.0
 
 
 @pytest.mark.parametrize("bad", [0, -1.0, math.inf, math.nan])
-def test_refuses_a_bad_alpha(bad):
+def test_rejects_a_bad_alpha(bad):
     with pytest.raises(ValueError, match=f"^alpha must be positive and finite, got {bad!r}$"):
         etc(alpha=bad)
 
 
 @pytest.mark.parametrize("bad", [0, -5, math.inf, math.nan])
-def test_refuses_a_bad_horizon(bad):
+def test_rejects_a_bad_horizon(bad):
     with pytest.raises(ValueError, match=f"^horizon must be at least 1 and finite, got {bad!r}$"):
         etc(horizon=bad)

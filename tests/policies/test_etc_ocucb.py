@@ -5,17 +5,17 @@ import math
 import numpy as np
 import pytest
 import reference
-from stories import agree, decisions, disagreement, made, tell
+from histories import assert_agrees, decisions, find_disagreement, make_policy, replay
 
 from kibitz.policies import etc_ocucb
 from kibitz.policies.etc_ocucb import epoch_length, log_etc_horizon
-from kibitz.policies.ocucb import MANY, ocucb_statistics, update_derived
+from kibitz.policies.ocucb import MIN_ARMS_WITH_SUMS, ocucb_statistics, update_derived
 
-POLICY = made("etc_ocucb")
+POLICY = make_policy("etc_ocucb")
 
 
 def state_after(*observations, n_arms=2, **params):
-    return tell(POLICY, POLICY.params._replace(**params), n_arms, *observations)[0]
+    return replay(POLICY, POLICY.params._replace(**params), n_arms, *observations)[0]
 
 
 def test_epochs_of_algorithm_2_last_2_4_16_256_stages():
@@ -27,7 +27,7 @@ def test_epochs_last_powers_of_powers():
     assert [epoch_length(1.5, m) for m in range(4)] == [math.ceil(1.5 ** (1.5**m)) for m in range(4)]
 
 
-def test_a_huge_epoch_is_beyond_any_run():
+def test_a_huge_epoch_exceeds_any_horizon():
     assert epoch_length(2.0, 7) == 2**62
     assert epoch_length(1e200, 0) == 2**62
 
@@ -38,50 +38,50 @@ def test_the_horizon_of_etc_is_the_papers_for_p_2(m):
     assert log_etc_horizon(2.0, m) == pytest.approx(math.log(d**1.5 * math.log(d)), rel=1e-12)
 
 
-def test_looks_go_round_the_arms_in_play():
-    looked = [(0, 0.0), (1, 0.0, "free")]
+def test_looks_go_in_turn_to_the_remaining_arms():
+    looked = [(0, 0.0), (1, 0.0, "look")]
     assert decisions(POLICY, 3, (0, 0.0))[1] == 0
     assert decisions(POLICY, 3, *looked)[1] == 2
-    assert decisions(POLICY, 3, *looked, (2, 0.0, "free"))[1] == 0
+    assert decisions(POLICY, 3, *looked, (2, 0.0, "look"))[1] == 0
 
 
 # One look at each arm in epoch 0 has squared width 2 log(4^1.5 log 4) = 4.8124 at s = 1: arms that
 # are 4.39 apart are told apart.
 
 
-def test_tests_after_c_looks_for_each_arm_in_play():
-    story = (0, 0.0), (0, 4.40, "free"), (1, 0.0, "free")
+def test_tests_after_c_looks_per_remaining_arm():
+    story = (0, 0.0), (0, 4.40, "look"), (1, 0.0, "look")
     assert state_after(*story, C=1.0).in_play.tolist() == [True, False]
     assert state_after(*story, C=1.01).in_play.tolist() == [True, True]
 
 
-def test_drops_what_is_surely_worse():
-    story = (0, 0.0), (0, 4.38, "free"), (1, 0.0, "free")
+def test_drops_an_arm_that_is_clearly_worse():
+    story = (0, 0.0), (0, 4.38, "look"), (1, 0.0, "look")
     assert state_after(*story, C=1.0).in_play.tolist() == [True, True]
 
 
-def test_a_doubling_test_comes_at_stages_that_are_powers_of_two_before_their_look():
-    looked = (0, 4.40, "free"), (1, 0.0, "free")
+def test_doubling_tests_at_powers_of_two_before_the_look():
+    looked = (0, 4.40, "look"), (1, 0.0, "look")
     later = ((0, 0.0), (0, 0.0), (0, 0.0), *looked)  # after stage 3
     assert state_after(*later, doubling=True, p=9.0).in_play.tolist() == [True, True]
     # Epoch 0 of p = 9 has a wide bound: take care that it is not the bound that keeps the arm.
-    wide = ((0, 0.0), (0, 0.0), (0, 0.0), (0, 99.0, "free"), (1, 0.0, "free"))
+    wide = ((0, 0.0), (0, 0.0), (0, 0.0), (0, 99.0, "look"), (1, 0.0, "look"))
     assert state_after(*wide, doubling=True, p=9.0).in_play.tolist() == [True, True]
     assert state_after(*wide, (0, 0.0), doubling=True, p=9.0).in_play.tolist() == [True, False]
-    same_stage = ((0, 0.0), (0, 99.0, "free"), (1, 0.0, "free"))
+    same_stage = ((0, 0.0), (0, 99.0, "look"), (1, 0.0, "look"))
     assert state_after(*same_stage, doubling=True, p=9.0).in_play.tolist() == [True, True]
 
 
 def test_the_arms_to_pull_change_at_the_end_of_an_epoch():
-    story = ((0, 0.0), (0, 4.40, "free"), (1, 0.0, "free"))
+    story = ((0, 0.0), (0, 4.40, "look"), (1, 0.0, "look"))
     before = state_after(*story, C=1.0)
     assert before.allowed.tolist() == [True, True]
     after = state_after(*story, (1, 0.0), C=1.0)
     assert after.allowed.tolist() == [True, False]
 
 
-def test_restart_forgets_everything_but_the_arms_to_pull():
-    story = ((0, 0.0), (0, 4.40, "free"), (1, 0.0, "free"), (1, 0.0))
+def test_restart_keeps_only_the_arms_to_pull():
+    story = ((0, 0.0), (0, 4.40, "look"), (1, 0.0, "look"), (1, 0.0))
     state = state_after(*story, C=1.0, restart=True)
     assert state.allowed.tolist() == [True, False]
     assert state.in_play.tolist() == [True, True]
@@ -91,8 +91,8 @@ def test_restart_forgets_everything_but_the_arms_to_pull():
         assert not getattr(state, name).any(), name
 
 
-def test_without_restart_nothing_of_the_arms_in_play_is_forgotten():
-    story = ((0, 0.5), (0, 4.40, "free"), (1, 0.0, "free"), (1, 0.0))
+def test_without_restart_statistics_of_remaining_arms_are_kept():
+    story = ((0, 0.5), (0, 4.40, "look"), (1, 0.0, "look"), (1, 0.0))
     state = state_after(*story, C=1.0)
     assert state.in_play.tolist() == [True, False]
     assert state.statistics.n_pulls.tolist() == [1, 0]
@@ -100,8 +100,8 @@ def test_without_restart_nothing_of_the_arms_in_play_is_forgotten():
     assert state.etc_counts.tolist() == [1, 1]
 
 
-def test_the_two_subroutines_keep_apart_what_they_see_unless_all_info():
-    story = (0, 1.0), (0, 2.0, "free")
+def test_subroutines_share_observations_only_with_all_info():
+    story = (0, 1.0), (0, 2.0, "look")
     apart, shared = state_after(*story), state_after(*story, all_info=True)
     assert (apart.statistics.sums[0], apart.etc_sums[0]) == (1.0, 2.0)
     assert (shared.statistics.sums[0], shared.etc_sums[0]) == (3.0, 3.0)
@@ -115,8 +115,8 @@ def test_the_two_subroutines_keep_apart_what_they_see_unless_all_info():
 def test_agrees_with_the_reference(restart, check, all_info):
     flags = {"restart": restart, "all_info": all_info}
     base = 1000 * (4 * restart + 2 * (check == "doubling") + all_info)
-    agree(
-        made("etc_ocucb", check=check),
+    assert_agrees(
+        make_policy("etc_ocucb", check=check),
         lambda n_arms, **grid: reference.ETCOCUCB(n_arms, check=check, **grid),
         range(base, base + 30),
         n_stages=150,
@@ -129,7 +129,7 @@ def test_agrees_with_the_reference(restart, check, all_info):
     )
 
 
-def test_the_stories_of_the_reference_do_drop_arms():
+def test_the_reference_histories_drop_arms():
     oracle = reference.ETCOCUCB(3, alpha=0.1, C=1.0)
     rng = np.random.default_rng(0)
     for stage in range(1, 100):
@@ -140,7 +140,7 @@ def test_the_stories_of_the_reference_do_drop_arms():
     assert oracle.epoch == 3
 
 
-def test_hands_on_its_parameters():
+def test_stores_its_parameters():
     policy = etc_ocucb(3, 4, 5, 0.6, 7, restart=True, check="doubling", all_info=True)
     assert policy.params._asdict() == {
         "p": 3.0, "C": 4.0, "alpha": 5.0, "rho": 0.6, "eta": 7.0,
@@ -154,26 +154,26 @@ def test_hands_on_its_parameters():
 
 @pytest.mark.parametrize("name", ["C", "alpha"])
 @pytest.mark.parametrize("bad", [0, -1.0, math.inf, math.nan])
-def test_refuses_a_parameter_that_is_not_positive(name, bad):
+def test_rejects_a_parameter_that_is_not_positive(name, bad):
     with pytest.raises(ValueError, match=f"^{name} must be positive and finite, got {bad!r}$"):
         etc_ocucb(**{name: bad})
 
 
 @pytest.mark.parametrize("name", ["p", "eta"])
 @pytest.mark.parametrize("bad", [1, 0.5, math.inf, math.nan])
-def test_refuses_a_parameter_that_is_not_above_one(name, bad):
+def test_rejects_a_parameter_that_is_not_above_one(name, bad):
     with pytest.raises(ValueError, match=f"^{name} must be above 1 and finite, got {bad!r}$"):
         etc_ocucb(**{name: bad})
 
 
 @pytest.mark.parametrize("bad", [0.49, 1.01, math.nan])
-def test_refuses_a_bad_rho(bad):
+def test_rejects_a_bad_rho(bad):
     with pytest.raises(ValueError, match=rf"^rho must be in \[0.5, 1\], got {bad!r}$"):
         etc_ocucb(rho=bad)
 
 
 @pytest.mark.parametrize("bad", ["round", "", None])
-def test_refuses_an_unknown_check(bad):
+def test_rejects_an_unknown_check(bad):
     with pytest.raises(ValueError, match=f"^check must be 'rounds' or 'doubling', got {bad!r}$"):
         etc_ocucb(check=bad)
 
@@ -186,22 +186,22 @@ def test_many_arms_agree_with_the_reference_while_arms_are_dropped(rho, restart)
     params = POLICY.params._replace(**own)
     left = []
     for seed in range(4):
-        oracle = reference.ETCOCUCB(MANY + 4, **own)
-        setting = {"n_arms": MANY + 4, "kind": "gaussian", "own": True, "n_stages": 150}
-        assert disagreement(POLICY, params, oracle, seed, **setting) is None
+        oracle = reference.ETCOCUCB(MIN_ARMS_WITH_SUMS + 4, **own)
+        setting = {"n_arms": MIN_ARMS_WITH_SUMS + 4, "kind": "gaussian", "own": True, "n_stages": 150}
+        assert find_disagreement(POLICY, params, oracle, seed, **setting) is None
         left.append(len(oracle.allowed))
-    assert 1 <= min(left) < MANY  # arms were dropped, in stories with looks
+    assert 1 <= min(left) < MIN_ARMS_WITH_SUMS  # arms were dropped, in stories with looks
 
 
-def test_a_dropped_arm_leaves_no_trace_in_the_sums():
+def test_a_dropped_arm_is_removed_from_the_sums():
     rng = np.random.default_rng(3)
     params = POLICY.params
-    kept, expected = ocucb_statistics(MANY), ocucb_statistics(MANY)
-    for arm, n in enumerate(rng.integers(1, 9, MANY)):
+    kept, expected = ocucb_statistics(MIN_ARMS_WITH_SUMS), ocucb_statistics(MIN_ARMS_WITH_SUMS)
+    for arm, n in enumerate(rng.integers(1, 9, MIN_ARMS_WITH_SUMS)):
         for known, count in ((kept, n), (expected, n if arm % 3 else 0)):
             known.n_observed[arm] = count
             update_derived(params, known, arm)
-    for arm in rng.permutation(np.arange(0, MANY, 3)):
+    for arm in rng.permutation(np.arange(0, MIN_ARMS_WITH_SUMS, 3)):
         kept.n_observed[arm] = 0
         update_derived(params, kept, arm)
     np.testing.assert_array_equal(kept.derived, expected.derived)

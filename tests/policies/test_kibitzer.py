@@ -6,36 +6,36 @@ from importlib import import_module
 import numpy as np
 import pytest
 import reference
-from stories import agree, decisions, made, tell
+from histories import assert_agrees, decisions, make_policy, replay
 
 import kibitz
 from kibitz.model.feedback import active
 from kibitz.model.problem import bernoulli, gaussian
 from kibitz.policies import kibitzer
-from kibitz.policies.check import statistics_of
+from kibitz.policies.check import make_statistics
 from kibitz.policies.policy import LOOKS
 
-GAUSSIAN = made("kibitzer")
-BERNOULLI = made("kibitzer", rewards="bernoulli")
+GAUSSIAN = make_policy("kibitzer")
+BERNOULLI = make_policy("kibitzer", rewards="bernoulli")
 PULLS = (0, 9.0), (1, 1.0), (2, 5.0)  # a pull of each of three arms
 
 
 def free(arm, reward):
-    return arm, reward, "free"
+    return arm, reward, "look"
 
 
-def test_pulls_what_was_never_seen_lowest_first():
+def test_pulls_arms_without_observations_lowest_first():
     assert decisions(GAUSSIAN, 3)[0] == 0
     assert decisions(GAUSSIAN, 3, (0, 99.0))[0] == 1
     assert decisions(GAUSSIAN, 3, (0, 99.0), (1, 0.0))[0] == 2
 
 
-def test_a_look_is_enough_to_have_been_seen():
+def test_a_look_counts_as_an_observation():
     assert decisions(GAUSSIAN, 3, (0, 99.0), free(1, 0.0))[0] == 2
     assert decisions(GAUSSIAN, 2, (0, 99.0), free(1, 0.0))[0] == 0
 
 
-def test_looks_at_what_was_never_seen_highest_first_but_not_at_the_pulled_arm():
+def test_looks_at_arms_without_observations_highest_first_except_the_pulled_one():
     assert decisions(GAUSSIAN, 3) == (0, 2)
     assert decisions(GAUSSIAN, 3, (0, 1.0)) == (1, 2)
     assert decisions(GAUSSIAN, 3, (0, 1.0), free(2, 0.0)) == (1, 2)  # of 0 and 2 the worse one
@@ -43,20 +43,20 @@ def test_looks_at_what_was_never_seen_highest_first_but_not_at_the_pulled_arm():
 
 
 def test_a_second_look_of_a_stage_knows_that_its_pull_is_over():
-    state, stage = tell(GAUSSIAN, GAUSSIAN.params, 3, (0, 1.0), free(2, 0.0))
+    state, stage = replay(GAUSSIAN, GAUSSIAN.params, 3, (0, 1.0), free(2, 0.0))
     rng = np.random.default_rng(0)
     assert GAUSSIAN.look(GAUSSIAN.params, state, stage - 1, rng) == 1
     assert GAUSSIAN.look(GAUSSIAN.params, state, stage, rng) != 1
 
 
-def test_looks_at_the_arm_of_least_imed_other_than_the_leader():
+def test_looks_at_the_arm_of_smallest_imed_index_except_the_leader():
     # 4^2 / 2 = 8 for arm 2, 8^2 / 2 = 32 for arm 1; after 3 looks it is 4 * 8 + log 4 > 32
     assert decisions(GAUSSIAN, 3, *PULLS)[1] == 2
     looks = [free(2, 5.0)] * 4  # the fourth in turn counts as a look, too
     assert decisions(GAUSSIAN, 3, *PULLS, *looks)[1] == 1
 
 
-def test_the_rarer_looks_are_the_less_a_difference_counts():
+def test_the_divergence_gets_less_weight_if_looks_are_rare():
     # O d + log O is 6 for arm 1, which was seen once, and 0.07 + log 200 = 5.37 for arm 2; if d is
     # divided by more than 1.12, arm 1 is the one to look at
     near = 2 - math.sqrt(0.0007)
@@ -66,7 +66,7 @@ def test_the_rarer_looks_are_the_less_a_difference_counts():
     assert decisions(GAUSSIAN, 3, *once, *often)[1] == 2  # 183 stages for 21 looks: by 1.08
 
 
-def test_looks_are_counted_as_far_as_leaps_go():
+def test_due_looks_are_counted_for_very_long_blocks():
     policy = kibitz.kibitzer()
     params = policy.params_for(10**18)
     state = policy.init(params, 3)
@@ -77,7 +77,7 @@ def test_looks_are_counted_as_far_as_leaps_go():
     assert policy.look(params, state, 2 * 10**17, None) == 2
 
 
-def test_every_fourth_look_goes_in_turn_to_an_arm_that_was_seen_less_often_than_it_should():
+def test_every_fourth_look_goes_in_turn_to_an_arm_with_few_observations():
     story = [*PULLS, *[(0, 9.0)] * 3]  # arm 0 leads, and was seen often enough for three turns
     turns = []
     for look in range(1, 100):
@@ -94,7 +94,7 @@ def test_every_fourth_look_goes_in_turn_to_an_arm_that_was_seen_less_often_than_
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_each_arm_is_sure_of_a_quarter_of_its_share(seed):
+def test_each_arm_gets_a_quarter_of_its_share_of_looks(seed):
     rng = np.random.default_rng(seed)
     n_arms = int(rng.integers(2, 8))
     params, state = GAUSSIAN.params, GAUSSIAN.init(GAUSSIAN.params, n_arms)
@@ -122,14 +122,14 @@ def look_after(n, *more):
     return decisions(GAUSSIAN, 3, *story, free(1, 0.0), *more)[1]
 
 
-def test_holds_the_arm_until_it_was_seen_a_tenth_more_often():
+def test_holds_the_arm_for_a_tenth_of_its_count():
     again = (1, 0.0)
     assert [look_after(9), look_after(255)] == [2, 2]
     assert [look_after(256, *[again] * n) for n in (0, 23, 24)] == [1, 1, 2]
     assert [look_after(309, *[again] * n) for n in (0, 28, 29)] == [1, 1, 2]
 
 
-def test_gives_the_arm_up_when_the_leader_is_another():
+def test_the_hold_ends_when_the_leader_changes():
     assert look_after(300, (2, 1.0)) == 1
     # arm 2 leads: arm 0, which was seen once, is what IMED looks at
     assert look_after(300, (2, 1e3)) == 0
@@ -139,20 +139,20 @@ def test_gives_the_arm_up_when_the_leader_is_another():
 @pytest.mark.parametrize(("b", "beta"), [(8.0, 1.0), (3.0, 0.0), (1.0, 0.5)])
 def test_the_index_is_the_formula(stage, n_looks, b, beta):
     counts = np.array([stage - 5 + n_looks, 4])
-    known = statistics_of(counts)
+    known = make_statistics(counts)
     known.totals[LOOKS] = n_looks
     x = 1 + b * stage / (2 * 4 + b * n_looks)
     level = math.log(x) - beta * math.log(1 + math.log(x))
-    policy = made("kibitzer", b=b, beta=beta)
+    policy = make_policy("kibitzer", b=b, beta=beta)
     value = policy.index(policy.params, stage, known, 1, 0.25)
     assert value == pytest.approx(0.25 + math.sqrt(2 * level / 4), rel=1e-13)
-    policy = made("kibitzer", b=b, beta=beta, rewards="bernoulli")
+    policy = make_policy("kibitzer", b=b, beta=beta, rewards="bernoulli")
     value = policy.index(policy.params, stage, known, 1, 0.25)
     assert value == pytest.approx(reference.largest_within(0.25, level / 4), rel=1e-12)
 
 
 def test_counts_the_looks():
-    state, _ = tell(GAUSSIAN, GAUSSIAN.params, 2, (0, 1.0), free(1, 0.0), free(0, 2.0), (1, 0.0))
+    state, _ = replay(GAUSSIAN, GAUSSIAN.params, 2, (0, 1.0), free(1, 0.0), free(0, 2.0), (1, 0.0))
     known = state.statistics
     assert known.n_observed.tolist() == [2, 2]
     assert known.totals.tolist() == [2, 2]
@@ -162,21 +162,21 @@ def test_counts_the_looks():
 
 
 def test_a_look_counts_as_the_first_pull_of_its_arm():
-    state, stage = tell(GAUSSIAN, GAUSSIAN.params, 3, (0, 1.0), free(2, 0.0), free(2, 0.0))
+    state, stage = replay(GAUSSIAN, GAUSSIAN.params, 3, (0, 1.0), free(2, 0.0), free(2, 0.0))
     view = GAUSSIAN.view(GAUSSIAN.params, state, stage)
     assert view.tried.tolist() == [1, 0, 2]
 
 
-def test_says_for_how_long_an_arm_is_held():
+def test_hold_returns_how_long_an_arm_is_held():
     story = [(0, 1.0)] + [(1, 0.0), (2, 0.0)] * 300
-    state, _ = tell(GAUSSIAN, GAUSSIAN.params, 3, *story, free(1, 0.0))
+    state, _ = replay(GAUSSIAN, GAUSSIAN.params, 3, *story, free(1, 0.0))
     assert GAUSSIAN.hold(GAUSSIAN.params, state) == (1, 0, 29)
     for after, left in ([(2, 0.0)] * 3, 29), ([(1, 0.0)] * 29, 0), ([(2, 1e3)], 0):
-        state, _ = tell(GAUSSIAN, GAUSSIAN.params, 3, *story, free(1, 0.0), *after)
-        assert GAUSSIAN.hold(GAUSSIAN.params, state).most == left
+        state, _ = replay(GAUSSIAN, GAUSSIAN.params, 3, *story, free(1, 0.0), *after)
+        assert GAUSSIAN.hold(GAUSSIAN.params, state).max_looks == left
 
 
-def test_says_which_looks_go_in_turn():
+def test_due_returns_which_looks_go_in_turn():
     """The arm that is neither pulled nor held: as many as `observe` sends there, one by one."""
     rng = np.random.default_rng(5)
     params, taken = GAUSSIAN.params, 0
@@ -201,15 +201,15 @@ def test_says_which_looks_go_in_turn():
     assert taken > 1000
 
 
-def test_keeps_its_promises():
-    for policy in (GAUSSIAN, BERNOULLI, made("kibitzer", b=0.5, beta=0.0)):
+def test_passes_the_check():
+    for policy in (GAUSSIAN, BERNOULLI, make_policy("kibitzer", b=0.5, beta=0.0)):
         kibitz.check(policy)
 
 
 def test_agrees_with_the_reference():
     grid = {"b": [8.0, 1.0, 100.0], "beta": [1.0, 0.0, 0.5]}
-    agree(GAUSSIAN, reference.Kibitzer, range(40), scale=[1.0, 0.125, 4.0], **grid)
-    agree(
+    assert_agrees(GAUSSIAN, reference.Kibitzer, range(40), scale=[1.0, 0.125, 4.0], **grid)
+    assert_agrees(
         BERNOULLI,
         lambda n_arms, **chosen: reference.Kibitzer(n_arms, rewards="bernoulli", **chosen),
         range(40, 80),
@@ -221,11 +221,11 @@ def test_agrees_with_the_reference():
 def test_agrees_with_the_reference_while_arms_are_held(monkeypatch):
     monkeypatch.setattr(import_module("kibitz.policies.kibitzer"), "LONG", 20)
     monkeypatch.setattr(reference.Kibitzer, "long", 20)
-    agree(GAUSSIAN, reference.Kibitzer, range(12), n_stages=200)
+    assert_agrees(GAUSSIAN, reference.Kibitzer, range(12), n_stages=200)
 
 
 @pytest.mark.slow
-def test_loses_several_times_less_than_the_paper_s_policies():
+def test_regret_is_several_times_lower_than_that_of_the_papers_policies():
     """kibitzer.md: 25.7 against 151 and 69 on the paper's five arms; here 60 and 5 s.e. of room."""
     problem = gaussian([2, 1.8, 1.5, 1, 0.5])
     data = kibitz.simulate(
@@ -237,7 +237,7 @@ def test_loses_several_times_less_than_the_paper_s_policies():
 
 
 @pytest.mark.slow
-def test_the_kl_form_is_the_better_one_for_rare_rewards():
+def test_the_kl_index_is_better_for_rare_rewards():
     problem = bernoulli([0.02, 0.01, 0.01])
     players = [kibitzer(rewards="bernoulli"), kibitzer()]
     data = kibitz.simulate(problem, active(0.1), players, horizon=20_000, runs=200, seed=2)
@@ -245,7 +245,7 @@ def test_the_kl_form_is_the_better_one_for_rare_rewards():
     assert kl < 0.6 * squared
 
 
-def test_hands_on_its_parameters():
+def test_stores_its_parameters():
     assert kibitzer().params._asdict() == {"b": 8.0, "beta": 1.0}
     assert kibitzer(b=4, beta=0).params._asdict() == {"b": 4.0, "beta": 0.0}
     assert kibitzer(scale=2).scale == 2.0
@@ -267,10 +267,10 @@ def test_hands_on_its_parameters():
         ({"scale": 0}, "scale must be positive and finite, got 0"),
         (
             {"rewards": "bernoulli", "scale": 2.0},
-            r"scale must be left out for bernoulli rewards, got 2.0",
+            r"a policy for bernoulli rewards takes no scale, got scale=2.0",
         ),
     ],
 )
-def test_refuses_bad_parameters(given, sentence):
+def test_rejects_bad_parameters(given, sentence):
     with pytest.raises(ValueError, match=f"^{sentence}$"):
         kibitzer(**given)

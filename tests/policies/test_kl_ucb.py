@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 import reference
-from stories import agree, made
+from histories import assert_agrees, make_policy
 
 from kibitz.policies import kl_ucb
 
-BERNOULLI = made("kl_ucb", rewards="bernoulli")
+BERNOULLI = make_policy("kl_ucb", rewards="bernoulli")
 
 
 def bernoulli_index(mean, level, count=1):
@@ -20,7 +20,7 @@ def bernoulli_index(mean, level, count=1):
 
 
 def test_the_gaussian_index_is_explicit():
-    policy = made("kl_ucb")
+    policy = make_policy("kl_ucb")
     params = policy.params._replace(c=3.0)
     index = policy.index(params, 100, np.array([7, 1]), 0, 0.25)
     level = math.log(100) + 3 * math.log(math.log(100))
@@ -50,7 +50,7 @@ def test_at_the_first_stage_the_bernoulli_index_is_the_mean():
     assert bernoulli_index(0.3, 0)[0] == 0.3
 
 
-def test_the_bernoulli_index_keeps_the_promise_of_monotonicity():
+def test_the_bernoulli_index_is_monotone():
     for count in (1, 3, 50):
         values = [
             [bernoulli_index(mean, level, count)[0] for mean in np.linspace(0, 1, 101)]
@@ -61,14 +61,14 @@ def test_the_bernoulli_index_keeps_the_promise_of_monotonicity():
 
 
 def test_agrees_with_the_reference():
-    agree(
-        made("kl_ucb"),
+    assert_agrees(
+        make_policy("kl_ucb"),
         lambda n_arms, **grid: reference.KLUCB(n_arms, "gaussian", **grid),
         range(40),
         scale=[1.0, 0.125, 4.0],
         c=[0.0, 3.0, 0.5],
     )
-    agree(
+    assert_agrees(
         BERNOULLI,
         lambda n_arms, **grid: reference.KLUCB(n_arms, "bernoulli", **grid),
         range(40),
@@ -77,7 +77,7 @@ def test_agrees_with_the_reference():
     )
 
 
-def test_hands_on_its_parameters():
+def test_stores_its_parameters():
     assert kl_ucb(c=3).params._asdict() == {"c": 3.0}
     assert kl_ucb(scale=2).scale == 2.0
     assert kl_ucb("bernoulli", c=3).params._asdict() == {"c": 3.0}
@@ -86,19 +86,19 @@ def test_hands_on_its_parameters():
 
 
 @pytest.mark.parametrize("bad", [-1.0, math.inf, math.nan])
-def test_refuses_a_bad_c(bad):
+def test_rejects_a_bad_c(bad):
     with pytest.raises(ValueError, match=f"^c must be non-negative and finite, got {bad!r}$"):
         kl_ucb(c=bad)
 
 
 @pytest.mark.parametrize("bad", [0, -1.0, math.inf, math.nan])
-def test_refuses_a_bad_scale(bad):
+def test_rejects_a_bad_scale(bad):
     with pytest.raises(ValueError, match=f"^scale must be positive and finite, got {bad!r}$"):
         kl_ucb(scale=bad)
 
 
 @pytest.mark.parametrize("bad", ["poisson", "", None])
-def test_refuses_an_unknown_law(bad):
+def test_rejects_unknown_rewards(bad):
     with pytest.raises(
         ValueError, match=f"^rewards must be 'gaussian', 'bernoulli' or 'bounded', got {bad!r}$"
     ):

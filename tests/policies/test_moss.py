@@ -5,35 +5,35 @@ import math
 import numpy as np
 import pytest
 import reference
-from stories import agree, decisions, made
+from histories import assert_agrees, decisions, make_policy
 
 from kibitz.policies import moss, moss_anytime
 
 
-def test_an_arm_seen_more_than_its_share_of_the_horizon_has_no_bonus():
-    policy = made("moss", horizon=100)
+def test_an_arm_beyond_its_share_of_the_horizon_has_no_bonus():
+    policy = make_policy("moss", horizon=100)
     assert policy.index(policy.params, 3, np.array([50, 1]), 0, 0.5) == 0.5
     assert policy.index(policy.params, 3, np.array([51, 1]), 0, 0.5) == 0.5
     assert policy.index(policy.params, 3, np.array([49, 1]), 0, 0.5) > 0.5
 
 
 def test_the_index_is_that_of_moss():
-    policy = made("moss", horizon=100)
+    policy = make_policy("moss", horizon=100)
     index = policy.index(policy.params, 3, np.array([5, 1]), 0, 0.5)
     assert index == pytest.approx(0.5 + math.sqrt(4 * math.log(10) / 5), rel=1e-14)
 
 
-def test_the_anytime_index_has_the_stage_for_the_horizon():
-    policy = made("moss_anytime")
+def test_the_anytime_index_uses_the_stage_as_horizon():
+    policy = make_policy("moss_anytime")
     index = policy.index(policy.params, 100, np.array([5, 1]), 0, 0.5)
     assert index == pytest.approx(0.5 + math.sqrt(4.7 * math.log(10) / 5), rel=1e-14)
 
 
 def test_without_bonuses_it_follows_the_leader():
-    assert decisions(made("moss_anytime"), 3, (0, 0.0), (1, 2.0), (2, 1.0)) == (1, 2)
+    assert decisions(make_policy("moss_anytime"), 3, (0, 0.0), (1, 2.0), (2, 1.0)) == (1, 2)
 
 
-def test_plans_for_the_horizon_of_the_simulation_unless_given_one():
+def test_uses_the_horizon_of_the_simulation_by_default():
     assert moss().params_for(500).horizon == 500.0
     assert moss(horizon=200).params_for(500).horizon == 200.0
 
@@ -41,11 +41,15 @@ def test_plans_for_the_horizon_of_the_simulation_unless_given_one():
 def test_agree_with_the_reference():
     explorations = [4.0, 1.0, 0.01, 50.0]
     horizons = [1.0, 2.0, 30.0, 100.0, 1e4, 1e12]
-    agree(made("moss"), reference.MOSS, range(60), exploration=explorations, horizon=horizons)
-    agree(made("moss_anytime"), reference.MOSSAnytime, range(60), exploration=explorations)
+    assert_agrees(
+        make_policy("moss"), reference.MOSS, range(60), exploration=explorations, horizon=horizons
+    )
+    assert_agrees(
+        make_policy("moss_anytime"), reference.MOSSAnytime, range(60), exploration=explorations
+    )
 
 
-def test_hand_on_their_parameters():
+def test_store_their_parameters():
     assert moss(2, horizon=10).params._asdict() == {"exploration": 2.0, "horizon": 10.0}
     assert moss().params.exploration == 4.0
     assert moss_anytime(2).params == (2.0,)
@@ -54,12 +58,12 @@ def test_hand_on_their_parameters():
 
 @pytest.mark.parametrize("make", [moss, moss_anytime])
 @pytest.mark.parametrize("bad", [0, -1.0, math.inf, math.nan])
-def test_refuse_a_bad_exploration(make, bad):
+def test_reject_a_bad_exploration(make, bad):
     with pytest.raises(ValueError, match=f"^exploration must be positive and finite, got {bad!r}$"):
         make(bad)
 
 
 @pytest.mark.parametrize("bad", [0, -5, math.inf, math.nan])
-def test_refuses_a_bad_horizon(bad):
+def test_rejects_a_bad_horizon(bad):
     with pytest.raises(ValueError, match=f"^horizon must be at least 1 and finite, got {bad!r}$"):
         moss(horizon=bad)

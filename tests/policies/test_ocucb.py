@@ -7,15 +7,15 @@ import numba
 import numpy as np
 import pytest
 import reference
+from histories import assert_agrees, decisions, find_disagreement, make_policy, play_runs
 from hypothesis import given, settings, strategies as st
-from stories import agree, decisions, disagreement, made, runs
 
 from kibitz.model.feedback import active, bandit, passive
 from kibitz.model.problem import bernoulli, gaussian
 from kibitz.policies import ocucb
-from kibitz.policies.check import statistics_of
+from kibitz.policies.check import make_statistics
 from kibitz.policies.index_policy import init as init_without_rows
-from kibitz.policies.ocucb import MANY
+from kibitz.policies.ocucb import MIN_ARMS_WITH_SUMS
 
 ETAS = [2.0, 1.0000001, 1.5, 30.0]
 RHOS = [0.5, 0.75, 1.0, 0.5 + 1e-9, 0.9]
@@ -23,43 +23,43 @@ RHOS = [0.5, 0.75, 1.0, 0.5 + 1e-9, 0.9]
 
 def test_with_rho_one_the_sum_is_over_the_smaller_counts():
     # n = 4 beside 1 and 9: min(4, 4) + min(4, 1) + min(4, 9) = 9
-    policy = made("ocucb")
+    policy = make_policy("ocucb")
     params = policy.params._replace(eta=3.0, rho=1.0)
-    index = policy.index(params, 100, statistics_of(np.array([4, 1, 9])), 0, 0.5)
+    index = policy.index(params, 100, make_statistics(np.array([4, 1, 9])), 0, 0.5)
     expected = 0.5 + math.sqrt(2 * 3 * math.log(100 * math.log(100) / 9) / 4)
     assert index == pytest.approx(expected, rel=1e-14)
 
 
 def test_with_rho_half_the_sum_is_over_geometric_means():
     # n = 4 beside 1 and 9: 4 + sqrt(4) + min(4, 6) = 10
-    policy = made("ocucb")
-    index = policy.index(policy.params, 100, statistics_of(np.array([4, 1, 9])), 0, 0.5)
+    policy = make_policy("ocucb")
+    index = policy.index(policy.params, 100, make_statistics(np.array([4, 1, 9])), 0, 0.5)
     expected = 0.5 + math.sqrt(2 * 2 * math.log(100 * math.log(100) / 10) / 4)
     assert index == pytest.approx(expected, rel=1e-14)
 
 
 def test_the_logarithm_is_at_least_one():
-    policy = made("ocucb")
-    index = policy.index(policy.params, 3, statistics_of(np.array([40, 40])), 0, 0.0)
+    policy = make_policy("ocucb")
+    index = policy.index(policy.params, 3, make_statistics(np.array([40, 40])), 0, 0.0)
     assert index == pytest.approx(math.sqrt(2 * 2 / 40), rel=1e-14)
 
 
 def test_the_logarithm_is_at_least_log_log_t():
-    policy = made("ocucb")
-    index = policy.index(policy.params, 10**9, statistics_of(np.array([10**9] * 60)), 0, 0.0)
+    policy = make_policy("ocucb")
+    index = policy.index(policy.params, 10**9, make_statistics(np.array([10**9] * 60)), 0, 0.0)
     expected = math.sqrt(4 * math.log(math.log(1e9)) / 1e9)
     assert index == pytest.approx(expected, rel=1e-12)
 
 
 def test_a_tie_goes_to_the_lowest_arm():
-    assert decisions(made("ocucb"), 3, (0, 1.0), (1, 1.0), (2, 1.0)) == (0, 1)
+    assert decisions(make_policy("ocucb"), 3, (0, 1.0), (1, 1.0), (2, 1.0)) == (0, 1)
 
 
 @pytest.mark.slow
 def test_agrees_with_the_reference():
-    agree(made("ocucb"), reference.OCUCB, range(80), eta=ETAS, rho=RHOS)
-    agree(
-        made("ocucb", ignore_looks=True),
+    assert_agrees(make_policy("ocucb"), reference.OCUCB, range(80), eta=ETAS, rho=RHOS)
+    assert_agrees(
+        make_policy("ocucb", ignore_looks=True),
         lambda n_arms, **grid: reference.OCUCB(n_arms, ignore_looks=True, **grid),
         range(40),
         eta=ETAS,
@@ -70,7 +70,9 @@ def test_agrees_with_the_reference():
 # ------------------------------------------------------------------------------ sums that are kept
 
 SLOW = bool(numba.config.DISABLE_JIT)
-COUNTS = st.lists(st.integers(1, 9) | st.integers(1, 10**12), min_size=MANY, max_size=40)
+COUNTS = st.lists(
+    st.integers(1, 9) | st.integers(1, 10**12), min_size=MIN_ARMS_WITH_SUMS, max_size=40
+)
 
 
 def counted(policy, params, counts):
@@ -83,12 +85,12 @@ def counted(policy, params, counts):
 
 @settings(max_examples=150, deadline=None)
 @given(COUNTS, st.sampled_from(RHOS), st.data())
-def test_the_sums_that_are_kept_are_those_of_the_formula(plain, rho, data):
-    policy = made("ocucb")
+def test_incremental_sums_equal_the_formula(plain, rho, data):
+    policy = make_policy("ocucb")
     params = policy.params._replace(rho=rho)
     kept = counted(policy, params, plain)
     assert kept.derived.size > 0
-    summed = statistics_of(np.array(plain))
+    summed = make_statistics(np.array(plain))
     stage = sum(plain) * data.draw(st.sampled_from([1, 30]))
     for arm in range(len(plain)):
         index = policy.index(params, stage, kept, arm, 0.0)
@@ -104,9 +106,9 @@ def test_the_sums_that_are_kept_are_those_of_the_formula(plain, rho, data):
 
 @settings(max_examples=100, deadline=None)
 @given(COUNTS, st.sampled_from(RHOS), st.randoms(use_true_random=False))
-def test_the_sums_that_are_kept_do_not_depend_on_what_came_first(counts, rho, random):
+def test_incremental_sums_do_not_depend_on_the_order(counts, rho, random):
     """To the bit: a live agent and a simulation may learn the same in another order."""
-    policy = made("ocucb")
+    policy = make_policy("ocucb")
     params = policy.params._replace(rho=rho)
     told = [
         (arm, n) for arm, all_of in enumerate(counts) for n in (all_of // 3, all_of - all_of // 3)
@@ -123,24 +125,24 @@ def test_the_sums_that_are_kept_do_not_depend_on_what_came_first(counts, rho, ra
 @pytest.mark.parametrize(
     ("n_arms", "kind", "rhos", "ignore_looks"),
     [
-        (MANY, "gaussian", RHOS, False),
-        (MANY, "bernoulli", RHOS, True),
+        (MIN_ARMS_WITH_SUMS, "gaussian", RHOS, False),
+        (MIN_ARMS_WITH_SUMS, "bernoulli", RHOS, True),
         (50, "bernoulli", RHOS, False),
         (110, "gaussian", [0.5], False),
     ],
 )
 def test_many_arms_agree_with_the_reference(n_arms, kind, rhos, ignore_looks):
-    policy = made("ocucb", ignore_looks=ignore_looks)
+    policy = make_policy("ocucb", ignore_looks=ignore_looks)
     for seed, rho in enumerate(rhos):
         oracle = reference.OCUCB(n_arms, rho=rho, ignore_looks=ignore_looks)
         params = policy.params._replace(rho=rho)
         setting = {"n_arms": n_arms, "kind": kind, "own": True, "n_stages": n_arms + 60}
-        assert disagreement(policy, params, oracle, seed, **setting) is None, f"rho {rho}"
+        assert find_disagreement(policy, params, oracle, seed, **setting) is None, f"rho {rho}"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("leap", [False, True])
-def test_simulations_are_the_same_with_sums_that_are_not_kept(leap):
+def test_simulations_are_the_same_without_incremental_sums(leap):
     """Run for run, also where counts are those of a box around a leap."""
     policy = ocucb()
     unkept = replace(policy, init=init_without_rows)
@@ -150,25 +152,25 @@ def test_simulations_are_the_same_with_sums_that_are_not_kept(leap):
         for feedback in (bandit(), passive(0.1), active(0.1)):
             setting = {"horizon": 500 if SLOW else 30_000, "runs": 1 if SLOW else 2, "leap": leap}
             for fast, plain in zip(
-                runs(policy, problem, feedback, **setting),
-                runs(unkept, problem, feedback, **setting),
+                play_runs(policy, problem, feedback, **setting),
+                play_runs(unkept, problem, feedback, **setting),
                 strict=True,
             ):
                 np.testing.assert_array_equal(fast, plain)
 
 
-def test_hands_on_its_parameters():
+def test_stores_its_parameters():
     assert ocucb(3, 0.7).params._asdict() == {"eta": 3.0, "rho": 0.7}
     assert ocucb().params._asdict() == {"eta": 2.0, "rho": 0.5}
 
 
 @pytest.mark.parametrize("bad", [1, 0.0, -1.0, math.inf, math.nan])
-def test_refuses_a_bad_eta(bad):
+def test_rejects_a_bad_eta(bad):
     with pytest.raises(ValueError, match=f"^eta must be above 1 and finite, got {bad!r}$"):
         ocucb(eta=bad)
 
 
 @pytest.mark.parametrize("bad", [0.49, 1.01, -1.0, math.inf, math.nan])
-def test_refuses_a_bad_rho(bad):
+def test_rejects_a_bad_rho(bad):
     with pytest.raises(ValueError, match=rf"^rho must be in \[0.5, 1\], got {bad!r}$"):
         ocucb(rho=bad)

@@ -5,40 +5,38 @@ import math
 import numpy as np
 import pytest
 import reference
+from histories import assert_agrees, decisions, make_policy, replay
 from scipy import stats
-from stories import agree, decisions, made, tell
 
 from kibitz.policies import thompson
 
 
 def test_pulls_each_arm_once_in_order():
-    assert [decisions(made("thompson"), 3, *[(a, 5.0) for a in range(n)])[0] for n in range(3)] == [
-        0,
-        1,
-        2,
-    ]
+    assert [
+        decisions(make_policy("thompson"), 3, *[(a, 5.0) for a in range(n)])[0] for n in range(3)
+    ] == [0, 1, 2]
 
 
 def test_a_look_does_not_replace_the_first_pull():
-    assert decisions(made("thompson"), 2, (0, 9.0), (1, -9.0, "free"))[0] == 1
+    assert decisions(make_policy("thompson"), 2, (0, 9.0), (1, -9.0, "look"))[0] == 1
 
 
 def test_looks_at_the_runner_up_of_a_fresh_sample():
-    policy = made("thompson")
+    policy = make_policy("thompson")
     assert decisions(policy, 3, (0, 1e6), (1, 3e6), (2, 2e6)) == (1, 2)
 
 
 def share_of_pulls(policy, params, observations, n=4000):
     """Return how often arm 0 of two is pulled after the same observations."""
-    state, stage = tell(policy, params, 2, *observations)
+    state, stage = replay(policy, params, 2, *observations)
     rng = np.random.default_rng(5)
     return sum(policy.pull(params, state, stage, rng) == 0 for _ in range(n)), n
 
 
 def test_samples_the_gaussian_posterior():
     # Arm 0: N(0.5, 1); arm 1: N(0.25, 1/2). The difference is N(0.25, 1.5).
-    policy = made("thompson")
-    wins, n = share_of_pulls(policy, policy.params, [(0, 0.5), (1, 0.0), (1, 0.5, "free")])
+    policy = make_policy("thompson")
+    wins, n = share_of_pulls(policy, policy.params, [(0, 0.5), (1, 0.0), (1, 0.5, "look")])
     chance = stats.norm.cdf(0.25 / math.sqrt(1.5))
     assert stats.binomtest(wins, n, chance).pvalue > 1e-6  # the chance of a false alarm
 
@@ -46,21 +44,21 @@ def test_samples_the_gaussian_posterior():
 def test_samples_the_beta_posterior():
     # Arm 0: Beta(2, 1), with P(X <= x) = x^2; arm 1: Beta(1, 3), with mean of (1 - x)^3 ...
     # P(arm 0 wins) = int P(Y < x) 2x dx = int (1 - (1 - x)^3) 2x dx = 1 - 2 B(2, 4) = 0.9
-    policy = made("thompson")
+    policy = make_policy("thompson")
     params = policy.params._replace(beta=True)
-    wins, n = share_of_pulls(policy, params, [(0, 1.0), (1, 0.0), (1, 0.0, "free")])
+    wins, n = share_of_pulls(policy, params, [(0, 1.0), (1, 0.0), (1, 0.0, "look")])
     assert stats.binomtest(wins, n, 0.9).pvalue > 1e-6  # the chance of a false alarm
 
 
 def test_agrees_with_the_reference_draw_for_draw():
-    agree(
-        made("thompson"),
+    assert_agrees(
+        make_policy("thompson"),
         lambda n_arms, **grid: reference.Thompson(n_arms, "gaussian", **grid),
         range(40),
         scale=[1.0, 0.125, 4.0],
     )
-    agree(
-        made("thompson"),
+    assert_agrees(
+        make_policy("thompson"),
         lambda n_arms, beta: reference.Thompson(n_arms, "bernoulli"),
         range(40),
         kinds=["bernoulli"],
@@ -68,7 +66,7 @@ def test_agrees_with_the_reference_draw_for_draw():
     )
 
 
-def test_hands_on_its_parameters():
+def test_stores_its_parameters():
     assert thompson().params._asdict() == {"beta": False}
     assert thompson(scale=2).scale == 2.0
     assert thompson("bernoulli").params.beta is True
@@ -77,13 +75,13 @@ def test_hands_on_its_parameters():
 
 
 @pytest.mark.parametrize("bad", [0, -1.0, math.inf, math.nan])
-def test_refuses_a_bad_scale(bad):
+def test_rejects_a_bad_scale(bad):
     with pytest.raises(ValueError, match=f"^scale must be positive and finite, got {bad!r}$"):
         thompson(scale=bad)
 
 
 @pytest.mark.parametrize("bad", ["poisson", "", None])
-def test_refuses_an_unknown_law(bad):
+def test_rejects_unknown_rewards(bad):
     with pytest.raises(
         ValueError, match=f"^rewards must be 'gaussian', 'bernoulli' or 'bounded', got {bad!r}$"
     ):

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import reference
-from stories import agree, decisions, made, tell
+from histories import assert_agrees, decisions, make_policy, replay
 
 from kibitz.policies import ucb, ucb_double, ucb_second
 
@@ -13,72 +13,70 @@ EXPLORATIONS = [6.0, 2.0, 0.5, 1e-9, 1e3]
 
 
 def test_pulls_each_arm_once_then_the_largest_index():
-    assert [decisions(made("ucb"), 3, *[(a, 5.0 * a) for a in range(n)])[0] for n in range(3)] == [
-        0,
-        1,
-        2,
-    ]
-    assert decisions(made("ucb"), 3, (0, 0.0), (1, 5.0), (2, 0.0))[0] == 1
+    assert [
+        decisions(make_policy("ucb"), 3, *[(a, 5.0 * a) for a in range(n)])[0] for n in range(3)
+    ] == [0, 1, 2]
+    assert decisions(make_policy("ucb"), 3, (0, 0.0), (1, 5.0), (2, 0.0))[0] == 1
 
 
 def test_a_look_narrows_the_bound_of_its_arm():
     even = (0, 1.0), (1, 1.0)
-    assert decisions(made("ucb"), 2, *even)[0] == 0
-    assert decisions(made("ucb"), 2, *even, (0, 1.0, "free"))[0] == 1
+    assert decisions(make_policy("ucb"), 2, *even)[0] == 0
+    assert decisions(make_policy("ucb"), 2, *even, (0, 1.0, "look"))[0] == 1
 
 
 def test_a_look_does_not_replace_the_first_pull():
-    assert decisions(made("ucb"), 2, (0, 1.0), (1, -9.0, "free"))[0] == 1
+    assert decisions(make_policy("ucb"), 2, (0, 1.0), (1, -9.0, "look"))[0] == 1
 
 
 def test_looks_at_the_runner_up():
-    assert decisions(made("ucb_double"), 3, (0, 1.0), (1, 9.0), (2, 5.0)) == (1, 2)
+    assert decisions(make_policy("ucb_double"), 3, (0, 1.0), (1, 9.0), (2, 5.0)) == (1, 2)
 
 
 def test_an_arm_never_pulled_is_the_runner_up():
-    assert decisions(made("ucb_double"), 3, (0, 9.0)) == (1, 2)
-    assert decisions(made("ucb_double"), 3, (0, 9.0), (1, 7.0)) == (2, 0)
+    assert decisions(make_policy("ucb_double"), 3, (0, 9.0)) == (1, 2)
+    assert decisions(make_policy("ucb_double"), 3, (0, 9.0), (1, 7.0)) == (2, 0)
 
 
-def test_plain_ucb_is_blind_to_looks():
-    blind = made("ucb", ignore_looks=True)
-    before = tell(blind, blind.params, 2, (0, 1.0), (1, 1.0))[0]
-    after = tell(blind, blind.params, 2, (0, 1.0), (1, 1.0), (1, 99.0, "free"))[0]
+def test_plain_ucb_ignores_looks():
+    blind = make_policy("ucb", ignore_looks=True)
+    before = replay(blind, blind.params, 2, (0, 1.0), (1, 1.0))[0]
+    after = replay(blind, blind.params, 2, (0, 1.0), (1, 1.0), (1, 99.0, "look"))[0]
     for name in ("n_pulls", "n_observed", "sums"):
         one, other = (getattr(state.statistics, name) for state in (before, after))
         np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize(("stage", "count"), [(1, 1), (2, 1), (100, 7), (10**12, 10**6)])
-def test_the_index_is_algorithm_1s(stage, count):
-    policy = made("ucb")
+def test_the_index_is_that_of_algorithm_1(stage, count):
+    policy = make_policy("ucb")
     index = policy.index(policy.params, stage, np.array([3, count]), 1, 0.25)
     assert index == pytest.approx(0.25 + math.sqrt(6 * math.log(stage) / count), rel=1e-14)
 
 
 def test_the_second_ucb_looks_first_at_arms_never_looked_at():
     pulled = (0, 9.0), (1, 0.0), (2, 0.0)
-    assert decisions(made("ucb_second"), 3, *pulled) == (0, 1)
-    assert decisions(made("ucb_second"), 3, *pulled, (1, 5.0, "free")) == (0, 2)
+    assert decisions(make_policy("ucb_second"), 3, *pulled) == (0, 1)
+    assert decisions(make_policy("ucb_second"), 3, *pulled, (1, 5.0, "look")) == (0, 2)
 
 
 def test_the_second_ucb_never_looks_at_the_pulled_arm():
-    looked = (0, 9.0), (1, 0.0), (2, 0.0), (0, 9.0, "free"), (1, 1.0, "free"), (2, 2.0, "free")
-    assert decisions(made("ucb_second"), 3, *looked) == (0, 2)
+    looked = (0, 9.0), (1, 0.0), (2, 0.0), (0, 9.0, "look"), (1, 1.0, "look"), (2, 2.0, "look")
+    assert decisions(make_policy("ucb_second"), 3, *looked) == (0, 2)
 
 
-def test_the_second_ucb_knows_the_looks_alone():
+def test_the_second_ucb_learns_from_looks_only():
     # Arm 1 paid well when it was pulled; the looks say that arm 2 is better.
-    story = (0, 99.0), (1, 50.0), (2, 0.0), (1, 0.0, "free"), (2, 1.0, "free")
-    assert decisions(made("ucb_second"), 3, *story) == (0, 2)
+    story = (0, 99.0), (1, 50.0), (2, 0.0), (1, 0.0, "look"), (2, 1.0, "look")
+    assert decisions(make_policy("ucb_second"), 3, *story) == (0, 2)
 
 
 def test_agree_with_the_reference():
-    agree(made("ucb"), reference.UCB, range(40), exploration=EXPLORATIONS)
-    agree(made("ucb_double"), reference.UCB, range(40, 60), exploration=EXPLORATIONS)
-    agree(made("ucb_second"), reference.UCBSecond, range(60), exploration=EXPLORATIONS)
-    agree(
-        made("ucb", ignore_looks=True),
+    assert_agrees(make_policy("ucb"), reference.UCB, range(40), exploration=EXPLORATIONS)
+    assert_agrees(make_policy("ucb_double"), reference.UCB, range(40, 60), exploration=EXPLORATIONS)
+    assert_agrees(make_policy("ucb_second"), reference.UCBSecond, range(60), exploration=EXPLORATIONS)
+    assert_agrees(
+        make_policy("ucb", ignore_looks=True),
         lambda n_arms, **grid: reference.UCB(n_arms, ignore_looks=True, **grid),
         range(40),
         exploration=EXPLORATIONS,
@@ -86,7 +84,7 @@ def test_agree_with_the_reference():
 
 
 @pytest.mark.parametrize("make", [ucb, ucb_double, ucb_second])
-def test_hands_on_its_parameter(make):
+def test_stores_its_parameter(make):
     assert make().params == (6.0,)
     assert make(exploration=3).params == (3.0,)
     assert make(3).parameters["exploration"] == 3.0
@@ -94,6 +92,6 @@ def test_hands_on_its_parameter(make):
 
 @pytest.mark.parametrize("make", [ucb, ucb_double, ucb_second])
 @pytest.mark.parametrize("bad", [0, -1.0, math.inf, math.nan])
-def test_refuses_a_bad_exploration(make, bad):
+def test_rejects_a_bad_exploration(make, bad):
     with pytest.raises(ValueError, match=f"^exploration must be positive and finite, got {bad!r}$"):
         make(bad)

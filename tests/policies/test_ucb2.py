@@ -5,12 +5,12 @@ import re
 
 import pytest
 import reference
-from stories import agree, decisions, made
+from histories import assert_agrees, decisions, make_policy
 
 from kibitz.policies import ucb2
-from kibitz.policies.ucb2 import level_of, tau
+from kibitz.policies.ucb2 import find_level, tau
 
-FAST = made("ucb2").params._replace(alpha=1.0)  # tau = 1, 2, 4, 8, ...
+FAST = make_policy("ucb2").params._replace(alpha=1.0)  # tau = 1, 2, 4, 8, ...
 
 
 def test_levels_begin_at_powers():
@@ -21,45 +21,45 @@ def test_levels_begin_at_powers():
 @pytest.mark.parametrize("alpha", [0.001, 0.1, 0.5, 1.0, 3.0])
 def test_the_level_is_the_largest_that_begins_at_or_below_the_count(alpha):
     for count in [*range(1, 200), 10**4, 10**6]:
-        level = level_of(alpha, count)
+        level = find_level(alpha, count)
         assert tau(alpha, level) <= count < tau(alpha, level + 1)
 
 
 @pytest.mark.parametrize("alpha", [0.001, 0.1, 0.5, 1.0, 3.0])
 def test_levels_agree_with_the_reference(alpha):
     for count in range(1, 200):
-        level = level_of(alpha, count)
+        level = find_level(alpha, count)
         begins = tau(alpha, level), tau(alpha, level + 1)
         assert begins == reference.level_begins(alpha, count)
 
 
 def test_pulls_an_arm_to_the_end_of_its_burst():
     story = [(0, 9.0), (1, 0.0), (0, 9.0)]  # seen twice: tau(1) = 2, the burst is over
-    assert decisions(made("ucb2"), 2, *story, params=FAST)[0] == 0
+    assert decisions(make_policy("ucb2"), 2, *story, params=FAST)[0] == 0
     story += [(0, -99.0)]  # a new burst, until it is seen tau(2) = 4 times
-    assert decisions(made("ucb2"), 2, *story, params=FAST)[0] == 0
+    assert decisions(make_policy("ucb2"), 2, *story, params=FAST)[0] == 0
     story += [(0, -99.0)]
-    assert decisions(made("ucb2"), 2, *story, params=FAST)[0] == 1
+    assert decisions(make_policy("ucb2"), 2, *story, params=FAST)[0] == 1
 
 
 def test_a_look_shortens_a_burst():
-    story = [(0, 9.0), (1, 0.0), (0, 9.0), (0, -99.0), (0, -99.0, "free")]
-    assert decisions(made("ucb2"), 2, *story, params=FAST)[0] == 1
+    story = [(0, 9.0), (1, 0.0), (0, 9.0), (0, -99.0), (0, -99.0, "look")]
+    assert decisions(make_policy("ucb2"), 2, *story, params=FAST)[0] == 1
 
 
-def test_a_first_pull_begins_no_burst():
-    assert decisions(made("ucb2"), 2, (0, -9.0), (1, 9.0), params=FAST)[0] == 1
+def test_a_first_pull_does_not_begin_a_burst():
+    assert decisions(make_policy("ucb2"), 2, (0, -9.0), (1, 9.0), params=FAST)[0] == 1
 
 
 def test_never_looks_at_the_pulled_arm():
-    assert decisions(made("ucb2"), 3, (0, 9.0), (1, 1.0), (2, 2.0), params=FAST) == (0, 2)
+    assert decisions(make_policy("ucb2"), 3, (0, 9.0), (1, 1.0), (2, 2.0), params=FAST) == (0, 2)
     bursting = (0, 9.0), (1, 1.0), (2, 2.0), (0, 9.0), (0, -99.0)
-    assert decisions(made("ucb2"), 3, *bursting, params=FAST) == (0, 2)
+    assert decisions(make_policy("ucb2"), 3, *bursting, params=FAST) == (0, 2)
 
 
 def test_agrees_with_the_reference():
-    agree(
-        made("ucb2"),
+    assert_agrees(
+        make_policy("ucb2"),
         reference.UCB2,
         range(80),
         alpha=[0.001, 0.1, 0.5, 1.0, 3.0],
@@ -67,20 +67,20 @@ def test_agrees_with_the_reference():
     )
 
 
-def test_hands_on_its_parameters():
+def test_stores_its_parameters():
     assert ucb2(2, 3).params._asdict() == {"alpha": 2.0}
     assert ucb2(2, 3).scale == 3.0
     assert ucb2().params._asdict() == {"alpha": 0.001}
 
 
 @pytest.mark.parametrize("bad", [0, -1.0, 1e-300, 1e300, math.inf, math.nan])
-def test_refuses_a_bad_alpha(bad):
+def test_rejects_a_bad_alpha(bad):
     with pytest.raises(ValueError, match=re.escape(f"alpha must be in [1e-06, 1e+06], got {bad!r}")):
         ucb2(alpha=bad)
 
 
 @pytest.mark.parametrize("bad", [0, -1.0, math.inf, math.nan])
-def test_refuses_a_bad_scale(bad):
+def test_rejects_a_bad_scale(bad):
     with pytest.raises(ValueError, match=f"^scale must be positive and finite, got {bad!r}$"):
         ucb2(scale=bad)
 
@@ -88,5 +88,5 @@ def test_refuses_a_bad_scale(bad):
 @pytest.mark.parametrize("alpha", [1e-6, 0.001, 1.0, 1e6])
 def test_levels_are_found_for_any_count(alpha):
     for count in (1, 2, 1000, 10**9, 10**15, 2**61):
-        level = level_of(alpha, count)
+        level = find_level(alpha, count)
         assert tau(alpha, level) <= count < tau(alpha, level + 1)

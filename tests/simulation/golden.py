@@ -49,7 +49,7 @@ BOUNDED_POLICIES = {
 FIVE = kb.gaussian([2.0, 1.8, 1.5, 1.0, 0.5], sd=[1.0, 1.0, 0.5, 2.0, 1.0])
 CLICKS = kb.bernoulli([0.5, 0.45, 0.3])
 TABLE = kb.empirical([[0, 1, 0.5], [0.25, 0.5, 0.75, 1.0], [0.5]])
-MANY = kb.gaussian(np.linspace(0, 1, 20))
+MANY_ARMS = kb.gaussian(np.linspace(0, 1, 20))
 SHORT = {"horizon": 400, "runs": 3, "seed": 5, "engine": "step"}
 LONG = {"horizon": 300_000, "runs": 2, "seed": 6, "engine": "leap"}
 CASES = {
@@ -58,13 +58,13 @@ CASES = {
     "active": (FIVE, kb.active(0.1, looks=2), POLICIES, SHORT),
     "every": (FIVE, kb.active(kb.every(7, first=2)), POLICIES, SHORT),
     "full": (FIVE, kb.full(), POLICIES, SHORT),
-    "many": (MANY, kb.active(0.5), POLICIES, SHORT),
+    "many": (MANY_ARMS, kb.active(0.5), POLICIES, SHORT),
     "clicks": (CLICKS, kb.active(0.2), CLICK_POLICIES, SHORT),
     "table": (TABLE, kb.passive(0.2), BOUNDED_POLICIES, SHORT),
     "leap passive": (FIVE, kb.passive(0.01), POLICIES, LONG),
     "leap active": (FIVE, kb.active(0.01), POLICIES, LONG),
     "leap clicks": (CLICKS, kb.active(0.01), CLICK_POLICIES, LONG),
-    "leap many": (MANY, kb.active(0.01), {k: POLICIES[k] for k in ("ucb", "kibitzer")}, LONG),
+    "leap many": (MANY_ARMS, kb.active(0.01), {k: POLICIES[k] for k in ("ucb", "kibitzer")}, LONG),
 }
 STEP_ONLY = ("ucb2", "improved_ucb", "thompson", "thompson:bernoulli")
 

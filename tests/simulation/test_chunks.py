@@ -19,8 +19,8 @@ import kibitz as kb
 from kibitz import _files as files
 from kibitz.simulation import executors, kernels, options, schedule, simulate as playing
 from kibitz.simulation.jobs import Job
-from kibitz.simulation.results.dataset import Swept
-from kibitz.simulation.results.zarr import ASKED, ZarrResults
+from kibitz.simulation.results.dataset import Sweep
+from kibitz.simulation.results.zarr import INDEX_FILE, ZarrResults
 
 pytestmark = pytest.mark.slow
 
@@ -53,7 +53,7 @@ def store(tmp_path):
     return tmp_path / "sweep.zarr"
 
 
-def test_a_store_is_the_result_and_read_when_it_is_used(store):
+def test_a_store_equals_the_result_and_is_read_lazily(store):
     data = swept(file=store)
     same(data, swept())
     opened = xarray.open_zarr(store)
@@ -74,9 +74,9 @@ def test_chunks_are_by_policy_value_and_block_of_runs(store, monkeypatch):
     assert zarr.open_array(store, path="regret", mode="r").shape == data.regret.shape
 
 
-def test_the_table_is_never_whole_in_memory(store, monkeypatch):
+def test_at_most_one_chunk_is_in_memory(store, monkeypatch):
     """What is put at a time is one chunk, and what was put is not kept."""
-    put = ZarrResults.put
+    put = ZarrResults.write
     sizes = []
 
     def watched(self, key, first, rows):
@@ -84,11 +84,11 @@ def test_the_table_is_never_whole_in_memory(store, monkeypatch):
         held = [a.nbytes for a in vars(self).values() if isinstance(a, np.ndarray)]
         sizes.append((rows.regret.nbytes, sum(held)))
 
-    monkeypatch.setattr(ZarrResults, "put", watched)
+    monkeypatch.setattr(ZarrResults, "write", watched)
     monkeypatch.setattr(schedule, "chunk_size", lambda *_: 2)
     monkeypatch.setattr(schedule, "check_memory", lambda *_: 1 / 0)  # need not fit
     swept(file=store)
-    stages = schedule.checked_stages(None, [200])
+    stages = schedule.resolve_stages(None, [200])
     assert len(sizes) == 10
     assert set(sizes) == {(2 * stages.nbytes, stages.nbytes)}
 
@@ -106,13 +106,13 @@ def test_more_runs_values_and_policies_are_added(store, monkeypatch, block):
     same(swept([0.1], runs=3, file=store, executor=lambda: 1 / 0), swept([0.1], runs=3))
 
 
-def test_where_nothing_is_missing_nothing_is_written(store, monkeypatch):
+def test_a_complete_store_is_not_written(store, monkeypatch):
     swept(file=store)
     monkeypatch.setattr(files.os, "replace", lambda *_: 1 / 0)
     same(swept(file=store), swept())
 
 
-def test_only_blocks_that_are_missing_are_played(store, monkeypatch):
+def test_only_missing_blocks_are_played(store, monkeypatch):
     monkeypatch.setattr(schedule, "chunk_size", lambda *_: 4)
     swept(file=store)
     (store / "n_looks" / "c.0.1.2.0").unlink()
@@ -130,7 +130,7 @@ def test_only_blocks_that_are_missing_are_played(store, monkeypatch):
     same(again, swept())
 
 
-def test_a_store_has_the_same_bytes_whoever_plays(store, tmp_path, monkeypatch):
+def test_a_store_has_the_same_bytes_for_all_executors(store, tmp_path, monkeypatch):
     monkeypatch.setattr(schedule, "chunk_size", lambda *_: 3)
     other = tmp_path / "other.zarr"
     swept(file=store)
@@ -142,7 +142,7 @@ class Killed(BaseException):
     pass
 
 
-def test_a_store_that_is_killed_between_any_two_files_is_gone_on_with(store, monkeypatch):
+def test_a_store_can_be_resumed_after_a_kill_between_any_two_files(store, monkeypatch):
     """At places drawn at random, also while it grows: nobody tidies up after a kill."""
     monkeypatch.setattr(schedule, "chunk_size", lambda *_: 2)
     rng = np.random.default_rng(5)
@@ -182,7 +182,7 @@ SCRIPT = """
 """
 
 
-def test_a_process_that_is_killed_leaves_a_store_to_go_on_from(store):
+def test_a_killed_process_leaves_a_store_that_can_be_resumed(store):
     setting = {"horizon": 20_000, "runs": 300}
     rng = np.random.default_rng(3)
     for _ in range(2):
@@ -200,9 +200,9 @@ def test_a_process_that_is_killed_leaves_a_store_to_go_on_from(store):
     assert not list(store.rglob("*.part"))
 
 
-def test_ctrl_c_leaves_what_was_done(store, monkeypatch):
+def test_ctrl_c_keeps_finished_chunks(store, monkeypatch):
     monkeypatch.setattr(schedule, "chunk_size", lambda *_: 1)
-    monkeypatch.setattr(executors, "SECONDS", 1e-4)
+    monkeypatch.setattr(executors, "PAYLOAD_SECONDS", 1e-4)
 
     def stop(what, share):
         if share > 0.3:
@@ -225,25 +225,25 @@ def test_ctrl_c_leaves_what_was_done(store, monkeypatch):
     ("change", "sentence"),
     [
         ({"seed": 2}, "seed = 1 instead of 2 for ucb"),
-        ({"stages": [200]}, "stages up to 200 that differ"),
+        ({"stages": [200]}, "other stages, up to 200"),
         ({"policies": {"ucb": kb.ucb(2)}}, "policy.parameters.exploration = 6.0 instead of 2.0"),
-        ({"keep": "summary"}, "with a sweep over rate that keeps runs"),
+        ({"keep": "summary"}, "with a sweep over rate and keeps runs"),
     ],
 )
-def test_the_store_of_another_setting_is_refused_and_left_alone(store, change, sentence):
+def test_a_store_with_another_fingerprint_is_rejected_and_unchanged(store, change, sentence):
     swept(file=store)
     before = files_of(store)
-    with pytest.raises(ValueError, match=f"file must be of the same setting, got .*{sentence}"):
+    with pytest.raises(ValueError, match=f"cannot be resumed: .*{sentence}"):
         swept(**change, file=store)
     assert files_of(store) == before
-    with pytest.raises(ValueError, match=r"file must be of the same setting, .* a sweep over rate"):
+    with pytest.raises(ValueError, match=r"cannot be resumed: .* a sweep over rate"):
         kb.simulate(PROBLEM, kb.active(0.1), kb.ucb(), file=store, **SHORT)
 
 
-def test_a_folder_of_somebody_else_is_refused_and_left_alone(store):
+def test_a_foreign_folder_is_rejected_and_unchanged(store):
     store.mkdir()
     (store / "diary.txt").write_text("dear diary")
-    with pytest.raises(ValueError, match=r"file must be a result that kibitz saved, got .*No such"):
+    with pytest.raises(ValueError, match=r"cannot read .* as a result of kibitz: .*No such"):
         swept(file=store)
     assert list(files_of(store).values()) == [b"dear diary"]
 
@@ -253,22 +253,22 @@ def test_a_folder_of_somebody_else_is_refused_and_left_alone(store):
     [b"", b"junk", gzip.compress(b"{}"), gzip.compress(b"junk")],
     ids=["empty", "junk", "nothing said", "junk inside"],
 )
-def test_a_damaged_store_is_refused(store, damage):
+def test_a_damaged_store_is_rejected(store, damage):
     swept(file=store)
-    (store / ASKED).write_bytes(damage)
-    with pytest.raises(ValueError, match="file must be a result that kibitz saved, got"):
+    (store / INDEX_FILE).write_bytes(damage)
+    with pytest.raises(ValueError, match=r"cannot read .* as a result of kibitz"):
         swept(file=store)
 
 
-def test_a_later_format_is_refused(store):
+def test_a_later_format_is_rejected(store):
     swept(file=store)
-    asked = json.loads(gzip.decompress((store / ASKED).read_bytes()))
-    (store / ASKED).write_bytes(gzip.compress(json.dumps({**asked, "format": 99}).encode()))
-    with pytest.raises(ValueError, match="its format 99 is that of a later version"):
+    asked = json.loads(gzip.decompress((store / INDEX_FILE).read_bytes()))
+    (store / INDEX_FILE).write_bytes(gzip.compress(json.dumps({**asked, "format": 99}).encode()))
+    with pytest.raises(ValueError, match="format 99 needs a later version"):
         swept(file=store)
 
 
-def test_a_chunk_that_is_damaged_is_noticed_when_it_is_read(store):
+def test_a_damaged_chunk_raises_when_it_is_read(store):
     swept(file=store)
     chunk = next(store.glob("regret/c.*"))
     content = bytearray(chunk.read_bytes())
@@ -278,31 +278,31 @@ def test_a_chunk_that_is_damaged_is_noticed_when_it_is_read(store):
         xarray.open_zarr(store).regret.load()
 
 
-def test_a_store_where_none_can_be_is_refused_before_the_work(tmp_path, monkeypatch):
+def test_an_impossible_path_is_rejected_before_the_work(tmp_path, monkeypatch):
     (tmp_path / "file.zarr").write_text("")
     for name in ("file.zarr", "missing/x.zarr", "file.zarr/x.zarr"):
         with pytest.raises(ValueError, match=r"^file must be "):
             swept(file=tmp_path / name, executor=lambda: 1 / 0)
     monkeypatch.setattr(options, "find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r"zarr must be installed \(pip install 'kibitz\[zarr\]'\)"):
+    with pytest.raises(ValueError, match=r"zarr is not installed; run: pip install 'kibitz\[zarr\]'"):
         swept(file=tmp_path / "x.zarr")
     assert not (tmp_path / "x.zarr").exists()
 
 
-def test_what_is_refused_late_leaves_no_store(store, monkeypatch):
+def test_a_late_error_leaves_no_store(store, monkeypatch):
     def cannot_compile(kernel, tell):
-        raise ValueError("mine must be made of functions that numba can compile, got others")
+        raise ValueError("numba cannot compile mine: unsupported")
 
     monkeypatch.setattr(kernels, "_compile", cannot_compile)
-    with pytest.raises(ValueError, match="mine must be made of functions"):
+    with pytest.raises(ValueError, match="numba cannot compile mine: "):
         swept(file=store)
     assert not store.exists()
 
 
-def test_text_labels_and_places_of_cells(tmp_path):
-    table = ZarrResults(tmp_path / "x.zarr", Swept(("kind",)), "runs", np.array([5]), 2, lambda: 2)
+def test_text_labels_and_positions_of_cells(tmp_path):
+    table = ZarrResults(tmp_path / "x.zarr", Sweep(("kind",)), "runs", np.array([5]), 2, lambda: 2)
     setting = {"horizon": 5, "policy": {}, "engine": "step"}
-    table.ask({(("größer",), "a"): setting, (("b",), "a"): setting}, 2)
+    table.prepare({(("größer",), "a"): setting, (("b",), "a"): setting}, 2)
     table.save()
     opened = xarray.open_zarr(tmp_path / "x.zarr")
     assert opened.kind.values.tolist() == ["größer", "b"]

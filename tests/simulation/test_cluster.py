@@ -35,7 +35,7 @@ def by_threads():
 def small(monkeypatch):
     """Let payloads be small, so that there are some to lose."""
     for module in (executors, schedule):
-        monkeypatch.setattr(module, "SECONDS", 0.05)
+        monkeypatch.setattr(module, "PAYLOAD_SECONDS", 0.05)
 
 
 def spawned(n=2):
@@ -88,16 +88,16 @@ def test_a_policy_and_a_rate_of_main_are_sent_to_spawned_processes(tmp_path):
     assert done.stdout == "True 2 2\n"
 
 
-def test_a_worker_of_another_version_or_of_edited_code_is_refused():
+def test_a_worker_with_another_version_or_edited_code_is_rejected():
     setting = {"horizon": 100, "runs": 2}
     with spawned(1) as pool:
         pool.submit(workers.older).result()
-        sentence = "workers must have the versions of this process, got kibitz 0.0.9 instead of"
+        sentence = "workers must have the same versions as this process, got kibitz 0.0.9 instead of"
         with pytest.raises(ValueError, match=sentence):
             played(executor=pool, **setting)
         pool.submit(workers.as_it_was).result()
         pool.submit(workers.edited).result()
-        with pytest.raises(ValueError, match="workers must play the code of this process, got"):
+        with pytest.raises(ValueError, match="workers run different code under the same version"):
             played(executor=pool, **setting)
 
 
@@ -113,7 +113,7 @@ class Killer:
             os.kill(self.victim(), signal.SIGKILL)
 
 
-def test_a_pool_whose_worker_is_killed_is_made_anew(by_threads, small):
+def test_a_pool_is_restarted_when_a_worker_is_killed(by_threads, small):
     made = []
 
     def make():
@@ -155,7 +155,7 @@ def dask():
 
 def test_a_dask_cluster_plays_the_same_bits_and_may_lose_a_worker(by_threads, small, dask, tmp_path):
     store = tmp_path / "result.zarr"
-    assert executors.workers_of(dask.get_executor()) == 2
+    assert executors.count_workers(dask.get_executor()) == 2
     processes = dask.run(os.getpid)
     assert os.getpid() not in processes.values()
     killer = Killer(0.2, lambda: next(iter(processes.values())))
@@ -167,7 +167,7 @@ def test_a_dask_cluster_plays_the_same_bits_and_may_lose_a_worker(by_threads, sm
     assert set(after.values()) != set(processes.values())  # one of them is a new one
 
 
-def test_ctrl_c_cancels_what_waits_on_a_cluster(small, dask, tmp_path):
+def test_ctrl_c_cancels_waiting_jobs_of_a_cluster(small, dask, tmp_path):
     file = tmp_path / "result.nc"
 
     def stop(what, share):
@@ -180,7 +180,7 @@ def test_ctrl_c_cancels_what_waits_on_a_cluster(small, dask, tmp_path):
     assert len(dask.futures) <= 8
 
 
-def test_ray_by_the_lines_of_the_documentation(by_threads):
+def test_ray_as_in_the_documentation(by_threads):
     ray = pytest.importorskip("ray")
     page = Path(__file__).parents[2] / "docs" / "cluster.md"
     names = {}

@@ -17,8 +17,8 @@ from kibitz._hashing import content_hash
 from kibitz.engine.cache import cached_dispatcher
 from kibitz.policies import POLICIES
 from kibitz.simulation import executors, schedule
-from kibitz.simulation.executors import workers_of
-from kibitz.simulation.jobs import Job, expected_seconds, specialised_kernel
+from kibitz.simulation.executors import count_workers
+from kibitz.simulation.jobs import Job, estimate_seconds, specialised_kernel
 from kibitz.simulation.payload import current_versions, pack, play_payload
 
 PROBLEM = kb.gaussian([1, 0.5, 0])
@@ -38,7 +38,7 @@ def by_threads():
 def small(monkeypatch):
     """Let payloads be small, so that there are many."""
     for module in (executors, schedule):
-        monkeypatch.setattr(module, "SECONDS", 1e-4)
+        monkeypatch.setattr(module, "PAYLOAD_SECONDS", 1e-4)
 
 
 @pytest.mark.parametrize("threads", [None, 1, 3])
@@ -48,15 +48,15 @@ def test_an_inline_executor_plays_the_same_bits(by_threads, small, threads):
     assert len(inline.calls) > 5
 
 
-def test_threads_of_somebody_else_play_the_same_bits_whatever_a_parcel_is(by_threads, monkeypatch):
+def test_a_thread_pool_plays_the_same_bits_for_any_payload_size(by_threads, monkeypatch):
     for seconds in (1e-5, 1e-3, 10.0):
-        monkeypatch.setattr(executors, "SECONDS", seconds)
-        monkeypatch.setattr(schedule, "SECONDS", seconds / 3)  # several jobs to a payload
+        monkeypatch.setattr(executors, "PAYLOAD_SECONDS", seconds)
+        monkeypatch.setattr(schedule, "PAYLOAD_SECONDS", seconds / 3)  # several jobs to a payload
         with ThreadPoolExecutor(2) as pool:
             xarray.testing.assert_identical(played(executor=pool), by_threads)
 
 
-def test_no_more_than_four_parcels_for_each_worker_are_under_way(small):
+def test_at_most_four_payloads_per_worker_are_in_flight(small):
     pool = Watched(2)
     played(executor=pool, runs=400)
     assert 2 < pool.most <= 8
@@ -65,23 +65,23 @@ def test_no_more_than_four_parcels_for_each_worker_are_under_way(small):
     assert pool.most <= 4
 
 
-def test_a_parcel_takes_about_as_long_as_it_should():
+def test_a_payload_takes_about_its_target_duration():
     inline = Inline()
     played(executor=inline, runs=20_000)  # 6e6 stages: half a second, or less
     assert len(inline.calls) == 1
     jobs = [Job(n, kb.ucb(), PROBLEM, kb.bandit(), 10**6, np.array([10]), 1, 0, 5) for n in range(40)]
     crew = executors._Workers(inline, 1)
-    bundles = list(crew.bundled(jobs))
+    bundles = list(crew.make_bundles(jobs))
     assert [len(bundle) for bundle in bundles] == [8] * 5  # 2 s, at 50 ns a stage
     crew.pace = 0.25  # this machine is faster
-    assert [len(bundle) for bundle in crew.bundled(jobs)] == [32, 8]
+    assert [len(bundle) for bundle in crew.make_bundles(jobs)] == [32, 8]
     large = [job._replace(stages=np.zeros(10**5)) for job in jobs]  # each brings four megabytes
-    assert [len(bundle) for bundle in crew.bundled(large)] == [2] * 20
+    assert [len(bundle) for bundle in crew.make_bundles(large)] == [2] * 20
     many = executors._Workers(inline, 64)  # from whom twice as many answers would come
-    assert [len(bundle) for bundle in many.bundled(jobs)] == [16, 16, 8]
+    assert [len(bundle) for bundle in many.make_bundles(jobs)] == [16, 16, 8]
 
 
-def test_jobs_of_several_cells_share_a_parcel():
+def test_jobs_of_several_cells_share_a_payload():
     inline = Inline()
     rates = np.linspace(0, 1, 30).tolist()
     setting = {"horizon": 50, "runs": 2, "seed": 1}
@@ -133,14 +133,14 @@ def test_an_executor_that_loses_every_third_job_plays_the_same_bits(by_threads, 
 
 
 @pytest.mark.parametrize("error", ["pool", "cancelled"])
-def test_a_job_that_is_always_lost_is_tried_four_times_and_refused(small, error):
+def test_a_job_that_is_always_lost_is_tried_four_times(small, error):
     inline = Inline(lambda n: ERRORS[error]())
-    with pytest.raises(ValueError, match="workers must stay alive while they play, got a job that"):
+    with pytest.raises(ValueError, match="a job was lost 4 times because its worker died"):
         played(executor=inline, threads=1)
     assert max(attempt for _, _, attempt in inline.calls) == 4
 
 
-def test_an_error_of_the_work_itself_is_not_tried_again(small):
+def test_an_error_in_a_job_is_not_retried(small):
     inline = Inline(lambda n: ZeroDivisionError("of a policy"))
     with pytest.raises(ZeroDivisionError):
         played(executor=inline)
@@ -160,7 +160,7 @@ def breaks():
     return Breaks(lambda n: BrokenProcessPool("it breaks") if n == 3 else None)
 
 
-def test_a_function_that_makes_executors_is_asked_for_another(by_threads, small):
+def test_a_broken_executor_is_replaced_by_its_function(by_threads, small):
     made = []
 
     def make():
@@ -171,16 +171,18 @@ def test_a_function_that_makes_executors_is_asked_for_another(by_threads, small)
     assert len(made) > 2
 
 
-def test_an_executor_that_broke_is_refused_and_the_file_keeps_what_was_played(tmp_path, small):
+def test_a_broken_executor_raises_and_the_file_keeps_finished_runs(tmp_path, small):
     file = tmp_path / "result.nc"
-    with pytest.raises(ValueError, match=r"executor must be one that takes jobs, or a function"):
+    with pytest.raises(
+        ValueError, match=r"the executor .* does not accept jobs .*; pass a working one"
+    ):
         played(executor=breaks(), threads=1, file=file)
     with xarray.open_dataset(file) as opened:
         assert 0 < int(np.isfinite(opened.final_regret).sum()) < SETTING["runs"]
     xarray.testing.assert_identical(played(file=file), played())
 
 
-def test_executors_that_are_made_are_shut_down_and_given_ones_are_not():
+def test_only_executors_that_kibitz_created_are_shut_down():
     given, made = Watched(1), []
 
     def make():
@@ -193,18 +195,18 @@ def test_executors_that_are_made_are_shut_down_and_given_ones_are_not():
         made[0].submit(int)
     assert given.submit(int).result() == 0
     given.shutdown()
-    with pytest.raises(ValueError, match=r"executor must be one that takes jobs, .*after shutdown"):
+    with pytest.raises(ValueError, match=r"the executor .* does not accept jobs .*after shutdown"):
         played(executor=given)
 
 
 @pytest.mark.parametrize("junk", [3, "dask", [], lambda: 3, object()])
-def test_what_is_no_executor_is_refused(junk):
-    sentence = "executor must be an Executor of concurrent.futures or a function that makes one, got"
+def test_anything_but_an_executor_is_rejected(junk):
+    sentence = "executor must be a concurrent.futures Executor or a function that returns one, got"
     with pytest.raises(ValueError, match=sentence):
         played(executor=junk)
 
 
-def test_ctrl_c_cancels_what_waits_and_leaves_a_file_to_go_on_from(tmp_path, small):
+def test_ctrl_c_cancels_waiting_jobs_and_leaves_a_file_to_resume(tmp_path, small):
     file = tmp_path / "result.nc"
     gate = threading.Event()
 
@@ -239,11 +241,11 @@ def test_how_many_workers_an_executor_has():
         class _client:
             nthreads = staticmethod(lambda: {"tcp://1": 2, "tcp://2": 3})
 
-    assert workers_of(ThreadPoolExecutor(3)) == 3
-    assert workers_of(Mpi()) == 7
-    assert workers_of(Dask()) == 5
-    assert workers_of(Inline()) == executors.cores()
-    assert workers_of(executors.Remade(Mpi)) == 7
+    assert count_workers(ThreadPoolExecutor(3)) == 3
+    assert count_workers(Mpi()) == 7
+    assert count_workers(Dask()) == 5
+    assert count_workers(Inline()) == executors.cores()
+    assert count_workers(executors.RestartingExecutor(Mpi)) == 7
 
 
 # ---------------------------------------------------------------------- payloads, and who opens them
@@ -255,48 +257,50 @@ def job_of(policy, **change):
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_a_policy_of_ours_goes_by_its_name(name):
+def test_a_built_in_policy_is_sent_by_name(name):
     payload = pack([job_of(POLICIES[name]())])
-    assert len(payload.sent) < 2000
-    (data,) = pickle.loads(payload.sent)
+    assert len(payload.content) < 2000
+    (data,) = pickle.loads(payload.content)
     assert pickle.loads(pickle.loads(data).policy) == POLICIES[name]()
 
 
 @pytest.mark.parametrize("numbers", [{"exploration": 6.0, "ignore_looks": False}, {"width": 2.0}])
-def test_a_policy_that_only_has_the_name_of_ours_goes_with_its_functions(numbers):
+def test_an_own_policy_with_a_built_in_name_is_sent_with_its_functions(numbers):
     def index(params, stage, counts, arm, mean):
         return mean
 
     own = kb.index_policy("ucb", index, **numbers)
-    (data,) = pickle.loads(pack([job_of(own)]).sent)
+    (data,) = pickle.loads(pack([job_of(own)]).content)
     assert cloudpickle.loads(pickle.loads(data).policy).index.__code__ == index.__code__
 
 
-def test_answers_of_another_version_are_refused_and_it_does_not_play():
+def test_a_worker_with_another_version_does_not_play():
     other = {**current_versions(), "numba": "0.1"}
     payload = pack([job_of(kb.ucb())])
     answer = play_payload(payload._replace(versions=other), 1)
-    assert answer.played == ()
+    assert answer.outcomes == ()
     inline = Inline(answers=lambda answer: answer._replace(versions=other))
     with pytest.raises(ValueError, match=r"^workers must have .*, got numba 0.1 instead of \d"):
         played(executor=inline)
 
 
-def test_answers_of_other_code_are_refused():
+def test_answers_from_other_code_are_rejected():
     def change(answer):
-        return answer._replace(identities=("0" * 64,) * len(answer.identities))
+        return answer._replace(fingerprints=("0" * 64,) * len(answer.fingerprints))
 
-    with pytest.raises(ValueError, match="workers must play the code of this process, got another"):
+    with pytest.raises(ValueError, match="workers run different code under the same version"):
         played(executor=Inline(answers=change))
 
 
-def test_a_worker_that_cannot_import_is_told_of():
+def test_an_import_error_in_a_worker_is_explained():
     inline = Inline(lambda n: ModuleNotFoundError("No module named 'mine'"))
-    with pytest.raises(ValueError, match=r"workers must be able to import kibitz .*named 'mine'"):
+    with pytest.raises(
+        ValueError, match=r"a worker cannot import kibitz or the policy; .*named 'mine'"
+    ):
         played(executor=inline)
 
 
-def test_the_identity_is_that_of_the_code_and_of_what_it_is_given():
+def test_the_fingerprint_of_a_job_covers_its_code_and_data():
     jobs = {
         "same": job_of(kb.ucb()),
         "other": job_of(kb.ftl()),
@@ -305,9 +309,9 @@ def test_the_identity_is_that_of_the_code_and_of_what_it_is_given():
         "runs": job_of(kb.ucb(), last=4),
         "leap": job_of(kb.ucb(), leap=True),
     }
-    found = [pack([job]).identities[0] for job in jobs.values()]
+    found = [pack([job]).fingerprints[0] for job in jobs.values()]
     assert len(set(found)) == len(jobs)
-    assert pack([job_of(kb.ucb())]).identities == (found[0],)
+    assert pack([job_of(kb.ucb())]).fingerprints == (found[0],)
     leap, step = (specialised_kernel(jobs[name]).content for name in ("leap", "same"))
     assert leap != step
 
@@ -324,7 +328,7 @@ def formula(params, stage, counts, arm, mean):
     return mean + bonus(counts, arm) * counts.size
 
 
-def test_functions_have_the_same_content_where_they_are_sent_to():
+def test_functions_have_the_same_hash_in_a_worker():
     sent = pickle.loads(cloudpickle.dumps(formula))
     pickled = {"__name__": "elsewhere", "WIDTH": 2.0}
     exec("def bonus(counts, arm):\n    return WIDTH / counts[arm]\n", pickled)
@@ -340,7 +344,7 @@ def test_functions_have_the_same_content_where_they_are_sent_to():
 
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
-def test_what_was_sent_can_be_compiled_again():
+def test_an_unpickled_function_can_be_compiled():
     """The marks travel with the functions."""
     sent = cloudpickle.loads(cloudpickle.dumps(_by_value(formula)))
 
@@ -357,7 +361,7 @@ def _by_value(function):
     return kb.jit(type(function)(function.__code__, names, function.__name__))
 
 
-def test_the_time_that_is_expected_is_that_of_the_stages():
+def test_the_estimated_time_follows_from_the_stages():
     step = job_of(kb.ucb(), feedback=kb.bandit(), horizon=10**6, last=20)
-    assert expected_seconds(step) == pytest.approx(1.0)
-    assert expected_seconds(step._replace(leap=True)) == pytest.approx(0.1)
+    assert estimate_seconds(step) == pytest.approx(1.0)
+    assert estimate_seconds(step._replace(leap=True)) == pytest.approx(0.1)

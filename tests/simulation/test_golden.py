@@ -20,7 +20,7 @@ def test_every_case_is_recorded():
 
 
 @pytest.mark.parametrize("case", golden.CASES)
-def test_the_numbers_are_those_that_were_recorded(case):
+def test_numbers_equal_the_recorded_ones(case):
     played = golden.play(case)
     assert played.keys() == RECORDED[case].keys()
     for policy, (pulls, looks, regret) in played.items():

@@ -11,7 +11,7 @@ import kibitz as kb
 from kibitz.cli import app
 from kibitz.simulation.jobs import Job
 from kibitz.simulation.options import OPTIONS, REQUIRED, Options, check_options
-from kibitz.simulation.schedule import Point, checked_stages, fingerprint, make_cells
+from kibitz.simulation.schedule import Point, fingerprint, make_cells, resolve_stages
 
 RIGHT = {"horizon": 20, "runs": 3, "seed": 5}
 MISSING = {kb.simulate: set(), kb.race: {"progress", "keep", "watch"}, kb.sweep: {"watch"}}
@@ -29,14 +29,14 @@ def test_a_signature_shows_all_options_with_their_defaults(function):
     assert "options" not in shown
 
 
-def test_every_option_has_its_paragraph():
+def test_every_option_is_documented():
     for name in OPTIONS:
         for words in (Options.__doc__, kb.simulate.__doc__):
             assert inspect.cleandoc(words).count(f"\n{name}\n    ") == 1, name
     assert "{" not in kb.simulate.__doc__ + kb.race.__doc__
 
 
-def test_the_command_has_a_flag_for_each_that_has_help():
+def test_every_option_with_help_has_a_flag():
     flags = {p.name: p for p in typer.main.get_command(app).commands["simulate"].params}
     for name, option in OPTIONS.items():
         if option.help:
@@ -46,10 +46,10 @@ def test_the_command_has_a_flag_for_each_that_has_help():
             assert name not in flags or name == "watch"  # that flag opens a window
 
 
-def test_jobs_and_fingerprints_have_what_they_need():
+def test_jobs_and_fingerprints_have_the_options_they_need():
     checked = check_options({**RIGHT, "engine": "leap", "error": 1e-6, "kernel": "generic"})
     point = Point(kb.gaussian([1, 0]), kb.bandit(), {"ucb": kb.ucb()}, 20)
-    (job,) = make_cells({(): point}, checked_stages(None, [20]), checked, lambda: 1).values()
+    (job,) = make_cells({(): point}, resolve_stages(None, [20]), checked, lambda: 1).values()
     for name in set(OPTIONS) & set(Job._fields) - {"stages"}:
         assert getattr(job, name) == checked[name], name
     needed = {name for name, option in OPTIONS.items() if option.fingerprint}
@@ -68,7 +68,7 @@ def test_options_are_checked_and_completed():
                 check_options({n: v for n, v in RIGHT.items() if n != name})
 
 
-def test_the_declaration_imports_neither_numpy_nor_numba():
+def test_options_import_neither_numpy_nor_numba():
     script = (
         "import sys, kibitz.simulation.options; print({'numpy', 'numba', 'xarray'} & {*sys.modules})"
     )
@@ -76,7 +76,7 @@ def test_the_declaration_imports_neither_numpy_nor_numba():
     assert done.stdout == "set()\n"
 
 
-def test_without_docstrings_it_works_as_well():
+def test_options_work_without_docstrings():
     script = "import kibitz, inspect; print('seed' in inspect.signature(kibitz.sweep).parameters)"
     command = [sys.executable, "-OO", "-W", "ignore", "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

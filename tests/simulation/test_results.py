@@ -14,9 +14,9 @@ import xarray
 
 import kibitz as kb
 from kibitz import _netcdf
-from kibitz._netcdf import from_netcdf, read_checked
+from kibitz._netcdf import from_netcdf, read_verified
 from kibitz.simulation.fingerprint import difference, fingerprint
-from kibitz.simulation.results.dataset import Swept
+from kibitz.simulation.results.dataset import Sweep
 from kibitz.simulation.results.netcdf import load, save
 
 pytestmark = pytest.mark.slow
@@ -41,7 +41,7 @@ OLD_NAMES = {"n_looks": "n_free"}  # in files of formats before 3
 
 
 @pytest.mark.parametrize("version", ["0.1.0", "0.2.0"])
-def test_a_file_of_each_version_is_gone_on_with_and_has_the_same_numbers(tmp_path, version):
+def test_a_file_of_each_version_can_be_resumed_with_the_same_numbers(tmp_path, version):
     path = tmp_path / "result.nc"
     shutil.copy(FILES / f"step-{version}.nc", path)
     old = xarray.load_dataset(path, engine="h5netcdf")
@@ -70,20 +70,20 @@ def test_old_runs_are_not_computed_again(tmp_path):
     ("name", "problem", "change", "reason"),
     [
         ("leap", PROBLEM, {"horizon": 5000, "engine": "leap"}, "leaps of kibitz 0.1.0"),
-        ("bernoulli", kb.bernoulli([0.9, 0.5, 0]), {}, "instead of rewards in units of their scale"),
+        ("bernoulli", kb.bernoulli([0.9, 0.5, 0]), {}, "unscaled rewards, as in kibitz 0.1.0"),
         ("step", PROBLEM, {"seed": 6}, "seed = 5 instead of 6"),
         ("step", kb.gaussian([1, 0.5, 0.1]), {}, "problem.means = "),
     ],
 )
-def test_what_has_changed_since_is_refused_with_the_reason(tmp_path, name, problem, change, reason):
+def test_changed_numbers_are_rejected_with_the_reason(tmp_path, name, problem, change, reason):
     path = tmp_path / "result.nc"
     shutil.copy(FILES / f"{name}-0.1.0.nc", path)
     setting = {**SETTING, "runs": 2, "file": path, **change}
-    with pytest.raises(ValueError, match=f"^file must be of the same setting, got .*{reason}"):
+    with pytest.raises(ValueError, match=f"cannot be resumed: .*{reason}"):
         kb.simulate(problem, kb.active(0.2), kb.ucb(), **setting)
 
 
-def test_with_scale_1_runs_of_0_1_0_with_bernoulli_rewards_are_gone_on_with(tmp_path):
+def test_bernoulli_runs_of_0_1_0_can_be_resumed_with_scale_1(tmp_path):
     path = tmp_path / "result.nc"
     shutil.copy(FILES / "bernoulli-0.1.0.nc", path)
     old = xarray.load_dataset(path, engine="h5netcdf")
@@ -96,7 +96,7 @@ def test_with_scale_1_runs_of_0_1_0_with_bernoulli_rewards_are_gone_on_with(tmp_
     np.testing.assert_array_equal(again.regret, old.regret)
 
 
-def test_own_functions_of_0_1_0_are_refused(tmp_path):
+def test_own_functions_of_0_1_0_are_rejected(tmp_path):
     def mine(params, stage, counts, arm, mean):
         return mean
 
@@ -109,13 +109,13 @@ def test_own_functions_of_0_1_0_are_refused(tmp_path):
 # ------------------------------------------------------------------------------------ the identity
 
 
-def test_other_versions_and_places_are_not_part_of_the_identity():
+def test_versions_and_paths_are_not_part_of_the_fingerprint():
     setting = json.dumps(fingerprint(PROBLEM, kb.active(0.2), kb.ucb(), 200, 5, False, 1e-9))
     for word in (np.__version__, sys.version.split()[0], "numba", "/"):
         assert word not in setting
 
 
-def test_the_identity_survives_a_move_of_the_file_and_comments(tmp_path, monkeypatch):
+def test_the_fingerprint_ignores_moved_files_and_comments(tmp_path, monkeypatch):
     text = "def index(params, stage, counts, arm, mean):\n    return mean + 1 / counts[arm]\n"
     other = text.replace("    return", '    """A docstring."""\n    # and a comment\n    return')
     monkeypatch.syspath_prepend(tmp_path)
@@ -134,7 +134,7 @@ def test_the_identity_survives_a_move_of_the_file_and_comments(tmp_path, monkeyp
     assert found[0]["policy"]["source"] != found[2]["policy"]["source"]
 
 
-def test_where_looks_go_in_turn_is_part_of_the_identity():
+def test_the_turns_of_looks_are_part_of_the_fingerprint():
     robin = kb.ftl_robin()
 
     def other_turns(params, state):
@@ -156,7 +156,7 @@ def test_any_netcdf_reader_opens_a_file(file):
     assert list(xarray.open_dataset(file).policy.values) == [p.name for p in POLICIES]
 
 
-def test_a_byte_that_is_flipped_anywhere_is_noticed(file):
+def test_any_flipped_byte_is_detected(file):
     """In coordinates, data, attributes and structure: 300 places, and 512 zeroed bytes."""
     whole = file.read_bytes()
     rng = np.random.default_rng(1)
@@ -165,7 +165,7 @@ def test_a_byte_that_is_flipped_anywhere_is_noticed(file):
         damaged[place] ^= 1 << rng.integers(8)
         file.write_bytes(damaged)
         with pytest.raises(ValueError, match=r"saved, got .*\(checksum mismatch"):
-            read_checked(file)
+            read_verified(file)
     place = next(n for n in range(8000, len(whole), 512) if any(whole[n : n + 512]))
     file.write_bytes(whole[:place] + bytes(512) + whole[place + 512 :])
     with pytest.raises(ValueError, match="checksum mismatch"):
@@ -173,29 +173,29 @@ def test_a_byte_that_is_flipped_anywhere_is_noticed(file):
 
 
 @pytest.mark.parametrize("cut", [1, 40, 90, 5000])
-def test_a_file_that_lost_its_last_line_is_refused(file, cut):
+def test_a_file_without_its_last_line_is_rejected(file, cut):
     file.write_bytes(file.read_bytes()[:-cut])
     with pytest.raises(ValueError, match=r"saved, got .*\(it is damaged"):
-        read_checked(file)
+        read_verified(file)
 
 
-def test_a_reader_that_hangs_is_given_up(file, monkeypatch):
+def test_reading_an_unverified_file_times_out(file, monkeypatch):
     monkeypatch.setattr(_netcdf, "READ_SECONDS", 0.01)
     file.write_bytes((FILES / "step-0.1.0.nc").read_bytes())
-    with pytest.raises(ValueError, match="could not be read within"):
-        read_checked(file)
+    with pytest.raises(ValueError, match="reading took more than"):
+        read_verified(file)
 
 
-def test_a_later_format_is_refused(file):
+def test_a_later_format_is_rejected(file):
     file.write_bytes(file.read_bytes().replace(b"kibitz format 2", b"kibitz format 4"))
-    with pytest.raises(ValueError, match="its format 4 is that of a later version"):
-        read_checked(file)
+    with pytest.raises(ValueError, match="format 4 needs a later version"):
+        read_verified(file)
 
 
-def test_a_netcdf_file_of_somebody_else_is_refused(file):
+def test_a_foreign_netcdf_file_is_rejected(file):
     xarray.Dataset({"a": ("x", [1.0])}).to_netcdf(file, engine="h5netcdf")
-    with pytest.raises(ValueError, match="file must be a result that kibitz saved"):
-        load(file, Swept())
+    with pytest.raises(ValueError, match=r"cannot read .* as a result of kibitz"):
+        load(file, Sweep())
 
 
 FULL = """
@@ -211,7 +211,7 @@ except ValueError as error:
 """
 
 
-def test_a_full_disk_gets_a_sentence_and_leaves_what_was_there(tmp_path):
+def test_a_full_disk_raises_and_keeps_the_old_file(tmp_path):
     """As a limit for the size of files, which needs no rights: the system's answer is an OSError."""
     path = tmp_path / "result.nc"
     setting = {"horizon": 200, "seed": 5, "engine": "step"}
@@ -236,7 +236,7 @@ def test_stages_of_a_policy_that_leaps_and_one_that_does_not_are_saved_together(
     )
     assert json.loads(data.attrs["engine"]) == {"ucb": "leap", "thompson": "step"}
     assert "error" not in json.loads(data.attrs["fingerprint"])
-    table, _ = load(path, Swept())
+    table, _ = load(path, Sweep())
     assert [cell.fingerprint["engine"] for cell in table.values()] == ["leap", "step"]
 
 
@@ -248,7 +248,7 @@ def test_a_sweep_to_smaller_horizons_that_do_not_leap_is_saved(tmp_path):
     assert np.all(np.isfinite(data.final_regret))
 
 
-def test_what_is_saved_is_what_is_loaded(file, tmp_path):
-    data = from_netcdf(read_checked(file))
+def test_a_saved_result_is_loaded_unchanged(file, tmp_path):
+    data = from_netcdf(read_verified(file))
     save(data, tmp_path / "again.nc")
-    xarray.testing.assert_identical(from_netcdf(read_checked(tmp_path / "again.nc")), data)
+    xarray.testing.assert_identical(from_netcdf(read_verified(tmp_path / "again.nc")), data)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from stories import runs
+from histories import play_runs
 
 import kibitz as kb
 from kibitz.policies import POLICIES
@@ -20,7 +20,7 @@ def test_ten_times_the_scale_is_ten_times_the_regret(name, leap):
         return  # it is played stage by stage
     setting = {"horizon": 400 if leap else 2000, "runs": 5, "seed": 3, "leap": leap}
     one, ten = (
-        runs(policy, kb.gaussian(scale * MEANS, sd=scale), kb.active(0.1), **setting)
+        play_runs(policy, kb.gaussian(scale * MEANS, sd=scale), kb.active(0.1), **setting)
         for scale in (1.0, 10.0)
     )
     np.testing.assert_array_equal(one.n_pulls, ten.n_pulls)
@@ -33,36 +33,36 @@ def test_bernoulli_rewards_have_scale_one_half(name):
     policy = POLICIES[name]()
     setting = {"horizon": 500, "runs": 5, "seed": 3}
     problem = kb.bernoulli([0.9, 0.5, 0.4])
-    learnt = runs(policy, problem, kb.active(0.1), **setting)
-    given = runs(POLICIES[name](scale=0.5), problem, kb.active(0.1), **setting)
+    learnt = play_runs(policy, problem, kb.active(0.1), **setting)
+    given = play_runs(POLICIES[name](scale=0.5), problem, kb.active(0.1), **setting)
     np.testing.assert_array_equal(learnt.n_pulls, given.n_pulls)
 
 
-def test_with_scale_1_a_policy_sees_rewards_as_they_are():
+def test_with_scale_1_rewards_are_not_rescaled():
     problem = kb.bernoulli([0.9, 0.5, 0.4])
     setting = {"horizon": 500, "runs": 20, "seed": 3}
-    raw = runs(kb.ucb(scale=1), problem, kb.bandit(), **setting)
-    wider = runs(kb.ucb(exploration=24, scale=0.5), problem, kb.bandit(), **setting)
+    raw = play_runs(kb.ucb(scale=1), problem, kb.bandit(), **setting)
+    wider = play_runs(kb.ucb(exploration=24, scale=0.5), problem, kb.bandit(), **setting)
     np.testing.assert_array_equal(raw.n_pulls, wider.n_pulls)
-    assert raw.regret.mean() > runs(kb.ucb(), problem, kb.bandit(), **setting).regret.mean()
+    assert raw.regret.mean() > play_runs(kb.ucb(), problem, kb.bandit(), **setting).regret.mean()
 
 
 def test_rewards_in_the_unit_interval_stay_there_for_policies_that_need_it():
     for make in (kb.kl_ucb, kb.thompson):
         assert make(rewards="bernoulli").scale_for(0.5) == 1
-        with pytest.raises(ValueError, match=r"^scale must be left out for bernoulli rewards"):
+        with pytest.raises(ValueError, match=r"^a policy for bernoulli rewards takes no scale"):
             make(rewards="bernoulli", scale=0.5)
 
 
-def test_a_problem_without_noise_has_a_unit_too():
-    played = runs(kb.ucb(), kb.gaussian([1, 0], sd=0), kb.bandit(), horizon=100)
+def test_a_problem_without_noise_has_scale_one():
+    played = play_runs(kb.ucb(), kb.gaussian([1, 0], sd=0), kb.bandit(), horizon=100)
     assert played.n_pulls.sum() == 100
 
 
-def test_tables_are_seen_in_units_of_half_their_range():
+def test_empirical_rewards_are_in_units_of_half_their_range():
     problem = kb.empirical([[0.0, 20.0], [0.0, 0.0, 20.0]])
     assert problem.scale == 10
     setting = {"horizon": 300, "runs": 5, "seed": 3}
     small = kb.empirical([[0.0, 2.0], [0.0, 0.0, 2.0]])
-    one, ten = (runs(kb.ucb(), p, kb.bandit(), **setting) for p in (small, problem))
+    one, ten = (play_runs(kb.ucb(), p, kb.bandit(), **setting) for p in (small, problem))
     np.testing.assert_array_equal(one.n_pulls, ten.n_pulls)

@@ -13,7 +13,7 @@ import pytest
 import xarray
 
 import kibitz
-from kibitz.simulation.schedule import labelled, log_spaced
+from kibitz.simulation.schedule import label_policies, log_spaced
 
 PROBLEM = kibitz.gaussian([0.5, 0.0, 0.2])
 SHORT = {"horizon": 300, "runs": 6, "seed": 1}
@@ -24,7 +24,7 @@ def play(policies=None, feedback=None, problem=PROBLEM, **options):
     return kibitz.simulate(problem, feedback or kibitz.active(0.2), policies, **{**SHORT, **options})
 
 
-def test_a_result_has_named_dimensions_and_says_what_made_it():
+def test_a_result_has_named_dimensions_and_its_fingerprint():
     data = play([kibitz.ucb(), kibitz.ucb(exploration=2)])
     assert data["regret"].dims == ("policy", "run", "stage")
     assert data["n_pulls"].dims == data["n_looks"].dims == ("policy", "run", "arm")
@@ -45,7 +45,7 @@ def test_the_regret_is_the_gaps_times_the_pulls():
     assert (data["n_pulls"].sum("arm") == 300).all()
 
 
-def test_the_regret_is_kept_at_the_stages_asked_for_and_at_the_horizon():
+def test_the_regret_is_recorded_at_the_requested_stages_and_the_horizon():
     data = play(stages=[10, 100])
     assert data["stage"].to_numpy().tolist() == [10, 100, 300]
     everywhere = play(stages=np.arange(1, 301))
@@ -67,7 +67,7 @@ def test_runs_depend_on_seed_and_run_only():
     assert not np.array_equal(play(seed=2)["regret"], many["regret"])
 
 
-def test_a_file_is_gone_on_from(tmp_path):
+def test_a_file_can_be_resumed(tmp_path):
     file = tmp_path / "result.nc"
     first = play(runs=4, file=file)
     written = file.read_bytes()
@@ -82,7 +82,7 @@ def test_a_file_is_gone_on_from(tmp_path):
     assert len(play([kibitz.ucb(), kibitz.ftl()], file=file)["run"]) == 6
 
 
-def test_only_what_is_missing_is_computed(tmp_path, monkeypatch):
+def test_only_missing_runs_are_computed(tmp_path, monkeypatch):
     file = tmp_path / "result.nc"
     play(runs=4, file=file)
     played = []
@@ -102,23 +102,23 @@ def test_only_what_is_missing_is_computed(tmp_path, monkeypatch):
     ("change", "sentence"),
     [
         ({"seed": 2}, "seed = 1 instead of 2"),
-        ({"horizon": 301}, "stages up to 300 that differ"),
+        ({"horizon": 301}, "other stages, up to 300"),
         ({"feedback": kibitz.active(0.3)}, "feedback.rate = 0.2 instead of 0.3"),
         ({"problem": kibitz.gaussian([0.5, 0.1, 0.2])}, "problem.means"),
         ({"policies": {"ucb": kibitz.ucb(2)}}, "policy.parameters.exploration = 6.0 instead of 2.0"),
-        ({"stages": [5, 300]}, "stages up to 300 that differ"),
+        ({"stages": [5, 300]}, "other stages, up to 300"),
     ],
 )
-def test_the_file_of_another_setting_is_refused_and_left_alone(tmp_path, change, sentence):
+def test_a_file_with_another_fingerprint_is_rejected_and_unchanged(tmp_path, change, sentence):
     file = tmp_path / "result.nc"
     play(file=file)
     written = file.read_bytes()
-    with pytest.raises(ValueError, match="file must be of the same setting, got .*" + sentence):
+    with pytest.raises(ValueError, match="cannot be resumed: .*" + sentence):
         play(**change, file=file)
     assert file.read_bytes() == written
 
 
-def test_another_formula_under_the_same_name_is_another_setting(tmp_path):
+def test_another_formula_of_the_same_name_has_another_fingerprint(tmp_path):
     file = tmp_path / "result.nc"
     play(kibitz.index_policy("mine", lambda params, stage, counts, arm, mean: mean), file=file)
     other = kibitz.index_policy("mine", lambda params, stage, counts, arm, mean: 2 * mean)
@@ -128,24 +128,24 @@ def test_another_formula_under_the_same_name_is_another_setting(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("content", [b"", b"nonsense", None])
-def test_a_damaged_file_is_refused_and_left_alone(tmp_path, content):
+def test_a_damaged_file_is_rejected_and_unchanged(tmp_path, content):
     file = tmp_path / "result.nc"
     play(file=file)
     damaged = file.read_bytes()[: file.stat().st_size // 2] if content is None else content
     file.write_bytes(damaged)
-    with pytest.raises(ValueError, match="file must be a result that kibitz saved, got"):
+    with pytest.raises(ValueError, match=r"cannot read .*: it is damaged or not a netCDF file"):
         play(file=file)
     assert file.read_bytes() == damaged
     assert list(tmp_path.iterdir()) == [file]
 
 
 @pytest.mark.parametrize("name", ["missing/result.nc", "."])
-def test_a_file_that_cannot_be_written_is_refused_before_anything_is_computed(tmp_path, name):
+def test_an_unwritable_file_is_rejected_before_the_work(tmp_path, name):
     with pytest.raises(ValueError, match="file must be "):
         play(file=tmp_path / name)
 
 
-def test_an_interruption_keeps_what_was_done(tmp_path):
+def test_an_interruption_keeps_finished_runs(tmp_path):
     file = tmp_path / "result.nc"
     started = []
 
@@ -203,14 +203,14 @@ def test_a_sweep_adds_a_dimension(tmp_path):
         np.testing.assert_array_equal(data["regret"].sel(rate=rate), alone["regret"])
 
 
-def test_a_sweep_is_gone_on_from_with_more_values(tmp_path):
+def test_a_sweep_can_be_resumed_with_more_values(tmp_path):
     file = tmp_path / "sweep.nc"
     make = {"problem": PROBLEM, "feedback": kibitz.active, "policies": kibitz.ucb(), **SHORT}
     kibitz.sweep(rate=[0.1, 0.2], **make, file=file)
     more = kibitz.sweep(rate=[0.1, 0.3], **{**make, "runs": 8}, file=file)
     fresh = kibitz.sweep(rate=[0.1, 0.3], **{**make, "runs": 8})
     np.testing.assert_array_equal(more["regret"], fresh["regret"])
-    with pytest.raises(ValueError, match=r"file must be of the same setting, .* a sweep over rate"):
+    with pytest.raises(ValueError, match=r"cannot be resumed: .* a sweep over rate"):
         play(file=file)
 
 
@@ -234,14 +234,14 @@ def test_a_sweep_over_the_horizon_has_the_regret_at_each_horizon():
 
 
 @pytest.mark.parametrize("name", ["run", "policy", "n_looks"])
-def test_a_sweep_needs_a_name_of_its_own(name):
-    with pytest.raises(ValueError, match=f"'{name}' must be swept under another name"):
+def test_a_swept_parameter_cannot_have_a_name_of_the_result(name):
+    with pytest.raises(ValueError, match=f"'{name}' cannot be swept: results use this name"):
         kibitz.sweep(PROBLEM, kibitz.bandit(), kibitz.ucb(), **{name: [1]}, **SHORT)
 
 
 def test_a_sweep_needs_values():
     for values in ([], [1, 1]):
-        with pytest.raises(ValueError, match="rate must be some different values"):
+        with pytest.raises(ValueError, match="rate must be a non-empty list without duplicates"):
             kibitz.sweep(PROBLEM, kibitz.active, kibitz.ucb(), rate=values, **SHORT)
 
 
@@ -264,40 +264,46 @@ def test_a_sweep_needs_values():
         ({"stages": [5, 5]}, "stages must increase"),
         ({"stages": [0, 5]}, "stages must increase"),
         ({"stages": [5, 301]}, "stages must increase"),
-        ({"policies": []}, "policies must be at least one policy"),
-        ({"policies": [kibitz.ucb(), kibitz.ucb()]}, "policies must have different labels"),
-        ({"policies": ["ucb"]}, "policies must be policies such as ucb"),
-        ({"policies": "ucb"}, r"policies must be policies such as ucb\(\), got 'ucb'"),
-        ({"policies": kibitz.kl_ucb("bernoulli")}, r"is made for rewards in \[0, 1\]"),
+        ({"policies": []}, "no policies given"),
+        ({"policies": [kibitz.ucb(), kibitz.ucb()]}, "two policies have the label 'ucb'"),
+        ({"policies": ["ucb"]}, "policies must be one or more policies such as ucb"),
+        ({"policies": "ucb"}, r"policies must be one or more policies such as ucb\(\), got 'ucb'"),
+        ({"policies": kibitz.kl_ucb("bernoulli")}, r"is for rewards in \[0, 1\], but"),
         ({"feedback": kibitz.passive(0.1, [0.5, 0.5])}, "weights must have one entry for each of 3"),
         ({"feedback": kibitz.passive([0.1, 0.2])}, "rate must have an entry for each of 300 stages"),
     ],
 )
-def test_bad_input_gets_a_sentence(change, sentence):
+def test_invalid_arguments_are_rejected(change, sentence):
     with pytest.raises(ValueError, match=sentence):
         play(**change)
 
 
-def test_a_horizon_that_takes_for_ever_is_refused_with_an_estimate():
-    with pytest.raises(ValueError, match=r"thompson would take about .* days, stage by stage"):
+def test_a_horizon_that_takes_days_is_rejected_with_an_estimate():
+    with pytest.raises(
+        ValueError, match=r"horizon=10+ would take thompson about .* days stage by stage; use"
+    ):
         play(kibitz.thompson(), horizon=10**15)
 
 
 @pytest.mark.slow
-def test_an_index_that_numba_cannot_compile_is_refused_with_the_reason():
+def test_an_index_that_numba_cannot_compile_is_rejected_with_the_reason():
     def index(params, stage, counts, arm, mean):
         return float(f"{mean!r}")
 
-    with pytest.raises(ValueError, match="mine must be made of functions that numba can compile"):
+    with pytest.raises(ValueError, match="numba cannot compile mine: "):
         play(kibitz.index_policy("mine", index))
 
 
-def test_labels_are_names_with_the_parameters_that_are_not_the_default_ones():
+def test_labels_are_names_with_non_default_parameters():
     policies = [kibitz.ftl(), kibitz.etc_ocucb(p=1.5, check="doubling"), kibitz.moss(horizon=10)]
-    assert list(labelled(policies)) == ["ftl", "etc_ocucb:p=1.5,check=doubling", "moss:horizon=10"]
+    assert list(label_policies(policies)) == [
+        "ftl",
+        "etc_ocucb:p=1.5,check=doubling",
+        "moss:horizon=10",
+    ]
 
 
-def test_a_saved_file_has_the_rights_that_other_files_have(tmp_path):
+def test_a_saved_file_has_default_permissions(tmp_path):
     file, other = tmp_path / "result.nc", tmp_path / "other"
     play(file=file)
     other.write_text("")

@@ -48,13 +48,13 @@ def test_points_have_the_same_labels_along_one_dimension(grid):
 
 
 @pytest.mark.parametrize("rates", [(0.1, 0.4), np.array([0.1, 0.4]), iter([0.1, 0.4])])
-def test_a_list_is_a_tuple_an_array_or_anything_to_go_through(rates):
+def test_any_iterable_is_swept(rates):
     plain = kb.sweep(PROBLEM, kb.active, kb.ucb(), rate=[0.1, 0.4], **SHORT)
     data = kb.sweep(PROBLEM, kb.active, kb.ucb(), rate=rates, **SHORT)
     xarray.testing.assert_identical(data, plain)
 
 
-def test_a_single_value_goes_where_the_lists_go_and_is_no_dimension():
+def test_a_single_value_is_passed_on_and_adds_no_dimension():
     options = {**SHORT, "exploration": [1.0, 3.0]}
     plain = kb.sweep(PROBLEM, kb.active(kb.every(3), paid=True), kb.ucb, **options)
     for period in (kb.every(3), kb.every(3, first=3)):
@@ -62,7 +62,7 @@ def test_a_single_value_goes_where_the_lists_go_and_is_no_dimension():
         xarray.testing.assert_identical(data, plain)
 
 
-def test_a_keyword_that_nobody_takes_is_an_error():
+def test_an_unknown_keyword_is_rejected():
     for more in ({"exploraton": [1.0, 3.0]}, {"kep": "summary"}):
         with pytest.raises(TypeError, match=f"unexpected keyword argument '{next(iter(more))}'"):
             kb.sweep(PROBLEM, kb.active, kb.ucb(), rate=[0.1], **more, **SHORT)
@@ -72,7 +72,7 @@ def test_a_keyword_that_nobody_takes_is_an_error():
         kb.sweep(PROBLEM, kb.active, kb.ucb(), rate=[0.1], horizon=9, runs=1)
 
 
-def test_functions_get_what_they_have_names_for_and_others_get_all():
+def test_functions_get_the_keywords_that_they_accept():
     seen = []
 
     def problem(**values):
@@ -88,7 +88,7 @@ def test_functions_get_what_they_have_names_for_and_others_get_all():
 
 
 @pytest.mark.parametrize("ending", ["nc", "zarr"])
-def test_a_grid_is_gone_on_from_with_more_values_of_each(tmp_path, ending, grid):
+def test_a_grid_can_be_resumed_with_more_values(tmp_path, ending, grid):
     file = tmp_path / f"grid.{ending}"
     part = {"rate": [0.5], "exploration": [6.0, 1.0]}
     kb.sweep(PROBLEM, kb.active, kb.ucb, file=file, **part, **{**SHORT, "runs": 3})
@@ -100,7 +100,7 @@ def test_a_grid_is_gone_on_from_with_more_values_of_each(tmp_path, ending, grid)
     np.testing.assert_array_equal(again.regret, grid.regret)
 
 
-def test_a_grid_in_another_order_is_the_same_file(tmp_path, grid):
+def test_the_order_of_a_grid_does_not_matter_for_its_file(tmp_path, grid):
     file = tmp_path / "grid.nc"
     kb.sweep(PROBLEM, kb.active, kb.ucb, file=file, **GRID, **SHORT)
     turned = {name: GRID[name] for name in reversed(GRID)}
@@ -110,7 +110,7 @@ def test_a_grid_in_another_order_is_the_same_file(tmp_path, grid):
 
 
 @pytest.mark.parametrize("ending", ["nc", "zarr"])
-def test_points_are_gone_on_from_and_told_from_a_grid(tmp_path, ending, grid):
+def test_points_can_be_resumed_and_are_not_a_grid(tmp_path, ending, grid):
     file = tmp_path / f"points.{ending}"
     points = [{"rate": 0.5, "exploration": 3.0}, {"rate": 0.0, "exploration": 1.0}]
     kb.sweep(PROBLEM, kb.active, kb.ucb, points=points[:1], file=file, **SHORT)
@@ -118,35 +118,35 @@ def test_points_are_gone_on_from_and_told_from_a_grid(tmp_path, ending, grid):
     assert data.rate.values.tolist() == [0.0, 0.5]
     for n, point in enumerate(points[::-1]):
         np.testing.assert_array_equal(data.regret.isel(point=n), grid.regret.sel(point))
-    with pytest.raises(ValueError, match=r"file must be .* sweep over points of .*rate"):
+    with pytest.raises(ValueError, match=r"cannot be resumed: .* sweep over points of .*rate"):
         kb.sweep(PROBLEM, kb.active, kb.ucb, file=file, **GRID, **SHORT)
 
 
 @pytest.mark.parametrize(
     ("over", "sentence"),
     [
-        ({}, "a keyword must be a list of numbers or strings, for nothing else is swept, got None"),
+        ({}, "nothing to sweep: pass a list of numbers or strings, got a keyword=None"),
         ({"points": []}, "points must be a list of dicts"),
         ({"points": [{}]}, "points must be a list of dicts"),
         ({"points": [1, 2]}, "points must be a list of dicts"),
-        ({"rate": 0.5}, "rate must be a list of numbers or strings, for nothing .*, got 0.5"),
-        ({"rate": [0.5, 0.5]}, "rate must be some different values"),
+        ({"rate": 0.5}, "nothing to sweep: pass a list .*, got rate=0.5"),
+        ({"rate": [0.5, 0.5]}, "rate must be a non-empty list without duplicates"),
         ({"rate": [None]}, "rate must be a list of numbers or strings"),
-        ({"run": [1]}, "'run' must be swept under another name"),
+        ({"run": [1]}, "'run' cannot be swept: results use this name"),
         ({"points": [{"rate": 0.1}, {"p": 2}]}, "points must be .* the same keys"),
-        ({"points": [{"rate": 0.1}, {"rate": 0.1}]}, "points must be a list of different points"),
+        ({"points": [{"rate": 0.1}, {"rate": 0.1}]}, "points must be a list without duplicates"),
         ({"points": [{"rate": [0.1]}]}, "rate must be a list of numbers or strings"),
-        ({"points": [{"point": 1}]}, "'point' must be swept under another name"),
-        ({"points": [{"horizon": 1}]}, "'horizon' must be swept under another name"),
-        ({"points": [{1: 1}]}, "points must be dicts whose keys are names, got 1"),
-        ({"points": [{"rate": 0.1}], "rate": 0.2}, "rate must be given once, got 0.2 and points"),
-        ({"points": [{"rate": 0.1}], "looks": [1, 2]}, "points must be .* other lists .looks"),
-        ({"other": [1]}, "feedback must be a function of other, by name, got <function active"),
+        ({"points": [{"point": 1}]}, "'point' cannot be swept"),
+        ({"points": [{"horizon": 1}]}, "'horizon' cannot be swept"),
+        ({"points": [{1: 1}]}, "points must be dicts whose keys are Python names, got 1"),
+        ({"points": [{"rate": 0.1}], "rate": 0.2}, "rate is both in points and a keyword"),
+        ({"points": [{"rate": 0.1}], "looks": [1, 2]}, "points cannot be combined with .*looks"),
+        ({"other": [1]}, "feedback must be a function with parameters other, got <function active"),
         ({"rate": [7]}, r"rate must be in \[0, 1\], got 7"),
         ({"rate": [0.1], "seed": [1, 2]}, "seed must be a whole number"),
     ],
 )  # fmt: skip
-def test_a_bad_grid_gets_a_sentence(over, sentence):
+def test_an_invalid_grid_is_rejected(over, sentence):
     with pytest.raises(ValueError, match=f"^{sentence}"):
         kb.sweep(PROBLEM, kb.active, kb.ucb(), **{**SHORT, **over})
 
@@ -158,7 +158,7 @@ def five(rng):
     return kb.gaussian(rng.normal(size=5))
 
 
-def test_drawn_problems_depend_on_seed_and_draw_alone():
+def test_random_problems_depend_on_seed_and_draw_only():
     problem = kb.random_problems(five, seed=7)
     np.testing.assert_array_equal(problem(3).means, kb.random_problems(five, seed=7)(3).means)
     assert not np.array_equal(problem(3).means, problem(4).means)
@@ -168,7 +168,7 @@ def test_drawn_problems_depend_on_seed_and_draw_alone():
     assert abs(means.std() - 1) < 4 / np.sqrt(4000)
 
 
-def test_a_sweep_over_drawn_problems_and_rates():
+def test_a_sweep_over_random_problems_and_rates():
     problem = kb.random_problems(five, seed=7)
     over = {"draw": range(3), "rate": [0.1, 0.9]}
     data = kb.sweep(problem, kb.active, kb.ucb(), **over, **SHORT)
@@ -182,7 +182,7 @@ def test_a_sweep_over_drawn_problems_and_rates():
     assert cells[5]["fingerprint"]["problem"]["means"] == problem(2).means.tolist()
 
 
-def test_a_law_that_draws_no_problem_is_refused():
+def test_a_function_that_returns_no_problem_is_rejected():
     with pytest.raises(ValueError, match="problem must be one such as gaussian"):
         kb.sweep(kb.random_problems(lambda rng: 3, 1), kb.bandit(), kb.ucb(), draw=[0], **SHORT)
     with pytest.raises(ValueError, match="make must be a function of a generator"):
@@ -200,9 +200,9 @@ def summary(rates=(0.1, 0.9), **options):
 
 
 @pytest.mark.parametrize("ending", [None, "nc", "zarr"])
-def test_a_summary_is_that_of_the_runs_whoever_plays(tmp_path, monkeypatch, ending):
+def test_a_summary_equals_the_statistics_of_the_runs_for_all_executors(tmp_path, monkeypatch, ending):
     for module in (executors, schedule):
-        monkeypatch.setattr(module, "SECONDS", 1e-4)
+        monkeypatch.setattr(module, "PAYLOAD_SECONDS", 1e-4)
     file = None if ending is None else tmp_path / f"summary.{ending}"
     data = summary(file=file, executor=Inline())
     runs = kb.sweep(PROBLEM, kb.active, kb.ucb(), rate=[0.1, 0.9], **{**SHORT, "runs": 30})
@@ -248,9 +248,9 @@ def test_cells_are_summarised_where_they_are_played_if_there_are_enough(monkeypa
         np.testing.assert_array_equal(two[name].sel(rate=one.rate), one[name])
 
 
-def test_an_interrupted_summary_keeps_the_cells_that_are_whole(tmp_path, monkeypatch):
+def test_an_interrupted_summary_keeps_complete_cells(tmp_path, monkeypatch):
     for module in (executors, schedule):
-        monkeypatch.setattr(module, "SECONDS", 1e-4)
+        monkeypatch.setattr(module, "PAYLOAD_SECONDS", 1e-4)
     file = tmp_path / "summary.nc"
 
     def stop(what, share):
@@ -266,8 +266,8 @@ def test_an_interrupted_summary_keeps_the_cells_that_are_whole(tmp_path, monkeyp
     xarray.testing.assert_identical(summary(file=file, executor=inline), summary())
 
 
-def test_what_to_keep_is_checked():
+def test_keep_is_checked():
     with pytest.raises(ValueError, match="keep must be 'runs' or 'summary', got 'some'"):
         summary(keep="some")
-    with pytest.raises(ValueError, match="'statistic' must be swept under another name"):
+    with pytest.raises(ValueError, match="'statistic' cannot be swept"):
         kb.sweep(PROBLEM, kb.bandit(), kb.ucb(), statistic=[1], keep="summary", **SHORT)

@@ -8,7 +8,7 @@ import xarray
 
 import kibitz
 from kibitz.simulation import executors, schedule, simulate as playing
-from kibitz.simulation.simulate import Watching
+from kibitz.simulation.simulate import Watcher
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +29,7 @@ def at_once(monkeypatch):
 
 
 @pytest.mark.usefixtures("at_once")
-def test_what_is_shown_is_the_result_of_fewer_runs_and_the_result_is_the_same():
+def test_watch_gets_results_of_fewer_runs_and_does_not_change_the_result():
     shown = []
     data = play(watch=shown.append)
     xarray.testing.assert_identical(data, play())
@@ -42,9 +42,9 @@ def test_what_is_shown_is_the_result_of_fewer_runs_and_the_result_is_the_same():
 
 
 @pytest.mark.usefixtures("at_once")
-def test_so_it_is_on_an_executor(monkeypatch):
+def test_watch_with_an_executor(monkeypatch):
     for module in (schedule, executors):  # jobs are longer there
-        monkeypatch.setattr(module, "SECONDS", 0.01)
+        monkeypatch.setattr(module, "PAYLOAD_SECONDS", 0.01)
     shown = []
     with ThreadPoolExecutor(2) as pool:
         data = play(executor=pool, watch=shown.append)
@@ -76,7 +76,7 @@ def test_a_folder_is_watched_chunk_by_chunk(tmp_path):
 
 
 @pytest.mark.usefixtures("at_once")
-def test_all_policies_get_on_together_and_an_error_of_who_watches_ends_it(tmp_path):
+def test_policies_advance_together_and_an_error_in_watch_ends_the_simulation(tmp_path):
     file = tmp_path / "result.nc"
 
     def fail(data):
@@ -91,7 +91,7 @@ def test_all_policies_get_on_together_and_an_error_of_who_watches_ends_it(tmp_pa
     xarray.testing.assert_identical(play(file=file, runs=200), play(runs=200))
 
 
-def test_an_interruption_shows_once_more_all_that_is_there(tmp_path, monkeypatch):
+def test_an_interruption_shows_all_finished_runs_once_more(tmp_path, monkeypatch):
     monkeypatch.setattr(playing, "WATCH_SECONDS", 1e9)
     file, shown = tmp_path / "result.nc", []
 
@@ -109,7 +109,7 @@ def test_an_interruption_shows_once_more_all_that_is_there(tmp_path, monkeypatch
     xarray.testing.assert_identical(shown[-1], play(runs=last))
 
 
-def test_if_it_comes_while_something_is_shown_that_is_not_shown_again(monkeypatch):
+def test_an_interruption_in_watch_does_not_show_the_same_runs_again(monkeypatch):
     monkeypatch.setattr(playing, "WATCH_SECONDS", 0.0)
     shown = []
 
@@ -139,7 +139,7 @@ class Clock:
         return runs
 
 
-def test_it_is_shown_at_most_twice_a_second_and_rarely_if_that_takes_long(monkeypatch):
+def test_watch_is_called_at_most_twice_a_second_and_rarely_if_slow(monkeypatch):
     clock, shown, cost = Clock(), [], 0.0
     monkeypatch.setattr(playing, "time", clock)
 
@@ -147,7 +147,7 @@ def test_it_is_shown_at_most_twice_a_second_and_rarely_if_that_takes_long(monkey
         shown.append(runs)
         clock.now += cost
 
-    watching = Watching(look, clock, ["a", "b"], 10)
+    watching = Watcher(look, clock, ["a", "b"], 10)
     watching.show()
     assert shown == []  # nothing is there
     clock.complete = {"a": 3, "b": 2}
@@ -170,10 +170,10 @@ def test_it_is_shown_at_most_twice_a_second_and_rarely_if_that_takes_long(monkey
     assert shown == [2, 3, 10]
     watching.show(now=True)
     assert shown == [2, 3, 10]  # nothing is new
-    Watching(None, clock, ["a"], 10).show(now=True)  # nobody is there
+    Watcher(None, clock, ["a"], 10).show(now=True)  # nobody is there
 
 
-def test_jobs_of_many_arms_are_shorter_for_a_stage_takes_longer(monkeypatch):
+def test_jobs_with_many_arms_have_fewer_stages(monkeypatch):
     cut = []
 
     def nobody_plays(jobs, *rest):
@@ -190,9 +190,9 @@ def test_jobs_of_many_arms_are_shorter_for_a_stage_takes_longer(monkeypatch):
         assert sum(job.last - job.first for job in cut) == 400
 
 
-def test_who_watches_is_a_function_and_wants_runs():
+def test_watch_must_be_a_function_and_needs_runs():
     with pytest.raises(ValueError, match=r"^watch must be a function, got 3$"):
         play(watch=3)
-    sentence = r"^keep must be 'runs' where somebody watches, got 'summary'$"
+    sentence = r"^keep must be 'runs' if watch is given, got 'summary'$"
     with pytest.raises(ValueError, match=sentence):
         play(keep="summary", watch=print)

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar, ove
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kibitz._validation import flag, refused
+from kibitz._validation import flag, invalid
 from kibitz.bounds._checks import FloatArray, Rate, Schedule, check_array, check_weights
-from kibitz.model.feedback import Every, Feedback, checked_feedback
-from kibitz.model.problem import Problem, checked_problem
+from kibitz.model.feedback import Every, Feedback, check_feedback
+from kibitz.model.problem import Problem, check_problem
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -173,26 +173,26 @@ def _read_problem(problem: Problem, names: set[str]) -> tuple[dict[str, Any], fl
     Gaussian rewards of one standard deviation, one of them for Bernoulli rewards as well.
     """
     known: dict[str, Any] = {}
-    unit = checked_problem(problem).scale
+    unit = check_problem(problem).scale
     if "best_mean" in names and problem.kind == "bernoulli":
         known, unit = {"rewards": "bernoulli", "best_mean": float(problem.means.max())}, 1.0
     elif "C" in names and (problem.kind != "gaussian" or np.ptp(problem.sds) > 0):
-        raise refused("problem", "Gaussian with equal standard deviations for this bound", problem)
+        raise invalid("problem", "Gaussian with equal standard deviations for this bound", problem)
     gaps = problem.gaps / unit
     known |= {"gaps": gaps, "means": problem.means / unit}
     if "gap" in names:
         if np.unique(np.sort(gaps)[1:]).size > 1:
-            raise refused("problem", "one of equal gaps for this bound", problem)
+            raise invalid("problem", "one of equal gaps for this bound", problem)
         known |= {"n_arms": gaps.size, "gap": float(gaps.max())}
     return known, unit
 
 
 def _check_feedback(feedback: object, observer: str | None, paid: bool) -> Feedback:
-    given = checked_feedback(feedback)
+    given = check_feedback(feedback)
     if given.observer == "full" or given.looks > 1 or (given.paid and not paid):
-        raise refused("feedback", "one with one free look at each arrival for this bound", given)
+        raise invalid("feedback", "one with one free look at each arrival for this bound", given)
     if observer and given.observer not in {observer, "bandit"}:
-        raise refused("feedback", f"{observer} for this bound", given)
+        raise invalid("feedback", f"{observer} for this bound", given)
     return given
 
 
@@ -207,13 +207,13 @@ def _read_rate(feedback: Feedback, arrivals: str) -> dict[str, Any]:
         return {"rate": rate, "schedule": lambda t: rate * t}
     kinds = {"random": "a number, an array or every(n)", "any": "a number or every(n)"}
     kind = kinds.get(arrivals, "every(n)")
-    raise refused("feedback", f"one with {kind} as rate for this bound", feedback)
+    raise invalid("feedback", f"one with {kind} as rate for this bound", feedback)
 
 
 def _check_one_arm(feedback: Feedback, gaps: FloatArray) -> None:
     """Check that looks at fixed stages are looks at a fixed arm: else it is drawn at random."""
     if check_weights(feedback.weights, gaps).max() < 1:
-        raise refused("feedback", "one whose looks all show the same arm for this bound", feedback)
+        raise invalid("feedback", "one whose looks all show the same arm for this bound", feedback)
 
 
 def _expect_periodic(arrivals: Every) -> Schedule:
@@ -227,7 +227,7 @@ def _kind_of_looks(feedback: Feedback) -> str:
         return "periodic" if periodic else "active"
     uniform = weights == "uniform" if isinstance(weights, str) else np.ptp(weights) == 0
     if periodic or not uniform:
-        raise refused("feedback", "active, or passive with uniform random looks", feedback)
+        raise invalid("feedback", "active, or passive with uniform random looks", feedback)
     return "uniform"
 
 
@@ -243,7 +243,7 @@ def schedule(rates: ArrayLike) -> Schedule:
     condition = "a list of at least one rate in [0, 1]"
     each = check_array("rates", rates, condition, lambda x: (x >= 0) & (x <= 1))
     if each.ndim != 1:
-        raise refused("rates", condition, rates)
+        raise invalid("rates", condition, rates)
     cumulative = np.concatenate(([0.0], np.cumsum(each)))
 
     def free(t: FloatArray) -> FloatArray:

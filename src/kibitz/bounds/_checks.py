@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kibitz._validation import array, number, positive, refused
+from kibitz._validation import array, invalid, number, positive
 from kibitz.model.feedback import WEIGHTS, named_weights
 
 FloatArray = NDArray[np.float64]
@@ -34,7 +34,7 @@ def check_array(
     """Return one or many numbers, at least so many, for all of which a condition holds."""
     values = array(value, name, condition)
     if values.size < least or not holds(values).all():
-        raise refused(name, condition, value)
+        raise invalid(name, condition, value)
     return values
 
 
@@ -42,7 +42,7 @@ def check_gaps(gaps: ArrayLike) -> FloatArray:
     """Return the gaps as an array: 0 for at least one of them, else from 1e-50 to 1e50."""
     values = check_any_gaps(gaps)
     if not ((values == 0) | (values >= LEAST) & (values <= MOST)).all():
-        raise refused("gaps", "0 or from 1e-50 to 1e50", gaps)
+        raise invalid("gaps", "0 or from 1e-50 to 1e50", gaps)
     return values
 
 
@@ -51,9 +51,9 @@ def check_any_gaps(gaps: ArrayLike) -> FloatArray:
     condition = "a list of finite numbers ≥ 0"
     values = check_array("gaps", gaps, condition, lambda x: (x >= 0) & np.isfinite(x), least=0)
     if values.ndim != 1:
-        raise refused("gaps", condition, gaps)
+        raise invalid("gaps", condition, gaps)
     if not (values == 0).any():
-        raise refused("gaps", "0 for at least one arm", gaps)
+        raise invalid("gaps", "0 for at least one arm", gaps)
     return values
 
 
@@ -70,14 +70,14 @@ def check_weights(weights: Weights, gaps: FloatArray) -> FloatArray:
     condition = f"{gaps.size} numbers ≥ 0 of sum at most 1"
     values = check_array("weights", weights, condition, lambda x: (x >= 0) & (x <= 1 + 1e-9))
     if values.shape != gaps.shape or not values.sum() <= 1 + 1e-9:
-        raise refused("weights", condition, weights)
+        raise invalid("weights", condition, weights)
     return values
 
 
 def check_rate(rate: Rate) -> FloatArray:
     """Return the rate ε of free observations, one or many, in [0, 1]."""
     if callable(rate):
-        raise refused("rate", "in [0, 1] and not a schedule", rate)
+        raise invalid("rate", "in [0, 1] and not a schedule", rate)
     return check_array("rate", rate, "in [0, 1]", lambda x: (x >= 0) & (x <= 1))
 
 
@@ -98,7 +98,7 @@ def check_horizon(
 def check_one(name: str, values: FloatArray) -> float:
     """Return the one number of an array that must hold no more."""
     if values.ndim:
-        raise refused(name, "one number", values)
+        raise invalid(name, "one number", values)
     return float(values)
 
 
@@ -106,7 +106,7 @@ def check_scale(name: str, value: float) -> float:
     """Return a number in (0, ∞), from 1e-50 to 1e50."""
     x = positive(value, name)
     if not LEAST <= x <= MOST:
-        raise refused(name, "from 1e-50 to 1e50", value)
+        raise invalid(name, "from 1e-50 to 1e50", value)
     return x
 
 
@@ -114,9 +114,9 @@ def check_nonnegative(name: str, value: float) -> float:
     """Return a number in [0, ∞), at most 1e50."""
     condition = "finite and ≥ 0"
     if not 0 <= (x := number(value, name, condition)) < np.inf:
-        raise refused(name, condition, value)
+        raise invalid(name, condition, value)
     if x > MOST:
-        raise refused(name, "at most 1e50", value)
+        raise invalid(name, "at most 1e50", value)
     return x
 
 
@@ -129,7 +129,7 @@ def check_log_horizon(log_horizon: ArrayLike) -> FloatArray:
 def check_rho(rho: float) -> float:
     """Return OCUCB-n's ρ, in [1/2, 1]."""
     if not 0.5 <= (x := number(rho, "rho", "in [1/2, 1]")) <= 1:
-        raise refused("rho", "in [1/2, 1]", rho)
+        raise invalid("rho", "in [1/2, 1]", rho)
     return x
 
 
@@ -138,14 +138,14 @@ def check_alpha(alpha: float, variance: float) -> tuple[float, float]:
     variance = check_scale("variance", variance)
     condition = f"finite and at least variance={variance}"
     if not variance <= (x := number(alpha, "alpha", condition)) < np.inf:
-        raise refused("alpha", condition, alpha)
+        raise invalid("alpha", condition, alpha)
     return check_scale("alpha", x), variance
 
 
 def check_choice(name: str, value: str, *choices: str) -> str:
     """Return one of a few words: the form of a bound, for instance."""
     if not (isinstance(value, str) and value in choices):
-        raise refused(name, f"one of {', '.join(choices)}", value)
+        raise invalid(name, f"one of {', '.join(choices)}", value)
     return value
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import wrightomega
 
-from kibitz._validation import number, numbers, positive, refused, whole
+from kibitz._validation import invalid, number, numbers, positive, whole
 from kibitz.bounds._bound import documented, inverse, plain
 from kibitz.bounds._checks import (
     FloatArray,
@@ -334,7 +334,7 @@ def first_eliminated(
 def _check_base(base: float) -> float:
     condition = "finite and greater than 1"
     if not 1 < (x := number(base, "base", condition)) < math.inf:
-        raise refused("base", condition, base)
+        raise invalid("base", condition, base)
     return x
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import kl_div, lambertw
 
-from kibitz._validation import refused, whole
+from kibitz._validation import invalid, whole
 from kibitz.bounds._bound import documented, plain
 from kibitz.bounds._checks import (
     MOST,
@@ -74,7 +74,7 @@ def block_radius(
     times, delta, sd = _check_count("t", t), _check_delta(delta), check_scale("sd", sd)
     start, stop = check_scale("start", start), check_scale("stop", stop)
     if not (start <= stop and ((times >= start) & (times <= stop)).all()):
-        raise refused("t", f"between start={start!r} and stop={stop!r}", t)
+        raise invalid("t", f"between start={start!r} and stop={stop!r}", t)
     check_shapes(t=times, delta=delta)
     return plain(sd * np.sqrt(2 / times * phi(stop / start) * -np.log(delta)))
 
@@ -96,7 +96,7 @@ def maximal_radius(
     last = _check_horizon(horizon)
     check_shapes(t=times, horizon=last, delta=delta)
     if not (times <= last).all():
-        raise refused("t", "at most the horizon", t)
+        raise invalid("t", "at most the horizon", t)
     return plain(sd * np.sqrt(2 / times * (np.log(last / times) - np.log(delta))))
 
 
@@ -224,7 +224,7 @@ def chung_lu_tail(
     condition = "a list of numbers from 0 to 1e50"
     excesses = check_array("excesses", excesses, condition, lambda x: (x >= 0) & (x <= MOST))
     if excesses.ndim != 1:
-        raise refused("excesses", condition, excesses)
+        raise invalid("excesses", condition, excesses)
     m = np.sort(excesses)
     if u is not None:
         u = whole(u, "u", 1, m.size)

@@ -21,7 +21,7 @@ def executor_at(address: str | None) -> Iterator[Executor | None]:
 
     from distributed import Client, LocalCluster
 
-    from kibitz._validation import refused
+    from kibitz._validation import invalid
     from kibitz.simulation.executors import cores
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # it tells of each worker's end
@@ -39,6 +39,6 @@ def executor_at(address: str | None) -> Iterator[Executor | None]:
         client = Client(address, timeout=PATIENCE, set_as_default=False)
     except (OSError, ValueError) as error:
         wanted = "local, or the address of a scheduler that answers"
-        raise ValueError(f"{refused('dask', wanted, address)} ({error})") from None
+        raise ValueError(f"{invalid('dask', wanted, address)} ({error})") from None
     with client:
         yield client.get_executor()

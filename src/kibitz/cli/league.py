@@ -30,14 +30,14 @@ def league(
     """Let policies play the same random problems, with looks from never to always, and rank them."""
     if plot:
         parse.check_plot(plot)
-    from kibitz._validation import refused
+    from kibitz._validation import invalid
     from kibitz.cli.cluster import executor_at
     from kibitz.cli.policies import policies_from
     from kibitz.cli.tables import print_json, progress_bar
 
     named = policies_from(policy) if policy else None
     if named is not None and len(named) < 2:
-        raise refused("policy", "two or more policies", policy)
+        raise invalid("policy", "two or more policies", policy)
     from kibitz.evaluation.league import play_league, stage_costs, standings
 
     with executor_at(options["executor"]) as options["executor"], progress_bar() as progress:

@@ -150,10 +150,10 @@ def read_number(word: str, name: str) -> float:
 
 def read_numbers(word: str, name: str) -> list[float]:
     """Read a list of numbers, separated by commas."""
-    from kibitz._validation import refused
+    from kibitz._validation import invalid
 
     if not word.strip():
-        raise Refused(str(refused(name, "a list such as 1,0.5", word)))
+        raise Refused(str(invalid(name, "a list such as 1,0.5", word)))
     return [read_number(part, name) for part in word.split(",")]
 
 
@@ -166,10 +166,10 @@ def read_whole(word: str, name: str, least: int = 1) -> int:
 
 def read_flag(word: str, name: str) -> bool:
     """Read true or false."""
-    from kibitz._validation import refused
+    from kibitz._validation import invalid
 
     if word.lower() not in {"true", "false", "1", "0"}:
-        raise Refused(str(refused(name, "true or false", word)))
+        raise Refused(str(invalid(name, "true or false", word)))
     return word.lower() in {"true", "1"}
 
 
@@ -200,18 +200,18 @@ def _sentence(read: Callable[..., T], *arguments: Any) -> T:
 
 def read_policy(spec: str, names: Sequence[str]) -> tuple[str, dict[str, str]]:
     """Split NAME:param=value,... into its parts; refuse an unknown name."""
-    from kibitz._validation import refused
+    from kibitz._validation import invalid
 
     name, _, rest = spec.partition(":")
     if name not in names:
-        raise refused("policy", f"one of {', '.join(names)}", name)
+        raise invalid("policy", f"one of {', '.join(names)}", name)
     parameters: dict[str, str] = {}
     for part in filter(None, rest.split(",")):
         parameter, equals, value = part.partition("=")
         if not equals or not value:
-            raise refused("policy", "NAME:param=value,...", spec)
+            raise invalid("policy", "NAME:param=value,...", spec)
         if parameter in parameters:
-            raise refused(parameter, "given once", spec)
+            raise invalid(parameter, "given once", spec)
         parameters[parameter] = value
     return name, parameters
 
@@ -231,12 +231,12 @@ def read_parameter(word: str, annotation: Any, name: str) -> Any:
 
 def check_plot(plot: str) -> None:
     """Refuse a figure that could not be written when all is computed."""
-    from kibitz._files import checked_target
-    from kibitz._validation import refused
+    from kibitz._files import check_target
+    from kibitz._validation import invalid
 
     if not plot.endswith((".png", ".svg", ".pdf")):
-        raise refused("plot", "a name that ends in .png, .svg or .pdf", plot)
-    checked_target(plot, "plot")
+        raise invalid("plot", "a name that ends in .png, .svg or .pdf", plot)
+    check_target(plot, "plot")
     check_installed("matplotlib", "figures")
 
 

@@ -62,12 +62,12 @@ def plan(
     """Plan a bucket of free looks: how large, where to look, and what it saves."""
     if plot:
         parse.check_plot(plot)
-    from kibitz._validation import one_of, refused
+    from kibitz._validation import invalid, one_of
     from kibitz.cli.cluster import executor_at
     from kibitz.cli.tables import print_json, progress_bar
 
     if dask and not simulate:
-        raise refused("dask", "left out without --simulate", dask)
+        raise invalid("dask", "left out without --simulate", dask)
     named = [one_of(name, "policy", tuple(SHOWN)) for name in policy or DEFAULT]
     shown = [observer for name, own in SHOWN.items() if name in named for observer in own]
     from kibitz.planning.planner import plan as make_plan
@@ -77,7 +77,7 @@ def plan(
         from kibitz.live.agent.from_log import from_log
 
         if not (gap is None and gap_range is None and gaps is None and n_arms is None):
-            raise refused("log", "given without gaps", log)
+            raise invalid("log", "given without gaps", log)
         logged = from_log(log)
         gaps = Numbers(gap / (logged.scale or 1.0) for gap in sorted(logged.gaps)[1:])
         given, cost = cost, None if cost is None else cost / (logged.scale or 1.0)

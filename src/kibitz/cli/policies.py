@@ -19,7 +19,7 @@ def policies_from(specs: list[str]) -> dict[str, Any]:
     """Return the policies that specifications NAME:param=value,... describe, by specification."""
     import inspect
 
-    from kibitz._validation import quoted, refused
+    from kibitz._validation import invalid, short_repr
     from kibitz.cli.parse import read_parameter, read_policy
     from kibitz.policies import POLICIES
     from kibitz.policies.spec import from_spec
@@ -28,11 +28,11 @@ def policies_from(specs: list[str]) -> dict[str, Any]:
     for spec in specs:
         name, words = read_policy(spec, list(POLICIES))
         if spec in named:
-            raise ValueError(f"policy must be given once each, got {quoted(spec)} twice")
+            raise ValueError(f"policy must be given once each, got {short_repr(spec)} twice")
         known = inspect.signature(POLICIES[name], eval_str=True).parameters
         for parameter in words:
             if parameter not in known:
-                raise refused(
+                raise invalid(
                     f"parameter of {name}", f"one of {', '.join(known) or 'none'}", parameter
                 )
         values = {p: read_parameter(word, known[p].annotation, p) for p, word in words.items()}

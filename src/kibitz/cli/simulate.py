@@ -64,7 +64,7 @@ def simulate(
     **options: Any,
 ) -> None:
     """Play policies against a problem and print their regret."""
-    from kibitz._files import checked_target
+    from kibitz._files import check_target
     from kibitz.cli.cluster import executor_at
     from kibitz.cli.policies import policies_from
     from kibitz.cli.tables import print_json, progress_bar
@@ -75,7 +75,7 @@ def simulate(
     if out and out.endswith(".zarr"):
         parse.check_installed("zarr", "zarr")
     elif out:
-        checked_target(out, "out")
+        check_target(out, "out")
     named = policies_from(policy)
     problem = problem_of_log(log, means, sd) if log else problem_from(rewards, means, sd)
     feedback = feedback_from(observer, rate, every, weights, looks, paid)
@@ -114,12 +114,12 @@ def simulate(
 
 def problem_of_log(log: str, means: list[float] | None, sd: list[float] | None) -> Any:
     """Return the problem of a log."""
-    from kibitz._validation import refused
+    from kibitz._validation import invalid
     from kibitz.live.agent.from_log import from_log
 
     for name, value in {"means": means, "sd": sd}.items():
         if value is not None:
-            raise refused(name, "left out for a log", value)
+            raise invalid(name, "left out for a log", value)
     return from_log(log)
 
 
@@ -127,7 +127,7 @@ def problem_from(rewards: Rewards, means: list[float] | None, sd: list[float] | 
     """Return the problem that the options describe."""
     if means is None:
         raise parse.Refused("means must be given, or a log, got none")
-    from kibitz._validation import refused
+    from kibitz._validation import invalid
     from kibitz.model.problem import bernoulli, gaussian
 
     if rewards == "gaussian":
@@ -136,7 +136,7 @@ def problem_from(rewards: Rewards, means: list[float] | None, sd: list[float] | 
     if rewards == "bounded":
         raise parse.Refused("--rewards bounded needs --log, a file with rewards in [0, 1]")
     if sd:
-        raise refused("sd", "left out for bernoulli rewards", sd)
+        raise invalid("sd", "left out for bernoulli rewards", sd)
     return bernoulli(means)
 
 
@@ -149,17 +149,17 @@ def feedback_from(
     paid: bool,
 ) -> Any:
     """Return the feedback that the options describe."""
-    from kibitz._validation import refused
+    from kibitz._validation import invalid
     from kibitz.model import feedback
 
     if observer != "passive" and weights is not None:
-        raise refused("weights", "left out unless the observer is passive", weights)
+        raise invalid("weights", "left out unless the observer is passive", weights)
     if observer in {"bandit", "full"}:
         given = {"rate": rate, "every": every, "looks": looks, "paid": paid}
         ordinary = {"rate": None, "every": None, "looks": 1, "paid": False}
         for name, value in given.items():
             if value != ordinary[name]:
-                raise refused(name, f"left out for the observer {observer}", value)
+                raise invalid(name, f"left out for the observer {observer}", value)
         return feedback.full() if observer == "full" else feedback.bandit()
     if (rate is None) == (every is None):
         got = "none" if rate is None else "both"

@@ -1,1 +1,1 @@
-"""Compiling with numba, and the content that compiled code and saved numbers are known by."""
+"""The compiled simulator: the loop, its environment, and how numba compiles and caches it."""

@@ -1,7 +1,7 @@
-"""Background compilation: kernels that other processes compile and store in the cache.
+"""Background compilation: other processes compile kernels and store them in the cache.
 
-Jobs that begin after a kernel was stored find it there. The other processes take neither the
-interpreter's lock nor memory of this one.
+Jobs that start after a kernel was stored load it from there. Separate processes hold neither the
+interpreter lock nor the memory of this one.
 """
 
 import os
@@ -26,8 +26,8 @@ _compiling: dict[Hashable, "subprocess.Popen[bytes]"] = {}  # by the key of the 
 
 @contextmanager
 def compile_in_background(kernels: list[Kernel], n_processes: int) -> Iterator[None]:
-    """Compile kernels in other processes, in their order, while the block runs."""
-    shares = split(kernels, n_processes) if CAN_COMPILE else []
+    """Compile kernels in other processes, in the given order, while the block runs."""
+    shares = assign_kernels(kernels, n_processes) if CAN_COMPILE else []
     with ExitStack() as stack:
         for share in shares:
             process = stack.enter_context(_process(share))
@@ -37,8 +37,8 @@ def compile_in_background(kernels: list[Kernel], n_processes: int) -> Iterator[N
         yield
 
 
-def split(kernels: list[Kernel], n_processes: int) -> list[list[Kernel]]:
-    """Return what each process compiles: kernels that leap apart, those that share code together."""
+def assign_kernels(kernels: list[Kernel], n_processes: int) -> list[list[Kernel]]:
+    """Assign kernels to processes: those with the same key together, leaping ones apart."""
     kinds = [kind for leap in (False, True) if (kind := [k for k in kernels if k.leap == leap])]
     shares: list[list[Kernel]] = []
     for kind in kinds:
@@ -49,23 +49,23 @@ def split(kernels: list[Kernel], n_processes: int) -> list[list[Kernel]]:
 
 
 def is_compiling(kernel: Kernel) -> bool:
-    """Return whether another process has yet to compile a kernel."""
+    """Return whether another process is going to compile a kernel or is doing so."""
     process = _compiling.get(kernel.key)
     return process is not None and process.poll() is None and not kernel.is_ready()
 
 
 def wait_for(kernel: Kernel) -> None:
-    """Wait until a kernel is compiled, or the process that compiles it has ended."""
+    """Wait until a kernel is compiled or its process has ended."""
     while is_compiling(kernel):
         time.sleep(POLL_SECONDS)
 
 
 @contextmanager
 def _process(kernels: list[Kernel]) -> Iterator["subprocess.Popen[bytes]"]:
-    """Start a process that compiles kernels; end it with the block."""
+    """Run a process that compiles kernels; kill it at the end of the block."""
     payloads = []
     for kernel in kernels:
-        with suppress(Exception):  # a kernel that cannot be pickled is compiled where it is used
+        with suppress(Exception):  # a kernel that cannot be pickled is compiled by the main process
             payloads.append(cloudpickle.dumps(kernel))
     process = subprocess.Popen(
         [sys.executable, "-c", COMMAND],
@@ -85,10 +85,10 @@ def _process(kernels: list[Kernel]) -> Iterator["subprocess.Popen[bytes]"]:
 
 
 def compile_received() -> None:
-    """Compile the kernels on standard input; stop if the first one could not be stored."""
+    """Compile the kernels read from standard input; stop if one cannot be stored."""
     before = set(cache_folder().glob(f"*{SUFFIX}"))
     for payload in pickle.load(sys.stdin.buffer):
-        with suppress(Exception):  # the process that needs it will raise the error
+        with suppress(Exception):  # the main process will raise the error
             pickle.loads(payload).compile()
         if before.issuperset(cache_folder().glob(f"*{SUFFIX}")):
             return

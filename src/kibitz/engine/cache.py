@@ -1,9 +1,9 @@
 """Compiled code on disk.
 
-numba's own `cache=True` watches one source file, and a kernel is compiled around functions from
-several. Here a file is named by a hash of everything that its code was made from (`content_hash`),
-the signature, the processor and the versions. So a stale file is never found, and a damaged or
-missing one means that the kernel is compiled again.
+numba's own `cache=True` watches one source file, but a kernel contains functions from several. Here
+the name of a file is a hash of all functions of the kernel (`content_hash`), the signature, the
+processor and the versions, so a stale file is never loaded. If a file is damaged or missing, the
+kernel is compiled again.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ import numba
 import numpy as np
 import platformdirs
 
-from kibitz._files import write_whole
+from kibitz._files import write_atomic
 from kibitz._hashing import content_hash
 from kibitz._jit import Mark
 from kibitz.engine.jit import link
@@ -26,34 +26,34 @@ from kibitz.engine.numba_compat import (
     CAN_CACHE,
     KERNEL,
     OverloadCache,
-    codegen_of,
+    get_codegen,
+    get_signature,
     overload_key,
     set_cache,
-    signature_of,
 )
 
 MAX_FILES = 500  # of about 200 kB each
-LAYOUT = 9  # of a file; with another number, everything is compiled again
+LAYOUT = 9  # version of the file format; increase it to compile everything again
 VERSIONS = (LAYOUT, sys.version, np.__version__)
 SUFFIX = ".kernel"
 
 
 def cache_folder() -> Path:
-    """Return the folder of compiled code."""
+    """Return the folder that holds compiled code."""
     return Path(platformdirs.user_cache_dir("kibitz", appauthor=False)) / "compiled"
 
 
 def cached_dispatcher(function: Any, roots: Sequence[tuple[Any, Mark]] = (), **options: Any) -> Any:
-    """Return a function that numba compiles, or loads from the cache, at its first call.
+    """Return a dispatcher that loads its code from the cache, or compiles it, at the first call.
 
-    `roots` are functions of the user that it refers to (`link`).
+    `roots` are functions of the user that the function refers to (`link`).
     """
     if numba.config.DISABLE_JIT:
         return function
     content = content_hash((function, roots, options))
     if content not in _dispatchers:
         copy = link(function, roots)
-        copy.__qualname__ = f"{function.__name__}_{content[:24]}"  # a symbol no other kernel has
+        copy.__qualname__ = f"{function.__name__}_{content[:24]}"  # a unique symbol
         dispatcher = numba.njit(error_model="numpy", **KERNEL, **options)(copy)
         if CAN_CACHE:
             set_cache(dispatcher, _overload_cache(content))
@@ -67,13 +67,13 @@ _contents: dict[Any, str] = {}
 
 
 def is_compiled(dispatcher: Any, arguments: tuple[Any, ...]) -> bool:
-    """Return whether a function is compiled for such arguments, in this process or on disk."""
+    """Return whether a dispatcher is compiled for these arguments, in this process or on disk."""
     if numba.config.DISABLE_JIT:
         return True
-    signature = signature_of(dispatcher, arguments)
+    signature = get_signature(dispatcher, arguments)
     if signature in dispatcher.overloads:
         return True
-    key = overload_key(signature, codegen_of(dispatcher))
+    key = overload_key(signature, get_codegen(dispatcher))
     return CAN_CACHE and _load(_path(_contents[dispatcher], key)) is not None
 
 
@@ -91,7 +91,7 @@ def _path(content: str, key: str) -> Path:
 
 
 def _load(path: Path) -> bytes | None:
-    """Return what a file holds, or None if there is no such file or it is damaged."""
+    """Return the content of a file, or None if it is missing or damaged."""
     with contextlib.suppress(OSError):
         data = path.read_bytes()
         if hashlib.sha256(data[32:]).digest() == data[:32]:
@@ -102,6 +102,6 @@ def _load(path: Path) -> bytes | None:
 def _save(path: Path, data: bytes) -> None:
     with contextlib.suppress(Exception):  # a full or read-only disk, Ctrl-C inside LLVM
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(path, hashlib.sha256(data).digest() + data)
+        write_atomic(path, hashlib.sha256(data).digest() + data)
         for old in sorted(path.parent.glob(f"*{SUFFIX}"), key=os.path.getmtime)[:-MAX_FILES]:
             old.unlink()

@@ -1,8 +1,8 @@
-r"""The world as compiled loops see it: what arms pay, in units of a policy's scale, and who looks.
+"""The environment of compiled loops: reward distributions and looks, as records of arrays.
 
-`law_of` and `looks_of` turn a problem and a feedback into records of arrays; `draw`, `next_arrival`
-and `drawn_arm` draw from them. A new law of rewards has a constructor in `model.problem` and its line
-here in `law_of` and `draw` (and in `leap`, if it is to leap).
+`make_arms` and `make_looks` convert a problem and a feedback; `draw`, `next_arrival` and
+`draw_look_arm` sample from them. To add a reward distribution, add a constructor to `model.problem`
+and a case to `make_arms` and `draw` here (and to `leap`, if it should leap).
 """
 
 import math
@@ -14,88 +14,86 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kibitz._jit import jit
-from kibitz._validation import refused
+from kibitz._validation import invalid
 from kibitz.engine.rng import Stream, normal, uniform
-from kibitz.model.feedback import Every, Feedback, checked_weights
+from kibitz.model.feedback import Every, Feedback, check_weights
 from kibitz.model.problem import Problem
 from kibitz.policies.policy import NEVER as NO_STAGE
 
 Floats = NDArray[np.float64]
 
-# ------------------------------------------------------------------------------------- what arms pay
+# ---------------------------------------------------------------------------------------------- arms
 
 GAUSSIAN, BERNOULLI, EMPIRICAL = 0, 1, 2
 
 
-class Law(NamedTuple):
-    """What arms pay, in units of the scale."""
+class Arms(NamedTuple):
+    """The reward distributions of all arms, in units of the policy's scale."""
 
     kind: int
     means: Floats
     sds: Floats  # GAUSSIAN
-    chances: Floats  # BERNOULLI: of a success
-    success: float  # BERNOULLI: what it pays
-    values: Floats  # EMPIRICAL: of all arms, one after another
-    offsets: NDArray[
-        np.int64
-    ]  # EMPIRICAL: where each arm's values begin, and where the last one's end
+    chances: Floats  # BERNOULLI: the probability of a success
+    success: float  # BERNOULLI: the reward of a success
+    values: Floats  # EMPIRICAL: the observed rewards of all arms, concatenated
+    offsets: NDArray[np.int64]  # EMPIRICAL: arm i has values[offsets[i] : offsets[i + 1]]
 
 
-def law_of(problem: Problem, scale: float) -> Law:
-    """Return what the arms of a problem pay, in units of `scale`."""
+def make_arms(problem: Problem, scale: float) -> Arms:
+    """Return the reward distributions of a problem, in units of `scale`."""
     kind = {"gaussian": GAUSSIAN, "bernoulli": BERNOULLI, "empirical": EMPIRICAL}[problem.kind]
     values = np.concatenate([np.zeros(0), *problem.values]) / scale
     offsets = np.cumsum([0, *(arm.size for arm in problem.values)]).astype(np.int64)
     chances = problem.means.copy() if kind == BERNOULLI else np.zeros(0)
-    return Law(kind, problem.means / scale, problem.sds / scale, chances, 1 / scale, values, offsets)
+    return Arms(kind, problem.means / scale, problem.sds / scale, chances, 1 / scale, values, offsets)
 
 
 @jit
-def draw(law: Law, arm: int, stream: Stream) -> float:
-    """Draw a reward of `arm`; what is taken from the stream does not depend on the arm."""
-    if law.kind == GAUSSIAN:
-        return law.means[arm] + law.sds[arm] * normal(stream)
+def draw(arms: Arms, arm: int, stream: Stream) -> float:
+    """Draw a reward of `arm`; every arm consumes the stream in the same way."""
+    if arms.kind == GAUSSIAN:
+        return arms.means[arm] + arms.sds[arm] * normal(stream)
     u = uniform(stream)
-    if law.kind == BERNOULLI:
-        return law.success if u < law.chances[arm] else 0.0
-    first = law.offsets[arm]
-    return law.values[first + int(u * (law.offsets[arm + 1] - first))]
+    if arms.kind == BERNOULLI:
+        return arms.success if u < arms.chances[arm] else 0.0
+    first = arms.offsets[arm]
+    return arms.values[first + int(u * (arms.offsets[arm + 1] - first))]
 
 
-# -------------------------------------------------------------------------------------- who looks
+# --------------------------------------------------------------------------------------------- looks
 
 NOBODY, PASSIVE, ACTIVE, FULL = 0, 1, 2, 3  # observers
 NEVER, RANDOM, PERIODIC, LISTED, VARYING = 0, 1, 2, 3, 4  # arrivals
 
 
 class Looks(NamedTuple):
-    """When looks arrive, and where they go."""
+    """When looks arrive and which arms they show."""
 
     observer: int
     arrivals: int
     per_arrival: int
     rate: float  # RANDOM
-    expected_wait: float  # RANDOM: -1 / log(1 - rate), of an exponential waiting time
+    expected_wait: float  # RANDOM: -1 / log(1 - rate), the mean of an exponential waiting time
     period: int  # PERIODIC
     first: int
     rates: Floats  # LISTED: the rate at each stage
-    shares: Floats  # the weights of each arm (of the first stage, if they vary)
+    shares: Floats  # the weight of each arm (at the first stage, if weights vary)
     weights: Floats  # cumulative; one row, or one for each stage
-    varying_weights: bool  # by the function of the stage
+    varying_weights: bool  # whether weights are a function of the stage
 
 
-def looks_of(feedback: Feedback, gaps: Floats, horizon: int) -> Looks:
-    """Return who looks when, checked against the arms and the horizon."""
-    observer = {"bandit": NOBODY, "passive": PASSIVE, "active": ACTIVE, "full": FULL}
+def make_looks(feedback: Feedback, gaps: Floats, horizon: int) -> Looks:
+    """Return the looks of a feedback; raise ValueError if it does not fit the arms or the horizon."""
+    observers = {"bandit": NOBODY, "passive": PASSIVE, "active": ACTIVE, "full": FULL}
     arrivals, rate, expected_wait, period, first, rates = NEVER, 0.0, 0.0, 1, 1, np.zeros(0)
     if isinstance(feedback.rate, Every):
         arrivals, period, first = PERIODIC, feedback.rate.n, feedback.rate.first
     elif callable(feedback.rate):
         arrivals = VARYING
-        for stage in _some_stages(horizon):
-            here = float(feedback.rate(stage))
-            if not 0 <= here <= 1:
-                raise ValueError(f"rate must be in [0, 1] at each stage, got {here!r} at {stage}")
+        for stage in _sample_stages(horizon):
+            value = float(feedback.rate(stage))
+            if not 0 <= value <= 1:
+                raise ValueError(f"rate must be in [0, 1], got {value!r} at stage {stage}")
     elif np.ndim(feedback.rate) == 1:
         arrivals, rates = LISTED, np.asarray(feedback.rate, dtype=float)
         if rates.size < horizon:
@@ -106,12 +104,12 @@ def looks_of(feedback: Feedback, gaps: Floats, horizon: int) -> Looks:
         arrivals, rate = RANDOM, feedback.rate
         expected_wait = -1 / math.log1p(-rate) if rate < 1 else 0.0
     if feedback.looks * horizon >= NO_STAGE:
-        raise refused("looks", f"below 2^62 in all of {horizon} stages", feedback.looks)
+        raise invalid("looks", f"fewer than 2^62 over {horizon} stages", feedback.looks)
     weights = np.zeros((1, gaps.size))
     if feedback.observer == "passive":
         weights = _weights_table(feedback, gaps, horizon)
     return Looks(
-        observer[feedback.observer],
+        observers[feedback.observer],
         arrivals,
         feedback.looks,
         rate,
@@ -127,9 +125,9 @@ def looks_of(feedback: Feedback, gaps: Floats, horizon: int) -> Looks:
 
 def _weights_table(feedback: Feedback, gaps: Floats, horizon: int) -> Floats:
     if callable(feedback.weights):
-        for stage in _some_stages(horizon):
+        for stage in _sample_stages(horizon):
             row = [float(feedback.weights(stage, arm)) for arm in range(gaps.size)]
-            checked_weights(np.array(row), f"weights at stage {stage}")
+            check_weights(np.array(row), f"weights at stage {stage}")
         return np.zeros((1, gaps.size))
     weights = np.atleast_2d(feedback.static_weights(gaps))
     if weights.shape[1] != gaps.size:
@@ -143,16 +141,16 @@ def _weights_table(feedback: Feedback, gaps: Floats, horizon: int) -> Floats:
     return weights
 
 
-def _some_stages(horizon: int) -> Sequence[int]:
-    """Return some stages up to the horizon, to try a user's function at."""
+def _sample_stages(horizon: int) -> Sequence[int]:
+    """Return log-spaced stages up to the horizon, at which to test a user's function."""
     return [int(stage) for stage in np.unique(np.geomspace(1, horizon, 50).astype(np.int64))]
 
 
-def look_functions(feedback: Feedback) -> tuple[Any, Any]:
-    """Return `next_arrival` and `drawn_arm` of this kind of feedback."""
+def make_look_functions(feedback: Feedback) -> tuple[Any, Any]:
+    """Return the functions `next_arrival` and `draw_look_arm` of a feedback."""
     rate = feedback.rate if callable(feedback.rate) else _no_rate
     weight = feedback.weights if callable(feedback.weights) else _no_weight
-    return arrivals_at(rate), arms_by(weight)
+    return make_next_arrival(rate), make_draw_look_arm(weight)
 
 
 @jit
@@ -166,11 +164,11 @@ def _no_weight(stage: int, arm: int) -> float:
 
 
 @cache
-def arrivals_at(rate_at: Any) -> Any:
-    """Return the function that draws arrivals, with `rate_at(stage)` where the rate is VARYING."""
+def make_next_arrival(rate_at: Any) -> Any:
+    """Return `next_arrival`, with `rate_at(stage)` for VARYING arrivals."""
 
     def next_arrival(looks: Looks, stage: int, horizon: int, rng: Any, control: Any) -> int:
-        """Return the first stage after `stage` at which looks arrive; NO_STAGE if none is."""
+        """Return the first stage after `stage` at which looks arrive, or NO_STAGE."""
         if looks.arrivals == RANDOM:  # waits are geometric: 1 + floor(exponential * expected_wait)
             wait = rng.standard_exponential() * looks.expected_wait
             return stage + 1 + int(wait) if wait < 1e18 else NO_STAGE
@@ -183,7 +181,7 @@ def arrivals_at(rate_at: Any) -> Any:
                 rate = looks.rates[later - 1] if looks.arrivals == LISTED else rate_at(later)
                 if rng.random() < rate:
                     return later
-                if control[0] != 0:  # stopped: the loop sees it, too
+                if control[0] != 0:  # the user stopped the run
                     return NO_STAGE
         return NO_STAGE
 
@@ -191,11 +189,11 @@ def arrivals_at(rate_at: Any) -> Any:
 
 
 @cache
-def arms_by(weight_at: Any) -> Any:
-    """Return the function that draws a look's arm, by `weight_at(stage, arm)` where it varies."""
+def make_draw_look_arm(weight_at: Any) -> Any:
+    """Return `draw_look_arm`, with `weight_at(stage, arm)` for varying weights."""
 
-    def drawn_arm(looks: Looks, stage: int, rng: Any) -> int:
-        """Draw the arm that a passive observer gets to see."""
+    def draw_look_arm(looks: Looks, stage: int, rng: Any) -> int:
+        """Draw the arm that a look shows a passive observer."""
         u = rng.random()
         n_arms = looks.weights.shape[1]
         if looks.varying_weights:
@@ -212,4 +210,4 @@ def arms_by(weight_at: Any) -> Any:
             arm += 1
         return arm
 
-    return jit(drawn_arm)
+    return jit(draw_look_arm)

@@ -1,7 +1,7 @@
 """Build numba dispatchers from marked Python functions (`kibitz._jit`).
 
-`link` copies the function of a kernel and all marked functions that it refers to, with dispatchers
-in place of the marked functions. The originals stay as they are; nothing is registered with numba.
+`link` copies the function of a kernel and all marked functions that it refers to, and replaces the
+marked functions with dispatchers. The originals are not changed; nothing is registered with numba.
 """
 
 import contextlib
@@ -15,17 +15,17 @@ from weakref import WeakKeyDictionary
 
 import numba
 
-from kibitz._hashing import global_names, is_ours
-from kibitz._jit import Mark, mark_of
+from kibitz._hashing import global_names, is_from_kibitz
+from kibitz._jit import Mark, get_mark
 from kibitz.engine.numba_compat import INLINE, PART
 
 _ours: "WeakKeyDictionary[Any, Any]" = WeakKeyDictionary()  # dispatchers of functions of kibitz
 
 
 def link(function: Any, roots: Sequence[tuple[Any, Mark]] = ()) -> FunctionType:
-    """Return a copy of a function that numba can compile with everything that it refers to.
+    """Return a copy of a function that numba can compile together with all that it refers to.
 
-    `roots` are functions of the user that need no mark of their own, with the mark that they get.
+    `roots` are functions of the user that need no decorator, each with the mark to use for it.
     """
     linker = _Linker(roots)
     copy = _copy(function)
@@ -36,8 +36,8 @@ def link(function: Any, roots: Sequence[tuple[Any, Mark]] = ()) -> FunctionType:
 class _Linker:
     """One pass over the functions of a kernel.
 
-    Functions of kibitz keep their dispatchers, which kernels share. Functions of the user are linked
-    again for each kernel, because the values of their globals may have changed.
+    Kernels share the dispatchers of kibitz's own functions. Functions of the user are linked again
+    for each kernel, because the values of their globals may have changed.
     """
 
     def __init__(self, roots: Sequence[tuple[Any, Mark]]) -> None:
@@ -45,10 +45,10 @@ class _Linker:
         self.linked: dict[int, tuple[Any, Any]] = {}  # by id, with the function to keep it alive
 
     def resolve(self, value: Any) -> Any:
-        """Return what stands for a value in compiled code."""
+        """Return the dispatcher of a marked function; return any other value unchanged."""
         if not isinstance(value, FunctionType):
             return value
-        mark = mark_of(value) or self.roots.get(id(value))
+        mark = get_mark(value) or self.roots.get(id(value))
         return value if mark is None else self.dispatcher(value, mark)
 
     def dispatcher(self, function: FunctionType, mark: Mark) -> Any:
@@ -59,9 +59,12 @@ class _Linker:
         source: Any = mark.substitute or function
         copy = _copy(source)
         dispatcher = numba.njit(**_options(mark))(copy)
-        self.linked[id(function)] = (function, dispatcher)  # first: the function may be recursive
+        self.linked[id(function)] = (
+            function,
+            dispatcher,
+        )  # before `fill`: the function may be recursive
         self.fill(copy, source)
-        if is_ours(function):
+        if is_from_kibitz(function):
             _ours[function] = dispatcher
         return dispatcher
 
@@ -71,7 +74,7 @@ class _Linker:
             if name in function.__globals__:
                 copy.__globals__[name] = self.resolve(function.__globals__[name])
         for empty, cell in zip(copy.__closure__ or (), function.__closure__ or (), strict=True):
-            with contextlib.suppress(ValueError):  # a name that was never assigned
+            with contextlib.suppress(ValueError):  # a variable that was never assigned
                 empty.cell_contents = self.resolve(cell.cell_contents)
 
 
@@ -95,28 +98,28 @@ def _options(mark: Mark) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def deferred_interrupts() -> Iterator[None]:
-    """Raise, after the block, a KeyboardInterrupt that came where Python cannot raise it.
+    """Raise after the block a KeyboardInterrupt that Python could not raise inside it.
 
-    LLVM calls numba back when machine code is done, and Python ignores exceptions in such callbacks.
-    Only the main thread is interrupted.
+    LLVM calls numba back when machine code is ready, and Python ignores exceptions in such callbacks.
+    Only the main thread receives interrupts.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    lost, report = [], sys.unraisablehook
+    interrupts, report = [], sys.unraisablehook
     sys.unraisablehook = lambda error: (
-        lost.append(error.exc_type)
+        interrupts.append(error.exc_type)
         if error.exc_type is not None and issubclass(error.exc_type, KeyboardInterrupt)
         else report(error)
     )
     try:
         yield
     except Exception:  # numba fails after a callback that was interrupted
-        if not lost:
+        if not interrupts:
             raise
     finally:
         sys.unraisablehook = report
-    if lost:
+    if interrupts:
         raise KeyboardInterrupt
 
 

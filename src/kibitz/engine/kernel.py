@@ -1,10 +1,10 @@
 """Kernels: compiled loops that play the runs of one policy with one kind of feedback.
 
-A policy that `index_policy` made has two kernels, which give the same numbers bit for bit. The
-*generic* one calls the index through a function pointer: it is compiled once for all formulas, and a
-new formula is compiled on its own, in a tenth of a second. The *specialised* one is compiled around
-the functions of the policy, which takes seconds; a stage then costs half as much or less, and an
-index with two factors is looked up in tables. Other policies have only a specialised kernel.
+A policy created by `index_policy` has two kernels, which return the same numbers bit for bit. The
+*generic* kernel calls the index through a function pointer. It is compiled once for all formulas; a
+new formula is compiled separately, in a tenth of a second. The *specialised* kernel is compiled
+around the functions of the policy, which takes seconds. A stage then costs half as much or less, and
+an index with two factors is looked up in tables. Other policies have only a specialised kernel.
 """
 
 import math
@@ -21,20 +21,20 @@ import numba
 import numpy as np
 
 from kibitz._errors import CompileError
-from kibitz._hashing import content_hash, is_ours
+from kibitz._hashing import content_hash, is_from_kibitz
 from kibitz._jit import Mark, jit
 from kibitz.engine import numba_compat
 from kibitz.engine.cache import cached_dispatcher, is_compiled
-from kibitz.engine.environment import law_of, looks_of
+from kibitz.engine.environment import make_arms, make_looks
 from kibitz.engine.jit import deferred_interrupts, gc_disabled
-from kibitz.engine.loop import Game, Record, build_loop
-from kibitz.engine.rng import seed_words, streams
+from kibitz.engine.loop import Environment, Record, make_loop
+from kibitz.engine.rng import make_seeds, new_streams
 from kibitz.model.feedback import Feedback, bandit
 from kibitz.model.problem import gaussian
-from kibitz.policies.index_policy import choices_by, index_policy
+from kibitz.policies.index_policy import index_policy, make_choices
 from kibitz.policies.policy import Array, Policy, StandardRule, params_type
 
-LOOK_AGAIN_SECONDS = 0.5  # after which a kernel that was missing is looked for on disk again
+RECHECK_SECONDS = 0.5  # between two searches of the disk for the same kernel
 MAX_TABLE_SIZE = 2**17  # numbers, a megabyte
 MAX_TABLES = 16
 
@@ -43,7 +43,8 @@ MAX_TABLES = 16
 class Kernel:
     """The compiled loop that plays a policy with a feedback, stage by stage or in leaps.
 
-    It may call the index through a pointer (`generic`) or look it up in tables of `table_size`.
+    It may call the index through a function pointer (`generic`), or look it up in tables with
+    `table_size` entries.
     """
 
     policy: Policy
@@ -57,34 +58,34 @@ class Kernel:
 
     @cached_property
     def key(self) -> Hashable:
-        """What tells kernels with different code apart, in this process."""
+        """A key that distinguishes kernels with different code within this process."""
         varying = [f for f in (self.feedback.rate, self.feedback.weights) if callable(f)]
         policy = self._compiled_policy()
         functions: Any = (*policy.functions, *varying)
-        if not all(f is None or is_ours(f) for f in functions):
+        if not all(f is None or is_from_kibitz(f) for f in functions):
             functions = content_hash(functions)
         callables = (callable(self.feedback.rate), callable(self.feedback.weights))
         return functions, tuple(policy.constants), callables, self.leap
 
     @cached_property
     def content(self) -> str:
-        """A hash of all code that plays the policy, the same in each process that has it."""
-        return content_hash(build_loop(self._compiled_policy(), self.feedback, self.leap))
+        """A hash of all code of the loop, the same in every process."""
+        return content_hash(make_loop(self._compiled_policy(), self.feedback, self.leap))
 
     def is_ready(self) -> bool:
         """Return whether the kernel is compiled, in this process or on disk.
 
-        A missing kernel is looked for at most twice a second: that takes as long as ten thousand
+        The disk is searched at most twice a second, because a search takes as long as ten thousand
         stages.
         """
         key, now = self.key, time.monotonic()
-        if _next_look.get(key, 0.0) <= now:
+        if _next_check.get(key, 0.0) <= now:
             ready = is_compiled(self._loop(), self._sample_arguments())
-            _next_look[key] = math.inf if ready else now + LOOK_AGAIN_SECONDS
-        return _next_look[key] == math.inf
+            _next_check[key] = math.inf if ready else now + RECHECK_SECONDS
+        return _next_check[key] == math.inf
 
     def compile(self, announce: Callable[[], None] | None = None) -> None:
-        """Load the kernel or compile it; call `announce` first if it must be compiled."""
+        """Load or compile the kernel; call `announce` first if it must be compiled."""
         if announce is not None and not is_compiled(self._loop(), self._sample_arguments()):
             announce()
         try:
@@ -94,15 +95,14 @@ class Kernel:
                 self._loop()(*self._sample_arguments())
         except numba_compat.COMPILE_ERRORS as error:
             raise CompileError(
-                f"{self.policy.name} must be made of functions that numba can compile, got: "
-                f"{_reason(str(error))}{_place(str(error))}"
+                f"numba cannot compile {self.policy.name}: {_reason(str(error))}{_place(str(error))}"
             ) from error
-        _next_look[self.key] = math.inf
+        _next_check[self.key] = math.inf
 
-    def play(self, game: Game, error: float, words: Array) -> None:
-        """Play one run for each row of `words`, from which its streams are seeded."""
-        params = tuple(self.policy.params_for(game.horizon))
-        self._loop()(self._arguments(params), game, error, words)
+    def play(self, environment: Environment, error: float, seeds: Array) -> None:
+        """Play one run for each row of `seeds`."""
+        params = tuple(self.policy.params_for(environment.horizon))
+        self._loop()(self._arguments(params), environment, error, seeds)
 
     def _compiled_policy(self) -> Policy:
         """Return the policy that the loop is compiled around."""
@@ -117,12 +117,12 @@ class Kernel:
             policy, feedback = self._compiled_policy(), self.feedback
             functions = (*policy.functions, feedback.rate, feedback.weights)
             roots = [(f, Mark(allocates=f is policy.init)) for f in functions if callable(f)]
-            play = build_loop(policy, feedback, self.leap)
+            play = make_loop(policy, feedback, self.leap)
             _loops[key] = cached_dispatcher(play, roots, nogil=True)
         return _loops[key]
 
     def _arguments(self, params: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the parameters in the form that the loop takes."""
+        """Return the parameters as the loop expects them."""
         if self.generic:
             return self._pointer, np.array(params, float)
         if self.table_size:
@@ -132,22 +132,22 @@ class Kernel:
 
     @cached_property
     def _pointer(self) -> int:
-        """The pointer to the compiled formula."""
+        """A pointer to the compiled formula."""
         names, params = tuple(self.policy.constants), self.policy.params_for(1)
         return _compile_formula(self.policy.index, names, tuple(type(value) for value in params))
 
     def _sample_arguments(self) -> tuple[Any, ...]:
-        """Return arguments of the right types for no runs at all."""
+        """Return arguments of the right types, for zero runs."""
         params: Any = tuple(self.policy.params_for(1))
         if self.generic:
             params = (0, np.zeros(0))
         elif self.table_size:
             params = (*params, np.zeros(1), np.zeros(1))
-        return params, sample_game(), 1e-9, seed_words(0, 0, 0)
+        return params, sample_environment(), 1e-9, make_seeds(0, 0, 0)
 
 
 _loops: dict[Hashable, Any] = {}
-_next_look: dict[Hashable, float] = {}  # when to look for a kernel again; never, if it is ready
+_next_check: dict[Hashable, float] = {}  # when to search for a kernel again; inf if it is ready
 
 
 def make_kernel(policy: Policy, feedback: Feedback, leap: bool, horizon: int) -> Kernel:
@@ -165,14 +165,14 @@ def make_generic_kernel(policy: Policy, feedback: Feedback, leap: bool) -> Kerne
 
 
 @cache
-def sample_game() -> Game:
-    """Return a game of the types that every game has."""
+def sample_environment() -> Environment:
+    """Return an environment with the types that every environment has."""
     problem, stages = gaussian([0.0, 0.0]), np.array([1])
     empty = np.zeros((0, 2), np.int64)
     record = Record(stages, problem.gaps, False, np.zeros((0, 1)), empty, empty, np.zeros(0))
     control = np.zeros(3, np.int64)
-    looks = looks_of(bandit(), problem.gaps, 1)
-    return Game(law_of(problem, 1.0), looks, 1, streams(), record, control)
+    looks = make_looks(bandit(), problem.gaps, 1)
+    return Environment(make_arms(problem, 1.0), looks, 1, new_streams(), record, control)
 
 
 # ------------------------------------------------------------------------------------------- generic
@@ -180,7 +180,7 @@ def sample_game() -> Game:
 
 @jit
 def index_at_pointer(params: Any, stage: int, counts: Array, arm: int, mean: float) -> float:
-    """Return the index that the formula behind a function pointer gives."""
+    """Return the index, computed by the formula that a function pointer refers to."""
     value: float = numba_call_pointer(params.pointer, params.values, stage, counts, arm, mean)
     return value
 
@@ -196,18 +196,18 @@ def _generic_policy(rule: StandardRule) -> Policy:
 
 def _compile_formula(index: Any, names: tuple[str, ...], kinds: tuple[type, ...]) -> int:
     """Compile a formula that takes its parameters from an array; return a pointer to it."""
-    params_of: Any = params_type(names)
+    make_params: Any = params_type(names)
     number = {float: "values[{}]", int: "int(values[{}])", bool: "values[{}] != 0"}
     parts = [number[kind].format(n) for n, kind in enumerate(kinds)]
     unpack = jit(eval(f"lambda values: ({''.join(part + ', ' for part in parts)})"))
 
     def formula(values: Array, stage: int, counts: Array, arm: int, mean: float) -> Any:
-        return float(index(params_of(*unpack(values)), stage, counts, arm, mean))
+        return float(index(make_params(*unpack(values)), stage, counts, arm, mean))
 
     options = {k: v for k, v in numba_compat.INLINE.items() if k != "forceinline"}
     dispatcher = cached_dispatcher(formula, [(index, Mark())], no_cfunc_wrapper=True, **options)
     if dispatcher not in _pointers:
-        _pointers[dispatcher] = numba_compat.pointer_to(dispatcher)
+        _pointers[dispatcher] = numba_compat.get_pointer(dispatcher)
     return _pointers[dispatcher]
 
 
@@ -218,36 +218,36 @@ _pointers: dict[Any, int] = {}
 
 
 def table_size(horizon: int, looks: int) -> int:
-    """Return how long tables must be for the counts of a run, as a power of 2."""
+    """Return a power of 2 that exceeds all counts and stages of a run."""
     return int(2 ** (horizon * (1 + looks) + 1).bit_length())
 
 
 def _tabulated_policy(policy: Policy) -> Policy:
-    """Return the policy that looks up both factors of its index in tables."""
+    """Return a policy that looks up both factors of its index in tables."""
     assert policy.factors is not None
     plain_init: Any = policy.init
     view: Any = policy.view
     index, init = _tabulated_index(*policy.factors, plain_init)
-    pull, runner_up = choices_by(index, view)
-    follows = policy.rule is not None and policy.rule.look == "runner-up"
+    pull, runner_up = make_choices(index, view)
+    looks_at_runner_up = policy.rule is not None and policy.rule.look == "runner-up"
     return replace(
         policy,
         constants={**policy.constants, "growths": np.zeros(0), "widths": np.zeros(0)},
         init=init,
         pull=pull if policy.rule is not None else policy.pull,
-        look=runner_up if follows else policy.look,
+        look=runner_up if looks_at_runner_up else policy.look,
         index=index,
     )
 
 
 @cache
 def _tabulated_index(growth: Any, width: Any, plain_init: Any) -> tuple[Any, Any]:
-    """Return an index that is looked up, and the `init` that fills the tables at the first run."""
+    """Return an index that uses tables, and an `init` that fills them in the first run."""
 
     def index(params: Any, stage: int, counts: Array, arm: int, mean: float) -> Any:
-        # A bound may be asked for beyond the horizon, where it need not grow any more.
-        grown = params.growths[min(stage, params.growths.size - 1)]
-        return mean + grown * params.widths[counts[arm]]
+        # bounds are also computed for stages beyond the horizon, which no run reaches
+        growth_now = params.growths[min(stage, params.growths.size - 1)]
+        return mean + growth_now * params.widths[counts[arm]]
 
     def fill(params: Any) -> None:
         growths, widths = params.growths, params.widths
@@ -260,7 +260,7 @@ def _tabulated_index(growth: Any, width: Any, plain_init: Any) -> tuple[Any, Any
     fill = jit(fill)
 
     def init(params: Any, n_arms: int) -> Any:
-        if params.growths[0] == 0:  # not filled yet
+        if params.growths[0] == 0:  # the tables are still empty
             fill(params)
         return plain_init(params, n_arms)
 
@@ -269,7 +269,7 @@ def _tabulated_index(growth: Any, width: Any, plain_init: Any) -> tuple[Any, Any
 
 @lru_cache(MAX_TABLES)
 def _tables(index: Any, params: Any, size: int, thread: int) -> tuple[Array, Array]:
-    """Return the tables of one thread, which the first run fills."""
+    """Return empty tables for one thread; its first run fills them."""
     return np.zeros(size), np.zeros(size)
 
 
@@ -277,20 +277,20 @@ def _tables(index: Any, params: Any, size: int, thread: int) -> tuple[Array, Arr
 
 
 def _reason(message: str) -> str:
-    """Return the line of numba's message that says what is wrong."""
-    where = (
+    """Return the line of numba's message that states the error."""
+    context = (
         "Failed in", "No implementation", ">>>", "There are", "- Of which", "Overload in",
         "With argument", "Rejected as", "During", "File ", "raised from", "TypingError: Failed",
     )  # fmt: skip
     plain = re.search(r"name '(\w+)'.* Numba type of <class 'function'>", message)
     if plain is not None:
-        return f"{plain[1]}, a plain function; decorate it with @kibitz.jit"
+        return f"{plain[1]} is a plain function; decorate it with @kibitz.jit"
     lines = [line.strip() for line in message.splitlines() if line.strip()]
-    return next((line for line in lines if not line.startswith(where)), lines[0] if lines else "")
+    return next((line for line in lines if not line.startswith(context)), lines[0] if lines else "")
 
 
 def _place(message: str) -> str:
-    """Return the line of the user's own file that numba's message names last, in parentheses."""
+    """Return the last line of the user's code that numba's message mentions, in parentheses."""
     ours = Path(__file__).resolve().parents[1]
     for file, line in reversed(re.findall(r'File "([^"]+)", line (\d+)', message)):
         path = Path(file).resolve()

@@ -1,14 +1,15 @@
 """Lazy index evaluation: decide without computing most indices.
 
-By their promise of monotonicity (`policies.policy`), the index of an arm that is not observed is at
-most its value at a later stage: such bounds are kept, all up to one stage, and an index is computed
-only for an arm whose bound reaches the leader's index. While the bounds hold, the leader is pulled as
-long as its own index, as if no time had passed, stays above them. It is not computed after each pull
-either, but for some pulls in advance: as long as the mean stays above a floor, the leader stays the
-leader. How far ahead to look, and for how long bounds are to hold, is learned, and has no influence
-on a run that is played stage by stage. The decisions are those of the policy's own `pull`
-(tests/policies/test_contract.py), up to exact ties that rounding decides: the rewards of several
-pulls are summed before they are added to those before.
+An index is monotone (`policies.policy`), so the index of an arm that is not observed is at most its
+value at a later stage. The engine stores these upper bounds, all valid up to one stage, and computes
+an index only if its bound reaches the leader's index. While the bounds are valid, it pulls the leader
+as long as the leader's index, evaluated at an earlier stage, stays above them. It does not compute
+that index after each pull either: it finds a floor for the leader's mean, above which the leader
+stays the leader for several pulls. It adapts the number of pulls and the validity of the bounds as it
+goes; neither influences the results.
+
+The decisions equal those of the policy's own `pull` (tests/policies/test_contract.py), except where
+rounding decides an exact tie: the rewards of several pulls are summed before they are added.
 """
 
 from functools import cache
@@ -17,39 +18,39 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kibitz._jit import jit
-from kibitz.engine.environment import BERNOULLI, GAUSSIAN, Law, draw
+from kibitz.engine.environment import BERNOULLI, GAUSSIAN, Arms, draw
 from kibitz.engine.rng import Stream, load, next_normal, next_uniform, store
 from kibitz.policies.policy import Array, View
 
-CLEAR = 1e-11  # a lead that is larger than what rounding can do to it
-ROUNDING = 1e-14  # room for an index whose monotonicity suffers from rounding
-WASTE = 4  # an index that is computed by itself costs as much as so many in a row
-MOST_AHEAD = 2**20  # pulls, after which the stop flag is read
+MIN_SAFE_LEAD = 1e-11  # relative; a larger lead exceeds any rounding error
+ROUNDING = 1e-14  # relative; tolerance for an index that is monotone up to rounding
+SINGLE_INDEX_COST = 4  # cost of an index computed alone, relative to one computed in a loop
+MAX_PULLS_AHEAD = 2**20  # pulls between two reads of the stop flag
 
 
 class Bounds(NamedTuple):
-    """Upper bounds of the indices, from which most decisions follow without computing any."""
+    """Upper bounds of the indices of all arms."""
 
-    upper: Array  # infinite where there is none, -inf for the leader and for arms not in play
+    upper: Array  # inf if unknown, -inf for the leader and for arms that may not be pulled
     now: Array  # one record
 
 
 NOW = np.dtype(
     [
-        ("leader", np.int64),  # the arm pulled last
-        ("ready", np.int64),  # whether all arms were pulled
-        ("until", np.int64),  # the stage that the bounds hold up to
-        ("reach", np.int64),  # for how many stages to make them
-        ("wasted", np.int64),  # indices that were computed because bounds are not tight
-        ("pace", np.int64),  # for how many pulls in advance to find a floor
+        ("leader", np.int64),  # the last pulled arm
+        ("ready", np.int64),  # whether every arm has been pulled
+        ("until", np.int64),  # the last stage at which the bounds are valid
+        ("reach", np.int64),  # for how many stages the next bounds will be valid
+        ("wasted", np.int64),  # indices computed only because a bound was loose
+        ("pace", np.int64),  # for how many pulls to compute the next floor
     ],
     align=True,
 )
 
 
 @jit(allocates=True)
-def no_bounds(n_arms: int) -> Bounds:
-    """Return room for bounds, to be forgotten before they are used."""
+def new_bounds(n_arms: int) -> Bounds:
+    """Return uninitialised bounds; call `reset` before use."""
     now = np.zeros(1, NOW)
     now[0]["reach"] = 1
     now[0]["pace"] = 1
@@ -57,218 +58,227 @@ def no_bounds(n_arms: int) -> Bounds:
 
 
 @jit
-def forget(bounds: Bounds, allowed: Array) -> None:
-    """Drop all bounds: other arms are in play, or the clock has restarted."""
+def reset(bounds: Bounds, allowed: Array) -> None:
+    """Invalidate all bounds, when the allowed arms change or the clock restarts."""
     bounds.now[0]["ready"] = 0
     for arm in range(allowed.size):
         bounds.upper[arm] = np.inf if allowed[arm] else -np.inf
 
 
 @jit
-def drop(bounds: Bounds, arm: int) -> None:
-    """Drop the bound of an arm: it was looked at."""
+def invalidate(bounds: Bounds, arm: int) -> None:
+    """Invalidate the bound of an arm, after a look at it."""
     if bounds.upper[arm] > -np.inf:
         bounds.upper[arm] = np.inf
 
 
 @cache
-def deciding_by(index: Any, additive: bool) -> tuple[Any, Any]:
-    """Return `decide`, which finds the arm to pull, and `lead`, which pulls it while it stays so.
+def make_decision_functions(index: Any, additive: bool) -> tuple[Any, Any]:
+    """Return `decide`, which finds the arm to pull, and `pull_leader`, which pulls it repeatedly.
 
-    `index` takes the whole statistics; `additive` says whether it is the mean plus something else.
+    `index` takes the whole statistics. `additive` says whether the index is the mean plus a term that
+    does not depend on the mean.
     """
 
-    def bound(params: Any, seen: View, until: int, arm: int) -> float:
-        """Return a bound of an arm's index up to a stage, with room for rounding."""
-        known = seen.statistics
-        mean = known.sums[arm] / known.n_observed[arm]
-        upper = index(params, until - seen.origin, known, arm, mean)
+    def bound(params: Any, view: View, until: int, arm: int) -> float:
+        """Return an upper bound of an arm's index up to a stage, with a tolerance for rounding."""
+        stats = view.statistics
+        mean = stats.sums[arm] / stats.n_observed[arm]
+        upper = index(params, until - view.origin, stats, arm, mean)
         upper += ROUNDING * (1 + abs(upper))
         return upper if upper > -np.inf else np.inf  # NaN gives no bound
 
     bound = jit(bound)
 
-    def bound_all(params: Any, seen: View, stage: int, bounds: Bounds) -> None:
-        """Bound all indices, in one loop: it costs little more than a few of them.
+    def refresh_bounds(params: Any, view: View, stage: int, bounds: Bounds) -> None:
+        """Compute all bounds in one loop, which costs little more than a few single indices.
 
-        Bounds for longer are made less often, and are less tight. Both cost the same when as many
-        indices are computed for the one reason as for the other.
+        Bounds with a longer reach are computed less often but are looser. The reach adapts until both
+        effects cost the same.
         """
         now = bounds.now[0]
         reach = now["reach"]
-        if WASTE * now["wasted"] > seen.allowed.size:
+        if SINGLE_INDEX_COST * now["wasted"] > view.allowed.size:
             reach = max(1, reach - reach // 4)
-        elif stage == now["until"] + 1:  # not behind a leap
-            reach = min(reach + reach // 8 + 1, 64 + stage - seen.origin)
+        elif stage == now["until"] + 1:  # unless a leap skipped ahead
+            reach = min(reach + reach // 8 + 1, 64 + stage - view.origin)
         now["reach"], now["wasted"], now["until"] = reach, 0, stage + reach
-        for arm in range(seen.allowed.size):
+        for arm in range(view.allowed.size):
             if bounds.upper[arm] > -np.inf:
-                bounds.upper[arm] = bound(params, seen, stage + reach, arm)
+                bounds.upper[arm] = bound(params, view, stage + reach, arm)
 
-    bound_all = jit(bound_all)
+    refresh_bounds = jit(refresh_bounds)
 
-    def floor_of(params: Any, seen: View, clock: int, arm: int, mean: float, rival: float) -> float:
-        """Return down to which mean the index of an arm is above a number.
+    def mean_floor(params: Any, view: View, clock: int, arm: int, mean: float, rival: float) -> float:
+        """Return a mean down to which the index of an arm exceeds `rival`.
 
-        It is infinite if it is not above at this mean.
+        It is infinite if the index does not exceed `rival` at `mean`.
         """
-        slack = index(params, clock, seen.statistics, arm, mean) - rival
+        slack = index(params, clock, view.statistics, arm, mean) - rival
         floor = mean - 0.999 * slack
         if additive:
-            safe = slack > CLEAR * (1 + abs(rival))
+            safe = slack > MIN_SAFE_LEAD * (1 + abs(rival))
         else:
-            safe = slack > 0 and index(params, clock, seen.statistics, arm, floor) > rival
+            safe = slack > 0 and index(params, clock, view.statistics, arm, floor) > rival
         return floor if safe or rival == -np.inf else np.inf
 
-    floor_of = jit(floor_of)
+    mean_floor = jit(mean_floor)
 
     def decide(
-        params: Any, seen: View, stage: int, last: int, bounds: Bounds, stays: bool
+        params: Any, view: View, stage: int, last: int, bounds: Bounds, expect_same: bool
     ) -> tuple[int, float, int, float]:
-        """Return the arm to pull, a bound of all others as long as the bounds hold, and a floor.
+        """Return the arm to pull, an upper bound of all other indices, `n_certain` and a floor.
 
-        The arm is the best one for so many pulls at least, up to a last stage, as long as its mean
-        stays above the floor; no pull at all means that it was never pulled. Where the leader
-        probably `stays` the leader this is found out at once, and its index is not needed.
+        The arm has the largest index for at least `n_certain` pulls up to stage `last`, as long as
+        its mean stays above the floor. `n_certain` is 0 if the arm was never pulled. With
+        `expect_same` the leader's floor is tried first, which saves computing its index.
         """
-        n_arms = seen.allowed.size
-        known = seen.statistics
-        clock = stage - seen.origin
+        n_arms = view.allowed.size
+        stats = view.statistics
+        clock = stage - view.origin
         now = bounds.now[0]
         if now["ready"] == 0:
             for arm in range(n_arms):
-                if seen.allowed[arm] and seen.tried[arm] == 0:
+                if view.allowed[arm] and view.tried[arm] == 0:
                     return arm, np.inf, 0, -np.inf
             now["ready"] = 1
             now["until"] = 0
-            while not seen.allowed[now["leader"]]:
+            while not view.allowed[now["leader"]]:
                 now["leader"] = (now["leader"] + 1) % n_arms
             bounds.upper[now["leader"]] = -np.inf
         if stage > now["until"]:
-            bound_all(params, seen, stage, bounds)
+            refresh_bounds(params, view, stage, bounds)
         leader = best = now["leader"]
-        count = known.n_observed[best]
-        mean = known.sums[best] / count
+        count = stats.n_observed[best]
+        mean = stats.sums[best] / count
         rival = -np.inf
-        if additive and stays:
+        if additive and expect_same:
             for arm in range(n_arms):
-                if bounds.upper[arm] == np.inf:  # it was looked at
-                    bounds.upper[arm] = bound(params, seen, now["until"], arm)
+                if bounds.upper[arm] == np.inf:  # invalidated by a look
+                    bounds.upper[arm] = bound(params, view, now["until"], arm)
                 rival = max(rival, bounds.upper[arm])
             n_stages = min(last, now["until"]) - stage + 1
-            some = min(now["pace"], n_stages)
-            known.n_observed[best] = count + some - (some < n_stages)
-            floor = floor_of(params, seen, clock, best, mean, rival)
-            known.n_observed[best] = count
+            n_certain = min(now["pace"], n_stages)
+            stats.n_observed[best] = count + n_certain - (n_certain < n_stages)
+            floor = mean_floor(params, view, clock, best, mean, rival)
+            stats.n_observed[best] = count
             if floor < np.inf:
-                return best, rival, some, floor
+                return best, rival, n_certain, floor
             rival = -np.inf
-        most = index(params, clock, known, best, mean)
+        largest = index(params, clock, stats, best, mean)
         for arm in range(n_arms):
             if bounds.upper[arm] == np.inf:
-                bounds.upper[arm] = bound(params, seen, now["until"], arm)
+                bounds.upper[arm] = bound(params, view, now["until"], arm)
             upper = bounds.upper[arm]
-            if upper >= most:
-                mean = known.sums[arm] / known.n_observed[arm]
-                value = index(params, clock, known, arm, mean)
-                if value < most:
+            if upper >= largest:
+                mean = stats.sums[arm] / stats.n_observed[arm]
+                value = index(params, clock, stats, arm, mean)
+                if value < largest:
                     now["wasted"] += 1
-                if value > most or (value == most and arm < best):
-                    upper, best, most = bounds.upper[best], arm, value
+                if value > largest or (value == largest and arm < best):
+                    upper, best, largest = bounds.upper[best], arm, value
             rival = max(rival, upper)
         if best != leader:
             now["leader"] = best
-            bounds.upper[leader] = bound(params, seen, now["until"], leader)
+            bounds.upper[leader] = bound(params, view, now["until"], leader)
             bounds.upper[best] = -np.inf
             rival = max(rival, bounds.upper[leader])
         return best, rival, 1, -np.inf
 
-    def lead(
+    def pull_leader(
         params: Any,
-        seen: View,
-        game: Any,
+        view: View,
+        environment: Any,
         stage: int,
         last: int,
         bounds: Bounds,
         arm: int,
         rival: float,
-        some: int,
+        n_certain: int,
         floor: float,
     ) -> tuple[int, float, bool]:
-        """Pull the best arm of a stage as long as it surely stays the best, up to a last stage.
+        """Pull an arm as long as its index is certainly the largest, up to stage `last`.
 
-        `rival`, `some` and `floor` are those of `decide`. Return how often it was pulled, at least
-        once, the sum of its rewards, and whether it surely is the best of the next stage, too.
+        `rival`, `n_certain` and `floor` come from `decide`. Return the number of pulls (at least 1),
+        the sum of their rewards, and whether the arm is certainly the best at the next stage too.
         """
-        now, law, stream, control = bounds.now[0], game.law, game.rngs.rewards, game.control
-        counts = seen.statistics.n_observed
-        count, known = counts[arm], seen.statistics.sums[arm]
-        clock = stage - seen.origin
+        now, arms, stream, control = (
+            bounds.now[0],
+            environment.arms,
+            environment.streams.rewards,
+            environment.control,
+        )
+        counts = view.statistics.n_observed
+        count, prior_sum = counts[arm], view.statistics.sums[arm]
+        clock = stage - view.origin
         n_stages = min(last, now["until"]) - stage + 1
-        zero: Any = np.int64(0)  # a literal 0 would compile `pull_on` once more
-        first, lowest = (some, floor) if additive else (zero + 1, -np.inf)
-        n, total = pull_on(law, arm, stream, zero, first, lowest, count, known, 0.0)
+        zero: Any = np.int64(0)  # a literal 0 would compile `pull_repeatedly` again
+        first, lowest = (n_certain, floor) if additive else (zero + 1, -np.inf)
+        n, total = pull_repeatedly(arms, arm, stream, zero, first, lowest, count, prior_sum, 0.0)
         pace = now["pace"]
         if floor == -np.inf:
             floor = np.inf
         while n < n_stages and control[0] == 0:
-            # The index after so many more pulls, as if no time had passed; and at a lower mean.
-            some = min(pace, n_stages - n)
-            counts[arm] = count + n + some - (some < n_stages - n)
-            mean = (known + total) / (count + n)
-            floor = floor_of(params, seen, clock, arm, mean, rival)
+            # a lower bound of the index: after `n_certain` more pulls, but at the first stage
+            n_certain = min(pace, n_stages - n)
+            counts[arm] = count + n + n_certain - (n_certain < n_stages - n)
+            mean = (prior_sum + total) / (count + n)
+            floor = mean_floor(params, view, clock, arm, mean, rival)
             if floor == np.inf:
-                pace = max(1, some // 4)
+                pace = max(1, n_certain // 4)
                 break
-            n, total = pull_on(law, arm, stream, n, n + some, floor, count, known, total)
-            pace = min(pace + pace // 4 + 1, MOST_AHEAD)
+            n, total = pull_repeatedly(
+                arms, arm, stream, n, n + n_certain, floor, count, prior_sum, total
+            )
+            pace = min(pace + pace // 4 + 1, MAX_PULLS_AHEAD)
         counts[arm] = count
         now["pace"] = pace
-        sure = n == n_stages and stage + n <= now["until"]
-        return n, total, sure and known + total >= floor * (count + n)
+        is_certain = n == n_stages and stage + n <= now["until"]
+        return n, total, is_certain and prior_sum + total >= floor * (count + n)
 
-    return jit(decide), jit(lead)
+    return jit(decide), jit(pull_leader)
 
 
 @jit
-def pull_on(
-    law: Law,
+def pull_repeatedly(
+    arms: Arms,
     arm: int,
     stream: Stream,
     n: int,
     last: int,
     floor: float,
     count: int,
-    known: float,
+    prior_sum: float,
     total: float,
 ) -> tuple[int, float]:
-    """Pull `arm` once more, and then up to `last` times in all while its mean is at least `floor`.
+    """Pull `arm` once, then up to `last` times in total while its mean is at least `floor`.
 
-    `n` pulls brought `total`; `count` and `known` are what was known before. Return both anew.
+    `n` and `total` are the pulls so far and their rewards, `count` and `prior_sum` the observations
+    before them. Return the new `n` and `total`.
     """
-    if law.kind == GAUSSIAN:
-        mean, sd = law.means[arm], law.sds[arm]
+    if arms.kind == GAUSSIAN:
+        mean, sd = arms.means[arm], arms.sds[arm]
         state = load(stream)
         while True:
-            drawn, state = next_normal(stream, state)
-            total += mean + sd * drawn
+            noise, state = next_normal(stream, state)
+            total += mean + sd * noise
             n += 1
-            if n >= last or known + total < floor * (count + n):
+            if n >= last or prior_sum + total < floor * (count + n):
                 break
         store(stream, state)
-    elif law.kind == BERNOULLI:
+    elif arms.kind == BERNOULLI:
         state = load(stream)
         while True:
-            drawn, state = next_uniform(stream, state)
-            total += law.success if drawn < law.chances[arm] else 0.0
+            uniform, state = next_uniform(stream, state)
+            total += arms.success if uniform < arms.chances[arm] else 0.0
             n += 1
-            if n >= last or known + total < floor * (count + n):
+            if n >= last or prior_sum + total < floor * (count + n):
                 break
         store(stream, state)
     else:
         while True:
-            total += draw(law, arm, stream)
+            total += draw(arms, arm, stream)
             n += 1
-            if n >= last or known + total < floor * (count + n):
+            if n >= last or prior_sum + total < floor * (count + n):
                 break
     return n, total

@@ -1,25 +1,26 @@
-r"""The engine that skips ahead: exact up to a stated error, at hardly any cost for a long horizon.
+r"""The engine that leaps: it plays blocks of stages at once, with a bounded error.
 
-After a while a good policy pulls the same arm for enormously long stretches. A stretch is certified
-first and drawn afterwards (docs/leap.md has the proof):
+After some time a good policy pulls the same arm for very many stages. The engine first certifies that
+this holds for a block of stages, then draws the whole block (docs/leap.md has the proof):
 
-1. Propose a block of n stages in which the policy pulls the arm that it pulls now, and looks where it
-   looks now.
-2. But for an event of probability at most delta, everything stays in a box: how many looks come
-   (Bernstein), and how far the sum of an arm's rewards strays from its drift (Gaussian rewards: the
-   reflection principle, P(max_k W_k >= z \sigma \sqrt n) <= 2 Q(z); rewards in [0, 1]: Hoeffding's
-   and Doob's inequalities, exp(-2 x^2 / n)).
-3. An index is non-decreasing in mean and stage and non-increasing in every count. So the smallest
-   index of the pulled arm over the box and the largest of each rival are values at corners: if the
-   one exceeds the others, the policy pulls that arm throughout the block (and likewise for the look).
-4. If so, draw the block at once: the number of looks (binomial, split by the weights), and the sums
-   of rewards (normal or binomial). Add delta to the account of the run. If not, try a shorter block;
-   a very short one is played stage by stage.
+1. Propose a block of n stages in which the policy keeps pulling the arm that it pulls now, and keeps
+   looking where it looks now.
+2. Bound the number of looks (Bernstein) and the deviation of each arm's sum of rewards from its drift
+   (Gaussian rewards: the reflection principle, P(max_k W_k >= z \sigma \sqrt n) <= 2 Q(z); rewards in
+   [0, 1]: Hoeffding's and Doob's inequalities, exp(-2 x^2 / n)). All these bounds hold, except with
+   probability at most delta; together they define a box.
+3. An index is non-decreasing in mean and stage and non-increasing in every count. Hence its extreme
+   values over the box are attained at corners. If the smallest index of the pulled arm exceeds the
+   largest index of every rival, the policy pulls that arm throughout the block; the same argument
+   applies to the look.
+4. If so, draw the block at once: the number of looks (binomial, split by the weights) and the sums of
+   rewards (normal or binomial). Add delta to the error of the run. If not, try a shorter block; very
+   short ones are played stage by stage.
 
-The block is chosen before anything in it is drawn. So the law of a run differs from that of the
-stage-by-stage engine by at most the account, in total variation. It stays below `error` however many
-blocks there are: the first 2^20 spend half of it, the next 2^21 a quarter, and so on. The random
-numbers are not those of the other engine.
+The block is chosen before anything in it is drawn. Hence the distribution of a run differs from that
+of the stage-by-stage engine by at most the accumulated error, in total variation. The error stays
+below `error` for any number of blocks: the first 2^20 spend half of it, the next 2^21 a quarter, and
+so on. The random numbers are not those of the other engine.
 """
 
 import math
@@ -29,7 +30,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kibitz._jit import jit
-from kibitz.engine.environment import ACTIVE, GAUSSIAN, PASSIVE, PERIODIC, RANDOM, Law, Looks
+from kibitz.engine.environment import ACTIVE, GAUSSIAN, PASSIVE, PERIODIC, RANDOM, Arms, Looks
 from kibitz.engine.lazy_index import ROUNDING
 from kibitz.model.feedback import Every, Feedback
 from kibitz.model.problem import Problem
@@ -45,16 +46,16 @@ from kibitz.policies.policy import (
     new_statistics,
 )
 
-SHORTEST = 128  # blocks below are not worth a certificate
-STEPS = 128  # how far to go stage by stage before the next try
-CERTIFICATES = 2.0**20  # that half of the allowed error pays for; as many again cost half of it, ...
-CUT = 32.0  # expected arrivals from which on a block is not cut short at one of them
-MOST_PACE = 1e30  # a number that no lead makes a block of
-EXACT_BINOMIAL = 10**6  # beyond, rounding in the generator's acceptance step begins to show
+MIN_BLOCK = 128  # stages; shorter blocks are not worth a certificate
+RETRY_STAGES = 128  # to play stage by stage before the next attempt to leap
+CERTIFICATES = 2.0**20  # that half of the allowed error pays for
+CUTOFF_ARRIVALS = 32.0  # expected arrivals; a block with fewer may end at one of them
+MAX_PACE = 1e30  # larger than any useful value
+MAX_DIRECT_BINOMIAL = 10**6  # trials; beyond, the generator's acceptance step loses accuracy
 
 
 def can_leap(policy: Policy, problem: Problem, feedback: Feedback) -> bool:
-    """Return whether leaping is sound: an index policy, random or periodic looks, a known law."""
+    """Return whether the engine can leap: it knows the index, the distribution and the arrivals."""
     rate, weights = feedback.rate, feedback.weights
     return (
         policy.index is not None
@@ -66,26 +67,26 @@ def can_leap(policy: Policy, problem: Problem, feedback: Feedback) -> bool:
 
 
 class Certificate(NamedTuple):
-    """Room for a certificate, and the account of those that were given."""
+    """Work arrays for a certificate, and the account of all certificates of the run."""
 
-    looks: Array  # at most so many looks at each arm
-    most: Statistics  # counts at most
-    highs: Array  # indices at most
-    now: Array  # one record
+    looks: Array  # an upper bound of the looks at each arm
+    upper: Statistics  # upper bounds of the counts
+    highs: Array  # upper bounds of the indices
+    now: Array  # one record of type ACCOUNT
 
 
 ACCOUNT = np.dtype(
     [
-        ("wait", np.int64),  # how many decisions before the next try
-        ("patience", np.int64),  # and then
-        ("latest", np.int64),  # the length of the latest block
-        ("spent", np.float64),  # of the error that a run may have
-        ("allowed", np.float64),  # that error
-        ("step", np.float64),  # a certificate costs this much less when so much is spent
-        ("cost", np.float64),  # of a certificate
-        ("log", np.float64),  # -log of what each of its events may cost
-        ("z", np.float64),  # and the normal quantile
-        ("pace", np.float64),  # stages to try, for a lead of 1
+        ("wait", np.int64),  # decisions until the next attempt
+        ("patience", np.int64),  # decisions to wait after the next failure
+        ("latest", np.int64),  # length of the latest block
+        ("spent", np.float64),  # error of the run so far
+        ("allowed", np.float64),  # error that the run may reach
+        ("step", np.float64),  # when this much is spent, certificates become cheaper
+        ("cost", np.float64),  # error of one certificate
+        ("log", np.float64),  # -log of the probability of each of its events
+        ("z", np.float64),  # the normal quantile of that probability
+        ("pace", np.float64),  # stages to propose for a lead of 1
     ],
     align=True,
 )
@@ -102,27 +103,28 @@ def normal_quantile(log: float) -> float:
 
 @jit(allocates=True)
 def new_certificate(n_arms: int, error: float) -> Certificate:
-    """Return room for a run whose error may come to `error`."""
-    # a certificate rests on at most 2 K + 2 events: arrivals, looks at and straying of each arm, and
-    # straying of the arm that is looked at to the other side; or, where an arm is held, on K + 3:
-    # arrivals, straying of each arm, and of the pulled arm and the leader to the other side
+    """Return the certificate of a run whose error may reach `error`."""
+    # A certificate uses at most 2 K + 2 events: the number of arrivals, the looks at each arm, the
+    # deviation of each arm, and the deviation of the looked-at arm to the other side. If an arm is
+    # held there are K + 3: the number of arrivals, the deviation of each arm, and the deviations of
+    # the pulled arm and of the leader to the other side.
     now = np.zeros(1, ACCOUNT)
     account = now[0]
     account["patience"] = 1
-    account["latest"] = SHORTEST
+    account["latest"] = MIN_BLOCK
     account["allowed"] = error
     account["step"] = error / 2
     account["cost"] = error / (2 * CERTIFICATES)
     account["log"] = math.log((2 * n_arms + 2) / account["cost"])
     account["z"] = normal_quantile(account["log"])
-    account["pace"] = MOST_PACE
+    account["pace"] = MAX_PACE
     looks, highs = np.zeros(n_arms, np.int64), np.zeros(n_arms, np.float64)
     return Certificate(looks, new_statistics(n_arms, 0), highs, now)
 
 
 @jit(inline=False)
 def charge(certificate: Certificate) -> None:
-    """Charge a certificate; when half of what was left is spent, the next ones cost a quarter."""
+    """Charge one certificate to the run; divide the cost by 4 when half of the rest is spent."""
     account = certificate.now[0]
     account["spent"] += account["cost"]
     if account["spent"] >= account["step"]:
@@ -136,11 +138,11 @@ def charge(certificate: Certificate) -> None:
 def binomial(n: int, p: float, rng: Any) -> int:
     """Draw the number of successes in n trials, for any n.
 
-    Large n are halved by drawing the median of n uniform numbers, which has a beta law: the
-    generator's own method loses its accuracy there.
+    The generator's own method loses accuracy for large n. Such n are halved by drawing the median of
+    n uniform numbers, which has a beta distribution.
     """
     successes = 0
-    while n > EXACT_BINOMIAL and 0 < p < 1:
+    while n > MAX_DIRECT_BINOMIAL and 0 < p < 1:
         half = n // 2 + 1
         median = rng.beta(float(half), float(n + 1 - half))
         if median <= p:
@@ -158,12 +160,12 @@ def binomial(n: int, p: float, rng: Any) -> int:
 
 
 @jit(inline=False)
-def sum_of(law: Law, arm: int, n: int, rng: Any) -> float:
+def draw_sum(arms: Arms, arm: int, n: int, rng: Any) -> float:
     """Draw the sum of n rewards of an arm."""
-    if law.kind == GAUSSIAN:
-        noise = law.sds[arm] * math.sqrt(float(n)) * rng.standard_normal()
-        return n * law.means[arm] + noise
-    return law.success * binomial(n, law.chances[arm], rng)
+    if arms.kind == GAUSSIAN:
+        noise = arms.sds[arm] * math.sqrt(float(n)) * rng.standard_normal()
+        return n * arms.means[arm] + noise
+    return arms.success * binomial(n, arms.chances[arm], rng)
 
 
 @jit
@@ -178,62 +180,65 @@ def binomial_upper_bound(n: float, p: float, log: float) -> int:
 
 
 @jit
-def deviation_bound(law: Law, arm: int, n: int, log: float, z: float) -> float:
-    """Return how far a sum of up to n rewards strays to one side, but for probability e^-log."""
-    if law.kind == GAUSSIAN:
-        return z * law.sds[arm] * math.sqrt(float(n))
-    if law.chances[arm] == 0 or law.chances[arm] == 1:
+def deviation_bound(arms: Arms, arm: int, n: int, log: float, z: float) -> float:
+    """Return a one-sided bound on the deviation of up to n rewards; it fails with prob. e^-log."""
+    if arms.kind == GAUSSIAN:
+        return z * arms.sds[arm] * math.sqrt(float(n))
+    if arms.chances[arm] == 0 or arms.chances[arm] == 1:
         return 0.0
-    return law.success * math.sqrt(n * log / 2)
+    return arms.success * math.sqrt(n * log / 2)
 
 
 @jit
-def cut_at(looks: Looks, arrival: int, last: int) -> int:
-    """Return the number of arrivals at which a short block is cut; NEVER for a longer one.
+def cutoff(looks: Looks, arrival: int, last: int) -> int:
+    """Return the number of arrivals at which a short block ends; NEVER for a longer one.
 
-    Bernstein's inequality says little about a few arrivals.
+    Bernstein's inequality is loose for few arrivals.
     """
     if looks.arrivals == PERIODIC or arrival > last:
         return NEVER
     expected = looks.rate * (last - arrival)
-    return 1 + int(expected + math.sqrt(expected)) if expected < CUT else NEVER
+    return 1 + int(expected + math.sqrt(expected)) if expected < CUTOFF_ARRIVALS else NEVER
 
 
 @jit
-def arrivals_up_to(looks: Looks, arrival: int, last: int, log: float) -> int:
-    """Return how many arrivals there are at most up to `last`, the next one being at `arrival`."""
+def max_arrivals(looks: Looks, arrival: int, last: int, log: float) -> int:
+    """Return an upper bound of the arrivals up to `last`, if the next one is at `arrival`."""
     if arrival > last:
         return 0
     if looks.arrivals == PERIODIC:
         return 1 + (last - arrival) // looks.period
-    most = 1 + binomial_upper_bound(float(last - arrival), looks.rate, log)
-    return min(most, cut_at(looks, arrival, last))
+    upper = 1 + binomial_upper_bound(float(last - arrival), looks.rate, log)
+    return min(upper, cutoff(looks, arrival, last))
 
 
 @jit(inline=False)
-def stages_for(looks: Looks, n_arrivals: int, log: float) -> int:
-    """Return after how many stages from an arrival on there surely are not more than so many.
+def guess_stages(looks: Looks, n_arrivals: int, log: float) -> int:
+    """Return about how many stages from an arrival on have at most `n_arrivals`.
 
-    It is a guess: `arrivals_up_to` decides.
+    It is a guess; `max_arrivals` has the bound.
     """
     if looks.arrivals == PERIODIC:
         return n_arrivals * looks.period
     root = (math.sqrt(1 + 4.0 * n_arrivals) - 1) / 2
-    expected = root * root  # which is cut at the last of them
-    if expected >= CUT:
-        far = n_arrivals - 2 - log / 3
-        expected = max(0.99 * CUT, far + log - math.sqrt((far + log) ** 2 - far**2 + log**2 / 9))
+    expected = root * root  # the block ends at the last of them
+    if expected >= CUTOFF_ARRIVALS:
+        extreme = n_arrivals - 2 - log / 3
+        expected = max(
+            0.99 * CUTOFF_ARRIVALS,
+            extreme + log - math.sqrt((extreme + log) ** 2 - extreme**2 + log**2 / 9),
+        )
     return 1 + int(min(0.999 * expected / looks.rate, 1e18))
 
 
 @jit(inline=False)
-def arrivals_drawn(looks: Looks, arrival: int, last: int, rng: Any) -> tuple[int, int]:
-    """Draw how many arrivals there are up to `last`, and where the block ends if it is cut."""
+def draw_arrivals(looks: Looks, arrival: int, last: int, rng: Any) -> tuple[int, int]:
+    """Draw the number of arrivals up to `last`, and the stage at which the block ends."""
     if arrival > last:
         return 0, last
     if looks.arrivals == PERIODIC:
         return 1 + (last - arrival) // looks.period, last
-    cut = cut_at(looks, arrival, last)
+    cut = cutoff(looks, arrival, last)
     if cut == NEVER:
         return 1 + binomial(last - arrival, looks.rate, rng), last
     n = 1
@@ -248,55 +253,55 @@ def arrivals_drawn(looks: Looks, arrival: int, last: int, rng: Any) -> tuple[int
 
 @jit
 def no_hold(params: Any, state: Any) -> Hold:
-    """Return that no arm is held: all looks go in turn, or none."""
+    """Return a hold that holds no arm."""
     return Hold(-1, -1, NEVER)
 
 
 @jit
 def none_due(params: Any, state: Any, arm: int, n: int) -> int:
-    """Return that no look goes in turn."""
+    """Return 0: no arm gets looks in turn."""
     return 0
 
 
 @cache
-def leaping_by(index: Any, update: Any, turns: Any, hold: Any, due: Any) -> tuple[Any, Any]:
-    """Return `propose`, which certifies a block, and `tell_looks`, for an index policy."""
+def make_leap_functions(index: Any, update: Any, turns: Any, hold: Any, due: Any) -> tuple[Any, Any]:
+    """Return `propose`, which certifies a block, and `draw_looks`, for an index policy."""
     takes_turns = turns is not None
-    holding = no_hold if hold is None else hold
-    in_turn = none_due if due is None else due
-    foreseen = takes_turns or hold is not None
+    get_hold = no_hold if hold is None else hold
+    looks_due = none_due if due is None else due
+    look_is_planned = takes_turns or hold is not None
 
-    def certified(
+    def certified_lead(
         params: Any,
         state: Any,
-        seen: View,
-        law: Law,
+        view: View,
+        arms: Arms,
         looks: Looks,
         stage: int,
         last: int,
         arrival: int,
         arm: int,
         look: int,
-        playing: Array,
-        held: Hold,
+        taking_turns: Array,
+        hold_now: Hold,
         certificate: Certificate,
     ) -> float:
-        """Return a number above 0 if the policy surely pulls `arm` and looks at `look` up to `last`.
+        """Return the smallest lead of `arm` and `look` over the box; positive certifies the block.
 
-        It is the least lead of their indices over the box. `playing` are the arms that take turns,
-        if some do; `look` is -1 then, or if it is drawn. `held` is looked at between turns, while
-        its leader leads; neither it nor `arm` takes any turn.
+        Then the policy pulls `arm` and looks at `look` up to stage `last`. `look` is -1 if looks are
+        drawn or go in turn to the arms `taking_turns`. The arm of `hold_now` gets the looks between
+        turns while its leader leads; neither that arm nor `arm` may take a turn in the block.
         """
-        n_arms = seen.allowed.size
-        known, most = seen.statistics, certificate.most
+        n_arms = view.allowed.size
+        stats, upper = view.statistics, certificate.upper
         n = last - stage + 1
         log = certificate.now[0]["log"]
         # the looks
-        n_arrivals = arrivals_up_to(looks, arrival, last, log)
-        if n_arrivals > min(seen.most_looks, held.most) // looks.per_arrival:
+        n_arrivals = max_arrivals(looks, arrival, last, log)
+        if n_arrivals > min(view.max_looks, hold_now.max_looks) // looks.per_arrival:
             return -np.inf
         n_looks = n_arrivals * looks.per_arrival
-        share = looks.weights[0, n_arms - 1]  # of all arms: 1, but for rounding
+        share = looks.weights[0, n_arms - 1]  # the sum of all weights: 1 up to rounding
         for other in range(n_arms):
             certificate.looks[other] = 0
             if n_looks > 0:
@@ -306,33 +311,33 @@ def leaping_by(index: Any, update: Any, turns: Any, hold: Any, due: Any) -> tupl
                     )
                 elif look >= 0:
                     certificate.looks[other] = n_looks if other == look else 0
-                elif held.arm >= 0:
-                    certificate.looks[other] = in_turn(params, state, other, n_looks)
-                elif playing[other]:
-                    certificate.looks[other] = n_looks // playing.sum() + 1
-        if held.arm >= 0:
-            if certificate.looks[arm] > 0 or certificate.looks[held.arm] > 0:
+                elif hold_now.arm >= 0:
+                    certificate.looks[other] = looks_due(params, state, other, n_looks)
+                elif taking_turns[other]:
+                    certificate.looks[other] = n_looks // taking_turns.sum() + 1
+        if hold_now.arm >= 0:
+            if certificate.looks[arm] > 0 or certificate.looks[hold_now.arm] > 0:
                 return -np.inf
-            if arm == held.arm and n_looks > 0 and n + n_looks > held.most:
-                return -np.inf  # its pulls count as well
-            certificate.looks[held.arm] = n_looks - certificate.looks.sum()
+            if arm == hold_now.arm and n_looks > 0 and n + n_looks > hold_now.max_looks:
+                return -np.inf  # pulls of the held arm count too
+            certificate.looks[hold_now.arm] = n_looks - certificate.looks.sum()
         for other in range(n_arms):
-            extra = certificate.looks[other] if seen.learns else 0
+            extra = certificate.looks[other] if view.learns else 0
             pulls = n if other == arm else 0
-            most.n_pulls[other] = known.n_pulls[other] + pulls
-            most.n_looks[other] = known.n_looks[other] + certificate.looks[other]
-            most.n_observed[other] = known.n_observed[other] + extra + pulls
-        most.totals[PULLS] = known.totals[PULLS] + n
-        most.totals[LOOKS] = known.totals[LOOKS] + n_looks
-        # the rivals' largest indices; a tie that lasts goes to the lower arm
-        least = lowest(params, seen, law, stage, arm, certificate)
-        mean = known.sums[arm] / known.n_observed[arm]
-        constant = least == index(params, stage - seen.origin, known, arm, mean)
+            upper.n_pulls[other] = stats.n_pulls[other] + pulls
+            upper.n_looks[other] = stats.n_looks[other] + certificate.looks[other]
+            upper.n_observed[other] = stats.n_observed[other] + extra + pulls
+        upper.totals[PULLS] = stats.totals[PULLS] + n
+        upper.totals[LOOKS] = stats.totals[LOOKS] + n_looks
+        # the largest indices of the rivals; a lasting tie goes to the lower arm
+        least = lowest_index(params, view, arms, stage, arm, certificate)
+        mean = stats.sums[arm] / stats.n_observed[arm]
+        constant = least == index(params, stage - view.origin, stats, arm, mean)
         rival, other_rival = -np.inf, -np.inf
         for other in range(n_arms):
-            if other != arm and seen.allowed[other]:
-                high = highest_mean(seen, law, other, certificate)
-                value = index(params, last - seen.origin, known, other, high)
+            if other != arm and view.allowed[other]:
+                high = highest_mean(view, arms, other, certificate)
+                value = index(params, last - view.origin, stats, other, high)
                 certificate.highs[other] = value + ROUNDING * (1 + abs(value))
                 if not (constant and value == least and arm < other):
                     rival = max(rival, certificate.highs[other])
@@ -340,88 +345,95 @@ def leaping_by(index: Any, update: Any, turns: Any, hold: Any, due: Any) -> tupl
                     other_rival = max(other_rival, certificate.highs[other])
         lead = least - rival if rival > -np.inf else np.inf
         if look >= 0 and look != arm and n_looks > 0 and other_rival > -np.inf:
-            lead = min(lead, lowest(params, seen, law, stage, look, certificate) - other_rival)
-        if held.leader >= 0 and n_looks > 0:
-            low = lowest_mean(seen, law, held.leader, certificate)
+            lead = min(lead, lowest_index(params, view, arms, stage, look, certificate) - other_rival)
+        if hold_now.leader >= 0 and n_looks > 0:
+            low = lowest_mean(view, arms, hold_now.leader, certificate)
             for other in range(n_arms):
-                if other != held.leader:
-                    high = highest_mean(seen, law, other, certificate)
+                if other != hold_now.leader:
+                    high = highest_mean(view, arms, other, certificate)
                     lead = min(lead, low - high - ROUNDING * (1 + abs(high)))
         return lead
 
-    def highest_mean(seen: View, law: Law, arm: int, certificate: Certificate) -> Any:
+    def highest_mean(view: View, arms: Arms, arm: int, certificate: Certificate) -> Any:
         """Return the largest mean of an arm over the box."""
-        known, most = seen.statistics, certificate.most.n_observed[arm]
-        new = most - known.n_observed[arm]
+        stats, upper = view.statistics, certificate.upper.n_observed[arm]
+        new = upper - stats.n_observed[arm]
         log, z = certificate.now[0]["log"], certificate.now[0]["z"]
-        far = known.sums[arm] + deviation_bound(law, arm, new, log, z)
-        drifted = (far + new * law.means[arm]) / most
-        return max(far / known.n_observed[arm], drifted)
+        extreme = stats.sums[arm] + deviation_bound(arms, arm, new, log, z)
+        drifted_mean = (extreme + new * arms.means[arm]) / upper
+        return max(extreme / stats.n_observed[arm], drifted_mean)
 
-    def lowest_mean(seen: View, law: Law, arm: int, certificate: Certificate) -> Any:
+    def lowest_mean(view: View, arms: Arms, arm: int, certificate: Certificate) -> Any:
         """Return the smallest mean of an arm over the box."""
-        known, most = seen.statistics, certificate.most.n_observed[arm]
-        new = most - known.n_observed[arm]
+        stats, upper = view.statistics, certificate.upper.n_observed[arm]
+        new = upper - stats.n_observed[arm]
         log, z = certificate.now[0]["log"], certificate.now[0]["z"]
-        far = known.sums[arm] - deviation_bound(law, arm, new, log, z)
-        drifted = (far + new * law.means[arm]) / most
-        return min(far / known.n_observed[arm], drifted)
+        extreme = stats.sums[arm] - deviation_bound(arms, arm, new, log, z)
+        drifted_mean = (extreme + new * arms.means[arm]) / upper
+        return min(extreme / stats.n_observed[arm], drifted_mean)
 
-    def lowest(
-        params: Any, seen: View, law: Law, stage: int, arm: int, certificate: Certificate
+    def lowest_index(
+        params: Any, view: View, arms: Arms, stage: int, arm: int, certificate: Certificate
     ) -> Any:
         """Return the smallest index of an arm over the box."""
-        low = lowest_mean(seen, law, arm, certificate)
-        return index(params, stage - seen.origin, certificate.most, arm, low)
+        low = lowest_mean(view, arms, arm, certificate)
+        return index(params, stage - view.origin, certificate.upper, arm, low)
 
-    def leads(
-        params: Any, seen: View, stage: int, arm: int, look: int, held: Hold, certificate: Certificate
+    def current_leads(
+        params: Any,
+        view: View,
+        stage: int,
+        arm: int,
+        look: int,
+        hold_now: Hold,
+        certificate: Certificate,
     ) -> tuple[float, float]:
-        """Return by how much the index of `arm` leads now, and what decides on looks.
+        """Return the current leads of the pull and of the look.
 
-        That is the index of `look` but for `arm`, or the mean of the leader while an arm is held. The
-        lead is infinite where all others are behind or tie with a lower arm, which may last.
+        The lead of the look is that of the index of `look` over all arms but `arm`, or, while an arm
+        is held, that of the leader's mean. A lead is infinite without rivals; an arm that ties with
+        a lower one is no rival, because the tie may last.
         """
-        known = seen.statistics
+        stats = view.statistics
         rival, other_rival = -np.inf, -np.inf
-        mean = known.sums[arm] / known.n_observed[arm]
-        most = index(params, stage - seen.origin, known, arm, mean)
-        for other in range(seen.allowed.size):
-            if seen.allowed[other]:
-                mean = known.sums[other] / known.n_observed[other]
-                value = index(params, stage - seen.origin, known, other, mean)
+        mean = stats.sums[arm] / stats.n_observed[arm]
+        upper = index(params, stage - view.origin, stats, arm, mean)
+        for other in range(view.allowed.size):
+            if view.allowed[other]:
+                mean = stats.sums[other] / stats.n_observed[other]
+                value = index(params, stage - view.origin, stats, other, mean)
                 certificate.highs[other] = value
                 if other != arm:
-                    if not (value == most and arm < other):
+                    if not (value == upper and arm < other):
                         rival = max(rival, value)
                     if other != look:
                         other_rival = max(other_rival, value)
         look_lead = np.inf
         if look >= 0 and look != arm:
             look_lead = certificate.highs[look] - other_rival
-        if held.leader >= 0:
-            best = known.sums[held.leader] / known.n_observed[held.leader]
-            for other in range(seen.allowed.size):
-                if other != held.leader:
-                    look_lead = min(look_lead, best - known.sums[other] / known.n_observed[other])
+        if hold_now.leader >= 0:
+            best = stats.sums[hold_now.leader] / stats.n_observed[hold_now.leader]
+            for other in range(view.allowed.size):
+                if other != hold_now.leader:
+                    look_lead = min(look_lead, best - stats.sums[other] / stats.n_observed[other])
         return certificate.highs[arm] - rival, look_lead
 
-    leads = jit(leads)
+    current_leads = jit(current_leads)
     highest_mean = jit(highest_mean)
     lowest_mean = jit(lowest_mean)
-    lowest = jit(lowest)
-    certified = jit(certified)
+    lowest_index = jit(lowest_index)
+    certified_lead = jit(certified_lead)
 
-    def held_by(params: Any, state: Any, looks: Looks) -> Hold:
-        """Return which arm is held, if one is that matters."""
-        return holding(params, state) if looks.observer == ACTIVE else no_hold(params, state)
+    def current_hold(params: Any, state: Any, looks: Looks) -> Hold:
+        """Return the current hold of an active observer, or one that holds no arm."""
+        return get_hold(params, state) if looks.observer == ACTIVE else no_hold(params, state)
 
-    held_by = jit(held_by)
+    current_hold = jit(current_hold)
 
-    def tell_looks(
+    def draw_looks(
         params: Any,
         state: Any,
-        law: Law,
+        arms: Arms,
         looks: Looks,
         stage: int,
         n_looks: int,
@@ -430,14 +442,14 @@ def leaping_by(index: Any, update: Any, turns: Any, hold: Any, due: Any) -> tupl
         looks_by_arm: Array,
         certificate: Certificate,
     ) -> Any:
-        """Draw where the looks of a block go, and tell the policy of them."""
-        n_arms = law.means.size
-        looked = n_arms > 0  # a literal True would compile `update` once more
+        """Draw the looks of a block and update the policy with them."""
+        n_arms = arms.means.size
+        true = n_arms > 0  # a literal True would compile `update` again
         certificate.looks[:] = 0
         first = 0
         if looks.observer == PASSIVE:
             left, weight = n_looks, 0.0
-            for arm in range(n_arms - 1, -1, -1):  # the weight of this arm and those after it
+            for arm in range(n_arms - 1, -1, -1):  # the weight of this arm and all later ones
                 weight += looks.shares[arm]
                 certificate.highs[arm] = weight
             for arm in range(n_arms):
@@ -449,42 +461,42 @@ def leaping_by(index: Any, update: Any, turns: Any, hold: Any, due: Any) -> tupl
         elif look >= 0:
             certificate.looks[look] = n_looks
         elif hold is not None:
-            held = holding(params, state)
+            hold_now = get_hold(params, state)
             for arm in range(n_arms):
-                if arm != held.arm:
-                    certificate.looks[arm] = in_turn(params, state, arm, n_looks)
-            certificate.looks[held.arm] = n_looks - certificate.looks.sum()
-            first = (held.arm + 1) % n_arms
+                if arm != hold_now.arm:
+                    certificate.looks[arm] = looks_due(params, state, arm, n_looks)
+            certificate.looks[hold_now.arm] = n_looks - certificate.looks.sum()
+            first = (hold_now.arm + 1) % n_arms
         elif takes_turns:
-            playing, latest = turns(params, state)
-            n_playing = playing.sum()
+            taking_turns, latest = turns(params, state)
+            n_playing = taking_turns.sum()
             more = n_looks % n_playing
             arm, turn = latest, 0
             while turn < n_playing:
                 arm = (arm + 1) % n_arms
-                if playing[arm]:
+                if taking_turns[arm]:
                     certificate.looks[arm] = n_looks // n_playing + (1 if turn < more else 0)
                     turn += 1
                     if turn == more:
                         first = (arm + 1) % n_arms
             if more == 0:
                 first = (arm + 1) % n_arms
-        # `first` is such that the arm looked at last, or held, is told last
+        # `first` is chosen such that the last arm in turn, or the held arm, is updated last
         for step in range(n_arms):
             arm = (first + step) % n_arms
             if certificate.looks[arm] > 0:
                 looks_by_arm[arm] += certificate.looks[arm]
-                total = sum_of(law, arm, certificate.looks[arm], rng)
-                state = update(params, state, stage, arm, certificate.looks[arm], total, looked)
+                total = draw_sum(arms, arm, certificate.looks[arm], rng)
+                state = update(params, state, stage, arm, certificate.looks[arm], total, true)
         return state
 
-    tell_looks = jit(tell_looks)
+    draw_looks = jit(draw_looks)
 
     def propose(
         params: Any,
         state: Any,
-        seen: View,
-        law: Law,
+        view: View,
+        arms: Arms,
         looks: Looks,
         stage: int,
         last: int,
@@ -494,50 +506,52 @@ def leaping_by(index: Any, update: Any, turns: Any, hold: Any, due: Any) -> tupl
         rng: Any,
         certificate: Certificate,
     ) -> tuple[int, int]:
-        """Return how many stages, up to `last`, to leap (0: it does not pay) and their arrivals."""
-        furthest = min(last, seen.end - 1) - stage + 1
-        if looks.observer == ACTIVE and look < 0 and not foreseen:
-            furthest = min(furthest, arrival - stage)
-        shortest = SHORTEST
-        if arrival < NEVER:  # playing an arrival costs as much as playing a hundred other stages
+        """Return how many stages to leap, up to `last`, and their arrivals; 0 if not worthwhile."""
+        longest = min(last, view.end - 1) - stage + 1
+        if looks.observer == ACTIVE and look < 0 and not look_is_planned:
+            longest = min(longest, arrival - stage)
+        shortest = MIN_BLOCK
+        if arrival < NEVER:  # playing an arrival costs as much as a hundred other stages
             rate = looks.rate if looks.arrivals == RANDOM else 1 / looks.period
-            shortest = max(4, int(SHORTEST / (1 + 100 * rate)))
-        held = held_by(params, state, looks)
-        if held.most < NEVER and arrival < NEVER:
-            n_arrivals = held.most // looks.per_arrival
-            ahead = stages_for(looks, n_arrivals, certificate.now[0]["log"]) if n_arrivals > 0 else 0
-            furthest = min(furthest, arrival - stage + ahead)
-        if furthest < shortest:
+            shortest = max(4, int(MIN_BLOCK / (1 + 100 * rate)))
+        hold_now = current_hold(params, state, looks)
+        if hold_now.max_looks < NEVER and arrival < NEVER:
+            n_arrivals = hold_now.max_looks // looks.per_arrival
+            ahead = (
+                guess_stages(looks, n_arrivals, certificate.now[0]["log"]) if n_arrivals > 0 else 0
+            )
+            longest = min(longest, arrival - stage + ahead)
+        if longest < shortest:
             return 0, 0
-        playing = seen.allowed
+        taking_turns = view.allowed
         if takes_turns:
-            playing = turns(params, state)[0]
-        lead, look_lead = leads(params, seen, stage, arm, look, held, certificate)
+            taking_turns = turns(params, state)[0]
+        lead, look_lead = current_leads(params, view, stage, arm, look, hold_now, certificate)
         pace = certificate.now[0]["pace"]
-        if look_lead < lead:  # unless it is better to stop before the next look
+        if look_lead < lead:  # or stop before the next look, if that allows a longer block
             if pace * look_lead**2 > max(shortest, arrival - stage):
                 lead = look_lead
             else:
-                furthest = min(furthest, arrival - stage)
-        # A lead falls as the square root of the length of a block, or faster: do not trust it far.
-        furthest = min(furthest, 4 * certificate.now[0]["latest"])
-        n = furthest if pace * lead**2 > furthest else int(pace * lead**2)
+                longest = min(longest, arrival - stage)
+        # the lead shrinks at least as the square root of the block length: extrapolate with care
+        longest = min(longest, 4 * certificate.now[0]["latest"])
+        n = longest if pace * lead**2 > longest else int(pace * lead**2)
         if n < shortest:
-            certificate.now[0]["pace"] = min(2 * pace, MOST_PACE)  # so as not to give up for ever
+            certificate.now[0]["pace"] = min(2 * pace, MAX_PACE)  # try longer blocks again later
         while n >= shortest:
-            left = certified(
+            left = certified_lead(
                 params,
                 state,
-                seen,
-                law,
+                view,
+                arms,
                 looks,
                 stage,
                 stage + n - 1,
                 arrival,
                 arm,
                 look,
-                playing,
-                held,
+                taking_turns,
+                hold_now,
                 certificate,
             )
             if lead < np.inf and left > -np.inf:
@@ -546,11 +560,11 @@ def leaping_by(index: Any, update: Any, turns: Any, hold: Any, due: Any) -> tupl
                 charge(certificate)
                 certificate.now[0]["patience"] = 1
                 certificate.now[0]["latest"] = min(max(n, shortest), NEVER // 8)
-                n_arrivals, end = arrivals_drawn(looks, arrival, stage + n - 1, rng)
+                n_arrivals, end = draw_arrivals(looks, arrival, stage + n - 1, rng)
                 return end - stage + 1, n_arrivals
             n = n // 2 if left == -np.inf else min(n // 2 + n // 4, int(pace * lead**2))
         certificate.now[0]["wait"] = certificate.now[0]["patience"]
         certificate.now[0]["patience"] = min(2 * certificate.now[0]["patience"], 8)
         return 0, 0
 
-    return jit(propose), tell_looks
+    return jit(propose), draw_looks

@@ -1,13 +1,14 @@
 """All private parts of numba that kibitz uses, applied to kibitz's own functions only.
 
-Nothing of numba is replaced: every class below is an option of one of kibitz's own dispatchers, or
-set on such a dispatcher. Each part has a fallback:
+kibitz does not patch numba: every class below is passed to, or set on, one of kibitz's own
+dispatchers. Each part has a fallback:
 
 - `_nrt=False` and `forceinline`, options of a function. Without them a stage costs twice as much.
-- The compiler's pipeline and code library (`PART`, `KERNEL`): only a whole kernel becomes machine
-  code, and its symbols are internal. Without them kernels compile slowly and are not cached.
+- The compiler pipeline and code library (`PART`, `KERNEL`): only whole kernels become machine code,
+  and their symbols are internal. Without them kernels compile slowly and are not cached.
 - `Dispatcher._cache` with `CompileResult._reduce` and `_rebuild`: compiled kernels on disk.
-- The calling convention, to call a formula through a function pointer: the generic kernel.
+- The calling convention, to call a formula through a function pointer. Without it there is no
+  generic kernel.
 """
 
 import pickle
@@ -29,7 +30,7 @@ NORMAL_TAIL, NORMAL_TAIL_INVERSE = ziggurat.ziggurat_nor_r, ziggurat.ziggurat_no
 
 COMPILE_ERRORS = (NumbaError, UnsupportedBytecodeError)
 
-#: Options of a function that does not allocate and becomes a part of its callers.
+#: Options of a function that does not allocate and is inlined into its callers.
 INLINE: dict[str, Any] = {}
 with suppress(ImportError):
     from numba.core.cpu import CPUTargetOptions
@@ -44,8 +45,8 @@ with suppress(ImportError):
 def _pipelines() -> tuple[Any, Any]:
     """Return the compiler classes for the parts of a kernel and for the kernel itself.
 
-    numba optimises each function that it compiles and makes machine code of it. A function that only
-    a kernel calls needs neither: it is optimised and becomes machine code as a part of the kernel.
+    numba optimises each function and compiles it to machine code. A function that only a kernel calls
+    needs neither, because both happen when the kernel is compiled.
     """
     from numba import _dynfunc
     from numba.core import codegen, typed_passes
@@ -81,9 +82,8 @@ def _pipelines() -> tuple[Any, Any]:
     class Whole(codegen.JITCodeLibrary):  # type: ignore[misc]
         """The code of a kernel, in which only the entry points are visible to the linker.
 
-        numba tells functions of the same name apart by a number that it counts in each process.
-        Symbols with such a number from two processes could be the same and mean different functions;
-        internal symbols never meet.
+        numba numbers functions of the same name within a process. The same symbol from two processes
+        could therefore mean different functions; internal symbols cannot collide.
         """
 
         def finalize(self) -> None:
@@ -110,7 +110,7 @@ def _pipelines() -> tuple[Any, Any]:
             state.type_annotation = None
             lowered = state["cr"]
             function = lowered.fndesc
-            placeholder = _dynfunc.make_function(  # numba needs an object to look the function up by
+            placeholder = _dynfunc.make_function(  # numba looks the function up by this object
                 function.lookup_module(),
                 state.func_id.func_name,
                 "",
@@ -157,7 +157,7 @@ def _pipelines() -> tuple[Any, Any]:
     return compiler_with(PartLowering), compiler_with(KernelLowering)
 
 
-#: Options of a function that is a part of kernels, and of a kernel.
+#: Options of a function that becomes a part of kernels, and of a kernel.
 PART: dict[str, Any] = {}
 KERNEL: dict[str, Any] = {}
 with suppress(ImportError, AttributeError):
@@ -190,12 +190,11 @@ with suppress(ImportError):
     )
 
 
-# --------------------------------------------------------------------------------- compiled code on
-# disk
+# ---------------------------------------------------------------------------- compiled code on disk
 
 
 class OverloadCache:
-    """The cache interface that numba expects, on top of `load` and `save` for bytes."""
+    """The cache interface that numba expects, implemented with `load` and `save` for bytes."""
 
     def __init__(
         self, load: Callable[[str], bytes | None], save: Callable[[str, bytes], None], folder: str
@@ -203,7 +202,7 @@ class OverloadCache:
         self.load, self.save, self.cache_path = load, save, folder
 
     def load_overload(self, signature: Any, target: Any) -> Any:
-        """Return a compiled function, or None to have it compiled."""
+        """Return a compiled function, or None to make numba compile it."""
         target.refresh()
         data = self.load(overload_key(signature, target.codegen()))
         try:
@@ -224,31 +223,31 @@ class OverloadCache:
 
 
 def overload_key(signature: Any, codegen: Any) -> str:
-    """Return what machine code depends on beside its source: types, processor and versions."""
+    """Return everything but the source that machine code depends on: types, processor, versions."""
     versions = (numba.__version__, llvmlite.__version__)
     return repr((str(signature), codegen.magic_tuple(), versions))
 
 
 def set_cache(dispatcher: Any, cache: OverloadCache) -> None:
-    """Let a dispatcher of kibitz load its code from a cache, and store it there."""
+    """Make a dispatcher of kibitz load its code from a cache and store it there."""
     dispatcher._cache = cache
 
 
-def signature_of(dispatcher: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the types with which a dispatcher is called."""
+def get_signature(dispatcher: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the types of the arguments of a dispatcher."""
     return tuple(dispatcher.typeof_pyval(argument) for argument in arguments)
 
 
-def codegen_of(dispatcher: Any) -> Any:
-    """Return what generates code for a dispatcher."""
+def get_codegen(dispatcher: Any) -> Any:
+    """Return the code generator of a dispatcher."""
     return dispatcher.targetctx.codegen()
 
 
 def _stub_bitcode(function: Any) -> bytes:
     """Return LLVM bitcode of empty functions under the names that numba looks up.
 
-    numba would store all bitcode, some megabytes, for others to link with. Nobody links with a
-    kernel.
+    numba would store several megabytes of bitcode, to be linked into other functions. No other
+    function links with a kernel.
     """
     names = (function.llvm_func_name, function.llvm_cpython_wrapper_name)
     text = "".join(f'define void @"{name}"() {{ ret void }}\n' for name in names)
@@ -256,8 +255,7 @@ def _stub_bitcode(function: Any) -> bytes:
     return bitcode
 
 
-# ----------------------------------------------------------------------------------- function
-# pointers
+# -------------------------------------------------------------------------------- function pointers
 
 FORMULA = types.float64(types.float64[::1], types.int64, types.int64[::1], types.int64, types.float64)
 
@@ -282,7 +280,7 @@ def call_pointer(
     return FORMULA.return_type(types.int64, *FORMULA.args), code
 
 
-def pointer_to(dispatcher: Any) -> int:
+def get_pointer(dispatcher: Any) -> int:
     """Compile a formula; return a pointer that is valid as long as the dispatcher lives."""
     dispatcher.compile(FORMULA.args)
     compiled = dispatcher.overloads[FORMULA.args]

@@ -27,10 +27,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kibitz._validation import refused, whole
+from kibitz._validation import invalid, whole
 from kibitz.engine.cache import cached_dispatcher
 from kibitz.model.problem import bernoulli
-from kibitz.policies.policy import Policy, checked_policy
+from kibitz.policies.policy import Policy, check_policy
 
 MOST_BYTES = 4e9
 NEVER = 2**62  # a period that no game reaches
@@ -73,10 +73,10 @@ def bayes_optimal(
     last = whole(horizon, "horizon", 1)
     period = NEVER if every is None else whole(every, "every", 1)
     now = whole(stage, "stage", 1, last)
-    known = _checked_seen(seen)
+    known = _check_seen(seen)
     most = _n_seen(now, last, period)
     if 8 * comb(most + 3, 3) > MOST_BYTES:
-        raise refused("horizon", f"less, so that {MOST_BYTES / 1e9:g} GB are enough", horizon)
+        raise invalid("horizon", f"less, so that {MOST_BYTES / 1e9:g} GB are enough", horizon)
     offsets = _offsets(most)
     values = np.zeros(offsets[-1, -1])
     if last > now:
@@ -90,14 +90,14 @@ def bayes_optimal(
     return Optimum(reward, regret, pull, look if now % period == 0 else None)
 
 
-def _checked_seen(seen: Any) -> NDArray[np.int64]:
+def _check_seen(seen: Any) -> NDArray[np.int64]:
     """The parameters of both Beta distributions: successes and failures, and 1 for the prior."""
     condition = "successes and failures of two arms, as in ((3, 1), (0, 2))"
     try:
         (a, b), (c, d) = seen
         numbers = [[whole(a, "seen"), whole(b, "seen")], [whole(c, "seen"), whole(d, "seen")]]
     except (TypeError, ValueError):
-        raise refused("seen", condition, seen) from None
+        raise invalid("seen", condition, seen) from None
     return np.array(numbers, np.int64) + 1
 
 
@@ -213,7 +213,7 @@ def bayes_regret(
     seed
         The same seed gives the same numbers.
     """
-    checked_policy(policy)
+    check_policy(policy)
     last = whole(horizon, "horizon", 1)
     period = NEVER if every is None else whole(every, "every", 1)
     n_runs = whole(runs, "runs", 2)

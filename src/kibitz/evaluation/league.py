@@ -33,7 +33,7 @@ from kibitz.policies.moss import moss_anytime
 from kibitz.policies.policy import Policy
 from kibitz.simulation.jobs import Job
 from kibitz.simulation.kernels import time_job
-from kibitz.simulation.schedule import Policies, labelled
+from kibitz.simulation.schedule import Policies, label_policies
 from kibitz.simulation.sweep import sweep
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ SAME = {"ucb"}  # as an active observer, UCB is UCB1-Double
 def entrants() -> dict[str, Policy]:
     """Return the policies of the league: all with their defaults, and two that are better tuned."""
     usual = [make() for name, make in POLICIES.items() if name not in SAME]
-    return labelled([*usual, moss_anytime(exploration=2.0), etc_ocucb(all_info=True)])
+    return label_policies([*usual, moss_anytime(exploration=2.0), etc_ocucb(all_info=True)])
 
 
 def league_problems(n: int, seed: int) -> list[Problem]:
@@ -118,7 +118,7 @@ def play_league(
     progress, options
         As in `kibitz.sweep`: `runs`, `threads` and so on.
     """
-    own = entrants() if policies is None else labelled(policies)
+    own = entrants() if policies is None else label_policies(policies)
     drawn = league_problems(problems, seed)
     tell = progress if progress is not None else lambda what, share: None
     data = {}
@@ -339,7 +339,7 @@ def stage_costs(
     """
     five, looks = gaussian([2.0, 1.8, 1.5, 1.0, 0.5]), active(0.1)
     costs = {}
-    for label, policy in (entrants() if policies is None else labelled(policies)).items():
+    for label, policy in (entrants() if policies is None else label_policies(policies)).items():
         job = Job(label, policy, five, looks, stages, np.array([stages]), 1, 0, runs)
         seconds, loop = time_job(job)
         costs[label] = Cost(1e9 * seconds / (runs * stages), loop)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kibitz._hashing import source_hash
-from kibitz._validation import flag, one_of, quoted, refused, whole
+from kibitz._validation import flag, invalid, one_of, short_repr, whole
 
 WEIGHTS = ("uniform", "optimal", "suboptimal")  # that have a name
 
@@ -78,7 +78,7 @@ def named_weights(name: str, gaps: NDArray[np.float64]) -> NDArray[np.float64]:
     if name == "uniform":
         return np.full(gaps.size, 1 / gaps.size)
     if not np.any(gaps > 0):
-        raise refused("weights", "'uniform' or given where no arm is sub-optimal", name)
+        raise invalid("weights", "'uniform' or given where no arm is sub-optimal", name)
     share = np.zeros(gaps.size)
     share[gaps > 0] = gaps[gaps > 0].min() / gaps[gaps > 0]
     if name == "suboptimal":
@@ -117,17 +117,17 @@ def passive(
         try:
             weights = np.array(weights, dtype=float)
         except (TypeError, ValueError, OverflowError):
-            raise refused("weights", "numbers", weights) from None
+            raise invalid("weights", "numbers", weights) from None
         if weights.ndim not in {1, 2} or weights.size == 0:
-            raise ValueError(f"weights must have one or two dimensions, got {quoted(weights)}")
+            raise ValueError(f"weights must have one or two dimensions, got {short_repr(weights)}")
         for row in np.atleast_2d(weights):
-            checked_weights(row, "weights")
-    return Feedback("passive", _checked_rate(rate), weights, _looks(looks), flag(paid, "paid"))
+            check_weights(row, "weights")
+    return Feedback("passive", _check_rate(rate), weights, _looks(looks), flag(paid, "paid"))
 
 
 def active(rate: Rate, *, looks: int = 1, paid: bool = False) -> Feedback:
     """Return a feedback in which the player chooses the arm of each look; see `passive`."""
-    return Feedback("active", _checked_rate(rate), None, _looks(looks), flag(paid, "paid"))
+    return Feedback("active", _check_rate(rate), None, _looks(looks), flag(paid, "paid"))
 
 
 def full() -> Feedback:
@@ -141,33 +141,33 @@ def every(n: int, first: int | None = None) -> Every:
     return Every(n, n if first is None else whole(first, "first", 1))
 
 
-def checked_feedback(feedback: object) -> Feedback:
+def check_feedback(feedback: object) -> Feedback:
     """Return a feedback, or refuse what is none."""
     if not isinstance(feedback, Feedback):
-        raise ValueError(f"feedback must be one such as passive(0.1), got {quoted(feedback)}")
+        raise ValueError(f"feedback must be one such as passive(0.1), got {short_repr(feedback)}")
     return feedback
 
 
-def checked_weights(row: NDArray[np.float64], name: str) -> None:
+def check_weights(row: NDArray[np.float64], name: str) -> None:
     """Refuse what is no law on the arms."""
     if not np.all((row >= 0) & np.isfinite(row)):
-        raise refused(name, "non-negative and finite", row)
+        raise invalid(name, "non-negative and finite", row)
     if not abs(row.sum() - 1) <= 1e-9:
-        raise ValueError(f"{name} must sum to 1, got {quoted(row)} with sum {float(row.sum())!r}")
+        raise ValueError(f"{name} must sum to 1, got {short_repr(row)} with sum {float(row.sum())!r}")
 
 
-def _checked_rate(rate: Rate) -> Any:
+def _check_rate(rate: Rate) -> Any:
     if isinstance(rate, Every) or callable(rate):
         return rate
     try:
         values = np.array(rate, dtype=float)
     except (TypeError, ValueError, OverflowError):
-        raise refused("rate", "a number", rate) from None
+        raise invalid("rate", "a number", rate) from None
     if values.ndim > 1 or isinstance(rate, str | bytes | bool):
-        raise refused("rate", "a number or one for each stage", rate)
+        raise invalid("rate", "a number or one for each stage", rate)
     if not np.all((values >= 0) & (values <= 1)):
         bad = values if values.ndim == 0 else values[~((values >= 0) & (values <= 1))][0]
-        raise refused("rate", "in [0, 1]", float(bad))
+        raise invalid("rate", "in [0, 1]", float(bad))
     return float(values) if values.ndim == 0 else values
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kibitz._validation import numbers, quoted, refused, whole
+from kibitz._validation import invalid, numbers, short_repr, whole
 
 LARGEST = 1e100  # of a mean or a reward: sums and squares of it are still numbers
 
@@ -95,11 +95,11 @@ def gaussian(means: ArrayLike, sd: float | Sequence[float] = 1.0) -> Problem:
     single = np.ndim(sd) == 0 if not isinstance(sd, str | bytes) else False
     sds = numbers([sd] if single else sd, "sd")
     if not single and sds.shape != mu.shape:
-        raise refused("sd", f"one number or one for each of {mu.size} arms", sd)
+        raise invalid("sd", f"one number or one for each of {mu.size} arms", sd)
     if not np.all(sds >= 0):
-        raise refused("sd", "non-negative and finite", sd)
+        raise invalid("sd", "non-negative and finite", sd)
     if not np.all((sds == 0) | ((sds >= 1 / LARGEST) & (sds <= LARGEST))):
-        raise refused("sd", f"0, or between {1 / LARGEST:g} and {LARGEST:g}", sd)
+        raise invalid("sd", f"0, or between {1 / LARGEST:g} and {LARGEST:g}", sd)
     spec = {"kind": "gaussian", "means": mu.tolist(), "sd": sds.tolist()}
     if single:
         spec["sd"] = float(sds[0])
@@ -112,7 +112,7 @@ def bernoulli(means: ArrayLike) -> Problem:
     """Return a problem whose arms pay 1 with probability `means[arm]`, else 0."""
     mu = numbers(means, "means", 2)
     if not np.all((mu >= 0) & (mu <= 1)):
-        raise refused("means", "in [0, 1] for bernoulli rewards", mu)
+        raise invalid("means", "in [0, 1] for bernoulli rewards", mu)
     spec = {"kind": "bernoulli", "means": mu.tolist()}
     return Problem("bernoulli", mu, np.sqrt(mu * (1 - mu)), 0.5, (0.0, 1.0), spec)
 
@@ -126,7 +126,7 @@ def empirical(rewards: Sequence[Sequence[float]]) -> Problem:
     if isinstance(rewards, np.ndarray):
         rewards = np.atleast_1d(rewards).tolist()
     if not isinstance(rewards, list | tuple) or len(rewards) < 2:
-        raise refused("rewards", "a list of values for at least 2 arms", rewards)
+        raise invalid("rewards", "a list of values for at least 2 arms", rewards)
     arms = tuple(
         _within_limits(numbers(values, f"rewards[{arm}]"), f"rewards[{arm}]")
         for arm, values in enumerate(rewards)
@@ -140,16 +140,16 @@ def empirical(rewards: Sequence[Sequence[float]]) -> Problem:
     return Problem("empirical", mu, sds, scale, (low, high), spec, arms)
 
 
-def checked_problem(problem: object) -> Problem:
+def check_problem(problem: object) -> Problem:
     """Return a problem, or refuse what is none."""
     if not isinstance(problem, Problem):
-        raise ValueError(f"problem must be one such as gaussian([1, 0]), got {quoted(problem)}")
+        raise ValueError(f"problem must be one such as gaussian([1, 0]), got {short_repr(problem)}")
     return problem
 
 
 def _within_limits(values: NDArray[np.float64], name: str) -> NDArray[np.float64]:
     if not np.all(np.abs(values) <= LARGEST):
-        raise refused(name, f"between -{LARGEST:g} and {LARGEST:g}", values)
+        raise invalid(name, f"between -{LARGEST:g} and {LARGEST:g}", values)
     return values
 
 
@@ -172,11 +172,11 @@ def random_problems(
         The seed, a whole number. Draw n depends on (seed, n) only.
     """
     if not callable(make):
-        raise refused("make", "a function of a generator that returns a problem", make)
+        raise invalid("make", "a function of a generator that returns a problem", make)
     seed = whole(seed, "seed")
 
     def problem(draw: int) -> Problem:
         rng = np.random.default_rng([seed, whole(draw, "draw")])
-        return checked_problem(make(rng))
+        return check_problem(make(rng))
 
     return problem

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kibitz._validation import EXECUTOR, flag, numbers, refused, whole
+from kibitz._validation import EXECUTOR, flag, invalid, numbers, whole
 from kibitz.bounds import complexity
 from kibitz.bounds._checks import LEAST, MOST, check_array, check_gaps, check_nonnegative, check_scale
 from kibitz.model.feedback import named_weights
@@ -117,9 +117,9 @@ def plan(
     simulate, runs = flag(simulate, "simulate"), whole(runs, "runs", 1)
     seed = None if seed is None else whole(seed, "seed")
     if not (executor is None or isinstance(executor, Executor) or callable(executor)):
-        raise refused("executor", EXECUTOR, executor)
+        raise invalid("executor", EXECUTOR, executor)
     if not (progress is None or callable(progress)):
-        raise refused("progress", "a function", progress)
+        raise invalid("progress", "a function", progress)
     if simulate and seed is None:
         raise ValueError("seed must be given for a simulation, got None")
     rates = _bucket_sizes(problems, horizon)
@@ -163,9 +163,9 @@ def plan(
         }
     data["advice"] = _advice(data)
     if simulate and seed is not None:
-        from kibitz.simulation.executors import opened
+        from kibitz.simulation.executors import open_executor
 
-        with opened(executor) as crew:
+        with open_executor(executor) as crew:
             options = {"runs": runs, "seed": seed, "progress": progress, "executor": crew}
             points = played_points(problems, rates, scales, regret, horizon, exploration, **options)
         data["simulation"] = {"runs": runs, "seed": seed, "points": points}
@@ -189,14 +189,14 @@ def _problems(
     try:
         n_arms = whole(n_arms, "n_arms", 2, 1_000_000)
     except ValueError:
-        raise refused("n_arms", condition, n_arms) from None
+        raise invalid("n_arms", condition, n_arms) from None
     if gap is not None:
         equal = [check_scale("gap", gap)]
     else:
         condition = "a smaller and a larger gap, from 1e-50 to 1e50"
         ends = check_array("gap_range", given["gap_range"], condition, _allowed)
         if ends.shape != (2,) or not ends[0] < ends[1]:
-            raise refused("gap_range", condition, gap_range)
+            raise invalid("gap_range", condition, gap_range)
         equal = np.geomspace(ends[0], ends[1], N_GAPS).tolist()
     return np.array([[0.0] + [value] * (n_arms - 1) for value in equal])
 
@@ -206,9 +206,9 @@ def _listed_gaps(gaps: Sequence[float], n_arms: int | None) -> list[float]:
     own: list[float] = numbers(gaps, "gaps").tolist()
     listed = sorted(own if 0.0 in own else [0.0, *own])
     if len(listed) < 2 or listed[1] == 0:
-        raise refused("gaps", "positive for every arm but the best", own)
+        raise invalid("gaps", "positive for every arm but the best", own)
     if n_arms is not None and whole(n_arms, "n_arms", 2) != len(listed):
-        raise refused("n_arms", "left out or fit gaps", n_arms)
+        raise invalid("n_arms", "left out or fit gaps", n_arms)
     check_gaps(listed)
     return listed
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kibitz._validation import between, flag, refused
+from kibitz._validation import between, flag, invalid
 from kibitz.bounds._checks import (
     check_array,
     check_choice,
@@ -176,5 +176,5 @@ def _check_rates(rates: ArrayLike) -> FloatArray:
     condition = "a list of numbers in [0, 1]"
     array = check_array("rates", rates, condition, lambda x: (x >= 0) & (x <= 1))
     if array.ndim != 1:
-        raise refused("rates", condition, rates)
+        raise invalid("rates", condition, rates)
     return array

@@ -68,10 +68,10 @@ def _playable(gaps: FloatArray, horizon: int) -> bool:
     from kibitz.model.feedback import active
     from kibitz.model.problem import gaussian
     from kibitz.policies.kibitzer import kibitzer
-    from kibitz.simulation.schedule import is_played_by_leaps
+    from kibitz.simulation.schedule import uses_leaps
 
     problem = gaussian((-gaps).tolist())
-    return horizon <= MOST_STEPS or is_played_by_leaps(kibitzer(), problem, active(0.5), horizon)
+    return horizon <= MOST_STEPS or uses_leaps(kibitzer(), problem, active(0.5), horizon)
 
 
 def _final_regret(

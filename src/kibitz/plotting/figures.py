@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import matplotlib
 import numpy as np
 
-from kibitz._files import checked_target, write_whole
+from kibitz._files import check_target, write_atomic
 from kibitz.plotting.picture import COLOURS, DASHES, Curve, Mark, Panel, Picture, typeset
 
 if TYPE_CHECKING:
@@ -218,10 +218,10 @@ def save_figure(figure: "Figure", file: Path, name: str = "plot") -> None:
 
     `name` is what the user calls the file, should it be refused.
     """
-    target, kind = checked_target(file, name), file.suffix.removeprefix(".")
+    target, kind = check_target(file, name), file.suffix.removeprefix(".")
     metadata = {"Date": None} if kind == "svg" else None
     with matplotlib.rc_context(STYLE):
-        write_whole(
+        write_atomic(
             target, lambda opened: figure.savefig(opened, format=kind, metadata=metadata), name
         )
 

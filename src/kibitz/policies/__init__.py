@@ -1,4 +1,4 @@
-"""The policies, by name."""
+"""The policies of kibitz."""
 
 from collections.abc import Callable
 
@@ -21,7 +21,7 @@ ALL = (
     moss_anytime, kl_ucb, thompson, kibitzer,
 )  # fmt: skip
 
-#: The constructors of all policies, in the order in which the paper meets them.
+#: The constructors of all policies by name, in the order of the paper.
 POLICIES: dict[str, Callable[..., Policy]] = {make.__name__: make for make in ALL}
 
 __all__ = ["POLICIES", "Policy", "index_policy", *POLICIES]

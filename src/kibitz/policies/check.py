@@ -1,54 +1,53 @@
-"""Test the promises that a policy makes on random inputs."""
+"""Test on random inputs that a policy keeps its contract."""
 
 import math
 from typing import Any
 
 import numpy as np
 
-from kibitz.policies.index_policy import index_of_statistics
-from kibitz.policies.policy import Array, Policy, Statistics, arrays_of, checked_policy
+from kibitz.policies.index_policy import make_statistics_index
+from kibitz.policies.policy import Array, Policy, Statistics, check_policy, list_arrays
 
-TRIALS = 300  # of the index
-STAGES = 100  # of decisions, for each number of arms
-ROOM = 1e-12  # for rounding, relative
+N_TRIALS = 300  # inputs of the index
+N_STAGES = 100  # stages to play for each number of arms
+TOLERANCE = 1e-12  # relative, for rounding
 
 
 def check_promises(policy: Policy) -> None:
-    """Raise ValueError if a policy breaks a promise that the engine relies on."""
-    checked_policy(policy)
+    """Raise ValueError if a policy breaks the contract that the engine relies on."""
+    check_policy(policy)
     rng = np.random.default_rng(0)
     params = policy.params_for(1000)
     if policy.index is not None:
         check_monotonicity(policy, params)
-    if policy.rule is None:  # else its decisions follow from the index
+    if policy.rule is None:  # otherwise its decisions follow from the index
         for n_arms in (2, 3, 6):
             try:
                 check_decisions(policy, params, n_arms, rng)
             except ArithmeticError as error:
                 raise ValueError(
-                    f"{policy.name} must decide without errors in plain Python, got "
-                    f"{type(error).__name__}: {error}"
+                    f"{policy.name} raised {type(error).__name__} in plain Python: {error}"
                 ) from error
 
 
 def check_monotonicity(policy: Policy, params: Any) -> None:
-    """Test that an index goes the right way in each of its arguments."""
+    """Test that an index is monotone in each of its arguments."""
     formula: Any = policy.index
 
     def index(params: Any, stage: int, counts: Array, arm: int, mean: float) -> float:
-        known: Any = counts if policy.index_reads == "counts" else statistics_of(counts)
+        stats: Any = counts if policy.index_reads == "counts" else make_statistics(counts)
         try:
-            return float(formula(params, stage, known, arm, mean))
-        except (ArithmeticError, ValueError):  # which compiled code takes for infinite or no number
+            return float(formula(params, stage, stats, arm, mean))
+        except (ArithmeticError, ValueError):  # compiled code returns inf or NaN instead
             return math.nan
         except Exception as error:
             raise ValueError(
-                f"index of {policy.name} must be a function of params, stage, counts, arm and mean, "
-                f"got {type(error).__name__}: {error}"
+                f"index of {policy.name} raised {type(error).__name__} when called with params, "
+                f"stage, counts, arm and mean: {error}"
             ) from error
 
     rng = np.random.default_rng(0)
-    for _ in range(TRIALS):
+    for _ in range(N_TRIALS):
         n_arms = int(rng.integers(2, 11))
         counts = np.floor(10 ** rng.uniform(0, 4, n_arms)).astype(np.int64)
         arm = int(rng.integers(n_arms))
@@ -65,7 +64,7 @@ def check_monotonicity(policy: Policy, params: Any) -> None:
         higher = (
             float(rng.uniform(mean, 1)) if policy.rewards != "gaussian" else mean + rng.exponential()
         )
-        room = ROOM * (1 + abs(value))
+        tolerance = TOLERANCE * (1 + abs(value))
         for promise, changed, sign in (
             (f"non-decreasing in stage, got less at stage {later}", (later, counts, mean), 1),
             (f"non-decreasing in mean, got less at mean {higher:.6g}", (stage, counts, higher), 1),
@@ -76,15 +75,15 @@ def check_monotonicity(policy: Policy, params: Any) -> None:
             ),
         ):
             new = index(params, changed[0], changed[1], arm, changed[2])
-            if not sign * (new - value) >= -room:
+            if not sign * (new - value) >= -tolerance:
                 raise ValueError(
                     f"index of {policy.name} must be {promise} ({new:.9g} against {value:.9g}) "
                     f"than at {where}"
                 )
 
 
-def statistics_of(counts: Array) -> Statistics:
-    """Return statistics with these counts of observations, every third of which is a look."""
+def make_statistics(counts: Array) -> Statistics:
+    """Return statistics with these counts, where every third observation is a look."""
     looks = counts // 3
     totals = np.array([(counts - looks).sum(), looks.sum()])
     sums = np.zeros(counts.size)
@@ -92,16 +91,16 @@ def statistics_of(counts: Array) -> Statistics:
 
 
 def check_decisions(policy: Policy, params: Any, n_arms: int, rng: np.random.Generator) -> None:
-    """Test that decisions name an arm, leave the state alone and depend on the story alone.
+    """Test that decisions are valid arms, do not modify the state and depend on the history only.
 
-    Of two states, one is told one by one, the other of several pulls or looks of an arm at once.
+    Two states get the same observations: one of them one by one, the other several at once.
     """
-    twice = [policy.init(params, n_arms) for _ in range(2)]
-    stage, n_told = 1, 0
-    while stage < STAGES:
+    states = [policy.init(params, n_arms) for _ in range(2)]
+    stage, n_reported = 1, 0
+    while stage < N_STAGES:
         chosen = []
-        for state in twice:
-            before = [np.copy(part) for part in arrays_of(state)]
+        for state in states:
+            before = [np.copy(part) for part in list_arrays(state)]
             own = np.random.default_rng(stage)
             arms = tuple(int(f(params, state, stage, own)) for f in (policy.pull, policy.look))
             for name, arm in zip(("pull", "look"), arms, strict=True):
@@ -109,81 +108,81 @@ def check_decisions(policy: Policy, params: Any, n_arms: int, rng: np.random.Gen
                     raise ValueError(
                         f"{name} of {policy.name} must be one of {n_arms} arms, got {arm}"
                     )
-            for old, new in zip(before, arrays_of(state), strict=True):
+            for old, new in zip(before, list_arrays(state), strict=True):
                 if old.tobytes() != new.tobytes():
                     raise ValueError(
-                        f"deciding of {policy.name} must leave the state alone, got another one "
-                        f"at stage {stage}"
+                        f"pull and look of {policy.name} must not modify the state, but they did at "
+                        f"stage {stage}"
                     )
             chosen.append(arms)
         if chosen[0] != chosen[1]:
             raise ValueError(
-                f"decisions of {policy.name} must depend on what it was told alone, got {chosen[0]} "
-                f"and {chosen[1]} after the same {n_told} observations, one by one and at once"
+                f"decisions of {policy.name} must depend on its observations only, got {chosen[0]} "
+                f"and {chosen[1]} after the same {n_reported} observations, one by one and at once"
             )
         pull, look = chosen[0]
         n_pulls, n_looks = 1, 1
         if policy.index is not None and policy.view is not None:
-            seen = policy.view(params, twice[0], stage)
-            check_choice(policy, params, twice[0], stage, seen, pull, look)
-            n_pulls = int(max(1, min(3, seen.end - stage)))
-            if policy.hold is None:  # else they go to several arms
-                n_looks = int(max(1, min(3, seen.most_looks)))
-        one, once = twice
-        rewards = rng.integers(0, 2, n_pulls).astype(float)  # whose sums are exact
+            view = policy.view(params, states[0], stage)
+            check_choice(policy, params, states[0], stage, view, pull, look)
+            n_pulls = int(max(1, min(3, view.end - stage)))
+            if policy.hold is None:  # otherwise they go to several arms
+                n_looks = int(max(1, min(3, view.max_looks)))
+        one, once = states
+        rewards = rng.integers(0, 2, n_pulls).astype(float)  # 0 and 1, so sums are exact
         for later, reward in enumerate(rewards):
             one = policy.update(params, one, stage + later, pull, 1, float(reward), False)
         once = policy.update(params, once, stage, pull, n_pulls, float(rewards.sum()), False)
         stage += n_pulls - 1
-        n_told += n_pulls
+        n_reported += n_pulls
         if rng.random() < 0.3:
             rewards = rng.integers(0, 2, n_looks).astype(float)
             for reward in rewards:
                 one = policy.update(params, one, stage, look, 1, float(reward), True)
             once = policy.update(params, once, stage, look, n_looks, float(rewards.sum()), True)
-            n_told += n_looks
-        twice = [one, once]
+            n_reported += n_looks
+        states = [one, once]
         stage += 1
 
 
 def check_choice(
-    policy: Policy, params: Any, state: Any, stage: int, seen: Any, pull: int, look: int
+    policy: Policy, params: Any, state: Any, stage: int, view: Any, pull: int, look: int
 ) -> None:
-    """Test that an index policy decides what the engines derive from its index."""
+    """Test that the decisions of an index policy agree with its index."""
     index: Any = policy.index
-    index = index_of_statistics(index, policy.index_reads)
-    values = np.full(seen.allowed.size, -np.inf)
-    known = seen.statistics
-    for arm in np.flatnonzero(seen.allowed):
+    index = make_statistics_index(index, policy.index_reads)
+    values = np.full(view.allowed.size, -np.inf)
+    stats = view.statistics
+    for arm in np.flatnonzero(view.allowed):
         values[arm] = np.inf
-        if seen.tried[arm] > 0:
-            mean = known.sums[arm] / known.n_observed[arm]
-            values[arm] = index(params, stage - seen.origin, known, arm, mean)
+        if view.tried[arm] > 0:
+            mean = stats.sums[arm] / stats.n_observed[arm]
+            values[arm] = index(params, stage - view.origin, stats, arm, mean)
     best, *others = map(int, np.argsort(-values, kind="stable"))
     if pull != best:
         raise ValueError(
-            f"pull of {policy.name} must be the arm of largest index, got {pull} at stage {stage}, "
-            f"where the indices are {values.tolist()}"
+            f"pull of {policy.name} must be the arm of largest index, got {pull} at stage {stage} "
+            f"with indices {values.tolist()}"
         )
-    if seen.most_looks == 0 or np.inf in values:
+    if view.max_looks == 0 or np.inf in values:
         return
     if policy.hold is not None and policy.due is not None:
-        what = "the arm whose turn it is, or that is held"
+        rule = "the arm whose turn it is, or the held arm"
         hold = policy.hold(params, state)
-        expected = hold.arm if hold.most > 0 else look
+        expected = hold.arm if hold.max_looks > 0 else look
         for other in range(values.size):
             if policy.due(params, state, other, 1) > 0:
                 expected = other
     elif policy.turns is None:
-        what = "the arm of second largest index, or most_looks of its view 0"
+        rule = "the arm of second largest index, unless max_looks of its view is 0"
         expected = others[0] if values[others[0]] > -np.inf else best
     else:
-        what = "the arm whose turn it is"
+        rule = "the arm whose turn it is"
         playing, latest = policy.turns(params, state)
         expected = (latest + 1) % values.size
         while not playing[expected]:
             expected = (expected + 1) % values.size
     if look != expected:
         raise ValueError(
-            f"look of {policy.name} must be {what}, got {look} instead of {expected} at stage {stage}"
+            f"look of {policy.name} must be {rule}, got {look} instead of {expected} at stage {stage}"
         )

@@ -1,21 +1,21 @@
 r"""ETC-OCUCB: the paper's active algorithm (Algorithm 2) and the variants of its experiments.
 
-Epoch m lasts \lceil d_m \rceil stages, d_m = p^{p^m} (p = 2 in Algorithm 2). During an epoch, pull by
-OCUCB-n on the arms S_m, and spend the looks, in turn over the arms that ETC has in play, on ETC with
-parameter \alpha and horizon d_{m+1}^{1 + 1/p} \log d_{m+1} (which is the paper's for p = 2; errata,
-D34). At the end of the epoch S_{m+1} is what ETC has left. Theorem 4, as corrected in the errata
-(D13, D25, D36), covers `restart=True` with p = 2.
+Epoch m lasts \lceil d_m \rceil stages, d_m = p^{p^m} (p = 2 in Algorithm 2). During an epoch, OCUCB-n
+on the arms S_m chooses the pulls. The looks go in turn to the arms that ETC has not dropped; ETC has
+parameter \alpha and horizon d_{m+1}^{1 + 1/p} \log d_{m+1}, the paper's for p = 2 (errata, D34). At
+the end of the epoch, S_{m+1} becomes the set of arms that ETC has not dropped. Theorem 4, as
+corrected in the errata (D13, D25, D36), covers `restart=True` with p = 2.
 
 - `check="rounds"` tests for arms to drop every :math:`C |S|` looks (the paper's ETC-OCUCB);
   `check="doubling"` at stages 1, 2, 4, 8, ... (ETC-OCUCB-2).
-- `restart=True` is Algorithm 2 to the letter: in each epoch OCUCB-n and ETC start from nothing, with
-  all arms in play for ETC. `restart=False`, the default, keeps statistics, clock and dropped arms
-  from epoch to epoch; only so do the paper's remarks on its Figure 4 hold.
+- `restart=True` is Algorithm 2 exactly: in each epoch OCUCB-n and ETC start without observations, and
+  ETC with all arms. `restart=False`, the default, keeps statistics, clock and dropped arms from epoch
+  to epoch; only this agrees with the paper's remarks on its Figure 4.
 - `all_info=True` lets both subroutines count both pulls and looks (section 5, "all-info"); each arm
   then has its own count in ETC's width.
 
-An epoch ends, and a doubling test is made, when the pull of its last stage is known; a look of that
-very stage counts for what follows.
+An epoch ends, and a doubling test happens, when the reward of the pull at its last stage is known. A
+look at that stage belongs to the next epoch.
 """
 
 import math
@@ -24,11 +24,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kibitz._jit import jit
-from kibitz._validation import flag, number, one_of, positive, refused
+from kibitz._validation import flag, invalid, number, one_of, positive
 from kibitz.policies.etc import eliminate
-from kibitz.policies.index_policy import choices_by
+from kibitz.policies.index_policy import make_choices
 from kibitz.policies.ocucb import index, ocucb_constants, ocucb_statistics, update_derived
-from kibitz.policies.policy import NEVER, Array, Policy, Statistics, View, checked_scale, count
+from kibitz.policies.policy import NEVER, Array, Policy, Statistics, View, check_scale, count
 
 CLOCK = np.dtype(
     [
@@ -50,7 +50,7 @@ class State(NamedTuple):
     allowed: Array  # S_m
     etc_counts: Array  # ETC's
     etc_sums: Array
-    in_play: Array  # ETC's arms
+    in_play: Array  # the arms that ETC has not dropped
     clock: Array  # one record
 
 
@@ -72,22 +72,22 @@ def etc_ocucb(
     p
         p > 1: epoch m lasts p^(p^m) stages; 2 in Algorithm 2.
     C
-        With check="rounds": test after C looks for each arm in play; 10 in the experiments.
+        With check="rounds": test after C looks per remaining arm; 10 in the experiments.
     alpha
         ETC's \\alpha; 1 in the paper.
     rho, eta
         OCUCB-n's \\rho in [1/2, 1] and \\eta > 1; 1/2 and 2 in the experiments.
     restart
-        Whether both subroutines start from nothing in each epoch, as in Algorithm 2.
+        Whether both subroutines start again in each epoch, as in Algorithm 2.
     check
         "rounds" (ETC-OCUCB) or "doubling" (ETC-OCUCB-2).
     all_info
         Whether both subroutines count both kinds of observation.
     scale
-        The sub-Gaussian scale of the rewards; that of the problem unless given.
+        The sub-Gaussian scale of the rewards. Default: the scale of the problem.
     """
     if not 1 < number(p, "p") < math.inf:
-        raise refused("p", "above 1 and finite", p)
+        raise invalid("p", "above 1 and finite", p)
     floats = {"p": float(p), "C": positive(C, "C"), "alpha": positive(alpha, "alpha")}
     floats |= ocucb_constants(eta, rho)
     one_of(check, "check", ("rounds", "doubling"))
@@ -104,7 +104,7 @@ def etc_ocucb(
         index_reads="statistics",
         turns=turns,
         in_phases=True,
-        scale=checked_scale(scale),
+        scale=check_scale(scale),
         parameters={**floats, **flags, "check": check},
     )
 
@@ -117,7 +117,7 @@ def log_epoch_length(p: float, m: int) -> float:
 
 @jit
 def epoch_length(p: float, m: int) -> int:
-    """Return the length of epoch m, ceil(d_m); so far away that no run reaches it if it is huge."""
+    """Return the length of epoch m, ceil(d_m), or NEVER if it exceeds any horizon."""
     log = log_epoch_length(p, m)
     return math.ceil(p ** (p ** float(m)) - 1e-9) if log < 42 else NEVER
 
@@ -131,7 +131,7 @@ def log_etc_horizon(p: float, m: int) -> float:
 
 @jit(allocates=True)
 def init(params: Any, n_arms: int) -> State:
-    """Return the state before anything was seen, in epoch 0."""
+    """Return the state before any observation, in epoch 0."""
     clock = np.zeros(1, CLOCK)
     clock[0]["end"] = epoch_length(params.p, 0)
     clock[0]["next_test"] = 1
@@ -148,7 +148,7 @@ def init(params: Any, n_arms: int) -> State:
 
 @jit
 def test_arms(params: Any, state: State) -> None:
-    """Let ETC drop the arms that are surely worse."""
+    """Let ETC drop the arms that are worse than another one."""
     slope = 2 * params.alpha
     level = slope * log_etc_horizon(params.p, state.clock[0]["epoch"])
     eliminate(state.in_play, state.etc_counts, state.etc_sums, level, slope)
@@ -156,17 +156,17 @@ def test_arms(params: Any, state: State) -> None:
 
 @jit
 def begin_epoch(params: Any, state: State) -> None:
-    """Hand ETC's arms over to OCUCB-n; an arm that is out no longer counts for it."""
-    clock, known = state.clock[0], state.statistics
+    """Restrict OCUCB-n to the arms that ETC has not dropped; forget the others."""
+    clock, stats = state.clock[0], state.statistics
     clock["epoch"] += 1
     for arm in range(state.allowed.size):
         state.allowed[arm] = state.in_play[arm]
         if params.restart or not state.allowed[arm]:
-            known.n_pulls[arm] = 0
-            known.n_looks[arm] = 0
-            known.n_observed[arm] = 0
-            known.sums[arm] = 0.0
-            update_derived(params, known, arm)
+            stats.n_pulls[arm] = 0
+            stats.n_looks[arm] = 0
+            stats.n_observed[arm] = 0
+            stats.sums[arm] = 0.0
+            update_derived(params, stats, arm)
         if params.restart:
             state.etc_counts[arm] = 0
             state.etc_sums[arm] = 0.0
@@ -180,15 +180,13 @@ def begin_epoch(params: Any, state: State) -> None:
 
 @jit
 def view(params: Any, state: State, stage: int) -> View:
-    """Return what OCUCB-n decides from."""
+    """Return the statistics and arms of OCUCB-n."""
     end = state.clock[0]["end"]
     if params.doubling:
         end = min(end, state.clock[0]["next_test"])
-    most_looks = NEVER  # with one arm left in play, tests change nothing
+    max_looks = NEVER  # with one arm left, tests change nothing
     if not params.doubling and state.in_play.sum() > 1:
-        most_looks = (
-            math.ceil(min(params.C * state.in_play.sum(), 1e18)) - 1 - state.clock[0]["looks"]
-        )
+        max_looks = math.ceil(min(params.C * state.in_play.sum(), 1e18)) - 1 - state.clock[0]["looks"]
     return View(
         state.statistics,
         state.statistics.n_pulls,
@@ -196,22 +194,22 @@ def view(params: Any, state: State, stage: int) -> View:
         state.clock[0]["origin"],
         end,
         params.all_info,
-        most_looks,
+        max_looks,
     )
 
 
 @jit
 def turns(params: Any, state: State) -> tuple[Array, int]:
-    """Return that the arms that ETC has in play take turns, and whose turn was the last."""
+    """Return the arms that take turns, those of ETC, and the arm of the last look."""
     return state.in_play, state.clock[0]["last"]
 
 
-pull, _ = choices_by(index, view, "statistics")
+pull, _ = make_choices(index, view, "statistics")
 
 
 @jit
 def look(params: Any, state: State, stage: int, rng: Any) -> int:
-    """Return the next arm that ETC has in play, in turn."""
+    """Return the next of ETC's arms, in turn."""
     arm = state.clock[0]["last"]
     while True:
         arm = (arm + 1) % state.allowed.size
@@ -223,7 +221,7 @@ def look(params: Any, state: State, stage: int, rng: Any) -> int:
 def update(
     params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
 ) -> State:
-    """Count an observation for the subroutine that it is meant for, or for both."""
+    """Count an observation for the subroutine that it belongs to, or for both."""
     if (params.all_info or not is_look) and state.allowed[arm]:
         count(state.statistics, arm, n, total, is_look)
         update_derived(params, state.statistics, arm)

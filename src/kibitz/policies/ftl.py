@@ -25,5 +25,5 @@ def ftl_robin(scale: float | None = None) -> Policy:
 
 @jit
 def index(params: Any, stage: int, counts: Array, arm: int, mean: float) -> float:
-    """Return the mean of all that was seen of the arm."""
+    """Return the mean reward of the arm."""
     return mean

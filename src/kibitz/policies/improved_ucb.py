@@ -1,17 +1,17 @@
 r"""Improved UCB (Auer and Ortner, 2010), counting free observations.
 
 Elimination in rounds m = 0, 1, ... with a guess \tilde\Delta_m = 2^{-m} of the gap, in units of the
-scale. In round m, pull the arms in play, the least seen first, until each was seen
+scale. In round m, pull the remaining arms, the least observed first, until each was observed
 
 .. math:: n_m = \lceil 8 \log(T \tilde\Delta_m^2) / \tilde\Delta_m^2 \rceil
 
 times; then drop each arm i with \bar X_i + w_i < \max_j (\bar X_j - w_j), where
 w_i = \sqrt{2 \log(T \tilde\Delta_m^2) / O_i}. After round \lfloor \log_2(T/e)/2 \rfloor, or
-when one arm is left, pull the arm in play of largest mean. A look counts as a pull does; without
-looks O_i = n_m and this is the original, but that its first guess is 1 for rewards in [0, 1], twice
-their scale.
-The paper names it (section 4.1) and states no theorem for it with looks. An active observer looks at
-the arm in play that is least seen once the pull is counted.
+when one arm is left, pull the remaining arm of largest mean. A look counts like a pull; without looks
+O_i = n_m and this is the original algorithm, except that the original starts with a guess of 1 for
+rewards in [0, 1], twice their scale.
+The paper mentions it (section 4.1) but states no theorem for it with looks. An active observer looks
+at the remaining arm that is least observed once the pull is counted.
 """
 
 import math
@@ -20,20 +20,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kibitz._jit import jit
-from kibitz.policies.etc import all_pulled, eliminate, look_by, two_least_seen
+from kibitz.policies.etc import all_arms_pulled, eliminate, make_look, two_least_observed
 from kibitz.policies.policy import (
     Array,
     Policy,
     Statistics,
-    checked_horizon,
-    checked_scale,
+    check_horizon,
+    check_scale,
     count,
     new_statistics,
 )
 
 
 class State(NamedTuple):
-    """Statistics of all observations, the arms in play, and the round."""
+    """Statistics of all observations, the remaining arms, and the round."""
 
     statistics: Statistics
     allowed: Array
@@ -46,26 +46,26 @@ def improved_ucb(horizon: int | None = None, scale: float | None = None) -> Poli
     Parameters
     ----------
     horizon
-        The horizon that it plans for; that of the simulation unless given.
+        The horizon that the policy is tuned for. Default: the horizon of the simulation.
     scale
-        The sub-Gaussian scale of the rewards; that of the problem unless given.
+        The sub-Gaussian scale of the rewards. Default: the scale of the problem.
     """
     return Policy(
         "improved_ucb",
-        {"horizon": checked_horizon(horizon)},
+        {"horizon": check_horizon(horizon)},
         init,
         pull,
         look,
         update,
         in_phases=True,
-        scale=checked_scale(scale),
+        scale=check_scale(scale),
         parameters={"horizon": horizon},
     )
 
 
 @jit(allocates=True)
 def init(params: Any, n_arms: int) -> State:
-    """Return the state before anything was seen."""
+    """Return the state before any observation."""
     return State(new_statistics(n_arms, 0), np.ones(n_arms, np.bool_), np.zeros(1, np.int64))
 
 
@@ -79,21 +79,21 @@ def confidence(params: Any, state: State) -> float:
 
 
 @jit
-def wanted(params: Any, state: State) -> int:
-    """Return how often each arm in play is to be seen in this round; 0 if it is over."""
+def target_count(params: Any, state: State) -> int:
+    """Return how many observations of each remaining arm the round needs; 0 after the last."""
     return math.ceil(4 * confidence(params, state) * 4.0 ** state.round[0])
 
 
 @jit
 def pull(params: Any, state: State, stage: int, rng: Any) -> int:
-    """Return an arm never pulled, else the least seen in play, else the leader."""
-    known = state.statistics
-    counts, sums = known.n_observed, known.sums
+    """Return an arm that was never pulled, else the least observed remaining arm, else the leader."""
+    stats = state.statistics
+    counts, sums = stats.n_observed, stats.sums
     for arm in range(counts.size):
-        if known.n_pulls[arm] == 0:
+        if stats.n_pulls[arm] == 0:
             return arm
-    first = two_least_seen(state.allowed, counts)[0]
-    if counts[first] < wanted(params, state):
+    first = two_least_observed(state.allowed, counts)[0]
+    if counts[first] < target_count(params, state):
         return first
     best = -1
     for arm in range(counts.size):
@@ -102,22 +102,22 @@ def pull(params: Any, state: State, stage: int, rng: Any) -> int:
     return best
 
 
-look = look_by(pull)
+look = make_look(pull)
 
 
 @jit
 def update(
     params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
 ) -> State:
-    """Count an observation; end each round that is complete."""
-    known = state.statistics
-    count(known, arm, n, total, is_look)
-    if all_pulled(known.n_pulls):
+    """Count an observation; end every completed round."""
+    stats = state.statistics
+    count(stats, arm, n, total, is_look)
+    if all_arms_pulled(stats.n_pulls):
         while True:
-            goal = wanted(params, state)
-            least = known.n_observed[two_least_seen(state.allowed, known.n_observed)[0]]
-            if goal == 0 or least < goal:
+            target = target_count(params, state)
+            lowest_count = stats.n_observed[two_least_observed(state.allowed, stats.n_observed)[0]]
+            if target == 0 or lowest_count < target:
                 return state
-            eliminate(state.allowed, known.n_observed, known.sums, confidence(params, state), 0.0)
+            eliminate(state.allowed, stats.n_observed, stats.sums, confidence(params, state), 0.0)
             state.round[0] += 1
     return state

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kibitz._jit import jit
-from kibitz._validation import flag, one_of, refused
+from kibitz._validation import flag, invalid, one_of
 from kibitz.policies.policy import (
     LOOKS,
     NEVER,
@@ -21,7 +21,7 @@ from kibitz.policies.policy import (
     Statistics,
     View,
     check_rewards,
-    checked_scale,
+    check_scale,
     count,
     count_kind,
     new_statistics,
@@ -46,7 +46,7 @@ def index_policy(
     Parameters
     ----------
     name
-        What to call it.
+        The name of the policy.
     index
         `index(params, stage, counts, arm, mean) -> float`, a function that numba can compile:
         `counts[j]` is the number of observations of arm j, `mean` the mean reward of `arm`. It must
@@ -58,27 +58,27 @@ def index_policy(
     ignore_looks
         Whether to learn from pulls only.
     rewards
-        The rewards that the index is made for: "gaussian", "bernoulli" (0 or 1) or "bounded"
+        The rewards that the index supports: "gaussian", "bernoulli" (0 or 1) or "bounded"
         (any number in [0, 1]).
     scale
-        The sub-Gaussian scale of the rewards, in units of which `mean` is; that of the problem unless
-        given. 1 leaves rewards as they are.
+        The sub-Gaussian scale of the rewards; `mean` is in units of it. Default: the scale of the
+        problem. With 1, rewards are not rescaled.
     parameters
-        The parameters as shown to the user; `params` unless given.
+        The parameters to show to the user. Default: `params`.
     **params
-        The numbers that `index` finds in its first argument.
+        The fields of the first argument of `index`.
     """
     one_of(look, "look", ("runner-up", "robin"))
     if not (parameters is None or isinstance(parameters, dict)):
-        raise refused("parameters", "a dict", parameters)
+        raise invalid("parameters", "a dict", parameters)
     if not callable(index):
-        raise refused("index", "a function", index)
+        raise invalid("index", "a function", index)
     index = getattr(index, "py_func", index)  # the Python function of a numba dispatcher
     if not isinstance(index, FunctionType):
-        raise refused("function", "one that is written in Python", index)
+        raise invalid("index", "a function written in Python", index)
     rule = StandardRule(look, flag(ignore_looks, "ignore_looks"))
-    view_of = view_pulls if rule.ignore_looks else view
-    pull, runner_up = choices_by(index, view_of)
+    view_function = view_pulls if rule.ignore_looks else view
+    pull, runner_up = make_choices(index, view_function)
     policy = Policy(
         name,
         dict(params),
@@ -87,17 +87,17 @@ def index_policy(
         runner_up if look == "runner-up" else look_in_turn,
         update_pulls if rule.ignore_looks else update,
         index=index,
-        view=view_of,
+        view=view_function,
         turns=None if look == "runner-up" else turns,
         rewards=check_rewards(rewards),
-        scale=checked_scale(scale, rewards),
+        scale=check_scale(scale, rewards),
         parameters=dict(params) if parameters is None else parameters,
     )
     return _with_rule(policy, rule)
 
 
 def with_factors(policy: Policy, growth: Any, width: Any) -> Policy:
-    """Return an index policy whose index the engine looks up in tables (`Policy.factors`)."""
+    """Return an index policy whose factors the engine can tabulate (`Policy.factors`)."""
     assert policy.rule is not None
     return _with_rule(replace(policy, factors=(growth, width)), policy.rule)
 
@@ -108,7 +108,7 @@ def _with_rule(policy: Policy, rule: StandardRule) -> Policy:
 
 
 class State(NamedTuple):
-    """The statistics of an index policy, and the arms in play: all of them."""
+    """The statistics of an index policy, and the allowed arms: all of them."""
 
     statistics: Statistics
     allowed: Array
@@ -143,21 +143,21 @@ def update_pulls(
 
 @jit
 def view(params: Any, state: State, stage: int) -> View:
-    """Return all statistics and all arms, without end."""
-    known = state.statistics
-    return View(known, known.n_pulls, state.allowed, 0, NEVER, True, NEVER)
+    """Return all statistics and all arms; the view never ends."""
+    stats = state.statistics
+    return View(stats, stats.n_pulls, state.allowed, 0, NEVER, True, NEVER)
 
 
 @jit
 def view_pulls(params: Any, state: State, stage: int) -> View:
-    """Return the statistics of pulls and all arms, without end."""
-    known = state.statistics
-    return View(known, known.n_pulls, state.allowed, 0, NEVER, False, NEVER)
+    """Return the statistics of pulls and all arms; the view never ends."""
+    stats = state.statistics
+    return View(stats, stats.n_pulls, state.allowed, 0, NEVER, False, NEVER)
 
 
 @jit
 def turns(params: Any, state: State) -> tuple[Array, int]:
-    """Return that all arms take turns, and the arm that was looked at last."""
+    """Return the arms that take turns, all of them, and the arm of the last look."""
     n_arms = state.allowed.size
     return state.allowed, (state.statistics.totals[LOOKS] + n_arms - 1) % n_arms
 
@@ -169,38 +169,38 @@ def look_in_turn(params: Any, state: State, stage: int, rng: Any) -> int:
 
 
 @cache
-def choices_by(index: Any, view: Any, index_reads: str = "counts") -> tuple[Any, Any]:
-    """Return `pull` and `look` of an index policy: the largest index, and the runner-up.
+def make_choices(index: Any, view: Any, index_reads: str = "counts") -> tuple[Any, Any]:
+    """Return `pull` and `look` of an index policy: the arm of largest index and the runner-up.
 
     The index of an arm is infinite before its first pull.
     """
-    value_of = index_of_statistics(index, index_reads)
+    index_value = make_statistics_index(index, index_reads)
 
-    def value(params: Any, known: View, stage: int, arm: int, rng: Any) -> Any:
-        if not known.allowed[arm]:
+    def value(params: Any, current: View, stage: int, arm: int, rng: Any) -> Any:
+        if not current.allowed[arm]:
             return -np.inf
-        if known.tried[arm] == 0:
+        if current.tried[arm] == 0:
             return np.inf
-        statistics = known.statistics
+        statistics = current.statistics
         mean = statistics.sums[arm] / statistics.n_observed[arm]
-        return value_of(params, stage - known.origin, statistics, arm, mean)
+        return index_value(params, stage - current.origin, statistics, arm, mean)
 
-    best = two_largest(jit(value))
+    best = make_two_largest(jit(value))
 
     def pull(params: Any, state: Any, stage: int, rng: Any) -> Any:
-        known = view(params, state, stage)
-        return best(params, known, stage, known.allowed.size, rng)[0]
+        current = view(params, state, stage)
+        return best(params, current, stage, current.allowed.size, rng)[0]
 
     def look(params: Any, state: Any, stage: int, rng: Any) -> Any:
-        known = view(params, state, stage)
-        return best(params, known, stage, known.allowed.size, rng)[1]
+        current = view(params, state, stage)
+        return best(params, current, stage, current.allowed.size, rng)[1]
 
     return jit(pull), jit(look)
 
 
 @cache
-def index_of_statistics(index: Any, index_reads: str) -> Any:
-    """Return an index as a function of the whole statistics, whatever it reads of them."""
+def make_statistics_index(index: Any, index_reads: str) -> Any:
+    """Return an index as a function of the whole `Statistics`."""
     if index_reads == "statistics":
         return index
 
@@ -211,30 +211,32 @@ def index_of_statistics(index: Any, index_reads: str) -> Any:
 
 
 @cache
-def two_largest(value: Any) -> Any:
-    """Return the function that finds the arms of largest and second largest value.
+def make_two_largest(value: Any) -> Any:
+    """Return a function that finds the arms of largest and second largest value.
 
-    `value(params, known, stage, arm, rng)` is minus infinity for an arm that must not be chosen.
+    `value(params, data, stage, arm, rng)` is minus infinity for an arm that must not be chosen.
     Ties go to the lowest arm.
     """
 
-    def two(params: Any, known: Any, stage: int, n_arms: int, rng: Any) -> tuple[int, int]:
+    def find_two_largest(
+        params: Any, data: Any, stage: int, n_arms: int, rng: Any
+    ) -> tuple[int, int]:
         first, second = 0, 1
-        most, more = -np.inf, -np.inf
+        largest, runner_up = -np.inf, -np.inf
         for arm in range(n_arms):
-            this = value(params, known, stage, arm, rng)
-            if this > most:
+            current = value(params, data, stage, arm, rng)
+            if current > largest:
                 first, second = arm, first
-                most, more = this, most
-            elif this > more:
-                second, more = arm, this
-        return first, second if more > -np.inf else first
+                largest, runner_up = current, largest
+            elif current > runner_up:
+                second, runner_up = arm, current
+        return first, second if runner_up > -np.inf else first
 
-    return jit(two)
+    return jit(find_two_largest)
 
 
 @cache
-def separable(growth: Any, width: Any) -> Any:
+def make_separable_index(growth: Any, width: Any) -> Any:
     """Return the index mean + growth(params, stage) * width(params, count)."""
 
     def index(params: Any, stage: int, counts: Array, arm: int, mean: float) -> Any:
@@ -244,6 +246,6 @@ def separable(growth: Any, width: Any) -> Any:
 
 
 @jit
-def one_over_root(params: Any, count: int) -> float:
-    """Return the width of most confidence intervals, up to the time-dependent factor."""
+def inverse_root(params: Any, count: int) -> float:
+    """Return 1 / sqrt(count), the width of most confidence intervals up to a factor."""
     return 1 / math.sqrt(count)

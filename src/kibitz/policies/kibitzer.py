@@ -1,27 +1,27 @@
 r"""kibitzer: our own policy, which knows neither the horizon nor the rate of looks.
 
-Pull an arm that was never seen, lowest first (a look is enough), else the arm with the largest
+Pull an arm without observations, the lowest first (a look counts), else the arm with the largest
 
 .. math:: \bar X_i + \sqrt{2 \ell(x_i) / O_i}, \quad x_i = 1 + \frac{b\, t}{K O_i + b F}, \quad
    \ell(x) = \log x - \beta \log(1 + \log x)
 
 where O_i counts pulls and looks of arm i, \bar X_i averages both and F is the number of looks so far.
-t / F stands for 1/\varepsilon: the width is that of log(1/\varepsilon) where looks come, and of
-log(t / (K O_i)), as in MOSS-anytime, where they do not. For rewards in [0, 1] the index is the
-largest q with O_i kl(\bar X_i, q) <= \ell(x_i).
+t / F estimates 1/\varepsilon: the width is that of log(1/\varepsilon) if looks arrive, and that of
+log(t / (K O_i)), as in MOSS-anytime, if they do not. For rewards in [0, 1] the index is the largest q
+with O_i kl(\bar X_i, q) <= \ell(x_i).
 
-Every fourth look is for the arms in turn. In its r-th turn an arm is looked at if it was seen r times
-or less, which is what a theorem needs: each arm is sure of a quarter of its fair share of looks. All
-other looks go to an arm that was never seen, highest first, other than the one that is pulled, else,
-with L the arm of largest mean, to the arm i other than L of smallest
+Every fourth look goes to the arms in turn. In its r-th turn an arm is looked at if it has at most r
+observations. A theorem needs this: each arm is certain to get a quarter of its fair share of looks.
+All other looks go to an arm without observations, the highest first, unless it is being pulled. If
+there is none, they go to the arm i \ne L of smallest
 
 .. math:: O_i\, d(\bar X_i, \bar X_L) + \big(1 + \log(1 + t / 100 F)\big) \log O_i,
 
-d being (\bar X_i - \bar X_L)^2 / 2, or the Bernoulli divergence, and F counting this look, too. Where
-looks are not rare it is the index of IMED (Honda and Takemura, 2015), here for looks; the rarer they
-are, the longer an unlucky best arm would wait for looks at arms that hardly differ from the leader,
-and the less the divergence counts. Once it was seen 256 times, that arm is held until it was seen a
-tenth more often, or L is another arm, so that many looks can be foreseen (docs/leap.md).
+where L is the arm of largest mean, d is (\bar X_i - \bar X_L)^2 / 2 or the Bernoulli divergence, and
+F includes this look. If looks are frequent, this is the index of IMED (Honda and Takemura, 2015),
+applied to looks. If they are rare, an unlucky best arm would wait too long while looks go to arms
+close to the leader, so the divergence gets less weight. Once the chosen arm has 256 observations, it
+is held until it has a tenth more or L changes. Many looks can then be predicted (docs/leap.md).
 """
 
 import math
@@ -44,18 +44,18 @@ from kibitz.policies.policy import (
     Statistics,
     View,
     check_rewards,
-    checked_scale,
+    check_scale,
     count,
     new_statistics,
     params_type,
 )
 
-EVERY = 4  # of so many looks one is for the arms in turn
-LONG = 256  # an arm that was seen less often is not held
-TENTH = 10  # an arm is held until it was seen this part of its count more often
-RARE = 100.0  # looks are rare that come once in so many stages
-NEARLY_ONE = 1 - 2.0**-20  # no mean is taken for larger: no divergence from it is infinite
-KL_UCB = params_type(("c",))(0.0)  # the parameters of KL-UCB of level log t
+TURN_PERIOD = 4  # looks, one of which goes to the arms in turn
+MIN_HOLD_COUNT = 256  # observations that an arm needs to be held
+HOLD_DIVISOR = 10  # an arm is held for a tenth of its count
+RARE_PERIOD = 100.0  # stages between looks from which on they are rare
+MAX_MEAN = 1 - 2.0**-20  # of the leader, to keep divergences finite
+KL_UCB = params_type(("c",))(0.0)  # parameters of KL-UCB with level log t
 
 
 def kibitzer(
@@ -66,13 +66,13 @@ def kibitzer(
     Parameters
     ----------
     b
-        What trades the mean of the regret (small) against its tail (large).
+        Trades the mean of the regret (small b) against its tail (large b).
     beta
-        The factor of log(1 + log x), in [0, 1]; 0 has the better theorem and more regret.
+        The factor of log(1 + log x), in [0, 1]. 0 has a stronger theorem but more regret.
     rewards
         "gaussian", "bernoulli" (0 or 1) or "bounded" (any number in [0, 1]).
     scale
-        The sub-Gaussian scale of the rewards; that of the problem unless given.
+        The sub-Gaussian scale of the rewards. Default: the scale of the problem.
     """
     constants = {"b": positive(b, "b"), "beta": between(beta, "beta", 0, 1)}
     in_unit_interval = check_rewards(rewards) != "gaussian"
@@ -90,13 +90,13 @@ def kibitzer(
         hold=hold,
         due=due,
         rewards=rewards,
-        scale=checked_scale(scale, rewards),
+        scale=check_scale(scale, rewards),
         parameters={**constants, "rewards": rewards},
     )
 
 
 class State(NamedTuple):
-    """What was seen, and the arm that is held."""
+    """All statistics, and the current hold."""
 
     statistics: Statistics
     allowed: Array
@@ -105,9 +105,9 @@ class State(NamedTuple):
 
 HOLD = np.dtype(
     [
-        ("arm", np.int64),  # is held
-        ("until", np.int64),  # it was seen so often
-        ("leader", np.int64),  # or another arm than this has the largest mean
+        ("arm", np.int64),  # the held arm
+        ("until", np.int64),  # the count of observations at which the hold ends
+        ("leader", np.int64),  # the hold also ends if this arm loses the largest mean
     ],
     align=True,
 )
@@ -115,125 +115,125 @@ HOLD = np.dtype(
 
 @jit(allocates=True)
 def init(params: Any, n_arms: int) -> State:
-    """Return the state before anything was seen."""
+    """Return the state before any observation."""
     return State(new_statistics(n_arms, 0), np.ones(n_arms, np.bool_), np.zeros(1, HOLD))
 
 
 @jit
-def spread(params: Any, stage: int, known: Statistics, arm: int) -> float:
+def spread(params: Any, stage: int, stats: Statistics, arm: int) -> float:
     """Return x_i."""
-    counts = known.n_observed
-    n_looks = known.totals[LOOKS]
+    counts = stats.n_observed
+    n_looks = stats.totals[LOOKS]
     return 1 + params.b * stage / (counts.size * counts[arm] + params.b * n_looks)
 
 
 @jit
-def index(params: Any, stage: int, known: Statistics, arm: int, mean: float) -> float:
+def index(params: Any, stage: int, stats: Statistics, arm: int, mean: float) -> float:
     """Return the index for Gaussian rewards."""
-    log = math.log(spread(params, stage, known, arm))
-    level = log - params.beta * math.log(1 + log)  # negative by rounding only
-    return mean + math.sqrt(2 * abs(level) / known.n_observed[arm])
+    log = math.log(spread(params, stage, stats, arm))
+    level = log - params.beta * math.log(1 + log)  # negative only through rounding
+    return mean + math.sqrt(2 * abs(level) / stats.n_observed[arm])
 
 
 @jit
-def bernoulli_index(params: Any, stage: int, known: Statistics, arm: int, mean: float) -> float:
-    """Return the index for rewards in [0, 1]: that of KL-UCB when log t is the level."""
-    x = spread(params, stage, known, arm)
+def bernoulli_index(params: Any, stage: int, stats: Statistics, arm: int, mean: float) -> float:
+    """Return the index for rewards in [0, 1]: that of KL-UCB at the stage where the levels agree."""
+    x = spread(params, stage, stats, arm)
     clock = x / (1 + math.log(x)) ** params.beta
-    return kl_index(KL_UCB, max(1.0, clock), known.n_observed, arm, mean)
+    return kl_index(KL_UCB, max(1.0, clock), stats.n_observed, arm, mean)
 
 
 @jit
 def view(params: Any, state: State, stage: int) -> View:
-    """Return all statistics and all arms, without end; a look replaces the first pull of an arm."""
-    known = state.statistics
-    return View(known, known.n_observed, state.allowed, 0, NEVER, True, NEVER)
+    """Return all statistics and all arms; a look replaces the first pull of an arm."""
+    stats = state.statistics
+    return View(stats, stats.n_observed, state.allowed, 0, NEVER, True, NEVER)
 
 
 @cache
-def pulling_by(index: Any) -> Any:
+def make_pull(index: Any) -> Any:
     """Return `pull` for an index."""
 
     def pull(params: Any, state: State, stage: int, rng: Any) -> int:
-        """Return the first arm that was never seen, or the arm of largest index."""
-        known = state.statistics
-        best, most = 0, -np.inf
-        for arm in range(known.sums.size):
-            n = known.n_observed[arm]
+        """Return the first arm without observations, else the arm of largest index."""
+        stats = state.statistics
+        best, largest = 0, -np.inf
+        for arm in range(stats.sums.size):
+            n = stats.n_observed[arm]
             if n == 0:
                 return arm
-            value = index(params, stage, known, arm, known.sums[arm] / n)
-            if value > most:
-                best, most = arm, value
+            value = index(params, stage, stats, arm, stats.sums[arm] / n)
+            if value > largest:
+                best, largest = arm, value
         return best
 
     return jit(pull)
 
 
-pull, bernoulli_pull = pulling_by(index), pulling_by(bernoulli_index)
+pull, bernoulli_pull = make_pull(index), make_pull(bernoulli_index)
 
 
 @jit
-def leader_of(known: Statistics) -> int:
-    """Return the arm of largest mean among those that were seen."""
-    leader, most = 0, -np.inf
-    for arm in range(known.sums.size):
-        n = known.n_observed[arm]
-        if n > 0 and known.sums[arm] / n > most:
-            leader, most = arm, known.sums[arm] / n
+def find_leader(stats: Statistics) -> int:
+    """Return the arm of largest mean among those with observations."""
+    leader, largest = 0, -np.inf
+    for arm in range(stats.sums.size):
+        n = stats.n_observed[arm]
+        if n > 0 and stats.sums[arm] / n > largest:
+            leader, largest = arm, stats.sums[arm] / n
     return leader
 
 
 @jit
-def holds(state: State, leader: int) -> bool:
-    """Return whether an arm is held, when `leader` has the largest mean."""
-    held = state.hold[0]
-    return held["leader"] == leader and state.statistics.n_observed[held["arm"]] < held["until"]
+def is_holding(state: State, leader: int) -> bool:
+    """Return whether an arm is held, given that `leader` has the largest mean."""
+    record = state.hold[0]
+    return record["leader"] == leader and state.statistics.n_observed[record["arm"]] < record["until"]
 
 
 @jit
 def due(params: Any, state: State, arm: int, n: int) -> int:
-    """Return how many of the next n looks go to an arm in turn, if it is not seen otherwise."""
+    """Return how many of the next n looks an arm gets in turn, if nothing else shows it."""
     n_arms = state.allowed.size
     n_looks = state.statistics.totals[LOOKS]
-    before = (n_looks // EVERY - arm + n_arms - 1) // n_arms  # how many turns it has had
-    after = ((n_looks + n) // EVERY - arm + n_arms - 1) // n_arms
+    before = (n_looks // TURN_PERIOD - arm + n_arms - 1) // n_arms  # turns so far
+    after = ((n_looks + n) // TURN_PERIOD - arm + n_arms - 1) // n_arms
     return max(0, after - max(before, state.statistics.n_observed[arm] - 1))
 
 
 @jit
 def hold(params: Any, state: State) -> Hold:
-    """Return the arm that is held, and for how many looks at least."""
-    known, held = state.statistics, state.hold[0]
-    leader = leader_of(known)
-    most = held["until"] - known.n_observed[held["arm"]] if holds(state, leader) else 0
-    return Hold(held["arm"], leader, most)
+    """Return the held arm, the leader, and for how many looks the hold lasts."""
+    stats, record = state.statistics, state.hold[0]
+    leader = find_leader(stats)
+    max_looks = record["until"] - stats.n_observed[record["arm"]] if is_holding(state, leader) else 0
+    return Hold(record["arm"], leader, max_looks)
 
 
 @jit
-def unseen(state: State, stage: int) -> int:
-    """Return the last arm that was never seen and is not pulled now; -1 if there is none."""
+def find_unseen(state: State, stage: int) -> int:
+    """Return the last arm without observations that is not being pulled, or -1."""
     first, last = -1, -1
-    known = state.statistics
-    for arm in range(known.n_observed.size):
-        if known.n_observed[arm] == 0:
+    stats = state.statistics
+    for arm in range(stats.n_observed.size):
+        if stats.n_observed[arm] == 0:
             first = arm if first < 0 else first
             last = arm
-    if last >= 0 and last == first and known.totals[PULLS] < stage:
-        return -1  # it is pulled
+    if last >= 0 and last == first and stats.totals[PULLS] < stage:
+        return -1  # it is being pulled
     return last
 
 
 @jit
-def squared(mean: float, best: float) -> float:
-    """Return the divergence of Gaussian distributions of scale 1."""
+def gaussian_divergence(mean: float, best: float) -> float:
+    """Return the divergence of Gaussian distributions with standard deviation 1."""
     return (best - mean) ** 2 / 2
 
 
 @jit
-def divergence(mean: float, best: float) -> float:
-    """Return kl(mean, best) of Bernoulli distributions, for a smaller mean."""
-    best = min(best, NEARLY_ONE)
+def bernoulli_divergence(mean: float, best: float) -> float:
+    """Return the Bernoulli divergence kl(mean, best); 0 if mean >= best."""
+    best = min(best, MAX_MEAN)
     if mean >= best:
         return 0.0
     rest = (1 - mean) * math.log((1 - mean) / (1 - best))
@@ -241,62 +241,64 @@ def divergence(mean: float, best: float) -> float:
 
 
 @cache
-def looking_by(distance: Any) -> Any:
+def make_look(divergence: Any) -> Any:
     """Return `look` for a divergence."""
 
     def look(params: Any, state: State, stage: int, rng: Any) -> int:
-        """Return the arm whose turn it is, an unseen one, the held one, or that of least IMED."""
-        known = state.statistics
-        counts, sums = known.n_observed, known.sums
-        n_arms, n_looks = counts.size, known.totals[LOOKS]
-        turn = n_looks // EVERY
-        if n_looks % EVERY == EVERY - 1 and counts[turn % n_arms] < 2 + turn // n_arms:
+        """Return the arm in turn, an unseen arm, the held arm, or the arm of smallest IMED index."""
+        stats = state.statistics
+        counts, sums = stats.n_observed, stats.sums
+        n_arms, n_looks = counts.size, stats.totals[LOOKS]
+        turn = n_looks // TURN_PERIOD
+        if n_looks % TURN_PERIOD == TURN_PERIOD - 1 and counts[turn % n_arms] < 2 + turn // n_arms:
             return turn % n_arms
-        never = unseen(state, stage)
-        if never >= 0:
-            return never
-        leader = leader_of(known)
-        if holds(state, leader):
+        unseen = find_unseen(state, stage)
+        if unseen >= 0:
+            return unseen
+        leader = find_leader(stats)
+        if is_holding(state, leader):
             return state.hold[0]["arm"]
         best = sums[leader] / counts[leader]
-        rarity = 1 + math.log(1 + stage / (RARE * (n_looks + 1)))
-        look, least = -1, np.inf
+        rarity = 1 + math.log(1 + stage / (RARE_PERIOD * (n_looks + 1)))
+        look, smallest = -1, np.inf
         for arm in range(n_arms):
             n = counts[arm]
             if arm != leader and n > 0:
-                value = n * distance(sums[arm] / n, best)
-                if value < least:  # else its logarithm, which is not negative, is not needed
+                value = n * divergence(sums[arm] / n, best)
+                if value < smallest:  # else adding the logarithm, which is >= 0, cannot help
                     value += rarity * math.log(n)
-                    if value < least:
-                        look, least = arm, value
-        if look < 0:  # of two arms one was seen, the other is pulled
+                    if value < smallest:
+                        look, smallest = arm, value
+        if look < 0:  # of two arms one has observations and the other is being pulled
             look = 1 if leader == 0 else 0
         return look
 
     return jit(look)
 
 
-look, bernoulli_look = looking_by(squared), looking_by(divergence)
+look, bernoulli_look = make_look(gaussian_divergence), make_look(bernoulli_divergence)
 
 
 @jit
 def update(
     params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
 ) -> State:
-    """Count all observations; hold an arm that was looked at, but for every fourth, if none is held.
+    """Count all observations; start to hold the arm of a look, if none is held.
 
-    Of several looks at once nobody knows which of them were fourth: no arm is held for them.
+    Every fourth look, which goes in turn, does not start a hold. Nor do several looks reported at
+    once, because it is unknown which of them went in turn.
     """
-    known = state.statistics
+    stats = state.statistics
     if is_look:
-        held, n_before = state.hold[0], known.n_observed[arm]
-        # to hold an arm for this look alone changes nothing, unless it ends another hold
-        matters = n_before >= LONG or known.n_observed[held["arm"]] < held["until"]
-        if matters and n == 1 and known.totals[LOOKS] % EVERY != EVERY - 1:
-            leader = leader_of(known)
-            if arm != leader and not holds(state, leader):
-                held["arm"] = arm
-                held["until"] = n_before + (max(1, n_before // TENTH) if n_before >= LONG else 1)
-                held["leader"] = leader
-    count(known, arm, n, total, is_look)
+        record, n_before = state.hold[0], stats.n_observed[arm]
+        # a hold for a single look changes nothing, unless it ends another hold
+        may_hold = n_before >= MIN_HOLD_COUNT or stats.n_observed[record["arm"]] < record["until"]
+        if may_hold and n == 1 and stats.totals[LOOKS] % TURN_PERIOD != TURN_PERIOD - 1:
+            leader = find_leader(stats)
+            if arm != leader and not is_holding(state, leader):
+                record["arm"] = arm
+                is_long = n_before >= MIN_HOLD_COUNT
+                record["until"] = n_before + (max(1, n_before // HOLD_DIVISOR) if is_long else 1)
+                record["leader"] = leader
+    count(stats, arm, n, total, is_look)
     return state

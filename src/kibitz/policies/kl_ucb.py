@@ -4,7 +4,7 @@ r"""KL-UCB (Garivier and Cappé, 2011), counting free observations.
 
 with d the divergence of the reward distribution: (q - x)^2 / 2 for Gaussian rewards (in units of
 their scale), for which the index is explicit, and the Bernoulli divergence for rewards in [0, 1].
-c = 0 is the authors' advice for practice, c = 3 is what they prove. The paper does not treat it; no
+The authors advise c = 0 in practice and prove a bound for c = 3. The paper does not treat KL-UCB; no
 theorem covers it with looks.
 """
 
@@ -13,7 +13,12 @@ from typing import Any
 
 from kibitz._jit import jit
 from kibitz._validation import non_negative
-from kibitz.policies.index_policy import index_policy, one_over_root, separable, with_factors
+from kibitz.policies.index_policy import (
+    index_policy,
+    inverse_root,
+    make_separable_index,
+    with_factors,
+)
 from kibitz.policies.policy import Array, Policy, Rewards, check_rewards
 
 
@@ -27,7 +32,7 @@ def kl_ucb(rewards: Rewards = "gaussian", c: float = 0.0, scale: float | None = 
     c
         The factor of log log t.
     scale
-        The sub-Gaussian scale of the rewards; that of the problem unless given.
+        The sub-Gaussian scale of the rewards. Default: the scale of the problem.
     """
     parameters: dict[str, Any] = {"rewards": check_rewards(rewards), "c": non_negative(c, "c")}
     in_unit_interval = rewards != "gaussian"
@@ -39,7 +44,7 @@ def kl_ucb(rewards: Rewards = "gaussian", c: float = 0.0, scale: float | None = 
         parameters=parameters,
         c=parameters["c"],
     )
-    return policy if in_unit_interval else with_factors(policy, growth, one_over_root)
+    return policy if in_unit_interval else with_factors(policy, growth, inverse_root)
 
 
 @jit
@@ -55,7 +60,7 @@ def growth(params: Any, stage: int) -> float:
     return math.sqrt(2 * level(params, stage))
 
 
-index = separable(growth, one_over_root)
+index = make_separable_index(growth, inverse_root)
 
 
 @jit
@@ -71,9 +76,9 @@ def bernoulli_index(params: Any, stage: int, counts: Array, arm: int, mean: floa
     if p == 0.0:
         return -math.expm1(-bound)
     entropy = -p * math.log(p) - (1 - p) * math.log(1 - p)
-    # Two upper bounds of q - p: Pinsker's, and one that drops p log(1/q) >= 0.
+    # two upper bounds of q - p: Pinsker's, and one that drops p log(1/q) >= 0
     above = min(math.sqrt(bound / 2), -math.expm1(-(bound + entropy) / (1 - p)) - p)
-    if above >= 1 - p:  # closer to 1 than numbers get
+    if above >= 1 - p:  # q is 1 up to rounding
         return 1.0
     for _ in range(50):
         excess = -p * math.log1p(above / p) - (1 - p) * math.log1p(-above / (1 - p)) - bound

@@ -4,9 +4,9 @@ r"""MOSS and its anytime version, counting free observations.
 
 with h the horizon T (MOSS: Audibert and Bubeck, 2009) or the stage t (anytime: Degenne and Perchet,
 2016). The originals are for rewards in [0, 1], with c = 1 and c = (1 + \alpha)/2, \alpha = 1.35; the
-defaults are four times that, for rewards of sub-Gaussian scale 1 instead of 1/2. The paper names both
-among the relatives of UCB with regret of order \log(T \Delta_i^2)/\Delta_i (section 4.1) and states
-no theorem for them with free observations.
+defaults are four times that, for rewards of sub-Gaussian scale 1 instead of 1/2. The paper mentions
+both among the variants of UCB with regret of order \log(T \Delta_i^2)/\Delta_i (section 4.1) but
+states no theorem for them with looks.
 """
 
 import math
@@ -15,7 +15,7 @@ from typing import Any
 from kibitz._jit import jit
 from kibitz._validation import positive
 from kibitz.policies.index_policy import index_policy
-from kibitz.policies.policy import Array, Policy, checked_horizon
+from kibitz.policies.policy import Array, Policy, check_horizon
 
 
 def moss(exploration: float = 4.0, horizon: int | None = None, scale: float | None = None) -> Policy:
@@ -26,13 +26,13 @@ def moss(exploration: float = 4.0, horizon: int | None = None, scale: float | No
     exploration
         The constant c; 4 for rewards of sub-Gaussian scale 1.
     horizon
-        The horizon that it plans for; that of the simulation unless given.
+        The horizon that the policy is tuned for. Default: the horizon of the simulation.
     scale
-        The sub-Gaussian scale of the rewards; that of the problem unless given.
+        The sub-Gaussian scale of the rewards. Default: the scale of the problem.
     """
     constants: dict[str, Any] = {
         "exploration": positive(exploration, "exploration"),
-        "horizon": checked_horizon(horizon),
+        "horizon": check_horizon(horizon),
     }
     parameters = {**constants, "horizon": horizon}
     return index_policy("moss", index, scale=scale, parameters=parameters, **constants)

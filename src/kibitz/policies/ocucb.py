@@ -9,11 +9,11 @@ with the sum over j (paper, section 4.2; docs/errata.md, D23). The paper states 
 counts looks too unless `ignore_looks`. As an active observer it looks at the runner-up; no theorem
 covers that.
 
-The sum over j is O_i^{1-\rho} times that of min{O_i^\rho, O_j^\rho}: the powers below O_i^\rho, and
-O_i^\rho for each other arm. With many arms the statistics hold, as derived floats, the powers by arm,
-the powers in ascending order and the sums of the k least of them. An index is then a bisection, and a
-new count updates the sums from its place on. The derived floats depend on the counts only, not on
-their history. Without them the sum is computed as the formula says.
+The sum over j is O_i^{1-\rho} times the sum of min{O_i^\rho, O_j^\rho}. With many arms the statistics
+hold, as derived floats, the powers O_j^\rho by arm, the sorted powers, and the sums of the k
+smallest. An index then needs one bisection, and a new count updates the sums from its position on.
+The derived floats depend on the counts only, not on their order. With few arms the sum is computed
+directly.
 """
 
 import math
@@ -22,18 +22,18 @@ from typing import Any
 import numpy as np
 
 from kibitz._jit import jit
-from kibitz._validation import between, flag, number, refused
+from kibitz._validation import between, flag, invalid, number
 from kibitz.policies.index_policy import (
     State,
-    choices_by,
+    make_choices,
     update as count_all,
     update_pulls as count_pulls,
     view,
     view_pulls,
 )  # fmt: skip
-from kibitz.policies.policy import Array, Policy, Statistics, checked_scale, new_statistics
+from kibitz.policies.policy import Array, Policy, Statistics, check_scale, new_statistics
 
-MANY = 16  # arms from which on the sums are kept up to date
+MIN_ARMS_WITH_SUMS = 16  # with fewer arms, the sum is computed directly
 
 
 def ocucb(
@@ -50,12 +50,12 @@ def ocucb(
     ignore_looks
         Whether to learn from pulls only.
     scale
-        The sub-Gaussian scale of the rewards; that of the problem unless given.
+        The sub-Gaussian scale of the rewards. Default: the scale of the problem.
     """
     constants = ocucb_constants(eta, rho)
     pulls_only = flag(ignore_looks, "ignore_looks")
-    view_of = view_pulls if pulls_only else view
-    pull, runner_up = choices_by(index, view_of, "statistics")
+    view_function = view_pulls if pulls_only else view
+    pull, runner_up = make_choices(index, view_function, "statistics")
     return Policy(
         "ocucb",
         constants,
@@ -64,25 +64,25 @@ def ocucb(
         runner_up,
         update_pulls if pulls_only else update,
         index=index,
-        view=view_of,
+        view=view_function,
         index_reads="statistics",
-        scale=checked_scale(scale),
+        scale=check_scale(scale),
         parameters={**constants, "ignore_looks": pulls_only},
     )
 
 
 def ocucb_constants(eta: float, rho: float) -> dict[str, Any]:
-    """Return the parameters of OCUCB-n, or refuse those that it is not defined for."""
+    """Return the parameters of OCUCB-n; raise ValueError if they are out of range."""
     if not 1 < number(eta, "eta") < math.inf:
-        raise refused("eta", "above 1 and finite", eta)
+        raise invalid("eta", "above 1 and finite", eta)
     return {"eta": float(eta), "rho": between(rho, "rho", 0.5, 1)}
 
 
 @jit
-def index(params: Any, stage: int, known: Statistics, arm: int, mean: float) -> float:
+def index(params: Any, stage: int, stats: Statistics, arm: int, mean: float) -> float:
     """Return the index of OCUCB-n."""
-    n, log = float(known.n_observed[arm]), math.log(stage)
-    level = max(math.e, log, stage * log / total(params, known, arm))
+    n, log = float(stats.n_observed[arm]), math.log(stage)
+    level = max(math.e, log, stage * log / total(params, stats, arm))
     return mean + math.sqrt(2 * params.eta * math.log(level) / n)
 
 
@@ -93,26 +93,26 @@ def power(rho: float, count: float) -> float:
 
 
 @jit(inline=False)
-def total(params: Any, known: Statistics, arm: int) -> float:
-    """Return the sum over j; an arm with no observations adds nothing to it."""
-    n = float(known.n_observed[arm])
+def total(params: Any, stats: Statistics, arm: int) -> float:
+    """Return the sum over j; arms without observations contribute 0."""
+    n = float(stats.n_observed[arm])
     own = power(params.rho, n)
-    if known.derived.size > 0:
-        least = sum_of_least(known, arm, own)
+    if stats.derived.size > 0:
+        sum_of_minima = sum_minima(stats, arm, own)
     else:
-        least = 0.0
-        for count in known.n_observed:
-            least += min(own, power(params.rho, float(count)))
-    return least * (own if params.rho == 0.5 else n ** (1 - params.rho))
+        sum_of_minima = 0.0
+        for count in stats.n_observed:
+            sum_of_minima += min(own, power(params.rho, float(count)))
+    return sum_of_minima * (own if params.rho == 0.5 else n ** (1 - params.rho))
 
 
-# ------------------------------------------------------------------- sums that are kept up to date
+# ---------------------------------------------------------------------------- incremental sums
 
 
 @jit(allocates=True)
 def ocucb_statistics(n_arms: int) -> Statistics:
-    """Return statistics without observations, with derived floats if there are many arms."""
-    return new_statistics(n_arms, 3 * n_arms + 1 if n_arms >= MANY else 0)
+    """Return statistics without observations; with many arms they have derived floats."""
+    return new_statistics(n_arms, 3 * n_arms + 1 if n_arms >= MIN_ARMS_WITH_SUMS else 0)
 
 
 @jit(allocates=True)
@@ -123,7 +123,7 @@ def init(params: Any, n_arms: int) -> State:
 
 @jit
 def rank(ascending: Array, value: float) -> int:
-    """Return how many of some ascending numbers are below a value."""
+    """Return how many of the numbers in an ascending array are below a value."""
     low, high = 0, ascending.size
     while low < high:
         middle = (low + high) // 2
@@ -135,44 +135,44 @@ def rank(ascending: Array, value: float) -> int:
 
 
 @jit
-def derived_parts(known: Statistics) -> tuple[Array, Array, Array]:
-    """Return the powers by arm, the powers in ascending order, and the sums of the k least."""
-    n_arms = known.n_observed.size
-    derived = known.derived
+def derived_parts(stats: Statistics) -> tuple[Array, Array, Array]:
+    """Return the powers by arm, the sorted powers, and the sums of the k smallest."""
+    n_arms = stats.n_observed.size
+    derived = stats.derived
     return derived[:n_arms], derived[n_arms : 2 * n_arms], derived[2 * n_arms :]
 
 
 @jit
-def sum_of_least(known: Statistics, arm: int, own: float) -> float:
+def sum_minima(stats: Statistics, arm: int, own: float) -> float:
     """Return the sum over j of min{O_i^rho, O_j^rho}, where `own` is the current O_i^rho."""
-    powers, ascending, sums = derived_parts(known)
+    powers, ascending, sums = derived_parts(stats)
     below = rank(ascending, own)
     return sums[below] + (ascending.size - below) * own + (own - min(own, powers[arm]))
 
 
 @jit(inline=False)
-def update_derived(params: Any, known: Statistics, arm: int) -> None:
+def update_derived(params: Any, stats: Statistics, arm: int) -> None:
     """Update the derived floats, if there are any, after the count of an arm has changed."""
-    if known.derived.size == 0:
+    if stats.derived.size == 0:
         return
-    powers, ascending, sums = derived_parts(known)
-    old, new = powers[arm], power(params.rho, float(known.n_observed[arm]))
+    powers, ascending, sums = derived_parts(stats)
+    old, new = powers[arm], power(params.rho, float(stats.n_observed[arm]))
     if new == old:
         return
     powers[arm] = new
-    place, step = rank(ascending, new), 1
+    position, step = rank(ascending, new), 1
     if new > old:
-        place, step = place - 1, -1
-    first = place
-    while ascending[place] != old:  # shift the entries in between by one place
-        ascending[place], new = new, ascending[place]
-        place += step
-    ascending[place] = new
-    first = min(first, place)
-    so_far = sums[first]
+        position, step = position - 1, -1
+    first = position
+    while ascending[position] != old:  # shift the entries in between by one
+        ascending[position], new = new, ascending[position]
+        position += step
+    ascending[position] = new
+    first = min(first, position)
+    running_sum = sums[first]
     for k in range(first, ascending.size):
-        so_far += ascending[k]
-        sums[k + 1] = so_far
+        running_sum += ascending[k]
+        sums[k + 1] = running_sum
 
 
 @jit

@@ -1,25 +1,25 @@
-"""What a policy is: a record of parameters and small pure functions.
+"""The `Policy` class: a record of parameters and small pure functions.
 
 A policy holds no state. Its functions take the state and return the next one, a NamedTuple of arrays
 (or of such NamedTuples), so the same functions run compiled in the simulator and as plain Python in a
 live agent or under a debugger::
 
     init(params, n_arms)                                  -> state
-    pull(params, state, stage, rng)                       -> arm     reads the state only
-    look(params, state, stage, rng)                       -> arm     to look at, if asked
+    pull(params, state, stage, rng)                       -> arm     must not modify the state
+    look(params, state, stage, rng)                       -> arm     called only if a look arrives
     update(params, state, stage, arm, n, total, is_look)  -> state   may reuse the arrays
 
 `stage` counts from 1. `pull` and `look` see the same state. `update` receives `n` rewards of
 `arm` that sum to `total`: looks (`is_look`), or pulls of consecutive stages from `stage` on. Only
-index policies receive more than one at once, up to the end of their `view`.
+index policies receive several at once, up to the end of their `view`.
 
 Most policies consist of one function, `index(params, stage, counts, arm, mean) -> float`, and pull
 the arm with the largest index (`index_policy`). It is non-decreasing in `stage` and `mean` and
 non-increasing in every count, so the engine can skip arms that cannot win. An index policy may
-restrict the arms in play and restart its clock: its `view` says so.
+restrict the allowed arms and restart its clock through its `view`.
 
 **Scale.** Policies are written for rewards of sub-Gaussian scale 1. They receive rewards divided by
-the scale, which is that of the problem unless given (`scale=`). A policy for "bernoulli" or "bounded"
+the scale: the one passed as `scale=`, else that of the problem. A policy for "bernoulli" or "bounded"
 `rewards` receives them unchanged.
 """
 
@@ -33,11 +33,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kibitz._jit import jit
-from kibitz._validation import number, one_of, positive, quoted, refused
+from kibitz._validation import invalid, number, one_of, positive, short_repr
 
 Array = NDArray[Any]
 
-#: The kinds of rewards that a policy can be made for: any sub-Gaussian, 0 or 1, or in [0, 1].
+#: The kinds of rewards that policies support: any sub-Gaussian, 0 or 1, or in [0, 1].
 Rewards = Literal["gaussian", "bernoulli", "bounded"]
 
 NEVER = 2**62  # a stage that no run reaches
@@ -53,35 +53,35 @@ class Statistics(NamedTuple):
 
     n_pulls: Array
     n_looks: Array
-    n_observed: Array  # the pulls and looks that count
-    sums: Array  # of the rewards that count
-    totals: Array  # of all arms: pulls, looks
+    n_observed: Array  # the observations that the policy learns from
+    sums: Array  # the sums of their rewards
+    totals: Array  # pulls and looks of all arms
     derived: Array  # floats that `update` computes from the counts for the index, or none
 
 
 class View(NamedTuple):
-    """What an index policy decides from, and how long that stays so."""
+    """The data that an index policy decides from, and how long they stay valid."""
 
     statistics: Statistics
-    tried: Array  # an arm with a 0 here is pulled first: its index is infinite
+    tried: Array  # an arm with 0 here has an infinite index and is pulled first
     allowed: Array  # whether an arm may be pulled
-    origin: int  # the stage before the first one of the policy's clock
+    origin: int  # the stage at which the policy's clock is 0
     end: int  # the last stage of this view
-    learns: bool  # whether looks enter the counts and sums
-    most_looks: int  # how many looks may come before the arms in play can change
+    learns: bool  # whether looks change the counts and sums
+    max_looks: int  # how many looks may come before the allowed arms can change
 
 
 class Hold(NamedTuple):
-    """Where looks go that do not go in turn: to one arm, as long as `leader` has the largest mean."""
+    """The arm that gets the looks between turns, as long as `leader` has the largest mean."""
 
     arm: int
-    leader: int  # -1 if it does not matter which arm leads
-    most: int  # how many looks may come before another arm is chosen
+    leader: int  # -1 if the leader does not matter
+    max_looks: int  # how many looks may come before another arm is chosen
 
 
 @jit(allocates=True)
 def new_statistics(n_arms: int, n_derived: int) -> Statistics:
-    """Return statistics without observations, with room for so many derived floats."""
+    """Return statistics without observations, with `n_derived` derived floats."""
     return Statistics(
         np.zeros(n_arms, np.int64),
         np.zeros(n_arms, np.int64),
@@ -111,17 +111,17 @@ def count_kind(statistics: Statistics, arm: int, n: int, is_look: bool) -> None:
         statistics.totals[PULLS] += n
 
 
-def arrays_of(state: Any) -> list[Array]:
-    """Return the arrays of a state, those of records inside it included."""
+def list_arrays(state: Any) -> list[Array]:
+    """Return the arrays of a state, including those of nested records."""
     if isinstance(state, tuple):
-        return [array for part in state for array in arrays_of(part)]
+        return [array for part in state for array in list_arrays(part)]
     return [np.asarray(state)]
 
 
-def with_arrays(state: Any, arrays: Iterator[Array]) -> Any:
-    """Return a state of the same types that consists of other arrays, in the order of `arrays_of`."""
+def replace_arrays(state: Any, arrays: Iterator[Array]) -> Any:
+    """Return a copy of a state with other arrays, in the order of `list_arrays`."""
     if isinstance(state, tuple):
-        return type(state)(*(with_arrays(part, arrays) for part in state))
+        return type(state)(*(replace_arrays(part, arrays) for part in state))
     return next(arrays)
 
 
@@ -155,7 +155,7 @@ class Index(Protocol):
 
 
 class StandardRule(NamedTuple):
-    """How `index_policy` completes an index to a policy."""
+    """The options with which `index_policy` turns an index into a policy."""
 
     look: str  # "runner-up" or "robin"
     ignore_looks: bool
@@ -163,43 +163,44 @@ class StandardRule(NamedTuple):
 
 @dataclass(frozen=True)
 class Policy:
-    """A policy; made by `ucb()` and the like, by `index_policy`, or from functions of your own.
+    """A policy, created by `ucb()` etc., by `index_policy`, or from your own functions.
 
     Attributes
     ----------
     name
         The name under which the policy is listed.
     constants
-        The parameters that the functions find in `params`, by name: floats, ints and bools.
+        The fields of `params`, the first argument of all functions: floats, ints and bools.
     init, pull, look, update
         The functions described in `kibitz.policies.policy`.
     index, view
         For index policies only.
     index_reads
-        What the third argument of `index` is: the "counts" of the arms or the whole "statistics".
+        The third argument of `index`: the "counts" of all arms, or the whole "statistics".
     additive
-        Whether the index is the mean plus something that does not depend on the mean.
+        Whether the index is the mean plus a term that does not depend on the mean.
     factors
         For an index mean + growth(params, stage) * width(params, count): both functions. The engine
         then looks them up in tables.
     turns
-        `turns(params, state)`: which arms are looked at in turn, and the last one. None: runner-up.
+        `turns(params, state)` returns which arms take turns to be looked at, and the last one. If
+        None, the runner-up is looked at.
     hold, due
-        For looks in turn now and then: `hold(params, state)` is the arm looked at in between, and
-        `due(params, state, arm, n)` how many of the next n looks an arm gets in turn.
+        For policies of which only some looks go in turn. `hold(params, state)` returns the arm that
+        gets the other looks; `due(params, state, arm, n)` returns how many of the next n looks an
+        arm gets in turn.
     in_phases
-        Whether the decisions depend on the order of the observations, so that a live agent must
-        report each reward before it asks again.
+        Whether decisions depend on the order of the observations. A live agent must then report each
+        reward before the next decision.
     rule
-        How the functions follow from the index, for policies made by `index_policy`. Only it sets the
-        rule, and `dataclasses.replace` drops it.
+        The options of `index_policy`, or None for other policies. `dataclasses.replace` resets it.
     rewards
-        The rewards that the policy is made for: "gaussian", "bernoulli" (0 or 1) or "bounded"
+        The rewards that the policy supports: "gaussian", "bernoulli" (0 or 1) or "bounded"
         (in [0, 1]).
     scale
-        The sub-Gaussian scale of the rewards; that of the problem if None.
+        The sub-Gaussian scale of the rewards. Default: the scale of the problem.
     parameters
-        The parameters under the names that the user knows.
+        The parameters as the user passed them to the constructor.
     """
 
     name: str
@@ -224,32 +225,32 @@ class Policy:
 
     def __post_init__(self) -> None:
         if not (isinstance(self.name, str) and self.name):
-            raise refused("name", "a word", self.name)
+            raise invalid("name", "a non-empty string", self.name)
         for name, value in (("constants", self.constants), ("parameters", self.parameters)):
             if not isinstance(value, dict):
-                raise refused(name, "a dict", value)
+                raise invalid(name, "a dict", value)
         for parameter, value in self.constants.items():
             if not isinstance(value, bool | np.ndarray):
                 number(value, parameter)
         for name in ("init", "pull", "look", "update"):
             if not callable(getattr(self, name)):
-                raise refused(name, "a function", getattr(self, name))
+                raise invalid(name, "a function", getattr(self, name))
         if (self.index is None) != (self.view is None):
             raise ValueError(f"{self.name} has only one of index and view; give both or none")
         one_of(self.index_reads, "index_reads", ("counts", "statistics"))
-        checked_scale(self.scale, check_rewards(self.rewards))
+        check_scale(self.scale, check_rewards(self.rewards))
 
     def __hash__(self) -> int:
         return hash((self.name, self.functions))
 
     def __reduce__(self) -> Any:
-        from kibitz.policies.spec import pickled
+        from kibitz.policies.spec import reduce_policy
 
-        return pickled(self)
+        return reduce_policy(self)
 
     @property
     def functions(self) -> tuple[Callable[..., Any] | None, ...]:
-        """All functions of the policy, on which its decisions and its compiled code depend."""
+        """All functions of the policy; its decisions and its compiled code depend on them."""
         parts = (self.init, self.pull, self.look, self.update, self.index, self.view, self.turns)
         return parts if self.hold is None else (*parts, self.hold, self.due)
 
@@ -259,54 +260,56 @@ class Policy:
         return params_type(tuple(self.constants))(**self.constants)
 
     def params_for(self, horizon: float) -> Any:
-        """Return the parameters, with the horizon of the simulation if the policy has none."""
+        """Return the parameters, with the horizon of the simulation unless the policy has its own."""
         if self.constants.get("horizon") == 0:
             return self.params._replace(horizon=float(horizon))
         return self.params
 
     def scale_for(self, problem_scale: float) -> float:
-        """Return the unit in which the policy receives rewards of a problem with this scale."""
+        """Return the scale by which rewards of a problem are divided for the policy."""
         if self.rewards != "gaussian":
             return 1.0
         return self.scale if self.scale is not None else problem_scale or 1.0
 
     def __repr__(self) -> str:
-        from kibitz.policies.spec import expression
+        from kibitz.policies.spec import format_call
 
-        return expression(self)
+        return format_call(self)
 
 
 @cache
 def params_type(names: tuple[str, ...]) -> Any:
-    """Return the class of parameters with these names, one for all policies that share them."""
+    """Return the NamedTuple class with these fields; policies with equal names share it."""
     return namedtuple("Params", names)
 
 
-def checked_policy(policy: object) -> Policy:
-    """Return a policy; raise ValueError for anything else."""
+def check_policy(policy: object) -> Policy:
+    """Return `policy`; raise ValueError if it is not a Policy."""
     if not isinstance(policy, Policy):
-        raise ValueError(f"policy must be one such as ucb(), got {quoted(policy)}")
+        raise ValueError(f"policy must be a Policy such as ucb(), got {short_repr(policy)}")
     return policy
 
 
 def check_rewards(rewards: str) -> Rewards:
-    """Return the kind of rewards that a policy is made for; raise ValueError for anything else."""
+    """Return `rewards`; raise ValueError if it is not a kind of rewards."""
     return one_of(rewards, "rewards", get_args(Rewards))  # type: ignore[return-value]
 
 
-def checked_scale(scale: float | None, rewards: Rewards = "gaussian") -> float | None:
-    """Return the scale that a policy was given, or None for that of the problem."""
+def check_scale(scale: float | None, rewards: Rewards = "gaussian") -> float | None:
+    """Return `scale` as a float, or None; raise ValueError if it is invalid."""
     if scale is None:
         return None
     if rewards != "gaussian":
-        raise refused("scale", f"left out for {rewards} rewards", scale)
+        raise ValueError(
+            f"a policy for {rewards} rewards takes no scale, got scale={short_repr(scale)}"
+        )
     return positive(scale, "scale")
 
 
-def checked_horizon(horizon: float | None) -> float:
-    """Return the horizon that a policy plans for; 0 stands for that of the simulation."""
+def check_horizon(horizon: float | None) -> float:
+    """Return `horizon` as a float; 0 stands for the horizon of the simulation."""
     if horizon is None:
         return 0.0
-    if not 1 <= (given := number(horizon, "horizon", "at least 1 and finite")) < np.inf:
-        raise refused("horizon", "at least 1 and finite", horizon)
-    return given
+    if not 1 <= (value := number(horizon, "horizon", "at least 1 and finite")) < np.inf:
+        raise invalid("horizon", "at least 1 and finite", horizon)
+    return value

@@ -1,8 +1,9 @@
 """Policies as plain data: the one serialiser for files, workers, agents, pickle and the command line.
 
-A policy of kibitz is its name and its parameters. One that `index_policy` made of your own function
-is a reference to it, by module or file, with hashes of its text and source. A spec therefore names
-code to import. The text is compared before the module is executed, the source hash afterwards.
+The spec of a built-in policy holds its name and parameters. The spec of a policy that `index_policy`
+created from your own function refers to that function by module or file, with hashes of its text and
+source. Loading it imports that code: the text is compared before the module is executed, the source
+hash afterwards.
 """
 
 import ast
@@ -17,22 +18,24 @@ from types import ModuleType
 from typing import Any
 
 from kibitz._hashing import source_hash
-from kibitz._validation import quoted
+from kibitz._validation import short_repr
 from kibitz.policies import POLICIES
 from kibitz.policies.index_policy import index_policy
-from kibitz.policies.policy import Policy, StandardRule, checked_policy
+from kibitz.policies.policy import Policy, StandardRule, check_policy
 
 Spec = dict[str, Any]
 
 
 def to_spec(policy: Any) -> Spec:
-    """Return a policy as plain data; raise ValueError if it could not be restored from it."""
-    policy = checked_policy(policy)
+    """Return a policy as plain data; raise ValueError if it could not be restored."""
+    policy = check_policy(policy)
     spec = named_spec(policy)
     if spec is not None:
         return spec
-    if policy.rule is None or index_policy_of(policy) != policy:
-        raise ValueError(f"policy must be one of kibitz's or made by index_policy, got {policy.name}")
+    if policy.rule is None or rebuild_index_policy(policy) != policy:
+        raise ValueError(
+            f"{policy.name} cannot be stored; use a policy of kibitz or one made by index_policy"
+        )
     index: Any = policy.index
     file, module = locate(index, policy.name)
     return {
@@ -40,7 +43,7 @@ def to_spec(policy: Any) -> Spec:
         "function": index.__name__,
         "module": module,
         "file": file,
-        "text": text_hash(Path(file), index.__name__),
+        "text": hash_text(Path(file), index.__name__),
         "source": source_hash(index),
         **index_arguments(policy),
         "constants": policy.constants,
@@ -58,18 +61,18 @@ def from_spec(spec: Spec) -> Policy:
 
 
 def named_spec(policy: Policy) -> Spec | None:
-    """Return the spec of a policy of kibitz; None for any other, whatever its name."""
+    """Return the spec of a built-in policy, or None for any other, even one of the same name."""
     if policy.name not in POLICIES:
         return None
     spec = {"name": policy.name, "parameters": policy.parameters, "scale": policy.scale}
     try:
         return spec if from_spec(spec) == policy else None
-    except (TypeError, ValueError):  # a policy of the same name with parameters of its own
+    except (TypeError, ValueError):  # the user's own policy with a built-in name
         return None
 
 
 def index_arguments(policy: Policy) -> dict[str, Any]:
-    """Return the options that `index_policy` was called with, beside the name, index and params."""
+    """Return the options that `index_policy` was called with, without name, index and params."""
     assert policy.rule is not None
     return {
         **policy.rule._asdict(),
@@ -79,8 +82,8 @@ def index_arguments(policy: Policy) -> dict[str, Any]:
     }
 
 
-def index_policy_of(policy: Policy) -> Policy:
-    """Return the policy that `index_policy` makes of the same index and options."""
+def rebuild_index_policy(policy: Policy) -> Policy:
+    """Return the policy that `index_policy` creates from the same index and options."""
     index: Any = policy.index
     return index_policy(policy.name, index, **index_arguments(policy), **policy.constants)
 
@@ -88,16 +91,15 @@ def index_policy_of(policy: Policy) -> Policy:
 # ------------------------------------------------------------------------------- pickle, repr, labels
 
 
-def pickled(policy: Policy) -> tuple[Any, tuple[Any, ...]]:
-    """Return what pickle stores: a spec, the arguments of `index_policy`, or all functions.
+def reduce_policy(policy: Policy) -> tuple[Any, tuple[Any, ...]]:
+    """Return how to pickle a policy: as a spec, the arguments of `index_policy`, or all functions.
 
-    Functions of your own are pickled like any other function: by reference, or by value if
-    cloudpickle does the pickling.
+    Your own functions are pickled like any other: by reference, or by value with cloudpickle.
     """
     spec = named_spec(policy)
     if spec is not None:
         return from_spec, (spec,)
-    if policy.rule is not None and index_policy_of(policy) == policy:
+    if policy.rule is not None and rebuild_index_policy(policy) == policy:
         arguments = {**index_arguments(policy), **policy.constants}
         return _unpickle_index, (policy.name, policy.index, arguments)
     return Policy, tuple(getattr(policy, part.name) for part in fields(policy) if part.init)
@@ -107,8 +109,8 @@ def _unpickle_index(name: str, index: Any, arguments: dict[str, Any]) -> Policy:
     return index_policy(name, index, **arguments)
 
 
-def expression(policy: Policy) -> str:
-    """Return Python that makes the policy, given the names of `kibitz` and the user's functions."""
+def format_call(policy: Policy) -> str:
+    """Return a Python expression that creates the policy."""
     scale = {} if policy.scale is None else {"scale": policy.scale}
     if named_spec(policy) is not None:
         return _call(policy.name, {**policy.parameters, **scale})
@@ -125,8 +127,8 @@ def _call(function: str, options: dict[str, Any], *first: str) -> str:
     return f"{function}({', '.join([*first, *(f'{k}={v!r}' for k, v in options.items())])})"
 
 
-def label_of(policy: Policy) -> str:
-    """Return `name` or `name:parameter=value,...` with the parameters that are not the default."""
+def make_label(policy: Policy) -> str:
+    """Return `name` or `name:parameter=value,...` with the non-default parameters."""
     default = POLICIES[policy.name]().parameters if policy.name in POLICIES else policy.parameters
     options = {k: v for k, v in policy.parameters.items() if default.get(k) != v}
     if policy.scale is not None:
@@ -139,32 +141,34 @@ def label_of(policy: Policy) -> str:
 
 
 def locate(index: Any, name: str) -> tuple[str, str | None]:
-    """Return the file that defines a function at its top level, and the module if it has a name."""
+    """Return the file that defines a top-level function, and its module if that can be imported."""
     path = Path(inspect.getsourcefile(index) or "")
-    where = f"index of {name} must be a function at the top level of a module or a file"
+    condition = f"the index of {name} must be a top-level function of a module or file"
     if not path.is_file():
-        raise ValueError(f"{where}, got {index.__qualname__!r} that no file holds")
-    if index.__qualname__ != index.__name__ or text_hash(path, index.__name__) is None:
-        raise ValueError(f"{where}, got {index.__qualname__!r}")
+        raise ValueError(f"{condition}, but {index.__qualname__!r} is not in a file")
+    if index.__qualname__ != index.__name__ or hash_text(path, index.__name__) is None:
+        raise ValueError(f"{condition}, got {index.__qualname__!r}")
     module = index.__module__
     try:
         found = importlib.util.find_spec(module) if module != "__main__" else None
     except (ImportError, ValueError):
         found = None
-    known = found is not None and found.origin is not None and Path(found.origin) == path
-    return str(path.resolve()), module if known else None
+    importable = found is not None and found.origin is not None and Path(found.origin) == path
+    return str(path.resolve()), module if importable else None
 
 
 def import_function(spec: Spec) -> Any:
-    """Return the function of a spec, by its module or file; raise ValueError if it changed."""
-    what = f"index of {spec['name']} must be found as {spec['function']!r}"
+    """Return the function that a spec refers to; raise ValueError if it is missing or changed."""
+    index = f"the index of {spec['name']}, {spec['function']!r},"
     path = source_path(spec)
     if path is None:
-        raise ValueError(f"{what}, got no module {spec['module']!r} and no file {spec['file']!r}")
-    text = text_hash(path, spec["function"])
+        raise ValueError(
+            f"{index} cannot be found: no module {spec['module']!r} and no file {spec['file']!r}"
+        )
+    text = hash_text(path, spec["function"])
     if text is None:
-        raise ValueError(f"{what}, got nothing of that name in {quoted(str(path))}")
-    changed = f"{what} as the agent has it, got another source in {quoted(str(path))}"
+        raise ValueError(f"{index} is not defined in {short_repr(str(path))}")
+    changed = f"{index} has changed in {short_repr(str(path))}; restore the version that was stored"
     if spec.get("text", text) != text:  # a store of kibitz 0.2 or older has no such hash
         raise ValueError(changed)
     function = getattr(load_module(spec, path), spec["function"], None)
@@ -175,7 +179,7 @@ def import_function(spec: Spec) -> Any:
 
 
 def source_path(spec: Spec) -> Path | None:
-    """Return the file that holds the function of a spec, without executing it."""
+    """Return the file that defines the function of a spec, without executing it."""
     if spec["module"] is not None:
         try:
             found = importlib.util.find_spec(spec["module"])
@@ -188,7 +192,7 @@ def source_path(spec: Spec) -> Path | None:
 
 
 def load_module(spec: Spec, path: Path) -> ModuleType:
-    """Return the module in a file: imported by its name, already loaded, or executed now."""
+    """Return the module in a file: import it by name, reuse a loaded one, or execute the file."""
     if spec["module"] is not None:
         found = importlib.util.find_spec(spec["module"])
         if found is not None and found.origin == str(path):
@@ -211,11 +215,11 @@ def load_module(spec: Spec, path: Path) -> ModuleType:
     return module
 
 
-def text_hash(path: Path, name: str) -> str | None:
-    """Return a hash of a top-level function and of all that it names in its file, without executing
-    it.
+def hash_text(path: Path, name: str) -> str | None:
+    """Return a hash of a top-level function and everything it refers to in its file.
 
-    Comments, docstrings and layout do not count. None if the file has no such function.
+    The file is not executed. Comments, docstrings and layout are ignored. None if there is no such
+    function.
     """
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"))

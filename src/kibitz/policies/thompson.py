@@ -1,10 +1,10 @@
-r"""Thompson sampling, counting free observations.
+r"""Thompson sampling, counting looks.
 
-Pull each arm once, then the arm of largest sample of the posterior mean: N(\bar X_i, 1/O_i)
+Pull each arm once, then the arm with the largest sample from its posterior: N(\bar X_i, 1/O_i)
 for Gaussian rewards (in units of their scale) with a flat prior; Beta(1 + S_i, 1 + O_i - S_i) for
-rewards in [0, 1], S_i being their sum. An active observer looks at the runner-up of a fresh sample,
-so that the look is spread over the arms that may still be best. The paper only mentions Thompson
-(section 1).
+rewards in [0, 1], S_i being their sum. An active observer looks at the runner-up of a fresh
+sample, which spreads the looks over the arms that may still be best. The paper only mentions Thompson
+sampling (section 1).
 """
 
 import math
@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from kibitz._jit import jit
-from kibitz.policies.index_policy import State, init, two_largest, update
-from kibitz.policies.policy import Policy, Rewards, check_rewards, checked_scale
+from kibitz.policies.index_policy import State, init, make_two_largest, update
+from kibitz.policies.policy import Policy, Rewards, check_rewards, check_scale
 
 
 def thompson(rewards: Rewards = "gaussian", scale: float | None = None) -> Policy:
@@ -25,7 +25,7 @@ def thompson(rewards: Rewards = "gaussian", scale: float | None = None) -> Polic
     rewards
         "gaussian", "bernoulli" (0 or 1) or "bounded" (any number in [0, 1]).
     scale
-        The sub-Gaussian scale of the rewards; that of the problem unless given.
+        The sub-Gaussian scale of the rewards. Default: the scale of the problem.
     """
     has_beta_prior = check_rewards(rewards) != "gaussian"
     return Policy(
@@ -36,24 +36,24 @@ def thompson(rewards: Rewards = "gaussian", scale: float | None = None) -> Polic
         look,
         update,
         rewards=rewards,
-        scale=checked_scale(scale, rewards),
+        scale=check_scale(scale, rewards),
         parameters={"rewards": rewards},
     )
 
 
 @jit
 def sample(params: Any, state: State, stage: int, arm: int, rng: Any) -> Any:
-    """Return a sample of the posterior of an arm's mean; infinite before its first pull."""
-    known = state.statistics
-    n, total = known.n_observed[arm], known.sums[arm]
-    if known.n_pulls[arm] == 0:
+    """Return a sample from the posterior of an arm's mean; infinite before its first pull."""
+    stats = state.statistics
+    n, total = stats.n_observed[arm], stats.sums[arm]
+    if stats.n_pulls[arm] == 0:
         return np.inf
     if params.beta:
         return rng.beta(1.0 + total, 1.0 + n - total)
     return total / n + 1 / math.sqrt(n) * rng.standard_normal()
 
 
-best = two_largest(sample)
+best = make_two_largest(sample)
 
 
 @jit

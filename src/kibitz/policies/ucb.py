@@ -1,22 +1,22 @@
-r"""UCB that learns from free observations as well as from its pulls.
+r"""UCB that learns from looks as well as from pulls.
 
 Pull each arm once, then the arm with the largest
 
 .. math:: \bar X_i + \sqrt{c \log t / O_i}
 
-where O_i counts pulls and free observations of arm i and \bar X_i averages both.
+where O_i counts pulls and looks (free observations) of arm i and \bar X_i averages both.
 Degenne, Garcelon and Perchet (UAI 2018), Algorithm 1, c = 6; its regret as a passive observer is
 bounded by their Theorem 3 as corrected in docs/errata.md (D19). `ignore_looks=True` is the plain
 bandit algorithm: O_i is then the number of pulls N_i.
 
 As an active observer it looks at the arm of second largest index: the paper's "UCB1-Double"
 (section 4.2.1), which no theorem covers. `ucb_double` is that policy under the paper's name.
-`ucb_second` lets a second UCB choose the look (section 5, "optimal sampling distribution"): over the
-arms that are not pulled, with the looks as its only observations and their number as its clock,
+In `ucb_second` a second UCB chooses the look (section 5, "optimal sampling distribution") among the
+arms that are not pulled. It learns from looks only, and their number is its clock:
 
 .. math:: \bar Y_i + \sqrt{c \log(1 + \sum_j F_j) / F_i},
 
-arms never looked at first. The paper gives no formula for it; this is our reading.
+Arms without looks come first. The paper gives no formula; this is our interpretation.
 """
 
 import math
@@ -27,11 +27,11 @@ import numpy as np
 from kibitz._jit import jit
 from kibitz._validation import flag, positive
 from kibitz.policies.index_policy import (
-    choices_by,
     index_policy,
-    one_over_root,
-    separable,
-    two_largest,
+    inverse_root,
+    make_choices,
+    make_separable_index,
+    make_two_largest,
     with_factors,
 )
 from kibitz.policies.policy import (
@@ -41,41 +41,41 @@ from kibitz.policies.policy import (
     Policy,
     Statistics,
     View,
-    checked_scale,
+    check_scale,
     count,
     new_statistics,
 )
 
 
 def ucb(exploration: float = 6.0, ignore_looks: bool = False, scale: float | None = None) -> Policy:
-    """Return UCB with passive observations (Algorithm 1).
+    """Return UCB (Algorithm 1).
 
     Parameters
     ----------
     exploration
         The constant c of the index; 6 in the paper, for rewards of sub-Gaussian scale 1.
     ignore_looks
-        Whether to learn from pulls only: the plain bandit baseline.
+        Whether to learn from pulls only, as the plain bandit algorithm does.
     scale
-        The sub-Gaussian scale of the rewards; that of the problem unless given.
+        The sub-Gaussian scale of the rewards. Default: the scale of the problem.
     """
     c = positive(exploration, "exploration")
     parameters = {"exploration": c, "ignore_looks": flag(ignore_looks, "ignore_looks")}
     policy = index_policy(
         "ucb", index, ignore_looks=ignore_looks, scale=scale, parameters=parameters, exploration=c
     )
-    return with_factors(policy, growth, one_over_root)
+    return with_factors(policy, growth, inverse_root)
 
 
 def ucb_double(exploration: float = 6.0, scale: float | None = None) -> Policy:
-    """Return UCB1-Double: UCB, looking at the arm of second largest index (section 4.2.1)."""
+    """Return UCB1-Double: UCB that looks at the arm of second largest index (section 4.2.1)."""
     c = positive(exploration, "exploration")
     policy = index_policy("ucb_double", index, scale=scale, exploration=c)
-    return with_factors(policy, growth, one_over_root)
+    return with_factors(policy, growth, inverse_root)
 
 
 def ucb_second(exploration: float = 6.0, scale: float | None = None) -> Policy:
-    """Return UCB with a second UCB over the other arms that chooses the look (section 5)."""
+    """Return UCB with a second UCB that chooses the look among the other arms (section 5)."""
     constants = {"exploration": positive(exploration, "exploration")}
     return Policy(
         "ucb_second",
@@ -86,8 +86,8 @@ def ucb_second(exploration: float = 6.0, scale: float | None = None) -> Policy:
         update,
         index=index,
         view=view,
-        factors=(growth, one_over_root),
-        scale=checked_scale(scale),
+        factors=(growth, inverse_root),
+        scale=check_scale(scale),
         parameters=constants,
     )
 
@@ -98,11 +98,11 @@ def growth(params: Any, stage: int) -> float:
     return math.sqrt(params.exploration * math.log(stage))
 
 
-index = separable(growth, one_over_root)  # the upper confidence bound of Algorithm 1
+index = make_separable_index(growth, inverse_root)  # the upper confidence bound of Algorithm 1
 
 
 class State(NamedTuple):
-    """The statistics of the first UCB, of all observations, and the rewards of the looks alone."""
+    """The statistics of all observations, and the sums of the rewards of looks."""
 
     statistics: Statistics
     look_sums: Array
@@ -117,24 +117,24 @@ def init(params: Any, n_arms: int) -> State:
 
 @jit
 def view(params: Any, state: State, stage: int) -> View:
-    """Return what the first UCB decides from; the second may change its choice at each look."""
-    known = state.statistics
-    return View(known, known.n_pulls, state.allowed, 0, NEVER, True, 0)
+    """Return the data of the first UCB; the choice of the second may change with each look."""
+    stats = state.statistics
+    return View(stats, stats.n_pulls, state.allowed, 0, NEVER, True, 0)
 
 
-pull, _ = choices_by(index, view)
+pull, _ = make_choices(index, view)
 
 
 @jit
 def look_index(params: Any, state: State, clock: int, arm: int, rng: Any) -> float:
-    """Return the index of an arm by its looks alone; infinite before the first."""
+    """Return the index of an arm from its looks only; infinite before the first."""
     n_looks = state.statistics.n_looks
     if n_looks[arm] == 0:
         return np.inf
     return index(params, clock, n_looks, arm, state.look_sums[arm] / n_looks[arm])
 
 
-best_look = two_largest(look_index)
+best_look = make_two_largest(look_index)
 
 
 @jit
@@ -150,7 +150,7 @@ def look(params: Any, state: State, stage: int, rng: Any) -> int:
 def update(
     params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
 ) -> State:
-    """Count an observation for the first UCB, and a look for the second one too."""
+    """Count an observation for the first UCB, and a look also for the second."""
     count(state.statistics, arm, n, total, is_look)
     if is_look:
         state.look_sums[arm] += total

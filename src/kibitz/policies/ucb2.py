@@ -1,15 +1,14 @@
-r"""UCB2 (Auer, Cesa-Bianchi and Fischer, 2002), counting free observations.
+r"""UCB2 (Auer, Cesa-Bianchi and Fischer, 2002), counting looks.
 
-Time goes in bursts. With \tau(r) = \lceil (1 + \alpha)^r \rceil, an arm seen O_i times is at level
-r_i, the largest r with \tau(r) \le O_i. Pull each arm once; then choose the arm of largest
+UCB2 pulls arms in bursts. With \tau(r) = \lceil (1 + \alpha)^r \rceil, an arm observed O_i times is
+at level r_i, the largest r with \tau(r) \le O_i. Pull each arm once; then choose the arm of largest
 
 .. math:: \bar X_i + \sqrt{2 (1 + \alpha) \log(e t / \tau(r_i)) / \tau(r_i)}
 
-(with t / \tau(r_i) at least 1: looks can make \tau(r_i) exceed t) and pull it until it was seen
-\tau(r_i + 1) times. A look raises O_i, so it raises the level of an arm or shortens a burst. Without
-looks this is UCB2; the original is for rewards in [0, 1], of scale 1/2.
-The paper names it (section 4.1) and states no theorem for it with looks. An active observer looks at
-the runner-up.
+(with t / \tau(r_i) at least 1: looks can make \tau(r_i) exceed t) and pull it until it has \tau(r_i +
+1) observations. A look increases O_i, which may raise the level of an arm or shorten a burst. Without
+looks this is UCB2; the original is for rewards in [0, 1], of scale 1/2. The paper mentions it
+(section 4.1) but states no theorem for it with looks. An active observer looks at the runner-up.
 """
 
 import math
@@ -19,27 +18,27 @@ import numpy as np
 
 from kibitz._jit import jit
 from kibitz._validation import between
-from kibitz.policies.index_policy import two_largest
+from kibitz.policies.index_policy import make_two_largest
 from kibitz.policies.policy import (
     NEVER,
     Array,
     Policy,
     Statistics,
-    checked_scale,
+    check_scale,
     count,
     new_statistics,
 )
 
-LEAST, MOST = 1e-6, 1e6  # of alpha, between which levels can be told apart and counted
+MIN_ALPHA, MAX_ALPHA = 1e-6, 1e6  # outside, levels cannot be distinguished or counted
 
 
 class State(NamedTuple):
-    """Statistics of all observations, and the burst."""
+    """Statistics of all observations, the levels, and the current burst."""
 
     statistics: Statistics
-    begins: Array  # the count at which each arm's level began
-    ends: Array  # and that at which the next one begins
-    burst: Array  # the arm of the burst, and the count at which the burst ends
+    begins: Array  # the count at which the current level of each arm began
+    ends: Array  # the count at which its next level begins
+    burst: Array  # the arm of the burst and the count at which the burst ends
 
 
 def ucb2(alpha: float = 0.001, scale: float | None = None) -> Policy:
@@ -50,9 +49,9 @@ def ucb2(alpha: float = 0.001, scale: float | None = None) -> Policy:
     alpha
         \\alpha > 0: how fast bursts grow; 0.001 as its authors advise.
     scale
-        The sub-Gaussian scale of the rewards; that of the problem unless given.
+        The sub-Gaussian scale of the rewards. Default: the scale of the problem.
     """
-    constants = {"alpha": between(alpha, "alpha", LEAST, MOST)}
+    constants = {"alpha": between(alpha, "alpha", MIN_ALPHA, MAX_ALPHA)}
     return Policy(
         "ucb2",
         constants,
@@ -61,19 +60,19 @@ def ucb2(alpha: float = 0.001, scale: float | None = None) -> Policy:
         look,
         update,
         in_phases=True,
-        scale=checked_scale(scale),
+        scale=check_scale(scale),
         parameters=constants,
     )
 
 
 @jit
 def tau(alpha: float, level: int) -> int:
-    """Return the number of observations at which a level begins."""
+    """Return the count at which a level begins."""
     return math.ceil(min((1 + alpha) ** level, float(NEVER)))
 
 
 @jit
-def level_of(alpha: float, count: int) -> int:
+def find_level(alpha: float, count: int) -> int:
     """Return the largest level that begins at or below `count` observations."""
     level = int(math.log(count) / math.log1p(alpha))
     while tau(alpha, level) > count:
@@ -85,7 +84,7 @@ def level_of(alpha: float, count: int) -> int:
 
 @jit(allocates=True)
 def init(params: Any, n_arms: int) -> State:
-    """Return the state before anything was seen."""
+    """Return the state before any observation."""
     return State(
         new_statistics(n_arms, 0),
         np.zeros(n_arms, np.int64),
@@ -97,21 +96,21 @@ def init(params: Any, n_arms: int) -> State:
 @jit
 def bound(params: Any, state: State, stage: int, arm: int, rng: Any) -> Any:
     """Return the upper confidence bound of an arm; infinite before its first pull."""
-    known = state.statistics
-    if known.n_pulls[arm] == 0:
+    stats = state.statistics
+    if stats.n_pulls[arm] == 0:
         return np.inf
-    seen = float(state.begins[arm])
-    log = 1 + math.log(max(1.0, stage / seen))
-    width = math.sqrt(2 * (1 + params.alpha) * log / seen)
-    return known.sums[arm] / known.n_observed[arm] + width
+    n = float(state.begins[arm])
+    log = 1 + math.log(max(1.0, stage / n))
+    width = math.sqrt(2 * (1 + params.alpha) * log / n)
+    return stats.sums[arm] / stats.n_observed[arm] + width
 
 
-best = two_largest(bound)
+best = make_two_largest(bound)
 
 
 @jit
 def pull(params: Any, state: State, stage: int, rng: Any) -> int:
-    """Return the arm of the burst, or of the largest bound where a new burst begins."""
+    """Return the arm of the burst, or the arm of largest bound if a new burst begins."""
     arm = state.burst[0]
     if arm >= 0 and state.statistics.n_observed[arm] < state.burst[1]:
         return arm
@@ -120,7 +119,7 @@ def pull(params: Any, state: State, stage: int, rng: Any) -> int:
 
 @jit
 def look(params: Any, state: State, stage: int, rng: Any) -> int:
-    """Return the best arm that is not pulled."""
+    """Return the arm of largest bound that is not pulled."""
     first, second = best(params, state, stage, state.begins.size, rng)
     return second if pull(params, state, stage, rng) == first else first
 
@@ -129,16 +128,16 @@ def look(params: Any, state: State, stage: int, rng: Any) -> int:
 def update(
     params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
 ) -> State:
-    """Count an observation; a pull outside of a burst begins one."""
-    known, burst = state.statistics, state.burst
-    counts = known.n_observed
+    """Count an observation; a pull outside a burst begins a new one."""
+    stats, burst = state.statistics, state.burst
+    counts = stats.n_observed
     if not is_look and (burst[0] < 0 or counts[burst[0]] >= burst[1]):
-        first_pull = known.n_pulls[arm] == 0
+        first_pull = stats.n_pulls[arm] == 0
         burst[0] = -1 if first_pull else arm
         burst[1] = 0 if first_pull else state.ends[arm]
-    count(known, arm, n, total, is_look)
+    count(stats, arm, n, total, is_look)
     if counts[arm] >= state.ends[arm]:
-        level = level_of(params.alpha, counts[arm])
+        level = find_level(params.alpha, counts[arm])
         state.begins[arm] = tau(params.alpha, level)
         state.ends[arm] = tau(params.alpha, level + 1)
     return state

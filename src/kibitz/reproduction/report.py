@@ -21,18 +21,18 @@ from typing import Any, NamedTuple
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from kibitz._files import checked_folder, checked_target, write_whole
-from kibitz._validation import flag, refused
+from kibitz._files import check_folder, check_target, write_atomic
+from kibitz._validation import flag, invalid
 from kibitz.plotting import vega
 from kibitz.plotting.figures import figure, save_figure
 from kibitz.plotting.picture import COLOURS, DARK_COLOURS, DASHES, Picture, typeset
 from kibitz.reproduction import Data
 from kibitz.reproduction.experiments import NUMBERED
 from kibitz.reproduction.verdict import SURE, Verdict
-from kibitz.simulation.executors import opened
+from kibitz.simulation.executors import open_executor
 from kibitz.simulation.options import Executors, check_option
 from kibitz.simulation.results.dataset import versions
-from kibitz.simulation.simulate import compiling_ahead
+from kibitz.simulation.simulate import compile_for
 
 TEMPLATES = Path(__file__).parent / "templates"
 PAPER = (
@@ -97,10 +97,10 @@ def reproduce(
     seed, quick = check_option("seed", seed), flag(quick, "quick")
     runs = None if runs is None else check_option("runs", runs)
     threads = check_option("threads", threads)
-    place = checked_folder(folder, "out")
+    place = check_folder(folder, "out")
     for part in ("data", "figures"):
-        checked_folder(place / part, "out").mkdir(parents=True, exist_ok=True)
-    page_file = checked_target(place / "report.html", "out")
+        check_folder(place / part, "out").mkdir(parents=True, exist_ok=True)
+    page_file = check_target(place / "report.html", "out")
     tell = progress if progress is not None else lambda what, share: None
     sections = []
 
@@ -113,10 +113,10 @@ def reproduce(
             file = partial(data_file, place, number)
             NUMBERED[number].run(file, runs=n_runs(number), seed=seed, threads=threads)
 
-    with opened(executor) as crew, ThreadPoolExecutor(1) as aside, ExitStack() as stack:
+    with open_executor(executor) as crew, ThreadPoolExecutor(1) as aside, ExitStack() as stack:
         script = aside.submit(vega.javascript)
         if crew is None:
-            stack.enter_context(compiling_ahead(run_all))
+            stack.enter_context(compile_for(run_all))
         for done, number in enumerate(numbers):
 
             def step(what: str, share: float, done: int = done, number: int = number) -> None:
@@ -126,7 +126,7 @@ def reproduce(
             options = {"runs": n_runs(number), "seed": seed, "threads": threads, "executor": crew}
             sections.append(experiment(number, place, progress=step, **options))
         written = page(sections, place / "figures", script.result(), seed, quick)
-    write_whole(page_file, written.encode(), "out")
+    write_atomic(page_file, written.encode(), "out")
     return sections
 
 
@@ -134,10 +134,10 @@ def chosen(only: Sequence[int]) -> list[int]:
     """Return the numbers of the experiments that are asked for, each once; all if none is."""
     condition = f"numbers from 1 to {len(NUMBERED)}"
     if not isinstance(only, Sequence) or isinstance(only, str):
-        raise refused("only", condition, only)
+        raise invalid("only", condition, only)
     for number in only:
         if isinstance(number, bool) or not isinstance(number, int) or number not in NUMBERED:
-            raise refused("only", condition, number)
+            raise invalid("only", condition, number)
     return list(dict.fromkeys(only)) or list(NUMBERED)
 
 

@@ -1,9 +1,9 @@
-"""Who plays jobs: threads of this process, or any executor, such as that of a cluster.
+"""Parallel execution of jobs: by threads of this process, or by an executor such as a cluster's.
 
-At most four payloads of work for each worker are under way, so that neither an engine's queue nor the
-results that wait here grow with the work. A payload takes some seconds, for to send one takes
-milliseconds, or brings some megabytes. One that is lost with its worker is played again: jobs are
-deterministic, so that it does not matter whether it had been played.
+At most four payloads per worker are in flight, so neither the executor's queue nor the waiting
+results grow with the work. A payload takes a few seconds or returns a few megabytes, because sending
+one takes milliseconds. A payload lost with its worker is submitted again. Jobs are deterministic, so
+running one twice does no harm.
 """
 
 import os
@@ -23,20 +23,20 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from kibitz._validation import EXECUTOR, quoted, refused
+from kibitz._validation import EXECUTOR, invalid, short_repr
 from kibitz.engine.loop import RUN, STAGE, STOP
-from kibitz.simulation.jobs import Job, Played, expected_seconds, new_control, play, result_bytes
+from kibitz.simulation.jobs import Job, Outcome, estimate_bytes, estimate_seconds, new_control, play
 from kibitz.simulation.options import Executors
 from kibitz.simulation.payload import Answer, Payload, check_answer, pack, play_payload
 
-IN_FLIGHT = 4  # payloads of work for each worker
-SECONDS = 2.0  # that a payload should take
-LARGEST = 2**22  # bytes of what a payload brings, if it is not one job
-MANY = 32  # workers: from more of them too many answers would come, so that theirs take longer
-TRIES = 4  # of a payload: the first, and three more if it is lost
-ASK_AGAIN = 5.0  # seconds after which an executor is asked again how many workers it has
-#: What engines say of jobs that were lost, by the names of the errors: none of them is imported here.
-LOST = {"BrokenExecutor", "CancelledError", "KilledWorker", "TerminatedWorkerError"}
+MAX_PAYLOADS_PER_WORKER = 4  # in flight
+PAYLOAD_SECONDS = 2.0  # target duration of a payload
+MAX_PAYLOAD_BYTES = 2**22  # of the results of a payload with several jobs
+MANY_WORKERS = 32  # with more, payloads take longer, to limit the number of answers
+MAX_ATTEMPTS = 4  # of a payload: the first and three more if it is lost
+RECOUNT_SECONDS = 5.0  # between two counts of an executor's workers
+#: Names of the errors that executors raise for lost jobs; their libraries are not imported here.
+LOST_JOB_ERRORS = {"BrokenExecutor", "CancelledError", "KilledWorker", "TerminatedWorkerError"}
 
 
 def play_all(
@@ -44,22 +44,22 @@ def play_all(
     workers: int | None,
     progress: Callable[[float], None],
     executor: Executor | None = None,
-) -> Generator[tuple[Job, Played], None, None]:
-    """Play jobs in parallel and yield each when it is done.
+) -> Generator[tuple[Job, Outcome], None, None]:
+    """Play jobs in parallel and yield each with its outcome when it is done.
 
-    `workers` is how many threads to use, or how many workers of an executor: all unless given.
-    `progress` is told the share of all stages played so far, some ten times a second. An exception,
-    Ctrl-C for one, cancels what waits and stops threads within moments.
+    `workers` is the number of threads, or of workers of the executor; default: all. `progress` is
+    called about ten times a second with the share of all stages played so far. An exception, such as
+    Ctrl-C, cancels waiting jobs and stops threads at once.
     """
     if not jobs:
         return
     crew = _Threads(workers or cores()) if executor is None else _Workers(executor, workers)
     total, done = sum(map(n_stages, jobs)), 0
-    bundles = crew.bundled(jobs)
+    bundles = crew.make_bundles(jobs)
     waiting: dict[Future[Any], list[Job]] = {}
     try:
         while True:
-            while len(waiting) < IN_FLIGHT * crew.n_workers():
+            while len(waiting) < MAX_PAYLOADS_PER_WORKER * crew.n_workers():
                 bundle = next(bundles, None)
                 if bundle is None:
                     break
@@ -67,18 +67,18 @@ def play_all(
             if not waiting:
                 return
             finished, _ = wait(waiting, timeout=0.1, return_when=FIRST_COMPLETED)
-            for future in sorted(finished, key=_failed):  # first what was played
+            for future in sorted(finished, key=_failed):  # successful ones first
                 bundle = waiting.pop(future)
-                again = crew.handed_out_again(future)
-                if again is not None:
-                    waiting[again] = bundle
+                new_future = crew.resubmit_if_lost(future)
+                if new_future is not None:
+                    waiting[new_future] = bundle
                     continue
-                for job, played in zip(bundle, crew.results(future), strict=True):
+                for job, outcome in zip(bundle, crew.results(future), strict=True):
                     done += n_stages(job)
-                    yield job, played
-            progress((done + crew.under_way()) / total)
+                    yield job, outcome
+            progress((done + crew.stages_in_progress()) / total)
     finally:
-        crew.leave(waiting)
+        crew.stop(waiting)
 
 
 def _failed(future: Future[Any]) -> bool:
@@ -86,12 +86,12 @@ def _failed(future: Future[Any]) -> bool:
 
 
 def n_stages(job: Job) -> int:
-    """Return how many stages a job plays."""
+    """Return the number of stages of a job, over all its runs."""
     return (job.last - job.first) * job.horizon
 
 
 def cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -101,60 +101,60 @@ def cores() -> int:
 
 
 @contextmanager
-def opened(executor: Executors | None) -> Iterator[Executor | None]:
-    """Give an executor as it is, or one that a function makes, which is shut down in the end."""
+def open_executor(executor: Executors | None) -> Iterator[Executor | None]:
+    """Yield an executor as it is, or one from a function, which is shut down at the end."""
     if executor is None or isinstance(executor, Executor):
         yield executor
         return
     if not callable(executor):
-        raise refused("executor", EXECUTOR, executor)
-    made = Remade(executor)
+        raise invalid("executor", EXECUTOR, executor)
+    restarting = RestartingExecutor(executor)
     try:
-        yield made
+        yield restarting
     finally:
-        made.shutdown()
+        restarting.shutdown()
 
 
-class Remade(Executor):
-    """An executor that is made by a function, and made anew if it has lost its workers."""
+class RestartingExecutor(Executor):
+    """An executor created by a function, and created again if it breaks."""
 
     def __init__(self, make: Callable[[], Executor]) -> None:
         self.make = make
-        self.made: Executor | None = None
+        self.current: Executor | None = None
 
     @property
     def inner(self) -> Executor:
-        """The executor that is used now, made when there is first something to play."""
-        if self.made is None:
-            made = self.make()
-            if not isinstance(made, Executor):
-                raise refused("executor", EXECUTOR, made)
-            self.made = made
-        return self.made
+        """The current executor, created at its first use."""
+        if self.current is None:
+            new = self.make()
+            if not isinstance(new, Executor):
+                raise invalid("executor", EXECUTOR, new)
+            self.current = new
+        return self.current
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Hand something out."""
+        """Submit a call; create a new executor if the current one is broken."""
         try:
             return self.inner.submit(fn, *args, **kwargs)
         except BrokenExecutor:
             self.inner.shutdown(wait=False)
-            self.made = None
+            self.current = None
             return self.inner.submit(fn, *args, **kwargs)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Free the workers."""
-        if self.made is not None:
-            self.made.shutdown(wait=wait)  # what waits was cancelled; not all could do that here
+        """Shut down the current executor."""
+        if self.current is not None:
+            self.current.shutdown(wait=wait)  # waiting calls were cancelled before
 
 
-def workers_of(executor: Executor) -> int:
-    """Return how many jobs an executor plays at a time; the cores of this machine if it is silent."""
-    if isinstance(executor, Remade):
-        return workers_of(executor.inner)
-    client = getattr(executor, "_client", None)  # of Dask, whose workers come and go
+def count_workers(executor: Executor) -> int:
+    """Return the number of workers of an executor, or of local cores if it does not say."""
+    if isinstance(executor, RestartingExecutor):
+        return count_workers(executor.inner)
+    client = getattr(executor, "_client", None)  # Dask, whose workers come and go
     if client is not None:
         return max(1, sum(client.nthreads().values()))
-    for name in ("num_workers", "_max_workers"):  # of MPI, and of all others
+    for name in ("num_workers", "_max_workers"):  # MPI, and the standard library
         n = getattr(executor, name, None)
         if isinstance(n, int) and n > 0:
             return n
@@ -165,7 +165,7 @@ def workers_of(executor: Executor) -> int:
 
 
 class _Threads:
-    """Threads of this process: they can be watched, and stopped."""
+    """Threads of this process, which report progress and can be stopped."""
 
     def __init__(self, n: int) -> None:
         self.n = n
@@ -175,7 +175,7 @@ class _Threads:
     def n_workers(self) -> int:
         return self.n
 
-    def bundled(self, jobs: list[Job]) -> Iterator[list[Job]]:
+    def make_bundles(self, jobs: list[Job]) -> Iterator[list[Job]]:
         yield from ([job] for job in jobs)
 
     def hand_out(self, bundle: list[Job]) -> Future[Any]:
@@ -184,101 +184,103 @@ class _Threads:
         self.playing[future] = (job, control)
         return future
 
-    def handed_out_again(self, future: Future[Any]) -> Future[Any] | None:
-        return None  # threads are not lost
+    def resubmit_if_lost(self, future: Future[Any]) -> Future[Any] | None:
+        return None  # threads cannot be lost
 
-    def results(self, future: Future[Any]) -> tuple[Played, ...]:
+    def results(self, future: Future[Any]) -> tuple[Outcome, ...]:
         del self.playing[future]
         return (future.result(),)
 
-    def under_way(self) -> int:
-        """Return how many stages are played of the jobs that are not done."""
+    def stages_in_progress(self) -> int:
+        """Return the stages played so far in unfinished jobs."""
         stages = 0
         for job, control in self.playing.values():
             stages += min(int(control[RUN]) * job.horizon + int(control[STAGE]), n_stages(job))
         return stages
 
-    def leave(self, waiting: dict[Future[Any], list[Job]]) -> None:
+    def stop(self, waiting: dict[Future[Any], list[Job]]) -> None:
         for _, control in self.playing.values():
             control[STOP] = 1
         self.pool.shutdown(wait=True, cancel_futures=True)
 
 
 class _Workers:
-    """The workers of an executor: they get payloads, may be lost, and answer."""
+    """Workers of an executor, which receive payloads and may be lost."""
 
     def __init__(self, executor: Executor, workers: int | None) -> None:
-        self.executor, self.given = executor, workers
-        self.asked, self.known = -ASK_AGAIN, 1
-        self.pace = 1.0  # what payloads take, over what was expected
-        self.sent: dict[Future[Any], tuple[Payload, int, float]] = {}
+        self.executor, self.n_limit = executor, workers
+        self.counted_at, self.n_counted = -RECOUNT_SECONDS, 1
+        self.pace = 1.0  # actual over estimated duration of payloads
+        self.pending: dict[Future[Any], tuple[Payload, int, float]] = {}
 
     def n_workers(self) -> int:
-        if self.given is not None:
-            return self.given
-        if time.monotonic() - self.asked >= ASK_AGAIN:
-            self.known, self.asked = workers_of(self.executor), time.monotonic()
-        return self.known
+        if self.n_limit is not None:
+            return self.n_limit
+        if time.monotonic() - self.counted_at >= RECOUNT_SECONDS:
+            self.n_counted, self.counted_at = count_workers(self.executor), time.monotonic()
+        return self.n_counted
 
-    def bundled(self, jobs: list[Job]) -> Iterator[list[Job]]:
-        """Yield neighbours together, until they take long enough or bring enough."""
+    def make_bundles(self, jobs: list[Job]) -> Iterator[list[Job]]:
+        """Yield consecutive jobs together, up to the target duration or size of a payload."""
         bundle: list[Job] = []
         seconds = size = 0.0
         for job in jobs:
             bundle.append(job)
-            seconds, size = seconds + expected_seconds(job), size + result_bytes(job)
-            aim = SECONDS * max(1.0, self.n_workers() / MANY)
-            if self.pace * seconds >= aim or size >= LARGEST:
+            seconds, size = seconds + estimate_seconds(job), size + estimate_bytes(job)
+            target = PAYLOAD_SECONDS * max(1.0, self.n_workers() / MANY_WORKERS)
+            if self.pace * seconds >= target or size >= MAX_PAYLOAD_BYTES:
                 yield bundle
                 bundle, seconds, size = [], 0.0, 0.0
         if bundle:
             yield bundle
 
     def hand_out(self, bundle: list[Job]) -> Future[Any]:
-        return self._submit(pack(bundle), 1, sum(map(expected_seconds, bundle)))
+        return self._submit(pack(bundle), 1, sum(map(estimate_seconds, bundle)))
 
-    def handed_out_again(self, future: Future[Any]) -> Future[Any] | None:
-        """Hand out once more what was lost; None if it was not."""
+    def resubmit_if_lost(self, future: Future[Any]) -> Future[Any] | None:
+        """Submit a lost payload again; return None if it was not lost."""
         error = CancelledError("cancelled") if future.cancelled() else future.exception()
-        if not LOST & {kind.__name__ for kind in type(error).__mro__}:
+        if not LOST_JOB_ERRORS & {kind.__name__ for kind in type(error).__mro__}:
             return None
-        payload, attempt, expected = self.sent.pop(future)
-        if attempt == TRIES:
+        payload, attempt, estimate = self.pending.pop(future)
+        if attempt == MAX_ATTEMPTS:
             raise ValueError(
-                f"workers must stay alive while they play, got a job that was lost {TRIES} times "
-                f"({type(error).__name__}: {quoted(str(error))})"
+                f"a job was lost {MAX_ATTEMPTS} times because its worker died "
+                f"({type(error).__name__}: {short_repr(str(error))}); check its memory and log"
             ) from error
-        return self._submit(payload, attempt + 1, expected)
+        return self._submit(payload, attempt + 1, estimate)
 
-    def _submit(self, payload: Payload, attempt: int, expected: float) -> Future[Any]:
+    def _submit(self, payload: Payload, attempt: int, estimate: float) -> Future[Any]:
         try:
             future = self.executor.submit(play_payload, payload, attempt)
         except (BrokenExecutor, RuntimeError) as error:
             raise ValueError(
-                "executor must be one that takes jobs, or a function that makes one, got "
-                f"{type(self.executor).__name__} ({error})"
+                f"the executor {type(self.executor).__name__} does not accept jobs ({error}); pass a "
+                "working one, or a function that returns one"
             ) from error
-        self.sent[future] = (payload, attempt, expected)
+        self.pending[future] = (payload, attempt, estimate)
         return future
 
-    def results(self, future: Future[Any]) -> tuple[Played, ...]:
-        payload, _, expected = self.sent.pop(future)
+    def results(self, future: Future[Any]) -> tuple[Outcome, ...]:
+        payload, _, estimate = self.pending.pop(future)
         try:
             answer = future.result()
         except (ImportError, AttributeError) as error:
             raise ValueError(
-                "workers must be able to import kibitz and what is played, got "
-                f"{type(error).__name__}: {error}"
+                "a worker cannot import kibitz or the policy; install both there "
+                f"({type(error).__name__}: {error})"
             ) from error
         if not isinstance(answer, Answer):
-            raise refused("executor", "one that returns what a function returned", answer)
-        played = check_answer(payload, answer)
-        self.pace += 0.3 * (max(answer.seconds / expected, 1e-3) - self.pace)
-        return played
+            raise ValueError(
+                f"the executor returned {short_repr(answer)} instead of the result of the call"
+            )
+        outcomes = check_answer(payload, answer)
+        self.pace += 0.3 * (max(answer.seconds / estimate, 1e-3) - self.pace)
+        return outcomes
 
-    def under_way(self) -> int:
+    def stages_in_progress(self) -> int:
         return 0
 
-    def leave(self, waiting: dict[Future[Any], list[Job]]) -> None:
+    def stop(self, waiting: dict[Future[Any], list[Job]]) -> None:
         for future in waiting:
             future.cancel()

@@ -16,7 +16,7 @@ from kibitz.policies import POLICIES
 from kibitz.policies.policy import Policy
 from kibitz.policies.spec import named_spec
 
-#: The revision of each engine, to be raised when its numbers change.
+#: The revision of each engine; increase it when its numbers change.
 REVISION = {"step": 2, "leap": 3}
 
 
@@ -53,24 +53,24 @@ def fingerprint(
 
 
 def difference(old: dict[str, Any], new: dict[str, Any]) -> str | None:
-    """Say how the fingerprint of saved runs differs from that of new ones; None if it does not."""
+    """Return how the fingerprint of saved runs differs from that of new ones, or None."""
     old = _translate(old, new)
     if "revision" not in old:
         return _difference_from_0_1_0(old, new)
-    if "source" not in new["policy"]:  # which builds before 0.2.0 stored for every policy
+    if "source" not in new["policy"]:  # builds before 0.2.0 stored it for every policy
         old = {**old, "policy": {k: v for k, v in old["policy"].items() if k != "source"}}
     return _first_difference(old, new)
 
 
 def _translate(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """Return a fingerprint with today's names; files of format 2 and before used others."""
+    """Return a fingerprint with the current names; formats 1 and 2 used others."""
     if "law" not in old["problem"]:
         return old
     problem = dict(old["problem"])
     kind = problem.pop("law")
     names = {"law": "rewards", "ignore_free": "ignore_looks"}
     parameters = {names.get(k, k): v for k, v in old["policy"]["parameters"].items()}
-    if parameters.get("rewards") == "bernoulli":  # which stood for "bounded", too
+    if parameters.get("rewards") == "bernoulli":  # it also stood for "bounded"
         parameters["rewards"] = new["policy"]["parameters"].get("rewards")
     return {
         **old,
@@ -82,33 +82,33 @@ def _translate(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
 def _first_difference(old: Any, new: Any, path: str = "") -> str | None:
     if isinstance(old, dict) and isinstance(new, dict):
         for key in {**new, **old}:
-            place = f"{path}.{key}" if path else str(key)
-            found = _first_difference(old.get(key), new.get(key), place)
-            if found:
-                return found
+            key_path = f"{path}.{key}" if path else str(key)
+            first = _first_difference(old.get(key), new.get(key), key_path)
+            if first:
+                return first
         return None
     return None if old == new else f"{path} = {old!r} instead of {new!r}"
 
 
 def _difference_from_0_1_0(old: dict[str, Any], new: dict[str, Any]) -> str | None:
-    """Say why runs of kibitz 0.1.0 cannot be resumed, or None if their numbers are the same.
+    """Return why runs of kibitz 0.1.0 cannot be resumed, or None if their numbers are the same.
 
-    That version identified functions by their bytecode, and its policies did not know the scale.
+    That version identified functions by their bytecode, and its policies ignored the scale.
     """
     policy = new["policy"]
     parameters = dict(old["policy"]["parameters"])
     scale = float(parameters.pop("sd", parameters.pop("scale", 1.0)))
     functions = [part for part in old["feedback"].values() if isinstance(part, dict)]
     if policy["name"] not in POLICIES or any("content" in part for part in functions):
-        return "functions of your own, which kibitz 0.1.0 identified by their bytecode"
+        return "your own functions, which kibitz 0.1.0 identified by their bytecode"
     if "leap" in (old["engine"], new["engine"]):
         return "leaps of kibitz 0.1.0, which drew different random numbers"
     if policy["scale"] != 1 or scale != 1:
         return (
-            f"rewards as they are, which kibitz 0.1.0 told policies of, instead of rewards in units "
-            f"of their scale {policy['scale']:g} (a policy's scale=1 gives its numbers)"
+            f"unscaled rewards, as in kibitz 0.1.0, instead of rewards in units of their scale "
+            f"{policy['scale']:g} (policies with scale=1 give the old numbers)"
         )
-    then = {**old, "policy": {"name": old["policy"]["name"], "parameters": parameters}}
+    before = {**old, "policy": {"name": old["policy"]["name"], "parameters": parameters}}
     now = {key: value for key, value in new.items() if key != "revision"}
     now["policy"] = {"name": policy["name"], "parameters": policy["parameters"]}
-    return _first_difference(then, now)
+    return _first_difference(before, now)

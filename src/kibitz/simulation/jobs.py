@@ -1,8 +1,7 @@
-"""Jobs: some runs of one policy in one setting, as plain data, and how they are played.
+"""Jobs: runs of one policy on one problem, as plain data, and how they are played.
 
-A job names all that its numbers depend on; `play` finds or compiles the loop where it runs. So
-threads, processes and machines can be given the same jobs, and the numbers do not depend on who
-played them.
+A job holds everything that its numbers depend on; `play` loads or compiles the kernel where it runs.
+Threads, processes and machines can therefore play the same jobs, with the same numbers.
 """
 
 from collections.abc import Callable
@@ -11,117 +10,123 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kibitz.engine.environment import law_of, looks_of
+from kibitz.engine.environment import make_arms, make_looks
 from kibitz.engine.kernel import Kernel, make_generic_kernel, make_kernel
-from kibitz.engine.loop import STOP, Game, Record
-from kibitz.engine.rng import seed_words, streams
+from kibitz.engine.loop import STOP, Environment, Record
+from kibitz.engine.rng import make_seeds, new_streams
 from kibitz.model.feedback import Every, Feedback
 from kibitz.model.problem import Problem
 from kibitz.policies.policy import Policy
-from kibitz.simulation.results.summary import STATISTICS, summarised
+from kibitz.simulation.results.summary import STATISTICS, summarise
 
-LEAP_PAYS = 100_000  # the horizon from which on leaping is the faster way
+MIN_LEAP_HORIZON = 100_000  # from here on leaping is faster
 
 
 class Job(NamedTuple):
-    """Some runs of one policy in one setting."""
+    """Runs of one policy on one problem."""
 
-    label: Any  # whatever the caller knows it by
+    label: Any  # set by the caller, to identify the job
     policy: Policy
     problem: Problem
     feedback: Feedback
     horizon: int
-    stages: NDArray[np.int64]  # at which the regret is noted
+    stages: NDArray[np.int64]  # at which the regret is recorded
     seed: int
     first: int  # the first run
-    last: int  # and the one after the last
+    last: int  # one past the last run
     leap: bool = False
-    error: float = 1e-9  # allowed to leaps, of each run
-    summary: bool = False  # whether statistics of the runs are asked for, instead of them
+    error: float = 1e-9  # that leaps may cause in each run
+    summary: bool = False  # whether to return statistics instead of the runs
     kernel: str = "auto"  # "generic", "specialised" or "auto"
 
 
-class Played(NamedTuple):
-    """What came of a job; one row for each run. A new recorded quantity is a field here."""
+class Outcome(NamedTuple):
+    """The recorded quantities of a job, one row per run (or per statistic of a summary)."""
 
     regret: NDArray[np.float64]  # run, stage
     n_pulls: NDArray[np.int64]  # run, arm
     n_looks: NDArray[np.int64]
-    error: NDArray[np.float64]  # in total variation; 0 stage by stage
+    error: NDArray[np.float64]  # run; in total variation, 0 without leaps
 
 
-def no_runs(runs: int, n_stages: int, n_arms: int) -> Played:
-    """Return room for runs that are not there yet: NaN, and -1 in the counts."""
+def empty_outcome(runs: int, n_stages: int, n_arms: int) -> Outcome:
+    """Return arrays for runs that are not played yet: NaN, and -1 in the counts."""
     counts = np.full((runs, n_arms), -1, np.int64)
     regret = np.full((runs, n_stages), np.nan)
-    return Played(regret, counts, counts.copy(), np.full(runs, np.nan))
+    return Outcome(regret, counts, counts.copy(), np.full(runs, np.nan))
 
 
 def new_control() -> NDArray[np.int64]:
-    """Return the array through which a job is stopped and reports how far it is."""
+    """Return the array through which a job is stopped and reports its progress."""
     return np.zeros(3, np.int64)
 
 
 def play(
     job: Job, control: NDArray[np.int64] | None = None, announce: Callable[[], None] | None = None
-) -> Played | None:
-    """Play a job; return None if `control[STOP]` has stopped it.
+) -> Outcome | None:
+    """Play a job; return None if `control[STOP]` stopped it.
 
-    `announce` is called if a kernel must be compiled.
+    `announce` is called before a kernel is compiled.
     """
     control = new_control() if control is None else control
-    played = no_runs(job.last - job.first, job.stages.size, job.problem.n_arms)
-    played.n_pulls[:], played.n_looks[:] = 0, 0
+    outcome = empty_outcome(job.last - job.first, job.stages.size, job.problem.n_arms)
+    outcome.n_pulls[:], outcome.n_looks[:] = 0, 0
     problem = job.problem
-    game = Game(
-        law_of(problem, job.policy.scale_for(problem.scale)),
-        looks_of(job.feedback, problem.gaps, job.horizon),
+    environment = Environment(
+        make_arms(problem, job.policy.scale_for(problem.scale)),
+        make_looks(job.feedback, problem.gaps, job.horizon),
         job.horizon,
-        streams(),
-        Record(job.stages, problem.gaps, job.feedback.paid, *played),
+        new_streams(),
+        Record(job.stages, problem.gaps, job.feedback.paid, *outcome),
         control,
     )
-    kernel = kernel_of(job)
+    kernel = choose_kernel(job)
     if announce is not None:
         kernel.compile(announce)
-    kernel.play(game, job.error, seed_words(job.seed, job.first, job.last))
+    kernel.play(environment, job.error, make_seeds(job.seed, job.first, job.last))
     if control[STOP]:
         return None
-    return summarised(played) if job.summary else played
+    return summarise(outcome) if job.summary else outcome
 
 
 def specialised_kernel(job: Job) -> Kernel:
-    """Return the kernel that is compiled around the policy of a job."""
+    """Return the specialised kernel of a job."""
     return make_kernel(job.policy, job.feedback, job.leap, job.horizon)
 
 
 def generic_kernel(job: Job) -> Kernel | None:
-    """Return the generic kernel that can play a job, or None if its policy has none."""
+    """Return the generic kernel of a job, or None if its policy has none."""
     return make_generic_kernel(job.policy, job.feedback, job.leap)
 
 
-def kernel_of(job: Job) -> Kernel:
-    """Return the kernel that plays a job now: the specialised one as soon as it is compiled."""
+def choose_kernel(job: Job) -> Kernel:
+    """Return the kernel to play a job with now: the specialised one if it is compiled."""
     specialised, generic = specialised_kernel(job), generic_kernel(job)
-    if generic is None or job.kernel == "specialised" or (job.kernel == "auto" and specialised.is_ready()):
+    if (
+        generic is None
+        or job.kernel == "specialised"
+        or (job.kernel == "auto" and specialised.is_ready())
+    ):
         return specialised
     return generic
 
 
-def expected_seconds(job: Job) -> float:
-    """Return about how long a job takes."""
-    stages = min(job.horizon, LEAP_PAYS) if job.leap else job.horizon
-    return (job.last - job.first) * stages * stage_seconds(job.feedback)
+def estimate_seconds(job: Job) -> float:
+    """Return the approximate duration of a job."""
+    stages = min(job.horizon, MIN_LEAP_HORIZON) if job.leap else job.horizon
+    return (job.last - job.first) * stages * estimate_stage_seconds(job.feedback)
 
 
-def result_bytes(job: Job) -> int:
-    """Return about how large what comes of a job is."""
+def estimate_bytes(job: Job) -> int:
+    """Return the approximate size of the outcome of a job."""
     rows = len(STATISTICS) if job.summary else job.last - job.first
     return 8 * rows * (job.stages.size + 2 * job.problem.n_arms + 1)
 
 
-def stage_seconds(feedback: Feedback) -> float:
-    """Return about how long a stage takes."""
+def estimate_stage_seconds(feedback: Feedback) -> float:
+    """Return the approximate duration of a stage."""
     rate = feedback.rate
-    often = 1 / rate.n if isinstance(rate, Every) else rate if isinstance(rate, float) else 1.0
-    return 5e-8 + 1e-7 * often * feedback.looks
+    looks_per_stage = (
+        1 / rate.n if isinstance(rate, Every) else rate if isinstance(rate, float) else 1.0
+    )
+    return 5e-8 + 1e-7 * looks_per_stage * feedback.looks

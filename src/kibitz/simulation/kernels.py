@@ -1,7 +1,7 @@
-"""Which kernels the jobs of a simulation need, and when they are compiled.
+"""Choice and compilation of the kernels of a simulation.
 
-A generic kernel plays short work, and long work until its specialised kernel is compiled in the
-background. Several missing kernels are compiled in several processes at once.
+A generic kernel plays short work, and long work until the specialised kernel has been compiled in the
+background. Several missing kernels are compiled in parallel processes.
 """
 
 import time
@@ -15,96 +15,97 @@ from kibitz.engine.kernel import Kernel
 from kibitz.simulation.executors import cores
 from kibitz.simulation.jobs import (
     Job,
-    expected_seconds,
+    choose_kernel,
+    estimate_seconds,
     generic_kernel,
-    kernel_of,
     play,
     specialised_kernel,
 )
 from kibitz.simulation.options import Progress
 
-SPECIALISE_SECONDS = 20.0  # of work from which on a specialised kernel is worth its compilation
-SPECIALISE_AHEAD_SECONDS = 10.0  # the same where it is compiled before anybody waits for it
+SPECIALISE_SECONDS = 20.0  # of work that make a specialised kernel worth compiling
+SPECIALISE_AHEAD_SECONDS = 10.0  # the same if it is compiled before it is needed
 
 
-def prepare(jobs: list[Job], tell: Progress) -> dict[Hashable, Job]:
-    """Load or compile the kernels of jobs; return a job for each generic one among them."""
-    first = {key: some[0] for key, some in _by_kernel(jobs).items()}
+def load_kernels(jobs: list[Job], report: Progress) -> dict[Hashable, Job]:
+    """Load or compile the kernels of jobs; return one job for each generic kernel."""
+    first = {key: group[0] for key, group in _group_by_kernel(jobs).items()}
     for job in first.values():
         for kernel in (specialised_kernel(job), generic_kernel(job)):
             if kernel is not None and is_compiling(kernel):
-                tell(f"compiling {job.policy.name}", 0.0)
+                report(f"compiling {job.policy.name}", 0.0)
                 wait_for(kernel)
-    kernels = {key: kernel_of(job) for key, job in first.items()}
+    kernels = {key: choose_kernel(job) for key, job in first.items()}
     missing = [k for k in kernels.values() if not k.generic and not k.is_ready()]
     if len(missing) > 1 and CAN_COMPILE:
-        tell("compiling " + ", ".join(dict.fromkeys(k.policy.name for k in missing)), 0.0)
+        report("compiling " + ", ".join(dict.fromkeys(k.policy.name for k in missing)), 0.0)
         with compile_in_background(missing, cores()):
             for kernel in missing:
                 wait_for(kernel)
     for kernel in kernels.values():
-        _compile(kernel, tell)
+        _compile(kernel, report)
     return {key: first[key] for key, kernel in kernels.items() if kernel.generic}
 
 
-def _compile(kernel: Kernel, tell: Progress) -> None:
+def _compile(kernel: Kernel, report: Progress) -> None:
     def announce() -> None:
-        tell(f"compiling {kernel.policy.name}", 0.0)
-        # results need xarray, which can be imported while numba compiles
+        report(f"compiling {kernel.policy.name}", 0.0)
+        # results need xarray; import it while numba compiles
         Thread(target=import_module, args=("xarray",), daemon=True).start()
 
     kernel.compile(announce)
 
 
-def _by_kernel(jobs: list[Job]) -> dict[Hashable, list[Job]]:
-    """Return jobs by the key of their specialised kernel."""
+def _group_by_kernel(jobs: list[Job]) -> dict[Hashable, list[Job]]:
+    """Group jobs by the key of their specialised kernel."""
     keys: dict[Hashable, Hashable] = {}
     grouped: dict[Hashable, list[Job]] = {}
     for job in jobs:
-        same = (id(job.policy), id(job.feedback), job.leap, job.horizon)
-        if same not in keys:
-            keys[same] = specialised_kernel(job).key
-        grouped.setdefault(keys[same], []).append(job)
+        quick_key = (id(job.policy), id(job.feedback), job.leap, job.horizon)
+        if quick_key not in keys:
+            keys[quick_key] = specialised_kernel(job).key
+        grouped.setdefault(keys[quick_key], []).append(job)
     return grouped
 
 
 @contextmanager
-def compiled(
-    jobs: list[Job], elsewhere: bool, workers: Callable[[], int], tell: Progress
+def prepare_kernels(
+    jobs: list[Job], elsewhere: bool, workers: Callable[[], int], report: Progress
 ) -> Iterator[tuple[list[Job], dict[str, str]]]:
     """Load or compile the kernels of jobs; compile specialised ones while the block runs.
 
-    `elsewhere` says whether the workers of an executor play, each of which compiles for itself;
-    `workers` says how many there are.
-    Yield the jobs, and a dict that says, when the block is left, which kernels played each policy:
-    "specialised", "generic" or "generic and specialised".
+    `elsewhere` says whether an executor plays the jobs, whose workers compile for themselves;
+    `workers` returns their number. Yield the jobs, and a dict that is filled after the block with the
+    kernels that played each policy: "specialised", "generic" or "generic and specialised".
     """
-    generic, by_kernel = prepare(jobs, tell), _by_kernel(jobs)
-    seconds = {key: sum(map(expected_seconds, by_kernel[key])) for key in generic}
-    enough = SPECIALISE_SECONDS * (workers() if generic and elsewhere else 1)
-    worth = {k: j for k, j in generic.items() if j.kernel == "auto" and seconds[k] >= enough}
+    generic, by_kernel = load_kernels(jobs, report), _group_by_kernel(jobs)
+    seconds = {key: sum(map(estimate_seconds, by_kernel[key])) for key in generic}
+    threshold = SPECIALISE_SECONDS * (workers() if generic and elsewhere else 1)
+    long_work = {k: j for k, j in generic.items() if j.kernel == "auto" and seconds[k] >= threshold}
     if elsewhere or not CAN_COMPILE:
-        chosen = {id(job) for key in worth for job in by_kernel[key]}
+        chosen = {id(job) for key in long_work for job in by_kernel[key]}
         jobs = [job._replace(kernel="specialised") if id(job) in chosen else job for job in jobs]
-        worth = {}
+        long_work = {}
     used: dict[str, str] = {}
-    kernels = [specialised_kernel(job) for job in worth.values()]
+    kernels = [specialised_kernel(job) for job in long_work.values()]
     with compile_in_background(kernels, 1):
         yield jobs, used
     kinds = dict.fromkeys(generic, "generic")
     kinds |= {
-        key: "generic and specialised" for key, k in zip(worth, kernels, strict=True) if k.is_ready()
+        key: "generic and specialised"
+        for key, k in zip(long_work, kernels, strict=True)
+        if k.is_ready()
     }
-    for key, some in by_kernel.items():
-        used.update(dict.fromkeys((job.label[1] for job in some), kinds.get(key, "specialised")))
+    for key, group in by_kernel.items():
+        used.update(dict.fromkeys((job.label[1] for job in group), kinds.get(key, "specialised")))
 
 
 @contextmanager
-def compile_ahead(jobs: list[Job]) -> Iterator[None]:
-    """Compile the kernels that jobs will need in the background while the block runs."""
+def compile_kernels_for(jobs: list[Job]) -> Iterator[None]:
+    """Compile the kernels of jobs in the background while the block runs."""
     kernels = []
-    for some in _by_kernel(jobs).values():
-        job, seconds = some[0], sum(map(expected_seconds, some))
+    for group in _group_by_kernel(jobs).values():
+        job, seconds = group[0], sum(map(estimate_seconds, group))
         specialised, generic = specialised_kernel(job), generic_kernel(job)
         if generic is not None and (job.leap or seconds < SPECIALISE_AHEAD_SECONDS):
             needed = generic
@@ -117,12 +118,12 @@ def compile_ahead(jobs: list[Job]) -> Iterator[None]:
 
 
 def time_job(job: Job) -> tuple[float, str]:
-    """Return the processor time of a job, the best of three tries, and the kind of its kernel."""
-    kernel = kernel_of(job)
+    """Return the CPU time of a job, the best of three, and the kind of its kernel."""
+    kernel = choose_kernel(job)
     kernel.compile()
-    tries = []
+    times = []
     for _ in range(3):
-        begun = time.process_time()
+        start = time.process_time()
         play(job)
-        tries.append(time.process_time() - begun)
-    return min(tries), "generic" if kernel.generic else "specialised"
+        times.append(time.process_time() - start)
+    return min(times), "generic" if kernel.generic else "specialised"

@@ -1,8 +1,8 @@
 """The options of `simulate`, each declared once, in `Options`.
 
-`simulate`, `race` and `sweep`, the command line, jobs, and the fingerprint of a result take them from
-here. A new option is an entry of `Options`, and the code that acts on it. This module imports neither
-NumPy nor numba: the command line reads it for `kibitz --help`.
+`simulate`, `race`, `sweep`, the command line, jobs and fingerprints read them from here. To add an
+option, add an entry to `Options` and the code that uses it. This module imports neither NumPy nor
+numba, because `kibitz --help` reads it.
 """
 
 import inspect
@@ -24,15 +24,15 @@ Watch = Callable[["xarray.Dataset"], Any]
 
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
 REQUIRED = inspect.Parameter.empty  # instead of a default
-MAX = 2**62 - 1  # of a whole number
+MAX_INT = 2**62 - 1
 MAX_THREADS = 2**16
-MAX_RUNS = 2**32 - 1  # a run is one word of its seed
-ZARR = ".zarr"  # how the name of a file ends that is a folder of chunks
+MAX_RUNS = 2**32 - 1  # the number of a run is a 32-bit word of its seed
+ZARR = ".zarr"  # suffix of a folder of chunks
 DASK = "Let the workers of this Dask scheduler play, or of a local one: local"
 
 
 class Limits(NamedTuple):
-    """Numbers from `low` to `high`, whole ones unless said otherwise."""
+    """A range of numbers, whole ones by default."""
 
     low: float
     high: float
@@ -40,39 +40,39 @@ class Limits(NamedTuple):
 
 
 class Option(NamedTuple):
-    """Which values an option takes, and who needs it."""
+    """The values that an option accepts, its default and its flag on the command line."""
 
-    takes: Limits | tuple[str, ...] | Callable[[Any, str], Any]  # or words, or a check of a value
+    takes: Limits | tuple[str, ...] | Callable[[Any, str], Any]  # limits, choices or a check
     default: Any = REQUIRED
-    help: str = ""  # on the command line; "" if it has no flag there
-    flag: str = ""  # and its metavar, where they are not those of its name and type
-    fingerprint: bool = False  # whether numbers depend on it
-    parameter: inspect.Parameter | None = None  # in a signature; filled in from `Options`
+    help: str = ""  # on the command line; "" if there is no flag
+    flag: str = ""  # flag and metavar, if they do not follow from the name and type
+    fingerprint: bool = False  # whether results depend on it
+    parameter: inspect.Parameter | None = None  # filled in from `Options`
 
 
 def _function(value: Any, name: str) -> Any:
-    from kibitz._validation import refused
+    from kibitz._validation import invalid
 
     if not callable(value):
-        raise refused(name, "a function", value)
+        raise invalid(name, "a function", value)
     return value
 
 
 def _file(value: Any, name: str) -> Path:
-    from kibitz._files import checked_folder, checked_target
-    from kibitz._validation import refused
+    from kibitz._files import check_folder, check_target
+    from kibitz._validation import invalid
 
     if not (isinstance(value, str | os.PathLike) and str(value).endswith(ZARR)):
-        return checked_target(value, name)
+        return check_target(value, name)
     if find_spec("zarr") is None:
-        raise ValueError("zarr must be installed (pip install 'kibitz[zarr]'), got nothing")
-    path = checked_folder(value, name)
+        raise ValueError("zarr is not installed; run: pip install 'kibitz[zarr]'")
+    path = check_folder(value, name)
     if not path.parent.is_dir():
-        raise refused(name, "in a folder that exists", str(value))
+        raise invalid(name, "in a folder that exists", str(value))
     return path
 
 
-def _checked_later(value: Any, name: str) -> Any:
+def _accept(value: Any, name: str) -> Any:
     return value
 
 
@@ -82,56 +82,57 @@ class Options(TypedDict, total=False):
     horizon
         The number of stages, T.
     runs
-        How often each policy is played. Run r depends on (seed, r) alone.
+        The number of runs of each policy. Run r depends on (seed, r) only.
     seed
         A whole number; the same seed gives the same numbers.
     stages
-        The stages at which the regret is recorded: about 200, log-spaced, by default. The horizon is
-        always among them.
+        The stages at which to record the regret; the horizon is always included. Default: about 200
+        log-spaced stages.
     threads
-        How many runs to play at a time; all cores, or all workers of the executor, by default.
-        Results do not depend on it.
+        The number of parallel threads, or of workers of the executor. Default: all. Results do not
+        depend on it.
     file
-        A netCDF file to save to, or a folder whose name ends in ".zarr" for results larger than
-        memory, which are then read lazily. Runs that it already holds of the same setting are not
-        played again; an interrupted simulation can be resumed from it.
+        A netCDF file to save to; or a folder whose name ends in ".zarr", for results larger than
+        memory, which are read lazily. Saved runs with the same fingerprint are not played again, so
+        an interrupted simulation can be resumed.
     progress
-        Called as `progress(what, share)` now and then, with the share of the work that is done.
+        Called as `progress(activity, share)` from time to time, with the share of the work done.
     engine
-        "step" plays stage by stage; "leap" skips ahead where that is sound (`engine.leap`) and else
-        plays stage by stage; "auto" leaps where it also pays. The attribute `engine` says which.
+        "step" plays stage by stage; "leap" plays blocks of stages at once if the policy and the
+        feedback allow it (`engine.leap`), else stage by stage; "auto" leaps if it is also faster.
+        The attribute `engine` of the result says which was used.
     error
-        How much the law of a run may differ from that of stage-by-stage play, in total variation,
-        when leaping.
+        How much leaps may change the distribution of a run, in total variation.
     executor
-        Who plays: an Executor of concurrent.futures, such as Dask's `Client.get_executor()`, or a
-        function that makes one, which is called again if workers are lost; its executor is shut down
-        at the end. Threads by default. Results do not depend on it.
+        A concurrent.futures Executor, such as Dask's `Client.get_executor()`, to play the runs; or a
+        function that returns one, which is called again if workers are lost. kibitz shuts down an
+        executor that it created. Default: threads. Results do not depend on it.
     keep
-        "runs", or "summary": statistics of the runs of each policy instead of the runs, along a
-        dimension `statistic` ("count", "mean", "variance" and the quantiles "q1", "q10", "q25",
+        "runs", or "summary" for statistics of the runs of each policy, along a dimension
+        `statistic` ("count", "mean", "variance" and the quantiles "q1", "q10", "q25",
         "q50", "q75", "q90" and "q99").
     kernel
-        "specialised" compiles a loop for each policy, which takes some seconds unless it is cached;
-        "generic" plays a new index at once, at two to three times the price of a stage (a policy
-        without a generic kernel is compiled all the same). "auto" starts with the generic kernel and,
+        "specialised" compiles a kernel for each policy, which takes some seconds unless it is cached.
+        "generic" starts at once with a new index, but a stage costs two to three times as much (a
+        policy without a generic kernel is still compiled). "auto" starts with the generic kernel and,
         if the work takes many seconds, compiles the specialised one in the background. Results do
         not depend on it; `encoding["kernel"]` says which kernels were used.
     watch
-        Called as `watch(data)` when there are more runs, at most twice a second, with the result of
-        the first n runs, where n is how many all policies have; and once more, if there are more,
-        after Ctrl-C. The policies are then played in turn. An error in it ends the simulation.
-        `kibitz.race` draws what it is given.
+        Called as `watch(data)` at most twice a second, and after Ctrl-C, with the result of the first
+        n runs, where n is the number of runs that all policies have completed. The policies are then
+        played in turn. An error in `watch` ends the simulation. `kibitz.race` uses it to draw.
     """
 
     horizon: Required[
-        Annotated[int, Option(Limits(1, MAX), help="Number of stages, T", fingerprint=True)]
+        Annotated[int, Option(Limits(1, MAX_INT), help="Number of stages, T", fingerprint=True)]
     ]
     runs: Required[Annotated[int, Option(Limits(1, MAX_RUNS), help="Number of runs")]]
     seed: Required[
-        Annotated[int, Option(Limits(0, MAX), help="Seed of all random numbers", fingerprint=True)]
+        Annotated[
+            int, Option(Limits(0, MAX_INT), help="Seed of all random numbers", fingerprint=True)
+        ]
     ]
-    stages: Annotated["ArrayLike | None", Option(_checked_later, None)]  # with the horizons
+    stages: Annotated["ArrayLike | None", Option(_accept, None)]  # with the horizons
     threads: Annotated[
         int | None, Option(Limits(1, MAX_THREADS), None, "Runs at a time (default: all cores)")
     ]
@@ -153,7 +154,7 @@ class Options(TypedDict, total=False):
             fingerprint=True,
         ),
     ]
-    executor: Annotated[Executors | None, Option(_checked_later, None, DASK, "--dask ADDRESS")]
+    executor: Annotated[Executors | None, Option(_accept, None, DASK, "--dask ADDRESS")]
     file: Annotated[
         str | os.PathLike[str] | None,
         Option(
@@ -169,23 +170,23 @@ class Options(TypedDict, total=False):
     watch: Annotated[Watch | None, Option(_function, None)]
 
 
-def _declared() -> dict[str, Option]:
-    declared = {}
+def _read_options() -> dict[str, Option]:
+    options = {}
     for name, annotation in Options.__annotations__.items():
         if not hasattr(annotation, "__metadata__"):  # Required[...]
             (annotation,) = annotation.__args__
         (option,), kind = annotation.__metadata__, annotation.__origin__
         kind = getattr(kind, "__forward_arg__", kind)  # as it is written
         parameter = inspect.Parameter(name, KEYWORD, default=option.default, annotation=kind)
-        declared[name] = option._replace(parameter=parameter)
-    return declared
+        options[name] = option._replace(parameter=parameter)
+    return options
 
 
-OPTIONS: dict[str, Option] = _declared()
+OPTIONS: dict[str, Option] = _read_options()
 
 
 def check_option(name: str, value: Any) -> Any:
-    """Return the value of an option; raise a ValueError if it takes no such value."""
+    """Return a valid value of an option; raise ValueError otherwise."""
     from kibitz._validation import between, one_of, whole
 
     takes: Any = OPTIONS[name].takes
@@ -198,25 +199,35 @@ def check_option(name: str, value: Any) -> Any:
 
 
 def check_options(given: Mapping[str, Any], without: Collection[str] = ()) -> Options:
-    """Return all options but those `without`, checked, with the defaults of those not given."""
-    taken: Any = [option.parameter for name, option in OPTIONS.items() if name not in without]
-    bound = inspect.Signature(taken).bind(**given)  # a TypeError if one is missing or unknown
+    """Return valid options with their defaults; options in `without` are not accepted."""
+    accepted: Any = [option.parameter for name, option in OPTIONS.items() if name not in without]
+    try:
+        bound = inspect.Signature(accepted).bind(**given)
+    except TypeError as error:  # an option is missing or unknown
+        raise TypeError(f"{error}{_suggest_option(given, without)}") from None
     bound.apply_defaults()
-    checked: Any = {name: check_option(name, value) for name, value in bound.arguments.items()}
-    return checked
+    valid: Any = {name: check_option(name, value) for name, value in bound.arguments.items()}
+    return valid
+
+
+def _suggest_option(given: Mapping[str, Any], without: Collection[str]) -> str:
+    from kibitz._validation import suggest
+
+    accepted = [name for name in OPTIONS if name not in without]
+    return next((suggest(name, accepted) for name in given if name not in accepted), "")
 
 
 def show_options(without: Collection[str] = ()) -> Callable[[F], F]:
-    """Show the options, but for some, in the signature of a function, instead of `**options`.
+    """Show the options in the signature of a function instead of `**options`.
 
-    `{options}` in its docstring becomes a paragraph for each, `{names}` a list of their names.
+    In its docstring `{options}` becomes a paragraph for each, `{names}` a list of their names.
     """
-    shown = {name: option.parameter for name, option in OPTIONS.items() if name not in without}
+    added = {name: option.parameter for name, option in OPTIONS.items() if name not in without}
 
     def show(function: F) -> F:
-        add_parameters(function, shown)
+        add_parameters(function, added)
         if function.__doc__ and Options.__doc__:  # not with python -OO
-            text = function.__doc__.replace("{names}", ", ".join(shown))
+            text = function.__doc__.replace("{names}", ", ".join(added))
             function.__doc__ = text.replace("{options}", Options.__doc__.partition("\n\n")[2].strip())
         return function
 
@@ -224,7 +235,7 @@ def show_options(without: Collection[str] = ()) -> Callable[[F], F]:
 
 
 def add_parameters(function: Any, added: Mapping[str, Any], first: bool = False) -> None:
-    """Show parameters instead of `**options`, after the other keyword-only ones or `first`."""
+    """Show parameters in a signature instead of `**options`, after the other keywords or `first`."""
     signature = inspect.signature(function)
     own = {name: p for name, p in signature.parameters.items() if name != "options"}
     kinds = [inspect.Parameter.POSITIONAL_OR_KEYWORD, KEYWORD, inspect.Parameter.VAR_KEYWORD]

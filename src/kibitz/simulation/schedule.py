@@ -1,7 +1,7 @@
-"""The schedule: from what is asked to jobs.
+"""The schedule: from a request to jobs.
 
 A point is a problem, a feedback, policies and a horizon. Each policy at a point is a cell, a job of
-all its runs; the runs that are still missing are cut into jobs of a fair size.
+all its runs. The missing runs of each cell are split into jobs of suitable size.
 """
 
 import math
@@ -13,17 +13,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kibitz._hashing import content_hash
-from kibitz._validation import quoted, refused
-from kibitz.engine.environment import looks_of
+from kibitz._validation import invalid, short_repr
+from kibitz.engine.environment import make_looks
 from kibitz.engine.leap import can_leap
 from kibitz.model.feedback import Feedback
 from kibitz.model.problem import Problem
 from kibitz.policies.check import check_promises
 from kibitz.policies.policy import Policy
-from kibitz.policies.spec import label_of, named_spec
-from kibitz.simulation.executors import IN_FLIGHT, SECONDS
+from kibitz.policies.spec import make_label, named_spec
+from kibitz.simulation.executors import MAX_PAYLOADS_PER_WORKER, PAYLOAD_SECONDS
 from kibitz.simulation.fingerprint import fingerprint as make_fingerprint
-from kibitz.simulation.jobs import LEAP_PAYS, Job, expected_seconds, stage_seconds
+from kibitz.simulation.jobs import MIN_LEAP_HORIZON, Job, estimate_seconds, estimate_stage_seconds
 from kibitz.simulation.options import OPTIONS, Options
 from kibitz.simulation.results.dataset import Fingerprint, Key, Results
 from kibitz.simulation.results.summary import STATISTICS
@@ -31,19 +31,19 @@ from kibitz.simulation.results.summary import STATISTICS
 Policies = Policy | Iterable[Policy] | Mapping[str, Policy]
 Workers = Callable[[], int]
 
-N_STAGES = 200  # recorded by default
+N_STAGES = 200  # to record by default
 MAX_SECONDS = 2 * 86400.0  # of a simulation
-MIN_JOB_STAGES = 20_000  # of a job, where there are as many: starting one takes a millisecond
-MAX_JOB_STAGES = 1_000_000  # of a job: worth a thread, and not long to wait for
-FEW_ARMS = 10  # up to which a stage takes as long as with two
-MAX_CELL_SECONDS = 30.0  # of a job whose runs must stay together
-MAX_SUMMARY_BYTES = 2**28  # of the runs of such a job
+MIN_JOB_STAGES = 20_000  # if possible: starting a job takes a millisecond
+MAX_JOB_STAGES = 1_000_000  # to report progress and stop soon
+FEW_ARMS = 10  # up to here the cost of a stage does not depend on the number of arms
+MAX_CELL_SECONDS = 30.0  # duration of a job whose runs must stay together
+MAX_SUMMARY_BYTES = 2**28  # size of the runs of such a job
 MAX_CHUNK_BYTES = 2**22
-DEFAULT_MEMORY = 2**34  # bytes, where the system does not tell
+DEFAULT_MEMORY = 2**34  # bytes, if the system does not say
 
 
 class Point(NamedTuple):
-    """What is played at one point of a sweep, or by `simulate`."""
+    """The arguments of one point of a sweep, or of `simulate`."""
 
     problem: Problem
     feedback: Feedback
@@ -54,52 +54,52 @@ class Point(NamedTuple):
 # ----------------------------------------------------------------------------------- labels, stages
 
 
-def labelled(policies: Policies, by_name: bool = False) -> dict[str, Policy]:
-    """Return policies by label: the name, with the parameters that are not the default ones."""
-    given: Any = [policies]
+def label_policies(policies: Policies, by_name: bool = False) -> dict[str, Policy]:
+    """Return policies by label: the name with its non-default parameters."""
+    items: Any = [policies]
     if isinstance(policies, Iterable) and not isinstance(policies, str | bytes):
-        given = policies.values() if isinstance(policies, Mapping) else list(policies)
-    for policy in given:
+        items = policies.values() if isinstance(policies, Mapping) else list(policies)
+    for policy in items:
         if not isinstance(policy, Policy):
-            raise refused("policies", "policies such as ucb()", policy)
+            raise invalid("policies", "one or more policies such as ucb()", policy)
     if isinstance(policies, Mapping):
         labels = list(map(str, policies))
     else:
-        labels = [policy.name if by_name else label_of(policy) for policy in given]
+        labels = [policy.name if by_name else make_label(policy) for policy in items]
     if repeated := {label for label in labels if labels.count(label) > 1}:
         raise ValueError(
-            f"policies must have different labels (give them as a dict), got {min(repeated)!r} twice"
+            f"two policies have the label {min(repeated)!r}; pass a dict with different labels"
         )
     if not labels:
-        raise ValueError("policies must be at least one policy, got none")
-    return dict(zip(labels, given, strict=True))
+        raise ValueError("no policies given; pass at least one, such as ucb()")
+    return dict(zip(labels, items, strict=True))
 
 
 def log_spaced(horizon: int, n: int = N_STAGES) -> NDArray[np.int64]:
-    """Return about n stages from 1 to the horizon, log-spaced."""
+    """Return about n log-spaced stages from 1 to the horizon."""
     spaced = np.unique(np.geomspace(1, horizon, n).round().astype(np.int64))
     spaced[-1] = horizon
     return spaced
 
 
-def checked_stages(stages: ArrayLike | None, horizons: list[int]) -> NDArray[np.int64]:
-    """Return the stages at which regret is recorded: those that are given, and all horizons."""
+def resolve_stages(stages: ArrayLike | None, horizons: list[int]) -> NDArray[np.int64]:
+    """Return the stages at which to record the regret: the requested ones and all horizons."""
     horizon = max(horizons)
     if stages is None:
         spaced = log_spaced(horizon)
     else:
         try:
-            given = np.array(stages)
-            whole_numbers = given.dtype.kind in "iuf" and np.all(given == np.floor(given))
+            values = np.array(stages)
+            whole_numbers = values.dtype.kind in "iuf" and np.all(values == np.floor(values))
         except (TypeError, ValueError, OverflowError):
-            raise refused("stages", "a list of whole numbers", stages) from None
-        if given.ndim != 1 or given.size == 0 or not whole_numbers:
-            raise refused("stages", "a list of whole numbers", stages)
-        if not np.all((given >= 1) & (given <= horizon)) or not np.all(np.diff(given) > 0):
+            raise invalid("stages", "a list of whole numbers", stages) from None
+        if values.ndim != 1 or values.size == 0 or not whole_numbers:
+            raise invalid("stages", "a list of whole numbers", stages)
+        if not np.all((values >= 1) & (values <= horizon)) or not np.all(np.diff(values) > 0):
             raise ValueError(
-                f"stages must increase from 1 to at most {horizon}, got {quoted(stages)}"
+                f"stages must increase from 1 to at most {horizon}, got {short_repr(stages)}"
             )
-        spaced = given.astype(np.int64)
+        spaced = values.astype(np.int64)
     return np.union1d(spaced, np.array(horizons, np.int64))
 
 
@@ -112,39 +112,41 @@ def make_cells(
     options: Options,
     workers: Workers,
 ) -> dict[Key, Job]:
-    """Return the cells of some points, each a job of all its runs."""
+    """Return the cells of all points, each a job with all its runs."""
     shared: Any = {name: value for name, value in options.items() if name in Job._fields}
     shared |= {"first": 0, "last": options["runs"]}
     cells: dict[Key, Job] = {}
     for value, (problem, feedback, policies, horizon) in points.items():
-        looks_of(feedback, problem.gaps, horizon)  # raises if it does not fit the problem
+        make_looks(
+            feedback, problem.gaps, horizon
+        )  # raises ValueError if it does not fit the problem
         shared["horizon"] = horizon
         shared["stages"] = stages[: np.searchsorted(stages, horizon) + 1]  # not a copy
         for label, policy in policies.items():
             _check_combination(policy, problem, label, horizon)
-            leap = is_played_by_leaps(policy, problem, feedback, horizon, options["engine"])
+            leap = uses_leaps(policy, problem, feedback, horizon, options["engine"])
             job = Job((value, label), policy, problem, feedback, leap=leap, **shared)
             _check_duration(job, workers)
             cells[value, label] = job
     return cells
 
 
-def is_played_by_leaps(
+def uses_leaps(
     policy: Policy, problem: Problem, feedback: Feedback, horizon: int, engine: str = "auto"
 ) -> bool:
-    """Return whether a policy is played by leaps: where that is sound, and pays or is asked for."""
-    wanted = engine == "leap" or (engine == "auto" and horizon >= LEAP_PAYS)
-    return wanted and can_leap(policy, problem, feedback)
+    """Return whether a policy is played in leaps: if it can, and it is faster or requested."""
+    preferred = engine == "leap" or (engine == "auto" and horizon >= MIN_LEAP_HORIZON)
+    return preferred and can_leap(policy, problem, feedback)
 
 
 def fingerprint(job: Job) -> Fingerprint:
-    """Return all that the numbers of a job depend on, as plain data; `leap` is the engine."""
+    """Return the fingerprint of a job."""
     names = [name for name, option in OPTIONS.items() if option.fingerprint and name != "engine"]
     numbers: Any = {name: getattr(job, name) for name in names}
     return make_fingerprint(job.problem, job.feedback, job.policy, leap=job.leap, **numbers)
 
 
-def cut_into_jobs(
+def split_into_jobs(
     cell: Job,
     results: Results,
     missing: NDArray[np.int64],
@@ -152,7 +154,7 @@ def cut_into_jobs(
     workers: Workers,
     on_executor: bool,
 ) -> Iterator[Job]:
-    """Cut the missing runs of a cell into jobs of neighbours, each a fair piece of work."""
+    """Split the missing runs of a cell into jobs of consecutive runs."""
     if missing.size == 0:
         return
     if results.keep == "summary" and _fits_a_job(cell, n_cells, workers):
@@ -161,11 +163,11 @@ def cut_into_jobs(
     if results.block is not None and results.keep == "runs":
         size = results.block
     elif on_executor:
-        size = math.ceil(cell.last * SECONDS / expected_seconds(cell))
+        size = math.ceil(cell.last * PAYLOAD_SECONDS / estimate_seconds(cell))
     else:
-        stages = min(cell.horizon, LEAP_PAYS) if cell.leap else cell.horizon
+        stages = min(cell.horizon, MIN_LEAP_HORIZON) if cell.leap else cell.horizon
         fair = max(math.ceil(MIN_JOB_STAGES / stages), math.ceil(missing.size / (4 * workers())))
-        arms = max(1, cell.problem.n_arms // FEW_ARMS)  # a stage takes as many times longer
+        arms = max(1, cell.problem.n_arms // FEW_ARMS)  # by which a stage takes longer
         size = max(1, min(MAX_JOB_STAGES // (arms * stages), fair))
     for block in np.split(missing, np.flatnonzero(np.diff(missing) != 1) + 1):
         for start in range(0, block.size, size):
@@ -174,23 +176,23 @@ def cut_into_jobs(
 
 
 def _fits_a_job(cell: Job, n_cells: int, workers: Workers) -> bool:
-    """Return whether a worker can summarise a cell: it is short, and there is one for everybody."""
+    """Return whether cells are short enough, and many enough, to be summarised by workers."""
     small = 8 * cell.last * cell.stages.size <= MAX_SUMMARY_BYTES
-    short = expected_seconds(cell) <= MAX_CELL_SECONDS
-    return small and short and n_cells >= IN_FLIGHT * workers()
+    short = estimate_seconds(cell) <= MAX_CELL_SECONDS
+    return small and short and n_cells >= MAX_PAYLOADS_PER_WORKER * workers()
 
 
 def chunk_size(cells: list[Job], workers: Workers) -> int:
-    """Return how many runs make a chunk: of a fair size and time, and enough for all workers."""
+    """Return the runs per chunk, limited by size and duration, with a chunk for every worker."""
     runs = cells[0].last
-    slowest = max(expected_seconds(cell) for cell in cells) / runs
+    slowest = max(estimate_seconds(cell) for cell in cells) / runs
     return max(
         1,
         min(
             runs,
             MAX_CHUNK_BYTES // (8 * max(cell.stages.size for cell in cells)),
             math.ceil(MAX_CELL_SECONDS / slowest),
-            math.ceil(runs / math.ceil(IN_FLIGHT * workers() / len(cells))),
+            math.ceil(runs / math.ceil(MAX_PAYLOADS_PER_WORKER * workers() / len(cells))),
         ),
     )
 
@@ -199,7 +201,7 @@ def chunk_size(cells: list[Job], workers: Workers) -> int:
 
 
 def check_memory(options: Options, n_cells: int, n_stages: int, n_arms: int) -> None:
-    """Raise a ValueError if a result does not fit in memory."""
+    """Raise ValueError if a result does not fit in memory."""
     rows = options["runs"] if options["keep"] == "runs" else len(STATISTICS)
     size = 8 * n_cells * rows * (n_stages + 2 * n_arms + 2)
     try:
@@ -208,30 +210,32 @@ def check_memory(options: Options, n_cells: int, n_stages: int, n_arms: int) -> 
         memory = DEFAULT_MEMORY
     if size > memory / 2:
         raise ValueError(
-            f"runs must be so few that the result fits in memory, got {options['runs']}: it would "
-            f"take {size / 2**30:.3g} GiB of {memory / 2**30:.3g} (a file that ends in .zarr need "
-            "not fit)"
+            f"runs={options['runs']} would take {size / 2**30:.3g} GiB of {memory / 2**30:.3g} GiB "
+            "memory; use fewer runs, or a file that ends in .zarr"
         )
 
 
 def _check_duration(cell: Job, workers: Workers) -> None:
-    """Raise a ValueError, with an estimate of the time, if a cell takes more than some days."""
-    each, horizon = stage_seconds(cell.feedback), cell.horizon
-    seconds = each * horizon
-    if cell.leap:  # hardly anything, but for tied best arms, between which a policy keeps alternating
+    """Raise ValueError, with an estimate, if a cell would take more than two days."""
+    per_stage, horizon = estimate_stage_seconds(cell.feedback), cell.horizon
+    seconds = per_stage * horizon
+    if cell.leap:  # little, unless a policy keeps alternating between tied best arms
         ties = cell.problem.optimal.sum() > 1
-        seconds = 1e-5 * horizon**0.7 if ties else 1.0 + each * min(horizon, LEAP_PAYS)
+        seconds = 1e-5 * horizon**0.7 if ties else 1.0 + per_stage * min(horizon, MIN_LEAP_HORIZON)
     seconds *= cell.last
     if seconds > MAX_SECONDS and (seconds := seconds / workers()) > MAX_SECONDS:
         raise ValueError(
-            f"horizon must be one that can be played, got {horizon}: the runs of {cell.label[1]} "
-            f"would take about {seconds / 86400:.2g} days, "
-            f"{'leaping' if cell.leap else 'stage by stage'}"
+            f"horizon={horizon} would take {cell.label[1]} about {seconds / 86400:.2g} days "
+            + (
+                "in leaps; use a shorter horizon or fewer runs"
+                if cell.leap
+                else "stage by stage; use a policy that can leap, or a shorter horizon"
+            )
         )
 
 
 def _check_once(policy: Policy) -> None:
-    """Check a policy of the user's, unless one with the same functions and parameters has passed."""
+    """Check a policy of the user once for each combination of functions and parameters."""
     key = (content_hash(policy.functions), str(policy.constants))
     if key not in _passed:
         check_promises(policy)
@@ -247,11 +251,10 @@ def _check_combination(policy: Policy, problem: Problem, label: str, horizon: in
     low, high = problem.support
     if policy.rewards != "gaussian" and not (low >= 0 and high <= 1):
         raise ValueError(
-            f"{label} is made for rewards in [0, 1], but those of the problem ({problem.kind}) are "
-            f'between {low:g} and {high:g}; use rewards="gaussian"'
+            f"{label} is for rewards in [0, 1], but those of the {problem.kind} problem are between "
+            f'{low:g} and {high:g}; use rewards="gaussian"'
         )
     if policy.rewards == "bernoulli" and not problem.is_binary:
         raise ValueError(
-            f"{label} is made for rewards of 0 and 1, but the problem has others; "
-            'use rewards="bounded"'
+            f'{label} is for rewards of 0 and 1, but the problem has others; use rewards="bounded"'
         )

@@ -1,4 +1,4 @@
-"""Play policies against a problem: open the results, play the runs that are missing, store them."""
+"""`simulate`: open the results, play the missing runs and store them."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -11,37 +11,37 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
-from kibitz._validation import refused
-from kibitz.model.feedback import Feedback, checked_feedback
-from kibitz.model.problem import Problem, checked_problem
+from kibitz._validation import invalid
+from kibitz.model.feedback import Feedback, check_feedback
+from kibitz.model.problem import Problem, check_problem
 from kibitz.simulation import schedule
-from kibitz.simulation.executors import cores, opened, play_all, workers_of
-from kibitz.simulation.jobs import Job, Played, no_runs
-from kibitz.simulation.kernels import compile_ahead, compiled
+from kibitz.simulation.executors import cores, count_workers, open_executor, play_all
+from kibitz.simulation.jobs import Job, Outcome, empty_outcome
+from kibitz.simulation.kernels import compile_kernels_for, prepare_kernels
 from kibitz.simulation.options import ZARR, Options, Progress, Watch, check_options, show_options
-from kibitz.simulation.results.dataset import Key, Results, Swept
+from kibitz.simulation.results.dataset import Key, Results, Sweep
 from kibitz.simulation.results.netcdf import NetcdfResults
-from kibitz.simulation.results.summary import summarised
-from kibitz.simulation.schedule import Point, Policies, Workers, labelled
+from kibitz.simulation.results.summary import summarise
+from kibitz.simulation.schedule import Point, Policies, Workers, label_policies
 
 if TYPE_CHECKING:
     import xarray
 
-SAVE_SECONDS = 20.0  # how much work a crash of the machine may lose
-WATCH_SECONDS = 0.5  # between two calls of `watch`, at least
-WATCH_SHARE = 0.3  # of the time that `watch` may take, at most
+SAVE_SECONDS = 20.0  # between two saves, which a crash of the machine may lose
+WATCH_SECONDS = 0.5  # minimum between two calls of `watch`
+WATCH_SHARE = 0.3  # maximum share of the time spent in `watch`
 
 
 @show_options()
 def simulate(
     problem: Problem, feedback: Feedback, policies: Policies, **options: Unpack[Options]
 ) -> "xarray.Dataset":
-    r"""Play policies against a problem and return their regret.
+    r"""Simulate policies on a problem and return their regret.
 
     Parameters
     ----------
     problem, feedback
-        What the arms pay, and who sees what.
+        The reward distributions of the arms, and the observations that policies receive.
     policies
         A policy, several, or a dict from labels to policies.
     {options}
@@ -49,27 +49,27 @@ def simulate(
     Returns
     -------
     xarray.Dataset
-        `regret` (policy, run, stage): \sum_i \Delta_i N_i at the end of a stage; `final_regret`
+        `regret` (policy, run, stage), \sum_i \Delta_i N_i at the end of a stage; `final_regret`
         (policy, run); `n_pulls` and `n_looks` (policy, run, arm) at the horizon; `error`
-        (policy, run), 0 stage by stage; and in its attributes, as JSON, the setting, the seed, the
-        engine of each policy and the versions that made it.
+        (policy, run), 0 without leaps. Its attributes hold, as JSON, the fingerprint, the engine of
+        each policy and the versions of the libraries.
     """
-    players = labelled(policies)
-    checked = check_options(options)
-    point = Point(checked_problem(problem), checked_feedback(feedback), players, checked["horizon"])
-    return play_points(Swept(), {(): point}, checked)
+    labelled = label_policies(policies)
+    valid = check_options(options)
+    point = Point(check_problem(problem), check_feedback(feedback), labelled, valid["horizon"])
+    return play_points(Sweep(), {(): point}, valid)
 
 
 def play_points(
-    swept: Swept, points: dict[tuple[Any, ...], Point], options: Options
+    swept: Sweep, points: dict[tuple[Any, ...], Point], options: Options
 ) -> "xarray.Dataset":
-    """Play the runs that are missing, and return all that was asked for."""
+    """Play the missing runs of all points and return the requested result."""
     watch, runs = options.get("watch"), options["runs"]
     if watch is not None and options["keep"] != "runs":
-        raise refused("keep", "'runs' where somebody watches", options["keep"])
-    tell: Progress = options["progress"] or (lambda what, share: None)
-    stages = schedule.checked_stages(options["stages"], [point.horizon for point in points.values()])
-    with opened(options["executor"]) as executor:
+        raise invalid("keep", "'runs' if watch is given", options["keep"])
+    report: Progress = options["progress"] or (lambda what, share: None)
+    stages = schedule.resolve_stages(options["stages"], [point.horizon for point in points.values()])
+    with open_executor(options["executor"]) as executor:
         workers = partial(_n_workers, options["threads"], executor)
         cells = schedule.make_cells(points, stages, options, workers)
         if (collected := _collected.get()) is not None:
@@ -77,31 +77,31 @@ def play_points(
             dataset: xarray.Dataset = import_module("xarray").Dataset()
             return dataset
         results = _open_results(swept, cells, options, workers)
-        results.ask({key: schedule.fingerprint(cell) for key, cell in cells.items()}, runs)
+        results.prepare({key: schedule.fingerprint(cell) for key, cell in cells.items()}, runs)
         jobs = [
             job
             for key, cell in cells.items()
-            for job in schedule.cut_into_jobs(
+            for job in schedule.split_into_jobs(
                 cell, results, results.missing(key, runs), len(cells), workers, executor is not None
             )
         ]
         if watch is not None:
-            jobs.sort(key=lambda job: job.first)  # so that all policies get on together
-        watching = Watching(watch, results, list(cells), runs)
-        with compiled(jobs, executor is not None, workers, tell) as (jobs, kernels):
-            _play(jobs, results, executor, options, tell, watching)
+            jobs.sort(key=lambda job: job.first)  # all policies advance together
+        watcher = Watcher(watch, results, list(cells), runs)
+        with prepare_kernels(jobs, executor is not None, workers, report) as (jobs, kernels):
+            _play(jobs, results, executor, options, report, watcher)
     data = results.result(list(cells), runs)
     data.encoding["kernel"] = kernels
     return data
 
 
 def _n_workers(threads: int | None, executor: Executor | None) -> int:
-    """Return how many jobs are played at a time; a function that makes an executor is called."""
-    return threads or (cores() if executor is None else workers_of(executor))
+    """Return the number of parallel jobs; this may create the executor."""
+    return threads or (cores() if executor is None else count_workers(executor))
 
 
-def _open_results(swept: Swept, cells: dict[Key, Job], options: Options, workers: Workers) -> Results:
-    """Open the results that are saved, or new ones."""
+def _open_results(swept: Sweep, cells: dict[Key, Job], options: Options, workers: Workers) -> Results:
+    """Open saved results, or create new ones."""
     path: Any = options["file"]
     longest = max(cells.values(), key=lambda cell: cell.horizon)
     stages, n_arms = longest.stages, longest.problem.n_arms
@@ -119,63 +119,63 @@ def _play(
     results: Results,
     executor: Executor | None,
     options: Options,
-    tell: Progress,
-    watching: "Watching",
+    report: Progress,
+    watcher: "Watcher",
 ) -> None:
-    """Play jobs and store what comes of them."""
-    saved = time.monotonic()
-    unfinished: dict[Key, Played] = {}  # cells to be summarised when all their runs are there
+    """Play jobs and store their outcomes."""
+    last_save = time.monotonic()
+    unfinished: dict[Key, Outcome] = {}  # cells to summarise when all runs are played
     try:
         with closing(
-            play_all(jobs, options["threads"], lambda share: tell("simulating", share), executor)
-        ) as all_played:
-            for job, played in all_played:
+            play_all(jobs, options["threads"], lambda share: report("simulating", share), executor)
+        ) as outcomes:
+            for job, outcome in outcomes:
                 if options["keep"] == "runs" or job.summary:
-                    results.put(job.label, job.first, played)
+                    results.write(job.label, job.first, outcome)
                 else:
                     if job.label not in unfinished:
                         size = (options["runs"], job.stages.size, job.problem.n_arms)
-                        unfinished[job.label] = no_runs(*size)
-                    for room, new in zip(unfinished[job.label], played, strict=True):
-                        room[job.first : job.last] = new
+                        unfinished[job.label] = empty_outcome(*size)
+                    for rows, new in zip(unfinished[job.label], outcome, strict=True):
+                        rows[job.first : job.last] = new
                     if not np.isnan(unfinished[job.label].error).any():
-                        results.put(job.label, 0, summarised(unfinished.pop(job.label)))
-                watching.show()
-                if time.monotonic() - saved > SAVE_SECONDS:
+                        results.write(job.label, 0, summarise(unfinished.pop(job.label)))
+                watcher.show()
+                if time.monotonic() - last_save > SAVE_SECONDS:
                     results.save()
-                    saved = time.monotonic()
+                    last_save = time.monotonic()
     except KeyboardInterrupt:
-        watching.show(now=True)
+        watcher.show(now=True)
         raise
     finally:
         results.save()
 
 
-class Watching:
-    """Shows `watch` the runs that all policies have so far, now and then."""
+class Watcher:
+    """Calls `watch` from time to time with the runs that all policies have completed."""
 
     def __init__(self, watch: Watch | None, results: Results, keys: list[Key], runs: int) -> None:
         self.watch, self.results, self.keys, self.runs = watch, results, keys, runs
-        self.shown = 0  # runs
-        self.next = 0.0  # when to show more
+        self.n_shown = 0  # runs
+        self.next_time = 0.0
 
     def show(self, *, now: bool = False) -> None:
-        """Show the runs that all policies have, if these are more and it is time, or `now`."""
-        begun = time.monotonic()
-        if self.watch is None or (begun < self.next and not now):
+        """Show new runs that all policies have completed, if it is time or `now`."""
+        start = time.monotonic()
+        if self.watch is None or (start < self.next_time and not now):
             return
         complete = min(self._complete(key) for key in self.keys)
         pause = 0.0
-        if complete > self.shown:
+        if complete > self.n_shown:
             pause = WATCH_SECONDS
             data = self.results.result(self.keys, complete)
-            self.shown = complete
+            self.n_shown = complete
             self.watch(data)
         ended = time.monotonic()
-        self.next = ended + max(pause, (ended - begun) * (1 / WATCH_SHARE - 1))
+        self.next_time = ended + max(pause, (ended - start) * (1 / WATCH_SHARE - 1))
 
     def _complete(self, key: Key) -> int:
-        """Return how many runs of a cell are there before the first that is missing."""
+        """Return the number of runs of a cell before the first missing one."""
         missing = self.results.missing(key, self.runs)
         return int(missing[0]) if missing.size else self.runs
 
@@ -188,7 +188,7 @@ _collected: ContextVar[list[Job] | None] = ContextVar("collected", default=None)
 
 @contextmanager
 def rehearsal() -> Iterator[list[Job]]:
-    """Collect the cells of what is simulated in the block, as jobs, instead of playing them."""
+    """Collect the jobs of all simulations in the block instead of playing them."""
     jobs: list[Job] = []
     token = _collected.set(jobs)
     try:
@@ -198,9 +198,9 @@ def rehearsal() -> Iterator[list[Job]]:
 
 
 @contextmanager
-def compiling_ahead(simulations: Callable[[], Any]) -> Iterator[None]:
-    """Compile in the background, while the block runs, what some simulations will need."""
+def compile_for(simulations: Callable[[], Any]) -> Iterator[None]:
+    """Compile the kernels of simulations in the background while the block runs."""
     with rehearsal() as jobs:
         simulations()
-    with compile_ahead(jobs):
+    with compile_kernels_for(jobs):
         yield

@@ -1,4 +1,4 @@
-"""Play policies over values of what they, the problem or the feedback depend on."""
+"""`sweep`: simulate over the values of parameters of the problem, feedback or policies."""
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kibitz._validation import refused
-from kibitz.model.feedback import Feedback, checked_feedback
-from kibitz.model.problem import Problem, checked_problem
+from kibitz._validation import invalid, short_repr, suggest
+from kibitz.model.feedback import Feedback, check_feedback
+from kibitz.model.problem import Problem, check_problem
 from kibitz.simulation.options import OPTIONS, check_option, check_options, show_options
-from kibitz.simulation.results.dataset import POINT, RECORDED, Swept
-from kibitz.simulation.schedule import Point, Policies, labelled
+from kibitz.simulation.results.dataset import POINT, RECORDED, Sweep
+from kibitz.simulation.schedule import Point, Policies, label_policies
 from kibitz.simulation.simulate import play_points
 
 if TYPE_CHECKING:
     import xarray
 
-#: Names of a result, which no dimension of a sweep can have.
+#: Names in a result, which a swept parameter cannot have.
 TAKEN = {"policy", "run", "statistic", "stage", "arm", "final_regret", POINT, *RECORDED}
 NOT_OPTIONS = ("horizon", "watch")  # of `simulate`: each point has its own horizon
 VALUES = "a list of numbers or strings"
@@ -36,43 +36,43 @@ def sweep(
     seed: int,
     **grid: Any,
 ) -> "xarray.Dataset":
-    """Do the same as `simulate` for each of some values, and add a dimension for them.
+    """Simulate for every value of one or more parameters; each adds a dimension to the result.
 
-    Each keyword that is a list (or a range, or an array) is swept: a dimension of the result. Two
-    lists make a grid of all combinations. `problem`, `feedback` and `policies` are functions
-    where they depend on a value; each gets the keywords that it has parameters for::
+    Each keyword that is a list, range or array is swept and becomes a dimension. Two lists are swept
+    over all combinations. If `problem`, `feedback` or `policies` depends on a value, pass a function;
+    it receives the keywords that match its parameters::
 
         sweep(problem, passive, ucb(), rate=[0.01, 0.1, 1], horizon=10_000, runs=100, seed=1)
         sweep(problem, active(0.1), ucb(), horizon=[100, 1000], runs=100, seed=1)
         sweep(problem, active, etc_ocucb, rate=[0.01, 0.1], p=[1.5, 2, 3], ...)
 
-    A keyword with a single value goes to the same functions and is not swept::
+    A keyword with a single value is passed to the same functions and is not swept::
 
         sweep(problem, passive, ucb(), rate=[0.01, 0.1], weights="optimal", ...)
 
-    For a parameter that is itself a list, write a function: `lambda rate: passive(rate, [0.1, 0.9])`.
+    If a parameter is itself a list, wrap the function: `lambda rate: passive(rate, [0.1, 0.9])`.
 
-    `points` are combinations that are no grid. They add one dimension, `point`, with the values as
-    coordinates along it::
+    `points` lists combinations that do not form a grid. They add one dimension, `point`, with the
+    values as coordinates::
 
         sweep(problem, active, etc_ocucb, points=[{"rate": 0.01, "p": 2}, {"rate": 0.1, "p": 3}], ...)
 
-    Random problems (`random_problems`) are functions of the number of the `draw`::
+    Random problems (`random_problems`) are functions of the number `draw`::
 
         sweep(random_problems(make, seed=1), active(0.1), ucb(), draw=range(100), ...)
 
-    All points share seed and stages; beyond a point's own horizon `regret` is NaN, and
-    `final_regret` is the regret at that horizon.
+    All points share the seed and the stages. Beyond the horizon of a point `regret` is NaN;
+    `final_regret` is the regret at its horizon.
 
     Parameters
     ----------
     problem, feedback, policies
-        As in `simulate`, or functions that return them. Policies that a function returns are
-        labelled by their names, unless they come as a dict.
+        As in `simulate`, or functions that return them. Policies returned by a function are
+        labelled by name, unless the function returns a dict.
     horizon
-        As in `simulate`, or a list, which is swept as the last dimension, or a function.
+        As in `simulate`, or a list, which becomes the last dimension, or a function.
     grid
-        Lists to sweep, and single values; or `points`, a list of dicts with the same keys. See above.
+        Lists to sweep and single values; or `points`, a list of dicts with equal keys. See above.
     {names}
         As in `simulate`.
     """
@@ -87,95 +87,97 @@ def sweep(
     swept, rows = _grid(lists, single) if points is None else _points(points, lists)
     for name in swept.names:
         if name in single:
-            raise ValueError(f"{name} must be given once, got {single[name]!r} and points")
+            raise ValueError(f"{name} is both in points and a keyword ({single[name]!r}); drop one")
         if name in TAKEN or (name in OPTIONS and name not in lists):
-            raise ValueError(f"{name!r} must be swept under another name: results have their own")
+            raise ValueError(f"{name!r} cannot be swept: results use this name; choose another")
     names = [*swept.names, *single]
-    label = partial(labelled, by_name=callable(policies))
+    label = partial(label_policies, by_name=callable(policies))
     parts: dict[str, tuple[list[str], Callable[[dict[str, Any]], Any]]] = {
-        "problem": _by_name("problem", problem, names, checked_problem),
-        "feedback": _by_name("feedback", feedback, names, checked_feedback),
-        "policies": _by_name("policies", policies, names, label),
-        "horizon": _by_name("horizon", horizon, names, partial(check_option, "horizon")),
+        "problem": _bind("problem", problem, names, check_problem),
+        "feedback": _bind("feedback", feedback, names, check_feedback),
+        "policies": _bind("policies", policies, names, label),
+        "horizon": _bind("horizon", horizon, names, partial(check_option, "horizon")),
     }
     unused = set(names).difference(*(used for used, _ in parts.values()))
     if unused:
+        functions = [part for part in (problem, feedback, policies, horizon) if callable(part)]
+        parameters = {name for part in functions for name in inspect.signature(part).parameters}
         raise TypeError(
             f"sweep() got an unexpected keyword argument {min(unused)!r}: it is not an option of "
-            "simulate, and none of problem, feedback, policies and horizon is a function with "
-            "such a parameter"
+            "simulate, nor a parameter of a function given as problem, feedback, policies or horizon"
+            f"{suggest(min(unused), [*OPTIONS, *parameters])}"
         )
-    played: dict[tuple[Any, ...], Point] = {}
+    point_of_row: dict[tuple[Any, ...], Point] = {}
     for row in rows:
         values = {**single, **dict(zip(swept.names, row, strict=True))}
-        played[row] = Point(**{part: make(values) for part, (_, make) in parts.items()})
-    numbers = {point.problem.n_arms for point in played.values()}
+        point_of_row[row] = Point(**{part: make(values) for part, (_, make) in parts.items()})
+    numbers = {point.problem.n_arms for point in point_of_row.values()}
     if len(numbers) > 1:
-        raise refused("problem", "one with the same number of arms at each value", numbers)
-    return play_points(swept, played, checked)
+        raise ValueError(f"all problems must have the same number of arms, got {sorted(numbers)}")
+    return play_points(swept, point_of_row, checked)
 
 
 def _is_list(value: Any) -> bool:
-    """Return whether a value is several: a list, a range, an array, but no text, dict or record."""
+    """Return whether a value is a list, range or array, and not a string, dict or NamedTuple."""
     one = isinstance(value, str | bytes | Mapping | Set) or hasattr(value, "_fields")
     return isinstance(value, Iterable) and not one and getattr(value, "ndim", 1) > 0
 
 
-def _grid(lists: dict[str, Any], single: dict[str, Any]) -> tuple[Swept, list[tuple[Any, ...]]]:
-    """Return the dimensions of a grid, and the values of each of its points."""
+def _grid(lists: dict[str, Any], single: dict[str, Any]) -> tuple[Sweep, list[tuple[Any, ...]]]:
+    """Return the dimensions of a grid and the values at each of its points."""
     if not lists:
         name, value = next(iter(single.items()), ("a keyword", None))
-        raise refused(name, f"{VALUES}, for nothing else is swept", value)
+        raise ValueError(f"nothing to sweep: pass {VALUES}, got {name}={short_repr(value)}")
     columns = {name: [_plain(value) for value in values] for name, values in lists.items()}
     for name, values in columns.items():
         _check_values(values, name)
         if not values or len(set(values)) < len(values):
-            raise refused(name, "some different values", lists[name])
-    return Swept(tuple(columns)), list(product(*columns.values()))
+            raise invalid(name, "a non-empty list without duplicates", lists[name])
+    return Sweep(tuple(columns)), list(product(*columns.values()))
 
 
-def _points(points: Any, lists: dict[str, Any]) -> tuple[Swept, list[tuple[Any, ...]]]:
-    """Return the names of a list of points, and the values of each."""
-    condition = "a list of dicts that have the same keys"
+def _points(points: Any, lists: dict[str, Any]) -> tuple[Sweep, list[tuple[Any, ...]]]:
+    """Return the names in a list of points and the values at each point."""
+    condition = "a list of dicts with the same keys"
     if lists:
-        raise refused("points", f"given without other lists ({', '.join(lists)})", points)
+        raise ValueError(f"points cannot be combined with other lists ({', '.join(lists)})")
     if not isinstance(points, Sequence) or not all(isinstance(point, Mapping) for point in points):
-        raise refused("points", condition, points)
+        raise invalid("points", condition, points)
     names = tuple(points[0]) if points else ()
     if not names or any(point.keys() != points[0].keys() for point in points):
-        raise refused("points", condition, points)
+        raise invalid("points", condition, points)
     rows = [tuple(_plain(point[name]) for name in names) for point in points]
     for name, values in zip(names, zip(*rows, strict=True), strict=True):
         _check_values(values, name)
     if len(set(rows)) < len(rows):
-        raise refused("points", "a list of different points", points)
-    return Swept(names, grid=False), rows
+        raise invalid("points", "a list without duplicates", points)
+    return Sweep(names, grid=False), rows
 
 
 def _check_values(values: Iterable[Any], name: str) -> None:
     if not (isinstance(name, str) and name.isidentifier()):
-        raise refused("points", "dicts whose keys are names", name)
+        raise invalid("points", "dicts whose keys are Python names", name)
     if not all(isinstance(value, int | float | str) for value in values):
-        raise refused(name, VALUES, values)
+        raise invalid(name, VALUES, values)
 
 
 def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _by_name(
-    part: str, thing: Any, names: list[str], check: Callable[[Any], Any]
+def _bind(
+    part: str, argument: Any, names: list[str], check: Callable[[Any], Any]
 ) -> tuple[list[str], Callable[[dict[str, Any]], Any]]:
-    """Return the names of the values that a part depends on, and the part as a function of them."""
-    if not callable(thing):
-        fixed = check(thing)
+    """Return the names of the values that an argument depends on, and a function of all values."""
+    if not callable(argument):
+        fixed = check(argument)
         return [], lambda values: fixed
-    condition = f"a function of {' and '.join(names)}, by name"
+    condition = f"a function with parameters {' and '.join(names)}"
     try:
-        signature = inspect.signature(thing)
+        signature = inspect.signature(argument)
         if not any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
             names = [name for name in names if name in signature.parameters]
         signature.bind(**dict.fromkeys(names))
     except (TypeError, ValueError):
-        raise refused(part, condition, thing) from None
-    return names, lambda values: check(thing(**{name: values[name] for name in names}))
+        raise invalid(part, condition, argument) from None
+    return names, lambda values: check(argument(**{name: values[name] for name in names}))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kibitz._validation import flag, quoted, refused, whole
+from kibitz._validation import flag, invalid, short_repr, whole
 from kibitz.bounds._bound import Answer, answer, bound, documented, plain
 from kibitz.bounds._checks import (
     MOST,
@@ -244,7 +244,7 @@ def active_multi_period(
     check_choice("variant", variant, "clip", "sharp")
     s = check_setting(gaps, rate, None, horizon)
     if s.shape:
-        given = f"{quoted(rate)} and {quoted(horizon)}"
+        given = f"{short_repr(rate)} and {short_repr(horizon)}"
         raise ValueError(f"rate and horizon must be one of each, got {given}")
     c = make_constraint(s.gaps, C, C_0, variant)
     last = float(s.horizon)
@@ -301,11 +301,11 @@ def linear_program(gaps: ArrayLike, needs: ArrayLike, n_looks: ArrayLike) -> All
     condition = "a list of numbers from 0 to 1e50"
     delta = check_array("gaps", gaps, condition, lambda x: (x >= 0) & (x <= MOST))
     if delta.ndim != 1:
-        raise refused("gaps", condition, gaps)
+        raise invalid("gaps", condition, gaps)
     condition = "numbers from 0 to 1e200, one per arm"
     a = check_array("needs", needs, condition, lambda x: (x >= 0) & (x <= 1e200), least=0)
     if a.shape[-1:] != delta.shape:
-        raise refused("needs", condition, needs)
+        raise invalid("needs", condition, needs)
     budget = check_array("n_looks", n_looks, "≥ 0", lambda x: x >= 0, least=0)
     check_shapes(needs=a[..., 0], n_looks=budget)
     f = _looks(delta, a, budget)

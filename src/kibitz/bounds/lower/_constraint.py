@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kibitz._validation import array, quoted, refused
+from kibitz._validation import array, invalid, short_repr
 from kibitz.bounds._bound import Answer, answer, documented
 from kibitz.bounds._checks import (
     LEAST,
@@ -75,7 +75,7 @@ def _check_raise(x: ArrayLike, gaps: FloatArray) -> FloatArray:
     condition = "from 1e-50 to 1e50, one or one per arm"
     raised = check_array("x", x, condition, lambda x: (x >= LEAST) & (x <= MOST))
     if raised.shape not in ((), gaps.shape):
-        raise refused("x", condition, x)
+        raise invalid("x", condition, x)
     return np.broadcast_to(raised, gaps.shape)
 
 
@@ -257,7 +257,9 @@ def free_looks(rate: FloatArray | Schedule, t: FloatArray) -> FloatArray:
     except ValueError:
         free = np.array(np.nan)
     if free.shape != t.shape or not ((free >= 0) & (free <= t * (1 + 1e-9))).all():
-        raise ValueError(f"rate must give a number in [0, t] for each stage t, got {quoted(given)}")
+        raise ValueError(
+            f"rate must give a number in [0, t] for each stage t, got {short_repr(given)}"
+        )
     return free
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kibitz._validation import number, refused
+from kibitz._validation import invalid, number
 from kibitz.bounds._bound import Answer, bound, plain
 from kibitz.bounds._checks import (
     FloatArray,
@@ -258,7 +258,7 @@ def make_divergence(
     condition = "at most 1 and at least the largest gap for Bernoulli rewards"
     best_mean = number(best_mean, "best_mean", condition)
     if not gaps.max() <= best_mean * (1 + 1e-12) <= 1 + 1e-12:
-        raise refused("best_mean", condition, best_mean)
+        raise invalid("best_mean", condition, best_mean)
     room = (1 - best_mean) * (1 - 1e-9)
     return Divergence(gaps, own, C, C_0, sd, best_mean, np.minimum(30 * own, room))
 

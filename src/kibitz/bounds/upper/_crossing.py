@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betainc, erfc, lambertw
 
-from kibitz._validation import refused
+from kibitz._validation import invalid
 from kibitz.bounds._checks import FloatArray
 
 Indices = NDArray[np.intp]
@@ -54,9 +54,9 @@ def tables(b: float, beta: float) -> Tables:
     """The tables for these parameters of the index; a sentence if there are none."""
     with (files("kibitz.bounds") / "kibitzer.npz").open("rb") as file, np.load(file) as kept:
         if b != kept["b"]:
-            raise refused("b", f"{float(kept['b']):g}, for which the bound is tabulated", b)
+            raise invalid("b", f"{float(kept['b']):g}, for which the bound is tabulated", b)
         if f"turn_{beta:g}" not in kept:
-            raise refused("beta", "0 or 1, for which the bound is tabulated", beta)
+            raise invalid("beta", "0 or 1, for which the bound is tabulated", beta)
 
         def values(name: str) -> FloatArray:
             logs = np.cumsum(kept[f"{name}_{beta:g}"], axis=-1, dtype=np.float64)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erfc, ndtr
 
-from kibitz._validation import flag, number, refused
+from kibitz._validation import flag, invalid, number
 from kibitz.bounds._bound import Answer, answer, bound
 from kibitz.bounds._checks import (
     LARGEST_HORIZON,
@@ -93,7 +93,7 @@ def kibitzer(
     if looks == "periodic":
         _check_period(rates)
     if form == "closed" and looks == "uniform":
-        raise refused("looks", "active or periodic for the closed form", looks)
+        raise invalid("looks", "active or periodic for the closed form", looks)
     rates = np.where(rates < 1e-100, 0.0, rates)  # a look before stage 2⁵³ is less likely than 1e-84
     shape = check_shapes(rate=rates, horizon=horizons)
     rates, horizons = np.broadcast_to(rates, shape), np.broadcast_to(horizons, shape)
@@ -118,7 +118,7 @@ def _check_horizon(horizon: ArrayLike) -> FloatArray:
 def _check_period(rates: FloatArray) -> None:
     period = 1 / rates[rates > 0]
     if not (np.abs(period - np.rint(period)) < 1e-6 * period).all():
-        raise refused("rate", "1 over a whole number for periodic looks", rates)
+        raise invalid("rate", "1 over a whole number for periodic looks", rates)
 
 
 # the best choice of thresholds ----------------------------------------------------------------

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import zeta
 
-from kibitz._validation import array, quoted, refused
+from kibitz._validation import array, invalid, short_repr
 from kibitz.bounds import concentration
 from kibitz.bounds._bound import Answer, Bound, answer, bound, inverse, times
 from kibitz.bounds._checks import (
@@ -238,7 +238,7 @@ def ucb_schedule(
 def _expected(schedule: Callable[[FloatArray], FloatArray], stages: FloatArray) -> FloatArray:
     """The looks that a schedule promises up to each stage, none before the first."""
     if not callable(schedule):
-        raise refused("schedule", "a function of the stages", schedule)
+        raise invalid("schedule", "a function of the stages", schedule)
     given = schedule(stages)
     try:
         sums = array(given, "schedule")
@@ -248,7 +248,7 @@ def _expected(schedule: Callable[[FloatArray], FloatArray], stages: FloatArray) 
     if not (right and (sums <= stages).all()):
         raise ValueError(
             "schedule must sum rates in [0, 1] up to each stage, "
-            f"got {quoted(given)} from {quoted(schedule)}"
+            f"got {short_repr(given)} from {short_repr(schedule)}"
         )
     return np.concatenate([[0.0], sums])
 
@@ -258,7 +258,7 @@ def _check_form(form: str, exploration: float, sd: float) -> tuple[float, float]
     check_choice("form", form, "proved", "printed")
     exploration, power = _check_exploration(exploration, sd)
     if form == "printed" and (exploration, sd) != (6.0, 1.0):
-        raise refused("form", "proved unless exploration=6 and sd=1", form)
+        raise invalid("form", "proved unless exploration=6 and sd=1", form)
     return exploration, float(4 * zeta(power - 1))
 
 
@@ -266,7 +266,7 @@ def _check_exploration(exploration: float, sd: float) -> tuple[float, float]:
     """c, and a = c/(2σ²): a confidence bound fails at stage t with probability t⁻ᵃ."""
     c, sd = check_scale("exploration", exploration), check_scale("sd", sd)
     if not (power := c / (2 * sd**2)) > 2:
-        raise refused("exploration", f"greater than 4 sd² = {4 * sd**2}", exploration)
+        raise invalid("exploration", f"greater than 4 sd² = {4 * sd**2}", exploration)
     return c, power
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from kibitz._errors import StoreDamaged
-from kibitz._validation import finite, refused, text, whole
+from kibitz._validation import finite, invalid, text, whole
 from kibitz.live.agent import policy_state
 from kibitz.live.agent.config import Config, check_config, check_same, to_stored
 from kibitz.live.agent.transaction import KnownArms, Operation, Transaction
@@ -248,7 +248,7 @@ class Agent:
     def _ask_values(self, key: Any, among: Any, n: Any) -> tuple[Any, ...]:
         if among is not None:
             if isinstance(among, str) or not isinstance(among, Sequence) or not among:
-                raise refused("among", "a list of names of arms", among)
+                raise invalid("among", "a list of names of arms", among)
             among = [text(name, "among") for name in among]
             if self.config.in_turn:
                 raise ValueError(f"among must be left out for {self.policy.name}, got {among!r}")
@@ -256,11 +256,11 @@ class Agent:
             return ([None if key is None else text(key, "key")], among, False)
         n = whole(n, "n", 1, 100_000)
         if self.config.in_turn and n > 1:
-            raise refused("n", f"1 for {self.policy.name}, which plays strictly in turn", n)
+            raise invalid("n", f"1 for {self.policy.name}, which plays strictly in turn", n)
         if key is None:
             return ([None] * n, among, True)
         if isinstance(key, str) or not isinstance(key, Sequence) or len(key) != n:
-            raise refused("key", f"a list of {n} keys", key)
+            raise invalid("key", f"a list of {n} keys", key)
         return ([text(one, "key") for one in key], among, True)
 
     def _look_values(self, key: Any) -> tuple[Any, ...]:
@@ -288,11 +288,11 @@ class Agent:
             reward = float(reward)
         value = finite(reward, "reward")
         if self.policy.rewards == "bernoulli" and value not in {0.0, 1.0}:
-            raise refused("reward", f"0 or 1 for {self.policy.name} with bernoulli rewards", reward)
+            raise invalid("reward", f"0 or 1 for {self.policy.name} with bernoulli rewards", reward)
         if self.policy.rewards == "bounded" and not 0 <= value <= 1:
-            raise refused("reward", f"in [0, 1] for {self.policy.name}", reward)
+            raise invalid("reward", f"in [0, 1] for {self.policy.name}", reward)
         if abs(value) > LARGEST:
-            raise refused("reward", f"between -{LARGEST:g} and {LARGEST:g}", reward)
+            raise invalid("reward", f"between -{LARGEST:g} and {LARGEST:g}", reward)
         return value
 
     def add(self, arm: str) -> None:
@@ -355,5 +355,5 @@ class Agent:
 
 def _pair(pair: Any) -> tuple[Any, Any]:
     if not isinstance(pair, list | tuple) or len(pair) != 2:
-        raise refused("reports", "a list of (id, reward)", pair)
+        raise invalid("reports", "a list of (id, reward)", pair)
     return pair[0], pair[1]

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kibitz._validation import number, refused
+from kibitz._validation import invalid, number
 
 Floats = NDArray[np.float64]
 
@@ -29,9 +29,9 @@ RHO = 10.0  # the intervals are tightest at some ten times as many observations
 def check_delta(delta: Any) -> float:
     """Return the probability with which intervals may fail."""
     if not 0 < (level := number(delta, "delta", "in (0, 1)")) < 1:
-        raise refused("delta", "in (0, 1)", delta)
+        raise invalid("delta", "in (0, 1)", delta)
     if level < LEAST_DELTA:
-        raise refused("delta", f"at least {LEAST_DELTA:g}", delta)
+        raise invalid("delta", f"at least {LEAST_DELTA:g}", delta)
     return level
 
 

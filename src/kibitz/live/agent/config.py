@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
-from kibitz._validation import finite, positive, quoted, refused, text, whole
+from kibitz._validation import finite, invalid, positive, short_repr, text, whole
 from kibitz.policies.spec import Spec, from_spec, to_spec
 
 ConfigData = dict[str, Any]
@@ -32,10 +32,10 @@ def check_config(
     text(name, "name")
     if arms is not None:
         if isinstance(arms, str) or not isinstance(arms, Sequence) or len(arms) < 2:
-            raise refused("arms", "a list of at least 2 names", arms)
+            raise invalid("arms", "a list of at least 2 names", arms)
         arms = [text(arm, "arms") for arm in arms]
         if len(set(arms)) < len(arms):
-            raise refused("arms", "different names", arms)
+            raise invalid("arms", "different names", arms)
         if policy is None:
             raise ValueError("policy must be given to make an agent, got None")
     data = {
@@ -47,7 +47,7 @@ def check_config(
         "silence": _check_silence(silence, policy),
     }
     if data["silence"] != "forget" and patience is None and arms is not None:
-        raise refused("patience", "given where silence means a reward", patience)
+        raise invalid("patience", "given where silence means a reward", patience)
     plain: ConfigData = json.loads(json.dumps(data))
     return plain
 
@@ -63,11 +63,11 @@ def _check_policy(policy: Any) -> Spec:
 def _check_silence(silence: Any, policy: Any) -> str | float:
     if isinstance(silence, str):
         if silence != "forget":
-            raise refused("silence", "'forget' or a reward", silence)
+            raise invalid("silence", "'forget' or a reward", silence)
         return silence
     reward = finite(silence, "silence")
     if policy is not None and policy.rewards != "gaussian" and not 0 <= reward <= 1:
-        raise refused("silence", f"in [0, 1] for {policy.name}", silence)
+        raise invalid("silence", f"in [0, 1] for {policy.name}", silence)
     return reward
 
 
@@ -88,8 +88,8 @@ def check_same(name: str, stored: ConfigData, given: ConfigData) -> None:
         if is_default or (key in defaults and value == defaults[key]) or value == stored[key]:
             continue
         raise ValueError(
-            f"{key} of agent {name!r} must be {quoted(_show(stored[key]))} "
-            f"as it was made, got {quoted(_show(value))}"
+            f"{key} of agent {name!r} must be {short_repr(_show(stored[key]))} "
+            f"as it was made, got {short_repr(_show(value))}"
         )
 
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kibitz._files import checked_target, write_whole
-from kibitz._netcdf import to_netcdf, with_checksum
-from kibitz._validation import refused
+from kibitz._files import check_target, write_atomic
+from kibitz._netcdf import append_checksum, to_netcdf
+from kibitz._validation import invalid
 from kibitz.live.events import Event
 from kibitz.live.store.queries import PAGE
 
@@ -26,19 +26,19 @@ SUFFIXES = (".csv", ".jsonl", ".nc")
 
 def export(events: Iterable[Event], file: str | os.PathLike[str]) -> None:
     """Write a log to a file, whole or not at all; its name says how."""
-    target, suffix = checked_export(file), Path(file).suffix
+    target, suffix = check_export(file), Path(file).suffix
     if suffix == ".nc":
-        write_whole(target, as_netcdf(events))
+        write_atomic(target, as_netcdf(events))
     else:
         parts = as_csv(events) if suffix == ".csv" else as_lines(events)
-        write_whole(target, lambda out: out.writelines(parts))
+        write_atomic(target, lambda out: out.writelines(parts))
 
 
-def checked_export(file: str | os.PathLike[str]) -> Path:
+def check_export(file: str | os.PathLike[str]) -> Path:
     """Return the file that an export would write; refuse what cannot be written."""
-    target = checked_target(file, "file")
+    target = check_target(file, "file")
     if Path(file).suffix not in SUFFIXES:
-        raise refused("file", "one that ends in .csv, .jsonl or .nc", str(file))
+        raise invalid("file", "one that ends in .csv, .jsonl or .nc", str(file))
     return target
 
 
@@ -65,7 +65,7 @@ def as_lines(events: Iterable[Event]) -> Iterator[bytes]:
 
 def as_netcdf(events: Iterable[Event]) -> bytes:
     """Return a log as a netCDF file."""
-    return with_checksum(to_netcdf(as_dataset(events)))
+    return append_checksum(to_netcdf(as_dataset(events)))
 
 
 def batched(events: Iterable[Event]) -> Iterator[list[Event]]:

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kibitz._netcdf import from_netcdf, read_checked
-from kibitz._validation import quoted, refused
+from kibitz._netcdf import from_netcdf, read_verified
+from kibitz._validation import invalid, short_repr
 from kibitz.live.agent.confidence import check_delta, gap_intervals, intervals
 from kibitz.live.events import Event, project
 from kibitz.model.problem import Problem, empirical
@@ -76,15 +76,15 @@ def from_log(
     delta = check_delta(delta)
     columns = _columns(source)
     if not isinstance(kind, str):
-        raise refused("kind", "the name of a column", kind)
+        raise invalid("kind", "the name of a column", kind)
     for name, column in {"arm": arm, "reward": reward}.items():
         if not isinstance(column, str) or column not in columns:
             known = ", ".join(map(str, columns)) or "none"
-            raise refused(name, f"a column of the log ({known})", column)
+            raise invalid(name, f"a column of the log ({known})", column)
     ours = {"seq", "at", "id", "key", kind} <= set(columns)
     rewards = _of_ours(columns, kind) if ours else _of_others(columns, arm, reward)
     if len(rewards) < 2:
-        raise refused("log", "one with rewards of at least 2 arms", list(rewards))
+        raise invalid("log", "one with rewards of at least 2 arms", list(rewards))
     problem = empirical(list(rewards.values()))
     counts = np.array([len(values) for values in rewards.values()])
     low, high = intervals(counts, problem.means, delta, problem.scale or 1e-12)
@@ -158,16 +158,16 @@ def _rows(columns: Columns, *names: str) -> list[tuple[Any, ...]]:
         return list(zip(*(columns[name] for name in names), strict=True))
     except (TypeError, ValueError):  # no lists, or of different lengths
         some = {name: columns[name] for name in names}
-        raise refused("log", "one whose columns are equally long", some) from None
+        raise invalid("log", "one whose columns are equally long", some) from None
 
 
 def _number(value: Any, name: str = "reward") -> float | None:
     try:
         x = math.nan if value is None or value == "" else float(value)
     except (TypeError, ValueError, OverflowError):
-        raise refused(name, "a number", value) from None
+        raise invalid(name, "a number", value) from None
     if math.isinf(x):
-        raise refused(name, "finite", value)
+        raise invalid(name, "finite", value)
     return None if math.isnan(x) else x
 
 
@@ -186,17 +186,17 @@ def _columns(source: Any) -> Columns:
         return {str(name): source[name].to_numpy() for name in (*source.coords, *source.data_vars)}
     if hasattr(source, "columns"):  # a data frame
         return {str(name): list(source[name]) for name in source.columns}
-    raise refused("log", "a file, a data frame or a dict of columns", source)
+    raise invalid("log", "a file, a data frame or a dict of columns", source)
 
 
 def _file_columns(file: Path) -> Columns:
     if not os.path.isfile(file):
-        raise refused("log", "a file that exists", str(file))
+        raise invalid("log", "a file that exists", str(file))
     if file.suffix == ".nc":
         try:
-            return _columns(from_netcdf(read_checked(file)))
+            return _columns(from_netcdf(read_verified(file)))
         except ValueError:
-            raise refused("log", "a netCDF file that is whole", str(file)) from None
+            raise invalid("log", "a netCDF file that is whole", str(file)) from None
     try:
         with file.open(encoding="utf-8", newline="") as lines:
             if file.suffix == ".jsonl":
@@ -205,8 +205,8 @@ def _file_columns(file: Path) -> Columns:
                 rows = list(csv.DictReader(lines))
     except (UnicodeDecodeError, json.JSONDecodeError, csv.Error) as error:
         raise ValueError(
-            f"log must be CSV or JSON lines, got {quoted(str(file))} ({error})"
+            f"log must be CSV or JSON lines, got {short_repr(str(file))} ({error})"
         ) from None
     if not rows:
-        raise refused("log", "a file with some lines", str(file))
+        raise invalid("log", "a file with some lines", str(file))
     return {name: [row.get(name) for row in rows] for name in rows[0] if name is not None}

@@ -10,7 +10,7 @@ import numpy as np
 
 from kibitz.live.agent.config import Config
 from kibitz.live.events import Decided, Projection
-from kibitz.policies.policy import arrays_of, with_arrays
+from kibitz.policies.policy import list_arrays, replace_arrays
 
 
 def update(config: Config, state: Any, decided: Decided, reward: float) -> Any:
@@ -35,7 +35,7 @@ def replay(config: Config, projection: Projection) -> str | None:
 
 def to_json(state: Any) -> str:
     """Return a state as text; numbers are restored exactly."""
-    return json.dumps([array.tolist() for array in arrays_of(state)])
+    return json.dumps([array.tolist() for array in list_arrays(state)])
 
 
 def from_json(text: str, empty: Any) -> Any:
@@ -43,11 +43,11 @@ def from_json(text: str, empty: Any) -> Any:
 
     Raise ValueError if the text is of an older version of the policy, which had other arrays.
     """
-    stored, arrays = json.loads(text), arrays_of(empty)
+    stored, arrays = json.loads(text), list_arrays(empty)
     parts = [_array(part, new.dtype) for part, new in zip(stored, arrays, strict=True)]
     if any(part.shape != new.shape for part, new in zip(parts, arrays, strict=True)):
         raise ValueError("arrays of another shape")
-    return with_arrays(empty, iter(parts))
+    return replace_arrays(empty, iter(parts))
 
 
 def is_outdated(text: str | None, empty: Any) -> bool:

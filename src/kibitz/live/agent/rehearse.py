@@ -18,8 +18,8 @@ from numpy.random import SFC64, Generator, SeedSequence
 
 from kibitz._validation import between, non_negative, whole
 from kibitz.live.agent.agent import Agent, agent
-from kibitz.model.problem import Problem, checked_problem
-from kibitz.policies.policy import Policy, checked_policy
+from kibitz.model.problem import Problem, check_problem
+from kibitz.policies.policy import Policy, check_policy
 
 if TYPE_CHECKING:
     import xarray
@@ -82,7 +82,7 @@ def rehearse(
     """
     import xarray
 
-    checked_problem(problem), checked_policy(policy)
+    check_problem(problem), check_policy(policy)
     horizon, runs = whole(horizon, "horizon", 1, 10**7), whole(runs, "runs", 1, 10_000)
     seed, rate = whole(seed, "seed"), between(non_negative(rate, "rate"), "rate", 0, 1)
     faults = Faults(

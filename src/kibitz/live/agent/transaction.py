@@ -9,7 +9,7 @@ from typing import Any
 from numpy.random import SFC64, Generator, SeedSequence
 
 from kibitz._errors import Conflict, UnknownDecision
-from kibitz._validation import quoted
+from kibitz._validation import short_repr
 from kibitz.live.agent import pending, policy_state
 from kibitz.live.agent.config import Config
 from kibitz.live.events import STATUS, Arm, Decided, Decision, project
@@ -163,7 +163,7 @@ class Transaction:
         for place, arm in enumerate(self.arms):
             if arm.name == name:
                 return place
-        known = ", ".join(quoted(arm.name) for arm in self.arms)
+        known = ", ".join(short_repr(arm.name) for arm in self.arms)
         raise ValueError(f"arm must be one of {known}, got {name!r}")
 
     def _candidates(self, among: list[str] | None) -> list[int]:

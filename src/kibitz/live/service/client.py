@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, overload
 from urllib.parse import quote, urlsplit
 
 from kibitz._errors import Conflict, StoreUnavailable, UnknownAgent, UnknownDecision
-from kibitz._files import write_whole
-from kibitz._validation import number, positive, refused, text, whole
-from kibitz.live.agent.export import checked_export
+from kibitz._files import write_atomic
+from kibitz._validation import invalid, number, positive, text, whole
+from kibitz.live.agent.export import check_export
 from kibitz.live.events import Decision, Event
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class Client:
     ) -> None:
         parts = urlsplit(text(url, "url"))
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/"):
-            raise refused("url", "http://host:port or https://host:port", url)
+            raise invalid("url", "http://host:port or https://host:port", url)
         self._connects = getattr(http.client, f"{parts.scheme.upper()}Connection")
         self._host = parts.netloc
         self._headers = {} if token is None else {"Authorization": f"Bearer {text(token, 'token')}"}
@@ -157,8 +157,8 @@ class Client:
 
     def export(self, file: str | os.PathLike[str]) -> None:
         """Write the log to a file: .csv, .jsonl (JSON lines) or .nc (netCDF)."""
-        target = checked_export(file)
-        write_whole(target, self._send("GET", f"{self._path}/export?format={Path(file).suffix[1:]}"))
+        target = check_export(file)
+        write_atomic(target, self._send("GET", f"{self._path}/export?format={Path(file).suffix[1:]}"))
 
     def _only(self) -> str:
         try:
@@ -228,7 +228,7 @@ def _reward(value: Any) -> Any:
     """Return a reward as JSON can hold it; True is 1 and False is 0."""
     value = value.item() if hasattr(value, "item") else value
     if isinstance(value, float) and not math.isfinite(value):
-        raise refused("reward", "a finite number", value)
+        raise invalid("reward", "a finite number", value)
     return float(value) if isinstance(value, bool) else value
 
 
@@ -236,7 +236,7 @@ def _plain(value: Any) -> Any:
     """Return a NumPy number as a plain one."""
     if hasattr(value, "item"):
         return value.item()
-    raise refused("value", "a number, a text or a list of these", value)
+    raise invalid("value", "a number, a text or a list of these", value)
 
 
 def _error(status: int, answered: bytes) -> Exception:

@@ -24,7 +24,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kibitz._errors import Conflict, StoreDamaged, StoreUnavailable, UnknownAgent, UnknownDecision
-from kibitz._validation import quoted, refused
+from kibitz._validation import invalid, short_repr
 from kibitz.live.service.auth import Headers, Rejected
 from kibitz.model.problem import LARGEST
 
@@ -93,9 +93,9 @@ class Call(NamedTuple):
         try:
             given = header.decode()
         except UnicodeDecodeError:
-            raise refused("Idempotency-Key", "UTF-8", header) from None
+            raise invalid("Idempotency-Key", "UTF-8", header) from None
         if key is not None and key != given:
-            raise refused("key", f"the Idempotency-Key {given!r} if both are given", key)
+            raise invalid("key", f"the Idempotency-Key {given!r} if both are given", key)
         return given
 
 
@@ -234,7 +234,7 @@ def explain(error: msgspec.ValidationError, declared: Any, content: Any) -> Reje
     name = (re.findall(r"\.(\w+)", where) or ["body"])[-1]
     if found := re.fullmatch(r"Object contains unknown field `(.*)`", message, re.S):
         known = ", ".join(fields)
-        return Rejected(422, f"body must be an object with {known} only, got {quoted(found[1])}")
+        return Rejected(422, f"body must be an object with {known} only, got {short_repr(found[1])}")
     if found := re.fullmatch(r"Object missing required field `(\w+)`", message):
         name, value, message = found[1], None, f"`{getattr(fields[found[1]], '__name__', '')}"
     kind = (re.findall(r"`(\w+)", message) or ["int"])[0]
@@ -252,7 +252,7 @@ def explain(error: msgspec.ValidationError, declared: Any, content: Any) -> Reje
         condition = f"between {-LARGEST:g} and {LARGEST:g}"
     else:
         condition = CONDITIONS.get(kind, "valid")
-    return Rejected(422, f"{name} must be {condition}, got {quoted(value)}")
+    return Rejected(422, f"{name} must be {condition}, got {short_repr(value)}")
 
 
 def _fields(declared: Any) -> dict[str, Any]:

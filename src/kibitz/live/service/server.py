@@ -11,7 +11,7 @@ import uvicorn
 from starlette.applications import Starlette
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-from kibitz._validation import quoted
+from kibitz._validation import short_repr
 from kibitz.live.service.auth import LOCAL
 from kibitz.live.service.http import HEADERS, STATUS
 
@@ -37,7 +37,7 @@ def listen(host: str, port: int) -> socket.socket:
         )[0]
         made = socket.socket(family, kind, protocol)
     except (OSError, UnicodeError) as error:
-        raise ValueError(f"host must be an address, got {quoted(host)} ({error})") from None
+        raise ValueError(f"host must be an address, got {short_repr(host)} ({error})") from None
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind(address)

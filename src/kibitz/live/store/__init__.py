@@ -14,7 +14,7 @@ writers never wait for each other. Both stores have the same schema.
 import os
 from pathlib import Path
 
-from kibitz._validation import refused
+from kibitz._validation import invalid
 from kibitz.live.store.postgresql import PostgreSQL
 from kibitz.live.store.schema import Store
 from kibitz.live.store.sqlite import SQLite
@@ -27,13 +27,13 @@ def connect(url: str | os.PathLike[str], *, create: bool = True) -> Store:
     """
     text = os.fspath(url) if isinstance(url, str | os.PathLike) else url
     if not isinstance(text, str) or not text or "\0" in text:
-        raise refused("store", "a path, sqlite:///path or postgresql://...", url)
+        raise invalid("store", "a path, sqlite:///path or postgresql://...", url)
     path = sqlite_path(text)
     if path is not None:
         return SQLite(path, create)
     if text.startswith(("postgresql://", "postgres://")):
         return PostgreSQL(text, create)
-    raise refused("store", "a path, sqlite:///path or postgresql://...", url)
+    raise invalid("store", "a path, sqlite:///path or postgresql://...", url)
 
 
 def sqlite_path(url: str) -> Path | None:

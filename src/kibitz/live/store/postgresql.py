@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from kibitz._errors import StoreUnavailable
-from kibitz._validation import quoted
+from kibitz._validation import short_repr
 from kibitz.live.store.schema import Database, Row, prepare
 
 T = TypeVar("T")
@@ -104,11 +104,11 @@ class PostgreSQL:
         except ImportError:
             raise ValueError(
                 "store must be a SQLite file without psycopg (pip install 'kibitz[postgresql]'), "
-                f"got {quoted(url)}"
+                f"got {short_repr(url)}"
             ) from None
         self._psycopg = psycopg
         self.url = url
-        self._name = quoted(url.rpartition("@")[2])  # no password
+        self._name = short_repr(url.rpartition("@")[2])  # no password
         self._lock = threading.RLock()
         self._reading = threading.RLock()
         self._writer: PostgreSQLDatabase | None = None

@@ -5,7 +5,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from kibitz._errors import UnknownAgent
-from kibitz._validation import quoted
+from kibitz._validation import short_repr
 from kibitz.live.events import Arm, Decided, Event
 from kibitz.live.store.schema import Database, Row
 
@@ -57,7 +57,7 @@ def read_names(database: Database) -> list[str]:
 
 def unknown_agent(database: Database, name: str) -> UnknownAgent:
     """Return the error for a name that no agent has."""
-    known = ", ".join(map(quoted, read_names(database)))
+    known = ", ".join(map(short_repr, read_names(database)))
     return UnknownAgent(f"agent must be one of {known or 'none'}, got {name!r}")
 
 

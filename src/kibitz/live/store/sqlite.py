@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from kibitz._errors import StoreDamaged, StoreUnavailable
-from kibitz._validation import quoted
+from kibitz._validation import short_repr
 from kibitz.live.store.schema import Database, Row, prepare
 
 try:
@@ -52,7 +52,7 @@ class SQLite:
     def __init__(self, path: Path, create: bool) -> None:
         self.path = path
         self.url = str(path)
-        self._name = quoted(str(path))
+        self._name = short_repr(str(path))
         self._lock = threading.RLock()
         self._reading = threading.RLock()
         self._writer: SQLiteDatabase | None = None

@@ -30,7 +30,7 @@ from kibitz.reproduction.verdict import (
     mean as mean_of,
     ratio,
 )
-from kibitz.simulation.schedule import labelled
+from kibitz.simulation.schedule import label_policies
 from kibitz.simulation.sweep import sweep
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def players() -> dict[str, Policy]:
     others = [policy for name, policy in entrants().items() if name not in KNOWS_LAW]
     own = [POLICIES[name](rewards="bernoulli") for name in KNOWS_LAW if name in POLICIES]
     short = {policy.name: policy for policy in own}
-    return {**short, **labelled(others)}
+    return {**short, **label_policies(others)}
 
 
 def problem(draw: int) -> Problem:

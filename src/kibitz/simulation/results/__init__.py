@@ -1,1 +1,1 @@
-"""What comes of jobs: an `xarray.Dataset`, saved as a netCDF file or as a folder of Zarr chunks."""
+"""Results: an `xarray.Dataset`, saved as a netCDF file or a folder of Zarr chunks."""

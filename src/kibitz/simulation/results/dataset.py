@@ -1,11 +1,11 @@
-"""Results as labelled arrays: the axes, the variables, and what every format of files has in common.
+"""Results as labelled arrays: axes, variables, and what both file formats share.
 
 A result has the dimensions `policy`, one for each name that was swept (or `point`), `run` (or
-`statistic`), `stage` and `arm`. Runs that are not played yet (of an interrupted simulation) are NaN
-in `regret` and -1 in the counts.
+`statistic`), `stage` and `arm`. Runs that are not played yet (after an interruption) are NaN in
+`regret` and -1 in the counts.
 
-A cell is one policy at one point. Its key is the values of what was swept, in the order of their
-names, and the label of the policy.
+A cell is one policy at one point. Its key holds the values of the swept parameters, in the order of
+their names, and the label of the policy.
 """
 
 import json
@@ -20,67 +20,67 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kibitz._netcdf import FORMAT
-from kibitz._validation import quoted
+from kibitz._validation import short_repr
 from kibitz.simulation.fingerprint import difference
-from kibitz.simulation.jobs import Played, no_runs
+from kibitz.simulation.jobs import Outcome, empty_outcome
 from kibitz.simulation.results.summary import STATISTICS
 
 if TYPE_CHECKING:
     import xarray
 
 Key = tuple[tuple[Any, ...], str]
-Fingerprint = dict[str, Any]  # the fingerprint of a cell: all that its numbers depend on
+Fingerprint = dict[str, Any]  # everything that the numbers of a cell depend on
 
-POINT = "point"  # the dimension of a list of points; it has no coordinate of its own
+POINT = "point"  # the dimension of a list of points; it has no coordinate
 FINAL = "cumulative regret at the horizon"
-# of each recorded quantity: its dimensions beside those of the sweep, and its long name
+# for each recorded quantity: its dimensions besides policy, sweep and run, and its long name
 RECORDED = {
     "regret": (("stage",), "cumulative regret Σ Δ_i N_i at the end of the stage"),
-    "n_pulls": (("arm",), "pulls of each arm in all"),
-    "n_looks": (("arm",), "looks at each arm in all"),
-    "error": ((), "distance from the stage-by-stage law, in total variation"),
+    "n_pulls": (("arm",), "total pulls of each arm"),
+    "n_looks": (("arm",), "total looks at each arm"),
+    "error": ((), "distance from the stage-by-stage distribution, in total variation"),
 }
 
 
 class Results(Protocol):
-    """Where the runs of a simulation are stored: in memory, a netCDF file or a Zarr folder."""
+    """Storage for the runs of a simulation: memory, a netCDF file or a Zarr folder."""
 
     @property
     def keep(self) -> str:
-        """What is stored of a cell: its "runs", or a "summary" of them."""
+        """Whether "runs" or a "summary" of them are stored."""
 
     @property
     def block(self) -> int | None:
-        """How many runs must be put together; None for any number."""
+        """How many runs must be written together; None for any number."""
 
-    def ask(self, fingerprints: dict[Key, Fingerprint], runs: int) -> None:
-        """Make room for the runs of some cells; reject cells stored with another fingerprint."""
+    def prepare(self, fingerprints: dict[Key, Fingerprint], runs: int) -> None:
+        """Prepare for the runs of cells; raise ValueError if a stored fingerprint differs."""
 
     def missing(self, key: Key, runs: int) -> NDArray[np.int64]:
-        """Return which runs must be played to have the first `runs` of a cell."""
+        """Return which runs to play to complete the first `runs` of a cell."""
 
-    def put(self, key: Key, first: int, rows: Played) -> None:
-        """Store rows of a cell, from the row `first` on."""
+    def write(self, key: Key, first: int, rows: Outcome) -> None:
+        """Store rows of a cell, starting at row `first`."""
 
     def save(self) -> None:
-        """Write to disk what is not written yet."""
+        """Write to disk everything that is not written yet."""
 
     def result(self, keys: list[Key], runs: int) -> "xarray.Dataset":
-        """Return the first `runs` runs of some cells."""
+        """Return the first `runs` runs of the given cells."""
 
 
 # -------------------------------------------------------------------------------------------- axes
 
 
-class Swept(NamedTuple):
-    """What was swept: nothing, values of which all combinations were played, or a list of points."""
+class Sweep(NamedTuple):
+    """The swept parameters: none, a grid of all combinations, or a list of points."""
 
     names: tuple[str, ...] = ()
     grid: bool = True
 
     @property
     def dims(self) -> tuple[str, ...]:
-        """The dimensions that this adds to a result."""
+        """The dimensions that the sweep adds to a result."""
         return self.names if self.grid else (POINT,)
 
     def __str__(self) -> str:
@@ -90,7 +90,7 @@ class Swept(NamedTuple):
         return f"with a sweep over {points}{' and '.join(self.names)}"
 
     def plain(self, value: tuple[Any, ...]) -> Any:
-        """Return the values of a key as plain data: null, one value, or values by name."""
+        """Return the values of a key as plain data: None, one value, or values by name."""
         if len(self.names) < 2:
             return value[0] if value else None
         return dict(zip(self.names, value, strict=True))
@@ -103,12 +103,12 @@ class Swept(NamedTuple):
 
 
 class Axes:
-    """The labels on each axis, in the order in which they came; more can be added, none is moved."""
+    """The labels on each axis, in order of arrival; labels can be added but never move."""
 
-    def __init__(self, swept: Swept, keys: Iterable[Key] = ()) -> None:
+    def __init__(self, swept: Sweep, keys: Iterable[Key] = ()) -> None:
         self.swept = swept
         self.dims = ("policy", *swept.dims)
-        self.places: list[dict[Any, int]] = [{} for _ in self.dims]
+        self.positions: list[dict[Any, int]] = [{} for _ in self.dims]
         for key in keys:
             self.add(key)
 
@@ -117,23 +117,25 @@ class Axes:
         return (label, *value) if self.swept.grid else (label, value)
 
     def add(self, key: Key) -> None:
-        """Make sure that a key has a place."""
-        for axis, label in zip(self.places, self._labels(key), strict=True):
+        """Add the labels of a key, if they are new."""
+        for axis, label in zip(self.positions, self._labels(key), strict=True):
             axis.setdefault(label, len(axis))
 
-    def place(self, key: Key) -> tuple[int, ...]:
-        """Return where a cell stands."""
-        return tuple(axis[label] for axis, label in zip(self.places, self._labels(key), strict=True))
+    def position(self, key: Key) -> tuple[int, ...]:
+        """Return the index of a cell along each axis."""
+        return tuple(
+            axis[label] for axis, label in zip(self.positions, self._labels(key), strict=True)
+        )
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The number of labels on each axis."""
-        return tuple(map(len, self.places))
+        return tuple(map(len, self.positions))
 
     @property
     def coordinates(self) -> dict[str, tuple[str, list[Any]]]:
         """The coordinates of the axes, by name: the dimension and the labels."""
-        labels, *swept = (list(axis) for axis in self.places)
+        labels, *swept = (list(axis) for axis in self.positions)
         if self.swept.grid:
             own = dict(zip(self.swept.names, swept, strict=True))
             return {name: (name, values) for name, values in {"policy": labels, **own}.items()}
@@ -147,66 +149,66 @@ class Axes:
 # ------------------------------------------------------------------------------ datasets
 
 
-def rows_of(keep: str) -> str:
-    """Return the dimension of what is kept of a cell: each run, or statistics of them."""
+def row_dimension(keep: str) -> str:
+    """Return the dimension of the rows of a cell: runs or statistics."""
     return "run" if keep == "runs" else "statistic"
 
 
-def nothing(keep: str, rows: int, n_stages: int, n_arms: int) -> Played:
-    """Return room for rows that are not there yet: NaN, and -1 where runs are counted."""
-    blank: Any = no_runs(rows, n_stages, n_arms)
+def empty_rows(keep: str, rows: int, n_stages: int, n_arms: int) -> Outcome:
+    """Return rows without data: NaN, and -1 in the counts of runs."""
+    blank: Any = empty_outcome(rows, n_stages, n_arms)
     if keep == "summary":
-        blank = Played(*(np.full(part.shape, np.nan) for part in blank))
+        blank = Outcome(*(np.full(part.shape, np.nan) for part in blank))
     return blank
 
 
 @dataclass(eq=False)
 class Cell:
-    """What is kept of one policy in one fingerprint: a row for each run, or for each statistic."""
+    """The fingerprint and the stored rows of one policy at one point."""
 
     fingerprint: Fingerprint
-    runs: Played
+    runs: Outcome
 
-    def extended(self, rows: int) -> "Cell":
-        """Return the same with room for at least so many rows."""
+    def extend(self, rows: int) -> "Cell":
+        """Return a copy with at least `rows` rows."""
         more = max(0, rows - len(self.runs.regret))
-        extra = no_runs(more, self.runs.regret.shape[1], self.runs.n_pulls.shape[1])
+        extra = empty_outcome(more, self.runs.regret.shape[1], self.runs.n_pulls.shape[1])
         both: Any = map(np.concatenate, zip(self.runs, extra, strict=True))
-        return Cell(self.fingerprint, Played(*both))
+        return Cell(self.fingerprint, Outcome(*both))
 
 
 def to_dataset(
-    table: dict[Key, Cell], stages: NDArray[np.int64], rows: int, swept: Swept, keep: str
+    table: dict[Key, Cell], stages: NDArray[np.int64], rows: int, swept: Sweep, keep: str
 ) -> "xarray.Dataset":
-    """Return the first rows of a table as a labelled dataset."""
+    """Return the first rows of all cells as a dataset."""
     import xarray
 
     axes = Axes(swept, table)
     first = next(iter(table.values())).runs
     n_arms = first.n_pulls.shape[1]
-    blank = nothing(keep, 1, stages.size, n_arms)
-    lead = (*axes.dims, rows_of(keep))
+    blank = empty_rows(keep, 1, stages.size, n_arms)
+    leading_dims = (*axes.dims, row_dimension(keep))
     data = xarray.Dataset(
         coords={
             **axes.coordinates,
-            rows_of(keep): np.arange(rows) if keep == "runs" else list(STATISTICS),
+            row_dimension(keep): np.arange(rows) if keep == "runs" else list(STATISTICS),
             "stage": stages,
             "arm": np.arange(n_arms),
         }
     )
-    for name, (dims, words) in RECORDED.items():
+    for name, (dims, long_name) in RECORDED.items():
         empty = getattr(blank, name)
         array = np.empty((*axes.shape, rows, *empty.shape[1:]), empty.dtype)
         array[:] = empty[0]
         for key, cell in table.items():
-            array[axes.place(key)] = getattr(cell.runs, name)[:rows]
-        data[name] = ((*lead, *dims), array)
-        data[name].attrs["long_name"] = words
+            array[axes.position(key)] = getattr(cell.runs, name)[:rows]
+        data[name] = ((*leading_dims, *dims), array)
+        data[name].attrs["long_name"] = long_name
     final = np.full((*axes.shape, rows), np.nan)
     for key, cell in table.items():
         end = np.searchsorted(stages, cell.fingerprint["horizon"])
-        final[axes.place(key)] = cell.runs.regret[:rows, end]
-    data["final_regret"] = (lead, final)
+        final[axes.position(key)] = cell.runs.regret[:rows, end]
+    data["final_regret"] = (leading_dims, final)
     data["final_regret"].attrs["long_name"] = FINAL
     fingerprints = {key: cell.fingerprint for key, cell in table.items()}
     data.attrs = attributes(fingerprints)
@@ -214,7 +216,7 @@ def to_dataset(
     return data
 
 
-def list_cells(swept: Swept, fingerprints: dict[Key, Fingerprint]) -> list[dict[str, Any]]:
+def list_cells(swept: Sweep, fingerprints: dict[Key, Fingerprint]) -> list[dict[str, Any]]:
     """Return the cells of a result as plain data."""
     return [
         {"value": swept.plain(value), "policy": label, "fingerprint": fingerprint}
@@ -223,18 +225,18 @@ def list_cells(swept: Swept, fingerprints: dict[Key, Fingerprint]) -> list[dict[
 
 
 def attributes(fingerprints: dict[Key, Fingerprint]) -> dict[str, Any]:
-    """Return what a result says of itself: what its cells have in common, and who made it."""
+    """Return the attributes of a result: what its cells have in common, engines and versions."""
     engines = {label: fingerprint["engine"] for (_, label), fingerprint in fingerprints.items()}
     return {
         "format": FORMAT,
-        "fingerprint": json.dumps(common_parts(fingerprints), ensure_ascii=False),
+        "fingerprint": json.dumps(find_common(fingerprints), ensure_ascii=False),
         "engine": json.dumps(engines, ensure_ascii=False),
         "versions": json.dumps(versions()),
     }
 
 
-def common_parts(fingerprints: dict[Key, Fingerprint]) -> dict[str, Any]:
-    """Return what all cells have in common, with the policies by label."""
+def find_common(fingerprints: dict[Key, Fingerprint]) -> dict[str, Any]:
+    """Return the parts of the fingerprint that all cells share, with the policies by label."""
     common = dict(next(iter(fingerprints.values())))
     del common["policy"]
     for fingerprint in fingerprints.values():
@@ -248,7 +250,7 @@ def common_parts(fingerprints: dict[Key, Fingerprint]) -> dict[str, Any]:
 
 @cache
 def versions() -> dict[str, str]:
-    """Return the versions of all that a number may depend on."""
+    """Return the versions of kibitz and the libraries it computes with."""
     names = ("kibitz", "numpy", "numba", "scipy", "xarray")
     return {name: version(name) for name in names}
 
@@ -257,39 +259,39 @@ def versions() -> dict[str, str]:
 
 
 def check_same(path: Path | None, key: Key, old: Fingerprint, new: Fingerprint) -> None:
-    """Refuse to go on with a cell of another fingerprint."""
+    """Raise ValueError if a cell was stored with another fingerprint."""
     differs = difference(old, new)
     if differs:
-        raise wrong_fingerprint(path, f"{differs} for {key[1]}")
+        raise fingerprint_mismatch(path, f"{differs} for {key[1]}")
 
 
-def check_swept(path: Path, there: tuple[Swept, str], asked: tuple[Swept, str]) -> None:
-    """Refuse a file of another sweep, or one that keeps something else."""
-    if there != asked:
-        keeps = f" that keeps {'runs' if there[1] == 'runs' else 'a summary'}"
+def check_sweep(path: Path, stored: tuple[Sweep, str], requested: tuple[Sweep, str]) -> None:
+    """Raise ValueError if a file is of another sweep, or has runs instead of a summary."""
+    if stored != requested:
+        keeps = f" and keeps {'runs' if stored[1] == 'runs' else 'a summary'}"
         raise ValueError(
-            f"file must be of the same setting, got {quoted(str(path))} {there[0]}"
-            f"{keeps if there[1] != asked[1] else ''}"
+            f"{short_repr(str(path))} cannot be resumed: it was saved {stored[0]}"
+            f"{keeps if stored[1] != requested[1] else ''}"
         )
 
 
-def check_stages(path: Path, there: NDArray[np.int64], asked: NDArray[np.int64]) -> None:
-    """Refuse a file with other stages."""
-    if not np.array_equal(there, asked):
-        raise wrong_fingerprint(path, f"stages up to {there[-1]} that differ from those asked for")
+def check_stages(path: Path, stored: NDArray[np.int64], requested: NDArray[np.int64]) -> None:
+    """Raise ValueError if a file has other stages."""
+    if not np.array_equal(stored, requested):
+        raise fingerprint_mismatch(path, f"other stages, up to {stored[-1]}")
 
 
-def check_count(path: Path | None, there: float, runs: int) -> None:
-    """Refuse to go on with a summary of another number of runs, which are not kept."""
-    if there != runs:
-        raise wrong_fingerprint(path, f"a summary of {there:g} runs instead of {runs}")
+def check_count(path: Path | None, stored: float, runs: int) -> None:
+    """Raise ValueError if a summary has another number of runs; more cannot be added."""
+    if stored != runs:
+        raise fingerprint_mismatch(path, f"a summary of {stored:g} runs instead of {runs}")
 
 
-def wrong_fingerprint(path: Path | None, differs: str) -> ValueError:
-    """Return the error that says what is different in a file."""
-    return ValueError(f"file must be of the same setting, got {quoted(str(path))} with {differs}")
+def fingerprint_mismatch(path: Path | None, differs: str) -> ValueError:
+    """Return the error for a file with another fingerprint."""
+    return ValueError(f"{short_repr(str(path))} cannot be resumed: it has {differs}")
 
 
-def not_ours(file: Path, reason: str) -> ValueError:
-    """Return the error that says why a file is none of ours."""
-    return ValueError(f"file must be a result that kibitz saved, got {quoted(str(file))} ({reason})")
+def unreadable(file: Path, reason: str) -> ValueError:
+    """Return the error for a file that is not a result of kibitz."""
+    return ValueError(f"cannot read {short_repr(str(file))} as a result of kibitz: {reason}")

@@ -1,8 +1,8 @@
-"""What is kept of a cell instead of its runs: their number, mean, variance and quantiles.
+"""Summaries of runs: their number, mean, variance and quantiles.
 
-A summary has the shape of what it summarises, with a row for each statistic instead of one for each
-run. All runs of a cell are together when it is summarised, in their order, so that quantiles are
-those of the runs, and no bit depends on who played them.
+A summary has the shape of the runs, with one row per statistic instead of one per run. All runs of a
+cell are summarised together and in order. Quantiles are therefore exact, and results do not depend on
+which worker played which run.
 """
 
 from typing import Any, TypeVar
@@ -17,8 +17,8 @@ STATISTICS = ("count", "mean", "variance", *(f"q{q}" for q in QUANTILES))
 R = TypeVar("R", bound=tuple[Any, ...])
 
 
-def summarised(runs: R) -> R:
-    """Return the statistics of all that was recorded, in the same kind of record."""
+def summarise(runs: R) -> R:
+    """Return the statistics of all recorded quantities, in the same kind of record."""
     return type(runs)(*map(_statistics, runs))
 
 

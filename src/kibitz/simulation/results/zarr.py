@@ -1,10 +1,10 @@
 """Results larger than memory: a folder of Zarr chunks (version 3), written job by job.
 
-Each recorded quantity is an array in chunks by policy, by what was swept and by block of runs (for a
-summary, by cell). A chunk is a file, written whole or not at all, and which files are there says what
-is still to be played. Labels keep their places, so that no chunk moves when policies, values or
-runs are added. Any reader of Zarr opens the folder. kibitz itself reads one further file of it,
-`kibitz.json.gz`: what was asked for so far, and for each cell all that its numbers depend on.
+Each recorded quantity is an array, chunked by policy, by swept value and by block of runs (a summary
+by cell). Each chunk is a file that is written atomically; missing files are the runs still to play.
+Labels never move, so no chunk moves when policies, values or runs are added. Any Zarr reader opens
+the folder. kibitz also reads `kibitz.json.gz` in it: the request so far and the fingerprint of each
+cell.
 """
 
 import gzip
@@ -20,162 +20,166 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kibitz._files import remove_parts_of_the_dead, write_whole
+from kibitz._files import remove_stale_temp_files, write_atomic
 from kibitz._netcdf import FORMAT
-from kibitz.simulation.jobs import Played
+from kibitz.simulation.jobs import Outcome
 from kibitz.simulation.results import dataset
-from kibitz.simulation.results.dataset import RECORDED, Axes, Fingerprint, Key, Swept
+from kibitz.simulation.results.dataset import RECORDED, Axes, Fingerprint, Key, Sweep
 from kibitz.simulation.results.summary import STATISTICS
 
 if TYPE_CHECKING:
     import xarray
 
-ASKED = "kibitz.json.gz"
+INDEX_FILE = "kibitz.json.gz"
 KINDS = {"int64": "<i8", "float64": "<f8", "bool": "?"}
 Array = NDArray[Any]
 
 
 class ZarrResults:
-    """A result in a folder, of which no more than a chunk is in memory."""
+    """A result in a folder, of which at most one chunk is in memory."""
 
     def __init__(
         self,
         path: Path,
-        swept: Swept,
+        swept: Sweep,
         keep: str,
         stages: NDArray[np.int64],
         n_arms: int,
         block: Callable[[], int],
     ) -> None:
-        """Open a folder, or plan a new one in which `block()` runs make a chunk."""
+        """Open a folder, or prepare a new one with `block()` runs per chunk."""
         self.path, self.swept, self.keep, self.stages = path, swept, keep, stages
         self.n_arms = n_arms
         self.axes = Axes(swept)
         self.fingerprints: dict[Key, Fingerprint] = {}
-        self.runs = 0  # as many as were asked for so far
-        self.unwritten = False  # whether the labels are
-        self.outgrown: set[str] = set()  # chunks that are there and get more runs
-        self.there: set[str] = set()  # the chunks that are, by the names of their cells and blocks
-        blank = dataset.nothing(keep, 1, stages.size, n_arms)._asdict()
+        self.runs = 0  # the most that were requested so far
+        self.labels_outdated = False  # whether the labels on disk are
+        self.partial_chunks: set[str] = set()  # stored chunks that get more runs
+        self.stored_chunks: set[str] = set()  # by cell and block
+        blank = dataset.empty_rows(keep, 1, stages.size, n_arms)._asdict()
         self.arrays: dict[str, tuple[tuple[str, ...], Array, str]] = {
-            **{name: (dims, blank[name], words) for name, (dims, words) in RECORDED.items()},
+            **{name: (dims, blank[name], long_name) for name, (dims, long_name) in RECORDED.items()},
             "final_regret": ((), blank["error"], dataset.FINAL),
-        }  # by name: the dimensions beside the axes, an empty row, and what it is
+        }  # by name: further dimensions, an empty row and the long name
         self.block = len(STATISTICS)
         if path.exists() and any(path.iterdir()):
             self._open()
         elif keep == "runs":
             self.block = block()
 
-    # ------------------------------------------------------------------------------------ asking
+    # --------------------------------------------------------------------------------- requests
 
-    def ask(self, fingerprints: dict[Key, Fingerprint], runs: int) -> None:
+    def prepare(self, fingerprints: dict[Key, Fingerprint], runs: int) -> None:
         for key, fingerprint in fingerprints.items():
             if key in self.fingerprints:
                 dataset.check_same(self.path, key, self.fingerprints[key], fingerprint)
         if self.keep == "summary" and self.runs:
             dataset.check_count(self.path, self.runs, runs)
         before, self.runs = self.runs, max(runs, self.runs)
-        if self.runs > before and before % self.block:  # the last chunks have room, and get more runs
-            places = product(*map(range, self.axes.shape))
-            self.outgrown = {_name(place, before // self.block) for place in places}
-            self.there -= self.outgrown
+        if self.runs > before and before % self.block:  # the last chunks get more runs
+            positions = product(*map(range, self.axes.shape))
+            self.partial_chunks = {_name(position, before // self.block) for position in positions}
+            self.stored_chunks -= self.partial_chunks
         new = fingerprints.keys() - self.fingerprints.keys()
-        self.unwritten = self.unwritten or bool(new) or self.runs > before
+        self.labels_outdated = self.labels_outdated or bool(new) or self.runs > before
         for key, fingerprint in fingerprints.items():
             self.fingerprints[key] = fingerprint
             self.axes.add(key)
 
     def missing(self, key: Key, runs: int) -> NDArray[np.int64]:
-        """Return which runs are to be played so that the first `runs` are there: whole chunks."""
-        place = self.axes.place(key)
+        """Return which runs to play to complete the first `runs` of a cell, in whole chunks."""
+        position = self.axes.position(key)
         if self.keep == "summary":
-            return np.arange(0 if _name(place, 0) in self.there else runs)
+            return np.arange(0 if _name(position, 0) in self.stored_chunks else runs)
         firsts = [
             n * self.block
             for n in range(math.ceil(runs / self.block))
-            if _name(place, n) not in self.there
+            if _name(position, n) not in self.stored_chunks
         ]
         blocks = [np.arange(first, min(first + self.block, self.runs)) for first in firsts]
         return np.concatenate([np.zeros(0, np.int64), *blocks])
 
     def result(self, keys: list[Key], runs: int) -> "xarray.Dataset":
-        """Return the cells that were asked for, read when they are used."""
+        """Return the requested cells, read lazily."""
         import xarray
 
         data = xarray.open_zarr(self.path)
-        asked = Axes(self.swept, keys)
-        places: dict[str, Any] = {
-            dim: [here[label] for label in labels]
-            for dim, labels, here in zip(asked.dims, asked.places, self.axes.places, strict=True)
-            if list(labels) != list(here)
+        requested = Axes(self.swept, keys)
+        positions: dict[str, Any] = {
+            dim: [position_of[label] for label in labels]
+            for dim, labels, position_of in zip(
+                requested.dims, requested.positions, self.axes.positions, strict=True
+            )
+            if list(labels) != list(position_of)
         }
         if self.keep == "runs" and runs < self.runs:
-            places["run"] = slice(runs)
-        return data.isel(places) if places else data
+            positions["run"] = slice(runs)
+        return data.isel(positions) if positions else data
 
     # ----------------------------------------------------------------------------------- reading
 
     def _open(self) -> None:
-        """Read what was asked for, and find out what is there of it."""
+        """Read the index and find the stored chunks."""
         try:
-            asked = json.loads(gzip.decompress((self.path / ASKED).read_bytes()))
-            if asked["format"] > FORMAT:
-                raise dataset.not_ours(
-                    self.path, f"its format {asked['format']} is that of a later version"
+            index = json.loads(gzip.decompress((self.path / INDEX_FILE).read_bytes()))
+            if index["format"] > FORMAT:
+                raise dataset.unreadable(
+                    self.path, f"format {index['format']} needs a later version of kibitz"
                 )
-            if asked["format"] < 3:
-                raise dataset.not_ours(self.path, "an unreleased version of kibitz wrote it")
-            dataset.check_swept(
+            if index["format"] < 3:
+                raise dataset.unreadable(self.path, "an unreleased version of kibitz wrote it")
+            dataset.check_sweep(
                 self.path,
-                (Swept(tuple(asked["swept"]), asked["grid"]), asked["keep"]),
+                (Sweep(tuple(index["swept"]), index["grid"]), index["keep"]),
                 (self.swept, self.keep),
             )
-            dataset.check_stages(self.path, np.array(asked["stages"], np.int64), self.stages)
-            self.runs, self.block = asked["runs"], asked["block"]
-            for cell in asked["cells"]:
+            dataset.check_stages(self.path, np.array(index["stages"], np.int64), self.stages)
+            self.runs, self.block = index["runs"], index["block"]
+            for cell in index["cells"]:
                 key = (self.swept.value(cell["value"]), cell["policy"])
                 self.fingerprints[key] = cell["fingerprint"]
                 self.axes.add(key)
         except (OSError, EOFError, KeyError, TypeError, json.JSONDecodeError, zlib.error) as error:
-            raise dataset.not_ours(self.path, f"{type(error).__name__}: {error}") from None
-        self._look_around()
-        root, asked_for = self.path / "zarr.json", self.path / ASKED
-        whole = root.exists() and root.stat().st_mtime_ns >= asked_for.stat().st_mtime_ns
-        self.unwritten = not whole  # somebody was killed while writing them
+            raise dataset.unreadable(self.path, f"{type(error).__name__}: {error}") from None
+        self._find_chunks()
+        root, index_file = self.path / "zarr.json", self.path / INDEX_FILE
+        is_current = root.exists() and root.stat().st_mtime_ns >= index_file.stat().st_mtime_ns
+        self.labels_outdated = not is_current  # a process was killed while writing them
 
-    def _look_around(self) -> None:
-        """Find out which chunks are there: in all arrays, and not empty as after a power cut."""
+    def _find_chunks(self) -> None:
+        """Find the chunks that are stored in all arrays and not empty, as after a power failure."""
         found: list[set[str]] = []
         for name, (_, empty, _) in self.arrays.items():
             folder = self._folder(name)
-            remove_parts_of_the_dead(folder)
+            remove_stale_temp_files(folder)
             files = [f for f in folder.iterdir() if f.name.startswith("c.") and f.stat().st_size]
             ends = len(".0") * (empty.ndim - 1)
             found.append({file.name[2 : len(file.name) - ends] for file in files})
-        self.there = set.intersection(*found)
+        self.stored_chunks = set.intersection(*found)
 
     # ----------------------------------------------------------------------------------- writing
 
-    def put(self, key: Key, first: int, rows: Played) -> None:
-        """Write a chunk of a cell, which begins with the row `first`."""
+    def write(self, key: Key, first: int, rows: Outcome) -> None:
+        """Write the chunk of a cell that begins with row `first`."""
         self.save()
-        place, block = self.axes.place(key), first // self.block
+        position, block = self.axes.position(key), first // self.block
         end = np.searchsorted(self.stages, self.fingerprints[key]["horizon"])
         new = {**rows._asdict(), "final_regret": rows.regret[:, end]}
         for name, (_, empty, _) in self.arrays.items():
             chunk = np.broadcast_to(empty, (self.block, *empty.shape[1:])).copy()
             chunk[tuple(map(slice, new[name].shape))] = new[name]
-            write_whole(self._file(name, _name(place, block)), packed(chunk), one_of_many=True)
-        self.there.add(_name(place, block))
+            write_atomic(
+                self._file(name, _name(position, block)), encode_chunk(chunk), best_effort=True
+            )
+        self.stored_chunks.add(_name(position, block))
 
     def save(self) -> None:
-        """Write the labels, if they are not; chunks are written when they are put."""
-        if self.unwritten:
-            for name in self.outgrown:
+        """Write the labels if they changed; `write` has written the chunks."""
+        if self.labels_outdated:
+            for name in self.partial_chunks:
                 self._file("final_regret", name).unlink(missing_ok=True)
             self._write_labels()
-            self.unwritten = False
+            self.labels_outdated = False
 
     def _file(self, array: str, name: str) -> Path:
         further = ".0" * (self.arrays[array][1].ndim - 1)
@@ -187,29 +191,31 @@ class ZarrResults:
         return folder
 
     def _write_labels(self) -> None:
-        """Write all but the chunks: first what is asked for, last what describes the arrays."""
+        """Write everything but the chunks: first the index, last the metadata."""
         self.path.mkdir(exist_ok=True)
-        write_whole(self.path / ASKED, gzip.compress(json.dumps(self._asked()).encode(), 1, mtime=0))
+        write_atomic(
+            self.path / INDEX_FILE, gzip.compress(json.dumps(self._index()).encode(), 1, mtime=0)
+        )
         rows = np.arange(self.runs) if self.keep == "runs" else np.array(STATISTICS)
         small: dict[str, tuple[tuple[str, ...], Array]] = {
             **{name: ((dim,), np.array(v)) for name, (dim, v) in self.axes.coordinates.items()},
-            dataset.rows_of(self.keep): ((dataset.rows_of(self.keep),), rows),
+            dataset.row_dimension(self.keep): ((dataset.row_dimension(self.keep),), rows),
             "stage": (("stage",), self.stages),
             "arm": (("arm",), np.arange(self.n_arms)),
         }
         described = {}
         for name, (dims, values) in small.items():
-            described[name] = description(dims, values.shape, values.shape, values.dtype)
-            write_whole(self._folder(name) / "c.0", packed(values))
-        lead, ones = (*self.axes.dims, dataset.rows_of(self.keep)), (1,) * len(self.axes.dims)
-        for name, (dims, empty, words) in self.arrays.items():
+            described[name] = array_metadata(dims, values.shape, values.shape, values.dtype)
+            write_atomic(self._folder(name) / "c.0", encode_chunk(values))
+        lead, ones = (*self.axes.dims, dataset.row_dimension(self.keep)), (1,) * len(self.axes.dims)
+        for name, (dims, empty, long_name) in self.arrays.items():
             shape = (*self.axes.shape, len(rows), *empty.shape[1:])
             chunk = (*ones, self.block, *empty.shape[1:])
-            one = description((*lead, *dims), shape, chunk, empty.dtype, empty.flat[0])
-            described[name] = {**one, "attributes": {"long_name": words}}
+            one = array_metadata((*lead, *dims), shape, chunk, empty.dtype, empty.flat[0])
+            described[name] = {**one, "attributes": {"long_name": long_name}}
         for name, one in described.items():
-            write_whole(self._folder(name) / "zarr.json", json.dumps(one).encode())
-        whole = {
+            write_atomic(self._folder(name) / "zarr.json", json.dumps(one).encode())
+        group = {
             "zarr_format": 3,
             "node_type": "group",
             "attributes": dataset.attributes(self.fingerprints),
@@ -217,9 +223,9 @@ class ZarrResults:
                 "kind": "inline", "must_understand": False, "metadata": described,
             },
         }  # fmt: skip
-        write_whole(self.path / "zarr.json", json.dumps(whole).encode())
+        write_atomic(self.path / "zarr.json", json.dumps(group).encode())
 
-    def _asked(self) -> dict[str, Any]:
+    def _index(self) -> dict[str, Any]:
         return {
             "format": FORMAT,
             "swept": self.swept.names,
@@ -232,14 +238,14 @@ class ZarrResults:
         }
 
 
-def _name(place: tuple[int, ...], block: int) -> str:
-    return ".".join(map(str, (*place, block)))
+def _name(position: tuple[int, ...], block: int) -> str:
+    return ".".join(map(str, (*position, block)))
 
 
-def description(
+def array_metadata(
     dims: tuple[str, ...], shape: Any, chunk: Any, kind: np.dtype[Any], blank: Any = None
 ) -> dict[str, Any]:
-    """Return what Zarr wants to know of an array: `blank` is what chunks that are missing hold."""
+    """Return the Zarr metadata of an array; `blank` is the value of missing chunks."""
     text = kind.kind in "UO"
     if blank is None:
         blank = "" if text else kind.type(0).item()
@@ -262,8 +268,8 @@ def description(
     }
 
 
-def packed(values: Array) -> bytes:
-    """Return an array as the bytes of a chunk; the same array gives the same bytes."""
+def encode_chunk(values: Array) -> bytes:
+    """Return the bytes of a chunk; equal arrays give equal bytes."""
     if values.dtype.kind in "UO":
         texts = [str(text).encode() for text in values.flat]
         sizes = [struct.pack("<I", len(text)) for text in texts]

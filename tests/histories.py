@@ -1,4 +1,4 @@
-"""Stories that policies are told in the tests, and the policies, made and compiled once."""
+"""Histories of observations for the tests of policies, and policies that are created once."""
 
 from dataclasses import replace
 from functools import cache
@@ -14,18 +14,18 @@ from kibitz.simulation.jobs import Job, play
 
 
 @cache
-def made(name, **arguments):
-    """Return a policy; those that plan for a horizon plan for 1000 stages."""
+def make_policy(name, **arguments):
+    """Return a policy; those that need a horizon get 1000 stages."""
     if name in {"moss", "etc", "improved_ucb"}:
         arguments = {"horizon": 1000, **arguments}
     return POLICIES[name](**arguments)
 
 
 @cache
-def plain(policy):
-    """Return an index policy as one that is asked at each stage.
+def without_index(policy):
+    """Return an index policy as a policy without index, which is called at every stage.
 
-    One with a generic kernel calls its formula through a pointer, so that all share what is compiled.
+    A policy with a generic kernel calls its formula through a pointer, so all share one kernel.
     """
     generic = make_generic_kernel(policy, bandit(), leap=False)
     if generic is not None:
@@ -38,7 +38,7 @@ def plain(policy):
     return replace(policy, index=None, view=None, factors=None)
 
 
-def runs(
+def play_runs(
     policy,
     problem,
     feedback,
@@ -51,7 +51,7 @@ def runs(
     leap=False,
     kernel="specialised",
 ):
-    """Play some runs of a policy."""
+    """Play runs of a policy."""
     stages = np.array([horizon] if stages is None else stages, np.int64)
     setting = (policy, problem, feedback, horizon, stages, seed)
     return play(Job(None, *setting, first, first + runs, leap, kernel=kernel))
@@ -72,43 +72,43 @@ class Rewards:
         return 2 * self.means[arm] + self.rng.standard_normal()
 
 
-def tell(policy, params, n_arms, *observations):
-    """Return the state after `observations` and the stage that comes next.
+def replay(policy, params, n_arms, *observations):
+    """Return the state after `observations` and the next stage.
 
-    (arm, reward) is a pull, (arm, reward, "free") a look. Each pull is a stage of its own; a look
-    belongs to the stage of the pull before it.
+    (arm, reward) is a pull, (arm, reward, "look") a look. Each pull is a stage; a look belongs to the
+    stage of the pull before it.
     """
     state, stage = policy.init(params, n_arms), 0
-    for arm, reward, *free in observations:
-        stage += not free
-        state = policy.update(params, state, stage, arm, 1, float(reward), bool(free))
+    for arm, reward, *look in observations:
+        stage += not look
+        state = policy.update(params, state, stage, arm, 1, float(reward), bool(look))
     return state, stage + 1
 
 
 def decisions(policy, n_arms, *observations, params=None):
-    """Return the arms that a policy pulls and looks at after some observations."""
+    """Return the arms that a policy pulls and looks at after observations."""
     params = policy.params if params is None else params
-    state, stage = tell(policy, params, n_arms, *observations)
+    state, stage = replay(policy, params, n_arms, *observations)
     rng = np.random.default_rng(0)
     return policy.pull(params, state, stage, rng), policy.look(params, state, stage, rng)
 
 
 def choices(policy, params, state, oracle, stage, rng):
-    """Return what the policy and what the oracle pulls and looks at."""
+    """Return the decisions of a policy and of its oracle."""
     pull, look = (decide(params, state, stage, rng) for decide in (policy.pull, policy.look))
     return (pull, look), (oracle.pull(stage), oracle.observe(stage))
 
 
-def disagreement(policy, params, oracle, seed, *, n_arms, kind, own, scale=1.0, n_stages=100):
-    """Tell policy and oracle the same story; return where they decide differently, or None.
+def find_disagreement(policy, params, oracle, seed, *, n_arms, kind, own, scale=1.0, n_stages=100):
+    """Give a policy and its oracle the same history; return where they differ, or None.
 
-    The story follows the policy's decisions (`own`) or goes its own way. The policy is told rewards
-    in units of `scale`, the oracle knows the scale.
+    The history follows the policy's decisions (`own`) or random ones. The policy receives rewards in
+    units of `scale`; the oracle knows the scale.
     """
     rng = np.random.default_rng([seed, 1])
     rewards = Rewards(kind, n_arms, rng)
     rate = rng.choice([0.0, 0.1, 0.5, 1.0])
-    most_looks = rng.integers(1, 4)
+    max_looks = rng.integers(1, 4)
     policy_rng, oracle_rng = np.random.default_rng(seed), np.random.default_rng(seed)
     oracle.rng = oracle_rng
     state = policy.init(params, n_arms)
@@ -121,7 +121,7 @@ def disagreement(policy, params, oracle, seed, *, n_arms, kind, own, scale=1.0, 
         state = policy.update(params, state, stage, int(arm), 1, reward / scale, False)
         oracle.update(stage, int(arm), reward, False)
         if rng.random() < rate:
-            for nth in range(rng.integers(1, most_looks + 1)):
+            for nth in range(rng.integers(1, max_looks + 1)):
                 if nth > 0:
                     ours, theirs = choices(policy, params, state, oracle, stage, policy_rng)
                     if ours != theirs:
@@ -133,17 +133,19 @@ def disagreement(policy, params, oracle, seed, *, n_arms, kind, own, scale=1.0, 
     return None
 
 
-def agree(policy, oracle_of, seeds, *, n_stages=100, kinds=("gaussian", "bernoulli"), **grid):
-    """Check a policy against its reference in many stories, with random parameters out of `grid`."""
+def assert_agrees(
+    policy, make_oracle, seeds, *, n_stages=100, kinds=("gaussian", "bernoulli"), **grid
+):
+    """Compare a policy with its reference on many histories, with parameters drawn from `grid`."""
     for seed in seeds:
         rng = np.random.default_rng([seed, 2])
         chosen = {name: values[rng.integers(len(values))] for name, values in grid.items()}
         n_arms = int(rng.integers(2, 9))
         kind = kinds[seed % len(kinds)]
-        found = disagreement(
+        found = find_disagreement(
             policy,
             policy.params._replace(**{k: v for k, v in chosen.items() if k != "scale"}),
-            oracle_of(n_arms, **chosen),
+            make_oracle(n_arms, **chosen),
             seed,
             n_arms=n_arms,
             kind=kind,
@@ -154,8 +156,8 @@ def agree(policy, oracle_of, seeds, *, n_stages=100, kinds=("gaussian", "bernoul
         assert found is None, f"seed {seed}, {n_arms} {kind} arms, {chosen}: {found}"
 
 
-class Words(ISeedSequence):
-    """A seed sequence of given words."""
+class FixedSeedSequence(ISeedSequence):
+    """A seed sequence that returns fixed words."""
 
     def __init__(self, words):
         self.words = words
@@ -167,6 +169,6 @@ class Words(ISeedSequence):
 
 
 def numpy_streams(seed, run):
-    """Return the three streams of a run, made by NumPy alone."""
+    """Return the three streams of a run, created by NumPy only."""
     words = SeedSequence(seed, spawn_key=(run,)).generate_state(9, np.uint64)
-    return [Generator(SFC64(Words(words[n : n + 3]))) for n in (0, 3, 6)]
+    return [Generator(SFC64(FixedSeedSequence(words[n : n + 3]))) for n in (0, 3, 6)]

@@ -140,7 +140,7 @@ def test_points_can_be_resumed_and_are_not_a_grid(tmp_path, ending, grid):
         ({"points": [{"horizon": 1}]}, "'horizon' cannot be swept"),
         ({"points": [{1: 1}]}, "points must be dicts whose keys are Python names, got 1"),
         ({"points": [{"rate": 0.1}], "rate": 0.2}, "rate is both in points and a keyword"),
-        ({"points": [{"rate": 0.1}], "looks": [1, 2]}, "points=.* cannot be combined with the lists looks"),
+        ({"points": [{"rate": 0.1}], "looks": [1, 2]}, "points=.* cannot be combined with"),
         ({"other": [1]}, "feedback must be a function with parameters other, got <function active"),
         ({"rate": [7]}, r"rate must be in \[0, 1\], got 7"),
         ({"rate": [0.1], "seed": [1, 2]}, "seed must be a whole number"),

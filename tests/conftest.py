@@ -1,9 +1,8 @@
-"""Before kibitz is imported: a place for compiled code that belongs to the tests of this clone.
+"""Give the tests of this clone their own cache of compiled code, before kibitz is imported.
 
-It survives from run to run, or everything would be compiled anew each time. What is kept is named by
-what it was made from, so that nothing in it can be out of date. `platformdirs` follows XDG_CACHE_HOME
-on Linux, in later versions also on macOS; elsewhere the tests share the folder of the user. Workers,
-and programs that the tests start, inherit it.
+The cache survives from run to run and cannot be stale, because its files are named by their content.
+`platformdirs` uses XDG_CACHE_HOME on Linux and, in later versions, on macOS; elsewhere the tests
+share the user's folder. Processes that the tests start inherit the variable.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Files are written whole or not at all, and bad targets are refused before the work."""
+"""Files are written atomically, and invalid targets are rejected before the work."""
 
 import os
 import subprocess
@@ -29,15 +29,15 @@ def pipe(folder):
     return folder / "pipe"
 
 
-def child_of_a_file(folder):
+def path_below_a_file(folder):
     (folder / "file").touch()
     return folder / "file" / "child"
 
 
-BAD = {  # the condition, and what makes it false
+BAD = {  # the condition in the message, and a path that violates it
     "a folder": ("a file, not a folder, got ", lambda folder: folder),
     "no folder yet": ("a file, not a folder, got ", lambda folder: f"{folder}/new/"),
-    "a file's child": ("", child_of_a_file),
+    "a file's child": ("", path_below_a_file),
     "a missing folder": ("in a folder that exists, got ", lambda folder: folder / "no" / "file"),
     "300 characters": ("a file that can be written, got ", lambda folder: folder / ("x" * 300)),
     "nothing": ("the name of a file, got ''", lambda folder: ""),
@@ -100,7 +100,7 @@ def test_a_relative_path_is_fine(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("content", [b"new", lambda file: file.write(b"new")])
 def test_a_file_is_written_and_no_temporary_file_remains(tmp_path, content):
-    file = tmp_path / ("long" * 60)  # so long that the name of the part must be shortened
+    file = tmp_path / ("long" * 60)  # too long for the name of the temporary file, which is shortened
     for _ in range(2):
         write_atomic(check_target(file, "out"), content)
         assert file.read_bytes() == b"new"
@@ -131,7 +131,7 @@ def test_permissions_of_an_existing_file_are_kept(tmp_path):
     assert file.stat().st_mode & 0o777 == 0o640
 
 
-def fails(error):
+def make_failing_writer(error):
     def write(file):
         file.write(b"half")
         file.flush()
@@ -145,7 +145,7 @@ def test_the_old_file_is_kept_if_writing_fails(tmp_path, error):
     file = tmp_path / "file"
     file.write_text("old")
     with pytest.raises(type(error)):
-        write_atomic(file, fails(error))
+        write_atomic(file, make_failing_writer(error))
     assert (names(tmp_path), file.read_text()) == (["file"], "old")
 
 
@@ -153,7 +153,7 @@ def test_a_system_error_is_explained(tmp_path):
     file = tmp_path / "file"
     file.write_text("old")
     with pytest.raises(ValueError) as refusal:
-        write_atomic(file, fails(OSError(28, "No space left on device")), "out")
+        write_atomic(file, make_failing_writer(OSError(28, "No space left on device")), "out")
     sentence = f"out must be a file that can be written, got {short_repr(str(file))}"
     assert str(refusal.value) == f"{sentence} (No space left on device)"
     assert (names(tmp_path), file.read_text()) == (["file"], "old")
@@ -161,7 +161,7 @@ def test_a_system_error_is_explained(tmp_path):
 
 @posix
 def test_a_full_disk_is_explained(tmp_path):
-    """A limit on the size of files stands in for the disk: the system refuses in the same call."""
+    """A limit on file sizes stands in for a full disk; the system raises in the same call."""
     program = (
         "import resource, signal, sys; from pathlib import Path\n"
         "from kibitz._files import write_atomic\n"
@@ -188,20 +188,20 @@ def test_temporary_files_of_killed_processes_are_removed(tmp_path):
     subprocess.run([sys.executable, "-c", program, str(file)])
     assert [name.endswith(".part") for name in names(tmp_path)] == [True]
     others = [
-        f".file.{os.getppid()}.0123abcd.part",  # a process that is alive
-        ".file.nobody.0123abcd.part",  # not ours
+        f".file.{os.getppid()}.0123abcd.part",  # a running process
+        ".file.nobody.0123abcd.part",  # not a temporary file of kibitz
         ".other.999999999.0123abcd.part",  # of another target
         "file.999999999.0123abcd.part",
     ]
     for other in others:
         (tmp_path / other).touch()
-    (tmp_path / f".file.{os.getpid()}.0123abcd.part").touch()  # of one that had our number
+    (tmp_path / f".file.{os.getpid()}.0123abcd.part").touch()  # of a dead process with our id
     write_atomic(file, b"new")
     assert names(tmp_path) == sorted(["file", *others])
 
 
 def test_threads_use_different_temporary_files(tmp_path):
-    """Eight threads write one file at the same time: one of them wins, and wholly."""
+    """Eight threads write one file at the same time; the result is complete and from one of them."""
     file = tmp_path / "file"
     together = threading.Barrier(8, timeout=20)
 
@@ -230,14 +230,14 @@ def test_a_folder_need_not_exist_and_is_not_created(tmp_path):
     assert names(folder) == []
 
 
-def a_file(folder):
+def make_file(folder):
     (folder / "file").touch()
     return folder / "file"
 
 
 @pytest.mark.parametrize(
     "make",
-    [a_file, child_of_a_file, lambda folder: folder / ("x" * 300), lambda folder: "a\0b",
+    [make_file, path_below_a_file, lambda folder: folder / ("x" * 300), lambda folder: "a\0b",
      pytest.param(loop, marks=posix)],
 )  # fmt: skip
 def test_a_folder_that_cannot_be_created_is_rejected(tmp_path, make):

@@ -1,4 +1,4 @@
-"""What is said twice around the package is said alike: versions, commands, who runs what where."""
+"""Versions and commands agree between the Makefile, the workflow and the package."""
 
 import re
 import shlex
@@ -29,12 +29,12 @@ def lower_bounds(extras):
     return bounds
 
 
-def three(version):
-    """Return a version with three numbers: 2.0 is 2.0.0."""
+def pad_version(version):
+    """Return a version with three numbers: 2.0 becomes 2.0.0."""
     return ".".join([*version.split("."), "0", "0"][:3])
 
 
-def made(target):
+def make_commands(target):
     """Return the commands of a target of the Makefile as the workflow would call them."""
     text = MAKEFILE.replace("\\\n\t\t", "")
     variables = dict(re.findall(r"^(\w+) :?\??= (.*)$", text, re.MULTILINE))
@@ -53,28 +53,30 @@ def workflow_commands(name="test"):
 
 
 def test_the_oldest_versions_are_the_lowest_that_are_allowed():
-    (extras,) = re.findall(r"editable '\.\[([\w,]+)\]'", "\n".join(made(".venv-oldest/installed")))
+    (extras,) = re.findall(
+        r"editable '\.\[([\w,]+)\]'", "\n".join(make_commands(".venv-oldest/installed"))
+    )
     pins = re.findall(r"^([\w-]+)==([\d.]+)$", (ROOT / "requirements/oldest.txt").read_text(), re.M)
     allowed = lower_bounds(extras.split(","))
-    assert dict(pins) == {name: three(bound) for name, bound in allowed.items()}
+    assert dict(pins) == {name: pad_version(bound) for name, bound in allowed.items()}
 
 
 @pytest.mark.parametrize("target", [".venv/installed", "lint", "docs", "test", "test-oldest"])
 def test_the_workflow_runs_what_make_runs(target):
     commands = workflow_commands()
-    for command in made(target):
+    for command in make_commands(target):
         if not command.startswith(("python3 -m venv", "touch")):
             assert command in commands, command
 
 
 def test_the_workflow_installs_the_oldest_as_make_does():
-    assert made(".venv-oldest/installed")[1] in workflow_commands()
+    assert make_commands(".venv-oldest/installed")[1] in workflow_commands()
 
 
 def test_the_job_with_the_next_numba_runs_all_tests():
     commands = workflow_commands("prerelease")
     assert any("--pre numba" in command for command in commands)
-    assert commands[-1] == made("test")[-1]
+    assert commands[-1] == make_commands("test")[-1]
     assert re.search(r'cron: "[\d* ]+"', WORKFLOWS["prerelease"])
 
 
@@ -90,7 +92,7 @@ def test_a_release_is_published_after_all_tests_without_a_stored_token():
 
 def test_coverage_shows_live_agents_and_policies():
     assert PYPROJECT["tool"]["coverage"]["run"]["source"] == ["kibitz.live", "kibitz.policies"]
-    assert all(" --cov" in command for command in made("coverage"))
+    assert all(" --cov" in command for command in make_commands("coverage"))
 
 
 def test_the_repository_has_one_address():
@@ -157,5 +159,5 @@ def test_the_tests_have_their_own_cache():
 
 
 def test_check_skips_slow_tests_and_test_does_not():
-    assert made("check") == ["python -m pytest -q -n auto --dist worksteal -m 'not slow'"]
-    assert "python -m pytest -q -n auto --dist loadfile" in made("test")
+    assert make_commands("check") == ["python -m pytest -q -n auto --dist worksteal -m 'not slow'"]
+    assert "python -m pytest -q -n auto --dist loadfile" in make_commands("test")

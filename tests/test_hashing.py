@@ -1,4 +1,4 @@
-"""What a saved result is known by: the source of functions, the same with every Python."""
+"""Source hashes, which identify saved results and do not depend on the version of Python."""
 
 import importlib
 import subprocess
@@ -21,7 +21,7 @@ def index(params, stage, counts, arm, mean):
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_built_in_policies_are_identified_by_their_source(name):
-    """Bytecode would be that of one Python, and a result would not go on with the next."""
+    """With bytecode, a result could not be resumed with another version of Python."""
     functions = [function for function in POLICIES[name]().functions if function is not None]
     for function in collect_functions(functions):
         assert _hashing._source(function) is not None, function.__qualname__
@@ -38,7 +38,7 @@ def hash_without_bytecode(monkeypatch, function):
 
 @pytest.mark.parametrize("imports", ["import math\nimport numpy as np\n", "pass  # below\n"])
 def test_a_formula_is_identified_by_its_source_despite_imports(tmp_path, monkeypatch, imports):
-    """Some Pythons make other bytecode of `math.log(...)` where `math` is imported by the file."""
+    """Some versions of Python compile `math.log(...)` differently if the file imports `math`."""
     monkeypatch.syspath_prepend(tmp_path)
     name = f"formula_{len(imports)}"
     (tmp_path / f"{name}.py").write_text(f"{imports}{FORMULA}")

@@ -1,8 +1,8 @@
-"""Every public constructor, and simulate, race, sweep and check, called with junk of every kind.
+"""Call every public constructor, simulate, race, sweep and check with junk.
 
-What comes back is a result without a warning, or one sentence of ours. `tests/bounds/test_junk.py`
-does the same for bounds and planning, `tests/live/test_junk.py` for agents and logs. Names are found
-by looking: a new one is tried by itself.
+Each call returns a result without a warning or raises a clear error. `tests/bounds/test_junk.py` does
+the same for bounds and planning, `tests/live/test_junk.py` for agents and logs. New public names are
+covered automatically.
 """
 
 import inspect
@@ -14,7 +14,7 @@ from junk import JUNK, call_or_reject
 import kibitz as kb
 from kibitz.policies import POLICIES
 
-WHOLE = {  # arguments that are right, by name
+VALID_ARGUMENTS = {  # by name
     "means": [1, 0.5],
     "rewards": [[1.0], [0.0, 2.0]],
     "rate": 0.1,
@@ -46,17 +46,17 @@ def test_all_constructors_are_covered():
 def test_a_constructor_accepts_or_rejects_junk(name, data):
     function = FUNCTIONS[name]
     known = [p for p in inspect.signature(function).parameters.values() if p.kind != p.VAR_KEYWORD]
-    given_ = {p.name: WHOLE[p.name] for p in known if p.default is p.empty}
+    arguments = {p.name: VALID_ARGUMENTS[p.name] for p in known if p.default is p.empty}
     for parameter in data.draw(
         st.lists(st.sampled_from(known), max_size=2) if known else st.just([])
     ):
-        given_[parameter.name] = data.draw(st.sampled_from(JUNK))
-    made = call_or_reject(function, **given_)
-    if made is not None:
-        repr(made)
+        arguments[parameter.name] = data.draw(st.sampled_from(JUNK))
+    result = call_or_reject(function, **arguments)
+    if result is not None:
+        repr(result)
 
 
-RIGHT = {
+VALID_OPTIONS = {
     "problem": kb.gaussian([1, 0]),
     "feedback": kb.active(0.1),
     "policies": kb.ucb(),
@@ -77,15 +77,15 @@ def test_simulate_accepts_or_rejects_junk(function, data):
     }
     if junk.get("progress") is None:
         junk.pop("progress", None)
-    if isinstance(junk.get("file"), str) and junk["file"]:  # would be a file here
+    if isinstance(junk.get("file"), str) and junk["file"]:  # it would create a file
         junk.pop("file")
-    call_or_reject(function, **{**RIGHT, **junk})
+    call_or_reject(function, **{**VALID_OPTIONS, **junk})
 
 
 @settings(derandomize=True, deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_sweep_accepts_or_rejects_junk(data):
-    right = {**RIGHT, "rate": [0.1, 0.2], "feedback": kb.active}
+    right = {**VALID_OPTIONS, "rate": [0.1, 0.2], "feedback": kb.active}
     names = [*right, "points"]
     junk = {
         name: data.draw(st.sampled_from(JUNK))

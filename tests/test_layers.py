@@ -1,4 +1,4 @@
-"""Who may import whom: room by room, and a room that is not listed here fails."""
+"""Allowed imports between packages; a package that is not listed here fails."""
 
 import ast
 import re
@@ -19,10 +19,10 @@ ROOT = [
     "_jit",
     "_netcdf",
     "_validation",
-]  # which everybody may import
+]  # importable from everywhere
 RESULTS = ["h5netcdf", "xarray"]
 
-ALLOWED = {  # room: what it may import of kibitz beside itself and the root, then of the libraries
+ALLOWED = {  # package: other packages of kibitz it may import, then libraries
     "__init__": (
         ["bounds", "evaluation", "live", "model", "planning", "plotting", "policies", "simulation"],
         ["xarray"],
@@ -55,11 +55,11 @@ ALLOWED = {  # room: what it may import of kibitz beside itself and the root, th
         ["distributed", "msgspec", "rich", "starlette", "typer", "uvicorn", *RESULTS],
     ),
 }  # fmt: skip
-LIVE = ["events", "store", "agent", "service", "dashboard"]  # each knows those before it
+LIVE = ["events", "store", "agent", "service", "dashboard"]  # each may import earlier ones
 
 
-def imports(path, top_level=False):
-    """Return the names of all modules that a file imports: `from a import b` is a or a.b."""
+def list_imports(path, top_level=False):
+    """Return all modules that a file imports; `from a import b` counts as a and a.b."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for node in tree.body if top_level else ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -72,44 +72,48 @@ def imports(path, top_level=False):
                 yield node.module
 
 
-def files(room):
-    single = SOURCE / f"{room}.py"
-    return [single] if single.exists() else sorted((SOURCE / room).rglob("*.py"))
+def list_files(package):
+    single = SOURCE / f"{package}.py"
+    return [single] if single.exists() else sorted((SOURCE / package).rglob("*.py"))
 
 
 def test_every_package_is_listed():
-    rooms = {path.stem for path in SOURCE.glob("*.py")}
-    rooms |= {path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"}
-    assert rooms == set(ALLOWED)
+    packages = {path.stem for path in SOURCE.glob("*.py")}
+    packages |= {
+        path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"
+    }
+    assert packages == set(ALLOWED)
 
 
-@pytest.mark.parametrize("room", ALLOWED)
-def test_a_package_imports_only_allowed_packages(room):
-    ours, libraries = ALLOWED[room]
-    assert files(room)
-    for path in files(room):
-        for name in imports(path):
+@pytest.mark.parametrize("package", ALLOWED)
+def test_a_package_imports_only_allowed_packages(package):
+    ours, libraries = ALLOWED[package]
+    assert list_files(package)
+    for path in list_files(package):
+        for name in list_imports(path):
             top, _, rest = name.partition(".")
             if top == "kibitz" and rest:
-                assert rest.partition(".")[0] in {room, *ROOT, *ours}, f"{path} imports {name}"
+                assert rest.partition(".")[0] in {package, *ROOT, *ours}, f"{path} imports {name}"
             elif top in LIBRARIES:
                 assert top in libraries, f"{path} imports {name}"
 
 
 def test_evaluation_uses_one_name_of_the_engine():
-    """Dynamic programming over the states of a game is compiled, and is not a simulation."""
-    asked = {name for path in files("evaluation") for name in imports(path) if ".engine" in name}
+    """Dynamic programming is compiled but is not a simulation."""
+    asked = {
+        name for path in list_files("evaluation") for name in list_imports(path) if ".engine" in name
+    }
     assert asked == {"kibitz.engine.cache"}
 
 
 def test_planning_imports_simulation_only_on_request():
-    for path in files("planning"):
-        assert not any("simulation" in name for name in imports(path, top_level=True)), path
+    for path in list_files("planning"):
+        assert not any("simulation" in name for name in list_imports(path, top_level=True)), path
 
 
 def test_simulation_compiles_in_one_file():
     machinery = {"kibitz.engine.background"}
-    users = {path.name for path in files("simulation") if machinery & set(imports(path))}
+    users = {path.name for path in list_files("simulation") if machinery & set(list_imports(path))}
     assert users == {"kernels.py"}
 
 
@@ -118,8 +122,8 @@ def test_parts_of_live_import_only_earlier_parts():
     assert parts == {*LIVE, "__init__"}
     for place, part in enumerate(LIVE):
         known = {f"kibitz.live.{one}" for one in LIVE[: place + 1]}
-        for path in files(f"live/{part}"):
-            for name in imports(path):
+        for path in list_files(f"live/{part}"):
+            for name in list_imports(path):
                 if name.startswith("kibitz.live"):
                     assert ".".join(name.split(".")[:3]) in known, f"{path} imports {name}"
 
@@ -127,7 +131,7 @@ def test_parts_of_live_import_only_earlier_parts():
 def test_sql_is_only_in_the_store():
     statement = re.compile(r"\b(select|insert into|update \w+ set|create table)\b .*", re.IGNORECASE)
     for part in LIVE:
-        for path in files(f"live/{part}"):
+        for path in list_files(f"live/{part}"):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
                     is_sql = statement.match(node.value.strip()) is not None
@@ -136,7 +140,9 @@ def test_sql_is_only_in_the_store():
 
 def test_live_has_no_circular_imports():
     modules = {module_name(path): path for path in (SOURCE / "live").rglob("*.py")}
-    graph = {name: set(imported_modules(path, modules)) - {name} for name, path in modules.items()}
+    graph = {
+        name: set(list_imported_modules(path, modules)) - {name} for name, path in modules.items()
+    }
     while free := {name for name, needed in graph.items() if not needed & graph.keys()}:
         for name in free:
             del graph[name]
@@ -148,8 +154,8 @@ def module_name(path):
     return name.removesuffix(".__init__")
 
 
-def imported_modules(path, modules):
-    """Return the modules that a file imports, at its top or in a function: `a` or `a.b` of `a`."""
+def list_imported_modules(path, modules):
+    """Return the modules of kibitz that a file imports, also inside functions."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -160,17 +166,17 @@ def imported_modules(path, modules):
 
 
 def test_bounds_and_models_do_not_import_numba():
-    for room in ("model", "bounds"):
-        for path in files(room):
-            assert "numba" not in {name.partition(".")[0] for name in imports(path)}
+    for package in ("model", "bounds"):
+        for path in list_files(package):
+            assert "numba" not in {name.partition(".")[0] for name in list_imports(path)}
 
 
-PUBLIC_NUMBA = {"njit", "config"}  # that other files may use
+PUBLIC_NUMBA = {"njit", "config"}  # allowed in other files
 
 
-def numba_names(path):
-    """Return what a file uses of numba and llvmlite, by import or as an attribute."""
-    for name in imports(path):
+def list_numba_names(path):
+    """Return the names of numba and llvmlite that a file uses."""
+    for name in list_imports(path):
         if name.partition(".")[0] in {"numba", "llvmlite"} and name != "numba":
             yield name
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -183,23 +189,27 @@ def numba_names(path):
 def test_private_parts_of_numba_are_used_in_one_file():
     for path in SOURCE.rglob("*.py"):
         if path.name != "numba_compat.py":
-            used = {name.removeprefix("numba.") for name in numba_names(path)}
+            used = {name.removeprefix("numba.") for name in list_numba_names(path)}
             assert used <= PUBLIC_NUMBA, f"{path} uses {used - PUBLIC_NUMBA}"
-    assert len(set(numba_names(SOURCE / "engine" / "numba_compat.py"))) > 10  # the walk sees them
+    assert (
+        len(set(list_numba_names(SOURCE / "engine" / "numba_compat.py"))) > 10
+    )  # the function finds them
 
 
 def test_only_plotting_imports_matplotlib():
     for path in SOURCE.rglob("*.py"):
         if path.parts[-2] not in {"reproduction", "plotting"}:
-            assert "matplotlib" not in {name.partition(".")[0] for name in imports(path)}, path
+            assert "matplotlib" not in {name.partition(".")[0] for name in list_imports(path)}, path
 
 
 def test_the_command_line_imports_inside_each_command():
     heavy = {"numba", "numpy", "scipy", "xarray", "matplotlib"}
-    for path in files("cli"):
-        for name in imports(path, top_level=True):
+    for path in list_files("cli"):
+        for name in list_imports(path, top_level=True):
             assert name.partition(".")[0] not in heavy, f"{path} imports {name}"
             if name == "kibitz.simulation.options":  # the flags of `simulate`; it imports no NumPy
                 continue
-            room = name.removeprefix("kibitz.").partition(".")[0]
-            assert not name.startswith("kibitz.") or room in {"cli", *ROOT}, f"{path} imports {name}"
+            package = name.removeprefix("kibitz.").partition(".")[0]
+            assert not name.startswith("kibitz.") or package in {"cli", *ROOT}, (
+                f"{path} imports {name}"
+            )

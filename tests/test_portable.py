@@ -1,4 +1,4 @@
-"""Other systems, as far as one can try them here: what only POSIX has is taken away."""
+"""Portability: kibitz works without the modules that only POSIX systems have."""
 
 import subprocess
 import sys

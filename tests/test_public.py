@@ -1,4 +1,4 @@
-"""The public names: typed for whoever imports them, and imported when they are first used."""
+"""Public names: typed, and imported at their first use."""
 
 import ast
 import re

@@ -1,4 +1,4 @@
-"""What a type checker sees of kibitz: read by `mypy --strict` in `test_public.py`, never run."""
+"""A typed use of kibitz, checked by `mypy --strict` in `test_public.py` and never run."""
 
 from collections.abc import Callable
 from types import ModuleType

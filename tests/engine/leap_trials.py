@@ -1,7 +1,7 @@
-"""Certificates of the leap engine, played out stage by stage from random states.
+"""Certificates of the leap engine, replayed stage by stage from random states.
 
 A trial invents a problem and a story of it, asks for a certified block, and then lets the policy
-decide at each stage of the block, by its own `pull` and `observe`.
+decide at each stage of the block, by its own `pull` and `look`.
 """
 
 from typing import Any, NamedTuple
@@ -38,22 +38,23 @@ from kibitz.policies.policy import NEVER, Policy, params_type
 BLOCKS, STAGES, WRONG_PULLS, WRONG_LOOKS, BROKEN = range(5)
 
 
-class Tale(NamedTuple):
-    """What stories are like."""
+class HistoryParams(NamedTuple):
+    """Parameters of random histories."""
 
     spread: float  # of the means
-    most: float  # of the pulls of an arm
-    tight: int  # the arm that is ahead by about `far` sqrt(n) for a block of n stages; -1: random
+    most: float  # maximum number of pulls of an arm
+    tight: int  # the arm that leads by about `far` sqrt(n) in a block of n stages; -1: random
     far: float
 
 
-ANY = Tale(1.0, 1e4, -1, 0.0)
+ANY = HistoryParams(1.0, 1e4, -1, 0.0)
 
 
-def trials(policy: Policy) -> Any:
-    """Return the compiled function that plays certified blocks of a policy out."""
+def compile_trials(policy: Policy) -> Any:
+    """Return the compiled function that replays certified blocks of a policy."""
     params_of = params_type(tuple(policy.constants))
-    init, pull, observe, update = policy.init, policy.pull, policy.look, policy.update
+    init, pull, update = policy.init, policy.pull, policy.update
+    choose_look = policy.look
     view: Any = policy.view
     holds = policy.hold is not None
     foreseen = holds or policy.turns is not None
@@ -64,47 +65,53 @@ def trials(policy: Policy) -> Any:
     )
     next_arrival, draw_look_arm = make_look_functions(Feedback("active", 0.1))
 
-    def story(params: Any, law: Arms, rng: Any, tale: Tale, farthest: int, state: Any) -> int:
-        """Tell a story, pulls of each arm in a row and then some looks; return the stage after it."""
-        n_arms = law.means.size
+    def make_history(
+        params: Any, arms: Arms, rng: Any, history: HistoryParams, max_lead: int, state: Any
+    ) -> int:
+        """Give the policy a history: pulls of each arm, then looks; return the next stage."""
+        n_arms = arms.means.size
         pulled, looked = n_arms < 0, n_arms > 0
         stage = 1
         for arm in range(n_arms):
-            n = int(tale.most ** rng.random())
-            if tale.tight >= 0:  # as it is, but for one arm, which is about to be overtaken
-                total = n * law.means[arm]
-                if arm == tale.tight:
-                    total += tale.far * (0.94 + 0.03 * rng.random()) * np.sqrt(1.0 * farthest)
-            elif law.kind == GAUSSIAN:
-                law.means[arm] = tale.spread * rng.standard_normal()
-                total = n * (law.means[arm] + tale.spread * rng.standard_normal() / np.sqrt(1.0 * n))
+            n = int(history.most ** rng.random())
+            if history.tight >= 0:  # unchanged, except for one arm that is about to be overtaken
+                total = n * arms.means[arm]
+                if arm == history.tight:
+                    total += history.far * (0.94 + 0.03 * rng.random()) * np.sqrt(1.0 * max_lead)
+            elif arms.kind == GAUSSIAN:
+                arms.means[arm] = history.spread * rng.standard_normal()
+                total = n * (
+                    arms.means[arm] + history.spread * rng.standard_normal() / np.sqrt(1.0 * n)
+                )
             else:
-                law.means[arm] = law.chances[arm] = rng.random()
+                arms.means[arm] = arms.chances[arm] = rng.random()
                 total = np.floor(n * rng.random())
             state = update(params, state, stage, arm, n, total, pulled)
             stage += n
-        if tale.tight < 0:
+        if history.tight < 0:
             for _ in range(int(8 * rng.random())):
-                arm = observe(params, state, stage, rng)
-                state = update(params, state, stage, arm, 1, law.means[arm], looked)
+                arm = choose_look(params, state, stage, rng)
+                state = update(params, state, stage, arm, 1, arms.means[arm], looked)
         return stage
 
-    story = jit(story)
+    make_history = jit(make_history)
 
     def trial(
         params: Any,
         state: Any,
-        law: Arms,
+        arms: Arms,
         looks: Looks,
-        tale: Tale,
+        history: HistoryParams,
         streams: Streams,
         certificate: Certificate,
         counted: Any,
     ) -> None:
-        n_arms = law.means.size
+        n_arms = arms.means.size
         pulled, looked = n_arms < 0, n_arms > 0
         certificate.now[0]["latest"] = 20 + int(300 * streams.policy.rng.random())
-        stage = story(params, law, streams.policy.rng, tale, 4 * certificate.now[0]["latest"], state)
+        stage = make_history(
+            params, arms, streams.policy.rng, history, 4 * certificate.now[0]["latest"], state
+        )
         seen = view(params, state, stage)
         for arm in range(n_arms):
             if seen.allowed[arm] and seen.tried[arm] == 0:
@@ -112,13 +119,13 @@ def trials(policy: Policy) -> Any:
         arm = pull(params, state, stage, streams.policy.rng)
         look = -1
         if looks.observer == ACTIVE and not foreseen and seen.max_looks > 0:
-            look = observe(params, state, stage, streams.policy.rng)
+            look = choose_look(params, state, stage, streams.policy.rng)
         arrival = next_arrival(looks, stage - 1, NEVER, streams.looks.rng, counted[:0])
         n, _ = propose(
             params,
             state,
             seen,
-            law,
+            arms,
             looks,
             stage,
             NEVER // 2,
@@ -130,7 +137,7 @@ def trials(policy: Policy) -> Any:
         )
         if n == 0:
             return
-        last = stage + certificate.now[0]["latest"] - 1  # that of the certificate, before any cut
+        last = stage + certificate.now[0]["latest"] - 1  # of the certificate, before a cutoff
         cut, arrived = cutoff(looks, arrival, last), 0
         wrong_pull, wrong_look = False, False
         if holds:
@@ -138,15 +145,15 @@ def trials(policy: Policy) -> Any:
         while stage <= last and arrived < cut:
             counted[STAGES] += 1
             wrong_pull = wrong_pull or pull(params, state, stage, streams.policy.rng) != arm
-            chosen = observe(params, state, stage, streams.policy.rng)
-            reward = draw(law, arm, streams.rewards)
+            chosen = choose_look(params, state, stage, streams.policy.rng)
+            reward = draw(arms, arm, streams.rewards)
             state = update(params, state, stage, arm, 1, reward, pulled)
             if stage == arrival:
                 for nth in range(looks.per_arrival):
                     if looks.observer == PASSIVE:
                         chosen = draw_look_arm(looks, stage, streams.looks.rng)
                     elif nth > 0:
-                        chosen = observe(params, state, stage, streams.policy.rng)
+                        chosen = choose_look(params, state, stage, streams.policy.rng)
                     if looks.observer == ACTIVE and look >= 0:
                         wrong_look = wrong_look or chosen != look
                     if holds:
@@ -156,7 +163,7 @@ def trials(policy: Policy) -> Any:
                                 planned = other
                         if looks.observer == ACTIVE:
                             wrong_look = wrong_look or chosen != planned
-                    reward = draw(law, chosen, streams.looks)
+                    reward = draw(arms, chosen, streams.looks)
                     state = update(params, state, stage, chosen, 1, reward, looked)
                 arrival = next_arrival(looks, stage, NEVER, streams.looks.rng, counted[:0])
                 arrived += 1
@@ -170,12 +177,12 @@ def trials(policy: Policy) -> Any:
 
     def play(
         numbers: Any,
-        law: Arms,
+        arms: Arms,
         looks: Looks,
         n_trials: int,
         error: float,
         log: float,
-        tale: Tale,
+        history: HistoryParams,
         seeds: Any,
         streams: Streams,
         counted: Any,
@@ -185,12 +192,12 @@ def trials(policy: Policy) -> Any:
         seed_stream(streams.looks, seeds[0, 3:6])
         seed_stream(streams.policy, seeds[0, 6:9])
         for _ in range(n_trials):
-            state = init(params, law.means.size)
-            certificate = new_certificate(law.means.size, error)
+            state = init(params, arms.means.size)
+            certificate = new_certificate(arms.means.size, error)
             if log > 0:
                 certificate.now[0]["log"] = log
                 certificate.now[0]["z"] = normal_quantile(log)
-            trial(params, state, law, looks, tale, streams, certificate, counted)
+            trial(params, state, arms, looks, history, streams, certificate, counted)
 
     return cached_dispatcher(play)
 
@@ -201,24 +208,24 @@ def play_trials(
     problem: Problem,
     feedback: Feedback,
     n_trials: int,
-    tale: Tale = ANY,
+    history: HistoryParams = ANY,
     *,
     seed: int = 1,
     error: float = 1e-9,
     log: float = 0.0,
 ) -> Any:
-    """Play trials and return what was counted; `log`, if positive, is that of each event."""
-    law = make_arms(problem, 1.0)  # whose means a story may change
+    """Play trials and return the counts; a positive `log` replaces that of the certificate."""
+    arms = make_arms(problem, 1.0)  # a history may change its means
     looks = make_looks(feedback, problem.gaps, NEVER // (feedback.looks + 1))
     counted = np.zeros(5, np.int64)
     numbers = tuple(policy.params_for(10**6))
     seeds = make_seeds(seed, 0, 1)
-    play(numbers, law, looks, n_trials, error, log, tale, seeds, new_streams(), counted)
+    play(numbers, arms, looks, n_trials, error, log, history, seeds, new_streams(), counted)
     return counted
 
 
-def binomials() -> Any:
-    """Return the compiled function that fills an array with binomial numbers."""
+def compile_binomials() -> Any:
+    """Return a compiled function that fills an array with binomial numbers."""
 
     def fill(n: int, p: float, seeds: Any, streams: Streams, out: Any) -> None:
         seed_stream(streams.rewards, seeds[0, 0:3])

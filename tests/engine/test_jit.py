@@ -1,4 +1,4 @@
-"""Compiled loops that are kept between starts: found again, and never out of date."""
+"""The compiled-code cache: kernels are loaded by later processes and are never stale."""
 
 import cProfile
 import ctypes
@@ -24,11 +24,11 @@ pytestmark = pytest.mark.slow
 
 needs_jit = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 
-# ------------------------------------------------------------------------------------ the content
+# ------------------------------------------------------------------------------------- hashes
 
 
-def defined(source, name="formula", **namespace):
-    """Return the function that some source text defines, and all that it names."""
+def define(source, name="formula", **namespace):
+    """Return the function that source text defines, with its globals."""
     exec(compile(dedent(source), "<text>", "exec"), namespace)
     return namespace[name]
 
@@ -60,7 +60,7 @@ BASE = """
 )
 def test_the_hash_depends_on_formula_constants_helpers_and_defaults(old, new):
     assert BASE.count(old) == 1
-    assert content_hash(defined(BASE)) != content_hash(defined(BASE.replace(old, new)))
+    assert content_hash(define(BASE)) != content_hash(define(BASE.replace(old, new)))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_the_hash_depends_on_formula_constants_helpers_and_defaults(old, new):
 )
 def test_the_hash_ignores_comments_lines_and_unused_names(old, new):
     assert BASE.count(old) == 1
-    assert content_hash(defined(BASE)) == content_hash(defined(BASE.replace(old, new)))
+    assert content_hash(define(BASE)) == content_hash(define(BASE.replace(old, new)))
 
 
 def test_the_hash_depends_on_nested_helpers():
@@ -88,7 +88,7 @@ def test_the_hash_depends_on_nested_helpers():
             return low(x)
     """
     other = text.replace("x * 2", "x * 3")
-    assert content_hash(defined(text)) != content_hash(defined(other))
+    assert content_hash(define(text)) != content_hash(define(other))
 
 
 def test_the_hash_depends_on_compiled_helpers():
@@ -101,31 +101,35 @@ def test_the_hash_depends_on_compiled_helpers():
             return helper(x)
     """
     other = text.replace("x * 2", "x * 3")
-    assert content_hash(defined(text, jit=jit)) == content_hash(defined(text, jit=jit))
-    assert content_hash(defined(text, jit=jit)) != content_hash(defined(other, jit=jit))
+    assert content_hash(define(text, jit=jit)) == content_hash(define(text, jit=jit))
+    assert content_hash(define(text, jit=jit)) != content_hash(define(other, jit=jit))
 
 
 @needs_jit
 def test_the_hash_depends_on_compiler_options():
     fast, plain = numba.njit(fastmath=True), numba.njit
     text = "@jit\ndef formula(x):\n    return x"
-    assert content_hash(defined(text, jit=fast)) != content_hash(defined(text, jit=plain))
+    assert content_hash(define(text, jit=fast)) != content_hash(define(text, jit=plain))
 
 
 def test_the_hash_depends_on_closures():
-    def closed(value):
+    def make_closure(value):
         def formula(x):
             return x + value
 
         return formula
 
-    assert content_hash(closed(1.0)) == content_hash(closed(1.0))
-    assert content_hash(closed(1.0)) != content_hash(closed(2.0))
-    assert content_hash(closed(np.array([1, 2]))) != content_hash(closed(np.array([1, 3])))
-    assert content_hash(closed((1.0, 2.0))) != content_hash(closed((2.0, 1.0)))
-    assert content_hash(closed(closed(1.0))) != content_hash(closed(closed(2.0)))
+    assert content_hash(make_closure(1.0)) == content_hash(make_closure(1.0))
+    assert content_hash(make_closure(1.0)) != content_hash(make_closure(2.0))
+    assert content_hash(make_closure(np.array([1, 2]))) != content_hash(
+        make_closure(np.array([1, 3]))
+    )
+    assert content_hash(make_closure((1.0, 2.0))) != content_hash(make_closure((2.0, 1.0)))
+    assert content_hash(make_closure(make_closure(1.0))) != content_hash(
+        make_closure(make_closure(2.0))
+    )
     one, two = namedtuple("Params", "a b"), namedtuple("Params", "b a")
-    assert content_hash(closed(one)) != content_hash(closed(two))
+    assert content_hash(make_closure(one)) != content_hash(make_closure(two))
 
 
 def test_the_hash_of_an_array_depends_on_values_shape_and_type():
@@ -143,9 +147,9 @@ def test_mutually_recursive_functions_can_be_hashed():
         def formula(n):
             return n != 0 and even(n - 1)
     """
-    assert content_hash(defined(text)) == content_hash(defined(text))
+    assert content_hash(define(text)) == content_hash(define(text))
     other = text.replace("n == 0 or", "n == 2 or")
-    assert content_hash(defined(text)) != content_hash(defined(other))
+    assert content_hash(define(text)) != content_hash(define(other))
 
 
 def test_the_hash_depends_on_functions_of_a_module():
@@ -155,7 +159,7 @@ def test_the_hash_depends_on_functions_of_a_module():
     def with_constant(value):
         module = Module("constants")
         module.FACTOR = value
-        return defined("def formula(x):\n    return constants.FACTOR * x", constants=module)
+        return define("def formula(x):\n    return constants.FACTOR * x", constants=module)
 
     assert content_hash(with_constant(1.0)) != content_hash(with_constant(2.0))
 
@@ -164,7 +168,7 @@ def test_the_hash_depends_on_nested_modules():
     def with_constant(value):
         inner, outer = type(os)("outer.inner"), type(os)("outer")
         inner.FACTOR, inner.outer, outer.inner = value, outer, inner
-        return defined("def formula(x):\n    return outer.inner.FACTOR * x", outer=outer)
+        return define("def formula(x):\n    return outer.inner.FACTOR * x", outer=outer)
 
     assert content_hash(with_constant(1.0)) == content_hash(with_constant(1.0))
     assert content_hash(with_constant(1.0)) != content_hash(with_constant(2.0))
@@ -172,7 +176,7 @@ def test_the_hash_depends_on_nested_modules():
 
 def test_the_hash_depends_on_the_values_of_an_enum():
     def with_value(value):
-        return defined(
+        return define(
             "def formula(x):\n    return x + Kind.ONE", Kind=IntEnum("Kind", {"ONE": value})
         )
 
@@ -182,8 +186,8 @@ def test_the_hash_depends_on_the_values_of_an_enum():
 
 def test_the_hash_depends_on_vectorised_functions():
     def vectorised(text):
-        helper = numba.vectorize(defined(text))
-        return defined("def formula(x):\n    return helper(x)", helper=helper)
+        helper = numba.vectorize(define(text))
+        return define("def formula(x):\n    return helper(x)", helper=helper)
 
     one, two = "def formula(x):\n    return x + 1", "def formula(x):\n    return x + 2"
     assert content_hash(vectorised(one)) == content_hash(vectorised(one))
@@ -191,14 +195,14 @@ def test_the_hash_depends_on_vectorised_functions():
 
 
 def test_a_profiler_does_not_change_the_hash():
-    function = defined("def formula(x):\n    return x + 1")
+    function = define("def formula(x):\n    return x + 1")
     before, jitted = content_hash(function), numba.njit(function)
     with cProfile.Profile():
         jitted(1)
     assert content_hash(function) == before
 
 
-# --------------------------------------------------------------------------------- between starts
+# ------------------------------------------------------------------------------ later processes
 
 LOOP = """
     from kibitz.engine.cache import cached_dispatcher, is_compiled
@@ -247,7 +251,7 @@ OWN_POLICY = """
 
 
 class Folder:
-    """A script beside a module of helpers, with a cache of their own."""
+    """A script and a module of helpers, with their own cache."""
 
     def __init__(self, path, script):
         self.path, self.cache = path, path / "cache"
@@ -263,7 +267,7 @@ class Folder:
         (self.path / name).write_text(text.replace(old, new))
 
     def run(self):
-        """Return whether the script compiled its loop, and what it printed."""
+        """Return whether the script compiled its kernel, and its output."""
         environment = {
             **os.environ,
             "XDG_CACHE_HOME": str(self.cache),
@@ -279,7 +283,7 @@ class Folder:
         lines = done.stdout.splitlines()
         return lines[:-1] == ["compiling"], lines[-1]
 
-    def kept(self):
+    def cached_files(self):
         return sorted(self.cache.rglob("*.kernel"))
 
 
@@ -294,9 +298,9 @@ FIRST = str(sum((i + 1) * 0.5 for i in range(100)))
 @needs_jit
 def test_a_kernel_is_compiled_once_and_then_loaded(folder):
     assert folder.run() == (True, FIRST)
-    assert len(folder.kept()) == 1
+    assert len(folder.cached_files()) == 1
     assert folder.run() == (False, FIRST)
-    assert len(folder.kept()) == 1
+    assert len(folder.cached_files()) == 1
 
 
 @needs_jit
@@ -315,7 +319,7 @@ def test_an_edited_kernel_or_helper_is_compiled_again(folder):
 @pytest.mark.parametrize("damage", ["half", "flipped", "folder"])
 def test_a_damaged_cache_file_is_compiled_again(folder, damage):
     folder.run()
-    (path,) = folder.kept()
+    (path,) = folder.cached_files()
     data = path.read_bytes()
     if damage == "folder":
         path.unlink()
@@ -344,15 +348,15 @@ def test_two_processes_can_compile_at_once(folder):
     with ThreadPoolExecutor(3) as pool:
         runs = [pool.submit(folder.run) for _ in range(3)]
     assert {run.result()[1] for run in runs} == {FIRST}
-    assert len(folder.kept()) == 1
-    assert not list(folder.cache.rglob(".*"))  # no half-written files are left
+    assert len(folder.cached_files()) == 1
+    assert not list(folder.cache.rglob(".*"))  # no temporary files remain
     assert folder.run() == (False, FIRST)
 
 
 @needs_jit
 @pytest.mark.parametrize("loop", ["specialised", "generic"])
 def test_an_own_policy_is_never_loaded_from_a_stale_file(tmp_path, loop):
-    """A draft is compiled once; its formula is compiled anew without a word."""
+    """The generic kernel is compiled once; an edited formula is compiled again silently."""
     folder = Folder(tmp_path, OWN_POLICY.replace('"specialised"', f'"{loop}"'))
     compiled, first = folder.run()
     assert compiled
@@ -361,7 +365,7 @@ def test_an_own_policy_is_never_loaded_from_a_stale_file(tmp_path, loop):
     compiled, second = folder.run()
     assert compiled == (loop == "specialised")
     assert second != first
-    folder.edit("script.py", "width=1.0", "width=3.0")  # a parameter is no formula
+    folder.edit("script.py", "width=1.0", "width=3.0")  # a parameter is not part of the formula
     compiled, third = folder.run()
     assert not compiled
     assert third not in {first, second}
@@ -403,7 +407,7 @@ def test_cached_code_of_one_policy_does_not_clash_with_new_code_of_another(tmp_p
     (bold,) = lines("one", "bold")
     (shy,) = lines("other", "shy")
     assert bold.split()[1:] != shy.split()[1:]
-    assert lines("one", "shy", "bold") == [shy, bold]  # new code first, then what was kept
+    assert lines("one", "shy", "bold") == [shy, bold]  # new code first, then cached code
 
 
 def test_ctrl_c_inside_a_callback_is_raised(capsys):
@@ -439,7 +443,7 @@ def test_other_errors_in_a_callback_are_reported():
 
 
 def test_threads_that_compile_at_once_restore_the_hook():
-    """The one that begins first ends first: the other must not put back what it found."""
+    """The thread that starts first ends first; the other must not restore a stale hook."""
     before = sys.unraisablehook
     entered, left = threading.Event(), threading.Event()
 

@@ -1,4 +1,4 @@
-"""Kernels: generic and specialised ones, and those that are compiled in the background.
+"""Kernels: generic, specialised, and compiled in the background.
 
 That both play the same numbers is tested in tests/policies/test_contract.py stage by stage, and in
 test_leap.py in leaps.
@@ -33,22 +33,22 @@ ARMS = kb.gaussian([1.0, 0.6, 0.2])
 SETTING = {"horizon": 400, "runs": 3, "seed": 5}
 
 
-def loops(data):
+def kernels_used(data):
     return data.encoding["kernel"]
 
 
 def width(params, stage, counts, arm, mean):
-    """An index with a parameter of each kind."""
+    """Return an index with a parameter of each type."""
     exploration = params.c * math.log(stage) if params.wide else params.c
     return mean + math.sqrt(exploration / counts[arm]) + params.power // 3
 
 
-def generic(policy, feedback=None, leap=False):
+def make_generic(policy, feedback=None, leap=False):
     return make_generic_kernel(policy, feedback or kb.bandit(), leap)
 
 
 def test_which_policies_have_a_generic_kernel():
-    found = {name for name, make in POLICIES.items() if generic(make()) is not None}
+    found = {name for name, make in POLICIES.items() if make_generic(make()) is not None}
     assert found == {
         "ftl", "ftl_robin", "ucb", "ucb_double", "moss", "moss_anytime", "kl_ucb"
     }  # fmt: skip
@@ -56,25 +56,25 @@ def test_which_policies_have_a_generic_kernel():
 
 def test_formulas_of_all_kinds_share_one_generic_kernel():
     own = kb.index_policy("own", width, c=1.5, power=5, wide=True)
-    assert generic(own).key == generic(kb.ucb_double()).key == generic(kb.moss()).key
-    assert generic(own)._loop() is generic(kb.moss())._loop()
-    assert generic(own).key != generic(kb.ucb(ignore_looks=True)).key
-    assert generic(own).key != generic(kb.ftl_robin()).key
+    assert make_generic(own).key == make_generic(kb.ucb_double()).key == make_generic(kb.moss()).key
+    assert make_generic(own)._loop() is make_generic(kb.moss())._loop()
+    assert make_generic(own).key != make_generic(kb.ucb(ignore_looks=True)).key
+    assert make_generic(own).key != make_generic(kb.ftl_robin()).key
 
 
 def test_a_policy_with_a_function_replaced_has_no_generic_kernel():
-    """The generic kernel would play the rule and not the function."""
+    """The generic kernel would use the rule instead of the function."""
     changed = replace(kb.ucb(), observe=kb.ucb_second().observe)
-    assert generic(kb.ucb()) is not None
-    assert generic(changed) is None
+    assert make_generic(kb.ucb()) is not None
+    assert make_generic(changed) is None
     assert changed != kb.ucb()
 
 
 @pytest.mark.parametrize("numbers", [(1.5, 5, True), (2.0, -1, False), (0.1, 2**40, True)])
 def test_a_formula_gets_its_parameters(numbers):
-    """Python and the draft see the same numbers, whole ones as whole ones and flags as flags."""
+    """Python and the generic kernel see the same parameters, with the same types."""
     own = kb.index_policy("own", width, **dict(zip(("c", "power", "wide"), numbers, strict=True)))
-    pointer, values = generic(own)._arguments(tuple(own.params))
+    pointer, values = make_generic(own)._arguments(tuple(own.params))
     call = _caller()
     counts = np.array([4, 9], np.int64)
     for stage in (1, 2, 70):
@@ -102,7 +102,7 @@ def test_generic_and_specialised_kernels_give_the_same_numbers(engine):
         kb.simulate(ARMS, kb.active(0.2), own, engine=engine, kernel=kernel, **SETTING)
         for kernel in ("generic", "specialised")
     )
-    assert (loops(draft), loops(final)) == ({"own": "generic"}, {"own": "specialised"})
+    assert (kernels_used(draft), kernels_used(final)) == ({"own": "generic"}, {"own": "specialised"})
     for name in draft.data_vars:
         np.testing.assert_array_equal(draft[name], final[name], err_msg=name)
 
@@ -114,7 +114,7 @@ def test_an_edited_formula_is_compiled_again():
     for factor in (0.0, 5.0, 0.0):
         exec(text.format(factor), names)
         data = kb.simulate(ARMS, kb.bandit(), kb.index_policy("mine", names["index"]), **SETTING)
-        assert loops(data) == {"mine": "generic"}
+        assert kernels_used(data) == {"mine": "generic"}
         regrets.append(float(data.final_regret.mean()))
     assert regrets[0] == regrets[2] != regrets[1]
 
@@ -126,7 +126,7 @@ def test_an_exception_in_a_formula_propagates():
         return mean
 
     mine = kb.index_policy("mine", index)
-    pointer, values = generic(mine)._arguments(())
+    pointer, values = make_generic(mine)._arguments(())
     assert _caller()(pointer, values, 49, np.array([1, 1]), 0, 0.5) == 0.5
     with pytest.raises(ValueError, match="not from stage 50 on"):
         _caller()(pointer, values, 50, np.array([1, 1]), 0, 0.5)
@@ -134,11 +134,11 @@ def test_an_exception_in_a_formula_propagates():
 
 def test_a_policy_without_a_generic_kernel_is_compiled():
     data = kb.simulate(ARMS, kb.bandit(), kb.ucb2(), kernel="generic", **SETTING)
-    assert loops(data) == {"ucb2": "specialised"}
+    assert kernels_used(data) == {"ucb2": "specialised"}
 
 
 def test_a_cached_specialised_kernel_is_used(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # where nothing is kept
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # an empty cache
 
     def index(params, stage, counts, arm, mean):
         return mean + 0.71 * math.sqrt(math.log(stage) / counts[arm])
@@ -146,7 +146,7 @@ def test_a_cached_specialised_kernel_is_used(monkeypatch, tmp_path):
     first = kb.simulate(ARMS, kb.bandit(), kb.index_policy("mine", index), **SETTING)
     kb.simulate(ARMS, kb.bandit(), kb.index_policy("mine", index), kernel="specialised", **SETTING)
     again = kb.simulate(ARMS, kb.bandit(), kb.index_policy("mine", index), **SETTING)
-    assert [loops(data)["mine"] for data in (first, again)] == ["generic", "specialised"]
+    assert [kernels_used(data)["mine"] for data in (first, again)] == ["generic", "specialised"]
 
 
 def test_an_unknown_kernel_is_rejected():
@@ -156,13 +156,13 @@ def test_an_unknown_kernel_is_rejected():
         kb.simulate(ARMS, kb.bandit(), kb.ucb(), kernel="last", **SETTING)
 
 
-# ------------------------------------------------------------------------------------- meanwhile
+# -------------------------------------------------------------------- background compilation
 
 
 def test_long_work_starts_generic_and_ends_specialised(monkeypatch, tmp_path):
-    """What is played while the loop is compiled, and after, is what the draft plays."""
+    """Numbers are the same during and after the compilation of the specialised kernel."""
     monkeypatch.setattr(kernels, "SPECIALISE_SECONDS", 0.001)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # where nothing is kept
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # an empty cache
 
     def index(params, stage, counts, arm, mean):
         return mean + 0.73 * math.sqrt(math.log(stage) / counts[arm])
@@ -172,16 +172,16 @@ def test_long_work_starts_generic_and_ends_specialised(monkeypatch, tmp_path):
     finals = set()
     deadline = time.monotonic() + 300
 
-    def slowly(what, share):
-        """Let the first job wait for the loop that is compiled aside."""
+    def wait_for_kernel(what, share):
+        """Let the first job wait for the background compilation."""
         while not finals and time.monotonic() < deadline:
             finals.update(set(cache_folder().glob("*.kernel")) - before)
             time.sleep(0.1)
 
     draft = kb.simulate(ARMS, kb.bandit(), mine, kernel="generic", **setting)
     before = set(cache_folder().glob("*.kernel"))
-    both = kb.simulate(ARMS, kb.bandit(), mine, threads=1, progress=slowly, **setting)
-    assert loops(both) == {"mine": "generic and specialised"}
+    both = kb.simulate(ARMS, kb.bandit(), mine, threads=1, progress=wait_for_kernel, **setting)
+    assert kernels_used(both) == {"mine": "generic and specialised"}
     np.testing.assert_array_equal(both.regret, draft.regret)
 
 
@@ -193,15 +193,15 @@ def test_short_work_compiles_nothing_in_the_background(monkeypatch):
 def test_several_policies_without_generic_kernels_are_compiled_in_other_processes(
     monkeypatch, tmp_path
 ):
-    """This process only loads what others have compiled, unless it cannot be sent to them."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # where nothing is kept
+    """This process loads kernels that others compiled, unless they cannot be sent there."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # an empty cache
     said = []
     setting = {"progress": lambda what, share: said.append(what), **SETTING}
     policies = [kb.ucb2(), kb.thompson()]
     elsewhere = kb.simulate(ARMS, kb.active(lambda stage: 0.3), policies, **setting)
     told = [what for what in said if what.startswith("compiling")]
     assert told == ["compiling ucb2, thompson"]
-    assert loops(elsewhere) == {"ucb2": "specialised", "thompson": "specialised"}
+    assert kernels_used(elsewhere) == {"ucb2": "specialised", "thompson": "specialised"}
 
     said.clear()
     monkeypatch.setattr(background.cloudpickle, "dumps", lambda kernel: pickle.dumps(lambda: None))
@@ -225,8 +225,8 @@ def test_the_background_process_ends_with_the_work(monkeypatch):
 
 
 def test_collected_jobs_are_compiled_in_the_background(monkeypatch, tmp_path):
-    """This process compiles nothing, waits for what it needs, and plays the same numbers."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # where nothing is kept
+    """This process compiles nothing, waits for the kernels and gets the same numbers."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # an empty cache
     looks = kb.active(lambda stage: 0.2 + 0.1)
     mine = kb.index_policy("mine", lambda p, t, n, a, m: m + 0.375 * math.sqrt(math.log(t) / n[a]))
     said = []
@@ -246,13 +246,13 @@ def test_collected_jobs_are_compiled_in_the_background(monkeypatch, tmp_path):
     assert not [e for _, e in recorder.buffer if "formula" not in e.data["dispatcher"].__name__]
     assert said[0] == "compiling mine"
     assert set(said) <= {"compiling mine", "compiling ucb2", "simulating"}
-    assert loops(data) == {"mine": "generic", "ucb2": "specialised"}
+    assert kernels_used(data) == {"mine": "generic", "ucb2": "specialised"}
     assert not background._compiling
     assert all(process.returncode is not None for process in processes)
-    with kernels.compile_kernels_for(jobs):  # again: all is compiled
+    with kernels.compile_kernels_for(jobs):  # everything is compiled already
         assert not background._compiling
     monkeypatch.setattr(Kernel, "is_ready", lambda kernel: False)
-    with kernels.compile_kernels_for(jobs):  # if the processes die, nobody waits
+    with kernels.compile_kernels_for(jobs):  # if the processes die, no job waits
         for process in background._compiling.values():
             process.kill()
         again = play()
@@ -261,18 +261,18 @@ def test_collected_jobs_are_compiled_in_the_background(monkeypatch, tmp_path):
 
 
 def test_without_a_writable_cache_nothing_is_compiled_in_the_background(monkeypatch, tmp_path):
-    """Whoever waits for it would wait for nothing."""
+    """A job would otherwise wait in vain."""
     monkeypatch.setattr(background, "cache_folder", lambda: tmp_path)
     for stored, expected in ((False, [1]), (True, [1, 2, 3])):
         compiled = []
 
         def unpickle(payload, stored=stored, compiled=compiled):
-            def compile_it():
+            def compile_and_record():
                 compiled.append(payload)
                 if stored:
                     (tmp_path / f"{payload}.kernel").touch()
 
-            return SimpleNamespace(compile=compile_it)
+            return SimpleNamespace(compile=compile_and_record)
 
         monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=BytesIO(pickle.dumps([1, 2, 3]))))
         monkeypatch.setattr(background.pickle, "loads", unpickle)
@@ -296,7 +296,7 @@ def test_long_work_is_compiled_ahead_into_a_specialised_kernel(monkeypatch, n_co
         kb.simulate(ARMS, kb.bandit(), [kb.ftl(), kb.ucb2(), kb.moss()], **SETTING)
     with kernels.compile_kernels_for(jobs):
         kinds = [[(k.policy.name, k.generic, k.leap) for k in share] for share in sent]
-    # kernels that share their code follow each other; those that leap are compiled apart
+    # kernels with the same key stay together; leaping ones are compiled apart
     first, second = [("moss", False, False), ("ucb2", False, False)], [
         ("moss_anytime", True, False), ("ftl", True, False)
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""The leap engine: the same law as stage by stage, up to the error that it states.
+"""The leap engine has the distribution of stage-by-stage play, up to its stated error.
 
 The statistical tests have fixed seeds. Were the engines the same, each group of them would raise a
 false alarm with the probability that it states (Bonferroni over all its comparisons).
@@ -10,7 +10,15 @@ import math
 import mpmath
 import numpy as np
 import pytest
-from leap_trials import ANY, BLOCKS, BROKEN, Tale, binomials, play_trials, trials
+from leap_trials import (
+    ANY,
+    BLOCKS,
+    BROKEN,
+    HistoryParams,
+    compile_binomials,
+    compile_trials,
+    play_trials,
+)
 from scipy import stats
 
 import kibitz as kb
@@ -40,7 +48,7 @@ BERNOULLI = kb.bernoulli([0.9, 0.4, 0.1])
 FALSE_ALARM = 1e-4  # of each group of tests
 
 
-# ----------------------------------------------------------------------- the inequalities themselves
+# --------------------------------------------------------------------------------- inequalities
 
 
 @pytest.mark.parametrize("log", [1, 1.5, 3, 10, 22, 37.5, 45, 60])
@@ -89,12 +97,12 @@ def test_the_deviation_bound_of_bernoulli_sums_is_valid(mean):
             assert stats.binom.sf(int(times) - 1, 20_000, math.exp(-log)) > FALSE_ALARM
 
 
-def call_arrivals_up_to(looks, arrival, last, log):
+def call_max_arrivals(looks, arrival, last, log):
     return max_arrivals(looks, arrival, last, log)
 
 
-def arrivals_from_python(*arguments):
-    return cached_dispatcher(call_arrivals_up_to)(*arguments)
+def max_arrivals_from_python(*arguments):
+    return cached_dispatcher(call_max_arrivals)(*arguments)
 
 
 def test_max_arrivals_includes_the_next_arrival():
@@ -102,13 +110,13 @@ def test_max_arrivals_includes_the_next_arrival():
     always = make_looks(kb.active(1.0), gaps, 10)
     rare = make_looks(kb.active(1e-3), gaps, 10)
     threes = make_looks(kb.active(kb.every(3, first=2)), gaps, 10)
-    assert arrivals_from_python(rare, 5, 4, 40.0) == 0
+    assert max_arrivals_from_python(rare, 5, 4, 40.0) == 0
     for last in range(5, 60):
-        assert arrivals_from_python(rare, 5, last, 40.0) >= 1
-        assert arrivals_from_python(always, 5, last, 40.0) == last - 4
-        assert arrivals_from_python(threes, 5, last, 40.0) == len(range(5, last + 1, 3))
-    for n in (10**5, 10**7):  # too many to be cut at one
-        most = arrivals_from_python(rare, 5, 5 + n, 10.0)
+        assert max_arrivals_from_python(rare, 5, last, 40.0) >= 1
+        assert max_arrivals_from_python(always, 5, last, 40.0) == last - 4
+        assert max_arrivals_from_python(threes, 5, last, 40.0) == len(range(5, last + 1, 3))
+    for n in (10**5, 10**7):  # too many for a cutoff
+        most = max_arrivals_from_python(rare, 5, 5 + n, 10.0)
         assert -16 < stats.binom.logsf(most - 1, n, 1e-3) <= -10
 
 
@@ -119,14 +127,14 @@ def fill_arrivals(looks, arrival, last, rng, out):
 
 @pytest.mark.parametrize(("rate", "n"), [(0.1, 40), (0.5, 9), (1.0, 20), (0.01, 30), (0.1, 10**5)])
 def test_drawn_arrivals_respect_their_bound(rate, n):
-    """Never more than the certificate allows, and of the right law; false alarm 1e-4 together."""
+    """At most as many as the certificate allows, with the right distribution; false alarm 1e-4."""
     looks = make_looks(kb.active(rate), np.zeros(2), 10)
     out = np.zeros((20_000, 2), np.int64)
     cached_dispatcher(fill_arrivals)(looks, 100, 100 + n, np.random.default_rng(4), out)
     arrived, end = out.T
-    assert arrived.max() <= arrivals_from_python(looks, 100, 100 + n, 40.0)
+    assert arrived.max() <= max_arrivals_from_python(looks, 100, 100 + n, 40.0)
     assert arrived.min() >= 1
-    # stage by stage: the first arrival is at stage 100, and the block ends at the cut
+    # stage by stage: the first arrival is at stage 100, and the block ends at the cutoff
     cut = cutoff(looks, 100, 100 + n)
     if n < 1000:
         later = np.random.default_rng(5).random((20_000, n)) < rate
@@ -148,7 +156,7 @@ def test_the_error_account_covers_every_event_and_never_runs_out(n_arms, error):
     certificate = new_certificate(n_arms, error)
     account = certificate.now[0]
     prices, spent = [], 0.0
-    for _ in range(40):  # as if 2^20, 2^21, ... certificates had been spent at their price
+    for _ in range(40):  # as after 2^20, 2^21, ... certificates
         price = account["cost"]
         assert (2 * n_arms + 2) * math.exp(-account["log"]) == pytest.approx(price, rel=1e-9)
         assert mpmath.log(2 * mpmath.ncdf(-mpmath.mpf(account["z"]))) <= -account["log"]
@@ -170,10 +178,10 @@ def test_the_error_account_covers_every_event_and_never_runs_out(n_arms, error):
 
 @functools.cache
 def fill_binomials():
-    return binomials()
+    return compile_binomials()
 
 
-def drawn(n, p, size, seed=3):
+def draw_binomials(n, p, size, seed=3):
     out = np.zeros(size, np.int64)
     fill_binomials()(n, p, make_seeds(seed, 0, 1), new_streams(), out)
     return out
@@ -182,15 +190,15 @@ def drawn(n, p, size, seed=3):
 @pytest.mark.parametrize("n", [50, 10**4, 10**6, 10**6 + 1, 10**7, 10**9, 10**12, 10**15])
 @pytest.mark.parametrize("p", [1e-3, 0.1, 0.5, 0.97])
 def test_binomial_numbers_have_the_binomial_distribution(n, p):
-    """A randomised probability transform; 64 tests (two each), false alarm 1e-4 together."""
-    k = drawn(n, p, 20_000)
+    """Randomised probability transform; 64 tests (two each), false alarm 1e-4 in total."""
+    k = draw_binomials(n, p, 20_000)
     assert k.min() >= 0
     assert k.max() <= n
     u = np.random.default_rng(1).random(k.size)
     if n <= 10**9:
         below, here = stats.binom.cdf(k - 1, n, p), stats.binom.pmf(k, n, p)
         uniform = below + u * here
-    else:  # the normal law with Edgeworth's first correction is right to 1e-5 and better
+    else:  # the normal distribution with Edgeworth's first correction is accurate to 1e-5
         x = (k - n * p + u - 0.5) / math.sqrt(n * p * (1 - p))
         skew = (1 - 2 * p) / math.sqrt(n * p * (1 - p))
         uniform = stats.norm.cdf(x) - skew / 6 * (x * x - 1) * stats.norm.pdf(x)
@@ -201,8 +209,8 @@ def test_binomial_numbers_have_the_binomial_distribution(n, p):
 
 @pytest.mark.parametrize("p", [1e-15, 3e-12, 1e-9])
 def test_rare_successes_among_very_many(p):
-    """Poisson to all that matters; three tests, false alarm 1e-4 together."""
-    k = drawn(10**15, p, 20_000)
+    """Practically Poisson; three tests, false alarm 1e-4 in total."""
+    k = draw_binomials(10**15, p, 20_000)
     u = np.random.default_rng(1).random(k.size)
     mean = 1e15 * p
     uniform = stats.poisson.cdf(k - 1, mean) + u * stats.poisson.pmf(k, mean)
@@ -211,7 +219,7 @@ def test_rare_successes_among_very_many(p):
 
 @pytest.mark.parametrize(("n", "p"), [(2, 0.5), (7, 0.3), (8, 0.9), (40, 0.02)])
 def test_halving_is_exact(n, p, monkeypatch):
-    """Down to single trials, in plain Python; four tests, false alarm 1e-4 together."""
+    """Down to single trials, in plain Python; four tests, false alarm 1e-4 in total."""
     monkeypatch.setitem(binomial.__globals__, "EXACT_BINOMIAL", 1)
     rng = np.random.default_rng(9)
     k = np.bincount([binomial(n, p, rng) for _ in range(20_000)], minlength=n + 1)
@@ -227,9 +235,9 @@ def test_halving_is_exact(n, p, monkeypatch):
 
 def test_binomial_for_extreme_arguments():
     for n in (0, 1, 10**15, 2**61):
-        assert set(drawn(n, 0.0, 3)) == {0}
-        assert set(drawn(n, 1.0, 3)) == {n}
-    assert set(drawn(0, 0.5, 3)) == {0}
+        assert set(draw_binomials(n, 0.0, 3)) == {0}
+        assert set(draw_binomials(n, 1.0, 3)) == {n}
+    assert set(draw_binomials(0, 0.5, 3)) == {0}
 
 
 # -------------------------------------------------------------------- the same law, policy by policy
@@ -262,20 +270,20 @@ FEEDBACKS = {
     "skewed": kb.passive(kb.every(9), [0.0, 0.3, 0.7], looks=2, paid=True),
 }
 CASES = [
-    (policy, feedback, law)
+    (policy, feedback, arms)
     for policy, (_, laws) in POLICIES.items()
     for feedback in FEEDBACKS
-    for law in laws
+    for arms in laws
     if feedback in {"bandit", "passive", "active"}
-    or (law == "g" and policy in {"ucb", "etc_ocucb", "kibitzer"})
+    or (arms == "g" and policy in {"ucb", "etc_ocucb", "kibitzer"})
 ]
 RUNS = 200
 N_COMPARISONS = 9  # regret early and at the end, pulls and looks of three arms, one chi-square
 
 
 @functools.cache
-def played(policy, feedback, law, engine, kernel):
-    problem = GAUSSIAN if law == "g" else BERNOULLI
+def simulate_case(policy, feedback, arms, engine, kernel):
+    problem = GAUSSIAN if arms == "g" else BERNOULLI
     seed = 7 if engine == "leap" else 8
     data = kb.simulate(
         problem,
@@ -294,10 +302,12 @@ def played(policy, feedback, law, engine, kernel):
 
 
 @pytest.mark.parametrize(("policy", "feedback", "law"), CASES)
-def test_leaps_have_the_distribution_of_stage_by_stage_runs(policy, feedback, law):
-    """False alarm 1e-4 over all cases together."""
-    leap = played(policy, feedback, law, "leap", "specialised")
-    step = played(policy, feedback, law, "step", "auto")  # tests/policies/test_contract.py: the same
+def test_leaps_have_the_distribution_of_stage_by_stage_runs(policy, feedback, arms):
+    """False alarm 1e-4 over all cases."""
+    leap = simulate_case(policy, feedback, arms, "leap", "specialised")
+    step = simulate_case(
+        policy, feedback, arms, "step", "auto"
+    )  # tests/policies/test_contract.py: the same
     samples = [(a.regret[:, 0].values, a.regret[:, 1].values) for a in (leap, step)]
     pairs = list(zip(*samples, strict=True))
     for arm in range(3):
@@ -317,17 +327,17 @@ LEAPING = [case for case in CASES if case[:2] != ("ucb_second", "active") and ca
 
 
 def test_the_compared_runs_do_leap():
-    """Nearly all runs of nearly all cases leap, and most of their stages are leapt."""
+    """Nearly all runs leap over most of their stages."""
     for case in LEAPING:
-        leap = played(*case, "leap", "specialised")
+        leap = simulate_case(*case, "leap", "specialised")
         assert float((leap.error > 0).mean()) > 0.9, case
         assert float(leap.error.max()) <= 1e-9
-    assert float(played("ftl", "bandit", "g", "step", "auto").error.max()) == 0
+    assert float(simulate_case("ftl", "bandit", "g", "step", "auto").error.max()) == 0
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if POLICIES[case[0]][0]().rule])
 def test_generic_kernels_leap_like_specialised_ones(case):
-    draft, final = (played(*case, "leap", kernel) for kernel in ("generic", "specialised"))
+    draft, final = (simulate_case(*case, "leap", kernel) for kernel in ("generic", "specialised"))
     for name in ("regret", "n_pulls", "n_looks", "error"):
         np.testing.assert_array_equal(draft[name], final[name], err_msg=name)
 
@@ -342,7 +352,7 @@ TRIED = {
     "etc_ocucb": kb.etc_ocucb(all_info=True),
     "kibitzer": kb.kibitzer(),
 }
-ALIKE = [0.0] * 4  # trials invent their own means
+ALIKE = [0.0] * 4  # trials draw their own means
 TRIED_FEEDBACKS = [
     kb.bandit(),
     kb.passive(0.1),
@@ -356,18 +366,18 @@ TRIED_FEEDBACKS = [
 
 
 @functools.cache
-def trials_of(policy):
-    return trials(TRIED[policy])
+def run_trials(policy):
+    return compile_trials(TRIED[policy])
 
 
 @pytest.mark.parametrize("policy", TRIED)
 def test_certified_blocks_are_played_as_certified(policy):
-    """No block is broken in a number that would show a rate of 1e-4, nor without noise."""
-    play = trials_of(policy)
+    """No certificate fails in enough blocks to detect a rate of 1e-4, with and without noise."""
+    play = run_trials(policy)
     laws = (kb.gaussian(ALIKE), kb.bernoulli([0.5] * 4), kb.gaussian(ALIKE, sd=0.0))
     counted = [
-        play_trials(play, TRIED[policy], law, feedback, 3000, seed=seed)
-        for seed, (law, feedback) in enumerate((a, b) for a in laws for b in TRIED_FEEDBACKS)
+        play_trials(play, TRIED[policy], arms, feedback, 3000, seed=seed)
+        for seed, (arms, feedback) in enumerate((a, b) for a in laws for b in TRIED_FEEDBACKS)
     ]
     assert sum(c[BROKEN] for c in counted) == 0
     assert sum(c[BLOCKS] for c in counted) > 10_000  # times five policies
@@ -376,11 +386,11 @@ def test_certified_blocks_are_played_as_certified(policy):
 
 @pytest.mark.parametrize("policy", TRIED)
 def test_loose_certificates_fail_no_more_often_than_allowed(policy):
-    """With 2 K + 2 events of probability e^-3 each; and other lengths of stories and spreads."""
-    play, bound = trials_of(policy), 10 * math.exp(-3)
-    for tale in (ANY, ANY._replace(spread=0.1), ANY._replace(spread=30.0, most=100.0)):
+    """With 2 K + 2 events of probability e^-3 each, and other histories."""
+    play, bound = run_trials(policy), 10 * math.exp(-3)
+    for history in (ANY, ANY._replace(spread=0.1), ANY._replace(spread=30.0, most=100.0)):
         for feedback in TRIED_FEEDBACKS:
-            c = play_trials(play, TRIED[policy], kb.gaussian(ALIKE), feedback, 500, tale, log=3.0)
+            c = play_trials(play, TRIED[policy], kb.gaussian(ALIKE), feedback, 500, history, log=3.0)
             assert c[BROKEN] <= bound * c[BLOCKS]
 
 
@@ -396,21 +406,21 @@ ATTACKS = {  # means, sds, the tight arm, its side, feedback
 @pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize("log", [4.0, 5.0])
 def test_tight_certificates_never_fail(attack, log):
-    """One arm is ahead by a little less than z sqrt(n): the reflection principle is sharp.
+    """One arm leads by a little less than z sqrt(n); the reflection principle is sharp.
 
     False alarm 1e-4 over all cases; a quantile that is a tenth too small would be seen.
     """
     means, sds, tight, side, feedback = ATTACKS[attack]
     z = float(stats.norm.isf(math.exp(-log) / 2))
-    # an observation of the arm at each stage, and one more where it is pulled and looked at
+    # one observation of the arm per stage, and one more if it is pulled and looked at
     far = side * z * math.sqrt(2 if attack == "pull, looked at" else 1)
     c = play_trials(
-        trials_of("ftl"),
+        run_trials("ftl"),
         TRIED["ftl"],
         kb.gaussian(means, sds),
         feedback,
         40_000,
-        Tale(1.0, 100.0, tight, far),
+        HistoryParams(1.0, 100.0, tight, far),
         log=log,
     )
     assert c[BLOCKS] > 30_000
@@ -423,51 +433,51 @@ def test_tight_certificates_never_fail(attack, log):
 FOUR = kb.gaussian([2, 1.8, 0.5, 0.2])
 
 
-def leapt(problem, feedback, policy, horizon, runs=4, **more):
+def simulate_leaps(problem, feedback, policy, horizon, runs=4, **more):
     more = {"seed": 1, "engine": "leap", **more}
-    played = kb.simulate(problem, feedback, policy, horizon=horizon, runs=runs, **more)
-    return played.isel(policy=0)
+    simulate_case = kb.simulate(problem, feedback, policy, horizon=horizon, runs=runs, **more)
+    return simulate_case.isel(policy=0)
 
 
-def check_sane(played, problem, horizon, paid=False):
-    """The books balance, exactly, at the horizon and before."""
-    assert (played.n_pulls.sum("arm") == horizon).all()
-    assert (played.n_pulls >= (1 if horizon >= problem.n_arms else 0)).all()
-    assert (played.n_looks >= 0).all()
-    counted = played.n_pulls + played.n_looks if paid else played.n_pulls
+def check_sane(simulate_case, problem, horizon, paid=False):
+    """Check that counts and regret add up exactly at every recorded stage."""
+    assert (simulate_case.n_pulls.sum("arm") == horizon).all()
+    assert (simulate_case.n_pulls >= (1 if horizon >= problem.n_arms else 0)).all()
+    assert (simulate_case.n_looks >= 0).all()
+    counted = simulate_case.n_pulls + simulate_case.n_looks if paid else simulate_case.n_pulls
     expected = (counted.values * problem.gaps).sum(axis=-1)
-    np.testing.assert_allclose(played.final_regret, expected, rtol=1e-12, atol=1e-9)
-    np.testing.assert_array_equal(played.regret[:, -1], played.final_regret)
-    assert np.isfinite(played.regret).all()
-    assert (np.diff(played.regret, axis=-1) >= -1e-6).all()
-    assert ((played.error >= 0) & (played.error <= 1e-9)).all()
+    np.testing.assert_allclose(simulate_case.final_regret, expected, rtol=1e-12, atol=1e-9)
+    np.testing.assert_array_equal(simulate_case.regret[:, -1], simulate_case.final_regret)
+    assert np.isfinite(simulate_case.regret).all()
+    assert (np.diff(simulate_case.regret, axis=-1) >= -1e-6).all()
+    assert ((simulate_case.error >= 0) & (simulate_case.error <= 1e-9)).all()
 
 
 @pytest.mark.parametrize("horizon", [10**12, 10**15, 2**61])
 def test_counts_add_up_at_huge_horizons(horizon):
     for feedback in (kb.bandit(), kb.passive(0.1), kb.active(kb.every(10))):
         if feedback.observer == "bandit" and horizon > 10**15:
-            continue  # leads there are below what a float can tell, see docs/leap.md
-        played = leapt(FOUR, feedback, kb.ucb(), horizon, runs=2)
-        check_sane(played, FOUR, horizon)
-        assert (played.error > 0).all()
+            continue  # leads are below the precision of a float there, see docs/leap.md
+        simulate_case = simulate_leaps(FOUR, feedback, kb.ucb(), horizon, runs=2)
+        check_sane(simulate_case, FOUR, horizon)
+        assert (simulate_case.error > 0).all()
         if feedback.observer == "active":
-            assert (played.n_looks.sum("arm") == horizon // 10).all()
-        if feedback.observer == "passive":  # four standard deviations and then some
-            looks = played.n_looks.sum("arm") - horizon / 10
+            assert (simulate_case.n_looks.sum("arm") == horizon // 10).all()
+        if feedback.observer == "passive":  # more than four standard deviations
+            looks = simulate_case.n_looks.sum("arm") - horizon / 10
             assert (abs(looks) < 6 * math.sqrt(0.09 * horizon)).all()
-            shares = played.n_looks / played.n_looks.sum("arm")
+            shares = simulate_case.n_looks / simulate_case.n_looks.sum("arm")
             assert (abs(shares - 0.25) < 6 / math.sqrt(0.1 * horizon) + 1e-15).all()
 
 
 @pytest.mark.parametrize("horizon", [1, 2, 4, 5, 10, 127, 128, 129, 300])
 def test_short_horizons_are_played_stage_by_stage(horizon):
     for feedback in (kb.bandit(), kb.active(0.5)):
-        played = leapt(FOUR, feedback, kb.ucb(), horizon, runs=3)
-        check_sane(played, FOUR, horizon)
-        if not played.error.any():
-            stepped = leapt(FOUR, feedback, kb.ucb(), horizon, runs=3, engine="step")
-            np.testing.assert_array_equal(played.n_pulls, stepped.n_pulls)
+        simulate_case = simulate_leaps(FOUR, feedback, kb.ucb(), horizon, runs=3)
+        check_sane(simulate_case, FOUR, horizon)
+        if not simulate_case.error.any():
+            stepped = simulate_leaps(FOUR, feedback, kb.ucb(), horizon, runs=3, engine="step")
+            np.testing.assert_array_equal(simulate_case.n_pulls, stepped.n_pulls)
 
 
 ODD = {
@@ -493,9 +503,9 @@ ODD = {
 def test_odd_problems(odd):
     problem, feedback = ODD[odd]
     for policy in (kb.ucb(), kb.ftl_robin()):
-        played = leapt(problem, feedback, policy, 50_000, runs=3)
-        check_sane(played, problem, 50_000)
-        looks = played.n_looks.sum("arm")
+        simulate_case = simulate_leaps(problem, feedback, policy, 50_000, runs=3)
+        check_sane(simulate_case, problem, 50_000)
+        looks = simulate_case.n_looks.sum("arm")
         if odd in {"rate 1", "always, passive"}:
             assert (looks == 50_000).all()
         if odd == "two looks in turn":
@@ -506,38 +516,38 @@ def test_odd_problems(odd):
 
 def test_many_arms():
     many = kb.gaussian(np.r_[2, np.linspace(1, 0, 499)])
-    played = leapt(many, kb.passive(0.5), kb.ucb(), 10**10, runs=2)
-    check_sane(played, many, 10**10)
-    assert (played.error > 0).all()
+    simulate_case = simulate_leaps(many, kb.passive(0.5), kb.ucb(), 10**10, runs=2)
+    check_sane(simulate_case, many, 10**10)
+    assert (simulate_case.error > 0).all()
 
 
 def test_no_look_is_lost_where_weights_do_not_quite_sum_to_one():
     weights = np.array([0.1, 0.2, 0.3, 0.4]) * (1 - 5e-10)
-    played = leapt(FOUR, kb.passive(kb.every(2), weights), kb.ftl(), 10**12, runs=3)
-    assert (played.n_looks.sum("arm") == 5 * 10**11).all()
-    shares = played.n_looks.values / (5 * 10**11)
+    simulate_case = simulate_leaps(FOUR, kb.passive(kb.every(2), weights), kb.ftl(), 10**12, runs=3)
+    assert (simulate_case.n_looks.sum("arm") == 5 * 10**11).all()
+    shares = simulate_case.n_looks.values / (5 * 10**11)
     assert np.all(abs(shares - weights / weights.sum()) < 6 / math.sqrt(5e11))
 
 
 def test_a_run_depends_on_seed_and_run_only():
     how = {"problem": FOUR, "feedback": kb.active(0.1), "policy": kb.ucb(), "horizon": 10**6}
-    all_at_once = leapt(**how, runs=5, threads=2)
+    all_at_once = simulate_leaps(**how, runs=5, threads=2)
     for other in (
-        leapt(**how, runs=5, threads=1),
-        leapt(**how, runs=5, stages=[10, 5000, 77_777]),
-        leapt(**how, runs=3).isel(run=slice(0, 3)),
+        simulate_leaps(**how, runs=5, threads=1),
+        simulate_leaps(**how, runs=5, stages=[10, 5000, 77_777]),
+        simulate_leaps(**how, runs=3).isel(run=slice(0, 3)),
     ):
         n = other.sizes["run"]
         np.testing.assert_array_equal(other.n_pulls, all_at_once.n_pulls[:n])
         np.testing.assert_array_equal(other.n_looks, all_at_once.n_looks[:n])
         np.testing.assert_array_equal(other.error, all_at_once.error[:n])
-    assert not np.array_equal(leapt(**how, runs=5, seed=2).n_pulls, all_at_once.n_pulls)
+    assert not np.array_equal(simulate_leaps(**how, runs=5, seed=2).n_pulls, all_at_once.n_pulls)
 
 
 def test_the_curve_does_not_depend_on_the_recorded_stages():
     how = {"problem": FOUR, "feedback": kb.passive(0.1), "policy": kb.ucb(1.0), "horizon": 10**7}
-    fine = leapt(**how, stages=np.arange(1, 20_001))
-    coarse = leapt(**how, stages=[17, 1000, 19_999])
+    fine = simulate_leaps(**how, stages=np.arange(1, 20_001))
+    coarse = simulate_leaps(**how, stages=[17, 1000, 19_999])
     at = [17, 1000, 19_999, 10**7]
     np.testing.assert_array_equal(fine.regret.sel(stage=at), coarse.regret.sel(stage=at))
     steps = np.diff(fine.regret.sel(stage=slice(1, 20_000)), axis=-1)
@@ -548,10 +558,12 @@ def test_the_curve_does_not_depend_on_the_recorded_stages():
 def test_paid_looks_are_counted_at_each_stage():
     stages = [100, 5000, 10**5, 10**6]
     feedback = kb.active(0.1, paid=True)
-    played = leapt(FOUR, feedback, kb.ucb(), 10**6, stages=stages)
-    check_sane(played, FOUR, 10**6, paid=True)
-    free = leapt(FOUR, kb.active(0.1), kb.ucb(), 10**5, runs=200, stages=[100, 5000])
-    both = [leapt(FOUR, feedback, kb.ucb(), 10**5, runs=200, engine=e) for e in ("leap", "step")]
+    simulate_case = simulate_leaps(FOUR, feedback, kb.ucb(), 10**6, stages=stages)
+    check_sane(simulate_case, FOUR, 10**6, paid=True)
+    free = simulate_leaps(FOUR, kb.active(0.1), kb.ucb(), 10**5, runs=200, stages=[100, 5000])
+    both = [
+        simulate_leaps(FOUR, feedback, kb.ucb(), 10**5, runs=200, engine=e) for e in ("leap", "step")
+    ]
     assert float(both[0].final_regret.mean()) > float(free.final_regret.mean())
     a, b = (x.regret.isel(stage=slice(-60, None, 15)).values for x in both)
     for now in range(a.shape[1]):
@@ -559,29 +571,31 @@ def test_paid_looks_are_counted_at_each_stage():
 
 
 def test_the_price_of_each_look_is_in_the_curve():
-    """Where all is known beforehand: pulls of arm 0 but for the first, and looks in turn."""
+    """A deterministic case: all pulls but the first go to arm 0, looks go in turn."""
     problem = kb.gaussian([10, 0, 0], sd=0.1)
     stages = np.unique(np.geomspace(3, 10**6, 300).astype(int))
-    played = leapt(problem, kb.active(kb.every(7), paid=True), kb.ftl_robin(), 10**6, stages=stages)
+    simulate_case = simulate_leaps(
+        problem, kb.active(kb.every(7), paid=True), kb.ftl_robin(), 10**6, stages=stages
+    )
     looks = stages // 7
     at_others = looks - (looks + 2) // 3
-    assert (played.error > 0).all()
-    np.testing.assert_allclose(played.regret, np.tile(20 + 10 * at_others, (4, 1)), rtol=1e-12)
+    assert (simulate_case.error > 0).all()
+    np.testing.assert_allclose(simulate_case.regret, np.tile(20 + 10 * at_others, (4, 1)), rtol=1e-12)
 
 
 def test_looks_in_turn_are_reported_in_turn():
-    """FTL-robin has looked at each arm as often as at the others, but for one look."""
+    """The looks of FTL-robin at two arms differ by at most one."""
     for problem in (FOUR, kb.gaussian([1, 0, -1])):
         for horizon in (10_000, 10**6 + 7):
-            played = leapt(problem, kb.active(kb.every(3)), kb.ftl_robin(), horizon)
+            simulate_case = simulate_leaps(problem, kb.active(kb.every(3)), kb.ftl_robin(), horizon)
             n, k = horizon // 3, problem.n_arms
             expected = [n // k + (arm < n % k) for arm in range(k)]
-            assert (played.n_looks == expected).all()
+            assert (simulate_case.n_looks == expected).all()
 
 
 @pytest.mark.parametrize("rate", [0.0, 0.02])
 def test_a_leap_ends_with_the_hold_of_the_pulled_arm(rate):
-    """Arm 1 is pulled, far ahead by its index, and held for 100 more observations."""
+    """Arm 1 leads clearly, is pulled, and is held for 100 more observations."""
     policy = kb.kibitzer()
     params, state, stage = policy.params, policy.init(policy.params, 3), 10**12
     for arm, n, mean in ((0, 10**12 - 2000, 0.0), (1, 1000, -0.095), (2, 1000, -0.6)):
@@ -592,17 +606,17 @@ def test_a_leap_ends_with_the_hold_of_the_pulled_arm(rate):
     propose, _ = make_leap_functions(
         get_statistics_index(policy), policy.update, None, policy.hold, policy.due
     )
-    law = make_arms(kb.gaussian([0, -0.095, -0.6]), 1.0)
+    arms = make_arms(kb.gaussian([0, -0.095, -0.6]), 1.0)
     looks = make_looks(kb.active(0.02), np.array([0, 0.095, 0.6]), 2 * stage)
     arrival = NEVER if rate == 0 else stage + 10
     longest = 0
     for seed in range(20):
-        certificate = new_certificate(3, 0.5)  # generous: leaps are long
+        certificate = new_certificate(3, 0.5)  # a large error allows long leaps
         certificate.now[0]["latest"] = 100
         rng = np.random.default_rng(seed)
         view = policy.view(params, state, stage)
         n, n_arrivals = propose(
-            params, state, view, law, looks, stage, 2 * stage, arrival, 1, -1, rng, certificate
+            params, state, view, arms, looks, stage, 2 * stage, arrival, 1, -1, rng, certificate
         )
         longest = max(longest, n)
         assert n_arrivals == 0 or n + n_arrivals <= 99
@@ -610,9 +624,12 @@ def test_a_leap_ends_with_the_hold_of_the_pulled_arm(rate):
 
 
 def test_the_cost_grows_slowly():
-    """Certificates, counted by the account: at most like (log T)^3, and 2^20 at most here."""
+    """The number of certificates grows at most like (log T)^3 and stays below 2^20 here."""
     for policy, feedback in ((kb.ucb(), kb.passive(0.1)), (kb.ucb(), kb.bandit())):
-        spent = [float(leapt(FOUR, feedback, policy, T).error.mean()) for T in (10**6, 10**9, 10**12)]
+        spent = [
+            float(simulate_leaps(FOUR, feedback, policy, T).error.mean())
+            for T in (10**6, 10**9, 10**12)
+        ]
         assert spent[0] > 0
         if feedback.observer == "passive":
             assert spent[2] < 2 * spent[0]
@@ -627,26 +644,26 @@ def test_policies_that_cannot_leap_are_played_stage_by_stage():
         (kb.ucb(), kb.full()),
         (kb.ucb(), kb.passive(np.full(2000, 0.1))),
     ):
-        played = leapt(FOUR, feedback, policy, 2000)
-        assert not played.error.any()
+        simulate_case = simulate_leaps(FOUR, feedback, policy, 2000)
+        assert not simulate_case.error.any()
     assert not can_leap(kb.ucb(), kb.empirical([[0, 1], [1, 2]]), kb.bandit())
     assert can_leap(kb.ucb(), FOUR, kb.passive(0.1, [0.1, 0.2, 0.3, 0.4]))
 
 
 @pytest.mark.parametrize("error", [1e-12, 1e-6, 1e-3])
 def test_the_error_stays_below_the_limit(error):
-    played = leapt(FOUR, kb.active(0.1), kb.ucb(), 10**7, error=error)
-    assert ((played.error > 0) & (played.error <= error)).all()
+    simulate_case = simulate_leaps(FOUR, kb.active(0.1), kb.ucb(), 10**7, error=error)
+    assert ((simulate_case.error > 0) & (simulate_case.error <= error)).all()
 
 
 @pytest.mark.parametrize("means", [[1, 0.5], [0.5, 0], [1, 0], [0, 0, 0.5], [1, 1, 0]])
 def test_deterministic_rewards_do_not_deviate(means):
-    """Arms that always pay, or never: the sum of their rewards is known, so a block can be long."""
+    """Arms that always or never pay have known sums, so blocks can be long."""
     problem = kb.bernoulli(means)
-    law = make_arms(problem, 1.0)
+    arms = make_arms(problem, 1.0)
     for arm, mean in enumerate(means):
-        assert (deviation_bound(law, arm, 100, 40.0, 9.0) == 0) == (mean in {0, 1})
+        assert (deviation_bound(arms, arm, 100, 40.0, 9.0) == 0) == (mean in {0, 1})
     setting = {"horizon": 10**12, "runs": 2, "seed": 1, "engine": "leap"}
     data = kb.simulate(problem, kb.bandit(), kb.kl_ucb(rewards="bernoulli"), **setting)
     certificates = data.error.values / (1e-9 / 2**21)
-    assert np.all((certificates >= 1) & (certificates < 10_000))  # stages would take days
+    assert np.all((certificates >= 1) & (certificates < 10_000))  # playing all stages would take days

@@ -1,4 +1,4 @@
-"""The engine, against plain Python: run by run with the same streams, and in distribution."""
+"""The engine against plain Python: run by run with the same streams, and in distribution."""
 
 import threading
 import time
@@ -131,8 +131,8 @@ DISTRIBUTIONS = [
 ]
 
 
-def in_units_of(scale, draw):
-    """Return the rewards as a policy is told of them."""
+def rescale(scale, draw):
+    """Return the rewards as a policy receives them."""
     return lambda arm, rng: draw(arm, rng) / scale
 
 
@@ -152,7 +152,7 @@ def test_runs_have_the_distribution_of_the_reference(name, model, feedback, law)
     for _ in range(slow_runs):
         policy = REFERENCES[name](len(MEANS))
         policy.rng = rng
-        draw = in_units_of(make(MEANS).scale, getattr(reference, law)(MEANS))
+        draw = rescale(make(MEANS).scale, getattr(reference, law)(MEANS))
         slow.append(reference.play(policy, draw, MEANS, horizon, rng, **model))
     regret = np.round([regret for regret, _, _ in slow], 9)
     assert stats.ks_2samp(regret, np.round(played.regret[:, -1], 9), method="asymp").pvalue > 1e-6
@@ -161,7 +161,7 @@ def test_runs_have_the_distribution_of_the_reference(name, model, feedback, law)
     assert stats.ks_2samp(free, played.n_looks[:, arm], method="asymp").pvalue > 1e-6
 
 
-# ------------------------------------------------------------------------------------- the world
+# ------------------------------------------------------------------------------- environment
 
 
 def test_all_policies_see_the_same_looks():
@@ -187,7 +187,7 @@ def test_active_policies_see_the_same_number_of_arrivals():
 
 
 def test_looks_do_not_change_the_noise_of_pulls():
-    """A policy that is blind to looks plays the same with and without them."""
+    """A policy that ignores looks plays the same with and without them."""
     blind = make_policy("ucb", ignore_looks=True)
     without = play_runs(blind, gaussian(MEANS), bandit(), horizon=300, runs=5, seed=15)
     for feedback in (passive(0.5), active(every(2)), active(0.1, looks=4)):
@@ -203,7 +203,7 @@ def test_runs_differ():
     assert len({tuple(row) for row in played.n_looks}) > 25
 
 
-# ------------------------------------------------------------------------------------ the record
+# ------------------------------------------------------------------------------------- record
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_the_first_stages_pull_each_arm_once_in_order():
 
 
 def test_empirical_arms_pay_their_values():
-    """Looks at an arm that pays only one value, and one that pays two, seen by follow the leader."""
+    """Follow the leader on an arm with one value and an arm with two."""
     problem = empirical([[1.0], [0.0, 0.5], [2.0, 3.0, 4.0]])
     played = play_runs(make_policy("ftl"), problem, bandit(), horizon=50, runs=5)
     np.testing.assert_array_equal(played.n_pulls, [[1, 1, 48]] * 5)
@@ -269,7 +269,7 @@ def test_empirical_arms_pay_their_values():
 # ----------------------------------------------------------------------------- stopping, progress
 
 
-def job_of(horizon, first=0, last=1, name="ucb"):
+def make_job(horizon, first=0, last=1, name="ucb"):
     stages = np.array([horizon])
     return Job(
         first, make_policy(name), gaussian(MEANS), active(0.1), horizon, stages, 0, first, last
@@ -279,15 +279,15 @@ def job_of(horizon, first=0, last=1, name="ucb"):
 def test_a_stopped_job_returns_none():
     control = new_control()
     control[STOP] = 1
-    assert play(job_of(100), control) is None
+    assert play(make_job(100), control) is None
 
 
 @pytest.mark.parametrize("name", ["ucb", "thompson"])
 def test_a_running_job_can_be_stopped(name):
     control = new_control()
     results = []
-    play(job_of(10, name=name))  # compiles
-    job = job_of(10**12, name=name)
+    play(make_job(10, name=name))  # compiles
+    job = make_job(10**12, name=name)
     thread = threading.Thread(target=lambda: results.append(play(job, control)))
     thread.start()
     time.sleep(0.1)
@@ -299,10 +299,10 @@ def test_a_running_job_can_be_stopped(name):
 
 
 def test_closing_the_generator_stops_running_jobs():
-    jobs = [job_of(10, first=0, last=1), job_of(10**12, first=1, last=2)]
+    jobs = [make_job(10, first=0, last=1), make_job(10**12, first=1, last=2)]
     for job, _ in play_all(jobs, 2, lambda _: None):
         assert job.label == 0
-        break  # closes the generator: the long job ends, or this test never does
+        break  # closes the generator, which must stop the long job
 
 
 def test_an_error_in_progress_stops_running_jobs():
@@ -310,12 +310,12 @@ def test_an_error_in_progress_stops_running_jobs():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        list(play_all([job_of(10**12)], 1, fail))
+        list(play_all([make_job(10**12)], 1, fail))
 
 
 def test_progress_ends_at_one():
     shares = []
-    jobs = [job_of(100, first=n, last=n + 2) for n in (0, 2, 4)]
+    jobs = [make_job(100, first=n, last=n + 2) for n in (0, 2, 4)]
     assert len(list(play_all(jobs, 2, shares.append))) == 3
     assert shares == sorted(shares)
     assert shares[-1] == 1.0

@@ -1,4 +1,4 @@
-"""Importing and using kibitz changes nothing in numba that a user's code could meet."""
+"""Importing and using kibitz changes nothing in numba that affects a user's code."""
 
 import os
 import subprocess
@@ -108,7 +108,7 @@ def test_using_kibitz_changes_no_attribute_of_numba(tmp_path):
 
 
 def test_the_walk_detects_replaced_attributes(tmp_path):
-    """The three patches that kibitz once made, and one of a module."""
+    """The three patches of earlier versions, and one of a module, are detected."""
     script = "".join(map(dedent, (SNAPSHOT, PLAIN_USE)))
     script += dedent(
         """
@@ -170,7 +170,7 @@ USERS = """
 
 
 def test_a_users_compiled_functions_are_unaffected(tmp_path):
-    """Results and cache hits, with nothing cached and with everything."""
+    """Compare results and cache hits with an empty and a full cache."""
     (tmp_path / "users.py").write_text(dedent(USERS))
     alone = "import users\nprint(users.use())\n"
     beside = {
@@ -188,4 +188,4 @@ def test_a_users_compiled_functions_are_unaffected(tmp_path):
         results[when] = [run(script, folder) for _ in range(2)]
         assert results[when] == results["alone"], when
     first, second = results["alone"]
-    assert first != second  # the second one loads what the first one has cached
+    assert first != second  # the second process loads the cached code of the first

@@ -1,4 +1,4 @@
-"""What is compiled can be called from plain Python, sent, forked, and needs no private parts."""
+"""Compiled functions also run in plain Python, in workers, and without private parts of numba."""
 
 import os
 import subprocess
@@ -33,7 +33,7 @@ def run(script, *arguments, **environment):
 
 
 def test_policy_functions_run_in_plain_python_without_compiling():
-    """Nor does any crash the interpreter, which is why this is a process of its own."""
+    """This runs in another process, because a wrong call could crash the interpreter."""
     output = run(
         """
         import numba, numpy as np
@@ -157,8 +157,9 @@ def test_numbers_do_not_depend_on_private_parts_of_numba(tmp_path):
 
 @needs_jit
 def test_functions_that_share_parts_with_a_kernel_still_compile(tmp_path):
-    """Inside of a loop numba's own functions are only parts. Others link them: before it, after it,
-    in other threads, and where an index calls a function that its user has compiled."""
+    """Parts of a kernel can also be linked into other functions: before it, after it, in other
+    threads, and by an index that calls a compiled function of the user.
+    """
     output = run(
         """
         import threading

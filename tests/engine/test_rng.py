@@ -1,4 +1,4 @@
-"""Random numbers: bit for bit those of NumPy's own generators."""
+"""Random numbers equal those of NumPy's generators, bit for bit."""
 
 import numba
 import numpy as np
@@ -14,11 +14,11 @@ from kibitz.engine.rng import new_stream, seed_stream
 N = 1_000 if numba.config.DISABLE_JIT else 3_000_000
 
 
-def seed(stream, words):
-    seed_stream(stream, words)
+def seed(stream, seeds):
+    seed_stream(stream, seeds)
 
 
-def filler(draw):
+def make_filler(draw):
     def fill(stream, out):
         for n in range(out.size):
             out[n] = draw(stream)
@@ -26,15 +26,15 @@ def filler(draw):
     return cached_dispatcher(fill)
 
 
-FILL = {"normal": filler(kibitz_rng.normal), "uniform": filler(kibitz_rng.uniform)}
+FILL = {"normal": make_filler(kibitz_rng.normal), "uniform": make_filler(kibitz_rng.uniform)}
 
 
 @given(st.integers(0, 2**300), st.integers(0, 2**32 - 3))
 def test_runs_are_seeded_by_numpys_seed_sequence(seed, run):
-    words = kibitz_rng.make_seeds(seed, run, run + 2)
+    seeds = kibitz_rng.make_seeds(seed, run, run + 2)
     for n in range(2):
         theirs = SeedSequence(seed, spawn_key=(run + n,)).generate_state(9, np.uint64)
-        np.testing.assert_array_equal(words[n], theirs)
+        np.testing.assert_array_equal(seeds[n], theirs)
 
 
 def test_the_seeds_of_a_run_do_not_depend_on_other_runs():
@@ -44,18 +44,18 @@ def test_the_seeds_of_a_run_do_not_depend_on_other_runs():
 
 
 def test_streams_equal_numpys_sfc64():
-    words = kibitz_rng.make_seeds(5, 3, 4)[0]
+    seeds = kibitz_rng.make_seeds(5, 3, 4)[0]
     for n, (ours, theirs) in enumerate(
         zip(kibitz_rng.new_streams(), numpy_streams(5, 3), strict=True)
     ):
-        cached_dispatcher(seed)(ours, words[3 * n : 3 * n + 3])
+        cached_dispatcher(seed)(ours, seeds[3 * n : 3 * n + 3])
         np.testing.assert_array_equal(ours.rng.random(5), theirs.random(5))
         np.testing.assert_array_equal(ours.rng.standard_normal(99), theirs.standard_normal(99))
 
 
 @pytest.mark.parametrize(("ours", "theirs"), [("normal", "standard_normal"), ("uniform", "random")])
 def test_numbers_equal_those_of_numpys_generator(ours, theirs):
-    """Three million of them: all layers of the ziggurat, their edges and the tail."""
+    """Three million draws cover all layers of the ziggurat, their edges and the tail."""
     out = np.empty(N)
     FILL[ours](new_stream(8), out)
     np.testing.assert_array_equal(out, getattr(Generator(SFC64(8)), theirs)(N))
@@ -82,5 +82,5 @@ def test_kibitz_and_numpy_draw_from_the_same_state():
 
 @pytest.mark.parametrize("n", [1, 2, 50])
 def test_seeds_have_the_same_layout_for_any_number_of_runs(n):
-    """Another layout would be another type to numba: a loop would be compiled twice."""
+    """With another layout numba would see another type and compile a loop twice."""
     assert numba.typeof(kibitz_rng.make_seeds(1, 0, n)) == numba.types.uint64[:, ::1]

@@ -1,4 +1,4 @@
-"""Cached kernels of one process do not mix with those of another.
+"""Cached kernels of one process do not clash with those of another.
 
 numba tells functions of the same name apart by a number that it counts from 1 in each process, and
 the number is part of the symbol. When symbols of two processes met, a policy from the cache was
@@ -80,7 +80,7 @@ def kernel(value):
     return cache.cached_dispatcher(play)
 
 for value in sys.argv[2:]:
-    FunctionIdentity._unique_ids = iter(range(1000, 10**6))  # as in a process of its own
+    FunctionIdentity._unique_ids = iter(range(1000, 10**6))  # as in another process
     print(round(kernel(float(value))(1.0)))
 """
 
@@ -108,7 +108,7 @@ OLD = tuple(map(int, numba.__version__.split(".")[:2])) < (0, 65)
     ],
 )
 def test_equal_symbols_clash_only_without_internal_linkage(tmp_path, way):
-    """Both kernels have a part of the same name, type and number; one comes from the cache."""
+    """Both kernels have a part with the same name, type and number; one is cached."""
     (alone,), _ = results(tmp_path / "one", way, "1")
     (other,), _ = results(tmp_path / "other", way, "5")
     assert abs(int(other) - int(alone)) > 1000

@@ -1,4 +1,4 @@
-"""Tables: an index of two factors is looked up, and plays what its formula plays.
+"""Tables: an index with two factors is looked up and gives the numbers of its formula.
 
 For each policy and feedback this is tested in tests/policies/test_contract.py, where a draft, which
 calls the formula, is held against the final loop, which looks it up.
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 ARMS = kb.gaussian([1.0, 0.6, 0.2])
 
 
-def job_of(policy, feedback, horizon, runs=3, **more):
+def make_job(policy, feedback, horizon, runs=3, **more):
     return Job(None, policy, ARMS, feedback, horizon, np.array([horizon]), 5, 0, runs, **more)
 
 
@@ -29,7 +29,7 @@ def is_tabulated(policy, horizon, looks=1):
     return make_kernel(policy, kb.active(0.5, looks=looks), False, horizon).table_size > 0
 
 
-def equal(ours, theirs):
+def assert_equal(ours, theirs):
     for name in ours._fields:
         np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name), err_msg=name)
 
@@ -38,7 +38,7 @@ def test_which_policies_use_tables():
     found = {name for name, make in POLICIES.items() if is_tabulated(make(), 1000)}
     assert found == {"ucb", "ucb_double", "ucb_second", "kl_ucb"}
     assert not is_tabulated(kb.kl_ucb(rewards="bernoulli"), 1000)
-    assert not specialised_kernel(job_of(kb.ucb(), kb.bandit(), 1000, leap=True)).table_size
+    assert not specialised_kernel(make_job(kb.ucb(), kb.bandit(), 1000, leap=True)).table_size
 
 
 @pytest.mark.parametrize(
@@ -46,19 +46,19 @@ def test_which_policies_use_tables():
 )
 @pytest.mark.parametrize("make", [kb.ucb, kb.ucb_second, kb.kl_ucb])
 def test_tables_give_the_numbers_of_the_formula(make, feedback, monkeypatch):
-    job = job_of(make(), feedback, 700, kernel="specialised")
+    job = make_job(make(), feedback, 700, kernel="specialised")
     assert specialised_kernel(job).table_size > 0
     by_tables = play(job)
     monkeypatch.setattr(kernel, "MAX_TABLE_SIZE", 0)
     assert specialised_kernel(job).table_size == 0
-    equal(by_tables, play(job))
+    assert_equal(by_tables, play(job))
 
 
 def test_tables_contain_the_values_of_the_factors():
-    """For two sets of parameters, whose tables must not be mixed up."""
+    """Two sets of parameters have separate tables."""
     for c in (6.0, 2.0):
         policy = kb.ucb(c)
-        play(job_of(policy, kb.active(1.0), 100, kernel="specialised"))
+        play(make_job(policy, kb.active(1.0), 100, kernel="specialised"))
         *_, growths, widths = make_kernel(policy, kb.active(1.0), False, 100)._arguments(
             tuple(policy.params)
         )
@@ -70,7 +70,7 @@ def test_tables_contain_the_values_of_the_factors():
 
 @pytest.mark.parametrize("looks", [1, 3, 1000])
 def test_a_table_is_long_enough_for_every_count(looks):
-    """An arm is pulled and looked at at every stage, `looks` times; a longer game has no tables."""
+    """An arm may be pulled once and looked at `looks` times at every stage."""
     longest = max(h for h in range(1, 2**17) if table_size(h, looks) <= MAX_TABLE_SIZE)
     for horizon in (1, 2, 3, 31, 32, 33, longest):
         assert horizon * (1 + looks) + 1 < table_size(horizon, looks) <= MAX_TABLE_SIZE
@@ -82,9 +82,9 @@ def test_a_table_is_long_enough_for_every_count(looks):
 def test_the_longest_run_with_tables_and_the_shortest_without():
     horizons = [MAX_TABLE_SIZE // 2 - 1, MAX_TABLE_SIZE // 2]
     jobs = [
-        job_of(kb.ucb(), kb.passive(1.0, [1, 0, 0]), h, 1, kernel="specialised") for h in horizons
+        make_job(kb.ucb(), kb.passive(1.0, [1, 0, 0]), h, 1, kernel="specialised") for h in horizons
     ]
     assert [specialised_kernel(job).table_size > 0 for job in jobs] == [True, False]
     for job in jobs:
-        equal(play(job), play(job._replace(kernel="generic")))
+        assert_equal(play(job), play(job._replace(kernel="generic")))
         assert play(job).n_looks[0, 0] == job.horizon

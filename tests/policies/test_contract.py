@@ -1,4 +1,4 @@
-"""What every policy owes the engine, and what the engine owes every policy."""
+"""The contract between policies and the engine."""
 
 import copy
 from itertools import pairwise
@@ -17,11 +17,11 @@ from kibitz.policies.policy import Policy, list_arrays
 from kibitz.simulation.executors import play_all
 from kibitz.simulation.jobs import Job
 
-SLOW = bool(numba.config.DISABLE_JIT)  # a hundred times slower: play less
+SLOW = bool(numba.config.DISABLE_JIT)  # a hundred times slower, so play less
 PROBLEM = gaussian([0.5, 0.0, 0.2])
 LOOPS = ("generic", "specialised")
 
-VARIANTS = {  # of the index policies: each has a faster way through the engine
+VARIANTS = {  # of index policies; the engine evaluates all of them lazily
     "ftl": ("ftl", {}),
     "ftl_robin": ("ftl_robin", {}),
     "ucb": ("ucb", {}),
@@ -63,8 +63,8 @@ FEEDBACKS = {
     "full": full(),
 }
 
-# Rewards that are sums of powers of two, or Gaussian: sums are then the same in whatever order they
-# are added, or differ so little that it has no effect but with a chance of 10^-9 in all these tests.
+# Rewards are sums of powers of two, or Gaussian. Sums then do not depend on the order, or differ so
+# little that it affects a decision with probability 10^-9 in all these tests.
 PROBLEMS = {
     "gaussian": gaussian([2.0, 1.8, 1.5, 1.0, 0.5]),
     "sds": gaussian([0.0, 0.1, 0.2, 0.1, 0.0], sd=[2.0, 0.0, 0.5, 1.0, 0.0]),
@@ -97,7 +97,7 @@ def equal(one, other):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
 
 
-# ------------------------------------------------------------------------------- of the policies
+# ----------------------------------------------------------------------------------- policies
 
 
 def test_the_name_is_the_key_in_policies(policy):
@@ -111,7 +111,7 @@ def test_repr_recreates_the_policy(policy):
     assert repr(again) == repr(policy)
 
 
-def random_story(n_arms, n, seed):
+def random_history(n_arms, n, seed):
     rng = np.random.default_rng(seed)
     return [
         (int(rng.integers(n_arms)), float(rng.random() < 0.5), *["look"] * int(rng.integers(2)))
@@ -121,7 +121,7 @@ def random_story(n_arms, n, seed):
 
 def test_decisions_do_not_modify_the_state(policy):
     params = policy.params
-    state, stage = replay(policy, params, 3, *random_story(3, 40, seed=1))
+    state, stage = replay(policy, params, 3, *random_history(3, 40, seed=1))
     before = copy.deepcopy(list_arrays(state))
     policy.pull(params, state, stage, np.random.default_rng(0))
     policy.look(params, state, stage, np.random.default_rng(0))
@@ -134,7 +134,7 @@ def test_the_same_history_gives_the_same_decisions(policy):
 
     def decide():
         for n in range(0, 60, 3):
-            state, stage = replay(policy, params, 3, *random_story(3, 60, seed=2)[:n])
+            state, stage = replay(policy, params, 3, *random_history(3, 60, seed=2)[:n])
             rng = np.random.default_rng(3)
             yield policy.pull(params, state, stage, rng), policy.look(params, state, stage, rng)
 
@@ -164,7 +164,7 @@ def test_reporting_pulls_at_once_equals_reporting_them_one_by_one(name):
         fast = policy.update(params, fast, stage, arm, n, float(rewards.sum()), free)
         stage += 0 if free else n
     for one, other in zip(list_arrays(slow), list_arrays(fast), strict=True):
-        if one.dtype.names:  # a record of whole numbers
+        if one.dtype.names:  # a record of integers
             assert one == other, name
         else:
             np.testing.assert_allclose(one, other, rtol=1e-13, atol=1e-13, err_msg=name)
@@ -193,12 +193,12 @@ def test_an_index_policy_looks_as_its_option_says():
         index_policy("own", lambda params, stage, counts, arm, mean: mean, look="up")
 
 
-# --------------------------------------------------------------------------------- of the engine
+# ------------------------------------------------------------------------------------- engine
 
 
 @pytest.mark.slow
 def test_lazy_evaluation_makes_the_decisions_of_the_plain_formula(variant):
-    """The trick that makes the engine fast leaves no trace in what it computes."""
+    """Lazy evaluation does not change any result."""
     horizon = 250 if SLOW else 3000
     stages = np.unique([1, 2, 3, 7, 50, 200, horizon - 1, horizon])
     for problem_name, problem in PROBLEMS.items():
@@ -227,7 +227,7 @@ def test_lazy_evaluation_makes_the_decisions_of_the_plain_formula(variant):
 @pytest.mark.skipif(SLOW, reason="takes minutes in plain Python")
 def test_lazy_evaluation_with_long_runs_many_arms_and_two_arms(variant):
     rng = np.random.default_rng(8)
-    # near 0 the index of `kl_ucb` is steep in the mean: a floor may be wrong though its slack is not
+    # near 0 the index of `kl_ucb` is steep in the mean, so a floor may be wrong despite its slack
     problems = [
         bernoulli(rng.uniform(0.2, 0.8, 30)),
         bernoulli([0.7, 0.3]),

@@ -10,7 +10,7 @@ from histories import assert_agrees, decisions, make_policy, replay
 from kibitz.policies import etc
 
 
-def in_play(*observations, n_arms=2, **params):
+def remaining_arms(*observations, n_arms=2, **params):
     policy = make_policy("etc")
     state, _ = replay(policy, policy.params._replace(**params), n_arms, *observations)
     return state.allowed.tolist()
@@ -24,51 +24,51 @@ def test_pulls_each_arm_once_then_the_least_observed():
 
 def test_looks_at_the_least_observed_arm_after_the_pull():
     assert decisions(make_policy("etc"), 3, (0, 0.0), (1, 0.0), (2, 0.0)) == (0, 1)
-    # seen 1, 3, 3 times: the pull makes it 2, 3, 3
+    # counts 1, 3, 3; the pull makes them 2, 3, 3
     seen = (0, 0.0), (1, 0.0), (2, 0.0), *[(arm, 0.0, "look") for arm in (1, 1, 2, 2)]
     assert decisions(make_policy("etc"), 3, *seen) == (0, 0)
 
 
 def test_drops_an_arm_whose_upper_bound_is_below_anothers_lower_bound():
     # s = 1 and T = 1000: the width is sqrt(2 log 1000) = 3.717, so a difference of 7.434 drops
-    assert in_play((0, 7.43), (1, 0.0)) == [True, True]
-    assert in_play((0, 7.44), (1, 0.0)) == [True, False]
-    assert in_play((0, 0.0), (1, 7.44)) == [False, True]
+    assert remaining_arms((0, 7.43), (1, 0.0)) == [True, True]
+    assert remaining_arms((0, 7.44), (1, 0.0)) == [True, False]
+    assert remaining_arms((0, 0.0), (1, 7.44)) == [False, True]
 
 
 def test_keeps_an_arm_whose_upper_bound_equals_anothers_lower_bound():
     width = math.sqrt(2 * math.log(1000))  # 2w - w = w, exactly
-    assert in_play((0, 2 * width), (1, 0.0)) == [True, True]
+    assert remaining_arms((0, 2 * width), (1, 0.0)) == [True, True]
 
 
 def test_the_width_shrinks_with_rounds():
     # s = 2: sqrt(log 500) = 2.493, so a difference of 4.986 drops
-    assert in_play((0, 4.98), (1, 0.0), (0, 4.98), (1, 0.0)) == [True, True]
-    assert in_play((0, 4.99), (1, 0.0), (0, 4.99), (1, 0.0)) == [True, False]
+    assert remaining_arms((0, 4.98), (1, 0.0), (0, 4.98), (1, 0.0)) == [True, True]
+    assert remaining_arms((0, 4.99), (1, 0.0), (0, 4.99), (1, 0.0)) == [True, False]
 
 
 def test_alpha_widens_the_bounds():
-    assert in_play((0, 7.44), (1, 0.0), alpha=1.01) == [True, True]
+    assert remaining_arms((0, 7.44), (1, 0.0), alpha=1.01) == [True, True]
 
 
 def test_each_arm_has_its_own_width():
-    # s = 1 and 2: 3.717 and 2.493, in sum 6.21. The test waits until both were pulled.
+    # s = 1 and 2: 3.717 and 2.493, in sum 6.21. The test needs a pull of both.
     story = (0, 6.20, "look"), (0, 6.20), (1, 0.0)
-    assert in_play(*story) == [True, True]
-    assert in_play(*[(arm, reward * 6.22 / 6.20, *free) for arm, reward, *free in story]) == [
+    assert remaining_arms(*story) == [True, True]
+    assert remaining_arms(*[(arm, reward * 6.22 / 6.20, *free) for arm, reward, *free in story]) == [
         True,
         False,
     ]
 
 
 def test_tests_after_full_rounds_only():
-    # The third observation of arm 1 alone would drop it.
-    assert in_play((0, 4.0), (1, 0.0), (1, -99.0)) == [True, True]
-    assert in_play((0, 4.0), (1, 0.0), (1, -99.0), (0, 4.0)) == [True, False]
+    # the third observation of arm 1 would drop it, but the round is not complete
+    assert remaining_arms((0, 4.0), (1, 0.0), (1, -99.0)) == [True, True]
+    assert remaining_arms((0, 4.0), (1, 0.0), (1, -99.0), (0, 4.0)) == [True, False]
 
 
 def test_no_arm_is_dropped_once_a_count_reaches_the_horizon():
-    assert in_play((0, 99.0), (1, 0.0), horizon=1.0) == [True, True]
+    assert remaining_arms((0, 99.0), (1, 0.0), horizon=1.0) == [True, True]
 
 
 def test_commits_to_the_last_arm():

@@ -10,8 +10,8 @@ from histories import assert_agrees, decisions, make_policy, replay
 from kibitz.policies import improved_ucb
 
 
-def after(*observations, horizon):
-    """Return the arms in play and the round."""
+def state_after(*observations, horizon):
+    """Return the remaining arms and the round."""
     policy = make_policy("improved_ucb")
     state, _ = replay(policy, policy.params._replace(horizon=horizon), 2, *observations)
     return state.allowed.tolist(), int(state.round[0])
@@ -23,25 +23,25 @@ def rounds(n, first, second):
 
 def test_a_round_ends_when_each_arm_has_enough_observations():
     # T = 20: n_0 = ceil(8 log 20) = 24
-    assert after(*rounds(23, 0.0, 0.0), horizon=20.0)[1] == 0
-    assert after(*rounds(23, 0.0, 0.0), (0, 0.0), horizon=20.0)[1] == 0
-    assert after(*rounds(24, 0.0, 0.0), horizon=20.0)[1] == 1
+    assert state_after(*rounds(23, 0.0, 0.0), horizon=20.0)[1] == 0
+    assert state_after(*rounds(23, 0.0, 0.0), (0, 0.0), horizon=20.0)[1] == 0
+    assert state_after(*rounds(24, 0.0, 0.0), horizon=20.0)[1] == 1
 
 
 def test_drops_arms_that_are_clearly_worse_after_a_round():
     # w = sqrt(2 log(20) / 24) = 0.49964
-    assert after(*rounds(24, 0.99, 0.0), horizon=20.0)[0] == [True, True]
-    assert after(*rounds(24, 1.0, 0.0), horizon=20.0)[0] == [True, False]
+    assert state_after(*rounds(24, 0.99, 0.0), horizon=20.0)[0] == [True, True]
+    assert state_after(*rounds(24, 1.0, 0.0), horizon=20.0)[0] == [True, False]
 
 
 def test_looks_count_like_pulls():
     story = [(0, 0.0), (1, 0.0), *[(arm, 0.0, "look") for arm in (0, 1) for _ in range(23)]]
-    assert after(*story, horizon=20.0)[1] == 1
+    assert state_after(*story, horizon=20.0)[1] == 1
 
 
 def test_the_last_round_is_half_the_logarithm_of_the_horizon():
-    # T = 20: log2(20 / e) / 2 = 1.44, so that rounds 0 and 1 are played
-    assert after(*rounds(60, 0.0, 0.0), horizon=20.0)[1] == 2
+    # T = 20: log2(20 / e) / 2 = 1.44, so rounds 0 and 1 are played
+    assert state_after(*rounds(60, 0.0, 0.0), horizon=20.0)[1] == 2
 
 
 def test_after_the_last_round_pulls_the_leader_of_the_remaining_arms():

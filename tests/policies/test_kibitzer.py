@@ -20,7 +20,7 @@ BERNOULLI = make_policy("kibitzer", rewards="bernoulli")
 PULLS = (0, 9.0), (1, 1.0), (2, 5.0)  # a pull of each of three arms
 
 
-def free(arm, reward):
+def look_at(arm, reward):
     return arm, reward, "look"
 
 
@@ -31,19 +31,19 @@ def test_pulls_arms_without_observations_lowest_first():
 
 
 def test_a_look_counts_as_an_observation():
-    assert decisions(GAUSSIAN, 3, (0, 99.0), free(1, 0.0))[0] == 2
-    assert decisions(GAUSSIAN, 2, (0, 99.0), free(1, 0.0))[0] == 0
+    assert decisions(GAUSSIAN, 3, (0, 99.0), look_at(1, 0.0))[0] == 2
+    assert decisions(GAUSSIAN, 2, (0, 99.0), look_at(1, 0.0))[0] == 0
 
 
 def test_looks_at_arms_without_observations_highest_first_except_the_pulled_one():
     assert decisions(GAUSSIAN, 3) == (0, 2)
     assert decisions(GAUSSIAN, 3, (0, 1.0)) == (1, 2)
-    assert decisions(GAUSSIAN, 3, (0, 1.0), free(2, 0.0)) == (1, 2)  # of 0 and 2 the worse one
-    assert decisions(GAUSSIAN, 2, (0, 1.0)) == (1, 1)  # nothing else is left
+    assert decisions(GAUSSIAN, 3, (0, 1.0), look_at(2, 0.0)) == (1, 2)  # the worse of arms 0 and 2
+    assert decisions(GAUSSIAN, 2, (0, 1.0)) == (1, 1)  # there is no other arm
 
 
 def test_a_second_look_of_a_stage_knows_that_its_pull_is_over():
-    state, stage = replay(GAUSSIAN, GAUSSIAN.params, 3, (0, 1.0), free(2, 0.0))
+    state, stage = replay(GAUSSIAN, GAUSSIAN.params, 3, (0, 1.0), look_at(2, 0.0))
     rng = np.random.default_rng(0)
     assert GAUSSIAN.look(GAUSSIAN.params, state, stage - 1, rng) == 1
     assert GAUSSIAN.look(GAUSSIAN.params, state, stage, rng) != 1
@@ -52,18 +52,20 @@ def test_a_second_look_of_a_stage_knows_that_its_pull_is_over():
 def test_looks_at_the_arm_of_smallest_imed_index_except_the_leader():
     # 4^2 / 2 = 8 for arm 2, 8^2 / 2 = 32 for arm 1; after 3 looks it is 4 * 8 + log 4 > 32
     assert decisions(GAUSSIAN, 3, *PULLS)[1] == 2
-    looks = [free(2, 5.0)] * 4  # the fourth in turn counts as a look, too
+    looks = [look_at(2, 5.0)] * 4  # the fourth, in turn, counts too
     assert decisions(GAUSSIAN, 3, *PULLS, *looks)[1] == 1
 
 
 def test_the_divergence_gets_less_weight_if_looks_are_rare():
-    # O d + log O is 6 for arm 1, which was seen once, and 0.07 + log 200 = 5.37 for arm 2; if d is
-    # divided by more than 1.12, arm 1 is the one to look at
+    # O d + log O is 6 for arm 1 with one observation, and 0.07 + log 200 = 5.37 for arm 2; if d is
+    # divided by more than 1.12, arm 1 has the smaller value
     near = 2 - math.sqrt(0.0007)
     once = [(0, 2.0), (1, 2 - math.sqrt(12))]
-    assert decisions(GAUSSIAN, 3, *once, *[(2, near)] * 200)[1] == 1  # 203 stages a look: by 2.1
-    often = [*[(2, near)] * 180, *[free(2, near)] * 20]
-    assert decisions(GAUSSIAN, 3, *once, *often)[1] == 2  # 183 stages for 21 looks: by 1.08
+    assert (
+        decisions(GAUSSIAN, 3, *once, *[(2, near)] * 200)[1] == 1
+    )  # 203 stages per look: divided by 2.1
+    often = [*[(2, near)] * 180, *[look_at(2, near)] * 20]
+    assert decisions(GAUSSIAN, 3, *once, *often)[1] == 2  # 183 stages for 21 looks: divided by 1.08
 
 
 def test_due_looks_are_counted_for_very_long_blocks():
@@ -78,18 +80,18 @@ def test_due_looks_are_counted_for_very_long_blocks():
 
 
 def test_every_fourth_look_goes_in_turn_to_an_arm_with_few_observations():
-    story = [*PULLS, *[(0, 9.0)] * 3]  # arm 0 leads, and was seen often enough for three turns
+    history = [*PULLS, *[(0, 9.0)] * 3]  # arm 0 leads and has enough observations for three turns
     turns = []
     for look in range(1, 100):
-        arm = decisions(GAUSSIAN, 3, *story)[1]
+        arm = decisions(GAUSSIAN, 3, *history)[1]
         if look % 4 == 0:
             turns.append(arm)
         else:
             assert arm != 0
-        story.append(free(arm, [9.0, 1.0, 5.0][arm]))
-    # arm 0 leaves the first three of its turns out
+        history.append(look_at(arm, [9.0, 1.0, 5.0][arm]))
+    # arm 0 skips its first three turns
     assert [arm == 0 for arm in turns[::3]] == 3 * [False] + 5 * [True]
-    counts = [sum(told[0] == arm for told in story) for arm in range(3)]
+    counts = [sum(told[0] == arm for told in history) for arm in range(3)]
     assert min(counts) >= 1 + 99 // (4 * 3)
 
 
@@ -98,7 +100,7 @@ def test_each_arm_gets_a_quarter_of_its_share_of_looks(seed):
     rng = np.random.default_rng(seed)
     n_arms = int(rng.integers(2, 8))
     params, state = GAUSSIAN.params, GAUSSIAN.init(GAUSSIAN.params, n_arms)
-    means = 10 * rng.normal(size=n_arms)  # so that most arms are seen in turn only
+    means = 10 * rng.normal(size=n_arms)  # most arms are looked at only in turn
     bare = 0
     for stage in range(1, 2000):
         arm = GAUSSIAN.pull(params, state, stage, rng)
@@ -117,9 +119,9 @@ def look_after(n, *more):
 
     Both have mean 0, so that IMED would look at the one that was seen less often.
     """
-    story = [(0, 1.0)] + [(1, 0.0), (2, 0.0)] * n
-    assert decisions(GAUSSIAN, 3, *story)[1] == 1
-    return decisions(GAUSSIAN, 3, *story, free(1, 0.0), *more)[1]
+    history = [(0, 1.0)] + [(1, 0.0), (2, 0.0)] * n
+    assert decisions(GAUSSIAN, 3, *history)[1] == 1
+    return decisions(GAUSSIAN, 3, *history, look_at(1, 0.0), *more)[1]
 
 
 def test_holds_the_arm_for_a_tenth_of_its_count():
@@ -131,7 +133,7 @@ def test_holds_the_arm_for_a_tenth_of_its_count():
 
 def test_the_hold_ends_when_the_leader_changes():
     assert look_after(300, (2, 1.0)) == 1
-    # arm 2 leads: arm 0, which was seen once, is what IMED looks at
+    # arm 2 leads; IMED looks at arm 0, which has one observation
     assert look_after(300, (2, 1e3)) == 0
 
 
@@ -152,7 +154,9 @@ def test_the_index_is_the_formula(stage, n_looks, b, beta):
 
 
 def test_counts_the_looks():
-    state, _ = replay(GAUSSIAN, GAUSSIAN.params, 2, (0, 1.0), free(1, 0.0), free(0, 2.0), (1, 0.0))
+    state, _ = replay(
+        GAUSSIAN, GAUSSIAN.params, 2, (0, 1.0), look_at(1, 0.0), look_at(0, 2.0), (1, 0.0)
+    )
     known = state.statistics
     assert known.n_observed.tolist() == [2, 2]
     assert known.totals.tolist() == [2, 2]
@@ -162,29 +166,29 @@ def test_counts_the_looks():
 
 
 def test_a_look_counts_as_the_first_pull_of_its_arm():
-    state, stage = replay(GAUSSIAN, GAUSSIAN.params, 3, (0, 1.0), free(2, 0.0), free(2, 0.0))
+    state, stage = replay(GAUSSIAN, GAUSSIAN.params, 3, (0, 1.0), look_at(2, 0.0), look_at(2, 0.0))
     view = GAUSSIAN.view(GAUSSIAN.params, state, stage)
     assert view.tried.tolist() == [1, 0, 2]
 
 
 def test_hold_returns_how_long_an_arm_is_held():
-    story = [(0, 1.0)] + [(1, 0.0), (2, 0.0)] * 300
-    state, _ = replay(GAUSSIAN, GAUSSIAN.params, 3, *story, free(1, 0.0))
+    history = [(0, 1.0)] + [(1, 0.0), (2, 0.0)] * 300
+    state, _ = replay(GAUSSIAN, GAUSSIAN.params, 3, *history, look_at(1, 0.0))
     assert GAUSSIAN.hold(GAUSSIAN.params, state) == (1, 0, 29)
     for after, left in ([(2, 0.0)] * 3, 29), ([(1, 0.0)] * 29, 0), ([(2, 1e3)], 0):
-        state, _ = replay(GAUSSIAN, GAUSSIAN.params, 3, *story, free(1, 0.0), *after)
+        state, _ = replay(GAUSSIAN, GAUSSIAN.params, 3, *history, look_at(1, 0.0), *after)
         assert GAUSSIAN.hold(GAUSSIAN.params, state).max_looks == left
 
 
 def test_due_returns_which_looks_go_in_turn():
-    """The arm that is neither pulled nor held: as many as `observe` sends there, one by one."""
+    """`due` of an arm that is neither pulled nor held equals the looks that `look` sends there."""
     rng = np.random.default_rng(5)
     params, taken = GAUSSIAN.params, 0
     for _ in range(300):
         n_arms = int(rng.integers(3, 6))
         state = GAUSSIAN.init(params, n_arms)
         counts = rng.integers(1, 40, n_arms)
-        counts[0] += 10**6  # the leader; arm 1 is held, or has the least IMED
+        counts[0] += 10**6  # the leader; arm 1 is held or has the smallest IMED index
         means = np.array([1.0, 0.999, *[-9.0] * (n_arms - 2)])
         known = state.statistics
         known.n_observed[:], known.sums[:] = counts, counts * means
@@ -226,7 +230,7 @@ def test_agrees_with_the_reference_while_arms_are_held(monkeypatch):
 
 @pytest.mark.slow
 def test_regret_is_several_times_lower_than_that_of_the_papers_policies():
-    """kibitzer.md: 25.7 against 151 and 69 on the paper's five arms; here 60 and 5 s.e. of room."""
+    """docs/kibitzer.md: 25.7 against 151 and 69 on the paper's arms; the margin is 60 and 5 s.e."""
     problem = gaussian([2, 1.8, 1.5, 1, 0.5])
     data = kibitz.simulate(
         problem, active(0.1), [kibitzer(), kibitz.ucb_double()], horizon=10**4, runs=400, seed=1

@@ -67,7 +67,7 @@ def test_agrees_with_the_reference():
     )
 
 
-# ------------------------------------------------------------------------------ sums that are kept
+# ------------------------------------------------------------------------------ incremental sums
 
 SLOW = bool(numba.config.DISABLE_JIT)
 COUNTS = st.lists(
@@ -75,8 +75,8 @@ COUNTS = st.lists(
 )
 
 
-def counted(policy, params, counts):
-    """Return the statistics of a policy that was told of so many pulls of each arm."""
+def make_statistics_from_counts(policy, params, counts):
+    """Return the statistics of a policy after the given numbers of pulls."""
     state = policy.init(params, len(counts))
     for arm, n in enumerate(counts):
         state = policy.update(params, state, 1, arm, int(n), 0.0, False)
@@ -88,7 +88,7 @@ def counted(policy, params, counts):
 def test_incremental_sums_equal_the_formula(plain, rho, data):
     policy = make_policy("ocucb")
     params = policy.params._replace(rho=rho)
-    kept = counted(policy, params, plain)
+    kept = make_statistics_from_counts(policy, params, plain)
     assert kept.derived.size > 0
     summed = make_statistics(np.array(plain))
     stage = sum(plain) * data.draw(st.sampled_from([1, 30]))
@@ -97,7 +97,7 @@ def test_incremental_sums_equal_the_formula(plain, rho, data):
         assert index == pytest.approx(policy.index(params, stage, summed, arm, 0.0), 1e-13)
         expected = reference.ocucb_index(stage, arm, plain, 0.0, params.eta, rho)
         assert index == pytest.approx(expected, rel=1e-13)
-    # the engine asks for the index of an arm as if it had been seen more often, or less
+    # the engine also evaluates the index of an arm at larger and smaller counts
     arm, other = data.draw(st.integers(0, len(plain) - 1)), data.draw(st.integers(1, 10**6))
     kept.n_observed[arm] = plain[arm] = other
     expected = reference.ocucb_index(stage, arm, plain, 0.0, params.eta, rho)
@@ -107,7 +107,7 @@ def test_incremental_sums_equal_the_formula(plain, rho, data):
 @settings(max_examples=100, deadline=None)
 @given(COUNTS, st.sampled_from(RHOS), st.randoms(use_true_random=False))
 def test_incremental_sums_do_not_depend_on_the_order(counts, rho, random):
-    """To the bit: a live agent and a simulation may learn the same in another order."""
+    """Bit for bit: a live agent and a simulation may learn in different orders."""
     policy = make_policy("ocucb")
     params = policy.params._replace(rho=rho)
     told = [
@@ -118,7 +118,7 @@ def test_incremental_sums_do_not_depend_on_the_order(counts, rho, random):
     for arm, n in told:
         state = policy.update(params, state, 1, arm, n, 0.0, bool(random.getrandbits(1)))
     np.testing.assert_array_equal(state.statistics.n_observed, counts)
-    expected = counted(policy, params, counts)
+    expected = make_statistics_from_counts(policy, params, counts)
     np.testing.assert_array_equal(state.statistics.derived, expected.derived)
 
 
@@ -143,7 +143,7 @@ def test_many_arms_agree_with_the_reference(n_arms, kind, rhos, ignore_looks):
 @pytest.mark.slow
 @pytest.mark.parametrize("leap", [False, True])
 def test_simulations_are_the_same_without_incremental_sums(leap):
-    """Run for run, also where counts are those of a box around a leap."""
+    """Run for run, also at the counts of a certificate's box."""
     policy = ocucb()
     unkept = replace(policy, init=init_without_rows)
     n_arms = 20 if SLOW else 60

@@ -1,4 +1,4 @@
-"""A policy of one's own that is not an index: checked, compiled, and named in errors."""
+"""An own policy without an index: it is checked, compiled and named in errors."""
 
 import math
 from typing import NamedTuple
@@ -24,13 +24,13 @@ def init(params, n_arms):
 
 
 @kb.jit
-def least(state):
+def least_pulled(state):
     return state.counts.argmin()
 
 
 @kb.jit
 def pull(params, state, stage, rng):
-    return least(state)
+    return least_pulled(state)
 
 
 @kb.jit
@@ -72,7 +72,7 @@ def calls_a_plain_function(params, stage, counts, arm, mean):
     return mean + plain_helper(stage) / counts[arm]
 
 
-def uses_what_numba_does_not_know(params, stage, counts, arm, mean):
+def uses_unsupported_code(params, stage, counts, arm, mean):
     names = {"mean": mean}
     return eval("mean", names)
 
@@ -80,27 +80,27 @@ def uses_what_numba_does_not_know(params, stage, counts, arm, mean):
 @needs_jit
 @pytest.mark.parametrize("ask", [kb.check, lambda p: kb.simulate(PROBLEM, kb.bandit(), p, **PLAY)])
 def test_a_compile_error_names_the_users_line(ask):
-    """`check` and `simulate` alike: the file and the line are those of the user."""
+    """Both `check` and `simulate` name the file and line of the user."""
     for index, words in (
         (calls_a_plain_function, "plain_helper is a plain function; decorate it with @kibitz.jit"),
-        (uses_what_numba_does_not_know, ""),
+        (uses_unsupported_code, ""),
     ):
-        with pytest.raises(kb.CompileError, match="numba cannot compile mine: ") as told:
+        with pytest.raises(kb.CompileError, match="numba cannot compile mine: ") as error:
             ask(kb.index_policy("mine", index))
-        message = str(told.value)
+        message = str(error.value)
         first = index.__code__.co_firstlineno
         assert words in message
         assert "\n" not in message
         assert any(f"test_own_policy.py, line {first + n})" in message for n in (1, 2)), message
 
 
-def breaks_its_promise(params, state, stage, rng):
+def modifies_the_state(params, state, stage, rng):
     state.counts[0] += 1
     return 0
 
 
 def test_check_and_simulate_reject_the_same():
-    policy = kb.Policy("mine", {}, init, breaks_its_promise, pull, update)
+    policy = kb.Policy("mine", {}, init, modifies_the_state, pull, update)
     for ask in (kb.check, lambda p: kb.simulate(PROBLEM, kb.bandit(), p, **PLAY)):
         with pytest.raises(ValueError, match="pull and look of mine must not modify the state"):
             ask(policy)

@@ -1,4 +1,4 @@
-"""Policies as plain data: specs, pickle, equality, `repr` and labels; functions of the user."""
+"""Policies as plain data: specs, pickle, equality, `repr`, labels, and the user's functions."""
 
 import importlib.util
 import math
@@ -64,23 +64,26 @@ def test_equal_policies_are_equal_and_others_are_not():
     assert len({kibitz.ucb(), kibitz.ucb(), kibitz.ucb(2.0)}) == 2
 
 
-def top(params, stage, counts, arm, mean):
+def top_level_index(params, stage, counts, arm, mean):
     return mean + math.sqrt(math.log(stage) / counts[arm])
 
 
 def test_a_policy_of_a_function_of_a_module_is_pickled_by_reference():
     for policy in (
-        kibitz.index_policy("own", top),
+        kibitz.index_policy("own", top_level_index),
         kibitz.index_policy(
-            "own", top, look="robin", ignore_looks=True, scale=2.0, parameters={"a": 1}
+            "own", top_level_index, look="robin", ignore_looks=True, scale=2.0, parameters={"a": 1}
         ),
     ):
         again = pickle.loads(pickle.dumps(policy))
         assert again == policy
-        assert again.index is top
+        assert again.index is top_level_index
         assert again.rule == policy.rule
         assert (
-            eval(repr(policy), {**vars(kibitz), "index_policy": kibitz.index_policy, "top": top})
+            eval(
+                repr(policy),
+                {**vars(kibitz), "index_policy": kibitz.index_policy, "top": top_level_index},
+            )
             == policy
         )
 
@@ -137,26 +140,26 @@ def load(folder):
     return module.policy()
 
 
-def forget():
+def unload_module():
     for name in ("own_policy", "kibitz_policy_own_policy"):
         sys.modules.pop(name, None)
 
 
-def executions(folder):
+def count_executions(folder):
     return len((folder / "own_policy.py.executed").read_text())
 
 
 def test_a_function_is_found_by_its_file(folder):
     policy = load(folder)
     data = to_spec(policy)
-    forget()
+    unload_module()
     again = from_spec(data)
     assert (again.name, again.constants, again.rule) == ("own", {"c": 1.0}, policy.rule)
     counts = np.array([3, 4])
     assert again.index(again.params, 9, counts, 0, 0.5) == policy.index(
         policy.params, 9, counts, 0, 0.5
     )
-    forget()
+    unload_module()
 
 
 @pytest.mark.parametrize(
@@ -169,26 +172,26 @@ def test_a_function_is_found_by_its_file(folder):
 )
 def test_an_edited_function_is_rejected_before_its_file_is_executed(folder, old, new):
     data = to_spec(load(folder))
-    forget()
-    before = executions(folder)
+    unload_module()
+    before = count_executions(folder)
     (folder / "own_policy.py").write_text(OWN.replace(old, new))
     with pytest.raises(ValueError, match="the index of own, 'index', has changed in"):
         from_spec(data)
-    assert executions(folder) == before
+    assert count_executions(folder) == before
 
 
 def test_comments_docstrings_and_other_functions_may_be_edited(folder):
     data = to_spec(load(folder))
-    forget()
+    unload_module()
     text = OWN.replace("Return the width.", "Return it.").replace("return 1\n", "return 2  # two\n")
     (folder / "own_policy.py").write_text("# a comment\n" + text)
     assert from_spec(data).name == "own"
-    forget()
+    unload_module()
 
 
 def test_a_missing_function_is_named_in_the_error(folder):
     data = to_spec(load(folder))
-    forget()
+    unload_module()
     (folder / "own_policy.py").write_text("# nothing\n")
     with pytest.raises(ValueError, match="is not defined in"):
         from_spec(data)
@@ -198,16 +201,16 @@ def test_a_missing_function_is_named_in_the_error(folder):
 
 
 def test_a_spec_without_a_hash_of_the_text_is_checked_after_the_import(folder):
-    """Stores of kibitz before this hash: the source is still compared."""
+    """For stores from before this hash, the source is still compared."""
     data = to_spec(load(folder))
     del data["text"]
-    forget()
+    unload_module()
     assert from_spec(data).name == "own"
-    forget()
+    unload_module()
     (folder / "own_policy.py").write_text(OWN.replace("FACTOR = 2.0", "FACTOR = 3.0"))
     with pytest.raises(ValueError, match=r"has changed in .*; restore the version"):
         from_spec(data)
-    forget()
+    unload_module()
 
 
 def test_a_function_that_cannot_be_located_is_rejected():

@@ -34,17 +34,17 @@ def test_levels_agree_with_the_reference(alpha):
 
 
 def test_pulls_an_arm_to_the_end_of_its_burst():
-    story = [(0, 9.0), (1, 0.0), (0, 9.0)]  # seen twice: tau(1) = 2, the burst is over
-    assert decisions(make_policy("ucb2"), 2, *story, params=FAST)[0] == 0
-    story += [(0, -99.0)]  # a new burst, until it is seen tau(2) = 4 times
-    assert decisions(make_policy("ucb2"), 2, *story, params=FAST)[0] == 0
-    story += [(0, -99.0)]
-    assert decisions(make_policy("ucb2"), 2, *story, params=FAST)[0] == 1
+    history = [(0, 9.0), (1, 0.0), (0, 9.0)]  # two observations: tau(1) = 2, the burst is over
+    assert decisions(make_policy("ucb2"), 2, *history, params=FAST)[0] == 0
+    history += [(0, -99.0)]  # a new burst, up to tau(2) = 4 observations
+    assert decisions(make_policy("ucb2"), 2, *history, params=FAST)[0] == 0
+    history += [(0, -99.0)]
+    assert decisions(make_policy("ucb2"), 2, *history, params=FAST)[0] == 1
 
 
 def test_a_look_shortens_a_burst():
-    story = [(0, 9.0), (1, 0.0), (0, 9.0), (0, -99.0), (0, -99.0, "look")]
-    assert decisions(make_policy("ucb2"), 2, *story, params=FAST)[0] == 1
+    history = [(0, 9.0), (1, 0.0), (0, 9.0), (0, -99.0), (0, -99.0, "look")]
+    assert decisions(make_policy("ucb2"), 2, *history, params=FAST)[0] == 1
 
 
 def test_a_first_pull_does_not_begin_a_burst():

@@ -1,7 +1,7 @@
 """Play a fixed set of simulations and print the counts: `python tests/simulation/golden.py`.
 
-`test_golden.py` compares them with `files/golden.json`. Rewrite that file only where numbers are
-meant to change, and raise the revision of the engine or policy (`kibitz.policies.spec`) in the same
+`test_golden.py` compares them with `files/golden.json`. Rewrite that file only if numbers are meant
+to change, and increase the revision of the engine (`kibitz.simulation.fingerprint`) in the same
 commit.
 """
 

@@ -1,4 +1,4 @@
-"""Results larger than memory: a Zarr store that is written job by job and gone on with."""
+"""Results larger than memory: a Zarr store that is written job by job and can be resumed."""
 
 import gzip
 import json
@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import xarray
 import zarr
-from workers import Inline
+from workers import InlineExecutor
 
 import kibitz as kb
 from kibitz import _files as files
@@ -28,14 +28,14 @@ PROBLEM = kb.gaussian([0.5, 0.0, 0.2])
 SHORT = {"horizon": 200, "runs": 10, "seed": 1}
 
 
-def swept(rates=(0.1, 0.4), policies=None, **options):
+def run_sweep(rates=(0.1, 0.4), policies=None, **options):
     return kb.sweep(
         PROBLEM, kb.active, policies or kb.ucb(), rate=list(rates), **{**SHORT, **options}
     )
 
 
-def same(data, other):
-    """Assert that two results have the same bits; in a store, text is of another type."""
+def assert_same(data, other):
+    """Assert that two results are equal bit for bit; text has another type in a store."""
     assert data.data_vars.keys() == other.data_vars.keys()
     for name in other.data_vars:
         assert data[name].dtype == other[name].dtype
@@ -44,7 +44,7 @@ def same(data, other):
         assert data[name].values.tolist() == other[name].values.tolist()
 
 
-def files_of(store):
+def read_files(store):
     return {path.relative_to(store): path.read_bytes() for path in store.rglob("*") if path.is_file()}
 
 
@@ -54,20 +54,20 @@ def store(tmp_path):
 
 
 def test_a_store_equals_the_result_and_is_read_lazily(store):
-    data = swept(file=store)
-    same(data, swept())
+    data = run_sweep(file=store)
+    assert_same(data, run_sweep())
     opened = xarray.open_zarr(store)
     assert "dask" in type(opened.regret.data).__module__  # nothing is read yet
-    same(opened, swept())
-    assert opened.regret.attrs == swept().regret.attrs
-    common = swept().attrs
+    assert_same(opened, run_sweep())
+    assert opened.regret.attrs == run_sweep().regret.attrs
+    common = run_sweep().attrs
     assert opened.attrs == {name: common[name] for name in opened.attrs}
     assert set(common) - set(opened.attrs) == {"cells"}
 
 
 def test_chunks_are_by_policy_value_and_block_of_runs(store, monkeypatch):
     monkeypatch.setattr(schedule, "chunk_size", lambda *_: 4)
-    data = swept(file=store, policies=[kb.ucb(), kb.ftl()])
+    data = run_sweep(file=store, policies=[kb.ucb(), kb.ftl()])
     assert data.regret.encoding["chunks"] == (1, 1, 4, data.sizes["stage"])
     names = {path.name for path in (store / "regret").iterdir()} - {"zarr.json"}
     assert names == {f"c.{p}.{v}.{b}.0" for p in range(2) for v in range(2) for b in range(3)}
@@ -75,19 +75,19 @@ def test_chunks_are_by_policy_value_and_block_of_runs(store, monkeypatch):
 
 
 def test_at_most_one_chunk_is_in_memory(store, monkeypatch):
-    """What is put at a time is one chunk, and what was put is not kept."""
-    put = ZarrResults.write
+    """One chunk is written at a time and is not kept in memory."""
+    write = ZarrResults.write
     sizes = []
 
-    def watched(self, key, first, rows):
-        put(self, key, first, rows)
+    def write_and_measure(self, key, first, rows):
+        write(self, key, first, rows)
         held = [a.nbytes for a in vars(self).values() if isinstance(a, np.ndarray)]
         sizes.append((rows.regret.nbytes, sum(held)))
 
-    monkeypatch.setattr(ZarrResults, "write", watched)
+    monkeypatch.setattr(ZarrResults, "write", write_and_measure)
     monkeypatch.setattr(schedule, "chunk_size", lambda *_: 2)
-    monkeypatch.setattr(schedule, "check_memory", lambda *_: 1 / 0)  # need not fit
-    swept(file=store)
+    monkeypatch.setattr(schedule, "check_memory", lambda *_: 1 / 0)  # a store need not fit in memory
+    run_sweep(file=store)
     stages = schedule.resolve_stages(None, [200])
     assert len(sizes) == 10
     assert set(sizes) == {(2 * stages.nbytes, stages.nbytes)}
@@ -96,27 +96,29 @@ def test_at_most_one_chunk_is_in_memory(store, monkeypatch):
 @pytest.mark.parametrize("block", [1, 3, 4, 10, 99])
 def test_more_runs_values_and_policies_are_added(store, monkeypatch, block):
     monkeypatch.setattr(schedule, "chunk_size", lambda *_: block)
-    swept([0.4], runs=5, file=store)
-    same(swept([0.4], runs=5, file=store), swept([0.4], runs=5))
-    inline = Inline()
+    run_sweep([0.4], runs=5, file=store)
+    assert_same(run_sweep([0.4], runs=5, file=store), run_sweep([0.4], runs=5))
+    inline = InlineExecutor()
     more = {"rates": (0.1, 0.4), "runs": 10, "policies": [kb.ftl(), kb.ucb()]}
-    same(swept(**more, file=store, executor=inline), swept(**more))
-    again = swept(**more, file=store, executor=lambda: 1 / 0)  # there is nothing to play
-    same(again, swept(**more))
-    same(swept([0.1], runs=3, file=store, executor=lambda: 1 / 0), swept([0.1], runs=3))
+    assert_same(run_sweep(**more, file=store, executor=inline), run_sweep(**more))
+    again = run_sweep(**more, file=store, executor=lambda: 1 / 0)  # nothing is missing
+    assert_same(again, run_sweep(**more))
+    assert_same(
+        run_sweep([0.1], runs=3, file=store, executor=lambda: 1 / 0), run_sweep([0.1], runs=3)
+    )
 
 
 def test_a_complete_store_is_not_written(store, monkeypatch):
-    swept(file=store)
+    run_sweep(file=store)
     monkeypatch.setattr(files.os, "replace", lambda *_: 1 / 0)
-    same(swept(file=store), swept())
+    assert_same(run_sweep(file=store), run_sweep())
 
 
 def test_only_missing_blocks_are_played(store, monkeypatch):
     monkeypatch.setattr(schedule, "chunk_size", lambda *_: 4)
-    swept(file=store)
+    run_sweep(file=store)
     (store / "n_looks" / "c.0.1.2.0").unlink()
-    (store / "regret" / "c.0.0.1.0").write_bytes(b"")  # as after a power cut
+    (store / "regret" / "c.0.0.1.0").write_bytes(b"")  # as after a power failure
     seen = []
     original = playing.play_all
 
@@ -125,49 +127,49 @@ def test_only_missing_blocks_are_played(store, monkeypatch):
         return original(jobs, *rest)
 
     monkeypatch.setattr(playing, "play_all", spy)
-    again = swept(file=store)
+    again = run_sweep(file=store)
     assert sorted(seen) == [((0.1,), 4, 8), ((0.4,), 8, 10)]
-    same(again, swept())
+    assert_same(again, run_sweep())
 
 
 def test_a_store_has_the_same_bytes_for_all_executors(store, tmp_path, monkeypatch):
     monkeypatch.setattr(schedule, "chunk_size", lambda *_: 3)
     other = tmp_path / "other.zarr"
-    swept(file=store)
-    swept(file=other, executor=Inline(), threads=2)
-    assert files_of(store) == files_of(other)
+    run_sweep(file=store)
+    run_sweep(file=other, executor=InlineExecutor(), threads=2)
+    assert read_files(store) == read_files(other)
 
 
-class Killed(BaseException):
+class KilledError(BaseException):
     pass
 
 
 def test_a_store_can_be_resumed_after_a_kill_between_any_two_files(store, monkeypatch):
-    """At places drawn at random, also while it grows: nobody tidies up after a kill."""
+    """The kill comes at random points, also while the store grows."""
     monkeypatch.setattr(schedule, "chunk_size", lambda *_: 2)
     rng = np.random.default_rng(5)
     replace = os.replace
     left = [0]
 
-    def fatal(part, target):
+    def replace_or_kill(part, target):
         left[0] -= 1
         if left[0] < 0:
-            raise Killed
+            raise KilledError
         replace(part, target)
 
-    monkeypatch.setattr(files.os, "replace", fatal)
+    monkeypatch.setattr(files.os, "replace", replace_or_kill)
     growing = [([0.4], 3), ([0.4, 0.1], 3), ([0.4, 0.1], 9), ([0.4, 0.1, 0.7], 9)]
     deaths = 0
     for rates, runs in growing:
         while True:
             left[0] = int(rng.integers(1, 25))
             try:
-                data = swept(rates, runs=runs, file=store, threads=1)
+                data = run_sweep(rates, runs=runs, file=store, threads=1)
                 break
-            except Killed:
+            except KilledError:
                 deaths += 1
         left[0] = 10**9
-        same(data, swept(rates, runs=runs))
+        assert_same(data, run_sweep(rates, runs=runs))
     assert deaths > 10
 
 
@@ -196,7 +198,7 @@ def test_a_killed_process_leaves_a_store_that_can_be_resumed(store):
             time.sleep(rng.uniform(0, 0.2))
             process.send_signal(signal.SIGKILL)
     assert 6 <= len(list(store.glob("regret/c.*"))) < 120
-    same(swept(file=store, **setting), swept(**setting))
+    assert_same(run_sweep(file=store, **setting), run_sweep(**setting))
     assert not list(store.rglob("*.part"))
 
 
@@ -209,16 +211,16 @@ def test_ctrl_c_keeps_finished_chunks(store, monkeypatch):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        swept(file=store, executor=Inline(), threads=1, progress=stop, horizon=20_000)
+        run_sweep(file=store, executor=InlineExecutor(), threads=1, progress=stop, horizon=20_000)
     done = len(list(store.glob("final_regret/c.*")))
     assert 0 < done < 20
     opened = xarray.open_zarr(store)
     assert int(np.isfinite(opened.final_regret).sum()) == done
     assert int((opened.n_pulls < 0).all("arm").sum()) == 20 - done
-    same(swept(file=store, horizon=20_000), swept(horizon=20_000))
+    assert_same(run_sweep(file=store, horizon=20_000), run_sweep(horizon=20_000))
 
 
-# ---------------------------------------------------------------------------------- what is refused
+# ------------------------------------------------------------------------------------- errors
 
 
 @pytest.mark.parametrize(
@@ -231,11 +233,11 @@ def test_ctrl_c_keeps_finished_chunks(store, monkeypatch):
     ],
 )
 def test_a_store_with_another_fingerprint_is_rejected_and_unchanged(store, change, sentence):
-    swept(file=store)
-    before = files_of(store)
+    run_sweep(file=store)
+    before = read_files(store)
     with pytest.raises(ValueError, match=f"cannot be resumed: .*{sentence}"):
-        swept(**change, file=store)
-    assert files_of(store) == before
+        run_sweep(**change, file=store)
+    assert read_files(store) == before
     with pytest.raises(ValueError, match=r"cannot be resumed: .* a sweep over rate"):
         kb.simulate(PROBLEM, kb.active(0.1), kb.ucb(), file=store, **SHORT)
 
@@ -244,8 +246,8 @@ def test_a_foreign_folder_is_rejected_and_unchanged(store):
     store.mkdir()
     (store / "diary.txt").write_text("dear diary")
     with pytest.raises(ValueError, match=r"cannot read .* as a result of kibitz: .*No such"):
-        swept(file=store)
-    assert list(files_of(store).values()) == [b"dear diary"]
+        run_sweep(file=store)
+    assert list(read_files(store).values()) == [b"dear diary"]
 
 
 @pytest.mark.parametrize(
@@ -254,22 +256,22 @@ def test_a_foreign_folder_is_rejected_and_unchanged(store):
     ids=["empty", "junk", "nothing said", "junk inside"],
 )
 def test_a_damaged_store_is_rejected(store, damage):
-    swept(file=store)
+    run_sweep(file=store)
     (store / INDEX_FILE).write_bytes(damage)
     with pytest.raises(ValueError, match=r"cannot read .* as a result of kibitz"):
-        swept(file=store)
+        run_sweep(file=store)
 
 
 def test_a_later_format_is_rejected(store):
-    swept(file=store)
+    run_sweep(file=store)
     asked = json.loads(gzip.decompress((store / INDEX_FILE).read_bytes()))
     (store / INDEX_FILE).write_bytes(gzip.compress(json.dumps({**asked, "format": 99}).encode()))
     with pytest.raises(ValueError, match="format 99 needs a later version"):
-        swept(file=store)
+        run_sweep(file=store)
 
 
 def test_a_damaged_chunk_raises_when_it_is_read(store):
-    swept(file=store)
+    run_sweep(file=store)
     chunk = next(store.glob("regret/c.*"))
     content = bytearray(chunk.read_bytes())
     content[len(content) // 2] ^= 1
@@ -282,20 +284,20 @@ def test_an_impossible_path_is_rejected_before_the_work(tmp_path, monkeypatch):
     (tmp_path / "file.zarr").write_text("")
     for name in ("file.zarr", "missing/x.zarr", "file.zarr/x.zarr"):
         with pytest.raises(ValueError, match=r"^file must be "):
-            swept(file=tmp_path / name, executor=lambda: 1 / 0)
+            run_sweep(file=tmp_path / name, executor=lambda: 1 / 0)
     monkeypatch.setattr(options, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"zarr is not installed; run: pip install 'kibitz\[zarr\]'"):
-        swept(file=tmp_path / "x.zarr")
+        run_sweep(file=tmp_path / "x.zarr")
     assert not (tmp_path / "x.zarr").exists()
 
 
 def test_a_late_error_leaves_no_store(store, monkeypatch):
-    def cannot_compile(kernel, tell):
+    def cannot_compile(kernel, report):
         raise ValueError("numba cannot compile mine: unsupported")
 
     monkeypatch.setattr(kernels, "_compile", cannot_compile)
     with pytest.raises(ValueError, match="numba cannot compile mine: "):
-        swept(file=store)
+        run_sweep(file=store)
     assert not store.exists()
 
 
@@ -318,5 +320,5 @@ def test_how_many_runs_make_a_chunk():
     assert block(1000, 100) == 100  # a cell is a chunk
     assert block(1000, 10**6) == schedule.MAX_CHUNK_BYTES // 1600  # of at most 4 MiB
     assert block(10**7, 10**4) == 60  # of at most half a minute, at 50 ns a stage
-    assert block(1000, 100, cells=1) == 13  # and enough of them for two workers
+    assert block(1000, 100, cells=1) == 13  # enough chunks for two workers
     assert block(10**9, 10) == 1

@@ -1,4 +1,4 @@
-"""Workers in other processes: a pool, loky and a Dask cluster play the same bits, killed or not."""
+"""Workers in other processes: a pool, loky and Dask give the same bits, also if one is killed."""
 
 import os
 import signal
@@ -22,23 +22,23 @@ PROBLEM = kb.gaussian([1, 0.5, 0])
 LONG = {"horizon": 20_000, "runs": 600, "seed": 1, "engine": "step"}  # half a second
 
 
-def played(**options):
+def simulate_runs(**options):
     return kb.simulate(PROBLEM, kb.active(0.2), kb.ucb(), **{**LONG, **options})
 
 
 @pytest.fixture(scope="module")
 def by_threads():
-    return played()
+    return simulate_runs()
 
 
 @pytest.fixture
 def small(monkeypatch):
-    """Let payloads be small, so that there are some to lose."""
+    """Make payloads small, so that some can be lost."""
     for module in (executors, schedule):
         monkeypatch.setattr(module, "PAYLOAD_SECONDS", 0.05)
 
 
-def spawned(n=2):
+def spawned_pool(n=2):
     return ProcessPoolExecutor(n, mp_context=get_context("spawn"))
 
 
@@ -78,7 +78,7 @@ SCRIPT = """
 
 
 def test_a_policy_and_a_rate_of_main_are_sent_to_spawned_processes(tmp_path):
-    """What is compiled here is found there by its content: nothing is compiled again."""
+    """Workers load the kernels that this process cached and compile nothing."""
     file = tmp_path / "script.py"
     file.write_text(dedent(SCRIPT))
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
@@ -90,19 +90,19 @@ def test_a_policy_and_a_rate_of_main_are_sent_to_spawned_processes(tmp_path):
 
 def test_a_worker_with_another_version_or_edited_code_is_rejected():
     setting = {"horizon": 100, "runs": 2}
-    with spawned(1) as pool:
-        pool.submit(workers.older).result()
+    with spawned_pool(1) as pool:
+        pool.submit(workers.pretend_older_version).result()
         sentence = "workers must have the same versions as this process, got kibitz 0.0.9 instead of"
         with pytest.raises(ValueError, match=sentence):
-            played(executor=pool, **setting)
-        pool.submit(workers.as_it_was).result()
-        pool.submit(workers.edited).result()
+            simulate_runs(executor=pool, **setting)
+        pool.submit(workers.restore_version).result()
+        pool.submit(workers.edit_ucb).result()
         with pytest.raises(ValueError, match="workers run different code under the same version"):
-            played(executor=pool, **setting)
+            simulate_runs(executor=pool, **setting)
 
 
 class Killer:
-    """Progress that ends a process at some share, as a machine that fails would."""
+    """A progress function that kills a worker at a given share of the work."""
 
     def __init__(self, share, victim):
         self.share, self.victim, self.done = share, victim, False
@@ -117,11 +117,11 @@ def test_a_pool_is_restarted_when_a_worker_is_killed(by_threads, small):
     made = []
 
     def make():
-        made.append(spawned(1))
+        made.append(spawned_pool(1))
         return made[-1]
 
     killer = Killer(0.2, lambda: next(iter(made[0]._processes)))
-    data = played(executor=make, progress=killer)
+    data = simulate_runs(executor=make, progress=killer)
     assert killer.done
     assert len(made) == 2
     xarray.testing.assert_identical(data, by_threads)
@@ -137,7 +137,7 @@ def test_loky_plays_the_same_bits_and_may_lose_a_worker(by_threads, small):
         return made[-1]
 
     killer = Killer(0.2, lambda: next(iter(made[0]._processes)))
-    data = played(executor=make, progress=killer)
+    data = simulate_runs(executor=make, progress=killer)
     assert killer.done
     assert len(made) == 2
     xarray.testing.assert_identical(data, by_threads)
@@ -159,12 +159,12 @@ def test_a_dask_cluster_plays_the_same_bits_and_may_lose_a_worker(by_threads, sm
     processes = dask.run(os.getpid)
     assert os.getpid() not in processes.values()
     killer = Killer(0.2, lambda: next(iter(processes.values())))
-    data = played(executor=dask.get_executor(), progress=killer, file=store)
+    data = simulate_runs(executor=dask.get_executor(), progress=killer, file=store)
     assert killer.done
     for name in by_threads.data_vars:
         assert (data[name] == by_threads[name]).all()
     after = dask.run(os.getpid)
-    assert set(after.values()) != set(processes.values())  # one of them is a new one
+    assert set(after.values()) != set(processes.values())  # one of them was restarted
 
 
 def test_ctrl_c_cancels_waiting_jobs_of_a_cluster(small, dask, tmp_path):
@@ -175,7 +175,7 @@ def test_ctrl_c_cancels_waiting_jobs_of_a_cluster(small, dask, tmp_path):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        played(executor=dask.get_executor(), progress=stop, file=file, runs=3000)
+        simulate_runs(executor=dask.get_executor(), progress=stop, file=file, runs=3000)
     assert file.exists()
     assert len(dask.futures) <= 8
 
@@ -186,5 +186,5 @@ def test_ray_as_in_the_documentation(by_threads):
     names = {}
     (lines,) = [b for b in page.read_text().split("```") if b.startswith("py\nimport ray")]
     exec(lines.removeprefix("py\n"), names)
-    xarray.testing.assert_identical(played(executor=names["Ray"](), threads=2), by_threads)
+    xarray.testing.assert_identical(simulate_runs(executor=names["Ray"](), threads=2), by_threads)
     ray.shutdown()

@@ -1,4 +1,4 @@
-"""Jobs for any executor: the same bits, whoever plays, and what happens to those that are lost."""
+"""Executors: all give the same bits, and lost jobs are submitted again."""
 
 import pickle
 import threading
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import xarray
 from numba import cloudpickle
-from workers import Inline, Watched
+from workers import CountingExecutor, InlineExecutor
 
 import kibitz as kb
 from kibitz._hashing import content_hash
@@ -25,26 +25,26 @@ PROBLEM = kb.gaussian([1, 0.5, 0])
 SETTING = {"horizon": 300, "runs": 40, "seed": 1}
 
 
-def played(**options):
+def simulate_runs(**options):
     return kb.simulate(PROBLEM, kb.active(0.2), kb.ucb(), **{**SETTING, **options})
 
 
 @pytest.fixture(scope="module")
 def by_threads():
-    return played()
+    return simulate_runs()
 
 
 @pytest.fixture
 def small(monkeypatch):
-    """Let payloads be small, so that there are many."""
+    """Make payloads small, so that there are many."""
     for module in (executors, schedule):
         monkeypatch.setattr(module, "PAYLOAD_SECONDS", 1e-4)
 
 
 @pytest.mark.parametrize("threads", [None, 1, 3])
 def test_an_inline_executor_plays_the_same_bits(by_threads, small, threads):
-    inline = Inline()
-    xarray.testing.assert_identical(played(executor=inline, threads=threads), by_threads)
+    inline = InlineExecutor()
+    xarray.testing.assert_identical(simulate_runs(executor=inline, threads=threads), by_threads)
     assert len(inline.calls) > 5
 
 
@@ -53,21 +53,21 @@ def test_a_thread_pool_plays_the_same_bits_for_any_payload_size(by_threads, monk
         monkeypatch.setattr(executors, "PAYLOAD_SECONDS", seconds)
         monkeypatch.setattr(schedule, "PAYLOAD_SECONDS", seconds / 3)  # several jobs to a payload
         with ThreadPoolExecutor(2) as pool:
-            xarray.testing.assert_identical(played(executor=pool), by_threads)
+            xarray.testing.assert_identical(simulate_runs(executor=pool), by_threads)
 
 
 def test_at_most_four_payloads_per_worker_are_in_flight(small):
-    pool = Watched(2)
-    played(executor=pool, runs=400)
+    pool = CountingExecutor(2)
+    simulate_runs(executor=pool, runs=400)
     assert 2 < pool.most <= 8
-    pool = Watched(8)
-    played(executor=pool, runs=400, threads=1)
+    pool = CountingExecutor(8)
+    simulate_runs(executor=pool, runs=400, threads=1)
     assert pool.most <= 4
 
 
 def test_a_payload_takes_about_its_target_duration():
-    inline = Inline()
-    played(executor=inline, runs=20_000)  # 6e6 stages: half a second, or less
+    inline = InlineExecutor()
+    simulate_runs(executor=inline, runs=20_000)  # 6e6 stages: half a second, or less
     assert len(inline.calls) == 1
     jobs = [Job(n, kb.ucb(), PROBLEM, kb.bandit(), 10**6, np.array([10]), 1, 0, 5) for n in range(40)]
     crew = executors._Workers(inline, 1)
@@ -75,14 +75,14 @@ def test_a_payload_takes_about_its_target_duration():
     assert [len(bundle) for bundle in bundles] == [8] * 5  # 2 s, at 50 ns a stage
     crew.pace = 0.25  # this machine is faster
     assert [len(bundle) for bundle in crew.make_bundles(jobs)] == [32, 8]
-    large = [job._replace(stages=np.zeros(10**5)) for job in jobs]  # each brings four megabytes
+    large = [job._replace(stages=np.zeros(10**5)) for job in jobs]  # each returns four megabytes
     assert [len(bundle) for bundle in crew.make_bundles(large)] == [2] * 20
-    many = executors._Workers(inline, 64)  # from whom twice as many answers would come
+    many = executors._Workers(inline, 64)  # which would send twice as many answers
     assert [len(bundle) for bundle in many.make_bundles(jobs)] == [16, 16, 8]
 
 
 def test_jobs_of_several_cells_share_a_payload():
-    inline = Inline()
+    inline = InlineExecutor()
     rates = np.linspace(0, 1, 30).tolist()
     setting = {"horizon": 50, "runs": 2, "seed": 1}
     data = kb.sweep(PROBLEM, kb.active, kb.ucb(), rate=rates, executor=inline, **setting)
@@ -95,7 +95,7 @@ def test_jobs_of_several_cells_share_a_payload():
 def test_progress_is_by_stages_and_ends_at_one(small):
     shares = []
     count = {"progress": lambda what, share: shares.append(share)}
-    played(executor=Inline(), threads=1, runs=400, **count)
+    simulate_runs(executor=InlineExecutor(), threads=1, runs=400, **count)
     assert shares == sorted(shares)
     assert len(set(shares)) > 5
     assert shares[-1] == 1.0
@@ -104,13 +104,13 @@ def test_progress_is_by_stages_and_ends_at_one(small):
 # ------------------------------------------------------------------------------------ lost jobs
 
 
-def terminated():
+def make_terminated_error():
     from loky.process_executor import TerminatedWorkerError
 
     return TerminatedWorkerError("a worker was terminated")
 
 
-def killed():
+def make_killed_error():
     from distributed.scheduler import KilledWorker
 
     return KilledWorker("a task", None, 3)
@@ -118,37 +118,37 @@ def killed():
 
 ERRORS = {
     "pool": lambda: BrokenProcessPool("the pool broke"),
-    "loky": terminated,
-    "dask": killed,
+    "loky": make_terminated_error,
+    "dask": make_killed_error,
     "cancelled": CancelledError,
 }
 
 
 @pytest.mark.parametrize("error", ERRORS)
 def test_an_executor_that_loses_every_third_job_plays_the_same_bits(by_threads, small, error):
-    inline = Inline(lambda n: ERRORS[error]() if n % 3 == 0 else None)
-    xarray.testing.assert_identical(played(executor=inline), by_threads)
+    inline = InlineExecutor(lambda n: ERRORS[error]() if n % 3 == 0 else None)
+    xarray.testing.assert_identical(simulate_runs(executor=inline), by_threads)
     attempts = [attempt for _, _, attempt in inline.calls]
     assert {1, 2} <= set(attempts) <= {1, 2, 3, 4}
 
 
 @pytest.mark.parametrize("error", ["pool", "cancelled"])
 def test_a_job_that_is_always_lost_is_tried_four_times(small, error):
-    inline = Inline(lambda n: ERRORS[error]())
+    inline = InlineExecutor(lambda n: ERRORS[error]())
     with pytest.raises(ValueError, match="a job was lost 4 times because its worker died"):
-        played(executor=inline, threads=1)
+        simulate_runs(executor=inline, threads=1)
     assert max(attempt for _, _, attempt in inline.calls) == 4
 
 
 def test_an_error_in_a_job_is_not_retried(small):
-    inline = Inline(lambda n: ZeroDivisionError("of a policy"))
+    inline = InlineExecutor(lambda n: ZeroDivisionError("of a policy"))
     with pytest.raises(ZeroDivisionError):
-        played(executor=inline)
+        simulate_runs(executor=inline)
     assert {attempt for _, _, attempt in inline.calls} == {1}
 
 
-class Breaks(Inline):
-    """A pool that breaks at its third job, and takes none from then on."""
+class BreakingExecutor(InlineExecutor):
+    """A pool that breaks at its third job and accepts none afterwards."""
 
     def submit(self, function, /, *arguments):
         if len(self.calls) > 3:
@@ -156,18 +156,18 @@ class Breaks(Inline):
         return super().submit(function, *arguments)
 
 
-def breaks():
-    return Breaks(lambda n: BrokenProcessPool("it breaks") if n == 3 else None)
+def make_breaking_pool():
+    return BreakingExecutor(lambda n: BrokenProcessPool("it breaks") if n == 3 else None)
 
 
 def test_a_broken_executor_is_replaced_by_its_function(by_threads, small):
     made = []
 
     def make():
-        made.append(breaks())
+        made.append(make_breaking_pool())
         return made[-1]
 
-    xarray.testing.assert_identical(played(executor=make), by_threads)
+    xarray.testing.assert_identical(simulate_runs(executor=make), by_threads)
     assert len(made) > 2
 
 
@@ -176,42 +176,42 @@ def test_a_broken_executor_raises_and_the_file_keeps_finished_runs(tmp_path, sma
     with pytest.raises(
         ValueError, match=r"the executor .* does not accept jobs .*; pass a working one"
     ):
-        played(executor=breaks(), threads=1, file=file)
+        simulate_runs(executor=make_breaking_pool(), threads=1, file=file)
     with xarray.open_dataset(file) as opened:
         assert 0 < int(np.isfinite(opened.final_regret).sum()) < SETTING["runs"]
-    xarray.testing.assert_identical(played(file=file), played())
+    xarray.testing.assert_identical(simulate_runs(file=file), simulate_runs())
 
 
 def test_only_executors_that_kibitz_created_are_shut_down():
-    given, made = Watched(1), []
+    given, made = CountingExecutor(1), []
 
     def make():
-        made.append(Watched(1))
+        made.append(CountingExecutor(1))
         return made[0]
 
-    played(executor=given)
-    played(executor=make)
+    simulate_runs(executor=given)
+    simulate_runs(executor=make)
     with pytest.raises(RuntimeError, match="after shutdown"):
         made[0].submit(int)
     assert given.submit(int).result() == 0
     given.shutdown()
     with pytest.raises(ValueError, match=r"the executor .* does not accept jobs .*after shutdown"):
-        played(executor=given)
+        simulate_runs(executor=given)
 
 
 @pytest.mark.parametrize("junk", [3, "dask", [], lambda: 3, object()])
 def test_anything_but_an_executor_is_rejected(junk):
     sentence = "executor must be a concurrent.futures Executor or a function that returns one, got"
     with pytest.raises(ValueError, match=sentence):
-        played(executor=junk)
+        simulate_runs(executor=junk)
 
 
 def test_ctrl_c_cancels_waiting_jobs_and_leaves_a_file_to_resume(tmp_path, small):
     file = tmp_path / "result.nc"
     gate = threading.Event()
 
-    class Held(Watched):
-        """Plays one payload, and the next when the gate is open."""
+    class Held(CountingExecutor):
+        """Plays one payload, and the next one when the gate opens."""
 
         def submit(self, function, /, *arguments):
             wait = gate.wait if self.futures else bool
@@ -224,41 +224,41 @@ def test_ctrl_c_cancels_waiting_jobs_and_leaves_a_file_to_resume(tmp_path, small
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        played(executor=pool, file=file, progress=stop, runs=400)
+        simulate_runs(executor=pool, file=file, progress=stop, runs=400)
     gate.set()
     pool.shutdown()
     assert any(future.cancelled() for future in pool.futures)
     with xarray.open_dataset(file) as opened:
         assert 0 < int(np.isfinite(opened.final_regret).sum()) < 400
-    xarray.testing.assert_identical(played(file=file, runs=400), played(runs=400))
+    xarray.testing.assert_identical(simulate_runs(file=file, runs=400), simulate_runs(runs=400))
 
 
 def test_how_many_workers_an_executor_has():
-    class Mpi(Inline):
+    class Mpi(InlineExecutor):
         num_workers = 7
 
-    class Dask(Inline):
+    class Dask(InlineExecutor):
         class _client:
             nthreads = staticmethod(lambda: {"tcp://1": 2, "tcp://2": 3})
 
     assert count_workers(ThreadPoolExecutor(3)) == 3
     assert count_workers(Mpi()) == 7
     assert count_workers(Dask()) == 5
-    assert count_workers(Inline()) == executors.cores()
+    assert count_workers(InlineExecutor()) == executors.cores()
     assert count_workers(executors.RestartingExecutor(Mpi)) == 7
 
 
-# ---------------------------------------------------------------------- payloads, and who opens them
+# ----------------------------------------------------------------------------------- payloads
 
 
-def job_of(policy, **change):
+def make_job(policy, **change):
     job = Job(None, policy, PROBLEM, kb.active(0.2), 100, np.array([50, 100]), 1, 0, 3)
     return job._replace(**change)
 
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_built_in_policy_is_sent_by_name(name):
-    payload = pack([job_of(POLICIES[name]())])
+    payload = pack([make_job(POLICIES[name]())])
     assert len(payload.content) < 2000
     (data,) = pickle.loads(payload.content)
     assert pickle.loads(pickle.loads(data).policy) == POLICIES[name]()
@@ -270,18 +270,18 @@ def test_an_own_policy_with_a_built_in_name_is_sent_with_its_functions(numbers):
         return mean
 
     own = kb.index_policy("ucb", index, **numbers)
-    (data,) = pickle.loads(pack([job_of(own)]).content)
+    (data,) = pickle.loads(pack([make_job(own)]).content)
     assert cloudpickle.loads(pickle.loads(data).policy).index.__code__ == index.__code__
 
 
 def test_a_worker_with_another_version_does_not_play():
     other = {**current_versions(), "numba": "0.1"}
-    payload = pack([job_of(kb.ucb())])
+    payload = pack([make_job(kb.ucb())])
     answer = play_payload(payload._replace(versions=other), 1)
     assert answer.outcomes == ()
-    inline = Inline(answers=lambda answer: answer._replace(versions=other))
+    inline = InlineExecutor(answers=lambda answer: answer._replace(versions=other))
     with pytest.raises(ValueError, match=r"^workers must have .*, got numba 0.1 instead of \d"):
-        played(executor=inline)
+        simulate_runs(executor=inline)
 
 
 def test_answers_from_other_code_are_rejected():
@@ -289,34 +289,34 @@ def test_answers_from_other_code_are_rejected():
         return answer._replace(fingerprints=("0" * 64,) * len(answer.fingerprints))
 
     with pytest.raises(ValueError, match="workers run different code under the same version"):
-        played(executor=Inline(answers=change))
+        simulate_runs(executor=InlineExecutor(answers=change))
 
 
 def test_an_import_error_in_a_worker_is_explained():
-    inline = Inline(lambda n: ModuleNotFoundError("No module named 'mine'"))
+    inline = InlineExecutor(lambda n: ModuleNotFoundError("No module named 'mine'"))
     with pytest.raises(
         ValueError, match=r"a worker cannot import kibitz or the policy; .*named 'mine'"
     ):
-        played(executor=inline)
+        simulate_runs(executor=inline)
 
 
 def test_the_fingerprint_of_a_job_covers_its_code_and_data():
     jobs = {
-        "same": job_of(kb.ucb()),
-        "other": job_of(kb.ftl()),
-        "feedback": job_of(kb.ucb(), feedback=kb.passive(0.2)),
-        "seed": job_of(kb.ucb(), seed=2),
-        "runs": job_of(kb.ucb(), last=4),
-        "leap": job_of(kb.ucb(), leap=True),
+        "same": make_job(kb.ucb()),
+        "other": make_job(kb.ftl()),
+        "feedback": make_job(kb.ucb(), feedback=kb.passive(0.2)),
+        "seed": make_job(kb.ucb(), seed=2),
+        "runs": make_job(kb.ucb(), last=4),
+        "leap": make_job(kb.ucb(), leap=True),
     }
     found = [pack([job]).fingerprints[0] for job in jobs.values()]
     assert len(set(found)) == len(jobs)
-    assert pack([job_of(kb.ucb())]).fingerprints == (found[0],)
+    assert pack([make_job(kb.ucb())]).fingerprints == (found[0],)
     leap, step = (specialised_kernel(jobs[name]).content for name in ("leap", "same"))
     assert leap != step
 
 
-WIDTH = size = 2.0  # `size` is also what the formula calls something else: it is not sent along
+WIDTH = size = 2.0  # `size` is only an attribute name in the formula, so it is not sent
 
 
 @kb.jit
@@ -345,7 +345,7 @@ def test_functions_have_the_same_hash_in_a_worker():
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 def test_an_unpickled_function_can_be_compiled():
-    """The marks travel with the functions."""
+    """The marks of functions are sent with them."""
     sent = cloudpickle.loads(cloudpickle.dumps(_by_value(formula)))
 
     def call(counts):
@@ -355,13 +355,13 @@ def test_an_unpickled_function_can_be_compiled():
 
 
 def _by_value(function):
-    """Return a function that cloudpickle sends by value: one of no module, with all that it names."""
+    """Return a copy of a function that cloudpickle pickles by value."""
     names = {"__name__": "__main__", "WIDTH": WIDTH}
     names["bonus"] = kb.jit(type(bonus)(bonus.__code__, names, "bonus"))
     return kb.jit(type(function)(function.__code__, names, function.__name__))
 
 
 def test_the_estimated_time_follows_from_the_stages():
-    step = job_of(kb.ucb(), feedback=kb.bandit(), horizon=10**6, last=20)
+    step = make_job(kb.ucb(), feedback=kb.bandit(), horizon=10**6, last=20)
     assert estimate_seconds(step) == pytest.approx(1.0)
     assert estimate_seconds(step._replace(leap=True)) == pytest.approx(0.1)

@@ -1,7 +1,7 @@
-"""The numbers of fixed simulations are those that were recorded before, whatever was rewritten since.
+"""The numbers of fixed simulations equal the recorded ones.
 
-Counts must agree exactly. A change that is meant raises the revision of the engine
-(`kibitz.simulation.fingerprint`), and `files/golden.json` is written again by `golden.py`.
+Counts must agree exactly. An intended change needs a new revision of the engine
+(`kibitz.simulation.fingerprint`) and a new `files/golden.json`, written by `golden.py`.
 """
 
 import json

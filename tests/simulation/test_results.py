@@ -1,4 +1,4 @@
-"""Saved results: whole, verified, and gone on with by later versions."""
+"""Saved results: atomic, verified, and resumed by later versions."""
 
 import json
 import os
@@ -56,7 +56,7 @@ def test_a_file_of_each_version_can_be_resumed_with_the_same_numbers(tmp_path, v
 
 
 def test_old_runs_are_not_computed_again(tmp_path):
-    """A number that was changed in the old file, which nothing would compute, is still there."""
+    """A value changed in the old file, which no run produces, is still there."""
     path = tmp_path / "result.nc"
     old = xarray.load_dataset(FILES / "step-0.1.0.nc", engine="h5netcdf")
     old["n_free"][:] = 12345
@@ -106,7 +106,7 @@ def test_own_functions_of_0_1_0_are_rejected(tmp_path):
     assert "by their bytecode" in difference(old, new)
 
 
-# ------------------------------------------------------------------------------------ the identity
+# --------------------------------------------------------------------------------- fingerprints
 
 
 def test_versions_and_paths_are_not_part_of_the_fingerprint():
@@ -157,7 +157,7 @@ def test_any_netcdf_reader_opens_a_file(file):
 
 
 def test_any_flipped_byte_is_detected(file):
-    """In coordinates, data, attributes and structure: 300 places, and 512 zeroed bytes."""
+    """Flip bytes at 300 positions in coordinates, data, attributes and structure; zero 512 bytes."""
     whole = file.read_bytes()
     rng = np.random.default_rng(1)
     for place in rng.integers(len(whole) - 90, size=300):
@@ -212,7 +212,7 @@ except ValueError as error:
 
 
 def test_a_full_disk_raises_and_keeps_the_old_file(tmp_path):
-    """As a limit for the size of files, which needs no rights: the system's answer is an OSError."""
+    """A limit on file sizes stands in for a full disk; the system raises the same OSError."""
     path = tmp_path / "result.nc"
     setting = {"horizon": 200, "seed": 5, "engine": "step"}
     kb.simulate(PROBLEM, kb.active(0.2), kb.thompson(), runs=2, file=path, **setting)

@@ -1,4 +1,4 @@
-"""Policies know the scale of the rewards: in units of it, all problems are alike."""
+"""Policies receive rewards in units of their scale."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def test_ten_times_the_scale_is_ten_times_the_regret(name, leap):
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_bernoulli_rewards_have_scale_one_half(name):
-    """As rewards of 0 and 2 have scale 1, and as a policy is told that has the scale 1/2."""
+    """Compare with rewards of 0 and 2, which have scale 1, and with scale=1/2."""
     policy = POLICIES[name]()
     setting = {"horizon": 500, "runs": 5, "seed": 3}
     problem = kb.bernoulli([0.9, 0.5, 0.4])

@@ -1,4 +1,4 @@
-"""simulate and sweep: labels, files, resuming, and what they refuse."""
+"""simulate and sweep: labels, files, resuming and errors."""
 
 import json
 import math
@@ -77,7 +77,7 @@ def test_a_file_can_be_resumed(tmp_path):
     np.testing.assert_array_equal(more["regret"], play([kibitz.ucb(), kibitz.ftl()])["regret"])
     with xarray.open_dataset(file, engine="h5netcdf") as opened:  # readable without kibitz
         np.testing.assert_array_equal(opened["regret"], more["regret"])
-    fewer = play(runs=2, file=file)  # a part of what is there; the file keeps the rest
+    fewer = play(runs=2, file=file)  # a part of the file; the file keeps the rest
     assert fewer.sizes["run"] == 2
     assert len(play([kibitz.ucb(), kibitz.ftl()], file=file)["run"]) == 6
 
@@ -166,15 +166,15 @@ def test_an_interruption_keeps_finished_runs(tmp_path):
 @pytest.mark.slow
 def test_ctrl_c_on_the_command_line_ends_cleanly(tmp_path):
     file = tmp_path / "result.nc"
-    play(kibitz.ucb2(), kibitz.bandit(), kibitz.gaussian([1, 0.9]))  # compiled from here on
+    play(kibitz.ucb2(), kibitz.bandit(), kibitz.gaussian([1, 0.9]))  # compiles
     command = [sys.executable, "-m", "kibitz.cli", "simulate", "--means", "1,0.9", "--policy"]
     command += ["ucb2", "--horizon", "2000000", "--runs", "4000", "--out", str(file)]
 
-    def listen():  # a test that runs in the background may have inherited deaf ears
+    def listen():  # a background process may have inherited an ignored SIGINT
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=listen) as process:
-        for _ in range(6):  # a loaded machine may still be starting, where numba swallows a signal
+        for _ in range(6):  # on a busy machine numba may still be starting and swallow a signal
             time.sleep(10)
             process.send_signal(signal.SIGINT)
             try:
@@ -245,7 +245,7 @@ def test_a_sweep_needs_values():
             kibitz.sweep(PROBLEM, kibitz.active, kibitz.ucb(), rate=values, **SHORT)
 
 
-# --------------------------------------------------------------------------------------- refused
+# ------------------------------------------------------------------------------------- errors
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,11 @@
-"""Sweeps over several dimensions, over points and over drawn problems; summaries instead of runs."""
+"""Sweeps over several dimensions, points and random problems; summaries instead of runs."""
 
 import json
 
 import numpy as np
 import pytest
 import xarray
-from workers import Inline
+from workers import InlineExecutor
 
 import kibitz as kb
 from kibitz.simulation import executors, schedule, simulate as playing
@@ -16,7 +16,7 @@ SHORT = {"horizon": 200, "runs": 4, "seed": 1}
 GRID = {"rate": [0.0, 0.5], "exploration": [1.0, 3.0, 6.0]}
 
 
-def alone(rate, exploration, **options):
+def simulate_point(rate, exploration, **options):
     policies = {"ucb": kb.ucb(exploration)}
     return kb.simulate(PROBLEM, kb.active(rate), policies, **{**SHORT, **options})
 
@@ -33,7 +33,7 @@ def test_a_grid_has_a_dimension_for_each_name(grid):
         for exploration in GRID["exploration"]:
             one = grid.sel(rate=rate, exploration=exploration)
             for name in grid.data_vars:
-                np.testing.assert_array_equal(one[name], alone(rate, exploration)[name])
+                np.testing.assert_array_equal(one[name], simulate_point(rate, exploration)[name])
 
 
 def test_points_have_the_same_labels_along_one_dimension(grid):
@@ -92,7 +92,7 @@ def test_a_grid_can_be_resumed_with_more_values(tmp_path, ending, grid):
     file = tmp_path / f"grid.{ending}"
     part = {"rate": [0.5], "exploration": [6.0, 1.0]}
     kb.sweep(PROBLEM, kb.active, kb.ucb, file=file, **part, **{**SHORT, "runs": 3})
-    inline = Inline()
+    inline = InlineExecutor()
     data = kb.sweep(PROBLEM, kb.active, kb.ucb, file=file, executor=inline, **GRID, **SHORT)
     for name in grid.data_vars:
         xarray.testing.assert_equal(data[name].drop_vars("policy"), grid[name].drop_vars("policy"))
@@ -151,25 +151,27 @@ def test_an_invalid_grid_is_rejected(over, sentence):
         kb.sweep(PROBLEM, kb.active, kb.ucb(), **{**SHORT, **over})
 
 
-# ----------------------------------------------------------------------------------- drawn problems
+# --------------------------------------------------------------------------------- random problems
 
 
-def five(rng):
+def five_random_arms(rng):
     return kb.gaussian(rng.normal(size=5))
 
 
 def test_random_problems_depend_on_seed_and_draw_only():
-    problem = kb.random_problems(five, seed=7)
-    np.testing.assert_array_equal(problem(3).means, kb.random_problems(five, seed=7)(3).means)
+    problem = kb.random_problems(five_random_arms, seed=7)
+    np.testing.assert_array_equal(
+        problem(3).means, kb.random_problems(five_random_arms, seed=7)(3).means
+    )
     assert not np.array_equal(problem(3).means, problem(4).means)
-    assert not np.array_equal(problem(3).means, kb.random_problems(five, seed=8)(3).means)
+    assert not np.array_equal(problem(3).means, kb.random_problems(five_random_arms, seed=8)(3).means)
     means = np.concatenate([problem(n).means for n in range(400)])
     assert abs(means.mean()) < 4 / np.sqrt(2000)  # false alarm: 6e-5
     assert abs(means.std() - 1) < 4 / np.sqrt(4000)
 
 
 def test_a_sweep_over_random_problems_and_rates():
-    problem = kb.random_problems(five, seed=7)
+    problem = kb.random_problems(five_random_arms, seed=7)
     over = {"draw": range(3), "rate": [0.1, 0.9]}
     data = kb.sweep(problem, kb.active, kb.ucb(), **over, **SHORT)
     assert data.regret.dims == ("policy", "draw", "rate", "run", "stage")
@@ -204,7 +206,7 @@ def test_a_summary_equals_the_statistics_of_the_runs_for_all_executors(tmp_path,
     for module in (executors, schedule):
         monkeypatch.setattr(module, "PAYLOAD_SECONDS", 1e-4)
     file = None if ending is None else tmp_path / f"summary.{ending}"
-    data = summary(file=file, executor=Inline())
+    data = summary(file=file, executor=InlineExecutor())
     runs = kb.sweep(PROBLEM, kb.active, kb.ucb(), rate=[0.1, 0.9], **{**SHORT, "runs": 30})
     assert data.statistic.values.tolist() == list(STATISTICS)
     for name in runs.data_vars:
@@ -241,7 +243,7 @@ def test_cells_are_summarised_where_they_are_played_if_there_are_enough(monkeypa
         return original(jobs, *rest)
 
     monkeypatch.setattr(playing, "play_all", spy)
-    one = summary(threads=4)  # two cells for four workers: their runs are played apart
+    one = summary(threads=4)  # two cells for four workers, so their runs are split
     two = summary(threads=4, rates=[0.1, 0.9, *np.linspace(0.2, 0.8, 14).tolist()])
     assert seen == [{False}, {True}]
     for name in one.data_vars:
@@ -258,11 +260,11 @@ def test_an_interrupted_summary_keeps_complete_cells(tmp_path, monkeypatch):
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        summary(file=file, executor=Inline(), threads=1, progress=stop)
+        summary(file=file, executor=InlineExecutor(), threads=1, progress=stop)
     with xarray.open_dataset(file) as opened:
         there = np.isfinite(opened.final_regret.sel(statistic="mean")).values.ravel().tolist()
     assert there == [True, False]
-    inline = Inline()
+    inline = InlineExecutor()
     xarray.testing.assert_identical(summary(file=file, executor=inline), summary())
 
 

@@ -1,4 +1,4 @@
-"""Looking on while something is simulated: what is shown, when, and what an interruption leaves."""
+"""`watch`: what it is called with, when, and after an interruption."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,17 +13,17 @@ from kibitz.simulation.simulate import Watcher
 pytestmark = pytest.mark.slow
 
 PROBLEM = kibitz.gaussian([0.5, 0.0, 0.2])
-PLAYERS = [kibitz.ucb(), kibitz.ftl()]
+POLICIES = [kibitz.ucb(), kibitz.ftl()]
 LONG = {"horizon": 20_000, "runs": 60, "seed": 1, "threads": 1}
 
 
-def play(policies=PLAYERS, **options):
+def play(policies=POLICIES, **options):
     return kibitz.simulate(PROBLEM, kibitz.active(0.2), policies, **{**LONG, **options})
 
 
 @pytest.fixture
-def at_once(monkeypatch):
-    """Show whatever is new, after each job."""
+def watch_every_job(monkeypatch):
+    """Call `watch` after each job."""
     monkeypatch.setattr(playing, "WATCH_SECONDS", 0.0)
     monkeypatch.setattr(playing, "WATCH_SHARE", 1.0)
 
@@ -58,7 +58,7 @@ def test_watch_with_an_executor(monkeypatch):
 def test_runs_of_a_file_are_shown_as_soon_as_all_policies_have_them(tmp_path):
     shown = []
     file = tmp_path / "result.nc"
-    play(PLAYERS[0], file=file)
+    play(POLICIES[0], file=file)
     xarray.testing.assert_identical(play(file=file, watch=shown.append), play())
     assert [part.sizes["run"] for part in shown] == [15, 30, 45, 60]
     for part in shown:
@@ -87,7 +87,7 @@ def test_policies_advance_together_and_an_error_in_watch_ends_the_simulation(tmp
     with xarray.open_dataset(file, engine="h5netcdf") as opened:
         done = np.isfinite(opened["final_regret"]).sum("run").to_numpy()
     assert (done > 0).all()
-    assert (done <= 100).all()  # of one policy after the other, one would have all
+    assert (done <= 100).all()  # if policies were played one after the other, one would be complete
     xarray.testing.assert_identical(play(file=file, runs=200), play(runs=200))
 
 
@@ -105,7 +105,7 @@ def test_an_interruption_shows_all_finished_runs_once_more(tmp_path, monkeypatch
     with xarray.open_dataset(file, engine="h5netcdf") as opened:
         there = np.isfinite(opened["final_regret"]).all("policy").to_numpy()
     assert 0 < first < last < 200
-    assert last == np.argmin(there)  # all before the first that is missing
+    assert last == np.argmin(there)  # all runs before the first missing one
     xarray.testing.assert_identical(shown[-1], play(runs=last))
 
 
@@ -123,7 +123,7 @@ def test_an_interruption_in_watch_does_not_show_the_same_runs_again(monkeypatch)
 
 
 class Clock:
-    """Time that passes as it is told, and a table of two cells that fills."""
+    """A fake clock, and a result with two cells that fills up."""
 
     def __init__(self):
         self.now = 100.0
@@ -149,10 +149,10 @@ def test_watch_is_called_at_most_twice_a_second_and_rarely_if_slow(monkeypatch):
 
     watching = Watcher(look, clock, ["a", "b"], 10)
     watching.show()
-    assert shown == []  # nothing is there
+    assert shown == []  # no runs yet
     clock.complete = {"a": 3, "b": 2}
     watching.show()
-    assert shown == [2]  # what both have
+    assert shown == [2]  # the runs that both have
     clock.complete = {"a": 3, "b": 4}
     clock.now += 0.4
     watching.show()
@@ -162,30 +162,30 @@ def test_watch_is_called_at_most_twice_a_second_and_rarely_if_slow(monkeypatch):
     watching.show()
     assert shown == [2, 3]
     clock.complete = {"a": 10, "b": 10}
-    clock.now += 6.9  # 3 s of 10 s are the share that it may take
+    clock.now += 6.9  # watch may take 3 s of 10 s
     watching.show()
     assert shown == [2, 3]
     clock.now += 0.2
     watching.show()
     assert shown == [2, 3, 10]
     watching.show(now=True)
-    assert shown == [2, 3, 10]  # nothing is new
-    Watcher(None, clock, ["a"], 10).show(now=True)  # nobody is there
+    assert shown == [2, 3, 10]  # no new runs
+    Watcher(None, clock, ["a"], 10).show(now=True)  # without watch
 
 
 def test_jobs_with_many_arms_have_fewer_stages(monkeypatch):
     cut = []
 
-    def nobody_plays(jobs, *rest):
+    def collect_jobs(jobs, *rest):
         cut.extend(jobs)
         yield from ()
 
-    monkeypatch.setattr(playing, "play_all", nobody_plays)
+    monkeypatch.setattr(playing, "play_all", collect_jobs)
     for n_arms, most in ((5, 50), (500, 2)):  # of 10^6 stages, and of a fiftieth of that
         cut.clear()
         problem = kibitz.gaussian(np.linspace(0, 1, n_arms))
         setting = {"horizon": 10_000, "runs": 200, "seed": 1, "threads": 1}
-        kibitz.simulate(problem, kibitz.active(0.2), PLAYERS, **setting)
+        kibitz.simulate(problem, kibitz.active(0.2), POLICIES, **setting)
         assert {job.last - job.first for job in cut} == {most}
         assert sum(job.last - job.first for job in cut) == 400
 

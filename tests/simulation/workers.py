@@ -1,4 +1,4 @@
-"""Executors that are watched or fail on purpose, and what is done to workers in their processes."""
+"""Executors that record or lose jobs, and functions that modify a worker process."""
 
 import importlib
 import math
@@ -7,8 +7,8 @@ from concurrent.futures import CancelledError, Executor, Future, ThreadPoolExecu
 from kibitz.simulation import payload
 
 
-class Inline(Executor):
-    """Plays at once, here; remembers what it was given, and fails when it is told to."""
+class InlineExecutor(Executor):
+    """Runs calls at once in this process, records them, and loses some on request."""
 
     def __init__(self, fails=lambda n: None, answers=lambda answer: answer):
         self.calls, self.fails, self.answers = [], fails, answers
@@ -27,8 +27,8 @@ class Inline(Executor):
         return future
 
 
-class Watched(ThreadPoolExecutor):
-    """Threads that count how many jobs they have at a time."""
+class CountingExecutor(ThreadPoolExecutor):
+    """A thread pool that counts its concurrent jobs."""
 
     def __init__(self, n):
         super().__init__(n)
@@ -43,20 +43,20 @@ class Watched(ThreadPoolExecutor):
 the_version = payload.version
 
 
-def older():
-    """Let this process be one of kibitz 0.0.9."""
+def pretend_older_version():
+    """Make this process report kibitz 0.0.9."""
     payload.version = lambda name: "0.0.9" if name == "kibitz" else the_version(name)
     payload.current_versions.cache_clear()
 
 
-def as_it_was():
-    """Undo it."""
+def restore_version():
+    """Undo the change."""
     payload.version = the_version
     payload.current_versions.cache_clear()
 
 
-def edited():
-    """Let this process have another formula for UCB, under the same version."""
+def edit_ucb():
+    """Give this process another formula for UCB under the same version."""
 
     def growth(params, stage):
         return 2 * math.sqrt(params.exploration * math.log(stage))

@@ -96,7 +96,7 @@ def decisions(policy, n_arms, *observations, params=None):
 def choices(policy, params, state, oracle, stage, rng):
     """Return the decisions of a policy and of its oracle."""
     pull, look = (decide(params, state, stage, rng) for decide in (policy.pull, policy.look))
-    return (pull, look), (oracle.pull(stage), oracle.observe(stage))
+    return (pull, look), (oracle.pull(stage), oracle.look(stage))
 
 
 def find_disagreement(policy, params, oracle, seed, *, n_arms, kind, own, scale=1.0, n_stages=100):

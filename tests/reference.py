@@ -1,9 +1,8 @@
-"""The model and the policies again, in plain Python: slow, obvious, the oracle of the tests.
+"""A reference implementation of the model and the policies in slow, obvious Python.
 
-Nothing here imports `kibitz`, so that the two can only agree by both being right. Policies keep every
-reward that they were told and compute everything anew for each decision. A policy is asked
-`pull(stage)` and `observe(stage)` and told `update(stage, arm, reward, free)`; stages count from 1.
-Ties go to the lowest arm.
+It does not import `kibitz`, so agreement is evidence that both are right. Policies store every reward
+and recompute everything for each decision. The interface is `pull(stage)`, `look(stage)` and
+`update(stage, arm, reward, is_look)`; stages count from 1. Ties go to the lowest arm.
 """
 
 import math
@@ -17,13 +16,13 @@ def mean(rewards):
     return math.fsum(rewards) / len(rewards)
 
 
-def ranked(values):
+def rank_arms(values):
     """Return the arms from the largest value to the smallest; `sorted` is stable."""
     return sorted(range(len(values)), key=lambda arm: -values[arm])
 
 
 class Rewards:
-    """All rewards that a policy was told, pulls and looks apart."""
+    """All rewards that a policy received, separately for pulls and looks."""
 
     def __init__(self, n_arms):
         self.arms = range(n_arms)
@@ -31,10 +30,10 @@ class Rewards:
         self.pulled = [[] for _ in self.arms]
         self.looked = [[] for _ in self.arms]
 
-    def update(self, stage, arm, reward, free):
-        (self.looked if free else self.pulled)[arm].append(reward)
+    def update(self, stage, arm, reward, is_look):
+        (self.looked if is_look else self.pulled)[arm].append(reward)
 
-    def seen(self, arm):
+    def observed(self, arm):
         return self.pulled[arm] + self.looked[arm]
 
 
@@ -43,16 +42,18 @@ class Index(Rewards):
 
     ignore_looks = False
 
-    def seen(self, arm):
-        return self.pulled[arm] if self.ignore_looks else super().seen(arm)
+    def observed(self, arm):
+        return self.pulled[arm] if self.ignore_looks else super().observed(arm)
 
     def ranking(self, stage):
-        return ranked([self.index(stage, arm) if self.pulled[arm] else math.inf for arm in self.arms])
+        return rank_arms(
+            [self.index(stage, arm) if self.pulled[arm] else math.inf for arm in self.arms]
+        )
 
     def pull(self, stage):
         return self.ranking(stage)[0]
 
-    def observe(self, stage):
+    def look(self, stage):
         return self.ranking(stage)[1]
 
 
@@ -60,13 +61,13 @@ class FTL(Index):
     """Section 2.1.1."""
 
     def index(self, stage, arm):
-        return mean(self.seen(arm))
+        return mean(self.observed(arm))
 
 
 class FTLRobin(FTL):
     """Section 2.2: look at the arms in turn."""
 
-    def observe(self, stage):
+    def look(self, stage):
         return sum(map(len, self.looked)) % self.n_arms
 
 
@@ -78,24 +79,24 @@ class UCB(Index):
         self.exploration, self.ignore_looks = exploration, ignore_looks
 
     def index(self, stage, arm):
-        rewards = self.seen(arm)
+        rewards = self.observed(arm)
         return mean(rewards) + math.sqrt(self.exploration * math.log(stage) / len(rewards))
 
 
 class UCBSecond(UCB):
-    """Section 5: another UCB, which knows the looks alone, chooses among the arms not pulled."""
+    """Section 5: a second UCB, which knows only the looks, chooses among the arms not pulled."""
 
-    def observe(self, stage):
+    def look(self, stage):
         pulled = self.pull(stage)
         clock = 1 + sum(map(len, self.looked))
-        best, most = None, -math.inf
+        best, largest = None, -math.inf
         for arm in self.arms:
             looks = self.looked[arm]
             value = math.inf
             if looks:
                 value = mean(looks) + math.sqrt(self.exploration * math.log(clock) / len(looks))
-            if arm != pulled and (best is None or value > most):
-                best, most = arm, value
+            if arm != pulled and (best is None or value > largest):
+                best, largest = arm, value
         return best
 
 
@@ -113,8 +114,8 @@ class OCUCB(Index):
         self.eta, self.rho, self.ignore_looks = eta, rho, ignore_looks
 
     def index(self, stage, arm):
-        counts = [len(self.seen(other)) for other in self.arms]
-        return ocucb_index(stage, arm, counts, mean(self.seen(arm)), self.eta, self.rho)
+        counts = [len(self.observed(other)) for other in self.arms]
+        return ocucb_index(stage, arm, counts, mean(self.observed(arm)), self.eta, self.rho)
 
 
 class MOSS(Index):
@@ -128,7 +129,7 @@ class MOSS(Index):
         return self.moss(self.horizon, arm)
 
     def moss(self, horizon, arm):
-        rewards = self.seen(arm)
+        rewards = self.observed(arm)
         ratio = horizon / (self.n_arms * len(rewards))
         log = math.log(ratio) if ratio > 1 else 0.0
         return mean(rewards) + math.sqrt(self.exploration * log / len(rewards))
@@ -152,7 +153,7 @@ class KLUCB(Index):
         self.rewards, self.scale, self.c = rewards, scale, c
 
     def index(self, stage, arm):
-        rewards = self.seen(arm)
+        rewards = self.observed(arm)
         level = math.log(stage)
         if level > 1:
             level += self.c * math.log(level)
@@ -162,7 +163,7 @@ class KLUCB(Index):
 
 
 def divergence(x, q):
-    """Return kl(x, q) of Bernoulli laws, for 0 < q < 1."""
+    """Return kl(x, q) of Bernoulli distributions, for 0 < q < 1."""
     first = x * (math.log(x) - math.log(q)) if x > 0 else 0.0
     second = (1 - x) * (math.log1p(-x) - math.log1p(-q)) if x < 1 else 0.0
     return first + second
@@ -191,7 +192,7 @@ class Thompson(Rewards):
         self.rewards, self.scale, self.rng = rewards, scale, rng
 
     def sample(self, arm):
-        rewards = self.seen(arm)
+        rewards = self.observed(arm)
         n, total = len(rewards), math.fsum(rewards)
         if not self.pulled[arm]:
             return math.inf
@@ -200,19 +201,18 @@ class Thompson(Rewards):
         return self.rng.normal(total / n, self.scale / math.sqrt(n))
 
     def pull(self, stage):
-        return ranked([self.sample(arm) for arm in self.arms])[0]
+        return rank_arms([self.sample(arm) for arm in self.arms])[0]
 
-    def observe(self, stage):
-        return ranked([self.sample(arm) for arm in self.arms])[1]
+    def look(self, stage):
+        return rank_arms([self.sample(arm) for arm in self.arms])[1]
 
 
 class Kibitzer(Rewards):
-    """Pull what is unseen, then the largest index; look in turn, at what is unseen, or by IMED.
+    """Pull unseen arms, then the arm of largest index; look in turn, at unseen arms, or by IMED.
 
-    The rarer looks are, the less the divergence counts in IMED.
-    Every fourth look is for the arms in turn, if they were not seen more often than they had turns.
-    The arm that IMED chose is held until it was seen a tenth more often or the leader is another,
-    if it was seen often before.
+    The divergence in IMED gets less weight if looks are rare. Every fourth look goes to the arms in
+    turn, unless the arm has more observations than turns. An arm with many observations that IMED
+    chose is held until it has a tenth more or the leader changes.
     """
 
     long = 256
@@ -221,12 +221,12 @@ class Kibitzer(Rewards):
         super().__init__(n_arms)
         self.b, self.beta, self.rewards, self.scale = b, beta, rewards, scale
         self.n_looks = 0
-        self.hold = None  # an arm, its count when it is given up, and the leader
+        self.hold = None  # the arm, the count at which the hold ends, and the leader
 
     def count(self, arm):
-        return len(self.seen(arm))
+        return len(self.observed(arm))
 
-    def unseen(self):
+    def unseen_arms(self):
         return [arm for arm in self.arms if self.count(arm) == 0]
 
     def index(self, stage, arm):
@@ -234,42 +234,42 @@ class Kibitzer(Rewards):
         x = 1 + self.b * stage / (self.n_arms * n + self.b * self.n_looks)
         level = math.log(x) - self.beta * math.log(1 + math.log(x))
         if self.rewards == "gaussian":
-            return mean(self.seen(arm)) + self.scale * math.sqrt(2 * level / n)
-        return largest_within(mean(self.seen(arm)), level / n)
+            return mean(self.observed(arm)) + self.scale * math.sqrt(2 * level / n)
+        return largest_within(mean(self.observed(arm)), level / n)
 
     def pull(self, stage):
-        if self.unseen():
-            return self.unseen()[0]
-        return ranked([self.index(stage, arm) for arm in self.arms])[0]
+        if self.unseen_arms():
+            return self.unseen_arms()[0]
+        return rank_arms([self.index(stage, arm) for arm in self.arms])[0]
 
     def leader(self):
-        return max((a for a in self.arms if self.count(a)), key=lambda a: mean(self.seen(a)))
+        return max((a for a in self.arms if self.count(a)), key=lambda a: mean(self.observed(a)))
 
-    def held(self):
+    def held_arm(self):
         if self.hold is not None:
             arm, until, leader = self.hold
             if self.count(arm) < until and self.leader() == leader:
                 return arm
         return None
 
-    def distance(self, arm, leader):
-        x, best = mean(self.seen(arm)), mean(self.seen(leader))
+    def divergence_from(self, arm, leader):
+        x, best = mean(self.observed(arm)), mean(self.observed(leader))
         if self.rewards == "gaussian":
             return (best - x) ** 2 / (2 * self.scale**2)
         best = min(best, 1 - 2**-20)
         return divergence(x, best) if x < best else 0.0
 
-    def observe(self, stage):
+    def look(self, stage):
         if (self.n_looks + 1) % 4 == 0:
             turns_before, arm = divmod((self.n_looks + 1) // 4 - 1, self.n_arms)
             if self.count(arm) <= turns_before + 1:
                 return arm
         to_be_pulled = sum(map(len, self.pulled)) < stage
-        never = [a for a in self.unseen() if not (to_be_pulled and a == self.pull(stage))]
-        if never:
-            return never[-1]
-        if self.held() is not None:
-            return self.held()
+        candidates = [a for a in self.unseen_arms() if not (to_be_pulled and a == self.pull(stage))]
+        if candidates:
+            return candidates[-1]
+        if self.held_arm() is not None:
+            return self.held_arm()
         leader = self.leader()
         others = [arm for arm in self.arms if arm != leader and self.count(arm)]
         if not others:
@@ -278,56 +278,59 @@ class Kibitzer(Rewards):
         rare = 1 + math.log(1 + per_look / 100)
         return min(
             others,
-            key=lambda a: self.count(a) * self.distance(a, leader) / rare + math.log(self.count(a)),
+            key=lambda a: (
+                self.count(a) * self.divergence_from(a, leader) / rare + math.log(self.count(a))
+            ),
         )
 
-    def update(self, stage, arm, reward, free):
-        if free:
+    def update(self, stage, arm, reward, is_look):
+        if is_look:
             self.n_looks += 1
-            if self.n_looks % 4 != 0 and self.held() is None and arm != self.leader():
+            if self.n_looks % 4 != 0 and self.held_arm() is None and arm != self.leader():
                 n = self.count(arm)
                 self.hold = arm, n + (max(1, n // 10) if n >= self.long else 1), self.leader()
-        super().update(stage, arm, reward, free)
+        super().update(stage, arm, reward, is_look)
 
 
-def survivors(rewards, squared_width):
-    """Return the arms left of those in `rewards`: {arm: rewards}.
+def remaining_arms(rewards, squared_width):
+    """Return the arms of `rewards`, {arm: rewards}, that are not dropped.
 
-    `squared_width(s)` is that of an arm seen s times. There is no test once it is not positive.
+    `squared_width(s)` is that of an arm with s observations. If one is not positive, no arm is
+    dropped.
     """
-    seen = {arm: values for arm, values in rewards.items() if values}
-    squares = {arm: squared_width(len(values)) for arm, values in seen.items()}
-    if not seen or min(squares.values()) <= 0:
+    observed = {arm: values for arm, values in rewards.items() if values}
+    squares = {arm: squared_width(len(values)) for arm, values in observed.items()}
+    if not observed or min(squares.values()) <= 0:
         return set(rewards)
-    upper = {arm: mean(values) + math.sqrt(squares[arm]) for arm, values in seen.items()}
-    lower = {arm: mean(values) - math.sqrt(squares[arm]) for arm, values in seen.items()}
-    return {arm for arm in rewards if arm not in seen or upper[arm] >= max(lower.values())}
+    upper = {arm: mean(values) + math.sqrt(squares[arm]) for arm, values in observed.items()}
+    lower = {arm: mean(values) - math.sqrt(squares[arm]) for arm, values in observed.items()}
+    return {arm for arm in rewards if arm not in observed or upper[arm] >= max(lower.values())}
 
 
 class Elimination(Rewards):
-    """What ETC and Improved UCB share: the least seen arm in play, before and after a pull."""
+    """The common part of ETC and Improved UCB: the least observed remaining arm."""
 
     def __init__(self, n_arms):
         super().__init__(n_arms)
         self.in_play = set(self.arms)
 
-    def least_seen(self, pulled=None):
+    def least_observed(self, pulled=None):
         def count(arm):
-            return len(self.seen(arm)) + (arm == pulled)
+            return len(self.observed(arm)) + (arm == pulled)
 
         return min(sorted(self.in_play), key=count)
 
-    def fewest(self):
-        return len(self.seen(self.least_seen()))
+    def lowest_count(self):
+        return len(self.observed(self.least_observed()))
 
-    def never_pulled(self):
+    def unpulled_arms(self):
         return [arm for arm in self.arms if not self.pulled[arm]]
 
-    def known(self):
-        return {arm: self.seen(arm) for arm in self.in_play}
+    def rewards_in_play(self):
+        return {arm: self.observed(arm) for arm in self.in_play}
 
-    def observe(self, stage):
-        return self.least_seen(pulled=self.pull(stage))
+    def look(self, stage):
+        return self.least_observed(pulled=self.pull(stage))
 
 
 class ETC(Elimination):
@@ -339,14 +342,14 @@ class ETC(Elimination):
         self.rounds = 0
 
     def pull(self, stage):
-        return [*self.never_pulled(), self.least_seen()][0]
+        return [*self.unpulled_arms(), self.least_observed()][0]
 
-    def update(self, stage, arm, reward, free):
-        super().update(stage, arm, reward, free)
-        if self.fewest() > self.rounds and not self.never_pulled():
-            self.rounds = self.fewest()
-            self.in_play = survivors(
-                self.known(), lambda s: 2 * self.alpha / s * math.log(self.horizon / s)
+    def update(self, stage, arm, reward, is_look):
+        super().update(stage, arm, reward, is_look)
+        if self.lowest_count() > self.rounds and not self.unpulled_arms():
+            self.rounds = self.lowest_count()
+            self.in_play = remaining_arms(
+                self.rewards_in_play(), lambda s: 2 * self.alpha / s * math.log(self.horizon / s)
             )
 
 
@@ -358,30 +361,36 @@ class ImprovedUCB(Elimination):
         self.scale, self.horizon = scale, horizon
         self.round = 0
 
-    def over(self):
+    def is_over(self):
         last = math.floor(math.log2(self.horizon / math.e) / 2) if self.horizon > math.e else 0
         return self.round > last or len(self.in_play) == 1
 
     def log(self):
         return math.log(self.horizon * 2.0 ** (-2 * self.round))
 
-    def goal(self):
+    def target_count(self):
         gap = self.scale * 2.0**-self.round
         return math.ceil(8 * self.scale**2 * self.log() / gap**2)
 
     def pull(self, stage):
-        if self.never_pulled():
-            return self.never_pulled()[0]
-        if not self.over() and self.fewest() < self.goal():
-            return self.least_seen()
-        return max(sorted(self.in_play), key=lambda arm: mean(self.seen(arm)))
+        if self.unpulled_arms():
+            return self.unpulled_arms()[0]
+        if not self.is_over() and self.lowest_count() < self.target_count():
+            return self.least_observed()
+        return max(sorted(self.in_play), key=lambda arm: mean(self.observed(arm)))
 
-    def update(self, stage, arm, reward, free):
-        super().update(stage, arm, reward, free)
-        if self.never_pulled():
+    def update(self, stage, arm, reward, is_look):
+        super().update(stage, arm, reward, is_look)
+        if self.unpulled_arms():
             return
-        while not self.over() and self.goal() > 0 and self.fewest() >= self.goal():
-            self.in_play = survivors(self.known(), lambda s: 2 * self.scale**2 * self.log() / s)
+        while (
+            not self.is_over()
+            and self.target_count() > 0
+            and self.lowest_count() >= self.target_count()
+        ):
+            self.in_play = remaining_arms(
+                self.rewards_in_play(), lambda s: 2 * self.scale**2 * self.log() / s
+            )
             self.round += 1
 
 
@@ -391,39 +400,39 @@ class UCB2(Rewards):
     def __init__(self, n_arms, alpha=0.001, scale=1.0):
         super().__init__(n_arms)
         self.alpha, self.scale = alpha, scale
-        self.burst = None  # an arm, and how often it is to be seen
+        self.burst = None  # the arm, and the count at which the burst ends
 
     def ranking(self, stage):
         values = []
         for arm in self.arms:
             value = math.inf
             if self.pulled[arm]:
-                rewards = self.seen(arm)
-                tau = level_begins(self.alpha, len(rewards))[0]
+                rewards = self.observed(arm)
+                tau = level_bounds(self.alpha, len(rewards))[0]
                 log = math.log(math.e * max(stage, tau) / tau)
                 value = mean(rewards) + math.sqrt(2 * self.scale**2 * (1 + self.alpha) * log / tau)
             values.append(value)
-        return ranked(values)
+        return rank_arms(values)
 
-    def bursting(self):
-        return self.burst is not None and len(self.seen(self.burst[0])) < self.burst[1]
+    def is_in_burst(self):
+        return self.burst is not None and len(self.observed(self.burst[0])) < self.burst[1]
 
     def pull(self, stage):
-        return self.burst[0] if self.bursting() else self.ranking(stage)[0]
+        return self.burst[0] if self.is_in_burst() else self.ranking(stage)[0]
 
-    def observe(self, stage):
+    def look(self, stage):
         return next(arm for arm in self.ranking(stage) if arm != self.pull(stage))
 
-    def update(self, stage, arm, reward, free):
-        if not free and not self.bursting():
+    def update(self, stage, arm, reward, is_look):
+        if not is_look and not self.is_in_burst():
             self.burst = None
             if self.pulled[arm]:
-                self.burst = arm, level_begins(self.alpha, len(self.seen(arm)))[1]
-        super().update(stage, arm, reward, free)
+                self.burst = arm, level_bounds(self.alpha, len(self.observed(arm)))[1]
+        super().update(stage, arm, reward, is_look)
 
 
 @cache
-def level_begins(alpha, count):
+def level_bounds(alpha, count):
     """Return tau(r) and tau(r + 1) for the largest r with tau(r) <= count."""
     with localcontext() as context:
         context.prec = 50
@@ -461,47 +470,47 @@ class ETCOCUCB:
         """Begin OCUCB-n on the arms `allowed`, and ETC on all."""
         everything = range(self.n_arms)
         self.allowed = allowed
-        self.pulls = Rewards(self.n_arms)  # what OCUCB-n knows
+        self.pulls = Rewards(self.n_arms)  # of OCUCB-n
         self.in_play = set(everything)
         self.etc = [[] for _ in everything]
-        self.looks_at = []  # since ETC began: the arms, and whether it tested after a look
+        self.looks_at = []  # the arms of all looks since ETC started
         self.since_test = 0
 
     def ranking(self, stage):
         arms = sorted(self.allowed)
-        counts = [len(self.pulls.seen(arm)) for arm in arms]
+        counts = [len(self.pulls.observed(arm)) for arm in arms]
         values = []
         for n, arm in enumerate(arms):
             if self.pulls.pulled[arm]:
-                average = mean(self.pulls.seen(arm))
+                average = mean(self.pulls.observed(arm))
                 clock = stage - self.origin
                 values.append(ocucb_index(clock, n, counts, average, self.eta, self.rho))
             else:
                 values.append(math.inf)
-        return [arms[n] for n in ranked(values)]
+        return [arms[n] for n in rank_arms(values)]
 
     def pull(self, stage):
         return self.ranking(stage)[0]
 
-    def observe(self, stage):
-        """Return the arm in play that follows the one last looked at, going round."""
+    def look(self, stage):
+        """Return the remaining arm that follows the last one in turn."""
         last = self.looks_at[-1] if self.looks_at else -1
         return min(self.in_play, key=lambda arm: (arm - last - 1) % self.n_arms)
 
     def test(self):
         log_d = self.p ** (self.epoch + 1) * math.log(self.p)
         log_horizon = (1 + 1 / self.p) * log_d + math.log(log_d)
-        self.in_play = survivors(
+        self.in_play = remaining_arms(
             {arm: self.etc[arm] for arm in self.in_play},
             lambda s: 2 * self.alpha / s * (log_horizon - math.log(s)),
         )
 
-    def update(self, stage, arm, reward, free):
-        if self.all_info or not free:
-            self.pulls.update(stage, arm, reward, free)
-        if self.all_info or free:
+    def update(self, stage, arm, reward, is_look):
+        if self.all_info or not is_look:
+            self.pulls.update(stage, arm, reward, is_look)
+        if self.all_info or is_look:
             self.etc[arm].append(reward)
-        if free:
+        if is_look:
             self.looks_at.append(arm)
             self.since_test += 1
             if self.check == "rounds" and self.since_test >= self.C * len(self.in_play):
@@ -531,7 +540,7 @@ def epoch_length(p, m):
         return math.ceil((Decimal(p) ** exponent).quantize(Decimal("1e-30")))
 
 
-# ------------------------------------------------------------------------------------ the model
+# ---------------------------------------------------------------------------------------- model
 
 
 def gaussian(means, sd=1.0):
@@ -542,8 +551,8 @@ def bernoulli(means):
     return lambda arm, rng: float(rng.random() < means[arm])
 
 
-def weights_of(name, gaps):
-    """Return the law of a passive observer's looks (sections 3.1 and 5, D31)."""
+def named_weights(name, gaps):
+    """Return the distribution of a passive observer's looks (sections 3.1 and 5, D31)."""
     power = {"uniform": 0, "optimal": 1, "suboptimal": 2}[name]
     if power == 0:
         return [1 / len(gaps)] * len(gaps)

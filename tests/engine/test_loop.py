@@ -147,7 +147,7 @@ def test_runs_have_the_distribution_of_the_reference(name, model, feedback, law)
     rng = np.random.default_rng(13)
     model = dict(model)
     if isinstance(model.get("weights"), str):
-        model["weights"] = reference.weights_of(model["weights"], GAPS)
+        model["weights"] = reference.named_weights(model["weights"], GAPS)
     slow = []
     for _ in range(slow_runs):
         policy = REFERENCES[name](len(MEANS))

@@ -53,12 +53,11 @@ def test_alpha_widens_the_bounds():
 
 def test_each_arm_has_its_own_width():
     # s = 1 and 2: 3.717 and 2.493, in sum 6.21. The test needs a pull of both.
-    story = (0, 6.20, "look"), (0, 6.20), (1, 0.0)
-    assert remaining_arms(*story) == [True, True]
-    assert remaining_arms(*[(arm, reward * 6.22 / 6.20, *free) for arm, reward, *free in story]) == [
-        True,
-        False,
-    ]
+    history = (0, 6.20, "look"), (0, 6.20), (1, 0.0)
+    assert remaining_arms(*history) == [True, True]
+    assert remaining_arms(
+        *[(arm, reward * 6.22 / 6.20, *free) for arm, reward, *free in history]
+    ) == [True, False]
 
 
 def test_tests_after_full_rounds_only():

@@ -50,14 +50,14 @@ def test_looks_go_in_turn_to_the_remaining_arms():
 
 
 def test_tests_after_c_looks_per_remaining_arm():
-    story = (0, 0.0), (0, 4.40, "look"), (1, 0.0, "look")
-    assert state_after(*story, C=1.0).in_play.tolist() == [True, False]
-    assert state_after(*story, C=1.01).in_play.tolist() == [True, True]
+    history = (0, 0.0), (0, 4.40, "look"), (1, 0.0, "look")
+    assert state_after(*history, C=1.0).in_play.tolist() == [True, False]
+    assert state_after(*history, C=1.01).in_play.tolist() == [True, True]
 
 
 def test_drops_an_arm_that_is_clearly_worse():
-    story = (0, 0.0), (0, 4.38, "look"), (1, 0.0, "look")
-    assert state_after(*story, C=1.0).in_play.tolist() == [True, True]
+    history = (0, 0.0), (0, 4.38, "look"), (1, 0.0, "look")
+    assert state_after(*history, C=1.0).in_play.tolist() == [True, True]
 
 
 def test_doubling_tests_at_powers_of_two_before_the_look():
@@ -73,16 +73,16 @@ def test_doubling_tests_at_powers_of_two_before_the_look():
 
 
 def test_the_arms_to_pull_change_at_the_end_of_an_epoch():
-    story = ((0, 0.0), (0, 4.40, "look"), (1, 0.0, "look"))
-    before = state_after(*story, C=1.0)
+    history = ((0, 0.0), (0, 4.40, "look"), (1, 0.0, "look"))
+    before = state_after(*history, C=1.0)
     assert before.allowed.tolist() == [True, True]
-    after = state_after(*story, (1, 0.0), C=1.0)
+    after = state_after(*history, (1, 0.0), C=1.0)
     assert after.allowed.tolist() == [True, False]
 
 
 def test_restart_keeps_only_the_arms_to_pull():
-    story = ((0, 0.0), (0, 4.40, "look"), (1, 0.0, "look"), (1, 0.0))
-    state = state_after(*story, C=1.0, restart=True)
+    history = ((0, 0.0), (0, 4.40, "look"), (1, 0.0, "look"), (1, 0.0))
+    state = state_after(*history, C=1.0, restart=True)
     assert state.allowed.tolist() == [True, False]
     assert state.in_play.tolist() == [True, True]
     for name in ("n_pulls", "n_observed", "sums"):
@@ -92,8 +92,8 @@ def test_restart_keeps_only_the_arms_to_pull():
 
 
 def test_without_restart_statistics_of_remaining_arms_are_kept():
-    story = ((0, 0.5), (0, 4.40, "look"), (1, 0.0, "look"), (1, 0.0))
-    state = state_after(*story, C=1.0)
+    history = ((0, 0.5), (0, 4.40, "look"), (1, 0.0, "look"), (1, 0.0))
+    state = state_after(*history, C=1.0)
     assert state.in_play.tolist() == [True, False]
     assert state.statistics.n_pulls.tolist() == [1, 0]
     assert state.statistics.sums[0] == 0.5
@@ -101,8 +101,8 @@ def test_without_restart_statistics_of_remaining_arms_are_kept():
 
 
 def test_subroutines_share_observations_only_with_all_info():
-    story = (0, 1.0), (0, 2.0, "look")
-    apart, shared = state_after(*story), state_after(*story, all_info=True)
+    history = (0, 1.0), (0, 2.0, "look")
+    apart, shared = state_after(*history), state_after(*history, all_info=True)
     assert (apart.statistics.sums[0], apart.etc_sums[0]) == (1.0, 2.0)
     assert (shared.statistics.sums[0], shared.etc_sums[0]) == (3.0, 3.0)
     assert shared.statistics.n_pulls.tolist() == [1, 0]
@@ -133,7 +133,7 @@ def test_the_reference_histories_drop_arms():
     oracle = reference.ETCOCUCB(3, alpha=0.1, C=1.0)
     rng = np.random.default_rng(0)
     for stage in range(1, 100):
-        arm, look = oracle.pull(stage), oracle.observe(stage)
+        arm, look = oracle.pull(stage), oracle.look(stage)
         oracle.update(stage, arm, rng.normal(arm), False)
         oracle.update(stage, look, rng.normal(look), True)
     assert oracle.allowed == {2}

@@ -35,8 +35,8 @@ def test_drops_arms_that_are_clearly_worse_after_a_round():
 
 
 def test_looks_count_like_pulls():
-    story = [(0, 0.0), (1, 0.0), *[(arm, 0.0, "look") for arm in (0, 1) for _ in range(23)]]
-    assert state_after(*story, horizon=20.0)[1] == 1
+    history = [(0, 0.0), (1, 0.0), *[(arm, 0.0, "look") for arm in (0, 1) for _ in range(23)]]
+    assert state_after(*history, horizon=20.0)[1] == 1
 
 
 def test_the_last_round_is_half_the_logarithm_of_the_horizon():
@@ -46,8 +46,8 @@ def test_the_last_round_is_half_the_logarithm_of_the_horizon():
 
 def test_after_the_last_round_pulls_the_leader_of_the_remaining_arms():
     params = make_policy("improved_ucb").params._replace(horizon=20.0)
-    story = rounds(60, 0.0, 0.1)
-    assert decisions(make_policy("improved_ucb"), 2, *story, params=params)[0] == 1
+    history = rounds(60, 0.0, 0.1)
+    assert decisions(make_policy("improved_ucb"), 2, *history, params=params)[0] == 1
 
 
 def test_uses_the_horizon_of_the_simulation_by_default():

@@ -30,7 +30,7 @@ def test_levels_agree_with_the_reference(alpha):
     for count in range(1, 200):
         level = find_level(alpha, count)
         begins = tau(alpha, level), tau(alpha, level + 1)
-        assert begins == reference.level_begins(alpha, count)
+        assert begins == reference.level_bounds(alpha, count)
 
 
 def test_pulls_an_arm_to_the_end_of_its_burst():

@@ -107,15 +107,15 @@ def report_speedup(n):
         for executor in executors_by_label.values():
             if executor is not None:
                 measure([make_job(10, seed=seed) for seed in range(8)], 2, executor)
-        alone = measure(jobs, 1, None)
-        print(f"{'one process, one thread':<28}{alone:8.2f} s")
+        one_thread = measure(jobs, 1, None)
+        print(f"{'one process, one thread':<28}{one_thread:8.2f} s")
         for label, executor in executors_by_label.items():
             busy = [] if executor is None else record_busy_seconds(executor)
             wall = measure(jobs, 2, executor)
             share = (
                 f"   target: at least {MIN_SPEEDUP}; busy for {sum(busy) / wall / 2:.0%} of the time"
             )
-            print(f"{label:<28}{wall:8.2f} s{alone / wall:8.2f} x{share if busy else ''}")
+            print(f"{label:<28}{wall:8.2f} s{one_thread / wall:8.2f} x{share if busy else ''}")
 
 
 def report_memory(cells):

@@ -115,9 +115,9 @@ def crossing(kappa, v, zeta, beta, n_times, n_slopes, from_zero=False):
     least = np.inf
     for i in range(matrix.shape[0]):
         least = min(least, (mixture * matrix[i]).sum())
-    alone = np.exp(-single)
-    mixed = (mixture * np.exp(-peaks)).sum() / least if least > 0 else 1.0
-    return min(1.0, alone, mixed)
+    single_bound = np.exp(-single)
+    mixture_bound = (mixture * np.exp(-peaks)).sum() / least if least > 0 else 1.0
+    return min(1.0, single_bound, mixture_bound)
 
 
 def chords(s: float, start: float, beta: float, gamma: float = 1.05) -> float:

@@ -64,9 +64,9 @@ BAD_ON_POSIX = {
 def test_unwritable_targets_are_rejected(tmp_path, condition, make):
     path = make(tmp_path)
     before = names(tmp_path)
-    with pytest.raises(ValueError) as refusal:
+    with pytest.raises(ValueError) as error:
         check_target(path, "out")
-    assert str(refusal.value).startswith(f"out must be {condition}")
+    assert str(error.value).startswith(f"out must be {condition}")
     assert names(tmp_path) == before
 
 
@@ -74,7 +74,7 @@ def test_unwritable_targets_are_rejected(tmp_path, condition, make):
 @pytest.mark.parametrize("what", ["folder", "file"])
 def test_permissions_are_checked(tmp_path, what):
     if os.geteuid() == 0:
-        pytest.skip("root may write everywhere; run as somebody else to test permissions")
+        pytest.skip("root can write everywhere; run as another user to test permissions")
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "file").touch()
@@ -152,10 +152,10 @@ def test_the_old_file_is_kept_if_writing_fails(tmp_path, error):
 def test_a_system_error_is_explained(tmp_path):
     file = tmp_path / "file"
     file.write_text("old")
-    with pytest.raises(ValueError) as refusal:
+    with pytest.raises(ValueError) as error:
         write_atomic(file, make_failing_writer(OSError(28, "No space left on device")), "out")
-    sentence = f"out must be a file that can be written, got {short_repr(str(file))}"
-    assert str(refusal.value) == f"{sentence} (No space left on device)"
+    message = f"out must be a file that can be written, got {short_repr(str(file))}"
+    assert str(error.value) == f"{message} (No space left on device)"
     assert (names(tmp_path), file.read_text()) == (["file"], "old")
 
 

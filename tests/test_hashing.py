@@ -28,11 +28,11 @@ def test_built_in_policies_are_identified_by_their_source(name):
 
 
 def hash_without_bytecode(monkeypatch, function):
-    def refuse(walk, code):
+    def fail(walk, code):
         raise AssertionError(f"{code.co_name} is known by its bytecode")
 
     with monkeypatch.context() as patch:
-        patch.setattr(_hashing._Hasher, "feed_code", refuse)
+        patch.setattr(_hashing._Hasher, "feed_code", fail)
         return source_hash(function)
 
 

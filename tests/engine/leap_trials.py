@@ -1,6 +1,6 @@
 """Certificates of the leap engine, replayed stage by stage from random states.
 
-A trial invents a problem and a story of it, asks for a certified block, and then lets the policy
+A trial draws a problem and a history, asks for a certified block, and then lets the policy
 decide at each stage of the block, by its own `pull` and `look`.
 """
 

@@ -98,13 +98,16 @@ def _caller():
 @pytest.mark.parametrize("engine", ["step", "leap"])
 def test_generic_and_specialised_kernels_give_the_same_numbers(engine):
     own = kb.index_policy("own", width, c=1.5, power=5, wide=True)
-    draft, final = (
+    generic, specialised = (
         kb.simulate(ARMS, kb.active(0.2), own, engine=engine, kernel=kernel, **SETTING)
         for kernel in ("generic", "specialised")
     )
-    assert (kernels_used(draft), kernels_used(final)) == ({"own": "generic"}, {"own": "specialised"})
-    for name in draft.data_vars:
-        np.testing.assert_array_equal(draft[name], final[name], err_msg=name)
+    assert (kernels_used(generic), kernels_used(specialised)) == (
+        {"own": "generic"},
+        {"own": "specialised"},
+    )
+    for name in generic.data_vars:
+        np.testing.assert_array_equal(generic[name], specialised[name], err_msg=name)
 
 
 def test_an_edited_formula_is_compiled_again():
@@ -178,11 +181,11 @@ def test_long_work_starts_generic_and_ends_specialised(monkeypatch, tmp_path):
             finals.update(set(cache_folder().glob("*.kernel")) - before)
             time.sleep(0.1)
 
-    draft = kb.simulate(ARMS, kb.bandit(), mine, kernel="generic", **setting)
+    generic = kb.simulate(ARMS, kb.bandit(), mine, kernel="generic", **setting)
     before = set(cache_folder().glob("*.kernel"))
     both = kb.simulate(ARMS, kb.bandit(), mine, threads=1, progress=wait_for_kernel, **setting)
     assert kernels_used(both) == {"mine": "generic and specialised"}
-    np.testing.assert_array_equal(both.regret, draft.regret)
+    np.testing.assert_array_equal(both.regret, generic.regret)
 
 
 def test_short_work_compiles_nothing_in_the_background(monkeypatch):
@@ -195,19 +198,19 @@ def test_several_policies_without_generic_kernels_are_compiled_in_other_processe
 ):
     """This process loads kernels that others compiled, unless they cannot be sent there."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # an empty cache
-    said = []
-    setting = {"progress": lambda what, share: said.append(what), **SETTING}
+    progress = []
+    setting = {"progress": lambda what, share: progress.append(what), **SETTING}
     policies = [kb.ucb2(), kb.thompson()]
     elsewhere = kb.simulate(ARMS, kb.active(lambda stage: 0.3), policies, **setting)
-    told = [what for what in said if what.startswith("compiling")]
-    assert told == ["compiling ucb2, thompson"]
+    messages = [what for what in progress if what.startswith("compiling")]
+    assert messages == ["compiling ucb2, thompson"]
     assert kernels_used(elsewhere) == {"ucb2": "specialised", "thompson": "specialised"}
 
-    said.clear()
+    progress.clear()
     monkeypatch.setattr(background.cloudpickle, "dumps", lambda kernel: pickle.dumps(lambda: None))
     here = kb.simulate(ARMS, kb.active(lambda stage: 0.1 * 3), policies, **setting)
-    told = [what for what in said if what.startswith("compiling")]
-    assert told == ["compiling ucb2, thompson", "compiling ucb2", "compiling thompson"]
+    messages = [what for what in progress if what.startswith("compiling")]
+    assert messages == ["compiling ucb2, thompson", "compiling ucb2", "compiling thompson"]
     for name in here.data_vars:
         np.testing.assert_array_equal(here[name], elsewhere[name], err_msg=name)
 
@@ -229,7 +232,7 @@ def test_collected_jobs_are_compiled_in_the_background(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # an empty cache
     looks = kb.active(lambda stage: 0.2 + 0.1)
     mine = kb.index_policy("mine", lambda p, t, n, a, m: m + 0.375 * math.sqrt(math.log(t) / n[a]))
-    said = []
+    progress = []
 
     def play(**options):
         return kb.simulate(ARMS, looks, [mine, kb.ucb2()], **{**SETTING, **options})
@@ -242,10 +245,10 @@ def test_collected_jobs_are_compiled_in_the_background(monkeypatch, tmp_path):
     assert not list(tmp_path.iterdir())
     with kernels.compile_kernels_for(jobs), event.install_recorder("numba:compile") as recorder:
         processes = list(background._compiling.values())
-        data = play(progress=lambda what, share: said.append(what))
+        data = play(progress=lambda what, share: progress.append(what))
     assert not [e for _, e in recorder.buffer if "formula" not in e.data["dispatcher"].__name__]
-    assert said[0] == "compiling mine"
-    assert set(said) <= {"compiling mine", "compiling ucb2", "simulating"}
+    assert progress[0] == "compiling mine"
+    assert set(progress) <= {"compiling mine", "compiling ucb2", "simulating"}
     assert kernels_used(data) == {"mine": "generic", "ucb2": "specialised"}
     assert not background._compiling
     assert all(process.returncode is not None for process in processes)

@@ -240,7 +240,7 @@ def test_binomial_for_extreme_arguments():
     assert set(draw_binomials(0, 0.5, 3)) == {0}
 
 
-# -------------------------------------------------------------------- the same law, policy by policy
+# ------------------------------------------------------------ the same distribution, by policy
 
 POLICIES = {
     "ftl": (kb.ftl, "gb"),
@@ -301,7 +301,7 @@ def simulate_case(policy, feedback, arms, engine, kernel):
     return data.isel(policy=0)
 
 
-@pytest.mark.parametrize(("policy", "feedback", "law"), CASES)
+@pytest.mark.parametrize(("policy", "feedback", "arms"), CASES)
 def test_leaps_have_the_distribution_of_stage_by_stage_runs(policy, feedback, arms):
     """False alarm 1e-4 over all cases."""
     leap = simulate_case(policy, feedback, arms, "leap", "specialised")
@@ -337,9 +337,11 @@ def test_the_compared_runs_do_leap():
 
 @pytest.mark.parametrize("case", [case for case in CASES if POLICIES[case[0]][0]().rule])
 def test_generic_kernels_leap_like_specialised_ones(case):
-    draft, final = (simulate_case(*case, "leap", kernel) for kernel in ("generic", "specialised"))
+    generic, specialised = (
+        simulate_case(*case, "leap", kernel) for kernel in ("generic", "specialised")
+    )
     for name in ("regret", "n_pulls", "n_looks", "error"):
-        np.testing.assert_array_equal(draft[name], final[name], err_msg=name)
+        np.testing.assert_array_equal(generic[name], specialised[name], err_msg=name)
 
 
 # ------------------------------------------------------------------------ certificates, played out

@@ -136,11 +136,11 @@ def rescale(scale, draw):
     return lambda arm, rng: draw(arm, rng) / scale
 
 
-@pytest.mark.parametrize("law", ["gaussian", "bernoulli"])
+@pytest.mark.parametrize("rewards", ["gaussian", "bernoulli"])
 @pytest.mark.parametrize(("name", "model", "feedback"), DISTRIBUTIONS)
-def test_runs_have_the_distribution_of_the_reference(name, model, feedback, law):
+def test_runs_have_the_distribution_of_the_reference(name, model, feedback, rewards):
     horizon, slow_runs, fast_runs = 60, 150, 150 if SLOW else 2000
-    make = {"gaussian": gaussian, "bernoulli": bernoulli}[law]
+    make = {"gaussian": gaussian, "bernoulli": bernoulli}[rewards]
     played = play_runs(
         make_policy(name), make(MEANS), feedback, horizon=horizon, runs=fast_runs, seed=12
     )
@@ -152,7 +152,7 @@ def test_runs_have_the_distribution_of_the_reference(name, model, feedback, law)
     for _ in range(slow_runs):
         policy = REFERENCES[name](len(MEANS))
         policy.rng = rng
-        draw = rescale(make(MEANS).scale, getattr(reference, law)(MEANS))
+        draw = rescale(make(MEANS).scale, getattr(reference, rewards)(MEANS))
         slow.append(reference.play(policy, draw, MEANS, horizon, rng, **model))
     regret = np.round([regret for regret, _, _ in slow], 9)
     assert stats.ks_2samp(regret, np.round(played.regret[:, -1], 9), method="asymp").pvalue > 1e-6

@@ -55,7 +55,7 @@ PLAIN_USE = """
         drawn = rng.standard_normal() + rng.binomial(5, 0.5) + rng.beta(1.0, 2.0) + rng.random()
         return np.zeros(n).sum() + drawn
 
-    draw(np.random.default_rng(1), 3)  # so that numba has imported what it imports lazily
+    draw(np.random.default_rng(1), 3)  # makes numba import its lazy modules
     numba.njit(lambda n: np.ones((n, 2), np.bool_).sum() + np.array([1, n]).sum())(2)
 """
 USE_KIBITZ = """

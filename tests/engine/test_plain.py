@@ -12,7 +12,7 @@ from numba.core.serialize import cloudpickle
 
 import kibitz as kb
 from kibitz import jit
-from kibitz.engine import environment as world, leap
+from kibitz.engine import environment as environment, leap
 from kibitz.engine.cache import cached_dispatcher
 from kibitz.engine.rng import new_stream
 from kibitz.policies import POLICIES
@@ -68,15 +68,15 @@ def test_policy_functions_run_in_plain_python_without_compiling():
 
 def test_an_environment_can_be_sampled_in_plain_python():
     for problem in (kb.gaussian([1, 0]), kb.bernoulli([0.5, 1]), kb.empirical([[1.0], [2.0, 3.0]])):
-        law = world.make_arms(problem, problem.scale or 1.0)
+        arms = environment.make_arms(problem, problem.scale or 1.0)
         stream = new_stream(1)
-        rewards = [world.draw(law, arm, stream) for arm in (0, 1, 0, 1)]
+        rewards = [environment.draw(arms, arm, stream) for arm in (0, 1, 0, 1)]
         assert np.all(np.isfinite(rewards))
         if problem.kind != "table":
-            assert np.isfinite(leap.draw_sum(law, 0, 1000, stream.rng))
+            assert np.isfinite(leap.draw_sum(arms, 0, 1000, stream.rng))
     feedback = kb.passive(lambda stage: 1 / stage, lambda stage, arm: 0.5)
-    next_arrival, draw_look_arm = world.make_look_functions(feedback)
-    looks = world.make_looks(feedback, np.zeros(2), 50)
+    next_arrival, draw_look_arm = environment.make_look_functions(feedback)
+    looks = environment.make_looks(feedback, np.zeros(2), 50)
     rng = np.random.default_rng(1)
     assert next_arrival(looks, 0, 50, rng, np.zeros(1)) == 1
     assert draw_look_arm(looks, 1, rng) in (0, 1)

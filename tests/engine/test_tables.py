@@ -1,7 +1,7 @@
 """Tables: an index with two factors is looked up and gives the numbers of its formula.
 
-For each policy and feedback this is tested in tests/policies/test_contract.py, where a draft, which
-calls the formula, is held against the final loop, which looks it up.
+tests/policies/test_contract.py tests the same for each policy and feedback: it compares the generic
+kernel, which calls the formula, with the specialised kernel, which uses tables.
 """
 
 import math

@@ -72,7 +72,7 @@ def infinite_index(params, stage, counts, arm, mean):
 
 
 @pytest.mark.parametrize(
-    ("index", "sentence"),
+    ("index", "message"),
     [
         (falls_in_stage, "index of mine must be non-decreasing in stage, got "),
         (falls_in_mean, "index of mine must be non-decreasing in mean, got "),
@@ -81,15 +81,15 @@ def infinite_index(params, stage, counts, arm, mean):
         (infinite_index, "index of mine must be finite, got "),
     ],
 )
-def test_an_index_that_is_not_monotone_is_rejected(index, sentence):
+def test_an_index_that_is_not_monotone_is_rejected(index, message):
     for _ in range(2):  # the same message each time
-        with pytest.raises(ValueError, match=sentence) as told:
+        with pytest.raises(ValueError, match=message) as error:
             kb.check(kb.index_policy("mine", index))
-        words = str(told.value)
+        message = str(error.value)
     with pytest.raises(ValueError) as again:
         kb.check(kb.index_policy("mine", index))
-    assert str(again.value) == words
-    assert "\n" not in words
+    assert str(again.value) == message
+    assert "\n" not in message
 
 
 @jit
@@ -129,7 +129,7 @@ def pull_at_random(params, state, stage, rng):
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    ("change", "message"),
     [
         ({"pull": pull_and_count}, "pull and look of ucb must not modify the state, but they did at"),
         ({"pull": pull_beyond}, "pull of ucb must be one of 2 arms, got 2"),
@@ -139,8 +139,8 @@ def pull_at_random(params, state, stage, rng):
         ({"look": pull_beyond}, "look of ucb must be one of 2 arms, got 2"),
     ],
 )
-def test_functions_that_break_the_contract_are_rejected(change, sentence):
-    with pytest.raises(ValueError, match=sentence):
+def test_functions_that_break_the_contract_are_rejected(change, message):
+    with pytest.raises(ValueError, match=message):
         kb.check(dataclasses.replace(kb.ucb(), **change))
 
 

@@ -145,7 +145,7 @@ def test_the_same_history_gives_the_same_decisions(policy):
 def test_reporting_pulls_at_once_equals_reporting_them_one_by_one(name):
     """Of policies that the engine plays in stretches, within one epoch of `etc_ocucb`.
 
-    (`etc` and `improved_ucb` test after each pull: they cannot be told of several at once.)
+    (`etc` and `improved_ucb` test after each pull and cannot receive several at once.)
     """
     name, arguments = VARIANTS.get(name, (name, {}))
     policy = make_policy(name, **arguments)

@@ -196,12 +196,12 @@ def test_many_arms_agree_with_the_reference_while_arms_are_dropped(rho, restart)
 def test_a_dropped_arm_is_removed_from_the_sums():
     rng = np.random.default_rng(3)
     params = POLICY.params
-    kept, expected = ocucb_statistics(MIN_ARMS_WITH_SUMS), ocucb_statistics(MIN_ARMS_WITH_SUMS)
+    incremental, expected = ocucb_statistics(MIN_ARMS_WITH_SUMS), ocucb_statistics(MIN_ARMS_WITH_SUMS)
     for arm, n in enumerate(rng.integers(1, 9, MIN_ARMS_WITH_SUMS)):
-        for known, count in ((kept, n), (expected, n if arm % 3 else 0)):
+        for known, count in ((incremental, n), (expected, n if arm % 3 else 0)):
             known.n_observed[arm] = count
             update_derived(params, known, arm)
     for arm in rng.permutation(np.arange(0, MIN_ARMS_WITH_SUMS, 3)):
-        kept.n_observed[arm] = 0
-        update_derived(params, kept, arm)
-    np.testing.assert_array_equal(kept.derived, expected.derived)
+        incremental.n_observed[arm] = 0
+        update_derived(params, incremental, arm)
+    np.testing.assert_array_equal(incremental.derived, expected.derived)

@@ -91,7 +91,7 @@ def test_every_fourth_look_goes_in_turn_to_an_arm_with_few_observations():
         history.append(look_at(arm, [9.0, 1.0, 5.0][arm]))
     # arm 0 skips its first three turns
     assert [arm == 0 for arm in turns[::3]] == 3 * [False] + 5 * [True]
-    counts = [sum(told[0] == arm for told in history) for arm in range(3)]
+    counts = [sum(observation[0] == arm for observation in history) for arm in range(3)]
     assert min(counts) >= 1 + 99 // (4 * 3)
 
 
@@ -117,7 +117,7 @@ def test_each_arm_gets_a_quarter_of_its_share_of_looks(seed):
 def look_after(n, *more):
     """Return where the look goes after n observations of arms 1 and 2, a look at arm 1, and more.
 
-    Both have mean 0, so that IMED would look at the one that was seen less often.
+    Both have mean 0, so IMED prefers the one with fewer observations.
     """
     history = [(0, 1.0)] + [(1, 0.0), (2, 0.0)] * n
     assert decisions(GAUSSIAN, 3, *history)[1] == 1
@@ -258,7 +258,7 @@ def test_stores_its_parameters():
 
 
 @pytest.mark.parametrize(
-    ("given", "sentence"),
+    ("given", "message"),
     [
         ({"b": 0}, "b must be positive and finite, got 0"),
         ({"b": math.nan}, "b must be positive and finite, got nan"),
@@ -275,6 +275,6 @@ def test_stores_its_parameters():
         ),
     ],
 )
-def test_rejects_bad_parameters(given, sentence):
-    with pytest.raises(ValueError, match=f"^{sentence}$"):
+def test_rejects_bad_parameters(given, message):
+    with pytest.raises(ValueError, match=f"^{message}$"):
         kibitzer(**given)

@@ -88,20 +88,20 @@ def make_statistics_from_counts(policy, params, counts):
 def test_incremental_sums_equal_the_formula(plain, rho, data):
     policy = make_policy("ocucb")
     params = policy.params._replace(rho=rho)
-    kept = make_statistics_from_counts(policy, params, plain)
-    assert kept.derived.size > 0
+    incremental = make_statistics_from_counts(policy, params, plain)
+    assert incremental.derived.size > 0
     summed = make_statistics(np.array(plain))
     stage = sum(plain) * data.draw(st.sampled_from([1, 30]))
     for arm in range(len(plain)):
-        index = policy.index(params, stage, kept, arm, 0.0)
+        index = policy.index(params, stage, incremental, arm, 0.0)
         assert index == pytest.approx(policy.index(params, stage, summed, arm, 0.0), 1e-13)
         expected = reference.ocucb_index(stage, arm, plain, 0.0, params.eta, rho)
         assert index == pytest.approx(expected, rel=1e-13)
     # the engine also evaluates the index of an arm at larger and smaller counts
     arm, other = data.draw(st.integers(0, len(plain) - 1)), data.draw(st.integers(1, 10**6))
-    kept.n_observed[arm] = plain[arm] = other
+    incremental.n_observed[arm] = plain[arm] = other
     expected = reference.ocucb_index(stage, arm, plain, 0.0, params.eta, rho)
-    assert policy.index(params, stage, kept, arm, 0.0) == pytest.approx(expected, rel=1e-13)
+    assert policy.index(params, stage, incremental, arm, 0.0) == pytest.approx(expected, rel=1e-13)
 
 
 @settings(max_examples=100, deadline=None)
@@ -110,12 +110,12 @@ def test_incremental_sums_do_not_depend_on_the_order(counts, rho, random):
     """Bit for bit: a live agent and a simulation may learn in different orders."""
     policy = make_policy("ocucb")
     params = policy.params._replace(rho=rho)
-    told = [
+    updates = [
         (arm, n) for arm, all_of in enumerate(counts) for n in (all_of // 3, all_of - all_of // 3)
     ]
-    random.shuffle(told)
+    random.shuffle(updates)
     state = policy.init(params, len(counts))
-    for arm, n in told:
+    for arm, n in updates:
         state = policy.update(params, state, 1, arm, n, 0.0, bool(random.getrandbits(1)))
     np.testing.assert_array_equal(state.statistics.n_observed, counts)
     expected = make_statistics_from_counts(policy, params, counts)

@@ -224,7 +224,7 @@ def test_ctrl_c_keeps_finished_chunks(store, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    ("change", "message"),
     [
         ({"seed": 2}, "seed = 1 instead of 2 for ucb"),
         ({"stages": [200]}, "other stages, up to 200"),
@@ -232,10 +232,10 @@ def test_ctrl_c_keeps_finished_chunks(store, monkeypatch):
         ({"keep": "summary"}, "with a sweep over rate and keeps runs"),
     ],
 )
-def test_a_store_with_another_fingerprint_is_rejected_and_unchanged(store, change, sentence):
+def test_a_store_with_another_fingerprint_is_rejected_and_unchanged(store, change, message):
     run_sweep(file=store)
     before = read_files(store)
-    with pytest.raises(ValueError, match=f"cannot be resumed: .*{sentence}"):
+    with pytest.raises(ValueError, match=f"cannot be resumed: .*{message}"):
         run_sweep(**change, file=store)
     assert read_files(store) == before
     with pytest.raises(ValueError, match=r"cannot be resumed: .* a sweep over rate"):

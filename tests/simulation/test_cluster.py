@@ -92,8 +92,8 @@ def test_a_worker_with_another_version_or_edited_code_is_rejected():
     setting = {"horizon": 100, "runs": 2}
     with spawned_pool(1) as pool:
         pool.submit(workers.pretend_older_version).result()
-        sentence = "workers must have the same versions as this process, got kibitz 0.0.9 instead of"
-        with pytest.raises(ValueError, match=sentence):
+        message = "workers must have the same versions as this process, got kibitz 0.0.9 instead of"
+        with pytest.raises(ValueError, match=message):
             simulate_runs(executor=pool, **setting)
         pool.submit(workers.restore_version).result()
         pool.submit(workers.edit_ucb).result()

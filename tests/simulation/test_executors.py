@@ -201,8 +201,8 @@ def test_only_executors_that_kibitz_created_are_shut_down():
 
 @pytest.mark.parametrize("junk", [3, "dask", [], lambda: 3, object()])
 def test_anything_but_an_executor_is_rejected(junk):
-    sentence = "executor must be a concurrent.futures Executor or a function that returns one, got"
-    with pytest.raises(ValueError, match=sentence):
+    message = "executor must be a concurrent.futures Executor or a function that returns one, got"
+    with pytest.raises(ValueError, match=message):
         simulate_runs(executor=junk)
 
 

@@ -45,14 +45,14 @@ def test_a_file_of_each_version_can_be_resumed_with_the_same_numbers(tmp_path, v
     path = tmp_path / "result.nc"
     shutil.copy(FILES / f"step-{version}.nc", path)
     old = xarray.load_dataset(path, engine="h5netcdf")
-    gone_on = kb.simulate(PROBLEM, kb.active(0.2), POLICIES, runs=4, file=path, **SETTING)
-    anew = kb.simulate(PROBLEM, kb.active(0.2), POLICIES, runs=4, **SETTING)
+    resumed = kb.simulate(PROBLEM, kb.active(0.2), POLICIES, runs=4, file=path, **SETTING)
+    fresh = kb.simulate(PROBLEM, kb.active(0.2), POLICIES, runs=4, **SETTING)
     for name in ("regret", "n_pulls", "n_looks", "final_regret"):
-        np.testing.assert_array_equal(gone_on[name], anew[name])
+        np.testing.assert_array_equal(resumed[name], fresh[name])
         np.testing.assert_array_equal(
-            gone_on[name].isel(run=slice(3)), old[OLD_NAMES.get(name, name)]
+            resumed[name].isel(run=slice(3)), old[OLD_NAMES.get(name, name)]
         )
-    assert json.loads(gone_on.attrs["cells"])[0]["fingerprint"]["revision"] == 2
+    assert json.loads(resumed.attrs["cells"])[0]["fingerprint"]["revision"] == 2
 
 
 def test_old_runs_are_not_computed_again(tmp_path):
@@ -90,8 +90,8 @@ def test_bernoulli_runs_of_0_1_0_can_be_resumed_with_scale_1(tmp_path):
     setting = {**SETTING, "runs": 2}
     policies = {"ucb": kb.ucb(scale=1)}
     problem = kb.bernoulli([0.9, 0.5, 0])
-    anew = kb.simulate(problem, kb.active(0.2), policies, **setting)
-    np.testing.assert_array_equal(anew.regret, old.regret)
+    fresh = kb.simulate(problem, kb.active(0.2), policies, **setting)
+    np.testing.assert_array_equal(fresh.regret, old.regret)
     again = kb.simulate(problem, kb.active(0.2), policies, file=path, **setting)
     np.testing.assert_array_equal(again.regret, old.regret)
 

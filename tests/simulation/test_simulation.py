@@ -99,7 +99,7 @@ def test_only_missing_runs_are_computed(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    ("change", "message"),
     [
         ({"seed": 2}, "seed = 1 instead of 2"),
         ({"horizon": 301}, "other stages, up to 300"),
@@ -109,11 +109,11 @@ def test_only_missing_runs_are_computed(tmp_path, monkeypatch):
         ({"stages": [5, 300]}, "other stages, up to 300"),
     ],
 )
-def test_a_file_with_another_fingerprint_is_rejected_and_unchanged(tmp_path, change, sentence):
+def test_a_file_with_another_fingerprint_is_rejected_and_unchanged(tmp_path, change, message):
     file = tmp_path / "result.nc"
     play(file=file)
     written = file.read_bytes()
-    with pytest.raises(ValueError, match="cannot be resumed: .*" + sentence):
+    with pytest.raises(ValueError, match="cannot be resumed: .*" + message):
         play(**change, file=file)
     assert file.read_bytes() == written
 
@@ -249,7 +249,7 @@ def test_a_sweep_needs_values():
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    ("change", "message"),
     [
         ({"horizon": 0}, "horizon must be a whole number of at least 1, got 0"),
         ({"horizon": 1.5}, "horizon must be a whole number, got 1.5"),
@@ -273,8 +273,8 @@ def test_a_sweep_needs_values():
         ({"feedback": kibitz.passive([0.1, 0.2])}, "rate must have an entry for each of 300 stages"),
     ],
 )
-def test_invalid_arguments_are_rejected(change, sentence):
-    with pytest.raises(ValueError, match=sentence):
+def test_invalid_arguments_are_rejected(change, message):
+    with pytest.raises(ValueError, match=message):
         play(**change)
 
 

@@ -123,7 +123,7 @@ def test_points_can_be_resumed_and_are_not_a_grid(tmp_path, ending, grid):
 
 
 @pytest.mark.parametrize(
-    ("over", "sentence"),
+    ("over", "message"),
     [
         ({}, "nothing to sweep: pass a list of numbers or strings, got a keyword=None"),
         ({"points": []}, "points must be a list of dicts"),
@@ -146,8 +146,8 @@ def test_points_can_be_resumed_and_are_not_a_grid(tmp_path, ending, grid):
         ({"rate": [0.1], "seed": [1, 2]}, "seed must be a whole number"),
     ],
 )  # fmt: skip
-def test_an_invalid_grid_is_rejected(over, sentence):
-    with pytest.raises(ValueError, match=f"^{sentence}"):
+def test_an_invalid_grid_is_rejected(over, message):
+    with pytest.raises(ValueError, match=f"^{message}"):
         kb.sweep(PROBLEM, kb.active, kb.ucb(), **{**SHORT, **over})
 
 

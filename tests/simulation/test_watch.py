@@ -28,7 +28,7 @@ def watch_every_job(monkeypatch):
     monkeypatch.setattr(playing, "WATCH_SHARE", 1.0)
 
 
-@pytest.mark.usefixtures("at_once")
+@pytest.mark.usefixtures("watch_every_job")
 def test_watch_gets_results_of_fewer_runs_and_does_not_change_the_result():
     shown = []
     data = play(watch=shown.append)
@@ -41,7 +41,7 @@ def test_watch_gets_results_of_fewer_runs_and_does_not_change_the_result():
         xarray.testing.assert_identical(part, play(runs=part.sizes["run"]))
 
 
-@pytest.mark.usefixtures("at_once")
+@pytest.mark.usefixtures("watch_every_job")
 def test_watch_with_an_executor(monkeypatch):
     for module in (schedule, executors):  # jobs are longer there
         monkeypatch.setattr(module, "PAYLOAD_SECONDS", 0.01)
@@ -54,7 +54,7 @@ def test_watch_with_an_executor(monkeypatch):
         xarray.testing.assert_identical(part, play(runs=part.sizes["run"]))
 
 
-@pytest.mark.usefixtures("at_once")
+@pytest.mark.usefixtures("watch_every_job")
 def test_runs_of_a_file_are_shown_as_soon_as_all_policies_have_them(tmp_path):
     shown = []
     file = tmp_path / "result.nc"
@@ -65,7 +65,7 @@ def test_runs_of_a_file_are_shown_as_soon_as_all_policies_have_them(tmp_path):
         xarray.testing.assert_identical(part, play(runs=part.sizes["run"]))
 
 
-@pytest.mark.usefixtures("at_once")
+@pytest.mark.usefixtures("watch_every_job")
 def test_a_folder_is_watched_chunk_by_chunk(tmp_path):
     shown = []
     file = tmp_path / "result.zarr"
@@ -75,7 +75,7 @@ def test_a_folder_is_watched_chunk_by_chunk(tmp_path):
         xarray.testing.assert_equal(part, play(runs=part.sizes["run"]))
 
 
-@pytest.mark.usefixtures("at_once")
+@pytest.mark.usefixtures("watch_every_job")
 def test_policies_advance_together_and_an_error_in_watch_ends_the_simulation(tmp_path):
     file = tmp_path / "result.nc"
 
@@ -193,6 +193,6 @@ def test_jobs_with_many_arms_have_fewer_stages(monkeypatch):
 def test_watch_must_be_a_function_and_needs_runs():
     with pytest.raises(ValueError, match=r"^watch must be a function, got 3$"):
         play(watch=3)
-    sentence = r"^keep must be 'runs' if watch is given, got 'summary'$"
-    with pytest.raises(ValueError, match=sentence):
+    message = r"^keep must be 'runs' if watch is given, got 'summary'$"
+    with pytest.raises(ValueError, match=message):
         play(keep="summary", watch=print)

@@ -207,11 +207,14 @@ class ZarrResults:
         for name, (dims, values) in small.items():
             described[name] = array_metadata(dims, values.shape, values.shape, values.dtype)
             write_atomic(self._folder(name) / "c.0", encode_chunk(values))
-        lead, ones = (*self.axes.dims, dataset.row_dimension(self.keep)), (1,) * len(self.axes.dims)
+        leading_dims, ones = (
+            (*self.axes.dims, dataset.row_dimension(self.keep)),
+            (1,) * len(self.axes.dims),
+        )
         for name, (dims, empty, long_name) in self.arrays.items():
             shape = (*self.axes.shape, len(rows), *empty.shape[1:])
             chunk = (*ones, self.block, *empty.shape[1:])
-            one = array_metadata((*lead, *dims), shape, chunk, empty.dtype, empty.flat[0])
+            one = array_metadata((*leading_dims, *dims), shape, chunk, empty.dtype, empty.flat[0])
             described[name] = {**one, "attributes": {"long_name": long_name}}
         for name, one in described.items():
             write_atomic(self._folder(name) / "zarr.json", json.dumps(one).encode())

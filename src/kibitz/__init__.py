@@ -8,6 +8,7 @@
 - Live traffic: `agent`, and `Client` for an agent behind an HTTP service.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -113,7 +114,8 @@ if not TYPE_CHECKING:  # otherwise type checkers would accept any name
 
             return version("kibitz")
         if name not in _MODULES:
-            raise AttributeError(f"module 'kibitz' has no attribute {name!r}")
+            module = sys.modules[__name__]  # lets Python suggest a similar name
+            raise AttributeError(f"module 'kibitz' has no attribute {name!r}", name=name, obj=module)
         if _MODULES[name] == "kibitz":
             return import_module(f"kibitz.{name}")
         return getattr(import_module(_MODULES[name]), name)

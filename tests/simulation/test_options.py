@@ -81,3 +81,15 @@ def test_options_work_without_docstrings():
     command = [sys.executable, "-OO", "-W", "ignore", "-c", script]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == "True\n"
+
+
+def test_a_misspelt_option_or_value_gets_a_suggestion():
+    arguments = {"horizon": 10, "runs": 1, "seed": 1}
+    with pytest.raises(
+        TypeError, match=r"unexpected keyword argument 'thread'; did you mean 'threads'\?"
+    ):
+        check_options({**arguments, "thread": 1})
+    with pytest.raises(ValueError, match=r"got 'stepp'; did you mean 'step'\?$"):
+        check_options({**arguments, "engine": "stepp"})
+    with pytest.raises(ValueError, match=r"got 'warp'$"):
+        check_options({**arguments, "engine": "warp"})

@@ -200,21 +200,16 @@ def check_option(name: str, value: Any) -> Any:
 
 def check_options(given: Mapping[str, Any], without: Collection[str] = ()) -> Options:
     """Return valid options with their defaults; options in `without` are not accepted."""
-    accepted: Any = [option.parameter for name, option in OPTIONS.items() if name not in without]
-    try:
-        bound = inspect.Signature(accepted).bind(**given)
-    except TypeError as error:  # an option is missing or unknown
-        raise TypeError(f"{error}{_suggest_option(given, without)}") from None
+    from kibitz._validation import suggest
+
+    accepted: Any = {k: option.parameter for k, option in OPTIONS.items() if k not in without}
+    if unknown := [name for name in given if name not in accepted]:
+        hint = suggest(unknown[0], accepted)
+        raise TypeError(f"got an unexpected keyword argument {unknown[0]!r}{hint}")
+    bound = inspect.Signature(accepted.values()).bind(**given)  # TypeError if one is missing
     bound.apply_defaults()
     valid: Any = {name: check_option(name, value) for name, value in bound.arguments.items()}
     return valid
-
-
-def _suggest_option(given: Mapping[str, Any], without: Collection[str]) -> str:
-    from kibitz._validation import suggest
-
-    accepted = [name for name in OPTIONS if name not in without]
-    return next((suggest(name, accepted) for name in given if name not in accepted), "")
 
 
 def show_options(without: Collection[str] = ()) -> Callable[[F], F]:

@@ -224,14 +224,10 @@ def _check_duration(cell: Job, workers: Workers) -> None:
         seconds = 1e-5 * horizon**0.7 if ties else 1.0 + per_stage * min(horizon, MIN_LEAP_HORIZON)
     seconds *= cell.last
     if seconds > MAX_SECONDS and (seconds := seconds / workers()) > MAX_SECONDS:
-        raise ValueError(
-            f"horizon={horizon} would take {cell.label[1]} about {seconds / 86400:.2g} days "
-            + (
-                "in leaps; use a shorter horizon or fewer runs"
-                if cell.leap
-                else "stage by stage; use a policy that can leap, or a shorter horizon"
-            )
-        )
+        days = f"horizon={horizon} would take {cell.label[1]} about {seconds / 86400:.2g} days"
+        if cell.leap:
+            raise ValueError(f"{days} in leaps; use a shorter horizon or fewer runs")
+        raise ValueError(f"{days} stage by stage; use a policy that can leap, or a shorter horizon")
 
 
 def _check_once(policy: Policy) -> None:

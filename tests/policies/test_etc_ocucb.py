@@ -172,10 +172,15 @@ def test_rejects_a_bad_rho(bad):
         etc_ocucb(rho=bad)
 
 
-@pytest.mark.parametrize("bad", ["round", "", None])
+@pytest.mark.parametrize("bad", ["stages", "", None])
 def test_rejects_an_unknown_check(bad):
     with pytest.raises(ValueError, match=f"^check must be 'rounds' or 'doubling', got {bad!r}$"):
         etc_ocucb(check=bad)
+
+
+def test_suggests_the_closest_check():
+    with pytest.raises(ValueError, match=r"got 'round'; did you mean 'rounds'\?$"):
+        etc_ocucb(check="round")
 
 
 @pytest.mark.parametrize("restart", [False, True])

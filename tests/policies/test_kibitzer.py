@@ -223,7 +223,7 @@ def test_agrees_with_the_reference():
 
 
 def test_agrees_with_the_reference_while_arms_are_held(monkeypatch):
-    monkeypatch.setattr(import_module("kibitz.policies.kibitzer"), "LONG", 20)
+    monkeypatch.setattr(import_module("kibitz.policies.kibitzer"), "MIN_HOLD_COUNT", 20)
     monkeypatch.setattr(reference.Kibitzer, "long", 20)
     assert_agrees(GAUSSIAN, reference.Kibitzer, range(12), n_stages=200)
 

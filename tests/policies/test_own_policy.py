@@ -109,7 +109,7 @@ def test_check_and_simulate_reject_the_same():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"name": ""}, "name must be a word"),
+        ({"name": ""}, "name must be a non-empty string"),
         ({"constants": [1]}, "constants must be a dict"),
         ({"constants": {"c": "x"}}, "c must be a number"),
         ({"pull": 3}, "pull must be a function"),

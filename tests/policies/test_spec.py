@@ -82,7 +82,11 @@ def test_a_policy_of_a_function_of_a_module_is_pickled_by_reference():
         assert (
             eval(
                 repr(policy),
-                {**vars(kibitz), "index_policy": kibitz.index_policy, "top": top_level_index},
+                {
+                    **vars(kibitz),
+                    "index_policy": kibitz.index_policy,
+                    "top_level_index": top_level_index,
+                },
             )
             == policy
         )
@@ -96,7 +100,7 @@ def pull(params, state, stage, rng):
     return stage % 2
 
 
-def update(params, state, stage, arm, n, total, free):
+def update(params, state, stage, arm, n, total, is_look):
     return state
 
 

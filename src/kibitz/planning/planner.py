@@ -277,7 +277,7 @@ def _recommend(
         rate = best[policy]["rate"]
     alone = float(regret[policy, False][0])
     accuracy = ACCURACY["kibitzer, early" if policy == "kibitzer" else "early"]
-    advice = {
+    advice: dict[str, Any] = {
         "policy": policy,
         "rate": rate,
         "looks": rate * horizon,

@@ -55,6 +55,7 @@ def _settings(gaps: FloatArray, rates: FloatArray, horizon: int) -> list[tuple[s
     star = float(complexity.rate_star(gaps, horizon))
     chosen = {int(np.argmin(np.abs(np.log(rates[1:] / (star * x))))) + 1 for x in (1, 10, 100)}
     observers = [name for name in OBSERVERS if name != "kibitzer" or _is_feasible(gaps, horizon)]
+    settings: list[tuple[str, bool, int]]
     settings = [(name, False, 0) for name in ("uniform", "kibitzer") if name in observers]
     settings += [(observer, False, k) for observer in observers for k in sorted(chosen)]
     if horizon <= MAX_STEPWISE_HORIZON:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from scipy.special import wrightomega
 
 from kibitz._validation import invalid, number, numbers, positive, whole
-from kibitz.bounds._bound import documented, inverse, plain
+from kibitz.bounds._bound import documented, invert, to_scalar
 from kibitz.bounds._checks import (
     FloatArray,
     Weights,
@@ -67,7 +67,7 @@ def gaps(means: ArrayLike) -> FloatArray:
 @documented
 def c_delta(gaps: ArrayLike) -> float:
     """C_Δ, the sum of 1/Δ_i over the sub-optimal arms."""
-    return float(inverse(check_gaps(gaps)).sum())
+    return float(invert(check_gaps(gaps)).sum())
 
 
 @documented
@@ -105,7 +105,7 @@ def weights_cost(gaps: ArrayLike, weights: Weights = None) -> float:
     if (weights[positive] == 0).any():
         return math.inf
     ratios = np.log(best[positive]) - np.log(weights[positive])
-    return float((inverse(gaps)[positive] * ratios).sum())
+    return float((invert(gaps)[positive] * ratios).sum())
 
 
 @documented
@@ -144,7 +144,7 @@ def hardness(gaps: ArrayLike, rho: float = 1.0, below: ArrayLike | None = None) 
         last, ranks = check_array("below", below, "≥ 0", lambda x: x >= 0), rank(gaps)
         counted = ranks < np.maximum(last[..., None, None], ranks[:, None] + 1)
         arms = np.where(counted, _likeness(gaps, rho), 0.0).sum(axis=-1)
-    return np.asarray(arms * np.where(gaps > 0, inverse(gaps) ** 2, math.inf))
+    return np.asarray(arms * np.where(gaps > 0, invert(gaps) ** 2, math.inf))
 
 
 @documented
@@ -162,8 +162,8 @@ def rate_star(gaps: ArrayLike, horizon: ArrayLike) -> float | FloatArray:
     :func:`rate_star_active`, about half of it.
     """
     gaps, horizon = check_gaps(gaps), check_horizon(horizon)
-    needed = gaps.size * inverse(gaps).max() ** 2 if gaps.any() else math.inf
-    return plain(np.minimum(1.0, needed / horizon))
+    needed = gaps.size * invert(gaps).max() ** 2 if gaps.any() else math.inf
+    return to_scalar(np.minimum(1.0, needed / horizon))
 
 
 @documented
@@ -173,8 +173,8 @@ def rate_star_active(gaps: ArrayLike, horizon: ArrayLike) -> float | FloatArray:
     As the other thresholds it is 1 if all arms are optimal: then looks never help.
     """
     gaps, horizon = check_gaps(gaps), check_horizon(horizon)
-    needed = (inverse(gaps) ** 2).sum() / 2 if gaps.any() else math.inf
-    return plain(np.minimum(1.0, needed / horizon))
+    needed = (invert(gaps) ** 2).sum() / 2 if gaps.any() else math.inf
+    return to_scalar(np.minimum(1.0, needed / horizon))
 
 
 @documented
@@ -189,7 +189,7 @@ def rate_star_arms(gaps: ArrayLike, weights: Weights, horizon: ArrayLike) -> Flo
     needed = np.full(gaps.shape, math.inf)
     useful = (gaps > 0) & (weights > 0)
     with np.errstate(over="ignore"):
-        needed[useful] = inverse(gaps)[useful] ** 2 / (2 * weights[useful])
+        needed[useful] = invert(gaps)[useful] ** 2 / (2 * weights[useful])
     return np.minimum(1.0, needed / horizon[..., None])
 
 
@@ -216,7 +216,7 @@ def epoch_log_length(epoch: ArrayLike, base: float = 2.0) -> float | FloatArray:
     epochs, base = _check_epoch(epoch), _check_base(base)
     with np.errstate(over="ignore"):
         logs = np.power(base, epochs) * math.log(base)
-    return plain(
+    return to_scalar(
         np.where(logs < 36.0, np.log(np.ceil(_steady(np.exp(np.minimum(logs, 36.0))))), logs)
     )
 
@@ -235,7 +235,7 @@ def etc_log_horizon(epoch: ArrayLike, base: float = 2.0) -> float | FloatArray:
     """
     logs = np.asarray(epoch_log_length(_check_epoch(epoch, LAST_EPOCH - 1) + 1, base))
     with np.errstate(over="ignore"):
-        return plain((1.0 + 1.0 / base) * logs + np.log(logs))
+        return to_scalar((1.0 + 1.0 / base) * logs + np.log(logs))
 
 
 @documented
@@ -263,7 +263,7 @@ def etc_rounds(gaps: ArrayLike, log_horizon: ArrayLike, constant: float = 32.0) 
     """
     gaps, constant = check_gaps(gaps), check_scale("constant", constant)
     log_horizon = check_log_horizon(log_horizon)[..., None]
-    scale = 2 * np.log(inverse(gaps), where=gaps > 0, out=np.full(gaps.shape, math.inf))
+    scale = 2 * np.log(invert(gaps), where=gaps > 0, out=np.full(gaps.shape, math.inf))
     scale = scale + math.log(constant)  # log(C/Δ²)
     lambert: FloatArray = wrightomega(log_horizon - scale)  # W(e^y) = ω(y): T may overflow
     # the two forms are equal; each is used where it loses no digits

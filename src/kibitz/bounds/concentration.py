@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 from scipy.special import kl_div, lambertw
 
 from kibitz._validation import invalid, whole
-from kibitz.bounds._bound import documented, plain
+from kibitz.bounds._bound import documented, to_scalar
 from kibitz.bounds._checks import (
-    MOST,
+    MAX_VALUE,
     FloatArray,
     check_array,
     check_choice,
@@ -49,7 +49,7 @@ def phi(x: ArrayLike) -> float | FloatArray:
         T_2/T_1 ≥ 1, finite, one or many.
     """
     roots = np.sqrt(check_array("x", x, "finite and ≥ 1", lambda x: (x >= 1) & np.isfinite(x)))
-    return plain((1 + roots) ** 2 / (4 * roots))
+    return to_scalar((1 + roots) ** 2 / (4 * roots))
 
 
 @documented
@@ -76,7 +76,7 @@ def block_radius(
     if not (start <= stop and ((times >= start) & (times <= stop)).all()):
         raise invalid("t", f"between start={start!r} and stop={stop!r}", t)
     check_shapes(t=times, delta=delta)
-    return plain(sd * np.sqrt(2 / times * phi(stop / start) * -np.log(delta)))
+    return to_scalar(sd * np.sqrt(2 / times * phi(stop / start) * -np.log(delta)))
 
 
 @documented
@@ -97,7 +97,7 @@ def maximal_radius(
     check_shapes(t=times, horizon=last, delta=delta)
     if not (times <= last).all():
         raise invalid("t", "at most the horizon", t)
-    return plain(sd * np.sqrt(2 / times * (np.log(last / times) - np.log(delta))))
+    return to_scalar(sd * np.sqrt(2 / times * (np.log(last / times) - np.log(delta))))
 
 
 @documented
@@ -127,14 +127,14 @@ def maximal(
     delta, horizon = np.broadcast_arrays(delta, horizon)
     size = delta * np.sqrt(-np.log(delta))
     if form == "leading":
-        return plain(math.sqrt(math.e / 8) * size)
+        return to_scalar(math.sqrt(math.e / 8) * size)
     printed = np.where(delta <= 0.2, np.minimum(6 * size, 1.0), 1.0)
     if form == "printed":
-        return plain(printed)
+        return to_scalar(printed)
     # to cut the last block at t = 1 mostly helps, but where it does not all of (0, T] is right too
     pairs = zip(delta.flat, horizon.flat, strict=True)
     peeled = np.array([min(_peel(d, t), _peel(d, math.inf)) for d, t in pairs])
-    return plain(np.minimum(printed, peeled.reshape(delta.shape)))
+    return to_scalar(np.minimum(printed, peeled.reshape(delta.shape)))
 
 
 def _peel(delta: float, horizon: float) -> float:
@@ -178,7 +178,7 @@ def binary_tail(
     impossible = np.abs(level - 0.5) > 0.5 + 1e-12  # the slack forgives the rounding of p ± α
     with np.errstate(over="ignore"):
         exponent = n * _kl(np.clip(level, 0.0, 1.0), p)
-    return plain(np.where(impossible, 0.0, np.exp(-exponent)))
+    return to_scalar(np.where(impossible, 0.0, np.exp(-exponent)))
 
 
 @documented
@@ -195,7 +195,7 @@ def binary_tail_variance(n: ArrayLike, p: ArrayLike, deviation: ArrayLike) -> fl
     # in logarithms: the square of a deviation, or its quotient by p, may not fit a float
     with np.errstate(divide="ignore", over="ignore"):
         exponent = np.exp(np.log(n) + 2 * np.log(alpha) - np.log(2 * p * (1 - p)))
-    return plain(np.exp(-exponent))
+    return to_scalar(np.exp(-exponent))
 
 
 @documented
@@ -222,7 +222,7 @@ def chung_lu_tail(
     """
     alpha, variance = check_scale("deviation", deviation), check_nonnegative("variance", variance)
     condition = "a list of numbers from 0 to 1e50"
-    excesses = check_array("excesses", excesses, condition, lambda x: (x >= 0) & (x <= MOST))
+    excesses = check_array("excesses", excesses, condition, lambda x: (x >= 0) & (x <= MAX_VALUE))
     if excesses.ndim != 1:
         raise invalid("excesses", condition, excesses)
     m = np.sort(excesses)
@@ -273,7 +273,7 @@ def lambert_bounds(x: ArrayLike) -> tuple[float | FloatArray, float | FloatArray
     log = np.log(_check_from_e("x", x))
     loglog = np.log(log)
     middle, step = log - loglog, loglog / log
-    return plain(middle + step / 2), plain(middle + math.e / (math.e - 1) * step)
+    return to_scalar(middle + step / 2), to_scalar(middle + math.e / (math.e - 1) * step)
 
 
 @documented
@@ -290,7 +290,7 @@ def lambert_lower_branch_bounds(u: ArrayLike) -> tuple[float | FloatArray, float
     array = _check_positive("u", u)
     root = math.sqrt(2) * np.sqrt(array)
     with np.errstate(over="ignore"):
-        return plain(-1 - root - array), plain(-1 - root - array / 1.5)
+        return to_scalar(-1 - root - array), to_scalar(-1 - root - array / 1.5)
 
 
 @documented
@@ -302,7 +302,7 @@ def log_ratio_inverse(a: ArrayLike) -> float | FloatArray:
     a
         Positive and finite, one or many.
     """
-    return plain(np.exp(-lambertw(_check_positive("a", a)).real))
+    return to_scalar(np.exp(-lambertw(_check_positive("a", a)).real))
 
 
 @documented
@@ -320,7 +320,7 @@ def stage_ratio_inverse(a: ArrayLike, *, form: str = "proved") -> float | FloatA
     array = _check_from_e("a", a)
     if form == "printed":
         with np.errstate(over="ignore"):
-            return plain(2.5 * array * np.log(array))
+            return to_scalar(2.5 * array * np.log(array))
     log = np.log(array)
     excess = np.maximum(log - 1, 0.0)
     y = 1 + np.sqrt(2 * excess) + excess  # bounds y = log t, which solves y − log y = log a
@@ -329,7 +329,7 @@ def stage_ratio_inverse(a: ArrayLike, *, form: str = "proved") -> float | FloatA
         y = y - np.divide(y - np.log(y) - log, slope, out=np.zeros_like(y), where=slope > 0)
         y = np.maximum(y, 1.0)
     with np.errstate(over="ignore"):
-        return plain(array * y)
+        return to_scalar(array * y)
 
 
 def _kl(a: FloatArray, b: FloatArray) -> FloatArray:

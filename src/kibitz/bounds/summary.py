@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from kibitz.bounds import complexity, lower, upper
 from kibitz.bounds._bound import bound
 from kibitz.bounds._checks import (
-    LARGEST_HORIZON,
+    MAX_HORIZON,
     FloatArray,
     Weights,
     check_alpha,
@@ -264,7 +264,7 @@ def _from_ratio(
     else:
         t = horizon if fixed else best_stage(ratio, horizon)
         largest = float(ratio(np.array([t]))[0])
-    stages = log_stages(FIRST_STAGE, float(LARGEST_HORIZON), 1000)
+    stages = log_stages(FIRST_STAGE, float(MAX_HORIZON), 1000)
     return {"rate": min(largest, 1.0), "horizon": _first_stage(lambda t: ratio(t) > rate, stages)}
 
 
@@ -272,7 +272,7 @@ def _scan(
     positive: Callable[[FloatArray, FloatArray], BoolArray], rate: float, horizon: float
 ) -> dict[str, float]:
     """For bounds that have to be tried: down from ε = 1, up from T = 3."""
-    stages, begun = log_stages(FIRST_STAGE, float(LARGEST_HORIZON), 80), horizon >= FIRST_STAGE
+    stages, begun = log_stages(FIRST_STAGE, float(MAX_HORIZON), 80), horizon >= FIRST_STAGE
     return {
         "rate": _last_rate(lambda e: positive(e, np.asarray(horizon))) if begun else 0.0,
         "horizon": _first_stage(lambda t: positive(np.asarray(rate), t), stages),

@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 
 from kibitz._validation import EXECUTOR, flag, invalid, numbers, whole
 from kibitz.bounds import complexity
-from kibitz.bounds._checks import LEAST, MOST, check_array, check_gaps, check_nonnegative, check_scale
+from kibitz.bounds._checks import (
+    MAX_VALUE,
+    MIN_VALUE,
+    check_array,
+    check_gaps,
+    check_nonnegative,
+    check_scale,
+)
 from kibitz.model.feedback import named_weights
 from kibitz.planning.fluid import FloatArray
 from kibitz.planning.kibitzer import ell
@@ -223,7 +230,7 @@ def _check_gap_list(gaps: Sequence[float], n_arms: int | None) -> list[float]:
 
 
 def _is_allowed(gaps: FloatArray) -> NDArray[np.bool_]:
-    return (gaps >= LEAST) & (gaps <= MOST)
+    return (gaps >= MIN_VALUE) & (gaps <= MAX_VALUE)
 
 
 def _make_rates(problems: FloatArray, horizon: int) -> FloatArray:

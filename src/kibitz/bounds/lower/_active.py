@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kibitz._validation import flag, invalid, short_repr, whole
-from kibitz.bounds._bound import Answer, answer, bound, documented, plain
+from kibitz.bounds._bound import Result, bound, documented, make_result, to_scalar
 from kibitz.bounds._checks import (
-    MOST,
+    MAX_VALUE,
     FloatArray,
     Rate,
     Schedule,
@@ -56,7 +56,7 @@ def active_fixed_stage(
     C_0: float = C_0_UCB1,
     form: str = "proved",
     details: bool = False,
-) -> Answer:
+) -> Result:
     r"""Lemma 3: the linear program at the horizon alone.
 
     .. math:: E R_T \ge V(T) = \sum_{i \le k} \frac{h_i(T)}{2\Delta_i}
@@ -86,7 +86,7 @@ def active_maximum(
     C_0: float = C_0_UCB1,
     variant: str = "clip",
     details: bool = False,
-) -> Answer:
+) -> Result:
     r"""The linear program at its best stage: max over 3 ≤ t ≤ T of V(t), whole stages.
 
     It never exceeds the passive bound for any weights. Every stage is looked at up to
@@ -103,7 +103,7 @@ def active_maximum(
             stages[place], n_pulls[place] = t, active_pulls(c, looks, np.asarray(t))
     stages = np.where((n_pulls > 0).any(axis=-1, keepdims=True), stages, 0.0)
     terms = all_arms(c, c.gaps * n_pulls)
-    return answer(terms.sum(axis=-1), terms, stages[..., 0], details)
+    return make_result(terms.sum(axis=-1), terms, stages[..., 0], details)
 
 
 def _best_active_stage(c: Constraint, rate: FloatArray | Schedule, horizon: float) -> float:
@@ -125,7 +125,7 @@ def active_alternative(
     exact: bool = False,
     form: str = "proved",
     details: bool = False,
-) -> Answer:
+) -> Result:
     r"""The alternative bound: as if every arm were seen at each free look (appendix A).
 
     The formulas of the passive observer with p_i = 1 for all i: those of `passive_theorem`, or
@@ -195,7 +195,7 @@ def active_equal_gaps(
             k = np.arange(2, n_arms)
             curve = (k - 1) / gap * (log_inverse[..., np.newaxis] + np.log((n_arms - k) / n_arms))
             total = np.max(curve, axis=-1, initial=0.0)
-    return plain(total)
+    return to_scalar(total)
 
 
 def _equal_constraint(n_arms: int, gap: float, C: float, C_0: float) -> Constraint:
@@ -223,7 +223,7 @@ def active_multi_period(
     C_0: float = C_0_UCB1,
     variant: str = "clip",
     details: bool = False,
-) -> Answer:
+) -> Result:
     r"""The linear program over many stages at once, which dominates the other active bounds.
 
     .. math:: \min \sum_i \Delta_i N_i \quad\text{with}\quad N_i \ge a_i(t_m) - F_i(t_m),\;
@@ -256,7 +256,7 @@ def active_multi_period(
     if busy.any():
         n_pulls[busy] = solve_periods(c.gaps[busy], needs[:, busy], free_looks(s.rate, t))
     terms = all_arms(c, c.gaps * n_pulls)
-    return answer(terms.sum(), terms, t, details)
+    return make_result(terms.sum(), terms, t, details)
 
 
 def _periods(c: Constraint, rate: FloatArray | Schedule, horizon: float) -> FloatArray:
@@ -299,19 +299,19 @@ def linear_program(gaps: ArrayLike, needs: ArrayLike, n_looks: ArrayLike) -> All
         How many free looks there are, one or as many as there are rows of needs.
     """
     condition = "a list of numbers from 0 to 1e50"
-    delta = check_array("gaps", gaps, condition, lambda x: (x >= 0) & (x <= MOST))
+    delta = check_array("gaps", gaps, condition, lambda x: (x >= 0) & (x <= MAX_VALUE))
     if delta.ndim != 1:
         raise invalid("gaps", condition, gaps)
     condition = "numbers from 0 to 1e200, one per arm"
-    a = check_array("needs", needs, condition, lambda x: (x >= 0) & (x <= 1e200), least=0)
+    a = check_array("needs", needs, condition, lambda x: (x >= 0) & (x <= 1e200), min_size=0)
     if a.shape[-1:] != delta.shape:
         raise invalid("needs", condition, needs)
-    budget = check_array("n_looks", n_looks, "≥ 0", lambda x: x >= 0, least=0)
+    budget = check_array("n_looks", n_looks, "≥ 0", lambda x: x >= 0, min_size=0)
     check_shapes(needs=a[..., 0], n_looks=budget)
     f = _looks(delta, a, budget)
     n = a - f
     value = (delta * n).sum(axis=-1)
-    return Allocation(plain(value), n, f)
+    return Allocation(to_scalar(value), n, f)
 
 
 def _looks(gaps: FloatArray, needs: FloatArray, n_looks: FloatArray) -> FloatArray:

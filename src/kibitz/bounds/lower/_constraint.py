@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kibitz._validation import array, invalid, short_repr
-from kibitz.bounds._bound import Answer, answer, documented
+from kibitz.bounds._bound import Result, documented, make_result
 from kibitz.bounds._checks import (
-    LEAST,
-    MOST,
+    MAX_VALUE,
+    MIN_VALUE,
     FloatArray,
     Schedule,
     Setting,
@@ -73,7 +73,7 @@ def make_constraint(
 
 def _check_raise(x: ArrayLike, gaps: FloatArray) -> FloatArray:
     condition = "from 1e-50 to 1e50, one or one per arm"
-    raised = check_array("x", x, condition, lambda x: (x >= LEAST) & (x <= MOST))
+    raised = check_array("x", x, condition, lambda x: (x >= MIN_VALUE) & (x <= MAX_VALUE))
     if raised.shape not in ((), gaps.shape):
         raise invalid("x", condition, x)
     return np.broadcast_to(raised, gaps.shape)
@@ -150,7 +150,7 @@ def _check_stage(stage: ArrayLike, least: str) -> FloatArray:
     def holds(t: FloatArray) -> NDArray[np.bool_]:
         return np.isfinite(t) & (t > 1 if least == "> 1" else t >= 1)
 
-    return check_array("stage", stage, f"finite and {least}", holds, least=0)
+    return check_array("stage", stage, f"finite and {least}", holds, min_size=0)
 
 
 @documented
@@ -240,7 +240,7 @@ def required_observations(
 
 
 def each_place(s: Setting) -> Iterator[tuple[tuple[int, ...], FloatArray | Schedule, float]]:
-    """The places of the answer, one by one, with their rate and horizon."""
+    """The places of the make_result, one by one, with their rate and horizon."""
     horizon = np.broadcast_to(s.horizon, s.shape)
     for place in np.ndindex(s.shape):
         rate = s.rate if callable(s.rate) else np.broadcast_to(s.rate, s.shape)[place]
@@ -265,11 +265,11 @@ def free_looks(rate: FloatArray | Schedule, t: FloatArray) -> FloatArray:
 
 def regret_of(
     c: Constraint, n_pulls: FloatArray, stages: FloatArray, shape: tuple[int, ...], details: bool
-) -> Answer:
+) -> Result:
     """The answer for pulls of sub-optimal arms, each attained at its own stage."""
     terms = all_arms(c, np.broadcast_to(c.gaps * n_pulls, (*shape, len(c.gaps))))
     at = np.broadcast_to(np.where(n_pulls > 0, stages, 0.0), (*shape, len(c.gaps)))
-    return answer(terms.sum(axis=-1), terms, all_arms(c, at), details)
+    return make_result(terms.sum(axis=-1), terms, all_arms(c, at), details)
 
 
 def log_stages(first: float, last: float, n: int) -> FloatArray:

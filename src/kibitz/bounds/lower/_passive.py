@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kibitz._validation import invalid, number
-from kibitz.bounds._bound import Answer, bound, plain
+from kibitz.bounds._bound import Result, bound, to_scalar
 from kibitz.bounds._checks import (
     FloatArray,
     Rate,
@@ -55,7 +55,7 @@ def passive_fixed_stage(
     C_0: float = C_0_UCB1,
     form: str = "proved",
     details: bool = False,
-) -> Answer:
+) -> Result:
     r"""Lemma 2: the constraint at the horizon alone.
 
     .. math:: E R_T \ge \sum_i \max\{0, \frac{h_i(T)}{2\Delta_i} - \epsilon p_i T \Delta_i\}
@@ -82,7 +82,7 @@ def passive_theorem(
     text: str = "main",
     form: str = "proved",
     details: bool = False,
-) -> Answer:
+) -> Result:
     r"""Theorem 1: the constraint of arm i at stage t*_i = 1/(2 ε p_i Δ_i²) or T.
 
     .. math:: E R_T \ge \sum_i \frac{(h_i(t) - 2 \epsilon p_i \Delta_i^2 t)_+}{2 \Delta_i},
@@ -117,7 +117,7 @@ def single_stage(
     form: str,
     shape: tuple[int, ...],
     details: bool,
-) -> Answer:
+) -> Result:
     """The passive constraints with q_i = ε p_i at stage min(T, 1/(factor q_i Δ_i²))."""
     turn = 1 / np.maximum(factor * q * c.gaps**2, 1e-300)  # q = 0: after every horizon
     if form == "proved":
@@ -143,7 +143,7 @@ def passive_maximum(
     C_0: float = C_0_UCB1,
     variant: str = "clip",
     details: bool = False,
-) -> Answer:
+) -> Result:
     r"""The best that the constraint gives: each arm at its own best stage (appendix A).
 
     .. math:: E R_T \ge \sum_i \Delta_i
@@ -158,7 +158,7 @@ def passive_maximum(
     return at_best_stages(s, c, s.weights[c.suboptimal], details)
 
 
-def at_best_stages(s: Setting, c: Constraint, weight: FloatArray, details: bool) -> Answer:
+def at_best_stages(s: Setting, c: Constraint, weight: FloatArray, details: bool) -> Result:
     """The passive constraints, each arm at its own best stage."""
     if callable(s.rate):
         t = best_stages_of(s.rate, c, weight, s.horizon)
@@ -184,7 +184,7 @@ def reference_curve(gaps: ArrayLike, rate: ArrayLike, horizon: ArrayLike) -> flo
     late = 1 / np.maximum(eps[..., np.newaxis] * positive**2, 1e-300)
     reach = np.minimum(last[..., np.newaxis], late)
     total = (np.log(np.maximum(reach, 1)) / positive).sum(axis=-1)
-    return plain(total)
+    return to_scalar(total)
 
 
 @bound("passive")
@@ -200,7 +200,7 @@ def passive_sharp(
     sd: float = 1.0,
     best_mean: float | None = None,
     details: bool = False,
-) -> Answer:
+) -> Result:
     r"""The tightest bound that the paper's argument gives, by a fixed point per arm.
 
     With n = E N_i(t), F = E F_i(t) and I(x) the divergence of one observation of arm i,

@@ -7,7 +7,7 @@ is proved, and for whom, is told in `kibitz.bounds.lower`.
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kibitz.bounds._bound import Answer, answer, bound
+from kibitz.bounds._bound import Result, bound, make_result
 from kibitz.bounds._checks import FloatArray, Rate, Schedule, check_choice, check_setting
 from kibitz.bounds.lower._constraint import (
     C_0_UCB1,
@@ -34,7 +34,7 @@ def active_theorem(
     C_0: float = C_0_UCB1,
     form: str = "proved",
     details: bool = False,
-) -> Answer:
+) -> Result:
     r"""Theorem 2: free looks for the arms after k, pulls for the arms up to k.
 
     .. math:: E R_T \ge \max_k \sum_{i=2}^k \frac{h_i(\lfloor t_k \rfloor)}{2 \Delta_i},
@@ -61,7 +61,7 @@ def active_theorem(
         t = later / np.maximum(free_looks(eps, np.asarray(1.0)), 1e-280)
         terms[place], stages[place] = pick[form](c, order, t, eps, last)
     full = all_arms(c, terms)
-    return answer(full.sum(axis=-1), full, stages, details)
+    return make_result(full.sum(axis=-1), full, stages, details)
 
 
 def _tails(values: FloatArray) -> FloatArray:
@@ -122,7 +122,7 @@ def active_chain(
     C: float = C_UCB1,
     C_0: float = C_0_UCB1,
     details: bool = False,
-) -> Answer:
+) -> Result:
     r"""What the proof of Theorem 2 gives before its stages are replaced by a closed form.
 
     .. math:: E R_T \ge \max_{2 \le k < K} \sum_{i=2}^k \frac{h_i(s_k)}{2\Delta_i}, \qquad
@@ -141,7 +141,7 @@ def active_chain(
             values = c.gaps[order] * needs_at(c, np.maximum(t, 1.0))[:, order]
             terms[place], stages[place] = _best_split(order, values, t > 0, t)
     full = all_arms(c, terms)
-    return answer(full.sum(axis=-1), full, stages, details)
+    return make_result(full.sum(axis=-1), full, stages, details)
 
 
 def _last_uncovered(

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kibitz.bounds import complexity, concentration
-from kibitz.bounds._bound import Answer, answer, bound, documented, inverse, times
+from kibitz.bounds._bound import Result, bound, documented, invert, make_result, multiply
 from kibitz.bounds._checks import (
     FloatArray,
     Weights,
@@ -47,7 +47,7 @@ def ocucb(
     rho: float = 0.5,
     form: str = "proved",
     details: bool = False,
-) -> Answer:
+) -> Result:
     r"""OCUCB-n's bound on an epoch of d = `horizon` stages (Lemma 10, Lattimore).
 
     .. math:: C_\eta\sum_{\Delta_i>0}\Big[\frac{\log\max\{d\Delta_i^2/k_{i,\rho},1\}
@@ -69,7 +69,7 @@ def ocucb(
     check_choice("form", form, "proved", "lemma", "printed", "leading")
     terms = _epoch(gaps, np.log(horizon), complexity.hardness(gaps, rho), form)
     if form != "proved":
-        return answer(c_eta * terms.sum(axis=-1), c_eta * terms, None, details)
+        return make_result(c_eta * terms.sum(axis=-1), c_eta * terms, None, details)
     return at_most_trivial(c_eta * terms, gaps, horizon, details)
 
 
@@ -80,10 +80,10 @@ def _epoch(gaps: FloatArray, log_length: FloatArray, hardness: FloatArray, form:
     # an optimal arm has H = ∞
     terms = np.where(gaps > 0, np.maximum(log_length[..., None] - logs, 0.0), 0.0)
     if form == "leading":
-        return terms * inverse(gaps)
+        return terms * invert(gaps)
     if form in {"proved", "lemma"}:
         loglogs = np.maximum(loglogs, 0.0)
-    return times(inverse(gaps), terms + loglogs) + gaps
+    return multiply(invert(gaps), terms + loglogs) + gaps
 
 
 @documented
@@ -153,7 +153,7 @@ def etc_ocucb(
     variance: float = 1.0,
     form: str = "proved",
     details: bool = False,
-) -> Answer:
+) -> Result:
     r"""The bound of the active algorithm, OCUCB-n on the arms that ETC keeps (Theorem 4).
 
     .. math:: C_\eta\sum_{\Delta_i>0}\Big[\frac{1}{\Delta_i}\Big(5\log\max\Big\{
@@ -188,8 +188,8 @@ def etc_ocucb(
     if form == "leading":
         with np.errstate(divide="ignore"):
             sizes = np.maximum(-np.log(rate)[..., None], np.log(full) / 2)
-        terms = c_eta * times(5 * inverse(gaps), sizes)
-        return answer(terms.sum(axis=-1), terms, None, details)
+        terms = c_eta * multiply(5 * invert(gaps), sizes)
+        return make_result(terms.sum(axis=-1), terms, None, details)
     epochs = complexity.last_epoch(gaps, rate, horizon, constant)
     endless = np.isinf(epochs) & (gaps > 0)
     epochs = np.where(np.isinf(epochs), 0.0, epochs)
@@ -207,7 +207,7 @@ def etc_ocucb(
     if form != "printed" and horizon is not None:
         terms = np.minimum(terms, horizon[..., None] * gaps)
         total = np.minimum(total, horizon * gaps.max())
-    return answer(total, terms, None, details)
+    return make_result(total, terms, None, details)
 
 
 def _sum_of_epochs(
@@ -245,9 +245,9 @@ def _explicit(
     largest = np.maximum(log_length - log_reduced, log_full - log_reduced / 2)
     if printed:
         brackets = 4 * largest + epochs + epochs**2
-        return brackets * inverse(gaps) + gaps
+        return brackets * invert(gaps) + gaps
     brackets = 5 * largest + math.log(2) / 2 * epochs * (epochs + 1)
-    return brackets * inverse(gaps) + (epochs + 1) * gaps
+    return brackets * invert(gaps) + (epochs + 1) * gaps
 
 
 def _when_etc_errs(n_arms: int, final: FloatArray | None = None) -> FloatArray:
@@ -267,7 +267,7 @@ def paid_looks(
     *,
     form: str = "leading",
     details: bool = False,
-) -> Answer:
+) -> Result:
     r"""The size of the regret if each look costs what a pull costs (conclusion of the paper).
 
     .. math:: \sum_{\Delta_i>0}\frac{\log_+(\epsilon T\Delta_i^2)+\log(1/\epsilon)}{\Delta_i}
@@ -282,8 +282,8 @@ def paid_looks(
     with np.errstate(divide="ignore"):
         looks = np.log(rate)[..., None]
         looked = np.maximum(looks + np.log(horizon)[..., None] + 2 * np.log(gaps), 0.0)
-    terms = times(inverse(gaps), looked - looks)
-    return answer(terms.sum(axis=-1), terms, None, details)
+    terms = multiply(invert(gaps), looked - looks)
+    return make_result(terms.sum(axis=-1), terms, None, details)
 
 
 @bound(arrivals="any")
@@ -295,7 +295,7 @@ def ftl_robin(
     *,
     sd: float = 1.0,
     details: bool = False,
-) -> Answer:
+) -> Result:
     r"""FTL-robin's bound, for all T at once (Lemma 1, whose proof the paper omits).
 
     It errs while an average is off by Δ_i/2, and an average of n or more observations ever is

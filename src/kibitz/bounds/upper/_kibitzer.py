@@ -17,9 +17,9 @@ from numpy.typing import ArrayLike
 from scipy.special import erfc, ndtr
 
 from kibitz._validation import flag, invalid, number
-from kibitz.bounds._bound import Answer, answer, bound
+from kibitz.bounds._bound import Result, bound, make_result
 from kibitz.bounds._checks import (
-    LARGEST_HORIZON,
+    MAX_HORIZON,
     FloatArray,
     check_array,
     check_choice,
@@ -63,7 +63,7 @@ def kibitzer(
     form: str = "proved",
     gaussian: bool = False,
     details: bool = False,
-) -> Answer:
+) -> Result:
     r"""kibitzer's regret, for every T (docs/kibitzer.md, Theorem 1; not in the paper).
 
     Parameters
@@ -103,7 +103,7 @@ def kibitzer(
         where = float(rates[place]), float(horizons[place]), looks
         terms[place] = formula(t, delta, *where, normal)
     terms *= unit
-    return answer(terms.sum(axis=-1), terms, None, details)
+    return make_result(terms.sum(axis=-1), terms, None, details)
 
 
 def _check_horizon(horizon: ArrayLike) -> FloatArray:
@@ -111,7 +111,7 @@ def _check_horizon(horizon: ArrayLike) -> FloatArray:
         "horizon",
         horizon,
         "a whole number from 1 to 2**53, or infinite",
-        lambda t: ((t >= 1) & (t <= LARGEST_HORIZON) & (t == np.floor(t))) | (t == math.inf),
+        lambda t: ((t >= 1) & (t <= MAX_HORIZON) & (t == np.floor(t))) | (t == math.inf),
     )
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kibitz.bounds._bound import Answer, answer, bound, plain
+from kibitz.bounds._bound import Result, bound, make_result, to_scalar
 from kibitz.bounds._checks import FloatArray, check_gaps, check_horizon
 
 
@@ -20,7 +20,7 @@ def trivial(gaps: ArrayLike, horizon: ArrayLike) -> float | FloatArray:
     delta, last = check_gaps(gaps), check_horizon(horizon)
     worst_first = np.cumsum(np.sort(delta)[::-1])
     first = np.minimum(last, delta.size).astype(np.int64)
-    return plain(worst_first[first - 1] + np.maximum(last - delta.size, 0) * delta.max())
+    return to_scalar(worst_first[first - 1] + np.maximum(last - delta.size, 0) * delta.max())
 
 
 def at_most_trivial(
@@ -29,14 +29,14 @@ def at_most_trivial(
     horizon: FloatArray | None,
     details: bool,
     stages: FloatArray | None = None,
-) -> Answer:
+) -> Result:
     """The answer for terms per arm, cut down to what can be lost at all up to the horizon, if any.
 
     An arm is pulled at most T - K + 1 times, once if T < K; the total is at most `trivial`.
     """
     if horizon is None:
-        return answer(terms.sum(axis=-1), terms, stages, details)
+        return make_result(terms.sum(axis=-1), terms, stages, details)
     most = np.maximum(horizon - gaps.size + 1, 1.0)[..., np.newaxis]
     terms = np.minimum(terms, most * gaps)
     total = np.minimum(terms.sum(axis=-1), trivial(gaps, horizon))
-    return answer(total, terms, stages, details)
+    return make_result(total, terms, stages, details)

@@ -21,7 +21,7 @@ from scipy.special import zeta
 
 from kibitz._validation import array, invalid, short_repr
 from kibitz.bounds import concentration
-from kibitz.bounds._bound import Answer, Bound, answer, bound, inverse, times
+from kibitz.bounds._bound import Bound, Result, bound, invert, make_result, multiply
 from kibitz.bounds._checks import (
     FloatArray,
     Weights,
@@ -47,7 +47,7 @@ def ucb_log(
     sd: float = 1.0,
     form: str = "proved",
     details: bool = False,
-) -> Answer:
+) -> Result:
     r"""UCB's logarithmic bound, whatever it sees for free (Theorem 3, first part).
 
     .. math:: E R_T \le \sum_{\Delta_i>0}\Big[\frac{4c\log T}{\Delta_i}
@@ -60,9 +60,9 @@ def ucb_log(
     """
     gaps, horizon = check_gaps(gaps), check_horizon(horizon)
     exploration, bad = _check_form(form, exploration, sd)
-    terms = 4 * exploration * np.log(horizon)[..., None] * inverse(gaps)
+    terms = 4 * exploration * np.log(horizon)[..., None] * invert(gaps)
     if form == "printed":
-        return answer(terms.sum(axis=-1), terms, None, details)
+        return make_result(terms.sum(axis=-1), terms, None, details)
     return at_most_trivial(terms + (1 + bad) * gaps, gaps, horizon, details)
 
 
@@ -77,7 +77,7 @@ def ucb_rate(
     sd: float = 1.0,
     form: str = "proved",
     details: bool = False,
-) -> Answer:
+) -> Result:
     r"""UCB's bound for all T at once, arrivals at random (Theorem 3, second part).
 
     With q_i = εp_i,
@@ -98,9 +98,9 @@ def ucb_rate(
     late = np.log(np.log(20.0) - log_seen)
     early = math.log(max(1.0, exploration / 6.25)) - 1 - 2 * log_gaps
     bracket = math.log(50.0) - log_seen + np.maximum(early, late)
-    terms = times(4 * exploration * inverse(gaps), bracket)
+    terms = multiply(4 * exploration * invert(gaps), bracket)
     if form == "printed":
-        return answer(terms.sum(axis=-1), terms, None, details)
+        return make_result(terms.sum(axis=-1), terms, None, details)
     return at_most_trivial(terms + (2 + bad + zeta(2.0)) * gaps, gaps, last, details)
 
 
@@ -115,7 +115,7 @@ def ucb_periodic(
     sd: float = 1.0,
     form: str = "proved",
     details: bool = False,
-) -> Answer:
+) -> Result:
     r"""UCB's bound for all T at once, when F_i(t) = ⌊εp_i t⌋ (appendix, deterministic setting).
 
     .. math:: \sum_{\Delta_i>0}\Delta_i\Big[2+q_i+\Big(\frac{4c}{\Delta_i^2}
@@ -132,9 +132,9 @@ def ucb_periodic(
     with np.errstate(divide="ignore"):
         bracket = math.log(scale) - 1 - np.log(seen) - 2 * np.log(gaps)
     if form == "printed":
-        terms = times(scale * inverse(gaps), bracket) + bad * gaps
-        return answer(terms.sum(axis=-1), terms, None, details)
-    terms = times(scale * inverse(gaps), np.maximum(bracket, 0.0))
+        terms = multiply(scale * invert(gaps), bracket) + bad * gaps
+        return make_result(terms.sum(axis=-1), terms, None, details)
+    terms = multiply(scale * invert(gaps), np.maximum(bracket, 0.0))
     return at_most_trivial(terms + (2 + seen + bad) * gaps, gaps, last, details)
 
 
@@ -148,7 +148,7 @@ def ucb_passive(
     exploration: float = 6.0,
     sd: float = 1.0,
     details: bool = False,
-) -> Answer:
+) -> Result:
     """The smaller, arm by arm, of :func:`ucb_log` and :func:`ucb_rate`: Theorem 3 in full.
 
     The best closed form there is; :func:`ucb_sharp` is never larger. At most
@@ -171,7 +171,7 @@ def ucb_sharp(
     exploration: float = 6.0,
     sd: float = 1.0,
     details: bool = False,
-) -> Answer:
+) -> Result:
     r"""What Theorem 3's argument gives if its maximum is computed instead of bounded.
 
     .. math:: \sum_{\Delta_i>0}\Delta_i\min\Big\{(T-K+1)\vee1,
@@ -187,7 +187,7 @@ def ucb_sharp(
     gaps, seen = _seen(gaps, rate, weights)
     horizon = check_horizon(horizon, rate=seen[..., 0])
     exploration, _ = _check_exploration(exploration, sd)
-    slopes = 4 * exploration * inverse(gaps) ** 2
+    slopes = 4 * exploration * invert(gaps) ** 2
     slopes, seen, stages = np.broadcast_arrays(slopes, seen, horizon[..., None])
     peaks = np.where(gaps > 0, _peak(slopes, seen, stages), 1.0)
     pulls = 1 + _pulls_needed(peaks, slopes, seen)
@@ -205,7 +205,7 @@ def ucb_schedule(
     exploration: float = 6.0,
     sd: float = 1.0,
     details: bool = False,
-) -> Answer:
+) -> Result:
     r""":func:`ucb_sharp` for a rate ε_t that changes with the stage. Not in the paper.
 
     Independent arrivals obey the same Chernoff bound, with Φ_i(t) = p_i Σ_{s≤t} ε_s in the place
@@ -276,7 +276,7 @@ def _seen(gaps: ArrayLike, rate: ArrayLike, weights: Weights) -> tuple[FloatArra
     return gaps, rate[..., None] * check_weights(weights, gaps)
 
 
-def _terms(bound: Answer) -> FloatArray:
+def _terms(bound: Result) -> FloatArray:
     assert isinstance(bound, Bound)
     return bound.terms
 

@@ -12,7 +12,7 @@ from hypothesis import assume, example, given, settings, strategies as st
 from scipy.optimize import linprog
 
 from kibitz.bounds import Bound, complexity, lower
-from kibitz.bounds.lower._constraint import best_stage, make_constraint
+from kibitz.bounds.lower._constraint import find_best_stage, make_constraint
 
 FOUR = [0.0, 0.2, 1.5, 1.8]  # the paper's two problems
 FIVE = [0.0, 0.2, 0.5, 1.0, 1.5]
@@ -174,7 +174,7 @@ def test_d7_the_slope_is_at_least_p_over_t_less_a_little(gaps, t, constants):
 
 
 def test_the_constraint_is_concave_wherever_it_is_positive():
-    """The inequality behind the bisection, on a fine grid: see `best_stages`."""
+    """The inequality behind the bisection, on a fine grid: see `find_best_stages`."""
     r, s, L, b = np.meshgrid(
         np.linspace(0, 1, 101)[:-1],
         np.linspace(0, 0.5, 26),
@@ -221,7 +221,7 @@ def test_the_passive_maximum_is_the_largest_over_all_stages(gaps, rate, horizon,
 
 def test_a_peak_among_the_largest_stages_is_found():
     for peak in (2**53 - 1000, 2**52 + 12345, 10**15 + 7):
-        assert best_stage(lambda t, peak=peak: -abs(t - peak), float(2**53)) == peak
+        assert find_best_stage(lambda t, peak=peak: -abs(t - peak), float(2**53)) == peak
 
 
 def test_each_arm_has_its_own_best_stage():
@@ -308,7 +308,7 @@ def mp_root(t, free, information, Q):
 @pytest.mark.parametrize("law", ["gaussian", "bernoulli"])
 @pytest.mark.parametrize("seed", range(10))
 def test_the_sharp_bound_is_the_root_of_its_equation(law, seed):
-    from kibitz.bounds.lower._passive import _root, make_divergence
+    from kibitz.bounds.lower._passive import _find_root, make_divergence
 
     rng = np.random.default_rng(seed)
     gap, best = float(rng.uniform(0.05, 0.4)), 0.6
@@ -320,7 +320,7 @@ def test_the_sharp_bound_is_the_root_of_its_equation(law, seed):
     )
     sd = 1.0 if law == "bernoulli" else float(rng.uniform(0.5, 2))
     d = make_divergence(np.array(gaps), law, sd, best, 2.0, 1.0)
-    found = _root(d, np.full(2, t), np.full(2, x), np.full(2, rate * t), 60)[0]
+    found = _find_root(d, np.full(2, t), np.full(2, x), np.full(2, rate * t), 60)[0]
     Q = regret_allowed(raised(gaps, 1, x), t, 2.0, 1.0) / (t * x)
     gaussian = (x + gap) ** 2 / (2 * sd**2)
     information = kl(best - gap, best + x) if law == "bernoulli" else gaussian
@@ -330,7 +330,7 @@ def test_the_sharp_bound_is_the_root_of_its_equation(law, seed):
 
 @pytest.mark.parametrize("law", ["gaussian", "bernoulli"])
 def test_no_point_of_a_fine_grid_beats_the_sharp_bound(law):
-    from kibitz.bounds.lower._passive import _root, make_divergence
+    from kibitz.bounds.lower._passive import _find_root, make_divergence
 
     gaps, rate, horizon = np.array([0.0, 0.1, 0.4]), 1e-6, 10**8
     bernoulli = {"rewards": "bernoulli", "best_mean": 0.5} if law == "bernoulli" else {}
@@ -338,7 +338,7 @@ def test_no_point_of_a_fine_grid_beats_the_sharp_bound(law):
     d = make_divergence(gaps, law, 1.0, 0.5, *UCB1)
     t = np.rint(np.geomspace(3, horizon, 150))[:, None, None]
     for share in np.geomspace(1e-3, 1, 150):
-        n = _root(d, t, share * d.most * np.ones((1, 1, 1)), rate * t / 2 * np.ones(2), 40)
+        n = _find_root(d, t, share * d.max_x * np.ones((1, 1, 1)), rate * t / 2 * np.ones(2), 40)
         assert (gaps[1:] * n[:, 0] <= found.terms[1:] * (1 + 1e-6)).all()
 
 

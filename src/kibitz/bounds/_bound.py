@@ -44,12 +44,12 @@ PARAMETERS = {
     "details": "Whether to return a `Bound`: total, terms per arm, and stages.",
     "exploration": "The constant c of UCB's index, greater than 4 sd².",
     "sd": "The sub-Gaussian scale σ of the rewards.",
-    "c_eta": "OCUCB-n's constant C_η. The literature gives no value for it, and the bound is only as\n"
+    "c_eta": "OCUCB-n's constant C_η. The literature gives no value; the bound is only as\n"
     "good as this number.",
     "rho": "The parameter ρ of OCUCB-n, in [1/2, 1].",
     "alpha": "The parameter α of ETC, at least `variance`.",
     "variance": "The variance proxy c of the rewards.",
-    "constant": "The constant C_α of :func:`~kibitz.bounds.complexity.etc_constant`, positive.",
+    "constant": "The constant C_α > 0 of :func:`~kibitz.bounds.complexity.etc_constant`.",
     "epoch": "The epoch m, from 0 to 63; one or many.",
     "base": "The base p > 1; 2 in the theorem.",
     "delta": "The probability δ, in (0, 1); one or many.",

@@ -23,8 +23,14 @@ from kibitz.bounds._checks import (
     check_scale,
     check_weights,
 )
-from kibitz.bounds.lower._constraint import C_0_UCB1, C_UCB1, FIRST_STAGE, best_stage, log_stages
-from kibitz.bounds.lower._passive import silencing_rate
+from kibitz.bounds.lower._constraint import (
+    C_0_UCB1,
+    C_UCB1,
+    FIRST_STAGE,
+    find_best_stage,
+    make_log_stages,
+)
+from kibitz.bounds.lower._passive import find_vacuous_rate
 
 __all__ = ["onset", "summary"]
 
@@ -216,7 +222,7 @@ def onset(
         return np.asarray(_over(needs, p * t[..., np.newaxis]).max(axis=-1))
 
     def sharp(t: FloatArray) -> FloatArray:
-        return silencing_rate(delta, p, t, **constants)
+        return find_vacuous_rate(delta, p, t, **constants)
 
     def active(t: FloatArray) -> FloatArray:
         return np.asarray(lower.required_observations(delta, t, **constants).sum(axis=-1) / t)
@@ -262,9 +268,9 @@ def _from_ratio(
     if horizon < FIRST_STAGE:
         largest = 0.0
     else:
-        t = horizon if fixed else best_stage(ratio, horizon)
+        t = horizon if fixed else find_best_stage(ratio, horizon)
         largest = float(ratio(np.array([t]))[0])
-    stages = log_stages(FIRST_STAGE, float(MAX_HORIZON), 1000)
+    stages = make_log_stages(FIRST_STAGE, float(MAX_HORIZON), 1000)
     return {"rate": min(largest, 1.0), "horizon": _first_stage(lambda t: ratio(t) > rate, stages)}
 
 
@@ -272,7 +278,7 @@ def _scan(
     positive: Callable[[FloatArray, FloatArray], BoolArray], rate: float, horizon: float
 ) -> dict[str, float]:
     """For bounds that have to be tried: down from ε = 1, up from T = 3."""
-    stages, begun = log_stages(FIRST_STAGE, float(MAX_HORIZON), 80), horizon >= FIRST_STAGE
+    stages, begun = make_log_stages(FIRST_STAGE, float(MAX_HORIZON), 80), horizon >= FIRST_STAGE
     return {
         "rate": _last_rate(lambda e: positive(e, np.asarray(horizon))) if begun else 0.0,
         "horizon": _first_stage(lambda t: positive(np.asarray(rate), t), stages),

@@ -21,8 +21,13 @@ from scipy.stats import binom, norm
 
 from kibitz.bounds import upper
 from kibitz.bounds.upper import _crossing as crossing
-from kibitz.bounds.upper._crossing import _normal_tail, arrival, farthest, stages_at
-from kibitz.bounds.upper._kibitzer import _beyond, _speed_tail, explored, failing
+from kibitz.bounds.upper._crossing import _normal_tail, count_stages, expect_arrival, find_end
+from kibitz.bounds.upper._kibitzer import (
+    _bound_remainder,
+    _bound_speed_tail,
+    bound_exploration,
+    bound_failures,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -235,7 +240,7 @@ def exact_tail(c, rate, w, horizon):
 
 
 def stated_tail(c, rate, w):
-    return float(_speed_tail(np.array([c]), rate, np.array([w]))[0, 0])
+    return float(_bound_speed_tail(np.array([c]), rate, np.array([w]))[0, 0])
 
 
 CASES_6 = list(itertools.product([0.3, 1.0, 3.0, 10.0], [0.02, 0.3, 0.9], [1.1, 1.5, 2.5, 5.0]))
@@ -257,9 +262,11 @@ def test_step_6_the_tail_of_the_worst_speed():
 
 def test_step_6_lambda_and_the_mean_of_w():
     w = np.array([1 + 1e-5, 1.01, 2.0, 10.0, 50.0])
-    found = crossing.chernoff(w)
+    found = crossing.compute_chernoff_exponent(w)
     assert 1 - np.exp(-found) == pytest.approx(found / w, rel=1e-4)
-    tail = quad(lambda x: math.exp(-float(crossing.chernoff(np.array(x)))), 1, 80, limit=200)[0]
+    tail = quad(
+        lambda x: math.exp(-float(crossing.compute_chernoff_exponent(np.array(x)))), 1, 80, limit=200
+    )[0]
     assert 1 + tail == pytest.approx(math.pi**2 / 6, rel=1e-4)
 
 
@@ -301,9 +308,9 @@ def crosses(boundary, first, last):
 
 
 def table_value(beta, share, v, zeta):
-    t = crossing.tables(8.0, beta)
-    at = crossing.places(t, np.array([share]), np.array([v]))
-    return float(crossing.probability(t, at, np.array([zeta]))[0])
+    t = crossing.load_tables(8.0, beta)
+    at = crossing.find_places(t, np.array([share]), np.array([v]))
+    return float(crossing.lookup_probability(t, at, np.array([zeta]))[0])
 
 
 @BETAS
@@ -332,7 +339,7 @@ def test_step_7_the_tables_bound_crossing_probabilities(beta):
 
 @BETAS
 def test_step_7_before_any_look(beta):
-    t = crossing.tables(8.0, beta)
+    t = crossing.load_tables(8.0, beta)
     for s in (0.1, 1.0, 10.0):
         value = t.from_zero[np.searchsorted(t.stages, s * 1.0001) - 1]
         unit = 200  # steps of a unit of u
@@ -368,14 +375,14 @@ def test_step_8_stages_at_a_number_of_looks(rate):
     stages = np.arange(1, last + 1)
     for k in (1, 2, 7, 40):
         at_k = binom.pmf(k, stages - 1, rate)
-        found = stages_at(np.array([k]), np.array([k + 1]), np.array([float(last)]), rate)[0]
+        found = count_stages(np.array([k]), np.array([k + 1]), np.array([float(last)]), rate)[0]
         assert found == pytest.approx(at_k.sum(), rel=1e-9, abs=1e-12)
         arrives = binom.pmf(k - 1, stages - 2, rate) * rate  # P(G_k = t − 1)
         arrives[0] = 0.0
         assert at_k == pytest.approx((stages - 1) / k * arrives, rel=1e-9, abs=1e-14)
         mean = np.minimum(stages, last) @ (binom.pmf(k - 1, stages - 1, rate) * rate)
         mean += last * binom.cdf(k - 1, last, rate)
-        assert arrival(np.array([k]), np.array([float(last)]), rate)[0] == pytest.approx(
+        assert expect_arrival(np.array([k]), np.array([float(last)]), rate)[0] == pytest.approx(
             mean, rel=1e-9
         )
 
@@ -398,13 +405,13 @@ def binomial_tail(k, m, rate):
 
 
 def probabilities(beta, shares, speeds, zetas):
-    t = crossing.tables(8.0, beta)
-    return crossing.probability(t, crossing.places(t, shares, speeds), zetas)
+    t = crossing.load_tables(8.0, beta)
+    return crossing.lookup_probability(t, crossing.find_places(t, shares, speeds), zetas)
 
 
 def failing_slowly(beta, z, k, rate, horizon, looks):
     """H_T(z) term by term: every stage, every number of looks."""
-    t = crossing.tables(8.0, beta)
+    t = crossing.load_tables(8.0, beta)
     total = 0.0
     for stage in range(1, horizon + 1):
         if looks == "uniform":
@@ -431,9 +438,9 @@ def failing_slowly(beta, z, k, rate, horizon, looks):
 @pytest.mark.parametrize(("k", "rate", "z"), [(2, 0.5, 0.4), (5, 0.1, 0.8), (3, 0.02, 0.3)])
 def test_step_8_cells_lose_little_and_never_too_much(looks, k, rate, z):
     horizon = 150
-    t = crossing.tables(8.0, 1.0)
+    t = crossing.load_tables(8.0, 1.0)
     slowly = failing_slowly(1.0, z, k, rate, horizon, looks)
-    found = failing(t, np.array([z]), k, rate, float(horizon), looks)[0]
+    found = bound_failures(t, np.array([z]), k, rate, float(horizon), looks)[0]
     assert slowly <= found * (1 + 1e-9)
     assert found < 1.2 * slowly
 
@@ -467,8 +474,8 @@ def test_exploration_bounds_its_sum_over_simulated_arrivals(k, rate, room, beta,
         over = room * np.sqrt(n) - np.sqrt(2 * ell(1 + speeds, beta))
         heights = norm.sf(over) if gaussian else np.exp(-(np.maximum(over, 0) ** 2) / 2)
         sums.append(heights.sum())
-    t = crossing.tables(8.0, beta)
-    found = explored(t, np.array([room]), k, rate, float(horizon), "active", gaussian)[0]
+    t = crossing.load_tables(8.0, beta)
+    found = bound_exploration(t, np.array([room]), k, rate, float(horizon), "active", gaussian)[0]
     assert np.mean(sums) < found < 1.5 * np.mean(sums)
     assert np.std(sums) / math.sqrt(len(sums)) < 0.03 * np.mean(sums)
 
@@ -483,8 +490,10 @@ def test_step_3_gaussian_means_are_above_the_threshold_as_often_as_is_said(k, ra
     """
     rng = np.random.default_rng(9)
     horizon, n = 600, np.arange(1, 3000)
-    t = crossing.tables(8.0, beta)
-    found = explored(t, np.array([room]), k, rate, float(horizon), "active", gaussian=True)[0]
+    t = crossing.load_tables(8.0, beta)
+    found = bound_exploration(t, np.array([room]), k, rate, float(horizon), "active", gaussian=True)[
+        0
+    ]
     for scale, is_bound in (1.0, True), (2.0, False):
         n_above = []
         for _ in range(1200):
@@ -521,8 +530,8 @@ def closed_sum(v, gamma, beta, share=0.25):
 
 @BETAS
 def test_step_10_the_closed_sum_is_above_the_tables_and_grows_as_stated(beta):
-    t = crossing.tables(8.0, beta)
-    tabulated = crossing.periodic_constant(t)
+    t = crossing.load_tables(8.0, beta)
+    tabulated = crossing.compute_periodic_constant(t)
     for v in np.geomspace(1, 1e12, 60):
         best = min(closed_sum(v, gamma, beta) for gamma in (1.6, 2, 2.5, 3.2, 4, 6, 8, 10.4, 16, 60))
         assert best <= (12.6 + 0.78 * math.log(v) if beta == 1 else 2.85)
@@ -565,7 +574,7 @@ def maker():
 @BETAS
 def test_the_tables_are_what_the_script_makes(beta, maker):
     """Up to the rounding of 1/128, and to what is known at a smaller ζ."""
-    t = crossing.tables(8.0, beta)
+    t = crossing.load_tables(8.0, beta)
     rng = np.random.default_rng(11)
     for _ in range(12):
         i, k = int(rng.integers(t.speeds.size)), int(rng.integers(t.zetas.size))
@@ -582,7 +591,7 @@ def test_the_tables_are_what_the_script_makes(beta, maker):
 @BETAS
 def test_the_tables_are_as_good_as_another_program_finds(beta):
     """Weights by SciPy's solver, constraints on a dense grid only: p can be little less."""
-    t = crossing.tables(8.0, beta)
+    t = crossing.load_tables(8.0, beta)
     for share, v, zeta in [(0.25, 10.0, 0.25), (0.25, 1000.0, 0.0625), (1.0, 10.0, 1.0)]:
         u = np.geomspace(share, 100 / zeta, 600)
         slopes = np.geomspace(0.2 * math.sqrt(zeta), 12.0, 80)
@@ -593,8 +602,8 @@ def test_the_tables_are_as_good_as_another_program_finds(beta):
         peaks = exponents.max(axis=0)
         found = linprog(np.exp(unit - peaks), A_ub=-np.exp(exponents - peaks), b_ub=-np.ones(u.size))
         optimum = found.fun * math.exp(-unit)
-        at = crossing.places(t, np.array([share]), np.array([v]))
-        value = float(crossing.probability(t, at, np.array([zeta]))[0])
+        at = crossing.find_places(t, np.array([share]), np.array([v]))
+        value = float(crossing.lookup_probability(t, at, np.array([zeta]))[0])
         assert optimum * 0.99 <= value <= optimum * 1.06
 
 
@@ -695,8 +704,8 @@ def test_the_bound_is_above_simulated_regret(looks, gaps, rate, look, beta):
     assert 2.5 * mean < bound < 60 * mean
     sharper = upper.kibitzer(gaps, rate, horizon, looks=looks, beta=beta, gaussian=True)
     assert mean + 4 * sem < sharper < 0.85 * bound
-    t = crossing.tables(8.0, beta)
-    assert low < failing(t, np.array([z]), len(gaps), rate, float(horizon), looks)[0]
+    t = crossing.load_tables(8.0, beta)
+    assert low < bound_failures(t, np.array([z]), len(gaps), rate, float(horizon), looks)[0]
 
 
 def test_the_numbers_of_the_page():
@@ -813,13 +822,13 @@ def test_other_parameters_are_refused(change, sentence):
 @pytest.mark.parametrize(("z", "n_arms", "rate"), [(0.5, 3, 0.2), (1.0, 5, 0.05)])
 def test_what_lies_beyond_the_cells_is_all_that_is_left(looks, z, n_arms, rate):
     """Of the order of e^-40 and never seen in a bound, but summed here one by one."""
-    t = crossing.tables(8.0, 1.0)
-    end = farthest(t, n_arms, rate, looks, z)
+    t = crossing.load_tables(8.0, 1.0)
+    end = find_end(t, n_arms, rate, looks, z)
     rest = end + np.arange(1, 2_000_000.0)
     if looks == "active":  # at each number of looks, from the last on: 1/ε stages
         left = np.exp(-t.turn * (rest - 1) * z**2 / (2 * n_arms)).sum() / rate
     else:  # at each stage t after the last: E exp(-F z^2/2), F binomial of t - 1 and ε/K
         left = ((1 - rate / n_arms * (1 - math.exp(-(z**2) / 2))) ** (rest - 1)).sum()
-    (bound,) = _beyond(t, np.array([z]), n_arms, rate, looks, z)
+    (bound,) = _bound_remainder(t, np.array([z]), n_arms, rate, looks, z)
     assert left <= bound * (1 + 1e-9)
     assert bound <= 2 * left

@@ -606,7 +606,7 @@ def test_looks_that_come_late_prove_more_than_looks_that_come_early():
 
 
 def test_a_schedule_must_give_at_most_one_look_a_stage():
-    with pytest.raises(ValueError, match="rate must give a number"):
+    with pytest.raises(ValueError, match="rate must return a number"):
         lower.passive_maximum(FIVE, lambda t: 2 * t, None, 100)
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from kibitz.bounds import complexity, concentration, upper
-from kibitz.bounds.upper._active import _when_etc_errs
-from kibitz.bounds.upper._ucb import _bad_stages
+from kibitz.bounds.upper._active import _sum_errors
+from kibitz.bounds.upper._ucb import _count_failures
 
 steady = settings(deadline=None)  # the machine may be busy
 
@@ -257,7 +257,7 @@ def test_ucb_sharp_is_not_beaten_by_any_stage(gap, q, horizon):
     assert (needed(others, gap, q) <= best * (1 + 1e-12) + 1e-9).all()
 
 
-def test_the_bad_stages_are_summed_by_the_zeta_function():
+def test_the_count_failures_are_summed_by_the_zeta_function():
     for n_arms, horizon, c, sd in [
         (2, 1, 6, 1),
         (2, 3, 6, 1),
@@ -267,10 +267,10 @@ def test_the_bad_stages_are_summed_by_the_zeta_function():
     ]:
         a = c / (2 * sd**2)
         terms = [4 * t ** (1 - a) + t**-2.5 for t in range(n_arms + 1, horizon + 1)]
-        found = _bad_stages(n_arms, np.asarray(float(horizon)), c, sd)
+        found = _count_failures(n_arms, np.asarray(float(horizon)), c, sd)
         assert found == pytest.approx(math.fsum(terms), rel=1e-11, abs=1e-15)
     exact = sum(c * (mpmath.zeta(s, 3) - mpmath.zeta(s, 10**12 + 1)) for c, s in [(4, 2), (1, 2.5)])
-    assert _bad_stages(2, np.asarray(1e12), 6, 1) == pytest.approx(float(exact), rel=1e-11)
+    assert _count_failures(2, np.asarray(1e12), 6, 1) == pytest.approx(float(exact), rel=1e-11)
 
 
 @given(some_gaps, rates, horizons, st.integers(0, 99))
@@ -736,10 +736,10 @@ def test_the_regret_of_an_erring_etc():
         return float(mpmath.fsum(term(m) for m in range(200)))
 
     for n_arms in (1, 2, 200):
-        assert _when_etc_errs(n_arms) == pytest.approx(total(n_arms), rel=1e-12)
+        assert _sum_errors(n_arms) == pytest.approx(total(n_arms), rel=1e-12)
         assert total(n_arms) == pytest.approx(38.56 * n_arms + 1.44, rel=2e-4)
         assert total(n_arms) < 51 * n_arms
-    assert _when_etc_errs(3, np.array([0.0, 1.0]))[0] == 0.0  # one epoch: nothing to err
+    assert _sum_errors(3, np.array([0.0, 1.0]))[0] == 0.0  # one epoch: nothing to err
 
 
 @pytest.mark.parametrize(

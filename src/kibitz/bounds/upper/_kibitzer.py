@@ -267,7 +267,7 @@ def _bound_late(c: float, n: float, rate: float, horizon: float, looks: str) -> 
 def _distribute_speeds(
     c: FloatArray, rate: float, horizon: float, looks: str
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the distribution of V = sup t/(F + c), rounded up: probabilities, values; a row per c."""
+    """Return the distribution of V = sup t/(F + c), rounded up: probabilities and values."""
     most = (horizon / c)[:, None]
     certain = np.ones((c.size, 1))
     if rate == 0:

@@ -81,8 +81,8 @@ def bayes_optimal(
     n_observed = _count_observations(now, last, period)
     if (n_bytes := 8 * comb(n_observed + 3, 3)) > MAX_BYTES:
         raise ValueError(
-            f"horizon={short_repr(horizon)} would take {n_bytes / 1e9:.3g} GB of memory, more than the "
-            f"limit of {MAX_BYTES / 1e9:g} GB; use a shorter horizon or fewer looks"
+            f"horizon={short_repr(horizon)} would take {n_bytes / 1e9:.3g} GB of memory; "
+            f"the limit is {MAX_BYTES / 1e9:g} GB, use a shorter horizon or fewer looks"
         )
     offsets = _make_offsets(n_observed)
     values = np.zeros(offsets[-1, -1])

@@ -1,10 +1,9 @@
-"""The theorem about kibitzer (docs/kibitzer.md), step by step, and the function that computes it.
+"""Tests of the theorem about kibitzer (docs/kibitzer.md), step by step, and of its computation.
 
-The policy is played here by a slow loop of its own, which knows nothing of kibitz. Where a step is an
-inequality between numbers it is computed exactly (lattice walks, binomials); where it is about paths
-it is checked on each path; where it is about expectations, by simulation with fixed seeds. Each check
-is a function that tells by how much the inequality holds, and is also run on wrong versions of the
-statement ("mutants"), which must fail: a check that cannot fail is none.
+A slow loop in this file runs the policy independently of kibitz. Inequalities between numbers are
+checked exactly (lattice walks, binomials), statements about paths on each path, and statements
+about expectations by simulation with fixed seeds. Each check returns by how much the inequality
+holds. It also runs on wrong versions of the statement ("mutants"), which must fail.
 """
 
 import importlib.util
@@ -482,7 +481,7 @@ def test_exploration_bounds_its_sum_over_simulated_arrivals(k, rate, room, beta,
 
 @EXPLORING
 @BETAS
-def test_step_3_gaussian_means_are_above_the_threshold_as_often_as_is_said(k, rate, room, beta):
+def test_step_3_gaussian_means_exceed_the_threshold_with_the_stated_probability(k, rate, room, beta):
     """The counts n at which m(n) + √(2ℓ/n) ≥ room, of Gaussian streams: X at most, on average.
 
     X is above by 5 to 30 %, the standard error is 3 %: three of it are allowed, and the chance of a
@@ -572,7 +571,7 @@ def maker():
 
 
 @BETAS
-def test_the_tables_are_what_the_script_makes(beta, maker):
+def test_tables_agree_with_their_script(beta, maker):
     """Up to the rounding of 1/128, and to what is known at a smaller ζ."""
     t = crossing.load_tables(8.0, beta)
     rng = np.random.default_rng(11)
@@ -589,7 +588,7 @@ def test_the_tables_are_what_the_script_makes(beta, maker):
 
 
 @BETAS
-def test_the_tables_are_as_good_as_another_program_finds(beta):
+def test_tables_agree_with_an_independent_program(beta):
     """Weights by SciPy's solver, constraints on a dense grid only: p can be little less."""
     t = crossing.load_tables(8.0, beta)
     for share, v, zeta in [(0.25, 10.0, 0.25), (0.25, 1000.0, 0.0625), (1.0, 10.0, 1.0)]:
@@ -607,7 +606,7 @@ def test_the_tables_are_as_good_as_another_program_finds(beta):
         assert optimum * 0.99 <= value <= optimum * 1.06
 
 
-def test_a_table_is_a_bound_for_each_weight_that_the_solver_might_return(maker):
+def test_tables_are_bounds_for_any_solution_of_the_solver(maker):
     """Dividing by the smallest constraint is what certifies: wrong weights give larger values."""
     times, slopes = np.geomspace(0.25, 60, 100), np.geomspace(0.3, 6, 30)
     rows = maker.least_exponents(10.0, 1.0, 1.0, times, slopes, False)
@@ -708,7 +707,7 @@ def test_the_bound_is_above_simulated_regret(looks, gaps, rate, look, beta):
     assert low < bound_failures(t, np.array([z]), len(gaps), rate, float(horizon), looks)[0]
 
 
-def test_the_numbers_of_the_page():
+def test_numbers_on_the_page():
     """At least as good as in the sheet that the theorem came from; the paper's are `ucb_sharp`'s."""
     for gaps, rate, active, passive, active_0, passive_0, closed, closed_0, paper in [
         (FIVE, 0.1, 1094, 624, 596, 469, 2023, 923, 1857),
@@ -754,7 +753,7 @@ def test_the_bound_grows_with_the_horizon_and_stays_finite(looks, beta):
     assert found[-1] == pytest.approx(found[-2], rel=1e-3)
 
 
-def test_without_looks_the_bound_is_logarithmic_and_infinite_for_ever():
+def test_without_looks_the_bound_is_logarithmic_in_t():
     found = upper.kibitzer(FIVE, 0, [10**3, 10**6, 10**9, math.inf])
     assert found[1] / found[0] > 1.5
     assert found[2] - found[1] < 1.5 * (found[1] - found[0])
@@ -763,7 +762,7 @@ def test_without_looks_the_bound_is_logarithmic_and_infinite_for_ever():
     assert few == pytest.approx(found[1], rel=0.03)
 
 
-def test_small_gaps_may_be_given_up():
+def test_small_gaps_can_be_ignored():
     """A gap that cannot be found in time costs at most TΔ; the others keep their bounds."""
     with_tiny = upper.kibitzer([0, 1e-4, 1.0], 0.1, 1000, details=True)
     assert with_tiny.total < 1.05 * upper.kibitzer([0, 0, 1.0], 0.1, 1000) + 1000 * 1e-4
@@ -775,7 +774,7 @@ def test_small_gaps_may_be_given_up():
     "gaps", [[0, 1e-50], [0, 1e50], [0, 2e-6], [0, 1e-50, 1e50], [0] + [0.3] * 60]
 )
 @pytest.mark.parametrize("looks", ["active", "uniform", "periodic"])
-def test_extreme_gaps_have_numbers_too(gaps, looks):
+def test_extreme_gaps_give_finite_bounds(gaps, looks):
     for rate, horizon in itertools.product([1e-12, 0.25, 1.0], [1, 10**4, math.inf]):
         found = upper.kibitzer(gaps, rate, horizon, looks=looks)
         assert 0 <= found <= max(gaps) * horizon * (1 + 1e-9)
@@ -812,7 +811,7 @@ def test_the_order_of_arms_and_the_unit_of_rewards_do_not_matter():
         ({"scale": 0}, "scale must be .*, got 0"),
     ],
 )
-def test_other_parameters_are_refused(change, sentence):
+def test_untabulated_parameters_raise(change, sentence):
     given = {"gaps": FIVE, "rate": 0.1} | change
     with pytest.raises(ValueError, match=sentence):
         upper.kibitzer(**given)
@@ -820,7 +819,7 @@ def test_other_parameters_are_refused(change, sentence):
 
 @pytest.mark.parametrize("looks", ["active", "uniform"])
 @pytest.mark.parametrize(("z", "n_arms", "rate"), [(0.5, 3, 0.2), (1.0, 5, 0.05)])
-def test_what_lies_beyond_the_cells_is_all_that_is_left(looks, z, n_arms, rate):
+def test_remainder_covers_everything_beyond_the_cells(looks, z, n_arms, rate):
     """Of the order of e^-40 and never seen in a bound, but summed here one by one."""
     t = crossing.load_tables(8.0, 1.0)
     end = find_end(t, n_arms, rate, looks, z)

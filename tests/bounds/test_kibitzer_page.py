@@ -1,4 +1,4 @@
-"""The numbers of docs/kibitzer.md, computed again; as a program it writes them there."""
+"""Check the numbers of docs/kibitzer.md; run as a program, this file writes them."""
 
 from pathlib import Path
 

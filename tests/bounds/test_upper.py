@@ -1,4 +1,4 @@
-"""Upper bounds, against brute force, slow loops, and plays of the algorithms themselves."""
+"""Tests of the upper bounds against brute force, slow loops and simulations."""
 
 import itertools
 import math
@@ -213,7 +213,7 @@ def test_ucb_passive_takes_the_smallest_bound_of_each_arm(gaps, rate, horizon, s
     assert best.total < math.inf
 
 
-def test_an_arm_that_is_never_seen_has_no_bound_but_time():
+def test_without_looks_at_an_arm_only_the_horizon_bounds_its_regret():
     weights = [0.0, 0.5, 0.5, 0.0]
     assert upper.ucb_rate(FOUR, 0.1, weights) == math.inf
     assert upper.ucb_periodic(FOUR, 0.1, weights) == math.inf
@@ -257,7 +257,7 @@ def test_ucb_sharp_is_not_beaten_by_any_stage(gap, q, horizon):
     assert (needed(others, gap, q) <= best * (1 + 1e-12) + 1e-9).all()
 
 
-def test_the_count_failures_are_summed_by_the_zeta_function():
+def test_count_failures_equals_the_sum():
     for n_arms, horizon, c, sd in [
         (2, 1, 6, 1),
         (2, 3, 6, 1),
@@ -325,7 +325,7 @@ def test_ucb_rate_covers_the_maximum_for_other_indices(exploration):
         assert 1 + needed(t, gap, q, exploration).max() + bad <= bound
 
 
-def test_an_index_too_small_for_the_noise_is_refused():
+def test_exploration_too_small_for_the_noise_raises():
     with pytest.raises(ValueError, match=r"exploration must be greater than 4 sd² = 4\.0, got 4"):
         upper.ucb_log(FOUR, 10, exploration=4)
     with pytest.raises(ValueError, match="exploration must be greater than"):
@@ -335,7 +335,7 @@ def test_an_index_too_small_for_the_noise_is_refused():
 # UCB: schedules
 
 
-def test_a_constant_schedule_is_a_rate():
+def test_constant_schedule_equals_a_rate():
     for horizon in (1, 2, 3, 1000, 10**5):
         flat = upper.ucb_schedule(FOUR, lambda t: 0.1 * t, None, horizon, details=True)
         sharp = upper.ucb_sharp(FOUR, 0.1, None, horizon, details=True)
@@ -343,7 +343,7 @@ def test_a_constant_schedule_is_a_rate():
         np.testing.assert_array_equal(flat.stages, sharp.stages)
 
 
-def test_cells_of_a_long_schedule_only_ever_raise_the_bound():
+def test_cells_never_lower_the_bound_of_a_long_schedule():
     weights = [0.4, 0.2, 0.2, 0.2]
     rates = np.array([1e-9, 1e-7, 1e-5])  # maxima far beyond the stages that are looked at singly
     for rate in rates:
@@ -364,7 +364,7 @@ def test_early_looks_beat_the_same_number_spread_out():
     assert early < upper.ucb_sharp(gaps, looks / horizon, [0, 1], horizon)
 
 
-def test_a_schedule_of_more_than_one_look_a_stage_is_refused():
+def test_schedule_with_more_than_one_look_per_stage_raises():
     with pytest.raises(ValueError, match="schedule must sum rates in"):
         upper.ucb_schedule(FOUR, lambda t: 2 * t, None, 100)
     with pytest.raises(ValueError, match="schedule must sum rates in"):
@@ -468,7 +468,7 @@ def test_ftl_robin_sees_each_arm_once_in_k_looks_not_in_one():
     assert regret.mean() <= upper.ftl_robin([0.0, gap], rate)
 
 
-def test_a_leader_that_never_sees_an_arm_may_be_wrong_for_ever():
+def test_ftl_robin_is_infinite_if_an_arm_gets_no_looks():
     assert upper.ftl_robin(FOUR, 0.1, [0.0, 0.5, 0.25, 0.25]) == math.inf
     assert upper.ftl_robin(FOUR, 0.1, [0.5, 0.5, 0.0, 0.0]) == math.inf
     assert upper.ftl_robin(FOUR, 0.0) == math.inf
@@ -764,7 +764,7 @@ def test_the_printed_bound_of_etc_ocucb(gaps, rate, i_m):
     assert found == pytest.approx(total, rel=1e-12)
 
 
-def test_etc_ocucb_is_bounded_for_ever_and_needs_small_gaps():
+def test_etc_ocucb_is_finite_without_a_horizon_if_gaps_are_small():
     gaps = [0.0, 0.1, 0.5]
     for form in ("proved", "exact"):
         for_ever = upper.etc_ocucb(gaps, 0.1, c_eta=1.0, form=form)
@@ -867,7 +867,7 @@ def test_every_bound_takes_arrays_of_rates_and_horizons(bound, n_arms, gap):
 
 
 @pytest.mark.parametrize("bound", BOUNDS.values(), ids=BOUNDS.keys())
-def test_nothing_is_lost_if_every_arm_is_optimal(bound):
+def test_bounds_are_0_if_every_arm_is_optimal(bound):
     for rate in (0.0, 0.5):
         assert bound([0.0, 0.0, 0.0], rate, [0.0, 0.0, 0.5], 10**6) == 0.0
     assert upper.ucb_schedule([0.0, 0.0], lambda t: 0.1 * t, None, 10**3) == 0.0
@@ -895,6 +895,6 @@ def test_nothing_is_lost_if_every_arm_is_optimal(bound):
         (lambda: upper.etc_elimination(FOUR, 10.0, form="leading"), "form"),
     ],
 )
-def test_refuses_with_the_name_of_what_is_wrong(call, name):
+def test_errors_name_the_argument(call, name):
     with pytest.raises(ValueError, match=f"^{name} must be"):
         call()

@@ -38,15 +38,15 @@ def ell(x, beta=1.0):
     return np.log(x) - beta * np.log1p(np.log(x))
 
 
-# The policy, played slowly -----------------------------------------------------------------------
+# A slow implementation of the policy ------------------------------------------------------------
 
 
-class Game:
-    """One run of kibitzer with Gaussian rewards, stage by stage, all of it kept.
+class Run:
+    """One run of kibitzer with Gaussian rewards, stage by stage, with its full history.
 
-    `look(counts, means, best)` chooses the looks that are not in turn; `forced(r, K)` is the position
-    of the r-th turn, at each `share`-th look, which is left out by an arm that was seen more than
-    `enough` times and once for each turn before.
+    `look(counts, rng)` chooses the looks that are not in turn. Every `share`-th look is in turn, and
+    `forced(r, K)` is the arm of the r-th turn. The turn is skipped if the arm already has more than
+    `enough` observations plus one for each of its previous turns.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Game:
     ):
         k = len(means)
         self.means, self.counts, self.sums = np.array(means), np.zeros(k, int), np.zeros(k)
-        self.rows = []  # stage, looks before it, counts, indices, arm, was it unseen
+        self.rows = []  # stage, looks before it, counts, indices, arm
         n_looks = 0
         for stage, arrives in enumerate(arrivals, 1):
             if (self.counts == 0).any():
@@ -67,7 +67,7 @@ class Game:
             chosen = look(self.counts, rng)
             seen = self.counts.copy()
             self.rows.append((stage, n_looks, seen, indices, arm))
-            self.tell(arm, rng)
+            self.observe(arm, rng)
             if arrives:
                 n_looks += 1
                 if n_looks % share == 0:
@@ -75,9 +75,9 @@ class Game:
                     place = (r - 1) % k if forced is None else forced(r, k)
                     if seen[place] <= enough + (r - 1) // k:
                         chosen = place
-                self.tell(chosen, rng)
+                self.observe(chosen, rng)
 
-    def tell(self, arm, rng):
+    def observe(self, arm, rng):
         self.counts[arm] += 1
         self.sums[arm] += rng.normal(self.means[arm])
 
@@ -91,33 +91,33 @@ LOOKS = {
 }
 
 
-def games(n, seed, horizon=200, **options):
-    """Random instances: arms, the place of the best, arrivals, and each way to look."""
+def make_runs(n, seed, horizon=200, **options):
+    """Yield runs with random means and arrivals, and each rule for the looks."""
     rng = np.random.default_rng(seed)
     for i in range(n):
         k = int(rng.integers(2, 7))
         means = np.round(rng.normal(size=k), 2)
         rate = rng.choice([0.05, 0.3, 1.0])
         look = list(LOOKS.values())[i % len(LOOKS)]
-        yield Game(means, rng.random(horizon) < rate, rng, look, **options)
+        yield Run(means, rng.random(horizon) < rate, rng, look, **options)
 
 
-# Step 1: how often each arm has been seen
+# Step 1: the number of observations of each arm
 
 
-def room_of_step_1(**options):
-    """The least of O_j − 1 − ⌊F/4K⌋ over all arms, stages and games."""
+def compute_slack_of_step_1(**options):
+    """Return the minimum of O_j − 1 − ⌊F/4K⌋ over all arms, stages and runs."""
     least = math.inf
-    for game in games(60, 1, pull=lambda counts, rng: int(np.argmax(counts)), **options):
-        for _, n_looks, counts, indices, _ in game.rows:
+    for run in make_runs(60, 1, pull=lambda counts, rng: int(np.argmax(counts)), **options):
+        for _, n_looks, counts, indices, _ in run.rows:
             if indices is not None:
                 least = min(least, counts.min() - 1 - n_looks // (4 * len(counts)))
     return least
 
 
 def test_step_1_every_arm_has_been_seen_once_and_in_its_turns():
-    """Whatever is pulled and wherever the other looks go: also for arms other than the best."""
-    assert room_of_step_1() == 0
+    """Check all arms, for any pulls and any other looks."""
+    assert compute_slack_of_step_1() == 0
 
 
 @pytest.mark.parametrize(
@@ -130,54 +130,54 @@ def test_step_1_every_arm_has_been_seen_once_and_in_its_turns():
     ],
 )
 def test_step_1_mutants_fail(mutant):
-    assert room_of_step_1(**mutant) < 0
+    assert compute_slack_of_step_1(**mutant) < 0
 
 
-# Steps 2 and 3: what a pull costs, path by path
+# Steps 2 and 3: the cost of a pull, path by path
 
 
-def ordered(means):
-    """The best arm, the gaps in order, and the rank of each arm among the sub-optimal ones."""
+def order_arms(means):
+    """Return the best arm, the gaps, and the sub-optimal arms in order of gap."""
     gaps = np.max(means) - np.array(means)
     order = [i for i in np.argsort(gaps, kind="stable") if gaps[i] > 0]
     return int(np.argmin(gaps)), gaps, order
 
 
-def room_of_step_2(thresholds=lambda gaps: gaps / 2, seed=2):
-    """The least of (what step 2 pays for a stage) − (what it costs)."""
+def compute_slack_of_step_2(thresholds=lambda gaps: gaps / 2, seed=2):
+    """Return the minimum of the right side minus the left side of step 2 over all stages."""
     least = math.inf
-    for game in games(40, seed):
-        best, gaps, order = ordered(game.means)
+    for run in make_runs(40, seed):
+        best, gaps, order = order_arms(run.means)
         z = thresholds(gaps[order])
         steps = np.diff(gaps[order], prepend=0.0)
-        for _, _, counts, indices, arm in game.rows:
+        for _, _, counts, indices, arm in run.rows:
             paid = gaps[arm] if counts[arm] == 0 else 0.0
             if indices is not None and gaps[arm] > 0:
-                low = game.means[best] - indices[best]
+                low = run.means[best] - indices[best]
                 rank = order.index(arm)
-                paid += gaps[arm] * (indices[arm] >= game.means[best] - z[rank])
+                paid += gaps[arm] * (indices[arm] >= run.means[best] - z[rank])
                 paid += steps[low > z].sum()
             least = min(least, paid - gaps[arm])
     return least
 
 
 def test_step_2_every_pull_is_a_first_one_or_paid_by_exploration_or_failure():
-    assert room_of_step_2() >= -1e-12
-    assert room_of_step_2(lambda gaps: np.full(len(gaps), gaps[0] / 3), 3) >= -1e-12
+    assert compute_slack_of_step_2() >= -1e-12
+    assert compute_slack_of_step_2(lambda gaps: np.full(len(gaps), gaps[0] / 3), 3) >= -1e-12
 
 
 def test_step_2_needs_thresholds_that_do_not_decrease():
-    assert room_of_step_2(lambda gaps: np.append(2 * gaps[-1], gaps[1:] / 20)) < -0.01
+    assert compute_slack_of_step_2(lambda gaps: np.append(2 * gaps[-1], gaps[1:] / 20)) < -0.01
 
 
 def test_step_3_an_arm_is_pulled_once_at_each_count_and_below_the_worst_speed():
-    for game in games(40, 4):
-        k = len(game.means)
-        rows = [row for row in game.rows if row[3] is not None]
+    for run in make_runs(40, 4):
+        k = len(run.means)
+        rows = [row for row in run.rows if row[3] is not None]
         pairs = [(arm, counts[arm]) for _, _, counts, _, arm in rows]
         assert len(set(pairs)) == len(pairs)
-        stages = np.array([row[0] for row in game.rows])
-        looks = np.array([row[1] for row in game.rows])
+        stages = np.array([row[0] for row in run.rows])
+        looks = np.array([row[1] for row in run.rows])
         for stage, n_looks, counts, _, arm in rows:
             n = counts[arm]
             worst = (stages / (looks + k * n / 8)).max()
@@ -227,7 +227,7 @@ def test_step_5_the_integral_and_the_sum_of_gaussian_tails(beta):
 
 
 def exact_tail(c, rate, w, horizon):
-    """P(t/(F(t) + c) > w/ε for some t ≤ horizon), by the law of F stage by stage."""
+    """Return P(t/(F(t) + c) > w/ε for some t ≤ horizon), by the distribution of F at each stage."""
     alive = np.zeros(horizon + 1)  # by F
     alive[0] = 1.0
     for stage in range(1, horizon + 1):
@@ -275,7 +275,7 @@ def test_step_6_the_width_is_concave_in_the_speed_from_1_on(beta):
     slope = np.diff(ell(1 + v, beta)) / np.diff(v)
     assert (np.diff(slope) <= 1e-9 * slope[:-1]).all()
     early = np.linspace(0.01, 0.9, 1000)
-    if beta == 1:  # below 1 it is not, so that "from 1 on" is needed
+    if beta == 1:  # it is not concave below 1
         assert (np.diff(np.diff(ell(1 + early, beta))) > 0).any()
 
 
@@ -286,15 +286,17 @@ def test_step_6_the_worst_speed_is_that_of_the_arrivals():
         arrivals = rng.random(3000) < rate
         looks = np.concatenate([[0], np.cumsum(arrivals)[:-1]])
         speed = (np.arange(1, 3001) / (looks + c)).max()
-        stages = np.append(np.flatnonzero(arrivals) + 1, 3000)  # the game may end while one waits
+        stages = np.append(
+            np.flatnonzero(arrivals) + 1, 3000
+        )  # the run may end before the next arrival
         assert speed <= max(1, 1 / c) * (stages / np.arange(1, len(stages) + 1)).max() * (1 + 1e-12)
 
 
 # Step 7: the mixture, against exact crossing probabilities of a walk of ±1 steps
 
 
-def crosses(boundary, first, last):
-    """P(S_n > boundary(n) for some n from first to last), S a sum of n fair ±1 steps: exactly."""
+def compute_crossing_probability(boundary, first, last):
+    """Return the exact P(S_n > boundary(n) for some n from first to last) for fair ±1 steps."""
     heights = boundary(np.arange(1.0, last + 1))
     alive = np.zeros(2 * last + 1)
     alive[last] = 1.0
@@ -314,7 +316,7 @@ def table_value(beta, share, v, zeta):
 
 @BETAS
 def test_step_7_the_tables_bound_crossing_probabilities(beta):
-    """On walks of one unit of u = 40 steps; between half and a sixth of each value is attained."""
+    """Compare with walks of 40 steps per unit of u; they attain a sixth to a half of each value."""
     ratios = []
     for share, v, zeta in [
         (0.25, 1.0, 0.5), (0.25, 10.0, 0.1), (0.25, 10.0, 1.0), (0.25, 100.0, 0.05),
@@ -328,11 +330,13 @@ def test_step_7_the_tables_bound_crossing_probabilities(beta):
                 np.sqrt(2 * u * ell(1 + 8 * v / (u + 8), beta)) + math.sqrt(zeta) * u
             )
 
-        exact = crosses(boundary, math.ceil(share * unit), min(int(unit * 10 / zeta), 2400))
+        exact = compute_crossing_probability(
+            boundary, math.ceil(share * unit), min(int(unit * 10 / zeta), 2400)
+        )
         bound = table_value(beta, share, v, zeta)
         assert exact <= bound, (share, v, zeta)
         ratios.append(bound / exact)
-    assert min(ratios) < 2.5  # a table of a third would not pass
+    assert min(ratios) < 2.5  # tables with a third of the values would fail
     assert max(ratios) < 9
 
 
@@ -341,31 +345,31 @@ def test_step_7_before_any_look(beta):
     t = crossing.load_tables(8.0, beta)
     for s in (0.1, 1.0, 10.0):
         value = t.from_zero[np.searchsorted(t.stages, s * 1.0001) - 1]
-        unit = 200  # steps of a unit of u
+        unit = 200  # steps per unit of u
 
         def boundary(n, s=s, unit=unit):
             u = n / unit
             return math.sqrt(unit) * (np.sqrt(2 * u * ell(1 + 8 * s / u, beta)) + u)
 
-        exact = crosses(boundary, 1, 2000)
+        exact = compute_crossing_probability(boundary, 1, 2000)
         assert exact <= value < 12 * exact
 
 
 def test_step_7_a_smaller_share_may_be_taken_at_a_larger_one():
-    """p(κ, v, ζ) ≤ p(κ', v, ζκ/κ') for κ' ≥ κ: exactly, on walks."""
+    """Check p(κ, v, ζ) ≤ p(κ', v, ζκ/κ') for κ' ≥ κ exactly, on walks."""
 
     def at(share, zeta, v=5.0, unit=60):
         def boundary(n):
             u = n / unit
             return math.sqrt(unit) * (np.sqrt(2 * u * ell(1 + 8 * v / (u + 8))) + math.sqrt(zeta) * u)
 
-        return crosses(boundary, round(share * unit), 1500)
+        return compute_crossing_probability(boundary, round(share * unit), 1500)
 
-    # in units of κ the two walks have steps of different size: 5 % for that
+    # in units of κ the two walks have steps of different size, which costs up to 5 %
     assert at(0.5, 0.4) <= 1.05 * at(1.0, 0.2) < 1.3 * at(0.5, 0.4)
 
 
-# Step 8: how long the number of looks stays where it is
+# Step 8: the number of stages at each number of looks
 
 
 @pytest.mark.parametrize("rate", [0.03, 0.4, 1.0])
@@ -395,7 +399,7 @@ def test_step_8_large_binomials_by_a_formula(rate):
 
 
 def binomial_tail(k, m, rate):
-    """P(Bin(m, rate) >= k), added up from k on; SciPy 1.13 is wrong by 2e-9 there."""
+    """Return P(Bin(m, rate) >= k) by summation, because SciPy 1.13 is wrong by 2e-9 there."""
     with mpmath.workdps(30):
         ways = mpmath.loggamma(m + 1) - mpmath.loggamma(k + 1) - mpmath.loggamma(m - k + 1)
         first = mpmath.exp(ways + k * mpmath.log(rate) + (m - k) * mpmath.log(1 - mpmath.mpf(rate)))
@@ -403,13 +407,13 @@ def binomial_tail(k, m, rate):
     return float(first) * (1 + np.cumprod((m - j) / (j + 1) * (rate / (1 - rate))).sum())
 
 
-def probabilities(beta, shares, speeds, zetas):
+def lookup_probabilities(beta, shares, speeds, zetas):
     t = crossing.load_tables(8.0, beta)
     return crossing.lookup_probability(t, crossing.find_places(t, shares, speeds), zetas)
 
 
-def failing_slowly(beta, z, k, rate, horizon, looks):
-    """H_T(z) term by term: every stage, every number of looks."""
+def sum_failures(beta, z, k, rate, horizon, looks):
+    """Return H_T(z) as a sum over every stage and every number of looks."""
     t = crossing.load_tables(8.0, beta)
     total = 0.0
     for stage in range(1, horizon + 1):
@@ -429,7 +433,9 @@ def failing_slowly(beta, z, k, rate, horizon, looks):
         total += chance[n_looks == 0].sum() * (t.from_zero[start] if start >= 0 else 1.0)
         some = (n_looks > 0) & (chance > 1e-14)
         f = n_looks[some]
-        total += chance[some] @ probabilities(beta, k * seen[some] / f, stage / f, f * z * z / k)
+        total += chance[some] @ lookup_probabilities(
+            beta, k * seen[some] / f, stage / f, f * z * z / k
+        )
     return total
 
 
@@ -438,7 +444,7 @@ def failing_slowly(beta, z, k, rate, horizon, looks):
 def test_step_8_cells_lose_little_and_never_too_much(looks, k, rate, z):
     horizon = 150
     t = crossing.load_tables(8.0, 1.0)
-    slowly = failing_slowly(1.0, z, k, rate, horizon, looks)
+    slowly = sum_failures(1.0, z, k, rate, horizon, looks)
     found = bound_failures(t, np.array([z]), k, rate, float(horizon), looks)[0]
     assert slowly <= found * (1 + 1e-9)
     assert found < 1.2 * slowly
@@ -450,7 +456,7 @@ EXPLORING = pytest.mark.parametrize(
 
 
 def worst_speeds(k, rate, horizon, n, rng):
-    """V_n for n observations and more, up to a horizon, on one path of arrivals."""
+    """Return V_n for n or more observations, up to a horizon, on one path of arrivals."""
     looks = np.concatenate([[0], np.cumsum(rng.random(horizon - 1) < rate)])
     stages = np.arange(1, horizon + 1)
     speeds = np.array([(stages / (looks + k * m / 8)).max() for m in range(1, 200)])
@@ -546,18 +552,20 @@ def test_step_10_a_chord_is_crossed_less_often_than_stated():
         (100, 1.5, 1.0, 0.002),
     ]:
         last = int(gamma * start)
-        exact = crosses(lambda n, a=level, z=zeta: np.sqrt(2 * n * a) + math.sqrt(z) * n, start, last)
+        exact = compute_crossing_probability(
+            lambda n, a=level, z=zeta: np.sqrt(2 * n * a) + math.sqrt(z) * n, start, last
+        )
         tau = math.tanh(math.log(gamma) / 4)
         stated = math.exp(-(1 - tau**2) * level - (1 + tau) * math.sqrt(2 * level * zeta * start))
         assert exact <= stated
         assert exact > 0.2 * stated
 
 
-# The tables, made again in part
+# The tables, partly recomputed
 
 
 def script():
-    """The script that makes the tables, from its file."""
+    """Return the script that writes the tables, as a module."""
     path = Path(__file__).parents[2] / "benchmarks" / "kibitzer_tables.py"
     spec = importlib.util.spec_from_file_location("kibitzer_tables", path)
     module = importlib.util.module_from_spec(spec)
@@ -572,7 +580,7 @@ def maker():
 
 @BETAS
 def test_tables_agree_with_their_script(beta, maker):
-    """Up to the rounding of 1/128, and to what is known at a smaller ζ."""
+    """Allow for the rounding to 1/128 and for values taken at a smaller ζ."""
     t = crossing.load_tables(8.0, beta)
     rng = np.random.default_rng(11)
     for _ in range(12):
@@ -589,7 +597,7 @@ def test_tables_agree_with_their_script(beta, maker):
 
 @BETAS
 def test_tables_agree_with_an_independent_program(beta):
-    """Weights by SciPy's solver, constraints on a dense grid only: p can be little less."""
+    """Solve for the weights with SciPy on a dense grid; p cannot be much smaller."""
     t = crossing.load_tables(8.0, beta)
     for share, v, zeta in [(0.25, 10.0, 0.25), (0.25, 1000.0, 0.0625), (1.0, 10.0, 1.0)]:
         u = np.geomspace(share, 100 / zeta, 600)
@@ -607,7 +615,7 @@ def test_tables_agree_with_an_independent_program(beta):
 
 
 def test_tables_are_bounds_for_any_solution_of_the_solver(maker):
-    """Dividing by the smallest constraint is what certifies: wrong weights give larger values."""
+    """Check that wrong weights only give larger values, because of the final division."""
     times, slopes = np.geomspace(0.25, 60, 100), np.geomspace(0.3, 6, 30)
     rows = maker.least_exponents(10.0, 1.0, 1.0, times, slopes, False)
     rng = np.random.default_rng(12)
@@ -627,8 +635,8 @@ def test_tables_are_bounds_for_any_solution_of_the_solver(maker):
 # The function ------------------------------------------------------------------------------------
 
 
-def played(gaps, arrivals, n_runs, horizon, seed, look, beta=1.0, z=None):
-    """Mean and standard error of the regret of many runs at once, and of the stages of failure.
+def simulate_regret(gaps, arrivals, n_runs, horizon, seed, look, beta=1.0, z=None):
+    """Return mean and standard error of the regret of many runs, and of the stages of failure.
 
     `look` is "best never" (the worst there is: only the looks in turn see the best arm), "imed", or
     "uniform" (passive). The best arm is the last one, which is pulled last.
@@ -688,7 +696,7 @@ SETTINGS = [
 @BETAS
 @pytest.mark.parametrize(("looks", "gaps", "rate", "look"), SETTINGS)
 def test_the_bound_is_above_simulated_regret(looks, gaps, rate, look, beta):
-    """By 2.5 times at least and 60 at most; so is the part for failure. Errors are below 15 %."""
+    """Check that regret and failures are 2.5 to 60 times below the bound. Errors are below 15 %."""
     horizon, z = 1500, 0.3
     arrivals = random_arrivals(rate)
     if looks == "periodic":
@@ -697,7 +705,7 @@ def test_the_bound_is_above_simulated_regret(looks, gaps, rate, look, beta):
         def arrivals(stage, rng, n):
             return np.full(n, stage % period == 0)
 
-    mean, sem, low = played(gaps, arrivals, 150, horizon, 13, look, beta, z)
+    mean, sem, low = simulate_regret(gaps, arrivals, 150, horizon, 13, look, beta, z)
     bound = upper.kibitzer(gaps, rate, horizon, looks=looks, beta=beta)
     assert sem < 0.15 * mean
     assert 2.5 * mean < bound < 60 * mean
@@ -708,7 +716,7 @@ def test_the_bound_is_above_simulated_regret(looks, gaps, rate, look, beta):
 
 
 def test_numbers_on_the_page():
-    """At least as good as in the sheet that the theorem came from; the paper's are `ucb_sharp`'s."""
+    """Compare with the first computation of the theorem, and with `ucb_sharp` for the paper."""
     for gaps, rate, active, passive, active_0, passive_0, closed, closed_0, paper in [
         (FIVE, 0.1, 1094, 624, 596, 469, 2023, 923, 1857),
         (FIVE, 0.01, 1428, 900, 700, 567, 2626, 1170, 2355),
@@ -729,7 +737,7 @@ def test_numbers_on_the_page():
 @BETAS
 @pytest.mark.parametrize(("looks", "speed"), [("active", 1 + math.pi**2 / 0.6), ("periodic", 10.0)])
 def test_the_closed_form_explores_at_the_mean_worst_speed(looks, speed, beta):
-    """Part (a) of the theorem at z = Δ/2, for an arm that does not also pay for failures."""
+    """Check part (a) of the theorem at z = Δ/2, for an arm without a failure term."""
     gaps, b = [0.0, 0.3, 0.9], 8.0
     found = upper.kibitzer(gaps, 0.1, form="closed", looks=looks, beta=beta, details=True)
     log = math.log(1 + b / 3 * speed)
@@ -748,7 +756,7 @@ def test_the_bound_grows_with_the_horizon_and_stays_finite(looks, beta):
     horizons = [1, 2, 5, 30, 10**3, 10**5, 10**9, 2**53, math.inf]
     found = upper.kibitzer(FIVE, 0.02, horizons, looks=looks, beta=beta)
     assert (np.diff(found) >= -1e-6 * found[1:]).all()
-    assert found[0] == 1.5  # TΔ_max: nothing is known at stage 1
+    assert found[0] == 1.5  # TΔ_max at stage 1
     assert found[-1] < 2000
     assert found[-1] == pytest.approx(found[-2], rel=1e-3)
 
@@ -763,7 +771,7 @@ def test_without_looks_the_bound_is_logarithmic_in_t():
 
 
 def test_small_gaps_can_be_ignored():
-    """A gap that cannot be found in time costs at most TΔ; the others keep their bounds."""
+    """Check that an undetectable gap costs at most TΔ and does not affect other arms."""
     with_tiny = upper.kibitzer([0, 1e-4, 1.0], 0.1, 1000, details=True)
     assert with_tiny.total < 1.05 * upper.kibitzer([0, 0, 1.0], 0.1, 1000) + 1000 * 1e-4
     assert with_tiny.terms.sum() == pytest.approx(with_tiny.total)
@@ -781,7 +789,7 @@ def test_extreme_gaps_give_finite_bounds(gaps, looks):
 
 
 def test_gaps_of_very_different_size():
-    """Each arm has its own threshold: large gaps must not spoil the bound of a small one."""
+    """Check that large gaps do not affect the bound of a small one."""
     small, both = (upper.kibitzer(gaps, 0.1) for gaps in ([0, 0.01, 0.01], [0, 0.01, 2.0]))
     assert both < 1.01 * small
 
@@ -797,7 +805,7 @@ def test_the_order_of_arms_and_the_unit_of_rewards_do_not_matter():
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    ("change", "message"),
     [
         ({"b": 4.0}, "b must be 8, for which the bound is tabulated, got 4.0"),
         ({"beta": 0.5}, "beta must be 0 or 1, for which the bound is tabulated, got 0.5"),
@@ -811,16 +819,16 @@ def test_the_order_of_arms_and_the_unit_of_rewards_do_not_matter():
         ({"scale": 0}, "scale must be .*, got 0"),
     ],
 )
-def test_untabulated_parameters_raise(change, sentence):
+def test_untabulated_parameters_raise(change, message):
     given = {"gaps": FIVE, "rate": 0.1} | change
-    with pytest.raises(ValueError, match=sentence):
+    with pytest.raises(ValueError, match=message):
         upper.kibitzer(**given)
 
 
 @pytest.mark.parametrize("looks", ["active", "uniform"])
 @pytest.mark.parametrize(("z", "n_arms", "rate"), [(0.5, 3, 0.2), (1.0, 5, 0.05)])
 def test_remainder_covers_everything_beyond_the_cells(looks, z, n_arms, rate):
-    """Of the order of e^-40 and never seen in a bound, but summed here one by one."""
+    """Compare with a sum term by term. The remainder is about e^-40 and negligible in a bound."""
     t = crossing.load_tables(8.0, 1.0)
     end = find_end(t, n_arms, rate, looks, z)
     rest = end + np.arange(1, 2_000_000.0)

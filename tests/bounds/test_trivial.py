@@ -25,7 +25,7 @@ UP_TO = {  # every proved bound up to a horizon, of a policy that pulls each arm
 
 
 def every_loss(gaps, horizon):
-    """The regret of every sequence of pulls in which each arm is pulled once before any again."""
+    """Yield the regret of every sequence of pulls that starts with one pull of each arm."""
     arms = range(len(gaps))
     for pulls in itertools.product(arms, repeat=horizon):
         first = pulls[: len(gaps)]
@@ -86,7 +86,7 @@ def test_summary_is_limited_by_trivial(horizon):
     found = summary([1, 0.7, 0.4], 0.1, "uniform", horizon, c_eta=1.0)
     most = upper.trivial(found["gaps"], horizon)
     for name, bound in found["upper"].items():
-        # these need not pull each arm once: ETC-OCUCB starts anew, kibitzer is content with a look
+        # not limited by trivial: ETC-OCUCB restarts, and kibitzer can replace a first pull by a look
         limit = horizon * 0.6 if name.startswith(("etc_ocucb", "kibitzer")) else most
         assert bound <= limit * (1 + 1e-12), name
     assert found["upper"]["ucb_sharp"] == pytest.approx(most)

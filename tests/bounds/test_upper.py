@@ -27,7 +27,7 @@ horizons = st.one_of(st.sampled_from([1, 2, 3, 10**12, 10**15]), st.integers(1, 
 
 
 def some_weights(n_arms, seed):
-    """Random weights, some of them zero."""
+    """Return random weights, some of them zero."""
     rng = np.random.default_rng(seed)
     weights = rng.dirichlet(np.ones(n_arms)) * (rng.random(n_arms) < 0.8)
     return weights / max(1.0, weights.sum())
@@ -40,7 +40,7 @@ def some_weights(n_arms, seed):
 
 
 def play(gaps, horizon, n_runs, seed, index, looks):
-    """Regret of each run; index(sums, counts, t) ranks the arms, looks(t, rng, n) are the seen."""
+    """Return the regret of each run; `index` ranks the arms, `looks` returns arms to look at."""
     rng, gaps = np.random.default_rng(seed), np.asarray(gaps)
     arms = np.arange(gaps.size)
     sums, counts = np.zeros((n_runs, gaps.size)), np.zeros((n_runs, gaps.size))
@@ -92,7 +92,7 @@ def in_turn(rate, n_arms, n_runs, random):
 
 
 def most(gaps, horizon):
-    """What can be lost at all by a policy that pulls each arm once first; `test_trivial.py`."""
+    """Return the largest regret of a policy that pulls each arm once first; see `test_trivial.py`."""
     first = sorted(gaps, reverse=True)[:horizon]
     return sum(first) + (horizon - len(first)) * max(gaps)
 
@@ -345,7 +345,7 @@ def test_constant_schedule_equals_a_rate():
 
 def test_cells_never_lower_the_bound_of_a_long_schedule():
     weights = [0.4, 0.2, 0.2, 0.2]
-    rates = np.array([1e-9, 1e-7, 1e-5])  # maxima far beyond the stages that are looked at singly
+    rates = np.array([1e-9, 1e-7, 1e-5])  # maxima far beyond the single stages
     for rate in rates:
         cells = upper.ucb_schedule(FOUR, lambda t, rate=rate: rate * t, weights, 10**12)
         sharp = upper.ucb_sharp(FOUR, rate, weights, 10**12)
@@ -521,7 +521,7 @@ def test_a_larger_set_of_arms_has_a_larger_bound_only_if_the_double_logarithm_is
 
 
 def test_the_smallest_counterexamples_to_the_growth_of_the_bound():
-    """D41: two gaps of 0.2, d = 2. The clip mends it, but not for gaps above 1."""
+    """D41: two gaps of 0.2, d = 2. Clipping fixes it, but not for gaps above 1."""
     two, three = ([0.0] + [0.2] * n for n in (1, 2))
     assert upper.ocucb(three, 2, c_eta=1.0, form="printed") < upper.ocucb(
         two, 2, c_eta=1.0, form="printed"
@@ -539,17 +539,17 @@ def test_the_smallest_counterexamples_to_the_growth_of_the_bound():
 
 
 def eliminations(averages, log_horizon, alpha):
-    """The round in which each arm goes, given averages[s − 1, arm]; inf if it stays."""
+    """Return the round that eliminates each arm, for averages[s − 1, arm]; inf if none does."""
     n_rounds, n_arms = averages.shape
-    gone = np.full(n_arms, math.inf)
+    eliminated = np.full(n_arms, math.inf)
     for s in range(1, n_rounds + 1):
         if math.log(s) >= log_horizon:
             break
         width = math.sqrt(2 * alpha / s * (log_horizon - math.log(s)))
-        left = np.isinf(gone)
+        left = np.isinf(eliminated)
         drop = left & (averages[s - 1] + 2 * width < averages[s - 1][left].max())
-        gone[drop] = s
-    return gone
+        eliminated[drop] = s
+    return eliminated
 
 
 def test_an_adversary_within_the_radii_keeps_an_arm_twice_as_long_as_printed():
@@ -558,11 +558,11 @@ def test_an_adversary_within_the_radii_keeps_an_arm_twice_as_long_as_printed():
     s = np.arange(1, 3000)
     radius = np.sqrt(2 / s * np.log(horizon / s))
     averages = np.stack([-radius, radius - gap], axis=1)
-    gone = eliminations(averages, math.log(horizon), 1.0)
+    eliminated = eliminations(averages, math.log(horizon), 1.0)
     right = upper.etc_elimination([0.0, gap], math.log(horizon))
     printed = upper.etc_elimination([0.0, gap], math.log(horizon), form="printed")
-    assert gone[0] == math.inf  # D14: α = c suffices for the best arm
-    assert gone[1] == right.last[1] > 1.7 * printed.last[1]
+    assert eliminated[0] == math.inf  # D14: α = c suffices for the best arm
+    assert eliminated[1] == right.last[1] > 1.7 * printed.last[1]
 
 
 def test_a_friend_within_the_radii_drops_an_arm_sooner_than_printed():
@@ -571,16 +571,16 @@ def test_a_friend_within_the_radii_drops_an_arm_sooner_than_printed():
     s = np.arange(1, 6000)
     radius = np.sqrt(2 / s * np.log(horizon / s))
     averages = np.stack([radius, -radius - gap], axis=1)
-    gone = eliminations(averages, math.log(horizon), 4.0)
+    eliminated = eliminations(averages, math.log(horizon), 4.0)
     right = upper.etc_elimination([0.0, gap], math.log(horizon), alpha=4.0)
     printed = upper.etc_elimination([0.0, gap], math.log(horizon), alpha=4.0, form="printed")
-    assert right.first[1] <= gone[1] <= right.first[1] + 1
-    assert gone[1] < printed.first[1]
+    assert right.first[1] <= eliminated[1] <= right.first[1] + 1
+    assert eliminated[1] < printed.first[1]
 
 
 @pytest.mark.slow
 def test_etc_drops_arms_when_it_should_on_simulated_averages():
-    """On every run in which the event holds, and the event holds as often as stated.
+    """Check every run in which the event holds, and the probability of the event.
 
     It fails with probability at most 2.9 % (stated) and 1.1 % (seen): of 2000 runs, more than
     2.9 % would fail with probability below 1e-6.
@@ -597,12 +597,12 @@ def test_etc_drops_arms_when_it_should_on_simulated_averages():
             continue
         held += 1
         if run < 150:
-            gone = eliminations(averages - gaps, log_horizon, 1.0)
-            assert gone[0] == math.inf
-            assert (gone[1:] <= bound.last[1:]).all()
-            for i in range(1, 4):  # all arms together, until arm i and all worse ones are gone
-                assert np.minimum(gone, gone[i:].max()).sum() <= bound.observations[i]
-            rounds.append(gone[1:])
+            eliminated = eliminations(averages - gaps, log_horizon, 1.0)
+            assert eliminated[0] == math.inf
+            assert (eliminated[1:] <= bound.last[1:]).all()
+            for i in range(1, 4):  # all arms together, until arm i and all worse ones are eliminated
+                assert np.minimum(eliminated, eliminated[i:].max()).sum() <= bound.observations[i]
+            rounds.append(eliminated[1:])
     assert held / 2000 >= bound.probability[1]
     # without noise the test falls where the constant is 8α
     typical = complexity.etc_rounds(gaps, log_horizon, 8.0)[1:]
@@ -637,7 +637,7 @@ def slow_exact(gaps, rate, horizon, rho, constant):
         for gap in gaps
     ]
 
-    def gone(i, m):  # ranks from 0
+    def eliminated(i, m):  # ranks from 0
         return (
             2.0**m - m >= math.log2(10 * math.log(2) * constant * hardness[i] / rate)
             if rate
@@ -652,7 +652,7 @@ def slow_exact(gaps, rate, horizon, rho, constant):
         log_d = 2**m * math.log(2)
         total += slow_ocucb(gaps[:left], log_d, rho, clip=True)
         total += (m > 0) and (1 + 12 * n_arms * math.sqrt(log_d + math.log(log_d))) / log_d
-        left = next((i for i in range(n_arms) if gaps[i] > 0 and gone(i, m)), n_arms)
+        left = next((i for i in range(n_arms) if gaps[i] > 0 and eliminated(i, m)), n_arms)
     return total
 
 
@@ -751,8 +751,8 @@ def test_the_printed_bound_of_etc_ocucb(gaps, rate, i_m):
     At T = 10⁴ every arm's epoch m_i is the final one, 4: of 256² stages, after one of 256.
     """
     targets = [math.log2(10 * math.log(2) * 16 * h / rate) for h in complexity.hardness(gaps)[1:]]
-    gone = [i for i, target in enumerate(targets, start=2) if target <= 2**4 - 4]
-    assert min(gone, default=5) == i_m
+    eliminated = [i for i, target in enumerate(targets, start=2) if target <= 2**4 - 4]
+    assert min(eliminated, default=5) == i_m
     assert min(targets) > 2**3 - 3
     total = 51.0 * 4
     for i, gap in enumerate(gaps[1:], start=2):

@@ -1,7 +1,7 @@
 """Tests of the feedback models: arrivals of looks, their arms, and invalid input.
 
-For a random seed, each statistical test would fail with probability at most 10^-6 by chance. There are
-fewer than 40 of them.
+For a random seed, each statistical test would fail with probability at most 10^-6 by chance. There
+are fewer than 40 of them.
 """
 
 import math
@@ -10,11 +10,11 @@ from functools import cache
 
 import numpy as np
 import pytest
+from histories import make_policy, play_runs
 from hypothesis import given, strategies as st
 from scipy import stats
-from stories import made, runs
 
-from kibitz.engine.environment import look_functions, looks_of
+from kibitz.engine.environment import make_look_functions, make_looks
 from kibitz.model.feedback import active, bandit, every, full, passive
 from kibitz.model.problem import gaussian
 from kibitz.policies.policy import NEVER
@@ -37,22 +37,22 @@ def find_next(next_arrival, looks, stage, horizon, rng):
     return next_arrival(looks, stage, horizon, rng, np.zeros(1))
 
 
-def draw_arms(drawn_arm, looks, stage, rng, out):
+def draw_arms(draw_look_arm, looks, stage, rng, out):
     for n in range(out.size):
-        out[n] = drawn_arm(looks, stage, rng)
+        out[n] = draw_look_arm(looks, stage, rng)
 
 
 @cache
 def functions(feedback):
     """Return the compiled functions of a feedback model."""
-    return look_functions(feedback)
+    return make_look_functions(feedback)
 
 
 def arrivals(feedback, horizon, seed=0):
     """Return the stages at which looks arrive."""
     out = np.zeros(horizon + 1, np.int64)
     next_arrival, _ = functions(feedback)
-    looks = looks_of(feedback, GAPS, horizon)
+    looks = make_looks(feedback, GAPS, horizon)
     n = list_arrivals(next_arrival, looks, horizon, np.random.default_rng(seed), out)
     return out[:n]
 
@@ -60,8 +60,10 @@ def arrivals(feedback, horizon, seed=0):
 def count_arms(feedback, n, seed=0, stage=1, horizon=100):
     """Return how often each arm is drawn by a passive observer."""
     out = np.zeros(n, np.int64)
-    _, drawn_arm = functions(feedback)
-    draw_arms(drawn_arm, looks_of(feedback, GAPS, horizon), stage, np.random.default_rng(seed), out)
+    _, draw_look_arm = functions(feedback)
+    draw_arms(
+        draw_look_arm, make_looks(feedback, GAPS, horizon), stage, np.random.default_rng(seed), out
+    )
     return np.bincount(out, minlength=GAPS.size)
 
 
@@ -152,7 +154,7 @@ def test_list_and_function_with_the_same_rates_give_the_same_arrivals():
 
 
 def test_arrival_stages_do_not_overflow():
-    looks = looks_of(active(1e-18), GAPS, 10)
+    looks = make_looks(active(1e-18), GAPS, 10)
     next_arrival, _ = functions(active(1e-18))
     for seed in range(20):
         assert 10 < find_next(next_arrival, looks, 0, 10, np.random.default_rng(seed)) <= NEVER
@@ -236,7 +238,9 @@ def test_named_weights_are_probabilities_and_0_for_optimal_arms(gaps, name):
 @pytest.mark.slow
 def test_each_arrival_brings_several_looks():
     for feedback in (passive(0.2, looks=3), active(0.2, looks=3)):
-        n_looks = runs(made("ftl"), PROBLEM, feedback, horizon=500, runs=20).n_looks.sum(axis=1)
+        n_looks = play_runs(make_policy("ftl"), PROBLEM, feedback, horizon=500, runs=20).n_looks.sum(
+            axis=1
+        )
         assert np.all(n_looks % 3 == 0)
         assert stats.binomtest(int(n_looks.sum()) // 3, 500 * 20, 0.2).pvalue > 1e-6
 
@@ -245,13 +249,13 @@ def test_each_arrival_brings_several_looks():
 def test_engine_counts_periodic_looks():
     for n, first, expected in [(7, 7, 14), (7, 1, 15), (7, 99, 1), (1, 1, 100), (200, 150, 0)]:
         feedback = active(every(n, first=first))
-        played = runs(made("ftl"), PROBLEM, feedback, horizon=100, runs=2)
+        played = play_runs(make_policy("ftl"), PROBLEM, feedback, horizon=100, runs=2)
         assert played.n_looks.sum(axis=1).tolist() == [expected] * 2
 
 
 def test_engine_draws_arms_by_their_weights():
     weights = [0.1, 0.0, 0.6, 0.3]
-    played = runs(made("ftl"), PROBLEM, passive(0.5, weights), horizon=500, runs=20)
+    played = play_runs(make_policy("ftl"), PROBLEM, passive(0.5, weights), horizon=500, runs=20)
     assert fits(played.n_looks.sum(axis=0), weights)
 
 
@@ -259,12 +263,12 @@ def test_engine_uses_the_row_of_weights_of_each_stage():
     rows = np.zeros((100, 4))
     rows[:60, 1] = 1.0
     rows[60:, 3] = 1.0
-    played = runs(made("ftl"), PROBLEM, passive(1.0, rows), horizon=100)
+    played = play_runs(make_policy("ftl"), PROBLEM, passive(1.0, rows), horizon=100)
     assert played.n_looks[0].tolist() == [0, 60, 0, 40]
 
 
 def test_bandit_feedback_has_no_looks():
-    assert not runs(made("ftl"), PROBLEM, bandit(), horizon=100, runs=2).n_looks.any()
+    assert not play_runs(make_policy("ftl"), PROBLEM, bandit(), horizon=100, runs=2).n_looks.any()
 
 
 # -------------------------------------------------------------------------------------- invalid input
@@ -333,22 +337,22 @@ def test_invalid_weights_raise(weights, message):
 
 def test_rates_and_weights_of_the_wrong_length_raise():
     with raises("weights must have one entry for each of 4 arms, got 2"):
-        looks_of(passive(0.1, [0.5, 0.5]), GAPS, 10)
+        make_looks(passive(0.1, [0.5, 0.5]), GAPS, 10)
     with raises("weights must have a row for each of 10 stages, got 2"):
-        looks_of(passive(0.1, [[1, 0, 0, 0], [1, 0, 0, 0]]), GAPS, 10)
+        make_looks(passive(0.1, [[1, 0, 0, 0], [1, 0, 0, 0]]), GAPS, 10)
     with raises("rate must have an entry for each of 10 stages, got 9"):
-        looks_of(active([0.1] * 9), GAPS, 10)
+        make_looks(active([0.1] * 9), GAPS, 10)
     with raises("weights must be 'uniform' or a list if all arms are optimal, got 'optimal'"):
-        looks_of(passive(0.1, "optimal"), np.zeros(3), 10)
+        make_looks(passive(0.1, "optimal"), np.zeros(3), 10)
 
 
 def test_functions_with_invalid_values_raise():
     with raises("rate must be in [0, 1] at each stage, got 2.0 at 1"):
-        looks_of(active(lambda stage: 2.0 / stage), GAPS, 10)
+        make_looks(active(lambda stage: 2.0 / stage), GAPS, 10)
     with raises("rate must be in [0, 1] at each stage, got nan at 1"):
-        looks_of(passive(lambda stage: math.nan), GAPS, 10)
+        make_looks(passive(lambda stage: math.nan), GAPS, 10)
     with raises("weights at stage 1 must sum to 1, got [0.5, 0.5, 0.5, 0.5] with sum 2.0"):
-        looks_of(passive(0.1, lambda stage, arm: 0.5), GAPS, 10)
+        make_looks(passive(0.1, lambda stage, arm: 0.5), GAPS, 10)
 
 
 def test_spec_and_repr():

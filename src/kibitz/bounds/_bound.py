@@ -92,7 +92,7 @@ class BoundFunction(Protocol[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
 
 
-def documented(function: F, note: str = "") -> F:
+def document_parameters(function: F, note: str = "") -> F:
     """Add the descriptions of shared parameters to the docstring of a function.
 
     The note follows the description of the first parameter.
@@ -153,7 +153,7 @@ def bound(
             known = {name: value for name, value in known.items() if name in names} | options
             return _rescale(function(**known), unit)  # type: ignore[call-arg]
 
-        @functools.wraps(documented(function, f"\n{PROBLEM_NOTE}"))
+        @functools.wraps(document_parameters(function, f"\n{PROBLEM_NOTE}"))
         def call(*args: Any, **kwargs: Any) -> Any:
             has_problem = isinstance(args[0], Problem) if args else "problem" in kwargs
             return (with_problem if has_problem else function)(*args, **kwargs)
@@ -234,7 +234,7 @@ def _classify_looks(feedback: Feedback) -> str:
     return "uniform"
 
 
-@documented
+@document_parameters
 def schedule(rates: ArrayLike) -> Schedule:
     """Return a schedule with rates ε_1, …, ε_n, to be passed as `rate`; ε_t = ε_n for t > n.
 

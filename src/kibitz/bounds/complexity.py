@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from scipy.special import wrightomega
 
 from kibitz._validation import invalid, number, numbers, positive, whole
-from kibitz.bounds._bound import documented, invert, to_scalar
+from kibitz.bounds._bound import document_parameters, invert, to_scalar
 from kibitz.bounds._checks import (
     FloatArray,
     Weights,
@@ -50,7 +50,7 @@ _EPOCH_STEPS = np.array([2.0**m - m for m in range(13)])
 MAX_EPOCH = 63  # the logarithm of its length is about 10¹⁸
 
 
-@documented
+@document_parameters
 def gaps(means: ArrayLike) -> FloatArray:
     """Return the gaps Δ_i = max_j μ_j − μ_i, each 0 or from 1e-50 to 1e50.
 
@@ -64,13 +64,13 @@ def gaps(means: ArrayLike) -> FloatArray:
         return check_gaps(array.max() - array)
 
 
-@documented
+@document_parameters
 def c_delta(gaps: ArrayLike) -> float:
     """Return C_Δ, the sum of 1/Δ_i over the sub-optimal arms."""
     return float(invert(check_gaps(gaps)).sum())
 
 
-@documented
+@document_parameters
 def optimal_weights(gaps: ArrayLike, power: float = 1.0) -> FloatArray:
     r"""Return weights :math:`p_i \propto \Delta_i^{-power}`, with 0 for optimal arms.
 
@@ -93,7 +93,7 @@ def optimal_weights(gaps: ArrayLike, power: float = 1.0) -> FloatArray:
     return np.asarray(shares / shares.sum())
 
 
-@documented
+@document_parameters
 def weights_cost(gaps: ArrayLike, weights: Weights = None) -> float:
     r"""Return the cost of weights p relative to p*.
 
@@ -111,7 +111,7 @@ def weights_cost(gaps: ArrayLike, weights: Weights = None) -> float:
     return float((invert(gaps)[positive] * ratios).sum())
 
 
-@documented
+@document_parameters
 def effective_arms(gaps: ArrayLike, rho: float = 1.0) -> FloatArray:
     r"""Return the effective number of arms that are as hard to rule out as arm i.
 
@@ -124,7 +124,7 @@ def effective_arms(gaps: ArrayLike, rho: float = 1.0) -> FloatArray:
     return np.asarray(_compare_gaps(gaps, rho).sum(axis=-1))
 
 
-@documented
+@document_parameters
 def hardness(gaps: ArrayLike, rho: float = 1.0, below: ArrayLike | None = None) -> FloatArray:
     r"""Return the complexity H of each arm (section 4.2).
 
@@ -150,13 +150,13 @@ def hardness(gaps: ArrayLike, rho: float = 1.0, below: ArrayLike | None = None) 
     return np.asarray(arms * np.where(gaps > 0, invert(gaps) ** 2, math.inf))
 
 
-@documented
+@document_parameters
 def rank(gaps: ArrayLike) -> FloatArray:
     """Return the rank of each arm in order of gap, starting at 1 with the optimal arms."""
     return np.asarray(np.argsort(np.argsort(check_gaps(gaps), kind="stable")) + 1.0)
 
 
-@documented
+@document_parameters
 def rate_star(gaps: ArrayLike, horizon: ArrayLike) -> float | FloatArray:
     r"""Return the paper's threshold :math:`\epsilon^*`, above which looks reduce regret by stage T.
 
@@ -169,7 +169,7 @@ def rate_star(gaps: ArrayLike, horizon: ArrayLike) -> float | FloatArray:
     return to_scalar(np.minimum(1.0, needed / horizon))
 
 
-@documented
+@document_parameters
 def rate_star_active(gaps: ArrayLike, horizon: ArrayLike) -> float | FloatArray:
     r"""Return the rate at which the active lower bound changes regime.
 
@@ -181,7 +181,7 @@ def rate_star_active(gaps: ArrayLike, horizon: ArrayLike) -> float | FloatArray:
     return to_scalar(np.minimum(1.0, needed / horizon))
 
 
-@documented
+@document_parameters
 def rate_star_arms(gaps: ArrayLike, weights: Weights, horizon: ArrayLike) -> FloatArray:
     r"""Return the rate at which the passive lower bound of each arm changes regime.
 
@@ -197,7 +197,7 @@ def rate_star_arms(gaps: ArrayLike, weights: Weights, horizon: ArrayLike) -> Flo
     return np.minimum(1.0, needed / horizon[..., None])
 
 
-@documented
+@document_parameters
 def epoch_length(epoch: int, base: float = 2.0) -> int:
     """Return the length ⌈p^(p^m)⌉ of epoch m; raise ValueError if it overflows a float.
 
@@ -216,7 +216,7 @@ def epoch_length(epoch: int, base: float = 2.0) -> int:
     return math.ceil(_round_if_close(np.asarray(base**base**epoch)))
 
 
-@documented
+@document_parameters
 def epoch_log_length(epoch: ArrayLike, base: float = 2.0) -> float | FloatArray:
     """Return log d_m, where epoch m has length d_m = ⌈p^(p^m)⌉ (section 5; p = 2 in the theorem)."""
     epochs, base = _check_epoch(epoch), _check_base(base)
@@ -227,7 +227,7 @@ def epoch_log_length(epoch: ArrayLike, base: float = 2.0) -> float | FloatArray:
     )
 
 
-@documented
+@document_parameters
 def etc_log_horizon(epoch: ArrayLike, base: float = 2.0) -> float | FloatArray:
     r"""Return the logarithm of ETC's horizon in epoch m, :math:`d_{m+1}^{1+1/p}\log d_{m+1}`.
 
@@ -244,7 +244,7 @@ def etc_log_horizon(epoch: ArrayLike, base: float = 2.0) -> float | FloatArray:
         return to_scalar((1.0 + 1.0 / base) * logs + np.log(logs))
 
 
-@documented
+@document_parameters
 def etc_constant(alpha: float = 1.0, variance: float = 1.0, form: str = "proved") -> float:
     r"""Return ETC's constant :math:`C_\alpha = 8(\sqrt\alpha+\sqrt c)^2` for variance proxy c.
 
@@ -258,7 +258,7 @@ def etc_constant(alpha: float = 1.0, variance: float = 1.0, form: str = "proved"
     return 8.0 * (math.sqrt(alpha) + math.sqrt(variance)) ** 2
 
 
-@documented
+@document_parameters
 def etc_rounds(gaps: ArrayLike, log_horizon: ArrayLike, constant: float = 32.0) -> FloatArray:
     r"""Return the number of rounds for which ETC can keep an arm.
 
@@ -280,7 +280,7 @@ def etc_rounds(gaps: ArrayLike, log_horizon: ArrayLike, constant: float = 32.0) 
         return np.where(small, early, np.exp(np.where(small, 0.0, scale)) * lambert)
 
 
-@documented
+@document_parameters
 def etc_observations(gaps: ArrayLike, log_horizon: ArrayLike, constant: float = 32.0) -> FloatArray:
     r"""Return the observations of all arms until ETC has eliminated arm i and all worse arms.
 
@@ -292,7 +292,7 @@ def etc_observations(gaps: ArrayLike, log_horizon: ArrayLike, constant: float = 
     )
 
 
-@documented
+@document_parameters
 def last_epoch(
     gaps: ArrayLike, rate: ArrayLike, horizon: ArrayLike | None = None, constant: float = 32.0
 ) -> FloatArray:
@@ -320,13 +320,13 @@ def last_epoch(
     return np.minimum(epochs, final_epoch(horizon)[..., None])
 
 
-@documented
+@document_parameters
 def final_epoch(horizon: ArrayLike) -> FloatArray:
     """Return the epoch ⌈log2 log2 T⌉, which ends after stage T; 0 for T ≤ 2."""
     return np.asarray(np.ceil(np.log2(np.log2(np.maximum(check_horizon(horizon), 2.0)))))
 
 
-@documented
+@document_parameters
 def first_eliminated(
     gaps: ArrayLike, rate: ArrayLike, epoch: ArrayLike, constant: float = 32.0
 ) -> FloatArray:

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from scipy.special import kl_div, lambertw
 
 from kibitz._validation import invalid, whole
-from kibitz.bounds._bound import documented, to_scalar
+from kibitz.bounds._bound import document_parameters, to_scalar
 from kibitz.bounds._checks import (
     MAX_VALUE,
     FloatArray,
@@ -37,7 +37,7 @@ _RATIOS = 1.0 + np.geomspace(0.02, 10.0, 60)  # block ratios γ; the bound uses 
 _N_BLOCKS = 128
 
 
-@documented
+@document_parameters
 def phi(x: ArrayLike) -> float | FloatArray:
     r"""Return the factor :math:`\phi(x)=(1+\sqrt x)^2/(4\sqrt x)` of the block inequality.
 
@@ -52,7 +52,7 @@ def phi(x: ArrayLike) -> float | FloatArray:
     return to_scalar((1 + roots) ** 2 / (4 * roots))
 
 
-@documented
+@document_parameters
 def block_radius(
     t: ArrayLike, start: float, stop: float, delta: ArrayLike, sd: float = 1.0
 ) -> float | FloatArray:
@@ -79,7 +79,7 @@ def block_radius(
     return to_scalar(sd * np.sqrt(2 / n_observed * phi(stop / start) * -np.log(delta)))
 
 
-@documented
+@document_parameters
 def maximal_radius(
     t: ArrayLike, horizon: ArrayLike, delta: ArrayLike, sd: float = 1.0
 ) -> float | FloatArray:
@@ -100,7 +100,7 @@ def maximal_radius(
     return to_scalar(sd * np.sqrt(2 / n_observed * (np.log(last / n_observed) - np.log(delta))))
 
 
-@documented
+@document_parameters
 def maximal(
     delta: ArrayLike, horizon: ArrayLike = math.inf, *, form: str = "proved"
 ) -> float | FloatArray:
@@ -158,7 +158,7 @@ def _boundary(t: FloatArray, delta: float) -> FloatArray:
     return np.asarray(np.sqrt(2 * t * (-math.log(delta) - np.log(t))))
 
 
-@documented
+@document_parameters
 def binary_tail(
     n: ArrayLike, p: ArrayLike, deviation: ArrayLike, *, form: str = "proved"
 ) -> float | FloatArray:
@@ -181,7 +181,7 @@ def binary_tail(
     return to_scalar(np.where(impossible, 0.0, np.exp(-exponent)))
 
 
-@documented
+@document_parameters
 def binary_tail_variance(n: ArrayLike, p: ArrayLike, deviation: ArrayLike) -> float | FloatArray:
     r"""Return Okamoto's bound on the same probability as :func:`binary_tail`, for p ≤ 1/2.
 
@@ -200,7 +200,7 @@ def binary_tail_variance(n: ArrayLike, p: ArrayLike, deviation: ArrayLike) -> fl
     return to_scalar(np.exp(-exponent))
 
 
-@documented
+@document_parameters
 def chung_lu_tail(
     deviation: float, variance: float, excesses: ArrayLike, u: int | None = None
 ) -> float:
@@ -236,7 +236,7 @@ def chung_lu_tail(
     return math.exp(-alpha * (alpha / least)) if least > 0 else 0.0
 
 
-@documented
+@document_parameters
 def seen_floor(expected: ArrayLike, stage: ArrayLike) -> FloatArray:
     r"""Return a high-probability lower bound on the number of looks at an arm.
 
@@ -263,7 +263,7 @@ def seen_floor(expected: ArrayLike, stage: ArrayLike) -> FloatArray:
     return np.asarray(np.maximum(expected - fluctuation, 0.0))
 
 
-@documented
+@document_parameters
 def lambert_bounds(x: ArrayLike) -> tuple[float | FloatArray, float | FloatArray]:
     r"""Return a lower and an upper bound on Lambert's W(x) for x ≥ e (Hoorfar and Hassani).
 
@@ -281,7 +281,7 @@ def lambert_bounds(x: ArrayLike) -> tuple[float | FloatArray, float | FloatArray
     return to_scalar(middle + step / 2), to_scalar(middle + math.e / (math.e - 1) * step)
 
 
-@documented
+@document_parameters
 def lambert_lower_branch_bounds(u: ArrayLike) -> tuple[float | FloatArray, float | FloatArray]:
     r"""Return a lower and an upper bound on :math:`W_{-1}(-e^{-u-1})` for u > 0 (Chatzigeorgiou).
 
@@ -298,7 +298,7 @@ def lambert_lower_branch_bounds(u: ArrayLike) -> tuple[float | FloatArray, float
         return to_scalar(-1 - root - array), to_scalar(-1 - root - array / 1.5)
 
 
-@documented
+@document_parameters
 def log_ratio_inverse(a: ArrayLike) -> float | FloatArray:
     r"""Return the largest x in (0, 1) with :math:`(1/x)\log(1/x)\ge a`, which is W(a)/a.
 
@@ -310,7 +310,7 @@ def log_ratio_inverse(a: ArrayLike) -> float | FloatArray:
     return to_scalar(np.exp(-lambertw(_check_positive("a", a)).real))
 
 
-@documented
+@document_parameters
 def stage_ratio_inverse(a: ArrayLike, *, form: str = "proved") -> float | FloatArray:
     r"""Return the largest t with t/log t ≤ a, which is :math:`-aW_{-1}(-1/a)`.
 

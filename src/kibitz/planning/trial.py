@@ -71,9 +71,7 @@ def _is_feasible(gaps: FloatArray, horizon: int) -> bool:
     from kibitz.simulation.schedule import uses_leaps
 
     problem = gaussian((-gaps).tolist())
-    return horizon <= MAX_STEPWISE_HORIZON or uses_leaps(
-        kibitzer(), problem, active(0.5), horizon
-    )
+    return horizon <= MAX_STEPWISE_HORIZON or uses_leaps(kibitzer(), problem, active(0.5), horizon)
 
 
 def _final_regret(

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kibitz._validation import flag, invalid, short_repr, whole
-from kibitz.bounds._bound import Result, bound, documented, make_result, to_scalar
+from kibitz.bounds._bound import Result, bound, document_parameters, make_result, to_scalar
 from kibitz.bounds._checks import (
     MAX_VALUE,
     FloatArray,
@@ -284,7 +284,7 @@ class Allocation(NamedTuple):
     n_looks: FloatArray
 
 
-@documented
+@document_parameters
 def linear_program(gaps: ArrayLike, needs: ArrayLike, n_looks: ArrayLike) -> Allocation:
     r"""Return the cheapest way to observe arm i `needs[i]` times with `n_looks` looks.
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kibitz._validation import array, invalid, short_repr
-from kibitz.bounds._bound import Result, documented, make_result
+from kibitz.bounds._bound import Result, document_parameters, make_result
 from kibitz.bounds._checks import (
     MAX_VALUE,
     MIN_VALUE,
@@ -154,7 +154,7 @@ def _check_stage(stage: ArrayLike, least: str) -> FloatArray:
     return check_array("stage", stage, f"finite and {least}", holds, min_size=0)
 
 
-@documented
+@document_parameters
 def observation_constraint(
     gaps: ArrayLike,
     stage: ArrayLike,
@@ -187,7 +187,7 @@ def observation_constraint(
     return expand_arms(c, compute_h(c, t[..., np.newaxis]))
 
 
-@documented
+@document_parameters
 def eta(
     gaps: ArrayLike,
     stage: ArrayLike,
@@ -217,7 +217,7 @@ def eta(
     return expand_arms(c, -missing * log_inverse_q - np.log1p(c.v[0] / (c.v[1] * np.log(t))))
 
 
-@documented
+@document_parameters
 def required_observations(
     gaps: ArrayLike,
     stage: ArrayLike,

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kibitz.bounds import complexity, concentration
-from kibitz.bounds._bound import Result, bound, documented, invert, make_result, multiply
+from kibitz.bounds._bound import Result, bound, document_parameters, invert, make_result, multiply
 from kibitz.bounds._checks import (
     FloatArray,
     Weights,
@@ -91,7 +91,7 @@ def _epoch_terms(
     return multiply(invert(gaps), terms + loglogs) + gaps
 
 
-@documented
+@document_parameters
 def etc_elimination(
     gaps: ArrayLike,
     log_horizon: ArrayLike,

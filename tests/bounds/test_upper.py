@@ -365,9 +365,9 @@ def test_early_looks_beat_the_same_number_spread_out():
 
 
 def test_schedule_with_more_than_one_look_per_stage_raises():
-    with pytest.raises(ValueError, match="schedule must sum rates in"):
+    with pytest.raises(ValueError, match="schedule must return sums of rates in"):
         upper.ucb_schedule(FOUR, lambda t: 2 * t, None, 100)
-    with pytest.raises(ValueError, match="schedule must sum rates in"):
+    with pytest.raises(ValueError, match="schedule must return sums of rates in"):
         upper.ucb_schedule(FOUR, lambda t: 1 / t, None, 100)
 
 

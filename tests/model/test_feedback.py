@@ -347,9 +347,9 @@ def test_rates_and_weights_of_the_wrong_length_raise():
 
 
 def test_functions_with_invalid_values_raise():
-    with raises("rate must be in [0, 1] at each stage, got 2.0 at 1"):
+    with raises("rate must be in [0, 1], got 2.0 at stage 1"):
         make_looks(active(lambda stage: 2.0 / stage), GAPS, 10)
-    with raises("rate must be in [0, 1] at each stage, got nan at 1"):
+    with raises("rate must be in [0, 1], got nan at stage 1"):
         make_looks(passive(lambda stage: math.nan), GAPS, 10)
     with raises("weights at stage 1 must sum to 1, got [0.5, 0.5, 0.5, 0.5] with sum 2.0"):
         make_looks(passive(0.1, lambda stage, arm: 0.5), GAPS, 10)

@@ -76,17 +76,17 @@ def fit(results: list[dict[str, Any]]) -> None:
     rows = []
     for result in results:
         gaps, counts = np.unique(result["gaps"], return_counts=True)
-        stages = kibitzer.stages_up_to(result["horizon"], len(result["gaps"]))
+        stages = kibitzer.stage_grid(result["horizon"], len(result["gaps"]))
         looks = result["rate"] * stages[np.newaxis]
         if result["early"]:
             looks = _early_looks(np.array([[early_scale(result["rate"], result["horizon"])]]), stages)
-        rows.append(kibitzer.parts(gaps[np.newaxis], counts.astype(float), looks, stages))
+        rows.append(kibitzer.summarize_fluid(gaps[np.newaxis], counts.astype(float), looks, stages))
     base, noise, n_arms, inverse = (np.concatenate(column) for column in zip(*rows, strict=True))
     logs = np.log(base)
     raw = (np.log(noise) - logs, np.log(n_arms), np.log(inverse) - logs)
     ranges = tuple((float(x.min().round(2)), float(x.max().round(2))) for x in raw)
     kibitzer.RANGES = ranges
-    terms = kibitzer.features(base, noise, n_arms, inverse)
+    terms = kibitzer.polynomial_terms(base, noise, n_arms, inverse)
     mean, sem = (np.array([result[name] for result in results]) for name in ("mean", "sem"))
     weights = 1 / np.sqrt((sem / mean) ** 2 + 0.05**2)
     target, weighted = np.log(mean / base), terms * weights[:, np.newaxis]

@@ -3,7 +3,7 @@
 import kibitz
 
 plan = kibitz.plan(100_000, n_arms=5, gap=0.2, cost=0.05)
-print(f"looks begin to matter at about ε* = {plan['rate_star']['mean']:.2g}")
+print(f"recommended: {plan['advice']['looks']:.0f} looks with {plan['advice']['policy']}")
 for observer, best in plan["best"].items():
     looks, net = best["looks"], best["net"]
     print(f"{observer:8} {looks:6.0f} looks (ε = {best['rate']:.2g}) save {net:.0f} net")

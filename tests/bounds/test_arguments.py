@@ -1,4 +1,4 @@
-"""How bounds are called: one order of arguments, two forms, and nothing private in sight."""
+"""Tests of the calling convention of the bounds: order of arguments, two forms, public names."""
 
 import inspect
 import math
@@ -37,13 +37,13 @@ BOUNDS = {
 }
 
 
-def test_the_public_modules_are_those_of_the_design():
+def test_public_modules():
     names = ["", ".complexity", ".concentration", ".lower", ".summary", ".upper"]
     assert [f"kibitz.bounds{name}" for name in names] == MODULES
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_nothing_private_is_in_sight(name):
+def test_dir_lists_only_public_names(name):
     module = import_module(name)
     assert dir(module) == sorted(module.__all__)
     assert not any(public.startswith("_") for public in module.__all__)
@@ -52,7 +52,7 @@ def test_nothing_private_is_in_sight(name):
 
 
 @pytest.mark.parametrize("name", BOUNDS)
-def test_the_order_of_arguments_is_the_same_everywhere(name):
+def test_all_bounds_have_the_same_order_of_arguments(name):
     places = {name: place for place, names in enumerate(ORDER) for name in names}
     found = [places[p] for p in inspect.signature(BOUNDS[name]).parameters if p in places]
     assert found == sorted(found)
@@ -82,7 +82,7 @@ ACTIVE_BOUNDS = [
 
 
 @pytest.mark.parametrize("bound", PASSIVE_BOUNDS, ids=lambda bound: bound.__name__)
-def test_a_passive_feedback_gives_rate_and_weights(bound):
+def test_passive_feedback_sets_rate_and_weights(bound):
     expected = bound(GAPS, RATE, WEIGHTS, T)
     assert 0 < expected < math.inf
     assert bound(PROBLEM, passive(RATE, WEIGHTS), T) == expected
@@ -93,11 +93,11 @@ def test_a_passive_feedback_gives_rate_and_weights(bound):
 
 
 @pytest.mark.parametrize("bound", ACTIVE_BOUNDS, ids=lambda bound: bound.__name__)
-def test_an_active_feedback_gives_a_rate(bound):
+def test_active_feedback_sets_the_rate(bound):
     assert bound(PROBLEM, active(1e-6), T) == bound(GAPS, 1e-6, T) > 0
 
 
-def test_a_bound_that_depends_on_less_ignores_the_rest():
+def test_bounds_ignore_what_they_do_not_depend_on():
     for bound in (upper.ucb_log, upper.trivial):
         expected = bound(GAPS, T)
         assert bound(PROBLEM, active(RATE), T) == bound(PROBLEM, horizon=T) == expected
@@ -109,13 +109,13 @@ def test_a_bound_that_depends_on_less_ignores_the_rest():
     assert upper.ocucb(small, None, 100, c_eta=2.0) == upper.ocucb(small.gaps, 100, c_eta=2.0)
 
 
-def test_without_looks_the_rate_is_0():
+def test_bandit_feedback_means_rate_0():
     for bound in (lower.passive_maximum, upper.ucb_passive):
         assert bound(PROBLEM, bandit(), T) == bound(GAPS, 0.0, None, T)
     assert lower.active_maximum(PROBLEM, bandit(), T) == lower.active_maximum(GAPS, 0.0, T)
 
 
-def test_the_summary_of_a_problem_is_that_of_its_means():
+def test_summary_of_a_problem_equals_that_of_its_means():
     found = summary(PROBLEM, passive(RATE, "optimal"), T, C=4)
     assert found == summary(PROBLEM.means, RATE, "optimal", T, C=4)
     assert summary(PROBLEM, active(RATE), T) == summary(PROBLEM.means, RATE, "uniform", T)
@@ -123,7 +123,7 @@ def test_the_summary_of_a_problem_is_that_of_its_means():
 
 
 @pytest.mark.parametrize("bound", PASSIVE_BOUNDS, ids=lambda bound: bound.__name__)
-def test_a_problem_is_measured_in_units_of_its_scale(bound):
+def test_bounds_are_proportional_to_the_scale(bound):
     small, large = gaussian([1.0, 0.5, 0.0]), gaussian([4.0, 2.0, 0.0], sd=4)
     feedback = passive(RATE)
     one, four = (bound(p, feedback, T, details=True) for p in (small, large))
@@ -131,13 +131,13 @@ def test_a_problem_is_measured_in_units_of_its_scale(bound):
     assert four.terms == pytest.approx(4 * one.terms, rel=1e-12)
 
 
-def test_the_scale_of_a_problem_is_that_which_kibitzer_takes():
+def test_kibitzer_uses_the_scale_of_the_problem():
     problem = bernoulli([0.5, 0.4])
     expected = upper.kibitzer(problem.gaps, 0.1, T, scale=0.5)
     assert upper.kibitzer(problem, active(0.1), T) == pytest.approx(expected, rel=1e-12)
 
 
-def test_lower_bounds_are_for_gaussian_rewards_and_one_for_bernoulli_rewards():
+def test_lower_bounds_require_gaussian_rewards_with_one_exception():
     problem = bernoulli([0.7, 0.5])
     expected = lower.passive_sharp(problem.gaps, RATE, None, T, rewards="bernoulli", best_mean=0.7)
     assert lower.passive_sharp(problem, passive(RATE), T) == expected > 0
@@ -150,11 +150,11 @@ def test_lower_bounds_are_for_gaussian_rewards_and_one_for_bernoulli_rewards():
 def test_equal_gaps_are_read_from_a_problem():
     found = lower.active_equal_gaps(gaussian([0.5, 1.0, 0.5]), active(RATE), T)
     assert found == lower.active_equal_gaps(3, 0.5, RATE, T)
-    with pytest.raises(ValueError, match=r"^problem must be one of equal gaps"):
+    with pytest.raises(ValueError, match=r"^problem must be a problem with equal gaps"):
         lower.active_equal_gaps(PROBLEM, active(RATE), T)
 
 
-def test_rates_that_change_are_a_schedule():
+def test_varying_rates_become_a_schedule():
     rates = np.linspace(1e-3, 0, 50)
     schedule = lower.schedule(rates)
     expected = lower.passive_maximum(GAPS, schedule, WEIGHTS, T)
@@ -165,11 +165,11 @@ def test_rates_that_change_are_a_schedule():
     assert steady == upper.ucb_schedule(GAPS, lambda t: 0.1 * t, None, 1000)
     with pytest.raises(ValueError, match=r"^rate must be in \[0, 1\] and not a schedule, got "):
         upper.ucb_sharp(PROBLEM, passive(rates), 1000)
-    with pytest.raises(ValueError, match=r"^feedback must be one with a number, an array or"):
+    with pytest.raises(ValueError, match=r"^feedback must be a model with a number, an array or"):
         lower.active_maximum(PROBLEM, active(lambda stage: 0.1), 1000)
 
 
-def test_periodic_looks_are_counted():
+def test_periodic_looks():
     arrivals = np.zeros(1000)
     arrivals[2::7] = 1
     expected = lower.active_maximum(GAPS, lower.schedule(arrivals), 1000, C=0.01, C_0=0.01)
@@ -181,15 +181,17 @@ def test_periodic_looks_are_counted():
     two = gaussian([1.0, 0.5])
     expected = upper.ucb_periodic(two.gaps, 0.1, [0, 1])
     assert upper.ucb_periodic(two, passive(every(10), "optimal")) == expected < math.inf
-    with pytest.raises(ValueError, match=r"^feedback must be one whose looks all show the same arm"):
+    with pytest.raises(
+        ValueError, match=r"^feedback must be a model whose looks all show the same arm"
+    ):
         upper.ucb_periodic(two, passive(every(10)))
-    with pytest.raises(ValueError, match=r"^feedback must be one with every\(n\) as rate"):
+    with pytest.raises(ValueError, match=r"^feedback must be a model with every\(n\) as rate"):
         upper.ucb_periodic(PROBLEM, passive(0.1))
-    with pytest.raises(ValueError, match=r"^feedback must be one with a number or every"):
+    with pytest.raises(ValueError, match=r"^feedback must be a model with a number or every"):
         upper.ftl_robin(PROBLEM, active(every(10, first=3)))
 
 
-def test_kibitzer_knows_uniform_random_looks_of_a_passive_observer():
+def test_kibitzer_accepts_uniform_random_looks_of_a_passive_observer():
     expected = upper.kibitzer(GAPS, 0.1, T, looks="uniform")
     assert upper.kibitzer(PROBLEM, passive(0.1), T) == expected
     assert upper.kibitzer(PROBLEM, passive(0.1, [0.25] * 4), T) == expected
@@ -204,31 +206,31 @@ def test_kibitzer_knows_uniform_random_looks_of_a_passive_observer():
         (lower.passive_theorem, active(0.1), "passive for this bound"),
         (upper.ucb_sharp, active(0.1), "passive for this bound"),
         (upper.paid_looks, passive(0.1), "active for this bound"),
-        (lower.active_maximum, full(), "one with one free look at each arrival"),
-        (lower.active_maximum, active(0.1, looks=2), "one with one free look at each arrival"),
-        (upper.kibitzer, active(0.1, paid=True), "one with one free look at each arrival"),
-        (lower.active_maximum, 0.1, r"one such as passive\(0.1\)"),
-        (lower.active_maximum, None, r"one such as passive\(0.1\)"),
+        (lower.active_maximum, full(), "a model with one free look per arrival"),
+        (lower.active_maximum, active(0.1, looks=2), "a model with one free look per arrival"),
+        (upper.kibitzer, active(0.1, paid=True), "a model with one free look per arrival"),
+        (lower.active_maximum, 0.1, r"a feedback model such as passive\(0.1\)"),
+        (lower.active_maximum, None, r"a feedback model such as passive\(0.1\)"),
     ],
 )
-def test_a_feedback_for_which_nothing_is_proved_raises(bound, feedback, condition):
+def test_feedback_not_covered_by_the_proof_raises(bound, feedback, condition):
     with pytest.raises(ValueError, match=f"^feedback must be {condition}.*, got "):
         bound(PROBLEM, feedback, T)
 
 
-def test_looks_that_cost_are_for_the_bound_about_them():
+def test_paid_looks_accepts_looks_with_a_cost():
     found = upper.paid_looks(PROBLEM, active(0.1, paid=True), T)
     assert found == upper.paid_looks(GAPS, 0.1, T)
 
 
-def test_docstrings_are_complete_where_they_are_shared():
+def test_shared_parameters_are_documented():
     text = inspect.getdoc(lower.passive_maximum)
     for part in (
-        "One per arm, 0 for optimal arms",
+        "one per arm in any order; 0 for optimal arms",
         "or a schedule.",
-        "Or a problem, then a feedback",
+        "Alternatively a problem, followed by a feedback",
     ):
         assert text.count(part) == 1
     assert "or a schedule" not in inspect.getdoc(lower.passive_theorem)
-    assert "the bound holds for all T if not given" in inspect.getdoc(upper.ftl_robin)
+    assert "without one it holds for all T" in inspect.getdoc(upper.ftl_robin)
     assert inspect.getdoc(lower.observation_constraint).rstrip().endswith("Optimal arms have 0.")

@@ -1,4 +1,4 @@
-"""Gaps, H's, epochs, thresholds and weights, against their definitions written out."""
+"""Tests of the complexity measures against their definitions."""
 
 import math
 
@@ -10,7 +10,7 @@ from scipy.stats import binom
 
 from kibitz.bounds import complexity, concentration
 
-steady = settings(deadline=None)  # the machine may be busy
+steady = settings(deadline=None)  # the machine may be slow
 
 FOUR = (0.0, 0.2, 1.5, 1.8)  # the paper's first experiment
 HARD = (1e-6, 1e-6, 1e-3, 0.1, 0.5, 1.0, 1.0, 3.0, 100.0)
@@ -33,14 +33,14 @@ def by_rank(gaps):
 # Gaps and weights
 
 
-def test_gaps_are_counted_from_the_best_arm():
+def test_gaps_are_relative_to_the_best_arm():
     np.testing.assert_allclose(complexity.gaps([0.5, 2.0, 1.8, 2.0]), [1.5, 0.0, 0.2, 0.0])
 
 
 @pytest.mark.parametrize(
     "means", [[], [1.0, math.nan], [math.inf, 0.0], [[1.0, 2.0]], [1e308, -1e308]]
 )
-def test_gaps_refuses_what_is_not_a_list_of_means(means):
+def test_invalid_means_raise(means):
     with pytest.raises(ValueError, match="must be"):
         complexity.gaps(means)
 
@@ -93,7 +93,7 @@ def test_no_weights_cost_less_than_the_optimal_ones(gaps, seed):
     assert abs(complexity.weights_cost(gaps, best)) <= 1e-12 * inverse.sum()
 
 
-def test_weights_that_never_see_a_sub_optimal_arm_cost_infinitely_much():
+def test_weights_cost_is_infinite_if_a_sub_optimal_arm_has_weight_0():
     assert complexity.weights_cost(FOUR, [0.0, 0.5, 0.5, 0.0]) == math.inf
     assert complexity.weights_cost(FOUR, [0.0, 0.5, 0.4, 0.1]) < math.inf
     uniform = [0, 1 / 3, 1 / 3, 1 / 3]  # C_Δ (log(K−1) − entropy of p*)
@@ -124,7 +124,7 @@ def test_hardness_is_the_paper_s_sum_over_ranks(gaps, rho):
 
 @given(some_gaps, st.floats(0.5, 1.0))
 @steady
-def test_worse_arms_are_less_hard_and_rho_one_is_the_least(gaps, rho):
+def test_hardness_decreases_with_gap_and_with_rho(gaps, rho):
     _, order = by_rank(gaps)
     hardness = complexity.hardness(gaps, rho)[order]
     assert (hardness[1:] <= hardness[:-1] * (1 + 1e-12)).all()
@@ -226,8 +226,8 @@ def test_epoch_lengths_are_powers_of_powers_rounded_up(base):
         assert complexity.epoch_log_length(m, base) == pytest.approx(expected, rel=1e-12)
 
 
-def test_an_epoch_too_long_for_a_float_is_given_by_its_logarithm_only():
-    with pytest.raises(ValueError, match="epoch must have a length that fits a float, got 10"):
+def test_epoch_length_raises_if_it_overflows_a_float():
+    with pytest.raises(ValueError, match=r"^epoch 10 has a length that overflows a float"):
         complexity.epoch_length(10)
     assert complexity.epoch_log_length(10) == pytest.approx(1024 * math.log(2))
 
@@ -266,7 +266,7 @@ def slow_epoch(hardness, rate, constant):
 
 @given(some_gaps, st.sampled_from([1e-15, 1e-6, 0.01, 0.1, 1.0]), st.sampled_from([16.0, 18.0, 32.0]))
 @settings(max_examples=50, deadline=None)
-def test_last_epoch_and_first_eliminated_are_each_other_s_inverse(gaps, rate, constant):
+def test_last_epoch_and_first_eliminated_are_inverse(gaps, rate, constant):
     ordered, order = by_rank(gaps)
     epochs = complexity.last_epoch(gaps, rate, constant=constant)[order]
     hardness = complexity.hardness(gaps)[order]
@@ -278,7 +278,7 @@ def test_last_epoch_and_first_eliminated_are_each_other_s_inverse(gaps, rate, co
         assert first == min(gone, default=len(gaps) + 1)
 
 
-def test_an_arm_goes_in_the_very_epoch_that_just_suffices():
+def test_arm_is_eliminated_in_the_first_sufficient_epoch():
     """H = 2: log2(10 log(2) C H/ε) is 1 + log2(10 log(2) C), here 1 = 2⁰ − 0 and 5 = 2³ − 3."""
     for power, epoch in [(0, 0), (4, 3)]:
         constant = 2**power / (10 * math.log(2))
@@ -399,7 +399,7 @@ def test_the_printed_logarithm_with_the_printed_constant_fails_for_long_horizons
 @pytest.mark.parametrize("gap", [1e-6, 100.0])
 @pytest.mark.parametrize("rate", [0.0, 1e-300, 1.0])
 @pytest.mark.parametrize("horizon", [1, 2, 3, 10**12, 10**15])
-def test_the_whole_range_gives_numbers(n_arms, gap, rate, horizon):
+def test_bounds_are_finite_on_the_whole_range(n_arms, gap, rate, horizon):
     gaps = [0.0] + [gap] * (n_arms - 1)
     for values in (
         complexity.hardness(gaps)[1:],
@@ -440,6 +440,6 @@ def test_rates_and_horizons_may_be_arrays():
         (lambda: complexity.last_epoch(FOUR, 0.1, constant=0.0), "constant"),
     ],
 )
-def test_refuses_with_the_name_of_what_is_wrong(call, name):
+def test_errors_name_the_argument(call, name):
     with pytest.raises(ValueError, match=f"^{name} must be"):
         call()

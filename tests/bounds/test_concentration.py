@@ -1,4 +1,4 @@
-"""Concentration and Lambert facts, against exact binomials, mpmath and simulated walks."""
+"""Tests of the concentration inequalities against exact binomials, mpmath and simulated walks."""
 
 import itertools
 import math
@@ -67,7 +67,7 @@ def test_a_block_of_one_stage_is_hoeffding():
     )
 
 
-def test_a_longer_block_costs_phi():
+def test_longer_blocks_cost_a_factor_phi():
     assert concentration.phi(4) == 1.125
     assert concentration.block_radius(200, 100, 400, 0.05) == pytest.approx(
         math.sqrt(2 / 200 * 1.125 * math.log(20))
@@ -137,7 +137,7 @@ def test_peeling_is_a_sum_over_chords():
 
 
 @pytest.mark.parametrize("delta", [0.2, 1e-3, 1e-30, 1e-300])
-def test_peeling_leaves_nothing_out_below_its_last_block(delta):
+def test_peeling_covers_the_times_below_its_last_block(delta):
     """For all T at once: never below the sum of 3000 blocks of the best ratio, and close to it."""
     ratios = 1 + np.geomspace(0.02, 10.0, 60)
     best = min(peel(delta, 1e25, ratio, 3000) for ratio in ratios)
@@ -202,7 +202,7 @@ def test_binary_tails_of_unequal_means():
         assert law[: k + 1].sum() <= concentration.binary_tail(8, means.mean(), alpha) + (alpha == 0)
 
 
-def test_the_kl_tail_is_exact_where_no_success_is_left():
+def test_kl_tail_is_exact_for_zero_successes():
     assert concentration.binary_tail(7, 0.3, 0.3) == pytest.approx(0.7**7)
     assert concentration.binary_tail(7, 0.3, 0.31) == 0.0
 
@@ -346,6 +346,6 @@ def test_the_paper_s_lambert_step_starts_at_e():
         (lambda: concentration.stage_ratio_inverse(2.0), "a"),
     ],
 )
-def test_refuses_with_the_name_of_what_is_wrong(call, name):
+def test_errors_name_the_argument(call, name):
     with pytest.raises(ValueError, match=f"^{name} must be"):
         call()

@@ -1,10 +1,9 @@
-"""The theorem about kibitzer (docs/kibitzer.md), step by step, and the function that computes it.
+"""Tests of the theorem about kibitzer (docs/kibitzer.md), step by step, and of its computation.
 
-The policy is played here by a slow loop of its own, which knows nothing of kibitz. Where a step is an
-inequality between numbers it is computed exactly (lattice walks, binomials); where it is about paths
-it is checked on each path; where it is about expectations, by simulation with fixed seeds. Each check
-is a function that tells by how much the inequality holds, and is also run on wrong versions of the
-statement ("mutants"), which must fail: a check that cannot fail is none.
+A slow loop in this file runs the policy independently of kibitz. Inequalities between numbers are
+checked exactly (lattice walks, binomials), statements about paths on each path, and statements
+about expectations by simulation with fixed seeds. Each check returns by how much the inequality
+holds. It also runs on wrong versions of the statement ("mutants"), which must fail.
 """
 
 import importlib.util
@@ -21,8 +20,13 @@ from scipy.stats import binom, norm
 
 from kibitz.bounds import upper
 from kibitz.bounds.upper import _crossing as crossing
-from kibitz.bounds.upper._crossing import _normal_tail, arrival, farthest, stages_at
-from kibitz.bounds.upper._kibitzer import _beyond, _speed_tail, explored, failing
+from kibitz.bounds.upper._crossing import _normal_tail, count_stages, expect_arrival, find_end
+from kibitz.bounds.upper._kibitzer import (
+    _bound_remainder,
+    _bound_speed_tail,
+    bound_exploration,
+    bound_failures,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -34,15 +38,15 @@ def ell(x, beta=1.0):
     return np.log(x) - beta * np.log1p(np.log(x))
 
 
-# The policy, played slowly -----------------------------------------------------------------------
+# A slow implementation of the policy ------------------------------------------------------------
 
 
-class Game:
-    """One run of kibitzer with Gaussian rewards, stage by stage, all of it kept.
+class Run:
+    """One run of kibitzer with Gaussian rewards, stage by stage, with its full history.
 
-    `look(counts, means, best)` chooses the looks that are not in turn; `forced(r, K)` is the position
-    of the r-th turn, at each `share`-th look, which is left out by an arm that was seen more than
-    `enough` times and once for each turn before.
+    `look(counts, rng)` chooses the looks that are not in turn. Every `share`-th look is in turn, and
+    `forced(r, K)` is the arm of the r-th turn. The turn is skipped if the arm already has more than
+    `enough` observations plus one for each of its previous turns.
     """
 
     def __init__(
@@ -50,7 +54,7 @@ class Game:
     ):
         k = len(means)
         self.means, self.counts, self.sums = np.array(means), np.zeros(k, int), np.zeros(k)
-        self.rows = []  # stage, looks before it, counts, indices, arm, was it unseen
+        self.rows = []  # stage, looks before it, counts, indices, arm
         n_looks = 0
         for stage, arrives in enumerate(arrivals, 1):
             if (self.counts == 0).any():
@@ -63,7 +67,7 @@ class Game:
             chosen = look(self.counts, rng)
             seen = self.counts.copy()
             self.rows.append((stage, n_looks, seen, indices, arm))
-            self.tell(arm, rng)
+            self.observe(arm, rng)
             if arrives:
                 n_looks += 1
                 if n_looks % share == 0:
@@ -71,9 +75,9 @@ class Game:
                     place = (r - 1) % k if forced is None else forced(r, k)
                     if seen[place] <= enough + (r - 1) // k:
                         chosen = place
-                self.tell(chosen, rng)
+                self.observe(chosen, rng)
 
-    def tell(self, arm, rng):
+    def observe(self, arm, rng):
         self.counts[arm] += 1
         self.sums[arm] += rng.normal(self.means[arm])
 
@@ -87,33 +91,33 @@ LOOKS = {
 }
 
 
-def games(n, seed, horizon=200, **options):
-    """Random instances: arms, the place of the best, arrivals, and each way to look."""
+def make_runs(n, seed, horizon=200, **options):
+    """Yield runs with random means and arrivals, and each rule for the looks."""
     rng = np.random.default_rng(seed)
     for i in range(n):
         k = int(rng.integers(2, 7))
         means = np.round(rng.normal(size=k), 2)
         rate = rng.choice([0.05, 0.3, 1.0])
         look = list(LOOKS.values())[i % len(LOOKS)]
-        yield Game(means, rng.random(horizon) < rate, rng, look, **options)
+        yield Run(means, rng.random(horizon) < rate, rng, look, **options)
 
 
-# Step 1: how often each arm has been seen
+# Step 1: the number of observations of each arm
 
 
-def room_of_step_1(**options):
-    """The least of O_j − 1 − ⌊F/4K⌋ over all arms, stages and games."""
+def compute_slack_of_step_1(**options):
+    """Return the minimum of O_j − 1 − ⌊F/4K⌋ over all arms, stages and runs."""
     least = math.inf
-    for game in games(60, 1, pull=lambda counts, rng: int(np.argmax(counts)), **options):
-        for _, n_looks, counts, indices, _ in game.rows:
+    for run in make_runs(60, 1, pull=lambda counts, rng: int(np.argmax(counts)), **options):
+        for _, n_looks, counts, indices, _ in run.rows:
             if indices is not None:
                 least = min(least, counts.min() - 1 - n_looks // (4 * len(counts)))
     return least
 
 
 def test_step_1_every_arm_has_been_seen_once_and_in_its_turns():
-    """Whatever is pulled and wherever the other looks go: also for arms other than the best."""
-    assert room_of_step_1() == 0
+    """Check all arms, for any pulls and any other looks."""
+    assert compute_slack_of_step_1() == 0
 
 
 @pytest.mark.parametrize(
@@ -126,54 +130,54 @@ def test_step_1_every_arm_has_been_seen_once_and_in_its_turns():
     ],
 )
 def test_step_1_mutants_fail(mutant):
-    assert room_of_step_1(**mutant) < 0
+    assert compute_slack_of_step_1(**mutant) < 0
 
 
-# Steps 2 and 3: what a pull costs, path by path
+# Steps 2 and 3: the cost of a pull, path by path
 
 
-def ordered(means):
-    """The best arm, the gaps in order, and the rank of each arm among the sub-optimal ones."""
+def order_arms(means):
+    """Return the best arm, the gaps, and the sub-optimal arms in order of gap."""
     gaps = np.max(means) - np.array(means)
     order = [i for i in np.argsort(gaps, kind="stable") if gaps[i] > 0]
     return int(np.argmin(gaps)), gaps, order
 
 
-def room_of_step_2(thresholds=lambda gaps: gaps / 2, seed=2):
-    """The least of (what step 2 pays for a stage) − (what it costs)."""
+def compute_slack_of_step_2(thresholds=lambda gaps: gaps / 2, seed=2):
+    """Return the minimum of the right side minus the left side of step 2 over all stages."""
     least = math.inf
-    for game in games(40, seed):
-        best, gaps, order = ordered(game.means)
+    for run in make_runs(40, seed):
+        best, gaps, order = order_arms(run.means)
         z = thresholds(gaps[order])
         steps = np.diff(gaps[order], prepend=0.0)
-        for _, _, counts, indices, arm in game.rows:
+        for _, _, counts, indices, arm in run.rows:
             paid = gaps[arm] if counts[arm] == 0 else 0.0
             if indices is not None and gaps[arm] > 0:
-                low = game.means[best] - indices[best]
+                low = run.means[best] - indices[best]
                 rank = order.index(arm)
-                paid += gaps[arm] * (indices[arm] >= game.means[best] - z[rank])
+                paid += gaps[arm] * (indices[arm] >= run.means[best] - z[rank])
                 paid += steps[low > z].sum()
             least = min(least, paid - gaps[arm])
     return least
 
 
 def test_step_2_every_pull_is_a_first_one_or_paid_by_exploration_or_failure():
-    assert room_of_step_2() >= -1e-12
-    assert room_of_step_2(lambda gaps: np.full(len(gaps), gaps[0] / 3), 3) >= -1e-12
+    assert compute_slack_of_step_2() >= -1e-12
+    assert compute_slack_of_step_2(lambda gaps: np.full(len(gaps), gaps[0] / 3), 3) >= -1e-12
 
 
 def test_step_2_needs_thresholds_that_do_not_decrease():
-    assert room_of_step_2(lambda gaps: np.append(2 * gaps[-1], gaps[1:] / 20)) < -0.01
+    assert compute_slack_of_step_2(lambda gaps: np.append(2 * gaps[-1], gaps[1:] / 20)) < -0.01
 
 
 def test_step_3_an_arm_is_pulled_once_at_each_count_and_below_the_worst_speed():
-    for game in games(40, 4):
-        k = len(game.means)
-        rows = [row for row in game.rows if row[3] is not None]
+    for run in make_runs(40, 4):
+        k = len(run.means)
+        rows = [row for row in run.rows if row[3] is not None]
         pairs = [(arm, counts[arm]) for _, _, counts, _, arm in rows]
         assert len(set(pairs)) == len(pairs)
-        stages = np.array([row[0] for row in game.rows])
-        looks = np.array([row[1] for row in game.rows])
+        stages = np.array([row[0] for row in run.rows])
+        looks = np.array([row[1] for row in run.rows])
         for stage, n_looks, counts, _, arm in rows:
             n = counts[arm]
             worst = (stages / (looks + k * n / 8)).max()
@@ -223,7 +227,7 @@ def test_step_5_the_integral_and_the_sum_of_gaussian_tails(beta):
 
 
 def exact_tail(c, rate, w, horizon):
-    """P(t/(F(t) + c) > w/ε for some t ≤ horizon), by the law of F stage by stage."""
+    """Return P(t/(F(t) + c) > w/ε for some t ≤ horizon), by the distribution of F at each stage."""
     alive = np.zeros(horizon + 1)  # by F
     alive[0] = 1.0
     for stage in range(1, horizon + 1):
@@ -235,7 +239,7 @@ def exact_tail(c, rate, w, horizon):
 
 
 def stated_tail(c, rate, w):
-    return float(_speed_tail(np.array([c]), rate, np.array([w]))[0, 0])
+    return float(_bound_speed_tail(np.array([c]), rate, np.array([w]))[0, 0])
 
 
 CASES_6 = list(itertools.product([0.3, 1.0, 3.0, 10.0], [0.02, 0.3, 0.9], [1.1, 1.5, 2.5, 5.0]))
@@ -257,9 +261,11 @@ def test_step_6_the_tail_of_the_worst_speed():
 
 def test_step_6_lambda_and_the_mean_of_w():
     w = np.array([1 + 1e-5, 1.01, 2.0, 10.0, 50.0])
-    found = crossing.chernoff(w)
+    found = crossing.compute_chernoff_exponent(w)
     assert 1 - np.exp(-found) == pytest.approx(found / w, rel=1e-4)
-    tail = quad(lambda x: math.exp(-float(crossing.chernoff(np.array(x)))), 1, 80, limit=200)[0]
+    tail = quad(
+        lambda x: math.exp(-float(crossing.compute_chernoff_exponent(np.array(x)))), 1, 80, limit=200
+    )[0]
     assert 1 + tail == pytest.approx(math.pi**2 / 6, rel=1e-4)
 
 
@@ -269,7 +275,7 @@ def test_step_6_the_width_is_concave_in_the_speed_from_1_on(beta):
     slope = np.diff(ell(1 + v, beta)) / np.diff(v)
     assert (np.diff(slope) <= 1e-9 * slope[:-1]).all()
     early = np.linspace(0.01, 0.9, 1000)
-    if beta == 1:  # below 1 it is not, so that "from 1 on" is needed
+    if beta == 1:  # it is not concave below 1
         assert (np.diff(np.diff(ell(1 + early, beta))) > 0).any()
 
 
@@ -280,15 +286,17 @@ def test_step_6_the_worst_speed_is_that_of_the_arrivals():
         arrivals = rng.random(3000) < rate
         looks = np.concatenate([[0], np.cumsum(arrivals)[:-1]])
         speed = (np.arange(1, 3001) / (looks + c)).max()
-        stages = np.append(np.flatnonzero(arrivals) + 1, 3000)  # the game may end while one waits
+        stages = np.append(
+            np.flatnonzero(arrivals) + 1, 3000
+        )  # the run may end before the next arrival
         assert speed <= max(1, 1 / c) * (stages / np.arange(1, len(stages) + 1)).max() * (1 + 1e-12)
 
 
 # Step 7: the mixture, against exact crossing probabilities of a walk of ±1 steps
 
 
-def crosses(boundary, first, last):
-    """P(S_n > boundary(n) for some n from first to last), S a sum of n fair ±1 steps: exactly."""
+def compute_crossing_probability(boundary, first, last):
+    """Return the exact P(S_n > boundary(n) for some n from first to last) for fair ±1 steps."""
     heights = boundary(np.arange(1.0, last + 1))
     alive = np.zeros(2 * last + 1)
     alive[last] = 1.0
@@ -301,14 +309,14 @@ def crosses(boundary, first, last):
 
 
 def table_value(beta, share, v, zeta):
-    t = crossing.tables(8.0, beta)
-    at = crossing.places(t, np.array([share]), np.array([v]))
-    return float(crossing.probability(t, at, np.array([zeta]))[0])
+    t = crossing.load_tables(8.0, beta)
+    at = crossing.find_places(t, np.array([share]), np.array([v]))
+    return float(crossing.lookup_probability(t, at, np.array([zeta]))[0])
 
 
 @BETAS
 def test_step_7_the_tables_bound_crossing_probabilities(beta):
-    """On walks of one unit of u = 40 steps; between half and a sixth of each value is attained."""
+    """Compare with walks of 40 steps per unit of u; they attain a sixth to a half of each value."""
     ratios = []
     for share, v, zeta in [
         (0.25, 1.0, 0.5), (0.25, 10.0, 0.1), (0.25, 10.0, 1.0), (0.25, 100.0, 0.05),
@@ -322,44 +330,46 @@ def test_step_7_the_tables_bound_crossing_probabilities(beta):
                 np.sqrt(2 * u * ell(1 + 8 * v / (u + 8), beta)) + math.sqrt(zeta) * u
             )
 
-        exact = crosses(boundary, math.ceil(share * unit), min(int(unit * 10 / zeta), 2400))
+        exact = compute_crossing_probability(
+            boundary, math.ceil(share * unit), min(int(unit * 10 / zeta), 2400)
+        )
         bound = table_value(beta, share, v, zeta)
         assert exact <= bound, (share, v, zeta)
         ratios.append(bound / exact)
-    assert min(ratios) < 2.5  # a table of a third would not pass
+    assert min(ratios) < 2.5  # tables with a third of the values would fail
     assert max(ratios) < 9
 
 
 @BETAS
 def test_step_7_before_any_look(beta):
-    t = crossing.tables(8.0, beta)
+    t = crossing.load_tables(8.0, beta)
     for s in (0.1, 1.0, 10.0):
         value = t.from_zero[np.searchsorted(t.stages, s * 1.0001) - 1]
-        unit = 200  # steps of a unit of u
+        unit = 200  # steps per unit of u
 
         def boundary(n, s=s, unit=unit):
             u = n / unit
             return math.sqrt(unit) * (np.sqrt(2 * u * ell(1 + 8 * s / u, beta)) + u)
 
-        exact = crosses(boundary, 1, 2000)
+        exact = compute_crossing_probability(boundary, 1, 2000)
         assert exact <= value < 12 * exact
 
 
 def test_step_7_a_smaller_share_may_be_taken_at_a_larger_one():
-    """p(κ, v, ζ) ≤ p(κ', v, ζκ/κ') for κ' ≥ κ: exactly, on walks."""
+    """Check p(κ, v, ζ) ≤ p(κ', v, ζκ/κ') for κ' ≥ κ exactly, on walks."""
 
     def at(share, zeta, v=5.0, unit=60):
         def boundary(n):
             u = n / unit
             return math.sqrt(unit) * (np.sqrt(2 * u * ell(1 + 8 * v / (u + 8))) + math.sqrt(zeta) * u)
 
-        return crosses(boundary, round(share * unit), 1500)
+        return compute_crossing_probability(boundary, round(share * unit), 1500)
 
-    # in units of κ the two walks have steps of different size: 5 % for that
+    # in units of κ the two walks have steps of different size, which costs up to 5 %
     assert at(0.5, 0.4) <= 1.05 * at(1.0, 0.2) < 1.3 * at(0.5, 0.4)
 
 
-# Step 8: how long the number of looks stays where it is
+# Step 8: the number of stages at each number of looks
 
 
 @pytest.mark.parametrize("rate", [0.03, 0.4, 1.0])
@@ -368,14 +378,14 @@ def test_step_8_stages_at_a_number_of_looks(rate):
     stages = np.arange(1, last + 1)
     for k in (1, 2, 7, 40):
         at_k = binom.pmf(k, stages - 1, rate)
-        found = stages_at(np.array([k]), np.array([k + 1]), np.array([float(last)]), rate)[0]
+        found = count_stages(np.array([k]), np.array([k + 1]), np.array([float(last)]), rate)[0]
         assert found == pytest.approx(at_k.sum(), rel=1e-9, abs=1e-12)
         arrives = binom.pmf(k - 1, stages - 2, rate) * rate  # P(G_k = t − 1)
         arrives[0] = 0.0
         assert at_k == pytest.approx((stages - 1) / k * arrives, rel=1e-9, abs=1e-14)
         mean = np.minimum(stages, last) @ (binom.pmf(k - 1, stages - 1, rate) * rate)
         mean += last * binom.cdf(k - 1, last, rate)
-        assert arrival(np.array([k]), np.array([float(last)]), rate)[0] == pytest.approx(
+        assert expect_arrival(np.array([k]), np.array([float(last)]), rate)[0] == pytest.approx(
             mean, rel=1e-9
         )
 
@@ -389,7 +399,7 @@ def test_step_8_large_binomials_by_a_formula(rate):
 
 
 def binomial_tail(k, m, rate):
-    """P(Bin(m, rate) >= k), added up from k on; SciPy 1.13 is wrong by 2e-9 there."""
+    """Return P(Bin(m, rate) >= k) by summation, because SciPy 1.13 is wrong by 2e-9 there."""
     with mpmath.workdps(30):
         ways = mpmath.loggamma(m + 1) - mpmath.loggamma(k + 1) - mpmath.loggamma(m - k + 1)
         first = mpmath.exp(ways + k * mpmath.log(rate) + (m - k) * mpmath.log(1 - mpmath.mpf(rate)))
@@ -397,14 +407,14 @@ def binomial_tail(k, m, rate):
     return float(first) * (1 + np.cumprod((m - j) / (j + 1) * (rate / (1 - rate))).sum())
 
 
-def probabilities(beta, shares, speeds, zetas):
-    t = crossing.tables(8.0, beta)
-    return crossing.probability(t, crossing.places(t, shares, speeds), zetas)
+def lookup_probabilities(beta, shares, speeds, zetas):
+    t = crossing.load_tables(8.0, beta)
+    return crossing.lookup_probability(t, crossing.find_places(t, shares, speeds), zetas)
 
 
-def failing_slowly(beta, z, k, rate, horizon, looks):
-    """H_T(z) term by term: every stage, every number of looks."""
-    t = crossing.tables(8.0, beta)
+def sum_failures(beta, z, k, rate, horizon, looks):
+    """Return H_T(z) as a sum over every stage and every number of looks."""
+    t = crossing.load_tables(8.0, beta)
     total = 0.0
     for stage in range(1, horizon + 1):
         if looks == "uniform":
@@ -423,7 +433,9 @@ def failing_slowly(beta, z, k, rate, horizon, looks):
         total += chance[n_looks == 0].sum() * (t.from_zero[start] if start >= 0 else 1.0)
         some = (n_looks > 0) & (chance > 1e-14)
         f = n_looks[some]
-        total += chance[some] @ probabilities(beta, k * seen[some] / f, stage / f, f * z * z / k)
+        total += chance[some] @ lookup_probabilities(
+            beta, k * seen[some] / f, stage / f, f * z * z / k
+        )
     return total
 
 
@@ -431,9 +443,9 @@ def failing_slowly(beta, z, k, rate, horizon, looks):
 @pytest.mark.parametrize(("k", "rate", "z"), [(2, 0.5, 0.4), (5, 0.1, 0.8), (3, 0.02, 0.3)])
 def test_step_8_cells_lose_little_and_never_too_much(looks, k, rate, z):
     horizon = 150
-    t = crossing.tables(8.0, 1.0)
-    slowly = failing_slowly(1.0, z, k, rate, horizon, looks)
-    found = failing(t, np.array([z]), k, rate, float(horizon), looks)[0]
+    t = crossing.load_tables(8.0, 1.0)
+    slowly = sum_failures(1.0, z, k, rate, horizon, looks)
+    found = bound_failures(t, np.array([z]), k, rate, float(horizon), looks)[0]
     assert slowly <= found * (1 + 1e-9)
     assert found < 1.2 * slowly
 
@@ -444,7 +456,7 @@ EXPLORING = pytest.mark.parametrize(
 
 
 def worst_speeds(k, rate, horizon, n, rng):
-    """V_n for n observations and more, up to a horizon, on one path of arrivals."""
+    """Return V_n for n or more observations, up to a horizon, on one path of arrivals."""
     looks = np.concatenate([[0], np.cumsum(rng.random(horizon - 1) < rate)])
     stages = np.arange(1, horizon + 1)
     speeds = np.array([(stages / (looks + k * m / 8)).max() for m in range(1, 200)])
@@ -467,15 +479,15 @@ def test_exploration_bounds_its_sum_over_simulated_arrivals(k, rate, room, beta,
         over = room * np.sqrt(n) - np.sqrt(2 * ell(1 + speeds, beta))
         heights = norm.sf(over) if gaussian else np.exp(-(np.maximum(over, 0) ** 2) / 2)
         sums.append(heights.sum())
-    t = crossing.tables(8.0, beta)
-    found = explored(t, np.array([room]), k, rate, float(horizon), "active", gaussian)[0]
+    t = crossing.load_tables(8.0, beta)
+    found = bound_exploration(t, np.array([room]), k, rate, float(horizon), "active", gaussian)[0]
     assert np.mean(sums) < found < 1.5 * np.mean(sums)
     assert np.std(sums) / math.sqrt(len(sums)) < 0.03 * np.mean(sums)
 
 
 @EXPLORING
 @BETAS
-def test_step_3_gaussian_means_are_above_the_threshold_as_often_as_is_said(k, rate, room, beta):
+def test_step_3_gaussian_means_exceed_the_threshold_with_the_stated_probability(k, rate, room, beta):
     """The counts n at which m(n) + √(2ℓ/n) ≥ room, of Gaussian streams: X at most, on average.
 
     X is above by 5 to 30 %, the standard error is 3 %: three of it are allowed, and the chance of a
@@ -483,8 +495,10 @@ def test_step_3_gaussian_means_are_above_the_threshold_as_often_as_is_said(k, ra
     """
     rng = np.random.default_rng(9)
     horizon, n = 600, np.arange(1, 3000)
-    t = crossing.tables(8.0, beta)
-    found = explored(t, np.array([room]), k, rate, float(horizon), "active", gaussian=True)[0]
+    t = crossing.load_tables(8.0, beta)
+    found = bound_exploration(t, np.array([room]), k, rate, float(horizon), "active", gaussian=True)[
+        0
+    ]
     for scale, is_bound in (1.0, True), (2.0, False):
         n_above = []
         for _ in range(1200):
@@ -521,8 +535,8 @@ def closed_sum(v, gamma, beta, share=0.25):
 
 @BETAS
 def test_step_10_the_closed_sum_is_above_the_tables_and_grows_as_stated(beta):
-    t = crossing.tables(8.0, beta)
-    tabulated = crossing.periodic_constant(t)
+    t = crossing.load_tables(8.0, beta)
+    tabulated = crossing.compute_periodic_constant(t)
     for v in np.geomspace(1, 1e12, 60):
         best = min(closed_sum(v, gamma, beta) for gamma in (1.6, 2, 2.5, 3.2, 4, 6, 8, 10.4, 16, 60))
         assert best <= (12.6 + 0.78 * math.log(v) if beta == 1 else 2.85)
@@ -538,18 +552,20 @@ def test_step_10_a_chord_is_crossed_less_often_than_stated():
         (100, 1.5, 1.0, 0.002),
     ]:
         last = int(gamma * start)
-        exact = crosses(lambda n, a=level, z=zeta: np.sqrt(2 * n * a) + math.sqrt(z) * n, start, last)
+        exact = compute_crossing_probability(
+            lambda n, a=level, z=zeta: np.sqrt(2 * n * a) + math.sqrt(z) * n, start, last
+        )
         tau = math.tanh(math.log(gamma) / 4)
         stated = math.exp(-(1 - tau**2) * level - (1 + tau) * math.sqrt(2 * level * zeta * start))
         assert exact <= stated
         assert exact > 0.2 * stated
 
 
-# The tables, made again in part
+# The tables, partly recomputed
 
 
 def script():
-    """The script that makes the tables, from its file."""
+    """Return the script that writes the tables, as a module."""
     path = Path(__file__).parents[2] / "benchmarks" / "kibitzer_tables.py"
     spec = importlib.util.spec_from_file_location("kibitzer_tables", path)
     module = importlib.util.module_from_spec(spec)
@@ -563,9 +579,9 @@ def maker():
 
 
 @BETAS
-def test_the_tables_are_what_the_script_makes(beta, maker):
-    """Up to the rounding of 1/128, and to what is known at a smaller ζ."""
-    t = crossing.tables(8.0, beta)
+def test_tables_agree_with_their_script(beta, maker):
+    """Allow for the rounding to 1/128 and for values taken at a smaller ζ."""
+    t = crossing.load_tables(8.0, beta)
     rng = np.random.default_rng(11)
     for _ in range(12):
         i, k = int(rng.integers(t.speeds.size)), int(rng.integers(t.zetas.size))
@@ -580,9 +596,9 @@ def test_the_tables_are_what_the_script_makes(beta, maker):
 
 
 @BETAS
-def test_the_tables_are_as_good_as_another_program_finds(beta):
-    """Weights by SciPy's solver, constraints on a dense grid only: p can be little less."""
-    t = crossing.tables(8.0, beta)
+def test_tables_agree_with_an_independent_program(beta):
+    """Solve for the weights with SciPy on a dense grid; p cannot be much smaller."""
+    t = crossing.load_tables(8.0, beta)
     for share, v, zeta in [(0.25, 10.0, 0.25), (0.25, 1000.0, 0.0625), (1.0, 10.0, 1.0)]:
         u = np.geomspace(share, 100 / zeta, 600)
         slopes = np.geomspace(0.2 * math.sqrt(zeta), 12.0, 80)
@@ -593,13 +609,13 @@ def test_the_tables_are_as_good_as_another_program_finds(beta):
         peaks = exponents.max(axis=0)
         found = linprog(np.exp(unit - peaks), A_ub=-np.exp(exponents - peaks), b_ub=-np.ones(u.size))
         optimum = found.fun * math.exp(-unit)
-        at = crossing.places(t, np.array([share]), np.array([v]))
-        value = float(crossing.probability(t, at, np.array([zeta]))[0])
+        at = crossing.find_places(t, np.array([share]), np.array([v]))
+        value = float(crossing.lookup_probability(t, at, np.array([zeta]))[0])
         assert optimum * 0.99 <= value <= optimum * 1.06
 
 
-def test_a_table_is_a_bound_for_each_weight_that_the_solver_might_return(maker):
-    """Dividing by the smallest constraint is what certifies: wrong weights give larger values."""
+def test_tables_are_bounds_for_any_solution_of_the_solver(maker):
+    """Check that wrong weights only give larger values, because of the final division."""
     times, slopes = np.geomspace(0.25, 60, 100), np.geomspace(0.3, 6, 30)
     rows = maker.least_exponents(10.0, 1.0, 1.0, times, slopes, False)
     rng = np.random.default_rng(12)
@@ -619,8 +635,8 @@ def test_a_table_is_a_bound_for_each_weight_that_the_solver_might_return(maker):
 # The function ------------------------------------------------------------------------------------
 
 
-def played(gaps, arrivals, n_runs, horizon, seed, look, beta=1.0, z=None):
-    """Mean and standard error of the regret of many runs at once, and of the stages of failure.
+def simulate_regret(gaps, arrivals, n_runs, horizon, seed, look, beta=1.0, z=None):
+    """Return mean and standard error of the regret of many runs, and of the stages of failure.
 
     `look` is "best never" (the worst there is: only the looks in turn see the best arm), "imed", or
     "uniform" (passive). The best arm is the last one, which is pulled last.
@@ -680,7 +696,7 @@ SETTINGS = [
 @BETAS
 @pytest.mark.parametrize(("looks", "gaps", "rate", "look"), SETTINGS)
 def test_the_bound_is_above_simulated_regret(looks, gaps, rate, look, beta):
-    """By 2.5 times at least and 60 at most; so is the part for failure. Errors are below 15 %."""
+    """Check that regret and failures are 2.5 to 60 times below the bound. Errors are below 15 %."""
     horizon, z = 1500, 0.3
     arrivals = random_arrivals(rate)
     if looks == "periodic":
@@ -689,18 +705,18 @@ def test_the_bound_is_above_simulated_regret(looks, gaps, rate, look, beta):
         def arrivals(stage, rng, n):
             return np.full(n, stage % period == 0)
 
-    mean, sem, low = played(gaps, arrivals, 150, horizon, 13, look, beta, z)
+    mean, sem, low = simulate_regret(gaps, arrivals, 150, horizon, 13, look, beta, z)
     bound = upper.kibitzer(gaps, rate, horizon, looks=looks, beta=beta)
     assert sem < 0.15 * mean
     assert 2.5 * mean < bound < 60 * mean
     sharper = upper.kibitzer(gaps, rate, horizon, looks=looks, beta=beta, gaussian=True)
     assert mean + 4 * sem < sharper < 0.85 * bound
-    t = crossing.tables(8.0, beta)
-    assert low < failing(t, np.array([z]), len(gaps), rate, float(horizon), looks)[0]
+    t = crossing.load_tables(8.0, beta)
+    assert low < bound_failures(t, np.array([z]), len(gaps), rate, float(horizon), looks)[0]
 
 
-def test_the_numbers_of_the_page():
-    """At least as good as in the sheet that the theorem came from; the paper's are `ucb_sharp`'s."""
+def test_numbers_on_the_page():
+    """Compare with the first computation of the theorem, and with `ucb_sharp` for the paper."""
     for gaps, rate, active, passive, active_0, passive_0, closed, closed_0, paper in [
         (FIVE, 0.1, 1094, 624, 596, 469, 2023, 923, 1857),
         (FIVE, 0.01, 1428, 900, 700, 567, 2626, 1170, 2355),
@@ -721,7 +737,7 @@ def test_the_numbers_of_the_page():
 @BETAS
 @pytest.mark.parametrize(("looks", "speed"), [("active", 1 + math.pi**2 / 0.6), ("periodic", 10.0)])
 def test_the_closed_form_explores_at_the_mean_worst_speed(looks, speed, beta):
-    """Part (a) of the theorem at z = Δ/2, for an arm that does not also pay for failures."""
+    """Check part (a) of the theorem at z = Δ/2, for an arm without a failure term."""
     gaps, b = [0.0, 0.3, 0.9], 8.0
     found = upper.kibitzer(gaps, 0.1, form="closed", looks=looks, beta=beta, details=True)
     log = math.log(1 + b / 3 * speed)
@@ -740,12 +756,12 @@ def test_the_bound_grows_with_the_horizon_and_stays_finite(looks, beta):
     horizons = [1, 2, 5, 30, 10**3, 10**5, 10**9, 2**53, math.inf]
     found = upper.kibitzer(FIVE, 0.02, horizons, looks=looks, beta=beta)
     assert (np.diff(found) >= -1e-6 * found[1:]).all()
-    assert found[0] == 1.5  # TΔ_max: nothing is known at stage 1
+    assert found[0] == 1.5  # TΔ_max at stage 1
     assert found[-1] < 2000
     assert found[-1] == pytest.approx(found[-2], rel=1e-3)
 
 
-def test_without_looks_the_bound_is_logarithmic_and_infinite_for_ever():
+def test_without_looks_the_bound_is_logarithmic_in_t():
     found = upper.kibitzer(FIVE, 0, [10**3, 10**6, 10**9, math.inf])
     assert found[1] / found[0] > 1.5
     assert found[2] - found[1] < 1.5 * (found[1] - found[0])
@@ -754,8 +770,8 @@ def test_without_looks_the_bound_is_logarithmic_and_infinite_for_ever():
     assert few == pytest.approx(found[1], rel=0.03)
 
 
-def test_small_gaps_may_be_given_up():
-    """A gap that cannot be found in time costs at most TΔ; the others keep their bounds."""
+def test_small_gaps_can_be_ignored():
+    """Check that an undetectable gap costs at most TΔ and does not affect other arms."""
     with_tiny = upper.kibitzer([0, 1e-4, 1.0], 0.1, 1000, details=True)
     assert with_tiny.total < 1.05 * upper.kibitzer([0, 0, 1.0], 0.1, 1000) + 1000 * 1e-4
     assert with_tiny.terms.sum() == pytest.approx(with_tiny.total)
@@ -766,14 +782,14 @@ def test_small_gaps_may_be_given_up():
     "gaps", [[0, 1e-50], [0, 1e50], [0, 2e-6], [0, 1e-50, 1e50], [0] + [0.3] * 60]
 )
 @pytest.mark.parametrize("looks", ["active", "uniform", "periodic"])
-def test_extreme_gaps_have_numbers_too(gaps, looks):
+def test_extreme_gaps_give_finite_bounds(gaps, looks):
     for rate, horizon in itertools.product([1e-12, 0.25, 1.0], [1, 10**4, math.inf]):
         found = upper.kibitzer(gaps, rate, horizon, looks=looks)
         assert 0 <= found <= max(gaps) * horizon * (1 + 1e-9)
 
 
 def test_gaps_of_very_different_size():
-    """Each arm has its own threshold: large gaps must not spoil the bound of a small one."""
+    """Check that large gaps do not affect the bound of a small one."""
     small, both = (upper.kibitzer(gaps, 0.1) for gaps in ([0, 0.01, 0.01], [0, 0.01, 2.0]))
     assert both < 1.01 * small
 
@@ -789,12 +805,12 @@ def test_the_order_of_arms_and_the_unit_of_rewards_do_not_matter():
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    ("change", "message"),
     [
         ({"b": 4.0}, "b must be 8, for which the bound is tabulated, got 4.0"),
         ({"beta": 0.5}, "beta must be 0 or 1, for which the bound is tabulated, got 0.5"),
         ({"looks": "optimal"}, "looks must be one of active, uniform, periodic, got 'optimal'"),
-        ({"looks": "periodic", "rate": 0.3}, "rate must be 1 over a whole number for periodic looks"),
+        ({"looks": "periodic", "rate": 0.3}, "rate must be 1/n with a whole number n for periodic"),
         ({"looks": "uniform", "form": "closed"}, "looks must be active or periodic for the closed"),
         ({"horizon": 0}, "horizon must be a whole number from 1 to 2"),
         ({"horizon": math.nan}, "horizon must be a whole number from 1 to 2"),
@@ -803,23 +819,23 @@ def test_the_order_of_arms_and_the_unit_of_rewards_do_not_matter():
         ({"scale": 0}, "scale must be .*, got 0"),
     ],
 )
-def test_other_parameters_are_refused(change, sentence):
+def test_untabulated_parameters_raise(change, message):
     given = {"gaps": FIVE, "rate": 0.1} | change
-    with pytest.raises(ValueError, match=sentence):
+    with pytest.raises(ValueError, match=message):
         upper.kibitzer(**given)
 
 
 @pytest.mark.parametrize("looks", ["active", "uniform"])
 @pytest.mark.parametrize(("z", "n_arms", "rate"), [(0.5, 3, 0.2), (1.0, 5, 0.05)])
-def test_what_lies_beyond_the_cells_is_all_that_is_left(looks, z, n_arms, rate):
-    """Of the order of e^-40 and never seen in a bound, but summed here one by one."""
-    t = crossing.tables(8.0, 1.0)
-    end = farthest(t, n_arms, rate, looks, z)
+def test_remainder_covers_everything_beyond_the_cells(looks, z, n_arms, rate):
+    """Compare with a sum term by term. The remainder is about e^-40 and negligible in a bound."""
+    t = crossing.load_tables(8.0, 1.0)
+    end = find_end(t, n_arms, rate, looks, z)
     rest = end + np.arange(1, 2_000_000.0)
     if looks == "active":  # at each number of looks, from the last on: 1/ε stages
         left = np.exp(-t.turn * (rest - 1) * z**2 / (2 * n_arms)).sum() / rate
     else:  # at each stage t after the last: E exp(-F z^2/2), F binomial of t - 1 and ε/K
         left = ((1 - rate / n_arms * (1 - math.exp(-(z**2) / 2))) ** (rest - 1)).sum()
-    (bound,) = _beyond(t, np.array([z]), n_arms, rate, looks, z)
+    (bound,) = _bound_remainder(t, np.array([z]), n_arms, rate, looks, z)
     assert left <= bound * (1 + 1e-9)
     assert bound <= 2 * left

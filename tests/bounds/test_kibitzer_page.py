@@ -1,4 +1,4 @@
-"""The numbers of docs/kibitzer.md, computed again; as a program it writes them there."""
+"""Check the numbers of docs/kibitzer.md; run as a program, this file writes them."""
 
 from pathlib import Path
 
@@ -62,10 +62,10 @@ def constants():
     for rate in (1.0, 0.1, 0.01, 0.001):
         row = [f"{rate:g}"]
         for beta in (1.0, 0.0):
-            t = crossing.tables(8.0, beta)
+            t = crossing.load_tables(8.0, beta)
             at = np.searchsorted(t.speeds, (1 + 1e-9) / rate) - 1
-            periodic = crossing.periodic_constant(t)[at]
-            row += [number(crossing.random_constant(t, rate)), number(periodic)]
+            periodic = crossing.compute_periodic_constant(t)[at]
+            row += [number(crossing.compute_random_constant(t, rate)), number(periodic)]
         yield row
 
 

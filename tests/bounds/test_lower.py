@@ -1,6 +1,6 @@
-"""The lower bounds against plain transcriptions, brute force, linprog and mpmath.
+"""Tests of the lower bounds against direct formulas, brute force, linprog and mpmath.
 
-Tests named after a discrepancy (test_d1_…) are those that docs/errata.md refers to.
+The errata pages refer to the tests named after a discrepancy (test_d1_…).
 """
 
 import math
@@ -12,7 +12,7 @@ from hypothesis import assume, example, given, settings, strategies as st
 from scipy.optimize import linprog
 
 from kibitz.bounds import Bound, complexity, lower
-from kibitz.bounds.lower._constraint import best_stage, make_constraint
+from kibitz.bounds.lower._constraint import find_best_stage, make_constraint
 
 FOUR = [0.0, 0.2, 1.5, 1.8]  # the paper's two problems
 FIVE = [0.0, 0.2, 0.5, 1.0, 1.5]
@@ -45,21 +45,21 @@ ACTIVE = [
 
 
 def call(bound, gaps, rate, horizon, **options):
-    """Return a bound, for uniform weights if it is one of a passive observer."""
+    """Return a bound, with uniform weights for a passive observer."""
     weights = (None,) if bound in PASSIVE else ()
     return bound(gaps, rate, *weights, horizon, **options)
 
 
-# The formulas once more, one number at a time.
+# The formulas, one number at a time.
 
 
 def regret_allowed(gaps, t, C, C_0):
-    """Definition 1, for a problem given by its gaps."""
+    """Return the regret that Definition 1 allows."""
     return C * math.log(t) * sum(1 / d for d in gaps if d > 0) + C_0 * sum(gaps)
 
 
 def raised(gaps, i, x):
-    """The gaps when arm i is raised to x above the best."""
+    """Return the gaps if arm i is raised to x above the best arm."""
     return [0.0 if j == i else x + d for j, d in enumerate(gaps)]
 
 
@@ -119,7 +119,7 @@ def test_the_variants_only_improve_on_the_papers_argument(gaps, t, constants):
 
 @given(gap_lists, st.floats(1.01, 1e15), constants, st.sampled_from(["clip", "sharp", "printed"]))
 @few
-def test_eta_is_what_the_leading_term_leaves(gaps, t, constants, variant):
+def test_eta_is_h_minus_the_leading_term(gaps, t, constants, variant):
     eta = lower.eta(gaps, t, variant=variant, **constants)
     C, C_0 = constants["C"], constants["C_0"]
     for i, gap in enumerate(gaps):
@@ -174,7 +174,7 @@ def test_d7_the_slope_is_at_least_p_over_t_less_a_little(gaps, t, constants):
 
 
 def test_the_constraint_is_concave_wherever_it_is_positive():
-    """The inequality behind the bisection, on a fine grid: see `best_stages`."""
+    """The inequality behind the bisection, on a fine grid: see `find_best_stages`."""
     r, s, L, b = np.meshgrid(
         np.linspace(0, 1, 101)[:-1],
         np.linspace(0, 0.5, 26),
@@ -219,9 +219,9 @@ def test_the_passive_maximum_is_the_largest_over_all_stages(gaps, rate, horizon,
     assert value == pytest.approx(brute, rel=1e-9, abs=1e-9)
 
 
-def test_a_peak_among_the_largest_stages_is_found():
+def test_best_stage_finds_a_peak_at_the_largest_stages():
     for peak in (2**53 - 1000, 2**52 + 12345, 10**15 + 7):
-        assert best_stage(lambda t, peak=peak: -abs(t - peak), float(2**53)) == peak
+        assert find_best_stage(lambda t, peak=peak: -abs(t - peak), float(2**53)) == peak
 
 
 def test_each_arm_has_its_own_best_stage():
@@ -256,7 +256,7 @@ def test_the_theorem_is_the_corrected_formula_up_to_one_stage():
             assert found.stages[i] in (math.ceil(turn), 0)
 
 
-def test_the_theorem_falls_back_on_the_horizon_while_it_is_short():
+def test_theorem_uses_the_horizon_if_it_is_short():
     rate, horizon = 1e-9, 10**4
     fixed = lower.passive_fixed_stage(FIVE, rate, None, horizon, **SMALL)
     assert 0 < lower.passive_theorem(FIVE, rate, None, horizon, **SMALL) == pytest.approx(fixed)
@@ -273,13 +273,13 @@ def test_the_closed_form_is_almost_as_good_as_the_maximum():
     assert min(ratios) > 0.9
 
 
-def test_the_fixed_stage_bound_is_void_for_long_horizons():
+def test_fixed_stage_bound_is_0_for_long_horizons():
     values = lower.passive_fixed_stage(FIVE, 1e-3, None, [10**4, 10**5, 10**9], **SMALL)
     assert values[0] > 0
     assert values[2] == 0 < lower.passive_maximum(FIVE, 1e-3, None, 10**9, **SMALL)
 
 
-def test_without_looks_only_the_bandit_term_is_left():
+def test_without_looks_only_the_bandit_term_remains():
     for T in (10**4, 10**12):
         h = lower.observation_constraint(FIVE, T)[1:]
         expected = (h / (2 * np.array(FIVE[1:]))).sum()
@@ -308,7 +308,7 @@ def mp_root(t, free, information, Q):
 @pytest.mark.parametrize("law", ["gaussian", "bernoulli"])
 @pytest.mark.parametrize("seed", range(10))
 def test_the_sharp_bound_is_the_root_of_its_equation(law, seed):
-    from kibitz.bounds.lower._passive import _root, make_divergence
+    from kibitz.bounds.lower._passive import _find_root, make_divergence
 
     rng = np.random.default_rng(seed)
     gap, best = float(rng.uniform(0.05, 0.4)), 0.6
@@ -320,7 +320,7 @@ def test_the_sharp_bound_is_the_root_of_its_equation(law, seed):
     )
     sd = 1.0 if law == "bernoulli" else float(rng.uniform(0.5, 2))
     d = make_divergence(np.array(gaps), law, sd, best, 2.0, 1.0)
-    found = _root(d, np.full(2, t), np.full(2, x), np.full(2, rate * t), 60)[0]
+    found = _find_root(d, np.full(2, t), np.full(2, x), np.full(2, rate * t), 60)[0]
     Q = regret_allowed(raised(gaps, 1, x), t, 2.0, 1.0) / (t * x)
     gaussian = (x + gap) ** 2 / (2 * sd**2)
     information = kl(best - gap, best + x) if law == "bernoulli" else gaussian
@@ -330,7 +330,7 @@ def test_the_sharp_bound_is_the_root_of_its_equation(law, seed):
 
 @pytest.mark.parametrize("law", ["gaussian", "bernoulli"])
 def test_no_point_of_a_fine_grid_beats_the_sharp_bound(law):
-    from kibitz.bounds.lower._passive import _root, make_divergence
+    from kibitz.bounds.lower._passive import _find_root, make_divergence
 
     gaps, rate, horizon = np.array([0.0, 0.1, 0.4]), 1e-6, 10**8
     bernoulli = {"rewards": "bernoulli", "best_mean": 0.5} if law == "bernoulli" else {}
@@ -338,7 +338,7 @@ def test_no_point_of_a_fine_grid_beats_the_sharp_bound(law):
     d = make_divergence(gaps, law, 1.0, 0.5, *UCB1)
     t = np.rint(np.geomspace(3, horizon, 150))[:, None, None]
     for share in np.geomspace(1e-3, 1, 150):
-        n = _root(d, t, share * d.most * np.ones((1, 1, 1)), rate * t / 2 * np.ones(2), 40)
+        n = _find_root(d, t, share * d.max_x * np.ones((1, 1, 1)), rate * t / 2 * np.ones(2), 40)
         assert (gaps[1:] * n[:, 0] <= found.terms[1:] * (1 + 1e-6)).all()
 
 
@@ -382,7 +382,7 @@ def test_bernoulli_rewards_of_half_are_gaussian_rewards_of_sd_half_for_small_gap
     assert 0 < bernoulli == pytest.approx(gaussian, rel=0.01)
 
 
-def test_a_best_arm_that_never_fails_proves_nothing_for_bernoulli_rewards():
+def test_bernoulli_bound_is_0_if_the_best_mean_is_1():
     assert lower.passive_sharp([0, 0.5], 0, None, 10**9, rewards="bernoulli", best_mean=1.0) == 0
     assert lower.passive_sharp([0, 0.5], 0, None, 10**9, rewards="bernoulli", best_mean=0.5) > 0
     with pytest.raises(ValueError, match="best_mean must be"):
@@ -497,7 +497,7 @@ def test_the_chain_stops_at_the_last_stage_that_looks_do_not_cover(seed):
     assert lower.active_chain(gaps, rate, horizon, **SMALL) == pytest.approx(best, rel=1e-12)
 
 
-def test_the_closed_active_theorem_is_the_sum_it_claims():
+def test_active_theorem_equals_its_formula():
     gaps, rate, horizon = FIVE, 1e-5, 10**12
     best = 0.0
     for k in range(2, 5):
@@ -509,7 +509,7 @@ def test_the_closed_active_theorem_is_the_sum_it_claims():
     assert 0 < lower.active_theorem(gaps, rate, horizon) == pytest.approx(best)
 
 
-def test_the_active_theorem_is_silent_for_two_arms_and_for_short_horizons():
+def test_active_theorem_is_0_for_two_arms_and_for_short_horizons():
     assert lower.active_theorem([0, 0.5], 1e-6, 10**12) == 0
     assert lower.active_theorem(FIVE, 1e-5, 10**4) == 0
     assert lower.active_theorem(FIVE, 0, 10**12) == 0
@@ -552,7 +552,7 @@ def test_many_periods_dominate_one(seed):
     assert many <= lower.passive_maximum(gaps, rate, weights, horizon, **SMALL) * (1 + 1e-6)
 
 
-def test_many_periods_can_beat_all_else_and_one_period_is_the_linear_program():
+def test_multi_period_bound_can_beat_all_others():
     gaps, rate, horizon = [0.0, 0.1, 0.3, 1.0, 2.0], 1e-5, 10**9
     many = lower.active_multi_period(gaps, rate, horizon, **SMALL, details=True)
     one = lower.active_maximum(gaps, rate, horizon, **SMALL, details=True)
@@ -566,7 +566,7 @@ def test_many_periods_can_beat_all_else_and_one_period_is_the_linear_program():
 # Schedules
 
 
-def test_a_constant_schedule_is_a_rate():
+def test_constant_schedule_equals_a_rate():
     steady = lower.schedule([1e-5])
     for bound in (*PASSIVE, *ACTIVE, lower.active_multi_period):
         if bound in (lower.passive_theorem, lower.active_theorem, lower.active_alternative):
@@ -605,26 +605,26 @@ def test_looks_that_come_late_prove_more_than_looks_that_come_early():
     assert few_late == pytest.approx(0.5 * (needs - late(t)).max())
 
 
-def test_a_schedule_must_give_at_most_one_look_a_stage():
-    with pytest.raises(ValueError, match="rate must give a number"):
+def test_schedule_with_more_than_one_look_per_stage_raises():
+    with pytest.raises(ValueError, match="rate must return a number"):
         lower.passive_maximum(FIVE, lambda t: 2 * t, None, 100)
 
 
 @pytest.mark.parametrize(
     "closed", [lower.passive_theorem, lower.active_theorem, lower.active_alternative]
 )
-def test_a_closed_form_has_no_schedule(closed):
+def test_closed_forms_reject_schedules(closed):
     with pytest.raises(ValueError, match="rate must be in"):
         call(closed, FIVE, lower.schedule([0.1]), 100)
 
 
-# Laws that hold everywhere
+# Properties that hold everywhere
 
 
 @pytest.mark.slow
 @given(gap_lists, rates, horizons, constants)
 @settings(max_examples=120, deadline=None)
-def test_every_bound_is_a_number_everywhere(gaps, rate, horizon, constants):
+def test_all_bounds_are_finite_everywhere(gaps, rate, horizon, constants):
     for bound in (*PASSIVE, *ACTIVE):
         value = call(bound, gaps, rate, horizon, **constants)
         assert isinstance(value, float)
@@ -639,7 +639,7 @@ def test_every_bound_is_a_number_everywhere(gaps, rate, horizon, constants):
 
 @given(st.floats(1e-6, 100), st.integers(2, 200), rates, horizons)
 @few
-def test_equal_gaps_are_a_number_everywhere(gap, n_arms, rate, horizon):
+def test_equal_gaps_bound_is_finite_everywhere(gap, n_arms, rate, horizon):
     for form in ("proved", "leading", "printed"):
         value = lower.active_equal_gaps(n_arms, gap, rate, horizon, form=form)
         assert 0 <= value <= math.inf
@@ -647,14 +647,14 @@ def test_equal_gaps_are_a_number_everywhere(gap, n_arms, rate, horizon):
 
 
 @pytest.mark.parametrize("bound", [*PASSIVE, *ACTIVE])
-def test_two_hundred_arms_are_not_too_many(bound):
+def test_bounds_work_for_200_arms(bound):
     gaps = np.concatenate(([0.0], np.geomspace(1e-6, 100, 199)))
     for rate, horizon in ((0.0, 10**15), (1e-9, 10**12), (1.0, 10)):
         assert 0 <= call(bound, gaps, rate, horizon) < math.inf
 
 
 @pytest.mark.parametrize("bound", [*PASSIVE, *ACTIVE, lower.active_multi_period])
-def test_nothing_is_lost_when_all_arms_are_optimal(bound):
+def test_bounds_are_0_if_all_arms_are_optimal(bound):
     for gaps in ([0.0], [0.0, 0.0, 0.0]):
         assert call(bound, gaps, 0.1, 10**6) == 0
 
@@ -725,7 +725,7 @@ def test_rates_and_horizons_broadcast(bound):
             assert table.total[i, j] == pytest.approx(single, rel=1e-12)
 
 
-def test_ties_change_nothing_but_what_they_say():
+def test_ties_do_not_change_other_arms():
     once = lower.passive_maximum([0, 0.5, 0.5], 1e-6, None, 10**8, details=True)
     assert once.terms[1] == once.terms[2] > 0
     nearly = lower.active_maximum([0, 0.5, 0.5 + 1e-9], 1e-6, 10**8)
@@ -734,7 +734,7 @@ def test_ties_change_nothing_but_what_they_say():
     assert two_best.tolist() == [0, 0, pytest.approx(plain_h([0, 0, 0.5], 2, 10**6, *UCB1))]
 
 
-def test_what_cannot_be_is_refused():
+def test_invalid_arguments_raise():
     for gaps in ([0.1, 0.2], [], [0, -1], [0, math.nan], [0, math.inf], 3.0):
         with pytest.raises(ValueError, match="gaps must be"):
             lower.passive_theorem(gaps, 0.1, None, 100)

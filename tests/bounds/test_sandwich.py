@@ -1,8 +1,8 @@
 """Lower bound ≤ simulated regret ≤ upper bound, with the real engine.
 
 If a bound is true, the mean of n runs is on the wrong side of it by more than five standard errors
-with probability about 3·10⁻⁷; with some 40 comparisons, a false alarm has probability about 10⁻⁵ for
-a seed drawn at random. (The seed is fixed.)
+with probability about 3·10⁻⁷. With some 40 comparisons, a random seed would cause a failure with
+probability about 10⁻⁵. (The seed is fixed.)
 """
 
 import math
@@ -58,7 +58,7 @@ def test_ucb_is_between_its_bounds(means, rate, weights, horizon):
         assert mean <= bound + SIGMAS * error
 
 
-def test_the_lower_bounds_say_something_on_some_of_these():
+def test_some_lower_bounds_are_positive():
     said = [
         lower.passive_sharp(complexity.gaps(means), rate, None, horizon, **PROVED) > 1
         for means, rate, weights, horizon in SETTINGS

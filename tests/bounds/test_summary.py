@@ -1,4 +1,4 @@
-"""The summary of a setting, and where its lower bounds begin."""
+"""Tests of the summary and of the onset of the lower bounds."""
 
 import json
 import math
@@ -42,7 +42,7 @@ def leaves(tree):
 
 
 @PROBLEMS
-def test_every_promised_key_is_there(means):
+def test_summary_has_all_documented_keys(means):
     found = summary(means, 0.1, "uniform", 10_000)
     assert all(len(found[key]) == len(means) for key in ("gaps", "optimal_weights"))
     assert all(isinstance(found[key], float) for key in ("c_delta", "rate_star"))
@@ -51,7 +51,7 @@ def test_every_promised_key_is_there(means):
     assert json.loads(json.dumps(found)) == found
 
 
-def test_the_summary_says_what_the_functions_say():
+def test_summary_agrees_with_the_functions():
     means, gaps = [0.5, 2, 0.2, 1.8], np.array([1.5, 0, 1.8, 0.2])
     weights = [0.1, 0.2, 0.3, 0.4]
     found = summary(means, 1e-4, weights, 10**6, C=4, C_0=2)
@@ -120,7 +120,7 @@ def test_d47_the_lower_bounds_begin_at_much_smaller_rates(means):
 
 @pytest.mark.parametrize("horizon", [10**4, 10**9])
 @pytest.mark.parametrize("weights", ["uniform", "optimal", [0.3, 0.3, 0.2, 0.1]])
-def test_the_onset_is_where_bounds_turn_positive(horizon, weights):
+def test_onset_is_where_bounds_become_positive(horizon, weights):
     gaps = [0.0, 0.2, 1.5, 1.8]
     rate = 1e-4
     begins = onset(gaps, rate, weights, horizon)
@@ -141,7 +141,7 @@ def test_the_onset_is_where_bounds_turn_positive(horizon, weights):
     assert begins["passive"]["fixed_stage"]["horizon"] == begins["passive"]["maximum"]["horizon"]
 
 
-def test_the_onset_of_problems_that_never_or_always_begin():
+def test_onset_of_bounds_that_are_never_or_always_positive():
     begins = onset([0.0, 0.0], 0.1, "uniform", 10**6)
     assert set(leaves(begins)) == {0.0, math.inf}
     assert set(leaves(onset([0.0, 1.0], 0.1, "uniform", 2)["passive"]["maximum"])) == {0.0, math.inf}
@@ -163,7 +163,7 @@ def test_weights_can_be_named(weights, expected):
     assert check_weights(weights, np.array([0, 0.2, 1.5, 1.8])) == pytest.approx(expected, abs=6e-5)
 
 
-def test_other_weights_are_refused():
+def test_invalid_weights_raise():
     with pytest.raises(ValueError, match="weights must be one of uniform, optimal, suboptimal"):
         summary(FOUR, 0.1, "best", 100)
     with pytest.raises(ValueError, match="weights must be 4 numbers"):
@@ -175,7 +175,7 @@ def test_other_weights_are_refused():
 
 
 @PROBLEMS
-def test_the_summary_is_quick_even_for_long_horizons(means):
+def test_summary_is_fast_for_long_horizons(means):
     gaps = summary(means, 0.1, "uniform", 10)["gaps"]
     for horizon in (10_000, 10**12):
         assert quickest(lambda T=horizon: summary(means, 0.1, "uniform", T)) < 0.6
@@ -198,7 +198,7 @@ def quickest(call):
     st.sampled_from(["uniform", "optimal", "suboptimal"]),
 )
 @settings(max_examples=40, deadline=None)
-def test_the_summary_is_made_of_numbers_everywhere(means, rate, horizon, weights):
+def test_summary_is_finite_everywhere(means, rate, horizon, weights):
     means = np.round(means, 6)
     found = summary(means, rate, weights, horizon)
     assert not any(math.isnan(value) for value in leaves(found))
@@ -231,7 +231,7 @@ def test_d47_the_table_of_the_errata(means, horizon, expected):
         assert begins["sharp"]["horizon"] == sharp[len(means) - 4]
 
 
-def test_the_summary_is_what_the_command_prints(monkeypatch, capsys):
+def test_command_prints_the_summary(monkeypatch, capsys):
     words = "kibitz bounds --means 2,1.8,0.5,0.2 --rate 1e-4 --horizon 1e6 --weights optimal --json"
     monkeypatch.setattr("sys.argv", words.split())
     with pytest.raises(SystemExit):
@@ -248,7 +248,7 @@ def without_infinity(tree):
     return str(tree) if isinstance(tree, float) and math.isinf(tree) else tree
 
 
-def test_the_summary_says_where_bounds_begin_with_looks_and_without():
+def test_summary_has_onsets_with_and_without_looks():
     gaps = [0.0, 0.2, 1.5, 1.8]
     found = summary(FOUR, 1e-3, "uniform", 10**6)
     assert found["gaps"] == pytest.approx(gaps)
@@ -264,7 +264,7 @@ def test_the_summary_says_where_bounds_begin_with_looks_and_without():
 
 
 @pytest.mark.parametrize("rate", [1e-6, 1e-4])
-def test_the_chain_begins_where_it_is_tried(rate):
+def test_onset_of_the_chain_agrees_with_a_search(rate):
     """Its onset is computed from a ratio; here it is found by trying horizons one after another."""
     gaps = [0.0, 0.2, 1.5, 1.8]
     first = onset(gaps, rate, "uniform", 10)["active"]["chain"]["horizon"]

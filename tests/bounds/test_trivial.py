@@ -1,4 +1,4 @@
-"""No upper bound is above what can be lost at all."""
+"""Tests that no upper bound exceeds the largest possible regret."""
 
 import itertools
 import math
@@ -25,7 +25,7 @@ UP_TO = {  # every proved bound up to a horizon, of a policy that pulls each arm
 
 
 def every_loss(gaps, horizon):
-    """The regret of every sequence of pulls in which each arm is pulled once before any again."""
+    """Yield the regret of every sequence of pulls that starts with one pull of each arm."""
     arms = range(len(gaps))
     for pulls in itertools.product(arms, repeat=horizon):
         first = pulls[: len(gaps)]
@@ -40,7 +40,7 @@ def test_it_is_the_largest_loss_of_all_sequences_of_pulls(gaps):
         assert upper.trivial(gaps, horizon) == pytest.approx(max(losses), rel=1e-14)
 
 
-def test_at_as_many_stages_as_arms_everybody_loses_the_same():
+def test_all_policies_have_the_same_regret_at_t_equal_k():
     losses = {round(loss, 12) for loss, _ in every_loss(THREE, 3)}
     assert losses == {0.9}
     for bound in UP_TO.values():
@@ -48,7 +48,7 @@ def test_at_as_many_stages_as_arms_everybody_loses_the_same():
 
 
 @pytest.mark.parametrize("bound", UP_TO.values(), ids=UP_TO)
-def test_terms_are_at_most_what_an_arm_can_lose(bound):
+def test_terms_are_limited_by_the_pulls_of_an_arm(bound):
     for horizon in range(1, 7):
         found = bound(THREE, horizon, details=True)
         for arm, gap in enumerate(THREE):
@@ -70,23 +70,23 @@ def test_no_bound_is_above_it(bound, gaps, horizons):
     assert (totals <= np.asarray(upper.trivial(gaps, horizons)) * (1 + 1e-12)).all()
 
 
-def test_the_algorithm_that_starts_anew_may_lose_the_largest_gap_at_every_stage():
+def test_etc_ocucb_is_limited_by_the_largest_gap_at_every_stage():
     for form in ("proved", "exact"):
         assert upper.etc_ocucb(THREE, 0.1, 3, c_eta=1.0, form=form) == pytest.approx(3 * 0.6)
         assert upper.etc_ocucb([0.0, 2.0], 0.1, 7, c_eta=1.0, form=form) == pytest.approx(14)
 
 
-def test_printed_formulas_are_left_as_they_are():
+def test_printed_forms_are_not_limited_by_trivial():
     assert upper.ucb_log(THREE, 3, form="printed") > 100
     assert upper.ucb_rate(THREE, 0.1, horizon=3, form="printed") > 100
 
 
 @pytest.mark.parametrize("horizon", [1, 2, 3, 4, 10])
-def test_the_summary_says_no_more(horizon):
+def test_summary_is_limited_by_trivial(horizon):
     found = summary([1, 0.7, 0.4], 0.1, "uniform", horizon, c_eta=1.0)
     most = upper.trivial(found["gaps"], horizon)
     for name, bound in found["upper"].items():
-        # these need not pull each arm once: ETC-OCUCB starts anew, kibitzer is content with a look
+        # not limited by trivial: ETC-OCUCB restarts, and kibitzer can replace a first pull by a look
         limit = horizon * 0.6 if name.startswith(("etc_ocucb", "kibitzer")) else most
         assert bound <= limit * (1 + 1e-12), name
     assert found["upper"]["ucb_sharp"] == pytest.approx(most)

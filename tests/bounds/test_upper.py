@@ -1,4 +1,4 @@
-"""Upper bounds, against brute force, slow loops, and plays of the algorithms themselves."""
+"""Tests of the upper bounds against brute force, slow loops and simulations."""
 
 import itertools
 import math
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from kibitz.bounds import complexity, concentration, upper
-from kibitz.bounds.upper._active import _when_etc_errs
-from kibitz.bounds.upper._ucb import _bad_stages
+from kibitz.bounds.upper._active import _sum_errors
+from kibitz.bounds.upper._ucb import _count_failures
 
 steady = settings(deadline=None)  # the machine may be busy
 
@@ -27,7 +27,7 @@ horizons = st.one_of(st.sampled_from([1, 2, 3, 10**12, 10**15]), st.integers(1, 
 
 
 def some_weights(n_arms, seed):
-    """Random weights, some of them zero."""
+    """Return random weights, some of them zero."""
     rng = np.random.default_rng(seed)
     weights = rng.dirichlet(np.ones(n_arms)) * (rng.random(n_arms) < 0.8)
     return weights / max(1.0, weights.sum())
@@ -40,7 +40,7 @@ def some_weights(n_arms, seed):
 
 
 def play(gaps, horizon, n_runs, seed, index, looks):
-    """Regret of each run; index(sums, counts, t) ranks the arms, looks(t, rng, n) are the seen."""
+    """Return the regret of each run; `index` ranks the arms, `looks` returns arms to look at."""
     rng, gaps = np.random.default_rng(seed), np.asarray(gaps)
     arms = np.arange(gaps.size)
     sums, counts = np.zeros((n_runs, gaps.size)), np.zeros((n_runs, gaps.size))
@@ -92,7 +92,7 @@ def in_turn(rate, n_arms, n_runs, random):
 
 
 def most(gaps, horizon):
-    """What can be lost at all by a policy that pulls each arm once first; `test_trivial.py`."""
+    """Return the largest regret of a policy that pulls each arm once first; see `test_trivial.py`."""
     first = sorted(gaps, reverse=True)[:horizon]
     return sum(first) + (horizon - len(first)) * max(gaps)
 
@@ -213,7 +213,7 @@ def test_ucb_passive_takes_the_smallest_bound_of_each_arm(gaps, rate, horizon, s
     assert best.total < math.inf
 
 
-def test_an_arm_that_is_never_seen_has_no_bound_but_time():
+def test_without_looks_at_an_arm_only_the_horizon_bounds_its_regret():
     weights = [0.0, 0.5, 0.5, 0.0]
     assert upper.ucb_rate(FOUR, 0.1, weights) == math.inf
     assert upper.ucb_periodic(FOUR, 0.1, weights) == math.inf
@@ -257,7 +257,7 @@ def test_ucb_sharp_is_not_beaten_by_any_stage(gap, q, horizon):
     assert (needed(others, gap, q) <= best * (1 + 1e-12) + 1e-9).all()
 
 
-def test_the_bad_stages_are_summed_by_the_zeta_function():
+def test_count_failures_equals_the_sum():
     for n_arms, horizon, c, sd in [
         (2, 1, 6, 1),
         (2, 3, 6, 1),
@@ -267,10 +267,10 @@ def test_the_bad_stages_are_summed_by_the_zeta_function():
     ]:
         a = c / (2 * sd**2)
         terms = [4 * t ** (1 - a) + t**-2.5 for t in range(n_arms + 1, horizon + 1)]
-        found = _bad_stages(n_arms, np.asarray(float(horizon)), c, sd)
+        found = _count_failures(n_arms, np.asarray(float(horizon)), c, sd)
         assert found == pytest.approx(math.fsum(terms), rel=1e-11, abs=1e-15)
     exact = sum(c * (mpmath.zeta(s, 3) - mpmath.zeta(s, 10**12 + 1)) for c, s in [(4, 2), (1, 2.5)])
-    assert _bad_stages(2, np.asarray(1e12), 6, 1) == pytest.approx(float(exact), rel=1e-11)
+    assert _count_failures(2, np.asarray(1e12), 6, 1) == pytest.approx(float(exact), rel=1e-11)
 
 
 @given(some_gaps, rates, horizons, st.integers(0, 99))
@@ -325,7 +325,7 @@ def test_ucb_rate_covers_the_maximum_for_other_indices(exploration):
         assert 1 + needed(t, gap, q, exploration).max() + bad <= bound
 
 
-def test_an_index_too_small_for_the_noise_is_refused():
+def test_exploration_too_small_for_the_noise_raises():
     with pytest.raises(ValueError, match=r"exploration must be greater than 4 sd² = 4\.0, got 4"):
         upper.ucb_log(FOUR, 10, exploration=4)
     with pytest.raises(ValueError, match="exploration must be greater than"):
@@ -335,7 +335,7 @@ def test_an_index_too_small_for_the_noise_is_refused():
 # UCB: schedules
 
 
-def test_a_constant_schedule_is_a_rate():
+def test_constant_schedule_equals_a_rate():
     for horizon in (1, 2, 3, 1000, 10**5):
         flat = upper.ucb_schedule(FOUR, lambda t: 0.1 * t, None, horizon, details=True)
         sharp = upper.ucb_sharp(FOUR, 0.1, None, horizon, details=True)
@@ -343,9 +343,9 @@ def test_a_constant_schedule_is_a_rate():
         np.testing.assert_array_equal(flat.stages, sharp.stages)
 
 
-def test_cells_of_a_long_schedule_only_ever_raise_the_bound():
+def test_cells_never_lower_the_bound_of_a_long_schedule():
     weights = [0.4, 0.2, 0.2, 0.2]
-    rates = np.array([1e-9, 1e-7, 1e-5])  # maxima far beyond the stages that are looked at singly
+    rates = np.array([1e-9, 1e-7, 1e-5])  # maxima far beyond the single stages
     for rate in rates:
         cells = upper.ucb_schedule(FOUR, lambda t, rate=rate: rate * t, weights, 10**12)
         sharp = upper.ucb_sharp(FOUR, rate, weights, 10**12)
@@ -364,10 +364,10 @@ def test_early_looks_beat_the_same_number_spread_out():
     assert early < upper.ucb_sharp(gaps, looks / horizon, [0, 1], horizon)
 
 
-def test_a_schedule_of_more_than_one_look_a_stage_is_refused():
-    with pytest.raises(ValueError, match="schedule must sum rates in"):
+def test_schedule_with_more_than_one_look_per_stage_raises():
+    with pytest.raises(ValueError, match="schedule must return sums of rates in"):
         upper.ucb_schedule(FOUR, lambda t: 2 * t, None, 100)
-    with pytest.raises(ValueError, match="schedule must sum rates in"):
+    with pytest.raises(ValueError, match="schedule must return sums of rates in"):
         upper.ucb_schedule(FOUR, lambda t: 1 / t, None, 100)
 
 
@@ -468,7 +468,7 @@ def test_ftl_robin_sees_each_arm_once_in_k_looks_not_in_one():
     assert regret.mean() <= upper.ftl_robin([0.0, gap], rate)
 
 
-def test_a_leader_that_never_sees_an_arm_may_be_wrong_for_ever():
+def test_ftl_robin_is_infinite_if_an_arm_gets_no_looks():
     assert upper.ftl_robin(FOUR, 0.1, [0.0, 0.5, 0.25, 0.25]) == math.inf
     assert upper.ftl_robin(FOUR, 0.1, [0.5, 0.5, 0.0, 0.0]) == math.inf
     assert upper.ftl_robin(FOUR, 0.0) == math.inf
@@ -521,7 +521,7 @@ def test_a_larger_set_of_arms_has_a_larger_bound_only_if_the_double_logarithm_is
 
 
 def test_the_smallest_counterexamples_to_the_growth_of_the_bound():
-    """D41: two gaps of 0.2, d = 2. The clip mends it, but not for gaps above 1."""
+    """D41: two gaps of 0.2, d = 2. Clipping fixes it, but not for gaps above 1."""
     two, three = ([0.0] + [0.2] * n for n in (1, 2))
     assert upper.ocucb(three, 2, c_eta=1.0, form="printed") < upper.ocucb(
         two, 2, c_eta=1.0, form="printed"
@@ -539,17 +539,17 @@ def test_the_smallest_counterexamples_to_the_growth_of_the_bound():
 
 
 def eliminations(averages, log_horizon, alpha):
-    """The round in which each arm goes, given averages[s − 1, arm]; inf if it stays."""
+    """Return the round that eliminates each arm, for averages[s − 1, arm]; inf if none does."""
     n_rounds, n_arms = averages.shape
-    gone = np.full(n_arms, math.inf)
+    eliminated = np.full(n_arms, math.inf)
     for s in range(1, n_rounds + 1):
         if math.log(s) >= log_horizon:
             break
         width = math.sqrt(2 * alpha / s * (log_horizon - math.log(s)))
-        left = np.isinf(gone)
+        left = np.isinf(eliminated)
         drop = left & (averages[s - 1] + 2 * width < averages[s - 1][left].max())
-        gone[drop] = s
-    return gone
+        eliminated[drop] = s
+    return eliminated
 
 
 def test_an_adversary_within_the_radii_keeps_an_arm_twice_as_long_as_printed():
@@ -558,11 +558,11 @@ def test_an_adversary_within_the_radii_keeps_an_arm_twice_as_long_as_printed():
     s = np.arange(1, 3000)
     radius = np.sqrt(2 / s * np.log(horizon / s))
     averages = np.stack([-radius, radius - gap], axis=1)
-    gone = eliminations(averages, math.log(horizon), 1.0)
+    eliminated = eliminations(averages, math.log(horizon), 1.0)
     right = upper.etc_elimination([0.0, gap], math.log(horizon))
     printed = upper.etc_elimination([0.0, gap], math.log(horizon), form="printed")
-    assert gone[0] == math.inf  # D14: α = c suffices for the best arm
-    assert gone[1] == right.last[1] > 1.7 * printed.last[1]
+    assert eliminated[0] == math.inf  # D14: α = c suffices for the best arm
+    assert eliminated[1] == right.last[1] > 1.7 * printed.last[1]
 
 
 def test_a_friend_within_the_radii_drops_an_arm_sooner_than_printed():
@@ -571,16 +571,16 @@ def test_a_friend_within_the_radii_drops_an_arm_sooner_than_printed():
     s = np.arange(1, 6000)
     radius = np.sqrt(2 / s * np.log(horizon / s))
     averages = np.stack([radius, -radius - gap], axis=1)
-    gone = eliminations(averages, math.log(horizon), 4.0)
+    eliminated = eliminations(averages, math.log(horizon), 4.0)
     right = upper.etc_elimination([0.0, gap], math.log(horizon), alpha=4.0)
     printed = upper.etc_elimination([0.0, gap], math.log(horizon), alpha=4.0, form="printed")
-    assert right.first[1] <= gone[1] <= right.first[1] + 1
-    assert gone[1] < printed.first[1]
+    assert right.first[1] <= eliminated[1] <= right.first[1] + 1
+    assert eliminated[1] < printed.first[1]
 
 
 @pytest.mark.slow
 def test_etc_drops_arms_when_it_should_on_simulated_averages():
-    """On every run in which the event holds, and the event holds as often as stated.
+    """Check every run in which the event holds, and the probability of the event.
 
     It fails with probability at most 2.9 % (stated) and 1.1 % (seen): of 2000 runs, more than
     2.9 % would fail with probability below 1e-6.
@@ -597,12 +597,12 @@ def test_etc_drops_arms_when_it_should_on_simulated_averages():
             continue
         held += 1
         if run < 150:
-            gone = eliminations(averages - gaps, log_horizon, 1.0)
-            assert gone[0] == math.inf
-            assert (gone[1:] <= bound.last[1:]).all()
-            for i in range(1, 4):  # all arms together, until arm i and all worse ones are gone
-                assert np.minimum(gone, gone[i:].max()).sum() <= bound.observations[i]
-            rounds.append(gone[1:])
+            eliminated = eliminations(averages - gaps, log_horizon, 1.0)
+            assert eliminated[0] == math.inf
+            assert (eliminated[1:] <= bound.last[1:]).all()
+            for i in range(1, 4):  # all arms together, until arm i and all worse ones are eliminated
+                assert np.minimum(eliminated, eliminated[i:].max()).sum() <= bound.observations[i]
+            rounds.append(eliminated[1:])
     assert held / 2000 >= bound.probability[1]
     # without noise the test falls where the constant is 8α
     typical = complexity.etc_rounds(gaps, log_horizon, 8.0)[1:]
@@ -637,7 +637,7 @@ def slow_exact(gaps, rate, horizon, rho, constant):
         for gap in gaps
     ]
 
-    def gone(i, m):  # ranks from 0
+    def eliminated(i, m):  # ranks from 0
         return (
             2.0**m - m >= math.log2(10 * math.log(2) * constant * hardness[i] / rate)
             if rate
@@ -652,7 +652,7 @@ def slow_exact(gaps, rate, horizon, rho, constant):
         log_d = 2**m * math.log(2)
         total += slow_ocucb(gaps[:left], log_d, rho, clip=True)
         total += (m > 0) and (1 + 12 * n_arms * math.sqrt(log_d + math.log(log_d))) / log_d
-        left = next((i for i in range(n_arms) if gaps[i] > 0 and gone(i, m)), n_arms)
+        left = next((i for i in range(n_arms) if gaps[i] > 0 and eliminated(i, m)), n_arms)
     return total
 
 
@@ -736,10 +736,10 @@ def test_the_regret_of_an_erring_etc():
         return float(mpmath.fsum(term(m) for m in range(200)))
 
     for n_arms in (1, 2, 200):
-        assert _when_etc_errs(n_arms) == pytest.approx(total(n_arms), rel=1e-12)
+        assert _sum_errors(n_arms) == pytest.approx(total(n_arms), rel=1e-12)
         assert total(n_arms) == pytest.approx(38.56 * n_arms + 1.44, rel=2e-4)
         assert total(n_arms) < 51 * n_arms
-    assert _when_etc_errs(3, np.array([0.0, 1.0]))[0] == 0.0  # one epoch: nothing to err
+    assert _sum_errors(3, np.array([0.0, 1.0]))[0] == 0.0  # one epoch: nothing to err
 
 
 @pytest.mark.parametrize(
@@ -751,8 +751,8 @@ def test_the_printed_bound_of_etc_ocucb(gaps, rate, i_m):
     At T = 10⁴ every arm's epoch m_i is the final one, 4: of 256² stages, after one of 256.
     """
     targets = [math.log2(10 * math.log(2) * 16 * h / rate) for h in complexity.hardness(gaps)[1:]]
-    gone = [i for i, target in enumerate(targets, start=2) if target <= 2**4 - 4]
-    assert min(gone, default=5) == i_m
+    eliminated = [i for i, target in enumerate(targets, start=2) if target <= 2**4 - 4]
+    assert min(eliminated, default=5) == i_m
     assert min(targets) > 2**3 - 3
     total = 51.0 * 4
     for i, gap in enumerate(gaps[1:], start=2):
@@ -764,7 +764,7 @@ def test_the_printed_bound_of_etc_ocucb(gaps, rate, i_m):
     assert found == pytest.approx(total, rel=1e-12)
 
 
-def test_etc_ocucb_is_bounded_for_ever_and_needs_small_gaps():
+def test_etc_ocucb_is_finite_without_a_horizon_if_gaps_are_small():
     gaps = [0.0, 0.1, 0.5]
     for form in ("proved", "exact"):
         for_ever = upper.etc_ocucb(gaps, 0.1, c_eta=1.0, form=form)
@@ -867,7 +867,7 @@ def test_every_bound_takes_arrays_of_rates_and_horizons(bound, n_arms, gap):
 
 
 @pytest.mark.parametrize("bound", BOUNDS.values(), ids=BOUNDS.keys())
-def test_nothing_is_lost_if_every_arm_is_optimal(bound):
+def test_bounds_are_0_if_every_arm_is_optimal(bound):
     for rate in (0.0, 0.5):
         assert bound([0.0, 0.0, 0.0], rate, [0.0, 0.0, 0.5], 10**6) == 0.0
     assert upper.ucb_schedule([0.0, 0.0], lambda t: 0.1 * t, None, 10**3) == 0.0
@@ -895,6 +895,6 @@ def test_nothing_is_lost_if_every_arm_is_optimal(bound):
         (lambda: upper.etc_elimination(FOUR, 10.0, form="leading"), "form"),
     ],
 )
-def test_refuses_with_the_name_of_what_is_wrong(call, name):
+def test_errors_name_the_argument(call, name):
     with pytest.raises(ValueError, match=f"^{name} must be"):
         call()

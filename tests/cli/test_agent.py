@@ -150,11 +150,11 @@ def test_a_plan_starts_from_a_log_and_says_how_unsure_it_is(kibitz, log):
     worse = min(x, y, key=lambda arm: arm["mean"])
     assert worse["gap_low"] < gap < worse["gap_high"]
     low, high = planned["log"]["best_size"]
-    assert low <= planned["best"]["active"]["rate"] <= high
+    assert low <= planned["advice"]["rate"] <= high
     assert low < high
     code, out, _ = kibitz("plan", "--horizon", "10000", "--log", log, "--cost", "0.01")
     assert "what the log says" in out
-    assert "best size, UCB1-Double: between" in out
+    assert "recommended size: between" in out
     code, _, err = kibitz("plan", "--horizon", "10000", "--log", log, "--gaps", "1")
     assert (code, "log must be given without gaps" in err) == (2, True)
 

@@ -1,4 +1,4 @@
-"""The Bayes-optimal game of two Bernoulli arms: against brute force, published values, and play."""
+"""Tests of the Bayes-optimal policy against brute force, published values and simulation."""
 
 import itertools
 from fractions import Fraction
@@ -8,13 +8,18 @@ import numpy as np
 import pytest
 
 import kibitz
-from kibitz.evaluation.bayes_optimal import Regret, _mean_of_larger, bayes_optimal, bayes_regret
+from kibitz.evaluation.bayes_optimal import (
+    Regret,
+    _compute_mean_of_larger,
+    bayes_optimal,
+    bayes_regret,
+)
 
 pytestmark = pytest.mark.slow
 
 
 def brute_force(horizon, every=None, mutant=None):
-    """The largest expected reward, in exact fractions, from the rules of the game alone."""
+    """Return the largest expected reward in exact fractions, directly from the definition."""
 
     @cache
     def value(stage, a, b, c, d):
@@ -51,33 +56,33 @@ def brute_force(horizon, every=None, mutant=None):
 @pytest.mark.parametrize(
     ("horizon", "every"), list(itertools.product([1, 2, 3, 5, 8], [None, 1, 2, 3]))
 )
-def test_the_value_is_that_of_brute_force(horizon, every):
+def test_value_equals_brute_force(horizon, every):
     exact = brute_force(horizon, every)
     found = bayes_optimal(horizon, every)
     assert found.reward == pytest.approx(float(exact), rel=1e-13)
     assert found.regret == pytest.approx(float(Fraction(2, 3) * horizon - exact), abs=1e-12)
-    if every == 1 and horizon > 2:  # before the last of two stages both arms have been seen anyway
+    if every == 1 and horizon > 2:  # with two stages, looks come too late to help
         assert brute_force(horizon, every, "never") < exact
 
 
-def test_the_published_value_without_looks():
-    """60 pulls, uniform priors: 38.562343246635564 successes (P. Jacko, BinaryBandit, README)."""
+def test_value_without_looks_is_the_published_one():
+    """Compare with 60 pulls under uniform priors (P. Jacko, BinaryBandit, README)."""
     assert bayes_optimal(60).reward == pytest.approx(38.562343246635564, rel=1e-14)
 
 
 @pytest.mark.parametrize(("every", "regret"), [(None, 1.748), (10, 1.468), (1, 0.840)])
-def test_the_limits_at_a_hundred_stages(every, regret):
-    """Computed before in another program: shared by the sheet that kibitzer came from."""
+def test_regret_at_100_stages(every, regret):
+    """Compare with values from an independent program."""
     assert bayes_optimal(100, every).regret == pytest.approx(regret, abs=6e-4)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("every", "regret"), [(None, 3.024), (10, 2.129)])
-def test_the_limits_at_five_hundred_stages(every, regret):
+def test_regret_at_500_stages(every, regret):
     assert bayes_optimal(500, every).regret == pytest.approx(regret, abs=6e-4)
 
 
-def test_more_looks_are_better_and_a_late_look_is_worth_nothing():
+def test_more_looks_help_and_a_look_at_the_last_stage_does_not():
     found = [bayes_optimal(30, every).regret for every in (1, 2, 5, 10, 29)]
     assert found == sorted(found)
     assert bayes_optimal(30, 30).regret == pytest.approx(bayes_optimal(30).regret)
@@ -85,11 +90,11 @@ def test_more_looks_are_better_and_a_late_look_is_worth_nothing():
 
 
 @pytest.mark.parametrize("every", [None, 1, 2])
-def test_the_decisions_earn_the_value(every):
-    """The policy, asked state by state, is worth what the value says: every course of the game."""
+def test_decisions_attain_the_value(every):
+    """Enumerate all outcomes of the policy and compare its reward with the value."""
     horizon = 4
 
-    def earned(stage, counts):
+    def expected_reward(stage, counts):
         if stage > horizon:
             return 0.0
         seen = tuple((a - 1, b - 1) for a, b in counts)
@@ -98,10 +103,10 @@ def test_the_decisions_earn_the_value(every):
         total = 0.0
         for paid, chance, after in outcomes(counts, choice.pull):
             if choice.look is None:
-                total += chance * (paid + earned(stage + 1, after))
+                total += chance * (paid + expected_reward(stage + 1, after))
                 continue
             for _, more, final in outcomes(after, choice.look):
-                total += chance * more * (paid + earned(stage + 1, final))
+                total += chance * more * (paid + expected_reward(stage + 1, final))
         assert total == pytest.approx(choice.reward, rel=1e-12)
         return total
 
@@ -111,38 +116,40 @@ def test_the_decisions_earn_the_value(every):
             after[arm][1 - paid] += 1
             yield paid, counts[arm][1 - paid] / sum(counts[arm]), tuple(map(tuple, after))
 
-    assert earned(1, ((1, 1), (1, 1))) == pytest.approx(bayes_optimal(horizon, every).reward)
+    assert expected_reward(1, ((1, 1), (1, 1))) == pytest.approx(bayes_optimal(horizon, every).reward)
 
 
-def test_the_arms_are_alike():
+def test_arms_are_interchangeable():
     one = bayes_optimal(20, 3, stage=5, seen=((2, 1), (1, 1)))
     other = bayes_optimal(20, 3, stage=5, seen=((1, 1), (2, 1)))
     assert one.reward == pytest.approx(other.reward, rel=1e-13)
     assert one.pull == 1 - other.pull
 
 
-def test_the_mean_of_the_larger_of_two():
-    assert _mean_of_larger(np.array([[1, 1], [1, 1]])) == pytest.approx(2 / 3)
+def test_mean_of_larger():
+    assert _compute_mean_of_larger(np.array([[1, 1], [1, 1]])) == pytest.approx(2 / 3)
     rng = np.random.default_rng(0)
     samples = np.maximum(rng.beta(3, 5, 200_000), rng.beta(2, 2, 200_000))
-    assert _mean_of_larger(np.array([[3, 5], [2, 2]])) == pytest.approx(samples.mean(), abs=4e-3)
+    assert _compute_mean_of_larger(np.array([[3, 5], [2, 2]])) == pytest.approx(
+        samples.mean(), abs=4e-3
+    )
 
 
-def fixed(arm):
-    """Always the same arm: regret T · E(max − μ_1) = T/6."""
-    return kibitz.index_policy(f"only{arm}", lambda params, stage, counts, i, mean: 0.0 * i)
+def make_constant_policy():
+    """Return a policy that always pulls arm 0, with regret T · E(max − μ_1) = T/6."""
+    return kibitz.index_policy("constant", lambda params, stage, counts, i, mean: 0.0 * i)
 
 
-def test_a_policy_is_played_under_the_prior():
-    """Pulling each arm once and then arm 0: (T − 1)/6 and 1/6. Four standard errors, p < 1e-4."""
-    found = bayes_regret(fixed(0), 50, runs=1500, seed=1)
+def test_bayes_regret_of_a_constant_policy():
+    """Pull each arm once, then arm 0: regret (T − 1)/6 + 1/6. Four standard errors, p < 1e-4."""
+    found = bayes_regret(make_constant_policy(), 50, runs=1500, seed=1)
     assert isinstance(found, Regret)
     assert abs(found.mean - 50 / 6) < 4 * found.sem
     assert found.sem < 0.4
 
 
 @pytest.mark.parametrize("every", [None, 10])
-def test_no_policy_is_better_than_the_optimum(every):
+def test_no_policy_beats_the_optimum(every):
     limit = bayes_optimal(60, every).regret
     for policy in (kibitz.thompson("bernoulli"), kibitz.ucb_double()):
         found = bayes_regret(policy, 60, every, runs=400, seed=2)
@@ -154,7 +161,7 @@ def test_no_policy_is_better_than_the_optimum(every):
 
 
 @pytest.mark.parametrize(
-    ("call", "sentence"),
+    ("call", "message"),
     [
         (lambda: bayes_optimal(0), "horizon must be a whole number of at least 1, got 0"),
         (lambda: bayes_optimal(10, 0), "every must be a whole number of at least 1, got 0"),
@@ -162,11 +169,11 @@ def test_no_policy_is_better_than_the_optimum(every):
         (lambda: bayes_optimal(10, stage=11), "stage must be a whole number of at most 10, got 11"),
         (lambda: bayes_optimal(10, seen=(1, 2)), "seen must be successes and failures of two arms"),
         (lambda: bayes_optimal(10, seen=((1, -2), (0, 0))), "seen must be successes and failures"),
-        (lambda: bayes_optimal(10**4), "horizon must be less, so that 4 GB are enough, got 10000"),
+        (lambda: bayes_optimal(10**4), "horizon=10000 would take .* use a shorter horizon"),
         (lambda: bayes_regret("ucb", 10, runs=9, seed=1), "policy must be"),
         (lambda: bayes_regret(kibitz.ucb(), 10, runs=1, seed=1), "runs must be a whole number"),
     ],
 )
-def test_bad_input_gets_a_sentence(call, sentence):
-    with pytest.raises(ValueError, match=sentence):
+def test_invalid_input_raises(call, message):
+    with pytest.raises(ValueError, match=message):
         call()

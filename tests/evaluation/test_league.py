@@ -1,4 +1,4 @@
-"""The league: its problems, and its judgement on games for which the right one is known."""
+"""Tests of the league: its problems, and standings for results that are known."""
 
 import json
 import math
@@ -29,10 +29,10 @@ RUNS = 400
 NOISE = np.random.default_rng(3).normal(0, 0.05, (12, RUNS))
 
 
-def league_of(table, means=(0.0, -1.0), rates=(0.0, 1.0), common=True):
-    """Return a league of one problem: table[policy] are its mean regrets at the rates.
+def make_league(table, means=(0.0, -1.0), rates=(0.0, 1.0), common=True):
+    """Return a league of one problem; `table` maps a policy to its mean regrets at the rates.
 
-    Runs share most of their noise if it is common, as in the same world.
+    With `common`, the runs of all policies share most of their noise, like common random numbers.
     """
     regret = []
     for p, values in enumerate(table.values()):
@@ -42,7 +42,7 @@ def league_of(table, means=(0.0, -1.0), rates=(0.0, 1.0), common=True):
     return xarray.Dataset(
         {"final_regret": (("policy", "rate", "run"), np.array(regret))},
         coords={"policy": list(table), "rate": list(rates)},
-        attrs={"cells": json.dumps([{"setting": setting}])},
+        attrs={"cells": json.dumps([{"fingerprint": setting}])},
     )
 
 
@@ -50,81 +50,81 @@ TABLE = {"kibitzer": (10.0, 20.0), "a": (20.0, 20.0), "b": (40.0, 5.0), "c": (10
 
 
 @pytest.fixture
-def found():
-    return standings({"problem 1": league_of(TABLE)})
+def result():
+    return standings({"problem 1": make_league(TABLE)})
 
 
-def test_ratios_are_to_the_best_policy_of_each_setting(found):
+def test_ratios_compare_with_the_best_policy_of_each_setting(result):
     expected = {"kibitzer": (1, 4), "a": (2, 4), "b": (4, 1), "c": (100, 80)}
     for label, ratios in expected.items():
-        one = found["policies"][label]
+        one = result["policies"][label]
         assert one["ratio"] == pytest.approx(math.sqrt(math.prod(ratios)), rel=0.01)
         assert list(one["by_rate"].values()) == pytest.approx(ratios, rel=0.02)
         assert one["worst"] == pytest.approx(max(ratios), rel=0.02)
         assert one["best"] == ratios.count(1)
         assert one["where"]["rate"] == float(np.argmax(ratios))
-    assert list(found["policies"])[-1] == "c"
-    assert {*list(found["policies"])[:2]} == {"kibitzer", "b"}
+    assert list(result["policies"])[-1] == "c"
+    assert {*list(result["policies"])[:2]} == {"kibitzer", "b"}
 
 
-def test_a_profile_is_the_share_of_settings_within_a_factor(found):
-    profile = dict(zip(FACTORS, found["policies"]["a"]["profile"], strict=True))
+def test_profile_is_the_share_of_settings_within_a_factor(result):
+    profile = dict(zip(FACTORS, result["policies"]["a"]["profile"], strict=True))
     assert {share for factor, share in profile.items() if factor < 1.9} == {0.0}
     assert {share for factor, share in profile.items() if 2.1 < factor < 3.9} == {0.5}
     assert {share for factor, share in profile.items() if factor > 4.2} == {1.0}
 
 
-def test_the_quantile_is_of_single_games_over_the_mean_of_the_best(found):
-    data = {"problem 1": league_of(TABLE)}
+def test_q99_is_a_quantile_of_single_runs_relative_to_the_best_mean(result):
+    data = {"problem 1": make_league(TABLE)}
     played = games(data)
     relative = played.regret[1] / np.array([[played.means[0, 0]], [played.means[2, 1]]])
-    assert found["policies"]["a"]["q99"] == pytest.approx(np.quantile(relative, 0.99))
+    assert result["policies"]["a"]["q99"] == pytest.approx(np.quantile(relative, 0.99))
 
 
-def test_differences_are_paired(found):
-    """Most of the noise is common: unpaired, the standard error would be several times larger."""
-    pair = found["paired"]["a"]
+def test_differences_are_paired(result):
+    """Check that common noise makes the standard error several times smaller."""
+    pair = result["paired"]["a"]
     assert pair["ratio"] == pytest.approx(math.sqrt(2), rel=0.005)
     assert pair["difference"] == pytest.approx(5.0, rel=0.02)
-    apart = standings({"problem 1": league_of(TABLE, common=False)})["paired"]["a"]
+    apart = standings({"problem 1": make_league(TABLE, common=False)})["paired"]["a"]
     assert pair["sem"] < 0.25 * apart["sem"]
     assert (pair["worse"], pair["better"]) == (1, 0)
 
 
-def test_errors_cover_what_they_should():
-    """Of 400 leagues of equals, the share whose ratio is within two standard errors of 1."""
+def test_standard_errors_have_the_right_coverage():
+    """Count how many of 400 leagues of equal policies have a ratio within two errors of 1."""
     rng = np.random.default_rng(8)
     inside = 0
     for _ in range(400):
-        data = league_of({"kibitzer": (10, 10), "a": (10, 10)})
-        common = rng.normal(0, 0.3, 60)  # run r is like run r of the other setting
+        data = make_league({"kibitzer": (10, 10), "a": (10, 10)})
+        common = rng.normal(0, 0.3, 60)  # run r of both settings share this noise
         data = data.isel(run=slice(60))
         data["final_regret"].values[:] = 10 + 10 * (common + rng.normal(0, 0.3, (2, 1, 60)))
         value, error = geometric_ratio(games({"problem 1": data}), 1, 0)
         inside += abs(value - 1) < 2 * error
-    assert 365 <= inside <= 396  # 95 % of 400 are 380, give or take 3.5 standard deviations
+    assert 365 <= inside <= 396  # 95 % of 400 is 380; the limits are 3.5 standard deviations away
 
 
-def test_it_says_where_another_policy_wins(found):
-    assert found["reference"] == REFERENCE
-    (beaten,) = found["beaten"]
+def test_beaten_lists_settings_where_another_policy_wins(result):
+    assert result["reference"] == REFERENCE
+    (beaten,) = result["beaten"]
     assert (beaten["policy"], beaten["problem"], beaten["rate"]) == ("b", "problem 1", 1.0)
     assert beaten["regret"] == pytest.approx(5, rel=0.02)
     assert beaten["difference"] / beaten["sem"] < -SURE
-    alone = standings({"problem 1": league_of({"kibitzer": (1, 1), "a": (2, 2)})})
+    alone = standings({"problem 1": make_league({"kibitzer": (1, 1), "a": (2, 2)})})
     assert alone["beaten"] == []
 
 
-def test_without_kibitzer_the_first_is_compared_with():
-    found = standings({"problem 1": league_of({"x": (3, 3), "a": (2, 2)})})
-    assert found["reference"] == "x"
-    assert len(found["beaten"]) == 2
+def test_reference_without_kibitzer_is_the_first_policy():
+    result = standings({"problem 1": make_league({"x": (3, 3), "a": (2, 2)})})
+    assert result["reference"] == "x"
+    assert len(result["beaten"]) == 2
 
 
-def test_a_regret_of_nothing_counts_as_one_pull_of_the_second_best():
-    found = standings({"problem 1": league_of({"kibitzer": (0, 0), "a": (2, 3)}, (0.0, -0.5))})
-    assert found["policies"]["a"]["ratio"] == pytest.approx(math.sqrt(4 * 6), rel=0.01)
-    assert found["policies"]["kibitzer"]["ratio"] == 1
+def test_zero_regret_counts_as_one_pull_of_the_second_best_arm():
+    result = standings({"problem 1": make_league({"kibitzer": (0, 0), "a": (2, 3)}, (0.0, -0.5))})
+    assert result["policies"]["a"]["ratio"] == pytest.approx(math.sqrt(4 * 6), rel=0.01)
+    assert result["policies"]["kibitzer"]["ratio"] == 1
 
 
 def test_problems_are_random_reproducible_and_of_three_kinds():
@@ -142,44 +142,44 @@ def test_problems_are_random_reproducible_and_of_three_kinds():
             assert np.ptp(positive) == 0
             assert 0.1 <= positive[0] <= 1
     places = {int(problem.means.argmax()) for problem in problems}
-    assert len(places) > 5  # the best arm may be any
+    assert len(places) > 5  # any arm can be the best
 
 
-def test_all_policies_enter():
+def test_entrants_include_all_policies():
     labels = entrants()
     assert {policy.name for policy in labels.values()} == set(POLICIES) - {"ucb"}
     assert {"moss_anytime:exploration=2", "etc_ocucb:all_info=True"} <= set(labels)
 
 
-def test_ucb_need_not_enter_because_it_is_ucb_double():
+def test_ucb_and_ucb_double_are_the_same_active_observer():
     data = play_league([ucb(), ucb_double()], problems=1, horizon=300, runs=3, seed=1)
     final = next(iter(data.values()))["final_regret"]
     assert (final.sel(policy="ucb") == final.sel(policy="ucb_double")).all()
 
 
-def test_a_league_is_played_saved_and_resumed(tmp_path):
+def test_league_is_simulated_saved_and_resumed(tmp_path):
     def file(name):
         return tmp_path / f"{name}.nc"
 
-    told = []
+    progress = []
     options = {"problems": 2, "horizon": 50, "runs": 3, "seed": 2, "file": file}
-    data = play_league([ftl(), kl_ucb()], progress=lambda *what: told.append(what), **options)
+    data = play_league([ftl(), kl_ucb()], progress=lambda *step: progress.append(step), **options)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["problem-1.nc", "problem-2.nc"]
     assert [part["rate"].to_numpy().tolist() for part in data.values()] == [list(RATES)] * 2
-    assert told[-1][1] == pytest.approx(1.0)
-    assert [share for _, share in told] == sorted(share for _, share in told)
+    assert progress[-1][1] == pytest.approx(1.0)
+    assert [share for _, share in progress] == sorted(share for _, share in progress)
     again = play_league([ftl(), kl_ucb()], **options)
     for name, part in data.items():
         xarray.testing.assert_identical(part, again[name])
-    found = standings(data)
-    assert found["setting"]["seed"] == 2
-    assert found["setting"]["horizon"] == 50
+    result = standings(data)
+    assert result["setting"]["seed"] == 2
+    assert result["setting"]["horizon"] == 50
     means = [problem.means.tolist() for problem in league_problems(2, 2)]
-    assert list(found["setting"]["problems"].values()) == means
-    json.dumps(found, allow_nan=False)
+    assert list(result["setting"]["problems"].values()) == means
+    json.dumps(result, allow_nan=False)
 
 
-def test_a_stage_costs_some_nanoseconds():
+def test_stage_costs_are_plausible():
     costs = stage_costs([ftl(), kl_ucb()], stages=2000)
     assert set(costs) == {"ftl", "kl_ucb"}
     assert all(5 < cost.nanoseconds < 1e6 for cost in costs.values())
@@ -187,7 +187,7 @@ def test_a_stage_costs_some_nanoseconds():
 
 
 @pytest.mark.parametrize(
-    ("options", "sentence"),
+    ("options", "message"),
     [
         ({"problems": 0}, "problems must be a whole number of at least 1, got 0"),
         ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
@@ -195,7 +195,7 @@ def test_a_stage_costs_some_nanoseconds():
         ({"policies": []}, "no policies given; pass at least one, such as ucb()"),
     ],
 )
-def test_what_is_no_league_is_refused(options, sentence):
-    given = {"policies": [ftl()], "problems": 1, "horizon": 10, "runs": 2, "seed": 1, **options}
-    with pytest.raises(ValueError, match=sentence):
-        play_league(given.pop("policies"), **given)
+def test_invalid_arguments_raise(options, message):
+    arguments = {"policies": [ftl()], "problems": 1, "horizon": 10, "runs": 2, "seed": 1, **options}
+    with pytest.raises(ValueError, match=message):
+        play_league(arguments.pop("policies"), **arguments)

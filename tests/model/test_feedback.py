@@ -1,6 +1,6 @@
-"""Feedbacks: when looks arrive, on which arms they fall, and bad input.
+"""Tests of the feedback models: arrivals of looks, their arms, and invalid input.
 
-Each statistical test has a false alarm with a chance of at most 10^-6, were the seed another; there
+For a random seed, each statistical test would fail with probability at most 10^-6 by chance. There
 are fewer than 40 of them.
 """
 
@@ -23,7 +23,7 @@ GAPS = np.array([0.0, 0.2, 1.5, 1.8])
 PROBLEM = gaussian([2.0, 1.8, 0.5, 0.2])
 
 
-def listed(next_arrival, looks, horizon, rng, out):
+def list_arrivals(next_arrival, looks, horizon, rng, out):
     stage, n = 0, 0
     while True:
         stage = next_arrival(looks, stage, horizon, rng, np.zeros(1))
@@ -33,18 +33,18 @@ def listed(next_arrival, looks, horizon, rng, out):
         n += 1
 
 
-def following(next_arrival, looks, stage, horizon, rng):
+def find_next(next_arrival, looks, stage, horizon, rng):
     return next_arrival(looks, stage, horizon, rng, np.zeros(1))
 
 
-def drawn(draw_look_arm, looks, stage, rng, out):
+def draw_arms(draw_look_arm, looks, stage, rng, out):
     for n in range(out.size):
         out[n] = draw_look_arm(looks, stage, rng)
 
 
 @cache
 def functions(feedback):
-    """Return a feedback's functions."""
+    """Return the compiled functions of a feedback model."""
     return make_look_functions(feedback)
 
 
@@ -53,20 +53,22 @@ def arrivals(feedback, horizon, seed=0):
     out = np.zeros(horizon + 1, np.int64)
     next_arrival, _ = functions(feedback)
     looks = make_looks(feedback, GAPS, horizon)
-    n = listed(next_arrival, looks, horizon, np.random.default_rng(seed), out)
+    n = list_arrivals(next_arrival, looks, horizon, np.random.default_rng(seed), out)
     return out[:n]
 
 
-def arms(feedback, n, seed=0, stage=1, horizon=100):
+def count_arms(feedback, n, seed=0, stage=1, horizon=100):
     """Return how often each arm is drawn by a passive observer."""
     out = np.zeros(n, np.int64)
     _, draw_look_arm = functions(feedback)
-    drawn(draw_look_arm, make_looks(feedback, GAPS, horizon), stage, np.random.default_rng(seed), out)
+    draw_arms(
+        draw_look_arm, make_looks(feedback, GAPS, horizon), stage, np.random.default_rng(seed), out
+    )
     return np.bincount(out, minlength=GAPS.size)
 
 
-def follow(counts, weights):
-    """Whether counts may come from weights; where there is no weight there is no count."""
+def fits(counts, weights):
+    """Return whether counts are consistent with weights; an arm of weight 0 must have no counts."""
     weights = np.asarray(weights)
     if np.any(counts[weights == 0]):
         return False
@@ -78,13 +80,13 @@ def follow(counts, weights):
 
 
 @pytest.mark.parametrize("rate", [1e-3, 0.1, 0.5, 0.99])
-def test_random_arrivals_come_at_the_rate(rate):
+def test_random_arrivals_have_the_given_rate(rate):
     n = len(arrivals(active(rate), 20_000, seed=1))
     assert stats.binomtest(n, 20_000, rate).pvalue > 1e-6
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.6])
-def test_the_gaps_between_random_arrivals_are_geometric(rate):
+def test_waiting_times_of_random_arrivals_are_geometric(rate):
     gaps = np.diff(arrivals(active(rate), 20_000, seed=2), prepend=0)
     most = int(gaps.max())
     last = int(stats.geom.ppf(0.99, rate))
@@ -99,11 +101,11 @@ def test_arrivals_are_as_likely_at_the_first_stage_as_later():
     assert stats.binomtest(first, 2000, 0.3).pvalue > 1e-6
 
 
-def test_at_rate_one_looks_arrive_at_each_stage():
+def test_rate_1_gives_a_look_at_every_stage():
     assert arrivals(active(1.0), 50).tolist() == list(range(1, 51))
 
 
-def test_at_rate_zero_looks_never_arrive():
+def test_rate_0_gives_no_looks():
     for feedback in (active(0.0), active(0), bandit(), active([0.0] * 50), active(1e-300)):
         assert arrivals(feedback, 50).size == 0
 
@@ -119,7 +121,7 @@ def test_periodic_arrivals_begin_after_one_period(n):
     assert arrivals(active(every(n)), 100).tolist() == list(range(n, 101, n))
 
 
-def test_listed_rates_are_those_of_their_stages():
+def test_a_list_of_rates_has_one_rate_per_stage():
     rates = np.array([0.0, 1.0, 0.3, 0.8, 0.0, 1.0])
     counts = np.zeros(6, int)
     for seed in range(1000):
@@ -137,7 +139,7 @@ def falling(stage):
 FALLING = active(falling)
 
 
-def test_a_rate_may_be_a_function_of_the_stage():
+def test_rate_can_be_a_function_of_the_stage():
     counts = np.zeros(12, int)
     for seed in range(1000):
         counts[arrivals(FALLING, 12, seed) - 1] += 1
@@ -146,16 +148,16 @@ def test_a_rate_may_be_a_function_of_the_stage():
         assert stats.binomtest(int(counts[stage - 1]), 1000, 3 / stage).pvalue > 1e-6
 
 
-def test_a_listed_rate_and_the_same_function_draw_the_same_arrivals():
+def test_list_and_function_with_the_same_rates_give_the_same_arrivals():
     rates = [falling(stage) for stage in range(1, 201)]
     np.testing.assert_array_equal(arrivals(active(rates), 200, 3), arrivals(FALLING, 200, 3))
 
 
-def test_no_arrival_is_ever_beyond_what_a_stage_can_count():
+def test_arrival_stages_do_not_overflow():
     looks = make_looks(active(1e-18), GAPS, 10)
     next_arrival, _ = functions(active(1e-18))
     for seed in range(20):
-        assert 10 < following(next_arrival, looks, 0, 10, np.random.default_rng(seed)) <= NEVER
+        assert 10 < find_next(next_arrival, looks, 0, 10, np.random.default_rng(seed)) <= NEVER
 
 
 # ------------------------------------------------------------------------------------------- arms
@@ -172,8 +174,8 @@ def test_no_arrival_is_ever_beyond_what_a_stage_can_count():
         [0.1, 0.2, 0.3, 0.4],
     ],
 )
-def test_given_weights_are_followed_and_zero_is_never_drawn(weights):
-    assert follow(arms(passive(0.1, weights), 20_000, seed=4), weights)
+def test_arms_are_drawn_by_their_weights(weights):
+    assert fits(count_arms(passive(0.1, weights), 20_000, seed=4), weights)
 
 
 def test_uniform_optimal_and_suboptimal_weights():
@@ -185,14 +187,14 @@ def test_uniform_optimal_and_suboptimal_weights():
         ("suboptimal", suboptimal / suboptimal.sum()),
     ]:
         np.testing.assert_allclose(passive(0.1, name).static_weights(GAPS), weights, rtol=1e-14)
-        assert follow(arms(passive(0.1, name), 20_000, seed=5), weights), name
+        assert fits(count_arms(passive(0.1, name), 20_000, seed=5), weights), name
 
 
-def test_weights_may_have_a_row_for_each_stage():
+def test_weights_can_have_one_row_per_stage():
     rows = np.array([[1.0, 0, 0, 0], [0, 0.5, 0.5, 0], [0.1, 0.2, 0.3, 0.4]])
     for stage, row in enumerate(rows, start=1):
         feedback = passive(0.1, rows)
-        assert follow(arms(feedback, 5000, seed=6, stage=stage, horizon=3), row)
+        assert fits(count_arms(feedback, 5000, seed=6, stage=stage, horizon=3), row)
 
 
 def moving(stage, arm):
@@ -203,22 +205,22 @@ def tilted(stage, arm):
     return (0.1, 0.2, 0.3, 0.4)[arm] if stage > 1 else (0.4, 0.3, 0.2, 0.1)[arm]
 
 
-def test_weights_may_be_a_function_of_stage_and_arm():
+def test_weights_can_be_a_function_of_stage_and_arm():
     feedback = passive(0.1, moving)
-    assert arms(feedback, 50, stage=1).tolist() == [0, 50, 0, 0]
-    assert arms(feedback, 50, stage=2).tolist() == [50, 0, 0, 0]
+    assert count_arms(feedback, 50, stage=1).tolist() == [0, 50, 0, 0]
+    assert count_arms(feedback, 50, stage=2).tolist() == [50, 0, 0, 0]
     feedback = passive(0.1, tilted)
-    assert follow(arms(feedback, 20_000, seed=7, stage=1), [0.4, 0.3, 0.2, 0.1])
-    assert follow(arms(feedback, 20_000, seed=7, stage=9), [0.1, 0.2, 0.3, 0.4])
+    assert fits(count_arms(feedback, 20_000, seed=7, stage=1), [0.4, 0.3, 0.2, 0.1])
+    assert fits(count_arms(feedback, 20_000, seed=7, stage=9), [0.1, 0.2, 0.3, 0.4])
 
 
-gaps_of = st.lists(st.floats(0, 1e3), min_size=2, max_size=8).map(
+random_gaps = st.lists(st.floats(0, 1e3), min_size=2, max_size=8).map(
     lambda means: max(means) - np.array(means)
 )
 
 
-@given(gaps_of, st.sampled_from(["uniform", "optimal", "suboptimal"]))
-def test_named_weights_are_a_distribution_with_nothing_on_optimal_arms(gaps, name):
+@given(random_gaps, st.sampled_from(["uniform", "optimal", "suboptimal"]))
+def test_named_weights_are_probabilities_and_0_for_optimal_arms(gaps, name):
     if name != "uniform" and not np.any(gaps > 0):
         return
     weights = passive(0.1, name).static_weights(gaps)
@@ -234,7 +236,7 @@ def test_named_weights_are_a_distribution_with_nothing_on_optimal_arms(gaps, nam
 
 
 @pytest.mark.slow
-def test_several_looks_come_with_each_arrival():
+def test_each_arrival_brings_several_looks():
     for feedback in (passive(0.2, looks=3), active(0.2, looks=3)):
         n_looks = play_runs(make_policy("ftl"), PROBLEM, feedback, horizon=500, runs=20).n_looks.sum(
             axis=1
@@ -244,20 +246,20 @@ def test_several_looks_come_with_each_arrival():
 
 
 @pytest.mark.slow
-def test_periodic_looks_are_counted_in_the_engine():
+def test_engine_counts_periodic_looks():
     for n, first, expected in [(7, 7, 14), (7, 1, 15), (7, 99, 1), (1, 1, 100), (200, 150, 0)]:
         feedback = active(every(n, first=first))
         played = play_runs(make_policy("ftl"), PROBLEM, feedback, horizon=100, runs=2)
         assert played.n_looks.sum(axis=1).tolist() == [expected] * 2
 
 
-def test_weights_are_followed_in_the_engine():
+def test_engine_draws_arms_by_their_weights():
     weights = [0.1, 0.0, 0.6, 0.3]
     played = play_runs(make_policy("ftl"), PROBLEM, passive(0.5, weights), horizon=500, runs=20)
-    assert follow(played.n_looks.sum(axis=0), weights)
+    assert fits(played.n_looks.sum(axis=0), weights)
 
 
-def test_rows_of_weights_are_those_of_their_stages_in_the_engine():
+def test_engine_uses_the_row_of_weights_of_each_stage():
     rows = np.zeros((100, 4))
     rows[:60, 1] = 1.0
     rows[60:, 3] = 1.0
@@ -265,20 +267,20 @@ def test_rows_of_weights_are_those_of_their_stages_in_the_engine():
     assert played.n_looks[0].tolist() == [0, 60, 0, 40]
 
 
-def test_a_bandit_sees_nothing_for_free():
+def test_bandit_feedback_has_no_looks():
     assert not play_runs(make_policy("ftl"), PROBLEM, bandit(), horizon=100, runs=2).n_looks.any()
 
 
-# -------------------------------------------------------------------------------------- bad input
+# -------------------------------------------------------------------------------------- invalid input
 
 
-def refused(sentence):
-    return pytest.raises(ValueError, match=f"^{re.escape(sentence)}$")
+def raises(message):
+    return pytest.raises(ValueError, match=f"^{re.escape(message)}$")
 
 
 @pytest.mark.parametrize("make", [passive, active])
 @pytest.mark.parametrize(
-    ("rate", "sentence"),
+    ("rate", "message"),
     [
         (-0.1, "rate must be in [0, 1], got -0.1"),
         (1.1, "rate must be in [0, 1], got 1.1"),
@@ -287,34 +289,34 @@ def refused(sentence):
         ([0.5, 2.0], "rate must be in [0, 1], got 2.0"),
         ([0.5, math.nan], "rate must be in [0, 1], got nan"),
         ("often", "rate must be a number, got 'often'"),
-        ([[0.1]], "rate must be a number or one for each stage, got [[0.1]]"),
+        ([[0.1]], "rate must be a number or a list with one number per stage, got [[0.1]]"),
         (None, "rate must be in [0, 1], got nan"),
     ],
 )
-def test_refuses_a_bad_rate(make, rate, sentence):
-    with refused(sentence):
+def test_invalid_rate_raises(make, rate, message):
+    with raises(message):
         make(rate)
 
 
 @pytest.mark.parametrize("make", [passive, active])
 @pytest.mark.parametrize("looks", [0, -1, 1.5, "two"])
-def test_refuses_a_bad_number_of_looks(make, looks):
+def test_invalid_number_of_looks_raises(make, looks):
     least = " of at least 1" if isinstance(looks, int) else ""
-    with refused(f"looks must be a whole number{least}, got {looks!r}"):
+    with raises(f"looks must be a whole number{least}, got {looks!r}"):
         make(0.1, looks=looks)
 
 
 @pytest.mark.parametrize("n", [0, -1, 2.5, "two"])
-def test_refuses_a_bad_period(n):
+def test_invalid_period_raises(n):
     least = " of at least 1" if isinstance(n, int) else ""
-    with refused(f"n must be a whole number{least}, got {n!r}"):
+    with raises(f"n must be a whole number{least}, got {n!r}"):
         every(n)
-    with refused(f"first must be a whole number{least}, got {n!r}"):
+    with raises(f"first must be a whole number{least}, got {n!r}"):
         every(3, first=n)
 
 
 @pytest.mark.parametrize(
-    ("weights", "sentence"),
+    ("weights", "message"),
     [
         ("best", "weights must be 'uniform', 'optimal' or 'suboptimal', got 'best'"),
         ([0.5, 0.6], "weights must sum to 1, got [0.5, 0.6] with sum 1.1"),
@@ -328,32 +330,32 @@ def test_refuses_a_bad_period(n):
         ([[1.0], [0.5, 0.5]], "weights must be numbers, got [[1.0], [0.5, 0.5]]"),
     ],
 )  # fmt: skip
-def test_refuses_bad_weights(weights, sentence):
-    with refused(sentence):
+def test_invalid_weights_raise(weights, message):
+    with raises(message):
         passive(0.1, weights)
 
 
-def test_refuses_what_does_not_fit_the_arms_or_the_horizon():
-    with refused("weights must have one entry for each of 4 arms, got 2"):
+def test_rates_and_weights_of_the_wrong_length_raise():
+    with raises("weights must have one entry for each of 4 arms, got 2"):
         make_looks(passive(0.1, [0.5, 0.5]), GAPS, 10)
-    with refused("weights must have a row for each of 10 stages, got 2"):
+    with raises("weights must have a row for each of 10 stages, got 2"):
         make_looks(passive(0.1, [[1, 0, 0, 0], [1, 0, 0, 0]]), GAPS, 10)
-    with refused("rate must have an entry for each of 10 stages, got 9"):
+    with raises("rate must have an entry for each of 10 stages, got 9"):
         make_looks(active([0.1] * 9), GAPS, 10)
-    with refused("weights must be 'uniform' or given where no arm is sub-optimal, got 'optimal'"):
+    with raises("weights must be 'uniform' or a list if all arms are optimal, got 'optimal'"):
         make_looks(passive(0.1, "optimal"), np.zeros(3), 10)
 
 
-def test_refuses_a_function_whose_values_are_no_rates_or_weights():
-    with refused("rate must be in [0, 1] at each stage, got 2.0 at 1"):
+def test_functions_with_invalid_values_raise():
+    with raises("rate must be in [0, 1], got 2.0 at stage 1"):
         make_looks(active(lambda stage: 2.0 / stage), GAPS, 10)
-    with refused("rate must be in [0, 1] at each stage, got nan at 1"):
+    with raises("rate must be in [0, 1], got nan at stage 1"):
         make_looks(passive(lambda stage: math.nan), GAPS, 10)
-    with refused("weights at stage 1 must sum to 1, got [0.5, 0.5, 0.5, 0.5] with sum 2.0"):
+    with raises("weights at stage 1 must sum to 1, got [0.5, 0.5, 0.5, 0.5] with sum 2.0"):
         make_looks(passive(0.1, lambda stage, arm: 0.5), GAPS, 10)
 
 
-def test_shows_what_made_it():
+def test_spec_and_repr():
     assert bandit().spec == {"observer": "bandit"}
     assert full().spec == {"observer": "full"}
     assert active(every(3)).spec["rate"] == {"every": 3, "first": 3}
@@ -367,7 +369,7 @@ def test_shows_what_made_it():
     assert repr(active(0.1)) == "active(rate=0.1, looks=1, paid=False)"
 
 
-def test_the_setting_tells_functions_and_long_arrays_apart_by_their_content():
+def test_spec_distinguishes_functions_and_long_arrays():
     one, two = active(falling).spec["rate"], active(lambda stage: 0.5).spec["rate"]
     assert one["function"] == "falling"
     assert one["source"] != two["source"]

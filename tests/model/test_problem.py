@@ -1,4 +1,4 @@
-"""Problems: means, gaps, promises, rewards, and bad input."""
+"""Tests of the problems: means, gaps, scales, rewards, and invalid input."""
 
 import math
 import re
@@ -14,7 +14,7 @@ from kibitz.engine.rng import new_stream
 from kibitz.model.problem import bernoulli, empirical, gaussian
 
 finite = st.floats(-1e6, 1e6)
-several = st.lists(finite, min_size=2, max_size=8)
+lists_of_means = st.lists(finite, min_size=2, max_size=8)
 
 
 def draws(law, arm, stream, out):
@@ -31,8 +31,8 @@ def sample(problem, arm, n, seed):
 # --------------------------------------------------------------------------------- means and gaps
 
 
-@given(several)
-def test_gaps_are_non_negative_and_some_arm_is_optimal(means):
+@given(lists_of_means)
+def test_gaps_are_non_negative_and_0_for_an_optimal_arm(means):
     problem = gaussian(means)
     assert problem.n_arms == len(means)
     assert np.all(problem.gaps >= 0)
@@ -41,8 +41,8 @@ def test_gaps_are_non_negative_and_some_arm_is_optimal(means):
     assert problem.optimal[np.argmax(means)]
 
 
-@given(several, st.randoms())
-def test_the_order_of_the_arms_is_the_users(means, random):
+@given(lists_of_means, st.randoms())
+def test_arms_keep_their_order(means, random):
     order = list(range(len(means)))
     random.shuffle(order)
     shuffled = gaussian([means[arm] for arm in order])
@@ -50,25 +50,25 @@ def test_the_order_of_the_arms_is_the_users(means, random):
 
 
 @given(st.lists(st.lists(finite, min_size=1, max_size=5), min_size=2, max_size=5))
-def test_a_table_has_the_mean_and_support_of_its_values(rewards):
+def test_empirical_problem_has_the_mean_and_support_of_its_values(rewards):
     problem = empirical(rewards)
     np.testing.assert_allclose(problem.means, [math.fsum(v) / len(v) for v in rewards], atol=1e-6)
     assert problem.support == (min(map(min, rewards)), max(map(max, rewards)))
     assert problem.scale == max(max(v) - min(v) for v in rewards) / 2
 
 
-def test_there_may_be_several_optimal_arms():
+def test_several_arms_can_be_optimal():
     assert gaussian([1.0, 0.0, 1.0]).optimal.tolist() == [True, False, True]
 
 
-def test_the_problem_does_not_change_with_the_list_that_made_it():
+def test_problem_copies_its_means():
     means = np.array([1.0, 0.0])
     problem = gaussian(means)
     means[0] = -5.0
     assert problem.means.tolist() == [1.0, 0.0]
 
 
-def test_promises_the_largest_standard_deviation():
+def test_scale_is_the_largest_standard_deviation():
     assert gaussian([0, 1], sd=[0.5, 3.0]).scale == 3.0
     assert gaussian([0, 1]).scale == 1.0
     assert bernoulli([0.1, 0.2]).scale == 0.5
@@ -77,7 +77,7 @@ def test_promises_the_largest_standard_deviation():
 @pytest.mark.parametrize(
     "problem", [bernoulli([0.0, 0.1, 0.5, 1.0]), empirical([[0, 1, 1], [3.0], [0, 5], [-1, 0, 4]])]
 )
-def test_keeps_the_promised_sub_gaussian_scale(problem):
+def test_rewards_are_sub_gaussian_with_the_given_scale(problem):
     if problem.kind == "bernoulli":
         supports = [([0.0, 1.0], [1 - m, m]) for m in problem.means]
     else:
@@ -90,14 +90,14 @@ def test_keeps_the_promised_sub_gaussian_scale(problem):
             )
 
 
-def test_shows_what_made_it():
+def test_spec_and_repr():
     assert repr(gaussian([1, 0])) == "gaussian(means=[1.0, 0.0], sd=1.0)"
     assert repr(bernoulli([1, 0])) == "bernoulli(means=[1.0, 0.0])"
     assert empirical([[1, 0], [2]]).spec == {"kind": "empirical", "rewards": [[1.0, 0.0], [2.0]]}
 
 
 # ---------------------------------------------------------------------------------------- rewards
-# Each test has a false alarm with a chance of 10^-6, were the seed another.
+# For a random seed, each test would fail with probability 10^-6 by chance.
 
 
 @pytest.mark.parametrize(("arm", "mean", "sd"), [(0, 2.0, 0.5), (1, -1.0, 3.0)])
@@ -106,12 +106,12 @@ def test_gaussian_rewards_are_gaussian(arm, mean, sd):
     assert stats.kstest(rewards, stats.norm(mean, sd).cdf).pvalue > 1e-6
 
 
-def test_without_deviation_an_arm_pays_its_mean():
+def test_rewards_with_sd_0_equal_the_mean():
     assert set(sample(gaussian([2.0, -1.0], sd=[0.0, 3.0]), 0, 20, seed=1)) == {2.0}
 
 
 @pytest.mark.parametrize("arm", range(4))
-def test_bernoulli_rewards_are_ones_as_often_as_promised(arm):
+def test_bernoulli_rewards_have_the_given_means(arm):
     means = [0.0, 0.1, 0.7, 1.0]
     rewards = sample(bernoulli(means), arm, 5000, seed=2)
     assert set(rewards) <= {0.0, 1.0}
@@ -119,7 +119,7 @@ def test_bernoulli_rewards_are_ones_as_often_as_promised(arm):
 
 
 @pytest.mark.parametrize("arm", range(3))
-def test_table_rewards_are_its_values_all_equally_likely(arm):
+def test_empirical_rewards_are_equally_likely(arm):
     values = [[5.0], [1.0, 2.0, 3.0, 4.0], [-1.0, 0.0, 7.0]]
     rewards = sample(empirical(values), arm, 5000, seed=3)
     found, counts = np.unique(rewards, return_counts=True)
@@ -128,8 +128,8 @@ def test_table_rewards_are_its_values_all_equally_likely(arm):
         assert stats.chisquare(counts).pvalue > 1e-6
 
 
-def test_what_is_drawn_does_not_depend_on_the_arm():
-    """So that all policies meet the same noise."""
+def test_all_arms_consume_the_same_random_numbers():
+    """Check that a stream advances equally for every arm, as common random numbers require."""
     for problem in (gaussian([1.0, 0.0]), bernoulli([0.2, 0.9]), empirical([[1.0], [1.0, 2.0]])):
         both = [new_stream(4) for _ in range(2)]
         for arm, stream in enumerate(both):
@@ -144,7 +144,7 @@ def test_gaussian_arms_share_the_noise():
     )
 
 
-# -------------------------------------------------------------------------------------- bad input
+# -------------------------------------------------------------------------------------- invalid input
 
 BAD_MEANS = [
     ([], "means must be a list of at least 2 numbers, got []"),
@@ -160,36 +160,39 @@ BAD_MEANS = [
 
 
 @pytest.mark.parametrize("make", [gaussian, bernoulli])
-@pytest.mark.parametrize(("means", "sentence"), BAD_MEANS)
-def test_refuses_bad_means(make, means, sentence):
-    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+@pytest.mark.parametrize(("means", "message"), BAD_MEANS)
+def test_invalid_means_raise(make, means, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         make(means)
 
 
 @pytest.mark.parametrize("means", [[-0.1, 0.5], [0.5, 1.1]])
-def test_bernoulli_refuses_means_outside_of_the_unit_interval(means):
-    sentence = f"means must be in [0, 1] for bernoulli rewards, got {means!r}"
-    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+def test_bernoulli_means_outside_0_to_1_raise(means):
+    message = f"means must be in [0, 1] for bernoulli rewards, got {means!r}"
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         bernoulli(means)
 
 
 @pytest.mark.parametrize(
-    ("sd", "sentence"),
+    ("sd", "message"),
     [
         (-1.0, "sd must be non-negative and finite, got -1.0"),
         (math.nan, "sd must be finite, got [nan]"),
         ([1.0, math.inf], "sd must be finite, got [1.0, inf]"),
-        ([1.0, 1.0, 1.0], "sd must be one number or one for each of 2 arms, got [1.0, 1.0, 1.0]"),
-        ([1.0], "sd must be one number or one for each of 2 arms, got [1.0]"),
+        (
+            [1.0, 1.0, 1.0],
+            "sd must be one number or a list of 2 numbers, one per arm, got [1.0, 1.0, 1.0]",
+        ),
+        ([1.0], "sd must be one number or a list of 2 numbers, one per arm, got [1.0]"),
     ],
 )
-def test_gaussian_refuses_a_bad_sd(sd, sentence):
-    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+def test_invalid_sd_raises(sd, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         gaussian([0.0, 1.0], sd=sd)
 
 
 @pytest.mark.parametrize(
-    ("rewards", "sentence"),
+    ("rewards", "message"),
     [
         ([], "rewards must be a list of values for at least 2 arms, got []"),
         ([[1.0]], "rewards must be a list of values for at least 2 arms, got [[1.0]]"),
@@ -199,14 +202,14 @@ def test_gaussian_refuses_a_bad_sd(sd, sentence):
         ([1.0, 2.0], "rewards[0] must be a list of numbers, got 1.0"),
     ],
 )
-def test_table_refuses_bad_rewards(rewards, sentence):
-    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
+def test_invalid_empirical_rewards_raise(rewards, message):
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         empirical(rewards)
 
 
 @settings(max_examples=30)
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=4))
-def test_any_list_of_numbers_is_taken_or_refused_with_a_sentence(means):
+def test_any_list_of_numbers_works_or_raises(means):
     try:
         problem = gaussian(means)
     except ValueError as error:

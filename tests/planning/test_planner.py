@@ -1,4 +1,4 @@
-"""The planner: its predictions against simulations, its optima against brute force, its refusals."""
+"""Tests of the planner: predictions against simulation, optima against brute force, errors."""
 
 import json
 import math
@@ -12,16 +12,16 @@ from workers import Inline
 import kibitz
 from kibitz import active, bandit, gaussian, kibitzer, passive, simulate, ucb, ucb_double
 from kibitz.cli import main
-from kibitz.planning.kibitzer import levelled, needed
+from kibitz.planning.kibitzer import solve_count, water_fill
 from kibitz.planning.prediction import ACCURACY, OBSERVERS, early_scale, predict
-from kibitz.planning.size import leading_best
+from kibitz.planning.size import find_leading_order_size
 
 pytestmark = pytest.mark.slow
 
 FIVE = [0.0, 0.2, 0.5, 1.0, 1.5]
 
 
-def simulated(gaps, rate, observer, horizon, runs=150):
+def simulate_regret(gaps, rate, observer, horizon, runs=150):
     if observer == "active":
         feedback, policy = active(rate), ucb_double()
     elif observer == "kibitzer":
@@ -45,38 +45,40 @@ def test_predictions_are_as_accurate_as_stated(gaps, observer):
     needed = sum(gap**-2 for gap in gaps if gap > 0)
     rates = [0.0] + [x * needed / 10_000 for x in (3, 30)]
     for rate, predicted in zip(rates, predict(gaps, rates, 10_000, observer), strict=True):
-        mean, error = simulated(gaps, rate, observer, 10_000)
+        mean, error = simulate_regret(gaps, rate, observer, 10_000)
         kind = observer if rate > 0 or observer == "kibitzer" else "no looks"
         allowed = ACCURACY[kind]["worst"]
         assert abs(predicted - mean) <= allowed * mean + 4 * error
 
 
-def test_predictions_see_what_looks_save():
-    # a prediction that ignored looks, or noise, would be off by more than this
+def test_predicted_savings_match_simulation():
+    # a prediction that ignores looks or noise would miss by more than this
     for observer in OBSERVERS:
         predicted = predict([0.0, 0.5], [0.0, 0.02], 10_000, observer)
-        alone, helped = (simulated([0.0, 0.5], rate, observer, 10_000)[0] for rate in (0.0, 0.02))
+        alone, helped = (
+            simulate_regret([0.0, 0.5], rate, observer, 10_000)[0] for rate in (0.0, 0.02)
+        )
         close = 0.3 if observer == "kibitzer" else 0.12
         assert predicted[1] / predicted[0] == pytest.approx(helped / alone, rel=close)
         assert helped < 0.7 * alone
 
 
 @pytest.mark.parametrize("observer", OBSERVERS)
-def test_early_looks_are_predicted_while_they_are_scarce(observer):
+def test_few_early_looks_are_predicted_accurately(observer):
     horizon, rate = 20_000, 0.005
     rates = np.minimum(1, early_scale(rate, horizon) / np.arange(1, horizon + 1))
-    mean, error = simulated([0.0, 0.5], rates, observer, horizon)
+    mean, error = simulate_regret([0.0, 0.5], rates, observer, horizon)
     predicted = predict([0.0, 0.5], [rate], horizon, observer, early=True)[0]
     alone = predict([0.0, 0.5], [0.0], horizon, observer)[0]
     kind = "kibitzer, early" if observer == "kibitzer" else "early"
     assert abs(predicted - mean) <= ACCURACY[kind]["worst"] * alone + 4 * error
     steady = predict([0.0, 0.5], [rate], horizon, observer)[0]
-    assert mean + 2 * error < steady  # and they are worth more than late ones
+    assert mean + 2 * error < steady  # early looks are worth more than steady ones
 
 
-def test_long_horizons_are_predicted_too():
+def test_long_horizons_are_predicted_accurately():
     for rate in (0.0, 1e-7):
-        mean, error = simulated([0.0, 1.0], rate, "uniform", 10**9, runs=24)
+        mean, error = simulate_regret([0.0, 1.0], rate, "uniform", 10**9, runs=24)
         assert predict([0.0, 1.0], [rate], 10**9)[0] == pytest.approx(
             mean, abs=0.08 * mean + 4 * error
         )
@@ -104,7 +106,7 @@ def test_regret_hardly_grows_after_the_plateau():
     st.booleans(),
 )
 @settings(max_examples=40, deadline=None)
-def test_predictions_are_numbers_everywhere(log_horizon, log_gap, n_arms, observer, early):
+def test_predictions_are_finite_and_in_range(log_horizon, log_gap, n_arms, observer, early):
     horizon, gap = 2**log_horizon, 10**log_gap
     gaps = [0.0] + [gap] * (n_arms - 1)
     regret = predict(gaps, [0.0, 1e-12, 1e-3, 1.0], horizon, observer, early=early)
@@ -113,7 +115,7 @@ def test_predictions_are_numbers_everywhere(log_horizon, log_gap, n_arms, observ
     assert (regret <= horizon * gap * (1 + 1e-12)).all()
 
 
-def test_looks_at_optimal_arms_alone_change_little():
+def test_looks_at_optimal_arms_save_little():
     # two best arms: UCB1-Double's looks go to the other best arm
     one, two = ([0.0] * n + [0.5] for n in (1, 2))
     saved_one, saved_two = (
@@ -121,7 +123,7 @@ def test_looks_at_optimal_arms_alone_change_little():
     )
     assert saved_one > 0.4
     assert saved_two < 0.2
-    mean, error = simulated(two, 0.01, "active", 100_000, runs=40)
+    mean, error = simulate_regret(two, 0.01, "active", 100_000, runs=40)
     assert predict(two, [0.01], 100_000, "active")[0] == pytest.approx(
         mean, abs=0.15 * mean + 4 * error
     )
@@ -133,43 +135,77 @@ def test_looks_at_optimal_arms_alone_change_little():
 @pytest.mark.parametrize(
     ("d", "stage", "looks", "n_arms"), [(0.3, 1e4, 0.0, 5), (2.0, 50.0, 7.0, 2), (0.01, 1e8, 1e6, 30)]
 )
-def test_what_the_fluid_of_kibitzer_asks_for_solves_its_equation(d, stage, looks, n_arms):
+def test_solve_count_solves_its_equation(d, stage, looks, n_arms):
     n = np.ones((1, 1))
-    for _ in range(20):  # each stage begins where the last left off
-        n = needed(np.array([[d]]), stage, np.array([[looks]]), n_arms, n)
+    for _ in range(20):  # iterate to convergence
+        n = solve_count(np.array([[d]]), stage, np.array([[looks]]), n_arms, n)
     x = 1 + 8 * stage / (n_arms * n + 8 * looks)
     assert n * d**2 == pytest.approx(2 * (np.log(x) - np.log(1 + np.log(x))))
 
 
-def test_looks_of_the_fluid_raise_the_arms_that_need_them_most():
+def test_water_fill_raises_the_lowest_arms():
     gaps, counts = np.array([[0.0, 0.5, 1.0]]), np.array([1.0, 1.0, 2.0])
     seen = np.array([[100.0, 4.0, 9.0]])  # levels 1 and 9
-    looks = levelled(gaps, counts, seen, np.array([[12.0]]))
+    looks = water_fill(gaps, counts, seen, np.array([[12.0]]))
     assert looks == pytest.approx(np.array([[0.0, 12.0, 0.0]]))  # up to level 4
-    looks = levelled(
+    looks = water_fill(
         gaps, counts, seen, np.array([[32.0 + 6.0]])
     )  # 32 to level 9, then 4 + 2 a level
     assert looks == pytest.approx(np.array([[0.0, 36.0, 1.0]]))
     assert (counts * looks).sum() == pytest.approx(38)
 
 
-def test_kibitzer_is_recommended_and_the_advice_fits_the_table():
+def test_advice_agrees_with_the_table():
     plan = kibitz.plan(100_000, gaps=FIVE[1:])
     advice, regret = plan["advice"], plan["regret"]["kibitzer"]["mean"]
     k = plan["rates"].index(advice["rate"])
     assert advice["policy"] == "kibitzer"
     assert advice["saving"] == pytest.approx(regret[0] - regret[k])
+    assert advice["regret_without_looks"] == regret[0]
     assert regret[0] - regret[k] >= (regret[0] - regret[-1]) / 2 > regret[0] - regret[k - 1]
-    assert advice["instead"] == plan["regret"]["active"]["mean"][k] > 2 * advice["regret"]
-    priced = kibitz.plan(100_000, gaps=FIVE[1:], cost=0.02)
-    size, best = priced["advice"]["looks"], priced["best"]["kibitzer"]["looks"]
-    assert size == pytest.approx(best, rel=0.15)
+    assert advice["other_regret"] == pytest.approx(plan["regret"]["active"]["mean"][k])
+    assert advice["other_regret"] > 2 * advice["regret"]
+    early = plan["early"]
+    assert advice["early"]["scale"] == pytest.approx(early["scale"][k])
+    assert advice["early"]["regret"] == pytest.approx(early["regret"]["kibitzer"]["mean"][k])
 
 
-def test_and_what_is_recommended_is_better_when_played():
+@pytest.mark.parametrize("cost", [0.0, 0.01, 0.02, 0.1, 10.0])
+def test_with_a_cost_the_advice_is_the_best_size(cost):
+    plan = kibitz.plan(100_000, gaps=FIVE[1:], cost=cost)
+    advice, best = plan["advice"], plan["best"]["kibitzer"]
+    assert advice["policy"] == "kibitzer"
+    assert (advice["rate"], advice["looks"]) == (best["rate"], best["looks"])
+    assert advice["net"] == pytest.approx(best["net"], abs=1e-9)
+    assert advice["net"] == pytest.approx(advice["saving"] - cost * advice["looks"], abs=1e-9)
+
+
+@pytest.mark.parametrize(("horizon", "gap", "rate"), [(1000, 1.0, 0.366), (1000, 1.0, 1.0)])
+def test_ucb_double_is_not_recommended_where_its_prediction_is_too_low(horizon, gap, rate):
+    advice = kibitz.plan(horizon, n_arms=2, gap=gap, cost=0.0)["advice"]
+    assert advice["policy"] == "kibitzer"
+    predicted = {
+        name: predict([0.0, gap], [rate], horizon, name)[0] for name in ("active", "kibitzer")
+    }
+    assert predicted["active"] < predicted["kibitzer"]
+    own, error = simulate_regret([0.0, gap], rate, "kibitzer", horizon)
+    other, other_error = simulate_regret([0.0, gap], rate, "active", horizon)
+    assert own + error < other - other_error
+
+
+def test_looks_below_the_threshold_of_the_paper_help_kibitzer():
+    plan = kibitz.plan(1000, n_arms=5, gap=0.2)
+    advice, gaps = plan["advice"], [0.0] + [0.2] * 4
+    assert advice["rate"] < plan["rate_star"]["mean"]
+    helped, error = simulate_regret(gaps, advice["rate"], "kibitzer", 1000)
+    alone, alone_error = simulate_regret(gaps, 0.0, "kibitzer", 1000)
+    assert helped + 3 * math.hypot(error, alone_error) < alone
+
+
+def test_recommended_policy_is_better_in_simulation():
     advice = kibitz.plan(20_000, gaps=FIVE[1:])["advice"]
-    own, error = simulated(FIVE, advice["rate"], "kibitzer", 20_000, runs=60)
-    other, _ = simulated(FIVE, advice["rate"], "active", 20_000, runs=60)
+    own, error = simulate_regret(FIVE, advice["rate"], "kibitzer", 20_000, runs=60)
+    other, _ = simulate_regret(FIVE, advice["rate"], "active", 20_000, runs=60)
     assert other > 2 * (own + 4 * error)
     assert advice["regret"] == pytest.approx(own, abs=ACCURACY["kibitzer"]["worst"] * own + 4 * error)
 
@@ -177,7 +213,7 @@ def test_and_what_is_recommended_is_better_when_played():
 # Sizes
 
 
-def test_early_looks_are_as_many():
+def test_early_scale_keeps_the_number_of_looks():
     for horizon in (10, 1000, 10**6):
         for rate in (1e-3, 0.1, 0.9):
             scale = early_scale(rate, horizon)
@@ -185,26 +221,26 @@ def test_early_looks_are_as_many():
             assert total == pytest.approx(rate * horizon, rel=1e-2, abs=1)
 
 
-def test_the_best_size_for_equal_gaps_is_the_closed_form():
+def test_leading_order_size_for_equal_gaps_is_the_closed_form():
     gaps, horizon = np.array([[0.0, 0.5, 0.5, 0.5]]), 10**6
     threshold = 3 / (2 * 0.25 * horizon)
     for cost in (0.01, 0.1, 1.0):
-        best = leading_best(gaps, horizon, cost, 6.0, "optimal")
+        best = find_leading_order_size(gaps, horizon, cost, 6.0, "optimal")
         rate = 6 * 3 / (cost * 0.5 * horizon)
         assert best["rate"] == pytest.approx(rate)
         assert best["net"] == pytest.approx(6 * 3 / 0.5 * (math.log(rate / threshold) - 1))
     limit = 2 * 6 * 0.5 / math.e
-    assert leading_best(gaps, horizon, 0.999 * limit, 6.0, "optimal")["rate"] > 0
-    assert leading_best(gaps, horizon, 1.001 * limit, 6.0, "optimal")["rate"] == 0
+    assert find_leading_order_size(gaps, horizon, 0.999 * limit, 6.0, "optimal")["rate"] > 0
+    assert find_leading_order_size(gaps, horizon, 1.001 * limit, 6.0, "optimal")["rate"] == 0
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_best_size_at_leading_order_beats_every_other(seed):
+def test_leading_order_size_beats_every_other_size(seed):
     rng = np.random.default_rng(seed)
     gaps = np.sort(np.concatenate(([0.0], 10 ** rng.uniform(-1.5, 0.5, rng.integers(1, 6)))))
     horizon, cost = 10 ** int(rng.integers(3, 7)), 10 ** rng.uniform(-3, 1)
     observer = OBSERVERS[seed % 2]
-    best = leading_best(gaps[np.newaxis], horizon, cost, 6.0, observer)
+    best = find_leading_order_size(gaps[np.newaxis], horizon, cost, 6.0, observer)
     bad = gaps[1:]
     weights = (1 / bad) / (1 / bad).sum() if observer == "optimal" else 1 / len(gaps)
     rates = np.concatenate((np.geomspace(1e-9, 1, 20_001), [best["rate"]]))
@@ -214,7 +250,7 @@ def test_the_best_size_at_leading_order_beats_every_other(seed):
     assert best["net"] >= net.max() * (1 - 1e-9)
 
 
-def test_the_best_size_of_the_prediction_beats_every_size_of_the_table():
+def test_best_size_beats_every_size_of_the_table():
     plan = kibitz.plan(100_000, n_arms=5, gap=0.5, cost=0.05)
     for observer in OBSERVERS:
         best = plan["best"][observer]
@@ -225,7 +261,7 @@ def test_the_best_size_of_the_prediction_beats_every_size_of_the_table():
         assert best["net"] == pytest.approx(near[0] - near[1] - 0.05 * best["looks"], rel=0.07)
 
 
-def test_dear_looks_are_not_worth_it_and_free_ones_always_are():
+def test_best_size_is_0_for_expensive_looks_and_large_for_free_looks():
     dear = kibitz.plan(10_000, n_arms=3, gap=0.5, cost=1e6)["best"]
     assert all(best["rate"] == best["net"] == 0 for best in dear.values())
     gratis = kibitz.plan(10_000, n_arms=3, gap=0.5, cost=0.0)["best"]
@@ -236,12 +272,12 @@ def test_dear_looks_are_not_worth_it_and_free_ones_always_are():
 # The plan
 
 
-def test_the_threshold_is_the_papers_for_equal_gaps():
+def test_rate_star_is_the_threshold_of_the_paper_for_equal_gaps():
     plan = kibitz.plan(10**6, n_arms=7, gap=0.3)
     assert plan["rate_star"]["mean"] == pytest.approx(7 / (10**6 * 0.09))
 
 
-def test_a_range_of_gaps_is_summed_up_by_mean_and_worst():
+def test_gap_range_is_summarized_by_mean_and_worst():
     plan = kibitz.plan(10_000, n_arms=3, gap_range=(0.2, 2.0))
     problems, rates = plan["setting"]["problems"], plan["rates"]
     assert np.array(problems)[:, 1] == pytest.approx(np.geomspace(0.2, 2.0, len(problems)))
@@ -252,14 +288,14 @@ def test_a_range_of_gaps_is_summed_up_by_mean_and_worst():
     assert plan["saving"]["active"]["worst"] == pytest.approx((each[:, :1] - each).min(axis=0))
 
 
-def test_more_looks_never_cost_regret():
+def test_more_looks_never_increase_regret():
     plan = kibitz.plan(50_000, gaps=[0.3, 0.6])
     for regret in (plan["regret"], plan["early"]["regret"]):
         for observer in OBSERVERS:
             assert (np.diff(regret[observer]["mean"]) <= 0).all()
 
 
-def test_looks_should_go_where_the_gaps_are_small():
+def test_weights_favour_small_gaps():
     weights = kibitz.plan(1000, gaps=[1.0, 0.5])["weights"]
     assert weights["optimal"] == [pytest.approx([0, 2 / 3, 1 / 3])]
     assert weights["active"] == [pytest.approx([0, 4 / 5, 1 / 5])]
@@ -267,12 +303,12 @@ def test_looks_should_go_where_the_gaps_are_small():
     assert weights["uniform_costs"]["mean"] == pytest.approx(costs)
 
 
-def test_the_plan_says_that_early_looks_are_better():
+def test_early_looks_are_predicted_to_be_better():
     early = kibitz.plan(100_000, n_arms=2, gap=0.5)["early"]
     assert all(early["better"]["optimal"][10:40])
 
 
-def test_simulated_points_stand_beside_their_predictions():
+def test_simulated_points_agree_with_their_predictions():
     plan = kibitz.plan(5_000, n_arms=2, gap=0.5, simulate=True, runs=20, seed=3)
     points = plan["simulation"]["points"]
     kinds = {(point["observer"], point["early"]) for point in points}
@@ -283,7 +319,7 @@ def test_simulated_points_stand_beside_their_predictions():
             assert point["predicted"] == pytest.approx(
                 point["mean"], abs=allowed * point["mean"] + 5 * point["sem"]
             )
-    with pytest.raises(ValueError, match="seed must be given for a simulation, got None"):
+    with pytest.raises(ValueError, match="simulate=True needs a seed"):
         kibitz.plan(5_000, n_arms=2, gap=0.5, simulate=True)
 
 
@@ -292,8 +328,8 @@ def test_simulated_points_stand_beside_their_predictions():
 
 @pytest.fixture
 def command(monkeypatch, capsys):
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["kibitz", "plan", *words])
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["kibitz", "plan", *arguments])
         with pytest.raises(SystemExit) as stopped:
             main()
         out, err = capsys.readouterr()
@@ -302,9 +338,9 @@ def command(monkeypatch, capsys):
     return run
 
 
-def test_json_is_the_plan(command):
-    words = ("--arms", "3", "--gap", "0.5", "--horizon", "1e4", "--cost", "0.1", "--json")
-    code, out, _ = command(*words)
+def test_json_output_is_the_plan(command):
+    arguments = ("--arms", "3", "--gap", "0.5", "--horizon", "1e4", "--cost", "0.1", "--json")
+    code, out, _ = command(*arguments)
     plan = kibitz.plan(10_000, n_arms=3, gap=0.5, cost=0.1)
     for numbers in plan["plateau"].values():
         for values in numbers.values():
@@ -314,17 +350,17 @@ def test_json_is_the_plan(command):
     assert plan["plateau"]["active"]["mean"][0] == "inf"
 
 
-def test_the_table_answers_the_questions(command, tmp_path):
+def test_text_output_has_all_parts_of_the_plan(command, tmp_path):
     figure = tmp_path / "plan.svg"
-    words = ("--arms", "4", "--gap-range", "0.2,1", "--horizon", "1e5", "--cost", "0.05")
-    code, out, _ = command(*words, "--plot", str(figure))
+    arguments = ("--arms", "4", "--gap-range", "0.2,1", "--horizon", "1e5", "--cost", "0.05")
+    code, out, _ = command(*arguments, "--plot", str(figure))
     assert code == 0
     for word in (
         "ε*",
         "looks",
         "where:",
         "when: early",
-        "best size",
+        "if you must use UCB1-Double",
         "accuracy, measured",
         "flat from",
     ):
@@ -332,22 +368,22 @@ def test_the_table_answers_the_questions(command, tmp_path):
     assert figure.read_text(encoding="utf-8").startswith("<?xml")
 
 
-def test_the_table_shows_prediction_and_simulation(command):
-    words = ("--gaps", "0.5,1", "--horizon", "2000", "--simulate", "--runs", "10")
-    code, out, _ = command(*words)
+def test_text_output_shows_predictions_and_simulations(command):
+    arguments = ("--gaps", "0.5,1", "--horizon", "2000", "--simulate", "--runs", "10")
+    code, out, _ = command(*arguments)
     assert code == 0
     assert "predicted and simulated, 10 runs, seed 1" in out
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("arguments", "message"),
     [
-        ([], "one of gap, gap_range and gaps must be given, got none"),
+        ([], "give exactly one of gap, gap_range and gaps, got none"),
         (
             ["--gap", "1", "--gaps", "1"],
-            "one of gap, gap_range and gaps must be given, got ['gap', 'gaps']",
+            "give exactly one of gap, gap_range and gaps, got gap and gaps",
         ),
-        (["--gap", "1"], "n_arms must be a whole number from 2 to a million, got None"),
+        (["--gap", "1"], "gap needs n_arms, the number of arms"),
         (["--gap", "1", "--arms", "1"], "n_arms must be a whole number of at least 2, got 1"),
         (["--gap", "nan", "--arms", "2"], "gap must be positive and finite, got nan"),
         (["--gap-range", "2,1", "--arms", "2"], "gap_range must be a smaller and a larger gap"),
@@ -356,7 +392,7 @@ def test_the_table_shows_prediction_and_simulation(command):
             "gaps must be positive for every arm but the best, got [0.0, 0.0, 1.0]",
         ),
         (["--gaps", "1,x"], "gaps must be a number, got 'x'"),
-        (["--gaps", "1", "--arms", "5"], "n_arms must be left out or fit gaps, got 5"),
+        (["--gaps", "1", "--arms", "5"], "n_arms must be 2 to match gaps, or left out, got 5"),
         (["--gaps", "1", "--cost", "-1"], "cost must be finite and ≥ 0, got -1.0"),
         (["--gaps", "1", "--exploration", "0"], "exploration must be positive and finite, got 0.0"),
         (
@@ -366,16 +402,16 @@ def test_the_table_shows_prediction_and_simulation(command):
         (["--gaps", "1", "--horizon", "0"], "horizon must be a whole number of at least 1, got 0"),
     ],
 )
-def test_bad_input_gets_one_sentence_and_exit_code_2(command, words, sentence):
-    code, out, err = command("--horizon", "1000", *words)
+def test_invalid_input_prints_one_line_and_exits_with_2(command, arguments, message):
+    code, out, err = command("--horizon", "1000", *arguments)
     assert code == 2
     assert not out
-    assert err.startswith(f"kibitz: {sentence}")
+    assert err.startswith(f"kibitz: {message}")
     assert err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("arguments", "message"),
     [
         (["--arms", "3", "--gap", "1e300"], "gap must be from 1e-50 to 1e50, got 1e+300"),
         (["--arms", "3", "--gap", "5e-324"], "gap must be from 1e-50 to 1e50, got 5e-324"),
@@ -383,14 +419,14 @@ def test_bad_input_gets_one_sentence_and_exit_code_2(command, words, sentence):
         (["--gaps", "1", "--runs", "-1"], "runs must be a whole number of at least 1, got -1"),
     ],
 )
-def test_what_once_warned_or_was_accepted_is_refused(command, words, sentence):
-    code, out, err = command("--horizon", "1000", *words, "--json")
-    assert (code, out, err) == (2, "", f"kibitz: {sentence}\n")
+def test_extreme_values_are_rejected(command, arguments, message):
+    code, out, err = command("--horizon", "1000", *arguments, "--json")
+    assert (code, out, err) == (2, "", f"kibitz: {message}\n")
 
 
 @pytest.mark.parametrize("gap", [1e-50, 1e-20, 1e20, 1e50])
 @pytest.mark.parametrize("exploration", [1e-50, 6.0, 1e50])
-def test_the_largest_and_smallest_gaps_have_a_plan(gap, exploration):
+def test_largest_and_smallest_gaps_can_be_planned(gap, exploration):
     plan = kibitz.plan(2**53, n_arms=3, gap=gap, exploration=exploration, cost=1e-50)
     json.dumps({key: value for key, value in plan.items() if key != "plateau"}, allow_nan=False)
     for observer in OBSERVERS:
@@ -398,7 +434,7 @@ def test_the_largest_and_smallest_gaps_have_a_plan(gap, exploration):
         assert not np.isnan(plan["plateau"][observer]["mean"]).any()
 
 
-def test_plan_validates_what_it_does_not_need_yet():
+def test_plan_validates_unused_arguments():
     for name, value in {"runs": 0, "seed": -1, "simulate": 1, "progress": 3}.items():
         with pytest.raises(ValueError, match=f"^{name} must be"):
             kibitz.plan(1000, n_arms=2, gap=0.5, **{name: value})

@@ -1,20 +1,21 @@
-"""What is proved about bandits with free observations, as functions of plain data.
+"""Regret bounds for bandits with free observations, as functions of plain data.
 
-`lower` has what no good algorithm can avoid, `upper` what the paper's algorithms guarantee;
-`complexity` the quantities in which the bounds are written, `concentration` the inequalities behind
-them. `summary` collects all that apply to one setting, and `onset` says where the lower bounds begin
-to say something.
+`lower` holds lower bounds for every good algorithm, and `upper` holds upper bounds for the paper's
+algorithms and for kibitzer. `complexity` holds the quantities that appear in the bounds, and
+`concentration` the inequalities behind them. `summary` returns all bounds for one setting. `onset`
+returns the rates and horizons at which the lower bounds become positive.
 
-Every bound takes `(problem, feedback, horizon, ...)`, or `(gaps, rate, weights, horizon, ...)`
-without those of the four that it does not depend on. The order is always the same; options are
-named. A bound for a problem is computed in units of the problem's scale, in which policies see
-rewards: options such as `C`, `sd` or `exploration` are in these units, and the bound itself in units
-of the rewards. A problem or feedback for which a bound is not proved raises `ValueError`.
+Every bound takes `(problem, feedback, horizon, ...)`, or plain numbers in the order `(gaps, rate,
+weights, horizon, ...)`, without the arguments that it does not depend on. Options are keyword-only.
+Bounds for a problem are computed in units of the problem's scale, in which policies observe rewards.
+Options such as `C`, `sd` and `exploration` are in these units; the bound itself is in units of the
+rewards. A bound raises `ValueError` for a problem or feedback that its proof does not cover.
 
-A bound takes `form="proved"` (what the argument really proves, the default), "printed" (the
-paper's formula to the letter, for comparison only) or "leading" (a reference curve, no bound),
-where these exist; docs/errata.md tells them apart. A vacuous lower bound is 0, a vacuous upper
-bound infinite. With `details=True` a bound is a `Bound`: total, terms per arm, and stages.
+Many bounds have several forms. `form="proved"`, the default, is what the argument proves. "printed"
+is the paper's formula to the letter, for comparison only. "leading" is the leading-order term; it
+is not a bound. The differences are explained in docs/errata.md. A vacuous lower bound is 0, a
+vacuous upper bound infinite. With `details=True` the result is a `Bound`: total, terms per arm, and
+stages.
 """
 
 from kibitz.bounds import complexity, concentration, lower, upper

@@ -1,8 +1,9 @@
-"""How every bound is called, described and returned.
+"""The calling convention, shared documentation and result type of all bounds.
 
-A bound takes `(problem, feedback, horizon, ...)`, or bare arguments in the order `(gaps, rate,
-weights, horizon, ...)`, without those that it does not depend on. `bound` turns the first form into
-the second, and completes docstrings by the parameters that many bounds share.
+A bound takes `(problem, feedback, horizon, ...)`, or plain numbers in the order `(gaps, rate,
+weights, horizon, ...)`, without the arguments that it does not depend on. The decorator `bound`
+converts the first form to the second, and adds the descriptions of shared parameters to the
+docstring.
 """
 
 import functools
@@ -24,56 +25,58 @@ P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 F = TypeVar("F", bound=Callable[..., Any])
 
-PARAMETERS = {  # of more than one function; a docstring that has its own description keeps it
-    "gaps": "One per arm, 0 for optimal arms, in any order; from 1e-50 to 1e50 where not 0.",
-    "rate": "ε in [0, 1], one or many.",
-    "rate: Rate": "ε in [0, 1], one or many, or a schedule.",
-    "weights": "p, one per arm, of sum at most 1, or a name: uniform (None), optimal, suboptimal.",
-    "horizon": "T, whole numbers from 1 to 2⁵³, one or many.",
-    "horizon=None": "T, one or many, up to which no more can be lost than\n"
-    ":func:`~kibitz.bounds.upper.trivial`; the bound holds for all T if not given.",
-    "log_horizon": "log T, from 0 to 1e50, one or many.",
-    "stage": "t ≥ 1, whole or not, one or many.",
-    "C, C_0": "Constants of the sub-logarithmic algorithm; those of UCB1 if not given.",
-    "x": "How far arm i is raised above the best arm; one, or one per arm; Δ_i if not given.",
+# descriptions of parameters that several functions share; a docstring can override them
+PARAMETERS = {
+    "gaps": "The gaps Δ_i, one per arm in any order; 0 for optimal arms, else from 1e-50 to 1e50.",
+    "rate": "The rate ε of looks, in [0, 1]; one or many.",
+    "rate: Rate": "The rate ε of looks, in [0, 1]; one or many, or a schedule.",
+    "weights": "The weights p, one per arm, with sum at most 1; or a name: uniform (None), optimal,\n"
+    "suboptimal.",
+    "horizon": "The horizon T, a whole number from 1 to 2⁵³; one or many.",
+    "horizon=None": "The horizon T, one or many. With a horizon the bound is at most\n"
+    ":func:`~kibitz.bounds.upper.trivial`; without one it holds for all T.",
+    "log_horizon": "log T, from 0 to 1e50; one or many.",
+    "stage": "The stage t ≥ 1, not necessarily whole; one or many.",
+    "C, C_0": "The constants of the sub-logarithmic algorithm; the default is UCB1.",
+    "x": "How far arm i is raised above the best arm: one number or one per arm; the default is Δ_i.",
     "variant": '"clip" or "sharp", see `observation_constraint`; both are proved.',
-    "form": "Which formula, see above and `kibitz.bounds`.",
+    "form": "The form of the bound, see above and `kibitz.bounds`.",
     "details": "Whether to return a `Bound`: total, terms per arm, and stages.",
     "exploration": "The constant c of UCB's index, greater than 4 sd².",
-    "sd": "σ, the sub-Gaussian scale of the rewards.",
-    "c_eta": "OCUCB-n's constant C_η, which the literature does not give: the bound is only as good\n"
-    "as this number.",
-    "rho": "ρ of OCUCB-n, in [1/2, 1].",
-    "alpha": "α of ETC, at least `variance`.",
+    "sd": "The sub-Gaussian scale σ of the rewards.",
+    "c_eta": "OCUCB-n's constant C_η. The literature gives no value; the bound is only as\n"
+    "good as this number.",
+    "rho": "The parameter ρ of OCUCB-n, in [1/2, 1].",
+    "alpha": "The parameter α of ETC, at least `variance`.",
     "variance": "The variance proxy c of the rewards.",
-    "constant": "C_α of :func:`~kibitz.bounds.complexity.etc_constant`, positive.",
-    "epoch": "m, from 0 to 63, one or many.",
-    "base": "p > 1; 2 in the theorem.",
-    "delta": "δ in (0, 1), one or many.",
-    "n": "How many variables, at least 1, one or many.",
-    "deviation": "α ≥ 0, one or many.",
+    "constant": "The constant C_α > 0 of :func:`~kibitz.bounds.complexity.etc_constant`.",
+    "epoch": "The epoch m, from 0 to 63; one or many.",
+    "base": "The base p > 1; 2 in the theorem.",
+    "delta": "The probability δ, in (0, 1); one or many.",
+    "n": "The number of variables, at least 1; one or many.",
+    "deviation": "The deviation α ≥ 0; one or many.",
 }
-FORMS = "Or a problem, then a feedback and a horizon; see `kibitz.bounds`."
+PROBLEM_NOTE = "Alternatively a problem, followed by a feedback and a horizon; see `kibitz.bounds`."
 
 
 class Bound(NamedTuple):
-    """A bound, what each arm contributes to it, and where it is attained.
+    """A bound, the contribution of each arm, and the stages at which it is attained.
 
-    The total is the sum of the terms, but for upper bounds: theirs is at most what can be lost at
-    all (`kibitz.bounds.upper.trivial`), and that of `kibitz.bounds.upper.etc_ocucb` has a part that
+    The total is the sum of the terms, with two exceptions: the total of an upper bound is at most
+    `kibitz.bounds.upper.trivial`, and that of `kibitz.bounds.upper.etc_ocucb` includes a part that
     belongs to no arm.
     """
 
     total: float | FloatArray
     terms: FloatArray  # per arm, arms on the last axis
-    stages: FloatArray | None  # the stage, or the stage of each arm, at which it is attained
+    stages: FloatArray | None  # where it is attained: one stage, or one per arm
 
 
-Answer: TypeAlias = float | FloatArray | Bound
+Result: TypeAlias = float | FloatArray | Bound
 
 
 class BoundFunction(Protocol[P, R]):
-    """A bound in its two forms."""
+    """A bound with its two calling conventions."""
 
     __name__: str
 
@@ -89,10 +92,10 @@ class BoundFunction(Protocol[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
 
 
-def documented(function: F, note: str = "") -> F:
-    """Complete the docstring of a function by the parameters that it shares with others.
+def document_parameters(function: F, note: str = "") -> F:
+    """Add the descriptions of shared parameters to the docstring of a function.
 
-    The note comes after the description of the first parameter.
+    The note follows the description of the first parameter.
     """
     text, has_returns, returns = inspect.cleandoc(function.__doc__ or "").partition("\n\nReturns\n")
     head, _, own = text.partition("\n\nParameters\n----------\n")
@@ -115,18 +118,18 @@ def documented(function: F, note: str = "") -> F:
 def bound(
     observer: str | None = None, *, arrivals: str = "random", paid: bool = False
 ) -> Callable[[Callable[P, R]], BoundFunction[P, R]]:
-    """Return a decorator that lets a bound take a problem and a feedback.
+    """Return a decorator that lets a bound accept a problem and a feedback.
 
     Parameters
     ----------
     observer
-        "passive" or "active" if the bound holds for one of them only.
+        "passive" or "active" if the bound holds for only one of them.
     arrivals
-        "random": looks that arrive every n stages are a schedule, which not every bound takes.
-        "periodic": looks must arrive every n stages and all show the same arm; the bound takes their
-        rate 1/n. "any": both by their rate.
+        "random": the bound is for random arrivals; periodic ones become a schedule, which not every
+        bound accepts. "periodic": looks must arrive every n stages and all show the same arm; the
+        bound gets their rate 1/n. "any": the bound gets the rate of either kind.
     paid
-        Whether looks may have a cost.
+        Whether the bound accepts looks that have a cost.
     """
 
     def decorate(function: Callable[P, R]) -> BoundFunction[P, R]:
@@ -137,20 +140,20 @@ def bound(
         ) -> Any:
             known, unit = _read_problem(problem, names)
             if names & {"rate", "schedule"}:
-                given = _check_feedback(feedback, observer, paid)
-                known |= _read_rate(given, arrivals)
-                if arrivals == "periodic" and given.observer == "passive":
-                    _check_one_arm(given, known["gaps"])
+                model = _check_feedback(feedback, observer, paid)
+                known |= _read_rate(model, arrivals)
+                if arrivals == "periodic" and model.observer == "passive":
+                    _check_one_arm(model, known["gaps"])
                 known |= {
-                    "weights": given.weights,
-                    "looks": "looks" in names and _kind_of_looks(given),
+                    "weights": model.weights,
+                    "looks": "looks" in names and _classify_looks(model),
                 }
             if horizon is not None:
                 known["horizon"] = horizon
             known = {name: value for name, value in known.items() if name in names} | options
-            return _times(function(**known), unit)  # type: ignore[call-arg]
+            return _rescale(function(**known), unit)  # type: ignore[call-arg]
 
-        @functools.wraps(documented(function, f"\n{FORMS}"))
+        @functools.wraps(document_parameters(function, f"\n{PROBLEM_NOTE}"))
         def call(*args: Any, **kwargs: Any) -> Any:
             has_problem = isinstance(args[0], Problem) if args else "problem" in kwargs
             return (with_problem if has_problem else function)(*args, **kwargs)
@@ -160,17 +163,17 @@ def bound(
     return decorate
 
 
-def _times(result: Any, unit: float) -> Any:
+def _rescale(result: Any, unit: float) -> Any:
     if isinstance(result, Bound):
         return Bound(result.total * unit, result.terms * unit, result.stages)
     return result * unit if isinstance(result, float | np.ndarray) else result
 
 
 def _read_problem(problem: Problem, names: set[str]) -> tuple[dict[str, Any], float]:
-    """Return the arguments that a problem gives, in units of its scale, and this unit.
+    """Return the arguments that a problem determines, in units of its scale, and this scale.
 
-    Policies see rewards in these units too. Lower bounds (those with a constant C) are proved for
-    Gaussian rewards of one standard deviation, one of them for Bernoulli rewards as well.
+    Lower bounds (those with a constant C) are proved for Gaussian rewards with equal standard
+    deviations; one of them is also proved for Bernoulli rewards.
     """
     known: dict[str, Any] = {}
     unit = check_problem(problem).scale
@@ -182,24 +185,24 @@ def _read_problem(problem: Problem, names: set[str]) -> tuple[dict[str, Any], fl
     known |= {"gaps": gaps, "means": problem.means / unit}
     if "gap" in names:
         if np.unique(np.sort(gaps)[1:]).size > 1:
-            raise invalid("problem", "one of equal gaps for this bound", problem)
+            raise invalid("problem", "a problem with equal gaps for this bound", problem)
         known |= {"n_arms": gaps.size, "gap": float(gaps.max())}
     return known, unit
 
 
 def _check_feedback(feedback: object, observer: str | None, paid: bool) -> Feedback:
-    given = check_feedback(feedback)
-    if given.observer == "full" or given.looks > 1 or (given.paid and not paid):
-        raise invalid("feedback", "one with one free look at each arrival for this bound", given)
-    if observer and given.observer not in {observer, "bandit"}:
-        raise invalid("feedback", f"{observer} for this bound", given)
-    return given
+    model = check_feedback(feedback)
+    if model.observer == "full" or model.looks > 1 or (model.paid and not paid):
+        raise invalid("feedback", "a model with one free look per arrival for this bound", model)
+    if observer and model.observer not in {observer, "bandit"}:
+        raise invalid("feedback", f"{observer} for this bound", model)
+    return model
 
 
 def _read_rate(feedback: Feedback, arrivals: str) -> dict[str, Any]:
     rate = feedback.rate
     if arrivals == "random" and not (isinstance(rate, float) or callable(rate)):
-        expected = _expect_periodic(rate) if isinstance(rate, Every) else schedule(rate)
+        expected = _count_periodic(rate) if isinstance(rate, Every) else schedule(rate)
         return {"rate": expected, "schedule": expected}
     if arrivals != "random" and isinstance(rate, Every) and rate.first == rate.n:
         return {"rate": 1 / rate.n}
@@ -207,21 +210,21 @@ def _read_rate(feedback: Feedback, arrivals: str) -> dict[str, Any]:
         return {"rate": rate, "schedule": lambda t: rate * t}
     kinds = {"random": "a number, an array or every(n)", "any": "a number or every(n)"}
     kind = kinds.get(arrivals, "every(n)")
-    raise invalid("feedback", f"one with {kind} as rate for this bound", feedback)
+    raise invalid("feedback", f"a model with {kind} as rate for this bound", feedback)
 
 
 def _check_one_arm(feedback: Feedback, gaps: FloatArray) -> None:
-    """Check that looks at fixed stages are looks at a fixed arm: else it is drawn at random."""
+    """Raise ValueError unless all looks show the same arm: the bound is for deterministic counts."""
     if check_weights(feedback.weights, gaps).max() < 1:
-        raise invalid("feedback", "one whose looks all show the same arm for this bound", feedback)
+        raise invalid("feedback", "a model whose looks all show the same arm", feedback)
 
 
-def _expect_periodic(arrivals: Every) -> Schedule:
+def _count_periodic(arrivals: Every) -> Schedule:
     return lambda t: np.maximum(np.floor((t - arrivals.first) / arrivals.n) + 1, 0)
 
 
-def _kind_of_looks(feedback: Feedback) -> str:
-    """Return what kibitzer calls `looks`; of a passive observer it knows uniform random looks."""
+def _classify_looks(feedback: Feedback) -> str:
+    """Return the argument `looks` of `kibitz.bounds.upper.kibitzer`."""
     weights, periodic = feedback.weights, isinstance(feedback.rate, Every)
     if feedback.observer != "passive":
         return "periodic" if periodic else "active"
@@ -231,45 +234,48 @@ def _kind_of_looks(feedback: Feedback) -> str:
     return "uniform"
 
 
-@documented
+@document_parameters
 def schedule(rates: ArrayLike) -> Schedule:
-    """Return the schedule of the rates ε_1, …, ε_n, to be used as `rate`; after n, ε_t = ε_n.
+    """Return a schedule with rates ε_1, …, ε_n, to be passed as `rate`; ε_t = ε_n for t > n.
 
     Parameters
     ----------
     rates
-        In [0, 1], one per stage from stage 1 on, at least one.
+        The rates in [0, 1], one per stage from stage 1 on; at least one.
     """
     condition = "a list of at least one rate in [0, 1]"
-    each = check_array("rates", rates, condition, lambda x: (x >= 0) & (x <= 1))
-    if each.ndim != 1:
+    values = check_array("rates", rates, condition, lambda x: (x >= 0) & (x <= 1))
+    if values.ndim != 1:
         raise invalid("rates", condition, rates)
-    cumulative = np.concatenate(([0.0], np.cumsum(each)))
+    cumulative = np.concatenate(([0.0], np.cumsum(values)))
 
-    def free(t: FloatArray) -> FloatArray:
-        inside = np.minimum(t, len(each)).astype(np.int64)
-        return np.asarray(cumulative[inside] + each[-1] * (t - inside))
+    def count_looks(t: FloatArray) -> FloatArray:
+        inside = np.minimum(t, len(values)).astype(np.int64)
+        return np.asarray(cumulative[inside] + values[-1] * (t - inside))
 
-    return free
+    return count_looks
 
 
-def plain(array: ArrayLike) -> float | FloatArray:
-    """Return a number if it is one, else the array."""
+def to_scalar(array: ArrayLike) -> float | FloatArray:
+    """Return a float if the array has no dimensions, otherwise the array."""
     array = np.asarray(array, dtype=np.float64)
     return float(array) if array.ndim == 0 else array
 
 
-def answer(total: ArrayLike, terms: FloatArray, stages: FloatArray | None, details: bool) -> Answer:
-    """Return the total alone (a float if it is one number), or the whole record."""
-    whole = flag(details, "details")
-    return Bound(plain(total), terms, stages) if whole else plain(total)
+def make_result(
+    total: ArrayLike, terms: FloatArray, stages: FloatArray | None, details: bool
+) -> Result:
+    """Return the total (a float if it is a single number), or a `Bound` if details are requested."""
+    if flag(details, "details"):
+        return Bound(to_scalar(total), terms, stages)
+    return to_scalar(total)
 
 
-def inverse(gaps: FloatArray) -> FloatArray:
-    """Return 1/Δ_i, and 0 at optimal arms, which no sum over sub-optimal arms then sees."""
+def invert(gaps: FloatArray) -> FloatArray:
+    """Return 1/Δ_i, and 0 for optimal arms."""
     return np.divide(1.0, gaps, out=np.zeros_like(gaps), where=gaps > 0)
 
 
-def times(scales: FloatArray, brackets: FloatArray) -> FloatArray:
-    """Return their product, where 0 (an optimal arm) times infinity is 0."""
+def multiply(scales: FloatArray, brackets: FloatArray) -> FloatArray:
+    """Return the product, where 0 (an optimal arm) times infinity is 0."""
     return np.asarray(np.where(scales > 0, scales * np.where(scales > 0, brackets, 0.0), 0.0))

@@ -1,8 +1,7 @@
-"""The checks of arguments that all bounds share.
+"""Argument checks shared by all bounds.
 
-Gaps and constants are 0 or from 1e-50 to 1e50 (in units in which rewards have variance 1, no
-problem is outside): no product of a few of them then overflows, and no bound is lost to rounding
-without a word.
+Gaps and constants are 0 or from 1e-50 to 1e50, in units in which rewards have variance 1. Products
+of a few of them then neither overflow nor vanish.
 """
 
 from collections.abc import Callable
@@ -19,8 +18,8 @@ Weights: TypeAlias = str | ArrayLike | None
 Schedule: TypeAlias = Callable[[FloatArray], FloatArray]
 Rate: TypeAlias = ArrayLike | Schedule
 
-LARGEST_HORIZON = 2**53  # every stage up to here is exact in a float
-LEAST, MOST = 1e-50, 1e50  # of gaps and constants
+MAX_HORIZON = 2**53  # floats represent every stage up to here exactly
+MIN_VALUE, MAX_VALUE = 1e-50, 1e50  # limits of gaps and constants
 
 
 def check_array(
@@ -29,19 +28,19 @@ def check_array(
     condition: str,
     holds: Callable[[FloatArray], NDArray[np.bool_]],
     *,
-    least: int = 1,
+    min_size: int = 1,
 ) -> FloatArray:
-    """Return one or many numbers, at least so many, for all of which a condition holds."""
+    """Return an array of numbers that all satisfy a condition; raise ValueError otherwise."""
     values = array(value, name, condition)
-    if values.size < least or not holds(values).all():
+    if values.size < min_size or not holds(values).all():
         raise invalid(name, condition, value)
     return values
 
 
 def check_gaps(gaps: ArrayLike) -> FloatArray:
-    """Return the gaps as an array: 0 for at least one of them, else from 1e-50 to 1e50."""
+    """Return the gaps as an array: each 0 or from 1e-50 to 1e50, at least one of them 0."""
     values = check_any_gaps(gaps)
-    if not ((values == 0) | (values >= LEAST) & (values <= MOST)).all():
+    if not ((values == 0) | (values >= MIN_VALUE) & (values <= MAX_VALUE)).all():
         raise invalid("gaps", "0 or from 1e-50 to 1e50", gaps)
     return values
 
@@ -49,7 +48,7 @@ def check_gaps(gaps: ArrayLike) -> FloatArray:
 def check_any_gaps(gaps: ArrayLike) -> FloatArray:
     """Return the gaps as an array: finite, non-negative, at least one of them 0."""
     condition = "a list of finite numbers ≥ 0"
-    values = check_array("gaps", gaps, condition, lambda x: (x >= 0) & np.isfinite(x), least=0)
+    values = check_array("gaps", gaps, condition, lambda x: (x >= 0) & np.isfinite(x), min_size=0)
     if values.ndim != 1:
         raise invalid("gaps", condition, gaps)
     if not (values == 0).any():
@@ -58,16 +57,17 @@ def check_any_gaps(gaps: ArrayLike) -> FloatArray:
 
 
 def check_weights(weights: Weights, gaps: FloatArray) -> FloatArray:
-    """Return the weights p, one per arm: non-negative, of sum at most 1; None is uniform.
+    """Return the weights p, one per arm: non-negative with sum at most 1. None means uniform.
 
-    Names are those of `kibitz.model.feedback`, but for no weight at all if every arm is optimal.
+    Names are those of `kibitz.model.feedback`. If every arm is optimal, "optimal" and "suboptimal"
+    weights are all 0.
     """
     if weights is None:
         weights = "uniform"
     if isinstance(weights, str):
         check_choice("weights", weights, *WEIGHTS)
         return named_weights(weights, gaps) if gaps.any() or weights == "uniform" else gaps.copy()
-    condition = f"{gaps.size} numbers ≥ 0 of sum at most 1"
+    condition = f"{gaps.size} numbers ≥ 0 with sum at most 1"
     values = check_array("weights", weights, condition, lambda x: (x >= 0) & (x <= 1 + 1e-9))
     if values.shape != gaps.shape or not values.sum() <= 1 + 1e-9:
         raise invalid("weights", condition, weights)
@@ -75,7 +75,7 @@ def check_weights(weights: Weights, gaps: FloatArray) -> FloatArray:
 
 
 def check_rate(rate: Rate) -> FloatArray:
-    """Return the rate ε of free observations, one or many, in [0, 1]."""
+    """Return the rates ε of looks as an array of numbers in [0, 1]."""
     if callable(rate):
         raise invalid("rate", "in [0, 1] and not a schedule", rate)
     return check_array("rate", rate, "in [0, 1]", lambda x: (x >= 0) & (x <= 1))
@@ -84,10 +84,13 @@ def check_rate(rate: Rate) -> FloatArray:
 def check_horizon(
     horizon: ArrayLike, name: str = "horizon", *, rate: FloatArray | None = None
 ) -> FloatArray:
-    """Return whole numbers from 1 to 2⁵³ as floats, of a shape that goes with that of the rate."""
+    """Return the horizons as floats: whole numbers from 1 to 2⁵³.
+
+    Raise ValueError if their shape cannot be broadcast with that of the rate.
+    """
 
     def holds(t: FloatArray) -> NDArray[np.bool_]:
-        return np.asarray((t >= 1) & (t <= LARGEST_HORIZON) & (t == np.floor(t)))
+        return np.asarray((t >= 1) & (t <= MAX_HORIZON) & (t == np.floor(t)))
 
     last = check_array(name, horizon, "a whole number from 1 to 2**53", holds)
     if rate is not None:
@@ -96,45 +99,45 @@ def check_horizon(
 
 
 def check_one(name: str, values: FloatArray) -> float:
-    """Return the one number of an array that must hold no more."""
+    """Return the single number of an array; raise ValueError if it holds several."""
     if values.ndim:
         raise invalid(name, "one number", values)
     return float(values)
 
 
 def check_scale(name: str, value: float) -> float:
-    """Return a number in (0, ∞), from 1e-50 to 1e50."""
+    """Return a positive number from 1e-50 to 1e50."""
     x = positive(value, name)
-    if not LEAST <= x <= MOST:
+    if not MIN_VALUE <= x <= MAX_VALUE:
         raise invalid(name, "from 1e-50 to 1e50", value)
     return x
 
 
 def check_nonnegative(name: str, value: float) -> float:
-    """Return a number in [0, ∞), at most 1e50."""
+    """Return a number from 0 to 1e50."""
     condition = "finite and ≥ 0"
     if not 0 <= (x := number(value, name, condition)) < np.inf:
         raise invalid(name, condition, value)
-    if x > MOST:
+    if x > MAX_VALUE:
         raise invalid(name, "at most 1e50", value)
     return x
 
 
 def check_log_horizon(log_horizon: ArrayLike) -> FloatArray:
-    """Return log T, one or many, from 0 to 1e50: T itself may be far beyond a float."""
+    """Return log T as an array, from 0 to 1e50; T itself may overflow a float."""
     condition = "finite and ≥ 0, at most 1e50"
-    return check_array("log_horizon", log_horizon, condition, lambda x: (x >= 0) & (x <= MOST))
+    return check_array("log_horizon", log_horizon, condition, lambda x: (x >= 0) & (x <= MAX_VALUE))
 
 
 def check_rho(rho: float) -> float:
-    """Return OCUCB-n's ρ, in [1/2, 1]."""
+    """Return OCUCB-n's ρ, a number in [1/2, 1]."""
     if not 0.5 <= (x := number(rho, "rho", "in [1/2, 1]")) <= 1:
         raise invalid("rho", "in [1/2, 1]", rho)
     return x
 
 
 def check_alpha(alpha: float, variance: float) -> tuple[float, float]:
-    """Return ETC's α and c; α must be at least the variance proxy c of the rewards."""
+    """Return ETC's α and the variance proxy c of the rewards; raise ValueError if α < c."""
     variance = check_scale("variance", variance)
     condition = f"finite and at least variance={variance}"
     if not variance <= (x := number(alpha, "alpha", condition)) < np.inf:
@@ -143,24 +146,24 @@ def check_alpha(alpha: float, variance: float) -> tuple[float, float]:
 
 
 def check_choice(name: str, value: str, *choices: str) -> str:
-    """Return one of a few words: the form of a bound, for instance."""
+    """Return the value if it is one of the choices; raise ValueError otherwise."""
     if not (isinstance(value, str) and value in choices):
         raise invalid(name, f"one of {', '.join(choices)}", value)
     return value
 
 
 def check_shapes(**arrays: FloatArray) -> tuple[int, ...]:
-    """Return the shape of the answer, if the shapes of the arguments can be broadcast."""
+    """Return the common shape of the arguments; raise ValueError if they cannot be broadcast."""
     shapes = [array.shape for array in arrays.values()]
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
         names, sizes = " and ".join(arrays), " and ".join(map(str, shapes))
-        raise ValueError(f"{names} must be of shapes that can be broadcast, got {sizes}") from None
+        raise ValueError(f"{names} must have shapes that can be broadcast, got {sizes}") from None
 
 
 class Setting(NamedTuple):
-    """The arguments of a bound; the shape is that of rates and horizons, broadcast."""
+    """The arguments of a bound. The shape is the broadcast shape of rate and horizon."""
 
     gaps: FloatArray
     rate: FloatArray | Schedule
@@ -172,7 +175,7 @@ class Setting(NamedTuple):
 def check_setting(
     gaps: ArrayLike, rate: Rate, weights: Weights, horizon: ArrayLike, *, steady: bool = False
 ) -> Setting:
-    """Return the arguments of a bound as arrays; `steady` if it takes no schedule."""
+    """Return the arguments of a bound as arrays; `steady` means that schedules are not accepted."""
     delta, last = check_gaps(gaps), check_horizon(horizon)
     p = check_weights(weights, delta)
     if callable(rate) and not steady:

@@ -1,7 +1,7 @@
-r"""The inequalities that the upper bounds stand on: maxima of averages, binary tails, Lambert's W.
+r"""Concentration inequalities behind the upper bounds: maxima of averages, binary tails, Lambert's W.
 
-`t` counts observations, Z̄_t is the average of the first t terms of a σ²-sub-Gaussian martingale
-difference sequence, `sd` is σ. A probability that says nothing is 1.
+`t` is a number of observations, Z̄_t is the average of the first t terms of a σ²-sub-Gaussian
+martingale difference sequence, and `sd` is σ. A vacuous bound on a probability is 1.
 """
 
 import math
@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 from scipy.special import kl_div, lambertw
 
 from kibitz._validation import invalid, whole
-from kibitz.bounds._bound import documented, plain
+from kibitz.bounds._bound import document_parameters, to_scalar
 from kibitz.bounds._checks import (
-    MOST,
+    MAX_VALUE,
     FloatArray,
     check_array,
     check_choice,
@@ -33,93 +33,93 @@ def __dir__() -> list[str]:
     return __all__
 
 
-_RATIOS = 1.0 + np.geomspace(0.02, 10.0, 60)  # block ratios γ, of which the best is taken
+_RATIOS = 1.0 + np.geomspace(0.02, 10.0, 60)  # block ratios γ; the bound uses the best one
 _N_BLOCKS = 128
 
 
-@documented
+@document_parameters
 def phi(x: ArrayLike) -> float | FloatArray:
-    r"""What it costs to hold on a block: :math:`\phi(x)=(1+\sqrt x)^2/(4\sqrt x)`, x = T_2/T_1.
+    r"""Return the factor :math:`\phi(x)=(1+\sqrt x)^2/(4\sqrt x)` of the block inequality.
 
     For x ≥ 1, :math:`1-(x-1)^2/16\le 1/\phi(x)\le 1`.
 
     Parameters
     ----------
     x
-        T_2/T_1 ≥ 1, finite, one or many.
+        The ratio T_2/T_1 ≥ 1, finite; one or many.
     """
     roots = np.sqrt(check_array("x", x, "finite and ≥ 1", lambda x: (x >= 1) & np.isfinite(x)))
-    return plain((1 + roots) ** 2 / (4 * roots))
+    return to_scalar((1 + roots) ** 2 / (4 * roots))
 
 
-@documented
+@document_parameters
 def block_radius(
     t: ArrayLike, start: float, stop: float, delta: ArrayLike, sd: float = 1.0
 ) -> float | FloatArray:
-    r"""The block inequality: a radius that Z̄_t reaches in T_1 ≤ t ≤ T_2 with probability ≤ δ.
+    r"""Return a radius that Z̄_t exceeds for some T_1 ≤ t ≤ T_2 with probability at most δ.
 
     .. math:: \sqrt{(2\sigma^2/t)\,\phi(T_2/T_1)\log(1/\delta)}
 
-    The proof takes β = φ log(1/δ) (printed with a spurious 1/4, D24).
+    This is the block inequality. Its proof uses β = φ log(1/δ) (printed with a spurious 1/4, D24).
 
     Parameters
     ----------
     t
-        From T_1 to T_2, one or many, at least 1.
+        The number of observations, from T_1 to T_2 and at least 1; one or many.
     start
-        T_1.
+        The first time T_1 of the block.
     stop
-        T_2, at least T_1.
+        The last time T_2 ≥ T_1 of the block.
     """
-    times, delta, sd = _check_count("t", t), _check_delta(delta), check_scale("sd", sd)
+    n_observed, delta, sd = _check_count("t", t), _check_delta(delta), check_scale("sd", sd)
     start, stop = check_scale("start", start), check_scale("stop", stop)
-    if not (start <= stop and ((times >= start) & (times <= stop)).all()):
+    if not (start <= stop and ((n_observed >= start) & (n_observed <= stop)).all()):
         raise invalid("t", f"between start={start!r} and stop={stop!r}", t)
-    check_shapes(t=times, delta=delta)
-    return plain(sd * np.sqrt(2 / times * phi(stop / start) * -np.log(delta)))
+    check_shapes(t=n_observed, delta=delta)
+    return to_scalar(sd * np.sqrt(2 / n_observed * phi(stop / start) * -np.log(delta)))
 
 
-@documented
+@document_parameters
 def maximal_radius(
     t: ArrayLike, horizon: ArrayLike, delta: ArrayLike, sd: float = 1.0
 ) -> float | FloatArray:
-    r"""The radius of the maximal inequality, :math:`\sqrt{(2\sigma^2/t)\log(T/(\delta t))}`.
+    r"""Return the radius of the maximal inequality, :math:`\sqrt{(2\sigma^2/t)\log(T/(\delta t))}`.
 
     Parameters
     ----------
     t
-        How many observations, one or many, at least 1.
+        The number of observations, at least 1; one or many.
     horizon
-        T ≥ t, one or many.
+        The horizon T ≥ t; one or many.
     """
-    times, delta, sd = _check_count("t", t), _check_delta(delta), check_scale("sd", sd)
+    n_observed, delta, sd = _check_count("t", t), _check_delta(delta), check_scale("sd", sd)
     last = _check_horizon(horizon)
-    check_shapes(t=times, horizon=last, delta=delta)
-    if not (times <= last).all():
+    check_shapes(t=n_observed, horizon=last, delta=delta)
+    if not (n_observed <= last).all():
         raise invalid("t", "at most the horizon", t)
-    return plain(sd * np.sqrt(2 / times * (np.log(last / times) - np.log(delta))))
+    return to_scalar(sd * np.sqrt(2 / n_observed * (np.log(last / n_observed) - np.log(delta))))
 
 
-@documented
+@document_parameters
 def maximal(
     delta: ArrayLike, horizon: ArrayLike = math.inf, *, form: str = "proved"
 ) -> float | FloatArray:
-    r"""The maximal inequality: P(∃t ≤ T: Z̄_t ≥ :func:`maximal_radius`), bounded.
+    r"""Return a bound on P(∃t ≤ T: Z̄_t ≥ :func:`maximal_radius`), the maximal inequality.
 
-    Both bounds are at most 1; the printed one is 1 where it does not apply.
+    The bound is at most 1. The printed form is 1 where it does not apply.
 
     Parameters
     ----------
     horizon
-        T; the default holds for all T. Only the proved form is smaller for a finite one.
+        The horizon T; the default holds for all T. Only the proved form is smaller for a finite T.
     form
-        ``"proved"``: peeling on the blocks :math:`[\gamma^{-k-1}T,\gamma^{-k}T]`, on each of
-        which the boundary, which is concave, stays above its chord a + bt, and a martingale
-        crosses that with probability at most :math:`e^{-2ab/\sigma^2}`; γ is the best of a grid.
-        ``"printed"``: :math:`6\delta\sqrt{\log(1/\delta)}`, for δ ≤ 0.2 (Lemma
-        4); it is right, and says something for δ < 0.1128.
-        ``"leading"``: :math:`\sqrt{e/8}\,\delta\sqrt{\log(1/\delta)}`, the printed limit for
-        δ → 0, which informs only uniformly in T: for fixed T the ratio tends to 0 (D46).
+        ``"proved"`` uses peeling on the blocks :math:`[\gamma^{-k-1}T,\gamma^{-k}T]`. On each block
+        the boundary is concave and lies above its chord a + bt, which a martingale crosses with
+        probability at most :math:`e^{-2ab/\sigma^2}`. γ is the best of a grid. ``"printed"`` is
+        Lemma 4, :math:`6\delta\sqrt{\log(1/\delta)}` for δ ≤ 0.2; it is correct, and below 1 for δ
+        < 0.1128. ``"leading"`` is :math:`\sqrt{e/8}\,\delta\sqrt{\log(1/\delta)}`, the printed
+        limit for δ → 0. It is informative only uniformly in T: for fixed T the ratio tends to 0
+        (D46).
     """
     check_choice("form", form, "proved", "printed", "leading")
     delta, horizon = _check_delta(delta), _check_horizon(horizon)
@@ -127,28 +127,28 @@ def maximal(
     delta, horizon = np.broadcast_arrays(delta, horizon)
     size = delta * np.sqrt(-np.log(delta))
     if form == "leading":
-        return plain(math.sqrt(math.e / 8) * size)
+        return to_scalar(math.sqrt(math.e / 8) * size)
     printed = np.where(delta <= 0.2, np.minimum(6 * size, 1.0), 1.0)
     if form == "printed":
-        return plain(printed)
-    # to cut the last block at t = 1 mostly helps, but where it does not all of (0, T] is right too
+        return to_scalar(printed)
+    # cutting the last block at t = 1 usually helps; blocks on all of (0, T] are valid too
     pairs = zip(delta.flat, horizon.flat, strict=True)
     peeled = np.array([min(_peel(d, t), _peel(d, math.inf)) for d, t in pairs])
-    return plain(np.minimum(printed, peeled.reshape(delta.shape)))
+    return to_scalar(np.minimum(printed, peeled.reshape(delta.shape)))
 
 
 def _peel(delta: float, horizon: float) -> float:
-    """The chord bound of :func:`maximal`, in units in which T = 1 and σ = 1."""
+    """Return the chord bound of :func:`maximal`, in units in which T = 1 and σ = 1."""
     stops, first = _RATIOS[:, None] ** -np.arange(_N_BLOCKS), 1 / horizon
     starts = np.maximum(stops / _RATIOS[:, None], first)
     lows, highs = _boundary(starts, delta), _boundary(stops, delta)
-    alone = stops <= first * (1 + 1e-12)  # a block of the single stage t = 1, or of none
+    alone = stops <= first * (1 + 1e-12)  # a block that holds only t = 1, or nothing
     slopes = (highs - lows) / np.where(alone, 1.0, stops - starts)
-    # a falling chord says nothing
+    # a decreasing chord gives no bound
     exponents = np.where(slopes > 0, 2 * (lows - slopes * starts) * slopes, 0.0)
     exponents = np.where(alone, -math.log(delta) - np.log(stops), exponents)
     crossed = np.where(stops >= first * (1 - 1e-12), np.exp(-exponents), 0.0).sum(axis=1)
-    # what lies below the last block, by the block inequality and a geometric series
+    # the times before the last block, by the block inequality and a geometric series
     powers, below = 1 / np.asarray(phi(_RATIOS)), _RATIOS**-_N_BLOCKS
     rest = np.exp(powers * (math.log(delta) + np.log(below))) / (1 - _RATIOS**-powers)
     return float(min(1.0, (crossed + np.where(below >= first, rest, 0.0)).min()))
@@ -158,71 +158,73 @@ def _boundary(t: FloatArray, delta: float) -> FloatArray:
     return np.asarray(np.sqrt(2 * t * (-math.log(delta) - np.log(t))))
 
 
-@documented
+@document_parameters
 def binary_tail(
     n: ArrayLike, p: ArrayLike, deviation: ArrayLike, *, form: str = "proved"
 ) -> float | FloatArray:
-    r"""Bound P(S_n ≤ np − nα) for a sum of n independent binary variables of average mean p.
+    r"""Return a bound on P(S_n ≤ np − nα) for n independent binary variables with average mean p.
 
-    Lemma 7 (appendix B.1.2). ``"proved"`` is :math:`e^{-n\,kl(p-\alpha,p)}`, 0 for
-    α > p. ``"printed"`` has kl(p+α, p), which is false for p > 1/2 (D18).
+    This is Lemma 7 (appendix B.1.2). ``"proved"`` is :math:`e^{-n\,kl(p-\alpha,p)}`, and 0 for α > p.
+    ``"printed"`` has kl(p+α, p), which is false for p > 1/2 (D18).
 
     Parameters
     ----------
     p
-        Their average mean, in [0, 1], one or many.
+        The average mean, in [0, 1]; one or many.
     """
     check_choice("form", form, "proved", "printed")
     n, p, alpha = _check_binary(n, p, deviation)
     level = p + alpha if form == "printed" else p - alpha
-    impossible = np.abs(level - 0.5) > 0.5 + 1e-12  # the slack forgives the rounding of p ± α
+    impossible = np.abs(level - 0.5) > 0.5 + 1e-12  # the slack allows for rounding of p ± α
     with np.errstate(over="ignore"):
         exponent = n * _kl(np.clip(level, 0.0, 1.0), p)
-    return plain(np.where(impossible, 0.0, np.exp(-exponent)))
+    return to_scalar(np.where(impossible, 0.0, np.exp(-exponent)))
 
 
-@documented
+@document_parameters
 def binary_tail_variance(n: ArrayLike, p: ArrayLike, deviation: ArrayLike) -> float | FloatArray:
-    r"""The same for p ≤ 1/2, by its variance: :math:`\exp(-n\alpha^2/(2p(1-p)))` (Okamoto).
+    r"""Return Okamoto's bound on the same probability as :func:`binary_tail`, for p ≤ 1/2.
+
+    .. math:: \exp(-n\alpha^2/(2p(1-p)))
 
     Parameters
     ----------
     p
-        Their average mean, in (0, 1/2], one or many.
+        The average mean, in (0, 1/2]; one or many.
     """
     check_array("p", p, "in (0, 1/2]", lambda x: (x > 0) & (x <= 0.5))
     n, p, alpha = _check_binary(n, p, deviation)
-    # in logarithms: the square of a deviation, or its quotient by p, may not fit a float
+    # in logarithms, because the square of a deviation, or its quotient by p, may overflow
     with np.errstate(divide="ignore", over="ignore"):
         exponent = np.exp(np.log(n) + 2 * np.log(alpha) - np.log(2 * p * (1 - p)))
-    return plain(np.exp(-exponent))
+    return to_scalar(np.exp(-exponent))
 
 
-@documented
+@document_parameters
 def chung_lu_tail(
     deviation: float, variance: float, excesses: ArrayLike, u: int | None = None
 ) -> float:
-    r"""Bound P(X ≥ EX + α) for a sum of independent X_s ≤ E X_s + M_s (Chung and Lu).
+    r"""Return Chung and Lu's bound on P(X ≥ EX + α) for a sum of independent X_s ≤ E X_s + M_s.
 
     .. math:: \exp\Big(-\frac{\alpha^2}{2(Var X+\sum_{v\ge u}(M_v-M_u)^2+M_u\alpha/3)}\Big)
 
-    with the M in increasing order (Lemma 8, which prints M_i for M_s, D37).
-    Each u in 1..t is valid; `u=None` takes the best.
+    The M are in increasing order (Lemma 8, which prints M_i instead of M_s, D37). The bound is
+    valid for each u from 1 to t.
 
     Parameters
     ----------
     deviation
-        α > 0.
+        The deviation α > 0.
     variance
-        Var X ≥ 0.
+        The variance of X, at least 0.
     excesses
-        The M_s ≥ 0, in any order.
+        The limits M_s ≥ 0, in any order.
     u
-        Which M of the ordered ones, from 1; the best if not given.
+        The rank of M_u in increasing order, from 1; the default is the best one.
     """
     alpha, variance = check_scale("deviation", deviation), check_nonnegative("variance", variance)
     condition = "a list of numbers from 0 to 1e50"
-    excesses = check_array("excesses", excesses, condition, lambda x: (x >= 0) & (x <= MOST))
+    excesses = check_array("excesses", excesses, condition, lambda x: (x >= 0) & (x <= MAX_VALUE))
     if excesses.ndim != 1:
         raise invalid("excesses", condition, excesses)
     m = np.sort(excesses)
@@ -234,21 +236,23 @@ def chung_lu_tail(
     return math.exp(-alpha * (alpha / least)) if least > 0 else 0.0
 
 
-@documented
+@document_parameters
 def seen_floor(expected: ArrayLike, stage: ArrayLike) -> FloatArray:
-    r"""How often an arm is seen for free, surely enough: :math:`[\Phi-\sqrt{5\Phi\log t}]_+`.
+    r"""Return a high-probability lower bound on the number of looks at an arm.
 
-    If arrivals are independent, and Φ free observations are expected, there are fewer than this
-    with probability at most :math:`t^{-5/2}`: Chernoff, :math:`P(F\le\Phi-\alpha)\le
-    e^{-\alpha^2/(2\Phi)}`. Lemma 9 has Φ = pt and states t⁻². The paper
-    leaves out the positive part, without which its Theorem 3 does not follow (D20).
+    .. math:: [\Phi-\sqrt{5\Phi\log t}]_+
+
+    If arrivals are independent and Φ looks are expected, fewer looks arrive with probability at most
+    :math:`t^{-5/2}`, by Chernoff's bound :math:`P(F\le\Phi-\alpha)\le e^{-\alpha^2/(2\Phi)}`. Lemma 9
+    has Φ = pt and states t⁻². The paper omits the positive part, without which its Theorem 3 does not
+    follow (D20).
 
     Parameters
     ----------
     expected
-        Φ ≥ 0, one or many.
+        The expected number Φ ≥ 0 of looks; one or many.
     stage
-        t ≥ 1, one or many.
+        The stage t ≥ 1; one or many.
     """
     expected = check_array(
         "expected", expected, "finite and ≥ 0", lambda x: (x >= 0) & np.isfinite(x)
@@ -259,81 +263,84 @@ def seen_floor(expected: ArrayLike, stage: ArrayLike) -> FloatArray:
     return np.asarray(np.maximum(expected - fluctuation, 0.0))
 
 
-@documented
+@document_parameters
 def lambert_bounds(x: ArrayLike) -> tuple[float | FloatArray, float | FloatArray]:
-    r"""Bounds on W(x), the principal branch, for x ≥ e (Hoorfar and Hassani).
+    r"""Return a lower and an upper bound on Lambert's W(x) for x ≥ e (Hoorfar and Hassani).
 
-    log x − loglog x plus loglog x/(2 log x), or plus e/(e−1) times loglog x/log x.
+    The lower bound is log x − loglog x + loglog x/(2 log x). The upper bound has e/(e−1) instead of
+    1/2.
 
     Parameters
     ----------
     x
-        From e on, finite, one or many.
+        A finite number ≥ e; one or many.
     """
-    log = np.log(_check_from_e("x", x))
+    log = np.log(_check_at_least_e("x", x))
     loglog = np.log(log)
     middle, step = log - loglog, loglog / log
-    return plain(middle + step / 2), plain(middle + math.e / (math.e - 1) * step)
+    return to_scalar(middle + step / 2), to_scalar(middle + math.e / (math.e - 1) * step)
 
 
-@documented
+@document_parameters
 def lambert_lower_branch_bounds(u: ArrayLike) -> tuple[float | FloatArray, float | FloatArray]:
-    r"""Bounds on :math:`W_{-1}(-e^{-u-1})` for u > 0 (Chatzigeorgiou).
+    r"""Return a lower and an upper bound on :math:`W_{-1}(-e^{-u-1})` for u > 0 (Chatzigeorgiou).
 
-    :math:`-1-\sqrt{2u}-u < W_{-1}(-e^{-u-1}) < -1-\sqrt{2u}-2u/3`
+    .. math:: -1-\sqrt{2u}-u < W_{-1}(-e^{-u-1}) < -1-\sqrt{2u}-2u/3
 
     Parameters
     ----------
     u
-        Positive and finite, one or many.
+        A positive finite number; one or many.
     """
     array = _check_positive("u", u)
     root = math.sqrt(2) * np.sqrt(array)
     with np.errstate(over="ignore"):
-        return plain(-1 - root - array), plain(-1 - root - array / 1.5)
+        return to_scalar(-1 - root - array), to_scalar(-1 - root - array / 1.5)
 
 
-@documented
+@document_parameters
 def log_ratio_inverse(a: ArrayLike) -> float | FloatArray:
-    r"""The largest x in (0, 1) with :math:`(1/x)\log(1/x)\ge a`, that is W(a)/a, for a > 0.
+    r"""Return the largest x in (0, 1) with :math:`(1/x)\log(1/x)\ge a`, which is W(a)/a.
 
     Parameters
     ----------
     a
-        Positive and finite, one or many.
+        A positive finite number; one or many.
     """
-    return plain(np.exp(-lambertw(_check_positive("a", a)).real))
+    return to_scalar(np.exp(-lambertw(_check_positive("a", a)).real))
 
 
-@documented
+@document_parameters
 def stage_ratio_inverse(a: ArrayLike, *, form: str = "proved") -> float | FloatArray:
-    r"""The largest t with t/log t ≤ a, for a ≥ e: :math:`-aW_{-1}(-1/a)`.
+    r"""Return the largest t with t/log t ≤ a, which is :math:`-aW_{-1}(-1/a)`.
 
-    ``"printed"`` is the paper's upper bound on it, (5/2) a log a, which is right.
+    ``"printed"`` is the paper's upper bound on it, (5/2) a log a, which is correct.
 
     Parameters
     ----------
     a
-        From e on, finite, one or many.
+        A finite number ≥ e; one or many.
     """
     check_choice("form", form, "proved", "printed")
-    array = _check_from_e("a", a)
+    array = _check_at_least_e("a", a)
     if form == "printed":
         with np.errstate(over="ignore"):
-            return plain(2.5 * array * np.log(array))
+            return to_scalar(2.5 * array * np.log(array))
     log = np.log(array)
     excess = np.maximum(log - 1, 0.0)
-    y = 1 + np.sqrt(2 * excess) + excess  # bounds y = log t, which solves y − log y = log a
-    for _ in range(20):  # Newton from above, on a convex function: each step stays above
+    y = (
+        1 + np.sqrt(2 * excess) + excess
+    )  # an upper bound on y = log t, which solves y − log y = log a
+    for _ in range(20):  # Newton's method from above stays above, because the function is convex
         slope = 1 - 1 / y
         y = y - np.divide(y - np.log(y) - log, slope, out=np.zeros_like(y), where=slope > 0)
         y = np.maximum(y, 1.0)
     with np.errstate(over="ignore"):
-        return plain(array * y)
+        return to_scalar(array * y)
 
 
 def _kl(a: FloatArray, b: FloatArray) -> FloatArray:
-    """The Bernoulli divergence; infinite where b is 0 or 1 and a is not."""
+    """Return the Bernoulli divergence; infinite where b is 0 or 1 and a is not."""
     divergence: FloatArray = kl_div(a, b) + kl_div(1 - a, 1 - b)
     return divergence
 
@@ -364,5 +371,5 @@ def _check_positive(name: str, value: ArrayLike) -> FloatArray:
     return check_array(name, value, "positive and finite", lambda x: (x > 0) & np.isfinite(x))
 
 
-def _check_from_e(name: str, value: ArrayLike) -> FloatArray:
+def _check_at_least_e(name: str, value: ArrayLike) -> FloatArray:
     return check_array(name, value, "finite and ≥ e", lambda x: (x >= math.e) & np.isfinite(x))

@@ -1,4 +1,4 @@
-"""Every bound that applies to one setting, and where the lower bounds begin to say something."""
+"""All bounds for one setting, and the rates and horizons at which lower bounds become positive."""
 
 import math
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from kibitz.bounds import complexity, lower, upper
 from kibitz.bounds._bound import bound
 from kibitz.bounds._checks import (
-    LARGEST_HORIZON,
+    MAX_HORIZON,
     FloatArray,
     Weights,
     check_alpha,
@@ -23,8 +23,14 @@ from kibitz.bounds._checks import (
     check_scale,
     check_weights,
 )
-from kibitz.bounds.lower._constraint import C_0_UCB1, C_UCB1, FIRST_STAGE, best_stage, log_stages
-from kibitz.bounds.lower._passive import silencing_rate
+from kibitz.bounds.lower._constraint import (
+    C_0_UCB1,
+    C_UCB1,
+    FIRST_STAGE,
+    find_best_stage,
+    make_log_stages,
+)
+from kibitz.bounds.lower._passive import find_vacuous_rate
 
 __all__ = ["onset", "summary"]
 
@@ -50,29 +56,29 @@ def summary(
     alpha: float = 1.0,
     c_eta: float | None = None,
 ) -> dict[str, Any]:
-    """Return all bounds for one setting as nested plain data: what `kibitz bounds --json` prints.
+    """Return all bounds for one setting as nested plain data, which `kibitz bounds --json` prints.
 
-    For a problem, all of it is in units of its scale.
+    For a problem, all numbers are in units of its scale.
 
     Parameters
     ----------
     means
-        One per arm; rewards are Gaussian with variance 1.
+        The means, one per arm; rewards are Gaussian with variance 1.
     rate, horizon
-        ε and T, one of each.
+        The rate ε and the horizon T, one of each.
     rho, alpha
-        Of OCUCB-n and of ETC, for `hardness` and `last_epoch`.
+        The parameters of OCUCB-n and of ETC, for `hardness` and `last_epoch`.
     c_eta
-        OCUCB-n's constant, which the paper does not give: without it there is no upper bound
-        for the active algorithm, with it `upper.etc_ocucb`.
+        OCUCB-n's constant, which the paper does not give. It adds `upper.etc_ocucb`, the upper bound
+        of the paper's active algorithm.
 
     Returns
     -------
     dict
-        Numbers, or lists in the order of the arms. Everything but `printed` is the proved form;
-        a lower bound of 0 and an upper bound of infinity are vacuous, and no upper bound is above
-        `upper.trivial`. `onset` is what the function of that name gives, and for each bound
-        `horizon_without_looks`: the smallest T at which it is positive at ε = 0.
+        Numbers, or lists in the order of the arms. All bounds except those under `printed` are in
+        their proved form. A lower bound of 0 and an upper bound of infinity are vacuous. No upper
+        bound exceeds `upper.trivial`. `onset` holds the result of :func:`onset`, and in addition
+        `horizon_without_looks`, the smallest T at which the bound is positive for ε = 0.
     """
     gaps = complexity.gaps(means)
     p = check_weights(weights, gaps)
@@ -97,14 +103,14 @@ def summary(
         "rate_star": complexity.rate_star(gaps, last),
         "hardness": complexity.hardness(gaps, rho).tolist(),
         "last_epoch": complexity.last_epoch(gaps, eps, last, constant).tolist(),
-        "lower": _lower(setting, **constants),
-        "upper": _upper(*setting, c_eta, rho=rho, alpha=alpha),
-        "printed": _printed(setting, **constants),
-        "onset": _onset(gaps, eps, p, int(last), **constants),
+        "lower": _collect_lower(setting, **constants),
+        "upper": _collect_upper(*setting, c_eta, rho=rho, alpha=alpha),
+        "printed": _collect_printed(setting, **constants),
+        "onset": _collect_onset(gaps, eps, p, int(last), **constants),
     }
 
 
-def _lower(setting: Arguments, **constants: Any) -> dict[str, Any]:
+def _collect_lower(setting: Arguments, **constants: Any) -> dict[str, Any]:
     gaps, rate, _, horizon = setting
     active = (gaps, rate, horizon)
     return {
@@ -124,7 +130,7 @@ def _lower(setting: Arguments, **constants: Any) -> dict[str, Any]:
     }
 
 
-def _upper(
+def _collect_upper(
     gaps: FloatArray,
     rate: float,
     weights: FloatArray,
@@ -149,7 +155,7 @@ def _upper(
     return bounds
 
 
-def _printed(setting: Arguments, **constants: Any) -> dict[str, Any]:
+def _collect_printed(setting: Arguments, **constants: Any) -> dict[str, Any]:
     gaps, rate, weights, horizon = setting
     active, literal = (gaps, rate, horizon), constants | {"form": "printed"}
     return {
@@ -172,15 +178,15 @@ def _printed(setting: Arguments, **constants: Any) -> dict[str, Any]:
     }
 
 
-def _onset(
+def _collect_onset(
     gaps: FloatArray, rate: float, weights: FloatArray, horizon: int, **constants: Any
 ) -> dict[str, Any]:
-    begins: dict[str, Any] = onset(gaps, rate, weights, horizon, **constants)
-    alone = onset(gaps, 0.0, weights, 1, **constants)  # of any algorithm, before any look
-    for observer, bounds in begins.items():
-        for name, found in bounds.items():
-            found["horizon_without_looks"] = alone[observer][name]["horizon"]
-    return begins
+    result: dict[str, Any] = onset(gaps, rate, weights, horizon, **constants)
+    without_looks = onset(gaps, 0.0, weights, 1, **constants)
+    for observer, bounds in result.items():
+        for name, numbers in bounds.items():
+            numbers["horizon_without_looks"] = without_looks[observer][name]["horizon"]
+    return result
 
 
 @bound()
@@ -193,17 +199,17 @@ def onset(
     C: float = C_UCB1,
     C_0: float = C_0_UCB1,
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """Where each proved lower bound begins to say something, that is, to be positive.
+    """Return the rates and horizons at which each proved lower bound becomes positive.
 
-    For each bound of `summary` under `lower`, two numbers: `rate`, the largest ε at which it is
-    positive at this horizon (0 if it is not for any ε of 10⁻¹⁵ or more), and `horizon`, the
-    smallest T at which it is positive at this rate (infinity if it is not for any T up to 2⁵³).
-    To about one part in 10⁵, and for T to the stage where the bound can only grow with T.
+    For each bound under `lower` in `summary` there are two numbers. `rate` is the largest ε for
+    which the bound is positive at this horizon, or 0 if there is none ≥ 10⁻¹⁵. `horizon` is the
+    smallest T for which it is positive at this rate, or infinity if there is none up to 2⁵³. Both
+    are accurate to about one part in 10⁵. The horizon is exact if the bound never decreases with T.
 
     Parameters
     ----------
     rate, horizon
-        One of each; T is varied at this rate, ε at this horizon.
+        One of each. T varies at this rate, and ε varies at this horizon.
     """
     delta = check_gaps(gaps)
     p = check_weights(weights, delta)
@@ -213,17 +219,17 @@ def onset(
 
     def passive(t: FloatArray) -> FloatArray:
         needs = lower.required_observations(delta, t, **constants)
-        return np.asarray(_over(needs, p * t[..., np.newaxis]).max(axis=-1))
+        return np.asarray(_divide(needs, p * t[..., np.newaxis]).max(axis=-1))
 
     def sharp(t: FloatArray) -> FloatArray:
-        return silencing_rate(delta, p, t, **constants)
+        return find_vacuous_rate(delta, p, t, **constants)
 
     def active(t: FloatArray) -> FloatArray:
         return np.asarray(lower.required_observations(delta, t, **constants).sum(axis=-1) / t)
 
     def chain(t: FloatArray) -> FloatArray:
         needs = lower.required_observations(delta, t, **constants)[..., by_gap]
-        begun = np.cumsum(needs, axis=-1)[..., :-1] > 0  # arms up to k have to be pulled at all
+        begun = np.cumsum(needs, axis=-1)[..., :-1] > 0  # some arm up to k has to be pulled
         later = np.cumsum(needs[..., ::-1], axis=-1)[..., ::-1][..., 1:]
         return np.asarray(np.where(begun, later, 0.0).max(axis=-1, initial=0.0) / t)
 
@@ -231,56 +237,59 @@ def onset(
         def positive(rates: FloatArray, horizons: FloatArray) -> BoolArray:
             return np.asarray(bound(delta, rates, *weights, horizons, **constants) > 0)
 
-        return _scan(positive, eps, last)
+        return _search_onset(positive, eps, last)
 
     return {
         "passive": {
-            "fixed_stage": _from_ratio(passive, eps, last, fixed=True),
+            "fixed_stage": _find_onset(passive, eps, last, fixed=True),
             "theorem": theorem(lower.passive_theorem, p),
-            "maximum": _from_ratio(passive, eps, last),
-            "sharp": _from_ratio(sharp, eps, last),
+            "maximum": _find_onset(passive, eps, last),
+            "sharp": _find_onset(sharp, eps, last),
         },
         "active": {
-            "fixed_stage": _from_ratio(active, eps, last, fixed=True),
+            "fixed_stage": _find_onset(active, eps, last, fixed=True),
             "theorem": theorem(lower.active_theorem),
-            "chain": _from_ratio(chain, eps, last),
-            "maximum": _from_ratio(active, eps, last),
+            "chain": _find_onset(chain, eps, last),
+            "maximum": _find_onset(active, eps, last),
             "alternative": theorem(lower.active_alternative),
         },
     }
 
 
-def _over(needs: FloatArray, looks: FloatArray) -> FloatArray:
-    """needs / looks, infinite where something is needed and there are no looks."""
+def _divide(needs: FloatArray, looks: FloatArray) -> FloatArray:
+    """Return needs / looks; infinite where there are needs but no looks."""
     return np.divide(needs, looks, out=np.where(needs > 0, math.inf, 0.0), where=looks > 0)
 
 
-def _from_ratio(
+def _find_onset(
     ratio: Callable[[FloatArray], FloatArray], rate: float, horizon: float, fixed: bool = False
 ) -> dict[str, float]:
-    """For bounds that are positive if and only if ε < ratio(t) at a stage t ≤ T (or t = T)."""
+    """Return the onset of a bound that is positive iff ε < ratio(t) for some t ≤ T (or t = T)."""
     if horizon < FIRST_STAGE:
         largest = 0.0
     else:
-        t = horizon if fixed else best_stage(ratio, horizon)
+        t = horizon if fixed else find_best_stage(ratio, horizon)
         largest = float(ratio(np.array([t]))[0])
-    stages = log_stages(FIRST_STAGE, float(LARGEST_HORIZON), 1000)
-    return {"rate": min(largest, 1.0), "horizon": _first_stage(lambda t: ratio(t) > rate, stages)}
-
-
-def _scan(
-    positive: Callable[[FloatArray, FloatArray], BoolArray], rate: float, horizon: float
-) -> dict[str, float]:
-    """For bounds that have to be tried: down from ε = 1, up from T = 3."""
-    stages, begun = log_stages(FIRST_STAGE, float(LARGEST_HORIZON), 80), horizon >= FIRST_STAGE
+    stages = make_log_stages(FIRST_STAGE, float(MAX_HORIZON), 1000)
     return {
-        "rate": _last_rate(lambda e: positive(e, np.asarray(horizon))) if begun else 0.0,
-        "horizon": _first_stage(lambda t: positive(np.asarray(rate), t), stages),
+        "rate": min(largest, 1.0),
+        "horizon": _find_first_stage(lambda t: ratio(t) > rate, stages),
     }
 
 
-def _first_stage(holds: Callable[[FloatArray], BoolArray], stages: FloatArray) -> float:
-    """The first stage from which `holds`, between two of the given ones; infinity if none."""
+def _search_onset(
+    positive: Callable[[FloatArray, FloatArray], BoolArray], rate: float, horizon: float
+) -> dict[str, float]:
+    """Return the onset of a bound by search: down from ε = 1, and up from T = 3."""
+    stages, begun = make_log_stages(FIRST_STAGE, float(MAX_HORIZON), 80), horizon >= FIRST_STAGE
+    return {
+        "rate": _find_last_rate(lambda e: positive(e, np.asarray(horizon))) if begun else 0.0,
+        "horizon": _find_first_stage(lambda t: positive(np.asarray(rate), t), stages),
+    }
+
+
+def _find_first_stage(holds: Callable[[FloatArray], BoolArray], stages: FloatArray) -> float:
+    """Return the first stage at which `holds`, refined between two grid stages; infinity if none."""
     true = np.flatnonzero(holds(stages))
     if not len(true):
         return math.inf
@@ -291,8 +300,8 @@ def _first_stage(holds: Callable[[FloatArray], BoolArray], stages: FloatArray) -
     return float(after)
 
 
-def _last_rate(holds: Callable[[FloatArray], BoolArray]) -> float:
-    """The largest rate at which `holds`, to one part in a million; 0 if none."""
+def _find_last_rate(holds: Callable[[FloatArray], BoolArray]) -> float:
+    """Return the largest rate at which `holds`, to one part in a million; 0 if none."""
     rates = np.geomspace(1.0, 1e-15, 61)
     true = np.flatnonzero(holds(rates))
     if not len(true):

@@ -153,7 +153,7 @@ def print_log(log: dict[str, Any]) -> None:
     )
     if "best_size" in log:
         low, high = log["best_size"]
-        page.text(f"best size, UCB1-Double: between ε = {low:.2g} and {high:.2g} by these intervals")
+        page.text(f"recommended size: between ε = {low:.2g} and {high:.2g} by these intervals")
 
 
 def print_plan(planned: dict[str, Any], shown: list[str]) -> None:
@@ -170,8 +170,9 @@ def print_plan(planned: dict[str, Any], shown: list[str]) -> None:
     print_recommendation(planned, page)
     star = planned["rate_star"]
     page.text(
-        f"looks begin to matter at about ε* = {star['mean']:.2g}"
+        f"the paper's threshold for UCB is about ε* = {star['mean']:.2g}"
         + (f", at the smallest gap {star['worst']:.2g}" if several else "")
+        + "; kibitzer gains from fewer looks"
     )
     page.table(
         f"predicted regret after {setting['horizon']} stages",
@@ -200,18 +201,27 @@ def print_plan(planned: dict[str, Any], shown: list[str]) -> None:
 def print_recommendation(planned: dict[str, Any], page: "Page") -> None:
     """Print which policy to use, and what a bucket of which size saves with it."""
     advice = planned["advice"]
-    other = {"kibitzer": "active", "active": "kibitzer"}[advice["policy"]]
-    name, instead = OBSERVER_NAMES[advice["policy"]], OBSERVER_NAMES[other]
+    name, other = OBSERVER_NAMES[advice["policy"]], OBSERVER_NAMES[advice["other_policy"]]
     if advice["rate"] == 0:
         page.text(
             f"use {name}, without looks: no bucket is worth its cost; predicted regret "
-            f"{advice['regret']:.3g} ({instead}: {advice['instead']:.3g})"
+            f"{advice['regret']:.3g} ({other}: {advice['other_regret']:.3g})"
         )
         return
     page.text(
         f"use {name}: a bucket of {advice['looks']:.3g} looks (ε = {advice['rate']:.2g}) saves about "
-        f"{advice['saving']:.3g} of its regret of {advice['alone']:.3g} ({instead} with the same "
-        f"bucket: {advice['instead']:.3g})"
+        f"{advice['saving']:.3g} of its regret of {advice['regret_without_looks']:.3g}"
+        + (f", {advice['net']:.3g} after its cost" if "net" in advice else "")
+        + f" ({other} with the same bucket: regret {advice['other_regret']:.3g})"
+    )
+    early = advice["early"]
+    gains = advice["regret"] - early["regret"] > early["error"]
+    page.text(
+        f"when: early if you can; at rates min(1, A/t) with A = {early['scale']:.3g} as many "
+        f"looks brings the regret from {advice['regret']:.3g} to {early['regret']:.3g}, "
+        f"give or take {early['error']:.2g}"
+        if gains
+        else "when: it makes no difference whether the looks come early"
     )
 
 
@@ -239,7 +249,7 @@ def predicted_rows(planned: dict[str, Any], shown: list[str]) -> list[list[str]]
 
 
 def print_advice(planned: dict[str, Any], shown: list[str], page: "Page") -> None:
-    """Print where the looks should go, when, and how many of them."""
+    """Print where the looks should go, and the best sizes of the policies not recommended."""
     from kibitz.cli.tables import shorten
 
     weights = planned["weights"]
@@ -250,29 +260,13 @@ def print_advice(planned: dict[str, Any], shown: list[str], page: "Page") -> Non
         f"where: {where}, or let the policy choose; looking at all arms alike costs UCB about "
         f"{weights['uniform_costs']['mean']:.3g} of regret more, once looks matter"
     )
-    policy = planned["advice"]["policy"]
-    steady, early = (kind[policy]["mean"] for kind in (planned["regret"], planned["early"]["regret"]))
-    k = max(range(len(steady)), key=lambda place: steady[place] - early[place])
-    kind = "kibitzer, early" if policy == "kibitzer" else "early"
-    off = planned["accuracy"][kind]["nine_of_ten"] * steady[0]
-    gains = steady[k] - early[k] > off
-    page.text(
-        "when: early, at rates min(1, A/t); "
-        f"{planned['looks'][k]:.3g} looks with A = {planned['early']['scale'][k]:.3g} would bring "
-        f"the regret of {OBSERVER_NAMES[policy]} from {steady[k]:.3g} to {early[k]:.3g}, "
-        f"give or take {off:.2g}"
-        if gains
-        else "when: it makes no difference whether the looks come early"
-    )
-    for observer in shown if "best" in planned else []:
+    others = [observer for observer in shown if observer != planned["advice"]["policy"]]
+    for observer in others if "best" in planned else []:
         best = planned["best"][observer]
-        text = f"ε = {best['rate']:.2g} ({best['looks']:.3g} looks), net saving {best['net']:.3g}"
+        text = f"{best['looks']:.3g} looks (ε = {best['rate']:.2g}), net saving {best['net']:.3g}"
         if best["rate"] == 0:
             text = "none is worth its cost"
-        if "leading" in best:
-            leading = best["leading"]
-            text += f"; by leading-order theory ε = {leading['rate']:.2g}, net {leading['net']:.3g}"
-        page.text(f"best size, {OBSERVER_NAMES[observer]}: {text}")
+        page.text(f"if you must use {OBSERVER_NAMES[observer]}: {text}")
 
 
 def print_points(simulation: dict[str, Any], page: "Page") -> None:

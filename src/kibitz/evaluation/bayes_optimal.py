@@ -1,24 +1,26 @@
-r"""The limit: how well two Bernoulli arms can be played at all, with looks or without.
+r"""The Bayes-optimal policy for two Bernoulli arms, with or without looks.
 
-Means are drawn from uniform priors. What is known of an arm after s successes and f failures is then
-Beta(1 + s, 1 + f), and the largest expected sum of rewards solves Bellman's equation over the states
-(s_1, f_1, s_2, f_2), backwards over stages. A look arrives at stages n, 2n, ...; its arm is the
-player's choice. Pull and look are chosen from the same state, and both are told before the next
-stage. With q_i = (1 + s_i)/(2 + s_i + f_i) and W the value at the next stage,
+Means have independent uniform priors. After s successes and f failures the posterior of an arm is
+Beta(1 + s, 1 + f). The largest expected total reward solves Bellman's equation over the states
+(s_1, f_1, s_2, f_2), backwards over stages. A look arrives at stages n, 2n, ..., and the policy
+chooses its arm. The policy chooses pull and look in the same state, and observes both before the
+next stage. With q_i = (1 + s_i)/(2 + s_i + f_i) and W the value at the next stage,
 
 .. math:: V = \max_i\{q_i + E_iW\} \quad\text{or, with a look,}\quad
           V = \max_{i,j}\{q_i + E_{ij}W\},
 
-where E_i is over one observation of arm i and E_{ij} over one of each. E_{12} = E_{21}: a pull of one
-arm with a look at the other teaches the same whichever is which: the better one is pulled.
+where E_i is the expectation over one observation of arm i, and E_{ij} over one of each arm. E_{12}
+= E_{21}: a pull of one arm and a look at the other give the same information either way, so the
+policy pulls the better arm.
 
-**Time and memory.** All states of a stage have the same number N of observations, and (s_1, f_1, s_2)
-names one. A stage overwrites the next one in place: one array of C(N+3, 3) numbers of eight bytes,
-N = T − 1 plus the looks before stage T. T = 500: 168 MB without looks, 222 MB with one in ten stages,
-1.3 GB with one at each. The work is about N⁴/24 steps: some seconds at T = 500.
+**Time and memory.** All states of a stage have the same number N of observations, and (s_1, f_1,
+s_2) identifies one. A stage overwrites the next one in place, in one array of C(N+3, 3) numbers of
+eight bytes. N is T − 1 plus the number of looks before stage T. For T = 500 this takes 168 MB
+without looks, 222 MB with a look at one stage in ten, and 1.3 GB with a look at every stage. The
+work is about N⁴/24 steps, some seconds at T = 500.
 
-The regret of the optimum is a limit for every policy, on average over these priors: `bayes_regret`
-plays a policy under them.
+The optimal regret is a lower limit for every policy, on average over these priors. `bayes_regret`
+simulates a policy under them.
 """
 
 from math import comb
@@ -27,29 +29,29 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kibitz._validation import invalid, whole
+from kibitz._validation import invalid, short_repr, whole
 from kibitz.engine.cache import cached_dispatcher
 from kibitz.model.problem import bernoulli
 from kibitz.policies.policy import Policy, check_policy
 
-MOST_BYTES = 4e9
-NEVER = 2**62  # a period that no game reaches
+MAX_BYTES = 4e9
+NEVER = 2**62  # a period longer than any horizon
 
 Floats = NDArray[np.float64]
 Seen = tuple[tuple[int, int], tuple[int, int]]
 
 
 class Optimum(NamedTuple):
-    """The value of a state under optimal play, and what to do in it."""
+    """The value of a state under the optimal policy, and the optimal decision."""
 
-    reward: float  # expected from this stage to the horizon
-    regret: float  # what knowing the better mean would add to it
+    reward: float  # the expected total from this stage to the horizon
+    regret: float  # the difference to the reward with known means
     pull: int
     look: int | None  # None if no look arrives at this stage
 
 
 class Regret(NamedTuple):
-    """The regret of a policy on average over means drawn from the priors."""
+    """The regret of a policy on average over the priors: mean and standard error."""
 
     mean: float
     sem: float
@@ -58,40 +60,45 @@ class Regret(NamedTuple):
 def bayes_optimal(
     horizon: int, every: int | None = None, *, stage: int = 1, seen: Seen = ((0, 0), (0, 0))
 ) -> Optimum:
-    """Return the Bayes-optimal value and decision for two Bernoulli arms, exactly.
+    """Return the exact Bayes-optimal value and decision for two Bernoulli arms.
 
     Parameters
     ----------
     horizon
         The number of stages, T.
     every
-        A look arrives at each stage that is a multiple of this; never if None.
-    stage, seen
-        Where the game stands: the stage to be played, and the successes and failures seen of each
-        arm. The beginning unless given. With both, this is the optimal policy.
+        A look arrives at each multiple of this stage; None means no looks.
+    stage
+        The current stage; the first by default.
+    seen
+        The successes and failures of each arm so far, as in ((3, 1), (0, 2)); none by default. With
+        `stage` and `seen` the function is the optimal policy.
     """
     last = whole(horizon, "horizon", 1)
     period = NEVER if every is None else whole(every, "every", 1)
     now = whole(stage, "stage", 1, last)
     known = _check_seen(seen)
-    most = _n_seen(now, last, period)
-    if 8 * comb(most + 3, 3) > MOST_BYTES:
-        raise invalid("horizon", f"less, so that {MOST_BYTES / 1e9:g} GB are enough", horizon)
-    offsets = _offsets(most)
+    n_observed = _count_observations(now, last, period)
+    if (n_bytes := 8 * comb(n_observed + 3, 3)) > MAX_BYTES:
+        raise ValueError(
+            f"horizon={short_repr(horizon)} would take {n_bytes / 1e9:.3g} GB of memory; "
+            f"the limit is {MAX_BYTES / 1e9:g} GB, use a shorter horizon or fewer looks"
+        )
+    offsets = _make_offsets(n_observed)
     values = np.zeros(offsets[-1, -1])
     if last > now:
         cached_dispatcher(_solve, nogil=True)(values, offsets, known, now, last, period)
     q = (known[:, 0] / known.sum(axis=1)).tolist()
-    gains = _gains(values, offsets, known, last > now, now % period == 0)
+    gains = _expect_gains(values, offsets, known, last > now, now % period == 0)
     options = {(i, j): q[i] + gain for (i, j), gain in gains.items()}
     pull, look = max(options, key=lambda arms: options[arms])
     reward = options[pull, look]
-    regret = (last - now + 1) * _mean_of_larger(known) - reward
+    regret = (last - now + 1) * _compute_mean_of_larger(known) - reward
     return Optimum(reward, regret, pull, look if now % period == 0 else None)
 
 
 def _check_seen(seen: Any) -> NDArray[np.int64]:
-    """The parameters of both Beta distributions: successes and failures, and 1 for the prior."""
+    """Return the parameters of both Beta posteriors: successes and failures plus 1 for the prior."""
     condition = "successes and failures of two arms, as in ((3, 1), (0, 2))"
     try:
         (a, b), (c, d) = seen
@@ -101,23 +108,23 @@ def _check_seen(seen: Any) -> NDArray[np.int64]:
     return np.array(numbers, np.int64) + 1
 
 
-def _n_seen(first: int, stage: int, period: int) -> int:
-    """How many observations come from the first stage to before this one."""
+def _count_observations(first: int, stage: int, period: int) -> int:
+    """Return the number of observations from the first stage to before this one."""
     return stage - first + (stage - 1) // period - (first - 1) // period
 
 
-def _offsets(most: int) -> NDArray[np.int64]:
-    """Where the row of (s_1, f_1) begins; rows run over s_2. The last number is the size of all."""
-    s, f = np.indices((most + 1, most + 1))
-    lengths = np.maximum(most + 1 - s - f, 0)
+def _make_offsets(n_observed: int) -> NDArray[np.int64]:
+    """Return where the row of (s_1, f_1) begins; rows run over s_2. The last entry is the size."""
+    s, f = np.indices((n_observed + 1, n_observed + 1))
+    lengths = np.maximum(n_observed + 1 - s - f, 0)
     ends = np.cumsum(lengths.ravel()).reshape(lengths.shape)
     begins: NDArray[np.int64] = ends - lengths
-    begins[-1, -1] = ends[-1, -1] if most else 1
+    begins[-1, -1] = ends[-1, -1] if n_observed else 1
     return begins
 
 
 def _solve(values: Any, offsets: Any, known: Any, first: int, last: int, period: int) -> None:
-    """Fill in the values of stage first + 1: backwards from the last stage, in place."""
+    """Compute the values of stage first + 1 in place, backwards from the last stage."""
     a1, b1, a2, b2 = known[0, 0], known[0, 1], known[1, 0], known[1, 1]
     for stage in range(last, first, -1):
         n = stage - first + (stage - 1) // period - (first - 1) // period
@@ -160,11 +167,11 @@ def _solve(values: Any, offsets: Any, known: Any, first: int, last: int, period:
                     here[s2] = max(max(q1, q2) + each, max(q1 + only1, q2 + only2))
 
 
-def _gains(
-    values: Floats, offsets: NDArray[np.int64], known: Any, goes_on: bool, looks: bool
+def _expect_gains(
+    values: Floats, offsets: NDArray[np.int64], known: Any, has_next: bool, looks: bool
 ) -> dict[tuple[int, int], float]:
-    """The expected value of the next stage for each pull and look: E_ij W at the root."""
-    if not goes_on:
+    """Return E_ij W, the expected value of the next stage, for each pull and look."""
+    if not has_next:
         return {(0, 1): 0.0, (1, 0): 0.0}
     gains = {}
     for pull in (0, 1):
@@ -184,8 +191,8 @@ def _gains(
     return gains
 
 
-def _mean_of_larger(known: Any) -> float:
-    """E max(μ_1, μ_2) = ∫ 1 − F_1F_2: a polynomial, which Gauss and Legendre integrate exactly."""
+def _compute_mean_of_larger(known: Any) -> float:
+    """Return E max(μ_1, μ_2) = ∫ 1 − F_1F_2, a polynomial, by exact Gauss-Legendre quadrature."""
     from scipy.special import betainc
 
     x, weights = np.polynomial.legendre.leggauss(int(known.sum()) // 2 + 2)
@@ -197,38 +204,38 @@ def _mean_of_larger(known: Any) -> float:
 def bayes_regret(
     policy: Policy, horizon: int, every: int | None = None, *, runs: int, seed: int
 ) -> Regret:
-    """Return the regret of a policy in the game of `optimal`: mean and standard error.
+    """Return the regret of a policy in the setting of `bayes_optimal`: mean and standard error.
 
-    Each run draws both means from the uniform prior. All policies meet the same means and rewards at
-    the same seed and run. Policies are played by their plain functions, nothing is compiled.
+    Each run draws both means from the uniform prior. With the same seed, all policies get the same
+    means and rewards in each run. The policy runs as plain Python; nothing is compiled.
 
     Parameters
     ----------
     policy
-        One of kibitz's, or your own.
+        A policy of kibitz or your own.
     horizon, every
-        As for `optimal`.
+        As in `bayes_optimal`.
     runs
-        How many games are played, at least 2.
+        The number of runs, at least 2.
     seed
-        The same seed gives the same numbers.
+        The seed, a whole number. The same seed gives the same result.
     """
     check_policy(policy)
     last = whole(horizon, "horizon", 1)
     period = NEVER if every is None else whole(every, "every", 1)
     n_runs = whole(runs, "runs", 2)
     streams = np.random.SeedSequence(whole(seed, "seed")).spawn(n_runs)
-    regrets = [_play(policy, last, period, stream) for stream in streams]
+    regrets = [_simulate_run(policy, last, period, stream) for stream in streams]
     return Regret(float(np.mean(regrets)), float(np.std(regrets, ddof=1) / np.sqrt(n_runs)))
 
 
-def _play(policy: Policy, horizon: int, period: int, stream: np.random.SeedSequence) -> float:
-    """The regret of one run."""
-    world, own = (np.random.default_rng(part) for part in stream.spawn(2))
-    means = world.random(2)
+def _simulate_run(policy: Policy, horizon: int, period: int, stream: np.random.SeedSequence) -> float:
+    """Return the regret of one run."""
+    environment, own = (np.random.default_rng(part) for part in stream.spawn(2))
+    means = environment.random(2)
     unit = policy.scale_for(bernoulli(means.tolist()).scale)
-    paid = (world.random((horizon, 2)) < means) / unit  # at each stage, by each arm
-    shown = (world.random((horizon // period, 2)) < means) / unit
+    pull_rewards = (environment.random((horizon, 2)) < means) / unit  # stage, arm
+    look_rewards = (environment.random((horizon // period, 2)) < means) / unit
     params = policy.params_for(horizon)
     state = policy.init(params, 2)
     regret = 0.0
@@ -237,8 +244,8 @@ def _play(policy: Policy, horizon: int, period: int, stream: np.random.SeedSeque
         looks = stage % period == 0
         other = policy.look(params, state, stage, own) if looks else arm
         regret += means.max() - means[arm]
-        state = policy.update(params, state, stage, arm, 1, paid[stage - 1, arm], False)
+        state = policy.update(params, state, stage, arm, 1, pull_rewards[stage - 1, arm], False)
         if looks:
-            reward = shown[stage // period - 1, other]
+            reward = look_rewards[stage // period - 1, other]
             state = policy.update(params, state, stage, other, 1, reward, True)
     return float(regret)

@@ -1,17 +1,17 @@
-r"""The league: all policies on the same random problems, with looks from never to always.
+r"""The league: a comparison of all policies on random problems, at rates of looks from 0 to 1.
 
-A *setting* is a problem and a rate ε of looks; whose arm they show is the policy's choice. All
-policies meet the same worlds: differences are paired, run by run. Run r of one setting and run r of
-another share their random numbers, so that standard errors are over runs, with all settings of a run
-taken together.
+A *setting* is a problem and a rate ε of looks; the policy chooses their arms. All policies get the
+same random numbers (common random numbers), so differences are paired run by run. Run r of one
+setting and run r of another also share their random numbers. Standard errors are therefore over
+runs, with all settings of a run combined.
 
-How a policy is judged: its mean regret in a setting over that of the best policy there (a ratio of 1
-or more). Of these ratios, the geometric mean over the settings, the worst, the share of settings with
-a ratio of at most :math:`\tau` (its *performance profile*; Dolan and Moré 2002), and of all games
-the 99 % quantile of the regret over the mean of the best policy of the setting. The best of several
-noisy means is a little too good; ratios to one fixed policy, given beside them, do not
-suffer from it. A mean regret below that of one pull of the second-best arm counts as that,
-so that ratios are finite.
+The score of a policy in a setting is the ratio of its mean regret to that of the best policy there,
+at least 1. The league reports the geometric mean of these ratios over the settings, the worst
+ratio, the share of settings with a ratio of at most :math:`\tau` (the *performance profile*; Dolan
+and Moré 2002), and the 99 % quantile over all runs of the regret divided by the mean regret of the
+best policy. The best of several noisy means is biased downwards. The ratios to one fixed reference
+policy do not have this bias. A mean regret below one pull of the second-best arm is raised to that
+value, which keeps the ratios finite.
 """
 
 import json
@@ -44,40 +44,43 @@ FloatArray = NDArray[np.float64]
 N_PROBLEMS = 12
 RUNS = 32
 HORIZON = 5_000
-#: ε.
+#: The rates ε of looks.
 RATES = (0.0, 0.01, 0.1, 1.0)
-MOST_ARMS = 30
-SURE = 3.0  #: Standard errors by which a policy must be better to have won.
-FACTORS = tuple(float(f"{x:.4g}") for x in np.geomspace(1, 100, 81))  #: τ of the profiles.
-REFERENCE = "kibitzer"  # whom the others are compared with, if it plays
-SAME = {"ucb"}  # as an active observer, UCB is UCB1-Double
+MAX_ARMS = 30
+SURE = 3.0  #: A difference counts if it exceeds this number of standard errors.
+FACTORS = tuple(
+    float(f"{x:.4g}") for x in np.geomspace(1, 100, 81)
+)  #: The factors τ of the profiles.
+REFERENCE = "kibitzer"  # the policy that others are compared with, if it takes part
+EXCLUDED = {"ucb"}  # as an active observer, UCB is the same as UCB1-Double
 
 
 def entrants() -> dict[str, Policy]:
-    """Return the policies of the league: all with their defaults, and two that are better tuned."""
-    usual = [make() for name, make in POLICIES.items() if name not in SAME]
-    return label_policies([*usual, moss_anytime(exploration=2.0), etc_ocucb(all_info=True)])
+    """Return the policies of the league: all with default parameters, and two tuned variants."""
+    default = [make() for name, make in POLICIES.items() if name not in EXCLUDED]
+    return label_policies([*default, moss_anytime(exploration=2.0), etc_ocucb(all_info=True)])
 
 
 def league_problems(n: int, seed: int) -> list[Problem]:
     """Return n random problems with 2 to 30 arms (log-uniform) and Gaussian rewards of variance 1.
 
-    Three kinds in turn: means drawn from N(0, 1); one arm better than all others by the same gap,
-    log-uniform from 0.1 to 1; means uniform in [0, 1]. The best arm may be any.
+    The problems alternate between three kinds: means drawn from N(0, 1); one arm better than all
+    others by the same gap, log-uniform from 0.1 to 1; and means uniform in [0, 1]. Any arm can be
+    the best.
 
     Parameters
     ----------
     n
-        How many; the first of more are the same.
+        The number of problems. A longer list starts with the same problems.
     seed
-        A whole number.
+        The seed, a whole number.
     """
     problems = []
     for place in range(whole(n, "problems", 1)):
         rng = np.random.default_rng([whole(seed, "seed"), place])
-        n_arms = min(MOST_ARMS, int(2 * (MOST_ARMS / 2 + 1) ** rng.random()))
+        n_arms = min(MAX_ARMS, int(2 * (MAX_ARMS / 2 + 1) ** rng.random()))
         means = np.zeros(n_arms)
-        while np.ptp(means) == 0:  # rounded, two arms may be the same
+        while np.ptp(means) == 0:  # after rounding, all arms can be equal
             means = _random_means(place % 3, n_arms, rng).round(3)
         problems.append(gaussian(means.tolist()))
     return problems
@@ -103,52 +106,52 @@ def play_league(
     progress: Callable[[str, float], None] | None = None,
     **options: Any,
 ) -> "dict[str, xarray.Dataset]":
-    """Play all settings; a sweep over the rates for each problem, by its name.
+    """Simulate all settings; return a sweep over the rates for each problem, by its name.
 
     Parameters
     ----------
     policies
-        Those that play, `entrants` unless given.
+        The policies to compare; the default is `entrants()`.
     problems, seed
-        As in `league_problems`; the seed is also that of the runs.
+        As in `league_problems`; the runs use the same seed.
     horizon
         The number of stages, T.
     file
-        Where to save the sweep of a problem, given its name; not saved unless given.
+        A function that maps the name of a problem to the file for its sweep; None saves nothing.
     progress, options
         As in `kibitz.sweep`: `runs`, `threads` and so on.
     """
-    own = entrants() if policies is None else label_policies(policies)
-    drawn = league_problems(problems, seed)
-    tell = progress if progress is not None else lambda what, share: None
+    players = entrants() if policies is None else label_policies(policies)
+    problem_list = league_problems(problems, seed)
+    report = progress if progress is not None else lambda label, share: None
     data = {}
-    for n, problem in enumerate(drawn):
+    for n, problem in enumerate(problem_list):
 
-        def step(what: str, share: float, n: int = n) -> None:
-            tell(what, (n + share) / len(drawn))
+        def step(label: str, share: float, n: int = n) -> None:
+            report(label, (n + share) / len(problem_list))
 
         name = f"problem {n + 1}"
         data[name] = sweep(
-            problem, active, own, rate=RATES, horizon=horizon, stages=[horizon], seed=seed,
+            problem, active, players, rate=RATES, horizon=horizon, stages=[horizon], seed=seed,
             file=None if file is None else Path(file(name.replace(" ", "-"))), progress=step,
             **options,
         )  # fmt: skip
     return data
 
 
-# ----------------------------------------------------------------------------------- judgement
+# ----------------------------------------------------------------------------------- standings
 
 
 class Games(NamedTuple):
-    """The regret of every game, and what was played."""
+    """The regret of every run, and the settings."""
 
     policies: list[str]
-    problems: list[str]  # the name of each setting's problem
-    gaps: FloatArray  # setting: the smallest one
+    problems: list[str]  # setting: the name of its problem
+    gaps: FloatArray  # setting: the smallest gap
     n_arms: list[int]  # setting
     rates: FloatArray  # setting
     regret: FloatArray  # policy, setting, run
-    means: FloatArray  # policy, setting: not below the smallest gap
+    means: FloatArray  # policy, setting: the mean regret, at least the smallest gap
 
     @property
     def best(self) -> FloatArray:
@@ -157,11 +160,11 @@ class Games(NamedTuple):
 
     @property
     def reference(self) -> int:
-        """The policy whom the others are compared with."""
+        """The index of the reference policy."""
         return self.policies.index(REFERENCE) if REFERENCE in self.policies else 0
 
     def at(self, rate: float) -> "Games":
-        """Return the settings with this rate alone."""
+        """Return only the settings with this rate."""
         here = np.flatnonzero(self.rates == rate)
         return Games(
             self.policies,
@@ -175,7 +178,7 @@ class Games(NamedTuple):
 
 
 def games(data: "Mapping[str, xarray.Dataset]") -> Games:
-    """Return the games of a league, setting by setting."""
+    """Return the runs of a league, grouped by setting."""
     problems, gaps, n_arms, rates, regret = [], [], [], [], []
     for name, part in data.items():
         means = np.array(json.loads(part.attrs["cells"])[0]["fingerprint"]["problem"]["means"])
@@ -193,9 +196,10 @@ def games(data: "Mapping[str, xarray.Dataset]") -> Games:
 
 
 def geometric_ratio(played: Games, policy: int, others: Any) -> tuple[float, float]:
-    """Return the geometric mean over settings of a policy's regret over another's, and its s.e.
+    """Return the geometric mean over settings of the ratio of two regrets, and its standard error.
 
-    `others` is a policy, or one for each setting. The error is by the delta method, over runs.
+    `policy` and `others` are indices; `others` can be one index per setting. The standard error is
+    over runs, by the delta method.
     """
     settings = np.arange(len(played.rates))
     pairs = ((policy, settings), (np.broadcast_to(others, settings.shape), settings))
@@ -211,23 +215,27 @@ def standard_error(sample: FloatArray) -> float:
 
 
 def standings(data: "Mapping[str, xarray.Dataset]") -> dict[str, Any]:
-    """Return how the policies of a league stand, the best first, as plain data.
+    """Return the standings of a league as plain data, with the best policy first.
 
     - `setting`: `horizon`, `runs`, `seed`, `rates` and `problems` (the means of each, by name).
-    - `reference`: whom the others are compared with: kibitzer, or the first if it does not play.
-    - `policies`: for each `ratio` (to the best policy of each setting, geometric mean) and `sem`,
-      `worst` (the largest ratio) and `where`, `q99`, `best` (in how many settings it is the best),
-      `by_rate` (the geometric mean at each rate), `profile` (the share of settings within each of
-      the `factors` of the best).
-    - `paired`: for each of the others `ratio` and `sem` (its regret over the reference's, geometric
-      mean), `difference` and `difference_sem` (in regret, mean over all settings), and in how many
-      settings it is surely `better` or `worse`: by 3 standard errors of the paired difference.
-    - `beaten`: the settings in which another is surely better than the reference: `problem`,
-      `n_arms`, `rate`, `policy` (the best one), `regret`, `reference`, `difference` and `sem`. Of a
-      thousand comparisons of equals, one or two would be among them by chance.
+    - `reference`: the policy that others are compared with: kibitzer, or the first policy if kibitzer
+      does not take part.
+    - `policies`: for each policy `ratio` (to the best policy of each setting, geometric mean) and
+    `sem`,
+      `worst` (the largest ratio) and `where`, `q99`, `best` (the number of settings in which it is
+      the best), `by_rate` (the geometric mean at each rate) and `profile` (the share of settings
+      within each of the `factors` of the best).
+    - `paired`: for each other policy `ratio` and `sem` (of its regret to the reference's, geometric
+      mean), `difference` and `difference_sem` (of regret, mean over all settings), and the number of
+      settings in which it is significantly `better` or `worse`, by more than 3 standard errors of the
+      paired difference.
+    - `beaten`: the settings in which another policy is significantly better than the reference:
+      `problem`, `n_arms`, `rate`, `policy` (the best one), `regret`, `reference`, `difference` and
+      `sem`. Of a thousand comparisons between equal policies, one or two would appear here by
+      chance.
     """
     played = games(data)
-    order = sorted(range(len(played.policies)), key=lambda p: _ratio_to_best(played, p)[0])
+    order = sorted(range(len(played.policies)), key=lambda p: _compute_ratio_to_best(played, p)[0])
     settings = [json.loads(part.attrs["cells"])[0]["fingerprint"] for part in data.values()]
     return {
         "setting": {
@@ -236,40 +244,46 @@ def standings(data: "Mapping[str, xarray.Dataset]") -> dict[str, Any]:
             "seed": settings[0]["seed"],
             "rates": sorted(set(played.rates.tolist())),
             "problems": {
-                name: one["problem"]["means"] for name, one in zip(data, settings, strict=True)
+                name: spec["problem"]["means"] for name, spec in zip(data, settings, strict=True)
             },
         },
         "factors": list(FACTORS),
         "reference": played.policies[played.reference],
-        "policies": {played.policies[p]: _standing(played, p) for p in order},
-        "paired": {played.policies[p]: _paired(played, p) for p in order if p != played.reference},
-        "beaten": _beaten(played),
+        "policies": {played.policies[p]: _rate_policy(played, p) for p in order},
+        "paired": {
+            played.policies[p]: _compare_to_reference(played, p)
+            for p in order
+            if p != played.reference
+        },
+        "beaten": _list_losses(played),
     }
 
 
-def _ratio_to_best(played: Games, policy: int) -> tuple[float, float]:
+def _compute_ratio_to_best(played: Games, policy: int) -> tuple[float, float]:
     return geometric_ratio(played, policy, played.means.argmin(axis=0))
 
 
-def _standing(played: Games, policy: int) -> dict[str, Any]:
+def _rate_policy(played: Games, policy: int) -> dict[str, Any]:
     ratios = played.means[policy] / played.best
     worst = int(ratios.argmax())
-    value, error = _ratio_to_best(played, policy)
+    value, error = _compute_ratio_to_best(played, policy)
     relative = played.regret[policy] / played.best[:, np.newaxis]
     rates = sorted(set(played.rates.tolist()))
     return {
         "ratio": value,
         "sem": error,
         "worst": float(ratios[worst]),
-        "where": _place(played, worst),
+        "where": _describe_setting(played, worst),
         "q99": float(np.quantile(relative, 0.99)),
         "best": int((played.means.argmin(axis=0) == policy).sum()),
-        "by_rate": {f"{rate:g}": _ratio_to_best(played.at(rate), policy)[0] for rate in rates},
+        "by_rate": {
+            f"{rate:g}": _compute_ratio_to_best(played.at(rate), policy)[0] for rate in rates
+        },
         "profile": [float((ratios <= factor).mean()) for factor in FACTORS],
     }
 
 
-def _place(played: Games, setting: int) -> dict[str, Any]:
+def _describe_setting(played: Games, setting: int) -> dict[str, Any]:
     return {
         "problem": played.problems[setting],
         "n_arms": played.n_arms[setting],
@@ -277,16 +291,16 @@ def _place(played: Games, setting: int) -> dict[str, Any]:
     }
 
 
-def _differences(played: Games, policy: int) -> tuple[FloatArray, FloatArray]:
-    """The paired difference to the reference in each setting, and its standard error."""
+def _compute_differences(played: Games, policy: int) -> tuple[FloatArray, FloatArray]:
+    """Return the paired difference to the reference in each setting, and its standard error."""
     each = played.regret[policy] - played.regret[played.reference]
-    return each.mean(axis=-1), np.array([standard_error(one) for one in each])
+    return each.mean(axis=-1), np.array([standard_error(sample) for sample in each])
 
 
-def _paired(played: Games, policy: int) -> dict[str, Any]:
+def _compare_to_reference(played: Games, policy: int) -> dict[str, Any]:
     value, error = geometric_ratio(played, policy, played.reference)
     each = played.regret[policy] - played.regret[played.reference]
-    difference, errors = _differences(played, policy)
+    difference, errors = _compute_differences(played, policy)
     return {
         "ratio": value,
         "sem": error,
@@ -297,9 +311,9 @@ def _paired(played: Games, policy: int) -> dict[str, Any]:
     }
 
 
-def _beaten(played: Games) -> list[dict[str, Any]]:
-    found = []
-    compared = [_differences(played, policy) for policy in range(len(played.policies))]
+def _list_losses(played: Games) -> list[dict[str, Any]]:
+    losses = []
+    compared = [_compute_differences(played, policy) for policy in range(len(played.policies))]
     for setting in range(len(played.rates)):
         better = [
             policy
@@ -309,9 +323,9 @@ def _beaten(played: Games) -> list[dict[str, Any]]:
         if better:
             policy = min(better, key=lambda p: float(played.means[p, setting]))
             difference, errors = compared[policy]
-            found.append(
+            losses.append(
                 {
-                    **_place(played, setting),
+                    **_describe_setting(played, setting),
                     "policy": played.policies[policy],
                     "regret": float(played.means[policy, setting]),
                     "reference": float(played.means[played.reference, setting]),
@@ -319,28 +333,29 @@ def _beaten(played: Games) -> list[dict[str, Any]]:
                     "sem": float(errors[setting]),
                 }
             )
-    return found
+    return losses
 
 
 class Cost(NamedTuple):
-    """What a stage takes."""
+    """The processor time of a stage."""
 
     nanoseconds: float
-    kernel: str  # "generic" or "specialised"; a generic one takes two to three times as long
+    kernel: str  # "generic" or "specialised"; generic kernels are two to three times slower
 
 
 def stage_costs(
     policies: Policies | None = None, stages: int = 10_000, runs: int = 20
 ) -> dict[str, Cost]:
-    """Return the processor time of a stage for each policy, here and now: the best of three tries.
+    """Measure the processor time of a stage for each policy; the best of three tries.
 
-    Games of five arms with looks at one stage in ten, on one core, stage by stage; drawing the
-    rewards is part of it. Nothing is compiled for it that has a draft.
+    The runs have five arms and looks at one stage in ten. They use one core and proceed stage by
+    stage. The time includes drawing the rewards. A policy with a generic kernel is not compiled for
+    this.
     """
     five, looks = gaussian([2.0, 1.8, 1.5, 1.0, 0.5]), active(0.1)
     costs = {}
     for label, policy in (entrants() if policies is None else label_policies(policies)).items():
         job = Job(label, policy, five, looks, stages, np.array([stages]), 1, 0, runs)
-        seconds, loop = time_job(job)
-        costs[label] = Cost(1e9 * seconds / (runs * stages), loop)
+        seconds, kernel = time_job(job)
+        costs[label] = Cost(1e9 * seconds / (runs * stages), kernel)
     return costs

@@ -1,1 +1,1 @@
-"""What a game is: what the arms pay (`problem`), and who sees what, when (`feedback`)."""
+"""The model: reward distributions (`problem`) and the observations a policy gets (`feedback`)."""

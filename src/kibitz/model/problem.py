@@ -1,12 +1,12 @@
-r"""The bandit problem: what each arm pays.
+r"""Bandit problems: the reward distribution of each arm.
 
-Arm i pays independent rewards of mean μ_i; its gap is :math:`\Delta_i = \max_j \mu_j - \mu_i`, and
-the regret of n_i pulls of each arm is :math:`\sum_i \Delta_i n_i` (paper, section 2.1). A problem
-also promises a sub-Gaussian scale σ, with
+The rewards of arm i are independent with mean μ_i. Its gap is :math:`\Delta_i = \max_j \mu_j -
+\mu_i`. If arm i is pulled n_i times, the regret is :math:`\sum_i \Delta_i n_i` (paper, section
+2.1). A problem has a sub-Gaussian scale σ: the rewards X of every arm satisfy
 
-.. math:: \log E e^{\lambda (X - \mu)} \le \sigma^2 \lambda^2 / 2
+.. math:: \log E e^{\lambda (X - \mu)} \le \sigma^2 \lambda^2 / 2 .
 
-for each arm. Policies are made for scale 1 and see rewards in units of σ.
+Policies are written for scale 1 and observe rewards in units of σ.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kibitz._validation import invalid, numbers, short_repr, whole
+from kibitz._validation import invalid, numbers, whole
 
-LARGEST = 1e100  # of a mean or a reward: sums and squares of it are still numbers
+MAX_REWARD = 1e100  # also limits means; sums and squares must not overflow
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A bandit problem; made by `gaussian`, `bernoulli` or `empirical`.
+    """A bandit problem; create it with `gaussian`, `bernoulli` or `empirical`.
 
     Attributes
     ----------
@@ -34,13 +34,13 @@ class Problem:
     sds
         The standard deviation of each arm's rewards.
     scale
-        The sub-Gaussian scale \\sigma that all arms promise.
+        The sub-Gaussian scale \\sigma, valid for all arms.
     support
         The smallest and the largest possible reward.
     spec
-        What made the problem, as plain data for saved results.
+        The problem as plain data, for saved results.
     values
-        The values of each arm, for empirical problems only.
+        The equally likely rewards of each arm; only for empirical problems.
     """
 
     kind: str
@@ -58,7 +58,7 @@ class Problem:
 
     @property
     def gaps(self) -> NDArray[np.float64]:
-        """How much worse than the best each arm is, \\Delta_i."""
+        """The gap of each arm to the best arm, \\Delta_i."""
         gaps: NDArray[np.float64] = self.means.max() - self.means
         return gaps
 
@@ -72,7 +72,7 @@ class Problem:
 
     @property
     def optimal(self) -> NDArray[np.bool_]:
-        """Which arms are optimal; there may be several."""
+        """Whether each arm is optimal. Several arms can be."""
         optimal: NDArray[np.bool_] = self.gaps == 0
         return optimal
 
@@ -87,29 +87,29 @@ def gaussian(means: ArrayLike, sd: float | Sequence[float] = 1.0) -> Problem:
     Parameters
     ----------
     means
-        The mean of each arm; at least two.
+        The mean of each arm; at least two arms.
     sd
-        The standard deviation, common to all arms or one for each.
+        The standard deviation: one number for all arms, or one per arm.
     """
-    mu = _within_limits(numbers(means, "means", 2), "means")
-    single = np.ndim(sd) == 0 if not isinstance(sd, str | bytes) else False
-    sds = numbers([sd] if single else sd, "sd")
-    if not single and sds.shape != mu.shape:
-        raise invalid("sd", f"one number or one for each of {mu.size} arms", sd)
+    mu = _check_limits(numbers(means, "means", 2), "means")
+    is_single = np.ndim(sd) == 0 if not isinstance(sd, str | bytes) else False
+    sds = numbers([sd] if is_single else sd, "sd")
+    if not is_single and sds.shape != mu.shape:
+        raise invalid("sd", f"one number or a list of {mu.size} numbers, one per arm", sd)
     if not np.all(sds >= 0):
         raise invalid("sd", "non-negative and finite", sd)
-    if not np.all((sds == 0) | ((sds >= 1 / LARGEST) & (sds <= LARGEST))):
-        raise invalid("sd", f"0, or between {1 / LARGEST:g} and {LARGEST:g}", sd)
+    if not np.all((sds == 0) | ((sds >= 1 / MAX_REWARD) & (sds <= MAX_REWARD))):
+        raise invalid("sd", f"0, or between {1 / MAX_REWARD:g} and {MAX_REWARD:g}", sd)
     spec = {"kind": "gaussian", "means": mu.tolist(), "sd": sds.tolist()}
-    if single:
+    if is_single:
         spec["sd"] = float(sds[0])
     spread = np.broadcast_to(sds, mu.shape).copy()
-    everything = (-np.inf, np.inf)
-    return Problem("gaussian", mu, spread, float(spread.max()), everything, spec)
+    support = (-np.inf, np.inf)
+    return Problem("gaussian", mu, spread, float(spread.max()), support, spec)
 
 
 def bernoulli(means: ArrayLike) -> Problem:
-    """Return a problem whose arms pay 1 with probability `means[arm]`, else 0."""
+    """Return a problem with rewards 0 or 1; `means` holds the probability of a 1 for each arm."""
     mu = numbers(means, "means", 2)
     if not np.all((mu >= 0) & (mu <= 1)):
         raise invalid("means", "in [0, 1] for bernoulli rewards", mu)
@@ -118,17 +118,16 @@ def bernoulli(means: ArrayLike) -> Problem:
 
 
 def empirical(rewards: Sequence[Sequence[float]]) -> Problem:
-    """Return a problem that draws each arm's reward from a list of values, all equally likely.
+    """Return a problem that draws each reward of arm i from the list `rewards[i]`, with replacement.
 
-    This is the way to plug in real rewards: arm i pays a value drawn, with replacement, from
-    `rewards[i]`. Lists may have different lengths.
+    Use it for recorded rewards. The lists may have different lengths.
     """
     if isinstance(rewards, np.ndarray):
         rewards = np.atleast_1d(rewards).tolist()
     if not isinstance(rewards, list | tuple) or len(rewards) < 2:
         raise invalid("rewards", "a list of values for at least 2 arms", rewards)
     arms = tuple(
-        _within_limits(numbers(values, f"rewards[{arm}]"), f"rewards[{arm}]")
+        _check_limits(numbers(values, f"rewards[{arm}]"), f"rewards[{arm}]")
         for arm, values in enumerate(rewards)
     )
     mu = np.array([values.mean() for values in arms])
@@ -141,24 +140,24 @@ def empirical(rewards: Sequence[Sequence[float]]) -> Problem:
 
 
 def check_problem(problem: object) -> Problem:
-    """Return a problem, or refuse what is none."""
+    """Return the problem; raise ValueError if it is not a `Problem`."""
     if not isinstance(problem, Problem):
-        raise ValueError(f"problem must be one such as gaussian([1, 0]), got {short_repr(problem)}")
+        raise invalid("problem", "a problem such as gaussian([1, 0])", problem)
     return problem
 
 
-def _within_limits(values: NDArray[np.float64], name: str) -> NDArray[np.float64]:
-    if not np.all(np.abs(values) <= LARGEST):
-        raise invalid(name, f"between -{LARGEST:g} and {LARGEST:g}", values)
+def _check_limits(values: NDArray[np.float64], name: str) -> NDArray[np.float64]:
+    if not np.all(np.abs(values) <= MAX_REWARD):
+        raise invalid(name, f"between -{MAX_REWARD:g} and {MAX_REWARD:g}", values)
     return values
 
 
 def random_problems(
     make: Callable[[np.random.Generator], Problem], seed: int
 ) -> Callable[[int], Problem]:
-    """Return a function from the number of a draw to a random problem, for `sweep`.
+    """Return a function that maps the number of a draw to a random problem, for `sweep`.
 
-    It serves to judge a policy on many problems rather than on one::
+    Use it to evaluate a policy on many problems instead of one::
 
         make = lambda rng: gaussian(rng.normal(size=5))
         data = sweep(random_problems(make, seed=7), active(0.1), ucb(), draw=range(100), ...)
@@ -167,12 +166,13 @@ def random_problems(
     Parameters
     ----------
     make
-        A function of a NumPy generator that returns a problem, always with the same number of arms.
+        A function that takes a NumPy generator and returns a problem. The number of arms must always
+        be the same.
     seed
-        The seed, a whole number. Draw n depends on (seed, n) only.
+        The seed, a whole number. Draw n depends only on (seed, n).
     """
     if not callable(make):
-        raise invalid("make", "a function of a generator that returns a problem", make)
+        raise invalid("make", "a function that takes a generator and returns a problem", make)
     seed = whole(seed, "seed")
 
     def problem(draw: int) -> Problem:

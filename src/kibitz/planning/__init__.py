@@ -1,1 +1,1 @@
-"""What looks are worth: predictions, sizes, and the plan made of them."""
+"""Predict what free looks save, and plan how many to buy."""

@@ -1,27 +1,28 @@
-r"""What kibitzer's regret will be, predicted without playing: a fluid, and a fit of the rest.
+r"""Predict the regret of kibitzer without simulation: a fluid approximation and a fitted correction.
 
-Take the noise away (as `kibitz.planning.fluid` does for UCB). At stage t, with F looks so far, an arm
-that is pulled has been observed n_i times, where
+Ignore the noise first, as `kibitz.planning.fluid` does for UCB. At stage t, with F looks so far, an
+arm that is pulled has been observed n_i times, where
 
 .. math:: n_i (\Delta_i + v)^2 = 2\ell\Bigl(1 + \frac{bt}{Kn_i + bF}\Bigr), \qquad
           \ell(x) = \log x - \log(1 + \log x), \quad b = 8,
 
-and v is the best arm's own width. A quarter of the looks falls on all arms alike, the rest on those
-of smallest :math:`O_i\Delta_i^2` (the IMED rule without its logarithm), so that these are level; what
-looks bring need not be pulled. Let B be the regret of this fluid. It is too small, by a tenth where
-looks are scarce and several times where they are plenty: then regret is that of the stages at which
-a worse arm happens to have the largest mean. With O_i of the fluid these cost
+and v is the width of the best arm's own index. A quarter of the looks is spread evenly over the arms.
+The others go to the arms of smallest :math:`O_i\Delta_i^2` (the IMED rule without its logarithm) and
+keep these values level. Looks replace pulls. Let B be the regret of this fluid. B is too small: by a
+tenth where looks are scarce, and by a factor of several where they are plentiful. In the second case
+the regret comes from the stages at which a worse arm happens to have the largest mean. With the
+observations O_i of the fluid, such stages cost
 
 .. math:: M = \int \sum_i \Delta_i \Phi\bigl(-\Delta_i / \sqrt{1/O_i + 1/O_1}\bigr)\,dt ,
 
-which is too much: they do not come anew at each stage. So
+which is too much, because the errors of different stages are not independent. The prediction is
 
 .. math:: \log R \approx \log B + \sum_k c_k \phi_k,
 
-a quadratic polynomial in :math:`\log(M/B)`, :math:`\log K` and :math:`\log(\sum 1/\Delta_i / B)`,
-kept within the range of the random settings that its coefficients were fitted to
-(benchmarks/kibitzer_fit.py). How accurate that is was measured on others (benchmarks/fluid.py;
-`prediction.ACCURACY`). No bound of any kind.
+a quadratic polynomial in :math:`\log(M/B)`, :math:`\log K` and :math:`\log(\sum 1/\Delta_i / B)`.
+Each of the three is clipped to its range in the random settings that the coefficients were fitted to
+(benchmarks/kibitzer_fit.py). The accuracy was measured on other settings (benchmarks/fluid.py;
+`prediction.ACCURACY`). This is an approximation, not a bound.
 """
 
 import numpy as np
@@ -29,72 +30,79 @@ from scipy.special import ndtr
 
 from kibitz.planning.fluid import FloatArray
 
-B = 8.0  # b, as `kibitz.kibitzer()` has it
+B = 8.0  # b of `kibitz.kibitzer()`
 N_STAGES = 96
 SHARE_IN_TURN = 0.25
-STEPS = 4  # of Newton's method, from where the last stage left off
-ROOM = 1_000_000  # numbers in an array: rows are taken in chunks that keep within
-LEAST = 1e-280  # what is smaller counts as this: its logarithm is finite
+NEWTON_STEPS = 4  # each stage starts from the solution of the previous one
+MAX_CHUNK_SIZE = 1_000_000  # numbers in an array; limits the memory
+SMALLEST = 1e-280  # keeps logarithms finite
 
-#: Of the polynomial in log(M/B), log K and log(Σ 1/Δ / B): its terms in the order of `features`.
+#: Coefficients of the polynomial, in the order of `polynomial_terms`.
 COEFFICIENTS = (0.6374, 0.299, -0.19, 0.2848, -0.0098, -0.0075, 0.0431, 0.0103, 0.0014, 0.0362)
-#: The range of each of the three in the settings of the fit.
+#: The range of each of the three variables in the settings of the fit.
 RANGES = ((-1.86, 7.41), (0.69, 3.4), (-2.91, 6.65))
 
 
-def stages_up_to(horizon: int, n_arms: int) -> FloatArray:
-    """The stages at which the fluid is looked at, from the first pulls on."""
+def stage_grid(horizon: int, n_arms: int) -> FloatArray:
+    """Return the stages at which the fluid is evaluated: log-spaced, from the first pulls on."""
     if horizon <= n_arms:
         return np.array([float(horizon)])
     return np.unique(np.geomspace(max(n_arms, 2), horizon, N_STAGES))
 
 
-def predicted_regret(
+def predict_regret(
     gaps: FloatArray, counts: FloatArray, looks: FloatArray, stages: FloatArray
 ) -> FloatArray:
-    """Return the predicted regret of kibitzer as an active observer: one number for each row.
+    """Return the predicted regret of kibitzer as an active observer, one number per row.
 
     Parameters
     ----------
     gaps
-        Of each group of arms, the best arm's first: row, group.
+        The gap of each group of arms, the best arm's group first: row, group.
     counts
-        The arms of each group.
+        The number of arms of each group.
     looks
-        Expected up to each stage: row, stage.
+        The expected number of looks up to each stage: row, stage.
     stages
-        At which the fluid is looked at; the horizon is the last.
+        The stages at which the fluid is evaluated. The last one is the horizon.
     """
-    size = max(1, int(ROOM / gaps.shape[1]))
+    size = max(1, int(MAX_CHUNK_SIZE / gaps.shape[1]))
     chunks = [
-        _chunk(gaps[k : k + size], counts, looks[k : k + size], stages)
+        _predict_chunk(gaps[k : k + size], counts, looks[k : k + size], stages)
         for k in range(0, len(gaps), size)
     ]
     return np.concatenate(chunks)
 
 
-def _chunk(gaps: FloatArray, counts: FloatArray, looks: FloatArray, stages: FloatArray) -> FloatArray:
-    all_alike = stages[-1] * (counts * gaps).sum(axis=-1) / counts.sum()
-    if len(stages) == 1:  # not a pull for each arm
-        return np.asarray(all_alike)
-    base, noise, n_arms, inverse = parts(gaps, counts, looks, stages)
-    exponent = features(base, noise, n_arms, inverse) @ np.array(COEFFICIENTS)
-    return np.asarray(np.minimum(base * np.exp(exponent), all_alike))
+def _predict_chunk(
+    gaps: FloatArray, counts: FloatArray, looks: FloatArray, stages: FloatArray
+) -> FloatArray:
+    uniform_regret = stages[-1] * (counts * gaps).sum(axis=-1) / counts.sum()
+    if len(stages) == 1:  # fewer stages than arms
+        return np.asarray(uniform_regret)
+    base, noise, n_arms, inverse = summarize_fluid(gaps, counts, looks, stages)
+    exponent = polynomial_terms(base, noise, n_arms, inverse) @ np.array(COEFFICIENTS)
+    return np.asarray(np.minimum(base * np.exp(exponent), uniform_regret))
 
 
-def parts(
+def summarize_fluid(
     gaps: FloatArray, counts: FloatArray, looks: FloatArray, stages: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Return B, M, K and Σ 1/Δ for each row."""
-    asked, mistaken = fluid(gaps, counts, looks, stages)
-    bad = gaps > 0
-    inverse = (counts * np.where(bad, 1 / np.where(bad, gaps, 1.0), 0.0)).sum(axis=-1)
-    base, noise = ((counts * gaps * pulls).sum(axis=-1) for pulls in (asked, mistaken))
+    planned, mistaken = run_fluid(gaps, counts, looks, stages)
+    suboptimal = gaps > 0
+    inverse = (counts * np.where(suboptimal, 1 / np.where(suboptimal, gaps, 1.0), 0.0)).sum(axis=-1)
+    base, noise = ((counts * gaps * pulls).sum(axis=-1) for pulls in (planned, mistaken))
     n_arms = np.full(len(gaps), counts.sum())
-    return np.maximum(base, LEAST), np.maximum(noise, LEAST), n_arms, np.maximum(inverse, LEAST)
+    return (
+        np.maximum(base, SMALLEST),
+        np.maximum(noise, SMALLEST),
+        n_arms,
+        np.maximum(inverse, SMALLEST),
+    )
 
 
-def features(
+def polynomial_terms(
     base: FloatArray, noise: FloatArray, n_arms: FloatArray, inverse: FloatArray
 ) -> FloatArray:
     """Return the terms of the polynomial: row, term."""
@@ -105,18 +113,18 @@ def features(
     return np.stack([np.ones_like(x[0]), *x, *pairs], axis=-1)
 
 
-def level(x: FloatArray) -> FloatArray:
+def ell(x: FloatArray) -> FloatArray:
     """Return ℓ(x) = log x − log(1 + log x)."""
     log = np.log(x)
     return np.asarray(log - np.log1p(log))
 
 
-def needed(
+def solve_count(
     d: FloatArray, stage: float, looks: FloatArray, n_arms: float, start: FloatArray
 ) -> FloatArray:
     """Return n with n d² = 2ℓ(1 + bt/(Kn + bF)), by Newton's method in log n."""
     u = np.log(start)
-    for _ in range(STEPS):
+    for _ in range(NEWTON_STEPS):
         n = np.exp(u)
         below = n_arms * n + B * looks
         x = 1 + B * stage / below
@@ -128,59 +136,57 @@ def needed(
     return np.asarray(np.exp(u))
 
 
-def fluid(
+def run_fluid(
     gaps: FloatArray, counts: FloatArray, looks: FloatArray, stages: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the pulls of one arm of each group that the fluid asks for, and those by mistake.
+    """Return the pulls of one arm of each group: those of the fluid, and those by mistake.
 
     Parameters
     ----------
-    gaps
-        Of each group, the best arm's first: row, group.
-    counts
-        The arms of each group.
-    looks
-        Expected up to each stage: row, stage.
-    stages
-        At which the fluid is looked at.
+    gaps, counts, looks, stages
+        As in `predict_regret`.
     """
     n_arms, best = counts.sum(), gaps == 0
     first = looks[:, :1]
     n = np.ones(gaps.shape)
     pulls = np.broadcast_to(stages[0] / n_arms / (1 + first / stages[0]), gaps.shape)
-    looked, mistaken = np.zeros(gaps.shape), np.zeros(gaps.shape)
-    before, last, chance = np.zeros(first.shape), stages[0], np.zeros(gaps.shape)
+    n_looks, mistaken = np.zeros(gaps.shape), np.zeros(gaps.shape)
+    before, last_stage, last_wrong = np.zeros(first.shape), stages[0], np.zeros(gaps.shape)
     for k, t in enumerate(stages):
         now = looks[:, k : k + 1]
         arriving, before = now - before, now
-        looked = looked + SHARE_IN_TURN * arriving / n_arms
-        looked = looked + levelled(gaps, counts, looked + pulls, (1 - SHARE_IN_TURN) * arriving)
+        n_looks = n_looks + SHARE_IN_TURN * arriving / n_arms
+        n_looks = n_looks + water_fill(gaps, counts, n_looks + pulls, (1 - SHARE_IN_TURN) * arriving)
         spent = (counts * pulls * ~best).sum(axis=-1, keepdims=True)
-        alone = np.maximum((t - spent) / counts[0], t / n_arms) + looked[:, :1]
-        v = np.sqrt(2 * level(1 + B * t / (n_arms * alone + B * now)) / alone)
-        n = needed(gaps + v, t, now, n_arms, n)
-        pulls = np.maximum(pulls, np.minimum(n - looked, t / n_arms))
-        noise = np.sqrt(1 / (looked + pulls) + 1 / alone)
+        n_best = np.maximum((t - spent) / counts[0], t / n_arms) + n_looks[:, :1]
+        v = np.sqrt(2 * ell(1 + B * t / (n_arms * n_best + B * now)) / n_best)
+        n = solve_count(gaps + v, t, now, n_arms, n)
+        pulls = np.maximum(pulls, np.minimum(n - n_looks, t / n_arms))
+        noise = np.sqrt(1 / (n_looks + pulls) + 1 / n_best)
         wrong = np.where(best, 0.0, ndtr(-gaps / noise))
         wrong = wrong / np.maximum((counts * wrong).sum(axis=-1, keepdims=True), 1.0)
-        mistaken = mistaken + (t - last) * (chance + wrong) / 2
-        chance, last = wrong, t
+        mistaken = mistaken + (t - last_stage) * (last_wrong + wrong) / 2
+        last_wrong, last_stage = wrong, t
     return np.where(best, 0.0, pulls), mistaken
 
 
-def levelled(gaps: FloatArray, counts: FloatArray, seen: FloatArray, looks: FloatArray) -> FloatArray:
-    """Return the looks at one arm of each group that raise the smallest O_iΔ_i² to one level."""
-    bad = gaps > 0
-    value = np.where(bad, seen * gaps**2, np.inf)
-    room = np.where(bad, counts / np.where(bad, gaps, 1.0) ** 2, 0.0)
+def water_fill(
+    gaps: FloatArray, counts: FloatArray, n_observed: FloatArray, looks: FloatArray
+) -> FloatArray:
+    """Return the looks at one arm of each group that raise the smallest O_iΔ_i² to a common level."""
+    suboptimal = gaps > 0
+    value = np.where(suboptimal, n_observed * gaps**2, np.inf)
+    room = np.where(suboptimal, counts / np.where(suboptimal, gaps, 1.0) ** 2, 0.0)
     order = np.argsort(value, axis=-1, kind="stable")
     height = np.take_along_axis(value, order, -1)
     width = np.cumsum(np.take_along_axis(room, order, -1), axis=-1)
-    filled = np.cumsum(np.take_along_axis(room * np.where(bad, value, 0.0), order, -1), axis=-1)
-    # with the first j groups under water the level is (looks + Σ room·value) / Σ room
+    filled = np.cumsum(
+        np.take_along_axis(room * np.where(suboptimal, value, 0.0), order, -1), axis=-1
+    )
+    # if the first j groups are filled, the level is (looks + Σ room·value) / Σ room
     levels = (looks + filled) / width
     after = np.concatenate([height[:, 1:], np.full((len(height), 1), np.inf)], axis=-1)
     j = np.argmax(levels <= after, axis=-1)[:, np.newaxis]
-    water = np.take_along_axis(levels, j, -1)
-    more = np.where(bad, np.maximum(water - np.where(bad, value, 0.0), 0.0), 0.0)
-    return np.asarray(more / np.where(bad, gaps, 1.0) ** 2)
+    level = np.take_along_axis(levels, j, -1)
+    more = np.where(suboptimal, np.maximum(level - np.where(suboptimal, value, 0.0), 0.0), 0.0)
+    return np.asarray(more / np.where(suboptimal, gaps, 1.0) ** 2)

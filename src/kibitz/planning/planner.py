@@ -1,8 +1,8 @@
-r"""What a bucket of free looks is worth, how large it should be, and where the looks should go.
+r"""Plan a bucket of free looks: how large it should be, where the looks should go, what it saves.
 
-Regret is predicted (`kibitz.planning.prediction`) for kibitzer, and for the paper's policies: UCB as
-a passive observer (uniform weights, and the best weights p* of its section 3.1) and UCB1-Double as an
-active one. Nothing here is a bound: those are in `kibitz.bounds`.
+The plan rests on predicted regret (`kibitz.planning.prediction`) of kibitzer and of the paper's
+policies: UCB as a passive observer, with uniform weights or the best weights p* of section 3.1, and
+UCB1-Double as an active observer. Nothing here is a bound; for bounds see `kibitz.bounds`.
 """
 
 import math
@@ -15,25 +15,32 @@ from numpy.typing import NDArray
 
 from kibitz._validation import EXECUTOR, flag, invalid, numbers, whole
 from kibitz.bounds import complexity
-from kibitz.bounds._checks import LEAST, MOST, check_array, check_gaps, check_nonnegative, check_scale
+from kibitz.bounds._checks import (
+    MAX_VALUE,
+    MIN_VALUE,
+    check_array,
+    check_gaps,
+    check_nonnegative,
+    check_scale,
+)
 from kibitz.model.feedback import named_weights
 from kibitz.planning.fluid import FloatArray
-from kibitz.planning.kibitzer import level
+from kibitz.planning.kibitzer import ell
 from kibitz.planning.prediction import (
     ACCURACY,
     OBSERVERS,
+    check_single_horizon,
     early_scale,
-    one_horizon,
+    observer_weights,
     predict_all,
-    weights_of,
 )
-from kibitz.planning.size import best_size
-from kibitz.planning.trial import played_points
+from kibitz.planning.size import find_best_size, interpolate
+from kibitz.planning.trial import simulate_points
 
 if TYPE_CHECKING:
     from kibitz.simulation.options import Executors
 
-N_GAPS = 9  # of a range
+N_GAPS = 9  # problems of a gap range
 N_RATES = 49
 
 
@@ -54,65 +61,74 @@ def plan(
 ) -> dict[str, Any]:
     r"""Plan a bucket of free looks.
 
-    Give one of `gap` (of all sub-optimal arms; needs `n_arms`), `gap_range` (that gap is somewhere
-    between two numbers: nine gaps, log-spaced, are looked at; needs `n_arms`) and `gaps` (of each
-    sub-optimal arm; a 0 may be among them for the best one).
+    Give exactly one of `gap`, `gap_range` and `gaps`.
 
     Parameters
     ----------
     horizon
-        T, from 1 to 2⁵³.
+        The number of stages T, from 1 to 2⁵³.
     n_arms
-        K, from 2 to a million, the best arm included.
-    gap, gap_range, gaps
-        One of the three, see above; gaps are from 1e-50 to 1e50.
+        The number of arms K, from 2 to a million, including the best arm. Required with `gap` and
+        `gap_range`.
+    gap
+        The gap of every sub-optimal arm, from 1e-50 to 1e50.
+    gap_range
+        The smallest and largest plausible value of that gap. The plan averages over nine log-spaced
+        gaps between them.
+    gaps
+        The gap of each sub-optimal arm. The list may include a 0 for the best arm.
     cost
-        Of one look, in units of regret.
+        The cost of one look, in units of regret.
     exploration
         The constant c of UCB's index.
     simulate
-        Whether to play some of the settings too (`runs` times each, with this `seed`).
+        Whether to simulate some of the settings for comparison. This needs a seed.
     runs, seed
-        Of the simulation; a seed must be given for one.
+        The number of runs of each simulated setting, and their seed.
     progress, executor
         As in `simulate`.
 
     Returns
     -------
     dict
-        Plain data, as `kibitz plan --json` prints it (there with "inf" for infinity). Where it says
-        *both*, an object with `mean` and `worst` over the gaps of a range; these agree for one gap.
+        The plan as plain data, which `kibitz plan --json` prints (with "inf" for infinity). A field
+        marked *summary* is a dict with the `mean` and the `worst` value over the gaps of a range; for
+        a single gap both are the same. Lists are over `rates` unless stated otherwise.
 
-        - `setting`: `horizon`, `n_arms`, `problems` (a list of gaps for each gap of the range),
-          `cost` (or null), `exploration`.
-        - `rate_star`: both; the threshold ε* at which looks begin to matter.
-        - `accuracy`: as measured by simulation; see `kibitz.planning.prediction.ACCURACY`. Early
-          looks that are more than enough leave a small regret, of which the prediction may be a
-          fraction.
-        - `rates`, `looks`: the sizes ε, 0 first, and the looks ε T expected of each.
+        - `advice`: the recommendation. `policy` is "kibitzer", or "active" (UCB1-Double) if its
+          predicted regret is clearly lower. `rate` and `looks` are the size of the bucket: the best
+          size if looks have a cost, otherwise the smallest of `rates` that saves half as much as a
+          look at every stage would. `regret`, `regret_without_looks` and `saving` are means over
+          the gaps; `net` is the saving minus the cost (if there is a cost). `other_policy` and
+          `other_regret` are the alternative with the same bucket. `early` says what happens if the
+          same looks arrive early, at rates min(1, A/t): `scale` (A), `regret`, and `error`, the
+          accuracy of this prediction. A smaller gain than `error` is not significant.
+        - `setting`: `horizon`, `n_arms`, `problems` (the list of gaps of each problem), `cost` (or
+          null), `exploration`.
+        - `rate_star`: summary of the paper's threshold ε*, an order of magnitude for UCB. Kibitzer
+          gains from fewer looks than that.
+        - `accuracy`: the measured error of the predictions, see
+          `kibitz.planning.prediction.ACCURACY`. The prediction can be several times too small if
+          early looks are so many that little regret remains.
+        - `rates`, `looks`: the sizes ε, starting with 0, and the expected number of looks ε T.
         - `regret`, `saving`: for each of "uniform", "optimal" (UCB), "active" (UCB1-Double) and
-          "kibitzer" both, a list over the rates.
-        - `advice`: which `policy` to use, "kibitzer" or, should it be predicted to lose less,
-          "active"; the `rate` and `looks` of a bucket (the best size if there is a cost, else the
-          smallest of `rates` that brings half of what a look at each stage saves); its `regret`
-          with it, `alone` without looks (means over the gaps) and the `saving`; and the regret of
-          the other policy with the same bucket, `instead`.
-        - `early`: what the same looks bring if they come early, at rates min(1, A/t): `scale` (A for
-          each rate), `regret` as above, and `better`, for each observer and rate (mean regret).
-        - `plateau`: for each observer both, a list over the rates: the stage from which regret
-          hardly grows, c/(ε p Δ²) for the slowest arm (passive), Σ c/(ε Δ²) (active), and
-          Σ (6 + 2ℓ(1 + 1/ε))/(ε Δ²) (kibitzer); may exceed T.
-        - `weights`: `optimal` and `active` (where looks should go, and where UCB1-Double's go), one
-          list for each problem, and `uniform_costs`: both; what uniform weights cost at leading
-          order, in regret.
-        - `best`, if there is a cost: for each observer `rate`, `looks`, `net` (mean saving less cost)
-          of the best size by the prediction, 0 if none is worth it; for "uniform" and "optimal" also
-          `leading`, the same by leading-order theory in closed form.
-        - `simulation`, if asked for: `runs`, `seed`, and `points`, a list of objects with `gaps`,
+          "kibitzer" a summary of lists.
+        - `early`: the same looks if they arrive early, at rates min(1, A/t): `scale` (A), `regret` as
+          above, and `better`, a list per observer that says whether mean regret is lower.
+        - `plateau`: for each observer a summary of lists: the stage from which regret hardly grows,
+          c/(ε p Δ²) for the slowest arm (passive), Σ c/(ε Δ²) (active), and
+          Σ (6 + 2ℓ(1 + 1/ε))/(ε Δ²) (kibitzer). It can exceed T.
+        - `weights`: `optimal` (the best weights) and `active` (the shares of UCB1-Double's looks), a
+          list per problem, and `uniform_costs`, a summary of the regret that uniform weights add at
+          leading order.
+        - `best`, if there is a cost: for each observer its own best size: `rate`, `looks` and `net`,
+          all 0 if no look is worth its cost. For "uniform" and "optimal" also `leading`, the same
+          from the leading-order formula.
+        - `simulation`, if requested: `runs`, `seed`, and `points`, a list of dicts with `gaps`,
           `rate`, `observer`, `early`, `predicted`, `mean` and `sem` (standard error).
     """
-    horizon, exploration = one_horizon(horizon), check_scale("exploration", exploration)
-    problems = _problems(n_arms, gap, gap_range, gaps)
+    horizon, exploration = check_single_horizon(horizon), check_scale("exploration", exploration)
+    problems = _make_problems(n_arms, gap, gap_range, gaps)
     cost = None if cost is None else check_nonnegative("cost", cost)
     simulate, runs = flag(simulate, "simulate"), whole(runs, "runs", 1)
     seed = None if seed is None else whole(seed, "seed")
@@ -121,12 +137,12 @@ def plan(
     if not (progress is None or callable(progress)):
         raise invalid("progress", "a function", progress)
     if simulate and seed is None:
-        raise ValueError("seed must be given for a simulation, got None")
-    rates = _bucket_sizes(problems, horizon)
+        raise ValueError("simulate=True needs a seed; pass any whole number, such as seed=1")
+    rates = _make_rates(problems, horizon)
     scales = np.array([early_scale(float(rate), horizon) for rate in rates])
     settings = [(observer, early) for early in (False, True) for observer in OBSERVERS]
     predicted = predict_all(problems, rates, scales, horizon, exploration, settings)
-    # more looks do no harm: keep the roughness of the prediction from saying so
+    # more looks never hurt, but the predictions are not exactly monotone
     regret = {key: np.minimum.accumulate(values, axis=-1) for key, values in predicted.items()}
     steady = {observer: regret[observer, False] for observer in OBSERVERS}
     early = {observer: regret[observer, True] for observer in OBSERVERS}
@@ -147,84 +163,84 @@ def plan(
             observer: mean_and_worst(steady[observer][:, :1] - steady[observer], worst=np.min)
             for observer in OBSERVERS
         },
-        "early": _early_looks(scales, steady, early),
+        "early": _compare_early(scales, steady, early),
         "plateau": {
-            observer: mean_and_worst(_plateaus(problems, rates, observer, exploration))
+            observer: mean_and_worst(_find_plateaus(problems, rates, observer, exploration))
             for observer in OBSERVERS
         },
-        "weights": _where_to_look(problems, exploration),
+        "weights": _look_weights(problems, exploration),
     }
     if cost is not None:
         data["best"] = {
-            observer: best_size(
+            observer: find_best_size(
                 problems, rates, steady[observer], horizon, cost, exploration, observer
             )
             for observer in OBSERVERS
         }
-    data["advice"] = _advice(data)
+    means = {key: values.mean(axis=0) for key, values in regret.items()}
+    data["advice"] = _recommend(rates, means, horizon, cost, data.get("best"))
     if simulate and seed is not None:
         from kibitz.simulation.executors import open_executor
 
-        with open_executor(executor) as crew:
-            options = {"runs": runs, "seed": seed, "progress": progress, "executor": crew}
-            points = played_points(problems, rates, scales, regret, horizon, exploration, **options)
+        with open_executor(executor) as pool:
+            options = {"runs": runs, "seed": seed, "progress": progress, "executor": pool}
+            points = simulate_points(problems, rates, scales, regret, horizon, exploration, **options)
         data["simulation"] = {"runs": runs, "seed": seed, "points": points}
     return data
 
 
-def _problems(
+def _make_problems(
     n_arms: int | None,
     gap: float | None,
     gap_range: Sequence[float] | None,
     gaps: Sequence[float] | None,
 ) -> FloatArray:
-    """The gaps of each problem to look at, the best arm first: problem, arm."""
-    given: dict[str, Any] = {"gap": gap, "gap_range": gap_range, "gaps": gaps}
-    names = [name for name, value in given.items() if value is not None]
+    """Return the gaps of each problem, the best arm first: problem, arm."""
+    options: dict[str, Any] = {"gap": gap, "gap_range": gap_range, "gaps": gaps}
+    names = [name for name, value in options.items() if value is not None]
     if len(names) != 1:
-        raise ValueError(f"one of gap, gap_range and gaps must be given, got {names or 'none'}")
+        got = " and ".join(names) or "none"
+        raise ValueError(f"give exactly one of gap, gap_range and gaps, got {got}")
     if gaps is not None:
-        return np.array([_listed_gaps(gaps, n_arms)])
-    condition = "a whole number from 2 to a million"
-    try:
-        n_arms = whole(n_arms, "n_arms", 2, 1_000_000)
-    except ValueError:
-        raise invalid("n_arms", condition, n_arms) from None
+        return np.array([_check_gap_list(gaps, n_arms)])
+    if n_arms is None:
+        raise ValueError(f"{names[0]} needs n_arms, the number of arms")
+    n_arms = whole(n_arms, "n_arms", 2, 1_000_000)
     if gap is not None:
-        equal = [check_scale("gap", gap)]
+        values = [check_scale("gap", gap)]
     else:
         condition = "a smaller and a larger gap, from 1e-50 to 1e50"
-        ends = check_array("gap_range", given["gap_range"], condition, _allowed)
+        ends = check_array("gap_range", options["gap_range"], condition, _is_allowed)
         if ends.shape != (2,) or not ends[0] < ends[1]:
             raise invalid("gap_range", condition, gap_range)
-        equal = np.geomspace(ends[0], ends[1], N_GAPS).tolist()
-    return np.array([[0.0] + [value] * (n_arms - 1) for value in equal])
+        values = np.geomspace(ends[0], ends[1], N_GAPS).tolist()
+    return np.array([[0.0] + [value] * (n_arms - 1) for value in values])
 
 
-def _listed_gaps(gaps: Sequence[float], n_arms: int | None) -> list[float]:
-    """The gaps of all arms, the best one first."""
-    own: list[float] = numbers(gaps, "gaps").tolist()
-    listed = sorted(own if 0.0 in own else [0.0, *own])
-    if len(listed) < 2 or listed[1] == 0:
-        raise invalid("gaps", "positive for every arm but the best", own)
-    if n_arms is not None and whole(n_arms, "n_arms", 2) != len(listed):
-        raise invalid("n_arms", "left out or fit gaps", n_arms)
-    check_gaps(listed)
-    return listed
+def _check_gap_list(gaps: Sequence[float], n_arms: int | None) -> list[float]:
+    """Return the gaps of all arms in increasing order; raise ValueError if they are invalid."""
+    values: list[float] = numbers(gaps, "gaps").tolist()
+    ordered = sorted(values if 0.0 in values else [0.0, *values])
+    if len(ordered) < 2 or ordered[1] == 0:
+        raise invalid("gaps", "positive for every arm but the best", values)
+    if n_arms is not None and whole(n_arms, "n_arms", 2) != len(ordered):
+        raise invalid("n_arms", f"{len(ordered)} to match gaps, or left out", n_arms)
+    check_gaps(ordered)
+    return ordered
 
 
-def _allowed(gaps: FloatArray) -> NDArray[np.bool_]:
-    return (gaps >= LEAST) & (gaps <= MOST)
+def _is_allowed(gaps: FloatArray) -> NDArray[np.bool_]:
+    return (gaps >= MIN_VALUE) & (gaps <= MAX_VALUE)
 
 
-def _bucket_sizes(problems: FloatArray, horizon: int) -> FloatArray:
-    """Sizes of the bucket: none, then from a few looks, or a tenth of ε*, up to a look a stage."""
-    least = min(float(complexity.rate_star(p, horizon)) for p in problems) / 10
-    least = min(max(least, 1 / horizon), 0.01)
-    return np.concatenate(([0.0], np.geomspace(least, 1.0, N_RATES)))
+def _make_rates(problems: FloatArray, horizon: int) -> FloatArray:
+    """Return the sizes ε to predict: 0, then from ε*/10 or a single look up to a look per stage."""
+    first = min(float(complexity.rate_star(p, horizon)) for p in problems) / 10
+    first = min(max(first, 1 / horizon), 0.01)
+    return np.concatenate(([0.0], np.geomspace(first, 1.0, N_RATES)))
 
 
-def _early_looks(
+def _compare_early(
     scales: FloatArray, steady: dict[str, FloatArray], early: dict[str, FloatArray]
 ) -> dict[str, Any]:
     return {
@@ -237,28 +253,58 @@ def _early_looks(
     }
 
 
-def _advice(data: dict[str, Any]) -> dict[str, Any]:
-    """Which policy, and what a bucket of which size saves with it."""
-    own, other = (np.array(data["regret"][name]["mean"]) for name in ("kibitzer", "active"))
-    policy = "kibitzer"
-    if "best" in data:
-        k = int(np.argmin(np.abs(np.array(data["rates"]) - data["best"][policy]["rate"])))
-    else:
-        k = int(np.argmax(own[0] - own >= (own[0] - own[-1]) / 2))
-    if other[k] < own[k]:
-        policy, own, other = "active", other, own
-    return {
+def _recommend(
+    rates: FloatArray,
+    regret: dict[tuple[str, bool], FloatArray],
+    horizon: int,
+    cost: float | None,
+    best: dict[str, Any] | None,
+) -> dict[str, Any]:
+    """Return the recommended policy and bucket, with the regret to expect.
+
+    `regret` holds the mean regret of each (observer, early) at the rates, `best` the best size of
+    each observer. UCB1-Double must be better by more than the error of the prediction. With many
+    looks its predicted regret is too low (1.0 instead of 2.9 for T = 1000, gap 1 and ε = 0.37).
+    """
+
+    def value(observer: str, early: bool = False) -> float:
+        values = regret[observer, early]
+        return float(interpolate(rates, values, np.asarray(rate)) if rate else values[0])
+
+    steady = regret["kibitzer", False]
+    rate = float(rates[np.argmax(steady[0] - steady >= (steady[0] - steady[-1]) / 2)])
+    totals = {name: value(name) for name in ("kibitzer", "active")}
+    if best is not None:
+        totals = {name: regret[name, False][0] - best[name]["net"] for name in totals}
+    error = ACCURACY["kibitzer"]["nine_of_ten"] * steady[0]
+    policy, other = "kibitzer", "active"
+    if totals["active"] < totals["kibitzer"] - error:
+        policy, other = other, policy
+    if best is not None:
+        rate = best[policy]["rate"]
+    alone = float(regret[policy, False][0])
+    accuracy = ACCURACY["kibitzer, early" if policy == "kibitzer" else "early"]
+    advice: dict[str, Any] = {
         "policy": policy,
-        "rate": data["rates"][k],
-        "looks": data["looks"][k],
-        "regret": float(own[k]),
-        "alone": float(own[0]),
-        "saving": float(own[0] - own[k]),
-        "instead": float(other[k]),
+        "rate": rate,
+        "looks": rate * horizon,
+        "regret": value(policy),
+        "regret_without_looks": alone,
+        "saving": alone - value(policy),
+        "other_policy": other,
+        "other_regret": value(other),
+        "early": {
+            "scale": early_scale(rate, horizon),
+            "regret": value(policy, early=True),
+            "error": accuracy["nine_of_ten"] * alone,
+        },
     }
+    if cost is not None:
+        advice["net"] = advice["saving"] - cost * advice["looks"]
+    return advice
 
 
-def _where_to_look(problems: FloatArray, exploration: float) -> dict[str, Any]:
+def _look_weights(problems: FloatArray, exploration: float) -> dict[str, Any]:
     costs = np.array([exploration * complexity.weights_cost(gaps) for gaps in problems])
     return {
         "optimal": [named_weights("optimal", gaps).tolist() for gaps in problems],
@@ -267,23 +313,23 @@ def _where_to_look(problems: FloatArray, exploration: float) -> dict[str, Any]:
     }
 
 
-def _plateaus(
+def _find_plateaus(
     problems: FloatArray, rates: FloatArray, observer: str, exploration: float
 ) -> FloatArray:
-    """The stage from which the regret of each problem hardly grows at each rate."""
+    """Return the stage from which regret hardly grows: problem, rate."""
     stages = np.full((len(problems), len(rates)), math.inf)
-    for place, gaps in enumerate(problems):
+    for n, gaps in enumerate(problems):
         needed = exploration / gaps[gaps > 0] ** 2
         if observer == "kibitzer":
-            n_looks = (6 + 2 * level(1 + 1 / rates[rates > 0])) * (1 / gaps[gaps > 0] ** 2).sum()
+            n_looks = (6 + 2 * ell(1 + 1 / rates[rates > 0])) * (1 / gaps[gaps > 0] ** 2).sum()
         elif observer == "active":
             n_looks = needed.sum()
         else:
-            n_looks = (needed / weights_of(observer, gaps)[gaps > 0]).max()
-        stages[place, rates > 0] = n_looks / rates[rates > 0]
+            n_looks = (needed / observer_weights(observer, gaps)[gaps > 0]).max()
+        stages[n, rates > 0] = n_looks / rates[rates > 0]
     return stages
 
 
 def mean_and_worst(values: FloatArray, worst: Any = np.max) -> dict[str, Any]:
-    """Mean and worst over the problems, which are on the first axis."""
+    """Return the mean and the worst value over the problems, which are on the first axis."""
     return {"mean": values.mean(axis=0).tolist(), "worst": worst(values, axis=0).tolist()}

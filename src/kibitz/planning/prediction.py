@@ -1,4 +1,7 @@
-"""The regret that looks leave, predicted by `kibitz.planning.fluid`: no bound of any kind."""
+"""Predict regret as a function of the rate of looks, by fluid approximations.
+
+The predictions are approximations, not bounds.
+"""
 
 import math
 from collections.abc import Sequence
@@ -17,13 +20,13 @@ from kibitz.bounds._checks import (
 )
 from kibitz.model.feedback import named_weights
 from kibitz.planning import kibitzer
-from kibitz.planning.fluid import Cases, FloatArray, predicted_pulls, stages_up_to
+from kibitz.planning.fluid import Cases, FloatArray, predict_pulls, stage_grid
 
 OBSERVERS = ("uniform", "optimal", "active", "kibitzer")
-#: How far predictions are from simulated regret, as measured by benchmarks/fluid.py on 345 settings
-#: with steady looks and 144 with early ones (12 problems, T from 10⁴ to 10⁶), for kibitzer on 139 and
-#: 48: the size of the median error, and within what 9 of 10 and all of them are. Relative to the
-#: regret; for early looks, to the regret without looks.
+#: The measured error of the predictions (benchmarks/fluid.py): median, 90 % quantile and maximum of
+#: the absolute error. It is relative to the simulated regret, and for early looks relative to the
+#: regret without looks. The benchmark has 345 settings with steady looks and 144 with early looks
+#: (139 and 48 for kibitzer), from 12 problems with T from 10⁴ to 10⁶.
 ACCURACY = {
     "no looks": {"median": 0.01, "nine_of_ten": 0.03, "worst": 0.05},
     "uniform": {"median": 0.01, "nine_of_ten": 0.06, "worst": 0.09},
@@ -44,25 +47,25 @@ def predict(
     early: bool = False,
     exploration: float = 6.0,
 ) -> FloatArray:
-    """Return the predicted regret for each rate ε of looks.
+    """Return the predicted regret at each rate ε of looks.
 
     Parameters
     ----------
     gaps
-        One per arm, 0 for the best.
+        The gap of each arm, 0 for the best arm.
     rates
-        ε in [0, 1], a list.
+        The rates ε of looks, each in [0, 1].
     horizon
-        T, from 1 to 2⁵³.
+        The number of stages T, from 1 to 2⁵³.
     observer
         "uniform" or "optimal" (UCB, passive), "active" (UCB1-Double) or "kibitzer" (active).
     early
-        Whether the εT looks come early, at rates min(1, A/t).
+        Whether the εT looks arrive early, at rates min(1, A/t).
     exploration
         The constant c of UCB's index.
     """
     check_choice("observer", observer, *OBSERVERS)
-    last, sizes = one_horizon(horizon), _check_rates(rates)
+    last, sizes = check_single_horizon(horizon), _check_rates(rates)
     scales = np.array([early_scale(float(rate), last) for rate in sizes])
     setting = (observer, flag(early, "early"))
     problems, exploration = (
@@ -80,28 +83,28 @@ def predict_all(
     exploration: float,
     settings: list[tuple[str, bool]],
 ) -> dict[tuple[str, bool], FloatArray]:
-    """The predicted regret of each setting (observer, whether looks come early): problem, rate."""
-    found = {}
-    of_ucb = [setting for setting in settings if setting[0] != "kibitzer"]
-    if of_ucb:
-        found = _predict_ucb(problems, rates, scales, horizon, exploration, of_ucb)
+    """Return the predicted regret of each setting (observer, early) as an array: problem, rate."""
+    regret = {}
+    ucb_settings = [setting for setting in settings if setting[0] != "kibitzer"]
+    if ucb_settings:
+        regret = _predict_ucb(problems, rates, scales, horizon, exploration, ucb_settings)
     for setting in settings:
-        if setting not in found:
-            found[setting] = _predict_kibitzer(problems, rates, scales, horizon, setting[1])
-    return found
+        if setting not in regret:
+            regret[setting] = _predict_kibitzer(problems, rates, scales, horizon, setting[1])
+    return regret
 
 
 def _predict_kibitzer(
     problems: FloatArray, rates: FloatArray, scales: FloatArray, horizon: int, early: bool
 ) -> FloatArray:
-    stages = kibitzer.stages_up_to(horizon, problems.shape[1])
+    stages = kibitzer.stage_grid(horizon, problems.shape[1])
     looks = _early_looks(scales[:, np.newaxis], stages) if early else rates[:, np.newaxis] * stages
     groups = [np.unique(gaps, return_counts=True) for gaps in problems]
-    counts = groups[0][1].astype(np.float64)  # the problems of a range have the same groups
+    counts = groups[0][1].astype(np.float64)  # all problems of a range have the same groups
     gaps = np.concatenate([np.tile(group, (len(rates), 1)) for group, _ in groups])
     if not gaps.any():
         return np.zeros((len(problems), len(rates)))
-    regret = kibitzer.predicted_regret(gaps, counts, np.tile(looks, (len(problems), 1)), stages)
+    regret = kibitzer.predict_regret(gaps, counts, np.tile(looks, (len(problems), 1)), stages)
     return regret.reshape(len(problems), len(rates))
 
 
@@ -113,43 +116,43 @@ def _predict_ucb(
     exploration: float,
     settings: list[tuple[str, bool]],
 ) -> dict[tuple[str, bool], FloatArray]:
-    stages = stages_up_to(horizon, problems.shape[1])
+    stages = stage_grid(horizon, problems.shape[1])
     steady, early = rates[:, np.newaxis] * stages, _early_looks(scales[:, np.newaxis], stages)
     groups = [np.unique(gaps, return_index=True, return_counts=True) for gaps in problems]
-    counts = groups[0][2].astype(np.float64)  # the problems of a range have the same groups
-    own_gaps, weights, active, looks, is_steady = [], [], [], [], []
-    for observer, comes_early in settings:
+    counts = groups[0][2].astype(np.float64)  # all problems of a range have the same groups
+    group_gaps, weights, active, looks, is_steady = [], [], [], [], []
+    for observer, is_early in settings:
         for gaps, (group, first, _) in zip(problems, groups, strict=True):
-            own_gaps.append(np.tile(group, (len(rates), 1)))
-            weights.append(np.tile(weights_of(observer, gaps)[first], (len(rates), 1)))
+            group_gaps.append(np.tile(group, (len(rates), 1)))
+            weights.append(np.tile(observer_weights(observer, gaps)[first], (len(rates), 1)))
             active.append(np.full(len(rates), observer == "active"))
-            looks.append(early if comes_early else steady)
-            is_steady.append(np.full(len(rates), not comes_early))
-    each = np.concatenate
-    cases = Cases(each(own_gaps), counts, each(weights), each(active), each(looks), each(is_steady))
-    regret = (counts * cases.gaps * predicted_pulls(cases, stages, exploration)).sum(axis=-1)
+            looks.append(early if is_early else steady)
+            is_steady.append(np.full(len(rates), not is_early))
+    join = np.concatenate
+    cases = Cases(join(group_gaps), counts, join(weights), join(active), join(looks), join(is_steady))
+    regret = (counts * cases.gaps * predict_pulls(cases, stages, exploration)).sum(axis=-1)
     regret = np.minimum(regret, cases.gaps.max(axis=-1) * horizon)
     regret = regret.reshape(len(settings), len(problems), len(rates))
     return dict(zip(settings, regret, strict=True))
 
 
-def weights_of(observer: str, gaps: FloatArray) -> FloatArray:
-    """Where the looks of a passive observer go; not used for an active one."""
+def observer_weights(observer: str, gaps: FloatArray) -> FloatArray:
+    """Return the weights of a passive observer; for an active one the result is not used."""
     name = "optimal" if observer != "uniform" and gaps.any() else "uniform"
     return named_weights(name, gaps)
 
 
 def early_scale(rate: float, horizon: int) -> float:
-    """Return A for which looks at rates min(1, A/t) come to εT: A (1 + log(T/A)) = εT, A ≤ T.
+    """Return the A ≤ T for which looks at rates min(1, A/t) add up to εT: A (1 + log(T/A)) = εT.
 
     Parameters
     ----------
     rate
-        ε in [0, 1].
+        The rate ε of the same number of steady looks, in [0, 1].
     horizon
-        T, from 1 to 2⁵³.
+        The number of stages T, from 1 to 2⁵³.
     """
-    rate, horizon = between(rate, "rate", 0, 1), one_horizon(horizon)
+    rate, horizon = between(rate, "rate", 0, 1), check_single_horizon(horizon)
     low, high = 0.0, float(horizon)
     for _ in range(200):
         middle = (low + high) / 2
@@ -161,14 +164,14 @@ def early_scale(rate: float, horizon: int) -> float:
 
 
 def _early_looks(scale: FloatArray, stages: FloatArray) -> FloatArray:
-    """Looks expected up to each stage at rates min(1, A/t)."""
-    safe = np.where(scale > 0, scale, 1.0)
-    looks = safe * (1 + np.log(np.maximum(stages / safe, 1.0)))
+    """Return the expected number of looks up to each stage at rates min(1, A/t)."""
+    nonzero = np.where(scale > 0, scale, 1.0)
+    looks = nonzero * (1 + np.log(np.maximum(stages / nonzero, 1.0)))
     return np.asarray(np.where(scale > 0, np.minimum(stages, looks), 0.0))
 
 
-def one_horizon(horizon: int) -> int:
-    """The horizon T, one whole number from 1 to 2⁵³."""
+def check_single_horizon(horizon: int) -> int:
+    """Return the horizon T, a single whole number from 1 to 2⁵³; raise ValueError otherwise."""
     return int(check_one("horizon", check_horizon(horizon)))
 
 

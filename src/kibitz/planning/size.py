@@ -1,4 +1,4 @@
-"""How large a bucket of looks should be if each look has a cost."""
+"""Find the best size of a bucket of looks if each look has a cost."""
 
 import math
 from typing import Any
@@ -7,10 +7,10 @@ import numpy as np
 
 from kibitz.bounds._checks import check_choice, check_gaps, check_nonnegative, check_scale
 from kibitz.planning.fluid import FloatArray
-from kibitz.planning.prediction import one_horizon, weights_of
+from kibitz.planning.prediction import check_single_horizon, observer_weights
 
 
-def best_size(
+def find_best_size(
     problems: FloatArray,
     rates: FloatArray,
     regret: FloatArray,
@@ -19,58 +19,66 @@ def best_size(
     exploration: float,
     observer: str,
 ) -> dict[str, Any]:
-    """Return the size of the largest predicted saving less cost; 0 if none is worth it."""
-    from scipy.interpolate import PchipInterpolator
-
+    """Return the size with the largest predicted saving minus cost; 0 if none is positive."""
     sizes = np.geomspace(rates[1], 1.0, 2000)
     saving = (regret[:, :1] - regret).mean(axis=0)
-    net = PchipInterpolator(np.log(rates[1:]), saving[1:])(np.log(sizes)) - cost * sizes * horizon
+    net = interpolate(rates, saving, sizes) - cost * sizes * horizon
     k = int(np.argmax(net))
     size = float(sizes[k]) if net[k] > 0 else 0.0
     best: dict[str, Any] = {"rate": size, "looks": size * horizon, "net": float(max(net[k], 0.0))}
     if observer in {"uniform", "optimal"}:
-        best["leading"] = leading_best(problems, horizon, cost, exploration, observer)
+        best["leading"] = find_leading_order_size(problems, horizon, cost, exploration, observer)
     return best
 
 
-def leading_best(
+def interpolate(rates: FloatArray, values: FloatArray, at: FloatArray) -> FloatArray:
+    """Return values between the positive rates, by monotone cubics in the logarithm of the rate."""
+    from scipy.interpolate import PchipInterpolator
+
+    return np.asarray(PchipInterpolator(np.log(rates[1:]), values[1:])(np.log(at)))
+
+
+def find_leading_order_size(
     problems: FloatArray, horizon: int, cost: float, exploration: float, observer: str
 ) -> dict[str, float]:
-    r"""Return the best size at leading order, in closed form.
+    r"""Return the best size at leading order, by its closed form.
 
     The saving is :math:`S(\epsilon) = c\sum_i \log_+(\epsilon/\epsilon^*_i)/\Delta_i` with
-    :math:`\epsilon^*_i = 1/(2p_i\Delta_i^2T)`, in the mean over the problems. Between two of these
-    thresholds :math:`S - \kappa\epsilon T` is largest at
-    :math:`c\sum_{active}(1/\Delta_i)/(\kappa T)`; the best of these is taken, if it pays at all.
+    :math:`\epsilon^*_i = 1/(2p_i\Delta_i^2T)`, averaged over the problems. Between two adjacent
+    thresholds :math:`S - \kappa\epsilon T` is largest at :math:`c\sum(1/\Delta_i)/(\kappa T)`, where
+    the sum is over the arms with :math:`\epsilon > \epsilon^*_i`. The function returns the best of
+    these sizes, or 0 if none has a positive net saving.
 
     Parameters
     ----------
     problems
         The gaps of each problem, 0 for the best arm: problem, arm.
     horizon
-        T, from 1 to 2⁵³.
+        The number of stages T, from 1 to 2⁵³.
     cost
-        κ of one look, in units of regret.
+        The cost κ of one look, in units of regret.
     exploration
         The constant c of UCB's index.
     observer
         "uniform" or "optimal".
     """
-    horizon, cost = one_horizon(horizon), check_nonnegative("cost", cost)
+    horizon, cost = check_single_horizon(horizon), check_nonnegative("cost", cost)
     exploration = check_scale("exploration", exploration)
     check_choice("observer", observer, "uniform", "optimal")
     gains, thresholds = [], []
     for gaps in map(check_gaps, problems):
-        bad = gaps > 0
-        gains.append(exploration / gaps[bad] / len(problems))
-        thresholds.append(1 / (2 * weights_of(observer, gaps)[bad] * gaps[bad] ** 2 * horizon))
+        suboptimal = gaps > 0
+        gains.append(exploration / gaps[suboptimal] / len(problems))
+        thresholds.append(
+            1 / (2 * observer_weights(observer, gaps)[suboptimal] * gaps[suboptimal] ** 2 * horizon)
+        )
     gain, threshold = np.concatenate(gains), np.concatenate(thresholds)
     order = np.argsort(threshold, kind="stable")
     gain, threshold = gain[order], threshold[order]
     steepness = np.cumsum(gain)
     ends = np.append(threshold[1:], math.inf)
     price = max(cost * horizon, 1e-300)
-    with np.errstate(over="ignore"):  # looks that cost next to nothing
+    with np.errstate(over="ignore"):  # the cost of a look may be near 0
         sizes = np.minimum(np.clip(steepness / price, threshold, ends), 1.0)
     saving = (gain * np.maximum(np.log(sizes[:, np.newaxis] / threshold), 0)).sum(axis=-1)
     net = saving - cost * sizes * horizon

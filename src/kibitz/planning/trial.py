@@ -1,4 +1,4 @@
-"""Some settings of a plan, played, to stand beside their predictions."""
+"""Simulate some settings of a plan, for comparison with their predictions."""
 
 import math
 from typing import Any
@@ -9,10 +9,10 @@ from kibitz.bounds import complexity
 from kibitz.planning.fluid import FloatArray
 from kibitz.planning.prediction import OBSERVERS
 
-MOST_STEPS = 1_000_000  # the horizon up to which front-loaded looks are simulated, stage by stage
+MAX_STEPWISE_HORIZON = 1_000_000  # early looks are simulated stage by stage
 
 
-def played_points(
+def simulate_points(
     problems: FloatArray,
     rates: FloatArray,
     scales: FloatArray,
@@ -21,13 +21,13 @@ def played_points(
     exploration: float,
     **options: Any,
 ) -> list[dict[str, Any]]:
-    """Play a few settings: without looks, at ε* and at ten and a hundred times ε*.
+    """Return simulated regret without looks and with looks at rates ε*, 10 ε* and 100 ε*.
 
-    `options` are those of `simulate`.
+    `options` are passed to `simulate`.
     """
     points = []
-    for place in sorted({0, len(problems) // 2, len(problems) - 1}):
-        gaps = problems[place]
+    for n in sorted({0, len(problems) // 2, len(problems) - 1}):
+        gaps = problems[n]
         for observer, early, k in _settings(gaps, rates, horizon):
             rate: Any = float(rates[k])
             if early:
@@ -40,7 +40,7 @@ def played_points(
                     "rate": float(rates[k]),
                     "observer": observer if k or observer == "kibitzer" else "none",
                     "early": early,
-                    "predicted": float(regret[observer, early][place, k]),
+                    "predicted": float(regret[observer, early][n, k]),
                     "mean": float(final.mean()),
                     "sem": float(final.std(ddof=1) / math.sqrt(final.size))
                     if final.size > 1
@@ -51,43 +51,43 @@ def played_points(
 
 
 def _settings(gaps: FloatArray, rates: FloatArray, horizon: int) -> list[tuple[str, bool, int]]:
-    """What is played of a problem: observer, whether looks come early, place among the rates."""
+    """Return the settings to simulate: observer, whether looks arrive early, index of the rate."""
     star = float(complexity.rate_star(gaps, horizon))
     chosen = {int(np.argmin(np.abs(np.log(rates[1:] / (star * x))))) + 1 for x in (1, 10, 100)}
-    observers = [one for one in OBSERVERS if one != "kibitzer" or _playable(gaps, horizon)]
+    observers = [name for name in OBSERVERS if name != "kibitzer" or _is_feasible(gaps, horizon)]
     settings: list[tuple[str, bool, int]]
-    settings = [(one, False, 0) for one in ("uniform", "kibitzer") if one in observers]
+    settings = [(name, False, 0) for name in ("uniform", "kibitzer") if name in observers]
     settings += [(observer, False, k) for observer in observers for k in sorted(chosen)]
-    if horizon <= MOST_STEPS:
+    if horizon <= MAX_STEPWISE_HORIZON:
         settings += [(observer, True, max(chosen)) for observer in OBSERVERS]
     return settings
 
 
-def _playable(gaps: FloatArray, horizon: int) -> bool:
-    """Whether kibitzer can be played that long."""
+def _is_feasible(gaps: FloatArray, horizon: int) -> bool:
+    """Return whether kibitzer can be simulated up to this horizon in reasonable time."""
     from kibitz.model.feedback import active
     from kibitz.model.problem import gaussian
     from kibitz.policies.kibitzer import kibitzer
     from kibitz.simulation.schedule import uses_leaps
 
     problem = gaussian((-gaps).tolist())
-    return horizon <= MOST_STEPS or uses_leaps(kibitzer(), problem, active(0.5), horizon)
+    return horizon <= MAX_STEPWISE_HORIZON or uses_leaps(kibitzer(), problem, active(0.5), horizon)
 
 
 def _final_regret(
     gaps: FloatArray, observer: str, rate: Any, exploration: float, **options: Any
 ) -> FloatArray:
-    """The regret of each run at the horizon; without looks if there is no rate."""
+    """Return the regret of each run at the horizon; a rate of None means no looks."""
     from kibitz.model.feedback import active, bandit, passive
     from kibitz.model.problem import gaussian
     from kibitz.policies.kibitzer import kibitzer
     from kibitz.policies.ucb import ucb, ucb_double
     from kibitz.simulation.simulate import simulate
 
-    chooses = observer in {"active", "kibitzer"}
+    is_active = observer in {"active", "kibitzer"}
     policies = {"kibitzer": kibitzer, "active": lambda: ucb_double(exploration)}
     policy = policies.get(observer, lambda: ucb(exploration))()
-    looks = active if chooses else lambda rate: passive(rate, observer)
+    looks = active if is_active else lambda rate: passive(rate, observer)
     feedback = bandit() if rate is None else looks(rate)
     problem = gaussian((-gaps).tolist())
     data = simulate(problem, feedback, policy, stages=[options["horizon"]], **options)

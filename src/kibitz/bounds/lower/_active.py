@@ -1,8 +1,7 @@
-"""Lower bounds for an active observer, who chooses the arm of each look.
+"""Lower bounds for an active observer, which chooses the arm of each look.
 
-What is proved, and for whom, is told in `kibitz.bounds.lower`. The linear programs ask for the
-cheapest way to see enough of every arm. `_split.py` has the bounds that give all looks to the worst
-arms.
+The argument is explained in `kibitz.bounds.lower`. The linear programs find the cheapest way to
+observe every arm often enough. `_split.py` has the bounds that give all looks to the worst arms.
 """
 
 import math
@@ -12,9 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kibitz._validation import flag, invalid, short_repr, whole
-from kibitz.bounds._bound import Answer, answer, bound, documented, plain
+from kibitz.bounds._bound import Result, bound, document_parameters, make_result, to_scalar
 from kibitz.bounds._checks import (
-    MOST,
+    MAX_VALUE,
     FloatArray,
     Rate,
     Schedule,
@@ -32,18 +31,18 @@ from kibitz.bounds.lower._constraint import (
     C_UCB1,
     FIRST_STAGE,
     Constraint,
-    all_arms,
-    best_stage,
-    best_stages,
-    best_stages_of,
-    each_place,
-    free_looks,
-    log_stages,
+    compute_needs,
+    count_looks,
+    expand_arms,
+    find_best_stage,
+    find_best_stages,
+    find_best_stages_scheduled,
     make_constraint,
-    needs_at,
-    regret_of,
+    make_log_stages,
+    solve_each,
+    sum_regret,
 )
-from kibitz.bounds.lower._passive import at_best_stages, single_stage
+from kibitz.bounds.lower._passive import evaluate_best_stages, evaluate_single_stage
 
 
 @bound()
@@ -56,24 +55,26 @@ def active_fixed_stage(
     C_0: float = C_0_UCB1,
     form: str = "proved",
     details: bool = False,
-) -> Answer:
-    r"""Lemma 3: the linear program at the horizon alone.
+) -> Result:
+    r"""Return the lower bound of Lemma 3, the linear program at the horizon.
 
     .. math:: E R_T \ge V(T) = \sum_{i \le k} \frac{h_i(T)}{2\Delta_i}
               - \Delta_k \Big(\epsilon T - \sum_{j>k} \frac{h_j(T)}{2\Delta_j^2}\Big)
 
-    with arms in order of gap and k the first for which the bracket is ≥ 0. Forms: "proved"
-    (clipped), "printed" (with the printed h_i and no clip, errata D11).
+    The arms are in order of gap, and k is the first for which the bracket is ≥ 0. Forms: "proved"
+    (clipped) and "printed" (with the printed h_i and without clipping, errata D11).
     """
     check_choice("form", form, "proved", "printed")
     s = check_setting(gaps, rate, None, horizon)
     if form == "printed":
         c = make_constraint(s.gaps, C, C_0, "printed")
-        n_pulls = printed_pulls(c, needs_at(c, s.horizon), free_looks(s.rate, s.horizon))
+        n_pulls = compute_printed_pulls(
+            c, compute_needs(c, s.horizon), count_looks(s.rate, s.horizon)
+        )
     else:
         c = make_constraint(s.gaps, C, C_0)
-        n_pulls = active_pulls(c, s.rate, s.horizon)
-    return regret_of(c, n_pulls, s.horizon[..., np.newaxis], s.shape, details)
+        n_pulls = solve_pulls(c, s.rate, s.horizon)
+    return sum_regret(c, n_pulls, s.horizon[..., np.newaxis], s.shape, details)
 
 
 @bound()
@@ -86,32 +87,32 @@ def active_maximum(
     C_0: float = C_0_UCB1,
     variant: str = "clip",
     details: bool = False,
-) -> Answer:
-    r"""The linear program at its best stage: max over 3 ≤ t ≤ T of V(t), whole stages.
+) -> Result:
+    r"""Return the linear program at its best whole stage: max over 3 ≤ t ≤ T of V(t).
 
-    It never exceeds the passive bound for any weights. Every stage is looked at up to
-    T = 20000; above, a grid that is refined around its best stages.
+    V is defined in `active_fixed_stage`. The bound never exceeds the passive bound for any weights.
+    The search tries every stage up to T = 20000, and uses a refined grid beyond.
     """
     check_choice("variant", variant, "clip", "sharp")
     s = check_setting(gaps, rate, None, horizon)
     c = make_constraint(s.gaps, C, C_0, variant)
-    n_pulls = np.zeros((*s.shape, len(c.gaps)))
-    stages = np.zeros((*s.shape, 1))
-    for place, looks, last in each_place(s):
-        if last >= FIRST_STAGE:
-            t = _best_active_stage(c, looks, last)
-            stages[place], n_pulls[place] = t, active_pulls(c, looks, np.asarray(t))
-    stages = np.where((n_pulls > 0).any(axis=-1, keepdims=True), stages, 0.0)
-    terms = all_arms(c, c.gaps * n_pulls)
-    return answer(terms.sum(axis=-1), terms, stages[..., 0], details)
+
+    def solve(eps: FloatArray | Schedule, last: float) -> tuple[FloatArray, float]:
+        if last < FIRST_STAGE:
+            return np.zeros(len(c.gaps)), 0.0
+        t = _find_best_active_stage(c, eps, last)
+        terms = c.gaps * solve_pulls(c, eps, np.asarray(t))
+        return terms, t if (terms > 0).any() else 0.0
+
+    return solve_each(s, c, solve, details)
 
 
-def _best_active_stage(c: Constraint, rate: FloatArray | Schedule, horizon: float) -> float:
+def _find_best_active_stage(c: Constraint, rate: FloatArray | Schedule, horizon: float) -> float:
     def value(t: FloatArray) -> FloatArray:
-        v: FloatArray = (c.gaps * active_pulls(c, rate, t)).sum(axis=-1)
+        v: FloatArray = (c.gaps * solve_pulls(c, rate, t)).sum(axis=-1)
         return v
 
-    return best_stage(value, horizon)
+    return find_best_stage(value, horizon)
 
 
 @bound()
@@ -125,17 +126,17 @@ def active_alternative(
     exact: bool = False,
     form: str = "proved",
     details: bool = False,
-) -> Answer:
-    r"""The alternative bound: as if every arm were seen at each free look (appendix A).
+) -> Result:
+    r"""Return the alternative bound, which assumes that each look shows every arm (appendix A).
 
-    The formulas of the passive observer with p_i = 1 for all i: those of `passive_theorem`, or
-    with `exact` of `passive_maximum` (a schedule needs this). Better than the linear program
-    when gaps are very different. Forms: "proved", "printed", "leading" ("proved" if `exact`).
+    It uses the formulas of the passive observer with p_i = 1 for all i: those of `passive_theorem`,
+    or of `passive_maximum` if `exact`. It is better than the linear program when the gaps are very
+    different. Forms: "proved", "printed" and "leading"; only "proved" if `exact`.
 
     Parameters
     ----------
     exact
-        Whether to take every arm at its best stage.
+        Whether to use the best stage of every arm; required for a schedule.
     """
     exact = flag(exact, "exact")
     check_choice("form", form, *(("proved",) if exact else ("proved", "printed", "leading")))
@@ -143,9 +144,9 @@ def active_alternative(
     c = make_constraint(s.gaps, C, C_0, "printed" if form == "printed" else "clip")
     every = np.ones(len(c.gaps))
     if exact or callable(s.rate):
-        return at_best_stages(s, c, every, details)
+        return evaluate_best_stages(s, c, every, details)
     q = s.rate[..., np.newaxis] * every
-    return single_stage(c, q, s.horizon[..., np.newaxis], 2.0, form, s.shape, details)
+    return evaluate_single_stage(c, q, s.horizon[..., np.newaxis], 2.0, form, s.shape, details)
 
 
 @bound()
@@ -159,22 +160,22 @@ def active_equal_gaps(
     C_0: float = C_0_UCB1,
     form: str = "proved",
 ) -> float | FloatArray:
-    r"""One best arm, all others worse by the same gap.
+    r"""Return the lower bound for one best arm and K - 1 arms of equal gap.
 
     .. math:: E R_T \ge \Big(\frac{(K-1) h(t)}{2\Delta} - \Delta \epsilon t\Big)_+, \qquad
               t = \min(T, \lceil (K-1)/(2\epsilon\Delta^2) \rceil)
 
-    the linear program at one stage, better than Theorem 2. Forms: "proved";
-    "printed", the limit (K-1)/Δ [log(1/ε) - log log(e/ε)] that the paper states (errata D12;
-    infinite at ε = 0); "leading", the paper's max over k of (k-1)/Δ log((K-k)/(εK)), clipped.
-    The last two are no bounds.
+    This is the linear program at one stage; it is better than Theorem 2. Forms: "proved";
+    "printed", the limit (K-1)/Δ [log(1/ε) - log log(e/ε)] that the paper states (errata D12),
+    infinite at ε = 0; "leading", the paper's max over k of (k-1)/Δ log((K-k)/(εK)), clipped. The
+    last two are not bounds.
 
     Parameters
     ----------
     n_arms
-        K ≥ 2, the best arm included.
+        The number of arms K ≥ 2, including the best arm.
     gap
-        Δ > 0.
+        The gap Δ > 0.
     """
     check_choice("form", form, "proved", "printed", "leading")
     n_arms = whole(n_arms, "n_arms", 2, 1_000_000)
@@ -182,32 +183,32 @@ def active_equal_gaps(
     eps, last = check_rate(rate), check_horizon(horizon)
     shape = check_shapes(rate=eps, horizon=last)
     if form == "proved":
-        c = _equal_constraint(n_arms, gap, C, C_0)
+        c = _make_equal_constraint(n_arms, gap, C, C_0)
         turn = (n_arms - 1) / np.maximum(2 * eps * gap**2, 1e-300)
         t = np.minimum(last, np.maximum(np.ceil(turn), FIRST_STAGE))
-        total = np.maximum(gap * ((n_arms - 1) * needs_at(c, t)[..., 0] - eps * t), 0)
+        total = np.maximum(gap * ((n_arms - 1) * compute_needs(c, t)[..., 0] - eps * t), 0)
     else:
         log_inverse = np.where(eps > 0, -np.log(np.maximum(eps, 1e-323)), math.inf)
         log_inverse = np.broadcast_to(log_inverse, shape)
         if form == "printed":
-            total = (n_arms - 1) / gap * np.maximum(_less_loglog(log_inverse), 0)
+            total = (n_arms - 1) / gap * np.maximum(_subtract_loglog(log_inverse), 0)
         else:
             k = np.arange(2, n_arms)
             curve = (k - 1) / gap * (log_inverse[..., np.newaxis] + np.log((n_arms - k) / n_arms))
             total = np.max(curve, axis=-1, initial=0.0)
-    return plain(total)
+    return to_scalar(total)
 
 
-def _equal_constraint(n_arms: int, gap: float, C: float, C_0: float) -> Constraint:
-    """The constraint of one of K - 1 arms of equal gap, without making a list of all of them."""
+def _make_equal_constraint(n_arms: int, gap: float, C: float, C_0: float) -> Constraint:
+    """Return the constraint of one of K - 1 arms of equal gap, without a list of all arms."""
     one = np.array([gap])
     others = (C_0 * (2 * n_arms - 3) * one, C * (n_arms / 2) / one)  # Σ_{j≠i} of Δ + Δ_j, 1/(Δ + Δ_j)
     u = (C_0 * (n_arms - 1) * gap, C * (n_arms - 1) / gap)
     return Constraint(np.array([True]), one, one, u, one, others, 2 * one**2, "clip")
 
 
-def _less_loglog(y: FloatArray) -> FloatArray:
-    """log(1/ε) - log log(e/ε) as a function of log(1/ε) ≥ 0, which may be infinite."""
+def _subtract_loglog(y: FloatArray) -> FloatArray:
+    """Return log(1/ε) - log log(e/ε) as a function of y = log(1/ε) ≥ 0, which may be infinite."""
     finite = np.where(np.isfinite(y), y, 0.0)
     return np.where(np.isfinite(y), finite - np.log1p(finite), math.inf)
 
@@ -223,99 +224,103 @@ def active_multi_period(
     C_0: float = C_0_UCB1,
     variant: str = "clip",
     details: bool = False,
-) -> Answer:
-    r"""The linear program over many stages at once, which dominates the other active bounds.
+) -> Result:
+    r"""Return the linear program over many stages at once, the best of the active bounds.
 
     .. math:: \min \sum_i \Delta_i N_i \quad\text{with}\quad N_i \ge a_i(t_m) - F_i(t_m),\;
               F_i(t_{m+1}) \ge F_i(t_m),\; \sum_i F_i(t_m) \le \epsilon t_m
 
-    Not in the paper. Solved by scipy's HiGHS.
+    The solver is SciPy's HiGHS. Not in the paper.
 
     Parameters
     ----------
     rate, horizon
-        One of each.
+        The rate ε (or a schedule) and the horizon T, one of each.
     stages
-        The t_m; if not given, 40 on a logarithmic grid and those at which `active_maximum` and
-        `active_alternative` are attained.
+        The stages t_m. The default is a logarithmic grid of 40 stages, plus those at which
+        `active_maximum` and `active_alternative` are attained.
     details
-        Whether to return a `Bound`: total, Δ_i N_i per arm, and the stages used.
+        Whether to return a `Bound`: total, Δ_i N_i per arm, and the stages t_m.
     """
     check_choice("variant", variant, "clip", "sharp")
     s = check_setting(gaps, rate, None, horizon)
     if s.shape:
-        given = f"{short_repr(rate)} and {short_repr(horizon)}"
-        raise ValueError(f"rate and horizon must be one of each, got {given}")
+        got = f"{short_repr(rate)} and {short_repr(horizon)}"
+        raise ValueError(f"rate and horizon must be single numbers, got {got}")
     c = make_constraint(s.gaps, C, C_0, variant)
     last = float(s.horizon)
-    t = _periods(c, s.rate, last) if stages is None else np.unique(check_horizon(stages, "stages"))
+    t = (
+        _choose_stages(c, s.rate, last)
+        if stages is None
+        else np.unique(check_horizon(stages, "stages"))
+    )
     t = t[t <= last]
-    needs = needs_at(c, t)
+    needs = compute_needs(c, t)
     n_pulls = np.zeros(len(c.gaps))
-    busy = (needs > 0).any(axis=0)
-    if busy.any():
-        n_pulls[busy] = solve_periods(c.gaps[busy], needs[:, busy], free_looks(s.rate, t))
-    terms = all_arms(c, c.gaps * n_pulls)
-    return answer(terms.sum(), terms, t, details)
+    needed = (needs > 0).any(axis=0)
+    if needed.any():
+        n_pulls[needed] = solve_periods(c.gaps[needed], needs[:, needed], count_looks(s.rate, t))
+    terms = expand_arms(c, c.gaps * n_pulls)
+    return make_result(terms.sum(), terms, t, details)
 
 
-def _periods(c: Constraint, rate: FloatArray | Schedule, horizon: float) -> FloatArray:
+def _choose_stages(c: Constraint, rate: FloatArray | Schedule, horizon: float) -> FloatArray:
     if horizon < FIRST_STAGE or not len(c.gaps):
         return np.array([horizon])
     every = np.ones(len(c.gaps))
     if callable(rate):
-        alone = best_stages_of(rate, c, every, np.asarray(horizon))
+        alone = find_best_stages_scheduled(rate, c, every, np.asarray(horizon))
     else:
-        alone = best_stages(c, rate * every, np.asarray([horizon]))
-    together = _best_active_stage(c, rate, horizon)
-    return np.unique(np.concatenate((log_stages(FIRST_STAGE, horizon, 40), alone, [together])))
+        alone = find_best_stages(c, rate * every, np.asarray([horizon]))
+    together = _find_best_active_stage(c, rate, horizon)
+    return np.unique(np.concatenate((make_log_stages(FIRST_STAGE, horizon, 40), alone, [together])))
 
 
 class Allocation(NamedTuple):
-    """The solution of the linear program: its value, and what is pulled and looked at."""
+    """The solution of the linear program: its value, and the pulls and looks of each arm."""
 
     value: float | FloatArray
     n_pulls: FloatArray
     n_looks: FloatArray
 
 
-@documented
+@document_parameters
 def linear_program(gaps: ArrayLike, needs: ArrayLike, n_looks: ArrayLike) -> Allocation:
-    r"""The cheapest way to observe arm i `needs[i]` times with `n_looks` free looks, solved.
+    r"""Return the cheapest way to observe arm i `needs[i]` times with `n_looks` looks.
 
     .. math:: \min \sum_i \Delta_i n_i \quad\text{with}\quad n_i + f_i \ge a_i,\;
               \sum_i f_i \le \epsilon t,\; n, f \ge 0
 
-    (appendix A). Free looks go to the largest gaps first. The printed value is negative when
-    there are more looks than needs (errata D11); this one is then 0.
+    The looks go to the largest gaps first (appendix A). The printed value is negative if there are
+    more looks than needs (errata D11); here it is then 0.
 
     Parameters
     ----------
     gaps
-        One per arm, non-negative; none need be 0.
+        The gaps, one per arm, non-negative; none has to be 0.
     needs
-        a, one per arm on the last axis, non-negative.
+        The required observations a, non-negative, with arms on the last axis.
     n_looks
-        How many free looks there are, one or as many as there are rows of needs.
+        The number of looks: one number, or one per row of needs.
     """
     condition = "a list of numbers from 0 to 1e50"
-    delta = check_array("gaps", gaps, condition, lambda x: (x >= 0) & (x <= MOST))
+    delta = check_array("gaps", gaps, condition, lambda x: (x >= 0) & (x <= MAX_VALUE))
     if delta.ndim != 1:
         raise invalid("gaps", condition, gaps)
     condition = "numbers from 0 to 1e200, one per arm"
-    a = check_array("needs", needs, condition, lambda x: (x >= 0) & (x <= 1e200), least=0)
+    a = check_array("needs", needs, condition, lambda x: (x >= 0) & (x <= 1e200), min_size=0)
     if a.shape[-1:] != delta.shape:
         raise invalid("needs", condition, needs)
-    budget = check_array("n_looks", n_looks, "≥ 0", lambda x: x >= 0, least=0)
+    budget = check_array("n_looks", n_looks, "≥ 0", lambda x: x >= 0, min_size=0)
     check_shapes(needs=a[..., 0], n_looks=budget)
-    f = _looks(delta, a, budget)
+    f = _allocate_looks(delta, a, budget)
     n = a - f
     value = (delta * n).sum(axis=-1)
-    return Allocation(plain(value), n, f)
+    return Allocation(to_scalar(value), n, f)
 
 
-def _looks(gaps: FloatArray, needs: FloatArray, n_looks: FloatArray) -> FloatArray:
-    """Free looks per arm, worst arms first."""
+def _allocate_looks(gaps: FloatArray, needs: FloatArray, n_looks: FloatArray) -> FloatArray:
+    """Return the looks of each arm; the worst arms come first."""
     order = np.argsort(-gaps, kind="stable")
     sorted_needs = needs[..., order]
     before = np.cumsum(sorted_needs, axis=-1) - sorted_needs
@@ -324,48 +329,48 @@ def _looks(gaps: FloatArray, needs: FloatArray, n_looks: FloatArray) -> FloatArr
     return f
 
 
-def active_pulls(c: Constraint, rate: FloatArray | Schedule, t: FloatArray) -> FloatArray:
-    """The pulls of sub-optimal arms that the linear program at the stages t asks for."""
-    free = free_looks(rate, t)
-    needs = np.broadcast_to(needs_at(c, t), (*free.shape, len(c.gaps)))
-    return needs - _looks(c.gaps, needs, free)
+def solve_pulls(c: Constraint, rate: FloatArray | Schedule, t: FloatArray) -> FloatArray:
+    """Return the pulls of the sub-optimal arms in the linear program at the stages t."""
+    n_looks = count_looks(rate, t)
+    needs = np.broadcast_to(compute_needs(c, t), (*n_looks.shape, len(c.gaps)))
+    return needs - _allocate_looks(c.gaps, needs, n_looks)
 
 
-def printed_pulls(c: Constraint, needs: FloatArray, free: FloatArray) -> FloatArray:
-    """Pulls as in the printed lemma, needs of either sign: arm k may have fewer than none."""
+def compute_printed_pulls(c: Constraint, needs: FloatArray, n_looks: FloatArray) -> FloatArray:
+    """Return the pulls of the printed lemma, which can be negative for arm k."""
     if not len(c.gaps):
-        return np.zeros((*free.shape, 0))
+        return np.zeros((*n_looks.shape, 0))
     order = np.argsort(c.gaps, kind="stable")
-    a = np.broadcast_to(needs, (*free.shape, len(order)))[..., order]
+    a = np.broadcast_to(needs, (*n_looks.shape, len(order)))[..., order]
     tail = np.cumsum(a[..., ::-1], axis=-1)[..., ::-1] - a
-    looks = free[..., np.newaxis]
-    k = np.argmax(tail <= looks, axis=-1)[..., np.newaxis]
+    total = n_looks[..., np.newaxis]
+    k = np.argmax(tail <= total, axis=-1)[..., np.newaxis]
     rank = np.arange(len(order))
     pulls = np.zeros_like(a)
-    pulls[..., order] = np.where(rank < k, a, np.where(rank == k, a - looks + tail, 0.0))
+    pulls[..., order] = np.where(rank < k, a, np.where(rank == k, a - total + tail, 0.0))
     return pulls
 
 
-def solve_periods(gaps: FloatArray, needs: FloatArray, free: FloatArray) -> FloatArray:
-    """The N_i of the program, in units in which needs and costs are about 1."""
+def solve_periods(gaps: FloatArray, needs: FloatArray, n_looks: FloatArray) -> FloatArray:
+    """Return the N_i of the linear program, solved in units in which needs and costs are about 1."""
     from scipy.optimize import linprog
     from scipy.sparse import bmat, eye, kron
 
     n_periods, n_arms = needs.shape
-    most = needs.max(axis=0)  # of arm i: N_i = most_i y_i, F_i = most_i z_i
-    scale = float((gaps * most).sum())
+    units = needs.max(axis=0)  # of arm i: N_i = most_i y_i, F_i = most_i z_i
+    scale = float((gaps * units).sum())
     cover = bmat([[-kron(np.ones((n_periods, 1)), eye(n_arms)), -eye(n_periods * n_arms)]])
-    budget = kron(eye(n_periods), (most / most.sum())[np.newaxis])
+    budget = kron(eye(n_periods), (units / units.sum())[np.newaxis])
     budget = bmat([[np.zeros((n_periods, n_arms)), budget]])
     rows = [cover, budget]
-    limits = [-(needs / most).ravel(), free / most.sum()]
+    limits = [-(needs / units).ravel(), n_looks / units.sum()]
     if n_periods > 1:
         steps = kron(eye(n_periods - 1, n_periods) - eye(n_periods - 1, n_periods, 1), eye(n_arms))
         rows.append(bmat([[np.zeros(((n_periods - 1) * n_arms, n_arms)), steps]]))
         limits.append(np.zeros((n_periods - 1) * n_arms))
-    cost = np.concatenate((gaps * most / scale, np.zeros(n_periods * n_arms)))
-    found = linprog(cost, bmat([[r] for r in rows]).tocsr(), np.concatenate(limits))
-    if found.status != 0:
-        raise RuntimeError(f"the linear program was not solved: {found.message}")
-    pulls: FloatArray = most * np.maximum(found.x[:n_arms], 0)
+    cost = np.concatenate((gaps * units / scale, np.zeros(n_periods * n_arms)))
+    solution = linprog(cost, bmat([[r] for r in rows]).tocsr(), np.concatenate(limits))
+    if solution.status != 0:
+        raise RuntimeError(f"the linear program was not solved: {solution.message}")
+    pulls: FloatArray = units * np.maximum(solution.x[:n_arms], 0)
     return pulls

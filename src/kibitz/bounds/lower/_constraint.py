@@ -1,6 +1,6 @@
-r"""The observation constraint: how much a good algorithm must see of each arm, and by which stage.
+r"""The observation constraint: how often a good algorithm must have observed each arm by a stage.
 
-What it says and why is told in `kibitz.bounds.lower`, which is where to look for the bounds.
+The argument is explained in `kibitz.bounds.lower`.
 """
 
 import math
@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from kibitz._validation import array, invalid, short_repr
-from kibitz.bounds._bound import Answer, answer, documented
+from kibitz.bounds._bound import Result, document_parameters, make_result
 from kibitz.bounds._checks import (
-    LEAST,
-    MOST,
+    MAX_VALUE,
+    MIN_VALUE,
     FloatArray,
     Schedule,
     Setting,
@@ -27,15 +27,15 @@ from kibitz.bounds._checks import (
 
 C_UCB1 = 8.0
 C_0_UCB1 = 1 + math.pi**2 / 3
-FIRST_STAGE = 3.0  # the paper's: from stage e on the constraint can only grow
+FIRST_STAGE = 3.0  # as in the paper: the constraint is non-decreasing from stage e on
 CONCAVE_FROM = 8.0  # the first whole stage after e²
-ALL_STAGES = 20_000.0  # up to here every stage is looked at, above it a grid and its best cells
+MAX_EXHAUSTIVE_STAGE = 20_000.0  # beyond, the search uses a grid and refines its best cells
 
 
 class Constraint(NamedTuple):
-    """The numbers in h_i(t), one per sub-optimal arm; what they mean is in `make_constraint`."""
+    """The coefficients of h_i(t), one per sub-optimal arm."""
 
-    suboptimal: NDArray[np.bool_]  # which of all arms
+    suboptimal: NDArray[np.bool_]  # one per arm, for all arms
     gaps: FloatArray
     x: FloatArray
     u: tuple[float, float]  # U(t) = u[0] + u[1] log t
@@ -48,7 +48,7 @@ class Constraint(NamedTuple):
 def make_constraint(
     gaps: FloatArray, C: float, C_0: float, variant: str = "clip", x: ArrayLike | None = None
 ) -> Constraint:
-    """The constraint of every sub-optimal arm, in one of its variants (`observation_constraint`)."""
+    """Return the constraints of the sub-optimal arms in a variant of `observation_constraint`."""
     C, C_0 = check_scale("C", C), check_nonnegative("C_0", C_0)
     suboptimal = gaps > 0
     positive = gaps[suboptimal]
@@ -72,26 +72,26 @@ def make_constraint(
 
 
 def _check_raise(x: ArrayLike, gaps: FloatArray) -> FloatArray:
-    condition = "from 1e-50 to 1e50, one or one per arm"
-    raised = check_array("x", x, condition, lambda x: (x >= LEAST) & (x <= MOST))
+    condition = "from 1e-50 to 1e50, one number or one per arm"
+    raised = check_array("x", x, condition, lambda x: (x >= MIN_VALUE) & (x <= MAX_VALUE))
     if raised.shape not in ((), gaps.shape):
         raise invalid("x", condition, x)
     return np.broadcast_to(raised, gaps.shape)
 
 
 def sum_raised(x: FloatArray, gaps: FloatArray, own: FloatArray) -> FloatArray:
-    """Σ_{j≠i} (x + Δ_j), the gaps of the problem in which arm i is raised."""
+    """Return Σ_{j≠i} (x + Δ_j), the sum of the gaps if arm i is raised."""
     return (len(gaps) - 1) * x + (float(gaps.sum()) - own)
 
 
 def sum_inverse_raised(x: FloatArray, gaps: FloatArray, own: FloatArray) -> FloatArray:
-    """S_i = Σ_{j≠i} 1/(x + Δ_j). The term 1/x of the best arm keeps the subtraction safe."""
+    """Return S_i = Σ_{j≠i} 1/(x + Δ_j). The term 1/x of the best arm prevents cancellation."""
     total: FloatArray = (1 / (x[..., np.newaxis] + gaps)).sum(axis=-1) - 1 / (x + own)
     return total
 
 
-def _log_odds(c: Constraint, t: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """1 - P and log(1/Q_i) at the stages t, arms on the last axis."""
+def _compute_missing_and_q(c: Constraint, t: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return 1 - P and log(1/Q_i) at the stages t, with arms on the last axis."""
     log_t = np.log(t)
     tiny = np.finfo(np.float64).tiny  # C_0 = 0 at t = 1
     missing = (c.u[0] + c.u[1] * log_t) / (t * c.divisor)
@@ -99,21 +99,21 @@ def _log_odds(c: Constraint, t: FloatArray) -> tuple[FloatArray, FloatArray]:
     return missing, log_inverse_q
 
 
-def h_at(c: Constraint, t: FloatArray) -> FloatArray:
-    """h_i(t), arms on the last axis of t (or broadcast along it)."""
-    missing, log_inverse_q = _log_odds(c, t)
+def compute_h(c: Constraint, t: FloatArray) -> FloatArray:
+    """Return h_i(t), with arms on the last axis of t (or broadcast along it)."""
+    missing, log_inverse_q = _compute_missing_and_q(c, t)
     if c.variant == "printed":
         literal: FloatArray = (1 - missing) * log_inverse_q - math.log(2)
         return literal
     if c.variant == "kl":
-        value = kl_at(missing, log_inverse_q)
+        value = compute_kl(missing, log_inverse_q)
     else:
         value = np.maximum(1 - missing, 0) * np.maximum(log_inverse_q, 0) - math.log(2)
     return np.where(t >= FIRST_STAGE, np.maximum(value, 0), 0.0)
 
 
-def kl_at(missing: FloatArray, log_inverse_q: FloatArray) -> FloatArray:
-    """kl(P, Q) where P = 1 - missing > Q, else 0. Written for P near 1 and Q near 0."""
+def compute_kl(missing: FloatArray, log_inverse_q: FloatArray) -> FloatArray:
+    """Return kl(P, Q) where P = 1 - missing > Q, else 0; accurate for P near 1 and Q near 0."""
     q = np.exp(-np.maximum(log_inverse_q, 0))
     useful = (log_inverse_q > 0) & (missing < 1 - q)
     y = np.where(useful, missing, 0.0)
@@ -124,10 +124,10 @@ def kl_at(missing: FloatArray, log_inverse_q: FloatArray) -> FloatArray:
     return np.where(useful, np.maximum(value, 0), 0.0)
 
 
-def slope_at(c: Constraint, t: FloatArray) -> FloatArray:
-    """h_i'(t) where h_i > 0 ("clip" and "sharp"): P' log(1/Q) + P log(1/Q)'."""
+def compute_slope(c: Constraint, t: FloatArray) -> FloatArray:
+    """Return h_i'(t) = P' log(1/Q) + P log(1/Q)', valid where h_i > 0 ("clip" and "sharp")."""
     log_t = np.log(t)
-    missing, log_inverse_q = _log_odds(c, t)
+    missing, log_inverse_q = _compute_missing_and_q(c, t)
     growth = missing - c.u[1] / (t * c.divisor)
     slope: FloatArray = (
         growth * log_inverse_q + (1 - missing) * (1 - c.v[1] / (c.v[0] + c.v[1] * log_t))
@@ -135,12 +135,13 @@ def slope_at(c: Constraint, t: FloatArray) -> FloatArray:
     return slope
 
 
-def needs_at(c: Constraint, t: FloatArray) -> FloatArray:
-    return h_at(c, t[..., np.newaxis]) / c.information
+def compute_needs(c: Constraint, t: FloatArray) -> FloatArray:
+    """Return a_i(t), the required observations, with arms on a new last axis."""
+    return compute_h(c, t[..., np.newaxis]) / c.information
 
 
-def all_arms(c: Constraint, values: FloatArray) -> FloatArray:
-    """Values of the sub-optimal arms put back among all arms, 0 for optimal ones."""
+def expand_arms(c: Constraint, values: FloatArray) -> FloatArray:
+    """Return values of the sub-optimal arms as values of all arms, with 0 for optimal arms."""
     full = np.zeros((*values.shape[:-1], len(c.suboptimal)))
     full[..., c.suboptimal] = values
     return full
@@ -150,10 +151,10 @@ def _check_stage(stage: ArrayLike, least: str) -> FloatArray:
     def holds(t: FloatArray) -> NDArray[np.bool_]:
         return np.isfinite(t) & (t > 1 if least == "> 1" else t >= 1)
 
-    return check_array("stage", stage, f"finite and {least}", holds, least=0)
+    return check_array("stage", stage, f"finite and {least}", holds, min_size=0)
 
 
-@documented
+@document_parameters
 def observation_constraint(
     gaps: ArrayLike,
     stage: ArrayLike,
@@ -163,28 +164,30 @@ def observation_constraint(
     C: float = C_UCB1,
     C_0: float = C_0_UCB1,
 ) -> FloatArray:
-    """h_i(t): the divergence that the observations of arm i must amount to by stage t.
+    """Return h_i(t), the divergence that the observations of arm i must provide by stage t.
+
+    The formula is in `kibitz.bounds.lower` (paper, appendix A).
 
     Parameters
     ----------
     variant
-        "clip" (what the paper's argument proves: P with Δ_min, clipped at 0; 0 before stage 3),
-        "sharp" (the same argument about the pulls of arm i: Δ_i in place of Δ_min),
-        "kl" (as "clip" without the step kl(P, Q) ≥ P log(1/Q) - log 2),
-        "printed" (appendix A to the letter: no Δ_min, no clip; errata D1, D2, D3).
+        "clip" is what the paper's argument proves: P with Δ_min, clipped at 0, and 0 before stage 3.
+        "sharp" applies the same argument to the pulls of arm i, with Δ_i in place of Δ_min. "kl" is
+        "clip" without the step kl(P, Q) ≥ P log(1/Q) - log 2. "printed" is appendix A to the letter,
+        without Δ_min and clipping (errata D1, D2, D3).
 
     Returns
     -------
     array
-        Shape of `stage`, then one per arm. Optimal arms have 0.
+        The shape is that of `stage`, followed by an axis of arms. Optimal arms have 0.
     """
     check_choice("variant", variant, "clip", "sharp", "kl", "printed")
     t = _check_stage(stage, "≥ 1")
     c = make_constraint(check_gaps(gaps), C, C_0, variant, x)
-    return all_arms(c, h_at(c, t[..., np.newaxis]))
+    return expand_arms(c, compute_h(c, t[..., np.newaxis]))
 
 
-@documented
+@document_parameters
 def eta(
     gaps: ArrayLike,
     stage: ArrayLike,
@@ -194,27 +197,27 @@ def eta(
     C: float = C_UCB1,
     C_0: float = C_0_UCB1,
 ) -> FloatArray:
-    r"""η_i(t), the part of h_i that vanishes as 1/log t (appendix A).
+    r"""Return η_i(t), the part of h_i that vanishes as 1/log t (appendix A).
 
     .. math:: h_i(t) = \log\frac{t x^2}{2 C \log t \sum_{j\ne i} x/(x+\Delta_j)} + \eta_i(t)
 
-    where the left side is not clipped.
+    Here h_i is not clipped.
 
     Parameters
     ----------
     stage
-        t > 1, whole or not, one or many.
+        The stage t > 1, not necessarily whole; one or many.
     variant
         "clip", "sharp" or "printed", see `observation_constraint`.
     """
     check_choice("variant", variant, "clip", "sharp", "printed")
     t = _check_stage(stage, "> 1")[..., np.newaxis]
     c = make_constraint(check_gaps(gaps), C, C_0, variant, x)
-    missing, log_inverse_q = _log_odds(c, t)
-    return all_arms(c, -missing * log_inverse_q - np.log1p(c.v[0] / (c.v[1] * np.log(t))))
+    missing, log_inverse_q = _compute_missing_and_q(c, t)
+    return expand_arms(c, -missing * log_inverse_q - np.log1p(c.v[0] / (c.v[1] * np.log(t))))
 
 
-@documented
+@document_parameters
 def required_observations(
     gaps: ArrayLike,
     stage: ArrayLike,
@@ -224,131 +227,150 @@ def required_observations(
     C: float = C_UCB1,
     C_0: float = C_0_UCB1,
 ) -> FloatArray:
-    """a_i(t) = 2 h_i(t) / (x + Δ_i)², a lower bound on E O_i(t): pulls and free observations.
+    """Return a_i(t) = 2 h_i(t) / (x + Δ_i)², a lower bound on the expected observations E O_i(t).
 
-    Optimal arms have 0.
+    Observations are pulls and looks. Optimal arms have 0.
 
     Parameters
     ----------
     variant
-        See `observation_constraint`.
+        "clip", "sharp", "kl" or "printed", see `observation_constraint`.
     """
     check_choice("variant", variant, "clip", "sharp", "kl", "printed")
     t = _check_stage(stage, "≥ 1")
     c = make_constraint(check_gaps(gaps), C, C_0, variant, x)
-    return all_arms(c, needs_at(c, t))
+    return expand_arms(c, compute_needs(c, t))
 
 
-def each_place(s: Setting) -> Iterator[tuple[tuple[int, ...], FloatArray | Schedule, float]]:
-    """The places of the answer, one by one, with their rate and horizon."""
+def iterate_settings(s: Setting) -> Iterator[tuple[tuple[int, ...], FloatArray | Schedule, float]]:
+    """Yield the index of each element of the result, with its rate and horizon."""
     horizon = np.broadcast_to(s.horizon, s.shape)
-    for place in np.ndindex(s.shape):
-        rate = s.rate if callable(s.rate) else np.broadcast_to(s.rate, s.shape)[place]
-        yield place, rate if callable(rate) else np.asarray(rate), float(horizon[place])
+    for index in np.ndindex(s.shape):
+        rate = s.rate if callable(s.rate) else np.asarray(np.broadcast_to(s.rate, s.shape)[index])
+        yield index, rate, float(horizon[index])
 
 
-def free_looks(rate: FloatArray | Schedule, t: FloatArray) -> FloatArray:
-    """The expected number of free observations up to the stages t."""
+def solve_each(
+    s: Setting,
+    c: Constraint,
+    solve: Callable[[FloatArray | Schedule, float], tuple[FloatArray, float]],
+    details: bool,
+) -> Result:
+    """Return the result of a bound that has one stage for all arms.
+
+    `solve` takes a single rate and horizon. It returns the terms of the sub-optimal arms and the
+    stage.
+    """
+    terms, stages = np.zeros((*s.shape, len(c.gaps))), np.zeros(s.shape)
+    for index, rate, horizon in iterate_settings(s):
+        terms[index], stages[index] = solve(rate, horizon)
+    full = expand_arms(c, terms)
+    return make_result(full.sum(axis=-1), full, stages, details)
+
+
+def count_looks(rate: FloatArray | Schedule, t: FloatArray) -> FloatArray:
+    """Return the expected number of looks up to the stages t."""
     if not callable(rate):
         return np.asarray(rate * t)
-    given = rate(t)
+    values = rate(t)
     try:
-        free = array(given, "rate")
+        n_looks = array(values, "rate")
     except ValueError:
-        free = np.array(np.nan)
-    if free.shape != t.shape or not ((free >= 0) & (free <= t * (1 + 1e-9))).all():
+        n_looks = np.array(np.nan)
+    if n_looks.shape != t.shape or not ((n_looks >= 0) & (n_looks <= t * (1 + 1e-9))).all():
         raise ValueError(
-            f"rate must give a number in [0, t] for each stage t, got {short_repr(given)}"
+            f"rate must return a number in [0, t] for each stage t, got {short_repr(values)}"
         )
-    return free
+    return n_looks
 
 
-def regret_of(
+def sum_regret(
     c: Constraint, n_pulls: FloatArray, stages: FloatArray, shape: tuple[int, ...], details: bool
-) -> Answer:
-    """The answer for pulls of sub-optimal arms, each attained at its own stage."""
-    terms = all_arms(c, np.broadcast_to(c.gaps * n_pulls, (*shape, len(c.gaps))))
+) -> Result:
+    """Return the result for pulls of sub-optimal arms, each attained at its own stage."""
+    terms = expand_arms(c, np.broadcast_to(c.gaps * n_pulls, (*shape, len(c.gaps))))
     at = np.broadcast_to(np.where(n_pulls > 0, stages, 0.0), (*shape, len(c.gaps)))
-    return answer(terms.sum(axis=-1), terms, all_arms(c, at), details)
+    return make_result(terms.sum(axis=-1), terms, expand_arms(c, at), details)
 
 
-def log_stages(first: float, last: float, n: int) -> FloatArray:
-    """At most n whole stages from first to last, about evenly spaced in their logarithm."""
+def make_log_stages(first: float, last: float, n: int) -> FloatArray:
+    """Return at most n whole stages from first to last, about evenly spaced in their logarithm."""
     if last - first < n:
         return np.arange(first, last + 1)
-    # in a narrow cell of large stages the logarithms would be equal to the last digit
+    # in a narrow range of large stages the logarithms would be equal
     spaced = np.linspace(first, last, n) if last < 2 * first else np.geomspace(first, last, n)
     stages: FloatArray = np.unique(np.clip(np.rint(spaced), first, last))
     return stages
 
 
-def best_stage(value: Callable[[FloatArray], FloatArray], horizon: float) -> float:
-    """The stage from 3 to the horizon at which `value` is largest.
+def find_best_stage(value: Callable[[FloatArray], FloatArray], horizon: float) -> float:
+    """Return the stage from 3 to the horizon at which `value` is largest.
 
-    Every stage up to 20000 is looked at. Beyond, a logarithmic grid and then the cells around
-    its three highest peaks, down to single stages. Any stage proves a bound: a peak missed
-    between two stages of the grid would cost a little, never the truth.
+    Up to a horizon of 20000 the search tries every stage. Beyond, it uses a logarithmic grid and
+    refines the cells around the three highest peaks. Every stage gives a valid bound, so a peak that
+    the search misses makes the bound slightly weaker but not wrong.
     """
-    if horizon <= ALL_STAGES:
+    if horizon <= MAX_EXHAUSTIVE_STAGE:
         stages = np.arange(FIRST_STAGE, horizon + 1)
         return float(stages[np.argmax(value(stages))])
-    grid = log_stages(FIRST_STAGE, horizon, 2000)
+    grid = make_log_stages(FIRST_STAGE, horizon, 2000)
     heights = np.concatenate(([-np.inf], value(grid), [-np.inf]))
     peaks = np.flatnonzero((heights[1:-1] >= heights[:-2]) & (heights[1:-1] >= heights[2:]))
     highest = peaks[np.argsort(-heights[1:-1][peaks], kind="stable")][:3]
-    found = np.array([_zoom(value, grid, int(peak)) for peak in highest])
-    return float(found[np.argmax(value(found))])
+    stages = np.array([_zoom(value, grid, int(peak)) for peak in highest])
+    return float(stages[np.argmax(value(stages))])
 
 
 def _zoom(value: Callable[[FloatArray], FloatArray], grid: FloatArray, peak: int) -> float:
+    """Return the best stage between the neighbours of a peak of the grid."""
     while True:
         first, last = grid[max(peak - 1, 0)], grid[min(peak + 1, len(grid) - 1)]
-        grid = log_stages(first, last, 64)
+        grid = make_log_stages(first, last, 64)
         peak = int(np.argmax(value(grid)))
         if last - first < 64:
             return float(grid[peak])
 
 
-def best_stages(c: Constraint, q: FloatArray, horizon: FloatArray) -> FloatArray:
-    r"""The stage from 3 to the horizon at which a_i(t) - q_i t is largest, exactly, for each arm.
+def find_best_stages(c: Constraint, q: FloatArray, horizon: FloatArray) -> FloatArray:
+    r"""Return for each arm the stage from 3 to the horizon at which a_i(t) - q_i t is largest.
 
-    Where h_i > 0 and t ≥ e², h_i is concave, so that a bisection on the sign of its slope finds
-    the maximum: with r = 1 - P, L = log(1/Q), s = 1/(log t + v_0/v_1) ≤ 1/2 and
+    The result is exact. Where h_i > 0 and t ≥ e², h_i is concave, and bisection on the sign of the
+    slope finds the maximum. With r = 1 - P, L = log(1/Q), s = 1/(log t + v_0/v_1) ≤ 1/2 and
     b = u_1/(t Δ) ≤ r/2,
 
     .. math:: t^2 h'' = (3b - 2r) L + 2 (r - b)(1 - s) - (1 - r)(1 - s - s^2) .
 
-    It is linear in b. At b = 0 it is 2r(1-s-L) - (1-r)(1-s-s²), at b = r/2 it is
-    r(1-s-L/2) - (1-r)(1-s-s²), and h > 0 means (1-r)L > log 2; both are then negative for
-    all 0 ≤ r < 1, 0 < s ≤ 1/2 (a test scans them). Before e² there are five stages to look at.
+    This is linear in b. At b = 0 it equals 2r(1-s-L) - (1-r)(1-s-s²), and at b = r/2 it equals
+    r(1-s-L/2) - (1-r)(1-s-s²). If h > 0, that is (1-r)L > log 2, both are negative for all
+    0 ≤ r < 1 and 0 < s ≤ 1/2 (a test scans them). The five stages before e² are tried one by one.
     """
     last = np.broadcast_to(horizon, np.broadcast_shapes(q.shape, horizon.shape)).copy()
     low = np.minimum(last, CONCAVE_FROM)
     high = last.copy()
     while (high - low > 1).any():
         middle = np.floor((low + high) / 2)
-        rising = (h_at(c, middle) == 0) | (slope_at(c, middle) > q * c.information)
+        rising = (compute_h(c, middle) == 0) | (compute_slope(c, middle) > q * c.information)
         low = np.where(rising, middle, low)
         high = np.where(rising, high, middle)
     early = [np.minimum(last, t) for t in np.arange(FIRST_STAGE, CONCAVE_FROM)]
     candidates = np.stack([*early, low, high])
-    best = np.argmax(h_at(c, candidates) / c.information - q * candidates, axis=0)
+    best = np.argmax(compute_h(c, candidates) / c.information - q * candidates, axis=0)
     stages: FloatArray = np.take_along_axis(candidates, best[np.newaxis], axis=0)[0]
     return stages
 
 
-def best_stages_of(
+def find_best_stages_scheduled(
     rate: Schedule, c: Constraint, weight: FloatArray, horizon: FloatArray
 ) -> FloatArray:
-    """As `best_stages`, for a schedule."""
+    """Return the same as `find_best_stages` for a schedule."""
     t = np.empty((*horizon.shape, len(weight)))
-    for place in np.ndindex(t.shape):
-        arm = place[-1]
-        last = max(float(horizon[place[:-1]]), FIRST_STAGE)
+    for index in np.ndindex(t.shape):
+        arm = index[-1]
+        last = max(float(horizon[index[:-1]]), FIRST_STAGE)
 
         def pulls(stage: FloatArray, arm: int = arm) -> FloatArray:
-            n: FloatArray = needs_at(c, stage)[:, arm] - weight[arm] * free_looks(rate, stage)
+            n: FloatArray = compute_needs(c, stage)[:, arm] - weight[arm] * count_looks(rate, stage)
             return n
 
-        t[place] = min(best_stage(pulls, last), float(horizon[place[:-1]]))
+        t[index] = min(find_best_stage(pulls, last), float(horizon[index[:-1]]))
     return t

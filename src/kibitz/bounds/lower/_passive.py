@@ -1,6 +1,6 @@
-"""Lower bounds for a passive observer, whose looks fall on arms drawn by the environment.
+"""Lower bounds for a passive observer: the environment draws the arm of each look.
 
-What is proved, and for whom, is told in `kibitz.bounds.lower`. The tightest is `passive_sharp`.
+The argument is explained in `kibitz.bounds.lower`. The tightest bound is `passive_sharp`.
 """
 
 from typing import NamedTuple
@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kibitz._validation import invalid, number
-from kibitz.bounds._bound import Answer, bound, plain
+from kibitz.bounds._bound import Result, bound, to_scalar
 from kibitz.bounds._checks import (
     FloatArray,
     Rate,
@@ -30,17 +30,17 @@ from kibitz.bounds.lower._constraint import (
     C_UCB1,
     FIRST_STAGE,
     Constraint,
-    best_stages,
-    best_stages_of,
-    each_place,
-    free_looks,
-    h_at,
-    kl_at,
+    compute_h,
+    compute_kl,
+    compute_needs,
+    count_looks,
+    find_best_stages,
+    find_best_stages_scheduled,
+    iterate_settings,
     make_constraint,
-    needs_at,
-    regret_of,
     sum_inverse_raised,
     sum_raised,
+    sum_regret,
 )
 
 
@@ -55,19 +55,19 @@ def passive_fixed_stage(
     C_0: float = C_0_UCB1,
     form: str = "proved",
     details: bool = False,
-) -> Answer:
-    r"""Lemma 2: the constraint at the horizon alone.
+) -> Result:
+    r"""Return the lower bound of Lemma 2, which uses the constraint only at the horizon.
 
     .. math:: E R_T \ge \sum_i \max\{0, \frac{h_i(T)}{2\Delta_i} - \epsilon p_i T \Delta_i\}
 
-    It falls back to 0 for large T. Forms: "proved", "printed" (with the printed h_i).
+    It falls to 0 for large T. Forms: "proved" and "printed" (with the printed h_i).
     """
     check_choice("form", form, "proved", "printed")
     s = check_setting(gaps, rate, weights, horizon)
     c = make_constraint(s.gaps, C, C_0, "printed" if form == "printed" else "clip")
-    free = free_looks(s.rate, s.horizon)[..., np.newaxis] * s.weights[c.suboptimal]
-    n_pulls = np.maximum(needs_at(c, s.horizon) - free, 0)
-    return regret_of(c, n_pulls, s.horizon[..., np.newaxis], s.shape, details)
+    n_looks = count_looks(s.rate, s.horizon)[..., np.newaxis] * s.weights[c.suboptimal]
+    n_pulls = np.maximum(compute_needs(c, s.horizon) - n_looks, 0)
+    return sum_regret(c, n_pulls, s.horizon[..., np.newaxis], s.shape, details)
 
 
 @bound("passive")
@@ -82,23 +82,24 @@ def passive_theorem(
     text: str = "main",
     form: str = "proved",
     details: bool = False,
-) -> Answer:
-    r"""Theorem 1: the constraint of arm i at stage t*_i = 1/(2 ε p_i Δ_i²) or T.
+) -> Result:
+    r"""Return the lower bound of Theorem 1, with each arm at stage t*_i = 1/(2 ε p_i Δ_i²) or T.
 
     .. math:: E R_T \ge \sum_i \frac{(h_i(t) - 2 \epsilon p_i \Delta_i^2 t)_+}{2 \Delta_i},
               \qquad t = \min(T, \lceil t^*_i \rceil)
 
-    so that about h_i(t*_i) - 1 remains for T ≥ t*_i. Stages are whole numbers: the printed
-    theorem takes t*_i as it is, which is more than is proved by at most Δ_i ε p_i (errata D43).
+    For T ≥ t*_i about h_i(t*_i) - 1 remains of arm i. The printed theorem does not round t*_i to a
+    whole stage and exceeds what is proved by at most Δ_i ε p_i (errata D43).
 
-    Forms: "proved"; "printed" (literal h_i, no clip; an arm with t*_i ≤ 1, for which the printed
-    formula is undefined, counts 0); "leading" (only log(t Δ_i/(2 C S_i)), clipped: no bound).
+    Forms: "proved"; "printed", with the printed h_i and without clipping (an arm with t*_i ≤ 1, for
+    which the printed formula is undefined, contributes 0); "leading", only log(t Δ_i/(2 C S_i)),
+    clipped, which is not a bound.
 
     Parameters
     ----------
     text
-        "main", or "appendix" with t*_i = 1/(4 ε p_i Δ_i²) and -1/2 in place of -1. Both are
-        valid (errata D8); "main" is the better one for large t*_i.
+        "main", or "appendix" with t*_i = 1/(4 ε p_i Δ_i²) and -1/2 in place of -1. Both are valid
+        (errata D8); "main" is better for large t*_i.
     """
     check_choice("form", form, "proved", "printed", "leading")
     check_choice("text", text, "main", "appendix")
@@ -106,10 +107,10 @@ def passive_theorem(
     c = make_constraint(s.gaps, C, C_0, "printed" if form == "printed" else "clip")
     q = check_rate(rate)[..., np.newaxis] * s.weights[c.suboptimal]
     factor = 2.0 if text == "main" else 4.0
-    return single_stage(c, q, s.horizon[..., np.newaxis], factor, form, s.shape, details)
+    return evaluate_single_stage(c, q, s.horizon[..., np.newaxis], factor, form, s.shape, details)
 
 
-def single_stage(
+def evaluate_single_stage(
     c: Constraint,
     q: FloatArray,
     horizon: FloatArray,
@@ -117,19 +118,19 @@ def single_stage(
     form: str,
     shape: tuple[int, ...],
     details: bool,
-) -> Answer:
-    """The passive constraints with q_i = ε p_i at stage min(T, 1/(factor q_i Δ_i²))."""
-    turn = 1 / np.maximum(factor * q * c.gaps**2, 1e-300)  # q = 0: after every horizon
+) -> Result:
+    """Return the bound with q_i = ε p_i and each arm at stage min(T, 1/(factor q_i Δ_i²))."""
+    turn = 1 / np.maximum(factor * q * c.gaps**2, 1e-300)  # q = 0: beyond every horizon
     if form == "proved":
         t = np.minimum(horizon, np.maximum(np.ceil(turn), FIRST_STAGE))
-        n_pulls = np.maximum(h_at(c, t) / c.information - q * t, 0)
+        n_pulls = np.maximum(compute_h(c, t) / c.information - q * t, 0)
     elif form == "printed":
         t = np.minimum(horizon, np.where(turn > 1, turn, 2.0))
-        n_pulls = np.where(turn > 1, h_at(c, t) / c.information - q * t, 0.0)
+        n_pulls = np.where(turn > 1, compute_h(c, t) / c.information - q * t, 0.0)
     else:
         t = np.minimum(horizon, turn)
         n_pulls = np.log(np.maximum(t * c.x / (2 * c.v[1]), 1)) / c.information
-    return regret_of(c, n_pulls, t, shape, details)
+    return sum_regret(c, n_pulls, t, shape, details)
 
 
 @bound("passive")
@@ -143,40 +144,42 @@ def passive_maximum(
     C_0: float = C_0_UCB1,
     variant: str = "clip",
     details: bool = False,
-) -> Answer:
-    r"""The best that the constraint gives: each arm at its own best stage (appendix A).
+) -> Result:
+    r"""Return the lower bound with each arm at its own best stage (appendix A).
 
     .. math:: E R_T \ge \sum_i \Delta_i
               \max\{0, \max_{3 \le t \le T} (a_i(t) - \epsilon p_i t)\}
 
-    over whole stages, exactly; for a schedule above 20000 stages, on a grid that is refined
-    around its best stages (a valid bound, rarely a smaller one).
+    The maximum over whole stages is exact. For a schedule with more than 20000 stages it is taken
+    over a refined grid, which gives a valid bound that is rarely smaller.
     """
     check_choice("variant", variant, "clip", "sharp")
     s = check_setting(gaps, rate, weights, horizon)
     c = make_constraint(s.gaps, C, C_0, variant)
-    return at_best_stages(s, c, s.weights[c.suboptimal], details)
+    return evaluate_best_stages(s, c, s.weights[c.suboptimal], details)
 
 
-def at_best_stages(s: Setting, c: Constraint, weight: FloatArray, details: bool) -> Answer:
-    """The passive constraints, each arm at its own best stage."""
+def evaluate_best_stages(s: Setting, c: Constraint, weight: FloatArray, details: bool) -> Result:
+    """Return the bound with each arm at its own best stage; weights of the sub-optimal arms only."""
     if callable(s.rate):
-        t = best_stages_of(s.rate, c, weight, s.horizon)
-        free = free_looks(s.rate, t) * weight
+        t = find_best_stages_scheduled(s.rate, c, weight, s.horizon)
+        n_looks = count_looks(s.rate, t) * weight
     else:
         q = s.rate[..., np.newaxis] * weight
-        t = best_stages(c, q, s.horizon[..., np.newaxis])
-        free = q * t
-    return regret_of(c, np.maximum(h_at(c, t) / c.information - free, 0), t, s.shape, details)
+        t = find_best_stages(c, q, s.horizon[..., np.newaxis])
+        n_looks = q * t
+    return sum_regret(
+        c, np.maximum(compute_h(c, t) / c.information - n_looks, 0), t, s.shape, details
+    )
 
 
 @bound()
 def reference_curve(gaps: ArrayLike, rate: ArrayLike, horizon: ArrayLike) -> float | FloatArray:
-    r"""The curve that the paper's experiments call "the function f" and do not define.
+    r"""Return the curve that the paper's experiments call "the function f" without defining it.
 
     .. math:: \sum_{\Delta_i > 0} \frac{1}{\Delta_i} \log_+ \min\{T, 1/(\epsilon\Delta_i^2)\}
 
-    No bound of any kind: the shape that the regret should have in ε and T (errata D45).
+    It shows how the regret should depend on ε and T. It is not a bound (errata D45).
     """
     positive, eps = check_gaps(gaps), check_rate(rate)
     last = check_horizon(horizon, rate=eps)
@@ -184,7 +187,7 @@ def reference_curve(gaps: ArrayLike, rate: ArrayLike, horizon: ArrayLike) -> flo
     late = 1 / np.maximum(eps[..., np.newaxis] * positive**2, 1e-300)
     reach = np.minimum(last[..., np.newaxis], late)
     total = (np.log(np.maximum(reach, 1)) / positive).sum(axis=-1)
-    return plain(total)
+    return to_scalar(total)
 
 
 @bound("passive")
@@ -200,42 +203,43 @@ def passive_sharp(
     sd: float = 1.0,
     best_mean: float | None = None,
     details: bool = False,
-) -> Answer:
-    r"""The tightest bound that the paper's argument gives, by a fixed point per arm.
+) -> Result:
+    r"""Return the tightest lower bound that the paper's argument gives, by a fixed point per arm.
 
     With n = E N_i(t), F = E F_i(t) and I(x) the divergence of one observation of arm i,
 
     .. math:: (n + F)\, I(x) \ge kl(1 - n/t,\, Q_i(t; x)) ,
 
-    whose left side grows and whose right side falls with n: n is at least the root n*(t, x),
-    which is 0 if Q ≥ 1 or F I(x) ≥ log(1/Q). Neither P, Δ_min nor the log 2 of the paper is
-    needed, and every t ≤ T and x > 0 gives a bound: the largest over a grid of (t, x), refined
-    around its best point, is returned.
+    The left side increases and the right side decreases with n. Hence n is at least the root
+    n*(t, x), which is 0 if Q ≥ 1 or F I(x) ≥ log(1/Q). This needs neither P, Δ_min nor the log 2 of
+    the paper. Every t ≤ T and x > 0 gives a bound; the function returns the largest over a grid of
+    (t, x) that is refined around its best point. Not in the paper.
 
     Parameters
     ----------
     rewards
-        "gaussian", or "bernoulli", for which the constants of UCB1 are legitimate (errata D5).
+        "gaussian", or "bernoulli", for which the constants of UCB1 are valid (errata D5).
     sd
-        Standard deviation of Gaussian rewards.
+        The standard deviation of Gaussian rewards.
     best_mean
-        μ* in [0, 1], needed for Bernoulli rewards; the other means are μ* - Δ_i.
+        The largest mean μ* in [0, 1], required for Bernoulli rewards; the other means are μ* - Δ_i.
     """
     s = check_setting(gaps, rate, weights, horizon)
     d = make_divergence(s.gaps, rewards, sd, best_mean, C, C_0)
     weight = s.weights[s.gaps > 0]
     n_pulls = np.zeros((*s.shape, len(d.own)))
     stages = np.zeros_like(n_pulls)
-    for place, looks, last in each_place(s):
-        if last >= FIRST_STAGE and (d.most > 0).all():
-            t, x = _best_point(d, looks, weight, last)
-            stages[place], n_pulls[place] = t, _root(d, t, x, free_looks(looks, t) * weight, 60)
+    for index, rate_at, last in iterate_settings(s):
+        if last >= FIRST_STAGE and (d.max_x > 0).all():
+            t, x = _find_best_point(d, rate_at, weight, last)
+            n_looks = count_looks(rate_at, t) * weight
+            stages[index], n_pulls[index] = t, _find_root(d, t, x, n_looks, 60)
     c = make_constraint(s.gaps, C, C_0)
-    return regret_of(c, n_pulls, stages, s.shape, details)
+    return sum_regret(c, n_pulls, stages, s.shape, details)
 
 
 class Divergence(NamedTuple):
-    """What the fixed point needs to know of each sub-optimal arm."""
+    """The coefficients of the fixed point, for the sub-optimal arms."""
 
     gaps: FloatArray  # of all arms
     own: FloatArray  # of the sub-optimal arms
@@ -243,13 +247,13 @@ class Divergence(NamedTuple):
     C_0: float
     sd: float  # Gaussian
     best_mean: float | None  # Bernoulli, if not None
-    most: FloatArray  # x is below this
+    max_x: FloatArray  # the limit of x
 
 
 def make_divergence(
     gaps: FloatArray, rewards: str, sd: float, best_mean: float | None, C: float, C_0: float
 ) -> Divergence:
-    """What the fixed point needs to know of each sub-optimal arm, made sure of."""
+    """Return the coefficients of the fixed point; raise ValueError for invalid arguments."""
     check_choice("rewards", rewards, "gaussian", "bernoulli")
     sd, C, C_0 = check_scale("sd", sd), check_scale("C", C), check_nonnegative("C_0", C_0)
     own = gaps[gaps > 0]
@@ -263,8 +267,8 @@ def make_divergence(
     return Divergence(gaps, own, C, C_0, sd, best_mean, np.minimum(30 * own, room))
 
 
-def information_at(d: Divergence, x: FloatArray) -> FloatArray:
-    """I(x): the divergence between arm i as it is and raised to x above the best."""
+def compute_information(d: Divergence, x: FloatArray) -> FloatArray:
+    """Return I(x), the divergence between arm i and arm i raised to x above the best arm."""
     step = x + d.own
     if d.best_mean is None:
         return (step / d.sd) ** 2 / 2
@@ -274,61 +278,64 @@ def information_at(d: Divergence, x: FloatArray) -> FloatArray:
     return np.asarray(np.maximum(-own - other, 0))
 
 
-def log_inverse_q_at(d: Divergence, t: FloatArray, x: FloatArray) -> FloatArray:
-    far, near = sum_raised(x, d.gaps, d.own), sum_inverse_raised(x, d.gaps, d.own)
+def compute_log_inverse_q(d: Divergence, t: FloatArray, x: FloatArray) -> FloatArray:
+    """Return log(1/Q_i(t; x))."""
+    total, inverse = sum_raised(x, d.gaps, d.own), sum_inverse_raised(x, d.gaps, d.own)
     log_t = np.log(t)
-    value: FloatArray = log_t + np.log(x) - np.log(d.C_0 * far + d.C * near * log_t)
+    value: FloatArray = log_t + np.log(x) - np.log(d.C_0 * total + d.C * inverse * log_t)
     return value
 
 
-def _root(d: Divergence, t: FloatArray, x: FloatArray, free: FloatArray, n_steps: int) -> FloatArray:
-    """n*(t, x) from below, by bisection; 0 where there is none."""
-    log_inverse_q = log_inverse_q_at(d, t, x)
-    information = information_at(d, x)
-    excess = log_inverse_q - free * information
+def _find_root(
+    d: Divergence, t: FloatArray, x: FloatArray, n_looks: FloatArray, n_steps: int
+) -> FloatArray:
+    """Return n*(t, x) from below, by bisection; 0 where there is no root."""
+    log_inverse_q = compute_log_inverse_q(d, t, x)
+    information = compute_information(d, x)
+    excess = log_inverse_q - n_looks * information
     useful = (excess > 0) & (information > 0)
     low = np.zeros(np.broadcast_shapes(excess.shape, t.shape))
     room = t * -np.expm1(-np.maximum(log_inverse_q, 0))
     high = np.where(useful, np.minimum(room, excess / np.where(useful, information, 1.0)), 0.0)
     for _ in range(n_steps):
         middle = (low + high) / 2
-        holds = (middle + free) * information <= kl_at(middle / t, log_inverse_q)
+        holds = (middle + n_looks) * information <= compute_kl(middle / t, log_inverse_q)
         low = np.where(holds, middle, low)
         high = np.where(holds, high, middle)
     return np.where(useful, low, 0.0)
 
 
-def _height(d: Divergence, t: FloatArray, x: FloatArray, free: FloatArray) -> FloatArray:
-    """n*(t, x) roughly, and where it is 0 how far from positive: something to climb."""
-    lacking = log_inverse_q_at(d, t, x) - free * information_at(d, x)
-    return np.where(lacking > 0, _root(d, t, x, free, 24), np.minimum(lacking, 0))
+def _rate_point(d: Divergence, t: FloatArray, x: FloatArray, n_looks: FloatArray) -> FloatArray:
+    """Return a rough n*(t, x), or a negative distance from positivity where it is 0."""
+    lacking = compute_log_inverse_q(d, t, x) - n_looks * compute_information(d, x)
+    return np.where(lacking > 0, _find_root(d, t, x, n_looks, 24), np.minimum(lacking, 0))
 
 
-def _best_point(
-    d: Divergence, looks: FloatArray | Schedule, weight: FloatArray, horizon: float
+def _find_best_point(
+    d: Divergence, rate: FloatArray | Schedule, weight: FloatArray, horizon: float
 ) -> tuple[FloatArray, FloatArray]:
-    """For each arm the stage t ≤ T and the raise x of the largest n*(t, x)."""
+    """Return for each arm the stage t ≤ T and the x with the largest n*(t, x)."""
     t_span = np.array([np.full_like(d.own, FIRST_STAGE), np.full_like(d.own, horizon)])
-    x_span = np.array([np.minimum(d.own / 1000, d.most / 10), d.most])
-    arm, near = np.arange(len(d.own)), np.array([-1, 0, 1])[:, np.newaxis]
+    x_span = np.array([np.minimum(d.own / 1000, d.max_x / 10), d.max_x])
+    arm, neighbours = np.arange(len(d.own)), np.array([-1, 0, 1])[:, np.newaxis]
     for size in (33, *[9] * 9):
         t = np.rint(np.geomspace(t_span[0], t_span[-1], size))
         x = np.geomspace(x_span[0], x_span[-1], size)
-        free = free_looks(looks, t)[:, np.newaxis] * weight
-        heights = _height(d, t[:, np.newaxis], x[np.newaxis], free)
+        n_looks = count_looks(rate, t)[:, np.newaxis] * weight
+        heights = _rate_point(d, t[:, np.newaxis], x[np.newaxis], n_looks)
         row, column = np.divmod(np.argmax(heights.reshape(size * size, -1), axis=0), size)
-        t_span = t[np.clip(row + near, 0, size - 1), arm]
-        x_span = x[np.clip(column + near, 0, size - 1), arm]
+        t_span = t[np.clip(row + neighbours, 0, size - 1), arm]
+        x_span = x[np.clip(column + neighbours, 0, size - 1), arm]
     return t[row, arm], x[column, arm]
 
 
-def silencing_rate(
+def find_vacuous_rate(
     gaps: ArrayLike, weights: Weights, stage: FloatArray, *, C: float = C_UCB1, C_0: float = C_0_UCB1
 ) -> FloatArray:
-    """The rate from which on `passive_sharp` with Gaussian rewards has nothing to say at t.
+    """Return the rate above which `passive_sharp` with Gaussian rewards is vacuous at stage t.
 
-    The largest log(1/Q_i(t; x)) / (p_i t I(x)) over arms and a grid of x; infinite if an arm
-    without free observations has to be pulled. Shape of `stage`.
+    It is the largest log(1/Q_i(t; x)) / (p_i t I(x)) over arms and a grid of x, and infinite if an
+    arm without looks has to be pulled. The result has the shape of `stage`.
     """
     delta = check_gaps(gaps)
     weight = check_weights(weights, delta)[delta > 0]
@@ -336,7 +343,7 @@ def silencing_rate(
     rates = np.zeros(stage.shape)
     t = stage[..., np.newaxis]
     for x in np.geomspace(d.own / 20, d.own * 20, 60):
-        needs = np.maximum(log_inverse_q_at(d, t, x), 0) / information_at(d, x)
+        needs = np.maximum(compute_log_inverse_q(d, t, x), 0) / compute_information(d, x)
         looks = np.broadcast_to(weight * t, needs.shape)
         none = np.where(needs > 0, np.inf, 0.0)
         ratio = np.divide(needs, looks, out=none, where=looks > 0)

@@ -1,26 +1,25 @@
-"""Lower bounds for an active observer by a split of the arms: looks after k, pulls up to k.
+"""Lower bounds for an active observer that split the arms at k: looks beyond k, pulls up to k.
 
-Theorem 2, and what its proof gives before its stages are replaced by a closed form. What
-is proved, and for whom, is told in `kibitz.bounds.lower`.
+These are Theorem 2, and the result of its proof before the stages are replaced by a closed form. The
+argument is explained in `kibitz.bounds.lower`.
 """
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kibitz.bounds._bound import Answer, answer, bound
+from kibitz.bounds._bound import Result, bound
 from kibitz.bounds._checks import FloatArray, Rate, Schedule, check_choice, check_setting
 from kibitz.bounds.lower._constraint import (
     C_0_UCB1,
     C_UCB1,
     FIRST_STAGE,
     Constraint,
-    all_arms,
-    each_place,
-    free_looks,
-    h_at,
-    log_stages,
+    compute_h,
+    compute_needs,
+    count_looks,
     make_constraint,
-    needs_at,
+    make_log_stages,
+    solve_each,
 )
 
 
@@ -34,46 +33,45 @@ def active_theorem(
     C_0: float = C_0_UCB1,
     form: str = "proved",
     details: bool = False,
-) -> Answer:
-    r"""Theorem 2: free looks for the arms after k, pulls for the arms up to k.
+) -> Result:
+    r"""Return the lower bound of Theorem 2: looks at the arms after k, pulls of the arms up to k.
 
     .. math:: E R_T \ge \max_k \sum_{i=2}^k \frac{h_i(\lfloor t_k \rfloor)}{2 \Delta_i},
               \qquad t_k = \frac{1}{\epsilon} \sum_{j>k} \frac{1}{2\Delta_j^2}
 
-    over the k for which t_k ≤ T and the looks up to then do not cover what the arms after k
-    need (the mean of their h_j, weighted by 1/Δ_j², is at least 1; errata D10). There is no
-    such k with fewer than two sub-optimal arms. Forms: "proved"; "printed" (twice the factor,
-    errata D9, with the printed h_i and no clip; the largest over the k for which the looks
-    cover the needs at all stages after T; 0 if there is none); "leading" (without the loglog
-    and η terms, clipped; no bound).
+    The maximum is over the k with t_k ≤ T for which the looks up to t_k do not cover the
+    observations that the arms after k need. (The mean of their h_j, weighted by 1/Δ_j², is then at
+    least 1; errata D10.) With fewer than two sub-optimal arms there is no such k and the bound is
+    0. `active_chain` is the same argument at the best stages.
 
-    `active_chain` is the same argument at the best stages.
+    Forms: "proved"; "printed", twice as large (errata D9), with the printed h_i and without clipping,
+    as the maximum over the k for which the looks cover the needs at all stages after T (0 if there is
+    none); "leading", without the loglog and η terms, clipped, which is not a bound.
     """
     check_choice("form", form, "proved", "printed", "leading")
     s = check_setting(gaps, rate, None, horizon, steady=True)
     c = make_constraint(s.gaps, C, C_0, "printed" if form == "printed" else "clip")
     order = np.argsort(c.gaps, kind="stable")
-    later = _tails(1 / (2 * c.gaps[order] ** 2))
-    terms = np.zeros((*s.shape, len(order)))
-    stages = np.zeros(s.shape)
-    pick = {"proved": _proved_split, "printed": _printed_split, "leading": _leading_split}
-    for place, eps, last in each_place(s):
-        t = later / np.maximum(free_looks(eps, np.asarray(1.0)), 1e-280)
-        terms[place], stages[place] = pick[form](c, order, t, eps, last)
-    full = all_arms(c, terms)
-    return answer(full.sum(axis=-1), full, stages, details)
+    later = _sum_tails(1 / (2 * c.gaps[order] ** 2))
+    split = {"proved": _split_proved, "printed": _split_printed, "leading": _split_leading}[form]
+
+    def solve(eps: FloatArray | Schedule, last: float) -> tuple[FloatArray, float]:
+        t = later / np.maximum(count_looks(eps, np.asarray(1.0)), 1e-280)
+        return split(c, order, t, eps, last)
+
+    return solve_each(s, c, solve, details)
 
 
-def _tails(values: FloatArray) -> FloatArray:
-    """Sums over j > k for each k but the last, arms in order of gap."""
+def _sum_tails(values: FloatArray) -> FloatArray:
+    """Return the sums over j > k for each k but the last, with arms in order of gap."""
     sums: FloatArray = np.cumsum(values[..., ::-1], axis=-1)[..., ::-1][..., 1:]
     return sums
 
 
-def _best_split(
+def _choose_split(
     order: NDArray[np.intp], values: FloatArray, allowed: NDArray[np.bool_], t: FloatArray
 ) -> tuple[FloatArray, float]:
-    """The k of the largest Σ_{i≤k} values[k, i]: its terms in the caller's order, its stage."""
+    """Choose the k with the largest Σ_{i≤k} values[k, i]; return its terms and its stage."""
     terms = np.zeros(len(order))
     if not allowed.any():
         return terms, 0.0
@@ -84,33 +82,33 @@ def _best_split(
     return terms, float(t[k]) if totals[k] > 0 else 0.0
 
 
-def _proved_split(
+def _split_proved(
     c: Constraint, order: NDArray[np.intp], t: FloatArray, rate: FloatArray | Schedule, horizon: float
 ) -> tuple[FloatArray, float]:
     stage = np.maximum(np.floor(np.minimum(t, horizon)), 1.0)
-    needs = needs_at(c, stage)[:, order]
-    uncovered = np.diagonal(_tails(needs)) >= free_looks(rate, stage)
-    return _best_split(order, c.gaps[order] * needs, (t <= horizon) & uncovered, stage)
+    needs = compute_needs(c, stage)[:, order]
+    uncovered = np.diagonal(_sum_tails(needs)) >= count_looks(rate, stage)
+    return _choose_split(order, c.gaps[order] * needs, (t <= horizon) & uncovered, stage)
 
 
-def _printed_split(
+def _split_printed(
     c: Constraint, order: NDArray[np.intp], t: FloatArray, rate: FloatArray | Schedule, horizon: float
 ) -> tuple[FloatArray, float]:
     after = np.geomspace(horizon + 1, 1e18, 500)
-    covered = (_tails(needs_at(c, after)[:, order]) <= free_looks(rate, after)[:, np.newaxis]).all(
-        axis=0
-    )
+    covered = (
+        _sum_tails(compute_needs(c, after)[:, order]) <= count_looks(rate, after)[:, np.newaxis]
+    ).all(axis=0)
     stage = np.clip(t, 1 + 1e-9, 1e280)
-    values = h_at(c, stage[:, np.newaxis])[:, order] / c.gaps[order]
-    return _best_split(order, values, covered & (t > 1), stage)
+    values = compute_h(c, stage[:, np.newaxis])[:, order] / c.gaps[order]
+    return _choose_split(order, values, covered & (t > 1), stage)
 
 
-def _leading_split(
+def _split_leading(
     c: Constraint, order: NDArray[np.intp], t: FloatArray, rate: FloatArray | Schedule, horizon: float
 ) -> tuple[FloatArray, float]:
     stage = np.minimum(t, horizon)
     leading = np.log(np.maximum(stage[:, np.newaxis] * c.x / (2 * c.v[1]), 1)) / (2 * c.gaps)
-    return _best_split(order, leading[:, order], t > 0, stage)
+    return _choose_split(order, leading[:, order], t > 0, stage)
 
 
 @bound()
@@ -122,41 +120,41 @@ def active_chain(
     C: float = C_UCB1,
     C_0: float = C_0_UCB1,
     details: bool = False,
-) -> Answer:
-    r"""What the proof of Theorem 2 gives before its stages are replaced by a closed form.
+) -> Result:
+    r"""Return the bound that the proof of Theorem 2 gives before its stages get a closed form.
 
     .. math:: E R_T \ge \max_{2 \le k < K} \sum_{i=2}^k \frac{h_i(s_k)}{2\Delta_i}, \qquad
               s_k = \max\{t \le T : \sum_{j>k} a_j(t) > \epsilon t\}
 
-    Between `active_theorem` and `active_maximum`.
+    It lies between `active_theorem` and `active_maximum`.
     """
     s = check_setting(gaps, rate, None, horizon)
     c = make_constraint(s.gaps, C, C_0)
     order = np.argsort(c.gaps, kind="stable")
-    terms = np.zeros((*s.shape, len(order)))
-    stages = np.zeros(s.shape)
-    for place, looks, last in each_place(s):
-        if last >= FIRST_STAGE and len(order) > 1:
-            t = _last_uncovered(c, order, looks, last)
-            values = c.gaps[order] * needs_at(c, np.maximum(t, 1.0))[:, order]
-            terms[place], stages[place] = _best_split(order, values, t > 0, t)
-    full = all_arms(c, terms)
-    return answer(full.sum(axis=-1), full, stages, details)
+
+    def solve(eps: FloatArray | Schedule, last: float) -> tuple[FloatArray, float]:
+        if last < FIRST_STAGE or len(order) < 2:
+            return np.zeros(len(order)), 0.0
+        t = _find_last_uncovered(c, order, eps, last)
+        values = c.gaps[order] * compute_needs(c, np.maximum(t, 1.0))[:, order]
+        return _choose_split(order, values, t > 0, t)
+
+    return solve_each(s, c, solve, details)
 
 
-def _last_uncovered(
+def _find_last_uncovered(
     c: Constraint, order: NDArray[np.intp], rate: FloatArray | Schedule, horizon: float
 ) -> FloatArray:
-    """s_k for each k, 0 where there is none.
+    """Return s_k for each k, 0 where it does not exist.
 
-    On a logarithmic grid, then by bisection between the last stage of the grid at which the
-    looks do not cover the needs and the next one. Any such stage proves a bound.
+    The search uses a logarithmic grid, then bisection between the last grid stage at which the looks
+    do not cover the needs and the next one. Every such stage gives a valid bound.
     """
 
     def uncovered(t: FloatArray) -> NDArray[np.bool_]:
-        return _tails(needs_at(c, t)[..., order]) > free_looks(rate, t)[..., np.newaxis]
+        return _sum_tails(compute_needs(c, t)[..., order]) > count_looks(rate, t)[..., np.newaxis]
 
-    grid = log_stages(FIRST_STAGE, horizon, 2000)
+    grid = make_log_stages(FIRST_STAGE, horizon, 2000)
     at = uncovered(grid)
     last = len(grid) - 1 - np.argmax(at[::-1], axis=0)
     low, high = grid[last], grid[np.minimum(last + 1, len(grid) - 1)]

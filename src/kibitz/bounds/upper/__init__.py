@@ -1,22 +1,23 @@
-r"""Upper bounds: what the paper's algorithms are sure to keep below.
+r"""Upper bounds: guarantees on the regret of the paper's algorithms and of kibitzer.
 
 UCB, passive observer
-    pulls the largest :math:`\bar X_i+\sqrt{c\log t/O_i}` where O_i counts pulls and free
-    observations (the argument is in `_ucb.py`). Its bounds hold arm by arm, so that the
-    smallest may be taken per arm.
+    pulls the arm with the largest :math:`\bar X_i+\sqrt{c\log t/O_i}`, where O_i counts pulls and
+    looks (the argument is in `_ucb.py`). Its bounds hold for each arm separately, so the smallest
+    one can be taken per arm.
 FTL-robin
-    pulls the leader of all observations and looks at the arms in turn.
-OCUCB-n, and ETC-OCUCB which the paper proposes for an active observer
-    have bounds with a constant C_η that nobody has computed. It is an argument without default:
-    no number for these two is certified (theory: Lattimore 2016, taken on trust).
+    pulls the arm with the largest average of all observations and looks at the arms in turn.
+OCUCB-n, and ETC-OCUCB, which the paper proposes for an active observer
+    have bounds with a constant C_η whose value is unknown. It is an argument without default. No
+    number from these two bounds is certified (the theory is Lattimore 2016, which we did not
+    verify).
 kibitzer
-    our own policy, as an active and as a passive observer (docs/kibitzer.md).
+    is our own policy, as an active and as a passive observer (docs/kibitzer.md).
 
-Up to a horizon, no proved bound is above what can be lost at all (:func:`trivial`).
+With a horizon, no proved bound exceeds the largest possible regret (:func:`trivial`).
 
-Rewards are σ²-sub-Gaussian (`sd` is σ, 1 in the paper) and every free observation is a fresh
-draw. `rate` (ε) and `horizon` (T) may be arrays. `form="printed"` is the paper's formula to the
-letter, for comparison only (see the errata); a bound that says nothing is infinite.
+Rewards are σ²-sub-Gaussian (`sd` is σ, 1 in the paper), and every look is an independent draw.
+`rate` (ε) and `horizon` (T) can be arrays. `form="printed"` is the paper's formula to the letter,
+for comparison only (see the errata). A vacuous bound is infinite.
 """
 
 from kibitz.bounds.upper._active import (

@@ -1,9 +1,9 @@
 r"""Upper bounds for active observers: FTL-robin, OCUCB-n, ETC, and ETC-OCUCB (Theorem 4).
 
-FTL-robin pulls the leader of all observations and looks at the arms in turn.
+FTL-robin pulls the arm with the largest average of all observations and looks at the arms in turn.
 
-OCUCB-n's bound has a constant C_η that nobody has computed. It is an argument without default: no
-number for these is certified (theory: Lattimore 2016, taken on trust).
+OCUCB-n's bound has a constant C_η whose value is unknown. It is an argument without default. No
+number from these bounds is certified (the theory is Lattimore 2016, which we did not verify).
 """
 
 import math
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kibitz.bounds import complexity, concentration
-from kibitz.bounds._bound import Answer, answer, bound, documented, inverse, times
+from kibitz.bounds._bound import Result, bound, document_parameters, invert, make_result, multiply
 from kibitz.bounds._checks import (
     FloatArray,
     Weights,
@@ -26,16 +26,19 @@ from kibitz.bounds._checks import (
     check_scale,
     check_weights,
 )
-from kibitz.bounds.upper._trivial import at_most_trivial
+from kibitz.bounds.upper._trivial import limit_by_trivial
 
 
 class Elimination(NamedTuple):
-    """When ETC drops each arm, if its averages stay within their radii. Arms on the last axis."""
+    """The rounds at which ETC eliminates each arm, if its averages stay within their radii.
 
-    first: FloatArray  # not before this round; never (inf) for an optimal arm
-    last: FloatArray  # at this round at the latest
-    observations: FloatArray  # of all arms together until this arm and all worse ones are gone
-    probability: FloatArray  # that all of this holds up to `last`, at least; 0 says nothing
+    Arms are on the last axis.
+    """
+
+    first: FloatArray  # the earliest round; infinite for an optimal arm
+    last: FloatArray  # the latest round
+    observations: FloatArray  # of all arms, until this arm and all worse ones are eliminated
+    probability: FloatArray  # a lower bound on the probability that this holds up to `last`
 
 
 @bound()
@@ -47,46 +50,48 @@ def ocucb(
     rho: float = 0.5,
     form: str = "proved",
     details: bool = False,
-) -> Answer:
-    r"""OCUCB-n's bound on an epoch of d = `horizon` stages (Lemma 10, Lattimore).
+) -> Result:
+    r"""Return OCUCB-n's bound for an epoch of d = `horizon` stages (Lemma 10; Lattimore).
 
     .. math:: C_\eta\sum_{\Delta_i>0}\Big[\frac{\log\max\{d\Delta_i^2/k_{i,\rho},1\}
               +(\log\log d)_+}{\Delta_i}+\Delta_i\Big]
 
-    ``"lemma"`` is this formula, ``"proved"`` what is left of it when no more can be lost than
-    :func:`~kibitz.bounds.upper.trivial`. ``"printed"`` does not clip log log d, which is negative
-    for d = 2 and −∞ for d = 1; then the bound does not grow with the set of arms, as the proof of
-    the active algorithm wants. Clipped it does, as long as gaps are at most 1 (D41). ``"leading"``
-    leaves log log d and Δ_i out.
+    ``"lemma"`` is this formula. ``"proved"`` is at most :func:`~kibitz.bounds.upper.trivial`.
+    ``"printed"`` does not clip log log d, which is negative for d = 2 and −∞ for d = 1. The proof
+    of the active algorithm needs a bound that grows with the set of arms. The printed bound does
+    not; the clipped one does if the gaps are at most 1 (D41). ``"leading"`` omits log log d and
+    Δ_i.
 
     Parameters
     ----------
     horizon
-        d, the length of the epoch, one or many.
+        The length d of the epoch; one or many.
     """
     gaps, horizon = check_gaps(gaps), check_horizon(horizon)
     c_eta = check_scale("c_eta", c_eta)
     check_choice("form", form, "proved", "lemma", "printed", "leading")
-    terms = _epoch(gaps, np.log(horizon), complexity.hardness(gaps, rho), form)
+    terms = _epoch_terms(gaps, np.log(horizon), complexity.hardness(gaps, rho), form)
     if form != "proved":
-        return answer(c_eta * terms.sum(axis=-1), c_eta * terms, None, details)
-    return at_most_trivial(c_eta * terms, gaps, horizon, details)
+        return make_result(c_eta * terms.sum(axis=-1), c_eta * terms, None, details)
+    return limit_by_trivial(c_eta * terms, gaps, horizon, details)
 
 
-def _epoch(gaps: FloatArray, log_length: FloatArray, hardness: FloatArray, form: str) -> FloatArray:
-    """The terms of :func:`ocucb` without C_η, where dΔ²/k is written d/H."""
+def _epoch_terms(
+    gaps: FloatArray, log_length: FloatArray, hardness: FloatArray, form: str
+) -> FloatArray:
+    """Return the terms of :func:`ocucb` without C_η, with d/H for dΔ²/k."""
     with np.errstate(divide="ignore"):
         logs, loglogs = np.log(hardness), np.log(log_length)[..., None]
     # an optimal arm has H = ∞
     terms = np.where(gaps > 0, np.maximum(log_length[..., None] - logs, 0.0), 0.0)
     if form == "leading":
-        return terms * inverse(gaps)
+        return terms * invert(gaps)
     if form in {"proved", "lemma"}:
         loglogs = np.maximum(loglogs, 0.0)
-    return times(inverse(gaps), terms + loglogs) + gaps
+    return multiply(invert(gaps), terms + loglogs) + gaps
 
 
-@documented
+@document_parameters
 def etc_elimination(
     gaps: ArrayLike,
     log_horizon: ArrayLike,
@@ -95,10 +100,10 @@ def etc_elimination(
     variance: float = 1.0,
     form: str = "proved",
 ) -> Elimination:
-    r"""When ETC with parameter α and horizon T drops each arm, and with what probability.
+    r"""Return when ETC with parameter α and horizon T eliminates each arm, and with what probability.
 
-    If all averages up to round τ are within :math:`\sqrt{(2c/s)\log(T/s)}` of their means, where
-    c is the variance proxy of the rewards and α ≥ c, the best arms stay, and arm i goes at a
+    Let c be the variance proxy of the rewards, with α ≥ c. If all averages up to round τ are within
+    :math:`\sqrt{(2c/s)\log(T/s)}` of their means, ETC keeps the best arms and eliminates arm i at a
     round s with
 
     .. math:: \frac{L}{\Delta_i^2}W(T\Delta_i^2/L) \le s \le
@@ -106,10 +111,8 @@ def etc_elimination(
               C = 8(\sqrt\alpha+\sqrt c)^2,\quad L = 8(\sqrt\alpha-\sqrt c)^2
 
     ``"printed"`` has C = 8(α+c) and L = 8(α−c), both wrong (D13), and the probability
-    :math:`1-12K(\tau/T)\sqrt{\log(T/\tau)}`; ``"proved"`` has that of
+    :math:`1-12K(\tau/T)\sqrt{\log(T/\tau)}`. ``"proved"`` uses the probability of
     :func:`kibitz.bounds.concentration.maximal` for each side of each arm.
-
-    `log_horizon` is log T, see :func:`kibitz.bounds.complexity.etc_log_horizon`.
 
     Parameters
     ----------
@@ -153,28 +156,29 @@ def etc_ocucb(
     variance: float = 1.0,
     form: str = "proved",
     details: bool = False,
-) -> Answer:
-    r"""The bound of the active algorithm, OCUCB-n on the arms that ETC keeps (Theorem 4).
+) -> Result:
+    r"""Return the bound of Theorem 4 for the active algorithm ETC-OCUCB.
 
     .. math:: C_\eta\sum_{\Delta_i>0}\Big[\frac{1}{\Delta_i}\Big(5\log\max\Big\{
               \frac{d_{m_i-1}}{H'_i},\frac{H_{i,\rho}}{\sqrt{H'_i}}\Big\}
               +\frac{\log 2}{2}m_i(m_i+1)\Big)+(m_i+1)\Delta_i\Big]+38.56K+1.44
 
-    with :math:`d_m=2^{2^m}`, m_i of :func:`kibitz.bounds.complexity.last_epoch` and
-    :math:`H'_i=H^{(m_i)}_{i,\rho}`. Rewards in [0, 1] or at least gaps ≤ 1: else infinite. The
-    last two terms, the regret in case ETC errs, belong to no arm: `terms` do not contain them.
+    Here :math:`d_m=2^{2^m}`, m_i is :func:`kibitz.bounds.complexity.last_epoch` and
+    :math:`H'_i=H^{(m_i)}_{i,\rho}`. The algorithm runs OCUCB-n on the arms that ETC keeps. The bound
+    requires gaps ≤ 1 (rewards in [0, 1] suffice) and is infinite otherwise. The last two terms, the
+    regret if ETC errs, belong to no arm and are not part of `terms`.
 
     Parameters
     ----------
     horizon
-        T, which caps the number of epochs; None plays for ever.
+        The horizon T, which limits the number of epochs; None means no horizon.
     variance
         The variance proxy c ≤ α of the rewards: 1 in the paper, 1/4 for rewards in [0, 1].
     form
-        ``"proved"`` as above. ``"exact"``, never larger: the sum over epochs itself, as the
-        proof has it before it is bounded. ``"printed"``: the last explicit formula of the
-        appendix, with 4 for 5 (D25), 51K, the printed C_α (D13) and H^{(m)} (D17) and without
-        one Δ_i per epoch (D36). ``"leading"``:
+        ``"proved"`` is the formula above. ``"exact"`` is the sum over epochs before the proof
+        bounds it; it is never larger. ``"printed"`` is the last explicit formula of the appendix,
+        with 4 instead of 5 (D25), 51K, the printed C_α (D13) and H^{(m)} (D17), and without one Δ_i
+        per epoch (D36). ``"leading"`` is
         :math:`5C_\eta\sum\Delta_i^{-1}\max\{\log(1/\epsilon),\log\sqrt{H_{i,\rho}}\}`.
     """
     gaps, rate = check_gaps(gaps), check_rate(rate)
@@ -188,42 +192,42 @@ def etc_ocucb(
     if form == "leading":
         with np.errstate(divide="ignore"):
             sizes = np.maximum(-np.log(rate)[..., None], np.log(full) / 2)
-        terms = c_eta * times(5 * inverse(gaps), sizes)
-        return answer(terms.sum(axis=-1), terms, None, details)
+        terms = c_eta * multiply(5 * invert(gaps), sizes)
+        return make_result(terms.sum(axis=-1), terms, None, details)
     epochs = complexity.last_epoch(gaps, rate, horizon, constant)
-    endless = np.isinf(epochs) & (gaps > 0)
+    is_endless = np.isinf(epochs) & (gaps > 0)
     epochs = np.where(np.isinf(epochs), 0.0, epochs)
     final = None if horizon is None else complexity.final_epoch(horizon)
     if form == "exact":
-        terms = _sum_of_epochs(gaps, rate, rho, constant, epochs)
-        shared = _when_etc_errs(gaps.size, final)
+        terms = _sum_epochs(gaps, rate, rho, constant, epochs)
+        shared = _sum_errors(gaps.size, final)
     else:
-        terms = _explicit(gaps, rate, rho, constant, epochs, final, form)
-        shared = np.asarray(51.0 * gaps.size) if form == "printed" else _when_etc_errs(gaps.size)
-    terms = np.where(endless, math.inf, c_eta * terms)
+        terms = _closed_form(gaps, rate, rho, constant, epochs, final, form)
+        shared = np.asarray(51.0 * gaps.size) if form == "printed" else _sum_errors(gaps.size)
+    terms = np.where(is_endless, math.inf, c_eta * terms)
     if form != "printed" and (gaps > 1).any():
         terms = np.where(gaps > 0, math.inf, terms)
     total = terms.sum(axis=-1) + gaps.any() * shared
     if form != "printed" and horizon is not None:
         terms = np.minimum(terms, horizon[..., None] * gaps)
         total = np.minimum(total, horizon * gaps.max())
-    return answer(total, terms, None, details)
+    return make_result(total, terms, None, details)
 
 
-def _sum_of_epochs(
+def _sum_epochs(
     gaps: FloatArray, rate: FloatArray, rho: float, constant: float, epochs: FloatArray
 ) -> FloatArray:
-    """Epoch m is played on the arms that epoch m − 1 left; arm i plays up to epoch m_i."""
+    """Return the sum over epochs; arm i takes part up to epoch m_i."""
     terms = np.zeros(epochs.shape)
     for m in range(int(epochs.max()) + 1):
         left = complexity.first_eliminated(gaps, rate, m - 1, constant) if m > 0 else None
         log_length = np.asarray(complexity.epoch_log_length(m))
-        epoch = _epoch(gaps, log_length, complexity.hardness(gaps, rho, left), "proved")
+        epoch = _epoch_terms(gaps, log_length, complexity.hardness(gaps, rho, left), "proved")
         terms = terms + np.where(m <= epochs, epoch, 0.0)
     return terms
 
 
-def _explicit(
+def _closed_form(
     gaps: FloatArray,
     rate: FloatArray,
     rho: float,
@@ -232,10 +236,10 @@ def _explicit(
     final: FloatArray | None,
     form: str,
 ) -> FloatArray:
-    """The same sum in closed form, with factor 5; as printed, with factor 4."""
+    """Return the same sum in closed form, with factor 5; the printed form has factor 4."""
     printed = form == "printed"
-    reduced = complexity.hardness(gaps, rho, 0)  # i/Δ², after the epoch in which the arm goes
-    if final is not None:  # arms that the horizon stops before they go
+    reduced = complexity.hardness(gaps, rho, 0)  # i/Δ², after the epoch that eliminates the arm
+    if final is not None:  # arms that are still there at the horizon
         left = complexity.first_eliminated(gaps, rate, final, constant) + printed
         stopped = epochs == final[..., None]
         reduced = np.where(stopped, complexity.hardness(gaps, rho, left), reduced)
@@ -245,13 +249,16 @@ def _explicit(
     largest = np.maximum(log_length - log_reduced, log_full - log_reduced / 2)
     if printed:
         brackets = 4 * largest + epochs + epochs**2
-        return brackets * inverse(gaps) + gaps
+        return brackets * invert(gaps) + gaps
     brackets = 5 * largest + math.log(2) / 2 * epochs * (epochs + 1)
-    return brackets * inverse(gaps) + (epochs + 1) * gaps
+    return brackets * invert(gaps) + (epochs + 1) * gaps
 
 
-def _when_etc_errs(n_arms: int, final: FloatArray | None = None) -> FloatArray:
-    """Σ_m (1 + 12K√log(d_{m+1} log d_{m+1}))/log d_{m+1}: 38.56K + 1.44, or up to an epoch."""
+def _sum_errors(n_arms: int, final: FloatArray | None = None) -> FloatArray:
+    """Return Σ_m (1 + 12K√log(d_{m+1} log d_{m+1}))/log d_{m+1}, up to an epoch if given.
+
+    The infinite sum is 38.56K + 1.44.
+    """
     logs = 2.0 ** np.arange(1, 201) * math.log(2)
     sums = np.cumsum((1 + 12 * n_arms * np.sqrt(logs + np.log(logs))) / logs)
     if final is None:
@@ -267,14 +274,14 @@ def paid_looks(
     *,
     form: str = "leading",
     details: bool = False,
-) -> Answer:
-    r"""The size of the regret if each look costs what a pull costs (conclusion of the paper).
+) -> Result:
+    r"""Return the order of the regret if a look costs as much as a pull (conclusion of the paper).
 
     .. math:: \sum_{\Delta_i>0}\frac{\log_+(\epsilon T\Delta_i^2)+\log(1/\epsilon)}{\Delta_i}
 
-    An order of magnitude, ``form="leading"`` and no other: constants and log log terms are
-    dropped. It is :math:`\sum\log(T\Delta_i^2)/\Delta_i` as long as every εTΔ_i² ≥ 1, and more
-    otherwise (D35). Infinite at rate 0.
+    It is an order of magnitude without constants and log log terms; the only form is ``"leading"``.
+    It equals :math:`\sum\log(T\Delta_i^2)/\Delta_i` if every εTΔ_i² ≥ 1, and is larger otherwise
+    (D35). It is infinite at rate 0.
     """
     gaps, rate = check_gaps(gaps), check_rate(rate)
     horizon = check_horizon(horizon, rate=rate)
@@ -282,8 +289,8 @@ def paid_looks(
     with np.errstate(divide="ignore"):
         looks = np.log(rate)[..., None]
         looked = np.maximum(looks + np.log(horizon)[..., None] + 2 * np.log(gaps), 0.0)
-    terms = times(inverse(gaps), looked - looks)
-    return answer(terms.sum(axis=-1), terms, None, details)
+    terms = multiply(invert(gaps), looked - looks)
+    return make_result(terms.sum(axis=-1), terms, None, details)
 
 
 @bound(arrivals="any")
@@ -295,46 +302,49 @@ def ftl_robin(
     *,
     sd: float = 1.0,
     details: bool = False,
-) -> Answer:
-    r"""FTL-robin's bound, for all T at once (Lemma 1, whose proof the paper omits).
+) -> Result:
+    r"""Return FTL-robin's bound, uniform in T (Lemma 1, whose proof the paper omits).
 
-    It errs while an average is off by Δ_i/2, and an average of n or more observations ever is
-    with probability at most :math:`e^{-ny_i}`, :math:`y_i=\Delta_i^2/(8\sigma^2)`. In a period of
-    K/ε stages every arm is seen once more (printed 1/ε, D22):
+    FTL-robin errs only while an average is off by Δ_i/2. An average of n or more observations is ever
+    this far off with probability at most :math:`e^{-ny_i}`, :math:`y_i=\Delta_i^2/(8\sigma^2)`. In a
+    period of K/ε stages every arm gets one more look (printed 1/ε, D22). For looks in turn
+    (`weights=None`) the bound is
 
     .. math:: \sum_{\Delta_i>0}\Delta_i\Big[1+\frac K\epsilon\sum_{n\ge1}\min(1,2e^{-ny_i})\Big]
 
-    for looks in turn (`weights=None`), whether arrivals are periodic or random; for two arms
-    and Δ ≤ 1 that is at most 27.2/(εΔ). With `weights`, the leader sees what comes by:
+    for periodic and for random arrivals. For two arms and Δ ≤ 1 it is at most 27.2/(εΔ). With
+    `weights`, for a passive observer, it is
 
     .. math:: \sum_{\Delta_i>0}\Delta_i\Big[1+\Big(\frac1{\epsilon p_1}+\frac1{\epsilon p_i}\Big)
               \frac{1}{e^{y_i}-1}\Big]
 
-    with p_1 the largest weight of an optimal arm. Infinite if either is never seen.
+    with p_1 the largest weight of an optimal arm. The bound is infinite if p_1 or p_i is 0.
 
     Parameters
     ----------
     weights
-        p, one per arm, of sum at most 1, or a name; looks in turn if not given.
+        The weights p, one per arm, with sum at most 1, or a name; None means looks in turn.
     """
     gaps, rate = check_gaps(gaps), check_rate(rate)
     last = None if horizon is None else check_horizon(horizon, rate=rate)
     rate = rate[..., None]
     positive = gaps > 0
     y = np.where(positive, (gaps / check_scale("sd", sd)) ** 2 / 8, math.inf)
-    with np.errstate(over="ignore"):  # at rates near the smallest float all of it may overflow
+    with np.errstate(over="ignore"):  # rates near the smallest float cause overflow
         if weights is None:
             certain = np.floor(math.log(2) / y)  # terms of the sum that are 1
             errors = certain + 2 * np.exp(-(certain + 1) * y) / -np.expm1(-y)
-            stages = _per(errors, rate / gaps.size)
+            stages = _count_stages(errors, rate / gaps.size)
         else:
             weights = check_weights(weights, gaps)
             errors = np.exp(-y) / -np.expm1(-y)
-            stages = _per(errors, rate * weights[~positive].max()) + _per(errors, rate * weights)
+            stages = _count_stages(errors, rate * weights[~positive].max()) + _count_stages(
+                errors, rate * weights
+            )
         terms = np.where(positive, gaps * (1 + np.where(positive, stages, 0.0)), 0.0)
-        return at_most_trivial(terms, gaps, last, details)
+        return limit_by_trivial(terms, gaps, last, details)
 
 
-def _per(errors: FloatArray, rate: FloatArray) -> FloatArray:
-    """The stages that errors last, each until a look comes; for ever if none does."""
+def _count_stages(errors: FloatArray, rate: FloatArray) -> FloatArray:
+    """Return the number of stages that errors last, each until a look arrives; infinite at rate 0."""
     return np.asarray(np.where(rate > 0, errors / np.where(rate > 0, rate, 1.0), math.inf))

@@ -1,42 +1,43 @@
-"""What can be lost at all: the bound that every upper bound is cut down to."""
+"""The largest possible regret, which limits every upper bound."""
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kibitz.bounds._bound import Answer, answer, bound, plain
+from kibitz.bounds._bound import Result, bound, make_result, to_scalar
 from kibitz.bounds._checks import FloatArray, check_gaps, check_horizon
 
 
 @bound()
 def trivial(gaps: ArrayLike, horizon: ArrayLike) -> float | FloatArray:
-    r"""The most that a policy can lose that pulls each arm once before it pulls any arm again.
+    r"""Return the largest possible regret of a policy that pulls each arm once first.
 
     .. math:: \sum_i\Delta_i+(T-K)\Delta_{max} \quad (T\ge K), \qquad
               \text{the sum of the } T \text{ largest gaps} \quad (T<K)
 
-    At T = K it is what each of them does lose. UCB, FTL-robin and OCUCB-n are such policies;
-    ETC-OCUCB, which starts anew in each epoch, is not: it can lose :math:`T\Delta_{max}`.
+    At T = K every such policy has this regret. UCB, FTL-robin and OCUCB-n are such policies.
+    ETC-OCUCB is not, because it restarts in each epoch; its regret can be as large as
+    :math:`T\Delta_{max}`.
     """
     delta, last = check_gaps(gaps), check_horizon(horizon)
     worst_first = np.cumsum(np.sort(delta)[::-1])
     first = np.minimum(last, delta.size).astype(np.int64)
-    return plain(worst_first[first - 1] + np.maximum(last - delta.size, 0) * delta.max())
+    return to_scalar(worst_first[first - 1] + np.maximum(last - delta.size, 0) * delta.max())
 
 
-def at_most_trivial(
+def limit_by_trivial(
     terms: FloatArray,
     gaps: FloatArray,
     horizon: FloatArray | None,
     details: bool,
     stages: FloatArray | None = None,
-) -> Answer:
-    """The answer for terms per arm, cut down to what can be lost at all up to the horizon, if any.
+) -> Result:
+    """Return the result for terms per arm, limited by the largest possible regret at the horizon.
 
-    An arm is pulled at most T - K + 1 times, once if T < K; the total is at most `trivial`.
+    An arm is pulled at most T - K + 1 times (once if T < K), and the total is at most `trivial`.
     """
     if horizon is None:
-        return answer(terms.sum(axis=-1), terms, stages, details)
-    most = np.maximum(horizon - gaps.size + 1, 1.0)[..., np.newaxis]
-    terms = np.minimum(terms, most * gaps)
+        return make_result(terms.sum(axis=-1), terms, stages, details)
+    max_pulls = np.maximum(horizon - gaps.size + 1, 1.0)[..., np.newaxis]
+    terms = np.minimum(terms, max_pulls * gaps)
     total = np.minimum(terms.sum(axis=-1), trivial(gaps, horizon))
-    return answer(total, terms, stages, details)
+    return make_result(total, terms, stages, details)

@@ -22,7 +22,7 @@ from kibitz.live.agent.transaction import KnownArms, Operation, Transaction
 from kibitz.live.events import Arm, Decision, Event, project
 from kibitz.live.store import audit, connect, queries, sqlite_path
 from kibitz.live.store.schema import Database, Store
-from kibitz.model.problem import LARGEST
+from kibitz.model.problem import MAX_REWARD
 from kibitz.policies.policy import Policy
 
 if TYPE_CHECKING:
@@ -291,8 +291,8 @@ class Agent:
             raise invalid("reward", f"0 or 1 for {self.policy.name} with bernoulli rewards", reward)
         if self.policy.rewards == "bounded" and not 0 <= value <= 1:
             raise invalid("reward", f"in [0, 1] for {self.policy.name}", reward)
-        if abs(value) > LARGEST:
-            raise invalid("reward", f"between -{LARGEST:g} and {LARGEST:g}", reward)
+        if abs(value) > MAX_REWARD:
+            raise invalid("reward", f"between -{MAX_REWARD:g} and {MAX_REWARD:g}", reward)
         return value
 
     def add(self, arm: str) -> None:

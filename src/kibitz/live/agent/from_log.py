@@ -95,7 +95,7 @@ def from_log(
 def size_interval(
     problem: Logged, horizon: int, cost: float, exploration: float = 6.0
 ) -> tuple[float, float]:
-    """Return the smallest and largest best size ε of UCB1-Double's bucket that the log allows.
+    """Return the smallest and largest recommended size ε of a bucket that the log allows.
 
     Of the gaps between the ends of their intervals, all moved together in nine steps; 0 where an arm
     may be as good as the best, so that looks may be worth nothing. Cost is in units of reward. The
@@ -112,7 +112,7 @@ def size_interval(
         gaps = least + share * (most - least)
         if gaps.min() > 0:
             planned = plan(horizon, gaps=gaps.tolist(), cost=cost / scale, exploration=exploration)
-            sizes.append(float(planned["best"]["active"]["rate"]))
+            sizes.append(float(planned["advice"]["rate"]))
     return min(sizes), max(sizes)
 
 

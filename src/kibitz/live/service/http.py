@@ -26,7 +26,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from kibitz._errors import Conflict, StoreDamaged, StoreUnavailable, UnknownAgent, UnknownDecision
 from kibitz._validation import invalid, short_repr
 from kibitz.live.service.auth import Headers, Rejected
-from kibitz.model.problem import LARGEST
+from kibitz.model.problem import MAX_REWARD
 
 MAX_BODY_BYTES = 256 * 1024
 BODY_SECONDS = 10.0  # that a body may take to arrive
@@ -249,7 +249,7 @@ def explain(error: msgspec.ValidationError, declared: Any, content: Any) -> Reje
     elif message.startswith("Number out of range"):
         condition = CONDITIONS["float"]
     elif "`float` " in message:
-        condition = f"between {-LARGEST:g} and {LARGEST:g}"
+        condition = f"between {-MAX_REWARD:g} and {MAX_REWARD:g}"
     else:
         condition = CONDITIONS.get(kind, "valid")
     return Rejected(422, f"{name} must be {condition}, got {short_repr(value)}")

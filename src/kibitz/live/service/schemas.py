@@ -6,11 +6,11 @@ from msgspec import Meta, Struct, json
 
 from kibitz.live.service.http import MAX_BATCH
 from kibitz.live.store.queries import PAGE
-from kibitz.model.problem import LARGEST
+from kibitz.model.problem import MAX_REWARD
 
 Text = Annotated[str, Meta(min_length=1, max_length=500, description="Printable characters.")]
 Id = Annotated[int, Meta(ge=1, le=2**62 - 1, description="The id of a decision.")]
-Reward = Annotated[float, Meta(ge=-LARGEST, le=LARGEST, description="A finite number.")]
+Reward = Annotated[float, Meta(ge=-MAX_REWARD, le=MAX_REWARD, description="A finite number.")]
 State = Literal["active", "paused", "retired"]
 Extended = float | Literal["inf", "-inf"] | None  # JSON has no infinite numbers and no NaN
 

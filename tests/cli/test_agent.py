@@ -144,7 +144,7 @@ def test_a_plan_starts_from_a_log_and_says_how_unsure_it_is(kibitz, log):
     assert code == 0, err
     planned = json.loads(out)
     x, y = planned["log"]["arms"]
-    assert (x["arm"], x["n_seen"], y["n_seen"]) == ("x", 200, 200)
+    assert (x["arm"], x["n_observed"], y["n_observed"]) == ("x", 200, 200)
     gap = abs(x["mean"] - y["mean"])
     assert planned["setting"]["problems"][0][1] == pytest.approx(gap / 0.5)
     worse = min(x, y, key=lambda arm: arm["mean"])

@@ -13,7 +13,7 @@ import time
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
-def found_browser():
+def find_browser():
     """Return the path of the system's Chromium, or None."""
     return next(filter(None, map(shutil.which, BROWSERS)), None)
 

@@ -137,10 +137,10 @@ def service():
 @contextlib.contextmanager
 def running(url):
     """Run the service of a store on the loopback, in a thread; its address."""
-    from kibitz.live.service.server import listen, server
+    from kibitz.live.service.server import create_server, listen
 
     listens = listen("127.0.0.1", 0)
-    made = server(create_app(url))
+    made = create_server(create_app(url))
     thread = threading.Thread(target=made.run, kwargs={"sockets": [listens]})
     thread.start()
     try:

@@ -116,7 +116,7 @@ def indices(arms, stage, pending):
     """Return the indices of UCB by hand: the mean of what was told, the count with the pending."""
     found = []
     for one, p in zip(arms, pending, strict=True):
-        n = one.n_seen
+        n = one.n_observed
         count = min(n + p, 2 * n)
         found.append(one.mean + np.sqrt(2.0 * np.log(stage) / count))
     return found

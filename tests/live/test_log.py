@@ -49,8 +49,8 @@ def test_an_exported_log_comes_back_as_a_problem(agent, memory, suffix):
     assert problem.arms == ("blue", "green")
     rewards = dict(zip(problem.arms, problem.rewards, strict=True))
     assert {arm: sorted(values.tolist()) for arm, values in rewards.items()} == expected(agent)
-    assert problem.n_seen.sum() == 10
-    low, high = intervals(problem.n_seen, problem.means, 0.05, problem.scale)
+    assert problem.n_observed.sum() == 10
+    low, high = intervals(problem.n_observed, problem.means, 0.05, problem.scale)
     assert problem.low.tolist() == low.tolist()
     assert problem.high.tolist() == high.tolist()
     assert np.all(problem.gap_intervals[0] <= problem.gaps)
@@ -89,7 +89,7 @@ def test_any_csv_of_arms_and_rewards_is_a_log(memory):
     problem = kibitz.from_log(file, arm="button", reward="paid")
     assert problem.arms == ("x", "y")
     assert problem.means.tolist() == [0.5, 0.25]
-    assert problem.n_seen.tolist() == [2, 2]
+    assert problem.n_observed.tolist() == [2, 2]
     assert repr(problem) == "from_log(x: 2, y: 2)"
 
 

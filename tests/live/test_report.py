@@ -7,7 +7,7 @@ import pytest
 
 import kibitz
 from kibitz.live.agent.confidence import (
-    best_bounds,
+    best_arm_p_values,
     gap_intervals,
     intervals,
     radius,
@@ -69,7 +69,7 @@ def test_an_agent_that_is_looked_at_after_each_report_is_right_at_all_times(memo
                 agent.tell(decision.id, float(rng.random() < truth["abc".index(decision.arm)]))
                 arms = agent.arms()
                 low, high = intervals(
-                    [arm.n_seen for arm in arms], [arm.mean for arm in arms], 1e-4, 0.5
+                    [arm.n_observed for arm in arms], [arm.mean for arm in arms], 1e-4, 0.5
                 )
                 assert np.all((low <= truth) & (truth <= high))
 
@@ -91,7 +91,7 @@ def test_the_regret_lies_in_its_interval_if_the_means_do():
 
 def test_the_bound_that_an_arm_is_best_is_where_the_intervals_part():
     n, means = [400, 400, 5], [0.2, 0.8, 0.5]
-    bounds = best_bounds(n, means, 0.5)
+    bounds = best_arm_p_values(n, means, 0.5)
     assert bounds[1] == bounds[2] == 1.0
     low, high = intervals(n, means, bounds[0] * 1.001, 0.5)
     assert high[0] < low[1]

@@ -224,7 +224,7 @@ def test_ten_thousand_random_strings_at_the_parser_are_never_more_than_refused(m
     agent = made(url)
     before = list(agent.events())
     service = app(url)
-    config = running.server(service).config
+    config = running.create_server(service).config
     config.load()
     statuses = set()
 

@@ -226,7 +226,7 @@ def test_the_planner_is_asked_when_a_twentieth_more_is_known(memory, monkeypatch
     planner = watched.looks_saved
 
     def plan(arms, n_asks, scale):
-        planned.append(sum(arm.n_seen for arm in arms))
+        planned.append(sum(arm.n_observed for arm in arms))
         return planner(arms, n_asks, scale)
 
     monkeypatch.setattr(watched, "looks_saved", plan)
@@ -237,8 +237,8 @@ def test_the_planner_is_asked_when_a_twentieth_more_is_known(memory, monkeypatch
             frame = await anext(frames)
             if frame.startswith(b"event"):
                 shown = told(frame)[1]["report"]
-                n_seen = sum(arm["n_pulls"] + arm["n_looks"] for arm in shown["arms"])
-                if n_seen == wanted and shown["looks_saved"] is not None:
+                n_observed = sum(arm["n_pulls"] + arm["n_looks"] for arm in shown["arms"])
+                if n_observed == wanted and shown["looks_saved"] is not None:
                     return shown["looks_saved"]
 
     def play(agent, n):

@@ -6,7 +6,7 @@ import re
 import time
 
 import pytest
-from live.browser import Process, Watcher, fetched, found_browser, served
+from live.browser import Process, Watcher, fetched, find_browser, served
 
 import kibitz
 from kibitz.live.service import auth as tokens
@@ -21,7 +21,7 @@ NASTY = ["<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "a/b?c#d&e
 
 @pytest.fixture(scope="module")
 def browser():
-    path = found_browser()
+    path = find_browser()
     if path is None:
         pytest.skip("no Chromium on this machine: the page was NOT tried in a browser")
     import scipy.stats  # noqa: F401 (what the first report imports)

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-MADE = ("pull", "look", "observe")  # the events that create a decision
-STATUS = {"added": "active", "resumed": "active", "paused": "paused", "retired": "retired"}
+DECISION_KINDS = ("pull", "look", "observe")  # the events that create a decision
+ARM_STATUS = {"added": "active", "resumed": "active", "paused": "paused", "retired": "retired"}
 
 
 class Event(NamedTuple):
@@ -21,7 +21,7 @@ class Event(NamedTuple):
 
     seq: int  # 1, 2, 3, ... for each agent
     at: float  # seconds since 1970
-    kind: str  # one of MADE, told, corrected, forgotten, silent, or a change of an arm
+    kind: str  # one of DECISION_KINDS, told, corrected, forgotten, silent, or a change of an arm
     id: int | None  # of the decision
     arm: str
     reward: float | None
@@ -70,14 +70,14 @@ class Arm:
     looks_forgotten: int = 0
 
     @property
-    def n_seen(self) -> int:
+    def n_observed(self) -> int:
         """The number of observations, O_i."""
         return self.n_pulls + self.n_looks
 
     @property
     def mean(self) -> float:
         """The mean of all observations; NaN without any."""
-        return (self.pull_sum + self.look_sum) / self.n_seen if self.n_seen else float("nan")
+        return (self.pull_sum + self.look_sum) / self.n_observed if self.n_observed else float("nan")
 
     def count_decision(self, kind: str) -> None:
         """Count a new decision; an `observe` is never pending."""
@@ -162,9 +162,9 @@ def project(events: Iterable[Event]) -> Projection:
         if event.arm not in places:
             raise ValueError(f"arm of event {event.seq} must be known, got {event.arm!r}")
         arm = p.arms[places[event.arm]]
-        if event.kind in STATUS:
-            arm.status = STATUS[event.kind]
-        elif event.kind in MADE:
+        if event.kind in ARM_STATUS:
+            arm.status = ARM_STATUS[event.kind]
+        elif event.kind in DECISION_KINDS:
             _decide(p, event, arm, places[event.arm])
         else:
             if event.id is None or not 1 <= event.id <= len(p.decisions):

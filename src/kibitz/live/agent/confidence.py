@@ -51,7 +51,7 @@ def intervals(n: ArrayLike, means: ArrayLike, delta: float, scale: float) -> tup
     return centres - half, centres + half
 
 
-def best_bounds(n: ArrayLike, means: ArrayLike, scale: float) -> Floats:
+def best_arm_p_values(n: ArrayLike, means: ArrayLike, scale: float) -> Floats:
     """Return, for each arm, the smallest delta at which the intervals say that it is not best; or 1.
 
     If an arm is best, this is ever as small as delta with probability at most delta.

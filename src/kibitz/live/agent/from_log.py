@@ -31,7 +31,7 @@ class Logged(Problem):
     ----------
     arms
         The names of the arms.
-    n_seen
+    n_observed
         The number of observations of each arm.
     low, high
         Anytime-valid intervals for the true means, all together of probability 1 - delta
@@ -39,15 +39,13 @@ class Logged(Problem):
     """
 
     arms: tuple[str, ...] = ()
-    n_seen: Any = None
+    n_observed: Any = None
     low: Any = None
     high: Any = None
     delta: float = 0.05
 
     def __repr__(self) -> str:
-        return (
-            f"from_log({', '.join(f'{a}: {n}' for a, n in zip(self.arms, self.n_seen, strict=True))})"
-        )
+        return f"from_log({', '.join(f'{a}: {n}' for a, n in zip(self.arms, self.n_observed, strict=True))})"
 
     @property
     def gap_intervals(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -89,7 +87,7 @@ def from_log(
     counts = np.array([len(values) for values in rewards.values()])
     low, high = intervals(counts, problem.means, delta, problem.scale or 1e-12)
     made = {field.name: getattr(problem, field.name) for field in fields(Problem)}
-    return Logged(**made, arms=tuple(rewards), n_seen=counts, low=low, high=high, delta=delta)
+    return Logged(**made, arms=tuple(rewards), n_observed=counts, low=low, high=high, delta=delta)
 
 
 def size_interval(

@@ -100,7 +100,7 @@ def look(
 
     `memory` is the stored state of a policy that holds an arm for some looks.
     """
-    places = [p for p, arm in enumerate(arms) if arm.n_seen > 0 or arm.looks_pending == 0]
+    places = [p for p, arm in enumerate(arms) if arm.n_observed > 0 or arm.looks_pending == 0]
     if not places:
         return min(range(len(arms)), key=lambda place: arms[place].looks_pending)
     known = [arms[place] for place in places]

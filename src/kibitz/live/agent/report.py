@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kibitz.live.agent.confidence import best_bounds, check_delta, intervals, regret_interval
+from kibitz.live.agent.confidence import best_arm_p_values, check_delta, intervals, regret_interval
 from kibitz.live.agent.config import Config
 from kibitz.live.events import Arm
 from kibitz.live.store import queries
@@ -14,7 +14,7 @@ from kibitz.live.store.schema import Database, Store
 if TYPE_CHECKING:
     import xarray
 
-HEAD = ("arm", "asked", "told", "looks", "pending", "lost", "mean", "interval", "best?")
+HEADER = ("arm", "asked", "told", "looks", "pending", "lost", "mean", "interval", "best?")
 NUMBERS = ("regret_low", "regret_high", "looks_saved")  # attributes that may be infinite or none
 INEQUALITY = (
     "|mean - mu| < (scale / n) sqrt((n + 10) (2 log(K / delta) + log(1 + n / 10))) for all K arms "
@@ -40,7 +40,7 @@ def report(
     delta = check_delta(delta)
     arms, n_asks, latest, oldest, last_look = store.read(lambda db: _read(config.name, db))
     now = max(now, latest)
-    counts = np.array([arm.n_seen for arm in arms])
+    counts = np.array([arm.n_observed for arm in arms])
     means = np.array([arm.mean for arm in arms])
     low, high = intervals(counts, means, delta, config.scale)
     if config.policy.rewards != "gaussian":
@@ -58,7 +58,7 @@ def report(
         "mean": means,
         "low": low,
         "high": high,
-        "best": best_bounds(counts, means, config.scale),
+        "best": best_arm_p_values(counts, means, config.scale),
     }
     attributes = {
         "agent": config.name,
@@ -97,7 +97,7 @@ def looks_saved(arms: list[Arm], n_asks: int, scale: float) -> float:
 
     playing = [arm for arm in arms if arm.status != "retired"]
     looks = sum(arm.n_looks for arm in arms)
-    if not looks or n_asks < 2 or len(playing) < 2 or not all(arm.n_seen for arm in playing):
+    if not looks or n_asks < 2 or len(playing) < 2 or not all(arm.n_observed for arm in playing):
         return math.nan
     means = np.array([arm.mean for arm in playing])
     gaps = (means.max() - means) / scale
@@ -111,7 +111,7 @@ def warnings(scale: float, arms: list[Arm], n_asks: int, last_look: int) -> list
     """Return what a person should look into, in sentences."""
     found = []
     for arm in arms:
-        if arm.n_asked >= 10 and arm.n_seen == 0:
+        if arm.n_asked >= 10 and arm.n_observed == 0:
             found.append(f"arm {arm.name!r} was asked for {arm.n_asked} times and never told of")
     found += _lost_differently(arms)
     n_looks = sum(arm.n_looks for arm in arms)
@@ -119,7 +119,7 @@ def warnings(scale: float, arms: list[Arm], n_asks: int, last_look: int) -> list
     if n_looks >= 3 and since > max(10 * usual, 100):
         found.append(f"no look for {since} asks, after one every {usual:.3g} so far")
     for arm in arms:
-        n = arm.n_seen
+        n = arm.n_observed
         if n < 30:
             continue
         variance = max(0.0, arm.squares / n - arm.mean**2)
@@ -151,7 +151,7 @@ def _lost_differently(arms: list[Arm]) -> list[str]:
     ]
 
 
-def plain(data: "xarray.Dataset") -> dict[str, Any]:
+def to_plain(data: "xarray.Dataset") -> dict[str, Any]:
     """Return a report as plain data for JSON: NaN as None, infinite numbers as "inf" and "-inf"."""
     columns = {str(key): values.to_numpy().tolist() for key, values in data.data_vars.items()}
     rows = zip(data["arm"].to_numpy().tolist(), *columns.values(), strict=True)
@@ -193,8 +193,8 @@ def _number(value: Any) -> Any:
 
 def table(data: "xarray.Dataset") -> str:
     """Return a report as a table of text, with its warnings."""
-    rows = [HEAD, *rows_of(data)]
-    widths = [max(len(row[k]) for row in rows) for k in range(len(HEAD))]
+    rows = [HEADER, *format_rows(data)]
+    widths = [max(len(row[k]) for row in rows) for k in range(len(HEADER))]
     lines = [
         "  ".join(
             cell.ljust(width) if k == 0 else cell.rjust(width)
@@ -202,10 +202,10 @@ def table(data: "xarray.Dataset") -> str:
         ).rstrip()
         for row in rows
     ]
-    return "\n".join([*lines, *sentences(data)])
+    return "\n".join([*lines, *format_summary(data)])
 
 
-def rows_of(data: "xarray.Dataset") -> list[tuple[str, ...]]:
+def format_rows(data: "xarray.Dataset") -> list[tuple[str, ...]]:
     """Return the rows of the table."""
     rows = []
     for k, name in enumerate(data["arm"].to_numpy()):
@@ -225,7 +225,7 @@ def rows_of(data: "xarray.Dataset") -> list[tuple[str, ...]]:
     return rows
 
 
-def sentences(data: "xarray.Dataset") -> list[str]:
+def format_summary(data: "xarray.Dataset") -> list[str]:
     """Return what is said below the table."""
     a = data.attrs
     said = [

@@ -12,7 +12,7 @@ from kibitz._errors import Conflict, UnknownDecision
 from kibitz._validation import short_repr
 from kibitz.live.agent import pending, policy_state
 from kibitz.live.agent.config import Config
-from kibitz.live.events import STATUS, Arm, Decided, Decision, project
+from kibitz.live.events import ARM_STATUS, Arm, Decided, Decision, project
 from kibitz.live.store import queries
 from kibitz.live.store.schema import Database
 
@@ -137,11 +137,11 @@ class Transaction:
             return
         place = self._place(name)
         arm = self.arms[place]
-        if arm.status == STATUS[kind]:
+        if arm.status == ARM_STATUS[kind]:
             return
         if arm.status == "retired":
             raise ValueError(f"arm must not be retired to be {kind}, got {name!r}")
-        arm.status = STATUS[kind]
+        arm.status = ARM_STATUS[kind]
         self._append(kind, None, place, None, None)
 
     def expire(self) -> None:

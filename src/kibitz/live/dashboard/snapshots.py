@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kibitz.live.agent.agent import Agent
-from kibitz.live.agent.report import looks_saved, plain, report
+from kibitz.live.agent.report import looks_saved, report, to_plain
 from kibitz.live.events import Event
 from kibitz.live.service.changes import Changes
 from kibitz.live.store import queries
@@ -37,7 +37,7 @@ class State(NamedTuple):
 
     n_events: int
     n_asks: int
-    n_seen: int
+    n_observed: int
     events: list[Event]  # the latest
     whole: bool  # whether all pulls have been counted
 
@@ -45,7 +45,7 @@ class State(NamedTuple):
 class Saved(NamedTuple):
     """The planner's estimate of what looks had saved, after so many observations."""
 
-    n_seen: int
+    n_observed: int
     amount: float
 
 
@@ -102,7 +102,7 @@ class Watched:
                 content, spent = await asyncio.to_thread(self._draw, state, saved.amount)
                 self._publish("report", content)
                 n_events = state.n_events if state.whole else 0
-                if state.n_seen > PLAN_GROWTH * saved.n_seen and (
+                if state.n_observed > PLAN_GROWTH * saved.n_observed and (
                     planning is None or planning.done()
                 ):
                     planning = asyncio.create_task(asyncio.to_thread(self._plan, state))
@@ -129,13 +129,13 @@ class Watched:
         arms = queries.read_arms(database, row.number)
         events = queries.read_events(database, row.number, max(0, row.n_events - MAX_EVENTS))
         whole = self._shares.read(database, row, len(arms))
-        return State(row.n_events, row.n_asks, sum(arm.n_seen for arm in arms), events, whole)
+        return State(row.n_events, row.n_asks, sum(arm.n_observed for arm in arms), events, whole)
 
     def _draw(self, state: State, saved: float) -> tuple[dict[str, Any], float]:
         """Return a snapshot as plain data, and the processor time that it took."""
         began = time.thread_time()
         agent = self.agent
-        shown = plain(report(agent.store, agent.config, agent.now(), saved=saved))
+        shown = to_plain(report(agent.store, agent.config, agent.now(), saved=saved))
         names = [arm["arm"] for arm in shown["arms"]]
         content = {
             "at": max(time.time(), state.events[-1].at),
@@ -148,7 +148,7 @@ class Watched:
     def _plan(self, state: State) -> None:
         """Ask the planner what the looks have saved: that takes longer than all the rest."""
         amount = looks_saved(self.agent.arms(), state.n_asks, self.agent.config.scale)
-        self._saved = Saved(state.n_seen, amount)
+        self._saved = Saved(state.n_observed, amount)
 
 
 class Shares:

@@ -21,7 +21,7 @@ from kibitz._validation import text
 from kibitz.live.agent.agent import Agent
 from kibitz.live.agent.config import Config
 from kibitz.live.agent.export import as_csv, as_lines, as_netcdf
-from kibitz.live.agent.report import plain
+from kibitz.live.agent.report import to_plain
 from kibitz.live.events import Event
 from kibitz.live.service import openapi, schemas
 from kibitz.live.service.auth import Rejected, Tokens
@@ -138,7 +138,7 @@ async def agents(call: Call) -> schemas.Agents:
 async def report(call: Call, query: schemas.ReportQuery) -> schemas.Report:
     """Report what is known of each arm, with confidence sequences, and warnings."""
     data = await asyncio.to_thread(call.agent.report, query.delta)
-    return plain(data)  # type: ignore[return-value]  # the same fields, as a dict
+    return to_plain(data)  # type: ignore[return-value]  # the same fields, as a dict
 
 
 @operation("GET", f"{AGENT}/events", "read", schemas.EVENTS, headers=("Last-Event-ID",))

@@ -50,8 +50,8 @@ def listen(host: str, port: int) -> socket.socket:
     return made
 
 
-def server(app: Starlette) -> "Server":
-    """Return the server of an application: `server(app).run(sockets=[...])`."""
+def create_server(app: Starlette) -> "Server":
+    """Return the server of an application: `create_server(app).run(sockets=[...])`."""
     return Server(
         uvicorn.Config(
             app,

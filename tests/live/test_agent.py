@@ -422,7 +422,7 @@ def test_two_that_opened_the_same_agent_see_what_the_other_does(url):
 
 
 def test_the_log_is_read_from_any_place(url, monkeypatch):
-    monkeypatch.setattr("kibitz.live.store.queries.PAGE", 7)
+    monkeypatch.setattr("kibitz.live.store.queries.PAGE_SIZE", 7)
     with made(url) as agent:
         agent.ask(n=20)
         events = list(agent.events())

@@ -95,7 +95,7 @@ def check_store(url: str, name: str | None = None) -> dict[str, list[str]]:
             with agent(url, one) as opened:
                 found[one] = opened.check()
     except StoreDamaged as error:
-        readable = {} if path is None else audit.readable_events(path)
+        readable = {} if path is None else audit.find_readable_events(path)
         if not readable:
             raise
         found.setdefault("file", [f"damaged: {error}"])

@@ -16,7 +16,7 @@ from kibitz._files import check_target, write_atomic
 from kibitz._netcdf import append_checksum, to_netcdf
 from kibitz._validation import invalid
 from kibitz.live.events import Event
-from kibitz.live.store.queries import PAGE
+from kibitz.live.store.queries import PAGE_SIZE
 
 if TYPE_CHECKING:
     import xarray
@@ -71,7 +71,7 @@ def as_netcdf(events: Iterable[Event]) -> bytes:
 def batched(events: Iterable[Event]) -> Iterator[list[Event]]:
     """Yield events some thousand at a time."""
     rest = iter(events)
-    while some := list(islice(rest, PAGE)):
+    while some := list(islice(rest, PAGE_SIZE)):
         yield some
 
 

@@ -45,7 +45,8 @@ class Logged(Problem):
     delta: float = 0.05
 
     def __repr__(self) -> str:
-        return f"from_log({', '.join(f'{a}: {n}' for a, n in zip(self.arms, self.n_observed, strict=True))})"
+        counts = zip(self.arms, self.n_observed, strict=True)
+        return f"from_log({', '.join(f'{arm}: {n}' for arm, n in counts)})"
 
     @property
     def gap_intervals(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -134,9 +135,9 @@ def _of_ours(columns: Columns, kind: str) -> dict[str, list[float]]:
     except (LookupError, TypeError, ValueError) as error:
         raise ValueError(f"log must be one that kibitz wrote, got another ({error})") from None
     found: dict[str, list[float]] = {arm.name: [] for arm in made.arms}
-    for decided in made.decisions:
-        if decided.reward is not None:
-            found[made.arms[decided.arm].name].append(decided.reward)
+    for record in made.decisions:
+        if record.reward is not None:
+            found[made.arms[record.arm].name].append(record.reward)
     return {name: values for name, values in found.items() if values}
 
 

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 
 from kibitz.live.agent.config import Config
-from kibitz.live.events import Decided, Projection
+from kibitz.live.events import DecisionRecord, Projection
 from kibitz.policies.policy import list_arrays, replace_arrays
 
 
-def update(config: Config, state: Any, decided: Decided, reward: float) -> Any:
+def update(config: Config, state: Any, record: DecisionRecord, reward: float) -> Any:
     """Return the state of a policy after a reward."""
-    is_look = decided.kind != "pull"
+    is_look = record.kind != "pull"
     return config.policy.update(
-        config.params, state, decided.stage, decided.arm, 1, reward / config.unit, is_look
+        config.params, state, record.stage, record.arm, 1, reward / config.unit, is_look
     )
 
 
@@ -27,9 +27,9 @@ def replay(config: Config, projection: Projection) -> str | None:
         return None
     state = config.policy.init(config.params, len(projection.arms))
     for id in projection.order:
-        decided = projection.decisions[id - 1]
-        assert decided.reward is not None
-        state = update(config, state, decided, decided.reward)
+        record = projection.decisions[id - 1]
+        assert record.reward is not None
+        state = update(config, state, record, record.reward)
     return to_json(state)
 
 

@@ -12,7 +12,7 @@ from kibitz._errors import Conflict, UnknownDecision
 from kibitz._validation import short_repr
 from kibitz.live.agent import pending, policy_state
 from kibitz.live.agent.config import Config
-from kibitz.live.events import ARM_STATUS, Arm, Decided, Decision, project
+from kibitz.live.events import ARM_STATUS, Arm, DecisionRecord, Decision, project
 from kibitz.live.store import queries
 from kibitz.live.store.schema import Database
 
@@ -35,7 +35,7 @@ class Transaction:
         self._arms = known[1] if known is not None and known[0] == row.n_events else None
         self._touched: set[int] = set()  # places of arms
         self._events: list[tuple[Any, ...]] = []
-        self._decisions: dict[int, Decided] = {}  # that were read or made, by id
+        self._decisions: dict[int, DecisionRecord] = {}  # that were read or made, by id
         self._keys: dict[str, int | None] = {}  # that were looked up, or are new
         self._new: list[int] = []
         self._changed: set[int] = set()
@@ -73,14 +73,14 @@ class Transaction:
 
     def tell(self, id: int, reward: float) -> str:
         """Count a report once."""
-        decided = self._decided(id)
-        if decided.status == "told":
-            if reward in (decided.reward, decided.told):
+        record = self._decided(id)
+        if record.status == "told":
+            if reward in (record.reward, record.told):
                 return "duplicate"
             raise Conflict(
-                f"reward of decision {id} must be {decided.reward!r} as before, got {reward!r}"
+                f"reward of decision {id} must be {record.reward!r} as before, got {reward!r}"
             )
-        self._settle(id, decided, "told", reward)
+        self._settle(id, record, "told", reward)
         return "counted"
 
     def observe(self, name: str, reward: float, key: str | None) -> str:
@@ -89,38 +89,38 @@ class Transaction:
         if self.arms[place].status == "retired":
             raise ValueError(f"arm must not be retired, got {name!r}")
         if (known := self._with_key("observe", key)) is not None:
-            decided = self._decisions[known]
-            if decided.arm == place and reward in (decided.reward, decided.told):
+            record = self._decisions[known]
+            if record.arm == place and reward in (record.reward, record.told):
                 return "duplicate"
             raise Conflict(
-                f"key must be new, got {key!r}, which has seen {decided.reward!r} of "
-                f"{self.arms[decided.arm].name!r}"
+                f"key must be new, got {key!r}, which has seen {record.reward!r} of "
+                f"{self.arms[record.arm].name!r}"
             )
-        decided = Decided("observe", place, key, self.at, max(1, self.n_asks))
-        id = self._insert(decided)
+        record = DecisionRecord("observe", place, key, self.at, max(1, self.n_asks))
+        id = self._insert(record)
         self._append("observe", id, place, reward, key)
-        self.arms[place].settle(decided, "told", reward)
-        self._learn(decided, reward)
+        self.arms[place].settle(record, "told", reward)
+        self._learn(record, reward)
         return "counted"
 
     def forget(self, id: int) -> str:
         """Give up on a decision."""
-        decided = self._decided(id)
-        if decided.status == "forgotten":
+        record = self._decided(id)
+        if record.status == "forgotten":
             return "duplicate"
-        if decided.status != "pending":
-            raise Conflict(f"decision {id} must be pending to be forgotten, got {decided.status}")
-        self._settle(id, decided, "forgotten", None)
+        if record.status != "pending":
+            raise Conflict(f"decision {id} must be pending to be forgotten, got {record.status}")
+        self._settle(id, record, "forgotten", None)
         return "forgotten"
 
     def correct(self, id: int, reward: float) -> str:
         """Change a report."""
-        decided = self._decided(id)
-        if decided.reward is None:
+        record = self._decided(id)
+        if record.reward is None:
             raise ValueError(f"decision {id} must be told before it is corrected")
-        if reward == decided.reward and decided.status == "told":
+        if reward == record.reward and record.status == "told":
             return "duplicate"
-        self._settle(id, decided, "corrected", reward)
+        self._settle(id, record, "corrected", reward)
         return "corrected"
 
     def change(self, kind: str, name: str) -> None:
@@ -150,11 +150,11 @@ class Transaction:
         if patience is None:
             return
         for id, read in queries.read_overdue(self.database, self.number, self.at - patience):
-            decided = self._decisions.setdefault(id, read)
+            record = self._decisions.setdefault(id, read)
             if silence == "forget":
-                self._settle(id, decided, "forgotten", None)
+                self._settle(id, record, "forgotten", None)
             else:
-                self._settle(id, decided, "silent", float(silence))
+                self._settle(id, record, "silent", float(silence))
 
     # -------------------------------------------------------------------------------- deciding
 
@@ -184,7 +184,7 @@ class Transaction:
         stage = self.n_asks + 1 if kind == "pull" else max(1, self.n_asks)
         place = self._choose(kind, places, stage)
         self.n_asks += kind == "pull"
-        id = self._insert(Decided(kind, place, key, self.at, stage))
+        id = self._insert(DecisionRecord(kind, place, key, self.at, stage))
         self._append(kind, id, place, None, key)
         return Decision(id, kind, self.arms[place].name, key, self.at)
 
@@ -213,9 +213,9 @@ class Transaction:
         if not any(arm.n_pending for arm in self.arms):
             return None
         for id in reversed(self._new):
-            decided = self._decisions[id]
-            if decided.kind == "pull":
-                return decided.arm if decided.status == "pending" else None
+            record = self._decisions[id]
+            if record.kind == "pull":
+                return record.arm if record.status == "pending" else None
         self._write()
         found = queries.read_newest_pending_pull(self.database, self.number)
         return found[0] if found is not None and found[1] == self.n_asks else None
@@ -252,11 +252,11 @@ class Transaction:
         if column == "key":
             self._keys.update(dict.fromkeys(values))
         for id, read in queries.read_decisions(self.database, self.number, column, values):
-            decided = self._decisions.setdefault(id, read)
-            if decided.key is not None:
-                self._keys[decided.key] = id
+            record = self._decisions.setdefault(id, read)
+            if record.key is not None:
+                self._keys[record.key] = id
 
-    def _decided(self, id: int) -> Decided:
+    def _decided(self, id: int) -> DecisionRecord:
         """Return a decision by its id."""
         if id not in self._decisions and id <= self.n_decisions:
             self._read("id", [id])
@@ -279,27 +279,27 @@ class Transaction:
         """Return the decision that this key got before."""
         if (id := self._with_key(kind, key)) is None:
             return None
-        decided = self._decisions[id]
-        return Decision(id, kind, self.arms[decided.arm].name, key, decided.asked_at)
+        record = self._decisions[id]
+        return Decision(id, kind, self.arms[record.arm].name, key, record.asked_at)
 
-    def _insert(self, decided: Decided) -> int:
+    def _insert(self, record: DecisionRecord) -> int:
         """Add a decision; return its id."""
         self.n_decisions += 1
-        self._decisions[self.n_decisions] = decided
+        self._decisions[self.n_decisions] = record
         self._new.append(self.n_decisions)
-        if decided.key is not None:
-            self._keys[decided.key] = self.n_decisions
-        self.arms[decided.arm].count_decision(decided.kind)
+        if record.key is not None:
+            self._keys[record.key] = self.n_decisions
+        self.arms[record.arm].count_decision(record.kind)
         return self.n_decisions
 
-    def _settle(self, id: int, decided: Decided, kind: str, reward: float | None) -> None:
+    def _settle(self, id: int, record: DecisionRecord, kind: str, reward: float | None) -> None:
         """Apply a told, corrected, forgotten or silent event."""
-        is_first = decided.reward is None
-        self.arms[decided.arm].settle(decided, kind, reward)
-        self._append(kind, id, decided.arm, reward, None)
+        is_first = record.reward is None
+        self.arms[record.arm].settle(record, kind, reward)
+        self._append(kind, id, record.arm, reward, None)
         self._changed.add(id)
         if is_first and reward is not None:
-            self._learn(decided, reward)
+            self._learn(record, reward)
         elif reward is not None and self.config.keeps_state:
             self._replay()
 
@@ -311,10 +311,10 @@ class Transaction:
             self._replay()
         return empty if self.state is None else policy_state.from_json(self.state, empty)
 
-    def _learn(self, decided: Decided, reward: float) -> None:
+    def _learn(self, record: DecisionRecord, reward: float) -> None:
         """Update the state of a policy that keeps one; for all others it follows from the counts."""
         if self.config.keeps_state:
-            state = policy_state.update(self.config, self._policy_state(), decided, reward)
+            state = policy_state.update(self.config, self._policy_state(), record, reward)
             self.state = policy_state.to_json(state)
 
     def _replay(self) -> None:

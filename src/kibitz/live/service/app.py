@@ -163,7 +163,7 @@ async def _stream(call: Call, seq: int) -> AsyncIterator[str]:
     while not state.changes.stopping.is_set():
         try:
             await state.tokens.authorize("GET", call.headers, "read", agent.name)
-            found = await asyncio.to_thread(_page, agent, seq, queries.PAGE)
+            found = await asyncio.to_thread(_page, agent, seq, queries.PAGE_SIZE)
         except Rejected:
             return
         except StoreUnavailable:
@@ -174,7 +174,9 @@ async def _stream(call: Call, seq: int) -> AsyncIterator[str]:
             data = json.encode(event._asdict()).decode()
             yield f"id: {event.seq}\nevent: {event.kind}\ndata: {data}\n\n"
         seq = found[-1].seq if found else seq
-        if len(found) < queries.PAGE and not await state.changes.wait(agent.name, seq, QUIET_SECONDS):
+        if len(found) < queries.PAGE_SIZE and not await state.changes.wait(
+            agent.name, seq, QUIET_SECONDS
+        ):
             yield ": still here\n\n"
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from msgspec import Meta, Struct, json
 
 from kibitz.live.service.http import MAX_BATCH
-from kibitz.live.store.queries import PAGE
+from kibitz.live.store.queries import PAGE_SIZE
 from kibitz.model.problem import LARGEST
 
 Text = Annotated[str, Meta(min_length=1, max_length=500, description="Printable characters.")]
@@ -127,7 +127,7 @@ class ReportQuery(Struct):
 
 class EventsQuery(Struct):
     after: Annotated[int, Meta(ge=0, le=2**62 - 1)] = 0
-    limit: Annotated[int, Meta(ge=1, le=PAGE)] = MAX_BATCH
+    limit: Annotated[int, Meta(ge=1, le=PAGE_SIZE)] = MAX_BATCH
 
 
 class ExportQuery(Struct):

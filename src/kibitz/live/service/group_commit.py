@@ -110,7 +110,7 @@ def commit(requests: Sequence[Request]) -> list[Any]:
             by_agent.setdefault(request.agent, []).append(place)
     for agent, places in by_agent.items():
         operations: list[Operation] = [requests[place].operation for place in places]
-        found = _try(agent.batch, operations, each=True)
+        found = _try(agent.batch, operations, return_errors=True)
         if isinstance(found, StoreUnavailable | StoreDamaged):
             found = [found] * len(places)
         elif isinstance(found, Exception):  # of one of them; its transaction was rolled back

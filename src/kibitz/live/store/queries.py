@@ -59,7 +59,7 @@ def unknown_agent(database: Database, name: str) -> UnknownAgent:
     """Return the error for the name of an agent that does not exist."""
     known = ", ".join(map(short_repr, read_names(database)))
     hint = f"the store has {known}" if known else "the store has no agents"
-    return UnknownAgent(f"no agent is named {name!r}; {hint}")
+    return UnknownAgent(f"agent {name!r} does not exist; {hint}")
 
 
 def insert_agent(database: Database, name: str, config: str, arms: Sequence[str], at: float) -> bool:

@@ -97,7 +97,7 @@ def test_it_gives_up_in_time(flaky):
 
 def test_a_server_that_hangs_is_given_up_and_asked_again(flaky, monkeypatch):
     address, answers, received = flaky
-    monkeypatch.setattr(clients, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(clients, "RESPONSE_SECONDS", 0.2)
     answers[:] = [("slow", None), (200, DECISION)]
     with kibitz.Client(address, agent="a") as client:
         assert client.ask(key="k").id == 1
@@ -156,7 +156,7 @@ def test_the_agent_may_be_left_out_where_there_is_one(memory, listening):
         with pytest.raises(ValueError, match="agent must be one of 'one', 'two', got None"):
             kibitz.Client(address)
         token = tokens.create_token(agent.store, "play", "two")
-        time.sleep(tokens.FRESH_SECONDS)
+        time.sleep(tokens.TOKEN_CACHE_SECONDS)
         with pytest.raises(PermissionError, match="token must be a valid one"):
             kibitz.Client(address)
         with kibitz.Client(address, token) as client:

@@ -95,14 +95,14 @@ def test_events_come_as_they_happen_whoever_makes_them_and_go_on_where_one_was(s
 def test_a_stream_ends_when_its_token_is_revoked(shop):
     agent, host = shop
     token = tokens.create_token(agent.store, "read")
-    time.sleep(tokens.FRESH_SECONDS)
+    time.sleep(tokens.TOKEN_CACHE_SECONDS)
     with Stream(host, f"{PATH}/events") as stream:
         assert stream.answer.status == 401
     with Stream(host, f"{PATH}/events?after=2", Authorization=f"Bearer {token}") as stream:
         agent.ask()
         assert stream.next()["id"] == "3"
         tokens.revoke_token(agent.store, 1)
-        time.sleep(tokens.FRESH_SECONDS + 0.1)
+        time.sleep(tokens.TOKEN_CACHE_SECONDS + 0.1)
         agent.ask()
         assert stream.next() is None
 
@@ -139,8 +139,8 @@ def sockets(host, n, content):
 
 def test_slow_clients_are_not_waited_for_and_hold_nobody_up(shop, monkeypatch):
     agent, host = shop
-    monkeypatch.setattr(running, "HEAD_SECONDS", 1.0)
-    monkeypatch.setattr(wire, "BODY_SECONDS", 1.0)
+    monkeypatch.setattr(running, "MAX_HEADER_SECONDS", 1.0)
+    monkeypatch.setattr(wire, "MAX_BODY_SECONDS", 1.0)
     head = f"POST {PATH}/ask HTTP/1.1\r\nHost: localhost\r\n".encode()
     half = head + b"Content-Type: application/json\r\nContent-Length: 20\r\n\r\n{"
     get = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -219,7 +219,7 @@ def nonsense(rng):
 
 
 def test_ten_thousand_random_strings_at_the_parser_are_never_more_than_refused(memory, monkeypatch):
-    monkeypatch.setattr(wire, "BODY_SECONDS", 0.01)
+    monkeypatch.setattr(wire, "MAX_BODY_SECONDS", 0.01)
     url, rng = str(memory / "shop.db"), random.Random(1)
     agent = made(url)
     before = list(agent.events())

@@ -87,5 +87,5 @@ def test_the_limits_of_the_page_are_those_of_the_service():
 
     assert f"({http.MAX_BODY_BYTES // 1024} KiB, {http.MAX_BATCH} at once)" in TEXT
     assert f"too many waiting ({group_commit.MAX_WAITING})" in TEXT
-    assert f"up to {group_commit.MAX_TOGETHER} requests each" in TEXT
-    assert (server.HEAD_SECONDS, http.BODY_SECONDS, auth.FRESH_SECONDS) == (10, 10, 1)
+    assert f"up to {group_commit.MAX_GROUP} requests each" in TEXT
+    assert (server.MAX_HEADER_SECONDS, http.MAX_BODY_SECONDS, auth.TOKEN_CACHE_SECONDS) == (10, 10, 1)

@@ -41,7 +41,7 @@ def read_next(found, database, n_arms):
 
 @pytest.mark.parametrize("piece", [7, 50_000])
 def test_shares_are_those_of_the_log(url, monkeypatch, piece):
-    monkeypatch.setattr(shares, "MAX_READ", piece)
+    monkeypatch.setattr(shares, "MAX_DECISIONS", piece)
     found = shares.Shares()
     with made(url) as agent:
         for n in (0, 1, 8, 200, 303, 1, 600):
@@ -93,7 +93,7 @@ def told(frame):
 
 
 def test_fifty_watchers_cost_one_report(memory, monkeypatch):
-    monkeypatch.setattr(watched, "PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr(watched, "MIN_SNAPSHOT_SECONDS", 0.1)
     reports = []
     last_seen = {}
 
@@ -155,8 +155,8 @@ def test_at_most_two_pictures_a_second(memory):
 
 
 def test_a_store_in_trouble_is_told_of_and_recovered_from(memory, monkeypatch):
-    monkeypatch.setattr(watched, "PAUSE_SECONDS", 0.05)
-    monkeypatch.setattr(watched, "QUIET_SECONDS", 0.1)
+    monkeypatch.setattr(watched, "MIN_SNAPSHOT_SECONDS", 0.05)
+    monkeypatch.setattr(watched, "KEEPALIVE_SECONDS", 0.1)
 
     async def next_of(frames, kind):
         while (frame := await anext(frames)).startswith(b":") or told(frame)[0] != kind:
@@ -183,7 +183,7 @@ def test_a_store_in_trouble_is_told_of_and_recovered_from(memory, monkeypatch):
 
 
 def test_who_hears_nothing_hears_that_all_is_well(memory, monkeypatch):
-    monkeypatch.setattr(watched, "QUIET_SECONDS", 0.1)
+    monkeypatch.setattr(watched, "KEEPALIVE_SECONDS", 0.1)
 
     async def run(agent):
         frames = Watched(agent, Changes(agent.store)).frames()
@@ -196,7 +196,7 @@ def test_who_hears_nothing_hears_that_all_is_well(memory, monkeypatch):
 
 
 def test_drawing_takes_a_fifth_of_a_processor_at_most(memory, monkeypatch):
-    monkeypatch.setattr(watched, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(watched, "MIN_SNAPSHOT_SECONDS", 0.01)
     drawn = []
 
     async def run(agent):
@@ -221,7 +221,7 @@ def test_drawing_takes_a_fifth_of_a_processor_at_most(memory, monkeypatch):
 
 
 def test_the_planner_is_asked_when_a_twentieth_more_is_known(memory, monkeypatch):
-    monkeypatch.setattr(watched, "PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr(watched, "MIN_SNAPSHOT_SECONDS", 0.02)
     planned = []
     planner = watched.looks_saved
 

@@ -196,7 +196,7 @@ class Agent:
         return str(self.batch([("observe", (arm, reward, key))])[0])
 
     def forget(self, id: int) -> str:
-        """Stop waiting for a report; return "forgotten" or "duplicate". A late report still counts."""
+        """Stop waiting for a report; return "forgotten" or "duplicate". Late reports still count."""
         return str(self.batch([("forget", (id,))])[0])
 
     def correct(self, id: int, reward: float) -> str:

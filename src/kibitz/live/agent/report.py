@@ -243,8 +243,8 @@ def format_summary(data: "xarray.Dataset") -> list[str]:
     """Format the regret, the estimated saving and the warnings as sentences."""
     a = data.attrs
     lines = [
-        f"Regret after {a['n_asks']} pulls: {a['regret_low']:.4g} to {a['regret_high']:.4g}. This and "
-        f"all intervals are valid at all times with probability {1 - a['delta']:g}."
+        f"Regret after {a['n_asks']} pulls: {a['regret_low']:.4g} to {a['regret_high']:.4g}. "
+        f"This and all intervals are valid at all times with probability {1 - a['delta']:g}."
     ]
     if not math.isnan(a["looks_saved"]):
         saved = f"{a['looks_saved']:.3g}"

@@ -44,10 +44,11 @@ def test_a_report_counts_once_and_another_value_is_a_conflict(url):
         id = agent.ask().id
         assert agent.tell(id, 1.0) == "counted"
         assert agent.tell(id, 1) == "duplicate"
-        with pytest.raises(kibitz.Conflict, match=r"reward of decision 1 must be 1\.0 as before"):
+        sentence = r"decision 1 was already told reward 1\.0 and cannot be told 0\.0; use correct\(\)"
+        with pytest.raises(kibitz.Conflict, match=sentence):
             agent.tell(id, 0.0)
         with pytest.raises(
-            kibitz.UnknownDecision, match="id must be that of a decision of 'checkout', got 2"
+            kibitz.UnknownDecision, match="decision 2 of agent 'checkout' does not exist"
         ):
             agent.tell(2, 1.0)
         assert counts(agent, "n_pulls", "pull_sum") == [(1, 1.0), (0, 0.0), (0, 0.0)]
@@ -67,11 +68,11 @@ def test_the_same_key_gets_the_same_decision_also_after_a_restart(url):
 
 def test_a_key_counts_once_within_one_transaction(url):
     with made(url) as agent:
-        ask, look, saw = ("ask", ("a", None, None)), ("look", ("b",)), ("observe", ("red", 1.0, "c"))
-        asked, again, looked, too, seen, twice = agent.batch([ask, ask, look, look, saw, saw])
-        assert asked == again
-        assert looked == too
-        assert (seen, twice) == ("counted", "duplicate")
+        operations = [("ask", ("a", None, None)), ("look", ("b",)), ("observe", ("red", 1.0, "c"))]
+        answers = agent.batch([operation for operation in operations for _ in range(2)])
+        assert answers[0] == answers[1]
+        assert answers[2] == answers[3]
+        assert answers[4:] == ["counted", "duplicate"]
         assert [event.id for event in agent.events(3)] == [1, 2, 3]
         assert agent.check() == []
 
@@ -80,13 +81,15 @@ def test_a_key_is_for_one_kind_of_operation(url):
     with made(url) as agent:
         agent.ask(key="a")
         agent.observe("red", 0.5, key="b")
-        with pytest.raises(kibitz.Conflict, match="key must be new for a look, got 'a', which is of"):
-            agent.look(key="a")
-        with pytest.raises(kibitz.Conflict, match="key must be new for a pull, got 'b', which is of"):
-            agent.ask(key="b")
-        with pytest.raises(kibitz.Conflict, match="key must be new for a saw, got 'a'"):
+        for key, operation, sentence in [
+            ("a", agent.look, "key 'a' belongs to decision 1 of kind 'pull' and .* for 'look'"),
+            ("b", agent.ask, "key 'b' belongs to decision 2 of kind 'observe' and .* for 'pull'"),
+        ]:
+            with pytest.raises(kibitz.Conflict, match=sentence):
+                operation(key=key)
+        with pytest.raises(kibitz.Conflict, match=r"key 'a' belongs to decision 1 .* for 'observe'"):
             agent.observe("red", 0.5, key="a")
-        with pytest.raises(kibitz.Conflict, match=r"got 'b', which has seen 0\.5 of 'red'"):
+        with pytest.raises(kibitz.Conflict, match=r"key 'b' already reported reward 0\.5 of arm 'red'"):
             agent.observe("red", 0.25, key="b")
         assert agent.observe("red", 0.5, key="b") == "duplicate"
 
@@ -130,7 +133,7 @@ def test_together_each_gets_its_own_answer_or_its_own_refusal(url):
                 ("look", (None,)),
                 ("observe", ("pink", 1.0, None)),
             ],
-            each=True,
+            return_errors=True,
         )
         kinds = [type(answer) for answer in answers]
         assert kinds == [
@@ -149,7 +152,7 @@ def test_a_forgotten_decision_is_not_waited_for_and_counts_if_told_late(url):
         assert counts(agent, "n_pending", "n_forgotten")[0] == (0, 1)
         assert agent.tell(id, 1.0) == "counted"
         assert counts(agent, "n_pending", "n_forgotten", "n_pulls")[0] == (0, 0, 1)
-        with pytest.raises(kibitz.Conflict, match="decision 1 must be pending to be forgotten"):
+        with pytest.raises(kibitz.Conflict, match="decision 1 cannot be forgotten: .* but told"):
             agent.forget(id)
         assert agent.check() == []
 
@@ -189,7 +192,7 @@ def test_silence_may_mean_a_reward_until_a_late_report_corrects_it(url):
 def test_a_correction_is_in_the_log_as_what_it_is(url):
     with made(url) as agent:
         id = agent.ask().id
-        with pytest.raises(ValueError, match="decision 1 must be told before it is corrected"):
+        with pytest.raises(ValueError, match=r"decision 1 has no reward to correct; use tell\(\)"):
             agent.correct(id, 1.0)
         agent.tell(id, 1.0)
         assert agent.correct(id, 0.25) == "corrected"
@@ -214,15 +217,15 @@ def test_arms_come_and_go(url):
         agent.resume("blue")
         asked = [agent.ask().arm for _ in range(8)]  # the one with fewest asks first
         assert asked == ["blue", "pink", "blue", "pink", "blue", "pink", "blue", "red"]
-        with pytest.raises(ValueError, match="arm must not be retired to be resumed, got 'green'"):
+        with pytest.raises(ValueError, match="arm 'green' is retired and cannot be resumed"):
             agent.resume("green")
-        with pytest.raises(ValueError, match="arm must be new, got 'green'"):
+        with pytest.raises(ValueError, match="arm 'green' already exists"):
             agent.add("green")
         with pytest.raises(ValueError, match="arm must be one of 'blue', 'green', 'red', 'pink'"):
             agent.pause("black")
         for arm in ("blue", "red", "pink"):
             agent.pause(arm)
-        with pytest.raises(ValueError, match="arms must have an active one among them, got none"):
+        with pytest.raises(ValueError, match="no active arms"):
             agent.ask()
         assert agent.check() == []
     with kibitz.agent(url, "checkout", arms=ARMS, policy=kibitz.ucb(2.0), scale=0.5) as agent:
@@ -250,7 +253,7 @@ def test_a_report_on_a_retired_arm_still_counts_but_nobody_sees_it_any_more(url)
         id = agent.ask().id
         agent.retire("blue")
         assert agent.tell(id, 1.0) == "counted"
-        with pytest.raises(ValueError, match="arm must not be retired, got 'blue'"):
+        with pytest.raises(ValueError, match="arm 'blue' is retired"):
             agent.observe("blue", 1.0)
 
 
@@ -259,7 +262,9 @@ def test_it_asks_among_some(url):
         assert agent.ask(among=["red"]).arm == "red"
         assert {agent.ask(among=["red", "green"]).arm for _ in range(4)} == {"red", "green"}
         agent.pause("red")
-        with pytest.raises(ValueError, match="among must be active arms, got 'red'"):
+        with pytest.raises(
+            ValueError, match="among must contain active arms only, but 'red' is paused"
+        ):
             agent.ask(among=["red", "green"])
         with pytest.raises(ValueError, match="arm must be one of"):
             agent.ask(among=["pink"])
@@ -297,7 +302,7 @@ def test_a_bad_reward_gets_a_sentence_and_nothing_is_written(url, reward, senten
 def test_a_policy_for_the_unit_interval_refuses_others(url):
     with made(url, policy=kibitz.kl_ucb(rewards="bernoulli"), scale=1.0) as agent:
         id = agent.ask().id
-        with pytest.raises(ValueError, match=r"reward must be in \[0, 1\] for kl_ucb, got 1\.5"):
+        with pytest.raises(ValueError, match=r"reward must be 0 or 1 for kl_ucb .*, got 1\.5"):
             agent.tell(id, 1.5)
         assert agent.tell(id, 1.0) == "counted"
 
@@ -335,40 +340,40 @@ def test_what_makes_no_sense_gets_a_sentence(url, operation, sentence):
         ({"arms": "blue,green"}, "arms must be a list of at least 2 names, got"),
         ({"arms": ["blue", "blue"]}, "arms must be different names, got"),
         ({"arms": ["blue", 3]}, "arms must be a text"),
-        ({"policy": None}, "policy must be given to make an agent, got None"),
+        ({"policy": None}, "policy is required to create an agent"),
         ({"policy": "ucb"}, r"policy must be a Policy such as ucb\(\), got 'ucb'"),
-        ({"policy": kibitz.moss()}, "horizon of moss must be given for an agent, got None"),
+        ({"policy": kibitz.moss()}, r"an agent needs moss with a horizon: moss\(horizon=\.\.\.\)"),
         ({"scale": 0.0}, r"scale must be positive and finite, got 0\.0"),
         ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
         ({"patience": 0}, "patience must be positive and finite, got 0"),
         ({"silence": "no"}, "silence must be 'forget' or a reward, got 'no'"),
         ({"silence": math.nan, "patience": 1}, "silence must be a finite number, got nan"),
-        ({"silence": 0.0}, "patience must be given where silence means a reward, got None"),
+        ({"silence": 0.0}, "patience is required when silence is a reward"),
         ({"name": ""}, "name must be a text"),
     ],
 )
 def test_an_agent_that_makes_no_sense_is_not_made(url, arguments, sentence):
     with pytest.raises(ValueError, match=sentence):
         made(url, **arguments)
-    with pytest.raises(ValueError, match="store must"):
+    with pytest.raises(ValueError, match=r"store .* (does not exist|is empty); create an agent first"):
         kibitz.agent(url, "checkout")
 
 
 def test_two_agents_of_one_name_with_other_arms_are_refused_with_what_differs(url):
     made(url, patience=9.0).close()
     for arguments, sentence in [
-        ({"arms": ["blue", "black"]}, r"arms of agent 'checkout' must be \['blue', 'green', 'red'\]"),
-        ({"policy": kibitz.ucb(3.0)}, r"policy of agent 'checkout' must be .*exploration=2\.0.*3\.0"),
-        ({"scale": 1.0}, r"scale of agent 'checkout' must be 0\.5 as it was made, got 1\.0"),
-        ({"seed": 2}, "seed of agent 'checkout' must be 1 as it was made, got 2"),
-        ({"patience": None}, r"patience of agent 'checkout' must be 9\.0 as it was made, got None"),
-        ({"silence": 1.0}, "silence of agent 'checkout' must be 'forget' as it was made"),
+        ({"arms": ["blue", "black"]}, r"arms=\['blue', 'green', 'red'\] and .* arms=\['blue', 'black'"),
+        ({"policy": kibitz.ucb(3.0)}, r"policy=.*exploration=2\.0.* and .*exploration=3\.0"),
+        ({"scale": 1.0}, r"scale=0\.5 and cannot be opened with scale=1\.0"),
+        ({"seed": 2}, "seed=1 and cannot be opened with seed=2"),
+        ({"patience": None}, r"patience=9\.0 and cannot be opened with patience=None"),
+        ({"silence": 1.0}, r"silence='forget' and cannot be opened with silence=1\.0"),
     ]:
-        with pytest.raises(ValueError, match=sentence):
+        with pytest.raises(ValueError, match=f"agent 'checkout' was created with {sentence}"):
             made(url, **{"patience": 9.0, **arguments})
     for arguments in ({"policy": kibitz.ucb(2.0)}, {"scale": 0.5}, {"patience": 9.0}, {}):
         kibitz.agent(url, "checkout", **arguments).close()
-    with pytest.raises(ValueError, match=r"scale of agent 'checkout' must be 0\.5"):
+    with pytest.raises(ValueError, match=r"agent 'checkout' was created with scale=0\.5"):
         kibitz.agent(url, "checkout", scale=0.25)
 
 
@@ -376,7 +381,9 @@ def test_an_unknown_agent_is_refused_with_those_that_there_are(url):
     made(url, "one").close()
     with made(url, "two") as agent:
         assert agent.store.read(read_names) == ["one", "two"]
-    with pytest.raises(ValueError, match="agent must be one of 'one', 'two', got 'three'"):
+    with pytest.raises(
+        kibitz.UnknownAgent, match="agent 'three' does not exist; the store has 'one', 'two'"
+    ):
         kibitz.agent(url, "three")
 
 
@@ -483,7 +490,3 @@ def test_true_counts_as_one_and_false_as_zero(url):
         assert all(type(reward) is float for reward in rewards)
 
 
-def test_an_unknown_agent_is_named(url):
-    made(url).close()
-    with pytest.raises(kibitz.UnknownAgent, match="agent must be one of 'checkout', got 'basket'"):
-        kibitz.agent(url, "basket")

@@ -155,7 +155,7 @@ def test_a_locked_file_is_waited_for_and_then_named(tmp_path, monkeypatch):
     with made(file) as agent:
         other = sqlite3.connect(file, isolation_level=None)
         other.execute("begin immediate")
-        with pytest.raises(StoreUnavailable, match=r"store must be usable, got .*somebody else has"):
+        with pytest.raises(StoreUnavailable, match=r"store .*shop\.db' is unavailable: another proc"):
             agent.ask()
         assert len(list(agent.events())) == 3  # readers do not mind
         other.execute("rollback")
@@ -204,7 +204,7 @@ def test_a_full_disk_is_named_and_nothing_is_half_done(tmp_path):
     try:
         with made(folder / "shop.db") as agent:
             n_asked = 0
-            with pytest.raises(StoreUnavailable, match=r"store must be usable, got .*full"):  # noqa: PT012
+            with pytest.raises(StoreUnavailable, match=r"store .* is unavailable: .*full"):  # noqa: PT012
                 while n_asked < 100_000:
                     agent.ask(n=50)
                     n_asked += 50
@@ -241,10 +241,10 @@ def test_a_damaged_file_is_refused_and_check_says_what_is_whole(tmp_path, what):
             agent.ask()
             list(agent.events())
 
-    with pytest.raises(ValueError, match=r"store must be a whole SQLite file, got .*agent check"):
+    with pytest.raises(ValueError, match=r"store .* is damaged or not a SQLite file .*agent check"):
         use()
     if what == "no database":
-        with pytest.raises(ValueError, match="store must be a whole SQLite file"):
+        with pytest.raises(ValueError, match=r"store .* is damaged or not a SQLite file"):
             check_store(str(file))
         return
     found = check_store(str(file))
@@ -258,10 +258,10 @@ def test_what_contradicts_the_log_is_found(tmp_path):
     filled(file, 20)
     for change, sentence in [
         ("update arms set pull_sum = pull_sum + 1 where arm = 1", "arm 'b': pull_sum is"),
-        ("update decisions set reward = 0.25 where id = 7", "decision 7: reward is 0.25, by the log"),
-        ("update agents set n_asks = 21", "number of asks is 21, by the log 20"),
-        ("delete from events where seq = 12", "event 12 must follow, got 13"),
-        ("delete from decisions where id = 3", "decision 3 must follow, got 4"),
+        ("update decisions set reward = 0.25 where id = 7", "decision 7: reward is 0.25; the log giv"),
+        ("update agents set n_asks = 21", "number of asks is 21; the log gives 20"),
+        ("delete from events where seq = 12", "event 12 is missing; the next one is 13"),
+        ("delete from decisions where id = 3", "decision 3 is missing; the next one is 4"),
     ]:
         copy = tmp_path / "copy.db"
         shutil.copy(file, copy)
@@ -278,14 +278,14 @@ def test_a_database_of_something_else_is_refused(tmp_path):
     other.execute("create table customers (name text)")
     other.commit()
     other.close()
-    with pytest.raises(ValueError, match=r"store must be one of kibitz, got .*of something else"):
+    with pytest.raises(ValueError, match=r"store .*other\.db' is not a kibitz store"):
         made(file)
 
 
 def test_a_newer_schema_is_refused(url, monkeypatch):
     made(url).close()
     monkeypatch.setattr(schema, "VERSION", 0)
-    with pytest.raises(ValueError, match=r"store must be of schema 0 or older, got .* of schema 3,"):
+    with pytest.raises(ValueError, match=r"store .* has schema 3, but .* up to 0; upgrade kibitz"):
         made(url)
 
 
@@ -319,7 +319,7 @@ def test_an_older_schema_is_migrated_and_a_gap_is_refused(tmp_path, monkeypatch)
     shutil.copy(FILES / "schema-1.db", file)
     with monkeypatch.context() as later:
         later.setattr(schema, "VERSION", schema.VERSION + 1)
-        with pytest.raises(ValueError, match=r"store must be of a known schema, got .* of schema 3"):
+        with pytest.raises(ValueError, match=r"store .* has unknown schema 3"):
             kibitz.agent(file, "checkout")
     with kibitz.agent(file, "checkout") as agent:
         assert agent.store.read(lambda database: database.rows("select version from kibitz")) == [
@@ -335,7 +335,7 @@ def test_an_older_schema_is_migrated_and_a_gap_is_refused(tmp_path, monkeypatch)
         ("", "store must be a path, sqlite:///path or postgresql://"),
         (7, "store must be a path, sqlite:///path or postgresql://"),
         ("mysql://localhost/shop", "store must be a path, sqlite:///path or postgresql://"),
-        ("no/such/folder/shop.db", "store must be in a folder that exists, got"),
+        ("no/such/folder/shop.db", "the folder of store 'no/such/folder/shop.db' does not exist"),
         (".", "store must be a file, got"),
     ],
 )
@@ -353,9 +353,10 @@ def test_sqlite_has_an_address_too(tmp_path, monkeypatch):
 
 def test_postgresql_that_is_not_there_is_named_at_once(tmp_path):
     began = time.monotonic()
-    with pytest.raises(StoreUnavailable, match="store must be usable, got"):
+    with pytest.raises(StoreUnavailable, match=r"store .* is unavailable") as raised:
         made(f"postgresql://nobody:secret@/shop?host={tmp_path}")
     assert time.monotonic() - began < 5
+    assert "secret" not in str(raised.value)
 
 
 def test_without_psycopg_the_sentence_says_what_to_install(monkeypatch):

@@ -76,7 +76,7 @@ def test_the_files_hold_every_event(agent, memory):
 
 def test_an_export_is_written_whole_or_refused(agent, memory):
     for name, sentence in [
-        ("log.txt", r"file must be one that ends in \.csv, \.jsonl or \.nc, got"),
+        ("log.txt", r"file must be a name that ends in \.csv, \.jsonl or \.nc, got"),
         ("no/log.csv", "file must be in a folder that exists, got"),
     ]:
         with pytest.raises(ValueError, match=sentence):
@@ -112,8 +112,8 @@ def test_a_simulation_starts_from_a_log(agent, memory):
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("arm,reward\n", "log must be a file with some lines, got"),
-        ("arm,reward\nx,1\n", r"log must be one with rewards of at least 2 arms, got \['x'\]"),
+        ("arm,reward\n", r"log file '.*' is empty"),
+        ("arm,reward\nx,1\n", r"log must contain rewards of at least 2 arms, got \['x'\]"),
         ("arm,reward\nx,1\ny,abc\n", "reward of line 2 must be a number, got 'abc'"),
         ("arm,reward\nx,1\ny,inf\n", "reward of line 2 must be finite, got 'inf'"),
         ("arm,paid\nx,1\n", r"reward must be a column of the log \(arm, paid\), got 'reward'"),
@@ -124,7 +124,7 @@ def test_what_is_no_log_gets_a_sentence(memory, content, sentence):
     file.write_text(content)
     with pytest.raises(ValueError, match=sentence):
         kibitz.from_log(file)
-    with pytest.raises(ValueError, match="log must be a file that exists, got"):
+    with pytest.raises(ValueError, match=r"log file '.*' does not exist"):
         kibitz.from_log(memory / "none.csv")
     with pytest.raises(ValueError, match="log must be a file, a data frame or a dict"):
         kibitz.from_log(7)

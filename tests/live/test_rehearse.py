@@ -52,7 +52,7 @@ def test_delay_and_loss_are_played_and_checked(memory):
 
 def test_a_store_that_was_used_is_refused(memory):
     rehearse(PROBLEM, kibitz.ucb(2.0), horizon=5, runs=1, seed=3, store=memory / "r.db")
-    with pytest.raises(ValueError, match="store must be new to a rehearsal, got"):
+    with pytest.raises(ValueError, match=r"store '.*' already has agents of a rehearsal"):
         rehearse(PROBLEM, kibitz.ucb(2.0), horizon=5, runs=1, seed=3, store=memory / "r.db")
 
 

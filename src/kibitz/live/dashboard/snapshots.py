@@ -1,7 +1,7 @@
 """Snapshots of an agent for the dashboard: the report, pulls over time, and the latest events.
 
 All clients of an agent share its snapshots, so fifty clients cost as much as one. Snapshots are made
-at most twice a second, within a limited share of processor time, and only while a client is connected.
+at most twice a second, with a limited share of processor time, only while a client is connected.
 """
 
 import asyncio

@@ -31,7 +31,7 @@ DEVELOPMENT = [  # pages and files that name files of the repository
     *sorted((ROOT / "docs/decisions").glob("*.md")),
 ]
 TOP = "src|tests|docs|benchmarks|examples|requirements"  # directories of the repository
-# what others run: test_site.py and live/test_page.py
+# what others run: test_site.py and live/test_live_docs.py
 ELSEWHERE = {*run.pages(), ROOT / "docs" / "live.md"}
 REFERENCE = [page for page in DOCS if page.parent.name == "reference"]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))

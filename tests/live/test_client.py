@@ -59,7 +59,7 @@ def flaky():
     server.server_close()
 
 
-def test_what_got_no_answer_is_sent_again_with_the_same_key(flaky):
+def test_a_request_without_a_response_is_retried_with_the_same_key(flaky):
     address, answers, received = flaky
     busy = (503, {"error": {"code": "unavailable", "message": "busy"}})
     with kibitz.Client(address, "1.secret", agent="a/b") as client:
@@ -80,7 +80,7 @@ def test_what_got_no_answer_is_sent_again_with_the_same_key(flaky):
     assert len(set(keys)) == 5  # a new one for each question
 
 
-def test_it_gives_up_in_time(flaky):
+def test_the_client_gives_up_after_its_patience(flaky):
     address, answers, received = flaky
     answers[:] = [(503, {"error": {"code": "unavailable", "message": "busy"}})] * 1000
     with kibitz.Client(address, agent="a", patience=0.3) as client:
@@ -95,7 +95,7 @@ def test_it_gives_up_in_time(flaky):
         kibitz.Client("http://127.0.0.1:1", patience=0.1)  # nobody there
 
 
-def test_a_server_that_hangs_is_given_up_and_asked_again(flaky, monkeypatch):
+def test_a_hanging_server_is_retried(flaky, monkeypatch):
     address, answers, received = flaky
     monkeypatch.setattr(clients, "RESPONSE_SECONDS", 0.2)
     answers[:] = [("slow", None), (200, DECISION)]
@@ -109,7 +109,7 @@ def test_a_server_that_hangs_is_given_up_and_asked_again(flaky, monkeypatch):
     [(401, PermissionError), (403, PermissionError), (404, kibitz.UnknownDecision),
      (409, kibitz.Conflict), (413, ValueError), (422, ValueError), (500, OSError)],
 )  # fmt: skip
-def test_a_refusal_is_raised_as_what_it_is_and_not_tried_again(flaky, status, kind):
+def test_an_error_status_is_raised_without_a_retry(flaky, status, kind):
     address, answers, received = flaky
     message = "decision 1 of agent 'a' does not exist"
     answers[:] = [(status, {"error": {"code": "x", "message": message}})]
@@ -118,7 +118,7 @@ def test_a_refusal_is_raised_as_what_it_is_and_not_tried_again(flaky, status, ki
     assert len(received) == 1
 
 
-def test_an_answer_of_something_else_is_shown(flaky):
+def test_a_response_of_another_program_is_shown(flaky):
     address, answers, _ = flaky
     answers[:] = [(404, b"<html>no kibitz here</html>")]
     with kibitz.Client(address, agent="a") as client:
@@ -140,12 +140,12 @@ def test_an_answer_of_something_else_is_shown(flaky):
         (("http://host", None, "a", 0), "patience must be positive and finite, got 0"),
     ],
 )
-def test_what_makes_no_sense_is_refused(arguments, sentence):
+def test_invalid_arguments_raise_value_error(arguments, sentence):
     with pytest.raises(ValueError, match=sentence):
         kibitz.Client(*arguments)
 
 
-def test_the_agent_may_be_left_out_where_there_is_one(memory, listening):
+def test_the_agent_can_be_omitted_if_there_is_only_one(memory, listening):
     url = str(memory / "shop.db")
     setting = {"arms": ["a", "b"], "policy": kibitz.ucb()}
     with kibitz.agent(url, "one", **setting) as agent, listening(url) as address:

@@ -31,7 +31,7 @@ class Raw:
         kinds = {409: kibitz.Conflict, 413: ValueError, 422: ValueError}
         message = content["error"]["message"]
         if status == 404:
-            raise (kibitz.UnknownDecision if message.startswith("id ") else ValueError)(message)
+            raise (kibitz.UnknownDecision if message.startswith("decision ") else ValueError)(message)
         raise kinds[status](message)
 
     def post(self, verb, **body):
@@ -133,7 +133,7 @@ def test_a_decision_has_an_id_a_kind_an_arm_a_key_and_a_time(player):
     assert plays.ask().id == 3
 
 
-def test_a_report_counts_once_and_another_value_is_a_conflict(player):
+def test_a_report_counts_once_and_a_different_value_is_a_conflict(player):
     plays, agent = player()
     id = plays.ask().id
     assert plays.tell(id, 1.0) == "counted"
@@ -146,7 +146,7 @@ def test_a_report_counts_once_and_another_value_is_a_conflict(player):
     assert agent.check() == []
 
 
-def test_the_same_key_gets_the_same_decision_and_is_for_one_kind_of_operation(player):
+def test_a_key_repeats_its_decision_and_belongs_to_one_kind(player):
     plays, agent = player()
     asked, looked = plays.ask(key="a"), plays.look(key="b")
     assert plays.observe("red", 0.5, key="c") == "counted"
@@ -166,7 +166,7 @@ def test_the_same_key_gets_the_same_decision_and_is_for_one_kind_of_operation(pl
     assert len(list(agent.events())) == 6
 
 
-def test_many_at_once_are_all_told_or_none(player):
+def test_a_list_of_reports_is_counted_completely_or_not_at_all(player):
     plays, agent = player()
     assert [decision.id for decision in plays.ask(n=30)] == list(range(1, 31))
     plays.tell(3, 1.0)
@@ -209,7 +209,7 @@ REFUSED = [
 ]
 
 
-def test_what_makes_no_sense_is_refused_and_nothing_written(player):
+def test_invalid_values_are_rejected_and_nothing_is_written(player):
     plays, agent = player()
     plays.ask()
     before = list(agent.events())
@@ -226,7 +226,7 @@ def test_decisions_are_forgotten_told_late_and_corrected(player):
     assert plays.forget(1) == "forgotten"
     assert plays.forget(1) == "duplicate"
     assert plays.tell(1, 1.0) == "counted"
-    with pytest.raises(kibitz.Conflict, match="decision 1 must be pending to be forgotten, got told"):
+    with pytest.raises(kibitz.Conflict, match="decision 1 cannot be forgotten: .* but told"):
         plays.forget(1)
     assert plays.correct(1, 0.25) == "corrected"
     assert plays.correct(1, 0.25) == "duplicate"
@@ -235,7 +235,7 @@ def test_decisions_are_forgotten_told_late_and_corrected(player):
     assert agent.check() == []
 
 
-def test_arms_come_rest_and_go(player):
+def test_arms_are_added_paused_resumed_and_retired(player):
     plays, agent = player()
     plays.add("<b>/ä")
     plays.pause("blue")
@@ -244,22 +244,22 @@ def test_arms_come_rest_and_go(player):
     plays.resume("blue")
     assert plays.ask(among=["blue"]).arm == "blue"
     plays.retire("red")
-    with pytest.raises(ValueError, match="arm must not be retired to be resumed, got 'red'"):
+    with pytest.raises(ValueError, match="arm 'red' is retired and cannot be resumed"):
         plays.resume("red")
-    with pytest.raises(ValueError, match="among must be active arms, got 'red'"):
+    with pytest.raises(ValueError, match="among must contain active arms only, but 'red' is retired"):
         plays.ask(among=["red"])
     assert [arm.status for arm in agent.arms()] == ["active", "active", "retired", "active"]
     assert agent.check() == []
 
 
-def test_a_policy_in_phases_plays_strictly_in_turn(player):
+def test_a_policy_with_phases_waits_for_each_report(player):
     plays, _ = player(policy=kibitz.ucb2())
     assert plays.ask().id == 1
-    with pytest.raises(ValueError, match="each ask must be told or forgotten before the next"):
+    with pytest.raises(ValueError, match="ucb2 needs the report of each pull before the next one"):
         plays.ask()
     assert plays.tell(1, 0.5) == "counted"
     assert plays.ask().id == 2
-    with pytest.raises(ValueError, match="arms must stay the same for"):
+    with pytest.raises(ValueError, match="arm 'blue' cannot be paused: ucb2 does not support"):
         plays.pause("blue")
 
 
@@ -286,7 +286,7 @@ def test_the_log_the_report_and_the_export_are_those_of_the_agent(player, tmp_pa
         assert suffix == "nc" or files[0].read_bytes() == files[1].read_bytes()
 
 
-def test_who_asks_at_the_same_time_gets_ids_without_gaps_and_what_was_answered_is_there(player):
+def test_concurrent_requests_get_consecutive_ids_and_all_are_stored(player):
     plays, agent = player()
     answered = []
 

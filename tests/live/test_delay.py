@@ -66,7 +66,7 @@ def naive(late, seed):
 
 
 @pytest.mark.slow
-def test_pending_pulls_in_the_width_keep_delays_cheap(memory):
+def test_pending_pulls_in_the_index_limit_the_cost_of_delays(memory):
     """Measured, mean (deviation of a run): 126 (26) with a delay of 100, where the policy alone pays
     362 (19), and 369 (35) with 500, where it pays 1603 (0: it pulls each arm 500 times in turn).
     Without a delay the policy alone pays 83 (29).
@@ -90,7 +90,7 @@ def test_lost_reports_do_not_make_an_arm_look_known(memory):
     assert sum(n > HORIZON / 2 for n in asked) >= 9
 
 
-def test_with_patience_what_is_lost_is_forgotten(memory):
+def test_lost_reports_are_forgotten_after_the_patience(memory):
     """Of 2800 pulls of the best arm nine of ten are lost, up to 0.006 (a deviation)."""
     best = play(memory, 0, late=10, step=5, loss=(0, 0, 0, 0, 0.9), patience=50.0)[1][4]
     assert best.n_asked > HORIZON / 2
@@ -98,7 +98,7 @@ def test_with_patience_what_is_lost_is_forgotten(memory):
     assert best.n_forgotten / (best.n_asked - best.n_pending) == pytest.approx(0.9, abs=0.04)
 
 
-def test_an_arm_that_never_reports_is_asked_at_most_the_root_of_all_times(memory):
+def test_an_arm_without_reports_is_chosen_at_most_sqrt_t_times(memory):
     """Asked for ever, it would cost 1.5 x 3000 = 4500. Measured: 158 (23)."""
     played = [play(memory, seed, step=5, loss=(1.0, 0, 0, 0, 0)) for seed in range(2)]
     assert all(arms[0].n_asked <= np.sqrt(HORIZON) + 1 for _, arms in played)
@@ -122,7 +122,7 @@ def indices(arms, stage, pending):
     return found
 
 
-def test_the_count_of_an_index_is_what_was_told_and_at_most_twice_that():
+def test_pending_pulls_at_most_double_the_count_in_the_index():
     rng = np.random.default_rng(0)
     policy, ignoring = kibitz.ucb(2.0), kibitz.ucb(2.0, ignore_looks=True)
     for _ in range(200):
@@ -140,7 +140,7 @@ def test_the_count_of_an_index_is_what_was_told_and_at_most_twice_that():
         assert delay.pull(ignoring, ignoring.params, arms, stage, 1.0, None) == expected
 
 
-def test_for_a_look_pending_looks_count_too_within_the_same_cap():
+def test_pending_looks_count_for_looks_up_to_the_same_limit():
     rng = np.random.default_rng(0)
     policy = kibitz.ucb_double(2.0)
     for _ in range(200):
@@ -156,7 +156,7 @@ def test_for_a_look_pending_looks_count_too_within_the_same_cap():
         assert delay.look(policy, policy.params, arms, stage, 1.0, None, None) == runner_up
 
 
-def test_strangers_are_asked_fewest_first_and_only_so_often():
+def test_unknown_arms_are_chosen_fewest_pulls_first_and_not_too_often():
     policy = kibitz.ucb(2.0)
     known = arm(10, 10, 5.0)
 
@@ -186,7 +186,7 @@ def test_pending_looks_count_for_looks_but_not_for_pulls():
     assert looks[-1] == 0
 
 
-def test_thompson_ignores_what_is_pending():
+def test_thompson_ignores_pending_pulls():
     policy = kibitz.thompson()
     for seed in range(20):
         draws = [
@@ -204,7 +204,7 @@ def test_thompson_ignores_what_is_pending():
     [kibitz.etc(horizon=100), kibitz.etc_ocucb(), kibitz.ucb2(), kibitz.improved_ucb(horizon=100)],
     ids=lambda policy: policy.name,
 )
-def test_policies_in_phases_play_strictly_in_turn(policy, memory):
+def test_policies_with_phases_wait_for_each_report(policy, memory):
     with kibitz.agent(memory / "a.db", "a", arms=["x", "y"], policy=policy, seed=1) as agent:
         decision, look = agent.ask(key="k"), agent.look()
         assert agent.ask(key="k") == decision
@@ -230,12 +230,12 @@ def test_policies_in_phases_play_strictly_in_turn(policy, memory):
         assert agent.check() == []
 
 
-def test_policies_with_phases_say_so():
+def test_policies_with_phases_are_marked():
     phased = {name for name, make in kibitz.policies.POLICIES.items() if make().in_phases}
     assert phased == {"etc", "etc_ocucb", "ucb2", "improved_ucb"}
 
 
-def test_draws_come_from_the_seed_and_the_id(memory):
+def test_draws_depend_on_the_seed_and_the_id(memory):
     """The same story gets the same decisions, whether restarted or not; another seed, others."""
     stories = []
     for name, seed, restarts in (("a", 1, False), ("b", 1, True), ("c", 2, False)):
@@ -256,7 +256,7 @@ def test_draws_come_from_the_seed_and_the_id(memory):
 
 
 @pytest.mark.parametrize("policy", [kibitz.etc_ocucb(), kibitz.kibitzer(), kibitz.ucb2()])
-def test_a_state_of_an_older_version_is_replayed_from_the_log(memory, policy):
+def test_an_outdated_policy_state_is_replayed_from_the_log(memory, policy):
     """Stores keep the state of some policies as arrays, which were others before."""
     agents = [
         kibitz.agent(memory / f"{name}.db", name, arms=["x", "y", "z"], policy=policy, seed=1)

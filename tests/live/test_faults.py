@@ -26,7 +26,7 @@ WORKER = Path(__file__).with_name("worker.py")
 FILES = Path(__file__).with_name("files")
 
 
-def made(url, name="fleet", **arguments):
+def create_agent(url, name="fleet", **arguments):
     return kibitz.agent(
         url, name, **{"arms": ["a", "b", "c"], "policy": kibitz.ucb(2.0), "seed": 1, **arguments}
     )
@@ -34,7 +34,7 @@ def made(url, name="fleet", **arguments):
 
 def run_fleet(url, folder, n_kills, n_operations):
     """Run processes that ask, tell and are killed; return what was acknowledged."""
-    made(url).close()
+    create_agent(url).close()
     command = [sys.executable, WORKER, url, folder, str(n_kills), str(n_operations), "7"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=540)
     assert done.returncode == 0, done.stderr
@@ -110,8 +110,8 @@ def dies_before(statement):
         (lambda agent: agent.forget(1), "forgotten", "duplicate"),
     ],
 )
-def test_killed_between_two_statements_all_is_done_or_nothing(memory, operation, kind, again):
-    with made(memory / "shop.db") as agent:
+def test_a_kill_between_statements_leaves_all_or_nothing(memory, operation, kind, again):
+    with create_agent(memory / "shop.db") as agent:
         agent.ask()
         before = sum(event.kind == kind for event in agent.events())
         for statement in itertools.count():
@@ -134,8 +134,8 @@ def test_killed_between_two_statements_all_is_done_or_nothing(memory, operation,
         assert sum(event.kind == kind for event in agent.events()) == before + 1
 
 
-def test_a_forked_process_goes_on_with_the_agent_of_its_parent(url, tmp_path):
-    with made(url) as agent:
+def test_a_forked_process_can_use_its_parents_agent(url, tmp_path):
+    with create_agent(url) as agent:
         agent.ask()
         child = os.fork()
         if child == 0:
@@ -149,10 +149,10 @@ def test_a_forked_process_goes_on_with_the_agent_of_its_parent(url, tmp_path):
         assert agent.check() == []
 
 
-def test_a_locked_file_is_waited_for_and_then_named(tmp_path, monkeypatch):
+def test_a_locked_file_raises_store_unavailable_after_a_wait(tmp_path, monkeypatch):
     monkeypatch.setattr(sqlite, "BUSY_SECONDS", 0.2)
     file = tmp_path / "shop.db"
-    with made(file) as agent:
+    with create_agent(file) as agent:
         other = sqlite3.connect(file, isolation_level=None)
         other.execute("begin immediate")
         with pytest.raises(StoreUnavailable, match=r"store .*shop\.db' is unavailable: another proc"):
@@ -163,8 +163,8 @@ def test_a_locked_file_is_waited_for_and_then_named(tmp_path, monkeypatch):
         assert agent.ask().id == 1
 
 
-def test_a_reader_does_not_hold_up_a_writer(url):
-    with made(url) as agent:
+def test_a_reader_does_not_block_a_writer(url):
+    with create_agent(url) as agent:
         agent.ask(n=3)
 
         def work(database):
@@ -176,8 +176,8 @@ def test_a_reader_does_not_hold_up_a_writer(url):
         assert len(list(agent.events())) == 7
 
 
-def test_an_error_in_the_middle_leaves_nothing_behind(url, monkeypatch):
-    with made(url) as agent:
+def test_an_error_in_a_transaction_rolls_it_back(url, monkeypatch):
+    with create_agent(url) as agent:
         decision = agent.ask()
         before = list(agent.events())
         monkeypatch.setattr("kibitz.live.store.queries.SET_ARM", "no_such_column = ?")
@@ -193,7 +193,7 @@ def test_an_error_in_the_middle_leaves_nothing_behind(url, monkeypatch):
         assert agent.tell(decision.id, 1.0) == "counted"
 
 
-def test_a_full_disk_is_named_and_nothing_is_half_done(tmp_path):
+def test_a_full_disk_raises_store_unavailable_and_leaves_no_partial_data(tmp_path):
     folder = tmp_path / "small"
     folder.mkdir()
     mounted = subprocess.run(
@@ -202,7 +202,7 @@ def test_a_full_disk_is_named_and_nothing_is_half_done(tmp_path):
     if mounted.returncode != 0:
         pytest.skip("a small disk can only be mounted by root")
     try:
-        with made(folder / "shop.db") as agent:
+        with create_agent(folder / "shop.db") as agent:
             n_asked = 0
             with pytest.raises(StoreUnavailable, match=r"store .* is unavailable: .*full"):  # noqa: PT012
                 while n_asked < 100_000:
@@ -217,13 +217,13 @@ def test_a_full_disk_is_named_and_nothing_is_half_done(tmp_path):
 
 
 def filled(file, n=400):
-    with made(file) as agent:
+    with create_agent(file) as agent:
         agent.tell([(decision.id, 0.5) for decision in agent.ask(n=n)])
     return file.stat().st_size
 
 
 @pytest.mark.parametrize("what", ["torn", "overwritten", "no database"])
-def test_a_damaged_file_is_refused_and_check_says_what_is_whole(tmp_path, what):
+def test_a_damaged_file_is_rejected_and_check_lists_what_is_readable(tmp_path, what):
     file = tmp_path / "shop.db"
     size = filled(file)
     assert check_store(str(file)) == {"fleet": []}
@@ -237,7 +237,7 @@ def test_a_damaged_file_is_refused_and_check_says_what_is_whole(tmp_path, what):
     file.write_bytes(content)
 
     def use():
-        with made(file) as agent:
+        with create_agent(file) as agent:
             agent.ask()
             list(agent.events())
 
@@ -253,12 +253,15 @@ def test_a_damaged_file_is_refused_and_check_says_what_is_whole(tmp_path, what):
     assert "can be read" in said
 
 
-def test_what_contradicts_the_log_is_found(tmp_path):
+def test_check_lists_discrepancies_with_the_log(tmp_path):
     file = tmp_path / "shop.db"
     filled(file, 20)
     for change, sentence in [
         ("update arms set pull_sum = pull_sum + 1 where arm = 1", "arm 'b': pull_sum is"),
-        ("update decisions set reward = 0.25 where id = 7", "decision 7: reward is 0.25; the log giv"),
+        (
+            "update decisions set reward = 0.25 where id = 7",
+            "decision 7: reward is 0.25; the log giv",
+        ),
         ("update agents set n_asks = 21", "number of asks is 21; the log gives 20"),
         ("delete from events where seq = 12", "event 12 is missing; the next one is 13"),
         ("delete from decisions where id = 3", "decision 3 is missing; the next one is 4"),
@@ -272,24 +275,24 @@ def test_what_contradicts_the_log_is_found(tmp_path):
         assert sentence in " ".join(check_store(str(copy))["fleet"])
 
 
-def test_a_database_of_something_else_is_refused(tmp_path):
+def test_a_database_of_another_program_is_rejected(tmp_path):
     file = tmp_path / "other.db"
     other = sqlite3.connect(file)
     other.execute("create table customers (name text)")
     other.commit()
     other.close()
     with pytest.raises(ValueError, match=r"store .*other\.db' is not a kibitz store"):
-        made(file)
+        create_agent(file)
 
 
-def test_a_newer_schema_is_refused(url, monkeypatch):
-    made(url).close()
+def test_a_newer_schema_is_rejected(url, monkeypatch):
+    create_agent(url).close()
     monkeypatch.setattr(schema, "VERSION", 0)
     with pytest.raises(ValueError, match=r"store .* has schema 3, but .* up to 0; upgrade kibitz"):
-        made(url)
+        create_agent(url)
 
 
-def test_the_file_of_schema_1_opens_and_goes_on(tmp_path):
+def test_a_store_of_schema_1_is_migrated(tmp_path):
     file = tmp_path / "shop.db"
     shutil.copy(FILES / "schema-1.db", file)
     with kibitz.agent(file, "checkout") as agent:
@@ -299,7 +302,7 @@ def test_the_file_of_schema_1_opens_and_goes_on(tmp_path):
         assert agent.ask(key="new").id == 8
 
 
-def test_the_file_of_schema_2_keeps_its_reports_under_the_new_names(tmp_path):
+def test_a_store_of_schema_2_is_migrated(tmp_path):
     file = tmp_path / "shop.db"
     shutil.copy(FILES / "schema-2.db", file)
     with kibitz.agent(file, "checkout") as agent:
@@ -314,7 +317,7 @@ def test_the_file_of_schema_2_keeps_its_reports_under_the_new_names(tmp_path):
         assert agent.check() == []
 
 
-def test_an_older_schema_is_migrated_and_a_gap_is_refused(tmp_path, monkeypatch):
+def test_an_older_schema_is_migrated_and_an_unknown_one_is_rejected(tmp_path, monkeypatch):
     file = tmp_path / "shop.db"
     shutil.copy(FILES / "schema-1.db", file)
     with monkeypatch.context() as later:
@@ -339,30 +342,30 @@ def test_an_older_schema_is_migrated_and_a_gap_is_refused(tmp_path, monkeypatch)
         (".", "store must be a file, got"),
     ],
 )
-def test_a_store_that_makes_no_sense_is_refused(url, sentence):
+def test_an_invalid_store_raises_value_error(url, sentence):
     with pytest.raises(ValueError, match=sentence):
-        made(url)
+        create_agent(url)
 
 
-def test_sqlite_has_an_address_too(tmp_path, monkeypatch):
+def test_sqlite_addresses(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    made("sqlite:///shop.db").close()
-    made(f"sqlite:///{tmp_path}/shop.db").close()
+    create_agent("sqlite:///shop.db").close()
+    create_agent(f"sqlite:///{tmp_path}/shop.db").close()
     assert (tmp_path / "shop.db").exists()
 
 
-def test_postgresql_that_is_not_there_is_named_at_once(tmp_path):
+def test_an_unreachable_postgresql_fails_at_once(tmp_path):
     began = time.monotonic()
     with pytest.raises(StoreUnavailable, match=r"store .* is unavailable") as raised:
-        made(f"postgresql://nobody:secret@/shop?host={tmp_path}")
+        create_agent(f"postgresql://nobody:secret@/shop?host={tmp_path}")
     assert time.monotonic() - began < 5
     assert "secret" not in str(raised.value)
 
 
-def test_without_psycopg_the_sentence_says_what_to_install(monkeypatch):
+def test_without_psycopg_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "psycopg", None)
     with pytest.raises(ValueError, match=r"pip install 'kibitz\[postgresql\]'"):
-        made("postgresql://localhost/shop")
+        create_agent("postgresql://localhost/shop")
 
 
 def stop_and_start(server, mode):
@@ -380,10 +383,10 @@ def stop_and_start(server, mode):
             time.sleep(0.2)
 
 
-def test_postgresql_goes_away_under_load_and_comes_back(postgresql, database):
+def test_a_restart_of_postgresql_under_load_loses_nothing(postgresql, database):
     """Nothing that was acknowledged is lost, nothing is counted twice, and the work goes on."""
     said, errors, stop = [], [], threading.Event()
-    made(database).close()
+    create_agent(database).close()
 
     def work():
         with kibitz.agent(database, "fleet") as agent:

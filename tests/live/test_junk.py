@@ -38,7 +38,7 @@ def all_junk(function, right):
             yield {**right, parameter: junk}
 
 
-def test_an_agent_is_made_of_junk_with_manners(memory, monkeypatch):
+def test_creating_an_agent_rejects_junk(memory, monkeypatch):
     monkeypatch.chdir(memory)
     for n, arguments in enumerate(all_junk(kb.agent, {"url": "a.db", "name": "a", **NEW})):
         if isinstance(arguments["name"], str) and arguments["name"]:  # a new one for each
@@ -54,7 +54,7 @@ def test_every_method_is_tried():
 
 
 @pytest.mark.parametrize("name", RIGHT)
-def test_an_agent_takes_junk_with_manners(agent, name):
+def test_methods_of_an_agent_reject_junk(agent, name):
     method = getattr(agent, name)
     for arguments in all_junk(method, RIGHT[name]):
         given = call_or_reject(method, **arguments)
@@ -63,7 +63,7 @@ def test_an_agent_takes_junk_with_manners(agent, name):
     agent.ask()
 
 
-def test_a_log_is_read_with_junk_and_manners(memory):
+def test_from_log_rejects_junk(memory):
     log = {"arm": ["a", "b"], "reward": [1.0, 0.0]}
     for arguments in all_junk(kb.from_log, {"source": log}):
         source = arguments["source"]
@@ -82,12 +82,12 @@ def test_a_log_is_read_with_junk_and_manners(memory):
     ],
     ids=["large", "short", "no lists", "words", "nothing"],
 )
-def test_a_log_with_junk_in_it_is_refused(log):
+def test_a_log_that_contains_junk_raises_value_error(log):
     with pytest.raises(ValueError, match=r"must be .*, got "):
         kb.from_log(log)
 
 
-def test_a_netcdf_log_with_one_wrong_bit_is_refused(agent, memory):
+def test_a_netcdf_log_with_a_flipped_bit_is_rejected(agent, memory):
     agent.observe("blue", 1.0)
     agent.observe("green", 0.0)
     agent.export("log.nc")
@@ -102,7 +102,7 @@ def test_a_netcdf_log_with_one_wrong_bit_is_refused(agent, memory):
             kb.from_log("damaged.nc")
 
 
-def test_a_netcdf_log_of_a_version_without_checksums_is_read(agent, memory):
+def test_a_netcdf_log_without_a_checksum_is_read(agent, memory):
     agent.observe("blue", 1.0)
     agent.observe("green", 0.0)
     agent.export("log.nc")

@@ -244,11 +244,11 @@ def run(place, n):
     case("runTest").runTest()
 
 
-def test_stories_in_sqlite(memory):
+def test_random_histories_in_sqlite(memory):
     run(lambda: tempfile.mktemp(suffix=".db", dir=memory), 60)
 
 
-def test_stories_in_postgresql(postgresql):
+def test_random_histories_in_postgresql(postgresql):
     def place():
         postgresql_address = postgresql.get_uri()
         import psycopg

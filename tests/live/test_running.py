@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 PATH = "/v1/agents/checkout"
 
 
-def made(url):
+def create_agent(url):
     return kibitz.agent(
         url, "checkout", arms=["blue", "green"], policy=kibitz.ucb(), scale=0.5, seed=1
     )
@@ -35,7 +35,7 @@ def made(url):
 def shop(memory, listening):
     """Return an agent and the address of its service."""
     url = str(memory / "shop.db")
-    with made(url) as agent, listening(url) as address:
+    with create_agent(url) as agent, listening(url) as address:
         yield agent, urlsplit(address).netloc
 
 
@@ -69,7 +69,7 @@ class Stream:
 # ------------------------------------------------------------------------------------- streams
 
 
-def test_events_come_as_they_happen_whoever_makes_them_and_go_on_where_one_was(shop):
+def test_a_stream_sends_events_of_all_writers_and_resumes(shop):
     agent, host = shop
     with Stream(host, f"{PATH}/events") as stream:
         assert stream.answer.status == 200
@@ -107,7 +107,7 @@ def test_a_stream_ends_when_its_token_is_revoked(shop):
         assert stream.next() is None
 
 
-def test_many_who_follow_do_not_hold_up_who_plays(shop):
+def test_many_streams_do_not_slow_down_requests(shop):
     _, host = shop
     streams = [Stream(host, f"{PATH}/events") for _ in range(20)]
     with kibitz.Client(f"http://{host}") as client:
@@ -137,7 +137,7 @@ def sockets(host, n, content):
             one.close()
 
 
-def test_slow_clients_are_not_waited_for_and_hold_nobody_up(shop, monkeypatch):
+def test_slow_clients_time_out_and_block_nobody(shop, monkeypatch):
     agent, host = shop
     monkeypatch.setattr(running, "MAX_HEADER_SECONDS", 1.0)
     monkeypatch.setattr(wire, "MAX_BODY_SECONDS", 1.0)
@@ -218,10 +218,10 @@ def nonsense(rng):
     return bytes(content)
 
 
-def test_ten_thousand_random_strings_at_the_parser_are_never_more_than_refused(memory, monkeypatch):
+def test_ten_thousand_random_strings_do_not_break_the_parser(memory, monkeypatch):
     monkeypatch.setattr(wire, "MAX_BODY_SECONDS", 0.01)
     url, rng = str(memory / "shop.db"), random.Random(1)
-    agent = made(url)
+    agent = create_agent(url)
     before = list(agent.events())
     service = app(url)
     config = running.create_server(service).config
@@ -254,7 +254,7 @@ def test_ten_thousand_random_strings_at_the_parser_are_never_more_than_refused(m
     service.state.store.close()
 
 
-def test_what_is_no_http_gets_the_usual_shape(shop):
+def test_malformed_http_is_answered_with_a_json_error(shop):
     _, host = shop
     with sockets(host, 1, b"\x16\x03\x01 hello\r\n\r\n") as [one]:
         answer = http.client.HTTPResponse(one)
@@ -301,9 +301,9 @@ def hammer(host, place, statuses, acknowledged):
     connection.close()
 
 
-def test_a_stop_finishes_what_was_accepted_and_clients_outlive_restarts_and_kills(memory):
+def test_clients_lose_nothing_when_the_service_is_stopped_or_killed(memory):
     url = str(memory / "shop.db")
-    agent = made(url)
+    agent = create_agent(url)
     program = Program(url)
     host = urlsplit(program.address).netloc
     statuses, acknowledged, told = [], [], []
@@ -350,7 +350,7 @@ def test_a_stop_finishes_what_was_accepted_and_clients_outlive_restarts_and_kill
     agent.close()
 
 
-def test_several_services_on_one_store_count_everything_once(served, listening):
+def test_several_services_on_one_store_count_every_report_once(served, listening):
     url, address = served
     name = "several"
     policy = kibitz.ucb()

@@ -39,7 +39,7 @@ def played(agent, problem, feedback, horizon, seed, run):
 
 
 @pytest.mark.parametrize("name", [name for name in POLICIES if name != "thompson"])
-def test_the_agent_plays_the_runs_of_the_compiled_simulator(name, memory):
+def test_the_agent_reproduces_runs_of_the_compiled_simulator(name, memory):
     problem = kibitz.gaussian(MEANS, sd=2.0)
     feedback = kibitz.active(kibitz.every(3, first=2), looks=2)
     horizon, seed, run = 120, 11, 3
@@ -58,7 +58,7 @@ def test_the_agent_plays_the_runs_of_the_compiled_simulator(name, memory):
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_a_thousand_stories_with_looks_are_decided_as_the_policy_does(name, memory):
+def test_a_thousand_random_histories_are_decided_as_by_the_policy(name, memory):
     """Stories go their own way or follow the decisions; a restart now and then changes nothing."""
     for story in range(-(-N_STORIES // len(POLICIES))):
         found = disagreement(name, story, memory / f"{story}.db")

@@ -68,7 +68,7 @@ class ErrorDetail(msgspec.Struct):
     message: str
 
 
-class ErrorBody(msgspec.Struct):
+class Error(msgspec.Struct):
     """The body of every error response."""
 
     error: ErrorDetail
@@ -267,9 +267,7 @@ def _fields(declared: Any) -> dict[str, Any]:
 def error_response(error: BaseException) -> Response:
     """Return the HTTP response for an error."""
     status, message = _status(error)
-    content = ErrorBody(
-        ErrorDetail(STATUS[status][0] if status in STATUS else "bad_request", message)
-    )
+    content = Error(ErrorDetail(STATUS[status][0] if status in STATUS else "bad_request", message))
     headers = dict(error.headers) if isinstance(error, RequestError) else {}
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"

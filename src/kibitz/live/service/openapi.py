@@ -17,7 +17,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from kibitz.live.service.http import STATUS, ErrorBody, Operation
+from kibitz.live.service.http import STATUS, Error, Operation
 
 ABOUT = """\
 Ask an agent which arm to pull, then tell it the reward.
@@ -48,7 +48,7 @@ def document(routes: Sequence[BaseRoute], version: str) -> dict[str, Any]:
         for route in routes
         if isinstance(route, Route) and isinstance(route.endpoint, Operation)
     ]
-    types: list[Any] = [ErrorBody]
+    types: list[Any] = [Error]
     for one in operations:
         types += [type_ for type_ in (one.body, one.query, one.answer) if type_ is not None]
     schemas, components = msgspec.json.schema_components(types, ref_template=REF)
@@ -89,7 +89,7 @@ def _describe(
     for status in operation.errors:
         answers[str(status)] = {
             "description": STATUS[status][1],
-            "content": {"application/json": {"schema": known[ErrorBody]}},
+            "content": {"application/json": {"schema": known[Error]}},
         }
         if status == 503:
             schema = {"type": "string", "description": "Number of seconds to wait."}

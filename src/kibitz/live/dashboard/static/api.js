@@ -1,32 +1,32 @@
-// What goes over the wire: questions, changes, and the stream that a server sends.
+// Requests to the server, and streams of server-sent events.
 
-const FIRST_WAIT = 400; // ms, before a lost connection is tried again
-const LONGEST_WAIT = 4000;
-const SILENCE = 25000; // ms without a sign of life, after which a connection counts as lost
+const FIRST_RETRY_MS = 400;
+const MAX_RETRY_MS = 4000;
+const SILENCE_MS = 25000; // a connection without any data for so long counts as lost
 
-class Refused extends Error {
+class RequestError extends Error {
   constructor(status, message) {
     super(message);
     this.status = status;
   }
 }
 
-/** Say in words why an answer is none. */
-async function refusal(answer) {
-  let message = `The server answered ${answer.status}.`;
+/** Return the error of a response. */
+async function readError(response) {
+  let message = `The server responded with status ${response.status}.`;
   try {
-    message = (await answer.json()).error.message ?? message;
+    message = (await response.json()).error.message ?? message;
   } catch {
-    // not of the usual shape: the number has to do
+    // The body is not an error of kibitz, such as one of a proxy: show the status.
   }
-  return new Refused(answer.status, message);
+  return new RequestError(response.status, message);
 }
 
-/** Ask the server; return what it answers, or throw what it says. */
-async function call(method, address, body) {
-  let answer;
+/** Send a request; return the decoded response or throw a RequestError. */
+async function request(method, address, body) {
+  let response;
   try {
-    answer = await fetch(address, {
+    response = await fetch(address, {
       method,
       cache: "no-store",
       credentials: "same-origin",
@@ -34,90 +34,90 @@ async function call(method, address, body) {
       body: body === undefined ? undefined : JSON.stringify(body),
     });
   } catch {
-    throw new Refused(0, "The server does not answer.");
+    throw new RequestError(0, "The server does not respond.");
   }
-  if (!answer.ok) throw await refusal(answer);
-  return answer.status === 204 ? null : answer.json();
+  if (!response.ok) throw await readError(response);
+  return response.status === 204 ? null : response.json();
 }
 
-const pause = (time) => new Promise((go) => setTimeout(go, time));
+const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Hand over what a stream of server-sent events brings, until it ends or stays silent. */
-async function listen(body, heard, stop) {
+/** Pass each event of a stream to `onEvent(kind, data)` until the stream ends or stays silent. */
+async function readEvents(body, onEvent, controller) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
-    let alarm;
-    const silent = new Promise((_, fail) => { alarm = setTimeout(() => fail(new Error("silence")), SILENCE); });
+    let timer;
+    const silence = new Promise((_, reject) => { timer = setTimeout(() => reject(new Error("silence")), SILENCE_MS); });
     try {
-      const { done, value } = await Promise.race([reader.read(), silent]);
+      const { done, value } = await Promise.race([reader.read(), silence]);
       if (done) return;
       rest += value;
     } catch (error) {
-      stop.abort();
+      controller.abort();
       throw error;
     } finally {
-      clearTimeout(alarm);
+      clearTimeout(timer);
     }
     const blocks = rest.split("\n\n");
     rest = blocks.pop();
     for (const block of blocks) {
       const lines = block.split("\n").filter((line) => line.startsWith("data:"));
       const kind = block.split("\n").find((line) => line.startsWith("event:"))?.slice(6).trim();
-      if (lines.length) heard(kind, JSON.parse(lines.map((line) => line.slice(5)).join("\n")));
+      if (lines.length) onEvent(kind, JSON.parse(lines.map((line) => line.slice(5)).join("\n")));
     }
   }
 }
 
 /**
- * Follow a stream for as long as the page is seen, and connect again whenever it is lost.
- * `on` has opened(), heard(kind, data), lost() and refused(error). Returns how to stop.
+ * Follow a stream while the tab is visible, and reconnect when the connection is lost.
+ * `handlers` has onOpen(), onEvent(kind, data), onLost() and onError(error). Return a function that stops.
  */
-function follow(address, on) {
-  let ended = false;
+function subscribe(address, handlers) {
+  let stopped = false;
   let current = null;
 
   async function run() {
-    let wait = FIRST_WAIT;
+    let wait = FIRST_RETRY_MS;
     const mine = new AbortController();
     current = mine;
-    while (!ended && current === mine) {
-      const stop = new AbortController();
-      mine.signal.addEventListener("abort", () => stop.abort(), { once: true });
+    while (!stopped && current === mine) {
+      const attempt = new AbortController();
+      mine.signal.addEventListener("abort", () => attempt.abort(), { once: true });
       try {
-        const answer = await fetch(address, { cache: "no-store", credentials: "same-origin", signal: stop.signal });
-        if ([401, 403, 404].includes(answer.status)) {
-          ended = true;
-          on.refused(await refusal(answer));
+        const response = await fetch(address, { cache: "no-store", credentials: "same-origin", signal: attempt.signal });
+        if ([401, 403, 404].includes(response.status)) {
+          stopped = true;
+          handlers.onError(await readError(response));
           return;
         }
-        if (answer.ok) {
-          wait = FIRST_WAIT;
-          on.opened();
-          await listen(answer.body, on.heard, stop);
+        if (response.ok) {
+          wait = FIRST_RETRY_MS;
+          handlers.onOpen();
+          await readEvents(response.body, handlers.onEvent, attempt);
         }
       } catch {
-        // lost, or the page was left: the loop knows which
+        // Either the connection was lost or the stream was aborted; the next line distinguishes them.
       }
-      if (ended || mine.signal.aborted) return;
-      on.lost();
-      await pause(wait * (0.75 + Math.random() / 2));
-      wait = Math.min(2 * wait, LONGEST_WAIT);
+      if (stopped || mine.signal.aborted) return;
+      handlers.onLost();
+      await sleep(wait * (0.75 + Math.random() / 2));
+      wait = Math.min(2 * wait, MAX_RETRY_MS);
     }
   }
 
-  function seen() {
+  function checkVisibility() {
     if (document.visibilityState === "hidden") {
       current?.abort();
       current = null;
-    } else if (!ended && current === null) run();
+    } else if (!stopped && current === null) run();
   }
 
-  document.addEventListener("visibilitychange", seen);
-  seen();
+  document.addEventListener("visibilitychange", checkVisibility);
+  checkVisibility();
   return () => {
-    ended = true;
+    stopped = true;
     current?.abort();
-    document.removeEventListener("visibilitychange", seen);
+    document.removeEventListener("visibilitychange", checkVisibility);
   };
 }

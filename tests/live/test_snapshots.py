@@ -23,7 +23,7 @@ def imported():
     import xarray  # noqa: F401
 
 
-def made(url, n_arms=3):
+def create_agent(url, n_arms=3):
     arms = [f"arm {k}" for k in range(n_arms)]
     return kibitz.agent(url, "shop", arms=arms, policy=kibitz.thompson(), seed=1)
 
@@ -40,10 +40,10 @@ def read_next(found, database, n_arms):
 
 
 @pytest.mark.parametrize("piece", [7, 50_000])
-def test_shares_are_those_of_the_log(url, monkeypatch, piece):
+def test_shares_agree_with_the_log(url, monkeypatch, piece):
     monkeypatch.setattr(shares, "MAX_DECISIONS", piece)
     found = shares.Shares()
-    with made(url) as agent:
+    with create_agent(url) as agent:
         for n in (0, 1, 8, 200, 303, 1, 600):
             if n:
                 agent.ask(n=n)
@@ -66,7 +66,7 @@ def test_shares_are_those_of_the_log(url, monkeypatch, piece):
         assert found.as_data(names, 2)["arms"] == sorted(name for name, _ in most)
 
 
-def test_nothing_is_read_twice(memory):
+def test_each_decision_is_read_once(memory):
     read = []
 
     class Reading:
@@ -79,7 +79,7 @@ def test_nothing_is_read_twice(memory):
             return self.database.rows(statement, *values)
 
     found = shares.Shares()
-    with made(memory / "shop.db") as agent:
+    with create_agent(memory / "shop.db") as agent:
         for n in (10, 20):
             agent.ask(n=n)
             agent.store.read(lambda database: read_next(found, Reading(database), 3))
@@ -92,7 +92,7 @@ def told(frame):
     return kind.removeprefix("event: "), json.loads(data.removeprefix("data: "))
 
 
-def test_fifty_watchers_cost_one_report(memory, monkeypatch):
+def test_fifty_clients_cost_one_report(memory, monkeypatch):
     monkeypatch.setattr(watched, "MIN_SNAPSHOT_SECONDS", 0.1)
     reports = []
     last_seen = {}
@@ -120,7 +120,7 @@ def test_fifty_watchers_cost_one_report(memory, monkeypatch):
         await asyncio.sleep(0.3)
         assert len(reports) == n_reports
 
-    with made(memory / "shop.db") as agent:
+    with create_agent(memory / "shop.db") as agent:
         asyncio.run(run(agent))
     assert last_seen == dict.fromkeys(range(50), 30)
     assert 1 <= len(reports) <= 30  # not fifty times as many
@@ -132,7 +132,7 @@ async def ask(agent):
         await asyncio.sleep(0.01)
 
 
-def test_at_most_two_pictures_a_second(memory):
+def test_at_most_two_snapshots_a_second(memory):
     drawn = []
 
     async def run(agent):
@@ -148,13 +148,13 @@ def test_at_most_two_pictures_a_second(memory):
                 break
         asking.cancel()
 
-    with made(memory / "shop.db") as agent:
+    with create_agent(memory / "shop.db") as agent:
         asyncio.run(run(agent))
     assert 2 <= len(drawn) <= 5
     assert len({told(frame)[1]["report"]["n_asks"] for frame in drawn}) == len(drawn)
 
 
-def test_a_store_in_trouble_is_told_of_and_recovered_from(memory, monkeypatch):
+def test_an_unavailable_store_is_reported_and_recovered_from(memory, monkeypatch):
     monkeypatch.setattr(watched, "MIN_SNAPSHOT_SECONDS", 0.05)
     monkeypatch.setattr(watched, "KEEPALIVE_SECONDS", 0.1)
 
@@ -178,11 +178,11 @@ def test_a_store_in_trouble_is_told_of_and_recovered_from(memory, monkeypatch):
         await next_of(frames, "report")
         await frames.aclose()
 
-    with made(memory / "shop.db") as agent:
+    with create_agent(memory / "shop.db") as agent:
         asyncio.run(run(agent))
 
 
-def test_who_hears_nothing_hears_that_all_is_well(memory, monkeypatch):
+def test_an_idle_stream_sends_comments(memory, monkeypatch):
     monkeypatch.setattr(watched, "KEEPALIVE_SECONDS", 0.1)
 
     async def run(agent):
@@ -191,11 +191,11 @@ def test_who_hears_nothing_hears_that_all_is_well(memory, monkeypatch):
         assert await anext(frames) == b": still here\n\n"
         await frames.aclose()
 
-    with made(memory / "shop.db") as agent:
+    with create_agent(memory / "shop.db") as agent:
         asyncio.run(run(agent))
 
 
-def test_drawing_takes_a_fifth_of_a_processor_at_most(memory, monkeypatch):
+def test_snapshots_take_at_most_a_fifth_of_a_processor(memory, monkeypatch):
     monkeypatch.setattr(watched, "MIN_SNAPSHOT_SECONDS", 0.01)
     drawn = []
 
@@ -215,12 +215,12 @@ def test_drawing_takes_a_fifth_of_a_processor_at_most(memory, monkeypatch):
                     pass
         asking.cancel()
 
-    with made(memory / "shop.db") as agent:
+    with create_agent(memory / "shop.db") as agent:
         asyncio.run(run(agent))
     assert 1 <= len(drawn) <= 3
 
 
-def test_the_planner_is_asked_when_a_twentieth_more_is_known(memory, monkeypatch):
+def test_the_planner_runs_again_after_five_percent_more_observations(memory, monkeypatch):
     monkeypatch.setattr(watched, "MIN_SNAPSHOT_SECONDS", 0.02)
     planned = []
     planner = watched.looks_saved
@@ -255,7 +255,7 @@ def test_the_planner_is_asked_when_a_twentieth_more_is_known(memory, monkeypatch
             pass
         await frames.aclose()
 
-    with made(memory / "shop.db") as agent:
+    with create_agent(memory / "shop.db") as agent:
         for _ in range(10):
             play(agent, 20)
             for _ in range(4):

@@ -154,7 +154,7 @@ def test_a_forgotten_decision_still_counts_when_told_late(url):
         assert counts(agent, "n_pending", "n_forgotten")[0] == (0, 1)
         assert agent.tell(id, 1.0) == "counted"
         assert counts(agent, "n_pending", "n_forgotten", "n_pulls")[0] == (0, 0, 1)
-        with pytest.raises(kibitz.Conflict, match="decision 1 cannot be forgotten: .* but told"):
+        with pytest.raises(kibitz.Conflict, match=r"decision 1 cannot be forgotten: .* but told"):
             agent.forget(id)
         assert agent.check() == []
 

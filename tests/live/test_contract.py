@@ -140,7 +140,7 @@ def test_a_report_counts_once_and_a_different_value_is_a_conflict(player):
     assert plays.tell(id, 1) == "duplicate"
     with pytest.raises(kibitz.Conflict, match=r"decision 1 was already told reward 1\.0"):
         plays.tell(id, 0.0)
-    with pytest.raises(kibitz.UnknownDecision, match="decision 2 of agent .* does not exist"):
+    with pytest.raises(kibitz.UnknownDecision, match=r"decision 2 of agent .* does not exist"):
         plays.tell(2, 1.0)
     assert counts(agent, "n_pulls", "pull_sum") == [(1, 1.0), (0, 0.0), (0, 0.0)]
     assert agent.check() == []
@@ -154,11 +154,11 @@ def test_a_key_repeats_its_decision_and_belongs_to_one_kind(player):
     assert plays.look(key="b") == looked
     assert plays.observe("red", 0.5, key="c") == "duplicate"
     with pytest.raises(
-        kibitz.Conflict, match="key 'a' belongs to decision 1 of kind 'pull' and .* for 'look'"
+        kibitz.Conflict, match=r"key 'a' belongs to decision 1 of kind 'pull' and .* for 'look'"
     ):
         plays.look(key="a")
     with pytest.raises(
-        kibitz.Conflict, match="key 'c' belongs to decision 3 of kind 'observe' and .* for 'pull'"
+        kibitz.Conflict, match=r"key 'c' belongs to decision 3 of kind 'observe' and .* for 'pull'"
     ):
         plays.ask(key="c")
     with pytest.raises(kibitz.Conflict, match=r"key 'c' already reported reward 0\.5 of arm 'red'"):
@@ -226,7 +226,7 @@ def test_decisions_are_forgotten_told_late_and_corrected(player):
     assert plays.forget(1) == "forgotten"
     assert plays.forget(1) == "duplicate"
     assert plays.tell(1, 1.0) == "counted"
-    with pytest.raises(kibitz.Conflict, match="decision 1 cannot be forgotten: .* but told"):
+    with pytest.raises(kibitz.Conflict, match=r"decision 1 cannot be forgotten: .* but told"):
         plays.forget(1)
     assert plays.correct(1, 0.25) == "corrected"
     assert plays.correct(1, 0.25) == "duplicate"

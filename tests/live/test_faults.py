@@ -317,6 +317,42 @@ def test_a_store_of_schema_2_is_migrated(tmp_path):
         assert agent.check() == []
 
 
+def copy_store(file, url):
+    """Copy the tables of a SQLite file to an empty PostgreSQL database."""
+    import psycopg
+
+    with contextlib.closing(sqlite3.connect(file)) as source, psycopg.connect(url) as target:
+        target.execute("create schema kibitz")
+        target.execute("set search_path to kibitz")
+        for name, kind, sql in source.execute("select name, type, sql from sqlite_master").fetchall():
+            if sql is not None:  # None for the indexes of primary keys
+                target.execute(sql)
+            if kind == "table":
+                rows = source.execute(f"select * from {name}").fetchall()
+                for row in rows:
+                    values = ", ".join(["%s"] * len(row))
+                    target.execute(f"insert into {name} values ({values})", row)
+
+
+@pytest.mark.parametrize(("version", "names"), [(1, ["checkout"]), (2, ["checkout", "shop"])])
+def test_a_migrated_store_replays_without_discrepancies(url, version, names):
+    """After the migration, and after further decisions, the log gives the stored state."""
+    file = FILES / f"schema-{version}.db"
+    copy_store(file, url) if url.startswith("postgresql:") else shutil.copy(file, url)
+    for name in names:
+        with kibitz.agent(url, name) as agent:
+            assert agent.check() == []
+            before = list(agent.events())
+            agent.tell(agent.ask().id, 1.0)
+            agent.tell(agent.look().id, 0.0)
+            agent.observe(agent.arms()[0].name, 1.0, key="after the migration")
+            assert agent.check() == []
+            assert list(agent.events())[: len(before)] == before
+            assert agent.store.read(lambda database: database.rows("select version from kibitz")) == [
+                (schema.VERSION,)
+            ]
+
+
 def test_an_older_schema_is_migrated_and_an_unknown_one_is_rejected(tmp_path, monkeypatch):
     file = tmp_path / "shop.db"
     shutil.copy(FILES / "schema-1.db", file)

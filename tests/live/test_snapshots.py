@@ -1,4 +1,4 @@
-"""Shares of pulls over the asks, and the picture that all watchers of an agent share."""
+"""Snapshots for the dashboard: shares of pulls, and streams that share one report."""
 
 import asyncio
 import contextlib
@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 import kibitz
-from kibitz.live.dashboard import snapshots as shares, snapshots as watched
-from kibitz.live.dashboard.snapshots import Watched
+from kibitz.live.dashboard import snapshots
+from kibitz.live.dashboard.snapshots import Feed, Shares
 from kibitz.live.service.changes import Changes
 from kibitz.live.store import queries
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(autouse=True, scope="module")
 def imported():
-    """Import what the first report would import, so that no test waits for it."""
+    """Import the libraries of the first report, so that no test waits for them."""
     import scipy.stats  # noqa: F401
     import xarray  # noqa: F401
 
@@ -28,21 +28,21 @@ def create_agent(url, n_arms=3):
     return kibitz.agent(url, "shop", arms=arms, policy=kibitz.thompson(), seed=1)
 
 
-def counted(agent, width):
-    """Return the pulls of each arm in each stretch, and its beginning, from the log itself."""
+def count_pulls(agent, width):
+    """Return the pulls of each arm in each interval, and its start time, from the log."""
     pulls = [event for event in agent.events() if event.kind == "pull"]
     cut = [pulls[k : k + width] for k in range(0, len(pulls), width)]
     return [Counter(event.arm for event in part) for part in cut], [part[0].at for part in cut]
 
 
-def read_next(found, database, n_arms):
-    return found.read(database, queries.read_agent(database, "shop"), n_arms)
+def read_next(shares, database, n_arms):
+    return shares.read(database, queries.read_agent(database, "shop"), n_arms)
 
 
-@pytest.mark.parametrize("piece", [7, 50_000])
-def test_shares_agree_with_the_log(url, monkeypatch, piece):
-    monkeypatch.setattr(shares, "MAX_DECISIONS", piece)
-    found = shares.Shares()
+@pytest.mark.parametrize("limit", [7, 50_000])
+def test_shares_agree_with_the_log(url, monkeypatch, limit):
+    monkeypatch.setattr(snapshots, "MAX_DECISIONS", limit)
+    shares = Shares()
     with create_agent(url) as agent:
         for n in (0, 1, 8, 200, 303, 1, 600):
             if n:
@@ -51,19 +51,19 @@ def test_shares_agree_with_the_log(url, monkeypatch, piece):
                 agent.add("late")
             agent.look()
             names = [arm.name for arm in agent.arms()]
-            while not agent.store.read(lambda db: read_next(found, db, len(names))):  # noqa: B023
+            while not agent.store.read(lambda db: read_next(shares, db, len(names))):  # noqa: B023
                 pass
-            counts, since = counted(agent, found.width)
-            assert len(counts) <= shares.N_INTERVALS
-            shown = found.as_data(names, len(names))
-            assert shown["totals"] == [part.total() for part in counts]
-            assert shown["since"] == since
-            for name, drawn in zip(shown["arms"], shown["counts"], strict=True):
-                assert drawn == [part[name] for part in counts]
-        assert found.width == 32  # 1113 asks in at most 64 stretches
-        assert sorted(shown["arms"]) == ["arm 0", "arm 1", "arm 2", "late"]
+            counts, since = count_pulls(agent, shares.width)
+            assert len(counts) <= snapshots.N_INTERVALS
+            data = shares.to_plain(names, len(names))
+            assert data["totals"] == [part.total() for part in counts]
+            assert data["since"] == since
+            for name, pulls in zip(data["arms"], data["counts"], strict=True):
+                assert pulls == [part[name] for part in counts]
+        assert shares.width == 32  # 1113 asks in at most 64 intervals
+        assert sorted(data["arms"]) == ["arm 0", "arm 1", "arm 2", "late"]
         most = Counter(event.arm for event in agent.events() if event.kind == "pull").most_common(2)
-        assert found.as_data(names, 2)["arms"] == sorted(name for name, _ in most)
+        assert shares.to_plain(names, 2)["arms"] == sorted(name for name, _ in most)
 
 
 def test_each_decision_is_read_once(memory):
@@ -78,43 +78,43 @@ def test_each_decision_is_read_once(memory):
                 read.append(values[-2:])
             return self.database.rows(statement, *values)
 
-    found = shares.Shares()
+    shares = Shares()
     with create_agent(memory / "shop.db") as agent:
         for n in (10, 20):
             agent.ask(n=n)
-            agent.store.read(lambda database: read_next(found, Reading(database), 3))
+            agent.store.read(lambda database: read_next(shares, Reading(database), 3))
     assert read == [(0, 10), (10, 30)]
 
 
-def told(frame):
-    """Return what a frame says, without its name."""
+def parse(frame):
+    """Return the kind and the data of a frame."""
     kind, data, *_ = frame.decode().split("\n")
     return kind.removeprefix("event: "), json.loads(data.removeprefix("data: "))
 
 
 def test_fifty_clients_cost_one_report(memory, monkeypatch):
-    monkeypatch.setattr(watched, "MIN_SNAPSHOT_SECONDS", 0.1)
+    monkeypatch.setattr(snapshots, "MIN_SNAPSHOT_SECONDS", 0.1)
     reports = []
     last_seen = {}
 
-    async def look(here, who):
-        async for frame in here.frames():
+    async def follow(feed, client):
+        async for frame in feed.frames():
             if frame.startswith(b"event"):
-                last_seen[who] = told(frame)[1]["report"]["n_asks"]
-            if last_seen.get(who) == 30:
+                last_seen[client] = parse(frame)[1]["report"]["n_asks"]
+            if last_seen.get(client) == 30:
                 return
 
     async def run(agent):
-        here = Watched(agent, Changes(agent.store))
-        drawing = watched.report
-        monkeypatch.setattr(watched, "report", lambda *a, **k: reports.append(1) or drawing(*a, **k))
-        watchers = [asyncio.create_task(look(here, k)) for k in range(50)]
+        feed = Feed(agent, Changes(agent.store))
+        report = snapshots.report
+        monkeypatch.setattr(snapshots, "report", lambda *a, **k: reports.append(1) or report(*a, **k))
+        clients = [asyncio.create_task(follow(feed, k)) for k in range(50)]
         for _ in range(30):
             await asyncio.to_thread(agent.ask)
             await asyncio.sleep(0.01)
-        await asyncio.wait_for(asyncio.gather(*watchers), 10)
+        await asyncio.wait_for(asyncio.gather(*clients), 10)
         await asyncio.sleep(0.3)
-        assert here._task is None  # nobody watches, nobody draws
+        assert feed._task is None  # without clients there are no snapshots
         n_reports = len(reports)
         await asyncio.to_thread(agent.ask)
         await asyncio.sleep(0.3)
@@ -133,38 +133,37 @@ async def ask(agent):
 
 
 def test_at_most_two_snapshots_a_second(memory):
-    drawn = []
+    received = []
 
     async def run(agent):
-        here = Watched(agent, Changes(agent.store))
         asking = asyncio.create_task(ask(agent))
         loop = asyncio.get_running_loop()
         end = loop.time() + 2.2
-        frames = here.frames()
+        frames = Feed(agent, Changes(agent.store)).frames()
         while (left := end - loop.time()) > 0:
             try:
-                drawn.append(await asyncio.wait_for(anext(frames), left))
+                received.append(await asyncio.wait_for(anext(frames), left))
             except TimeoutError:
                 break
         asking.cancel()
 
     with create_agent(memory / "shop.db") as agent:
         asyncio.run(run(agent))
-    assert 2 <= len(drawn) <= 5
-    assert len({told(frame)[1]["report"]["n_asks"] for frame in drawn}) == len(drawn)
+    assert 2 <= len(received) <= 5
+    assert len({parse(frame)[1]["report"]["n_asks"] for frame in received}) == len(received)
 
 
 def test_an_unavailable_store_is_reported_and_recovered_from(memory, monkeypatch):
-    monkeypatch.setattr(watched, "MIN_SNAPSHOT_SECONDS", 0.05)
-    monkeypatch.setattr(watched, "KEEPALIVE_SECONDS", 0.1)
+    monkeypatch.setattr(snapshots, "MIN_SNAPSHOT_SECONDS", 0.05)
+    monkeypatch.setattr(snapshots, "KEEPALIVE_SECONDS", 0.1)
 
     async def next_of(frames, kind):
-        while (frame := await anext(frames)).startswith(b":") or told(frame)[0] != kind:
+        while (frame := await anext(frames)).startswith(b":") or parse(frame)[0] != kind:
             pass
-        return told(frame)[1]
+        return parse(frame)[1]
 
     async def run(agent):
-        frames = Watched(agent, Changes(agent.store)).frames()
+        frames = Feed(agent, Changes(agent.store)).frames()
         await next_of(frames, "report")
         reading = agent.store.read
 
@@ -172,8 +171,7 @@ def test_an_unavailable_store_is_reported_and_recovered_from(memory, monkeypatch
             raise kibitz.StoreUnavailable("gone")
 
         agent.store.read = broken
-        said = await next_of(frames, "trouble")
-        assert said == {"message": "the store cannot be used at the moment"}
+        assert await next_of(frames, "trouble") == {"message": "the store is unavailable"}
         agent.store.read = reading
         await next_of(frames, "report")
         await frames.aclose()
@@ -183,12 +181,12 @@ def test_an_unavailable_store_is_reported_and_recovered_from(memory, monkeypatch
 
 
 def test_an_idle_stream_sends_comments(memory, monkeypatch):
-    monkeypatch.setattr(watched, "KEEPALIVE_SECONDS", 0.1)
+    monkeypatch.setattr(snapshots, "KEEPALIVE_SECONDS", 0.1)
 
     async def run(agent):
-        frames = Watched(agent, Changes(agent.store)).frames()
-        assert told(await anext(frames))[0] == "report"
-        assert await anext(frames) == b": still here\n\n"
+        frames = Feed(agent, Changes(agent.store)).frames()
+        assert parse(await anext(frames))[0] == "report"
+        assert await anext(frames) == b": keep-alive\n\n"
         await frames.aclose()
 
     with create_agent(memory / "shop.db") as agent:
@@ -196,62 +194,62 @@ def test_an_idle_stream_sends_comments(memory, monkeypatch):
 
 
 def test_snapshots_take_at_most_a_fifth_of_a_processor(memory, monkeypatch):
-    monkeypatch.setattr(watched, "MIN_SNAPSHOT_SECONDS", 0.01)
-    drawn = []
+    monkeypatch.setattr(snapshots, "MIN_SNAPSHOT_SECONDS", 0.01)
+    built = []
 
     async def run(agent):
-        here = Watched(agent, Changes(agent.store))
-        drawing = here._draw
+        feed = Feed(agent, Changes(agent.store))
+        build = feed._build
 
         def expensive(*values):
-            drawn.append(1)
-            return drawing(*values)[0], 0.2  # seconds of a processor's time
+            built.append(1)
+            return build(*values)[0], 0.2  # seconds of processor time
 
-        monkeypatch.setattr(here, "_draw", expensive)
+        monkeypatch.setattr(feed, "_build", expensive)
         asking = asyncio.create_task(ask(agent))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2.5):
-                async for _ in here.frames():
+                async for _ in feed.frames():
                     pass
         asking.cancel()
 
     with create_agent(memory / "shop.db") as agent:
         asyncio.run(run(agent))
-    assert 1 <= len(drawn) <= 3
+    assert 1 <= len(built) <= 3
 
 
 def test_the_planner_runs_again_after_five_percent_more_observations(memory, monkeypatch):
-    monkeypatch.setattr(watched, "MIN_SNAPSHOT_SECONDS", 0.02)
+    monkeypatch.setattr(snapshots, "MIN_SNAPSHOT_SECONDS", 0.02)
     planned = []
-    planner = watched.looks_saved
+    planner = snapshots.looks_saved
 
     def plan(arms, n_asks, scale):
         planned.append(sum(arm.n_observed for arm in arms))
         return planner(arms, n_asks, scale)
 
-    monkeypatch.setattr(watched, "looks_saved", plan)
+    monkeypatch.setattr(snapshots, "looks_saved", plan)
 
-    async def seen(frames, wanted):
-        """Wait for a picture that has so many observations and what was planned last."""
+    async def wait_for(frames, wanted):
+        """Wait for a snapshot with so many observations; return its estimate."""
         while True:
             frame = await anext(frames)
             if frame.startswith(b"event"):
-                shown = told(frame)[1]["report"]
-                n_observed = sum(arm["n_pulls"] + arm["n_looks"] for arm in shown["arms"])
-                if n_observed == wanted and shown["looks_saved"] is not None:
-                    return shown["looks_saved"]
+                report = parse(frame)[1]["report"]
+                n_observed = sum(arm["n_pulls"] + arm["n_looks"] for arm in report["arms"])
+                if n_observed == wanted and report["looks_saved"] is not None:
+                    return report["looks_saved"]
 
     def play(agent, n):
         agent.tell([(one.id, float(one.arm == "arm 1")) for one in agent.ask(n=n)])
 
     async def run(agent):
-        frames = Watched(agent, Changes(agent.store)).frames()
-        first = await seen(frames, 240)
+        frames = Feed(agent, Changes(agent.store)).frames()
+        first = await wait_for(frames, 240)
         assert first == agent.report().looks_saved > 0
-        await asyncio.to_thread(play, agent, 12)  # a twentieth
-        assert await seen(frames, 252) == first
+        await asyncio.to_thread(play, agent, 12)  # 5 % more
+        assert await wait_for(frames, 252) == first
         await asyncio.to_thread(play, agent, 1)
-        while await seen(frames, 253) == first:
+        while await wait_for(frames, 253) == first:
             pass
         await frames.aclose()
 

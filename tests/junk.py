@@ -19,7 +19,16 @@ JUNK = [
 ]  # fmt: skip
 
 #: How an error shows the value that it rejects, or says that there is none.
-VALUE = re.compile(r"\bgot .+|\b\w+=.+|\bno policies given\b", re.DOTALL)
+VALUE = re.compile(
+    r"\bgot .+|\b\w+=.+|\bno policies given\b|\b(agent|arm|decision|file|store) ('.+'|\d+)|is required",
+    re.DOTALL,
+)
+ALIASES = {
+    "id": "decision",
+    "name": "agent",
+    "source": "log",
+    "url": "store",
+}  # words for arguments in messages
 
 
 def call_or_reject(function, **arguments):
@@ -28,7 +37,9 @@ def call_or_reject(function, **arguments):
         return function(**arguments)
     except (ValueError, TypeError) as error:
         message = str(error)
-    names = "|".join(map(re.escape, arguments))
+    names = "|".join(
+        re.escape(word) for name in arguments for word in (name, ALIASES.get(name, name))
+    )
     assert re.search(rf"\b({names})\b", message), f"{function.__name__}: {message}"
     assert VALUE.search(message), f"{function.__name__}: {message}"
     assert len(message) < 400

@@ -20,15 +20,12 @@ JUNK = [
 
 #: How an error shows the value that it rejects, or says that there is none.
 VALUE = re.compile(
-    r"\bgot .+|\b\w+=.+|\bno policies given\b|\b(agent|arm|decision|file|store) ('.+'|\d+)|is required",
+    r"\bgot .+|\b\w+=.+|\bno policies given\b|\bis required\b"
+    r"|\b(agent|arm|decision|file|store) ('.+'|\d+)",
     re.DOTALL,
 )
-ALIASES = {
-    "id": "decision",
-    "name": "agent",
-    "source": "log",
-    "url": "store",
-}  # words for arguments in messages
+#: Words for arguments in messages.
+ALIASES = {"id": "decision", "name": "agent", "source": "log", "url": "store"}
 
 
 def call_or_reject(function, **arguments):

@@ -167,7 +167,7 @@ def test_the_report_warns(memory):
     assert re.search(r"arm 'c' was chosen \d+ times but has no reported reward", found)
     assert "rewards of 'a' have standard deviation" in found
     assert "arms lose reports at different rates: 100% of 'c', 0% of 'a'" in found
-    assert "no look during the last 699 pulls; before, one every 1 pulls" in found
+    assert "no look during the last 699 pulls; before, 1 looks per pull" in found
 
 
 def test_a_long_time_without_a_look_is_a_warning(memory):
@@ -179,7 +179,7 @@ def test_a_long_time_without_a_look_is_a_warning(memory):
         assert agent.report().attrs["warnings"] == []
         agent.tell([(decision.id, 0.5) for decision in agent.ask(n=2000)])
         [warning] = agent.report().attrs["warnings"]
-    assert warning == "no look during the last 2030 pulls; before, one every 1 pulls"
+    assert warning == "no look during the last 2030 pulls; before, 1 looks per pull"
 
 
 @pytest.mark.parametrize("delta", [0, 1, -1, math.nan, "0.1"])

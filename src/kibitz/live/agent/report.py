@@ -123,7 +123,7 @@ def warnings(scale: float, arms: list[Arm], n_asks: int, last_look: int) -> list
     n_looks = sum(arm.n_looks for arm in arms)
     since, usual = n_asks - last_look, max(last_look / max(n_looks, 1), 1.0)
     if n_looks >= 3 and since > max(10 * usual, 100):
-        found.append(f"no look during the last {since} pulls; before, one every {usual:.3g} pulls")
+        found.append(f"no look during the last {since} pulls; before, {1 / usual:.2g} looks per pull")
     for arm in arms:
         n = arm.n_observed
         if n < 30:
@@ -234,16 +234,17 @@ def format_rows(data: "xarray.Dataset") -> list[tuple[str, ...]]:
 
 
 def format_p_value(p: float) -> str:
-    """Format a p-value as a bound by the next larger power of ten, such as "p < 0.001"."""
-    power = max(-99, math.floor(math.log10(max(p, 1e-99))) + 1)
-    return f"p < {10.0**power:g}"
+    """Format a p-value as an upper bound, rounded up to one digit, such as "p < 0.004"."""
+    power = math.floor(math.log10(max(p, 1e-99)))
+    return f"p < {(math.floor(p / 10.0**power) + 1) * 10.0**power:.1g}"
 
 
 def format_summary(data: "xarray.Dataset") -> list[str]:
     """Format the regret, the estimated saving and the warnings as sentences."""
     a = data.attrs
+    unit = "pull" if a["n_asks"] == 1 else "pulls"
     lines = [
-        f"Regret after {a['n_asks']} pulls: {a['regret_low']:.4g} to {a['regret_high']:.4g}. "
+        f"Regret after {a['n_asks']} {unit}: {a['regret_low']:.4g} to {a['regret_high']:.4g}. "
         f"This and all intervals are valid at all times with probability {1 - a['delta']:g}."
     ]
     if not math.isnan(a["looks_saved"]):

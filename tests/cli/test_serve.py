@@ -48,7 +48,9 @@ def test_tokens_that_make_no_sense_are_refused(refused, shop):
     assert refused("token", "create", *store, "--role", "read", "--agent", "x") == (
         "agent 'x' does not exist; the store has 'checkout'"
     )
-    assert refused("token", "revoke", *store, "7") == "token 7 does not exist; see `kibitz token list`"
+    assert (
+        refused("token", "revoke", *store, "7") == "token 7 does not exist; see `kibitz token list`"
+    )
 
 
 def test_a_store_that_does_not_exist_is_named_and_not_created(refused, tmp_path):

@@ -1,4 +1,4 @@
-"""The client: it tries again with the same key, gives up in time, and says what was wrong."""
+"""The client: retries with the same key, timeouts and errors."""
 
 import json
 import threading
@@ -18,7 +18,7 @@ DECISION = {"id": 1, "kind": "pull", "arm": "blue", "key": "k", "asked_at": 1.0}
 
 @pytest.fixture
 def flaky():
-    """Return a server that answers as told, one after the other, and what it has received."""
+    """Return the address of a server, its list of scripted responses and the requests it received."""
     answers, received = [], []
 
     class Handler(BaseHTTPRequestHandler):
@@ -77,7 +77,7 @@ def test_a_request_without_a_response_is_retried_with_the_same_key(flaky):
         answers[:] = [(200, [DECISION] * 2)]
         client.ask(n=2)
     keys = [one[1]["key"] for one in received[4:7]] + received[7][1]["key"]
-    assert len(set(keys)) == 5  # a new one for each question
+    assert len(set(keys)) == 5  # a new key for each ask
 
 
 def test_the_client_gives_up_after_its_patience(flaky):
@@ -92,7 +92,7 @@ def test_the_client_gives_up_after_its_patience(flaky):
         assert time.monotonic() - began < 5
     assert len(received) >= 2
     with pytest.raises(OSError, match="service was unavailable for"):
-        kibitz.Client("http://127.0.0.1:1", patience=0.1)  # nobody there
+        kibitz.Client("http://127.0.0.1:1", patience=0.1)  # no server
 
 
 def test_a_hanging_server_is_retried(flaky, monkeypatch):

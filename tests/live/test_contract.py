@@ -1,4 +1,4 @@
-"""What an agent owes to those who ask it and tell it: in Python, over HTTP, through the client."""
+"""The contract of an agent: the same in Python, over HTTP and through the client."""
 
 import asyncio
 import itertools
@@ -17,7 +17,7 @@ NAMES = itertools.count()
 
 
 class Raw:
-    """The verbs as requests, and the answers as an agent gives them."""
+    """The methods of an agent as HTTP requests."""
 
     def __init__(self, service, name):
         self.service, self.path = service, f"/v1/agents/{name}"
@@ -97,7 +97,7 @@ class Raw:
 
 @pytest.fixture(params=["agent", "client", "service"])
 def player(request, served, raw):
-    """Return who plays a new agent, and the agent itself."""
+    """Return a function that creates an agent; it returns an interface to it, and the agent."""
     url, address = served
     opened = []
 
@@ -271,7 +271,7 @@ def test_the_log_the_report_and_the_export_are_those_of_the_agent(player, tmp_pa
     plays.ask()
     assert list(plays.events()) == list(agent.events())
     assert list(plays.events(after=5)) == list(agent.events(5))
-    agent.now = lambda: 0.0  # the age of what is pending depends on the time
+    agent.now = lambda: 0.0  # the age of pending decisions depends on the time
     report, own = plays.report(), agent.report()
     assert report.attrs == own.attrs or json.dumps(report.attrs) == json.dumps(own.attrs)
     for name in own.data_vars:

@@ -1,4 +1,4 @@
-"""Deciding while reports are outstanding: delays, losses and dead arms, through the real store.
+"""Decisions with delayed and lost reports, through the real store.
 
 UCB with 2 log t on five arms, T = 3000. Where the rules are not at work, the policy alone is told of
 what has arrived (`naive`). The figures of the docstrings are of 20 to 30 runs as the tests play them,
@@ -25,7 +25,7 @@ HORIZON = 3000
 
 
 def play(folder, seed, *, late=0, step, loss=(0.0,) * 5, patience=None):
-    """Play an agent with its store, `step` asks at a time; return the regret and its arms."""
+    """Run an agent with its store, `step` asks at a time; return the regret and its arms."""
     arguments = {"arms": [str(n) for n in range(5)], "policy": kibitz.ucb(2.0)}
     file = folder / f"{late}-{seed}.db"
     agent = kibitz.agent(file, "a", **arguments, seed=seed, patience=patience)
@@ -51,7 +51,7 @@ def play(folder, seed, *, late=0, step, loss=(0.0,) * 5, patience=None):
 
 
 def naive(late, seed):
-    """Return the regret of the policy alone, told of what has arrived."""
+    """Return the regret of the policy alone, which gets only the reports that have arrived."""
     policy = kibitz.ucb(2.0)
     state, params = policy.init(policy.params, 5), policy.params
     rng, regret, way = np.random.default_rng(seed), 0.0, []
@@ -99,7 +99,7 @@ def test_lost_reports_are_forgotten_after_the_patience(memory):
 
 
 def test_an_arm_without_reports_is_chosen_at_most_sqrt_t_times(memory):
-    """Asked for ever, it would cost 1.5 x 3000 = 4500. Measured: 158 (23)."""
+    """Always chosen, it would cost 1.5 x 3000 = 4500. Measured: 158 (23)."""
     played = [play(memory, seed, step=5, loss=(1.0, 0, 0, 0, 0)) for seed in range(2)]
     assert all(arms[0].n_asked <= np.sqrt(HORIZON) + 1 for _, arms in played)
     assert np.mean([regret for regret, _ in played]) < 260
@@ -113,7 +113,7 @@ def arm(n_asked=0, n_pulls=0, total=0.0, n_pending=0, n_looks=0, look_sum=0.0, l
 
 
 def indices(arms, stage, pending):
-    """Return the indices of UCB by hand: the mean of what was told, the count with the pending."""
+    """Return the indices of UCB, with reported means and counts that include pending pulls."""
     found = []
     for one, p in zip(arms, pending, strict=True):
         n = one.n_observed
@@ -166,8 +166,8 @@ def test_unknown_arms_are_chosen_fewest_pulls_first_and_not_too_often():
     assert chosen(known, arm(3), arm(2), arm(2)) == 2
     assert chosen(known, arm(9)) == 1
     assert chosen(known, arm(10)) == 0
-    assert chosen(arm(50), arm(49)) == 1  # nobody is known: somebody has to be asked
-    assert chosen(arm(20, n_looks=5, look_sum=9.0), known) == 0  # looks have told of it
+    assert chosen(arm(50), arm(49)) == 1  # no arm is known, so one of them is chosen
+    assert chosen(arm(20, n_looks=5, look_sum=9.0), known) == 0  # known from looks
     assert chosen(arm(20, n_looks=5, look_sum=-9.0), known) == 1
 
 
@@ -182,7 +182,7 @@ def test_pending_looks_count_for_looks_but_not_for_pulls():
         assert delay.pull(policy, policy.params, arms, 61, 1.0, None) == delay.pull(
             policy, policy.params, [arm(50, 50, 50.0), arm(5, 5, 2.0), arm(5, 5, 1.9)], 61, 1.0, None
         )
-    assert looks[:2] == [2, 2]  # the runner-up, until pending looks have narrowed its width
+    assert looks[:2] == [2, 2]  # the second best, until pending looks narrow its interval
     assert looks[-1] == 0
 
 
@@ -236,7 +236,7 @@ def test_policies_with_phases_are_marked():
 
 
 def test_draws_depend_on_the_seed_and_the_id(memory):
-    """The same story gets the same decisions, whether restarted or not; another seed, others."""
+    """The same history gets the same decisions, also after a restart; another seed gets others."""
     stories = []
     for name, seed, restarts in (("a", 1, False), ("b", 1, True), ("c", 2, False)):
         agent = kibitz.agent(
@@ -257,7 +257,7 @@ def test_draws_depend_on_the_seed_and_the_id(memory):
 
 @pytest.mark.parametrize("policy", [kibitz.etc_ocucb(), kibitz.kibitzer(), kibitz.ucb2()])
 def test_an_outdated_policy_state_is_replayed_from_the_log(memory, policy):
-    """Stores keep the state of some policies as arrays, which were others before."""
+    """Stores have the state of some policies as arrays; older versions had other arrays."""
     agents = [
         kibitz.agent(memory / f"{name}.db", name, arms=["x", "y", "z"], policy=policy, seed=1)
         for name in ("old", "new")

@@ -1,4 +1,4 @@
-"""What may go wrong: killed processes, locked, full and damaged stores, a server that goes away."""
+"""Faults: killed processes; locked, full and damaged stores; a database server that restarts."""
 
 import contextlib
 import itertools
@@ -33,7 +33,7 @@ def create_agent(url, name="fleet", **arguments):
 
 
 def run_fleet(url, folder, n_kills, n_operations):
-    """Run processes that ask, tell and are killed; return what was acknowledged."""
+    """Run processes that are killed at random moments; return the acknowledged operations."""
     create_agent(url).close()
     command = [sys.executable, WORKER, url, folder, str(n_kills), str(n_operations), "7"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=540)
@@ -45,7 +45,7 @@ def run_fleet(url, folder, n_kills, n_operations):
 
 
 def check_fleet(url, acknowledged):
-    """Check that all that was acknowledged is there, and nothing twice."""
+    """Check that every acknowledged operation is in the log exactly once."""
     with kibitz.agent(url, "fleet") as agent:
         assert agent.check() == []
         events = list(agent.events())
@@ -54,16 +54,16 @@ def check_fleet(url, acknowledged):
     assert made_ids == list(range(1, len(made_ids) + 1))
     asked = {event.id: (event.arm, event.key) for event in events if event.kind == "pull"}
     told = [(event.id, event.reward) for event in events if event.kind == "told"]
-    saw = [event.key for event in events if event.kind == "observe"]
+    observed = [event.key for event in events if event.kind == "observe"]
     assert len(told) == len(dict(told))
-    assert len(saw) == len(set(saw))
+    assert len(observed) == len(set(observed))
     for word, *parts in acknowledged:
         if word == "ask" and len(parts) == 3:
             assert asked[int(parts[0])] == (parts[1], parts[2])
         elif word == "tell" and len(parts) == 3:
             assert dict(told)[int(parts[0])] == float(parts[1])
         elif word == "observe" and len(parts) == 2:
-            assert f"saw-{parts[0]}" in saw
+            assert f"observe-{parts[0]}" in observed
 
 
 def test_killed_processes_lose_nothing(memory):
@@ -91,7 +91,7 @@ def test_killed_processes_lose_nothing_on_postgresql(database, tmp_path):
 
 
 def dies_before(statement):
-    """Let this process die before the statement of this number."""
+    """Make this process exit before its n-th statement."""
     count = itertools.count()
 
     def dying(do):
@@ -129,7 +129,7 @@ def test_a_kill_between_statements_leaves_all_or_nothing(memory, operation, kind
                 break
             assert (code, done) == (9, 0)
         assert statement > 4
-        assert done == 1  # by a process that was gone before anybody had the answer
+        assert done == 1  # by a process that exited before it answered
         assert operation(agent) == again
         assert sum(event.kind == kind for event in agent.events()) == before + 1
 
@@ -157,7 +157,7 @@ def test_a_locked_file_raises_store_unavailable_after_a_wait(tmp_path, monkeypat
         other.execute("begin immediate")
         with pytest.raises(StoreUnavailable, match=r"store .*shop\.db' is unavailable: another proc"):
             agent.ask()
-        assert len(list(agent.events())) == 3  # readers do not mind
+        assert len(list(agent.events())) == 3  # readers are not blocked
         other.execute("rollback")
         other.close()
         assert agent.ask().id == 1
@@ -420,7 +420,7 @@ def stop_and_start(server, mode):
 
 
 def test_a_restart_of_postgresql_under_load_loses_nothing(postgresql, database):
-    """Nothing that was acknowledged is lost, nothing is counted twice, and the work goes on."""
+    """No acknowledged report is lost or counted twice, and the work continues."""
     said, errors, stop = [], [], threading.Event()
     create_agent(database).close()
 

@@ -1,4 +1,4 @@
-"""A process that runs agents stays small: it imports neither numba nor what simulates."""
+"""A process that runs agents imports neither numba nor the simulator."""
 
 import subprocess
 import sys

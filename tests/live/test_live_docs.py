@@ -1,4 +1,4 @@
-"""Every line of docs/live.md is run, in its order."""
+"""Run every example of docs/live.md in order."""
 
 import re
 import shlex

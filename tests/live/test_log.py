@@ -1,4 +1,4 @@
-"""The log as a file, and as a problem."""
+"""Export the log to files, and read it as a problem."""
 
 import csv
 import json

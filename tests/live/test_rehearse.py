@@ -1,4 +1,4 @@
-"""The dress rehearsal."""
+"""Rehearsals of agents."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ SHORT = {"horizon": 150, "runs": 2, "seed": 3}
 
 
 def rehearse(problem, policy, *, horizon, runs, seed, rate=0.0, **more):
-    """Play a rehearsal beside the simulator, as `kibitz rehearse` does."""
+    """Rehearse an agent and simulate the same runs, as `kibitz rehearse` does."""
     play = {"horizon": horizon, "runs": runs, "seed": seed}
     feedback = kibitz.active(rate) if rate else kibitz.bandit()
     beside = kibitz.simulate(problem, feedback, {"simulator": policy}, **play, engine="step")

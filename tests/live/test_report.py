@@ -1,4 +1,4 @@
-"""What a report says, and that its intervals hold at all times."""
+"""Reports, and the validity of their confidence sequences."""
 
 import math
 import re
@@ -50,11 +50,11 @@ def test_at_most_delta_of_runs_ever_leave_the_interval(law):
             rewards, mean = rng.standard_normal(n_looks), 0.0
         means = np.cumsum(rewards) / np.arange(1, n_looks + 1)
         outside = np.abs(means - mean) >= half
-        if law == "adaptive":  # who may stop whenever the mean looks large is fooled no more often
+        if law == "adaptive":  # optional stopping does not increase the error
             outside = outside[: 1 + int(np.argmax(means[100:])) + 100]
         left += bool(outside.any())
     assert left <= 270
-    assert law == "adaptive" or left >= 10  # nor is it so wide that it says nothing
+    assert law == "adaptive" or left >= 10  # the interval is not too wide
 
 
 def test_intervals_of_an_adaptive_agent_contain_the_means_at_all_times(memory):

@@ -1,4 +1,4 @@
-"""The service on the loopback: streams, stops, restarts, clients that are slow or talk nonsense."""
+"""The running service: streams, shutdown, restarts, slow clients and malformed requests."""
 
 import asyncio
 import contextlib
@@ -55,7 +55,7 @@ class Stream:
         self.connection.close()
 
     def next(self):
-        """Return the next event as a dict of its fields, None at the end; comments are left out."""
+        """Return the fields of the next event, or None at the end; skip comments."""
         found = {}
         while line := self.answer.readline().decode():
             name, _, value = line.rstrip("\n").partition(": ")
@@ -77,7 +77,7 @@ def test_a_stream_sends_events_of_all_writers_and_resumes(shop):
         assert stream.answer.getheader("cache-control") == "no-store"
         assert [stream.next()["event"] for _ in range(2)] == ["added", "added"]
         began = time.monotonic()
-        agent.ask(key="<b>: ä")  # not through the service: another process may do so
+        agent.ask(key="<b>: ä")  # not through the service, as another process would
         event = stream.next()
         assert time.monotonic() - began < 5
         assert (event["id"], event["event"]) == ("3", "pull")
@@ -154,7 +154,7 @@ def test_slow_clients_time_out_and_block_nobody(shop, monkeypatch):
             answer = http.client.HTTPResponse(one)
             answer.begin()
             assert answer.status == 200
-            assert json.loads(answer.read()) == {"status": "ok"}  # whole: it may come in two parts
+            assert json.loads(answer.read()) == {"status": "ok"}  # it may arrive in two parts
             one.sendall(get[:10])
         with kibitz.Client(f"http://{host}") as client:
             assert client.ask().id == 1
@@ -165,7 +165,7 @@ def test_slow_clients_time_out_and_block_nobody(shop, monkeypatch):
             answer.begin()
             assert answer.status == 408
             assert json.loads(answer.read())["error"]["code"] == "too_slow"
-            assert one.recv(1000) == b""  # and the connection is closed
+            assert one.recv(1000) == b""  # the connection is closed
         for one in seconds:
             assert one.recv(1000) == b""
     assert len(list(agent.events())) == 3
@@ -185,7 +185,7 @@ def test_a_body_that_is_too_large_closes_the_connection(shop):
 
 
 class Transport(asyncio.Transport):
-    """A connection that keeps what is written to it."""
+    """A connection that records the bytes written to it."""
 
     def __init__(self):
         super().__init__()
@@ -207,7 +207,7 @@ class Transport(asyncio.Transport):
 
 
 def nonsense(rng):
-    """Return bytes: any at all, or a request with some of its bytes changed."""
+    """Return random bytes, or a request with some bytes changed."""
     if rng.random() < 0.5:
         return rng.randbytes(rng.randrange(1, 200))
     request = rng.choice(["GET /v1/agents/checkout", "POST /v1/agents/checkout/tell", "GET /healthz"])
@@ -268,7 +268,7 @@ def test_malformed_http_is_answered_with_a_json_error(shop):
 
 
 class Program:
-    """`kibitz serve`, as a user runs it."""
+    """`kibitz serve` in its own process."""
 
     def __init__(self, url, port=0):
         words = [sys.executable, "-m", "kibitz.cli", "serve", "--store", url, "--port", str(port)]
@@ -286,7 +286,7 @@ class Program:
 
 
 def hammer(host, place, statuses, acknowledged):
-    """Ask as fast as possible, without trying again, until the service is gone."""
+    """Ask as fast as possible, without retries, until the service stops."""
     connection = http.client.HTTPConnection(host, timeout=20)
     for n in range(100_000):
         try:
@@ -363,7 +363,7 @@ def test_several_services_on_one_store_count_every_report_once(served, listening
         def work(place, where):
             with kibitz.Client(where, agent=name) as client:
                 for n in range(15):
-                    decision = client.ask(key=f"{place % 2}-{n}")  # two ask with the same keys
+                    decision = client.ask(key=f"{place % 2}-{n}")  # two clients use the same keys
                     ids.append(decision.id)
                     client.tell(decision.id, 0.5)
 

@@ -1,4 +1,4 @@
-"""Every line of docs/serve.md is run, in its order, in one shell."""
+"""Run every example of docs/serve.md in order, in one shell."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The service: who is let in, what is refused and how, what it says of itself."""
+"""The service: access control, invalid requests, and its OpenAPI document."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ BODIES = {
     "arms/": {"state": "paused"},
 }  # fmt: skip
 OPERATIONS = [route.endpoint for route in ROUTES]
-PLAYED = {  # what changes an agent, by the end of its path
+PLAYED = {  # operations that change an agent, by the end of their path
     one.path.removeprefix("/v1/agents/{name}/").removesuffix("{arm}"): one
     for one in OPERATIONS if one.method != "GET"
 }  # fmt: skip
@@ -59,7 +59,7 @@ def token(agent, role, name=None):
 
 
 def fresh(service):
-    """Let the service read the tokens anew, as it does after a second."""
+    """Let the service read the tokens again, as it does after a second."""
     service.app.state.tokens._read_at = -10.0
 
 
@@ -99,7 +99,7 @@ def test_requests_without_a_valid_token_are_rejected(shop):
     assert service.send("GET", PATH, token=right)[0] == 200
     assert service.send("GET", PATH, authorization=f"bearer  {right}")[0] == 200
     assert service.send("GET", PATH, cookie=f"a=b; kibitz_token={right}")[0] == 200
-    assert service.send("GET", f"{PATH}?token={right}")[0] == 401  # never in an address
+    assert service.send("GET", f"{PATH}?token={right}")[0] == 401  # tokens in addresses are ignored
 
 
 def test_roles_include_the_roles_before_them(shop):
@@ -126,7 +126,7 @@ def test_a_token_for_one_agent_gives_no_access_to_others(shop):
     assert service.send("GET", "/v1/agents", token=bound)[2] == {"agents": ["checkout"]}
     assert service.send("GET", PATH, token=bound)[0] == 200
     for _, method, path, content in REQUESTS[:-4] + REQUESTS[-3:]:
-        for name in ("other", "nobody"):  # and it does not learn which agents there are
+        for name in ("other", "nobody"):  # the answer does not reveal which agents exist
             answer = service.send(method, path.replace("checkout", name), content, token=bound)
             if path != "/v1/agents":
                 assert "for agent 'checkout' only" in error(answer, 403, "forbidden")
@@ -147,7 +147,7 @@ def test_a_token_is_stored_as_a_hash_and_revoked_within_a_second(shop):
     while service.send("GET", PATH, token=made)[0] == 200:
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    assert service.send("GET", PATH)[0] == 401  # and the store is not open to all again
+    assert service.send("GET", PATH)[0] == 401  # a token is still required
 
 
 def test_tokens_are_compared_in_constant_time(shop, monkeypatch):
@@ -348,7 +348,7 @@ def test_ten_thousand_random_bodies_are_at_most_rejected(shop):
                 content = b"".join(random_.choices(pieces, k=random_.randrange(1, 12)))
             end = ("tell", "forget", "correct", "observe")[n % 4]
             status, _, _ = await service.call("POST", f"{PATH}/{end}", content)
-            nothing = end == "tell" and content.split() == [b"[]"]  # none were told
+            nothing = end == "tell" and content.split() == [b"[]"]  # an empty list
             assert status in (404, 422) or (status == 200 and nothing), (end, content, status)
 
     service.loop.run_until_complete(send_all())
@@ -556,5 +556,5 @@ def test_the_html_page_of_openapi_is_complete_and_loads_nothing(shop):
             assert f"<h2>{method.upper()} {path}</h2>" in text
             assert said["description"].splitlines()[0].split("`")[0] in text
     assert '"visit-4711"' in text
-    assert "&lt;token&gt;" in text  # what looks like markup is none
+    assert "&lt;token&gt;" in text  # markup is escaped
     assert not re.search(r"<script|src=|href=|@import|url\(", text)

@@ -38,23 +38,22 @@ def run_empty_server(listener):
     from starlette.responses import JSONResponse
     from starlette.routing import Route
 
-    from kibitz.live.service.server import server
+    from kibitz.live.service.server import create_server
 
     async def request_empty(request):
         return JSONResponse({})
 
-    server(Starlette(routes=[Route("/empty", request_empty, methods=["POST"])])).run(
-        sockets=[listener]
-    )
+    app = Starlette(routes=[Route("/empty", request_empty, methods=["POST"])])
+    create_server(app).run(sockets=[listener])
 
 
 def run_service(url, listener):
     """Run the service."""
     from kibitz.live.dashboard.routes import ROUTES
     from kibitz.live.service.app import create_app
-    from kibitz.live.service.server import server
+    from kibitz.live.service.server import create_server
 
-    server(create_app(url, ROUTES)).run(sockets=[listener])
+    create_server(create_app(url, ROUTES)).run(sockets=[listener])
 
 
 class ServerProcess:

@@ -49,7 +49,7 @@ def traffic(agent, n_asks, rate, seed):
 def main(n_asks=20_000):
     """Serve an agent with traffic, look at it, and write the picture."""
     sys.path.append(str(ROOT / "tests"))
-    from live.browser import found_browser, served
+    from live.browser import find_browser, run_service
     from live.conftest import MEMORY
     from playwright.sync_api import sync_playwright
 
@@ -71,9 +71,9 @@ def main(n_asks=20_000):
         traffic(agent, n_asks, 0.08, seed=1)
         agent.pause("countdown")
         agent.close()
-        with served(store) as port, sync_playwright() as playwright:
+        with run_service(store) as port, sync_playwright() as playwright:
             browser = playwright.chromium.launch(
-                executable_path=found_browser(), args=["--no-sandbox"]
+                executable_path=find_browser(), args=["--no-sandbox"]
             )
             page = browser.new_page(viewport={"width": 1200, "height": 1148})
             page.goto(f"http://127.0.0.1:{port}/#/checkout")

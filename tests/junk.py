@@ -19,7 +19,13 @@ JUNK = [
 ]  # fmt: skip
 
 #: How an error shows the value that it rejects, or says that there is none.
-VALUE = re.compile(r"\bgot .+|\b\w+=.+|\bno policies given\b", re.DOTALL)
+VALUE = re.compile(
+    r"\bgot .+|\b\w+=.+|\bno policies given\b|\bis required\b"
+    r"|\b(agent|arm|decision|file|store) ('.+'|\d+)",
+    re.DOTALL,
+)
+#: Words for arguments in messages.
+ALIASES = {"id": "decision", "name": "agent", "source": "log", "url": "store"}
 
 
 def call_or_reject(function, **arguments):
@@ -28,7 +34,9 @@ def call_or_reject(function, **arguments):
         return function(**arguments)
     except (ValueError, TypeError) as error:
         message = str(error)
-    names = "|".join(map(re.escape, arguments))
+    names = "|".join(
+        re.escape(word) for name in arguments for word in (name, ALIASES.get(name, name))
+    )
     assert re.search(rf"\b({names})\b", message), f"{function.__name__}: {message}"
     assert VALUE.search(message), f"{function.__name__}: {message}"
     assert len(message) < 400

@@ -12,7 +12,7 @@ import pytest
 import run
 
 import kibitz
-from kibitz.live.events import MADE, STATUS, Event
+from kibitz.live.events import ARM_STATUS, DECISION_KINDS, Event
 from kibitz.policies import POLICIES
 
 ROOT = Path(__file__).parents[1]
@@ -31,7 +31,7 @@ DEVELOPMENT = [  # pages and files that name files of the repository
     *sorted((ROOT / "docs/decisions").glob("*.md")),
 ]
 TOP = "src|tests|docs|benchmarks|examples|requirements"  # directories of the repository
-# what others run: test_site.py and live/test_page.py
+# what others run: test_site.py and live/test_live_docs.py
 ELSEWHERE = {*run.pages(), ROOT / "docs" / "live.md"}
 REFERENCE = [page for page in DOCS if page.parent.name == "reference"]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -260,7 +260,7 @@ def test_the_reference_names_all_that_is_in_a_log():
     shown = {
         name for row in below.splitlines() for name in re.findall(r"`(\w+)`", row.split(" | ")[0])
     }
-    assert shown == {*MADE, *STATUS, "told", "corrected", "forgotten", "silent"}
+    assert shown == {*DECISION_KINDS, *ARM_STATUS, "told", "corrected", "forgotten", "silent"}
 
 
 @pytest.mark.parametrize("page", DEVELOPMENT, ids=lambda page: str(page.relative_to(ROOT)))

@@ -1,4 +1,4 @@
-"""A service on the loopback and a real browser that looks at it, for the tests of the page."""
+"""A service on the loopback interface and a real browser, for the tests of the dashboard."""
 
 import contextlib
 import http.client
@@ -13,7 +13,7 @@ import time
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
-def found_browser():
+def find_browser():
     """Return the path of the system's Chromium, or None."""
     return next(filter(None, map(shutil.which, BROWSERS)), None)
 
@@ -24,8 +24,8 @@ def free_port():
         return held.getsockname()[1]
 
 
-def fetched(port, method, path, body=None, headers=()):
-    """Return status, headers (a list, as there may be two of a name) and body of an answer."""
+def fetch(port, method, path, body=None, headers=()):
+    """Send a request; return status, headers (a list, as names may repeat) and body."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
         content = None if body is None else json.dumps(body)
@@ -41,7 +41,7 @@ def wait_until_up(port, seconds=30):
     deadline = time.monotonic() + seconds
     while True:
         try:
-            return fetched(port, "GET", "/healthz")
+            return fetch(port, "GET", "/healthz")
         except OSError:
             if time.monotonic() > deadline:
                 raise
@@ -49,7 +49,7 @@ def wait_until_up(port, seconds=30):
 
 
 @contextlib.contextmanager
-def served(store):
+def run_service(store):
     """Serve a store from a thread of this process; yield the port."""
     import uvicorn
 
@@ -76,7 +76,7 @@ def served(store):
 
 
 class Process:
-    """A service in a process of its own, that can be killed and started again at the same port."""
+    """A service in its own process, which can be killed and restarted on the same port."""
 
     def __init__(self, store):
         self.store, self.port, self.process = store, free_port(), None
@@ -94,7 +94,7 @@ class Process:
         wait_until_up(self.port)
 
     def stop(self):
-        """Ask it to stop; it must not wait for those who watch."""
+        """Stop it gracefully; open streams must not delay this."""
         self.process.terminate()
         self.process.wait(timeout=10)
 
@@ -104,7 +104,7 @@ class Process:
 
 
 class Watcher:
-    """A page in a browser, and all that it asked for, logged or threw."""
+    """A browser tab that records its requests, log messages and errors."""
 
     def __init__(self, browser, port, **options):
         self.base = f"http://127.0.0.1:{port}"
@@ -118,6 +118,6 @@ class Watcher:
         self.page.on("dialog", lambda dialog: (self.logged.append("dialog"), dialog.dismiss()))
 
     def foreign(self):
-        """Return what the page asked of anybody but the service."""
+        """Return the requests to other servers."""
         own = (f"{self.base}/", "data:image/svg+xml")
         return [url for url in self.requests if not url.startswith(own)]

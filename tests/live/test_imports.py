@@ -1,4 +1,4 @@
-"""A process that runs agents stays small: it imports neither numba nor what simulates."""
+"""A process that runs agents imports neither numba nor the simulator."""
 
 import subprocess
 import sys
@@ -30,7 +30,7 @@ print(sorted(heavy()))
 """
 
 
-def test_agents_and_the_service_import_nothing_that_compiles(tmp_path):
+def test_agents_and_the_service_import_neither_numba_nor_the_engine(tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", USE, str(tmp_path / "shop.db")], capture_output=True, text=True
     )

@@ -1,4 +1,4 @@
-"""Agents, what they are told, and logs: junk gets one sentence of ours, and no call warns."""
+"""Agents and logs reject junk with an error that names the argument, and without warnings."""
 
 import inspect
 import random
@@ -12,82 +12,85 @@ from kibitz.live.agent.agent import Agent
 pytestmark = pytest.mark.slow
 
 NEW = {"arms": ["blue", "green"], "policy": kb.ucb(), "scale": 0.5, "seed": 1}
-OF_OURS = ("seq", "at", "id", "key", "kind", "arm", "reward")
-RIGHT = {  # arguments that are right; what ends or changes an agent for good is told an unknown arm
+LOG_COLUMNS = ("seq", "at", "id", "key", "kind", "arm", "reward")
+VALID = {  # valid arguments, except that `retire` gets an unknown arm, because it cannot be undone
     "ask": {}, "look": {}, "tell": {"id": 1, "reward": 1.0},
     "observe": {"arm": "blue", "reward": 1.0},
     "forget": {"id": 1}, "correct": {"id": 1, "reward": 0.5},
     "add": {"arm": "red"}, "pause": {"arm": "blue"}, "resume": {"arm": "blue"},
     "retire": {"arm": "nobody"}, "report": {}, "events": {}, "export": {"file": "log.csv"},
 }  # fmt: skip
-UNTRIED = {"batch", "close", "arms", "check"}  # the service's own, and what takes nothing
+UNTESTED = {"batch", "close", "arms", "check"}  # used by the service only, or without arguments
 
 
 @pytest.fixture
 def agent(memory, monkeypatch):
-    """Return an agent that has decided once, and was told."""
+    """Return an agent with one reported decision."""
     monkeypatch.chdir(memory)
-    with kb.agent("shop.db", "checkout", **NEW) as made:
-        made.tell(made.ask().id, 1.0)
-        yield made
+    with kb.agent("shop.db", "checkout", **NEW) as opened:
+        opened.tell(opened.ask().id, 1.0)
+        yield opened
 
 
-def all_junk(function, right):
+def replace_each_by_junk(function, valid):
+    """Yield valid arguments with one of them replaced by junk."""
     for parameter in inspect.signature(function).parameters:
         for junk in JUNK:
-            yield {**right, parameter: junk}
+            yield {**valid, parameter: junk}
 
 
-def test_an_agent_is_made_of_junk_with_manners(memory, monkeypatch):
+def test_creating_an_agent_rejects_junk(memory, monkeypatch):
     monkeypatch.chdir(memory)
-    for n, arguments in enumerate(all_junk(kb.agent, {"url": "a.db", "name": "a", **NEW})):
-        if isinstance(arguments["name"], str) and arguments["name"]:  # a new one for each
+    for n, arguments in enumerate(
+        replace_each_by_junk(kb.agent, {"url": "a.db", "name": "a", **NEW})
+    ):
+        if isinstance(arguments["name"], str) and arguments["name"]:  # a new name for each
             arguments["name"] += f" {n}"
-        made = call_or_reject(kb.agent, **arguments)
-        if made is not None:
-            made.close()
+        opened = call_or_reject(kb.agent, **arguments)
+        if opened is not None:
+            opened.close()
 
 
-def test_every_method_is_tried():
+def test_every_method_is_tested():
     methods = {n for n, f in vars(Agent).items() if inspect.isfunction(f) and not n.startswith("_")}
-    assert methods - UNTRIED == RIGHT.keys()
+    assert methods - UNTESTED == VALID.keys()
 
 
-@pytest.mark.parametrize("name", RIGHT)
-def test_an_agent_takes_junk_with_manners(agent, name):
+@pytest.mark.parametrize("name", VALID)
+def test_methods_of_an_agent_reject_junk(agent, name):
     method = getattr(agent, name)
-    for arguments in all_junk(method, RIGHT[name]):
-        given = call_or_reject(method, **arguments)
-        if name == "events" and given is not None:
-            call_or_reject(lambda given=given: list(given))
+    for arguments in replace_each_by_junk(method, VALID[name]):
+        result = call_or_reject(method, **arguments)
+        if name == "events" and result is not None:
+            call_or_reject(lambda result=result, after=None: list(result), after=None)
     agent.ask()
 
 
-def test_a_log_is_read_with_junk_and_manners(memory):
+def test_from_log_rejects_junk(memory):
     log = {"arm": ["a", "b"], "reward": [1.0, 0.0]}
-    for arguments in all_junk(kb.from_log, {"source": log}):
+    for arguments in replace_each_by_junk(kb.from_log, {"source": log}):
         source = arguments["source"]
         if not (isinstance(source, str) and (memory / source).exists()):
             call_or_reject(kb.from_log, **arguments)
 
 
 @pytest.mark.parametrize(
-    "log",
+    ("log", "message"),
     [
-        {"arm": ["a", "b"], "reward": [10**400, 1]},
-        {"arm": ["a", "b"], "reward": [1]},
-        {"arm": 3, "reward": 4},
-        {name: ["x", "y"] for name in OF_OURS},
-        {name: [None, None] for name in OF_OURS},
+        ({"arm": ["a", "b"], "reward": [10**400, 1]}, r"reward of line 1 must be a number, got 1000"),
+        ({"arm": ["a", "b"], "reward": [1]}, r"log must have columns of equal length, got \{'arm'"),
+        ({"arm": 3, "reward": 4}, r"log must have columns of equal length, got \{'arm': 3"),
+        ({name: ["x", "y"] for name in LOG_COLUMNS}, r"log .* cannot be replayed \(.*'x'\)"),
+        ({name: [None, None] for name in LOG_COLUMNS}, r"log .* cannot be replayed \(.*'NoneType'\)"),
     ],
     ids=["large", "short", "no lists", "words", "nothing"],
 )
-def test_a_log_with_junk_in_it_is_refused(log):
-    with pytest.raises(ValueError, match=r"must be .*, got "):
+def test_a_log_that_contains_junk_raises_value_error(log, message):
+    with pytest.raises(ValueError, match=message):
         kb.from_log(log)
 
 
-def test_a_netcdf_log_with_one_wrong_bit_is_refused(agent, memory):
+def test_a_netcdf_log_with_a_flipped_bit_is_rejected(agent, memory):
     agent.observe("blue", 1.0)
     agent.observe("green", 0.0)
     agent.export("log.nc")
@@ -98,11 +101,11 @@ def test_a_netcdf_log_with_one_wrong_bit_is_refused(agent, memory):
         damaged = bytearray(whole)
         damaged[place] ^= 1 << rng.randrange(8)
         (memory / "damaged.nc").write_bytes(damaged)
-        with pytest.raises(ValueError, match=r"log must be a netCDF file that is whole, got 'dam"):
+        with pytest.raises(ValueError, match=r"log file 'damaged\.nc' is damaged or not netCDF"):
             kb.from_log("damaged.nc")
 
 
-def test_a_netcdf_log_of_a_version_without_checksums_is_read(agent, memory):
+def test_a_netcdf_log_without_a_checksum_is_read(agent, memory):
     agent.observe("blue", 1.0)
     agent.observe("green", 0.0)
     agent.export("log.nc")

@@ -1,4 +1,4 @@
-"""The log as a file, and as a problem."""
+"""Export the log to files, and read it as a problem."""
 
 import csv
 import json
@@ -41,23 +41,23 @@ def expected(agent):
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "nc"])
-def test_an_exported_log_comes_back_as_a_problem(agent, memory, suffix):
+def test_an_exported_log_can_be_read_as_a_problem(agent, memory, suffix):
     file = memory / f"log.{suffix}"
     agent.export(file)
     problem = kibitz.from_log(file)
     assert isinstance(problem, kibitz.Problem)
     assert problem.arms == ("blue", "green")
-    rewards = dict(zip(problem.arms, problem.rewards, strict=True))
+    rewards = dict(zip(problem.arms, problem.values, strict=True))
     assert {arm: sorted(values.tolist()) for arm, values in rewards.items()} == expected(agent)
-    assert problem.n_seen.sum() == 10
-    low, high = intervals(problem.n_seen, problem.means, 0.05, problem.scale)
+    assert problem.n_observed.sum() == 10
+    low, high = intervals(problem.n_observed, problem.means, 0.05, problem.scale)
     assert problem.low.tolist() == low.tolist()
     assert problem.high.tolist() == high.tolist()
     assert np.all(problem.gap_intervals[0] <= problem.gaps)
     assert np.all(problem.gap_intervals[1] >= problem.gaps)
 
 
-def test_the_files_hold_every_event(agent, memory):
+def test_exported_files_contain_every_event(agent, memory):
     for suffix in ("csv", "jsonl", "nc"):
         agent.export(memory / f"log.{suffix}")
     events = list(agent.events())
@@ -74,26 +74,26 @@ def test_the_files_hold_every_event(agent, memory):
     assert data["arm"].to_numpy().tolist() == [event.arm for event in events]
 
 
-def test_an_export_is_written_whole_or_refused(agent, memory):
+def test_an_export_is_atomic(agent, memory):
     for name, sentence in [
-        ("log.txt", r"file must be one that ends in \.csv, \.jsonl or \.nc, got"),
+        ("log.txt", r"file must be a name that ends in \.csv, \.jsonl or \.nc, got"),
         ("no/log.csv", "file must be in a folder that exists, got"),
     ]:
         with pytest.raises(ValueError, match=sentence):
             agent.export(memory / name)
 
 
-def test_any_csv_of_arms_and_rewards_is_a_log(memory):
+def test_any_csv_with_arms_and_rewards_is_a_log(memory):
     file = memory / "clicks.csv"
     file.write_text("when,button,paid\n1,x,1\n2,y,0\n3,x,0\n4,y,\n5,y,0.5\n")
     problem = kibitz.from_log(file, arm="button", reward="paid")
     assert problem.arms == ("x", "y")
     assert problem.means.tolist() == [0.5, 0.25]
-    assert problem.n_seen.tolist() == [2, 2]
+    assert problem.n_observed.tolist() == [2, 2]
     assert repr(problem) == "from_log(x: 2, y: 2)"
 
 
-def test_frames_datasets_and_columns_are_logs_too(memory):
+def test_data_frames_datasets_and_dicts_are_logs(memory):
     pandas = pytest.importorskip("pandas")
     columns = {"arm": ["x", "y", "x"], "reward": [1.0, 0.0, 0.0]}
     frame = pandas.DataFrame(columns)
@@ -112,19 +112,19 @@ def test_a_simulation_starts_from_a_log(agent, memory):
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("arm,reward\n", "log must be a file with some lines, got"),
-        ("arm,reward\nx,1\n", r"log must be one with rewards of at least 2 arms, got \['x'\]"),
+        ("arm,reward\n", r"log file '.*' is empty"),
+        ("arm,reward\nx,1\n", r"log must contain rewards of at least 2 arms, got \['x'\]"),
         ("arm,reward\nx,1\ny,abc\n", "reward of line 2 must be a number, got 'abc'"),
         ("arm,reward\nx,1\ny,inf\n", "reward of line 2 must be finite, got 'inf'"),
         ("arm,paid\nx,1\n", r"reward must be a column of the log \(arm, paid\), got 'reward'"),
     ],
 )
-def test_what_is_no_log_gets_a_sentence(memory, content, sentence):
+def test_an_invalid_log_raises_value_error(memory, content, sentence):
     file = memory / "log.csv"
     file.write_text(content)
     with pytest.raises(ValueError, match=sentence):
         kibitz.from_log(file)
-    with pytest.raises(ValueError, match="log must be a file that exists, got"):
+    with pytest.raises(ValueError, match=r"log file '.*' does not exist"):
         kibitz.from_log(memory / "none.csv")
     with pytest.raises(ValueError, match="log must be a file, a data frame or a dict"):
         kibitz.from_log(7)

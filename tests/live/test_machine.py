@@ -1,4 +1,4 @@
-"""An agent against a model in memory, in random stories of asking, telling, waiting and crashing."""
+"""Compare an agent with a model in memory over random histories, including crashes."""
 
 import tempfile
 
@@ -17,7 +17,7 @@ PATIENCE = 100.0
 
 
 class Model:
-    """What an agent is, without a database: forty lines, each of them obvious."""
+    """An agent without a database, in forty simple lines."""
 
     def __init__(self, arms, silence):
         self.status = dict.fromkeys(arms, "active")
@@ -65,7 +65,7 @@ class Model:
         }
 
 
-class Story(RuleBasedStateMachine):
+class History(RuleBasedStateMachine):
     url = None  # set by the test
 
     @initialize(silence=st.sampled_from(["forget", 0.0, 0.25]), policy=st.integers(0, 2))
@@ -105,11 +105,11 @@ class Story(RuleBasedStateMachine):
             assert answer.asked_at == self.now
             self.model.decided(answer.id, kind, answer.arm, key, self.now)
             return
-        # what was refused, or known, has let nothing expire that is not settled at the next question
+        # an error, or a known key, expires nothing that the next ask does not settle
         self.settle()
 
     def settle(self):
-        """Ask once more where a refusal has undone that decisions expire."""
+        """Ask once more if an error has rolled back the expiry of decisions."""
         if any(s == "active" for s in self.model.status.values()):
             decision = self.agent.ask()
             self.model.decided(decision.id, "pull", decision.arm, None, self.now)
@@ -171,7 +171,7 @@ class Story(RuleBasedStateMachine):
     def correct(self, id, reward):
         decision = self.model.decisions.get(id)
         if decision is not None and decision[0] == "observe":
-            return  # the model knows one value of what was seen
+            return  # the model stores one value of an observation
         answer = self.outcome(lambda: self.agent.correct(id, reward))
         if decision is None:
             assert answer is kibitz.UnknownDecision
@@ -203,7 +203,7 @@ class Story(RuleBasedStateMachine):
 
     @rule()
     def crash(self):
-        """The process is gone, in the middle of a transaction; another one opens the agent."""
+        """Crash in the middle of a transaction; open the agent again."""
 
         def work(database):
             database.rows("update agents set n_asks = 99")
@@ -232,7 +232,7 @@ class Story(RuleBasedStateMachine):
 
 
 def run(place, n):
-    made = type("Run", (Story,), {"url": staticmethod(place)})
+    made = type("Run", (History,), {"url": staticmethod(place)})
     case = made.TestCase
     case.settings = settings(
         max_examples=n,
@@ -244,11 +244,11 @@ def run(place, n):
     case("runTest").runTest()
 
 
-def test_stories_in_sqlite(memory):
+def test_random_histories_in_sqlite(memory):
     run(lambda: tempfile.mktemp(suffix=".db", dir=memory), 60)
 
 
-def test_stories_in_postgresql(postgresql):
+def test_random_histories_in_postgresql(postgresql):
     def place():
         postgresql_address = postgresql.get_uri()
         import psycopg

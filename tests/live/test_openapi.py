@@ -1,4 +1,4 @@
-"""The OpenAPI document against tools that others wrote: a validator, a fuzzer, client generators."""
+"""Check the OpenAPI document with other tools: a validator, a fuzzer and client generators."""
 
 import json
 import os
@@ -21,7 +21,7 @@ CONFIG = """
 [checks]
 positive_data_acceptance.expected-statuses = ["2xx", 401, 403, 404, 409, 413, 422]
 negative_data_rejection.expected-statuses = [400, 401, 403, 404, 408, 409, 413, 415, 422]
-"""  # 422: text that is not printable, or what contradicts the state, is beyond a schema
+"""  # 422: a schema cannot express printable text or conflicts with the state
 
 PYTHON = """
 import sys
@@ -91,7 +91,7 @@ def tool(name):
 
 
 def run(*words, cwd):
-    """Run a program; fail with what it printed."""
+    """Run a program; on failure, show its output."""
     environment = {**os.environ, "PATH": HERE, "NO_COLOR": "1"}
     done = subprocess.run(
         [str(word) for word in words], cwd=cwd, env=environment, capture_output=True, text=True,
@@ -115,7 +115,7 @@ def shop(memory, listening):
 
 @pytest.fixture
 def document(memory, service, tmp_path):
-    """Return the document, and a file of it."""
+    """Return the document and a file that contains it."""
     url = str(memory / "document.db")
     kibitz.agent(url, "a", arms=["b", "c"], policy=kibitz.ucb()).close()
     found = service(url).send("GET", "/openapi.json")[2]

@@ -1,4 +1,4 @@
-"""The dress rehearsal."""
+"""Rehearsals of agents."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ SHORT = {"horizon": 150, "runs": 2, "seed": 3}
 
 
 def rehearse(problem, policy, *, horizon, runs, seed, rate=0.0, **more):
-    """Play a rehearsal beside the simulator, as `kibitz rehearse` does."""
+    """Rehearse an agent and simulate the same runs, as `kibitz rehearse` does."""
     play = {"horizon": horizon, "runs": runs, "seed": seed}
     feedback = kibitz.active(rate) if rate else kibitz.bandit()
     beside = kibitz.simulate(problem, feedback, {"simulator": policy}, **play, engine="step")
@@ -24,7 +24,7 @@ def rehearse(problem, policy, *, horizon, runs, seed, rate=0.0, **more):
     "problem",
     [PROBLEM, kibitz.bernoulli([0.3, 0.6]), kibitz.empirical([[0.0, 1.0], [3.0, -1.0, 2.0]])],
 )
-def test_with_immediate_reports_the_agent_plays_the_simulators_runs(problem, memory):
+def test_with_immediate_reports_the_agent_reproduces_simulated_runs(problem, memory):
     data = rehearse(problem, kibitz.ucb(2.0), **SHORT, rate=0.3, store=memory / "r.db")
     assert data["policy"].to_numpy().tolist() == ["agent", "simulator"]
     ours, theirs = data["regret"].to_numpy()
@@ -39,7 +39,7 @@ def test_duplicates_change_nothing(memory):
     assert 100 < data["n_duplicates"].sum() < 200
 
 
-def test_delay_and_loss_are_played_and_checked(memory):
+def test_delay_and_loss_change_the_decisions(memory):
     data = rehearse(
         PROBLEM, kibitz.ucb(2.0), **SHORT, delay=20, loss=0.3, rate=0.2, store=memory / "r.db"
     )
@@ -50,9 +50,9 @@ def test_delay_and_loss_are_played_and_checked(memory):
     assert 10 < forgotten < 90
 
 
-def test_a_store_that_was_used_is_refused(memory):
+def test_a_rehearsal_needs_a_new_store(memory):
     rehearse(PROBLEM, kibitz.ucb(2.0), horizon=5, runs=1, seed=3, store=memory / "r.db")
-    with pytest.raises(ValueError, match="store must be new to a rehearsal, got"):
+    with pytest.raises(ValueError, match=r"store '.*' already has agents of a rehearsal"):
         rehearse(PROBLEM, kibitz.ucb(2.0), horizon=5, runs=1, seed=3, store=memory / "r.db")
 
 
@@ -66,6 +66,6 @@ def test_a_store_that_was_used_is_refused(memory):
         ({"runs": 0}, "runs must be a whole number of at least 1, got 0"),
     ],
 )
-def test_what_makes_no_sense_is_refused(arguments, sentence):
+def test_invalid_arguments_raise_value_error(arguments, sentence):
     with pytest.raises(ValueError, match=sentence):
         rehearsal.rehearse(PROBLEM, kibitz.ucb(2.0), **{**SHORT, **arguments})

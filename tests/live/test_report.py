@@ -1,13 +1,14 @@
-"""What a report says, and that its intervals hold at all times."""
+"""Reports, and the validity of their confidence sequences."""
 
 import math
+import re
 
 import numpy as np
 import pytest
 
 import kibitz
 from kibitz.live.agent.confidence import (
-    best_bounds,
+    best_arm_p_values,
     gap_intervals,
     intervals,
     radius,
@@ -18,12 +19,12 @@ from kibitz.live.agent.report import table
 pytestmark = pytest.mark.slow
 
 
-def made(folder, **arguments):
+def create_agent(folder, **arguments):
     arguments = {"arms": ["a", "b", "c"], "policy": kibitz.ucb_double(2.0), "seed": 1, **arguments}
     return kibitz.agent(folder / "shop.db", "checkout", **{"scale": 0.5, **arguments})
 
 
-def test_the_radius_is_the_inequality():
+def test_the_radius_agrees_with_the_inequality():
     for n, delta, scale in [(1, 0.05, 1.0), (100, 0.01, 0.5), (10**6, 0.2, 3.0)]:
         by_hand = (
             scale / n * math.sqrt((n + 10) * (2 * math.log(1 / delta) + math.log((n + 10) / 10)))
@@ -49,27 +50,27 @@ def test_at_most_delta_of_runs_ever_leave_the_interval(law):
             rewards, mean = rng.standard_normal(n_looks), 0.0
         means = np.cumsum(rewards) / np.arange(1, n_looks + 1)
         outside = np.abs(means - mean) >= half
-        if law == "adaptive":  # who may stop whenever the mean looks large is fooled no more often
+        if law == "adaptive":  # optional stopping does not increase the error
             outside = outside[: 1 + int(np.argmax(means[100:])) + 100]
         left += bool(outside.any())
     assert left <= 270
-    assert law == "adaptive" or left >= 10  # nor is it so wide that it says nothing
+    assert law == "adaptive" or left >= 10  # the interval is not too wide
 
 
-def test_an_agent_that_is_looked_at_after_each_report_is_right_at_all_times(memory):
+def test_intervals_of_an_adaptive_agent_contain_the_means_at_all_times(memory):
     """Four agents with an adaptive policy, all arms together: none may leave (delta = 1e-4)."""
     truth = [0.2, 0.5, 0.6]
     for seed in range(4):
         rng = np.random.default_rng(seed)
         folder = memory / str(seed)
         folder.mkdir()
-        with made(folder) as agent:
+        with create_agent(folder) as agent:
             for _ in range(60):
                 decision = agent.ask()
                 agent.tell(decision.id, float(rng.random() < truth["abc".index(decision.arm)]))
                 arms = agent.arms()
                 low, high = intervals(
-                    [arm.n_seen for arm in arms], [arm.mean for arm in arms], 1e-4, 0.5
+                    [arm.n_observed for arm in arms], [arm.mean for arm in arms], 1e-4, 0.5
                 )
                 assert np.all((low <= truth) & (truth <= high))
 
@@ -89,9 +90,9 @@ def test_the_regret_lies_in_its_interval_if_the_means_do():
     assert regret_interval([3, 4], exact, exact) == (2.0, 2.0)
 
 
-def test_the_bound_that_an_arm_is_best_is_where_the_intervals_part():
+def test_the_p_value_is_the_level_at_which_intervals_separate():
     n, means = [400, 400, 5], [0.2, 0.8, 0.5]
-    bounds = best_bounds(n, means, 0.5)
+    bounds = best_arm_p_values(n, means, 0.5)
     assert bounds[1] == bounds[2] == 1.0
     low, high = intervals(n, means, bounds[0] * 1.001, 0.5)
     assert high[0] < low[1]
@@ -99,8 +100,8 @@ def test_the_bound_that_an_arm_is_best_is_where_the_intervals_part():
     assert high[0] >= low[1]
 
 
-def test_a_report_counts_what_was_asked_told_and_awaited(memory):
-    with made(memory, patience=100.0) as agent:
+def test_the_report_has_the_counts_of_each_arm(memory):
+    with create_agent(memory, patience=100.0) as agent:
         agent.now = lambda: 2e9
         agent.tell([(decision.id, 1.0) for decision in agent.ask(n=4)][:3])
         agent.look()
@@ -124,11 +125,11 @@ def test_a_report_counts_what_was_asked_told_and_awaited(memory):
     assert data.attrs["regret_low"] == 0.0
     text = table(data)
     assert "b (paused)" in text
-    assert "the regret is between 0 and" in text
+    assert "Regret after 4 pulls: 0 to" in text
 
 
-def test_nothing_known_is_no_error(memory):
-    with made(memory) as agent:
+def test_a_report_without_any_data(memory):
+    with create_agent(memory) as agent:
         data = agent.report()
     assert np.isnan(data["mean"]).all()
     assert data.attrs["warnings"] == []
@@ -136,10 +137,10 @@ def test_nothing_known_is_no_error(memory):
     assert "-" in table(data)
 
 
-def test_looks_have_saved_what_the_planner_says(memory):
+def test_looks_saved_is_the_planners_estimate(memory):
     from kibitz.planning.prediction import predict
 
-    with made(memory) as agent:
+    with create_agent(memory) as agent:
         for arm, mean in {"a": 0.0, "b": 0.5, "c": 1.0}.items():
             for n in range(100):
                 agent.observe(arm, float(n < 100 * mean))
@@ -150,9 +151,9 @@ def test_looks_have_saved_what_the_planner_says(memory):
     assert saved == pytest.approx(0.5 * (without - with_looks), rel=1e-9)
 
 
-def test_warnings_in_words(memory):
+def test_the_report_warns(memory):
     rng = np.random.default_rng(0)
-    with made(memory) as agent:
+    with create_agent(memory) as agent:
         assert agent.report().attrs["warnings"] == []
         for _ in range(3):
             agent.observe("a", 0.5)
@@ -163,15 +164,14 @@ def test_warnings_in_words(memory):
             else:
                 agent.forget(decision.id)
         found = " | ".join(agent.report().attrs["warnings"])
-    assert "arm 'c' was asked for" in found
-    assert "times and never told of" in found
-    assert "rewards of 'a' have a standard deviation of" in found
-    assert "reports get lost at different rates: 100% of 'c', 0% of 'a'" in found
-    assert "no look for 699 asks, after one every 1 so far" in found
+    assert re.search(r"arm 'c' was chosen \d+ times but has no reported reward", found)
+    assert "rewards of 'a' have standard deviation" in found
+    assert "arms lose reports at different rates: 100% of 'c', 0% of 'a'" in found
+    assert "no look during the last 699 pulls; before, 1 looks per pull" in found
 
 
 def test_a_long_time_without_a_look_is_a_warning(memory):
-    with made(memory) as agent:
+    with create_agent(memory) as agent:
         for n in range(40):
             agent.tell(agent.ask().id, 0.5)
             if n < 10:
@@ -179,10 +179,13 @@ def test_a_long_time_without_a_look_is_a_warning(memory):
         assert agent.report().attrs["warnings"] == []
         agent.tell([(decision.id, 0.5) for decision in agent.ask(n=2000)])
         [warning] = agent.report().attrs["warnings"]
-    assert warning == "no look for 2030 asks, after one every 1 so far"
+    assert warning == "no look during the last 2030 pulls; before, 1 looks per pull"
 
 
 @pytest.mark.parametrize("delta", [0, 1, -1, math.nan, "0.1"])
-def test_a_delta_that_is_no_probability_is_refused(memory, delta):
-    with made(memory) as agent, pytest.raises(ValueError, match=r"delta must be in \(0, 1\), got"):
+def test_an_invalid_delta_raises_value_error(memory, delta):
+    with (
+        create_agent(memory) as agent,
+        pytest.raises(ValueError, match=r"delta must be in \(0, 1\), got"),
+    ):
         agent.report(delta)

@@ -1,4 +1,4 @@
-"""The service on the loopback: streams, stops, restarts, clients that are slow or talk nonsense."""
+"""The running service: streams, shutdown, restarts, slow clients and malformed requests."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 PATH = "/v1/agents/checkout"
 
 
-def made(url):
+def create_agent(url):
     return kibitz.agent(
         url, "checkout", arms=["blue", "green"], policy=kibitz.ucb(), scale=0.5, seed=1
     )
@@ -35,7 +35,7 @@ def made(url):
 def shop(memory, listening):
     """Return an agent and the address of its service."""
     url = str(memory / "shop.db")
-    with made(url) as agent, listening(url) as address:
+    with create_agent(url) as agent, listening(url) as address:
         yield agent, urlsplit(address).netloc
 
 
@@ -55,7 +55,7 @@ class Stream:
         self.connection.close()
 
     def next(self):
-        """Return the next event as a dict of its fields, None at the end; comments are left out."""
+        """Return the fields of the next event, or None at the end; skip comments."""
         found = {}
         while line := self.answer.readline().decode():
             name, _, value = line.rstrip("\n").partition(": ")
@@ -69,7 +69,7 @@ class Stream:
 # ------------------------------------------------------------------------------------- streams
 
 
-def test_events_come_as_they_happen_whoever_makes_them_and_go_on_where_one_was(shop):
+def test_a_stream_sends_events_of_all_writers_and_resumes(shop):
     agent, host = shop
     with Stream(host, f"{PATH}/events") as stream:
         assert stream.answer.status == 200
@@ -77,7 +77,7 @@ def test_events_come_as_they_happen_whoever_makes_them_and_go_on_where_one_was(s
         assert stream.answer.getheader("cache-control") == "no-store"
         assert [stream.next()["event"] for _ in range(2)] == ["added", "added"]
         began = time.monotonic()
-        agent.ask(key="<b>: ä")  # not through the service: another process may do so
+        agent.ask(key="<b>: ä")  # not through the service, as another process would
         event = stream.next()
         assert time.monotonic() - began < 5
         assert (event["id"], event["event"]) == ("3", "pull")
@@ -95,19 +95,19 @@ def test_events_come_as_they_happen_whoever_makes_them_and_go_on_where_one_was(s
 def test_a_stream_ends_when_its_token_is_revoked(shop):
     agent, host = shop
     token = tokens.create_token(agent.store, "read")
-    time.sleep(tokens.FRESH_SECONDS)
+    time.sleep(tokens.TOKEN_CACHE_SECONDS)
     with Stream(host, f"{PATH}/events") as stream:
         assert stream.answer.status == 401
     with Stream(host, f"{PATH}/events?after=2", Authorization=f"Bearer {token}") as stream:
         agent.ask()
         assert stream.next()["id"] == "3"
         tokens.revoke_token(agent.store, 1)
-        time.sleep(tokens.FRESH_SECONDS + 0.1)
+        time.sleep(tokens.TOKEN_CACHE_SECONDS + 0.1)
         agent.ask()
         assert stream.next() is None
 
 
-def test_many_who_follow_do_not_hold_up_who_plays(shop):
+def test_many_streams_do_not_slow_down_requests(shop):
     _, host = shop
     streams = [Stream(host, f"{PATH}/events") for _ in range(20)]
     with kibitz.Client(f"http://{host}") as client:
@@ -137,10 +137,10 @@ def sockets(host, n, content):
             one.close()
 
 
-def test_slow_clients_are_not_waited_for_and_hold_nobody_up(shop, monkeypatch):
+def test_slow_clients_time_out_and_block_nobody(shop, monkeypatch):
     agent, host = shop
-    monkeypatch.setattr(running, "HEAD_SECONDS", 1.0)
-    monkeypatch.setattr(wire, "BODY_SECONDS", 1.0)
+    monkeypatch.setattr(running, "MAX_HEADER_SECONDS", 1.0)
+    monkeypatch.setattr(wire, "MAX_BODY_SECONDS", 1.0)
     head = f"POST {PATH}/ask HTTP/1.1\r\nHost: localhost\r\n".encode()
     half = head + b"Content-Type: application/json\r\nContent-Length: 20\r\n\r\n{"
     get = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -154,7 +154,7 @@ def test_slow_clients_are_not_waited_for_and_hold_nobody_up(shop, monkeypatch):
             answer = http.client.HTTPResponse(one)
             answer.begin()
             assert answer.status == 200
-            assert json.loads(answer.read()) == {"status": "ok"}  # whole: it may come in two parts
+            assert json.loads(answer.read()) == {"status": "ok"}  # it may arrive in two parts
             one.sendall(get[:10])
         with kibitz.Client(f"http://{host}") as client:
             assert client.ask().id == 1
@@ -165,7 +165,7 @@ def test_slow_clients_are_not_waited_for_and_hold_nobody_up(shop, monkeypatch):
             answer.begin()
             assert answer.status == 408
             assert json.loads(answer.read())["error"]["code"] == "too_slow"
-            assert one.recv(1000) == b""  # and the connection is closed
+            assert one.recv(1000) == b""  # the connection is closed
         for one in seconds:
             assert one.recv(1000) == b""
     assert len(list(agent.events())) == 3
@@ -185,7 +185,7 @@ def test_a_body_that_is_too_large_closes_the_connection(shop):
 
 
 class Transport(asyncio.Transport):
-    """A connection that keeps what is written to it."""
+    """A connection that records the bytes written to it."""
 
     def __init__(self):
         super().__init__()
@@ -207,7 +207,7 @@ class Transport(asyncio.Transport):
 
 
 def nonsense(rng):
-    """Return bytes: any at all, or a request with some of its bytes changed."""
+    """Return random bytes, or a request with some bytes changed."""
     if rng.random() < 0.5:
         return rng.randbytes(rng.randrange(1, 200))
     request = rng.choice(["GET /v1/agents/checkout", "POST /v1/agents/checkout/tell", "GET /healthz"])
@@ -218,13 +218,13 @@ def nonsense(rng):
     return bytes(content)
 
 
-def test_ten_thousand_random_strings_at_the_parser_are_never_more_than_refused(memory, monkeypatch):
-    monkeypatch.setattr(wire, "BODY_SECONDS", 0.01)
+def test_ten_thousand_random_strings_do_not_break_the_parser(memory, monkeypatch):
+    monkeypatch.setattr(wire, "MAX_BODY_SECONDS", 0.01)
     url, rng = str(memory / "shop.db"), random.Random(1)
-    agent = made(url)
+    agent = create_agent(url)
     before = list(agent.events())
     service = app(url)
-    config = running.server(service).config
+    config = running.create_server(service).config
     config.load()
     statuses = set()
 
@@ -254,7 +254,7 @@ def test_ten_thousand_random_strings_at_the_parser_are_never_more_than_refused(m
     service.state.store.close()
 
 
-def test_what_is_no_http_gets_the_usual_shape(shop):
+def test_malformed_http_is_answered_with_a_json_error(shop):
     _, host = shop
     with sockets(host, 1, b"\x16\x03\x01 hello\r\n\r\n") as [one]:
         answer = http.client.HTTPResponse(one)
@@ -268,7 +268,7 @@ def test_what_is_no_http_gets_the_usual_shape(shop):
 
 
 class Program:
-    """`kibitz serve`, as a user runs it."""
+    """`kibitz serve` in its own process."""
 
     def __init__(self, url, port=0):
         words = [sys.executable, "-m", "kibitz.cli", "serve", "--store", url, "--port", str(port)]
@@ -286,7 +286,7 @@ class Program:
 
 
 def hammer(host, place, statuses, acknowledged):
-    """Ask as fast as possible, without trying again, until the service is gone."""
+    """Ask as fast as possible, without retries, until the service stops."""
     connection = http.client.HTTPConnection(host, timeout=20)
     for n in range(100_000):
         try:
@@ -301,9 +301,9 @@ def hammer(host, place, statuses, acknowledged):
     connection.close()
 
 
-def test_a_stop_finishes_what_was_accepted_and_clients_outlive_restarts_and_kills(memory):
+def test_clients_lose_nothing_when_the_service_is_stopped_or_killed(memory):
     url = str(memory / "shop.db")
-    agent = made(url)
+    agent = create_agent(url)
     program = Program(url)
     host = urlsplit(program.address).netloc
     statuses, acknowledged, told = [], [], []
@@ -350,7 +350,7 @@ def test_a_stop_finishes_what_was_accepted_and_clients_outlive_restarts_and_kill
     agent.close()
 
 
-def test_several_services_on_one_store_count_everything_once(served, listening):
+def test_several_services_on_one_store_count_every_report_once(served, listening):
     url, address = served
     name = "several"
     policy = kibitz.ucb()
@@ -363,7 +363,7 @@ def test_several_services_on_one_store_count_everything_once(served, listening):
         def work(place, where):
             with kibitz.Client(where, agent=name) as client:
                 for n in range(15):
-                    decision = client.ask(key=f"{place % 2}-{n}")  # two ask with the same keys
+                    decision = client.ask(key=f"{place % 2}-{n}")  # two clients use the same keys
                     ids.append(decision.id)
                     client.tell(decision.id, 0.5)
 

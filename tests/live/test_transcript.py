@@ -1,6 +1,6 @@
-"""The service against a recorded transcript: requests, statuses, headers and answers.
+"""Compare the service with a recorded transcript: requests, statuses, headers and answers.
 
-python tests/live/test_transcript.py   # record again, after a change that is meant
+python tests/live/test_transcript.py   # record again after an intended change
 """
 
 import asyncio
@@ -23,7 +23,7 @@ HEADERS = (
     "www-authenticate", "x-accel-buffering", "x-content-type-options", "x-frame-options",
 )  # fmt: skip
 JSON = {"content-type": "application/json"}
-USUAL = {  # headers of every answer; a recording has what differs
+USUAL = {  # headers of every response; the recording has only deviations
     "cache-control": "no-store",
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
     "content-type": "application/json",
@@ -102,7 +102,7 @@ OPEN = [  # while the store has no tokens
     post(f"{B}/ask", {"among": ["x"]}),
     post(f"{B}/arms", {"arm": "z"}),
     get(B),
-    # values and bodies that are refused
+    # invalid values and bodies
     *(post(f"{A}/ask", body) for body in (
         {"n": 0}, {"n": -1}, {"n": 1001}, {"n": "3"}, {"n": True},
         {"key": ""}, {"key": 7}, {"key": "a\nb"}, {"key": "k" * 501}, {"key": ["a"]},
@@ -131,12 +131,12 @@ OPEN = [  # while the store has no tokens
     post(f"{A}/tell", {"id": 2, "reward": 0.5}, headers={"content-type": "text/plain"}),
     post(f"{A}/tell", {"id": 2, "reward": 0.5},
          headers={"content-type": "text/plain", "origin": "http://localhost"}),
-    # addresses that are not there
+    # unknown addresses
     get("/nowhere"), post("/v1/agents"), get("/v1/agents/"), get("/v1/agents/nobody"),
     post("/v1/agents/nobody/ask"), get("/v1/agents/nobody/events"), get(f"{A}/ask"), get(f"{A}/arms"),
     post(f"{A}/nothing"), post(f"{A}/ask/blue"), post(f"{A}/arms/red"), post(A), post("/healthz"),
     {"method": "DELETE", "path": A}, {"method": "HEAD", "path": "/healthz"},
-    # what is shown
+    # reports, logs and pages
     get(A), get(f"{A}?delta=0.1"), get(f"{A}?delta=2"), get(f"{A}?delta=x"), get(f"{A}?delta=nan"),
     get(f"{A}/events"), get(f"{A}/events?after=20"), get(f"{A}/events?after=2&limit=2"),
     get(f"{A}/events?after=100000"), get(f"{A}/events?after=-1"), get(f"{A}/events?after=x"),
@@ -192,7 +192,7 @@ CLOSED = [  # with tokens
 
 
 async def exchange(app, request, tokens):
-    """Hand a request to the application; return status, headers and content (a stream's start)."""
+    """Send a request to the application; return status, headers and content (or a stream's start)."""
     body, n_events = request.get("body"), request.get("stream")
     if isinstance(body, dict) and body.get("token") == "{read}":
         body = {"token": tokens["read"]}
@@ -235,16 +235,16 @@ async def exchange(app, request, tokens):
     return sent[0]["status"], {k.decode(): v.decode() for k, v in sent[0]["headers"]}, content
 
 
-def normalised(value, secrets):
-    """Replace what differs from one recording to the next."""
+def normalise(value, secrets):
+    """Replace values that differ between recordings."""
     if isinstance(value, dict):
         return {
             key: "<time>" if key in ("at", "asked_at", "oldest", "latest", "now", "since") and one
-            else normalised(one, secrets)
+            else normalise(one, secrets)
             for key, one in value.items()
         }  # fmt: skip
     if isinstance(value, list):
-        return [normalised(one, secrets) for one in value]
+        return [normalise(one, secrets) for one in value]
     if isinstance(value, str):
         for name, secret in secrets.items():
             value = value.replace(secret, f"<{name}>")
@@ -254,7 +254,7 @@ def normalised(value, secrets):
     return value
 
 
-def shown(request, status, headers, content, secrets):
+def describe(request, status, headers, content, secrets):
     """Return an exchange as plain data."""
     body = request.get("body")
     asked = {key: value for key, value in request.items() if value is not None}
@@ -268,17 +268,17 @@ def shown(request, status, headers, content, secrets):
     if request.get("status_only") or kind in ("text/html", "application/x-netcdf"):
         content = "not recorded"
     elif kind == "application/json" and content:
-        content = normalised(json.loads(content), secrets)
+        content = normalise(json.loads(content), secrets)
     elif kind == "text/event-stream":
         events = content.decode().split("\n\n")[: request["stream"] + 1]
-        content = [normalised(_fields(one), secrets) for one in events if one]
+        content = [normalise(_fields(one), secrets) for one in events if one]
     else:
-        content = normalised(content.decode(), secrets)
+        content = normalise(content.decode(), secrets)
     kept = {n: headers.get(n) for n in HEADERS if headers.get(n) != USUAL.get(n)}
     return {
         "request": asked,
         "status": status,
-        "headers": normalised(kept, secrets),
+        "headers": normalise(kept, secrets),
         "content": content,
     }
 
@@ -292,7 +292,7 @@ def _fields(event):
 
 
 async def record(url):
-    """Return what the service of a new store answers, request by request."""
+    """Return the exchanges with the service of a new store."""
     with (
         kibitz.agent(
             url, "checkout", arms=["blue", "green"], policy=kibitz.ucb(), scale=0.5, seed=1
@@ -304,7 +304,7 @@ async def record(url):
         for requests in (OPEN, CLOSED):
             for request in requests:
                 answer = await exchange(app, request, secrets)
-                found.append(shown(request, *answer, secrets))
+                found.append(describe(request, *answer, secrets))
             if requests is OPEN:
                 for role in ("read", "play", "admin"):
                     secrets[role] = create_token(agent.store, role)

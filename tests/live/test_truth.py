@@ -1,4 +1,4 @@
-"""With immediate reports the agent is the simulator, decision for decision."""
+"""With immediate reports an agent makes the same decisions as the simulator."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from kibitz.policies import POLICIES
 
 pytestmark = pytest.mark.slow
 
-MEANS = [0.9, 0.5, 0.7, 0.2]  # all gaps differ: the regret tells the arms
+MEANS = [0.9, 0.5, 0.7, 0.2]  # all gaps differ, so the regret identifies the arms
 PLANNERS = {"moss", "etc", "improved_ucb"}
 N_STORIES = 1000
 
@@ -20,7 +20,7 @@ def policy_named(name):
 
 
 def played(agent, problem, feedback, horizon, seed, run):
-    """Play a run of the simulator's world with an agent; return its pulls and looks."""
+    """Play a run in the simulator's environment with an agent; return its pulls and looks."""
     rewards, looks, _ = numpy_streams(seed, run)
     pulls, looked, arrival = [], [], feedback.rate.first
     for stage in range(1, horizon + 1):
@@ -39,7 +39,7 @@ def played(agent, problem, feedback, horizon, seed, run):
 
 
 @pytest.mark.parametrize("name", [name for name in POLICIES if name != "thompson"])
-def test_the_agent_plays_the_runs_of_the_compiled_simulator(name, memory):
+def test_the_agent_reproduces_runs_of_the_compiled_simulator(name, memory):
     problem = kibitz.gaussian(MEANS, sd=2.0)
     feedback = kibitz.active(kibitz.every(3, first=2), looks=2)
     horizon, seed, run = 120, 11, 3
@@ -58,8 +58,8 @@ def test_the_agent_plays_the_runs_of_the_compiled_simulator(name, memory):
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_a_thousand_stories_with_looks_are_decided_as_the_policy_does(name, memory):
-    """Stories go their own way or follow the decisions; a restart now and then changes nothing."""
+def test_a_thousand_random_histories_are_decided_as_by_the_policy(name, memory):
+    """Histories follow the decisions or not; occasional restarts change nothing."""
     for story in range(-(-N_STORIES // len(POLICIES))):
         found = disagreement(name, story, memory / f"{story}.db")
         assert found is None, f"story {story}: {found}"

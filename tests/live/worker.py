@@ -1,8 +1,8 @@
-"""A fleet of processes that ask and tell one agent, some of which are killed at any moment.
+"""Run several processes that use one agent, and kill some of them at random moments.
 
-`python worker.py URL FOLDER SECONDS KILLS OPERATIONS SEED`: four processes, forked from this one,
-write each operation that was answered to a file of their own. Each may be killed (kill -9) and is
-started again, until all is done. Prints how often processes were killed, and the turns of each place.
+`python worker.py URL FOLDER KILLS OPERATIONS SEED`: four processes, forked from this one,
+append each answered operation to their own file. Processes are killed (kill -9) and restarted until
+all operations are done. Print the number of kills.
 """
 
 import os
@@ -18,7 +18,7 @@ N_PROCESSES = 4
 
 
 def work(url, acknowledged, place, life, n_operations):
-    """Ask and tell; on each line what was answered. A restart asks again with the last keys."""
+    """Ask, tell and observe; write one line for each answer."""
     out = os.open(acknowledged, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     agent = kibitz.agent(url, "fleet")
     for n in range(n_operations):
@@ -29,8 +29,8 @@ def work(url, acknowledged, place, life, n_operations):
         result = agent.tell(decision.id, reward)
         os.write(out, f"tell {decision.id} {reward} {result}\n".encode())
         if n % 10 == 0:
-            result = agent.observe("b", 1.0, key=f"saw-{key}")
-            os.write(out, f"saw {key} {result}\n".encode())
+            result = agent.observe("b", 1.0, key=f"observe-{key}")
+            os.write(out, f"observe {key} {result}\n".encode())
 
 
 def start(url, folder, place, life, n_operations):

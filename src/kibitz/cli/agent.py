@@ -159,16 +159,16 @@ def report(
         data = agent.report(delta)
     if as_json:
         from kibitz.cli.tables import print_json
-        from kibitz.live.agent.report import plain
+        from kibitz.live.agent.report import to_plain
 
-        print_json(plain(data))
+        print_json(to_plain(data))
         return
     from kibitz.cli.tables import Page
-    from kibitz.live.agent.report import HEAD, rows_of, sentences
+    from kibitz.live.agent.report import HEADER, format_rows, format_summary
 
     page = Page(120)
-    page.table(f"{name}: {data.attrs['policy']}", HEAD, rows_of(data))
-    for sentence in sentences(data):
+    page.table(f"{name}: {data.attrs['policy']}", HEADER, format_rows(data))
+    for sentence in format_summary(data):
         page.text(sentence)
 
 

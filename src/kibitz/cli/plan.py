@@ -120,7 +120,7 @@ def as_object(logged: Any) -> dict[str, Any]:
     """Return what a log says, and how sure it is of it, as plain data."""
     least, most = logged.gap_intervals
     columns = {
-        "n_seen": logged.n_seen, "mean": logged.means, "low": logged.low, "high": logged.high,
+        "n_observed": logged.n_observed, "mean": logged.means, "low": logged.low, "high": logged.high,
         "gap": logged.gaps, "gap_low": least, "gap_high": most,
     }  # fmt: skip
     arms = [
@@ -138,7 +138,7 @@ def print_log(log: dict[str, Any]) -> None:
     rows = [
         (
             arm["arm"],
-            str(arm["n_seen"]),
+            str(arm["n_observed"]),
             f"{arm['mean']:.4g}",
             f"{arm['gap']:.3g}",
             f"{arm['gap_low']:.3g} to {arm['gap_high']:.3g}",

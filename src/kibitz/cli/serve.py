@@ -24,7 +24,7 @@ def serve(
     from kibitz.live.dashboard.routes import ROUTES
     from kibitz.live.service.app import create_app
     from kibitz.live.service.auth import list_tokens
-    from kibitz.live.service.server import is_local, listen, server
+    from kibitz.live.service.server import create_server, is_local, listen
     from kibitz.live.store import connect
 
     whole(port, "port", 0, 65535)
@@ -41,4 +41,4 @@ def serve(
         raise
     name = f"[{host}]" if ":" in host else host
     print(f"serving {store} on http://{name}:{listening.getsockname()[1]}", flush=True)
-    server(create_app(there, ROUTES)).run(sockets=[listening])
+    create_server(create_app(there, ROUTES)).run(sockets=[listening])

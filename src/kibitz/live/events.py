@@ -3,25 +3,25 @@
 The log is the source of truth. The store also holds the projection, which can be rebuilt from the
 log at any time (`project`).
 
-A decision is a `pull`, a `look`, or an `observe` (an observation that was not asked for). It is
-`pending`, then `told`; or `forgotten`, or `silent` where silence means a reward. A late report still
-makes a forgotten or silent decision `told`.
+A decision is a `pull`, a `look`, or an `observe` (an unsolicited observation). A pull or look is
+`pending` until its reward is reported; then it is `told`. Without a report it becomes `forgotten`,
+or `silent` if the agent counts silence as a reward. A late report still makes it `told`.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-MADE = ("pull", "look", "observe")  # the events that create a decision
-STATUS = {"added": "active", "resumed": "active", "paused": "paused", "retired": "retired"}
+DECISION_KINDS = ("pull", "look", "observe")  # the events that create a decision
+ARM_STATUS = {"added": "active", "resumed": "active", "paused": "paused", "retired": "retired"}
 
 
 class Event(NamedTuple):
-    """A line of the log: (`seq`, `at`, `kind`, `id`, `arm`, `reward`, `key`)."""
+    """An event of the log: (`seq`, `at`, `kind`, `id`, `arm`, `reward`, `key`)."""
 
     seq: int  # 1, 2, 3, ... for each agent
     at: float  # seconds since 1970
-    kind: str  # one of MADE, told, corrected, forgotten, silent, or a change of an arm
+    kind: str  # DECISION_KINDS, ARM_STATUS, told, corrected, forgotten or silent
     id: int | None  # of the decision
     arm: str
     reward: float | None
@@ -40,9 +40,9 @@ class Decision(NamedTuple):
     arm
         The name of the arm.
     key
-        As it was asked with, or None.
+        The key of the request, or None.
     asked_at
-        When, in seconds since 1970.
+        Time of the request, in seconds since 1970.
     """
 
     id: int
@@ -54,7 +54,7 @@ class Decision(NamedTuple):
 
 @dataclass(slots=True)
 class Arm:
-    """The counts of an arm. `n_pulls` and `n_looks` count reports, not questions."""
+    """The counts of an arm. `n_pulls` and `n_looks` count reports, not requests."""
 
     name: str
     status: str = "active"
@@ -70,35 +70,35 @@ class Arm:
     looks_forgotten: int = 0
 
     @property
-    def n_seen(self) -> int:
+    def n_observed(self) -> int:
         """The number of observations, O_i."""
         return self.n_pulls + self.n_looks
 
     @property
     def mean(self) -> float:
         """The mean of all observations; NaN without any."""
-        return (self.pull_sum + self.look_sum) / self.n_seen if self.n_seen else float("nan")
+        return (self.pull_sum + self.look_sum) / self.n_observed if self.n_observed else float("nan")
 
     def count_decision(self, kind: str) -> None:
-        """Count a new decision; an `observe` is never pending."""
+        """Count a new decision. An `observe` is never pending."""
         if kind == "pull":
             self.n_asked += 1
             self.n_pending += 1
         elif kind == "look":
             self.looks_pending += 1
 
-    def settle(self, decided: "Decided", kind: str, reward: float | None) -> None:
+    def settle(self, record: "DecisionRecord", kind: str, reward: float | None) -> None:
         """Apply a told, corrected, forgotten or silent event to a decision and to this arm."""
-        is_pull, is_first = decided.kind == "pull", decided.reward is None
+        is_pull, is_first = record.kind == "pull", record.reward is None
         if is_first:
-            self._discount(is_pull, decided)
+            self._uncount(is_pull, record)
         if kind == "forgotten":
             self.n_forgotten += is_pull
             self.looks_forgotten += not is_pull
-            decided.status = "forgotten"
+            record.status = "forgotten"
             return
         assert reward is not None
-        old = decided.reward or 0.0
+        old = record.reward or 0.0
         if is_pull:
             self.n_pulls += is_first
             self.pull_sum += reward - old
@@ -106,33 +106,33 @@ class Arm:
             self.n_looks += is_first
             self.look_sum += reward - old
         self.squares += reward * reward - old * old
-        decided.reward = reward
+        record.reward = reward
         if kind == "told":
-            decided.told = reward
-        decided.status = "silent" if kind == "silent" else "told"
+            record.told = reward
+        record.status = "silent" if kind == "silent" else "told"
 
-    def _discount(self, is_pull: bool, decided: "Decided") -> None:
-        """Take a decision out of those that are pending or forgotten."""
-        if decided.status == "forgotten":
+    def _uncount(self, is_pull: bool, record: "DecisionRecord") -> None:
+        """Subtract a decision from the pending or forgotten ones."""
+        if record.status == "forgotten":
             self.n_forgotten -= is_pull
             self.looks_forgotten -= not is_pull
-        elif decided.kind != "observe":
+        elif record.kind != "observe":
             self.n_pending -= is_pull
             self.looks_pending -= not is_pull
 
 
 @dataclass(slots=True)
-class Decided:
-    """The status of a decision."""
+class DecisionRecord:
+    """A decision with its status and reward."""
 
     kind: str
     arm: int
     key: str | None
     asked_at: float
-    stage: int  # the number of pulls asked for so far, this one included
+    stage: int  # number of pulls requested so far, including this one
     status: str = "pending"
-    told: float | None = None  # as first reported
-    reward: float | None = None  # as it counts
+    told: float | None = None  # the reward that was reported
+    reward: float | None = None  # the reward that counts, after corrections
 
 
 @dataclass(slots=True)
@@ -140,58 +140,58 @@ class Projection:
     """The state that follows from a log."""
 
     arms: list[Arm] = field(default_factory=list)
-    decisions: list[Decided] = field(default_factory=list)
+    decisions: list[DecisionRecord] = field(default_factory=list)
     n_events: int = 0
     n_asks: int = 0
     latest: float = 0.0
-    order: list[int] = field(default_factory=list)  # ids, in the order of their first rewards
+    order: list[int] = field(default_factory=list)  # decision ids in the order of their rewards
 
 
 def project(events: Iterable[Event]) -> Projection:
-    """Replay a log; raise ValueError if it contradicts itself."""
+    """Replay a log; raise ValueError if it is inconsistent."""
     p = Projection()
     places: dict[str, int] = {}
     for event in events:
         if event.seq != p.n_events + 1:
-            raise ValueError(f"event {p.n_events + 1} must follow, got {event.seq}")
+            raise ValueError(f"event {p.n_events + 1} is missing; the next one is {event.seq}")
         p.n_events, p.latest = event.seq, event.at
         if event.kind == "added":
             places[event.arm] = len(p.arms)
             p.arms.append(Arm(event.arm))
             continue
         if event.arm not in places:
-            raise ValueError(f"arm of event {event.seq} must be known, got {event.arm!r}")
+            raise ValueError(f"event {event.seq} names an unknown arm: {event.arm!r}")
         arm = p.arms[places[event.arm]]
-        if event.kind in STATUS:
-            arm.status = STATUS[event.kind]
-        elif event.kind in MADE:
-            _decide(p, event, arm, places[event.arm])
+        if event.kind in ARM_STATUS:
+            arm.status = ARM_STATUS[event.kind]
+        elif event.kind in DECISION_KINDS:
+            _add_decision(p, event, arm, places[event.arm])
         else:
             if event.id is None or not 1 <= event.id <= len(p.decisions):
-                raise ValueError(f"decision of event {event.seq} must be known, got {event.id}")
-            decided = p.decisions[event.id - 1]
-            if decided.reward is None and event.kind != "forgotten":
+                raise ValueError(f"event {event.seq} names an unknown decision: {event.id}")
+            record = p.decisions[event.id - 1]
+            if record.reward is None and event.kind != "forgotten":
                 p.order.append(event.id)
-            arm.settle(decided, event.kind, event.reward)
+            arm.settle(record, event.kind, event.reward)
     return p
 
 
-def _decide(p: Projection, event: Event, arm: Arm, place: int) -> None:
+def _add_decision(p: Projection, event: Event, arm: Arm, place: int) -> None:
     if event.id != len(p.decisions) + 1:
-        raise ValueError(f"decision {len(p.decisions) + 1} must follow, got {event.id}")
+        raise ValueError(f"decision {len(p.decisions) + 1} is missing; the next one is {event.id}")
     p.n_asks += event.kind == "pull"
-    decided = Decided(event.kind, place, event.key, event.at, max(1, p.n_asks))
-    p.decisions.append(decided)
+    record = DecisionRecord(event.kind, place, event.key, event.at, max(1, p.n_asks))
+    p.decisions.append(record)
     arm.count_decision(event.kind)
     if event.kind == "observe":
         p.order.append(event.id)
-        arm.settle(decided, "told", event.reward)
+        arm.settle(record, "told", event.reward)
 
 
-def differences(stored: Any, replayed: Any, subject: str) -> list[str]:
-    """Return, in sentences, the fields in which a stored record differs from the replayed one."""
+def list_discrepancies(stored: Any, replayed: Any, subject: str) -> list[str]:
+    """Describe each field in which a stored record differs from the replayed one."""
     return [
-        f"{subject}: {name} is {getattr(stored, name)!r}, by the log {getattr(replayed, name)!r}"
+        f"{subject}: {name} is {getattr(stored, name)!r}; the log gives {getattr(replayed, name)!r}"
         for name in replayed.__slots__
         if getattr(stored, name) != getattr(replayed, name)
     ]

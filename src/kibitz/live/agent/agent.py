@@ -1,9 +1,9 @@
-"""An agent: it is asked which arm to pull, is told the reward, and loses nothing.
+"""Live agents: ask which arm to pull, then tell the reward.
 
-Every operation is one transaction on the agent's store and returns after the commit: it appends to
-the event log and updates the projection (`kibitz.live.events`). An agent has no other state, so any
-number of threads, processes and, on PostgreSQL, machines may use the same one at the same time, be
-killed, and start again.
+Every operation is one transaction on the agent's store and returns after the commit. It appends to
+the event log and updates the projection (`kibitz.live.events`). An agent keeps no other state.
+Threads, processes and, on PostgreSQL, machines can therefore share it, crash and restart without
+losing data.
 """
 
 import functools
@@ -40,7 +40,7 @@ def agent(
     patience: float | None = None,
     silence: str | float = "forget",
 ) -> "Agent":
-    """Open an agent, or create it if there is none of this name and `arms` are given.
+    """Open an agent; create it if it does not exist and `arms` are given.
 
     Parameters
     ----------
@@ -49,21 +49,22 @@ def agent(
     name
         The agent's name in the store.
     arms
-        The names of at least two arms. Without them the agent must exist; with them, an existing
-        agent must have the same setting.
+        The names of at least two arms. Without them, the agent must exist. With them, an existing
+        agent must have the same configuration.
     policy
-        The policy that decides: one of kibitz, or one that `index_policy` makes of a function at the
-        top level of a module or a file. Opening the agent later imports that module.
+        A policy of kibitz, or one made by `index_policy` from a function at the top level of a module
+        or file. Opening the agent later imports that module.
     scale
-        The sub-Gaussian scale of the rewards, for rewards in [0, 1] at most 1/2. The policy sees
-        rewards in units of it.
+        The sub-Gaussian scale of the rewards. A scale of 1/2 is valid for all rewards in [0, 1].
     seed
-        Seed of the draws of randomised policies, with the decision's id; random unless given.
+        Seed of randomised policies. Each decision depends on the seed and the decision's id. The
+        default is a random seed.
     patience
-        After how many seconds a decision without a report is no longer pending; never unless given.
-        A late report still counts.
+        The number of seconds after which a decision without a report stops being pending. By default,
+        decisions stay pending. A late report still counts.
     silence
-        What a missing report means then: "forget", or a reward, such as 0 for no click.
+        How to count a decision without a report after `patience`: "forget", or a reward, such as 0
+        for no click.
     """
     given = check_config(name, arms, policy, scale, seed, patience, silence)
     store = connect(url, create=arms is not None)
@@ -80,7 +81,7 @@ def agent(
 
 
 def check_store(url: str, name: str | None = None) -> dict[str, list[str]]:
-    """Return what is wrong with the agents of a store, by name; of a damaged file, what is left."""
+    """List discrepancies by agent; for a damaged file, list what can still be read."""
     found: dict[str, list[str]] = {}
     path = sqlite_path(url)
     try:
@@ -95,7 +96,7 @@ def check_store(url: str, name: str | None = None) -> dict[str, list[str]]:
             with agent(url, one) as opened:
                 found[one] = opened.check()
     except StoreDamaged as error:
-        readable = {} if path is None else audit.readable_events(path)
+        readable = {} if path is None else audit.find_readable_events(path)
         if not readable:
             raise
         found.setdefault("file", [f"damaged: {error}"])
@@ -106,9 +107,9 @@ def check_store(url: str, name: str | None = None) -> dict[str, list[str]]:
 
 
 class Agent:
-    """A named decision maker; created or opened by `kibitz.agent`.
+    """A named decision maker. `kibitz.agent` creates or opens it.
 
-    `store` is where it is stored, `config` what it was created with.
+    `store` holds its data, and `config` the arguments it was created with.
     """
 
     def __init__(self, store: Store, config: Config) -> None:
@@ -141,7 +142,7 @@ class Agent:
         return self.config.policy
 
     def close(self) -> None:
-        """Close the store. Nothing is lost without it; a closed agent can do nothing more."""
+        """Close the store. All data is already committed; a closed agent cannot be used."""
         self._is_closed = True
         self._store.close()
 
@@ -154,23 +155,24 @@ class Agent:
     ) -> list[Decision]: ...
 
     def ask(self, key: Any = None, among: Sequence[str] | None = None, n: int | None = None) -> Any:
-        """Return the `Decision` which arm to pull, or a list of `n` of them.
+        """Choose an arm to pull; return a `Decision`, or a list of `n` decisions.
 
         Parameters
         ----------
         key
-            The same key gets the same decision, however often it asks. With `n`, a list of keys.
+            Idempotency key: repeated requests with the same key get the same decision. With `n`, a
+            list of keys.
         among
-            The names of some active arms, to choose among these.
+            The names of the active arms to choose from. The default is all active arms.
         n
-            How many decisions to make, in one transaction.
+            The number of decisions to make in one transaction.
         """
         return self.batch([("ask", (key, among, n))])[0]
 
     def look(self, key: str | None = None) -> Decision:
-        """Return the `Decision` where the next free look should go."""
-        found: Decision = self.batch([("look", (key,))])[0]
-        return found
+        """Choose the arm of the next look (free observation); return a `Decision`."""
+        decision: Decision = self.batch([("look", (key,))])[0]
+        return decision
 
     @overload
     def tell(self, id: int, reward: float) -> str: ...
@@ -179,46 +181,48 @@ class Agent:
     def tell(self, id: Sequence[tuple[int, float]]) -> list[str]: ...
 
     def tell(self, id: Any, reward: Any = None) -> Any:
-        """Report what came of a decision; return "counted", or "duplicate" for a repetition.
+        """Report the reward of a decision; return "counted", or "duplicate" for a repeated report.
 
-        Another reward than before raises `Conflict`, an unknown id `UnknownDecision`. True counts as
-        1 and False as 0. Many are told at once, all or none, as a list of (id, reward).
+        A different reward for the same decision raises `Conflict`; an unknown id raises
+        `UnknownDecision`. True counts as 1 and False as 0. To report several rewards in one
+        transaction, pass a list of (id, reward).
         """
         if isinstance(id, list | tuple) and reward is None:
-            return self.batch([("tell", _pair(pair)) for pair in id])
+            return self.batch([("tell", _parse_report(pair)) for pair in id])
         return self.batch([("tell", (id, reward))])[0]
 
     def observe(self, arm: str, reward: float, key: str | None = None) -> str:
-        """Report an unsolicited observation; return "counted", or "duplicate" if its key is known."""
+        """Report an unsolicited observation; return "counted", or "duplicate" for a repeated key."""
         return str(self.batch([("observe", (arm, reward, key))])[0])
 
     def forget(self, id: int) -> str:
-        """Give up on a decision; return "forgotten" or "duplicate". A late report still counts."""
+        """Stop waiting for a report; return "forgotten" or "duplicate". Late reports still count."""
         return str(self.batch([("forget", (id,))])[0])
 
     def correct(self, id: int, reward: float) -> str:
-        """Change the reward of a decision that was told; return "corrected" or "duplicate"."""
+        """Replace the reward of a decision; return "corrected" or "duplicate"."""
         return str(self.batch([("correct", (id, reward))])[0])
 
     def batch(
-        self, operations: Sequence[tuple[str, tuple[Any, ...]]], *, each: bool = False
+        self, operations: Sequence[tuple[str, tuple[Any, ...]]], *, return_errors: bool = False
     ) -> list[Any]:
-        """Do several operations in one transaction: ask, look, tell, observe, forget, correct.
+        """Run several operations in one transaction; return their answers.
 
-        All are done or, if one is rejected, none. With `each`, the error of a rejected operation (a
-        ValueError) takes the place of its answer, and the others are done.
+        An operation is a name (ask, look, tell, observe, forget or correct) with its arguments. If
+        one is invalid, none is applied. With `return_errors`, the ValueError of an invalid operation
+        is returned in place of its answer, and the others are applied.
         """
-        checked = [self._check(name, values, each) for name, values in operations]
+        parsed = [self._parse(name, values, return_errors) for name, values in operations]
 
         def work(database: Database) -> tuple[list[Any], Transaction]:
             known, self._known = self._known, None
             transaction = Transaction(self.config, database, self.now(), known)
             if any(name in {"ask", "look"} for name, _ in operations):
                 transaction.expire()
-            if len(checked) > 1:
-                transaction.prefetch(checked)
+            if len(parsed) > 1:
+                transaction.prefetch(parsed)
             answers: list[Any] = []
-            for operation in checked:
+            for operation in parsed:
                 before = transaction.n_events
                 try:
                     if isinstance(operation, Exception):
@@ -226,7 +230,8 @@ class Agent:
                     name, values = operation
                     answers.append(getattr(transaction, name)(*values))
                 except ValueError as error:
-                    if not each or transaction.n_events > before:  # nothing is done by half
+                    partly_applied = transaction.n_events > before
+                    if not return_errors or partly_applied:
                         raise
                     answers.append(error)
             transaction.finish()
@@ -236,55 +241,62 @@ class Agent:
         self._known = transaction.known_arms
         return answers
 
-    def _check(self, name: str, values: tuple[Any, ...], each: bool) -> Operation | Exception:
-        """Validate the values of an operation; with `each`, return the error."""
+    def _parse(
+        self, name: str, values: tuple[Any, ...], return_errors: bool
+    ) -> Operation | Exception:
+        """Validate the arguments of an operation."""
         try:
-            return name, getattr(self, f"_{name}_values")(*values)
+            return name, getattr(self, f"_parse_{name}")(*values)
         except ValueError as error:
-            if not each:
+            if not return_errors:
                 raise
             return error
 
-    def _ask_values(self, key: Any, among: Any, n: Any) -> tuple[Any, ...]:
+    def _parse_ask(self, key: Any, among: Any, n: Any) -> tuple[Any, ...]:
         if among is not None:
             if isinstance(among, str) or not isinstance(among, Sequence) or not among:
                 raise invalid("among", "a list of names of arms", among)
             among = [text(name, "among") for name in among]
             if self.config.in_turn:
-                raise ValueError(f"among must be left out for {self.policy.name}, got {among!r}")
+                raise ValueError(f"{self.policy.name} does not support among={among!r}; omit it")
         if n is None:
             return ([None if key is None else text(key, "key")], among, False)
         n = whole(n, "n", 1, 100_000)
         if self.config.in_turn and n > 1:
-            raise invalid("n", f"1 for {self.policy.name}, which plays strictly in turn", n)
+            name = self.policy.name
+            raise ValueError(
+                f"{name} needs each report before the next request; n must be 1, got {n}"
+            )
         if key is None:
             return ([None] * n, among, True)
         if isinstance(key, str) or not isinstance(key, Sequence) or len(key) != n:
             raise invalid("key", f"a list of {n} keys", key)
         return ([text(one, "key") for one in key], among, True)
 
-    def _look_values(self, key: Any) -> tuple[Any, ...]:
+    def _parse_look(self, key: Any) -> tuple[Any, ...]:
         return (None if key is None else text(key, "key"),)
 
-    def _tell_values(self, id: Any, reward: Any) -> tuple[Any, ...]:
-        return whole(id, "id", 1), self._reward(reward)
+    def _parse_tell(self, id: Any, reward: Any) -> tuple[Any, ...]:
+        return whole(id, "id", 1), self._parse_reward(reward)
 
-    def _observe_values(self, arm: Any, reward: Any, key: Any) -> tuple[Any, ...]:
-        return text(arm, "arm"), self._reward(reward), *self._look_values(key)
+    def _parse_observe(self, arm: Any, reward: Any, key: Any) -> tuple[Any, ...]:
+        return text(arm, "arm"), self._parse_reward(reward), *self._parse_look(key)
 
-    def _forget_values(self, id: Any) -> tuple[Any, ...]:
+    def _parse_forget(self, id: Any) -> tuple[Any, ...]:
         return (whole(id, "id", 1),)
 
-    _correct_values = _tell_values
+    _parse_correct = _parse_tell
 
-    def _change_values(self, kind: str, arm: Any) -> tuple[Any, ...]:
+    def _parse_change(self, kind: str, arm: Any) -> tuple[Any, ...]:
         name = text(arm, "arm")
         if self.config.in_turn:
-            raise ValueError(f"arms must stay the same for {self.policy.name}, got {kind} {name!r}")
+            raise ValueError(
+                f"arm {name!r} cannot be {kind}: {self.policy.name} does not support changes of arms"
+            )
         return kind, name
 
-    def _reward(self, reward: Any) -> float:
-        if isinstance(reward, bool | np.bool_):  # a click or none
+    def _parse_reward(self, reward: Any) -> float:
+        if isinstance(reward, bool | np.bool_):  # click or no click
             reward = float(reward)
         value = finite(reward, "reward")
         if self.policy.rewards == "bernoulli" and value not in {0.0, 1.0}:
@@ -308,11 +320,11 @@ class Agent:
         self.batch([("change", ("resumed", arm))])
 
     def retire(self, arm: str) -> None:
-        """Pull an arm never again; reports on it still count."""
+        """Stop pulling an arm permanently; late reports on it still count."""
         self.batch([("change", ("retired", arm))])
 
     def arms(self) -> list[Arm]:
-        """Return the counts of each arm, in the order in which they were added."""
+        """Return the arms with their counts, in the order in which they were added."""
         return self.store.read(lambda database: queries.read_arms_of(database, self.name))
 
     def report(self, delta: float = 0.05) -> "xarray.Dataset":
@@ -322,7 +334,7 @@ class Agent:
         return report(self.store, self.config, self.now(), delta)
 
     def events(self, after: int = 0) -> Iterator[Event]:
-        """Yield the events of the log that follow number `after`."""
+        """Yield the events of the log with numbers greater than `after`."""
         seq = whole(after, "after")
         read_page = functools.partial(queries.read_page, name=self.name)
         while page := self.store.read(functools.partial(read_page, after=seq)):
@@ -336,7 +348,7 @@ class Agent:
         export(self.events(), file)
 
     def check(self) -> list[str]:
-        """Replay the log; return, in sentences, where the store differs."""
+        """Replay the log and list discrepancies with the stored state; [] means that they agree."""
 
         def work(database: Database) -> list[str]:
             row = queries.read_agent(database, self.name)
@@ -346,14 +358,14 @@ class Agent:
                 return [f"log of {self.name}: {error}"]
             state = policy_state.replay(self.config, replayed)
             empty = self.config.policy.init(self.config.params, len(replayed.arms))
-            if policy_state.is_outdated(row.state, empty):  # it is replayed when it is needed
+            if policy_state.is_outdated(row.state, empty):  # the next operation replays it
                 state = row.state
             return audit.compare(database, row, replayed, state)
 
         return self.store.read(work)
 
 
-def _pair(pair: Any) -> tuple[Any, Any]:
+def _parse_report(pair: Any) -> tuple[Any, Any]:
     if not isinstance(pair, list | tuple) or len(pair) != 2:
         raise invalid("reports", "a list of (id, reward)", pair)
     return pair[0], pair[1]

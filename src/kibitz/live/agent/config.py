@@ -1,4 +1,4 @@
-"""What an agent is created with, validated once and stored as plain data."""
+"""The configuration of an agent, validated once and stored as plain data."""
 
 import json
 import secrets
@@ -20,9 +20,9 @@ class Config:
         self.policy = from_spec(self.data["policy"])
         self.params = self.policy.params
         self.scale: float = self.data["scale"]
-        self.unit = self.policy.scale_for(self.scale)  # in which the policy sees rewards
-        self.in_turn = self.policy.in_phases
-        self.keeps_state = self.in_turn or self.policy.hold is not None  # in the store
+        self.unit = self.policy.scale_for(self.scale)  # rewards are divided by it for the policy
+        self.in_turn = self.policy.in_phases  # each request waits for the last report
+        self.stores_state = self.in_turn or self.policy.hold is not None
 
 
 def check_config(
@@ -37,7 +37,7 @@ def check_config(
         if len(set(arms)) < len(arms):
             raise invalid("arms", "different names", arms)
         if policy is None:
-            raise ValueError("policy must be given to make an agent, got None")
+            raise ValueError("policy is required to create an agent")
     data = {
         "arms": arms,
         "policy": None if policy is None else _check_policy(policy),
@@ -47,16 +47,16 @@ def check_config(
         "silence": _check_silence(silence, policy),
     }
     if data["silence"] != "forget" and patience is None and arms is not None:
-        raise invalid("patience", "given where silence means a reward", patience)
+        raise ValueError("patience is required when silence is a reward")
     plain: ConfigData = json.loads(json.dumps(data))
     return plain
 
 
 def _check_policy(policy: Any) -> Spec:
-    """Return a policy as plain data; an agent has no horizon to give to one that needs it."""
+    """Return a policy as plain data; raise ValueError if it still needs a horizon."""
     spec = to_spec(policy)
     if policy.constants.get("horizon") == 0:
-        raise ValueError(f"horizon of {policy.name} must be given for an agent, got None")
+        raise ValueError(f"an agent needs {policy.name} with a horizon: {policy.name}(horizon=...)")
     return spec
 
 
@@ -72,15 +72,16 @@ def _check_silence(silence: Any, policy: Any) -> str | float:
 
 
 def to_stored(data: ConfigData) -> str:
-    """Return the JSON to store for a new agent, with a random seed unless one was given."""
+    """Return the JSON to store for a new agent; choose a random seed if there is none."""
     seed = secrets.randbits(62) if data["seed"] is None else data["seed"]
     return json.dumps({**data, "seed": seed})
 
 
 def check_same(name: str, stored: ConfigData, given: ConfigData) -> None:
-    """Raise ValueError if an agent is opened with a different configuration than it was created with.
+    """Raise ValueError if an agent is opened with a configuration that differs from the stored one.
 
-    Without arms, all that is given and not a default is compared; with arms, all but a missing seed.
+    With arms, compare everything except a missing seed. Without arms, compare only arguments that
+    differ from their defaults.
     """
     defaults = {"scale": 1.0, "silence": "forget"} if given["arms"] is None else {}
     for key, value in given.items():
@@ -88,13 +89,13 @@ def check_same(name: str, stored: ConfigData, given: ConfigData) -> None:
         if is_default or (key in defaults and value == defaults[key]) or value == stored[key]:
             continue
         raise ValueError(
-            f"{key} of agent {name!r} must be {short_repr(_show(stored[key]))} "
-            f"as it was made, got {short_repr(_show(value))}"
+            f"agent {name!r} was created with {key}={short_repr(_format(stored[key]))} and cannot be "
+            f"opened with {key}={short_repr(_format(value))}"
         )
 
 
-def _show(value: Any) -> Any:
-    """Return a policy as a person writes it, and anything else unchanged."""
+def _format(value: Any) -> Any:
+    """Format a policy as a call; return any other value unchanged."""
     if not isinstance(value, dict):
         return value
     return f"{value['name']}({', '.join(f'{k}={v!r}' for k, v in value['parameters'].items())})"

@@ -1,4 +1,4 @@
-"""The log as a file: CSV, JSON lines or netCDF."""
+"""Export a log to CSV, JSON lines or netCDF."""
 
 import csv
 import io
@@ -16,7 +16,7 @@ from kibitz._files import check_target, write_atomic
 from kibitz._netcdf import append_checksum, to_netcdf
 from kibitz._validation import invalid
 from kibitz.live.events import Event
-from kibitz.live.store.queries import PAGE
+from kibitz.live.store.queries import PAGE_SIZE
 
 if TYPE_CHECKING:
     import xarray
@@ -25,7 +25,7 @@ SUFFIXES = (".csv", ".jsonl", ".nc")
 
 
 def export(events: Iterable[Event], file: str | os.PathLike[str]) -> None:
-    """Write a log to a file, whole or not at all; its name says how."""
+    """Write a log to a file atomically; its suffix selects the format."""
     target, suffix = check_export(file), Path(file).suffix
     if suffix == ".nc":
         write_atomic(target, as_netcdf(events))
@@ -35,20 +35,20 @@ def export(events: Iterable[Event], file: str | os.PathLike[str]) -> None:
 
 
 def check_export(file: str | os.PathLike[str]) -> Path:
-    """Return the file that an export would write; refuse what cannot be written."""
+    """Return the file to export to; raise ValueError if it cannot be written."""
     target = check_target(file, "file")
     if Path(file).suffix not in SUFFIXES:
-        raise invalid("file", "one that ends in .csv, .jsonl or .nc", str(file))
+        raise invalid("file", "a name that ends in .csv, .jsonl or .nc", str(file))
     return target
 
 
 def as_csv(events: Iterable[Event]) -> Iterator[bytes]:
-    """Yield a log as CSV, some thousand events at a time."""
+    """Yield a log as CSV, in chunks of up to `PAGE_SIZE` events."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(Event._fields)
-    for some in batched(events):
-        writer.writerows(["" if part is None else part for part in event] for event in some)
+    for chunk in split(events):
+        writer.writerows(["" if part is None else part for part in event] for event in chunk)
         yield text.getvalue().encode()
         text.seek(0)
         text.truncate()
@@ -57,9 +57,9 @@ def as_csv(events: Iterable[Event]) -> Iterator[bytes]:
 
 
 def as_lines(events: Iterable[Event]) -> Iterator[bytes]:
-    """Yield a log as JSON lines, some thousand events at a time."""
-    for some in batched(events):
-        lines = [json.dumps(event._asdict(), ensure_ascii=False) for event in some]
+    """Yield a log as JSON lines, in chunks of up to `PAGE_SIZE` events."""
+    for chunk in split(events):
+        lines = [json.dumps(event._asdict(), ensure_ascii=False) for event in chunk]
         yield "\n".join([*lines, ""]).encode()
 
 
@@ -68,15 +68,15 @@ def as_netcdf(events: Iterable[Event]) -> bytes:
     return append_checksum(to_netcdf(as_dataset(events)))
 
 
-def batched(events: Iterable[Event]) -> Iterator[list[Event]]:
-    """Yield events some thousand at a time."""
+def split(events: Iterable[Event]) -> Iterator[list[Event]]:
+    """Yield lists of up to `PAGE_SIZE` events."""
     rest = iter(events)
-    while some := list(islice(rest, PAGE)):
-        yield some
+    while chunk := list(islice(rest, PAGE_SIZE)):
+        yield chunk
 
 
 def as_dataset(events: Iterable[Event]) -> "xarray.Dataset":
-    """Return a log as a dataset with one dimension, `seq`; id 0 and NaN where there is none."""
+    """Return a log as a dataset along `seq`; a missing id is 0, a missing reward NaN."""
     import xarray
 
     log = list(events)

@@ -1,4 +1,4 @@
-"""A log as a problem, so that the next plan starts from data."""
+"""Make a problem from logged rewards, to plan or simulate from data."""
 
 import csv
 import json
@@ -20,34 +20,33 @@ from kibitz.model.problem import Problem, empirical
 
 Columns = Mapping[str, Any]
 
-RENAMED = {"saw": "observe"}  # event kinds in logs that were exported before 0.2.0
+RENAMED = {"saw": "observe"}  # event kinds of logs exported before 0.2.0
 
 
 @dataclass(frozen=True, eq=False)
 class Logged(Problem):
-    """A problem of tabulated rewards, with how much is known of it; made by `from_log`.
+    """An empirical problem with confidence intervals for its means; made by `from_log`.
 
     Attributes
     ----------
     arms
         The names of the arms.
-    n_seen
+    n_observed
         The number of observations of each arm.
     low, high
-        Anytime-valid intervals for the true means, all together of probability 1 - delta
-        (`kibitz.live.agent.confidence`, with half the range of what was seen for the scale).
+        Confidence sequences for the true means, simultaneously valid with probability 1 - delta. See
+        `kibitz.live.agent.confidence`; the scale is half the range of the observed rewards.
     """
 
     arms: tuple[str, ...] = ()
-    n_seen: Any = None
+    n_observed: Any = None
     low: Any = None
     high: Any = None
     delta: float = 0.05
 
     def __repr__(self) -> str:
-        return (
-            f"from_log({', '.join(f'{a}: {n}' for a, n in zip(self.arms, self.n_seen, strict=True))})"
-        )
+        counts = zip(self.arms, self.n_observed, strict=True)
+        return f"from_log({', '.join(f'{arm}: {n}' for arm, n in counts)})"
 
     @property
     def gap_intervals(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -58,20 +57,20 @@ class Logged(Problem):
 def from_log(
     source: Any, *, arm: str = "arm", reward: str = "reward", kind: str = "kind", delta: float = 0.05
 ) -> Logged:
-    """Return a log as a problem that draws each arm's reward from those that were seen.
+    """Return a problem that draws the rewards of each arm from the logged ones.
 
     Parameters
     ----------
     source
-        A file: what `Agent.export` wrote, or any CSV or JSON lines; or a data frame, a dataset or a
-        dict of columns.
+        A file written by `Agent.export`, any other CSV or JSON lines file, a data frame, a dataset,
+        or a dict of columns.
     arm, reward
-        The names of the columns.
+        The names of the columns with the arms and the rewards.
     kind
-        The column that tells apart the events of kibitz's own log, by which corrections count; in
-        any other log it is not needed.
+        The column with the event kinds in a log written by kibitz. Such a log is replayed, so
+        corrections are taken into account. Other logs do not need this column.
     delta
-        With which probability an interval may fail.
+        The probability that an interval fails to contain its mean.
     """
     delta = check_delta(delta)
     columns = _columns(source)
@@ -81,15 +80,15 @@ def from_log(
         if not isinstance(column, str) or column not in columns:
             known = ", ".join(map(str, columns)) or "none"
             raise invalid(name, f"a column of the log ({known})", column)
-    ours = {"seq", "at", "id", "key", kind} <= set(columns)
-    rewards = _of_ours(columns, kind) if ours else _of_others(columns, arm, reward)
+    is_own = {"seq", "at", "id", "key", kind} <= set(columns)
+    rewards = _replay_rewards(columns, kind) if is_own else _read_rewards(columns, arm, reward)
     if len(rewards) < 2:
-        raise invalid("log", "one with rewards of at least 2 arms", list(rewards))
+        raise ValueError(f"log must contain rewards of at least 2 arms, got {list(rewards)}")
     problem = empirical(list(rewards.values()))
     counts = np.array([len(values) for values in rewards.values()])
     low, high = intervals(counts, problem.means, delta, problem.scale or 1e-12)
-    made = {field.name: getattr(problem, field.name) for field in fields(Problem)}
-    return Logged(**made, arms=tuple(rewards), n_seen=counts, low=low, high=high, delta=delta)
+    values = {field.name: getattr(problem, field.name) for field in fields(Problem)}
+    return Logged(**values, arms=tuple(rewards), n_observed=counts, low=low, high=high, delta=delta)
 
 
 def size_interval(
@@ -97,68 +96,71 @@ def size_interval(
 ) -> tuple[float, float]:
     """Return the smallest and largest recommended size ε of a bucket that the log allows.
 
-    Of the gaps between the ends of their intervals, all moved together in nine steps; 0 where an arm
-    may be as good as the best, so that looks may be worth nothing. Cost is in units of reward. The
-    means of a log overstate gaps: the largest of several means is large by chance, too.
+    All gaps move together, in nine steps, from the lower to the upper ends of their intervals. The
+    range includes 0 if an arm may be as good as the best one, because then looks may be worthless.
+    `cost` is in units of reward. The means of a log tend to overstate gaps, because the largest of
+    several means is partly large by chance.
     """
     from kibitz.planning.planner import plan
 
     scale = problem.scale or 1.0
     least, most = (ends / scale for ends in problem.gap_intervals)
-    worse = np.arange(problem.n_arms) != int(np.argmax(problem.means))
-    least, most = least[worse], most[worse]
+    is_suboptimal = np.arange(problem.n_arms) != int(np.argmax(problem.means))
+    least, most = least[is_suboptimal], most[is_suboptimal]
     sizes = [] if least.min() > 0 else [0.0]
     for share in np.linspace(0.0, 1.0, 9):
         gaps = least + share * (most - least)
         if gaps.min() > 0:
-            planned = plan(horizon, gaps=gaps.tolist(), cost=cost / scale, exploration=exploration)
-            sizes.append(float(planned["advice"]["rate"]))
+            result = plan(horizon, gaps=gaps.tolist(), cost=cost / scale, exploration=exploration)
+            sizes.append(float(result["advice"]["rate"]))
     return min(sizes), max(sizes)
 
 
-def _of_ours(columns: Columns, kind: str) -> dict[str, list[float]]:
-    """Return the rewards that count in a log of kibitz's, by arm."""
+def _replay_rewards(columns: Columns, kind: str) -> dict[str, list[float]]:
+    """Replay a log written by kibitz; return the rewards by arm."""
     rows = _rows(columns, "seq", "at", kind, "id", "arm", "reward", "key")
     try:
         events = [
             Event(
                 int(seq),
                 float(at),
-                RENAMED.get(what, str(what)),
+                RENAMED.get(name, str(name)),
                 _whole(id),
                 str(arm),
                 _number(reward),
                 key or None,
             )
-            for seq, at, what, id, arm, reward, key in rows
+            for seq, at, name, id, arm, reward, key in rows
         ]
-        made = project(events)
+        projection = project(events)
     except (LookupError, TypeError, ValueError) as error:
-        raise ValueError(f"log must be one that kibitz wrote, got another ({error})") from None
-    found: dict[str, list[float]] = {arm.name: [] for arm in made.arms}
-    for decided in made.decisions:
-        if decided.reward is not None:
-            found[made.arms[decided.arm].name].append(decided.reward)
-    return {name: values for name, values in found.items() if values}
+        raise ValueError(
+            f"log has the columns of a kibitz log but cannot be replayed ({error})"
+        ) from None
+    rewards: dict[str, list[float]] = {arm.name: [] for arm in projection.arms}
+    for record in projection.decisions:
+        if record.reward is not None:
+            rewards[projection.arms[record.arm].name].append(record.reward)
+    return {name: values for name, values in rewards.items() if values}
 
 
-def _of_others(columns: Columns, arm: str, reward: str) -> dict[str, list[float]]:
-    """Return the rewards of any log, by arm; lines without a reward are left out."""
-    found: dict[str, list[float]] = {}
+def _read_rewards(columns: Columns, arm: str, reward: str) -> dict[str, list[float]]:
+    """Return the rewards of any other log by arm; skip lines without a reward."""
+    rewards: dict[str, list[float]] = {}
     for n, (name, value) in enumerate(_rows(columns, arm, reward)):
         x = _number(value, f"{reward} of line {n + 1}")
         if x is not None:
-            found.setdefault(str(name), []).append(x)
-    return found
+            rewards.setdefault(str(name), []).append(x)
+    return rewards
 
 
 def _rows(columns: Columns, *names: str) -> list[tuple[Any, ...]]:
-    """Return the lines of some columns."""
+    """Return the rows of the named columns."""
     try:
         return list(zip(*(columns[name] for name in names), strict=True))
-    except (TypeError, ValueError):  # no lists, or of different lengths
-        some = {name: columns[name] for name in names}
-        raise invalid("log", "one whose columns are equally long", some) from None
+    except (TypeError, ValueError):  # not lists, or of different lengths
+        values = short_repr({name: columns[name] for name in names})
+        raise ValueError(f"log must have columns of equal length, got {values}") from None
 
 
 def _number(value: Any, name: str = "reward") -> float | None:
@@ -177,7 +179,7 @@ def _whole(value: Any) -> int | None:
 
 
 def _columns(source: Any) -> Columns:
-    """Return the columns of a file, a frame, a dataset or a dict."""
+    """Return the columns of a file, a data frame, a dataset or a dict."""
     if isinstance(source, str | os.PathLike):
         return _file_columns(Path(source))
     if isinstance(source, Mapping) and not hasattr(source, "coords"):
@@ -191,12 +193,12 @@ def _columns(source: Any) -> Columns:
 
 def _file_columns(file: Path) -> Columns:
     if not os.path.isfile(file):
-        raise invalid("log", "a file that exists", str(file))
+        raise ValueError(f"log file {short_repr(str(file))} does not exist")
     if file.suffix == ".nc":
         try:
             return _columns(from_netcdf(read_verified(file)))
         except ValueError:
-            raise invalid("log", "a netCDF file that is whole", str(file)) from None
+            raise ValueError(f"log file {short_repr(str(file))} is damaged or not netCDF") from None
     try:
         with file.open(encoding="utf-8", newline="") as lines:
             if file.suffix == ".jsonl":
@@ -205,8 +207,8 @@ def _file_columns(file: Path) -> Columns:
                 rows = list(csv.DictReader(lines))
     except (UnicodeDecodeError, json.JSONDecodeError, csv.Error) as error:
         raise ValueError(
-            f"log must be CSV or JSON lines, got {short_repr(str(file))} ({error})"
+            f"log file {short_repr(str(file))} is not CSV or JSON lines ({error})"
         ) from None
     if not rows:
-        raise invalid("log", "a file with some lines", str(file))
+        raise ValueError(f"log file {short_repr(str(file))} is empty")
     return {name: [row.get(name) for row in rows] for name in rows[0] if name is not None}

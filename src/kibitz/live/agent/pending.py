@@ -1,20 +1,21 @@
-r"""How to decide while reports are pending.
+r"""Decisions while rewards are delayed (pending).
 
-If every report arrives before the next question, an agent makes the simulator's decisions. With n
-reported observations of an arm and p pending pulls:
+If every report arrives before the next request, an agent decides as the simulator does. Otherwise,
+let an arm have n reported observations and p pending pulls:
 
-- The clock of a policy is the number of questions asked.
-- The mean is over what was reported. The count in the index is min(n + p, 2n): pending pulls narrow
-  the confidence interval, so a hundred questions at once do not all go to one arm, but never by more
-  than the reports do, so lost reports cannot make an arm look known. To the policy it looks as if the
-  first n pending pulls had paid the arm's mean.
-- An arm without any report is asked, fewest questions first, but at most \sqrt t times; after that
-  only if no arm has a report.
-- For a look, pending looks count like pending pulls, except the pull of the present stage: pull and
-  look are chosen from the same state. An arm that has only looks counts as known.
-- Thompson sampling ignores pending pulls: its draws spread by themselves.
+- The stage of the policy is the number of pulls requested.
+- The mean is taken over reported rewards. The count in the index is min(n + p, 2n). Pending pulls
+  narrow the confidence interval, so a hundred simultaneous requests do not all get the same arm. They
+  count at most as much as the reports, so lost reports cannot make an arm seem well known. The policy
+  state is the one after min(n, p) further rewards equal to the arm's mean.
+- Arms without any report are chosen first, those with the fewest pulls before others, but each at
+  most \sqrt t times. Beyond that they are chosen only if no arm has a report.
+- For a look, pending looks count like pending pulls. The pending pull of the current stage does not
+  count, because pull and look are chosen from the same state. An arm with looks only counts as known.
+- Thompson sampling ignores pending pulls, because its random draws already spread the requests.
 
-Policies with phases (`Policy.in_phases`) need reports in order: a question waits for the last one.
+Policies with phases (`Policy.in_phases`) need reports in order: each request waits for the report of
+the last one.
 """
 
 import math
@@ -27,10 +28,10 @@ from kibitz.live.events import Arm
 from kibitz.policies.policy import Policy
 
 
-def state_of(
+def build_state(
     policy: Policy, params: Any, arms: Sequence[Arm], scale: float, pending: Sequence[tuple[int, int]]
 ) -> Any:
-    """Return the state of a policy after all reports, with `pending` (pulls, looks) of each arm."""
+    """Return the state of a policy after all reports and the `pending` (pulls, looks) of each arm."""
     state = policy.init(params, len(arms))
     for place, arm in enumerate(arms):
         if arm.n_pulls:
@@ -55,16 +56,20 @@ def state_of(
     return state
 
 
-def unknown_arms(policy: Policy, params: Any, state: Any, stage: int) -> list[int]:
-    """Return the arms without any observation, which a policy would pull first."""
+def find_unknown_arms(policy: Policy, params: Any, state: Any, stage: int) -> list[int]:
+    """Return the arms without any observation, which the policy pulls first."""
     tried = policy.view(params, state, stage).tried if policy.view else state.statistics.n_pulls
     return [place for place, n in enumerate(tried) if n == 0]
 
 
-def pending_pulls(arm: Arm, own: bool) -> int:
-    """Return how many pulls to assume: those pending; at least one where only looks have reports."""
-    pulls = arm.n_pending - own
-    if arm.n_pulls == 0 and arm.n_asked > own:
+def count_pending_pulls(arm: Arm, is_current: bool) -> int:
+    """Return the number of pending pulls to assume.
+
+    Exclude the current stage's pull if it is of this arm (`is_current`). Assume at least one for an
+    arm that was pulled but has reports of looks only.
+    """
+    pulls = arm.n_pending - is_current
+    if arm.n_pulls == 0 and arm.n_asked > is_current:
         pulls = max(pulls, 1)
     return pulls
 
@@ -72,17 +77,16 @@ def pending_pulls(arm: Arm, own: bool) -> int:
 def pull(policy: Policy, params: Any, arms: Sequence[Arm], stage: int, scale: float, rng: Any) -> int:
     """Return the place of the arm to pull."""
     places = range(len(arms))
-    state = state_of(policy, params, arms, scale, [(pending_pulls(arm, False), 0) for arm in arms])
-    unknown = unknown_arms(policy, params, state, stage)
+    pending = [(count_pending_pulls(arm, False), 0) for arm in arms]
+    state = build_state(policy, params, arms, scale, pending)
+    unknown = find_unknown_arms(policy, params, state, stage)
     if unknown:
         first = min(unknown, key=lambda place: arms[place].n_asked)
         if len(unknown) == len(arms) or arms[first].n_asked < math.sqrt(stage):
             return first
         places = [place for place in places if place not in unknown]  # type: ignore[assignment]
         known = [arms[place] for place in places]
-        state = state_of(
-            policy, params, known, scale, [(pending_pulls(arm, False), 0) for arm in known]
-        )
+        state = build_state(policy, params, known, scale, [pending[place] for place in places])
     return places[int(policy.pull(params, state, stage, rng))]
 
 
@@ -93,23 +97,23 @@ def look(
     stage: int,
     scale: float,
     rng: Any,
-    own: int | None,
-    memory: Any = None,
+    current: int | None,
+    stored: Any = None,
 ) -> int:
-    """Return the place of the arm to look at; `own` is that of the present stage's pending pull.
+    """Return the place of the arm to look at; `current` is that of the current stage's pending pull.
 
-    `memory` is the stored state of a policy that holds an arm for some looks.
+    `stored` is the stored state of a policy that looks at one arm several times in a row.
     """
-    places = [p for p, arm in enumerate(arms) if arm.n_seen > 0 or arm.looks_pending == 0]
+    places = [p for p, arm in enumerate(arms) if arm.n_observed > 0 or arm.looks_pending == 0]
     if not places:
         return min(range(len(arms)), key=lambda place: arms[place].looks_pending)
     known = [arms[place] for place in places]
     pending = [
-        (pending_pulls(arm, place == own), arm.looks_pending)
+        (count_pending_pulls(arm, place == current), arm.looks_pending)
         for place, arm in zip(places, known, strict=True)
     ]
-    state = state_of(policy, params, known, scale, pending)
+    state = build_state(policy, params, known, scale, pending)
     if policy.hold is not None:
-        same = memory is not None and len(known) == len(arms)
-        state.hold[:] = memory.hold if same else np.zeros_like(state.hold)
+        same_arms = stored is not None and len(known) == len(arms)
+        state.hold[:] = stored.hold if same_arms else np.zeros_like(state.hold)
     return places[int(policy.look(params, state, stage, rng))]

@@ -1,4 +1,4 @@
-"""The state of a policy that depends on the order of reports; the store keeps it as JSON.
+"""Stored policy states, as JSON, for policies that depend on the order of reports.
 
 For all other policies the state follows from the counts and sums of the arms (`agent/pending.py`).
 """
@@ -9,49 +9,49 @@ from typing import Any
 import numpy as np
 
 from kibitz.live.agent.config import Config
-from kibitz.live.events import Decided, Projection
+from kibitz.live.events import DecisionRecord, Projection
 from kibitz.policies.policy import list_arrays, replace_arrays
 
 
-def update(config: Config, state: Any, decided: Decided, reward: float) -> Any:
+def update(config: Config, state: Any, record: DecisionRecord, reward: float) -> Any:
     """Return the state of a policy after a reward."""
-    is_look = decided.kind != "pull"
+    is_look = record.kind != "pull"
     return config.policy.update(
-        config.params, state, decided.stage, decided.arm, 1, reward / config.unit, is_look
+        config.params, state, record.stage, record.arm, 1, reward / config.unit, is_look
     )
 
 
 def replay(config: Config, projection: Projection) -> str | None:
-    """Return the state, as JSON, after all rewards in the order of the log; None if none is kept."""
-    if not config.keeps_state or not projection.order:
+    """Return the state after all rewards in the order of the log, as JSON; None if none is stored."""
+    if not config.stores_state or not projection.order:
         return None
     state = config.policy.init(config.params, len(projection.arms))
     for id in projection.order:
-        decided = projection.decisions[id - 1]
-        assert decided.reward is not None
-        state = update(config, state, decided, decided.reward)
+        record = projection.decisions[id - 1]
+        assert record.reward is not None
+        state = update(config, state, record, record.reward)
     return to_json(state)
 
 
 def to_json(state: Any) -> str:
-    """Return a state as text; numbers are restored exactly."""
+    """Convert a state to JSON. `from_json` restores its numbers exactly."""
     return json.dumps([array.tolist() for array in list_arrays(state)])
 
 
 def from_json(text: str, empty: Any) -> Any:
-    """Return the state that a text holds; `empty` is the policy's initial state.
+    """Read a state from JSON; `empty` is the policy's initial state.
 
-    Raise ValueError if the text is of an older version of the policy, which had other arrays.
+    Raise ValueError if an older version of the policy, with other arrays, wrote it.
     """
     stored, arrays = json.loads(text), list_arrays(empty)
     parts = [_array(part, new.dtype) for part, new in zip(stored, arrays, strict=True)]
     if any(part.shape != new.shape for part, new in zip(parts, arrays, strict=True)):
-        raise ValueError("arrays of another shape")
+        raise ValueError("the stored arrays have other shapes than those of the policy")
     return replace_arrays(empty, iter(parts))
 
 
 def is_outdated(text: str | None, empty: Any) -> bool:
-    """Return whether a stored state is of an older version of the policy."""
+    """Return whether an older version of the policy wrote a stored state."""
     try:
         return text is not None and from_json(text, empty) is None
     except (TypeError, ValueError):
@@ -59,5 +59,5 @@ def is_outdated(text: str | None, empty: Any) -> bool:
 
 
 def _array(stored: list[Any], dtype: Any) -> Any:
-    """Return an array; JSON holds records as lists."""
+    """Return an array; JSON stores records as lists."""
     return np.array(stored if dtype.names is None else [tuple(record) for record in stored], dtype)

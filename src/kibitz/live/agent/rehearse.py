@@ -1,7 +1,7 @@
-"""A rehearsal: an agent with its store, against a simulated environment with late and lost reports.
+"""Rehearse an agent and its store in a simulated environment with delayed and lost reports.
 
-The environment is the simulator's, draw for draw: if every report arrives at once, the agent plays
-the runs of `kibitz.simulate`.
+The environment uses the random numbers of the simulator. If every report arrives at once, the agent
+reproduces the runs of `kibitz.simulate`.
 """
 
 import contextlib
@@ -24,17 +24,17 @@ from kibitz.policies.policy import Policy, check_policy
 if TYPE_CHECKING:
     import xarray
 
-START = 4e9  # when a rehearsal begins, in seconds since 1970; a stage takes one
-N_STAGES = 200  # at which regret is recorded, log-spaced
+START = 4e9  # time of stage 0 in seconds since 1970; a stage takes one second
+N_STAGES = 200  # log-spaced stages at which regret is recorded
 NEVER = 2**62
 
 
 class Faults(NamedTuple):
-    """What happens to reports."""
+    """Delay, loss and duplication of reports."""
 
     delay: int = 0  # stages until a report arrives
-    loss: float = 0.0  # probability that it never does
-    duplicates: float = 0.0  # probability that it arrives twice
+    loss: float = 0.0  # probability that a report is lost
+    duplicates: float = 0.0  # probability that a report arrives twice
 
 
 def rehearse(
@@ -53,32 +53,33 @@ def rehearse(
     beside: "xarray.Dataset | None" = None,
     progress: Callable[[str, float], None] | None = None,
 ) -> "xarray.Dataset":
-    """Play an agent, with its store, against a simulated environment.
+    """Run an agent, with its store, in a simulated environment.
 
     Parameters
     ----------
     problem, policy, horizon, runs, seed
         As in `simulate`.
     delay
-        After how many stages a report comes.
+        The number of stages until a report arrives.
     loss, duplicates
-        The probabilities that a report never comes, or comes twice.
+        The probabilities that a report is lost, or arrives twice.
     rate
-        How often the agent gets a look.
+        The probability of a look in each stage.
     patience
-        After how many stages a decision is no longer pending; unless given, never, or if reports get
-        lost, twice the delay and ten stages more.
+        The number of stages after which a decision stops being pending. The default is never, or
+        2 * delay + 10 if reports can be lost.
     store
-        The store of the agents, one for each run (`rehearsal-0`, ...); a temporary file unless given.
+        The store of the agents, one for each run (`rehearsal-0`, ...). The default is a temporary
+        file.
     beside
-        What `simulate` returns for the same problem, horizon, runs and seed, with `active(rate)` for
-        the feedback: its policies are put beside the agent.
+        A result of `simulate` for the same problem, horizon, runs and seed with `active(rate)` as
+        feedback. Its policies are added to the result for comparison.
 
     Returns
     -------
     xarray.Dataset
-        `regret` (policy, run, stage) of the policy "agent", and of those of `beside`; `n_duplicates`
-        (run), how many reports came twice and were counted once.
+        `regret` (policy, run, stage) of the policy "agent" and of those of `beside`; `n_duplicates`
+        (run), the number of reports that arrived twice and were counted once.
     """
     import xarray
 
@@ -109,11 +110,13 @@ def rehearse(
             }
             player = stack.enter_context(agent(store, f"rehearsal-{run}", **arguments))
             if any(arm.n_asked for arm in player.arms()):
-                raise ValueError(f"store must be new to a rehearsal, got {str(store)!r}")
+                raise ValueError(
+                    f"store {str(store)!r} already has agents of a rehearsal; use a new store"
+                )
             cumulative, n_duplicates[run] = play(player, problem, rate, horizon, seed, run, faults)
             regret[0, run] = cumulative[stages - 1]
-            if wrong := player.check():
-                raise ValueError(f"check of the rehearsal must be clean, got: {wrong[0]}")
+            if discrepancies := player.check():
+                raise ValueError(f"the rehearsal left an inconsistent store: {discrepancies[0]}")
             if progress is not None:
                 progress("rehearsing", (run + 1) / runs)
             player.close()
@@ -125,18 +128,18 @@ def rehearse(
     both = data if beside is None else xarray.concat([data, beside[["regret"]]], "policy")
     both["final_regret"] = both["regret"].isel(stage=-1)
     both["n_duplicates"] = ("run", n_duplicates)
-    both.attrs = {**data.attrs, "trouble": str(faults._asdict())}
+    both.attrs = {**data.attrs, "faults": str(faults._asdict())}
     return both
 
 
 def play(
     player: Agent, problem: Problem, rate: float, horizon: int, seed: int, run: int, faults: Faults
 ) -> tuple[Any, int]:
-    """Play a run; return the regret at each stage, and how many reports were duplicates."""
+    """Play a run; return the cumulative regret at each stage and the number of duplicate reports."""
     rewards, looks = environment_streams(seed, run)
     reports = np.random.default_rng([seed, run, 1])
     places = {arm.name: place for place, arm in enumerate(player.arms())}
-    on_the_way: deque[tuple[int, int, float]] = deque()
+    in_transit: deque[tuple[int, int, float]] = deque()  # (stage, id, reward)
     gaps, n_duplicates = np.zeros(horizon), 0
     arrival = next_look(rate, 0, looks)
     for stage in range(1, horizon + 1):
@@ -144,25 +147,25 @@ def play(
         decision = player.ask(key=f"stage {stage}")
         arm = places[decision.arm]
         gaps[stage - 1] = problem.gaps[arm]
-        on_the_way.append((stage, decision.id, draw(problem, arm, rewards)))
+        in_transit.append((stage, decision.id, draw(problem, arm, rewards)))
         if stage == arrival:
             look = player.look()
-            on_the_way.append((stage, look.id, draw(problem, places[look.arm], looks)))
+            in_transit.append((stage, look.id, draw(problem, places[look.arm], looks)))
             arrival = next_look(rate, stage, looks)
-        n_duplicates += arrive(player, on_the_way, stage, faults, reports)
+        n_duplicates += deliver_reports(player, in_transit, stage, faults, reports)
     return np.cumsum(gaps), n_duplicates
 
 
 def environment_streams(seed: int, run: int) -> tuple[Generator, Generator]:
-    """Return the simulator's streams of a run, for the rewards of pulls and for looks.
+    """Return the simulator's streams of a run, one for the rewards of pulls and one for looks.
 
-    `engine/rng.py` seeds three SFC64 generators of nine words; the third is the policy's.
+    `engine/rng.py` seeds three SFC64 generators from nine words; the third belongs to the policy.
     """
     words = SeedSequence(seed, spawn_key=(run,)).generate_state(9, np.uint64)
     rewards, looks = SFC64(0), SFC64(0)
     for bits, part in ((rewards, words[0:3]), (looks, words[3:6])):
         bits.state = {**bits.state, "state": {"state": np.array([*part, 1], np.uint64)}}
-        bits.random_raw(12)  # as NumPy mixes a seed
+        bits.random_raw(12)  # discard 12 numbers, as NumPy does after seeding
     return Generator(rewards), Generator(looks)
 
 
@@ -178,7 +181,7 @@ def draw(problem: Problem, arm: int, rng: Generator) -> float:
 
 
 def next_look(rate: float, stage: int, rng: Generator) -> int:
-    """Return the first stage after `stage` at which a look arrives; waits are geometric."""
+    """Return the first stage after `stage` at which a look arrives; waiting times are geometric."""
     if rate == 0:
         return NEVER
     expected_wait = -1 / math.log1p(-rate) if rate < 1 else 0.0
@@ -186,13 +189,13 @@ def next_look(rate: float, stage: int, rng: Generator) -> int:
     return stage + 1 + int(wait) if wait < 1e18 else NEVER
 
 
-def arrive(
-    player: Agent, on_the_way: deque[tuple[int, int, float]], stage: int, faults: Faults, rng: Any
+def deliver_reports(
+    player: Agent, in_transit: deque[tuple[int, int, float]], stage: int, faults: Faults, rng: Any
 ) -> int:
-    """Tell the reports that are due; return how many were duplicates."""
+    """Tell the reports that are due; return the number of duplicates."""
     reports = []
-    while on_the_way and on_the_way[0][0] + faults.delay <= stage:
-        _, id, reward = on_the_way.popleft()
+    while in_transit and in_transit[0][0] + faults.delay <= stage:
+        _, id, reward = in_transit.popleft()
         if rng.random() >= faults.loss:
             reports.append((id, reward))
             if rng.random() < faults.duplicates:

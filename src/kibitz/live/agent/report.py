@@ -1,11 +1,11 @@
-"""What a person wants to see of an agent: arms, confidence sequences, regret, and warnings."""
+"""Report on an agent: counts, means and confidence sequences of its arms, regret, and warnings."""
 
 import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kibitz.live.agent.confidence import best_bounds, check_delta, intervals, regret_interval
+from kibitz.live.agent.confidence import best_arm_p_values, check_delta, intervals, regret_interval
 from kibitz.live.agent.config import Config
 from kibitz.live.events import Arm
 from kibitz.live.store import queries
@@ -14,33 +14,37 @@ from kibitz.live.store.schema import Database, Store
 if TYPE_CHECKING:
     import xarray
 
-HEAD = ("arm", "asked", "told", "looks", "pending", "lost", "mean", "interval", "best?")
-NUMBERS = ("regret_low", "regret_high", "looks_saved")  # attributes that may be infinite or none
+HEADER = ("arm", "asked", "told", "looks", "pending", "lost", "mean", "interval", "best?")
+NUMBERS = ("regret_low", "regret_high", "looks_saved")  # attributes that may be infinite or NaN
 INEQUALITY = (
     "|mean - mu| < (scale / n) sqrt((n + 10) (2 log(K / delta) + log(1 + n / 10))) for all K arms "
-    "and all n at once with probability 1 - delta, if reports are lost regardless of their value"
+    "and all n simultaneously with probability 1 - delta, if the loss of a report does not depend on "
+    "its reward"
 )
 
 
 def report(
     store: Store, config: Config, now: float, delta: float = 0.05, saved: float | None = None
 ) -> "xarray.Dataset":
-    r"""Return the counts, mean and confidence sequence of each arm; of the whole, in the attributes.
+    r"""Return counts, mean and confidence sequence of each arm, and totals as attributes.
 
-    `status`; `n_asked` pulls, of which `n_pulls` were told, `n_pending` are pending (the oldest for
-    `oldest` seconds), `n_forgotten` are forgotten; `n_looks`; the `mean` of all observations and a
-    confidence sequence [`low`, `high`] for the true one, for all arms together with probability
-    1 - delta (attribute `inequality`); `best`: if the arm is best, this is ever as small as some p
-    with probability at most p. Attributes: `regret_low` and `regret_high`, an interval for the regret
-    so far; `looks_saved`, the planner's estimate of what the looks have saved (it takes most of the
-    time; `saved` replaces it if given); `warnings`.
+    Each arm has a `status` and these counts: `n_asked` pulls requested, `n_pulls` of them reported,
+    `n_looks` reported, `n_pending` pulls and looks pending (the oldest for `oldest` seconds), and
+    `n_forgotten`. `mean` is the mean of all observations, and [`low`, `high`] a confidence sequence
+    for the true mean (attribute `inequality`). All intervals are simultaneously valid at all times
+    with probability 1 - delta. `best` is an anytime-valid p-value of the hypothesis that the arm is
+    the best: if it is, the probability that this value is ever p or smaller is at most p.
+
+    The attributes are `regret_low` and `regret_high`, an interval for the regret so far;
+    `looks_saved`, the planner's estimate of the regret that the looks have saved; and `warnings`.
+    The estimate takes most of the time; pass `saved` to use a known value instead.
     """
     import xarray
 
     delta = check_delta(delta)
     arms, n_asks, latest, oldest, last_look = store.read(lambda db: _read(config.name, db))
     now = max(now, latest)
-    counts = np.array([arm.n_seen for arm in arms])
+    counts = np.array([arm.n_observed for arm in arms])
     means = np.array([arm.mean for arm in arms])
     low, high = intervals(counts, means, delta, config.scale)
     if config.policy.rewards != "gaussian":
@@ -58,7 +62,7 @@ def report(
         "mean": means,
         "low": low,
         "high": high,
-        "best": best_bounds(counts, means, config.scale),
+        "best": best_arm_p_values(counts, means, config.scale),
     }
     attributes = {
         "agent": config.name,
@@ -89,17 +93,17 @@ def _read(name: str, database: Database) -> tuple[list[Arm], int, float, dict[in
 
 
 def looks_saved(arms: list[Arm], n_asks: int, scale: float) -> float:
-    """Return how much less regret UCB1-Double has with these looks, by the planner, at these means.
+    """Return the planner's estimate of the regret that these looks save UCB1-Double at these means.
 
-    NaN where nothing can be said: an arm that was not seen, no look, or no gap.
+    NaN if there is no estimate: an arm has no observations, or there are no looks or no gaps.
     """
     from kibitz.planning.prediction import predict
 
-    playing = [arm for arm in arms if arm.status != "retired"]
+    in_use = [arm for arm in arms if arm.status != "retired"]
     looks = sum(arm.n_looks for arm in arms)
-    if not looks or n_asks < 2 or len(playing) < 2 or not all(arm.n_seen for arm in playing):
+    if not looks or n_asks < 2 or len(in_use) < 2 or not all(arm.n_observed for arm in in_use):
         return math.nan
-    means = np.array([arm.mean for arm in playing])
+    means = np.array([arm.mean for arm in in_use])
     gaps = (means.max() - means) / scale
     if not gaps.max() > 0:
         return math.nan
@@ -108,51 +112,54 @@ def looks_saved(arms: list[Arm], n_asks: int, scale: float) -> float:
 
 
 def warnings(scale: float, arms: list[Arm], n_asks: int, last_look: int) -> list[str]:
-    """Return what a person should look into, in sentences."""
+    """Return warnings about missing reports, missing looks and a scale that is too small."""
     found = []
     for arm in arms:
-        if arm.n_asked >= 10 and arm.n_seen == 0:
-            found.append(f"arm {arm.name!r} was asked for {arm.n_asked} times and never told of")
-    found += _lost_differently(arms)
+        if arm.n_asked >= 10 and arm.n_observed == 0:
+            found.append(
+                f"arm {arm.name!r} was chosen {arm.n_asked} times but has no reported reward"
+            )
+    found += _compare_loss_rates(arms)
     n_looks = sum(arm.n_looks for arm in arms)
     since, usual = n_asks - last_look, max(last_look / max(n_looks, 1), 1.0)
     if n_looks >= 3 and since > max(10 * usual, 100):
-        found.append(f"no look for {since} asks, after one every {usual:.3g} so far")
+        found.append(f"no look during the last {since} pulls; before, {1 / usual:.2g} looks per pull")
     for arm in arms:
-        n = arm.n_seen
+        n = arm.n_observed
         if n < 30:
             continue
         variance = max(0.0, arm.squares / n - arm.mean**2)
         if variance > scale**2 * (1 + 5 * math.sqrt(2 / n)):
             found.append(
-                f"rewards of {arm.name!r} have a standard deviation of {math.sqrt(variance):.3g}, "
-                f"more than the scale {scale:g} that was promised: intervals are too narrow"
+                f"rewards of {arm.name!r} have standard deviation {math.sqrt(variance):.3g}, larger "
+                f"than the agent's scale {scale:g}; the intervals are too narrow"
             )
     return found
 
 
-def _lost_differently(arms: list[Arm]) -> list[str]:
-    """Warn if reports get lost at different rates (each pair of arms, Fisher's test, 1 in 1000)."""
+def _compare_loss_rates(arms: list[Arm]) -> list[str]:
+    """Warn if arms lose reports at different rates (Fisher's exact test, level 0.001)."""
     from scipy.stats import fisher_exact
 
     settled = [(arm, arm.n_forgotten, arm.n_pulls) for arm in arms if arm.n_forgotten + arm.n_pulls]
-    settled = [one for one in settled if one[1] + one[2] >= 20]
+    settled = [row for row in settled if row[1] + row[2] >= 20]
     if len(settled) < 2:
         return []
-    settled.sort(key=lambda one: one[1] / (one[1] + one[2]))
+    settled.sort(key=lambda row: row[1] / (row[1] + row[2]))
     (few, lost_few, told_few), (many, lost_many, told_many) = settled[0], settled[-1]
-    chance = fisher_exact([[lost_few, told_few], [lost_many, told_many]]).pvalue
-    if chance * len(settled) * (len(settled) - 1) / 2 > 0.001:
+    p_value = fisher_exact([[lost_few, told_few], [lost_many, told_many]]).pvalue
+    n_pairs = len(settled) * (len(settled) - 1) / 2
+    if p_value * n_pairs > 0.001:
         return []
-    shares = [lost_few / (lost_few + told_few), lost_many / (lost_many + told_many)]
+    rates = [lost_few / (lost_few + told_few), lost_many / (lost_many + told_many)]
     return [
-        f"reports get lost at different rates: {shares[1]:.0%} of {many.name!r}, {shares[0]:.0%} of "
-        f"{few.name!r}; means may be biased"
+        f"arms lose reports at different rates: {rates[1]:.0%} of {many.name!r}, {rates[0]:.0%} of "
+        f"{few.name!r}; the means may be biased"
     ]
 
 
-def plain(data: "xarray.Dataset") -> dict[str, Any]:
-    """Return a report as plain data for JSON: NaN as None, infinite numbers as "inf" and "-inf"."""
+def to_plain(data: "xarray.Dataset") -> dict[str, Any]:
+    """Convert a report to plain data for JSON, with NaN as None and infinities as "inf", "-inf"."""
     columns = {str(key): values.to_numpy().tolist() for key, values in data.data_vars.items()}
     rows = zip(data["arm"].to_numpy().tolist(), *columns.values(), strict=True)
     arms = [dict(zip(["arm", *columns], map(_number, row), strict=True)) for row in rows]
@@ -160,7 +167,7 @@ def plain(data: "xarray.Dataset") -> dict[str, Any]:
 
 
 def from_plain(content: dict[str, Any]) -> "xarray.Dataset":
-    """Return a report that was `plain` as it was."""
+    """Convert plain data, as `to_plain` returns it, to a report."""
     import xarray
 
     rows = content["arms"]
@@ -192,9 +199,9 @@ def _number(value: Any) -> Any:
 
 
 def table(data: "xarray.Dataset") -> str:
-    """Return a report as a table of text, with its warnings."""
-    rows = [HEAD, *rows_of(data)]
-    widths = [max(len(row[k]) for row in rows) for k in range(len(HEAD))]
+    """Format a report as a text table with a summary and warnings."""
+    rows = [HEADER, *format_rows(data)]
+    widths = [max(len(row[k]) for row in rows) for k in range(len(HEADER))]
     lines = [
         "  ".join(
             cell.ljust(width) if k == 0 else cell.rjust(width)
@@ -202,37 +209,45 @@ def table(data: "xarray.Dataset") -> str:
         ).rstrip()
         for row in rows
     ]
-    return "\n".join([*lines, *sentences(data)])
+    return "\n".join([*lines, *format_summary(data)])
 
 
-def rows_of(data: "xarray.Dataset") -> list[tuple[str, ...]]:
-    """Return the rows of the table."""
+def format_rows(data: "xarray.Dataset") -> list[tuple[str, ...]]:
+    """Format the arms of a report as rows of text, with the columns of HEADER."""
     rows = []
     for k, name in enumerate(data["arm"].to_numpy()):
-        one = {key: values.to_numpy()[k] for key, values in data.data_vars.items()}
-        status = "" if one["status"] == "active" else f" ({one['status']})"
-        unseen = math.isnan(one["mean"])
-        best = float(one["best"])
+        arm = {key: values.to_numpy()[k] for key, values in data.data_vars.items()}
+        status = "" if arm["status"] == "active" else f" ({arm['status']})"
+        counts = [arm[c] for c in ("n_asked", "n_pulls", "n_looks", "n_pending", "n_forgotten")]
+        is_unknown = math.isnan(arm["mean"])
+        is_possible = arm["best"] >= data.attrs["delta"]
         rows.append(
             (
                 f"{name}{status}",
-                *(str(one[c]) for c in ("n_asked", "n_pulls", "n_looks", "n_pending", "n_forgotten")),
-                "-" if unseen else f"{one['mean']:.4g}",
-                "-" if unseen else f"{one['low']:.4g} to {one['high']:.4g}",
-                "may be" if best >= data.attrs["delta"] else f"p < {max(best, 1e-99):.1g}",
+                *map(str, counts),
+                "-" if is_unknown else f"{arm['mean']:.4g}",
+                "-" if is_unknown else f"{arm['low']:.4g} to {arm['high']:.4g}",
+                "possible" if is_possible else f"ruled out, {format_p_value(float(arm['best']))}",
             )
         )
     return rows
 
 
-def sentences(data: "xarray.Dataset") -> list[str]:
-    """Return what is said below the table."""
+def format_p_value(p: float) -> str:
+    """Format a p-value as an upper bound, rounded up to one digit, such as "p < 0.004"."""
+    power = math.floor(math.log10(max(p, 1e-99)))
+    return f"p < {(math.floor(p / 10.0**power) + 1) * 10.0**power:.1g}"
+
+
+def format_summary(data: "xarray.Dataset") -> list[str]:
+    """Format the regret, the estimated saving and the warnings as sentences."""
     a = data.attrs
-    said = [
-        f"after {a['n_asks']} asks the regret is between {a['regret_low']:.4g} and "
-        f"{a['regret_high']:.4g}; this and all intervals hold at all times with probability "
-        f"{1 - a['delta']:g}"
+    unit = "pull" if a["n_asks"] == 1 else "pulls"
+    lines = [
+        f"Regret after {a['n_asks']} {unit}: {a['regret_low']:.4g} to {a['regret_high']:.4g}. "
+        f"This and all intervals are valid at all times with probability {1 - a['delta']:g}."
     ]
     if not math.isnan(a["looks_saved"]):
-        said.append(f"looks have saved about {a['looks_saved']:.3g} of regret, by the planner")
-    return said + [f"warning: {warning}" for warning in a["warnings"]]
+        saved = f"{a['looks_saved']:.3g}"
+        lines.append(f"Looks have reduced the regret by about {saved} (the planner's estimate).")
+    return lines + [f"Warning: {warning}." for warning in a["warnings"]]

@@ -1,6 +1,6 @@
-"""One transaction of an agent: its operations, with all reads and writes through `store.queries`.
+"""The operations of an agent in one transaction.
 
-Decisions are read when they are needed and written at the end, together with the new events.
+Decisions are read on demand. `finish` writes changed decisions and new events in a few statements.
 """
 
 from collections.abc import Sequence
@@ -12,16 +12,16 @@ from kibitz._errors import Conflict, UnknownDecision
 from kibitz._validation import short_repr
 from kibitz.live.agent import pending, policy_state
 from kibitz.live.agent.config import Config
-from kibitz.live.events import STATUS, Arm, Decided, Decision, project
+from kibitz.live.events import ARM_STATUS, Arm, Decision, DecisionRecord, project
 from kibitz.live.store import queries
 from kibitz.live.store.schema import Database
 
 Operation = tuple[str, tuple[Any, ...]]  # the name of a method below, and its arguments
-KnownArms = tuple[int, list[Arm]]  # the arms after so many events
+KnownArms = tuple[int, list[Arm]]  # number of events, and the arms after them
 
 
 class Transaction:
-    """The operations of an agent in one transaction; `finish` writes what they changed."""
+    """One transaction of an agent; `finish` writes its changes."""
 
     def __init__(
         self, config: Config, database: Database, now: float, known: KnownArms | None
@@ -35,8 +35,8 @@ class Transaction:
         self._arms = known[1] if known is not None and known[0] == row.n_events else None
         self._touched: set[int] = set()  # places of arms
         self._events: list[tuple[Any, ...]] = []
-        self._decisions: dict[int, Decided] = {}  # that were read or made, by id
-        self._keys: dict[str, int | None] = {}  # that were looked up, or are new
+        self._decisions: dict[int, DecisionRecord] = {}  # read or new, by id
+        self._keys: dict[str, int | None] = {}  # id of each key read or new; None if unused
         self._new: list[int] = []
         self._changed: set[int] = set()
 
@@ -49,17 +49,17 @@ class Transaction:
 
     @property
     def known_arms(self) -> KnownArms | None:
-        """The arms as they are after this transaction, if it read them."""
+        """The arms after this transaction, if it read them."""
         return None if self._arms is None else (self.n_events, self._arms)
 
     # ------------------------------------------------------------------------------ operations
 
     def ask(self, keys: list[str | None], among: list[str] | None, many: bool) -> Any:
-        """Decide which arms to pull."""
+        """Choose arms to pull."""
         places = self._candidates(among)
         if len({*keys}) < len(keys) and any(keys):
-            raise ValueError("key must be a list of different keys, got one twice")
-        known = [self._by_key("pull", key) for key in keys]
+            raise ValueError("key must be a list of different keys, but one occurs twice")
+        known = [self._find_decision("pull", key) for key in keys]
         decisions = [
             before or self._decide("pull", places, key)
             for key, before in zip(keys, known, strict=True)
@@ -67,67 +67,70 @@ class Transaction:
         return decisions if many else decisions[0]
 
     def look(self, key: str | None) -> Decision:
-        """Decide where to look."""
+        """Choose an arm to look at."""
         places = self._candidates(None)
-        return self._by_key("look", key) or self._decide("look", places, key)
+        return self._find_decision("look", key) or self._decide("look", places, key)
 
     def tell(self, id: int, reward: float) -> str:
         """Count a report once."""
-        decided = self._decided(id)
-        if decided.status == "told":
-            if reward in (decided.reward, decided.told):
+        record = self._read_decision(id)
+        if record.status == "told":
+            if reward in (record.reward, record.told):
                 return "duplicate"
             raise Conflict(
-                f"reward of decision {id} must be {decided.reward!r} as before, got {reward!r}"
+                f"decision {id} was already told reward {record.reward!r} and cannot be told "
+                f"{reward!r}; use correct()"
             )
-        self._settle(id, decided, "told", reward)
+        self._settle(id, record, "told", reward)
         return "counted"
 
     def observe(self, name: str, reward: float, key: str | None) -> str:
-        """Count an observation that nobody asked for."""
-        place = self._place(name)
+        """Count an unsolicited observation."""
+        place = self._find_arm(name)
         if self.arms[place].status == "retired":
-            raise ValueError(f"arm must not be retired, got {name!r}")
-        if (known := self._with_key("observe", key)) is not None:
-            decided = self._decisions[known]
-            if decided.arm == place and reward in (decided.reward, decided.told):
+            raise ValueError(f"arm {name!r} is retired and takes no new observations")
+        if (known := self._find_key("observe", key)) is not None:
+            record = self._decisions[known]
+            if record.arm == place and reward in (record.reward, record.told):
                 return "duplicate"
             raise Conflict(
-                f"key must be new, got {key!r}, which has seen {decided.reward!r} of "
-                f"{self.arms[decided.arm].name!r}"
+                f"key {key!r} already reported reward {record.reward!r} of arm "
+                f"{self.arms[record.arm].name!r}; use a new key"
             )
-        decided = Decided("observe", place, key, self.at, max(1, self.n_asks))
-        id = self._insert(decided)
+        record = DecisionRecord("observe", place, key, self.at, max(1, self.n_asks))
+        id = self._insert(record)
         self._append("observe", id, place, reward, key)
-        self.arms[place].settle(decided, "told", reward)
-        self._learn(decided, reward)
+        self.arms[place].settle(record, "told", reward)
+        self._learn(record, reward)
         return "counted"
 
     def forget(self, id: int) -> str:
-        """Give up on a decision."""
-        decided = self._decided(id)
-        if decided.status == "forgotten":
+        """Stop waiting for a report."""
+        record = self._read_decision(id)
+        if record.status == "forgotten":
             return "duplicate"
-        if decided.status != "pending":
-            raise Conflict(f"decision {id} must be pending to be forgotten, got {decided.status}")
-        self._settle(id, decided, "forgotten", None)
+        if record.status != "pending":
+            raise Conflict(
+                f"decision {id} cannot be forgotten: it is not pending but {record.status}"
+            )
+        self._settle(id, record, "forgotten", None)
         return "forgotten"
 
     def correct(self, id: int, reward: float) -> str:
-        """Change a report."""
-        decided = self._decided(id)
-        if decided.reward is None:
-            raise ValueError(f"decision {id} must be told before it is corrected")
-        if reward == decided.reward and decided.status == "told":
+        """Replace a reward."""
+        record = self._read_decision(id)
+        if record.reward is None:
+            raise ValueError(f"decision {id} has no reward to correct; use tell()")
+        if reward == record.reward and record.status == "told":
             return "duplicate"
-        self._settle(id, decided, "corrected", reward)
+        self._settle(id, record, "corrected", reward)
         return "corrected"
 
     def change(self, kind: str, name: str) -> None:
         """Add, pause, resume or retire an arm."""
         if kind == "added":
             if any(arm.name == name for arm in self.arms):
-                raise ValueError(f"arm must be new, got {name!r}")
+                raise ValueError(f"arm {name!r} already exists; use a new name")
             self.arms.append(Arm(name))
             place = len(self.arms) - 1
             queries.insert_arm(self.database, self.number, place, name)
@@ -135,13 +138,13 @@ class Transaction:
             if self.state is not None:
                 self._replay()
             return
-        place = self._place(name)
+        place = self._find_arm(name)
         arm = self.arms[place]
-        if arm.status == STATUS[kind]:
+        if arm.status == ARM_STATUS[kind]:
             return
         if arm.status == "retired":
-            raise ValueError(f"arm must not be retired to be {kind}, got {name!r}")
-        arm.status = STATUS[kind]
+            raise ValueError(f"arm {name!r} is retired and cannot be {kind}")
+        arm.status = ARM_STATUS[kind]
         self._append(kind, None, place, None, None)
 
     def expire(self) -> None:
@@ -150,15 +153,15 @@ class Transaction:
         if patience is None:
             return
         for id, read in queries.read_overdue(self.database, self.number, self.at - patience):
-            decided = self._decisions.setdefault(id, read)
+            record = self._decisions.setdefault(id, read)
             if silence == "forget":
-                self._settle(id, decided, "forgotten", None)
+                self._settle(id, record, "forgotten", None)
             else:
-                self._settle(id, decided, "silent", float(silence))
+                self._settle(id, record, "silent", float(silence))
 
-    # -------------------------------------------------------------------------------- deciding
+    # ----------------------------------------------------------------------------- choosing arms
 
-    def _place(self, name: str) -> int:
+    def _find_arm(self, name: str) -> int:
         """Return the place of an arm."""
         for place, arm in enumerate(self.arms):
             if arm.name == name:
@@ -170,13 +173,15 @@ class Transaction:
         """Return the places of the arms to choose from."""
         places = [place for place, arm in enumerate(self.arms) if arm.status == "active"]
         if among is not None:
-            asked = {self._place(name) for name in among}
-            if not asked <= set(places):
-                name = next(self.arms[p].name for p in sorted(asked) if p not in places)
-                raise ValueError(f"among must be active arms, got {name!r}")
-            places = sorted(asked)
+            wanted = {self._find_arm(name) for name in among}
+            if not wanted <= set(places):
+                arm = next(self.arms[p] for p in sorted(wanted) if p not in places)
+                raise ValueError(
+                    f"among must contain active arms only, but {arm.name!r} is {arm.status}"
+                )
+            places = sorted(wanted)
         if not places:
-            raise ValueError("arms must have an active one among them, got none")
+            raise ValueError("no active arms; add or resume one")
         return places
 
     def _decide(self, kind: str, places: list[int], key: str | None) -> Decision:
@@ -184,12 +189,12 @@ class Transaction:
         stage = self.n_asks + 1 if kind == "pull" else max(1, self.n_asks)
         place = self._choose(kind, places, stage)
         self.n_asks += kind == "pull"
-        id = self._insert(Decided(kind, place, key, self.at, stage))
+        id = self._insert(DecisionRecord(kind, place, key, self.at, stage))
         self._append(kind, id, place, None, key)
         return Decision(id, kind, self.arms[place].name, key, self.at)
 
     def _choose(self, kind: str, places: list[int], stage: int) -> int:
-        """Return the arm that the policy chooses. Its draws depend on the seed and the id only."""
+        """Return the arm that the policy chooses. Its draws depend only on the seed and the id."""
         config, policy, rng = self.config, self.config.policy, None
         if policy.index is None:
             seeds = SeedSequence(config.data["seed"], spawn_key=(self.n_decisions + 1,))
@@ -197,43 +202,43 @@ class Transaction:
         if config.in_turn:
             self._check_turn(kind)
             choose = policy.pull if kind == "pull" else policy.look
-            return int(choose(config.params, self._policy_state(), stage, rng))
+            return int(choose(config.params, self._load_state(), stage, rng))
         arms = [self.arms[place] for place in places]
         if kind == "pull":
             return places[pending.pull(policy, config.params, arms, stage, config.unit, rng)]
-        own = self._pending_pull()
-        own_place = places.index(own) if own in places else None
-        whole = config.keeps_state and len(places) == len(self.arms)
-        memory = self._policy_state() if whole else None
-        chosen = pending.look(policy, config.params, arms, stage, config.unit, rng, own_place, memory)
-        return places[chosen]
+        current = self._find_current_pull()
+        current_place = places.index(current) if current in places else None
+        use_state = config.stores_state and len(places) == len(self.arms)
+        stored = self._load_state() if use_state else None
+        choice = pending.look(
+            policy, config.params, arms, stage, config.unit, rng, current_place, stored
+        )
+        return places[choice]
 
-    def _pending_pull(self) -> int | None:
-        """Return the arm of the present stage's pull, if it is pending."""
+    def _find_current_pull(self) -> int | None:
+        """Return the arm of the current stage's pull if it is pending."""
         if not any(arm.n_pending for arm in self.arms):
             return None
         for id in reversed(self._new):
-            decided = self._decisions[id]
-            if decided.kind == "pull":
-                return decided.arm if decided.status == "pending" else None
+            record = self._decisions[id]
+            if record.kind == "pull":
+                return record.arm if record.status == "pending" else None
         self._write()
-        found = queries.read_newest_pending_pull(self.database, self.number)
-        return found[0] if found is not None and found[1] == self.n_asks else None
+        pull = queries.read_newest_pending_pull(self.database, self.number)
+        return pull[0] if pull is not None and pull[1] == self.n_asks else None
 
     def _check_turn(self, kind: str) -> None:
-        """Raise ValueError while the last question has no report."""
-        count = sum(arm.n_pending if kind == "pull" else arm.looks_pending for arm in self.arms)
-        if count:
-            what = "ask" if kind == "pull" else "look"
+        """Raise ValueError while the last decision of this kind is pending."""
+        if any(arm.n_pending if kind == "pull" else arm.looks_pending for arm in self.arms):
             raise ValueError(
-                f"each {what} must be told or forgotten before the next, since "
-                f"{self.config.policy.name} plays strictly in turn, got {count} pending"
+                f"{self.config.policy.name} needs the report of each {kind} before the next one; "
+                f"tell or forget the pending {kind} first"
             )
 
     # ------------------------------------------------------------------------------- decisions
 
     def prefetch(self, operations: Sequence[Operation | Exception]) -> None:
-        """Read in few statements the decisions that several operations need."""
+        """Read the decisions that several operations need in a few statements."""
         ids: set[int] = set()
         keys: set[str] = set()
         for operation in operations:
@@ -252,73 +257,76 @@ class Transaction:
         if column == "key":
             self._keys.update(dict.fromkeys(values))
         for id, read in queries.read_decisions(self.database, self.number, column, values):
-            decided = self._decisions.setdefault(id, read)
-            if decided.key is not None:
-                self._keys[decided.key] = id
+            record = self._decisions.setdefault(id, read)
+            if record.key is not None:
+                self._keys[record.key] = id
 
-    def _decided(self, id: int) -> Decided:
+    def _read_decision(self, id: int) -> DecisionRecord:
         """Return a decision by its id."""
         if id not in self._decisions and id <= self.n_decisions:
             self._read("id", [id])
         if id not in self._decisions:
-            raise UnknownDecision(f"id must be that of a decision of {self.config.name!r}, got {id}")
+            raise UnknownDecision(f"decision {id} of agent {self.config.name!r} does not exist")
         return self._decisions[id]
 
-    def _with_key(self, kind: str, key: str | None) -> int | None:
-        """Return the id of the decision with a key; raise Conflict if it is of another kind."""
+    def _find_key(self, kind: str, key: str | None) -> int | None:
+        """Return the id of the decision with a key; raise Conflict if it has another kind."""
         if key is None:
             return None
         if key not in self._keys:
             self._read("key", [key])
         id = self._keys[key]
         if id is not None and (old := self._decisions[id].kind) != kind:
-            raise Conflict(f"key must be new for a {kind}, got {key!r}, which is of a {old}")
+            raise Conflict(
+                f"key {key!r} belongs to decision {id} of kind {old!r} and cannot be used for "
+                f"{kind!r}; use a new key"
+            )
         return id
 
-    def _by_key(self, kind: str, key: str | None) -> Decision | None:
-        """Return the decision that this key got before."""
-        if (id := self._with_key(kind, key)) is None:
+    def _find_decision(self, kind: str, key: str | None) -> Decision | None:
+        """Return the decision that was made for a key, if any."""
+        if (id := self._find_key(kind, key)) is None:
             return None
-        decided = self._decisions[id]
-        return Decision(id, kind, self.arms[decided.arm].name, key, decided.asked_at)
+        record = self._decisions[id]
+        return Decision(id, kind, self.arms[record.arm].name, key, record.asked_at)
 
-    def _insert(self, decided: Decided) -> int:
+    def _insert(self, record: DecisionRecord) -> int:
         """Add a decision; return its id."""
         self.n_decisions += 1
-        self._decisions[self.n_decisions] = decided
+        self._decisions[self.n_decisions] = record
         self._new.append(self.n_decisions)
-        if decided.key is not None:
-            self._keys[decided.key] = self.n_decisions
-        self.arms[decided.arm].count_decision(decided.kind)
+        if record.key is not None:
+            self._keys[record.key] = self.n_decisions
+        self.arms[record.arm].count_decision(record.kind)
         return self.n_decisions
 
-    def _settle(self, id: int, decided: Decided, kind: str, reward: float | None) -> None:
+    def _settle(self, id: int, record: DecisionRecord, kind: str, reward: float | None) -> None:
         """Apply a told, corrected, forgotten or silent event."""
-        is_first = decided.reward is None
-        self.arms[decided.arm].settle(decided, kind, reward)
-        self._append(kind, id, decided.arm, reward, None)
+        is_first = record.reward is None
+        self.arms[record.arm].settle(record, kind, reward)
+        self._append(kind, id, record.arm, reward, None)
         self._changed.add(id)
         if is_first and reward is not None:
-            self._learn(decided, reward)
-        elif reward is not None and self.config.keeps_state:
+            self._learn(record, reward)
+        elif reward is not None and self.config.stores_state:
             self._replay()
 
-    # ------------------------------------------------------------------ the state of the policy
+    # ----------------------------------------------------------------------------- policy state
 
-    def _policy_state(self) -> Any:
+    def _load_state(self) -> Any:
         empty = self.config.policy.init(self.config.params, len(self.arms))
         if policy_state.is_outdated(self.state, empty):
             self._replay()
         return empty if self.state is None else policy_state.from_json(self.state, empty)
 
-    def _learn(self, decided: Decided, reward: float) -> None:
-        """Update the state of a policy that keeps one; for all others it follows from the counts."""
-        if self.config.keeps_state:
-            state = policy_state.update(self.config, self._policy_state(), decided, reward)
+    def _learn(self, record: DecisionRecord, reward: float) -> None:
+        """Update the stored state, if the policy has one. Otherwise it follows from the counts."""
+        if self.config.stores_state:
+            state = policy_state.update(self.config, self._load_state(), record, reward)
             self.state = policy_state.to_json(state)
 
     def _replay(self) -> None:
-        """Replay the log, because a reward has changed or an arm is new."""
+        """Rebuild the stored state from the log after a correction or a new arm."""
         self._write()
         projection = project(queries.read_log(self.database, self.number))
         self.state = policy_state.replay(self.config, projection)
@@ -328,7 +336,7 @@ class Transaction:
     def _append(
         self, kind: str, id: int | None, place: int, reward: float | None, key: str | None
     ) -> None:
-        """Append an event to the log; it changes an arm."""
+        """Append an event to the log and mark its arm as changed."""
         self.n_events += 1
         self._touched.add(place)
         self._events.append((self.number, self.n_events, self.at, kind, id, place, reward, key))
@@ -342,7 +350,7 @@ class Transaction:
         self._new, self._changed, self._events = [], set(), []
 
     def finish(self) -> None:
-        """Write everything that has changed."""
+        """Write all changes."""
         if self.n_events == self._before:
             return
         self._write()

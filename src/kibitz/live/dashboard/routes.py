@@ -1,9 +1,9 @@
-"""The dashboard: a page to watch agents on, and the data that it shows.
+"""Routes of the dashboard: its HTML, login, and streams of snapshots.
 
-`GET /` is the page, one file with style and script inside; its Content-Security-Policy allows nothing
-else. It logs in with a token, which becomes a cookie that no script can read.
-`GET /v1/agents/{name}/watch` sends a snapshot of an agent (`snapshots.py`) as server-sent events: at
-once, and then after changes, at most twice a second.
+`GET /` returns the dashboard, one HTML file with its style and script inline. Its
+Content-Security-Policy forbids everything else. A login exchanges a token for a cookie that scripts
+cannot read. `GET /v1/agents/{name}/watch` streams snapshots of an agent (`snapshots.py`) as
+server-sent events: one at once, then one after each change, at most twice a second.
 """
 
 import asyncio
@@ -21,20 +21,20 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from kibitz._validation import text
-from kibitz.live.dashboard.snapshots import Watched
-from kibitz.live.service.auth import COOKIE, Rejected
+from kibitz.live.dashboard.snapshots import Feed
+from kibitz.live.service.auth import COOKIE, RequestError
 from kibitz.live.service.http import Call, operation
 from kibitz.live.service.schemas import Example
 from kibitz.live.store import queries
 
 STATIC = Path(__file__).parent / "static"
-SCRIPTS = ("dom.js", "wire.js", "chart.js", "arms.js", "agent.js", "page.js")
+SCRIPTS = ("dom.js", "api.js", "chart.js", "arms.js", "agent.js", "dashboard.js")
 
 
 @functools.cache
-def page() -> tuple[bytes, str]:
-    """Return the page as it is sent, and its Content-Security-Policy."""
-    style = (STATIC / "page.css").read_text(encoding="utf-8")
+def build_dashboard() -> tuple[bytes, str]:
+    """Return the HTML of the dashboard and its Content-Security-Policy."""
+    style = (STATIC / "dashboard.css").read_text(encoding="utf-8")
     script = "\n".join((STATIC / name).read_text(encoding="utf-8") for name in SCRIPTS)
     html = (STATIC / "index.html").read_text(encoding="utf-8")
     html = html.replace("<style></style>", f"<style>{style}</style>")
@@ -53,8 +53,8 @@ def _hash(content: str) -> str:
 
 
 async def index(request: Request) -> Response:
-    """Answer the page."""
-    content, policy = page()
+    """Return the dashboard."""
+    content, policy = build_dashboard()
     headers = {"content-security-policy": policy}
     return Response(content, media_type="text/html; charset=utf-8", headers=headers)
 
@@ -69,7 +69,7 @@ class Login(Struct, forbid_unknown_fields=True):
     token: str
 
 
-class Nothing(Struct):
+class Empty(Struct):
     """An empty answer."""
 
 
@@ -78,7 +78,7 @@ SESSION = {"tokens": True, "role": "read", "agent": None}
 
 @operation("GET", "/session", None, Example(None, SESSION))
 async def session(call: Call) -> Session:
-    """Say what the sender may do, and whether there are tokens at all."""
+    """Return the role of the request, and whether the service requires tokens."""
     tokens = call.state.tokens
     role, agent = await tokens.identify("GET", call.headers) or (None, None)
     return Session(not tokens.open, role, agent)
@@ -86,12 +86,12 @@ async def session(call: Call) -> Session:
 
 @operation("POST", "/login", None, Example({"token": "1.secret"}, SESSION), errors=(401,))
 async def login(call: Call, body: Login) -> Session | Response:
-    """Take a token, and return it as a cookie that no script and no other site can use."""
+    """Exchange a token for a cookie that scripts cannot read and other sites cannot send."""
     tokens = call.state.tokens
     await tokens.identify("POST", call.headers)
     access = tokens.access(text(body.token, "token"))
     if access is None:
-        raise Rejected(401, "token must be a valid one")
+        raise RequestError(401, "token is invalid")
     content = {"tokens": not tokens.open, "role": access.role, "agent": access.agent}
     answer = Response(json.dumps(content), media_type="application/json")
     if not tokens.open:
@@ -101,8 +101,8 @@ async def login(call: Call, body: Login) -> Session | Response:
 
 
 @operation("POST", "/logout", None, Example(None, {}))
-async def logout(call: Call) -> Nothing | Response:
-    """Take the cookie away."""
+async def logout(call: Call) -> Empty | Response:
+    """Delete the cookie."""
     await call.state.tokens.identify("POST", call.headers)
     answer = Response("{}", media_type="application/json")
     secure = call.request.url.scheme == "https"
@@ -110,7 +110,7 @@ async def logout(call: Call) -> Nothing | Response:
     return answer
 
 
-class Glance(Struct):
+class AgentSummary(Struct):
     agent: str
     policy: str
     n_asks: float
@@ -122,10 +122,10 @@ class Glance(Struct):
 
 class Overview(Struct):
     now: float
-    agents: list[Glance]
+    agents: list[AgentSummary]
 
 
-GLANCE = {
+AGENT_SUMMARY = {
     "agent": "checkout", "policy": "ucb", "n_asks": 1.0, "latest": 1790000000.0, "n_arms": 2.0,
     "n_looks": 0.0, "n_pending": 1.0,
 }  # fmt: skip
@@ -134,33 +134,35 @@ SNAPSHOT: dict[str, str | None] = {
 }
 
 
-@operation("GET", "/v1/watch", "read", Example(None, {"now": 1790000000.0, "agents": [GLANCE]}))
+@operation(
+    "GET", "/v1/watch", "read", Example(None, {"now": 1790000000.0, "agents": [AGENT_SUMMARY]})
+)
 async def overview(call: Call) -> Overview:
-    """List the agents, with what is worth a glance."""
+    """List the agents with their counts."""
     rows = await asyncio.to_thread(call.state.store.read, queries.read_overview)
-    found = [
-        Glance(name, json.loads(config)["policy"]["name"], *map(float, rest))
+    agents = [
+        AgentSummary(name, json.loads(config)["policy"]["name"], *map(float, rest))
         for name, config, *rest in rows
         if call.access.agent in (None, name)
     ]
-    return Overview(time.time(), found)
+    return Overview(time.time(), agents)
 
 
 @operation("GET", "/v1/agents/{name}/watch", "read", Example(None, None, SNAPSHOT))
 async def watch(call: Call) -> Response:
-    """Send a snapshot of an agent whenever it changes, as server-sent events."""
-    shared = call.state.watched  # one snapshot for all who watch an agent
-    watched = shared.setdefault(call.agent.name, Watched(call.agent, call.state.changes))
-    headers = {"X-Accel-Buffering": "no"}  # a proxy must not buffer them
-    return StreamingResponse(_stream(call, watched), 200, headers, "text/event-stream")
+    """Stream a snapshot of an agent after each change, as server-sent events."""
+    feeds = call.state.feeds  # shared by all clients
+    feed = feeds.setdefault(call.agent.name, Feed(call.agent, call.state.changes))
+    headers = {"X-Accel-Buffering": "no"}  # a proxy must not buffer events
+    return StreamingResponse(_stream(call, feed), 200, headers, "text/event-stream")
 
 
-async def _stream(call: Call, watched: Watched) -> AsyncIterator[bytes]:
-    """Send snapshots until the watcher leaves, the token is revoked or the service stops."""
-    async for frame in watched.frames():
+async def _stream(call: Call, feed: Feed) -> AsyncIterator[bytes]:
+    """Yield snapshots until the client leaves, the token is revoked or the service stops."""
+    async for frame in feed.frames():
         try:
             await call.state.tokens.authorize("GET", call.headers, "read", call.agent.name)
-        except Rejected:
+        except RequestError:
             return
         yield frame
 

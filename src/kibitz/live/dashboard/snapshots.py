@@ -1,7 +1,7 @@
 """Snapshots of an agent for the dashboard: the report, pulls over time, and the latest events.
 
-All watchers of an agent share its snapshots, which are made at most twice a second, in a fraction of
-the processor's time, and only while somebody watches: fifty watchers cost as much as one.
+All clients of an agent share its snapshots, so fifty clients cost as much as one. Snapshots are made
+at most twice a second, with a limited share of processor time, only while a client is connected.
 """
 
 import asyncio
@@ -15,147 +15,154 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kibitz.live.agent.agent import Agent
-from kibitz.live.agent.report import looks_saved, plain, report
+from kibitz.live.agent.report import looks_saved, report, to_plain
 from kibitz.live.events import Event
 from kibitz.live.service.changes import Changes
 from kibitz.live.store import queries
 from kibitz.live.store.schema import Database
 
-PAUSE_SECONDS = 0.5  # between two snapshots, at least
-MAX_LOAD = 0.2  # the part of a processor's time that snapshots may take
-QUIET_SECONDS = 10.0  # without news, after which a stream sends a comment
-PLAN_GROWTH = 1.05  # how much more must have been seen before the planner is asked again
-MAX_LAYERS = 7  # arms that are shown apart in the shares over time
-MAX_EVENTS = 20  # events that are shown
-N_INTERVALS = 64
-MIN_WIDTH = 8  # asks; shares of fewer say little
-MAX_READ = 50_000  # decisions in one transaction
+MIN_SNAPSHOT_SECONDS = 0.5  # between two snapshots
+MAX_LOAD = 0.2  # share of a processor's time for snapshots
+KEEPALIVE_SECONDS = 10.0  # an idle stream sends a comment this often
+MIN_PLAN_GROWTH = 1.05  # factor by which observations grow before the planner runs again
+MAX_LAYERS = 7  # arms with their own layer in the chart of shares
+MAX_EVENTS = 20  # in a snapshot
+N_INTERVALS = 64  # on the time axis of the chart
+MIN_WIDTH = 8  # pulls in an interval
+MAX_DECISIONS = 50_000  # read in one transaction
 
 
 class State(NamedTuple):
-    """The counts of an agent in one transaction."""
+    """The counts of an agent, read in one transaction."""
 
     n_events: int
     n_asks: int
-    n_seen: int
-    events: list[Event]  # the latest
-    whole: bool  # whether all pulls have been counted
+    n_observed: int
+    events: list[Event]  # the latest ones
+    is_complete: bool  # whether all pulls have been counted
 
 
-class Saved(NamedTuple):
-    """The planner's estimate of what looks had saved, after so many observations."""
+class Saving(NamedTuple):
+    """The planner's estimate of the regret saved by looks, after `n_observed` observations."""
 
-    n_seen: int
+    n_observed: int
     amount: float
 
 
-class Watched:
-    """An agent that is watched, and its latest snapshot."""
+class Feed:
+    """The snapshots of an agent, shared by all clients that watch it."""
 
     def __init__(self, agent: Agent, changes: Changes) -> None:
         self.agent = agent
         self._changes = changes
-        self._shares = Shares()  # only changed inside of a read, one at a time
-        self._saved = Saved(0, math.nan)
+        self._shares = Shares()  # changed only within a read, which the store serializes
+        self._saving = Saving(0, math.nan)
         self._frame = b""
-        self._news = asyncio.Event()
-        self._n_watchers = 0
+        self._published = asyncio.Event()
+        self._n_clients = 0
         self._task: asyncio.Task[None] | None = None
 
     async def frames(self) -> AsyncIterator[bytes]:
-        """Yield each new snapshot; a slow watcher misses some, never the last."""
-        self._n_watchers += 1
+        """Yield new snapshots. A slow client may skip some but always gets the latest one."""
+        self._n_clients += 1
         if self._task is None:
             self._frame = b""
-            self._task = asyncio.create_task(self._follow())
-        task, shown = self._task, b""
+            self._task = asyncio.create_task(self._run())
+        task, sent = self._task, b""
         try:
             while not self._changes.stopping.is_set():
-                if self._frame is shown:
+                if self._frame is sent:
                     await self._wait(task)
-                if self._frame is shown:
-                    yield b": still here\n\n"
+                if self._frame is sent:
+                    yield b": keep-alive\n\n"
                 else:
-                    shown = self._frame
-                    yield shown
+                    sent = self._frame
+                    yield sent
         finally:
-            self._n_watchers -= 1
-            if not self._n_watchers:
+            self._n_clients -= 1
+            if not self._n_clients:
                 task.cancel()
                 self._task = None
 
     async def _wait(self, task: asyncio.Task[None]) -> None:
-        """Wait for a new snapshot, up to `QUIET_SECONDS`; raise the error of the task."""
-        news = asyncio.ensure_future(self._news.wait())
-        await asyncio.wait({news, task}, timeout=QUIET_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-        news.cancel()
+        """Wait up to `KEEPALIVE_SECONDS` for a new snapshot; raise the error of the task."""
+        published = asyncio.ensure_future(self._published.wait())
+        await asyncio.wait(
+            {published, task}, timeout=KEEPALIVE_SECONDS, return_when=asyncio.FIRST_COMPLETED
+        )
+        published.cancel()
         if task.done():
             task.result()
 
-    async def _follow(self) -> None:
-        """Make a snapshot, wait for a change, and repeat."""
+    async def _run(self) -> None:
+        """Publish a snapshot after every change."""
         planning: asyncio.Task[None] | None = None
         while not self._changes.stopping.is_set():
-            began, spent, n_events, saved = time.monotonic(), 0.0, 0, self._saved
+            began, spent, n_events, saving = time.monotonic(), 0.0, 0, self._saving
             try:
                 state = await asyncio.to_thread(self.agent.store.read, self._read)
-                content, spent = await asyncio.to_thread(self._draw, state, saved.amount)
+                content, spent = await asyncio.to_thread(self._build, state, saving.amount)
                 self._publish("report", content)
-                n_events = state.n_events if state.whole else 0
-                if state.n_seen > PLAN_GROWTH * saved.n_seen and (
+                n_events = state.n_events if state.is_complete else 0
+                if state.n_observed > MIN_PLAN_GROWTH * saving.n_observed and (
                     planning is None or planning.done()
                 ):
                     planning = asyncio.create_task(asyncio.to_thread(self._plan, state))
             except OSError:
-                self._publish("trouble", {"message": "the store cannot be used at the moment"})
-            await asyncio.sleep(max(PAUSE_SECONDS, spent / MAX_LOAD) - (time.monotonic() - began))
-            until = began + QUIET_SECONDS
+                self._publish("trouble", {"message": "the store is unavailable"})
+            await asyncio.sleep(
+                max(MIN_SNAPSHOT_SECONDS, spent / MAX_LOAD) - (time.monotonic() - began)
+            )
+            until = began + KEEPALIVE_SECONDS
             while (
-                self._saved is saved
+                self._saving is saving
                 and time.monotonic() < until
                 and not self._changes.stopping.is_set()
             ):
-                if await self._changes.wait(self.agent.name, n_events, PAUSE_SECONDS):
+                if await self._changes.wait(self.agent.name, n_events, MIN_SNAPSHOT_SECONDS):
                     break
 
     def _publish(self, kind: str, content: dict[str, Any]) -> None:
         self._frame = f"event: {kind}\ndata: {json.dumps(content)}\n\n".encode()
-        self._news.set()
-        self._news = asyncio.Event()
+        self._published.set()
+        self._published = asyncio.Event()
 
     def _read(self, database: Database) -> State:
-        """Count the pulls that have come, and return how far everything is."""
+        """Count the new pulls; return the counts and the latest events."""
         row = queries.read_agent(database, self.agent.name)
         arms = queries.read_arms(database, row.number)
         events = queries.read_events(database, row.number, max(0, row.n_events - MAX_EVENTS))
-        whole = self._shares.read(database, row, len(arms))
-        return State(row.n_events, row.n_asks, sum(arm.n_seen for arm in arms), events, whole)
+        is_complete = self._shares.read(database, row, len(arms))
+        return State(
+            row.n_events, row.n_asks, sum(arm.n_observed for arm in arms), events, is_complete
+        )
 
-    def _draw(self, state: State, saved: float) -> tuple[dict[str, Any], float]:
+    def _build(self, state: State, saved: float) -> tuple[dict[str, Any], float]:
         """Return a snapshot as plain data, and the processor time that it took."""
         began = time.thread_time()
         agent = self.agent
-        shown = plain(report(agent.store, agent.config, agent.now(), saved=saved))
-        names = [arm["arm"] for arm in shown["arms"]]
+        arms_report = to_plain(report(agent.store, agent.config, agent.now(), saved=saved))
+        names = [arm["arm"] for arm in arms_report["arms"]]
+        shares = self._shares.to_plain(names, MAX_LAYERS)
         content = {
             "at": max(time.time(), state.events[-1].at),
-            "report": shown,
-            "shares": {**self._shares.as_data(names, MAX_LAYERS), "whole": state.whole},
+            "report": arms_report,
+            "shares": {**shares, "whole": state.is_complete},
             "events": [event._asdict() for event in reversed(state.events)],
         }
         return content, time.thread_time() - began
 
     def _plan(self, state: State) -> None:
-        """Ask the planner what the looks have saved: that takes longer than all the rest."""
+        """Update the planner's estimate, the slowest part of a snapshot."""
         amount = looks_saved(self.agent.arms(), state.n_asks, self.agent.config.scale)
-        self._saved = Saved(state.n_seen, amount)
+        self._saving = Saving(state.n_observed, amount)
 
 
 class Shares:
-    """The pulls of each arm in each interval of asks, and when the interval began.
+    """The number of pulls of each arm in intervals of stages, with the start time of each interval.
 
-    All intervals have the same width, a power of two; when there would be more than `N_INTERVALS`,
-    two become one. The table stays small for any log, and each decision is read once.
+    All intervals have the same width, a power of two. When there would be more than `N_INTERVALS`,
+    adjacent intervals are merged. The table stays small for any log, and each decision is read once.
     """
 
     def __init__(self) -> None:
@@ -165,9 +172,9 @@ class Shares:
         self.since = np.full(N_INTERVALS, np.inf)
 
     def read(self, database: Database, row: queries.AgentRow, n_arms: int) -> bool:
-        """Count the next decisions of an agent; return whether those were all."""
+        """Count up to `MAX_DECISIONS` new decisions; return whether all are counted."""
         self._widen(row.n_asks, n_arms)
-        last = min(row.n_decisions, self.n_read + MAX_READ)
+        last = min(row.n_decisions, self.n_read + MAX_DECISIONS)
         for arm, interval, count, since in queries.count_pulls(
             database, row.number, self.width, self.n_read, last
         ):
@@ -177,7 +184,7 @@ class Shares:
         return last == row.n_decisions
 
     def _widen(self, n_asks: int, n_arms: int) -> None:
-        """Make room for this many asks and arms."""
+        """Make room for this many stages and arms."""
         new = n_arms - self.counts.shape[1]
         self.counts = np.pad(self.counts, ((0, 0), (0, max(0, new))))
         while n_asks > N_INTERVALS * self.width:
@@ -187,17 +194,17 @@ class Shares:
             self.since = np.concatenate([pairs, np.full(N_INTERVALS // 2, np.inf)])
             self.width *= 2
 
-    def as_data(self, names: list[str], most: int) -> dict[str, Any]:
-        """Return the counts of the arms that were pulled most, and of all, as plain data."""
+    def to_plain(self, names: list[str], max_arms: int) -> dict[str, Any]:
+        """Return the counts of the most pulled arms and of all arms, as plain data."""
         totals = self.counts.sum(axis=1)
         used = int(np.flatnonzero(totals).max(initial=-1)) + 1
         pulls = self.counts.sum(axis=0)
-        ranked = np.argsort(-pulls, kind="stable")[:most]
-        chosen = sorted(int(arm) for arm in ranked if pulls[arm] > 0)
+        ranked = np.argsort(-pulls, kind="stable")[:max_arms]
+        arms = sorted(int(arm) for arm in ranked if pulls[arm] > 0)
         return {
             "width": self.width,
-            "arms": [names[arm] for arm in chosen],
-            "counts": [self.counts[:used, arm].tolist() for arm in chosen],
+            "arms": [names[arm] for arm in arms],
+            "counts": [self.counts[:used, arm].tolist() for arm in arms],
             "totals": totals[:used].tolist(),
             "since": [float(at) if np.isfinite(at) else None for at in self.since[:used]],
         }

@@ -1,9 +1,9 @@
-"""Tokens: who may do what with the agents of a store.
+"""Tokens and roles that authorize access to the agents of a store.
 
-A token reads `<number>.<secret>`. It is shown once; the store keeps the SHA-256 of the secret, which
-has 256 random bits. A revoked token stays in the store: a store that ever had tokens is never open to
-everybody again. A request carries its token as `Authorization: Bearer ...`, or in the cookie that the
-dashboard's login sets.
+A token has the form `<number>.<secret>`. It is shown once; the store has only the SHA-256 hash of the
+secret, which has 256 random bits. Revoked tokens stay in the store, so a store that ever had tokens
+always requires one. A request sends its token as `Authorization: Bearer ...`, or in the cookie set by
+the dashboard's login.
 """
 
 import asyncio
@@ -15,22 +15,21 @@ import time
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from kibitz._errors import UnknownAgent
 from kibitz._validation import one_of, text, whole
 from kibitz.live.store import queries
 from kibitz.live.store.schema import Database, Store
 
-ROLES = ("read", "play", "admin")  # each may do what those before it may
-FRESH_SECONDS = 1.0  # until tokens are read again, and a revoked one stops working
-UNKNOWN = ("0" * 64, None)  # the hash that an unknown token is compared with
+ROLES = ("read", "play", "admin")  # each includes the roles before it
+TOKEN_CACHE_SECONDS = 1.0  # a revoked token may work for so long
+UNKNOWN = ("0" * 64, None)  # hash and access of an unknown token
 COOKIE = "kibitz_token"
-LOCAL = ("localhost", "127.0.0.1", "::1")  # hosts that may be served without tokens
+LOCAL = ("localhost", "127.0.0.1", "::1")  # hosts that can be served without tokens
 
 Headers = dict[bytes, bytes]
 
 
-class Rejected(Exception):
-    """A request that is answered with an error status and one sentence."""
+class RequestError(Exception):
+    """An error that is answered with an HTTP status and a message."""
 
     def __init__(self, status: int, message: str, **headers: str) -> None:
         super().__init__(message)
@@ -43,21 +42,21 @@ class Token(NamedTuple):
 
     number: int
     role: str
-    agent: str | None  # the only one that it is for
+    agent: str | None  # None for all agents
     created_at: float
     revoked_at: float | None
 
 
 class Access(NamedTuple):
-    """What a sender may do: the role, and for which agent (None: for all)."""
+    """A role for one agent, or for all agents (None)."""
 
     role: str
     agent: str | None
 
     def covers(self, role: str, agent: str | None) -> bool:
-        """Return whether this suffices for a role, with an agent if one is named."""
-        enough = ROLES.index(self.role) >= ROLES.index(role)
-        return enough and (agent is None or self.agent in (None, agent))
+        """Return whether this access includes a role, for an agent if it is not None."""
+        has_role = ROLES.index(self.role) >= ROLES.index(role)
+        return has_role and (agent is None or self.agent in (None, agent))
 
 
 def create_token(store: Store, role: str, agent: str | None = None) -> str:
@@ -69,64 +68,66 @@ def create_token(store: Store, role: str, agent: str | None = None) -> str:
 
     def work(database: Database) -> int:
         if agent is not None and agent not in queries.read_names(database):
-            raise UnknownAgent(f"agent must be one of the store's, got {agent!r}")
+            raise queries.unknown_agent(database, agent)
         return queries.insert_token(database, _hash(secret), role, agent, time.time())
 
     return f"{store.write(work)}.{secret}"
 
 
 def list_tokens(store: Store) -> list[Token]:
-    """Return the tokens of a store, revoked ones too."""
+    """Return the tokens of a store, including revoked ones."""
     return [Token(number, *rest) for number, _, *rest in store.read(queries.read_tokens)]
 
 
 def revoke_token(store: Store, number: int) -> str:
-    """Revoke a token; return "revoked", or "duplicate" if it was revoked before."""
+    """Revoke a token; return "revoked", or "duplicate" if it already was revoked."""
     token = whole(number, "token", 1)
-    done = store.write(lambda database: queries.revoke_token(database, token, time.time()))
-    if done is None:
-        raise ValueError(f"token must be the number of one, got {token}")
-    return "revoked" if done else "duplicate"
+    revoked = store.write(lambda database: queries.revoke_token(database, token, time.time()))
+    if revoked is None:
+        raise ValueError(f"token {token} does not exist; see `kibitz token list`")
+    return "revoked" if revoked else "duplicate"
 
 
 class Tokens:
-    """The tokens of a store as a service knows them, at most `FRESH_SECONDS` old."""
+    """A cache of a store's tokens, refreshed every `TOKEN_CACHE_SECONDS`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._lock = threading.Lock()
-        self._read_at = -FRESH_SECONDS
+        self._read_at = -TOKEN_CACHE_SECONDS
         self._known: dict[str, tuple[str, Access]] = {}
-        self.open = False  # nobody has ever created a token: everybody may do everything
+        self.open = False  # the store never had a token: no token is required
 
     async def authorize(self, method: str, headers: Headers, role: str, agent: str | None) -> Access:
-        """Return what a sender may do; raise Rejected if that is less than `role` for `agent`."""
+        """Return the access of a request; raise RequestError unless it includes `role`."""
         access = await self.identify(method, headers)
         if access is None:
-            raise Rejected(401, "token must be a valid one, as Authorization: Bearer <token>")
+            raise RequestError(401, "token is missing or invalid; send Authorization: Bearer <token>")
         if not access.covers(role, agent):
-            whose = "" if access.agent is None else f" for agent {access.agent!r} only"
-            raise Rejected(403, f"token must have the role {role!r} here, got {access.role!r}{whose}")
+            limit = "" if access.agent is None else f" for agent {access.agent!r} only"
+            raise RequestError(
+                403, f"this request needs role {role!r}; the token has role {access.role!r}{limit}"
+            )
         return access
 
     async def identify(self, method: str, headers: Headers) -> Access | None:
-        """Return what a sender may do, or None without a valid token; reject forged requests."""
+        """Return the access of a request, or None without a valid token; reject forged requests."""
         if self._is_stale():
             await asyncio.to_thread(self._refresh)
-        reject_forged(method, headers, self.open)
-        return self.access(token_in(headers))
+        check_origin(method, headers, self.open)
+        return self.access(find_token(headers))
 
     def access(self, token: str | None) -> Access | None:
-        """Return what a token allows, or None if it is not valid."""
+        """Return the access that a token gives, or None if it is invalid."""
         if self.open:
             return Access("admin", None)
         number, _, secret = (token or "").partition(".")
         stored, access = self._known.get(number, UNKNOWN)
-        same = hmac.compare_digest(stored, _hash(secret))  # takes as long for an unknown one
-        return access if same else None
+        is_valid = hmac.compare_digest(stored, _hash(secret))  # same time for unknown tokens
+        return access if is_valid else None
 
     def _is_stale(self) -> bool:
-        return time.monotonic() - self._read_at >= FRESH_SECONDS
+        return time.monotonic() - self._read_at >= TOKEN_CACHE_SECONDS
 
     def _refresh(self) -> None:
         with self._lock:
@@ -146,8 +147,8 @@ def _hash(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "replace")).hexdigest()
 
 
-def token_in(headers: Headers) -> str | None:
-    """Return the token of a request."""
+def find_token(headers: Headers) -> str | None:
+    """Return the token of a request, or None."""
     scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
     if scheme.lower() == "bearer":
         return token.strip()
@@ -158,16 +159,22 @@ def token_in(headers: Headers) -> str | None:
     return None
 
 
-def reject_forged(method: str, headers: Headers, without_tokens: bool) -> None:
-    """Reject what another site makes a browser send: by its origin, or by a host name of its own."""
+def check_origin(method: str, headers: Headers, without_tokens: bool) -> None:
+    """Reject requests that another site makes a browser send.
+
+    They have a foreign origin, or, if the site's own domain resolves to this service (DNS rebinding),
+    a foreign host.
+    """
     if not without_tokens and b"origin" not in headers:
         return
     host = headers.get(b"host", b"").decode("latin-1")
     origin = headers.get(b"origin", b"").decode("latin-1")
     if origin and method not in ("GET", "HEAD") and _part(origin, "netloc") != host:
-        raise Rejected(403, f"origin must be {host!r}, got {origin!r}")
+        raise RequestError(403, f"origin {origin!r} is not allowed; the host is {host!r}")
     if without_tokens and host not in LOCAL and _part(f"//{host}", "hostname") not in LOCAL:
-        raise Rejected(403, f"host must be local while the store has no tokens, got {host!r}")
+        raise RequestError(
+            403, f"host {host!r} is not local; without tokens the service is local only"
+        )
 
 
 def _part(url: str, name: str) -> Any:

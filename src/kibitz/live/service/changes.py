@@ -1,7 +1,7 @@
-"""Wait for new events of any writer.
+"""Wait for new events in the store.
 
-One query asks the store how many events each agent has, four times a second, for all who wait and
-only while somebody does: other processes and machines may write to the store, too.
+Other processes and machines may write to the store, so it is polled for the number of events of each
+agent. One query four times a second serves all waiting tasks, and none runs while no task waits.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ POLL_SECONDS = 0.25
 
 
 class Changes:
-    """The number of events of each agent, for those who wait for more."""
+    """The number of events of each agent, for tasks that wait for more."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -26,7 +26,7 @@ class Changes:
         self.stopping = asyncio.Event()
 
     async def wait(self, name: str, seq: int, seconds: float) -> bool:
-        """Wait until an agent has more than `seq` events; False after `seconds`, or at a stop."""
+        """Wait until an agent has more than `seq` events; return False on timeout or shutdown."""
         self._n_waiting += 1
         try:
             async with asyncio.timeout(seconds):
@@ -43,7 +43,7 @@ class Changes:
         return False
 
     def stop(self) -> None:
-        """Wake up all who wait."""
+        """Wake up all waiting tasks."""
         self.stopping.set()
         self._polled.set()
 

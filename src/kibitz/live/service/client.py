@@ -1,4 +1,4 @@
-"""A client of the service, with the verbs of an agent."""
+"""HTTP client with the methods of an agent."""
 
 import http.client
 import json
@@ -21,28 +21,30 @@ from kibitz.live.events import Decision, Event
 if TYPE_CHECKING:
     import xarray
 
-ANSWER_SECONDS = 10.0  # to wait for an answer before the request is sent again
+RESPONSE_SECONDS = 10.0  # wait for a response before sending the request again
 MAX_BATCH = 1_000  # decisions in one request
 ERRORS: dict[int, type[Exception]] = {401: PermissionError, 403: PermissionError, 409: Conflict}
-UNKNOWN: dict[str, type[Exception]] = {"id": UnknownDecision, "arm": ValueError}  # by first word
+# The exception of a 404, by the first word of its message; any other means an unknown agent.
+UNKNOWN: dict[str, type[Exception]] = {"decision": UnknownDecision, "arm": ValueError}
 
 
 class Client:
-    """The agent of a service that `kibitz serve` runs, with the verbs of `kibitz.agent`.
+    """Client of an agent served by `kibitz serve`, with the methods of `kibitz.agent`.
 
-    A request without an answer, or with the answer that the service is busy or stopping, is sent
-    again with the same key and counts once. Without a key of yours it gets a random one.
+    The client retries a request that gets no response, or the response that the service is busy or
+    stopping. All attempts have the same key, so the request counts once. Requests without a key get a
+    random one.
 
     Parameters
     ----------
     url
-        Where the service is: `http://127.0.0.1:8765`, or https behind a proxy.
+        The address of the service: `http://127.0.0.1:8765`, or https behind a proxy.
     token
-        As `kibitz token create` printed it; None if the service has no tokens.
+        The token printed by `kibitz token create`; None if the service has no tokens.
     agent
-        The agent's name. It may be left out where the token can see one only.
+        The agent's name. It can be omitted if the token gives access to exactly one agent.
     patience
-        For how many seconds to retry before `kibitz.StoreUnavailable` is raised.
+        The number of seconds to retry before raising `kibitz.StoreUnavailable`.
     """
 
     def __init__(
@@ -51,12 +53,12 @@ class Client:
         parts = urlsplit(text(url, "url"))
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/"):
             raise invalid("url", "http://host:port or https://host:port", url)
-        self._connects = getattr(http.client, f"{parts.scheme.upper()}Connection")
+        self._connect = getattr(http.client, f"{parts.scheme.upper()}Connection")
         self._host = parts.netloc
         self._headers = {} if token is None else {"Authorization": f"Bearer {text(token, 'token')}"}
-        self._idle: list[http.client.HTTPConnection] = []  # connections that are not in use
+        self._idle: list[http.client.HTTPConnection] = []
         self.patience = positive(patience, "patience")
-        self.name = self._only() if agent is None else text(agent, "agent")
+        self.name = self._find_agent() if agent is None else text(agent, "agent")
         self._path = f"/v1/agents/{quote(self.name, safe='')}"
 
     def __repr__(self) -> str:
@@ -69,7 +71,7 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connections; they are opened again when they are needed."""
+        """Close the connections; the client reopens them on the next request."""
         while self._idle:
             self._idle.pop().close()
 
@@ -82,15 +84,15 @@ class Client:
     ) -> list[Decision]: ...
 
     def ask(self, key: Any = None, among: Sequence[str] | None = None, n: int | None = None) -> Any:
-        """Return the `Decision` which arm to pull; a list of `n` of them if that is given."""
+        """Choose an arm to pull; return a `Decision`, or a list of `n` decisions."""
         n = None if n is None else whole(n, "n", 1, MAX_BATCH)
         if key is None:
             key = random_key() if n is None else [random_key() for _ in range(n)]
-        found = self._post("ask", {"key": key, "among": among, "n": n})
-        return Decision(**found) if n is None else [Decision(**one) for one in found]
+        answer = self._post("ask", {"key": key, "among": among, "n": n})
+        return Decision(**answer) if n is None else [Decision(**fields) for fields in answer]
 
     def look(self, key: str | None = None) -> Decision:
-        """Return the `Decision` where the next free look should go."""
+        """Choose the arm of the next look (free observation); return a `Decision`."""
         return Decision(**self._post("look", {"key": random_key() if key is None else key}))
 
     @overload
@@ -100,24 +102,24 @@ class Client:
     def tell(self, id: Sequence[tuple[int, float]]) -> list[str]: ...
 
     def tell(self, id: Any, reward: Any = None) -> Any:
-        """Report what came of a decision, or of many as a list of (id, reward)."""
+        """Report the reward of a decision, or several rewards as a list of (id, reward)."""
         if isinstance(id, list | tuple) and reward is None:
-            found = self._post("tell", [_report(one, paid) for one, paid in id])
-            return [one["result"] for one in found]
+            answers = self._post("tell", [_report(decision, value) for decision, value in id])
+            return [answer["result"] for answer in answers]
         return self._post("tell", _report(id, reward))["result"]
 
     def observe(self, arm: str, reward: float, key: str | None = None) -> str:
-        """Report an unsolicited observation; return "counted", or "duplicate" if its key is known."""
+        """Report an unsolicited observation; return "counted", or "duplicate" for a repeated key."""
         key = random_key() if key is None else key
         body = {"arm": arm, "reward": _reward(reward), "key": key}
         return str(self._post("observe", body)["result"])
 
     def forget(self, id: int) -> str:
-        """Give up on a decision; return "forgotten" or "duplicate"."""
+        """Stop waiting for a report; return "forgotten" or "duplicate". Late reports still count."""
         return str(self._post("forget", {"id": whole(id, "id", 1)})["result"])
 
     def correct(self, id: int, reward: float) -> str:
-        """Change the reward of a decision that was told; return "corrected" or "duplicate"."""
+        """Replace the reward of a decision; return "corrected" or "duplicate"."""
         return str(self._post("correct", _report(id, reward))["result"])
 
     def add(self, arm: str) -> None:
@@ -133,7 +135,7 @@ class Client:
         self._set(arm, "active")
 
     def retire(self, arm: str) -> None:
-        """Pull an arm never again; reports on it still count."""
+        """Stop pulling an arm permanently; late reports on it still count."""
         self._set(arm, "retired")
 
     def _set(self, arm: str, state: str) -> None:
@@ -148,23 +150,26 @@ class Client:
         return from_plain(json.loads(self._send("GET", f"{self._path}?delta={delta}")))
 
     def events(self, after: int = 0) -> Iterator[Event]:
-        """Yield the log, from the event that follows number `after` on."""
+        """Yield the events of the log with numbers greater than `after`."""
         seq, more = whole(after, "after"), True
         while more:
-            found = json.loads(self._send("GET", f"{self._path}/events?after={seq}"))
-            yield from (Event(**event) for event in found["events"])
-            seq, more = found["last"], found["more"]
+            page = json.loads(self._send("GET", f"{self._path}/events?after={seq}"))
+            yield from (Event(**event) for event in page["events"])
+            seq, more = page["last"], page["more"]
 
     def export(self, file: str | os.PathLike[str]) -> None:
         """Write the log to a file: .csv, .jsonl (JSON lines) or .nc (netCDF)."""
         target = check_export(file)
         write_atomic(target, self._send("GET", f"{self._path}/export?format={Path(file).suffix[1:]}"))
 
-    def _only(self) -> str:
+    def _find_agent(self) -> str:
+        """Return the name of the only agent."""
         try:
             names: list[str] = json.loads(self._send("GET", "/v1/agents"))["agents"]
-            if len(names) != 1:
-                raise ValueError(f"agent must be one of {', '.join(map(repr, names))}, got None")
+            if not names:
+                raise ValueError("the service has no agents for this token")
+            if len(names) > 1:
+                raise ValueError(f"agent is required; use one of {', '.join(map(repr, names))}")
         except BaseException:
             self.close()
             raise
@@ -174,7 +179,7 @@ class Client:
         return json.loads(self._send("POST", f"{self._path}/{verb}", body))
 
     def _send(self, method: str, path: str, body: Any = None) -> bytes:
-        """Send a request until it is answered; return the answer, or raise its error."""
+        """Send a request, retrying until there is a response; return its body or raise its error."""
         content = None if body is None else json.dumps(body, default=_plain).encode()
         kind = {} if body is None else {"Content-Type": "application/json"}
         headers = self._headers | kind
@@ -182,16 +187,17 @@ class Client:
         while True:
             wait = 0.0
             try:
-                status, answered, wait = self._send_once(method, path, content, headers)
+                status, response, wait = self._send_once(method, path, content, headers)
             except (OSError, http.client.HTTPException) as error:
-                status, answered = 503, str(error).encode()
+                status, response = 503, str(error).encode()
             if status < 300:
-                return answered
+                return response
             if status != 503:
-                raise _error(status, answered)
+                raise _error(status, response)
             if time.monotonic() + max(wait, pause) > deadline:
                 raise StoreUnavailable(
-                    f"service must answer within {self.patience:g} s, got {_message(answered)!r}"
+                    f"the service was unavailable for {self.patience:g} s; "
+                    f"last error: {_message(response)}"
                 )
             time.sleep(max(wait, pause) * random.uniform(0.5, 1.0))
             pause = min(2 * pause, 2.0)
@@ -202,21 +208,21 @@ class Client:
         try:
             connection = self._idle.pop()
         except IndexError:
-            connection = self._connects(self._host, timeout=min(self.patience, ANSWER_SECONDS))
+            connection = self._connect(self._host, timeout=min(self.patience, RESPONSE_SECONDS))
         try:
             connection.request(method, path, content, headers)
-            answer = connection.getresponse()
-            answered = answer.read()
+            response = connection.getresponse()
+            body = response.read()
         except BaseException:
             connection.close()
             raise
         self._idle.append(connection)
-        wait = answer.getheader("Retry-After") or ""
-        return answer.status, answered, float(wait) if wait.isdecimal() else 0.0
+        wait = response.getheader("Retry-After") or ""
+        return response.status, body, float(wait) if wait.isdecimal() else 0.0
 
 
 def random_key() -> str:
-    """Return a key that nobody else has."""
+    """Return a unique key."""
     return f"client-{secrets.token_hex(12)}"
 
 
@@ -225,7 +231,7 @@ def _report(id: Any, reward: Any) -> dict[str, Any]:
 
 
 def _reward(value: Any) -> Any:
-    """Return a reward as JSON can hold it; True is 1 and False is 0."""
+    """Convert a reward to a JSON number; True is 1 and False is 0."""
     value = value.item() if hasattr(value, "item") else value
     if isinstance(value, float) and not math.isfinite(value):
         raise invalid("reward", "a finite number", value)
@@ -233,22 +239,22 @@ def _reward(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return a NumPy number as a plain one."""
+    """Convert a NumPy number to a Python number."""
     if hasattr(value, "item"):
         return value.item()
     raise invalid("value", "a number, a text or a list of these", value)
 
 
-def _error(status: int, answered: bytes) -> Exception:
-    message = _message(answered)
+def _error(status: int, response: bytes) -> Exception:
+    message = _message(response)
     if status == 404:
         return UNKNOWN.get(message.partition(" ")[0], UnknownAgent)(message)
     kind: type[Exception] = ERRORS.get(status, ValueError if 400 <= status < 500 else OSError)
     return kind(message)
 
 
-def _message(answered: bytes) -> str:
+def _message(response: bytes) -> str:
     try:
-        return str(json.loads(answered)["error"]["message"])
+        return str(json.loads(response)["error"]["message"])
     except (ValueError, TypeError, KeyError):
-        return answered[:200].decode("utf-8", "replace")
+        return response[:200].decode("utf-8", "replace")

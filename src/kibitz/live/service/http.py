@@ -1,8 +1,8 @@
-"""One declaration for each HTTP operation: its route, types, role and documentation.
+"""Declare HTTP operations: route, types, role and documentation in one place.
 
-`operation(...)` turns a function into a Starlette route. Its annotations are the schema: msgspec
-decodes the body and the query by them, strictly, and encodes the answer; `openapi.py` writes them
-into the OpenAPI document. Every error is answered as `{"error": {"code", "message"}}`.
+`operation(...)` turns a function into a Starlette route. The function's annotations are the schema:
+msgspec decodes the body and the query strictly and encodes the answer, and `openapi.py` adds them to
+the OpenAPI document. Every error has the form `{"error": {"code", "message"}}`.
 """
 
 import asyncio
@@ -25,30 +25,33 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kibitz._errors import Conflict, StoreDamaged, StoreUnavailable, UnknownAgent, UnknownDecision
 from kibitz._validation import invalid, short_repr
-from kibitz.live.service.auth import Headers, Rejected
+from kibitz.live.service.auth import Headers, RequestError
 from kibitz.model.problem import MAX_REWARD
 
 MAX_BODY_BYTES = 256 * 1024
-BODY_SECONDS = 10.0  # that a body may take to arrive
+MAX_BODY_SECONDS = 10.0  # time for a body to arrive
 MAX_BATCH = 1_000  # decisions or reports in one request
-RETRY_SECONDS = 1  # after which a client may retry what was rejected with 503
-SLASH = "\uf8ff"  # stands for %2F inside of a name; no name can have it
-STATUS = {  # of an error: its code, and when it is answered
-    400: ("bad_request", "The request was not complete."),
-    401: ("unauthorized", "There is no valid token."),
-    403: ("forbidden", "The token has a lesser role or another agent, or the site is foreign."),
-    404: ("unknown", "There is no such agent, decision or arm."),
-    405: ("not_allowed", "The path has another method."),
+RETRY_SECONDS = 1  # clients may retry after a 503
+SLASH = "\uf8ff"  # replaces %2F within a name; not printable, so no name contains it
+STATUS = {  # code and description of each error status
+    400: ("bad_request", "The request is incomplete."),
+    401: ("unauthorized", "The token is missing or invalid."),
+    403: ("forbidden", "The token lacks the role or the agent, or another site sent the request."),
+    404: ("unknown", "The agent, decision or arm does not exist."),
+    405: ("not_allowed", "The path does not support this method."),
     408: ("too_slow", "The body did not arrive in time."),
-    409: ("conflict", "It contradicts what was reported before, or the key or arm is taken."),
+    409: ("conflict", "The request contradicts an earlier report, or the key or arm is in use."),
     413: ("too_large", "The body is too large."),
-    415: ("not_json", "A browser must send application/json."),
-    422: ("invalid", "A value is not valid."),
-    500: ("internal", "The store is damaged, or the service has a fault."),
-    503: ("unavailable", "Too many requests wait, the store is away or the service stops; retry."),
+    415: ("not_json", "The content type is not application/json."),
+    422: ("invalid", "A value is invalid."),
+    500: ("internal", "The store is damaged, or an internal error occurred."),
+    503: (
+        "unavailable",
+        "The service is overloaded or stopping, or its store is unavailable; retry.",
+    ),
 }
 NUMBER = re.compile(r"-?\d{1,20}")
-HEADERS = {  # of every answer, unless it has its own
+HEADERS = {  # defaults for every response
     b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'",
     b"x-content-type-options": b"nosniff",
     b"x-frame-options": b"DENY",
@@ -58,27 +61,27 @@ HEADERS = {  # of every answer, unless it has its own
 }
 
 
-class Problem(msgspec.Struct):
-    """What went wrong, as a word for programs and a sentence for people."""
+class ErrorDetail(msgspec.Struct):
+    """The code of an error, for programs, and a message, for people."""
 
     code: str
     message: str
 
 
 class Error(msgspec.Struct):
-    """The answer to every request that is rejected."""
+    """The body of every error response."""
 
-    error: Problem
+    error: ErrorDetail
 
 
 class Call(NamedTuple):
-    """A request that was let in."""
+    """An authorized request."""
 
     request: Request
     headers: Headers
-    access: Any  # an `Access` where a role is needed
-    agent: Any  # an `Agent` where the path names one
-    arm: str  # in the path, or empty
+    access: Any  # an `Access` if the operation needs a role
+    agent: Any  # an `Agent` if the path names one
+    arm: str  # the arm in the path, or ""
 
     @property
     def state(self) -> Any:
@@ -86,7 +89,7 @@ class Call(NamedTuple):
         return self.request.app.state
 
     def key(self, key: Any = None) -> Any:
-        """Return the key of the request: the header Idempotency-Key, or the body's."""
+        """Return the key of the request, from the header Idempotency-Key or from the body."""
         header = self.headers.get(b"idempotency-key")
         if header is None:
             return key
@@ -95,28 +98,28 @@ class Call(NamedTuple):
         except UnicodeDecodeError:
             raise invalid("Idempotency-Key", "UTF-8", header) from None
         if key is not None and key != given:
-            raise invalid("key", f"the Idempotency-Key {given!r} if both are given", key)
+            raise ValueError(f"key {key!r} differs from the header Idempotency-Key {given!r}")
         return given
 
 
 @dataclass(eq=False)
 class Operation:
-    """An operation: an ASGI endpoint, and what the document says of it."""
+    """An HTTP operation: an ASGI endpoint and its documentation."""
 
     method: str
     path: str
-    role: str | None  # that a token needs; None for everybody
+    role: str | None  # required role of the token; None if no token is needed
     function: Callable[..., Any]  # async (call, body, query) -> answer
     example: Any  # `body`, `answer` (JSON) and `media` (other answers, by media type)
-    status: int = 200  # of an answer that is no error
-    errors: tuple[int, ...] = ()  # that it may answer, beside those of all operations like it
-    headers: tuple[str, ...] = ()  # that it reads, beside the token
+    status: int = 200  # of a successful response
+    errors: tuple[int, ...] = ()  # statuses beyond those common to similar operations
+    headers: tuple[str, ...] = ()  # request headers that it reads, except the token
 
     def __post_init__(self) -> None:
         hints = get_type_hints(self.function, include_extras=True)
         self.body, self.query = hints.get("body"), hints.get("query")
         answers = get_args(hints["return"]) or (hints["return"],)
-        typed = [one for one in answers if one is not Response]
+        typed = [answer for answer in answers if answer is not Response]
         self.answer = Union[*typed] if typed else None
         self.decoder = None if self.body is None else msgspec.json.Decoder(self.body)
         errors = {403, 500, 503, *self.errors}
@@ -158,9 +161,9 @@ class Operation:
             except msgspec.ValidationError as error:
                 raise explain(error, self.body, json.loads(content)) from None
         except RecursionError:
-            raise Rejected(422, "body must be JSON of some levels, got too many") from None
+            raise RequestError(422, "body is JSON nested too deeply") from None
         except (msgspec.DecodeError, ValueError) as error:
-            raise Rejected(422, f"body must be JSON, got {type(error).__name__}: {error}") from None
+            raise RequestError(422, f"body is not valid JSON: {error}") from None
 
     def _convert(self, query: QueryParams) -> Any:
         try:
@@ -173,12 +176,12 @@ class Operation:
 def operation(
     method: str, path: str, role: str | None, example: Any, **details: Any
 ) -> Callable[[Callable[..., Any]], Route]:
-    """Return a decorator that makes a route of a function; for `details`, see `Operation`."""
+    """Return a decorator that turns a function into a route; see `Operation` for `details`."""
 
     def declare(function: Callable[..., Any]) -> Route:
         endpoint = Operation(method, path, role, function, example, **details)
         route = Route(path, endpoint, methods=[method], name=function.__name__)
-        route.methods = {method}  # without HEAD, which Starlette adds
+        route.methods = {method}  # remove HEAD, which Starlette adds
         return route
 
     return declare
@@ -187,35 +190,35 @@ def operation(
 async def read_body(headers: Headers, receive: Receive) -> bytes:
     """Return the body of a request.
 
-    A browser must declare it as application/json, which no form of another site can. Programs, which
-    send no origin, need not.
+    A request with an Origin header comes from a browser and must have the content type
+    application/json, which an HTML form on another site cannot send.
     """
     length = headers.get(b"content-length", b"")
     if length in (b"", b"0") and b"transfer-encoding" not in headers:
         return b""
-    too_large = Rejected(413, f"body must be of at most {MAX_BODY_BYTES} bytes")
+    too_large = RequestError(413, f"body is larger than {MAX_BODY_BYTES} bytes")
     if length.isdigit() and (len(length) > 9 or int(length) > MAX_BODY_BYTES):
         raise too_large
     content, more = b"", True
     try:
-        async with asyncio.timeout(BODY_SECONDS):
+        async with asyncio.timeout(MAX_BODY_SECONDS):
             while more:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    raise Rejected(400, "the request must come whole")
+                    raise RequestError(400, "the connection closed before the end of the body")
                 content += message.get("body", b"")
                 more = message.get("more_body", False)
                 if len(content) > MAX_BODY_BYTES:
                     raise too_large
     except TimeoutError:
-        raise Rejected(408, f"body must arrive within {BODY_SECONDS:g} s") from None
+        raise RequestError(408, f"body did not arrive within {MAX_BODY_SECONDS:g} s") from None
     kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
     if content and b"origin" in headers and kind != "application/json":
-        raise Rejected(415, f"content-type must be application/json, got {kind!r}")
+        raise RequestError(415, f"content-type must be application/json, got {kind!r}")
     return content
 
 
-CONDITIONS = {  # of a type in a message of msgspec
+CONDITIONS = {  # by the type in a message of msgspec
     "int": "a whole number",
     "float": "a finite number",
     "str": "a text of 1 to 500 printable characters",
@@ -224,8 +227,8 @@ CONDITIONS = {  # of a type in a message of msgspec
 }
 
 
-def explain(error: msgspec.ValidationError, declared: Any, content: Any) -> Rejected:
-    """Return a violation of the schema as a sentence of the form `n must be ..., got 0`."""
+def explain(error: msgspec.ValidationError, declared: Any, content: Any) -> RequestError:
+    """Convert an error of msgspec to one that names the field, the condition and the value."""
     message, _, where = str(error).partition(" - at `")
     value, fields = content, _fields(declared)
     with contextlib.suppress(LookupError, TypeError, ValueError):  # a field may be there twice
@@ -234,12 +237,12 @@ def explain(error: msgspec.ValidationError, declared: Any, content: Any) -> Reje
     name = (re.findall(r"\.(\w+)", where) or ["body"])[-1]
     if found := re.fullmatch(r"Object contains unknown field `(.*)`", message, re.S):
         known = ", ".join(fields)
-        return Rejected(422, f"body must be an object with {known} only, got {short_repr(found[1])}")
+        return RequestError(422, f"body has the unknown field {short_repr(found[1])}; use {known}")
     if found := re.fullmatch(r"Object missing required field `(\w+)`", message):
         name, value, message = found[1], None, f"`{getattr(fields[found[1]], '__name__', '')}"
     kind = (re.findall(r"`(\w+)", message) or ["int"])[0]
     if kind == "array" and name == "body":
-        return Rejected(413, f"body must be a list of at most {MAX_BATCH} reports")
+        return RequestError(413, f"body has more than {MAX_BATCH} reports; send fewer at a time")
     if choices := get_args(fields.get(name)) if get_origin(fields.get(name)) is Literal else ():
         condition = f"{', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"
     elif bound := re.search(r"`int` ([<>])= (\d{1,9})$", message):
@@ -252,7 +255,7 @@ def explain(error: msgspec.ValidationError, declared: Any, content: Any) -> Reje
         condition = f"between {-MAX_REWARD:g} and {MAX_REWARD:g}"
     else:
         condition = CONDITIONS.get(kind, "valid")
-    return Rejected(422, f"{name} must be {condition}, got {short_repr(value)}")
+    return RequestError(422, f"{name} must be {condition}, got {short_repr(value)}")
 
 
 def _fields(declared: Any) -> dict[str, Any]:
@@ -261,14 +264,14 @@ def _fields(declared: Any) -> dict[str, Any]:
     return get_type_hints(structs[0])
 
 
-def answer_error(error: BaseException) -> Response:
-    """Return the answer to an error."""
+def error_response(error: BaseException) -> Response:
+    """Return the HTTP response for an error."""
     status, message = _status(error)
-    content = Error(Problem(STATUS[status][0] if status in STATUS else "bad_request", message))
-    headers = dict(error.headers) if isinstance(error, Rejected) else {}
+    content = Error(ErrorDetail(STATUS[status][0] if status in STATUS else "bad_request", message))
+    headers = dict(error.headers) if isinstance(error, RequestError) else {}
     if status == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    elif status in (400, 408, 413):  # the rest of the request is not wanted
+    elif status in (400, 408, 413):  # the rest of the body is not read
         headers["Connection"] = "close"
     elif status == 503:
         headers["Retry-After"] = str(RETRY_SECONDS)
@@ -276,10 +279,10 @@ def answer_error(error: BaseException) -> Response:
 
 
 def _status(error: BaseException) -> tuple[int, str]:
-    if isinstance(error, Rejected):
+    if isinstance(error, RequestError):
         return error.status, str(error)
     if isinstance(error, StoreDamaged):
-        return 500, "the store is damaged; `kibitz agent check` says what is whole"
+        return 500, "the store is damaged; run `kibitz agent check` to see what can be read"
     if isinstance(error, Conflict):
         return 409, str(error)
     if isinstance(error, UnknownDecision | UnknownAgent):
@@ -287,28 +290,27 @@ def _status(error: BaseException) -> tuple[int, str]:
     if isinstance(error, ValueError):
         return 422, str(error)
     if isinstance(error, StoreUnavailable):
-        return 503, "the store cannot be used at the moment"
-    return 500, "something went wrong in the service; its log says what"
+        return 503, "the store is unavailable; retry"
+    return 500, "internal error; see the log of the service"
 
 
-async def no_route(request: Request, error: Exception) -> Response:
-    """Answer a path or a method that does not exist."""
+async def answer_unrouted(request: Request, error: Exception) -> Response:
+    """Answer a request for a path or a method that does not exist."""
     assert isinstance(error, HTTPException)
     if allow := (error.headers or {}).get("Allow"):
-        message = f"method must be {allow}, got {request.method}"
-        return answer_error(Rejected(405, message, Allow=allow))
-    message = f"{error.detail}: {request.method} on this address"
-    return answer_error(Rejected(error.status_code, message))
+        message = f"method {request.method} is not allowed; use {allow}"
+        return error_response(RequestError(405, message, Allow=allow))
+    return error_response(RequestError(error.status_code, "this address does not exist"))
 
 
-class Shell:
-    """The outermost layer: headers of every answer, slashes in names, errors as answers."""
+class ErrorMiddleware:
+    """Middleware that adds default headers, decodes slashes in names and answers errors."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request."""
+        """Handle a request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -329,9 +331,9 @@ class Shell:
         try:
             await self.app(scope, receive, send_with_headers)
         except Exception as error:
-            answer = answer_error(error)
-            if answer.status_code == 500 and not isinstance(error, StoreDamaged):
-                logging.getLogger("kibitz").exception("a request failed")
+            response = error_response(error)
+            if response.status_code == 500 and not isinstance(error, StoreDamaged):
+                logging.getLogger("kibitz").exception("request failed")
             if started:
                 raise
-            await answer(scope, receive, send_with_headers)
+            await response(scope, receive, send_with_headers)

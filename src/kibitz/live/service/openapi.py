@@ -1,10 +1,11 @@
-"""The OpenAPI document, from the declared operations, and a page of it for people.
+"""The OpenAPI document, generated from the declared operations, and an HTML page that shows it.
 
-The page is built as a tree of elements, so nothing in it can be taken for markup.
+The page is built as a tree of elements, so all text in it is escaped.
 """
 
 import base64
 import hashlib
+import inspect
 import json
 import re
 from collections.abc import Sequence
@@ -19,28 +20,29 @@ from starlette.routing import BaseRoute, Route
 from kibitz.live.service.http import STATUS, Error, Operation
 
 ABOUT = """\
-Agents that decide which arm to pull, and are told what it paid.
+Ask an agent which arm to pull, then tell it the reward.
 
-Every answer means: it is committed. A request that got no answer, or 503, may be sent again with the
-same `Idempotency-Key`, and counts once. Every error has the shape
-`{"error": {"code": "...", "message": "..."}}`: 401 without a token, 403 with a lesser one, 404 for
-what is unknown, 409 for what contradicts an earlier report, 413 for what is too large, 422 for bad
-values, 503 with `Retry-After` when there is too much to do or the service is being stopped.
+A change is committed before it is answered. A request without a response, or with status 503, can be
+retried with the same `Idempotency-Key` and counts once. Every error has the form
+`{"error": {"code": "...", "message": "..."}}`. The status is 401 without a valid token, 403 if the
+token lacks the role, 404 for an unknown agent, decision or arm, 409 if the request contradicts an
+earlier report, 413 if the body is too large, 422 for invalid values, and 503 with `Retry-After` if
+the service is overloaded or stopping.
 
-A token comes as `Authorization: Bearer <token>`. Its role is `read`, `play` or `admin`, and each may
-do what those before it may.
+Send the token as `Authorization: Bearer <token>`. Its role is `read`, `play` or `admin`; each role
+includes the previous one.
 """
-PARAMETERS = {  # in a path or a header: what it is, an example, and how short it may be
-    "name": ("The agent.", "checkout", 1),
-    "arm": ("The arm.", "red", 1),
-    "Idempotency-Key": ("The same key gets the same answer, also after a crash.", "visit-4711", 1),
-    "Last-Event-ID": ("A stream continues after this event.", "3", 0),
+PARAMETERS = {  # of paths and headers: description, example and minimum length
+    "name": ("Name of the agent.", "checkout", 1),
+    "arm": ("Name of the arm.", "red", 1),
+    "Idempotency-Key": ("Requests with the same key get the same answer.", "visit-4711", 1),
+    "Last-Event-ID": ("Number of the event after which a stream resumes.", "3", 0),
 }
 REF = "#/components/schemas/{name}"
 
 
 def document(routes: Sequence[BaseRoute], version: str) -> dict[str, Any]:
-    """Return the OpenAPI document of all operations among the routes."""
+    """Return the OpenAPI document of the operations among the routes."""
     operations = [
         route.endpoint
         for route in routes
@@ -51,7 +53,7 @@ def document(routes: Sequence[BaseRoute], version: str) -> dict[str, Any]:
         types += [type_ for type_ in (one.body, one.query, one.answer) if type_ is not None]
     schemas, components = msgspec.json.schema_components(types, ref_template=REF)
     known = dict(zip(types, schemas, strict=True))
-    for struct in components.values():  # generators take a field with a default for a required one
+    for struct in components.values():  # client generators misread a default of null
         for field in struct["properties"].values():
             if field.get("default", ...) is None:
                 del field["default"]
@@ -72,15 +74,15 @@ def document(routes: Sequence[BaseRoute], version: str) -> dict[str, Any]:
 def _describe(
     operation: Operation, known: dict[Any, Any], components: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return what the document says of an operation."""
-    sentence = operation.function.__doc__ or ""
+    """Return the description of an operation."""
+    sentence = inspect.cleandoc(operation.function.__doc__ or "")
     role = "" if operation.role is None else f" Role: `{operation.role}`."
     path = [_parameter(name, "path") for name in re.findall(r"{(\w+)}", operation.path)]
     query = [] if operation.query is None else _query(known[operation.query], components)
     headers = [_parameter(name, "header") for name in operation.headers]
     answers: dict[str, Any] = {
         str(operation.status): {
-            "description": "Done, and committed." if operation.method != "GET" else "The answer.",
+            "description": "Committed." if operation.method != "GET" else "Success.",
             "content": _contents(operation, known),
         }
     }
@@ -90,7 +92,7 @@ def _describe(
             "content": {"application/json": {"schema": known[Error]}},
         }
         if status == 503:
-            schema = {"type": "string", "description": "Seconds to wait."}
+            schema = {"type": "string", "description": "Number of seconds to wait."}
             answers["503"]["headers"] = {"Retry-After": {"schema": schema}}
     found = {
         "summary": sentence.partition(".")[0],
@@ -111,7 +113,7 @@ def _describe(
 
 
 def _contents(operation: Operation, known: dict[Any, Any]) -> dict[str, Any]:
-    """Return the schema and the example of an answer, by media type."""
+    """Return the schema and the example of a response, by media type."""
     found: dict[str, Any] = {}
     if operation.answer is not None:
         schema = known[operation.answer]
@@ -123,14 +125,14 @@ def _contents(operation: Operation, known: dict[Any, Any]) -> dict[str, Any]:
 
 
 def _parameter(name: str, where: str) -> dict[str, Any]:
-    description, example, shortest = PARAMETERS[name]
-    schema = {"type": "string", "minLength": shortest}
+    description, example, min_length = PARAMETERS[name]
+    schema = {"type": "string", "minLength": min_length}
     found = {"name": name, "in": where, "required": where == "path", "schema": schema}
     return {**found, "example": example, "description": description}
 
 
 def _query(schema: dict[str, Any], components: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the fields of a query as parameters; its struct is no component of the document."""
+    """Return the fields of a query as parameters; remove its struct from the components."""
     struct = components.pop(schema["$ref"].rpartition("/")[2])
     return [
         {"name": name, "in": "query", "required": False, "schema": field}
@@ -149,15 +151,15 @@ POLICY = f"default-src 'none'; style-src 'sha256-{HASH}'; frame-ancestors 'none'
 
 
 async def show_page(request: Request) -> Response:
-    """Answer the page for people."""
-    root = page(request.app.state.document)
+    """Answer the HTML page."""
+    root = build_page(request.app.state.document)
     content = b"<!doctype html>" + tostring(root, method="html")
     headers = {"Content-Security-Policy": POLICY}
     return Response(content, 200, headers, "text/html; charset=us-ascii")
 
 
 async def show_document(request: Request) -> Response:
-    """Answer the document."""
+    """Answer the OpenAPI document."""
     return Response(json.dumps(request.app.state.document), media_type="application/json")
 
 
@@ -166,30 +168,30 @@ for _route in ROUTES:
     _route.methods = {"GET"}
 
 
-def page(described: dict[str, Any]) -> Element:
-    """Return a document as a page."""
+def build_page(document: dict[str, Any]) -> Element:
+    """Return an OpenAPI document as an HTML page."""
     root = Element("html", lang="en")
     head, body = SubElement(root, "head"), SubElement(root, "body")
     SubElement(head, "meta", name="viewport", content="width=device-width, initial-scale=1")
-    SubElement(head, "title").text = "The addresses of kibitz"
+    SubElement(head, "title").text = "kibitz HTTP API"
     SubElement(head, "style").text = STYLE
-    SubElement(body, "h1").text = "The addresses of kibitz"
-    for paragraph in described["info"]["description"].split("\n\n"):
+    SubElement(body, "h1").text = "kibitz HTTP API"
+    for paragraph in document["info"]["description"].split("\n\n"):
         SubElement(body, "p").text = paragraph
-    for path, methods in described["paths"].items():
-        for method, said in methods.items():
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
             SubElement(body, "h2").text = f"{method.upper()} {path}"
-            SubElement(body, "p").text = said["description"]
-            _show_examples(body, "Request", said.get("requestBody", {}))
-            for status, answer in said["responses"].items():
-                _show_examples(body, f"Answer {status}", answer)
+            SubElement(body, "p").text = operation["description"]
+            _add_examples(body, "Request", operation.get("requestBody", {}))
+            for status, response in operation["responses"].items():
+                _add_examples(body, f"Response {status}", response)
     return root
 
 
-def _show_examples(body: Element, what: str, said: dict[str, Any]) -> None:
-    for media, content in said.get("content", {}).items():
+def _add_examples(body: Element, title: str, message: dict[str, Any]) -> None:
+    for media, content in message.get("content", {}).items():
         if "example" in content:
             example = content["example"]
-            SubElement(body, "p").text = f"{what}, {media}:"
+            SubElement(body, "p").text = f"{title}, {media}:"
             text = example if isinstance(example, str) else json.dumps(example, indent=2)
             SubElement(body, "pre").text = text

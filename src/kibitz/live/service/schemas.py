@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from msgspec import Meta, Struct, json
 
 from kibitz.live.service.http import MAX_BATCH
-from kibitz.live.store.queries import PAGE
+from kibitz.live.store.queries import PAGE_SIZE
 from kibitz.model.problem import MAX_REWARD
 
 Text = Annotated[str, Meta(min_length=1, max_length=500, description="Printable characters.")]
@@ -127,7 +127,7 @@ class ReportQuery(Struct):
 
 class EventsQuery(Struct):
     after: Annotated[int, Meta(ge=0, le=2**62 - 1)] = 0
-    limit: Annotated[int, Meta(ge=1, le=PAGE)] = MAX_BATCH
+    limit: Annotated[int, Meta(ge=1, le=PAGE_SIZE)] = MAX_BATCH
 
 
 class ExportQuery(Struct):
@@ -135,7 +135,7 @@ class ExportQuery(Struct):
 
 
 class Example(NamedTuple):
-    """What is sent to an operation, and what it answers: as JSON, or by media type."""
+    """An example request body and answer, as JSON or by media type."""
 
     body: Any
     answer: Any
@@ -143,7 +143,7 @@ class Example(NamedTuple):
 
 
 DECISION = {"id": 1, "kind": "pull", "arm": "blue", "key": "visit-4711", "asked_at": 1790000000.0}
-LOOKED = {**DECISION, "id": 2, "kind": "look", "key": "probe-1"}
+LOOK_DECISION = {**DECISION, "id": 2, "kind": "look", "key": "probe-1"}
 EVENT = {
     "seq": 3, "at": 1790000000.0, "kind": "pull", "id": 1, "arm": "blue", "reward": None,
     "key": "visit-4711",
@@ -154,7 +154,7 @@ ARM_REPORT = {
 }  # fmt: skip
 
 ASK = Example({"key": "visit-4711", "among": ["blue", "green"]}, DECISION)
-LOOK = Example({"key": "probe-1"}, LOOKED)
+LOOK = Example({"key": "probe-1"}, LOOK_DECISION)
 TELL = Example({"id": 1, "reward": 1.0}, {"result": "counted"})
 OBSERVE = Example({"arm": "green", "reward": 1.0, "key": "panel-17"}, {"result": "counted"})
 CORRECT = Example({"id": 1, "reward": 0.0}, {"result": "corrected"})

@@ -1,4 +1,4 @@
-"""Run the service: sockets, signals, slow clients, and requests that are not HTTP."""
+"""Run the service: sockets, graceful shutdown, slow clients, and malformed HTTP."""
 
 import asyncio
 import ipaddress
@@ -15,10 +15,10 @@ from kibitz._validation import short_repr
 from kibitz.live.service.auth import LOCAL
 from kibitz.live.service.http import HEADERS, STATUS
 
-HEAD_SECONDS = 10.0  # that the head of a request may take to arrive
-LAST_SECONDS = 0.3  # in which new requests are rejected, before connections are closed
-STOP_SECONDS = 30  # after which a stop no longer waits for what was accepted
-NOT_HTTP = {"error": {"code": STATUS[400][0], "message": "the request must be HTTP/1.1"}}
+MAX_HEADER_SECONDS = 10.0  # time for the header of a request to arrive
+DRAIN_SECONDS = 0.3  # on shutdown, reject new requests before connections close
+MAX_STOP_SECONDS = 30  # on shutdown, wait for accepted requests
+NOT_HTTP = {"error": {"code": STATUS[400][0], "message": "the request is not valid HTTP/1.1"}}
 
 
 def is_local(host: str) -> bool:
@@ -30,48 +30,48 @@ def is_local(host: str) -> bool:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a listening socket; port 0 is any free one."""
+    """Return a listening socket; port 0 selects any free port."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        made = socket.socket(family, kind, protocol)
+        listener = socket.socket(family, kind, protocol)
     except (OSError, UnicodeError) as error:
         raise ValueError(f"host must be an address, got {short_repr(host)} ({error})") from None
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        made.bind(address)
-        made.listen(2048)  # from now on connections are queued
+        listener.bind(address)
+        listener.listen(2048)  # the system queues connections from here on
     except OSError as error:
-        made.close()
+        listener.close()
         raise ValueError(
-            f"host and port must be free to listen on, got {host}:{port} ({error.strerror})"
+            f"cannot listen on {host}:{port} ({error.strerror}); choose another --port or --host"
         ) from None
-    return made
+    return listener
 
 
-def server(app: Starlette) -> "Server":
-    """Return the server of an application: `server(app).run(sockets=[...])`."""
+def create_server(app: Starlette) -> "Server":
+    """Return the server of an application: `create_server(app).run(sockets=[...])`."""
     return Server(
         uvicorn.Config(
             app,
-            http=Protocol,
+            http=HeaderTimeoutProtocol,
             ws="none",
             log_level="critical",
             access_log=False,
             server_header=False,
             timeout_keep_alive=75,
-            timeout_graceful_shutdown=STOP_SECONDS,
+            timeout_graceful_shutdown=MAX_STOP_SECONDS,
             h11_max_incomplete_event_size=32 * 1024,
         )
     )
 
 
 class Server(uvicorn.Server):
-    """Stops on SIGTERM or Ctrl-C: finishes what was accepted, rejects the rest, ends all streams."""
+    """Server that finishes accepted requests on SIGTERM or Ctrl-C and rejects new ones."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to stop; the second signal stops at once."""
+        """Begin to stop; on the second signal, stop at once."""
         state = self.config.app.state  # type: ignore[union-attr]
         if state.writer.stopping:
             self.should_exit = self.force_exit = True
@@ -80,26 +80,26 @@ class Server(uvicorn.Server):
 
     def _stop_streams(self) -> None:
         self.config.app.state.changes.stop()  # type: ignore[union-attr]
-        asyncio.get_running_loop().call_later(LAST_SECONDS, setattr, self, "should_exit", True)
+        asyncio.get_running_loop().call_later(DRAIN_SECONDS, setattr, self, "should_exit", True)
 
 
-class Protocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
-    """Limits the time for the head of a request; answers malformed HTTP in the usual shape."""
+class HeaderTimeoutProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
+    """HTTP protocol with a timeout for headers and JSON errors for malformed requests."""
 
     _deadline: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Start the timer for the head."""
+        """Start the timer for the header."""
         super().connection_made(transport)
-        self._deadline = self.loop.call_later(HEAD_SECONDS, self.transport.close)
+        self._deadline = self.loop.call_later(MAX_HEADER_SECONDS, self.transport.close)
 
     def data_received(self, data: bytes) -> None:
-        """Stop the timer when the head is complete, and start it for the next request."""
+        """Stop the timer when the header is complete; restart it for the next request."""
         super().data_received(data)
         if self.cycle is not None and not self.cycle.response_complete:
             self._stop_timer()
         elif self._deadline is None and not self.transport.is_closing():
-            self._deadline = self.loop.call_later(HEAD_SECONDS, self.transport.close)
+            self._deadline = self.loop.call_later(MAX_HEADER_SECONDS, self.transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timer."""
@@ -112,7 +112,7 @@ class Protocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
             self._deadline = None
 
     def send_400_response(self, msg: str) -> None:
-        """Answer malformed HTTP, unless an answer is being sent."""
+        """Answer malformed HTTP unless a response is being sent."""
         if self.cycle is None or self.cycle.response_complete:
             body = json.dumps(NOT_HTTP).encode()
             headers = {
@@ -121,6 +121,6 @@ class Protocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
                 b"content-length": str(len(body)).encode(),
                 b"connection": b"close",
             }
-            head = b"".join(b"%s: %s\r\n" % pair for pair in headers.items())
-            self.transport.write(b"HTTP/1.1 400 Bad Request\r\n%s\r\n%s" % (head, body))
+            lines = b"".join(b"%s: %s\r\n" % pair for pair in headers.items())
+            self.transport.write(b"HTTP/1.1 400 Bad Request\r\n%s\r\n%s" % (lines, body))
         self.transport.close()

@@ -1,14 +1,16 @@
-"""Where agents are stored: in a SQLite file, or in PostgreSQL when several machines serve.
+"""Stores of agents: a SQLite file, or PostgreSQL when several machines serve.
 
-One operation is one transaction: `write(work)` runs `work(database)`, commits, and only then returns
-its result; an error leaves nothing behind. `read(work)` has its own connection, so readers and
-writers never wait for each other. Both stores have the same schema.
+One operation is one transaction. `write(work)` runs `work(database)`, commits, and then returns the
+result; an error rolls everything back. `read(work)` has its own connection, so readers and writers
+never wait for each other. Both stores have the same schema.
 
 - **SQLite**: write-ahead log, `synchronous=FULL`, `begin immediate`. A writer first waits for a lock
-  on a file beside the database (`shop.db-lock`): in SQLite's own busy waiting processes starve.
-- **PostgreSQL**: each operation locks the row of its agent. A lost connection is reopened and the
-  operation retried. Each transaction writes its number to the table `writers`, which shows whether a
-  commit whose answer was lost had succeeded; nothing is done twice.
+  on a file beside the database (`shop.db-lock`), because processes can starve in SQLite's own busy
+  waiting.
+- **PostgreSQL**: each operation locks the row of its agent. After a lost connection the store
+  reconnects and retries the operation. Each transaction writes its number to the table `writers`.
+  If the answer to a commit was lost, this number shows whether the commit succeeded, so no operation
+  is applied twice.
 """
 
 import os
@@ -21,9 +23,9 @@ from kibitz.live.store.sqlite import SQLite
 
 
 def connect(url: str | os.PathLike[str], *, create: bool = True) -> Store:
-    """Return the store at a path, a `sqlite:///...` or a `postgresql://...` address.
+    """Open the store at a path, a `sqlite:///...` or a `postgresql://...` address.
 
-    A missing store is created unless `create` is False; then it raises ValueError.
+    Create a missing store, or raise ValueError if `create` is False.
     """
     text = os.fspath(url) if isinstance(url, str | os.PathLike) else url
     if not isinstance(text, str) or not text or "\0" in text:
@@ -37,7 +39,7 @@ def connect(url: str | os.PathLike[str], *, create: bool = True) -> Store:
 
 
 def sqlite_path(url: str) -> Path | None:
-    """Return the file of a SQLite address, or None for any other address."""
+    """Return the path of a SQLite address, or None for any other address."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         return Path(url)

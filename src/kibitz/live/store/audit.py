@@ -1,19 +1,19 @@
-"""Compare a store with its log, and read what is left of a damaged file."""
+"""Compare a store with its event log, and find the readable part of a damaged file."""
 
 import contextlib
 import sqlite3
 from pathlib import Path
 from typing import Any
 
-from kibitz.live.events import Projection, differences
-from kibitz.live.store.queries import PAGE, AgentRow, read_arms, read_decisions_after
+from kibitz.live.events import Projection, list_discrepancies
+from kibitz.live.store.queries import PAGE_SIZE, AgentRow, read_arms, read_decisions_after
 from kibitz.live.store.schema import Database, Store
 
-MAX_DIFFERENCES = 20  # that are reported
+MAX_DISCREPANCIES = 20
 
 
 def compare(database: Database, row: AgentRow, replayed: Projection, state: str | None) -> list[str]:
-    """Return, in sentences, where the stored projection of an agent differs from the replayed one.
+    """List discrepancies between the stored projection of an agent and the replayed one.
 
     `state` is the state of the policy after the replay.
     """
@@ -24,46 +24,52 @@ def compare(database: Database, row: AgentRow, replayed: Projection, state: str 
         "time of the latest event": (row.latest, replayed.latest),
         "state of the policy": (row.state, state),
     }
-    wrong = [
-        f"{what} is {old!r}, by the log {new!r}" for what, (old, new) in pairs.items() if old != new
+    found = [
+        f"{name} is {old!r}; the log gives {new!r}"
+        for name, (old, new) in pairs.items()
+        if old != new
     ]
     arms = read_arms(database, row.number)
     if len(arms) != len(replayed.arms):
-        wrong.append(f"number of arms is {len(arms)}, by the log {len(replayed.arms)}")
+        found.append(f"number of arms is {len(arms)}; the log gives {len(replayed.arms)}")
     for arm, new in zip(arms, replayed.arms, strict=False):
-        wrong += differences(arm, new, f"arm {new.name!r}")
+        found += list_discrepancies(arm, new, f"arm {new.name!r}")
     last = 0
-    while len(wrong) < MAX_DIFFERENCES and (page := read_decisions_after(database, row.number, last)):
-        for id, decided in page:
-            if id != last + 1 or id > len(replayed.decisions):
-                return [*wrong, f"decision {last + 1} must follow, got {id}"]
-            wrong += differences(decided, replayed.decisions[id - 1], f"decision {id}")
+    while len(found) < MAX_DISCREPANCIES and (
+        page := read_decisions_after(database, row.number, last)
+    ):
+        for id, record in page:
+            if id != last + 1:
+                return [*found, f"decision {last + 1} is missing; the next one is {id}"]
+            if id > len(replayed.decisions):
+                return [*found, f"decision {id} is not in the log"]
+            found += list_discrepancies(record, replayed.decisions[id - 1], f"decision {id}")
             last = id
-    if len(wrong) < MAX_DIFFERENCES and last != len(replayed.decisions):
-        wrong.append(f"decisions are {last}, by the log {len(replayed.decisions)}")
-    return wrong[:MAX_DIFFERENCES]
+    if len(found) < MAX_DISCREPANCIES and last != len(replayed.decisions):
+        found.append(f"last decision is {last}; the log gives {len(replayed.decisions)}")
+    return found[:MAX_DISCREPANCIES]
 
 
 def check_file(store: Store) -> list[str]:
-    """Return what SQLite finds wrong with its file."""
+    """List the errors that SQLite's integrity check finds in its file."""
     damage = store.read(lambda database: database.rows("pragma integrity_check(5)"))
     if damage == [("ok",)]:
         return []
     return [f"damaged: {' '.join(str(line).split())}" for (line,) in damage]
 
 
-def readable_events(path: Path) -> dict[str, int]:
-    """Return the last event of each agent's log that can be read in a damaged file."""
-    found: dict[str, int] = {}
-    with contextlib.suppress(sqlite3.Error), contextlib.closing(_salvage(path)) as connection:
+def find_readable_events(path: Path) -> dict[str, int]:
+    """Return, by agent, the number of the last event that can be read from a damaged file."""
+    readable: dict[str, int] = {}
+    with contextlib.suppress(sqlite3.Error), contextlib.closing(_open_damaged(path)) as connection:
         agents = connection.execute("select agent, name from agents").fetchall()
         for number, name in agents:
-            found[name] = _last_readable(path, number)
-    return found
+            readable[name] = _find_last_readable(path, number)
+    return readable
 
 
-def _salvage(path: Path) -> sqlite3.Connection:
-    """Return a connection that reads as much as it can, even of a truncated file."""
+def _open_damaged(path: Path) -> sqlite3.Connection:
+    """Open a connection that reads as much as possible, even from a truncated file."""
     connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
     try:
         connection.execute("pragma writable_schema = on")
@@ -73,11 +79,11 @@ def _salvage(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _last_readable(path: Path, number: int) -> int:
-    """Return the last event before the first one that cannot be read."""
-    seq, step = 0, PAGE
+def _find_last_readable(path: Path, number: int) -> int:
+    """Return the number of the last event before the first unreadable one."""
+    seq, step = 0, PAGE_SIZE
     statement = "select seq, at, kind, id, arm, reward, key from events where agent = ? and seq > ? "
-    with contextlib.closing(_salvage(path)) as connection:
+    with contextlib.closing(_open_damaged(path)) as connection:
         while step:
             try:
                 rows = connection.execute(

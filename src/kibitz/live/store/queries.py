@@ -1,4 +1,4 @@
-"""All SQL of the agents and their service; each function runs in the caller's transaction."""
+"""All SQL of agents and their service. Each function runs in the caller's transaction."""
 
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
@@ -6,16 +6,16 @@ from typing import Any, NamedTuple
 
 from kibitz._errors import UnknownAgent
 from kibitz._validation import short_repr
-from kibitz.live.events import Arm, Decided, Event
+from kibitz.live.events import Arm, DecisionRecord, Event
 from kibitz.live.store.schema import Database, Row
 
-PAGE = 5_000  # events or decisions that are read at a time
-MAX_VALUES = 512  # of one `in (...)`
-ARM = ", ".join(Arm.__slots__)
-DECIDED = ", ".join(Decided.__slots__)
+PAGE_SIZE = 5_000  # events or decisions read at once
+MAX_VALUES = 512  # in one `in (...)`
+ARM_COLUMNS = ", ".join(Arm.__slots__)
+DECISION_COLUMNS = ", ".join(DecisionRecord.__slots__)
 SET_ARM = ", ".join(f"{name} = ?" for name in Arm.__slots__)
 arm_values = attrgetter(*Arm.__slots__)
-decided_values = attrgetter(*Decided.__slots__)
+record_values = attrgetter(*DecisionRecord.__slots__)
 
 # --------------------------------------------------------------------------------------- agents
 
@@ -32,7 +32,7 @@ class AgentRow(NamedTuple):
 
 
 def read_agent(database: Database, name: str, *, lock: bool = False) -> AgentRow:
-    """Return the row of an agent; with `lock`, nobody else changes it in this transaction."""
+    """Return the row of an agent; `lock` keeps other transactions from changing it."""
     statement = (
         "select agent, n_events, n_decisions, n_asks, latest, state from agents where name = ?"
     )
@@ -43,7 +43,7 @@ def read_agent(database: Database, name: str, *, lock: bool = False) -> AgentRow
 
 
 def read_config(database: Database, name: str) -> str:
-    """Return what an agent was created with, as JSON."""
+    """Return the configuration of an agent as JSON."""
     rows = database.rows("select config from agents where name = ?", name)
     if not rows:
         raise unknown_agent(database, name)
@@ -56,13 +56,14 @@ def read_names(database: Database) -> list[str]:
 
 
 def unknown_agent(database: Database, name: str) -> UnknownAgent:
-    """Return the error for a name that no agent has."""
+    """Return the error for the name of an agent that does not exist."""
     known = ", ".join(map(short_repr, read_names(database)))
-    return UnknownAgent(f"agent must be one of {known or 'none'}, got {name!r}")
+    hint = f"the store has {known}" if known else "the store has no agents"
+    return UnknownAgent(f"agent {name!r} does not exist; {hint}")
 
 
 def insert_agent(database: Database, name: str, config: str, arms: Sequence[str], at: float) -> bool:
-    """Create an agent and return True, or return False if the name is taken."""
+    """Create an agent and return True; return False if the name is taken."""
     if database.rows("select agent from agents where name = ?", name):
         return False
     [(number,)] = database.rows("select coalesce(max(agent), 0) + 1 from agents")
@@ -81,7 +82,7 @@ def insert_agent(database: Database, name: str, config: str, arms: Sequence[str]
 
 
 def update_agent(database: Database, row: AgentRow) -> None:
-    """Write the counters and the state of an agent."""
+    """Update the counters and the policy state of an agent."""
     database.many(
         "update agents set n_events = ?, n_decisions = ?, n_asks = ?, latest = ?, state = ? "
         "where agent = ?",
@@ -93,8 +94,8 @@ def update_agent(database: Database, row: AgentRow) -> None:
 
 
 def read_arms(database: Database, number: int) -> list[Arm]:
-    """Return the arms of an agent, in the order in which they were added."""
-    rows = database.rows(f"select {ARM} from arms where agent = ? order by arm", number)
+    """Return the arms of an agent in the order in which they were added."""
+    rows = database.rows(f"select {ARM_COLUMNS} from arms where agent = ? order by arm", number)
     return [Arm(*row) for row in rows]
 
 
@@ -112,7 +113,7 @@ def insert_arm(database: Database, number: int, place: int, name: str) -> None:
 
 
 def update_arms(database: Database, number: int, arms: dict[int, Arm]) -> None:
-    """Write arms, by their place."""
+    """Update arms, given by place."""
     database.many(
         f"update arms set {SET_ARM} where agent = ? and arm = ?",
         [(*arm_values(arms[place]), number, place) for place in sorted(arms)],
@@ -120,13 +121,13 @@ def update_arms(database: Database, number: int, arms: dict[int, Arm]) -> None:
 
 
 def read_events(database: Database, number: int, after: int, limit: int = 0) -> list[Event]:
-    """Return the events that follow number `after`, at most `limit` of them (a page by default)."""
+    """Return up to `limit` events (default: one page) with numbers greater than `after`."""
     statement = (
         "select e.seq, e.at, e.kind, e.id, a.name, e.reward, e.key from events e "
         "join arms a on a.agent = e.agent and a.arm = e.arm "
         "where e.agent = ? and e.seq > ? order by e.seq limit ?"
     )
-    return [Event(*row) for row in database.rows(statement, number, after, limit or PAGE)]
+    return [Event(*row) for row in database.rows(statement, number, after, limit or PAGE_SIZE)]
 
 
 def read_page(database: Database, name: str, after: int, limit: int = 0) -> list[Event]:
@@ -135,7 +136,7 @@ def read_page(database: Database, name: str, after: int, limit: int = 0) -> list
 
 
 def read_log(database: Database, number: int) -> Iterator[Event]:
-    """Yield all events, read page by page."""
+    """Yield all events of an agent."""
     seq = 0
     while page := read_events(database, number, seq):
         yield from page
@@ -143,7 +144,7 @@ def read_log(database: Database, number: int) -> Iterator[Event]:
 
 
 def append_events(database: Database, events: Sequence[Row]) -> None:
-    """Append (agent, seq, at, kind, id, arm, reward, key) to the log."""
+    """Append events to the log, as (agent, seq, at, kind, id, arm, reward, key)."""
     database.many(
         "insert into events (agent, seq, at, kind, id, arm, reward, key) "
         "values (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -156,48 +157,58 @@ def append_events(database: Database, events: Sequence[Row]) -> None:
 
 def read_decisions(
     database: Database, number: int, column: str, values: Sequence[Any]
-) -> Iterator[tuple[int, Decided]]:
-    """Yield the decisions with these values of `id` or `key`."""
+) -> Iterator[tuple[int, DecisionRecord]]:
+    """Yield the decisions whose `column` ("id" or "key") has one of the values."""
     for start in range(0, len(values), MAX_VALUES):
-        some = list(values[start : start + MAX_VALUES])
-        some += some[-1:] * (2 ** (len(some) - 1).bit_length() - len(some))  # few statements
-        yield from _decisions(database, f"{column} in ({', '.join('?' * len(some))})", number, *some)
+        chunk = list(values[start : start + MAX_VALUES])
+        # Pad to a power of two, so the database prepares few different statements.
+        chunk += chunk[-1:] * (2 ** (len(chunk) - 1).bit_length() - len(chunk))
+        where = f"{column} in ({', '.join('?' * len(chunk))})"
+        yield from _select_decisions(database, where, number, *chunk)
 
 
-def read_decisions_after(database: Database, number: int, id: int) -> list[tuple[int, Decided]]:
-    """Return the next page of decisions."""
-    return _decisions(database, f"id > ? order by id limit {PAGE}", number, id)
+def read_decisions_after(
+    database: Database, number: int, id: int
+) -> list[tuple[int, DecisionRecord]]:
+    """Return a page of decisions with ids greater than `id`."""
+    return _select_decisions(database, f"id > ? order by id limit {PAGE_SIZE}", number, id)
 
 
-def read_overdue(database: Database, number: int, before: float) -> list[tuple[int, Decided]]:
-    """Return the decisions that have been pending since `before` or longer."""
+def read_overdue(database: Database, number: int, before: float) -> list[tuple[int, DecisionRecord]]:
+    """Return the pending decisions that were made at time `before` or earlier."""
     where = "status = 'pending' and asked_at <= ? order by id"
-    return _decisions(database, where, number, before)
+    return _select_decisions(database, where, number, before)
 
 
-def _decisions(database: Database, where: str, *values: Any) -> list[tuple[int, Decided]]:
-    statement = f"select id, {DECIDED} from decisions where agent = ? and {where}"
-    return [(id, Decided(*rest)) for id, *rest in database.rows(statement, *values)]
+def _select_decisions(
+    database: Database, where: str, *values: Any
+) -> list[tuple[int, DecisionRecord]]:
+    statement = f"select id, {DECISION_COLUMNS} from decisions where agent = ? and {where}"
+    return [(id, DecisionRecord(*rest)) for id, *rest in database.rows(statement, *values)]
 
 
 def read_newest_pending_pull(database: Database, number: int) -> tuple[int, int] | None:
-    """Return the arm and the stage of the newest pull that is pending."""
+    """Return the arm and the stage of the newest pending pull."""
     where = "agent = ? and status = 'pending' and kind = 'pull' order by id desc limit 1"
     rows = database.rows(f"select arm, stage from decisions where {where}", number)
     return (rows[0][0], rows[0][1]) if rows else None
 
 
 def write_decisions(
-    database: Database, number: int, new: dict[int, Decided], changed: dict[int, Decided]
+    database: Database,
+    number: int,
+    new: dict[int, DecisionRecord],
+    changed: dict[int, DecisionRecord],
 ) -> None:
-    """Insert new decisions and update changed ones, by id."""
+    """Insert new decisions and update changed ones, both given by id."""
     database.many(
-        f"insert into decisions (agent, id, {DECIDED}) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [(number, id, *decided_values(one)) for id, one in new.items()],
+        f"insert into decisions (agent, id, {DECISION_COLUMNS}) "
+        "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [(number, id, *record_values(record)) for id, record in new.items()],
     )
     database.many(
         "update decisions set status = ?, told = ?, reward = ? where agent = ? and id = ?",
-        [(one.status, one.told, one.reward, number, id) for id, one in sorted(changed.items())],
+        [(r.status, r.told, r.reward, number, id) for id, r in sorted(changed.items())],
     )
 
 
@@ -205,20 +216,26 @@ def write_decisions(
 
 
 def read_oldest_pending(database: Database, number: int) -> dict[int, float]:
-    """Return since when the oldest pending decision of each arm has been pending, by place."""
+    """Return the time of the oldest pending decision of each arm, by place."""
     where = "agent = ? and status = 'pending' group by arm"
     return dict(database.rows(f"select arm, min(asked_at) from decisions where {where}", number))
 
 
 def read_last_look(database: Database, number: int) -> int:
-    """Return the stage of the last look; there must be one, or all decisions are searched."""
+    """Return the stage of the last look.
+
+    Call this only if the agent has a look; otherwise the query scans all its decisions.
+    """
     where = "agent = ? and kind <> 'pull' order by id desc limit 1"
     rows = database.rows(f"select stage from decisions where {where}", number)
     return int(rows[0][0]) if rows else 0
 
 
 def count_pulls(database: Database, number: int, width: int, after: int, last: int) -> list[Row]:
-    """Return (arm, interval, pulls, earliest time) of decisions after .. last, by `width` stages."""
+    """Count the pulls among decisions `after` + 1 to `last`, by arm and interval of `width` stages.
+
+    Return rows (arm, interval, pulls, earliest time).
+    """
     statement = (
         "select arm, (stage - 1) / ?, count(*), min(asked_at) from decisions "
         "where agent = ? and id > ? and id <= ? and kind = 'pull' group by 1, 2"
@@ -232,7 +249,7 @@ def count_events(database: Database) -> dict[str, int]:
 
 
 def read_overview(database: Database) -> list[Row]:
-    """Return (name, config, asks, latest, arms, looks, pending) of each agent."""
+    """Return rows (name, config, asks, latest, arms, looks, pending), one for each agent."""
     return database.rows(
         "select a.name, a.config, a.n_asks, a.latest, count(*), sum(r.n_looks), "
         "sum(r.n_pending + r.looks_pending) from agents a join arms r on r.agent = a.agent "
@@ -252,14 +269,14 @@ def insert_token(database: Database, hash: str, role: str, agent: str | None, at
 
 
 def read_tokens(database: Database) -> list[Row]:
-    """Return (number, hash, role, agent, created_at, revoked_at) of each token."""
+    """Return rows (number, hash, role, agent, created_at, revoked_at), one for each token."""
     return database.rows(
         "select token, hash, role, agent, created_at, revoked_at from tokens order by token"
     )
 
 
 def revoke_token(database: Database, number: int, at: float) -> bool | None:
-    """Revoke a token; return False if it was revoked before, None if there is none."""
+    """Revoke a token; return False if it already was revoked, None if it does not exist."""
     rows = database.rows("select revoked_at from tokens where token = ?", number)
     if not rows:
         return None

@@ -1,4 +1,4 @@
-"""The tables of a store, their migrations, and the statements a transaction can run."""
+"""The tables of a store, their migrations, and the interfaces of stores and transactions."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -84,9 +84,9 @@ SCHEMA += TOKENS
 
 
 class Database(Protocol):
-    """A transaction: statements with ? for values."""
+    """A transaction. Statements use ? for values."""
 
-    locking: str  # the clause that locks the rows of a select
+    locking: str  # clause that locks the rows of a select
 
     def rows(self, statement: str, *values: Any) -> list[Row]: ...
 
@@ -106,42 +106,42 @@ class Store(Protocol):
 
 
 def prepare(database: Database, tables: Sequence[str], name: str, create: bool) -> None:
-    """Create the tables, or migrate them; raise ValueError for the database of another program."""
+    """Create or migrate the tables; raise ValueError if the database belongs to another program."""
     if "kibitz" not in tables:
         if tables:
-            raise ValueError(f"store must be one of kibitz, got {name}, which is of something else")
+            raise ValueError(f"store {name} is not a kibitz store: it contains other tables")
         if not create:
-            raise ValueError(f"store must have agents, got {name}, which is empty")
+            raise ValueError(f"store {name} is empty; create an agent first")
         execute(database, SCHEMA)
         database.rows("insert into kibitz (version) values (?)", VERSION)
         return
     [(version,)] = database.rows("select version from kibitz")
     if version > VERSION:
         raise ValueError(
-            f"store must be of schema {VERSION} or older, got {name} of schema {version}, "
-            "which a newer kibitz has made"
+            f"store {name} has schema {version}, but this version of kibitz supports schemas up to "
+            f"{VERSION}; upgrade kibitz"
         )
     while version < VERSION:
         if version not in MIGRATIONS:
-            raise ValueError(f"store must be of a known schema, got {name} of schema {version}")
+            raise ValueError(f"store {name} has unknown schema {version}")
         MIGRATIONS[version](database)
         version += 1
         database.rows("update kibitz set version = ?", version)
 
 
 def execute(database: Database, statements: str) -> None:
-    """Execute statements that are separated by semicolons."""
+    """Execute statements separated by semicolons."""
     for statement in statements.split(";"):
         database.rows(statement)
 
 
 def add_tokens(database: Database) -> None:
-    """Migrate schema 1, which had no tokens, to schema 2."""
+    """Migrate schema 1, which has no tokens, to schema 2."""
     execute(database, TOKENS.replace("created_at", "made_at"))
 
 
 def rename_columns(database: Database) -> None:
-    """Migrate schema 2, which used other names for the same things, to schema 3."""
+    """Migrate schema 2, which uses older names for columns and kinds, to schema 3."""
     execute(
         database,
         """
@@ -158,9 +158,9 @@ def rename_columns(database: Database) -> None:
 
 
 def _rename_parameters(spec: dict[str, Any]) -> dict[str, Any]:
-    """Return the spec of a policy with the parameter names of schema 3."""
+    """Convert the spec of a policy to the parameter names of schema 3."""
     spec = dict(spec)
-    if "function" in spec:  # an index function of the user
+    if "function" in spec:  # a user's index function
         spec["constants"], spec["parameters"] = spec["parameters"], spec.pop("setting")
         spec["rewards"] = "bounded" if spec.pop("unit_rewards") else "gaussian"
         spec["ignore_looks"] = spec.pop("ignore_free")
@@ -168,9 +168,9 @@ def _rename_parameters(spec: dict[str, Any]) -> dict[str, Any]:
     parameters = dict(spec["parameters"])
     if "ignore_free" in parameters:
         parameters["ignore_looks"] = parameters.pop("ignore_free")
-    if "law" in parameters:  # "bernoulli" also stood for any reward in [0, 1]
+    if "law" in parameters:  # "bernoulli" also allowed any reward in [0, 1]
         parameters["rewards"] = "gaussian" if parameters.pop("law") == "gaussian" else "bounded"
     return {**spec, "parameters": parameters}
 
 
-MIGRATIONS = {1: add_tokens, 2: rename_columns}  # from a version to the next one
+MIGRATIONS = {1: add_tokens, 2: rename_columns}  # from this version to the next

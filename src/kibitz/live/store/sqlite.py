@@ -14,12 +14,12 @@ from kibitz.live.store.schema import Database, Row, prepare
 
 try:
     import fcntl
-except ImportError:  # Windows: SQLite's own waiting has to do
+except ImportError:  # Windows, where only SQLite's own busy waiting is available
     fcntl = None  # type: ignore[assignment]
 
 T = TypeVar("T")
 
-BUSY_SECONDS = 5.0  # how long to wait for a file that somebody else has locked
+BUSY_SECONDS = 5.0  # wait for a file that another process has locked
 
 
 class SQLiteDatabase:
@@ -47,7 +47,7 @@ class SQLiteDatabase:
 
 
 class SQLite:
-    """A file, shared by any number of threads and processes of one machine."""
+    """A store in a SQLite file, shared by any number of threads and processes on one machine."""
 
     def __init__(self, path: Path, create: bool) -> None:
         self.path = path
@@ -57,31 +57,31 @@ class SQLite:
         self._reading = threading.RLock()
         self._writer: SQLiteDatabase | None = None
         self._reader: SQLiteDatabase | None = None
-        self._side: int | None = None
+        self._lock_file: int | None = None
         self._process = os.getpid()
         if not path.exists() or path.stat().st_size == 0:
             if not create:
-                raise ValueError(f"store must be a file that exists, got {self._name}")
+                raise ValueError(f"store {self._name} does not exist; create an agent first")
             if not path.parent.is_dir():
-                raise ValueError(f"store must be in a folder that exists, got {self._name}")
+                raise ValueError(f"the folder of store {self._name} does not exist; create it first")
         elif not path.is_file():
             raise ValueError(f"store must be a file, got {self._name}")
         try:
-            with self._lock, self._spoken(), self._turn():
-                self._begin_with(create)
+            with self._lock, self._translate_errors(), self._wait_for_lock():
+                self._initialize(create)
         except BaseException:
             self.close()
             raise
 
     def write(self, work: Callable[[Database], T]) -> T:
-        """Run `work` in a transaction and return what it returns once that is committed."""
-        with self._lock, self._spoken(), self._turn():
-            return self._transact(self._opened(), work)
+        """Run `work` in a transaction; return its result after the commit."""
+        with self._lock, self._translate_errors(), self._wait_for_lock():
+            return self._transact(self._connect(), work)
 
     def read(self, work: Callable[[Database], T]) -> T:
-        """Run `work` on one state of the database, without holding up anybody."""
-        with self._reading, self._spoken():
-            self._after_fork()
+        """Run `work` on a consistent snapshot; neither wait for writers nor block them."""
+        with self._reading, self._translate_errors():
+            self._detach_after_fork()
             if self._reader is None:
                 self._reader = SQLiteDatabase(self.path, readonly=True)
             self._reader.rows("begin")
@@ -92,25 +92,23 @@ class SQLite:
                     self._reader.rows("rollback")
 
     def close(self) -> None:
-        """Close the connections; the store opens them again when it is used."""
+        """Close the connections; the store reopens them on the next use."""
         with self._lock, self._reading:
-            self._after_fork()
-            for database in (self._reader, self._writer):  # the last one brings in the log
+            self._detach_after_fork()
+            for database in (self._reader, self._writer):  # closing the last one checkpoints the WAL
                 if database is not None:
                     database.connection.close()
-            if self._side is not None:
-                os.close(self._side)
-            self._writer = self._reader = self._side = None
+            if self._lock_file is not None:
+                os.close(self._lock_file)
+            self._writer = self._reader = self._lock_file = None
 
-    def _begin_with(self, create: bool) -> None:
+    def _initialize(self, create: bool) -> None:
         try:
             if create:
                 os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666))
-            database = self._opened()
+            database = self._connect()
         except OSError as error:
-            raise ValueError(
-                f"store must be a file to write to, got {self._name} ({error.strerror})"
-            ) from None
+            raise ValueError(f"store {self._name} is not writable ({error.strerror})") from None
 
         def work(database: Database) -> None:
             tables = database.rows("select name from sqlite_master where type = 'table'")
@@ -130,14 +128,15 @@ class SQLite:
             raise
         return result
 
-    def _opened(self) -> SQLiteDatabase:
+    def _connect(self) -> SQLiteDatabase:
         if self._writer is None:
             database = SQLiteDatabase(self.path)
             try:
                 [(mode,)] = database.rows("pragma journal_mode = wal")
                 if mode != "wal":
                     raise StoreUnavailable(
-                        f"store must be on a disk that takes a log, got {self._name}"
+                        f"the file system of store {self._name} does not support SQLite's "
+                        "write-ahead log; use a local disk"
                     )
             except BaseException:
                 database.connection.close()
@@ -145,47 +144,47 @@ class SQLite:
             self._writer = database
         return self._writer
 
-    def _after_fork(self) -> None:
-        """Leave a parent's connections alone: closing them would drop its locks."""
+    def _detach_after_fork(self) -> None:
+        """Stop using a parent's connections without closing them, which would drop its locks."""
         if self._process != os.getpid():
             self._abandoned = (self._writer, self._reader)
-            self._writer = self._reader = self._side = None
+            self._writer = self._reader = self._lock_file = None
             self._process = os.getpid()
 
     @contextlib.contextmanager
-    def _turn(self) -> Iterator[None]:
-        """Wait for a turn to write, first come, first served."""
-        self._after_fork()
+    def _wait_for_lock(self) -> Iterator[None]:
+        """Hold the write lock; processes get it first come, first served."""
+        self._detach_after_fork()
         if fcntl is None:
             yield
             return
-        if self._side is None:
+        if self._lock_file is None:
             try:
-                self._side = os.open(f"{self.path}-lock", os.O_RDWR | os.O_CREAT, 0o666)
+                self._lock_file = os.open(f"{self.path}-lock", os.O_RDWR | os.O_CREAT, 0o666)
             except OSError as error:
                 raise ValueError(
-                    f"store must be in a folder to write to, got {self._name} ({error.strerror})"
+                    f"the folder of store {self._name} is not writable ({error.strerror})"
                 ) from None
-        fcntl.flock(self._side, fcntl.LOCK_EX)
+        fcntl.flock(self._lock_file, fcntl.LOCK_EX)
         try:
             yield
         finally:
-            fcntl.flock(self._side, fcntl.LOCK_UN)
+            fcntl.flock(self._lock_file, fcntl.LOCK_UN)
 
     @contextlib.contextmanager
-    def _spoken(self) -> Iterator[None]:
-        """Say in a sentence what is wrong with the file."""
+    def _translate_errors(self) -> Iterator[None]:
+        """Raise SQLite's errors as StoreUnavailable or StoreDamaged."""
         try:
             yield
         except sqlite3.OperationalError as error:
-            what = str(error)
-            if "locked" in what or "busy" in what:
-                what = f"somebody else has locked it for {BUSY_SECONDS:g} s"
-            raise StoreUnavailable(f"store must be usable, got {self._name}: {what}") from error
+            reason = str(error)
+            if "locked" in reason or "busy" in reason:
+                reason = f"another process has kept it locked for {BUSY_SECONDS:g} s"
+            raise StoreUnavailable(f"store {self._name} is unavailable: {reason}") from error
         except sqlite3.DatabaseError as error:
             if isinstance(error, sqlite3.IntegrityError | sqlite3.ProgrammingError):
                 raise
             raise StoreDamaged(
-                f"store must be a whole SQLite file, got {self._name} ({error}); "
-                "`kibitz agent check` says what is whole"
+                f"store {self._name} is damaged or not a SQLite file ({error}); "
+                "run `kibitz agent check` to see what can be read"
             ) from error

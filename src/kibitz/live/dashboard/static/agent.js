@@ -1,200 +1,248 @@
-// One agent: at a glance, its arms, where pulls and looks go, warnings, and what has just happened.
+// The view of one agent: totals, arms, shares of pulls, looks, warnings and the latest events.
 
-const KINDS = {
-  pull: "asked", look: "look", observe: "observed", told: "told", corrected: "corrected", forgotten: "forgotten",
-  silent: "silent", added: "added", paused: "paused", resumed: "resumed", retired: "retired",
+const EVENT_KINDS = { // label and explanation
+  pull: ["asked", "The agent chose this arm for a pull."],
+  look: ["look", "The agent chose this arm for a look."],
+  observe: ["observed", "An unsolicited observation of this arm was reported."],
+  told: ["told", "The reward of a decision was reported."],
+  corrected: ["corrected", "The reward of a decision was replaced."],
+  forgotten: ["forgotten", "The agent stopped waiting for a report: patience ran out, or the decision was forgotten."],
+  silent: ["silent", "No report arrived within the agent's patience, so the agent counted the reward configured for silence."],
+  added: ["added", "The arm was added."],
+  paused: ["paused", "The arm was paused."],
+  resumed: ["resumed", "The arm was resumed."],
+  retired: ["retired", "The arm was retired."],
 };
-const LOOKS = 8; // arms whose looks are shown apart
+const EVENT_TIPS = {
+  time: "Time of the event, in the time zone of this browser.",
+  event: "Kind of the event.",
+  reward: "The reported reward.",
+  decision: "Id of the decision that the event belongs to.",
+  key: "Idempotency key of the request.",
+};
+const TILE_TIPS = {
+  Asks: "Number of times the agent was asked which arm to pull, and number of rewards reported for these pulls.",
+  "Regret so far": "Interval for the regret: the expected reward lost by all pulls so far, compared with always pulling the best arm.",
+  Looks: "Number of reported looks (observations that cost no pull), and the planner's estimate of the regret they have saved.",
+  Pending: "Number of pulls and looks whose reward has not been reported yet, and how long the oldest has been pending.",
+};
+const LOOKS_TIP = "Reported looks at each arm, and their share of all looks.";
+const SHARES_TIP = "Share of each arm among the asks, from the first ask (left) to the latest (right).";
+const SCALE_TIP = "Sub-Gaussian scale of the rewards, given when the agent was created. The intervals are proportional to it.";
+const MAX_LOOK_ROWS = 8;
 
-function tile(label) {
+function createTile(label) {
   const value = html("div", { class: "value" });
   const note = html("div", { class: "note" });
-  return { node: html("div", { class: "tile" }, html("dt", {}, label), html("dd", {}, value, note)), value, note };
+  const node = html("div", { class: "tile" }, html("dt", {}, createTerm(label, TILE_TIPS[label])),
+    html("dd", { "data-tip": TILE_TIPS[label] }, value, note));
+  return { node, value, note };
 }
 
-/** Numbers of a report that JSON cannot write are strings there: no bound is known. */
-function numbers(report) {
-  const number = (value) => (typeof value === "number" ? value : null);
-  const arms = report.arms.map((arm) => ({ ...arm, mean: number(arm.mean), low: number(arm.low), high: number(arm.high) }));
-  return { ...report, arms, regret_high: number(report.regret_high), looks_saved: number(report.looks_saved) };
+/** Replace infinite numbers, which JSON reports as strings, by null. */
+function parseReport(report) {
+  const parse = (value) => (typeof value === "number" ? value : null);
+  const arms = report.arms.map((arm) => ({ ...arm, mean: parse(arm.mean), low: parse(arm.low), high: parse(arm.high) }));
+  return { ...report, arms, regret_high: parse(report.regret_high), looks_saved: parse(report.looks_saved) };
 }
 
-const savedWords = (amount) => (amount < 5e-4 ? "saved nothing" : `saved about ${some(amount)}`);
+const formatSaving = (amount) => (amount < 5e-4 ? "no regret" : `about ${formatNumber(amount)} of regret`);
 
-function glance() {
-  const [asks, regret, looks, waiting] = ["Asks", "Regret so far", "Looks", "Pending"].map(tile);
+function createTiles() {
+  const [asks, regret, looks, pending] = Object.keys(TILE_TIPS).map(createTile);
   const sum = (arms, key) => arms.reduce((total, arm) => total + arm[key], 0);
 
   function show(report) {
     const { arms, n_asks, regret_low, regret_high } = report;
-    say(asks.value, whole(n_asks));
-    say(asks.note, `${whole(sum(arms, "n_pulls"))} told`);
+    setText(asks.value, formatCount(n_asks));
+    setText(asks.note, `${formatCount(sum(arms, "n_pulls"))} told`);
     const known = regret_high !== null && n_asks > 0;
     regret.value.replaceChildren(...(known
-      ? [some(regret_low), html("span", { class: "to" }, "to"), some(regret_high)] : ["–"]));
-    const sure = `with probability ${some(100 * (1 - report.delta), 2)} %, at all times`;
-    say(regret.note, known ? sure : n_asks ? "no bound yet: an arm was never told of" : "nothing pulled yet");
+      ? [formatNumber(regret_low), html("span", { class: "to" }, "to"), formatNumber(regret_high)] : ["–"]));
+    const level = `valid at all times with probability ${formatNumber(100 * (1 - report.delta), 2)}\u00a0%`;
+    setText(regret.note, known ? level : n_asks ? "no bound yet: an arm has no reported reward" : "no pulls yet");
     const n_looks = sum(arms, "n_looks");
-    say(looks.value, whole(n_looks));
-    say(looks.note, report.looks_saved === null
-      ? (n_looks ? "what they saved cannot be said yet" : "none yet")
-      : `${savedWords(report.looks_saved)} of regret, by the planner`);
-    const pending = sum(arms, "n_pending");
+    setText(looks.value, formatCount(n_looks));
+    setText(looks.note, report.looks_saved === null
+      ? (n_looks ? "no estimate of their effect yet" : "none yet")
+      : `saved ${formatSaving(report.looks_saved)} (estimate)`);
+    const n_pending = sum(arms, "n_pending");
     const oldest = Math.max(...arms.map((arm) => arm.oldest ?? 0));
     const lost = sum(arms, "n_forgotten");
-    say(waiting.value, whole(pending));
-    say(waiting.note, (pending ? `the oldest for ${duration(oldest)}` : "nothing is waited for") +
-      (lost ? `; ${whole(lost)} lost` : ""));
+    setText(pending.value, formatCount(n_pending));
+    setText(pending.note, (n_pending ? `oldest: ${formatDuration(oldest)}` : "no reports outstanding") +
+      (lost ? `; ${formatCount(lost)} lost` : ""));
   }
-  return { node: html("dl", { class: "tiles" }, asks.node, regret.node, looks.node, waiting.node), show };
+  return { node: html("dl", { class: "tiles" }, asks.node, regret.node, looks.node, pending.node), show };
 }
 
-function warningsBox() {
+function createWarnings() {
   const list = html("ul");
   const node = html("section", { class: "warnings", "aria-live": "polite", hidden: true }, html("h2", {}, "Warnings"), list);
-  let shown = "";
+  let current = "";
   return {
     node,
     show(warnings) {
       node.hidden = warnings.length === 0;
-      if (shown === warnings.join("\n")) return;
-      shown = warnings.join("\n");
+      if (current === warnings.join("\n")) return;
+      current = warnings.join("\n");
       list.replaceChildren(...warnings.map((sentence) => html("li", {}, `${sentence[0].toUpperCase()}${sentence.slice(1)}.`)));
     },
   };
 }
 
-function looksCard(colours) {
-  const words = html("p", { class: "small soft" });
+function createLooksCard(palette) {
+  const summary = html("p", { class: "small soft" });
   const list = html("ul", { class: "looks" });
   const rows = [];
 
-  function row(k) {
+  function getRow(k) {
     const name = html("span", { class: "name" });
-    const drawn = bar(12);
+    const bar = createBar(12);
     const text = html("span", { class: "number" });
-    return (rows[k] ??= { node: html("li", {}, name, drawn.node, text), name, drawn, text });
+    return (rows[k] ??= { node: html("li", {}, name, bar.node, text), name, bar, text });
   }
 
   function show(report) {
-    const looked = report.arms.filter((arm) => arm.n_looks).sort((a, b) => b.n_looks - a.n_looks);
-    const total = looked.reduce((sum, arm) => sum + arm.n_looks, 0);
-    const apart = looked.length > LOOKS ? looked.slice(0, LOOKS - 1) : looked;
-    const shown = apart.map((arm) => ({ name: arm.arm, count: arm.n_looks, css: colours.of(arm.arm) }));
-    if (apart.length < looked.length) {
-      const count = total - shown.reduce((sum, one) => sum + one.count, 0);
-      shown.push({ name: `${looked.length - apart.length} others`, count, css: "others" });
+    const arms = report.arms.filter((arm) => arm.n_looks).sort((a, b) => b.n_looks - a.n_looks);
+    const total = arms.reduce((sum, arm) => sum + arm.n_looks, 0);
+    const named = arms.length > MAX_LOOK_ROWS ? arms.slice(0, MAX_LOOK_ROWS - 1) : arms;
+    const items = named.map((arm) => ({ name: arm.arm, count: arm.n_looks, css: palette.getClass(arm.arm) }));
+    if (named.length < arms.length) {
+      const count = total - items.reduce((sum, item) => sum + item.count, 0);
+      items.push({ name: `${arms.length - named.length} other arms`, count, css: "others" });
     }
-    const most = Math.max(1, ...shown.map((one) => one.count));
-    const saved = report.looks_saved === null ? "" : ` They ${savedWords(report.looks_saved)} of regret, by the planner.`;
-    say(words, total
-      ? `${plural(total, "look")}, ${some((100 * total) / Math.max(1, report.n_asks), 2)} for every 100 asks.${saved}`
-      : "No look has been told of yet. A look is an observation that costs no pull.");
-    arrange(list, shown.map((one, k) => {
-      const drawn = row(k);
-      say(drawn.name, one.name);
-      set(drawn.name, "title", one.name);
-      set(drawn.drawn.full, "class", `bar ${one.css}`);
-      drawn.drawn.show(one.count / most);
-      say(drawn.text, `${whole(one.count)} · ${percent(one.count, total)}`);
-      return drawn.node;
+    const most = Math.max(1, ...items.map((item) => item.count));
+    const saved = report.looks_saved === null ? "" : ` They saved ${formatSaving(report.looks_saved)} (the planner's estimate).`;
+    setText(summary, total
+      ? `${formatPlural(total, "look")}, ${formatNumber((100 * total) / Math.max(1, report.n_asks), 2)} per 100 asks.${saved}`
+      : "No looks yet. A look is an observation that costs no pull.");
+    setChildren(list, items.map((item, k) => {
+      const row = getRow(k);
+      setText(row.name, item.name);
+      setAttribute(row.name, "title", item.name);
+      setAttribute(row.bar.filled, "class", `bar ${item.css}`);
+      row.bar.show(item.count / most);
+      setText(row.text, `${formatCount(item.count)} · ${formatShare(item.count, total)}`);
+      explain(row.node, `${formatCount(item.count)} of the ${formatPlural(total, "reported look")} were at ${item.name}.`);
+      return row.node;
     }));
   }
-  return { node: html("section", { class: "card" }, html("h2", {}, "Where the looks go"), words, list), show };
+  return { node: html("section", { class: "card" }, html("h2", {}, createTerm("Looks by arm", LOOKS_TIP)), summary, list), show };
 }
 
-function eventsCard() {
+function createEventsCard() {
   const body = html("tbody");
-  const none = html("p", { class: "small soft" }, "Nothing has happened yet.");
-  const head = (text, css = "") => html("th", { scope: "col", class: css }, text);
-  const table = html("table", { class: "events", "aria-label": "Recent events" },
-    html("thead", {}, html("tr", {}, head("Time"), head("What"), head("Arm", "arm"), head("Reward", "number"),
-      head("Decision", "number id"), head("Key", "key"))), body);
+  const empty = html("p", { class: "small soft" }, "No events yet.");
+  const table = html("table", { class: "events", "aria-label": "Latest events" },
+    html("thead", {}, html("tr", {}, createHeader("Time", EVENT_TIPS.time), createHeader("Event", EVENT_TIPS.event),
+      createHeader("Arm", "", "arm"), createHeader("Reward", EVENT_TIPS.reward, "number"),
+      createHeader("Decision", EVENT_TIPS.decision, "number id"), createHeader("Key", EVENT_TIPS.key, "key"))), body);
   let newest = 0;
+
+  function createRow(event) {
+    const [label, tip] = EVENT_KINDS[event.kind] ?? [event.kind, EVENT_TIPS.event];
+    return html("tr", {},
+      html("td", { class: "soft", "data-tip": EVENT_TIPS.time }, formatTime(event.at)),
+      html("td", { "data-tip": tip }, label),
+      html("td", { class: "arm name", title: event.arm }, event.arm),
+      html("td", { class: "number", "data-tip": EVENT_TIPS.reward }, event.reward === null ? "" : formatShort(event.reward)),
+      html("td", { class: "number id soft", "data-tip": EVENT_TIPS.decision }, event.id === null ? "" : `#${event.id}`),
+      html("td", { class: "key soft name", "data-tip": EVENT_TIPS.key }, event.key ?? ""));
+  }
+
   return {
-    node: html("section", { class: "card" }, html("h2", {}, "What has just happened"), none, table),
+    node: html("section", { class: "card" }, html("h2", {}, "Latest events"), empty, table),
     show(events) {
-      none.hidden = events.length > 0;
+      empty.hidden = events.length > 0;
       table.hidden = events.length === 0;
       if (events.length && events[0].seq === newest) return;
       newest = events[0]?.seq ?? 0;
-      body.replaceChildren(...events.map((event) => html("tr", {},
-        html("td", { class: "soft" }, moment(event.at)),
-        html("td", {}, KINDS[event.kind] ?? event.kind),
-        html("td", { class: "arm name", title: event.arm }, event.arm),
-        html("td", { class: "number" }, event.reward === null ? "" : short(event.reward)),
-        html("td", { class: "number id soft" }, event.id === null ? "" : `#${event.id}`),
-        html("td", { class: "key soft name" }, event.key ?? ""))));
+      body.replaceChildren(...events.map(createRow));
     },
   };
 }
 
-/** The view of an agent; `page` has the session, and says how the connection is. */
-function agentView(name, page) {
+/** Create the view of an agent; `dashboard` has the session and shows the state of the connection. */
+function createAgentView(name, dashboard) {
   const address = `/v1/agents/${encodeURIComponent(name)}`;
-  const colours = palette();
+  const palette = createPalette();
   const about = html("p");
-  const said = html("p", { class: "said", hidden: true });
-  const first = html("section", { class: "card empty", hidden: true }, html("h2", {}, "Nobody has asked yet"),
-    html("p", {}, "The first decision shows up here by itself. To ask for one:"),
-    html("code", {}, `curl -X POST ${page.tokens() ? "-H 'Authorization: Bearer <token>' " : ""}${location.origin}${address}/ask`));
-  const overview = glance();
-  const warnings = warningsBox();
-  const table = armsTable(colours, change, (arm) => send("POST", `${address}/arms`, { arm }, `${arm} was added.`));
-  const chart = sharesChart(colours);
-  const looks = looksCard(colours);
-  const events = eventsCard();
-  const drawn = html("div", { class: "two" },
-    html("section", { class: "card" }, html("h2", {}, "Shares of pulls over time"), chart.node), looks.node);
-  const content = html("div", { hidden: true }, overview.node, warnings.node,
-    html("div", { class: "cards" }, first, table.node, drawn, events.node));
-  table.node.append(html("div", { "aria-live": "assertive" }, said));
-  const waiting = html("p", { class: "soft" }, "Reading the log …");
-  const node = html("div", {}, html("div", { class: "title" }, html("a", { class: "back", href: "#/" }, "‹ All agents"), html("h1", { class: "name" }, name), about), waiting, content);
+  const policy = html("span");
+  const scale = html("span", { class: "scale" });
+  const size = html("span");
+  const message = html("p", { class: "message", hidden: true });
+  const first = html("section", { class: "card empty", hidden: true }, html("h2", {}, "No decisions yet"),
+    html("p", {}, "The first decision will appear here. To request one:"),
+    html("code", {}, `curl -X POST ${dashboard.usesTokens() ? "-H 'Authorization: Bearer <token>' " : ""}${location.origin}${address}/ask`));
+  const tiles = createTiles();
+  const warnings = createWarnings();
+  const table = createArmsTable(palette, change, (arm) => send("POST", `${address}/arms`, { arm }, `${arm} was added.`));
+  const chart = createSharesChart(palette);
+  const looks = createLooksCard(palette);
+  const events = createEventsCard();
+  const charts = html("div", { class: "two" },
+    html("section", { class: "card" }, html("h2", {}, createTerm("Shares of pulls over time", SHARES_TIP)), chart.node), looks.node);
+  const content = html("div", { hidden: true }, tiles.node, warnings.node,
+    html("div", { class: "cards" }, first, table.node, charts, events.node));
+  table.node.append(html("div", { "aria-live": "assertive" }, message));
+  about.append(policy, " · ", scale, " · ", size);
+  scale.append(createTerm("", SCALE_TIP));
+  const loading = html("p", { class: "soft" }, "Loading …");
+  const node = html("div", {}, html("div", { class: "title" }, html("a", { class: "back", href: "#/" }, "‹ All agents"),
+    html("h1", { class: "name" }, name), about), loading, content);
+  about.hidden = true;
 
-  async function send(method, where, body, done) {
-    said.hidden = true;
+  async function send(method, where, body, success) {
+    message.hidden = true;
     try {
-      await call(method, where, body);
-      said.className = "said";
-      say(said, done);
+      await request(method, where, body);
+      message.className = "message";
+      setText(message, success);
     } catch (error) {
-      said.className = "said bad";
-      say(said, `Not done: ${error.message}`);
-      if (error.status === 401) page.login();
+      message.className = "message bad";
+      setText(message, `Failed: ${error.message}`);
+      if (error.status === 401) dashboard.showLogin();
     }
-    said.hidden = false;
-    return !said.classList.contains("bad");
+    message.hidden = false;
+    return !message.classList.contains("bad");
   }
 
   function change(arm, state) {
-    const words = state === "paused" ? "is paused: it is pulled no more" : "is pulled again";
-    return send("PATCH", `${address}/arms/${encodeURIComponent(arm)}`, { state }, `${arm} ${words}.`);
+    const success = `${arm} ${state === "paused" ? "is paused" : "is active again"}.`;
+    return send("PATCH", `${address}/arms/${encodeURIComponent(arm)}`, { state }, success);
   }
 
-  function show(frame) {
-    const report = numbers(frame.report);
-    colours.keep(frame.shares.arms);
-    say(about, `${report.policy} · rewards of scale ${short(report.scale)} · ${plural(report.arms.length, "arm")}`);
+  function show(snapshot) {
+    const report = parseReport(snapshot.report);
+    palette.assign(snapshot.shares.arms);
+    setText(policy, report.policy);
+    setText(scale.firstChild, `rewards of scale ${formatShort(report.scale)}`);
+    setText(size, formatPlural(report.arms.length, "arm"));
+    about.hidden = false;
     first.hidden = report.n_asks > 0;
-    drawn.hidden = report.n_asks === 0 && report.arms.every((arm) => !arm.n_looks);
+    charts.hidden = report.n_asks === 0 && report.arms.every((arm) => !arm.n_looks);
     content.hidden = false;
-    waiting.hidden = true;
-    overview.show(report);
+    loading.hidden = true;
+    tiles.show(report);
     warnings.show(report.warnings);
-    table.show(report, page.mayChange(name));
-    chart.show(frame.shares);
+    table.show(report, dashboard.mayChange(name));
+    chart.show(snapshot.shares);
     looks.show(report);
-    events.show(frame.events);
+    events.show(snapshot.events);
   }
 
-  const stop = follow(`${address}/watch`, {
-    opened: () => page.line("live"),
-    lost: () => page.line("lost"),
-    heard: (kind, data) => (kind === "report" ? (page.line("live"), show(data)) : page.line("trouble", data.message)),
-    refused: (error) => {
-      if (error.status === 401) page.login();
-      else page.empty(error.status === 404 ? "There is no such agent" : "Not allowed", error.message);
+  const stop = subscribe(`${address}/watch`, {
+    onOpen: () => dashboard.showConnection("live"),
+    onLost: () => dashboard.showConnection("lost"),
+    onEvent(kind, data) {
+      if (kind !== "report") return dashboard.showConnection("trouble", data.message);
+      dashboard.showConnection("live");
+      show(data);
+    },
+    onError(error) {
+      if (error.status === 401) dashboard.showLogin();
+      else dashboard.showEmpty(error.status === 404 ? "Agent not found" : "Access denied", error.message);
     },
   });
   return { node, stop, title: name };

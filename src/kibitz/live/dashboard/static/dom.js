@@ -1,8 +1,8 @@
-// Elements and words. What comes from the server becomes text, never markup.
+// Elements, formats and explanations. All text from the server is inserted as text, never as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-function fill(node, attributes, children) {
+function setUp(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (typeof value === "function") node.addEventListener(name, value);
     else if (typeof value === "boolean") node.toggleAttribute(name, value);
@@ -12,28 +12,28 @@ function fill(node, attributes, children) {
   return node;
 }
 
-/** Make an element of the page; a child that is a string stays a string. */
+/** Create an HTML element. */
 function html(tag, attributes = {}, ...children) {
-  return fill(document.createElement(tag), attributes, children);
+  return setUp(document.createElement(tag), attributes, children);
 }
 
-/** Make an element of a drawing. */
+/** Create an SVG element. */
 function svg(tag, attributes = {}, ...children) {
-  return fill(document.createElementNS(SVG, tag), attributes, children);
+  return setUp(document.createElementNS(SVG, tag), attributes, children);
 }
 
-/** Put a text in place of another, if it is another. */
-function say(node, text) {
+/** Set the text of a node if it differs. */
+function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** Set an attribute, if it is another. */
-function set(node, name, value) {
+/** Set an attribute of a node if it differs. */
+function setAttribute(node, name, value) {
   if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value);
 }
 
-/** Bring the children of a node into an order, moving as few as possible, and keep the focus. */
-function arrange(parent, children) {
+/** Make `children` the children of a node, moving as few as possible and keeping the focus. */
+function setChildren(parent, children) {
   const focus = document.activeElement;
   const wanted = new Set(children);
   for (const child of [...parent.children]) if (!wanted.has(child)) child.remove();
@@ -43,65 +43,132 @@ function arrange(parent, children) {
   if (focus && focus !== document.activeElement && parent.contains(focus)) focus.focus();
 }
 
-const WHOLE = new Intl.NumberFormat("en");
+// ---------------------------------------------------------------------------------- explanations
+
+/** Explain a node on hover and on tap. `createTerm` also makes the explanation reachable by keyboard. */
+const explain = (node, text) => setAttribute(node, "data-tip", text);
+
+/** Create a label whose explanation appears on hover, on tap and on keyboard focus. */
+function createTerm(label, text) {
+  return html("button", { type: "button", class: "term", "data-tip": text }, label);
+}
+
+/** Create the cell of a table header, with an explanation of its column. */
+function createHeader(label, text = "", css = "", attributes = {}) {
+  return html("th", { scope: "col", class: css, ...attributes }, text ? createTerm(label, text) : label);
+}
+
+/** Show explanations in one small popover. */
+function installTips() {
+  const tip = document.getElementById("tip");
+  let target = null;
+  let tapped = null;
+
+  function hide() {
+    target?.removeAttribute("aria-describedby");
+    target = tapped = null;
+    tip.hidden = true;
+  }
+
+  function show(node) {
+    if (!node) return hide();
+    if (target !== node) hide();
+    target = node;
+    setText(tip, node.dataset.tip);
+    tip.hidden = false;
+    const box = node.getBoundingClientRect();
+    const left = Math.min(box.left, innerWidth - tip.offsetWidth - 8);
+    const below = box.bottom + 6;
+    const fits = below + tip.offsetHeight < innerHeight;
+    tip.style.left = `${Math.max(8, left)}px`;
+    tip.style.top = `${fits ? below : Math.max(8, box.top - tip.offsetHeight - 6)}px`;
+    node.setAttribute("aria-describedby", "tip");
+  }
+
+  const find = (event) => (event.target instanceof Element ? event.target.closest("[data-tip]") : null);
+  document.addEventListener("pointerover", (event) => { if (event.pointerType === "mouse") show(find(event)); });
+  document.addEventListener("click", (event) => {
+    const node = find(event);
+    if (node && node === tapped) return hide();
+    show(node);
+    tapped = node;
+  });
+  document.addEventListener("focusin", (event) => { if (event.target.matches(":focus-visible")) show(find(event)); });
+  document.addEventListener("focusout", hide);
+  document.addEventListener("keydown", (event) => { if (event.key === "Escape") hide(); });
+  document.addEventListener("scroll", hide, { passive: true, capture: true });
+}
+
+// --------------------------------------------------------------------------------------- formats
+
+const COUNT = new Intl.NumberFormat("en");
 const CLOCK = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium" });
 const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
 
-const whole = (number) => WHOLE.format(number);
+const formatCount = (number) => COUNT.format(number);
 
-const signed = (text) => text.replace(/^-/, "−");
+/** Write a minus sign for a hyphen, and no sign for zero. */
+const formatSign = (text) => (/[1-9]/.test(text) ? text.replace(/^-/, "−") : text.replace(/^-/, ""));
 
-/** A number with some significant digits, as people write it. */
-function some(number, digits = 3) {
+/** Format a number with the given significant digits. */
+function formatNumber(number, digits = 3) {
   if (number === null || number === undefined) return "–";
   if (number === 0) return "0";
   const size = Math.abs(number);
-  if (size >= 1e7 || size < 1e-4) return signed(number.toExponential(digits - 1).replace("e+", "e"));
-  if (size >= 10 ** (digits - 1)) return signed(WHOLE.format(Math.round(number)));
-  return signed(number.toFixed(Math.max(0, digits - 1 - Math.floor(Math.log10(size)))));
+  if (size >= 1e7 || size < 1e-4) return formatSign(number.toExponential(digits - 1).replace("e+", "e"));
+  if (size >= 10 ** (digits - 1)) return formatSign(COUNT.format(Math.round(number)));
+  return formatSign(number.toFixed(Math.max(0, digits - 1 - Math.floor(Math.log10(size)))));
 }
 
-/** A number as short as it can be with some significant digits. */
-const short = (number) => (Math.abs(number) >= 1e7 ? some(number) : signed(String(Number(number.toPrecision(4)))));
+/** Format a number with up to four significant digits and no trailing zeros. */
+const formatShort = (number) =>
+  (Math.abs(number) >= 1e7 ? formatNumber(number) : formatSign(String(Number(number.toPrecision(4)))));
 
-/** A number with as many decimals as its fellows. */
-function decimals(number, count) {
+/** Format a number with the given number of decimals. */
+function formatDecimals(number, count) {
   if (number === null || number === undefined) return "–";
-  return count > 6 || Math.abs(number) >= 1e7 ? some(number) : signed(number.toFixed(count));
+  return count > 6 || Math.abs(number) >= 1e7 ? formatNumber(number) : formatSign(number.toFixed(count));
 }
 
-/** A share in per cent. */
-function percent(part, all) {
+/** Format a share as a percentage. */
+function formatShare(part, all) {
   if (!all) return "–";
   const share = (100 * part) / all;
   if (share > 0 && share < 0.1) return "< 0.1 %";
   return `${share.toFixed(share < 10 && share > 0 ? 1 : 0)} %`;
 }
 
-/** A time of today as a clock shows it, another with its day. */
-function moment(seconds) {
+/** Format a p-value as an upper bound, rounded up to one significant digit. */
+function formatBound(p) {
+  const power = Math.floor(Math.log10(Math.max(p, 1e-99)));
+  const bound = (Math.floor(p / 10 ** power) + 1) * 10 ** power;
+  return bound >= 1e-4 ? String(Number(bound.toPrecision(1))) : bound.toExponential(0);
+}
+
+/** Format a time of today as hours, minutes and seconds, and any other time with its day. */
+function formatTime(seconds) {
   const date = new Date(1000 * seconds);
   const today = date.toDateString() === new Date().toDateString();
   return (today ? CLOCK : DAY).format(date);
 }
 
-/** How long, in the largest unit that is not silly. */
-function duration(seconds) {
+/** Format a duration in its largest suitable unit. */
+function formatDuration(seconds) {
   if (seconds < 1) return "less than a second";
   for (const [unit, size] of [["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]]) {
     const count = Math.floor(seconds / size);
-    if (count >= (size > 1 ? 2 : 1) || size === 1) return `${whole(count)} ${unit}${count === 1 ? "" : "s"}`;
+    if (count >= (size > 1 ? 2 : 1) || size === 1) return formatPlural(count, unit);
   }
 }
 
-const plural = (count, one, many = `${one}s`) => `${whole(count)} ${count === 1 ? one : many}`;
+const formatPlural = (count, one, many = `${one}s`) => `${formatCount(count)} ${count === 1 ? one : many}`;
 
-/** Steps of 1, 2 or 5 times a power of ten between two numbers, some `count` of them. */
-function ticks(low, high, count) {
+/** Return about `count` multiples of a round step (1, 2 or 5 times a power of ten) in [low, high]. */
+function computeTicks(low, high, count) {
   const rough = (high - low) / count;
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((m) => m * power).find((s) => s >= rough * 0.999);
-  const found = [];
-  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; k += 1) found.push(k * step || 0);
-  return { step, values: found };
+  const values = [];
+  for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; k += 1) values.push(k * step || 0);
+  return { step, values };
 }

@@ -1,12 +1,13 @@
-"""The page in a real browser, against a real server on the loopback."""
+"""The dashboard in a real browser, with a real server on the loopback interface."""
 
+import colorsys
 import contextlib
 import json
 import re
 import time
 
 import pytest
-from live.browser import Process, Watcher, fetched, found_browser, served
+from live.browser import Process, Watcher, fetch, find_browser, run_service
 
 import kibitz
 from kibitz.live.service import auth as tokens
@@ -14,17 +15,17 @@ from kibitz.live.store import connect
 
 pytestmark = pytest.mark.slow
 
-FIRST = 60.0  # seconds for the first picture: the service imports what it needs
+FIRST = 60.0  # seconds for the first snapshot, which imports libraries
 ARMS = ["blue", "green", "red"]
 NASTY = ["<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "a/b?c#d&e\"f'%2F", "x" * 500]
 
 
 @pytest.fixture(scope="module")
 def browser():
-    path = found_browser()
+    path = find_browser()
     if path is None:
-        pytest.skip("no Chromium on this machine: the page was NOT tried in a browser")
-    import scipy.stats  # noqa: F401 (what the first report imports)
+        pytest.skip("no Chromium on this machine: the dashboard was NOT tested in a browser")
+    import scipy.stats  # noqa: F401 (imported by the first report)
     import xarray  # noqa: F401
     from playwright.sync_api import sync_playwright
 
@@ -41,43 +42,43 @@ def store(memory):
 
 @pytest.fixture
 def serve():
-    """Return how to serve a store; it is served until the watchers have left."""
-    with contextlib.ExitStack() as served_ones:
-        yield lambda store: served_ones.enter_context(served(store))
+    """Return a function that serves a store until the end of the test."""
+    with contextlib.ExitStack() as services:
+        yield lambda store: services.enter_context(run_service(store))
 
 
 @pytest.fixture
 def watch(browser, serve):
-    """Return how to open a watcher; in the end nothing was logged, and nobody else asked."""
+    """Return a function that opens a tab; check at the end that it logged nothing."""
     watchers = []
 
-    def opened(port, path="/", **options):
+    def open_tab(port, path="/", **options):
         watcher = Watcher(browser, port, **options)
         watchers.append(watcher)
         watcher.page.goto(watcher.base + path)
         return watcher
 
-    yield opened
+    yield open_tab
     for watcher in watchers:
         watcher.context.close()
         assert watcher.logged == []
         assert watcher.foreign() == []
 
 
-def made(store, name="checkout", arms=ARMS, policy=None, **options):
+def create_agent(store, name="checkout", arms=ARMS, policy=None, **options):
     policy = kibitz.ucb_double(2.0) if policy is None else policy
     return kibitz.agent(store, name, arms=arms, policy=policy, scale=0.5, seed=1, **options)
 
 
 @contextlib.contextmanager
 def token_for(store, role, agent=None):
-    there = connect(store)
-    yield tokens.create_token(there, role, agent)
-    there.close()
+    opened = connect(store)
+    yield tokens.create_token(opened, role, agent)
+    opened.close()
 
 
 def traffic(agent, n, rewards, looks=0):
-    """Ask and tell n times, with the rewards by arm; look now and then."""
+    """Ask and tell n times, with the rewards by arm; look every `looks` asks."""
     for k in range(n):
         decision = agent.ask()
         agent.tell(decision.id, rewards[decision.arm] if k % 2 else 0.0)
@@ -100,14 +101,14 @@ def widths(page):
     return page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
 
 
-# -------------------------------------------------------------------------------- following
+# ------------------------------------------------------------------------------- live updates
 
 
-def test_it_follows_a_tell_within_two_seconds(store, watch, serve):
-    with made(store) as agent:
+def test_the_dashboard_shows_a_tell_within_two_seconds(store, watch, serve):
+    with create_agent(store) as agent:
         port = serve(store)
         page = watch(port, "/#/checkout").page
-        expect(page.locator(".empty:visible"), "Nobody has asked yet", FIRST)
+        expect(page.locator(".empty:visible"), "No decisions yet", FIRST)
         took = []
         for n in (1, 2, 3):
             decision = agent.ask(key=f"visit-{n}", among=["blue"])
@@ -116,8 +117,8 @@ def test_it_follows_a_tell_within_two_seconds(store, watch, serve):
             told = time.monotonic()
             expect(tile(page, "Asks").locator(".note"), f"{n} told")
             took.append(time.monotonic() - told)
-        assert min(took) < 2.0, took  # the best of three, as the machine may have other things to do
-        expect(tile(page, "Pending").locator(".note"), "nothing is waited for")
+        assert min(took) < 2.0, took  # the best of three, as the machine may be busy
+        expect(tile(page, "Pending").locator(".note"), "no reports outstanding")
         expect(page.locator(".events tbody tr").first, "told")
         expect(page.locator(".events"), "visit-3")
         row = page.locator(".arms tbody tr", has_text="blue")
@@ -126,21 +127,22 @@ def test_it_follows_a_tell_within_two_seconds(store, watch, serve):
         assert not page.locator(".empty").is_visible()
 
 
-def test_what_it_shows_is_what_the_report_says(store, watch, serve):
-    with made(store) as agent:
+def test_the_dashboard_shows_the_numbers_of_the_report(store, watch, serve):
+    with create_agent(store) as agent:
         port = serve(store)
         traffic(agent, 300, {"blue": 0.2, "green": 1.0, "red": 0.0}, looks=5)
         report = agent.report()
         page = watch(port, "/#/checkout").page
         expect(page.locator("main"), "They saved about", 60)
+        assert label_at(page, "green")
         for name in ARMS:
             one = report.sel(arm=name)
             row = page.locator(".arms tbody tr", has_text=name)
             cells = row.locator("td.number").all_inner_texts()
             counts = [one.n_asked, one.n_pending, one.n_looks, one.n_forgotten]
             assert cells == [str(int(count)) for count in counts]
-            said = row.locator(".interval .of").inner_text().split(" to ")
-            assert [float(x.replace("−", "-")) for x in said] == pytest.approx(
+            ends = row.locator(".interval .range").inner_text().split(" to ")
+            assert [float(x.replace("−", "-")) for x in ends] == pytest.approx(
                 [float(one.low), float(one.high)], abs=6e-3
             )
         regret = [
@@ -149,9 +151,7 @@ def test_what_it_shows_is_what_the_report_says(store, watch, serve):
         assert regret == pytest.approx([report.regret_low, report.regret_high], rel=6e-3)
         assert f"saved about {report.looks_saved:.3g} of regret" in tile(page, "Looks").inner_text()
         pulls = [event.arm for event in agent.events() if event.kind == "pull"]
-        latest = pulls[
-            len(pulls) - len(pulls) % 8 - (8 if len(pulls) % 8 == 0 else 0) :
-        ]  # 8 a stretch
+        latest = pulls[8 * ((len(pulls) - 1) // 8) :]  # intervals of 8 asks
         for item in page.locator(".legend li").all():
             name, share = item.inner_text().split("\n")
             assert float(share.removesuffix(" %")) == pytest.approx(
@@ -159,78 +159,79 @@ def test_what_it_shows_is_what_the_report_says(store, watch, serve):
             )
 
 
-def test_it_survives_a_restart_of_the_server_and_says_so(store, browser):
-    with made(store) as agent, Process(store) as server:
+def test_the_dashboard_reconnects_after_a_restart_of_the_server(store, browser):
+    with create_agent(store) as agent, Process(store) as server:
         pages = Watcher(browser, server.port), Watcher(browser, server.port)
         for watcher, path in zip(pages, ("/", "/#/checkout"), strict=True):
             watcher.page.goto(watcher.base + path)
-            expect(watcher.page.locator("#line"), "Live", FIRST)
+            expect(watcher.page.locator("#connection"), "Live", FIRST)
         page = watcher.page
         server.kill()
         for watcher in pages:
-            expect(watcher.page.locator("#line"), "The server does not answer")
+            expect(watcher.page.locator("#connection"), "The server does not respond; retrying")
         decision = agent.ask()
         server.start()
         for watcher in pages:
-            expect(watcher.page.locator("#line"), "Connected again at")
+            expect(watcher.page.locator("#connection"), "Reconnected at")
         expect(tile(page, "Asks").locator(".value"), "1", FIRST)
         agent.tell(decision.id, 1.0)
         expect(tile(page, "Asks").locator(".note"), "1 told")
         server.stop()
-        expect(page.locator("#line"), "The server does not answer")
+        expect(page.locator("#connection"), "The server does not respond")
         for watcher in pages:
             watcher.context.close()
-            # a browser writes down each connection that was refused; nothing else may be there
+            # the browser logs each refused connection, and nothing else may be logged
             assert all("ERR_" in text for text in watcher.logged), watcher.logged
             assert watcher.foreign() == []
 
 
-def test_an_agent_that_is_not_there_gets_a_sentence(store, browser):
-    with made(store), served(store) as port:
+def test_an_unknown_agent_shows_a_message(store, browser):
+    with create_agent(store), run_service(store) as port:
         watcher = Watcher(browser, port)
         watcher.page.goto(f"{watcher.base}/#/nobody")
-        expect(watcher.page.locator("main"), "There is no such agent", FIRST)
+        expect(watcher.page.locator("main"), "Agent not found", FIRST)
+        expect(watcher.page.locator("main"), "agent 'nobody' does not exist")
         watcher.context.close()
 
 
-# --------------------------------------------------------------------------------- changing
+# ------------------------------------------------------------------------------ changing arms
 
 
 def test_an_arm_is_added_paused_and_resumed(store, watch, serve):
-    with made(store) as agent:
+    with create_agent(store) as agent:
         port = serve(store)
         page = watch(port, "/#/checkout").page
         page.get_by_label("Name of a new arm").fill("violet <b>")
-        page.get_by_role("button", name="Add the arm").click()
-        expect(page.locator(".said"), "violet <b> was added.")
+        page.get_by_role("button", name="Add arm").click()
+        expect(page.locator(".message"), "violet <b> was added.")
         row = page.locator(".arms tbody tr", has_text="violet")
         row.get_by_role("button", name="Pause violet").click()
         expect(row.locator(".tag"), "paused")
         assert [arm.status for arm in agent.arms()] == ["active"] * 3 + ["paused"]
         row.get_by_role("button", name="Resume violet").click()
-        expect(page.locator(".said"), "is pulled again")
+        expect(page.locator(".message"), "is active again")
         assert agent.arms()[3].status == "active"
 
 
-def test_a_conflict_is_shown_in_words(store, browser):
-    with made(store), served(store) as port:
+def test_a_conflict_is_shown(store, browser):
+    with create_agent(store), run_service(store) as port:
         watcher = Watcher(browser, port)
         page = watcher.page
         page.goto(f"{watcher.base}/#/checkout")
         page.get_by_label("Name of a new arm").fill("blue")
-        page.get_by_role("button", name="Add the arm").click()
-        expect(page.locator(".said.bad"), "Not done: arm must be new, got 'blue'")
+        page.get_by_role("button", name="Add arm").click()
+        expect(page.locator(".message.bad"), "Failed: arm 'blue' already exists; use a new name")
         assert page.get_by_label("Name of a new arm").input_value() == "blue"
         watcher.context.close()
         assert [text for text in watcher.logged if "Failed to load resource" not in text] == []
 
 
-# ---------------------------------------------------------------------------- what is strange
+# -------------------------------------------------------------------------------- edge cases
 
 
 def test_names_that_are_markup_stay_text(store, watch, serve):
     name = "<b>shop</b>/<script>alert(2)</script>"
-    with made(store, name, NASTY) as agent:
+    with create_agent(store, name, NASTY) as agent:
         port = serve(store)
         traffic(agent, 40, dict.fromkeys(NASTY, 1.0), looks=4)
         page = watch(port).page
@@ -243,32 +244,32 @@ def test_names_that_are_markup_stay_text(store, watch, serve):
         assert page.locator("main img, main script, main b").count() == 0
         for arm in NASTY:
             page.locator(".arms tbody tr", has_text=arm).get_by_role("button").click()
-            expect(page.locator(".said"), f"{arm} is paused")
+            expect(page.locator(".message"), f"{arm} is paused")
         assert {arm.status for arm in agent.arms()} == {"paused"}
 
 
-def test_a_store_without_agents_says_how_to_make_one(store, watch, serve):
+def test_a_store_without_agents_shows_how_to_create_one(store, watch, serve):
     connect(store).close()
     page = watch(serve(store)).page
     expect(page.locator(".empty"), "No agents yet", FIRST)
-    with made(store):
+    with create_agent(store):
         expect(page.locator(".agents"), "checkout", FIRST)
     assert not page.locator(".empty").is_visible()
 
 
-def test_warnings_are_sentences(store, watch, serve):
-    with made(store) as agent:
+def test_warnings_are_shown(store, watch, serve):
+    with create_agent(store) as agent:
         port = serve(store)
         for _ in range(60):
             agent.ask()
         page = watch(port, "/#/checkout").page
-        expect(page.locator(".warnings"), "was asked for", FIRST)
+        expect(page.locator(".warnings"), "has no reported reward", FIRST)
         assert page.locator(".warnings li").count() == len(agent.report().warnings)
 
 
-def test_five_hundred_arms_stay_quick(store, watch, serve):
+def test_the_dashboard_is_fast_with_five_hundred_arms(store, watch, serve):
     arms = [f"arm {k}" for k in range(500)]
-    with made(store, arms=arms) as agent:
+    with create_agent(store, arms=arms) as agent:
         port = serve(store)
         agent.tell([(one.id, 1.0) for one in agent.ask(n=600)])
         page = watch(port, "/#/checkout").page
@@ -286,15 +287,98 @@ def test_five_hundred_arms_stay_quick(store, watch, serve):
         page.get_by_label("Find").fill("arm 49")
         assert page.locator(".arms tbody tr").count() == 11
         page.get_by_label("Find").fill("nothing of the kind")
-        expect(page.locator(".arms caption"), "No arm has such a name")
+        expect(page.locator(".arms caption"), "No arm matches")
 
 
-# -------------------------------------------------------------------------------- how it looks
+# ---------------------------------------------------------------------- explanations and pictures
+
+
+def label_at(page, name):
+    """Return whether the chart of shares names an arm."""
+    return page.locator(".chart .layer-text", has_text=re.compile(f"^{name}$")).count() == 1
+
+
+def test_an_arm_is_possible_or_ruled_out_with_a_p_value(store, watch, serve):
+    with create_agent(store, policy=kibitz.thompson(rewards="bernoulli")) as agent:
+        port = serve(store)
+        rewards = {"blue": 0.0, "green": 1.0}
+        for arm, reward in rewards.items():
+            for _ in range(200):
+                agent.observe(arm, reward)
+        agent.tell(agent.ask(among=["blue"]).id, 0.0)
+        page = watch(port, "/#/checkout").page
+        best = [page.locator(".arms tbody tr", has_text=arm).locator(".best") for arm in ARMS]
+        expect(best[0], "ruled out, p < ", FIRST)
+        bound = float(best[0].inner_text().partition("p < ")[2])
+        assert 1 <= bound / float(agent.report().sel(arm="blue").best) <= 2
+        expect(best[1], "possible")
+        expect(best[2], "unknown")
+        for row in page.locator(".arms tbody tr").all():  # rewards in [0, 1] have means in [0, 1]
+            ends = row.locator(".interval .range").inner_text().split(" to ")
+            assert ends == ["no observations"] or 0 <= float(ends[0]) <= float(ends[1]) <= 1
+        marks = page.locator("th.mean .axis-text").all_text_contents()
+        assert marks
+        assert all(0 <= float(mark) <= 1 for mark in marks)
+
+
+def test_every_number_is_explained_on_hover_tap_and_focus(store, watch, serve):
+    with create_agent(store) as agent:
+        port = serve(store)
+        traffic(agent, 100, {"blue": 0.2, "green": 1.0, "red": 0.0}, looks=5)
+        page = watch(port, "/#/checkout").page
+        tip = page.locator("#tip")
+        expect(page.locator(".legend"), "green", FIRST)
+        unexplained = page.evaluate(UNEXPLAINED)
+        assert unexplained == []
+        page.locator(".arms tbody tr", has_text="green").locator(".share").hover()
+        expect(tip, "of 100 asks were answered with this arm")
+        page.mouse.move(0, 0)
+        assert not tip.is_visible()
+        term = page.get_by_role("button", name="Regret so far")
+        term.focus()
+        page.keyboard.press("Shift+Tab")
+        page.keyboard.press("Tab")
+        expect(tip, "Interval for the regret")
+        assert term.get_attribute("aria-describedby") == "tip"
+        page.keyboard.press("Escape")
+        assert not tip.is_visible()
+        phone = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
+        page = watch(port, "/#/checkout", **phone).page
+        cell = page.locator(".arms tbody tr", has_text="green").locator(".best")
+        cell.tap(timeout=1000 * FIRST)
+        expect(page.locator("#tip"), "p-value")
+        box = page.locator("#tip").bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 390
+        cell.tap()
+        assert not page.locator("#tip").is_visible()
+
+
+UNEXPLAINED = """() => {
+  const explained = "[data-tip], svg, caption, h1, code, p.small, .name, .title span";
+  const found = [];
+  for (const node of document.querySelectorAll("main *")) {
+    const texts = [...node.childNodes].filter((c) => c.nodeType === 3).map((c) => c.textContent);
+    const own = texts.join("");
+    if (/\\d/.test(own) && !node.closest(explained) && node.checkVisibility()) found.push(own);
+  }
+  return found;
+}"""
+
+
+def test_colours_of_arms_are_neither_red_nor_green(store):
+    with create_agent(store), run_service(store) as port:
+        text = fetch(port, "GET", "/")[2].decode()
+    colours = re.findall(r"--c\d: #(\w{2})(\w{2})(\w{2})", text)
+    assert len(colours) == 14  # light and dark
+    for parts in colours:
+        hue, _, saturation = colorsys.rgb_to_hls(*(int(part, 16) / 255 for part in parts))
+        assert saturation < 0.2 or 20 <= 360 * hue <= 70 or 180 <= 360 * hue <= 330, parts
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_is_legible_on_a_phone(store, watch, scheme, serve):
-    with made(store, arms=[*NASTY, "blue"]) as agent:
+def test_the_dashboard_fits_a_phone(store, watch, scheme, serve):
+    with create_agent(store, arms=[*NASTY, "blue"]) as agent:
         port = serve(store)
         traffic(agent, 60, dict.fromkeys([*NASTY, "blue"], 1.0), looks=3)
         for _ in range(40):
@@ -348,14 +432,14 @@ def brightness(page):
     return sum(map(int, re.findall(r"\d+", colour)[:3])) / 765
 
 
-def test_all_texts_of_all_states_have_contrast(store, watch, serve):
+def test_all_texts_have_contrast(store, watch, serve):
     connect(store).close()
     port = serve(store)
     for scheme in ("light", "dark"):
         page = watch(port, color_scheme=scheme).page
         expect(page.locator(".empty"), "No agents yet", FIRST)
         assert contrasts(page) == []
-    with made(store, patience=1.0) as agent:
+    with create_agent(store, patience=1.0) as agent:
         traffic(agent, 40, dict.fromkeys(ARMS, 1.0), looks=4)
         agent.pause("blue")
         for _ in range(20):
@@ -366,29 +450,30 @@ def test_all_texts_of_all_states_have_contrast(store, watch, serve):
             assert contrasts(page) == []
 
 
-def test_it_is_used_without_a_mouse(store, watch, serve):
-    with made(store) as agent:
+def test_the_dashboard_works_by_keyboard(store, watch, serve):
+    with create_agent(store) as agent:
         port = serve(store)
         traffic(agent, 100, {"blue": 0.2, "green": 1.0, "red": 0.0})
         page = watch(port).page
         expect(page.locator(".agents"), "checkout", FIRST)
         reached = []
-        for _ in range(3):
+        for _ in range(8):
             page.keyboard.press("Tab")
             reached.append(page.evaluate("document.activeElement.textContent"))
             style = "getComputedStyle(document.activeElement)"
             assert page.evaluate(f"{style}.outlineStyle") == "solid"
-        assert reached == ["To the content", "kibitz", "checkout"]
+        heads = ["Arms", "Asks", "Looks", "Pending", "Last event"]  # with explanations
+        assert reached == ["Skip to content", "kibitz", *heads, "checkout"]
         page.keyboard.press("Enter")
         expect(page.locator("h1"), "checkout")
-        chart = page.get_by_role("img", name="Shares of the pulls")
+        chart = page.get_by_role("img", name="Shares of pulls over time")
         chart.focus()
         caption = page.locator("figure p")
         expect(caption, "Latest: asks 97 to 100")
         page.keyboard.press("ArrowLeft")
-        expect(caption, "Chosen: asks 89 to 96")
+        expect(caption, "Selected: asks 89 to 96")
         page.keyboard.press("Home")
-        expect(caption, "Chosen: asks 1 to 8")
+        expect(caption, "Selected: asks 1 to 8")
         page.keyboard.press("Escape")
         expect(caption, "Latest: asks 97 to 100")
         button = page.get_by_role("button", name="Pause green")
@@ -401,11 +486,11 @@ def test_it_is_used_without_a_mouse(store, watch, serve):
         assert page.get_by_role("cell").count() >= 3 * 8
 
 
-# ------------------------------------------------------------------------------------ who may
+# -------------------------------------------------------------------------------------- access
 
 
 def test_login_logout_and_the_cookie(store, browser):
-    with made(store), token_for(store, "admin") as token, served(store) as port:
+    with create_agent(store), token_for(store, "admin") as token, run_service(store) as port:
         watcher = Watcher(browser, port)
         page = watcher.page
         page.goto(f"{watcher.base}/#/checkout")
@@ -416,7 +501,7 @@ def test_login_logout_and_the_cookie(store, browser):
         assert field.get_attribute("type") == "password"
         field.fill("1.wrong")
         button.click()
-        expect(page.locator("[role=alert]"), "This token is not valid")
+        expect(page.locator("[role=alert]"), "This token is invalid")
         field.fill(token)
         page.keyboard.press("Enter")
         expect(page.locator("h1"), "checkout")
@@ -442,8 +527,12 @@ def test_login_logout_and_the_cookie(store, browser):
 
 
 @pytest.mark.parametrize("role", ["read", "play"])
-def test_who_may_not_change_sees_no_buttons(store, watch, role, serve):
-    with made(store), made(store, "other"), token_for(store, role, "checkout") as token:
+def test_buttons_are_hidden_without_the_admin_role(store, watch, role, serve):
+    with (
+        create_agent(store),
+        create_agent(store, "other"),
+        token_for(store, role, "checkout") as token,
+    ):
         port = serve(store)
         page = watch(port).page
         page.get_by_label("Token").fill(token)
@@ -455,8 +544,8 @@ def test_who_may_not_change_sees_no_buttons(store, watch, role, serve):
         assert page.get_by_role("button", name=re.compile("Pause|Resume|Add")).count() == 0
 
 
-def test_a_token_that_is_revoked_ends_the_watching(store, browser):
-    with made(store) as agent, token_for(store, "admin") as token, served(store) as port:
+def test_revoking_a_token_ends_its_stream(store, browser):
+    with create_agent(store) as agent, token_for(store, "admin") as token, run_service(store) as port:
         watcher = Watcher(browser, port)
         page = watcher.page
         page.goto(f"{watcher.base}/#/checkout")
@@ -471,20 +560,20 @@ def test_a_token_that_is_revoked_ends_the_watching(store, browser):
         watcher.context.close()
 
 
-def test_who_has_no_token_or_one_for_another_agent_watches_nothing(store):
+def test_watching_needs_a_token_for_the_agent(store):
     addresses = ("/v1/watch", "/v1/agents/checkout/watch")
-    made(store).close()
-    made(store, "other").close()
-    with token_for(store, "admin", "other") as token, served(store) as port:
+    create_agent(store).close()
+    create_agent(store, "other").close()
+    with token_for(store, "admin", "other") as token, run_service(store) as port:
         for address in addresses:
-            assert fetched(port, "GET", address)[0] == 401
+            assert fetch(port, "GET", address)[0] == 401
             wrong = {"cookie": f"kibitz_token={token}x"}
-            assert fetched(port, "GET", address, headers=wrong)[0] == 401
+            assert fetch(port, "GET", address, headers=wrong)[0] == 401
         right = {"cookie": f"kibitz_token={token}"}
-        assert fetched(port, "GET", addresses[1], headers=right)[0] == 403
-        status, _, body = fetched(port, "GET", addresses[0], headers=right)
+        assert fetch(port, "GET", addresses[1], headers=right)[0] == 403
+        status, _, body = fetch(port, "GET", addresses[0], headers=right)
         assert (status, [one["agent"] for one in json.loads(body)["agents"]]) == (200, ["other"])
-        status, _, body = fetched(port, "GET", "/session")
+        status, _, body = fetch(port, "GET", "/session")
         assert (status, json.loads(body)["role"]) == (200, None)
 
 
@@ -493,44 +582,44 @@ def set_cookie(headers):
 
 
 def test_the_cookie_is_secure_behind_tls(store):
-    with made(store), token_for(store, "read") as token, served(store) as port:
+    with create_agent(store), token_for(store, "read") as token, run_service(store) as port:
         proxied = {"x-forwarded-proto": "https"}
-        status, headers, body = fetched(port, "POST", "/login", {"token": token}, proxied)
+        status, headers, body = fetch(port, "POST", "/login", {"token": token}, proxied)
         assert status == 200
         (cookie,) = set_cookie(headers)
         assert {"httponly", "samesite=strict", "secure"} <= set(cookie.split("; "))
         assert token not in body.decode()
 
 
-def test_a_login_that_is_none_is_refused(store):
+def test_an_invalid_login_is_rejected(store):
     bodies = [
         (None, 422), ({}, 422), ([], 422), ({"token": 1}, 422), ({"token": ""}, 422),
         ({"token": "a\r\nset-cookie: b=c"}, 422), ({"token": "x" * 2000}, 422),
         ({"token": "x" * 300_000}, 413), ({"token": "1.x"}, 401), ({"token": "ü" * 500}, 401),
         ({"token": "1.x", "role": "admin"}, 422),
     ]  # fmt: skip
-    with made(store), token_for(store, "read"), served(store) as port:
+    with create_agent(store), token_for(store, "read"), run_service(store) as port:
         for body, expected in bodies:
-            status, headers, _ = fetched(port, "POST", "/login", body)
+            status, headers, _ = fetch(port, "POST", "/login", body)
             assert (status, set_cookie(headers)) == (expected, []), body
         kind = {"content-type": "text/plain", "origin": f"http://127.0.0.1:{port}"}
-        assert fetched(port, "POST", "/login", {"token": "1.x"}, kind)[0] == 415
+        assert fetch(port, "POST", "/login", {"token": "1.x"}, kind)[0] == 415
 
 
-def test_another_site_can_neither_log_in_nor_out(store):
-    with made(store), token_for(store, "read") as token, served(store) as port:
+def test_another_site_cannot_log_in_or_out(store):
+    with create_agent(store), token_for(store, "read") as token, run_service(store) as port:
         foreign = {"origin": "http://elsewhere.example"}
         for path in ("/login", "/logout"):
-            status, headers, _ = fetched(port, "POST", path, {"token": token}, foreign)
+            status, headers, _ = fetch(port, "POST", path, {"token": token}, foreign)
             assert (status, set_cookie(headers)) == (403, [])
 
 
-# ------------------------------------------------------------------------------ what it allows
+# --------------------------------------------------------------------- content security policy
 
 
-def test_the_page_allows_nothing_but_itself(store, browser):
-    with made(store), served(store) as port:
-        status, headers, body = fetched(port, "GET", "/")
+def test_the_content_security_policy_forbids_everything_else(store, browser):
+    with create_agent(store), run_service(store) as port:
+        status, headers, body = fetch(port, "GET", "/")
         assert status == 200
         policy = dict(headers)["content-security-policy"]
         assert "unsafe" not in policy

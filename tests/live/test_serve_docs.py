@@ -1,4 +1,4 @@
-"""Every line of docs/serve.md is run, in its order, in one shell."""
+"""Run every example of docs/serve.md in order, in one shell."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def blocks(*languages):
 
 
 @pytest.mark.skipif(not (shutil.which("curl") and shutil.which("bash")), reason="needs curl and bash")
-def test_every_line_of_the_page_runs(memory):
+def test_every_example_runs(memory):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     program = memory / "kibitz"
@@ -62,7 +62,7 @@ def test_every_line_of_the_page_runs(memory):
     assert done.stdout.rstrip().endswith("revoked")
 
 
-def test_the_table_of_the_page_has_every_address():
+def test_the_documented_table_has_every_route():
     from kibitz.live.service.app import ROUTES
 
     for route in ROUTES:
@@ -76,16 +76,16 @@ def test_the_table_of_the_page_has_every_address():
         assert row[1] == address.role
 
 
-def test_the_extras_of_the_page_exist():
+def test_the_documented_extras_exist():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for named in re.findall(r"kibitz\[([\w,]+)\]", TEXT):
         assert set(named.split(",")) <= set(extras)
 
 
-def test_the_limits_of_the_page_are_those_of_the_service():
+def test_the_documented_limits_are_those_of_the_service():
     from kibitz.live.service import auth, group_commit, http, server
 
     assert f"({http.MAX_BODY_BYTES // 1024} KiB, {http.MAX_BATCH} at once)" in TEXT
     assert f"too many waiting ({group_commit.MAX_WAITING})" in TEXT
-    assert f"up to {group_commit.MAX_TOGETHER} requests each" in TEXT
-    assert (server.HEAD_SECONDS, http.BODY_SECONDS, auth.FRESH_SECONDS) == (10, 10, 1)
+    assert f"up to {group_commit.MAX_GROUP} requests each" in TEXT
+    assert (server.MAX_HEADER_SECONDS, http.MAX_BODY_SECONDS, auth.TOKEN_CACHE_SECONDS) == (10, 10, 1)

@@ -1,4 +1,4 @@
-"""Every line of docs/live.md is run, in its order."""
+"""Run every example of docs/live.md in order."""
 
 import re
 import shlex
@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "live.md"
 
 
-def test_every_line_of_the_page_runs(memory, monkeypatch, capsys):
+def test_every_example_runs(memory, monkeypatch, capsys):
     monkeypatch.chdir(memory)
     blocks = re.findall(r"^```(python|sh)\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     assert len(blocks) >= 8
@@ -38,7 +38,7 @@ def test_every_line_of_the_page_runs(memory, monkeypatch, capsys):
             assert shown.out.strip(), line
 
 
-def test_what_the_page_says_that_is_printed_is_printed(memory, monkeypatch, capsys):
+def test_printed_values_match_the_comments(memory, monkeypatch, capsys):
     monkeypatch.chdir(memory)
     block = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)[0]
     exec(compile(block, PAGE.name, "exec"), {})
@@ -47,7 +47,7 @@ def test_what_the_page_says_that_is_printed_is_printed(memory, monkeypatch, caps
     assert len(said) == 3
 
 
-def test_the_extras_of_the_page_exist():
+def test_the_documented_extras_exist():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     for extra in re.findall(r"kibitz\[(\w+)\]", PAGE.read_text()):
         assert extra in extras

@@ -120,11 +120,11 @@ class Window:
     def draw(self, data, title):
         self.done.append(title)
 
-    def stir(self):
+    def process_events(self):
         if self.stopped and self.done and self.done[-1].endswith(" of 300 runs"):
             raise KeyboardInterrupt
 
-    def hold(self):
+    def wait_until_closed(self):
         self.done.append("held")
 
 

@@ -39,13 +39,13 @@ def no_window(monkeypatch):
 def titles(monkeypatch):
     """Return the titles of all that is drawn."""
     drawn = []
-    real = plots.regret_curves
+    real = plots.draw_regret_curves
 
     def recorded(data, title="", into=None):
         drawn.append(title)
         return real(data, title, into)
 
-    monkeypatch.setattr(plots, "regret_curves", recorded)
+    monkeypatch.setattr(plots, "draw_regret_curves", recorded)
     return drawn
 
 
@@ -132,7 +132,7 @@ def test_whoever_stops_it_while_the_last_figure_is_drawn_gets_all_runs(notebook,
             raise KeyboardInterrupt
         return b""
 
-    monkeypatch.setattr(plots, "png", png)
+    monkeypatch.setattr(plots, "render_png", png)
     data = kibitz.race(*GAME, **SETTING)
     assert titles[-1] == "60 runs"
     xarray.testing.assert_identical(data, kibitz.simulate(*GAME, **SETTING))
@@ -140,11 +140,11 @@ def test_whoever_stops_it_while_the_last_figure_is_drawn_gets_all_runs(notebook,
 
 def test_an_error_is_no_stop(notebook, titles, monkeypatch):
     def fail_once(figure):
-        monkeypatch.setattr(plots, "png", lambda figure: b"")
+        monkeypatch.setattr(plots, "render_png", lambda figure: b"")
         raise OSError("full disk")
 
     monkeypatch.setattr(race, "SECONDS", 1e9)  # nothing is drawn before the first runs
-    monkeypatch.setattr(plots, "png", fail_once)
+    monkeypatch.setattr(plots, "render_png", fail_once)
     with pytest.raises(OSError, match="full disk"):
         kibitz.race(*GAME, **SETTING)
 
@@ -157,12 +157,12 @@ def test_a_notebook_without_matplotlib_is_refused_before_anything_is_played(note
 
 
 def test_ipython_in_a_terminal_is_no_notebook(notebook):
-    assert race.in_a_notebook()
+    assert race.is_notebook()
     shell = sys.modules["IPython"].get_ipython()
     del shell.kernel
-    assert not race.in_a_notebook()
+    assert not race.is_notebook()
     sys.modules["IPython"].get_ipython = lambda: None
-    assert not race.in_a_notebook()
+    assert not race.is_notebook()
 
 
 class Place:
@@ -174,7 +174,7 @@ class Place:
     def draw(self, data, title):
         self.drawn.append((data, title))
 
-    def stir(self):
+    def process_events(self):
         self.stirred += 1
 
 
@@ -266,7 +266,7 @@ def test_a_window_is_held_until_it_is_closed_or_ctrl_c(windows, monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(pyplot, "show", show)
-    window.hold()
+    window.wait_until_closed()
     assert held == [True]
 
 
@@ -296,13 +296,13 @@ def test_a_backend_that_is_not_installed_opens_none(monkeypatch):
 
 def test_the_stages_of_a_figure_are_written_as_people_do():
     data = kibitz.simulate(*GAME, **SETTING)
-    figure = plots.regret_curves(data, "a title")
+    figure = plots.draw_regret_curves(data, "a title")
     figure.draw_without_rendering()
     (axes,) = figure.axes
     shown = [label.get_text() for label in axes.get_xticklabels()]
     assert {"10", "1000", "10⁴"} <= {*shown}
     assert not any("$" in label for label in shown)
-    again = plots.regret_curves(None, "compiling ucb", figure)
+    again = plots.draw_regret_curves(None, "compiling ucb", figure)
     assert again is figure
     (axes,) = figure.axes
     assert axes.get_title(loc="left") == "compiling ucb"

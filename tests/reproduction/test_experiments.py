@@ -13,7 +13,7 @@ import pytest
 import xarray
 
 from kibitz.bounds import complexity
-from kibitz.plotting.figures import figure
+from kibitz.plotting.figures import draw_figure
 from kibitz.plotting.picture import typeset
 from kibitz.reproduction import experiments
 from kibitz.reproduction.experiments import (
@@ -632,7 +632,7 @@ def test_every_experiment_runs_is_judged_and_drawn_and_resumes(number, tmp_path,
     assert module.verdict(data).word in {"confirmed", "not confirmed", "depends"}
     picture = module.draw(data)
     assert len(picture.alt) > 40
-    assert len(figure(picture).axes) >= len(picture.panels)
+    assert len(draw_figure(picture).axes) >= len(picture.panels)
     said = []
     again = module.run(file, runs=2, seed=3, progress=lambda what, share: said.append(what))
     for label, part in data.items():

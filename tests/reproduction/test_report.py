@@ -74,7 +74,7 @@ def section(tmp_path):
     from kibitz.simulation.sweep import sweep
 
     (tmp_path / "figures").mkdir()
-    plots.save_figure(plots.figure(PICTURE), tmp_path / "figures" / "1.svg")
+    plots.save_figure(plots.draw_figure(PICTURE), tmp_path / "figures" / "1.svg")
     data = sweep(gaussian([1, 0]), passive, ucb(), rate=[0.01, 0.1], horizon=50, runs=3, seed=9)
     verdict = judge(
         [Statement("a < b & c", True), Statement("open", None)], "in short", "In a sentence."
@@ -228,7 +228,7 @@ def test_no_template_switches_escaping_off():
 def test_dollars_in_labels_are_dollars(tmp_path):
     """And not mathematics, which would have to parse."""
     panel = PANEL._replace(title="$\\frac$", curves=[PANEL.curves[0]._replace(label="$x_{$")])
-    plots.save_figure(plots.figure(Picture("", [panel])), tmp_path / "f.svg")
+    plots.save_figure(plots.draw_figure(Picture("", [panel])), tmp_path / "f.svg")
 
 
 def test_the_charts_compile_without_complaint():
@@ -273,11 +273,11 @@ def test_colours_have_enough_contrast_for_lines():
 
 
 def test_one_figure_for_both_files(tmp_path):
-    drawn = plots.figure(PICTURE)
+    drawn = plots.draw_figure(PICTURE)
     for ending in ("png", "svg"):
         plots.save_figure(drawn, tmp_path / f"f.{ending}")
     again = tmp_path / "again.svg"
-    plots.save_figure(plots.figure(PICTURE), again)
+    plots.save_figure(plots.draw_figure(PICTURE), again)
     assert again.read_bytes() == (tmp_path / "f.svg").read_bytes()
 
 

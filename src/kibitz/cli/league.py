@@ -48,10 +48,10 @@ def league(
     for label, cost in stage_costs(named).items():
         found["policies"][label] |= cost._asdict()
     if plot:
-        from kibitz.plotting.figures import figure, save_figure
+        from kibitz.plotting.figures import draw_figure, save_figure
         from kibitz.reproduction.experiments.league import draw
 
-        save_figure(figure(draw(played)), Path(plot))
+        save_figure(draw_figure(draw(played)), Path(plot))
     if as_json:
         print_json(found)
     else:

@@ -103,9 +103,9 @@ def plan(
 
             planned["log"]["best_size"] = size_interval(logged, horizon, given, exploration)
     if plot:
-        from kibitz.plotting.figures import plan_curves, save_figure
+        from kibitz.plotting.figures import draw_plan, save_figure
 
-        save_figure(plan_curves(planned, shown), Path(plot))
+        save_figure(draw_plan(planned, shown), Path(plot))
     if as_json:
         print_json(planned)
     else:

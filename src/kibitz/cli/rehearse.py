@@ -61,10 +61,10 @@ def rehearse(
             beside=simulated, progress=progress,
         )  # fmt: skip
     if plot:
-        from kibitz.plotting.figures import regret_curves, save_figure
+        from kibitz.plotting.figures import draw_regret_curves, save_figure
 
         title = f"{policy}: delay {delay}, loss {loss:g}, duplicates {duplicates:g}"
-        save_figure(regret_curves(data, title), Path(plot))
+        save_figure(draw_regret_curves(data, title), Path(plot))
     final = {
         str(who): data["final_regret"].sel(policy=who).to_numpy() for who in data["policy"].to_numpy()
     }

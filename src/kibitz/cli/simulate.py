@@ -84,20 +84,20 @@ def simulate(
         game: Any = (problem, feedback, named)
         if watch:
             from kibitz.cli.watch import screen
-            from kibitz.plotting.race import open_window, watched
+            from kibitz.plotting.race import open_window, watch_simulation
 
             window = open_window()
             with screen(window) as shown:
-                data = watched(shown, *game, **options)
+                data = watch_simulation(shown, *game, **options)
         else:
             from kibitz.simulation.simulate import simulate as play
 
             with progress_bar() as progress:
                 data = play(*game, progress=progress, **options)
     if plot:
-        from kibitz.plotting.figures import regret_curves, save_figure
+        from kibitz.plotting.figures import draw_regret_curves, save_figure
 
-        save_figure(regret_curves(data, f"{problem.kind}, {observer}"), Path(plot))
+        save_figure(draw_regret_curves(data, f"{problem.kind}, {observer}"), Path(plot))
     if as_json:
         print_json(as_object(data))
     else:
@@ -109,7 +109,7 @@ def simulate(
             print(f"stopped after {complete} of {runs} runs")
         raise KeyboardInterrupt  # `main` has a sentence for it
     if window is not None:
-        window.hold()
+        window.wait_until_closed()
 
 
 def problem_of_log(log: str, means: list[float] | None, sd: list[float] | None) -> Any:

@@ -1,6 +1,6 @@
 """Figures on paper, or in a window: the one module that knows matplotlib.
 
-`figure` draws the `Picture` of an experiment, `regret_curves` and `plan_curves` what `--plot` asks
+`draw_figure` draws the `Picture` of an experiment, `draw_regret_curves` and `draw_plan` what `--plot` asks
 for; a `Window` shows the former while they change.
 """
 
@@ -45,7 +45,7 @@ STYLE: Any = {
 }
 
 
-def figure(picture: Picture) -> "Figure":
+def draw_figure(picture: Picture) -> "Figure":
     """Draw a picture."""
     from matplotlib.figure import Figure
 
@@ -135,7 +135,7 @@ def _negative(panel: Panel) -> bool:
     return any(np.nanmin(np.asarray(curve.y, float)) < 0 for curve in panel.curves)
 
 
-def regret_curves(
+def draw_regret_curves(
     data: "xarray.Dataset | None", title: str = "", into: "Figure | None" = None
 ) -> "Figure":
     """Draw mean regret against the stage, with bands from 25 to 75 %, for each policy.
@@ -168,7 +168,7 @@ def regret_curves(
     return figure
 
 
-def png(figure: "Figure") -> bytes:
+def render_png(figure: "Figure") -> bytes:
     """Return a figure as the bytes of a PNG file."""
     buffer = io.BytesIO()
     with matplotlib.rc_context(STYLE):
@@ -194,16 +194,16 @@ class Window:
     def draw(self, data: "xarray.Dataset | None", title: str) -> None:
         """Draw regret curves in it."""
         if self.is_open():
-            regret_curves(data, title, self.figure)
+            draw_regret_curves(data, title, self.figure)
             self.figure.canvas.draw_idle()
-            self.stir()
+            self.process_events()
 
-    def stir(self) -> None:
+    def process_events(self) -> None:
         """Let it answer: be moved, enlarged, closed."""
         if self.is_open():
             self.figure.canvas.flush_events()
 
-    def hold(self) -> None:
+    def wait_until_closed(self) -> None:
         """Wait until it is closed, or for Ctrl-C."""
         with suppress(KeyboardInterrupt):
             self.pyplot.show(block=True)
@@ -226,7 +226,7 @@ def save_figure(figure: "Figure", file: Path, name: str = "plot") -> None:
         )
 
 
-def plan_curves(plan: dict[str, Any], observers: Sequence[str] = ("kibitzer", "active")) -> "Figure":
+def draw_plan(plan: dict[str, Any], observers: Sequence[str] = ("kibitzer", "active")) -> "Figure":
     """Draw what `kibitz.plan` predicts, against the size of the bucket; simulated points if any."""
     setting, rates = plan["setting"], np.array(plan["rates"][1:])
     known = {
@@ -260,7 +260,7 @@ def plan_curves(plan: dict[str, Any], observers: Sequence[str] = ("kibitzer", "a
                 note="line: mean over the gaps, band: up to the worst" if several else "",
             )
         )
-    drawn = figure(
+    drawn = draw_figure(
         Picture("Predicted regret against the size of the bucket, for some policies.", panels)
     )
     top = max(axes.get_ylim()[1] for axes in drawn.axes)

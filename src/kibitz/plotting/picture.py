@@ -83,7 +83,7 @@ def band(label: str, regret: "xarray.DataArray") -> Curve:
     return Curve(label, regret["stage"].to_numpy(), regret.mean("run").to_numpy(), low, high)
 
 
-def bars(label: str, x: ArrayLike, samples: Sequence[Any]) -> Curve:
+def error_bars(label: str, x: ArrayLike, samples: Sequence[Any]) -> Curve:
     """Return the mean of each sample of runs against x, with bars of ± 2 standard errors."""
     values = [np.asarray(sample, dtype=float) for sample in samples]
     y = np.array([value.mean() for value in values])

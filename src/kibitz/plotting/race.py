@@ -60,13 +60,13 @@ def race(
         As in `simulate`.
     """
     check_options(options, NOT_OPTIONS)
-    if in_a_notebook() and find_spec("matplotlib") is None:
+    if is_notebook() and find_spec("matplotlib") is None:
         raise ValueError("matplotlib must be installed (pip install 'kibitz[figures]'), got nothing")
-    screen = Curves(Notebook if in_a_notebook() else open_window)
-    return watched(screen, problem, feedback, policies, **options)
+    screen = Curves(Notebook if is_notebook() else open_window)
+    return watch_simulation(screen, problem, feedback, policies, **options)
 
 
-def watched(
+def watch_simulation(
     screen: Screen, problem: Problem, feedback: Feedback, policies: Policies, **setting: Any
 ) -> "xarray.Dataset":
     """Play on a screen until all is played, or until Ctrl-C, and return the runs that are there."""
@@ -111,7 +111,7 @@ class Curves:
         if words != self.words and (compiling or late):
             self._draw(words)
         if (place := self.place()) is not None:
-            place.stir()
+            place.process_events()
 
     def show(self, data: "xarray.Dataset", words: str) -> None:
         """Draw the runs that are there."""
@@ -134,19 +134,19 @@ class Notebook:
         """Draw regret curves."""
         from IPython.display import Image, display
 
-        from kibitz.plotting.figures import png, regret_curves
+        from kibitz.plotting.figures import draw_regret_curves, render_png
 
-        image = Image(data=png(regret_curves(data, title)), width=WIDTH)
+        image = Image(data=render_png(draw_regret_curves(data, title)), width=WIDTH)
         if self.handle is None:
             self.handle = display(image, display_id=True)
         else:
             self.handle.update(image)
 
-    def stir(self) -> None:
+    def process_events(self) -> None:
         """Do nothing: a notebook moves by itself."""
 
 
-def in_a_notebook() -> bool:
+def is_notebook() -> bool:
     """Return whether this process is the kernel of a notebook."""
     ipython = sys.modules.get("IPython")
     return ipython is not None and hasattr(ipython.get_ipython(), "kernel")

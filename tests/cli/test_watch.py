@@ -130,7 +130,7 @@ class Window:
 
 @pytest.mark.parametrize("stopped", [False, True])
 def test_a_window_is_held_unless_it_was_stopped(kibitz, monkeypatch, stopped):
-    for module, name in ((playing, "WATCH_SECONDS"), (race, "SECONDS")):
+    for module, name in ((playing, "WATCH_SECONDS"), (race, "MIN_TITLE_SECONDS")):
         monkeypatch.setattr(module, name, 0.0)
     window = Window(stopped)
     monkeypatch.setattr(race, "open_window", lambda: window)

@@ -26,7 +26,7 @@ def no_window(monkeypatch):
     """Open none, wherever this is tried, and draw whatever is new."""
     monkeypatch.setattr(playing, "WATCH_SECONDS", 0.0)
     monkeypatch.setattr(playing, "WATCH_SHARE", 1.0)
-    monkeypatch.setattr(race, "SECONDS", 0.0)
+    monkeypatch.setattr(race, "MIN_TITLE_SECONDS", 0.0)
     monkeypatch.setenv("DISPLAY", ":0")
     monkeypatch.setattr(pyplot, "show", lambda block: None)
     pyplot.switch_backend("agg")
@@ -143,7 +143,7 @@ def test_an_error_is_no_stop(notebook, titles, monkeypatch):
         monkeypatch.setattr(plots, "render_png", lambda figure: b"")
         raise OSError("full disk")
 
-    monkeypatch.setattr(race, "SECONDS", 1e9)  # nothing is drawn before the first runs
+    monkeypatch.setattr(race, "MIN_TITLE_SECONDS", 1e9)  # nothing is drawn before the first runs
     monkeypatch.setattr(plots, "render_png", fail_once)
     with pytest.raises(OSError, match="full disk"):
         kibitz.race(*GAME, **SETTING)
@@ -185,14 +185,14 @@ def test_the_title_says_what_is_compiled_and_before_the_first_run_how_far_it_is(
     curves.tell("compiling ucb", 0.0)
     curves.tell("compiling ftl", 0.0)
     curves.tell("simulating", 0.004)
-    monkeypatch.setattr(race, "SECONDS", 1e9)
+    monkeypatch.setattr(race, "MIN_TITLE_SECONDS", 1e9)
     curves.tell("simulating", 0.5)  # too soon
     assert [title for _, title in place.drawn] == [
         "compiling ucb",
         "compiling ftl",
         "simulating: 0 %",
     ]
-    monkeypatch.setattr(race, "SECONDS", 0.0)
+    monkeypatch.setattr(race, "MIN_TITLE_SECONDS", 0.0)
     curves.show("data", "3 of 9 runs")
     curves.tell("simulating", 0.6)
     assert place.drawn[-1] == ("data", "3 of 9 runs")

@@ -29,7 +29,7 @@ def reproduce(
     with executor_at(options["executor"]) as options["executor"], progress_bar() as progress:
         done = do(out, only=only or [], runs=runs, quick=quick, progress=progress, **options)
     rows = [
-        [str(section.number), section.title, section.verdict.word, section.verdict.short]
+        [str(section.number), section.title, str(section.verdict), section.verdict.summary]
         for section in done
     ]
     words = ("experiment", "verdict", "in numbers")

@@ -1,7 +1,7 @@
-"""Figures on paper, or in a window: the one module that knows matplotlib.
+"""Figures drawn with matplotlib, the only module that imports it.
 
-`draw_figure` draws the `Picture` of an experiment, `draw_regret_curves` and `draw_plan` what `--plot` asks
-for; a `Window` shows the former while they change.
+`draw_figure` draws the `Picture` of an experiment; `draw_regret_curves` and `draw_plan` draw the
+figures of `--plot`. A `Window` shows regret curves while they change.
 """
 
 import io
@@ -46,44 +46,47 @@ STYLE: Any = {
 
 
 def draw_figure(picture: Picture) -> "Figure":
-    """Draw a picture."""
+    """Draw all panels of a picture with a common legend."""
     from matplotlib.figure import Figure
 
     columns = min(picture.columns, len(picture.panels))
     rows = -(-len(picture.panels) // columns)
     labels = picture.labels()
     longest = max(len(label) for label in labels)
-    marked = any(panel.marks for panel in picture.panels)
-    noted = max(panel.note.count("\n") + bool(panel.note) for panel in picture.panels)
+    has_marks = any(panel.marks for panel in picture.panels)
+    note_lines = max(panel.note.count("\n") + bool(panel.note) for panel in picture.panels)
     width = 6.6 if columns == 1 else 4.5 * columns
-    across = max(1, min(len(labels), int(width * 12 // (longest + 8))))
-    lines = -(-len(labels) // across)
+    legend_columns = max(1, min(len(labels), int(width * 12 // (longest + 8))))
+    legend_rows = -(-len(labels) // legend_columns)
     with matplotlib.rc_context(STYLE):
-        drawn = Figure(figsize=(width, (3.3 + 0.16 * noted) * rows + 0.22 * lines + 0.1))
+        drawn = Figure(figsize=(width, (3.3 + 0.16 * note_lines) * rows + 0.22 * legend_rows + 0.1))
         grid = drawn.subplots(rows, columns, squeeze=False)
         handles: dict[str, Any] = {}
         for axes, panel in zip(grid.flat, picture.panels, strict=False):
             draw_panel(axes, panel, labels, handles)
-            axes.set_title(panel.title, pad=16 if marked else 6)
+            axes.set_title(panel.title, pad=16 if has_marks else 6)
         for axes in grid.flat[len(picture.panels) :]:
             axes.set_axis_off()
         drawn.legend(
-            [handles[label] for label in labels], labels, loc="outside lower center", ncols=across
+            [handles[label] for label in labels],
+            labels,
+            loc="outside lower center",
+            ncols=legend_columns,
         )
         drawn.draw_without_rendering()
-        drawn.set_layout_engine("none")  # the layout is found once, not again for each file
+        drawn.set_layout_engine("none")  # computed once for all file formats
     return drawn
 
 
 def draw_panel(axes: "Axes", panel: Panel, labels: list[str], handles: dict[str, Any]) -> None:
-    """Draw a panel into its axes; `handles` gets what the legend shows for each label."""
+    """Draw a panel into its axes, and add the legend handles of its curves to `handles`."""
     for curve in panel.curves:
-        drawn = draw_curve(axes, curve, labels.index(curve.label))
-        handles.setdefault(curve.label, drawn)
+        handle = draw_curve(axes, curve, labels.index(curve.label))
+        handles.setdefault(curve.label, handle)
     scale_axis(axes.xaxis, axes.set_xscale, panel.x_log)
     scale_axis(axes.yaxis, axes.set_yscale, panel.y_log)
     if not panel.y_log:
-        axes.set_ylim(bottom=min(0, axes.get_ylim()[0]) if _negative(panel) else 0)
+        axes.set_ylim(bottom=min(0, axes.get_ylim()[0]) if _has_negative(panel) else 0)
     for mark in panel.marks:
         axes.axvline(mark.x, color="#555555", linewidth=0.9, linestyle=(0, (1, 2)), zorder=2)
         axes.annotate(
@@ -94,10 +97,10 @@ def draw_panel(axes: "Axes", panel: Panel, labels: list[str], handles: dict[str,
     axes.set_ylabel(panel.y)
 
 
-def draw_curve(axes: "Axes", curve: Curve, place: int) -> Any:
-    """Draw a curve in the colour, the dashes and the marker of its place; return its handle."""
-    colour, marker = COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)]
-    dashes = DASHES[place % len(DASHES)] or (1, 0)
+def draw_curve(axes: "Axes", curve: Curve, index: int) -> Any:
+    """Draw a curve with the colour, dashes and marker of its index; return its legend handle."""
+    colour, marker = COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)]
+    dashes = DASHES[index % len(DASHES)] or (1, 0)
     x, y = np.asarray(curve.x, float), np.asarray(curve.y, float)
     errors: Any = None
     if curve.low is not None and curve.high is not None:
@@ -119,28 +122,28 @@ def draw_curve(axes: "Axes", curve: Curve, place: int) -> Any:
 
 
 def scale_axis(axis: Any, set_scale: Any, log: bool) -> None:
-    """Make an axis linear or logarithmic, the latter with few ticks, written as people do."""
+    """Make an axis linear, or logarithmic with few ticks in the usual notation."""
     from matplotlib.ticker import LogLocator, NullLocator
 
     set_scale("log" if log else "linear")
     if log:
         first, last = axis.get_view_interval()
-        wide = last / first > 100  # else powers of ten alone would leave an axis without numbers
+        wide = last / first > 100  # a narrow axis might not contain two powers of ten
         axis.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0), numticks=8))
         axis.set_major_formatter(lambda x, _: typeset(x))
         axis.set_minor_locator(NullLocator())
 
 
-def _negative(panel: Panel) -> bool:
+def _has_negative(panel: Panel) -> bool:
     return any(np.nanmin(np.asarray(curve.y, float)) < 0 for curve in panel.curves)
 
 
 def draw_regret_curves(
     data: "xarray.Dataset | None", title: str = "", into: "Figure | None" = None
 ) -> "Figure":
-    """Draw mean regret against the stage, with bands from 25 to 75 %, for each policy.
+    """Draw mean regret against the stage for each policy, with bands from 25 to 75 %.
 
-    `into` is a figure that is drawn anew. As long as there is no data, the title stands alone.
+    `into` is a figure to redraw. Without data, the figure shows only the title.
     """
     from matplotlib.figure import Figure
 
@@ -154,7 +157,7 @@ def draw_regret_curves(
             return figure
         stages = data["stage"].to_numpy()
         for n, label in enumerate(data["policy"].to_numpy()):
-            regret = data["regret"].sel(policy=label).compute()  # of a folder, it is read here
+            regret = data["regret"].sel(policy=label).compute()  # Zarr data are read here
             colour, line = COLOURS[n % len(COLOURS)], LINES[n // len(COLOURS) % len(LINES)]
             low, high = regret.quantile([0.25, 0.75], "run").to_numpy()
             axes.fill_between(stages, low, high, color=colour, alpha=0.15, linewidth=0)
@@ -169,7 +172,7 @@ def draw_regret_curves(
 
 
 def render_png(figure: "Figure") -> bytes:
-    """Return a figure as the bytes of a PNG file."""
+    """Return a figure as PNG."""
     buffer = io.BytesIO()
     with matplotlib.rc_context(STYLE):
         figure.savefig(buffer, format="png")
@@ -177,10 +180,10 @@ def render_png(figure: "Figure") -> bytes:
 
 
 class Window:
-    """A window with a figure, until somebody closes it."""
+    """A window that shows a figure until the user closes it."""
 
     def __init__(self) -> None:
-        """Open it; an ImportError where matplotlib cannot."""
+        """Open the window; raise ImportError if the backend cannot open windows."""
         from matplotlib import pyplot
 
         self.pyplot = pyplot
@@ -188,35 +191,35 @@ class Window:
             self.figure = pyplot.figure(figsize=SIZE)
         if self.figure.canvas.required_interactive_framework is None:
             pyplot.close(self.figure)
-            raise ImportError(f"{pyplot.get_backend()} opens no windows")
+            raise ImportError(f"the matplotlib backend {pyplot.get_backend()} cannot open windows")
         pyplot.show(block=False)
 
     def draw(self, data: "xarray.Dataset | None", title: str) -> None:
-        """Draw regret curves in it."""
+        """Redraw the regret curves."""
         if self.is_open():
             draw_regret_curves(data, title, self.figure)
             self.figure.canvas.draw_idle()
             self.process_events()
 
     def process_events(self) -> None:
-        """Let it answer: be moved, enlarged, closed."""
+        """Process pending user events, so the window stays responsive."""
         if self.is_open():
             self.figure.canvas.flush_events()
 
     def wait_until_closed(self) -> None:
-        """Wait until it is closed, or for Ctrl-C."""
+        """Wait until the user closes the window or presses Ctrl-C."""
         with suppress(KeyboardInterrupt):
             self.pyplot.show(block=True)
 
     def is_open(self) -> bool:
-        """Return whether nobody has closed it."""
+        """Return whether the window is still open."""
         return self.pyplot.fignum_exists(self.figure.number)
 
 
 def save_figure(figure: "Figure", file: Path, name: str = "plot") -> None:
-    """Write a figure, whole or not at all; the ending of the file's name says how.
+    """Write a figure atomically, in the format of the file's extension.
 
-    `name` is what the user calls the file, should it be refused.
+    `name` is the option that an error message names.
     """
     target, kind = check_target(file, name), file.suffix.removeprefix(".")
     metadata = {"Date": None} if kind == "svg" else None
@@ -227,19 +230,22 @@ def save_figure(figure: "Figure", file: Path, name: str = "plot") -> None:
 
 
 def draw_plan(plan: dict[str, Any], observers: Sequence[str] = ("kibitzer", "active")) -> "Figure":
-    """Draw what `kibitz.plan` predicts, against the size of the bucket; simulated points if any."""
+    """Draw the regret that `kibitz.plan` predicts against the bucket size, with simulated points."""
     setting, rates = plan["setting"], np.array(plan["rates"][1:])
-    known = {
+    policies = {
         "kibitzer": "kibitzer",
         "active": "UCB1-Double",
         "uniform": "UCB, uniform",
         "optimal": "UCB, best weights",
     }
-    names = {observer: known[observer] for observer in observers}
+    names = {observer: policies[observer] for observer in observers}
     several = len(setting["problems"]) > 1
     points = [] if several else plan.get("simulation", {}).get("points", [])
     panels = []
-    for early, title in ((False, "Looks at a steady rate"), (True, "As many looks, early")):
+    for early, title in (
+        (False, "Looks at a constant rate"),
+        (True, "The same number of looks, early"),
+    ):
         predicted = plan["early"]["regret"] if early else plan["regret"]
         curves = []
         for observer, name in names.items():
@@ -247,31 +253,31 @@ def draw_plan(plan: dict[str, Any], observers: Sequence[str] = ("kibitzer", "act
             high = np.array(y["worst"][1:]) if several else None
             mean = np.array(y["mean"][1:])
             curves.append(Curve(name, rates, mean, mean if several else None, high))
-        for label, one in (("UCB, no looks", "uniform"), ("kibitzer, no looks", "kibitzer")):
-            none = np.full(rates.shape, predicted[one]["mean"][0])
-            curves.append(Curve(label, rates, none, kind="reference"))
+        for label, observer in (("UCB, no looks", "uniform"), ("kibitzer, no looks", "kibitzer")):
+            level = np.full(rates.shape, predicted[observer]["mean"][0])
+            curves.append(Curve(label, rates, level, kind="reference"))
         panels.append(
             Panel(
                 title,
-                "size of the bucket ε (looks per stage)",
-                f"regret after {setting['horizon']:,} stages".replace(",", " "),
+                "bucket size ε (looks per stage)",
+                f"regret after {setting['horizon']:,} stages",
                 curves,
                 [Mark(plan["rate_star"]["mean"], "ε*")],
-                note="line: mean over the gaps, band: up to the worst" if several else "",
+                note="line: mean over the problems; band: up to the worst" if several else "",
             )
         )
     drawn = draw_figure(
-        Picture("Predicted regret against the size of the bucket, for some policies.", panels)
+        Picture("Predicted regret of several policies against the bucket size.", panels)
     )
     top = max(axes.get_ylim()[1] for axes in drawn.axes)
     for axes, early in zip(drawn.axes, (False, True), strict=True):
         axes.set_ylim(0, top)
-        for place, observer in enumerate(names):
+        for index, observer in enumerate(names):
             own = [p for p in points if (p["observer"], p["early"]) == (observer, early)]
             if own:
                 axes.errorbar(
                     [p["rate"] for p in own], [p["mean"] for p in own], [2 * p["sem"] for p in own],
-                    color=COLOURS[place], marker=MARKERS[place], markersize=5, linestyle="none",
+                    color=COLOURS[index], marker=MARKERS[index], markersize=5, linestyle="none",
                     markerfacecolor="white", capsize=2, zorder=5,
                 )  # fmt: skip
     return drawn

@@ -1,6 +1,6 @@
-"""What a figure shows, as plain data; an experiment makes it and nothing is drawn here.
+"""Figures as plain data: panels, curves and marks.
 
-`figures` draws a picture on paper (matplotlib), `vega` the same picture in the browser.
+An experiment returns a `Picture`. `figures` draws it with matplotlib, `vega` in the browser.
 """
 
 import math
@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike
 if TYPE_CHECKING:
     import xarray
 
-#: Okabe and Ito's colours, told apart by colour-blind readers too; the light ones darkened so that
-#: each has a contrast of 3 or more with white.
+#: The colour-blind safe palette of Okabe and Ito, extended to 12 colours. The light colours are
+#: darkened to a contrast of at least 3 with white.
 COLOURS = (
     "#0072B2", "#D55E00", "#00875F", "#A0438B", "#A87900", "#333333", "#808080", "#1690A8",
     "#B2182B", "#5B5FC7", "#000000", "#6B7A00",
@@ -31,7 +31,7 @@ DASHES: tuple[tuple[float, ...], ...] = (
 
 
 class Curve(NamedTuple):
-    """A curve: `line` (with a band), `points` (with bars), `dots` or `reference` (dashed)."""
+    """A curve of kind `line` (with a band), `points` (with bars), `dots` or `reference` (dashed)."""
 
     label: str
     x: ArrayLike
@@ -42,14 +42,14 @@ class Curve(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A vertical line at x with a few letters above it."""
+    """A vertical line at x with a label above it."""
 
     x: float
     label: str
 
 
 class Panel(NamedTuple):
-    """One pair of axes. Words with their units; a logarithmic axis unless said otherwise."""
+    """One pair of axes, with the titles of the axes (units included) and their scales."""
 
     title: str
     x: str
@@ -58,18 +58,18 @@ class Panel(NamedTuple):
     marks: Sequence[Mark] = ()
     x_log: bool = True
     y_log: bool = False
-    note: str = ""  # a few words below: which bounds are vacuous, for instance
+    note: str = ""  # text below the panel
 
 
 class Picture(NamedTuple):
-    """Panels that share their labels, and what they show in words, for those who cannot see it."""
+    """Panels with a common legend, and a description for readers who cannot see them."""
 
     alt: str
     panels: Sequence[Panel]
     columns: int = 2
 
     def labels(self) -> list[str]:
-        """Return each label once, lines first, dots last; its place is its colour."""
+        """Return each label once, lines first and dots last; its index determines its colour."""
         kinds = ("line", "points", "reference", "dots")
         curves = [curve for panel in self.panels for curve in panel.curves]
         curves.sort(key=lambda curve: kinds.index(curve.kind))
@@ -77,7 +77,7 @@ class Picture(NamedTuple):
 
 
 def band(label: str, regret: "xarray.DataArray") -> Curve:
-    """Return mean regret against the stage, from the tenth, with a band from 25 to 75 %."""
+    """Return mean regret against the stage, from stage 10 on, with a band from 25 to 75 %."""
     regret = regret.sel(stage=slice(10, None))
     low, high = regret.quantile([0.25, 0.75], "run").to_numpy()
     return Curve(label, regret["stage"].to_numpy(), regret.mean("run").to_numpy(), low, high)
@@ -94,7 +94,7 @@ def error_bars(label: str, x: ArrayLike, samples: Sequence[Any]) -> Curve:
 
 
 def typeset(x: float) -> str:
-    """Write a number as people do: 0.05, 2, 1000, 10⁴, 3·10⁻⁵."""
+    """Return a number in the usual notation: 0.05, 2, 1000, 10⁴, 3·10⁻⁵."""
     if x == 0 or 0.001 <= abs(x) < 10_000:
         return f"{x:.4g}" if abs(x) >= 1000 else f"{x:.3g}"
     exponent = math.floor(math.log10(abs(x)) + 1e-9)

@@ -1,7 +1,7 @@
-"""Look on while policies are played, and stop when enough is seen.
+"""Watch a simulation while it runs, and stop it early.
 
-`race` draws curves in the cell of a notebook, or in a window. Whatever else can show them, such as
-the table of `kibitz simulate --watch`, is a `Screen` too.
+`race` draws regret curves in a notebook cell or in a window. Other displays, such as the table of
+`kibitz simulate --watch`, implement `Screen`.
 """
 
 import os
@@ -24,71 +24,72 @@ if TYPE_CHECKING:
 
     from kibitz.plotting.figures import Window
 
-WIDTH = 640  # of a figure in a notebook, in its pixels
-NOT_OPTIONS = ("progress", "keep", "watch")  # of `simulate`, which a race sets itself
-SECONDS = 0.5  # between two titles, as long as there is nothing to draw
+NOTEBOOK_WIDTH = 640  # of a figure, in CSS pixels
+RESERVED_OPTIONS = ("progress", "keep", "watch")  # options of `simulate` that `race` sets itself
+MIN_TITLE_SECONDS = 0.5  # between two titles before the first runs are complete
 
 
 class Screen(Protocol):
-    """Where people look."""
+    """A display that shows progress and partial results."""
 
-    def tell(self, what: str, share: float) -> None:
-        """Say what is being done, and the share of the work that is."""
+    def tell(self, what: str, share: float, /) -> None:
+        """Show what is being done, and the share of the work that is complete."""
 
-    def show(self, data: "xarray.Dataset", words: str) -> None:
-        """Show the runs that are there."""
+    def show(self, data: "xarray.Dataset", title: str, /) -> None:
+        """Show the runs that are complete, under a title."""
 
 
-@show_options(without=NOT_OPTIONS)
+@show_options(without=RESERVED_OPTIONS)
 def race(
     problem: Problem, feedback: Feedback, policies: Policies, **options: Unpack[Options]
 ) -> "xarray.Dataset":
-    """Do the same as `simulate`, and draw regret curves that change as runs come in.
+    """Simulate like `simulate`, and draw regret curves that are updated as runs complete.
 
-    They are drawn below the cell of a notebook, else in a window of matplotlib's, and where there can
-    be none, nowhere. All policies get on together, run by run.
+    The curves appear below the cell in a notebook, and otherwise in a matplotlib window. If no window
+    can be opened, nothing is drawn. All policies are simulated in parallel, so their curves grow
+    together.
 
-    Ctrl-C, or the button of a notebook that stops a cell, stops it. Then the title says so, and the
-    result is that of `simulate` for as many runs as all policies have; if they have none yet, a
-    KeyboardInterrupt is raised. With a `file`, the same call resumes from there.
+    Ctrl-C, or the stop button of a notebook, stops the simulation. The title then says so, and the
+    result contains the runs that all policies have completed; if there are none, KeyboardInterrupt is
+    raised. With a `file`, the same call resumes from there.
 
-    The numbers are those of `simulate`, bit for bit.
+    The numbers are bit for bit those of `simulate`.
 
     Parameters
     ----------
     problem, feedback, policies, {names}
         As in `simulate`.
     """
-    check_options(options, NOT_OPTIONS)
+    check_options(options, RESERVED_OPTIONS)
     if is_notebook() and find_spec("matplotlib") is None:
-        raise ValueError("matplotlib must be installed (pip install 'kibitz[figures]'), got nothing")
+        raise ValueError("matplotlib is not installed; run: pip install 'kibitz[figures]'")
     screen = Curves(Notebook if is_notebook() else open_window)
     return watch_simulation(screen, problem, feedback, policies, **options)
 
 
 def watch_simulation(
-    screen: Screen, problem: Problem, feedback: Feedback, policies: Policies, **setting: Any
+    screen: Screen, problem: Problem, feedback: Feedback, policies: Policies, **options: Any
 ) -> "xarray.Dataset":
-    """Play on a screen until all is played, or until Ctrl-C, and return the runs that are there."""
-    seen: xarray.Dataset | None = None
+    """Simulate on a screen until all runs are complete or Ctrl-C, and return the complete runs."""
+    latest: xarray.Dataset | None = None
 
-    def so_far(data: "xarray.Dataset") -> str:
-        return f"{data.sizes['run']} of {int(setting['runs'])} runs"
+    def format_progress(data: "xarray.Dataset") -> str:
+        return f"{data.sizes['run']} of {int(options['runs'])} runs"
 
     def watch(data: "xarray.Dataset") -> None:
-        nonlocal seen
-        seen = data
-        screen.show(data, so_far(data))
+        nonlocal latest
+        latest = data
+        screen.show(data, format_progress(data))
 
     try:
-        data = simulate(problem, feedback, policies, **setting, progress=screen.tell, watch=watch)
-        words = f"{data.sizes['run']} runs"
+        data = simulate(problem, feedback, policies, **options, progress=screen.tell, watch=watch)
+        title = f"{data.sizes['run']} runs"
     except KeyboardInterrupt:
-        if seen is None:
+        if latest is None:
             raise
-        data, words = seen, f"stopped after {so_far(seen)}"
-    with suppress(KeyboardInterrupt):  # too late to lose anything
-        screen.show(data, words)
+        data, title = latest, f"stopped after {format_progress(latest)}"
+    with suppress(KeyboardInterrupt):  # the data are complete: return them
+        screen.show(data, title)
     return data
 
 
@@ -96,36 +97,36 @@ def watch_simulation(
 
 
 class Curves:
-    """Regret curves in a notebook or in a window, or nowhere, drawn anew each time."""
+    """Regret curves in a notebook or in a window; draws nothing without either."""
 
-    def __init__(self, open_place: "Callable[[], Notebook | Window | None]") -> None:
-        self.place = cache(open_place)  # opened when there is first something to draw
+    def __init__(self, open_canvas: "Callable[[], Notebook | Window | None]") -> None:
+        self.canvas = cache(open_canvas)  # opened when there is something to draw
         self.data: xarray.Dataset | None = None
-        self.words, self.drawn = "", 0.0
+        self.title, self.drawn_at = "", 0.0
 
     def tell(self, what: str, share: float) -> None:
-        """Say in the title what is being compiled, or, before the first run, how far it is."""
+        """Show in the title what is being compiled and, before the first run, the progress."""
         compiling = what.startswith("compiling")
-        late = self.data is None and time.monotonic() - self.drawn > SECONDS
-        words = what if compiling else f"{what}: {100 * share:.0f} %"
-        if words != self.words and (compiling or late):
-            self._draw(words)
-        if (place := self.place()) is not None:
-            place.process_events()
+        late = self.data is None and time.monotonic() - self.drawn_at > MIN_TITLE_SECONDS
+        title = what if compiling else f"{what}: {100 * share:.0f} %"
+        if title != self.title and (compiling or late):
+            self._draw(title)
+        if (canvas := self.canvas()) is not None:
+            canvas.process_events()
 
-    def show(self, data: "xarray.Dataset", words: str) -> None:
-        """Draw the runs that are there."""
+    def show(self, data: "xarray.Dataset", title: str) -> None:
+        """Draw the runs that are complete."""
         self.data = data
-        self._draw(words)
+        self._draw(title)
 
-    def _draw(self, words: str) -> None:
-        if (place := self.place()) is not None:
-            place.draw(self.data, words)
-        self.words, self.drawn = words, time.monotonic()
+    def _draw(self, title: str) -> None:
+        if (canvas := self.canvas()) is not None:
+            canvas.draw(self.data, title)
+        self.title, self.drawn_at = title, time.monotonic()
 
 
 class Notebook:
-    """The output of a cell: one figure, replaced by the next."""
+    """The output of a notebook cell: one figure that is replaced at each update."""
 
     def __init__(self) -> None:
         self.handle: Any = None
@@ -136,26 +137,26 @@ class Notebook:
 
         from kibitz.plotting.figures import draw_regret_curves, render_png
 
-        image = Image(data=render_png(draw_regret_curves(data, title)), width=WIDTH)
+        image = Image(data=render_png(draw_regret_curves(data, title)), width=NOTEBOOK_WIDTH)
         if self.handle is None:
             self.handle = display(image, display_id=True)
         else:
             self.handle.update(image)
 
     def process_events(self) -> None:
-        """Do nothing: a notebook moves by itself."""
+        """Do nothing: the browser handles the events of a notebook."""
 
 
 def is_notebook() -> bool:
-    """Return whether this process is the kernel of a notebook."""
+    """Return whether this process is a notebook kernel."""
     ipython = sys.modules.get("IPython")
     return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
 
 
 def open_window() -> "Window | None":
-    """Return a window; none without matplotlib, or a display, or what it takes to open one."""
-    silent = sys.platform == "linux" and not {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()
-    if silent or find_spec("matplotlib") is None:
+    """Return a window, or None without matplotlib, a display or a backend that opens windows."""
+    no_display = sys.platform == "linux" and not {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()
+    if no_display or find_spec("matplotlib") is None:
         return None
     from kibitz.plotting.figures import Window
 

@@ -1,7 +1,7 @@
-"""Figures in the browser: a picture as Vega-Lite, and the JavaScript that draws it.
+"""Figures in the browser: Vega-Lite specifications and the JavaScript that draws them.
 
-A chart gets its colours from the page, which has some for light and some for dark, and the labels
-that are switched off by its parameter `hidden`.
+The page supplies the colours, for light and dark. The parameter `hidden` of a chart lists the curves
+that the reader has switched off.
 """
 
 import json
@@ -17,11 +17,11 @@ from kibitz.plotting.picture import DASHES, Curve, Mark, Panel, Picture, typeset
 Spec = dict[str, Any]
 
 
-def chart(panel: Panel, picture: Picture) -> Spec:
-    """Return a panel of a picture as a Vega-Lite specification."""
+def make_chart(panel: Panel, picture: Picture) -> Spec:
+    """Return the Vega-Lite specification of a panel."""
     values = [value for curve in panel.curves for value in curve_values(curve)]
     heights = [value[key] for value in values for key in ("y", "low", "high") if key in value]
-    if panel.y_log:  # a bar that reaches below 0 ends at the axis
+    if panel.y_log:  # an error bar that reaches below 0 ends at the axis
         heights = [height for height in heights if height > 0]
         for value in values:
             if "low" in value:
@@ -43,7 +43,7 @@ def chart(panel: Panel, picture: Picture) -> Spec:
 
 
 def curve_layers(panel: Panel, labels: list[str], x: Spec, y: Spec) -> list[Spec]:
-    """Return bands, bars, lines and points of the curves, and a layer that answers the pointer."""
+    """Return layers for bands, bars, lines and points, and one that shows tooltips."""
     named: Spec = {"field": "label", "type": "nominal", "legend": None}
     colour = {**named, "scale": {"domain": labels}}
     dashes = [list(DASHES[n % len(DASHES)]) or [1, 0] for n in range(len(labels))]
@@ -77,13 +77,13 @@ def curve_layers(panel: Panel, labels: list[str], x: Spec, y: Spec) -> list[Spec
 
 
 def mark_layers(mark: Mark) -> list[Spec]:
-    """Return a vertical line and the letters above it."""
+    """Return layers for a vertical line and its label."""
     ink: Spec = {"color": {"expr": "ink"}, "clip": False}
-    there = {"x": {"datum": mark.x, "type": "quantitative"}}
-    text = {**there, "y": {"value": 0}, "text": {"value": mark.label}}
+    position = {"x": {"datum": mark.x, "type": "quantitative"}}
+    text = {**position, "y": {"value": 0}, "text": {"value": mark.label}}
     once: Spec = {"data": {"values": [{}]}}
     return [
-        {**layer("rule", there, strokeDash=[1, 3], **ink), **once},
+        {**layer("rule", position, strokeDash=[1, 3], **ink), **once},
         {**layer("text", text, dy=-4, baseline="bottom", **ink), **once},
     ]
 
@@ -91,7 +91,7 @@ def mark_layers(mark: Mark) -> list[Spec]:
 def layer(
     mark: str, encoding: Spec, kind: str | None = None, test: str = "true", **style: Any
 ) -> Spec:
-    """Return a layer that shows the curves of one kind, or all."""
+    """Return a layer for the curves of one kind, or for all curves."""
     return {
         "mark": {"type": mark, "aria": False, "clip": True, **style},
         "transform": [{"filter": f"datum.kind == '{kind}' && {test}"}] if kind else [],
@@ -100,7 +100,7 @@ def layer(
 
 
 def curve_values(curve: Curve) -> list[Spec]:
-    """Return the points of a curve as Vega's values, NaN left out; four digits fill a screen."""
+    """Return the points of a curve, rounded to four digits and without NaN."""
     x, y = np.asarray(curve.x, float), np.asarray(curve.y, float)
     low = high = np.full(x.shape, np.nan)
     if curve.low is not None and curve.high is not None:
@@ -114,7 +114,7 @@ def curve_values(curve: Curve) -> list[Spec]:
 
 
 def axis(title: str, log: bool, values: list[float], zero: bool = False) -> Spec:
-    """Return type, scale and axis of a channel; `zero` is for heights, with room around them."""
+    """Return the type, scale and axis of a channel; `zero` includes 0, or leaves a margin if log."""
     lines = title.replace(" (", "\n(").split("\n") if len(title) > 30 else [title]
     low, high = min(values), max(values)
     if not log:
@@ -137,10 +137,10 @@ def axis(title: str, log: bool, values: list[float], zero: bool = False) -> Spec
     }
 
 
-def javascript() -> str:
+def bundle_javascript() -> str:
     """Return the JavaScript of Vega, Vega-Lite and vega-embed.
 
-    It is put together by a process of its own, which gives back the 100 MB that this takes.
+    A subprocess bundles it, because that takes 100 MB of memory.
     """
     program = (
         "import sys, vl_convert; "

@@ -1,4 +1,4 @@
-"""The paper's experiments: data from the simulator, a verdict on each claim, figures and a report."""
+"""The experiments of the paper and our own: simulated data, verdicts, figures and a report."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,5 +7,5 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import xarray
 
-Data = dict[str, "xarray.Dataset"]  # of an experiment, by part
-Files = Callable[[str], Path]  # where to save each part
+Data = dict[str, "xarray.Dataset"]  # the parts of an experiment's data, by name
+Files = Callable[[str], Path]  # maps the name of a part to the file that holds it

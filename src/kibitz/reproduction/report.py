@@ -1,8 +1,8 @@
-"""The folder that `kibitz reproduce` leaves behind: data, figures, and a page that needs no network.
+"""The folder that `kibitz reproduce` writes: data, figures, and a report that needs no network.
 
-The page is one file, made from `templates/`. Each figure is in it twice: as drawn by matplotlib (for
-print, and where no script runs), and as Vega-Lite, whose JavaScript stands in the page, for hovering
-and for switching curves off. All numbers come from the data that the page was made from.
+The report is one HTML file, rendered from `templates/`. It contains each figure twice: drawn by
+matplotlib, for print and browsers without JavaScript, and as an interactive Vega-Lite chart. The
+JavaScript of Vega is part of the file. All numbers are computed from the data in the folder.
 """
 
 import base64
@@ -24,11 +24,20 @@ from markupsafe import Markup, escape
 from kibitz._files import check_folder, check_target, write_atomic
 from kibitz._validation import flag, invalid
 from kibitz.plotting import vega
-from kibitz.plotting.figures import figure, save_figure
+from kibitz.plotting.figures import draw_figure, save_figure
 from kibitz.plotting.picture import COLOURS, DARK_COLOURS, DASHES, Picture, typeset
 from kibitz.reproduction import Data
-from kibitz.reproduction.experiments import NUMBERED
-from kibitz.reproduction.verdict import SURE, Verdict
+from kibitz.reproduction.experiments import NUMBERED, PAPER_EXPERIMENTS
+from kibitz.reproduction.verdict import (
+    MIN_STANDARD_ERRORS,
+    SIGNS,
+    Claim,
+    Parameter,
+    Statement,
+    Verdict,
+    format_outcome,
+    outcome,
+)
 from kibitz.simulation.executors import open_executor
 from kibitz.simulation.options import Executors, check_option
 from kibitz.simulation.results.dataset import versions
@@ -39,27 +48,44 @@ PAPER = (
     "Rémy Degenne, Evrard Garcelon and Vianney Perchet, “Bandits with Side Observations: Bounded vs. "
     "Logarithmic Regret”, UAI 2018"
 )
-QUICK = 25  # how many times fewer runs a rough version has
-LEAST_RUNS = 3
-SIGNS = {True: ("✓", "holds"), False: ("✗", "does not hold"), None: ("?", "open: too few runs")}
-LAWS = {"gaussian": "Gaussian rewards of variance 1", "bernoulli": "Bernoulli rewards"}
-MOST_LISTED = 20  # values of a sweep that are listed
-SETTING_COLUMNS = ("data", "means", "looks", "policies", "swept", "T", "runs", "engine")
+QUICK_DIVISOR = 25  # `quick` divides the number of runs by this
+MIN_RUNS = 3
+RESULTS = {True: "holds", False: "does not hold", None: "undecided: too few runs"}
+OUTCOME_SIGNS = {"confirmed": "✓", "partly confirmed": "±", "not confirmed": "✗"}
+REWARDS = {"gaussian": "Gaussian with variance 1", "bernoulli": "Bernoulli"}
+SWEPT = {"rate": "ε", "relative": "ε/ε*", "period": "1/ε", "draw": "pair of means"}
+MAX_LISTED = 20  # values of a sweep; longer lists are shortened to their ends
+GROUPS = (  # id, title and description of a group, and whether it is the paper's
+    ("paper", "The paper’s experiments", "The figures of the paper’s section 5.", True),
+    (
+        "ours",
+        "Our experiments",
+        "Claims that the paper makes without a figure, and comparisons that are not in the paper.",
+        False,
+    ),
+)
+DATA_COLUMNS = ("data", "means", "looks", "varied", "T", "runs", "engine")
+POLICY_COLUMNS = ("policy", "function", "parameters", "data")
 
 
 class Section(NamedTuple):
-    """An experiment, done."""
+    """The results of an experiment, as the report shows them."""
 
     number: int
     title: str
-    paper: str
+    source: str
     claim: str
     verdict: Verdict
     picture: Picture
-    settings: list[list[str]]  # what made the data: a row for each part, see `SETTING_COLUMNS`
     rewards: str
     runs: int
-    files: list[str]  # in the folder's data/
+    data_rows: list[list[str]]  # one for each part of the data; see `DATA_COLUMNS`
+    policy_rows: list[list[str]]  # one for each policy; see `POLICY_COLUMNS`
+    files: list[str]  # in `data/`, one for each part of the data
+    module: str = ""
+    is_paper: bool = False  # whether it is one of the paper's experiments
+    claims: Sequence[Claim] = ()
+    parameters: Sequence[Parameter] = ()
 
 
 # ---------------------------------------------------------------------------------- the command
@@ -76,62 +102,62 @@ def reproduce(
     progress: Callable[[str, float], None] | None = None,
     executor: Executors | None = None,
 ) -> list[Section]:
-    """Run experiments, or resume them, and leave data, figures and page in a folder.
+    """Run or resume experiments, and write data, figures and report to a folder.
 
     Parameters
     ----------
     folder
-        Where to leave them, made if it is not there; what its data hold is not computed again.
+        The folder, which is created if necessary. Results in its `data/` are not computed again.
     seed
-        Of all random numbers.
+        The seed of all random numbers.
     only
         The numbers of the experiments; all if empty.
     runs
-        How many runs; each experiment has its own number unless given.
+        The number of runs; by default, each experiment has its own.
     quick
-        Whether to do with a fraction of the runs.
+        Whether to use only a fraction of the runs.
     threads, progress, executor
         As in `simulate`.
     """
-    numbers = chosen(only)
+    numbers = select_experiments(only)
     seed, quick = check_option("seed", seed), flag(quick, "quick")
     runs = None if runs is None else check_option("runs", runs)
     threads = check_option("threads", threads)
-    place = check_folder(folder, "out")
+    out = check_folder(folder, "out")
     for part in ("data", "figures"):
-        check_folder(place / part, "out").mkdir(parents=True, exist_ok=True)
-    page_file = check_target(place / "report.html", "out")
-    tell = progress if progress is not None else lambda what, share: None
+        check_folder(out / part, "out").mkdir(parents=True, exist_ok=True)
+    report_file = check_target(out / "report.html", "out")
+    show_progress = progress if progress is not None else lambda what, share: None
     sections = []
 
     def n_runs(number: int) -> int:
-        usual: int = NUMBERED[number].RUNS
-        return runs or (max(LEAST_RUNS, usual // QUICK) if quick else usual)
+        default: int = NUMBERED[number].RUNS
+        return runs or (max(MIN_RUNS, default // QUICK_DIVISOR) if quick else default)
 
     def run_all() -> None:
         for number in numbers:
-            file = partial(data_file, place, number)
+            file = partial(data_file, out, number)
             NUMBERED[number].run(file, runs=n_runs(number), seed=seed, threads=threads)
 
-    with open_executor(executor) as crew, ThreadPoolExecutor(1) as aside, ExitStack() as stack:
-        script = aside.submit(vega.javascript)
-        if crew is None:
+    with open_executor(executor) as workers, ThreadPoolExecutor(1) as background, ExitStack() as stack:
+        script = background.submit(vega.bundle_javascript)
+        if workers is None:
             stack.enter_context(compile_for(run_all))
-        for done, number in enumerate(numbers):
+        for n_complete, number in enumerate(numbers):
 
-            def step(what: str, share: float, done: int = done, number: int = number) -> None:
+            def step(what: str, share: float, n: int = n_complete, number: int = number) -> None:
                 title = NUMBERED[number].TITLE
-                tell(f"{number}. {title}: {what}", (done + share) / len(numbers))
+                show_progress(f"{number}. {title}: {what}", (n + share) / len(numbers))
 
-            options = {"runs": n_runs(number), "seed": seed, "threads": threads, "executor": crew}
-            sections.append(experiment(number, place, progress=step, **options))
-        written = page(sections, place / "figures", script.result(), seed, quick)
-    write_atomic(page_file, written.encode(), "out")
+            options = {"runs": n_runs(number), "seed": seed, "threads": threads, "executor": workers}
+            sections.append(run_experiment(number, out, progress=step, **options))
+        html = render_report(sections, out / "figures", script.result(), seed, quick)
+    write_atomic(report_file, html.encode(), "out")
     return sections
 
 
-def chosen(only: Sequence[int]) -> list[int]:
-    """Return the numbers of the experiments that are asked for, each once; all if none is."""
+def select_experiments(only: Sequence[int]) -> list[int]:
+    """Return the numbers of the requested experiments without duplicates; all if none is given."""
     condition = f"numbers from 1 to {len(NUMBERED)}"
     if not isinstance(only, Sequence) or isinstance(only, str):
         raise invalid("only", condition, only)
@@ -146,10 +172,10 @@ def data_file(folder: Path, number: int, part: str) -> Path:
     return folder / "data" / f"{number}-{part}.nc"
 
 
-def experiment(
+def run_experiment(
     number: int, folder: Path, *, progress: Callable[[str, float], None], **options: Any
 ) -> Section:
-    """Run an experiment, or resume it; leave its data and its figure in a folder."""
+    """Run or resume an experiment, and write its data and its figure to a folder."""
     module = NUMBERED[number]
     files: list[str] = []
 
@@ -161,25 +187,44 @@ def experiment(
     data = module.run(file, progress=progress, **options)
     progress("drawing", 1.0)
     picture = module.draw(data)
-    drawn = figure(picture)
-    for ending in ("png", "svg"):
-        save_figure(drawn, folder / "figures" / f"{number}.{ending}", "out")
-    words = (module.TITLE, module.PAPER, module.CLAIM)
+    figure = draw_figure(picture)
+    for extension in ("png", "svg"):
+        save_figure(figure, folder / "figures" / f"{number}.{extension}", "out")
     verdict = module.verdict(data)
-    if hasattr(module, "measured"):
-        verdict = verdict._replace(tables=[*verdict.tables, *module.measured()])
-    n_runs = next(iter(data.values())).sizes["run"]
-    made = (setting_rows(data), rewards_of(data), n_runs)
-    return Section(number, *words, verdict, picture, *made, sorted(files))
+    if hasattr(module, "measure_costs"):
+        verdict = verdict._replace(tables=[*verdict.tables, *module.measure_costs()])
+    runs = next(iter(data.values())).sizes["run"]
+    is_paper = module in PAPER_EXPERIMENTS
+    return Section(
+        number,
+        module.TITLE,
+        module.SOURCE,
+        module.CLAIM,
+        verdict,
+        picture,
+        describe_rewards(data),
+        runs,
+        data_rows(data),
+        policy_rows(data),
+        files,
+        module=module.__name__,
+        is_paper=is_paper,
+        claims=module.CLAIMS if is_paper else (),
+        parameters=(
+            [*module.PARAMETERS, Parameter("runs", str(module.PAPER_RUNS), str(runs))]
+            if is_paper
+            else ()
+        ),
+    )
 
 
-# ------------------------------------------------------------------------------------- the page
+# ----------------------------------------------------------------------------------- the report
 
 
-def page(
+def render_report(
     sections: Sequence[Section], figures: Path, script: str, seed: int, quick: bool = False
 ) -> str:
-    """Return the page; `script` is the JavaScript of Vega."""
+    """Return the report as HTML; `script` is the JavaScript of Vega."""
     templates = Environment(
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -187,85 +232,111 @@ def page(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters["with_indices"] = with_indices
+    templates.filters["with_subscripts"] = with_subscripts
     templates.policies["json.dumps_kwargs"] = {
         "ensure_ascii": False, "separators": (",", ":"), "allow_nan": False,
     }  # fmt: skip
-    words = [section.verdict.word for section in sections]
-    return templates.get_template("page.html").render(
+    entries = [
+        {
+            **section._asdict(),
+            "svg": base64.b64encode((figures / f"{section.number}.svg").read_bytes()).decode(),
+            "legend": legend_entries(section.picture),
+        }
+        for section in sections
+    ]
+    return templates.get_template("report.html").render(
         paper=PAPER,
         quick=quick,
         seed=seed,
-        sure=f"{SURE:g}",
+        min_standard_errors=f"{MIN_STANDARD_ERRORS:g}",
         signs=SIGNS,
-        counts=", ".join(
-            f"{words.count(word)} {word}"
-            for word in ("confirmed", "depends", "not confirmed")
-            if word in words
-        ),
-        sections=[
-            {
-                **section._asdict(),
-                "svg": base64.b64encode((figures / f"{section.number}.svg").read_bytes()).decode(),
-                "legend": legend(section.picture),
-            }
-            for section in sections
+        results=RESULTS,
+        outcome_signs=OUTCOME_SIGNS,
+        groups=[
+            {"id": name, "title": title, "text": text, "sections": own, "counts": count_outcomes(own)}
+            for name, title, text, is_paper in GROUPS
+            if (own := [entry for entry in entries if entry["is_paper"] is is_paper])
         ],
-        setting_columns=SETTING_COLUMNS,
+        claims=[row for section in sections for row in claim_rows(section)],
+        data_columns=DATA_COLUMNS,
+        policy_columns=POLICY_COLUMNS,
         charts={
             str(section.number): [
-                vega.chart(panel, section.picture) for panel in section.picture.panels
+                vega.make_chart(panel, section.picture) for panel in section.picture.panels
             ]
             for section in sections
         },
         versions={
             **versions(), "matplotlib": version("matplotlib"), "Python": platform.python_version()
         },
-        style=Markup(beside("report.css") + palettes()),
+        style=Markup(read_template("report.css") + palette_css()),
         vega=inline_script(script),
-        script=inline_script(beside("report.js")),
+        script=inline_script(read_template("report.js")),
     )  # fmt: skip
 
 
-def beside(name: str) -> str:
-    """Return the text of a file that lies beside the templates."""
+def count_outcomes(sections: Iterable[dict[str, Any]]) -> str:
+    """Return the number of experiments with each outcome, as in "1 confirmed"."""
+    outcomes = [section["verdict"].outcome for section in sections]
+    return ", ".join(f"{outcomes.count(word)} {word}" for word in OUTCOME_SIGNS if word in outcomes)
+
+
+def claim_rows(section: Section) -> list[dict[str, Any]]:
+    """Return a row for each of the paper's claims that an experiment tests."""
+    rows = []
+    for n, claim in enumerate(section.claims):
+        statements: list[Statement] = [one for one in section.verdict.statements if one.claim == n]
+        rows.append(
+            {
+                "number": section.number,
+                "claim": claim,
+                "outcome": outcome(statements) if statements else "",
+                "label": format_outcome(statements) if statements else "not measured",
+            }
+        )
+    return rows
+
+
+def read_template(name: str) -> str:
+    """Return the text of a file in `templates/`."""
     return (TEMPLATES / name).read_text(encoding="utf-8")
 
 
 def inline_script(code: str) -> Markup:
-    """Return JavaScript that may stand in a script element: nothing in it ends the element."""
+    """Return JavaScript for a script element, escaped so that it cannot end the element."""
     return Markup(code.replace("</script", "<\\/script").replace("<!--", "<\\!--"))
 
 
-def with_indices(text: str) -> Markup:
-    """Return text as HTML, with its indices as indices: Δ_i."""
+def with_subscripts(text: str) -> Markup:
+    """Return text as HTML in which Δ_i has a subscript."""
     return Markup(re.sub(r"([ΔNp])_i", r"\1<sub>i</sub>", str(escape(text))))
 
 
-def palettes() -> str:
-    """Return the colours of the curves as CSS, for light and for dark."""
+def palette_css() -> str:
+    """Return the colours of the curves as CSS, for light and dark."""
 
     def variables(colours: Iterable[str]) -> str:
         return "".join(f"--c{n}:{colour};" for n, colour in enumerate(colours))
 
     light, dark = variables(COLOURS), variables(DARK_COLOURS)
     classes = "".join(f".c{n}{{color:var(--c{n})}}" for n in range(len(COLOURS)))
-    night = f"@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}"
-    return f":root{{{light}}}{night}{classes}"
+    return (
+        f":root{{{light}}}@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}{classes}"
+    )
 
 
-def legend(picture: Picture) -> list[dict[str, Any]]:
-    """Return label, colour, dashes and dot of each curve."""
+def legend_entries(picture: Picture) -> list[dict[str, Any]]:
+    """Return the label, colour, dashes and marker of each curve."""
     curves = [curve for panel in picture.panels for curve in panel.curves]
-    kinds = {curve.label: curve.kind for curve in reversed(curves)}  # the first of each label
+    kinds = {curve.label: curve.kind for curve in reversed(curves)}  # of the first with this label
     entries = []
-    for place, label in enumerate(picture.labels()):
-        own = {"reference": (5, 3), "points": (), "dots": (0, 99)}
-        dashes = own.get(kinds[label], DASHES[place % len(DASHES)])
+    for index, label in enumerate(picture.labels()):
+        fixed = {"reference": (5, 3), "points": (), "dots": (0, 99)}
+        dashes = fixed.get(kinds[label], DASHES[index % len(DASHES)])
         entries.append(
             {
                 "label": label,
-                "colour": place % len(COLOURS),
+                "colour": index % len(COLOURS),
                 "dashes": " ".join(map(str, dashes)),
                 "dot": kinds[label] in {"points", "dots"},
             }
@@ -273,57 +344,93 @@ def legend(picture: Picture) -> list[dict[str, Any]]:
     return entries
 
 
-def setting_rows(data: Data) -> list[list[str]]:
-    """Return what made some data, as they say themselves: a row for each part."""
+# --------------------------------------------------------------------------------- the settings
+
+
+def data_rows(data: Data) -> list[list[str]]:
+    """Return the settings of each part of the data, read from its attributes."""
     rows = []
     for label, part in data.items():
-        cells = json.loads(part.attrs["cells"])
-        first = cells[0]["fingerprint"]
+        fingerprints = [cell["fingerprint"] for cell in json.loads(part.attrs["cells"])]
+        first = fingerprints[0]
         swept = next((str(d) for d in part["final_regret"].dims if d not in {"policy", "run"}), None)
-        values = _values(part[swept].to_numpy()) if swept else ""
-        policies = "; ".join(
-            f"{one} = {name_of(cell['policy'])}"
-            if one != cell["policy"]["name"]
-            else name_of(cell["policy"])
-            for one, cell in {cell["policy"]: cell["fingerprint"] for cell in cells}.items()
+        rows.append(
+            [
+                label,
+                format_means([one["problem"]["means"] for one in fingerprints]),
+                format_feedback([one["feedback"] for one in fingerprints]),
+                f"{SWEPT.get(swept, swept)}: {format_values(part[swept].to_numpy())}"
+                if swept
+                else "–",
+                typeset(first["horizon"]),
+                str(part.sizes["run"]),
+                part.attrs["engine"],
+            ]
         )
-        feedback = dict(first["feedback"])
-        if len({json.dumps(cell["fingerprint"]["feedback"]) for cell in cells}) > 1:
-            feedback.pop("rate", None)
-        means = ", ".join(f"{one:g}" for one in first["problem"]["means"])
-        if any(cell["fingerprint"]["problem"] != first["problem"] for cell in cells):
-            means = f"{means} and others"
-        row = [label, means, _words(feedback), policies, f"{swept}: {values}" if swept else "–"]
-        rows.append([*row, typeset(first["horizon"]), str(part.sizes["run"]), part.attrs["engine"]])
     return rows
 
 
-def name_of(policy: dict[str, Any]) -> str:
-    """Write a policy with its parameters."""
-    parameters = ", ".join(
-        f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in policy["parameters"].items()
+def policy_rows(data: Data) -> list[list[str]]:
+    """Return a row for each policy with other parameters, and the parts of the data that have it."""
+    parts: dict[tuple[str, str, str], list[str]] = {}
+    for label, part in data.items():
+        cells = json.loads(part.attrs["cells"])
+        for name, policy in {cell["policy"]: cell["fingerprint"]["policy"] for cell in cells}.items():
+            row = (name, policy["name"], format_parameters(policy["parameters"]))
+            parts.setdefault(row, []).append(label)
+    return [
+        [*row, "all" if len(labels) == len(data) else ", ".join(labels)]
+        for row, labels in parts.items()
+    ]
+
+
+def format_parameters(parameters: dict[str, Any]) -> str:
+    """Return the parameters of a policy as "a = 1, b = no"."""
+    words = {True: "yes", False: "no", None: "none"}
+    return (
+        ", ".join(
+            f"{name} = {value:g}"
+            if isinstance(value, float)
+            else f"{name} = {words[value] if isinstance(value, bool | None) else value}"
+            for name, value in parameters.items()
+        )
+        or "–"
     )
-    return f"{policy['name']}({parameters})"
 
 
-def _words(feedback: dict[str, Any]) -> str:
-    usual = {"observer": feedback["observer"], "looks": 1, "paid": False}
-    unusual = {name: value for name, value in feedback.items() if value != usual.get(name)}
-    return str(feedback["observer"]) + "".join(f", {k} {v}" for k, v in unusual.items())
+def format_means(problems: Sequence[Sequence[float]]) -> str:
+    """Return the means of the first problem, and the number of problems if there are several."""
+    n_problems = len({tuple(means) for means in problems})
+    means = ", ".join(f"{mean:g}" for mean in problems[0])
+    return means if n_problems == 1 else f"{means} (the first of {n_problems} problems)"
 
 
-def _values(values: Any) -> str:
-    """Write what was swept; the first and the last of very many."""
-    if len(values) > MOST_LISTED:
-        return f"{_value(values[0])} to {_value(values[-1])}"
-    return ", ".join(map(_value, values))
+def format_feedback(feedbacks: Sequence[dict[str, Any]]) -> str:
+    """Return the looks of one or more feedbacks in words; a rate that varies is left out."""
+    first = feedbacks[0]
+    if first["observer"] in {"bandit", "full"}:
+        return {"bandit": "none", "full": "all arms at every stage"}[first["observer"]]
+    words = [first["observer"]]
+    if weights := first.get("weights"):
+        words.append(f"{weights} weights" if isinstance(weights, str) else f"weights {weights}")
+    rate = first["rate"]
+    if all(one.get("rate") == rate for one in feedbacks):
+        is_periodic = isinstance(rate, dict) and "every" in rate
+        words.append(f"every {rate['every']} stages" if is_periodic else f"ε = {rate}")
+    if first["looks"] != 1:
+        words.append(f"{first['looks']} looks per arrival")
+    if first["paid"]:
+        words.append("paid")
+    return ", ".join(words)
 
 
-def rewards_of(data: Data) -> str:
-    """Say which law the rewards have."""
+def format_values(values: Any) -> str:
+    """Return the values of a sweep, or the first and the last if there are many."""
+    words = [value if isinstance(value, str) else typeset(float(value)) for value in values]
+    return ", ".join(words) if len(words) <= MAX_LISTED else f"{words[0]} to {words[-1]}"
+
+
+def describe_rewards(data: Data) -> str:
+    """Return the reward distribution of the data in words."""
     first = next(iter(data.values()))
-    return LAWS[json.loads(first.attrs["cells"])[0]["fingerprint"]["problem"]["kind"]]
-
-
-def _value(value: Any) -> str:
-    return value if isinstance(value, str) else typeset(float(value))
+    return REWARDS[json.loads(first.attrs["cells"])[0]["fingerprint"]["problem"]["kind"]]

@@ -1,9 +1,9 @@
-"""How an experiment is judged: numbers with their standard errors, statements, and one word.
+"""Verdicts: estimates with standard errors, statements about them, and the outcome.
 
-A statement *holds*, *fails*, or stays *open* when the runs are too few to tell: it is decided if the
-number is more than `SURE` standard errors away from the limit that it is held against. An
-experiment is "confirmed" if all its statements hold, "not confirmed" if none does, and "depends"
-if some do and some do not.
+A statement compares an estimate with a limit. It *holds* or *fails* if the estimate is more than
+`MIN_STANDARD_ERRORS` standard errors away from the limit; otherwise it is *undecided*. An experiment
+is "confirmed" if all its statements hold, "not confirmed" if none holds, and otherwise "partly
+confirmed", with the number of statements that hold: "partly confirmed (3 of 11)".
 """
 
 import math
@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-SURE = 3.0  # standard errors
+MIN_STANDARD_ERRORS = 3.0  # between an estimate and its limit, for a decision
+#: The sign of a statement that holds, fails or is undecided.
+SIGNS = {True: "✓", False: "✗", None: "?"}
 
 
 class Estimate(NamedTuple):
@@ -31,14 +33,41 @@ class Estimate(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """A sentence about the data and whether it holds; None if the runs are too few to tell."""
+    """A sentence about the data and whether it holds; None if there are too few runs to tell."""
 
     text: str
     holds: bool | None
+    claim: int | None = None  # the index of the claim it tests in the experiment's `CLAIMS`
+
+    def __str__(self) -> str:
+        return f"{SIGNS[self.holds]} {self.text}"
+
+
+class Claim(NamedTuple):
+    """A claim of the paper in our words, where it is made, and how we test it."""
+
+    text: str
+    place: str
+    measure: str
+
+
+class Parameter(NamedTuple):
+    """A parameter of an experiment: its value in the paper and here."""
+
+    name: str
+    paper: str
+    here: str
+
+    @property
+    def comparison(self) -> str:
+        """Whether both values are the same."""
+        if self.paper.startswith("not stated"):
+            return "not stated"
+        return "same" if self.paper == self.here else "differs"
 
 
 class Table(NamedTuple):
-    """Numbers that a reader may want to look up."""
+    """A table of the report."""
 
     caption: str
     columns: Sequence[str]
@@ -46,47 +75,74 @@ class Table(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """One word, why in a few words and in a few sentences, and the statements behind it."""
+    """The statements of an experiment, its main numbers in a phrase, and its finding in sentences."""
 
-    word: str
-    short: str
-    sentence: str
     statements: list[Statement]
+    summary: str
+    finding: str
     tables: Sequence[Table] = ()
+
+    @property
+    def outcome(self) -> str:
+        """One of "confirmed", "partly confirmed" and "not confirmed"."""
+        return outcome(self.statements)
+
+    def __str__(self) -> str:
+        return format_outcome(self.statements)
+
+
+def outcome(statements: Sequence[Statement]) -> str:
+    """Return "confirmed", "partly confirmed" or "not confirmed"."""
+    n_holding = sum(statement.holds is True for statement in statements)
+    if n_holding == len(statements):
+        return "confirmed"
+    return "partly confirmed" if n_holding else "not confirmed"
+
+
+def format_outcome(statements: Sequence[Statement]) -> str:
+    """Return the outcome, with the number of statements that hold if only some of them do."""
+    word = outcome(statements)
+    if word != "partly confirmed":
+        return word
+    return f"{word} ({sum(one.holds is True for one in statements)} of {len(statements)})"
 
 
 def judge(
-    statements: Iterable[Statement], short: str, sentence: str, tables: Sequence[Table] = ()
+    statements: Iterable[Statement], summary: str, finding: str, tables: Sequence[Table] = ()
 ) -> Verdict:
-    """Return the verdict that statements amount to."""
+    """Return the verdict for one or more statements."""
     listed = list(statements)
     if not listed:
-        raise ValueError("statements must be at least one statement, got none")
-    held = sum(statement.holds is True for statement in listed)
-    word = "confirmed" if held == len(listed) else "depends" if held else "not confirmed"
-    return Verdict(word, short, sentence, listed, tables)
+        raise ValueError("no statements to judge; pass at least one")
+    return Verdict(listed, summary, finding, tables)
 
 
-def below(estimate: Estimate, limit: float) -> bool | None:
-    """Say whether a number is surely below a limit; None if that is open."""
-    margin = SURE * estimate.error
+def is_below(estimate: Estimate, limit: float) -> bool | None:
+    """Return whether a number is below a limit; None if undecided."""
+    margin = MIN_STANDARD_ERRORS * estimate.error
     if estimate.value + margin < limit:
         return True
     return False if estimate.value - margin > limit else None
 
 
-def above(estimate: Estimate, limit: float) -> bool | None:
-    """Say whether a number is surely above a limit; None if that is open."""
-    return below(Estimate(-estimate.value, estimate.error), -limit)
+def is_above(estimate: Estimate, limit: float) -> bool | None:
+    """Return whether a number is above a limit; None if undecided."""
+    return is_below(Estimate(-estimate.value, estimate.error), -limit)
 
 
-def within(estimate: Estimate, limit: float) -> bool | None:
-    """Say whether a number is surely between -limit and limit; None if that is open."""
-    return all_of([below(estimate, limit), above(estimate, -limit)])
+def is_within(estimate: Estimate, limit: float) -> bool | None:
+    """Return whether a number is between -limit and limit; None if undecided."""
+    return all_hold([is_below(estimate, limit), is_above(estimate, -limit)])
+
+
+def all_hold(results: Iterable[bool | None]) -> bool | None:
+    """Return whether all results are True; None if none is False but some are undecided."""
+    listed = list(results)
+    return False if False in listed else None if None in listed else True
 
 
 def mean(values: Any) -> Estimate:
-    """Return the mean over runs, with the standard error of independent runs."""
+    """Return the mean over runs and its standard error."""
     sample = np.asarray(values, dtype=float).ravel()
     sample = sample[np.isfinite(sample)]
     if sample.size < 2:
@@ -104,15 +160,15 @@ def ratio(numerator: Any, denominator: Any) -> Estimate:
 
 
 def saving(values: Any, reference: Any) -> Estimate:
-    """Return by which share the mean of `values` is below that of `reference`."""
-    kept = ratio(values, reference)
-    return Estimate(1 - kept.value, kept.error)
+    """Return by what share the mean of `values` is below the mean of `reference`."""
+    remaining = ratio(values, reference)
+    return Estimate(1 - remaining.value, remaining.error)
 
 
 def slope(x: Any, runs: Any, log: bool = False) -> Estimate:
     """Return the slope of a least-squares line through the means at x, with its standard error.
 
-    `runs` has a column for each x; `log` fits the logarithms of the means.
+    `runs` has a column for each x. With `log`, the line is fitted to the logarithms of the means.
     """
     points, sample = np.asarray(x, dtype=float), np.asarray(runs, dtype=float)
     means = sample.mean(axis=0)
@@ -123,25 +179,21 @@ def slope(x: Any, runs: Any, log: bool = False) -> Estimate:
 
 
 def r_squared(x: Any, y: Any) -> float:
-    """Return R² of a least-squares line; 0 where there is nothing to explain."""
+    """Return R² of a least-squares line; 0 if y is constant."""
     points, values = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     if np.ptp(values) <= 1e-12 * abs(values).max():
         return 0.0
     return float(np.corrcoef(points, values)[0, 1] ** 2)
 
 
-def reached(stages: Any, curve: Any, share: float) -> float:
-    """Return the first of the stages at which a curve has reached a share of its last value."""
+def first_stage_at(share: float, stages: Any, curve: Any) -> float:
+    """Return the first stage at which a curve has reached a share of its last value."""
     values = np.asarray(curve, dtype=float)
     return float(np.asarray(stages)[np.argmax(values >= share * values[-1])])
 
 
-def all_of(holds: Iterable[bool | None]) -> bool | None:
-    """Return whether all hold; None if none fails but some are open."""
-    listed = list(holds)
-    return False if False in listed else None if None in listed else True
-
-
-def percent(estimate: Estimate) -> str:
-    """Write a share in per cent."""
-    return f"{Estimate(100 * estimate.value, 100 * estimate.error)} %"
+def format_percent(share: Estimate | float) -> str:
+    """Return a share in per cent, with its standard error if it is an estimate."""
+    if isinstance(share, Estimate):
+        return f"{Estimate(100 * share.value, 100 * share.error)} %"
+    return f"{100 * share:.3g} %"

@@ -1,30 +1,33 @@
-"""The experiments: those of the paper, what it claims but does not draw, and which policy to use.
+"""The experiments that `kibitz reproduce` runs: the paper's five figures, then our own.
 
-Each is a module with its setting as data at the top, `run` (data from the simulator, saved to
-`file(part)` for each of its parts, and resumed from there), `verdict` (what the data say) and `draw`
-(a picture of them). A module does not know its number: that is its place in `EXPERIMENTS`.
+Each experiment is a module. Its parameters are constants at the top. `run` simulates the data and
+saves each part to `file(part)`, or resumes from there; `verdict` compares the data with the claims;
+`draw` returns the figure. The number of an experiment is its position in `EXPERIMENTS`.
 """
 
 from kibitz.reproduction.experiments import (
     active,
     all_info,
     arrivals,
-    for_ever,
+    bayes_optimum,
+    between_bounds,
+    bounded_regret,
     ftl_or_ucb,
     league,
-    limit,
     paid,
     rate_optimal,
     rate_uniform,
-    sandwich,
     threshold,
     weights,
 )
 
-EXPERIMENTS = (
-    rate_uniform, rate_optimal, weights, active, all_info, for_ever, ftl_or_ucb, threshold, paid,
-    arrivals, sandwich, league, limit,
+#: The experiments of the paper's section 5, one for each of its figures.
+PAPER_EXPERIMENTS = (rate_uniform, rate_optimal, weights, active, all_info)
+#: Experiments of our own, on claims for which the paper has no figure and on policies.
+OUR_EXPERIMENTS = (
+    bounded_regret, ftl_or_ucb, threshold, paid, arrivals, between_bounds, league, bayes_optimum,
 )  # fmt: skip
+EXPERIMENTS = (*PAPER_EXPERIMENTS, *OUR_EXPERIMENTS)
 
 #: The experiments by number.
 NUMBERED = dict(enumerate(EXPERIMENTS, start=1))

@@ -1,69 +1,123 @@
-"""The active algorithms compared, in two readings.
+"""The active algorithms compared, in two readings of the paper.
 
-Of the paper: Section 5, fourth figure.
+Source: Section 5, Figure 4.
 
-Concluded: whether UCB1-Double soon reaches its final regret; and in each reading whether ETC-OCUCB
-and ETC-OCUCB-2 are alike for every p, and whether a small p beats the largest.
+Measured: whether UCB1-Double reaches its final regret in the first half of the stages; and in each
+reading, whether ETC-OCUCB and ETC-OCUCB-2 have similar regret for every p, and whether regret is
+lower for a small p than for the largest.
 """
 
 from typing import Any
 
 from kibitz.model.feedback import active
 from kibitz.model.problem import gaussian
-from kibitz.plotting.picture import Panel, Picture, band, bars, typeset
+from kibitz.plotting.picture import Panel, Picture, band, error_bars, typeset
 from kibitz.policies.etc_ocucb import etc_ocucb
 from kibitz.policies.ucb import ucb_double
 from kibitz.reproduction import Data, Files
 from kibitz.reproduction.verdict import (
+    Claim,
+    Parameter,
     Statement,
     Verdict,
-    above,
-    all_of,
+    all_hold,
+    first_stage_at,
+    format_percent,
+    is_above,
+    is_within,
     judge,
     mean,
-    percent,
-    reached,
     saving,
-    within,
 )
 from kibitz.simulation.schedule import log_spaced
 from kibitz.simulation.simulate import simulate
 
 TITLE = "The active algorithms compared"
-PAPER = "Section 5, fourth figure"
+SOURCE = "Section 5, Figure 4"
 CLAIM = (
-    "UCB1-Double soon reaches its final regret and then hardly pulls a sub-optimal arm again; "
-    "ETC-OCUCB and ETC-OCUCB-2 perform alike, and slightly better for smaller p."
+    "UCB1-Double soon reaches its final regret and then pulls hardly any sub-optimal arm. ETC-OCUCB "
+    "and ETC-OCUCB-2 have similar regret, which is slightly lower for smaller p."
 )
 #: Mean reward of each arm.
 MEANS = (2.0, 1.8, 1.5, 1.0, 0.5)
 #: ε.
 RATE = 0.1
-#: Stages, T.
+#: Number of stages, T.
 HORIZON = 10_000
-#: p of ETC-OCUCB.
+#: Values of p of ETC-OCUCB.
 GROWTHS = (1.1, 1.2, 1.5, 2.0, 3.0)
-#: Those p that are compared with the largest.
-SMALL = (1.1, 1.2)
+#: The values of p that are compared with the largest.
+SMALL_GROWTHS = (1.1, 1.2)
 #: The other parameters of ETC-OCUCB.
-OTHERS: Any = {"alpha": 1.0, "rho": 0.5, "eta": 2.0, "C": 10.0}
-#: What the page calls them, and whether an epoch starts from zero (Algorithm 2 to the letter).
+ETC_OCUCB: Any = {"alpha": 1.0, "rho": 0.5, "eta": 2.0, "C": 10.0}
+#: The title of each reading, and whether an epoch starts from zero (Algorithm 2 to the letter).
 READINGS = {"kept": ("Statistics kept", False), "restart": ("Restart in each epoch", True)}
-#: They compare arms after whole rounds of looks, or at stages 2^k.
+#: When arms are compared: after whole rounds of looks, or at stages 2^k.
 VARIANTS = {"ETC-OCUCB": "rounds", "ETC-OCUCB-2": "doubling"}
-#: Runs of each setting.
+#: Number of runs.
 RUNS = 400
-SAME = 0.10  #: How far apart regrets may be that are "similar".
-SOON = 0.5  #: The share of the horizon by which "soon" is over.
-DONE = 0.95  #: The share of the final regret at which it is reached.
+PAPER_RUNS = 100
+MAX_DIFFERENCE = 0.10  #: Largest relative difference between regrets that count as similar.
+EARLY_SHARE = 0.5  #: Share of the stages in which the final regret must be reached.
+FINAL_SHARE = 0.95  #: Share of the final regret at which it counts as reached.
+ITEMS = "Section 5, “Comparison of algorithms”, Figure 4"
+CLAIMS = (
+    Claim(
+        "UCB1-Double soon reaches its final regret and then pulls hardly any sub-optimal arm.",
+        f"{ITEMS}, first item",
+        "Regret added by the second half of the stages: less than "
+        f"{format_percent(1 - FINAL_SHARE)}.",
+    ),
+    Claim(
+        "ETC-OCUCB and ETC-OCUCB-2 have similar regret.",
+        f"{ITEMS}, second item",
+        f"Relative difference in final regret: at most {format_percent(MAX_DIFFERENCE)} for every "
+        "p, in each of two readings.",
+    ),
+    Claim(
+        "Regret is slightly lower for smaller p.",
+        f"{ITEMS}, second item",
+        f"Final regret with p = {SMALL_GROWTHS[0]:g} and {SMALL_GROWTHS[1]:g} against "
+        f"p = {GROWTHS[-1]:g}: lower for both variants, in each of two readings.",
+    ),
+    Claim(
+        "ETC-OCUCB-2 eliminates arms less aggressively than ETC-OCUCB, and p controls how often the "
+        "set of active arms is updated.",
+        "Section 5, “Comparison of algorithms”",
+        "Not measured: both follow from the definitions of the algorithms.",
+    ),
+)
+PARAMETERS = (
+    Parameter("rewards", "Gaussian, variance 1", "Gaussian, variance 1"),
+    Parameter("means", "2, 1.8, 1.5, 1, 0.5", ", ".join(f"{one:g}" for one in MEANS)),
+    Parameter("ε", "0.1", f"{RATE:g}"),
+    Parameter("horizon T", "10⁴", typeset(HORIZON)),
+    Parameter(
+        "α, ρ, η, C", "1, 1/2, 2, 10", "1, 1/2, 2, 10"
+    ),
+    Parameter("p", "not stated", ", ".join(f"{p:g}" for p in GROWTHS)),
+    Parameter("epoch length", "p^(p^m)", "p^(p^m), rounded up to whole stages"),
+    Parameter(
+        "horizon of ETC in epoch m",
+        "d^(3/2) log d with d the length of epoch m + 1 (Algorithm 2, p = 2)",
+        "d^(1 + 1/p) log d, the same for p = 2 (errata, D34)",
+    ),
+    Parameter(
+        "statistics at the start of an epoch",
+        "reset (Algorithm 2)",
+        "two readings: reset, or kept from epoch to epoch",
+    ),
+    Parameter("constant of UCB1-Double", "not stated", "6, as in Algorithm 1"),
+    Parameter("band", "25 % and 75 % quantiles", "25 % and 75 % quantiles"),
+)  # fmt: skip
 
 
 def run(file: Files, **options: Any) -> Data:
-    """Play all variants, in both readings."""
+    """Simulate all variants in both readings."""
     data = {}
     for reading, (_, restart) in READINGS.items():
         policies = {"UCB1-Double": ucb_double()} | {
-            f"{name}, p = {p:g}": etc_ocucb(p=p, check=schedule, restart=restart, **OTHERS)
+            f"{name}, p = {p:g}": etc_ocucb(p=p, check=schedule, restart=restart, **ETC_OCUCB)
             for name, schedule in VARIANTS.items()
             for p in GROWTHS
         }
@@ -76,74 +130,84 @@ def run(file: Files, **options: Any) -> Data:
 
 def verdict(data: Data) -> Verdict:
     """Judge each of the paper's remarks, in each reading."""
-    some = next(iter(data.values()))
-    double = some["regret"].sel(policy="UCB1-Double")
-    stages = some["stage"].to_numpy()
-    stage = reached(stages, double.mean("run"), DONE)
-    late = saving(double.sel(stage=SOON * HORIZON, method="nearest"), double.isel(stage=-1))
+    first = next(iter(data.values()))
+    double = first["regret"].sel(policy="UCB1-Double")
+    stages = first["stage"].to_numpy()
+    stage = first_stage_at(FINAL_SHARE, stages, double.mean("run"))
+    late = saving(double.sel(stage=EARLY_SHARE * HORIZON, method="nearest"), double.isel(stage=-1))
     statements = [
         Statement(
-            f"UCB1-Double reaches {DONE:.0%} of its final regret "
-            f"({mean(double.isel(stage=-1))}) at stage {typeset(stage)} of {typeset(HORIZON)}; the "
-            f"second half of the stages adds {percent(late)} (soon: less than {1 - DONE:.0%}).",
-            within(late, 1 - DONE),
+            f"UCB1-Double reaches {format_percent(FINAL_SHARE)} of its final regret "
+            f"({mean(double.isel(stage=-1))}) at stage {typeset(stage)} of {typeset(HORIZON)}. The "
+            f"second half of the stages adds {format_percent(late)} (soon: less than "
+            f"{format_percent(1 - FINAL_SHARE)}).",
+            is_within(late, 1 - FINAL_SHARE),
+            claim=0,
         )
     ]
+    comparisons = []
     for reading, part in data.items():
         final = part["final_regret"]
-        words = READINGS[reading][0]
-        apart = [
+        title = READINGS[reading][0]
+        differences = [
             saving(
                 final.sel(policy=f"ETC-OCUCB-2, p = {p:g}"), final.sel(policy=f"ETC-OCUCB, p = {p:g}")
             )
             for p in GROWTHS
         ]
-        most = max(range(len(apart)), key=lambda n: abs(apart[n].value))
+        largest = max(range(len(differences)), key=lambda n: abs(differences[n].value))
         statements.append(
             Statement(
-                f"{words}: ETC-OCUCB and ETC-OCUCB-2 are within {SAME:.0%} of each other "
-                f"for all p; farthest apart by {percent(apart[most])} at p = {GROWTHS[most]:g}.",
-                all_of(within(one, SAME) for one in apart),
+                f"{title}: the regrets of ETC-OCUCB and ETC-OCUCB-2 are within "
+                f"{format_percent(MAX_DIFFERENCE)} of each other for all p. The largest difference "
+                f"is {format_percent(differences[largest])}, at p = {GROWTHS[largest]:g}.",
+                all_hold(is_within(difference, MAX_DIFFERENCE) for difference in differences),
+                claim=1,
             )
         )
+        lower = []
         for name in VARIANTS:
             regrets = {p: final.sel(policy=f"{name}, p = {p:g}") for p in GROWTHS}
-            for p in SMALL:
+            for p in SMALL_GROWTHS:
                 gain = saving(regrets[p], regrets[GROWTHS[-1]])
+                lower.append(is_above(gain, 0))
                 statements.append(
                     Statement(
-                        f"{words}: {name} is better with p = {p:g} than with p = {GROWTHS[-1]:g}: "
-                        f"{mean(regrets[p])} against {mean(regrets[GROWTHS[-1]])}, a saving of "
-                        f"{percent(gain)}.",
-                        above(gain, 0),
+                        f"{title}: the regret of {name} is lower with p = {p:g} "
+                        f"({mean(regrets[p])}) than with p = {GROWTHS[-1]:g} "
+                        f"({mean(regrets[GROWTHS[-1]])}), by {format_percent(gain)}.",
+                        lower[-1],
+                        claim=2,
                     )
                 )
-    said = []
-    for words, _ in READINGS.values():
-        better = [statement.holds for statement in statements if f"{words}: " in statement.text][1:]
-        said.append(f"{better.count(True)} of {len(better)} comparisons ({words.lower()})")
-    sentence = (
-        f"UCB1-Double is at {DONE:.0%} of its final regret by stage {typeset(stage)}. A smaller p is "
-        f"better in {' and '.join(said)}."
+        comparisons.append((title.lower(), lower.count(True), len(lower)))
+    finding = (
+        f"UCB1-Double reaches {format_percent(FINAL_SHARE)} of its final regret by stage "
+        f"{typeset(stage)}. Regret is lower for the smaller p in "
+        + " and ".join(f"{n} of {of} comparisons ({title})" for title, n, of in comparisons)
+        + "."
     )
-    return judge(
-        statements, f"smaller p is better in {', '.join(said)}".replace(" comparisons", ""), sentence
+    summary = "regret is lower for smaller p in " + ", ".join(
+        f"{n} of {of} comparisons ({title})" for title, n, of in comparisons
     )
+    return judge(statements, summary, finding)
 
 
 def draw(data: Data) -> Picture:
-    """Draw regret against time for each p, and final regret against p, in both readings."""
+    """Return regret against time for each p, and final regret against p, in both readings."""
     panels = []
     for reading, part in data.items():
         labels = ["UCB1-Double", *(f"ETC-OCUCB, p = {p:g}" for p in GROWTHS)]
         curves = [band(label, part["regret"].sel(policy=label)) for label in labels]
         curves[2:-1] = [curve._replace(low=None, high=None) for curve in curves[2:-1]]
-        y = f"regret (mean of {part.sizes['run']}, band 25–75 %)"
+        y = f"regret (mean of {part.sizes['run']} runs, band 25–75 %)"
         panels.append(Panel(READINGS[reading][0], "stage t", y, curves))
     for reading, part in data.items():
         final = part["final_regret"]
         points = [
-            bars(f"{name} at T", GROWTHS, [final.sel(policy=f"{name}, p = {p:g}") for p in GROWTHS])
+            error_bars(
+                f"{name} at T", GROWTHS, [final.sel(policy=f"{name}, p = {p:g}") for p in GROWTHS]
+            )
             for name in VARIANTS
         ]
         x, y = "p, the growth of epochs p^(p^m)", "regret at T (bars ± 2 s.e.)"
@@ -151,6 +215,6 @@ def draw(data: Data) -> Picture:
     alt = (
         "Regret against time of UCB1-Double and of ETC-OCUCB for several p, and final regret of "
         "ETC-OCUCB and ETC-OCUCB-2 against p, in two readings of the algorithm. "
-        + verdict(data).sentence
+        + verdict(data).finding
     )
     return Picture(alt, panels, 2)

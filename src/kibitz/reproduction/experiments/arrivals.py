@@ -1,9 +1,9 @@
-"""Looks that come every 1/ε stages against looks that come at random.
+"""Looks every 1/ε stages against looks at random with probability ε.
 
-Of the paper: Sections 2.1.2 and 4.1 (claimed, not drawn).
+Source: Sections 2.1.2 and 4.1, without a figure.
 
-Concluded: for a passive and an active policy and at each rate, whether the two regrets are within
-5 % of each other.
+Measured: for a passive and an active policy and at each rate, whether the two regrets are within 5 %
+of each other.
 """
 
 from typing import Any
@@ -12,34 +12,43 @@ import numpy as np
 
 from kibitz.model.feedback import active, every, passive
 from kibitz.model.problem import gaussian
-from kibitz.plotting.picture import Panel, Picture, bars, typeset
+from kibitz.plotting.picture import Panel, Picture, error_bars, typeset
 from kibitz.policies.ucb import ucb, ucb_double
 from kibitz.reproduction import Data, Files
-from kibitz.reproduction.verdict import Statement, Verdict, judge, mean, percent, saving, within
+from kibitz.reproduction.verdict import (
+    Statement,
+    Verdict,
+    format_percent,
+    is_within,
+    judge,
+    mean,
+    saving,
+)
 from kibitz.simulation.sweep import sweep
 
 TITLE = "Periodic against random arrivals"
-PAPER = "Sections 2.1.2 and 4.1 (claimed, not drawn)"
+SOURCE = "Sections 2.1.2 and 4.1, without a figure"
 CLAIM = (
-    "Whether looks come every 1/ε stages or at random with probability ε, the guarantee is of the "
-    "same kind: chance in the arrivals costs little."
+    "The guarantees are of the same kind whether looks arrive every 1/ε stages or at random with "
+    "probability ε. The randomness of the arrivals costs little."
 )
 #: Mean reward of each arm.
 MEANS = (2.0, 1.8, 0.5, 0.2)
-#: Stages, T.
+#: Number of stages, T.
 HORIZON = 10_000
-#: Stages from look to look, 1/ε.
+#: Stages between two looks, 1/ε.
 PERIODS = (1000, 100, 10)
-PLAYERS: Any = {"UCB, passive": (ucb, passive), "UCB1-Double, active": (ucb_double, active)}
-#: Runs of each setting.
+#: The policies, each with its kind of observer.
+POLICIES: Any = {"UCB, passive": (ucb, passive), "UCB1-Double, active": (ucb_double, active)}
+#: Number of runs for each period.
 RUNS = 1500
-LITTLE = 0.05  #: The share of the regret by which it may differ.
+MAX_DIFFERENCE = 0.05  #: Largest relative difference between the two regrets.
 
 
 def run(file: Files, **options: Any) -> Data:
-    """Play each policy with both kinds of arrivals."""
+    """Simulate each policy with both kinds of arrivals."""
     data = {}
-    for n, (label, (policy, observer)) in enumerate(PLAYERS.items()):
+    for n, (label, (policy, observer)) in enumerate(POLICIES.items()):
         for kind in ("periodic", "random"):
             arrivals: Any = every if kind == "periodic" else lambda period: 1 / period
             data[f"{label}, {kind}"] = sweep(
@@ -51,45 +60,47 @@ def run(file: Files, **options: Any) -> Data:
 
 
 def verdict(data: Data) -> Verdict:
-    """Compare both at each rate."""
-    statements, found = [], []
-    for label in PLAYERS:
-        regular, chance = (
+    """Compare both kinds of arrivals at each rate."""
+    statements, differences = [], []
+    for label in POLICIES:
+        periodic, random = (
             data[f"{label}, {kind}"]["final_regret"].isel(policy=0) for kind in ("periodic", "random")
         )
         for period in PERIODS:
-            less = saving(regular.sel(period=period), chance.sel(period=period))
-            found.append((label, period, less))
+            difference = saving(periodic.sel(period=period), random.sel(period=period))
+            differences.append((label, period, difference))
             statements.append(
                 Statement(
-                    f"{label}, every {period} stages: {mean(regular.sel(period=period))} against "
-                    f"{mean(chance.sel(period=period))} at random, a saving of {percent(less)} "
-                    f"(little: within {LITTLE:.0%}).",
-                    within(less, LITTLE),
+                    f"{label}, ε = 1/{period}: regret with periodic looks "
+                    f"({mean(periodic.sel(period=period))}) is close to regret with random looks "
+                    f"({mean(random.sel(period=period))}): the relative difference is "
+                    f"{format_percent(difference)} (close: within {format_percent(MAX_DIFFERENCE)}).",
+                    is_within(difference, MAX_DIFFERENCE),
                 )
             )
-    label, period, most = max(found, key=lambda one: abs(one[2].value))
-    close = [statement.holds for statement in statements].count(True)
+    label, period, largest = max(differences, key=lambda one: abs(one[2].value))
+    n_close = [statement.holds for statement in statements].count(True)
     return judge(
         statements,
-        f"surely within {LITTLE:.0%} at {close} of {len(statements)} settings",
-        f"Farthest apart by {percent(most)}: {label}, every {period} stages.",
+        f"regrets are shown to be within {format_percent(MAX_DIFFERENCE)} in {n_close} of "
+        f"{len(statements)} settings",
+        f"The largest difference is {format_percent(largest)} ({label}, ε = 1/{period}).",
     )
 
 
 def draw(data: Data) -> Picture:
-    """Draw both against ε for each policy."""
+    """Return regret against ε with both kinds of arrivals, for each policy."""
     panels = []
     rates = 1 / np.array(PERIODS)
-    for label in PLAYERS:
+    for label in POLICIES:
         curves = []
         for kind in ("periodic", "random"):
             final = data[f"{label}, {kind}"]["final_regret"].isel(policy=0)
-            curves.append(bars(kind, rates, [final.sel(period=period) for period in PERIODS]))
-        y = f"regret at T (mean of {final.sizes['run']}, bars ± 2 s.e.)"
+            curves.append(error_bars(kind, rates, [final.sel(period=period) for period in PERIODS]))
+        y = f"regret at T (mean of {final.sizes['run']} runs, bars ± 2 s.e.)"
         panels.append(Panel(f"{label}, T = {typeset(HORIZON)}", "ε, looks per stage", y, curves))
     alt = (
         "Final regret against ε with periodic and with random arrivals, for UCB as a passive and "
-        "UCB1-Double as an active observer. " + verdict(data).sentence
+        "UCB1-Double as an active observer. " + verdict(data).finding
     )
     return Picture(alt, panels, 2)

@@ -1,9 +1,9 @@
-"""The 1/ε of FTL-robin against the log(1/ε) of UCB.
+"""Regret of order 1/ε (FTL-robin) against regret of order log(1/ε) (UCB).
 
-Of the paper: Section 2.2, Lemma 1, and Theorem 3 (claimed, not drawn).
+Source: Section 2.2, Lemma 1, and Theorem 3, without a figure.
 
-Concluded: the exponent of FTL-robin's regret as a power of ε, the R² of UCB's as a line in log(1/ε),
-and which of the two is better at the smallest and at the largest ε.
+Measured: the exponent of FTL-robin's regret as a power of ε, R² of UCB's regret as a line in
+log(1/ε), and which of the two is lower at the smallest and at the largest ε.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 from kibitz.bounds import complexity, upper
 from kibitz.model.feedback import active, passive
 from kibitz.model.problem import gaussian
-from kibitz.plotting.picture import Curve, Panel, Picture, bars, typeset
+from kibitz.plotting.picture import Curve, Panel, Picture, error_bars, typeset
 from kibitz.policies.ftl import ftl_robin
 from kibitz.policies.ucb import ucb
 from kibitz.reproduction import Data, Files
@@ -21,93 +21,93 @@ from kibitz.reproduction.verdict import (
     Estimate,
     Statement,
     Verdict,
-    above,
-    below,
+    is_above,
+    is_below,
+    is_within,
     judge,
     mean,
     r_squared,
     ratio,
     slope,
-    within,
 )
 from kibitz.simulation.sweep import sweep
 
 TITLE = "1/ε against log(1/ε)"
-PAPER = "Section 2.2, Lemma 1, and Theorem 3 (claimed, not drawn)"
+SOURCE = "Section 2.2, Lemma 1, and Theorem 3, without a figure"
 CLAIM = (
-    "Following the leader and looking in turn keeps the regret bounded, but it grows like 1/ε as "
-    "looks get rare; that of UCB grows only like log(1/ε). Once ε is small, the naive policy is "
-    "the worse one."
+    "FTL-robin, which pulls the leader and looks at the arms in turn, has bounded regret. As ε "
+    "decreases, it grows like 1/ε, while the regret of UCB grows only like log(1/ε). For small ε, "
+    "the regret of FTL-robin is higher."
 )
 #: Mean reward of each arm.
 MEANS = (0.5, 0.0)
-#: Stages, T.
+#: Number of stages, T.
 HORIZON = 10**8
-#: ε.
+#: Values of ε.
 RATES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
-#: Runs of each setting.
+#: Number of runs for each ε.
 RUNS = 400
-RARE = 0.1  #: Looks are rare up to this ε.
-NEAR = 0.15  #: How far from -1 the exponent of 1/ε may be.
-STRAIGHT = 0.95  #: The least R² of a line.
+MAX_RARE_RATE = 0.1  #: Largest ε in the fit of the exponent.
+MAX_EXPONENT_ERROR = 0.15  #: Largest distance of the exponent from -1.
+MIN_R_SQUARED = 0.95  #: Smallest R² of a straight line.
 
 
 def run(file: Files, **options: Any) -> Data:
-    """Play both at each rate: FTL-robin looks in turn, UCB at an arm drawn uniformly."""
+    """Simulate both at each rate: FTL-robin looks in turn, UCB at a uniformly drawn arm."""
     options = {"horizon": HORIZON, "stages": [HORIZON], **options}
     problem = gaussian(MEANS)
-    players: Any = {"FTL-robin": (active, ftl_robin), "UCB": (passive, ucb)}
+    policies: Any = {"FTL-robin": (active, ftl_robin), "UCB": (passive, ucb)}
     return {
         label: sweep(problem, observer, policy(), rate=RATES, file=file(label), **options)
-        for label, (observer, policy) in players.items()
+        for label, (observer, policy) in policies.items()
     }
 
 
 def verdict(data: Data) -> Verdict:
-    """Measure both dependencies on ε, and where the two regrets cross."""
+    """Measure how both regrets depend on ε, and where they cross."""
     ftl = data["FTL-robin"]["final_regret"].isel(policy=0).transpose("run", "rate")
-    other = data["UCB"]["final_regret"].isel(policy=0).transpose("run", "rate")
+    ucb_regret = data["UCB"]["final_regret"].isel(policy=0).transpose("run", "rate")
     rates = ftl["rate"].to_numpy()
-    rare = rates <= RARE
-    steep = slope(np.log(rates[rare]), ftl.isel(rate=rare), log=True)
-    means = other.mean("run").to_numpy()
-    straight = r_squared(np.log(rates), means)
-    bent = r_squared(np.log(rates), np.log(means))
+    rare = rates <= MAX_RARE_RATE
+    exponent = slope(np.log(rates[rare]), ftl.isel(rate=rare), log=True)
+    means = ucb_regret.mean("run").to_numpy()
+    linear_fit = r_squared(np.log(rates), means)
+    power_fit = r_squared(np.log(rates), np.log(means))
     small, large = rates[0], rates[-1]
-    order = ratio(ftl.sel(rate=small), other.sel(rate=small))
-    crossing = cross(rates, ftl.mean("run").to_numpy() - other.mean("run").to_numpy())
+    factor = ratio(ftl.sel(rate=small), ucb_regret.sel(rate=small))
+    crossing = find_crossing(rates, ftl.mean("run").to_numpy() - means)
     statements = [
         Statement(
-            f"For ε up to {RARE:g}, FTL-robin goes like a power of ε with exponent {steep} "
-            f"(−1 within {NEAR}).",
-            within(Estimate(steep.value + 1, steep.error), NEAR),
+            f"For ε up to {MAX_RARE_RATE:g}, the regret of FTL-robin is a power of ε with exponent "
+            f"{exponent} (−1 within {MAX_EXPONENT_ERROR}).",
+            is_within(Estimate(exponent.value + 1, exponent.error), MAX_EXPONENT_ERROR),
         ),
         Statement(
-            f"UCB is a straight line in log(1/ε): R² = {straight:.3f} (at least {STRAIGHT}), and a "
-            f"better one than a power of ε would be: R² = {bent:.3f}.",
-            straight >= max(STRAIGHT, bent),
+            f"The regret of UCB is linear in log(1/ε): R² = {linear_fit:.3f} (at least "
+            f"{MIN_R_SQUARED}). A power of ε fits worse: R² = {power_fit:.3f}.",
+            linear_fit >= max(MIN_R_SQUARED, power_fit),
         ),
         Statement(
-            f"At ε = {typeset(small)} FTL-robin has {mean(ftl.sel(rate=small))} and UCB "
-            f"{mean(other.sel(rate=small))}: {order} times as much.",
-            above(order, 1),
+            f"At ε = {typeset(small)} the regret of FTL-robin ({mean(ftl.sel(rate=small))}) is "
+            f"higher than that of UCB ({mean(ucb_regret.sel(rate=small))}): their ratio is {factor}.",
+            is_above(factor, 1),
         ),
         Statement(
-            f"At ε = {typeset(large)} FTL-robin is the better one: {mean(ftl.sel(rate=large))} "
-            f"against {mean(other.sel(rate=large))}.",
-            below(ratio(ftl.sel(rate=large), other.sel(rate=large)), 1),
+            f"At ε = {typeset(large)} the regret of FTL-robin ({mean(ftl.sel(rate=large))}) is lower "
+            f"than that of UCB ({mean(ucb_regret.sel(rate=large))}).",
+            is_below(ratio(ftl.sel(rate=large), ucb_regret.sel(rate=large)), 1),
         ),
     ]
-    where = f"They cross near ε = {typeset(crossing)}." if crossing else "They do not cross."
-    sentence = (
-        f"FTL-robin's regret goes like ε to the power {steep}, UCB's is "
-        f"{'' if straight >= STRAIGHT else 'not '}linear in log(1/ε). {where}"
+    finding = (
+        f"The regret of FTL-robin is of order ε^({exponent}). The regret of UCB is "
+        f"{'' if linear_fit >= MIN_R_SQUARED else 'not '}linear in log(1/ε). The two "
+        + (f"cross near ε = {typeset(crossing)}." if crossing else "do not cross.")
     )
-    short = f"FTL-robin ~ ε^({steep}), UCB linear in log(1/ε) with R² = {straight:.3f}"
-    return judge(statements, short, sentence)
+    summary = f"FTL-robin ~ ε^({exponent}); UCB linear in log(1/ε) with R² = {linear_fit:.3f}"
+    return judge(statements, summary, finding)
 
 
-def cross(rates: Any, difference: Any) -> float | None:
+def find_crossing(rates: Any, difference: Any) -> float | None:
     """Return the largest rate at which a difference changes sign, by interpolation in log ε."""
     signs = np.flatnonzero(np.diff(np.sign(difference)))
     if not signs.size:
@@ -119,19 +119,20 @@ def cross(rates: Any, difference: Any) -> float | None:
 
 
 def draw(data: Data) -> Picture:
-    """Draw both regrets against ε, with power laws to compare, and UCB on a linear axis."""
+    """Return both regrets against ε with fitted curves, and UCB on a linear axis."""
     rates = np.array(RATES)
     final = {label: part["final_regret"].isel(policy=0) for label, part in data.items()}
-    ftl, other = (
-        bars(label, rates, [one.sel(rate=rate) for rate in RATES]) for label, one in final.items()
+    ftl, ucb_curve = (
+        error_bars(label, rates, [one.sel(rate=rate) for rate in RATES])
+        for label, one in final.items()
     )
     scale = float(np.exp(np.mean(np.log(np.asarray(ftl.y) * rates))))
     bound: Any = upper.ftl_robin(complexity.gaps(MEANS), rates)
-    fit = np.polyval(np.polyfit(np.log(rates), np.asarray(other.y), 1), np.log(rates))
-    y = f"regret at T (mean of {final['UCB'].sizes['run']}, bars ± 2 s.e.)"
+    fit = np.polyval(np.polyfit(np.log(rates), np.asarray(ucb_curve.y), 1), np.log(rates))
+    y = f"regret at T (mean of {final['UCB'].sizes['run']} runs, bars ± 2 s.e.)"
     both = [
         ftl,
-        other,
+        ucb_curve,
         Curve(f"{scale:.2g}/ε, fitted", rates, scale / rates, kind="reference"),
         Curve("proved bound of FTL-robin", rates, bound, kind="reference"),
     ]
@@ -139,10 +140,10 @@ def draw(data: Data) -> Picture:
     line = Curve("line in log(1/ε), fitted", rates, fit, kind="reference")
     panels = [
         Panel(title, "ε, looks per stage", y, both, y_log=True),
-        Panel("UCB alone, linear axis", "ε, looks per stage", y, [other, line]),
+        Panel("UCB alone, linear axis", "ε, looks per stage", y, [ucb_curve, line]),
     ]
     alt = (
         "Final regret of FTL-robin and of UCB against ε on double logarithmic axes, and of UCB on a "
-        "linear axis. " + verdict(data).sentence
+        "linear axis. " + verdict(data).finding
     )
     return Picture(alt, panels, 2)

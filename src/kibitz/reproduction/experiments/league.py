@@ -1,11 +1,11 @@
-"""All policies on the same random problems, with looks from never to always.
+"""All policies on the same random problems, with rates of looks from 0 to 1.
 
-Of the paper: none of it; which policy to use.
+Source: Not in the paper.
 
-Concluded: of each other policy, whether kibitzer has the smaller regret in the geometric mean over
-the settings; at each rate, whether any policy has a smaller one; and whether in some setting another
-is surely better by more than 15 %. Cost per stage is not among the data, which are the same on every
-machine: it is measured when the report is written, and by `kibitz league`.
+Measured: for each other policy, whether kibitzer has the lower regret (geometric mean over the
+settings); at each rate, whether it has the lowest; and whether in any setting the regret of another
+policy is lower by more than 15 %. The cost of a stage depends on the machine. It is not part of the
+data, but measured when the report is written, and by `kibitz league`.
 """
 
 from typing import Any
@@ -28,105 +28,115 @@ from kibitz.evaluation.league import (
 )
 from kibitz.plotting.picture import Curve, Mark, Panel, Picture, typeset
 from kibitz.reproduction import Data, Files
-from kibitz.reproduction.verdict import Estimate, Statement, Table, Verdict, above, below, judge
+from kibitz.reproduction.verdict import (
+    Estimate,
+    Statement,
+    Table,
+    Verdict,
+    format_percent,
+    is_above,
+    is_below,
+    judge,
+)
 
 TITLE = "The league"
-PAPER = "none of it; which policy to use"
+SOURCE = "Not in the paper"
 CLAIM = (
-    "kibitzer, which needs neither T nor ε, is the policy to use: on random problems it loses less "
-    "than every other, whether looks come never, sometimes or always, and nowhere much more."
+    "kibitzer, which needs neither T nor ε, has the lowest regret on random problems at every rate "
+    "of looks, and in no setting is the regret of another policy much lower."
 )
-MUCH = 0.15  #: The share of its regret by which kibitzer may be beaten in a setting.
-SHOWN = 8  #: How many policies are drawn, UCB1-Double among them and else the best ones.
-ALWAYS = ("ucb_double",)
-NEVER = 0.001  # where "no looks" stands on a logarithmic axis
+MAX_ADVANTAGE = 0.15  #: Largest relative advantage of another policy in a setting.
+N_PLOTTED = 8  #: Number of policies in the figure: the best ones and UCB1-Double.
+ALWAYS_PLOTTED = ("ucb_double",)
+NO_LOOKS_X = 0.001  # position of ε = 0 on the logarithmic axis
 
 __all__ = ["FACTORS", "HORIZON", "N_PROBLEMS", "RATES", "RUNS"]
 
 
 def run(file: Files, **options: Any) -> Data:
-    """Play all policies on all problems, at each rate."""
+    """Simulate all policies on all problems, at each rate."""
     return play_league(problems=N_PROBLEMS, horizon=HORIZON, file=file, **options)
 
 
 def verdict(data: Data) -> Verdict:
-    """Compare all others with kibitzer, over all settings, at each rate, and in each setting."""
-    played, found = games(data), standings(data)
-    reference, n = found["reference"], len(played.rates)
+    """Compare all policies with kibitzer, over all settings, at each rate, and in each setting."""
+    results, ranking = games(data), standings(data)
+    reference, n = ranking["reference"], len(results.rates)
     statements = []
-    for label, pair in found["paired"].items():
+    for label, pair in ranking["paired"].items():
         factor = Estimate(pair["ratio"], pair["sem"])
         text = (
-            f"{label} loses {factor} times as much as {reference} (geometric mean, {n} settings); "
-            f"surely more in {pair['worse']} of them, surely less in {pair['better']}."
+            f"{label} has a higher regret than {reference}: {factor} times (geometric mean over {n} "
+            f"settings). It is significantly higher in {pair['worse']} settings and significantly "
+            f"lower in {pair['better']}."
         )
-        statements.append(Statement(text, above(factor, 1.0)))
-    statements += [_at_rate(played.at(rate)) for rate in found["setting"]["rates"]]
-    statements.append(_nowhere_much(found))
-    first = next(iter(found["policies"]))
-    own = found["policies"][reference]
-    runner = next(label for label in found["policies"] if label != reference)
-    factor = found["paired"][runner]
-    sentence = (
-        f"{reference} loses {own['ratio']:.3g} times as much as the best policy of each setting "
-        f"(geometric mean; at worst {own['worst']:.3g}), {runner}, the next, "
-        f"{Estimate(factor['ratio'], factor['sem'])} times as much as {reference}. "
+        statements.append(Statement(text, is_above(factor, 1.0)))
+    statements += [_compare_at_rate(results.at(rate)) for rate in ranking["setting"]["rates"]]
+    statements.append(_compare_worst_setting(ranking))
+    first = next(iter(ranking["policies"]))
+    own = ranking["policies"][reference]
+    second = next(label for label in ranking["policies"] if label != reference)
+    pair = ranking["paired"][second]
+    finding = (
+        f"The regret of {reference} is {own['ratio']:.3g} times that of the best policy of each "
+        f"setting (geometric mean), and at most {own['worst']:.3g} times. The second policy, "
+        f"{second}, has {Estimate(pair['ratio'], pair['sem'])} times the regret of {reference}. "
         if first == reference
-        else f"{first} comes first, not {reference}. "
-    ) + where_beaten(found)
-    n_better = len(found["beaten"])
-    short = (
-        f"{reference} {'first' if first == reference else 'not first'} of {len(played.policies)}; "
-        f"surely beaten in {n_better} of {n} settings"
+        else f"{first} is ranked first, not {reference}. "
+    ) + describe_losses(ranking)
+    summary = (
+        f"{reference} is {'' if first == reference else 'not '}the first of {len(results.policies)}; "
+        f"another policy is significantly better in {len(ranking['beaten'])} of {n} settings"
     )
-    return judge(statements, short, sentence, [_table(found), *_beaten_table(found)])
+    tables = [_ranking_table(ranking), *_losses_table(ranking)]
+    return judge(statements, summary, finding, tables)
 
 
-def _at_rate(played: Games) -> Statement:
-    """Hold kibitzer against the best of the others at one rate."""
-    others = [p for p in range(len(played.policies)) if p != played.reference]
-    best = min(others, key=lambda p: geometric_ratio(played, p, played.reference)[0])
-    factor = Estimate(*geometric_ratio(played, best, played.reference))
+def _compare_at_rate(results: Games) -> Statement:
+    """Compare kibitzer with the best other policy at one rate."""
+    rivals = [p for p in range(len(results.policies)) if p != results.reference]
+    best = min(rivals, key=lambda p: geometric_ratio(results, p, results.reference)[0])
+    factor = Estimate(*geometric_ratio(results, best, results.reference))
     text = (
-        f"ε = {typeset(played.rates[0])}: the best of the others, {played.policies[best]}, loses "
-        f"{factor} times as much as {played.policies[played.reference]}."
+        f"ε = {typeset(results.rates[0])}: the best other policy, {results.policies[best]}, has a "
+        f"higher regret, {factor} times that of {results.policies[results.reference]}."
     )
-    return Statement(text, above(factor, 1.0))
+    return Statement(text, is_above(factor, 1.0))
 
 
-def _nowhere_much(found: dict[str, Any]) -> Statement:
-    """Hold the largest sure win of another against what is much."""
-    shares = [
+def _compare_worst_setting(ranking: dict[str, Any]) -> Statement:
+    """Compare the largest significant advantage of another policy with the limit."""
+    advantages = [
         Estimate(-one["difference"] / one["reference"], one["sem"] / one["reference"])
-        for one in found["beaten"]
+        for one in ranking["beaten"]
     ]
-    most = max(shares, key=lambda one: one.value, default=Estimate(0.0, 0.0))
+    largest = max(advantages, key=lambda one: one.value, default=Estimate(0.0, 0.0))
     text = (
-        f"Nowhere is another policy better by more than {MUCH:.0%}: the largest sure win saves "
-        f"{100 * most.value:.0f} % of {found['reference']}'s regret."
+        "In no setting is the regret of another policy lower by more than "
+        f"{format_percent(MAX_ADVANTAGE)}: the largest significant advantage is "
+        f"{100 * largest.value:.0f} % of the regret of {ranking['reference']}."
     )
-    return Statement(text, below(most, MUCH))
+    return Statement(text, is_below(largest, MAX_ADVANTAGE))
 
 
-def where_beaten(found: dict[str, Any]) -> str:
-    """Say in which settings another policy is surely better."""
-    beaten = found["beaten"]
+def describe_losses(ranking: dict[str, Any]) -> str:
+    """Say in which settings another policy is significantly better."""
+    beaten = ranking["beaten"]
     if not beaten:
-        return "In no setting is another policy surely better."
+        return "In no setting is another policy significantly better."
     worst = min(beaten, key=lambda one: one["difference"] / one["reference"])
     return (
-        f"Another policy is surely better in {len(beaten)} of "
-        f"{len(found['setting']['rates']) * len(found['setting']['problems'])} settings, by most "
-        f"{worst['policy']} ({worst['problem']}, {worst['n_arms']} arms, ε = "
+        f"Another policy is significantly better in {len(beaten)} of "
+        f"{len(ranking['setting']['rates']) * len(ranking['setting']['problems'])} settings. The "
+        f"largest advantage has {worst['policy']} ({worst['problem']}, {worst['n_arms']} arms, ε = "
         f"{typeset(worst['rate'])}): {worst['regret']:.3g} against {worst['reference']:.3g}."
     )
 
 
-def standing_rows(found: dict[str, Any]) -> list[list[str]]:
-    """Return the rows of the table of standings, the best policy first."""
+def _ranking_rows(ranking: dict[str, Any]) -> list[list[str]]:
     rows = []
-    for label, one in found["policies"].items():
-        pair = found["paired"].get(label)
+    for label, one in ranking["policies"].items():
+        pair = ranking["paired"].get(label)
         where = one["where"]
         rows.append(
             [
@@ -144,106 +154,104 @@ def standing_rows(found: dict[str, Any]) -> list[list[str]]:
     return rows
 
 
-def standing_columns(found: dict[str, Any]) -> list[str]:
-    """Return the heads of the table of standings."""
-    rates = [f"ε = {rate:g}" for rate in found["setting"]["rates"]]
-    reference = found["reference"]
-    return [
-        "policy", "ratio ± s.e.", *rates, "worst", "where (problem, ε)", "q99", "best in",
-        f"regret above {reference}'s ± s.e.", "surely better / worse",
+def _ranking_table(ranking: dict[str, Any]) -> Table:
+    columns = [
+        "policy", "ratio ± s.e.", *(f"ε = {rate:g}" for rate in ranking["setting"]["rates"]),
+        "worst", "problem, ε", "q99", "best in", f"regret − {ranking['reference']}'s ± s.e.",
+        "better / worse",
     ]  # fmt: skip
-
-
-def _table(found: dict[str, Any]) -> Table:
     caption = (
-        "Mean regret over that of the best policy of each setting: geometric mean over all settings "
-        "and at each rate, and the worst. q99: 99 % of all games lose less than so many times the "
-        "best policy's mean. Then the paired difference in regret (mean over all settings), and in "
-        f"how many settings it is surely (by {SURE:g} standard errors) negative or positive."
+        "Ratio: mean regret divided by that of the best policy of the setting, as a geometric mean "
+        "over all settings and at each ε. Worst: the largest ratio, and where. q99: the 99 % "
+        "quantile of regret over all runs, divided by the mean of the best policy. Best in: number "
+        "of settings. Last columns: paired difference in regret (mean over all settings), and the "
+        f"number of settings in which it is negative or positive by more than {SURE:g} standard "
+        "errors."
     )
-    return Table(caption, standing_columns(found), standing_rows(found))
+    return Table(caption, columns, _ranking_rows(ranking))
 
 
-def _beaten_table(found: dict[str, Any]) -> list[Table]:
+def _losses_table(ranking: dict[str, Any]) -> list[Table]:
     rows = [
         [
             one["problem"].removeprefix("problem "), str(one["n_arms"]), typeset(one["rate"]),
             one["policy"], f"{one['regret']:.4g}", f"{one['reference']:.4g}",
             str(Estimate(one["difference"], one["sem"])),
         ]
-        for one in found["beaten"]
+        for one in ranking["beaten"]
     ]  # fmt: skip
-    caption = f"Where another policy is surely better than {found['reference']}, and the best there."
+    reference = ranking["reference"]
+    caption = f"Settings in which another policy is significantly better than {reference}."
     columns = (
-        "problem",
-        "arms",
-        "ε",
-        "policy",
-        "its regret",
-        found["reference"],
+        "problem", "arms", "ε", "best policy", "its regret", f"regret of {reference}",
         "difference ± s.e.",
-    )
+    )  # fmt: skip
     return [Table(caption, columns, rows)] if rows else []
 
 
-def measured() -> list[Table]:
-    """Return what a stage costs each policy, here and now."""
+def measure_costs() -> list[Table]:
+    """Measure the processor time of a stage for each policy, on this machine."""
     costs = sorted(stage_costs().items(), key=lambda item: item[1].nanoseconds)
     rows = [[label, f"{cost.nanoseconds:.0f}", cost.kernel] for label, cost in costs]
     caption = (
-        "Processor time of a stage: five arms, ε = 0.1, T = 10⁴, stage by stage. Measured on this "
-        "machine when the page was written, best of three; no other number here changes with it. "
-        "A draft, a loop that was not compiled as a whole, takes two to three times as long."
+        "Processor time per stage in nanoseconds: five arms, ε = 0.1, T = 10⁴, stage by stage, best "
+        "of three. These numbers were measured on this machine when the report was written; all "
+        "others are the same on every machine. A generic kernel takes two to three times as long as "
+        "a specialised one."
     )
     return [Table(caption, ["policy", "ns", "kernel"], rows)]
 
 
-def shown(found: dict[str, Any]) -> list[str]:
-    """Return the policies of the figure."""
-    ranked = list(found["policies"])
-    must = [label for label in (found["reference"], *ALWAYS) if label in ranked]
-    best = [label for label in ranked if label not in must]
-    chosen = {*must, *best[: max(0, SHOWN - len(must))]}
-    return [label for label in ranked if label in chosen]
+def select_plotted(ranking: dict[str, Any]) -> list[str]:
+    """Return the policies of the figure, the best first."""
+    ranked = list(ranking["policies"])
+    required = [label for label in (ranking["reference"], *ALWAYS_PLOTTED) if label in ranked]
+    optional = [label for label in ranked if label not in required]
+    plotted = {*required, *optional[: max(0, N_PLOTTED - len(required))]}
+    return [label for label in ranked if label in plotted]
 
 
 def draw(data: Data) -> Picture:
-    """Draw performance profiles, and the ratio to the best against ε."""
-    found = standings(data)
-    setting, labels = found["setting"], shown(found)
+    """Return performance profiles, and the ratio to the best policy against ε."""
+    ranking = standings(data)
+    setting, labels = ranking["setting"], select_plotted(ranking)
     n = len(setting["rates"]) * len(setting["problems"])
     few = np.array(FACTORS) <= 10
     profiles = [
-        Curve(label, np.array(FACTORS)[few], 100 * np.array(found["policies"][label]["profile"])[few])
+        Curve(
+            label, np.array(FACTORS)[few], 100 * np.array(ranking["policies"][label]["profile"])[few]
+        )
         for label in labels
     ]
-    rates = [rate or NEVER for rate in setting["rates"]]
+    rates = [rate or NO_LOOKS_X for rate in setting["rates"]]
     by_rate = [
-        Curve(label, rates, list(found["policies"][label]["by_rate"].values()), kind="points")
+        Curve(label, rates, list(ranking["policies"][label]["by_rate"].values()), kind="points")
         for label in labels
     ]
-    left_out = len(found["policies"]) - len(labels)
-    note = f"{left_out} more policies are in the table" if left_out else ""
+    n_more = len(ranking["policies"]) - len(labels)
+    note = f"the table has {n_more} more policies" if n_more else ""
     panels = [
         Panel(
             f"Performance profiles, T = {typeset(setting['horizon'])}",
-            "factor of the best policy of the setting",
-            f"settings within the factor, % of {n}",
+            "regret / regret of the best policy",
+            f"settings within this ratio, % of {n}",
             profiles,
             note=note,
         ),
         Panel(
-            "Ratio to the best",
+            "Ratio to the best policy",
             "ε, looks per stage",
-            f"geometric mean over {len(setting['problems'])} problems",
+            f"regret / regret of the best policy\n(geometric mean over {len(setting['problems'])} "
+            "problems)",
             by_rate,
-            [Mark(NEVER, "none")] if 0.0 in setting["rates"] else [],
+            [Mark(NO_LOOKS_X, "none")] if 0.0 in setting["rates"] else [],
             y_log=True,
-            note="the left end is ε = 0" if 0.0 in setting["rates"] else "",
+            note="leftmost points: ε = 0" if 0.0 in setting["rates"] else "",
         ),
     ]
     alt = (
-        "Performance profiles of policies over random settings, and the geometric mean of their "
-        "regret over that of the best policy against ε. " + where_beaten(found)
+        "Performance profiles of policies over random settings, and the geometric mean of the ratio "
+        "of "
+        "their regret to that of the best policy against ε. " + describe_losses(ranking)
     )
     return Picture(alt, panels, 2)

@@ -1,8 +1,8 @@
-"""Looks that cost what a pull costs.
+"""Looks that cost as much as a pull.
 
-Of the paper: Section 6 (claimed, not drawn).
+Source: Section 6, without a figure.
 
-Concluded: at each horizon, whether the regret varies with ε by less than a constant factor; from
+Measured: at each horizon, whether the regret varies with ε by less than a constant factor; from
 horizon to horizon, whether it grows no faster than Σ log(TΔ²)/Δ.
 """
 
@@ -13,33 +13,33 @@ import numpy as np
 
 from kibitz.model.feedback import active, bandit
 from kibitz.model.problem import gaussian
-from kibitz.plotting.picture import Curve, Panel, Picture, bars, typeset
+from kibitz.plotting.picture import Curve, Panel, Picture, error_bars, typeset
 from kibitz.policies.etc_ocucb import etc_ocucb
 from kibitz.policies.ocucb import ocucb
 from kibitz.reproduction import Data, Files
-from kibitz.reproduction.verdict import Statement, Verdict, above, below, judge, mean, ratio
+from kibitz.reproduction.verdict import Statement, Verdict, is_above, is_below, judge, mean, ratio
 from kibitz.simulation.simulate import simulate
 from kibitz.simulation.sweep import sweep
 
 TITLE = "Paid looks"
-PAPER = "Section 6 (claimed, not drawn)"
+SOURCE = "Section 6, without a figure"
 CLAIM = (
-    "The active algorithm may also be used when each look costs as much as a pull: its regret is "
-    "then that of a bandit algorithm, up to constants, and its dependency on ε vanishes."
+    "If each look costs as much as a pull, the regret of the active algorithm is that of a bandit "
+    "algorithm up to constants, and does not depend on ε."
 )
 #: Mean reward of each arm.
 MEANS = (2.0, 1.8, 1.5, 1.0, 0.5)
-#: Stages, T.
+#: Numbers of stages, T.
 HORIZONS = (10**4, 10**6, 10**9, 10**12)
-#: ε.
+#: Values of ε.
 RATES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
-#: Runs of each setting.
+#: Number of runs for each ε and T.
 RUNS = 12
-CONSTANT = 2.0  #: The factor within which regrets do not "depend on ε".
+MAX_SPREAD = 2.0  #: Largest ratio of two regrets that "do not depend on ε".
 
 
 def run(file: Files, **options: Any) -> Data:
-    """Play ETC-OCUCB with paid looks at each rate and horizon, and OCUCB-n without looks."""
+    """Simulate ETC-OCUCB with paid looks at each rate and horizon, and OCUCB-n without looks."""
     problem, data = gaussian(MEANS), {}
     for horizon in HORIZONS:
         here = {"horizon": horizon, "stages": [horizon], **options}
@@ -53,16 +53,16 @@ def run(file: Files, **options: Any) -> Data:
     return data
 
 
-def order(horizon: int) -> float:
-    """Return Σ log(TΔ²)/Δ, the regret of ETC up to constants."""
+def etc_order(horizon: int) -> float:
+    """Return Σ log(TΔ²)/Δ, the order of the regret of ETC."""
     gaps = gaussian(MEANS).gaps
     gaps = gaps[gaps > 0]
     return float((np.log(horizon * gaps**2) / gaps).sum())
 
 
 def verdict(data: Data) -> Verdict:
-    """Compare the largest and the smallest regret over ε, and its growth with that of ETC."""
-    statements, spreads, constants = [], [], []
+    """Compare the largest and the smallest regret over ε, and the growth in T with that of ETC."""
+    statements, spreads, factors = [], [], []
     worst: dict[int, Any] = {}
     for horizon in HORIZONS:
         final = data[f"paid, {horizon}"]["final_regret"].isel(policy=0)
@@ -74,42 +74,42 @@ def verdict(data: Data) -> Verdict:
         spreads.append(spread)
         statements.append(
             Statement(
-                f"T = {typeset(horizon)}: the regret does not depend on ε: between "
+                f"T = {typeset(horizon)}: the regret does not depend on ε. It is between "
                 f"{mean(final.sel(rate=least))} (ε = {typeset(least)}) and "
-                f"{mean(final.sel(rate=most))} (ε = {typeset(most)}), a factor {spread} "
-                f"(does not depend: below {CONSTANT:g}).",
-                below(spread, CONSTANT),
+                f"{mean(final.sel(rate=most))} (ε = {typeset(most)}), a factor of {spread} "
+                f"(does not depend: below {MAX_SPREAD:g}).",
+                is_below(spread, MAX_SPREAD),
             )
         )
         worst[horizon] = final.sel(rate=most)
-        constants.append(ratio(worst[horizon], alone))
+        factors.append(ratio(worst[horizon], alone))
     for before, after in pairwise(HORIZONS):
         growth = ratio(worst[after], worst[before])
-        allowed = order(after) / order(before)
+        allowed = etc_order(after) / etc_order(before)
         statements.append(
             Statement(
-                f"From T = {typeset(before)} to {typeset(after)} the largest regret over ε grows no "
-                f"faster than Σ log(TΔ²)/Δ: by a factor {growth}, against {allowed:.2f}.",
-                below(growth, allowed),
+                f"From T = {typeset(before)} to {typeset(after)}, the largest regret over ε grows no "
+                f"faster than Σ log(TΔ²)/Δ: by a factor of {growth}, against {allowed:.2f}.",
+                is_below(growth, allowed),
             )
         )
-    held = [above(one, CONSTANT) is not True for one in spreads]
-    sentence = (
-        f"Over ε from {typeset(RATES[0])} to {typeset(RATES[-1])} the regret varies by a factor "
+    depends = any(is_above(one, MAX_SPREAD) for one in spreads)
+    finding = (
+        f"For ε from {typeset(RATES[0])} to {typeset(RATES[-1])}, the regret varies by a factor of "
         + ", ".join(f"{one} (T = {typeset(h)})" for one, h in zip(spreads, HORIZONS, strict=True))
-        + ("." if all(held) else ": it does not vanish at these horizons.")
-        + " Constants are not small: with paid looks the largest regret is "
-        + ", ".join(f"{one.value:.1f}" for one in constants)
-        + " times that of OCUCB-n without looks."
+        + (". It depends on ε at these horizons." if depends else ".")
+        + " With paid looks, the largest regret is "
+        + ", ".join(f"{one.value:.1f}" for one in factors)
+        + " times that of OCUCB-n without looks at these horizons."
     )
-    short = "over ε, regret varies by factors " + ", ".join(
+    summary = "over ε, regret varies by a factor of " + ", ".join(
         f"{one.value:.1f} (T = {typeset(h)})" for one, h in zip(spreads, HORIZONS, strict=True)
     )
-    return judge(statements, short, sentence)
+    return judge(statements, summary, finding)
 
 
 def draw(data: Data) -> Picture:
-    """Draw the regret with paid looks against ε, and that of OCUCB-n without, for each horizon."""
+    """Return regret with paid looks against ε, and that of OCUCB-n without, for each horizon."""
     panels = []
     for horizon in HORIZONS:
         final = data[f"paid, {horizon}"]["final_regret"].isel(policy=0)
@@ -119,15 +119,18 @@ def draw(data: Data) -> Picture:
             Panel(
                 f"T = {typeset(horizon)}",
                 "ε, paid looks per stage",
-                f"regret with the looks' cost\n(mean of {final.sizes['run']}, bars ± 2 s.e.)",
+                f"regret at T, cost of looks included\n(mean of {final.sizes['run']} runs, bars ± 2 "
+                "s.e.)",
                 [
-                    bars("ETC-OCUCB, paid looks", RATES, [final.sel(rate=rate) for rate in RATES]),
+                    error_bars(
+                        "ETC-OCUCB, paid looks", RATES, [final.sel(rate=rate) for rate in RATES]
+                    ),
                     Curve("OCUCB-n, no looks", ends, [level, level], kind="reference"),
                 ],
             )
         )
     alt = (
         f"Regret of ETC-OCUCB with paid looks against ε for {len(HORIZONS)} horizons. "
-        + verdict(data).sentence
+        + verdict(data).finding
     )
     return Picture(alt, panels, 2)

@@ -1,8 +1,8 @@
-"""How the regret of UCB depends on ε, with the optimal weights.
+"""The regret of UCB as a function of ε, with the optimal weights.
 
-Of the paper: Section 5, second figure.
+Source: Section 5, Figure 2.
 
-Concluded: the same as with uniform weights, by the same limits and from the same setting.
+Measured: the same as with uniform weights, with the same limits.
 """
 
 from typing import Any
@@ -13,19 +13,24 @@ from kibitz.reproduction.experiments import rate_uniform
 from kibitz.reproduction.verdict import Verdict
 
 TITLE = "Influence of ε, optimal weights"
-PAPER = "Section 5, second figure"
+SOURCE = "Section 5, Figure 2"
 CLAIM = (
-    "The same scaling with f(ε) = Σ (1/Δ_i) log(1/(ε Δ_i²)) when the looks are drawn with the "
-    "optimal weights, proportional to 1/Δ_i; and the same limit when looks are scarce."
+    "With the optimal weights, proportional to 1/Δ_i, the regret of UCB scales with the same f(ε) = "
+    "Σ (1/Δ_i) log(1/(ε Δ_i²)). If looks are rare, the regret is again that of UCB without looks."
 )
-#: The weights of the looks, proportional to 1/Δ_i.
+#: The distribution of the arm of a look, proportional to 1/Δ_i.
 WEIGHTS = "optimal"
-#: Runs of each setting.
+#: Number of runs for each ε.
 RUNS = rate_uniform.RUNS
+PAPER_RUNS = 300
+#: How the printed weights are read: p_i = 1/Δ_i does not sum to 1 and is infinite for the best arm.
+NORMALISED = "∝ 1/Δ_i on the sub-optimal arms, 0 on the best (errata, D31)"
+CLAIMS = rate_uniform.claims(2, "optimal weights")
+PARAMETERS = rate_uniform.parameters("1/Δ_i, not normalised", NORMALISED)
 
 
 def run(file: Files, **options: Any) -> Data:
-    """Play UCB at each rate, and without looks."""
+    """Simulate UCB at each ε, and without looks."""
     return rate_uniform.run_with(WEIGHTS, file, **options)
 
 
@@ -35,5 +40,5 @@ def verdict(data: Data) -> Verdict:
 
 
 def draw(data: Data) -> Picture:
-    """Draw as with uniform weights."""
-    return rate_uniform.picture(data, WEIGHTS)
+    """Return the same figure as for uniform weights."""
+    return rate_uniform.draw_with(WEIGHTS, data)

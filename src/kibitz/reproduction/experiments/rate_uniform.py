@@ -1,11 +1,13 @@
-"""How the regret of UCB depends on ε, with uniform weights.
+"""The regret of UCB as a function of ε, with uniform weights.
 
-Of the paper: Section 5, first figure.
+Source: Section 5, Figure 1.
 
-Concluded: whether the regret at ε = 1/T is that without looks, whether it falls along a line in
-log(1/ε) from ε* on (R²), and whether a f(ε), a fitted by least squares, stays close to it at every ε.
+Measured: whether the regret at ε = 1/T equals the regret without looks, whether it is linear in
+log(1/ε) from ε* on (R²), and whether a·f(ε), with a fitted by least squares, is close to it at
+every ε.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,52 +19,106 @@ from kibitz.plotting.picture import Curve, Mark, Panel, Picture, typeset
 from kibitz.policies.ucb import ucb
 from kibitz.reproduction import Data, Files
 from kibitz.reproduction.verdict import (
+    Claim,
     Estimate,
+    Parameter,
     Statement,
     Verdict,
-    all_of,
-    below,
+    all_hold,
+    format_percent,
+    is_below,
+    is_within,
     judge,
     mean,
-    percent,
     r_squared,
     ratio,
     saving,
-    within,
 )
 from kibitz.simulation.simulate import simulate
 from kibitz.simulation.sweep import sweep
 
 TITLE = "Influence of ε, uniform weights"
-PAPER = "Section 5, first figure"
+SOURCE = "Section 5, Figure 1"
 CLAIM = (
-    "With looks at arms drawn uniformly, the regret of UCB scales with "
-    "f(ε) = Σ (1/Δ_i) log(1/(ε Δ_i²)); when looks are so scarce that about one comes in T stages, "
-    "it is the regret of UCB without looks."
+    "With looks at uniformly drawn arms, the regret of UCB scales with f(ε) = Σ (1/Δ_i) log(1/(ε "
+    "Δ_i²)). If only about one look arrives in T stages, the regret is that of UCB without looks."
 )
 #: Mean reward of each arm.
 MEANS = (2.0, 1.8, 0.5, 0.2)
-#: The weights of the looks.
+#: The distribution of the arm of a look.
 WEIGHTS = "uniform"
-#: Stages, T.
+#: Number of stages, T.
 HORIZON = 10_000
-#: ε, 25 of them from 1/T to 1.
+#: Values of ε: 25 from 1/T to 1.
 RATES = tuple(float(f"{rate:.3g}") for rate in np.geomspace(1 / HORIZON, 1, 25))
-#: Runs of each setting.
+#: Number of runs for each ε.
 RUNS = 500
-CLOSE = 0.15  #: How far, relative to the data, a curve may be that "scales with" it.
-SAME = 0.05  #: How far two regrets may be apart that are "the same".
+PAPER_RUNS = 300
+MAX_DEVIATION = 0.15  #: Largest relative distance between a·f(ε) and the mean regret.
+MAX_DIFFERENCE = 0.05  #: Largest relative difference between regrets that count as equal.
+MIN_R_SQUARED = 0.95  #: Smallest R² of a straight line.
+
+
+def claims(figure: int, looks: str) -> Sequence[Claim]:
+    """Return the claims that one of the two figures illustrates."""
+    place = f"Section 5, “Influence of ε”, Figure {figure}"
+    return (
+        Claim(
+            "If looks are so rare that ε ≈ 1/T, regret is about that of UCB without looks "
+            f"({looks}).",
+            place,
+            "Regret at ε = 1/T against regret without looks: equal within "
+            f"{format_percent(MAX_DIFFERENCE)}.",
+        ),
+        Claim(
+            f"Regret is linear in log(1/ε) ({looks}).",
+            place,
+            f"R² of a straight line from ε* on: at least {MIN_R_SQUARED:g}.",
+        ),
+        Claim(
+            f"Regret is proportional to f(ε) = Σ (1/Δ_i) log(1/(ε Δ_i²)), which also describes rare "
+            f"looks ({looks}).",
+            place,
+            "Distance between a·f(ε), with a fitted, and the mean: at most "
+            f"{format_percent(MAX_DEVIATION)} at every ε.",
+        ),
+    )
+
+
+CLAIMS = claims(1, "uniform weights")
+
+
+def parameters(paper_weights: str, weights: str) -> Sequence[Parameter]:
+    """Return the parameters of one of the two figures, except the number of runs."""
+    return (
+        Parameter("rewards", "Gaussian, variance 1", "Gaussian, variance 1"),
+        Parameter("means", "2, 1.8, 0.5, 0.2", ", ".join(f"{one:g}" for one in MEANS)),
+        Parameter("policy", "UCB, constant 6 (Algorithm 1)", "UCB, constant 6 (Algorithm 1)"),
+        Parameter("weights of the looks", paper_weights, weights),
+        Parameter("horizon T", "not stated for this figure", typeset(HORIZON)),
+        Parameter("ε", "not stated", f"{len(RATES)} values from 1/T to 1"),
+        Parameter(
+            "f",
+            "named, but not defined for small ε",
+            "Σ (1/Δ_i) log₊ min(T, 1/(ε Δ_i²)) (errata, D45)",
+        ),
+        Parameter("scale of f", "not stated", "fitted by least squares"),
+        Parameter("error bars", "10 % and 90 % quantiles", "10 % and 90 % quantiles"),
+    )
+
+
+PARAMETERS = parameters("uniform", "uniform")
 
 
 def run(file: Files, **options: Any) -> Data:
-    """Play UCB at each rate, and without looks."""
+    """Simulate UCB at each ε, and without looks."""
     return run_with(WEIGHTS, file, **options)
 
 
 def run_with(weights: str, file: Files, **options: Any) -> Data:
-    """Do so with the given weights."""
+    """Simulate UCB with the given weights at each ε, and without looks."""
     problem = gaussian(MEANS)
-    swept = sweep(
+    with_looks = sweep(
         problem, passive, ucb(), rate=RATES, weights=weights,
         horizon=HORIZON, stages=[HORIZON], file=file("rates"), **options,
     )  # fmt: skip
@@ -70,67 +126,71 @@ def run_with(weights: str, file: Files, **options: Any) -> Data:
         problem, bandit(), ucb(),
         horizon=HORIZON, stages=[HORIZON], file=file("no-looks"), **options,
     )  # fmt: skip
-    return {"rates": swept, "no-looks": without}
+    return {"rates": with_looks, "no-looks": without}
 
 
 def reference(rates: Any) -> Any:
-    """Return the paper's f at some rates."""
+    """Return the paper's f(ε) for an array of rates."""
     return lower.reference_curve(complexity.gaps(MEANS), rates, HORIZON)
 
 
-def fitted_scale(rates: Any, regrets: Any) -> float:
-    """Return the constant a for which a f(ε) is closest to the regrets, by least squares."""
+def fit_scale(rates: Any, regrets: Any) -> float:
+    """Return the constant a that minimises the squared distance between a·f(ε) and the regrets."""
     shape = reference(np.asarray(rates))
     return float(shape @ np.asarray(regrets) / (shape @ shape))
 
 
 def verdict(data: Data) -> Verdict:
-    """Compare the means with a f(ε), and the scarcest looks with none."""
+    """Compare the mean regret with a·f(ε), and the smallest ε with no looks."""
     final = data["rates"]["final_regret"].isel(policy=0)
     without = data["no-looks"]["final_regret"].isel(policy=0)
     rates = data["rates"]["rate"].to_numpy()
     means = final.mean("run").to_numpy()
-    scale = fitted_scale(rates, means)
-    away = [_deviation(final.sel(rate=rate), scale * reference(rate)) for rate in rates]
-    close = [within(one, CLOSE) for one in away]
-    worst = max(range(len(rates)), key=lambda n: abs(away[n].value))
+    scale = fit_scale(rates, means)
+    deviations = [_deviation(final.sel(rate=rate), scale * reference(rate)) for rate in rates]
+    close = [is_within(deviation, MAX_DEVIATION) for deviation in deviations]
+    worst = max(range(len(rates)), key=lambda n: abs(deviations[n].value))
     star = complexity.rate_star(complexity.gaps(MEANS), HORIZON)
-    past = rates >= star
-    straight = r_squared(np.log(rates[past]), means[past])
+    above_star = rates >= star
+    linearity = r_squared(np.log(rates[above_star]), means[above_star])
     first, last = final.sel(rate=rates[0]), final.sel(rate=rates[-1])
     change = saving(first, without)
     statements = [
         Statement(
-            f"At ε = 1/T the regret is that without looks: {mean(first)} against {mean(without)}, "
-            f"a saving of {percent(change)} (the same: within {SAME:.0%}).",
-            within(change, SAME),
+            f"The regret at ε = 1/T ({mean(first)}) equals the regret without looks "
+            f"({mean(without)}): the relative difference is {format_percent(change)} (equal: within "
+            f"{format_percent(MAX_DIFFERENCE)}).",
+            is_within(change, MAX_DIFFERENCE),
+            claim=0,
         ),
         Statement(
-            f"From ε* = {typeset(float(star))} on, regret falls along a straight line in log(1/ε): "
-            f"R² = {straight:.3f} (at least 0.95).",
-            straight >= 0.95 and below(ratio(last, without), 1) is True,
+            f"From ε* = {typeset(float(star))} on, regret is linear in log(1/ε): R² = "
+            f"{linearity:.3f} (at least {MIN_R_SQUARED:g}).",
+            linearity >= MIN_R_SQUARED and is_below(ratio(last, without), 1) is True,
+            claim=1,
         ),
         Statement(
-            f"The fitted curve {scale:.2f}·f(ε) is within {CLOSE:.0%} of the mean at every ε: it is "
-            f"at {close.count(True)} of {len(rates)}{where(rates, close)}; farthest off at "
-            f"ε = {typeset(rates[worst])}, where simulation gives "
-            f"{mean(final.sel(rate=rates[worst]))} and the curve "
+            f"The fitted curve {scale:.2f}·f(ε) is within {format_percent(MAX_DEVIATION)} of the "
+            f"mean at every ε. This holds at {close.count(True)} of {len(rates)} "
+            f"values{format_range(rates, close)}. The largest distance is at ε = "
+            f"{typeset(rates[worst])}: simulated {mean(final.sel(rate=rates[worst]))}, fitted "
             f"{scale * reference(rates[worst]):.1f}.",
-            all_of(close),
+            all_hold(close),
+            claim=2,
         ),
     ]
-    sentence = (
-        f"From {mean(without)} without looks to {mean(last)} at ε = 1. The regret is "
-        f"{'' if straight >= 0.95 else 'not '}linear in log(1/ε) above ε*, but "
-        f"{'proportional' if all(close) else 'not proportional'} to f over the whole range."
+    is_linear, is_proportional = linearity >= MIN_R_SQUARED, all(close)
+    finding = (
+        f"Regret falls from {mean(without)} without looks to {mean(last)} at ε = 1. Above ε* it is "
+        f"{'' if is_linear else 'not '}linear in log(1/ε)"
+        f"{', and' if is_linear == is_proportional else ', but'} over the whole range it is "
+        f"{'' if is_proportional else 'not '}proportional to f."
     )
-    if all(close):
-        sentence = sentence.replace(", but ", ", and ")
-    short = (
+    summary = (
         f"{mean(without)} without looks, {mean(last)} at ε = 1; fitted f is close at "
-        f"{close.count(True)} of {len(rates)} rates"
+        f"{close.count(True)} of {len(rates)} values of ε"
     )
-    return judge(statements, short, sentence)
+    return judge(statements, summary, finding)
 
 
 def _deviation(values: Any, curve: float) -> Estimate:
@@ -138,25 +198,25 @@ def _deviation(values: Any, curve: float) -> Estimate:
     return Estimate(curve / estimate.value - 1, curve * estimate.error / estimate.value**2)
 
 
-def where(rates: Any, holds: list[bool | None]) -> str:
-    """Say between which rates something holds."""
+def format_range(rates: Any, holds: list[bool | None]) -> str:
+    """Return the smallest and the largest rate at which something holds, in brackets."""
     held = [rate for rate, one in zip(rates, holds, strict=True) if one]
     return f" (between ε = {typeset(min(held))} and {typeset(max(held))})" if held else ""
 
 
 def draw(data: Data) -> Picture:
-    """Draw final regret against ε, with f, the regret without looks, and ε*."""
-    return picture(data, WEIGHTS)
+    """Return final regret against ε, with f, the regret without looks, and ε*."""
+    return draw_with(WEIGHTS, data)
 
 
-def picture(data: Data, weights: str) -> Picture:
-    """Draw the figure for the given weights."""
+def draw_with(weights: str, data: Data) -> Picture:
+    """Return the figure for the given weights."""
     final = data["rates"]["final_regret"].isel(policy=0)
     rates = data["rates"]["rate"].to_numpy()
     means = final.mean("run").to_numpy()
     low, high = final.quantile([0.1, 0.9], "run").to_numpy()
-    none = float(data["no-looks"]["final_regret"].mean())
-    scale = fitted_scale(rates, means)
+    without = float(data["no-looks"]["final_regret"].mean())
+    scale = fit_scale(rates, means)
     star = complexity.rate_star(complexity.gaps(MEANS), HORIZON)
     runs = final.sizes["run"]
     fine = np.geomspace(rates[0], rates[-1], 60)
@@ -167,13 +227,15 @@ def picture(data: Data, weights: str) -> Picture:
         [
             Curve("UCB with looks, simulated", rates, means, low, high, "points"),
             Curve(f"{scale:.2f}·f(ε), fitted", fine, scale * reference(fine), kind="reference"),
-            Curve("UCB without looks, simulated", rates[[0, -1]], [none, none], kind="reference"),
+            Curve(
+                "UCB without looks, simulated", rates[[0, -1]], [without, without], kind="reference"
+            ),
         ],
         [Mark(float(star), "ε*")],
         note=f"dotted: the threshold ε* = {typeset(float(star))}",
     )
     alt = (
-        f"Final regret of UCB against ε on a logarithmic axis: {none:.0f} without looks, "
+        f"Final regret of UCB against ε on a logarithmic axis: {without:.0f} without looks, "
         f"{means[0]:.0f} at ε = {typeset(rates[0])}, falling to {means[-1]:.0f} at ε = 1, with the "
         f"fitted reference curve and the threshold ε* = {typeset(float(star))}."
     )

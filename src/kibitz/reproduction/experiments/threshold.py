@@ -1,9 +1,10 @@
-"""The threshold ε* = K/(T Δ²), from which on looks matter.
+"""The threshold ε* = K/(T Δ²) above which looks lower the regret.
 
-Of the paper: Section 4.2.1 (claimed, not drawn).
+Source: Section 4.2.1, without a figure.
 
-Concluded: in each setting, whether looks save nothing far below ε* and much far above; and whether
-the rates at which they begin to are within a factor 10 of ε* in all settings.
+Measured: in each setting, whether looks leave the regret unchanged far below ε* and lower it clearly
+far above; and whether the rate at which they begin to lower it is within a factor 10 of ε* in all
+settings.
 """
 
 import math
@@ -20,12 +21,12 @@ from kibitz.reproduction import Data, Files
 from kibitz.reproduction.verdict import (
     Statement,
     Verdict,
-    above,
-    all_of,
+    all_hold,
+    format_percent,
+    is_above,
+    is_within,
     judge,
-    percent,
     saving,
-    within,
 )
 from kibitz.simulation.sweep import sweep
 
@@ -33,12 +34,12 @@ if TYPE_CHECKING:
     import xarray
 
 TITLE = "The threshold ε*"
-PAPER = "Section 4.2.1 (claimed, not drawn)"
+SOURCE = "Section 4.2.1, without a figure"
 CLAIM = (
-    "With K arms of equal gap Δ, looks begin to matter by stage T when their rate passes "
-    "ε* = K/(TΔ²): much rarer ones do not help, more frequent ones do, whatever K, Δ and T are."
+    "With K arms of equal gap Δ, looks lower the regret at stage T only if their rate exceeds "
+    "ε* = K/(TΔ²), for all K, Δ and T."
 )
-#: K, Δ and T by the label of their curve.
+#: K, Δ and T, by the label of their curve.
 SETTINGS = {
     "K = 5, Δ = 0.5, T = 10³": (5, 0.5, 1_000),
     "K = 5, Δ = 0.5, T = 10⁴": (5, 0.5, 10_000),
@@ -46,18 +47,18 @@ SETTINGS = {
     "K = 5, Δ = 1, T = 10⁴": (5, 1.0, 10_000),
     "K = 20, Δ = 0.5, T = 10⁴": (20, 0.5, 10_000),
 }
-#: ε/ε*; 0 is without looks.
+#: Values of ε/ε*; 0 means no looks.
 RELATIVE = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
-BELOW = 0.1  #: The ε/ε* of looks that are much rarer.
-#: Runs of each setting.
+LOW_RELATIVE = 0.1  #: The ε/ε* at which looks must not lower the regret.
+#: Number of runs for each ε.
 RUNS = 200
-NOTHING = 0.05  #: Looks that save a smaller share of the regret do not matter.
-MUCH = 0.20  #: Looks that save a larger one do.
-MATTERS = 0.10  #: The share, in between, from which on they begin to.
+MAX_UNCHANGED = 0.05  #: Largest relative change of an unchanged regret.
+MIN_REDUCTION = 0.20  #: Smallest relative reduction of a clearly lower regret.
+ONSET_REDUCTION = 0.10  #: Relative reduction at which looks begin to matter.
 
 
 def run(file: Files, **options: Any) -> Data:
-    """Play UCB as a passive observer, uniform weights, at multiples of ε*."""
+    """Simulate UCB as a passive observer with uniform weights at multiples of ε*."""
     data = {}
     for n, (label, (n_arms, gap, horizon)) in enumerate(SETTINGS.items(), 1):
         means = [gap] + [0.0] * (n_arms - 1)
@@ -69,56 +70,63 @@ def run(file: Files, **options: Any) -> Data:
     return data
 
 
-def savings(part: "xarray.Dataset") -> dict[float, Any]:
-    """Return the share of the regret that looks save, for each multiple of ε*."""
+def reductions(part: "xarray.Dataset") -> dict[float, Any]:
+    """Return by what share looks lower the regret, for each multiple of ε*."""
     final = part["final_regret"].isel(policy=0)
     without = final.sel(relative=0.0)
     return {x: saving(final.sel(relative=x), without) for x in map(float, final["relative"]) if x > 0}
 
 
-def onset(saved: dict[float, Any]) -> float:
-    """Return the multiple of ε* at which looks save `MATTERS`, by interpolation in log ε.
+def onset(reduced: dict[float, Any]) -> float:
+    """Return the multiple of ε* at which regret is lower by `ONSET_REDUCTION`.
 
-    0 if they do at the first, infinite if they do at none.
+    It is interpolated in log ε; 0 if regret is that much lower at the first multiple, infinite if it
+    is at none.
     """
-    x, y = np.array(list(saved)), np.array([one.value for one in saved.values()])
-    after = np.flatnonzero(y >= MATTERS)
+    x, y = np.array(list(reduced)), np.array([one.value for one in reduced.values()])
+    after = np.flatnonzero(y >= ONSET_REDUCTION)
     if not after.size or after[0] == 0:
         return 0.0 if after.size else math.inf
     n = int(after[0])
-    share = (MATTERS - y[n - 1]) / (y[n] - y[n - 1])
+    share = (ONSET_REDUCTION - y[n - 1]) / (y[n] - y[n - 1])
     return float(np.exp((1 - share) * np.log(x[n - 1]) + share * np.log(x[n])))
 
 
 def verdict(data: Data) -> Verdict:
-    """Judge the saving far below and far above ε* in each setting."""
+    """Judge the reduction far below and far above ε* in each setting."""
     statements, onsets = [], []
     for label, part in data.items():
-        saved = savings(part)
-        few, many = BELOW, max(saved)
-        onsets.append(onset(saved))
+        reduced = reductions(part)
+        low, high = reduced[LOW_RELATIVE], reduced[max(reduced)]
+        onsets.append(onset(reduced))
         statements.append(
             Statement(
-                f"{label}: at {few:g} ε* looks save {percent(saved[few])} (nothing: less than "
-                f"{NOTHING:.0%}), at {many:g} ε* {percent(saved[many])} (much: more than "
-                f"{MUCH:.0%}); they save {MATTERS:.0%} at {onsets[-1]:.2g} ε*.",
-                all_of([within(saved[few], NOTHING), above(saved[many], MUCH)]),
+                f"{label}: looks lower the regret by {format_percent(low)} at {LOW_RELATIVE:g} ε* "
+                f"(unchanged: within {format_percent(MAX_UNCHANGED)}) and by {format_percent(high)} "
+                f"at {max(reduced):g} ε* (clearly lower: more than "
+                f"{format_percent(MIN_REDUCTION)}). They lower it by "
+                f"{format_percent(ONSET_REDUCTION)} at {onsets[-1]:.2g} ε*.",
+                all_hold([is_within(low, MAX_UNCHANGED), is_above(high, MIN_REDUCTION)]),
             )
         )
-    low, high = min(onsets), max(onsets)
+    first, last = min(onsets), max(onsets)
     statements.append(
         Statement(
-            f"Looks save {MATTERS:.0%} between {low:.2g} ε* and {high:.2g} ε* in all settings "
-            f"(within a factor 10 of ε*), while ε* itself varies by a factor {_spread():.3g}.",
-            0.1 <= low <= high <= 10,
+            f"The rate at which looks lower the regret by {format_percent(ONSET_REDUCTION)} is "
+            f"between {first:.2g} ε* and {last:.2g} ε* in all settings (within a factor 10 of ε*), "
+            f"while ε* itself varies by a factor {_spread():.3g}.",
+            0.1 <= first <= last <= 10,
         )
     )
-    sentence = (
-        f"Looks begin to matter (save {MATTERS:.0%}) between {low:.2g} ε* and {high:.2g} ε*, over "
-        f"settings whose ε* differ by a factor {_spread():.3g}."
+    finding = (
+        f"Looks begin to lower the regret (by {format_percent(ONSET_REDUCTION)}) between {first:.2g} "
+        f"ε* and {last:.2g} ε*, in settings whose ε* differ by a factor {_spread():.3g}."
     )
-    short = f"looks save {MATTERS:.0%} from {low:.2g} to {high:.2g} ε*, in {len(data)} settings"
-    return judge(statements, short, sentence)
+    summary = (
+        f"regret is lower by {format_percent(ONSET_REDUCTION)} from {first:.2g} to {last:.2g} ε* on, "
+        f"in {len(data)} settings"
+    )
+    return judge(statements, summary, finding)
 
 
 def _spread() -> float:
@@ -127,25 +135,25 @@ def _spread() -> float:
 
 
 def draw(data: Data) -> Picture:
-    """Draw the regret as a share of that without looks, against ε and against ε/ε*."""
+    """Return regret as a share of that without looks, against ε and against ε/ε*."""
     absolute, relative = [], []
     for label, part in data.items():
         n_arms, gap, horizon = SETTINGS[label]
         star = n_arms / (horizon * gap**2)
-        saved = savings(part)
-        x = np.array(list(saved))
-        y = np.array([100 * (1 - one.value) for one in saved.values()])
-        error = np.array([100 * one.error for one in saved.values()])
+        reduced = reductions(part)
+        x = np.array(list(reduced))
+        y = np.array([100 * (1 - one.value) for one in reduced.values()])
+        error = np.array([100 * one.error for one in reduced.values()])
         absolute.append(Curve(label, x * star, y, y - 2 * error, y + 2 * error, "points"))
         relative.append(Curve(label, x, y, y - 2 * error, y + 2 * error, "points"))
     runs = next(iter(data.values())).sizes["run"]
-    words = f"regret at T, % of that without looks\n(mean of {runs} runs, bars ± 2 s.e.)"
+    y_title = f"regret at T, % of that without looks\n(mean of {runs} runs, bars ± 2 s.e.)"
     panels = [
-        Panel("Against ε", "ε, looks per stage", words, absolute),
-        Panel("In units of ε*", "ε/ε*", words, relative, [Mark(1.0, "ε*")]),
+        Panel("Against ε", "ε, looks per stage", y_title, absolute),
+        Panel("In units of ε*", "ε/ε*", y_title, relative, [Mark(1.0, "ε*")]),
     ]
     alt = (
-        f"Regret of UCB relative to that without looks in {len(data)} settings, against ε and "
-        "against ε/ε*. " + verdict(data).sentence
+        f"Regret of UCB relative to its regret without looks in {len(data)} settings, against ε and "
+        "against ε/ε*. " + verdict(data).finding
     )
     return Picture(alt, panels, 2)

@@ -1,0 +1,160 @@
+"""The simulated regret of UCB between its lower and upper bounds, and of kibitzer below its bound.
+
+Source: Theorems 1 and 3, without a figure.
+
+Measured: for each bound and horizon, whether the simulated regret is on the right side of it at every
+rate. A vacuous bound confirms nothing. kibitzer and its bound are ours.
+"""
+
+import math
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from kibitz.bounds import complexity, lower, upper
+from kibitz.model.feedback import passive
+from kibitz.model.problem import gaussian
+from kibitz.plotting.picture import Curve, Panel, Picture, error_bars, typeset
+from kibitz.policies.kibitzer import kibitzer
+from kibitz.policies.ucb import ucb
+from kibitz.reproduction import Data, Files
+from kibitz.reproduction.verdict import Statement, Verdict, all_hold, is_above, is_below, judge, mean
+from kibitz.simulation.sweep import sweep
+
+TITLE = "Between the bounds"
+SOURCE = "Theorems 1 and 3, without a figure"
+CLAIM = (
+    "The regret of UCB as a passive observer lies between the lower bound for all good algorithms "
+    "and the upper bound proved for UCB, both of order log(1/ε). The regret of kibitzer, our own "
+    "policy, lies below its own bound."
+)
+#: Numbers of stages, T.
+HORIZONS = (10**4, 10**6, 10**12)
+#: Mean reward of each arm.
+MEANS = (2.0, 1.8, 0.5, 0.2)
+#: Values of ε.
+RATES = (1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+C = 24.0  #: C of Definition 1, as proved for UCB (errata, D5).
+C_0 = 1 + 2 * math.pi**2 / 3  #: C_0 of Definition 1, for the same C.
+#: Number of runs for each ε and T.
+RUNS = 16
+POLICIES: dict[str, Any] = {"UCB": ucb, "kibitzer": kibitzer}
+BOUNDS: dict[str, tuple[str, Any]] = {  # the policy, and the function of gaps, ε and T
+    "upper, Theorem 3": ("UCB", lambda gaps, rate, T: upper.ucb_passive(gaps, rate, None, T)),
+    "upper, computed": ("UCB", lambda gaps, rate, T: upper.ucb_sharp(gaps, rate, None, T)),
+    "upper, kibitzer": (
+        "kibitzer",
+        lambda gaps, rate, T: upper.kibitzer(gaps, rate, T, looks="uniform"),
+    ),
+    "lower, computed": (
+        "UCB",
+        lambda gaps, rate, T: lower.passive_sharp(gaps, rate, None, T, C=C, C_0=C_0),
+    ),
+    "lower, Theorem 1": (
+        "UCB",
+        lambda gaps, rate, T: lower.passive_theorem(gaps, rate, None, T, C=C, C_0=C_0),
+    ),
+}
+
+
+def run(file: Files, **options: Any) -> Data:
+    """Simulate both policies at each rate and horizon."""
+    policies = {name: policy() for name, policy in POLICIES.items()}
+    return {
+        str(horizon): sweep(
+            gaussian(MEANS), passive, policies, rate=RATES,
+            horizon=horizon, stages=[horizon], file=file(str(horizon)), **options,
+        )
+        for horizon in HORIZONS
+    }  # fmt: skip
+
+
+@cache
+def bounds(horizon: int) -> dict[str, Any]:
+    """Return each bound at each rate."""
+    gaps = complexity.gaps(MEANS)
+    return {name: bound(gaps, np.array(RATES), horizon) for name, (_, bound) in BOUNDS.items()}
+
+
+def verdict(data: Data) -> Verdict:
+    """Compare the means with all bounds; a lower bound of 0 is vacuous and confirms nothing."""
+    statements, n_vacuous, violated = [], dict.fromkeys(BOUNDS, 0), False
+    factors: list[float] = []
+    for horizon in map(int, data):
+        final = data[str(horizon)]["final_regret"]
+        for name, values in bounds(horizon).items():
+            regret, is_upper = final.sel(policy=BOUNDS[name][0]), name.startswith("upper")
+            means = {rate: mean(regret.sel(rate=rate)) for rate in RATES}
+            bound = {
+                rate: float(value) for rate, value in zip(RATES, values, strict=True) if value > 0
+            }
+            vacuous = [rate for rate in RATES if rate not in bound]
+            n_vacuous[name] += len(vacuous)
+            respected = [
+                (is_below if is_upper else is_above)(means[rate], bound[rate]) for rate in bound
+            ]
+            violated |= False in respected
+            prefix = f"T = {typeset(horizon)}, {name}"
+            if bound:
+                ratios = [bound[rate] / means[rate].value for rate in bound]
+                looseness = ratios if is_upper else [1 / one for one in ratios]
+                factors += looseness
+                text = (
+                    f"{prefix}: the simulated regret is {'below' if is_upper else 'above'} the bound "
+                    f"at {respected.count(True)} of {len(bound)} rates, by factors from "
+                    f"{min(looseness):.3g} to {max(looseness):.3g}."
+                )
+                statements.append(Statement(text, all_hold(respected)))
+            if vacuous:
+                listing = ", ".join(map(typeset, vacuous))
+                text = (
+                    f"{prefix}: the bound is positive at every rate. It is vacuous at ε = {listing}."
+                )
+                statements.append(Statement(text, False))
+    n_settings = len(RATES) * len(data)
+    finding = (
+        "A bound is violated."
+        if violated
+        else f"No bound is violated. The tightest is a factor of {min(factors):.2g} away."
+    )
+    for name, count in n_vacuous.items():
+        if count:
+            finding += f" The bound “{name}” is vacuous in {count} of {n_settings} settings."
+    lowest = list(BOUNDS)[-1]
+    summary = (
+        f"{'violated' if violated else 'never violated'}; Theorem 1 is vacuous in "
+        f"{n_vacuous[lowest]} of {n_settings} settings"
+    )
+    return judge(statements, summary, finding)
+
+
+def draw(data: Data) -> Picture:
+    """Return the simulated regret between its bounds; a note names the vacuous ones."""
+    panels = []
+    for horizon in map(int, data):
+        final = data[str(horizon)]["final_regret"]
+        curves = [
+            error_bars(
+                f"{name}, simulated", RATES, [final.sel(policy=name, rate=rate) for rate in RATES]
+            )
+            for name in POLICIES
+        ]
+        notes = []
+        for name, values in bounds(horizon).items():
+            positive = np.asarray(values) > 0
+            if positive.any():
+                curves.append(Curve(name, np.array(RATES)[positive], values[positive]))
+            if not positive.all():
+                first = f" from ε = {typeset(RATES[int(np.argmin(positive))])} on"
+                notes.append(f"{name}: vacuous{first if positive.any() else ''}")
+        y = f"regret at T (mean of {final.sizes['run']} runs, bars ± 2 s.e.)"
+        title = f"passive, T = {typeset(horizon)}"
+        panels.append(
+            Panel(title, "ε, looks per stage", y, curves, y_log=True, note="\n".join(notes))
+        )
+    alt = (
+        "Simulated regret of UCB and of kibitzer against ε on double logarithmic axes, between upper "
+        "and lower bounds. " + verdict(data).finding
+    )
+    return Picture(alt, panels, 3)

@@ -1,0 +1,213 @@
+"""Bounded regret with looks, and regret that grows like log T without.
+
+Source: Sections 1 and 4, without a figure.
+
+Measured: for each curve, whether it still grows in the last decade of stages; for the plateaus,
+whether their height is linear in log(1/ε) (R²).
+"""
+
+from typing import Any
+
+import numpy as np
+
+from kibitz.model.feedback import active, passive
+from kibitz.model.problem import gaussian
+from kibitz.plotting.picture import Curve, Panel, Picture, band, error_bars, typeset
+from kibitz.policies.etc_ocucb import etc_ocucb
+from kibitz.policies.ftl import ftl_robin
+from kibitz.policies.ucb import ucb, ucb_double
+from kibitz.reproduction import Data, Files
+from kibitz.reproduction.verdict import (
+    Estimate,
+    Statement,
+    Verdict,
+    first_stage_at,
+    format_percent,
+    is_above,
+    is_below,
+    judge,
+    mean,
+    r_squared,
+    saving,
+)
+from kibitz.simulation.simulate import simulate
+from kibitz.simulation.sweep import sweep
+
+TITLE = "Bounded regret"
+SOURCE = "Sections 1 and 4, without a figure"
+CLAIM = (
+    "With looks, however rare, the regret of passive and active observers is bounded at all "
+    "horizons, by a multiple of log(1/ε). Without looks it grows like log T."
+)
+ENGINE = "leap"  #: Stage by stage ("step"), only about 10⁶ stages are feasible.
+HORIZON = 10**12  #: Number of stages, T.
+#: Mean reward of each arm.
+MEANS = (2.0, 1.8, 0.5, 0.2)
+#: Values of ε of the passive observer with uniform weights; 0 means no looks.
+RATES = (0.0, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
+#: Values of ε that are drawn.
+PLOTTED_RATES = (0.0, 1e-4, 1e-3, 1e-2, 1e-1)
+#: ε of the active observer.
+ACTIVE_RATE = 0.1
+ACTIVE: Any = {"UCB1-Double": ucb_double, "ETC-OCUCB": etc_ocucb, "FTL-robin": ftl_robin}
+#: Number of runs for each ε.
+RUNS = 32
+MAX_FLAT_GROWTH = 0.01  #: Largest share of the regret added in the last decade by a flat curve.
+MIN_GROWTH = 0.05  #: Smallest share added by a growing curve.
+MIN_R_SQUARED = 0.95  #: Smallest R² of a straight line.
+
+
+def run(file: Files, **options: Any) -> Data:
+    """Simulate UCB as a passive observer at each rate, and the active algorithms."""
+    per_decade = np.geomspace(1, HORIZON, 10 * round(np.log10(HORIZON)) + 1)
+    stages = np.unique(per_decade.round().astype(np.int64))
+    problem = gaussian(MEANS)
+    options = {"horizon": HORIZON, "stages": stages, "engine": ENGINE, **options}
+    return {
+        "passive": sweep(
+            problem, passive, ucb(), rate=RATES, file=file("passive"), **options
+        ),
+        "active": simulate(
+            problem, active(ACTIVE_RATE), {name: make() for name, make in ACTIVE.items()},
+            file=file("active"), **options,
+        ),
+    }  # fmt: skip
+
+
+def plateau_stage(rate: float) -> float:
+    """Return the stage from which regret should be flat, max_i 1/(2 ε p_i Δ_i²)."""
+    gaps = gaussian(MEANS).gaps
+    return float(1 / (2 * rate * gaps[gaps > 0].min() ** 2 / gaps.size))
+
+
+def last_decade_growth(regret: Any) -> Estimate:
+    """Return the share of the final regret that the last decade of stages added."""
+    horizon = int(regret["stage"][-1])
+    return saving(regret.sel(stage=horizon // 10, method="nearest"), regret.isel(stage=-1))
+
+
+def verdict(data: Data) -> Verdict:
+    """Judge for each curve whether it still grows in the last decade of stages."""
+    regret = data["passive"]["regret"].isel(policy=0)
+    horizon = int(regret["stage"][-1])
+    statements, flat = [], []
+    for rate in map(float, regret["rate"]):
+        one = regret.sel(rate=rate)
+        added, final = last_decade_growth(one), mean(one.isel(stage=-1))
+        if rate == 0:
+            statements.append(
+                Statement(
+                    f"Without looks, the regret of UCB is {final} and still grows: stages "
+                    f"{typeset(horizon // 10)} to {typeset(horizon)} add {format_percent(added)} "
+                    f"(grows: more than {format_percent(MIN_GROWTH)}).",
+                    is_above(added, MIN_GROWTH),
+                )
+            )
+            continue
+        holds = is_below(added, MAX_FLAT_GROWTH)
+        if holds:
+            flat.append(rate)
+        stage = first_stage_at(0.95, regret["stage"], one.mean("run"))
+        statements.append(
+            Statement(
+                f"UCB with ε = {typeset(rate)}: regret is {final}, and the last decade of stages "
+                f"adds {format_percent(added)} (flat: less than {format_percent(MAX_FLAT_GROWTH)}). "
+                f"It reaches 95 % at stage {typeset(stage)}; the predicted order is "
+                f"{typeset(plateau_stage(rate))}.",
+                holds,
+            )
+        )
+    active_regret = data["active"]["regret"]
+    for label in map(str, active_regret["policy"].to_numpy()):
+        one = active_regret.sel(policy=label)
+        added = last_decade_growth(one)
+        statements.append(
+            Statement(
+                f"{label}, active, ε = {typeset(ACTIVE_RATE)}: regret is "
+                f"{mean(one.isel(stage=-1))}, and the last decade of stages adds "
+                f"{format_percent(added)}.",
+                is_below(added, MAX_FLAT_GROWTH),
+            )
+        )
+    heights = [float(regret.sel(rate=rate).isel(stage=-1).mean()) for rate in flat]
+    if len(flat) > 2:
+        linearity = r_squared(np.log(flat), heights)
+        text = (
+            f"The height of the plateau is linear in log(1/ε): R² = {linearity:.3f} over the "
+            f"{len(flat)} rates with a flat curve (at least {MIN_R_SQUARED})."
+        )
+        statements.append(Statement(text, linearity >= MIN_R_SQUARED))
+    rates = [rate for rate in RATES if rate]
+    finding = (
+        f"By stage {typeset(horizon)}, regret has stopped growing at {len(flat)} of {len(rates)} "
+        "rates"
+        + (f", down to ε = {typeset(min(flat))}" if flat else "")
+        + f". Without looks it is {mean(regret.sel(rate=0.0).isel(stage=-1))}."
+    )
+    n_bounded = sum(
+        is_below(last_decade_growth(active_regret.sel(policy=name)), MAX_FLAT_GROWTH) is True
+        for name in ACTIVE
+    )
+    summary = (
+        f"at T = {typeset(horizon)}, regret is flat at {len(flat)} of {len(rates)} rates (passive) "
+        f"and for {n_bounded} of {len(ACTIVE)} policies (active)"
+    )
+    return judge(statements, summary, finding)
+
+
+def draw(data: Data) -> Picture:
+    """Return regret against T, passive and active, and the height of the plateau against ε."""
+    regret, active_regret = (
+        data[name]["regret"].sel(stage=slice(100, None)) for name in ("passive", "active")
+    )
+    regret = regret.isel(policy=0)
+    horizon = float(regret["stage"][-1])
+    label = {rate: f"UCB, ε = {typeset(rate)}" if rate else "UCB, no looks" for rate in PLOTTED_RATES}
+    predicted = {rate: plateau_stage(rate) for rate in PLOTTED_RATES if rate}
+    heights_there = [
+        np.interp(np.log(stage), np.log(regret["stage"]), regret.sel(rate=rate).mean("run"))
+        for rate, stage in predicted.items()
+    ]
+    dots = Curve("predicted plateau, 1/(2εpΔ²)", list(predicted.values()), heights_there, kind="dots")
+    rates = np.array([rate for rate in RATES if rate])
+    heights = error_bars(
+        "UCB at the last stage", rates, [regret.sel(rate=rate).isel(stage=-1) for rate in rates]
+    )
+    plateau = [heights]
+    flat = [
+        is_below(last_decade_growth(regret.sel(rate=rate)), MAX_FLAT_GROWTH) is True for rate in rates
+    ]
+    if sum(flat) > 2:
+        line = np.polyfit(np.log(rates[flat]), np.asarray(heights.y)[flat], 1)
+        fitted = np.polyval(line, np.log(rates))
+        plateau.append(Curve("line through the flat ones", rates, fitted, kind="reference"))
+    x, y = "horizon T (stages)", f"regret (mean of {regret.sizes['run']} runs, band 25–75 %)"
+    panels = [
+        Panel(
+            "Passive, uniform weights",
+            x,
+            y,
+            [*(band(label[rate], regret.sel(rate=rate)) for rate in PLOTTED_RATES), dots],
+        ),
+        Panel(
+            f"Active, ε = {typeset(ACTIVE_RATE)}",
+            x,
+            y,
+            [
+                band(label[0.0], regret.sel(rate=0.0)),
+                *(band(name, active_regret.sel(policy=name)) for name in map(str, ACTIVE)),
+            ],
+        ),
+        Panel(
+            f"Height of the plateau, T = {typeset(horizon)}",
+            "ε, looks per stage",
+            "regret at T (bars ± 2 s.e.)",
+            plateau,
+        ),
+    ]
+    alt = (
+        f"Regret against the horizon from 100 to {typeset(horizon)}, without looks and with "
+        "looks at several rates, passive and active, and final regret against ε. "
+        + verdict(data).finding
+    )
+    return Picture(alt, panels, 3)

@@ -232,7 +232,7 @@ def render_report(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters["with_subscripts"] = with_subscripts
+    templates.filters["to_html"] = to_html
     templates.policies["json.dumps_kwargs"] = {
         "ensure_ascii": False, "separators": (",", ":"), "allow_nan": False,
     }  # fmt: skip
@@ -286,13 +286,14 @@ def claim_rows(section: Section) -> list[dict[str, Any]]:
     rows = []
     for n, claim in enumerate(section.claims):
         statements: list[Statement] = [one for one in section.verdict.statements if one.claim == n]
+        if not statements:
+            result = ("", "– not measured")
+        elif all(one.holds is None for one in statements):
+            result = ("", "? undecided: too few runs")
+        else:
+            result = (outcome(statements), format_outcome(statements))
         rows.append(
-            {
-                "number": section.number,
-                "claim": claim,
-                "outcome": outcome(statements) if statements else "",
-                "label": format_outcome(statements) if statements else "not measured",
-            }
+            {"number": section.number, "claim": claim, "outcome": result[0], "label": result[1]}
         )
     return rows
 
@@ -307,9 +308,10 @@ def inline_script(code: str) -> Markup:
     return Markup(code.replace("</script", "<\\/script").replace("<!--", "<\\!--"))
 
 
-def with_subscripts(text: str) -> Markup:
-    """Return text as HTML in which Δ_i has a subscript."""
-    return Markup(re.sub(r"([ΔNp])_i", r"\1<sub>i</sub>", str(escape(text))))
+def to_html(text: str) -> Markup:
+    """Return text as HTML, with subscripts and non-breaking spaces."""
+    unbroken = re.sub(r" (?=[%±=])|(?<=[±=]) |(?<=Figure) ", "\N{NO-BREAK SPACE}", str(escape(text)))
+    return Markup(re.sub(r"([ΔNp])_i", r"\1<sub>i</sub>", unbroken))
 
 
 def palette_css() -> str:
@@ -364,7 +366,7 @@ def data_rows(data: Data) -> list[list[str]]:
                 else "–",
                 typeset(first["horizon"]),
                 str(part.sizes["run"]),
-                part.attrs["engine"],
+                ", ".join(sorted(set(json.loads(part.attrs["engine"]).values()))),
             ]
         )
     return rows

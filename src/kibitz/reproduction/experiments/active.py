@@ -175,7 +175,7 @@ def verdict(data: Data) -> Verdict:
                     Statement(
                         f"{title}: the regret of {name} is lower with p = {p:g} "
                         f"({mean(regrets[p])}) than with p = {GROWTHS[-1]:g} "
-                        f"({mean(regrets[GROWTHS[-1]])}), by {format_percent(gain)}.",
+                        f"({mean(regrets[GROWTHS[-1]])}). The reduction is {format_percent(gain)}.",
                         lower[-1],
                         claim=2,
                     )

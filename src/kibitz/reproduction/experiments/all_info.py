@@ -105,7 +105,7 @@ def verdict(data: Data) -> Verdict:
             statements.append(
                 Statement(
                     f"{title}: the final regret of {improved} is {mean(final.sel(policy=improved))}, "
-                    f"that of {name} is {mean(final.sel(policy=name))}. It is lower by "
+                    f"that of {name} is {mean(final.sel(policy=name))}. The reduction is "
                     f"{format_percent(gain)} (clearly: more than {format_percent(MIN_SAVING)}).",
                     is_above(gain, MIN_SAVING),
                     claim=0,

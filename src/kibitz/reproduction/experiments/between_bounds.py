@@ -103,7 +103,7 @@ def verdict(data: Data) -> Verdict:
                 text = (
                     f"{prefix}: the simulated regret is {'below' if is_upper else 'above'} the bound "
                     f"at {respected.count(True)} of {len(bound)} rates, by factors from "
-                    f"{min(looseness):.3g} to {max(looseness):.3g}."
+                    f"{typeset(min(looseness))} to {typeset(max(looseness))}."
                 )
                 statements.append(Statement(text, all_hold(respected)))
             if vacuous:

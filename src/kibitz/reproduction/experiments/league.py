@@ -78,8 +78,8 @@ def verdict(data: Data) -> Verdict:
     second = next(label for label in ranking["policies"] if label != reference)
     pair = ranking["paired"][second]
     finding = (
-        f"The regret of {reference} is {own['ratio']:.3g} times that of the best policy of each "
-        f"setting (geometric mean), and at most {own['worst']:.3g} times. The second policy, "
+        f"The regret of {reference} is {typeset(own['ratio'])} times that of the best policy of each "
+        f"setting (geometric mean), and at most {typeset(own['worst'])} times. The second policy, "
         f"{second}, has {Estimate(pair['ratio'], pair['sem'])} times the regret of {reference}. "
         if first == reference
         else f"{first} is ranked first, not {reference}. "
@@ -129,7 +129,8 @@ def describe_losses(ranking: dict[str, Any]) -> str:
         f"Another policy is significantly better in {len(beaten)} of "
         f"{len(ranking['setting']['rates']) * len(ranking['setting']['problems'])} settings. The "
         f"largest advantage has {worst['policy']} ({worst['problem']}, {worst['n_arms']} arms, ε = "
-        f"{typeset(worst['rate'])}): {worst['regret']:.3g} against {worst['reference']:.3g}."
+        f"{typeset(worst['rate'])}): {typeset(worst['regret'])} against "
+        f"{typeset(worst['reference'])}."
     )
 
 
@@ -142,10 +143,10 @@ def _ranking_rows(ranking: dict[str, Any]) -> list[list[str]]:
             [
                 label,
                 str(Estimate(one["ratio"], one["sem"])),
-                *(f"{ratio:.3g}" for ratio in one["by_rate"].values()),
-                f"{one['worst']:.3g}",
+                *(typeset(ratio) for ratio in one["by_rate"].values()),
+                typeset(one["worst"]),
                 f"{where['problem'].removeprefix('problem ')}, {typeset(where['rate'])}",
-                f"{one['q99']:.3g}",
+                typeset(one["q99"]),
                 str(one["best"]),
                 "–" if pair is None else str(Estimate(pair["difference"], pair["difference_sem"])),
                 "–" if pair is None else f"{pair['better']} / {pair['worse']}",

@@ -1,4 +1,4 @@
-"""kibitz.race: the numbers of simulate, what is drawn meanwhile, and how it is stopped."""
+"""kibitz.race: the numbers of simulate, the figures meanwhile, and stopping early."""
 
 import sys
 import types
@@ -23,7 +23,7 @@ SETTING = {"horizon": 20_000, "runs": 60, "seed": 1, "threads": 1}
 
 @pytest.fixture(autouse=True)
 def no_window(monkeypatch):
-    """Open none, wherever this is tried, and draw whatever is new."""
+    """Open no real window, and draw after every run."""
     monkeypatch.setattr(playing, "WATCH_SECONDS", 0.0)
     monkeypatch.setattr(playing, "WATCH_SHARE", 1.0)
     monkeypatch.setattr(race, "MIN_TITLE_SECONDS", 0.0)
@@ -37,7 +37,7 @@ def no_window(monkeypatch):
 
 @pytest.fixture
 def titles(monkeypatch):
-    """Return the titles of all that is drawn."""
+    """Return the titles of all figures that are drawn."""
     drawn = []
     real = plots.draw_regret_curves
 
@@ -49,14 +49,14 @@ def titles(monkeypatch):
     return drawn
 
 
-def stop_when(monkeypatch, seen):
-    """Let Ctrl-C come when this is true."""
+def stop_when(monkeypatch, condition):
+    """Raise KeyboardInterrupt as soon as a condition holds."""
     real = race.simulate
 
     def simulate(*game, progress, **setting):
         def tell(what, share):
             progress(what, share)
-            if seen():
+            if condition():
                 raise KeyboardInterrupt
 
         return real(*game, progress=tell, **setting)
@@ -68,7 +68,7 @@ def stop_when(monkeypatch, seen):
 
 
 class Handle:
-    """What IPython gives for something on the screen that may be replaced."""
+    """The handle of an IPython display that can be updated."""
 
     def __init__(self, images):
         self.images = images
@@ -79,7 +79,7 @@ class Handle:
 
 @pytest.fixture
 def notebook(monkeypatch):
-    """Pretend to be the kernel of a notebook, and return what it shows."""
+    """Imitate a notebook kernel, and return the images it displays."""
     images = []
 
     def display(image, display_id):
@@ -98,7 +98,7 @@ def notebook(monkeypatch):
         yield images
 
 
-def test_a_notebook_gets_one_figure_that_is_replaced_and_the_numbers_of_simulate(notebook, titles):
+def test_a_notebook_updates_one_figure_and_returns_the_numbers_of_simulate(notebook, titles):
     data = kibitz.race(*GAME, **SETTING)
     xarray.testing.assert_identical(data, kibitz.simulate(*GAME, **SETTING))
     assert [how for how, _ in notebook] == ["new"] + ["replaced"] * (len(titles) - 1)
@@ -109,9 +109,7 @@ def test_a_notebook_gets_one_figure_that_is_replaced_and_the_numbers_of_simulate
     assert pyplot.get_fignums() == []
 
 
-def test_stopped_it_returns_what_simulate_returns_for_the_runs_that_are_there(
-    notebook, titles, monkeypatch
-):
+def test_a_stopped_race_returns_the_complete_runs(notebook, titles, monkeypatch):
     stop_when(monkeypatch, lambda: titles and titles[-1].endswith(" of 500 runs"))
     data = kibitz.race(*GAME, **SETTING | {"runs": 500.0})
     n = data.sizes["run"]
@@ -120,13 +118,13 @@ def test_stopped_it_returns_what_simulate_returns_for_the_runs_that_are_there(
     assert titles[-1] == f"stopped after {n} of 500 runs"
 
 
-def test_stopped_before_there_is_a_run_it_is_interrupted(notebook, titles, monkeypatch):
+def test_a_race_stopped_before_the_first_run_raises(notebook, titles, monkeypatch):
     stop_when(monkeypatch, lambda: True)
     with pytest.raises(KeyboardInterrupt):
         kibitz.race(*GAME, **SETTING | {"horizon": 10**7, "engine": "step"})
 
 
-def test_whoever_stops_it_while_the_last_figure_is_drawn_gets_all_runs(notebook, titles, monkeypatch):
+def test_a_race_stopped_during_the_last_figure_returns_all_runs(notebook, titles, monkeypatch):
     def png(figure):
         if titles[-1] == "60 runs":
             raise KeyboardInterrupt
@@ -138,7 +136,7 @@ def test_whoever_stops_it_while_the_last_figure_is_drawn_gets_all_runs(notebook,
     xarray.testing.assert_identical(data, kibitz.simulate(*GAME, **SETTING))
 
 
-def test_an_error_is_no_stop(notebook, titles, monkeypatch):
+def test_an_error_is_raised(notebook, titles, monkeypatch):
     def fail_once(figure):
         monkeypatch.setattr(plots, "render_png", lambda figure: b"")
         raise OSError("full disk")
@@ -149,14 +147,14 @@ def test_an_error_is_no_stop(notebook, titles, monkeypatch):
         kibitz.race(*GAME, **SETTING)
 
 
-def test_a_notebook_without_matplotlib_is_refused_before_anything_is_played(notebook, monkeypatch):
+def test_a_notebook_without_matplotlib_is_rejected_before_the_simulation(notebook, monkeypatch):
     monkeypatch.setattr(race, "find_spec", lambda name: None)
     monkeypatch.setattr(race, "simulate", None)
-    with pytest.raises(ValueError, match=r"matplotlib must be installed \(pip install 'kibitz\["):
+    with pytest.raises(ValueError, match=r"matplotlib is not installed; run: pip install 'kibitz\["):
         kibitz.race(*GAME, **SETTING)
 
 
-def test_ipython_in_a_terminal_is_no_notebook(notebook):
+def test_ipython_in_a_terminal_is_not_a_notebook(notebook):
     assert race.is_notebook()
     shell = sys.modules["IPython"].get_ipython()
     del shell.kernel
@@ -165,29 +163,29 @@ def test_ipython_in_a_terminal_is_no_notebook(notebook):
     assert not race.is_notebook()
 
 
-class Place:
-    """Where curves are drawn: what, and how often it was stirred."""
+class Canvas:
+    """A canvas that records what is drawn, and how often it processes events."""
 
     def __init__(self):
-        self.drawn, self.stirred = [], 0
+        self.drawn, self.n_events = [], 0
 
     def draw(self, data, title):
         self.drawn.append((data, title))
 
     def process_events(self):
-        self.stirred += 1
+        self.n_events += 1
 
 
-def test_the_title_says_what_is_compiled_and_before_the_first_run_how_far_it_is(monkeypatch):
-    place = Place()
-    curves = race.Curves(lambda: place)
+def test_the_title_shows_compilation_and_progress(monkeypatch):
+    canvas = Canvas()
+    curves = race.Curves(lambda: canvas)
     curves.tell("compiling ucb", 0.0)
     curves.tell("compiling ucb", 0.0)
     curves.tell("compiling ftl", 0.0)
     curves.tell("simulating", 0.004)
     monkeypatch.setattr(race, "MIN_TITLE_SECONDS", 1e9)
     curves.tell("simulating", 0.5)  # too soon
-    assert [title for _, title in place.drawn] == [
+    assert [title for _, title in canvas.drawn] == [
         "compiling ucb",
         "compiling ftl",
         "simulating: 0 %",
@@ -195,10 +193,10 @@ def test_the_title_says_what_is_compiled_and_before_the_first_run_how_far_it_is(
     monkeypatch.setattr(race, "MIN_TITLE_SECONDS", 0.0)
     curves.show("data", "3 of 9 runs")
     curves.tell("simulating", 0.6)
-    assert place.drawn[-1] == ("data", "3 of 9 runs")
+    assert canvas.drawn[-1] == ("data", "3 of 9 runs")
     curves.tell("compiling a faster loop", 0.7)
-    assert place.drawn[-1] == ("data", "compiling a faster loop")  # what is drawn stays
-    assert place.stirred == 7
+    assert canvas.drawn[-1] == ("data", "compiling a faster loop")  # the data stay
+    assert canvas.n_events == 7
 
 
 # ---------------------------------------------------------------------------------------- windows
@@ -206,8 +204,8 @@ def test_the_title_says_what_is_compiled_and_before_the_first_run_how_far_it_is(
 
 @pytest.fixture
 def windows(monkeypatch):
-    """Let matplotlib open windows that nobody sees; return how often they were stirred."""
-    stirred = []
+    """Let matplotlib open invisible windows; return the figures whose events were processed."""
+    processed = []
 
     class Canvas(FigureCanvasAgg):
         required_interactive_framework = "headless"  # what matplotlib finds where there is no display
@@ -217,16 +215,16 @@ def windows(monkeypatch):
             self.draw()
 
         def flush_events(self):
-            stirred.append(self.figure)
+            processed.append(self.figure)
 
     backend = types.ModuleType("windows_of_a_test")
     backend.FigureCanvas, backend.FigureManager = Canvas, FigureManagerBase
     monkeypatch.setitem(sys.modules, "windows_of_a_test", backend)
     pyplot.switch_backend("module://windows_of_a_test")
-    return stirred
+    return processed
 
 
-def test_a_window_shows_the_curves_and_answers_while_it_does(windows, titles):
+def test_a_window_shows_the_curves_and_stays_responsive(windows, titles):
     data = kibitz.race(*GAME, **SETTING)
     xarray.testing.assert_identical(data, kibitz.simulate(*GAME, **SETTING))
     (number,) = pyplot.get_fignums()  # it stays open
@@ -238,7 +236,7 @@ def test_a_window_shows_the_curves_and_answers_while_it_does(windows, titles):
     assert len(windows) > len(titles) > 3
 
 
-def test_a_window_that_is_closed_stays_closed_and_the_rest_is_played(windows, titles, monkeypatch):
+def test_a_closed_window_stays_closed_and_the_simulation_continues(windows, titles, monkeypatch):
     real = plots.Window.draw
 
     def draw(self, data, title):
@@ -251,13 +249,13 @@ def test_a_window_that_is_closed_stays_closed_and_the_rest_is_played(windows, ti
     assert pyplot.get_fignums() == []
 
 
-def test_bad_input_opens_no_window(windows):
+def test_invalid_input_opens_no_window(windows):
     with pytest.raises(ValueError, match="horizon must be a whole number of at least 1, got 0"):
         kibitz.race(*GAME, **SETTING | {"horizon": 0})
     assert pyplot.get_fignums() == []
 
 
-def test_a_window_is_held_until_it_is_closed_or_ctrl_c(windows, monkeypatch):
+def test_wait_until_closed_returns_on_ctrl_c(windows, monkeypatch):
     window = race.open_window()
     held = []
 
@@ -270,11 +268,11 @@ def test_a_window_is_held_until_it_is_closed_or_ctrl_c(windows, monkeypatch):
     assert held == [True]
 
 
-def test_where_no_window_can_be_opened_none_is_and_all_is_played(monkeypatch):
+def test_without_a_window_the_simulation_runs(monkeypatch):
     assert race.open_window() is None  # agg draws files
     assert pyplot.get_fignums() == []
     xarray.testing.assert_identical(kibitz.race(*GAME, **SETTING), kibitz.simulate(*GAME, **SETTING))
-    monkeypatch.setattr(plots, "Window", None)  # not even tried
+    monkeypatch.setattr(plots, "Window", None)  # must not be called
     monkeypatch.delenv("DISPLAY")
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
     if sys.platform == "linux":
@@ -284,7 +282,7 @@ def test_where_no_window_can_be_opened_none_is_and_all_is_played(monkeypatch):
     assert race.open_window() is None
 
 
-def test_a_backend_that_is_not_installed_opens_none(monkeypatch):
+def test_a_missing_backend_opens_no_window(monkeypatch):
     with matplotlib.rc_context():
         monkeypatch.setattr(pyplot, "_backend_mod", None)
         matplotlib.rcParams["backend"] = "module://nowhere_at_all"
@@ -294,7 +292,7 @@ def test_a_backend_that_is_not_installed_opens_none(monkeypatch):
 # ------------------------------------------------------------------------------------- the figure
 
 
-def test_the_stages_of_a_figure_are_written_as_people_do():
+def test_tick_labels_use_the_usual_notation():
     data = kibitz.simulate(*GAME, **SETTING)
     figure = plots.draw_regret_curves(data, "a title")
     figure.draw_without_rendering()

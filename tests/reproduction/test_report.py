@@ -1,4 +1,4 @@
-"""The page: complete, of one piece, and made of nothing but its data."""
+"""The report: complete, self-contained, and computed from its data."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from kibitz.plotting import figures as plots, picture, vega
 from kibitz.plotting.picture import Curve, Mark, Panel, Picture
 from kibitz.reproduction import report
 from kibitz.reproduction.experiments import EXPERIMENTS, league
-from kibitz.reproduction.verdict import Statement, Table, judge
+from kibitz.reproduction.verdict import Claim, Parameter, Statement, Table, judge
 
 pytestmark = pytest.mark.slow
 
@@ -39,7 +39,7 @@ PICTURE = Picture("What it shows.", [PANEL, PANEL._replace(marks=(), y_log=True)
 
 
 class Page(HTMLParser):
-    """Collects elements, and sees that they are closed in order."""
+    """Collect the elements, and check that they are closed in order."""
 
     VOID = frozenset({"meta", "link", "img", "br", "line", "circle"})
 
@@ -77,24 +77,29 @@ def section(tmp_path):
     plots.save_figure(plots.draw_figure(PICTURE), tmp_path / "figures" / "1.svg")
     data = sweep(gaussian([1, 0]), passive, ucb(), rate=[0.01, 0.1], horizon=50, runs=3, seed=9)
     verdict = judge(
-        [Statement("a < b & c", True), Statement("open", None)], "in short", "In a sentence."
+        [Statement("a < b & c", True, claim=0), Statement("open", None)], "in short", "In a sentence."
     )
-    words = ("A title", "Section 5", "Regret scales with 1/Δ_i.")
-    settings = report.setting_rows({"rates": data})
-    made = (settings, report.rewards_of({"rates": data}), 3)
-    return report.Section(1, *words, verdict, PICTURE, *made, ["1-rates.nc"])
+    parts = {"rates": data}
+    return report.Section(
+        1, "A title", "Section 5", "Regret scales with 1/Δ_i.", verdict, PICTURE,
+        report.describe_rewards(parts), 3, report.data_rows(parts), report.policy_rows(parts),
+        ["1-rates.nc"], module="a.module", is_paper=True,
+        claims=[Claim("A claim", "A place", "A measure"), Claim("Another", "Elsewhere", "None")],
+        parameters=[Parameter("runs", "300", "3"), Parameter("ε", "0.1", "0.1")],
+    )  # fmt: skip
 
 
 @pytest.fixture
 def page(section, tmp_path):
-    return report.page([section], tmp_path / "figures", "/* vega */", 9)
+    return report.render_report([section], tmp_path / "figures", "/* vega */", 9)
 
 
-def test_the_page_is_well_formed_and_names_all_that_it_should(page):
+def test_the_report_is_well_formed_and_complete(page):
     parsed = Page(page)
     assert not parsed.open
-    for part in ("A title", "in short", "In a sentence.", "± depends", "1/Δ<sub>i</sub>", "seed 9"):
-        assert part in page
+    texts = ("A title", "in short", "In a sentence.", "± partly confirmed (1 of 2)", "Seed: 9")
+    for text in (*texts, "Claim tested: Regret scales with 1/Δ<sub>i</sub>", "a.module"):
+        assert text in page
     assert "a &lt; b &amp; c" in page
     links = [a["href"] for tag, a in parsed.elements if tag == "a"]
     assert {"#e1", "data/1-rates.nc", "figures/1.png", "figures/1.svg"} <= set(links)
@@ -102,7 +107,7 @@ def test_the_page_is_well_formed_and_names_all_that_it_should(page):
         assert f"{name} " in page
 
 
-def test_every_image_has_a_description_and_every_button_says_its_state(page):
+def test_images_have_descriptions_and_buttons_have_states(page):
     elements = Page(page).elements
     images = [a for tag, a in elements if tag == "img"]
     assert images
@@ -113,7 +118,7 @@ def test_every_image_has_a_description_and_every_button_says_its_state(page):
     assert ("html", {"lang": "en"}) in elements
 
 
-def test_the_page_asks_no_network(page):
+def test_the_report_needs_no_network(page):
     for tag, attributes in Page(page).elements:
         for name in ("src", "href"):
             address = attributes.get(name, "")
@@ -122,24 +127,73 @@ def test_the_page_asks_no_network(page):
     assert not re.search(r"url\((?!data:)", page)
 
 
-def test_the_setting_is_read_from_the_data(page):
-    assert "<td>1, 0</td>" in page
-    assert "rate: 0.01, 0.1" in page
-    assert "ucb(exploration=6, ignore_looks=False)" in page
+def test_the_settings_are_read_from_the_data(page, section):
+    (row,) = section.data_rows
+    assert row == ["rates", "1, 0", "passive, uniform weights", "ε: 0.01, 0.1", "50", "3", "step"]
+    assert section.policy_rows == [["ucb", "ucb", "exploration = 6, ignore_looks = no", "all"]]
+    for cell in (*row, "exploration = 6, ignore_looks = no"):
+        assert f"<td>{cell}</td>" in page
     assert "--only 1 --seed 9 --runs 3" in page
 
 
-def test_tables_of_a_verdict_are_on_the_page(section, tmp_path):
+def test_nothing_in_the_report_is_folded(page):
+    assert not {"details", "summary"} & {tag for tag, _ in Page(page).elements}
+
+
+def test_statements_have_signs(page):
+    signs = [
+        (a["class"], a["aria-label"]) for _, a in Page(page).elements if "sign" in a.get("class", "")
+    ]
+    assert signs == [("sign s✓", "holds"), ("sign s?", "undecided: too few runs")]
+
+
+def test_the_paper_and_our_experiments_have_separate_headlines(section, tmp_path):
+    (tmp_path / "figures" / "2.svg").write_bytes((tmp_path / "figures" / "1.svg").read_bytes())
+    ours = section._replace(number=2, is_paper=False, claims=(), parameters=())
+    html = report.render_report([section, ours], tmp_path / "figures", "/* vega */", 9)
+    text = Page(html).text
+    assert "The paper’s experiments: 1 partly confirmed" in text
+    assert "Our experiments: 1 partly confirmed" in text
+    ids = [a["id"] for tag, a in Page(html).elements if tag == "section" and "id" in a]
+    assert ids == ["claims", "paper", "e1", "ours", "e2"]
+    assert text.count("All parameters are our choice") == 1
+
+
+def test_each_claim_has_a_row_with_its_result(section):
+    rows = report.claim_rows(section)
+    assert [(row["claim"].text, row["label"]) for row in rows] == [
+        ("A claim", "confirmed"), ("Another", "– not measured"),
+    ]  # fmt: skip
+    undecided = judge([Statement("open", None, claim=0)], "", "")
+    assert report.claim_rows(section._replace(verdict=undecided))[0]["label"].startswith(
+        "? undecided"
+    )
+    failed = judge([Statement("", False, claim=0), Statement("", True, claim=0)], "", "")
+    (row, _) = report.claim_rows(section._replace(verdict=failed))
+    assert (row["outcome"], row["label"]) == ("partly confirmed", "partly confirmed (1 of 2)")
+
+
+def test_parameters_that_differ_from_the_paper_are_marked(page):
+    rows = [a["class"] for tag, a in Page(page).elements if tag == "tr" and "class" in a]
+    assert rows == ["differs", "same"]
+    assert '<td data-label="Paper">300</td><td data-label="Here">3</td>' in page
+
+
+def test_text_has_subscripts_and_non_breaking_spaces():
+    assert report.to_html("1/Δ_i < 5 %") == "1/Δ<sub>i</sub> &lt; 5\N{NO-BREAK SPACE}%"
+
+
+def test_the_report_has_the_tables_of_a_verdict(section, tmp_path):
     table = Table("What <it> is", ["policy", "regret"], [["ucb", "1.5 ± 0.1"], ["<b>", "2"]])
     shown = section._replace(verdict=section.verdict._replace(tables=[table]))
-    written = report.page([shown], tmp_path / "figures", "/* vega */", 9)
+    written = report.render_report([shown], tmp_path / "figures", "/* vega */", 9)
     assert "<caption>What &lt;it&gt; is</caption>" in written
     assert "<td>1.5 ± 0.1</td>" in written
     assert "<td>&lt;b&gt;</td>" in written
     assert not Page(written).open
 
 
-def test_the_law_and_the_many_values_of_a_sweep_are_written_shortly(section):
+def test_rewards_and_long_sweeps_are_summarised(section):
     from kibitz.model.feedback import bandit
     from kibitz.model.problem import bernoulli
     from kibitz.policies.ucb import ucb
@@ -149,19 +203,52 @@ def test_the_law_and_the_many_values_of_a_sweep_are_written_shortly(section):
         return bernoulli([0.5, draw / 100])
 
     data = {"x": sweep(problem, bandit(), ucb(), draw=range(30), horizon=9, runs=2, seed=1)}
-    assert report.rewards_of(data) == "Bernoulli rewards"
-    assert section.rewards == "Gaussian rewards of variance 1"
-    (row,) = report.setting_rows(data)
-    assert row[1] == "0.5, 0 and others"
-    assert row[4] == "draw: 0 to 29"
+    assert report.describe_rewards(data) == "Bernoulli"
+    assert section.rewards == "Gaussian with variance 1"
+    (row,) = report.data_rows(data)
+    assert row[1:4] == ["0.5, 0 (the first of 30 problems)", "none", "pair of means: 0 to 29"]
 
 
-def test_a_new_folder_is_made(two_experiments, tmp_path):
+def test_feedback_in_words():
+    from kibitz.model.feedback import active, every, passive
+
+    def words(*feedbacks):
+        return report.format_feedback([one.spec for one in feedbacks])
+
+    assert words(active(0.1)) == "active, ε = 0.1"
+    assert words(active(0.1), active(0.2)) == "active"
+    assert words(active(every(10), paid=True)) == "active, every 10 stages, paid"
+    assert (
+        words(passive(0.5, "optimal", looks=2))
+        == "passive, optimal weights, ε = 0.5, 2 looks per arrival"
+    )
+
+
+def test_policies_with_other_parameters_have_a_row_for_each_part():
+    from kibitz.model.feedback import bandit
+    from kibitz.model.problem import gaussian
+    from kibitz.policies.ucb import ucb
+    from kibitz.simulation.simulate import simulate
+
+    data = {
+        name: simulate(
+            gaussian([1, 0]), bandit(), {"same": ucb(), "other": ucb(c)}, horizon=9, runs=2, seed=1
+        )
+        for name, c in (("a", 2.0), ("b", 3.0))
+    }
+    assert report.policy_rows(data) == [
+        ["same", "ucb", "exploration = 6, ignore_looks = no", "all"],
+        ["other", "ucb", "exploration = 2, ignore_looks = no", "a"],
+        ["other", "ucb", "exploration = 3, ignore_looks = no", "b"],
+    ]
+
+
+def test_a_missing_folder_is_created(two_experiments, tmp_path):
     report.reproduce(tmp_path / "new" / "folder", seed=4, only=[1], runs=2)
     assert (tmp_path / "new" / "folder" / "report.html").exists()
 
 
-def test_other_things_in_the_folder_are_left_alone(two_experiments, tmp_path):
+def test_other_files_in_the_folder_are_left_alone(two_experiments, tmp_path):
     report.reproduce(tmp_path / "first", seed=4, runs=2)
     parts = {file.stem.split("-", 1)[1] for file in (tmp_path / "first" / "data").iterdir()}
     for part in parts:
@@ -171,16 +258,17 @@ def test_other_things_in_the_folder_are_left_alone(two_experiments, tmp_path):
     assert made == {"data", "figures", "report.html", *parts}
 
 
-def test_it_takes_an_executor(two_experiments, tmp_path):
+def test_reproduce_with_an_executor(two_experiments, tmp_path):
     inline = Inline()
     options = {"seed": 4, "only": [1], "runs": 2}
     (alone,) = report.reproduce(tmp_path / "alone", **options)
-    (handed_out,) = report.reproduce(tmp_path / "handed out", **options, executor=inline)
+    (distributed,) = report.reproduce(tmp_path / "distributed", **options, executor=inline)
     assert inline.calls
-    assert alone.files == handed_out.files != []
+    assert alone.files == distributed.files != []
     for name in alone.files:
         one, other = (
-            xarray.load_dataset(tmp_path / place / "data" / name) for place in ("alone", "handed out")
+            xarray.load_dataset(tmp_path / place / "data" / name)
+            for place in ("alone", "distributed")
         )
         xarray.testing.assert_identical(one, other)
 
@@ -188,53 +276,54 @@ def test_it_takes_an_executor(two_experiments, tmp_path):
 HOSTILE = """</script><script>alert('x')</script><!-- <b title="&amp;">"""
 
 
-def test_markup_in_names_and_texts_stays_text(section, page, tmp_path):
+def test_markup_in_texts_is_escaped(section, page, tmp_path):
     curves = [PANEL.curves[0]._replace(label=HOSTILE), PANEL.curves[1]]
     panel = PANEL._replace(
         title=HOSTILE, x=HOSTILE, y=HOSTILE, note=HOSTILE, curves=curves, marks=[Mark(1, HOSTILE)]
     )
     verdict = judge([Statement(HOSTILE, True), Statement("open", None)], HOSTILE, HOSTILE)
     hostile = section._replace(
-        title=HOSTILE, paper=HOSTILE, claim=HOSTILE, verdict=verdict,
+        title=HOSTILE, source=HOSTILE, claim=HOSTILE, verdict=verdict,
         picture=PICTURE._replace(alt=HOSTILE, panels=[panel, panel]),
-        settings=[[HOSTILE, *section.settings[0][1:]]], files=[HOSTILE],
+        data_rows=[[HOSTILE, *section.data_rows[0][1:]]], policy_rows=[[HOSTILE] * 4],
+        files=[HOSTILE], module=HOSTILE, claims=[Claim(HOSTILE, HOSTILE, HOSTILE)],
+        parameters=[Parameter(HOSTILE, HOSTILE, "x"), Parameter("x", "x", HOSTILE)],
     )  # fmt: skip
     plain = Page(page)
-    found = Page(report.page([hostile], tmp_path / "figures", f"/* {HOSTILE} */", 9))
+    found = Page(report.render_report([hostile], tmp_path / "figures", f"/* {HOSTILE} */", 9))
     assert not found.open
     tags = [tag for tag, _ in plain.elements if tag in {"script", "b", "section"}]
     assert [tag for tag, _ in found.elements if tag in {"script", "b", "section"}] == tags
-    # twice: title, titles and notes of the panels; once: paper, claim, short, sentence, statement,
-    # label in the legend, label of the data, file
-    assert found.text.count(HOSTILE) == 2 + 2 + 2 + 8
+    # twice: title, titles and notes of the panels; once: source, claim, summary, finding, statement,
+    # label in the legend, label of the data, file, module; then policy, tested claim and parameters
+    assert found.text.count(HOSTILE) == 2 + 2 + 2 + 9 + 4 + 3 + 3
     values = {value for _, attributes in found.elements for value in attributes.values()}
     assert HOSTILE in values  # alt, data-label and aria-label, whole
     charts = json.loads(found.scripts[0])
     assert charts["1"][0]["data"]["values"][0]["label"] == HOSTILE
 
 
-def test_scripts_keep_their_meaning_and_cannot_end_their_element():
+def test_scripts_cannot_end_their_element():
     code = "const end = '</script>', start = '<!-- <script>';"
     assert report.inline_script(code) == "const end = '<\\/script>', start = '<\\!-- <script>';"
 
 
-def test_no_template_switches_escaping_off():
+def test_no_template_disables_escaping():
     templates = list(report.TEMPLATES.glob("*.html"))
     assert templates
     for template in templates:
         assert not re.search(r"\|\s*safe|autoescape", template.read_text()), template.name
 
 
-def test_dollars_in_labels_are_dollars(tmp_path):
-    """And not mathematics, which would have to parse."""
+def test_dollar_signs_in_labels_are_not_mathematics(tmp_path):
     panel = PANEL._replace(title="$\\frac$", curves=[PANEL.curves[0]._replace(label="$x_{$")])
     plots.save_figure(plots.draw_figure(Picture("", [panel])), tmp_path / "f.svg")
 
 
-def test_the_charts_compile_without_complaint():
+def test_the_charts_compile():
     vl_convert = pytest.importorskip("vl_convert")
     for panel in PICTURE.panels:
-        spec = vega.chart(panel, PICTURE)
+        spec = vega.make_chart(panel, PICTURE)
         assert json.loads(json.dumps(spec, allow_nan=False)) == spec
         drawn = vl_convert.vegalite_to_svg({**spec, "width": 300})
         for text in ("0.01", "looks per stage", *(mark.label for mark in panel.marks)):
@@ -242,7 +331,7 @@ def test_the_charts_compile_without_complaint():
 
 
 def test_a_chart_has_the_numbers_of_its_curves():
-    rows = vega.chart(PANEL, PICTURE)["data"]["values"]
+    rows = vega.make_chart(PANEL, PICTURE)["data"]["values"]
     assert len(rows) == 3 * X.size
     first = rows[0]
     assert (first["label"], first["x"]) == ("simulated", 1e-4)
@@ -250,14 +339,14 @@ def test_a_chart_has_the_numbers_of_its_curves():
     assert "low" not in rows[-1]
 
 
-def test_bars_that_reach_below_zero_end_at_a_logarithmic_axis():
+def test_error_bars_below_zero_end_at_a_logarithmic_axis():
     curve = Curve("c", [0.1, 1.0], [5.0, 2.0], [-3.0, 1.0], [9.0, 3.0], "points")
     panel = Panel("t", "x", "y", [curve], y_log=True)
-    rows = vega.chart(panel, Picture("", [panel]))["data"]["values"]
+    rows = vega.make_chart(panel, Picture("", [panel]))["data"]["values"]
     assert rows[0]["low"] == 1.0
 
 
-def test_colours_have_enough_contrast_for_lines():
+def test_colours_have_sufficient_contrast():
     """3 : 1 against the page (WCAG 1.4.11), in light and in dark."""
 
     def luminance(colour):
@@ -272,7 +361,7 @@ def test_colours_have_enough_contrast_for_lines():
             assert (light + 0.05) / (dark + 0.05) >= 3, colour
 
 
-def test_one_figure_for_both_files(tmp_path):
+def test_one_figure_is_saved_in_two_formats_and_reproducibly(tmp_path):
     drawn = plots.draw_figure(PICTURE)
     for ending in ("png", "svg"):
         plots.save_figure(drawn, tmp_path / f"f.{ending}")
@@ -281,7 +370,7 @@ def test_one_figure_for_both_files(tmp_path):
     assert again.read_bytes() == (tmp_path / "f.svg").read_bytes()
 
 
-def test_unknown_experiments_are_refused(tmp_path):
+def test_unknown_experiments_are_rejected(tmp_path):
     with pytest.raises(ValueError, match=f"only must be .* to {len(EXPERIMENTS)}, got 99"):
         report.reproduce(tmp_path, seed=1, only=[99])
     assert not list(tmp_path.iterdir())
@@ -298,13 +387,13 @@ def test_unknown_experiments_are_refused(tmp_path):
         ({"quick": 1}, "quick must be True or False, got 1"),
     ],
 )
-def test_wrong_options_are_refused_before_anything_is_made(options, sentence, tmp_path):
+def test_invalid_options_are_rejected_before_anything_is_written(options, sentence, tmp_path):
     with pytest.raises(ValueError, match=sentence):
         report.reproduce(tmp_path / "out", **{"seed": 1, **options})
     assert not list(tmp_path.iterdir())
 
 
-def unwritable(folder):
+def make_unwritable(folder):
     (folder / "file").write_text("")
     (folder / "loop").symlink_to(folder / "loop")
     (folder / "data-is-a-file").mkdir()
@@ -324,10 +413,12 @@ def unwritable(folder):
     ["file", "child", "loop", "child of a loop", "long", "null", "data", "page",
      "read-only", "empty"],
 )  # fmt: skip
-def test_a_folder_that_cannot_be_written_is_refused_before_the_work(kind, tmp_path, monkeypatch):
-    monkeypatch.setattr(report, "experiment", lambda *_, **__: pytest.fail("something was computed"))
-    monkeypatch.setattr(vega, "javascript", lambda: "")
-    out = "" if kind == "empty" else tmp_path / unwritable(tmp_path)[kind]
+def test_an_unwritable_folder_is_rejected_before_anything_is_computed(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        report, "run_experiment", lambda *_, **__: pytest.fail("something was computed")
+    )
+    monkeypatch.setattr(vega, "bundle_javascript", lambda: "")
+    out = "" if kind == "empty" else tmp_path / make_unwritable(tmp_path)[kind]
     with pytest.raises(ValueError, match=r"^out must be .*, got ") as found:
         report.reproduce(out, seed=1)
     assert "\n" not in str(found.value)
@@ -336,7 +427,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_work(kind, tmp_pa
 
 @pytest.fixture
 def two_experiments(monkeypatch):
-    """Experiments of a moment, in the place of the real ones."""
+    """Replace the experiments by two short ones."""
     from kibitz.model.feedback import passive
     from kibitz.model.problem import gaussian
     from kibitz.policies.ucb import ucb
@@ -359,15 +450,15 @@ def two_experiments(monkeypatch):
         y = data["60"]["final_regret"].mean("run").to_numpy()[0]
         return Picture("", [Panel("", "x", "y", [Curve("c", [0.01, 0.1], y)])])
 
-    words = {"PAPER": "", "CLAIM": "", "RUNS": 20, "run": run, "verdict": verdict, "draw": draw}
-    numbered = {n: SimpleNamespace(TITLE=name, **words) for n, name in ((1, "One"), (2, "Two"))}
+    common = {"SOURCE": "", "CLAIM": "", "RUNS": 20, "run": run, "verdict": verdict, "draw": draw}
+    common["__name__"] = "a.module"
+    numbered = {n: SimpleNamespace(TITLE=name, **common) for n, name in ((1, "One"), (2, "Two"))}
     monkeypatch.setattr(report, "NUMBERED", numbered)
-    monkeypatch.setattr(vega, "javascript", lambda: "")
+    monkeypatch.setattr(vega, "bundle_javascript", lambda: "")
 
 
 def test_an_interrupted_reproduction_resumes(two_experiments, tmp_path):
-    """Interrupted in the middle of the second: the first is read from its files, and the page is
-    that of a reproduction at one go."""
+    """After an interruption, complete parts are read from files, and the report is the same."""
     second = report.NUMBERED[2]
     whole = second.run
 
@@ -399,22 +490,22 @@ def test_an_interrupted_reproduction_resumes(two_experiments, tmp_path):
     assert first == second
 
 
-def test_what_an_experiment_measures_on_the_spot_is_in_the_report(two_experiments, tmp_path):
+def test_measured_costs_are_in_the_report(two_experiments, tmp_path):
     measured = Table("on this machine", ["policy", "ns"], [["ucb", "27"]])
-    report.NUMBERED[2].measured = lambda: [measured]
+    report.NUMBERED[2].measure_costs = lambda: [measured]
     one, two = report.reproduce(tmp_path, seed=4, runs=3)
     assert (list(one.verdict.tables), list(two.verdict.tables)) == ([], [measured])
     assert "on this machine" in (tmp_path / "report.html").read_text("utf-8")
 
 
-def test_the_league_measures_what_a_stage_costs(monkeypatch):
+def test_the_league_measures_the_cost_of_a_stage(monkeypatch):
     costs = {"slow": Cost(250.4, "generic"), "fast": Cost(27.6, "specialised")}
     monkeypatch.setattr(league, "stage_costs", lambda: costs)
-    (table,) = league.measured()
+    (table,) = league.measure_costs()
     assert table.rows == [["fast", "28", "specialised"], ["slow", "250", "generic"]]
 
 
-def test_files_links_and_headings_have_the_numbers_of_the_list(two_experiments, tmp_path):
+def test_files_and_links_have_the_number_of_the_experiment(two_experiments, tmp_path):
     sections = report.reproduce(tmp_path, seed=4, only=[2, 2], runs=3)
     assert [(section.number, section.title) for section in sections] == [(2, "Two")]
     assert sections[0].files == ["2-50.nc", "2-60.nc"]
@@ -428,7 +519,7 @@ def test_files_links_and_headings_have_the_numbers_of_the_list(two_experiments, 
     assert links == {"#e2", "data/2-50.nc", "data/2-60.nc", "figures/2.png", "figures/2.svg"}
 
 
-def command(*arguments):
+def run_command(*arguments):
     return subprocess.run(
         [sys.executable, "-m", "kibitz.cli", "reproduce", *arguments], capture_output=True, text=True
     )
@@ -444,19 +535,19 @@ def command(*arguments):
         (["--out", __file__], "out must be a folder, got"),
     ],
 )
-def test_bad_options_get_a_sentence(arguments, sentence):
-    found = command(*arguments)
+def test_bad_options_are_reported(arguments, sentence):
+    found = run_command(*arguments)
     assert found.returncode == 2
     assert sentence in found.stderr
 
 
 @pytest.mark.slow
-def test_the_command_leaves_a_folder_and_the_same_numbers_again(tmp_path):
+def test_the_command_writes_the_same_report_again(tmp_path):
     pytest.importorskip("vl_convert")
     options = ["--only", "5", "--runs", "2", "--seed", "7", "--out"]
     pages = []
     for folder in (tmp_path / "a", tmp_path / "a", tmp_path / "b"):
-        found = command(*options, str(folder))
+        found = run_command(*options, str(folder))
         assert found.returncode == 0, found.stderr
         pages.append((folder / "report.html").read_text(encoding="utf-8"))
     assert pages[0] == pages[1] == pages[2]
@@ -465,6 +556,8 @@ def test_the_command_leaves_a_folder_and_the_same_numbers_again(tmp_path):
     assert names == {
         "report.html", "figures/5.png", "figures/5.svg", "data/5-kept.nc", "data/5-restart.nc",
     }  # fmt: skip
-    other_seed = command("--only", "5", "--runs", "2", "--seed", "8", "--out", str(tmp_path / "a"))
+    other_seed = run_command(
+        "--only", "5", "--runs", "2", "--seed", "8", "--out", str(tmp_path / "a")
+    )
     assert other_seed.returncode == 2
     assert "seed = 7 instead of 8" in other_seed.stderr

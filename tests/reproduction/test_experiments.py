@@ -660,7 +660,8 @@ import sys
 sys.modules["matplotlib"] = None  # importing it raises ImportError
 from kibitz.plotting import vega
 from kibitz.reproduction import experiments, verdict
-print(verdict.format_percent(verdict.Estimate(0.5, 0.01)), len(experiments.EXPERIMENTS), vega.__name__)
+percent = verdict.format_percent(verdict.Estimate(0.5, 0.01))
+print(percent, len(experiments.EXPERIMENTS), vega.__name__)
 try:
     import kibitz.plotting.figures
 except ImportError:

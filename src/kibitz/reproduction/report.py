@@ -139,7 +139,11 @@ def reproduce(
             file = partial(data_file, out, number)
             NUMBERED[number].run(file, runs=n_runs(number), seed=seed, threads=threads)
 
-    with open_executor(executor) as workers, ThreadPoolExecutor(1) as background, ExitStack() as stack:
+    with (
+        open_executor(executor) as workers,
+        ThreadPoolExecutor(1) as background,
+        ExitStack() as stack,
+    ):
         script = background.submit(vega.bundle_javascript)
         if workers is None:
             stack.enter_context(compile_for(run_all))

@@ -28,10 +28,14 @@ def reproduce(
 
     with executor_at(options["executor"]) as options["executor"], progress_bar() as progress:
         done = do(out, only=only or [], runs=runs, quick=quick, progress=progress, **options)
-    rows = [
-        [str(section.number), section.title, str(section.verdict), section.verdict.summary]
-        for section in done
-    ]
-    words = ("experiment", "verdict", "in numbers")
-    Page(140).table(f"seed {options['seed']}", ["", *words], rows, left=words, folded=words)
+    words = ("experiment", "verdict", "main numbers")
+    for title, is_paper in (("the paper's experiments", True), ("our experiments", False)):
+        rows = [
+            [str(section.number), section.title, str(section.verdict), section.verdict.summary]
+            for section in done
+            if section.is_paper is is_paper
+        ]
+        if rows:
+            title = f"{title}, seed {options['seed']}"
+            Page(140).table(title, ["", *words], rows, left=words, folded=words)
     print(f"written to {Path(out) / 'report.html'}")

@@ -28,7 +28,7 @@ def reproduce(
 
     with executor_at(options["executor"]) as options["executor"], progress_bar() as progress:
         done = do(out, only=only or [], runs=runs, quick=quick, progress=progress, **options)
-    words = ("experiment", "verdict", "main numbers")
+    words = ("experiment", "verdict", "measured")
     for title, is_paper in (("the paper's experiments", True), ("our experiments", False)):
         rows = [
             [str(section.number), section.title, str(section.verdict), section.verdict.summary]

@@ -209,6 +209,11 @@ def test_rewards_and_long_sweeps_are_summarised(section):
     assert row[1:4] == ["0.5, 0 (the first of 30 problems)", "none", "pair of means: 0 to 29"]
 
 
+def test_large_numbers_in_labels_are_powers_of_ten():
+    assert report.format_label("paid, 1000000000000") == "paid, 10¹²"
+    assert report.format_label("problem 12") == "problem 12"
+
+
 def test_feedback_in_words():
     from kibitz.model.feedback import active, every, passive
 

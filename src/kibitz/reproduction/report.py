@@ -362,7 +362,7 @@ def data_rows(data: Data) -> list[list[str]]:
         swept = next((str(d) for d in part["final_regret"].dims if d not in {"policy", "run"}), None)
         rows.append(
             [
-                label,
+                format_label(label),
                 format_means([one["problem"]["means"] for one in fingerprints]),
                 format_feedback([one["feedback"] for one in fingerprints]),
                 f"{SWEPT.get(swept, swept)}: {format_values(part[swept].to_numpy())}"
@@ -383,11 +383,16 @@ def policy_rows(data: Data) -> list[list[str]]:
         cells = json.loads(part.attrs["cells"])
         for name, policy in {cell["policy"]: cell["fingerprint"]["policy"] for cell in cells}.items():
             row = (name, policy["name"], format_parameters(policy["parameters"]))
-            parts.setdefault(row, []).append(label)
+            parts.setdefault(row, []).append(format_label(label))
     return [
         [*row, "all" if len(labels) == len(data) else ", ".join(labels)]
         for row, labels in parts.items()
     ]
+
+
+def format_label(label: str) -> str:
+    """Return the label of a part of the data with large numbers as powers of ten."""
+    return re.sub(r"\d{5,}", lambda match: typeset(int(match[0])), label)
 
 
 def format_parameters(parameters: dict[str, Any]) -> str:

@@ -17,8 +17,8 @@ from kibitz.simulation import simulate as playing
 
 pytestmark = pytest.mark.slow
 
-GAME = (kibitz.gaussian([0.5, 0.0, 0.2]), kibitz.active(0.2), [kibitz.ucb(), kibitz.ftl()])
-SETTING = {"horizon": 20_000, "runs": 60, "seed": 1, "threads": 1}
+SIMULATION = (kibitz.gaussian([0.5, 0.0, 0.2]), kibitz.active(0.2), [kibitz.ucb(), kibitz.ftl()])
+OPTIONS = {"horizon": 20_000, "runs": 60, "seed": 1, "threads": 1}
 
 
 @pytest.fixture(autouse=True)
@@ -99,8 +99,8 @@ def notebook(monkeypatch):
 
 
 def test_a_notebook_updates_one_figure_and_returns_the_numbers_of_simulate(notebook, titles):
-    data = kibitz.race(*GAME, **SETTING)
-    xarray.testing.assert_identical(data, kibitz.simulate(*GAME, **SETTING))
+    data = kibitz.race(*SIMULATION, **OPTIONS)
+    xarray.testing.assert_identical(data, kibitz.simulate(*SIMULATION, **OPTIONS))
     assert [how for how, _ in notebook] == ["new"] + ["replaced"] * (len(titles) - 1)
     assert all(image.startswith(b"\x89PNG") for _, image in notebook)
     assert titles[-1] == "60 runs"
@@ -111,17 +111,17 @@ def test_a_notebook_updates_one_figure_and_returns_the_numbers_of_simulate(noteb
 
 def test_a_stopped_race_returns_the_complete_runs(notebook, titles, monkeypatch):
     stop_when(monkeypatch, lambda: titles and titles[-1].endswith(" of 500 runs"))
-    data = kibitz.race(*GAME, **SETTING | {"runs": 500.0})
+    data = kibitz.race(*SIMULATION, **OPTIONS | {"runs": 500.0})
     n = data.sizes["run"]
     assert 0 < n < 500
-    xarray.testing.assert_identical(data, kibitz.simulate(*GAME, **SETTING | {"runs": n}))
+    xarray.testing.assert_identical(data, kibitz.simulate(*SIMULATION, **OPTIONS | {"runs": n}))
     assert titles[-1] == f"stopped after {n} of 500 runs"
 
 
 def test_a_race_stopped_before_the_first_run_raises(notebook, titles, monkeypatch):
     stop_when(monkeypatch, lambda: True)
     with pytest.raises(KeyboardInterrupt):
-        kibitz.race(*GAME, **SETTING | {"horizon": 10**7, "engine": "step"})
+        kibitz.race(*SIMULATION, **OPTIONS | {"horizon": 10**7, "engine": "step"})
 
 
 def test_a_race_stopped_during_the_last_figure_returns_all_runs(notebook, titles, monkeypatch):
@@ -131,9 +131,9 @@ def test_a_race_stopped_during_the_last_figure_returns_all_runs(notebook, titles
         return b""
 
     monkeypatch.setattr(plots, "render_png", png)
-    data = kibitz.race(*GAME, **SETTING)
+    data = kibitz.race(*SIMULATION, **OPTIONS)
     assert titles[-1] == "60 runs"
-    xarray.testing.assert_identical(data, kibitz.simulate(*GAME, **SETTING))
+    xarray.testing.assert_identical(data, kibitz.simulate(*SIMULATION, **OPTIONS))
 
 
 def test_an_error_is_raised(notebook, titles, monkeypatch):
@@ -144,14 +144,14 @@ def test_an_error_is_raised(notebook, titles, monkeypatch):
     monkeypatch.setattr(race, "MIN_TITLE_SECONDS", 1e9)  # nothing is drawn before the first runs
     monkeypatch.setattr(plots, "render_png", fail_once)
     with pytest.raises(OSError, match="full disk"):
-        kibitz.race(*GAME, **SETTING)
+        kibitz.race(*SIMULATION, **OPTIONS)
 
 
 def test_a_notebook_without_matplotlib_is_rejected_before_the_simulation(notebook, monkeypatch):
     monkeypatch.setattr(race, "find_spec", lambda name: None)
     monkeypatch.setattr(race, "simulate", None)
     with pytest.raises(ValueError, match=r"matplotlib is not installed; run: pip install 'kibitz\["):
-        kibitz.race(*GAME, **SETTING)
+        kibitz.race(*SIMULATION, **OPTIONS)
 
 
 def test_ipython_in_a_terminal_is_not_a_notebook(notebook):
@@ -225,8 +225,8 @@ def windows(monkeypatch):
 
 
 def test_a_window_shows_the_curves_and_stays_responsive(windows, titles):
-    data = kibitz.race(*GAME, **SETTING)
-    xarray.testing.assert_identical(data, kibitz.simulate(*GAME, **SETTING))
+    data = kibitz.race(*SIMULATION, **OPTIONS)
+    xarray.testing.assert_identical(data, kibitz.simulate(*SIMULATION, **OPTIONS))
     (number,) = pyplot.get_fignums()  # it stays open
     (axes,) = pyplot.figure(number).axes
     assert axes.get_title(loc="left") == "60 runs"
@@ -244,14 +244,14 @@ def test_a_closed_window_stays_closed_and_the_simulation_continues(windows, titl
         pyplot.close(self.figure)
 
     monkeypatch.setattr(plots.Window, "draw", draw)
-    assert kibitz.race(*GAME, **SETTING).sizes["run"] == 60
+    assert kibitz.race(*SIMULATION, **OPTIONS).sizes["run"] == 60
     assert len(titles) == 1
     assert pyplot.get_fignums() == []
 
 
 def test_invalid_input_opens_no_window(windows):
     with pytest.raises(ValueError, match="horizon must be a whole number of at least 1, got 0"):
-        kibitz.race(*GAME, **SETTING | {"horizon": 0})
+        kibitz.race(*SIMULATION, **OPTIONS | {"horizon": 0})
     assert pyplot.get_fignums() == []
 
 
@@ -271,7 +271,9 @@ def test_wait_until_closed_returns_on_ctrl_c(windows, monkeypatch):
 def test_without_a_window_the_simulation_runs(monkeypatch):
     assert race.open_window() is None  # agg draws files
     assert pyplot.get_fignums() == []
-    xarray.testing.assert_identical(kibitz.race(*GAME, **SETTING), kibitz.simulate(*GAME, **SETTING))
+    xarray.testing.assert_identical(
+        kibitz.race(*SIMULATION, **OPTIONS), kibitz.simulate(*SIMULATION, **OPTIONS)
+    )
     monkeypatch.setattr(plots, "Window", None)  # must not be called
     monkeypatch.delenv("DISPLAY")
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
@@ -293,7 +295,7 @@ def test_a_missing_backend_opens_no_window(monkeypatch):
 
 
 def test_tick_labels_use_the_usual_notation():
-    data = kibitz.simulate(*GAME, **SETTING)
+    data = kibitz.simulate(*SIMULATION, **OPTIONS)
     figure = plots.draw_regret_curves(data, "a title")
     figure.draw_without_rendering()
     (axes,) = figure.axes

@@ -60,7 +60,7 @@ PAPER_RUNS = 100
 MAX_DIFFERENCE = 0.10  #: Largest relative difference between regrets that count as similar.
 EARLY_SHARE = 0.5  #: Share of the stages in which the final regret must be reached.
 FINAL_SHARE = 0.95  #: Share of the final regret at which it counts as reached.
-ITEMS = "Section 5, “Comparison of algorithms”, Figure 4"
+ITEMS = "Section 5, “Active observer: comparison of algorithms”, Figure 4"
 CLAIMS = (
     Claim(
         "UCB1-Double soon reaches its final regret and then pulls hardly any sub-optimal arm.",
@@ -83,7 +83,7 @@ CLAIMS = (
     Claim(
         "ETC-OCUCB-2 eliminates arms less aggressively than ETC-OCUCB, and p controls how often the "
         "set of active arms is updated.",
-        "Section 5, “Comparison of algorithms”",
+        "Section 5, “Active observer: comparison of algorithms”",
         "Not measured: both follow from the definitions of the algorithms.",
     ),
 )
@@ -107,6 +107,7 @@ PARAMETERS = (
         "reset (Algorithm 2)",
         "two readings: reset, or kept from epoch to epoch",
     ),
+    Parameter("elimination test of ETC-OCUCB", "every C|S| pulls", "every C|S| looks"),
     Parameter("constant of UCB1-Double", "not stated", "6, as in Algorithm 1"),
     Parameter("band", "25 % and 75 % quantiles", "25 % and 75 % quantiles"),
 )  # fmt: skip

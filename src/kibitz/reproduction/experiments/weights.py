@@ -55,13 +55,13 @@ CLAIMS = (
     Claim(
         "The weights 1/Δ_i, which give the lowest lower bound, also give a lower regret than uniform "
         "weights and than 1/Δ_i².",
-        "Section 5, “Optimal sampling distribution”, Figure 3",
+        "Section 5, “Passive observer: optimal sampling distribution”, Figure 3",
         "Paired differences in final regret: both in favour of 1/Δ_i by more than three standard "
         f"errors, at each of {len(RATES)} values of ε.",
     ),
     Claim(
         "An active policy should look mostly at the arm with the smallest gap.",
-        "Section 5, “Optimal sampling distribution”",
+        "Section 5, “Passive observer: optimal sampling distribution”",
         "Not measured here: the paper suggests it and gives no numbers. UCB1-Double follows the "
         "suggestion.",
     ),

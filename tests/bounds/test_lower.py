@@ -1,6 +1,6 @@
 """The lower bounds against plain transcriptions, brute force, linprog and mpmath.
 
-Tests named after a discrepancy (test_d1_…) are those that docs/errata.md refers to.
+Tests named after a discrepancy (test_d1_…) are named on the pages in docs/errata/.
 """
 
 import math

@@ -55,7 +55,7 @@ def simulate_traffic(agent, n_visits, look_rate, seed):
 def main(n_visits=20_000):
     """Serve an agent with traffic, open its dashboard, and save a screenshot."""
     sys.path.append(str(ROOT / "tests"))
-    from live.browser import found_browser, served
+    from live.browser import find_browser, run_service
     from live.conftest import MEMORY
     from playwright.sync_api import sync_playwright
 
@@ -75,9 +75,9 @@ def main(n_visits=20_000):
         simulate_traffic(agent, n_visits, look_rate=0.08, seed=1)
         agent.pause("countdown")
         agent.close()
-        with served(store) as port, sync_playwright() as playwright:
+        with run_service(store) as port, sync_playwright() as playwright:
             browser = playwright.chromium.launch(
-                executable_path=found_browser(), args=["--no-sandbox"]
+                executable_path=find_browser(), args=["--no-sandbox"]
             )
             page = browser.new_page(viewport={"width": 1200, "height": 1148})
             page.goto(f"http://127.0.0.1:{port}/#/checkout")

@@ -1,4 +1,4 @@
-"""The documentation page of each command agrees with its help."""
+"""The documentation page of each command has the text of its help."""
 
 import importlib.util
 import re
@@ -26,12 +26,12 @@ def pages(commands):
     return commands.pages()
 
 
-def test_pages_are_up_to_date_with_docs_commands_py(pages):
+def test_pages_are_up_to_date(pages):
     for name, text in pages.items():
         assert (DOCS / "commands" / f"{name}.md").read_text(encoding="utf-8") == text, name
 
 
-def test_every_command_page_is_listed(pages):
+def test_every_command_has_a_page_in_the_list(pages):
     listed = (DOCS / "command_line.md").read_text(encoding="utf-8")
     assert {path.stem for path in (DOCS / "commands").glob("*.md")} == set(pages)
     for name in pages:
@@ -44,7 +44,7 @@ def test_every_command_page_has_an_example_that_is_run(commands, pages):
         assert f"kibitz {' '.join(commands.split_words(name))}" in example
 
 
-def test_pages_agree_with_help(commands, pages, kibitz, monkeypatch):
+def test_pages_agree_with_the_help(commands, pages, kibitz, monkeypatch):
     monkeypatch.setenv("COLUMNS", "250")
     for name, text in pages.items():
         shown = kibitz(*commands.split_words(name), "--help")[1]

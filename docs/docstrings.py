@@ -1,10 +1,14 @@
-"""Sets what docstrings write as plain text: `O_i` as a formula, `D19` as a link to its erratum.
+"""Typeset docstrings for Sphinx: formulas such as `O_i`, and links to errata such as `D19`.
 
-And names what is public as its users do: `kibitz.simulate`, not by the file that it is in.
+Also shorten the types of parameters, and show public objects under their public names:
+`kibitz.simulate` instead of the module that defines it.
 """
 
 import re
-from functools import update_wrapper
+from functools import cache, update_wrapper
+from pathlib import Path
+
+ERRATA = Path(__file__).parent / "errata"
 
 LETTER = r"(?:\\bar |\\hat)?(?:\\[A-Za-z]+|max|εT?[pΔ]|Z̄|[A-Za-zΔΣΦεμηδτρφ])\*?"
 SUBSCRIPT = (
@@ -14,55 +18,81 @@ POWER = r"[A-Za-z0-9]\^(?:\{[^}]*\}|\([^)]*\)|[A-Za-z0-9])"
 FORMULA = re.compile(
     rf"(?<![\w`.:\\])((?:{LETTER}{SUBSCRIPT}|{POWER})(?:\([^()\s]*\))?)(?![\w`}}])"
 )
-WORD = re.compile(r"_([A-Za-z]{2,})")  # as a subscript
+WORD_SUBSCRIPT = re.compile(r"_([A-Za-z]{2,})")
 POWERS = str.maketrans({"²": "^2", "³": "^3"})
 ERRATUM = re.compile(r"(?<![\w`#])D(\d{1,2})(?!\w)")
-ANY_ARRAY = re.compile(
+ERRATA_PATH = re.compile(r"docs/errata(?:\.md|/index\.md|/|\b)")
+# NumPy spells out everything that can be converted to an array.
+ARRAY_LIKE = re.compile(
     r"(?:~?[\w.]*Buffer \| )?~?[\w.]*_SupportsArray\[.*_NestedSequence\[[^]]*\]"
 )
 ARRAY = re.compile(
     r"~?(?:numpy\.)?ndarray\[tuple\[[^]]*\], ~?(?:numpy\.)?dtype\[[^]]*\]\]"
 )
-OPEN = re.compile(r":?[\w:]*`[^`]*$")
-KEPT = re.compile(r"(``.*?``|:?[\w:]*`[^`]*`|:(?:param|returns|rtype|type)[^:]*:)")
+OPEN_ROLE = re.compile(r":?[\w:]*`[^`]*$")
+LITERAL = re.compile(
+    r"(``.*?``|:?[\w:]*`[^`]*`|:(?:param|returns|rtype|type)[^:]*:)"
+)
 
 
-def typeset(line: str, errata: str) -> str:
-    """Return a line of a docstring; `errata` is where that page is."""
-    apart = KEPT.split(line.replace("docs/errata.md", "errata"))
-    for place in range(0, len(apart), 2):
-        part = FORMULA.sub(formula, apart[place])
-        apart[place] = ERRATUM.sub(rf"`D\1 <{errata}#d\1>`__\\ ", part)
-    return "".join(apart)
+@cache
+def find_errata() -> dict[str, str]:
+    """Return the name of the page that has each erratum, by its number."""
+    return {
+        number: page.stem
+        for page in sorted(ERRATA.glob("*.md"))
+        if page.stem != "index"
+        for number in re.findall(
+            r'<a id="d(\d+)"></a>', page.read_text(encoding="utf-8")
+        )
+    }
 
 
-def formula(found: re.Match[str]) -> str:
-    """Return the role of a formula; escaped spaces let anything stand before and after it."""
-    apart = found.start() and not found.string[found.start() - 1].isspace()
-    text = WORD.sub(r"_{\\text{\1}}", found[1]).replace("*_", "^*_")
+def typeset(line: str, root: str) -> str:
+    """Return a line of a docstring as reStructuredText.
+
+    `root` is the relative path from the page to the root of the site.
+    """
+    parts = LITERAL.split(ERRATA_PATH.sub("errata", line))
+    for place in range(0, len(parts), 2):
+        part = FORMULA.sub(as_math_role, parts[place])
+        parts[place] = ERRATUM.sub(lambda found: as_link(found[1], root), part)
+    return "".join(parts)
+
+
+def as_link(number: str, root: str) -> str:
+    """Return a link to an erratum."""
+    page = find_errata()[number]
+    return f"`D{number} <{root}errata/{page}.html#d{number}>`__\\ "
+
+
+def as_math_role(found: re.Match[str]) -> str:
+    """Return the math role of a formula, with escaped spaces where text adjoins it."""
+    adjoins = found.start() and not found.string[found.start() - 1].isspace()
+    text = WORD_SUBSCRIPT.sub(r"_{\\text{\1}}", found[1]).replace("*_", "^*_")
     text = re.sub(r"\^\(([^)]*)\)", r"^{\1}", text)
     text = text.replace("max_", r"\max_").replace("Z̄", r"\bar Z")
-    return ("\\ " if apart else "") + f":math:`{text.translate(POWERS)}`\\ "
+    return ("\\ " if adjoins else "") + f":math:`{text.translate(POWERS)}`\\ "
 
 
-def short(annotation: str) -> str:
-    """Return a type as one would say it: NumPy spells out what an array may be made from."""
-    return ARRAY.sub("array", ANY_ARRAY.sub("array_like", annotation))
+def shorten_type(annotation: str) -> str:
+    """Return a type with `array` and `array_like` in place of NumPy's long names."""
+    return ARRAY.sub("array", ARRAY_LIKE.sub("array_like", annotation))
 
 
-def shorten(app, what, name, *rest) -> None:
-    """Shorten the types of parameters, and drop what says nothing (an event of autodoc)."""
-    found = app.env.temp_data.get("annotations", {}).get(name, {})
-    for parameter, annotation in list(found.items()):
-        found[parameter] = short(annotation)
+def shorten_types(app, what, name, *rest) -> None:
+    """Shorten the types of parameters and drop `Any` (`autodoc-process-signature`)."""
+    annotations = app.env.temp_data.get("annotations", {}).get(name, {})
+    for parameter, annotation in list(annotations.items()):
+        annotations[parameter] = shorten_type(annotation)
         if "Any" in annotation.replace("dtype[~typing.Any]", ""):
-            del found[parameter]
+            del annotations[parameter]
 
 
-def hide_source(app) -> None:
-    """Let Sphinx show the signature that `sweep` has (an event of Sphinx).
+def hide_source_of_sweep(app) -> None:
+    """Let Sphinx show the signature that `sweep` sets at import (`builder-inited`).
 
-    Sphinx looks up defaults in the source, where those of the options are not.
+    Sphinx would otherwise read the defaults from the source, which does not have them.
     """
     import kibitz.simulation.sweep as module
 
@@ -73,49 +103,49 @@ def hide_source(app) -> None:
     module.sweep = sweep
 
 
-def process(app, what, name, thing, options, lines: list[str]) -> None:
-    """Typeset a docstring (an event of autodoc), but for directives and literal blocks."""
-    errata = "../" * app.env.docname.count("/") + "errata.html"
-    block = None  # how far such a block is indented, while it goes on
-    goes_on = False  # a role of the line before, up to its closing mark
+def process_docstring(app, what, name, thing, options, lines: list[str]) -> None:
+    """Typeset a docstring, except directives and literal blocks."""
+    root = "../" * app.env.docname.count("/")
+    block_indent = None  # of the directive or literal block that contains the line
+    in_role = False  # the previous line has opened a role that this line closes
     for number, line in enumerate(lines):
         indent = len(line) - len(line.lstrip())
         if line.lstrip().startswith(":type:"):
-            lines[number] = short(line)
-        if block is not None and (not line.strip() or indent > block):
+            lines[number] = shorten_type(line)
+        if block_indent is not None and (not line.strip() or indent > block_indent):
             continue
-        opens = line.lstrip().startswith("..") or line.endswith("::")
-        block = indent if opens else None
-        if not opens:
-            done, mark, rest = line.partition("`") if goes_on else ("", "", line)
-            last = OPEN.search(rest) if rest.count("`") % 2 else None
-            end = last.start() if last else len(rest)
-            goes_on = bool(last) or (goes_on and not mark)
-            lines[number] = done + mark + typeset(rest[:end], errata) + rest[end:]
+        opens_block = line.lstrip().startswith("..") or line.endswith("::")
+        block_indent = indent if opens_block else None
+        if not opens_block:
+            done, mark, rest = line.partition("`") if in_role else ("", "", line)
+            opened = OPEN_ROLE.search(rest) if rest.count("`") % 2 else None
+            end = opened.start() if opened else len(rest)
+            in_role = bool(opened) or (in_role and not mark)
+            lines[number] = done + mark + typeset(rest[:end], root) + rest[end:]
 
 
-def public(app, doctree) -> None:
-    """Show `kibitz.` and the name of what `kibitz` exports (an event of Sphinx)."""
+def show_public_names(app, doctree) -> None:
+    """Replace the module in signatures of public objects by `kibitz` (`doctree-read`)."""
     from docutils import nodes
     from sphinx import addnodes
 
     import kibitz
     from kibitz.policies import POLICIES
 
-    exported = {*kibitz.__all__, *POLICIES}
+    public = {*kibitz.__all__, *POLICIES}
     for signature in doctree.findall(addnodes.desc_signature):
         name = signature.get("fullname")
-        home = f"{signature.get('module')}."
-        if name in exported and not home.startswith("kibitz.bounds."):
+        module = f"{signature.get('module')}."
+        if name in public and not module.startswith("kibitz.bounds."):
             for prefix in signature.findall(addnodes.desc_addname):
-                if prefix.astext() == home:
+                if prefix.astext() == module:
                     prefix[:] = [nodes.Text("kibitz.")]
 
 
 def setup(app) -> dict[str, bool]:
-    """Make autodoc call it, after napoleon has read the docstring, and Sphinx call the other."""
-    app.connect("autodoc-process-docstring", process, priority=900)
-    app.connect("autodoc-process-signature", shorten, priority=900)
-    app.connect("builder-inited", hide_source)
-    app.connect("doctree-read", public)
+    """Register this file as a Sphinx extension; it runs after napoleon."""
+    app.connect("autodoc-process-docstring", process_docstring, priority=900)
+    app.connect("autodoc-process-signature", shorten_types, priority=900)
+    app.connect("builder-inited", hide_source_of_sweep)
+    app.connect("doctree-read", show_public_names)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,9 +1,10 @@
-"""Formulas as MathML, with a font of their own: nothing is fetched when a page is opened.
+"""Render formulas as MathML with an embedded font, so that pages work without a network.
 
-`latex2mathml` writes the MathML when the pages are built. Browsers need a font with a table of
-mathematical constants to set it well; many systems have none, so the part of STIX Two Math that
-formulas use (SIL Open Font License, from the package `ziamath`) goes into a style sheet as data: a
-font in a file of its own is refused by some browsers when pages are opened from a folder.
+`latex2mathml` converts the formulas when the pages are built. Browsers need a font with a table of
+mathematical constants to lay MathML out well, and many systems have none. The style sheet therefore
+contains the glyphs of STIX Two Math that formulas use (SIL Open Font License, from the package
+`ziamath`) as data. A separate font file would not work: some browsers refuse to load one when a page
+is opened from a folder.
 """
 
 import base64
@@ -16,14 +17,14 @@ from docutils.nodes import SkipNode
 from fontTools import subset
 from latex2mathml.converter import convert
 
-RANGES = (
+CODE_POINTS = (
     (0x20, 0x7E), (0xA0, 0xFF), (0x2C6, 0x2DC), (0x300, 0x338), (0x391, 0x3F6), (0x2010, 0x205F),
     (0x2061, 0x2064), (0x20D0, 0x20D7), (0x2100, 0x214F), (0x2190, 0x21D5), (0x2200, 0x22FF),
     (0x2308, 0x230B), (0x23B0, 0x23E1), (0x27E6, 0x27EF), (0x2A00, 0x2A0F), (0x2A7D, 0x2A7E),
     (0x1D434, 0x1D467), (0x1D49C, 0x1D4CF), (0x1D538, 0x1D56B), (0x1D6E2, 0x1D71B),
 )  # fmt: skip
-LONG = 24  # letters of TeX, from which on a formula may not fit on a line of a telephone
-SHEET = """@font-face {{
+MAX_INLINE_LENGTH = 24  # characters of TeX that fit on a line of a phone
+STYLESHEET = """@font-face {{
   font-family: "STIX Two Math of kibitz";
   src: url("data:font/woff;base64,{font}") format("woff");
 }}
@@ -34,45 +35,48 @@ math {{
 """
 
 
-def font() -> bytes:
-    """Return the glyphs that formulas use, as WOFF."""
+def make_font() -> bytes:
+    """Return a WOFF font with the glyphs that formulas use."""
     options = subset.Options(
         flavor="woff", layout_features=["ssty"], notdef_outline=True
     )
     options.drop_tables += ["DSIG"]
     path = files("ziamath") / "fonts" / "STIXTwoMath-Regular.ttf"
-    opened = subset.load_font(str(path), options)
-    cut = subset.Subsetter(options)
-    cut.populate(
-        unicodes=[code for first, last in RANGES for code in range(first, last + 1)]
+    font = subset.load_font(str(path), options)
+    subsetter = subset.Subsetter(options)
+    subsetter.populate(
+        unicodes=[
+            code for first, last in CODE_POINTS for code in range(first, last + 1)
+        ]
     )
-    cut.subset(opened)
-    narrow_roots(opened)
-    written = io.BytesIO()
-    subset.save_font(opened, written, options)
-    return written.getvalue()
+    subsetter.subset(font)
+    narrow_roots(font)
+    buffer = io.BytesIO()
+    subset.save_font(font, buffer, options)
+    return buffer.getvalue()
 
 
-def narrow_roots(opened) -> None:
-    """Make tall root signs as narrow as the smallest: Chromium leaves room for the widest of them."""
-    glyphs, widths = opened["glyf"], opened["hmtx"]
-    root = opened.getBestCmap()[0x221A]
-    for name in opened.getGlyphOrder():
+def narrow_roots(font) -> None:
+    """Make tall root signs as narrow as the smallest: Chromium reserves the largest width."""
+    glyphs, widths = font["glyf"], font["hmtx"]
+    root = font.getBestCmap()[0x221A]
+    for name in font.getGlyphOrder():
         if name.startswith(f"{root}."):
-            share = widths[root][0] / widths[name][0]
+            ratio = widths[root][0] / widths[name][0]
             glyph = glyphs[name]
-            glyph.coordinates.scale((share, 1))
+            glyph.coordinates.scale((ratio, 1))
             glyph.coordinates.toInt()
             glyph.recalcBounds(glyphs)
             widths[name] = (widths[root][0], glyph.xMin)
 
 
-def write_sheet(target: Path) -> None:
-    """Write the style sheet of the font, unless it is there."""
+def write_stylesheet(target: Path) -> None:
+    """Write the style sheet with the font unless it exists."""
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(
-            SHEET.format(font=base64.b64encode(font()).decode()), encoding="utf-8"
+            STYLESHEET.format(font=base64.b64encode(make_font()).decode()),
+            encoding="utf-8",
         )
 
 
@@ -95,62 +99,63 @@ LIMITS = {
     "inf",
     "lim",
     "lim\u2006sup",
-}  # what stands below them when displayed
+}  # in display style their subscript is set below them
 OPENING, CLOSING = "([{⌊⌈", ")]}⌋⌉"
-THIN = "0.167em"
+THIN_SPACE = "0.167em"
 
 
-def markup(formula: str, display: str) -> str:
-    """Return the MathML of a formula, as `latex2mathml` writes it and then as TeX would space it."""
+def to_mathml(formula: str, display: str) -> str:
+    """Return the MathML of a formula, spaced as TeX would."""
     root = ElementTree.fromstring(
         convert(formula.strip(), xmlns="", display=display)
     )
     for parent in list(root.iter()):
         for child in parent:
-            settle(child)
+            fix_element(child)
         if display == "block" and parent.tag == "msub" and parent[0].text in LIMITS:
             parent.tag = "munder"
     for row in list(root.iter()):
         if row.tag in ("mrow", "math"):
-            space(row)
+            add_spaces(row)
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def settle(one: ElementTree.Element) -> None:
-    """Make one element what MathML Core takes it for."""
-    one.text = text = (one.text or "").removeprefix("\\")
-    if one.tag in ("msub", "msup", "msubsup") and one[0].get("minsize"):
-        base = ElementTree.Element(
-            "mrow"
-        )  # else a large bracket with an exponent is a small one
-        base.extend([one[0], ElementTree.Element("mi")])
-        settle(one[0])
-        one[0] = base
-    elif one.tag == "mover" and one[1].text == "¯":
-        one.set("accent", "true")
-        one[1].set("stretchy", "false")
+def fix_element(element: ElementTree.Element) -> None:
+    """Rewrite an element of `latex2mathml` for MathML Core."""
+    element.text = text = (element.text or "").removeprefix("\\")
+    if element.tag in ("msub", "msup", "msubsup") and element[0].get("minsize"):
+        # Without a row, a large bracket with an exponent would be drawn small.
+        base = ElementTree.Element("mrow")
+        base.extend([element[0], ElementTree.Element("mi")])
+        fix_element(element[0])
+        element[0] = base
+    elif element.tag == "mover" and element[1].text == "¯":
+        element.set("accent", "true")
+        element[1].set("stretchy", "false")
     elif text == "∞" or text in FUNCTIONS:
-        one.tag = "mi"
-    elif one.get("mathvariant") == "script":
-        del one.attrib["mathvariant"]
-        one.text = "".join(chr(0x1D49C + ord(letter) - ord("A")) for letter in text)
-    elif one.tag == "mi" and "Α" <= text <= "Ω":  # upright, as in TeX
-        one.set("mathvariant", "normal")
+        element.tag = "mi"
+    elif element.get("mathvariant") == "script":
+        del element.attrib["mathvariant"]
+        element.text = "".join(
+            chr(0x1D49C + ord(letter) - ord("A")) for letter in text
+        )
+    elif element.tag == "mi" and "Α" <= text <= "Ω":  # upright, as in TeX
+        element.set("mathvariant", "normal")
     elif text == "/":
-        one.attrib.update(lspace="0", rspace="0")
+        element.attrib.update(lspace="0", rspace="0")
     elif text == ":":
-        one.tag = "mo"
+        element.tag = "mo"
     elif text and text in OPENING + CLOSING:
-        one.tag = "mo"
-        one.set("form", "prefix" if text in OPENING else "postfix")
-        one.set(
+        element.tag = "mo"
+        element.set("form", "prefix" if text in OPENING else "postfix")
+        element.set(
             "stretchy",
-            "true" if one.get("minsize") else one.get("stretchy", "false"),
+            "true" if element.get("minsize") else element.get("stretchy", "false"),
         )
 
 
-def space(row: ElementTree.Element) -> None:
-    """Set functions off from their neighbours, and signs and bars close to what they belong to."""
+def add_spaces(row: ElementTree.Element) -> None:
+    """Add thin spaces around functions, and remove those after signs and inside bars."""
     parts = list(row)
     for number, bar in enumerate(part for part in parts if part.text == "|"):
         bar.set("form", "postfix" if number % 2 else "prefix")
@@ -169,33 +174,32 @@ def space(row: ElementTree.Element) -> None:
             parts[max(place - 1, 0) : place],
         )
         if after and after[0].tag not in ("mo", "mspace"):
-            row.insert(place + 1, ElementTree.Element("mspace", width=THIN))
+            row.insert(place + 1, ElementTree.Element("mspace", width=THIN_SPACE))
         if before and (
             before[0].tag not in ("mo", "mspace") or before[0].text in CLOSING
         ):
-            row.insert(place, ElementTree.Element("mspace", width=THIN))
+            row.insert(place, ElementTree.Element("mspace", width=THIN_SPACE))
 
 
-def inline(writer, node) -> None:
-    """Write a formula inside of a line; a long one can be scrolled, as no browser breaks it."""
+def write_inline(writer, node) -> None:
+    """Write an inline formula; a long one scrolls, because browsers do not break it."""
     text = node.astext()
-    made = markup(text, "inline")
-    is_long = len(text) > LONG
-    writer.body.append(
-        f'<span class="math-long">{made}</span>' if is_long else made
-    )
+    formula = to_mathml(text, "inline")
+    if len(text) > MAX_INLINE_LENGTH:
+        formula = f'<span class="math-long">{formula}</span>'
+    writer.body.append(formula)
     raise SkipNode
 
 
-def block(writer, node) -> None:
-    """Write a formula on lines of its own."""
+def write_block(writer, node) -> None:
+    """Write a displayed formula."""
     writer.body.append(
-        f'<div class="math-block">{markup(node.astext(), "block")}</div>\n'
+        f'<div class="math-block">{to_mathml(node.astext(), "block")}</div>\n'
     )
     raise SkipNode
 
 
 def setup(app) -> dict[str, bool]:
-    """Make Sphinx use it."""
-    app.add_html_math_renderer("mathml", (inline, None), (block, None))
+    """Register this file as a Sphinx extension."""
+    app.add_html_math_renderer("mathml", (write_inline, None), (write_block, None))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,11 +1,15 @@
-"""Runs the code of tutorials, how-to pages and the gallery, and shows below it what it did.
+"""Execute the code of documentation pages, and show its output below each block.
 
-A page is plain Markdown. Its blocks of `python` are run in their order, in an empty folder; so are
-the lines of its blocks of `sh` that begin with `kibitz`. What a block prints, and SVG files that it
-writes are put below it when the pages are built. A page is run again when it changes, or kibitz does;
-what its last run showed is kept in `docs/_made/`.
+A page is plain Markdown. Its `python` blocks share one namespace and its `sh` blocks share
+one shell, as if a reader pasted them in order. They run in an empty folder. A server that
+a block starts in the background runs until the end of the page. Blocks that are fenced as
+`{code-block}` are shown but not executed.
 
-python docs/run.py        runs all pages that have to be run, and says so
+The output of a page is stored in `docs/_generated/`. A page is executed again when it
+changes or when kibitz changes.
+
+python docs/run.py              execute all pages that are out of date
+python docs/run.py PAGE ...     execute these pages now
 """
 
 import contextlib
@@ -14,10 +18,13 @@ import io
 import json
 import os
 import re
-import shlex
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import traceback
 import warnings
 from concurrent.futures import ThreadPoolExecutor
@@ -27,8 +34,11 @@ from typing import Any, NamedTuple
 
 DOCS = Path(__file__).parent
 SOURCE = DOCS.parent / "src"
-MADE = DOCS / "_made"
-FOLDERS = (
+GENERATED = DOCS / "_generated"
+REPOSITORY = "https://github.com/kibitz-bandits/kibitz/blob/main/docs/"
+
+EXECUTED_PAGES = ("index", "bounds", "serve")
+EXECUTED_FOLDERS = (
     "tutorials",
     "howto",
     "gallery",
@@ -37,14 +47,19 @@ FOLDERS = (
     "bounds",
     "commands",
 )
-
-SCRIPTS = ("tutorials", "gallery")  # whose code can be taken home
+SCRIPT_FOLDERS = ("tutorials", "gallery")
+NOTEBOOK_FOLDERS = ("tutorials", "howto")
 
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
-INK, PAPER = (
+SERVER = re.compile(r"^kibitz serve .*&$", re.MULTILINE)
+PORT = "8765"  # the port on pages; a free one replaces it when they are executed
+BLOCK_SECONDS = 600  # the longest that a block of `sh` may take
+SERVER_SECONDS = 60  # the longest that a server may take to start
+
+LIGHT_INK, DARK_INK = (
     "#24292f",
     "#d5dae2",
-)  # what is drawn in ink by day is drawn in the other by night
+)  # text and axes of figures by colour scheme
 COLOURS = [
     "#0072b2",
     "#d55e00",
@@ -56,167 +71,298 @@ COLOURS = [
 ]
 
 
-class Shown(NamedTuple):
-    """What a block showed: the text that it printed, and the names of the figures that it wrote."""
+class Output(NamedTuple):
+    """What a block printed, and the names of the figures that it saved."""
 
     text: str
     figures: list[str]
 
 
 def pages() -> list[Path]:
-    """Return the pages that are run: two by name, and those in the folders named above."""
+    """Return the pages that are executed."""
     return [
-        DOCS / "index.md",
-        DOCS / "bounds.md",
-        *(page for one in FOLDERS for page in sorted((DOCS / one).glob("*.md"))),
+        *(DOCS / f"{name}.md" for name in EXECUTED_PAGES),
+        *(
+            page
+            for folder in EXECUTED_FOLDERS
+            for page in sorted((DOCS / folder).glob("*.md"))
+        ),
     ]
 
 
-def name_of(page: Path) -> str:
-    """Return the name of a page as one word, by which its record is known."""
+def page_id(page: Path) -> str:
+    """Return the name of a page's files in `_generated`."""
     return "-".join(page.relative_to(DOCS).with_suffix("").parts)
 
 
 @cache
-def source() -> bytes:
-    """Return a hash of what all pages depend on: kibitz, this file and Python."""
+def source_hash() -> bytes:
+    """Return a hash of what every page depends on: kibitz, this file and Python."""
     digest = hashlib.sha256(sys.version.encode())
     for path in [Path(__file__), *sorted(SOURCE.rglob("*.py"))]:
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.digest()
 
 
-def key(page: Path) -> str:
-    """Return a hash of all that a run of a page depends on."""
-    return hashlib.sha256(source() + page.read_bytes()).hexdigest()
+def fingerprint(page: Path) -> str:
+    """Return a hash of everything that the output of a page depends on."""
+    return hashlib.sha256(source_hash() + page.read_bytes()).hexdigest()
 
 
-def record(page: Path) -> list[Shown] | None:
-    """Return what the blocks of a page showed; None if it must be run."""
+def load_outputs(page: Path) -> list[Output] | None:
+    """Return the stored output of each block, or None if the page must be executed."""
     try:
-        kept = json.loads(
-            (MADE / f"{name_of(page)}.json").read_text(encoding="utf-8")
+        stored = json.loads(
+            (GENERATED / f"{page_id(page)}.json").read_text(encoding="utf-8")
         )
     except FileNotFoundError:
         return None
-    if kept["key"] != key(page):
+    if stored["fingerprint"] != fingerprint(page):
         return None
-    return [Shown(*block) for block in kept["blocks"]]
+    return [Output(*block) for block in stored["blocks"]]
 
 
-def run_all(workers: int = os.cpu_count() or 1) -> str:
-    """Run what has to be run, so many pages at a time; return what went wrong."""
-    stale = [page for page in pages() if record(page) is None]
-    shares = [share for first in range(workers) if (share := stale[first::workers])]
+def execute_outdated(workers: int = os.cpu_count() or 1) -> str:
+    """Execute all pages that are out of date, in parallel; return the error messages."""
+    outdated = [page for page in pages() if load_outputs(page) is None]
+    batches = [
+        batch for first in range(workers) if (batch := outdated[first::workers])
+    ]
     with ThreadPoolExecutor(workers) as pool:
-        return "".join(pool.map(ask, shares))
+        return "".join(pool.map(execute_in_process, batches))
 
 
-def ask(share: list[Path]) -> str:
-    """Run pages in a process of their own; return what went wrong."""
+def execute_in_process(batch: list[Path]) -> str:
+    """Execute pages in a process of their own; return the error messages."""
     path = os.pathsep.join([str(SOURCE), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path, "MPLBACKEND": "agg"}
     environment |= {"COLUMNS": "84", "TERM": "dumb", "PYTHONIOENCODING": "utf-8"}
-    command = [sys.executable, __file__, *map(str, share)]
     done = subprocess.run(
-        command, capture_output=True, text=True, encoding="utf-8", env=environment
+        [sys.executable, __file__, *map(str, batch)],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env=environment,
     )
     return done.stderr if done.returncode else ""
 
 
-def run(page: Path) -> None:
-    """Run a page in an empty folder and keep what it showed."""
-    here, made = os.getcwd(), key(page)
+def execute(page: Path) -> None:
+    """Execute a page in an empty folder and store its output."""
+    before, current = os.getcwd(), fingerprint(page)
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         try:
-            blocks = [
-                show(name_of(page), *block) for block in play(page, Path(folder))
+            outputs = [
+                save_output(page_id(page), *block)
+                for block in execute_blocks(page, Path(folder))
             ]
         finally:
-            os.chdir(here)
-            if (
-                "matplotlib.pyplot" in sys.modules
-            ):  # the next page draws on paper of its own
+            os.chdir(before)
+            if "matplotlib.pyplot" in sys.modules:
+                # The next page of this process starts without open figures.
                 sys.modules["matplotlib.pyplot"].close("all")
-    MADE.mkdir(exist_ok=True)
-    target = MADE / f"{name_of(page)}.json"
-    target.write_text(json.dumps({"key": made, "blocks": blocks}), encoding="utf-8")
+    GENERATED.mkdir(exist_ok=True)
+    (GENERATED / f"{page_id(page)}.json").write_text(
+        json.dumps({"fingerprint": current, "blocks": outputs}), encoding="utf-8"
+    )
 
 
-def play(page: Path, folder: Path) -> list[tuple[str, dict[str, str]]]:
-    """Run the blocks of a page; return what each printed, and the figures that it wrote."""
-    names: dict[str, Any] = {"__name__": "__main__"}
-    blocks, known = [], set()
-    for language, code in BLOCK.findall(page.read_text(encoding="utf-8")):
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed), warnings.catch_warnings():
-            warnings.simplefilter("error")  # a reader would see it
-            warnings.simplefilter(
-                "ignore", DeprecationWarning
-            )  # of other libraries
-            if language == "python":
-                exec(compile(code, str(page), "exec"), names)
+def execute_blocks(page: Path, folder: Path) -> list[tuple[str, dict[str, str]]]:
+    """Return what each block of a page printed, and the SVG figures that it saved."""
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    outputs, known = [], set()
+    port = find_free_port()
+    with contextlib.ExitStack() as stack:
+        shell = None
+        for language, code in BLOCK.findall(page.read_text(encoding="utf-8")):
+            code = code.replace(PORT, port)
+            if language == "sh":
+                shell = shell or stack.enter_context(Shell(folder))
+                text = shell.run(code)
+                if SERVER.search(code):
+                    wait_for_server(int(port))
             else:
-                print(commands(code), end="")
-        new = sorted({path.name for path in folder.glob("*.svg")} - known)
-        known.update(new)
-        text = printed.getvalue().replace(f"{folder}{os.sep}", "")
-        drawn = {one: (folder / one).read_text(encoding="utf-8") for one in new}
-        blocks.append((text, drawn))
-    return blocks
+                text = run_python(code, page, namespace)
+            text = text.replace(f"{folder}{os.sep}", "").replace(port, PORT)
+            new = sorted({path.name for path in folder.glob("*.svg")} - known)
+            known.update(new)
+            figures = {
+                name: (folder / name).read_text(encoding="utf-8") for name in new
+            }
+            outputs.append((text, figures))
+    return outputs
 
 
-def commands(code: str) -> str:
-    """Run the lines of a block that begin with `kibitz`, here; return what they printed."""
-    from kibitz.cli import app
-
-    with contextlib.redirect_stdout(io.StringIO()) as printed:
-        for line in code.replace("\\\n", " ").splitlines():
-            words = shlex.split(line, comments=True)
-            if words[:1] == ["kibitz"] and app(
-                words[1:], "kibitz", standalone_mode=False
-            ):
-                raise RuntimeError(f"{line}\n{printed.getvalue()}")
+def run_python(code: str, page: Path, namespace: dict[str, Any]) -> str:
+    """Execute a `python` block; return what it printed."""
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), warnings.catch_warnings():
+        warnings.simplefilter("error")  # a reader would see the warning
+        warnings.simplefilter("ignore", DeprecationWarning)  # of other libraries
+        exec(compile(code, str(page), "exec"), namespace)
     return printed.getvalue()
 
 
-def show(name: str, text: str, drawn: dict[str, str]) -> Shown:
-    """Write the figures of a block, by day and by night; return what the block showed."""
-    figures = []
-    for one, svg in drawn.items():
-        stem = f"{name}-{Path(one).stem.replace(' ', '-')}"
-        MADE.mkdir(exist_ok=True)
-        (MADE / f"{stem}-light.svg").write_text(svg, encoding="utf-8")
-        (MADE / f"{stem}-dark.svg").write_text(
-            svg.replace(INK, PAPER), encoding="utf-8"
+class Shell:
+    """A bash process that runs the `sh` blocks of a page, and stops what they started."""
+
+    END = "--- end of block ---"
+
+    def __init__(self, folder: Path) -> None:
+        self.tools = tempfile.TemporaryDirectory()
+        tools = Path(self.tools.name)
+        self.script = tools / "block.sh"
+        programs = {
+            "kibitz": f'exec "{sys.executable}" -m kibitz.cli "$@"',
+            "pip": "exit 0",  # everything is installed
+        }
+        for name, command in programs.items():
+            (tools / name).write_text(f"#!/bin/sh\n{command}\n", encoding="utf-8")
+            (tools / name).chmod(0o755)
+        # One answer per line; an HTTP error fails the page.
+        (tools / ".curlrc").write_text(
+            'write-out = "\\n"\nfail-with-body\nmax-time = 60\n'
         )
-        figures.append(stem)
-    return Shown(
-        "\n".join(line.rstrip() for line in text.rstrip().splitlines()), figures
+        self.errors = (tools / "stderr").open("w+", encoding="utf-8")
+        self.process = subprocess.Popen(
+            ["bash"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+            text=True,
+            encoding="utf-8",
+            cwd=folder,
+            env={
+                **os.environ,
+                "PATH": f"{tools}{os.pathsep}{os.environ['PATH']}",
+                "CURL_HOME": str(tools),
+            },
+            start_new_session=True,
+        )
+        self.send("set -e -o pipefail")
+
+    def __enter__(self) -> "Shell":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+        self.process.communicate()
+        self.errors.close()
+        self.tools.cleanup()
+
+    def send(self, line: str) -> None:
+        """Let bash execute a line."""
+        self.process.stdin.write(f"{line}\n")
+        self.process.stdin.flush()
+
+    def stop(self) -> None:
+        """Stop bash and everything that it started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGTERM)
+
+    def run(self, code: str) -> str:
+        """Execute a block; return what it printed. Raise RuntimeError if it fails."""
+        self.script.write_text(code, encoding="utf-8")
+        watchdog = threading.Timer(BLOCK_SECONDS, self.stop)
+        watchdog.start()
+        printed = []
+        try:
+            with contextlib.suppress(BrokenPipeError):
+                self.send(f'source "{self.script}" < /dev/null')
+                self.send(f"printf '\\n%s\\n' '{self.END}'")
+            for line in self.process.stdout:
+                if line.rstrip() == self.END:
+                    return "".join(printed)
+                printed.append(line)
+        finally:
+            watchdog.cancel()
+        self.errors.seek(0)
+        raise RuntimeError(f"{code}{''.join(printed)}{self.errors.read()}")
+
+
+def find_free_port() -> str:
+    """Return a port of this machine that nothing listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return str(server.getsockname()[1])
+
+
+def wait_for_server(port: int) -> None:
+    """Wait until a server accepts connections."""
+    deadline = time.monotonic() + SERVER_SECONDS
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1).close()
+            return
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.1)
+
+
+def save_output(name: str, text: str, figures: dict[str, str]) -> Output:
+    """Write the figures of a block in light and in dark colours; return its output."""
+    stems = []
+    for file, svg in figures.items():
+        stem = f"{name}-{Path(file).stem.replace(' ', '-')}"
+        GENERATED.mkdir(exist_ok=True)
+        for scheme, ink in (("light", LIGHT_INK), ("dark", DARK_INK)):
+            target = GENERATED / f"{stem}-{scheme}.svg"
+            target.write_text(svg.replace(LIGHT_INK, ink), encoding="utf-8")
+        stems.append(stem)
+    return Output(
+        "\n".join(line.rstrip() for line in text.rstrip().splitlines()), stems
     )
 
 
-def insert(app, docname: str, source: list[str]) -> None:
-    """Put what was shown below each block (an event of Sphinx)."""
+def insert_outputs(app, docname: str, source: list[str]) -> None:
+    """Add outputs and downloads to a page (Sphinx event `source-read`)."""
     page = DOCS / f"{docname}.md"
     if page not in pages():
         return
-    shown = iter(record(page) or [])
-    script = as_script(source[0])
-    source[0] = BLOCK.sub(
-        lambda block: block[0] + below(next(shown), page), source[0]
+    outputs = load_outputs(page) or []
+    text = source[0]
+    remaining = iter(outputs)
+    source[0] = add_downloads(
+        BLOCK.sub(
+            lambda block: block[0] + as_markdown(next(remaining), page), text
+        ),
+        write_downloads(page, text, outputs),
     )
-    if page.parent.name in SCRIPTS and script:
-        target = MADE / f"{name_of(page)}.py"
-        target.write_text(script, encoding="utf-8")
-        source[0] += (
-            f"\n{{download}}`The code of this page as a script </_made/{target.name}>`\n"
-        )
+
+
+def write_downloads(page: Path, text: str, outputs: list[Output]) -> dict[str, str]:
+    """Write a page as notebook and as script; return the file names by link text."""
+    name, links = page_id(page), {}
+    if not BLOCK.search(text):
+        return links
+    if page.parent.name in NOTEBOOK_FOLDERS:
+        target = GENERATED / f"{name}.ipynb"
+        target.write_text(as_notebook(page, text, outputs), encoding="utf-8")
+        links["Download as notebook"] = target.name
+    if page.parent.name in SCRIPT_FOLDERS:
+        target = GENERATED / f"{name}.py"
+        target.write_text(as_script(text), encoding="utf-8")
+        links["Download as script"] = target.name
+    return links
+
+
+def add_downloads(text: str, links: dict[str, str]) -> str:
+    """Add a line with download links below the title of a page."""
+    if not links:
+        return text
+    line = " · ".join(
+        f"{{download}}`{words} </_generated/{file}>`"
+        for words, file in links.items()
+    )
+    container = f":::{{container}} downloads\n{line}\n:::\n"
+    return re.sub(
+        r"^# .*\n", lambda title: f"{title[0]}\n{container}", text, count=1
+    )
 
 
 def as_script(text: str) -> str:
-    """Return the code of a page as one program; commands are comments in it."""
+    """Return the code of a page as one Python program, with commands as comments."""
     blocks = [
         code
         if language == "python"
@@ -226,39 +372,117 @@ def as_script(text: str) -> str:
     return "\n".join(blocks)
 
 
-def below(block: Shown, page: Path) -> str:
-    """Return the Markdown of what a block showed."""
+def as_notebook(page: Path, text: str, outputs: list[Output]) -> str:
+    """Return a page as a Jupyter notebook that contains the outputs of its blocks.
+
+    On pages that start a server, commands stay Markdown: a cell would wait for the
+    server to end.
+    """
+    import nbformat
+    from nbformat.v4 import (
+        new_code_cell,
+        new_markdown_cell,
+        new_notebook,
+        new_output,
+    )
+
+    cells, position = [], 0
+
+    def add_markdown(markdown: str) -> None:
+        if words := plain_markdown(markdown, page).strip():
+            cells.append(new_markdown_cell(words))
+
+    for block, output in zip(BLOCK.finditer(text), outputs, strict=True):
+        language, code = block.groups()
+        add_markdown(text[position : block.start()])
+        position = block.end()
+        if language == "sh" and SERVER.search(text):
+            shown = f"```text\n{output.text}\n```" if output.text else ""
+            add_markdown(f"{block[0]}\n{shown}")
+            continue
+        magic = "%%bash\n" if language == "sh" else ""
+        cell = new_code_cell(magic + code.rstrip("\n"))
+        if output.text:
+            cell.outputs.append(
+                new_output("stream", name="stdout", text=f"{output.text}\n")
+            )
+        for stem in output.figures:
+            svg = (GENERATED / f"{stem}-light.svg").read_text(encoding="utf-8")
+            cell.outputs.append(new_output("display_data", {"image/svg+xml": svg}))
+        cells.append(cell)
+    add_markdown(text[position:])
+    executed = 0
+    for number, cell in enumerate(cells):
+        cell.id = f"cell-{number}"
+        if cell.cell_type == "code":
+            executed += 1
+            cell.execution_count = executed
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    return nbformat.writes(
+        new_notebook(cells=cells, metadata={"kernelspec": kernel})
+    )
+
+
+def plain_markdown(text: str, page: Path) -> str:
+    """Return Markdown without Sphinx directives, with links to the repository."""
+    text = re.sub(r"^```\{code-block\} ", "```", text, flags=re.MULTILINE)
+    text = re.sub(r"^```\{.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^:{3,}.*$", "", text, flags=re.MULTILINE)
+
+    def absolute(link: re.Match[str]) -> str:
+        target = os.path.relpath((page.parent / link[1]).resolve(), DOCS.resolve())
+        return f"]({REPOSITORY}{target}{link[2] or ''})"
+
+    return re.sub(r"\]\(([^)#:]+)(#[^)]*)?\)", absolute, text)
+
+
+def as_markdown(output: Output, page: Path) -> str:
+    """Return the Markdown that shows the output of a block."""
     parts = []
-    if block.text:
+    if output.text:
         parts.append(
-            f"\n```{{code-block}} text\n:class: printed\n\n{block.text}\n```\n"
+            f"\n```{{code-block}} text\n:class: printed\n\n{output.text}\n```\n"
         )
-    for stem in block.figures:
-        words = stem.removeprefix(f"{name_of(page)}-").replace("-", " ")
+    for stem in output.figures:
+        words = stem.removeprefix(f"{page_id(page)}-").replace("-", " ")
         parts += [
-            f"\n```{{image}} /_made/{stem}-{light}.svg\n:class: only-{light}\n:alt: {words}\n```\n"
-            for light in ("light", "dark")
+            f"\n```{{image}} /_generated/{stem}-{scheme}.svg\n"
+            f":class: only-{scheme}\n:alt: {words}\n```\n"
+            for scheme in ("light", "dark")
         ]
     return "".join(parts)
 
 
-def before(app) -> None:
-    """Run pages before any is read (an event of Sphinx)."""
+def execute_before_build(app) -> None:
+    """Execute outdated pages before Sphinx reads any (event `builder-inited`)."""
     from sphinx.errors import ExtensionError
 
-    if wrong := run_all():
-        raise ExtensionError(wrong)
+    if errors := execute_outdated():
+        raise ExtensionError(errors)
+
+
+def find_changed(app, env, added, changed, removed) -> list[str]:
+    """Return pages with newer output than their HTML (event `env-get-outdated`)."""
+    stale = []
+    for page in pages():
+        docname = page.relative_to(DOCS).with_suffix("").as_posix()
+        stored = GENERATED / f"{page_id(page)}.json"
+        read_at = env.all_docs.get(docname, 0) / 1e6
+        if docname in env.found_docs and stored.stat().st_mtime > read_at:
+            stale.append(docname)
+    return stale
 
 
 def setup(app) -> dict[str, bool]:
-    """Make Sphinx run pages."""
-    app.connect("builder-inited", before)
-    app.connect("source-read", insert)
+    """Register this file as a Sphinx extension."""
+    app.connect("builder-inited", execute_before_build)
+    app.connect("env-get-outdated", find_changed)
+    app.connect("source-read", insert_outputs)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
 
 
-def look() -> None:
-    """Make matplotlib draw so that figures can be shown by day and by night."""
+def set_figure_style() -> None:
+    """Make matplotlib draw figures that suit light and dark pages."""
     import matplotlib
 
     inked = (
@@ -270,7 +494,7 @@ def look() -> None:
         "grid.color",
     )
     matplotlib.rcParams.update(
-        dict.fromkeys(inked, INK)
+        dict.fromkeys(inked, LIGHT_INK)
         | {
             "axes.prop_cycle": matplotlib.cycler(color=COLOURS),
             "axes.spines.top": False,
@@ -288,17 +512,17 @@ def look() -> None:
     )
 
 
-def main(given: list[str]) -> int:
-    """Run the pages given here and now, or else all that have to be run."""
-    if not given:
-        wrong = run_all()
-        print(wrong or "all pages have run")
-        return bool(wrong)
-    look()
+def main(arguments: list[str]) -> int:
+    """Execute the given pages, or all that are out of date; return the exit code."""
+    if not arguments:
+        errors = execute_outdated()
+        print(errors or "all pages are up to date")
+        return bool(errors)
+    set_figure_style()
     failed = False
-    for name in given:
+    for name in arguments:
         try:
-            run(Path(name).resolve())
+            execute(Path(name).resolve())
         except Exception:
             print(f"{name}:\n{traceback.format_exc()}", file=sys.stderr)
             failed = True

@@ -1,14 +1,15 @@
-"""The pages as they are built: run, whole, at home in a folder without a network, on any screen.
+"""The built site: code runs, links work, and pages open offline on wide and narrow screens.
 
-What was run and built is kept in `docs/_made` and `docs/_build`, and done again where something has
-changed. Without the extra `docs` there is nothing to build, and without Chromium nothing to open:
-those tests are then skipped.
+Outputs and pages are cached in `docs/_generated` and `docs/_build`, and made again after a change.
+Tests are skipped without the extra `docs`, which builds the pages, or without Chromium.
 """
 
+import os
 import re
 import shutil
 import subprocess
 import sys
+import time
 import warnings
 from html.parser import HTMLParser
 from pathlib import Path
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.slow
 DOCS = Path(__file__).parents[1] / "docs"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 WIDTHS = (1280, 390)
-# what reaches beyond the edge of the screen and cannot be scrolled to
+# elements that reach beyond the edge of the screen and cannot be scrolled to
 HIDDEN = """
     [...document.querySelectorAll('article :is(p, li, td, dd, math, a, code, img)')].filter(e => {
         if (e.getBoundingClientRect().right <= innerWidth + 1) return false
@@ -31,28 +32,42 @@ HIDDEN = """
             if (['auto', 'scroll'].includes(getComputedStyle(up).overflowX)) return false
         return true
     }).map(e => e.textContent)"""
-LIMIT = 600  # seconds; on a new machine all policies that pages play are compiled
+CUT = """
+    [...document.querySelectorAll('pre')].filter(e => e.scrollWidth > e.clientWidth + 1)
+        .map(e => e.textContent)"""
+BUILD_SECONDS = 600  # a build on a new machine compiles all policies
+NOTEBOOK_PAGES = [
+    page
+    for folder in run.NOTEBOOK_FOLDERS
+    for page in sorted((DOCS / folder).glob("*.md"))
+    if run.BLOCK.search(page.read_text(encoding="utf-8"))
+]
+
+
+def relative(page):
+    """Return the path of a page in the documentation."""
+    return str(page.relative_to(DOCS))
 
 
 @pytest.fixture(scope="module")
-def wrong():
-    """What went wrong when pages were run: one after the other, as the cores have other tests."""
-    return run.run_all(workers=1)
+def errors():
+    """The error messages of all pages, executed one by one: other tests use the other cores."""
+    return run.execute_outdated(workers=1)
 
 
-@pytest.mark.parametrize("page", run.pages(), ids=lambda page: str(page.relative_to(DOCS)))
-def test_the_code_of_a_page_runs(page, wrong):
-    assert run.record(page) is not None, wrong
+@pytest.mark.parametrize("page", run.pages(), ids=relative)
+def test_code_of_page_runs(page, errors):
+    assert run.load_outputs(page) is not None, errors
 
 
 @pytest.mark.parametrize(
     "page", sorted((DOCS / "tutorials").glob("*.md")), ids=lambda page: page.stem
 )
-def test_a_tutorial_draws_a_figure(page, wrong):
-    assert any(shown.figures for shown in run.record(page) or []), wrong
+def test_tutorial_draws_a_figure(page, errors):
+    assert any(output.figures for output in run.load_outputs(page) or []), errors
 
 
-def test_the_code_of_a_page_is_a_program():
+def test_code_of_page_is_a_valid_script():
     text = (DOCS / "tutorials" / "own_policy.md").read_text(encoding="utf-8")
     assert "kibitz.index_policy(" in run.as_script(text)
     for page in run.pages():
@@ -60,45 +75,46 @@ def test_the_code_of_a_page_is_a_program():
 
 
 @pytest.fixture(scope="module")
-def site(wrong):
+def site(errors):
     """The folder of the built pages."""
     pytest.importorskip("furo", reason="the extra `docs` is not installed: no pages are built")
     folder = DOCS / "_build"
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", DOCS, folder]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_SECONDS)
     assert done.returncode == 0, done.stderr
     return folder
 
 
 class Page(HTMLParser):
-    """What a page loads, where it leads, and the places in it that can be led to."""
+    """The links, loaded files, anchors and text of a page."""
 
     def __init__(self, path):
         super().__init__()
-        self.loaded, self.links, self.places, self.texts = [], [], set(), []
+        self.loaded, self.links, self.anchors, self.texts = [], [], set(), []
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag, attrs):
-        given = dict(attrs)
-        self.places.update(filter(None, (given.get("id"), given.get("name"))))
+        values = dict(attrs)
+        self.anchors.update(filter(None, (values.get("id"), values.get("name"))))
         if tag == "a":
-            self.links.append(given.get("href") or "")
-        else:
-            self.loaded += [given[name] for name in ("src", "href", "data") if given.get(name)]
+            self.links.append(values.get("href") or "")
+        elif values.get("rel") != "edit":
+            self.loaded += [values[name] for name in ("src", "href", "data") if values.get(name)]
 
     def handle_data(self, data):
         self.texts.append(data)
 
 
 @pytest.fixture(scope="module")
-def read(site):
+def parsed(site):
+    """The parsed pages by their path."""
     return {path: Page(path) for path in sorted(site.rglob("*.html"))}
 
 
-def test_no_page_loads_anything_from_elsewhere(site, read):
-    assert len(read) > 40
-    for path, page in read.items():
-        assert not [one for one in page.loaded if re.match(r"(\w+:)?//", one)], path.name
+def test_pages_load_nothing_from_other_hosts(site, parsed):
+    assert len(parsed) > 40
+    for path, page in parsed.items():
+        assert not [url for url in page.loaded if re.match(r"(\w+:)?//", url)], path.name
     for sheet in site.rglob("*.css"):
         foreign = re.findall(
             r"url\(\s*[\"']?(?:https?:)?//[^)]*|@import[^;]*//[^;]*", sheet.read_text()
@@ -106,30 +122,62 @@ def test_no_page_loads_anything_from_elsewhere(site, read):
         assert not foreign, sheet.name
 
 
-def test_every_link_leads_to_a_page_and_to_a_place_in_it(read):
-    for path, page in read.items():
+def test_links_lead_to_a_page_and_an_anchor(parsed):
+    for path, page in parsed.items():
         for link in page.links:
             if re.match(r"\w+:", link) or not link:
                 continue
-            name, _, place = unquote(link).partition("#")
+            name, _, anchor = unquote(link).partition("#")
             target = (path.parent / name).resolve() if name else path
             assert target.exists(), (path.name, link)
-            if place and target in read:
-                assert place in read[target].places, (path.name, link)
+            if anchor and target in parsed:
+                assert anchor in parsed[target].anchors, (path.name, link)
 
 
-def test_formulas_are_set_and_none_is_left_as_tex(read):
-    assert sum("math" in path.read_text(encoding="utf-8") for path in read) > 10
-    for path, page in read.items():
+def test_every_page_links_to_the_repository_the_issues_and_the_paper(parsed):
+    for path, page in parsed.items():
+        links = " ".join(page.links)
+        assert re.search(r"https://github\.com/[\w-]+/kibitz ", links), path.name
+        assert re.search(r"https://github\.com/[\w-]+/kibitz/issues\b", links), path.name
+        assert "https://arxiv.org/abs/" in links, path.name
+
+
+def test_formulas_are_rendered(parsed):
+    assert sum("math" in path.read_text(encoding="utf-8") for path in parsed) > 10
+    for path, page in parsed.items():
         text = " ".join(page.texts)
         assert not re.search(r"\\(frac|sum|sqrt|Delta|varepsilon|log)\b", text), path.name
 
 
-def test_a_public_name_is_shown_as_users_write_it(site):
-    page = (site / "reference/simulate.html").read_text(encoding="utf-8")
-    text = re.sub("<[^>]*>", "", page)
-    for name in ("simulate(problem, feedback", "race(problem, feedback", "sweep(problem, feedback"):
-        assert f"kibitz.{name}, " in text
+@pytest.mark.parametrize("name", ["simulate", "race", "sweep"])
+def test_signature_shows_the_public_name(site, name):
+    page = (site / f"reference/{name}.html").read_text(encoding="utf-8")
+    assert f"kibitz.{name}(problem, feedback, " in re.sub("<[^>]*>", "", page)
+
+
+@pytest.mark.parametrize("page", NOTEBOOK_PAGES, ids=relative)
+def test_page_can_be_downloaded_as_executed_notebook(site, parsed, page):
+    nbformat = pytest.importorskip("nbformat")
+    html = site / page.relative_to(DOCS).with_suffix(".html")
+    file = f"{run.page_id(page)}.ipynb"
+    link = next(link for link in parsed[html].links if link.endswith(f"/{file}"))
+    notebook = nbformat.read(html.parent / link, as_version=4)
+    nbformat.validate(notebook)
+    blocks = run.BLOCK.findall(page.read_text(encoding="utf-8"))
+    has_server = any(run.SERVER.search(code) for _, code in blocks)
+    expected = [
+        ("%%bash\n" if language == "sh" else "") + code.rstrip("\n")
+        for language, code in blocks
+        if language == "python" or not has_server
+    ]
+    cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert [cell.source for cell in cells] == expected
+    shown = [output for output in run.load_outputs(page) if output.text or output.figures]
+    if shown and not has_server:
+        assert len([cell for cell in cells if cell.outputs]) == len(shown)
+    assert shown == [] or any(cell.outputs for cell in cells)
+    words = " ".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    assert not re.search(r"\]\((?!https?:|#|mailto:)", words)
 
 
 @pytest.fixture(scope="module")
@@ -145,29 +193,38 @@ def browser():
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_a_page_opens_from_its_folder_and_fits_the_screen(site, read, browser, width):
+def test_pages_open_from_a_folder_and_fit_the_screen(parsed, browser, width):
     context = browser.new_context(viewport={"width": width, "height": 900}, offline=True)
     page = context.new_page()
-    asked, wrong, wide, pushed, hidden = [], [], [], [], []
-    page.on("request", lambda request: asked.append(request.url))
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    for path in read:
+    requests, script_errors, wide, cut, hidden = [], [], [], [], []
+    page.on("request", lambda request: requests.append(request.url))
+    page.on("pageerror", lambda error: script_errors.append(str(error)))
+    for path in parsed:
         page.goto(path.as_uri())
-        across = page.evaluate("document.documentElement.scrollWidth")
-        wide += [(path.name, across)] if across > width else []
-        cut = "[...document.querySelectorAll('pre')].filter(e => e.scrollWidth > e.clientWidth + 1)"
-        pushed += [(path.name, code) for code in page.evaluate(f"{cut}.map(e => e.textContent)")]
+        page_width = page.evaluate("document.documentElement.scrollWidth")
+        wide += [(path.name, page_width)] if page_width > width else []
+        cut += [(path.name, code) for code in page.evaluate(CUT)]
         hidden += [(path.name, text) for text in page.evaluate(HIDDEN)]
     assert not wide
     assert not hidden
-    if width > 1000:  # code can be read without being pushed about
-        assert not pushed
-    assert not [url for url in asked if not url.startswith(("file:", "data:"))]
-    assert not wrong
+    if width > 1000:  # on a wide screen code can be read without scrolling
+        assert not cut
+    assert not [url for url in requests if not url.startswith(("file:", "data:"))]
+    assert not script_errors
     context.close()
 
 
-def test_the_search_finds_a_page_without_a_network(site, browser):
+def test_code_has_a_copy_button_and_output_has_none(site, browser):
+    page = browser.new_page()
+    page.goto((site / "tutorials/first.html").as_uri())
+    page.wait_for_selector("div.highlight-python button.copybtn", state="attached")
+    assert page.locator("div.highlight-python").count() == page.locator("button.copybtn").count()
+    assert page.locator("div.printed").count() > 0
+    assert page.locator("div.printed button.copybtn").count() == 0
+    page.close()
+
+
+def test_search_works_offline(site, browser):
     context = browser.new_context(offline=True)
     page = context.new_page()
     page.goto((site / "search.html").as_uri() + "?q=leaping")
@@ -177,7 +234,7 @@ def test_the_search_finds_a_page_without_a_network(site, browser):
     context.close()
 
 
-def test_the_font_of_formulas_is_used_and_night_is_dark(site, browser):
+def test_math_font_is_loaded_and_dark_mode_is_dark(site, browser):
     for scheme, least, most in (("light", 600, 765), ("dark", 0, 150)):
         context = browser.new_context(offline=True, color_scheme=scheme)
         page = context.new_page()
@@ -185,56 +242,116 @@ def test_the_font_of_formulas_is_used_and_night_is_dark(site, browser):
         page.wait_for_function("document.fonts.status == 'loaded'")
         font = "[...document.fonts].find(f => f.family.includes('STIX Two Math of kibitz'))"
         assert page.evaluate(f"{font}.status") == "loaded"
-        paper = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert least <= sum(map(int, re.findall(r"\d+", paper)[:3])) <= most
+        background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert least <= sum(map(int, re.findall(r"\d+", background)[:3])) <= most
         context.close()
 
 
-def test_a_page_that_fails_is_named_and_nothing_of_it_is_kept(tmp_path, monkeypatch):
-    monkeypatch.setattr(run, "MADE", tmp_path / "made")
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty folder in place of `docs`."""
+    monkeypatch.setattr(run, "GENERATED", tmp_path / "generated")
     monkeypatch.setattr(run, "DOCS", tmp_path)
-    page = tmp_path / "broken.md"
+    return tmp_path
+
+
+def test_output_of_failing_page_is_not_stored(folder):
+    page = folder / "broken.md"
     page.write_text("```python\nprint(6 * 7)\n```\n\n```python\nraise ValueError('no')\n```\n")
     assert run.main([str(page)])
-    assert run.record(page) is None
+    assert run.load_outputs(page) is None
     page.write_text("```python\nprint(6 * 7)\n```\n")
     assert not run.main([str(page)])
-    assert run.record(page) == [run.Shown("42", [])]
+    assert run.load_outputs(page) == [run.Output("42", [])]
     page.write_text("```python\nprint(6 * 8)\n```\n")
-    assert run.record(page) is None
+    assert run.load_outputs(page) is None
 
 
-def test_each_page_draws_on_paper_of_its_own(tmp_path, monkeypatch):
-    """Though one process runs many."""
+def test_pages_of_one_process_do_not_share_figures(folder):
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr(run, "MADE", tmp_path / "made")
-    monkeypatch.setattr(run, "DOCS", tmp_path)
-    drawn = "import matplotlib.pyplot as plt\nplt.plot([1, 2], [1, 2])\nplt.savefig('line.svg')\n"
+    draw = "import matplotlib.pyplot as plt\nplt.plot([1, 2], [1, 2])\nplt.savefig('line.svg')\n"
     count = "print(len(plt.gca().lines))\n"
-    pages = [tmp_path / "one.md", tmp_path / "two.md"]
+    pages = [folder / "one.md", folder / "two.md"]
     for page in pages:
-        page.write_text(f"```python\n{drawn}```\n\n```python\n{count}```\n")
+        page.write_text(f"```python\n{draw}```\n\n```python\n{count}```\n")
     assert not run.main([*map(str, pages)])
     for page in pages:
-        assert run.record(page) == [run.Shown("", [f"{page.stem}-line"]), run.Shown("1", [])]
+        assert run.load_outputs(page) == [run.Output("", [f"{page.stem}-line"]), run.Output("1", [])]
         light, dark = (
-            (tmp_path / "made" / f"{page.stem}-line-{scheme}.svg").read_text()
+            (folder / "generated" / f"{page.stem}-line-{scheme}.svg").read_text()
             for scheme in ("light", "dark")
         )
-        assert run.INK in light
-        assert run.PAPER in dark
-        assert dark == light.replace(run.INK, run.PAPER)
+        assert run.LIGHT_INK in light
+        assert run.DARK_INK in dark
+        assert dark == light.replace(run.LIGHT_INK, run.DARK_INK)
 
 
-def test_a_page_that_would_warn_its_reader_fails(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(run, "MADE", tmp_path / "made")
-    monkeypatch.setattr(run, "DOCS", tmp_path)
-    page = tmp_path / "warns.md"
+def test_page_with_a_warning_fails(folder, capsys):
+    page = folder / "warns.md"
     page.write_text("```python\nimport warnings\nwarnings.warn('careful')\n```\n")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # as outside of tests
         assert run.main([str(page)])
     assert "UserWarning: careful" in capsys.readouterr().err
+
+
+NEEDS_SHELL = pytest.mark.skipif(
+    not (shutil.which("bash") and shutil.which("curl")), reason="needs bash and curl"
+)
+
+
+@NEEDS_SHELL
+def test_sh_blocks_share_one_shell_and_a_failing_command_fails_the_page(folder, capsys):
+    page = folder / "shell.md"
+    page.write_text("```sh\nNAME=world\n```\n\n```sh\npip install nothing\necho hello $NAME\n```\n")
+    assert not run.main([str(page)])
+    assert [output.text for output in run.load_outputs(page)] == ["", "hello world"]
+    page.write_text("```sh\nkibitz simulate --no-such-option\n```\n")
+    assert run.main([str(page)])
+    assert "--no-such-option" in capsys.readouterr().err
+
+
+@NEEDS_SHELL
+def test_server_of_a_page_answers_and_is_stopped_at_its_end(folder):
+    """The server starts slowly: without waiting, the client of the next block would fail."""
+    (folder / "serve.py").write_text(
+        "import http.server, os, sys, time\n"
+        "open('pid', 'w').write(str(os.getpid()))\n"
+        "time.sleep(1)\n"
+        "http.server.test(http.server.SimpleHTTPRequestHandler, port=int(sys.argv[1]))\n"
+    )
+    page = folder / "server.md"
+    page.write_text(
+        f"```sh\nkibitz() {{ {sys.executable} {folder}/serve.py 8765 > /dev/null; }}\n"
+        f"cd {folder}\nkibitz serve &\n```\n\n"
+        "```python\nfrom urllib.request import urlopen\n"
+        "print(urlopen('http://127.0.0.1:8765/server.md').status)\n```\n\n"
+        "```sh\ncurl --silent http://127.0.0.1:8765/pid\n```\n"
+    )
+    assert not run.main([str(page)])
+    outputs = [output.text for output in run.load_outputs(page)]
+    assert outputs[1] == "200"
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline and Path(f"/proc/{outputs[2]}").exists():
+        time.sleep(0.1)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(outputs[2]), 0)
+
+
+def test_notebook_has_plain_links_and_no_directives(folder):
+    nbformat = pytest.importorskip("nbformat")
+    page = folder / "tutorials" / "one.md"
+    page.parent.mkdir()
+    text = (
+        "# One\n\nSee [two](../howto/two.md#here).\n\n```{image} a.svg\n:alt: a\n```\n\n"
+        "```python\nprint(1)\n```\n\n:::{note}\nThe end.\n:::\n"
+    )
+    notebook = nbformat.reads(run.as_notebook(page, text, [run.Output("1", [])]), 4)
+    assert [cell.cell_type for cell in notebook.cells] == ["markdown", "code", "markdown"]
+    assert f"[two]({run.REPOSITORY}howto/two.md#here)" in notebook.cells[0].source
+    assert "image" not in notebook.cells[0].source
+    assert notebook.cells[1].outputs[0].text == "1\n"
+    assert notebook.cells[2].source == "The end."
 
 
 @pytest.mark.parametrize(
@@ -250,15 +367,15 @@ def test_a_page_that_would_warn_its_reader_fails(tmp_path, monkeypatch, capsys):
         (r"(-x)", '<mo form="prefix">−</mo>'),
     ],
 )
-def test_a_formula_is_spaced_as_tex_does(formula, part):
+def test_formula_is_spaced_as_in_tex(formula, part):
     pytest.importorskip("ziamath", reason="the extra `docs` is not installed")
     import mathml
 
-    assert part in mathml.markup(formula, "block")
+    assert part in mathml.to_mathml(formula, "block")
 
 
 @pytest.mark.parametrize(
-    ("annotation", "said"),
+    ("annotation", "expected"),
     [
         (
             "str | ~numpy._typing._array_like._Buffer | ~numpy._typing._array_like._SupportsArray"
@@ -271,36 +388,37 @@ def test_a_formula_is_spaced_as_tex_does(formula, part):
         ("str | ~os.PathLike[str] | None", "str | ~os.PathLike[str] | None"),
     ],
 )
-def test_a_type_is_short(annotation, said):
-    assert docstrings.short(annotation) == said
+def test_type_is_shortened(annotation, expected):
+    assert docstrings.shorten_type(annotation) == expected
 
 
 @pytest.mark.parametrize(
-    ("line", "set_as"),
+    ("line", "expected"),
     [
         ("h_i(t) and Δ_min", r":math:`h_i(t)`\  and :math:`Δ_{\text{min}}`" + "\\ "),
         ("(1 + c)Δ_i", r"(1 + c)\ :math:`Δ_i`" + "\\ "),
         ("t*_i is 1/Δ_i²", r":math:`t^*_i`\  is 1/\ :math:`Δ_i^2`" + "\\ "),
         ("Σ_{s≤t} ε_s", r":math:`Σ_{s≤t}`\  :math:`ε_s`" + "\\ "),
         ("`O_i` of n_pulls, C_UCB1", "`O_i` of n_pulls, C_UCB1"),
-        (":param C_0: see D5", ":param C_0: see `D5 <e.html#d5>`__\\ "),
+        (":param C_0: see D5", ":param C_0: see `D5 <../errata/definition-1.html#d5>`__\\ "),
         ("docs/errata.md", "errata"),
+        ("docs/errata/index.md", "errata"),
         ("C_Δ, max_j μ_j", r":math:`C_Δ`\ , :math:`\max_j`\  :math:`μ_j`" + "\\ "),
         ("⌊εp_i t⌋ of Z̄_t", r"⌊\ :math:`εp_i`\  t⌋ of :math:`\bar Z_t`" + "\\ "),
         ("⌈p^(p^m)⌉, H^{(m)}", r"⌈\ :math:`p^{p^m}`\ ⌉, :math:`H^{(m)}`" + "\\ "),
     ],
 )
-def test_a_docstring_is_typeset(line, set_as):
-    assert docstrings.typeset(line, "e.html") == set_as
+def test_docstring_is_typeset(line, expected):
+    assert docstrings.typeset(line, "../") == expected
 
 
-def test_a_formula_that_goes_on_in_the_next_line_is_left_alone():
+def test_formula_across_two_lines_is_unchanged():
     class App:
         class env:
             docname = "bounds/upper"
 
     lines = ["at most :math:`a_i \\le", "e^{-x^2} b_i` for Δ_i,", "and t^2."]
-    docstrings.process(App, "function", "f", None, None, lines)
+    docstrings.process_docstring(App, "function", "f", None, None, lines)
     assert lines == [
         "at most :math:`a_i \\le",
         "e^{-x^2} b_i` for :math:`Δ_i`\\ ,",

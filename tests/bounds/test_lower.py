@@ -1,6 +1,6 @@
 """Tests of the lower bounds against direct formulas, brute force, linprog and mpmath.
 
-The errata pages refer to the tests named after a discrepancy (test_d1_…).
+Tests named after a discrepancy (test_d1_…) are named on the pages in docs/errata/.
 """
 
 import math

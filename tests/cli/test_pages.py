@@ -1,4 +1,4 @@
-"""The page of each command in the documentation is its own help."""
+"""The documentation page of each command has the text of its help."""
 
 import importlib.util
 import re
@@ -12,29 +12,42 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.fixture(scope="module")
-def pages():
+def commands():
+    """The script that writes the pages."""
     spec = importlib.util.spec_from_file_location("commands", DOCS / "commands.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module.pages()
+    return module
 
 
-def test_every_page_is_as_python_docs_commands_py_writes_it(pages):
+@pytest.fixture(scope="module")
+def pages(commands):
+    """The text of each page by its name."""
+    return commands.pages()
+
+
+def test_pages_are_up_to_date(pages):
     for name, text in pages.items():
         assert (DOCS / "commands" / f"{name}.md").read_text(encoding="utf-8") == text, name
 
 
-def test_every_command_has_its_page_in_the_list(pages):
+def test_every_command_has_a_page_in_the_list(pages):
     listed = (DOCS / "command_line.md").read_text(encoding="utf-8")
     assert {path.stem for path in (DOCS / "commands").glob("*.md")} == set(pages)
     for name in pages:
         assert f"\ncommands/{name}\n" in listed
 
 
-def test_the_pages_say_what_the_help_says(pages, kibitz, monkeypatch):
+def test_every_command_page_has_an_example_that_is_run(commands, pages):
+    for name, text in pages.items():
+        example = re.search(r"^```sh\n(.*?)^```", text, re.MULTILINE | re.DOTALL)[1]
+        assert f"kibitz {' '.join(commands.split_words(name))}" in example
+
+
+def test_pages_agree_with_the_help(commands, pages, kibitz, monkeypatch):
     monkeypatch.setenv("COLUMNS", "250")
     for name, text in pages.items():
-        shown = kibitz(*name.split("-"), "--help")[1]
+        shown = kibitz(*commands.split_words(name), "--help")[1]
         for line in text.splitlines():
             if line.startswith("| `--"):
                 option, takes, meaning, _ = (cell.strip() for cell in line[2:-2].split(" | "))

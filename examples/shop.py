@@ -1,6 +1,6 @@
-"""A shop with three buttons: purchases come late, and a panel of customers lends its eyes.
+"""Run a live agent for a shop with delayed purchases and a panel of customers.
 
-Everything is simulated but the agent: it keeps its log in a file, as it would for a real shop.
+The visitors are simulated. The agent is real: it stores its log in a file, as for a real shop.
 """
 
 import tempfile
@@ -11,28 +11,28 @@ import numpy as np
 import kibitz
 from kibitz.live.agent.report import table
 
-CHANCES = {"blue": 0.10, "green": 0.16, "red": 0.30}  # of a purchase; the agent does not know
-LATE = 50  # visits between a visit and the news of its purchase
+CONVERSION = {"blue": 0.10, "green": 0.16, "red": 0.30}  # unknown to the agent
+DELAY = 50  # visits until a purchase is reported
 rng = np.random.default_rng(1)
 
 with tempfile.TemporaryDirectory() as folder:
     store = Path(folder) / "shop.db"
-    arms, policy = list(CHANCES), kibitz.ucb_double(1.0)
+    arms, policy = list(CONVERSION), kibitz.ucb_double(1.0)
     agent = kibitz.agent(store, "checkout", arms=arms, policy=policy, scale=0.5, seed=1)
-    on_the_way = []
+    pending = []
     for visit in range(1, 2001):
         decision = agent.ask(key=f"visit-{visit}")
-        on_the_way.append((decision.id, float(rng.random() < CHANCES[decision.arm])))
-        if visit > LATE:
-            agent.tell(*on_the_way[visit - LATE - 1])
+        pending.append((decision.id, float(rng.random() < CONVERSION[decision.arm])))
+        if len(pending) > DELAY:
+            agent.tell(*pending.pop(0))
         if visit % 20 == 0:  # the panel answers at once
             look = agent.look()
-            agent.tell(look.id, float(rng.random() < CHANCES[look.arm]))
-        if visit == 1000:  # the machine is restarted: nothing is lost
+            agent.tell(look.id, float(rng.random() < CONVERSION[look.arm]))
+        if visit == 1000:  # simulate a restart: nothing is lost
             agent.close()
             agent = kibitz.agent(store, "checkout")
     print(table(agent.report()))
     agent.export(Path(folder) / "log.csv")
     agent.close()
     problem = kibitz.from_log(Path(folder) / "log.csv")
-    print(f"the next plan starts from data: {problem}")
+    print(f"problem for the next simulation: {problem}")

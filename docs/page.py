@@ -1,4 +1,4 @@
-"""Write docs/dashboard.png: the dashboard after an afternoon of traffic. Needs Chromium and `kibitz[test]`."""
+"""Make docs/page.png: the page with an afternoon of traffic. Needs Chromium and `kibitz[test]`."""
 
 import sys
 import tempfile
@@ -78,7 +78,7 @@ def main(n_asks=20_000):
             page = browser.new_page(viewport={"width": 1200, "height": 1148})
             page.goto(f"http://127.0.0.1:{port}/#/checkout")
             page.get_by_text("They saved about").wait_for(timeout=120_000)
-            page.screenshot(path=ROOT / "docs" / "dashboard.png")
+            page.screenshot(path=ROOT / "docs" / "page.png")
             browser.close()
 
 

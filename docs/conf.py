@@ -28,7 +28,7 @@ html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = "kibitz"
 mathml.write_sheet(HERE / "_made" / "math.css")
-performance_chart.write(HERE / "_made" / "performance.svg")
+performance_chart.write(HERE / "_generated" / "performance.svg")
 html_static_path = ["_static", "_made/math.css"]
 html_css_files = ["math.css", "kibitz.css"]
 html_show_sphinx = html_show_copyright = False

@@ -27,14 +27,19 @@ LONGEST_NS = 1e5
 def times_ns() -> dict[str, float]:
     """Return the CPU time per stage, in nanoseconds, for each bar."""
     report = (DOCS / "performance.txt").read_text(encoding="utf-8")
-    lines = {name: re.search(rf"^{line} +([\d.]+) ", report, re.M) for name, line in BARS.items()}
+    lines = {
+        name: re.search(rf"^{line} +([\d.]+) ", report, re.M)
+        for name, line in BARS.items()
+    }
     return {name: float(found[1]) for name, found in lines.items() if found}
 
 
 def chart(times: dict[str, float]) -> str:
     """Return an SVG drawing with one bar per entry, on a logarithmic scale that starts at 1 ns."""
     height = ROW * len(times) + 8
-    words = "CPU time per stage of UCB in kibitz, hand-written C++ and other libraries"
+    words = (
+        "CPU time per stage of UCB in kibitz, hand-written C++ and other libraries"
+    )
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" class="drawing" viewBox="0 0 {WIDTH} {height}"'
         f' role="img" font-size="13" fill="currentColor" aria-label="{words}">'

@@ -187,7 +187,9 @@ def test_pending_looks_count_for_looks_but_not_for_pulls():
 
 
 @pytest.mark.parametrize(
-    "policy", [kibitz.kibitzer(), kibitz.ucb_double(), kibitz.thompson()], ids=lambda policy: policy.name
+    "policy",
+    [kibitz.kibitzer(), kibitz.ucb_double(), kibitz.thompson()],
+    ids=lambda policy: policy.name,
 )
 def test_look_goes_to_the_only_arm_without_a_pending_look(policy):
     """kibitzer chose the second of one arm."""

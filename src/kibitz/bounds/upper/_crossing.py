@@ -11,7 +11,7 @@ arguments is a bound too: that is how they are looked up, never interpolated.
 `benchmarks/kibitzer_tables.py` says how each value is certified, and makes the file again.
 
 F(t) is the number of looks before stage t, G_k the stage of the k-th look. Stages are counted
-exactly (docs/kibitzer.md, step 8); in each cell what matters is rounded to where failure is
+exactly (docs/kibitzer_proof.md, step 8); in each cell what matters is rounded to where failure is
 likeliest.
 """
 

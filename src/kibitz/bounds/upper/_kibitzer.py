@@ -1,4 +1,4 @@
-r"""What kibitzer is sure to keep below, for every horizon. Theorem and proof: docs/kibitzer.md.
+r"""What kibitzer is sure to keep below, for every horizon. Theorem and proof: docs/kibitzer_proof.md.
 
 kibitzer pulls the largest :math:`m_i+\sqrt{2\ell(x_i)/O_i}`, :math:`x_i=1+bt/(KO_i+bF)`, and gives
 every fourth look to the arms in turn. For all non-decreasing :math:`0<z_i<\Delta_i`,
@@ -64,7 +64,7 @@ def kibitzer(
     gaussian: bool = False,
     details: bool = False,
 ) -> Answer:
-    r"""kibitzer's regret, for every T (docs/kibitzer.md, Theorem 1; not in the paper).
+    r"""kibitzer's regret, for every T (docs/kibitzer_proof.md, Theorem 1; not in the paper).
 
     Parameters
     ----------

@@ -10,7 +10,7 @@ from pathlib import Path
 DOCS = Path(__file__).parent
 # label of a bar: the line of performance.txt whose CPU time it shows
 BARS = {
-    "C++ by hand": "ucb by hand in C++",
+    "C++": r"ucb by hand in C\+\+",
     "kibitz": "ucb, bandit",
     "JAX": r"jax [\d.]+",
     "NumPy": "ucb, NumPy over 100 runs",

@@ -28,9 +28,9 @@ html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = "kibitz"
 mathml.write_sheet(HERE / "_made" / "math.css")
-performance_chart.write(HERE / "_generated" / "performance.svg")
 html_static_path = ["_static", "_made/math.css"]
 html_css_files = ["math.css", "kibitz.css"]
+performance_chart.write(HERE / "_generated" / "performance.svg")
 html_show_sphinx = html_show_copyright = False
 exclude_patterns = ["_build", "_made"]
 smartquotes_action = "qe"  # quotes and ellipses; `--gap` in a help text is no dash

@@ -1,4 +1,4 @@
-r"""Compute the tables of docs/kibitzer_proof.md: `python benchmarks/kibitzer_tables.py`, a few minutes.
+r"""Compute the tables of docs/kibitzer_proof.md: `python benchmarks/kibitzer_tables.py`, some minutes.
 
 The script writes src/kibitz/bounds/kibitzer.npz.
 

@@ -1,4 +1,4 @@
-"""The theorem about kibitzer (docs/kibitzer_proof.md), step by step, and the function that computes it.
+"""The theorem about kibitzer (docs/kibitzer_proof.md), step by step, and the function computing it.
 
 The policy is played here by a slow loop of its own, which knows nothing of kibitz. Where a step is an
 inequality between numbers it is computed exactly (lattice walks, binomials); where it is about paths

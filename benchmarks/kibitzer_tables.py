@@ -1,6 +1,6 @@
-r"""Compute the tables of docs/kibitzer_proof.md: `python benchmarks/kibitzer_tables.py`, some minutes.
+r"""Compute the tables of docs/kibitzer_proof.md: `python benchmarks/kibitzer_tables.py`.
 
-The script writes src/kibitz/bounds/kibitzer.npz.
+The script writes src/kibitz/bounds/kibitzer.npz and takes a few minutes.
 
 p(κ, v, ζ) bounds the probability that a 1-sub-Gaussian walk S ever exceeds, from time κ on,
 

@@ -1,6 +1,6 @@
-r"""Compute the tables of docs/kibitzer.md: `python benchmarks/kibitzer_tables.py`, a few minutes.
+r"""Compute the tables of docs/kibitzer_proof.md: `python benchmarks/kibitzer_tables.py`.
 
-The script writes src/kibitz/bounds/kibitzer.npz.
+The script writes src/kibitz/bounds/kibitzer.npz and takes a few minutes.
 
 p(κ, v, ζ) bounds the probability that a 1-sub-Gaussian walk S ever exceeds, from time κ on,
 
@@ -17,7 +17,7 @@ divided by the smallest constraint; any weights then give a valid bound, even if
 not solved exactly. Values are rounded up and stored as ⌊−128 log p⌋, differences along the last axis.
 
 For p_0 near u = 0, each interval [u/γ, u] below the grid is bounded by the chord of the boundary
-(docs/kibitzer.md, step 10), and the bounds are summed.
+(docs/kibitzer_proof.md, step 10), and the bounds are summed.
 """
 
 import math

@@ -10,6 +10,7 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
 import mathml  # noqa: E402
+import performance_chart  # noqa: E402
 
 GENERATED = HERE / "_generated"
 PROJECT = tomllib.loads(
@@ -72,6 +73,7 @@ html_title = "kibitz"
 mathml.write_stylesheet(GENERATED / "math.css")
 html_static_path = ["_static", "_generated/math.css"]
 html_css_files = ["math.css", "kibitz.css"]
+performance_chart.write(HERE / "_generated" / "performance.svg")
 html_show_sphinx = html_show_copyright = False
 html_theme_options = {
     "source_repository": URLS["Source"],

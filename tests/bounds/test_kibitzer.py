@@ -1,4 +1,4 @@
-"""Tests of the theorem about kibitzer (docs/kibitzer.md), step by step, and of its computation.
+"""Tests of the theorem about kibitzer (docs/kibitzer_proof.md), step by step, and of its computation.
 
 A slow loop in this file runs the policy independently of kibitz. Inequalities between numbers are
 checked exactly (lattice walks, binomials), statements about paths on each path, and statements

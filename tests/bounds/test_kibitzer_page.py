@@ -1,4 +1,4 @@
-"""Check the numbers of docs/kibitzer.md; run as a program, this file writes them."""
+"""Recompute the numbers of docs/kibitzer.md and its proof; as a program it writes them there."""
 
 from pathlib import Path
 
@@ -11,7 +11,8 @@ from kibitz.evaluation.bayes_optimal import bayes_optimal
 
 pytestmark = pytest.mark.slow
 
-PAGE = Path(__file__).parents[2] / "docs" / "kibitzer.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGES = [DOCS / "kibitzer.md", DOCS / "kibitzer_proof.md"]
 PROBLEMS = {"five arms": [0, 0.2, 0.5, 1.0, 1.5], "four arms": [0, 0.2, 1.5, 1.8]}
 FOREVER = 2**53
 
@@ -87,15 +88,17 @@ PARTS = {
 }
 
 
-def test_the_page_shows_what_is_computed():
-    shown = PAGE.read_text(encoding="utf-8").splitlines()
+def test_pages_show_the_computed_numbers():
+    shown = [line for page in PAGES for line in page.read_text(encoding="utf-8").splitlines()]
     for rows in PARTS.values():
         for line in lines(rows()):
             assert line in shown
 
 
 if __name__ == "__main__":
-    text = PAGE.read_text(encoding="utf-8")
-    for part, rows in PARTS.items():
-        text = text.replace(f"\n{part}\n", "\n" + "\n".join(lines(rows())) + "\n")
-    PAGE.write_text(text, encoding="utf-8")
+    computed = {part: "\n".join(lines(rows())) for part, rows in PARTS.items()}
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for part, table in computed.items():
+            text = text.replace(f"\n{part}\n", f"\n{table}\n")
+        page.write_text(text, encoding="utf-8")

@@ -186,6 +186,18 @@ def test_pending_looks_count_for_looks_but_not_for_pulls():
     assert looks[-1] == 0
 
 
+@pytest.mark.parametrize(
+    "policy",
+    [kibitz.kibitzer(), kibitz.ucb_double(), kibitz.thompson()],
+    ids=lambda policy: policy.name,
+)
+def test_look_goes_to_the_only_arm_without_a_pending_look(policy):
+    """kibitzer chose the second of one arm."""
+    arms = [arm(1, looks_pending=1), arm(1), arm(1, looks_pending=1)]
+    rng = np.random.default_rng(1)
+    assert delay.look(policy, policy.params, arms, 3, 1.0, rng, None) == 1
+
+
 def test_thompson_ignores_pending_pulls():
     policy = kibitz.thompson()
     for seed in range(20):

@@ -11,7 +11,7 @@ also a bound. Lookups round down and never interpolate. `benchmarks/kibitzer_tab
 and writes the tables.
 
 F(t) is the number of looks before stage t, and G_k is the stage of the k-th look. Stages are
-counted exactly (docs/kibitzer.md, step 8). In each cell, every quantity is rounded to the value
+counted exactly (docs/kibitzer_proof.md, step 8). In each cell, every quantity is rounded to the value
 with the largest probability of failure.
 """
 

@@ -1,4 +1,4 @@
-r"""The upper bound for kibitzer, valid for every horizon (theorem and proof: docs/kibitzer.md).
+r"""The upper bound for kibitzer, valid for every horizon (theorem and proof: docs/kibitzer_proof.md).
 
 kibitzer pulls the arm with the largest :math:`m_i+\sqrt{2\ell(x_i)/O_i}`,
 :math:`x_i=1+bt/(KO_i+bF)`, and gives every fourth look to the arms in turn. For all non-decreasing
@@ -65,7 +65,7 @@ def kibitzer(
     gaussian: bool = False,
     details: bool = False,
 ) -> Result:
-    r"""Return the upper bound on kibitzer's regret (docs/kibitzer.md, Theorem 1; not in the paper).
+    r"""Return the upper bound on kibitzer's regret (docs/kibitzer_proof.md, Theorem 1; not in the paper).
 
     Parameters
     ----------

@@ -107,6 +107,8 @@ def look(
     places = [p for p, arm in enumerate(arms) if arm.n_observed > 0 or arm.looks_pending == 0]
     if not places:
         return min(range(len(arms)), key=lambda place: arms[place].looks_pending)
+    if len(places) == 1:  # policies choose among two arms or more
+        return places[0]
     known = [arms[place] for place in places]
     pending = [
         (count_pending_pulls(arm, place == current), arm.looks_pending)

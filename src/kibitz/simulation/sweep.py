@@ -140,8 +140,9 @@ def _points(points: Any, lists: dict[str, Any]) -> tuple[Sweep, list[tuple[Any, 
     """Return the names in a list of points and the values at each point."""
     condition = "a list of dicts with the same keys"
     if lists:
-        names = ", ".join(lists)
-        raise ValueError(f"points={short_repr(points)} cannot be combined with the lists {names}")
+        raise ValueError(
+            f"points={short_repr(points)} cannot be combined with the lists {', '.join(lists)}"
+        )
     if not isinstance(points, Sequence) or not all(isinstance(point, Mapping) for point in points):
         raise invalid("points", condition, points)
     names = tuple(points[0]) if points else ()

@@ -65,7 +65,7 @@ def kibitzer(
     gaussian: bool = False,
     details: bool = False,
 ) -> Result:
-    r"""Return the upper bound on kibitzer's regret (docs/kibitzer_proof.md, Theorem 1; not in the paper).
+    r"""Return the upper bound on kibitzer's regret (docs/kibitzer_proof.md, Theorem 1).
 
     Parameters
     ----------

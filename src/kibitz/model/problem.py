@@ -92,7 +92,7 @@ def gaussian(means: ArrayLike, sd: float | Sequence[float] = 1.0) -> Problem:
         The standard deviation: one number for all arms, or one per arm.
     """
     mu = _check_limits(numbers(means, "means", 2), "means")
-    is_single = np.ndim(sd) == 0 if not isinstance(sd, str | bytes) else False
+    is_single = not isinstance(sd, Sequence) and np.ndim(sd) == 0
     sds = numbers([sd] if is_single else sd, "sd")
     if not is_single and sds.shape != mu.shape:
         raise invalid("sd", f"one number or a list of {mu.size} numbers, one per arm", sd)

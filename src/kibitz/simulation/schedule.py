@@ -57,7 +57,8 @@ class Point(NamedTuple):
 def label_policies(policies: Policies, by_name: bool = False) -> dict[str, Policy]:
     """Return policies by label: the name with its non-default parameters."""
     items: Any = [policies]
-    if isinstance(policies, Iterable) and not isinstance(policies, str | bytes):
+    is_list = isinstance(policies, Iterable) and not isinstance(policies, str | bytes)
+    if is_list and getattr(policies, "ndim", 1) > 0:  # a 0-d array has no elements
         items = policies.values() if isinstance(policies, Mapping) else list(policies)
     for policy in items:
         if not isinstance(policy, Policy):
@@ -224,7 +225,7 @@ def _check_duration(cell: Job, workers: Workers) -> None:
         seconds = 1e-5 * horizon**0.7 if ties else 1.0 + per_stage * min(horizon, MIN_LEAP_HORIZON)
     seconds *= cell.last
     if seconds > MAX_SECONDS and (seconds := seconds / workers()) > MAX_SECONDS:
-        days = f"horizon={horizon} would take {cell.label[1]} about {seconds / 86400:.2g} days"
+        days = f"horizon={horizon} would take {cell.label[1]} about {seconds / 86400:.3g} days"
         if cell.leap:
             raise ValueError(f"{days} in leaps; use a shorter horizon or fewer runs")
         raise ValueError(f"{days} stage by stage; use a policy that can leap, or a shorter horizon")

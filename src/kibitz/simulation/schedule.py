@@ -57,8 +57,8 @@ class Point(NamedTuple):
 def label_policies(policies: Policies, by_name: bool = False) -> dict[str, Policy]:
     """Return policies by label: the name with its non-default parameters."""
     items: Any = [policies]
-    is_list = isinstance(policies, Iterable) and not isinstance(policies, str | bytes)
-    if is_list and getattr(policies, "ndim", 1) > 0:  # a 0-d array has no elements
+    single = isinstance(policies, str | bytes) or getattr(policies, "ndim", 1) == 0  # a 0-d array
+    if isinstance(policies, Iterable) and not single:
         items = policies.values() if isinstance(policies, Mapping) else list(policies)
     for policy in items:
         if not isinstance(policy, Policy):

@@ -13,7 +13,7 @@ rewards. A bound raises `ValueError` for a problem or feedback that its proof do
 
 Many bounds have several forms. `form="proved"`, the default, is what the argument proves. "printed"
 is the paper's formula to the letter, for comparison only. "leading" is the leading-order term; it
-is not a bound. The differences are explained in docs/errata.md. A vacuous lower bound is 0, a
+is not a bound. The differences are explained in docs/errata/. A vacuous lower bound is 0, a
 vacuous upper bound infinite. With `details=True` the result is a `Bound`: total, terms per arm, and
 stages.
 """

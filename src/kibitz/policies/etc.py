@@ -5,7 +5,7 @@ round of the remaining arms, arm i is dropped if \hat\mu_i + w_i < \max_j (\hat\
 policy `etc` pulls the least observed remaining arm. A look counts like a pull and goes to the arm
 that is least observed once the pull is counted. Counts may then differ between arms, and each arm has
 its own width; without looks all widths are equal, as in the paper. The test follows the count and
-requires s < T (docs/errata.md, D30). On the paper's concentration event, arm i is dropped after at
+requires s < T (docs/errata/, D30). On the paper's concentration event, arm i is dropped after at
 most 1 + u(\Delta_i) rounds (`kibitz.bounds.complexity`; errata, D13).
 """
 

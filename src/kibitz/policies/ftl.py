@@ -2,7 +2,7 @@ r"""Follow the leader: pull the arm of largest mean, \bar X_i.
 
 With full information its regret is bounded (paper, section 2.1.1); with pulls alone it is linear.
 `ftl_robin` looks at each arm in turn (section 2.2, "FTL-robin"): its regret is bounded, but of order
-1/\epsilon (Lemma 1, as corrected in docs/errata.md, D22). As an active observer `ftl` looks at the
+1/\epsilon (Lemma 1, as corrected in docs/errata/, D22). As an active observer `ftl` looks at the
 arm of second largest mean.
 """
 

@@ -5,7 +5,7 @@ r"""OCUCB-n (Lattimore, 2016): the index of the paper's active algorithm.
     \bar X_i + \sqrt{2 \eta \log(B_i) / O_i}, \qquad
     B_i = \max\Big\{e, \log t, \frac{t \log t}{\sum_j \min\{O_i, O_j^\rho O_i^{1-\rho}\}}\Big\}
 
-with the sum over j (paper, section 4.2; docs/errata.md, D23). The paper states it for pulls; here it
+with the sum over j (paper, section 4.2; docs/errata/, D23). The paper states it for pulls; here it
 counts looks too unless `ignore_looks`. As an active observer it looks at the runner-up; no theorem
 covers that.
 

@@ -6,7 +6,7 @@ Pull each arm once, then the arm with the largest
 
 where O_i counts pulls and looks (free observations) of arm i and \bar X_i averages both.
 Degenne, Garcelon and Perchet (UAI 2018), Algorithm 1, c = 6; its regret as a passive observer is
-bounded by their Theorem 3 as corrected in docs/errata.md (D19). `ignore_looks=True` is the plain
+bounded by their Theorem 3 as corrected in docs/errata/ (D19). `ignore_looks=True` is the plain
 bandit algorithm: O_i is then the number of pulls N_i.
 
 As an active observer it looks at the arm of second largest index: the paper's "UCB1-Double"

@@ -20,7 +20,7 @@ gives a bound on the regret at T. Unless stated otherwise, the bounds are for Ga
 variance 1 with x = Δ_i, and hold for every sub-logarithmic algorithm. For standard deviation s,
 divide the gaps by s and C by s², and multiply the regret by s (`passive_sharp` takes `sd` itself).
 
-The printed formulas differ (docs/errata.md, D1–D3, D9–D12). `form="printed"` gives them to the
+The printed formulas differ (docs/errata/, D1–D3, D9–D12). `form="printed"` gives them to the
 letter, for comparison only.
 
 `rate` is ε, one or many. Where a function accepts a schedule, `rate` can also be a function that maps

@@ -116,7 +116,7 @@ def test_missing_store_is_not_created(kibitz, tmp_path):
         code, _, err = kibitz("agent", command, "--store", tmp_path / "no.db", "checkout")
         assert code == 2
         assert "no.db" in err
-        assert "exist" in err
+        assert "does not exist; create an agent first" in err
     assert not (tmp_path / "no.db").exists()
 
 

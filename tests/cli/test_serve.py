@@ -50,11 +50,9 @@ def test_invalid_tokens_are_rejected(error_message, shop):
         "--role must be 'read', 'play' or 'admin', got 'root'"
     )
     message = error_message("token", "create", *store, "--role", "read", "--agent", "x")
-    assert "agent" in message
-    assert "'x'" in message
+    assert message == "agent 'x' does not exist; the store has 'checkout'"
     message = error_message("token", "revoke", *store, "7")
-    assert "token" in message
-    assert "7" in message
+    assert message == "token 7 does not exist; see `kibitz token list`"
 
 
 def test_missing_store_is_named_and_not_created(error_message, tmp_path):
@@ -68,7 +66,7 @@ def test_missing_store_is_named_and_not_created(error_message, tmp_path):
     ):  # fmt: skip
         message = error_message(*words, *missing)
         assert "missing.db" in message
-        assert "exist" in message
+        assert "does not exist; create an agent first" in message
     assert list(tmp_path.iterdir()) == []
 
 
@@ -87,8 +85,7 @@ def test_serve_rejects_invalid_addresses(error_message, kibitz, shop):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         message = error_message("serve", *store, "--port", str(port))
-        assert " listen on" in message
-        assert f"127.0.0.1:{port}" in message
+        assert message.startswith(f"cannot listen on 127.0.0.1:{port} (")
     kibitz("token", "create", *store, "--role", "read")
     assert error_message("serve", *store, "--host", "no.such.host.invalid").startswith(
         "--host must be an address, got 'no.such.host.invalid' ("

@@ -1,4 +1,4 @@
-"""The command line, called in this process (quick) or as a program (as a user does)."""
+"""Fixtures that run the command line, in this process (fast) or as a program (as a user does)."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ from kibitz.cli import main
 
 @pytest.fixture
 def kibitz(monkeypatch, capsys):
-    """Call `kibitz` with these words; exit code, output, errors."""
+    """Return a function that runs `kibitz`; it returns exit code, output and errors."""
 
     def call(*words):
         monkeypatch.setattr(sys, "argv", ["kibitz", *map(str, words)])
@@ -24,7 +24,7 @@ def kibitz(monkeypatch, capsys):
 
 @pytest.fixture
 def program():
-    """Run it as a program, with further variables of the environment."""
+    """Return a function that runs `kibitz` in a new process, with more environment variables."""
 
     def run(*words, **environment):
         done = subprocess.run(
@@ -39,8 +39,11 @@ def program():
 
 
 @pytest.fixture
-def refused(kibitz, tmp_path, monkeypatch):
-    """Call it with what must be refused: one sentence, which is returned, and nothing written."""
+def error_message(kibitz, tmp_path, monkeypatch):
+    """Return a function that runs an invalid command, and returns its one-line error message.
+
+    It checks the exit code, and that the command writes no file.
+    """
     monkeypatch.chdir(tmp_path)
 
     def call(*words):

@@ -1,4 +1,4 @@
-"""`--dask`: the workers of a cluster play the same numbers, and an address must answer."""
+"""--dask: a cluster computes the same numbers as threads, and its address must answer."""
 
 import importlib.util
 import json
@@ -26,7 +26,7 @@ def address():
         yield cluster.scheduler_address
 
 
-def test_a_cluster_plays_what_threads_play(kibitz, address, tmp_path, monkeypatch):
+def test_cluster_gives_the_results_of_threads(kibitz, address, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     alone = kibitz(*GAME, *SHORT)
     submitted = []
@@ -44,14 +44,14 @@ def test_a_cluster_plays_what_threads_play(kibitz, address, tmp_path, monkeypatc
     assert (tmp_path / "a.zarr" / "zarr.json").exists()
 
 
-def test_a_plan_is_played_by_a_cluster(kibitz, address):
+def test_plan_is_simulated_on_a_cluster(kibitz, address):
     words = ["plan", "--horizon", 300, "--arms", 2, "--gap", 0.5, "--simulate", "--runs", 2, "--json"]
     code, output, errors = kibitz(*words, "--dask", address)
     assert (code, errors) == (0, "")
     assert json.loads(output) == json.loads(kibitz(*words)[1])
 
 
-def test_a_local_cluster_is_started_and_ended(kibitz, monkeypatch):
+def test_local_cluster_is_started_and_stopped(kibitz, monkeypatch):
     monkeypatch.setattr(executors, "cores", lambda: 1)
     assert kibitz(*GAME, *SHORT, "--dask", "local") == kibitz(*GAME, *SHORT)
 
@@ -65,28 +65,31 @@ def test_the_commands_of_the_page_work(kibitz, address, tmp_path, monkeypatch):
         assert "--dask local" in line
         code, output, errors = kibitz(*shlex.split(line.replace("local", address))[1:])
         assert (code, errors) == (0, "")
-        assert "regret after 10000 stages, 20 runs" in output
+        assert "regret after 10,000 stages, 20 runs" in output
     assert (tmp_path / "result.zarr").is_dir()
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "nowhere", "http://127.0.0.1:9"])
-def test_an_address_that_does_not_answer_is_refused(refused, monkeypatch, address):
-    monkeypatch.setattr("kibitz.cli.cluster.PATIENCE", "1s")
-    sentence = f"dask must be local, or the address of a scheduler that answers, got {address!r}"
-    assert refused(*GAME, "--dask", address).startswith(sentence)
+def test_address_that_does_not_answer_is_rejected(error_message, monkeypatch, address):
+    monkeypatch.setattr("kibitz.cli.cluster.CONNECT_TIMEOUT", "1s")
+    message = error_message(*GAME, "--dask", address)
+    assert message.startswith(f"--dask: no scheduler answers at {address!r} (")
+    assert message.endswith("use --dask local")
 
 
-def test_a_cluster_for_a_plan_that_plays_nothing_is_refused(refused):
+def test_dask_needs_a_simulation(error_message):
     words = ["plan", "--horizon", "300", "--arms", "2", "--gap", "0.5", "--dask", "local"]
-    assert refused(*words) == "dask must be left out without --simulate, got 'local'"
+    assert error_message(*words).startswith("--dask local needs --simulate")
 
 
 @pytest.mark.parametrize(
     ("package", "options"), [("distributed", ["--dask", "local"]), ("zarr", ["--out", "a.zarr"])]
 )
-def test_what_is_not_installed_is_told_before_the_work(refused, monkeypatch, package, options):
+def test_missing_package_is_reported_before_the_work(error_message, monkeypatch, package, options):
     found = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name: None if name == package else found(name)
     )
-    assert refused(*GAME, *options).startswith(f"{package} must be installed (pip install 'kibitz[")
+    message = error_message(*GAME, *options)
+    assert message.startswith(options[0])
+    assert f" needs {package}, which is not installed; run: pip install '.[" in message

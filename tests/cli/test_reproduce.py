@@ -1,4 +1,4 @@
-"""`kibitz reproduce`: what it refuses, before anything is computed. Its work is tested beside it."""
+"""`kibitz reproduce`: errors before the work; tests/reproduction tests the results."""
 
 import pytest
 
@@ -6,31 +6,35 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("words", "parts"),
     [
-        (["--only", "x"], "only must be a whole number, got 'x'"),
-        (["--only", "1,"], "only must be a whole number, got ''"),
-        (["--only", "99"], "only must be "),
-        (["--runs", "0"], "runs must be a whole number of at least 1, got 0"),
-        (["--runs", "-1"], "runs must be a whole number of at least 1, got -1"),
-        (["--threads", "1.5"], "threads must be a whole number, got 1.5"),
-        (["--seed", "-1"], "seed must be a whole number of at least 0, got -1"),
-        (["--out", ""], "out must be the name of a folder, got ''"),
-        (["--out", "file"], "out must be a folder, got 'file'"),
-        (["--out", "file/child"], "out must be a folder that can be written to, got 'file/child'"),
-        (["--out", "x" * 300], "out must be a folder that can be written to, got 'xxx"),
+        (["--only", "x"], ["--only", "whole number", "'x'"]),
+        (["--only", "1,"], ["--only", "whole number", "''"]),
+        (["--only", "99"], ["--only", "99"]),
+        (["--runs", "0"], ["--runs", "at least 1", "0"]),
+        (["--runs", "-1"], ["--runs", "at least 1", "-1"]),
+        (["--threads", "1.5"], ["--threads", "whole number", "1.5"]),
+        (["--seed", "-1"], ["--seed", "at least 0", "-1"]),
+        (["--out", ""], ["--out", "folder", "''"]),
+        (["--out", "file"], ["--out", "folder", "'file'"]),
+        (["--out", "file/child"], ["--out", "folder that can be written to", "'file/child'"]),
+        (["--out", "x" * 300], ["--out", "folder that can be written to", "'xxx"]),
     ],
 )
-def test_bad_input_gets_one_sentence(refused, tmp_path, words, sentence):
+def test_error_names_the_flag_and_the_value(error_message, tmp_path, words, parts):
     (tmp_path / "file").touch()
-    assert refused("reproduce", "--quick", *words).startswith(sentence)
+    message = error_message("reproduce", "--quick", *words)
+    assert message.startswith(parts[0])
+    for part in parts:
+        assert part in message
 
 
 @pytest.mark.parametrize("package", ["matplotlib", "vl_convert"])
-def test_what_is_not_installed_is_said_first(refused, monkeypatch, package):
+def test_missing_package_is_reported_first(error_message, monkeypatch, package):
     from importlib import util
 
     find = util.find_spec
     monkeypatch.setattr(util, "find_spec", lambda name: None if name == package else find(name))
-    sentence = f"{package} must be installed (pip install 'kibitz[reproduce]'), got nothing"
-    assert refused("reproduce", "--quick") == sentence
+    assert error_message("reproduce", "--quick") == (
+        f"kibitz reproduce needs {package}, which is not installed; run: pip install '.[reproduce]'"
+    )

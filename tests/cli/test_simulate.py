@@ -1,4 +1,4 @@
-"""`kibitz simulate`: its numbers, its files, its refusals."""
+"""`kibitz simulate`: results, files and errors."""
 
 import json
 import os
@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import kibitz as library
+from kibitz.cli.output import format_mean, format_number
 
 pytestmark = pytest.mark.slow
 
@@ -14,7 +15,7 @@ SHORT = ["--means", "0.5,0,0.2", "--horizon", "300", "--runs", "6"]
 ACTIVE = [*SHORT, "--observer", "active", "--rate", "0.2", "--policy", "ucb"]
 
 
-def test_simulate_prints_a_table(kibitz):
+def test_table_has_the_setting(kibitz):
     code, output, errors = kibitz("simulate", *ACTIVE)
     assert (code, errors) == (0, "")
     assert "regret after 300 stages, 6 runs" in output
@@ -25,7 +26,7 @@ def test_json_is_one_object_with_the_numbers_of_the_library(kibitz):
     code, output, errors = kibitz("simulate", *ACTIVE, "--policy", "etc_ocucb:p=1.5", "--json")
     assert (code, errors) == (0, "")
     result = json.loads(output)
-    assert list(result) == ["setting", "policies"]
+    assert list(result) == ["fingerprint", "policies"]
     assert list(result["policies"]) == ["ucb", "etc_ocucb:p=1.5"]  # as given
     data = library.simulate(
         library.gaussian([0.5, 0, 0.2]),
@@ -67,7 +68,7 @@ def test_json_is_one_object_with_the_numbers_of_the_library(kibitz):
         ["--sd", "1,2,0.5", "--threads", "1", "--engine", "step"],
     ],
 )
-def test_each_option_is_understood(kibitz, options):
+def test_options_reach_the_library(kibitz, options):
     code, output, _ = kibitz("simulate", *SHORT, "--policy", "ucb", *options, "--json")
     assert code == 0
     feedback = json.loads(output)["fingerprint"]["feedback"]
@@ -87,96 +88,100 @@ def test_out_and_plot_write_files(kibitz, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "sentence"),
+    ("options", "parts"),
     [
-        (["--means", ""], "means must be a list such as 1,0.5, got ''"),
-        (["--means", "1"], "means must be a list of at least 2 numbers, got [1.0]"),
-        (["--means", "1,nan"], "means must be finite, got [1.0, nan]"),
-        (["--means", "1,x"], "means must be a number, got 'x'"),
+        (["--means", ""], ["--means", "''"]),
+        (["--means", "1"], ["--means", "at least 2 numbers", "[1.0]"]),
+        (["--means", "1,nan"], ["--means", "finite", "[1.0, nan]"]),
+        (["--means", "1,x"], ["--means", "a number", "'x'"]),
+        (["--means", "1e308,-1e308"], ["--means"]),
+        (["--rewards", "cauchy"], ["--rewards", "'gaussian', 'bernoulli' or 'bounded'", "'cauchy'"]),
+        (["--rewards", "gausian"], ["--rewards", "did you mean 'gaussian'?"]),
+        (["--rewards", "bernoulli", "--means", "1,2"], ["--means", "[0, 1]", "2.0"]),
+        (["--rewards", "bernoulli", "--sd", "1"], ["--sd needs --rewards gaussian"]),
+        (["--rewards", "bounded"], ["--rewards bounded needs --log"]),
+        (["--sd", "-1"], ["--sd", "non-negative", "-1.0"]),
+        (["--observer", "spy"], ["--observer", "'bandit', 'passive'", "'spy'"]),
         (
-            ["--rewards", "cauchy"],
-            "rewards must be 'gaussian', 'bernoulli' or 'bounded', got 'cauchy'",
+            ["--rate", "0.1"],
+            ["--rate needs --observer passive or --observer active", "bandit, has no looks"],
         ),
-        (
-            ["--rewards", "bernoulli", "--means", "1,2"],
-            "means must be in [0, 1] for bernoulli rewards",
-        ),
-        (["--sd", "-1"], "sd must be non-negative and finite, got -1.0"),
-        (["--observer", "spy"], "observer must be 'bandit', 'passive'"),
-        (["--rate", "0.1"], "rate must be left out"),
-        (["--observer", "active"], "rate or every must be given"),
-        (["--observer", "active", "--rate", "0.1", "--every", "3"], "rate or every must be given"),
-        (["--observer", "active", "--rate", "-0.1"], "rate must be in [0, 1], got -0.1"),
-        (["--observer", "active", "--rate", "1.1"], "rate must be in [0, 1], got 1.1"),
-        (["--observer", "active", "--rate", "nan"], "rate must be in [0, 1], got nan"),
-        (
-            ["--observer", "active", "--every", "0"],
-            "every must be a whole number of at least 1, got 0",
-        ),
+        (["--every", "3", "--observer", "full"], ["--every needs --observer", "full sees every arm"]),
+        (["--looks", "2"], ["--looks needs --observer passive or --observer active"]),
+        (["--paid"], ["--paid needs --observer passive or --observer active"]),
+        (["--weights", "uniform"], ["--weights needs --observer passive (the default observer"]),
+        (["--observer", "active"], ["--observer active needs --rate or --every"]),
+        (["--observer", "active", "--rate", "0.1", "--every", "3"], ["--rate or --every, not both"]),
+        (["--observer", "active", "--rate", "-0.1"], ["--rate", "[0, 1]", "-0.1"]),
+        (["--observer", "active", "--rate", "1.1"], ["--rate", "[0, 1]", "1.1"]),
+        (["--observer", "active", "--rate", "nan"], ["--rate", "[0, 1]", "nan"]),
+        (["--observer", "active", "--every", "0"], ["--every", "at least 1", "0"]),
         (
             ["--observer", "active", "--rate", "0.1", "--weights", "uniform"],
-            "weights must be left out",
+            ["--weights needs --observer passive", "the policy chooses"],
         ),
         (
             ["--observer", "passive", "--rate", "0.1", "--weights", "0.5,0.6,0.1"],
-            "weights must sum to 1, got [0.5, 0.6, 0.1]",
+            ["--weights", "sum", "[0.5, 0.6, 0.1]"],
         ),
         (
             ["--observer", "passive", "--rate", "0.1", "--weights", "0.5,0.5"],
-            "weights must have one entry for each of 3 arms, got 2",
+            ["--weights", "3 arms", "2"],
         ),
-        (["--policy", "nope"], "policy must be one of ftl, "),
-        (["--policy", "ucb:x=1"], "parameter of ucb must be one of exploration, ignore_looks"),
-        (["--policy", "ucb:exploration"], "policy must be NAME:param=value,..., got"),
-        (["--policy", "ucb:exploration=-1"], "exploration must be positive and finite, got -1.0"),
-        (["--policy", "etc_ocucb:restart=maybe"], "restart must be true or false, got 'maybe'"),
-        (["--policy", "ucb"], "policy must be given once each, got 'ucb' twice"),
-        (["--horizon", "0"], "horizon must be a whole number of at least 1, got 0"),
-        (["--horizon", "ten"], "horizon must be a whole number, got 'ten'"),
-        (["--runs", "0"], "runs must be a whole number of at least 1, got 0"),
-        (["--runs", "1.5"], "runs must be a whole number, got 1.5"),
-        (["--seed", "-1"], "seed must be a whole number of at least 0, got -1"),
-        (["--engine", "warp"], "engine must be 'auto', 'step' or 'leap', got 'warp'"),
-        (["--plot", "figure.txt"], "plot must be a name that ends in .png, .svg or .pdf"),
-        (["--plot", "missing/figure.png"], "plot must be in a folder that exists"),
-        (
-            ["--out", "missing/result.nc"],
-            "out must be in a folder that exists, got 'missing/result.nc'",
-        ),
-        (["--looks", "9223372036854775808"], "looks must be a whole number below 2^62"),
-        (["--looks", "1e19"], "looks must be a whole number below 2^62, got 1e+19"),
-        (["--threads", "0"], "threads must be a whole number of at least 1, got 0"),
-        (["--looks", "2"], "looks must be left out for the observer bandit, got 2"),
-        (["--paid"], "paid must be left out for the observer bandit, got True"),
-        (
-            ["--rewards", "bernoulli", "--sd", "1"],
-            "sd must be left out for bernoulli rewards, got [1.0]",
-        ),
-        (["--observer", "passive", "--rate", "1", "--weights", "x"], "weights must be 'uniform', "),
-        (["--observer", "passive", "--rate", "1", "--weights", "1,x"], "weights must be 'uniform', "),
-        (["--policy", "etc:horizon=0.5"], "horizon must be a whole number, got 0.5"),
-        (["--policy", "etc:scale=x"], "scale must be a number, got 'x'"),
-        (["--runs", "4e9"], "runs=4000000000 would take"),
-        (["--runs", "1e10"], "runs must be a whole number of at most 4294967295, got 10000000000"),
-        (["--means", "1e308,-1e308"], "means must be "),
-        (["--error", "x"], "error must be a number, got 'x'"),
-        (["--nonsense"], "No such option"),
+        (["--observer", "passive", "--rate", "1", "--weights", "x"], ["--weights", "'uniform'"]),
+        (["--observer", "passive", "--rate", "1", "--weights", "1,x"], ["--weights", "'uniform'"]),
+        (["--policy", "nope"], ["--policy", "unknown policy 'nope'", "one of ftl, "]),
+        (["--policy", "usb"], ["unknown policy 'usb'; did you mean 'ucb'?"]),
+        (["--policy", "ucb:x=1"], ["--policy ucb has no parameter 'x'", "exploration, ignore_looks"]),
+        (["--policy", "ucb:explore=1"], ["no parameter 'explore'; did you mean 'exploration'?"]),
+        (["--policy", "ucb:exploration"], ["--policy", "NAME:PARAMETER=VALUE", "'ucb:exploration'"]),
+        (["--policy", "ucb:exploration=-1"], ["--policy ucb: exploration", "positive", "-1.0"]),
+        (["--policy", "etc_ocucb:restart=maybe"], ["--policy etc_ocucb: restart", "'maybe'"]),
+        (["--policy", "etc:horizon=0.5"], ["--policy etc: horizon", "whole number", "0.5"]),
+        (["--policy", "etc:scale=x"], ["--policy etc: scale", "a number", "'x'"]),
+        (["--policy", "ucb"], ["--policy ucb is given twice"]),
+        (["--horizon", "0"], ["--horizon", "at least 1", "0"]),
+        (["--horizon", "ten"], ["--horizon", "whole number", "'ten'"]),
+        (["--runs", "0"], ["--runs", "at least 1", "0"]),
+        (["--runs", "1.5"], ["--runs", "whole number", "1.5"]),
+        (["--runs", "4e9"], ["--runs=4000000000 would take", "memory"]),
+        (["--runs", "1e10"], ["--runs", "4294967295", "10000000000"]),
+        (["--seed", "-1"], ["--seed", "at least 0", "-1"]),
+        (["--engine", "warp"], ["--engine", "'auto', 'step' or 'leap'", "'warp'"]),
+        (["--error", "x"], ["--error", "a number", "'x'"]),
+        (["--looks", "9223372036854775808"], ["--looks", "below 2^62"]),
+        (["--looks", "1e19"], ["--looks", "below 2^62", "1e+19"]),
+        (["--threads", "0"], ["--threads", "at least 1", "0"]),
+        (["--plot", "figure.txt"], ["--plot", ".png, .svg or .pdf", "'figure.txt'"]),
+        (["--plot", "missing/figure.png"], ["--plot", "folder that exists", "'missing/figure.png'"]),
+        (["--out", "missing/result.nc"], ["--out", "folder that exists", "'missing/result.nc'"]),
+        (["--nonsense"], ["No such option: --nonsense", "kibitz simulate --help"]),
+        (["--polcy", "ftl"], ["No such option: --polcy. Did you mean --policy?"]),
     ],
 )
-def test_bad_input_gets_one_sentence_and_exit_code_2(refused, options, sentence):
-    assert sentence in refused("simulate", *SHORT, "--policy", "ucb", *options)
+def test_error_names_the_flag_and_the_value(error_message, options, parts):
+    message = error_message("simulate", *SHORT, "--policy", "ucb", *options)
+    for part in parts:
+        assert part in message
 
 
-def test_a_truncated_file_is_refused(kibitz, tmp_path):
+def test_a_problem_is_required(error_message):
+    message = error_message("simulate", "--policy", "ucb")
+    assert "--means" in message
+    assert "--log" in message
+
+
+def test_truncated_file_is_rejected(kibitz, tmp_path):
     out = tmp_path / "result.nc"
     kibitz("simulate", *ACTIVE, "--out", str(out))
     out.write_bytes(out.read_bytes()[:1000])
     code, _, errors = kibitz("simulate", *ACTIVE, "--out", str(out))
     assert code == 2
     assert "cannot read" in errors
+    assert "result.nc" in errors
 
 
-def loop(folder):
+def link_loop(folder):
     (folder / "a").symlink_to("b.png")
     (folder / "b.png").symlink_to("a")
     return folder / "b.png"
@@ -187,7 +192,7 @@ def pipe(folder):
     return folder / "pipe.png"
 
 
-def folder_in(folder):
+def subfolder(folder):
     (folder / "folder.png").mkdir()
     return folder / "folder.png"
 
@@ -197,29 +202,29 @@ def child_of_a_file(folder):
     return folder / "file" / "child.png"
 
 
-TARGETS = [loop, pipe, folder_in, child_of_a_file, lambda folder: folder / f"{'x' * 300}.png",
+TARGETS = [link_loop, pipe, subfolder, child_of_a_file, lambda folder: folder / f"{'x' * 300}.png",
            lambda folder: "/proc/x.png"]  # fmt: skip
 
 
 @pytest.mark.skipif(os.name != "posix", reason="pipes and links of POSIX")
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("option", ["--out", "--plot"])
-def test_what_cannot_be_written_is_refused_before_the_work(
-    refused, tmp_path, monkeypatch, option, target
+def test_unwritable_target_is_rejected_before_the_work(
+    error_message, tmp_path, monkeypatch, option, target
 ):
     def work(*arguments, **options):
         raise AssertionError("it was computed")
 
     monkeypatch.setattr("kibitz.simulation.simulate.simulate", work)
     path = target(tmp_path)
-    assert refused("simulate", *ACTIVE, option, str(path)).startswith(f"{option[2:]} must be ")
+    assert error_message("simulate", *ACTIVE, option, str(path)).startswith(f"{option} must be ")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="devices of POSIX")
 @pytest.mark.parametrize("device", ["/dev/full", "/dev/null"])
-def test_devices_are_refused(refused, device):
-    sentence = f"out must be an ordinary file, no pipe or device, got {device!r}"
-    assert refused("simulate", *ACTIVE, "--out", device) == sentence
+def test_devices_are_rejected(error_message, device):
+    sentence = f"--out must be an ordinary file, no pipe or device, got {device!r}"
+    assert error_message("simulate", *ACTIVE, "--out", device) == sentence
     assert not os.path.isfile(device)
 
 
@@ -234,7 +239,7 @@ def test_a_figure_follows_a_link(kibitz, tmp_path):
     assert file.read_bytes()[:4] == b"\x89PNG"
 
 
-def test_tables_at_60_columns_show_whole_numbers(kibitz, monkeypatch):
+def test_numbers_are_not_cut_at_60_columns(kibitz, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
     words = ["simulate", *ACTIVE, "--policy", "etc_ocucb:p=1.5"]
     code, output, _ = kibitz(*words)
@@ -243,6 +248,28 @@ def test_tables_at_60_columns_show_whole_numbers(kibitz, monkeypatch):
     assert max(map(len, output.splitlines())) <= 60
     for one in json.loads(kibitz(*words, "--json")[1])["policies"].values():
         regret = one["regret"]
-        assert f"{regret['mean']:.4g} ± {regret['sem']:.2g}" in output
+        assert format_mean(regret["mean"], regret["sem"]) in output
         for name in ("q25", "median", "q75"):
-            assert f" {regret[name]:.4g} " in output
+            assert f" {format_number(regret[name])} " in output
+
+
+def test_default_table_fits_80_columns(kibitz, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    _, output, _ = kibitz("simulate", *ACTIVE, "--policy", "kibitzer")
+    assert max(map(len, output.splitlines())) <= 80
+    assert output.count("┏") == 1  # one table
+    assert "arm 1" not in output
+
+
+def test_arms_prints_shares(kibitz):
+    code, output, _ = kibitz("simulate", *ACTIVE, "--arms")
+    assert code == 0
+    rows = [line.replace("│", " ").split() for line in output.splitlines() if "│" in line][1:]
+    shares = {row[1]: [float(word) for word in row[2:]] for row in rows}
+    policies = json.loads(kibitz("simulate", *ACTIVE, "--json")[1])["policies"]
+    for kind in ("pulls", "looks"):
+        counts = np.array(policies["ucb"][f"n_{kind}"])
+        np.testing.assert_allclose(shares[kind], 100 * counts / counts.sum(), rtol=0.01)
+    bandit = kibitz("simulate", *SHORT, "--policy", "ucb", "--arms")[1]
+    assert "pulls" in bandit
+    assert "looks" not in bandit  # a bandit has none

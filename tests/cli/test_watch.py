@@ -1,4 +1,4 @@
-"""`kibitz simulate --watch`: in a terminal, in a window, stopped, and where nobody can look."""
+"""`kibitz simulate --watch` in a terminal, in a window, interrupted, and without a display."""
 
 import os
 import re
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import xarray
 
-from kibitz.cli.watch import ASCII, BLOCKS, WIDTH, curve_of
+from kibitz.cli.watch import ASCII, BLOCKS, SPARKLINE_WIDTH, sparkline
 from kibitz.plotting import race
 from kibitz.simulation import simulate as playing
 
@@ -18,11 +18,12 @@ pytestmark = pytest.mark.slow
 
 GAME = ["simulate", "--means", "0.5,0,0.2", "--observer", "active", "--rate", "0.2"]
 GAME += ["--policy", "ucb", "--policy", "ftl", "--horizon", "20000", "--threads", "1"]
-SENTENCE = "kibitz: interrupted; with --out, the same command goes on from here"
+SAVED = "kibitz: interrupted; run the same command again to resume"
+NOT_SAVED = "kibitz: interrupted; nothing was saved"
 
 
-def listen():
-    """Hear Ctrl-C: a test that runs in the background may have inherited deaf ears."""
+def accept_interrupts():
+    """Accept Ctrl-C, which a process in the background may have inherited as ignored."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -44,7 +45,7 @@ def terminal(tmp_path):
                 env={**os.environ, "MPLBACKEND": "agg", "TERM": "xterm", "COLUMNS": "90"}
                 | environment,
                 start_new_session=True,
-                preexec_fn=listen,
+                preexec_fn=accept_interrupts,
             ) as program,
         ):
             os.close(theirs)
@@ -65,7 +66,7 @@ def terminal(tmp_path):
     return run
 
 
-def test_a_terminal_shows_a_table_that_changes_and_the_output_is_the_same(terminal, program):
+def test_terminal_shows_a_live_table(terminal, program):
     code, output, seen = terminal(*GAME, "--runs", "300", "--watch")
     assert (code, output) == program(*GAME, "--runs", "300", COLUMNS="90")[:2]
     assert re.search(r"simulating: \d+ %, \d+ of 300 runs", seen)
@@ -75,7 +76,7 @@ def test_a_terminal_shows_a_table_that_changes_and_the_output_is_the_same(termin
     assert BLOCKS[0] * 3 in seen
 
 
-def test_json_is_the_same_and_a_terminal_that_speaks_ascii_gets_ascii(terminal, kibitz):
+def test_ascii_terminal_gets_ascii_and_the_same_json(terminal, kibitz):
     words = [*GAME, "--runs", "60", "--json"]
     code, output, seen = terminal(*words, "--watch", PYTHONIOENCODING="ascii")
     assert (code, output) == kibitz(*words)[:2]
@@ -84,26 +85,24 @@ def test_json_is_the_same_and_a_terminal_that_speaks_ascii_gets_ascii(terminal, 
     assert ASCII[0] * 3 in seen
 
 
-def test_ctrl_c_prints_the_runs_that_are_there_and_the_same_command_goes_on(
-    terminal, kibitz, tmp_path
-):
+def test_ctrl_c_prints_and_saves_the_complete_runs(terminal, kibitz, tmp_path):
     out = tmp_path / "result.nc"
     words = [*GAME, "--runs", "20000", "--out", str(out)]
     code, output, seen = terminal(*words, "--watch", stop=rb"\d+ of 20000 runs")
     assert code == 130
-    assert seen.rstrip().endswith(SENTENCE)
+    assert seen.rstrip().endswith(SAVED)
     assert "Traceback" not in seen
-    n = int(re.search(r"stopped after (\d+) of 20000 runs\n$", output)[1])
+    n = int(re.search(r"stopped after (\d+) of 20,000 runs\n$", output)[1])
     assert 0 < n < 20000
     code, fewer, _ = kibitz(*GAME, "--runs", n)
-    ours, theirs = (re.findall(r"\d+\.?\d* ± \d+\.?\d*", text) for text in (output, fewer))
+    ours, theirs = (re.findall(r"[\d,]+\.?\d* ± \d+\.?\d*", text) for text in (output, fewer))
     assert len(ours) == 2
     assert ours == theirs
     with xarray.open_dataset(out, engine="h5netcdf") as opened:
         assert np.isfinite(opened["final_regret"][:, :n]).all()
 
 
-def test_where_nobody_can_look_the_output_is_the_same(kibitz, monkeypatch):
+def test_output_is_the_same_without_a_display(kibitz, monkeypatch):
     monkeypatch.setattr(race, "open_window", lambda: None)
     for more in ([], ["--json"]):
         watched = kibitz(*GAME, "--runs", "6", *more, "--watch")
@@ -112,7 +111,7 @@ def test_where_nobody_can_look_the_output_is_the_same(kibitz, monkeypatch):
 
 
 class Window:
-    """A window that notes what is done with it, and where Ctrl-C may come after the first runs."""
+    """A window that records its calls, and can raise KeyboardInterrupt after the first runs."""
 
     def __init__(self, stopped):
         self.done, self.stopped = [], stopped
@@ -129,7 +128,7 @@ class Window:
 
 
 @pytest.mark.parametrize("stopped", [False, True])
-def test_a_window_is_held_unless_it_was_stopped(kibitz, monkeypatch, stopped):
+def test_window_stays_open_unless_interrupted(kibitz, monkeypatch, stopped):
     for module, name in ((playing, "WATCH_SECONDS"), (race, "MIN_TITLE_SECONDS")):
         monkeypatch.setattr(module, name, 0.0)
     window = Window(stopped)
@@ -138,19 +137,21 @@ def test_a_window_is_held_unless_it_was_stopped(kibitz, monkeypatch, stopped):
     if not stopped:
         assert (code, errors) == (0, "")
         assert window.done[-2:] == ["300 runs", "held"]
-        assert "regret after 20000 stages, 300 runs" in output
+        assert "regret after 20,000 stages, 300 runs" in output
     else:
         n = int(re.search(r"stopped after (\d+) of 300 runs\n$", output)[1])
-        assert (code, errors) == (130, f"{SENTENCE}\n")
+        assert (code, errors) == (130, f"{NOT_SAVED}\n")
         assert window.done[-1] == f"stopped after {n} of 300 runs"
 
 
-def test_a_curve_is_a_line_of_letters_against_the_logarithm_of_the_stage():
+def test_sparkline_is_regret_against_the_logarithm_of_the_stage():
     def curve(values, top):
         stages = np.array([1, 10, 100, 1000, 10_000])
-        return curve_of(xarray.DataArray(values, [("stage", stages)]), xarray.DataArray(top))
+        return sparkline(xarray.DataArray(values, [("stage", stages)]), xarray.DataArray(top))
 
-    assert curve([0.0] * 5, 0.0) == BLOCKS[0] * WIDTH
-    assert curve([7.0] * 5, 7.0) == BLOCKS[-1] * WIDTH
+    assert curve([0.0] * 5, 0.0) == BLOCKS[0] * SPARKLINE_WIDTH
+    assert curve([7.0] * 5, 7.0) == BLOCKS[-1] * SPARKLINE_WIDTH
     line = curve([0.0, 1.0, 2.0, 3.0, 4.0], 4.0)  # 10^4 stages are a straight line here
-    assert line == "".join(BLOCKS[round(7 * k / (WIDTH - 1))] for k in range(WIDTH))
+    assert line == "".join(
+        BLOCKS[round(7 * k / (SPARKLINE_WIDTH - 1))] for k in range(SPARKLINE_WIDTH)
+    )

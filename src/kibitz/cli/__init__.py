@@ -1,7 +1,8 @@
-"""The command line. Each command imports what it needs, so that `kibitz --help` answers at once."""
+"""The command line. Each command imports what it needs when it runs, so help appears at once."""
 
 import os
 import sys
+from difflib import get_close_matches
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +12,7 @@ from kibitz.cli import (
     bayes_optimal,
     bounds,
     league,
-    parse,
+    option,
     plan,
     policies,
     rehearse,
@@ -20,38 +21,45 @@ from kibitz.cli import (
     simulate,
     token,
 )
-from kibitz.cli.terminal import speak_its_language
+from kibitz.cli.command import add_command, format_examples
+from kibitz.cli.terminal import set_error_handler
 
 INTERRUPTED = 130  # exit code after Ctrl-C
-BROKEN_PIPE = 141  # and if nobody reads on, as in `kibitz ... | head -1`
-LONGEST = 100  # letters of a word that is quoted
+BROKEN_PIPE = 141  # exit code if the reader closes the pipe, as in `kibitz ... | head -1`
+MAX_WORD = 100  # characters of a word in an error message
+
+SIMULATION, THEORY, LIVE = "Simulation", "Theory and planning", "Live agents"
+EXAMPLES = """\
+kibitz simulate --policy kibitzer --means 0.5,0.3 --horizon 1000 --runs 100
+kibitz policies
+"""
 
 app = typer.Typer(
     name="kibitz",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=format_examples(EXAMPLES),
 )
-for command in (
-    simulate.simulate,
-    policies.policies,
-    reproduce.reproduce,
-    bounds.bounds,
-    plan.plan,
-    league.league,
-    bayes_optimal.bayes_optimal,
-    rehearse.rehearse,
-    serve.serve,
+for panel, function, examples in (
+    (SIMULATION, simulate.simulate, simulate.EXAMPLES),
+    (SIMULATION, policies.policies, policies.EXAMPLES),
+    (SIMULATION, league.league, league.EXAMPLES),
+    (SIMULATION, reproduce.reproduce, reproduce.EXAMPLES),
+    (THEORY, plan.plan, plan.EXAMPLES),
+    (THEORY, bounds.bounds, bounds.EXAMPLES),
+    (THEORY, bayes_optimal.bayes_optimal, bayes_optimal.EXAMPLES),
+    (LIVE, rehearse.rehearse, rehearse.EXAMPLES),
+    (LIVE, serve.serve, serve.EXAMPLES),
 ):
-    app.command()(command)
-app.add_typer(agent.app, name="agent")
-app.add_typer(token.app, name="token")
+    add_command(app, examples, panel=panel)(function)
+app.add_typer(agent.app, name="agent", rich_help_panel=LIVE)
+app.add_typer(token.app, name="token", rich_help_panel=LIVE)
 
 
-def print_version(wanted: bool) -> None:
-    """Print the version and leave."""
-    if wanted:
+def print_version(is_asked: bool) -> None:
+    """Print the version and exit."""
+    if is_asked:
         from importlib.metadata import version
 
         print(f"kibitz {version('kibitz')}")
@@ -61,15 +69,18 @@ def print_version(wanted: bool) -> None:
 @app.callback()
 def kibitz(
     version: Annotated[
-        bool, parse.flag("--version", "Print the version", callback=print_version, is_eager=True)
+        bool,
+        option.flag(
+            "--version", "Print the version", alias="-V", callback=print_version, is_eager=True
+        ),
     ] = False,
 ) -> None:
-    """Bandits that sometimes get to look."""
+    """Simulate, plan and run multi-armed bandits with free observations."""
 
 
 def main() -> None:
-    """Run the command line; bad input gets one sentence and exit code 2."""
-    speak_its_language(sys.stdout, sys.stderr)
+    """Run the command line; invalid input ends with an error message and exit code 2."""
+    set_error_handler(sys.stdout, sys.stderr)
     try:
         code = app(standalone_mode=False, prog_name="kibitz")
         sys.stdout.flush()
@@ -77,32 +88,52 @@ def main() -> None:
         code = INTERRUPTED
     except BrokenPipeError:
         code = BROKEN_PIPE
-    except SystemExit as stop:  # typer and rich leave like this if nobody reads on
+    except SystemExit as stop:  # typer and rich exit like this if the pipe is closed
         code = BROKEN_PIPE if isinstance(stop.__context__, BrokenPipeError) else stop.code
     except Exception as error:
-        if (sentence := explained(error)) is None:
+        if (message := describe(error)) is None:
             raise
-        if sentence:
-            print(f"kibitz: {sentence}", file=sys.stderr)
+        if message:
+            print(f"kibitz: {message}", file=sys.stderr)
         code = 2
     if code == INTERRUPTED:  # some versions of typer catch Ctrl-C themselves
-        print("kibitz: interrupted; with --out, the same command goes on from here", file=sys.stderr)
+        saves = sys.argv[1:2] == ["reproduce"] or any(w.startswith("--out") for w in sys.argv)
+        advice = "run the same command again to resume" if saves else "nothing was saved"
+        print(f"kibitz: interrupted; {advice}", file=sys.stderr)
     if code == BROKEN_PIPE:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, 1)  # or Python would try to write the rest when it leaves
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, 1)  # otherwise Python fails to flush standard output at exit
     sys.exit(code)
 
 
-def explained(error: Exception) -> str | None:
-    """Return one sentence for what the user can mend, None for a bug."""
-    misused: Any = getattr(error, "format_message", None)  # a command or an option, says typer
-    if misused is not None:
-        text = misused()
+def describe(error: Exception) -> str | None:
+    """Return the message for an error that the user can mend, None for a bug."""
+    if isinstance(error, option.OptionError):
+        text = error.format_message()
+    elif hasattr(error, "format_message"):
+        text = describe_misuse(error)
     elif isinstance(error, MemoryError):
-        text = f"the work must fit into memory, got {str(error) or 'no more of it'}"
+        details = f" ({error})" if str(error) else ""
+        text = f"not enough memory{details}; reduce the size of the problem or the number of runs"
+    elif isinstance(error, OSError) and error.strerror and error.filename is not None:
+        text = f"{error.filename}: {error.strerror}"
     elif isinstance(error, ValueError | OSError):
         text = str(error)
     else:
         return None
-    words = (w if len(w) <= LONGEST else f"{w[:40]}...{w[-20:]}" for w in text.split())
+    words = (w if len(w) <= MAX_WORD else f"{w[:40]}...{w[-20:]}" for w in text.split())
     return " ".join(words)
+
+
+def describe_misuse(error: Any) -> str:
+    """Return the message for an error of typer's, such as an unknown command or option."""
+    if getattr(error, "possibilities", None):
+        close = get_close_matches(error.option_name, error.possibilities, n=1, cutoff=0.7)
+        if close:
+            return f"{error.message}. Did you mean {close[0]}?"
+        error.possibilities = None
+    text = str(error.format_message())  # "" if only help is printed
+    if not text or text.endswith("?"):
+        return text
+    path = error.ctx.command_path if error.ctx else "kibitz"
+    return f"{text.rstrip('.')}. See: {path} --help"

@@ -1,6 +1,6 @@
-"""`python -m kibitz.cli` is `kibitz`."""
+"""Run `kibitz` as `python -m kibitz.cli`."""
 
 from kibitz.cli import main
 
-if __name__ == "__main__":  # and not where a worker process imports it again
+if __name__ == "__main__":  # a worker process imports this module too
     main()

@@ -1,4 +1,4 @@
-"""`kibitz agent`: make a live agent, ask it, tell it, and see what it knows."""
+"""`kibitz agent`: create a live agent, ask it, tell it rewards, and print its report."""
 
 import contextlib
 from collections.abc import Iterator
@@ -6,183 +6,206 @@ from typing import Annotated, Any
 
 import typer
 
-from kibitz.cli import parse
+from kibitz.cli import option
+from kibitz.cli.command import add_command, format_examples
 
-app = typer.Typer(no_args_is_help=True, help="Ask and tell an agent that is kept in a store.")
+CREATE = """\
+kibitz agent create checkout --store shop.db --arms blue,green \\
+    --policy ucb_double:exploration=2 --scale 0.5
+"""
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Create and use live agents, which a store remembers.",
+    epilog=format_examples(CREATE + "kibitz agent ask checkout --store shop.db"),
+)
 
 Store = Annotated[
-    str, parse.text("PATH|URL", "A SQLite file, sqlite:///PATH or postgresql://...", "--store")
+    str,
+    option.text("--store", "PATH|URL", "A SQLite file, or the URL postgresql://... of a database"),
 ]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The agent's name")]
-Key = Annotated[str, parse.text("TEXT", "The same key gets the same answer")]
-AsJson = Annotated[bool, parse.flag("--json", "Print one JSON object")]
+Arm = Annotated[str, typer.Argument(metavar="ARM", help="The arm's name")]
+Reward = Annotated[str, typer.Argument(metavar="REWARD", help="The reward")]
+Key = Annotated[
+    str,
+    option.text("--key", "TEXT", "Idempotency key: a repeated call with it has no further effect"),
+]
+AsJson = Annotated[bool, option.flag("--json", "Print one JSON object")]
 
 
-def opened(store: str, name: str) -> Any:
-    """Open an agent that exists; it closes at the end of a `with`."""
+def open_agent(store: str, name: str) -> Any:
+    """Open an agent that exists; a `with` statement closes it."""
     from kibitz.live.agent.agent import agent
 
     return agent(store, name)
 
 
 @contextlib.contextmanager
-def connected(store: str) -> Iterator[Any]:
+def open_store(store: str) -> Iterator[Any]:
     """Open a store that exists, and close it at the end."""
     from kibitz.live.store import connect
 
-    found = connect(store, create=False)
+    opened = connect(store, create=False)
     try:
-        yield found
+        yield opened
     finally:
-        found.close()
+        opened.close()
 
 
-def show(answer: dict[str, Any], as_json: bool) -> None:
-    """Print an answer as JSON, or as words."""
+def print_values(values: dict[str, Any], as_json: bool) -> None:
+    """Print values as one JSON object, or on one line."""
     if as_json:
-        from kibitz.cli.tables import print_json
+        from kibitz.cli.output import print_json
 
-        print_json(answer)
+        print_json(values)
     else:
-        print(" ".join(str(value) for value in answer.values() if value is not None))
+        print(" ".join(str(value) for value in values.values() if value is not None))
 
 
-@app.command()
+@add_command(app, CREATE)
 def create(
     name: Name,
     store: Store,
-    arms: Annotated[str, parse.text("NAME,...", "The arms: blue,green")],
+    arms: Annotated[str, option.text("--arms", "NAME,...", "Names of the arms: blue,green")],
     policy: Annotated[
-        str,
-        parse.text("NAME[:PARAM=VALUE,...]", "A policy and its parameters (see `kibitz policies`)"),
+        str, option.policy("A policy, such as ucb or ucb:exploration=2 (see `kibitz policies`)", None)
     ],
     scale: Annotated[
-        float, parse.number("scale", "Sub-Gaussian scale of the rewards; 0.5 in [0, 1]")
+        float,
+        option.number("--scale", "Sub-Gaussian scale of the rewards; 0.5 for rewards in [0, 1]"),
     ] = 1.0,
     seed: Annotated[
-        int | None, parse.whole("seed", "Seed of a randomised policy's draws", least=0)
+        int | None, option.integer("--seed", "Seed of a randomised policy", least=0)
     ] = None,
     patience: Annotated[
-        float | None, parse.number("patience", "Seconds to wait for a report (default: for ever)")
+        float | None, option.number("--patience", "Seconds to wait for a reward (default: no limit)")
     ] = None,
     silence: Annotated[
-        str, parse.text("forget|NUMBER", "What no report means: nothing, or a reward")
+        str,
+        option.text(
+            "--silence",
+            "forget|NUMBER",
+            "What a missing reward counts as after --patience: nothing, or this number",
+        ),
     ] = "forget",
 ) -> None:
-    """Make an agent."""
-    from kibitz.cli.policies import policies_from
+    """Create an agent."""
+    from kibitz.cli.policies import parse_policies
     from kibitz.live.agent.agent import agent
     from kibitz.live.store.queries import read_names
 
-    [made] = policies_from([policy]).values()
-    with contextlib.suppress(ValueError), connected(store) as there:
-        if name in there.read(read_names):
-            raise parse.Refused(f"name must be new to the store, got {name!r}")
+    [player] = parse_policies([policy]).values()
+    with contextlib.suppress(ValueError), open_store(store) as opened:
+        if name in opened.read(read_names):
+            raise option.OptionError(
+                f"NAME must be new, but {store} already has an agent {name!r}; choose another name"
+            )
     agent(
         store,
         name,
         arms=[word.strip() for word in arms.split(",")],
-        policy=made,
+        policy=player,
         scale=scale,
         seed=seed,
         patience=patience,
-        silence=silence if silence == "forget" else parse.read_number(silence, "silence"),
+        silence=silence if silence == "forget" else option.parse_number(silence, "--silence"),
     ).close()
-    print(f"made {name} in {store}")
+    print(f"created agent {name} in {store}")
 
 
-@app.command()
+@add_command(app, "kibitz agent ask checkout --store shop.db --key visit-1")
 def ask(
     name: Name,
     store: Store,
     key: Key = "",
-    among: Annotated[str, parse.text("NAME,...", "Choose among these arms only")] = "",
+    among: Annotated[
+        str, option.text("--among", "NAME,...", "Choose among these arms only: blue,green")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Ask which arm to pull; print the decision's id and the arm."""
-    with opened(store, name) as agent:
-        show_decision(agent.ask(key or None, among.split(",") if among else None), as_json)
+    with open_agent(store, name) as agent:
+        print_decision(agent.ask(key or None, among.split(",") if among else None), as_json)
 
 
-@app.command()
+@add_command(app, "kibitz agent look checkout --store shop.db")
 def look(name: Name, store: Store, key: Key = "", as_json: AsJson = False) -> None:
-    """Ask where the next free look should go; print the decision's id and the arm."""
-    with opened(store, name) as agent:
-        show_decision(agent.look(key or None), as_json)
+    """Ask which arm to look at for free; print the decision's id and the arm."""
+    with open_agent(store, name) as agent:
+        print_decision(agent.look(key or None), as_json)
 
 
-def show_decision(decision: Any, as_json: bool) -> None:
+def print_decision(decision: Any, as_json: bool) -> None:
     """Print a decision."""
-    show(decision._asdict() if as_json else {"id": decision.id, "arm": decision.arm}, as_json)
+    values = decision._asdict() if as_json else {"id": decision.id, "arm": decision.arm}
+    print_values(values, as_json)
 
 
-@app.command()
+@add_command(app, "kibitz agent tell checkout 1 1.0 --store shop.db")
 def tell(
     name: Name,
     id: Annotated[int, typer.Argument(metavar="ID", help="The decision's id")],
-    reward: Annotated[str, typer.Argument(metavar="REWARD", help="What it paid")],
+    reward: Reward,
     store: Store,
     as_json: AsJson = False,
 ) -> None:
-    """Report what came of a decision: counted, or again."""
-    value = parse.read_number(reward, "reward")
-    with opened(store, name) as agent:
-        show({"result": agent.tell(id, value)}, as_json)
+    """Report the reward of a decision; print "counted", or "duplicate" if it was reported before."""
+    value = option.parse_number(reward, "REWARD")
+    with open_agent(store, name) as agent:
+        print_values({"result": agent.tell(id, value)}, as_json)
 
 
-@app.command()
+@add_command(app, "kibitz agent observe checkout green 1 --store shop.db --key panel-17")
 def observe(
-    name: Name,
-    arm: Annotated[str, typer.Argument(metavar="ARM", help="The arm's name")],
-    reward: Annotated[str, typer.Argument(metavar="REWARD", help="What it paid")],
-    store: Store,
-    key: Key = "",
-    as_json: AsJson = False,
+    name: Name, arm: Arm, reward: Reward, store: Store, key: Key = "", as_json: AsJson = False
 ) -> None:
-    """Report an observation that nobody asked for: counted, or again."""
-    value = parse.read_number(reward, "reward")
-    with opened(store, name) as agent:
-        show({"result": agent.observe(arm, value, key or None)}, as_json)
+    """Report a reward that the agent did not ask for; print "counted" or "duplicate"."""
+    value = option.parse_number(reward, "REWARD")
+    with open_agent(store, name) as agent:
+        print_values({"result": agent.observe(arm, value, key or None)}, as_json)
 
 
-@app.command()
+@add_command(app, "kibitz agent report checkout --store shop.db")
 def report(
     name: Name,
     store: Store,
     delta: Annotated[
-        float, parse.number("delta", "Probability with which an interval may ever fail")
+        float, option.number("--delta", "Probability that any of the intervals ever fails")
     ] = 0.05,
     as_json: AsJson = False,
 ) -> None:
-    """Print what is known of each arm, with intervals that hold at all times, and warnings."""
-    with opened(store, name) as agent:
+    """Print the mean and confidence sequence of each arm, the regret, and warnings."""
+    with open_agent(store, name) as agent:
         data = agent.report(delta)
     if as_json:
-        from kibitz.cli.tables import print_json
+        from kibitz.cli.output import print_json
         from kibitz.live.agent.report import to_plain
 
         print_json(to_plain(data))
         return
-    from kibitz.cli.tables import Page
+    from kibitz.cli.output import Printer
     from kibitz.live.agent.report import HEADER, format_rows, format_summary
 
-    page = Page(120)
-    page.table(f"{name}: {data.attrs['policy']}", HEADER, format_rows(data))
+    printer = Printer(120)
+    printer.table(f"{name}: {data.attrs['policy']}", HEADER, format_rows(data), folded=("interval",))
     for sentence in format_summary(data):
-        page.text(sentence)
+        printer.text(sentence)
 
 
-@app.command()
+@add_command(app, "kibitz agent events checkout --store shop.db --after 2")
 def events(
     name: Name,
     store: Store,
-    after: Annotated[int, parse.whole("after", "Only what follows this number", least=0)] = 0,
-    as_json: Annotated[bool, parse.flag("--json", "Print a JSON object on each line")] = False,
+    after: Annotated[
+        int, option.integer("--after", "Print only the events after this number", least=0)
+    ] = 0,
+    as_json: Annotated[bool, option.flag("--json", "Print one JSON object on each line")] = False,
 ) -> None:
-    """Print the log."""
-    from kibitz.cli.tables import print_json
+    """Print the event log, separated by tabs: number, Unix time, kind, decision, arm, reward, key."""
+    from kibitz.cli.output import print_json
 
-    with opened(store, name) as agent:
+    with open_agent(store, name) as agent:
         for event in agent.events(after):
             if as_json:
                 print_json(event._asdict())
@@ -190,53 +213,53 @@ def events(
                 print(*("-" if part is None else part for part in event), sep="\t")
 
 
-@app.command()
+@add_command(app, "kibitz agent export checkout log.csv --store shop.db")
 def export(
     name: Name,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A .csv, .jsonl or .nc file")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="A name that ends in .csv, .jsonl or .nc")
+    ],
     store: Store,
 ) -> None:
-    """Write the log to a file: CSV, JSON lines or netCDF."""
-    with opened(store, name) as agent:
+    """Write the event log to a file: CSV, JSON lines or netCDF."""
+    with open_agent(store, name) as agent:
         agent.export(file)
     print(f"written to {file}")
 
 
-@app.command()
+@add_command(app, "kibitz agent check --store shop.db")
 def check(
     store: Store,
     name: Annotated[str, typer.Argument(metavar="[NAME]", help="One agent (default: all)")] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Replay the log and compare; of a damaged store, say what can be read."""
+    """Replay the event log and compare it with the stored state; exit code 1 if they differ."""
     from kibitz.live.agent.agent import check_store
 
-    found = check_store(store, name or None)
+    problems = check_store(store, name or None)
     if as_json:
-        from kibitz.cli.tables import print_json
+        from kibitz.cli.output import print_json
 
-        print_json(found)
+        print_json(problems)
     else:
-        for agent, wrong in found.items():
-            for sentence in wrong:
+        for agent, sentences in problems.items():
+            for sentence in sentences or ["no problems found"]:
                 print(f"{agent}: {sentence}")
-            if not wrong:
-                print(f"{agent}: clean")
-    if any(found.values()):
+    if any(problems.values()):
         raise typer.Exit(1)
 
 
-@app.command("list")
+@add_command(app, "kibitz agent list --store shop.db", name="list")
 def list_agents(store: Store, as_json: AsJson = False) -> None:
-    """Print the names of the agents of a store."""
+    """List the agents of a store."""
     from kibitz.live.store.queries import read_names
 
-    with connected(store) as there:
-        found = there.read(read_names)
+    with open_store(store) as opened:
+        names = opened.read(read_names)
     if as_json:
-        from kibitz.cli.tables import print_json
+        from kibitz.cli.output import print_json
 
-        print_json({"agents": found})
+        print_json({"agents": names})
     else:
-        for name in found:
+        for name in names:
             print(name)

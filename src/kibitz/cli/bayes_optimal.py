@@ -2,60 +2,65 @@
 
 from typing import Annotated, Any
 
-from kibitz.cli import parse
-from kibitz.cli.parse import SEED
+from kibitz.cli import option
+from kibitz.cli.option import LOOKS, PROBLEM, RUN, SEED
+
+EXAMPLES = """\
+kibitz bayes-optimal --horizon 60 --every 10 \\
+    --policy kibitzer:rewards=bernoulli --runs 200
+"""
 
 
 def bayes_optimal(
-    horizon: Annotated[int, parse.simulation_option("horizon")],
+    horizon: Annotated[int, option.integer("--horizon", "Number of stages, T", PROBLEM)],
     every: Annotated[
-        int | None, parse.whole("every", "A look arrives every so many stages (default: never)")
+        int | None, option.integer("--every", "A look every so many stages (default: never)", LOOKS)
     ] = None,
     policy: Annotated[
         list[str] | None,
-        parse.text(
-            "NAME[:PARAM=VALUE,...]",
-            "A policy to hold against it (see `kibitz policies`); repeatable",
-        ),
+        option.policy("A policy to compare (see `kibitz policies`); repeatable", RUN),
     ] = None,
-    runs: Annotated[int, parse.whole("runs", "Games of each policy", least=2)] = 2000,
-    seed: Annotated[int, parse.simulation_option("seed")] = SEED,
-    as_json: Annotated[bool, parse.flag("--json", "Print one JSON object")] = False,
+    runs: Annotated[int, option.integer("--runs", "Runs of each policy", RUN, least=2)] = 2000,
+    seed: Annotated[int, option.simulation_option("seed")] = SEED,
+    as_json: Annotated[bool, option.as_json()] = False,
 ) -> None:
-    """Print the Bayes-optimal regret of two Bernoulli arms with uniform priors, and of policies."""
-    from kibitz.cli.policies import policies_from
-    from kibitz.cli.tables import print_json, progress_bar
+    """Print the smallest Bayes regret of two Bernoulli arms with uniform priors."""
+    from kibitz.cli.output import print_json, progress_bar
+    from kibitz.cli.policies import parse_policies
 
-    named = policies_from(policy or [])
+    policies = parse_policies(policy or [])
     from kibitz.evaluation.bayes_optimal import bayes_optimal as solve, bayes_regret
 
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     with progress_bar() as progress:
         progress("optimum", 0.0)
-        limit = solve(horizon, every).regret
-        for done, (name, player) in enumerate(named.items(), 1):
-            progress(name, done / (len(named) + 1))
+        optimum = solve(horizon, every).regret
+        for done, (name, player) in enumerate(policies.items(), 1):
+            progress(name, done / (len(policies) + 1))
             mean, sem = bayes_regret(player, horizon, every, runs=runs, seed=seed)
-            found[name] = {"mean": mean, "sem": sem, "ratio": mean / limit}
+            results[name] = {"mean": mean, "sem": sem, "ratio": mean / optimum}
     if as_json:
-        print_json({"optimum": limit, "policies": found})
+        print_json({"optimum": optimum, "policies": results})
     else:
-        print_optimal(horizon, every, limit, found, runs, seed)
+        print_optimum(horizon, every, optimum, results, runs, seed)
 
 
-def print_optimal(
-    horizon: int, every: int | None, limit: float, found: dict[str, Any], runs: int, seed: int
+def print_optimum(
+    horizon: int, every: int | None, optimum: float, results: dict[str, Any], runs: int, seed: int
 ) -> None:
-    """Print the regrets for people."""
-    from kibitz.cli.tables import Page
+    """Print the smallest Bayes regret, and a table of the policies."""
+    from kibitz.cli.output import Printer, format_mean, format_number
 
-    page = Page(100)
-    looks = "no looks" if every is None else f"a look every {every} stages, at an arm of one's choice"
-    page.text(f"two Bernoulli arms, means drawn uniformly, T = {horizon}, {looks}")
-    page.text(f"regret of the Bayes optimum: {limit:.4g}")
-    if found:
+    printer = Printer(100)
+    looks = "no looks" if every is None else f"a look every {every:,} stages at an arm of its choice"
+    printer.text(
+        f"Two Bernoulli arms with uniform priors, {horizon:,} stages, {looks}: "
+        f"the Bayes-optimal policy has regret {format_number(optimum)}."
+    )
+    if results:
         rows = [
-            [name, f"{one['mean']:.4g} ± {one['sem']:.2g}", f"{one['ratio']:.3g}"]
-            for name, one in found.items()
+            [name, format_mean(one["mean"], one["sem"]), f"{one['ratio']:.2f}"]
+            for name, one in results.items()
         ]
-        page.table(f"policies, {runs} games, seed {seed}", ["", "regret ± s.e.", "ratio"], rows)
+        columns = ["policy", "regret ± s.e.", "ratio to optimum"]
+        printer.table(f"regret of policies, {runs:,} runs, seed {seed}", columns, rows)

@@ -1,36 +1,59 @@
 """`kibitz bounds`: every bound for a setting."""
 
 import math
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from kibitz.cli import parse
-from kibitz.cli.parse import Numbers
+from kibitz.cli import option
+from kibitz.cli.option import LOOKS, PROBLEM, Numbers, OptionError
+
+if TYPE_CHECKING:
+    from kibitz.cli.output import Printer
+
+CONSTANTS = "Constants"  # title of a panel in the help
+EXAMPLES = """\
+kibitz bounds --means 2,1.8,0.5,0.2 --rate 0.001 --horizon 10000
+"""
 
 
 def bounds(
-    means: Annotated[Numbers, parse.numbers("means", "Mean of each arm: 2,1.8,0.5")],
-    rate: Annotated[float, parse.number("rate", "How often looks arrive, ε in [0, 1]")],
-    horizon: Annotated[int, parse.whole("horizon", "Number of stages, T")] = 10_000,
+    means: Annotated[Numbers, option.numbers("--means", "Mean of each arm: 2,1.8,0.5", PROBLEM)],
+    rate: Annotated[
+        float, option.number("--rate", "Probability of a look at a stage, ε from 0 to 1", LOOKS)
+    ],
+    horizon: Annotated[int, option.integer("--horizon", "Number of stages, T", PROBLEM)] = 10_000,
     weights: Annotated[
-        Any, parse.weights("Passive: uniform, optimal, suboptimal or a list such as 0.1,0.2,0.7")
+        Any,
+        option.weights(
+            "Where a passive observer looks: uniform, optimal, suboptimal or a list such as "
+            "0.1,0.2,0.7"
+        ),
     ] = "uniform",
     C: Annotated[
-        float | None, parse.number("C", "C of Definition 1 (default: UCB1's, 8)", "--C")
+        float | None, option.number("--C", "C of Definition 1 (default: UCB1's, 8)", CONSTANTS)
     ] = None,
     C_0: Annotated[
-        float | None, parse.number("C_0", "C_0 of it (default: UCB1's, 1 + π²/3)", "--C0")
+        float | None,
+        option.number("--C0", "C_0 of Definition 1 (default: UCB1's, 1 + π²/3)", CONSTANTS),
     ] = None,
-    rho: Annotated[float, parse.number("rho", "ρ of OCUCB-n, for the hardness of arms")] = 0.5,
-    alpha: Annotated[float, parse.number("alpha", "α of ETC, for the last epoch of arms")] = 1.0,
-    as_json: Annotated[bool, parse.flag("--json", "Print one JSON object")] = False,
+    rho: Annotated[
+        float, option.number("--rho", "ρ of OCUCB-n, for the hardness of the arms", CONSTANTS)
+    ] = 0.5,
+    alpha: Annotated[
+        float, option.number("--alpha", "α of ETC, for the last epoch of the arms", CONSTANTS)
+    ] = 1.0,
+    as_json: Annotated[bool, option.as_json()] = False,
 ) -> None:
-    """Print every bound for a setting: what is printed in the paper, and what is really proved."""
+    """Print every bound on the regret: as printed in the paper, and as proved by kibitz."""
     from kibitz.bounds import summary
-    from kibitz.cli.tables import print_json
+    from kibitz.cli.output import print_json
 
-    constants = {"C": C, "C_0": C_0}
-    given: dict[str, Any] = {name: value for name, value in constants.items() if value is not None}
-    data = summary(means, rate, weights, horizon, **given, rho=rho, alpha=alpha)
+    constants = {name: value for name, value in {"C": C, "C_0": C_0}.items() if value is not None}
+    try:
+        data = summary(means, rate, weights, horizon, **constants, rho=rho, alpha=alpha)
+    except ValueError as error:
+        if str(error).startswith("gaps "):  # which come from the means
+            raise OptionError(f"--means: {error}") from None
+        raise
     if as_json:
         print_json(data)
     else:
@@ -38,66 +61,90 @@ def bounds(
 
 
 def print_bounds(data: dict[str, Any]) -> None:
-    """Print bounds for people."""
-    from kibitz.cli.tables import Page
+    """Print the setting, the lower bounds and the upper bounds."""
+    from kibitz.cli.output import Printer, format_number
 
-    setting, onset, printed = data["setting"], data["onset"], data["printed"]
-    page = Page(120)
-    page.text(f"ε = {setting['rate']:g}, T = {setting['horizon']}, rewards N(μ, 1)")
-    for words, values in {
+    setting = data["setting"]
+    printer = Printer(120)
+    printer.text(
+        f"ε = {format_number(setting['rate'])}, T = {setting['horizon']:,}, Gaussian rewards of "
+        "standard deviation 1"
+    )
+    for name, values in {
         "gaps": data["gaps"],
         "weights": setting["weights"],
-        "best weights": data["optimal_weights"],
+        "optimal weights": data["optimal_weights"],
     }.items():
-        page.text(f"{words} {' '.join(f'{value:.4g}' for value in values)}")
-    page.text(f"C_Δ = {data['c_delta']:.4g}, ε* = {data['rate_star']:.4g}\n")
-    page.table(
-        "lower bounds",
-        ["", "proved", "printed", "positive for ε below", "from T =", "without looks"],
-        [row for observer in ("passive", "active") for row in lower_rows(data, observer)],
+        printer.text(f"{name}: {' '.join(map(format_number, values))}")
+    printer.text(f"C_Δ = {format_number(data['c_delta'])}, ε* = {format_number(data['rate_star'])}\n")
+    print_lower_bounds(data, printer)
+    printer.text()
+    print_upper_bounds(data, printer)
+
+
+def print_lower_bounds(data: dict[str, Any], printer: "Printer") -> None:
+    """Print the table of lower bounds, with an explanation."""
+    from kibitz.cli.output import format_number
+
+    setting = data["setting"]
+    printer.table(
+        "lower bounds on the regret",
+        ["", "proved", "printed", "positive for ε <", "positive for T ≥", "for T ≥ at ε = 0"],
+        [row for observer in ("passive", "active") for row in make_rows(data, observer)],
     )
-    page.text(
-        f"for algorithms that are sub-logarithmic with C = {setting['C']:.4g}, "
-        f"C_0 = {setting['C_0']:.4g}; ε at this T, T at this ε"
+    printer.text(
+        "They hold for algorithms that are sub-logarithmic with "
+        f"C = {format_number(setting['C'])}, C_0 = {format_number(setting['C_0'])}. A vacuous bound "
+        "says only that regret is not negative; the last three columns say where each proved bound "
+        "is positive."
     )
     if not any(bound for kind in data["lower"].values() for bound in kind.values()):
-        rate = max(begins["rate"] for kind in onset.values() for begins in kind.values())
-        page.text(
-            "No proved lower bound says anything here"
-            + (f"; the first one does for ε below {rate:.2g}." if rate > 0 else " for any ε.")
-        )
-    page.text()
-    from kibitz.bounds import upper
+        rate = max(begin["rate"] for kind in data["onset"].values() for begin in kind.values())
+        where = f"; the first is positive for ε below {format_number(rate, 2)}" if rate > 0 else ""
+        printer.text(f"All proved lower bounds are vacuous here{where}.")
 
-    most = upper.trivial(data["gaps"], setting["horizon"])
+
+def print_upper_bounds(data: dict[str, Any], printer: "Printer") -> None:
+    """Print the table of upper bounds, with an explanation."""
+    from kibitz.bounds import upper
+    from kibitz.cli.output import format_number
+
+    most = float(upper.trivial(data["gaps"], data["setting"]["horizon"]))
     rows = []
     for name, proved in data["upper"].items():
-        says = "vacuous" if proved >= most else f"{proved:.4g}"
         label = name.replace("_", " ").replace("ucb", "UCB").replace("ftl ", "FTL-")
-        rows.append([label, says, shown(printed["upper"].get(name))])
-    page.table("upper bounds", ["", "proved", "printed"], rows)
-    page.text("of UCB (c = 6) as a passive observer, of FTL-robin and kibitzer as active ones;")
-    page.text(f"no policy that pulls each arm once first can lose more than {most:.4g}")
+        text = "vacuous" if proved >= most else format_number(proved)
+        rows.append([label, text, format_bound(data["printed"]["upper"].get(name))])
+    printer.table("upper bounds on the regret", ["", "proved", "printed"], rows)
+    printer.text(
+        "UCB (c = 6) is a passive observer; FTL-robin and kibitzer are active ones. A bound is "
+        f"vacuous if it is above {format_number(most)}, which no policy that starts with one pull of "
+        "each arm can exceed."
+    )
 
 
-def lower_rows(data: dict[str, Any], observer: str) -> list[list[str]]:
+def make_rows(data: dict[str, Any], observer: str) -> list[list[str]]:
     """Return the rows of an observer in the table of lower bounds."""
+    from kibitz.cli.output import format_number
+
     rows = []
     for name, proved in data["lower"][observer].items():
-        begins = data["onset"][observer][name]
-        stages = (begins["horizon"], begins["horizon_without_looks"])
+        begin = data["onset"][observer][name]
+        stages = (begin["horizon"], begin["horizon_without_looks"])
         rows.append(
             [
                 f"{observer}, {name.replace('_', ' ')}",
-                f"{proved:.4g}" if proved > 0 else "vacuous",
-                shown(data["printed"]["lower"][observer].get(name)),
-                "never" if begins["rate"] == 0 else f"{begins['rate']:.2g}",
-                *("never" if t == math.inf else f"{t:.6g}" for t in stages),
+                format_number(proved) if proved > 0 else "vacuous",
+                format_bound(data["printed"]["lower"][observer].get(name)),
+                "never" if begin["rate"] == 0 else format_number(begin["rate"], 2),
+                *("never" if t == math.inf else format_number(t, 6) for t in stages),
             ]
         )
     return rows
 
 
-def shown(bound: float | None) -> str:
-    """Return a number for a table, a dash for none."""
-    return "–" if bound is None else f"{bound:.4g}"
+def format_bound(bound: float | None) -> str:
+    """Return a bound for a table, a dash for None."""
+    from kibitz.cli.output import format_number
+
+    return "–" if bound is None else format_number(bound)

@@ -1,30 +1,29 @@
-"""Who plays, on the command line: `--dask ADDRESS`, or `--dask local`."""
+"""The option --dask: simulate on a Dask cluster."""
 
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
 
-from kibitz.cli import parse
+from kibitz.cli import option
 
 LOCAL = "local"
-PATIENCE = "10s"  # for a scheduler to answer
+CONNECT_TIMEOUT = "10s"
 
 
 @contextmanager
-def executor_at(address: str | None) -> Iterator[Executor | None]:
-    """Give the executor of a Dask cluster; none without an address, for threads."""
+def open_cluster(address: str | None) -> Iterator[Executor | None]:
+    """Connect to a Dask cluster and return its executor; without an address, return None."""
     if not address:
         yield None
         return
-    parse.check_installed("distributed", "dask")
+    option.check_installed("distributed", "dask", "--dask")
     import logging
 
     from distributed import Client, LocalCluster
 
-    from kibitz._validation import invalid
     from kibitz.simulation.executors import cores
 
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # it tells of each worker's end
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # it reports when a worker ends
     if address == LOCAL:
         one_each = {"n_workers": cores(), "threads_per_worker": 1}
         with (
@@ -36,9 +35,11 @@ def executor_at(address: str | None) -> Iterator[Executor | None]:
             yield client.get_executor()
         return
     try:
-        client = Client(address, timeout=PATIENCE, set_as_default=False)
+        client = Client(address, timeout=CONNECT_TIMEOUT, set_as_default=False)
     except (OSError, ValueError) as error:
-        wanted = "local, or the address of a scheduler that answers"
-        raise ValueError(f"{invalid('dask', wanted, address)} ({error})") from None
+        raise option.OptionError(
+            f"--dask: no scheduler answers at {address!r} ({error}); check the address, or use "
+            f"--dask {LOCAL}"
+        ) from None
     with client:
         yield client.get_executor()

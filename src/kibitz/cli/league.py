@@ -1,131 +1,150 @@
-"""`kibitz league`: all policies on the same random problems."""
+"""`kibitz league`: compare policies on the same random problems."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from kibitz.cli import parse
-from kibitz.cli.parse import SEED
+from kibitz.cli import option
+from kibitz.cli.option import PROBLEM, RUN, SEED, OptionError
+
+if TYPE_CHECKING:
+    from kibitz.cli.output import Printer
+
+EXAMPLES = """\
+kibitz league --policy kibitzer --policy ucb_double --problems 2 \\
+    --horizon 1000 --runs 8
+"""
 
 
-@parse.simulation_options("horizon", "threads", "executor", horizon=5000)
+@option.simulation_options("horizon", "threads", "executor", horizon=5000)
 def league(
     policy: Annotated[
         list[str] | None,
-        parse.text(
-            "NAME[:PARAM=VALUE,...]", "A policy that plays (default: all); repeatable, at least two"
-        ),
+        option.policy("A policy to compare, at least two; repeatable (default: all)"),
     ] = None,
     problems: Annotated[
-        int, parse.whole("problems", "Number of random problems, 2 to 30 arms each")
+        int, option.integer("--problems", "Number of random problems, 2 to 30 arms each", PROBLEM)
     ] = 12,
-    runs: Annotated[int, parse.whole("runs", "Runs of each setting", least=2)] = 32,
-    seed: Annotated[int, parse.whole("seed", "Seed of problems and runs", least=0)] = SEED,
+    runs: Annotated[
+        int, option.integer("--runs", "Runs of each policy in each setting", RUN, least=2)
+    ] = 32,
+    seed: Annotated[
+        int, option.integer("--seed", "Seed of the problems and the runs", RUN, least=0)
+    ] = SEED,
     *,
-    plot: Annotated[
-        str, parse.text("FILE", "Draw performance profiles to this PNG, SVG or PDF")
-    ] = "",
-    as_json: Annotated[bool, parse.flag("--json", "Print one JSON object")] = False,
+    plot: Annotated[str, option.plot("Plot performance profiles")] = "",
+    as_json: Annotated[bool, option.as_json()] = False,
     **options: Any,
 ) -> None:
-    """Let policies play the same random problems, with looks from never to always, and rank them."""
+    """Rank policies by their regret on random problems with few to many looks."""
     if plot:
-        parse.check_plot(plot)
-    from kibitz._validation import invalid
-    from kibitz.cli.cluster import executor_at
-    from kibitz.cli.policies import policies_from
-    from kibitz.cli.tables import print_json, progress_bar
+        option.check_plot(plot)
+    from kibitz.cli.cluster import open_cluster
+    from kibitz.cli.output import print_json, progress_bar
+    from kibitz.cli.policies import parse_policies
 
-    named = policies_from(policy) if policy else None
-    if named is not None and len(named) < 2:
-        raise invalid("policy", "two or more policies", policy)
+    policies = parse_policies(policy) if policy else None
+    if policy and len(policy) < 2:
+        raise OptionError(f"--policy must be given at least twice, got only {policy[0]!r}")
     from kibitz.evaluation.league import play_league, stage_costs, standings
 
-    with executor_at(options["executor"]) as options["executor"], progress_bar() as progress:
-        played = play_league(
-            named, problems=problems, runs=runs, seed=seed, progress=progress, **options
+    with open_cluster(options["executor"]) as options["executor"], progress_bar() as progress:
+        results = play_league(
+            policies, problems=problems, runs=runs, seed=seed, progress=progress, **options
         )
-    found = standings(played)
-    for label, cost in stage_costs(named).items():
-        found["policies"][label] |= cost._asdict()
+    table = standings(results)
+    for label, cost in stage_costs(policies).items():
+        table["policies"][label] |= cost._asdict()
     if plot:
         from kibitz.plotting.figures import draw_figure, save_figure
         from kibitz.reproduction.experiments.league import draw
 
-        save_figure(draw_figure(draw(played)), Path(plot))
+        save_figure(draw_figure(draw(results)), Path(plot))
     if as_json:
-        print_json(found)
+        print_json(table)
     else:
-        print_league(found)
+        print_league(table)
         if plot:
             print(f"written to {plot}")
 
 
-def print_league(found: dict[str, Any]) -> None:
-    """Print a league for people."""
-    from kibitz.cli.tables import Page
+def print_league(table: dict[str, Any]) -> None:
+    """Print the standings of a league."""
+    from kibitz.cli.output import Printer, format_number
 
-    setting, reference = found["setting"], found["reference"]
+    setting, reference = table["setting"], table["reference"]
     n = len(setting["problems"]) * len(setting["rates"])
-    page = Page(140)
+    printer = Printer(140)
     rows = []
-    for label, one in found["policies"].items():
-        pair, where = found["paired"].get(label), one["where"]
-        number = where["problem"].removeprefix("problem ")
+    for label, one in table["policies"].items():
+        pair, where = table["paired"].get(label), one["where"]
+        difference = better = "–"
+        if pair is not None:
+            difference = format_difference(pair["difference"], pair["difference_sem"])
+            better = f"{pair['better']}/{pair['worse']}"
         rows.append(
             [
                 label,
-                f"{one['ratio']:.3g} ± {one['sem']:.1g}",
-                *(f"{ratio:.3g}" for ratio in one["by_rate"].values()),
-                f"{one['worst']:.3g} ({number}, ε={where['rate']:g})",
-                f"{one['q99']:.3g}",
+                format_difference(one["ratio"], one["sem"]),
+                *(format_number(ratio, 3) for ratio in one["by_rate"].values()),
+                f"{format_number(one['worst'], 3)} ({where['problem'].removeprefix('problem ')}, "
+                f"ε={where['rate']:g})",
+                format_number(one["q99"], 3),
                 str(one["best"]),
-                "–" if pair is None else f"{pair['difference']:.3g} ± {pair['difference_sem']:.1g}",
-                "–" if pair is None else f"{pair['better']}/{pair['worse']}",
-                f"{one['nanoseconds']:.0f}{' (draft)' if one['loop'] == 'draft' else ''}",
+                difference,
+                better,
+                f"{one['nanoseconds']:,.0f}" + (" (generic)" if one["kernel"] == "generic" else ""),
             ]
         )
-    page.table(
-        f"regret after {setting['horizon']} stages over that of the best policy of each setting",
+    printer.table(
+        f"regret after {setting['horizon']:,} stages, relative to the best policy of each setting",
         [
             "policy", "ratio ± s.e.", *(f"ε={rate:g}" for rate in setting["rates"]),
-            "worst (problem, ε)", "q99", "best in", f"above {reference} ± s.e.", "better/worse",
-            "ns a stage",
+            "worst (problem, ε)", "99 %", "best in", f"minus {reference} ± s.e.", "better/worse",
+            "ns per stage",
         ],
         rows,
         left=("worst (problem, ε)",),
     )  # fmt: skip
-    page.text(
+    for sentence in (
         f"{n} settings: {len(setting['problems'])} problems with {len(setting['rates'])} rates of "
-        f"looks; {setting['runs']} runs, seed {setting['seed']}"
-    )
-    page.text(
-        "ratio: geometric mean over all settings, and at each ε; q99: 99 % of all games lose less "
-        "than so many times the best policy's mean"
-    )
-    page.text(
-        f"above {reference}: paired difference in regret, mean over all settings; better/worse: in "
-        "how many settings it is surely so, by 3 standard errors; ns a stage: measured now, five "
-        "arms, ε = 0.1"
-    )
-    print_beaten(found, page)
+        f"looks; {setting['runs']:,} runs, seed {setting['seed']}",
+        "ratio: geometric mean over all settings, then over the settings of each ε",
+        "99 %: this quantile of the regret of a run, over the best policy's mean regret",
+        "best in: number of settings in which the policy has the lowest regret",
+        f"minus {reference}: paired difference in regret, mean over all settings",
+        f"better/worse: number of settings in which the policy is better or worse than {reference} "
+        "by more than 3 standard errors",
+        "ns per stage: measured now with five arms and ε = 0.1",
+    ):
+        printer.text(sentence)
+    print_better(table, printer)
 
 
-def print_beaten(found: dict[str, Any], page: Any) -> None:
-    """Print where another policy is surely better than the one they are compared with."""
-    reference = found["reference"]
-    if not found["beaten"]:
-        page.text(f"in no setting is another policy surely better than {reference}")
+def format_difference(value: float, error: float) -> str:
+    """Return a number with its standard error, with fewer digits than a regret."""
+    from kibitz.cli.output import format_number
+
+    return f"{format_number(value, 3)} ± {format_number(error, 1)}"
+
+
+def print_better(table: dict[str, Any], printer: "Printer") -> None:
+    """Print the settings in which another policy is significantly better than the reference."""
+    from kibitz.cli.output import format_number
+
+    reference = table["reference"]
+    if not table["beaten"]:
+        printer.text(f"In no setting is another policy significantly better than {reference}.")
         return
     rows = [
         [
             one["problem"].removeprefix("problem "), str(one["n_arms"]), f"{one['rate']:g}",
-            one["policy"], f"{one['regret']:.4g}", f"{one['reference']:.4g}",
-            f"{one['difference']:.3g} ± {one['sem']:.1g}",
+            one["policy"], format_number(one["regret"]), format_number(one["reference"]),
+            format_difference(one["difference"], one["sem"]),
         ]
-        for one in found["beaten"]
+        for one in table["beaten"]
     ]  # fmt: skip
-    page.table(
-        f"where another policy is surely better than {reference}, and the best there",
+    printer.table(
+        f"settings in which another policy is significantly better than {reference}",
         ["problem", "arms", "ε", "policy", "its regret", reference, "difference ± s.e."],
         rows,
         left=("policy",),

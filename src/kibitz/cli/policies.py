@@ -1,41 +1,81 @@
-"""`kibitz policies`, and policies from their names."""
+"""`kibitz policies`, and the parsing of --policy."""
 
+from collections.abc import Sequence
 from typing import Any
+
+EXAMPLES = "kibitz policies"
 
 
 def policies() -> None:
-    """List the policies, their parameters and defaults, and where in the paper each is."""
+    """List the policies with their parameters, defaults and place in the paper."""
     import inspect
+    import textwrap
 
     from kibitz.policies import POLICIES
 
     for name, make in POLICIES.items():
         defaults = inspect.signature(make).parameters.values()
-        parameters = ", ".join(f"{p.name}={p.default!r}" for p in defaults)
-        print(f"{name}({parameters})\n    {(inspect.getdoc(make) or '').splitlines()[0]}")
+        call = f"{name}({', '.join(f'{p.name}={p.default!r}' for p in defaults)})"
+        summary = (inspect.getdoc(make) or "").splitlines()[0].removeprefix("Return ")
+        print(textwrap.fill(call, 80, subsequent_indent=" " * (len(name) + 1)))
+        print(textwrap.indent(textwrap.fill(summary, 76), "    "))
 
 
-def policies_from(specs: list[str]) -> dict[str, Any]:
-    """Return the policies that specifications NAME:param=value,... describe, by specification."""
+def parse_policies(specs: Sequence[str]) -> dict[str, Any]:
+    """Return the policies that specs such as ucb:exploration=2 describe, by spec."""
     import inspect
 
-    from kibitz._validation import invalid, short_repr
-    from kibitz.cli.parse import read_parameter, read_policy
+    from kibitz.cli.option import OptionError, suggest
     from kibitz.policies import POLICIES
     from kibitz.policies.spec import from_spec
 
-    named: dict[str, Any] = {}
+    parsed: dict[str, Any] = {}
     for spec in specs:
-        name, words = read_policy(spec, list(POLICIES))
-        if spec in named:
-            raise ValueError(f"policy must be given once each, got {short_repr(spec)} twice")
+        name, words = split_spec(spec, list(POLICIES))
+        if spec in parsed:
+            raise OptionError(f"--policy {spec} is given twice; give each policy once")
         known = inspect.signature(POLICIES[name], eval_str=True).parameters
         for parameter in words:
             if parameter not in known:
-                raise invalid(
-                    f"parameter of {name}", f"one of {', '.join(known) or 'none'}", parameter
-                )
-        values = {p: read_parameter(word, known[p].annotation, p) for p, word in words.items()}
-        scale = values.pop("scale", None)
-        named[spec] = from_spec({"name": name, "parameters": values, "scale": scale})
-    return named
+                hint = suggest(parameter, list(known)) or f"; it takes {', '.join(known)}"
+                raise OptionError(f"--policy {name} has no parameter {parameter!r}{hint}")
+        try:
+            values = {p: parse_parameter(word, known[p].annotation, p) for p, word in words.items()}
+            scale = values.pop("scale", None)
+            parsed[spec] = from_spec({"name": name, "parameters": values, "scale": scale})
+        except (ValueError, OptionError) as error:  # of a parameter, not of a flag of that name
+            raise OptionError(f"--policy {name}: {error}") from None
+    return parsed
+
+
+def split_spec(spec: str, names: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """Split NAME:param=value,... into its parts; raise an OptionError if the name is unknown."""
+    from kibitz._validation import short_repr
+    from kibitz.cli.option import OptionError, suggest
+
+    name, _, rest = spec.partition(":")
+    if name not in names:
+        hint = suggest(name, names) or f"; choose one of {', '.join(names)}"
+        raise OptionError(f"--policy: unknown policy {short_repr(name)}{hint}")
+    parameters: dict[str, str] = {}
+    for part in filter(None, rest.split(",")):
+        parameter, equals, value = part.partition("=")
+        if not equals or not value:
+            form = "NAME or NAME:PARAMETER=VALUE,..."
+            raise OptionError(f"--policy must have the form {form}, got {short_repr(spec)}")
+        if parameter in parameters:
+            raise OptionError(f"--policy {name}: {parameter} is given twice, got {short_repr(spec)}")
+        parameters[parameter] = value
+    return name, parameters
+
+
+def parse_parameter(word: str, annotation: Any, name: str) -> Any:
+    """Parse a parameter of a policy by its annotation: bool, float, int or str."""
+    from kibitz.cli.option import parse_bool, parse_integer, parse_number
+
+    kinds = getattr(annotation, "__args__", (annotation,))  # of `int | None`
+    if bool in kinds:
+        return parse_bool(word, name)
+    if float in kinds:
+        return parse_number(word, name)
+    return parse_integer(word, name) if int in kinds else word

@@ -1,52 +1,74 @@
-"""`kibitz rehearse`: an agent, with its store, against a simulated world."""
+"""`kibitz rehearse`: run an agent and its store against a simulated environment."""
 
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated, Literal, get_args
 
-from kibitz.cli import parse
-from kibitz.cli.parse import SEED, Numbers
-from kibitz.cli.simulate import Rewards
+from kibitz.cli import option
+from kibitz.cli.option import LOOKS, PROBLEM, RUN, SEED, Numbers
+
+Rewards = Literal["gaussian", "bernoulli"]
+
+REPORTS = "Reports"  # title of a panel in the help
+EXAMPLES = """\
+kibitz rehearse --policy ucb_double:exploration=1 --means 0.1,0.3 \\
+    --rewards bernoulli --horizon 200 --delay 20 --loss 0.1 --duplicates 0.1
+"""
 
 
 def rehearse(
-    means: Annotated[Numbers, parse.numbers("means", "Mean of each arm: 2,1.8,0.5")],
+    means: Annotated[Numbers, option.numbers("--means", "Mean of each arm: 2,1.8,0.5", PROBLEM)],
     policy: Annotated[
-        str,
-        parse.text("NAME[:PARAM=VALUE,...]", "A policy and its parameters (see `kibitz policies`)"),
+        str, option.policy("A policy, such as ucb or ucb:exploration=2 (see `kibitz policies`)")
     ],
-    horizon: Annotated[int, parse.whole("horizon", "Number of stages, T")] = 1000,
-    runs: Annotated[int, parse.whole("runs", "Number of runs")] = 5,
-    seed: Annotated[int, parse.whole("seed", "Seed of all random numbers", least=0)] = SEED,
+    horizon: Annotated[int, option.simulation_option("horizon")] = 1000,
+    runs: Annotated[int, option.simulation_option("runs")] = 5,
+    seed: Annotated[int, option.simulation_option("seed")] = SEED,
     rewards: Annotated[
-        Rewards, parse.word("rewards", "Distribution of the rewards", get_args(Rewards))
+        Rewards,
+        option.choice(
+            "--rewards", "Reward distribution: gaussian or bernoulli", get_args(Rewards), PROBLEM
+        ),
     ] = "gaussian",
     sd: Annotated[
         Numbers | None,
-        parse.numbers("sd", "Standard deviation, common (default: 1) or one for each arm"),
+        option.numbers(
+            "--sd", "Standard deviation: one for all arms (default: 1) or one for each", PROBLEM
+        ),
     ] = None,
-    delay: Annotated[int, parse.whole("delay", "A report comes so many stages later", least=0)] = 0,
-    loss: Annotated[float, parse.number("loss", "Probability that it never comes")] = 0.0,
-    duplicates: Annotated[float, parse.number("duplicates", "Probability that it comes twice")] = 0.0,
-    rate: Annotated[float, parse.number("rate", "How often the agent gets a look")] = 0.0,
+    delay: Annotated[
+        int, option.integer("--delay", "Stages until a reward is reported", REPORTS, least=0)
+    ] = 0,
+    loss: Annotated[
+        float, option.number("--loss", "Probability that a report is lost", REPORTS)
+    ] = 0.0,
+    duplicates: Annotated[
+        float, option.number("--duplicates", "Probability that a report arrives twice", REPORTS)
+    ] = 0.0,
     patience: Annotated[
-        float | None, parse.number("patience", "Stages that the agent waits for a report")
+        float | None, option.number("--patience", "Stages that the agent waits for a report", REPORTS)
     ] = None,
+    rate: Annotated[
+        float, option.number("--rate", "Probability of a look at a stage, ε from 0 to 1", LOOKS)
+    ] = 0.0,
     store: Annotated[
-        str, parse.text("PATH|URL", "Keep the agents here (default: a file that is thrown away)")
+        str,
+        option.text(
+            "--store", "PATH|URL", "Keep the agents in this store (default: a temporary file)", RUN
+        ),
     ] = "",
-    plot: Annotated[str, parse.text("FILE", "Draw regret against time to this PNG, SVG or PDF")] = "",
-    as_json: Annotated[bool, parse.flag("--json", "Print one JSON object")] = False,
+    plot: Annotated[str, option.plot("Plot regret against time")] = "",
+    as_json: Annotated[bool, option.as_json()] = False,
 ) -> None:
-    """Play an agent, with its store, against a simulated world with late, lost and double reports."""
-    from kibitz.cli.policies import policies_from
-    from kibitz.cli.simulate import problem_from
-    from kibitz.cli.tables import Page, print_json, progress_bar
+    """Run a live agent against a simulation with delayed, lost and duplicate reports."""
+    from kibitz.cli.output import Printer, format_number, print_json, progress_bar
+    from kibitz.cli.policies import parse_policies
+    from kibitz.cli.simulate import make_problem
 
     if plot:
-        parse.check_plot(plot)
-    [player] = policies_from([policy]).values()
-    problem = problem_from(rewards, means, sd)
-    from kibitz.live.agent.rehearse import rehearse as play
+        option.check_plot(plot)
+    [player] = parse_policies([policy]).values()
+    problem = make_problem(rewards, means, sd)
+    from kibitz.live.agent.rehearse import rehearse as run
     from kibitz.model.feedback import active, bandit
     from kibitz.simulation.simulate import simulate
 
@@ -55,7 +77,7 @@ def rehearse(
             problem, active(rate) if rate else bandit(), {"simulator": player}, horizon=horizon,
             runs=runs, seed=seed, engine="step", progress=progress,
         )  # fmt: skip
-        data = play(
+        data = run(
             problem, player, horizon=horizon, runs=runs, seed=seed, delay=delay, loss=loss,
             duplicates=duplicates, rate=rate, patience=patience, store=store or None,
             beside=simulated, progress=progress,
@@ -66,23 +88,29 @@ def rehearse(
         title = f"{policy}: delay {delay}, loss {loss:g}, duplicates {duplicates:g}"
         save_figure(draw_regret_curves(data, title), Path(plot))
     final = {
-        str(who): data["final_regret"].sel(policy=who).to_numpy() for who in data["policy"].to_numpy()
+        str(label): data["final_regret"].sel(policy=label).to_numpy()
+        for label in data["policy"].to_numpy()
     }
+    n_duplicates = data["n_duplicates"].to_numpy()
     if as_json:
         print_json(
             {
-                "regret": {who: values.tolist() for who, values in final.items()},
-                "n_duplicates": data["n_duplicates"].to_numpy().tolist(),
+                "regret": {label: values.tolist() for label, values in final.items()},
+                "n_duplicates": n_duplicates.tolist(),
             }
         )
         return
-    page = Page(100)
-    rows = [(who, f"{v.mean():.4g}", f"{v.min():.4g}", f"{v.max():.4g}") for who, v in final.items()]
-    title = f"regret after {horizon} stages, {runs} runs"
-    page.table(title, ("who", "mean", "smallest", "largest"), rows)
-    page.text(
-        f"seed {seed}; {int(data['n_duplicates'].sum())} reports came twice and were counted once; "
-        "the log of each agent was checked"
+    printer = Printer(100)
+    rows = [
+        [label, *(format_number(value) for value in (v.mean(), v.min(), v.max()))]
+        for label, v in final.items()
+    ]
+    title = f"regret after {horizon:,} stages, {runs:,} runs"
+    printer.table(title, ("", "mean", "smallest", "largest"), rows)
+    printer.text("simulator: the same policy without an agent, when every report arrives at once")
+    printer.text(
+        f"seed {seed}; the agent ignored {int(n_duplicates.sum()):,} duplicate reports; its state "
+        "agrees with the event log in every run"
     )
     if plot:
         print(f"written to {plot}")

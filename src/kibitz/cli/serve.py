@@ -1,25 +1,33 @@
-"""`kibitz serve`: the agents of a store over HTTP."""
+"""`kibitz serve`: serve the agents of a store over HTTP."""
 
 from typing import Annotated
 
-from kibitz.cli import parse
+from kibitz.cli import option
 from kibitz.cli.agent import Store
+
+EXAMPLES = """\
+kibitz serve --store shop.db --port 8765
+"""
 
 
 def serve(
     store: Store,
-    port: Annotated[int, parse.whole("port", "Where to listen; 0 for any free one", least=0)] = 8765,
+    port: Annotated[
+        int, option.integer("--port", "Port to listen on; 0 for any free port", least=0)
+    ] = 8765,
     host: Annotated[
-        str, parse.text("ADDRESS", "Whom to listen to; others than this machine need tokens")
+        str, option.text("--host", "ADDRESS", "Bind address; other than 127.0.0.1, it needs tokens")
     ] = "127.0.0.1",
 ) -> None:
-    """Serve the agents of a store over HTTP, until Ctrl-C or SIGTERM."""
+    """Serve the agents of a store and the dashboard over HTTP, until Ctrl-C or SIGTERM."""
     try:
         import msgspec  # noqa: F401
         import starlette  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError as error:
-        raise ValueError(f"{error.name} is not installed; run: pip install 'kibitz[serve]'") from None
+        raise ValueError(
+            f"kibitz serve needs {error.name}, which is not installed; run: pip install '.[serve]'"
+        ) from None
     from kibitz._validation import whole
     from kibitz.live.dashboard.routes import ROUTES
     from kibitz.live.service.app import create_app
@@ -27,18 +35,18 @@ def serve(
     from kibitz.live.service.server import create_server, is_local, listen
     from kibitz.live.store import connect
 
-    whole(port, "port", 0, 65535)
-    there = connect(store, create=False)
+    whole(port, "--port", 0, 65535)
+    opened = connect(store, create=False)
     try:
-        if not is_local(host) and not list_tokens(there):
-            raise parse.Refused(
-                "host must be 127.0.0.1, ::1 or localhost while the store has no tokens "
-                f"(kibitz token create), got {host!r}"
+        if not is_local(host) and not list_tokens(opened):
+            raise option.OptionError(
+                f"--host {host} lets other machines in, but the store has no tokens; create one "
+                "with `kibitz token create`, or use --host 127.0.0.1"
             )
-        listening = listen(host, port)
+        socket = listen(host, port)
     except BaseException:
-        there.close()
+        opened.close()
         raise
     name = f"[{host}]" if ":" in host else host
-    print(f"serving {store} on http://{name}:{listening.getsockname()[1]}", flush=True)
-    create_server(create_app(there, ROUTES)).run(sockets=[listening])
+    print(f"serving {store} on http://{name}:{socket.getsockname()[1]}", flush=True)
+    create_server(create_app(opened, ROUTES)).run(sockets=[socket])

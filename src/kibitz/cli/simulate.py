@@ -1,146 +1,176 @@
-"""`kibitz simulate`: play policies against a problem."""
+"""`kibitz simulate`: simulate policies on a problem."""
 
 import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from kibitz.cli import parse
-from kibitz.cli.parse import SEED, Numbers
+from kibitz.cli import option
+from kibitz.cli.option import LOOKS, OUTPUT, PROBLEM, SEED, Numbers, OptionError
 
 if TYPE_CHECKING:
     import xarray
 
+    from kibitz.cli.output import Printer
+
 Rewards = Literal["gaussian", "bernoulli", "bounded"]
 Observer = Literal["bandit", "passive", "active", "full"]
 
+REWARDS_HELP = "Reward distribution: gaussian, bernoulli, or bounded (only with --log)"
 
-@parse.simulation_options(horizon=10_000, runs=1000, seed=SEED)
+EXAMPLES = """\
+kibitz simulate --policy ucb --policy kibitzer --means 2,1.8,0.5 --runs 100
+kibitz simulate --policy kibitzer:rewards=bernoulli --means 0.05,0.06 \\
+    --rewards bernoulli --observer active --rate 0.1 --out result.nc
+"""
+
+
+@option.simulation_options(horizon=10_000, runs=1000, seed=SEED)
 def simulate(
     policy: Annotated[
         list[str],
-        parse.text(
-            "NAME[:PARAM=VALUE,...]",
-            "A policy and its parameters (see `kibitz policies`); repeatable",
+        option.policy(
+            "A policy, such as ucb or ucb:exploration=2 (see `kibitz policies`); repeatable"
         ),
     ],
-    means: Annotated[Numbers | None, parse.numbers("means", "Mean of each arm: 2,1.8,0.5")] = None,
+    means: Annotated[
+        Numbers | None, option.numbers("--means", "Mean of each arm: 2,1.8,0.5", PROBLEM)
+    ] = None,
     log: Annotated[
         str,
-        parse.text("FILE", "Draw rewards from this log instead: an agent's export, or a CSV file"),
+        option.text(
+            "--log",
+            "FILE",
+            "Sample rewards from a log instead: an agent's export, or a CSV file",
+            PROBLEM,
+        ),
     ] = "",
     rewards: Annotated[
-        Rewards, parse.word("rewards", "Distribution of the rewards", get_args(Rewards))
+        Rewards, option.choice("--rewards", REWARDS_HELP, get_args(Rewards), PROBLEM)
     ] = "gaussian",
     sd: Annotated[
         Numbers | None,
-        parse.numbers("sd", "Standard deviation, common (default: 1) or one for each arm"),
+        option.numbers(
+            "--sd", "Standard deviation: one for all arms (default: 1) or one for each", PROBLEM
+        ),
     ] = None,
     observer: Annotated[
-        Observer, parse.word("observer", "Who chooses the arm of a look", get_args(Observer))
+        Observer,
+        option.choice(
+            "--observer",
+            "Which arm a look shows: bandit (no looks), passive (a random arm), active (the policy "
+            "chooses) or full (all arms at every stage)",
+            get_args(Observer),
+            LOOKS,
+        ),
     ] = "bandit",
-    rate: Annotated[float | None, parse.number("rate", "How often looks arrive, ε in [0, 1]")] = None,
+    rate: Annotated[
+        float | None, option.number("--rate", "Probability of looks at a stage, ε from 0 to 1", LOOKS)
+    ] = None,
     every: Annotated[
-        int | None, parse.whole("every", "Looks arrive every so many stages instead")
+        int | None, option.integer("--every", "Looks every so many stages, instead of --rate", LOOKS)
     ] = None,
     weights: Annotated[
         Any,
-        parse.weights(
-            "Passive: uniform (default), optimal, suboptimal or a list such as 0.1,0.2,0.7"
+        option.weights(
+            "Where a passive observer looks: uniform (default), optimal, suboptimal or a list "
+            "such as 0.1,0.2,0.7"
         ),
     ] = None,
-    looks: Annotated[int, parse.whole("looks", "Arms looked at when looks arrive")] = 1,
-    paid: Annotated[bool, parse.flag("--paid", "A look costs its gap")] = False,
+    looks: Annotated[int, option.integer("--looks", "Number of arms looked at each time", LOOKS)] = 1,
+    paid: Annotated[bool, option.flag("--paid", "A look costs the gap of its arm", LOOKS)] = False,
     *,
-    plot: Annotated[str, parse.text("FILE", "Draw regret against time to this PNG, SVG or PDF")] = "",
+    plot: Annotated[str, option.plot("Plot regret against time")] = "",
     watch: Annotated[
         bool,
-        parse.flag(
+        option.flag(
             "--watch",
-            "Look on as runs come in, in a window or a terminal; Ctrl-C prints those so far",
+            "Show the runs as they finish, in a window or the terminal; Ctrl-C stops",
+            OUTPUT,
         ),
     ] = False,
-    as_json: Annotated[bool, parse.flag("--json", "Print one JSON object")] = False,
+    arms: Annotated[
+        bool, option.flag("--arms", "Print each arm's share of the pulls and looks", OUTPUT)
+    ] = False,
+    as_json: Annotated[bool, option.as_json()] = False,
     **options: Any,
 ) -> None:
-    """Play policies against a problem and print their regret."""
+    """Simulate policies on a problem and print their regret."""
     from kibitz._files import check_target
-    from kibitz.cli.cluster import executor_at
-    from kibitz.cli.policies import policies_from
-    from kibitz.cli.tables import print_json, progress_bar
+    from kibitz.cli.cluster import open_cluster
+    from kibitz.cli.output import print_json, progress_bar
+    from kibitz.cli.policies import parse_policies
 
     if plot:
-        parse.check_plot(plot)
+        option.check_plot(plot)
     out, runs = options["file"], options["runs"]
     if out and out.endswith(".zarr"):
-        parse.check_installed("zarr", "zarr")
+        option.check_installed("zarr", "zarr", f"--out {out}")
     elif out:
-        check_target(out, "out")
-    named = policies_from(policy)
-    problem = problem_of_log(log, means, sd) if log else problem_from(rewards, means, sd)
-    feedback = feedback_from(observer, rate, every, weights, looks, paid)
+        check_target(out, "--out")
+    policies = parse_policies(policy)
+    problem = load_problem(log, means, sd) if log else make_problem(rewards, means, sd)
+    feedback = make_feedback(observer, rate, every, weights, looks, paid)
     window = None
-    with executor_at(options["executor"]) as options["executor"]:
-        game: Any = (problem, feedback, named)
+    with open_cluster(options["executor"]) as options["executor"]:
+        setting: Any = (problem, feedback, policies)
         if watch:
-            from kibitz.cli.watch import screen
+            from kibitz.cli.watch import open_screen
             from kibitz.plotting.race import open_window, watch_simulation
 
             window = open_window()
-            with screen(window) as shown:
-                data = watch_simulation(shown, *game, **options)
+            with open_screen(window) as screen:
+                data = watch_simulation(screen, *setting, **options)
         else:
-            from kibitz.simulation.simulate import simulate as play
+            from kibitz.simulation.simulate import simulate as run
 
             with progress_bar() as progress:
-                data = play(*game, progress=progress, **options)
+                data = run(*setting, progress=progress, **options)
     if plot:
         from kibitz.plotting.figures import draw_regret_curves, save_figure
 
         save_figure(draw_regret_curves(data, f"{problem.kind}, {observer}"), Path(plot))
     if as_json:
-        print_json(as_object(data))
+        print_json(summarize(data))
     else:
-        print_regret(data)
+        print_regret(data, arms)
         for file in filter(None, (out, plot)):
             print(f"written to {file}")
     if (complete := data.sizes["run"]) < runs:
         if not as_json:
-            print(f"stopped after {complete} of {runs} runs")
-        raise KeyboardInterrupt  # `main` has a sentence for it
+            print(f"stopped after {complete:,} of {runs:,} runs")
+        raise KeyboardInterrupt  # `main` prints the message
     if window is not None:
         window.wait_until_closed()
 
 
-def problem_of_log(log: str, means: list[float] | None, sd: list[float] | None) -> Any:
+def load_problem(log: str, means: list[float] | None, sd: list[float] | None) -> Any:
     """Return the problem of a log."""
-    from kibitz._validation import invalid
     from kibitz.live.agent.from_log import from_log
 
-    for name, value in {"means": means, "sd": sd}.items():
+    for flag, value in {"--means": means, "--sd": sd}.items():
         if value is not None:
-            raise invalid(name, "left out for a log", value)
+            raise OptionError(f"{flag} cannot be used with --log, which has the rewards; drop one")
     return from_log(log)
 
 
-def problem_from(rewards: Rewards, means: list[float] | None, sd: list[float] | None) -> Any:
+def make_problem(rewards: Rewards, means: list[float] | None, sd: list[float] | None) -> Any:
     """Return the problem that the options describe."""
     if means is None:
-        raise parse.Refused("means must be given, or a log, got none")
-    from kibitz._validation import invalid
+        raise OptionError("no problem given; use --means, as in --means 2,1.8,0.5, or --log FILE")
     from kibitz.model.problem import bernoulli, gaussian
 
     if rewards == "gaussian":
         spread = sd or [1.0]
         return gaussian(means, spread[0] if len(spread) == 1 else spread)
     if rewards == "bounded":
-        raise parse.Refused("--rewards bounded needs --log, a file with rewards in [0, 1]")
+        raise OptionError("--rewards bounded needs --log, a file with rewards in [0, 1]")
     if sd:
-        raise invalid("sd", "left out for bernoulli rewards", sd)
+        raise OptionError("--sd needs --rewards gaussian; the means determine bernoulli rewards")
     return bernoulli(means)
 
 
-def feedback_from(
+def make_feedback(
     observer: Observer,
     rate: float | None,
     every: int | None,
@@ -149,21 +179,25 @@ def feedback_from(
     paid: bool,
 ) -> Any:
     """Return the feedback that the options describe."""
-    from kibitz._validation import invalid
     from kibitz.model import feedback
 
-    if observer != "passive" and weights is not None:
-        raise invalid("weights", "left out unless the observer is passive", weights)
     if observer in {"bandit", "full"}:
-        given = {"rate": rate, "every": every, "looks": looks, "paid": paid}
-        ordinary = {"rate": None, "every": None, "looks": 1, "paid": False}
-        for name, value in given.items():
-            if value != ordinary[name]:
-                raise invalid(name, f"left out for the observer {observer}", value)
+        flags = {"--rate": rate, "--every": every, "--weights": weights, "--paid": paid or None}
+        flags["--looks"] = None if looks == 1 else looks
+        name = "the default observer, bandit," if observer == "bandit" else "the observer full"
+        reason = f"{name} has no looks" if observer == "bandit" else f"{name} sees every arm"
+        for flag, value in flags.items():
+            if value is not None:
+                needed = "" if flag == "--weights" else " or --observer active"
+                raise OptionError(f"{flag} needs --observer passive{needed} ({reason})")
         return feedback.full() if observer == "full" else feedback.bandit()
+    if observer == "active" and weights is not None:
+        raise OptionError(
+            "--weights needs --observer passive (with --observer active, the policy chooses the arm)"
+        )
     if (rate is None) == (every is None):
-        got = "none" if rate is None else "both"
-        raise ValueError(f"rate or every must be given for {observer}, got {got}")
+        count = "" if rate is None else ", not both"
+        raise OptionError(f"--observer {observer} needs --rate or --every{count}")
     arrivals: Any = rate if every is None else feedback.every(every)
     if observer == "active":
         return feedback.active(arrivals, looks=looks, paid=paid)
@@ -172,11 +206,11 @@ def feedback_from(
     )
 
 
-def as_object(data: "xarray.Dataset") -> dict[str, Any]:
+def summarize(data: "xarray.Dataset") -> dict[str, Any]:
     """Return a result as plain data, for --json."""
     policies = {}
     for label in data["policy"].to_numpy():
-        one = data.sel(policy=label).compute()  # of a folder, it is read here
+        one = data.sel(policy=label).compute()  # a zarr folder is read here
         final, curve = one["final_regret"], one["regret"]
         quantiles = final.quantile([0.1, 0.25, 0.5, 0.75, 0.9]).to_numpy().tolist()
         low, high = curve.quantile([0.25, 0.75], "run").to_numpy().tolist()
@@ -207,33 +241,46 @@ def standard_error(final: "xarray.DataArray") -> float:
     return float(final.std(ddof=1)) / math.sqrt(runs) if runs > 1 else 0.0
 
 
-def mean_and_error(final: "xarray.DataArray") -> str:
-    """Return a mean over runs with its standard error, in words."""
-    return f"{float(final.mean()):.4g} ± {standard_error(final):.2g}"
+def format_regret(final: "xarray.DataArray") -> str:
+    """Return a mean over runs with its standard error."""
+    from kibitz.cli.output import format_mean
+
+    return format_mean(float(final.mean()), standard_error(final))
 
 
-def print_regret(data: "xarray.Dataset") -> None:
-    """Print a result for people."""
-    from kibitz.cli.tables import Page
+def print_regret(data: "xarray.Dataset", arms: bool = False) -> None:
+    """Print the regret of each policy; with `arms`, also how pulls and looks spread over the arms."""
+    from kibitz.cli.output import Printer, format_number
 
     setting = json.loads(data.attrs["fingerprint"])
+    data = data[["final_regret", "n_pulls", "n_looks"]].compute()  # a zarr folder is read here
     rows = []
     for label in data["policy"].to_numpy():
-        one = data.sel(policy=label).compute()  # of a folder, it is read here
-        final = one["final_regret"]
+        final = data["final_regret"].sel(policy=label)
         quartiles = final.quantile([0.25, 0.5, 0.75]).to_numpy()
-        shares = []
-        for name in ("n_pulls", "n_looks"):
-            counts = one[name].mean("run").to_numpy()
-            share = 100 * counts / max(counts.sum(), 1)
-            shares.append(" ".join(f"{s:.3g}" for s in share) if counts.sum() else "–")
-        rows.append([str(label), mean_and_error(final), *(f"{q:.4g}" for q in quartiles), *shares])
-    page = Page(120)
-    page.table(
-        f"regret after {setting['horizon']} stages, {data.sizes['run']} runs",
-        ["policy", "mean ± s.e.", "q25", "median", "q75", "pulls %", "looks %"],
+        rows.append([str(label), format_regret(final), *map(format_number, quartiles)])
+    printer = Printer(120)
+    printer.table(
+        f"regret after {setting['horizon']:,} stages, {data.sizes['run']:,} runs",
+        ["policy", "mean ± s.e.", "25 %", "median", "75 %"],
         rows,
-        folded=("pulls %", "looks %"),
     )
+    if arms:
+        print_shares(data, printer)
     engines = " and ".join(sorted(set(json.loads(data.attrs["engine"]).values())))
-    page.text(f"seed {setting['seed']}, engine {engines}")
+    printer.text(f"seed {setting['seed']}, engine {engines}")
+
+
+def print_shares(data: "xarray.Dataset", printer: "Printer") -> None:
+    """Print each arm's share of the pulls and of the looks, for each policy."""
+    from kibitz.cli.output import format_number
+
+    rows = []
+    for label in data["policy"].to_numpy():
+        for kind in ("pulls", "looks"):
+            counts = data[f"n_{kind}"].sel(policy=label).mean("run").to_numpy()
+            if total := counts.sum():
+                shares = [format_number(100 * count / total, 3) for count in counts]
+                rows.append([str(label), kind, *shares])
+    columns = ["policy", "", *(f"arm {k}" for k in range(1, data.sizes["arm"] + 1))]
+    printer.table("share of each arm, %", columns, rows, lead=2, left=("",))

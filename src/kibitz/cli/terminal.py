@@ -1,9 +1,9 @@
-"""Letters for terminals that do not know ours: ε becomes eps, a line a hyphen."""
+"""ASCII replacements for characters that a terminal cannot encode: ε becomes eps."""
 
 import codecs
 from typing import TextIO
 
-SPELLED = {
+REPLACEMENTS = {
     "α": "alpha", "Δ": "Delta", "ε": "eps", "μ": "mu", "π": "pi", "ρ": "rho", "σ": "sigma",
     "Σ": "sum", "±": "+-", "∝": "~", "≥": ">=", "≤": "<=", "≈": "~", "∞": "inf", "·": "*", "×": "x",
     "→": "->", "–": "-", "—": "-", "−": "-", "…": "...", "•": "*", "’": "'", "‘": "'", "“": '"',
@@ -12,29 +12,30 @@ SPELLED = {
     **dict.fromkeys("│┃║", "|"),
     **dict(zip("⁰¹⁴⁵⁶⁷⁸⁹⁻", "01456789-", strict=True)),
 }  # fmt: skip
+HANDLER = "kibitz-ascii"
 
 
-def spell(error: UnicodeError) -> tuple[str, int]:
-    """Say in ASCII what an encoding does not have; an error handler as `codecs` wants it."""
+def replace_unencodable(error: UnicodeError) -> tuple[str, int]:
+    """Return the replacement of what could not be encoded; an error handler for `codecs`."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     letters = error.object[error.start : error.end]
-    corner = {letter: "+" for letter in letters if "\u2500" <= letter <= "\u257f"}
-    return "".join((corner | SPELLED).get(letter, "?") for letter in letters), error.end
+    corners = {letter: "+" for letter in letters if "\u2500" <= letter <= "\u257f"}
+    return "".join((corners | REPLACEMENTS).get(letter, "?") for letter in letters), error.end
 
 
-codecs.register_error("spell", spell)
+codecs.register_error(HANDLER, replace_unencodable)
 
 
-def spelled(text: str, stream: TextIO) -> str:
-    """Return a text in letters that a stream can take, for tables that must know its width."""
+def to_encodable(text: str, stream: TextIO) -> str:
+    """Return a text as a stream will print it; tables need its width."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
-    return text.encode(encoding, "spell").decode(encoding)
+    return text.encode(encoding, HANDLER).decode(encoding)
 
 
-def speak_its_language(*streams: TextIO) -> None:
-    """Let streams spell what they cannot encode, instead of failing."""
+def set_error_handler(*streams: TextIO) -> None:
+    """Make streams replace what they cannot encode, instead of raising an error."""
     for stream in streams:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None and not stream.encoding.lower().startswith("utf"):
-            reconfigure(errors="spell")
+            reconfigure(errors=HANDLER)

@@ -1,57 +1,79 @@
-"""`kibitz token`: who may do what with the agents of a store that is served."""
+"""`kibitz token`: access to the agents of a store over HTTP."""
 
 from typing import Annotated, Literal
 
 import typer
 
-from kibitz.cli import parse
-from kibitz.cli.agent import AsJson, Store, connected, show
+from kibitz.cli import option
+from kibitz.cli.agent import AsJson, Store, open_store, print_values
+from kibitz.cli.command import add_command, format_examples
 
-app = typer.Typer(no_args_is_help=True, help="Make, list and revoke the tokens of a store.")
+CREATE = "kibitz token create --store shop.db --role play --agent checkout"
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Create, list and revoke the access tokens of a store.",
+    epilog=format_examples(CREATE),
+)
 
 
-@app.command()
+@add_command(app, CREATE)
 def create(
     store: Store,
     role: Annotated[
         Literal["read", "play", "admin"],
-        parse.word("role", "What it allows, each what those before it do", ("read", "play", "admin")),
+        option.choice(
+            "--role",
+            "Role: read, play or admin, each including those before it",
+            ("read", "play", "admin"),
+        ),
     ],
-    agent: Annotated[str, parse.text("NAME", "For one agent only (default: for all)")] = "",
+    agent: Annotated[
+        str, option.text("--agent", "NAME", "Give access to one agent only (default: all)")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Create a token and print it; it cannot be shown again."""
+    """Create a token and print it; the store keeps only a hash of it."""
     from kibitz.live.service.auth import create_token
 
-    with connected(store) as there:
-        show({"token": create_token(there, role, agent or None)}, as_json)
+    with open_store(store) as opened:
+        print_values({"token": create_token(opened, role, agent or None)}, as_json)
 
 
-@app.command("list")
+@add_command(app, "kibitz token list --store shop.db", name="list")
 def list_tokens(store: Store, as_json: AsJson = False) -> None:
-    """Print the number of each token, its role, its agent and whether it was revoked."""
+    """List the tokens with their number, role, agent and state."""
+    from kibitz.cli.output import Printer, print_json
     from kibitz.live.service import auth
 
-    with connected(store) as there:
-        found = auth.list_tokens(there)
+    with open_store(store) as opened:
+        tokens = auth.list_tokens(opened)
     if as_json:
-        from kibitz.cli.tables import print_json
-
-        print_json({"tokens": [token._asdict() for token in found]})
+        print_json({"tokens": [token._asdict() for token in tokens]})
         return
-    for token in found:
-        state = "valid" if token.revoked_at is None else "revoked"
-        print(token.number, token.role, token.agent or "-", state, sep="\t")
+    rows = [
+        [
+            str(token.number),
+            token.role,
+            token.agent or "all",
+            "valid" if token.revoked_at is None else "revoked",
+        ]
+        for token in tokens
+    ]
+    columns = ("number", "role", "agent", "state")
+    Printer().table(f"tokens of {store}", columns, rows, left=columns)
 
 
-@app.command()
+@add_command(app, "kibitz token revoke 1 --store shop.db")
 def revoke(
-    number: Annotated[int, typer.Argument(metavar="NUMBER", help="Of the token: before the dot")],
+    number: Annotated[
+        int, typer.Argument(metavar="NUMBER", help="The token's number, before its dot")
+    ],
     store: Store,
     as_json: AsJson = False,
 ) -> None:
     """Revoke a token; a running service rejects it within a second."""
     from kibitz.live.service.auth import revoke_token
 
-    with connected(store) as there:
-        show({"result": revoke_token(there, number)}, as_json)
+    with open_store(store) as opened:
+        print_values({"result": revoke_token(opened, number)}, as_json)

@@ -28,7 +28,7 @@ MAX_INT = 2**62 - 1
 MAX_THREADS = 2**16
 MAX_RUNS = 2**32 - 1  # the number of a run is a 32-bit word of its seed
 ZARR = ".zarr"  # suffix of a folder of chunks
-DASK = "Let the workers of this Dask scheduler play, or of a local one: local"
+DASK = "Simulate on the Dask cluster at this address, or on a local one: local"
 
 
 class Limits(NamedTuple):
@@ -134,14 +134,14 @@ class Options(TypedDict, total=False):
     ]
     stages: Annotated["ArrayLike | None", Option(_accept, None)]  # with the horizons
     threads: Annotated[
-        int | None, Option(Limits(1, MAX_THREADS), None, "Runs at a time (default: all cores)")
+        int | None, Option(Limits(1, MAX_THREADS), None, "Runs in parallel (default: all cores)")
     ]
     engine: Annotated[
         str,
         Option(
             ("auto", "step", "leap"),
             "auto",
-            "Stage by stage, or leaping over stages",
+            "Simulate stage by stage (step), leap over stages (leap), or choose (auto)",
             fingerprint=True,
         ),
     ]
@@ -150,7 +150,7 @@ class Options(TypedDict, total=False):
         Option(
             Limits(1e-12, 1e-3, whole=False),
             1e-9,
-            "Leaping: error of a run, in total variation",
+            "Largest error of a run when leaping, in total variation",
             fingerprint=True,
         ),
     ]
@@ -160,7 +160,7 @@ class Options(TypedDict, total=False):
         Option(
             _file,
             None,
-            "Save to this netCDF file, or folder NAME.zarr, or resume from it",
+            "Save to this netCDF file or folder NAME.zarr, and resume from it",
             "--out FILE",
         ),
     ]

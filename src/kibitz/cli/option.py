@@ -1,0 +1,281 @@
+"""Options of the commands, and the parsing of their values.
+
+`number`, `numbers`, `integer`, `integers`, `choice`, `policy`, `weights`, `text` and `flag` each
+return a typer option. A value that cannot be parsed raises an `OptionError` that names the flag; the
+library checks the rest. `kibitz._validation` imports NumPy, so functions import it only to parse a
+value: help must not wait for it.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, TypeVar
+
+import typer
+
+from kibitz.simulation.options import OPTIONS, Limits, add_parameters
+
+T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., None])
+
+SEED = 1  # the default seed, printed with each result
+
+# Titles of the panels in the help.
+PROBLEM, LOOKS, RUN, OUTPUT = "Problem", "Looks", "Run", "Output"
+
+
+class Numbers(list[float]):
+    """A comma-separated list of numbers; typer takes `list[float]` for a repeatable option."""
+
+
+class Integers(list[int]):
+    """A comma-separated list of integers."""
+
+
+class OptionError(typer.BadParameter):
+    """An invalid option, with a message that is printed as it is."""
+
+    def format_message(self) -> str:
+        """Return the message without the prefix that typer adds."""
+        return str(self.message)
+
+
+# -------------------------------------------------------------------------------------- options
+
+
+def number(flag: str, help: str, panel: str | None = None) -> Any:
+    """Return an option that takes a number."""
+    return _option([flag], lambda word: parse_number(word, flag), "NUMBER", help, panel)
+
+
+def numbers(flag: str, help: str, panel: str | None = None) -> Any:
+    """Return an option that takes a comma-separated list of numbers."""
+    return _option([flag], lambda word: Numbers(parse_numbers(word, flag)), "NUMBER,...", help, panel)
+
+
+def integer(
+    flag: str, help: str, panel: str | None = None, *, least: int = 1, alias: str = ""
+) -> Any:
+    """Return an option that takes an integer of at least `least`."""
+    flags = [flag, alias] if alias else [flag]
+    return _option(flags, lambda word: parse_integer(word, flag, least), "INTEGER", help, panel)
+
+
+def integers(flag: str, help: str, panel: str | None = None) -> Any:
+    """Return an option that takes a comma-separated list of positive integers."""
+
+    def parse(word: str) -> Integers:
+        return Integers(parse_integer(part, flag) for part in word.split(","))
+
+    return _option([flag], parse, "INTEGER,...", help, panel)
+
+
+def choice(flag: str, help: str, choices: Sequence[str], panel: str | None = None) -> Any:
+    """Return an option that takes one of `choices`, which `help` should list."""
+
+    def parse(word: str) -> str:
+        from kibitz._validation import one_of
+
+        try:
+            return one_of(word, flag, choices)
+        except ValueError as error:
+            raise OptionError(f"{error}{suggest(word, choices)}") from None
+
+    return _option([flag], parse, "NAME", help, panel, autocompletion=_complete(lambda: choices))
+
+
+def policy(help: str, panel: str | None = PROBLEM) -> Any:
+    """Return the option --policy; shells complete the names of the policies."""
+
+    def names() -> Sequence[str]:
+        from kibitz.policies import POLICIES
+
+        return list(POLICIES)
+
+    return typer.Option(
+        "--policy",
+        help=help,
+        metavar="POLICY",
+        rich_help_panel=panel,
+        autocompletion=_complete(names),
+    )
+
+
+def weights(help: str, panel: str | None = LOOKS) -> Any:
+    """Return the option --weights, which takes a list of numbers or a name that the library knows."""
+
+    def parse(word: str) -> str | list[float]:
+        try:
+            return parse_numbers(word, "--weights")
+        except OptionError:
+            return word
+
+    return _option(["--weights"], parse, "NAME|NUMBER,...", help, panel)
+
+
+def text(flag: str, metavar: str, help: str, panel: str | None = None) -> Any:
+    """Return an option that takes any text, such as the name of a file."""
+    return typer.Option(flag, help=help, metavar=metavar, rich_help_panel=panel)
+
+
+def flag(flag: str, help: str, panel: str | None = None, *, alias: str = "", **more: Any) -> Any:
+    """Return an option without a value."""
+    flags = [flag, alias] if alias else [flag]
+    return typer.Option(*flags, help=help, metavar="", rich_help_panel=panel, **more)
+
+
+def as_json() -> Any:
+    """Return the option --json."""
+    return flag("--json", "Print one JSON object", OUTPUT)
+
+
+def plot(help: str) -> Any:
+    """Return the option --plot."""
+    return text("--plot", "FILE", f"{help} as PNG, SVG or PDF", OUTPUT)
+
+
+def simulation_options(*names: str, **defaults: Any) -> Callable[[F], F]:
+    """Return a decorator that gives a command options of `simulate`, as `**options`.
+
+    All options of `simulate` that have a flag are added if no `names` are given. They come before the
+    keyword-only parameters of the command.
+    """
+
+    def add(command: F) -> F:
+        added = {}
+        for name in names or [name for name, option in OPTIONS.items() if option.help]:
+            parameter: Any = OPTIONS[name].parameter
+            kind = str | None if callable(OPTIONS[name].takes) else parameter.annotation
+            typed: Any = Annotated[kind, simulation_option(name)]
+            default = defaults.get(name, parameter.default)
+            added[name] = parameter.replace(default=default, annotation=typed)
+            command.__annotations__[name] = typed  # typer reads both
+        add_parameters(command, added, first=True)
+        return command
+
+    return add
+
+
+def simulation_option(name: str) -> Any:
+    """Return an option of `simulate` as an option of a command."""
+    option: Any = OPTIONS[name]
+    takes, (flag, _, metavar) = option.takes, (option.flag or f"--{name}").partition(" ")
+    panel = OUTPUT if name == "file" else RUN
+    if isinstance(takes, Limits):
+        if takes.whole:
+            return integer(flag, option.help, panel, least=int(takes.low))
+        return number(flag, option.help, panel)
+    if isinstance(takes, tuple):
+        return choice(flag, option.help, takes, panel)
+    return text(flag, metavar, option.help, panel)
+
+
+def _option(
+    flags: Sequence[str],
+    parse: Callable[[str], Any],
+    metavar: str,
+    help: str,
+    panel: str | None,
+    **more: Any,
+) -> Any:
+    def parser(value: Any) -> Any:  # typer passes default values too, which need not be strings
+        return parse(value if isinstance(value, str) else str(value))
+
+    return typer.Option(
+        *flags, parser=parser, metavar=metavar, help=help, rich_help_panel=panel, **more
+    )
+
+
+def _complete(choices: Callable[[], Sequence[str]]) -> Callable[[str], list[str]]:
+    def complete(incomplete: str) -> list[str]:
+        return [word for word in choices() if word.startswith(incomplete)]
+
+    return complete
+
+
+# -------------------------------------------------------------------------------------- parsing
+
+
+def parse_number(word: str, name: str) -> float:
+    """Parse a number; 1e-3 and 1/3 are accepted."""
+    from kibitz._validation import number
+
+    return _parse(number, _to_number(word), name)
+
+
+def parse_numbers(word: str, name: str) -> list[float]:
+    """Parse a comma-separated list of numbers."""
+    from kibitz._validation import invalid
+
+    if not word.strip():
+        raise OptionError(str(invalid(name, "a list such as 1,0.5", word)))
+    return [parse_number(part, name) for part in word.split(",")]
+
+
+def parse_integer(word: str, name: str, least: int = 1) -> int:
+    """Parse an integer; 1e6 is accepted."""
+    from kibitz._validation import whole
+
+    return _parse(whole, _to_number(word), name, least)
+
+
+def parse_bool(word: str, name: str) -> bool:
+    """Parse true or false."""
+    from kibitz._validation import invalid
+
+    if word.lower() not in {"true", "false", "1", "0"}:
+        raise OptionError(str(invalid(name, "true or false", word)))
+    return word.lower() in {"true", "1"}
+
+
+def _to_number(word: str) -> int | float | str:
+    """Return the number that a word means, an exact int if possible; any other word as it is."""
+    try:
+        return int(word)
+    except ValueError:
+        pass
+    try:
+        numerator, slash, denominator = word.partition("/")
+        value = float(numerator) / float(denominator) if slash else float(numerator)
+    except (ValueError, ZeroDivisionError):
+        return word
+    is_overflow = math.isinf(value) and any(letter.isdigit() for letter in word)  # 1e400
+    return word if is_overflow else value
+
+
+def _parse(check: Callable[..., T], *arguments: Any) -> T:
+    try:
+        return check(*arguments)
+    except ValueError as error:  # typer would replace its message
+        raise OptionError(str(error)) from None
+
+
+def suggest(word: str, choices: Sequence[str]) -> str:
+    """Return "; did you mean ...?" with the choice that is closest to a misspelt word, or ""."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(word, choices, n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+# --------------------------------------------------------------------------- checks before the work
+
+
+def check_plot(plot: str) -> None:
+    """Raise a ValueError if the figure could not be written after the computation."""
+    from kibitz._files import check_target
+    from kibitz._validation import invalid
+
+    if not plot.endswith((".png", ".svg", ".pdf")):
+        raise invalid("--plot", "a name that ends in .png, .svg or .pdf", plot)
+    check_target(plot, "--plot")
+    check_installed("matplotlib", "figures", "--plot")
+
+
+def check_installed(package: str, extra: str, user: str) -> None:
+    """Raise a ValueError if a package that `user`, a flag or a command, needs is not installed."""
+    import importlib.util
+
+    if importlib.util.find_spec(package) is None:
+        raise ValueError(
+            f"{user} needs {package}, which is not installed; run: pip install '.[{extra}]'"
+        )

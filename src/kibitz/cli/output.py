@@ -1,0 +1,164 @@
+"""Output: tables and text for people, JSON for programs, a progress bar on standard error."""
+
+import json
+import math
+import os
+import sys
+import textwrap
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from kibitz.cli.terminal import to_encodable
+
+
+class Printer:
+    """Standard output, as wide as the terminal or COLUMNS; else, as in a pipe, `width` characters."""
+
+    def __init__(self, width: int = 80) -> None:
+        from rich.console import Console
+
+        is_known = sys.stdout.isatty() or "COLUMNS" in os.environ
+        self.console = Console(width=None if is_known else width, highlight=False, markup=False)
+
+    def text(self, text: str = "") -> None:
+        """Print a paragraph, wrapped at spaces."""
+        self.console.print(to_encodable(text, sys.stdout))
+
+    def table(
+        self,
+        title: str,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        *,
+        lead: int = 1,
+        left: Collection[str] = (),
+        folded: Collection[str] = (),
+    ) -> None:
+        """Print a table; if it is too wide, print several that repeat the first `lead` columns.
+
+        The first column and those in `left` are aligned to the left. Cells are never truncated;
+        those of `folded` columns may be wrapped at spaces.
+        """
+        from rich.console import Console
+        from rich.table import Table
+
+        heads = [to_encodable(column, sys.stdout) for column in columns]
+        cells = [[to_encodable(cell, sys.stdout) for cell in row] for row in rows]
+        min_widths, full_widths = [], []
+        for k, head in enumerate(heads):
+            column = [row[k] for row in cells]
+            words = [word for cell in column for word in cell.split()]
+            pieces = [*head.split(), *(words if columns[k] in folded else column), ""]
+            min_widths.append(max(map(len, pieces)))
+            full_widths.append(max(map(len, [head, *column])))
+        room = self.console.width
+        groups = [list(range(len(columns)))]
+        if _table_width(full_widths) > room:
+            heads = ["\n".join(textwrap.wrap(h, w)) for h, w in zip(heads, min_widths, strict=True)]
+            groups = _split_columns(min_widths, lead, room)
+        for n, group in enumerate(groups):
+            table = Table(title=None if n else to_encodable(title, sys.stdout), title_justify="left")
+            for k in group:
+                is_left = k == 0 or columns[k] in left
+                table.add_column(
+                    heads[k],
+                    justify="left" if is_left else "right",
+                    min_width=min_widths[k],
+                    no_wrap=columns[k] not in folded,
+                )
+            for row in cells:
+                table.add_row(*(row[k] for k in group))
+            needed = _table_width([min_widths[k] for k in group])
+            if needed > room:  # the terminal is too narrow even for one column
+                Console(width=needed, highlight=False, markup=False).print(table)
+            else:
+                self.console.print(table)
+
+
+def _table_width(widths: Sequence[int]) -> int:
+    return sum(widths) + 3 * len(widths) + 1
+
+
+def _split_columns(widths: Sequence[int], lead: int, room: int) -> list[list[int]]:
+    """Split columns into groups that fit into `room`, each with the `lead` columns first."""
+    groups: list[list[int]] = []
+    for k in range(lead, len(widths)):
+        if not groups or _table_width([widths[j] for j in [*groups[-1], k]]) > room:
+            groups.append(list(range(lead)))
+        groups[-1].append(k)
+    return groups
+
+
+def format_number(value: float, digits: int = 4) -> str:
+    """Return a number with so many significant digits, as people write it: 1,630 and 0.00038.
+
+    Exponents are left to numbers below 1e-5 and from 1e15 on.
+    """
+    rounded = float(f"{value:.{digits}g}")
+    if not math.isfinite(rounded):
+        return {math.inf: "∞", -math.inf: "-∞"}.get(rounded, "nan")
+    if rounded and not 1e-5 <= abs(rounded) < 1e15:
+        mantissa, _, exponent = f"{rounded:.{digits}g}".partition("e")
+        return f"{mantissa}e{int(exponent)}"
+    decimals = digits - 1 - (math.floor(math.log10(abs(rounded))) if rounded else 0)
+    text = f"{rounded:,.{max(decimals, 0)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def format_mean(mean: float, error: float) -> str:
+    """Return a mean with its standard error."""
+    return f"{format_number(mean)} ± {format_number(error, 2)}"
+
+
+def shorten(text: str, most: int = 70) -> str:
+    """Return a list of words, cut after a word if it has more than `most` characters."""
+    return text if len(text) <= most else text[: text.rindex(" ", 0, most)] + " …"
+
+
+def print_json(data: Any) -> None:
+    """Print plain data as one JSON object."""
+    print(json.dumps(to_json(data), allow_nan=False))
+
+
+def to_json(data: Any) -> Any:
+    """Return plain data with infinity as the strings "inf" and "-inf", and NaN as None."""
+    if isinstance(data, dict):
+        return {key: to_json(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [to_json(value) for value in data]
+    if isinstance(data, float) and not math.isfinite(data):
+        return None if math.isnan(data) else str(data)
+    return data
+
+
+@contextmanager
+def progress_bar() -> Iterator[Callable[[str, float], None]]:
+    """Show progress on standard error if it is a terminal and the work takes more than a second."""
+    if not sys.stderr.isatty():
+        yield lambda what, share: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    started = time.monotonic()
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:.0f} %"),
+        TimeRemainingColumn(),
+    )
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    task = bar.add_task("", total=1.0)
+
+    def show(what: str, share: float) -> None:
+        if not bar.live.is_started and (time.monotonic() - started > 1 or "compiling" in what):
+            bar.start()
+        bar.update(task, description=what, completed=share)
+
+    try:
+        yield show
+    finally:
+        if bar.live.is_started:
+            bar.stop()

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
-from workers import Inline
+from workers import InlineExecutor
 
 import kibitz
 from kibitz import active, bandit, gaussian, kibitzer, passive, simulate, ucb, ucb_double
@@ -442,7 +442,7 @@ def test_plan_validates_unused_arguments():
 
 def test_plan_takes_an_executor():
     setting = {"n_arms": 2, "gap": 0.5, "simulate": True, "runs": 2, "seed": 1}
-    inline = Inline()
+    inline = InlineExecutor()
     with_it = kibitz.plan(300, **setting, executor=inline)
     assert json.dumps(with_it) == json.dumps(kibitz.plan(300, **setting))
     assert inline.calls

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import xarray
-from workers import Inline
+from workers import InlineExecutor
 
 from kibitz.evaluation.league import Cost
 from kibitz.plotting import figures as plots, picture, vega
@@ -264,7 +264,7 @@ def test_other_files_in_the_folder_are_left_alone(two_experiments, tmp_path):
 
 
 def test_reproduce_with_an_executor(two_experiments, tmp_path):
-    inline = Inline()
+    inline = InlineExecutor()
     options = {"seed": 4, "only": [1], "runs": 2}
     (alone,) = report.reproduce(tmp_path / "alone", **options)
     (distributed,) = report.reproduce(tmp_path / "distributed", **options, executor=inline)

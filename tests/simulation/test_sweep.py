@@ -185,7 +185,7 @@ def test_a_sweep_over_random_problems_and_rates():
 
 
 def test_a_function_that_returns_no_problem_is_rejected():
-    with pytest.raises(ValueError, match="problem must be one such as gaussian"):
+    with pytest.raises(ValueError, match="problem must be a problem such as gaussian"):
         kb.sweep(kb.random_problems(lambda rng: 3, 1), kb.bandit(), kb.ucb(), draw=[0], **SHORT)
     with pytest.raises(ValueError, match="make must be a function of a generator"):
         kb.random_problems(3, seed=1)

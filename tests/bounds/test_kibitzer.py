@@ -488,10 +488,11 @@ def test_exploration_bounds_its_sum_over_simulated_arrivals(k, rate, room, beta,
 @EXPLORING
 @BETAS
 def test_step_3_gaussian_means_exceed_the_threshold_with_the_stated_probability(k, rate, room, beta):
-    """The counts n at which m(n) + √(2ℓ/n) ≥ room, of Gaussian streams: X at most, on average.
+    """On average, at most X of the counts n of a Gaussian stream satisfy m(n) + √(2ℓ/n) ≥ room.
 
-    X is above by 5 to 30 %, the standard error is 3 %: three of it are allowed, and the chance of a
-    false alarm is below 1e-3 each. With twice the scale there are more than X.
+    X exceeds the true mean by 5 to 30 %. The standard error is 3 %, and the test allows three of them,
+    so each case raises a false alarm with probability below 1e-3. With twice the scale, the mean
+    exceeds X.
     """
     rng = np.random.default_rng(9)
     horizon, n = 600, np.arange(1, 3000)

@@ -114,8 +114,9 @@ def test_each_arm_gets_a_quarter_of_its_share_of_looks(seed):
     assert bare > 0
 
 
-def look_after(n, *more):
-    """Return where the look goes after n observations of arms 1 and 2, a look at arm 1, and more.
+def next_look(n, *more):
+    """Return the arm of the next look after n observations each of arms 1 and 2, one look at arm 1,
+    and the observations `more`.
 
     Both have mean 0, so IMED prefers the one with fewer observations.
     """
@@ -126,15 +127,15 @@ def look_after(n, *more):
 
 def test_holds_the_arm_for_a_tenth_of_its_count():
     again = (1, 0.0)
-    assert [look_after(9), look_after(255)] == [2, 2]
-    assert [look_after(256, *[again] * n) for n in (0, 23, 24)] == [1, 1, 2]
-    assert [look_after(309, *[again] * n) for n in (0, 28, 29)] == [1, 1, 2]
+    assert [next_look(9), next_look(255)] == [2, 2]
+    assert [next_look(256, *[again] * n) for n in (0, 23, 24)] == [1, 1, 2]
+    assert [next_look(309, *[again] * n) for n in (0, 28, 29)] == [1, 1, 2]
 
 
 def test_the_hold_ends_when_the_leader_changes():
-    assert look_after(300, (2, 1.0)) == 1
+    assert next_look(300, (2, 1.0)) == 1
     # arm 2 leads; IMED looks at arm 0, which has one observation
-    assert look_after(300, (2, 1e3)) == 0
+    assert next_look(300, (2, 1e3)) == 0
 
 
 @pytest.mark.parametrize(("stage", "n_looks"), [(7, 3), (1000, 0), (10**12, 10**9)])

@@ -374,7 +374,7 @@ def test_find_crossing():
 def test_the_threshold(share, word):
     data = {
         label: make_sweep(
-            "relative", threshold.RELATIVE, [200 * share(x) for x in threshold.RELATIVE]
+            "relative", threshold.RELATIVE_RATES, [200 * share(x) for x in threshold.RELATIVE_RATES]
         )
         for label in threshold.SETTINGS
     }
@@ -387,7 +387,7 @@ def test_labels_of_the_threshold_settings():
             label == f"K = {n_arms}, Δ = {gap:g}, T = {typeset(horizon) if horizon > 1000 else '10³'}"
         )
         gaps = complexity.gaps([gap] + [0.0] * (n_arms - 1))
-        assert complexity.rate_star(gaps, horizon) * max(threshold.RELATIVE) <= 1
+        assert complexity.rate_star(gaps, horizon) * max(threshold.RELATIVE_RATES) <= 1
 
 
 @pytest.mark.parametrize(

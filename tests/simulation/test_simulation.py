@@ -235,7 +235,7 @@ def test_a_sweep_over_the_horizon_has_the_regret_at_each_horizon():
 
 @pytest.mark.parametrize("name", ["run", "policy", "n_looks"])
 def test_a_swept_parameter_cannot_have_a_name_of_the_result(name):
-    with pytest.raises(ValueError, match=f"'{name}' cannot be swept: results use this name"):
+    with pytest.raises(ValueError, match=f"a swept parameter cannot be called '{name}'"):
         kibitz.sweep(PROBLEM, kibitz.bandit(), kibitz.ucb(), **{name: [1]}, **SHORT)
 
 

@@ -290,10 +290,10 @@ def _search_onset(
 
 def _find_first_stage(holds: Callable[[FloatArray], BoolArray], stages: FloatArray) -> float:
     """Return the first stage at which `holds`, refined between two grid stages; infinity if none."""
-    true = np.flatnonzero(holds(stages))
-    if not len(true):
+    holding = np.flatnonzero(holds(stages))
+    if not len(holding):
         return math.inf
-    before, after = stages[max(true[0] - 1, 0)], stages[true[0]]
+    before, after = stages[max(holding[0] - 1, 0)], stages[holding[0]]
     while after - before > 1:
         middle = np.floor((before + after) / 2)
         before, after = (before, middle) if holds(np.array([middle]))[0] else (middle, after)
@@ -303,10 +303,10 @@ def _find_first_stage(holds: Callable[[FloatArray], BoolArray], stages: FloatArr
 def _find_last_rate(holds: Callable[[FloatArray], BoolArray]) -> float:
     """Return the largest rate at which `holds`, to one part in a million; 0 if none."""
     rates = np.geomspace(1.0, 1e-15, 61)
-    true = np.flatnonzero(holds(rates))
-    if not len(true):
+    holding = np.flatnonzero(holds(rates))
+    if not len(holding):
         return 0.0
-    above, below = rates[max(true[0] - 1, 0)], rates[true[0]]
+    above, below = rates[max(holding[0] - 1, 0)], rates[holding[0]]
     while above > below * (1 + 1e-6):
         middle = np.sqrt(above * below)
         above, below = (above, middle) if holds(np.array([middle]))[0] else (middle, below)

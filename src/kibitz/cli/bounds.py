@@ -39,7 +39,10 @@ def bounds(
         float, option.number("--rho", "ρ of OCUCB-n, for the hardness of the arms", CONSTANTS)
     ] = 0.5,
     alpha: Annotated[
-        float, option.number("--alpha", "α of ETC, for the last epoch of the arms", CONSTANTS)
+        float,
+        option.number(
+            "--alpha", "α of ETC; sets the epoch after which an arm is no longer pulled", CONSTANTS
+        ),
     ] = 1.0,
     as_json: Annotated[bool, option.as_json()] = False,
 ) -> None:

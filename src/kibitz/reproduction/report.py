@@ -417,7 +417,7 @@ def format_means(problems: Sequence[Sequence[float]]) -> str:
 
 
 def format_feedback(feedbacks: Sequence[dict[str, Any]]) -> str:
-    """Return the looks of one or more feedbacks in words; a rate that varies is left out."""
+    """Describe how looks arrive in one or more feedback models; omit a rate that varies."""
     first = feedbacks[0]
     if first["observer"] in {"bandit", "full"}:
         return {"bandit": "none", "full": "all arms at every stage"}[first["observer"]]

@@ -1,7 +1,7 @@
 """The schedule: from a request to jobs.
 
-A point is a problem, a feedback, policies and a horizon. Each policy at a point is a cell, a job of
-all its runs. The missing runs of each cell are split into jobs of suitable size.
+A point is a problem, a feedback, the policies and a horizon. A cell is one policy at one point, with
+all its runs. The runs of a cell that are still missing are split into jobs of suitable size.
 """
 
 import math

@@ -87,9 +87,15 @@ def sweep(
     swept, rows = _grid(lists, single) if points is None else _points(points, lists)
     for name in swept.names:
         if name in single:
-            raise ValueError(f"{name} is both in points and a keyword ({single[name]!r}); drop one")
-        if name in TAKEN or (name in OPTIONS and name not in lists):
-            raise ValueError(f"{name!r} cannot be swept: results use this name; choose another")
+            raise ValueError(
+                f"{name} is given both in points and as a keyword ({single[name]!r}); drop one"
+            )
+        if name in TAKEN:
+            raise ValueError(
+                f"a swept parameter cannot be called {name!r}, because results use that name; rename it"
+            )
+        if name in OPTIONS and name not in lists:
+            raise ValueError(f"{name!r} is an option and cannot vary in points; pass it as a keyword")
     names = [*swept.names, *single]
     label = partial(label_policies, by_name=callable(policies))
     parts: dict[str, tuple[list[str], Callable[[dict[str, Any]], Any]]] = {

@@ -166,22 +166,22 @@ def verdict(data: Data) -> Verdict:
                 claim=1,
             )
         )
-        lower = []
+        is_lower = []
         for name in VARIANTS:
             regrets = {p: final.sel(policy=f"{name}, p = {p:g}") for p in GROWTHS}
             for p in SMALL_GROWTHS:
                 gain = saving(regrets[p], regrets[GROWTHS[-1]])
-                lower.append(is_above(gain, 0))
+                is_lower.append(is_above(gain, 0))
                 statements.append(
                     Statement(
                         f"{title}: the regret of {name} is lower with p = {p:g} "
                         f"({mean(regrets[p])}) than with p = {GROWTHS[-1]:g} "
                         f"({mean(regrets[GROWTHS[-1]])}). The reduction is {format_percent(gain)}.",
-                        lower[-1],
+                        is_lower[-1],
                         claim=2,
                     )
                 )
-        comparisons.append((title.lower(), lower.count(True), len(lower)))
+        comparisons.append((title.lower(), is_lower.count(True), len(is_lower)))
     finding = (
         f"UCB1-Double reaches {format_percent(FINAL_SHARE)} of its final regret by stage "
         f"{typeset(stage)}. Regret is lower for the smaller p in "

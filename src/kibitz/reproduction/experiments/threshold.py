@@ -48,8 +48,8 @@ SETTINGS = {
     "K = 20, Δ = 0.5, T = 10⁴": (20, 0.5, 10_000),
 }
 #: Values of ε/ε*; 0 means no looks.
-RELATIVE = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
-LOW_RELATIVE = 0.1  #: The ε/ε* at which looks must not lower the regret.
+RELATIVE_RATES = (0.0, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+LOW_RELATIVE_RATE = 0.1  #: The ε/ε* at which looks must not lower the regret.
 #: Number of runs for each ε.
 RUNS = 200
 MAX_UNCHANGED = 0.05  #: Largest relative change of an unchanged regret.
@@ -65,7 +65,7 @@ def run(file: Files, **options: Any) -> Data:
         star = complexity.rate_star(complexity.gaps(means), horizon)
         data[label] = sweep(
             gaussian(means), lambda relative, star=star: passive(relative * star), ucb(),
-            relative=RELATIVE, horizon=horizon, stages=[horizon], file=file(str(n)), **options,
+            relative=RELATIVE_RATES, horizon=horizon, stages=[horizon], file=file(str(n)), **options,
         )  # fmt: skip
     return data
 
@@ -97,11 +97,11 @@ def verdict(data: Data) -> Verdict:
     statements, onsets = [], []
     for label, part in data.items():
         reduced = reductions(part)
-        low, high = reduced[LOW_RELATIVE], reduced[max(reduced)]
+        low, high = reduced[LOW_RELATIVE_RATE], reduced[max(reduced)]
         onsets.append(onset(reduced))
         statements.append(
             Statement(
-                f"{label}: looks lower the regret by {format_percent(low)} at {LOW_RELATIVE:g} ε* "
+                f"{label}: looks lower the regret by {format_percent(low)} at {LOW_RELATIVE_RATE:g} ε* "
                 f"(unchanged: within {format_percent(MAX_UNCHANGED)}) and by {format_percent(high)} "
                 f"at {max(reduced):g} ε* (clearly lower: more than "
                 f"{format_percent(MIN_REDUCTION)}). They lower it by "

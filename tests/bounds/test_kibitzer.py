@@ -490,9 +490,9 @@ def test_exploration_bounds_its_sum_over_simulated_arrivals(k, rate, room, beta,
 def test_step_3_gaussian_means_exceed_the_threshold_with_the_stated_probability(k, rate, room, beta):
     """On average, at most X of the counts n of a Gaussian stream satisfy m(n) + √(2ℓ/n) ≥ room.
 
-    X exceeds the true mean by 5 to 30 %. The standard error is 3 %, and the test allows three of them,
-    so each case raises a false alarm with probability below 1e-3. With twice the scale, the mean
-    exceeds X.
+    X exceeds the true mean by 5 to 30 %. The standard error is 3 %, and the test allows three of
+    them, so each case raises a false alarm with probability below 1e-3. With twice the scale, the
+    mean exceeds X.
     """
     rng = np.random.default_rng(9)
     horizon, n = 600, np.arange(1, 3000)

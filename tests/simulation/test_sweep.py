@@ -136,8 +136,8 @@ def test_points_can_be_resumed_and_are_not_a_grid(tmp_path, ending, grid):
         ({"points": [{"rate": 0.1}, {"p": 2}]}, "points must be .* the same keys"),
         ({"points": [{"rate": 0.1}, {"rate": 0.1}]}, "points must be a list without duplicates"),
         ({"points": [{"rate": [0.1]}]}, "rate must be a list of numbers or strings"),
-        ({"points": [{"point": 1}]}, "'point' cannot be swept"),
-        ({"points": [{"horizon": 1}]}, "'horizon' cannot be swept"),
+        ({"points": [{"point": 1}]}, "a swept parameter cannot be called 'point'"),
+        ({"points": [{"horizon": 1}]}, "'horizon' is an option and cannot vary in points"),
         ({"points": [{1: 1}]}, "points must be dicts whose keys are Python names, got 1"),
         ({"points": [{"rate": 0.1}], "rate": 0.2}, "rate is given both in points and as a keyword"),
         ({"points": [{"rate": 0.1}], "looks": [1, 2]}, "points=.* cannot be combined with"),
@@ -187,7 +187,7 @@ def test_a_sweep_over_random_problems_and_rates():
 def test_a_function_that_returns_no_problem_is_rejected():
     with pytest.raises(ValueError, match="problem must be a problem such as gaussian"):
         kb.sweep(kb.random_problems(lambda rng: 3, 1), kb.bandit(), kb.ucb(), draw=[0], **SHORT)
-    with pytest.raises(ValueError, match="make must be a function of a generator"):
+    with pytest.raises(ValueError, match="make must be a function that takes a generator"):
         kb.random_problems(3, seed=1)
 
 
@@ -271,5 +271,5 @@ def test_an_interrupted_summary_keeps_complete_cells(tmp_path, monkeypatch):
 def test_keep_is_checked():
     with pytest.raises(ValueError, match="keep must be 'runs' or 'summary', got 'some'"):
         summary(keep="some")
-    with pytest.raises(ValueError, match="'statistic' cannot be swept"):
+    with pytest.raises(ValueError, match="a swept parameter cannot be called 'statistic'"):
         kb.sweep(PROBLEM, kb.bandit(), kb.ucb(), statistic=[1], keep="summary", **SHORT)

@@ -309,7 +309,8 @@ def print_accuracy(accuracy: dict[str, Any], observers: list[str], printer: "Pri
     early = [percent(f"{o}, early" if f"{o}, early" in accuracy else "early") for o in observers]
     printer.text(
         f"Accuracy: in our tests, 90 % of predictions were within {' or '.join(steady)} of the "
-        f"simulated regret; for early looks, within {' and '.join(early)} of the regret without looks."
+        f"simulated regret; for early looks, within {' and '.join(early)} of the regret without "
+        "looks."
     )
 
 

@@ -92,7 +92,7 @@ def sweep(
             )
         if name in TAKEN:
             raise ValueError(
-                f"a swept parameter cannot be called {name!r}, because results use that name; rename it"
+                f"a swept parameter cannot be called {name!r}: results use that name; rename it"
             )
         if name in OPTIONS and name not in lists:
             raise ValueError(f"{name!r} is an option and cannot vary in points; pass it as a keyword")

@@ -101,7 +101,8 @@ def verdict(data: Data) -> Verdict:
         onsets.append(onset(reduced))
         statements.append(
             Statement(
-                f"{label}: looks lower the regret by {format_percent(low)} at {LOW_RELATIVE_RATE:g} ε* "
+                f"{label}: looks lower the regret by {format_percent(low)} "
+                f"at {LOW_RELATIVE_RATE:g} ε* "
                 f"(unchanged: within {format_percent(MAX_UNCHANGED)}) and by {format_percent(high)} "
                 f"at {max(reduced):g} ε* (clearly lower: more than "
                 f"{format_percent(MIN_REDUCTION)}). They lower it by "

@@ -3,9 +3,9 @@
 - Problems: `gaussian`, `bernoulli`, `empirical`, `random_problems`.
 - Feedback: `bandit`, `passive`, `active`, `full`.
 - Policies: `kibitzer`, `ucb` and others (`kibitz.policies`); `index_policy` for your own.
-- Simulation: `simulate`, `sweep`, and `race` to watch live.
-- Theory: `kibitz.bounds`, `plan` (the value of a bucket of looks), `bayes_optimal`.
-- Live traffic: `agent`, and `Client` for an agent behind an HTTP service.
+- Simulation: `simulate`, `sweep`, and `race`, which draws the regret while it simulates.
+- Theory: `kibitz.bounds`, `plan` (how much looks are worth), `bayes_optimal`.
+- Live traffic: `agent`, and `Client` for agents behind an HTTP service.
 """
 
 import sys
@@ -105,10 +105,10 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-if not TYPE_CHECKING:  # otherwise type checkers would accept any name
+if not TYPE_CHECKING:  # type checkers would otherwise accept any attribute of the module
 
     def __getattr__(name):
-        """Import a public name at its first use; `kibitz --help` then starts without numba."""
+        """Import a public name at its first use, so that `kibitz --help` does not import numba."""
         if name == "__version__":
             from importlib.metadata import version
 

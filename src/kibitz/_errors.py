@@ -1,4 +1,7 @@
-"""Exceptions that a caller may want to catch; bad arguments raise ValueError or TypeError."""
+"""The exceptions of kibitz that a caller may want to catch.
+
+Invalid arguments raise a plain ValueError or TypeError.
+"""
 
 
 class Error(Exception):
@@ -6,7 +9,7 @@ class Error(Exception):
 
 
 class Conflict(Error, ValueError):
-    """A report contradicts one that was already counted."""
+    """A report contradicts an earlier report of the same observation."""
 
 
 class UnknownDecision(Error, ValueError):

@@ -15,16 +15,16 @@ from typing import BinaryIO
 
 from kibitz._validation import invalid
 
-MAX_PREFIX = 50  # characters of the target's name in that of its temporary file
+MAX_PREFIX = 50  # characters of the target's name that the temporary file's name repeats
 TEMP_NAME = re.compile(r"(\..+\.)(\d+)\.[0-9a-f]+\.part")
 
-_writing: set[Path] = set()  # the temporary files of this process
+_writing: set[Path] = set()  # the temporary files that this process is writing
 
 
 def check_target(path: str | os.PathLike[str], name: str) -> Path:
     """Return the file that writing to `path` would change; raise ValueError if it is not writable.
 
-    `name` is the name of the argument in error messages. The folder must exist, the file need not.
+    `name` is the name of the argument in error messages. The folder must exist; the file need not.
     """
     text = _check_path(path, name, "the name of a file")
     try:
@@ -81,8 +81,9 @@ def write_atomic(
     """Write a file atomically; `content` may be a function that writes to an open file.
 
     If writing fails, the old file is unchanged and the temporary file is removed. Temporary files of
-    killed processes are removed too. With `best_effort`, meant for many thousand files, neither stale
-    files are removed nor is the disk flushed: after a power failure the file may be empty.
+    killed processes are removed too. `best_effort` is for writing many thousands of files: it neither
+    removes the temporary files of killed processes nor flushes the disk, so the file may be empty
+    after a power failure.
     """
     target = Path(os.path.realpath(target))
     if not best_effort:
@@ -120,7 +121,7 @@ def _temp_prefix(target: Path) -> str:
 
 @contextmanager
 def _temp_file(target: Path) -> Iterator[BinaryIO]:
-    """Open a temporary file beside the target; remove it afterwards unless it was renamed."""
+    """Open a temporary file beside the target; at the end, remove it unless it was renamed."""
     temp = target.with_name(f"{_temp_prefix(target)}{os.getpid()}.{os.urandom(4).hex()}.part")
     _writing.add(temp)
     try:
@@ -133,20 +134,20 @@ def _temp_file(target: Path) -> Iterator[BinaryIO]:
 
 
 def remove_stale_temp_files(folder: Path, prefix: str | None = None) -> None:
-    """Remove temporary files of dead processes from a folder, or only those with a prefix."""
-    with suppress(OSError):  # for example, a folder that cannot be listed
+    """Remove the temporary files of dead processes from a folder, or only files with a prefix."""
+    with suppress(OSError):  # for example, the folder cannot be listed
         for file in folder.iterdir():
             match = TEMP_NAME.fullmatch(file.name)
             if match and prefix in {None, match[1]} and not _is_alive(int(match[2]), file):
-                with suppress(OSError):  # on Windows: a file that a process has open
+                with suppress(OSError):  # on Windows, a process may have the file open
                     file.unlink()
 
 
 def _is_alive(process: int, temp: Path) -> bool:
     """Return whether the process that writes a temporary file is still running."""
     if process == os.getpid():
-        return temp in _writing  # a dead process may have had the same id, e.g. in a container
-    if os.name == "nt":  # `os.kill` would end the process; open files cannot be removed anyway
+        return temp in _writing  # a dead process may have had the same id, for example in a container
+    if os.name == "nt":  # there, `os.kill` ends the process, and open files cannot be removed anyway
         return False
     try:
         os.kill(process, 0)

@@ -1,10 +1,11 @@
-"""Hashes of functions, including everything that they refer to, recursively.
+"""Hashes of functions and of everything that they refer to, recursively.
 
 - `content_hash` identifies compiled code. It covers bytecode, constants and compiler options, and may
   change with the version of Python.
 - `source_hash` identifies results. It covers the source without comments, docstrings and layout, and
-  does not depend on the machine or the version of Python. If there is no source (a lambda, executed
-  text, a file edited after its import), it uses the bytecode and the version of Python.
+  does not depend on the machine or the version of Python. If the source is not available (for a
+  lambda, executed text or a file edited after its import), it covers the bytecode and the version of
+  Python instead.
 """
 
 import dis
@@ -30,19 +31,19 @@ GLOBAL_LOOKUPS = {"LOAD_GLOBAL", "LOAD_NAME"}  # bytecode instructions
 
 
 def content_hash(value: Any) -> str:
-    """Hash a function's bytecode, its constants and everything it refers to, recursively."""
+    """Return a hash of a function's bytecode and constants and of everything it refers to."""
     return _Hasher(by_source=False).digest(value)
 
 
 def source_hash(value: Any) -> str:
-    """Hash a function's source and everything it refers to, recursively."""
+    """Return a hash of a function's source and of everything it refers to."""
     return _Hasher(by_source=True).digest(value)
 
 
 def is_from_kibitz(function: Any) -> bool:
     """Return whether a function and all functions that it refers to are part of kibitz.
 
-    Such a function does not change within a process.
+    Functions of kibitz do not change within a process, so the answer is cached.
     """
     known = _ours.get(function)
     if known is None:
@@ -62,7 +63,7 @@ class _Hasher:
     def __init__(self, by_source: bool) -> None:
         self.by_source = by_source
         self.hash = hashlib.sha256()
-        self.seen: dict[int, tuple[int, Any]] = {}  # by id; keeps values alive, so ids are not reused
+        self.seen: dict[int, tuple[int, Any]] = {}  # by id; values are kept alive, so ids stay unique
 
     def digest(self, value: Any) -> str:
         self.feed(value)
@@ -98,7 +99,7 @@ class _Hasher:
         elif isinstance(value, np.ndarray):
             self.text("array", value.dtype, value.shape)
             self.hash.update(np.ascontiguousarray(value).tobytes())
-        elif hasattr(getattr(value, "_dispatcher", None), "py_func"):  # of numba.vectorize
+        elif hasattr(getattr(value, "_dispatcher", None), "py_func"):  # made by numba.vectorize
             self.text("vectorised")
             self.feed(value._dispatcher.py_func)
         elif isinstance(value, EnumType):
@@ -115,7 +116,7 @@ class _Hasher:
             self.text("known", getattr(value, "__name__", type(value).__name__))
         elif isinstance(value, np.dtype):
             self.text("dtype", value.descr)
-        else:  # an unknown type: at worst its repr changes and code is compiled again
+        else:  # an unknown type: at worst, its repr changes and the code is compiled again
             self.text(type(value).__name__, repr(value))
 
     def feed_function(self, function: FunctionType) -> None:
@@ -144,14 +145,14 @@ class _Hasher:
     def feed_code(self, code: CodeType) -> None:
         if self.by_source:
             self.text("bytecode of Python", platform.python_version_tuple()[:2])
-        flags = code.co_flags | inspect.CO_OPTIMIZED  # numba clears it under a profiler
+        flags = code.co_flags | inspect.CO_OPTIMIZED  # numba clears this flag under a profiler
         self.text("code", code.co_argcount, flags, code.co_names, code.co_varnames)
         self.text(code.co_freevars, code.co_cellvars)
         self.hash.update(code.co_code)
         self.feed(code.co_consts)
 
     def feed_attributes(self, value: Any, names: list[str]) -> None:
-        """Hash the attributes of a module that a function may use, including nested modules."""
+        """Hash the attributes of a module that a function may use, also in nested modules."""
         known = (
             not isinstance(value, ModuleType) or value.__name__.split(".")[0] in VERSIONED_LIBRARIES
         )
@@ -165,7 +166,7 @@ class _Hasher:
 
 
 def _options(dispatcher: Any, by_source: bool) -> str:
-    """Return the compiler options that machine code, or the results, may depend on."""
+    """Return the compiler options that the results (`by_source`) or the machine code depend on."""
     options = getattr(dispatcher, "targetoptions", {})
     if by_source:
         options = {k: v for k, v in options.items() if k == "fastmath" and v}
@@ -181,9 +182,10 @@ def _all_names(code: CodeType) -> list[str]:
 
 @cache
 def global_names(code: CodeType) -> list[str]:
-    """Return the global names that code uses; `_all_names` also has names of attributes.
+    """Return the global names that code uses; `_all_names` also returns names of attributes.
 
-    Only these are sent to another process with a function, where its hash is then the same.
+    A function that is sent to another process takes only these globals with it. `content_hash` covers
+    no others, so it is the same in both processes.
     """
     own = {step.argval for step in dis.get_instructions(code) if step.opname in GLOBAL_LOOKUPS}
     inner = [part for part in code.co_consts if isinstance(part, CodeType)]
@@ -209,7 +211,7 @@ def collect_functions(function: Any) -> list[FunctionType]:
 
 def _source(function: FunctionType) -> str | None:
     """Return the tokens of a function's source, or None if the source is unavailable or stale."""
-    if function.__name__ == "<lambda>":  # a line may contain several
+    if function.__name__ == "<lambda>":  # a line may contain several lambdas
         return None
     try:
         lines, _ = inspect.findsource(function)
@@ -224,8 +226,8 @@ def _source(function: FunctionType) -> str | None:
 def _list_codes(text: str) -> list[CodeType]:
     """Return the code objects of all functions in a file or notebook cell.
 
-    The whole text is compiled, because bytecode depends on it: `np.zeros(1)` compiles differently if
-    `np` is imported there.
+    The whole text is compiled, because the bytecode of a function may depend on it: `np.zeros(1)`
+    compiles differently if the text imports `np`.
     """
     found: list[CodeType] = []
     pending = [compile(text, "<source>", "exec", dont_inherit=True)]
@@ -236,7 +238,7 @@ def _list_codes(text: str) -> list[CodeType]:
 
 
 def _is_same_code(one: CodeType, other: CodeType) -> bool:
-    """Return whether two code objects come from the same lines."""
+    """Return whether two code objects have the same name, line, bytecode and constants."""
     places = [(code.co_name, code.co_firstlineno, code.co_code) for code in (one, other)]
     return places[0] == places[1] and _plain_constants(one) == _plain_constants(other)
 

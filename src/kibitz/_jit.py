@@ -1,7 +1,7 @@
 """The decorator that marks functions for compilation. This module does not import numba.
 
-A marked function stays plain Python: it can be called, debugged and pickled. When the engine builds a
-kernel, it compiles copies of all marked functions into it (`kibitz.engine.jit`).
+A marked function stays plain Python: it can be called, debugged and pickled. To build a kernel, the
+engine compiles copies of all marked functions that the kernel uses (`kibitz.engine.jit`).
 """
 
 from collections.abc import Callable
@@ -47,7 +47,7 @@ def jit(
         Whether the function is inlined into its callers. Use False for long functions that are
         called rarely; kernels then compile faster.
     substitute
-        The function that compiled code calls instead. Both must return the same numbers.
+        A function that compiled code calls in place of this one. Both must return the same numbers.
     """
 
     def mark(marked: F) -> F:
@@ -58,6 +58,6 @@ def jit(
 
 
 def get_mark(function: Any) -> Mark | None:
-    """Return the mark of a function, or None if it has none."""
+    """Return the mark of a function, or None if the function is not marked."""
     mark: Mark | None = getattr(function, _ATTRIBUTE, None)
     return mark

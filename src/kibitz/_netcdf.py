@@ -13,13 +13,13 @@ from kibitz._validation import short_repr
 if TYPE_CHECKING:
     import xarray
 
-FORMAT = 3  # of result files; 0.1.0 wrote no checksum, and formats before 3 used older names
+FORMAT = 3  # version of result files; formats before 3 used other names, 0.1.0 had no checksum
 LAST_LINE = re.compile(rb"\nkibitz format (\d+) sha256 ([0-9a-f]{64})\n\Z")
 READ_SECONDS = 60  # timeout for reading a file without a checksum
 
 
 def to_netcdf(data: "xarray.Dataset") -> bytes:
-    """Return a dataset as netCDF, built in memory because HDF5 crashes on a full disk."""
+    """Return a dataset as netCDF data, built in memory because HDF5 crashes on a full disk."""
     import h5netcdf
     from xarray.backends import H5NetCDFStore
 
@@ -39,7 +39,7 @@ def from_netcdf(content: bytes) -> "xarray.Dataset":
 
 
 def append_checksum(netcdf: bytes) -> bytes:
-    """Return netCDF data followed by a line with their checksum."""
+    """Return netCDF data followed by a line with the format and the checksum of the data."""
     digest = hashlib.sha256(netcdf).hexdigest()
     return netcdf + f"\nkibitz format {FORMAT} sha256 {digest}\n".encode()
 
@@ -62,7 +62,10 @@ def read_verified(file: Path) -> bytes:
 
 
 def _read_unchecked(file: Path) -> bytes:
-    """Return a file of kibitz 0.1.0, read in another process because HDF5 may crash on it."""
+    """Return the netCDF data of a file of kibitz 0.1.0, which has no checksum.
+
+    Another process reads the file, because HDF5 may crash on damaged data.
+    """
     code = "import sys; from kibitz._netcdf import resave; resave(sys.argv[1])"
     try:
         child = subprocess.run(
@@ -76,7 +79,7 @@ def _read_unchecked(file: Path) -> bytes:
 
 
 def resave(file: str) -> None:
-    """Write a file of kibitz 0.1.0 to standard output as netCDF; this may crash the process."""
+    """Copy the dataset of a kibitz 0.1.0 file to standard output; this may crash the process."""
     data = from_netcdf(Path(file).read_bytes())
     if "format" in data.attrs:  # a newer file that lost its checksum
         sys.exit(1)

@@ -1,6 +1,6 @@
-"""Validation of arguments, once, at the boundary of the library.
+"""Validation of arguments, which happens once, at the boundary of the library.
 
-Each function returns the value as a plain Python or NumPy type, or raises a ValueError:
+Each function returns the value as a plain Python or NumPy type, or raises the ValueError
 `<name> must be <condition>, got <value>`.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-MAX_INT = 2**62 - 1  # compiled code can add two such numbers without overflow
+MAX_INT = 2**62 - 1  # compiled code can add two numbers of this size without overflow
 MAX_REPR = 60  # characters of a value in an error message
 EXECUTOR = "a concurrent.futures Executor or a function that returns one"
 
@@ -30,7 +30,7 @@ def short_repr(value: object) -> str:
         value = value.tolist() if value.size <= MAX_REPR else f"array of shape {value.shape}"
     try:
         text = repr(value)
-    except Exception as error:  # an integer with thousands of digits, or a broken __repr__
+    except Exception as error:  # an int with thousands of digits, or a __repr__ that raises
         digits = isinstance(value, int) and int(value.bit_length() * math.log10(2)) + 1
         text = f"a number with {digits} digits" if digits else f"{type(value).__name__} ({error})"
     if len(text) > MAX_REPR:
@@ -108,7 +108,7 @@ def flag(value: Any, name: str) -> bool:
 
 
 def one_of(value: Any, name: str, choices: Collection[str]) -> str:
-    """Return a string that is one of `choices`; suggest the closest one if it is not."""
+    """Return a string that is one of `choices`; otherwise raise and suggest the closest choice."""
     if not (isinstance(value, str) and value in choices):
         *first, last = map(repr, choices)
         condition = f"{', '.join(first)} or {last}" if first else last
@@ -142,7 +142,7 @@ def array(
         large = result.dtype == object and all(type(x) is int for x in result.flat)
         masked = isinstance(value, np.ma.MaskedArray)  # np.array would drop the mask
         if (result.dtype.kind in "iuf" or large) and not masked:
-            with np.errstate(over="ignore"):  # long doubles beyond the range of a float
+            with np.errstate(over="ignore"):  # a long double may exceed the range of a float
                 return np.array(result, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         pass

@@ -59,9 +59,9 @@ def compile_trials(policy: Policy) -> Any:
     holds = policy.hold is not None
     foreseen = holds or policy.turns is not None
     hold: Any = policy.hold
-    due: Any = policy.due
+    looks_due: Any = policy.looks_due
     propose, _ = make_leap_functions(
-        get_statistics_index(policy), policy.update, policy.turns, policy.hold, policy.due
+        get_statistics_index(policy), policy.update, policy.turns, policy.hold, policy.looks_due
     )
     next_arrival, draw_look_arm = make_look_functions(Feedback("active", 0.1))
 
@@ -159,7 +159,10 @@ def compile_trials(policy: Policy) -> Any:
                     if holds:
                         planned = held.arm
                         for other in range(n_arms):
-                            if other not in (arm, held.arm) and due(params, state, other, 1) > 0:
+                            if (
+                                other not in (arm, held.arm)
+                                and looks_due(params, state, other, 1) > 0
+                            ):
                                 planned = other
                         if looks.observer == ACTIVE:
                             wrong_look = wrong_look or chosen != planned

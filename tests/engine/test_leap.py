@@ -606,7 +606,7 @@ def test_a_leap_ends_with_the_hold_of_the_pulled_arm(rate):
     assert policy.hold(params, state) == (1, 0, 99)
     assert policy.pull(params, state, stage, None) == 1
     propose, _ = make_leap_functions(
-        get_statistics_index(policy), policy.update, None, policy.hold, policy.due
+        get_statistics_index(policy), policy.update, None, policy.hold, policy.looks_due
     )
     arms = make_arms(kb.gaussian([0, -0.095, -0.6]), 1.0)
     looks = make_looks(kb.active(0.02), np.array([0, 0.095, 0.6]), 2 * stage)

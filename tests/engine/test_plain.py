@@ -59,7 +59,7 @@ def test_policy_functions_run_in_plain_python_without_compiling():
                     policy.turns(params, state)
                 if policy.hold is not None:
                     policy.hold(params, state)
-                    policy.due(params, state, 0, 9)
+                    policy.looks_due(params, state, 0, 9)
         print(len(recorder.buffer))
         """
     )

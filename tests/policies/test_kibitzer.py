@@ -181,8 +181,8 @@ def test_hold_returns_how_long_an_arm_is_held():
         assert GAUSSIAN.hold(GAUSSIAN.params, state).max_looks == left
 
 
-def test_due_returns_which_looks_go_in_turn():
-    """`due` of an arm that is neither pulled nor held equals the looks that `look` sends there."""
+def test_looks_due_counts_the_looks_that_go_in_turn():
+    """For an arm neither pulled nor held, `looks_due` counts the looks that `look` sends to it."""
     rng = np.random.default_rng(5)
     params, taken = GAUSSIAN.params, 0
     for _ in range(300):
@@ -195,7 +195,7 @@ def test_due_returns_which_looks_go_in_turn():
         known.n_observed[:], known.sums[:] = counts, counts * means
         known.totals[LOOKS] = n_looks = rng.integers(0, 4 * n_arms * (counts[1:].min() + 3))
         n = int(rng.integers(1, 300))
-        said = [GAUSSIAN.due(params, state, arm, n) for arm in range(2, n_arms)]
+        said = [GAUSSIAN.looks_due(params, state, arm, n) for arm in range(2, n_arms)]
         before = known.n_observed.copy()
         for stage in range(10**7, 10**7 + n):
             arm = GAUSSIAN.look(params, state, stage, None)

@@ -1,1 +1,1 @@
-"""The compiled simulator: the loop, its environment, and how numba compiles and caches it."""
+"""The compiled simulator: the loop, its environment, and its compilation and caching by numba."""

@@ -1,7 +1,7 @@
 """Background compilation: other processes compile kernels and store them in the cache.
 
-Jobs that start after a kernel was stored load it from there. Separate processes hold neither the
-interpreter lock nor the memory of this one.
+A job that starts after its kernel was stored loads the kernel from the cache. Compiling in separate
+processes neither blocks this process through the interpreter lock nor uses its memory.
 """
 
 import os
@@ -26,7 +26,7 @@ _compiling: dict[Hashable, "subprocess.Popen[bytes]"] = {}  # by the key of the 
 
 @contextmanager
 def compile_in_background(kernels: list[Kernel], n_processes: int) -> Iterator[None]:
-    """Compile kernels in other processes, in the given order, while the block runs."""
+    """Compile kernels in other processes, in the given order, while the `with` block runs."""
     shares = assign_kernels(kernels, n_processes) if CAN_COMPILE else []
     with ExitStack() as stack:
         for share in shares:
@@ -38,7 +38,11 @@ def compile_in_background(kernels: list[Kernel], n_processes: int) -> Iterator[N
 
 
 def assign_kernels(kernels: list[Kernel], n_processes: int) -> list[list[Kernel]]:
-    """Assign kernels to processes: those with the same key together, leaping ones apart."""
+    """Assign kernels to processes.
+
+    Kernels with the same key go to the same process. Kernels that leap and kernels that do not leap
+    go to different processes.
+    """
     kinds = [kind for leap in (False, True) if (kind := [k for k in kernels if k.leap == leap])]
     shares: list[list[Kernel]] = []
     for kind in kinds:
@@ -49,20 +53,20 @@ def assign_kernels(kernels: list[Kernel], n_processes: int) -> list[list[Kernel]
 
 
 def is_compiling(kernel: Kernel) -> bool:
-    """Return whether another process is going to compile a kernel or is doing so."""
+    """Return whether another process is compiling a kernel or will compile it."""
     process = _compiling.get(kernel.key)
     return process is not None and process.poll() is None and not kernel.is_ready()
 
 
 def wait_for(kernel: Kernel) -> None:
-    """Wait until a kernel is compiled or its process has ended."""
+    """Wait until a kernel is compiled or the process that compiles it has ended."""
     while is_compiling(kernel):
         time.sleep(POLL_SECONDS)
 
 
 @contextmanager
 def _process(kernels: list[Kernel]) -> Iterator["subprocess.Popen[bytes]"]:
-    """Run a process that compiles kernels; kill it at the end of the block."""
+    """Run a process that compiles kernels; kill the process at the end of the `with` block."""
     payloads = []
     for kernel in kernels:
         with suppress(Exception):  # a kernel that cannot be pickled is compiled by the main process
@@ -85,7 +89,7 @@ def _process(kernels: list[Kernel]) -> Iterator["subprocess.Popen[bytes]"]:
 
 
 def compile_received() -> None:
-    """Compile the kernels read from standard input; stop if one cannot be stored."""
+    """Compile the kernels read from standard input; stop if a kernel cannot be stored."""
     before = set(cache_folder().glob(f"*{SUFFIX}"))
     for payload in pickle.load(sys.stdin.buffer):
         with suppress(Exception):  # the main process will raise the error

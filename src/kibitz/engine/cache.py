@@ -1,9 +1,9 @@
-"""Compiled code on disk.
+"""The cache of compiled code on disk.
 
-numba's own `cache=True` watches one source file, but a kernel contains functions from several. Here
-the name of a file is a hash of all functions of the kernel (`content_hash`), the signature, the
-processor and the versions, so a stale file is never loaded. If a file is damaged or missing, the
-kernel is compiled again.
+numba's own `cache=True` watches one source file, but a kernel contains functions from several files.
+Here the name of a cache file is a hash of all functions of the kernel (`content_hash`), the
+signature, the processor and the versions, so a stale file is never loaded. If a cache file is damaged
+or missing, the kernel is compiled again.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ from kibitz.engine.numba_compat import (
 )
 
 MAX_FILES = 500  # of about 200 kB each
-LAYOUT = 9  # version of the file format; increase it to compile everything again
+LAYOUT = 9  # version of the file format; increasing it invalidates all cached files
 VERSIONS = (LAYOUT, sys.version, np.__version__)
 SUFFIX = ".kernel"
 
@@ -46,14 +46,14 @@ def cache_folder() -> Path:
 def cached_dispatcher(function: Any, roots: Sequence[tuple[Any, Mark]] = (), **options: Any) -> Any:
     """Return a dispatcher that loads its code from the cache, or compiles it, at the first call.
 
-    `roots` are functions of the user that the function refers to (`link`).
+    `roots` are the functions of the user that `function` refers to, with their marks (see `link`).
     """
     if numba.config.DISABLE_JIT:
         return function
     content = content_hash((function, roots, options))
     if content not in _dispatchers:
         copy = link(function, roots)
-        copy.__qualname__ = f"{function.__name__}_{content[:24]}"  # a unique symbol
+        copy.__qualname__ = f"{function.__name__}_{content[:24]}"  # makes the symbol unique
         dispatcher = numba.njit(error_model="numpy", **KERNEL, **options)(copy)
         if CAN_CACHE:
             set_cache(dispatcher, _overload_cache(content))
@@ -67,7 +67,7 @@ _contents: dict[Any, str] = {}
 
 
 def is_compiled(dispatcher: Any, arguments: tuple[Any, ...]) -> bool:
-    """Return whether a dispatcher is compiled for these arguments, in this process or on disk."""
+    """Return whether code for these arguments exists, in this process or on disk."""
     if numba.config.DISABLE_JIT:
         return True
     signature = get_signature(dispatcher, arguments)

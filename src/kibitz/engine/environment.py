@@ -1,8 +1,9 @@
 """The environment of compiled loops: reward distributions and looks, as records of arrays.
 
-`make_arms` and `make_looks` convert a problem and a feedback; `draw`, `next_arrival` and
-`draw_look_arm` sample from them. To add a reward distribution, add a constructor to `model.problem`
-and a case to `make_arms` and `draw` here (and to `leap`, if it should leap).
+`make_arms` converts a problem and `make_looks` a feedback into such a record; `draw`, `next_arrival`
+and `draw_look_arm` sample from the records. To add a reward distribution, add a constructor to
+`model.problem` and a case to `make_arms` and `draw` here (and to `leap`, if the engine should leap
+with this distribution).
 """
 
 import math
@@ -72,18 +73,18 @@ class Looks(NamedTuple):
     observer: int
     arrivals: int
     per_arrival: int
-    rate: float  # RANDOM
+    rate: float  # RANDOM: the probability of an arrival at each stage
     expected_wait: float  # RANDOM: -1 / log(1 - rate), the mean of an exponential waiting time
-    period: int  # PERIODIC
-    first: int
+    period: int  # PERIODIC: the number of stages between arrivals
+    first: int  # PERIODIC: the stage of the first arrival
     rates: Floats  # LISTED: the rate at each stage
     shares: Floats  # the weight of each arm (at the first stage, if weights vary)
-    weights: Floats  # cumulative; one row, or one for each stage
+    weights: Floats  # cumulative; one row for all stages, or one row for each stage
     varying_weights: bool  # whether weights are a function of the stage
 
 
 def make_looks(feedback: Feedback, gaps: Floats, horizon: int) -> Looks:
-    """Return the looks of a feedback; raise ValueError if it does not fit the arms or the horizon."""
+    """Return a feedback as `Looks`; raise ValueError if it does not fit the arms or the horizon."""
     observers = {"bandit": NOBODY, "passive": PASSIVE, "active": ACTIVE, "full": FULL}
     arrivals, rate, expected_wait, period, first, rates = NEVER, 0.0, 0.0, 1, 1, np.zeros(0)
     if isinstance(feedback.rate, Every):
@@ -142,7 +143,7 @@ def _weights_table(feedback: Feedback, gaps: Floats, horizon: int) -> Floats:
 
 
 def _sample_stages(horizon: int) -> Sequence[int]:
-    """Return log-spaced stages up to the horizon, at which to test a user's function."""
+    """Return log-spaced stages up to the horizon, for testing a function of the user."""
     return [int(stage) for stage in np.unique(np.geomspace(1, horizon, 50).astype(np.int64))]
 
 
@@ -165,11 +166,11 @@ def _no_weight(stage: int, arm: int) -> float:
 
 @cache
 def make_next_arrival(rate_at: Any) -> Any:
-    """Return `next_arrival`, with `rate_at(stage)` for VARYING arrivals."""
+    """Return `next_arrival`, which calls `rate_at(stage)` if arrivals are VARYING."""
 
     def next_arrival(looks: Looks, stage: int, horizon: int, rng: Any, control: Any) -> int:
         """Return the first stage after `stage` at which looks arrive, or NO_STAGE."""
-        if looks.arrivals == RANDOM:  # waits are geometric: 1 + floor(exponential * expected_wait)
+        if looks.arrivals == RANDOM:  # geometric waits: 1 + floor(exponential * expected_wait)
             wait = rng.standard_exponential() * looks.expected_wait
             return stage + 1 + int(wait) if wait < 1e18 else NO_STAGE
         if looks.arrivals == PERIODIC:
@@ -190,7 +191,7 @@ def make_next_arrival(rate_at: Any) -> Any:
 
 @cache
 def make_draw_look_arm(weight_at: Any) -> Any:
-    """Return `draw_look_arm`, with `weight_at(stage, arm)` for varying weights."""
+    """Return `draw_look_arm`, which calls `weight_at(stage, arm)` if weights vary."""
 
     def draw_look_arm(looks: Looks, stage: int, rng: Any) -> int:
         """Draw the arm that a look shows a passive observer."""

@@ -1,7 +1,8 @@
 """Build numba dispatchers from marked Python functions (`kibitz._jit`).
 
-`link` copies the function of a kernel and all marked functions that it refers to, and replaces the
-marked functions with dispatchers. The originals are not changed; nothing is registered with numba.
+`link` copies the function of a kernel. In the copy, it replaces every marked function that the kernel
+refers to, directly or indirectly, with a dispatcher of a copy of that function. The originals are not
+changed, and nothing is registered with numba.
 """
 
 import contextlib
@@ -19,13 +20,13 @@ from kibitz._hashing import global_names, is_from_kibitz
 from kibitz._jit import Mark, get_mark
 from kibitz.engine.numba_compat import INLINE, PART
 
-_ours: "WeakKeyDictionary[Any, Any]" = WeakKeyDictionary()  # dispatchers of functions of kibitz
+_ours: "WeakKeyDictionary[Any, Any]" = WeakKeyDictionary()  # dispatchers of kibitz's own functions
 
 
 def link(function: Any, roots: Sequence[tuple[Any, Mark]] = ()) -> FunctionType:
-    """Return a copy of a function that numba can compile together with all that it refers to.
+    """Return a copy of a function that numba can compile, with all functions that it refers to.
 
-    `roots` are functions of the user that need no decorator, each with the mark to use for it.
+    `roots` are functions of the user that need no decorator, each with the mark to compile it with.
     """
     linker = _Linker(roots)
     copy = _copy(function)
@@ -34,7 +35,7 @@ def link(function: Any, roots: Sequence[tuple[Any, Mark]] = ()) -> FunctionType:
 
 
 class _Linker:
-    """One pass over the functions of a kernel.
+    """Links the functions of one kernel.
 
     Kernels share the dispatchers of kibitz's own functions. Functions of the user are linked again
     for each kernel, because the values of their globals may have changed.
@@ -42,7 +43,7 @@ class _Linker:
 
     def __init__(self, roots: Sequence[tuple[Any, Mark]]) -> None:
         self.roots = {id(root): mark for root, mark in roots}
-        self.linked: dict[int, tuple[Any, Any]] = {}  # by id, with the function to keep it alive
+        self.linked: dict[int, tuple[Any, Any]] = {}  # functions (kept alive) and dispatchers, by id
 
     def resolve(self, value: Any) -> Any:
         """Return the dispatcher of a marked function; return any other value unchanged."""
@@ -79,7 +80,7 @@ class _Linker:
 
 
 def _copy(function: Any) -> FunctionType:
-    """Return a copy of a function without globals, and with an empty closure."""
+    """Return a copy of a function with empty globals and an empty closure."""
     namespace = {"__name__": function.__module__, "__builtins__": __builtins__}
     cells = tuple(CellType() for _ in function.__closure__ or ())
     copy = FunctionType(function.__code__, namespace, function.__name__, function.__defaults__, cells)
@@ -89,7 +90,7 @@ def _copy(function: Any) -> FunctionType:
 
 
 def _options(mark: Mark) -> dict[str, Any]:
-    """Return the options of numba for a marked function."""
+    """Return numba's options for a marked function."""
     inline = {} if mark.allocates else dict(INLINE)
     if not mark.inline:
         inline.pop("forceinline", None)
@@ -98,7 +99,7 @@ def _options(mark: Mark) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def deferred_interrupts() -> Iterator[None]:
-    """Raise after the block a KeyboardInterrupt that Python could not raise inside it.
+    """Raise KeyboardInterrupt after the `with` block if Python ignored it inside the block.
 
     LLVM calls numba back when machine code is ready, and Python ignores exceptions in such callbacks.
     Only the main thread receives interrupts.
@@ -114,7 +115,7 @@ def deferred_interrupts() -> Iterator[None]:
     )
     try:
         yield
-    except Exception:  # numba fails after a callback that was interrupted
+    except Exception:  # an interrupted callback makes numba fail later
         if not interrupts:
             raise
     finally:
@@ -125,7 +126,7 @@ def deferred_interrupts() -> Iterator[None]:
 
 @contextlib.contextmanager
 def gc_disabled() -> Iterator[None]:
-    """Disable the garbage collector, which takes a fifth of numba's time."""
+    """Disable the garbage collector, which takes a fifth of the compile time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

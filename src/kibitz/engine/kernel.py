@@ -1,10 +1,13 @@
 """Kernels: compiled loops that play the runs of one policy with one kind of feedback.
 
-A policy created by `index_policy` has two kernels, which return the same numbers bit for bit. The
-*generic* kernel calls the index through a function pointer. It is compiled once for all formulas; a
-new formula is compiled separately, in a tenth of a second. The *specialised* kernel is compiled
-around the functions of the policy, which takes seconds. A stage then costs half as much or less, and
-an index with two factors is looked up in tables. Other policies have only a specialised kernel.
+A policy created by `index_policy` has two kernels, which return the same numbers bit for bit:
+
+- The *generic* kernel calls the index through a function pointer. It is compiled once for all
+  indices; a new index is compiled separately, in a tenth of a second.
+- The *specialised* kernel is compiled together with the functions of the policy, which takes seconds.
+  A stage then costs at most half as much, and an index with two factors is looked up in tables.
+
+Other policies have only a specialised kernel.
 """
 
 import math
@@ -35,7 +38,7 @@ from kibitz.policies.index_policy import index_policy, make_choices
 from kibitz.policies.policy import Array, Policy, StandardRule, params_type
 
 RECHECK_SECONDS = 0.5  # between two searches of the disk for the same kernel
-MAX_TABLE_SIZE = 2**17  # numbers, a megabyte
+MAX_TABLE_SIZE = 2**17  # numbers, which take a megabyte
 MAX_TABLES = 16
 
 
@@ -43,8 +46,8 @@ MAX_TABLES = 16
 class Kernel:
     """The compiled loop that plays a policy with a feedback, stage by stage or in leaps.
 
-    It may call the index through a function pointer (`generic`), or look it up in tables with
-    `table_size` entries.
+    A `generic` kernel calls the index through a function pointer. If `table_size` is not 0, the
+    kernel looks up the factors of the index in tables with `table_size` entries.
     """
 
     policy: Policy
@@ -68,15 +71,15 @@ class Kernel:
         return functions, tuple(policy.constants), callables, self.leap
 
     @cached_property
-    def content(self) -> str:
+    def code_hash(self) -> str:
         """A hash of all code of the loop, the same in every process."""
         return content_hash(make_loop(self._compiled_policy(), self.feedback, self.leap))
 
     def is_ready(self) -> bool:
         """Return whether the kernel is compiled, in this process or on disk.
 
-        The disk is searched at most twice a second, because a search takes as long as ten thousand
-        stages.
+        The disk is searched at most twice a second, because a search takes as long as playing ten
+        thousand stages.
         """
         key, now = self.key, time.monotonic()
         if _next_check.get(key, 0.0) <= now:
@@ -85,7 +88,7 @@ class Kernel:
         return _next_check[key] == math.inf
 
     def compile(self, announce: Callable[[], None] | None = None) -> None:
-        """Load or compile the kernel; call `announce` first if it must be compiled."""
+        """Load or compile the kernel; call `announce` before a compilation."""
         if announce is not None and not is_compiled(self._loop(), self._sample_arguments()):
             announce()
         try:
@@ -105,7 +108,7 @@ class Kernel:
         self._loop()(self._arguments(params), environment, error, seeds)
 
     def _compiled_policy(self) -> Policy:
-        """Return the policy that the loop is compiled around."""
+        """Return the policy whose functions are compiled into the loop."""
         if self.generic:
             assert self.policy.rule is not None
             return _generic_policy(self.policy.rule)
@@ -122,7 +125,7 @@ class Kernel:
         return _loops[key]
 
     def _arguments(self, params: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the parameters as the loop expects them."""
+        """Return the parameters of the policy in the form that the loop expects."""
         if self.generic:
             return self._pointer, np.array(params, float)
         if self.table_size:
@@ -132,12 +135,12 @@ class Kernel:
 
     @cached_property
     def _pointer(self) -> int:
-        """A pointer to the compiled formula."""
+        """A pointer to the compiled index."""
         names, params = tuple(self.policy.constants), self.policy.params_for(1)
         return _compile_formula(self.policy.index, names, tuple(type(value) for value in params))
 
     def _sample_arguments(self) -> tuple[Any, ...]:
-        """Return arguments of the right types, for zero runs."""
+        """Return arguments of the right types that make the loop play zero runs."""
         params: Any = tuple(self.policy.params_for(1))
         if self.generic:
             params = (0, np.zeros(0))
@@ -151,7 +154,7 @@ _next_check: dict[Hashable, float] = {}  # when to search for a kernel again; in
 
 
 def make_kernel(policy: Policy, feedback: Feedback, leap: bool, horizon: int) -> Kernel:
-    """Return the specialised kernel for a policy, with tables where they fit."""
+    """Return the specialised kernel for a policy, with tables if it has factors and they fit."""
     size = table_size(horizon, feedback.looks)
     has_factors = policy.index is not None and policy.factors is not None
     tabulated = has_factors and not leap and size <= MAX_TABLE_SIZE
@@ -159,14 +162,14 @@ def make_kernel(policy: Policy, feedback: Feedback, leap: bool, horizon: int) ->
 
 
 def make_generic_kernel(policy: Policy, feedback: Feedback, leap: bool) -> Kernel | None:
-    """Return the generic kernel for a policy, or None if it has none."""
+    """Return the generic kernel for a policy, or None if the policy has no generic kernel."""
     usable = numba_compat.CAN_CALL_POINTER and not numba.config.DISABLE_JIT
     return Kernel(policy, feedback, leap, generic=True) if usable and policy.rule else None
 
 
 @cache
 def sample_environment() -> Environment:
-    """Return an environment with the types that every environment has."""
+    """Return an environment for zero runs; its types are those of every environment."""
     problem, stages = gaussian([0.0, 0.0]), np.array([1])
     empty = np.zeros((0, 2), np.int64)
     record = Record(stages, problem.gaps, False, np.zeros((0, 1)), empty, empty, np.zeros(0))
@@ -180,7 +183,7 @@ def sample_environment() -> Environment:
 
 @jit
 def index_at_pointer(params: Any, stage: int, counts: Array, arm: int, mean: float) -> float:
-    """Return the index, computed by the formula that a function pointer refers to."""
+    """Return the index, computed by the function that the pointer in `params` refers to."""
     value: float = numba_call_pointer(params.pointer, params.values, stage, counts, arm, mean)
     return value
 
@@ -195,7 +198,7 @@ def _generic_policy(rule: StandardRule) -> Policy:
 
 
 def _compile_formula(index: Any, names: tuple[str, ...], kinds: tuple[type, ...]) -> int:
-    """Compile a formula that takes its parameters from an array; return a pointer to it."""
+    """Compile an index as a function that takes its parameters as an array; return its pointer."""
     make_params: Any = params_type(names)
     number = {float: "values[{}]", int: "int(values[{}])", bool: "values[{}] != 0"}
     parts = [number[kind].format(n) for n, kind in enumerate(kinds)]
@@ -242,10 +245,10 @@ def _tabulated_policy(policy: Policy) -> Policy:
 
 @cache
 def _tabulated_index(growth: Any, width: Any, plain_init: Any) -> tuple[Any, Any]:
-    """Return an index that uses tables, and an `init` that fills them in the first run."""
+    """Return an index that uses tables, and an `init` that fills the tables in the first run."""
 
     def index(params: Any, stage: int, counts: Array, arm: int, mean: float) -> Any:
-        # bounds are also computed for stages beyond the horizon, which no run reaches
+        # the lazy index also computes bounds for stages beyond the horizon, which no run reaches
         growth_now = params.growths[min(stage, params.growths.size - 1)]
         return mean + growth_now * params.widths[counts[arm]]
 
@@ -269,7 +272,7 @@ def _tabulated_index(growth: Any, width: Any, plain_init: Any) -> tuple[Any, Any
 
 @lru_cache(MAX_TABLES)
 def _tables(index: Any, params: Any, size: int, thread: int) -> tuple[Array, Array]:
-    """Return empty tables for one thread; its first run fills them."""
+    """Return empty tables for one thread; the first run of the thread fills the tables."""
     return np.zeros(size), np.zeros(size)
 
 
@@ -290,7 +293,7 @@ def _reason(message: str) -> str:
 
 
 def _place(message: str) -> str:
-    """Return the last line of the user's code that numba's message mentions, in parentheses."""
+    """Return the last line of the user's code that numba's message mentions, as " (file, line n)"."""
     ours = Path(__file__).resolve().parents[1]
     for file, line in reversed(re.findall(r'File "([^"]+)", line (\d+)', message)):
         path = Path(file).resolve()

@@ -1,15 +1,18 @@
 """Lazy index evaluation: decide without computing most indices.
 
-An index is monotone (`policies.policy`), so the index of an arm that is not observed is at most its
-value at a later stage. The engine stores these upper bounds, all valid up to one stage, and computes
-an index only if its bound reaches the leader's index. While the bounds are valid, it pulls the leader
-as long as the leader's index, evaluated at an earlier stage, stays above them. It does not compute
-that index after each pull either: it finds a floor for the leader's mean, above which the leader
-stays the leader for several pulls. It adapts the number of pulls and the validity of the bounds as it
-goes; neither influences the results.
+An index is monotone (`policies.policy`). Hence, as long as an arm is not observed, its index is at
+most the value of the index at a later stage. The engine stores such an upper bound for each arm; all
+bounds are valid up to the same stage. It computes the index of an arm only if the arm's bound reaches
+the leader's index. While the bounds are valid, the engine pulls the leader as long as a lower bound
+on the leader's index (the index at an earlier stage) stays above them. It does not compute the
+leader's index after each pull either: it finds a floor for the leader's mean, and as long as the mean
+stays above this floor, the leader keeps the largest index for several pulls. The engine adapts the
+number of these pulls, and the number of stages for which bounds are valid; neither number influences
+the results.
 
 The decisions equal those of the policy's own `pull` (tests/policies/test_contract.py), except where
-rounding decides an exact tie: the rewards of several pulls are summed before they are added.
+rounding decides an exact tie, because the rewards of several pulls are summed before they are added
+to the arm's sum.
 """
 
 from functools import cache
@@ -22,27 +25,27 @@ from kibitz.engine.environment import BERNOULLI, GAUSSIAN, Arms, draw
 from kibitz.engine.rng import Stream, load, next_normal, next_uniform, store
 from kibitz.policies.policy import Array, View
 
-MIN_SAFE_LEAD = 1e-11  # relative; a larger lead exceeds any rounding error
+MIN_SAFE_LEAD = 1e-11  # relative; a larger lead is larger than all rounding errors
 ROUNDING = 1e-14  # relative; tolerance for an index that is monotone up to rounding
 SINGLE_INDEX_COST = 4  # cost of an index computed alone, relative to one computed in a loop
-MAX_PULLS_AHEAD = 2**20  # pulls between two reads of the stop flag
+MAX_PULLS_AHEAD = 2**20  # most pulls between two reads of the stop flag
 
 
 class Bounds(NamedTuple):
-    """Upper bounds of the indices of all arms."""
+    """Upper bounds on the indices of all arms."""
 
     upper: Array  # inf if unknown, -inf for the leader and for arms that may not be pulled
-    now: Array  # one record
+    now: Array  # one record of type NOW
 
 
 NOW = np.dtype(
     [
-        ("leader", np.int64),  # the last pulled arm
+        ("leader", np.int64),  # the arm that was pulled last
         ("ready", np.int64),  # whether every arm has been pulled
         ("until", np.int64),  # the last stage at which the bounds are valid
-        ("reach", np.int64),  # for how many stages the next bounds will be valid
-        ("wasted", np.int64),  # indices computed only because a bound was loose
-        ("pace", np.int64),  # for how many pulls to compute the next floor
+        ("reach", np.int64),  # the number of stages for which the next bounds will be valid
+        ("wasted", np.int64),  # the number of indices computed only because a bound was loose
+        ("pace", np.int64),  # the number of pulls that the next floor covers
     ],
     align=True,
 )
@@ -50,7 +53,7 @@ NOW = np.dtype(
 
 @jit(allocates=True)
 def new_bounds(n_arms: int) -> Bounds:
-    """Return uninitialised bounds; call `reset` before use."""
+    """Return new bounds, which the caller must `reset` before use."""
     now = np.zeros(1, NOW)
     now[0]["reach"] = 1
     now[0]["pace"] = 1
@@ -59,7 +62,7 @@ def new_bounds(n_arms: int) -> Bounds:
 
 @jit
 def reset(bounds: Bounds, allowed: Array) -> None:
-    """Invalidate all bounds, when the allowed arms change or the clock restarts."""
+    """Invalidate all bounds; needed when the allowed arms change or the clock restarts."""
     bounds.now[0]["ready"] = 0
     for arm in range(allowed.size):
         bounds.upper[arm] = np.inf if allowed[arm] else -np.inf
@@ -67,7 +70,7 @@ def reset(bounds: Bounds, allowed: Array) -> None:
 
 @jit
 def invalidate(bounds: Bounds, arm: int) -> None:
-    """Invalidate the bound of an arm, after a look at it."""
+    """Invalidate the bound of an arm; needed after each look at the arm."""
     if bounds.upper[arm] > -np.inf:
         bounds.upper[arm] = np.inf
 
@@ -81,7 +84,7 @@ def make_decision_functions(index: Any, additive: bool) -> tuple[Any, Any]:
     """
 
     def bound(params: Any, view: View, until: int, arm: int) -> float:
-        """Return an upper bound of an arm's index up to a stage, with a tolerance for rounding."""
+        """Return an upper bound on an arm's index up to stage `until`, with a rounding tolerance."""
         stats = view.statistics
         mean = stats.sums[arm] / stats.n_observed[arm]
         upper = index(params, until - view.origin, stats, arm, mean)
@@ -91,16 +94,16 @@ def make_decision_functions(index: Any, additive: bool) -> tuple[Any, Any]:
     bound = jit(bound)
 
     def refresh_bounds(params: Any, view: View, stage: int, bounds: Bounds) -> None:
-        """Compute all bounds in one loop, which costs little more than a few single indices.
+        """Compute all bounds in one loop, which costs little more than computing a few indices alone.
 
-        Bounds with a longer reach are computed less often but are looser. The reach adapts until both
-        effects cost the same.
+        Bounds with a longer reach are computed less often but are looser. The reach is adapted until
+        both effects cost the same.
         """
         now = bounds.now[0]
         reach = now["reach"]
         if SINGLE_INDEX_COST * now["wasted"] > view.allowed.size:
             reach = max(1, reach - reach // 4)
-        elif stage == now["until"] + 1:  # unless a leap skipped ahead
+        elif stage == now["until"] + 1:  # not after a leap, which says nothing about the reach
             reach = min(reach + reach // 8 + 1, 64 + stage - view.origin)
         now["reach"], now["wasted"], now["until"] = reach, 0, stage + reach
         for arm in range(view.allowed.size):
@@ -110,9 +113,9 @@ def make_decision_functions(index: Any, additive: bool) -> tuple[Any, Any]:
     refresh_bounds = jit(refresh_bounds)
 
     def mean_floor(params: Any, view: View, clock: int, arm: int, mean: float, rival: float) -> float:
-        """Return a mean down to which the index of an arm exceeds `rival`.
+        """Return a floor: while the mean of an arm is at least the floor, its index exceeds `rival`.
 
-        It is infinite if the index does not exceed `rival` at `mean`.
+        The floor is infinite if the index does not exceed `rival` at `mean`.
         """
         slack = index(params, clock, view.statistics, arm, mean) - rival
         floor = mean - 0.999 * slack
@@ -127,11 +130,12 @@ def make_decision_functions(index: Any, additive: bool) -> tuple[Any, Any]:
     def decide(
         params: Any, view: View, stage: int, last: int, bounds: Bounds, expect_same: bool
     ) -> tuple[int, float, int, float]:
-        """Return the arm to pull, an upper bound of all other indices, `n_certain` and a floor.
+        """Return the arm to pull, an upper bound on all other indices, `n_certain` and a floor.
 
         The arm has the largest index for at least `n_certain` pulls up to stage `last`, as long as
-        its mean stays above the floor. `n_certain` is 0 if the arm was never pulled. With
-        `expect_same` the leader's floor is tried first, which saves computing its index.
+        its mean stays above the floor. `n_certain` is 0 if the arm was never pulled. `expect_same`
+        says that the leader is likely to stay the same: its floor is then computed first, and if the
+        floor is finite, the leader's current index is not computed.
         """
         n_arms = view.allowed.size
         stats = view.statistics
@@ -154,7 +158,7 @@ def make_decision_functions(index: Any, additive: bool) -> tuple[Any, Any]:
         rival = -np.inf
         if additive and expect_same:
             for arm in range(n_arms):
-                if bounds.upper[arm] == np.inf:  # invalidated by a look
+                if bounds.upper[arm] == np.inf:  # a look invalidated the bound
                     bounds.upper[arm] = bound(params, view, now["until"], arm)
                 rival = max(rival, bounds.upper[arm])
             n_stages = min(last, now["until"]) - stage + 1
@@ -197,10 +201,10 @@ def make_decision_functions(index: Any, additive: bool) -> tuple[Any, Any]:
         n_certain: int,
         floor: float,
     ) -> tuple[int, float, bool]:
-        """Pull an arm as long as its index is certainly the largest, up to stage `last`.
+        """Pull an arm once, then as long as its index is certainly the largest, up to stage `last`.
 
-        `rival`, `n_certain` and `floor` come from `decide`. Return the number of pulls (at least 1),
-        the sum of their rewards, and whether the arm is certainly the best at the next stage too.
+        `rival`, `n_certain` and `floor` come from `decide`. Return the number of pulls, the sum of
+        their rewards, and whether the arm certainly has the largest index at the next stage too.
         """
         now, arms, stream, control = (
             bounds.now[0],
@@ -219,7 +223,7 @@ def make_decision_functions(index: Any, additive: bool) -> tuple[Any, Any]:
         if floor == -np.inf:
             floor = np.inf
         while n < n_stages and control[0] == 0:
-            # a lower bound of the index: after `n_certain` more pulls, but at the first stage
+            # a lower bound on the index: the count after `n_certain` more pulls, but the first stage
             n_certain = min(pace, n_stages - n)
             counts[arm] = count + n + n_certain - (n_certain < n_stages - n)
             mean = (prior_sum + total) / (count + n)
@@ -253,8 +257,9 @@ def pull_repeatedly(
 ) -> tuple[int, float]:
     """Pull `arm` once, then up to `last` times in total while its mean is at least `floor`.
 
-    `n` and `total` are the pulls so far and their rewards, `count` and `prior_sum` the observations
-    before them. Return the new `n` and `total`.
+    `n` and `total` are the number of pulls so far and the sum of their rewards; `count` and
+    `prior_sum` are the number and the sum of the observations before them. Return the new `n` and
+    `total`.
     """
     if arms.kind == GAUSSIAN:
         mean, sd = arms.means[arm], arms.sds[arm]

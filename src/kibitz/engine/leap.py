@@ -1,26 +1,28 @@
-r"""The engine that leaps: it plays blocks of stages at once, with a bounded error.
+r"""The leaping engine: it plays blocks of stages at once, with a bounded error.
 
-After some time a good policy pulls the same arm for very many stages. The engine first certifies that
-this holds for a block of stages, then draws the whole block (docs/leap.md has the proof):
+After some time, a good policy pulls the same arm for very many stages. The engine first certifies
+that the policy does so for a block of stages, then draws that block (docs/leap.md has the proof):
 
 1. Propose a block of n stages in which the policy keeps pulling the arm that it pulls now, and keeps
    looking where it looks now.
 2. Bound the number of looks (Bernstein) and the deviation of each arm's sum of rewards from its drift
    (Gaussian rewards: the reflection principle, P(max_k W_k >= z \sigma \sqrt n) <= 2 Q(z); rewards in
-   [0, 1]: Hoeffding's and Doob's inequalities, exp(-2 x^2 / n)). All these bounds hold, except with
-   probability at most delta; together they define a box.
+   [0, 1]: Hoeffding's and Doob's inequalities, exp(-2 x^2 / n)). Here W_k is the sum of k centred
+   rewards, \sigma their standard deviation and Q the upper tail of the standard normal distribution.
+   All these bounds hold simultaneously, except with probability at most delta. Together they define a
+   box that contains the statistics of all arms throughout the block.
 3. An index is non-decreasing in mean and stage and non-increasing in every count. Hence its extreme
    values over the box are attained at corners. If the smallest index of the pulled arm exceeds the
-   largest index of every rival, the policy pulls that arm throughout the block; the same argument
-   applies to the look.
-4. If so, draw the block at once: the number of looks (binomial, split by the weights) and the sums of
-   rewards (normal or binomial). Add delta to the error of the run. If not, try a shorter block; very
-   short ones are played stage by stage.
+   largest index of every rival, the policy pulls that arm throughout the block. The same argument
+   shows where the policy looks.
+4. If the block is certified, draw it at once: the number of looks (binomial, split by the weights)
+   and the sums of rewards (normal or binomial). Add delta to the error of the run. Otherwise try a
+   shorter block; the engine plays very short blocks stage by stage.
 
 The block is chosen before anything in it is drawn. Hence the distribution of a run differs from that
 of the stage-by-stage engine by at most the accumulated error, in total variation. The error stays
-below `error` for any number of blocks: the first 2^20 spend half of it, the next 2^21 a quarter, and
-so on. The random numbers are not those of the other engine.
+below `error` for any number of blocks: the first 2^20 blocks spend half of `error`, the next 2^21 a
+quarter, and so on. This engine draws other random numbers than the stage-by-stage engine.
 """
 
 import math
@@ -46,16 +48,16 @@ from kibitz.policies.policy import (
     new_statistics,
 )
 
-MIN_BLOCK = 128  # stages; shorter blocks are not worth a certificate
-RETRY_STAGES = 128  # to play stage by stage before the next attempt to leap
-CERTIFICATES = 2.0**20  # that half of the allowed error pays for
-CUTOFF_ARRIVALS = 32.0  # expected arrivals; a block with fewer may end at one of them
+MIN_BLOCK = 128  # stages; a certificate for a shorter block costs more than it saves
+RETRY_STAGES = 128  # the most stages played one by one between two decisions
+CERTIFICATES = 2.0**20  # the number of certificates that use up half of the allowed error
+CUTOFF_ARRIVALS = 32.0  # a block with fewer expected arrivals may end at an arrival (`cutoff`)
 MAX_PACE = 1e30  # larger than any useful value
-MAX_DIRECT_BINOMIAL = 10**6  # trials; beyond, the generator's acceptance step loses accuracy
+MAX_DIRECT_BINOMIAL = 10**6  # trials; with more, the generator's rejection step loses accuracy
 
 
 def can_leap(policy: Policy, problem: Problem, feedback: Feedback) -> bool:
-    """Return whether the engine can leap: it knows the index, the distribution and the arrivals."""
+    """Return whether the engine can leap: the index, the rewards and the arrivals must allow it."""
     rate, weights = feedback.rate, feedback.weights
     return (
         policy.index is not None
@@ -67,24 +69,24 @@ def can_leap(policy: Policy, problem: Problem, feedback: Feedback) -> bool:
 
 
 class Certificate(NamedTuple):
-    """Work arrays for a certificate, and the account of all certificates of the run."""
+    """Work arrays for one certificate, and the error budget of all certificates of the run."""
 
-    looks: Array  # an upper bound of the looks at each arm
-    upper: Statistics  # upper bounds of the counts
-    highs: Array  # upper bounds of the indices
+    looks: Array  # an upper bound on the looks at each arm
+    upper: Statistics  # upper bounds on the counts
+    highs: Array  # upper bounds on the indices
     now: Array  # one record of type ACCOUNT
 
 
 ACCOUNT = np.dtype(
     [
-        ("wait", np.int64),  # decisions until the next attempt
-        ("patience", np.int64),  # decisions to wait after the next failure
+        ("wait", np.int64),  # decisions until the next attempt to leap
+        ("patience", np.int64),  # decisions to wait after the next failed attempt
         ("latest", np.int64),  # length of the latest block
         ("spent", np.float64),  # error of the run so far
         ("allowed", np.float64),  # error that the run may reach
-        ("step", np.float64),  # when this much is spent, certificates become cheaper
+        ("step", np.float64),  # once `spent` reaches this value, `cost` is divided by 4
         ("cost", np.float64),  # error of one certificate
-        ("log", np.float64),  # -log of the probability of each of its events
+        ("log", np.float64),  # -log of the probability with which each bound of a certificate fails
         ("z", np.float64),  # the normal quantile of that probability
         ("pace", np.float64),  # stages to propose for a lead of 1
     ],
@@ -93,21 +95,24 @@ ACCOUNT = np.dtype(
 
 
 @jit(inline=False)
-def normal_quantile(log: float) -> float:
-    """Return z with 2 Q(z) <= e^-log, by Q(z) <= phi(z) / z for z >= 1."""
-    z = math.sqrt(2 * log)
+def normal_quantile(neg_log_p: float) -> float:
+    """Return z with P(|Z| > z) <= e^-neg_log_p for a standard normal Z.
+
+    The bound is P(Z > z) <= phi(z) / z for z >= 1, where phi is the normal density.
+    """
+    z = math.sqrt(2 * neg_log_p)
     for _ in range(8):
-        z = math.sqrt(max(1.0, 2 * (log + math.log(2.0) - 0.918938533204672 - math.log(z))))
+        z = math.sqrt(max(1.0, 2 * (neg_log_p + math.log(2.0) - 0.918938533204672 - math.log(z))))
     return z + 1e-6
 
 
 @jit(allocates=True)
 def new_certificate(n_arms: int, error: float) -> Certificate:
     """Return the certificate of a run whose error may reach `error`."""
-    # A certificate uses at most 2 K + 2 events: the number of arrivals, the looks at each arm, the
-    # deviation of each arm, and the deviation of the looked-at arm to the other side. If an arm is
-    # held there are K + 3: the number of arrivals, the deviation of each arm, and the deviations of
-    # the pulled arm and of the leader to the other side.
+    # A certificate for K arms uses at most 2 K + 2 bounds: on the number of arrivals, on the looks at
+    # each arm, on the deviation of each arm, and on the opposite deviation of the looked-at arm. If
+    # an arm is held, it uses K + 3 bounds: on the number of arrivals, on the deviation of each arm,
+    # and on the opposite deviations of the pulled arm and of the leader.
     now = np.zeros(1, ACCOUNT)
     account = now[0]
     account["patience"] = 1
@@ -124,7 +129,7 @@ def new_certificate(n_arms: int, error: float) -> Certificate:
 
 @jit(inline=False)
 def charge(certificate: Certificate) -> None:
-    """Charge one certificate to the run; divide the cost by 4 when half of the rest is spent."""
+    """Add the cost of a certificate to the error; divide the cost by 4 if `step` is reached."""
     account = certificate.now[0]
     account["spent"] += account["cost"]
     if account["spent"] >= account["step"]:
@@ -138,8 +143,8 @@ def charge(certificate: Certificate) -> None:
 def binomial(n: int, p: float, rng: Any) -> int:
     """Draw the number of successes in n trials, for any n.
 
-    The generator's own method loses accuracy for large n. Such n are halved by drawing the median of
-    n uniform numbers, which has a beta distribution.
+    The generator's own method loses accuracy for large n. A large n is therefore halved: the median
+    of n uniform numbers has a beta distribution, and comparing it with p decides half of the trials.
     """
     successes = 0
     while n > MAX_DIRECT_BINOMIAL and 0 < p < 1:
@@ -170,7 +175,10 @@ def draw_sum(arms: Arms, arm: int, n: int, rng: Any) -> float:
 
 @jit
 def binomial_upper_bound(n: float, p: float, log: float) -> int:
-    """Return a number that a binomial (n, p) exceeds with probability at most e^-log (Bernstein)."""
+    """Return a number that a binomial(n, p) variable exceeds with probability at most e^-log.
+
+    The bound is Bernstein's inequality.
+    """
     if p <= 0 or n <= 0:
         return 0
     if p >= 1:
@@ -181,7 +189,10 @@ def binomial_upper_bound(n: float, p: float, log: float) -> int:
 
 @jit
 def deviation_bound(arms: Arms, arm: int, n: int, log: float, z: float) -> float:
-    """Return a one-sided bound on the deviation of up to n rewards; it fails with prob. e^-log."""
+    """Return a one-sided bound on the deviation of the sums of the first 1, ..., n rewards.
+
+    It fails with probability at most e^-log; z is the normal quantile of that probability.
+    """
     if arms.kind == GAUSSIAN:
         return z * arms.sds[arm] * math.sqrt(float(n))
     if arms.chances[arm] == 0 or arms.chances[arm] == 1:
@@ -191,9 +202,9 @@ def deviation_bound(arms: Arms, arm: int, n: int, log: float, z: float) -> float
 
 @jit
 def cutoff(looks: Looks, arrival: int, last: int) -> int:
-    """Return the number of arrivals at which a short block ends; NEVER for a longer one.
+    """Return the number of arrivals after which a block ends early, or NEVER if it is a long block.
 
-    Bernstein's inequality is loose for few arrivals.
+    Bernstein's inequality is loose for few arrivals, so a short block limits their number instead.
     """
     if looks.arrivals == PERIODIC or arrival > last:
         return NEVER
@@ -203,7 +214,7 @@ def cutoff(looks: Looks, arrival: int, last: int) -> int:
 
 @jit
 def max_arrivals(looks: Looks, arrival: int, last: int, log: float) -> int:
-    """Return an upper bound of the arrivals up to `last`, if the next one is at `arrival`."""
+    """Return an upper bound on the arrivals up to stage `last`; the next arrival is at `arrival`."""
     if arrival > last:
         return 0
     if looks.arrivals == PERIODIC:
@@ -214,14 +225,14 @@ def max_arrivals(looks: Looks, arrival: int, last: int, log: float) -> int:
 
 @jit(inline=False)
 def guess_stages(looks: Looks, n_arrivals: int, log: float) -> int:
-    """Return about how many stages from an arrival on have at most `n_arrivals`.
+    """Guess how many stages, starting with an arrival, contain at most `n_arrivals` arrivals.
 
-    It is a guess; `max_arrivals` has the bound.
+    The proof does not depend on this guess; `max_arrivals` returns a valid bound.
     """
     if looks.arrivals == PERIODIC:
         return n_arrivals * looks.period
     root = (math.sqrt(1 + 4.0 * n_arrivals) - 1) / 2
-    expected = root * root  # the block ends at the last of them
+    expected = root * root  # solves n_arrivals = expected + sqrt(expected), see `cutoff`
     if expected >= CUTOFF_ARRIVALS:
         extreme = n_arrivals - 2 - log / 3
         expected = max(
@@ -233,7 +244,7 @@ def guess_stages(looks: Looks, n_arrivals: int, log: float) -> int:
 
 @jit(inline=False)
 def draw_arrivals(looks: Looks, arrival: int, last: int, rng: Any) -> tuple[int, int]:
-    """Draw the number of arrivals up to `last`, and the stage at which the block ends."""
+    """Draw the number of arrivals up to stage `last`, and the stage at which the block ends."""
     if arrival > last:
         return 0, last
     if looks.arrivals == PERIODIC:
@@ -253,22 +264,27 @@ def draw_arrivals(looks: Looks, arrival: int, last: int, rng: Any) -> tuple[int,
 
 @jit
 def no_hold(params: Any, state: Any) -> Hold:
-    """Return a hold that holds no arm."""
+    """Return the Hold of a policy without one: no arm gets the looks between turns."""
     return Hold(-1, -1, NEVER)
 
 
 @jit
 def none_due(params: Any, state: Any, arm: int, n: int) -> int:
-    """Return 0: no arm gets looks in turn."""
+    """Return 0, for a policy that sends no looks to the arms in turn."""
     return 0
 
 
 @cache
-def make_leap_functions(index: Any, update: Any, turns: Any, hold: Any, due: Any) -> tuple[Any, Any]:
-    """Return `propose`, which certifies a block, and `draw_looks`, for an index policy."""
+def make_leap_functions(
+    index: Any, update: Any, turns: Any, hold: Any, looks_due: Any
+) -> tuple[Any, Any]:
+    """Return `propose`, which certifies a block, and `draw_looks`, which draws its looks.
+
+    The arguments are functions of an index policy; `index` takes the whole statistics.
+    """
     takes_turns = turns is not None
     get_hold = no_hold if hold is None else hold
-    looks_due = none_due if due is None else due
+    get_looks_due = none_due if looks_due is None else looks_due
     look_is_planned = takes_turns or hold is not None
 
     def certified_lead(
@@ -288,15 +304,16 @@ def make_leap_functions(index: Any, update: Any, turns: Any, hold: Any, due: Any
     ) -> float:
         """Return the smallest lead of `arm` and `look` over the box; positive certifies the block.
 
-        Then the policy pulls `arm` and looks at `look` up to stage `last`. `look` is -1 if looks are
-        drawn or go in turn to the arms `taking_turns`. The arm of `hold_now` gets the looks between
-        turns while its leader leads; neither that arm nor `arm` may take a turn in the block.
+        If it is positive, the policy pulls `arm` and looks at `look` up to stage `last`. `look` is -1
+        if the arms of looks are random or if the arms `taking_turns` are looked at in turn. The arm
+        of `hold_now` gets the looks between turns while its leader has the largest mean; neither the
+        held arm nor `arm` may take a turn in the block.
         """
         n_arms = view.allowed.size
         stats, upper = view.statistics, certificate.upper
         n = last - stage + 1
         log = certificate.now[0]["log"]
-        # the looks
+        # bound the looks and the counts
         n_arrivals = max_arrivals(looks, arrival, last, log)
         if n_arrivals > min(view.max_looks, hold_now.max_looks) // looks.per_arrival:
             return -np.inf
@@ -312,7 +329,7 @@ def make_leap_functions(index: Any, update: Any, turns: Any, hold: Any, due: Any
                 elif look >= 0:
                     certificate.looks[other] = n_looks if other == look else 0
                 elif hold_now.arm >= 0:
-                    certificate.looks[other] = looks_due(params, state, other, n_looks)
+                    certificate.looks[other] = get_looks_due(params, state, other, n_looks)
                 elif taking_turns[other]:
                     certificate.looks[other] = n_looks // taking_turns.sum() + 1
         if hold_now.arm >= 0:
@@ -329,7 +346,7 @@ def make_leap_functions(index: Any, update: Any, turns: Any, hold: Any, due: Any
             upper.n_observed[other] = stats.n_observed[other] + extra + pulls
         upper.totals[PULLS] = stats.totals[PULLS] + n
         upper.totals[LOOKS] = stats.totals[LOOKS] + n_looks
-        # the largest indices of the rivals; a lasting tie goes to the lower arm
+        # bound the indices of the rivals; in a tie that lasts, the lower arm is pulled
         least = lowest_index(params, view, arms, stage, arm, certificate)
         mean = stats.sums[arm] / stats.n_observed[arm]
         constant = least == index(params, stage - view.origin, stats, arm, mean)
@@ -390,9 +407,11 @@ def make_leap_functions(index: Any, update: Any, turns: Any, hold: Any, due: Any
     ) -> tuple[float, float]:
         """Return the current leads of the pull and of the look.
 
-        The lead of the look is that of the index of `look` over all arms but `arm`, or, while an arm
-        is held, that of the leader's mean. A lead is infinite without rivals; an arm that ties with
-        a lower one is no rival, because the tie may last.
+        The lead of the pull is the index of `arm` minus the largest index of its rivals. The lead of
+        the look is the index of `look` minus the largest index of all arms except `arm`; while an arm
+        is held, it is the leader's mean minus the largest other mean. Without rivals, a lead is
+        infinite. An arm whose index ties with that of a lower arm is not its rival: the lower arm is
+        pulled, and the tie may last.
         """
         stats = view.statistics
         rival, other_rival = -np.inf, -np.inf
@@ -425,7 +444,7 @@ def make_leap_functions(index: Any, update: Any, turns: Any, hold: Any, due: Any
     certified_lead = jit(certified_lead)
 
     def current_hold(params: Any, state: Any, looks: Looks) -> Hold:
-        """Return the current hold of an active observer, or one that holds no arm."""
+        """Return the policy's current hold, or `no_hold` if the observer is not active."""
         return get_hold(params, state) if looks.observer == ACTIVE else no_hold(params, state)
 
     current_hold = jit(current_hold)
@@ -449,7 +468,7 @@ def make_leap_functions(index: Any, update: Any, turns: Any, hold: Any, due: Any
         first = 0
         if looks.observer == PASSIVE:
             left, weight = n_looks, 0.0
-            for arm in range(n_arms - 1, -1, -1):  # the weight of this arm and all later ones
+            for arm in range(n_arms - 1, -1, -1):  # add up the weights of this and all later arms
                 weight += looks.shares[arm]
                 certificate.highs[arm] = weight
             for arm in range(n_arms):
@@ -464,7 +483,7 @@ def make_leap_functions(index: Any, update: Any, turns: Any, hold: Any, due: Any
             hold_now = get_hold(params, state)
             for arm in range(n_arms):
                 if arm != hold_now.arm:
-                    certificate.looks[arm] = looks_due(params, state, arm, n_looks)
+                    certificate.looks[arm] = get_looks_due(params, state, arm, n_looks)
             certificate.looks[hold_now.arm] = n_looks - certificate.looks.sum()
             first = (hold_now.arm + 1) % n_arms
         elif takes_turns:
@@ -481,7 +500,7 @@ def make_leap_functions(index: Any, update: Any, turns: Any, hold: Any, due: Any
                         first = (arm + 1) % n_arms
             if more == 0:
                 first = (arm + 1) % n_arms
-        # `first` is chosen such that the last arm in turn, or the held arm, is updated last
+        # start at `first`, so that the last update is for the last arm in turn or the held arm
         for step in range(n_arms):
             arm = (first + step) % n_arms
             if certificate.looks[arm] > 0:
@@ -506,7 +525,10 @@ def make_leap_functions(index: Any, update: Any, turns: Any, hold: Any, due: Any
         rng: Any,
         certificate: Certificate,
     ) -> tuple[int, int]:
-        """Return how many stages to leap, up to `last`, and their arrivals; 0 if not worthwhile."""
+        """Return the length of a certified block that ends by stage `last`, and its arrivals.
+
+        The length is 0 if no block can be certified or if leaping would not save time.
+        """
         longest = min(last, view.end - 1) - stage + 1
         if looks.observer == ACTIVE and look < 0 and not look_is_planned:
             longest = min(longest, arrival - stage)
@@ -528,12 +550,12 @@ def make_leap_functions(index: Any, update: Any, turns: Any, hold: Any, due: Any
             taking_turns = turns(params, state)[0]
         lead, look_lead = current_leads(params, view, stage, arm, look, hold_now, certificate)
         pace = certificate.now[0]["pace"]
-        if look_lead < lead:  # or stop before the next look, if that allows a longer block
+        if look_lead < lead:  # stop before the next look instead, if that allows a longer block
             if pace * look_lead**2 > max(shortest, arrival - stage):
                 lead = look_lead
             else:
                 longest = min(longest, arrival - stage)
-        # the lead shrinks at least as the square root of the block length: extrapolate with care
+        # the lead shrinks at least like the square root of the block length: extrapolate with care
         longest = min(longest, 4 * certificate.now[0]["latest"])
         n = longest if pace * lead**2 > longest else int(pace * lead**2)
         if n < shortest:

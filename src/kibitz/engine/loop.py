@@ -1,12 +1,14 @@
 """The compiled loop that plays a run, stage by stage or in leaps.
 
-At each stage the policy chooses an arm to pull and, if looks arrive, an arm to look at, both from the
-observations before the stage. It then receives the reward of the pull, then that of the look. Regret
-is recorded at the requested stages only, so memory does not grow with the horizon.
+At each stage, the policy chooses an arm to pull and, if looks arrive, an arm to look at. Both choices
+depend only on the observations before the stage. The policy then receives the reward of the pull,
+followed by the reward of the look. Regret is recorded at the requested stages only, so memory use
+does not grow with the horizon.
 
-Each run has three random streams, which depend on (seed, run): rewards of pulls, arrivals and rewards
-of looks, and the policy's own. The first two do not depend on the policy, so all policies see the
-same arrivals and the same noise at the same stage (common random numbers).
+Each run has three random streams, which depend on (seed, run): one for the rewards of pulls, one for
+the arrivals and rewards of looks, and one for the policy's own random numbers. The first two streams
+do not depend on the policy, so all policies see the same arrivals and the same noise at the same
+stage (common random numbers).
 
 Index policies are played from decision to decision (`lazy_index`) or in leaps (`leap`). Other
 policies are called at every stage.
@@ -31,20 +33,20 @@ from kibitz.model.feedback import Feedback
 from kibitz.policies.index_policy import make_statistics_index
 from kibitz.policies.policy import Array, Policy, params_type
 
-#: The entries of `control`: the stop flag, and the stage and run that a loop has reached.
+#: The entries of `control`: the stop flag, the current stage and the current run.
 STOP, STAGE, RUN = range(3)
 
 
 class Record(NamedTuple):
-    """The output arrays of a job, and what to record in them."""
+    """The output arrays of a job, and the data needed to fill them."""
 
     stages: Array  # the stages at which to record the regret
     gaps: Array
-    paid: bool  # whether a look costs its gap
-    regret: Array  # run, stage
-    n_pulls: Array  # run, arm
-    n_looks: Array
-    error: Array  # run; in total variation
+    paid: bool  # whether a look at an arm costs the gap of that arm
+    regret: Array  # (run, stage)
+    n_pulls: Array  # (run, arm)
+    n_looks: Array  # (run, arm)
+    error: Array  # (run,); error of the leaps, in total variation
 
 
 class Environment(NamedTuple):
@@ -60,9 +62,10 @@ class Environment(NamedTuple):
 
 @jit
 def record_pulls(record: Record, run: int, n_recorded: int, arm: int, first: int, n: int) -> int:
-    """Record `n` pulls of `arm` from stage `first` on; return how many stages are recorded so far.
+    """Record `n` pulls of `arm` from stage `first` on; return how many regrets are recorded so far.
 
-    The looks at the last of these stages are not known yet, so `record_regret` records it later.
+    The looks at the last of these stages are not known yet, so the caller records the regret of that
+    stage later with `record_regret`.
     """
     pulls = record.n_pulls[run]
     before = pulls[arm]
@@ -75,7 +78,7 @@ def record_pulls(record: Record, run: int, n_recorded: int, arm: int, first: int
 
 @jit
 def record_regret(record: Record, run: int, n_recorded: int, stage: int) -> int:
-    """Record the regret after a stage, if it is one of those to record."""
+    """Record the regret after `stage` if requested; return how many regrets are recorded so far."""
     if n_recorded < record.stages.size and record.stages[n_recorded] == stage:
         regret = 0.0
         for arm in range(record.gaps.size):
@@ -87,13 +90,13 @@ def record_regret(record: Record, run: int, n_recorded: int, stage: int) -> int:
 
 
 def make_loop(policy: Policy, feedback: Feedback, leap: bool) -> Any:
-    """Return the function that plays all runs of a job, not yet compiled."""
+    """Return the Python function that plays all runs of a job; it is not compiled yet."""
     make_params = params_type(tuple(policy.constants))
     init: Any = policy.init
     play_run = make_play_run(policy, feedback, leap)
 
     def play(numbers: Any, environment: Environment, error: float, seeds: Array) -> None:
-        # `numbers` is a plain tuple, to keep the class of the parameters out of the signature
+        # `numbers` is a plain tuple, because the class of `params` must not be part of the signature
         params = make_params(*numbers)
         streams, record = environment.streams, environment.record
         n_arms = environment.arms.means.size
@@ -140,7 +143,7 @@ def make_play_run(policy: Policy, feedback: Feedback, leap: bool) -> Any:
         arms, looks, horizon, streams, record, control = environment
         n_arms, observer = arms.means.size, looks.observer
         reward_stream, look_stream, policy_stream = streams
-        # typed constants: numba would compile a function again for each literal argument
+        # typed constants: for literal arguments, numba would compile each callee again
         zero: Any = np.int64(0)
         one: Any = np.int64(1)
         false, true = one < zero, one > zero
@@ -198,7 +201,7 @@ def make_play_run(policy: Policy, feedback: Feedback, leap: bool) -> Any:
             look = arm
             if stage == arrival and observer == ACTIVE:
                 look = choose_look(params, state, stage, policy_stream.rng)
-            # the pulls
+            # play the pulls
             if observer == FULL:
                 for other in range(n_arms):
                     all_rewards[other] = draw(arms, other, reward_stream)
@@ -212,7 +215,7 @@ def make_play_run(policy: Policy, feedback: Feedback, leap: bool) -> Any:
             n_recorded = record_pulls(record, run, n_recorded, arm, stage, n)
             state = update(params, state, stage, arm, n, total, false)
             stage += n - 1
-            # the looks
+            # play the looks
             if stage == arrival or observer == FULL:
                 is_certain, expect_same = false, observer != FULL
                 for nth in range(looks.per_arrival if expect_same else n_arms):
@@ -239,16 +242,16 @@ def make_play_run(policy: Policy, feedback: Feedback, leap: bool) -> Any:
 
 
 def get_statistics_index(policy: Policy) -> Any:
-    """Return the index of a policy as a function of the whole `Statistics`."""
+    """Return the index of a policy as a function that takes the whole `Statistics`."""
     index: Any = policy.index
     return make_statistics_index(index, policy.index_reads)
 
 
 def make_play_block(policy: Policy, feedback: Feedback) -> Any:
-    """Return the function that plays a block of stages at once if it can certify one."""
+    """Return the function that plays a block of stages at once, if a block can be certified."""
     choose_look, update = policy.look, policy.update
     look_is_planned = policy.turns is not None or policy.hold is not None
-    parts: Any = (policy.update, policy.turns, policy.hold, policy.due)
+    parts: Any = (policy.update, policy.turns, policy.hold, policy.looks_due)
     propose, draw_looks = make_leap_functions(get_statistics_index(policy), *parts)
     next_arrival, _ = make_look_functions(feedback)
 

@@ -1,14 +1,17 @@
-"""All private parts of numba that kibitz uses, applied to kibitz's own functions only.
+"""All private parts of numba that kibitz uses.
 
 kibitz does not patch numba: every class below is passed to, or set on, one of kibitz's own
-dispatchers. Each part has a fallback:
+dispatchers. If a version of numba lacks one of these parts, kibitz still works:
 
-- `_nrt=False` and `forceinline`, options of a function. Without them a stage costs twice as much.
-- The compiler pipeline and code library (`PART`, `KERNEL`): only whole kernels become machine code,
-  and their symbols are internal. Without them kernels compile slowly and are not cached.
-- `Dispatcher._cache` with `CompileResult._reduce` and `_rebuild`: compiled kernels on disk.
-- The calling convention, to call a formula through a function pointer. Without it there is no
-  generic kernel.
+- `_nrt=False` and `forceinline`, options of a compiled function. Without them, a stage costs twice as
+  much.
+- The compiler pipeline and the code library (`PART`, `KERNEL`), which turn only whole kernels into
+  machine code and make their symbols internal. Without them, kernels compile slowly and are not
+  cached.
+- `Dispatcher._cache`, `CompileResult._reduce` and `CompileResult._rebuild`, which store compiled
+  kernels on disk. Without them, kernels are not cached.
+- The calling convention, which allows a kernel to call a formula through a function pointer. Without
+  it, there is no generic kernel.
 """
 
 import pickle
@@ -23,7 +26,7 @@ from numba.core.errors import NumbaError, UnsupportedBytecodeError
 from numba.extending import intrinsic
 from numba.np.random import _constants as ziggurat
 
-#: The tables of NumPy's ziggurat for normal numbers.
+#: The tables of NumPy's ziggurat algorithm for normal random numbers.
 NORMAL_WIDTHS, NORMAL_HEIGHTS = ziggurat.wi_double, ziggurat.fi_double
 NORMAL_LIMITS = ziggurat.ki_double
 NORMAL_TAIL, NORMAL_TAIL_INVERSE = ziggurat.ziggurat_nor_r, ziggurat.ziggurat_nor_inv_r
@@ -45,8 +48,8 @@ with suppress(ImportError):
 def _pipelines() -> tuple[Any, Any]:
     """Return the compiler classes for the parts of a kernel and for the kernel itself.
 
-    numba optimises each function and compiles it to machine code. A function that only a kernel calls
-    needs neither, because both happen when the kernel is compiled.
+    numba optimises each function and compiles it to machine code. For a function that only kernels
+    call, both steps are unnecessary, because they happen again when the kernel is compiled.
     """
     from numba import _dynfunc
     from numba.core import codegen, typed_passes
@@ -56,7 +59,7 @@ def _pipelines() -> tuple[Any, Any]:
     external = llvmlite.binding.Linkage.external
 
     class Part(codegen.JITCodeLibrary):  # type: ignore[misc]
-        """The code of one function, to be linked into kernels with the code that it calls."""
+        """The code of one function, which is linked into kernels together with its callees."""
 
         def finalize(self) -> None:
             self._raise_if_finalized()
@@ -82,8 +85,9 @@ def _pipelines() -> tuple[Any, Any]:
     class Whole(codegen.JITCodeLibrary):  # type: ignore[misc]
         """The code of a kernel, in which only the entry points are visible to the linker.
 
-        numba numbers functions of the same name within a process. The same symbol from two processes
-        could therefore mean different functions; internal symbols cannot collide.
+        numba distinguishes functions of the same name by a number that is unique only within a
+        process. Code from two processes may therefore use the same symbol for different functions;
+        internal symbols cannot collide.
         """
 
         def finalize(self) -> None:
@@ -157,7 +161,7 @@ def _pipelines() -> tuple[Any, Any]:
     return compiler_with(PartLowering), compiler_with(KernelLowering)
 
 
-#: Options of a function that becomes a part of kernels, and of a kernel.
+#: The options of a function that is linked into kernels, and the options of a kernel.
 PART: dict[str, Any] = {}
 KERNEL: dict[str, Any] = {}
 with suppress(ImportError, AttributeError):
@@ -207,7 +211,7 @@ class OverloadCache:
         data = self.load(overload_key(signature, target.codegen()))
         try:
             return None if data is None else CompileResult._rebuild(target, *pickle.loads(data))
-        except Exception:  # written by an incompatible version
+        except Exception:  # an incompatible version wrote the data
             return None
 
     def save_overload(self, signature: Any, result: Any) -> None:
@@ -219,11 +223,11 @@ class OverloadCache:
         self.save(overload_key(signature, result.codegen), serialize.dumps((library, *rest)))
 
     def flush(self) -> None:
-        """Do nothing: a file is named by its content and never out of date."""
+        """Do nothing: the name of a file is a hash of the code, so no file is ever out of date."""
 
 
 def overload_key(signature: Any, codegen: Any) -> str:
-    """Return everything but the source that machine code depends on: types, processor, versions."""
+    """Return what machine code depends on besides the source: types, processor and versions."""
     versions = (numba.__version__, llvmlite.__version__)
     return repr((str(signature), codegen.magic_tuple(), versions))
 
@@ -246,8 +250,8 @@ def get_codegen(dispatcher: Any) -> Any:
 def _stub_bitcode(function: Any) -> bytes:
     """Return LLVM bitcode of empty functions under the names that numba looks up.
 
-    numba would store several megabytes of bitcode, to be linked into other functions. No other
-    function links with a kernel.
+    numba would store several megabytes of bitcode, for linking the kernel into other functions. No
+    function links a kernel.
     """
     names = (function.llvm_func_name, function.llvm_cpython_wrapper_name)
     text = "".join(f'define void @"{name}"() {{ ret void }}\n' for name in names)

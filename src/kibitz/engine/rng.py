@@ -1,9 +1,9 @@
 """Random number streams: three for each run, which depend on (seed, run) only.
 
-Each stream is a NumPy SFC64 generator: one for the rewards of pulls, one for arrivals and rewards of
-looks, one for the policy. All numbers equal those of NumPy's `Generator`, bit for bit. Compiled code
-draws normal and uniform numbers itself, because numba would call the generator through a pointer,
-which costs as much as drawing the number.
+The three streams are for the rewards of pulls, for the arrivals and rewards of looks, and for the
+policy. Each stream is a NumPy SFC64 generator, and all its numbers equal those of NumPy's
+`Generator`, bit for bit. Compiled code implements normal and uniform numbers itself: numba would call
+the generator through a pointer, and this call costs as much as drawing the number.
 """
 
 import ctypes
@@ -27,7 +27,7 @@ Array = NDArray[Any]
 
 
 class Stream(NamedTuple):
-    """A generator and a view of its state: three words, a counter and a buffer."""
+    """A generator and a view of its state: three 64-bit words, a counter and a buffer."""
 
     rng: Any
     state: Array
@@ -49,7 +49,7 @@ def new_stream(seed: int = 0) -> Stream:
 
 
 def new_streams() -> Streams:
-    """Return new streams; seed them with `seed_stream` before each run."""
+    """Return new streams, which `seed_stream` must seed before each run."""
     return Streams(new_stream(), new_stream(), new_stream())
 
 
@@ -57,13 +57,13 @@ def new_streams() -> Streams:
 
 
 def make_seeds(seed: int, first: int, last: int) -> NDArray[np.uint64]:
-    """Return a row of nine 64-bit words for each of runs first, ..., last - 1: three for each stream.
+    """Return the seeds of the runs first, ..., last - 1: a row of three 64-bit words per stream.
 
-    A row equals `SeedSequence(seed, spawn_key=(run,)).generate_state(9, np.uint64)`. All rows are
-    computed at once, by mixing the number of the run into the entropy pool of the seed.
+    The row of a run equals `SeedSequence(seed, spawn_key=(run,)).generate_state(9, np.uint64)`. All
+    rows are computed at once, by mixing the number of the run into the entropy pool of the seed.
     """
     runs = np.arange(first, last, dtype=np.uint32)[:, None]
-    n_hashed = 4 * max(4, -(-int(seed).bit_length() // 32))  # four per 32-bit word of the seed
+    n_hashed = 4 * max(4, -(-int(seed).bit_length() // 32))  # four hashes per 32-bit word of the seed
     start = 0x43B0D7E5 * pow(0x931E8875, n_hashed, 2**32) % 2**32
     pool = np.uint32(0xCA01F9DD) * SeedSequence(seed).pool
     pool = pool - np.uint32(0x4973F715) * _hash_columns(np.repeat(runs, 4, 1), start, 0x931E8875)
@@ -73,7 +73,7 @@ def make_seeds(seed: int, first: int, last: int) -> NDArray[np.uint64]:
 
 
 def _hash_columns(values: NDArray[np.uint32], constant: int, multiplier: int) -> NDArray[np.uint32]:
-    """Hash the columns one after another as SeedSequence does, with a new constant for each."""
+    """Hash the columns one after another as SeedSequence does, each with its own constant."""
     constants = [constant]
     for _ in range(values.shape[1]):
         constants.append(constants[-1] * multiplier % 2**32)
@@ -83,7 +83,7 @@ def _hash_columns(values: NDArray[np.uint32], constant: int, multiplier: int) ->
 
 @jit
 def seed_stream(stream: Stream, seed: Array) -> None:
-    """Seed a generator as NumPy seeds SFC64: three words, a counter, twelve discarded draws."""
+    """Seed a generator as NumPy seeds SFC64: set three words and a counter, discard twelve draws."""
     stream.state[0] = seed[0]
     stream.state[1] = seed[1]
     stream.state[2] = seed[2]
@@ -95,7 +95,7 @@ def seed_stream(stream: Stream, seed: Array) -> None:
 
 # -------------------------------------------------------------------------------------- drawing
 
-# The ziggurat of Marsaglia and Tsang (2000) with NumPy's tables, of which numba has a copy.
+# The ziggurat algorithm of Marsaglia and Tsang (2000), with numba's copy of NumPy's tables.
 WIDTHS, HEIGHTS, LIMITS = NORMAL_WIDTHS, NORMAL_HEIGHTS, NORMAL_LIMITS.astype(np.int64)
 
 
@@ -110,7 +110,7 @@ def next_bits(state: Any) -> tuple[Any, Any]:
 
 @jit
 def load(stream: Stream) -> Any:
-    """Return the state of a generator as a tuple, which compiled code keeps in registers."""
+    """Return the state of a generator as a tuple, which compiled code can keep in registers."""
     state = stream.state
     return state[0], state[1], state[2], state[3]
 
@@ -146,7 +146,7 @@ def uniform(stream: Stream) -> Any:
 
 @jit
 def split_bits(bits: Any) -> tuple[Any, Any, Any]:
-    """Split random bits into a layer of the ziggurat, a position in it and a sign."""
+    """Split random bits into a layer of the ziggurat, a position in that layer and a sign."""
     layer = np.int64(bits & np.uint64(0xFF))
     position = np.int64((bits >> np.uint64(9)) & np.uint64(0xFFFFFFFFFFFFF))
     return layer, position, 1 - 2 * np.int64((bits >> np.uint64(8)) & np.uint64(1))
@@ -154,7 +154,7 @@ def split_bits(bits: Any) -> tuple[Any, Any, Any]:
 
 @jit(inline=False)
 def finish_normal(stream: Stream, bits: Any) -> Any:
-    """Draw a standard normal number from bits that fell on the edge of a layer or in the tail."""
+    """Draw a standard normal number if the bits fell on the edge of a layer or in the tail."""
     while True:
         layer, position, sign = split_bits(bits)
         x = sign * (position * WIDTHS[layer])

@@ -1,4 +1,4 @@
-"""Test on random inputs that a policy keeps its contract."""
+"""Tests, on random inputs, whether a policy keeps the contract that the engine relies on."""
 
 import math
 from typing import Any
@@ -8,7 +8,7 @@ import numpy as np
 from kibitz.policies.index_policy import make_statistics_index
 from kibitz.policies.policy import Array, Policy, Statistics, check_policy, list_arrays
 
-N_TRIALS = 300  # inputs of the index
+N_TRIALS = 300  # random inputs of the index
 N_STAGES = 100  # stages to play for each number of arms
 TOLERANCE = 1e-12  # relative, for rounding
 
@@ -20,7 +20,7 @@ def check_promises(policy: Policy) -> None:
     params = policy.params_for(1000)
     if policy.index is not None:
         check_monotonicity(policy, params)
-    if policy.rule is None:  # otherwise its decisions follow from the index
+    if policy.rule is None:  # otherwise `index_policy` derived the decisions from the index
         for n_arms in (2, 3, 6):
             try:
                 check_decisions(policy, params, n_arms, rng)
@@ -31,7 +31,7 @@ def check_promises(policy: Policy) -> None:
 
 
 def check_monotonicity(policy: Policy, params: Any) -> None:
-    """Test that an index is monotone in each of its arguments."""
+    """Raise ValueError if an index is not monotone in stage, mean and counts."""
     formula: Any = policy.index
 
     def index(params: Any, stage: int, counts: Array, arm: int, mean: float) -> float:
@@ -83,7 +83,7 @@ def check_monotonicity(policy: Policy, params: Any) -> None:
 
 
 def make_statistics(counts: Array) -> Statistics:
-    """Return statistics with these counts, where every third observation is a look."""
+    """Return statistics with these counts of observations, of which every third is a look."""
     looks = counts // 3
     totals = np.array([(counts - looks).sum(), looks.sum()])
     sums = np.zeros(counts.size)
@@ -91,9 +91,10 @@ def make_statistics(counts: Array) -> Statistics:
 
 
 def check_decisions(policy: Policy, params: Any, n_arms: int, rng: np.random.Generator) -> None:
-    """Test that decisions are valid arms, do not modify the state and depend on the history only.
+    """Raise ValueError if decisions are not valid, modify the state or do not depend on it alone.
 
-    Two states get the same observations: one of them one by one, the other several at once.
+    Two states receive the same observations: the first state one by one, the second several at once.
+    The decisions must be the same.
     """
     states = [policy.init(params, n_arms) for _ in range(2)]
     stage, n_reported = 1, 0
@@ -126,10 +127,10 @@ def check_decisions(policy: Policy, params: Any, n_arms: int, rng: np.random.Gen
             view = policy.view(params, states[0], stage)
             check_choice(policy, params, states[0], stage, view, pull, look)
             n_pulls = int(max(1, min(3, view.end - stage)))
-            if policy.hold is None:  # otherwise they go to several arms
+            if policy.hold is None:  # otherwise consecutive looks go to several arms
                 n_looks = int(max(1, min(3, view.max_looks)))
         one, once = states
-        rewards = rng.integers(0, 2, n_pulls).astype(float)  # 0 and 1, so sums are exact
+        rewards = rng.integers(0, 2, n_pulls).astype(float)  # 0 or 1, so sums are exact
         for later, reward in enumerate(rewards):
             one = policy.update(params, one, stage + later, pull, 1, float(reward), False)
         once = policy.update(params, once, stage, pull, n_pulls, float(rewards.sum()), False)
@@ -148,7 +149,7 @@ def check_decisions(policy: Policy, params: Any, n_arms: int, rng: np.random.Gen
 def check_choice(
     policy: Policy, params: Any, state: Any, stage: int, view: Any, pull: int, look: int
 ) -> None:
-    """Test that the decisions of an index policy agree with its index."""
+    """Raise ValueError if the decisions of an index policy do not agree with its index."""
     index: Any = policy.index
     index = make_statistics_index(index, policy.index_reads)
     values = np.full(view.allowed.size, -np.inf)
@@ -166,12 +167,12 @@ def check_choice(
         )
     if view.max_looks == 0 or np.inf in values:
         return
-    if policy.hold is not None and policy.due is not None:
+    if policy.hold is not None and policy.looks_due is not None:
         rule = "the arm whose turn it is, or the held arm"
         hold = policy.hold(params, state)
         expected = hold.arm if hold.max_looks > 0 else look
         for other in range(values.size):
-            if policy.due(params, state, other, 1) > 0:
+            if policy.looks_due(params, state, other, 1) > 0:
                 expected = other
     elif policy.turns is None:
         rule = "the arm of second largest index, unless max_looks of its view is 0"

@@ -1,12 +1,13 @@
-r"""Explore-Then-Commit: sample all arms equally and drop those that are worse (Algorithm 3).
+r"""Explore-Then-Commit: sample all arms equally and eliminate the worse arms (Algorithm 3).
 
-With a horizon T, an arm observed s times has width w = \sqrt{(2 \alpha / s) \log(T/s)}. After each
-round of the remaining arms, arm i is dropped if \hat\mu_i + w_i < \max_j (\hat\mu_j - w_j). The
-policy `etc` pulls the least observed remaining arm. A look counts like a pull and goes to the arm
-that is least observed once the pull is counted. Counts may then differ between arms, and each arm has
-its own width; without looks all widths are equal, as in the paper. The test follows the count and
-requires s < T (docs/errata/, D30). On the paper's concentration event, arm i is dropped after at
-most 1 + u(\Delta_i) rounds (`kibitz.bounds.complexity`; errata, D13).
+With a horizon T, an arm with s observations has width w = \sqrt{(2 \alpha / s) \log(T/s)}. After each
+round over the remaining arms, arm i is eliminated if \hat\mu_i + w_i < \max_j (\hat\mu_j - w_j),
+where \hat\mu_i is the mean of its observations. The policy `etc` pulls the least observed remaining
+arm. A look counts like a pull and goes to the arm that is least observed once the pull is counted.
+With looks, counts may differ between arms, and each arm has its own width; without looks all widths
+are equal, as in the paper. The test takes place after the observation is counted and requires s < T
+(docs/errata/, D30). On the paper's concentration event, arm i is eliminated after at most 1 +
+u(\Delta_i) rounds (`kibitz.bounds.complexity`; errata, D13).
 """
 
 import math
@@ -32,7 +33,7 @@ from kibitz.policies.policy import (
 
 
 class State(NamedTuple):
-    """Statistics of all observations, the remaining arms, and the last round that was tested."""
+    """The statistics of all observations, the remaining arms, and the last round that was tested."""
 
     statistics: Statistics
     allowed: Array
@@ -76,7 +77,7 @@ def init(params: Any, n_arms: int) -> State:
 
 @jit
 def two_least_observed(allowed: Array, counts: Array) -> tuple[int, int]:
-    """Return the least observed remaining arm, and the least observed after one more of it."""
+    """Return the least observed remaining arm, now and after one more observation of that arm."""
     first, second = -1, -1
     for arm in range(counts.size):
         if allowed[arm]:
@@ -99,7 +100,7 @@ def index(params: Any, stage: int, counts: Array, arm: int, mean: float) -> floa
 
 @jit
 def view(params: Any, state: State, stage: int) -> View:
-    """Return the remaining arms, which each observation may change until one is left."""
+    """Return the remaining arms; until one arm is left, each observation may eliminate arms."""
     n = state.allowed.sum()
     end, max_looks = (NEVER, NEVER) if n == 1 else (stage, 0)
     stats = state.statistics
@@ -108,7 +109,7 @@ def view(params: Any, state: State, stage: int) -> View:
 
 @jit
 def turns(params: Any, state: State) -> tuple[Array, int]:
-    """Return the remaining arms, which take turns (used when one is left)."""
+    """Return the remaining arms, which take turns; used only once a single arm is left."""
     return state.allowed, 0
 
 
@@ -117,7 +118,7 @@ pull, _ = make_choices(index, view)
 
 @cache
 def make_look(pull: Any) -> Any:
-    """Return `look` for a `pull`: the remaining arm that is least observed after the pull."""
+    """Return the `look` that chooses the least observed remaining arm after `pull` is counted."""
 
     def look(params: Any, state: Any, stage: int, rng: Any) -> Any:
         first, second = two_least_observed(state.allowed, state.statistics.n_observed)
@@ -133,7 +134,7 @@ look = make_look(pull)
 def update(
     params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
 ) -> State:
-    """Count an observation; test for arms to drop after each full round."""
+    """Count an observation; after each full round, eliminate arms."""
     stats = state.statistics
     count(stats, arm, n, total, is_look)
     lowest_count = stats.n_observed[two_least_observed(state.allowed, stats.n_observed)[0]]
@@ -156,10 +157,10 @@ def all_arms_pulled(n_pulls: Array) -> bool:
 
 @jit
 def eliminate(allowed: Array, counts: Array, sums: Array, level: float, slope: float) -> None:
-    """Drop each arm whose upper confidence bound is below another arm's lower bound.
+    """Eliminate each arm whose upper confidence bound is below the lower bound of another arm.
 
-    An arm observed s times has width sqrt((level - slope log s) / s). No arm is dropped if a width
-    would be zero or undefined. Arms without observations are ignored.
+    An arm with s observations has width sqrt((level - slope log s) / s). No arm is eliminated if a
+    width would be zero or undefined. Arms without observations are ignored.
     """
     best = -np.inf
     for arm in range(counts.size):

@@ -1,21 +1,24 @@
 r"""ETC-OCUCB: the paper's active algorithm (Algorithm 2) and the variants of its experiments.
 
-Epoch m lasts \lceil d_m \rceil stages, d_m = p^{p^m} (p = 2 in Algorithm 2). During an epoch, OCUCB-n
-on the arms S_m chooses the pulls. The looks go in turn to the arms that ETC has not dropped; ETC has
-parameter \alpha and horizon d_{m+1}^{1 + 1/p} \log d_{m+1}, the paper's for p = 2 (errata, D34). At
-the end of the epoch, S_{m+1} becomes the set of arms that ETC has not dropped. Theorem 4, as
-corrected in the errata (D13, D25, D36), covers `restart=True` with p = 2.
+Epoch m lasts \lceil d_m \rceil stages, where d_m = p^{p^m} (p = 2 in Algorithm 2). During the epoch,
+OCUCB-n on a set S_m of arms chooses the pulls. Looks go in turn to the arms that ETC has not
+eliminated. ETC runs with parameter \alpha and horizon d_{m+1}^{1 + 1/p} \log d_{m+1}, which for p = 2
+is the paper's horizon (errata, D34). At the end of the epoch, S_{m+1} becomes the set of arms that
+ETC has not eliminated. Theorem 4, as corrected in the errata (D13, D25, D36), covers `restart=True`
+with p = 2.
 
-- `check="rounds"` tests for arms to drop every :math:`C |S|` looks (the paper's ETC-OCUCB);
-  `check="doubling"` at stages 1, 2, 4, 8, ... (ETC-OCUCB-2).
-- `restart=True` is Algorithm 2 exactly: in each epoch OCUCB-n and ETC start without observations, and
-  ETC with all arms. `restart=False`, the default, keeps statistics, clock and dropped arms from epoch
-  to epoch; only this agrees with the paper's remarks on its Figure 4.
-- `all_info=True` lets both subroutines count both pulls and looks (section 5, "all-info"); each arm
+- With `check="rounds"`, ETC tests for arms to eliminate after every :math:`C |S|` looks, where S is
+  the set of remaining arms (the paper's ETC-OCUCB). With `check="doubling"`, it tests at stages 1, 2,
+  4, 8, ... (ETC-OCUCB-2).
+- `restart=True` is Algorithm 2 exactly: in each epoch, OCUCB-n and ETC start without observations,
+  and ETC starts with all arms. `restart=False`, the default, keeps the statistics, the clock and the
+  eliminated arms from epoch to epoch; only this variant agrees with the paper's remarks on its Figure
+  4.
+- With `all_info=True`, both subroutines learn from pulls and looks (section 5, "all-info"); each arm
   then has its own count in ETC's width.
 
-An epoch ends, and a doubling test happens, when the reward of the pull at its last stage is known. A
-look at that stage belongs to the next epoch.
+An epoch ends when the reward of the pull at its last stage is known; a look at that stage belongs to
+the next epoch. Likewise, a doubling test takes place before the look of its stage.
 """
 
 import math
@@ -33,11 +36,11 @@ from kibitz.policies.policy import NEVER, Array, Policy, Statistics, View, check
 CLOCK = np.dtype(
     [
         ("epoch", np.int64),  # m
-        ("origin", np.int64),  # the stage before OCUCB-n's first
+        ("origin", np.int64),  # the stage before OCUCB-n's first stage
         ("end", np.int64),  # the last stage of the epoch
         ("next_test", np.int64),  # the stage of the next test ("doubling")
-        ("looks", np.int64),  # since the last test ("rounds")
-        ("last", np.int64),  # the arm last looked at
+        ("looks", np.int64),  # the number of looks since the last test ("rounds")
+        ("last", np.int64),  # the arm of the last look
     ],
     align=True,
 )
@@ -46,12 +49,12 @@ CLOCK = np.dtype(
 class State(NamedTuple):
     """The statistics of both subroutines, their arms, and the clock."""
 
-    statistics: Statistics  # OCUCB-n's, since it started
-    allowed: Array  # S_m
-    etc_counts: Array  # ETC's
-    etc_sums: Array
-    in_play: Array  # the arms that ETC has not dropped
-    clock: Array  # one record
+    statistics: Statistics  # the statistics of OCUCB-n, since it started
+    allowed: Array  # whether each arm is in S_m
+    etc_counts: Array  # the observations of each arm that ETC counts
+    etc_sums: Array  # the sums of the rewards of these observations
+    in_play: Array  # whether ETC has not eliminated each arm
+    clock: Array  # one record of type CLOCK
 
 
 def etc_ocucb(
@@ -70,9 +73,9 @@ def etc_ocucb(
     Parameters
     ----------
     p
-        p > 1: epoch m lasts p^(p^m) stages; 2 in Algorithm 2.
+        p > 1; epoch m lasts p^(p^m) stages, rounded up. 2 in Algorithm 2.
     C
-        With check="rounds": test after C looks per remaining arm; 10 in the experiments.
+        With check="rounds", ETC tests after C looks per remaining arm; 10 in the experiments.
     alpha
         ETC's \\alpha; 1 in the paper.
     rho, eta
@@ -80,9 +83,9 @@ def etc_ocucb(
     restart
         Whether both subroutines start again in each epoch, as in Algorithm 2.
     check
-        "rounds" (ETC-OCUCB) or "doubling" (ETC-OCUCB-2).
+        When ETC tests for arms to eliminate: "rounds" (ETC-OCUCB) or "doubling" (ETC-OCUCB-2).
     all_info
-        Whether both subroutines count both kinds of observation.
+        Whether both subroutines learn from pulls and looks.
     scale
         The sub-Gaussian scale of the rewards. Default: the scale of the problem.
     """
@@ -148,7 +151,7 @@ def init(params: Any, n_arms: int) -> State:
 
 @jit
 def test_arms(params: Any, state: State) -> None:
-    """Let ETC drop the arms that are worse than another one."""
+    """Let ETC eliminate the arms that are worse than another arm."""
     slope = 2 * params.alpha
     level = slope * log_etc_horizon(params.p, state.clock[0]["epoch"])
     eliminate(state.in_play, state.etc_counts, state.etc_sums, level, slope)
@@ -156,7 +159,7 @@ def test_arms(params: Any, state: State) -> None:
 
 @jit
 def begin_epoch(params: Any, state: State) -> None:
-    """Restrict OCUCB-n to the arms that ETC has not dropped; forget the others."""
+    """Restrict OCUCB-n to the arms that ETC has not eliminated; forget the other arms."""
     clock, stats = state.clock[0], state.statistics
     clock["epoch"] += 1
     for arm in range(state.allowed.size):
@@ -200,7 +203,7 @@ def view(params: Any, state: State, stage: int) -> View:
 
 @jit
 def turns(params: Any, state: State) -> tuple[Array, int]:
-    """Return the arms that take turns, those of ETC, and the arm of the last look."""
+    """Return the arms that ETC has not eliminated, which take turns, and the arm of the last look."""
     return state.in_play, state.clock[0]["last"]
 
 
@@ -209,7 +212,7 @@ pull, _ = make_choices(index, view, "statistics")
 
 @jit
 def look(params: Any, state: State, stage: int, rng: Any) -> int:
-    """Return the next of ETC's arms, in turn."""
+    """Return the next arm, in turn, that ETC has not eliminated."""
     arm = state.clock[0]["last"]
     while True:
         arm = (arm + 1) % state.allowed.size
@@ -221,7 +224,7 @@ def look(params: Any, state: State, stage: int, rng: Any) -> int:
 def update(
     params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
 ) -> State:
-    """Count an observation for the subroutine that it belongs to, or for both."""
+    """Count an observation for the subroutine that learns from it, or for both (`all_info`)."""
     if (params.all_info or not is_look) and state.allowed[arm]:
         count(state.statistics, arm, n, total, is_look)
         update_derived(params, state.statistics, arm)

@@ -1,9 +1,10 @@
-r"""Follow the leader: pull the arm of largest mean, \bar X_i.
+r"""Follow the leader: pull the arm with the largest mean, \bar X_i.
 
-With full information its regret is bounded (paper, section 2.1.1); with pulls alone it is linear.
-`ftl_robin` looks at each arm in turn (section 2.2, "FTL-robin"): its regret is bounded, but of order
-1/\epsilon (Lemma 1, as corrected in docs/errata/, D22). As an active observer `ftl` looks at the
-arm of second largest mean.
+With full information, the regret of follow the leader is bounded (paper, section 2.1.1); with pulls
+alone, it is linear. As an active observer, `ftl` looks at the arm with the second largest mean, and
+`ftl_robin` looks at each arm in turn (section 2.2, "FTL-robin"). The regret of `ftl_robin` is
+bounded, but of order 1/\epsilon, where \epsilon is the rate of looks (Lemma 1, as corrected in
+docs/errata/, D22).
 """
 
 from typing import Any

@@ -1,17 +1,20 @@
-r"""Improved UCB (Auer and Ortner, 2010), counting free observations.
+r"""Improved UCB (Auer and Ortner, 2010), which learns from pulls and looks.
 
-Elimination in rounds m = 0, 1, ... with a guess \tilde\Delta_m = 2^{-m} of the gap, in units of the
-scale. In round m, pull the remaining arms, the least observed first, until each was observed
+Improved UCB eliminates arms in rounds m = 0, 1, ..., with a guess \tilde\Delta_m = 2^{-m} of the gap,
+in units of the scale. In round m, it pulls the remaining arms, the least observed arm first, until
+each arm was observed
 
 .. math:: n_m = \lceil 8 \log(T \tilde\Delta_m^2) / \tilde\Delta_m^2 \rceil
 
-times; then drop each arm i with \bar X_i + w_i < \max_j (\bar X_j - w_j), where
-w_i = \sqrt{2 \log(T \tilde\Delta_m^2) / O_i}. After round \lfloor \log_2(T/e)/2 \rfloor, or
-when one arm is left, pull the remaining arm of largest mean. A look counts like a pull; without looks
-O_i = n_m and this is the original algorithm, except that the original starts with a guess of 1 for
-rewards in [0, 1], twice their scale.
-The paper mentions it (section 4.1) but states no theorem for it with looks. An active observer looks
-at the remaining arm that is least observed once the pull is counted.
+times. It then eliminates each arm i with \bar X_i + w_i < \max_j (\bar X_j - w_j), where w_i =
+\sqrt{2 \log(T \tilde\Delta_m^2) / O_i}, O_i counts pulls and looks of arm i and \bar X_i averages
+both. After round \lfloor \log_2(T/e)/2 \rfloor, or when one arm is left, it pulls the remaining arm
+with the largest mean. A look counts like a pull. Without looks O_i = n_m and this is the original
+algorithm, with one exception: for rewards in [0, 1], the original starts with the guess 1, which is
+twice their scale.
+
+The paper mentions Improved UCB (section 4.1) but states no theorem for it with looks. An active
+observer looks at the remaining arm that is least observed once the pull is counted.
 """
 
 import math
@@ -33,11 +36,11 @@ from kibitz.policies.policy import (
 
 
 class State(NamedTuple):
-    """Statistics of all observations, the remaining arms, and the round."""
+    """The statistics of all observations, the remaining arms, and the current round."""
 
     statistics: Statistics
     allowed: Array
-    round: Array  # one number
+    round: Array  # one number, m
 
 
 def improved_ucb(horizon: int | None = None, scale: float | None = None) -> Policy:
@@ -71,7 +74,7 @@ def init(params: Any, n_arms: int) -> State:
 
 @jit
 def confidence(params: Any, state: State) -> float:
-    """Return 2 log(T gap^2) of the current round; 0 after the last one."""
+    """Return 2 log(T gap^2) for the guess of the gap in the current round; 0 after the last round."""
     last = math.floor(math.log2(max(1.0, params.horizon / math.e)) / 2)
     if state.round[0] > last or state.allowed.sum() == 1:
         return 0.0
@@ -80,13 +83,17 @@ def confidence(params: Any, state: State) -> float:
 
 @jit
 def target_count(params: Any, state: State) -> int:
-    """Return how many observations of each remaining arm the round needs; 0 after the last."""
+    """Return how many observations of each remaining arm the round needs; 0 after the last round."""
     return math.ceil(4 * confidence(params, state) * 4.0 ** state.round[0])
 
 
 @jit
 def pull(params: Any, state: State, stage: int, rng: Any) -> int:
-    """Return an arm that was never pulled, else the least observed remaining arm, else the leader."""
+    """Return the arm to pull.
+
+    Arms that were never pulled come first. Then the least observed remaining arm is pulled until the
+    round is complete. After the last round, the remaining arm with the largest mean is pulled.
+    """
     stats = state.statistics
     counts, sums = stats.n_observed, stats.sums
     for arm in range(counts.size):
@@ -109,7 +116,7 @@ look = make_look(pull)
 def update(
     params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
 ) -> State:
-    """Count an observation; end every completed round."""
+    """Count an observation; eliminate arms at the end of every completed round."""
     stats = state.statistics
     count(stats, arm, n, total, is_look)
     if all_arms_pulled(stats.n_pulls):

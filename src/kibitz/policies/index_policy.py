@@ -1,4 +1,4 @@
-"""Index policies: pull each arm once and then the arm with the largest index."""
+"""Index policies, which pull each arm once and then the arm with the largest index."""
 
 import math
 from collections.abc import Callable
@@ -39,9 +39,9 @@ def index_policy(
     parameters: dict[str, Any] | None = None,
     **params: float,
 ) -> Policy:
-    """Return the policy that pulls each arm once and then the arm of largest index.
+    """Return the policy that pulls each arm once and then the arm with the largest index.
 
-    It counts all observations, pulls and looks. Ties go to the lowest arm.
+    The policy learns from all observations, pulls and looks. In a tie, it chooses the lowest arm.
 
     Parameters
     ----------
@@ -49,22 +49,22 @@ def index_policy(
         The name of the policy.
     index
         `index(params, stage, counts, arm, mean) -> float`, a function that numba can compile:
-        `counts[j]` is the number of observations of arm j, `mean` the mean reward of `arm`. It must
-        be non-decreasing in `stage` and `mean` and non-increasing in every count. Mark the functions
-        that it calls with `kibitz.jit` (or `numba.njit`).
+        `counts[j]` is the number of observations of arm j, `mean` the mean reward of `arm`. The index
+        must be non-decreasing in `stage` and `mean` and non-increasing in every count. Mark the
+        functions that it calls with `kibitz.jit` (or `numba.njit`).
     look
-        Where a look goes: to the "runner-up", the arm of second largest index, or to each arm in
-        turn ("robin").
+        The arm to look at: the "runner-up", which has the second largest index, or each arm in turn
+        ("robin").
     ignore_looks
         Whether to learn from pulls only.
     rewards
         The rewards that the index supports: "gaussian", "bernoulli" (0 or 1) or "bounded"
         (any number in [0, 1]).
     scale
-        The sub-Gaussian scale of the rewards; `mean` is in units of it. Default: the scale of the
-        problem. With 1, rewards are not rescaled.
+        The sub-Gaussian scale of the rewards; `mean` is in units of this scale. Default: the scale of
+        the problem. With 1, rewards are not rescaled.
     parameters
-        The parameters to show to the user. Default: `params`.
+        The parameters to show in labels and results. Default: `params`.
     **params
         The fields of the first argument of `index`.
     """
@@ -108,7 +108,7 @@ def _with_rule(policy: Policy, rule: StandardRule) -> Policy:
 
 
 class State(NamedTuple):
-    """The statistics of an index policy, and the allowed arms: all of them."""
+    """The statistics of an index policy, and the allowed arms, which are all arms."""
 
     statistics: Statistics
     allowed: Array
@@ -124,7 +124,7 @@ def init(params: Any, n_arms: int) -> State:
 def update(
     params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
 ) -> State:
-    """Count all observations."""
+    """Count pulls and looks, and learn from both."""
     count(state.statistics, arm, n, total, is_look)
     return state
 
@@ -133,7 +133,7 @@ def update(
 def update_pulls(
     params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
 ) -> State:
-    """Count pulls only."""
+    """Count pulls and looks, but learn from pulls only."""
     if is_look:
         count_kind(state.statistics, arm, n, is_look)
     else:
@@ -143,34 +143,34 @@ def update_pulls(
 
 @jit
 def view(params: Any, state: State, stage: int) -> View:
-    """Return all statistics and all arms; the view never ends."""
+    """Return all statistics and all arms; this view is valid at all stages."""
     stats = state.statistics
     return View(stats, stats.n_pulls, state.allowed, 0, NEVER, True, NEVER)
 
 
 @jit
 def view_pulls(params: Any, state: State, stage: int) -> View:
-    """Return the statistics of pulls and all arms; the view never ends."""
+    """Return the statistics of pulls and all arms; this view is valid at all stages."""
     stats = state.statistics
     return View(stats, stats.n_pulls, state.allowed, 0, NEVER, False, NEVER)
 
 
 @jit
 def turns(params: Any, state: State) -> tuple[Array, int]:
-    """Return the arms that take turns, all of them, and the arm of the last look."""
+    """Return the arms that are looked at in turn (all arms), and the arm of the last look."""
     n_arms = state.allowed.size
     return state.allowed, (state.statistics.totals[LOOKS] + n_arms - 1) % n_arms
 
 
 @jit
 def look_in_turn(params: Any, state: State, stage: int, rng: Any) -> int:
-    """Look at each arm in turn."""
+    """Return the arm to look at, which is each arm in turn."""
     return state.statistics.totals[LOOKS] % state.allowed.size
 
 
 @cache
 def make_choices(index: Any, view: Any, index_reads: str = "counts") -> tuple[Any, Any]:
-    """Return `pull` and `look` of an index policy: the arm of largest index and the runner-up.
+    """Return `pull` and `look`, which choose the arm with the largest index and the runner-up.
 
     The index of an arm is infinite before its first pull.
     """
@@ -200,7 +200,7 @@ def make_choices(index: Any, view: Any, index_reads: str = "counts") -> tuple[An
 
 @cache
 def make_statistics_index(index: Any, index_reads: str) -> Any:
-    """Return an index as a function of the whole `Statistics`."""
+    """Return an index as a function that takes the whole `Statistics`."""
     if index_reads == "statistics":
         return index
 
@@ -212,10 +212,10 @@ def make_statistics_index(index: Any, index_reads: str) -> Any:
 
 @cache
 def make_two_largest(value: Any) -> Any:
-    """Return a function that finds the arms of largest and second largest value.
+    """Return a function that finds the arms with the largest and the second largest value.
 
-    `value(params, data, stage, arm, rng)` is minus infinity for an arm that must not be chosen.
-    Ties go to the lowest arm.
+    `value(params, data, stage, arm, rng)` is minus infinity for an arm that must not be chosen. In a
+    tie, the function chooses the lowest arm.
     """
 
     def find_two_largest(

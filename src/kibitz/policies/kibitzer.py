@@ -1,27 +1,31 @@
 r"""kibitzer: our own policy, which knows neither the horizon nor the rate of looks.
 
-Pull an arm without observations, the lowest first (a look counts), else the arm with the largest
+kibitzer first pulls every arm that has no observations, the lowest arm first; an arm that a look has
+shown has an observation. Then it pulls the arm with the largest
 
 .. math:: \bar X_i + \sqrt{2 \ell(x_i) / O_i}, \quad x_i = 1 + \frac{b\, t}{K O_i + b F}, \quad
    \ell(x) = \log x - \beta \log(1 + \log x)
 
-where O_i counts pulls and looks of arm i, \bar X_i averages both and F is the number of looks so far.
-t / F estimates 1/\varepsilon: the width is that of log(1/\varepsilon) if looks arrive, and that of
-log(t / (K O_i)), as in MOSS-anytime, if they do not. For rewards in [0, 1] the index is the largest q
-with O_i kl(\bar X_i, q) <= \ell(x_i).
+where O_i counts pulls and looks of arm i, \bar X_i averages both, K is the number of arms and F is
+the number of looks so far. The ratio t / F estimates 1/\varepsilon, where \varepsilon is the rate of
+looks. If looks arrive, the logarithm in the width is therefore about \log(1/\varepsilon); if no looks
+arrive, it is about \log(t / (K O_i)), as in MOSS-anytime. For rewards in [0, 1], the index is the
+largest q with O_i kl(\bar X_i, q) <= \ell(x_i).
 
-Every fourth look goes to the arms in turn. In its r-th turn an arm is looked at if it has at most r
-observations. A theorem needs this: each arm is certain to get a quarter of its fair share of looks.
-All other looks go to an arm without observations, the highest first, unless it is being pulled. If
-there is none, they go to the arm i \ne L of smallest
+Every fourth look goes to the arms in turn. In its r-th turn, an arm is looked at only if it has at
+most r observations. A theorem needs this rule, which guarantees that each arm gets a quarter of its
+fair share of looks. All other looks go to an arm without observations, the highest arm first, unless
+this arm is being pulled. If there is no such arm, they go to the arm i \ne L with the smallest
 
 .. math:: O_i\, d(\bar X_i, \bar X_L) + \big(1 + \log(1 + t / 100 F)\big) \log O_i,
 
-where L is the arm of largest mean, d is (\bar X_i - \bar X_L)^2 / 2 or the Bernoulli divergence, and
-F includes this look. If looks are frequent, this is the index of IMED (Honda and Takemura, 2015),
-applied to looks. If they are rare, an unlucky best arm would wait too long while looks go to arms
-close to the leader, so the divergence gets less weight. Once the chosen arm has 256 observations, it
-is held until it has a tenth more or L changes. Many looks can then be predicted (docs/leap.md).
+where L is the arm with the largest mean, d is (\bar X_i - \bar X_L)^2 / 2 or the Bernoulli
+divergence, and F includes this look. If looks are frequent, this is the index of IMED (Honda and
+Takemura, 2015), applied to looks. If looks are rare, a best arm with unlucky rewards would wait too
+long while looks go to arms close to the leader, so the divergence gets less weight. If the chosen arm
+has at least 256 observations, kibitzer holds it: this arm gets all looks that do not go in turn,
+until it has a tenth more observations or L changes. The engine can then predict many looks
+(docs/leap.md).
 """
 
 import math
@@ -50,25 +54,27 @@ from kibitz.policies.policy import (
     params_type,
 )
 
-TURN_PERIOD = 4  # looks, one of which goes to the arms in turn
+TURN_PERIOD = 4  # one of this many looks goes to the arms in turn
 MIN_HOLD_COUNT = 256  # observations that an arm needs to be held
-HOLD_DIVISOR = 10  # an arm is held for a tenth of its count
-RARE_PERIOD = 100.0  # stages between looks from which on they are rare
-MAX_MEAN = 1 - 2.0**-20  # of the leader, to keep divergences finite
+HOLD_DIVISOR = 10  # an arm with n observations is held for n / HOLD_DIVISOR more
+RARE_PERIOD = 100.0  # looks that are more than this many stages apart are rare
+MAX_MEAN = 1 - 2.0**-20  # the leader's mean is cut to this value, to keep divergences finite
 KL_UCB = params_type(("c",))(0.0)  # parameters of KL-UCB with level log t
 
 
 def kibitzer(
     b: float = 8.0, beta: float = 1.0, rewards: Rewards = "gaussian", scale: float | None = None
 ) -> Policy:
-    """Return kibitzer, our own policy; not in the paper.
+    """Return kibitzer, our own policy, which is not in the paper.
 
     Parameters
     ----------
     b
-        Trades the mean of the regret (small b) against its tail (large b).
+        Trades off the mean of the regret (better with a small b) and its tail (better with a large
+        b).
     beta
-        The factor of log(1 + log x), in [0, 1]. 0 has a stronger theorem but more regret.
+        The factor of log(1 + log x), in [0, 1]. With 0 the theorem is stronger, but the regret
+        larger.
     rewards
         "gaussian", "bernoulli" (0 or 1) or "bounded" (any number in [0, 1]).
     scale
@@ -88,7 +94,7 @@ def kibitzer(
         index_reads="statistics",
         additive=not in_unit_interval,
         hold=hold,
-        due=due,
+        looks_due=looks_due,
         rewards=rewards,
         scale=check_scale(scale, rewards),
         parameters={**constants, "rewards": rewards},
@@ -96,18 +102,18 @@ def kibitzer(
 
 
 class State(NamedTuple):
-    """All statistics, and the current hold."""
+    """The statistics of all observations, the allowed arms (all of them), and the current hold."""
 
     statistics: Statistics
     allowed: Array
-    hold: Array  # one record
+    hold: Array  # one record of type HOLD
 
 
 HOLD = np.dtype(
     [
         ("arm", np.int64),  # the held arm
-        ("until", np.int64),  # the count of observations at which the hold ends
-        ("leader", np.int64),  # the hold also ends if this arm loses the largest mean
+        ("until", np.int64),  # the hold ends when the held arm has this many observations
+        ("leader", np.int64),  # the hold also ends when this arm no longer has the largest mean
     ],
     align=True,
 )
@@ -121,7 +127,7 @@ def init(params: Any, n_arms: int) -> State:
 
 @jit
 def spread(params: Any, stage: int, stats: Statistics, arm: int) -> float:
-    """Return x_i."""
+    """Return x_i of the index (module docstring)."""
     counts = stats.n_observed
     n_looks = stats.totals[LOOKS]
     return 1 + params.b * stage / (counts.size * counts[arm] + params.b * n_looks)
@@ -137,7 +143,10 @@ def index(params: Any, stage: int, stats: Statistics, arm: int, mean: float) -> 
 
 @jit
 def bernoulli_index(params: Any, stage: int, stats: Statistics, arm: int, mean: float) -> float:
-    """Return the index for rewards in [0, 1]: that of KL-UCB at the stage where the levels agree."""
+    """Return the index for rewards in [0, 1].
+
+    It equals the index of KL-UCB at the (fractional) stage whose logarithm is the level of kibitzer.
+    """
     x = spread(params, stage, stats, arm)
     clock = x / (1 + math.log(x)) ** params.beta
     return kl_index(KL_UCB, max(1.0, clock), stats.n_observed, arm, mean)
@@ -145,7 +154,7 @@ def bernoulli_index(params: Any, stage: int, stats: Statistics, arm: int, mean: 
 
 @jit
 def view(params: Any, state: State, stage: int) -> View:
-    """Return all statistics and all arms; a look replaces the first pull of an arm."""
+    """Return all statistics and all arms; an arm that was looked at need not be pulled first."""
     stats = state.statistics
     return View(stats, stats.n_observed, state.allowed, 0, NEVER, True, NEVER)
 
@@ -155,7 +164,7 @@ def make_pull(index: Any) -> Any:
     """Return `pull` for an index."""
 
     def pull(params: Any, state: State, stage: int, rng: Any) -> int:
-        """Return the first arm without observations, else the arm of largest index."""
+        """Return the first arm without observations, or else the arm with the largest index."""
         stats = state.statistics
         best, largest = 0, -np.inf
         for arm in range(stats.sums.size):
@@ -175,7 +184,7 @@ pull, bernoulli_pull = make_pull(index), make_pull(bernoulli_index)
 
 @jit
 def find_leader(stats: Statistics) -> int:
-    """Return the arm of largest mean among those with observations."""
+    """Return the arm with the largest mean among the arms with observations."""
     leader, largest = 0, -np.inf
     for arm in range(stats.sums.size):
         n = stats.n_observed[arm]
@@ -192,18 +201,18 @@ def is_holding(state: State, leader: int) -> bool:
 
 
 @jit
-def due(params: Any, state: State, arm: int, n: int) -> int:
-    """Return how many of the next n looks an arm gets in turn, if nothing else shows it."""
+def looks_due(params: Any, state: State, arm: int, n: int) -> int:
+    """Return how many of the next n looks an arm gets in turn, if it is not observed otherwise."""
     n_arms = state.allowed.size
     n_looks = state.statistics.totals[LOOKS]
-    before = (n_looks // TURN_PERIOD - arm + n_arms - 1) // n_arms  # turns so far
+    before = (n_looks // TURN_PERIOD - arm + n_arms - 1) // n_arms  # turns of the arm so far
     after = ((n_looks + n) // TURN_PERIOD - arm + n_arms - 1) // n_arms
     return max(0, after - max(before, state.statistics.n_observed[arm] - 1))
 
 
 @jit
 def hold(params: Any, state: State) -> Hold:
-    """Return the held arm, the leader, and for how many looks the hold lasts."""
+    """Return the held arm, the leader, and the number of looks for which the hold lasts."""
     stats, record = state.statistics, state.hold[0]
     leader = find_leader(stats)
     max_looks = record["until"] - stats.n_observed[record["arm"]] if is_holding(state, leader) else 0
@@ -220,7 +229,7 @@ def find_unseen(state: State, stage: int) -> int:
             first = arm if first < 0 else first
             last = arm
     if last >= 0 and last == first and stats.totals[PULLS] < stage:
-        return -1  # it is being pulled
+        return -1  # the only arm without observations is being pulled
     return last
 
 
@@ -245,7 +254,11 @@ def make_look(divergence: Any) -> Any:
     """Return `look` for a divergence."""
 
     def look(params: Any, state: State, stage: int, rng: Any) -> int:
-        """Return the arm in turn, an unseen arm, the held arm, or the arm of smallest IMED index."""
+        """Return the arm to look at.
+
+        In this order: the arm whose turn it is, an arm without observations, the held arm, or the arm
+        with the smallest IMED index.
+        """
         stats = state.statistics
         counts, sums = stats.n_observed, stats.sums
         n_arms, n_looks = counts.size, stats.totals[LOOKS]
@@ -265,11 +278,11 @@ def make_look(divergence: Any) -> Any:
             n = counts[arm]
             if arm != leader and n > 0:
                 value = n * divergence(sums[arm] / n, best)
-                if value < smallest:  # else adding the logarithm, which is >= 0, cannot help
+                if value < smallest:  # otherwise skip the logarithm, which is not negative
                     value += rarity * math.log(n)
                     if value < smallest:
                         look, smallest = arm, value
-        if look < 0:  # of two arms one has observations and the other is being pulled
+        if look < 0:  # there are two arms: one has observations, the other is being pulled
             look = 1 if leader == 0 else 0
         return look
 
@@ -283,10 +296,10 @@ look, bernoulli_look = make_look(gaussian_divergence), make_look(bernoulli_diver
 def update(
     params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
 ) -> State:
-    """Count all observations; start to hold the arm of a look, if none is held.
+    """Count observations; a look starts a hold of its arm if no arm is held.
 
-    Every fourth look, which goes in turn, does not start a hold. Nor do several looks reported at
-    once, because it is unknown which of them went in turn.
+    A look that goes in turn (every fourth look) does not start a hold. Several looks reported at once
+    do not start a hold either, because it is unknown which of them went in turn.
     """
     stats = state.statistics
     if is_look:

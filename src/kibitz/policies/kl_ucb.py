@@ -1,11 +1,14 @@
-r"""KL-UCB (Garivier and Cappé, 2011), counting free observations.
+r"""KL-UCB (Garivier and Cappé, 2011), which learns from pulls and looks.
+
+The index of arm i at stage t is
 
 .. math:: \max\{q : O_i\, d(\bar X_i, q) \le \log t + c \log \log t\}
 
-with d the divergence of the reward distribution: (q - x)^2 / 2 for Gaussian rewards (in units of
-their scale), for which the index is explicit, and the Bernoulli divergence for rewards in [0, 1].
-The authors advise c = 0 in practice and prove a bound for c = 3. The paper does not treat KL-UCB; no
-theorem covers it with looks.
+where O_i counts pulls and looks of arm i, \bar X_i averages both, and d is the Kullback-Leibler
+divergence of the reward distributions. For Gaussian rewards (in units of their scale), d(x, q) is
+(q - x)^2 / 2 and the index is explicit; for rewards in [0, 1], d is the Bernoulli divergence. The
+authors advise c = 0 in practice and prove a bound for c = 3. The paper does not treat KL-UCB, and no
+theorem covers KL-UCB with looks.
 """
 
 import math
@@ -23,7 +26,7 @@ from kibitz.policies.policy import Array, Policy, Rewards, check_rewards
 
 
 def kl_ucb(rewards: Rewards = "gaussian", c: float = 0.0, scale: float | None = None) -> Policy:
-    """Return KL-UCB; not in the paper.
+    """Return KL-UCB, which is not in the paper.
 
     Parameters
     ----------
@@ -49,14 +52,14 @@ def kl_ucb(rewards: Rewards = "gaussian", c: float = 0.0, scale: float | None = 
 
 @jit
 def level(params: Any, stage: int) -> float:
-    """Return log t + c log log t, non-negative and non-decreasing."""
+    """Return log t + c log log t, with log log t replaced by 0 where it is negative."""
     log = math.log(stage)
     return log + params.c * math.log(max(1.0, log))
 
 
 @jit
 def growth(params: Any, stage: int) -> float:
-    """Return the time-dependent factor of the index for Gaussian rewards."""
+    """Return the factor of the index that depends on the stage, for Gaussian rewards."""
     return math.sqrt(2 * level(params, stage))
 
 
@@ -76,7 +79,7 @@ def bernoulli_index(params: Any, stage: int, counts: Array, arm: int, mean: floa
     if p == 0.0:
         return -math.expm1(-bound)
     entropy = -p * math.log(p) - (1 - p) * math.log(1 - p)
-    # two upper bounds of q - p: Pinsker's, and one that drops p log(1/q) >= 0
+    # two upper bounds on q - p: Pinsker's inequality, and the bound without p log(1/q) >= 0
     above = min(math.sqrt(bound / 2), -math.expm1(-(bound + entropy) / (1 - p)) - p)
     if above >= 1 - p:  # q is 1 up to rounding
         return 1.0

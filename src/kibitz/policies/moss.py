@@ -1,12 +1,16 @@
-r"""MOSS and its anytime version, counting free observations.
+r"""MOSS and its anytime version, which learn from pulls and looks.
+
+Both pull the arm with the largest index
 
 .. math:: \bar X_i + \sqrt{c \log_+\!\big(h / (K O_i)\big) / O_i}
 
-with h the horizon T (MOSS: Audibert and Bubeck, 2009) or the stage t (anytime: Degenne and Perchet,
-2016). The originals are for rewards in [0, 1], with c = 1 and c = (1 + \alpha)/2, \alpha = 1.35; the
-defaults are four times that, for rewards of sub-Gaussian scale 1 instead of 1/2. The paper mentions
-both among the variants of UCB with regret of order \log(T \Delta_i^2)/\Delta_i (section 4.1) but
-states no theorem for them with looks.
+where O_i counts pulls and looks of arm i, \bar X_i averages both, K is the number of arms and \log_+
+x = \log \max(1, x). For MOSS (Audibert and Bubeck, 2009), h is the horizon T; for MOSS-anytime
+(Degenne and Perchet, 2016), h is the stage t. The originals are for rewards in [0, 1], with c = 1 and
+c = (1 + \alpha)/2, \alpha = 1.35. The defaults here are four times as large, because they are for
+rewards of sub-Gaussian scale 1 instead of 1/2. The paper mentions both policies among the variants of
+UCB with regret of order \log(T \Delta_i^2)/\Delta_i (section 4.1), but states no theorem for them
+with looks.
 """
 
 import math
@@ -24,7 +28,7 @@ def moss(exploration: float = 4.0, horizon: int | None = None, scale: float | No
     Parameters
     ----------
     exploration
-        The constant c; 4 for rewards of sub-Gaussian scale 1.
+        The constant c of the index; 4 for rewards of sub-Gaussian scale 1.
     horizon
         The horizon that the policy is tuned for. Default: the horizon of the simulation.
     scale

@@ -5,15 +5,16 @@ r"""OCUCB-n (Lattimore, 2016): the index of the paper's active algorithm.
     \bar X_i + \sqrt{2 \eta \log(B_i) / O_i}, \qquad
     B_i = \max\Big\{e, \log t, \frac{t \log t}{\sum_j \min\{O_i, O_j^\rho O_i^{1-\rho}\}}\Big\}
 
-with the sum over j (paper, section 4.2; docs/errata/, D23). The paper states it for pulls; here it
-counts looks too unless `ignore_looks`. As an active observer it looks at the runner-up; no theorem
-covers that.
+where O_i counts the observations of arm i, \bar X_i averages them and the sum is over all arms j
+(paper, section 4.2; docs/errata/, D23). The paper states the index for pulls; here O_i counts looks
+too, unless `ignore_looks` is true. As an active observer, the policy looks at the runner-up; no
+theorem covers these looks.
 
-The sum over j is O_i^{1-\rho} times the sum of min{O_i^\rho, O_j^\rho}. With many arms the statistics
-hold, as derived floats, the powers O_j^\rho by arm, the sorted powers, and the sums of the k
-smallest. An index then needs one bisection, and a new count updates the sums from its position on.
-The derived floats depend on the counts only, not on their order. With few arms the sum is computed
-directly.
+The sum over j is O_i^{1-\rho} times the sum of min{O_i^\rho, O_j^\rho}. With many arms, the
+statistics hold three lists of derived floats: the powers O_j^\rho by arm, the same powers in
+ascending order, and for each k the sum of the k smallest powers. Computing an index then needs one
+bisection, and a new count changes only the sums from its position on. The derived floats depend on
+the counts alone, not on the order of the observations. With few arms, the sum is computed directly.
 """
 
 import math
@@ -44,9 +45,9 @@ def ocucb(
     Parameters
     ----------
     eta
-        \\eta > 1; 2 in the experiments.
+        \\eta > 1; 2 in the experiments of the paper.
     rho
-        \\rho in [1/2, 1]; 1/2 in the experiments.
+        \\rho in [1/2, 1]; 1/2 in the experiments of the paper.
     ignore_looks
         Whether to learn from pulls only.
     scale
@@ -88,13 +89,13 @@ def index(params: Any, stage: int, stats: Statistics, arm: int, mean: float) -> 
 
 @jit
 def power(rho: float, count: float) -> float:
-    """Return O^rho."""
+    """Return count^rho."""
     return math.sqrt(count) if rho == 0.5 else count**rho
 
 
 @jit(inline=False)
 def total(params: Any, stats: Statistics, arm: int) -> float:
-    """Return the sum over j; arms without observations contribute 0."""
+    """Return the sum over j in the index; arms without observations contribute 0."""
     n = float(stats.n_observed[arm])
     own = power(params.rho, n)
     if stats.derived.size > 0:
@@ -111,7 +112,7 @@ def total(params: Any, stats: Statistics, arm: int) -> float:
 
 @jit(allocates=True)
 def ocucb_statistics(n_arms: int) -> Statistics:
-    """Return statistics without observations; with many arms they have derived floats."""
+    """Return statistics without observations, with space for derived floats if arms are many."""
     return new_statistics(n_arms, 3 * n_arms + 1 if n_arms >= MIN_ARMS_WITH_SUMS else 0)
 
 
@@ -123,7 +124,7 @@ def init(params: Any, n_arms: int) -> State:
 
 @jit
 def rank(ascending: Array, value: float) -> int:
-    """Return how many of the numbers in an ascending array are below a value."""
+    """Return how many numbers of an ascending array are below a value."""
     low, high = 0, ascending.size
     while low < high:
         middle = (low + high) // 2
@@ -136,7 +137,7 @@ def rank(ascending: Array, value: float) -> int:
 
 @jit
 def derived_parts(stats: Statistics) -> tuple[Array, Array, Array]:
-    """Return the powers by arm, the sorted powers, and the sums of the k smallest."""
+    """Return the powers by arm, the powers in ascending order, and the sums of the k smallest."""
     n_arms = stats.n_observed.size
     derived = stats.derived
     return derived[:n_arms], derived[n_arms : 2 * n_arms], derived[2 * n_arms :]
@@ -164,7 +165,7 @@ def update_derived(params: Any, stats: Statistics, arm: int) -> None:
     if new > old:
         position, step = position - 1, -1
     first = position
-    while ascending[position] != old:  # shift the entries in between by one
+    while ascending[position] != old:  # shift the entries between the old and the new position
         ascending[position], new = new, ascending[position]
         position += step
     ascending[position] = new

@@ -1,26 +1,27 @@
 """The `Policy` class: a record of parameters and small pure functions.
 
-A policy holds no state. Its functions take the state and return the next one, a NamedTuple of arrays
-(or of such NamedTuples), so the same functions run compiled in the simulator and as plain Python in a
-live agent or under a debugger::
+A policy holds no state. Its functions take a state and return an arm or the next state. A state is a
+NamedTuple of arrays (or of such NamedTuples), so the same functions run compiled in the simulator and
+as plain Python in a live agent or under a debugger::
 
     init(params, n_arms)                                  -> state
     pull(params, state, stage, rng)                       -> arm     must not modify the state
     look(params, state, stage, rng)                       -> arm     called only if a look arrives
     update(params, state, stage, arm, n, total, is_look)  -> state   may reuse the arrays
 
-`stage` counts from 1. `pull` and `look` see the same state. `update` receives `n` rewards of
-`arm` that sum to `total`: looks (`is_look`), or pulls of consecutive stages from `stage` on. Only
-index policies receive several at once, up to the end of their `view`.
+`stage` counts from 1. `pull` and `look` see the same state. `update` receives the sum `total` of `n`
+rewards of `arm`. These rewards come from looks (`is_look`), or from pulls at consecutive stages that
+begin with `stage`. Only index policies receive several rewards at once, up to the end of their
+`view`.
 
 Most policies consist of one function, `index(params, stage, counts, arm, mean) -> float`, and pull
-the arm with the largest index (`index_policy`). It is non-decreasing in `stage` and `mean` and
-non-increasing in every count, so the engine can skip arms that cannot win. An index policy may
-restrict the allowed arms and restart its clock through its `view`.
+the arm with the largest index (`index_policy`). The index must be non-decreasing in `stage` and
+`mean` and non-increasing in every count; the engine can then skip arms that cannot have the largest
+index. An index policy may restrict the allowed arms and restart its clock through its `view`.
 
-**Scale.** Policies are written for rewards of sub-Gaussian scale 1. They receive rewards divided by
-the scale: the one passed as `scale=`, else that of the problem. A policy for "bernoulli" or "bounded"
-`rewards` receives them unchanged.
+**Scale.** Policies are written for rewards of sub-Gaussian scale 1. They receive rewards divided by a
+scale: the scale passed as `scale=`, or else the scale of the problem. A policy for "bernoulli" or
+"bounded" `rewards` receives the rewards unchanged.
 """
 
 from collections import namedtuple
@@ -37,7 +38,7 @@ from kibitz._validation import invalid, number, one_of, positive, short_repr
 
 Array = NDArray[Any]
 
-#: The kinds of rewards that policies support: any sub-Gaussian, 0 or 1, or in [0, 1].
+#: The kinds of rewards that policies support: any sub-Gaussian rewards, 0 or 1, or in [0, 1].
 Rewards = Literal["gaussian", "bernoulli", "bounded"]
 
 NEVER = 2**62  # a stage that no run reaches
@@ -54,29 +55,29 @@ class Statistics(NamedTuple):
     n_pulls: Array
     n_looks: Array
     n_observed: Array  # the observations that the policy learns from
-    sums: Array  # the sums of their rewards
-    totals: Array  # pulls and looks of all arms
-    derived: Array  # floats that `update` computes from the counts for the index, or none
+    sums: Array  # the sums of the rewards of these observations
+    totals: Array  # two numbers: all pulls and all looks
+    derived: Array  # floats that `update` computes from the counts for the index; may be empty
 
 
 class View(NamedTuple):
-    """The data that an index policy decides from, and how long they stay valid."""
+    """The data from which an index policy decides, and how long they are valid."""
 
     statistics: Statistics
-    tried: Array  # an arm with 0 here has an infinite index and is pulled first
-    allowed: Array  # whether an arm may be pulled
+    tried: Array  # a count; an arm whose count is 0 has an infinite index and is pulled first
+    allowed: Array  # whether each arm may be pulled
     origin: int  # the stage at which the policy's clock is 0
     end: int  # the last stage of this view
     learns: bool  # whether looks change the counts and sums
-    max_looks: int  # how many looks may come before the allowed arms can change
+    max_looks: int  # the number of looks before which the allowed arms cannot change
 
 
 class Hold(NamedTuple):
-    """The arm that gets the looks between turns, as long as `leader` has the largest mean."""
+    """The arm that gets all looks that do not go in turn, while `leader` has the largest mean."""
 
     arm: int
     leader: int  # -1 if the leader does not matter
-    max_looks: int  # how many looks may come before another arm is chosen
+    max_looks: int  # the number of looks before which no other arm is chosen
 
 
 @jit(allocates=True)
@@ -94,7 +95,7 @@ def new_statistics(n_arms: int, n_derived: int) -> Statistics:
 
 @jit
 def count(statistics: Statistics, arm: int, n: int, total: float, is_look: bool) -> None:
-    """Count `n` pulls or looks of an arm whose rewards sum to `total`."""
+    """Count `n` pulls of, or looks at, an arm; `total` is the sum of their rewards."""
     count_kind(statistics, arm, n, is_look)
     statistics.n_observed[arm] += n
     statistics.sums[arm] += total
@@ -119,7 +120,7 @@ def list_arrays(state: Any) -> list[Array]:
 
 
 def replace_arrays(state: Any, arrays: Iterator[Array]) -> Any:
-    """Return a copy of a state with other arrays, in the order of `list_arrays`."""
+    """Return a copy of a state with its arrays replaced, in the order of `list_arrays`."""
     if isinstance(state, tuple):
         return type(state)(*(replace_arrays(part, arrays) for part in state))
     return next(arrays)
@@ -149,7 +150,7 @@ class Update(Protocol):
 
 
 class Index(Protocol):
-    """Return the index of an arm; `observed` is its counts or the whole `Statistics`."""
+    """Return the index of an arm; `observed` is the counts of all arms or the whole `Statistics`."""
 
     def __call__(self, params: Any, stage: int, observed: Any, arm: int, mean: float, /) -> float: ...
 
@@ -163,7 +164,7 @@ class StandardRule(NamedTuple):
 
 @dataclass(frozen=True)
 class Policy:
-    """A policy, created by `ucb()` etc., by `index_policy`, or from your own functions.
+    """A policy, created by a constructor such as `ucb`, by `index_policy` or from your functions.
 
     Attributes
     ----------
@@ -174,26 +175,27 @@ class Policy:
     init, pull, look, update
         The functions described in `kibitz.policies.policy`.
     index, view
-        For index policies only.
+        The index and its data (`View`); both are None if the policy is not an index policy.
     index_reads
         The third argument of `index`: the "counts" of all arms, or the whole "statistics".
     additive
         Whether the index is the mean plus a term that does not depend on the mean.
     factors
-        For an index mean + growth(params, stage) * width(params, count): both functions. The engine
-        then looks them up in tables.
+        The functions `growth` and `width` of an index mean + growth(params, stage) * width(params,
+        count). The engine tabulates both functions.
     turns
-        `turns(params, state)` returns which arms take turns to be looked at, and the last one. If
-        None, the runner-up is looked at.
-    hold, due
-        For policies of which only some looks go in turn. `hold(params, state)` returns the arm that
-        gets the other looks; `due(params, state, arm, n)` returns how many of the next n looks an
-        arm gets in turn.
+        `turns(params, state)` returns the arms that are looked at in turn, and the arm that was
+        looked at last. If `turns` and `hold` are None, the policy looks at the runner-up.
+    hold, looks_due
+        For a policy that sends only some of its looks to the arms in turn. `hold(params, state)`
+        returns the arm that gets the other looks; `looks_due(params, state, arm, n)` returns how many
+        of the next n looks an arm gets in turn.
     in_phases
-        Whether decisions depend on the order of the observations. A live agent must then report each
-        reward before the next decision.
+        Whether decisions depend on the order of the observations. A live agent with such a policy
+        must be told each reward before its next decision.
     rule
-        The options of `index_policy`, or None for other policies. `dataclasses.replace` resets it.
+        The options of `index_policy`, or None for other policies. `dataclasses.replace` resets this
+        field to None.
     rewards
         The rewards that the policy supports: "gaussian", "bernoulli" (0 or 1) or "bounded"
         (in [0, 1]).
@@ -216,7 +218,7 @@ class Policy:
     factors: tuple[Callable[..., float], Callable[..., float]] | None = None
     turns: Callable[..., tuple[Array, int]] | None = None
     hold: Callable[..., Hold] | None = None
-    due: Callable[..., int] | None = None
+    looks_due: Callable[..., int] | None = None
     in_phases: bool = False
     rule: StandardRule | None = field(default=None, init=False)
     rewards: Rewards = "gaussian"
@@ -250,23 +252,23 @@ class Policy:
 
     @property
     def functions(self) -> tuple[Callable[..., Any] | None, ...]:
-        """All functions of the policy; its decisions and its compiled code depend on them."""
+        """All functions that the decisions and the compiled code of the policy depend on."""
         parts = (self.init, self.pull, self.look, self.update, self.index, self.view, self.turns)
-        return parts if self.hold is None else (*parts, self.hold, self.due)
+        return parts if self.hold is None else (*parts, self.hold, self.looks_due)
 
     @property
     def params(self) -> Any:
-        """The parameters as the functions see them, a NamedTuple."""
+        """The parameters, as the NamedTuple that the functions receive."""
         return params_type(tuple(self.constants))(**self.constants)
 
     def params_for(self, horizon: float) -> Any:
-        """Return the parameters, with the horizon of the simulation unless the policy has its own."""
+        """Return the parameters; `horizon` is used if the policy needs a horizon but has none."""
         if self.constants.get("horizon") == 0:
             return self.params._replace(horizon=float(horizon))
         return self.params
 
     def scale_for(self, problem_scale: float) -> float:
-        """Return the scale by which rewards of a problem are divided for the policy."""
+        """Return the scale by which the rewards of a problem are divided for this policy."""
         if self.rewards != "gaussian":
             return 1.0
         return self.scale if self.scale is not None else problem_scale or 1.0
@@ -279,7 +281,7 @@ class Policy:
 
 @cache
 def params_type(names: tuple[str, ...]) -> Any:
-    """Return the NamedTuple class with these fields; policies with equal names share it."""
+    """Return the NamedTuple class with these fields; equal names give the same class."""
     return namedtuple("Params", names)
 
 
@@ -296,7 +298,7 @@ def check_rewards(rewards: str) -> Rewards:
 
 
 def check_scale(scale: float | None, rewards: Rewards = "gaussian") -> float | None:
-    """Return `scale` as a float, or None; raise ValueError if it is invalid."""
+    """Return `scale` as a float, or None if it is None; raise ValueError if it is invalid."""
     if scale is None:
         return None
     if rewards != "gaussian":
@@ -307,7 +309,7 @@ def check_scale(scale: float | None, rewards: Rewards = "gaussian") -> float | N
 
 
 def check_horizon(horizon: float | None) -> float:
-    """Return `horizon` as a float; 0 stands for the horizon of the simulation."""
+    """Return `horizon` as a float, or 0 for None, which means the horizon of the simulation."""
     if horizon is None:
         return 0.0
     if not 1 <= (value := number(horizon, "horizon", "at least 1 and finite")) < np.inf:

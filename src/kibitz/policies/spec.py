@@ -1,9 +1,9 @@
-"""Policies as plain data: the one serialiser for files, workers, agents, pickle and the command line.
+"""Policies as plain data: the serialiser for files, workers, agents, pickle and the command line.
 
 The spec of a built-in policy holds its name and parameters. The spec of a policy that `index_policy`
-created from your own function refers to that function by module or file, with hashes of its text and
-source. Loading it imports that code: the text is compared before the module is executed, the source
-hash afterwards.
+created from your own function refers to that function by module or file, and holds hashes of the
+function's text and source. Loading such a spec imports the code: the text hash is compared before the
+module is executed, the source hash afterwards.
 """
 
 import ast
@@ -27,7 +27,7 @@ Spec = dict[str, Any]
 
 
 def to_spec(policy: Any) -> Spec:
-    """Return a policy as plain data; raise ValueError if it could not be restored."""
+    """Return the spec of a policy; raise ValueError if the spec could not restore the policy."""
     policy = check_policy(policy)
     spec = named_spec(policy)
     if spec is not None:
@@ -61,18 +61,18 @@ def from_spec(spec: Spec) -> Policy:
 
 
 def named_spec(policy: Policy) -> Spec | None:
-    """Return the spec of a built-in policy, or None for any other, even one of the same name."""
+    """Return the spec of a built-in policy, or None for other policies, even of the same name."""
     if policy.name not in POLICIES:
         return None
     spec = {"name": policy.name, "parameters": policy.parameters, "scale": policy.scale}
     try:
         return spec if from_spec(spec) == policy else None
-    except (TypeError, ValueError):  # the user's own policy with a built-in name
+    except (TypeError, ValueError):  # a policy of the user that has a built-in name
         return None
 
 
 def index_arguments(policy: Policy) -> dict[str, Any]:
-    """Return the options that `index_policy` was called with, without name, index and params."""
+    """Return the options of the call of `index_policy`, except name, index and params."""
     assert policy.rule is not None
     return {
         **policy.rule._asdict(),
@@ -92,9 +92,10 @@ def rebuild_index_policy(policy: Policy) -> Policy:
 
 
 def reduce_policy(policy: Policy) -> tuple[Any, tuple[Any, ...]]:
-    """Return how to pickle a policy: as a spec, the arguments of `index_policy`, or all functions.
+    """Return a function and arguments from which pickle restores a policy.
 
-    Your own functions are pickled like any other: by reference, or by value with cloudpickle.
+    The arguments are the spec of a built-in policy, the arguments of `index_policy`, or all fields.
+    Functions of the user are pickled by reference, or by value with cloudpickle.
     """
     spec = named_spec(policy)
     if spec is not None:
@@ -128,7 +129,7 @@ def _call(function: str, options: dict[str, Any], *first: str) -> str:
 
 
 def make_label(policy: Policy) -> str:
-    """Return `name` or `name:parameter=value,...` with the non-default parameters."""
+    """Return `name`, or `name:parameter=value,...` if parameters differ from their defaults."""
     default = POLICIES[policy.name]().parameters if policy.name in POLICIES else policy.parameters
     options = {k: v for k, v in policy.parameters.items() if default.get(k) != v}
     if policy.scale is not None:
@@ -141,7 +142,7 @@ def make_label(policy: Policy) -> str:
 
 
 def locate(index: Any, name: str) -> tuple[str, str | None]:
-    """Return the file that defines a top-level function, and its module if that can be imported."""
+    """Return the file that defines a top-level function, and its module if it is importable."""
     path = Path(inspect.getsourcefile(index) or "")
     condition = f"the index of {name} must be a top-level function of a module or file"
     if not path.is_file():
@@ -169,7 +170,7 @@ def import_function(spec: Spec) -> Any:
     if text is None:
         raise ValueError(f"{index} is not defined in {short_repr(str(path))}")
     changed = f"{index} has changed in {short_repr(str(path))}; restore the version that was stored"
-    if spec.get("text", text) != text:  # a store of kibitz 0.2 or older has no such hash
+    if spec.get("text", text) != text:  # stores of kibitz 0.2 or older do not have this hash
         raise ValueError(changed)
     function = getattr(load_module(spec, path), spec["function"], None)
     function = getattr(function, "py_func", function)
@@ -179,7 +180,7 @@ def import_function(spec: Spec) -> Any:
 
 
 def source_path(spec: Spec) -> Path | None:
-    """Return the file that defines the function of a spec, without executing it."""
+    """Return the file that defines the function of a spec, without executing the file."""
     if spec["module"] is not None:
         try:
             found = importlib.util.find_spec(spec["module"])
@@ -192,7 +193,7 @@ def source_path(spec: Spec) -> Path | None:
 
 
 def load_module(spec: Spec, path: Path) -> ModuleType:
-    """Return the module in a file: import it by name, reuse a loaded one, or execute the file."""
+    """Return the module of a file: import it by name, find it loaded, or execute the file."""
     if spec["module"] is not None:
         found = importlib.util.find_spec(spec["module"])
         if found is not None and found.origin == str(path):
@@ -218,8 +219,8 @@ def load_module(spec: Spec, path: Path) -> ModuleType:
 def hash_text(path: Path, name: str) -> str | None:
     """Return a hash of a top-level function and everything it refers to in its file.
 
-    The file is not executed. Comments, docstrings and layout are ignored. None if there is no such
-    function.
+    The file is not executed. Comments, docstrings and layout are ignored. Return None if the file
+    does not define the function.
     """
     try:
         tree = ast.parse(path.read_text(encoding="utf-8"))

@@ -1,10 +1,11 @@
-r"""Thompson sampling, counting looks.
+r"""Thompson sampling, which learns from pulls and looks.
 
-Pull each arm once, then the arm with the largest sample from its posterior: N(\bar X_i, 1/O_i)
-for Gaussian rewards (in units of their scale) with a flat prior; Beta(1 + S_i, 1 + O_i - S_i) for
-rewards in [0, 1], S_i being their sum. An active observer looks at the runner-up of a fresh
-sample, which spreads the looks over the arms that may still be best. The paper only mentions Thompson
-sampling (section 1).
+Thompson sampling pulls each arm once, then the arm with the largest posterior sample. With a flat
+prior the posterior of arm i is N(\bar X_i, 1/O_i) for Gaussian rewards (in units of their scale), and
+Beta(1 + S_i, 1 + O_i - S_i) for rewards in [0, 1], where O_i counts pulls and looks, \bar X_i
+averages both and S_i is the sum of their rewards. An active observer looks at the arm that is second
+in a fresh set of samples, which spreads the looks over the arms that may still be best. The paper
+only mentions Thompson sampling (section 1).
 """
 
 import math
@@ -18,7 +19,7 @@ from kibitz.policies.policy import Policy, Rewards, check_rewards, check_scale
 
 
 def thompson(rewards: Rewards = "gaussian", scale: float | None = None) -> Policy:
-    """Return Thompson sampling; not in the paper.
+    """Return Thompson sampling, which the paper only mentions.
 
     Parameters
     ----------
@@ -58,11 +59,11 @@ best = make_two_largest(sample)
 
 @jit
 def pull(params: Any, state: State, stage: int, rng: Any) -> int:
-    """Return the arm of largest sample."""
+    """Return the arm with the largest posterior sample."""
     return best(params, state, stage, state.allowed.size, rng)[0]
 
 
 @jit
 def look(params: Any, state: State, stage: int, rng: Any) -> int:
-    """Return the runner-up of a fresh sample."""
+    """Return the arm with the second largest sample in a fresh set of samples."""
     return best(params, state, stage, state.allowed.size, rng)[1]

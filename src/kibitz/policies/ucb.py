@@ -4,19 +4,23 @@ Pull each arm once, then the arm with the largest
 
 .. math:: \bar X_i + \sqrt{c \log t / O_i}
 
-where O_i counts pulls and looks (free observations) of arm i and \bar X_i averages both.
-Degenne, Garcelon and Perchet (UAI 2018), Algorithm 1, c = 6; its regret as a passive observer is
-bounded by their Theorem 3 as corrected in docs/errata/ (D19). `ignore_looks=True` is the plain
-bandit algorithm: O_i is then the number of pulls N_i.
+where O_i counts pulls and looks (free observations) of arm i and \bar X_i averages both. With c = 6
+this is Algorithm 1 of the paper (Degenne, Garcelon and Perchet, UAI 2018). Theorem 3, as corrected in
+docs/errata/ (D19), bounds its regret as a passive observer. `ignore_looks=True` gives the plain
+bandit algorithm, in which O_i is the number of pulls N_i.
 
-As an active observer it looks at the arm of second largest index: the paper's "UCB1-Double"
-(section 4.2.1), which no theorem covers. `ucb_double` is that policy under the paper's name.
-In `ucb_second` a second UCB chooses the look (section 5, "optimal sampling distribution") among the
-arms that are not pulled. It learns from looks only, and their number is its clock:
+As an active observer, `ucb` looks at the arm with the second largest index. The paper calls this
+policy "UCB1-Double" (section 4.2.1); no theorem covers it. `ucb_double` is the same policy under the
+paper's name.
 
-.. math:: \bar Y_i + \sqrt{c \log(1 + \sum_j F_j) / F_i},
+In `ucb_second`, a second UCB chooses the look among the arms that are not pulled (section 5, "optimal
+sampling distribution"). The second UCB learns from looks only, and its clock is the number of looks.
+It chooses the arm with the largest
 
-Arms without looks come first. The paper gives no formula; this is our interpretation.
+.. math:: \bar Y_i + \sqrt{c \log(1 + \sum_j F_j) / F_i}
+
+where F_i counts the looks at arm i and \bar Y_i averages their rewards. Arms without looks come
+first. The paper gives no formula; this is our interpretation.
 """
 
 import math
@@ -68,14 +72,14 @@ def ucb(exploration: float = 6.0, ignore_looks: bool = False, scale: float | Non
 
 
 def ucb_double(exploration: float = 6.0, scale: float | None = None) -> Policy:
-    """Return UCB1-Double: UCB that looks at the arm of second largest index (section 4.2.1)."""
+    """Return UCB1-Double: UCB that looks at the arm with the second largest index (section 4.2.1)."""
     c = positive(exploration, "exploration")
     policy = index_policy("ucb_double", index, scale=scale, exploration=c)
     return with_factors(policy, growth, inverse_root)
 
 
 def ucb_second(exploration: float = 6.0, scale: float | None = None) -> Policy:
-    """Return UCB with a second UCB that chooses the look among the other arms (section 5)."""
+    """Return UCB with a second UCB, which chooses the look among the other arms (section 5)."""
     constants = {"exploration": positive(exploration, "exploration")}
     return Policy(
         "ucb_second",
@@ -94,7 +98,7 @@ def ucb_second(exploration: float = 6.0, scale: float | None = None) -> Policy:
 
 @jit
 def growth(params: Any, stage: int) -> float:
-    """Return the time-dependent factor of the index."""
+    """Return the factor of the index that depends on the stage."""
     return math.sqrt(params.exploration * math.log(stage))
 
 
@@ -117,7 +121,7 @@ def init(params: Any, n_arms: int) -> State:
 
 @jit
 def view(params: Any, state: State, stage: int) -> View:
-    """Return the data of the first UCB; the choice of the second may change with each look."""
+    """Return the data of the first UCB; each look may change the choice of the second UCB."""
     stats = state.statistics
     return View(stats, stats.n_pulls, state.allowed, 0, NEVER, True, 0)
 
@@ -127,7 +131,7 @@ pull, _ = make_choices(index, view)
 
 @jit
 def look_index(params: Any, state: State, clock: int, arm: int, rng: Any) -> float:
-    """Return the index of an arm from its looks only; infinite before the first."""
+    """Return the index of an arm from its looks only; infinite before the first look."""
     n_looks = state.statistics.n_looks
     if n_looks[arm] == 0:
         return np.inf
@@ -139,7 +143,7 @@ best_look = make_two_largest(look_index)
 
 @jit
 def look(params: Any, state: State, stage: int, rng: Any) -> int:
-    """Return the choice of the second UCB among the arms that the first does not pull."""
+    """Return the choice of the second UCB among the arms that the first UCB does not pull."""
     pulled = pull(params, state, stage, rng)
     clock = 1 + state.statistics.totals[LOOKS]
     first, second = best_look(params, state, clock, state.allowed.size, rng)
@@ -150,7 +154,7 @@ def look(params: Any, state: State, stage: int, rng: Any) -> int:
 def update(
     params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
 ) -> State:
-    """Count an observation for the first UCB, and a look also for the second."""
+    """Count an observation for the first UCB; count a look for the second UCB too."""
     count(state.statistics, arm, n, total, is_look)
     if is_look:
         state.look_sums[arm] += total

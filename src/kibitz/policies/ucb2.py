@@ -1,14 +1,16 @@
-r"""UCB2 (Auer, Cesa-Bianchi and Fischer, 2002), counting looks.
+r"""UCB2 (Auer, Cesa-Bianchi and Fischer, 2002), which learns from pulls and looks.
 
-UCB2 pulls arms in bursts. With \tau(r) = \lceil (1 + \alpha)^r \rceil, an arm observed O_i times is
-at level r_i, the largest r with \tau(r) \le O_i. Pull each arm once; then choose the arm of largest
+UCB2 pulls arms in bursts. Let \tau(r) = \lceil (1 + \alpha)^r \rceil. An arm with O_i observations is
+at level r_i, the largest r with \tau(r) \le O_i. UCB2 pulls each arm once; then it chooses the arm
+with the largest
 
 .. math:: \bar X_i + \sqrt{2 (1 + \alpha) \log(e t / \tau(r_i)) / \tau(r_i)}
 
-(with t / \tau(r_i) at least 1: looks can make \tau(r_i) exceed t) and pull it until it has \tau(r_i +
-1) observations. A look increases O_i, which may raise the level of an arm or shorten a burst. Without
-looks this is UCB2; the original is for rewards in [0, 1], of scale 1/2. The paper mentions it
-(section 4.1) but states no theorem for it with looks. An active observer looks at the runner-up.
+and pulls this arm until it has \tau(r_i + 1) observations. Looks can make \tau(r_i) exceed t; the
+ratio t / \tau(r_i) is then replaced by 1. A look increases O_i, which may raise the level of an arm
+or shorten a burst. Without looks this is the original UCB2, which is for rewards in [0, 1], of scale
+1/2. The paper mentions UCB2 (section 4.1) but states no theorem for UCB2 with looks. An active
+observer looks at the runner-up.
 """
 
 import math
@@ -29,15 +31,15 @@ from kibitz.policies.policy import (
     new_statistics,
 )
 
-MIN_ALPHA, MAX_ALPHA = 1e-6, 1e6  # outside, levels cannot be distinguished or counted
+MIN_ALPHA, MAX_ALPHA = 1e-6, 1e6  # outside, levels could not be told apart or counted
 
 
 class State(NamedTuple):
-    """Statistics of all observations, the levels, and the current burst."""
+    """The statistics of all observations, the levels of all arms, and the current burst."""
 
     statistics: Statistics
-    begins: Array  # the count at which the current level of each arm began
-    ends: Array  # the count at which its next level begins
+    begins: Array  # for each arm, the count at which its current level began
+    ends: Array  # for each arm, the count at which its next level begins
     burst: Array  # the arm of the burst and the count at which the burst ends
 
 
@@ -47,7 +49,7 @@ def ucb2(alpha: float = 0.001, scale: float | None = None) -> Policy:
     Parameters
     ----------
     alpha
-        \\alpha > 0: how fast bursts grow; 0.001 as its authors advise.
+        \\alpha > 0, which determines how fast bursts grow. The authors of UCB2 advise 0.001.
     scale
         The sub-Gaussian scale of the rewards. Default: the scale of the problem.
     """
@@ -110,7 +112,7 @@ best = make_two_largest(bound)
 
 @jit
 def pull(params: Any, state: State, stage: int, rng: Any) -> int:
-    """Return the arm of the burst, or the arm of largest bound if a new burst begins."""
+    """Return the arm of the current burst, or the arm with the largest bound for a new burst."""
     arm = state.burst[0]
     if arm >= 0 and state.statistics.n_observed[arm] < state.burst[1]:
         return arm
@@ -119,7 +121,7 @@ def pull(params: Any, state: State, stage: int, rng: Any) -> int:
 
 @jit
 def look(params: Any, state: State, stage: int, rng: Any) -> int:
-    """Return the arm of largest bound that is not pulled."""
+    """Return the arm with the largest bound among the arms that are not pulled."""
     first, second = best(params, state, stage, state.begins.size, rng)
     return second if pull(params, state, stage, rng) == first else first
 
@@ -128,7 +130,7 @@ def look(params: Any, state: State, stage: int, rng: Any) -> int:
 def update(
     params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
 ) -> State:
-    """Count an observation; a pull outside a burst begins a new one."""
+    """Count an observation; a pull outside a burst begins a new burst."""
     stats, burst = state.statistics, state.burst
     counts = stats.n_observed
     if not is_look and (burst[0] < 0 or counts[burst[0]] >= burst[1]):

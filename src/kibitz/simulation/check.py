@@ -1,4 +1,4 @@
-"""Check a policy as `simulate` does before it plays one."""
+"""`check`: test a policy as `simulate` does before it plays the policy."""
 
 from kibitz.engine.kernel import make_generic_kernel, make_kernel
 from kibitz.model.feedback import active
@@ -11,10 +11,11 @@ def check(policy: Policy) -> None:
     """Raise ValueError if `simulate` would reject a policy for every problem.
 
     The functions of your own policy must compile. An index must be finite, non-decreasing in `stage`
-    and `mean` and non-increasing in every count; the policy must pull the arm of largest index and
-    look at the runner-up or in turn. Every policy must choose one of the arms and must not modify the
-    state when it decides. Its decisions must be the same whether observations are reported one by one
-    or several at once. The random test inputs are the same in each call. Passing is not a proof.
+    and `mean`, and non-increasing in every count; an index policy must pull the arm with the largest
+    index and look at the runner-up or at the arms in turn. Every policy must choose one of the arms
+    and must not modify the state when it decides. Its decisions must be the same whether observations
+    are reported one by one or several at once. The test inputs are random but the same in each call.
+    A policy that passes may still break these rules for other inputs.
 
     Parameters
     ----------

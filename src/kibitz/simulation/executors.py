@@ -1,9 +1,9 @@
-"""Parallel execution of jobs: by threads of this process, or by an executor such as a cluster's.
+"""Parallel execution of jobs, by threads of this process or by an executor, such as a cluster's.
 
 At most four payloads per worker are in flight, so neither the executor's queue nor the waiting
-results grow with the work. A payload takes a few seconds or returns a few megabytes, because sending
-one takes milliseconds. A payload lost with its worker is submitted again. Jobs are deterministic, so
-running one twice does no harm.
+results grow with the number of jobs. Sending a payload takes milliseconds; a payload therefore
+bundles jobs that take a few seconds or return a few megabytes. A payload that is lost with its worker
+is submitted again. Jobs are deterministic, so playing a job twice does no harm.
 """
 
 import os
@@ -31,11 +31,11 @@ from kibitz.simulation.payload import Answer, Payload, check_answer, pack, play_
 
 MAX_PAYLOADS_PER_WORKER = 4  # in flight
 PAYLOAD_SECONDS = 2.0  # target duration of a payload
-MAX_PAYLOAD_BYTES = 2**22  # of the results of a payload with several jobs
-MANY_WORKERS = 32  # with more, payloads take longer, to limit the number of answers
-MAX_ATTEMPTS = 4  # of a payload: the first and three more if it is lost
+MAX_PAYLOAD_BYTES = 2**22  # size of the results of a payload with several jobs
+MANY_WORKERS = 32  # with more workers, payloads are longer, to limit the number of answers
+MAX_ATTEMPTS = 4  # to play a payload: the first attempt, and three more if the payload is lost
 RECOUNT_SECONDS = 5.0  # between two counts of an executor's workers
-#: Names of the errors that executors raise for lost jobs; their libraries are not imported here.
+#: The names of the errors that executors raise for lost jobs (names, to import no library).
 LOST_JOB_ERRORS = {"BrokenExecutor", "CancelledError", "KilledWorker", "TerminatedWorkerError"}
 
 
@@ -45,9 +45,9 @@ def play_all(
     progress: Callable[[float], None],
     executor: Executor | None = None,
 ) -> Generator[tuple[Job, Outcome], None, None]:
-    """Play jobs in parallel and yield each with its outcome when it is done.
+    """Play jobs in parallel; yield each job with its outcome as soon as it is done.
 
-    `workers` is the number of threads, or of workers of the executor; default: all. `progress` is
+    `workers` is the number of threads, or of workers of the executor; None means all. `progress` is
     called about ten times a second with the share of all stages played so far. An exception, such as
     Ctrl-C, cancels waiting jobs and stops threads at once.
     """
@@ -67,7 +67,7 @@ def play_all(
             if not waiting:
                 return
             finished, _ = wait(waiting, timeout=0.1, return_when=FIRST_COMPLETED)
-            for future in sorted(finished, key=_failed):  # successful ones first
+            for future in sorted(finished, key=_failed):  # successful futures first
                 bundle = waiting.pop(future)
                 new_future = crew.resubmit_if_lost(future)
                 if new_future is not None:
@@ -86,7 +86,7 @@ def _failed(future: Future[Any]) -> bool:
 
 
 def n_stages(job: Job) -> int:
-    """Return the number of stages of a job, over all its runs."""
+    """Return the number of stages in all runs of a job."""
     return (job.last - job.first) * job.horizon
 
 
@@ -102,7 +102,11 @@ def cores() -> int:
 
 @contextmanager
 def open_executor(executor: Executors | None) -> Iterator[Executor | None]:
-    """Yield an executor as it is, or one from a function, which is shut down at the end."""
+    """Yield the executor to use, or None for threads.
+
+    If `executor` is a function, yield an executor that calls it, and shut this executor down at the
+    end.
+    """
     if executor is None or isinstance(executor, Executor):
         yield executor
         return
@@ -116,7 +120,7 @@ def open_executor(executor: Executors | None) -> Iterator[Executor | None]:
 
 
 class RestartingExecutor(Executor):
-    """An executor created by a function, and created again if it breaks."""
+    """An executor that a function creates, and creates again if the executor breaks."""
 
     def __init__(self, make: Callable[[], Executor]) -> None:
         self.make = make
@@ -128,7 +132,10 @@ class RestartingExecutor(Executor):
         if self.current is None:
             new = self.make()
             if not isinstance(new, Executor):
-                raise invalid("executor", EXECUTOR, new)
+                raise ValueError(
+                    "the function given as executor must return a concurrent.futures Executor, "
+                    f"got {short_repr(new)}"
+                )
             self.current = new
         return self.current
 
@@ -144,17 +151,17 @@ class RestartingExecutor(Executor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Shut down the current executor."""
         if self.current is not None:
-            self.current.shutdown(wait=wait)  # waiting calls were cancelled before
+            self.current.shutdown(wait=wait)  # waiting calls are already cancelled
 
 
 def count_workers(executor: Executor) -> int:
-    """Return the number of workers of an executor, or of local cores if it does not say."""
+    """Return the number of workers of an executor, or of local cores if that number is unknown."""
     if isinstance(executor, RestartingExecutor):
         return count_workers(executor.inner)
-    client = getattr(executor, "_client", None)  # Dask, whose workers come and go
+    client = getattr(executor, "_client", None)  # Dask, whose number of workers may change
     if client is not None:
         return max(1, sum(client.nthreads().values()))
-    for name in ("num_workers", "_max_workers"):  # MPI, and the standard library
+    for name in ("num_workers", "_max_workers"):  # MPI and the standard library
         n = getattr(executor, name, None)
         if isinstance(n, int) and n > 0:
             return n
@@ -165,7 +172,7 @@ def count_workers(executor: Executor) -> int:
 
 
 class _Threads:
-    """Threads of this process, which report progress and can be stopped."""
+    """Threads of this process. They report progress and can be stopped."""
 
     def __init__(self, n: int) -> None:
         self.n = n
@@ -192,7 +199,7 @@ class _Threads:
         return (future.result(),)
 
     def stages_in_progress(self) -> int:
-        """Return the stages played so far in unfinished jobs."""
+        """Return the number of stages played so far in unfinished jobs."""
         stages = 0
         for job, control in self.playing.values():
             stages += min(int(control[RUN]) * job.horizon + int(control[STAGE]), n_stages(job))
@@ -205,12 +212,12 @@ class _Threads:
 
 
 class _Workers:
-    """Workers of an executor, which receive payloads and may be lost."""
+    """Workers of an executor. They receive payloads and may be lost."""
 
     def __init__(self, executor: Executor, workers: int | None) -> None:
         self.executor, self.n_limit = executor, workers
         self.counted_at, self.n_counted = -RECOUNT_SECONDS, 1
-        self.pace = 1.0  # actual over estimated duration of payloads
+        self.pace = 1.0  # the actual duration of payloads divided by the estimated duration
         self.pending: dict[Future[Any], tuple[Payload, int, float]] = {}
 
     def n_workers(self) -> int:
@@ -221,7 +228,7 @@ class _Workers:
         return self.n_counted
 
     def make_bundles(self, jobs: list[Job]) -> Iterator[list[Job]]:
-        """Yield consecutive jobs together, up to the target duration or size of a payload."""
+        """Yield lists of consecutive jobs, each up to the target duration or size of a payload."""
         bundle: list[Job] = []
         seconds = size = 0.0
         for job in jobs:
@@ -238,7 +245,7 @@ class _Workers:
         return self._submit(pack(bundle), 1, sum(map(estimate_seconds, bundle)))
 
     def resubmit_if_lost(self, future: Future[Any]) -> Future[Any] | None:
-        """Submit a lost payload again; return None if it was not lost."""
+        """Submit a lost payload again and return its future; return None if it was not lost."""
         error = CancelledError("cancelled") if future.cancelled() else future.exception()
         if not LOST_JOB_ERRORS & {kind.__name__ for kind in type(error).__mro__}:
             return None

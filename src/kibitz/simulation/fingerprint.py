@@ -1,9 +1,10 @@
 """The fingerprint of a result: everything its numbers depend on, as plain data.
 
-It holds the problem, the feedback, the policy (name, parameters, scale and the source of its
-functions), the horizon, the seed, the engine and the engine's revision. Library versions and file
-locations are left out, so a saved result can be resumed after an upgrade; they belong to the key of
-the compiled-code cache (`engine.cache`).
+The fingerprint holds the problem, the feedback, the policy (name, parameters, scale and a hash of the
+source of your own functions), the horizon, the seed, the engine, the engine's revision and, for
+leaps, the allowed error. It leaves out library versions and file locations, so a saved result can be
+resumed after an upgrade. Versions are part of the key of the compiled-code cache instead
+(`engine.cache`).
 """
 
 import json
@@ -16,7 +17,7 @@ from kibitz.policies import POLICIES
 from kibitz.policies.policy import Policy
 from kibitz.policies.spec import named_spec
 
-#: The revision of each engine; increase it when its numbers change.
+#: The revision of each engine. Increase it when the numbers of that engine change.
 REVISION = {"step": 2, "leap": 3}
 
 
@@ -53,24 +54,24 @@ def fingerprint(
 
 
 def difference(old: dict[str, Any], new: dict[str, Any]) -> str | None:
-    """Return how the fingerprint of saved runs differs from that of new ones, or None."""
+    """Return how the fingerprint of saved runs differs from that of new runs; None if it does not."""
     old = _translate(old, new)
     if "revision" not in old:
         return _difference_from_0_1_0(old, new)
-    if "source" not in new["policy"]:  # builds before 0.2.0 stored it for every policy
+    if "source" not in new["policy"]:  # builds before 0.2.0 stored "source" for every policy
         old = {**old, "policy": {k: v for k, v in old["policy"].items() if k != "source"}}
     return _first_difference(old, new)
 
 
 def _translate(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """Return a fingerprint with the current names; formats 1 and 2 used others."""
+    """Return a fingerprint with the current names; formats 1 and 2 used other names."""
     if "law" not in old["problem"]:
         return old
     problem = dict(old["problem"])
     kind = problem.pop("law")
     names = {"law": "rewards", "ignore_free": "ignore_looks"}
     parameters = {names.get(k, k): v for k, v in old["policy"]["parameters"].items()}
-    if parameters.get("rewards") == "bernoulli":  # it also stood for "bounded"
+    if parameters.get("rewards") == "bernoulli":  # "bernoulli" also stood for "bounded"
         parameters["rewards"] = new["policy"]["parameters"].get("rewards")
     return {
         **old,

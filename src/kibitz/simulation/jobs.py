@@ -1,7 +1,7 @@
-"""Jobs: runs of one policy on one problem, as plain data, and how they are played.
+"""Jobs: runs of one policy on one problem, as plain data, and the function that plays them.
 
-A job holds everything that its numbers depend on; `play` loads or compiles the kernel where it runs.
-Threads, processes and machines can therefore play the same jobs, with the same numbers.
+A job holds everything that its numbers depend on, and `play` loads or compiles the kernel that it
+needs. A job therefore gives the same numbers in any thread, in any process and on any machine.
 """
 
 from collections.abc import Callable
@@ -19,45 +19,45 @@ from kibitz.model.problem import Problem
 from kibitz.policies.policy import Policy
 from kibitz.simulation.results.summary import STATISTICS, summarise
 
-MIN_LEAP_HORIZON = 100_000  # from here on leaping is faster
+MIN_LEAP_HORIZON = 100_000  # with this horizon or a longer one, leaping is faster
 
 
 class Job(NamedTuple):
     """Runs of one policy on one problem."""
 
-    label: Any  # set by the caller, to identify the job
+    label: Any  # identifies the job for the caller
     policy: Policy
     problem: Problem
     feedback: Feedback
     horizon: int
-    stages: NDArray[np.int64]  # at which the regret is recorded
+    stages: NDArray[np.int64]  # the stages at which the regret is recorded
     seed: int
     first: int  # the first run
     last: int  # one past the last run
     leap: bool = False
-    error: float = 1e-9  # that leaps may cause in each run
+    error: float = 1e-9  # the largest error that leaps may cause in each run
     summary: bool = False  # whether to return statistics instead of the runs
     kernel: str = "auto"  # "generic", "specialised" or "auto"
 
 
 class Outcome(NamedTuple):
-    """The recorded quantities of a job, one row per run (or per statistic of a summary)."""
+    """The recorded quantities of a job: one row per run, or one row per statistic in a summary."""
 
-    regret: NDArray[np.float64]  # run, stage
-    n_pulls: NDArray[np.int64]  # run, arm
-    n_looks: NDArray[np.int64]
-    error: NDArray[np.float64]  # run; in total variation, 0 without leaps
+    regret: NDArray[np.float64]  # (run, stage)
+    n_pulls: NDArray[np.int64]  # (run, arm)
+    n_looks: NDArray[np.int64]  # (run, arm)
+    error: NDArray[np.float64]  # (run,); in total variation, 0 without leaps
 
 
 def empty_outcome(runs: int, n_stages: int, n_arms: int) -> Outcome:
-    """Return arrays for runs that are not played yet: NaN, and -1 in the counts."""
+    """Return arrays for runs that are not played yet, filled with NaN, or -1 for counts."""
     counts = np.full((runs, n_arms), -1, np.int64)
     regret = np.full((runs, n_stages), np.nan)
     return Outcome(regret, counts, counts.copy(), np.full(runs, np.nan))
 
 
 def new_control() -> NDArray[np.int64]:
-    """Return the array through which a job is stopped and reports its progress."""
+    """Return a control array: the caller stops a job with it and reads the progress from it."""
     return np.zeros(3, np.int64)
 
 
@@ -100,7 +100,10 @@ def generic_kernel(job: Job) -> Kernel | None:
 
 
 def choose_kernel(job: Job) -> Kernel:
-    """Return the kernel to play a job with now: the specialised one if it is compiled."""
+    """Return the kernel that plays a job now: the specialised kernel if it is compiled.
+
+    The job's option `kernel` can demand either kernel; without a generic kernel, it is specialised.
+    """
     specialised, generic = specialised_kernel(job), generic_kernel(job)
     if (
         generic is None
@@ -112,19 +115,19 @@ def choose_kernel(job: Job) -> Kernel:
 
 
 def estimate_seconds(job: Job) -> float:
-    """Return the approximate duration of a job."""
+    """Return the approximate duration of a job, in seconds."""
     stages = min(job.horizon, MIN_LEAP_HORIZON) if job.leap else job.horizon
     return (job.last - job.first) * stages * estimate_stage_seconds(job.feedback)
 
 
 def estimate_bytes(job: Job) -> int:
-    """Return the approximate size of the outcome of a job."""
+    """Return the approximate size of the outcome of a job, in bytes."""
     rows = len(STATISTICS) if job.summary else job.last - job.first
     return 8 * rows * (job.stages.size + 2 * job.problem.n_arms + 1)
 
 
 def estimate_stage_seconds(feedback: Feedback) -> float:
-    """Return the approximate duration of a stage."""
+    """Return the approximate duration of a stage, in seconds."""
     rate = feedback.rate
     looks_per_stage = (
         1 / rate.n if isinstance(rate, Every) else rate if isinstance(rate, float) else 1.0

@@ -1,7 +1,8 @@
 """Choice and compilation of the kernels of a simulation.
 
-A generic kernel plays short work, and long work until the specialised kernel has been compiled in the
-background. Several missing kernels are compiled in parallel processes.
+A generic kernel plays short simulations. It also plays the beginning of a long simulation, until the
+specialised kernel has been compiled in the background. If several kernels are missing, parallel
+processes compile them.
 """
 
 import time
@@ -23,12 +24,12 @@ from kibitz.simulation.jobs import (
 )
 from kibitz.simulation.options import Progress
 
-SPECIALISE_SECONDS = 20.0  # of work that make a specialised kernel worth compiling
-SPECIALISE_AHEAD_SECONDS = 10.0  # the same if it is compiled before it is needed
+SPECIALISE_SECONDS = 20.0  # with more work, compiling a specialised kernel saves time
+SPECIALISE_AHEAD_SECONDS = 10.0  # the same, if the kernel is compiled before it is needed
 
 
 def load_kernels(jobs: list[Job], report: Progress) -> dict[Hashable, Job]:
-    """Load or compile the kernels of jobs; return one job for each generic kernel."""
+    """Load or compile the kernels of jobs; return one job for each kernel that is generic."""
     first = {key: group[0] for key, group in _group_by_kernel(jobs).items()}
     for job in first.values():
         for kernel in (specialised_kernel(job), generic_kernel(job)):
@@ -50,7 +51,7 @@ def load_kernels(jobs: list[Job], report: Progress) -> dict[Hashable, Job]:
 def _compile(kernel: Kernel, report: Progress) -> None:
     def announce() -> None:
         report(f"compiling {kernel.policy.name}", 0.0)
-        # results need xarray; import it while numba compiles
+        # the results will need xarray, so import it while numba compiles
         Thread(target=import_module, args=("xarray",), daemon=True).start()
 
     kernel.compile(announce)
@@ -72,11 +73,12 @@ def _group_by_kernel(jobs: list[Job]) -> dict[Hashable, list[Job]]:
 def prepare_kernels(
     jobs: list[Job], elsewhere: bool, workers: Callable[[], int], report: Progress
 ) -> Iterator[tuple[list[Job], dict[str, str]]]:
-    """Load or compile the kernels of jobs; compile specialised ones while the block runs.
+    """Load or compile the kernels of jobs; compile specialised kernels while the `with` block runs.
 
-    `elsewhere` says whether an executor plays the jobs, whose workers compile for themselves;
-    `workers` returns their number. Yield the jobs, and a dict that is filled after the block with the
-    kernels that played each policy: "specialised", "generic" or "generic and specialised".
+    `elsewhere` says whether an executor plays the jobs; its workers then compile specialised kernels
+    themselves. `workers` returns the number of workers. Yield the jobs, and a dict that is filled
+    after the block: for each policy, the kernels that played it ("specialised", "generic" or "generic
+    and specialised").
     """
     generic, by_kernel = load_kernels(jobs, report), _group_by_kernel(jobs)
     seconds = {key: sum(map(estimate_seconds, by_kernel[key])) for key in generic}
@@ -102,7 +104,7 @@ def prepare_kernels(
 
 @contextmanager
 def compile_kernels_for(jobs: list[Job]) -> Iterator[None]:
-    """Compile the kernels of jobs in the background while the block runs."""
+    """Compile the kernels of jobs in the background while the `with` block runs."""
     kernels = []
     for group in _group_by_kernel(jobs).values():
         job, seconds = group[0], sum(map(estimate_seconds, group))
@@ -118,7 +120,7 @@ def compile_kernels_for(jobs: list[Job]) -> Iterator[None]:
 
 
 def time_job(job: Job) -> tuple[float, str]:
-    """Return the CPU time of a job, the best of three, and the kind of its kernel."""
+    """Return the CPU time of a job (the shortest of three), and the kind of its kernel."""
     kernel = choose_kernel(job)
     kernel.compile()
     times = []

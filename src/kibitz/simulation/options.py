@@ -1,8 +1,8 @@
-"""The options of `simulate`, each declared once, in `Options`.
+"""The options of `simulate`. Each option is declared once, in `Options`.
 
-`simulate`, `race`, `sweep`, the command line, jobs and fingerprints read them from here. To add an
-option, add an entry to `Options` and the code that uses it. This module imports neither NumPy nor
-numba, because `kibitz --help` reads it.
+`simulate`, `race`, `sweep`, the command line, jobs and fingerprints read the options from here. To
+add an option, add an entry to `Options` and the code that uses the option. This module imports
+neither NumPy nor numba, because `kibitz --help` imports it.
 """
 
 import inspect
@@ -23,7 +23,7 @@ Progress = Callable[[str, float], Any]
 Watch = Callable[["xarray.Dataset"], Any]
 
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
-REQUIRED = inspect.Parameter.empty  # instead of a default
+REQUIRED = inspect.Parameter.empty  # the default of an option that the caller must pass
 MAX_INT = 2**62 - 1
 MAX_THREADS = 2**16
 MAX_RUNS = 2**32 - 1  # the number of a run is a 32-bit word of its seed
@@ -32,7 +32,7 @@ DASK = "Simulate on the Dask cluster at this address, or on a local one: local"
 
 
 class Limits(NamedTuple):
-    """A range of numbers, whole ones by default."""
+    """A range of numbers; by default, of whole numbers."""
 
     low: float
     high: float
@@ -42,11 +42,11 @@ class Limits(NamedTuple):
 class Option(NamedTuple):
     """The values that an option accepts, its default and its flag on the command line."""
 
-    takes: Limits | tuple[str, ...] | Callable[[Any, str], Any]  # limits, choices or a check
+    takes: Limits | tuple[str, ...] | Callable[[Any, str], Any]  # limits, choices or validation
     default: Any = REQUIRED
-    help: str = ""  # on the command line; "" if there is no flag
-    flag: str = ""  # flag and metavar, if they do not follow from the name and type
-    fingerprint: bool = False  # whether results depend on it
+    help: str = ""  # the text on the command line; "" if there is no flag
+    flag: str = ""  # flag and metavar, if they do not follow from the name and the type
+    fingerprint: bool = False  # whether results depend on the option
     parameter: inspect.Parameter | None = None  # filled in from `Options`
 
 
@@ -90,37 +90,41 @@ class Options(TypedDict, total=False):
         log-spaced stages.
     threads
         The number of parallel threads, or of workers of the executor. Default: all. Results do not
-        depend on it.
+        depend on this number.
     file
         A netCDF file to save to; or a folder whose name ends in ".zarr", for results larger than
         memory, which are read lazily. Saved runs with the same fingerprint are not played again, so
         an interrupted simulation can be resumed.
     progress
-        Called as `progress(activity, share)` from time to time, with the share of the work done.
+        A function that is called as `progress(activity, share)` from time to time, with the share of
+        the work done so far.
     engine
-        "step" plays stage by stage; "leap" plays blocks of stages at once if the policy and the
-        feedback allow it (`engine.leap`), else stage by stage; "auto" leaps if it is also faster.
-        The attribute `engine` of the result says which was used.
+        "step" plays stage by stage. "leap" plays blocks of stages at once if the policy and the
+        feedback allow leaps (`engine.leap`), and otherwise stage by stage. "auto" leaps only where
+        leaping is also faster. The attribute `engine` of the result says which engine was used.
     error
         How much leaps may change the distribution of a run, in total variation.
     executor
-        A concurrent.futures Executor, such as Dask's `Client.get_executor()`, to play the runs; or a
-        function that returns one, which is called again if workers are lost. kibitz shuts down an
-        executor that it created. Default: threads. Results do not depend on it.
+        A concurrent.futures Executor, such as Dask's `Client.get_executor()`, which plays the runs;
+        or a function that returns an executor and is called again if the executor breaks. kibitz
+        shuts down executors that this function created. Default: threads of this process. Results do
+        not depend on the executor.
     keep
-        "runs", or "summary" for statistics of the runs of each policy, along a dimension
-        `statistic` ("count", "mean", "variance" and the quantiles "q1", "q10", "q25",
+        "runs" keeps every run. "summary" keeps statistics of the runs of each policy, along a
+        dimension `statistic` ("count", "mean", "variance" and the quantiles "q1", "q10", "q25",
         "q50", "q75", "q90" and "q99").
     kernel
-        "specialised" compiles a kernel for each policy, which takes some seconds unless it is cached.
-        "generic" starts at once with a new index, but a stage costs two to three times as much (a
-        policy without a generic kernel is still compiled). "auto" starts with the generic kernel and,
-        if the work takes many seconds, compiles the specialised one in the background. Results do
-        not depend on it; `encoding["kernel"]` says which kernels were used.
+        "specialised" compiles a kernel for each policy, which takes some seconds unless the kernel is
+        cached. "generic" starts at once even with a new index, but a stage costs two to three times
+        as much (for a policy without a generic kernel, the specialised kernel is compiled). "auto"
+        starts with the generic kernel and, if the simulation takes many seconds, compiles the
+        specialised kernel in the background. Results do not depend on the kernel;
+        `encoding["kernel"]` says which kernels were used.
     watch
-        Called as `watch(data)` at most twice a second, and after Ctrl-C, with the result of the first
-        n runs, where n is the number of runs that all policies have completed. The policies are then
-        played in turn. An error in `watch` ends the simulation. `kibitz.race` uses it to draw.
+        A function that is called as `watch(data)` at most twice a second, and after Ctrl-C, with the
+        result of the first n runs, where n is the number of runs that all policies have completed.
+        The policies are then played in turn. An error in `watch` ends the simulation. `kibitz.race`
+        draws with this option.
     """
 
     horizon: Required[
@@ -132,7 +136,7 @@ class Options(TypedDict, total=False):
             int, Option(Limits(0, MAX_INT), help="Seed of all random numbers", fingerprint=True)
         ]
     ]
-    stages: Annotated["ArrayLike | None", Option(_accept, None)]  # with the horizons
+    stages: Annotated["ArrayLike | None", Option(_accept, None)]  # validated with the horizons
     threads: Annotated[
         int | None, Option(Limits(1, MAX_THREADS), None, "Runs in parallel (default: all cores)")
     ]
@@ -176,7 +180,7 @@ def _read_options() -> dict[str, Option]:
         if not hasattr(annotation, "__metadata__"):  # Required[...]
             (annotation,) = annotation.__args__
         (option,), kind = annotation.__metadata__, annotation.__origin__
-        kind = getattr(kind, "__forward_arg__", kind)  # as it is written
+        kind = getattr(kind, "__forward_arg__", kind)  # the annotation as it is written
         parameter = inspect.Parameter(name, KEYWORD, default=option.default, annotation=kind)
         options[name] = option._replace(parameter=parameter)
     return options
@@ -199,14 +203,14 @@ def check_option(name: str, value: Any) -> Any:
 
 
 def check_options(given: Mapping[str, Any], without: Collection[str] = ()) -> Options:
-    """Return valid options with their defaults; options in `without` are not accepted."""
+    """Return valid options, with defaults for missing ones; raise if an option is in `without`."""
     from kibitz._validation import suggest
 
     accepted: Any = {k: option.parameter for k, option in OPTIONS.items() if k not in without}
     if unknown := [name for name in given if name not in accepted]:
         hint = suggest(unknown[0], accepted)
         raise TypeError(f"got an unexpected keyword argument {unknown[0]!r}{hint}")
-    bound = inspect.Signature(accepted.values()).bind(**given)  # TypeError if one is missing
+    bound = inspect.Signature(accepted.values()).bind(**given)  # TypeError if an option is missing
     bound.apply_defaults()
     valid: Any = {name: check_option(name, value) for name, value in bound.arguments.items()}
     return valid
@@ -215,7 +219,8 @@ def check_options(given: Mapping[str, Any], without: Collection[str] = ()) -> Op
 def show_options(without: Collection[str] = ()) -> Callable[[F], F]:
     """Show the options in the signature of a function instead of `**options`.
 
-    In its docstring `{options}` becomes a paragraph for each, `{names}` a list of their names.
+    In the docstring, `{options}` is replaced by the descriptions of the options and `{names}` by a
+    list of their names.
     """
     added = {name: option.parameter for name, option in OPTIONS.items() if name not in without}
 
@@ -230,7 +235,7 @@ def show_options(without: Collection[str] = ()) -> Callable[[F], F]:
 
 
 def add_parameters(function: Any, added: Mapping[str, Any], first: bool = False) -> None:
-    """Show parameters in a signature instead of `**options`, after the other keywords or `first`."""
+    """Show parameters in a signature instead of `**options`, after (or before) the other keywords."""
     signature = inspect.signature(function)
     own = {name: p for name, p in signature.parameters.items() if name != "options"}
     kinds = [inspect.Parameter.POSITIONAL_OR_KEYWORD, KEYWORD, inspect.Parameter.VAR_KEYWORD]

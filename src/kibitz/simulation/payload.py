@@ -1,8 +1,8 @@
 """Task payloads: jobs serialised for the workers of an executor, and the workers' answers.
 
-A policy is sent as its spec or with its functions, by the cloudpickle that numba ships. A worker
-answers with its versions and the fingerprints of the code it played; answers that differ from this
-process are rejected.
+numba's copy of cloudpickle serialises a policy, as its spec or with its functions. A worker answers
+with its library versions and with fingerprints of the jobs; an answer whose versions or fingerprints
+differ from those of this process is rejected.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from kibitz.engine.numba_compat import cloudpickle
 from kibitz.simulation.jobs import Job, Outcome, choose_kernel, play, specialised_kernel
 
-MAX_UNPICKLED = 64  # policies and feedbacks that a worker caches
+MAX_UNPICKLED = 64  # policies and feedbacks in the cache of a worker
 
 
 class Payload(NamedTuple):
@@ -33,18 +33,18 @@ class Answer(NamedTuple):
     versions: dict[str, str]  # of the worker
     fingerprints: tuple[str, ...] = ()  # of the jobs as the worker sees them
     outcomes: tuple[Outcome, ...] = ()  # empty if versions or fingerprints differ
-    seconds: float = 0.0
+    seconds: float = 0.0  # duration of the jobs
 
 
 @cache
 def current_versions() -> dict[str, str]:
-    """Return the versions that all workers must share with this process."""
+    """Return the library versions of this process, which must be the same on all workers."""
     python = ".".join(platform.python_version_tuple()[:2])
     return {"Python": python, **{name: version(name) for name in ("kibitz", "numpy", "numba")}}
 
 
 def pack(jobs: list[Job]) -> Payload:
-    """Serialise jobs; policies and feedbacks that they share are pickled once."""
+    """Serialise jobs; a policy or feedback that several jobs share is pickled once."""
     shared: dict[int, bytes] = {}
     for job in jobs:
         for part in (job.policy, job.feedback):
@@ -58,8 +58,8 @@ def pack(jobs: list[Job]) -> Payload:
 def play_payload(payload: Payload, attempt: int) -> Answer:
     """Play a payload; workers call this function.
 
-    `attempt` is not used. It distinguishes a retry from the first attempt for executors that
-    deduplicate calls by their arguments.
+    `attempt` is not used. It makes the arguments of a retry differ from those of the first attempt,
+    because some executors deduplicate calls by their arguments.
     """
     if current_versions() != payload.versions:
         return Answer(current_versions())
@@ -76,7 +76,7 @@ def play_payload(payload: Payload, attempt: int) -> Answer:
 
 
 def check_answer(payload: Payload, answer: Answer) -> tuple[Outcome, ...]:
-    """Return the outcomes of an answer; raise ValueError if the worker runs other code."""
+    """Return the outcomes of an answer; raise ValueError if the worker runs different code."""
     if answer.versions != payload.versions:
         differences = [
             f"{name} {answer.versions.get(name)} instead of {here}"
@@ -96,11 +96,11 @@ def check_answer(payload: Payload, answer: Answer) -> tuple[Outcome, ...]:
 
 def fingerprint_job(job: Job, data: bytes) -> str:
     """Return a hash of the code and the data that the numbers of a job depend on."""
-    return hashlib.sha256(specialised_kernel(job).content.encode() + data).hexdigest()
+    return hashlib.sha256(specialised_kernel(job).code_hash.encode() + data).hexdigest()
 
 
 def _data(job: Job, policy: bytes, feedback: bytes) -> bytes:
-    """Return a job as bytes, with its policy and feedback already pickled."""
+    """Return a job as bytes; `policy` and `feedback` are already pickled."""
     plain = job._replace(label=None, policy=policy, feedback=feedback)  # type: ignore[arg-type]
     return pickle.dumps(plain)
 

@@ -1,7 +1,7 @@
-"""The schedule: from a request to jobs.
+"""The schedule: split the requested simulation into jobs.
 
-A point is a problem, a feedback, the policies and a horizon. A cell is one policy at one point, with
-all its runs. The runs of a cell that are still missing are split into jobs of suitable size.
+A point consists of a problem, a feedback, policies and a horizon. A cell consists of all runs of one
+policy at one point. The missing runs of each cell are split into jobs of suitable size.
 """
 
 import math
@@ -31,15 +31,15 @@ from kibitz.simulation.results.summary import STATISTICS
 Policies = Policy | Iterable[Policy] | Mapping[str, Policy]
 Workers = Callable[[], int]
 
-N_STAGES = 200  # to record by default
-MAX_SECONDS = 2 * 86400.0  # of a simulation
-MIN_JOB_STAGES = 20_000  # if possible: starting a job takes a millisecond
-MAX_JOB_STAGES = 1_000_000  # to report progress and stop soon
-FEW_ARMS = 10  # up to here the cost of a stage does not depend on the number of arms
-MAX_CELL_SECONDS = 30.0  # duration of a job whose runs must stay together
-MAX_SUMMARY_BYTES = 2**28  # size of the runs of such a job
+N_STAGES = 200  # stages to record by default
+MAX_SECONDS = 2 * 86400.0  # longest simulation of a cell
+MIN_JOB_STAGES = 20_000  # if possible, because starting a job takes a millisecond
+MAX_JOB_STAGES = 1_000_000  # a job of this size reports progress and stops soon enough
+FEW_ARMS = 10  # up to this number of arms, the cost of a stage does not depend on it
+MAX_CELL_SECONDS = 30.0  # longest job whose runs must stay together
+MAX_SUMMARY_BYTES = 2**28  # largest size of the runs of a job that returns a summary
 MAX_CHUNK_BYTES = 2**22
-DEFAULT_MEMORY = 2**34  # bytes, if the system does not say
+DEFAULT_MEMORY = 2**34  # bytes, if the system does not report its memory
 
 
 class Point(NamedTuple):
@@ -55,7 +55,10 @@ class Point(NamedTuple):
 
 
 def label_policies(policies: Policies, by_name: bool = False) -> dict[str, Policy]:
-    """Return policies by label: the name with its non-default parameters."""
+    """Return policies by label.
+
+    A label is a key of a given dict, the name (`by_name`), or the name with non-default parameters.
+    """
     items: Any = [policies]
     single = isinstance(policies, str | bytes) or getattr(policies, "ndim", 1) == 0  # a 0-d array
     if isinstance(policies, Iterable) and not single:
@@ -84,7 +87,7 @@ def log_spaced(horizon: int, n: int = N_STAGES) -> NDArray[np.int64]:
 
 
 def resolve_stages(stages: ArrayLike | None, horizons: list[int]) -> NDArray[np.int64]:
-    """Return the stages at which to record the regret: the requested ones and all horizons."""
+    """Return the stages at which to record the regret: the requested stages and all horizons."""
     horizon = max(horizons)
     if stages is None:
         spaced = log_spaced(horizon)
@@ -113,7 +116,7 @@ def make_cells(
     options: Options,
     workers: Workers,
 ) -> dict[Key, Job]:
-    """Return the cells of all points, each a job with all its runs."""
+    """Return the cells of all points; each cell is a job with all runs of the cell."""
     shared: Any = {name: value for name, value in options.items() if name in Job._fields}
     shared |= {"first": 0, "last": options["runs"]}
     cells: dict[Key, Job] = {}
@@ -135,7 +138,7 @@ def make_cells(
 def uses_leaps(
     policy: Policy, problem: Problem, feedback: Feedback, horizon: int, engine: str = "auto"
 ) -> bool:
-    """Return whether a policy is played in leaps: if it can, and it is faster or requested."""
+    """Return whether to play in leaps: they must be possible, and either requested or faster."""
     preferred = engine == "leap" or (engine == "auto" and horizon >= MIN_LEAP_HORIZON)
     return preferred and can_leap(policy, problem, feedback)
 
@@ -168,7 +171,7 @@ def split_into_jobs(
     else:
         stages = min(cell.horizon, MIN_LEAP_HORIZON) if cell.leap else cell.horizon
         fair = max(math.ceil(MIN_JOB_STAGES / stages), math.ceil(missing.size / (4 * workers())))
-        arms = max(1, cell.problem.n_arms // FEW_ARMS)  # by which a stage takes longer
+        arms = max(1, cell.problem.n_arms // FEW_ARMS)  # the factor by which a stage takes longer
         size = max(1, min(MAX_JOB_STAGES // (arms * stages), fair))
     for block in np.split(missing, np.flatnonzero(np.diff(missing) != 1) + 1):
         for start in range(0, block.size, size):
@@ -177,14 +180,17 @@ def split_into_jobs(
 
 
 def _fits_a_job(cell: Job, n_cells: int, workers: Workers) -> bool:
-    """Return whether cells are short enough, and many enough, to be summarised by workers."""
+    """Return whether cells are so short and so many that workers should play whole cells.
+
+    A worker that plays a whole cell returns a summary instead of the runs.
+    """
     small = 8 * cell.last * cell.stages.size <= MAX_SUMMARY_BYTES
     short = estimate_seconds(cell) <= MAX_CELL_SECONDS
     return small and short and n_cells >= MAX_PAYLOADS_PER_WORKER * workers()
 
 
 def chunk_size(cells: list[Job], workers: Workers) -> int:
-    """Return the runs per chunk, limited by size and duration, with a chunk for every worker."""
+    """Return the number of runs per chunk, limited by size, duration and the number of workers."""
     runs = cells[0].last
     slowest = max(estimate_seconds(cell) for cell in cells) / runs
     return max(
@@ -220,7 +226,7 @@ def _check_duration(cell: Job, workers: Workers) -> None:
     """Raise ValueError, with an estimate, if a cell would take more than two days."""
     per_stage, horizon = estimate_stage_seconds(cell.feedback), cell.horizon
     seconds = per_stage * horizon
-    if cell.leap:  # little, unless a policy keeps alternating between tied best arms
+    if cell.leap:  # leaps take little time, unless a policy alternates between tied best arms
         ties = cell.problem.optimal.sum() > 1
         seconds = 1e-5 * horizon**0.7 if ties else 1.0 + per_stage * min(horizon, MIN_LEAP_HORIZON)
     seconds *= cell.last
@@ -232,7 +238,7 @@ def _check_duration(cell: Job, workers: Workers) -> None:
 
 
 def _check_once(policy: Policy) -> None:
-    """Check a policy of the user once for each combination of functions and parameters."""
+    """Check a policy of the user, once for each combination of functions and parameters."""
     key = (content_hash(policy.functions), str(policy.constants))
     if key not in _passed:
         check_promises(policy)

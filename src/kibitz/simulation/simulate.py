@@ -27,9 +27,9 @@ from kibitz.simulation.schedule import Point, Policies, Workers, label_policies
 if TYPE_CHECKING:
     import xarray
 
-SAVE_SECONDS = 20.0  # between two saves, which a crash of the machine may lose
-WATCH_SECONDS = 0.5  # minimum between two calls of `watch`
-WATCH_SHARE = 0.3  # maximum share of the time spent in `watch`
+SAVE_SECONDS = 20.0  # between two saves; a crash of the machine may lose this much work
+WATCH_SECONDS = 0.5  # shortest time between two calls of `watch`
+WATCH_SHARE = 0.3  # largest share of the time spent in `watch`
 
 
 @show_options()
@@ -43,16 +43,18 @@ def simulate(
     problem, feedback
         The reward distributions of the arms, and the observations that policies receive.
     policies
-        A policy, several, or a dict from labels to policies.
+        A policy, a list of policies, or a dict from labels to policies.
     {options}
 
     Returns
     -------
     xarray.Dataset
-        `regret` (policy, run, stage), \sum_i \Delta_i N_i at the end of a stage; `final_regret`
-        (policy, run); `n_pulls` and `n_looks` (policy, run, arm) at the horizon; `error`
-        (policy, run), 0 without leaps. Its attributes hold, as JSON, the fingerprint, the engine of
-        each policy and the versions of the libraries.
+        `regret` (policy, run, stage), the cumulative regret \sum_i \Delta_i N_i at the end of a
+        stage, where N_i is the number of pulls of arm i (with paid looks: of pulls and looks);
+        `final_regret` (policy, run), the regret at the horizon; `n_pulls` and `n_looks` (policy, run,
+        arm), the counts at the horizon; `error` (policy, run), the error of the leaps in total
+        variation. The attributes hold, as JSON, the fingerprint, the engine of each policy and the
+        versions of the libraries.
     """
     labelled = label_policies(policies)
     valid = check_options(options)
@@ -124,7 +126,7 @@ def _play(
 ) -> None:
     """Play jobs and store their outcomes."""
     last_save = time.monotonic()
-    unfinished: dict[Key, Outcome] = {}  # cells to summarise when all runs are played
+    unfinished: dict[Key, Outcome] = {}  # cells to summarise once all their runs are played
     try:
         with closing(
             play_all(jobs, options["threads"], lambda share: report("simulating", share), executor)
@@ -160,7 +162,7 @@ class Watcher:
         self.next_time = 0.0
 
     def show(self, *, now: bool = False) -> None:
-        """Show new runs that all policies have completed, if it is time or `now`."""
+        """Call `watch` if all policies have completed more runs, and it is time or `now` is true."""
         start = time.monotonic()
         if self.watch is None or (start < self.next_time and not now):
             return
@@ -175,7 +177,7 @@ class Watcher:
         self.next_time = ended + max(pause, (ended - start) * (1 / WATCH_SHARE - 1))
 
     def _complete(self, key: Key) -> int:
-        """Return the number of runs of a cell before the first missing one."""
+        """Return the number of runs of a cell before the first missing run."""
         missing = self.results.missing(key, self.runs)
         return int(missing[0]) if missing.size else self.runs
 
@@ -188,7 +190,7 @@ _collected: ContextVar[list[Job] | None] = ContextVar("collected", default=None)
 
 @contextmanager
 def rehearsal() -> Iterator[list[Job]]:
-    """Collect the jobs of all simulations in the block instead of playing them."""
+    """Collect the jobs of all simulations in the `with` block instead of playing them."""
     jobs: list[Job] = []
     token = _collected.set(jobs)
     try:
@@ -199,7 +201,7 @@ def rehearsal() -> Iterator[list[Job]]:
 
 @contextmanager
 def compile_for(simulations: Callable[[], Any]) -> Iterator[None]:
-    """Compile the kernels of simulations in the background while the block runs."""
+    """Compile the kernels of simulations in the background while the `with` block runs."""
     with rehearsal() as jobs:
         simulations()
     with compile_kernels_for(jobs):

@@ -19,9 +19,9 @@ from kibitz.simulation.simulate import play_points
 if TYPE_CHECKING:
     import xarray
 
-#: Names in a result, which a swept parameter cannot have.
+#: The names that a result uses; a swept parameter cannot have one of these names.
 TAKEN = {"policy", "run", "statistic", "stage", "arm", "final_regret", POINT, *RECORDED}
-NOT_OPTIONS = ("horizon", "watch")  # of `simulate`: each point has its own horizon
+NOT_OPTIONS = ("horizon", "watch")  # options of `simulate` only: each point has its own horizon
 VALUES = "a list of numbers or strings"
 
 
@@ -36,11 +36,12 @@ def sweep(
     seed: int,
     **grid: Any,
 ) -> "xarray.Dataset":
-    """Simulate for every value of one or more parameters; each adds a dimension to the result.
+    """Simulate for every value of one or more parameters; each parameter adds a dimension.
 
-    Each keyword that is a list, range or array is swept and becomes a dimension. Two lists are swept
-    over all combinations. If `problem`, `feedback` or `policies` depends on a value, pass a function;
-    it receives the keywords that match its parameters::
+    Each keyword that is a list, range or array is swept and becomes a dimension of the result.
+    Several lists are swept over all combinations of their values. If `problem`, `feedback` or
+    `policies` depends on a swept value, pass a function; it receives the keywords that match its
+    parameters::
 
         sweep(problem, passive, ucb(), rate=[0.01, 0.1, 1], horizon=10_000, runs=100, seed=1)
         sweep(problem, active(0.1), ucb(), horizon=[100, 1000], runs=100, seed=1)
@@ -50,10 +51,10 @@ def sweep(
 
         sweep(problem, passive, ucb(), rate=[0.01, 0.1], weights="optimal", ...)
 
-    If a parameter is itself a list, wrap the function: `lambda rate: passive(rate, [0.1, 0.9])`.
+    If a single value is itself a list, wrap the function: `lambda rate: passive(rate, [0.1, 0.9])`.
 
-    `points` lists combinations that do not form a grid. They add one dimension, `point`, with the
-    values as coordinates::
+    `points` lists combinations of values that do not form a grid. The points add one dimension,
+    `point`, with the values as coordinates::
 
         sweep(problem, active, etc_ocucb, points=[{"rate": 0.01, "p": 2}, {"rate": 0.1, "p": 3}], ...)
 
@@ -61,8 +62,8 @@ def sweep(
 
         sweep(random_problems(make, seed=1), active(0.1), ucb(), draw=range(100), ...)
 
-    All points share the seed and the stages. Beyond the horizon of a point `regret` is NaN;
-    `final_regret` is the regret at its horizon.
+    All points share the seed and the stages. Beyond the horizon of a point, `regret` is NaN;
+    `final_regret` is the regret at the point's horizon.
 
     Parameters
     ----------
@@ -70,9 +71,10 @@ def sweep(
         As in `simulate`, or functions that return them. Policies returned by a function are
         labelled by name, unless the function returns a dict.
     horizon
-        As in `simulate`, or a list, which becomes the last dimension, or a function.
+        As in `simulate`; or a list, which is swept and becomes the last dimension; or a function.
     grid
-        Lists to sweep and single values; or `points`, a list of dicts with equal keys. See above.
+        Lists to sweep and single values, as described above; or `points`, a list of dicts with equal
+        keys.
     {names}
         As in `simulate`.
     """
@@ -176,7 +178,7 @@ def _plain(value: Any) -> Any:
 def _bind(
     part: str, argument: Any, names: list[str], check: Callable[[Any], Any]
 ) -> tuple[list[str], Callable[[dict[str, Any]], Any]]:
-    """Return the names of the values that an argument depends on, and a function of all values."""
+    """Return the names that an argument depends on, and a function from all values to its value."""
     if not callable(argument):
         fixed = check(argument)
         return [], lambda values: fixed

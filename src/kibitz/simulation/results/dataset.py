@@ -1,11 +1,11 @@
-"""Results as labelled arrays: axes, variables, and what both file formats share.
+"""Results as labelled arrays: axes, variables, and the code that both file formats share.
 
-A result has the dimensions `policy`, one for each name that was swept (or `point`), `run` (or
-`statistic`), `stage` and `arm`. Runs that are not played yet (after an interruption) are NaN in
+A result has the dimensions `policy`, one dimension for each swept parameter (or `point`), `run` (or
+`statistic`), `stage` and `arm`. After an interruption, runs that are not played yet are NaN in
 `regret` and -1 in the counts.
 
-A cell is one policy at one point. Its key holds the values of the swept parameters, in the order of
-their names, and the label of the policy.
+A cell holds the runs of one policy at one point. Its key holds the values of the swept parameters, in
+the order of their names, and the label of the policy.
 """
 
 import json
@@ -33,7 +33,7 @@ Fingerprint = dict[str, Any]  # everything that the numbers of a cell depend on
 
 POINT = "point"  # the dimension of a list of points; it has no coordinate
 FINAL = "cumulative regret at the horizon"
-# for each recorded quantity: its dimensions besides policy, sweep and run, and its long name
+# for each recorded quantity: its dimensions after policy, swept parameters and run; its long name
 RECORDED = {
     "regret": (("stage",), "cumulative regret Σ Δ_i N_i at the end of the stage"),
     "n_pulls": (("arm",), "total pulls of each arm"),
@@ -47,17 +47,17 @@ class Results(Protocol):
 
     @property
     def keep(self) -> str:
-        """Whether "runs" or a "summary" of them are stored."""
+        """What is stored: every run ("runs") or statistics of the runs ("summary")."""
 
     @property
     def block(self) -> int | None:
-        """How many runs must be written together; None for any number."""
+        """The number of runs that must be written together; None if any number is possible."""
 
     def prepare(self, fingerprints: dict[Key, Fingerprint], runs: int) -> None:
-        """Prepare for the runs of cells; raise ValueError if a stored fingerprint differs."""
+        """Prepare for `runs` runs of each cell; raise ValueError if a stored fingerprint differs."""
 
     def missing(self, key: Key, runs: int) -> NDArray[np.int64]:
-        """Return which runs to play to complete the first `runs` of a cell."""
+        """Return the numbers of the runs to play to complete the first `runs` runs of a cell."""
 
     def write(self, key: Key, first: int, rows: Outcome) -> None:
         """Store rows of a cell, starting at row `first`."""
@@ -103,7 +103,7 @@ class Sweep(NamedTuple):
 
 
 class Axes:
-    """The labels on each axis, in order of arrival; labels can be added but never move."""
+    """The labels on each axis, in the order in which they were added; labels never move."""
 
     def __init__(self, swept: Sweep, keys: Iterable[Key] = ()) -> None:
         self.swept = swept
@@ -117,7 +117,7 @@ class Axes:
         return (label, *value) if self.swept.grid else (label, value)
 
     def add(self, key: Key) -> None:
-        """Add the labels of a key, if they are new."""
+        """Add the labels of a key that are new."""
         for axis, label in zip(self.positions, self._labels(key), strict=True):
             axis.setdefault(label, len(axis))
 
@@ -134,7 +134,7 @@ class Axes:
 
     @property
     def coordinates(self) -> dict[str, tuple[str, list[Any]]]:
-        """The coordinates of the axes, by name: the dimension and the labels."""
+        """The dimension and the labels of each coordinate, by the coordinate's name."""
         labels, *swept = (list(axis) for axis in self.positions)
         if self.swept.grid:
             own = dict(zip(self.swept.names, swept, strict=True))
@@ -150,12 +150,12 @@ class Axes:
 
 
 def row_dimension(keep: str) -> str:
-    """Return the dimension of the rows of a cell: runs or statistics."""
+    """Return the name of the dimension along the rows of a cell: "run" or "statistic"."""
     return "run" if keep == "runs" else "statistic"
 
 
 def empty_rows(keep: str, rows: int, n_stages: int, n_arms: int) -> Outcome:
-    """Return rows without data: NaN, and -1 in the counts of runs."""
+    """Return rows without data: NaN everywhere, except -1 in counts if `keep` is "runs"."""
     blank: Any = empty_outcome(rows, n_stages, n_arms)
     if keep == "summary":
         blank = Outcome(*(np.full(part.shape, np.nan) for part in blank))
@@ -170,7 +170,7 @@ class Cell:
     runs: Outcome
 
     def extend(self, rows: int) -> "Cell":
-        """Return a copy with at least `rows` rows."""
+        """Return a copy with at least `rows` rows; new rows have no data."""
         more = max(0, rows - len(self.runs.regret))
         extra = empty_outcome(more, self.runs.regret.shape[1], self.runs.n_pulls.shape[1])
         both: Any = map(np.concatenate, zip(self.runs, extra, strict=True))
@@ -180,7 +180,7 @@ class Cell:
 def to_dataset(
     table: dict[Key, Cell], stages: NDArray[np.int64], rows: int, swept: Sweep, keep: str
 ) -> "xarray.Dataset":
-    """Return the first rows of all cells as a dataset."""
+    """Return the first `rows` rows of all cells as a dataset."""
     import xarray
 
     axes = Axes(swept, table)
@@ -225,7 +225,7 @@ def list_cells(swept: Sweep, fingerprints: dict[Key, Fingerprint]) -> list[dict[
 
 
 def attributes(fingerprints: dict[Key, Fingerprint]) -> dict[str, Any]:
-    """Return the attributes of a result: what its cells have in common, engines and versions."""
+    """Return the attributes of a result: the common fingerprint, the engines and the versions."""
     engines = {label: fingerprint["engine"] for (_, label), fingerprint in fingerprints.items()}
     return {
         "format": FORMAT,
@@ -259,14 +259,14 @@ def versions() -> dict[str, str]:
 
 
 def check_same(path: Path | None, key: Key, old: Fingerprint, new: Fingerprint) -> None:
-    """Raise ValueError if a cell was stored with another fingerprint."""
+    """Raise ValueError if a cell was stored with a different fingerprint."""
     differs = difference(old, new)
     if differs:
         raise fingerprint_mismatch(path, f"{differs} for {key[1]}")
 
 
 def check_sweep(path: Path, stored: tuple[Sweep, str], requested: tuple[Sweep, str]) -> None:
-    """Raise ValueError if a file is of another sweep, or has runs instead of a summary."""
+    """Raise ValueError if a file holds a different sweep, or runs where a summary is requested."""
     if stored != requested:
         keeps = f" and keeps {'runs' if stored[1] == 'runs' else 'a summary'}"
         raise ValueError(
@@ -276,22 +276,22 @@ def check_sweep(path: Path, stored: tuple[Sweep, str], requested: tuple[Sweep, s
 
 
 def check_stages(path: Path, stored: NDArray[np.int64], requested: NDArray[np.int64]) -> None:
-    """Raise ValueError if a file has other stages."""
+    """Raise ValueError if a file has different stages."""
     if not np.array_equal(stored, requested):
         raise fingerprint_mismatch(path, f"other stages, up to {stored[-1]}")
 
 
 def check_count(path: Path | None, stored: float, runs: int) -> None:
-    """Raise ValueError if a summary has another number of runs; more cannot be added."""
+    """Raise ValueError if a summary has a different number of runs; no runs can be added to it."""
     if stored != runs:
         raise fingerprint_mismatch(path, f"a summary of {stored:g} runs instead of {runs}")
 
 
 def fingerprint_mismatch(path: Path | None, differs: str) -> ValueError:
-    """Return the error for a file with another fingerprint."""
+    """Return (not raise) the error for a file with a different fingerprint."""
     return ValueError(f"{short_repr(str(path))} cannot be resumed: it has {differs}")
 
 
 def unreadable(file: Path, reason: str) -> ValueError:
-    """Return the error for a file that is not a result of kibitz."""
+    """Return (not raise) the error for a file that is not a result of kibitz."""
     return ValueError(f"cannot read {short_repr(str(file))} as a result of kibitz: {reason}")

@@ -1,9 +1,9 @@
 """Results in memory and in one netCDF file.
 
 Any netCDF reader opens the file. The netCDF data are followed by one line with the format and a
-SHA-256 checksum, which netCDF readers ignore. kibitz verifies the
-checksum before HDF5 reads anything: HDF5 hangs, crashes or returns wrong numbers on damaged files. A
-file of kibitz 0.1.0 has no checksum and is read in another process, which may crash.
+SHA-256 checksum, which netCDF readers ignore. kibitz verifies the checksum before HDF5 reads the
+data, because HDF5 hangs, crashes or returns wrong numbers on damaged files. A file of kibitz 0.1.0
+has no checksum; another process reads it, because HDF5 may crash.
 """
 
 import json
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class NetcdfResults:
-    """Results in memory, saved to a netCDF file if there is a path."""
+    """Results in memory, which are saved to a netCDF file if `path` is not None."""
 
     block = None  # any number of runs can be written
 
@@ -92,7 +92,7 @@ def load(file: Path, swept: Sweep, keep: str = "runs") -> tuple[dict[Key, Cell],
     try:
         stored, stored_keep = _read_sweep(data), "summary" if "statistic" in data.dims else "runs"
         if set(stored.names) == set(swept.names):
-            stored = stored._replace(names=swept.names)  # their order does not matter
+            stored = stored._replace(names=swept.names)  # the order of the names does not matter
         table = _read_cells(data, swept, keep) if (stored, stored_keep) == (swept, keep) else {}
         stages = data["stage"].to_numpy().astype(np.int64)
     except (KeyError, IndexError, TypeError, ValueError) as error:  # not written by kibitz

@@ -1,8 +1,8 @@
 """Summaries of runs: their number, mean, variance and quantiles.
 
-A summary has the shape of the runs, with one row per statistic instead of one per run. All runs of a
-cell are summarised together and in order. Quantiles are therefore exact, and results do not depend on
-which worker played which run.
+A summary has the same arrays as the runs, with one row per statistic instead of one row per run. All
+runs of a cell are summarised together and in order. Quantiles are therefore exact, and results do not
+depend on which worker played which run.
 """
 
 from typing import Any, TypeVar
@@ -18,7 +18,7 @@ R = TypeVar("R", bound=tuple[Any, ...])
 
 
 def summarise(runs: R) -> R:
-    """Return the statistics of all recorded quantities, in the same kind of record."""
+    """Return the statistics of all recorded quantities, as a record of the same type."""
     return type(runs)(*map(_statistics, runs))
 
 

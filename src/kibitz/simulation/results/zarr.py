@@ -1,10 +1,10 @@
 """Results larger than memory: a folder of Zarr chunks (version 3), written job by job.
 
-Each recorded quantity is an array, chunked by policy, by swept value and by block of runs (a summary
-by cell). Each chunk is a file that is written atomically; missing files are the runs still to play.
-Labels never move, so no chunk moves when policies, values or runs are added. Any Zarr reader opens
-the folder. kibitz also reads `kibitz.json.gz` in it: the request so far and the fingerprint of each
-cell.
+Each recorded quantity is an array. A chunk of the array holds a block of runs of one cell, or the
+summary of one cell. Each chunk is a file that is written atomically; a missing file means that its
+runs are still to be played. Labels never move, so no chunk moves when policies, values or runs are
+added. Any Zarr reader opens the folder. kibitz also reads the file `kibitz.json.gz` in the folder,
+which holds the request so far and the fingerprint of each cell.
 """
 
 import gzip
@@ -36,7 +36,7 @@ Array = NDArray[Any]
 
 
 class ZarrResults:
-    """A result in a folder, of which at most one chunk is in memory."""
+    """A result in a folder; at most one chunk at a time is in memory."""
 
     def __init__(
         self,
@@ -52,10 +52,10 @@ class ZarrResults:
         self.n_arms = n_arms
         self.axes = Axes(swept)
         self.fingerprints: dict[Key, Fingerprint] = {}
-        self.runs = 0  # the most that were requested so far
-        self.labels_outdated = False  # whether the labels on disk are
-        self.partial_chunks: set[str] = set()  # stored chunks that get more runs
-        self.stored_chunks: set[str] = set()  # by cell and block
+        self.runs = 0  # the largest number of runs requested so far
+        self.labels_outdated = False  # whether the labels on disk must be written again
+        self.partial_chunks: set[str] = set()  # names of stored chunks that will hold more runs
+        self.stored_chunks: set[str] = set()  # names of stored chunks, made from cell and block
         blank = dataset.empty_rows(keep, 1, stages.size, n_arms)._asdict()
         self.arrays: dict[str, tuple[tuple[str, ...], Array, str]] = {
             **{name: (dims, blank[name], long_name) for name, (dims, long_name) in RECORDED.items()},
@@ -76,7 +76,7 @@ class ZarrResults:
         if self.keep == "summary" and self.runs:
             dataset.check_count(self.path, self.runs, runs)
         before, self.runs = self.runs, max(runs, self.runs)
-        if self.runs > before and before % self.block:  # the last chunks get more runs
+        if self.runs > before and before % self.block:  # the last chunk of each cell gets more runs
             positions = product(*map(range, self.axes.shape))
             self.partial_chunks = {_name(position, before // self.block) for position in positions}
             self.stored_chunks -= self.partial_chunks
@@ -87,7 +87,7 @@ class ZarrResults:
             self.axes.add(key)
 
     def missing(self, key: Key, runs: int) -> NDArray[np.int64]:
-        """Return which runs to play to complete the first `runs` of a cell, in whole chunks."""
+        """Return the runs to play to complete the first `runs` runs of a cell, in whole chunks."""
         position = self.axes.position(key)
         if self.keep == "summary":
             return np.arange(0 if _name(position, 0) in self.stored_chunks else runs)
@@ -144,10 +144,13 @@ class ZarrResults:
         self._find_chunks()
         root, index_file = self.path / "zarr.json", self.path / INDEX_FILE
         is_current = root.exists() and root.stat().st_mtime_ns >= index_file.stat().st_mtime_ns
-        self.labels_outdated = not is_current  # a process was killed while writing them
+        self.labels_outdated = not is_current  # a process was killed while it wrote the labels
 
     def _find_chunks(self) -> None:
-        """Find the chunks that are stored in all arrays and not empty, as after a power failure."""
+        """Find the chunks that are stored in all arrays.
+
+        Empty files do not count; a power failure may leave some.
+        """
         found: list[set[str]] = []
         for name, (_, empty, _) in self.arrays.items():
             folder = self._folder(name)
@@ -191,7 +194,7 @@ class ZarrResults:
         return folder
 
     def _write_labels(self) -> None:
-        """Write everything but the chunks: first the index, last the metadata."""
+        """Write everything except the chunks: first the index, last the metadata."""
         self.path.mkdir(exist_ok=True)
         write_atomic(
             self.path / INDEX_FILE, gzip.compress(json.dumps(self._index()).encode(), 1, mtime=0)
@@ -248,7 +251,7 @@ def _name(position: tuple[int, ...], block: int) -> str:
 def array_metadata(
     dims: tuple[str, ...], shape: Any, chunk: Any, kind: np.dtype[Any], blank: Any = None
 ) -> dict[str, Any]:
-    """Return the Zarr metadata of an array; `blank` is the value of missing chunks."""
+    """Return the Zarr metadata of an array; `blank` is the value in missing chunks."""
     text = kind.kind in "UO"
     if blank is None:
         blank = "" if text else kind.type(0).item()

@@ -147,7 +147,7 @@ def _is_alive(process: int, temp: Path) -> bool:
     """Return whether the process that writes a temporary file is still running."""
     if process == os.getpid():
         return temp in _writing  # a dead process may have had the same id, for example in a container
-    if os.name == "nt":  # there, `os.kill` ends the process, and open files cannot be removed anyway
+    if os.name == "nt":  # `os.kill` would end the process; Windows does not remove open files anyway
         return False
     try:
         os.kill(process, 0)

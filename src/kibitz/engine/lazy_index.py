@@ -25,10 +25,10 @@ from kibitz.engine.environment import BERNOULLI, GAUSSIAN, Arms, draw
 from kibitz.engine.rng import Stream, load, next_normal, next_uniform, store
 from kibitz.policies.policy import Array, View
 
-MIN_SAFE_LEAD = 1e-11  # relative; a larger lead is larger than all rounding errors
+MIN_SAFE_LEAD = 1e-11  # relative; a lead above this value exceeds all rounding errors
 ROUNDING = 1e-14  # relative; tolerance for an index that is monotone up to rounding
 SINGLE_INDEX_COST = 4  # cost of an index computed alone, relative to one computed in a loop
-MAX_PULLS_AHEAD = 2**20  # most pulls between two reads of the stop flag
+MAX_PULLS_AHEAD = 2**20  # largest number of pulls between two reads of the stop flag
 
 
 class Bounds(NamedTuple):

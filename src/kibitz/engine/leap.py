@@ -22,7 +22,7 @@ that the policy does so for a block of stages, then draws that block (docs/leap.
 The block is chosen before anything in it is drawn. Hence the distribution of a run differs from that
 of the stage-by-stage engine by at most the accumulated error, in total variation. The error stays
 below `error` for any number of blocks: the first 2^20 blocks spend half of `error`, the next 2^21 a
-quarter, and so on. This engine draws other random numbers than the stage-by-stage engine.
+quarter, and so on. The random numbers differ from those of the stage-by-stage engine.
 """
 
 import math
@@ -408,10 +408,10 @@ def make_leap_functions(
         """Return the current leads of the pull and of the look.
 
         The lead of the pull is the index of `arm` minus the largest index of its rivals. The lead of
-        the look is the index of `look` minus the largest index of all arms except `arm`; while an arm
-        is held, it is the leader's mean minus the largest other mean. Without rivals, a lead is
-        infinite. An arm whose index ties with that of a lower arm is not its rival: the lower arm is
-        pulled, and the tie may last.
+        the look is the index of `look` minus the largest index of all arms but `look` and `arm`;
+        while an arm is held, it is the leader's mean minus the largest other mean. Without rivals, a
+        lead is infinite. An arm whose index ties with that of a lower arm is not its rival: the lower
+        arm is pulled, and the tie may last.
         """
         stats = view.statistics
         rival, other_rival = -np.inf, -np.inf

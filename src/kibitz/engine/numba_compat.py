@@ -250,8 +250,8 @@ def get_codegen(dispatcher: Any) -> Any:
 def _stub_bitcode(function: Any) -> bytes:
     """Return LLVM bitcode of empty functions under the names that numba looks up.
 
-    numba would store several megabytes of bitcode, for linking the kernel into other functions. No
-    function links a kernel.
+    numba would store several megabytes of bitcode, for linking the kernel into other functions. This
+    is unnecessary, because no other function calls a kernel.
     """
     names = (function.llvm_func_name, function.llvm_cpython_wrapper_name)
     text = "".join(f'define void @"{name}"() {{ ret void }}\n' for name in names)

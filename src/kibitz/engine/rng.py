@@ -154,7 +154,7 @@ def split_bits(bits: Any) -> tuple[Any, Any, Any]:
 
 @jit(inline=False)
 def finish_normal(stream: Stream, bits: Any) -> Any:
-    """Draw a standard normal number if the bits fell on the edge of a layer or in the tail."""
+    """Finish a normal draw whose bits fell on the edge of a layer or in the tail."""
     while True:
         layer, position, sign = split_bits(bits)
         x = sign * (position * WIDTHS[layer])

@@ -1,4 +1,4 @@
-"""Tests, on random inputs, whether a policy keeps the contract that the engine relies on."""
+"""Checks, on random inputs, that a policy keeps the contract that the engine relies on."""
 
 import math
 from typing import Any
@@ -91,10 +91,10 @@ def make_statistics(counts: Array) -> Statistics:
 
 
 def check_decisions(policy: Policy, params: Any, n_arms: int, rng: np.random.Generator) -> None:
-    """Raise ValueError if decisions are not valid, modify the state or do not depend on it alone.
+    """Raise ValueError if a decision is not one of the arms, or if deciding modifies the state.
 
-    Two states receive the same observations: the first state one by one, the second several at once.
-    The decisions must be the same.
+    Also raise it if decisions depend on anything but the observations: two states receive the same
+    observations, the first state one by one, the second several at once, and must decide alike.
     """
     states = [policy.init(params, n_arms) for _ in range(2)]
     stage, n_reported = 1, 0

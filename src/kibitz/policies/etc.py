@@ -6,8 +6,8 @@ where \hat\mu_i is the mean of its observations. The policy `etc` pulls the leas
 arm. A look counts like a pull and goes to the arm that is least observed once the pull is counted.
 With looks, counts may differ between arms, and each arm has its own width; without looks all widths
 are equal, as in the paper. The test takes place after the observation is counted and requires s < T
-(docs/errata/, D30). On the paper's concentration event, arm i is eliminated after at most 1 +
-u(\Delta_i) rounds (`kibitz.bounds.complexity`; errata, D13).
+(docs/errata/, D30). On the paper's concentration event, arm i is eliminated after at most
+1 + u(\Delta_i) rounds (`kibitz.bounds.complexity`; errata, D13).
 """
 
 import math

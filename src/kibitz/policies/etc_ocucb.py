@@ -12,8 +12,8 @@ with p = 2.
   4, 8, ... (ETC-OCUCB-2).
 - `restart=True` is Algorithm 2 exactly: in each epoch, OCUCB-n and ETC start without observations,
   and ETC starts with all arms. `restart=False`, the default, keeps the statistics, the clock and the
-  eliminated arms from epoch to epoch; only this variant agrees with the paper's remarks on its Figure
-  4.
+  eliminated arms from epoch to epoch; only this variant agrees with the paper's remarks on
+  its Figure 4.
 - With `all_info=True`, both subroutines learn from pulls and looks (section 5, "all-info"); each arm
   then has its own count in ETC's width.
 
@@ -50,10 +50,10 @@ class State(NamedTuple):
     """The statistics of both subroutines, their arms, and the clock."""
 
     statistics: Statistics  # the statistics of OCUCB-n, since it started
-    allowed: Array  # whether each arm is in S_m
+    allowed: Array  # for each arm, whether it is in S_m
     etc_counts: Array  # the observations of each arm that ETC counts
     etc_sums: Array  # the sums of the rewards of these observations
-    in_play: Array  # whether ETC has not eliminated each arm
+    in_play: Array  # for each arm, False if ETC has eliminated it
     clock: Array  # one record of type CLOCK
 
 

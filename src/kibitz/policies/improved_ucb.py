@@ -6,12 +6,12 @@ each arm was observed
 
 .. math:: n_m = \lceil 8 \log(T \tilde\Delta_m^2) / \tilde\Delta_m^2 \rceil
 
-times. It then eliminates each arm i with \bar X_i + w_i < \max_j (\bar X_j - w_j), where w_i =
-\sqrt{2 \log(T \tilde\Delta_m^2) / O_i}, O_i counts pulls and looks of arm i and \bar X_i averages
-both. After round \lfloor \log_2(T/e)/2 \rfloor, or when one arm is left, it pulls the remaining arm
-with the largest mean. A look counts like a pull. Without looks O_i = n_m and this is the original
-algorithm, with one exception: for rewards in [0, 1], the original starts with the guess 1, which is
-twice their scale.
+times. It then eliminates each arm i with \bar X_i + w_i < \max_j (\bar X_j - w_j), where
+w_i = \sqrt{2 \log(T \tilde\Delta_m^2) / O_i}, O_i counts pulls and looks of arm i and \bar X_i
+averages both. After round \lfloor \log_2(T/e)/2 \rfloor, or when one arm is left, it pulls the
+remaining arm with the largest mean. A look counts like a pull. Without looks O_i = n_m and this is
+the original algorithm, with one exception: for rewards in [0, 1], the original starts with the guess
+1, which is twice their scale.
 
 The paper mentions Improved UCB (section 4.1) but states no theorem for it with looks. An active
 observer looks at the remaining arm that is least observed once the pull is counted.

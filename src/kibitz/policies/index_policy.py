@@ -164,7 +164,7 @@ def turns(params: Any, state: State) -> tuple[Array, int]:
 
 @jit
 def look_in_turn(params: Any, state: State, stage: int, rng: Any) -> int:
-    """Return the arm to look at, which is each arm in turn."""
+    """Return the next arm to look at, in turn."""
     return state.statistics.totals[LOOKS] % state.allowed.size
 
 

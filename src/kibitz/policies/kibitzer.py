@@ -1,7 +1,7 @@
 r"""kibitzer: our own policy, which knows neither the horizon nor the rate of looks.
 
-kibitzer first pulls every arm that has no observations, the lowest arm first; an arm that a look has
-shown has an observation. Then it pulls the arm with the largest
+kibitzer first pulls every arm without observations, the lowest arm first; an arm that was looked at
+need not be pulled first. Then kibitzer pulls the arm with the largest
 
 .. math:: \bar X_i + \sqrt{2 \ell(x_i) / O_i}, \quad x_i = 1 + \frac{b\, t}{K O_i + b F}, \quad
    \ell(x) = \log x - \beta \log(1 + \log x)
@@ -70,11 +70,9 @@ def kibitzer(
     Parameters
     ----------
     b
-        Trades off the mean of the regret (better with a small b) and its tail (better with a large
-        b).
+        Larger values reduce the tail of the regret, smaller values its mean.
     beta
-        The factor of log(1 + log x), in [0, 1]. With 0 the theorem is stronger, but the regret
-        larger.
+        The factor of log(1 + log x), in [0, 1]. 0 gives a stronger theorem but a larger regret.
     rewards
         "gaussian", "bernoulli" (0 or 1) or "bounded" (any number in [0, 1]).
     scale
@@ -127,7 +125,7 @@ def init(params: Any, n_arms: int) -> State:
 
 @jit
 def spread(params: Any, stage: int, stats: Statistics, arm: int) -> float:
-    """Return x_i of the index (module docstring)."""
+    """Return x_i, which the docstring of this module defines."""
     counts = stats.n_observed
     n_looks = stats.totals[LOOKS]
     return 1 + params.b * stage / (counts.size * counts[arm] + params.b * n_looks)

@@ -4,8 +4,8 @@ Both pull the arm with the largest index
 
 .. math:: \bar X_i + \sqrt{c \log_+\!\big(h / (K O_i)\big) / O_i}
 
-where O_i counts pulls and looks of arm i, \bar X_i averages both, K is the number of arms and \log_+
-x = \log \max(1, x). For MOSS (Audibert and Bubeck, 2009), h is the horizon T; for MOSS-anytime
+where O_i counts pulls and looks of arm i, \bar X_i averages both, K is the number of arms and
+\log_+ x = \log \max(1, x). For MOSS (Audibert and Bubeck, 2009), h is the horizon T; for MOSS-anytime
 (Degenne and Perchet, 2016), h is the stage t. The originals are for rewards in [0, 1], with c = 1 and
 c = (1 + \alpha)/2, \alpha = 1.35. The defaults here are four times as large, because they are for
 rewards of sub-Gaussian scale 1 instead of 1/2. The paper mentions both policies among the variants of

@@ -11,8 +11,7 @@ as plain Python in a live agent or under a debugger::
 
 `stage` counts from 1. `pull` and `look` see the same state. `update` receives the sum `total` of `n`
 rewards of `arm`. These rewards come from looks (`is_look`), or from pulls at consecutive stages that
-begin with `stage`. Only index policies receive several rewards at once, up to the end of their
-`view`.
+begin with `stage`. Only index policies receive several rewards at once, within one `view`.
 
 Most policies consist of one function, `index(params, stage, counts, arm, mean) -> float`, and pull
 the arm with the largest index (`index_policy`). The index must be non-decreasing in `stage` and
@@ -64,12 +63,12 @@ class View(NamedTuple):
     """The data from which an index policy decides, and how long they are valid."""
 
     statistics: Statistics
-    tried: Array  # a count; an arm whose count is 0 has an infinite index and is pulled first
-    allowed: Array  # whether each arm may be pulled
+    tried: Array  # counts; an arm with count 0 has an infinite index and is pulled first
+    allowed: Array  # for each arm, whether it may be pulled
     origin: int  # the stage at which the policy's clock is 0
     end: int  # the last stage of this view
     learns: bool  # whether looks change the counts and sums
-    max_looks: int  # the number of looks before which the allowed arms cannot change
+    max_looks: int  # the allowed arms cannot change during this many looks
 
 
 class Hold(NamedTuple):
@@ -77,7 +76,7 @@ class Hold(NamedTuple):
 
     arm: int
     leader: int  # -1 if the leader does not matter
-    max_looks: int  # the number of looks before which no other arm is chosen
+    max_looks: int  # the hold ends after this many looks
 
 
 @jit(allocates=True)
@@ -181,8 +180,8 @@ class Policy:
     additive
         Whether the index is the mean plus a term that does not depend on the mean.
     factors
-        The functions `growth` and `width` of an index mean + growth(params, stage) * width(params,
-        count). The engine tabulates both functions.
+        The functions `growth` and `width`, if the index equals
+        mean + growth(params, stage) * width(params, count). The engine tabulates both functions.
     turns
         `turns(params, state)` returns the arms that are looked at in turn, and the arm that was
         looked at last. If `turns` and `hold` are None, the policy looks at the runner-up.
@@ -262,7 +261,7 @@ class Policy:
         return params_type(tuple(self.constants))(**self.constants)
 
     def params_for(self, horizon: float) -> Any:
-        """Return the parameters; `horizon` is used if the policy needs a horizon but has none."""
+        """Return the parameters, with `horizon` if the policy needs a horizon and has none."""
         if self.constants.get("horizon") == 0:
             return self.params._replace(horizon=float(horizon))
         return self.params

@@ -35,7 +35,7 @@ MAX_PAYLOAD_BYTES = 2**22  # size of the results of a payload with several jobs
 MANY_WORKERS = 32  # with more workers, payloads are longer, to limit the number of answers
 MAX_ATTEMPTS = 4  # to play a payload: the first attempt, and three more if the payload is lost
 RECOUNT_SECONDS = 5.0  # between two counts of an executor's workers
-#: The names of the errors that executors raise for lost jobs (names, to import no library).
+#: Errors that executors raise for lost jobs, by name, because their libraries are not imported.
 LOST_JOB_ERRORS = {"BrokenExecutor", "CancelledError", "KilledWorker", "TerminatedWorkerError"}
 
 
@@ -104,8 +104,7 @@ def cores() -> int:
 def open_executor(executor: Executors | None) -> Iterator[Executor | None]:
     """Yield the executor to use, or None for threads.
 
-    If `executor` is a function, yield an executor that calls it, and shut this executor down at the
-    end.
+    If `executor` is a function, yield an executor that it creates, and shut it down at the end.
     """
     if executor is None or isinstance(executor, Executor):
         yield executor

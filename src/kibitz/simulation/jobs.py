@@ -102,7 +102,8 @@ def generic_kernel(job: Job) -> Kernel | None:
 def choose_kernel(job: Job) -> Kernel:
     """Return the kernel that plays a job now: the specialised kernel if it is compiled.
 
-    The job's option `kernel` can demand either kernel; without a generic kernel, it is specialised.
+    `job.kernel` can require either kernel. A policy without a generic kernel always gets the
+    specialised kernel.
     """
     specialised, generic = specialised_kernel(job), generic_kernel(job)
     if (

@@ -184,8 +184,8 @@ def _all_names(code: CodeType) -> list[str]:
 def global_names(code: CodeType) -> list[str]:
     """Return the global names that code uses; `_all_names` also returns names of attributes.
 
-    A function that is sent to another process takes only these globals with it. `content_hash` covers
-    no others, so it is the same in both processes.
+    If a function is sent to another process, only these globals are sent with it. `content_hash`
+    covers only these globals, so the hash is the same in both processes.
     """
     own = {step.argval for step in dis.get_instructions(code) if step.opname in GLOBAL_LOOKUPS}
     inner = [part for part in code.co_consts if isinstance(part, CodeType)]

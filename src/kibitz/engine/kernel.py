@@ -169,7 +169,7 @@ def make_generic_kernel(policy: Policy, feedback: Feedback, leap: bool) -> Kerne
 
 @cache
 def sample_environment() -> Environment:
-    """Return an environment for zero runs; its types are those of every environment."""
+    """Return an environment for zero runs; all environments have the same types."""
     problem, stages = gaussian([0.0, 0.0]), np.array([1])
     empty = np.zeros((0, 2), np.int64)
     record = Record(stages, problem.gaps, False, np.zeros((0, 1)), empty, empty, np.zeros(0))

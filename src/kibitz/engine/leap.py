@@ -202,7 +202,7 @@ def deviation_bound(arms: Arms, arm: int, n: int, log: float, z: float) -> float
 
 @jit
 def cutoff(looks: Looks, arrival: int, last: int) -> int:
-    """Return the number of arrivals after which a block ends early, or NEVER if it is a long block.
+    """Return the number of arrivals after which a block ends early; NEVER for a long block.
 
     Bernstein's inequality is loose for few arrivals, so a short block limits their number instead.
     """

@@ -112,7 +112,7 @@ def count_kind(statistics: Statistics, arm: int, n: int, is_look: bool) -> None:
 
 
 def list_arrays(state: Any) -> list[Array]:
-    """Return the arrays of a state, including those of nested records."""
+    """Return all arrays of a state, including the arrays in nested records."""
     if isinstance(state, tuple):
         return [array for part in state for array in list_arrays(part)]
     return [np.asarray(state)]

@@ -54,7 +54,7 @@ def fingerprint(
 
 
 def difference(old: dict[str, Any], new: dict[str, Any]) -> str | None:
-    """Return how the fingerprint of saved runs differs from that of new runs; None if it does not."""
+    """Return the first difference between the fingerprints of saved and new runs, or None."""
     old = _translate(old, new)
     if "revision" not in old:
         return _difference_from_0_1_0(old, new)

@@ -103,7 +103,7 @@ def _n_workers(threads: int | None, executor: Executor | None) -> int:
 
 
 def _open_results(swept: Sweep, cells: dict[Key, Job], options: Options, workers: Workers) -> Results:
-    """Open saved results, or create new ones."""
+    """Return saved results, or new results if nothing is saved yet."""
     path: Any = options["file"]
     longest = max(cells.values(), key=lambda cell: cell.horizon)
     stages, n_arms = longest.stages, longest.problem.n_arms

@@ -228,9 +228,9 @@ def test_shared_parameters_are_documented():
     for part in (
         "one per arm in any order; 0 for optimal arms",
         "or a schedule.",
-        "Alternatively a problem, followed by a feedback",
+        "Or pass a problem, followed by a feedback",
     ):
         assert text.count(part) == 1
     assert "or a schedule" not in inspect.getdoc(lower.passive_theorem)
-    assert "without one it holds for all T" in inspect.getdoc(upper.ftl_robin)
+    assert "without a horizon the bound holds for all T" in inspect.getdoc(upper.ftl_robin)
     assert inspect.getdoc(lower.observation_constraint).rstrip().endswith("Optimal arms have 0.")

@@ -808,8 +808,8 @@ def test_the_order_of_arms_and_the_unit_of_rewards_do_not_matter():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"b": 4.0}, "b must be 8, for which the bound is tabulated, got 4.0"),
-        ({"beta": 0.5}, "beta must be 0 or 1, for which the bound is tabulated, got 0.5"),
+        ({"b": 4.0}, r"b must be 8 \(the only value for which the bound is tabulated\), got 4.0"),
+        ({"beta": 0.5}, r"beta must be 0 or 1 \(the only values for which the bound is tabulated\)"),
         ({"looks": "optimal"}, "looks must be one of active, uniform, periodic, got 'optimal'"),
         ({"looks": "periodic", "rate": 0.3}, "rate must be 1/n with a whole number n for periodic"),
         ({"looks": "uniform", "form": "closed"}, "looks must be active or periodic for the closed"),

@@ -308,7 +308,7 @@ def mp_root(t, free, information, Q):
 @pytest.mark.parametrize("law", ["gaussian", "bernoulli"])
 @pytest.mark.parametrize("seed", range(10))
 def test_the_sharp_bound_is_the_root_of_its_equation(law, seed):
-    from kibitz.bounds.lower._passive import _find_root, make_divergence
+    from kibitz.bounds.lower._passive import _find_root, make_fixed_point
 
     rng = np.random.default_rng(seed)
     gap, best = float(rng.uniform(0.05, 0.4)), 0.6
@@ -319,7 +319,7 @@ def test_the_sharp_bound_is_the_root_of_its_equation(law, seed):
         gap * rng.uniform(0.3, 1),
     )
     sd = 1.0 if law == "bernoulli" else float(rng.uniform(0.5, 2))
-    d = make_divergence(np.array(gaps), law, sd, best, 2.0, 1.0)
+    d = make_fixed_point(np.array(gaps), law, sd, best, 2.0, 1.0)
     found = _find_root(d, np.full(2, t), np.full(2, x), np.full(2, rate * t), 60)[0]
     Q = regret_allowed(raised(gaps, 1, x), t, 2.0, 1.0) / (t * x)
     gaussian = (x + gap) ** 2 / (2 * sd**2)
@@ -330,12 +330,12 @@ def test_the_sharp_bound_is_the_root_of_its_equation(law, seed):
 
 @pytest.mark.parametrize("law", ["gaussian", "bernoulli"])
 def test_no_point_of_a_fine_grid_beats_the_sharp_bound(law):
-    from kibitz.bounds.lower._passive import _find_root, make_divergence
+    from kibitz.bounds.lower._passive import _find_root, make_fixed_point
 
     gaps, rate, horizon = np.array([0.0, 0.1, 0.4]), 1e-6, 10**8
     bernoulli = {"rewards": "bernoulli", "best_mean": 0.5} if law == "bernoulli" else {}
     found = lower.passive_sharp(gaps, rate, [0, 0.5, 0.5], horizon, details=True, **bernoulli)
-    d = make_divergence(gaps, law, 1.0, 0.5, *UCB1)
+    d = make_fixed_point(gaps, law, 1.0, 0.5, *UCB1)
     t = np.rint(np.geomspace(3, horizon, 150))[:, None, None]
     for share in np.geomspace(1e-3, 1, 150):
         n = _find_root(d, t, share * d.max_x * np.ones((1, 1, 1)), rate * t / 2 * np.ones(2), 40)

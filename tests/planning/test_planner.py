@@ -386,7 +386,7 @@ def test_text_output_shows_predictions_and_simulations(command):
         (["--gap", "1"], "gap needs n_arms, the number of arms"),
         (["--gap", "1", "--arms", "1"], "n_arms must be a whole number of at least 2, got 1"),
         (["--gap", "nan", "--arms", "2"], "gap must be positive and finite, got nan"),
-        (["--gap-range", "2,1", "--arms", "2"], "gap_range must be a smaller and a larger gap"),
+        (["--gap-range", "2,1", "--arms", "2"], "gap_range must be two increasing gaps"),
         (
             ["--gaps", "0,0,1"],
             "gaps must be positive for every arm but the best, got [0.0, 0.0, 1.0]",

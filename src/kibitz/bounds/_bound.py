@@ -1,9 +1,9 @@
 """The calling convention, shared documentation and result type of all bounds.
 
-A bound takes `(problem, feedback, horizon, ...)`, or plain numbers in the order `(gaps, rate,
-weights, horizon, ...)`, without the arguments that it does not depend on. The decorator `bound`
-converts the first form to the second, and adds the descriptions of shared parameters to the
-docstring.
+A bound can be called in two ways: with `(problem, feedback, horizon, ...)`, or with plain numbers in
+the order `(gaps, rate, weights, horizon, ...)`. A bound omits the arguments on which it does not
+depend. The decorator `bound` converts the first call to the second, and adds the descriptions of
+shared parameters to the docstring.
 """
 
 import functools
@@ -25,23 +25,25 @@ P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 F = TypeVar("F", bound=Callable[..., Any])
 
-# descriptions of parameters that several functions share; a docstring can override them
+# descriptions of parameters that several functions share; a docstring can override a description
 PARAMETERS = {
-    "gaps": "The gaps Δ_i, one per arm in any order; 0 for optimal arms, else from 1e-50 to 1e50.",
-    "rate": "The rate ε of looks, in [0, 1]; one or many.",
-    "rate: Rate": "The rate ε of looks, in [0, 1]; one or many, or a schedule.",
-    "weights": "The weights p, one per arm, with sum at most 1; or a name: uniform (None), optimal,\n"
-    "suboptimal.",
-    "horizon": "The horizon T, a whole number from 1 to 2⁵³; one or many.",
-    "horizon=None": "The horizon T, one or many. With a horizon the bound is at most\n"
-    ":func:`~kibitz.bounds.upper.trivial`; without one it holds for all T.",
-    "log_horizon": "log T, from 0 to 1e50; one or many.",
-    "stage": "The stage t ≥ 1, not necessarily whole; one or many.",
-    "C, C_0": "The constants of the sub-logarithmic algorithm; the default is UCB1.",
-    "x": "How far arm i is raised above the best arm: one number or one per arm; the default is Δ_i.",
-    "variant": '"clip" or "sharp", see `observation_constraint`; both are proved.',
-    "form": "The form of the bound, see above and `kibitz.bounds`.",
-    "details": "Whether to return a `Bound`: total, terms per arm, and stages.",
+    "gaps": "The gaps Δ_i, one per arm in any order; 0 for optimal arms, otherwise from 1e-50 to\n"
+    "1e50.",
+    "rate": "The rate ε of looks, in [0, 1]; a number or an array.",
+    "rate: Rate": "The rate ε of looks, in [0, 1]; a number, an array or a schedule.",
+    "weights": "The weights p, one per arm, with sum at most 1; or a name: uniform (the same as\n"
+    "None), optimal or suboptimal.",
+    "horizon": "The horizon T, a whole number from 1 to 2⁵³; a number or an array.",
+    "horizon=None": "The horizon T, a number or an array. With a horizon the bound is at most\n"
+    ":func:`~kibitz.bounds.upper.trivial`; without a horizon the bound holds for all T.",
+    "log_horizon": "log T, from 0 to 1e50; a number or an array.",
+    "stage": "The stage t ≥ 1, not necessarily whole; a number or an array.",
+    "C, C_0": "The constants of the sub-logarithmic algorithm; the defaults are those of UCB1.",
+    "x": "The height x to which arm i is raised above the best arm: one number for all arms, or one\n"
+    "number per arm; the default is Δ_i.",
+    "variant": '"clip" or "sharp", see `observation_constraint`; both variants are proved.',
+    "form": "The form of the bound; see above and `kibitz.bounds`.",
+    "details": "Whether to return a `Bound` with the total, the terms per arm, and the stages.",
     "exploration": "The constant c of UCB's index, greater than 4 sd².",
     "sd": "The sub-Gaussian scale σ of the rewards.",
     "c_eta": "OCUCB-n's constant C_η. The literature gives no value; the bound is only as\n"
@@ -50,33 +52,33 @@ PARAMETERS = {
     "alpha": "The parameter α of ETC, at least `variance`.",
     "variance": "The variance proxy c of the rewards.",
     "constant": "The constant C_α > 0 of :func:`~kibitz.bounds.complexity.etc_constant`.",
-    "epoch": "The epoch m, from 0 to 63; one or many.",
-    "base": "The base p > 1; 2 in the theorem.",
-    "delta": "The probability δ, in (0, 1); one or many.",
-    "n": "The number of variables, at least 1; one or many.",
-    "deviation": "The deviation α ≥ 0; one or many.",
+    "epoch": "The epoch m, from 0 to 63; a number or an array.",
+    "base": "The base p > 1 of the epoch lengths; 2 in the theorem.",
+    "delta": "The probability δ, in (0, 1); a number or an array.",
+    "n": "The number of variables, at least 1; a number or an array.",
+    "deviation": "The deviation α ≥ 0; a number or an array.",
 }
-PROBLEM_NOTE = "Alternatively a problem, followed by a feedback and a horizon; see `kibitz.bounds`."
+PROBLEM_NOTE = "Or pass a problem, followed by a feedback and a horizon; see `kibitz.bounds`."
 
 
 class Bound(NamedTuple):
-    """A bound, the contribution of each arm, and the stages at which it is attained.
+    """A bound, the contribution of each arm, and the stages at which the bound is attained.
 
     The total is the sum of the terms, with two exceptions: the total of an upper bound is at most
-    `kibitz.bounds.upper.trivial`, and that of `kibitz.bounds.upper.etc_ocucb` includes a part that
-    belongs to no arm.
+    `kibitz.bounds.upper.trivial`, and the total of `kibitz.bounds.upper.etc_ocucb` includes a part
+    that belongs to no arm.
     """
 
     total: float | FloatArray
-    terms: FloatArray  # per arm, arms on the last axis
-    stages: FloatArray | None  # where it is attained: one stage, or one per arm
+    terms: FloatArray  # one term per arm, with arms on the last axis
+    stages: FloatArray | None  # where the bound is attained: one stage, or one stage per arm
 
 
 Result: TypeAlias = float | FloatArray | Bound
 
 
 class BoundFunction(Protocol[P, R]):
-    """A bound with its two calling conventions."""
+    """The type of a bound, which can be called in two ways."""
 
     __name__: str
 
@@ -95,7 +97,7 @@ class BoundFunction(Protocol[P, R]):
 def document_parameters(function: F, note: str = "") -> F:
     """Add the descriptions of shared parameters to the docstring of a function.
 
-    The note follows the description of the first parameter.
+    `note` is added to the description of the first parameter.
     """
     text, has_returns, returns = inspect.cleandoc(function.__doc__ or "").partition("\n\nReturns\n")
     head, _, own = text.partition("\n\nParameters\n----------\n")
@@ -123,13 +125,14 @@ def bound(
     Parameters
     ----------
     observer
-        "passive" or "active" if the bound holds for only one of them.
+        "passive" or "active" if the bound holds only for this observer; None if it holds for both.
     arrivals
-        "random": the bound is for random arrivals; periodic ones become a schedule, which not every
-        bound accepts. "periodic": looks must arrive every n stages and all show the same arm; the
-        bound gets their rate 1/n. "any": the bound gets the rate of either kind.
+        "random": the bound is for random arrivals; periodic arrivals become a schedule, which not
+        every bound accepts. "periodic": looks must arrive every n stages, and all looks must show the
+        same arm; the bound gets the rate 1/n. "any": the bound gets the rate of random or periodic
+        arrivals.
     paid
-        Whether the bound accepts looks that have a cost.
+        Whether the bound accepts feedback in which looks have a cost.
     """
 
     def decorate(function: Callable[P, R]) -> BoundFunction[P, R]:
@@ -170,10 +173,10 @@ def _rescale(result: Any, unit: float) -> Any:
 
 
 def _read_problem(problem: Problem, names: set[str]) -> tuple[dict[str, Any], float]:
-    """Return the arguments that a problem determines, in units of its scale, and this scale.
+    """Return the arguments that a problem determines, in units of its scale, and the scale.
 
-    Lower bounds (those with a constant C) are proved for Gaussian rewards with equal standard
-    deviations; one of them is also proved for Bernoulli rewards.
+    Lower bounds (the bounds with a parameter C) are proved for Gaussian rewards with equal standard
+    deviations. The lower bound with a parameter `best_mean` is also proved for Bernoulli rewards.
     """
     known: dict[str, Any] = {}
     unit = check_problem(problem).scale
@@ -214,7 +217,7 @@ def _read_rate(feedback: Feedback, arrivals: str) -> dict[str, Any]:
 
 
 def _check_one_arm(feedback: Feedback, gaps: FloatArray) -> None:
-    """Raise ValueError unless all looks show the same arm: the bound is for deterministic counts."""
+    """Raise ValueError unless all looks show the same arm, which makes their number deterministic."""
     if check_weights(feedback.weights, gaps).max() < 1:
         raise invalid("feedback", "a model whose looks all show the same arm", feedback)
 
@@ -224,7 +227,7 @@ def _count_periodic(arrivals: Every) -> Schedule:
 
 
 def _classify_looks(feedback: Feedback) -> str:
-    """Return the argument `looks` of `kibitz.bounds.upper.kibitzer`."""
+    """Return the argument `looks` of `kibitz.bounds.upper.kibitzer` for this feedback."""
     weights, periodic = feedback.weights, isinstance(feedback.rate, Every)
     if feedback.observer != "passive":
         return "periodic" if periodic else "active"
@@ -236,12 +239,14 @@ def _classify_looks(feedback: Feedback) -> str:
 
 @document_parameters
 def schedule(rates: ArrayLike) -> Schedule:
-    """Return a schedule with rates ε_1, …, ε_n, to be passed as `rate`; ε_t = ε_n for t > n.
+    """Return a schedule with rates ε_1, …, ε_n, for use as argument `rate` of a bound.
+
+    After stage n the rate stays ε_n.
 
     Parameters
     ----------
     rates
-        The rates in [0, 1], one per stage from stage 1 on; at least one.
+        The rates, each in [0, 1], one per stage from stage 1 on; at least one rate.
     """
     condition = "a list of at least one rate in [0, 1]"
     values = check_array("rates", rates, condition, lambda x: (x >= 0) & (x <= 1))
@@ -277,5 +282,5 @@ def invert(gaps: FloatArray) -> FloatArray:
 
 
 def multiply(scales: FloatArray, brackets: FloatArray) -> FloatArray:
-    """Return the product, where 0 (an optimal arm) times infinity is 0."""
+    """Return scales * brackets, where 0 (the scale of an optimal arm) times infinity is 0."""
     return np.asarray(np.where(scales > 0, scales * np.where(scales > 0, brackets, 0.0), 0.0))

@@ -1,7 +1,7 @@
 """Argument checks shared by all bounds.
 
-Gaps and constants are 0 or from 1e-50 to 1e50, in units in which rewards have variance 1. Products
-of a few of them then neither overflow nor vanish.
+Gaps and constants must be 0 or from 1e-50 to 1e50, in units in which rewards have variance 1. Within
+these limits, products of a few gaps and constants neither overflow nor underflow.
 """
 
 from collections.abc import Callable
@@ -18,8 +18,8 @@ Weights: TypeAlias = str | ArrayLike | None
 Schedule: TypeAlias = Callable[[FloatArray], FloatArray]
 Rate: TypeAlias = ArrayLike | Schedule
 
-MAX_HORIZON = 2**53  # floats represent every stage up to here exactly
-MIN_VALUE, MAX_VALUE = 1e-50, 1e50  # limits of gaps and constants
+MAX_HORIZON = 2**53  # floats represent every whole number up to this stage exactly
+MIN_VALUE, MAX_VALUE = 1e-50, 1e50  # limits of positive gaps and constants
 
 
 def check_array(
@@ -30,7 +30,10 @@ def check_array(
     *,
     min_size: int = 1,
 ) -> FloatArray:
-    """Return an array of numbers that all satisfy a condition; raise ValueError otherwise."""
+    """Return the value as an array; raise ValueError unless all numbers satisfy the condition.
+
+    `holds` tests the condition, and `condition` describes it in the error.
+    """
     values = array(value, name, condition)
     if values.size < min_size or not holds(values).all():
         raise invalid(name, condition, value)
@@ -38,7 +41,7 @@ def check_array(
 
 
 def check_gaps(gaps: ArrayLike) -> FloatArray:
-    """Return the gaps as an array: each 0 or from 1e-50 to 1e50, at least one of them 0."""
+    """Return the gaps as an array: each gap is 0 or from 1e-50 to 1e50, and at least one is 0."""
     values = check_any_gaps(gaps)
     if not ((values == 0) | (values >= MIN_VALUE) & (values <= MAX_VALUE)).all():
         raise invalid("gaps", "0 or from 1e-50 to 1e50", gaps)
@@ -46,7 +49,7 @@ def check_gaps(gaps: ArrayLike) -> FloatArray:
 
 
 def check_any_gaps(gaps: ArrayLike) -> FloatArray:
-    """Return the gaps as an array: finite, non-negative, at least one of them 0."""
+    """Return the gaps as an array: each gap is finite and non-negative, and at least one is 0."""
     condition = "a list of finite numbers ≥ 0"
     values = check_array("gaps", gaps, condition, lambda x: (x >= 0) & np.isfinite(x), min_size=0)
     if values.ndim != 1:
@@ -59,8 +62,8 @@ def check_any_gaps(gaps: ArrayLike) -> FloatArray:
 def check_weights(weights: Weights, gaps: FloatArray) -> FloatArray:
     """Return the weights p, one per arm: non-negative with sum at most 1. None means uniform.
 
-    Names are those of `kibitz.model.feedback`. If every arm is optimal, "optimal" and "suboptimal"
-    weights are all 0.
+    The names of weights are those of `kibitz.model.feedback`. If every arm is optimal, "optimal" and
+    "suboptimal" weights are all 0.
     """
     if weights is None:
         weights = "uniform"
@@ -86,7 +89,7 @@ def check_horizon(
 ) -> FloatArray:
     """Return the horizons as floats: whole numbers from 1 to 2⁵³.
 
-    Raise ValueError if their shape cannot be broadcast with that of the rate.
+    Raise ValueError if the horizons and the rates have shapes that cannot be broadcast.
     """
 
     def holds(t: FloatArray) -> NDArray[np.bool_]:
@@ -99,14 +102,14 @@ def check_horizon(
 
 
 def check_one(name: str, values: FloatArray) -> float:
-    """Return the single number of an array; raise ValueError if it holds several."""
+    """Return the number in a 0-dimensional array; raise ValueError for other shapes."""
     if values.ndim:
         raise invalid(name, "one number", values)
     return float(values)
 
 
 def check_scale(name: str, value: float) -> float:
-    """Return a positive number from 1e-50 to 1e50."""
+    """Return the value as a float; raise ValueError unless it is from 1e-50 to 1e50."""
     x = positive(value, name)
     if not MIN_VALUE <= x <= MAX_VALUE:
         raise invalid(name, "from 1e-50 to 1e50", value)
@@ -114,7 +117,7 @@ def check_scale(name: str, value: float) -> float:
 
 
 def check_nonnegative(name: str, value: float) -> float:
-    """Return a number from 0 to 1e50."""
+    """Return the value as a float; raise ValueError unless it is from 0 to 1e50."""
     condition = "finite and ≥ 0"
     if not 0 <= (x := number(value, name, condition)) < np.inf:
         raise invalid(name, condition, value)
@@ -124,7 +127,7 @@ def check_nonnegative(name: str, value: float) -> float:
 
 
 def check_log_horizon(log_horizon: ArrayLike) -> FloatArray:
-    """Return log T as an array, from 0 to 1e50; T itself may overflow a float."""
+    """Return log T as an array of numbers from 0 to 1e50; T itself may overflow a float."""
     condition = "finite and ≥ 0, at most 1e50"
     return check_array("log_horizon", log_horizon, condition, lambda x: (x >= 0) & (x <= MAX_VALUE))
 
@@ -163,7 +166,7 @@ def check_shapes(**arrays: FloatArray) -> tuple[int, ...]:
 
 
 class Setting(NamedTuple):
-    """The arguments of a bound. The shape is the broadcast shape of rate and horizon."""
+    """The arguments of a bound. `shape` is the broadcast shape of rate and horizon."""
 
     gaps: FloatArray
     rate: FloatArray | Schedule
@@ -175,7 +178,7 @@ class Setting(NamedTuple):
 def check_setting(
     gaps: ArrayLike, rate: Rate, weights: Weights, horizon: ArrayLike, *, steady: bool = False
 ) -> Setting:
-    """Return the arguments of a bound as arrays; `steady` means that schedules are not accepted."""
+    """Return the arguments of a bound as arrays; with `steady`, reject schedules."""
     delta, last = check_gaps(gaps), check_horizon(horizon)
     p = check_weights(weights, delta)
     if callable(rate) and not steady:

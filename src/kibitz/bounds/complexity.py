@@ -1,11 +1,12 @@
 r"""Complexity measures of a problem: gaps, C_Δ, hardness H, epochs, thresholds and weights.
 
-The functions depend on the gaps Δ and a few parameters. None of them is a bound on regret. Arms
-keep the caller's order. The *rank* of an arm is its position in order of gap, starting at 1 with
-the optimal arms. Arms of equal gap have equal values, except for :math:`H^{(m)}` (D17).
+The functions depend on the gaps Δ and a few parameters. None of the returned values is a bound on
+regret. Arms keep the caller's order. The *rank* of an arm is its position in order of increasing gap,
+starting at 1 with the optimal arms. Arms of equal gap have equal values, except for :math:`H^{(m)}`
+(D17).
 
-Epoch lengths and the horizons of Explore-Then-Commit (ETC) grow doubly exponentially. The functions
-return their logarithms.
+Epoch lengths and the horizons of Explore-Then-Commit (ETC) grow doubly exponentially. Most functions
+therefore take and return the logarithms of these lengths and horizons.
 """
 
 import math
@@ -47,7 +48,7 @@ def __dir__() -> list[str]:
 
 # 2^m − m exceeds the log2 of every finite float before m = 12
 _EPOCH_STEPS = np.array([2.0**m - m for m in range(13)])
-MAX_EPOCH = 63  # the logarithm of its length is about 10¹⁸
+MAX_EPOCH = 63  # the logarithm of the length of epoch 63 is about 10¹⁸
 
 
 @document_parameters
@@ -76,8 +77,8 @@ def optimal_weights(gaps: ArrayLike, power: float = 1.0) -> FloatArray:
 
     ``power=1`` gives :math:`p^*`, which minimises the lower bound of a passive observer and, at
     leading order, UCB's upper bound (section 3.1). ``power=2`` gives the paper's "suboptimal"
-    weights. The paper prints both without normalisation (D31). If every arm is optimal, all weights
-    are 0.
+    weights. The paper prints both kinds of weights without normalisation (D31). If every arm is
+    optimal, all weights are 0.
 
     Parameters
     ----------
@@ -99,8 +100,8 @@ def weights_cost(gaps: ArrayLike, weights: Weights = None) -> float:
 
     .. math:: C_\Delta KL(p^*\|p) = \sum\log(p^*_i/p_i)/\Delta_i
 
-    With weights p instead of p*, the lower bound grows by about 1/2 of this cost and UCB's upper
-    bound by about 24 times the cost. The cost is infinite if a sub-optimal arm has weight 0.
+    With weights p instead of p*, the lower bound grows by about half of this cost, and UCB's upper
+    bound grows by about 24 times this cost. The cost is infinite if a sub-optimal arm has weight 0.
     """
     gaps = check_gaps(gaps)
     weights, best = check_weights(weights, gaps), optimal_weights(gaps)
@@ -117,8 +118,8 @@ def effective_arms(gaps: ArrayLike, rho: float = 1.0) -> FloatArray:
 
     .. math:: k_{i,\rho} = \sum_j \min\{1, (\Delta_i/\Delta_j)^{2\rho}\}
 
-    It appears in OCUCB-n's regret (Lemma 10). For k(S), pass the gaps of the subset S. For an optimal
-    arm only the optimal arms count.
+    This number appears in OCUCB-n's regret (Lemma 10). For k(S), pass the gaps of the subset S of
+    arms. For an optimal arm, k is the number of optimal arms.
     """
     gaps, rho = check_gaps(gaps), check_rho(rho)
     return np.asarray(_compare_gaps(gaps, rho).sum(axis=-1))
@@ -131,14 +132,15 @@ def hardness(gaps: ArrayLike, rho: float = 1.0, below: ArrayLike | None = None) 
     .. math:: H_{i,\rho} = i/\Delta_i^2 + \sum_{j>i} \Delta_i^{-2(1-\rho)}\Delta_j^{-2\rho}
               = k_{i,\rho}/\Delta_i^2
 
-    About :math:`H_{i,1}\log` looks, that is :math:`H_{i,1}\log/\epsilon` stages, eliminate arm i and
-    all worse arms (D39). H is infinite for optimal arms.
+    ETC with horizon T eliminates arm i and all worse arms after about :math:`H_{i,1}\log T` looks,
+    that is after about :math:`H_{i,1}\log(T)/\epsilon` stages (D39). H is infinite for optimal arms.
 
     Parameters
     ----------
     below
-        The rank i_m of :func:`first_eliminated`, one or many. The result is then
-        :math:`H^{(m)}_{i,\rho}`, which sums only over ranks j < i_m (printed j ≤ i_m, D17).
+        The rank i_m of :func:`first_eliminated`; a number or an array. With `below`, the result is
+        :math:`H^{(m)}_{i,\rho}`, whose sum is only over ranks j < i_m (the paper prints j ≤ i_m,
+        D17).
     """
     gaps, rho = check_gaps(gaps), check_rho(rho)
     if below is None:
@@ -158,11 +160,12 @@ def rank(gaps: ArrayLike) -> FloatArray:
 
 @document_parameters
 def rate_star(gaps: ArrayLike, horizon: ArrayLike) -> float | FloatArray:
-    r"""Return the paper's threshold :math:`\epsilon^*`, above which looks reduce regret by stage T.
+    r"""Return the paper's threshold :math:`\epsilon^*`: higher rates of looks reduce the regret at T.
 
-    It is :math:`K/(T\Delta^2)` with the smallest gap, and at most 1 (section 4.2.1, for equal gaps;
-    D33). It is an order of magnitude: for equal gaps the theorem itself changes regime at
-    :func:`rate_star_active`, which is about half as large.
+    The threshold is :math:`K/(T\Delta^2)`, where :math:`\Delta` is the smallest positive gap, and at
+    most 1 (section 4.2.1, for equal gaps; D33). The threshold is only an order of magnitude: for
+    equal gaps the theorem itself changes regime at :func:`rate_star_active`, which is about half as
+    large.
     """
     gaps, horizon = check_gaps(gaps), check_horizon(horizon)
     needed = gaps.size * invert(gaps).max() ** 2 if gaps.any() else math.inf
@@ -173,8 +176,8 @@ def rate_star(gaps: ArrayLike, horizon: ArrayLike) -> float | FloatArray:
 def rate_star_active(gaps: ArrayLike, horizon: ArrayLike) -> float | FloatArray:
     r"""Return the rate at which the active lower bound changes regime.
 
-    It is :math:`\sum_j 1/(2\Delta_j^2T)`, and at most 1. Like the other thresholds it is 1 if all
-    arms are optimal, because looks then do not help.
+    This rate is :math:`\sum_j 1/(2\Delta_j^2T)`, and at most 1. Like the other thresholds, the rate
+    is 1 if all arms are optimal, because looks then do not help.
     """
     gaps, horizon = check_gaps(gaps), check_horizon(horizon)
     needed = (invert(gaps) ** 2).sum() / 2 if gaps.any() else math.inf
@@ -185,8 +188,9 @@ def rate_star_active(gaps: ArrayLike, horizon: ArrayLike) -> float | FloatArray:
 def rate_star_arms(gaps: ArrayLike, weights: Weights, horizon: ArrayLike) -> FloatArray:
     r"""Return the rate at which the passive lower bound of each arm changes regime.
 
-    It is :math:`1/(2p_i\Delta_i^2T)`, and at most 1. It is 1 where looks do not help: for optimal
-    arms and for arms of weight 0. The shape is that of `horizon`, followed by an axis of arms.
+    The rate of arm i is :math:`1/(2p_i\Delta_i^2T)`, and at most 1. The rate is 1 where looks do not
+    help: for optimal arms and for arms of weight 0. The result has the shape of `horizon`, followed
+    by an axis of arms.
     """
     gaps, horizon = check_gaps(gaps), check_horizon(horizon)
     weights = check_weights(weights, gaps)
@@ -201,7 +205,7 @@ def rate_star_arms(gaps: ArrayLike, weights: Weights, horizon: ArrayLike) -> Flo
 def epoch_length(epoch: int, base: float = 2.0) -> int:
     """Return the length ⌈p^(p^m)⌉ of epoch m; raise ValueError if it overflows a float.
 
-    For longer epochs use :func:`epoch_log_length`.
+    For longer epochs, use :func:`epoch_log_length`.
 
     Parameters
     ----------
@@ -237,7 +241,7 @@ def etc_log_horizon(epoch: ArrayLike, base: float = 2.0) -> float | FloatArray:
     Parameters
     ----------
     epoch
-        The epoch m, from 0 to 62; one or many.
+        The epoch m, from 0 to 62; a number or an array.
     """
     logs = np.asarray(epoch_log_length(_check_epoch(epoch, MAX_EPOCH - 1) + 1, base))
     with np.errstate(over="ignore"):
@@ -248,8 +252,8 @@ def etc_log_horizon(epoch: ArrayLike, base: float = 2.0) -> float | FloatArray:
 def etc_constant(alpha: float = 1.0, variance: float = 1.0, form: str = "proved") -> float:
     r"""Return ETC's constant :math:`C_\alpha = 8(\sqrt\alpha+\sqrt c)^2` for variance proxy c.
 
-    The paper prints 8(α+c), because it takes (1+a)² to be 1+a² (D13). The constant requires α ≥ c.
-    The paper requires α > c but uses α = c (D14).
+    The paper prints 8(α+c), because it replaces (1+a)² by 1+a² (D13). The constant is valid for
+    α ≥ c. The paper requires α > c but uses α = c (D14).
     """
     alpha, variance = check_alpha(alpha, variance)
     check_choice("form", form, "proved", "printed")
@@ -262,18 +266,18 @@ def etc_constant(alpha: float = 1.0, variance: float = 1.0, form: str = "proved"
 def etc_rounds(gaps: ArrayLike, log_horizon: ArrayLike, constant: float = 32.0) -> FloatArray:
     r"""Return the number of rounds for which ETC can keep an arm.
 
-    It is :math:`u(\Delta)=(C/\Delta^2)W(T\Delta^2/C)`, the s at which :math:`\Delta^2 =
-    (C/s)\log(T/s)`. With C = :func:`etc_constant`, and if all averages are within their radii, the
-    arm is eliminated by round ⌊u⌋ + 1. With C = 8α, u is the round at which the test eliminates the
-    arm without noise. u decreases with Δ and is T for an optimal arm. The shape is that of
-    `log_horizon`, followed by an axis of arms.
+    This number is :math:`u(\Delta)=(C/\Delta^2)W(T\Delta^2/C)`, the s that solves :math:`\Delta^2 =
+    (C/s)\log(T/s)`; W is Lambert's function. With C = :func:`etc_constant`, the arm is eliminated by
+    round ⌊u⌋ + 1 if all averages stay within their confidence radii. With C = 8α, u is the round at
+    which the arm would be eliminated without noise. u decreases with Δ and is T for an optimal arm.
+    The result has the shape of `log_horizon`, followed by an axis of arms.
     """
     gaps, constant = check_gaps(gaps), check_scale("constant", constant)
     log_horizon = check_log_horizon(log_horizon)[..., None]
     scale = 2 * np.log(invert(gaps), where=gaps > 0, out=np.full(gaps.shape, math.inf))
     scale = scale + math.log(constant)  # log(C/Δ²)
     lambert: FloatArray = wrightomega(log_horizon - scale)  # W(e^y) = ω(y): T may overflow
-    # the two forms are equal; each is used where it is accurate
+    # the two expressions are equal; each is used where it is accurate
     small = log_horizon < scale
     with np.errstate(over="ignore"):
         early = np.exp(np.where(small, log_horizon - lambert, 0.0))
@@ -284,7 +288,8 @@ def etc_rounds(gaps: ArrayLike, log_horizon: ArrayLike, constant: float = 32.0) 
 def etc_observations(gaps: ArrayLike, log_horizon: ArrayLike, constant: float = 32.0) -> FloatArray:
     r"""Return the observations of all arms until ETC has eliminated arm i and all worse arms.
 
-    It is :math:`H_i(T) = K + i\,u(\Delta_i) + \sum_{j>i}u(\Delta_j)` with u = :func:`etc_rounds`.
+    With arms in order of gap and u = :func:`etc_rounds`, their number is :math:`H_i(T) = K +
+    i\,u(\Delta_i) + \sum_{j>i}u(\Delta_j)`.
     """
     rounds = etc_rounds(gaps, log_horizon, constant)
     return np.asarray(
@@ -301,12 +306,12 @@ def last_epoch(
     .. math:: m_i = \min\{\lceil\log_2\log_2T\rceil,\
               \min\{m: 2^m-m\ge\log_2(10\log(2)\,C_\alpha H_{i,1}/\epsilon)\}\}
 
-    The last axis is that of the arms. m_i is infinite if the arm is never eliminated.
+    Arms are on the last axis of the result. m_i is infinite if arm i is never eliminated.
 
     Parameters
     ----------
     horizon
-        The horizon T, one or many; None means no horizon.
+        The horizon T, a number or an array; None means no horizon.
     """
     gaps, rate = check_gaps(gaps), check_rate(rate)
     if horizon is not None:
@@ -322,7 +327,7 @@ def last_epoch(
 
 @document_parameters
 def final_epoch(horizon: ArrayLike) -> FloatArray:
-    """Return the epoch ⌈log2 log2 T⌉, which ends after stage T; 0 for T ≤ 2."""
+    """Return ⌈log2 log2 T⌉, an epoch that ends at stage T or later; 0 for T ≤ 2."""
     return np.asarray(np.ceil(np.log2(np.log2(np.maximum(check_horizon(horizon), 2.0)))))
 
 
@@ -330,12 +335,15 @@ def final_epoch(horizon: ArrayLike) -> FloatArray:
 def first_eliminated(
     gaps: ArrayLike, rate: ArrayLike, epoch: ArrayLike, constant: float = 32.0
 ) -> FloatArray:
-    """Return the first rank i_m that is eliminated by the end of epoch m; K + 1 if none is (D17)."""
+    """Return i_m, the smallest rank of an arm that is eliminated by the end of epoch m (D17).
+
+    The result is K + 1 if no arm is eliminated.
+    """
     gaps, rate, epochs = check_gaps(gaps), check_rate(rate), _check_epoch(epoch)
     check_shapes(epoch=epochs, rate=rate)
     reached = np.exp2(epochs) - epochs
     kept = _epoch_steps(gaps, rate, constant) > reached[..., None]
-    return np.asarray(kept.sum(axis=-1) + 1.0)  # the arms that remain have the smallest gaps
+    return np.asarray(kept.sum(axis=-1) + 1.0)  # the remaining arms have the smallest gaps
 
 
 def _check_base(base: float) -> float:
@@ -353,7 +361,7 @@ def _check_epoch(epoch: ArrayLike, last: int = MAX_EPOCH) -> FloatArray:
 
 
 def _epoch_steps(gaps: FloatArray, rate: FloatArray, constant: float) -> FloatArray:
-    """Return log2(10 log(2) C_α H_{i,1}/ε), infinite for optimal arms and at rate 0."""
+    """Return log2(10 log(2) C_α H_{i,1}/ε); infinite for optimal arms and at rate 0."""
     constant = check_scale("constant", constant)
     with np.errstate(divide="ignore"):  # at rate 0
         return (
@@ -371,6 +379,6 @@ def _compare_gaps(gaps: FloatArray, rho: float) -> FloatArray:
 
 
 def _round_if_close(lengths: FloatArray) -> FloatArray:
-    """Remove rounding errors: the ceiling of 256 + 1e-13 must be 256."""
+    """Round lengths that are almost whole, because the ceiling of 256 + 1e-13 must be 256."""
     whole = np.rint(lengths)
     return np.where(np.abs(lengths - whole) < 1e-9 * whole, whole, lengths)

@@ -1,7 +1,7 @@
 r"""Concentration inequalities behind the upper bounds: maxima of averages, binary tails, Lambert's W.
 
-`t` is a number of observations, Z̄_t is the average of the first t terms of a σ²-sub-Gaussian
-martingale difference sequence, and `sd` is σ. A vacuous bound on a probability is 1.
+Throughout, `t` is a number of observations, Z̄_t is the average of the first t terms of a
+σ²-sub-Gaussian martingale difference sequence, and `sd` is σ. A vacuous bound on a probability is 1.
 """
 
 import math
@@ -33,7 +33,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
-_RATIOS = 1.0 + np.geomspace(0.02, 10.0, 60)  # block ratios γ; the bound uses the best one
+_RATIOS = 1.0 + np.geomspace(0.02, 10.0, 60)  # block ratios γ to try; the bound uses the best γ
 _N_BLOCKS = 128
 
 
@@ -46,7 +46,7 @@ def phi(x: ArrayLike) -> float | FloatArray:
     Parameters
     ----------
     x
-        The ratio T_2/T_1 ≥ 1, finite; one or many.
+        The ratio T_2/T_1 ≥ 1, finite; a number or an array.
     """
     roots = np.sqrt(check_array("x", x, "finite and ≥ 1", lambda x: (x >= 1) & np.isfinite(x)))
     return to_scalar((1 + roots) ** 2 / (4 * roots))
@@ -56,16 +56,19 @@ def phi(x: ArrayLike) -> float | FloatArray:
 def block_radius(
     t: ArrayLike, start: float, stop: float, delta: ArrayLike, sd: float = 1.0
 ) -> float | FloatArray:
-    r"""Return a radius that Z̄_t exceeds for some T_1 ≤ t ≤ T_2 with probability at most δ.
+    r"""Return a radius for the averages Z̄_t with T_1 ≤ t ≤ T_2.
 
-    .. math:: \sqrt{(2\sigma^2/t)\,\phi(T_2/T_1)\log(1/\delta)}
+    With probability at least 1 − δ, no such average exceeds its radius
 
-    This is the block inequality. Its proof uses β = φ log(1/δ) (printed with a spurious 1/4, D24).
+    .. math:: \sqrt{(2\sigma^2/t)\,\phi(T_2/T_1)\log(1/\delta)} .
+
+    This is the block inequality. Its proof uses β = φ log(1/δ); the paper prints β with a spurious
+    factor 1/4 (D24).
 
     Parameters
     ----------
     t
-        The number of observations, from T_1 to T_2 and at least 1; one or many.
+        The number of observations, from T_1 to T_2 and at least 1; a number or an array.
     start
         The first time T_1 of the block.
     stop
@@ -88,9 +91,9 @@ def maximal_radius(
     Parameters
     ----------
     t
-        The number of observations, at least 1; one or many.
+        The number of observations, at least 1; a number or an array.
     horizon
-        The horizon T ≥ t; one or many.
+        The horizon T ≥ t; a number or an array.
     """
     n_observed, delta, sd = _check_count("t", t), _check_delta(delta), check_scale("sd", sd)
     last = _check_horizon(horizon)
@@ -106,19 +109,21 @@ def maximal(
 ) -> float | FloatArray:
     r"""Return a bound on P(∃t ≤ T: Z̄_t ≥ :func:`maximal_radius`), the maximal inequality.
 
-    The bound is at most 1. The printed form is 1 where it does not apply.
+    The bound is at most 1. The printed form is 1 for δ > 0.2, where Lemma 4 does not apply.
 
     Parameters
     ----------
     horizon
-        The horizon T; the default holds for all T. Only the proved form is smaller for a finite T.
+        The horizon T. With the default, the bound holds for all T. Only the proved form is smaller
+        for a finite T.
     form
         ``"proved"`` uses peeling on the blocks :math:`[\gamma^{-k-1}T,\gamma^{-k}T]`. On each block
-        the boundary is concave and lies above its chord a + bt, which a martingale crosses with
-        probability at most :math:`e^{-2ab/\sigma^2}`. γ is the best of a grid. ``"printed"`` is
-        Lemma 4, :math:`6\delta\sqrt{\log(1/\delta)}` for δ ≤ 0.2; it is correct, and below 1 for δ
-        < 0.1128. ``"leading"`` is :math:`\sqrt{e/8}\,\delta\sqrt{\log(1/\delta)}`, the printed
-        limit for δ → 0. It is informative only uniformly in T: for fixed T the ratio tends to 0
+        the boundary of the sum tZ̄_t is concave and lies above its chord a + bt. A martingale crosses
+        the chord with probability at most :math:`e^{-2ab/\sigma^2}`. The bound uses the best γ of a
+        grid. ``"printed"`` is Lemma 4, :math:`6\delta\sqrt{\log(1/\delta)}` for δ ≤ 0.2, which is
+        correct and below 1 for δ < 0.1128. ``"leading"`` is
+        :math:`\sqrt{e/8}\,\delta\sqrt{\log(1/\delta)}`, the printed limit for δ → 0. The limit is
+        informative only uniformly in T: for fixed T, the ratio of the probability to it tends to 0
         (D46).
     """
     check_choice("form", form, "proved", "printed", "leading")
@@ -131,24 +136,24 @@ def maximal(
     printed = np.where(delta <= 0.2, np.minimum(6 * size, 1.0), 1.0)
     if form == "printed":
         return to_scalar(printed)
-    # cutting the last block at t = 1 usually helps; blocks on all of (0, T] are valid too
+    # cutting the last block at t = 1 usually gives a smaller bound, but not always
     pairs = zip(delta.flat, horizon.flat, strict=True)
     peeled = np.array([min(_peel(d, t), _peel(d, math.inf)) for d, t in pairs])
     return to_scalar(np.minimum(printed, peeled.reshape(delta.shape)))
 
 
 def _peel(delta: float, horizon: float) -> float:
-    """Return the chord bound of :func:`maximal`, in units in which T = 1 and σ = 1."""
+    """Return the bound of :func:`maximal` by peeling, in units in which T = 1 and σ = 1."""
     stops, first = _RATIOS[:, None] ** -np.arange(_N_BLOCKS), 1 / horizon
     starts = np.maximum(stops / _RATIOS[:, None], first)
     lows, highs = _boundary(starts, delta), _boundary(stops, delta)
-    alone = stops <= first * (1 + 1e-12)  # a block that holds only t = 1, or nothing
+    alone = stops <= first * (1 + 1e-12)  # blocks with only t = 1, or with no t at all
     slopes = (highs - lows) / np.where(alone, 1.0, stops - starts)
-    # a decreasing chord gives no bound
+    # a chord that does not increase gives only the bound 1
     exponents = np.where(slopes > 0, 2 * (lows - slopes * starts) * slopes, 0.0)
     exponents = np.where(alone, -math.log(delta) - np.log(stops), exponents)
     crossed = np.where(stops >= first * (1 - 1e-12), np.exp(-exponents), 0.0).sum(axis=1)
-    # the times before the last block, by the block inequality and a geometric series
+    # the block inequality and a geometric series bound the times before the last block
     powers, below = 1 / np.asarray(phi(_RATIOS)), _RATIOS**-_N_BLOCKS
     rest = np.exp(powers * (math.log(delta) + np.log(below))) / (1 - _RATIOS**-powers)
     return float(min(1.0, (crossed + np.where(below >= first, rest, 0.0)).min()))
@@ -162,20 +167,21 @@ def _boundary(t: FloatArray, delta: float) -> FloatArray:
 def binary_tail(
     n: ArrayLike, p: ArrayLike, deviation: ArrayLike, *, form: str = "proved"
 ) -> float | FloatArray:
-    r"""Return a bound on P(S_n ≤ np − nα) for n independent binary variables with average mean p.
+    r"""Return a bound on P(S_n ≤ np − nα) for the sum S_n of n independent binary variables.
 
-    This is Lemma 7 (appendix B.1.2). ``"proved"`` is :math:`e^{-n\,kl(p-\alpha,p)}`, and 0 for α > p.
-    ``"printed"`` has kl(p+α, p), which is false for p > 1/2 (D18).
+    The variables have average mean p. This is Lemma 7 (appendix B.1.2). ``"proved"`` is
+    :math:`e^{-n\,kl(p-\alpha,p)}`, and 0 for α > p. ``"printed"`` has kl(p+α, p) instead, and is
+    false for p > 1/2 (D18).
 
     Parameters
     ----------
     p
-        The average mean, in [0, 1]; one or many.
+        The average mean, in [0, 1]; a number or an array.
     """
     check_choice("form", form, "proved", "printed")
     n, p, alpha = _check_binary(n, p, deviation)
     level = p + alpha if form == "printed" else p - alpha
-    impossible = np.abs(level - 0.5) > 0.5 + 1e-12  # the slack allows for rounding of p ± α
+    impossible = np.abs(level - 0.5) > 0.5 + 1e-12  # 1e-12 allows for rounding errors of p ± α
     with np.errstate(over="ignore"):
         exponent = n * _kl(np.clip(level, 0.0, 1.0), p)
     return to_scalar(np.where(impossible, 0.0, np.exp(-exponent)))
@@ -190,11 +196,11 @@ def binary_tail_variance(n: ArrayLike, p: ArrayLike, deviation: ArrayLike) -> fl
     Parameters
     ----------
     p
-        The average mean, in (0, 1/2]; one or many.
+        The average mean, in (0, 1/2]; a number or an array.
     """
     check_array("p", p, "in (0, 1/2]", lambda x: (x > 0) & (x <= 0.5))
     n, p, alpha = _check_binary(n, p, deviation)
-    # in logarithms, because the square of a deviation, or its quotient by p, may overflow
+    # computed with logarithms, because α² and α²/p may overflow
     with np.errstate(divide="ignore", over="ignore"):
         exponent = np.exp(np.log(n) + 2 * np.log(alpha) - np.log(2 * p * (1 - p)))
     return to_scalar(np.exp(-exponent))
@@ -204,23 +210,24 @@ def binary_tail_variance(n: ArrayLike, p: ArrayLike, deviation: ArrayLike) -> fl
 def chung_lu_tail(
     deviation: float, variance: float, excesses: ArrayLike, u: int | None = None
 ) -> float:
-    r"""Return Chung and Lu's bound on P(X ≥ EX + α) for a sum of independent X_s ≤ E X_s + M_s.
+    r"""Return Chung and Lu's bound on P(X ≥ EX + α) for a sum X of independent X_s ≤ E X_s + M_s.
 
     .. math:: \exp\Big(-\frac{\alpha^2}{2(Var X+\sum_{v\ge u}(M_v-M_u)^2+M_u\alpha/3)}\Big)
 
-    The M are in increasing order (Lemma 8, which prints M_i instead of M_s, D37). The bound is
-    valid for each u from 1 to t.
+    Here M_1 ≤ … ≤ M_t are the limits in increasing order. The bound is valid for each u from 1 to t.
+    This is Lemma 8, which prints M_i instead of M_s (D37).
 
     Parameters
     ----------
     deviation
         The deviation α > 0.
     variance
-        The variance of X, at least 0.
+        The variance of the sum X, at least 0.
     excesses
         The limits M_s ≥ 0, in any order.
     u
-        The rank of M_u in increasing order, from 1; the default is the best one.
+        The rank u of M_u in increasing order, starting at 1; the default is the u with the smallest
+        bound.
     """
     alpha, variance = check_scale("deviation", deviation), check_nonnegative("variance", variance)
     condition = "a list of numbers from 0 to 1e50"
@@ -242,17 +249,17 @@ def seen_floor(expected: ArrayLike, stage: ArrayLike) -> FloatArray:
 
     .. math:: [\Phi-\sqrt{5\Phi\log t}]_+
 
-    If arrivals are independent and Φ looks are expected, fewer looks arrive with probability at most
-    :math:`t^{-5/2}`, by Chernoff's bound :math:`P(F\le\Phi-\alpha)\le e^{-\alpha^2/(2\Phi)}`. Lemma 9
-    has Φ = pt and states t⁻². The paper omits the positive part, without which its Theorem 3 does not
-    follow (D20).
+    Let F be the number of looks and Φ = E F. If arrivals are independent, F is below this bound with
+    probability at most :math:`t^{-5/2}`, by Chernoff's bound :math:`P(F\le\Phi-\alpha)\le
+    e^{-\alpha^2/(2\Phi)}`. Lemma 9 has Φ = pt and states the probability t⁻². The paper omits the
+    positive part [·]_+, without which its Theorem 3 does not follow (D20).
 
     Parameters
     ----------
     expected
-        The expected number Φ ≥ 0 of looks; one or many.
+        The expected number Φ ≥ 0 of looks; a number or an array.
     stage
-        The stage t ≥ 1; one or many.
+        The stage t ≥ 1; a number or an array.
     """
     expected = check_array(
         "expected", expected, "finite and ≥ 0", lambda x: (x >= 0) & np.isfinite(x)
@@ -267,13 +274,13 @@ def seen_floor(expected: ArrayLike, stage: ArrayLike) -> FloatArray:
 def lambert_bounds(x: ArrayLike) -> tuple[float | FloatArray, float | FloatArray]:
     r"""Return a lower and an upper bound on Lambert's W(x) for x ≥ e (Hoorfar and Hassani).
 
-    The lower bound is log x − loglog x + loglog x/(2 log x). The upper bound has e/(e−1) instead of
-    1/2.
+    The lower bound is log x − loglog x + (1/2) loglog x/log x. The upper bound has the factor
+    e/(e−1) instead of 1/2.
 
     Parameters
     ----------
     x
-        A finite number ≥ e; one or many.
+        A finite number ≥ e; a number or an array.
     """
     log = np.log(_check_at_least_e("x", x))
     loglog = np.log(log)
@@ -290,7 +297,7 @@ def lambert_lower_branch_bounds(u: ArrayLike) -> tuple[float | FloatArray, float
     Parameters
     ----------
     u
-        A positive finite number; one or many.
+        A positive finite number; a number or an array.
     """
     array = _check_positive("u", u)
     root = math.sqrt(2) * np.sqrt(array)
@@ -305,7 +312,7 @@ def log_ratio_inverse(a: ArrayLike) -> float | FloatArray:
     Parameters
     ----------
     a
-        A positive finite number; one or many.
+        A positive finite number; a number or an array.
     """
     return to_scalar(np.exp(-lambertw(_check_positive("a", a)).real))
 
@@ -314,12 +321,12 @@ def log_ratio_inverse(a: ArrayLike) -> float | FloatArray:
 def stage_ratio_inverse(a: ArrayLike, *, form: str = "proved") -> float | FloatArray:
     r"""Return the largest t with t/log t ≤ a, which is :math:`-aW_{-1}(-1/a)`.
 
-    ``"printed"`` is the paper's upper bound on it, (5/2) a log a, which is correct.
+    ``"printed"`` is the paper's upper bound on this t, (5/2) a log a, which is correct.
 
     Parameters
     ----------
     a
-        A finite number ≥ e; one or many.
+        A finite number ≥ e; a number or an array.
     """
     check_choice("form", form, "proved", "printed")
     array = _check_at_least_e("a", a)
@@ -340,7 +347,10 @@ def stage_ratio_inverse(a: ArrayLike, *, form: str = "proved") -> float | FloatA
 
 
 def _kl(a: FloatArray, b: FloatArray) -> FloatArray:
-    """Return the Bernoulli divergence; infinite where b is 0 or 1 and a is not."""
+    """Return kl(a, b), the divergence of two Bernoulli distributions.
+
+    The result is infinite where b is 0 or 1 and a differs from b.
+    """
     divergence: FloatArray = kl_div(a, b) + kl_div(1 - a, 1 - b)
     return divergence
 

@@ -1,4 +1,4 @@
-"""All bounds for one setting, and the rates and horizons at which lower bounds become positive."""
+"""Compute all bounds for one setting, and where the lower bounds become positive (`onset`)."""
 
 import math
 from collections.abc import Callable
@@ -63,22 +63,22 @@ def summary(
     Parameters
     ----------
     means
-        The means, one per arm; rewards are Gaussian with variance 1.
+        The means, one per arm. Rewards are Gaussian with variance 1.
     rate, horizon
-        The rate ε and the horizon T, one of each.
+        The rate ε and the horizon T, each a single number.
     rho, alpha
-        The parameters of OCUCB-n and of ETC, for `hardness` and `last_epoch`.
+        The parameters ρ of OCUCB-n and α of ETC, which `hardness` and `last_epoch` depend on.
     c_eta
-        OCUCB-n's constant, which the paper does not give. It adds `upper.etc_ocucb`, the upper bound
-        of the paper's active algorithm.
+        OCUCB-n's constant, which the paper does not give. If it is given, the result includes
+        `upper.etc_ocucb`, the upper bound of the paper's active algorithm.
 
     Returns
     -------
     dict
         Numbers, or lists in the order of the arms. All bounds except those under `printed` are in
         their proved form. A lower bound of 0 and an upper bound of infinity are vacuous. No upper
-        bound exceeds `upper.trivial`. `onset` holds the result of :func:`onset`, and in addition
-        `horizon_without_looks`, the smallest T at which the bound is positive for ε = 0.
+        bound exceeds `upper.trivial`. `onset` contains the result of :func:`onset` and, for each
+        bound, `horizon_without_looks`, the smallest T at which the bound is positive for ε = 0.
     """
     gaps = complexity.gaps(means)
     p = check_weights(weights, gaps)
@@ -201,15 +201,17 @@ def onset(
 ) -> dict[str, dict[str, dict[str, float]]]:
     """Return the rates and horizons at which each proved lower bound becomes positive.
 
-    For each bound under `lower` in `summary` there are two numbers. `rate` is the largest ε for
-    which the bound is positive at this horizon, or 0 if there is none ≥ 10⁻¹⁵. `horizon` is the
-    smallest T for which it is positive at this rate, or infinity if there is none up to 2⁵³. Both
-    are accurate to about one part in 10⁵. The horizon is exact if the bound never decreases with T.
+    For each bound under `lower` in `summary` there are two numbers. `rate` is the largest ε for which
+    the bound is positive at the given horizon, or 0 if no such ε ≥ 10⁻¹⁵ exists. `horizon` is the
+    smallest T for which the bound is positive at the given rate, or infinity if no such T ≤ 2⁵³
+    exists. Both numbers are accurate to about one part in 10⁵. The horizon is exact if the bound
+    never decreases with T.
 
     Parameters
     ----------
     rate, horizon
-        One of each. T varies at this rate, and ε varies at this horizon.
+        The rate ε and the horizon T, each a single number. The search for `horizon` uses this rate,
+        and the search for `rate` uses this horizon.
     """
     delta = check_gaps(gaps)
     p = check_weights(weights, delta)
@@ -229,7 +231,7 @@ def onset(
 
     def chain(t: FloatArray) -> FloatArray:
         needs = lower.required_observations(delta, t, **constants)[..., by_gap]
-        begun = np.cumsum(needs, axis=-1)[..., :-1] > 0  # some arm up to k has to be pulled
+        begun = np.cumsum(needs, axis=-1)[..., :-1] > 0  # at least one arm up to k needs observations
         later = np.cumsum(needs[..., ::-1], axis=-1)[..., ::-1][..., 1:]
         return np.asarray(np.where(begun, later, 0.0).max(axis=-1, initial=0.0) / t)
 
@@ -257,14 +259,17 @@ def onset(
 
 
 def _divide(needs: FloatArray, looks: FloatArray) -> FloatArray:
-    """Return needs / looks; infinite where there are needs but no looks."""
+    """Return needs / looks; infinite where needs are positive and looks are 0."""
     return np.divide(needs, looks, out=np.where(needs > 0, math.inf, 0.0), where=looks > 0)
 
 
 def _find_onset(
     ratio: Callable[[FloatArray], FloatArray], rate: float, horizon: float, fixed: bool = False
 ) -> dict[str, float]:
-    """Return the onset of a bound that is positive iff ε < ratio(t) for some t ≤ T (or t = T)."""
+    """Return the onset of a bound that is positive iff ε < ratio(t) for some t ≤ T.
+
+    With `fixed`, the bound is positive iff ε < ratio(T).
+    """
     if horizon < FIRST_STAGE:
         largest = 0.0
     else:
@@ -280,7 +285,7 @@ def _find_onset(
 def _search_onset(
     positive: Callable[[FloatArray, FloatArray], BoolArray], rate: float, horizon: float
 ) -> dict[str, float]:
-    """Return the onset of a bound by search: down from ε = 1, and up from T = 3."""
+    """Return the onset of a bound by a search over rates down from 1 and over horizons up from 3."""
     stages, begun = make_log_stages(FIRST_STAGE, float(MAX_HORIZON), 80), horizon >= FIRST_STAGE
     return {
         "rate": _find_last_rate(lambda e: positive(e, np.asarray(horizon))) if begun else 0.0,
@@ -289,7 +294,10 @@ def _search_onset(
 
 
 def _find_first_stage(holds: Callable[[FloatArray], BoolArray], stages: FloatArray) -> float:
-    """Return the first stage at which `holds`, refined between two grid stages; infinity if none."""
+    """Return the first stage at which `holds` is true; infinity if there is none.
+
+    The search finds the first such stage of the grid, and refines it by bisection.
+    """
     holding = np.flatnonzero(holds(stages))
     if not len(holding):
         return math.inf
@@ -301,7 +309,7 @@ def _find_first_stage(holds: Callable[[FloatArray], BoolArray], stages: FloatArr
 
 
 def _find_last_rate(holds: Callable[[FloatArray], BoolArray]) -> float:
-    """Return the largest rate at which `holds`, to one part in a million; 0 if none."""
+    """Return the largest rate at which `holds` is true, to one part in a million; 0 if none."""
     rates = np.geomspace(1.0, 1e-15, 61)
     holding = np.flatnonzero(holds(rates))
     if not len(holding):

@@ -1,26 +1,29 @@
 r"""The Bayes-optimal policy for two Bernoulli arms, with or without looks.
 
-Means have independent uniform priors. After s successes and f failures the posterior of an arm is
-Beta(1 + s, 1 + f). The largest expected total reward solves Bellman's equation over the states
-(s_1, f_1, s_2, f_2), backwards over stages. A look arrives at stages n, 2n, ..., and the policy
-chooses its arm. The policy chooses pull and look in the same state, and observes both before the
-next stage. With q_i = (1 + s_i)/(2 + s_i + f_i) and W the value at the next stage,
+The means have independent uniform priors. After s successes and f failures the posterior of an arm
+is Beta(1 + s, 1 + f). Let V be the largest expected total reward from a stage to the horizon, as a
+function of the state (s_1, f_1, s_2, f_2). Bellman's equation determines V backwards over stages. A
+look arrives at stages n, 2n, ..., and the policy chooses its arm. The policy chooses the pull and
+the look in the same state, and observes both rewards before the next stage. With the posterior means
+q_i = (1 + s_i)/(2 + s_i + f_i) and the value W at the next stage,
 
 .. math:: V = \max_i\{q_i + E_iW\} \quad\text{or, with a look,}\quad
           V = \max_{i,j}\{q_i + E_{ij}W\},
 
-where E_i is the expectation over one observation of arm i, and E_{ij} over one of each arm. E_{12}
-= E_{21}: a pull of one arm and a look at the other give the same information either way, so the
-policy pulls the better arm.
+where E_i is the expectation over one observation of arm i, and E_{ij} the expectation over one
+observation of arm i and one observation of arm j. A pull of arm 1 and a look at arm 2 give the same
+information as a pull of arm 2 and a look at arm 1 (E_{12} = E_{21}). In this case the policy
+therefore pulls the arm with the larger q.
 
-**Time and memory.** All states of a stage have the same number N of observations, and (s_1, f_1,
-s_2) identifies one. A stage overwrites the next one in place, in one array of C(N+3, 3) numbers of
-eight bytes. N is T − 1 plus the number of looks before stage T. For T = 500 this takes 168 MB
-without looks, 222 MB with a look at one stage in ten, and 1.3 GB with a look at every stage. The
-work is about N⁴/24 steps, some seconds at T = 500.
+**Time and memory.** All states of a stage have the same number N of observations, so (s_1, f_1, s_2)
+identifies a state. One array holds the values, and the values of each stage overwrite those of the
+next stage in place. The array has C(N+3, 3) numbers of eight bytes, where N is T − 1 plus the number
+of looks before stage T. For T = 500 it takes 168 MB without looks, 222 MB with a look at one stage
+in ten, and 1.3 GB with a look at every stage. The computation takes about N⁴/24 steps, which is a few
+seconds at T = 500.
 
-The optimal regret is a lower limit for every policy, on average over these priors. `bayes_regret`
-simulates a policy under them.
+Averaged over the priors, no policy has a smaller regret than the optimal regret. `bayes_regret`
+simulates a policy on means drawn from these priors.
 """
 
 from math import comb
@@ -44,14 +47,14 @@ Seen = tuple[tuple[int, int], tuple[int, int]]
 class Optimum(NamedTuple):
     """The value of a state under the optimal policy, and the optimal decision."""
 
-    reward: float  # the expected total from this stage to the horizon
-    regret: float  # the difference to the reward with known means
+    reward: float  # the expected total reward from this stage to the horizon
+    regret: float  # the expected total reward with known means, minus `reward`
     pull: int
     look: int | None  # None if no look arrives at this stage
 
 
 class Regret(NamedTuple):
-    """The regret of a policy on average over the priors: mean and standard error."""
+    """The mean regret of a policy over the priors, and its standard error."""
 
     mean: float
     sem: float
@@ -67,12 +70,13 @@ def bayes_optimal(
     horizon
         The number of stages, T.
     every
-        A look arrives at each multiple of this stage; None means no looks.
+        The number of stages between looks: one look arrives at stages `every`, 2·`every`, …; None
+        means no looks.
     stage
         The current stage; the first by default.
     seen
-        The successes and failures of each arm so far, as in ((3, 1), (0, 2)); none by default. With
-        `stage` and `seen` the function is the optimal policy.
+        The successes and failures of each arm so far, as in ((3, 1), (0, 2)); none by default. Pass
+        the current `stage` and `seen` to get the optimal decision in the middle of a run.
     """
     last = whole(horizon, "horizon", 1)
     period = NEVER if every is None else whole(every, "every", 1)
@@ -109,12 +113,15 @@ def _check_seen(seen: Any) -> NDArray[np.int64]:
 
 
 def _count_observations(first: int, stage: int, period: int) -> int:
-    """Return the number of observations from the first stage to before this one."""
+    """Return the number of observations in the stages from `first` to `stage` − 1."""
     return stage - first + (stage - 1) // period - (first - 1) // period
 
 
 def _make_offsets(n_observed: int) -> NDArray[np.int64]:
-    """Return where the row of (s_1, f_1) begins; rows run over s_2. The last entry is the size."""
+    """Return the offset of the row of each (s_1, f_1) in the array of values.
+
+    A row holds the values for all s_2. The last entry of the result is the size of the array.
+    """
     s, f = np.indices((n_observed + 1, n_observed + 1))
     lengths = np.maximum(n_observed + 1 - s - f, 0)
     ends = np.cumsum(lengths.ravel()).reshape(lengths.shape)
@@ -124,7 +131,7 @@ def _make_offsets(n_observed: int) -> NDArray[np.int64]:
 
 
 def _solve(values: Any, offsets: Any, known: Any, first: int, last: int, period: int) -> None:
-    """Compute the values of stage first + 1 in place, backwards from the last stage."""
+    """Fill `values` with the values of stage first + 1, backwards from the last stage."""
     a1, b1, a2, b2 = known[0, 0], known[0, 1], known[1, 0], known[1, 1]
     for stage in range(last, first, -1):
         n = stage - first + (stage - 1) // period - (first - 1) // period
@@ -170,7 +177,7 @@ def _solve(values: Any, offsets: Any, known: Any, first: int, last: int, period:
 def _expect_gains(
     values: Floats, offsets: NDArray[np.int64], known: Any, has_next: bool, looks: bool
 ) -> dict[tuple[int, int], float]:
-    """Return E_ij W, the expected value of the next stage, for each pull and look."""
+    """Return E_ij W, the expected value of the next stage, for each pull i and look j."""
     if not has_next:
         return {(0, 1): 0.0, (1, 0): 0.0}
     gains = {}
@@ -192,7 +199,10 @@ def _expect_gains(
 
 
 def _compute_mean_of_larger(known: Any) -> float:
-    """Return E max(μ_1, μ_2) = ∫ 1 − F_1F_2, a polynomial, by exact Gauss-Legendre quadrature."""
+    """Return E max(μ_1, μ_2) = ∫ 1 − F_1F_2, where F_i is the distribution function of μ_i.
+
+    The integrand is a polynomial, for which Gauss-Legendre quadrature is exact.
+    """
     from scipy.special import betainc
 
     x, weights = np.polynomial.legendre.leggauss(int(known.sum()) // 2 + 2)
@@ -204,7 +214,7 @@ def _compute_mean_of_larger(known: Any) -> float:
 def bayes_regret(
     policy: Policy, horizon: int, every: int | None = None, *, runs: int, seed: int
 ) -> Regret:
-    """Return the regret of a policy in the setting of `bayes_optimal`: mean and standard error.
+    """Return the mean regret of a policy in the setting of `bayes_optimal`, and its standard error.
 
     Each run draws both means from the uniform prior. With the same seed, all policies get the same
     means and rewards in each run. The policy runs as plain Python; nothing is compiled.
@@ -212,7 +222,7 @@ def bayes_regret(
     Parameters
     ----------
     policy
-        A policy of kibitz or your own.
+        A policy of kibitz, or a policy of your own.
     horizon, every
         As in `bayes_optimal`.
     runs

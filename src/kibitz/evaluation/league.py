@@ -1,17 +1,18 @@
 r"""The league: a comparison of all policies on random problems, at rates of looks from 0 to 1.
 
-A *setting* is a problem and a rate ε of looks; the policy chooses their arms. All policies get the
-same random numbers (common random numbers), so differences are paired run by run. Run r of one
-setting and run r of another also share their random numbers. Standard errors are therefore over
-runs, with all settings of a run combined.
+A *setting* consists of a problem and a rate ε of looks; the policy chooses the arm of each look. All
+policies get the same random numbers (common random numbers), so differences between policies are
+paired run by run. Run r of one setting and run r of another setting also share their random numbers.
+Standard errors are therefore computed over runs, after the settings of each run are combined.
 
-The score of a policy in a setting is the ratio of its mean regret to that of the best policy there,
-at least 1. The league reports the geometric mean of these ratios over the settings, the worst
-ratio, the share of settings with a ratio of at most :math:`\tau` (the *performance profile*; Dolan
-and Moré 2002), and the 99 % quantile over all runs of the regret divided by the mean regret of the
-best policy. The best of several noisy means is biased downwards. The ratios to one fixed reference
-policy do not have this bias. A mean regret below one pull of the second-best arm is raised to that
-value, which keeps the ratios finite.
+The score of a policy in a setting is the ratio of its mean regret to the mean regret of the best
+policy in this setting; the score is at least 1. For each policy the league reports four numbers: the
+geometric mean of the scores over the settings; the worst score; the share of settings with a score
+of at most :math:`\tau` (the *performance profile*; Dolan and Moré 2002); and the 99 % quantile, over
+all runs of all settings, of the regret divided by the mean regret of the best policy. The smallest
+of several noisy means is biased downwards. Ratios to one fixed reference policy do not have this
+bias. A mean regret below the gap of the second-best arm (the cost of one pull of this arm) is raised
+to this gap, which keeps the ratios finite.
 """
 
 import json
@@ -47,16 +48,16 @@ HORIZON = 5_000
 #: The rates ε of looks.
 RATES = (0.0, 0.01, 0.1, 1.0)
 MAX_ARMS = 30
-SURE = 3.0  #: A difference counts if it exceeds this number of standard errors.
+SURE = 3.0  #: A difference is significant if it exceeds this number of standard errors.
 FACTORS = tuple(
     float(f"{x:.4g}") for x in np.geomspace(1, 100, 81)
 )  #: The factors τ of the profiles.
-REFERENCE = "kibitzer"  # the policy that others are compared with, if it takes part
+REFERENCE = "kibitzer"  # the other policies are compared with this policy, if it takes part
 EXCLUDED = {"ucb"}  # as an active observer, UCB is the same as UCB1-Double
 
 
 def entrants() -> dict[str, Policy]:
-    """Return the policies of the league: all with default parameters, and two tuned variants."""
+    """Return the policies of the league: the default policies and two tuned variants."""
     default = [make() for name, make in POLICIES.items() if name not in EXCLUDED]
     return label_policies([*default, moss_anytime(exploration=2.0), etc_ocucb(all_info=True)])
 
@@ -64,14 +65,14 @@ def entrants() -> dict[str, Policy]:
 def league_problems(n: int, seed: int) -> list[Problem]:
     """Return n random problems with 2 to 30 arms (log-uniform) and Gaussian rewards of variance 1.
 
-    The problems alternate between three kinds: means drawn from N(0, 1); one arm better than all
-    others by the same gap, log-uniform from 0.1 to 1; and means uniform in [0, 1]. Any arm can be
-    the best.
+    The problems alternate between three kinds: means drawn from N(0, 1); one best arm, with equal
+    means for all other arms and a gap that is log-uniform from 0.1 to 1; and means drawn uniformly
+    from [0, 1]. Any arm can be the best.
 
     Parameters
     ----------
     n
-        The number of problems. A longer list starts with the same problems.
+        The number of problems. With a larger n, the first problems stay the same.
     seed
         The seed, a whole number.
     """
@@ -106,7 +107,7 @@ def play_league(
     progress: Callable[[str, float], None] | None = None,
     **options: Any,
 ) -> "dict[str, xarray.Dataset]":
-    """Simulate all settings; return a sweep over the rates for each problem, by its name.
+    """Simulate all settings; return a dict from the name of each problem to its sweep over rates.
 
     Parameters
     ----------
@@ -143,7 +144,7 @@ def play_league(
 
 
 class Games(NamedTuple):
-    """The regret of every run, and the settings."""
+    """The regret of every run in every setting. The comments name the axes of each array."""
 
     policies: list[str]
     problems: list[str]  # setting: the name of its problem
@@ -196,10 +197,10 @@ def games(data: "Mapping[str, xarray.Dataset]") -> Games:
 
 
 def geometric_ratio(played: Games, policy: int, others: Any) -> tuple[float, float]:
-    """Return the geometric mean over settings of the ratio of two regrets, and its standard error.
+    """Return the geometric mean over settings of a ratio of mean regrets, and its standard error.
 
-    `policy` and `others` are indices; `others` can be one index per setting. The standard error is
-    over runs, by the delta method.
+    `policy` and `others` are indices of policies; `others` can be one index per setting. The standard
+    error is computed over runs, by the delta method.
     """
     settings = np.arange(len(played.rates))
     pairs = ((policy, settings), (np.broadcast_to(others, settings.shape), settings))
@@ -210,29 +211,32 @@ def geometric_ratio(played: Games, policy: int, others: Any) -> tuple[float, flo
 
 
 def standard_error(sample: FloatArray) -> float:
-    """Return the standard error of a mean; infinite for a single run."""
+    """Return the standard error of the sample mean; infinite for a single run."""
     return float(sample.std(ddof=1) / math.sqrt(sample.size)) if sample.size > 1 else math.inf
 
 
 def standings(data: "Mapping[str, xarray.Dataset]") -> dict[str, Any]:
     """Return the standings of a league as plain data, with the best policy first.
 
-    - `setting`: `horizon`, `runs`, `seed`, `rates` and `problems` (the means of each, by name).
-    - `reference`: the policy that others are compared with: kibitzer, or the first policy if kibitzer
-      does not take part.
-    - `policies`: for each policy `ratio` (to the best policy of each setting, geometric mean) and
-    `sem`,
-      `worst` (the largest ratio) and `where`, `q99`, `best` (the number of settings in which it is
-      the best), `by_rate` (the geometric mean at each rate) and `profile` (the share of settings
-      within each of the `factors` of the best).
-    - `paired`: for each other policy `ratio` and `sem` (of its regret to the reference's, geometric
-      mean), `difference` and `difference_sem` (of regret, mean over all settings), and the number of
-      settings in which it is significantly `better` or `worse`, by more than 3 standard errors of the
-      paired difference.
-    - `beaten`: the settings in which another policy is significantly better than the reference:
-      `problem`, `n_arms`, `rate`, `policy` (the best one), `regret`, `reference`, `difference` and
-      `sem`. Of a thousand comparisons between equal policies, one or two would appear here by
-      chance.
+    - `setting`: `horizon`, `runs`, `seed`, `rates`, and `problems` (the means of each problem, by
+      name).
+    - `factors`: the factors τ of the performance profiles.
+    - `reference`: the policy with which all other policies are compared: kibitzer, or the first
+      policy if kibitzer does not take part.
+    - `policies`: for each policy, `ratio` (the geometric mean of its regret relative to the best
+      policy of each setting) and its standard error `sem`; `worst` (the largest ratio) and `where`
+      (the setting with this ratio); `q99`; `best` (the number of settings in which the policy is the
+      best); `by_rate` (the geometric mean at each rate); and `profile` (for each of the `factors`,
+      the share of settings with a ratio of at most this factor).
+    - `paired`: for each policy except the reference, `ratio` and `sem` (the geometric mean of its
+      regret relative to the reference, and the standard error); `difference` and `difference_sem`
+      (the mean difference in regret over all settings, and its standard error); and `better` and
+      `worse` (the numbers of settings in which the policy is better or worse than the reference by
+      more than 3 standard errors of the paired difference).
+    - `beaten`: the settings in which another policy is better than the reference by more than 3
+      standard errors. Each entry has `problem`, `n_arms`, `rate`, `policy` (the best of the better
+      policies), `regret`, `reference`, `difference` and `sem`. Of a thousand comparisons between
+      equally good policies, one or two would appear here by chance.
     """
     played = games(data)
     order = sorted(range(len(played.policies)), key=lambda p: _compute_ratio_to_best(played, p)[0])
@@ -292,7 +296,7 @@ def _describe_setting(played: Games, setting: int) -> dict[str, Any]:
 
 
 def _compute_differences(played: Games, policy: int) -> tuple[FloatArray, FloatArray]:
-    """Return the paired difference to the reference in each setting, and its standard error."""
+    """Return the mean paired difference to the reference in each setting, and its standard error."""
     each = played.regret[policy] - played.regret[played.reference]
     return each.mean(axis=-1), np.array([standard_error(sample) for sample in each])
 
@@ -337,7 +341,7 @@ def _list_losses(played: Games) -> list[dict[str, Any]]:
 
 
 class Cost(NamedTuple):
-    """The processor time of a stage."""
+    """The processor time of one stage, and the kind of kernel that was measured."""
 
     nanoseconds: float
     kernel: str  # "generic" or "specialised"; generic kernels are two to three times slower
@@ -346,11 +350,11 @@ class Cost(NamedTuple):
 def stage_costs(
     policies: Policies | None = None, stages: int = 10_000, runs: int = 20
 ) -> dict[str, Cost]:
-    """Measure the processor time of a stage for each policy; the best of three tries.
+    """Return the processor time of one stage for each policy, as the best of three measurements.
 
     The runs have five arms and looks at one stage in ten. They use one core and proceed stage by
-    stage. The time includes drawing the rewards. A policy with a generic kernel is not compiled for
-    this.
+    stage. The time includes drawing the rewards. If the engine chooses the generic kernel for a
+    policy, no specialised kernel is compiled for the measurement.
     """
     five, looks = gaussian([2.0, 1.8, 1.5, 1.0, 0.5]), active(0.1)
     costs = {}

@@ -5,10 +5,11 @@ The policy always observes the reward of the arm that it pulls. At some stages i
 (`bandit`), looks at arms drawn by the environment (`passive`), looks at arms chosen by the policy
 (`active`), and one reward of every arm at every stage (`full`).
 
-Looks arrive at random, Z_t ~ Ber(ε) or Ber(ε_t), or periodically (`every`). A look is an
-independent draw, even if it falls on the pulled arm (errata, D6). If several looks arrive at once,
-the policy chooses each one after it has seen the previous ones. With `paid=True` a look costs the
-gap of its arm, as in the paper's conclusion, and this cost is part of the regret.
+Looks arrive at random, with probability ε (or ε_t) at stage t, or periodically (`every`). A look
+shows an independent draw of the reward, even if it falls on the arm that is pulled at the same stage
+(errata, D6). If several looks arrive at once, an active policy chooses them one after another and
+sees each reward before it chooses the next arm. With `paid=True` a look costs the gap of its arm, as
+in the paper's conclusion, and this cost is part of the regret.
 """
 
 from collections.abc import Callable
@@ -25,7 +26,7 @@ WEIGHTS = ("uniform", "optimal", "suboptimal")
 
 
 class Every(NamedTuple):
-    """Arrivals at stages `first`, `first + n`, `first + 2n`, ..."""
+    """Periodic arrivals: looks arrive at stages `first`, `first + n`, `first + 2n`, ..."""
 
     n: int
     first: int
@@ -62,17 +63,18 @@ class Feedback:
         return f"{self.observer}({arguments})"
 
     def static_weights(self, gaps: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the weights p of a passive observer: one per arm, or one row of them per stage."""
+        """Return the weights p of a passive observer: one per arm, or an array (stage, arm)."""
         if isinstance(self.weights, str):
             return named_weights(self.weights, gaps)
         return np.asarray(self.weights, dtype=float)
 
 
 def named_weights(name: str, gaps: NDArray[np.float64]) -> NDArray[np.float64]:
-    r"""Return the weights p with this name, in the order of the arms.
+    r"""Return the named weights p, in the order of the arms.
 
-    "uniform" weights are equal. "optimal" weights are proportional to 1/\Delta_i and "suboptimal"
-    weights to 1/\Delta_i^2; both are 0 for optimal arms (paper, sections 3.1 and 5; errata, D31).
+    "uniform" weights are equal. "optimal" weights are proportional to 1/\Delta_i, and "suboptimal"
+    weights are proportional to 1/\Delta_i^2. "optimal" and "suboptimal" weights are 0 for optimal
+    arms (paper, sections 3.1 and 5; errata, D31).
     """
     one_of(name, "weights", WEIGHTS)
     if name == "uniform":
@@ -103,9 +105,9 @@ def passive(
         The probability that a look arrives at a stage: a number ε, an array with one ε_t per stage,
         or a function of the stage that numba can compile; or `every(n)` for periodic arrivals.
     weights
-        The distribution p of the arm: "uniform", "optimal" (proportional to 1/\Delta_i), "suboptimal"
-        (proportional to 1/\Delta_i^2), a list with one weight per arm, an array with one row per
-        stage, or a function of stage and arm that numba can compile.
+        The distribution p of the observed arm: "uniform", "optimal" (proportional to 1/\Delta_i),
+        "suboptimal" (proportional to 1/\Delta_i^2), a list with one weight per arm, an array with one
+        row per stage, or a function of stage and arm that numba can compile.
     looks
         The number of looks per arrival.
     paid
@@ -130,7 +132,7 @@ def passive(
 def active(rate: Rate, *, looks: int = 1, paid: bool = False) -> Feedback:
     """Return feedback in which the policy chooses the arm of each look.
 
-    The parameters are those of `passive`.
+    `rate`, `looks` and `paid` have the same meaning as in `passive`.
     """
     return Feedback("active", _check_rate(rate), None, whole(looks, "looks", 1), flag(paid, "paid"))
 
@@ -141,13 +143,13 @@ def full() -> Feedback:
 
 
 def every(n: int, first: int | None = None) -> Every:
-    """Return periodic arrivals: a look every `n` stages, starting at stage `first` (default n)."""
+    """Return periodic arrivals: every `n` stages, starting at stage `first` (default n)."""
     n = whole(n, "n", 1)
     return Every(n, n if first is None else whole(first, "first", 1))
 
 
 def check_feedback(feedback: object) -> Feedback:
-    """Return the feedback; raise ValueError if it is not a `Feedback`."""
+    """Return the feedback model; raise ValueError if it is not a `Feedback`."""
     if not isinstance(feedback, Feedback):
         raise invalid("feedback", "a feedback model such as passive(0.1)", feedback)
     return feedback

@@ -1,12 +1,13 @@
 r"""Bandit problems: the reward distribution of each arm.
 
-The rewards of arm i are independent with mean μ_i. Its gap is :math:`\Delta_i = \max_j \mu_j -
-\mu_i`. If arm i is pulled n_i times, the regret is :math:`\sum_i \Delta_i n_i` (paper, section
-2.1). A problem has a sub-Gaussian scale σ: the rewards X of every arm satisfy
+The rewards of arm i are independent with mean μ_i. The gap of arm i is :math:`\Delta_i = \max_j
+\mu_j - \mu_i`. If each arm i is pulled n_i times, the regret is :math:`\sum_i \Delta_i n_i` (paper,
+section 2.1). A problem has a sub-Gaussian scale σ: the rewards X of every arm i satisfy, for all
+real λ,
 
-.. math:: \log E e^{\lambda (X - \mu)} \le \sigma^2 \lambda^2 / 2 .
+.. math:: \log E e^{\lambda (X - \mu_i)} \le \sigma^2 \lambda^2 / 2 .
 
-Policies are written for scale 1 and observe rewards in units of σ.
+Policies assume scale 1 and observe rewards in units of σ.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kibitz._validation import invalid, numbers, whole
 
-MAX_REWARD = 1e100  # also limits means; sums and squares must not overflow
+MAX_REWARD = 1e100  # limits rewards and means, so that sums and squares do not overflow
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +73,7 @@ class Problem:
 
     @property
     def optimal(self) -> NDArray[np.bool_]:
-        """Whether each arm is optimal. Several arms can be."""
+        """Whether each arm is optimal. Several arms can be optimal."""
         optimal: NDArray[np.bool_] = self.gaps == 0
         return optimal
 
@@ -87,9 +88,9 @@ def gaussian(means: ArrayLike, sd: float | Sequence[float] = 1.0) -> Problem:
     Parameters
     ----------
     means
-        The mean of each arm; at least two arms.
+        The mean reward of each arm, for at least two arms.
     sd
-        The standard deviation: one number for all arms, or one per arm.
+        The standard deviation of the rewards: one number for all arms, or one number per arm.
     """
     mu = _check_limits(numbers(means, "means", 2), "means")
     is_single = not isinstance(sd, Sequence) and np.ndim(sd) == 0
@@ -109,7 +110,7 @@ def gaussian(means: ArrayLike, sd: float | Sequence[float] = 1.0) -> Problem:
 
 
 def bernoulli(means: ArrayLike) -> Problem:
-    """Return a problem with rewards 0 or 1; `means` holds the probability of a 1 for each arm."""
+    """Return a problem with rewards 0 or 1; `means` holds each arm's probability of reward 1."""
     mu = numbers(means, "means", 2)
     if not np.all((mu >= 0) & (mu <= 1)):
         raise invalid("means", "in [0, 1] for bernoulli rewards", mu)
@@ -120,7 +121,7 @@ def bernoulli(means: ArrayLike) -> Problem:
 def empirical(rewards: Sequence[Sequence[float]]) -> Problem:
     """Return a problem that draws each reward of arm i from the list `rewards[i]`, with replacement.
 
-    Use it for recorded rewards. The lists may have different lengths.
+    Use this function for recorded rewards. The lists may have different lengths.
     """
     if isinstance(rewards, np.ndarray):
         rewards = np.atleast_1d(rewards).tolist()
@@ -155,9 +156,9 @@ def _check_limits(values: NDArray[np.float64], name: str) -> NDArray[np.float64]
 def random_problems(
     make: Callable[[np.random.Generator], Problem], seed: int
 ) -> Callable[[int], Problem]:
-    """Return a function that maps the number of a draw to a random problem, for `sweep`.
+    """Return a function that maps a draw number to a random problem, for `sweep`.
 
-    Use it to evaluate a policy on many problems instead of one::
+    Use this function to evaluate a policy on many problems instead of a single problem::
 
         make = lambda rng: gaussian(rng.normal(size=5))
         data = sweep(random_problems(make, seed=7), active(0.1), ucb(), draw=range(100), ...)
@@ -166,10 +167,10 @@ def random_problems(
     Parameters
     ----------
     make
-        A function that takes a NumPy generator and returns a problem. The number of arms must always
-        be the same.
+        A function that takes a NumPy generator and returns a problem. All problems must have the same
+        number of arms.
     seed
-        The seed, a whole number. Draw n depends only on (seed, n).
+        The seed, a whole number. The problem of draw n depends only on (seed, n).
     """
     if not callable(make):
         raise invalid("make", "a function that takes a generator and returns a problem", make)

@@ -1,35 +1,38 @@
 r"""Predict the regret of UCB without simulation, by a fluid approximation.
 
-Ignore the noise first. UCB keeps the indices of all arms at a common level. At stage t, arm i has
-been observed
+**Fluid.** Ignore the noise first. UCB with exploration constant c keeps the indices of all arms at a
+common level. By stage t, arm i needs
 
 .. math:: n_i(t) = \frac{c \log t}{(\Delta_i + v_t)^2}
 
-times, where :math:`v_t` is the distance of the level from the best mean, and the pulls add up to t.
-Looks replace pulls: :math:`N_i(t) = \max_{s \le t}(n_i(s) - F_i(s))`, at least 1. A passive
-observer has :math:`F_i = p_i \Phi(t)` looks at arm i, where :math:`\Phi(t)` is the expected number of
-looks up to t. UCB1-Double looks at the runner-up. While several arms are pulled, the look at a stage
-that pulls arm j goes to another arm with probability proportional to the observations that this arm
-needs at that time. Once only the best arm is pulled, all looks go to the other arms. (The looks are
-then roughly proportional to :math:`1/\Delta_i^2`.)
+observations, where :math:`v_t` is the distance of the level from the best mean. The level is such
+that the pulls of all arms add up to t. Looks replace pulls. With :math:`F_i(t)` looks at arm i up to
+stage t, the number of pulls of arm i is :math:`N_i(t) = \max_{s \le t}(n_i(s) - F_i(s))`, and at
+least 1. A passive observer has :math:`F_i(t) = p_i \Phi(t)`, where :math:`\Phi(t)` is the expected
+number of looks up to stage t. UCB1-Double looks at the runner-up. While several arms are pulled, the
+look at a stage that pulls arm j goes to another arm with probability proportional to the observations
+that this other arm still needs. Once only the best arm is pulled, all looks go to the other arms.
+(The looks are then roughly proportional to :math:`1/\Delta_i^2`.)
 
-The fluid is up to 30 % too low once looks matter, because the maximum of a noisy curve exceeds the
-maximum of its mean. Near its peak, :math:`n_i - F_i` behaves like a Brownian motion in the number of
-observations, of scale :math:`2/d`, :math:`d = \Delta_i + v`, with the fluid as its drift. (Each
-observation beyond the required number lowers the arm's margin by d/2 and adds noise of scale 1.) A
-Brownian motion on one side of the peak, with drift −D(\tau), has an expected maximum of
-:math:`\kappa\sqrt{\tau_c}` with :math:`D(\tau_c) = \sqrt{\tau_c}`, where :math:`\kappa` = 0.5 for a
-linear and 0.79 for a parabolic D (0.996 for :math:`\tau^2/2`; Janson, Louchard and Martin-Löf 2010).
-The two sides combine as :math:`(g_1^3 + g_2^3)^{1/3}`, which is exact for parabolas (1.255). Without
-looks, the passage of a random walk takes :math:`-1/d^2 + 1.17/d` observations more than its mean path
-(curvature and overshoot), of which the left side already contains :math:`2/d^2`. Hence
+**Noise.** The fluid approximation is up to 30 % too low once looks matter, because the maximum of a
+noisy curve exceeds the maximum of its mean. Near its peak, :math:`n_i - F_i` behaves like a Brownian
+motion in the number of observations, with scale :math:`2/d`, where :math:`d = \Delta_i + v_t`, and
+with the fluid as its drift. (Each observation beyond the required number lowers the arm's margin by
+d/2 and adds noise of scale 1.) On one side of the peak, a Brownian motion with drift −D(\tau) has an
+expected maximum of :math:`g = \kappa\sqrt{\tau_c}`, where :math:`\tau_c` solves :math:`D(\tau_c) =
+\sqrt{\tau_c}`. Here :math:`\kappa` = 0.5 for a linear D and 0.79 for a parabolic D (the expected
+maximum is 0.996 for :math:`D = \tau^2/2`; Janson, Louchard and Martin-Löf 2010). The maxima
+:math:`g_1` and :math:`g_2` of the two sides combine as :math:`(g_1^3 + g_2^3)^{1/3}`, which is exact
+for parabolas (1.255). Without looks, the passage of a random walk takes :math:`-1/d^2 + 1.17/d`
+observations more than its mean path (curvature and overshoot). The term of the left side already
+contains :math:`2/d^2` of these observations. Hence
 
 .. math:: N_i \approx \text{fluid} + \frac{2}{d}(g_1^3 + g_2^3)^{1/3}
           - \frac{3}{d^2} + \frac{1.17}{d} .
 
-This is an approximation, not a bound. Its accuracy was measured by simulation (benchmarks/fluid.py;
-`prediction.ACCURACY`). Rewards have variance 1. For standard deviation s, divide the gaps by s and
-multiply the regret by s.
+This formula is an approximation, not a bound. Its accuracy was measured by simulation
+(benchmarks/fluid.py; `prediction.ACCURACY`). Rewards have variance 1. For standard deviation s,
+divide the gaps by s and multiply the regret by s.
 """
 
 from typing import NamedTuple
@@ -41,32 +44,35 @@ FloatArray = NDArray[np.float64]
 
 N_STAGES = 240
 NEWTON_STEPS = 7
-MAX_CHUNK_SIZE = 1_500_000  # numbers in an array; limits the memory
+MAX_CHUNK_SIZE = 1_500_000  # the most numbers in one array, which limits the memory
 
 
 class Cases(NamedTuple):
-    """The settings to predict, one per row. Arms of equal gap form a group."""
+    """The settings to predict, one per row. Arms of equal gap form a group.
+
+    The comments name the axes of each array.
+    """
 
     gaps: FloatArray  # row, group; the first group holds the best arms
-    n_arms: FloatArray  # group: how many arms it has
-    weights: FloatArray  # row, group: the weight of one arm; unused if active
-    active: NDArray[np.bool_]  # row
-    looks: FloatArray  # row, stage: the expected number of looks up to a stage
+    n_arms: FloatArray  # group: the number of arms in the group
+    weights: FloatArray  # row, group: the weight of one arm; unused for an active observer
+    active: NDArray[np.bool_]  # row: whether the observer is active
+    looks: FloatArray  # row, stage: the expected number of looks up to the stage
     steady: NDArray[np.bool_]  # row: whether looks arrive at a constant rate
 
 
 def stage_grid(horizon: int, n_arms: int) -> FloatArray:
-    """Return the stages at which the fluid is evaluated: log-spaced, from the first pulls on."""
+    """Return the stages at which the fluid is evaluated: log-spaced, from stage K to the horizon."""
     if horizon <= n_arms:
         return np.array([float(horizon)])
-    return np.unique(np.geomspace(max(n_arms, 2), horizon, N_STAGES))  # log 1 = 0 requires no pull
+    return np.unique(np.geomspace(max(n_arms, 2), horizon, N_STAGES))  # at stage 1, log t = 0
 
 
 def predict_pulls(cases: Cases, stages: FloatArray, exploration: float = 6.0) -> FloatArray:
-    """Return the predicted pulls of one arm of each group at the last stage: row, group."""
+    """Return the predicted pulls of one arm of each group up to the last stage: row, group."""
     n_rows, n_groups = cases.gaps.shape
     horizon, n_arms = stages[-1], cases.n_arms.sum()
-    if horizon <= n_arms:  # each arm at most once, in any order
+    if horizon <= n_arms:  # each arm is pulled at most once, in any order
         return np.full(cases.gaps.shape, horizon / n_arms)
     size = max(1, int(MAX_CHUNK_SIZE / (len(stages) * n_groups)))
     return np.concatenate(
@@ -109,9 +115,10 @@ def _predict_chunk(cases: Cases, stages: FloatArray, exploration: float) -> Floa
 def _solve_level(
     cases: Cases, pulls: FloatArray, looks: FloatArray, goal: float, stage: float
 ) -> FloatArray:
-    """Return the v at which the pulls add up to the stage: row, 1.
+    """Return the level v at which the pulls of all arms add up to the stage, as an array (row, 1).
 
-    Newton's method from the left never overshoots: the pulls are a convex, decreasing function of v.
+    The total number of pulls is a convex, decreasing function of v. Newton's method that starts at a
+    smaller v therefore never overshoots.
     """
     best_looks = (cases.n_arms * looks * (cases.gaps == 0)).sum(axis=-1, keepdims=True)
     v: FloatArray = np.sqrt(goal / (stage + best_looks))
@@ -129,7 +136,7 @@ def _solve_level(
 def _runner_up_shares(cases: Cases, needs: FloatArray) -> FloatArray:
     """Return the share of UCB1-Double's looks that one arm of each group gets: row, group.
 
-    `needs` holds the observations that each arm still needs.
+    `needs` holds the number of observations that one arm of each group still needs.
     """
     best = cases.gaps == 0
     needs = np.maximum(needs, 0)
@@ -146,7 +153,7 @@ def _runner_up_shares(cases: Cases, needs: FloatArray) -> FloatArray:
 
 
 def _add_noise(cases: Cases, needs: FloatArray, looks: FloatArray, levels: FloatArray) -> FloatArray:
-    """Return the maximum of the pulls over the stages, corrected for noise: row, group."""
+    """Return the maximum over stages of needs minus looks, corrected for noise: row, group."""
     curve = needs - looks
     peak = np.argmax(curve, axis=0)[np.newaxis]
     height = np.take_along_axis(curve, peak, 0)

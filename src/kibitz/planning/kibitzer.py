@@ -1,28 +1,31 @@
 r"""Predict the regret of kibitzer without simulation: a fluid approximation and a fitted correction.
 
-Ignore the noise first, as `kibitz.planning.fluid` does for UCB. At stage t, with F looks so far, an
-arm that is pulled has been observed n_i times, where
+Ignore the noise first, as `kibitz.planning.fluid` does for UCB. Consider stage t, with F looks so
+far. An arm i that is pulled at this stage has been observed n_i times, where
 
 .. math:: n_i (\Delta_i + v)^2 = 2\ell\Bigl(1 + \frac{bt}{Kn_i + bF}\Bigr), \qquad
           \ell(x) = \log x - \log(1 + \log x), \quad b = 8,
 
-and v is the width of the best arm's own index. A quarter of the looks is spread evenly over the arms.
-The others go to the arms of smallest :math:`O_i\Delta_i^2` (the IMED rule without its logarithm) and
-keep these values level. Looks replace pulls. Let B be the regret of this fluid. B is too small: by a
-tenth where looks are scarce, and by a factor of several where they are plentiful. In the second case
-the regret comes from the stages at which a worse arm happens to have the largest mean. With the
-observations O_i of the fluid, such stages cost
+and v is the exploration bonus in the index of the best arm. Let O_i be the number of observations
+(pulls and looks) of arm i. A quarter of the looks is spread evenly over the arms. The other looks go
+to the arms with the smallest :math:`O_i\Delta_i^2` (the IMED rule without its logarithm) and keep
+these values equal. Looks replace pulls. Let B be the regret of this fluid approximation. B is too
+small: by a tenth where looks are scarce, and by a factor of several where looks are plentiful. Where
+looks are plentiful, the regret comes from the stages at which a worse arm happens to have the largest
+average. Let arm 1 be the best arm, and :math:`\Phi` the standard normal distribution function. With
+the observations O_i of the fluid, such stages cost
 
-.. math:: M = \int \sum_i \Delta_i \Phi\bigl(-\Delta_i / \sqrt{1/O_i + 1/O_1}\bigr)\,dt ,
+.. math:: M = \int \sum_i \Delta_i \Phi\bigl(-\Delta_i / \sqrt{1/O_i + 1/O_1}\bigr)\,dt .
 
-which is too much, because the errors of different stages are not independent. The prediction is
+M is too large, because the errors of different stages are not independent. The predicted regret R is
 
 .. math:: \log R \approx \log B + \sum_k c_k \phi_k,
 
-a quadratic polynomial in :math:`\log(M/B)`, :math:`\log K` and :math:`\log(\sum 1/\Delta_i / B)`.
-Each of the three is clipped to its range in the random settings that the coefficients were fitted to
-(benchmarks/kibitzer_fit.py). The accuracy was measured on other settings (benchmarks/fluid.py;
-`prediction.ACCURACY`). This is an approximation, not a bound.
+where the :math:`\phi_k` are the monomials up to degree 2 in three variables: :math:`\log(M/B)`,
+:math:`\log K` and :math:`\log(\sum 1/\Delta_i / B)`. The coefficients c_k were fitted to simulations
+of random settings (benchmarks/kibitzer_fit.py), and each variable is clipped to its range in these
+settings. The accuracy was measured on other settings (benchmarks/fluid.py; `prediction.ACCURACY`).
+The prediction is an approximation, not a bound.
 """
 
 import numpy as np
@@ -30,21 +33,21 @@ from scipy.special import ndtr
 
 from kibitz.planning.fluid import FloatArray
 
-B = 8.0  # b of `kibitz.kibitzer()`
+B = 8.0  # the default of the parameter b of `kibitz.kibitzer()`
 N_STAGES = 96
-SHARE_IN_TURN = 0.25
-NEWTON_STEPS = 4  # each stage starts from the solution of the previous one
-MAX_CHUNK_SIZE = 1_000_000  # numbers in an array; limits the memory
+SHARE_IN_TURN = 0.25  # the share of looks that go to the arms in turn
+NEWTON_STEPS = 4  # each stage starts from the solution of the previous stage
+MAX_CHUNK_SIZE = 1_000_000  # the most numbers in one array, which limits the memory
 SMALLEST = 1e-280  # keeps logarithms finite
 
 #: Coefficients of the polynomial, in the order of `polynomial_terms`.
 COEFFICIENTS = (0.6374, 0.299, -0.19, 0.2848, -0.0098, -0.0075, 0.0431, 0.0103, 0.0014, 0.0362)
-#: The range of each of the three variables in the settings of the fit.
+#: The range of each of the three variables in the settings to which the polynomial was fitted.
 RANGES = ((-1.86, 7.41), (0.69, 3.4), (-2.91, 6.65))
 
 
 def stage_grid(horizon: int, n_arms: int) -> FloatArray:
-    """Return the stages at which the fluid is evaluated: log-spaced, from the first pulls on."""
+    """Return the stages at which the fluid is evaluated: log-spaced, from stage K to the horizon."""
     if horizon <= n_arms:
         return np.array([float(horizon)])
     return np.unique(np.geomspace(max(n_arms, 2), horizon, N_STAGES))
@@ -88,7 +91,7 @@ def _predict_chunk(
 def summarize_fluid(
     gaps: FloatArray, counts: FloatArray, looks: FloatArray, stages: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
-    """Return B, M, K and Σ 1/Δ for each row."""
+    """Return B, M, K and Σ 1/Δ_i for each row; the module docstring defines B and M."""
     planned, mistaken = run_fluid(gaps, counts, looks, stages)
     suboptimal = gaps > 0
     inverse = (counts * np.where(suboptimal, 1 / np.where(suboptimal, gaps, 1.0), 0.0)).sum(axis=-1)
@@ -105,7 +108,7 @@ def summarize_fluid(
 def polynomial_terms(
     base: FloatArray, noise: FloatArray, n_arms: FloatArray, inverse: FloatArray
 ) -> FloatArray:
-    """Return the terms of the polynomial: row, term."""
+    """Return the monomials φ_k of the polynomial: row, term."""
     logs = np.log(base)
     raw = (np.log(noise) - logs, np.log(n_arms), np.log(inverse) - logs)
     x = [np.clip(values, *limits) for values, limits in zip(raw, RANGES, strict=True)]
@@ -122,7 +125,7 @@ def ell(x: FloatArray) -> FloatArray:
 def solve_count(
     d: FloatArray, stage: float, looks: FloatArray, n_arms: float, start: FloatArray
 ) -> FloatArray:
-    """Return n with n d² = 2ℓ(1 + bt/(Kn + bF)), by Newton's method in log n."""
+    """Return the n that solves n d² = 2ℓ(1 + bt/(Kn + bF)), by Newton's method in log n."""
     u = np.log(start)
     for _ in range(NEWTON_STEPS):
         n = np.exp(u)
@@ -130,7 +133,7 @@ def solve_count(
         x = 1 + B * stage / below
         log = np.log(x)
         goal = np.maximum(2 * (log - np.log1p(log)), 1e-300)
-        # d log ℓ / d log n, ℓ' = log x / (1 + log x) / x
+        # fall = −d log ℓ / d log n, with ℓ'(x) = log x / (1 + log x) / x
         fall = 2 * log / (1 + log) / x * (B * stage / below) * (n_arms * n / below) / goal
         u = u + (np.log(goal) - 2 * np.log(d) - u) / (1 + fall)
     return np.asarray(np.exp(u))
@@ -139,7 +142,10 @@ def solve_count(
 def run_fluid(
     gaps: FloatArray, counts: FloatArray, looks: FloatArray, stages: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the pulls of one arm of each group: those of the fluid, and those by mistake.
+    """Return two estimates of the pulls of one arm of each group.
+
+    The first is the number of pulls in the fluid (noise-free) approximation. The second is the number
+    of pulls because a worse arm happened to have the largest mean.
 
     Parameters
     ----------
@@ -183,7 +189,7 @@ def water_fill(
     filled = np.cumsum(
         np.take_along_axis(room * np.where(suboptimal, value, 0.0), order, -1), axis=-1
     )
-    # if the first j groups are filled, the level is (looks + Σ room·value) / Σ room
+    # if the looks go to the first j groups, the common level is (looks + Σ room·value) / Σ room
     levels = (looks + filled) / width
     after = np.concatenate([height[:, 1:], np.full((len(height), 1), np.inf)], axis=-1)
     j = np.argmax(levels <= after, axis=-1)[:, np.newaxis]

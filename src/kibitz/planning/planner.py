@@ -1,8 +1,9 @@
-r"""Plan a bucket of free looks: how large it should be, where the looks should go, what it saves.
+r"""Plan a bucket of free looks: its size, the arms to look at, and the regret that the looks save.
 
-The plan rests on predicted regret (`kibitz.planning.prediction`) of kibitzer and of the paper's
-policies: UCB as a passive observer, with uniform weights or the best weights p* of section 3.1, and
-UCB1-Double as an active observer. Nothing here is a bound; for bounds see `kibitz.bounds`.
+A *bucket* is the total number of looks εT. The plan rests on the predicted regret
+(`kibitz.planning.prediction`) of kibitzer and of the paper's policies: UCB as a passive observer,
+with uniform weights or the optimal weights p* of section 3.1, and UCB1-Double as an active observer.
+No number in a plan is a bound; for bounds see `kibitz.bounds`.
 """
 
 import math
@@ -40,7 +41,7 @@ from kibitz.planning.trial import simulate_points
 if TYPE_CHECKING:
     from kibitz.simulation.options import Executors
 
-N_GAPS = 9  # problems of a gap range
+N_GAPS = 9  # the number of problems for a gap range
 N_RATES = 49
 
 
@@ -59,7 +60,7 @@ def plan(
     progress: Callable[[str, float], None] | None = None,
     executor: "Executors | None" = None,
 ) -> dict[str, Any]:
-    r"""Plan a bucket of free looks.
+    r"""Return a plan for a bucket of free looks: its size, the policy to use, and the saving.
 
     Give exactly one of `gap`, `gap_range` and `gaps`.
 
@@ -73,8 +74,8 @@ def plan(
     gap
         The gap of every sub-optimal arm, from 1e-50 to 1e50.
     gap_range
-        The smallest and largest plausible value of that gap. The plan averages over nine log-spaced
-        gaps between them.
+        The smallest and the largest plausible gap of the sub-optimal arms, if all of them have the
+        same gap. The plan averages over nine log-spaced gaps in this range.
     gaps
         The gap of each sub-optimal arm. The list may include a 0 for the best arm.
     cost
@@ -82,9 +83,9 @@ def plan(
     exploration
         The constant c of UCB's index.
     simulate
-        Whether to simulate some of the settings for comparison. This needs a seed.
+        Whether to simulate some of the settings and compare with the predictions; needs a `seed`.
     runs, seed
-        The number of runs of each simulated setting, and their seed.
+        The number of runs of each simulated setting, and the seed of the runs.
     progress, executor
         As in `simulate`.
 
@@ -93,39 +94,44 @@ def plan(
     dict
         The plan as plain data, which `kibitz plan --json` prints (with "inf" for infinity). A field
         marked *summary* is a dict with the `mean` and the `worst` value over the gaps of a range; for
-        a single gap both are the same. Lists are over `rates` unless stated otherwise.
+        a single gap both values are the same. Lists have one element per rate in `rates` unless
+        stated otherwise.
 
-        - `advice`: the recommendation. `policy` is "kibitzer", or "active" (UCB1-Double) if its
-          predicted regret is clearly lower. `rate` and `looks` are the size of the bucket: the best
-          size if looks have a cost, otherwise the smallest of `rates` that saves half as much as a
-          look at every stage would. `regret`, `regret_without_looks` and `saving` are means over
-          the gaps; `net` is the saving minus the cost (if there is a cost). `other_policy` and
-          `other_regret` are the alternative with the same bucket. `early` says what happens if the
-          same looks arrive early, at rates min(1, A/t): `scale` (A), `regret`, and `error`, the
-          accuracy of this prediction. A smaller gain than `error` is not significant.
-        - `setting`: `horizon`, `n_arms`, `problems` (the list of gaps of each problem), `cost` (or
-          null), `exploration`.
-        - `rate_star`: summary of the paper's threshold ε*, an order of magnitude for UCB. Kibitzer
-          gains from fewer looks than that.
+        - `advice`: the recommendation. `policy` is "kibitzer", or "active" (UCB1-Double) if the
+          predicted regret of UCB1-Double is clearly lower. `rate` and `looks` are the recommended
+          size of the bucket: the size with the largest net saving if looks have a cost, otherwise the
+          smallest of `rates` that saves at least half as much as a look at every stage would save.
+          `regret`, `regret_without_looks` and `saving` are means over the gaps; `net` is the saving
+          minus the cost of the looks (only if looks have a cost). `other_policy` and `other_regret`
+          are the policy that was not chosen and its regret with the same bucket. `early` describes
+          the same looks if they arrive early, at rate min(1, A/t) at stage t: `scale` is A, `regret`
+          is the predicted regret, and `error` is the accuracy of this prediction. A gain smaller than
+          `error` is not significant.
+        - `setting`: `horizon`, `n_arms`, `problems` (the list of gaps of each problem), `cost` (null
+          if looks have no cost) and `exploration`.
+        - `rate_star`: a summary of the paper's threshold ε*, an order of magnitude for UCB. Kibitzer
+          gains from looks at lower rates, too.
         - `accuracy`: the measured error of the predictions, see
-          `kibitz.planning.prediction.ACCURACY`. The prediction can be several times too small if
-          early looks are so many that little regret remains.
-        - `rates`, `looks`: the sizes ε, starting with 0, and the expected number of looks ε T.
-        - `regret`, `saving`: for each of "uniform", "optimal" (UCB), "active" (UCB1-Double) and
-          "kibitzer" a summary of lists.
-        - `early`: the same looks if they arrive early, at rates min(1, A/t): `scale` (A), `regret` as
-          above, and `better`, a list per observer that says whether mean regret is lower.
-        - `plateau`: for each observer a summary of lists: the stage from which regret hardly grows,
-          c/(ε p Δ²) for the slowest arm (passive), Σ c/(ε Δ²) (active), and
-          Σ (6 + 2ℓ(1 + 1/ε))/(ε Δ²) (kibitzer). It can exceed T.
-        - `weights`: `optimal` (the best weights) and `active` (the shares of UCB1-Double's looks), a
-          list per problem, and `uniform_costs`, a summary of the regret that uniform weights add at
-          leading order.
-        - `best`, if there is a cost: for each observer its own best size: `rate`, `looks` and `net`,
-          all 0 if no look is worth its cost. For "uniform" and "optimal" also `leading`, the same
-          from the leading-order formula.
-        - `simulation`, if requested: `runs`, `seed`, and `points`, a list of dicts with `gaps`,
-          `rate`, `observer`, `early`, `predicted`, `mean` and `sem` (standard error).
+          `kibitz.planning.prediction.ACCURACY`. With early looks, the prediction can be several times
+          too small if there are so many looks that little regret remains.
+        - `rates`, `looks`: the sizes ε, starting with 0, and the expected numbers of looks ε T.
+        - `regret`, `saving`: for each observer, a summary of lists. The observers are "uniform" and
+          "optimal" (UCB with these weights), "active" (UCB1-Double) and "kibitzer".
+        - `early`: the same numbers of looks if they arrive early, at rate min(1, A/t) at stage t:
+          `scale` (A), `regret` as above, and `better`, for each observer a list that says whether
+          early looks lower the mean regret.
+        - `plateau`: for each observer, a summary of lists: the stage after which the regret hardly
+          grows. It is the largest c/(ε p_i Δ_i²) over the sub-optimal arms (passive),
+          Σ c/(ε Δ_i²) (active), or Σ (6 + 2ℓ(1 + 1/ε))/(ε Δ_i²) with the ℓ of
+          `kibitz.planning.kibitzer` (kibitzer). The plateau can lie beyond T.
+        - `weights`: `optimal` (the optimal weights p*) and `active` (the shares of UCB1-Double's
+          looks), each with one list per problem; and `uniform_costs`, a summary of the regret that
+          uniform weights add to that of the optimal weights, at leading order.
+        - `best`, if looks have a cost: for each observer, the size with the largest net saving:
+          `rate`, `looks` and `net`, all 0 if no look is worth its cost. For "uniform" and "optimal",
+          `leading` holds the same three numbers from the leading-order formula.
+        - `simulation`, if `simulate` is true: `runs`, `seed`, and `points`, a list of dicts with
+          `gaps`, `rate`, `observer`, `early`, `predicted`, `mean` and `sem` (standard error).
     """
     horizon, exploration = check_single_horizon(horizon), check_scale("exploration", exploration)
     problems = _make_problems(n_arms, gap, gap_range, gaps)
@@ -142,7 +148,7 @@ def plan(
     scales = np.array([early_scale(float(rate), horizon) for rate in rates])
     settings = [(observer, early) for early in (False, True) for observer in OBSERVERS]
     predicted = predict_all(problems, rates, scales, horizon, exploration, settings)
-    # more looks never hurt, but the predictions are not exactly monotone
+    # more looks never increase the regret, but the predictions are not exactly monotone
     regret = {key: np.minimum.accumulate(values, axis=-1) for key, values in predicted.items()}
     steady = {observer: regret[observer, False] for observer in OBSERVERS}
     early = {observer: regret[observer, True] for observer in OBSERVERS}
@@ -195,7 +201,7 @@ def _make_problems(
     gap_range: Sequence[float] | None,
     gaps: Sequence[float] | None,
 ) -> FloatArray:
-    """Return the gaps of each problem, the best arm first: problem, arm."""
+    """Return the gaps as an array (problem, arm), with the best arm first."""
     options: dict[str, Any] = {"gap": gap, "gap_range": gap_range, "gaps": gaps}
     names = [name for name, value in options.items() if value is not None]
     if len(names) != 1:
@@ -209,7 +215,7 @@ def _make_problems(
     if gap is not None:
         values = [check_scale("gap", gap)]
     else:
-        condition = "a smaller and a larger gap, from 1e-50 to 1e50"
+        condition = "two increasing gaps between 1e-50 and 1e50"
         ends = check_array("gap_range", options["gap_range"], condition, _is_allowed)
         if ends.shape != (2,) or not ends[0] < ends[1]:
             raise invalid("gap_range", condition, gap_range)
@@ -234,7 +240,10 @@ def _is_allowed(gaps: FloatArray) -> NDArray[np.bool_]:
 
 
 def _make_rates(problems: FloatArray, horizon: int) -> FloatArray:
-    """Return the sizes ε to predict: 0, then from ε*/10 or a single look up to a look per stage."""
+    """Return the rates ε to predict: 0, and log-spaced rates up to a look per stage.
+
+    The smallest positive rate is ε*/10, but at least one look in T stages and at most 0.01.
+    """
     first = min(float(complexity.rate_star(p, horizon)) for p in problems) / 10
     first = min(max(first, 1 / horizon), 0.01)
     return np.concatenate(([0.0], np.geomspace(first, 1.0, N_RATES)))
@@ -260,11 +269,12 @@ def _recommend(
     cost: float | None,
     best: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    """Return the recommended policy and bucket, with the regret to expect.
+    """Return the recommended policy and bucket, with the predicted regret.
 
-    `regret` holds the mean regret of each (observer, early) at the rates, `best` the best size of
-    each observer. UCB1-Double must be better by more than the error of the prediction. With many
-    looks its predicted regret is too low (1.0 instead of 2.9 for T = 1000, gap 1 and ε = 0.37).
+    `regret` holds the mean regret of each (observer, early) at the rates, and `best` holds the best
+    size of each observer. UCB1-Double is recommended only if it is better by more than the error of
+    the prediction, because with many looks its predicted regret is too low (1.0 instead of 2.9 for
+    T = 1000, gap 1 and ε = 0.37).
     """
 
     def value(observer: str, early: bool = False) -> float:
@@ -316,7 +326,7 @@ def _look_weights(problems: FloatArray, exploration: float) -> dict[str, Any]:
 def _find_plateaus(
     problems: FloatArray, rates: FloatArray, observer: str, exploration: float
 ) -> FloatArray:
-    """Return the stage from which regret hardly grows: problem, rate."""
+    """Return the stage after which the regret hardly grows, as an array (problem, rate)."""
     stages = np.full((len(problems), len(rates)), math.inf)
     for n, gaps in enumerate(problems):
         needed = exploration / gaps[gaps > 0] ** 2

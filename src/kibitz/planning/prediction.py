@@ -1,6 +1,6 @@
-"""Predict regret as a function of the rate of looks, by fluid approximations.
+"""Predict the regret of UCB and kibitzer as a function of the rate of looks.
 
-The predictions are approximations, not bounds.
+The predictions are fluid approximations, not bounds.
 """
 
 import math
@@ -24,9 +24,10 @@ from kibitz.planning.fluid import Cases, FloatArray, predict_pulls, stage_grid
 
 OBSERVERS = ("uniform", "optimal", "active", "kibitzer")
 #: The measured error of the predictions (benchmarks/fluid.py): median, 90 % quantile and maximum of
-#: the absolute error. It is relative to the simulated regret, and for early looks relative to the
-#: regret without looks. The benchmark has 345 settings with steady looks and 144 with early looks
-#: (139 and 48 for kibitzer), from 12 problems with T from 10⁴ to 10⁶.
+#: the absolute error. For steady looks the error is relative to the simulated regret; for early looks
+#: the error is relative to the regret without looks. The benchmark has 345 settings with steady looks
+#: and 144 settings with early looks (139 and 48 for kibitzer), from 12 problems with T from 10⁴ to
+#: 10⁶.
 ACCURACY = {
     "no looks": {"median": 0.01, "nine_of_ten": 0.03, "worst": 0.05},
     "uniform": {"median": 0.01, "nine_of_ten": 0.06, "worst": 0.09},
@@ -58,9 +59,10 @@ def predict(
     horizon
         The number of stages T, from 1 to 2⁵³.
     observer
-        "uniform" or "optimal" (UCB, passive), "active" (UCB1-Double) or "kibitzer" (active).
+        "uniform" or "optimal" (UCB as a passive observer with these weights), "active"
+        (UCB1-Double), or "kibitzer" (kibitzer as an active observer).
     early
-        Whether the εT looks arrive early, at rates min(1, A/t).
+        Whether the εT looks arrive early, at rate min(1, A/t) at stage t; see `early_scale`.
     exploration
         The constant c of UCB's index.
     """
@@ -137,18 +139,20 @@ def _predict_ucb(
 
 
 def observer_weights(observer: str, gaps: FloatArray) -> FloatArray:
-    """Return the weights of a passive observer; for an active one the result is not used."""
+    """Return the weights of a passive observer; callers ignore the result for an active observer."""
     name = "optimal" if observer != "uniform" and gaps.any() else "uniform"
     return named_weights(name, gaps)
 
 
 def early_scale(rate: float, horizon: int) -> float:
-    """Return the A ≤ T for which looks at rates min(1, A/t) add up to εT: A (1 + log(T/A)) = εT.
+    """Return the A ≤ T for which looks at rate min(1, A/t) at stage t add up to εT.
+
+    A solves A (1 + log(T/A)) = εT.
 
     Parameters
     ----------
     rate
-        The rate ε of the same number of steady looks, in [0, 1].
+        The rate ε at which the same number of looks would arrive steadily, in [0, 1].
     horizon
         The number of stages T, from 1 to 2⁵³.
     """
@@ -164,7 +168,7 @@ def early_scale(rate: float, horizon: int) -> float:
 
 
 def _early_looks(scale: FloatArray, stages: FloatArray) -> FloatArray:
-    """Return the expected number of looks up to each stage at rates min(1, A/t)."""
+    """Return the expected number of looks up to each stage at rate min(1, A/t); `scale` is A."""
     nonzero = np.where(scale > 0, scale, 1.0)
     looks = nonzero * (1 + np.log(np.maximum(stages / nonzero, 1.0)))
     return np.asarray(np.where(scale > 0, np.minimum(stages, looks), 0.0))

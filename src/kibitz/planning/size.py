@@ -1,4 +1,4 @@
-"""Find the best size of a bucket of looks if each look has a cost."""
+"""Find the best number of looks to buy (the size of the bucket) if each look has a cost."""
 
 import math
 from typing import Any
@@ -19,7 +19,10 @@ def find_best_size(
     exploration: float,
     observer: str,
 ) -> dict[str, Any]:
-    """Return the size with the largest predicted saving minus cost; 0 if none is positive."""
+    """Return the size with the largest net saving (predicted saving minus cost).
+
+    The size is 0 if no size has a positive net saving.
+    """
     sizes = np.geomspace(rates[1], 1.0, 2000)
     saving = (regret[:, :1] - regret).mean(axis=0)
     net = interpolate(rates, saving, sizes) - cost * sizes * horizon
@@ -32,7 +35,7 @@ def find_best_size(
 
 
 def interpolate(rates: FloatArray, values: FloatArray, at: FloatArray) -> FloatArray:
-    """Return values between the positive rates, by monotone cubics in the logarithm of the rate."""
+    """Interpolate values between the positive rates, by monotone cubics in the log of the rate."""
     from scipy.interpolate import PchipInterpolator
 
     return np.asarray(PchipInterpolator(np.log(rates[1:]), values[1:])(np.log(at)))
@@ -41,13 +44,15 @@ def interpolate(rates: FloatArray, values: FloatArray, at: FloatArray) -> FloatA
 def find_leading_order_size(
     problems: FloatArray, horizon: int, cost: float, exploration: float, observer: str
 ) -> dict[str, float]:
-    r"""Return the best size at leading order, by its closed form.
+    r"""Return the size ε with the largest net saving at leading order, in closed form.
 
-    The saving is :math:`S(\epsilon) = c\sum_i \log_+(\epsilon/\epsilon^*_i)/\Delta_i` with
-    :math:`\epsilon^*_i = 1/(2p_i\Delta_i^2T)`, averaged over the problems. Between two adjacent
-    thresholds :math:`S - \kappa\epsilon T` is largest at :math:`c\sum(1/\Delta_i)/(\kappa T)`, where
-    the sum is over the arms with :math:`\epsilon > \epsilon^*_i`. The function returns the best of
-    these sizes, or 0 if none has a positive net saving.
+    For one problem, the saving is :math:`S(\epsilon) = c\sum_i
+    \log_+(\epsilon/\epsilon^*_i)/\Delta_i` with the thresholds :math:`\epsilon^*_i =
+    1/(2p_i\Delta_i^2T)`. For several problems, S is the average. Between two adjacent thresholds the
+    net saving :math:`S - \kappa\epsilon T` is largest at :math:`\epsilon =
+    c\sum(1/\Delta_i)/(\kappa T)`, where the sum is over the arms with :math:`\epsilon >
+    \epsilon^*_i`. The function returns the best of these sizes, or 0 if no size has a positive net
+    saving.
 
     Parameters
     ----------

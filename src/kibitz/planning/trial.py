@@ -1,4 +1,4 @@
-"""Simulate some settings of a plan, for comparison with their predictions."""
+"""Simulate some settings of a plan, to compare the results with the predictions."""
 
 import math
 from typing import Any
@@ -21,9 +21,11 @@ def simulate_points(
     exploration: float,
     **options: Any,
 ) -> list[dict[str, Any]]:
-    """Return simulated regret without looks and with looks at rates ε*, 10 ε* and 100 ε*.
+    """Simulate settings without looks, and with looks at rates near ε*, 10 ε* and 100 ε*.
 
-    `options` are passed to `simulate`.
+    Return one dict per setting, with the predicted regret, the mean simulated regret and its standard
+    error. If there are several problems, only the first, the middle and the last problem are
+    simulated. `options` are passed to `simulate`.
     """
     points = []
     for n in sorted({0, len(problems) // 2, len(problems) - 1}):
@@ -51,7 +53,7 @@ def simulate_points(
 
 
 def _settings(gaps: FloatArray, rates: FloatArray, horizon: int) -> list[tuple[str, bool, int]]:
-    """Return the settings to simulate: observer, whether looks arrive early, index of the rate."""
+    """Return the settings to simulate, as tuples (observer, whether looks are early, rate index)."""
     star = float(complexity.rate_star(gaps, horizon))
     chosen = {int(np.argmin(np.abs(np.log(rates[1:] / (star * x))))) + 1 for x in (1, 10, 100)}
     observers = [name for name in OBSERVERS if name != "kibitzer" or _is_feasible(gaps, horizon)]
@@ -77,7 +79,7 @@ def _is_feasible(gaps: FloatArray, horizon: int) -> bool:
 def _final_regret(
     gaps: FloatArray, observer: str, rate: Any, exploration: float, **options: Any
 ) -> FloatArray:
-    """Return the regret of each run at the horizon; a rate of None means no looks."""
+    """Simulate a policy; return the regret of each run at the horizon. Rate None means no looks."""
     from kibitz.model.feedback import active, bandit, passive
     from kibitz.model.problem import gaussian
     from kibitz.policies.kibitzer import kibitzer

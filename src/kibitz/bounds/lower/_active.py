@@ -1,7 +1,7 @@
 """Lower bounds for an active observer, which chooses the arm of each look.
 
 The argument is explained in `kibitz.bounds.lower`. The linear programs find the cheapest way to
-observe every arm often enough. `_split.py` has the bounds that give all looks to the worst arms.
+observe every arm often enough. `_split.py` contains the bounds that give all looks to the worst arms.
 """
 
 import math
@@ -56,13 +56,13 @@ def active_fixed_stage(
     form: str = "proved",
     details: bool = False,
 ) -> Result:
-    r"""Return the lower bound of Lemma 3, the linear program at the horizon.
+    r"""Return the lower bound of Lemma 3, the value V(T) of the linear program at the horizon.
 
     .. math:: E R_T \ge V(T) = \sum_{i \le k} \frac{h_i(T)}{2\Delta_i}
               - \Delta_k \Big(\epsilon T - \sum_{j>k} \frac{h_j(T)}{2\Delta_j^2}\Big)
 
-    The arms are in order of gap, and k is the first for which the bracket is ≥ 0. Forms: "proved"
-    (clipped) and "printed" (with the printed h_i and without clipping, errata D11).
+    The arms are in order of increasing gap, and k is the first arm for which the bracket is ≥ 0.
+    Forms: "proved" (clipped) and "printed" (with the printed h_i and without clipping, errata D11).
     """
     check_choice("form", form, "proved", "printed")
     s = check_setting(gaps, rate, None, horizon)
@@ -88,10 +88,10 @@ def active_maximum(
     variant: str = "clip",
     details: bool = False,
 ) -> Result:
-    r"""Return the linear program at its best whole stage: max over 3 ≤ t ≤ T of V(t).
+    r"""Return the largest value V(t) of the linear program over whole stages 3 ≤ t ≤ T.
 
-    V is defined in `active_fixed_stage`. The bound never exceeds the passive bound for any weights.
-    The search tries every stage up to T = 20000, and uses a refined grid beyond.
+    V is defined in `active_fixed_stage`. The bound never exceeds `passive_maximum`, for any weights.
+    The search tries every stage if T ≤ 20000, and uses a refined grid if T is larger.
     """
     check_choice("variant", variant, "clip", "sharp")
     s = check_setting(gaps, rate, None, horizon)
@@ -129,14 +129,14 @@ def active_alternative(
 ) -> Result:
     r"""Return the alternative bound, which assumes that each look shows every arm (appendix A).
 
-    It uses the formulas of the passive observer with p_i = 1 for all i: those of `passive_theorem`,
-    or of `passive_maximum` if `exact`. It is better than the linear program when the gaps are very
-    different. Forms: "proved", "printed" and "leading"; only "proved" if `exact`.
+    The bound is that of a passive observer with p_i = 1 for all i: `passive_theorem`, or
+    `passive_maximum` if `exact` is true. The alternative bound is better than the linear program if
+    the gaps are very different. Forms: "proved", "printed" and "leading"; only "proved" if `exact`.
 
     Parameters
     ----------
     exact
-        Whether to use the best stage of every arm; required for a schedule.
+        Whether to use the best stage of every arm. A schedule requires `exact=True`.
     """
     exact = flag(exact, "exact")
     check_choice("form", form, *(("proved",) if exact else ("proved", "printed", "leading")))
@@ -165,17 +165,17 @@ def active_equal_gaps(
     .. math:: E R_T \ge \Big(\frac{(K-1) h(t)}{2\Delta} - \Delta \epsilon t\Big)_+, \qquad
               t = \min(T, \lceil (K-1)/(2\epsilon\Delta^2) \rceil)
 
-    This is the linear program at one stage; it is better than Theorem 2. Forms: "proved";
-    "printed", the limit (K-1)/Δ [log(1/ε) - log log(e/ε)] that the paper states (errata D12),
-    infinite at ε = 0; "leading", the paper's max over k of (k-1)/Δ log((K-k)/(εK)), clipped. The
-    last two are not bounds.
+    This bound is the value of the linear program at stage t, and is better than Theorem 2. Forms:
+    "proved"; "printed", the limit (K-1)/Δ [log(1/ε) - log log(e/ε)] that the paper states (errata
+    D12), infinite at ε = 0; "leading", the paper's maximum over k of (k-1)/Δ log((K-k)/(εK)),
+    clipped at 0. The forms "printed" and "leading" are not bounds.
 
     Parameters
     ----------
     n_arms
         The number of arms K ≥ 2, including the best arm.
     gap
-        The gap Δ > 0.
+        The gap Δ > 0 of the other arms.
     """
     check_choice("form", form, "proved", "printed", "leading")
     n_arms = whole(n_arms, "n_arms", 2, 1_000_000)
@@ -200,9 +200,9 @@ def active_equal_gaps(
 
 
 def _make_equal_constraint(n_arms: int, gap: float, C: float, C_0: float) -> Constraint:
-    """Return the constraint of one of K - 1 arms of equal gap, without a list of all arms."""
+    """Return the constraint of one of the K - 1 arms of equal gap, without a list of all arms."""
     one = np.array([gap])
-    others = (C_0 * (2 * n_arms - 3) * one, C * (n_arms / 2) / one)  # Σ_{j≠i} of Δ + Δ_j, 1/(Δ + Δ_j)
+    others = (C_0 * (2 * n_arms - 3) * one, C * (n_arms / 2) / one)  # Σ_{j≠i} Δ + Δ_j and 1/(Δ + Δ_j)
     u = (C_0 * (n_arms - 1) * gap, C * (n_arms - 1) / gap)
     return Constraint(np.array([True]), one, one, u, one, others, 2 * one**2, "clip")
 
@@ -225,22 +225,23 @@ def active_multi_period(
     variant: str = "clip",
     details: bool = False,
 ) -> Result:
-    r"""Return the linear program over many stages at once, the best of the active bounds.
+    r"""Return the value of the linear program over many stages at once, the best active bound.
 
     .. math:: \min \sum_i \Delta_i N_i \quad\text{with}\quad N_i \ge a_i(t_m) - F_i(t_m),\;
               F_i(t_{m+1}) \ge F_i(t_m),\; \sum_i F_i(t_m) \le \epsilon t_m
 
-    The solver is SciPy's HiGHS. Not in the paper.
+    Here N_i is the number of pulls of arm i, F_i(t) is the number of looks at arm i up to stage t,
+    and t_1 < t_2 < … are the stages. The solver is SciPy's HiGHS. This bound is not in the paper.
 
     Parameters
     ----------
     rate, horizon
-        The rate ε (or a schedule) and the horizon T, one of each.
+        The rate ε (or a schedule) and the horizon T, each a single number.
     stages
-        The stages t_m. The default is a logarithmic grid of 40 stages, plus those at which
+        The stages t_m. The default is a logarithmic grid of 40 stages, plus the stages at which
         `active_maximum` and `active_alternative` are attained.
     details
-        Whether to return a `Bound`: total, Δ_i N_i per arm, and the stages t_m.
+        Whether to return a `Bound` with the total, the terms Δ_i N_i per arm, and the stages t_m.
     """
     check_choice("variant", variant, "clip", "sharp")
     s = check_setting(gaps, rate, None, horizon)
@@ -291,17 +292,18 @@ def linear_program(gaps: ArrayLike, needs: ArrayLike, n_looks: ArrayLike) -> All
     .. math:: \min \sum_i \Delta_i n_i \quad\text{with}\quad n_i + f_i \ge a_i,\;
               \sum_i f_i \le \epsilon t,\; n, f \ge 0
 
-    The looks go to the largest gaps first (appendix A). The printed value is negative if there are
-    more looks than needs (errata D11); here it is then 0.
+    Here n_i is the number of pulls and f_i the number of looks of arm i, a_i is `needs[i]`, and εt is
+    `n_looks`. The looks go to the arms with the largest gaps first (appendix A). If there are more
+    looks than needs, the value is 0; the printed value is then negative (errata D11).
 
     Parameters
     ----------
     gaps
-        The gaps, one per arm, non-negative; none has to be 0.
+        The gaps, one per arm, non-negative. No gap has to be 0.
     needs
-        The required observations a, non-negative, with arms on the last axis.
+        The required observations a_i, non-negative, with arms on the last axis.
     n_looks
-        The number of looks: one number, or one per row of needs.
+        The number of looks: one number, or one number per row of needs.
     """
     condition = "a list of numbers from 0 to 1e50"
     delta = check_array("gaps", gaps, condition, lambda x: (x >= 0) & (x <= MAX_VALUE))
@@ -320,7 +322,7 @@ def linear_program(gaps: ArrayLike, needs: ArrayLike, n_looks: ArrayLike) -> All
 
 
 def _allocate_looks(gaps: FloatArray, needs: FloatArray, n_looks: FloatArray) -> FloatArray:
-    """Return the looks of each arm; the worst arms come first."""
+    """Return the number of looks at each arm; looks go to the arms with the largest gaps first."""
     order = np.argsort(-gaps, kind="stable")
     sorted_needs = needs[..., order]
     before = np.cumsum(sorted_needs, axis=-1) - sorted_needs
@@ -337,7 +339,7 @@ def solve_pulls(c: Constraint, rate: FloatArray | Schedule, t: FloatArray) -> Fl
 
 
 def compute_printed_pulls(c: Constraint, needs: FloatArray, n_looks: FloatArray) -> FloatArray:
-    """Return the pulls of the printed lemma, which can be negative for arm k."""
+    """Return the pulls according to the printed Lemma 3, which can be negative for arm k."""
     if not len(c.gaps):
         return np.zeros((*n_looks.shape, 0))
     order = np.argsort(c.gaps, kind="stable")
@@ -352,12 +354,15 @@ def compute_printed_pulls(c: Constraint, needs: FloatArray, n_looks: FloatArray)
 
 
 def solve_periods(gaps: FloatArray, needs: FloatArray, n_looks: FloatArray) -> FloatArray:
-    """Return the N_i of the linear program, solved in units in which needs and costs are about 1."""
+    """Solve the linear program of `active_multi_period`; return the pulls N_i.
+
+    The program is solved in units in which needs and costs are about 1.
+    """
     from scipy.optimize import linprog
     from scipy.sparse import bmat, eye, kron
 
     n_periods, n_arms = needs.shape
-    units = needs.max(axis=0)  # of arm i: N_i = most_i y_i, F_i = most_i z_i
+    units = needs.max(axis=0)  # the variables are N_i / units_i and F_i / units_i
     scale = float((gaps * units).sum())
     cover = bmat([[-kron(np.ones((n_periods, 1)), eye(n_arms)), -eye(n_periods * n_arms)]])
     budget = kron(eye(n_periods), (units / units.sum())[np.newaxis])

@@ -27,28 +27,28 @@ from kibitz.bounds._checks import (
 
 C_UCB1 = 8.0
 C_0_UCB1 = 1 + math.pi**2 / 3
-FIRST_STAGE = 3.0  # as in the paper: the constraint is non-decreasing from stage e on
+FIRST_STAGE = 3.0  # as in the paper, because the constraint is non-decreasing from stage e on
 CONCAVE_FROM = 8.0  # the first whole stage after e²
-MAX_EXHAUSTIVE_STAGE = 20_000.0  # beyond, the search uses a grid and refines its best cells
+MAX_EXHAUSTIVE_STAGE = 20_000.0  # up to this horizon a search tries every stage
 
 
 class Constraint(NamedTuple):
-    """The coefficients of h_i(t), one per sub-optimal arm."""
+    """The coefficients of h_i(t). Arrays hold one number per sub-optimal arm."""
 
-    suboptimal: NDArray[np.bool_]  # one per arm, for all arms
+    suboptimal: NDArray[np.bool_]  # whether each arm is sub-optimal, for all arms
     gaps: FloatArray
     x: FloatArray
     u: tuple[float, float]  # U(t) = u[0] + u[1] log t
     divisor: FloatArray  # P = 1 - U(t) / (t divisor)
     v: tuple[FloatArray, FloatArray]  # Q_i = (v[0] + v[1] log t) / (t x)
-    information: FloatArray  # of one observation of arm i, (x + Δ_i)² / 2
+    information: FloatArray  # the divergence (x + Δ_i)² / 2 of one observation of arm i
     variant: str
 
 
 def make_constraint(
     gaps: FloatArray, C: float, C_0: float, variant: str = "clip", x: ArrayLike | None = None
 ) -> Constraint:
-    """Return the constraints of the sub-optimal arms in a variant of `observation_constraint`."""
+    """Return the coefficients of h_i(t) for a variant of `observation_constraint`."""
     C, C_0 = check_scale("C", C), check_nonnegative("C_0", C_0)
     suboptimal = gaps > 0
     positive = gaps[suboptimal]
@@ -80,12 +80,16 @@ def _check_raise(x: ArrayLike, gaps: FloatArray) -> FloatArray:
 
 
 def sum_raised(x: FloatArray, gaps: FloatArray, own: FloatArray) -> FloatArray:
-    """Return Σ_{j≠i} (x + Δ_j), the sum of the gaps if arm i is raised."""
+    """Return Σ_{j≠i} (x + Δ_j), the sum of the gaps after arm i is raised; `own` is Δ_i."""
     return (len(gaps) - 1) * x + (float(gaps.sum()) - own)
 
 
 def sum_inverse_raised(x: FloatArray, gaps: FloatArray, own: FloatArray) -> FloatArray:
-    """Return S_i = Σ_{j≠i} 1/(x + Δ_j). The term 1/x of the best arm prevents cancellation."""
+    """Return S_i = Σ_{j≠i} 1/(x + Δ_j), computed as the sum over all arms minus the term of arm i.
+
+    No precision is lost, because the best arm's term 1/x stays in the sum and is larger than the term
+    that is subtracted. `own` is Δ_i.
+    """
     total: FloatArray = (1 / (x[..., np.newaxis] + gaps)).sum(axis=-1) - 1 / (x + own)
     return total
 
@@ -93,14 +97,14 @@ def sum_inverse_raised(x: FloatArray, gaps: FloatArray, own: FloatArray) -> Floa
 def _compute_missing_and_q(c: Constraint, t: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return 1 - P and log(1/Q_i) at the stages t, with arms on the last axis."""
     log_t = np.log(t)
-    tiny = np.finfo(np.float64).tiny  # C_0 = 0 at t = 1
+    tiny = np.finfo(np.float64).tiny  # for C_0 = 0 and t = 1, where Q_i = 0
     missing = (c.u[0] + c.u[1] * log_t) / (t * c.divisor)
     log_inverse_q = log_t + np.log(c.x) - np.log(np.maximum(c.v[0] + c.v[1] * log_t, tiny))
     return missing, log_inverse_q
 
 
 def compute_h(c: Constraint, t: FloatArray) -> FloatArray:
-    """Return h_i(t), with arms on the last axis of t (or broadcast along it)."""
+    """Return h_i(t). The last axis of t is that of the arms; it can have length 1."""
     missing, log_inverse_q = _compute_missing_and_q(c, t)
     if c.variant == "printed":
         literal: FloatArray = (1 - missing) * log_inverse_q - math.log(2)
@@ -113,7 +117,10 @@ def compute_h(c: Constraint, t: FloatArray) -> FloatArray:
 
 
 def compute_kl(missing: FloatArray, log_inverse_q: FloatArray) -> FloatArray:
-    """Return kl(P, Q) where P = 1 - missing > Q, else 0; accurate for P near 1 and Q near 0."""
+    """Return kl(P, Q) with P = 1 - missing where P > Q, otherwise 0.
+
+    The result is accurate for P near 1 and Q near 0.
+    """
     q = np.exp(-np.maximum(log_inverse_q, 0))
     useful = (log_inverse_q > 0) & (missing < 1 - q)
     y = np.where(useful, missing, 0.0)
@@ -125,7 +132,10 @@ def compute_kl(missing: FloatArray, log_inverse_q: FloatArray) -> FloatArray:
 
 
 def compute_slope(c: Constraint, t: FloatArray) -> FloatArray:
-    """Return h_i'(t) = P' log(1/Q) + P log(1/Q)', valid where h_i > 0 ("clip" and "sharp")."""
+    """Return the derivative h_i'(t) = P' log(1/Q) + P log(1/Q)'.
+
+    The result is valid where h_i > 0, for the variants "clip" and "sharp".
+    """
     log_t = np.log(t)
     missing, log_inverse_q = _compute_missing_and_q(c, t)
     growth = missing - c.u[1] / (t * c.divisor)
@@ -136,12 +146,12 @@ def compute_slope(c: Constraint, t: FloatArray) -> FloatArray:
 
 
 def compute_needs(c: Constraint, t: FloatArray) -> FloatArray:
-    """Return a_i(t), the required observations, with arms on a new last axis."""
+    """Return the required observations a_i(t), with arms on a new last axis."""
     return compute_h(c, t[..., np.newaxis]) / c.information
 
 
 def expand_arms(c: Constraint, values: FloatArray) -> FloatArray:
-    """Return values of the sub-optimal arms as values of all arms, with 0 for optimal arms."""
+    """Extend values of the sub-optimal arms to all arms, with 0 for optimal arms."""
     full = np.zeros((*values.shape[:-1], len(c.suboptimal)))
     full[..., c.suboptimal] = values
     return full
@@ -171,15 +181,16 @@ def observation_constraint(
     Parameters
     ----------
     variant
-        "clip" is what the paper's argument proves: P with Δ_min, clipped at 0, and 0 before stage 3.
-        "sharp" applies the same argument to the pulls of arm i, with Δ_i in place of Δ_min. "kl" is
-        "clip" without the step kl(P, Q) ≥ P log(1/Q) - log 2. "printed" is appendix A to the letter,
-        without Δ_min and clipping (errata D1, D2, D3).
+        "clip" is the constraint that the paper's argument proves: P contains Δ_min, h_i is clipped
+        at 0, and h_i is 0 before stage 3. "sharp" applies the same argument to the pulls of arm i,
+        with Δ_i in place of Δ_min. "kl" is "clip" without the step kl(P, Q) ≥ P log(1/Q) - log 2.
+        "printed" is the formula of appendix A to the letter, without Δ_min and without clipping
+        (errata D1, D2, D3).
 
     Returns
     -------
     array
-        The shape is that of `stage`, followed by an axis of arms. Optimal arms have 0.
+        The array has the shape of `stage`, followed by an axis of arms. Optimal arms have 0.
     """
     check_choice("variant", variant, "clip", "sharp", "kl", "printed")
     t = _check_stage(stage, "≥ 1")
@@ -201,12 +212,12 @@ def eta(
 
     .. math:: h_i(t) = \log\frac{t x^2}{2 C \log t \sum_{j\ne i} x/(x+\Delta_j)} + \eta_i(t)
 
-    Here h_i is not clipped.
+    In this equation h_i is not clipped.
 
     Parameters
     ----------
     stage
-        The stage t > 1, not necessarily whole; one or many.
+        The stage t > 1, not necessarily whole; a number or an array.
     variant
         "clip", "sharp" or "printed", see `observation_constraint`.
     """
@@ -229,7 +240,7 @@ def required_observations(
 ) -> FloatArray:
     """Return a_i(t) = 2 h_i(t) / (x + Δ_i)², a lower bound on the expected observations E O_i(t).
 
-    Observations are pulls and looks. Optimal arms have 0.
+    Observations are pulls and looks. The result is 0 for optimal arms.
 
     Parameters
     ----------
@@ -256,9 +267,9 @@ def solve_each(
     solve: Callable[[FloatArray | Schedule, float], tuple[FloatArray, float]],
     details: bool,
 ) -> Result:
-    """Return the result of a bound that has one stage for all arms.
+    """Return the result of a bound that uses the same stage for all arms.
 
-    `solve` takes a single rate and horizon. It returns the terms of the sub-optimal arms and the
+    `solve` takes a single rate and horizon, and returns the terms of the sub-optimal arms and the
     stage.
     """
     terms, stages = np.zeros((*s.shape, len(c.gaps))), np.zeros(s.shape)
@@ -287,7 +298,10 @@ def count_looks(rate: FloatArray | Schedule, t: FloatArray) -> FloatArray:
 def sum_regret(
     c: Constraint, n_pulls: FloatArray, stages: FloatArray, shape: tuple[int, ...], details: bool
 ) -> Result:
-    """Return the result for pulls of sub-optimal arms, each attained at its own stage."""
+    """Return the result of a bound, given lower bounds on the pulls of the sub-optimal arms.
+
+    `stages` holds the stage at which the pulls of each arm are attained.
+    """
     terms = expand_arms(c, np.broadcast_to(c.gaps * n_pulls, (*shape, len(c.gaps))))
     at = np.broadcast_to(np.where(n_pulls > 0, stages, 0.0), (*shape, len(c.gaps)))
     return make_result(terms.sum(axis=-1), terms, expand_arms(c, at), details)
@@ -297,7 +311,7 @@ def make_log_stages(first: float, last: float, n: int) -> FloatArray:
     """Return at most n whole stages from first to last, about evenly spaced in their logarithm."""
     if last - first < n:
         return np.arange(first, last + 1)
-    # in a narrow range of large stages the logarithms would be equal
+    # in a narrow range of large stages, rounding would make the logarithms equal
     spaced = np.linspace(first, last, n) if last < 2 * first else np.geomspace(first, last, n)
     stages: FloatArray = np.unique(np.clip(np.rint(spaced), first, last))
     return stages
@@ -306,9 +320,9 @@ def make_log_stages(first: float, last: float, n: int) -> FloatArray:
 def find_best_stage(value: Callable[[FloatArray], FloatArray], horizon: float) -> float:
     """Return the stage from 3 to the horizon at which `value` is largest.
 
-    Up to a horizon of 20000 the search tries every stage. Beyond, it uses a logarithmic grid and
-    refines the cells around the three highest peaks. Every stage gives a valid bound, so a peak that
-    the search misses makes the bound slightly weaker but not wrong.
+    Up to a horizon of 20000 the search tries every stage. For longer horizons the search uses a
+    logarithmic grid and refines it around the three highest peaks. Every stage gives a valid bound.
+    If the search misses the highest peak, the bound is therefore slightly weaker but not wrong.
     """
     if horizon <= MAX_EXHAUSTIVE_STAGE:
         stages = np.arange(FIRST_STAGE, horizon + 1)
@@ -322,7 +336,7 @@ def find_best_stage(value: Callable[[FloatArray], FloatArray], horizon: float) -
 
 
 def _zoom(value: Callable[[FloatArray], FloatArray], grid: FloatArray, peak: int) -> float:
-    """Return the best stage between the neighbours of a peak of the grid."""
+    """Return the best stage between the two grid stages next to a peak."""
     while True:
         first, last = grid[max(peak - 1, 0)], grid[min(peak + 1, len(grid) - 1)]
         grid = make_log_stages(first, last, 64)
@@ -335,14 +349,16 @@ def find_best_stages(c: Constraint, q: FloatArray, horizon: FloatArray) -> Float
     r"""Return for each arm the stage from 3 to the horizon at which a_i(t) - q_i t is largest.
 
     The result is exact. Where h_i > 0 and t ≥ e², h_i is concave, and bisection on the sign of the
-    slope finds the maximum. With r = 1 - P, L = log(1/Q), s = 1/(log t + v_0/v_1) ≤ 1/2 and
-    b = u_1/(t Δ) ≤ r/2,
+    slope finds the maximum. To show that h_i is concave, let r = 1 - P, L = log(1/Q),
+    s = 1/(log t + v_0/v_1) ≤ 1/2 and b = u_1/(t Δ) ≤ r/2, where u, v and Δ are the fields u, v and
+    divisor of `Constraint`. Then
 
     .. math:: t^2 h'' = (3b - 2r) L + 2 (r - b)(1 - s) - (1 - r)(1 - s - s^2) .
 
-    This is linear in b. At b = 0 it equals 2r(1-s-L) - (1-r)(1-s-s²), and at b = r/2 it equals
-    r(1-s-L/2) - (1-r)(1-s-s²). If h > 0, that is (1-r)L > log 2, both are negative for all
-    0 ≤ r < 1 and 0 < s ≤ 1/2 (a test scans them). The five stages before e² are tried one by one.
+    The right side is linear in b. At b = 0 it equals 2r(1-s-L) - (1-r)(1-s-s²), and at b = r/2 it
+    equals r(1-s-L/2) - (1-r)(1-s-s²). If h > 0, that is (1-r)L > log 2, both values are negative for
+    all 0 ≤ r < 1 and 0 < s ≤ 1/2 (a test checks this on a grid). The five stages from 3 to e² are
+    tried one by one.
     """
     last = np.broadcast_to(horizon, np.broadcast_shapes(q.shape, horizon.shape)).copy()
     low = np.minimum(last, CONCAVE_FROM)
@@ -362,7 +378,10 @@ def find_best_stages(c: Constraint, q: FloatArray, horizon: FloatArray) -> Float
 def find_best_stages_scheduled(
     rate: Schedule, c: Constraint, weight: FloatArray, horizon: FloatArray
 ) -> FloatArray:
-    """Return the same as `find_best_stages` for a schedule."""
+    """Return for each arm the stage at which a_i(t) minus the expected looks is largest.
+
+    This function is `find_best_stages` for a schedule; it uses the search of `find_best_stage`.
+    """
     t = np.empty((*horizon.shape, len(weight)))
     for index in np.ndindex(t.shape):
         arm = index[-1]

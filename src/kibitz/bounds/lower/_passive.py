@@ -1,4 +1,4 @@
-"""Lower bounds for a passive observer: the environment draws the arm of each look.
+"""Lower bounds for a passive observer, for which the environment draws the arm of each look.
 
 The argument is explained in `kibitz.bounds.lower`. The tightest bound is `passive_sharp`.
 """
@@ -60,7 +60,7 @@ def passive_fixed_stage(
 
     .. math:: E R_T \ge \sum_i \max\{0, \frac{h_i(T)}{2\Delta_i} - \epsilon p_i T \Delta_i\}
 
-    It falls to 0 for large T. Forms: "proved" and "printed" (with the printed h_i).
+    The bound is 0 for large T. Forms: "proved" and "printed" (with the printed h_i).
     """
     check_choice("form", form, "proved", "printed")
     s = check_setting(gaps, rate, weights, horizon)
@@ -83,23 +83,25 @@ def passive_theorem(
     form: str = "proved",
     details: bool = False,
 ) -> Result:
-    r"""Return the lower bound of Theorem 1, with each arm at stage t*_i = 1/(2 ε p_i Δ_i²) or T.
+    r"""Return the lower bound of Theorem 1, which uses the constraint of arm i at one stage.
 
     .. math:: E R_T \ge \sum_i \frac{(h_i(t) - 2 \epsilon p_i \Delta_i^2 t)_+}{2 \Delta_i},
-              \qquad t = \min(T, \lceil t^*_i \rceil)
+              \qquad t = \min(T, \lceil t^*_i \rceil), \qquad
+              t^*_i = \frac{1}{2 \epsilon p_i \Delta_i^2}
 
-    For T ≥ t*_i about h_i(t*_i) - 1 remains of arm i. The printed theorem does not round t*_i to a
-    whole stage and exceeds what is proved by at most Δ_i ε p_i (errata D43).
+    For T ≥ t*_i the numerator of arm i is about h_i(t*_i) - 1. The printed theorem does not round
+    t*_i to a whole stage and exceeds the proved bound by at most Δ_i ε p_i per arm (errata D43).
 
     Forms: "proved"; "printed", with the printed h_i and without clipping (an arm with t*_i ≤ 1, for
-    which the printed formula is undefined, contributes 0); "leading", only log(t Δ_i/(2 C S_i)),
-    clipped, which is not a bound.
+    which the printed formula is undefined, contributes 0); "leading", with the numerator
+    log(t Δ_i/(2 C S_i)), clipped at 0, where S_i = Σ_{j≠i} 1/(Δ_i + Δ_j). "leading" is not a bound.
 
     Parameters
     ----------
     text
-        "main", or "appendix" with t*_i = 1/(4 ε p_i Δ_i²) and -1/2 in place of -1. Both are valid
-        (errata D8); "main" is better for large t*_i.
+        "main" is the theorem in the main text. "appendix" is the theorem in the appendix, with
+        t*_i = 1/(4 ε p_i Δ_i²) and -1/2 in place of -1. Both are valid (errata D8); "main" is better
+        for large t*_i.
     """
     check_choice("form", form, "proved", "printed", "leading")
     check_choice("text", text, "main", "appendix")
@@ -119,8 +121,11 @@ def evaluate_single_stage(
     shape: tuple[int, ...],
     details: bool,
 ) -> Result:
-    """Return the bound with q_i = ε p_i and each arm at stage min(T, 1/(factor q_i Δ_i²))."""
-    turn = 1 / np.maximum(factor * q * c.gaps**2, 1e-300)  # q = 0: beyond every horizon
+    """Return the bound that uses the constraint of arm i at stage min(T, 1/(factor q_i Δ_i²)).
+
+    `q` holds q_i = ε p_i, the rate of looks at arm i.
+    """
+    turn = 1 / np.maximum(factor * q * c.gaps**2, 1e-300)  # beyond every horizon if q = 0
     if form == "proved":
         t = np.minimum(horizon, np.maximum(np.ceil(turn), FIRST_STAGE))
         n_pulls = np.maximum(compute_h(c, t) / c.information - q * t, 0)
@@ -145,13 +150,13 @@ def passive_maximum(
     variant: str = "clip",
     details: bool = False,
 ) -> Result:
-    r"""Return the lower bound with each arm at its own best stage (appendix A).
+    r"""Return the lower bound that uses the constraint of each arm at its best stage (appendix A).
 
     .. math:: E R_T \ge \sum_i \Delta_i
               \max\{0, \max_{3 \le t \le T} (a_i(t) - \epsilon p_i t)\}
 
-    The maximum over whole stages is exact. For a schedule with more than 20000 stages it is taken
-    over a refined grid, which gives a valid bound that is rarely smaller.
+    The maximum over whole stages is exact. For a schedule and T > 20000 the maximum is over a refined
+    grid of stages; the bound is then valid, and rarely smaller than with the exact maximum.
     """
     check_choice("variant", variant, "clip", "sharp")
     s = check_setting(gaps, rate, weights, horizon)
@@ -160,7 +165,7 @@ def passive_maximum(
 
 
 def evaluate_best_stages(s: Setting, c: Constraint, weight: FloatArray, details: bool) -> Result:
-    """Return the bound with each arm at its own best stage; weights of the sub-optimal arms only."""
+    """Return the bound of `passive_maximum`; `weight` holds the weights of the sub-optimal arms."""
     if callable(s.rate):
         t = find_best_stages_scheduled(s.rate, c, weight, s.horizon)
         n_looks = count_looks(s.rate, t) * weight
@@ -179,7 +184,7 @@ def reference_curve(gaps: ArrayLike, rate: ArrayLike, horizon: ArrayLike) -> flo
 
     .. math:: \sum_{\Delta_i > 0} \frac{1}{\Delta_i} \log_+ \min\{T, 1/(\epsilon\Delta_i^2)\}
 
-    It shows how the regret should depend on ε and T. It is not a bound (errata D45).
+    The curve shows how the regret should depend on ε and T. The curve is not a bound (errata D45).
     """
     positive, eps = check_gaps(gaps), check_rate(rate)
     last = check_horizon(horizon, rate=eps)
@@ -206,26 +211,27 @@ def passive_sharp(
 ) -> Result:
     r"""Return the tightest lower bound that the paper's argument gives, by a fixed point per arm.
 
-    With n = E N_i(t), F = E F_i(t) and I(x) the divergence of one observation of arm i,
+    Let n = E N_i(t) be the expected pulls of arm i, F = E F_i(t) the expected looks at arm i, and
+    I(x) the divergence of one observation of arm i. Then
 
-    .. math:: (n + F)\, I(x) \ge kl(1 - n/t,\, Q_i(t; x)) ,
+    .. math:: (n + F)\, I(x) \ge kl(1 - n/t,\, Q_i(t; x)) .
 
-    The left side increases and the right side decreases with n. Hence n is at least the root
-    n*(t, x), which is 0 if Q ≥ 1 or F I(x) ≥ log(1/Q). This needs neither P, Δ_min nor the log 2 of
-    the paper. Every t ≤ T and x > 0 gives a bound; the function returns the largest over a grid of
-    (t, x) that is refined around its best point. Not in the paper.
+    The left side increases with n and the right side decreases with n. Hence n is at least the root
+    n*(t, x), which is 0 if Q ≥ 1 or F I(x) ≥ log(1/Q). This argument needs neither P nor Δ_min nor
+    the log 2 of the paper. Every t ≤ T and x > 0 gives a bound; the function returns the largest
+    bound over a grid of (t, x) that is refined around its best point. This bound is not in the paper.
 
     Parameters
     ----------
     rewards
-        "gaussian", or "bernoulli", for which the constants of UCB1 are valid (errata D5).
+        "gaussian" or "bernoulli". The constants of UCB1 are valid for Bernoulli rewards (errata D5).
     sd
         The standard deviation of Gaussian rewards.
     best_mean
-        The largest mean μ* in [0, 1], required for Bernoulli rewards; the other means are μ* - Δ_i.
+        The largest mean μ* in [0, 1], required for Bernoulli rewards. The mean of arm i is μ* - Δ_i.
     """
     s = check_setting(gaps, rate, weights, horizon)
-    d = make_divergence(s.gaps, rewards, sd, best_mean, C, C_0)
+    d = make_fixed_point(s.gaps, rewards, sd, best_mean, C, C_0)
     weight = s.weights[s.gaps > 0]
     n_pulls = np.zeros((*s.shape, len(d.own)))
     stages = np.zeros_like(n_pulls)
@@ -238,36 +244,36 @@ def passive_sharp(
     return sum_regret(c, n_pulls, stages, s.shape, details)
 
 
-class Divergence(NamedTuple):
-    """The coefficients of the fixed point, for the sub-optimal arms."""
+class FixedPoint(NamedTuple):
+    """The coefficients of the fixed-point equation of `passive_sharp`."""
 
-    gaps: FloatArray  # of all arms
-    own: FloatArray  # of the sub-optimal arms
+    gaps: FloatArray  # the gaps of all arms
+    own: FloatArray  # the gaps Δ_i of the sub-optimal arms
     C: float
     C_0: float
-    sd: float  # Gaussian
-    best_mean: float | None  # Bernoulli, if not None
-    max_x: FloatArray  # the limit of x
+    sd: float  # of Gaussian rewards
+    best_mean: float | None  # of Bernoulli rewards; None for Gaussian rewards
+    max_x: FloatArray  # the largest x to try, for each sub-optimal arm
 
 
-def make_divergence(
+def make_fixed_point(
     gaps: FloatArray, rewards: str, sd: float, best_mean: float | None, C: float, C_0: float
-) -> Divergence:
-    """Return the coefficients of the fixed point; raise ValueError for invalid arguments."""
+) -> FixedPoint:
+    """Check the arguments and return them as the coefficients of the fixed-point equation for n."""
     check_choice("rewards", rewards, "gaussian", "bernoulli")
     sd, C, C_0 = check_scale("sd", sd), check_scale("C", C), check_nonnegative("C_0", C_0)
     own = gaps[gaps > 0]
     if rewards == "gaussian":
-        return Divergence(gaps, own, C, C_0, sd, None, 30 * own)
+        return FixedPoint(gaps, own, C, C_0, sd, None, 30 * own)
     condition = "at most 1 and at least the largest gap for Bernoulli rewards"
     best_mean = number(best_mean, "best_mean", condition)
     if not gaps.max() <= best_mean * (1 + 1e-12) <= 1 + 1e-12:
         raise invalid("best_mean", condition, best_mean)
     room = (1 - best_mean) * (1 - 1e-9)
-    return Divergence(gaps, own, C, C_0, sd, best_mean, np.minimum(30 * own, room))
+    return FixedPoint(gaps, own, C, C_0, sd, best_mean, np.minimum(30 * own, room))
 
 
-def compute_information(d: Divergence, x: FloatArray) -> FloatArray:
+def compute_information(d: FixedPoint, x: FloatArray) -> FloatArray:
     """Return I(x), the divergence between arm i and arm i raised to x above the best arm."""
     step = x + d.own
     if d.best_mean is None:
@@ -278,7 +284,7 @@ def compute_information(d: Divergence, x: FloatArray) -> FloatArray:
     return np.asarray(np.maximum(-own - other, 0))
 
 
-def compute_log_inverse_q(d: Divergence, t: FloatArray, x: FloatArray) -> FloatArray:
+def compute_log_inverse_q(d: FixedPoint, t: FloatArray, x: FloatArray) -> FloatArray:
     """Return log(1/Q_i(t; x))."""
     total, inverse = sum_raised(x, d.gaps, d.own), sum_inverse_raised(x, d.gaps, d.own)
     log_t = np.log(t)
@@ -287,9 +293,9 @@ def compute_log_inverse_q(d: Divergence, t: FloatArray, x: FloatArray) -> FloatA
 
 
 def _find_root(
-    d: Divergence, t: FloatArray, x: FloatArray, n_looks: FloatArray, n_steps: int
+    d: FixedPoint, t: FloatArray, x: FloatArray, n_looks: FloatArray, n_steps: int
 ) -> FloatArray:
-    """Return n*(t, x) from below, by bisection; 0 where there is no root."""
+    """Return a lower bound on the root n*(t, x), by bisection; 0 where there is no root."""
     log_inverse_q = compute_log_inverse_q(d, t, x)
     information = compute_information(d, x)
     excess = log_inverse_q - n_looks * information
@@ -305,14 +311,17 @@ def _find_root(
     return np.where(useful, low, 0.0)
 
 
-def _rate_point(d: Divergence, t: FloatArray, x: FloatArray, n_looks: FloatArray) -> FloatArray:
-    """Return a rough n*(t, x), or a negative distance from positivity where it is 0."""
+def _rate_point(d: FixedPoint, t: FloatArray, x: FloatArray, n_looks: FloatArray) -> FloatArray:
+    """Return a rough value of n*(t, x) where it is positive.
+
+    Where n*(t, x) is 0, return log(1/Q) - F I(x) ≤ 0, which leads the search to positive values.
+    """
     lacking = compute_log_inverse_q(d, t, x) - n_looks * compute_information(d, x)
     return np.where(lacking > 0, _find_root(d, t, x, n_looks, 24), np.minimum(lacking, 0))
 
 
 def _find_best_point(
-    d: Divergence, rate: FloatArray | Schedule, weight: FloatArray, horizon: float
+    d: FixedPoint, rate: FloatArray | Schedule, weight: FloatArray, horizon: float
 ) -> tuple[FloatArray, FloatArray]:
     """Return for each arm the stage t ≤ T and the x with the largest n*(t, x)."""
     t_span = np.array([np.full_like(d.own, FIRST_STAGE), np.full_like(d.own, horizon)])
@@ -334,12 +343,12 @@ def find_vacuous_rate(
 ) -> FloatArray:
     """Return the rate above which `passive_sharp` with Gaussian rewards is vacuous at stage t.
 
-    It is the largest log(1/Q_i(t; x)) / (p_i t I(x)) over arms and a grid of x, and infinite if an
-    arm without looks has to be pulled. The result has the shape of `stage`.
+    This rate is the largest log(1/Q_i(t; x)) / (p_i t I(x)) over arms and over a grid of x. The rate
+    is infinite if an arm of weight 0 needs observations. The result has the shape of `stage`.
     """
     delta = check_gaps(gaps)
     weight = check_weights(weights, delta)[delta > 0]
-    d = make_divergence(delta, "gaussian", 1.0, None, C, C_0)
+    d = make_fixed_point(delta, "gaussian", 1.0, None, C, C_0)
     rates = np.zeros(stage.shape)
     t = stage[..., np.newaxis]
     for x in np.geomspace(d.own / 20, d.own * 20, 60):

@@ -1,7 +1,7 @@
-"""Lower bounds for an active observer that split the arms at k: looks beyond k, pulls up to k.
+"""Lower bounds for an active observer that split the arms at k: pulls up to k, looks after k.
 
-These are Theorem 2, and the result of its proof before the stages are replaced by a closed form. The
-argument is explained in `kibitz.bounds.lower`.
+The bounds are Theorem 2 (`active_theorem`) and the bound that its proof gives before the stages are
+replaced by a closed form (`active_chain`). The argument is explained in `kibitz.bounds.lower`.
 """
 
 import numpy as np
@@ -39,14 +39,16 @@ def active_theorem(
     .. math:: E R_T \ge \max_k \sum_{i=2}^k \frac{h_i(\lfloor t_k \rfloor)}{2 \Delta_i},
               \qquad t_k = \frac{1}{\epsilon} \sum_{j>k} \frac{1}{2\Delta_j^2}
 
-    The maximum is over the k with t_k ≤ T for which the looks up to t_k do not cover the
-    observations that the arms after k need. (The mean of their h_j, weighted by 1/Δ_j², is then at
-    least 1; errata D10.) With fewer than two sub-optimal arms there is no such k and the bound is
-    0. `active_chain` is the same argument at the best stages.
+    Arms are in order of increasing gap. The maximum is over the k with t_k ≤ T for which the looks up
+    to stage t_k do not cover the observations that the arms after k need. (The mean of h_j over the
+    arms after k, weighted by 1/Δ_j², is then at least 1; errata D10.) With fewer than two sub-optimal
+    arms there is no such k, and the bound is 0. `active_chain` is the same argument at the best
+    stages.
 
-    Forms: "proved"; "printed", twice as large (errata D9), with the printed h_i and without clipping,
-    as the maximum over the k for which the looks cover the needs at all stages after T (0 if there is
-    none); "leading", without the loglog and η terms, clipped, which is not a bound.
+    Forms: "proved"; "printed", which is twice as large (errata D9), has the printed h_i, is not
+    clipped, and is the maximum over the k for which the looks cover the needs at all stages after T
+    (0 if there is no such k); "leading", without the loglog and η terms and clipped at 0, which is
+    not a bound.
     """
     check_choice("form", form, "proved", "printed", "leading")
     s = check_setting(gaps, rate, None, horizon, steady=True)
@@ -63,7 +65,7 @@ def active_theorem(
 
 
 def _sum_tails(values: FloatArray) -> FloatArray:
-    """Return the sums over j > k for each k but the last, with arms in order of gap."""
+    """Return Σ_{j>k} values[j] for each k except the last, with arms in order of gap."""
     sums: FloatArray = np.cumsum(values[..., ::-1], axis=-1)[..., ::-1][..., 1:]
     return sums
 
@@ -71,7 +73,7 @@ def _sum_tails(values: FloatArray) -> FloatArray:
 def _choose_split(
     order: NDArray[np.intp], values: FloatArray, allowed: NDArray[np.bool_], t: FloatArray
 ) -> tuple[FloatArray, float]:
-    """Choose the k with the largest Σ_{i≤k} values[k, i]; return its terms and its stage."""
+    """Choose the allowed k with the largest Σ_{i≤k} values[k, i]; return the terms and the stage."""
     terms = np.zeros(len(order))
     if not allowed.any():
         return terms, 0.0
@@ -121,12 +123,12 @@ def active_chain(
     C_0: float = C_0_UCB1,
     details: bool = False,
 ) -> Result:
-    r"""Return the bound that the proof of Theorem 2 gives before its stages get a closed form.
+    r"""Return the bound that the proof of Theorem 2 gives before it replaces s_k by a closed form.
 
     .. math:: E R_T \ge \max_{2 \le k < K} \sum_{i=2}^k \frac{h_i(s_k)}{2\Delta_i}, \qquad
               s_k = \max\{t \le T : \sum_{j>k} a_j(t) > \epsilon t\}
 
-    It lies between `active_theorem` and `active_maximum`.
+    The bound lies between `active_theorem` and `active_maximum`.
     """
     s = check_setting(gaps, rate, None, horizon)
     c = make_constraint(s.gaps, C, C_0)
@@ -145,10 +147,11 @@ def active_chain(
 def _find_last_uncovered(
     c: Constraint, order: NDArray[np.intp], rate: FloatArray | Schedule, horizon: float
 ) -> FloatArray:
-    """Return s_k for each k, 0 where it does not exist.
+    """Return s_k for each k; 0 where s_k does not exist.
 
-    The search uses a logarithmic grid, then bisection between the last grid stage at which the looks
-    do not cover the needs and the next one. Every such stage gives a valid bound.
+    The search finds the last stage of a logarithmic grid at which the looks do not cover the needs.
+    Bisection between this grid stage and the next refines the result. Every stage at which the looks
+    do not cover the needs gives a valid bound, even if it is not the last such stage.
     """
 
     def uncovered(t: FloatArray) -> NDArray[np.bool_]:

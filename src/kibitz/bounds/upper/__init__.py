@@ -1,23 +1,24 @@
 r"""Upper bounds: guarantees on the regret of the paper's algorithms and of kibitzer.
 
 UCB, passive observer
-    pulls the arm with the largest :math:`\bar X_i+\sqrt{c\log t/O_i}`, where O_i counts pulls and
-    looks (the argument is in `_ucb.py`). Its bounds hold for each arm separately, so the smallest
-    one can be taken per arm.
+    UCB pulls the arm with the largest :math:`\bar X_i+\sqrt{c\log t/O_i}`, where :math:`\bar X_i` is
+    the average of the O_i pulls and looks of arm i (the argument is in `_ucb.py`). UCB's bounds hold
+    for each arm separately, so the smallest bound can be taken for each arm.
 FTL-robin
-    pulls the arm with the largest average of all observations and looks at the arms in turn.
+    FTL-robin pulls the arm with the largest average of all observations and looks at the arms in
+    turn.
 OCUCB-n, and ETC-OCUCB, which the paper proposes for an active observer
-    have bounds with a constant C_η whose value is unknown. It is an argument without default. No
-    number from these two bounds is certified (the theory is Lattimore 2016, which we did not
-    verify).
+    The bounds have a constant C_η whose value is unknown. C_η is an argument without a default. No
+    number from these two bounds is certified (the theory is from Lattimore 2016; we did not verify
+    it).
 kibitzer
-    is our own policy, as an active and as a passive observer (docs/kibitzer.md).
+    kibitzer is our own policy, for active and passive observers (docs/kibitzer.md).
 
 With a horizon, no proved bound exceeds the largest possible regret (:func:`trivial`).
 
-Rewards are σ²-sub-Gaussian (`sd` is σ, 1 in the paper), and every look is an independent draw.
-`rate` (ε) and `horizon` (T) can be arrays. `form="printed"` is the paper's formula to the letter,
-for comparison only (see the errata). A vacuous bound is infinite.
+Rewards are σ²-sub-Gaussian (`sd` is σ, which is 1 in the paper), and every look is an independent
+draw. `rate` (ε) and `horizon` (T) can be arrays. `form="printed"` is the paper's formula to the
+letter, for comparison only (see the errata). A vacuous bound is infinite.
 """
 
 from kibitz.bounds.upper._active import (

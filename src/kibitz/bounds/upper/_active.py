@@ -2,8 +2,9 @@ r"""Upper bounds for active observers: FTL-robin, OCUCB-n, ETC, and ETC-OCUCB (T
 
 FTL-robin pulls the arm with the largest average of all observations and looks at the arms in turn.
 
-OCUCB-n's bound has a constant C_η whose value is unknown. It is an argument without default. No
-number from these bounds is certified (the theory is Lattimore 2016, which we did not verify).
+The bounds of OCUCB-n and ETC-OCUCB have a constant C_η whose value is unknown. C_η is an argument
+without a default. No number from these two bounds is certified (the theory is from Lattimore 2016; we
+did not verify it).
 """
 
 import math
@@ -30,15 +31,15 @@ from kibitz.bounds.upper._trivial import limit_by_trivial
 
 
 class Elimination(NamedTuple):
-    """The rounds at which ETC eliminates each arm, if its averages stay within their radii.
+    """The rounds at which ETC eliminates each arm if all averages stay within their radii.
 
     Arms are on the last axis.
     """
 
-    first: FloatArray  # the earliest round; infinite for an optimal arm
-    last: FloatArray  # the latest round
-    observations: FloatArray  # of all arms, until this arm and all worse ones are eliminated
-    probability: FloatArray  # a lower bound on the probability that this holds up to `last`
+    first: FloatArray  # the earliest round at which the arm is eliminated; infinite if optimal
+    last: FloatArray  # the latest round at which the arm is eliminated; infinite if optimal
+    observations: FloatArray  # of all arms, until this arm and all worse arms are eliminated
+    probability: FloatArray  # a lower bound on P(all averages stay within their radii until `last`)
 
 
 @bound()
@@ -56,16 +57,16 @@ def ocucb(
     .. math:: C_\eta\sum_{\Delta_i>0}\Big[\frac{\log\max\{d\Delta_i^2/k_{i,\rho},1\}
               +(\log\log d)_+}{\Delta_i}+\Delta_i\Big]
 
-    ``"lemma"`` is this formula. ``"proved"`` is at most :func:`~kibitz.bounds.upper.trivial`.
-    ``"printed"`` does not clip log log d, which is negative for d = 2 and −∞ for d = 1. The proof
-    of the active algorithm needs a bound that grows with the set of arms. The printed bound does
-    not; the clipped one does if the gaps are at most 1 (D41). ``"leading"`` omits log log d and
-    Δ_i.
+    ``"lemma"`` is this formula. ``"proved"`` is the same formula, limited by
+    :func:`~kibitz.bounds.upper.trivial`. ``"printed"`` does not clip log log d, which is negative for
+    d = 2 and −∞ for d = 1. The proof of the active algorithm needs a bound that does not decrease
+    when arms are added. The printed bound can decrease; the clipped bound does not decrease if the
+    gaps are at most 1 (D41). ``"leading"`` omits log log d and Δ_i.
 
     Parameters
     ----------
     horizon
-        The length d of the epoch; one or many.
+        The length d of the epoch; a number or an array.
     """
     gaps, horizon = check_gaps(gaps), check_horizon(horizon)
     c_eta = check_scale("c_eta", c_eta)
@@ -79,7 +80,7 @@ def ocucb(
 def _epoch_terms(
     gaps: FloatArray, log_length: FloatArray, hardness: FloatArray, form: str
 ) -> FloatArray:
-    """Return the terms of :func:`ocucb` without C_η, with d/H for dΔ²/k."""
+    """Return the terms of :func:`ocucb` without the factor C_η, with d/H in place of dΔ²/k."""
     with np.errstate(divide="ignore"):
         logs, loglogs = np.log(hardness), np.log(log_length)[..., None]
     # an optimal arm has H = ∞
@@ -110,14 +111,14 @@ def etc_elimination(
               1+\frac{C}{\Delta_i^2}W(T\Delta_i^2/C), \qquad
               C = 8(\sqrt\alpha+\sqrt c)^2,\quad L = 8(\sqrt\alpha-\sqrt c)^2
 
-    ``"printed"`` has C = 8(α+c) and L = 8(α−c), both wrong (D13), and the probability
-    :math:`1-12K(\tau/T)\sqrt{\log(T/\tau)}`. ``"proved"`` uses the probability of
-    :func:`kibitz.bounds.concentration.maximal` for each side of each arm.
+    Here W is Lambert's function. ``"printed"`` has C = 8(α+c) and L = 8(α−c), which are both wrong
+    (D13), and the probability :math:`1-12K(\tau/T)\sqrt{\log(T/\tau)}`. ``"proved"`` uses
+    :func:`kibitz.bounds.concentration.maximal` for the upper and the lower deviations of each arm.
 
     Parameters
     ----------
     log_horizon
-        log T, see :func:`kibitz.bounds.complexity.etc_log_horizon`; one or many.
+        log T, see :func:`kibitz.bounds.complexity.etc_log_horizon`; a number or an array.
     """
     gaps, log_horizon = check_gaps(gaps), check_log_horizon(log_horizon)
     upper = complexity.etc_constant(alpha, variance, form)
@@ -164,9 +165,10 @@ def etc_ocucb(
               +\frac{\log 2}{2}m_i(m_i+1)\Big)+(m_i+1)\Delta_i\Big]+38.56K+1.44
 
     Here :math:`d_m=2^{2^m}`, m_i is :func:`kibitz.bounds.complexity.last_epoch` and
-    :math:`H'_i=H^{(m_i)}_{i,\rho}`. The algorithm runs OCUCB-n on the arms that ETC keeps. The bound
-    requires gaps ≤ 1 (rewards in [0, 1] suffice) and is infinite otherwise. The last two terms, the
-    regret if ETC errs, belong to no arm and are not part of `terms`.
+    :math:`H'_i=H^{(m_i)}_{i,\rho}`. The algorithm runs OCUCB-n on the arms that ETC has not
+    eliminated. The bound requires gaps ≤ 1, which holds for rewards in [0, 1], and is infinite
+    otherwise. The last two terms bound the regret if ETC makes an error. These two terms belong to no
+    arm and are not part of `terms`.
 
     Parameters
     ----------
@@ -175,8 +177,8 @@ def etc_ocucb(
     variance
         The variance proxy c ≤ α of the rewards: 1 in the paper, 1/4 for rewards in [0, 1].
     form
-        ``"proved"`` is the formula above. ``"exact"`` is the sum over epochs before the proof
-        bounds it; it is never larger. ``"printed"`` is the last explicit formula of the appendix,
+        ``"proved"`` is the formula above. ``"exact"`` is the sum over epochs that the proof bounds by
+        this formula, and is never larger. ``"printed"`` is the last explicit formula of the appendix,
         with 4 instead of 5 (D25), 51K, the printed C_α (D13) and H^{(m)} (D17), and without one Δ_i
         per epoch (D36). ``"leading"`` is
         :math:`5C_\eta\sum\Delta_i^{-1}\max\{\log(1/\epsilon),\log\sqrt{H_{i,\rho}}\}`.
@@ -217,7 +219,7 @@ def etc_ocucb(
 def _sum_epochs(
     gaps: FloatArray, rate: FloatArray, rho: float, constant: float, epochs: FloatArray
 ) -> FloatArray:
-    """Return the sum over epochs; arm i takes part up to epoch m_i."""
+    """Return the terms of the sum over epochs, without C_η; arm i takes part up to epoch m_i."""
     terms = np.zeros(epochs.shape)
     for m in range(int(epochs.max()) + 1):
         left = complexity.first_eliminated(gaps, rate, m - 1, constant) if m > 0 else None
@@ -236,16 +238,16 @@ def _closed_form(
     final: FloatArray | None,
     form: str,
 ) -> FloatArray:
-    """Return the same sum in closed form, with factor 5; the printed form has factor 4."""
+    """Return the closed form of :func:`_sum_epochs`, with factor 5; the printed form has factor 4."""
     printed = form == "printed"
-    reduced = complexity.hardness(gaps, rho, 0)  # i/Δ², after the epoch that eliminates the arm
-    if final is not None:  # arms that are still there at the horizon
+    reduced = complexity.hardness(gaps, rho, 0)  # H' = i/Δ² of an arm that has been eliminated
+    if final is not None:  # arms that are not eliminated before the horizon
         left = complexity.first_eliminated(gaps, rate, final, constant) + printed
         stopped = epochs == final[..., None]
         reduced = np.where(stopped, complexity.hardness(gaps, rho, left), reduced)
     log_full = np.log(np.where(gaps > 0, complexity.hardness(gaps, rho), 1.0))
     log_reduced = np.log(np.where(gaps > 0, reduced, 1.0))
-    log_length = 2.0 ** (epochs - 1) * math.log(2)  # of epoch m_i − 1, √2 for m_i = 0
+    log_length = 2.0 ** (epochs - 1) * math.log(2)  # log d of epoch m_i − 1; d is √2 for m_i = 0
     largest = np.maximum(log_length - log_reduced, log_full - log_reduced / 2)
     if printed:
         brackets = 4 * largest + epochs + epochs**2
@@ -255,9 +257,9 @@ def _closed_form(
 
 
 def _sum_errors(n_arms: int, final: FloatArray | None = None) -> FloatArray:
-    """Return Σ_m (1 + 12K√log(d_{m+1} log d_{m+1}))/log d_{m+1}, up to an epoch if given.
+    """Return Σ_m (1 + 12K√log(d_{m+1} log d_{m+1}))/log d_{m+1}, the regret if ETC makes an error.
 
-    The infinite sum is 38.56K + 1.44.
+    The sum is over the epochs before `final`, or over all epochs, which gives 38.56K + 1.44.
     """
     logs = 2.0 ** np.arange(1, 201) * math.log(2)
     sums = np.cumsum((1 + 12 * n_arms * np.sqrt(logs + np.log(logs))) / logs)
@@ -279,9 +281,9 @@ def paid_looks(
 
     .. math:: \sum_{\Delta_i>0}\frac{\log_+(\epsilon T\Delta_i^2)+\log(1/\epsilon)}{\Delta_i}
 
-    It is an order of magnitude without constants and log log terms; the only form is ``"leading"``.
-    It equals :math:`\sum\log(T\Delta_i^2)/\Delta_i` if every εTΔ_i² ≥ 1, and is larger otherwise
-    (D35). It is infinite at rate 0.
+    The result is an order of magnitude without constants and log log terms; the only form is
+    ``"leading"``. The result equals :math:`\sum\log(T\Delta_i^2)/\Delta_i` if every εTΔ_i² ≥ 1, and
+    is larger otherwise (D35). The result is infinite at rate 0.
     """
     gaps, rate = check_gaps(gaps), check_rate(rate)
     horizon = check_horizon(horizon, rate=rate)
@@ -305,34 +307,36 @@ def ftl_robin(
 ) -> Result:
     r"""Return FTL-robin's bound, uniform in T (Lemma 1, whose proof the paper omits).
 
-    FTL-robin errs only while an average is off by Δ_i/2. An average of n or more observations is ever
-    this far off with probability at most :math:`e^{-ny_i}`, :math:`y_i=\Delta_i^2/(8\sigma^2)`. In a
-    period of K/ε stages every arm gets one more look (printed 1/ε, D22). For looks in turn
-    (`weights=None`) the bound is
+    FTL-robin pulls arm i only while the average of arm i or of the best arm deviates from its mean by
+    at least Δ_i/2. The probability that an average deviates that far at any time after n observations
+    is at most :math:`e^{-ny_i}` with :math:`y_i=\Delta_i^2/(8\sigma^2)`. Every arm gets one more look
+    in a period of K/ε stages (the paper prints 1/ε, D22). For looks in turn (`weights=None`) the
+    bound is
 
     .. math:: \sum_{\Delta_i>0}\Delta_i\Big[1+\frac K\epsilon\sum_{n\ge1}\min(1,2e^{-ny_i})\Big]
 
-    for periodic and for random arrivals. For two arms and Δ ≤ 1 it is at most 27.2/(εΔ). With
-    `weights`, for a passive observer, it is
+    for periodic and for random arrivals. For two arms and Δ ≤ 1 this bound is at most 27.2/(εΔ). With
+    `weights`, for a passive observer, the bound is
 
     .. math:: \sum_{\Delta_i>0}\Delta_i\Big[1+\Big(\frac1{\epsilon p_1}+\frac1{\epsilon p_i}\Big)
               \frac{1}{e^{y_i}-1}\Big]
 
-    with p_1 the largest weight of an optimal arm. The bound is infinite if p_1 or p_i is 0.
+    where p_1 is the largest weight of an optimal arm. The bound is infinite if p_1 or p_i is 0.
 
     Parameters
     ----------
     weights
-        The weights p, one per arm, with sum at most 1, or a name; None means looks in turn.
+        The weights p, one per arm, with sum at most 1, or the name of weights; None means that the
+        looks go to the arms in turn.
     """
     gaps, rate = check_gaps(gaps), check_rate(rate)
     last = None if horizon is None else check_horizon(horizon, rate=rate)
     rate = rate[..., None]
     positive = gaps > 0
     y = np.where(positive, (gaps / check_scale("sd", sd)) ** 2 / 8, math.inf)
-    with np.errstate(over="ignore"):  # rates near the smallest float cause overflow
+    with np.errstate(over="ignore"):  # division by a rate near the smallest float may overflow
         if weights is None:
-            certain = np.floor(math.log(2) / y)  # terms of the sum that are 1
+            certain = np.floor(math.log(2) / y)  # the number of terms of the sum that are 1
             errors = certain + 2 * np.exp(-(certain + 1) * y) / -np.expm1(-y)
             stages = _count_stages(errors, rate / gaps.size)
         else:
@@ -346,5 +350,5 @@ def ftl_robin(
 
 
 def _count_stages(errors: FloatArray, rate: FloatArray) -> FloatArray:
-    """Return the number of stages that errors last, each until a look arrives; infinite at rate 0."""
+    """Return errors/rate, the expected stages if each error lasts until a look arrives."""
     return np.asarray(np.where(rate > 0, errors / np.where(rate > 0, rate, 1.0), math.inf))

@@ -1,18 +1,19 @@
-r"""Boundary-crossing probabilities for kibitzer's bound: the best arm's mean stays too low.
+r"""Boundary-crossing probabilities for kibitzer's bound: the best arm's average is too low.
 
-For a walk S of independent 1-sub-Gaussian steps, the tables hold
+For a random walk S with independent 1-sub-Gaussian steps, the tables hold
 
 .. math:: p(\kappa,v,\zeta)\ge P\Big(\exists u\ge\kappa:\ S_u>\sqrt{2u\,\ell(1+\tfrac{bv}{u+b})}
           +\sqrt\zeta\,u\Big), \qquad \ell(x)=\log x-\beta\log(1+\log x),
 
-and p_0(s), the same for all u > 0 with ℓ(1 + bs/u) and ζ = 1. Neither depends on the number of
-arms, the gaps or the rate. Both decrease in each argument, so a table value at smaller arguments is
-also a bound. Lookups round down and never interpolate. `benchmarks/kibitzer_tables.py` certifies
-and writes the tables.
+and p_0(s), the same probability for all u > 0 with ℓ(1 + bs/u) and ζ = 1. Neither p nor p_0 depends
+on the number of arms, the gaps or the rate. Both p and p_0 decrease in each argument, so a table
+value at smaller arguments is also a bound. Lookups round the arguments down and never interpolate.
+`benchmarks/kibitzer_tables.py` certifies and writes the tables.
 
-F(t) is the number of looks before stage t, and G_k is the stage of the k-th look. Stages are
-counted exactly (docs/kibitzer_proof.md, step 8). In each cell, every quantity is rounded to the value
-with the largest probability of failure.
+In this module, κ is called a *share* and v a *speed*. F(t) is the number of looks before stage t, and
+G_k is the stage of the k-th look. The expected number of stages in each cell is computed exactly
+(docs/kibitzer_proof.md, step 8). In each cell, every quantity is rounded to the value with the
+largest probability of failure.
 """
 
 import functools
@@ -33,30 +34,31 @@ STEPS_PER_E = 128  # the tables store logarithms in units of 1/128
 
 
 class Tables(NamedTuple):
-    """The tables for one value of β."""
+    """The tables of p and p_0 for one value of β."""
 
     b: float
     beta: float
-    turn: float  # the share κ of looks in turn
-    speeds: FloatArray  # v of `in_turn`
-    zetas: FloatArray
+    turn: float  # the share κ of looks that go to the arms in turn
+    speeds: FloatArray  # the v of `in_turn`
+    zetas: FloatArray  # the ζ of `in_turn`
     in_turn: FloatArray  # p(turn, v, ζ)
-    shares: FloatArray  # κ of `any_share`
-    coarse_speeds: FloatArray
-    coarse_zetas: FloatArray
+    shares: FloatArray  # the κ of `any_share`
+    coarse_speeds: FloatArray  # the v of `any_share`
+    coarse_zetas: FloatArray  # the ζ of `any_share`
     any_share: FloatArray  # p(κ, v, ζ)
-    stages: FloatArray  # s of `from_zero`
+    stages: FloatArray  # the s of `from_zero`
     from_zero: FloatArray  # p_0(s)
 
 
 @functools.cache
 def load_tables(b: float, beta: float) -> Tables:
-    """Return the tables for these parameters of the index; raise ValueError if there are none."""
+    """Return the tables for these parameters of the index; raise ValueError if none exist."""
     with (files("kibitz.bounds") / "kibitzer.npz").open("rb") as file, np.load(file) as stored:
         if b != stored["b"]:
-            raise invalid("b", f"{float(stored['b']):g}, for which the bound is tabulated", b)
+            only = f"{float(stored['b']):g} (the only value for which the bound is tabulated)"
+            raise invalid("b", only, b)
         if f"turn_{beta:g}" not in stored:
-            raise invalid("beta", "0 or 1, for which the bound is tabulated", beta)
+            raise invalid("beta", "0 or 1 (the only values for which the bound is tabulated)", beta)
 
         def values(name: str) -> FloatArray:
             logs = np.cumsum(stored[f"{name}_{beta:g}"], axis=-1, dtype=np.float64)
@@ -85,13 +87,13 @@ def compute_ell(x: FloatArray, beta: float) -> FloatArray:
 
 
 class Places(NamedTuple):
-    """The table indices of pairs (κ, v), rounded down; -1 below the smallest entry."""
+    """The table indices of pairs (κ, v), rounded down; -1 for values below the smallest entry."""
 
     speed: Indices  # in `in_turn`
     share: Indices  # in `any_share`
     coarse_speed: Indices
     next_share: Indices  # the next larger share
-    shrink: FloatArray  # κ divided by that share
+    shrink: FloatArray  # κ divided by the next larger share
 
 
 def find_places(t: Tables, shares: FloatArray, speeds: FloatArray) -> Places:
@@ -108,10 +110,12 @@ def find_places(t: Tables, shares: FloatArray, speeds: FloatArray) -> Places:
 
 
 def lookup_probability(t: Tables, at: Places, zetas: FloatArray) -> FloatArray:
-    r"""Return p(κ, v, ζ), with one ζ per place: the smallest of three bounds.
+    r"""Return a bound on p(κ, v, ζ), with one ζ per place: the smallest of three table values.
 
-    For κ' ≥ κ, p(κ, v, ζ) ≤ p(κ', v, ζκ/κ'). In units of κ the walk starts at 1, the slope is
-    :math:`\sqrt{\zeta\kappa}` in both, and b/κ' is smaller than b/κ, which lowers the boundary.
+    One of the three uses that p(κ, v, ζ) ≤ p(κ', v, ζκ/κ') for κ' ≥ κ. To see this, measure u in
+    units of κ on the left side and in units of κ' on the right side. Then both walks start at u = 1
+    and both slopes are :math:`\sqrt{\zeta\kappa}`, but b/κ' is smaller than b/κ, which lowers the
+    boundary of the right side.
     """
     k = _find_index(t.coarse_zetas, zetas)
     ok = (at.share >= 0) & (at.coarse_speed >= 0)
@@ -132,13 +136,13 @@ def _find_index(grid: FloatArray, values: FloatArray) -> Indices:
 
 
 def compute_periodic_constant(t: Tables) -> FloatArray:
-    """Return C_per(v) = ∫ v p(κ, v, ζ) dζ for the speeds of the table, by an upper Riemann sum."""
+    """Return C_per(v) = ∫ v p(κ, v, ζ) dζ for the speeds v of the table, by an upper Riemann sum."""
     return _integrate(t, t.speeds[:, None] * t.in_turn, t.speeds)
 
 
 def compute_largest_constant(t: Tables) -> FloatArray:
-    r"""Return C̃(v) = ∫ sup_{v' ≤ v} v' p(κ, v', ζ) dζ for all speeds but the first."""
-    cells = t.speeds[1:, None] * t.in_turn[:-1]  # an upper bound on v' p(v') in each cell
+    r"""Return C̃(v) = ∫ sup_{v' ≤ v} v' p(κ, v', ζ) dζ for all speeds v except the first."""
+    cells = t.speeds[1:, None] * t.in_turn[:-1]  # upper bounds on v' p(v') in each cell
     return _integrate(t, np.maximum.accumulate(cells, axis=0), t.speeds[1:])
 
 
@@ -150,12 +154,15 @@ def _integrate(t: Tables, heights: FloatArray, speeds: FloatArray) -> FloatArray
 
 
 def compute_random_constant(t: Tables, rate: float) -> float:
-    r"""Return C̄(ε) = E C̃(1 + W/ε) with P(W ≥ w) = exp(−λ_w), the constant for random arrivals."""
+    r"""Return C̄(ε) = E C̃(1 + W/ε), the constant for random arrivals.
+
+    P(W ≥ w) = exp(−λ_w), where λ_w is :func:`compute_chernoff_exponent`.
+    """
     largest, last = compute_largest_constant(t), t.speeds[-1]
 
     def constant(v: FloatArray) -> FloatArray:
         i = np.minimum(np.searchsorted(t.speeds[1:], v), largest.size - 1)
-        return np.asarray(largest[i] * np.maximum(1.0, v / last))  # beyond the table p(v) ≤ p(last)
+        return np.asarray(largest[i] * np.maximum(1.0, v / last))  # after the table, p(v) ≤ p(last)
 
     w = np.concatenate([[0.0, 1.0], 1 + np.geomspace(1e-3, 80, 400)])
     tail = np.exp(-compute_chernoff_exponent(w))
@@ -171,32 +178,35 @@ def compute_zero_constant(t: Tables, s: float) -> float:
 
 
 def compute_chernoff_exponent(w: FloatArray) -> FloatArray:
-    """Return λ_w ≥ 0 with 1 − exp(−λ) = λ/w, for P(sup Γ_k/k ≥ w) ≤ exp(−λ_w); 0 for w ≤ 1."""
+    """Return the λ_w ≥ 0 that solves 1 − exp(−λ) = λ/w; 0 for w ≤ 1.
+
+    If Γ_k is a sum of k independent standard exponential variables, P(sup_k Γ_k/k ≥ w) ≤ exp(−λ_w).
+    """
     w = np.maximum(w, 1.0)
     exact = w + lambertw(-w * np.exp(-w)).real
-    close = 2 * (w - 1) * (1 - 2 * (w - 1) / 3)  # a lower bound near 1, where the other cancels
+    close = 2 * (w - 1) * (1 - 2 * (w - 1) / 3)  # a lower bound, for w near 1, where `exact` cancels
     return np.where(w < 1 + 1e-4, np.maximum(close, 0.0), np.maximum(exact, 0.0))
 
 
-LOOK_RATIO = 1.03  # ratio of adjacent cells of numbers of looks
-STAGE_RATIO = 1.04  # ratio of adjacent cells of stages
-MAX_SINGLE = 32  # below this each number is its own cell
-MAX_CELLS = 1000  # larger problems, whose bounds are useless anyway, get wider cells
+LOOK_RATIO = 1.03  # the ratio of adjacent cells of numbers of looks
+STAGE_RATIO = 1.04  # the ratio of adjacent cells of stages
+MAX_SINGLE = 32  # each smaller number is its own cell
+MAX_CELLS = 1000  # problems that would need more cells get wider cells; their bounds are useless
 NEGLIGIBLE_EXPONENT = 40.0  # probabilities below e^-40 count as 0
-MAX_EXACT_MEAN = 1e6  # beyond, binomial tails use an approximate formula for speed
+MAX_EXACT_MEAN = 1e6  # for larger means, binomial tails use a faster approximation
 
 
 class Cells(NamedTuple):
-    """The expected number of stages in each state, and the table arguments of the state."""
+    """Cells of stages with similar table arguments. Each array has one entry per cell."""
 
-    n_stages: FloatArray
+    n_stages: FloatArray  # the expected number of stages in the cell
     shares: FloatArray  # κ: the best arm has at least κF/K observations
     speeds: FloatArray  # v = t/F
     looks: FloatArray  # F; ζ = Fz²/K
 
 
 def find_end(t: Tables, n_arms: int, rate: float, looks: str, smallest: float) -> float:
-    """Return where the cells end for this smallest z: a number of looks, or a stage if passive."""
+    """Return where the cells end if z ≥ `smallest`: a number of looks, or a stage if passive."""
     if looks == "uniform":
         return math.ceil(60 * n_arms / (rate * -math.expm1(-(smallest**2) / 2)))
     return math.ceil(80 / t.turn * n_arms / smallest**2)
@@ -206,7 +216,7 @@ def find_end(t: Tables, n_arms: int, rate: float, looks: str, smallest: float) -
 def make_cells(
     b: float, beta: float, n_arms: int, rate: float, horizon: float, looks: str, smallest: float
 ) -> Cells:
-    """Return the stages after the first look as cells of equal table arguments."""
+    """Return cells that cover the stages after the first look."""
     t = load_tables(b, beta)
     end = find_end(t, n_arms, rate, looks, smallest)
     if looks == "uniform":
@@ -218,7 +228,7 @@ def make_cells(
         period = round(1 / rate)
         n_stages = np.minimum((many + 1) * period, horizon) - np.minimum(few * period, horizon)
         return Cells(n_stages, shares, np.full(few.size, float(period)), few)
-    edges = np.ceil(t.speeds * many[:, None]) - 1  # t/F ≥ v holds from the next stage on
+    edges = np.ceil(t.speeds * many[:, None]) - 1  # t/F ≥ v from the next stage on
     edges = np.minimum(np.concatenate([np.zeros((few.size, 1)), edges], axis=1), horizon)
     until = count_stages(few[:, None], first[1:, None], edges, rate)
     last = count_stages(few, first[1:], np.full(few.size, horizon), rate)
@@ -230,7 +240,7 @@ def make_cells(
 
 
 def _make_passive_cells(n_arms: int, rate: float, horizon: float) -> Cells:
-    """Return cells for a passive observer, by stage, looks at the best arm, and all looks."""
+    """Return cells for a passive observer, by stage, looks at the best arm, and total looks."""
     first = make_cell_starts(1.0, horizon + 1, STAGE_RATIO)
     begin, end = first[:-1], first[1:] - 1
     own, other = rate / n_arms, rate * (1 - 1 / n_arms) / (1 - rate / n_arms)
@@ -254,13 +264,13 @@ def _make_passive_cells(n_arms: int, rate: float, horizon: float) -> Cells:
     n = looks[kept]
     best = np.broadcast_to(np.maximum(few, 1.0)[..., None], looks.shape)[kept]
     stage = np.broadcast_to(begin[:, None, None], looks.shape)[kept]
-    rest = n_stages[~kept & (looks >= 1)].sum()  # a speed of 0 counts them as failures
+    rest = n_stages[~kept & (looks >= 1)].sum()  # speed 0 counts these stages as failures
     shares, speeds = np.append(n_arms * best / n, 1.0), np.append(stage / n, 0.0)
     return Cells(np.append(n_stages[kept], rest), shares, speeds, np.append(n, 1.0))
 
 
 def _spread_around(mean: FloatArray, spread: FloatArray) -> FloatArray:
-    """Return increasing whole numbers ≥ 0, `spread` standard deviations from each mean."""
+    """Return increasing whole numbers ≥ 0 that lie `spread` standard deviations from each mean."""
     away = np.floor(mean + spread * np.sqrt(mean))
     result: FloatArray = np.maximum(away, np.arange(spread.size))
     result[..., 0] = 0.0
@@ -268,7 +278,11 @@ def _spread_around(mean: FloatArray, spread: FloatArray) -> FloatArray:
 
 
 def make_cell_starts(first: float, last: float, ratio: float) -> FloatArray:
-    """Return whole numbers from `first` to beyond `last`: consecutive, then with this ratio."""
+    """Return the first numbers of cells that cover the whole numbers from `first` to `last`.
+
+    Numbers below 32 are cells of their own. Larger cells have about this ratio. The last entry is the
+    first number after all cells.
+    """
     farther = math.log(max(last / MAX_SINGLE, 1.0))
     n = min(math.ceil(farther / math.log(ratio)), MAX_CELLS) + 1
     later = np.ceil(MAX_SINGLE * np.exp(np.linspace(0.0, farther, n)))
@@ -282,7 +296,7 @@ def count_stages(few: FloatArray, many: FloatArray, until: FloatArray, rate: flo
 
 
 def expect_arrival(k: FloatArray, m: FloatArray, rate: float) -> FloatArray:
-    """Return E min(G_k, m) = (k/ε) P(G_{k+1} ≤ m + 1) + m P(G_k > m)."""
+    """Return E min(G_k, m) = (k/ε) P(G_{k+1} ≤ m + 1) + m P(G_k > m); `rate` is ε."""
     k, m = np.broadcast_arrays(k, m)
     waiting = 1 - _compute_arrival_probability(k, m, rate)
     finite = np.where(np.isinf(m), 0.0, m)
@@ -290,7 +304,7 @@ def expect_arrival(k: FloatArray, m: FloatArray, rate: float) -> FloatArray:
 
 
 def _compute_arrival_probability(k: FloatArray, m: FloatArray, rate: float) -> FloatArray:
-    """Return P(G_k ≤ m) = P(Bin(m, ε) ≥ k), rounded to 0 or 1 within e^-40."""
+    """Return P(G_k ≤ m) = P(Bin(m, ε) ≥ k); values within e^-40 of 0 or 1 are rounded."""
     k, m = np.broadcast_arrays(k, m)
     mean = m * rate
     with np.errstate(invalid="ignore"):
@@ -307,9 +321,9 @@ def _compute_arrival_probability(k: FloatArray, m: FloatArray, rate: float) -> F
 
 
 def _normal_tail(k: FloatArray, m: FloatArray, rate: float) -> FloatArray:
-    """Return P(Bin(m, ε) ≥ k) by Peizer and Pratt's formula.
+    """Return P(Bin(m, ε) ≥ k) by Peizer and Pratt's approximation.
 
-    The error is far below 1e-8 where the exact formula is not used.
+    In the range in which this function is used, the error is far below 1e-8.
     """
     away = k - 0.5 - m * rate
     low, high = m * rate, m * (1 - rate)
@@ -317,6 +331,6 @@ def _normal_tail(k: FloatArray, m: FloatArray, rate: float) -> FloatArray:
     deviation = k - 1 / 3 - (m + 1 / 3) * rate
     scale = np.sqrt(2 / (1 + 1 / (6 * m)) * np.maximum(bracket, 0.0))
     sd = np.sqrt(low * (1 - rate))
-    near = np.abs(away) < 1e-3 * sd  # the bracket cancels here, and the ratio is 1/sd
+    near = np.abs(away) < 1e-3 * sd  # the bracket loses precision; the limit of the ratio is 1/sd
     ratio = np.where(near, 1 / sd, scale / np.maximum(np.abs(away), 1e-3 * sd))
     return np.asarray(erfc(deviation * ratio / math.sqrt(2)) / 2)

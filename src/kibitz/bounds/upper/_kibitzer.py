@@ -1,14 +1,16 @@
 r"""The upper bound for kibitzer, valid for every horizon (theorem and proof: docs/kibitzer_proof.md).
 
-kibitzer pulls the arm with the largest :math:`m_i+\sqrt{2\ell(x_i)/O_i}`,
-:math:`x_i=1+bt/(KO_i+bF)`, and gives every fourth look to the arms in turn. For all non-decreasing
-:math:`0<z_i<\Delta_i`,
+kibitzer pulls the arm with the largest index :math:`m_i+\sqrt{2\ell(x_i)/O_i}` with
+:math:`x_i=1+bt/(KO_i+bF)`, where m_i is the average of the O_i observations of arm i and F is the
+number of looks so far. Every fourth look goes to the arms in turn. With arms in order of increasing
+gap, and for all non-decreasing thresholds :math:`0<z_i<\Delta_i` of the sub-optimal arms,
 
 .. math:: E R_T\le\sum_i\Delta_i(1+X_i(z_i))+\sum_i(\Delta_i-\Delta_{i-1})H_T(z_i)
 
 where X_i bounds the pulls of arm i while the index of the best arm is above μ_1 − z_i, and H_T(z)
-bounds the number of stages at which it is below. Both are sums over cells. Each factor takes its
-largest value in the cell, so the result is a bound and not an approximation (up to floating point).
+bounds the number of stages at which the index of the best arm is below μ_1 − z. X_i and H_T are sums
+over cells. In each cell, every factor is replaced by its largest value, so the result is a bound and
+not an approximation (up to floating-point errors).
 """
 
 import math
@@ -46,9 +48,9 @@ from kibitz.bounds.upper._crossing import (
 )
 
 LOOKS = ("active", "uniform", "periodic")
-COUNT_RATIO = 1.02  # ratio of adjacent cells of numbers of observations
-N_THRESHOLDS = 40  # values of z to try
-MIN_GAP, MAX_GAP = 1e-6, 1e3  # the gaps for which thresholds are chosen
+COUNT_RATIO = 1.02  # the ratio of adjacent cells of numbers of observations
+N_THRESHOLDS = 40  # the number of thresholds z to try
+MIN_GAP, MAX_GAP = 1e-6, 1e3  # limits of the gaps for which thresholds are chosen
 
 
 @bound(arrivals="any")
@@ -72,19 +74,20 @@ def kibitzer(
     rate
         The rate ε of looks. At rate 0 there are no looks, and the bound is logarithmic in T.
     horizon
-        The horizon T, possibly infinite.
+        The horizon T, which can be infinite.
     looks
-        "active" (random arrivals, every fourth look in turn, the others anywhere), "periodic" (the
-        same with an arrival every 1/ε stages) or "uniform" (passive, random arrivals, equal weights).
+        "active" (random arrivals; every fourth look goes to the arms in turn, and the other looks to
+        any arms), "periodic" (like "active", but a look arrives every 1/ε stages) or "uniform"
+        (passive observer with random arrivals and equal weights).
     beta, b
         The parameters of the index: beta is 0 or 1, and b is 8.
     scale
         The sub-Gaussian scale σ of the rewards.
     form
-        "proved" (Theorem 1, computed) or "closed" (the corollary, a formula; active or periodic
-        only).
+        "proved" (Theorem 1, computed numerically) or "closed" (the corollary, a formula in closed
+        form; only for active and periodic looks).
     gaussian
-        Whether rewards are Gaussian with standard deviation σ, which gives a smaller bound.
+        Whether rewards are Gaussian with standard deviation σ. The bound is then smaller.
     """
     check_choice("looks", looks, *LOOKS)
     check_choice("form", form, "proved", "closed")
@@ -131,11 +134,11 @@ def _check_period(rates: FloatArray) -> None:
 def _evaluate_proved(
     t: Tables, gaps: FloatArray, rate: float, horizon: float, looks: str, gaussian: bool
 ) -> FloatArray:
-    """Return the terms of Theorem 1, per arm, for the best thresholds z_i on a grid.
+    """Return the terms of Theorem 1, one per arm, for the best thresholds z_i on a grid.
 
     The bound can ignore gaps up to some Δ_m: every stage then costs Δ_m, and the theorem bounds the
-    additional cost of larger gaps. m = 0 is the theorem itself, and the largest m gives TΔ_max. Gaps
-    below 1e-6 are always ignored.
+    additional cost of pulling arms with larger gaps. The function uses the best m. m = 0 is the
+    theorem itself, and the largest m gives TΔ_max. Gaps below 1e-6 are always ignored.
     """
     order = np.argsort(gaps, kind="stable")
     order = order[gaps[order] > 0]
@@ -206,15 +209,15 @@ def bound_exploration(
     looks: str,
     gaussian: bool = False,
 ) -> FloatArray:
-    r"""Return X, a bound on the pulls of an arm while the best index is above μ_1 − z; room = Δ − z.
+    r"""Return X, a bound on the pulls of an arm while the best arm's index is above μ_1 − z.
 
     .. math:: E\sum_{n\ge1}\exp\Big(-\frac n2\big(\Delta-z-\sqrt{2\ell(1+V_n)/n}\big)_+^2\Big),
               \qquad V_n=\sup_{t\le T}\frac t{F(t)+Kn/b}
 
-    The pull that first observes the arm does not count. The sum is over cells of n, evaluated at
-    the first n, and cells of V_n, evaluated at the largest value. For Gaussian rewards the summand
-    is the probability that a normal variable exceeds (Δ − z)√n − √(2ℓ). X is infinite where there
-    is no room.
+    `room` holds Δ − z. X does not include the first pull of the arm. The sum is over cells of n, each
+    evaluated at its first n, and over cells of V_n, each evaluated at its largest value. For Gaussian
+    rewards the summand is the probability that a standard normal variable exceeds (Δ − z)√n − √(2ℓ).
+    X is infinite where Δ − z is not positive, or much smaller than the largest Δ − z.
     """
     result = np.full(room.shape, math.inf)
     fits = room > 0.04 * room.max(axis=-1, keepdims=True)
@@ -223,33 +226,33 @@ def bound_exploration(
     widest = compute_ell(_find_worst_speed(c, rate, horizon, looks) + 1, t.beta)
     last = (
         (math.sqrt(2 * NEGLIGIBLE_EXPONENT) + math.sqrt(2 * widest)) / a
-    ) ** 2  # beyond, the summand is below e^-40
+    ) ** 2  # for larger n, the summand is below e^-40
     first = make_cell_starts(1.0, max(float(last.max()), 1.0), COUNT_RATIO)
     n = first[:-1]
-    share, speed = _distribute_speeds(c * n, rate, horizon, looks)  # one row for each n
+    share, speed = _distribute_speeds(c * n, rate, horizon, looks)  # one row per n
     mass = share * np.diff(first)[:, None]
     kept = mass > 1e-13
     row = np.nonzero(kept)[0]
     weight, steps = mass[kept], np.sqrt(n)[row]
     roots = np.sqrt(2 * compute_ell(1 + speed, t.beta))[kept]
-    needed = np.searchsorted(row, np.searchsorted(first, last))  # the number of pairs for each a
+    needed = np.searchsorted(row, np.searchsorted(first, last))  # the number of pairs (n, V) per a
     total = np.full(a.shape, float(mass[~kept].sum()))
     for i, value in enumerate(a):
         over = value * steps[: needed[i]] - roots[: needed[i]]
         heights = ndtr(-over) if gaussian else np.exp(-(np.maximum(over, 0.0) ** 2) / 2)
         total[i] += (weight[: needed[i]] * heights).sum()
     end = np.maximum(first[np.minimum(np.searchsorted(first, last), first.size - 1)], 2.0)
-    over = a * np.sqrt(end - 1) - math.sqrt(2 * widest)  # step 5, beyond the last cell
+    over = a * np.sqrt(end - 1) - math.sqrt(2 * widest)  # step 5, for n beyond the last cell
     total += 2 / a**2 * (np.exp(-(over**2) / 2) + np.sqrt(math.pi * widest) * erfc(over / 2**0.5))
     result[fits] = total + [_bound_late(c, float(m), rate, horizon, looks) for m in end]
     return result
 
 
-MAX_SPEED = 60.0  # beyond this value of V_n ε only its probability counts
+MAX_SPEED = 60.0  # larger values of V_n ε are bounded by their probability alone
 
 
 def _find_worst_speed(c: float, rate: float, horizon: float, looks: str) -> FloatArray:
-    """Return a value that V_1 exceeds with probability at most about e^-60."""
+    """Return a value that V_1 exceeds with probability at most about e^-60; `c` is K/b."""
     if rate == 0:
         return np.asarray(horizon / c)
     top = max(1.0, 1 / c) / rate * (1.0 if looks == "periodic" else MAX_SPEED)
@@ -257,7 +260,7 @@ def _find_worst_speed(c: float, rate: float, horizon: float, looks: str) -> Floa
 
 
 def _bound_late(c: float, n: float, rate: float, horizon: float, looks: str) -> float:
-    """Return Σ_{m ≥ n} P(V_m > MAX_SPEED/ε), the later observations beyond the worst speed."""
+    """Return a bound on Σ_{m ≥ n} P(V_m > MAX_SPEED/ε), the part of X with very large V_m."""
     if rate == 0 or looks == "periodic" or horizon / c <= MAX_SPEED * max(1.0, 1 / c) / rate:
         return 0.0
     slope = float(compute_chernoff_exponent(np.asarray(MAX_SPEED)))
@@ -267,7 +270,7 @@ def _bound_late(c: float, n: float, rate: float, horizon: float, looks: str) -> 
 def _distribute_speeds(
     c: FloatArray, rate: float, horizon: float, looks: str
 ) -> tuple[FloatArray, FloatArray]:
-    """Return the distribution of V = sup t/(F + c), rounded up: probabilities and values."""
+    """Return the distribution of V = sup_t t/(F(t) + c), rounded up, as probabilities and values."""
     most = (horizon / c)[:, None]
     certain = np.ones((c.size, 1))
     if rate == 0:
@@ -282,7 +285,7 @@ def _distribute_speeds(
 
 
 def _bound_speed_tail(c: FloatArray, rate: float, w: FloatArray) -> FloatArray:
-    """Return a bound on P(V > w/ε), a row per c: the smallest of three bounds (step 6)."""
+    """Return a bound on P(V > w/ε), the smallest of three bounds (step 6); one row per c."""
     line = np.exp(-compute_chernoff_exponent(w) * (c[:, None] - rate / w))
     factors, rows = np.unique(np.maximum(1.0, 1 / c), return_inverse=True)
     scaled = w / factors[:, None]
@@ -297,12 +300,12 @@ def _bound_speed_tail(c: FloatArray, rate: float, w: FloatArray) -> FloatArray:
 def bound_failures(
     t: Tables, z: FloatArray, n_arms: int, rate: float, horizon: float, looks: str
 ) -> FloatArray:
-    """Return H_T(z), a bound on the expected stages at which the best index is below μ_1 − z."""
+    """Return H_T(z), a bound on the expected stages with the best arm's index below μ_1 − z."""
     stages = np.array([_sum_before_first_look(t, x, n_arms, rate, horizon, looks) for x in z])
     if rate > 0 and horizon > 1:
         smallest = 2.0 ** math.floor(
             math.log2(z.min())
-        )  # few distinct values, for the cache of cells
+        )  # powers of 2, so that the cache of `make_cells` is used
         found = make_cells(t.b, t.beta, n_arms, rate, horizon, looks, smallest)
         at = find_places(t, found.shares, found.speeds)
         for i, x in enumerate(z):
@@ -315,7 +318,7 @@ def bound_failures(
 def _sum_before_first_look(
     t: Tables, z: float, n_arms: int, rate: float, horizon: float, looks: str
 ) -> float:
-    """Return Σ_t P(F(t) = 0) p_0(tz²/K), over cells of the table of p_0."""
+    """Return a bound on Σ_t P(F(t) = 0) p_0(tz²/K), summed over the cells of the table of p_0."""
     starts = np.maximum(np.ceil(t.stages * (n_arms / z**2)), 1.0)
     ends = np.append(starts[1:], math.inf)
     last = min(horizon, 1 / rate if looks == "periodic" and rate > 0 else math.inf)
@@ -339,9 +342,9 @@ def _count_before_first_look(
 def _bound_remainder(
     t: Tables, z: FloatArray, n_arms: int, rate: float, looks: str, smallest: float
 ) -> FloatArray:
-    """Return a bound on the failures beyond the cells, by P(∃ n ≥ m: S_n > nz) ≤ exp(−mz²/2)."""
+    """Return a bound on the failures beyond the last cell, by P(∃ n ≥ m: S_n > nz) ≤ exp(−mz²/2)."""
     end = find_end(t, n_arms, rate, looks, smallest)
-    if looks == "uniform":  # Σ_t E exp(−F_1(t) z²/2)
+    if looks == "uniform":  # sum over t of E exp(−F_1(t) z²/2)
         falling = rate / n_arms * -np.expm1(-(z**2) / 2)
         return np.asarray(np.exp(-falling * end) / falling)
     slope = t.turn * z**2 / (2 * n_arms)  # 1/ε stages per look
@@ -354,13 +357,15 @@ def _bound_remainder(
 def _evaluate_closed(
     t: Tables, gaps: FloatArray, rate: float, horizon: float, looks: str, gaussian: bool
 ) -> FloatArray:
-    r"""Return the terms of the corollary: z_i = Δ_i/2 and the constants C̄ (or C_per) and C_0.
+    r"""Return the terms of the corollary, which is Theorem 1 with z_i = Δ_i/2 in closed form.
 
     .. math:: \sum_i\Big[\Delta_i+\frac{8(\bar\ell+\sqrt{\pi\bar\ell}+1)}{\Delta_i}\Big]
               +\frac{8K}{\Delta_{\min}}\Big[\bar C(\varepsilon)
               +C_0\Big(\frac{\Delta_{\max}^2}{4K\varepsilon}\Big)\Big]
 
-    For Gaussian rewards ℓ̄ + 1/2 replaces ℓ̄ + √(πℓ̄) + 1.
+    :math:`\bar\ell` is a bound on the exponent ℓ of the index, and :math:`\bar C` (C_per for periodic
+    looks) and C_0 are computed from the tables of `_crossing.py`. For Gaussian rewards ℓ̄ + 1/2
+    replaces ℓ̄ + √(πℓ̄) + 1.
     """
     k, positive = gaps.size, gaps > 0
     terms = np.zeros(k)

@@ -14,9 +14,9 @@ def trivial(gaps: ArrayLike, horizon: ArrayLike) -> float | FloatArray:
     .. math:: \sum_i\Delta_i+(T-K)\Delta_{max} \quad (T\ge K), \qquad
               \text{the sum of the } T \text{ largest gaps} \quad (T<K)
 
-    At T = K every such policy has this regret. UCB, FTL-robin and OCUCB-n are such policies.
-    ETC-OCUCB is not, because it restarts in each epoch; its regret can be as large as
-    :math:`T\Delta_{max}`.
+    At T = K every policy of this kind has exactly this regret. UCB, FTL-robin and OCUCB-n first pull
+    each arm once. ETC-OCUCB does not, because it restarts in each epoch; its regret can be as large
+    as :math:`T\Delta_{max}`.
     """
     delta, last = check_gaps(gaps), check_horizon(horizon)
     worst_first = np.cumsum(np.sort(delta)[::-1])
@@ -31,7 +31,7 @@ def limit_by_trivial(
     details: bool,
     stages: FloatArray | None = None,
 ) -> Result:
-    """Return the result for terms per arm, limited by the largest possible regret at the horizon.
+    """Return the result of a bound with these terms, limited by the largest possible regret.
 
     An arm is pulled at most T - K + 1 times (once if T < K), and the total is at most `trivial`.
     """

@@ -1,15 +1,17 @@
 r"""Upper bounds for UCB as a passive observer (Algorithm 1, Theorem 3).
 
-UCB pulls the arm with the largest :math:`\bar X_i+\sqrt{c\log t/O_i}`, where O_i counts pulls and
-looks (c = 6 in the paper). If its confidence bounds hold at a stage t at which it pulls arm i, then
-:math:`O_i\le 4c\log t/\Delta_i^2`, and hence :math:`N_i\le 4c\log t/\Delta_i^2-F_i`. The confidence
-bounds fail in at most :math:`4\zeta(a-1)` stages on average, where a = c/(2σ²) must exceed 2. With
-F_i a high-probability lower bound on the looks (:func:`ucb_sharp`),
+UCB pulls the arm with the largest :math:`\bar X_i+\sqrt{c\log t/O_i}`, where the observations
+:math:`O_i=N_i+F_i` of arm i are N_i pulls and F_i looks (c = 6 in the paper). If UCB pulls arm i at a
+stage t at which the confidence bounds hold, then :math:`O_i\le 4c\log t/\Delta_i^2`, and hence
+:math:`N_i\le 4c\log t/\Delta_i^2-F_i`. The expected number of stages at which the confidence bounds
+fail is at most :math:`4\zeta(a-1)`, where ζ is the zeta function and a = c/(2σ²) must exceed 2. Let
+:math:`f_i(t-1)` be a high-probability lower bound on the looks before stage t. Then
 
-.. math:: E N_i(T) \le 1+\max_{t\le T}\{4c\log t/\Delta_i^2-F_i(t-1)\}+4\zeta(a-1)+\dots
+.. math:: E N_i(T) \le 1+\max_{t\le T}\{4c\log t/\Delta_i^2-f_i(t-1)\}+4\zeta(a-1)+\dots
 
-Each function here bounds this maximum in a different way. The bounds hold for each arm separately,
-so the smallest one can be taken per arm.
+where the dots stand for the stages at which there are fewer looks (:func:`ucb_sharp`). Each function
+of this module bounds this maximum in a different way. The bounds hold for each arm separately, so
+the smallest bound can be taken for each arm.
 """
 
 import math
@@ -34,8 +36,8 @@ from kibitz.bounds._checks import (
 )
 from kibitz.bounds.upper._trivial import limit_by_trivial
 
-MAX_EXHAUSTIVE_STAGE = 1_000_000  # beyond, a schedule is evaluated on cells of stages
-CELL_WIDTH = 1e-4  # relative width of these cells
+MAX_EXHAUSTIVE_STAGE = 1_000_000  # after this stage, a schedule is evaluated on cells of stages
+CELL_WIDTH = 1e-4  # the relative width of these cells
 
 
 @bound()
@@ -53,10 +55,10 @@ def ucb_log(
     .. math:: E R_T \le \sum_{\Delta_i>0}\Big[\frac{4c\log T}{\Delta_i}
               +(1+4\zeta(a-1))\Delta_i\Big], \qquad a=\frac{c}{2\sigma^2}>2
 
-    For c = 6 a term is 24 log T/Δ_i + (1 + 2π²/3)Δ_i. The paper omits the second part; its formula
-    is false even at T = 2 (D19). In terms of Definition 1, C = 24 and C_0 = 1 + 2π²/3. The paper's
-    C = 8 and C_0 = 1 + π²/3 are those of UCB1 with rewards in [0, 1] (D5). The proved bound is at
-    most :func:`~kibitz.bounds.upper.trivial`.
+    For c = 6, the term of arm i is 24 log T/Δ_i + (1 + 2π²/3)Δ_i. The paper omits the second summand,
+    and its formula is false even at T = 2 (D19). In terms of Definition 1, C = 24 and
+    C_0 = 1 + 2π²/3. The paper's C = 8 and C_0 = 1 + π²/3 are the constants of UCB1 with rewards in
+    [0, 1] (D5). The proved bound is at most :func:`~kibitz.bounds.upper.trivial`.
     """
     gaps, horizon = check_gaps(gaps), check_horizon(horizon)
     exploration, failures = _check_form(form, exploration, sd)
@@ -86,15 +88,16 @@ def ucb_rate(
               \log\frac{\max(1,c/6.25)}{e\Delta_i^2},\log\log\frac{20}{q_i}\Big\}\Big]
               +(2+4\zeta(a-1)+\zeta(2))\Delta_i
 
-    For c = 6 the last term is (2 + 5π²/6)Δ_i. The paper omits it (D19). The bound is infinite if
-    there are no looks at a sub-optimal arm; :func:`ucb_passive` then uses the logarithmic bound.
+    For c = 6 the last summand is (2 + 5π²/6)Δ_i; the paper omits this summand (D19). The bound is
+    infinite if there are no looks at a sub-optimal arm. :func:`ucb_passive` uses the logarithmic
+    bound for such an arm.
     """
     gaps, look_rates = _check_looks(gaps, rate, weights)
     last = None if horizon is None else check_horizon(horizon, rate=look_rates[..., 0])
     exploration, failures = _check_form(form, exploration, sd)
     with np.errstate(divide="ignore"):
         log_rates, log_gaps = np.log(look_rates), np.log(gaps)
-    # looks may be late while t/log t ≤ 20/q; later at least qt/2 of them have arrived
+    # while t/log t ≤ 20/q there may be few looks; later there are at least qt/2 looks
     late = np.log(np.log(20.0) - log_rates)
     early = math.log(max(1.0, exploration / 6.25)) - 1 - 2 * log_gaps
     bracket = math.log(50.0) - log_rates + np.maximum(early, late)
@@ -116,14 +119,16 @@ def ucb_periodic(
     form: str = "proved",
     details: bool = False,
 ) -> Result:
-    r"""Return UCB's bound for F_i(t) = ⌊εp_i t⌋, uniform in T (appendix, deterministic setting).
+    r"""Return UCB's bound for F_i(t) = ⌊q_i t⌋ looks, uniform in T (appendix, deterministic setting).
+
+    With q_i = εp_i, the bound is
 
     .. math:: \sum_{\Delta_i>0}\Delta_i\Big[2+q_i+\Big(\frac{4c}{\Delta_i^2}
               \log\frac{4c}{eq_i\Delta_i^2}\Big)_+ +4\zeta(a-1)\Big]
 
     The paper omits 2 + q_i and the clipping (D21). The bound is infinite if there are no looks at a
-    sub-optimal arm. A feedback is of this kind if its looks arrive every n stages and all show the
-    same arm.
+    sub-optimal arm. A feedback model has such deterministic looks if looks arrive every n stages and
+    all looks show the same arm.
     """
     gaps, look_rates = _check_looks(gaps, rate, weights)
     last = None if horizon is None else check_horizon(horizon, rate=look_rates[..., 0])
@@ -151,7 +156,7 @@ def ucb_passive(
 ) -> Result:
     """Return the full Theorem 3: the smaller of :func:`ucb_log` and :func:`ucb_rate` for each arm.
 
-    This is the best bound in closed form. :func:`ucb_sharp` is never larger. The bound is at most
+    This is UCB's best bound in closed form; :func:`ucb_sharp` is never larger. The bound is at most
     :func:`~kibitz.bounds.upper.trivial`.
     """
     gaps, look_rates = _check_looks(gaps, rate, weights)
@@ -172,7 +177,7 @@ def ucb_sharp(
     sd: float = 1.0,
     details: bool = False,
 ) -> Result:
-    r"""Return the bound of Theorem 3's argument with its maximum computed instead of bounded.
+    r"""Return the bound of Theorem 3's argument, with the maximum computed instead of bounded.
 
     .. math:: \sum_{\Delta_i>0}\Delta_i\min\Big\{(T-K+1)\vee1,
               1+M_i+\sum_{t=K+1}^T(4t^{1-a}+t^{-5/2})\Big\}
@@ -180,9 +185,9 @@ def ucb_sharp(
     .. math:: M_i=\max_{1\le t\le T}\Big(\frac{4c\log t}{\Delta_i^2}
               -\Big[q_i(t-1)-\sqrt{5q_i(t-1)\log t}\Big]_+\Big)
 
-    The maximum over whole stages is exact, because the function increases up to a stage and decreases
-    after it. With ``details=True``, `stages` holds this stage for each arm. The bound is at most
-    :func:`~kibitz.bounds.upper.trivial`.
+    Here q_i = εp_i. The maximum over whole stages is exact, because the function of t increases up to
+    one stage and decreases afterwards. With ``details=True``, `stages` holds this stage for each arm.
+    The bound is at most :func:`~kibitz.bounds.upper.trivial`.
     """
     gaps, look_rates = _check_looks(gaps, rate, weights)
     horizon = check_horizon(horizon, rate=look_rates[..., 0])
@@ -209,14 +214,14 @@ def ucb_schedule(
     r"""Return the bound of :func:`ucb_sharp` for a rate ε_t that changes with the stage.
 
     Independent arrivals obey the same Chernoff bound, with Φ_i(t) = p_i Σ_{s≤t} ε_s in place of q_i
-    t. Beyond a million stages the maximum is over cells of relative width 10⁻⁴, with an upper bound
-    on the function in each cell. The bound is at most :func:`~kibitz.bounds.upper.trivial`. Not in
-    the paper.
+    t. After stage 10⁶ the maximum is over cells of relative width 10⁻⁴, with an upper bound on the
+    function in each cell. The bound is at most :func:`~kibitz.bounds.upper.trivial`. This bound is
+    not in the paper.
 
     Parameters
     ----------
     schedule
-        A function that maps an array of stages t to the expected number Σ_{s≤t} ε_s of looks.
+        A function that maps an array of stages t to the expected numbers of looks Σ_{s≤t} ε_s.
     """
     gaps, horizon = check_gaps(gaps), check_horizon(horizon)
     weights, (exploration, _) = check_weights(weights, gaps), _check_exploration(exploration, sd)
@@ -236,7 +241,7 @@ def ucb_schedule(
 
 
 def _expect_looks(schedule: Callable[[FloatArray], FloatArray], stages: FloatArray) -> FloatArray:
-    """Return the expected looks of a schedule before each stage, starting with 0."""
+    """Return 0, followed by the expected number of looks up to each stage; check the schedule."""
     if not callable(schedule):
         raise invalid("schedule", "a function of the stages", schedule)
     values = schedule(stages)
@@ -254,7 +259,7 @@ def _expect_looks(schedule: Callable[[FloatArray], FloatArray], stages: FloatArr
 
 
 def _check_form(form: str, exploration: float, sd: float) -> tuple[float, float]:
-    """Return the index's c and 4ζ(a−1), the expected number of failures of the confidence bounds."""
+    """Return c, and the bound 4ζ(a−1) on the expected failures of the confidence bounds."""
     check_choice("form", form, "proved", "printed")
     exploration, power = _check_exploration(exploration, sd)
     if form == "printed" and (exploration, sd) != (6.0, 1.0):
@@ -283,7 +288,7 @@ def _get_terms(bound: Result) -> FloatArray:
 
 def _count_failures(n_arms: int, horizon: FloatArray, exploration: float, sd: float) -> FloatArray:
     """Return Σ_{t=K+1}^T (4t^{1−a} + t^{−5/2}), by the tails of the zeta function."""
-    power = min(_check_exploration(exploration, sd)[1] - 1, 1000.0)  # the sum is 0 beyond
+    power = min(_check_exploration(exploration, sd)[1] - 1, 1000.0)  # for larger powers the sum is 0
     first = n_arms + 1.0
     last = np.maximum(first, horizon + 1)
     failures: FloatArray = 4 * (zeta(power, first) - zeta(power, last))
@@ -292,16 +297,16 @@ def _count_failures(n_arms: int, horizon: FloatArray, exploration: float, sd: fl
 
 
 def _count_required_pulls(t: FloatArray, slopes: FloatArray, look_rates: FloatArray) -> FloatArray:
-    """Return 4c log t/Δ² minus the high-probability number of looks before stage t."""
+    """Return 4c log t/Δ² minus a high-probability lower bound on the looks before stage t."""
     return slopes * np.log(t) - concentration.seen_floor(look_rates * (t - 1), t)
 
 
 def _find_peak(slopes: FloatArray, look_rates: FloatArray, horizon: FloatArray) -> FloatArray:
     """Return the whole stage at which :func:`_count_required_pulls` is largest.
 
-    While q(t−1) ≤ 5 log t, no look is certain and the function increases. Later it is concave,
-    because each term of its derivative decreases. Bisection in log t finds the continuous maximum;
-    the best whole stage is next to it.
+    While q(t−1) ≤ 5 log t, the lower bound on the looks is 0 and the function increases. Afterwards
+    the function is concave, because each term of its derivative decreases. Bisection in log t finds
+    the maximum over real t; the best whole stage is next to it.
     """
     low, high = np.zeros(slopes.shape), np.log(horizon)
     for _ in range(70):
@@ -327,7 +332,10 @@ def _is_rising(log_t: FloatArray, slopes: FloatArray, look_rates: FloatArray) ->
 
 
 def _make_cells(horizon: float) -> FloatArray:
-    """Return the last stages of cells that cover 1..T: single stages, then cells of equal ratio."""
+    """Return the last stage of each cell; the cells cover the stages 1 to T.
+
+    Up to stage 10⁶ each stage is its own cell. Later cells have equal relative width.
+    """
     stages = np.arange(1.0, min(horizon, MAX_EXHAUSTIVE_STAGE) + 1)
     if horizon <= MAX_EXHAUSTIVE_STAGE:
         return stages

@@ -141,9 +141,10 @@ def _has_negative(panel: Panel) -> bool:
 def draw_regret_curves(
     data: "xarray.Dataset | None", title: str = "", into: "Figure | None" = None
 ) -> "Figure":
-    """Draw the mean regret of each policy against the stage, with bands from 25 to 75 %.
+    """Draw the mean regret of each policy against the stage.
 
-    `into` is a figure to redraw. Without data, the figure shows only the title.
+    A band shows the range from the 25 % to the 75 % quantile of the runs. `into` is a figure to
+    redraw. Without data, the figure shows only the title.
     """
     from matplotlib.figure import Figure
 

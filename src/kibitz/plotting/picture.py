@@ -78,7 +78,7 @@ class Picture(NamedTuple):
 
 
 def band(label: str, regret: "xarray.DataArray") -> Curve:
-    """Return mean regret from stage 10 on, with a band from the 25 to the 75 % quantile."""
+    """Return mean regret from stage 10 on, with a band from the 25 % to the 75 % quantile."""
     regret = regret.sel(stage=slice(10, None))
     low, high = regret.quantile([0.25, 0.75], "run").to_numpy()
     return Curve(label, regret["stage"].to_numpy(), regret.mean("run").to_numpy(), low, high)

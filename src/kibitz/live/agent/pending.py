@@ -12,8 +12,8 @@ let an arm have n reported observations and p pending pulls:
   stage t, an arm that was already requested \sqrt t times or more is chosen in this way only if no
   arm has a report.
 - For a look, pending looks count like pending pulls. The pending pull of the current stage does not
-  count, because pull and look are chosen from the same state. An arm counts as known if it has
-  reports of looks only.
+  count, because pull and look are chosen from the same state. An arm that has reports of
+  looks only counts as known.
 - Thompson sampling ignores pending pulls, because its random draws already spread the requests.
 
 Policies with phases (`Policy.in_phases`) need the reports in order: each request must wait for the
@@ -35,7 +35,8 @@ def build_state(
 ) -> Any:
     """Return the state of a policy after all reports and the `pending` (pulls, looks) of each arm.
 
-    Each pending pull or look counts as a reward equal to the mean of its arm.
+    A pending pull or look counts as a reward equal to the mean of its arm. At most as many count as
+    the arm has observations.
     """
     state = policy.init(params, len(arms))
     for place, arm in enumerate(arms):

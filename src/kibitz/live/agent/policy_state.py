@@ -24,7 +24,7 @@ def update(config: Config, state: Any, record: DecisionRecord, reward: float) ->
 def replay(config: Config, projection: Projection) -> str | None:
     """Return the state after all rewards, in the order of the log, as JSON.
 
-    Return None if the policy stores no state.
+    Return None if the policy stores no state or the log has no rewards.
     """
     if not config.stores_state or not projection.order:
         return None

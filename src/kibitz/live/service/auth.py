@@ -96,7 +96,7 @@ class Tokens:
         self._lock = threading.Lock()
         self._read_at = -TOKEN_CACHE_SECONDS
         self._known: dict[str, tuple[str, Access]] = {}
-        self.open = False  # no token is required, because the store never had a token
+        self.open = False  # whether access needs no token, as the store never had one
 
     async def authorize(self, method: str, headers: Headers, role: str, agent: str | None) -> Access:
         """Return the access of a request; raise RequestError if it does not include `role`."""

@@ -31,7 +31,7 @@ from kibitz.model.problem import MAX_REWARD
 MAX_BODY_BYTES = 256 * 1024
 MAX_BODY_SECONDS = 10.0  # time within which a body must arrive
 MAX_BATCH = 1_000  # decisions or reports in one request
-RETRY_SECONDS = 1  # seconds after which clients may retry after status 503
+RETRY_SECONDS = 1  # after status 503, clients may retry after this time
 SLASH = "\uf8ff"  # stands for %2F within a name; no name contains it, as it is not printable
 STATUS = {  # code and description of each error status
     400: ("bad_request", "The request is incomplete."),
@@ -112,7 +112,7 @@ class Operation:
     function: Callable[..., Any]  # async (call, body, query) -> answer
     example: Any  # `body`, `answer` (JSON) and `media` (other answers, by media type)
     status: int = 200  # status of a successful response
-    errors: tuple[int, ...] = ()  # statuses besides the ones that `__post_init__` adds
+    errors: tuple[int, ...] = ()  # error statuses; `__post_init__` adds the common statuses
     headers: tuple[str, ...] = ()  # request headers that the function reads, except the token
 
     def __post_init__(self) -> None:

@@ -50,8 +50,8 @@ GROWTHS = (1.1, 1.2, 1.5, 2.0, 3.0)
 SMALL_GROWTHS = (1.1, 1.2)
 #: The other parameters of ETC-OCUCB.
 ETC_OCUCB: Any = {"alpha": 1.0, "rho": 0.5, "eta": 2.0, "C": 10.0}
-#: The title of each reading, and whether each epoch discards the statistics of the previous epochs,
-#: as Algorithm 2 says literally.
+#: The title of each reading, and whether each epoch starts without observations, exactly as in
+#: Algorithm 2.
 READINGS = {"kept": ("Statistics kept", False), "restart": ("Restart in each epoch", True)}
 #: When ETC compares the arms: after whole rounds of looks, or at stages 2^k.
 VARIANTS = {"ETC-OCUCB": "rounds", "ETC-OCUCB-2": "doubling"}

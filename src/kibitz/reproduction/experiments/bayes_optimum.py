@@ -54,7 +54,7 @@ RUNS = 100
 MAX_RATIO = 1.35  #: Largest ratio to the optimal regret that counts as close to the optimum.
 N_PLOTTED = 8  #: Number of policies in the figure: the best policies and UCB1-Double.
 NO_LOOKS_X = 0.01  # position of "no looks" on the logarithmic axis
-BERNOULLI_POLICIES = ("kibitzer", "kl_ucb", "thompson")  # have a form for Bernoulli rewards
+BERNOULLI_POLICIES = ("kibitzer", "kl_ucb", "thompson")  # with a form for Bernoulli rewards
 
 
 def make_policies() -> dict[str, Policy]:

@@ -1,4 +1,4 @@
-"""The simulated regrets of UCB, between its lower and upper bounds, and kibitzer, below its bound.
+"""The simulated regret of UCB between its bounds, and of kibitzer below its upper bound.
 
 Source: Theorems 1 and 3, without a figure.
 

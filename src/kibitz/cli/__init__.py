@@ -1,4 +1,4 @@
-"""The command line. Each command imports what it needs when it runs, so help appears at once."""
+"""The command line. A command imports its dependencies when it runs, so help appears at once."""
 
 import os
 import sys
@@ -88,7 +88,7 @@ def main() -> None:
         code = INTERRUPTED
     except BrokenPipeError:
         code = BROKEN_PIPE
-    except SystemExit as stop:  # typer and rich exit like this if the pipe is closed
+    except SystemExit as stop:  # typer and rich raise SystemExit if the pipe is closed
         code = BROKEN_PIPE if isinstance(stop.__context__, BrokenPipeError) else stop.code
     except Exception as error:
         if (message := describe(error)) is None:
@@ -107,7 +107,7 @@ def main() -> None:
 
 
 def describe(error: Exception) -> str | None:
-    """Return the message for an error that the user can mend, None for a bug."""
+    """Return the message for an error that the user can fix, or None for a bug."""
     if isinstance(error, option.OptionError):
         text = error.format_message()
     elif hasattr(error, "format_message"):
@@ -126,13 +126,13 @@ def describe(error: Exception) -> str | None:
 
 
 def describe_misuse(error: Any) -> str:
-    """Return the message for an error of typer's, such as an unknown command or option."""
+    """Return the message for an error raised by typer, such as an unknown command or option."""
     if getattr(error, "possibilities", None):
         close = get_close_matches(error.option_name, error.possibilities, n=1, cutoff=0.7)
         if close:
             return f"{error.message}. Did you mean {close[0]}?"
         error.possibilities = None
-    text = str(error.format_message())  # "" if only help is printed
+    text = str(error.format_message())  # empty if typer only prints the help
     if not text or text.endswith("?"):
         return text
     path = error.ctx.command_path if error.ctx else "kibitz"

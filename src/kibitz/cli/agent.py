@@ -9,7 +9,7 @@ import typer
 from kibitz.cli import option
 from kibitz.cli.command import add_command, format_examples
 
-CREATE = """\
+CREATE_EXAMPLE = """\
 kibitz agent create checkout --store shop.db --arms blue,green \\
     --policy ucb_double:exploration=2 --scale 0.5
 """
@@ -17,7 +17,7 @@ kibitz agent create checkout --store shop.db --arms blue,green \\
 app = typer.Typer(
     no_args_is_help=True,
     help="Create and use live agents, which a store remembers.",
-    epilog=format_examples(CREATE + "kibitz agent ask checkout --store shop.db"),
+    epilog=format_examples(CREATE_EXAMPLE + "kibitz agent ask checkout --store shop.db"),
 )
 
 Store = Annotated[
@@ -35,7 +35,7 @@ AsJson = Annotated[bool, option.flag("--json", "Print one JSON object")]
 
 
 def open_agent(store: str, name: str) -> Any:
-    """Open an agent that exists; a `with` statement closes it."""
+    """Open an existing agent, for use in a `with` statement, which closes it."""
     from kibitz.live.agent.agent import agent
 
     return agent(store, name)
@@ -43,7 +43,7 @@ def open_agent(store: str, name: str) -> Any:
 
 @contextlib.contextmanager
 def open_store(store: str) -> Iterator[Any]:
-    """Open a store that exists, and close it at the end."""
+    """Open an existing store; close it at the end of the `with` statement."""
     from kibitz.live.store import connect
 
     opened = connect(store, create=False)
@@ -54,7 +54,7 @@ def open_store(store: str) -> Iterator[Any]:
 
 
 def print_values(values: dict[str, Any], as_json: bool) -> None:
-    """Print values as one JSON object, or on one line."""
+    """Print values as one JSON object, or as text on one line."""
     if as_json:
         from kibitz.cli.output import print_json
 
@@ -63,7 +63,7 @@ def print_values(values: dict[str, Any], as_json: bool) -> None:
         print(" ".join(str(value) for value in values.values() if value is not None))
 
 
-@add_command(app, CREATE)
+@add_command(app, CREATE_EXAMPLE)
 def create(
     name: Name,
     store: Store,

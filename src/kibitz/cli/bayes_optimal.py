@@ -1,4 +1,4 @@
-"""`kibitz bayes-optimal`: the Bayes-optimal regret of two Bernoulli arms, and that of policies."""
+"""`kibitz bayes-optimal`: the Bayes-optimal regret of two Bernoulli arms, and policies' regret."""
 
 from typing import Annotated, Any
 

@@ -54,7 +54,7 @@ def bounds(
     try:
         data = summary(means, rate, weights, horizon, **constants, rho=rho, alpha=alpha)
     except ValueError as error:
-        if str(error).startswith("gaps "):  # which come from the means
+        if str(error).startswith("gaps "):  # the gaps follow from the means
             raise OptionError(f"--means: {error}") from None
         raise
     if as_json:
@@ -127,7 +127,7 @@ def print_upper_bounds(data: dict[str, Any], printer: "Printer") -> None:
 
 
 def make_rows(data: dict[str, Any], observer: str) -> list[list[str]]:
-    """Return the rows of an observer in the table of lower bounds."""
+    """Return the rows for an observer in the table of lower bounds."""
     from kibitz.cli.output import format_number
 
     rows = []
@@ -147,7 +147,7 @@ def make_rows(data: dict[str, Any], observer: str) -> list[list[str]]:
 
 
 def format_bound(bound: float | None) -> str:
-    """Return a bound for a table, a dash for None."""
+    """Format a bound for a table; None becomes a dash."""
     from kibitz.cli.output import format_number
 
     return "–" if bound is None else format_number(bound)

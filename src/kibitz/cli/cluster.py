@@ -23,7 +23,7 @@ def open_cluster(address: str | None) -> Iterator[Executor | None]:
 
     from kibitz.simulation.executors import cores
 
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # it reports when a worker ends
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # it logs workers that end
     if address == LOCAL:
         one_each = {"n_workers": cores(), "threads_per_worker": 1}
         with (

@@ -1,4 +1,4 @@
-"""Commands with examples in their help, and with errors that name the flags."""
+"""Commands whose help shows examples and whose error messages name the flags."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ from kibitz.cli.option import OptionError
 
 
 class Command(TyperCommand):
-    """A command that names the flag where an error of the library names a parameter."""
+    """A command whose error messages name the flag instead of the parameter of the library."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
@@ -21,7 +21,7 @@ class Command(TyperCommand):
             raise OptionError(name_flags(str(error), self.params)) from error
 
     def get_help_option(self, ctx: Any) -> Any:
-        """Return the option --help; it joins the last panel instead of one of its own."""
+        """Return the --help option, listed in the last panel of options, not in a separate panel."""
         option: Any = super().get_help_option(ctx)
         if option is not None and self.params:
             option.rich_help_panel = getattr(self.params[-1], "rich_help_panel", None)
@@ -37,13 +37,13 @@ def add_command(
 
 
 def format_examples(examples: str) -> str:
-    """Return the text below the help that shows examples, one command on each line."""
+    """Return the examples, one command on each line, as the text below the help of a command."""
     title = "Example:" if examples.count("kibitz ") == 1 else "Examples:"
     return f"{title}\n\n{examples.strip()}"
 
 
 def name_flags(message: str, params: Sequence[Any]) -> str:
-    """Return an error message with flags instead of the parameter names that are its subject.
+    """Replace the parameter names at the start of an error message by their flags.
 
     "rate must be in [0, 1], got 2.0" becomes "--rate must be in [0, 1], got 2.0".
     """

@@ -121,7 +121,7 @@ def print_league(table: dict[str, Any]) -> None:
 
 
 def format_difference(value: float, error: float) -> str:
-    """Return a number with its standard error, with fewer digits than a regret."""
+    """Format a number with its standard error, with fewer digits than for a regret."""
     from kibitz.cli.output import format_number
 
     return f"{format_number(value, 3)} ± {format_number(error, 1)}"

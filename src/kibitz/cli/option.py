@@ -2,8 +2,8 @@
 
 `number`, `numbers`, `integer`, `integers`, `choice`, `policy`, `weights`, `text` and `flag` each
 return a typer option. A value that cannot be parsed raises an `OptionError` that names the flag; the
-library checks the rest. `kibitz._validation` imports NumPy, so functions import it only to parse a
-value: help must not wait for it.
+library checks the parsed values. `kibitz._validation` imports NumPy, so functions import that module
+only to parse a value: the help must not wait for NumPy.
 """
 
 import math
@@ -24,7 +24,7 @@ PROBLEM, LOOKS, RUN, OUTPUT = "Problem", "Looks", "Run", "Output"
 
 
 class Numbers(list[float]):
-    """A comma-separated list of numbers; typer takes `list[float]` for a repeatable option."""
+    """A comma-separated list of numbers. Typer would treat `list[float]` as a repeatable option."""
 
 
 class Integers(list[int]):
@@ -32,7 +32,7 @@ class Integers(list[int]):
 
 
 class OptionError(typer.BadParameter):
-    """An invalid option, with a message that is printed as it is."""
+    """An invalid option, with a message that is printed unchanged."""
 
     def format_message(self) -> str:
         """Return the message without the prefix that typer adds."""
@@ -84,7 +84,7 @@ def choice(flag: str, help: str, choices: Sequence[str], panel: str | None = Non
 
 
 def policy(help: str, panel: str | None = PROBLEM) -> Any:
-    """Return the option --policy; shells complete the names of the policies."""
+    """Return the option --policy, with shell completion of the names of policies."""
 
     def names() -> Sequence[str]:
         from kibitz.policies import POLICIES
@@ -134,10 +134,10 @@ def plot(help: str) -> Any:
 
 
 def simulation_options(*names: str, **defaults: Any) -> Callable[[F], F]:
-    """Return a decorator that gives a command options of `simulate`, as `**options`.
+    """Return a decorator that adds options of `simulate` to a command, as `**options`.
 
-    All options of `simulate` that have a flag are added if no `names` are given. They come before the
-    keyword-only parameters of the command.
+    Without `names`, all options of `simulate` that have a flag are added. The added options come
+    before the keyword-only parameters of the command.
     """
 
     def add(command: F) -> F:
@@ -148,7 +148,7 @@ def simulation_options(*names: str, **defaults: Any) -> Callable[[F], F]:
             typed: Any = Annotated[kind, simulation_option(name)]
             default = defaults.get(name, parameter.default)
             added[name] = parameter.replace(default=default, annotation=typed)
-            command.__annotations__[name] = typed  # typer reads both
+            command.__annotations__[name] = typed  # typer reads the signature and the annotations
         add_parameters(command, added, first=True)
         return command
 
@@ -177,7 +177,7 @@ def _option(
     panel: str | None,
     **more: Any,
 ) -> Any:
-    def parser(value: Any) -> Any:  # typer passes default values too, which need not be strings
+    def parser(value: Any) -> Any:  # typer also passes default values, which may not be strings
         return parse(value if isinstance(value, str) else str(value))
 
     return typer.Option(
@@ -228,7 +228,7 @@ def parse_bool(word: str, name: str) -> bool:
 
 
 def _to_number(word: str) -> int | float | str:
-    """Return the number that a word means, an exact int if possible; any other word as it is."""
+    """Convert a word to a number, an exact int if possible; return any other word unchanged."""
     try:
         return int(word)
     except ValueError:
@@ -238,19 +238,19 @@ def _to_number(word: str) -> int | float | str:
         value = float(numerator) / float(denominator) if slash else float(numerator)
     except (ValueError, ZeroDivisionError):
         return word
-    is_overflow = math.isinf(value) and any(letter.isdigit() for letter in word)  # 1e400
+    is_overflow = math.isinf(value) and any(letter.isdigit() for letter in word)  # such as 1e400
     return word if is_overflow else value
 
 
 def _parse(check: Callable[..., T], *arguments: Any) -> T:
     try:
         return check(*arguments)
-    except ValueError as error:  # typer would replace its message
+    except ValueError as error:  # typer would replace the message of a ValueError
         raise OptionError(str(error)) from None
 
 
 def suggest(word: str, choices: Sequence[str]) -> str:
-    """Return "; did you mean ...?" with the choice that is closest to a misspelt word, or ""."""
+    """Return "; did you mean ...?" with the choice closest to a misspelt word, or ""."""
     from difflib import get_close_matches
 
     close = get_close_matches(word, choices, n=1)
@@ -261,7 +261,7 @@ def suggest(word: str, choices: Sequence[str]) -> str:
 
 
 def check_plot(plot: str) -> None:
-    """Raise a ValueError if the figure could not be written after the computation."""
+    """Raise ValueError before a long computation if its figure could not be written afterwards."""
     from kibitz._files import check_target
     from kibitz._validation import invalid
 
@@ -272,7 +272,7 @@ def check_plot(plot: str) -> None:
 
 
 def check_installed(package: str, extra: str, user: str) -> None:
-    """Raise a ValueError if a package that `user`, a flag or a command, needs is not installed."""
+    """Raise ValueError if a package is not installed; `user` is the flag or command that needs it."""
     import importlib.util
 
     if importlib.util.find_spec(package) is None:

@@ -14,7 +14,7 @@ from kibitz.cli.terminal import to_encodable
 
 
 class Printer:
-    """Standard output, as wide as the terminal or COLUMNS; else, as in a pipe, `width` characters."""
+    """Standard output, as wide as the terminal or COLUMNS; `width` characters wide in a pipe."""
 
     def __init__(self, width: int = 80) -> None:
         from rich.console import Console
@@ -36,10 +36,10 @@ class Printer:
         left: Collection[str] = (),
         folded: Collection[str] = (),
     ) -> None:
-        """Print a table; if it is too wide, print several that repeat the first `lead` columns.
+        """Print a table; if it is too wide, print several with the same first `lead` columns.
 
-        The first column and those in `left` are aligned to the left. Cells are never truncated;
-        those of `folded` columns may be wrapped at spaces.
+        The first column and the columns in `left` are aligned to the left. Cells are never truncated;
+        cells of `folded` columns may be wrapped at spaces.
         """
         from rich.console import Console
         from rich.table import Table
@@ -82,7 +82,7 @@ def _table_width(widths: Sequence[int]) -> int:
 
 
 def _split_columns(widths: Sequence[int], lead: int, room: int) -> list[list[int]]:
-    """Split columns into groups that fit into `room`, each with the `lead` columns first."""
+    """Split columns into groups no wider than `room`, each with the `lead` columns first."""
     groups: list[list[int]] = []
     for k in range(lead, len(widths)):
         if not groups or _table_width([widths[j] for j in [*groups[-1], k]]) > room:
@@ -92,9 +92,9 @@ def _split_columns(widths: Sequence[int], lead: int, room: int) -> list[list[int
 
 
 def format_number(value: float, digits: int = 4) -> str:
-    """Return a number with so many significant digits, as people write it: 1,630 and 0.00038.
+    """Format a number with `digits` significant digits, as people write it: 1,630 and 0.00038.
 
-    Exponents are left to numbers below 1e-5 and from 1e15 on.
+    Only numbers below 1e-5 and numbers of at least 1e15 get an exponent.
     """
     rounded = float(f"{value:.{digits}g}")
     if not math.isfinite(rounded):
@@ -108,12 +108,12 @@ def format_number(value: float, digits: int = 4) -> str:
 
 
 def format_mean(mean: float, error: float) -> str:
-    """Return a mean with its standard error."""
+    """Format a mean with its standard error."""
     return f"{format_number(mean)} ± {format_number(error, 2)}"
 
 
 def shorten(text: str, most: int = 70) -> str:
-    """Return a list of words, cut after a word if it has more than `most` characters."""
+    """Cut a text after a word if it has more than `most` characters."""
     return text if len(text) <= most else text[: text.rindex(" ", 0, most)] + " …"
 
 
@@ -123,7 +123,7 @@ def print_json(data: Any) -> None:
 
 
 def to_json(data: Any) -> Any:
-    """Return plain data with infinity as the strings "inf" and "-inf", and NaN as None."""
+    """Convert plain data for JSON: infinities become "inf" and "-inf", and NaN becomes None."""
     if isinstance(data, dict):
         return {key: to_json(value) for key, value in data.items()}
     if isinstance(data, list | tuple):

@@ -20,7 +20,7 @@ LABELS = {
     "active": "UCB1-Double",
     "kibitzer": "kibitzer",
 }
-#: The policies that a plan can show, and the observers of each.
+#: The policies that a plan can show, and the observers for which each policy is planned.
 OBSERVERS = {"kibitzer": ["kibitzer"], "ucb_double": ["active"], "ucb": ["uniform", "optimal"]}
 DEFAULT_POLICIES = ["kibitzer", "ucb_double"]
 
@@ -94,7 +94,9 @@ def plan(
     if n_arms is None and used[0] in {"--gap", "--gap-range"}:
         raise OptionError(f"{used[0]} needs --arms, the number of arms")
     if log and n_arms is not None:
-        raise OptionError(f"--arms {n_arms} cannot be used with --log, which has the arms")
+        raise OptionError(
+            f"--arms {n_arms} cannot be used with --log, because the log already determines the arms"
+        )
     names = policy or DEFAULT_POLICIES
     observers = [observer for name in OBSERVERS if name in names for observer in OBSERVERS[name]]
     from kibitz.planning.planner import plan as make_plan
@@ -277,7 +279,7 @@ def plateau_stage(planned: dict[str, Any]) -> float:
 
 
 def make_rows(planned: dict[str, Any], observers: list[str]) -> list[list[str]]:
-    """Return the rows of the table of predictions: no looks, and every sixth rate."""
+    """Return the rows of the table of predictions: without looks, then for every sixth rate."""
     from kibitz.cli.output import format_number
 
     is_range = len(planned["setting"]["problems"]) > 1

@@ -22,7 +22,7 @@ def policies() -> None:
 
 
 def parse_policies(specs: Sequence[str]) -> dict[str, Any]:
-    """Return the policies that specs such as ucb:exploration=2 describe, by spec."""
+    """Return a dict from each spec, such as ucb:exploration=2, to its policy."""
     import inspect
 
     from kibitz.cli.option import OptionError, suggest
@@ -43,7 +43,7 @@ def parse_policies(specs: Sequence[str]) -> dict[str, Any]:
             values = {p: parse_parameter(word, known[p].annotation, p) for p, word in words.items()}
             scale = values.pop("scale", None)
             parsed[spec] = from_spec({"name": name, "parameters": values, "scale": scale})
-        except (ValueError, OptionError) as error:  # of a parameter, not of a flag of that name
+        except (ValueError, OptionError) as error:  # about a parameter, not a flag of the same name
             raise OptionError(f"--policy {name}: {error}") from None
     return parsed
 
@@ -70,10 +70,10 @@ def split_spec(spec: str, names: Sequence[str]) -> tuple[str, dict[str, str]]:
 
 
 def parse_parameter(word: str, annotation: Any, name: str) -> Any:
-    """Parse a parameter of a policy by its annotation: bool, float, int or str."""
+    """Parse a parameter of a policy as its annotation says: bool, float, int or str."""
     from kibitz.cli.option import parse_bool, parse_integer, parse_number
 
-    kinds = getattr(annotation, "__args__", (annotation,))  # of `int | None`
+    kinds = getattr(annotation, "__args__", (annotation,))  # the types in `int | None`
     if bool in kinds:
         return parse_bool(word, name)
     if float in kinds:

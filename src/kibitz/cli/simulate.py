@@ -145,7 +145,7 @@ def simulate(
 
 
 def load_problem(log: str, means: list[float] | None, sd: list[float] | None) -> Any:
-    """Return the problem of a log."""
+    """Return the problem that draws its rewards from a log."""
     from kibitz.live.agent.from_log import from_log
 
     for flag, value in {"--means": means, "--sd": sd}.items():
@@ -207,10 +207,10 @@ def make_feedback(
 
 
 def summarize(data: "xarray.Dataset") -> dict[str, Any]:
-    """Return a result as plain data, for --json."""
+    """Return the result of a simulation as plain data, for --json."""
     policies = {}
     for label in data["policy"].to_numpy():
-        one = data.sel(policy=label).compute()  # a zarr folder is read here
+        one = data.sel(policy=label).compute()  # reads from disk if the result is a Zarr folder
         final, curve = one["final_regret"], one["regret"]
         quantiles = final.quantile([0.1, 0.25, 0.5, 0.75, 0.9]).to_numpy().tolist()
         low, high = curve.quantile([0.25, 0.75], "run").to_numpy().tolist()
@@ -242,18 +242,18 @@ def standard_error(final: "xarray.DataArray") -> float:
 
 
 def format_regret(final: "xarray.DataArray") -> str:
-    """Return a mean over runs with its standard error."""
+    """Format a mean over runs with its standard error."""
     from kibitz.cli.output import format_mean
 
     return format_mean(float(final.mean()), standard_error(final))
 
 
 def print_regret(data: "xarray.Dataset", arms: bool = False) -> None:
-    """Print the regret of each policy; with `arms`, also how pulls and looks spread over the arms."""
+    """Print the regret of each policy; with `arms`, also each arm's share of the pulls and looks."""
     from kibitz.cli.output import Printer, format_number
 
     setting = json.loads(data.attrs["fingerprint"])
-    data = data[["final_regret", "n_pulls", "n_looks"]].compute()  # a zarr folder is read here
+    data = data[["final_regret", "n_pulls", "n_looks"]].compute()  # may read a Zarr folder
     rows = []
     for label in data["policy"].to_numpy():
         final = data["final_regret"].sel(policy=label)

@@ -16,7 +16,7 @@ HANDLER = "kibitz-ascii"
 
 
 def replace_unencodable(error: UnicodeError) -> tuple[str, int]:
-    """Return the replacement of what could not be encoded; an error handler for `codecs`."""
+    """Return the replacement for characters that cannot be encoded; an error handler for `codecs`."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     letters = error.object[error.start : error.end]
@@ -28,13 +28,13 @@ codecs.register_error(HANDLER, replace_unencodable)
 
 
 def to_encodable(text: str, stream: TextIO) -> str:
-    """Return a text as a stream will print it; tables need its width."""
+    """Return a text as a stream will print it. The width of a table depends on the printed text."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     return text.encode(encoding, HANDLER).decode(encoding)
 
 
 def set_error_handler(*streams: TextIO) -> None:
-    """Make streams replace what they cannot encode, instead of raising an error."""
+    """Make streams replace characters that they cannot encode, instead of raising an error."""
     for stream in streams:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None and not stream.encoding.lower().startswith("utf"):

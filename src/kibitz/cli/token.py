@@ -1,4 +1,4 @@
-"""`kibitz token`: access to the agents of a store over HTTP."""
+"""`kibitz token`: manage the tokens that give access to a store's agents over HTTP."""
 
 from typing import Annotated, Literal
 

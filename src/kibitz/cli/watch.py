@@ -1,4 +1,4 @@
-"""`kibitz simulate --watch`: a window if possible, otherwise a table that changes."""
+"""`kibitz simulate --watch`: show progress in a window if possible, otherwise in a live table."""
 
 import sys
 from collections.abc import Iterator
@@ -17,12 +17,15 @@ if TYPE_CHECKING:
 
 HEADS = ("policy", "mean ± s.e.", "regret against log t")
 SPARKLINE_WIDTH = 24
-BLOCKS, ASCII = "▁▂▃▄▅▆▇█", "_.:-=+*#"  # letters of a sparkline, from low to high
+BLOCKS, ASCII = "▁▂▃▄▅▆▇█", "_.:-=+*#"  # characters of a sparkline, from low to high
 
 
 @contextmanager
 def open_screen(window: "Window | None") -> Iterator["Screen"]:
-    """Return the window; without one, a table on standard error, or nothing if it is no terminal."""
+    """Yield a screen that draws in `window`, or a live table on standard error if there is no window.
+
+    Without a window, nothing is shown if standard error is not a terminal.
+    """
     from kibitz.plotting.race import Curves
 
     if window is not None or not sys.stderr.isatty():
@@ -74,7 +77,7 @@ class LiveTable:
 
 
 def sparkline(regret: "xarray.DataArray", top: "xarray.DataArray") -> str:
-    """Return mean regret against the logarithm of the stage as a line of letters."""
+    """Return mean regret against the logarithm of the stage as a line of block characters."""
     import numpy as np
 
     stages = np.log(regret["stage"].to_numpy())

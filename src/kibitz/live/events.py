@@ -3,9 +3,10 @@
 The log is the source of truth. The store also holds the projection, which can be rebuilt from the
 log at any time (`project`).
 
-A decision is a `pull`, a `look`, or an `observe` (an unsolicited observation). A pull or look is
-`pending` until its reward is reported; then it is `told`. Without a report it becomes `forgotten`,
-or `silent` if the agent counts silence as a reward. A late report still makes it `told`.
+A decision is a `pull`, a `look`, or an `observe` (an observation that was not asked for). A pull or
+look is `pending` until its reward is reported; then it is `told`. A decision without a report
+becomes `forgotten`, or `silent` if the agent counts silence as a reward. A late report still makes
+the decision `told`.
 """
 
 from collections.abc import Iterable
@@ -22,7 +23,7 @@ class Event(NamedTuple):
     seq: int  # 1, 2, 3, ... for each agent
     at: float  # seconds since 1970
     kind: str  # DECISION_KINDS, ARM_STATUS, told, corrected, forgotten or silent
-    id: int | None  # of the decision
+    id: int | None  # id of the decision
     arm: str
     reward: float | None
     key: str | None
@@ -76,7 +77,7 @@ class Arm:
 
     @property
     def mean(self) -> float:
-        """The mean of all observations; NaN without any."""
+        """The mean of all observations; NaN if there are none."""
         return (self.pull_sum + self.look_sum) / self.n_observed if self.n_observed else float("nan")
 
     def count_decision(self, kind: str) -> None:
@@ -112,7 +113,7 @@ class Arm:
         record.status = "silent" if kind == "silent" else "told"
 
     def _uncount(self, is_pull: bool, record: "DecisionRecord") -> None:
-        """Subtract a decision from the pending or forgotten ones."""
+        """Subtract a decision from the count of pending or forgotten decisions."""
         if record.status == "forgotten":
             self.n_forgotten -= is_pull
             self.looks_forgotten -= not is_pull
@@ -137,7 +138,7 @@ class DecisionRecord:
 
 @dataclass(slots=True)
 class Projection:
-    """The state that follows from a log."""
+    """The state of an agent that follows from its log."""
 
     arms: list[Arm] = field(default_factory=list)
     decisions: list[DecisionRecord] = field(default_factory=list)
@@ -189,7 +190,7 @@ def _add_decision(p: Projection, event: Event, arm: Arm, place: int) -> None:
 
 
 def list_discrepancies(stored: Any, replayed: Any, subject: str) -> list[str]:
-    """Describe each field in which a stored record differs from the replayed one."""
+    """Describe each field in which a stored record differs from the replayed record."""
     return [
         f"{subject}: {name} is {getattr(stored, name)!r}; the log gives {getattr(replayed, name)!r}"
         for name in replayed.__slots__

@@ -1,4 +1,4 @@
-"""Figures drawn with matplotlib, the only module that imports it.
+"""Figures drawn with matplotlib. No other module imports matplotlib.
 
 `draw_figure` draws the `Picture` of an experiment; `draw_regret_curves` and `draw_plan` draw the
 figures of `--plot`. A `Window` shows regret curves while they change.
@@ -41,7 +41,7 @@ STYLE: Any = {
     "svg.hashsalt": "kibitz",
     "svg.fonttype": "path",
     "path.simplify_threshold": 0.5,
-    "text.parse_math": False,  # a $ in a label is a $
+    "text.parse_math": False,  # print a $ in a label as it is
 }
 
 
@@ -74,12 +74,12 @@ def draw_figure(picture: Picture) -> "Figure":
             ncols=legend_columns,
         )
         drawn.draw_without_rendering()
-        drawn.set_layout_engine("none")  # computed once for all file formats
+        drawn.set_layout_engine("none")  # the layout was computed once, for all file formats
     return drawn
 
 
 def draw_panel(axes: "Axes", panel: Panel, labels: list[str], handles: dict[str, Any]) -> None:
-    """Draw a panel into its axes, and add the legend handles of its curves to `handles`."""
+    """Draw a panel into `axes`, and add the legend handles of its curves to `handles`."""
     for curve in panel.curves:
         handle = draw_curve(axes, curve, labels.index(curve.label))
         handles.setdefault(curve.label, handle)
@@ -98,7 +98,7 @@ def draw_panel(axes: "Axes", panel: Panel, labels: list[str], handles: dict[str,
 
 
 def draw_curve(axes: "Axes", curve: Curve, index: int) -> Any:
-    """Draw a curve with the colour, dashes and marker of its index; return its legend handle."""
+    """Draw a curve with the colour, dashes and marker given by `index`; return its legend handle."""
     colour, marker = COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)]
     dashes = DASHES[index % len(DASHES)] or (1, 0)
     x, y = np.asarray(curve.x, float), np.asarray(curve.y, float)
@@ -141,9 +141,10 @@ def _has_negative(panel: Panel) -> bool:
 def draw_regret_curves(
     data: "xarray.Dataset | None", title: str = "", into: "Figure | None" = None
 ) -> "Figure":
-    """Draw mean regret against the stage for each policy, with bands from 25 to 75 %.
+    """Draw the mean regret of each policy against the stage.
 
-    `into` is a figure to redraw. Without data, the figure shows only the title.
+    A band shows the range from the 25 % to the 75 % quantile of the runs. `into` is a figure to
+    redraw. Without data, the figure shows only the title.
     """
     from matplotlib.figure import Figure
 
@@ -157,7 +158,7 @@ def draw_regret_curves(
             return figure
         stages = data["stage"].to_numpy()
         for n, label in enumerate(data["policy"].to_numpy()):
-            regret = data["regret"].sel(policy=label).compute()  # Zarr data are read here
+            regret = data["regret"].sel(policy=label).compute()  # reads Zarr data from disk
             colour, line = COLOURS[n % len(COLOURS)], LINES[n // len(COLOURS) % len(LINES)]
             low, high = regret.quantile([0.25, 0.75], "run").to_numpy()
             axes.fill_between(stages, low, high, color=colour, alpha=0.15, linewidth=0)

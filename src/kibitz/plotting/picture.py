@@ -1,6 +1,7 @@
 """Figures as plain data: panels, curves and marks.
 
-An experiment returns a `Picture`. `figures` draws it with matplotlib, `vega` in the browser.
+An experiment returns a `Picture`. The module `figures` draws the picture with matplotlib, and `vega`
+draws it in the browser.
 """
 
 import math
@@ -69,7 +70,7 @@ class Picture(NamedTuple):
     columns: int = 2
 
     def labels(self) -> list[str]:
-        """Return each label once, lines first and dots last; its index determines its colour."""
+        """Return each label once, lines first and dots last; the index of a label sets its colour."""
         kinds = ("line", "points", "reference", "dots")
         curves = [curve for panel in self.panels for curve in panel.curves]
         curves.sort(key=lambda curve: kinds.index(curve.kind))
@@ -77,7 +78,7 @@ class Picture(NamedTuple):
 
 
 def band(label: str, regret: "xarray.DataArray") -> Curve:
-    """Return mean regret against the stage, from stage 10 on, with a band from 25 to 75 %."""
+    """Return mean regret from stage 10 on, with a band from the 25 % to the 75 % quantile."""
     regret = regret.sel(stage=slice(10, None))
     low, high = regret.quantile([0.25, 0.75], "run").to_numpy()
     return Curve(label, regret["stage"].to_numpy(), regret.mean("run").to_numpy(), low, high)

@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
     from kibitz.plotting.figures import Window
 
-NOTEBOOK_WIDTH = 640  # of a figure, in CSS pixels
+NOTEBOOK_WIDTH = 640  # width of a figure, in CSS pixels
 RESERVED_OPTIONS = ("progress", "keep", "watch")  # options of `simulate` that `race` sets itself
-MIN_TITLE_SECONDS = 0.5  # between two titles before the first runs are complete
+MIN_TITLE_SECONDS = 0.5  # shortest time between two titles before the first runs are complete
 
 
 class Screen(Protocol):
     """A display that shows progress and partial results."""
 
     def tell(self, what: str, share: float, /) -> None:
-        """Show what is being done, and the share of the work that is complete."""
+        """Show the current task `what`, and the share of the work that is complete."""
 
     def show(self, data: "xarray.Dataset", title: str, /) -> None:
         """Show the runs that are complete, under a title."""
@@ -49,11 +49,11 @@ def race(
     can be opened, nothing is drawn. All policies are simulated in parallel, so their curves grow
     together.
 
-    Ctrl-C, or the stop button of a notebook, stops the simulation. The title then says so, and the
-    result contains the runs that all policies have completed; if there are none, KeyboardInterrupt is
-    raised. With a `file`, the same call resumes from there.
+    Ctrl-C, or the stop button of a notebook, stops the simulation. The title then says that it was
+    stopped, and the result contains the runs that all policies have completed; if there are no such
+    runs, KeyboardInterrupt is raised. With a `file`, the same call later resumes the simulation.
 
-    The numbers are bit for bit those of `simulate`.
+    The result is bit for bit the result of `simulate`.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ def race(
 def watch_simulation(
     screen: Screen, problem: Problem, feedback: Feedback, policies: Policies, **options: Any
 ) -> "xarray.Dataset":
-    """Simulate on a screen until all runs are complete or Ctrl-C, and return the complete runs."""
+    """Simulate, show progress on `screen`, and return the runs completed before the end or Ctrl-C."""
     latest: xarray.Dataset | None = None
 
     def format_progress(data: "xarray.Dataset") -> str:
@@ -88,7 +88,7 @@ def watch_simulation(
         if latest is None:
             raise
         data, title = latest, f"stopped after {format_progress(latest)}"
-    with suppress(KeyboardInterrupt):  # the data are complete: return them
+    with suppress(KeyboardInterrupt):  # all runs are complete, so return them in spite of Ctrl-C
         screen.show(data, title)
     return data
 
@@ -97,15 +97,15 @@ def watch_simulation(
 
 
 class Curves:
-    """Regret curves in a notebook or in a window; draws nothing without either."""
+    """A screen that draws regret curves in a notebook or a window, or nothing if there is neither."""
 
     def __init__(self, open_canvas: "Callable[[], Notebook | Window | None]") -> None:
-        self.canvas = cache(open_canvas)  # opened when there is something to draw
+        self.canvas = cache(open_canvas)  # opened at the first use
         self.data: xarray.Dataset | None = None
         self.title, self.drawn_at = "", 0.0
 
     def tell(self, what: str, share: float) -> None:
-        """Show in the title what is being compiled and, before the first run, the progress."""
+        """Show in the title what is being compiled and, until runs are complete, the progress."""
         compiling = what.startswith("compiling")
         late = self.data is None and time.monotonic() - self.drawn_at > MIN_TITLE_SECONDS
         title = what if compiling else f"{what}: {100 * share:.0f} %"
@@ -154,7 +154,7 @@ def is_notebook() -> bool:
 
 
 def open_window() -> "Window | None":
-    """Return a window, or None without matplotlib, a display or a backend that opens windows."""
+    """Return a window, or None if matplotlib, a display or a backend with windows is missing."""
     no_display = sys.platform == "linux" and not {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()
     if no_display or find_spec("matplotlib") is None:
         return None

@@ -1,7 +1,7 @@
 """Figures in the browser: Vega-Lite specifications and the JavaScript that draws them.
 
-The page supplies the colours, for light and dark. The parameter `hidden` of a chart lists the curves
-that the reader has switched off.
+The HTML page supplies the colours, for light and dark backgrounds. The parameter `hidden` of a
+chart lists the curves that the reader has switched off.
 """
 
 import json
@@ -43,7 +43,7 @@ def make_chart(panel: Panel, picture: Picture) -> Spec:
 
 
 def curve_layers(panel: Panel, labels: list[str], x: Spec, y: Spec) -> list[Spec]:
-    """Return layers for bands, bars, lines and points, and one that shows tooltips."""
+    """Return layers for bands, bars, lines and points, and a layer that shows tooltips."""
     named: Spec = {"field": "label", "type": "nominal", "legend": None}
     colour = {**named, "scale": {"domain": labels}}
     dashes = [list(DASHES[n % len(DASHES)]) or [1, 0] for n in range(len(labels))]
@@ -114,7 +114,10 @@ def curve_values(curve: Curve) -> list[Spec]:
 
 
 def axis(title: str, log: bool, values: list[float], zero: bool = False) -> Spec:
-    """Return the type, scale and axis of a channel; `zero` includes 0, or leaves a margin if log."""
+    """Return the type, scale and axis of a channel.
+
+    With `zero`, a linear axis includes 0, and a logarithmic axis has a margin.
+    """
     lines = title.replace(" (", "\n(").split("\n") if len(title) > 30 else [title]
     low, high = min(values), max(values)
     if not log:
@@ -140,7 +143,7 @@ def axis(title: str, log: bool, values: list[float], zero: bool = False) -> Spec
 def bundle_javascript() -> str:
     """Return the JavaScript of Vega, Vega-Lite and vega-embed.
 
-    A subprocess bundles it, because that takes 100 MB of memory.
+    A subprocess bundles the JavaScript, because bundling takes 100 MB of memory.
     """
     program = (
         "import sys, vl_convert; "

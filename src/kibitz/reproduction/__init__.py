@@ -1,4 +1,4 @@
-"""The experiments of the paper and our own: simulated data, verdicts, figures and a report."""
+"""The paper's experiments and additional ones: simulated data, verdicts, figures and a report."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,4 +8,4 @@ if TYPE_CHECKING:
     import xarray
 
 Data = dict[str, "xarray.Dataset"]  # the parts of an experiment's data, by name
-Files = Callable[[str], Path]  # maps the name of a part to the file that holds it
+Files = Callable[[str], Path]  # maps the name of a part of the data to its file

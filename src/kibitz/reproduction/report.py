@@ -1,8 +1,8 @@
-"""The folder that `kibitz reproduce` writes: data, figures, and a report that needs no network.
+"""The output folder of `kibitz reproduce`: data, figures, and a report that needs no network.
 
 The report is one HTML file, rendered from `templates/`. It contains each figure twice: drawn by
-matplotlib, for print and browsers without JavaScript, and as an interactive Vega-Lite chart. The
-JavaScript of Vega is part of the file. All numbers are computed from the data in the folder.
+matplotlib, for print and for browsers without JavaScript, and as an interactive Vega-Lite chart. The
+file includes the JavaScript of Vega. All numbers are computed from the data in the folder.
 """
 
 import base64
@@ -54,8 +54,8 @@ RESULTS = {True: "holds", False: "does not hold", None: "undecided: too few runs
 OUTCOME_SIGNS = {"confirmed": "✓", "partly confirmed": "±", "not confirmed": "✗"}
 REWARDS = {"gaussian": "Gaussian with variance 1", "bernoulli": "Bernoulli"}
 SWEPT = {"rate": "ε", "relative": "ε/ε*", "period": "1/ε", "draw": "pair of means"}
-MAX_LISTED = 20  # values of a sweep; longer lists are shortened to their ends
-GROUPS = (  # id, title and description of a group, and whether it is the paper's
+MAX_LISTED = 20  # values of a sweep; of a longer list, only the first and last are printed
+GROUPS = (  # id, title and description of a group, and whether its experiments are the paper's
     ("paper", "The paper’s experiments", "The figures of the paper’s section 5.", True),
     (
         "ours",
@@ -81,7 +81,7 @@ class Section(NamedTuple):
     runs: int
     data_rows: list[list[str]]  # one for each part of the data; see `DATA_COLUMNS`
     policy_rows: list[list[str]]  # one for each policy; see `POLICY_COLUMNS`
-    files: list[str]  # in `data/`, one for each part of the data
+    files: list[str]  # files in `data/`, one for each part of the data
     module: str = ""
     is_paper: bool = False  # whether it is one of the paper's experiments
     claims: Sequence[Claim] = ()
@@ -102,7 +102,7 @@ def reproduce(
     progress: Callable[[str, float], None] | None = None,
     executor: Executors | None = None,
 ) -> list[Section]:
-    """Run or resume experiments, and write data, figures and report to a folder.
+    """Run or resume experiments, and write data, figures and a report to a folder.
 
     Parameters
     ----------
@@ -161,7 +161,7 @@ def reproduce(
 
 
 def select_experiments(only: Sequence[int]) -> list[int]:
-    """Return the numbers of the requested experiments without duplicates; all if none is given."""
+    """Return the numbers in `only` without duplicates, or all numbers if it is empty."""
     condition = f"numbers from 1 to {len(NUMBERED)}"
     if not isinstance(only, Sequence) or isinstance(only, str):
         raise invalid("only", condition, only)
@@ -172,7 +172,7 @@ def select_experiments(only: Sequence[int]) -> list[int]:
 
 
 def data_file(folder: Path, number: int, part: str) -> Path:
-    """Return the file for a part of an experiment's data."""
+    """Return the path of the file for a part of an experiment's data."""
     return folder / "data" / f"{number}-{part}.nc"
 
 
@@ -308,7 +308,7 @@ def read_template(name: str) -> str:
 
 
 def inline_script(code: str) -> Markup:
-    """Return JavaScript for a script element, escaped so that it cannot end the element."""
+    """Return JavaScript escaped for a script element: it cannot contain the end of the element."""
     return Markup(code.replace("</script", "<\\/script").replace("<!--", "<\\!--"))
 
 
@@ -319,7 +319,7 @@ def to_html(text: str) -> Markup:
 
 
 def palette_css() -> str:
-    """Return the colours of the curves as CSS, for light and dark."""
+    """Return the colours of the curves as CSS, for light and dark backgrounds."""
 
     def variables(colours: Iterable[str]) -> str:
         return "".join(f"--c{n}:{colour};" for n, colour in enumerate(colours))
@@ -334,7 +334,7 @@ def palette_css() -> str:
 def legend_entries(picture: Picture) -> list[dict[str, Any]]:
     """Return the label, colour, dashes and marker of each curve."""
     curves = [curve for panel in picture.panels for curve in panel.curves]
-    kinds = {curve.label: curve.kind for curve in reversed(curves)}  # of the first with this label
+    kinds = {curve.label: curve.kind for curve in reversed(curves)}  # of a label's first curve
     entries = []
     for index, label in enumerate(picture.labels()):
         fixed = {"reference": (5, 3), "points": (), "dots": (0, 99)}
@@ -377,7 +377,7 @@ def data_rows(data: Data) -> list[list[str]]:
 
 
 def policy_rows(data: Data) -> list[list[str]]:
-    """Return a row for each policy with other parameters, and the parts of the data that have it."""
+    """Return a row for each policy and its parameters, with the parts of the data that use it."""
     parts: dict[tuple[str, str, str], list[str]] = {}
     for label, part in data.items():
         cells = json.loads(part.attrs["cells"])
@@ -391,12 +391,12 @@ def policy_rows(data: Data) -> list[list[str]]:
 
 
 def format_label(label: str) -> str:
-    """Return the label of a part of the data with large numbers as powers of ten."""
+    """Format the label of a part of the data, with large numbers as powers of ten."""
     return re.sub(r"\d{5,}", lambda match: typeset(int(match[0])), label)
 
 
 def format_parameters(parameters: dict[str, Any]) -> str:
-    """Return the parameters of a policy as "a = 1, b = no"."""
+    """Format the parameters of a policy, as in "a = 1, b = no"."""
     words = {True: "yes", False: "no", None: "none"}
     return (
         ", ".join(
@@ -410,7 +410,7 @@ def format_parameters(parameters: dict[str, Any]) -> str:
 
 
 def format_means(problems: Sequence[Sequence[float]]) -> str:
-    """Return the means of the first problem, and the number of problems if there are several."""
+    """Format the means of the first problem, and the number of problems if there are several."""
     n_problems = len({tuple(means) for means in problems})
     means = ", ".join(f"{mean:g}" for mean in problems[0])
     return means if n_problems == 1 else f"{means} (the first of {n_problems} problems)"
@@ -436,7 +436,7 @@ def format_feedback(feedbacks: Sequence[dict[str, Any]]) -> str:
 
 
 def format_values(values: Any) -> str:
-    """Return the values of a sweep, or the first and the last if there are many."""
+    """Format the values of a sweep, or only the first and the last value if there are many."""
     words = [value if isinstance(value, str) else typeset(float(value)) for value in values]
     return ", ".join(words) if len(words) <= MAX_LISTED else f"{words[0]} to {words[-1]}"
 

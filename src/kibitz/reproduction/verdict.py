@@ -1,9 +1,10 @@
 """Verdicts: estimates with standard errors, statements about them, and the outcome.
 
-A statement compares an estimate with a limit. It *holds* or *fails* if the estimate is more than
-`MIN_STANDARD_ERRORS` standard errors away from the limit; otherwise it is *undecided*. An experiment
-is "confirmed" if all its statements hold, "not confirmed" if none holds, and otherwise "partly
-confirmed", with the number of statements that hold: "partly confirmed (3 of 11)".
+A statement compares an estimate with a limit. The statement *holds* or *fails* if the estimate is
+more than `MIN_STANDARD_ERRORS` standard errors away from the limit; otherwise the statement is
+*undecided*. An experiment is "confirmed" if all its statements hold, "not confirmed" if no statement
+holds, and otherwise "partly confirmed", with the number of statements that hold: "partly confirmed
+(3 of 11)".
 """
 
 import math
@@ -12,8 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-MIN_STANDARD_ERRORS = 3.0  # between an estimate and its limit, for a decision
-#: The sign of a statement that holds, fails or is undecided.
+MIN_STANDARD_ERRORS = 3.0  # smallest distance of an estimate from its limit that decides
+#: The sign for a statement that holds, fails or is undecided.
 SIGNS = {True: "✓", False: "✗", None: "?"}
 
 
@@ -33,18 +34,18 @@ class Estimate(NamedTuple):
 
 
 class Statement(NamedTuple):
-    """A sentence about the data and whether it holds; None if there are too few runs to tell."""
+    """A sentence about the data, and whether it holds (None: too few runs to decide)."""
 
     text: str
     holds: bool | None
-    claim: int | None = None  # the index of the claim it tests in the experiment's `CLAIMS`
+    claim: int | None = None  # index in the experiment's `CLAIMS` of the claim that is tested
 
     def __str__(self) -> str:
         return f"{SIGNS[self.holds]} {self.text}"
 
 
 class Claim(NamedTuple):
-    """A claim of the paper in our words, where it is made, and how we test it."""
+    """A claim of the paper in our words, its place in the paper, and how we test it."""
 
     text: str
     place: str
@@ -52,7 +53,7 @@ class Claim(NamedTuple):
 
 
 class Parameter(NamedTuple):
-    """A parameter of an experiment: its value in the paper and here."""
+    """A parameter of an experiment, with its value in the paper and its value here."""
 
     name: str
     paper: str
@@ -60,7 +61,7 @@ class Parameter(NamedTuple):
 
     @property
     def comparison(self) -> str:
-        """Whether both values are the same."""
+        """Whether the two values are the same: "same", "differs" or "not stated"."""
         if self.paper.startswith("not stated"):
             return "not stated"
         return "same" if self.paper == self.here else "differs"
@@ -100,7 +101,7 @@ def outcome(statements: Sequence[Statement]) -> str:
 
 
 def format_outcome(statements: Sequence[Statement]) -> str:
-    """Return the outcome, with the number of statements that hold if only some of them do."""
+    """Return the outcome, with the number of statements that hold if only some statements hold."""
     word = outcome(statements)
     if word != "partly confirmed":
         return word
@@ -110,7 +111,7 @@ def format_outcome(statements: Sequence[Statement]) -> str:
 def judge(
     statements: Iterable[Statement], summary: str, finding: str, tables: Sequence[Table] = ()
 ) -> Verdict:
-    """Return the verdict for one or more statements."""
+    """Return the verdict on an experiment with one or more statements."""
     listed = list(statements)
     if not listed:
         raise ValueError("no statements to judge; pass at least one")
@@ -136,7 +137,7 @@ def is_within(estimate: Estimate, limit: float) -> bool | None:
 
 
 def all_hold(results: Iterable[bool | None]) -> bool | None:
-    """Return whether all results are True; None if none is False but some are undecided."""
+    """Return True if all results are True, False if any is False, and otherwise None."""
     listed = list(results)
     return False if False in listed else None if None in listed else True
 
@@ -160,7 +161,7 @@ def ratio(numerator: Any, denominator: Any) -> Estimate:
 
 
 def saving(values: Any, reference: Any) -> Estimate:
-    """Return by what share the mean of `values` is below the mean of `reference`."""
+    """Return the relative reduction from the mean of `reference` to the mean of `values`."""
     remaining = ratio(values, reference)
     return Estimate(1 - remaining.value, remaining.error)
 
@@ -179,7 +180,7 @@ def slope(x: Any, runs: Any, log: bool = False) -> Estimate:
 
 
 def r_squared(x: Any, y: Any) -> float:
-    """Return R² of a least-squares line; 0 if y is constant."""
+    """Return R² of the least-squares line through (x, y); 0 if y is constant."""
     points, values = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
     if np.ptp(values) <= 1e-12 * abs(values).max():
         return 0.0
@@ -193,7 +194,7 @@ def first_stage_at(share: float, stages: Any, curve: Any) -> float:
 
 
 def format_percent(share: Estimate | float) -> str:
-    """Return a share in per cent, with its standard error if it is an estimate."""
+    """Format a share as a percentage, with its standard error if the share is an estimate."""
     if isinstance(share, Estimate):
         return f"{Estimate(100 * share.value, 100 * share.error)} %"
     return f"{100 * share:.3g} %"

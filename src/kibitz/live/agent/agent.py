@@ -2,8 +2,8 @@
 
 Every operation is one transaction on the agent's store and returns after the commit. It appends to
 the event log and updates the projection (`kibitz.live.events`). An agent keeps no other state.
-Threads, processes and, on PostgreSQL, machines can therefore share it, crash and restart without
-losing data.
+Threads, processes and, on PostgreSQL, machines can therefore share an agent, crash and restart
+without losing data.
 """
 
 import functools
@@ -49,11 +49,11 @@ def agent(
     name
         The agent's name in the store.
     arms
-        The names of at least two arms. Without them, the agent must exist. With them, an existing
-        agent must have the same configuration.
+        The names of at least two arms. Without `arms`, the agent must already exist. If `arms` are
+        given and the agent exists, its configuration must be the same.
     policy
-        A policy of kibitz, or one made by `index_policy` from a function at the top level of a module
-        or file. Opening the agent later imports that module.
+        A policy of kibitz, or a policy made by `index_policy` from a function at the top level of a
+        module or file. Opening the agent later imports that module.
     scale
         The sub-Gaussian scale of the rewards. A scale of 1/2 is valid for all rewards in [0, 1].
     seed
@@ -61,10 +61,10 @@ def agent(
         default is a random seed.
     patience
         The number of seconds after which a decision without a report stops being pending. By default,
-        decisions stay pending. A late report still counts.
+        decisions stay pending until they are reported. A late report still counts.
     silence
-        How to count a decision without a report after `patience`: "forget", or a reward, such as 0
-        for no click.
+        What to do with a decision that has no report after `patience` seconds: "forget" it, or count
+        it with the given reward, such as 0 for no click.
     """
     given = check_config(name, arms, policy, scale, seed, patience, silence)
     store = connect(url, create=arms is not None)
@@ -81,7 +81,7 @@ def agent(
 
 
 def check_store(url: str, name: str | None = None) -> dict[str, list[str]]:
-    """List discrepancies by agent; for a damaged file, list what can still be read."""
+    """List the discrepancies of each agent; for a damaged file, list the events that can be read."""
     found: dict[str, list[str]] = {}
     path = sqlite_path(url)
     try:
@@ -107,9 +107,9 @@ def check_store(url: str, name: str | None = None) -> dict[str, list[str]]:
 
 
 class Agent:
-    """A named decision maker. `kibitz.agent` creates or opens it.
+    """A named decision maker, created or opened by `kibitz.agent`.
 
-    `store` holds its data, and `config` the arguments it was created with.
+    `store` holds the agent's data; `config` holds the arguments with which the agent was created.
     """
 
     def __init__(self, store: Store, config: Config) -> None:
@@ -192,11 +192,17 @@ class Agent:
         return self.batch([("tell", (id, reward))])[0]
 
     def observe(self, arm: str, reward: float, key: str | None = None) -> str:
-        """Report an unsolicited observation; return "counted", or "duplicate" for a repeated key."""
+        """Report an observation that was not asked for.
+
+        Return "counted", or "duplicate" for a repeated key.
+        """
         return str(self.batch([("observe", (arm, reward, key))])[0])
 
     def forget(self, id: int) -> str:
-        """Stop waiting for a report; return "forgotten" or "duplicate". Late reports still count."""
+        """Stop waiting for a report; return "forgotten" or "duplicate".
+
+        A late report still counts.
+        """
         return str(self.batch([("forget", (id,))])[0])
 
     def correct(self, id: int, reward: float) -> str:
@@ -209,8 +215,8 @@ class Agent:
         """Run several operations in one transaction; return their answers.
 
         An operation is a name (ask, look, tell, observe, forget or correct) with its arguments. If
-        one is invalid, none is applied. With `return_errors`, the ValueError of an invalid operation
-        is returned in place of its answer, and the others are applied.
+        any operation is invalid, no operation is applied. With `return_errors`, the ValueError of an
+        invalid operation is returned in place of its answer, and all other operations are applied.
         """
         parsed = [self._parse(name, values, return_errors) for name, values in operations]
 
@@ -244,7 +250,7 @@ class Agent:
     def _parse(
         self, name: str, values: tuple[Any, ...], return_errors: bool
     ) -> Operation | Exception:
-        """Validate the arguments of an operation."""
+        """Validate the arguments of an operation; with `return_errors`, return a ValueError."""
         try:
             return name, getattr(self, f"_parse_{name}")(*values)
         except ValueError as error:
@@ -320,7 +326,7 @@ class Agent:
         self.batch([("change", ("resumed", arm))])
 
     def retire(self, arm: str) -> None:
-        """Stop pulling an arm permanently; late reports on it still count."""
+        """Stop pulling an arm permanently; late reports of its rewards still count."""
         self.batch([("change", ("retired", arm))])
 
     def arms(self) -> list[Arm]:
@@ -348,7 +354,7 @@ class Agent:
         export(self.events(), file)
 
     def check(self) -> list[str]:
-        """Replay the log and list discrepancies with the stored state; [] means that they agree."""
+        """Replay the log; list discrepancies between the stored state and the log ([] if none)."""
 
         def work(database: Database) -> list[str]:
             row = queries.read_agent(database, self.name)
@@ -358,7 +364,7 @@ class Agent:
                 return [f"log of {self.name}: {error}"]
             state = policy_state.replay(self.config, replayed)
             empty = self.config.policy.init(self.config.params, len(replayed.arms))
-            if policy_state.is_outdated(row.state, empty):  # the next operation replays it
+            if policy_state.is_outdated(row.state, empty):  # the next operation rebuilds the state
                 state = row.state
             return audit.compare(database, row, replayed, state)
 

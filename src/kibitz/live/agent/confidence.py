@@ -2,15 +2,15 @@ r"""Time-uniform confidence sequences for the means of arms.
 
 **The inequality** (Robbins' normal mixture). Let S_n be the sum of the first n observations of an
 arm. The rewards are \sigma-sub-Gaussian with mean \mu, and arms may be chosen adaptively. For each
-\rho > 0 the mixture of \exp(\lambda (S_n - n \mu) - \lambda^2 \sigma^2 n / 2) over
+\rho > 0, the mixture of \exp(\lambda (S_n - n \mu) - \lambda^2 \sigma^2 n / 2) over
 \lambda \sim N(0, 1/(\rho \sigma^2)) is a non-negative supermartingale. By Ville's inequality
 
 .. math:: P\Big(\exists n: |S_n / n - \mu| \ge \frac{\sigma}{n}
     \sqrt{(n + \rho)\big(2 \log(1/\delta) + \log((n + \rho)/\rho)\big)}\Big) \le \delta.
 
-With \delta / K for each of K arms, all intervals are valid simultaneously and at all times with
-probability 1 - \delta. This requires that the delay and the loss of a report do not depend on its
-reward.
+If each of K arms uses \delta / K, all intervals are valid simultaneously and at all times with
+probability at least 1 - \delta. This requires that the delay and the loss of a report do
+not depend on its reward.
 """
 
 import math
@@ -37,7 +37,7 @@ def check_delta(delta: Any) -> float:
 
 
 def radius(n: ArrayLike, delta: ArrayLike, scale: float = 1.0) -> Floats:
-    """Return half the width of the confidence interval after n observations; infinite for n = 0."""
+    """Return half the width of the confidence interval after n observations; inf for n = 0."""
     counts = np.asarray(n, dtype=float)
     level = (counts + RHO) * (np.log1p(counts / RHO) - 2 * np.log(delta))
     divisor = np.maximum(counts, 1.0)
@@ -45,7 +45,7 @@ def radius(n: ArrayLike, delta: ArrayLike, scale: float = 1.0) -> Floats:
 
 
 def intervals(n: ArrayLike, means: ArrayLike, delta: float, scale: float) -> tuple[Floats, Floats]:
-    """Return intervals for the means that are simultaneously valid with probability 1 - delta."""
+    """Return intervals that contain all means simultaneously with probability 1 - delta."""
     counts, centres = np.asarray(n, dtype=float), np.asarray(means, dtype=float)
     half = radius(counts, delta / counts.size, scale)
     centres = np.where(counts > 0, centres, 0.0)
@@ -53,10 +53,11 @@ def intervals(n: ArrayLike, means: ArrayLike, delta: float, scale: float) -> tup
 
 
 def best_arm_p_values(n: ArrayLike, means: ArrayLike, scale: float) -> Floats:
-    """Return, for each arm, an anytime-valid p-value of the hypothesis that it is the best arm.
+    """Return, for each arm, an anytime-valid p-value of the hypothesis that the arm is the best.
 
-    It is the smallest delta at which the intervals rule the arm out, or 1. If the arm is the best,
-    the probability that its p-value is ever p or smaller is at most p.
+    The p-value is the smallest delta at which the intervals rule the arm out; it is 1 if they do so
+    at no delta. If the arm is the best, the probability that its p-value is ever p or smaller is at
+    most p.
     """
     counts, centres = np.asarray(n, dtype=float), np.asarray(means, dtype=float)
     rivals = _find_undominated(counts, centres)
@@ -79,9 +80,10 @@ def best_arm_p_values(n: ArrayLike, means: ArrayLike, scale: float) -> Floats:
 
 
 def _find_undominated(counts: Floats, centres: Floats) -> NDArray[np.int64]:
-    """Return the arms that can have the largest lower end.
+    """Return the arms whose interval can have the largest lower end.
 
-    No other arm has both at least as many observations and at least as large a mean.
+    An arm is returned if no other arm has both at least as many observations and at least as large a
+    mean.
     """
     arms, best = [], -np.inf
     for arm in np.lexsort((-centres, -counts)):
@@ -104,8 +106,9 @@ def gap_intervals(low: Floats, high: Floats) -> tuple[Floats, Floats]:
 def regret_interval(n_pulls: ArrayLike, low: Floats, high: Floats) -> tuple[float, float]:
     r"""Return an interval for the regret \sum_i \Delta_i N_i, from intervals for the means.
 
-    The lower bound takes the best mean at the largest lower end and all other means at their upper
-    ends. The upper bound takes one mean at its upper end and all others at their lower ends.
+    For the lower bound, the best mean is the largest lower end, and every other mean is the upper end
+    of its interval. For the upper bound, one mean is the upper end of its interval, and every other
+    mean is the lower end.
     """
     pulls = np.asarray(n_pulls, dtype=float)
     pulled = pulls > 0

@@ -25,7 +25,7 @@ SUFFIXES = (".csv", ".jsonl", ".nc")
 
 
 def export(events: Iterable[Event], file: str | os.PathLike[str]) -> None:
-    """Write a log to a file atomically; its suffix selects the format."""
+    """Write a log to a file atomically, in the format that the suffix of the file names."""
     target, suffix = check_export(file), Path(file).suffix
     if suffix == ".nc":
         write_atomic(target, as_netcdf(events))
@@ -35,7 +35,10 @@ def export(events: Iterable[Event], file: str | os.PathLike[str]) -> None:
 
 
 def check_export(file: str | os.PathLike[str]) -> Path:
-    """Return the file to export to; raise ValueError if it cannot be written."""
+    """Return the file to export to.
+
+    Raise ValueError if it cannot be written or its suffix is not supported.
+    """
     target = check_target(file, "file")
     if Path(file).suffix not in SUFFIXES:
         raise invalid("file", "a name that ends in .csv, .jsonl or .nc", str(file))
@@ -76,7 +79,7 @@ def split(events: Iterable[Event]) -> Iterator[list[Event]]:
 
 
 def as_dataset(events: Iterable[Event]) -> "xarray.Dataset":
-    """Return a log as a dataset along `seq`; a missing id is 0, a missing reward NaN."""
+    """Return a log as a dataset along `seq`; a missing id is 0, and a missing reward is NaN."""
     import xarray
 
     log = list(events)

@@ -20,12 +20,12 @@ from kibitz.model.problem import Problem, empirical
 
 Columns = Mapping[str, Any]
 
-RENAMED = {"saw": "observe"}  # event kinds of logs exported before 0.2.0
+RENAMED = {"saw": "observe"}  # old names of event kinds, in logs exported before 0.2.0
 
 
 @dataclass(frozen=True, eq=False)
 class Logged(Problem):
-    """An empirical problem with confidence intervals for its means; made by `from_log`.
+    """An empirical problem with confidence intervals for its means, as `from_log` returns it.
 
     Attributes
     ----------
@@ -34,8 +34,9 @@ class Logged(Problem):
     n_observed
         The number of observations of each arm.
     low, high
-        Confidence sequences for the true means, simultaneously valid with probability 1 - delta. See
-        `kibitz.live.agent.confidence`; the scale is half the range of the observed rewards.
+        Confidence sequences for the true means, simultaneously valid with probability 1 - delta (see
+        `kibitz.live.agent.confidence`). Their sub-Gaussian scale is half the range of the observed
+        rewards.
     """
 
     arms: tuple[str, ...] = ()
@@ -57,7 +58,7 @@ class Logged(Problem):
 def from_log(
     source: Any, *, arm: str = "arm", reward: str = "reward", kind: str = "kind", delta: float = 0.05
 ) -> Logged:
-    """Return a problem that draws the rewards of each arm from the logged ones.
+    """Return a problem that draws the rewards of each arm from the rewards in a log.
 
     Parameters
     ----------
@@ -67,10 +68,10 @@ def from_log(
     arm, reward
         The names of the columns with the arms and the rewards.
     kind
-        The column with the event kinds in a log written by kibitz. Such a log is replayed, so
-        corrections are taken into account. Other logs do not need this column.
+        The name of the column with the event kinds, in a log written by kibitz. Such a log is
+        replayed, so corrections are taken into account. Other logs do not need this column.
     delta
-        The probability that an interval fails to contain its mean.
+        The largest probability that any interval fails to contain its mean.
     """
     delta = check_delta(delta)
     columns = _columns(source)
@@ -94,12 +95,13 @@ def from_log(
 def size_interval(
     problem: Logged, horizon: int, cost: float, exploration: float = 6.0
 ) -> tuple[float, float]:
-    """Return the smallest and largest recommended size ε of a bucket that the log allows.
+    """Return the smallest and largest bucket size ε that may be optimal, given the log.
 
-    All gaps move together, in nine steps, from the lower to the upper ends of their intervals. The
-    range includes 0 if an arm may be as good as the best one, because then looks may be worthless.
-    `cost` is in units of reward. The means of a log tend to overstate gaps, because the largest of
-    several means is partly large by chance.
+    The planner recommends a size for each of nine sets of gaps. From set to set, all gaps move
+    together from the lower to the upper ends of their intervals. The range includes 0 if an arm may
+    be as good as the best arm, because then looks may be worthless. `cost` is in units of reward.
+    The means of a log tend to overstate gaps, because the largest of several means is partly large
+    by chance.
     """
     from kibitz.planning.planner import plan
 
@@ -145,7 +147,7 @@ def _replay_rewards(columns: Columns, kind: str) -> dict[str, list[float]]:
 
 
 def _read_rewards(columns: Columns, arm: str, reward: str) -> dict[str, list[float]]:
-    """Return the rewards of any other log by arm; skip lines without a reward."""
+    """Return the rewards by arm of a log not written by kibitz; skip rows without a reward."""
     rewards: dict[str, list[float]] = {}
     for n, (name, value) in enumerate(_rows(columns, arm, reward)):
         x = _number(value, f"{reward} of line {n + 1}")
@@ -158,7 +160,7 @@ def _rows(columns: Columns, *names: str) -> list[tuple[Any, ...]]:
     """Return the rows of the named columns."""
     try:
         return list(zip(*(columns[name] for name in names), strict=True))
-    except (TypeError, ValueError):  # not lists, or of different lengths
+    except (TypeError, ValueError):  # the columns are not lists, or differ in length
         values = short_repr({name: columns[name] for name in names})
         raise ValueError(f"log must have columns of equal length, got {values}") from None
 

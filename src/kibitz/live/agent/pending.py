@@ -4,18 +4,20 @@ If every report arrives before the next request, an agent decides as the simulat
 let an arm have n reported observations and p pending pulls:
 
 - The stage of the policy is the number of pulls requested.
-- The mean is taken over reported rewards. The count in the index is min(n + p, 2n). Pending pulls
-  narrow the confidence interval, so a hundred simultaneous requests do not all get the same arm. They
-  count at most as much as the reports, so lost reports cannot make an arm seem well known. The policy
-  state is the one after min(n, p) further rewards equal to the arm's mean.
-- Arms without any report are chosen first, those with the fewest pulls before others, but each at
-  most \sqrt t times. Beyond that they are chosen only if no arm has a report.
+- The mean is taken over reported rewards. The count in the index is min(n + p, 2n): pending pulls
+  narrow the confidence interval, so a hundred simultaneous requests do not all get the same arm. At
+  most n pending pulls count, so lost reports cannot make an arm seem well known. The policy decides
+  in the state that follows min(n, p) further rewards equal to the arm's mean.
+- Arms without any report are chosen first, in the order of their requested pulls, fewest first. In
+  stage t, an arm that was already requested \sqrt t times or more is chosen in this way only if no
+  arm has a report.
 - For a look, pending looks count like pending pulls. The pending pull of the current stage does not
-  count, because pull and look are chosen from the same state. An arm with looks only counts as known.
+  count, because pull and look are chosen from the same state. An arm that has reports of
+  looks only counts as known.
 - Thompson sampling ignores pending pulls, because its random draws already spread the requests.
 
-Policies with phases (`Policy.in_phases`) need reports in order: each request waits for the report of
-the last one.
+Policies with phases (`Policy.in_phases`) need the reports in order: each request must wait for the
+report of the previous decision.
 """
 
 import math
@@ -31,7 +33,11 @@ from kibitz.policies.policy import Policy
 def build_state(
     policy: Policy, params: Any, arms: Sequence[Arm], scale: float, pending: Sequence[tuple[int, int]]
 ) -> Any:
-    """Return the state of a policy after all reports and the `pending` (pulls, looks) of each arm."""
+    """Return the state of a policy after all reports and the `pending` (pulls, looks) of each arm.
+
+    A pending pull or look counts as a reward equal to the mean of its arm. At most as many count as
+    the arm has observations.
+    """
     state = policy.init(params, len(arms))
     for place, arm in enumerate(arms):
         if arm.n_pulls:
@@ -57,16 +63,16 @@ def build_state(
 
 
 def find_unknown_arms(policy: Policy, params: Any, state: Any, stage: int) -> list[int]:
-    """Return the arms without any observation, which the policy pulls first."""
+    """Return the places of the arms that the policy has not tried and would therefore pull first."""
     tried = policy.view(params, state, stage).tried if policy.view else state.statistics.n_pulls
     return [place for place, n in enumerate(tried) if n == 0]
 
 
 def count_pending_pulls(arm: Arm, is_current: bool) -> int:
-    """Return the number of pending pulls to assume.
+    """Return the number of pending pulls of an arm that the policy should assume.
 
-    Exclude the current stage's pull if it is of this arm (`is_current`). Assume at least one for an
-    arm that was pulled but has reports of looks only.
+    The pull of the current stage is not counted if it is of this arm (`is_current`). At least one
+    pending pull is assumed for an arm that was pulled but has no report of a pull.
     """
     pulls = arm.n_pending - is_current
     if arm.n_pulls == 0 and arm.n_asked > is_current:
@@ -100,14 +106,15 @@ def look(
     current: int | None,
     stored: Any = None,
 ) -> int:
-    """Return the place of the arm to look at; `current` is that of the current stage's pending pull.
+    """Return the place of the arm to look at.
 
-    `stored` is the stored state of a policy that looks at one arm several times in a row.
+    `current` is the place of the arm whose pull in the current stage is pending, or None. `stored` is
+    the stored state of a policy that looks at one arm several times in a row.
     """
     places = [p for p, arm in enumerate(arms) if arm.n_observed > 0 or arm.looks_pending == 0]
     if not places:
         return min(range(len(arms)), key=lambda place: arms[place].looks_pending)
-    if len(places) == 1:  # policies choose among two arms or more
+    if len(places) == 1:  # a policy needs at least two arms
         return places[0]
     known = [arms[place] for place in places]
     pending = [

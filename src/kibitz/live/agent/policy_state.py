@@ -22,7 +22,10 @@ def update(config: Config, state: Any, record: DecisionRecord, reward: float) ->
 
 
 def replay(config: Config, projection: Projection) -> str | None:
-    """Return the state after all rewards in the order of the log, as JSON; None if none is stored."""
+    """Return the state after all rewards, in the order of the log, as JSON.
+
+    Return None if the policy stores no state or the log has no rewards.
+    """
     if not config.stores_state or not projection.order:
         return None
     state = config.policy.init(config.params, len(projection.arms))
@@ -41,7 +44,7 @@ def to_json(state: Any) -> str:
 def from_json(text: str, empty: Any) -> Any:
     """Read a state from JSON; `empty` is the policy's initial state.
 
-    Raise ValueError if an older version of the policy, with other arrays, wrote it.
+    Raise ValueError if the state was written by an older version of the policy, with other arrays.
     """
     stored, arrays = json.loads(text), list_arrays(empty)
     parts = [_array(part, new.dtype) for part, new in zip(stored, arrays, strict=True)]
@@ -51,7 +54,7 @@ def from_json(text: str, empty: Any) -> Any:
 
 
 def is_outdated(text: str | None, empty: Any) -> bool:
-    """Return whether an older version of the policy wrote a stored state."""
+    """Return whether a stored state was written by an older version of the policy."""
     try:
         return text is not None and from_json(text, empty) is None
     except (TypeError, ValueError):
@@ -59,5 +62,5 @@ def is_outdated(text: str | None, empty: Any) -> bool:
 
 
 def _array(stored: list[Any], dtype: Any) -> Any:
-    """Return an array; JSON stores records as lists."""
+    """Return an array from its JSON form, in which records are lists."""
     return np.array(stored if dtype.names is None else [tuple(record) for record in stored], dtype)

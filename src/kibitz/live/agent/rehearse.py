@@ -1,7 +1,7 @@
 """Rehearse an agent and its store in a simulated environment with delayed and lost reports.
 
-The environment uses the random numbers of the simulator. If every report arrives at once, the agent
-reproduces the runs of `kibitz.simulate`.
+The environment uses the same random numbers as the simulator. If every report arrives at once, the
+agent reproduces the runs of `kibitz.simulate`.
 """
 
 import contextlib
@@ -66,10 +66,10 @@ def rehearse(
     rate
         The probability of a look in each stage.
     patience
-        The number of stages after which a decision stops being pending. The default is never, or
-        2 * delay + 10 if reports can be lost.
+        The number of stages after which a decision without a report stops being pending. The default
+        is 2 * delay + 10 if reports can be lost; otherwise, decisions stay pending.
     store
-        The store of the agents, one for each run (`rehearsal-0`, ...). The default is a temporary
+        The store that holds one agent for each run (`rehearsal-0`, ...). The default is a temporary
         file.
     beside
         A result of `simulate` for the same problem, horizon, runs and seed with `active(rate)` as
@@ -78,8 +78,8 @@ def rehearse(
     Returns
     -------
     xarray.Dataset
-        `regret` (policy, run, stage) of the policy "agent" and of those of `beside`; `n_duplicates`
-        (run), the number of reports that arrived twice and were counted once.
+        `regret` (policy, run, stage) of the policy "agent" and of the policies of `beside`;
+        `n_duplicates` (run), the number of reports that arrived twice and were counted once.
     """
     import xarray
 
@@ -157,9 +157,10 @@ def play(
 
 
 def environment_streams(seed: int, run: int) -> tuple[Generator, Generator]:
-    """Return the simulator's streams of a run, one for the rewards of pulls and one for looks.
+    """Return the simulator's random streams of a run: one for pulls, one for looks.
 
-    `engine/rng.py` seeds three SFC64 generators from nine words; the third belongs to the policy.
+    `engine/rng.py` seeds three SFC64 generators from nine words; the third generator belongs to the
+    policy.
     """
     words = SeedSequence(seed, spawn_key=(run,)).generate_state(9, np.uint64)
     rewards, looks = SFC64(0), SFC64(0)
@@ -192,7 +193,7 @@ def next_look(rate: float, stage: int, rng: Generator) -> int:
 def deliver_reports(
     player: Agent, in_transit: deque[tuple[int, int, float]], stage: int, faults: Faults, rng: Any
 ) -> int:
-    """Tell the reports that are due; return the number of duplicates."""
+    """Tell the agent the rewards whose delay has passed; return the number of duplicate reports."""
     reports = []
     while in_transit and in_transit[0][0] + faults.delay <= stage:
         _, id, reward = in_transit.popleft()

@@ -28,16 +28,18 @@ def report(
 ) -> "xarray.Dataset":
     r"""Return counts, mean and confidence sequence of each arm, and totals as attributes.
 
-    Each arm has a `status` and these counts: `n_asked` pulls requested, `n_pulls` of them reported,
-    `n_looks` reported, `n_pending` pulls and looks pending (the oldest for `oldest` seconds), and
-    `n_forgotten`. `mean` is the mean of all observations, and [`low`, `high`] a confidence sequence
-    for the true mean (attribute `inequality`). All intervals are simultaneously valid at all times
-    with probability 1 - delta. `best` is an anytime-valid p-value of the hypothesis that the arm is
-    the best: if it is, the probability that this value is ever p or smaller is at most p.
+    Each arm has a `status` and five counts: `n_asked` counts the pulls requested, `n_pulls` the pulls
+    reported, `n_looks` the looks reported, `n_pending` the pulls and looks that are pending, and
+    `n_forgotten` the pulls and looks that were forgotten. `oldest` is the age of the oldest pending
+    decision in seconds. `mean` is the mean of all observations, and [`low`, `high`] is a confidence
+    sequence for the true mean (the attribute `inequality` states it). All intervals are valid
+    simultaneously and at all times with probability 1 - delta. `best` is an anytime-valid p-value of
+    the hypothesis that the arm is the best: if the hypothesis is true, the probability that `best` is
+    ever p or smaller is at most p.
 
     The attributes are `regret_low` and `regret_high`, an interval for the regret so far;
     `looks_saved`, the planner's estimate of the regret that the looks have saved; and `warnings`.
-    The estimate takes most of the time; pass `saved` to use a known value instead.
+    Most of the running time goes into this estimate; pass `saved` to use a known value instead.
     """
     import xarray
 
@@ -93,9 +95,11 @@ def _read(name: str, database: Database) -> tuple[list[Arm], int, float, dict[in
 
 
 def looks_saved(arms: list[Arm], n_asks: int, scale: float) -> float:
-    """Return the planner's estimate of the regret that these looks save UCB1-Double at these means.
+    """Return the planner's estimate of the regret that the looks have saved.
 
-    NaN if there is no estimate: an arm has no observations, or there are no looks or no gaps.
+    The planner assumes UCB1-Double and the current means of the arms that are not retired. The
+    estimate is NaN if there are no looks, fewer than two pulls or two arms, an arm without
+    observations, or no gaps.
     """
     from kibitz.planning.prediction import predict
 
@@ -159,7 +163,7 @@ def _compare_loss_rates(arms: list[Arm]) -> list[str]:
 
 
 def to_plain(data: "xarray.Dataset") -> dict[str, Any]:
-    """Convert a report to plain data for JSON, with NaN as None and infinities as "inf", "-inf"."""
+    """Convert a report to plain data for JSON: NaN becomes None, infinities "inf" or "-inf"."""
     columns = {str(key): values.to_numpy().tolist() for key, values in data.data_vars.items()}
     rows = zip(data["arm"].to_numpy().tolist(), *columns.values(), strict=True)
     arms = [dict(zip(["arm", *columns], map(_number, row), strict=True)) for row in rows]

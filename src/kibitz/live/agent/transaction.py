@@ -16,12 +16,12 @@ from kibitz.live.events import ARM_STATUS, Arm, Decision, DecisionRecord, projec
 from kibitz.live.store import queries
 from kibitz.live.store.schema import Database
 
-Operation = tuple[str, tuple[Any, ...]]  # the name of a method below, and its arguments
-KnownArms = tuple[int, list[Arm]]  # number of events, and the arms after them
+Operation = tuple[str, tuple[Any, ...]]  # a method of `Transaction`, and its arguments
+KnownArms = tuple[int, list[Arm]]  # number of events, and the arms after these events
 
 
 class Transaction:
-    """One transaction of an agent; `finish` writes its changes."""
+    """One transaction of an agent; `finish` writes the changes."""
 
     def __init__(
         self, config: Config, database: Database, now: float, known: KnownArms | None
@@ -33,10 +33,10 @@ class Transaction:
         self.at = max(latest, now)
         self._before = row.n_events
         self._arms = known[1] if known is not None and known[0] == row.n_events else None
-        self._touched: set[int] = set()  # places of arms
+        self._touched: set[int] = set()  # places of changed arms
         self._events: list[tuple[Any, ...]] = []
         self._decisions: dict[int, DecisionRecord] = {}  # read or new, by id
-        self._keys: dict[str, int | None] = {}  # id of each key read or new; None if unused
+        self._keys: dict[str, int | None] = {}  # decision id of each key; None if unused
         self._new: list[int] = []
         self._changed: set[int] = set()
 
@@ -49,13 +49,13 @@ class Transaction:
 
     @property
     def known_arms(self) -> KnownArms | None:
-        """The arms after this transaction, if it read them."""
+        """The arms after this transaction; None if the transaction did not read them."""
         return None if self._arms is None else (self.n_events, self._arms)
 
     # ------------------------------------------------------------------------------ operations
 
     def ask(self, keys: list[str | None], among: list[str] | None, many: bool) -> Any:
-        """Choose arms to pull."""
+        """Choose an arm to pull for each key; with `many`, return a list of decisions."""
         places = self._candidates(among)
         if len({*keys}) < len(keys) and any(keys):
             raise ValueError("key must be a list of different keys, but one occurs twice")
@@ -194,7 +194,10 @@ class Transaction:
         return Decision(id, kind, self.arms[place].name, key, self.at)
 
     def _choose(self, kind: str, places: list[int], stage: int) -> int:
-        """Return the arm that the policy chooses. Its draws depend only on the seed and the id."""
+        """Return the place of the arm that the policy chooses.
+
+        The policy's random numbers depend only on the agent's seed and the decision's id.
+        """
         config, policy, rng = self.config, self.config.policy, None
         if policy.index is None:
             seeds = SeedSequence(config.data["seed"], spawn_key=(self.n_decisions + 1,))
@@ -216,7 +219,7 @@ class Transaction:
         return places[choice]
 
     def _find_current_pull(self) -> int | None:
-        """Return the arm of the current stage's pull if it is pending."""
+        """Return the place of the arm pulled in the current stage if this pull is pending."""
         if not any(arm.n_pending for arm in self.arms):
             return None
         for id in reversed(self._new):
@@ -228,7 +231,7 @@ class Transaction:
         return pull[0] if pull is not None and pull[1] == self.n_asks else None
 
     def _check_turn(self, kind: str) -> None:
-        """Raise ValueError while the last decision of this kind is pending."""
+        """Raise ValueError if a decision of this kind is pending."""
         if any(arm.n_pending if kind == "pull" else arm.looks_pending for arm in self.arms):
             raise ValueError(
                 f"{self.config.policy.name} needs the report of each {kind} before the next one; "
@@ -238,7 +241,7 @@ class Transaction:
     # ------------------------------------------------------------------------------- decisions
 
     def prefetch(self, operations: Sequence[Operation | Exception]) -> None:
-        """Read the decisions that several operations need in a few statements."""
+        """Read all decisions that the operations need, in a few SQL statements."""
         ids: set[int] = set()
         keys: set[str] = set()
         for operation in operations:
@@ -270,7 +273,7 @@ class Transaction:
         return self._decisions[id]
 
     def _find_key(self, kind: str, key: str | None) -> int | None:
-        """Return the id of the decision with a key; raise Conflict if it has another kind."""
+        """Return the id of the decision with a key; raise Conflict if the kinds differ."""
         if key is None:
             return None
         if key not in self._keys:
@@ -284,7 +287,7 @@ class Transaction:
         return id
 
     def _find_decision(self, kind: str, key: str | None) -> Decision | None:
-        """Return the decision that was made for a key, if any."""
+        """Return the decision that was made for a key, or None."""
         if (id := self._find_key(kind, key)) is None:
             return None
         record = self._decisions[id]
@@ -320,7 +323,7 @@ class Transaction:
         return empty if self.state is None else policy_state.from_json(self.state, empty)
 
     def _learn(self, record: DecisionRecord, reward: float) -> None:
-        """Update the stored state, if the policy has one. Otherwise it follows from the counts."""
+        """Update the stored state, if the policy has one; other states follow from the counts."""
         if self.config.stores_state:
             state = policy_state.update(self.config, self._load_state(), record, reward)
             self.state = policy_state.to_json(state)

@@ -1,9 +1,10 @@
 """Routes of the dashboard: its HTML, login, and streams of snapshots.
 
-`GET /` returns the dashboard, one HTML file with its style and script inline. Its
-Content-Security-Policy forbids everything else. A login exchanges a token for a cookie that scripts
-cannot read. `GET /v1/agents/{name}/watch` streams snapshots of an agent (`snapshots.py`) as
-server-sent events: one at once, then one after each change, at most twice a second.
+`GET /` returns the dashboard: one HTML file with its style and script inline. The
+Content-Security-Policy forbids any other script or style, and requests to other sites. A login
+exchanges a token for a cookie that scripts cannot read. `GET /v1/agents/{name}/watch` streams
+snapshots of an agent (`snapshots.py`) as server-sent events: the first snapshot at once, then a
+snapshot after each change, at most twice a second.
 """
 
 import asyncio
@@ -151,7 +152,7 @@ async def overview(call: Call) -> Overview:
 @operation("GET", "/v1/agents/{name}/watch", "read", Example(None, None, SNAPSHOT))
 async def watch(call: Call) -> Response:
     """Stream a snapshot of an agent after each change, as server-sent events."""
-    feeds = call.state.feeds  # shared by all clients
+    feeds = call.state.feeds  # one feed for each agent, shared by all clients
     feed = feeds.setdefault(call.agent.name, Feed(call.agent, call.state.changes))
     headers = {"X-Accel-Buffering": "no"}  # a proxy must not buffer events
     return StreamingResponse(_stream(call, feed), 200, headers, "text/event-stream")

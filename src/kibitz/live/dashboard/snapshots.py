@@ -1,7 +1,8 @@
 """Snapshots of an agent for the dashboard: the report, pulls over time, and the latest events.
 
-All clients of an agent share its snapshots, so fifty clients cost as much as one. Snapshots are made
-at most twice a second, with a limited share of processor time, only while a client is connected.
+All clients of an agent share its snapshots, so fifty clients cost as much as one client. Snapshots
+are made only while a client is connected, at most twice a second, and use at most a fixed share of
+processor time (`MAX_LOAD`).
 """
 
 import asyncio
@@ -21,15 +22,15 @@ from kibitz.live.service.changes import Changes
 from kibitz.live.store import queries
 from kibitz.live.store.schema import Database
 
-MIN_SNAPSHOT_SECONDS = 0.5  # between two snapshots
+MIN_SNAPSHOT_SECONDS = 0.5  # shortest time between two snapshots
 MAX_LOAD = 0.2  # share of a processor's time for snapshots
 KEEPALIVE_SECONDS = 10.0  # an idle stream sends a comment this often
-MIN_PLAN_GROWTH = 1.05  # factor by which observations grow before the planner runs again
+MIN_PLAN_GROWTH = 1.05  # the planner runs again when the observations have grown by this factor
 MAX_LAYERS = 7  # arms with their own layer in the chart of shares
-MAX_EVENTS = 20  # in a snapshot
-N_INTERVALS = 64  # on the time axis of the chart
-MIN_WIDTH = 8  # pulls in an interval
-MAX_DECISIONS = 50_000  # read in one transaction
+MAX_EVENTS = 20  # events in a snapshot
+N_INTERVALS = 64  # intervals on the time axis of the chart
+MIN_WIDTH = 8  # smallest width of an interval, in pulls
+MAX_DECISIONS = 50_000  # decisions read in one transaction
 
 
 class State(NamedTuple):
@@ -38,7 +39,7 @@ class State(NamedTuple):
     n_events: int
     n_asks: int
     n_observed: int
-    events: list[Event]  # the latest ones
+    events: list[Event]  # the latest events
     is_complete: bool  # whether all pulls have been counted
 
 
@@ -55,7 +56,7 @@ class Feed:
     def __init__(self, agent: Agent, changes: Changes) -> None:
         self.agent = agent
         self._changes = changes
-        self._shares = Shares()  # changed only within a read, which the store serializes
+        self._shares = Shares()  # changed only in `_read`; the store runs one read at a time
         self._saving = Saving(0, math.nan)
         self._frame = b""
         self._published = asyncio.Event()
@@ -63,7 +64,7 @@ class Feed:
         self._task: asyncio.Task[None] | None = None
 
     async def frames(self) -> AsyncIterator[bytes]:
-        """Yield new snapshots. A slow client may skip some but always gets the latest one."""
+        """Yield new snapshots. A slow client may miss some, but always gets the latest."""
         self._n_clients += 1
         if self._task is None:
             self._frame = b""
@@ -85,7 +86,7 @@ class Feed:
                 self._task = None
 
     async def _wait(self, task: asyncio.Task[None]) -> None:
-        """Wait up to `KEEPALIVE_SECONDS` for a new snapshot; raise the error of the task."""
+        """Wait up to `KEEPALIVE_SECONDS` for a new snapshot; raise the error of a failed `task`."""
         published = asyncio.ensure_future(self._published.wait())
         await asyncio.wait(
             {published, task}, timeout=KEEPALIVE_SECONDS, return_when=asyncio.FIRST_COMPLETED
@@ -138,7 +139,7 @@ class Feed:
         )
 
     def _build(self, state: State, saved: float) -> tuple[dict[str, Any], float]:
-        """Return a snapshot as plain data, and the processor time that it took."""
+        """Return a snapshot as plain data, and the processor time needed to build it."""
         began = time.thread_time()
         agent = self.agent
         arms_report = to_plain(report(agent.store, agent.config, agent.now(), saved=saved))
@@ -161,18 +162,19 @@ class Feed:
 class Shares:
     """The number of pulls of each arm in intervals of stages, with the start time of each interval.
 
-    All intervals have the same width, a power of two. When there would be more than `N_INTERVALS`,
-    adjacent intervals are merged. The table stays small for any log, and each decision is read once.
+    All intervals have the same width, a power of two. When more than `N_INTERVALS` intervals would be
+    needed, adjacent intervals are merged. The table therefore stays small for any log, and each
+    decision is read only once.
     """
 
     def __init__(self) -> None:
         self.width = MIN_WIDTH
-        self.n_read = 0  # decisions
+        self.n_read = 0  # number of decisions read so far
         self.counts: NDArray[np.int64] = np.zeros((N_INTERVALS, 0), dtype=np.int64)
         self.since = np.full(N_INTERVALS, np.inf)
 
     def read(self, database: Database, row: queries.AgentRow, n_arms: int) -> bool:
-        """Count up to `MAX_DECISIONS` new decisions; return whether all are counted."""
+        """Count up to `MAX_DECISIONS` new decisions; return whether all decisions are now counted."""
         self._widen(row.n_asks, n_arms)
         last = min(row.n_decisions, self.n_read + MAX_DECISIONS)
         for arm, interval, count, since in queries.count_pulls(
@@ -195,7 +197,7 @@ class Shares:
             self.width *= 2
 
     def to_plain(self, names: list[str], max_arms: int) -> dict[str, Any]:
-        """Return the counts of the most pulled arms and of all arms, as plain data."""
+        """Return the counts of the `max_arms` most pulled arms, and the totals, as plain data."""
         totals = self.counts.sum(axis=1)
         used = int(np.flatnonzero(totals).max(initial=-1)) + 1
         pulls = self.counts.sum(axis=0)

@@ -1,6 +1,6 @@
 """The HTTP operations on agents, each declared with its types, role and example.
 
-`http.py` makes a route of each declaration, and `openapi.py` a part of the OpenAPI document.
+From each declaration, `http.py` makes a route and `openapi.py` makes a part of the OpenAPI document.
 """
 
 import asyncio
@@ -55,7 +55,7 @@ async def ask(call: Call, body: schemas.Ask) -> schemas.Decision | list[schemas.
 async def tell(
     call: Call, body: schemas.Tell | schemas.Tells
 ) -> schemas.Result | list[schemas.Result]:
-    """Report the reward of a decision, or a list of rewards, all of which are counted or none.
+    """Report the reward of a decision, or a list of rewards: either all are counted, or none.
 
     The result is `counted`, or `duplicate` for a repeated report.
     """
@@ -76,7 +76,10 @@ async def look(call: Call, body: schemas.Look) -> schemas.Decision:
 
 @operation("POST", f"{AGENT}/observe", "play", schemas.OBSERVE, errors=(409,), headers=KEYED)
 async def observe(call: Call, body: schemas.Observe) -> schemas.Result:
-    """Report an unsolicited observation. The result is `counted`, or `duplicate` for a known key."""
+    """Report an observation that was not asked for.
+
+    The result is `counted`, or `duplicate` for a known key.
+    """
     values = body.arm, body.reward, call.key(body.key)
     return schemas.Result(await call.state.writer.submit(call.agent, "observe", *values))
 
@@ -90,7 +93,10 @@ async def correct(call: Call, body: schemas.Tell) -> schemas.Result:
 
 @operation("POST", f"{AGENT}/forget", "play", schemas.FORGET, errors=(409,))
 async def forget(call: Call, body: schemas.Forget) -> schemas.Result:
-    """Stop waiting for a report; late ones still count. The result is `forgotten` or `duplicate`."""
+    """Stop waiting for a report; a late report still counts.
+
+    The result is `forgotten` or `duplicate`.
+    """
     return schemas.Result(await call.state.writer.submit(call.agent, "forget", body.id))
 
 
@@ -210,8 +216,9 @@ ROUTES = [  # most frequent requests first
 def create_app(store: str | os.PathLike[str] | Store, routes: Sequence[BaseRoute] = ()) -> Starlette:
     """Return an ASGI application that serves the agents of a store.
 
-    `routes` are further routes, such as those of `kibitz.live.dashboard.routes`. The application's
-    state has `store`, `tokens`, `writer`, `changes`, the open `agents` and dashboard `feeds` by name,
+    `routes` are additional routes, such as the routes of the dashboard
+    (`kibitz.live.dashboard.routes`). The application's state has `store`, `tokens`,
+    `writer`, `changes`, the open `agents` by name, the `feeds` of the dashboard by agent name,
     `open_agent(name)` and the OpenAPI `document`.
     """
     if isinstance(store, str | os.PathLike):
@@ -237,7 +244,7 @@ def create_app(store: str | os.PathLike[str] | Store, routes: Sequence[BaseRoute
 
 @contextlib.asynccontextmanager
 async def _lifespan(app: Starlette) -> AsyncIterator[None]:
-    """Run the service; on shutdown, finish the accepted requests."""
+    """Run the service; on shutdown, finish all accepted requests."""
     yield
     app.state.changes.stop()
     await app.state.writer.finish()

@@ -1,9 +1,9 @@
 """Tokens and roles that authorize access to the agents of a store.
 
-A token has the form `<number>.<secret>`. It is shown once; the store has only the SHA-256 hash of the
-secret, which has 256 random bits. Revoked tokens stay in the store, so a store that ever had tokens
-always requires one. A request sends its token as `Authorization: Bearer ...`, or in the cookie set by
-the dashboard's login.
+A token has the form `<number>.<secret>`. A token is shown once; the store has only the SHA-256 hash
+of the secret, which has 256 random bits. Revoked tokens stay in the store, so a store that ever had
+a token always requires a token. A request sends its token as `Authorization: Bearer ...`, or in the
+cookie set by the dashboard's login.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from kibitz.live.store import queries
 from kibitz.live.store.schema import Database, Store
 
 ROLES = ("read", "play", "admin")  # each includes the roles before it
-TOKEN_CACHE_SECONDS = 1.0  # a revoked token may work for so long
+TOKEN_CACHE_SECONDS = 1.0  # a revoked token may still work for this long
 UNKNOWN = ("0" * 64, None)  # hash and access of an unknown token
 COOKIE = "kibitz_token"
 LOCAL = ("localhost", "127.0.0.1", "::1")  # hosts that can be served without tokens
@@ -42,7 +42,7 @@ class Token(NamedTuple):
 
     number: int
     role: str
-    agent: str | None  # None for all agents
+    agent: str | None  # None means all agents
     created_at: float
     revoked_at: float | None
 
@@ -54,7 +54,7 @@ class Access(NamedTuple):
     agent: str | None
 
     def covers(self, role: str, agent: str | None) -> bool:
-        """Return whether this access includes a role, for an agent if it is not None."""
+        """Return whether this access includes a role, and an agent unless `agent` is None."""
         has_role = ROLES.index(self.role) >= ROLES.index(role)
         return has_role and (agent is None or self.agent in (None, agent))
 
@@ -75,12 +75,12 @@ def create_token(store: Store, role: str, agent: str | None = None) -> str:
 
 
 def list_tokens(store: Store) -> list[Token]:
-    """Return the tokens of a store, including revoked ones."""
+    """Return all tokens of a store, including revoked tokens."""
     return [Token(number, *rest) for number, _, *rest in store.read(queries.read_tokens)]
 
 
 def revoke_token(store: Store, number: int) -> str:
-    """Revoke a token; return "revoked", or "duplicate" if it already was revoked."""
+    """Revoke a token; return "revoked", or "duplicate" if the token was already revoked."""
     token = whole(number, "token", 1)
     revoked = store.write(lambda database: queries.revoke_token(database, token, time.time()))
     if revoked is None:
@@ -96,10 +96,10 @@ class Tokens:
         self._lock = threading.Lock()
         self._read_at = -TOKEN_CACHE_SECONDS
         self._known: dict[str, tuple[str, Access]] = {}
-        self.open = False  # the store never had a token: no token is required
+        self.open = False  # whether access needs no token, as the store never had one
 
     async def authorize(self, method: str, headers: Headers, role: str, agent: str | None) -> Access:
-        """Return the access of a request; raise RequestError unless it includes `role`."""
+        """Return the access of a request; raise RequestError if it does not include `role`."""
         access = await self.identify(method, headers)
         if access is None:
             raise RequestError(401, "token is missing or invalid; send Authorization: Bearer <token>")
@@ -111,7 +111,7 @@ class Tokens:
         return access
 
     async def identify(self, method: str, headers: Headers) -> Access | None:
-        """Return the access of a request, or None without a valid token; reject forged requests."""
+        """Return the access of a request, or None if its token is invalid; reject forged requests."""
         if self._is_stale():
             await asyncio.to_thread(self._refresh)
         check_origin(method, headers, self.open)
@@ -123,7 +123,7 @@ class Tokens:
             return Access("admin", None)
         number, _, secret = (token or "").partition(".")
         stored, access = self._known.get(number, UNKNOWN)
-        is_valid = hmac.compare_digest(stored, _hash(secret))  # same time for unknown tokens
+        is_valid = hmac.compare_digest(stored, _hash(secret))  # takes as long for an unknown token
         return access if is_valid else None
 
     def _is_stale(self) -> bool:
@@ -162,8 +162,8 @@ def find_token(headers: Headers) -> str | None:
 def check_origin(method: str, headers: Headers, without_tokens: bool) -> None:
     """Reject requests that another site makes a browser send.
 
-    They have a foreign origin, or, if the site's own domain resolves to this service (DNS rebinding),
-    a foreign host.
+    Such a request has a foreign Origin header. If the domain of the other site resolves to this
+    service (DNS rebinding), the request has a foreign Host header instead.
     """
     if not without_tokens and b"origin" not in headers:
         return

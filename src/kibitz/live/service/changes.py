@@ -1,7 +1,8 @@
 """Wait for new events in the store.
 
-Other processes and machines may write to the store, so it is polled for the number of events of each
-agent. One query four times a second serves all waiting tasks, and none runs while no task waits.
+Other processes and machines may write to the store, so `Changes` polls the store for the number of
+events of each agent. One query, four times a second, serves all waiting tasks. No query runs while no
+task waits.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ POLL_SECONDS = 0.25
 
 
 class Changes:
-    """The number of events of each agent, for tasks that wait for more."""
+    """The number of events of each agent, for tasks that wait for new events."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

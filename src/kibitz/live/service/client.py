@@ -21,26 +21,27 @@ from kibitz.live.events import Decision, Event
 if TYPE_CHECKING:
     import xarray
 
-RESPONSE_SECONDS = 10.0  # wait for a response before sending the request again
+RESPONSE_SECONDS = 10.0  # how long to wait for a response before a retry
 MAX_BATCH = 1_000  # decisions in one request
 ERRORS: dict[int, type[Exception]] = {401: PermissionError, 403: PermissionError, 409: Conflict}
-# The exception of a 404, by the first word of its message; any other means an unknown agent.
+# The exception for status 404, by the first word of the message. Any other first word means that the
+# agent is unknown.
 UNKNOWN: dict[str, type[Exception]] = {"decision": UnknownDecision, "arm": ValueError}
 
 
 class Client:
     """Client of an agent served by `kibitz serve`, with the methods of `kibitz.agent`.
 
-    The client retries a request that gets no response, or the response that the service is busy or
-    stopping. All attempts have the same key, so the request counts once. Requests without a key get a
-    random one.
+    The client retries a request if there is no response, or if the service answers that it is busy or
+    stopping. All attempts have the same key, so the request counts once. A request without a key gets
+    a random key.
 
     Parameters
     ----------
     url
         The address of the service: `http://127.0.0.1:8765`, or https behind a proxy.
     token
-        The token printed by `kibitz token create`; None if the service has no tokens.
+        The token printed by `kibitz token create`; None if the service requires no token.
     agent
         The agent's name. It can be omitted if the token gives access to exactly one agent.
     patience
@@ -109,13 +110,19 @@ class Client:
         return self._post("tell", _report(id, reward))["result"]
 
     def observe(self, arm: str, reward: float, key: str | None = None) -> str:
-        """Report an unsolicited observation; return "counted", or "duplicate" for a repeated key."""
+        """Report an observation that was not asked for.
+
+        Return "counted", or "duplicate" for a repeated key.
+        """
         key = random_key() if key is None else key
         body = {"arm": arm, "reward": _reward(reward), "key": key}
         return str(self._post("observe", body)["result"])
 
     def forget(self, id: int) -> str:
-        """Stop waiting for a report; return "forgotten" or "duplicate". Late reports still count."""
+        """Stop waiting for a report; return "forgotten" or "duplicate".
+
+        A late report still counts.
+        """
         return str(self._post("forget", {"id": whole(id, "id", 1)})["result"])
 
     def correct(self, id: int, reward: float) -> str:
@@ -135,7 +142,7 @@ class Client:
         self._set(arm, "active")
 
     def retire(self, arm: str) -> None:
-        """Stop pulling an arm permanently; late reports on it still count."""
+        """Stop pulling an arm permanently; late reports of its rewards still count."""
         self._set(arm, "retired")
 
     def _set(self, arm: str, state: str) -> None:
@@ -163,7 +170,7 @@ class Client:
         write_atomic(target, self._send("GET", f"{self._path}/export?format={Path(file).suffix[1:]}"))
 
     def _find_agent(self) -> str:
-        """Return the name of the only agent."""
+        """Return the name of the only agent that the token gives access to."""
         try:
             names: list[str] = json.loads(self._send("GET", "/v1/agents"))["agents"]
             if not names:
@@ -179,7 +186,7 @@ class Client:
         return json.loads(self._send("POST", f"{self._path}/{verb}", body))
 
     def _send(self, method: str, path: str, body: Any = None) -> bytes:
-        """Send a request, retrying until there is a response; return its body or raise its error."""
+        """Send a request, with retries; return the body of the response, or raise its error."""
         content = None if body is None else json.dumps(body, default=_plain).encode()
         kind = {} if body is None else {"Content-Type": "application/json"}
         headers = self._headers | kind
@@ -231,7 +238,7 @@ def _report(id: Any, reward: Any) -> dict[str, Any]:
 
 
 def _reward(value: Any) -> Any:
-    """Convert a reward to a JSON number; True is 1 and False is 0."""
+    """Convert a reward to a JSON number; True becomes 1 and False becomes 0."""
     value = value.item() if hasattr(value, "item") else value
     if isinstance(value, float) and not math.isfinite(value):
         raise invalid("reward", "a finite number", value)

@@ -1,7 +1,7 @@
 """Group commit: one thread commits all queued requests in one transaction, then answers them.
 
-Requests that arrive during a commit share the next one. Under load, a disk with a thousand commits
-per second handles ten thousand requests per second.
+Requests that arrive during a commit share the next commit. Under load, a disk that makes a thousand
+commits per second therefore handles ten thousand requests per second.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from kibitz.live.agent.agent import Agent
 from kibitz.live.agent.transaction import Operation
 from kibitz.live.service.auth import RequestError
 
-MAX_WAITING = 5_000  # queued requests; further ones are rejected
+MAX_WAITING = 5_000  # queued requests; further requests are rejected
 MAX_GROUP = 250  # requests in one transaction
 STOPPING = "the service is stopping; retry"
 
@@ -34,21 +34,21 @@ class Writer:
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[list[Request] | None] = SimpleQueue()
-        self._incoming: list[Request] = []  # in this iteration of the event loop
+        self._incoming: list[Request] = []  # requests of this iteration of the event loop
         self._thread: threading.Thread | None = None
         self.n_waiting = 0
         self.stopping = False  # reject new requests
 
     def submit(self, agent: Agent, name: str, *values: Any) -> "asyncio.Future[Any]":
-        """Queue an operation; the future has its answer after the group's commit."""
+        """Queue an operation; the future gets its answer after the commit of the group."""
         return self._enqueue(agent, (name, values))
 
     def submit_function(self, work: Callable[[], Any]) -> "asyncio.Future[Any]":
-        """Queue a function that runs its own transaction; the future has its result."""
+        """Queue a function that runs its own transaction; the future gets its result."""
         return self._enqueue(None, work)
 
     async def finish(self) -> None:
-        """Reject new requests and finish the accepted ones."""
+        """Reject new requests and finish all accepted requests."""
         self.stopping = True
         if self._thread is not None:
             await asyncio.sleep(0)  # let this iteration's requests reach the queue
@@ -81,7 +81,7 @@ class Writer:
                 while len(requests) < MAX_GROUP:
                     more = self._queue.get_nowait()
                     if more is None:
-                        self._queue.put(None)  # for the next iteration
+                        self._queue.put(None)  # the next iteration stops the thread
                         break
                     requests += more
             answers = commit(requests)
@@ -101,7 +101,7 @@ class Writer:
 
 
 def commit(requests: Sequence[Request]) -> list[Any]:
-    """Run all requests, those of one agent in one transaction; return answers or errors."""
+    """Run all requests, with one transaction for each agent; return the answers or errors."""
     answers: list[Any] = [None] * len(requests)
     by_agent: dict[Agent, list[int]] = {}
     for place, request in enumerate(requests):
@@ -114,7 +114,7 @@ def commit(requests: Sequence[Request]) -> list[Any]:
         results = _try(agent.batch, operations, return_errors=True)
         if isinstance(results, StoreUnavailable | StoreDamaged):
             results = [results] * len(places)
-        elif isinstance(results, Exception):  # one failed; the transaction was rolled back
+        elif isinstance(results, Exception):  # one operation failed, and all were rolled back
             results = [_try(_run_one, agent, operation) for operation in operations]
         for place, result in zip(places, results, strict=True):
             answers[place] = result

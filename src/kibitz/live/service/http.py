@@ -1,8 +1,8 @@
 """Declare HTTP operations: route, types, role and documentation in one place.
 
 `operation(...)` turns a function into a Starlette route. The function's annotations are the schema:
-msgspec decodes the body and the query strictly and encodes the answer, and `openapi.py` adds them to
-the OpenAPI document. Every error has the form `{"error": {"code", "message"}}`.
+msgspec decodes the body and the query strictly and encodes the answer, and `openapi.py` adds the
+schema to the OpenAPI document. Every error has the form `{"error": {"code", "message"}}`.
 """
 
 import asyncio
@@ -29,10 +29,10 @@ from kibitz.live.service.auth import Headers, RequestError
 from kibitz.model.problem import MAX_REWARD
 
 MAX_BODY_BYTES = 256 * 1024
-MAX_BODY_SECONDS = 10.0  # time for a body to arrive
+MAX_BODY_SECONDS = 10.0  # time within which a body must arrive
 MAX_BATCH = 1_000  # decisions or reports in one request
-RETRY_SECONDS = 1  # clients may retry after a 503
-SLASH = "\uf8ff"  # replaces %2F within a name; not printable, so no name contains it
+RETRY_SECONDS = 1  # after status 503, clients may retry after this time
+SLASH = "\uf8ff"  # stands for %2F within a name; no name contains it, as it is not printable
 STATUS = {  # code and description of each error status
     400: ("bad_request", "The request is incomplete."),
     401: ("unauthorized", "The token is missing or invalid."),
@@ -111,9 +111,9 @@ class Operation:
     role: str | None  # required role of the token; None if no token is needed
     function: Callable[..., Any]  # async (call, body, query) -> answer
     example: Any  # `body`, `answer` (JSON) and `media` (other answers, by media type)
-    status: int = 200  # of a successful response
-    errors: tuple[int, ...] = ()  # statuses beyond those common to similar operations
-    headers: tuple[str, ...] = ()  # request headers that it reads, except the token
+    status: int = 200  # status of a successful response
+    errors: tuple[int, ...] = ()  # error statuses; `__post_init__` adds the common statuses
+    headers: tuple[str, ...] = ()  # request headers that the function reads, except the token
 
     def __post_init__(self) -> None:
         hints = get_type_hints(self.function, include_extras=True)
@@ -218,7 +218,7 @@ async def read_body(headers: Headers, receive: Receive) -> bytes:
     return content
 
 
-CONDITIONS = {  # by the type in a message of msgspec
+CONDITIONS = {  # what a value must be, by the type that msgspec names in its message
     "int": "a whole number",
     "float": "a finite number",
     "str": "a text of 1 to 500 printable characters",
@@ -228,10 +228,10 @@ CONDITIONS = {  # by the type in a message of msgspec
 
 
 def explain(error: msgspec.ValidationError, declared: Any, content: Any) -> RequestError:
-    """Convert an error of msgspec to one that names the field, the condition and the value."""
+    """Convert an error of msgspec to a RequestError with the field, the condition and the value."""
     message, _, where = str(error).partition(" - at `")
     value, fields = content, _fields(declared)
-    with contextlib.suppress(LookupError, TypeError, ValueError):  # a field may be there twice
+    with contextlib.suppress(LookupError, TypeError, ValueError):  # the JSON may repeat a field
         for part in re.findall(r"\w+", where):
             value = value[int(part)] if isinstance(value, list) else value[part]
     name = (re.findall(r"\.(\w+)", where) or ["body"])[-1]

@@ -1,4 +1,4 @@
-"""The OpenAPI document, generated from the declared operations, and an HTML page that shows it.
+"""The OpenAPI document, generated from the declared operations, and an HTML page that displays it.
 
 The page is built as a tree of elements, so all text in it is escaped.
 """
@@ -32,7 +32,7 @@ the service is overloaded or stopping.
 Send the token as `Authorization: Bearer <token>`. Its role is `read`, `play` or `admin`; each role
 includes the previous one.
 """
-PARAMETERS = {  # of paths and headers: description, example and minimum length
+PARAMETERS = {  # description, example and minimum length of the parameters in paths and headers
     "name": ("Name of the agent.", "checkout", 1),
     "arm": ("Name of the arm.", "red", 1),
     "Idempotency-Key": ("Requests with the same key get the same answer.", "visit-4711", 1),
@@ -74,7 +74,7 @@ def document(routes: Sequence[BaseRoute], version: str) -> dict[str, Any]:
 def _describe(
     operation: Operation, known: dict[Any, Any], components: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the description of an operation."""
+    """Return the OpenAPI description of an operation."""
     sentence = inspect.cleandoc(operation.function.__doc__ or "")
     role = "" if operation.role is None else f" Role: `{operation.role}`."
     path = [_parameter(name, "path") for name in re.findall(r"{(\w+)}", operation.path)]
@@ -151,7 +151,7 @@ POLICY = f"default-src 'none'; style-src 'sha256-{HASH}'; frame-ancestors 'none'
 
 
 async def show_page(request: Request) -> Response:
-    """Answer the HTML page."""
+    """Answer a request with the HTML page."""
     root = build_page(request.app.state.document)
     content = b"<!doctype html>" + tostring(root, method="html")
     headers = {"Content-Security-Policy": POLICY}
@@ -159,7 +159,7 @@ async def show_page(request: Request) -> Response:
 
 
 async def show_document(request: Request) -> Response:
-    """Answer the OpenAPI document."""
+    """Answer a request with the OpenAPI document."""
     return Response(json.dumps(request.app.state.document), media_type="application/json")
 
 

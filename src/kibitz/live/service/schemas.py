@@ -135,7 +135,7 @@ class ExportQuery(Struct):
 
 
 class Example(NamedTuple):
-    """An example request body and answer, as JSON or by media type."""
+    """An example of a request body and its answer; `media` has answers that are not JSON."""
 
     body: Any
     answer: Any

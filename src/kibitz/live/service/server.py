@@ -15,14 +15,14 @@ from kibitz._validation import short_repr
 from kibitz.live.service.auth import LOCAL
 from kibitz.live.service.http import HEADERS, STATUS
 
-MAX_HEADER_SECONDS = 10.0  # time for the header of a request to arrive
-DRAIN_SECONDS = 0.3  # on shutdown, reject new requests before connections close
-MAX_STOP_SECONDS = 30  # on shutdown, wait for accepted requests
+MAX_HEADER_SECONDS = 10.0  # time within which the header of a request must arrive
+DRAIN_SECONDS = 0.3  # on shutdown, how long new requests are rejected before connections close
+MAX_STOP_SECONDS = 30  # on shutdown, how long to wait for accepted requests
 NOT_HTTP = {"error": {"code": STATUS[400][0], "message": "the request is not valid HTTP/1.1"}}
 
 
 def is_local(host: str) -> bool:
-    """Return whether only this machine can reach a host."""
+    """Return whether an address can be reached only from this machine."""
     try:
         return host in LOCAL or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -41,7 +41,7 @@ def listen(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind(address)
-        listener.listen(2048)  # the system queues connections from here on
+        listener.listen(2048)  # from now on, the system queues connections
     except OSError as error:
         listener.close()
         raise ValueError(
@@ -71,7 +71,7 @@ class Server(uvicorn.Server):
     """Server that finishes accepted requests on SIGTERM or Ctrl-C and rejects new ones."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to stop; on the second signal, stop at once."""
+        """Begin a graceful shutdown; on the second signal, stop at once."""
         state = self.config.app.state  # type: ignore[union-attr]
         if state.writer.stopping:
             self.should_exit = self.force_exit = True
@@ -112,7 +112,7 @@ class HeaderTimeoutProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
             self._deadline = None
 
     def send_400_response(self, msg: str) -> None:
-        """Answer malformed HTTP unless a response is being sent."""
+        """Answer malformed HTTP with status 400, unless a response is being sent."""
         if self.cycle is None or self.cycle.response_complete:
             body = json.dumps(NOT_HTTP).encode()
             headers = {

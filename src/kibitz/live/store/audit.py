@@ -13,7 +13,7 @@ MAX_DISCREPANCIES = 20
 
 
 def compare(database: Database, row: AgentRow, replayed: Projection, state: str | None) -> list[str]:
-    """List discrepancies between the stored projection of an agent and the replayed one.
+    """List discrepancies between the stored and the replayed projection of an agent.
 
     `state` is the state of the policy after the replay.
     """
@@ -51,7 +51,7 @@ def compare(database: Database, row: AgentRow, replayed: Projection, state: str 
 
 
 def check_file(store: Store) -> list[str]:
-    """List the errors that SQLite's integrity check finds in its file."""
+    """List the errors that SQLite's integrity check finds in the file of a store."""
     damage = store.read(lambda database: database.rows("pragma integrity_check(5)"))
     if damage == [("ok",)]:
         return []
@@ -80,7 +80,7 @@ def _open_damaged(path: Path) -> sqlite3.Connection:
 
 
 def _find_last_readable(path: Path, number: int) -> int:
-    """Return the number of the last event before the first unreadable one."""
+    """Return the number of the last event before the first event that cannot be read."""
     seq, step = 0, PAGE_SIZE
     statement = "select seq, at, kind, id, arm, reward, key from events where agent = ? and seq > ? "
     with contextlib.closing(_open_damaged(path)) as connection:

@@ -16,18 +16,18 @@ from kibitz.live.store.schema import Database, Row, prepare
 
 T = TypeVar("T")
 
-RECORD_ATTEMPT = (  # write the number of a transaction as part of it
+RECORD_ATTEMPT = (  # writes the number of a transaction within the transaction itself
     "insert into writers (writer, attempt, at) values (?, ?, ?) "
     "on conflict (writer) do update set attempt = excluded.attempt, at = excluded.at"
 )
 MIN_BULK_ROWS = 4  # fewer rows are written one by one
-COLUMN_TYPES = {  # of decisions and events
+COLUMN_TYPES = {  # types of the columns of decisions and events
     **dict.fromkeys(("agent", "arm"), "integer"),
     **dict.fromkeys(("id", "stage", "seq"), "bigint"),
     **dict.fromkeys(("kind", "key", "status"), "text"),
     **dict.fromkeys(("asked_at", "at", "told", "reward"), "double precision"),
 }
-RETRY_SECONDS = 10.0  # keep trying to reach a server that went away
+RETRY_SECONDS = 10.0  # how long to retry after the connection to the server is lost
 
 
 class PostgreSQLDatabase:
@@ -44,7 +44,7 @@ class PostgreSQLDatabase:
             self.connection.execute("set default_transaction_read_only to on")
 
     def rows(self, statement: str, *values: Any) -> list[Row]:
-        """Run the queued statements, then this one; return its rows."""
+        """Run the queued statements, then `statement`; return the rows of `statement`."""
         if self._queued:
             with self.connection.pipeline():
                 self._run_queued()
@@ -52,7 +52,7 @@ class PostgreSQLDatabase:
         return cursor.fetchall() if cursor.description is not None else []
 
     def many(self, statement: str, values: Sequence[Row]) -> None:
-        """Queue a statement to be run for each row, in one round trip with others."""
+        """Queue a statement to be run for each row; queued statements share one round trip."""
         if values:
             self._queued.append((statement.replace("?", "%s"), values))
 
@@ -80,7 +80,10 @@ class PostgreSQLDatabase:
 
 @functools.cache
 def to_bulk(statement: str) -> str | None:
-    """Rewrite a statement to take all rows at once, one array for each column; None if it cannot."""
+    """Rewrite a statement to take all rows at once, as one array for each column.
+
+    Return None if the statement cannot be rewritten.
+    """
     insert = re.fullmatch(r"insert into (\w+) \(([\w, ]+)\) values \([%s, ]+\)", statement)
     update = re.fullmatch(r"update (\w+) set (.+) where (.+)", statement)
     columns = insert[2].split(", ") if insert else re.findall(r"(\w+) = %s", statement)
@@ -144,7 +147,7 @@ class PostgreSQL:
     def write(self, work: Callable[[Database], T]) -> T:
         """Run `work` in a transaction; return its result after the commit.
 
-        If the connection is lost, run it again, unless it turns out to be committed.
+        If the connection is lost, run the transaction again, unless it was committed.
         """
         deadline = time.monotonic() + self._retry_seconds
         may_be_committed, result = False, None
@@ -207,9 +210,10 @@ class PostgreSQL:
             self._reader = None
 
     def _is_committed(self, database: PostgreSQLDatabase) -> bool:
-        """Return whether the last attempt was committed; wait for it if it is still running.
+        """Return whether the last attempt was committed; wait if it is still running.
 
-        PostgreSQL's transaction ids (`pg_xact_status`) cannot tell: they may be reused after a crash.
+        PostgreSQL's `pg_xact_status` cannot tell, because a crash may cause transaction ids to be
+        reused.
         """
         database.rows("set lock_timeout to '2s'")  # then `write` retries until its deadline
         insert = f"{RECORD_ATTEMPT.partition(' do ')[0]} do nothing"
@@ -221,7 +225,10 @@ class PostgreSQL:
         return bool(attempt == self._attempt)
 
     def _detach_after_fork(self) -> None:
-        """Stop using a parent's connections without closing them, which would end its sessions."""
+        """After a fork, stop using the parent's connections.
+
+        They are not closed, because that would end the parent's sessions.
+        """
         if self._process != os.getpid():
             self._abandoned = (self._writer, self._reader)
             self._writer = self._reader = None
@@ -229,7 +236,7 @@ class PostgreSQL:
             self._writer_id = uuid.uuid4().hex
 
     def _roll_back(self, database: PostgreSQLDatabase | None) -> PostgreSQLDatabase | None:
-        """Roll back a transaction; return the connection, or None if it is lost."""
+        """Roll back a transaction; return the database, or None if its connection is lost."""
         if database is None:
             return None
         try:

@@ -1,4 +1,4 @@
-"""All SQL of agents and their service. Each function runs in the caller's transaction."""
+"""All SQL statements of agents and the service. Each function runs in the caller's transaction."""
 
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
@@ -10,7 +10,7 @@ from kibitz.live.events import Arm, DecisionRecord, Event
 from kibitz.live.store.schema import Database, Row
 
 PAGE_SIZE = 5_000  # events or decisions read at once
-MAX_VALUES = 512  # in one `in (...)`
+MAX_VALUES = 512  # values in one `in (...)`
 ARM_COLUMNS = ", ".join(Arm.__slots__)
 DECISION_COLUMNS = ", ".join(DecisionRecord.__slots__)
 SET_ARM = ", ".join(f"{name} = ?" for name in Arm.__slots__)
@@ -32,7 +32,7 @@ class AgentRow(NamedTuple):
 
 
 def read_agent(database: Database, name: str, *, lock: bool = False) -> AgentRow:
-    """Return the row of an agent; `lock` keeps other transactions from changing it."""
+    """Return the row of an agent; with `lock`, other transactions cannot change it."""
     statement = (
         "select agent, n_events, n_decisions, n_asks, latest, state from agents where name = ?"
     )
@@ -100,7 +100,7 @@ def read_arms(database: Database, number: int) -> list[Arm]:
 
 
 def read_arms_of(database: Database, name: str) -> list[Arm]:
-    """Return the arms of an agent, by its name."""
+    """Return the arms of the agent with this name."""
     return read_arms(database, read_agent(database, name).number)
 
 
@@ -113,7 +113,7 @@ def insert_arm(database: Database, number: int, place: int, name: str) -> None:
 
 
 def update_arms(database: Database, number: int, arms: dict[int, Arm]) -> None:
-    """Update arms, given by place."""
+    """Update the arms at the given places."""
     database.many(
         f"update arms set {SET_ARM} where agent = ? and arm = ?",
         [(*arm_values(arms[place]), number, place) for place in sorted(arms)],
@@ -131,7 +131,7 @@ def read_events(database: Database, number: int, after: int, limit: int = 0) -> 
 
 
 def read_page(database: Database, name: str, after: int, limit: int = 0) -> list[Event]:
-    """Return a page of the log of an agent, by its name."""
+    """Return a page of the log of the agent with this name."""
     return read_events(database, read_agent(database, name).number, after, limit)
 
 
@@ -144,7 +144,7 @@ def read_log(database: Database, number: int) -> Iterator[Event]:
 
 
 def append_events(database: Database, events: Sequence[Row]) -> None:
-    """Append events to the log, as (agent, seq, at, kind, id, arm, reward, key)."""
+    """Append events, given as (agent, seq, at, kind, id, arm, reward, key), to the log."""
     database.many(
         "insert into events (agent, seq, at, kind, id, arm, reward, key) "
         "values (?, ?, ?, ?, ?, ?, ?, ?)",
@@ -188,7 +188,7 @@ def _select_decisions(
 
 
 def read_newest_pending_pull(database: Database, number: int) -> tuple[int, int] | None:
-    """Return the arm and the stage of the newest pending pull."""
+    """Return the arm and the stage of the newest pending pull, or None if no pull is pending."""
     where = "agent = ? and status = 'pending' and kind = 'pull' order by id desc limit 1"
     rows = database.rows(f"select arm, stage from decisions where {where}", number)
     return (rows[0][0], rows[0][1]) if rows else None
@@ -200,7 +200,7 @@ def write_decisions(
     new: dict[int, DecisionRecord],
     changed: dict[int, DecisionRecord],
 ) -> None:
-    """Insert new decisions and update changed ones, both given by id."""
+    """Insert new decisions and update changed decisions; both are given by id."""
     database.many(
         f"insert into decisions (agent, id, {DECISION_COLUMNS}) "
         "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -224,7 +224,8 @@ def read_oldest_pending(database: Database, number: int) -> dict[int, float]:
 def read_last_look(database: Database, number: int) -> int:
     """Return the stage of the last look.
 
-    Call this only if the agent has a look; otherwise the query scans all its decisions.
+    Call this function only if the agent has a look; otherwise the query scans all decisions of the
+    agent.
     """
     where = "agent = ? and kind <> 'pull' order by id desc limit 1"
     rows = database.rows(f"select stage from decisions where {where}", number)
@@ -276,7 +277,7 @@ def read_tokens(database: Database) -> list[Row]:
 
 
 def revoke_token(database: Database, number: int, at: float) -> bool | None:
-    """Revoke a token; return False if it already was revoked, None if it does not exist."""
+    """Revoke a token; return False if it was already revoked, or None if it does not exist."""
     rows = database.rows("select revoked_at from tokens where token = ?", number)
     if not rows:
         return None

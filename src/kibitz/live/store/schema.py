@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 T = TypeVar("T")
 Row = tuple[Any, ...]
 
-VERSION = 3  # of the schema
+VERSION = 3  # version of the schema
 
 SCHEMA = """
 create table kibitz (version integer not null);
@@ -84,9 +84,9 @@ SCHEMA += TOKENS
 
 
 class Database(Protocol):
-    """A transaction. Statements use ? for values."""
+    """A transaction on a database. In statements, each ? stands for a value."""
 
-    locking: str  # clause that locks the rows of a select
+    locking: str  # clause with which a select locks its rows
 
     def rows(self, statement: str, *values: Any) -> list[Row]: ...
 
@@ -94,7 +94,7 @@ class Database(Protocol):
 
 
 class Store(Protocol):
-    """The interface of both stores."""
+    """The interface of the SQLite and the PostgreSQL store."""
 
     url: str
 
@@ -141,7 +141,7 @@ def add_tokens(database: Database) -> None:
 
 
 def rename_columns(database: Database) -> None:
-    """Migrate schema 2, which uses older names for columns and kinds, to schema 3."""
+    """Migrate schema 2, which has older names of columns and event kinds, to schema 3."""
     execute(
         database,
         """
@@ -168,9 +168,9 @@ def _rename_parameters(spec: dict[str, Any]) -> dict[str, Any]:
     parameters = dict(spec["parameters"])
     if "ignore_free" in parameters:
         parameters["ignore_looks"] = parameters.pop("ignore_free")
-    if "law" in parameters:  # "bernoulli" also allowed any reward in [0, 1]
+    if "law" in parameters:  # the law "bernoulli" allowed any reward in [0, 1]
         parameters["rewards"] = "gaussian" if parameters.pop("law") == "gaussian" else "bounded"
     return {**spec, "parameters": parameters}
 
 
-MIGRATIONS = {1: add_tokens, 2: rename_columns}  # from this version to the next
+MIGRATIONS = {1: add_tokens, 2: rename_columns}  # by version; each migrates to the next version

@@ -14,12 +14,12 @@ from kibitz.live.store.schema import Database, Row, prepare
 
 try:
     import fcntl
-except ImportError:  # Windows, where only SQLite's own busy waiting is available
+except ImportError:  # on Windows, writers rely on SQLite's own busy waiting
     fcntl = None  # type: ignore[assignment]
 
 T = TypeVar("T")
 
-BUSY_SECONDS = 5.0  # wait for a file that another process has locked
+BUSY_SECONDS = 5.0  # how long to wait for a file that another process has locked
 
 
 class SQLiteDatabase:
@@ -95,7 +95,7 @@ class SQLite:
         """Close the connections; the store reopens them on the next use."""
         with self._lock, self._reading:
             self._detach_after_fork()
-            for database in (self._reader, self._writer):  # closing the last one checkpoints the WAL
+            for database in (self._reader, self._writer):  # closing the writer checkpoints the WAL
                 if database is not None:
                     database.connection.close()
             if self._lock_file is not None:
@@ -145,7 +145,10 @@ class SQLite:
         return self._writer
 
     def _detach_after_fork(self) -> None:
-        """Stop using a parent's connections without closing them, which would drop its locks."""
+        """After a fork, stop using the parent's connections.
+
+        They are not closed, because that would release the parent's locks.
+        """
         if self._process != os.getpid():
             self._abandoned = (self._writer, self._reader)
             self._writer = self._reader = self._lock_file = None
@@ -153,7 +156,7 @@ class SQLite:
 
     @contextlib.contextmanager
     def _wait_for_lock(self) -> Iterator[None]:
-        """Hold the write lock; processes get it first come, first served."""
+        """Hold the write lock; waiting processes get it in the order of their requests."""
         self._detach_after_fork()
         if fcntl is None:
             yield
@@ -173,7 +176,7 @@ class SQLite:
 
     @contextlib.contextmanager
     def _translate_errors(self) -> Iterator[None]:
-        """Raise SQLite's errors as StoreUnavailable or StoreDamaged."""
+        """Convert errors of SQLite to StoreUnavailable or StoreDamaged."""
         try:
             yield
         except sqlite3.OperationalError as error:

@@ -1,10 +1,10 @@
-"""The active algorithms compared, in two readings of the paper.
+"""A comparison of the active algorithms, in two readings of the paper.
 
 Source: Section 5, Figure 4.
 
-Measured: whether UCB1-Double reaches its final regret in the first half of the stages; and in each
-reading, whether ETC-OCUCB and ETC-OCUCB-2 have similar regret for every p, and whether regret is
-lower for a small p than for the largest.
+Measured: whether UCB1-Double reaches its final regret in the first half of the stages; and, in each
+reading, whether ETC-OCUCB and ETC-OCUCB-2 have similar regret for every p, and whether the regret is
+lower for a small p than for the largest p.
 """
 
 from typing import Any
@@ -40,26 +40,27 @@ CLAIM = (
 )
 #: Mean reward of each arm.
 MEANS = (2.0, 1.8, 1.5, 1.0, 0.5)
-#: ε.
+#: Probability of a look at a stage, ε.
 RATE = 0.1
 #: Number of stages, T.
 HORIZON = 10_000
 #: Values of p of ETC-OCUCB.
 GROWTHS = (1.1, 1.2, 1.5, 2.0, 3.0)
-#: The values of p that are compared with the largest.
+#: The values of p that are compared with the largest p.
 SMALL_GROWTHS = (1.1, 1.2)
 #: The other parameters of ETC-OCUCB.
 ETC_OCUCB: Any = {"alpha": 1.0, "rho": 0.5, "eta": 2.0, "C": 10.0}
-#: The title of each reading, and whether an epoch starts from zero (Algorithm 2 to the letter).
+#: The title of each reading, and whether each epoch starts without observations, exactly as in
+#: Algorithm 2.
 READINGS = {"kept": ("Statistics kept", False), "restart": ("Restart in each epoch", True)}
-#: When arms are compared: after whole rounds of looks, or at stages 2^k.
+#: When ETC compares the arms: after whole rounds of looks, or at stages 2^k.
 VARIANTS = {"ETC-OCUCB": "rounds", "ETC-OCUCB-2": "doubling"}
 #: Number of runs.
 RUNS = 400
 PAPER_RUNS = 100
 MAX_DIFFERENCE = 0.10  #: Largest relative difference between regrets that count as similar.
 EARLY_SHARE = 0.5  #: Share of the stages in which the final regret must be reached.
-FINAL_SHARE = 0.95  #: Share of the final regret at which it counts as reached.
+FINAL_SHARE = 0.95  #: Share of the final regret from which the final regret counts as reached.
 ITEMS = "Section 5, “Active observer: comparison of algorithms”, Figure 4"
 CLAIMS = (
     Claim(

@@ -1,9 +1,9 @@
-"""ETC-OCUCB with all information in both subroutines, against separate statistics, p = 2.
+"""ETC-OCUCB with p = 2: all information in both subroutines, against separate statistics.
 
 Source: Section 5, Figure 5.
 
-Measured: in both readings, whether all information clearly lowers the final regret, and whether 95 %
-of the final regret is reached earlier.
+Measured: in both readings, whether the use of all information clearly lowers the final regret, and
+whether 95 % of the final regret is reached earlier.
 """
 
 from typing import Any
@@ -42,7 +42,7 @@ ALL_INFO = {"ETC-OCUCB": "ETC-OCUCB-all-info", "ETC-OCUCB-2": "ETC-OCUCB-all-inf
 RUNS = 600
 PAPER_RUNS = 300
 MIN_SAVING = 0.10  #: Smallest share of the regret that counts as a clear improvement.
-FINAL_SHARE = 0.95  #: Share of the final regret at which it counts as reached.
+FINAL_SHARE = 0.95  #: Share of the final regret from which the final regret counts as reached.
 PLACE = "Section 5, last paragraph, Figure 5"
 CLAIMS = (
     Claim(
@@ -94,7 +94,7 @@ def run(file: Files, **options: Any) -> Data:
 
 
 def verdict(data: Data) -> Verdict:
-    """Compare final regrets and the stages at which they are reached."""
+    """Compare the final regrets, and the stages at which the final regrets are reached."""
     statements, gains = [], []
     for reading, part in data.items():
         title = READINGS[reading][0]
@@ -138,7 +138,7 @@ def draw(data: Data) -> Picture:
     for reading, part in data.items():
         labels = map(str, part["policy"].to_numpy())
         curves = [band(label, part["regret"].sel(policy=label)) for label in labels]
-        # the bands of ETC-OCUCB-2 would cover those of ETC-OCUCB
+        # The bands of ETC-OCUCB-2 would cover the bands of ETC-OCUCB.
         curves[2:] = [curve._replace(low=None, high=None) for curve in curves[2:]]
         y = f"regret (mean of {part.sizes['run']} runs, band 25–75 %)"
         panels.append(Panel(READINGS[reading][0], "stage t", y, curves))

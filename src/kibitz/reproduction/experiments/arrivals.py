@@ -1,4 +1,4 @@
-"""Looks every 1/ε stages against looks at random with probability ε.
+"""Looks at every (1/ε)-th stage, compared with looks at each stage with probability ε.
 
 Source: Sections 2.1.2 and 4.1, without a figure.
 

@@ -2,8 +2,8 @@
 
 Source: Not in the paper.
 
-Measured: without looks, with one look every 10 stages and with one at each stage, whether the regret
-of kibitzer is close to the optimum, and whether that of every other policy is higher.
+Measured: without looks, with one look every 10 stages and with one look at each stage, whether the
+regret of kibitzer is close to the optimum, and whether the regret of every other policy is higher.
 """
 
 from functools import cache
@@ -46,25 +46,26 @@ CLAIM = (
 STAGES = 100
 #: Stages between two looks; None means no looks.
 PERIODS: dict[str, int | None] = {"no looks": None, "every 10": 10, "every stage": 1}
-#: Number of pairs of means, a lattice in the unit square, and its step in the second mean.
+#: Number of pairs of means, which form a lattice in the unit square, and the step of the lattice in
+#: the second mean.
 DRAWS, STEP = 89, 11
 #: Number of runs for each pair of means.
 RUNS = 100
-MAX_RATIO = 1.35  #: Largest ratio of a regret close to the optimum.
-N_PLOTTED = 8  #: Number of policies in the figure: the best ones and UCB1-Double.
+MAX_RATIO = 1.35  #: Largest ratio to the optimal regret that counts as close to the optimum.
+N_PLOTTED = 8  #: Number of policies in the figure: the best policies and UCB1-Double.
 NO_LOOKS_X = 0.01  # position of "no looks" on the logarithmic axis
-BERNOULLI_POLICIES = ("kibitzer", "kl_ucb", "thompson")  # that have a form for Bernoulli rewards
+BERNOULLI_POLICIES = ("kibitzer", "kl_ucb", "thompson")  # with a form for Bernoulli rewards
 
 
 def make_policies() -> dict[str, Policy]:
-    """Return the policies of the league, in their forms for Bernoulli rewards."""
+    """Return the policies of the league, each in its form for Bernoulli rewards if it has one."""
     general = [policy for name, policy in entrants().items() if name not in BERNOULLI_POLICIES]
     special = [POLICIES[name](rewards="bernoulli") for name in BERNOULLI_POLICIES if name in POLICIES]
     return {**{policy.name: policy for policy in special}, **label_policies(general)}
 
 
 def problem(draw: int) -> Problem:
-    """Return the problem with the means at a point of a lattice that fills the square evenly."""
+    """Return the problem whose means are point `draw` of a lattice that fills the square evenly."""
     return bernoulli([(draw + 0.5) / DRAWS, (draw * STEP % DRAWS + 0.5) / DRAWS])
 
 
@@ -104,7 +105,7 @@ def ratios(data: Data) -> dict[str, dict[str, Estimate]]:
 
 
 def rank_policies(by_period: dict[str, dict[str, Estimate]]) -> list[str]:
-    """Return the policies in the order of the geometric mean of their ratios, lowest first."""
+    """Return the policies, sorted by the geometric mean of their ratios, lowest first."""
     names = next(iter(by_period.values()))
     product = {name: np.prod([one[name].value for one in by_period.values()]) for name in names}
     return sorted(product, key=lambda name: float(product[name]))

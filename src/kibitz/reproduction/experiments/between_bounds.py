@@ -1,9 +1,9 @@
-"""The simulated regret of UCB between its lower and upper bounds, and of kibitzer below its bound.
+"""The simulated regret of UCB between its bounds, and of kibitzer below its upper bound.
 
 Source: Theorems 1 and 3, without a figure.
 
-Measured: for each bound and horizon, whether the simulated regret is on the right side of it at every
-rate. A vacuous bound confirms nothing. kibitzer and its bound are ours.
+Measured: for each bound and horizon, whether the simulated regret is on the right side of the bound
+at every rate. A vacuous bound confirms nothing. kibitzer and its bound are not from the paper.
 """
 
 import math
@@ -40,7 +40,7 @@ C_0 = 1 + 2 * math.pi**2 / 3  #: C_0 of Definition 1, for the same C.
 #: Number of runs for each ε and T.
 RUNS = 16
 POLICIES: dict[str, Any] = {"UCB": ucb, "kibitzer": kibitzer}
-BOUNDS: dict[str, tuple[str, Any]] = {  # the policy, and the function of gaps, ε and T
+BOUNDS: dict[str, tuple[str, Any]] = {  # the policy, and the bound as a function of gaps, ε and T
     "upper, Theorem 3": ("UCB", lambda gaps, rate, T: upper.ucb_passive(gaps, rate, None, T)),
     "upper, computed": ("UCB", lambda gaps, rate, T: upper.ucb_sharp(gaps, rate, None, T)),
     "upper, kibitzer": (
@@ -78,7 +78,7 @@ def bounds(horizon: int) -> dict[str, Any]:
 
 
 def verdict(data: Data) -> Verdict:
-    """Compare the means with all bounds; a lower bound of 0 is vacuous and confirms nothing."""
+    """Compare mean regrets with all bounds; a lower bound of 0 is vacuous and confirms nothing."""
     statements, n_vacuous, violated = [], dict.fromkeys(BOUNDS, 0), False
     factors: list[float] = []
     for horizon in map(int, data):
@@ -130,7 +130,7 @@ def verdict(data: Data) -> Verdict:
 
 
 def draw(data: Data) -> Picture:
-    """Return the simulated regret between its bounds; a note names the vacuous ones."""
+    """Return the simulated regret between its bounds; a note names the vacuous bounds."""
     panels = []
     for horizon in map(int, data):
         final = data[str(horizon)]["final_regret"]

@@ -1,9 +1,9 @@
-"""Bounded regret with looks, and regret that grows like log T without.
+"""Bounded regret with looks, and regret that grows like log T without looks.
 
 Source: Sections 1 and 4, without a figure.
 
-Measured: for each curve, whether it still grows in the last decade of stages; for the plateaus,
-whether their height is linear in log(1/ε) (R²).
+Measured: for each curve, whether it still grows in the last decade of stages (T/10 to T); for the
+plateaus, whether their height is linear in log(1/ε) (R²).
 """
 
 from typing import Any
@@ -39,13 +39,13 @@ CLAIM = (
     "With looks, however rare, the regret of passive and active observers is bounded at all "
     "horizons, by a multiple of log(1/ε). Without looks it grows like log T."
 )
-ENGINE = "leap"  #: Stage by stage ("step"), only about 10⁶ stages are feasible.
+ENGINE = "leap"  #: The engine "step" (stage by stage) can simulate only about 10⁶ stages.
 HORIZON = 10**12  #: Number of stages, T.
 #: Mean reward of each arm.
 MEANS = (2.0, 1.8, 0.5, 0.2)
 #: Values of ε of the passive observer with uniform weights; 0 means no looks.
 RATES = (0.0, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
-#: Values of ε that are drawn.
+#: Values of ε whose curves are drawn.
 PLOTTED_RATES = (0.0, 1e-4, 1e-3, 1e-2, 1e-1)
 #: ε of the active observer.
 ACTIVE_RATE = 0.1
@@ -53,7 +53,7 @@ ACTIVE: Any = {"UCB1-Double": ucb_double, "ETC-OCUCB": etc_ocucb, "FTL-robin": f
 #: Number of runs for each ε.
 RUNS = 32
 MAX_FLAT_GROWTH = 0.01  #: Largest share of the regret added in the last decade by a flat curve.
-MIN_GROWTH = 0.05  #: Smallest share added by a growing curve.
+MIN_GROWTH = 0.05  #: Smallest share of the regret added in the last decade by a growing curve.
 MIN_R_SQUARED = 0.95  #: Smallest R² of a straight line.
 
 
@@ -75,7 +75,10 @@ def run(file: Files, **options: Any) -> Data:
 
 
 def plateau_stage(rate: float) -> float:
-    """Return the stage from which regret should be flat, max_i 1/(2 ε p_i Δ_i²)."""
+    """Return the stage from which regret should be flat.
+
+    It is the maximum over the suboptimal arms i of 1/(2 ε p_i Δ_i²), with the weights p_i = 1/K.
+    """
     gaps = gaussian(MEANS).gaps
     return float(1 / (2 * rate * gaps[gaps > 0].min() ** 2 / gaps.size))
 
@@ -87,7 +90,7 @@ def last_decade_growth(regret: Any) -> Estimate:
 
 
 def verdict(data: Data) -> Verdict:
-    """Judge for each curve whether it still grows in the last decade of stages."""
+    """Judge whether each curve still grows in the last decade of stages."""
     regret = data["passive"]["regret"].isel(policy=0)
     horizon = int(regret["stage"][-1])
     statements, flat = [], []

@@ -1,9 +1,9 @@
-"""Regret of order 1/ε (FTL-robin) against regret of order log(1/ε) (UCB).
+"""Regret of order 1/ε (FTL-robin), compared with regret of order log(1/ε) (UCB).
 
 Source: Section 2.2, Lemma 1, and Theorem 3, without a figure.
 
-Measured: the exponent of FTL-robin's regret as a power of ε, R² of UCB's regret as a line in
-log(1/ε), and which of the two is lower at the smallest and at the largest ε.
+Measured: the exponent of FTL-robin's regret as a power of ε, R² of UCB's regret as a linear function
+of log(1/ε), and which of the two regrets is lower at the smallest and at the largest ε.
 """
 
 from typing import Any
@@ -53,7 +53,7 @@ MIN_R_SQUARED = 0.95  #: Smallest R² of a straight line.
 
 
 def run(file: Files, **options: Any) -> Data:
-    """Simulate both at each rate: FTL-robin looks in turn, UCB at a uniformly drawn arm."""
+    """Simulate both policies at each rate: FTL-robin looks in turn, UCB at a uniformly drawn arm."""
     options = {"horizon": HORIZON, "stages": [HORIZON], **options}
     problem = gaussian(MEANS)
     policies: Any = {"FTL-robin": (active, ftl_robin), "UCB": (passive, ucb)}

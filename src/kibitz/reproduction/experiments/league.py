@@ -3,9 +3,9 @@
 Source: Not in the paper.
 
 Measured: for each other policy, whether kibitzer has the lower regret (geometric mean over the
-settings); at each rate, whether it has the lowest; and whether in any setting the regret of another
-policy is lower by more than 15 %. The cost of a stage depends on the machine. It is not part of the
-data, but measured when the report is written, and by `kibitz league`.
+settings); at each rate, whether kibitzer has the lowest regret; and whether in any setting the regret
+of another policy is lower by more than 15 %. The processor time of a stage depends on the machine. It
+is not part of the data; it is measured when the report is written, and by `kibitz league`.
 """
 
 from typing import Any
@@ -46,7 +46,7 @@ CLAIM = (
     "of looks, and in no setting is the regret of another policy much lower."
 )
 MAX_ADVANTAGE = 0.15  #: Largest relative advantage of another policy in a setting.
-N_PLOTTED = 8  #: Number of policies in the figure: the best ones and UCB1-Double.
+N_PLOTTED = 8  #: Number of policies in the figure: the best policies and UCB1-Double.
 ALWAYS_PLOTTED = ("ucb_double",)
 NO_LOOKS_X = 0.001  # position of ε = 0 on the logarithmic axis
 
@@ -120,7 +120,7 @@ def _compare_worst_setting(ranking: dict[str, Any]) -> Statement:
 
 
 def describe_losses(ranking: dict[str, Any]) -> str:
-    """Say in which settings another policy is significantly better."""
+    """Describe the settings in which another policy is significantly better."""
     beaten = ranking["beaten"]
     if not beaten:
         return "In no setting is another policy significantly better."
@@ -204,7 +204,7 @@ def measure_costs() -> list[Table]:
 
 
 def select_plotted(ranking: dict[str, Any]) -> list[str]:
-    """Return the policies of the figure, the best first."""
+    """Return the policies that the figure shows, best first."""
     ranked = list(ranking["policies"])
     required = [label for label in (ranking["reference"], *ALWAYS_PLOTTED) if label in ranked]
     optional = [label for label in ranked if label not in required]

@@ -3,7 +3,8 @@
 Source: Section 6, without a figure.
 
 Measured: at each horizon, whether the regret varies with ε by less than a constant factor; from
-horizon to horizon, whether it grows no faster than Σ log(TΔ²)/Δ.
+horizon to horizon, whether the regret grows no faster than Σ log(TΔ²)/Δ, summed over the suboptimal
+arms with gaps Δ.
 """
 
 from itertools import pairwise
@@ -54,14 +55,14 @@ def run(file: Files, **options: Any) -> Data:
 
 
 def etc_order(horizon: int) -> float:
-    """Return Σ log(TΔ²)/Δ, the order of the regret of ETC."""
+    """Return Σ log(TΔ²)/Δ over the suboptimal arms, the order of the regret of ETC."""
     gaps = gaussian(MEANS).gaps
     gaps = gaps[gaps > 0]
     return float((np.log(horizon * gaps**2) / gaps).sum())
 
 
 def verdict(data: Data) -> Verdict:
-    """Compare the largest and the smallest regret over ε, and the growth in T with that of ETC."""
+    """Compare the largest and smallest regret over ε, and the growth in T with ETC's order."""
     statements, spreads, factors = [], [], []
     worst: dict[int, Any] = {}
     for horizon in HORIZONS:
@@ -109,7 +110,7 @@ def verdict(data: Data) -> Verdict:
 
 
 def draw(data: Data) -> Picture:
-    """Return regret with paid looks against ε, and that of OCUCB-n without, for each horizon."""
+    """Return regret with paid looks against ε, and OCUCB-n's without looks, for each horizon."""
     panels = []
     for horizon in HORIZONS:
         final = data[f"paid, {horizon}"]["final_regret"].isel(policy=0)

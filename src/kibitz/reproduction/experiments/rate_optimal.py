@@ -23,7 +23,7 @@ WEIGHTS = "optimal"
 #: Number of runs for each ε.
 RUNS = rate_uniform.RUNS
 PAPER_RUNS = 300
-#: How the printed weights are read: p_i = 1/Δ_i does not sum to 1 and is infinite for the best arm.
+#: Our reading of the printed weights: p_i = 1/Δ_i does not sum to 1 and is infinite for the best arm.
 NORMALISED = "∝ 1/Δ_i on the sub-optimal arms, 0 on the best (errata, D31)"
 CLAIMS = rate_uniform.claims(2, "optimal weights")
 PARAMETERS = rate_uniform.parameters("1/Δ_i, not normalised", NORMALISED)
@@ -35,7 +35,7 @@ def run(file: Files, **options: Any) -> Data:
 
 
 def verdict(data: Data) -> Verdict:
-    """Judge as with uniform weights."""
+    """Judge the data by the same statements as for uniform weights."""
     return rate_uniform.verdict(data)
 
 

@@ -2,9 +2,9 @@
 
 Source: Section 5, Figure 1.
 
-Measured: whether the regret at ε = 1/T equals the regret without looks, whether it is linear in
-log(1/ε) from ε* on (R²), and whether a·f(ε), with a fitted by least squares, is close to it at
-every ε.
+Measured: whether the regret at ε = 1/T equals the regret without looks, whether the regret is linear
+in log(1/ε) from ε* on (R²), and whether a·f(ε), with a fitted by least squares, is close to the
+regret at every ε.
 """
 
 from collections.abc import Sequence
@@ -141,7 +141,7 @@ def fit_scale(rates: Any, regrets: Any) -> float:
 
 
 def verdict(data: Data) -> Verdict:
-    """Compare the mean regret with a·f(ε), and the smallest ε with no looks."""
+    """Compare regret with a·f(ε), and regret at the smallest ε with regret without looks."""
     final = data["rates"]["final_regret"].isel(policy=0)
     without = data["no-looks"]["final_regret"].isel(policy=0)
     rates = data["rates"]["rate"].to_numpy()
@@ -199,13 +199,13 @@ def _deviation(values: Any, curve: float) -> Estimate:
 
 
 def format_range(rates: Any, holds: list[bool | None]) -> str:
-    """Return the smallest and the largest rate at which something holds, in brackets."""
+    """Format the smallest and the largest rate at which a statement holds, in brackets."""
     held = [rate for rate, one in zip(rates, holds, strict=True) if one]
     return f" (between ε = {typeset(min(held))} and {typeset(max(held))})" if held else ""
 
 
 def draw(data: Data) -> Picture:
-    """Return final regret against ε, with f, the regret without looks, and ε*."""
+    """Return final regret against ε, with a·f(ε), the regret without looks, and ε*."""
     return draw_with(WEIGHTS, data)
 
 

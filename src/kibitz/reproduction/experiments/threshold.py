@@ -2,9 +2,9 @@
 
 Source: Section 4.2.1, without a figure.
 
-Measured: in each setting, whether looks leave the regret unchanged far below ε* and lower it clearly
-far above; and whether the rate at which they begin to lower it is within a factor 10 of ε* in all
-settings.
+Measured: in each setting, whether looks leave the regret unchanged far below ε* and clearly lower the
+regret far above ε*; and whether, in all settings, the rate at which looks begin to lower the regret
+is within a factor 10 of ε*.
 """
 
 import math
@@ -71,17 +71,17 @@ def run(file: Files, **options: Any) -> Data:
 
 
 def reductions(part: "xarray.Dataset") -> dict[float, Any]:
-    """Return by what share looks lower the regret, for each multiple of ε*."""
+    """Return the relative reduction of regret by looks, for each multiple of ε*."""
     final = part["final_regret"].isel(policy=0)
     without = final.sel(relative=0.0)
     return {x: saving(final.sel(relative=x), without) for x in map(float, final["relative"]) if x > 0}
 
 
 def onset(reduced: dict[float, Any]) -> float:
-    """Return the multiple of ε* at which regret is lower by `ONSET_REDUCTION`.
+    """Return the multiple of ε* at which looks lower the regret by `ONSET_REDUCTION`.
 
-    It is interpolated in log ε; 0 if regret is that much lower at the first multiple, infinite if it
-    is at none.
+    The multiple is interpolated in log ε. It is 0 if the first multiple already lowers the regret by
+    that much, and infinite if no multiple does.
     """
     x, y = np.array(list(reduced)), np.array([one.value for one in reduced.values()])
     after = np.flatnonzero(y >= ONSET_REDUCTION)
@@ -136,7 +136,7 @@ def _spread() -> float:
 
 
 def draw(data: Data) -> Picture:
-    """Return regret as a share of that without looks, against ε and against ε/ε*."""
+    """Return regret relative to the regret without looks, against ε and against ε/ε*."""
     absolute, relative = [], []
     for label, part in data.items():
         n_arms, gap, horizon = SETTINGS[label]

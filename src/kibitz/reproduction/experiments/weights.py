@@ -3,7 +3,7 @@
 Source: Section 5, Figure 3.
 
 Measured: at each ε, whether the regret with the optimal weights is lower than with the uniform and
-with the suboptimal ones, by more than three standard errors of the paired difference.
+with the suboptimal weights, by more than three standard errors of the paired difference.
 """
 
 from collections.abc import Iterable
@@ -82,7 +82,7 @@ PARAMETERS = (
 
 
 def run(file: Files, **options: Any) -> Data:
-    """Simulate UCB with each of the weights at each ε."""
+    """Simulate UCB with each choice of weights at each ε."""
     return {
         label: sweep(
             gaussian(MEANS), passive, ucb(), rate=RATES, weights=name,
@@ -134,7 +134,7 @@ def verdict(data: Data) -> Verdict:
 
 
 def describe_gains(rates: Any, gains: list[Estimate]) -> str:
-    """Say at which rates a gain is positive, negative or undecided."""
+    """Describe the rates at which a gain is positive, negative or undecided."""
     groups: dict[bool | None, list[float]] = {True: [], False: [], None: []}
     for rate, gain in zip(rates, gains, strict=True):
         groups[is_above(gain, 0)].append(float(rate))
@@ -156,7 +156,7 @@ def describe_gains(rates: Any, gains: list[Estimate]) -> str:
 
 
 def format_rates(rates: Iterable[str]) -> str:
-    """Return "ε = a, b and c", or "no ε"."""
+    """Format rates as "ε = a, b and c", or "no ε" if there are none."""
     words = list(rates)
     if not words:
         return "no ε"

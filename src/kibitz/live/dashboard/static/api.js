@@ -2,7 +2,7 @@
 
 const FIRST_RETRY_MS = 400;
 const MAX_RETRY_MS = 4000;
-const SILENCE_MS = 25000; // a connection without any data for so long counts as lost
+const SILENCE_MS = 25000; // a connection without data for this long counts as lost
 
 class RequestError extends Error {
   constructor(status, message) {
@@ -17,7 +17,7 @@ async function readError(response) {
   try {
     message = (await response.json()).error.message ?? message;
   } catch {
-    // The body is not an error of kibitz, such as one of a proxy: show the status.
+    // The body is not an error of kibitz (a proxy may have sent it), so show the status.
   }
   return new RequestError(response.status, message);
 }

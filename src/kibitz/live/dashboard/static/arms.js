@@ -1,6 +1,6 @@
 // The table of arms: share of pulls, mean with confidence interval, and counts.
 
-const MAX_ROWS = 20; // unless all rows are requested
+const MAX_ROWS = 20; // rows that are shown unless all rows are requested
 const INACTIVE = ["paused", "retired"];
 const ORDERS = {
   added: ["order added", null],
@@ -130,7 +130,7 @@ function createArmsTable(palette, change, add) {
     const visible = showAll ? matches : matches.slice(0, MAX_ROWS);
     const scale = computeScale(visible, report.arms);
     const most = Math.max(...report.arms.map((arm) => arm.n_asked));
-    const full = 10 * most > report.n_asks ? report.n_asks : most; // n_asked of a full bar
+    const full = 10 * most > report.n_asks ? report.n_asks : most; // a full bar stands for this n_asked
     const level = `${formatNumber(100 * (1 - report.delta), 2)}\u00a0%`;
     const all = { n_asks: report.n_asks, delta: report.delta, level, scale, full };
     axis.show(scale);

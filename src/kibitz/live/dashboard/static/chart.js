@@ -101,7 +101,7 @@ function createPalette() {
   };
 }
 
-/** Return where in a layer a label of some width fits best: its centre, and the height there. */
+/** Return the centre of the place in a layer where a label fits best, and the layer's height there. */
 function findLabelPlace(layer, width) {
   let best = { height: 0 };
   for (let first = 0; first < layer.length; first += 1) {

@@ -1,7 +1,7 @@
 // The dashboard: the session, the current view, and the state of the connection.
 
-const POLL_MS = 2000; // between two requests for the list of agents
-const RECONNECTED_MS = 12000; // for which the dashboard says that it has reconnected
+const POLL_MS = 2000; // time between two requests for the list of agents
+const RECONNECTED_MS = 12000; // how long the dashboard says that it has reconnected
 const AGENT_TIPS = {
   Arms: "Number of arms of the agent, including paused and retired ones.",
   Asks: "Number of times the agent was asked which arm to pull.",
@@ -142,7 +142,7 @@ function route() {
   try {
     name = decodeURIComponent(location.hash.replace(/^#\/?/, ""));
   } catch {
-    // A truncated address: show the list of agents.
+    // The address is truncated, so show the list of agents.
   }
   state = "";
   show(name ? createAgentView(name, dashboard) : createListView());

@@ -12,7 +12,7 @@ from kibitz.bounds import complexity, concentration
 
 steady = settings(deadline=None)  # an example may take long on a busy machine
 
-FOUR = (0.0, 0.2, 1.5, 1.8)  # the paper's first experiment
+FOUR = (0.0, 0.2, 1.5, 1.8)  # the gaps of the paper's first experiment
 HARD = (1e-6, 1e-6, 1e-3, 0.1, 0.5, 1.0, 1.0, 3.0, 100.0)
 
 positive = st.one_of(st.floats(1e-6, 100.0), st.sampled_from(HARD))

@@ -47,7 +47,7 @@ def test_phi_is_the_paper_s_and_close_to_one_for_short_blocks(x):
 def test_the_block_inequality_holds_on_simulated_walks():
     """D24: the inequality holds with β = φ log(1/δ).
 
-    The paper prints a quarter of this β, and a walk leaves that radius far too often.
+    The paper prints a quarter of this β. A walk leaves the radius with the printed β far too often.
     """
     start, stop, delta = 100, 400, 0.05
 

@@ -148,7 +148,11 @@ def order_arms(means):
 
 
 def compute_slack_of_step_2(thresholds=lambda gaps: gaps / 2, seed=2):
-    """Return the minimum of the right side minus the left side of step 2 over all stages."""
+    """Return the minimum over all stages of the right side minus the left side of step 2.
+
+    The left side is the gap of the pulled arm. The right side pays for a first pull, for exploration
+    and for failures of the best arm.
+    """
     least = math.inf
     for run in make_runs(40, seed):
         best, gaps, order = order_arms(run.means)

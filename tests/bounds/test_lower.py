@@ -14,7 +14,7 @@ from scipy.optimize import linprog
 from kibitz.bounds import Bound, complexity, lower
 from kibitz.bounds.lower._constraint import find_best_stage, make_constraint
 
-FOUR = [0.0, 0.2, 1.5, 1.8]  # the paper's two problems
+FOUR = [0.0, 0.2, 1.5, 1.8]  # the gaps of the paper's two problems
 FIVE = [0.0, 0.2, 0.5, 1.0, 1.5]
 UCB1 = (8.0, 1 + math.pi**2 / 3)
 SMALL = {"C": 2.0, "C_0": 1.0}
@@ -64,7 +64,7 @@ def raised(gaps, i, x):
 
 
 def plain_pq(gaps, i, t, x, C, C_0, divisor):
-    """Return P and Q of the constraint of arm i at stage t, with arm i raised to x."""
+    """Return P and Q of the constraint of arm i at stage t, with arm i raised to x above the best."""
     P = 1 - regret_allowed(gaps, t, C, C_0) / (t * divisor)
     Q = regret_allowed(raised(gaps, i, x), t, C, C_0) / (t * x)
     return P, Q
@@ -296,7 +296,7 @@ def test_without_looks_only_the_bandit_term_remains():
 
 
 def mp_root(t, free, information, Q):
-    """Return n with (n + F) I = kl(1 - n/t, Q), to thirty digits."""
+    """Return n with (n + free) · information = kl(1 - n/t, Q), to thirty digits."""
     with mpmath.workdps(30):
 
         def excess(n):
@@ -849,7 +849,7 @@ def test_d1_the_literal_constraint_explodes_at_small_stages():
     assert literal[0, 1] == pytest.approx(104.65, abs=0.005)
     pulls = (literal[:, 1:] / (2 * np.array(FOUR[1:]) ** 2) - 0.01 / 4 * t[:, None]).max(axis=0)
     assert pulls[0] == pytest.approx(1308, abs=0.5)
-    assert pulls[0] > 3  # more pulls than the three stages have
+    assert pulls[0] > 3  # the printed constraint claims more pulls than its 3 stages have
     assert (np.array(FOUR[1:]) * pulls).sum() == pytest.approx(284.8, abs=0.05)
     assert lower.observation_constraint(FOUR, 3.0).tolist() == [0] * 4
 

@@ -1,4 +1,4 @@
-"""Tests that the regret simulated by kibitz is between its lower and its upper bounds.
+"""Tests that the simulated regret of a policy is between its lower and its upper bounds.
 
 If a bound holds, the mean regret violates it by more than five standard errors with probability
 about 3·10⁻⁷. With some 40 comparisons, a random seed would cause a failure with probability about

@@ -14,7 +14,7 @@ from kibitz.bounds.upper._ucb import _count_failures
 
 steady = settings(deadline=None)  # an example may take long on a busy machine
 
-FOUR = (0.0, 0.2, 1.5, 1.8)  # the paper's first experiment
+FOUR = (0.0, 0.2, 1.5, 1.8)  # the gaps of the paper's first experiment
 UNIFORM = np.full(4, 0.25)
 PI2 = math.pi**2
 
@@ -153,9 +153,9 @@ def test_ucb_periodic_is_the_corrected_formula(rate):
 
 
 def test_ucb_as_printed_is_refuted_by_its_first_pulls():
-    """D19: with two arms and two stages, the regret always exceeds the printed bound.
+    """D19: with two arms, two stages and a large gap Δ, the regret exceeds the printed bound.
 
-    Each arm is pulled once, so the regret is Δ.
+    Each arm is pulled once, so the regret is Δ in every run.
     """
     regret = play([0.0, 10.0], 2, 1, 0, ucb_index, at_random(0.5, [0.5, 0.5]))
     assert regret == 10.0
@@ -210,9 +210,9 @@ def test_the_paper_s_case_distinction_fails_for_early_stages():
 
 
 def test_a_count_of_nothing_is_not_negative():
-    """D21: the printed Σ_t I{N_i(t) ≤ g(t)} ≤ sup g is false for g < 0.
+    """D21: the printed inequality Σ_t I{N_i(t) ≤ g(t)} ≤ sup g is false for g < 0.
 
-    It also leaves out the first pull of the arm.
+    The printed bound also leaves out the first pull of the arm.
     """
     gaps, rate = [0.0, 100.0], 1.0
     printed = upper.ucb_periodic(gaps, rate, [0, 1], form="printed")
@@ -657,7 +657,7 @@ def test_the_printed_probability_of_etc_is_weaker_but_right():
     np.testing.assert_allclose(
         printed.probability[1:], 1 - 48 * tau / horizon * np.sqrt(np.log(horizon / tau))
     )
-    # the bound on the probability is 0 for a short horizon
+    # for a short horizon, the lower bound on the probability is 0
     assert (upper.etc_elimination(FOUR, math.log(100)).probability == 0).all()
 
 
@@ -747,10 +747,10 @@ def log_sum(hardness, reduced, m_i):
 
 
 def test_four_does_not_cover_the_sum_over_epochs_and_five_does():
-    """D25: the sum is at most 5 times, but not 4 times, the logarithm of the lemma.
+    """D25: `log_sum` is at most 5 log max{d_{m_i−1}/H', H/√H'}; the factor 4 is too small.
 
     For H = H' = 16^(2/3) and m_i = 3, the sum is 4.62, and 4 times the logarithm is 3.70. The
-    factor 5 is attained there, and it is sufficient for random H' ≤ H.
+    factor 5 is attained in this case, and it is sufficient for random H' ≤ H.
     """
     hardness = 16 ** (2 / 3)
     largest = math.log(max(16 / hardness, math.sqrt(hardness)))
@@ -796,8 +796,8 @@ def test_the_regret_of_an_erring_etc():
 def test_the_printed_bound_of_etc_ocucb(gaps, rate, i_m):
     """D36: compare with the last explicit formula of the appendix.
 
-    It has C_α = 16, and its sum includes rank i_m. At T = 10⁴ the last epoch m_i of every arm is the
-    final epoch 4, which has 256² stages; epoch 3 has 256 stages.
+    This formula has C_α = 16, and its sums include rank i_m. At T = 10⁴ the last epoch m_i of every
+    arm is the final epoch 4, which has 256² stages; epoch 3 has 256 stages.
     """
     targets = [math.log2(10 * math.log(2) * 16 * h / rate) for h in complexity.hardness(gaps)[1:]]
     eliminated = [i for i, target in enumerate(targets, start=2) if target <= 2**4 - 4]

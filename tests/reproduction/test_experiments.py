@@ -344,7 +344,7 @@ def test_bounded_regret_is_not_confirmed_if_only_the_bandit_is_flat():
 
 
 def test_the_predicted_stage_of_the_plateau():
-    """The plateau starts at the stage 1/(2 ε p Δ²); here ε = 0.1, p = 1/4 and Δ = 0.2."""
+    """Compare with the stage 1/(2 ε p Δ²) for ε = 0.1, p = 1/4 and Δ = 0.2."""
     assert bounded_regret.plateau_stage(0.1) == pytest.approx(500)
 
 

@@ -1,4 +1,7 @@
-"""Tests of the calling convention of the bounds: order of arguments, two forms, public names."""
+"""Tests of how the bounds are called: public names, order of arguments, and both calling forms.
+
+A bound takes either gaps and rates, or a problem and a feedback model.
+"""
 
 import inspect
 import math

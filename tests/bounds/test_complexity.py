@@ -10,9 +10,9 @@ from scipy.stats import binom
 
 from kibitz.bounds import complexity, concentration
 
-steady = settings(deadline=None)  # the machine may be slow
+steady = settings(deadline=None)  # an example may take long on a busy machine
 
-FOUR = (0.0, 0.2, 1.5, 1.8)  # the paper's first experiment
+FOUR = (0.0, 0.2, 1.5, 1.8)  # the gaps of the paper's first experiment
 HARD = (1e-6, 1e-6, 1e-3, 0.1, 0.5, 1.0, 1.0, 3.0, 100.0)
 
 positive = st.one_of(st.floats(1e-6, 100.0), st.sampled_from(HARD))
@@ -22,11 +22,12 @@ some_gaps = st.lists(positive, min_size=1, max_size=8).flatmap(
 
 
 def small(gaps):
-    """The same gaps, at most 1."""
+    """Return the gaps, divided by the largest gap if it exceeds 1."""
     return np.asarray(gaps) / max(1.0, max(gaps))
 
 
 def by_rank(gaps):
+    """Return the sorted gaps, and the arms in this order."""
     return sorted(gaps), np.argsort(gaps, kind="stable")
 
 
@@ -62,7 +63,7 @@ def test_optimal_weights_of_the_paper_s_arms():
 @given(some_gaps, st.floats(0.5, 3.0))
 @steady
 def test_optimal_weights_are_normalised_over_sub_optimal_arms(gaps, power):
-    """D31: the paper prints 1/Δ and 1/Δ² as probabilities."""
+    """D31: the paper prints 1/Δ and 1/Δ² as probabilities, without normalising them."""
     weights = complexity.optimal_weights(gaps, power)
     gaps = np.asarray(gaps)
     assert weights.sum() == pytest.approx(1.0)
@@ -96,14 +97,14 @@ def test_no_weights_cost_less_than_the_optimal_ones(gaps, seed):
 def test_weights_cost_is_infinite_if_a_sub_optimal_arm_has_weight_0():
     assert complexity.weights_cost(FOUR, [0.0, 0.5, 0.5, 0.0]) == math.inf
     assert complexity.weights_cost(FOUR, [0.0, 0.5, 0.4, 0.1]) < math.inf
-    uniform = [0, 1 / 3, 1 / 3, 1 / 3]  # C_Δ (log(K−1) − entropy of p*)
+    uniform = [0, 1 / 3, 1 / 3, 1 / 3]  # cost C_Δ (log(K−1) − entropy of the optimal weights)
     best = complexity.optimal_weights(FOUR)[1:]
     entropy = -(best * np.log(best)).sum()
     expected = complexity.c_delta(FOUR) * (math.log(3) - entropy)
     assert complexity.weights_cost(FOUR, uniform) == pytest.approx(expected)
 
 
-# H and k
+# Hardness H and effective number of arms k
 
 
 @given(some_gaps, st.sampled_from([0.5, 0.7, 1.0]))
@@ -135,7 +136,7 @@ def test_hardness_decreases_with_gap_and_with_rho(gaps, rho):
 @given(some_gaps, st.integers(1, 10), st.sampled_from([0.5, 1.0]))
 @steady
 def test_reduced_hardness_sums_the_ranks_below_i_m(gaps, below, rho):
-    """D17: the printed sum runs up to i_m itself, to an arm K + 1 that does not exist."""
+    """D17: the printed sum includes rank i_m, which may be K + 1, an arm that does not exist."""
     ordered, order = by_rank(gaps)
     hardness = complexity.hardness(gaps, rho, below=below)[order]
     for i, gap in enumerate(ordered, start=1):
@@ -155,7 +156,7 @@ def test_hardness_scales_as_the_inverse_square_of_the_gaps():
 @given(some_gaps, st.floats(0.5, 1.0))
 @steady
 def test_the_ratio_of_the_hs_costs_a_double_logarithm_of_the_arms(gaps, rho):
-    """Lemma "ratio_H", whose bound is log(1 + log K), not 1 + log K (D32)."""
+    """D32: the bound of the lemma "ratio_H" is log(1 + log K); the paper prints 1 + log K."""
     ordered = np.sort(gaps)
     ranks = np.arange(1, ordered.size + 1)[ordered > 0]
     ordered = ordered[ordered > 0]
@@ -175,7 +176,7 @@ def test_rate_star_is_the_paper_s_for_equal_gaps():
 
 
 def test_thresholds_are_at_most_one():
-    """D33: for a short horizon K/(TΔ²) exceeds 1, and no rate does."""
+    """D33: K/(TΔ²) exceeds 1 for a short horizon, but a rate cannot exceed 1."""
     gaps = [0.0, 0.1, 0.1]
     assert 3 / (10 * 0.01) > 1
     assert complexity.rate_star(gaps, 10) == 1.0
@@ -184,6 +185,7 @@ def test_thresholds_are_at_most_one():
 
 
 def test_the_theorem_changes_regime_at_about_half_of_rate_star():
+    """Compare `rate_star_active` with `rate_star`; the exact ratio is (K − 1)/(2K)."""
     gaps = [0.0] + [0.1] * 199
     ratio = complexity.rate_star_active(gaps, 10**12) / complexity.rate_star(gaps, 10**12)
     assert ratio == pytest.approx(199 / 400)
@@ -193,7 +195,7 @@ def test_thresholds_of_the_arms_are_where_the_horizon_is_the_best_stage():
     weights = np.array([0.25, 0.0, 0.5, 0.25])
     rates = complexity.rate_star_arms(FOUR, weights, [100, 10**12])
     assert rates.shape == (2, 4)
-    assert (rates[:, :2] == 1.0).all()  # an optimal arm, and one that is never seen
+    assert (rates[:, :2] == 1.0).all()  # arm 0 is optimal, and arm 1 has weight 0
     np.testing.assert_allclose(1 / (2 * rates[1, 2:] * weights[2:] * np.array(FOUR[2:]) ** 2), 1e12)
 
 
@@ -207,6 +209,7 @@ def test_looks_never_help_if_every_arm_is_optimal():
 
 
 def test_epochs_of_base_two_square_each_other():
+    """Check that the first epoch has 2 stages and each length is the square of the previous one."""
     assert [complexity.epoch_length(m) for m in range(6)] == [2, 4, 16, 256, 65536, 2**32]
     assert complexity.epoch_length(9) == 2**512
     np.testing.assert_allclose(
@@ -234,7 +237,11 @@ def test_epoch_length_raises_if_it_overflows_a_float():
 
 @pytest.mark.parametrize("base", [2, 3, 4])
 def test_etc_horizon_keeps_the_ratio_that_the_proof_needs(base):
-    """D34: with the exponent 3/2 of p = 2 the ratio is d^{1/p − 3/2}/log d, too large for p < 2."""
+    """D34: the proof needs d_m/(ETC's horizon) = 1/(d log d), where d = d_{m+1} is the next epoch.
+
+    The paper's exponent 3/2 is right for p = 2 only. For other p the ratio becomes
+    d^{1/p − 3/2}/log d, which is too large for p < 2.
+    """
     for m in range(4):
         log_next = complexity.epoch_log_length(m + 1, base)
         log_ratio = complexity.epoch_log_length(m, base) - complexity.etc_log_horizon(m, base)
@@ -243,7 +250,10 @@ def test_etc_horizon_keeps_the_ratio_that_the_proof_needs(base):
 
 
 def test_the_printed_etc_horizon_breaks_the_ratio_for_a_smaller_base():
-    """D34, p = 1.5, m = 6: P(ETC errs) times the next epoch would grow with the epoch."""
+    """D34: for p = 1.5 and m = 6, the printed horizon of ETC is too short.
+
+    The probability that ETC errs times the length of the next epoch would grow with m.
+    """
     log_d, log_next = (complexity.epoch_log_length(m, 1.5) for m in (6, 7))
     printed = log_d - (1.5 * log_next + math.log(log_next))
     assert printed > -log_next - math.log(log_next) + 0.5
@@ -256,7 +266,10 @@ def steps(m):
 
 
 def slow_epoch(hardness, rate, constant):
-    """The smallest m with 2^m − m ≥ log2(10 log 2 C H/ε), compared as powers of two."""
+    """Return the smallest m with 2^m − m ≥ log2(10 log(2) C H/ε).
+
+    The loop compares the powers of two of both sides.
+    """
     target = 10 * mpmath.log(2) * constant * mpmath.mpf(hardness) / mpmath.mpf(rate)
     m = 0
     while mpmath.power(2, steps(m)) < target:
@@ -279,7 +292,11 @@ def test_last_epoch_and_first_eliminated_are_inverse(gaps, rate, constant):
 
 
 def test_arm_is_eliminated_in_the_first_sufficient_epoch():
-    """H = 2: log2(10 log(2) C H/ε) is 1 + log2(10 log(2) C), here 1 = 2⁰ − 0 and 5 = 2³ − 3."""
+    """Check two constants C for which an epoch is just long enough.
+
+    With H = 2 and ε = 1, the two constants make log2(10 log(2) C H/ε) equal to 1 = 2⁰ − 0 and
+    5 = 2³ − 3, so epochs 0 and 3 are just long enough.
+    """
     for power, epoch in [(0, 0), (4, 3)]:
         constant = 2**power / (10 * math.log(2))
         assert complexity.last_epoch([0.0, 1.0], 1.0, constant=constant)[1] == epoch
@@ -299,7 +316,10 @@ def test_the_final_epoch_reaches_the_horizon(horizon, final):
 @given(some_gaps, st.floats(1e-9, 1.0))
 @steady
 def test_an_arm_goes_in_an_epoch_whose_predecessor_is_short(gaps, rate):
-    """D27: d_{m_i−1} ≤ −A W_{−1}(−1/A) ≤ (5/2) A log A, and the printed bound is larger still."""
+    """D27: d_{m_i−1} ≤ −A W_{−1}(−1/A) ≤ (5/2) A log A, where A = 10 C_α H_i/ε and C_α = 32.
+
+    The printed bound is larger than (5/2) A log A, so it holds too.
+    """
     gaps = small(gaps)
     for value in complexity.hardness(gaps)[gaps > 0]:
         a = 10 * 32 * value / rate
@@ -314,7 +334,7 @@ def test_an_arm_goes_in_an_epoch_whose_predecessor_is_short(gaps, rate):
 
 @pytest.mark.parametrize("rate", [0.01, 0.1, 0.5, 0.9, 1.0])
 def test_an_epoch_brings_half_of_the_looks_that_it_should(rate):
-    """D28: for every rate, not only ε ≤ 1/2. Exact binomial tails."""
+    """D28: this holds for every rate, not only for ε ≤ 1/2; checked with exact binomial tails."""
     checked = 0
     for m in range(2, 6):
         length = complexity.epoch_length(m)
@@ -331,10 +351,10 @@ def test_an_epoch_brings_half_of_the_looks_that_it_should(rate):
 
 
 def test_etc_constant_is_a_square_of_a_sum():
-    """D13: 8(√α+√c)², where the paper prints 8(α+c)."""
+    """D13: the constant is 8(√α+√c)²; the paper prints 8(α+c)."""
     assert complexity.etc_constant(1, 1) == 32.0
     assert complexity.etc_constant(1, 1, "printed") == 16.0
-    assert complexity.etc_constant(1, 0.25) == 18.0  # D14: rewards in [0, 1]
+    assert complexity.etc_constant(1, 0.25) == 18.0  # D14: rewards in [0, 1] have c = 1/4
 
 
 def test_etc_needs_alpha_of_at_least_the_variance():
@@ -376,7 +396,10 @@ def test_etc_observations_are_the_sum_over_ranks(gaps, log_horizon):
 
 
 def test_the_printed_logarithm_covers_lambert_s_w_from_a_horizon_on():
-    """D29: W(x/C) ≤ log x, x = TΔ², exactly from x = e^{1/C} on (so from C/(C−1) on)."""
+    """D29: with x = TΔ², W(x/C) ≤ log x holds if and only if x ≥ e^{1/C}.
+
+    The simpler condition x ≥ C/(C−1) is therefore sufficient.
+    """
     constant = 32.0
     threshold = math.exp(1 / constant)
     assert threshold < constant / (constant - 1)
@@ -386,13 +409,13 @@ def test_the_printed_logarithm_covers_lambert_s_w_from_a_horizon_on():
 
 
 def test_the_printed_logarithm_with_the_printed_constant_fails_for_long_horizons():
-    """D29 with D13: 16 log x covers the true 32 W(x/32) only up to x ≈ 2.6e4."""
+    """D29 and D13: the printed 16 log x exceeds the correct 32 W(x/32) only up to x ≈ 2.6e4."""
     for x, holds in [(1e3, True), (2.5e4, True), (2.8e4, False), (1e8, False)]:
         rounds = complexity.etc_rounds([0.0, 1.0], math.log(x), 32.0)[1]
         assert (rounds <= 16 * math.log(x)) == holds
 
 
-# The whole range
+# Extreme arguments
 
 
 @pytest.mark.parametrize("n_arms", [2, 200])

@@ -11,15 +11,15 @@ from scipy.stats import binom, norm
 
 from kibitz.bounds import concentration
 
-steady = settings(deadline=None)  # the machine may be busy
+steady = settings(deadline=None)  # an example may take long on a busy machine
 
-# Averages of walks. Seeds are fixed. A "≤ bound" below fails for a correct bound with
-# probability far below 1e-6 for a fresh seed too: the bounds are at least 1.7 times the
-# probabilities, more than 10 standard errors at these numbers of runs.
+# Averages of random walks. The seeds are fixed. With a random seed, a test "frequency ≤ bound" of a
+# correct bound would fail with probability far below 1e-6: the bounds are at least 1.7 times the
+# probabilities, and the difference is more than 10 standard errors at these numbers of runs.
 
 
 def crossings(radius, horizon, n_runs, seed, draw="normal"):
-    """How often the average of t steps reaches radius(t) for some t ≤ horizon."""
+    """Return the share of walks whose average of t steps reaches radius(t) for some t ≤ horizon."""
     rng = np.random.default_rng(seed)
     t = np.arange(1, horizon + 1)
     limits = t * radius(t)
@@ -45,7 +45,10 @@ def test_phi_is_the_paper_s_and_close_to_one_for_short_blocks(x):
 
 
 def test_the_block_inequality_holds_on_simulated_walks():
-    """D24: β = φ log(1/δ); with the printed quarter of it the walk leaves far too often."""
+    """D24: the inequality holds with β = φ log(1/δ).
+
+    The paper prints a quarter of this β. A walk leaves the radius with the printed β far too often.
+    """
     start, stop, delta = 100, 400, 0.05
 
     def radius(t, share=1.0):
@@ -94,11 +97,14 @@ def test_the_maximal_inequality_holds_on_simulated_walks(draw, delta):
     assert (
         rate <= bound <= concentration.maximal(delta) <= concentration.maximal(delta, form="printed")
     )
-    assert bound < 4 * rate  # and is not far from it; printed: 17 times at δ = 0.05
+    assert bound < 4 * rate  # the printed bound is 17 times the frequency at δ = 0.05
 
 
 def test_the_maximal_inequality_is_exact_for_one_observation():
-    """A single average reaches √(2 log(1/δ)) with probability at most δ, and peeling says δ."""
+    """Check that the bound for T = 1 is δ.
+
+    A single observation exceeds its radius √(2 log(1/δ)) with probability at most δ.
+    """
     for delta in (1e-6, 0.1, 0.5):
         assert concentration.maximal(delta, 1) == pytest.approx(delta, rel=1e-9)
         assert norm.sf(concentration.maximal_radius(1, 1, delta)) <= delta
@@ -115,7 +121,10 @@ def test_peeling_is_a_probability_that_grows_with_delta_and_the_horizon(delta, h
 
 
 def peel(delta, horizon, ratio, n_blocks):
-    """The sum of the probabilities to cross the chords, by a loop; the last block ends at 1."""
+    """Return the sum over blocks of the bound on the probability that a walk crosses the chord.
+
+    The ends of the blocks decrease from the horizon by factors of `ratio`, at most down to 1.
+    """
 
     def height(t):
         return math.sqrt(2 * t * (math.log(horizon / t) - math.log(delta)))
@@ -138,20 +147,23 @@ def test_peeling_is_a_sum_over_chords():
 
 @pytest.mark.parametrize("delta", [0.2, 1e-3, 1e-30, 1e-300])
 def test_peeling_covers_the_times_below_its_last_block(delta):
-    """For all T at once: never below the sum of 3000 blocks of the best ratio, and close to it."""
+    """Compare the bound for all T with the sum over 3000 blocks of the best ratio.
+
+    The bound is never below this sum and at most 0.01 % above it.
+    """
     ratios = 1 + np.geomspace(0.02, 10.0, 60)
     best = min(peel(delta, 1e25, ratio, 3000) for ratio in ratios)
     assert best * (1 - 1e-9) <= concentration.maximal(delta) <= best * (1 + 1e-4)
 
 
 def test_the_printed_maximal_inequality_and_its_proof():
-    """D24: 6δ√log(1/δ) is right for δ ≤ 0.2, and says something only for δ < 0.11283."""
+    """D24: the printed 6δ√log(1/δ) holds for δ ≤ 0.2 and is below 1 only for δ < 0.11283."""
     assert concentration.maximal(0.05, form="printed") == pytest.approx(
         6 * 0.05 * math.sqrt(math.log(20))
     )
     assert concentration.maximal(0.11282, form="printed") < 1
     assert concentration.maximal(0.11284, form="printed") == 1
-    # the steps of the proof: (δγ²)^q/(γ^q − 1) ≤ δ^q 10/η for η ≤ 2.4, q = 1 − η²/16
+    # the step (δγ²)^q/(γ^q − 1) ≤ δ^q 10/η of the proof, for η ≤ 2.4, γ = 1 + η, q = 1 − η²/16
     eta = np.linspace(1e-3, 2.4, 5000)
     power = 1 - eta**2 / 16
     assert ((1 + eta) ** (2 * power) * eta / ((1 + eta) ** power - 1)).max() < 10
@@ -162,7 +174,7 @@ def test_the_printed_maximal_inequality_and_its_proof():
 
 
 def test_the_asymptotic_constant_is_reached_from_above():
-    """√(e/8), uniformly in T: the peeled bound tends to it."""
+    """Check that the bound for all T over δ√log(1/δ) decreases to √(e/8) as δ tends to 0."""
     ratios = [
         concentration.maximal(d) / concentration.maximal(d, form="leading")
         for d in (1e-3, 1e-10, 1e-100, 1e-300)
@@ -172,7 +184,7 @@ def test_the_asymptotic_constant_is_reached_from_above():
 
 
 def test_for_a_fixed_horizon_the_ratio_vanishes():
-    """D46: T = 1, exactly: P(Z ≥ √(2 log(1/δ))) over δ√log(1/δ) tends to 0."""
+    """D46: for T = 1 the exact ratio P(Z ≥ √(2 log(1/δ)))/(δ√log(1/δ)) tends to 0 with δ."""
     deltas = np.array([1e-3, 1e-30, 1e-300])
     exact = norm.sf(np.sqrt(2 * np.log(1 / deltas)))
     ratios = exact / concentration.maximal(deltas, form="leading")
@@ -212,13 +224,13 @@ def test_the_tail_by_variance_is_gaussian():
 
 
 def test_the_printed_binary_tail_is_false_for_likely_successes():
-    """D18: n = 200, p = 0.9, α = 0.1."""
+    """D18: the counterexample is n = 200, p = 0.9, α = 0.1."""
     exact = binom.cdf(160, 200, 0.9)
     assert exact == pytest.approx(1.7e-5, rel=0.05)
     printed = concentration.binary_tail(200, 0.9, 0.1, form="printed")
     assert printed == pytest.approx(7.1e-10, rel=0.01)
     assert printed < exact <= concentration.binary_tail(200, 0.9, 0.1)
-    # for p = 1/2 both agree
+    # for p = 1/2 the printed and the correct bound agree
     assert concentration.binary_tail(9, 0.5, 0.2, form="printed") == pytest.approx(
         concentration.binary_tail(9, 0.5, 0.2)
     )
@@ -226,7 +238,7 @@ def test_the_printed_binary_tail_is_false_for_likely_successes():
 
 @pytest.mark.parametrize("u", [None, 1, 4, 12])
 def test_chung_and_lu_bound_weighted_sums(u):
-    """Exactly, over all 2¹² outcomes of a weighted sum of binary variables."""
+    """Compare with exact tails, from all 2¹² outcomes of a weighted sum of 12 binary variables."""
     rng = np.random.default_rng(3)
     sizes, means = rng.uniform(0, 2, 12), rng.uniform(0.05, 0.6, 12)
     outcomes = np.array(list(itertools.product([0, 1], repeat=12)))
@@ -252,16 +264,19 @@ def test_a_sum_of_constants_does_not_exceed_its_mean():
 
 @pytest.mark.parametrize("p", [1e-3, 0.05, 0.5, 0.95, 1.0])
 def test_few_looks_are_rarer_than_one_over_the_square_of_the_stage(p):
-    """Lemma "binary_concentration_t2", and t^{−5/2}, by exact binomials."""
+    """Check the lemma "binary_concentration_t2" with exact binomials.
+
+    The probability is even below t^{−5/2}.
+    """
     t = np.unique(np.geomspace(1, 10**6, 300).astype(int))
     assert (binom.cdf(np.floor(p * t - np.sqrt(5 * p * t * np.log(t))), t, p) <= t**-2.5).all()
-    for n in (t - 1, t):  # n looks by stage t
+    for n in (t - 1, t):  # the number of stages that may have brought a look
         fewer = np.ceil(concentration.seen_floor(p * n, t)) - 1
         assert (binom.cdf(fewer, n, p) <= t**-2.5).all()
 
 
 def test_few_looks_are_rare_if_the_rate_changes_too():
-    """Exactly, for arrivals of unequal rates: what `ucb_schedule` stands on."""
+    """Check the inequality behind `ucb_schedule` exactly, with a rate that changes every stage."""
     rates = np.minimum(1.0, 6 / np.arange(1, 401))
     law = np.ones(1)
     for t, rate in enumerate(rates, start=1):
@@ -270,7 +285,7 @@ def test_few_looks_are_rare_if_the_rate_changes_too():
         assert law[:fewer].sum() <= t**-2.5 * (1 + 1e-9)
 
 
-# Lambert's W
+# Lambert's W function
 
 
 def test_w_lies_between_its_bounds():

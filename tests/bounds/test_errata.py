@@ -1,4 +1,4 @@
-"""The errata pages have one entry per discrepancy, and the tests that they name exist."""
+"""Tests of the errata pages: one entry per discrepancy, links, and the tests that entries name."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ NUMBERS = list(range(1, 48))
 
 
 def find_entries(text):
-    """Return the entries of a page, each with its heading."""
+    """Return the entries of a page as text, each including its heading."""
     return re.findall(r"^## D\d.*?(?=^<a id|^## |\Z)", text, re.MULTILINE | re.DOTALL)
 
 

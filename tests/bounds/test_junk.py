@@ -1,8 +1,8 @@
 """Call every public function of `kibitz.bounds` and `kibitz.planning` with invalid arguments.
 
-A call must return numbers without NaN, or raise an error that names an argument and shows its
-value. No call may warn. The functions are collected automatically. A call has a few invalid
-arguments; the others are valid values for their name.
+A call must return numbers other than NaN, or raise an error that names an argument and shows its
+value. No call may issue a warning. The functions are collected automatically. In each call, a few
+arguments are replaced by invalid values; the others have the valid value listed for their name.
 """
 
 import inspect
@@ -32,7 +32,7 @@ def own_functions(module):
 
 
 def public_functions():
-    """Return every public function by its full name."""
+    """Return a dict from the full name of each public function to the function."""
     found = {}
     for name in kibitz.bounds.__all__:
         value = getattr(kibitz.bounds, name)
@@ -121,9 +121,9 @@ SENSIBLE = {
     "every": 3,
     "seen": ((0, 1), (1, 1)),
 }
-SPECIAL = {  # exceptions for names with two meanings
+SPECIAL = {  # valid values for names that have another meaning in one function
     ("plan", "gaps"): None,
-    ("plan", "seed"): None,  # prevents simulation
+    ("plan", "seed"): None,  # without a seed, `plan` does not simulate
     ("paid_looks", "form"): "leading",
     ("lambert_lower_branch_bounds", "u"): 0.5,
 }
@@ -134,7 +134,7 @@ class NoRepr:
         raise RuntimeError("no repr")
 
 
-# No function here raises: errors of a user's own function are passed on unchanged.
+# None of these functions raises, because an error in a user's function is passed on unchanged.
 JUNK = [
     None,
     "",
@@ -240,7 +240,7 @@ def is_nan(value):
 
 
 def explains(message, call):
-    """Return whether a message names an argument and shows its value, or says that one is missing."""
+    """Return whether a message names an argument and shows its value or says that it is missing."""
     named = [
         name
         for name in {*call, "gaps"}
@@ -255,7 +255,10 @@ def explains(message, call):
 
 
 def succeeds(function, call):
-    """Return True if the call succeeds, False if it raises an error that explains the problem."""
+    """Return True if the call succeeds, False if it raises an error with a good message.
+
+    Any other error is passed on, and a result with NaN fails the test.
+    """
     with np.errstate(all="warn", under="ignore"):
         try:
             result = function(**call)

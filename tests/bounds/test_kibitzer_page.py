@@ -1,4 +1,7 @@
-"""Recompute the numbers of docs/kibitzer.md and its proof; as a program it writes them there."""
+"""Recompute the numbers in the tables of docs/kibitzer.md and docs/kibitzer_proof.md.
+
+Run as a program, this file replaces the placeholders NUMBERS, GAUSSIAN, … by the tables.
+"""
 
 from pathlib import Path
 
@@ -76,6 +79,7 @@ def limits():
 
 
 def lines(rows):
+    """Return the rows as lines of a Markdown table."""
     return ["| " + " | ".join(row) + " |" for row in rows]
 
 

@@ -1,6 +1,6 @@
 """Tests of the lower bounds against direct formulas, brute force, linprog and mpmath.
 
-Tests named after a discrepancy (test_d1_…) are named on the pages in docs/errata/.
+The tests named `test_d1_…`, `test_d2_…` belong to the entries D1, D2, … of docs/errata/.
 """
 
 import math
@@ -14,7 +14,7 @@ from scipy.optimize import linprog
 from kibitz.bounds import Bound, complexity, lower
 from kibitz.bounds.lower._constraint import find_best_stage, make_constraint
 
-FOUR = [0.0, 0.2, 1.5, 1.8]  # the paper's two problems
+FOUR = [0.0, 0.2, 1.5, 1.8]  # the gaps of the paper's two problems
 FIVE = [0.0, 0.2, 0.5, 1.0, 1.5]
 UCB1 = (8.0, 1 + math.pi**2 / 3)
 SMALL = {"C": 2.0, "C_0": 1.0}
@@ -45,12 +45,12 @@ ACTIVE = [
 
 
 def call(bound, gaps, rate, horizon, **options):
-    """Return a bound, with uniform weights for a passive observer."""
+    """Return the value of a bound; a bound for a passive observer gets uniform weights."""
     weights = (None,) if bound in PASSIVE else ()
     return bound(gaps, rate, *weights, horizon, **options)
 
 
-# The formulas, one number at a time.
+# The formulas in plain Python, one number at a time
 
 
 def regret_allowed(gaps, t, C, C_0):
@@ -59,17 +59,19 @@ def regret_allowed(gaps, t, C, C_0):
 
 
 def raised(gaps, i, x):
-    """Return the gaps if arm i is raised to x above the best arm."""
+    """Return the gaps after the mean of arm i is raised to x above the best mean."""
     return [0.0 if j == i else x + d for j, d in enumerate(gaps)]
 
 
 def plain_pq(gaps, i, t, x, C, C_0, divisor):
+    """Return P and Q of the constraint of arm i at stage t, with arm i raised to x above the best."""
     P = 1 - regret_allowed(gaps, t, C, C_0) / (t * divisor)
     Q = regret_allowed(raised(gaps, i, x), t, C, C_0) / (t * x)
     return P, Q
 
 
 def plain_h(gaps, i, t, C, C_0, x=None, divisor=None):
+    """Return the constraint h_i(t) = (P log(1/Q) − log 2)_+."""
     x = gaps[i] if x is None else x
     smallest = min(d for d in gaps if d > 0)
     P, Q = plain_pq(gaps, i, t, x, C, C_0, divisor or smallest)
@@ -77,6 +79,7 @@ def plain_h(gaps, i, t, C, C_0, x=None, divisor=None):
 
 
 def kl(p, q):
+    """Return the Kullback–Leibler divergence of two Bernoulli distributions."""
     first = p * math.log(p / q) if p > 0 else 0.0
     return first + ((1 - p) * math.log((1 - p) / (1 - q)) if p < 1 else 0.0)
 
@@ -174,7 +177,7 @@ def test_d7_the_slope_is_at_least_p_over_t_less_a_little(gaps, t, constants):
 
 
 def test_the_constraint_is_concave_wherever_it_is_positive():
-    """The inequality behind the bisection, on a fine grid: see `find_best_stages`."""
+    """Check the inequality behind the bisection in `find_best_stages` on a fine grid."""
     r, s, L, b = np.meshgrid(
         np.linspace(0, 1, 101)[:-1],
         np.linspace(0, 0.5, 26),
@@ -189,7 +192,7 @@ def test_the_constraint_is_concave_wherever_it_is_positive():
 
 
 def brute_passive(gaps, q, horizon, **constants):
-    """Σ Δ_i max over all stages, with arrays over stages only."""
+    """Return Σ_i Δ_i max_t (a_i(t) − q_i t)_+, where a_i(t) are the required observations."""
     total, t = 0.0, np.arange(3.0, horizon + 1)
     needs = lower.required_observations(gaps, t, **constants)
     for i, gap in enumerate(gaps):
@@ -293,7 +296,7 @@ def test_without_looks_only_the_bandit_term_remains():
 
 
 def mp_root(t, free, information, Q):
-    """n with (n + F) I = kl(1 - n/t, Q), to thirty digits."""
+    """Return n with (n + free) · information = kl(1 - n/t, Q), to thirty digits."""
     with mpmath.workdps(30):
 
         def excess(n):
@@ -362,7 +365,10 @@ def test_the_sharp_bound_is_about_twice_the_maximum():
 
 
 def test_the_sharp_bound_grows_towards_two_over_the_gap():
-    """theory: .31 at log(1/ε) = 8 and 1.21 at 32 for a gap of 1; the limit is 2 (Lai–Robbins)."""
+    """Check the bound divided by log(1/ε) for a gap of 1.
+
+    It is 0.306 at log(1/ε) = 8 and 1.215 at 32; its limit is the constant 2 of Lai and Robbins.
+    """
     shares = [lower.passive_sharp([0, 1], math.exp(-y), [0, 1], 2**53, **SMALL) / y for y in (8, 32)]
     assert shares == pytest.approx([0.306, 1.215], abs=0.001)
 
@@ -424,7 +430,7 @@ def test_free_looks_go_to_the_worst_arms():
 
 
 def brute_values(gaps, rate, horizon, **constants):
-    """V(t) at every stage from 3 on."""
+    """Return V(t), the value of the linear program, at every stage from 3 to the horizon."""
     t = np.arange(3.0, horizon + 1)
     needs = lower.required_observations(gaps, t, **constants)
     return np.asarray(lower.linear_program(gaps, needs, rate * t).value)
@@ -453,7 +459,10 @@ def test_the_active_maximum_is_the_largest_over_all_stages(gaps, rate, horizon, 
 
 
 def test_either_of_two_humps_may_be_the_higher():
-    """V(t) peaks at stage 281 for the large gap, and rises again for the small one."""
+    """Check an example in which V(t) has two local maxima.
+
+    It peaks at stage 281, due to the large gap, and rises again later, due to the small gap.
+    """
     gaps, rate = [0.0, 0.005, 1.0], 0.003
     own = {"C": 0.05, "C_0": 0.05, "variant": "sharp"}
     values = brute_values(gaps, rate, 70_000, **own)
@@ -618,7 +627,7 @@ def test_closed_forms_reject_schedules(closed):
         call(closed, FIVE, lower.schedule([0.1]), 100)
 
 
-# Properties that hold everywhere
+# Properties of all lower bounds
 
 
 @pytest.mark.slow
@@ -662,7 +671,10 @@ def test_bounds_are_0_if_all_arms_are_optimal(bound):
 @given(gap_lists, rates, horizons, constants, st.floats(0.1, 10))
 @few
 def test_units_do_not_matter(gaps, rate, horizon, constants, unit):
-    """Gaps × u, C × u², ε / u² : every number of pulls / u², every regret / u."""
+    """Multiply the gaps by u and C by u², and divide ε by u².
+
+    All numbers of pulls are then divided by u², and all regrets by u.
+    """
     scaled = [unit * gap for gap in gaps]
     assume(rate / unit**2 <= 1)
     other = {"C": constants["C"] * unit**2, "C_0": constants["C_0"]}
@@ -758,11 +770,11 @@ def test_invalid_arguments_raise():
         lower.observation_constraint(FOUR, 10, x=0)
 
 
-# The printed formulas, letter by letter
+# The printed formulas, written out in full
 
 
 def printed_h(gaps, i, t, C, C_0):
-    """Appendix A: leading term plus η_i."""
+    """Return h_i(t) as printed in appendix A: the leading term plus η_i."""
     d = gaps[i]
     S = sum(d / (d + other) for j, other in enumerate(gaps) if j != i)
     C_K, C_delta = C_0 * sum(gaps), sum(1 / g for g in gaps if g > 0)
@@ -837,7 +849,7 @@ def test_d1_the_literal_constraint_explodes_at_small_stages():
     assert literal[0, 1] == pytest.approx(104.65, abs=0.005)
     pulls = (literal[:, 1:] / (2 * np.array(FOUR[1:]) ** 2) - 0.01 / 4 * t[:, None]).max(axis=0)
     assert pulls[0] == pytest.approx(1308, abs=0.5)
-    assert pulls[0] > 3  # pulls, claimed of the first three stages
+    assert pulls[0] > 3  # the printed constraint claims more pulls than its 3 stages have
     assert (np.array(FOUR[1:]) * pulls).sum() == pytest.approx(284.8, abs=0.05)
     assert lower.observation_constraint(FOUR, 3.0).tolist() == [0] * 4
 
@@ -845,7 +857,7 @@ def test_d1_the_literal_constraint_explodes_at_small_stages():
 def test_d2_a_small_regret_does_not_mean_few_bad_pulls():
     gaps, T = [0.0, 0.1], 1000
     allowed = regret_allowed(gaps, T, *UCB1)
-    assert gaps[1] * T <= allowed  # pulling the bad arm throughout is allowed at T
+    assert gaps[1] * T <= allowed  # Definition 1 allows a policy that always pulls the bad arm
     printed, right = 1 - allowed / T, 1 - allowed / (T * gaps[1])
     share_of_best_arm = 0.0
     assert printed > 0.4 > share_of_best_arm >= right
@@ -879,7 +891,7 @@ def test_d6_a_copy_of_the_reward_tells_nothing_new():
         for x in (0, 1)
         for y in (0, 1)
     )
-    copied = kl(a, b)  # (X, X) takes the values (0, 0) and (1, 1) only
+    copied = kl(a, b)  # the pair (X, X) has only the values (0, 0) and (1, 1)
     assert fresh == pytest.approx(2 * kl(a, b))
     assert copied < fresh
 
@@ -892,15 +904,16 @@ def test_d8_both_closed_forms_are_valid_and_neither_always_wins():
         )
         return (*forms, lower.passive_maximum([0, gap], rate, [0, 1], 10**15, C=C, C_0=C_0))
 
-    main, appendix, best = both(0.2, 1e-5, 2.0, 1.0)  # a late stage
+    main, appendix, best = both(0.2, 1e-5, 2.0, 1.0)  # the best stage is late
     assert 0 < appendix < main <= best
-    main, appendix, best = both(3.0, 0.01, 1.0, 0.1)  # an early one
+    main, appendix, best = both(3.0, 0.01, 1.0, 0.1)  # the best stage is early
     assert 0 < main < appendix <= best
-    u = 3.2530  # log t + c from which the main text's stage is the better one, for P = 1
+    u = 3.2530  # for P = 1, the stage of the main text is better if log t + c exceeds u
     assert math.log(2) - math.log((u + math.log(2)) / u) == pytest.approx(0.5, abs=1e-4)
 
 
 def test_d9_the_printed_active_theorem_exceeds_the_program_it_comes_from():
+    """D9: the printed theorem, and twice the corrected theorem, exceed the linear program."""
     gaps, rate, T = [0.0] + [0.5] * 4, 1e-4, 10**9
     program = lower.active_maximum(gaps, rate, T)
     assert program == pytest.approx(10.71, abs=0.005)
@@ -912,7 +925,7 @@ def test_d10_looks_may_cover_the_needs_before_the_printed_stage():
     gaps, rate = [0.0, 0.5, 0.5], 0.1
     t = np.arange(1.0, 10**5)
     needs = lower.required_observations(gaps, t)[:, 2]
-    assert (needs <= rate * t).all()  # no stage t_2 at all, while the paper has t_2 ≥ 20
+    assert (needs <= rate * t).all()  # there is no stage t_2, but the paper claims t_2 ≥ 20
     assert 1 / (2 * 0.5**2) / rate == 20
     assert lower.active_theorem(gaps, rate, 10**5) == 0
     assert lower.active_theorem(gaps, rate, 10**5, form="printed") > 10
@@ -953,6 +966,7 @@ def test_d10_with_its_condition_the_printed_stage_is_reached():
 
 
 def test_d11_the_printed_program_pays_back():
+    """D11: the printed formula is negative if there are many looks; the correct bound is 0."""
     for T in (10**6, 10**8):
         assert lower.active_fixed_stage(FOUR, 0.1, T, form="printed") < 0
         assert lower.active_fixed_stage(FOUR, 0.1, T) == 0
@@ -979,6 +993,7 @@ def test_d12_the_limit_for_equal_gaps_lacks_a_minus_one(log_inverse):
 
 
 def test_d12_two_is_also_lost_for_equal_gaps():
+    """D12: the leading term is more than twice the value of the linear program."""
     n_arms, gap, rate = 20, 0.2, 1e-5
     leading = lower.active_equal_gaps(n_arms, gap, rate, 2**53, form="leading")
     assert leading > 2 * lower.active_maximum([0.0] + [gap] * 19, rate, 2**53, **SMALL)
@@ -992,7 +1007,7 @@ def test_d16_d42_an_observation_is_worth_half_the_squared_distance():
         lambda z: mpmath.npdf(z) * (mpmath.log(mpmath.npdf(z)) - mpmath.log(mpmath.npdf(z - 0.4))),
         [-20, 0, 20],
     )
-    assert float(direct) == pytest.approx(0.4**2 / 2)  # x + Δ = 2Δ = 0.4: 1/(2Δ²) = 12.5 per h
+    assert float(direct) == pytest.approx(0.4**2 / 2)  # x + Δ = 2Δ = 0.4, so 1/(2Δ²) = 12.5
 
 
 def test_d31_weights_have_to_be_normalised():
@@ -1036,7 +1051,7 @@ def test_d44_an_arm_cannot_be_pulled_less_than_never():
     assert printed.terms.min() < 0
     assert lower.passive_theorem(gaps, rate, None, 10**9, **SMALL, details=True).terms.min() == 0
     undefined = lower.passive_theorem([0, 2.0], 1.0, None, 10**9, form="printed", details=True)
-    assert undefined.terms.tolist() == [0, 0]  # 1/(2 ε p Δ²) = 1/4: log log of it does not exist
+    assert undefined.terms.tolist() == [0, 0]  # the stage 1/(2 ε p Δ²) = 1/4 has no log log
 
 
 def test_d45_the_reference_curve_bends_at_one_over_rate_gap_squared():

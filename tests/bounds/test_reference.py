@@ -1,4 +1,4 @@
-"""The reference: every public function is on a page of the bounds, with all its parameters."""
+"""Tests of the reference pages: they contain every public bound, with all of its parameters."""
 
 import inspect
 import re

@@ -1,8 +1,8 @@
-"""Lower bound ≤ simulated regret ≤ upper bound, with the real engine.
+"""Tests that the simulated regret of a policy is between its lower and its upper bounds.
 
-If a bound is true, the mean of n runs is on the wrong side of it by more than five standard errors
-with probability about 3·10⁻⁷. With some 40 comparisons, a random seed would cause a failure with
-probability about 10⁻⁵. (The seed is fixed.)
+If a bound holds, the mean regret violates it by more than five standard errors with probability
+about 3·10⁻⁷. With some 40 comparisons, a random seed would cause a failure with probability about
+10⁻⁵. The seed is fixed.
 """
 
 import math
@@ -14,7 +14,7 @@ from kibitz.bounds import complexity, lower, upper
 
 pytestmark = pytest.mark.slow
 
-PROVED = {"C": 24.0, "C_0": 1 + 2 * math.pi**2 / 3}  # what UCB is proved to be (errata, D5)
+PROVED = {"C": 24.0, "C_0": 1 + 2 * math.pi**2 / 3}  # the constants proved for UCB (D5)
 SIGMAS = 5
 SETTINGS = [  # means, rate, weights, horizon
     ([2, 1.8, 0.5, 0.2], 0.1, "uniform", 10**4),
@@ -34,6 +34,7 @@ SETTINGS = [  # means, rate, weights, horizon
 
 
 def mean_and_error(problem, feedback, policy, horizon, runs=40):
+    """Return the mean final regret and its standard error."""
     data = simulate(problem, feedback, policy, horizon=horizon, runs=runs, seed=11, stages=[horizon])
     final = data["final_regret"].to_numpy()[0]
     return final.mean(), final.std(ddof=1) / math.sqrt(runs)

@@ -1,4 +1,4 @@
-"""Tests of the summary and of the onset of the lower bounds."""
+"""Tests of `summary` and of `onset`, which says where the lower bounds become positive."""
 
 import json
 import math
@@ -183,6 +183,7 @@ def test_summary_is_fast_for_long_horizons(means):
 
 
 def quickest(call):
+    """Return the shortest CPU time of three calls."""
     times = []
     for _ in range(3):
         before = time.process_time()
@@ -205,7 +206,7 @@ def test_summary_is_finite_everywhere(means, rate, horizon, weights):
     assert all(0 <= value < math.inf for value in leaves(found["lower"]))
     sure = max(leaves(found["lower"]["passive"]))
     assert sure <= max(found["gaps"]) * horizon
-    if sure > 0:  # UCB's own constants are larger than those that its regret is held against
+    if sure > 0:  # compare with the constants proved for UCB, which are larger than the defaults
         proved = summary(means, rate, weights, horizon, C=24, C_0=1 + 2 * math.pi**2 / 3)
         assert proved["lower"]["passive"]["sharp"] <= proved["upper"]["ucb_sharp"]
 
@@ -265,7 +266,7 @@ def test_summary_has_onsets_with_and_without_looks():
 
 @pytest.mark.parametrize("rate", [1e-6, 1e-4])
 def test_onset_of_the_chain_agrees_with_a_search(rate):
-    """Its onset is computed from a ratio; here it is found by trying horizons one after another."""
+    """Compare the onset, which is computed from a ratio, with a search over all horizons."""
     gaps = [0.0, 0.2, 1.5, 1.8]
     first = onset(gaps, rate, "uniform", 10)["active"]["chain"]["horizon"]
     tried = next(T for T in range(3, 10**5) if lower.active_chain(gaps, rate, T) > 0)

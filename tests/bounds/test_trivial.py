@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from kibitz.bounds import summary, upper
 
 THREE = [0.0, 0.3, 0.6]  # means 1, 0.7, 0.4
-UP_TO = {  # every proved bound up to a horizon, of a policy that pulls each arm once first
+UP_TO = {  # all proved finite-horizon bounds of policies that start with one pull of each arm
     "ucb_log": lambda gaps, horizon, **kw: upper.ucb_log(gaps, horizon, **kw),
     "ucb_rate": lambda gaps, horizon, **kw: upper.ucb_rate(gaps, 0.1, horizon=horizon, **kw),
     "ucb_periodic": lambda gaps, horizon, **kw: upper.ucb_periodic(gaps, 0.1, horizon=horizon, **kw),
@@ -34,7 +34,7 @@ def every_loss(gaps, horizon):
 
 
 @pytest.mark.parametrize("gaps", [[0.0], [0.0, 1.0], THREE, [0.5, 0.0, 0.0, 2.0], [0.2, 0.0, 0.2]])
-def test_it_is_the_largest_loss_of_all_sequences_of_pulls(gaps):
+def test_trivial_bound_is_the_largest_loss_of_any_sequence_of_pulls(gaps):
     for horizon in range(1, 7):
         losses = [loss for loss, _ in every_loss(gaps, horizon)]
         assert upper.trivial(gaps, horizon) == pytest.approx(max(losses), rel=1e-14)
@@ -65,6 +65,7 @@ def test_terms_are_limited_by_the_pulls_of_an_arm(bound):
 )
 @settings(max_examples=25, deadline=None, derandomize=True)
 def test_no_bound_is_above_it(bound, gaps, horizons):
+    """Check that no bound exceeds `upper.trivial`."""
     gaps, horizons = [0.0, *gaps], [min(T, 10**6) for T in horizons]
     totals = bound(gaps, horizons)
     assert (totals <= np.asarray(upper.trivial(gaps, horizons)) * (1 + 1e-12)).all()
@@ -86,7 +87,8 @@ def test_summary_is_limited_by_trivial(horizon):
     found = summary([1, 0.7, 0.4], 0.1, "uniform", horizon, c_eta=1.0)
     most = upper.trivial(found["gaps"], horizon)
     for name, bound in found["upper"].items():
-        # not limited by trivial: ETC-OCUCB restarts, and kibitzer can replace a first pull by a look
+        # ETC-OCUCB restarts in each epoch, and kibitzer may replace a first pull by a look. Neither
+        # starts with exactly one pull of each arm, so `trivial` does not limit their bounds.
         limit = horizon * 0.6 if name.startswith(("etc_ocucb", "kibitzer")) else most
         assert bound <= limit * (1 + 1e-12), name
     assert found["upper"]["ucb_sharp"] == pytest.approx(most)

@@ -12,9 +12,9 @@ from kibitz.bounds import complexity, concentration, upper
 from kibitz.bounds.upper._active import _sum_errors
 from kibitz.bounds.upper._ucb import _count_failures
 
-steady = settings(deadline=None)  # the machine may be busy
+steady = settings(deadline=None)  # an example may take long on a busy machine
 
-FOUR = (0.0, 0.2, 1.5, 1.8)  # the paper's first experiment
+FOUR = (0.0, 0.2, 1.5, 1.8)  # the gaps of the paper's first experiment
 UNIFORM = np.full(4, 0.25)
 PI2 = math.pi**2
 
@@ -33,14 +33,18 @@ def some_weights(n_arms, seed):
     return weights / max(1.0, weights.sum())
 
 
-# Plays: one row per run. Everything is recomputed from sums and counts, nothing is shared with
-# kibitz. Free looks are fresh draws. Seeds are fixed; for a fresh seed the comparisons
-# "mean + 3 standard errors ≤ bound" would fail with probability below 1e-6 each, because the
-# bounds are several times the means.
+# Simulations that share no code with kibitz. Arrays have one row per run. A look is an independent
+# draw of the reward, not a copy of a pull. The seeds are fixed. With a random seed, each comparison
+# "mean + 3 standard errors ≤ bound" would fail with probability below 1e-6, because the bounds are
+# several times the means.
 
 
 def play(gaps, horizon, n_runs, seed, index, looks):
-    """Return the regret of each run; `index` ranks the arms, `looks` returns arms to look at."""
+    """Return the regret of each run.
+
+    Each arm is pulled once, then the arm with the largest `index(sums, counts, t)`. The function
+    `looks(t, rng, n_runs)` returns the number of looks at each arm in each run.
+    """
     rng, gaps = np.random.default_rng(seed), np.asarray(gaps)
     arms = np.arange(gaps.size)
     sums, counts = np.zeros((n_runs, gaps.size)), np.zeros((n_runs, gaps.size))
@@ -56,14 +60,17 @@ def play(gaps, horizon, n_runs, seed, index, looks):
 
 
 def ucb_index(sums, counts, t):
+    """Return the index of UCB with exploration 6."""
     return sums / counts + np.sqrt(6 * math.log(t) / counts)
 
 
 def leader(sums, counts, t):
+    """Return the index of FTL, the average reward."""
     return sums / counts
 
 
 def at_random(rate, weights):
+    """Return the function `looks` of random arrivals: arm i gets a look with probability εp_i."""
     edges = np.cumsum(rate * np.asarray(weights))
     return lambda t, rng, n_runs: (
         np.searchsorted(edges, rng.random(n_runs), side="right")[:, None] == np.arange(edges.size)
@@ -71,12 +78,13 @@ def at_random(rate, weights):
 
 
 def periodic(rate, weights):
-    """F_i(t) = ⌊εp_i t⌋."""
+    """Return the function `looks` of periodic arrivals: arm i has had ⌊εp_i t⌋ looks by stage t."""
     rates = rate * np.asarray(weights)
     return lambda t, rng, n_runs: np.floor(rates * t + 1e-9) - np.floor(rates * (t - 1) + 1e-9)
 
 
 def in_turn(rate, n_arms, n_runs, random):
+    """Return a function `looks` for which the arms take turns; arrivals are random or periodic."""
     looked = np.zeros(n_runs)
 
     def looks(t, rng, n_runs):
@@ -92,12 +100,16 @@ def in_turn(rate, n_arms, n_runs, random):
 
 
 def most(gaps, horizon):
-    """Return the largest regret of a policy that pulls each arm once first; see `test_trivial.py`."""
+    """Return the largest regret of any policy that starts with one pull of each arm.
+
+    `test_trivial.py` checks this formula.
+    """
     first = sorted(gaps, reverse=True)[:horizon]
     return sum(first) + (horizon - len(first)) * max(gaps)
 
 
 def at_most(regret, bound):
+    """Return whether the mean regret plus three standard errors is at most the bound."""
     return regret.mean() + 3 * regret.std() / math.sqrt(regret.size) <= bound
 
 
@@ -141,7 +153,10 @@ def test_ucb_periodic_is_the_corrected_formula(rate):
 
 
 def test_ucb_as_printed_is_refuted_by_its_first_pulls():
-    """D19: two stages, two arms: each is pulled once, whatever is seen. Regret is Δ."""
+    """D19: with two arms, two stages and a large gap Δ, the regret exceeds the printed bound.
+
+    Each arm is pulled once, so the regret is Δ in every run.
+    """
     regret = play([0.0, 10.0], 2, 1, 0, ucb_index, at_random(0.5, [0.5, 0.5]))
     assert regret == 10.0
     printed = upper.ucb_log([0.0, 10.0], 2, form="printed")
@@ -153,9 +168,10 @@ def test_ucb_as_printed_is_refuted_by_its_first_pulls():
 
 
 def test_the_constants_of_ucb_are_those_of_definition_1():
-    """D5: C = 24 and C_0 = 1 + 2π²/3 for this index and σ = 1, not UCB1's 8 and 1 + π²/3.
+    """D5: with exploration c = 6 and σ = 1, UCB has C = 24 and C_0 = 1 + 2π²/3.
 
-    Rewards in [0, 1] have σ = 1/2, UCB1's index is c = 2, so a = 4: C = 4c = 8 as in the paper.
+    The paper states the constants of UCB1, C = 8 and C_0 = 1 + π²/3. UCB1 has c = 2, and rewards in
+    [0, 1] have σ = 1/2, so a = c/(2σ²) = 4. The library gives the same C = 4c = 8 for these values.
     """
     gaps = np.array([0.0, 0.5, 0.5])
     for horizon in (10**4, 10**6):
@@ -169,11 +185,15 @@ def test_the_constants_of_ucb_are_those_of_definition_1():
 
 
 def printed_g(t, gap, q):
+    """Return g(t) as printed in the proof of Theorem 3."""
     return 24 * np.log(t) / gap**2 - q * t + np.sqrt(5 * q * t * np.log(t))
 
 
 def test_the_paper_s_case_distinction_fails_for_early_stages():
-    """D20: g(t) ≤ (24/Δ²) log t is false for t/log t < 5/q, and sup g exceeds the final bound."""
+    """D20: g(t) ≤ (24/Δ²) log t is false for t/log t < 5/q, and sup g exceeds the final bound.
+
+    Here g(t) = (24/Δ²) log t − qt + √(5qt log t).
+    """
     gap, q = 10.0, 0.01
     t = np.arange(2.0, 10**5)
     early = t / np.log(t) < 5 / q
@@ -181,7 +201,7 @@ def test_the_paper_s_case_distinction_fails_for_early_stages():
     assert (printed_g(t, gap, q)[early] > 24 * np.log(t[early]) / gap**2).all()
     final = upper.ucb_rate([0.0, gap], q, [0, 1], form="printed") / gap
     assert printed_g(t, gap, q).max() > final
-    # with [·]_+ the theorem holds, here and on random instances
+    # with [qt − √(5qt log t)]_+ in g the bound holds; checked on random gaps and rates
     rng = np.random.default_rng(0)
     t = np.unique(np.geomspace(1, 1e9, 4000).round())
     for gap, q in zip(np.exp(rng.uniform(-4, 4, 200)), np.exp(rng.uniform(-12, 0, 200)), strict=True):
@@ -190,11 +210,14 @@ def test_the_paper_s_case_distinction_fails_for_early_stages():
 
 
 def test_a_count_of_nothing_is_not_negative():
-    """D21: ΣI{N_i ≤ g} ≤ sup g fails for g < 0, and the first pull is not counted."""
+    """D21: the printed inequality Σ_t I{N_i(t) ≤ g(t)} ≤ sup g is false for g < 0.
+
+    The printed bound also leaves out the first pull of the arm.
+    """
     gaps, rate = [0.0, 100.0], 1.0
     printed = upper.ucb_periodic(gaps, rate, [0, 1], form="printed")
     proved = upper.ucb_periodic(gaps, rate, [0, 1])
-    assert proved - printed > 3 * 100  # 2 + q pulls, and the clip
+    assert proved - printed > 3 * 100  # 2 + q = 3 more pulls; the negative sup g is replaced by 0
     assert proved == pytest.approx(100 * (3 + 2 * PI2 / 3))
 
 
@@ -226,6 +249,7 @@ def test_without_looks_at_an_arm_only_the_horizon_bounds_its_regret():
 
 
 def needed(t, gap, q, exploration=6.0):
+    """Return 4c log t/Δ² minus a high-probability lower bound on the looks before stage t."""
     mean = q * (t - 1)
     return 4 * exploration * np.log(t) / gap**2 - np.maximum(mean - np.sqrt(5 * mean * np.log(t)), 0)
 
@@ -299,7 +323,7 @@ def test_ucb_bounds_grow_with_the_horizon_and_fall_with_the_rate(gaps, r1, r2, t
 @given(some_gaps, rates, horizons, st.sampled_from([1e-3, 0.5, 7.0]), st.integers(0, 99))
 @steady
 def test_regret_is_measured_in_units_of_reward(gaps, rate, horizon, unit, seed):
-    """Gaps, σ and √c times s: the same play, and regret times s."""
+    """Check that multiplying the gaps, σ and √c by a unit multiplies the regret by this unit."""
     weights = some_weights(len(gaps), seed)
     scaled = [unit * gap for gap in gaps]
     index = {"exploration": 6 * unit**2, "sd": unit}
@@ -344,8 +368,9 @@ def test_constant_schedule_equals_a_rate():
 
 
 def test_cells_never_lower_the_bound_of_a_long_schedule():
+    """Compare with `ucb_sharp`: cells of stages raise the bound by at most 1 %."""
     weights = [0.4, 0.2, 0.2, 0.2]
-    rates = np.array([1e-9, 1e-7, 1e-5])  # maxima far beyond the single stages
+    rates = np.array([1e-9, 1e-7, 1e-5])  # maxima far beyond the stages that are tried one by one
     for rate in rates:
         cells = upper.ucb_schedule(FOUR, lambda t, rate=rate: rate * t, weights, 10**12)
         sharp = upper.ucb_sharp(FOUR, rate, weights, 10**12)
@@ -356,7 +381,7 @@ def test_cells_never_lower_the_bound_of_a_long_schedule():
 def test_early_looks_beat_the_same_number_spread_out():
     gaps, horizon = [0.0, 0.5], 10**5
 
-    def front(t):  # about Σ min(1, A/s), A = 300
+    def front(t):  # about the sum of min(1, 300/s) over the stages s ≤ t
         return np.where(t <= 300, t, 300 * (1 + np.log(np.maximum(t, 300) / 300)))
 
     looks = float(front(np.array(float(horizon))))
@@ -371,7 +396,7 @@ def test_schedule_with_more_than_one_look_per_stage_raises():
         upper.ucb_schedule(FOUR, lambda t: 1 / t, None, 100)
 
 
-# UCB and FTL: played
+# UCB and FTL: simulations
 
 
 @pytest.mark.parametrize(
@@ -434,7 +459,10 @@ def test_ftl_robin_sums_its_series(gaps, rate):
 
 
 def test_ftl_robin_s_constant_is_that_of_two_arms_and_small_gaps():
-    """D22: c̄ = 27.2 for K = 2 and Δ ≤ 1; for large gaps the first pull alone exceeds c̄/(εΔ)."""
+    """D22: for K = 2 and Δ ≤ 1 the regret is at most c̄/(εΔ) with c̄ = 27.2.
+
+    For a large gap, the first pull alone costs more than c̄/(εΔ).
+    """
     for gap, rate in itertools.product([1e-6, 1e-3, 0.1, 0.5, 0.9, 1.0], [1e-6, 0.1, 1.0]):
         assert upper.ftl_robin([0.0, gap], rate) <= 27.2 / (rate * gap)
     limit = upper.ftl_robin([0.0, 1e-6], 1e-3) * 1e-6 * 1e-3
@@ -443,14 +471,15 @@ def test_ftl_robin_s_constant_is_that_of_two_arms_and_small_gaps():
 
 
 def test_ftl_robin_sees_each_arm_once_in_k_looks_not_in_one():
-    """D22: N(Δ, 1) against a known 0, Δ = 0.5, ε = 0.1: regret is near 17.9, not 9.
+    """D22: in the paper's example with Δ = 0.5 and ε = 0.1, the regret is near 17.9, not 9.
 
-    The mean of 2000 runs has a standard error of about 0.4, and 9 is half of what is expected.
+    One arm has rewards N(Δ, 1), the other always pays 0. The printed period gives 9, half of the
+    correct value. The mean of 2000 runs has a standard error of about 0.4.
     """
     gap, rate, n_runs = 0.5, 0.1, 2000
     rng = np.random.default_rng(16)
     total, count = rng.standard_normal(n_runs) + gap, np.ones(n_runs)
-    regret, turn = np.full(n_runs, gap), 0  # the other arm's first pull
+    regret, turn = np.full(n_runs, gap), 0  # one pull of the arm that pays 0
     for t in range(3, 4000):
         leads = total / count > 0
         regret += gap * ~leads
@@ -464,7 +493,7 @@ def test_ftl_robin_sees_each_arm_once_in_k_looks_not_in_one():
     period = 2 / rate
     assert gap * period * tails == pytest.approx(17.9, abs=0.1)
     assert 0.75 * gap * period * tails < regret.mean() < gap * period * tails
-    assert regret.mean() > 1.5 * gap / rate * tails  # the printed period
+    assert regret.mean() > 1.5 * gap / rate * tails  # the printed period is 1/ε
     assert regret.mean() <= upper.ftl_robin([0.0, gap], rate)
 
 
@@ -472,7 +501,7 @@ def test_ftl_robin_is_infinite_if_an_arm_gets_no_looks():
     assert upper.ftl_robin(FOUR, 0.1, [0.0, 0.5, 0.25, 0.25]) == math.inf
     assert upper.ftl_robin(FOUR, 0.1, [0.5, 0.5, 0.0, 0.0]) == math.inf
     assert upper.ftl_robin(FOUR, 0.0) == math.inf
-    # of two optimal arms the one that is seen more often counts
+    # one optimal arm with looks is enough
     assert upper.ftl_robin([0.0, 0.0, 1.0], 0.1, [0.5, 0.0, 0.5]) < math.inf
 
 
@@ -480,7 +509,7 @@ def test_ftl_robin_is_infinite_if_an_arm_gets_no_looks():
 
 
 def slow_ocucb(gaps, log_d, rho, clip):
-    """C_η = 1."""
+    """Return the bound of OCUCB-n for C_η = 1; `clip` replaces a negative log log d by 0."""
     total, gaps = 0.0, list(gaps)
     loglog = math.log(log_d)
     for gap in gaps:
@@ -506,7 +535,10 @@ def test_ocucb_is_the_lemma_s_formula(gaps, horizon, rho):
 
 @pytest.mark.slow
 def test_a_larger_set_of_arms_has_a_larger_bound_only_if_the_double_logarithm_is_clipped():
-    """D41: as printed, an arm more may lower the bound of the first epoch, d = 2."""
+    """D41: in the first epoch (d = 2), another arm may lower the printed bound.
+
+    With a clipped double logarithm, no violation is found in any of the first five epochs.
+    """
     rng = np.random.default_rng(17)
     violations = dict.fromkeys([("printed", 0), *(("lemma", m) for m in range(5))], 0)
     for _ in range(1000):
@@ -521,7 +553,10 @@ def test_a_larger_set_of_arms_has_a_larger_bound_only_if_the_double_logarithm_is
 
 
 def test_the_smallest_counterexamples_to_the_growth_of_the_bound():
-    """D41: two gaps of 0.2, d = 2. Clipping fixes it, but not for gaps above 1."""
+    """D41: for d = 2, a second arm with gap 0.2 lowers the printed bound but not the clipped one.
+
+    Clipping is not sufficient for gaps above 1.
+    """
     two, three = ([0.0] + [0.2] * n for n in (1, 2))
     assert upper.ocucb(three, 2, c_eta=1.0, form="printed") < upper.ocucb(
         two, 2, c_eta=1.0, form="printed"
@@ -539,7 +574,10 @@ def test_the_smallest_counterexamples_to_the_growth_of_the_bound():
 
 
 def eliminations(averages, log_horizon, alpha):
-    """Return the round that eliminates each arm, for averages[s − 1, arm]; inf if none does."""
+    """Return the round in which ETC eliminates each arm, or inf for an arm that it keeps.
+
+    The average reward of an arm after s rounds is averages[s − 1, arm].
+    """
     n_rounds, n_arms = averages.shape
     eliminated = np.full(n_arms, math.inf)
     for s in range(1, n_rounds + 1):
@@ -553,7 +591,7 @@ def eliminations(averages, log_horizon, alpha):
 
 
 def test_an_adversary_within_the_radii_keeps_an_arm_twice_as_long_as_printed():
-    """D13, α = c = 1: the worst path that the event allows."""
+    """D13: α = c = 1, with the least favourable averages that the concentration event allows."""
     gap, horizon = 0.5, 10**5
     s = np.arange(1, 3000)
     radius = np.sqrt(2 / s * np.log(horizon / s))
@@ -566,7 +604,7 @@ def test_an_adversary_within_the_radii_keeps_an_arm_twice_as_long_as_printed():
 
 
 def test_a_friend_within_the_radii_drops_an_arm_sooner_than_printed():
-    """D13, α = 4, c = 1: the best path that the event allows."""
+    """D13: α = 4 and c = 1, with the most favourable averages that the concentration event allows."""
     gap, horizon = 0.5, 10**5
     s = np.arange(1, 6000)
     radius = np.sqrt(2 / s * np.log(horizon / s))
@@ -580,10 +618,10 @@ def test_a_friend_within_the_radii_drops_an_arm_sooner_than_printed():
 
 @pytest.mark.slow
 def test_etc_drops_arms_when_it_should_on_simulated_averages():
-    """Check every run in which the event holds, and the probability of the event.
+    """Check each run in which the concentration event holds, and the probability of the event.
 
-    It fails with probability at most 2.9 % (stated) and 1.1 % (seen): of 2000 runs, more than
-    2.9 % would fail with probability below 1e-6.
+    The event fails with probability at most 2.9 % by the bound, and in about 1.1 % of simulated
+    runs. More than 2.9 % of 2000 runs would fail with probability below 1e-6.
     """
     gaps, log_horizon = np.array([0.0, 0.3, 0.6, 1.0]), math.log(1e6)
     bound = upper.etc_elimination(gaps, log_horizon)
@@ -600,11 +638,11 @@ def test_etc_drops_arms_when_it_should_on_simulated_averages():
             eliminated = eliminations(averages - gaps, log_horizon, 1.0)
             assert eliminated[0] == math.inf
             assert (eliminated[1:] <= bound.last[1:]).all()
-            for i in range(1, 4):  # all arms together, until arm i and all worse ones are eliminated
+            for i in range(1, 4):  # observations of all arms until arms i, …, 3 are eliminated
                 assert np.minimum(eliminated, eliminated[i:].max()).sum() <= bound.observations[i]
             rounds.append(eliminated[1:])
     assert held / 2000 >= bound.probability[1]
-    # without noise the test falls where the constant is 8α
+    # without noise, an arm is eliminated in the round that belongs to the constant 8α
     typical = complexity.etc_rounds(gaps, log_horizon, 8.0)[1:]
     np.testing.assert_allclose(np.median(rounds, axis=0), typical, rtol=0.15)
 
@@ -619,15 +657,18 @@ def test_the_printed_probability_of_etc_is_weaker_but_right():
     np.testing.assert_allclose(
         printed.probability[1:], 1 - 48 * tau / horizon * np.sqrt(np.log(horizon / tau))
     )
-    # vacuous where the horizon is short
+    # for a short horizon, the lower bound on the probability is 0
     assert (upper.etc_elimination(FOUR, math.log(100)).probability == 0).all()
 
 
-# The active algorithm
+# ETC-OCUCB, the paper's active algorithm
 
 
 def slow_exact(gaps, rate, horizon, rho, constant):
-    """Σ over epochs of OCUCB-n's bound on the arms left, by loops over ranks; C_η = 1."""
+    """Return the sum over epochs of OCUCB-n's bound for the arms that are left, for C_η = 1.
+
+    The sum includes the regret after errors of ETC. The function loops over ranks.
+    """
     gaps = sorted(gaps)
     n_arms = len(gaps)
     hardness = [
@@ -637,7 +678,7 @@ def slow_exact(gaps, rate, horizon, rho, constant):
         for gap in gaps
     ]
 
-    def eliminated(i, m):  # ranks from 0
+    def eliminated(i, m):  # rank i counts from 0
         return (
             2.0**m - m >= math.log2(10 * math.log(2) * constant * hardness[i] / rate)
             if rate
@@ -698,7 +739,7 @@ def test_the_explicit_bound_of_etc_ocucb_is_the_corrected_one():
 
 
 def log_sum(hardness, reduced, m_i):
-    """Σ_{m ≤ m_i} log_+(d_m/H^(m)), with H^(m) = H before the last epoch and H' in it."""
+    """Return Σ_{m ≤ m_i} log_+(d_m/H^(m)), where H^(m) = H for m < m_i and H^(m_i) = H'."""
     return sum(
         max(0.0, 2**m * math.log(2) - math.log(reduced if m == m_i else hardness))
         for m in range(m_i + 1)
@@ -706,7 +747,11 @@ def log_sum(hardness, reduced, m_i):
 
 
 def test_four_does_not_cover_the_sum_over_epochs_and_five_does():
-    """D25: H = 16^(2/3), m_i = 3: 4.62 > 3.70; random H' ≤ H: a factor 5 is enough, and needed."""
+    """D25: `log_sum` is at most 5 log max{d_{m_i−1}/H', H/√H'}; the factor 4 is too small.
+
+    For H = H' = 16^(2/3) and m_i = 3, the sum is 4.62, and 4 times the logarithm is 3.70. The
+    factor 5 is attained in this case, and it is sufficient for random H' ≤ H.
+    """
     hardness = 16 ** (2 / 3)
     largest = math.log(max(16 / hardness, math.sqrt(hardness)))
     exact = log_sum(hardness, hardness, 3)
@@ -720,13 +765,16 @@ def test_four_does_not_cover_the_sum_over_epochs_and_five_does():
         reduced = math.exp(rng.uniform(0, 1) * math.log(hardness))
         log_d = 2.0 ** (m_i - 1) * math.log(2)
         largest = max(log_d - math.log(reduced), math.log(hardness) - math.log(reduced) / 2)
-        # the least favourable H^(m), all equal to H'
+        # the sum is largest if every H^(m) equals H'
         assert log_sum(reduced, reduced, m_i) <= 5 * largest + 1e-9
         assert log_sum(hardness, reduced, m_i) <= 5 * largest + 1e-9
 
 
 def test_the_regret_of_an_erring_etc():
-    """D26: Σ d δ = 38.56K + 1.44 (printed ≤ 51K), a regret and not a probability."""
+    """D26: Σ_{m≥1} d_m δ_m = 38.56K + 1.44 bounds a regret, not a probability.
+
+    The paper prints the bound 51K.
+    """
 
     def total(n_arms):
         def term(m):
@@ -739,16 +787,17 @@ def test_the_regret_of_an_erring_etc():
         assert _sum_errors(n_arms) == pytest.approx(total(n_arms), rel=1e-12)
         assert total(n_arms) == pytest.approx(38.56 * n_arms + 1.44, rel=2e-4)
         assert total(n_arms) < 51 * n_arms
-    assert _sum_errors(3, np.array([0.0, 1.0]))[0] == 0.0  # one epoch: nothing to err
+    assert _sum_errors(3, np.array([0.0, 1.0]))[0] == 0.0  # with one epoch, no epoch follows an error
 
 
 @pytest.mark.parametrize(
     ("gaps", "rate", "i_m"), [([0.0, 0.1, 0.5, 0.9], 0.01, 5), ([0.0, 0.001, 0.9, 0.95], 1.0, 3)]
 )
 def test_the_printed_bound_of_etc_ocucb(gaps, rate, i_m):
-    """D36: the last explicit formula of the appendix, with C_α = 16 and ranks up to i_m itself.
+    """D36: compare with the last explicit formula of the appendix.
 
-    At T = 10⁴ every arm's epoch m_i is the final one, 4: of 256² stages, after one of 256.
+    This formula has C_α = 16, and its sums include rank i_m. At T = 10⁴ the last epoch m_i of every
+    arm is the final epoch 4, which has 256² stages; epoch 3 has 256 stages.
     """
     targets = [math.log2(10 * math.log(2) * 16 * h / rate) for h in complexity.hardness(gaps)[1:]]
     eliminated = [i for i, target in enumerate(targets, start=2) if target <= 2**4 - 4]
@@ -778,7 +827,7 @@ def test_etc_ocucb_is_finite_without_a_horizon_if_gaps_are_small():
 
 
 def test_smaller_variance_helps_etc_ocucb():
-    """D14: rewards in [0, 1] have c = 1/4, so C_α = 18 instead of 32."""
+    """D14: rewards in [0, 1] have variance c = 1/4, which gives C_α = 18 instead of 32."""
     gaps = [0.0, 0.1, 0.5]
     bounds = [
         upper.etc_ocucb(gaps, rate, c_eta=1.0, variance=0.25) - upper.etc_ocucb(gaps, rate, c_eta=1.0)
@@ -788,11 +837,14 @@ def test_smaller_variance_helps_etc_ocucb():
     assert min(bounds) < 0
 
 
-# Looks that cost
+# Paid looks
 
 
 def test_paid_looks_telescope_unless_some_are_too_few():
-    """D35: Σ log(TΔ²)/Δ exactly if εTΔ² ≥ 1 for all arms, more if not, as printed even less."""
+    """D35: ε cancels, and the total is Σ log(TΔ²)/Δ, if εTΔ² ≥ 1 for all arms.
+
+    Otherwise the total is larger than the printed formula, in which ε always cancels.
+    """
     gaps = np.array(FOUR[1:])
     whole = (np.log(1e4 * gaps**2) / gaps).sum()
     assert upper.paid_looks(FOUR, 0.01, 10**4) == pytest.approx(whole)
@@ -805,7 +857,7 @@ def test_paid_looks_telescope_unless_some_are_too_few():
         upper.paid_looks(FOUR, 0.1, 10, form="proved")
 
 
-# Everything
+# Properties of all upper bounds
 
 
 BOUNDS = {
@@ -842,7 +894,7 @@ def test_every_bound_is_a_sum_over_arms_in_the_caller_s_order(bound, gaps, rate,
     found = bound(gaps, rate, weights, horizon, details=True)
     assert isinstance(found.total, float)
     assert found.total == bound(gaps, rate, weights, horizon)
-    assert (found.terms >= 0).all()  # nor NaN
+    assert (found.terms >= 0).all()  # also fails for NaN
     assert (found.terms[np.array(gaps) == 0] == 0).all()
     assert min(found.terms.sum(), most(gaps, horizon)) <= found.total * (1 + 1e-12)
     order = np.random.default_rng(seed).permutation(len(gaps))

@@ -19,7 +19,10 @@ pytestmark = pytest.mark.slow
 
 
 def brute_force(horizon, every=None, mutant=None):
-    """Return the largest expected reward in exact fractions, directly from the definition."""
+    """Return the largest expected reward as an exact fraction, directly from the definition.
+
+    The mutant "never" ignores all looks.
+    """
 
     @cache
     def value(stage, a, b, c, d):
@@ -61,12 +64,12 @@ def test_value_equals_brute_force(horizon, every):
     found = bayes_optimal(horizon, every)
     assert found.reward == pytest.approx(float(exact), rel=1e-13)
     assert found.regret == pytest.approx(float(Fraction(2, 3) * horizon - exact), abs=1e-12)
-    if every == 1 and horizon > 2:  # with two stages, looks come too late to help
+    if every == 1 and horizon > 2:  # with at most two stages, a look comes too late to help
         assert brute_force(horizon, every, "never") < exact
 
 
 def test_value_without_looks_is_the_published_one():
-    """Compare with 60 pulls under uniform priors (P. Jacko, BinaryBandit, README)."""
+    """Compare with the published value for 60 pulls and uniform priors (P. Jacko, BinaryBandit)."""
     assert bayes_optimal(60).reward == pytest.approx(38.562343246635564, rel=1e-14)
 
 
@@ -136,12 +139,18 @@ def test_mean_of_larger():
 
 
 def make_constant_policy():
-    """Return a policy that always pulls arm 0, with regret T · E(max − μ_1) = T/6."""
+    """Return a policy that pulls each arm once, then always arm 0.
+
+    A pull of a fixed arm costs E(max(μ_1, μ_2) − μ_1) = 1/6 on average.
+    """
     return kibitz.index_policy("constant", lambda params, stage, counts, i, mean: 0.0 * i)
 
 
 def test_bayes_regret_of_a_constant_policy():
-    """Pull each arm once, then arm 0: regret (T − 1)/6 + 1/6. Four standard errors, p < 1e-4."""
+    """Compare with the exact Bayes regret T/6.
+
+    The test allows four standard errors, so it would fail by chance with probability below 1e-4.
+    """
     found = bayes_regret(make_constant_policy(), 50, runs=1500, seed=1)
     assert isinstance(found, Regret)
     assert abs(found.mean - 50 / 6) < 4 * found.sem

@@ -1,4 +1,4 @@
-"""Tests of the league: its problems, and standings for results that are known."""
+"""Tests of the league: its problems, and the standings for regrets that are given."""
 
 import json
 import math
@@ -30,9 +30,10 @@ NOISE = np.random.default_rng(3).normal(0, 0.05, (12, RUNS))
 
 
 def make_league(table, means=(0.0, -1.0), rates=(0.0, 1.0), common=True):
-    """Return a league of one problem; `table` maps a policy to its mean regrets at the rates.
+    """Return the data of a league with one problem.
 
-    With `common`, the runs of all policies share most of their noise, like common random numbers.
+    `table` maps each policy to its mean regrets at the rates. With `common`, the runs of all policies
+    share most of their noise, as with common random numbers.
     """
     regret = []
     for p, values in enumerate(table.values()):
@@ -50,40 +51,40 @@ TABLE = {"kibitzer": (10.0, 20.0), "a": (20.0, 20.0), "b": (40.0, 5.0), "c": (10
 
 
 @pytest.fixture
-def result():
+def league_standings():
     return standings({"problem 1": make_league(TABLE)})
 
 
-def test_ratios_compare_with_the_best_policy_of_each_setting(result):
+def test_ratios_compare_with_the_best_policy_of_each_setting(league_standings):
     expected = {"kibitzer": (1, 4), "a": (2, 4), "b": (4, 1), "c": (100, 80)}
     for label, ratios in expected.items():
-        one = result["policies"][label]
+        one = league_standings["policies"][label]
         assert one["ratio"] == pytest.approx(math.sqrt(math.prod(ratios)), rel=0.01)
         assert list(one["by_rate"].values()) == pytest.approx(ratios, rel=0.02)
         assert one["worst"] == pytest.approx(max(ratios), rel=0.02)
         assert one["best"] == ratios.count(1)
         assert one["where"]["rate"] == float(np.argmax(ratios))
-    assert list(result["policies"])[-1] == "c"
-    assert {*list(result["policies"])[:2]} == {"kibitzer", "b"}
+    assert list(league_standings["policies"])[-1] == "c"
+    assert {*list(league_standings["policies"])[:2]} == {"kibitzer", "b"}
 
 
-def test_profile_is_the_share_of_settings_within_a_factor(result):
-    profile = dict(zip(FACTORS, result["policies"]["a"]["profile"], strict=True))
+def test_profile_is_the_share_of_settings_within_a_factor(league_standings):
+    profile = dict(zip(FACTORS, league_standings["policies"]["a"]["profile"], strict=True))
     assert {share for factor, share in profile.items() if factor < 1.9} == {0.0}
     assert {share for factor, share in profile.items() if 2.1 < factor < 3.9} == {0.5}
     assert {share for factor, share in profile.items() if factor > 4.2} == {1.0}
 
 
-def test_q99_is_a_quantile_of_single_runs_relative_to_the_best_mean(result):
+def test_q99_is_a_quantile_of_single_runs_relative_to_the_best_mean(league_standings):
     data = {"problem 1": make_league(TABLE)}
     played = games(data)
     relative = played.regret[1] / np.array([[played.means[0, 0]], [played.means[2, 1]]])
-    assert result["policies"]["a"]["q99"] == pytest.approx(np.quantile(relative, 0.99))
+    assert league_standings["policies"]["a"]["q99"] == pytest.approx(np.quantile(relative, 0.99))
 
 
-def test_differences_are_paired(result):
+def test_differences_are_paired(league_standings):
     """Check that common noise makes the standard error several times smaller."""
-    pair = result["paired"]["a"]
+    pair = league_standings["paired"]["a"]
     assert pair["ratio"] == pytest.approx(math.sqrt(2), rel=0.005)
     assert pair["difference"] == pytest.approx(5.0, rel=0.02)
     apart = standings({"problem 1": make_league(TABLE, common=False)})["paired"]["a"]
@@ -92,22 +93,25 @@ def test_differences_are_paired(result):
 
 
 def test_standard_errors_have_the_right_coverage():
-    """Count how many of 400 leagues of equal policies have a ratio within two errors of 1."""
+    """Simulate 400 leagues of two equally good policies, whose true ratio is 1.
+
+    In about 95 % of the leagues, the ratio must be within two standard errors of 1.
+    """
     rng = np.random.default_rng(8)
     inside = 0
     for _ in range(400):
         data = make_league({"kibitzer": (10, 10), "a": (10, 10)})
-        common = rng.normal(0, 0.3, 60)  # run r of both settings share this noise
+        common = rng.normal(0, 0.3, 60)  # run r shares this noise across policies and rates
         data = data.isel(run=slice(60))
         data["final_regret"].values[:] = 10 + 10 * (common + rng.normal(0, 0.3, (2, 1, 60)))
         value, error = geometric_ratio(games({"problem 1": data}), 1, 0)
         inside += abs(value - 1) < 2 * error
-    assert 365 <= inside <= 396  # 95 % of 400 is 380; the limits are 3.5 standard deviations away
+    assert 365 <= inside <= 396  # 95 % of 400 are 380; the limits are 3.5 standard deviations away
 
 
-def test_beaten_lists_settings_where_another_policy_wins(result):
-    assert result["reference"] == REFERENCE
-    (beaten,) = result["beaten"]
+def test_beaten_lists_settings_where_another_policy_wins(league_standings):
+    assert league_standings["reference"] == REFERENCE
+    (beaten,) = league_standings["beaten"]
     assert (beaten["policy"], beaten["problem"], beaten["rate"]) == ("b", "problem 1", 1.0)
     assert beaten["regret"] == pytest.approx(5, rel=0.02)
     assert beaten["difference"] / beaten["sem"] < -SURE

@@ -1,7 +1,7 @@
-"""Tests of the feedback models: arrivals of looks, their arms, and invalid input.
+"""Tests of the feedback models: arrivals of looks, arms of looks, and invalid input.
 
-For a random seed, each statistical test would fail with probability at most 10^-6 by chance. There
-are fewer than 40 of them.
+The seeds are fixed. With a random seed, each statistical test would fail by chance with probability
+at most 10^-6. There are fewer than 40 statistical tests.
 """
 
 import math
@@ -44,7 +44,7 @@ def draw_arms(draw_look_arm, looks, stage, rng, out):
 
 @cache
 def functions(feedback):
-    """Return the compiled functions of a feedback model."""
+    """Return the two compiled functions of a feedback model: next arrival, and arm of a look."""
     return make_look_functions(feedback)
 
 
@@ -58,7 +58,7 @@ def arrivals(feedback, horizon, seed=0):
 
 
 def count_arms(feedback, n, seed=0, stage=1, horizon=100):
-    """Return how often each arm is drawn by a passive observer."""
+    """Return how many of n looks of a passive observer go to each arm."""
     out = np.zeros(n, np.int64)
     _, draw_look_arm = functions(feedback)
     draw_arms(
@@ -68,7 +68,10 @@ def count_arms(feedback, n, seed=0, stage=1, horizon=100):
 
 
 def fits(counts, weights):
-    """Return whether counts are consistent with weights; an arm of weight 0 must have no counts."""
+    """Return whether the counts pass a chi-squared test for the weights.
+
+    An arm with weight 0 must have count 0.
+    """
     weights = np.asarray(weights)
     if np.any(counts[weights == 0]):
         return False

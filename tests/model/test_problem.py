@@ -97,7 +97,7 @@ def test_spec_and_repr():
 
 
 # ---------------------------------------------------------------------------------------- rewards
-# For a random seed, each test would fail with probability 10^-6 by chance.
+# The seeds are fixed. With a random seed, each test would fail by chance with probability 10^-6.
 
 
 @pytest.mark.parametrize(("arm", "mean", "sd"), [(0, 2.0, 0.5), (1, -1.0, 3.0)])
@@ -129,7 +129,7 @@ def test_empirical_rewards_are_equally_likely(arm):
 
 
 def test_all_arms_consume_the_same_random_numbers():
-    """Check that a stream advances equally for every arm, as common random numbers require."""
+    """Check that every arm advances the stream equally, as common random numbers require."""
     for problem in (gaussian([1.0, 0.0]), bernoulli([0.2, 0.9]), empirical([[1.0], [1.0, 2.0]])):
         both = [new_stream(4) for _ in range(2)]
         for arm, stream in enumerate(both):

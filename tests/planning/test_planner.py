@@ -1,4 +1,7 @@
-"""Tests of the planner: predictions against simulation, optima against brute force, errors."""
+"""Tests of the planner.
+
+Predictions are compared with simulations, and optima with brute force. Invalid input must raise.
+"""
 
 import json
 import math
@@ -22,6 +25,7 @@ FIVE = [0.0, 0.2, 0.5, 1.0, 1.5]
 
 
 def simulate_regret(gaps, rate, observer, horizon, runs=150):
+    """Return the mean final regret of the observer and its standard error."""
     if observer == "active":
         feedback, policy = active(rate), ucb_double()
     elif observer == "kibitzer":
@@ -35,8 +39,8 @@ def simulate_regret(gaps, rate, observer, horizon, runs=150):
     return final.mean(), final.std(ddof=1) / math.sqrt(runs)
 
 
-# Predictions. The seed is fixed; at four standard errors more than the stated accuracy a wrong alarm
-# has probability below 10⁻⁴ for each setting, if the stated accuracy holds there.
+# Predictions. The tests allow the stated accuracy plus four standard errors. If the stated accuracy
+# holds, each setting would fail by chance with probability below 10⁻⁴. The seed is fixed.
 
 
 @pytest.mark.parametrize("gaps", [[0.0, 0.5], [0.0] + [0.3] * 9, FIVE])
@@ -52,7 +56,7 @@ def test_predictions_are_as_accurate_as_stated(gaps, observer):
 
 
 def test_predicted_savings_match_simulation():
-    # a prediction that ignores looks or noise would miss by more than this
+    # a prediction that ignored the looks or the noise would exceed the tolerances below
     for observer in OBSERVERS:
         predicted = predict([0.0, 0.5], [0.0, 0.02], 10_000, observer)
         alone, helped = (
@@ -73,7 +77,7 @@ def test_few_early_looks_are_predicted_accurately(observer):
     kind = "kibitzer, early" if observer == "kibitzer" else "early"
     assert abs(predicted - mean) <= ACCURACY[kind]["worst"] * alone + 4 * error
     steady = predict([0.0, 0.5], [rate], horizon, observer)[0]
-    assert mean + 2 * error < steady  # early looks are worth more than steady ones
+    assert mean + 2 * error < steady  # early looks save more than looks at a constant rate
 
 
 def test_long_horizons_are_predicted_accurately():
@@ -116,7 +120,7 @@ def test_predictions_are_finite_and_in_range(log_horizon, log_gap, n_arms, obser
 
 
 def test_looks_at_optimal_arms_save_little():
-    # two best arms: UCB1-Double's looks go to the other best arm
+    # with two best arms, UCB1-Double looks mostly at the best arm that it does not pull
     one, two = ([0.0] * n + [0.5] for n in (1, 2))
     saved_one, saved_two = (
         1 - np.divide(*predict(gaps, [0.01, 0.0], 100_000, "active")) for gaps in (one, two)
@@ -129,7 +133,7 @@ def test_looks_at_optimal_arms_save_little():
     )
 
 
-# kibitzer
+# Predictions for kibitzer
 
 
 @pytest.mark.parametrize(
@@ -145,12 +149,12 @@ def test_solve_count_solves_its_equation(d, stage, looks, n_arms):
 
 def test_water_fill_raises_the_lowest_arms():
     gaps, counts = np.array([[0.0, 0.5, 1.0]]), np.array([1.0, 1.0, 2.0])
-    seen = np.array([[100.0, 4.0, 9.0]])  # levels 1 and 9
+    seen = np.array([[100.0, 4.0, 9.0]])  # the levels n Δ² of the sub-optimal arms are 1 and 9
     looks = water_fill(gaps, counts, seen, np.array([[12.0]]))
-    assert looks == pytest.approx(np.array([[0.0, 12.0, 0.0]]))  # up to level 4
+    assert looks == pytest.approx(np.array([[0.0, 12.0, 0.0]]))  # gap 0.5 rises to level 4
     looks = water_fill(
         gaps, counts, seen, np.array([[32.0 + 6.0]])
-    )  # 32 to level 9, then 4 + 2 a level
+    )  # 32 raise gap 0.5 to level 9; each further level costs 4 + 2
     assert looks == pytest.approx(np.array([[0.0, 36.0, 1.0]]))
     assert (counts * looks).sum() == pytest.approx(38)
 
@@ -210,7 +214,7 @@ def test_recommended_policy_is_better_in_simulation():
     assert advice["regret"] == pytest.approx(own, abs=ACCURACY["kibitzer"]["worst"] * own + 4 * error)
 
 
-# Sizes
+# The number of looks
 
 
 def test_early_scale_keeps_the_number_of_looks():
@@ -269,7 +273,7 @@ def test_best_size_is_0_for_expensive_looks_and_large_for_free_looks():
     assert gratis["optimal"]["leading"]["rate"] == 1
 
 
-# The plan
+# `kibitz.plan`
 
 
 def test_rate_star_is_the_threshold_of_the_paper_for_equal_gaps():
@@ -323,7 +327,7 @@ def test_simulated_points_agree_with_their_predictions():
         kibitz.plan(5_000, n_arms=2, gap=0.5, simulate=True)
 
 
-# The command
+# `kibitz plan`
 
 
 @pytest.fixture

@@ -1,4 +1,7 @@
-"""kibitz.race: the numbers of simulate, the figures meanwhile, and stopping early."""
+"""Tests of `kibitz.race`.
+
+It returns the same dataset as `simulate`, draws figures while it runs, and can be stopped early.
+"""
 
 import sys
 import types
@@ -23,7 +26,7 @@ OPTIONS = {"horizon": 20_000, "runs": 60, "seed": 1, "threads": 1}
 
 @pytest.fixture(autouse=True)
 def no_window(monkeypatch):
-    """Open no real window, and draw after every run."""
+    """Make sure that no real window opens, and that a figure is drawn after every run."""
     monkeypatch.setattr(playing, "WATCH_SECONDS", 0.0)
     monkeypatch.setattr(playing, "WATCH_SHARE", 1.0)
     monkeypatch.setattr(race, "MIN_TITLE_SECONDS", 0.0)
@@ -37,7 +40,7 @@ def no_window(monkeypatch):
 
 @pytest.fixture
 def titles(monkeypatch):
-    """Return the titles of all figures that are drawn."""
+    """Return a list that receives the title of each figure when it is drawn."""
     drawn = []
     real = plots.draw_regret_curves
 
@@ -50,7 +53,7 @@ def titles(monkeypatch):
 
 
 def stop_when(monkeypatch, condition):
-    """Raise KeyboardInterrupt as soon as a condition holds."""
+    """Make `simulate` raise KeyboardInterrupt once condition() holds at a progress report."""
     real = race.simulate
 
     def simulate(*game, progress, **setting):
@@ -68,7 +71,7 @@ def stop_when(monkeypatch, condition):
 
 
 class Handle:
-    """The handle of an IPython display that can be updated."""
+    """Imitates the handle of an IPython display, and records each image that replaces another."""
 
     def __init__(self, images):
         self.images = images
@@ -79,7 +82,7 @@ class Handle:
 
 @pytest.fixture
 def notebook(monkeypatch):
-    """Imitate a notebook kernel, and return the images it displays."""
+    """Imitate a notebook kernel, and return a list that receives the images it displays."""
     images = []
 
     def display(image, display_id):
@@ -89,7 +92,7 @@ def notebook(monkeypatch):
 
     shell = types.SimpleNamespace(kernel=object())
     ipython = types.ModuleType("IPython")
-    ipython.get_ipython, ipython.version_info = lambda: shell, (9, 0)  # matplotlib asks for it
+    ipython.get_ipython, ipython.version_info = lambda: shell, (9, 0)  # matplotlib reads the version
     shows = types.ModuleType("IPython.display")
     shows.display, shows.Image = display, lambda data, width: data
     with monkeypatch.context() as patch:
@@ -164,7 +167,7 @@ def test_ipython_in_a_terminal_is_not_a_notebook(notebook):
 
 
 class Canvas:
-    """A canvas that records what is drawn, and how often it processes events."""
+    """Imitates a canvas: records the data and titles drawn, and counts calls to process events."""
 
     def __init__(self):
         self.drawn, self.n_events = [], 0
@@ -184,7 +187,7 @@ def test_the_title_shows_compilation_and_progress(monkeypatch):
     curves.tell("compiling ftl", 0.0)
     curves.tell("simulating", 0.004)
     monkeypatch.setattr(race, "MIN_TITLE_SECONDS", 1e9)
-    curves.tell("simulating", 0.5)  # too soon
+    curves.tell("simulating", 0.5)  # too soon after the last title: not drawn
     assert [title for _, title in canvas.drawn] == [
         "compiling ucb",
         "compiling ftl",
@@ -195,7 +198,7 @@ def test_the_title_shows_compilation_and_progress(monkeypatch):
     curves.tell("simulating", 0.6)
     assert canvas.drawn[-1] == ("data", "3 of 9 runs")
     curves.tell("compiling a faster loop", 0.7)
-    assert canvas.drawn[-1] == ("data", "compiling a faster loop")  # the data stay
+    assert canvas.drawn[-1] == ("data", "compiling a faster loop")  # the new title keeps the data
     assert canvas.n_events == 7
 
 
@@ -204,11 +207,14 @@ def test_the_title_shows_compilation_and_progress(monkeypatch):
 
 @pytest.fixture
 def windows(monkeypatch):
-    """Let matplotlib open invisible windows; return the figures whose events were processed."""
+    """Let matplotlib open invisible windows.
+
+    Return a list that receives a figure each time its events are processed.
+    """
     processed = []
 
     class Canvas(FigureCanvasAgg):
-        required_interactive_framework = "headless"  # what matplotlib finds where there is no display
+        required_interactive_framework = "headless"  # reported by matplotlib if there is no display
         manager_class = FigureManagerBase
 
         def draw_idle(self):
@@ -227,7 +233,7 @@ def windows(monkeypatch):
 def test_a_window_shows_the_curves_and_stays_responsive(windows, titles):
     data = kibitz.race(*SIMULATION, **OPTIONS)
     xarray.testing.assert_identical(data, kibitz.simulate(*SIMULATION, **OPTIONS))
-    (number,) = pyplot.get_fignums()  # it stays open
+    (number,) = pyplot.get_fignums()  # the window stays open
     (axes,) = pyplot.figure(number).axes
     assert axes.get_title(loc="left") == "60 runs"
     ucb, ftl = axes.get_lines()
@@ -269,7 +275,7 @@ def test_wait_until_closed_returns_on_ctrl_c(windows, monkeypatch):
 
 
 def test_without_a_window_the_simulation_runs(monkeypatch):
-    assert race.open_window() is None  # agg draws files
+    assert race.open_window() is None  # the backend agg has no windows
     assert pyplot.get_fignums() == []
     xarray.testing.assert_identical(
         kibitz.race(*SIMULATION, **OPTIONS), kibitz.simulate(*SIMULATION, **OPTIONS)

@@ -1,4 +1,4 @@
-"""Verdicts on data with a known answer, and a short run of each experiment."""
+"""Tests of the verdicts on data with a known answer, and a short run of each experiment."""
 
 import json
 import math
@@ -67,7 +67,10 @@ def make_sweep(name, values, regrets, noise=NOISE, policy="ucb"):
 
 
 def make_curves(stages, table, name="policy", noise=NOISE):
-    """Return the given regret curves by label (or swept value), with a little noise."""
+    """Return a dataset with the given regret curves and a little noise between runs.
+
+    `table` maps each label (or swept value) to its curve.
+    """
     regret = np.array([np.multiply.outer(1 + noise, np.asarray(curve)) for curve in table.values()])
     data = xarray.Dataset(
         {
@@ -147,14 +150,17 @@ def test_standard_error_of_a_mean():
 
 
 def test_the_standard_error_of_a_ratio_has_the_right_coverage():
-    """The share of 500 ratios that are within two standard errors, for paired samples."""
+    """Compute 500 ratios of paired samples whose true ratio is 2.
+
+    About 95.4 % of the ratios must be within two standard errors of 2.
+    """
     rng = np.random.default_rng(2)
     inside = 0
     for _ in range(500):
         common = rng.normal(0, 1, 300)
         result = ratio(6 + common + rng.normal(0, 1, 300), 3 + common)
         inside += abs(result.value - 2) < 2 * result.error
-    assert 460 <= inside <= 493  # 95.4 % of 500 are 477, give or take 3.6 standard deviations
+    assert 460 <= inside <= 493  # 95.4 % of 500 are 477; the limits are 3.5 standard deviations away
 
 
 def test_the_ratio_of_proportional_samples_has_no_error():
@@ -338,7 +344,7 @@ def test_bounded_regret_is_not_confirmed_if_only_the_bandit_is_flat():
 
 
 def test_the_predicted_stage_of_the_plateau():
-    """1/(2 ε p Δ²) with p = 1/4 and Δ = 0.2."""
+    """Compare with the stage 1/(2 ε p Δ²) for ε = 0.1, p = 1/4 and Δ = 0.2."""
     assert bounded_regret.plateau_stage(0.1) == pytest.approx(500)
 
 
@@ -422,7 +428,7 @@ def test_arrivals(factors, word):
 
 
 def between_bounds_data(regrets, ours=lambda horizon: np.full(len(between_bounds.RATES), 50.0)):
-    """Return the regret of UCB, and of kibitzer, at each horizon."""
+    """Return data with the given regrets of UCB and of kibitzer at each horizon."""
     return {
         str(horizon): xarray.concat(
             [
@@ -472,7 +478,7 @@ def test_vacuous_bounds_confirm_nothing():
 
 
 def league_data(regrets, rates=(0.0, 0.1), means=((1.0, 0.5), (0.3, 0.0, 0.1))):
-    """Return the data of a league of two problems with regret regrets[policy](problem, rate)."""
+    """Return the data of a league with two problems; the regret is regrets[policy](problem, rate)."""
     own = np.random.default_rng(7).normal(0, 0.01, (len(regrets), RUNS))
     data = {}
     for n, problem in enumerate(means):
@@ -513,7 +519,7 @@ def test_the_league_reports_where_another_policy_is_better():
     assert "Another policy is significantly better in 1 of 4 settings" in result.finding
     assert (
         "a (problem 2, 3 arms, ε = 0.1): 4.99 against 9.98" in result.finding
-    )  # 5 and 10 with noise
+    )  # the regrets 5 and 10 with noise
     (row,) = result.tables[1].rows
     assert row[:4] == ["2", "3", "0.1", "a"]
     much = [one for one in result.statements if one.text.startswith("In no setting")]
@@ -532,7 +538,7 @@ def test_the_figure_of_the_league_has_the_best_policies_and_ucb_double():
 
 
 def bayes_optimum_data(factors):
-    """Return data with these ratios of regret to the optimum."""
+    """Return data in which the regret of each policy is the given factor times the optimal regret."""
     own = np.random.default_rng(9).normal(0, 0.01, (len(factors), 3, RUNS))
     return {
         label: xarray.Dataset(
@@ -570,7 +576,10 @@ def test_the_bayes_optimum(factors, word):
 
 
 def test_the_pairs_of_means_fill_the_square_evenly():
-    """The means of max, |difference| and product of two uniform numbers are 2/3, 1/3 and 1/4."""
+    """Compare averages over the pairs with their expectations for two uniform numbers.
+
+    The maximum, the absolute difference and the product have expectations 2/3, 1/3 and 1/4.
+    """
     points = np.array([bayes_optimum.problem(n).means for n in range(bayes_optimum.DRAWS)])
     assert points.max(axis=1).mean() == pytest.approx(2 / 3, rel=0.001)
     assert abs(points[:, 0] - points[:, 1]).mean() == pytest.approx(1 / 3, rel=0.001)
@@ -578,7 +587,7 @@ def test_the_pairs_of_means_fill_the_square_evenly():
 
 
 def test_the_bayes_optimum_has_the_published_values():
-    """At T = 100, computed independently."""
+    """Compare with values at T = 100 from an independent program."""
     assert [
         bayes_optimum.optimal_regret(period) for period in bayes_optimum.PERIODS.values()
     ] == pytest.approx([1.748, 1.468, 0.840], abs=6e-4)
@@ -637,7 +646,10 @@ def test_the_list_has_every_module_and_numbers_it_by_position():
 
 @pytest.mark.parametrize("module", EXPERIMENTS, ids=lambda module: module.__name__)
 def test_no_experiment_contains_its_number(module):
-    """Neither in text nor in a file name: the list alone determines the number."""
+    """Check that no text or file name in the module contains the number of the experiment.
+
+    The position in the list of experiments determines the number.
+    """
     source = Path(module.__file__).read_text()
     assert not re.search(r"[Ee]xperiments? \d", source)
     assert not re.search(r"[\"/]\d+-|\.nc", source)
@@ -688,7 +700,10 @@ def test_only_figures_imports_matplotlib():
 @pytest.mark.slow
 @pytest.mark.parametrize("number", NUMBERED)
 def test_every_experiment_runs_and_resumes(number, tmp_path, monkeypatch):
-    """With two runs and short horizons; the second call computes nothing."""
+    """Run each experiment with two runs and short horizons.
+
+    The second call reads the files and simulates nothing.
+    """
     module = NUMBERED[number]
     for name, short in {"HORIZON": 1000, "HORIZONS": (200, 1000)}.items():
         if hasattr(module, name):

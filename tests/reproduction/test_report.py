@@ -1,4 +1,4 @@
-"""The report: complete, self-contained, and computed from its data."""
+"""Tests of the report: it is complete, self-contained, and computed from its data files."""
 
 import json
 import os
@@ -39,7 +39,7 @@ PICTURE = Picture("What it shows.", [PANEL, PANEL._replace(marks=(), y_log=True)
 
 
 class Page(HTMLParser):
-    """Collect the elements, and check that they are closed in order."""
+    """Parser that collects the elements of a page and checks that they are closed in order."""
 
     VOID = frozenset({"meta", "link", "img", "br", "line", "circle"})
 
@@ -299,11 +299,12 @@ def test_markup_in_texts_is_escaped(section, page, tmp_path):
     assert not found.open
     tags = [tag for tag, _ in plain.elements if tag in {"script", "b", "section"}]
     assert [tag for tag, _ in found.elements if tag in {"script", "b", "section"}] == tags
-    # twice: title, titles and notes of the panels; once: source, claim, summary, finding, statement,
-    # label in the legend, label of the data, file, module; then policy, tested claim and parameters
+    # The text occurs twice each as title, panel title and panel note; once each as source, claim,
+    # summary, finding, statement, legend label, data label, file and module; four times in the row of
+    # the policy; three times each in the tested claim and in the parameters.
     assert found.text.count(HOSTILE) == 2 + 2 + 2 + 9 + 4 + 3 + 3
     values = {value for _, attributes in found.elements for value in attributes.values()}
-    assert HOSTILE in values  # alt, data-label and aria-label, whole
+    assert HOSTILE in values  # the attributes alt, data-label and aria-label contain the whole text
     charts = json.loads(found.scripts[0])
     assert charts["1"][0]["data"]["values"][0]["label"] == HOSTILE
 
@@ -352,7 +353,7 @@ def test_error_bars_below_zero_end_at_a_logarithmic_axis():
 
 
 def test_colours_have_sufficient_contrast():
-    """3 : 1 against the page (WCAG 1.4.11), in light and in dark."""
+    """Check a contrast of 3 : 1 with the background (WCAG 1.4.11), in the light and dark themes."""
 
     def luminance(colour):
         parts = [int(colour[n : n + 2], 16) / 255 for n in (1, 3, 5)]
@@ -409,7 +410,7 @@ def make_unwritable(folder):
         "file": "file", "child": "file/child", "loop": "loop",
         "child of a loop": "loop/child", "long": "x" * 300, "null": "a\0b",
         "data": "data-is-a-file", "page": "page-is-a-folder",
-        "read-only": "read-only" if os.geteuid() else "/proc/kibitz",  # root may write everywhere
+        "read-only": "read-only" if os.geteuid() else "/proc/kibitz",  # root ignores modes
     }  # fmt: skip
 
 
@@ -432,7 +433,7 @@ def test_an_unwritable_folder_is_rejected_before_anything_is_computed(kind, tmp_
 
 @pytest.fixture
 def two_experiments(monkeypatch):
-    """Replace the experiments by two short ones."""
+    """Replace the list of experiments by two short experiments."""
     from kibitz.model.feedback import passive
     from kibitz.model.problem import gaussian
     from kibitz.policies.ucb import ucb
@@ -463,7 +464,11 @@ def two_experiments(monkeypatch):
 
 
 def test_an_interrupted_reproduction_resumes(two_experiments, tmp_path):
-    """After an interruption, complete parts are read from files, and the report is the same."""
+    """Interrupt `reproduce` in the second experiment, and call it again.
+
+    The second call reads the complete parts from files. The report equals that of a run without an
+    interruption.
+    """
     second = report.NUMBERED[2]
     whole = second.run
 

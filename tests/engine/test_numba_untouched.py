@@ -108,7 +108,7 @@ def test_using_kibitz_changes_no_attribute_of_numba(tmp_path):
 
 
 def test_the_walk_detects_replaced_attributes(tmp_path):
-    """The three patches of earlier versions, and one of a module, are detected."""
+    """The snapshots detect the three patches of earlier versions, and a patch of a module."""
     script = "".join(map(dedent, (SNAPSHOT, PLAIN_USE)))
     script += dedent(
         """

@@ -1,4 +1,4 @@
-"""`watch`: what it is called with, when, and after an interruption."""
+"""When `watch` is called and with what results, also after an interruption."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -43,7 +43,7 @@ def test_watch_gets_results_of_fewer_runs_and_does_not_change_the_result():
 
 @pytest.mark.usefixtures("watch_every_job")
 def test_watch_with_an_executor(monkeypatch):
-    for module in (schedule, executors):  # jobs are longer there
+    for module in (schedule, executors):  # jobs for an executor are longer by default
         monkeypatch.setattr(module, "PAYLOAD_SECONDS", 0.01)
     shown = []
     with ThreadPoolExecutor(2) as pool:
@@ -70,7 +70,7 @@ def test_a_folder_is_watched_chunk_by_chunk(tmp_path):
     shown = []
     file = tmp_path / "result.zarr"
     play(file=file, threads=8, watch=lambda data: shown.append(data.compute()))
-    assert len(shown) > 1  # of 16 blocks
+    assert len(shown) > 1  # there are 16 chunks
     for part in shown:
         xarray.testing.assert_equal(part, play(runs=part.sizes["run"]))
 
@@ -87,7 +87,7 @@ def test_policies_advance_together_and_an_error_in_watch_ends_the_simulation(tmp
     with xarray.open_dataset(file, engine="h5netcdf") as opened:
         done = np.isfinite(opened["final_regret"]).sum("run").to_numpy()
     assert (done > 0).all()
-    assert (done <= 100).all()  # if policies were played one after the other, one would be complete
+    assert (done <= 100).all()  # one after the other, the first policy would be complete
     xarray.testing.assert_identical(play(file=file, runs=200), play(runs=200))
 
 
@@ -123,7 +123,7 @@ def test_an_interruption_in_watch_does_not_show_the_same_runs_again(monkeypatch)
 
 
 class Clock:
-    """A fake clock, and a result with two cells that fills up."""
+    """A fake clock that also serves as a result with two cells, `a` and `b`."""
 
     def __init__(self):
         self.now = 100.0
@@ -152,7 +152,7 @@ def test_watch_is_called_at_most_twice_a_second_and_rarely_if_slow(monkeypatch):
     assert shown == []  # no runs yet
     clock.complete = {"a": 3, "b": 2}
     watching.show()
-    assert shown == [2]  # the runs that both have
+    assert shown == [2]  # the runs that both cells have
     clock.complete = {"a": 3, "b": 4}
     clock.now += 0.4
     watching.show()
@@ -181,7 +181,7 @@ def test_jobs_with_many_arms_have_fewer_stages(monkeypatch):
         yield from ()
 
     monkeypatch.setattr(playing, "play_all", collect_jobs)
-    for n_arms, most in ((5, 50), (500, 2)):  # of 10^6 stages, and of a fiftieth of that
+    for n_arms, most in ((5, 50), (500, 2)):  # jobs of 5 * 10^5 and 2 * 10^4 stages
         cut.clear()
         problem = kibitz.gaussian(np.linspace(0, 1, n_arms))
         setting = {"horizon": 10_000, "runs": 200, "seed": 1, "threads": 1}

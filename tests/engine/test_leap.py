@@ -88,7 +88,8 @@ def test_the_deviation_bound_of_gaussian_sums_is_valid():
         times = int((walks >= far).sum())
         bound = math.exp(-log)
         assert stats.binom.sf(times - 1, 20_000, bound) > FALSE_ALARM
-        assert times > 0.4 * bound * 20_000  # the sd of `times` is below a tenth of this
+        # The standard deviation of `times` is below a tenth of this limit.
+        assert times > 0.4 * bound * 20_000
 
 
 @pytest.mark.parametrize("mean", [0.02, 0.5, 0.9])
@@ -688,4 +689,5 @@ def test_deterministic_rewards_do_not_deviate(means):
     setting = {"horizon": 10**12, "runs": 2, "seed": 1, "engine": "leap"}
     data = kb.simulate(problem, kb.bandit(), kb.kl_ucb(rewards="bernoulli"), **setting)
     certificates = data.error.values / (1e-9 / 2**21)
-    assert np.all((certificates >= 1) & (certificates < 10_000))  # stage by stage: days
+    # A run needs few certificates; stage by stage it would take days.
+    assert np.all((certificates >= 1) & (certificates < 10_000))

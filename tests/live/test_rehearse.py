@@ -1,4 +1,4 @@
-"""Rehearsals of agents."""
+"""`rehearse` simulates an agent before it is deployed."""
 
 import numpy as np
 import pytest

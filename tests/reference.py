@@ -18,7 +18,7 @@ def mean(rewards):
 
 
 def rank_arms(values):
-    """Return the arms from the largest value to the smallest; ties go to the lower arm."""
+    """Return the arms from the largest value to the smallest; equal values keep their order."""
     return sorted(range(len(values)), key=lambda arm: -values[arm])
 
 
@@ -304,8 +304,8 @@ class Kibitzer(Rewards):
 def remaining_arms(rewards, squared_width):
     """Return the arms of `rewards`, {arm: rewards}, that are not dropped.
 
-    `squared_width(s)` is the squared width of the interval of an arm with s observations. If the
-    squared width of any arm is not positive, no arm is dropped.
+    `squared_width(s)` is the squared half-width of the confidence interval of an arm with s
+    observations. If it is not positive for any observed arm, no arm is dropped.
     """
     observed = {arm: values for arm, values in rewards.items() if values}
     squares = {arm: squared_width(len(values)) for arm, values in observed.items()}
@@ -561,7 +561,7 @@ def bernoulli(means):
 
 
 def named_weights(name, gaps):
-    """Return the distribution of a passive observer's looks (sections 3.1 and 5, D31)."""
+    """Return a named distribution of a passive observer's looks (sections 3.1 and 5, D31)."""
     power = {"uniform": 0, "optimal": 1, "suboptimal": 2}[name]
     if power == 0:
         return [1 / len(gaps)] * len(gaps)

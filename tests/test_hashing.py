@@ -21,7 +21,7 @@ def index(params, stage, counts, arm, mean):
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_built_in_policies_are_identified_by_their_source(name):
-    """Bytecode differs between versions of Python, so a saved result could not be resumed."""
+    """A hash of bytecode would prevent resuming a result with another version of Python."""
     functions = [function for function in POLICIES[name]().functions if function is not None]
     for function in collect_functions(functions):
         assert _hashing._source(function) is not None, function.__qualname__

@@ -79,7 +79,7 @@ def test_code_of_page_is_a_valid_script():
 
 @pytest.fixture(scope="module")
 def site(errors):
-    """The folder of the built pages."""
+    """Return the folder of the built pages."""
     pytest.importorskip("furo", reason="the extra `docs` is not installed: no pages are built")
     folder = DOCS / "_build"
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", DOCS, folder]
@@ -110,7 +110,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def parsed(site):
-    """The parsed pages by their path."""
+    """Return the parsed pages, by path."""
     return {path: Page(path) for path in sorted(site.rglob("*.html"))}
 
 

@@ -233,7 +233,7 @@ def test_ctrl_c_gives_one_line(tmp_path):
     command = [*SIMULATE[:5], "--horizon", "1e6", "--runs", "1e6", "--engine", "step"]
 
     def accept_interrupts():
-        """Restore the default handler of Ctrl-C; a background process inherits that it is ignored."""
+        """Restore the default handler of SIGINT; background processes may inherit it as ignored."""
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     begun = subprocess.Popen(

@@ -23,7 +23,7 @@ NOT_SAVED = "kibitz: interrupted; nothing was saved"
 
 
 def accept_interrupts():
-    """Restore the default handler of Ctrl-C; a background process inherits that it is ignored."""
+    """Restore the default handler of SIGINT; background processes may inherit it as ignored."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 

@@ -138,7 +138,7 @@ def compile_trials(policy: Policy) -> Any:
         )
         if n == 0:
             return
-        last = stage + certificate.now[0]["latest"] - 1  # without the cutoff
+        last = stage + certificate.now[0]["latest"] - 1  # the last stage without the cutoff
         cut, arrived = cutoff(looks, arrival, last), 0
         wrong_pull, wrong_look = False, False
         if holds:

@@ -38,7 +38,7 @@ def kernels_used(data):
 
 
 def width(params, stage, counts, arm, mean):
-    """Return an index with a parameter of each type."""
+    """Return an index that uses a parameter of each type."""
     exploration = params.c * math.log(stage) if params.wide else params.c
     return mean + math.sqrt(exploration / counts[arm]) + params.power // 3
 

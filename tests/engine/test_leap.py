@@ -320,7 +320,7 @@ def simulate_case(policy, feedback, arms, engine, kernel):
 
 @pytest.mark.parametrize(("policy", "feedback", "arms"), CASES)
 def test_leaps_have_the_distribution_of_stage_by_stage_runs(policy, feedback, arms):
-    """The probability of a false alarm is 1e-4 over all cases."""
+    """Compare regret, pulls and looks; the probability of a false alarm is 1e-4 over all cases."""
     leap = simulate_case(policy, feedback, arms, "leap", "specialised")
     step = simulate_case(
         policy, feedback, arms, "step", "auto"
@@ -405,7 +405,7 @@ def test_certified_blocks_are_played_as_certified(policy):
 
 @pytest.mark.parametrize("policy", TRIED)
 def test_loose_certificates_fail_no_more_often_than_allowed(policy):
-    """A certificate covers 2K + 2 = 10 events; here each may fail with probability e^-3."""
+    """A certificate excludes 2K + 2 = 10 events; here each has probability at most e^-3."""
     play, bound = run_trials(policy), 10 * math.exp(-3)
     for history in (ANY, ANY._replace(spread=0.1), ANY._replace(spread=30.0, most=100.0)):
         for feedback in TRIED_FEEDBACKS:

@@ -187,7 +187,7 @@ def test_active_policies_see_the_same_number_of_arrivals():
 
 
 def test_looks_do_not_change_the_noise_of_pulls():
-    """A policy that ignores looks plays the same with and without them."""
+    """A policy that ignores looks makes the same decisions with and without looks."""
     blind = make_policy("ucb", ignore_looks=True)
     without = play_runs(blind, gaussian(MEANS), bandit(), horizon=300, runs=5, seed=15)
     for feedback in (passive(0.5), active(every(2)), active(0.1, looks=4)):

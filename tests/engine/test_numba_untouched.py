@@ -170,7 +170,10 @@ USERS = """
 
 
 def test_a_users_compiled_functions_are_unaffected(tmp_path):
-    """Compare results and cache hits with an empty and a full cache."""
+    """A user's functions have the same results and cache hits with and without kibitz.
+
+    The cache is empty in the first process and full in the second process.
+    """
     (tmp_path / "users.py").write_text(dedent(USERS))
     alone = "import users\nprint(users.use())\n"
     beside = {

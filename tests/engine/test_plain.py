@@ -159,8 +159,8 @@ def test_numbers_do_not_depend_on_private_parts_of_numba(tmp_path):
 def test_functions_that_share_parts_with_a_kernel_still_compile(tmp_path):
     """Functions that a kernel contains can also be linked into other compiled functions.
 
-    The others are compiled before the kernel, after it, in other threads, and by an index that calls
-    a compiled function of the user.
+    These functions are compiled before the kernel, after it and in other threads, and when an index
+    calls a compiled function of the user.
     """
     output = run(
         """

@@ -1,4 +1,4 @@
-"""Random numbers equal those of NumPy's generators, bit for bit."""
+"""Random numbers equal the numbers of NumPy's generators, bit for bit."""
 
 import numba
 import numpy as np

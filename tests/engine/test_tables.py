@@ -1,4 +1,4 @@
-"""An index with two factors is looked up in tables and equals its formula.
+"""An index with two factors is computed from tables and equals its formula.
 
 tests/policies/test_contract.py tests the same for each policy and feedback: it compares the generic
 kernel, which calls the formula, with the specialised kernel, which uses tables.

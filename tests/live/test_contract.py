@@ -97,7 +97,7 @@ class Raw:
 
 @pytest.fixture(params=["agent", "client", "service"])
 def player(request, served, raw):
-    """Return a function that creates an agent and returns an interface to it and the agent."""
+    """Return a function that creates an agent and returns a pair (interface, agent)."""
     url, address = served
     opened = []
 

@@ -187,7 +187,7 @@ def test_pending_looks_count_for_looks_but_not_for_pulls():
         assert delay.pull(policy, policy.params, arms, 61, 1.0, None) == delay.pull(
             policy, policy.params, [arm(50, 50, 50.0), arm(5, 5, 2.0), arm(5, 5, 1.9)], 61, 1.0, None
         )
-    assert looks[:2] == [2, 2]  # ranked second until pending looks narrow its interval
+    assert looks[:2] == [2, 2]  # arm 2 is ranked second until pending looks narrow its interval
     assert looks[-1] == 0
 
 
@@ -274,7 +274,7 @@ def test_draws_depend_on_the_seed_and_the_id(memory):
 
 @pytest.mark.parametrize("policy", [kibitz.etc_ocucb(), kibitz.kibitzer(), kibitz.ucb2()])
 def test_an_outdated_policy_state_is_replayed_from_the_log(memory, policy):
-    """A store holds the state of some policies as arrays, whose shapes differ in older versions."""
+    """A store holds the state of some policies as arrays; older versions stored other arrays."""
     agents = [
         kibitz.agent(memory / f"{name}.db", name, arms=["x", "y", "z"], policy=policy, seed=1)
         for name in ("old", "new")

@@ -91,7 +91,7 @@ def test_killed_processes_lose_nothing_on_postgresql(database, tmp_path):
 
 
 def dies_before(statement):
-    """Make this process exit before its n-th statement."""
+    """Make this process exit before the SQL statement with this number."""
     count = itertools.count()
 
     def dying(do):

@@ -1,4 +1,4 @@
-"""`rehearse` simulates an agent before it is deployed."""
+"""Rehearsals run a real agent with its store on a simulated problem."""
 
 import numpy as np
 import pytest

@@ -77,7 +77,7 @@ def test_a_stream_sends_events_of_all_writers_and_resumes(shop):
         assert stream.answer.getheader("cache-control") == "no-store"
         assert [stream.next()["event"] for _ in range(2)] == ["added", "added"]
         began = time.monotonic()
-        agent.ask(key="<b>: ä")  # not through the service but like another process
+        agent.ask(key="<b>: ä")  # directly in the store, as another process would
         event = stream.next()
         assert time.monotonic() - began < 5
         assert (event["id"], event["event"]) == ("3", "pull")

@@ -1,4 +1,4 @@
-"""The contract between policies and the engine."""
+"""Every policy keeps its contract with the engine."""
 
 import copy
 from itertools import pairwise

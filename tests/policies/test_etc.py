@@ -1,4 +1,4 @@
-"""Explore-Then-Commit, against small examples and the reference."""
+"""Explore-Then-Commit agrees with small examples and with the reference."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""ETC-OCUCB and its variants, against small examples and the reference."""
+"""ETC-OCUCB and its variants agree with small examples and with the reference."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Improved UCB, against small examples and the reference."""
+"""Improved UCB agrees with small examples and with the reference."""
 
 import math
 

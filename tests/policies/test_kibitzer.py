@@ -1,4 +1,4 @@
-"""kibitzer, against small examples, the formula and the reference."""
+"""kibitzer agrees with small examples, its formula and the reference."""
 
 import math
 from importlib import import_module

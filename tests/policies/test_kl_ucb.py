@@ -1,4 +1,4 @@
-"""KL-UCB, against its definition and the reference."""
+"""KL-UCB agrees with its definition and with the reference."""
 
 import math
 

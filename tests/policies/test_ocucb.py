@@ -1,4 +1,4 @@
-"""OCUCB-n, against small examples, the formula and the reference."""
+"""OCUCB-n agrees with small examples, its formula and the reference."""
 
 import math
 from dataclasses import replace
@@ -108,7 +108,7 @@ def test_incremental_sums_equal_the_formula(plain, rho, data):
 @settings(max_examples=100, deadline=None)
 @given(COUNTS, st.sampled_from(RHOS), st.randoms(use_true_random=False))
 def test_incremental_sums_do_not_depend_on_the_order(counts, rho, random):
-    """The sums are equal bit for bit, because an agent and a simulation may differ in the order."""
+    """The sums must be equal bit for bit: an agent and a simulation may add in different orders."""
     policy = make_policy("ocucb")
     params = policy.params._replace(rho=rho)
     updates = [
@@ -144,7 +144,7 @@ def test_many_arms_agree_with_the_reference(n_arms, kind, rhos, ignore_looks):
 @pytest.mark.slow
 @pytest.mark.parametrize("leap", [False, True])
 def test_simulations_are_the_same_without_incremental_sums(leap):
-    """Each run is the same, stage by stage and with leaps, which evaluate hypothetical counts."""
+    """Each run is the same. Leaps also evaluate the index at hypothetical counts."""
     policy = ocucb()
     unkept = replace(policy, init=init_without_rows)
     n_arms = 20 if SLOW else 60

@@ -1,4 +1,4 @@
-"""Thompson sampling, against its posterior and, draw for draw, the reference."""
+"""Thompson sampling agrees with its posterior and, draw for draw, with the reference."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""UCB and its variants, against small examples, the formula and the reference."""
+"""UCB and its variants agree with small examples, their formulas and the reference."""
 
 import math
 

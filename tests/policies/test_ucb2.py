@@ -1,4 +1,4 @@
-"""UCB2, against small examples, its definition and the reference."""
+"""UCB2 agrees with small examples, its definition and the reference."""
 
 import math
 import re

@@ -119,7 +119,7 @@ def test_only_missing_blocks_are_played(store, monkeypatch):
     monkeypatch.setattr(schedule, "chunk_size", lambda *_: 4)
     run_sweep(file=store)
     (store / "n_looks" / "c.0.1.2.0").unlink()
-    (store / "regret" / "c.0.0.1.0").write_bytes(b"")  # as after a power failure
+    (store / "regret" / "c.0.0.1.0").write_bytes(b"")  # an empty file, as after a power failure
     seen = []
     original = playing.play_all
 

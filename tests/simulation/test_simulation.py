@@ -170,7 +170,7 @@ def test_ctrl_c_on_the_command_line_ends_cleanly(tmp_path):
     command = [sys.executable, "-m", "kibitz.cli", "simulate", "--means", "1,0.9", "--policy"]
     command += ["ucb2", "--horizon", "2000000", "--runs", "4000", "--out", str(file)]
 
-    def listen():  # a process in the background may have inherited that SIGINT is ignored
+    def listen():  # a background process may inherit SIGINT as ignored
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=listen) as process:

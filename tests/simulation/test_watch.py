@@ -23,7 +23,7 @@ def play(policies=POLICIES, **options):
 
 @pytest.fixture
 def watch_every_job(monkeypatch):
-    """Call `watch` after each job."""
+    """Make the simulator call `watch` after each job."""
     monkeypatch.setattr(playing, "WATCH_SECONDS", 0.0)
     monkeypatch.setattr(playing, "WATCH_SHARE", 1.0)
 
@@ -87,7 +87,7 @@ def test_policies_advance_together_and_an_error_in_watch_ends_the_simulation(tmp
     with xarray.open_dataset(file, engine="h5netcdf") as opened:
         done = np.isfinite(opened["final_regret"]).sum("run").to_numpy()
     assert (done > 0).all()
-    assert (done <= 100).all()  # one after the other, the first policy would be complete
+    assert (done <= 100).all()  # if policies ran one by one, the first would be complete
     xarray.testing.assert_identical(play(file=file, runs=200), play(runs=200))
 
 
@@ -105,7 +105,7 @@ def test_an_interruption_shows_all_finished_runs_once_more(tmp_path, monkeypatch
     with xarray.open_dataset(file, engine="h5netcdf") as opened:
         there = np.isfinite(opened["final_regret"]).all("policy").to_numpy()
     assert 0 < first < last < 200
-    assert last == np.argmin(there)  # all runs before the first missing one
+    assert last == np.argmin(there)  # all runs before the first missing run
     xarray.testing.assert_identical(shown[-1], play(runs=last))
 
 
@@ -162,7 +162,7 @@ def test_watch_is_called_at_most_twice_a_second_and_rarely_if_slow(monkeypatch):
     watching.show()
     assert shown == [2, 3]
     clock.complete = {"a": 10, "b": 10}
-    clock.now += 6.9  # watch may take 3 s of 10 s
+    clock.now += 6.9  # a call that takes 3 s may come once in 10 s
     watching.show()
     assert shown == [2, 3]
     clock.now += 0.2

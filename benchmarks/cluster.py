@@ -1,7 +1,7 @@
 """Benchmark executors: overhead per job, speed-up of two workers, memory (`make bench`).
 
-The output is printed, not saved: the numbers depend on the machine and its load, which is printed
-first. docs/cluster.md quotes them. `--quick` takes a tenth of the time.
+The script prints its results and does not save them, because the numbers depend on the machine and
+its load. It prints the load first. docs/cluster.md quotes them. `--quick` takes a tenth of the time.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from kibitz.simulation.schedule import log_spaced
 PROBLEM, FEEDBACK = kibitz.gaussian([2, 1.8, 1.5, 1, 0.5]), kibitz.active(0.1)
 MAX_MEGABYTES = 500
 MIN_SPEEDUP = 1.8
-PAYLOAD_SECONDS = executors.PAYLOAD_SECONDS  # before `main` changes it
+PAYLOAD_SECONDS = executors.PAYLOAD_SECONDS  # the default, before `main` changes it
 
 
 def make_job(horizon, runs=1, seed=1):
@@ -60,7 +60,7 @@ def measure(jobs, workers, executor):
 
 
 def record_busy_seconds(executor):
-    """Return a list that collects the seconds that workers spend playing."""
+    """Return a list that collects the seconds that workers spend on each payload."""
     busy, submit = [], executor.submit
 
     def submit_and_record(function, *arguments):
@@ -73,9 +73,9 @@ def record_busy_seconds(executor):
 
 
 def report_overhead(n):
-    """Print the time per job that is not spent playing."""
+    """Print the overhead per job, measured with tiny jobs."""
     print(f"\nOverhead per job, ms: {n} tiny jobs, one worker")
-    # with different seeds, because Dask runs equal calls only once
+    # Seeds differ, because Dask runs equal calls only once.
     new_jobs = (make_job(10, seed=seed) for seed in count())
     with ExitStack() as stack:
         executors_by_label = {
@@ -119,7 +119,7 @@ def report_speedup(n):
 
 
 def report_memory(cells):
-    """Print the memory of a client that sweeps many cells into a store, in another process."""
+    """Print the memory of a client process that sweeps many cells into a store."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, __file__, "--client", str(Path(folder) / "x.zarr"), str(cells)]
         subprocess.run(command, check=True)
@@ -166,7 +166,7 @@ def main():
     share = 10 if arguments.quick else 1
     executors.PAYLOAD_SECONDS = 1e-9  # each job is a payload
     report_overhead(300 // share)
-    report_speedup(max(2, 16 // share))  # an even number, for two
+    report_speedup(max(2, 16 // share))  # an even number of jobs, for two workers
     report_memory(10_000 // share)
 
 

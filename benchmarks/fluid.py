@@ -1,8 +1,8 @@
 """Compare the planner's predictions with simulated regret; takes about half an hour.
 
 The problems have two, three, five or twenty arms, equal or unequal gaps, and horizons from 10⁴ to
-10⁶. There are no looks, few, enough or plenty (multiples of Σ 1/Δ²/T), at a steady rate and, for
-T = 50 000, early. None of these settings was used to fit kibitzer's prediction
+10⁶. The rate of looks is 0 or a multiple of Σ 1/Δ²/T: few, enough or plenty of looks. Looks arrive at
+a steady rate or, for T = 50 000, early. None of these settings was used to fit kibitzer's prediction
 (benchmarks/kibitzer_fit.py). With the argument `kibitzer`, only that policy is measured. The script
 prints each setting and then the numbers in `kibitz.planning.prediction.ACCURACY`. The simulated means
 have standard errors of 1 to 5 %.
@@ -25,7 +25,7 @@ PROBLEMS = [
     [0.0, 0.1, 0.2, 0.4, 0.8],
     [0.0, 0.05, 1.0],
 ]
-HORIZONS = {10**4: 200, 10**5: 60, 10**6: 24}  # runs
+HORIZONS = {10**4: 200, 10**5: 60, 10**6: 24}  # horizon: number of runs
 MULTIPLES = (1.0, 10.0, 100.0)
 EARLY_LOOKS = {"horizon": 50_000, "runs": 60, "looks": (2.0, 7.0, 20.0, 60.0)}
 
@@ -33,7 +33,7 @@ EARLY_LOOKS = {"horizon": 50_000, "runs": 60, "looks": (2.0, 7.0, 20.0, 60.0)}
 def simulate_regret(gaps: list[float], rate: Any, observer: str, horizon: int, runs: int) -> float:
     """Return the simulated mean regret."""
     if observer == "kibitzer":
-        feedback, policy, runs = active(rate), kibitzer(), 2 * runs  # its regret has a long tail
+        feedback, policy, runs = active(rate), kibitzer(), 2 * runs  # the regret has a long tail
     elif observer == "active":
         feedback, policy = active(rate), ucb_double()
     else:

@@ -28,7 +28,7 @@ from kibitz.policies.kibitzer import (
 )
 from kibitz.policies.policy import LOOKS, count
 
-PAPER = {  # name: means, rate, horizon, mean regret in the search
+PAPER = {  # name: means, rate, horizon, mean regret measured in the search
     "five arms, 1": ([2, 1.8, 1.5, 1, 0.5], 1.0, 10**4, 8.1),
     "five arms, .1": ([2, 1.8, 1.5, 1, 0.5], 0.1, 10**4, 25.7),
     "five arms, .01": ([2, 1.8, 1.5, 1, 0.5], 0.01, 10**4, 49.4),
@@ -48,7 +48,7 @@ OTHER_POLICIES = {
     "ucb 2": lambda: kb.ucb_double(2.0),
     "thompson": kb.thompson,
 }
-HARD_PROBLEMS = {  # ten arms, a look in a hundred stages, T = 10⁶
+HARD_PROBLEMS = {  # ten arms, one look per hundred stages, T = 10⁶
     "ten arms, all 0.15 below the best": [0.15] + [0.0] * 9,
     "ten arms, each 0.15 below the one before": [round(-0.15 * i, 2) for i in range(10)],
 }
@@ -67,11 +67,14 @@ def make_variant(
     hold: bool = False,
     **parameters: Any,
 ) -> Any:
-    """Return kibitzer with another rule for looks; without `hold` it cannot leap.
+    """Return kibitzer with another rule for looks; without `hold`, the policy cannot leap.
 
-    One look of `every` goes to the arms in turn, even if they do not need it with `always`, or to the
-    least observed arm. The others go to the arm of smallest w O d + log O, where w is `weight`
-    divided by 1 + log(1 + t / rF) with r = `rare`, and by 1 + log(t / F) / c with c = `clock`.
+    One in `every` looks goes to the arms in turn: also to arms with enough observations if `always`
+    is true, or to the least observed arm if `least_observed` is true. The other looks go to the arm
+    with the smallest w O d + log O. Here O is the number of observations of the arm, d is the
+    divergence of its mean from the leader's mean, and w is `weight` divided by 1 + log(1 + t / rF)
+    and by 1 + log(t / F) / c, where t is the stage, F is one more than the number of looks,
+    r = `rare` and c = `clock`.
     """
 
     def look(params: Any, state: Any, stage: int, rng: Any) -> int:
@@ -138,7 +141,7 @@ def make_variant(
 
 @kb.jit
 def find_least_observed(counts: Any) -> int:
-    """Return the arm with the fewest observations, but at least one."""
+    """Return the arm with the fewest observations, among the arms that have any."""
     found = -1
     for arm in range(counts.size):
         if counts[arm] > 0 and (found < 0 or counts[arm] < counts[found]):
@@ -148,7 +151,7 @@ def find_least_observed(counts: Any) -> int:
 
 @kb.jit
 def count_looks_to_fill(counts: Any, level: int) -> int:
-    """Return how many looks raise all counts to at least `level`."""
+    """Return the number of looks that raise all counts to at least `level`."""
     n = 0
     for arm in range(counts.size):
         n += max(0, level - counts[arm])
@@ -157,15 +160,15 @@ def count_looks_to_fill(counts: Any, level: int) -> int:
 
 @kb.jit
 def count_filled(counts: Any, arm: int, n: int) -> int:
-    """Return how many of n looks an arm gets if each goes to the least observed arm."""
-    low, high = 0, counts[find_least_observed(counts)] + n + 1  # `high` cannot be reached
+    """Return how many of n looks an arm gets if each look goes to the least observed arm."""
+    low, high = 0, counts[find_least_observed(counts)] + n + 1  # n looks cannot fill to `high`
     while high - low > 1:
         level = (low + high) // 2
         if count_looks_to_fill(counts, level) <= n:
             low = level
         else:
             high = level
-    left = n - count_looks_to_fill(counts, low)  # the lowest arms get one more
+    left = n - count_looks_to_fill(counts, low)  # the first arms at the level get one more look
     for other in range(arm):
         if counts[other] <= low:
             left -= 1
@@ -213,7 +216,7 @@ def make_feedback(rate: float) -> Any:
 def simulate_regret(
     means: Any, rate: float, horizon: int, policies: Any, runs: int, seed: int, engine: str = "auto"
 ) -> Any:
-    """Return the final regret of policies with common random numbers: (policy, run)."""
+    """Return the final regret, (policy, run), of policies that share their random numbers."""
     instances = {name: make() for name, make in policies.items()}
     data = kb.simulate(
         kb.gaussian(means),
@@ -251,7 +254,7 @@ def draw_settings(ensemble: str, n_settings: int) -> list[tuple[Any, float, int]
 
 
 def search(n_settings: int, runs: int) -> None:
-    """Print the ratios of mean regret and q99 of each variant to those of kibitzer."""
+    """Print the mean regret and the 99 % quantile of each variant, relative to kibitzer."""
     logs, errors, tails, rates = [], [], [], []
     for means, rate, _ in draw_settings("search", n_settings):
         if rate == 0:
@@ -303,7 +306,7 @@ def verdict(n_settings: int, runs: int) -> None:
         n_runs = {10**4: runs, 10**5: max(20, runs // 2), 10**6: max(20, runs // 5)}[horizon]
         runnable = dict(policies)
         if horizon == 10**6:
-            del runnable["thompson"]  # it cannot leap
+            del runnable["thompson"]  # Thompson sampling cannot leap
         regret = simulate_regret(means, rate, horizon, runnable, n_runs, 3).mean(axis=1)
         regret = dict(zip(runnable, regret, strict=True))
         rows.append(regret)

@@ -1,9 +1,10 @@
 """Fit the correction of kibitzer's fluid model: `python benchmarks/kibitzer_fit.py results.json`.
 
-The script simulates kibitzer in random settings (2 to 30 arms, equal and unequal gaps, T from 10³ to
-10⁶; no looks, few, enough or plenty, steady or early) and saves the means in the given file. It then
-prints the coefficients for `kibitz.planning.kibitzer.COEFFICIENTS`, fitted by weighted least squares.
-benchmarks/fluid.py measures their accuracy on other settings. It takes about ten minutes.
+The script simulates kibitzer in random settings and saves the mean regrets in the given file.
+Settings have 2 to 30 arms, equal or unequal gaps, T from 10³ to 10⁶, and no, few, enough or plenty
+of looks, steady or early. The script then prints the coefficients for
+`kibitz.planning.kibitzer.COEFFICIENTS`, fitted by weighted least squares. It takes about ten
+minutes. benchmarks/fluid.py measures the accuracy of the coefficients on other settings.
 """
 
 import json
@@ -14,12 +15,12 @@ from typing import Any
 import numpy as np
 
 N_SETTINGS = 400
-STAGES_PER_SETTING = 6_000_000  # of all runs
+STAGES_PER_SETTING = 6_000_000  # the stages of all runs together
 SEED = 11
 
 
 def random_setting(rng: np.random.Generator) -> dict[str, Any]:
-    """Return random gaps, horizon and rate, and whether looks are early."""
+    """Return a random setting: gaps, horizon, rate, and whether looks are early."""
     n_arms = int(2 * 15.5 ** rng.random())
     if rng.random() < 0.5:
         gaps = np.full(n_arms - 1, 0.05 * 40 ** rng.random())
@@ -69,7 +70,7 @@ def main(file: Path) -> None:
 
 
 def fit(results: list[dict[str, Any]]) -> None:
-    """Print the ranges and coefficients, and how well they fit."""
+    """Print the coefficients, their ranges and the quality of the fit."""
     from kibitz.planning import kibitzer
     from kibitz.planning.prediction import _early_looks, early_scale
 

@@ -2,19 +2,21 @@ r"""Compute the tables of docs/kibitzer_proof.md: `python benchmarks/kibitzer_ta
 
 The script writes src/kibitz/bounds/kibitzer.npz and takes a few minutes.
 
-p(κ, v, ζ) bounds the probability that a 1-sub-Gaussian walk S ever exceeds, from time κ on,
+p(κ, v, ζ) is an upper bound on the probability that a 1-sub-Gaussian walk S exceeds g at any time
+u ≥ κ, where
 
 .. math:: g(u) = \sqrt{2u\,\ell(1+bv/(u+b))}+\sqrt\zeta\,u, \qquad \ell(x)=\log x-\beta\log(1+\log x),
 
-and p_0(s) the same from time 0 on with ℓ(1 + bs/u) and ζ = 1. If Σ w_j exp(λ_j g(u) − uλ_j²/2) ≥ 1
-for all u ≥ κ, then Σ w_j is such a bound (Ville). The weights come from a linear program over a
-grid of λ.
+and p_0(s) is the corresponding bound for all times u > 0, with ℓ(1 + bs/u) and ζ = 1. If
+Σ w_j exp(λ_j g(u) − uλ_j²/2) ≥ 1 for all u ≥ κ, then Σ w_j is such a bound, by Ville's inequality.
+The weights w_j come from a linear program over a grid of λ.
 
 A value is certified as follows. On each interval of a grid of u, ℓ is evaluated at the right end,
 where it is smallest. Each exponent is then concave in u, hence at least the smaller of its values at
 the two ends. Beyond the grid ℓ is replaced by 0, and only λ ≤ 2√ζ are used. The sum of the weights is
-divided by the smallest constraint; any weights then give a valid bound, even if the linear program is
-not solved exactly. Values are rounded up and stored as ⌊−128 log p⌋, differences along the last axis.
+divided by the smallest left side of a constraint, so any weights give a valid bound, even if the
+linear program is not solved exactly. Values are rounded up and stored as ⌊−128 log p⌋, as differences
+along the last axis.
 
 For p_0 near u = 0, each interval [u/γ, u] below the grid is bounded by the chord of the boundary
 (docs/kibitzer_proof.md, step 10), and the bounds are summed.
@@ -32,7 +34,7 @@ B = 8.0
 BETAS = (1.0, 0.0)
 STEPS_PER_UNIT = 128  # resolution of a stored logarithm
 MAX_LOG = 40.0  # probabilities below e^-40 are stored as e^-40
-TURN = 0.25  # the share of looks in turn
+TURN = 0.25  # the share of looks that go to the arms in turn
 SHARES = 2.0 ** np.array([-5, -4, -3, -2.5, -2, -1.5, -1, -0.5, 0, 0.5, 1, 1.5, 2, 3, 4])
 SPEEDS = 10 ** (np.arange(-2, 193) / 32)  # v, for looks in turn; cells may extend a little below 1
 ZETAS = np.concatenate([2.0 ** np.arange(-24, -6), 2.0 ** (np.arange(-96, 144) / 16)])
@@ -54,7 +56,7 @@ def ell(x, beta):
 
 @jit
 def lower_exponents(v, zeta, beta, times, slopes, from_zero):
-    """Return lower bounds of λg(u) − uλ²/2: a row per interval of the grid, and one beyond it."""
+    """Return lower bounds on λg(u) − uλ²/2: one row per interval of the grid, and one beyond it."""
     rows = np.empty((times.size, slopes.size))
     root = np.sqrt(zeta)
     for i in range(times.size - 1):
@@ -101,14 +103,14 @@ def solve_weights(matrix, costs, max_steps):
 @jit
 def crossing(kappa, v, zeta, beta, n_times, n_slopes, from_zero=False):
     """Return a certified value of p(κ, v, ζ), or of the part of p_0(v) from u = κ on."""
-    root, end = np.sqrt(zeta), 160.0 if from_zero else 60.0  # values below e^{-end/2} are not found
+    root, end = np.sqrt(zeta), 160.0 if from_zero else 60.0  # no bound is below e^{-end/2}
     highest = np.sqrt(2 * ell(1 + B * v / (kappa if from_zero else kappa + B), beta) / kappa) + root
     times = np.exp(np.linspace(np.log(kappa), np.log(max(4 * kappa, end / zeta)), n_times + 1))
     slopes = np.exp(np.linspace(np.log(0.3 * root), np.log(1.3 * highest), n_slopes))
     rows = lower_exponents(v, zeta, beta, times, slopes, from_zero)
-    single = max([rows[:, j].min() for j in range(n_slopes)])  # from the best single λ
-    around = min([rows[i].max() for i in range(times.size)])  # about log(1/p), the unit of costs
-    rows = np.minimum(rows, around + 6)  # lower is safe, and no weight would use more
+    single = max([rows[:, j].min() for j in range(n_slopes)])  # the exponent of the best single λ
+    around = min([rows[i].max() for i in range(times.size)])  # about log(1/p), which scales the costs
+    rows = np.minimum(rows, around + 6)  # lower values stay valid; higher values do not help
     peaks = np.array([rows[:, j].max() for j in range(n_slopes)])
     matrix = np.exp(rows - peaks)
     mixture = solve_weights(matrix, np.exp(around - peaks), 2000)
@@ -121,11 +123,11 @@ def crossing(kappa, v, zeta, beta, n_times, n_slopes, from_zero=False):
 
 
 def chords(s: float, start: float, beta: float, gamma: float = 1.05) -> float:
-    """Bound the probability of crossing the boundary of p_0 before `start` by chords."""
+    """Return a bound on the probability of crossing the boundary of p_0 before `start`, by chords."""
     tau = math.tanh(math.log(gamma) / 4)
     levels = ell(1 + B * s * gamma ** np.arange(2001.0) / start, beta)
     terms = np.exp(-(1 - tau**2) * levels)
-    # the increments of ℓ grow, hence all further terms fall at least as fast as the last two
+    # The increments of ℓ grow, so all further terms decrease at least as fast as the last two.
     return float(terms[:-1].sum() + terms[-1] / (1 - terms[-1] / terms[-2]))
 
 
@@ -137,10 +139,10 @@ def from_zero(s: float, beta: float, n_times: int = 240, n_slopes: int = 64) -> 
 
 
 def encode(values: Floats) -> NDArray[np.int16]:
-    """Return logarithms of values rounded up, as differences along the last axis."""
+    """Round values up; return their logarithms as differences along the last axis."""
     falling = np.minimum.accumulate(
         values, axis=-1
-    )  # p falls along this axis, so an earlier bound stays valid
+    )  # p decreases along this axis, so an earlier bound stays valid
     logs = np.floor(-STEPS_PER_UNIT * np.log(np.maximum(falling, math.exp(-MAX_LOG))) * (1 - 1e-9))
     return np.diff(logs.astype(np.int16), axis=-1, prepend=np.int16(0))
 

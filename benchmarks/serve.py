@@ -1,7 +1,7 @@
 """Benchmark the service against an empty endpoint of the same framework, in the same run.
 
-The script measures asks and tells per second with 1, 8 and 64 clients on SQLite and PostgreSQL, with
-latency and CPU time of the server. It then kills the server twenty times under 64 clients.
+The script measures asks and tells per second, latency and CPU time of the server with 1, 8 and 64
+clients on SQLite and PostgreSQL. It then kills the server twenty times while 64 clients use it.
 
     python benchmarks/serve.py [FOLDER] [--quick]
 """
@@ -48,7 +48,7 @@ def run_empty_server(listener):
 
 
 def run_service(url, listener):
-    """Run the service."""
+    """Run the service of a store."""
     from kibitz.live.dashboard.routes import ROUTES
     from kibitz.live.service.app import create_app
     from kibitz.live.service.server import create_server
@@ -57,7 +57,7 @@ def run_service(url, listener):
 
 
 class ServerProcess:
-    """A server in a process forked from this one, which starts at once."""
+    """A server in a process forked from this process, so that it starts quickly."""
 
     def __init__(self, work, *arguments, port=0):
         from kibitz.live.service.server import listen
@@ -74,7 +74,7 @@ class ServerProcess:
         wait_for(self.port)
 
     def cpu(self):
-        """Return the CPU time so far, in seconds."""
+        """Return the CPU time of the server so far, in seconds."""
         words = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -135,13 +135,13 @@ def request(path, body=b"", *headers):
 
 
 def request_empty(client_id):
-    """Yield requests for the empty endpoint, as long as a tell."""
+    """Yield requests for the empty endpoint, with bodies as long as the body of a tell."""
     while True:
         yield request("/empty", b'{"id": 1, "reward": 1.0}')
 
 
 def request_decisions(client_id):
-    """Yield alternating requests, ask with a key and tell; receive the answer to each."""
+    """Yield requests that alternate between ask (with a key) and tell; receive each answer."""
     path, n = "/v1/agents/bench", 0
     while True:
         n += 1
@@ -164,7 +164,7 @@ async def run_clients(port, requests, n_clients, seconds):
 
 
 def measure(program, requests, n_clients, seconds):
-    """Return requests per second, p50 and p99 in ms, and CPU time of the server per request in µs."""
+    """Return requests per second, p50 and p99 in ms, and server CPU time per request in µs."""
     asyncio.run(run_clients(program.port, requests, n_clients, 0.2))
     cpu, start = program.cpu(), time.perf_counter()
     times = asyncio.run(run_clients(program.port, requests, n_clients, seconds))
@@ -174,7 +174,7 @@ def measure(program, requests, n_clients, seconds):
 
 
 def report_load(name, url, seconds, turns=3):
-    """Print the rates of the service and of an empty endpoint, measured in turns."""
+    """Print the rates of the service and of an empty endpoint; their measurements alternate."""
     make_agent(url).close()
     service, floor = ServerProcess(run_service, str(url)), ServerProcess(run_empty_server)
     try:

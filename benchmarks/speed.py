@@ -1,9 +1,9 @@
 """Benchmark the simulator: stages, start-up, cores, leaps and other libraries (`make bench`).
 
 The floor is a compiled loop that only draws one standard normal number per stage, with the same
-generator and numba's own method. The cases of a table take turns in one process, and the smallest CPU
-time and wall time of each are reported, because machines are noisy. Ratios refer to the floor of the
-same run. The output is printed and written to docs/performance.txt.
+generator and numba's own method. The cases of a table take turns in one process. The script reports
+the smallest CPU time and the smallest wall time of each case, because machines are noisy. Ratios
+refer to the floor of the same run. The output is printed and written to docs/performance.txt.
 """
 
 import argparse
@@ -96,7 +96,7 @@ def python_ucb(rng):
 
 
 def make_hand_written_cases(folder):
-    """Return the cases of UCB and UCB1-Double written in C++; none without a compiler."""
+    """Return the cases of UCB and UCB1-Double written in C++, or no cases without a compiler."""
     compiler = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
         report("UCB by hand in C++: skipped, because there is no compiler (g++, clang++ or $CXX)")
@@ -192,7 +192,7 @@ def report_policies(folder):
 
 
 def report_arms(floor):
-    """Report the cost of a stage with 2 to 5000 arms, means from 1 to 0; return the times."""
+    """Report the cost of a stage with 2 to 5000 arms and means from 1 to 0; return the times."""
     cases, numbers = {}, {}
     for name, feedback in MANY_ARMS.items():
         for n_arms, runs in {2: RUNS, 5: RUNS, 50: 40, 500: 10, 5000: 1}.items():
@@ -214,7 +214,7 @@ def report_arms(floor):
 
 
 def report_cores():
-    """Report the speed-up of simulations and of the floor by all cores; return the ratios."""
+    """Report the speed-up of simulations and of the floor on all cores; return the ratios."""
     cores = os.cpu_count() or 1
     rngs = [np.random.Generator(np.random.SFC64(n)) for n in range(cores)]
     problem, policies = kibitz.gaussian(FIVE), [POLICIES[name]() for name in MANY_ARMS]

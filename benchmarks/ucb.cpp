@@ -1,8 +1,8 @@
 // UCB and UCB1-Double written by hand for one formula: a practical lower limit for `make bench`.
 //
-// It uses the form of the index, mean + sqrt(6 log t) / sqrt(n): sqrt(6 log t) and 1 / sqrt(n) are tables,
-// and an arm that is not observed costs one multiplication and one addition per stage. It draws with
-// xoshiro256++ and a ziggurat, hence other numbers than kibitz.
+// The code exploits the form of the index, mean + sqrt(6 log t) / sqrt(n): sqrt(6 log t) and 1 / sqrt(n)
+// come from tables, and an arm that is not observed costs one multiplication and one addition per stage.
+// The code draws with xoshiro256++ and a ziggurat, so its random numbers differ from those of kibitz.
 
 #include <cmath>
 #include <cstdint>
@@ -67,7 +67,7 @@ const Ziggurat ziggurat;
 constexpr int K = 5;
 constexpr double means[K] = {2, 1.8, 1.5, 1, 0.5};
 
-struct Tables {  // for one horizon: an arm is observed at most twice per stage
+struct Tables {  // for one horizon, in which an arm is observed at most twice per stage
     std::vector<double> widths, roots, inverses;
 
     explicit Tables(int64_t horizon) : widths(horizon + 1), roots(2 * horizon + 2), inverses(2 * horizon + 2) {
@@ -102,7 +102,7 @@ struct Run {
 }  // namespace
 
 // Play runs of UCB (rate 0) or UCB1-Double (0 < rate < 1, the rate of looks). Record the regret at the given
-// stages, in increasing order; the last one is the horizon.
+// stages, which are in increasing order and end with the horizon.
 extern "C" void play(int64_t runs, double rate, const int64_t* stages, int64_t n_stages, double* regret) {
     const int64_t horizon = stages[n_stages - 1], never = std::numeric_limits<int64_t>::max();
     const double expected_wait = rate > 0 ? -1 / std::log1p(-rate) : 0;

@@ -15,7 +15,7 @@ from kibitz.simulation.jobs import Job, play
 
 @cache
 def make_policy(name, **arguments):
-    """Return a policy; those that need a horizon get 1000 stages."""
+    """Return a policy; a policy that needs a horizon gets 1000 stages."""
     if name in {"moss", "etc", "improved_ucb"}:
         arguments = {"horizon": 1000, **arguments}
     return POLICIES[name](**arguments)
@@ -23,9 +23,10 @@ def make_policy(name, **arguments):
 
 @cache
 def without_index(policy):
-    """Return an index policy as a policy without index, which is called at every stage.
+    """Return the same policy without its index, so that the engine calls `pull` at every stage.
 
-    A policy with a generic kernel calls its formula through a pointer, so all share one kernel.
+    If the policy has a generic kernel, the result calls the formula through a function pointer. All
+    such policies share one compiled kernel.
     """
     generic = make_generic_kernel(policy, bandit(), leap=False)
     if generic is not None:
@@ -75,8 +76,8 @@ class Rewards:
 def replay(policy, params, n_arms, *observations):
     """Return the state after `observations` and the next stage.
 
-    (arm, reward) is a pull, (arm, reward, "look") a look. Each pull is a stage; a look belongs to the
-    stage of the pull before it.
+    (arm, reward) is a pull and (arm, reward, "look") is a look. Each pull is a stage; a look belongs
+    to the stage of the pull before it.
     """
     state, stage = policy.init(params, n_arms), 0
     for arm, reward, *look in observations:
@@ -86,7 +87,7 @@ def replay(policy, params, n_arms, *observations):
 
 
 def decisions(policy, n_arms, *observations, params=None):
-    """Return the arms that a policy pulls and looks at after observations."""
+    """Return the arms that a policy pulls and looks at after the given observations."""
     params = policy.params if params is None else params
     state, stage = replay(policy, params, n_arms, *observations)
     rng = np.random.default_rng(0)
@@ -94,7 +95,7 @@ def decisions(policy, n_arms, *observations, params=None):
 
 
 def choices(policy, params, state, oracle, stage, rng):
-    """Return the decisions of a policy and of its oracle."""
+    """Return the decisions (pull, look) of a policy and of its oracle, the reference policy."""
     pull, look = (decide(params, state, stage, rng) for decide in (policy.pull, policy.look))
     return (pull, look), (oracle.pull(stage), oracle.look(stage))
 
@@ -102,8 +103,8 @@ def choices(policy, params, state, oracle, stage, rng):
 def find_disagreement(policy, params, oracle, seed, *, n_arms, kind, own, scale=1.0, n_stages=100):
     """Give a policy and its oracle the same history; return where they differ, or None.
 
-    The history follows the policy's decisions (`own`) or random ones. The policy receives rewards in
-    units of `scale`; the oracle knows the scale.
+    The history follows the policy's decisions if `own` is true, otherwise random decisions. The
+    policy receives rewards in units of `scale`; the oracle receives raw rewards and knows the scale.
     """
     rng = np.random.default_rng([seed, 1])
     rewards = Rewards(kind, n_arms, rng)

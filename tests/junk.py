@@ -18,18 +18,18 @@ JUNK = [
     np.array([1.0, 2.0]), np.array([[1.0]]), np.array(["a"]), np.array([None]), np.zeros(0), 10**5000,
 ]  # fmt: skip
 
-#: How an error shows the value that it rejects, or says that there is none.
+#: Matches the part of an error that shows the rejected value, or says that a value is missing.
 VALUE = re.compile(
     r"\bgot .+|\b\w+=.+|\bno policies given\b|\bis required\b"
     r"|\b(agent|arm|decision|file|store) ('.+'|\d+)",
     re.DOTALL,
 )
-#: Words for arguments in messages.
+#: The words that messages use for arguments with other names.
 ALIASES = {"id": "decision", "name": "agent", "source": "log", "url": "store"}
 
 
 def call_or_reject(function, **arguments):
-    """Call a function; an error must be short, name one of the arguments and show its value."""
+    """Call a function; check that an error is short, names an argument and shows a value."""
     try:
         return function(**arguments)
     except (ValueError, TypeError) as error:

@@ -1,8 +1,9 @@
 """A reference implementation of the model and the policies in slow, obvious Python.
 
-It does not import `kibitz`, so agreement is evidence that both are right. Policies store every reward
-and recompute everything for each decision. The interface is `pull(stage)`, `look(stage)` and
-`update(stage, arm, reward, is_look)`; stages count from 1. Ties go to the lowest arm.
+This file does not import `kibitz`, so agreement between the two is evidence that both are right.
+Policies store every reward and recompute everything for each decision. The interface is
+`pull(stage)`, `look(stage)` and `update(stage, arm, reward, is_look)`; stages count from 1. Ties go
+to the lowest arm.
 """
 
 import math
@@ -17,7 +18,7 @@ def mean(rewards):
 
 
 def rank_arms(values):
-    """Return the arms from the largest value to the smallest; `sorted` is stable."""
+    """Return the arms from the largest value to the smallest; equal values keep their order."""
     return sorted(range(len(values)), key=lambda arm: -values[arm])
 
 
@@ -38,7 +39,7 @@ class Rewards:
 
 
 class Index(Rewards):
-    """Pull each arm once, then the arm of largest index; look at the runner-up."""
+    """Pull each arm once, then the arm with the largest index; look at the arm ranked second."""
 
     ignore_looks = False
 
@@ -58,21 +59,21 @@ class Index(Rewards):
 
 
 class FTL(Index):
-    """Section 2.1.1."""
+    """Follow the leader (section 2.1.1)."""
 
     def index(self, stage, arm):
         return mean(self.observed(arm))
 
 
 class FTLRobin(FTL):
-    """Section 2.2: look at the arms in turn."""
+    """Follow the leader, and look at the arms in turn (section 2.2)."""
 
     def look(self, stage):
         return sum(map(len, self.looked)) % self.n_arms
 
 
 class UCB(Index):
-    """Algorithm 1; section 4.2.1 for the look (UCB1-Double)."""
+    """UCB (Algorithm 1), with the looks of UCB1-Double (section 4.2.1)."""
 
     def __init__(self, n_arms, exploration=6.0, ignore_looks=False):
         super().__init__(n_arms)
@@ -84,7 +85,10 @@ class UCB(Index):
 
 
 class UCBSecond(UCB):
-    """Section 5: a second UCB, which knows only the looks, chooses among the arms not pulled."""
+    """UCB, with looks chosen by a second UCB among the arms that are not pulled (section 5).
+
+    The second UCB learns from looks only.
+    """
 
     def look(self, stage):
         pulled = self.pull(stage)
@@ -101,7 +105,7 @@ class UCBSecond(UCB):
 
 
 def ocucb_index(stage, arm, counts, average, eta, rho):
-    """Section 4.2, with the sum over j (D23)."""
+    """Return the index of OCUCB-n (section 4.2), with the sum over j (D23)."""
     n = counts[arm]
     total = math.fsum(min(n, m**rho * n ** (1 - rho)) for m in counts if m > 0)
     b = max(math.e, math.log(stage), stage * math.log(stage) / total)
@@ -119,7 +123,7 @@ class OCUCB(Index):
 
 
 class MOSS(Index):
-    """Audibert and Bubeck (2009)."""
+    """MOSS of Audibert and Bubeck (2009)."""
 
     def __init__(self, n_arms, exploration=4.0, horizon=1000):
         super().__init__(n_arms)
@@ -136,7 +140,7 @@ class MOSS(Index):
 
 
 class MOSSAnytime(MOSS):
-    """Degenne and Perchet (2016)."""
+    """MOSS-anytime of Degenne and Perchet (2016)."""
 
     def __init__(self, n_arms, exploration=4.7):
         super().__init__(n_arms, exploration, None)
@@ -146,7 +150,7 @@ class MOSSAnytime(MOSS):
 
 
 class KLUCB(Index):
-    """Garivier and Cappé (2011); the Bernoulli index by bisection."""
+    """KL-UCB of Garivier and Cappé (2011); the Bernoulli index is computed by bisection."""
 
     def __init__(self, n_arms, rewards="gaussian", scale=1.0, c=0.0):
         super().__init__(n_arms)
@@ -163,7 +167,7 @@ class KLUCB(Index):
 
 
 def divergence(x, q):
-    """Return kl(x, q) of Bernoulli distributions, for 0 < q < 1."""
+    """Return kl(x, q), the divergence of Bernoulli distributions with means x and 0 < q < 1."""
     first = x * (math.log(x) - math.log(q)) if x > 0 else 0.0
     second = (1 - x) * (math.log1p(-x) - math.log1p(-q)) if x < 1 else 0.0
     return first + second
@@ -185,7 +189,10 @@ def largest_within(x, bound):
 
 
 class Thompson(Rewards):
-    """Pull each arm once, then the largest sample; look at the runner-up of another sample."""
+    """Pull each arm once, then the arm with the largest posterior sample.
+
+    Look at the arm ranked second in a fresh set of samples.
+    """
 
     def __init__(self, n_arms, rewards="gaussian", scale=1.0, rng=None):
         super().__init__(n_arms)
@@ -208,11 +215,13 @@ class Thompson(Rewards):
 
 
 class Kibitzer(Rewards):
-    """Pull unseen arms, then the arm of largest index; look in turn, at unseen arms, or by IMED.
+    """Pull unseen arms first, then the arm with the largest index.
 
-    The divergence in IMED gets less weight if looks are rare. Every fourth look goes to the arms in
-    turn, unless the arm has more observations than turns. An arm with many observations that IMED
-    chose is held until it has a tenth more or the leader changes.
+    Every fourth look goes to the arms in turn; an arm with more observations than turns is skipped.
+    The other looks go to unseen arms first, then to the arm with the smallest IMED index. The
+    divergence in this index gets less weight if looks are rare. If the chosen arm has many
+    observations, it is held: it gets the looks until it has a tenth more observations or the leader
+    changes.
     """
 
     long = 256
@@ -295,8 +304,8 @@ class Kibitzer(Rewards):
 def remaining_arms(rewards, squared_width):
     """Return the arms of `rewards`, {arm: rewards}, that are not dropped.
 
-    `squared_width(s)` is that of an arm with s observations. If one is not positive, no arm is
-    dropped.
+    `squared_width(s)` is the squared half-width of the confidence interval of an arm with s
+    observations. If it is not positive for any observed arm, no arm is dropped.
     """
     observed = {arm: values for arm, values in rewards.items() if values}
     squares = {arm: squared_width(len(values)) for arm, values in observed.items()}
@@ -308,7 +317,7 @@ def remaining_arms(rewards, squared_width):
 
 
 class Elimination(Rewards):
-    """The common part of ETC and Improved UCB: the least observed remaining arm."""
+    """The common part of ETC and Improved UCB: both look at the least observed remaining arm."""
 
     def __init__(self, n_arms):
         super().__init__(n_arms)
@@ -334,7 +343,7 @@ class Elimination(Rewards):
 
 
 class ETC(Elimination):
-    """Algorithm 3: a test after each full round; s is counted before the test (D30)."""
+    """ETC (Algorithm 3): test after each full round; s is counted before the test (D30)."""
 
     def __init__(self, n_arms, alpha=1.0, horizon=1000):
         super().__init__(n_arms)
@@ -354,7 +363,7 @@ class ETC(Elimination):
 
 
 class ImprovedUCB(Elimination):
-    """Auer and Ortner (2010), guessing gaps in units of the scale."""
+    """Improved UCB of Auer and Ortner (2010); guessed gaps are in units of the scale."""
 
     def __init__(self, n_arms, scale=1.0, horizon=1000):
         super().__init__(n_arms)
@@ -395,12 +404,12 @@ class ImprovedUCB(Elimination):
 
 
 class UCB2(Rewards):
-    """Auer, Cesa-Bianchi and Fischer (2002)."""
+    """UCB2 of Auer, Cesa-Bianchi and Fischer (2002)."""
 
     def __init__(self, n_arms, alpha=0.001, scale=1.0):
         super().__init__(n_arms)
         self.alpha, self.scale = alpha, scale
-        self.burst = None  # the arm, and the count at which the burst ends
+        self.burst = None  # the arm of the burst, and its count at which the burst ends
 
     def ranking(self, stage):
         values = []
@@ -446,7 +455,7 @@ def level_bounds(alpha, count):
 
 
 class ETCOCUCB:
-    """Algorithm 2, and the variants of section 5."""
+    """ETC-OCUCB (Algorithm 2) and its variants of section 5."""
 
     def __init__(
         self,
@@ -467,10 +476,10 @@ class ETCOCUCB:
         self.start(set(range(n_arms)))
 
     def start(self, allowed):
-        """Begin OCUCB-n on the arms `allowed`, and ETC on all."""
+        """Start OCUCB-n on the arms `allowed`, and ETC on all arms."""
         everything = range(self.n_arms)
         self.allowed = allowed
-        self.pulls = Rewards(self.n_arms)  # of OCUCB-n
+        self.pulls = Rewards(self.n_arms)  # the rewards that OCUCB-n received
         self.in_play = set(everything)
         self.etc = [[] for _ in everything]
         self.looks_at = []  # the arms of all looks since ETC started
@@ -493,7 +502,7 @@ class ETCOCUCB:
         return self.ranking(stage)[0]
 
     def look(self, stage):
-        """Return the remaining arm that follows the last one in turn."""
+        """Return the remaining arm that follows the arm of the last look in turn."""
         last = self.looks_at[-1] if self.looks_at else -1
         return min(self.in_play, key=lambda arm: (arm - last - 1) % self.n_arms)
 
@@ -552,7 +561,7 @@ def bernoulli(means):
 
 
 def named_weights(name, gaps):
-    """Return the distribution of a passive observer's looks (sections 3.1 and 5, D31)."""
+    """Return a named distribution of a passive observer's looks (sections 3.1 and 5, D31)."""
     power = {"uniform": 0, "optimal": 1, "suboptimal": 2}[name]
     if power == 0:
         return [1 / len(gaps)] * len(gaps)
@@ -577,8 +586,8 @@ def play(
 ):
     """Play one run; return (regret, n_pulls, n_looks).
 
-    `rate` is a number or a function of the stage; `every` (and `first`) makes arrivals periodic;
-    `weights` are those of a passive observer.
+    `rate` is a number or a function of the stage; `every` (with `first`) makes arrivals periodic;
+    `weights` is the distribution of a passive observer's looks.
     """
     arms = range(len(means))
     gaps = [max(means) - m for m in means]

@@ -1,4 +1,4 @@
-"""The examples of README and documentation run, and the links and names in them exist."""
+"""The examples in the README and the documentation run; the links and names in them exist."""
 
 import inspect
 import re
@@ -37,7 +37,7 @@ DEVELOPMENT = [  # pages and files that name files of the repository
     *sorted((ROOT / "docs/decisions").glob("*.md")),
 ]
 TOP_FOLDERS = "src|tests|docs|benchmarks|examples|requirements"
-# test_site.py and live/test_live_docs.py execute these pages
+# test_site.py and live/test_live_docs.py execute these pages.
 EXECUTED_ELSEWHERE = {*run.pages(), ROOT / "docs" / "live.md"}
 REFERENCE = ROOT / "docs/reference"
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
@@ -56,7 +56,7 @@ def find_blocks(text, language):
 
 
 def read_table(page, heading):
-    """Return the rows of the table below a heading, without code marks."""
+    """Return the rows of the table below a heading, without backticks."""
     text = page.read_text().partition(f"## {heading}\n")[2]
     rows = re.search(r"(?:^\|.*\n)+", text, re.MULTILINE)[0].splitlines()[2:]
     return [[cell.strip().replace("`", "") for cell in row.strip("|").split("|")] for row in rows]
@@ -132,12 +132,12 @@ def test_functions_in_the_table_from_paper_to_code_exist():
 
 
 def read_reference(name):
-    """Return the reference of a public object: its page, or its section of the page on errors."""
+    """Return the reference text of a public object: its page, or its section of the errors page."""
     thing = getattr(kibitz, name)
     if inspect.isclass(thing) and issubclass(thing, kibitz.Error):
         text = (REFERENCE / "errors.md").read_text()
         return re.search(rf"^## {name}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)[1]
-    # `agent` and `Agent` would be one file where names do not distinguish upper case
+    # `agent.md` and `Agent.md` are the same file on a case-insensitive file system.
     file = "agent_class" if name == "Agent" else name
     text = (REFERENCE / f"{file}.md").read_text()
     assert text.startswith(f"# {name}\n")
@@ -214,14 +214,14 @@ def test_policies_page_links_to_every_policy():
 
 @pytest.mark.parametrize("page", PAGES, ids=relative)
 def test_page_opens_with_its_subject(page):
-    """Pages once began with a formula: "**For** those who ... **After it** you ..."."""
+    """Pages must not begin with the stock phrase "**For** those who ... **After it** you ..."."""
     text = page.read_text()
     assert not re.search(r"^\*\*For\*\* ", text, re.MULTILINE)
     assert "**After it**" not in text
 
 
 def find_commands():
-    """Return the pages and words of all lines in `sh` blocks that call kibitz."""
+    """Yield the page and the arguments of each kibitz command in `sh` blocks."""
     for page in PAGES:
         for block in find_blocks(page.read_text(), r"(?:{code-block} )?sh"):
             for line in block.replace("\\\n", " ").splitlines():
@@ -230,7 +230,10 @@ def find_commands():
 
 
 def test_commands_on_pages_have_the_options_shown():
-    """cli/test_pages.py compares the pages of the commands with `--help`."""
+    """Each option used on a page is on the page of its command.
+
+    cli/test_pages.py compares the pages of the commands with `--help`.
+    """
     checked = 0
     for page, words in find_commands():
         if words[0].startswith("-"):
@@ -283,7 +286,7 @@ def test_paths_on_pages_for_developers_exist(page):
     names = re.findall(r"`([\w/.-]+(?:\.(?:py|md|yml|toml|cff)|/))`", text)
     names += re.findall(rf"(?<![\w/])((?:{TOP_FOLDERS})/[\w/-]+\.\w+)", text)
     homes = (ROOT, ROOT / "src/kibitz")
-    created = {".cache/"}  # by the tests
+    created = {".cache/"}  # the tests create this folder
     missing = {name for name in names if not any((home / name).exists() for home in homes)}
     assert missing <= created
 

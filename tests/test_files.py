@@ -1,4 +1,4 @@
-"""Files are written atomically, and invalid targets are rejected before the work."""
+"""Files are written atomically, and invalid targets are rejected before any work starts."""
 
 import os
 import subprocess
@@ -100,7 +100,7 @@ def test_a_relative_path_is_fine(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("content", [b"new", lambda file: file.write(b"new")])
 def test_a_file_is_written_and_no_temporary_file_remains(tmp_path, content):
-    file = tmp_path / ("long" * 60)  # too long for the name of the temporary file, which is shortened
+    file = tmp_path / ("long" * 60)  # the temporary file gets a shortened name
     for _ in range(2):
         write_atomic(check_target(file, "out"), content)
         assert file.read_bytes() == b"new"
@@ -161,7 +161,7 @@ def test_a_system_error_is_explained(tmp_path):
 
 @posix
 def test_a_full_disk_is_explained(tmp_path):
-    """A limit on file sizes stands in for a full disk; the system raises in the same call."""
+    """A limit on file sizes stands in for a full disk: the same system call fails."""
     program = (
         "import resource, signal, sys; from pathlib import Path\n"
         "from kibitz._files import write_atomic\n"
@@ -188,7 +188,7 @@ def test_temporary_files_of_killed_processes_are_removed(tmp_path):
     subprocess.run([sys.executable, "-c", program, str(file)])
     assert [name.endswith(".part") for name in names(tmp_path)] == [True]
     others = [
-        f".file.{os.getppid()}.0123abcd.part",  # a running process
+        f".file.{os.getppid()}.0123abcd.part",  # of a running process
         ".file.nobody.0123abcd.part",  # not a temporary file of kibitz
         ".other.999999999.0123abcd.part",  # of another target
         "file.999999999.0123abcd.part",
@@ -201,7 +201,7 @@ def test_temporary_files_of_killed_processes_are_removed(tmp_path):
 
 
 def test_threads_use_different_temporary_files(tmp_path):
-    """Eight threads write one file at the same time; the result is complete and from one of them."""
+    """Eight threads write one file at once; the file has the complete content of one thread."""
     file = tmp_path / "file"
     together = threading.Barrier(8, timeout=20)
 

@@ -1,4 +1,4 @@
-"""Versions and commands agree between the Makefile, the workflow and the package."""
+"""The Makefile, the workflow and the package agree on versions and commands."""
 
 import re
 import shlex
@@ -18,7 +18,7 @@ WORKFLOW = WORKFLOWS["test"]
 
 
 def lower_bounds(extras):
-    """Return the lowest version that pyproject.toml allows of each package, by name."""
+    """Return the lowest version of each package that pyproject.toml allows, by name."""
     lines = [*PROJECT["dependencies"]]
     for extra in extras:
         lines += PROJECT["optional-dependencies"][extra]
@@ -35,7 +35,7 @@ def pad_version(version):
 
 
 def make_commands(target):
-    """Return the commands of a target of the Makefile as the workflow would call them."""
+    """Return the commands of a Makefile target as the workflow would call them."""
     text = MAKEFILE.replace("\\\n\t\t", "")
     variables = dict(re.findall(r"^(\w+) :?\??= (.*)$", text, re.MULTILINE))
     recipe = re.search(rf"^{re.escape(target)}:.*\n((?:\t.*\n)+)", text, re.MULTILINE)[1]

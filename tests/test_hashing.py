@@ -1,4 +1,4 @@
-"""Source hashes, which identify saved results and do not depend on the version of Python."""
+"""Source hashes identify saved results and do not depend on the version of Python."""
 
 import importlib
 import subprocess
@@ -21,7 +21,7 @@ def index(params, stage, counts, arm, mean):
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_built_in_policies_are_identified_by_their_source(name):
-    """With bytecode, a result could not be resumed with another version of Python."""
+    """A hash of bytecode would prevent resuming a result with another version of Python."""
     functions = [function for function in POLICIES[name]().functions if function is not None]
     for function in collect_functions(functions):
         assert _hashing._source(function) is not None, function.__qualname__

@@ -1,4 +1,4 @@
-"""Call every public constructor, simulate, race, sweep and check with junk.
+"""Call every public constructor, `simulate`, `race`, `sweep` and `check` with junk.
 
 Each call returns a result without a warning or raises a clear error. `tests/bounds/test_junk.py` does
 the same for bounds and planning, `tests/live/test_junk.py` for agents and logs. New public names are
@@ -14,7 +14,7 @@ from junk import JUNK, call_or_reject
 import kibitz as kb
 from kibitz.policies import POLICIES
 
-VALID_ARGUMENTS = {  # by name
+VALID_ARGUMENTS = {  # a valid value for each argument name
     "means": [1, 0.5],
     "rewards": [[1.0], [0.0, 2.0]],
     "rate": 0.1,
@@ -77,7 +77,7 @@ def test_simulate_accepts_or_rejects_junk(function, data):
     }
     if junk.get("progress") is None:
         junk.pop("progress", None)
-    if isinstance(junk.get("file"), str) and junk["file"]:  # it would create a file
+    if isinstance(junk.get("file"), str) and junk["file"]:  # a valid path, which would create a file
         junk.pop("file")
     call_or_reject(function, **{**VALID_OPTIONS, **junk})
 

@@ -1,4 +1,4 @@
-"""Allowed imports between packages; a package that is not listed here fails."""
+"""Imports between packages follow the table below; a package that is not listed fails."""
 
 import ast
 import re
@@ -22,7 +22,7 @@ ROOT = [
 ]  # importable from everywhere
 RESULTS = ["h5netcdf", "xarray"]
 
-ALLOWED = {  # package: other packages of kibitz it may import, then libraries
+ALLOWED = {  # package: the packages of kibitz and the libraries that it may import
     "__init__": (
         ["bounds", "evaluation", "live", "model", "planning", "plotting", "policies", "simulation"],
         ["xarray"],
@@ -55,7 +55,7 @@ ALLOWED = {  # package: other packages of kibitz it may import, then libraries
         ["distributed", "msgspec", "rich", "starlette", "typer", "uvicorn", *RESULTS],
     ),
 }  # fmt: skip
-LIVE = ["events", "store", "agent", "service", "dashboard"]  # each may import earlier ones
+LIVE = ["events", "store", "agent", "service", "dashboard"]  # each may import those before it
 
 
 def list_imports(path, top_level=False):
@@ -99,7 +99,7 @@ def test_a_package_imports_only_allowed_packages(package):
 
 
 def test_evaluation_uses_one_name_of_the_engine():
-    """Dynamic programming is compiled but is not a simulation."""
+    """Evaluation compiles its dynamic programs with the engine's cache but does not simulate."""
     asked = {
         name for path in list_files("evaluation") for name in list_imports(path) if ".engine" in name
     }
@@ -155,7 +155,7 @@ def module_name(path):
 
 
 def list_imported_modules(path, modules):
-    """Return the modules of kibitz that a file imports, also inside functions."""
+    """Yield the modules of kibitz that a file imports, including imports inside functions."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -171,11 +171,11 @@ def test_bounds_and_models_do_not_import_numba():
             assert "numba" not in {name.partition(".")[0] for name in list_imports(path)}
 
 
-PUBLIC_NUMBA = {"njit", "config"}  # allowed in other files
+PUBLIC_NUMBA = {"njit", "config"}  # names that files other than numba_compat.py may use
 
 
 def list_numba_names(path):
-    """Return the names of numba and llvmlite that a file uses."""
+    """Yield the names of numba and llvmlite that a file uses."""
     for name in list_imports(path):
         if name.partition(".")[0] in {"numba", "llvmlite"} and name != "numba":
             yield name
@@ -193,7 +193,7 @@ def test_private_parts_of_numba_are_used_in_one_file():
             assert used <= PUBLIC_NUMBA, f"{path} uses {used - PUBLIC_NUMBA}"
     assert (
         len(set(list_numba_names(SOURCE / "engine" / "numba_compat.py"))) > 10
-    )  # the function finds them
+    )  # list_numba_names does find names
 
 
 def test_only_plotting_imports_matplotlib():
@@ -207,7 +207,7 @@ def test_the_command_line_imports_inside_each_command():
     for path in list_files("cli"):
         for name in list_imports(path, top_level=True):
             assert name.partition(".")[0] not in heavy, f"{path} imports {name}"
-            if name == "kibitz.simulation.options":  # the flags of `simulate`; it imports no NumPy
+            if name == "kibitz.simulation.options":  # defines the flags of `simulate`, without NumPy
                 continue
             package = name.removeprefix("kibitz.").partition(".")[0]
             assert not name.startswith("kibitz.") or package in {"cli", *ROOT}, (

@@ -1,4 +1,4 @@
-"""docs/performance.md shows only numbers that were measured: those of docs/performance.txt."""
+"""docs/performance.md shows only measured numbers, which are in docs/performance.txt."""
 
 import re
 from pathlib import Path

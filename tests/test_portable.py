@@ -1,4 +1,4 @@
-"""Portability: kibitz works without the modules that only POSIX systems have."""
+"""kibitz works without the modules that only POSIX systems have."""
 
 import subprocess
 import sys

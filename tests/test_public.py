@@ -1,4 +1,4 @@
-"""Public names: typed, and imported at their first use."""
+"""Public names have types and are imported at their first use."""
 
 import ast
 import re

@@ -1,6 +1,6 @@
 """The built site: code runs, links work, and pages open offline on wide and narrow screens.
 
-Outputs and pages are cached in `docs/_generated` and `docs/_build`, and made again after a change.
+Outputs and pages are cached in `docs/_generated` and `docs/_build`, and rebuilt after a change.
 Tests are skipped without the extra `docs`, which builds the pages, or without Chromium.
 """
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.slow
 DOCS = Path(__file__).parents[1] / "docs"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 WIDTHS = (1280, 390)
-# elements that reach beyond the edge of the screen and cannot be scrolled to
+# JavaScript that returns the elements beyond the edge of the screen that scrolling cannot reach
 HIDDEN = """
     [...document.querySelectorAll('article :is(p, li, td, dd, math, a, code, img)')].filter(e => {
         if (e.getBoundingClientRect().right <= innerWidth + 1) return false
@@ -51,7 +51,10 @@ def relative(page):
 
 @pytest.fixture(scope="module")
 def errors():
-    """The error messages of all pages, executed one by one: other tests use the other cores."""
+    """Execute all outdated pages and return the error messages.
+
+    Pages run one after the other, because other tests use the other cores.
+    """
     return run.execute_outdated(workers=1)
 
 
@@ -76,7 +79,7 @@ def test_code_of_page_is_a_valid_script():
 
 @pytest.fixture(scope="module")
 def site(errors):
-    """The folder of the built pages."""
+    """Return the folder of the built pages."""
     pytest.importorskip("furo", reason="the extra `docs` is not installed: no pages are built")
     folder = DOCS / "_build"
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", DOCS, folder]
@@ -107,7 +110,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def parsed(site):
-    """The parsed pages by their path."""
+    """Return the parsed pages, by path."""
     return {path: Page(path) for path in sorted(site.rglob("*.html"))}
 
 
@@ -207,7 +210,7 @@ def test_pages_open_from_a_folder_and_fit_the_screen(parsed, browser, width):
         hidden += [(path.name, text) for text in page.evaluate(HIDDEN)]
     assert not wide
     assert not hidden
-    if width > 1000:  # on a wide screen code can be read without scrolling
+    if width > 1000:  # on a wide screen, code fits without scrolling
         assert not cut
     assert not [url for url in requests if not url.startswith(("file:", "data:"))]
     assert not script_errors
@@ -249,7 +252,7 @@ def test_math_font_is_loaded_and_dark_mode_is_dark(site, browser):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """An empty folder in place of `docs`."""
+    """Use an empty folder in place of `docs`, and return it."""
     monkeypatch.setattr(run, "GENERATED", tmp_path / "generated")
     monkeypatch.setattr(run, "DOCS", tmp_path)
     return tmp_path
@@ -290,7 +293,7 @@ def test_page_with_a_warning_fails(folder, capsys):
     page = folder / "warns.md"
     page.write_text("```python\nimport warnings\nwarnings.warn('careful')\n```\n")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # as outside of tests
+        warnings.simplefilter("ignore")  # pytest would raise warnings as errors
         assert run.main([str(page)])
     assert "UserWarning: careful" in capsys.readouterr().err
 

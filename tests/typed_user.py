@@ -1,4 +1,4 @@
-"""A typed use of kibitz, checked by `mypy --strict` in `test_public.py` and never run."""
+"""Typed code that uses kibitz; `test_public.py` checks it with `mypy --strict` and never runs it."""
 
 from collections.abc import Callable
 from types import ModuleType

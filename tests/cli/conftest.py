@@ -1,4 +1,4 @@
-"""Fixtures that run the command line, in this process (fast) or as a program (as a user does)."""
+"""Fixtures that run `kibitz` commands, in this process (fast) or as a program (like a user)."""
 
 import os
 import subprocess
@@ -11,7 +11,7 @@ from kibitz.cli import main
 
 @pytest.fixture
 def kibitz(monkeypatch, capsys):
-    """Return a function that runs `kibitz`; it returns exit code, output and errors."""
+    """Return a function that runs `kibitz` and returns exit code, output and errors."""
 
     def call(*words):
         monkeypatch.setattr(sys, "argv", ["kibitz", *map(str, words)])
@@ -24,7 +24,7 @@ def kibitz(monkeypatch, capsys):
 
 @pytest.fixture
 def program():
-    """Return a function that runs `kibitz` in a new process, with more environment variables."""
+    """Return a function that runs `kibitz` in a new process, with extra environment variables."""
 
     def run(*words, **environment):
         done = subprocess.run(
@@ -40,9 +40,9 @@ def program():
 
 @pytest.fixture
 def error_message(kibitz, tmp_path, monkeypatch):
-    """Return a function that runs an invalid command, and returns its one-line error message.
+    """Return a function that runs an invalid command and returns its one-line error message.
 
-    It checks the exit code, and that the command writes no file.
+    The function checks the exit code, and that the command writes no file.
     """
     monkeypatch.chdir(tmp_path)
 

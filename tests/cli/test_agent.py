@@ -1,4 +1,4 @@
-"""`kibitz agent` and `kibitz rehearse`."""
+"""`kibitz agent` and `kibitz rehearse`: output, files and errors."""
 
 import json
 import re
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def agent(kibitz, tmp_path):
-    """Call `kibitz agent` on a store with an agent named checkout."""
+    """Return a function that calls `kibitz agent` on a store with an agent named checkout."""
 
     def call(command, *words):
         return kibitz("agent", command, "--store", tmp_path / "shop.db", *words)

@@ -82,9 +82,9 @@ def test_lower_bounds_are_vacuous_on_the_papers_problem(kibitz):
     rows = [line for line in out.splitlines() if "passive, " in line or "active, " in line]
     assert len(rows) == 9
     assert all("vacuous" in row for row in rows)
-    assert "570.2" in out  # what the paper prints, beside it
+    assert "570.2" in out  # the value that the paper prints is shown beside it
     assert "All proved lower bounds are vacuous here; the first is positive for ε below 0.019" in out
-    assert "2,495" in out  # the stage from which the theorem is positive without looks
+    assert "2,495" in out  # the first stage at which the theorem without looks is positive
 
 
 def test_positive_lower_bounds_are_printed(kibitz):

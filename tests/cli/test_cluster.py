@@ -1,4 +1,4 @@
-"""--dask: a cluster computes the same numbers as threads, and its address must answer."""
+"""With `--dask`, a cluster computes the same numbers as threads; its address must answer."""
 
 import importlib.util
 import json
@@ -18,7 +18,7 @@ SHORT = ["--horizon", 300, "--runs", 20, "--seed", 1, "--json"]
 
 @pytest.fixture(scope="module")
 def address():
-    """A scheduler with a worker, both in this process: quick to start."""
+    """Return the address of a scheduler with one worker, both in this process for a quick start."""
     from distributed import LocalCluster
 
     one = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": ":0"}
@@ -57,7 +57,7 @@ def test_local_cluster_is_started_and_stopped(kibitz, monkeypatch):
 
 
 def test_the_commands_of_the_page_work(kibitz, address, tmp_path, monkeypatch):
-    """With the address of a cluster that is there already, for speed."""
+    """The commands run with the address of a running cluster, which is faster."""
     monkeypatch.chdir(tmp_path)
     page = Path(__file__).parents[2] / "docs" / "cluster.md"
     (lines,) = re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)

@@ -1,4 +1,4 @@
-"""Extreme numbers give an error message, or JSON without missing numbers; no warnings."""
+"""Extreme numbers give an error message or complete JSON, and no warnings."""
 
 import json
 import re
@@ -45,4 +45,4 @@ def test_extreme_numbers(kibitz, words):
     else:
         assert (code, errors) == (0, "")
         assert is_complete(json.loads(output))
-    assert kibitz(*words)[0] == code  # the table too
+    assert kibitz(*words)[0] == code  # the same without --json

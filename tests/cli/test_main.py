@@ -1,4 +1,4 @@
-"""Help, version, errors, completion, pipes, interruption and encoding, for all commands."""
+"""Help, version, errors, completion, pipes, interrupts and encodings of all commands."""
 
 import os
 import re
@@ -127,7 +127,7 @@ def test_errors_of_the_library_name_the_flag(error_message, monkeypatch, error, 
 
 @pytest.fixture(scope="module")
 def commands():
-    """Return all commands and groups by their words: "", "simulate", "agent ask"."""
+    """Return all commands and groups by their names, such as "", "simulate" and "agent ask"."""
 
     def walk(command, words):
         yield " ".join(words), command
@@ -173,7 +173,8 @@ def test_every_example_in_the_help_runs(commands, kibitz, tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("kibitz.live.service.server.listen", MagicMock())
     monkeypatch.setattr("kibitz.live.service.server.create_server", MagicMock())
-    store = ["agent create", "agent ask", "agent tell", "token create"]  # others need them
+    # These examples run first, because other examples need the agent and the token.
+    store = ["agent create", "agent ask", "agent tell", "token create"]
     order = sorted(commands, key=lambda words: store.index(words) if words in store else len(store))
     run = set()
     for words in order:
@@ -218,7 +219,7 @@ def test_completion_can_be_installed(kibitz):
 @pytest.mark.parametrize("words", [["policies"], ["--help"], ["simulate", "--help"], PLAN])
 @pytest.mark.parametrize("buffered", [True, False])
 def test_broken_pipe_ends_without_a_message(words, buffered):
-    """As in `kibitz ... | head -1`."""
+    """The reader closes the pipe early, as in `kibitz ... | head -1`."""
     reading, writing = os.pipe()
     os.close(reading)
     command = [sys.executable, *([] if buffered else ["-u"]), "-m", "kibitz.cli", *words]
@@ -232,7 +233,7 @@ def test_ctrl_c_gives_one_line(tmp_path):
     command = [*SIMULATE[:5], "--horizon", "1e6", "--runs", "1e6", "--engine", "step"]
 
     def accept_interrupts():
-        """Accept Ctrl-C, which a process in the background may have inherited as ignored."""
+        """Restore the default handler of SIGINT; background processes may inherit it as ignored."""
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     begun = subprocess.Popen(
@@ -257,8 +258,8 @@ def test_ctrl_c_gives_one_line(tmp_path):
         begun.kill()
         begun.communicate()
     sentence = "kibitz: interrupted; nothing was saved\n"
-    # A shell reports 130 for both. Python dies by the signal, whatever its exit code, if Ctrl-C comes
-    # during exec(), which numba uses.
+    # A shell reports 130 in both cases. If Ctrl-C comes during exec(), which numba uses, the signal
+    # ends Python without an exit code.
     assert begun.returncode in (130, -signal.SIGINT)
     assert (output, errors) == ("", sentence)
 
@@ -289,7 +290,7 @@ def test_ascii_terminal_gets_ascii(program, words):
 
 
 def test_terminal_without_a_locale_gets_ascii(program):
-    """Standard error is ASCII too; Python escapes what it cannot encode there."""
+    """Both streams are ASCII; Python escapes other characters on standard error."""
     plain = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
     code, output, errors = program(*BOUNDS, **plain)
     assert (code, errors) == (0, "")

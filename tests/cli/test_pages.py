@@ -1,4 +1,4 @@
-"""The documentation page of each command has the text of its help."""
+"""The documentation page of each command contains its help text."""
 
 import importlib.util
 import re
@@ -13,7 +13,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 @pytest.fixture(scope="module")
 def commands():
-    """The script that writes the pages."""
+    """Return the module of the script that writes the pages."""
     spec = importlib.util.spec_from_file_location("commands", DOCS / "commands.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -22,7 +22,7 @@ def commands():
 
 @pytest.fixture(scope="module")
 def pages(commands):
-    """The text of each page by its name."""
+    """Return the text of each page, by the name of the page."""
     return commands.pages()
 
 

@@ -1,4 +1,7 @@
-"""`kibitz reproduce`: errors before the work; tests/reproduction tests the results."""
+"""`kibitz reproduce`: options are checked before any simulation starts.
+
+tests/reproduction tests the results.
+"""
 
 import pytest
 

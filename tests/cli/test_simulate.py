@@ -27,7 +27,7 @@ def test_json_is_one_object_with_the_numbers_of_the_library(kibitz):
     assert (code, errors) == (0, "")
     result = json.loads(output)
     assert list(result) == ["fingerprint", "policies"]
-    assert list(result["policies"]) == ["ucb", "etc_ocucb:p=1.5"]  # as given
+    assert list(result["policies"]) == ["ucb", "etc_ocucb:p=1.5"]  # as on the command line
     data = library.simulate(
         library.gaussian([0.5, 0, 0.2]),
         library.active(0.2),
@@ -230,7 +230,7 @@ def test_devices_are_rejected(error_message, device):
 
 @pytest.mark.skipif(os.name != "posix", reason="links of POSIX")
 def test_a_figure_follows_a_link(kibitz, tmp_path):
-    """The ending of the link says how to draw, not that of the file behind it."""
+    """The suffix of the link determines the format, not the suffix of its target."""
     file, link = tmp_path / "file", tmp_path / "link.png"
     link.symlink_to(file)
     code, _, errors = kibitz("simulate", *ACTIVE, "--plot", link)
@@ -272,4 +272,4 @@ def test_arms_prints_shares(kibitz):
         np.testing.assert_allclose(shares[kind], 100 * counts / counts.sum(), rtol=0.01)
     bandit = kibitz("simulate", *SHORT, "--policy", "ucb", "--arms")[1]
     assert "pulls" in bandit
-    assert "looks" not in bandit  # a bandit has none
+    assert "looks" not in bandit  # a bandit has no looks

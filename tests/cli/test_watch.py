@@ -23,13 +23,16 @@ NOT_SAVED = "kibitz: interrupted; nothing was saved"
 
 
 def accept_interrupts():
-    """Accept Ctrl-C, which a process in the background may have inherited as ignored."""
+    """Restore the default handler of SIGINT; background processes may inherit it as ignored."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.fixture
 def terminal(tmp_path):
-    """Run a program whose standard error is a terminal; stop it when a text is read there."""
+    """Return a function that runs `kibitz` with a terminal as standard error.
+
+    It interrupts the program when the output on the terminal matches `stop`.
+    """
     pty = pytest.importorskip("pty")
 
     def run(*words, stop=None, **environment):
@@ -111,7 +114,7 @@ def test_output_is_the_same_without_a_display(kibitz, monkeypatch):
 
 
 class Window:
-    """A window that records its calls, and can raise KeyboardInterrupt after the first runs."""
+    """A window that records calls; if `stopped`, it raises KeyboardInterrupt after the first runs."""
 
     def __init__(self, stopped):
         self.done, self.stopped = [], stopped
@@ -151,7 +154,7 @@ def test_sparkline_is_regret_against_the_logarithm_of_the_stage():
 
     assert curve([0.0] * 5, 0.0) == BLOCKS[0] * SPARKLINE_WIDTH
     assert curve([7.0] * 5, 7.0) == BLOCKS[-1] * SPARKLINE_WIDTH
-    line = curve([0.0, 1.0, 2.0, 3.0, 4.0], 4.0)  # 10^4 stages are a straight line here
+    line = curve([0.0, 1.0, 2.0, 3.0, 4.0], 4.0)  # a straight line on the logarithmic axis of stages
     assert line == "".join(
         BLOCKS[round(7 * k / (SPARKLINE_WIDTH - 1))] for k in range(SPARKLINE_WIDTH)
     )

@@ -1,7 +1,8 @@
-"""Certificates of the leap engine, replayed stage by stage from random states.
+"""Trials that replay certified blocks of the leap engine stage by stage, from random states.
 
-A trial draws a problem and a history, asks for a certified block, and then lets the policy
-decide at each stage of the block, by its own `pull` and `look`.
+A trial draws a problem and a history and asks for a certified block. It then lets the policy decide
+at each stage of the block, by its own `pull` and `look`, and counts the decisions that differ from
+the certified decisions.
 """
 
 from typing import Any, NamedTuple
@@ -41,9 +42,9 @@ BLOCKS, STAGES, WRONG_PULLS, WRONG_LOOKS, BROKEN = range(5)
 class HistoryParams(NamedTuple):
     """Parameters of random histories."""
 
-    spread: float  # of the means
+    spread: float  # standard deviation of the means
     most: float  # maximum number of pulls of an arm
-    tight: int  # the arm that leads by about `far` sqrt(n) in a block of n stages; -1: random
+    tight: int  # the arm that leads by about `far` sqrt(n) in a block of n stages; -1: no such arm
     far: float
 
 
@@ -74,7 +75,7 @@ def compile_trials(policy: Policy) -> Any:
         stage = 1
         for arm in range(n_arms):
             n = int(history.most ** rng.random())
-            if history.tight >= 0:  # unchanged, except for one arm that is about to be overtaken
+            if history.tight >= 0:  # the means are fixed, and one arm leads by a narrow margin
                 total = n * arms.means[arm]
                 if arm == history.tight:
                     total += history.far * (0.94 + 0.03 * rng.random()) * np.sqrt(1.0 * max_lead)
@@ -137,7 +138,7 @@ def compile_trials(policy: Policy) -> Any:
         )
         if n == 0:
             return
-        last = stage + certificate.now[0]["latest"] - 1  # of the certificate, before a cutoff
+        last = stage + certificate.now[0]["latest"] - 1  # the last stage without the cutoff
         cut, arrived = cutoff(looks, arrival, last), 0
         wrong_pull, wrong_look = False, False
         if holds:
@@ -217,7 +218,7 @@ def play_trials(
     error: float = 1e-9,
     log: float = 0.0,
 ) -> Any:
-    """Play trials and return the counts; a positive `log` replaces that of the certificate."""
+    """Play trials and return the counts; a positive `log` replaces the `log` of the certificate."""
     arms = make_arms(problem, 1.0)  # a history may change its means
     looks = make_looks(feedback, problem.gaps, NEVER // (feedback.looks + 1))
     counted = np.zeros(5, np.int64)
@@ -228,7 +229,7 @@ def play_trials(
 
 
 def compile_binomials() -> Any:
-    """Return a compiled function that fills an array with binomial numbers."""
+    """Return a compiled function that fills an array with binomial random numbers."""
 
     def fill(n: int, p: float, seeds: Any, streams: Streams, out: Any) -> None:
         seed_stream(streams.rewards, seeds[0, 0:3])

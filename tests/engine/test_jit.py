@@ -1,4 +1,4 @@
-"""The compiled-code cache: kernels are loaded by later processes and are never stale."""
+"""The cache of compiled code: later processes load kernels, and never a stale kernel."""
 
 import cProfile
 import ctypes
@@ -28,7 +28,7 @@ needs_jit = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing i
 
 
 def define(source, name="formula", **namespace):
-    """Return the function that source text defines, with its globals."""
+    """Execute source text in a namespace and return the function that it defines."""
     exec(compile(dedent(source), "<text>", "exec"), namespace)
     return namespace[name]
 
@@ -251,7 +251,7 @@ OWN_POLICY = """
 
 
 class Folder:
-    """A script and a module of helpers, with their own cache."""
+    """A folder with a script, a module of helpers and a separate cache."""
 
     def __init__(self, path, script):
         self.path, self.cache = path, path / "cache"
@@ -267,7 +267,7 @@ class Folder:
         (self.path / name).write_text(text.replace(old, new))
 
     def run(self):
-        """Return whether the script compiled its kernel, and its output."""
+        """Run the script; return whether it compiled a kernel, and the last line of its output."""
         environment = {
             **os.environ,
             "XDG_CACHE_HOME": str(self.cache),
@@ -356,12 +356,12 @@ def test_two_processes_can_compile_at_once(folder):
 @needs_jit
 @pytest.mark.parametrize("loop", ["specialised", "generic"])
 def test_an_own_policy_is_never_loaded_from_a_stale_file(tmp_path, loop):
-    """The generic kernel is compiled once; an edited formula is compiled again silently."""
+    """After an edit, the specialised kernel is compiled again; the generic kernel is reused."""
     folder = Folder(tmp_path, OWN_POLICY.replace('"specialised"', f'"{loop}"'))
     compiled, first = folder.run()
     assert compiled
     assert folder.run() == (False, first)
-    folder.edit("script.py", "math.sqrt(2.0 *", "math.sqrt(9.0 *")  # in a function that it calls
+    folder.edit("script.py", "math.sqrt(2.0 *", "math.sqrt(9.0 *")  # in a helper of the formula
     compiled, second = folder.run()
     assert compiled == (loop == "specialised")
     assert second != first
@@ -392,7 +392,10 @@ TWO_POLICIES = """
 
 
 def test_cached_code_of_one_policy_does_not_clash_with_new_code_of_another(tmp_path):
-    """numba numbers functions from 1 in each process and links machine code by these numbers."""
+    """numba numbers functions from 1 in each process and links machine code by these numbers.
+
+    Two processes can therefore give the same number to different functions.
+    """
     script = tmp_path / "script.py"
     script.write_text(dedent(TWO_POLICIES))
 
@@ -443,7 +446,7 @@ def test_other_errors_in_a_callback_are_reported():
 
 
 def test_threads_that_compile_at_once_restore_the_hook():
-    """The thread that starts first ends first; the other must not restore a stale hook."""
+    """The first thread ends before the second, which must not restore the hook of the first."""
     before = sys.unraisablehook
     entered, left = threading.Event(), threading.Event()
 
@@ -465,5 +468,5 @@ def test_threads_that_compile_at_once_restore_the_hook():
 
 def test_garbage_collection_is_enabled_again():
     with pytest.raises(ZeroDivisionError), gc_disabled():
-        1 / gc.isenabled()  # it is not
+        1 / gc.isenabled()  # False, so this raises
     assert gc.isenabled()

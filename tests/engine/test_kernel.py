@@ -1,7 +1,7 @@
 """Kernels: generic, specialised, and compiled in the background.
 
-That both play the same numbers is tested in tests/policies/test_contract.py stage by stage, and in
-test_leap.py in leaps.
+Generic and specialised kernels give the same numbers: tests/policies/test_contract.py tests this
+stage by stage, and test_leap.py with leaps.
 """
 
 import math
@@ -38,7 +38,7 @@ def kernels_used(data):
 
 
 def width(params, stage, counts, arm, mean):
-    """Return an index with a parameter of each type."""
+    """Return an index that uses a parameter of each type."""
     exploration = params.c * math.log(stage) if params.wide else params.c
     return mean + math.sqrt(exploration / counts[arm]) + params.power // 3
 
@@ -63,7 +63,7 @@ def test_formulas_of_all_kinds_share_one_generic_kernel():
 
 
 def test_a_policy_with_a_function_replaced_has_no_generic_kernel():
-    """The generic kernel would use the rule instead of the function."""
+    """The generic kernel would use the policy's rule and ignore the new function."""
     changed = replace(kb.ucb(), observe=kb.ucb_second().observe)
     assert make_generic(kb.ucb()) is not None
     assert make_generic(changed) is None
@@ -163,7 +163,7 @@ def test_an_unknown_kernel_is_rejected():
 
 
 def test_long_work_starts_generic_and_ends_specialised(monkeypatch, tmp_path):
-    """Numbers are the same during and after the compilation of the specialised kernel."""
+    """Results are the same before and after the switch to the specialised kernel."""
     monkeypatch.setattr(kernels, "SPECIALISE_SECONDS", 0.001)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # an empty cache
 
@@ -176,7 +176,7 @@ def test_long_work_starts_generic_and_ends_specialised(monkeypatch, tmp_path):
     deadline = time.monotonic() + 300
 
     def wait_for_kernel(what, share):
-        """Let the first job wait for the background compilation."""
+        """Make the first job wait until the background compilation is finished."""
         while not finals and time.monotonic() < deadline:
             finals.update(set(cache_folder().glob("*.kernel")) - before)
             time.sleep(0.1)
@@ -196,7 +196,10 @@ def test_short_work_compiles_nothing_in_the_background(monkeypatch):
 def test_several_policies_without_generic_kernels_are_compiled_in_other_processes(
     monkeypatch, tmp_path
 ):
-    """This process loads kernels that others compiled, unless they cannot be sent there."""
+    """Other processes compile the kernels, and this process loads them.
+
+    If the kernels cannot be pickled for the other processes, this process compiles them.
+    """
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # an empty cache
     progress = []
     setting = {"progress": lambda what, share: progress.append(what), **SETTING}
@@ -228,7 +231,7 @@ def test_the_background_process_ends_with_the_work(monkeypatch):
 
 
 def test_collected_jobs_are_compiled_in_the_background(monkeypatch, tmp_path):
-    """This process compiles nothing, waits for the kernels and gets the same numbers."""
+    """This process compiles nothing, waits for the kernels and returns the same results."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # an empty cache
     looks = kb.active(lambda stage: 0.2 + 0.1)
     mine = kb.index_policy("mine", lambda p, t, n, a, m: m + 0.375 * math.sqrt(math.log(t) / n[a]))
@@ -255,7 +258,7 @@ def test_collected_jobs_are_compiled_in_the_background(monkeypatch, tmp_path):
     with kernels.compile_kernels_for(jobs):  # everything is compiled already
         assert not background._compiling
     monkeypatch.setattr(Kernel, "is_ready", lambda kernel: False)
-    with kernels.compile_kernels_for(jobs):  # if the processes die, no job waits
+    with kernels.compile_kernels_for(jobs):  # if the processes are killed, no job waits for them
         for process in background._compiling.values():
             process.kill()
         again = play()
@@ -264,7 +267,7 @@ def test_collected_jobs_are_compiled_in_the_background(monkeypatch, tmp_path):
 
 
 def test_without_a_writable_cache_nothing_is_compiled_in_the_background(monkeypatch, tmp_path):
-    """A job would otherwise wait in vain."""
+    """Otherwise jobs would wait for kernels that are never stored."""
     monkeypatch.setattr(background, "cache_folder", lambda: tmp_path)
     for stored, expected in ((False, [1]), (True, [1, 2, 3])):
         compiled = []
@@ -299,7 +302,7 @@ def test_long_work_is_compiled_ahead_into_a_specialised_kernel(monkeypatch, n_co
         kb.simulate(ARMS, kb.bandit(), [kb.ftl(), kb.ucb2(), kb.moss()], **SETTING)
     with kernels.compile_kernels_for(jobs):
         kinds = [[(k.policy.name, k.generic, k.leap) for k in share] for share in sent]
-    # kernels with the same key stay together; leaping ones are compiled apart
+    # Kernels with the same key stay together; kernels that leap are compiled in other processes.
     first, second = [("moss", False, False), ("ucb2", False, False)], [
         ("moss_anytime", True, False), ("ftl", True, False)
     ]  # fmt: skip

@@ -1,7 +1,8 @@
 """The leap engine has the distribution of stage-by-stage play, up to its stated error.
 
-The statistical tests have fixed seeds. Were the engines the same, each group of them would raise a
-false alarm with the probability that it states (Bonferroni over all its comparisons).
+The statistical tests have fixed seeds. Each group of tests states its probability of a false alarm,
+that is, of a failure with a random seed although both engines have the same distribution. It is a
+Bonferroni bound over all comparisons of the group.
 """
 
 import functools
@@ -45,7 +46,7 @@ pytestmark = pytest.mark.slow
 
 GAUSSIAN = kb.gaussian([2, 1, 0.5])
 BERNOULLI = kb.bernoulli([0.9, 0.4, 0.1])
-FALSE_ALARM = 1e-4  # of each group of tests
+FALSE_ALARM = 1e-4  # the probability of a false alarm in each group of tests
 
 
 # --------------------------------------------------------------------------------- inequalities
@@ -76,7 +77,10 @@ def test_the_binomial_upper_bound_for_extreme_arguments():
 
 
 def test_the_deviation_bound_of_gaussian_sums_is_valid():
-    """P(max_k W_k >= z sqrt n) <= e^-log, and not much less: exact up to the discrete steps."""
+    """A Gaussian walk W satisfies P(max_{k <= n} W_k >= z sqrt(n)) <= e^-log.
+
+    The probability is not much smaller: the bound is exact in continuous time.
+    """
     rng = np.random.default_rng(5)
     walks = np.cumsum(rng.standard_normal((20_000, 400)), axis=1).max(axis=1)
     for log in (1.0, 2.0, 4.0):
@@ -84,7 +88,8 @@ def test_the_deviation_bound_of_gaussian_sums_is_valid():
         times = int((walks >= far).sum())
         bound = math.exp(-log)
         assert stats.binom.sf(times - 1, 20_000, bound) > FALSE_ALARM
-        assert times > 0.4 * bound * 20_000  # the sd of `times` is below a tenth of that
+        # The standard deviation of `times` is below a tenth of this limit.
+        assert times > 0.4 * bound * 20_000
 
 
 @pytest.mark.parametrize("mean", [0.02, 0.5, 0.9])
@@ -115,7 +120,7 @@ def test_max_arrivals_includes_the_next_arrival():
         assert max_arrivals_from_python(rare, 5, last, 40.0) >= 1
         assert max_arrivals_from_python(always, 5, last, 40.0) == last - 4
         assert max_arrivals_from_python(threes, 5, last, 40.0) == len(range(5, last + 1, 3))
-    for n in (10**5, 10**7):  # too many for a cutoff
+    for n in (10**5, 10**7):  # blocks that are too long for a cutoff
         most = max_arrivals_from_python(rare, 5, 5 + n, 10.0)
         assert -16 < stats.binom.logsf(most - 1, n, 1e-3) <= -10
 
@@ -127,14 +132,17 @@ def fill_arrivals(looks, arrival, last, rng, out):
 
 @pytest.mark.parametrize(("rate", "n"), [(0.1, 40), (0.5, 9), (1.0, 20), (0.01, 30), (0.1, 10**5)])
 def test_drawn_arrivals_respect_their_bound(rate, n):
-    """At most as many as the certificate allows, with the right distribution; false alarm 1e-4."""
+    """Arrivals have the right distribution and never exceed the number that a certificate allows.
+
+    The probability of a false alarm is 1e-4.
+    """
     looks = make_looks(kb.active(rate), np.zeros(2), 10)
     out = np.zeros((20_000, 2), np.int64)
     cached_dispatcher(fill_arrivals)(looks, 100, 100 + n, np.random.default_rng(4), out)
     arrived, end = out.T
     assert arrived.max() <= max_arrivals_from_python(looks, 100, 100 + n, 40.0)
     assert arrived.min() >= 1
-    # stage by stage: the first arrival is at stage 100, and the block ends at the cutoff
+    # Stage by stage, the first arrival is at stage 100 and the block ends at the cutoff.
     cut = cutoff(looks, 100, 100 + n)
     if n < 1000:
         later = np.random.default_rng(5).random((20_000, n)) < rate
@@ -190,7 +198,10 @@ def draw_binomials(n, p, size, seed=3):
 @pytest.mark.parametrize("n", [50, 10**4, 10**6, 10**6 + 1, 10**7, 10**9, 10**12, 10**15])
 @pytest.mark.parametrize("p", [1e-3, 0.1, 0.5, 0.97])
 def test_binomial_numbers_have_the_binomial_distribution(n, p):
-    """Randomised probability transform; 64 tests (two each), false alarm 1e-4 in total."""
+    """The randomised probability integral transform gives uniform numbers.
+
+    There are 64 tests, two for each case; the probability of a false alarm is 1e-4 in total.
+    """
     k = draw_binomials(n, p, 20_000)
     assert k.min() >= 0
     assert k.max() <= n
@@ -209,7 +220,10 @@ def test_binomial_numbers_have_the_binomial_distribution(n, p):
 
 @pytest.mark.parametrize("p", [1e-15, 3e-12, 1e-9])
 def test_rare_successes_among_very_many(p):
-    """Practically Poisson; three tests, false alarm 1e-4 in total."""
+    """The distribution is practically Poisson.
+
+    There are three tests; the probability of a false alarm is 1e-4 in total.
+    """
     k = draw_binomials(10**15, p, 20_000)
     u = np.random.default_rng(1).random(k.size)
     mean = 1e15 * p
@@ -219,7 +233,10 @@ def test_rare_successes_among_very_many(p):
 
 @pytest.mark.parametrize(("n", "p"), [(2, 0.5), (7, 0.3), (8, 0.9), (40, 0.02)])
 def test_halving_is_exact(n, p, monkeypatch):
-    """Down to single trials, in plain Python; four tests, false alarm 1e-4 in total."""
+    """The number of trials is halved down to single trials, in plain Python.
+
+    There are four tests; the probability of a false alarm is 1e-4 in total.
+    """
     monkeypatch.setitem(binomial.__globals__, "EXACT_BINOMIAL", 1)
     rng = np.random.default_rng(9)
     k = np.bincount([binomial(n, p, rng) for _ in range(20_000)], minlength=n + 1)
@@ -303,11 +320,11 @@ def simulate_case(policy, feedback, arms, engine, kernel):
 
 @pytest.mark.parametrize(("policy", "feedback", "arms"), CASES)
 def test_leaps_have_the_distribution_of_stage_by_stage_runs(policy, feedback, arms):
-    """False alarm 1e-4 over all cases."""
+    """Compare regret, pulls and looks; the probability of a false alarm is 1e-4 over all cases."""
     leap = simulate_case(policy, feedback, arms, "leap", "specialised")
     step = simulate_case(
         policy, feedback, arms, "step", "auto"
-    )  # tests/policies/test_contract.py: the same
+    )  # both kernels give the same numbers: tests/policies/test_contract.py
     samples = [(a.regret[:, 0].values, a.regret[:, 1].values) for a in (leap, step)]
     pairs = list(zip(*samples, strict=True))
     for arm in range(3):
@@ -327,7 +344,7 @@ LEAPING = [case for case in CASES if case[:2] != ("ucb_second", "active") and ca
 
 
 def test_the_compared_runs_do_leap():
-    """Nearly all runs leap over most of their stages."""
+    """Nearly all runs that the test above compares do leap (their error is positive)."""
     for case in LEAPING:
         leap = simulate_case(*case, "leap", "specialised")
         assert float((leap.error > 0).mean()) > 0.9, case
@@ -374,7 +391,7 @@ def run_trials(policy):
 
 @pytest.mark.parametrize("policy", TRIED)
 def test_certified_blocks_are_played_as_certified(policy):
-    """No certificate fails in enough blocks to detect a rate of 1e-4, with and without noise."""
+    """No certificate fails, with and without noise; the blocks suffice to detect a rate of 1e-4."""
     play = run_trials(policy)
     laws = (kb.gaussian(ALIKE), kb.bernoulli([0.5] * 4), kb.gaussian(ALIKE, sd=0.0))
     counted = [
@@ -382,13 +399,13 @@ def test_certified_blocks_are_played_as_certified(policy):
         for seed, (arms, feedback) in enumerate((a, b) for a in laws for b in TRIED_FEEDBACKS)
     ]
     assert sum(c[BROKEN] for c in counted) == 0
-    assert sum(c[BLOCKS] for c in counted) > 10_000  # times five policies
+    assert sum(c[BLOCKS] for c in counted) > 10_000  # for each of the six policies
     assert all(c[BLOCKS] > 50 for c in counted)
 
 
 @pytest.mark.parametrize("policy", TRIED)
 def test_loose_certificates_fail_no_more_often_than_allowed(policy):
-    """With 2 K + 2 events of probability e^-3 each, and other histories."""
+    """A certificate excludes 2K + 2 = 10 events; here each has probability at most e^-3."""
     play, bound = run_trials(policy), 10 * math.exp(-3)
     for history in (ANY, ANY._replace(spread=0.1), ANY._replace(spread=30.0, most=100.0)):
         for feedback in TRIED_FEEDBACKS:
@@ -396,7 +413,7 @@ def test_loose_certificates_fail_no_more_often_than_allowed(policy):
             assert c[BROKEN] <= bound * c[BLOCKS]
 
 
-ATTACKS = {  # means, sds, the tight arm, its side, feedback
+ATTACKS = {  # means, sds, the arm with the narrow margin, the sign of the margin, feedback
     "pull": ([0, 0], [1, 0], 0, 1, kb.bandit()),
     "pull, looked at": ([0, 0], [1, 0], 0, 1, kb.passive(1, [1, 0])),
     "rival": ([0, 0], [0, 1], 1, -1, kb.passive(1, [0, 1])),
@@ -408,13 +425,14 @@ ATTACKS = {  # means, sds, the tight arm, its side, feedback
 @pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize("log", [4.0, 5.0])
 def test_tight_certificates_never_fail(attack, log):
-    """One arm leads by a little less than z sqrt(n); the reflection principle is sharp.
+    """One arm leads by a little less than z sqrt(n), where the reflection principle is sharp.
 
-    False alarm 1e-4 over all cases; a quantile that is a tenth too small would be seen.
+    The certificates fail nearly as often as allowed (e^-log) but not more often. The probability of a
+    false alarm is 1e-4 over all cases; a quantile that is a tenth too small would be detected.
     """
     means, sds, tight, side, feedback = ATTACKS[attack]
     z = float(stats.norm.isf(math.exp(-log) / 2))
-    # one observation of the arm per stage, and one more if it is pulled and looked at
+    # The arm gets one observation per stage, or two if it is both pulled and looked at.
     far = side * z * math.sqrt(2 if attack == "pull, looked at" else 1)
     c = play_trials(
         run_trials("ftl"),
@@ -459,13 +477,13 @@ def check_sane(simulate_case, problem, horizon, paid=False):
 def test_counts_add_up_at_huge_horizons(horizon):
     for feedback in (kb.bandit(), kb.passive(0.1), kb.active(kb.every(10))):
         if feedback.observer == "bandit" and horizon > 10**15:
-            continue  # leads are below the precision of a float there, see docs/leap.md
+            continue  # leads are below the precision of a float there; see docs/leap.md
         simulate_case = simulate_leaps(FOUR, feedback, kb.ucb(), horizon, runs=2)
         check_sane(simulate_case, FOUR, horizon)
         assert (simulate_case.error > 0).all()
         if feedback.observer == "active":
             assert (simulate_case.n_looks.sum("arm") == horizon // 10).all()
-        if feedback.observer == "passive":  # more than four standard deviations
+        if feedback.observer == "passive":  # the limits are more than four standard deviations
             looks = simulate_case.n_looks.sum("arm") - horizon / 10
             assert (abs(looks) < 6 * math.sqrt(0.09 * horizon)).all()
             shares = simulate_case.n_looks / simulate_case.n_looks.sum("arm")
@@ -554,7 +572,7 @@ def test_the_curve_does_not_depend_on_the_recorded_stages():
     np.testing.assert_array_equal(fine.regret.sel(stage=at), coarse.regret.sel(stage=at))
     steps = np.diff(fine.regret.sel(stage=slice(1, 20_000)), axis=-1)
     gaps = np.unique(FOUR.gaps)
-    assert np.all(np.abs(steps[..., None] - gaps).min(axis=-1) < 1e-9)  # a gap at each stage
+    assert np.all(np.abs(steps[..., None] - gaps).min(axis=-1) < 1e-9)  # each stage adds a gap
 
 
 def test_paid_looks_are_counted_at_each_stage():
@@ -573,7 +591,10 @@ def test_paid_looks_are_counted_at_each_stage():
 
 
 def test_the_price_of_each_look_is_in_the_curve():
-    """A deterministic case: all pulls but the first go to arm 0, looks go in turn."""
+    """The gaps are so large that the regret is deterministic.
+
+    After one pull of each arm all pulls go to arm 0, and looks go to the arms in turn.
+    """
     problem = kb.gaussian([10, 0, 0], sd=0.1)
     stages = np.unique(np.geomspace(3, 10**6, 300).astype(int))
     simulate_case = simulate_leaps(
@@ -586,7 +607,7 @@ def test_the_price_of_each_look_is_in_the_curve():
 
 
 def test_looks_in_turn_are_reported_in_turn():
-    """The looks of FTL-robin at two arms differ by at most one."""
+    """The numbers of looks of FTL-robin at any two arms differ by at most one."""
     for problem in (FOUR, kb.gaussian([1, 0, -1])):
         for horizon in (10_000, 10**6 + 7):
             simulate_case = simulate_leaps(problem, kb.active(kb.every(3)), kb.ftl_robin(), horizon)
@@ -597,7 +618,7 @@ def test_looks_in_turn_are_reported_in_turn():
 
 @pytest.mark.parametrize("rate", [0.0, 0.02])
 def test_a_leap_ends_with_the_hold_of_the_pulled_arm(rate):
-    """Arm 1 leads clearly, is pulled, and is held for 100 more observations."""
+    """Arm 1 has the largest index, is pulled, and is held for 99 more observations."""
     policy = kb.kibitzer()
     params, state, stage = policy.params, policy.init(policy.params, 3), 10**12
     for arm, n, mean in ((0, 10**12 - 2000, 0.0), (1, 1000, -0.095), (2, 1000, -0.6)):
@@ -660,7 +681,7 @@ def test_the_error_stays_below_the_limit(error):
 
 @pytest.mark.parametrize("means", [[1, 0.5], [0.5, 0], [1, 0], [0, 0, 0.5], [1, 1, 0]])
 def test_deterministic_rewards_do_not_deviate(means):
-    """Arms that always or never pay have known sums, so blocks can be long."""
+    """The sum of an arm with mean 0 or 1 does not deviate, so blocks can be long."""
     problem = kb.bernoulli(means)
     arms = make_arms(problem, 1.0)
     for arm, mean in enumerate(means):
@@ -668,4 +689,5 @@ def test_deterministic_rewards_do_not_deviate(means):
     setting = {"horizon": 10**12, "runs": 2, "seed": 1, "engine": "leap"}
     data = kb.simulate(problem, kb.bandit(), kb.kl_ucb(rewards="bernoulli"), **setting)
     certificates = data.error.values / (1e-9 / 2**21)
-    assert np.all((certificates >= 1) & (certificates < 10_000))  # playing all stages would take days
+    # A run needs few certificates; stage by stage it would take days.
+    assert np.all((certificates >= 1) & (certificates < 10_000))

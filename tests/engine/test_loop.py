@@ -1,4 +1,4 @@
-"""The engine against plain Python: run by run with the same streams, and in distribution."""
+"""The engine agrees with plain Python: run by run with the same streams, and in distribution."""
 
 import threading
 import time
@@ -46,8 +46,8 @@ REFERENCES = {
 def replay(name, feedback, horizon, seed, run):
     """Play a run in plain Python with NumPy's streams; return (n_pulls, n_looks).
 
-    One normal for each pull, whichever arm it is; for each arrival, a gap, then an arm and a
-    reward for each look.
+    Each pull takes one normal number from the stream of rewards, for any arm. Each arrival takes the
+    gap to the next arrival from the stream of looks, and each look takes an arm and a reward.
     """
     rewards, looks, own = numpy_streams(seed, run)
     policy = REFERENCES[name](len(MEANS))
@@ -106,9 +106,9 @@ def test_runs_equal_the_reference_with_the_same_streams(name):
             assert played.n_looks[run].tolist() == n_looks, feedback
 
 
-# Two samples of 20 comparisons; each has a false alarm with a chance of at most 10^-6 (the
-# distributions are discrete, for which Kolmogorov and Smirnov's test errs less often), so the whole
-# with at most 4 * 10^-5 for another seed.
+# Ten entries with two kinds of rewards are 20 cases, with two comparisons each. With a random seed,
+# each comparison raises a false alarm with probability at most 10^-6 (the Kolmogorov-Smirnov test is
+# conservative for discrete distributions), so all comparisons together with at most 4 * 10^-5.
 DISTRIBUTIONS = [
     ("ucb", {"observer": "bandit"}, bandit()),
     ("ucb", {"observer": "passive", "rate": 0.3, "weights": "optimal"}, passive(0.3, "optimal")),
@@ -132,7 +132,7 @@ DISTRIBUTIONS = [
 
 
 def rescale(scale, draw):
-    """Return the rewards as a policy receives them."""
+    """Return a function that draws rewards in units of the scale, as a policy receives them."""
     return lambda arm, rng: draw(arm, rng) / scale
 
 
@@ -187,7 +187,7 @@ def test_active_policies_see_the_same_number_of_arrivals():
 
 
 def test_looks_do_not_change_the_noise_of_pulls():
-    """A policy that ignores looks plays the same with and without them."""
+    """A policy that ignores looks makes the same decisions with and without looks."""
     blind = make_policy("ucb", ignore_looks=True)
     without = play_runs(blind, gaussian(MEANS), bandit(), horizon=300, runs=5, seed=15)
     for feedback in (passive(0.5), active(every(2)), active(0.1, looks=4)):
@@ -260,7 +260,7 @@ def test_the_first_stages_pull_each_arm_once_in_order():
 
 
 def test_empirical_arms_pay_their_values():
-    """Follow the leader on an arm with one value and an arm with two."""
+    """Arms have one, two and three values; follow the leader always prefers the third arm."""
     problem = empirical([[1.0], [0.0, 0.5], [2.0, 3.0, 4.0]])
     played = play_runs(make_policy("ftl"), problem, bandit(), horizon=50, runs=5)
     np.testing.assert_array_equal(played.n_pulls, [[1, 1, 48]] * 5)
@@ -286,7 +286,7 @@ def test_a_stopped_job_returns_none():
 def test_a_running_job_can_be_stopped(name):
     control = new_control()
     results = []
-    play(make_job(10, name=name))  # compiles
+    play(make_job(10, name=name))  # compile the kernel first
     job = make_job(10**12, name=name)
     thread = threading.Thread(target=lambda: results.append(play(job, control)))
     thread.start()

@@ -108,7 +108,7 @@ def test_using_kibitz_changes_no_attribute_of_numba(tmp_path):
 
 
 def test_the_walk_detects_replaced_attributes(tmp_path):
-    """The three patches of earlier versions, and one of a module, are detected."""
+    """The snapshots detect the three patches of earlier versions, and a patch of a module."""
     script = "".join(map(dedent, (SNAPSHOT, PLAIN_USE)))
     script += dedent(
         """
@@ -170,7 +170,10 @@ USERS = """
 
 
 def test_a_users_compiled_functions_are_unaffected(tmp_path):
-    """Compare results and cache hits with an empty and a full cache."""
+    """A user's functions have the same results and cache hits with and without kibitz.
+
+    The cache is empty in the first process and full in the second process.
+    """
     (tmp_path / "users.py").write_text(dedent(USERS))
     alone = "import users\nprint(users.use())\n"
     beside = {

@@ -1,4 +1,4 @@
-"""Compiled functions also run in plain Python, in workers, and without private parts of numba."""
+"""Compiled functions also run in plain Python, in workers and without numba's private parts."""
 
 import os
 import subprocess
@@ -157,8 +157,10 @@ def test_numbers_do_not_depend_on_private_parts_of_numba(tmp_path):
 
 @needs_jit
 def test_functions_that_share_parts_with_a_kernel_still_compile(tmp_path):
-    """Parts of a kernel can also be linked into other functions: before it, after it, in other
-    threads, and by an index that calls a compiled function of the user.
+    """Functions that a kernel contains can also be linked into other compiled functions.
+
+    These functions are compiled before the kernel, after it and in other threads, and when an index
+    calls a compiled function of the user.
     """
     output = run(
         """

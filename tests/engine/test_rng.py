@@ -1,4 +1,4 @@
-"""Random numbers equal those of NumPy's generators, bit for bit."""
+"""Random numbers equal the numbers of NumPy's generators, bit for bit."""
 
 import numba
 import numpy as np
@@ -82,5 +82,5 @@ def test_kibitz_and_numpy_draw_from_the_same_state():
 
 @pytest.mark.parametrize("n", [1, 2, 50])
 def test_seeds_have_the_same_layout_for_any_number_of_runs(n):
-    """With another layout numba would see another type and compile a loop twice."""
+    """With a different memory layout, numba would see a different type and compile the loop again."""
     assert numba.typeof(kibitz_rng.make_seeds(1, 0, n)) == numba.types.uint64[:, ::1]

@@ -1,9 +1,9 @@
-"""Cached kernels of one process do not clash with those of another.
+"""Cached kernels of one process do not clash with new kernels of another process.
 
-numba tells functions of the same name apart by a number that it counts from 1 in each process, and
-the number is part of the symbol. When symbols of two processes met, a policy from the cache was
-silently played with the index of one that was compiled a moment before. All symbols of a kernel but
-its entry points are internal now.
+numba distinguishes functions of the same name by a number, which is part of the symbol and counts
+from 1 in each process. The symbols of two processes can therefore be equal. In earlier versions, a
+cached policy was then silently played with the index of a policy that had just been compiled. Now all
+symbols of a kernel are internal, except its entry points.
 """
 
 import os
@@ -108,7 +108,7 @@ OLD = tuple(map(int, numba.__version__.split(".")[:2])) < (0, 65)
     ],
 )
 def test_equal_symbols_clash_only_without_internal_linkage(tmp_path, way):
-    """Both kernels have a part with the same name, type and number; one is cached."""
+    """Two kernels contain a function with the same name, type and number; one kernel is cached."""
     (alone,), _ = results(tmp_path / "one", way, "1")
     (other,), _ = results(tmp_path / "other", way, "5")
     assert abs(int(other) - int(alone)) > 1000

@@ -1,4 +1,4 @@
-"""Tables: an index with two factors is looked up and gives the numbers of its formula.
+"""An index with two factors is computed from tables and equals its formula.
 
 tests/policies/test_contract.py tests the same for each policy and feedback: it compares the generic
 kernel, which calls the formula, with the specialised kernel, which uses tables.
@@ -55,7 +55,7 @@ def test_tables_give_the_numbers_of_the_formula(make, feedback, monkeypatch):
 
 
 def test_tables_contain_the_values_of_the_factors():
-    """Two sets of parameters have separate tables."""
+    """Policies with different parameters have separate tables."""
     for c in (6.0, 2.0):
         policy = kb.ucb(c)
         play(make_job(policy, kb.active(1.0), 100, kernel="specialised"))

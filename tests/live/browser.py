@@ -1,4 +1,4 @@
-"""A service on the loopback interface and a real browser, for the tests of the dashboard."""
+"""Helpers for the tests of the dashboard: a service on the loopback interface and a real browser."""
 
 import contextlib
 import http.client
@@ -25,7 +25,7 @@ def free_port():
 
 
 def fetch(port, method, path, body=None, headers=()):
-    """Send a request; return status, headers (a list, as names may repeat) and body."""
+    """Send a request; return status, headers and body. Headers are a list, as names may repeat."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
         content = None if body is None else json.dumps(body)
@@ -94,7 +94,7 @@ class Process:
         wait_until_up(self.port)
 
     def stop(self):
-        """Stop it gracefully; open streams must not delay this."""
+        """Stop the service gracefully; open streams must not delay the shutdown."""
         self.process.terminate()
         self.process.wait(timeout=10)
 
@@ -118,6 +118,6 @@ class Watcher:
         self.page.on("dialog", lambda dialog: (self.logged.append("dialog"), dialog.dismiss()))
 
     def foreign(self):
-        """Return the requests to other servers."""
+        """Return the requests that went to other servers."""
         own = (f"{self.base}/", "data:image/svg+xml")
         return [url for url in self.requests if not url.startswith(own)]

@@ -1,4 +1,4 @@
-"""Fixtures: stores in SQLite and in a real PostgreSQL installed by pip, and services."""
+"""Fixtures: stores in SQLite and in a real PostgreSQL (installed by pip), and their services."""
 
 import asyncio
 import contextlib
@@ -16,12 +16,15 @@ import pytest
 
 from kibitz.live.store import connect
 
-MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # a fast disk
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # a folder in memory, which is fast
 
 
 @pytest.fixture(scope="session")
 def postgresql():
-    """Return a running PostgreSQL. For root it runs as another user, who must read its folder."""
+    """Return a running PostgreSQL server.
+
+    If the tests run as root, the server runs as another user, who must be able to read its folder.
+    """
     folder = Path(tempfile.mkdtemp(prefix="kibitz-", dir=MEMORY))
     folder.chmod(0o755)
     with warnings.catch_warnings():
@@ -54,14 +57,14 @@ def memory(tmp_path):
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request, memory):
-    """Return the address of a new store, of each kind."""
+    """Return the address of a new store; each test runs with SQLite and with PostgreSQL."""
     if request.param == "sqlite":
         return str(memory / "shop.db")
     return request.getfixturevalue("database")
 
 
 def create_app(url):
-    """Return the service of a store, with the dashboard."""
+    """Return the ASGI application of a store, with the dashboard."""
     from kibitz.live.dashboard.routes import ROUTES
     from kibitz.live.service import app
 
@@ -158,7 +161,7 @@ def listening():
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
 def served(request):
-    """Return the address of a store, of each kind, and of its service."""
+    """Return the addresses of a store (SQLite and PostgreSQL) and of its service."""
     with tempfile.TemporaryDirectory(prefix="kibitz-", dir=MEMORY) as folder:
         url = f"{folder}/shop.db"
         if request.param == "postgresql":
@@ -172,7 +175,7 @@ def served(request):
 
 @pytest.fixture(scope="module")
 def raw(served):
-    """Return the service of the same store, without a network."""
+    """Return the service of the store of `served`, without a network."""
     raw_service = Service(create_app(served[0]))
     yield raw_service
     raw_service.close()

@@ -1,4 +1,4 @@
-"""The contract of an agent, on both stores."""
+"""The contract of an agent, with SQLite and with PostgreSQL."""
 
 import math
 import threading
@@ -20,7 +20,7 @@ def create_agent(url, name="checkout", **arguments):
 
 
 class Clock:
-    """A clock that the test sets."""
+    """A clock whose time is set by the test."""
 
     def __init__(self, agent, at=2e9):
         self.at = at
@@ -200,7 +200,7 @@ def test_a_correction_is_logged(url):
         assert agent.correct(id, 0.25) == "corrected"
         assert agent.correct(id, 0.25) == "duplicate"
         assert counts(agent, "n_pulls", "pull_sum", "squares")[0] == (1, 0.25, 0.0625)
-        assert agent.tell(id, 1.0) == "duplicate"  # the earlier report, repeated
+        assert agent.tell(id, 1.0) == "duplicate"  # repeats the original report
         assert agent.tell(id, 0.25) == "duplicate"
         with pytest.raises(kibitz.Conflict):
             agent.tell(id, 0.5)
@@ -217,7 +217,7 @@ def test_arms_change_while_the_agent_runs(url):
         assert [agent.ask().arm for _ in range(3)] == ["red"] * 3
         agent.add("pink")
         agent.resume("blue")
-        asked = [agent.ask().arm for _ in range(8)]  # fewest asks first
+        asked = [agent.ask().arm for _ in range(8)]  # the arms with the fewest asks come first
         assert asked == ["blue", "pink", "blue", "pink", "blue", "pink", "blue", "red"]
         with pytest.raises(ValueError, match="arm 'green' is retired and cannot be resumed"):
             agent.resume("green")
@@ -231,11 +231,12 @@ def test_arms_change_while_the_agent_runs(url):
             agent.ask()
         assert agent.check() == []
     with kibitz.agent(url, "checkout", arms=ARMS, policy=kibitz.ucb(2.0), scale=0.5) as agent:
-        assert len(agent.arms()) == 4  # opening compares the arms at creation
+        # The argument `arms` is compared with the arms at creation, not with the present arms.
+        assert len(agent.arms()) == 4
 
 
 def test_an_arm_is_added_to_a_policy_with_a_stored_state(url):
-    """The stored state is that of a replay with the present arms."""
+    """The stored state equals a replay of the log with the present arms."""
     with create_agent(url, policy=kibitz.kibitzer()) as agent:
         agent.add("pink")  # before any report
         assert agent.check() == []

@@ -1,4 +1,4 @@
-"""The client: retries with the same key, timeouts and errors."""
+"""The client retries with the same key, times out and raises errors."""
 
 import json
 import threading
@@ -92,7 +92,7 @@ def test_the_client_gives_up_after_its_patience(flaky):
         assert time.monotonic() - began < 5
     assert len(received) >= 2
     with pytest.raises(OSError, match="service was unavailable for"):
-        kibitz.Client("http://127.0.0.1:1", patience=0.1)  # no server
+        kibitz.Client("http://127.0.0.1:1", patience=0.1)  # no server listens there
 
 
 def test_a_hanging_server_is_retried(flaky, monkeypatch):

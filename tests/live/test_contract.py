@@ -1,4 +1,4 @@
-"""The contract of an agent: the same in Python, over HTTP and through the client."""
+"""The contract of an agent is the same in Python, over HTTP and through the client."""
 
 import asyncio
 import itertools
@@ -17,7 +17,7 @@ NAMES = itertools.count()
 
 
 class Raw:
-    """The methods of an agent as HTTP requests."""
+    """An agent whose methods send HTTP requests."""
 
     def __init__(self, service, name):
         self.service, self.path = service, f"/v1/agents/{name}"
@@ -97,7 +97,7 @@ class Raw:
 
 @pytest.fixture(params=["agent", "client", "service"])
 def player(request, served, raw):
-    """Return a factory that creates an agent and returns an interface to it, and the agent."""
+    """Return a function that creates an agent and returns a pair (interface, agent)."""
     url, address = served
     opened = []
 

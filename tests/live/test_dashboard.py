@@ -15,7 +15,7 @@ from kibitz.live.store import connect
 
 pytestmark = pytest.mark.slow
 
-FIRST = 60.0  # seconds for the first snapshot, which imports libraries
+FIRST = 60.0  # timeout in seconds for the first snapshot, which imports libraries
 ARMS = ["blue", "green", "red"]
 NASTY = ["<script>alert(1)</script>", "<img src=x onerror=alert(1)>", "a/b?c#d&e\"f'%2F", "x" * 500]
 
@@ -49,7 +49,7 @@ def serve():
 
 @pytest.fixture
 def watch(browser, serve):
-    """Return a function that opens a tab; check at the end that it logged nothing."""
+    """Return a function that opens a tab; check at the end that the browser logged nothing."""
     watchers = []
 
     def open_tab(port, path="/", **options):
@@ -78,7 +78,7 @@ def token_for(store, role, agent=None):
 
 
 def traffic(agent, n, rewards, looks=0):
-    """Ask and tell n times, with the rewards by arm; look every `looks` asks."""
+    """Ask and tell n times, with rewards by arm; look once every `looks` asks (0: never)."""
     for k in range(n):
         decision = agent.ask()
         agent.tell(decision.id, rewards[decision.arm] if k % 2 else 0.0)
@@ -117,7 +117,7 @@ def test_the_dashboard_shows_a_tell_within_two_seconds(store, watch, serve):
             told = time.monotonic()
             expect(tile(page, "Asks").locator(".note"), f"{n} told")
             took.append(time.monotonic() - told)
-        assert min(took) < 2.0, took  # the best of three, as the machine may be busy
+        assert min(took) < 2.0, took  # the best of three, because the machine may be busy
         expect(tile(page, "Pending").locator(".note"), "no reports outstanding")
         expect(page.locator(".events tbody tr").first, "told")
         expect(page.locator(".events"), "visit-3")
@@ -151,7 +151,7 @@ def test_the_dashboard_shows_the_numbers_of_the_report(store, watch, serve):
         assert regret == pytest.approx([report.regret_low, report.regret_high], rel=6e-3)
         assert f"saved about {report.looks_saved:.3g} of regret" in tile(page, "Looks").inner_text()
         pulls = [event.arm for event in agent.events() if event.kind == "pull"]
-        latest = pulls[8 * ((len(pulls) - 1) // 8) :]  # intervals of 8 asks
+        latest = pulls[8 * ((len(pulls) - 1) // 8) :]  # the last interval; each has 8 asks
         for item in page.locator(".legend li").all():
             name, share = item.inner_text().split("\n")
             assert float(share.removesuffix(" %")) == pytest.approx(
@@ -180,7 +180,7 @@ def test_the_dashboard_reconnects_after_a_restart_of_the_server(store, browser):
         expect(page.locator("#connection"), "The server does not respond")
         for watcher in pages:
             watcher.context.close()
-            # the browser logs each refused connection, and nothing else may be logged
+            # The browser logs each refused connection; it must log nothing else.
             assert all("ERR_" in text for text in watcher.logged), watcher.logged
             assert watcher.foreign() == []
 
@@ -294,7 +294,7 @@ def test_the_dashboard_is_fast_with_five_hundred_arms(store, watch, serve):
 
 
 def label_at(page, name):
-    """Return whether the chart of shares names an arm."""
+    """Return whether the chart of shares has a label for an arm."""
     return page.locator(".chart .layer-text", has_text=re.compile(f"^{name}$")).count() == 1
 
 
@@ -370,7 +370,7 @@ def test_colours_of_arms_are_neither_red_nor_green(store):
     with create_agent(store), run_service(store) as port:
         text = fetch(port, "GET", "/")[2].decode()
     colours = re.findall(r"--c\d: #(\w{2})(\w{2})(\w{2})", text)
-    assert len(colours) == 14  # light and dark
+    assert len(colours) == 14  # in light and dark mode
     for parts in colours:
         hue, _, saturation = colorsys.rgb_to_hls(*(int(part, 16) / 255 for part in parts))
         assert saturation < 0.2 or 20 <= 360 * hue <= 70 or 180 <= 360 * hue <= 330, parts
@@ -422,12 +422,12 @@ CONTRAST = """() => {
 
 
 def contrasts(page):
-    """Return the texts whose contrast is below 4.5 : 1, the limit of WCAG."""
+    """Return the texts whose contrast is below 4.5 : 1, the minimum of WCAG."""
     return page.evaluate(CONTRAST)
 
 
 def brightness(page):
-    """Return how bright the background is, from 0 to 1."""
+    """Return the brightness of the background, from 0 to 1."""
     colour = page.evaluate("getComputedStyle(document.body).backgroundColor")
     return sum(map(int, re.findall(r"\d+", colour)[:3])) / 765
 
@@ -462,7 +462,7 @@ def test_the_dashboard_works_by_keyboard(store, watch, serve):
             reached.append(page.evaluate("document.activeElement.textContent"))
             style = "getComputedStyle(document.activeElement)"
             assert page.evaluate(f"{style}.outlineStyle") == "solid"
-        heads = ["Arms", "Asks", "Looks", "Pending", "Last event"]  # with explanations
+        heads = ["Arms", "Asks", "Looks", "Pending", "Last event"]  # columns with explanations
         assert reached == ["Skip to content", "kibitz", *heads, "checkout"]
         page.keyboard.press("Enter")
         expect(page.locator("h1"), "checkout")

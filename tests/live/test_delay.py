@@ -1,10 +1,11 @@
 """Decisions with delayed and lost reports, through the real store.
 
-UCB with 2 log t on five arms, T = 3000. Where the rules are not at work, the policy alone is told of
-what has arrived (`naive`). The figures of the docstrings are of 20 to 30 runs as the tests play them,
-seeds from 0 on; a test plays the first few of these. A limit for a mean is at least five of its
-deviations away from what was measured: another seed would fail less often than once in a thousand,
-if the tails are not much heavier than normal ones.
+The tests play UCB with 2 log t on five arms, T = 3000. An agent counts pending decisions; the
+baseline `naive` plays the same policy with the reports that have arrived and nothing else. The
+docstrings quote results of 20 to 30 runs with seeds 0, 1, ...; a test plays the first few of these
+runs. Each limit for a mean is at least five standard deviations of this mean away from the measured
+value. With another seed a test would fail less than once in a thousand times, if the tails are not
+much heavier than normal.
 """
 
 import contextlib
@@ -25,7 +26,7 @@ HORIZON = 3000
 
 
 def play(folder, seed, *, late=0, step, loss=(0.0,) * 5, patience=None):
-    """Run an agent with its store, `step` asks at a time; return the regret and its arms."""
+    """Run an agent with its store, `step` asks at a time; return the regret and the arms."""
     arguments = {"arms": [str(n) for n in range(5)], "policy": kibitz.ucb(2.0)}
     file = folder / f"{late}-{seed}.db"
     agent = kibitz.agent(file, "a", **arguments, seed=seed, patience=patience)
@@ -51,7 +52,7 @@ def play(folder, seed, *, late=0, step, loss=(0.0,) * 5, patience=None):
 
 
 def naive(late, seed):
-    """Return the regret of the policy alone, which gets only the reports that have arrived."""
+    """Return the regret of the policy alone, which knows only the reports that have arrived."""
     policy = kibitz.ucb(2.0)
     state, params = policy.init(policy.params, 5), policy.params
     rng, regret, way = np.random.default_rng(seed), 0.0, []
@@ -67,9 +68,12 @@ def naive(late, seed):
 
 @pytest.mark.slow
 def test_pending_pulls_in_the_index_limit_the_cost_of_delays(memory):
-    """Measured, mean (deviation of a run): 126 (26) with a delay of 100, where the policy alone pays
-    362 (19), and 369 (35) with 500, where it pays 1603 (0: it pulls each arm 500 times in turn).
-    Without a delay the policy alone pays 83 (29).
+    """The regret of an agent with delays is far below the regret of the policy alone.
+
+    Measured mean regret (standard deviation of a run): with a delay of 100, 126 (26) for the agent
+    and 362 (19) for the policy alone. With a delay of 500, 369 (35) for the agent and 1603 (0) for
+    the policy alone, which pulls each arm 500 times in turn. Without a delay, 83 (29) for the policy
+    alone.
     """
     assert np.mean([naive(0, seed) for seed in range(5)]) < 160
     for late, limit in ((100, 220), (500, 560)):
@@ -79,11 +83,12 @@ def test_pending_pulls_in_the_index_limit_the_cost_of_delays(memory):
 
 
 @pytest.mark.slow
-def test_lost_reports_do_not_make_an_arm_look_known(memory):
-    """Nine of ten reports of the best arm are lost, and waited for in vain; most runs still find it.
+def test_lost_reports_do_not_make_an_arm_seem_well_known(memory):
+    """Nine in ten reports of the best arm never arrive; most runs still find that arm.
 
-    Measured: 1 of 20 runs does not; without the cap 2n, 5 of the 12 below do not. At 1 in 20 another
-    12 runs would fail with probability 0.002, at 1 in 10 with 0.03.
+    Measured: 1 run in 20 does not find it. Without the cap 2n on the count in the index, 5 of the 12
+    runs below do not. If the true failure rate is 1 in 20, this test fails with probability 0.002; if
+    it is 1 in 10, with 0.03.
     """
     lost = {"late": 10, "step": 5, "loss": (0, 0, 0, 0, 0.9)}
     asked = [play(memory, seed, **lost)[1][4].n_asked for seed in range(12)]
@@ -91,7 +96,7 @@ def test_lost_reports_do_not_make_an_arm_look_known(memory):
 
 
 def test_lost_reports_are_forgotten_after_the_patience(memory):
-    """Of 2800 pulls of the best arm nine of ten are lost, up to 0.006 (a deviation)."""
+    """Of about 2800 pulls of the best arm, nine in ten are lost; this share has deviation 0.006."""
     best = play(memory, 0, late=10, step=5, loss=(0, 0, 0, 0, 0.9), patience=50.0)[1][4]
     assert best.n_asked > HORIZON / 2
     assert best.n_pending < 60
@@ -99,7 +104,7 @@ def test_lost_reports_are_forgotten_after_the_patience(memory):
 
 
 def test_an_arm_without_reports_is_chosen_at_most_sqrt_t_times(memory):
-    """Always chosen, it would cost 1.5 x 3000 = 4500. Measured: 158 (23)."""
+    """If the arm were always chosen, the regret would be 1.5 x 3000 = 4500. Measured: 158 (23)."""
     played = [play(memory, seed, step=5, loss=(1.0, 0, 0, 0, 0)) for seed in range(2)]
     assert all(arms[0].n_asked <= np.sqrt(HORIZON) + 1 for _, arms in played)
     assert np.mean([regret for regret, _ in played]) < 260
@@ -113,7 +118,7 @@ def arm(n_asked=0, n_pulls=0, total=0.0, n_pending=0, n_looks=0, look_sum=0.0, l
 
 
 def indices(arms, stage, pending):
-    """Return the indices of UCB, with reported means and counts that include pending pulls."""
+    """Return the indices of UCB from reported means and from counts that include pending pulls."""
     found = []
     for one, p in zip(arms, pending, strict=True):
         n = one.n_observed
@@ -166,8 +171,8 @@ def test_unknown_arms_are_chosen_fewest_pulls_first_and_not_too_often():
     assert chosen(known, arm(3), arm(2), arm(2)) == 2
     assert chosen(known, arm(9)) == 1
     assert chosen(known, arm(10)) == 0
-    assert chosen(arm(50), arm(49)) == 1  # no arm is known, so one of them is chosen
-    assert chosen(arm(20, n_looks=5, look_sum=9.0), known) == 0  # known from looks
+    assert chosen(arm(50), arm(49)) == 1  # no arm is known, so the limit does not apply
+    assert chosen(arm(20, n_looks=5, look_sum=9.0), known) == 0  # arm 0 is known from looks
     assert chosen(arm(20, n_looks=5, look_sum=-9.0), known) == 1
 
 
@@ -182,7 +187,7 @@ def test_pending_looks_count_for_looks_but_not_for_pulls():
         assert delay.pull(policy, policy.params, arms, 61, 1.0, None) == delay.pull(
             policy, policy.params, [arm(50, 50, 50.0), arm(5, 5, 2.0), arm(5, 5, 1.9)], 61, 1.0, None
         )
-    assert looks[:2] == [2, 2]  # the second best, until pending looks narrow its interval
+    assert looks[:2] == [2, 2]  # arm 2 is ranked second until pending looks narrow its interval
     assert looks[-1] == 0
 
 
@@ -192,7 +197,7 @@ def test_pending_looks_count_for_looks_but_not_for_pulls():
     ids=lambda policy: policy.name,
 )
 def test_look_goes_to_the_only_arm_without_a_pending_look(policy):
-    """kibitzer chose the second of one arm."""
+    """Earlier, kibitzer chose the second arm although only one arm was left."""
     arms = [arm(1, looks_pending=1), arm(1), arm(1, looks_pending=1)]
     rng = np.random.default_rng(1)
     assert delay.look(policy, policy.params, arms, 3, 1.0, rng, None) == 1
@@ -238,7 +243,7 @@ def test_policies_with_phases_wait_for_each_report(policy, memory):
         agent.forget(agent.ask().id)
         agent.tell(agent.ask().id, 0.5)
         agent.correct(decision.id, 0.0)
-        agent.tell(3, 0.25)  # late, but it counts
+        agent.tell(3, 0.25)  # a late report counts too
         assert agent.check() == []
 
 
@@ -248,7 +253,7 @@ def test_policies_with_phases_are_marked():
 
 
 def test_draws_depend_on_the_seed_and_the_id(memory):
-    """The same history gets the same decisions, also after a restart; another seed gets others."""
+    """The same seed gives the same decisions, also after restarts; another seed does not."""
     stories = []
     for name, seed, restarts in (("a", 1, False), ("b", 1, True), ("c", 2, False)):
         agent = kibitz.agent(
@@ -269,7 +274,7 @@ def test_draws_depend_on_the_seed_and_the_id(memory):
 
 @pytest.mark.parametrize("policy", [kibitz.etc_ocucb(), kibitz.kibitzer(), kibitz.ucb2()])
 def test_an_outdated_policy_state_is_replayed_from_the_log(memory, policy):
-    """Stores have the state of some policies as arrays; older versions had other arrays."""
+    """A store holds the state of some policies as arrays; older versions stored other arrays."""
     agents = [
         kibitz.agent(memory / f"{name}.db", name, arms=["x", "y", "z"], policy=policy, seed=1)
         for name in ("old", "new")

@@ -1,4 +1,4 @@
-"""Faults: killed processes; locked, full and damaged stores; a database server that restarts."""
+"""Faults: killed processes, locked, full and damaged stores, and a database server that restarts."""
 
 import contextlib
 import itertools
@@ -91,7 +91,7 @@ def test_killed_processes_lose_nothing_on_postgresql(database, tmp_path):
 
 
 def dies_before(statement):
-    """Make this process exit before its n-th statement."""
+    """Make this process exit before the SQL statement with this number."""
     count = itertools.count()
 
     def dying(do):
@@ -129,7 +129,7 @@ def test_a_kill_between_statements_leaves_all_or_nothing(memory, operation, kind
                 break
             assert (code, done) == (9, 0)
         assert statement > 4
-        assert done == 1  # by a process that exited before it answered
+        assert done == 1  # the last child committed, then exited without an answer
         assert operation(agent) == again
         assert sum(event.kind == kind for event in agent.events()) == before + 1
 
@@ -325,7 +325,7 @@ def copy_store(file, url):
         target.execute("create schema kibitz")
         target.execute("set search_path to kibitz")
         for name, kind, sql in source.execute("select name, type, sql from sqlite_master").fetchall():
-            if sql is not None:  # None for the indexes of primary keys
+            if sql is not None:  # the indexes of primary keys have no SQL
                 target.execute(sql)
             if kind == "table":
                 rows = source.execute(f"select * from {name}").fetchall()
@@ -336,7 +336,7 @@ def copy_store(file, url):
 
 @pytest.mark.parametrize(("version", "names"), [(1, ["checkout"]), (2, ["checkout", "shop"])])
 def test_a_migrated_store_replays_without_discrepancies(url, version, names):
-    """After the migration, and after further decisions, the log gives the stored state."""
+    """A replay of the log gives the stored state after the migration and after further decisions."""
     file = FILES / f"schema-{version}.db"
     copy_store(file, url) if url.startswith("postgresql:") else shutil.copy(file, url)
     for name in names:
@@ -405,7 +405,7 @@ def test_without_psycopg_the_error_says_what_to_install(monkeypatch):
 
 
 def stop_and_start(server, mode):
-    """Stop a PostgreSQL and start it again."""
+    """Stop a PostgreSQL server and start it again."""
     os.kill(server.get_pid(), {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}[mode])
     time.sleep(0.3)
     deadline = time.monotonic() + 30
@@ -454,6 +454,6 @@ def test_a_restart_of_postgresql_under_load_loses_nothing(postgresql, database):
     asked = [event.id for event in events if event.kind == "pull"]
     told = [event.id for event in events if event.kind == "told"]
     assert asked == list(range(1, len(asked) + 1))
-    assert {id for word, id in said if word == "ask"} == set(asked)  # none is made and not answered
+    assert {id for word, id in said if word == "ask"} == set(asked)  # every decision was answered
     assert {id for word, id in said if word == "counted"} == set(told)
-    assert not [word for word, _ in said if word == "duplicate"]  # no report was counted in secret
+    assert not [word for word, _ in said if word == "duplicate"]  # every counted report was answered

@@ -13,19 +13,19 @@ pytestmark = pytest.mark.slow
 
 NEW = {"arms": ["blue", "green"], "policy": kb.ucb(), "scale": 0.5, "seed": 1}
 LOG_COLUMNS = ("seq", "at", "id", "key", "kind", "arm", "reward")
-VALID = {  # valid arguments, except that `retire` gets an unknown arm, because it cannot be undone
+VALID = {  # valid arguments; only `retire` gets an unknown arm, because retiring cannot be undone
     "ask": {}, "look": {}, "tell": {"id": 1, "reward": 1.0},
     "observe": {"arm": "blue", "reward": 1.0},
     "forget": {"id": 1}, "correct": {"id": 1, "reward": 0.5},
     "add": {"arm": "red"}, "pause": {"arm": "blue"}, "resume": {"arm": "blue"},
     "retire": {"arm": "nobody"}, "report": {}, "events": {}, "export": {"file": "log.csv"},
 }  # fmt: skip
-UNTESTED = {"batch", "close", "arms", "check"}  # used by the service only, or without arguments
+UNTESTED = {"batch", "close", "arms", "check"}  # internal, or without arguments
 
 
 @pytest.fixture
 def agent(memory, monkeypatch):
-    """Return an agent with one reported decision."""
+    """Return an agent with one decision and its reward."""
     monkeypatch.chdir(memory)
     with kb.agent("shop.db", "checkout", **NEW) as opened:
         opened.tell(opened.ask().id, 1.0)
@@ -44,7 +44,7 @@ def test_creating_an_agent_rejects_junk(memory, monkeypatch):
     for n, arguments in enumerate(
         replace_each_by_junk(kb.agent, {"url": "a.db", "name": "a", **NEW})
     ):
-        if isinstance(arguments["name"], str) and arguments["name"]:  # a new name for each
+        if isinstance(arguments["name"], str) and arguments["name"]:  # each agent needs a new name
             arguments["name"] += f" {n}"
         opened = call_or_reject(kb.agent, **arguments)
         if opened is not None:
@@ -97,7 +97,7 @@ def test_a_netcdf_log_with_a_flipped_bit_is_rejected(agent, memory):
     assert kb.from_log("log.nc").arms == ("blue", "green")
     whole = (memory / "log.nc").read_bytes()
     rng = random.Random(1)
-    for place in rng.sample(range(len(whole) - 100), 30):  # the last line: see test_results.py
+    for place in rng.sample(range(len(whole) - 100), 30):  # test_results.py covers the last line
         damaged = bytearray(whole)
         damaged[place] ^= 1 << rng.randrange(8)
         (memory / "damaged.nc").write_bytes(damaged)

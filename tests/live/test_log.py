@@ -1,4 +1,4 @@
-"""Export the log to files, and read it as a problem."""
+"""The log of an agent can be exported to files and read as a problem."""
 
 import csv
 import json

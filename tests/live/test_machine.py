@@ -17,7 +17,7 @@ PATIENCE = 100.0
 
 
 class Model:
-    """An agent without a database, in forty simple lines."""
+    """A simple model of an agent, without a database."""
 
     def __init__(self, arms, silence):
         self.status = dict.fromkeys(arms, "active")
@@ -105,11 +105,11 @@ class History(RuleBasedStateMachine):
             assert answer.asked_at == self.now
             self.model.decided(answer.id, kind, answer.arm, key, self.now)
             return
-        # an error, or a known key, expires nothing that the next ask does not settle
+        # After an error or a repeated key, overdue decisions may be pending until the next ask.
         self.settle()
 
     def settle(self):
-        """Ask once more if an error has rolled back the expiry of decisions."""
+        """Ask once more, because an error may have rolled back the expiry of decisions."""
         if any(s == "active" for s in self.model.status.values()):
             decision = self.agent.ask()
             self.model.decided(decision.id, "pull", decision.arm, None, self.now)
@@ -171,7 +171,7 @@ class History(RuleBasedStateMachine):
     def correct(self, id, reward):
         decision = self.model.decisions.get(id)
         if decision is not None and decision[0] == "observe":
-            return  # the model stores one value of an observation
+            return  # the model stores only one value of an observation
         answer = self.outcome(lambda: self.agent.correct(id, reward))
         if decision is None:
             assert answer is kibitz.UnknownDecision
@@ -203,7 +203,7 @@ class History(RuleBasedStateMachine):
 
     @rule()
     def crash(self):
-        """Crash in the middle of a transaction; open the agent again."""
+        """Crash in the middle of a transaction, then open the agent again."""
 
         def work(database):
             database.rows("update agents set n_asks = 99")

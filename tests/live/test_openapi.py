@@ -1,4 +1,4 @@
-"""Check the OpenAPI document with other tools: a validator, a fuzzer and client generators."""
+"""Other tools accept the OpenAPI document: a validator, a fuzzer and client generators."""
 
 import json
 import os
@@ -21,7 +21,7 @@ CONFIG = """
 [checks]
 positive_data_acceptance.expected-statuses = ["2xx", 401, 403, 404, 409, 413, 422]
 negative_data_rejection.expected-statuses = [400, 401, 403, 404, 408, 409, 413, 415, 422]
-"""  # 422: a schema cannot express printable text or conflicts with the state
+"""  # 422, because a schema can express neither printable text nor conflicts with the state
 
 PYTHON = """
 import sys
@@ -115,7 +115,7 @@ def shop(memory, listening):
 
 @pytest.fixture
 def document(memory, service, tmp_path):
-    """Return the document and a file that contains it."""
+    """Return the OpenAPI document and the path of a file that contains it."""
     url = str(memory / "document.db")
     kibitz.agent(url, "a", arms=["b", "c"], policy=kibitz.ucb()).close()
     found = service(url).send("GET", "/openapi.json")[2]

@@ -1,4 +1,4 @@
-"""Rehearsals of agents."""
+"""Rehearsals run a real agent with its store on a simulated problem."""
 
 import numpy as np
 import pytest

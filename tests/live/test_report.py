@@ -1,4 +1,4 @@
-"""Reports, and the validity of their confidence sequences."""
+"""Reports of agents, and the validity of their confidence sequences."""
 
 import math
 import re
@@ -35,9 +35,10 @@ def test_the_radius_agrees_with_the_inequality():
 
 @pytest.mark.parametrize("law", ["gaussian", "bernoulli", "adaptive"])
 def test_at_most_delta_of_runs_ever_leave_the_interval(law):
-    """10^4 looks at it in each of 2000 runs; false alarm below 10^-6 if the inequality is true.
+    """The interval is checked after each of 10^4 observations in each of 2000 runs.
 
-    delta = 0.1: at most 200 runs are expected to leave, 270 is five standard deviations more.
+    With delta = 0.1, at most 200 runs are expected to leave it; 270 is five standard deviations more.
+    If the inequality is true, the probability of a false alarm is below 10^-6.
     """
     rng = np.random.default_rng(1)
     n_runs, n_looks, delta = 2000, 10_000, 0.1
@@ -54,11 +55,11 @@ def test_at_most_delta_of_runs_ever_leave_the_interval(law):
             outside = outside[: 1 + int(np.argmax(means[100:])) + 100]
         left += bool(outside.any())
     assert left <= 270
-    assert law == "adaptive" or left >= 10  # the interval is not too wide
+    assert law == "adaptive" or left >= 10  # otherwise the interval is too wide
 
 
 def test_intervals_of_an_adaptive_agent_contain_the_means_at_all_times(memory):
-    """Four agents with an adaptive policy, all arms together: none may leave (delta = 1e-4)."""
+    """No mean of four agents with an adaptive policy may leave its interval (delta = 1e-4)."""
     truth = [0.2, 0.5, 0.6]
     for seed in range(4):
         rng = np.random.default_rng(seed)

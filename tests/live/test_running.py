@@ -40,7 +40,7 @@ def shop(memory, listening):
 
 
 class Stream:
-    """Server-sent events, one by one."""
+    """A connection that reads server-sent events one by one."""
 
     def __init__(self, host, path, **headers):
         self.connection = http.client.HTTPConnection(host, timeout=20)
@@ -77,7 +77,7 @@ def test_a_stream_sends_events_of_all_writers_and_resumes(shop):
         assert stream.answer.getheader("cache-control") == "no-store"
         assert [stream.next()["event"] for _ in range(2)] == ["added", "added"]
         began = time.monotonic()
-        agent.ask(key="<b>: ä")  # not through the service, as another process would
+        agent.ask(key="<b>: ä")  # directly in the store, as another process would
         event = stream.next()
         assert time.monotonic() - began < 5
         assert (event["id"], event["event"]) == ("3", "pull")
@@ -121,7 +121,7 @@ def test_many_streams_do_not_slow_down_requests(shop):
             assert seen == [str(n) for n in range(1, 43)]
 
 
-# ------------------------------------------------------------------- slow clients and nonsense
+# ---------------------------------------------------------- slow clients, malformed requests
 
 
 @contextlib.contextmanager
@@ -154,7 +154,7 @@ def test_slow_clients_time_out_and_block_nobody(shop, monkeypatch):
             answer = http.client.HTTPResponse(one)
             answer.begin()
             assert answer.status == 200
-            assert json.loads(answer.read()) == {"status": "ok"}  # it may arrive in two parts
+            assert json.loads(answer.read()) == {"status": "ok"}  # the body may come in two parts
             one.sendall(get[:10])
         with kibitz.Client(f"http://{host}") as client:
             assert client.ask().id == 1
@@ -330,7 +330,7 @@ def test_clients_lose_nothing_when_the_service_is_stopped_or_killed(memory):
     assert time.monotonic() - began < 20
     with stream:
         while stream.next() is not None:
-            pass  # it ends
+            pass  # the stream must end
     port = host.rpartition(":")[2]
     program = Program(url, port)
     time.sleep(0.3)

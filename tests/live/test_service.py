@@ -20,7 +20,7 @@ PATH = "/v1/agents/checkout"
 
 
 def at(operation, arm="blue"):
-    """Return the path of an operation."""
+    """Return the path of an operation for the agent of these tests."""
     return operation.path.replace("{name}", "checkout").replace("{arm}", arm)
 
 
@@ -31,7 +31,7 @@ BODIES = {
     "arms/": {"state": "paused"},
 }  # fmt: skip
 OPERATIONS = [route.endpoint for route in ROUTES]
-PLAYED = {  # operations that change an agent, by the end of their path
+PLAYED = {  # the operations that change an agent, by the last part of their path
     one.path.removeprefix("/v1/agents/{name}/").removesuffix("{arm}"): one
     for one in OPERATIONS if one.method != "GET"
 }  # fmt: skip
@@ -59,7 +59,7 @@ def token(agent, role, name=None):
 
 
 def fresh(service):
-    """Let the service read the tokens again, as it does after a second."""
+    """Make the service read the tokens again, as it does after a second."""
     service.app.state.tokens._read_at = -10.0
 
 
@@ -200,7 +200,7 @@ def test_without_tokens_only_local_hosts_and_origins_are_served(shop):
     assert service.send("POST", f"{PATH}/ask", origin="https://evil.example", **headers)[0] == 403
 
 
-# ------------------------------------------------------------------------------------ refusals
+# --------------------------------------------------------------------------- invalid requests
 
 
 def test_every_answer_has_the_headers(shop):
@@ -348,7 +348,7 @@ def test_ten_thousand_random_bodies_are_at_most_rejected(shop):
                 content = b"".join(random_.choices(pieces, k=random_.randrange(1, 12)))
             end = ("tell", "forget", "correct", "observe")[n % 4]
             status, _, _ = await service.call("POST", f"{PATH}/{end}", content)
-            nothing = end == "tell" and content.split() == [b"[]"]  # an empty list
+            nothing = end == "tell" and content.split() == [b"[]"]  # an empty list is valid
             assert status in (404, 422) or (status == 200 and nothing), (end, content, status)
 
     service.loop.run_until_complete(send_all())

@@ -1,4 +1,4 @@
-"""Snapshots for the dashboard: shares of pulls, and streams that share one report."""
+"""Snapshots for the dashboard: shares of pulls, and one report shared by all streams."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(autouse=True, scope="module")
 def imported():
-    """Import the libraries of the first report, so that no test waits for them."""
+    """Import the libraries that the first report needs, because some tests have short timeouts."""
     import scipy.stats  # noqa: F401
     import xarray  # noqa: F401
 
@@ -29,7 +29,7 @@ def create_agent(url, n_arms=3):
 
 
 def count_pulls(agent, width):
-    """Return the pulls of each arm in each interval, and its start time, from the log."""
+    """Return the pulls of each arm in each interval of the log, and the start times of intervals."""
     pulls = [event for event in agent.events() if event.kind == "pull"]
     cut = [pulls[k : k + width] for k in range(0, len(pulls), width)]
     return [Counter(event.arm for event in part) for part in cut], [part[0].at for part in cut]
@@ -87,7 +87,7 @@ def test_each_decision_is_read_once(memory):
 
 
 def parse(frame):
-    """Return the kind and the data of a frame."""
+    """Return the event type and the data of a frame."""
     kind, data, *_ = frame.decode().split("\n")
     return kind.removeprefix("event: "), json.loads(data.removeprefix("data: "))
 
@@ -123,7 +123,7 @@ def test_fifty_clients_cost_one_report(memory, monkeypatch):
     with create_agent(memory / "shop.db") as agent:
         asyncio.run(run(agent))
     assert last_seen == dict.fromkeys(range(50), 30)
-    assert 1 <= len(reports) <= 30  # not fifty times as many
+    assert 1 <= len(reports) <= 30  # the fifty clients share each report
 
 
 async def ask(agent):
@@ -203,7 +203,7 @@ def test_snapshots_take_at_most_a_fifth_of_a_processor(memory, monkeypatch):
 
         def expensive(*values):
             built.append(1)
-            return build(*values)[0], 0.2  # seconds of processor time
+            return build(*values)[0], 0.2  # seconds of CPU time
 
         monkeypatch.setattr(feed, "_build", expensive)
         asking = asyncio.create_task(ask(agent))
@@ -230,7 +230,7 @@ def test_the_planner_runs_again_after_five_percent_more_observations(memory, mon
     monkeypatch.setattr(snapshots, "looks_saved", plan)
 
     async def wait_for(frames, wanted):
-        """Wait for a snapshot with so many observations; return its estimate."""
+        """Wait for a snapshot with `wanted` observations; return its estimate `looks_saved`."""
         while True:
             frame = await anext(frames)
             if frame.startswith(b"event"):
@@ -246,7 +246,7 @@ def test_the_planner_runs_again_after_five_percent_more_observations(memory, mon
         frames = Feed(agent, Changes(agent.store)).frames()
         first = await wait_for(frames, 240)
         assert first == agent.report().looks_saved > 0
-        await asyncio.to_thread(play, agent, 12)  # 5 % more
+        await asyncio.to_thread(play, agent, 12)  # 5 % more observations
         assert await wait_for(frames, 252) == first
         await asyncio.to_thread(play, agent, 1)
         while await wait_for(frames, 253) == first:

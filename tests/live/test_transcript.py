@@ -1,4 +1,4 @@
-"""Compare the service with a recorded transcript: requests, statuses, headers and answers.
+"""The service answers as in a recorded transcript of requests, statuses, headers and bodies.
 
 python tests/live/test_transcript.py   # record again after an intended change
 """
@@ -23,7 +23,7 @@ HEADERS = (
     "www-authenticate", "x-accel-buffering", "x-content-type-options", "x-frame-options",
 )  # fmt: skip
 JSON = {"content-type": "application/json"}
-USUAL = {  # headers of every response; the recording has only deviations
+USUAL = {  # the default headers of a response; the transcript has only deviations from them
     "cache-control": "no-store",
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
     "content-type": "application/json",
@@ -102,7 +102,7 @@ OPEN = [  # while the store has no tokens
     post(f"{B}/ask", {"among": ["x"]}),
     post(f"{B}/arms", {"arm": "z"}),
     get(B),
-    # invalid values and bodies
+    # Invalid values and bodies
     *(post(f"{A}/ask", body) for body in (
         {"n": 0}, {"n": -1}, {"n": 1001}, {"n": "3"}, {"n": True},
         {"key": ""}, {"key": 7}, {"key": "a\nb"}, {"key": "k" * 501}, {"key": ["a"]},
@@ -131,12 +131,12 @@ OPEN = [  # while the store has no tokens
     post(f"{A}/tell", {"id": 2, "reward": 0.5}, headers={"content-type": "text/plain"}),
     post(f"{A}/tell", {"id": 2, "reward": 0.5},
          headers={"content-type": "text/plain", "origin": "http://localhost"}),
-    # unknown addresses
+    # Unknown paths
     get("/nowhere"), post("/v1/agents"), get("/v1/agents/"), get("/v1/agents/nobody"),
     post("/v1/agents/nobody/ask"), get("/v1/agents/nobody/events"), get(f"{A}/ask"), get(f"{A}/arms"),
     post(f"{A}/nothing"), post(f"{A}/ask/blue"), post(f"{A}/arms/red"), post(A), post("/healthz"),
     {"method": "DELETE", "path": A}, {"method": "HEAD", "path": "/healthz"},
-    # reports, logs and pages
+    # Reports, logs and pages
     get(A), get(f"{A}?delta=0.1"), get(f"{A}?delta=2"), get(f"{A}?delta=x"), get(f"{A}?delta=nan"),
     get(f"{A}/events"), get(f"{A}/events?after=20"), get(f"{A}/events?after=2&limit=2"),
     get(f"{A}/events?after=100000"), get(f"{A}/events?after=-1"), get(f"{A}/events?after=x"),
@@ -150,7 +150,7 @@ OPEN = [  # while the store has no tokens
     get("/"), get("/docs"), get("/session"), get("/v1/watch"),
     get(f"{A}/watch", stream=1), get("/v1/agents/nobody/watch"),
     post("/login", {"token": "x"}), post("/logout"),
-    # other sites and hosts
+    # Requests from other sites and for other hosts
     post(f"{A}/ask", headers={"origin": "https://evil.example"}),
     post(f"{A}/ask", headers={"host": "evil.example"}),
     get(A, headers={"host": "evil.example"}),
@@ -186,13 +186,13 @@ CLOSED = [  # with tokens
     get(f"{A}/events?after=20", headers=SSE, token="read", stream=2),
     get(f"{A}/events", headers=SSE),
     get(f"{A}/watch", token="read", stream=1), get(f"{A}/watch"),
-    post(f"{A}/ask", {"n": 2.0}, token="play"),  # whole, but not an integer
+    post(f"{A}/ask", {"n": 2.0}, token="play"),  # a whole number, but not an integer in JSON
     post(f"{A}/tell", {"id": 3.0, "reward": 0.5}, token="play"),
 ]  # fmt: skip
 
 
 async def exchange(app, request, tokens):
-    """Send a request to the application; return status, headers and content (or a stream's start)."""
+    """Send a request to the application; return status, headers and body (or a stream's start)."""
     body, n_events = request.get("body"), request.get("stream")
     if isinstance(body, dict) and body.get("token") == "{read}":
         body = {"token": tokens["read"]}
@@ -309,7 +309,7 @@ async def record(url):
                 for role in ("read", "play", "admin"):
                     secrets[role] = create_token(agent.store, role)
                 secrets["of checkout"] = create_token(agent.store, "admin", "checkout")
-                app.state.tokens._read_at = -10.0  # read them again, as after a second
+                app.state.tokens._read_at = -10.0  # read the tokens again, as after a second
         await app.state.writer.finish()
         app.state.store.close()
     return found

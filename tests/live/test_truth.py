@@ -1,4 +1,4 @@
-"""With immediate reports an agent makes the same decisions as the simulator."""
+"""With immediate reports, an agent makes the same decisions as the simulator."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def policy_named(name):
 
 
 def played(agent, problem, feedback, horizon, seed, run):
-    """Play a run in the simulator's environment with an agent; return its pulls and looks."""
+    """Play a run with an agent and the simulator's random numbers; return the pulls and looks."""
     rewards, looks, _ = numpy_streams(seed, run)
     pulls, looked, arrival = [], [], feedback.rate.first
     for stage in range(1, horizon + 1):
@@ -59,7 +59,7 @@ def test_the_agent_reproduces_runs_of_the_compiled_simulator(name, memory):
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_a_thousand_random_histories_are_decided_as_by_the_policy(name, memory):
-    """Histories follow the decisions or not; occasional restarts change nothing."""
+    """Histories include observations that nobody asked for, and occasional restarts."""
     for story in range(-(-N_STORIES // len(POLICIES))):
         found = disagreement(name, story, memory / f"{story}.db")
         assert found is None, f"story {story}: {found}"

@@ -1,8 +1,8 @@
 """Run several processes that use one agent, and kill some of them at random moments.
 
-`python worker.py URL FOLDER KILLS OPERATIONS SEED`: four processes, forked from this one,
-append each answered operation to their own file. Processes are killed (kill -9) and restarted until
-all operations are done. Print the number of kills.
+Usage: `python worker.py URL FOLDER KILLS OPERATIONS SEED`. Four processes, forked from this process,
+append each answered operation to a file of their own. Processes are killed (kill -9) and restarted
+until all operations are done. The script prints the number of kills.
 """
 
 import os

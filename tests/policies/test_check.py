@@ -1,4 +1,4 @@
-"""`kibitz.check` accepts valid policies and explains what is wrong with others."""
+"""`kibitz.check` accepts valid policies and explains what is wrong with invalid policies."""
 
 import dataclasses
 import math
@@ -31,7 +31,7 @@ print("all is well")
 
 @pytest.mark.slow
 def test_built_in_policies_pass():
-    """Run in plain Python, which saves a minute of compiling."""
+    """The check runs in plain Python, which saves a minute of compiling."""
     done = subprocess.run(
         [sys.executable, "-c", OURS],
         env={**os.environ, "NUMBA_DISABLE_JIT": "1"},

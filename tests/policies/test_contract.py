@@ -1,4 +1,4 @@
-"""The contract between policies and the engine."""
+"""Every policy keeps its contract with the engine."""
 
 import copy
 from itertools import pairwise
@@ -17,11 +17,11 @@ from kibitz.policies.policy import Policy, list_arrays
 from kibitz.simulation.executors import play_all
 from kibitz.simulation.jobs import Job
 
-SLOW = bool(numba.config.DISABLE_JIT)  # a hundred times slower, so play less
+SLOW = bool(numba.config.DISABLE_JIT)  # plain Python is a hundred times slower, so runs are shorter
 PROBLEM = gaussian([0.5, 0.0, 0.2])
 LOOPS = ("generic", "specialised")
 
-VARIANTS = {  # of index policies; the engine evaluates all of them lazily
+VARIANTS = {  # index policies and their arguments; the engine evaluates their indices lazily
     "ftl": ("ftl", {}),
     "ftl_robin": ("ftl_robin", {}),
     "ucb": ("ucb", {}),
@@ -63,8 +63,9 @@ FEEDBACKS = {
     "full": full(),
 }
 
-# Rewards are sums of powers of two, or Gaussian. Sums then do not depend on the order, or differ so
-# little that it affects a decision with probability 10^-9 in all these tests.
+# Rewards that are not Gaussian are sums of a few powers of two, so their sums are exact in any order.
+# Sums of Gaussian rewards depend on the order of addition, but by so little that a decision changes
+# with probability 10^-9 in all these tests together.
 PROBLEMS = {
     "gaussian": gaussian([2.0, 1.8, 1.5, 1.0, 0.5]),
     "sds": gaussian([0.0, 0.1, 0.2, 0.1, 0.0], sd=[2.0, 0.0, 0.5, 1.0, 0.0]),
@@ -143,9 +144,10 @@ def test_the_same_history_gives_the_same_decisions(policy):
 
 @pytest.mark.parametrize("name", [*(name for name in VARIANTS if name != "etc"), "thompson"])
 def test_reporting_pulls_at_once_equals_reporting_them_one_by_one(name):
-    """Of policies that the engine plays in stretches, within one epoch of `etc_ocucb`.
+    """Covers the policies for which the engine reports several pulls in one update.
 
-    (`etc` and `improved_ucb` test after each pull and cannot receive several at once.)
+    For `etc_ocucb` this holds within one epoch. `etc` and `improved_ucb` are left out: they test for
+    elimination after each pull, so they cannot receive several at once.
     """
     name, arguments = VARIANTS.get(name, (name, {}))
     policy = make_policy(name, **arguments)
@@ -198,7 +200,7 @@ def test_an_index_policy_looks_as_its_option_says():
 
 @pytest.mark.slow
 def test_lazy_evaluation_makes_the_decisions_of_the_plain_formula(variant):
-    """Lazy evaluation does not change any result."""
+    """Results are the same as without an index, when the engine calls `pull` at every stage."""
     horizon = 250 if SLOW else 3000
     stages = np.unique([1, 2, 3, 7, 50, 200, horizon - 1, horizon])
     for problem_name, problem in PROBLEMS.items():
@@ -227,7 +229,7 @@ def test_lazy_evaluation_makes_the_decisions_of_the_plain_formula(variant):
 @pytest.mark.skipif(SLOW, reason="takes minutes in plain Python")
 def test_lazy_evaluation_with_long_runs_many_arms_and_two_arms(variant):
     rng = np.random.default_rng(8)
-    # near 0 the index of `kl_ucb` is steep in the mean, so a floor may be wrong despite its slack
+    # Near mean 0 the index of `kl_ucb` is steep, so the floor for the leader's mean may be too low.
     problems = [
         bernoulli(rng.uniform(0.2, 0.8, 30)),
         bernoulli([0.7, 0.3]),

@@ -1,4 +1,4 @@
-"""Explore-Then-Commit, against small examples and the reference."""
+"""Explore-Then-Commit agrees with small examples and with the reference."""
 
 import math
 
@@ -24,25 +24,27 @@ def test_pulls_each_arm_once_then_the_least_observed():
 
 def test_looks_at_the_least_observed_arm_after_the_pull():
     assert decisions(make_policy("etc"), 3, (0, 0.0), (1, 0.0), (2, 0.0)) == (0, 1)
-    # counts 1, 3, 3; the pull makes them 2, 3, 3
+    # The counts are 1, 3, 3 before the pull and 2, 3, 3 after it.
     seen = (0, 0.0), (1, 0.0), (2, 0.0), *[(arm, 0.0, "look") for arm in (1, 1, 2, 2)]
     assert decisions(make_policy("etc"), 3, *seen) == (0, 0)
 
 
 def test_drops_an_arm_whose_upper_bound_is_below_anothers_lower_bound():
-    # s = 1 and T = 1000: the width is sqrt(2 log 1000) = 3.717, so a difference of 7.434 drops
+    # With s = 1 and T = 1000, the width is sqrt(2 log 1000) = 3.717. An arm is dropped if its mean is
+    # more than 7.434 below another mean.
     assert remaining_arms((0, 7.43), (1, 0.0)) == [True, True]
     assert remaining_arms((0, 7.44), (1, 0.0)) == [True, False]
     assert remaining_arms((0, 0.0), (1, 7.44)) == [False, True]
 
 
 def test_keeps_an_arm_whose_upper_bound_equals_anothers_lower_bound():
-    width = math.sqrt(2 * math.log(1000))  # 2w - w = w, exactly
+    width = math.sqrt(2 * math.log(1000))  # 2w - w = 0 + w, exactly
     assert remaining_arms((0, 2 * width), (1, 0.0)) == [True, True]
 
 
 def test_the_width_shrinks_with_rounds():
-    # s = 2: sqrt(log 500) = 2.493, so a difference of 4.986 drops
+    # With s = 2, the width is sqrt(log 500) = 2.493. An arm is dropped if its mean is more than 4.986
+    # below another mean.
     assert remaining_arms((0, 4.98), (1, 0.0), (0, 4.98), (1, 0.0)) == [True, True]
     assert remaining_arms((0, 4.99), (1, 0.0), (0, 4.99), (1, 0.0)) == [True, False]
 
@@ -52,7 +54,8 @@ def test_alpha_widens_the_bounds():
 
 
 def test_each_arm_has_its_own_width():
-    # s = 1 and 2: 3.717 and 2.493, in sum 6.21. The test needs a pull of both.
+    # The widths are 3.717 for s = 1 and 2.493 for s = 2; their sum is 6.21. ETC tests only after both
+    # arms were pulled.
     history = (0, 6.20, "look"), (0, 6.20), (1, 0.0)
     assert remaining_arms(*history) == [True, True]
     assert remaining_arms(
@@ -61,7 +64,7 @@ def test_each_arm_has_its_own_width():
 
 
 def test_tests_after_full_rounds_only():
-    # the third observation of arm 1 would drop it, but the round is not complete
+    # After its second observation arm 1 would be dropped, but the second round is not complete.
     assert remaining_arms((0, 4.0), (1, 0.0), (1, -99.0)) == [True, True]
     assert remaining_arms((0, 4.0), (1, 0.0), (1, -99.0), (0, 4.0)) == [True, False]
 

@@ -1,4 +1,4 @@
-"""ETC-OCUCB and its variants, against small examples and the reference."""
+"""ETC-OCUCB and its variants agree with small examples and with the reference."""
 
 import math
 
@@ -45,8 +45,8 @@ def test_looks_go_in_turn_to_the_remaining_arms():
     assert decisions(POLICY, 3, *looked, (2, 0.0, "look"))[1] == 0
 
 
-# After one look at each arm in epoch 0 the squared width is 2 log(4^1.5 log 4) = 4.8124, so arms that
-# are 4.39 apart are distinguished.
+# After one look at each arm in epoch 0, the squared width is 2 log(4^1.5 log 4) = 4.8124, so an arm
+# is dropped if its mean is at least 4.39 below another mean.
 
 
 def test_tests_after_c_looks_per_remaining_arm():
@@ -62,9 +62,10 @@ def test_drops_an_arm_that_is_clearly_worse():
 
 def test_doubling_tests_at_powers_of_two_before_the_look():
     looked = (0, 4.40, "look"), (1, 0.0, "look")
-    later = ((0, 0.0), (0, 0.0), (0, 0.0), *looked)  # after stage 3
+    later = ((0, 0.0), (0, 0.0), (0, 0.0), *looked)  # the looks are at stage 3
     assert state_after(*later, doubling=True, p=9.0).in_play.tolist() == [True, True]
-    # epoch 0 of p = 9 has a wide bound; make sure that it is not the bound that keeps the arm
+    # With p = 9 the bounds of epoch 0 are wide. A difference of 99 is wider, so the arm remains only
+    # because there is no test at this stage.
     wide = ((0, 0.0), (0, 0.0), (0, 0.0), (0, 99.0, "look"), (1, 0.0, "look"))
     assert state_after(*wide, doubling=True, p=9.0).in_play.tolist() == [True, True]
     assert state_after(*wide, (0, 0.0), doubling=True, p=9.0).in_play.tolist() == [True, False]
@@ -186,7 +187,7 @@ def test_suggests_the_closest_check():
 @pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.parametrize("rho", [0.5, 0.8])
 def test_many_arms_agree_with_the_reference_while_arms_are_dropped(rho, restart):
-    """Incremental sums stay right when arms are dropped or epochs restart."""
+    """Incremental sums stay correct when arms are dropped or OCUCB-n restarts at a new epoch."""
     own = {"p": 1.2, "C": 0.5, "alpha": 0.02, "rho": rho, "restart": restart, "all_info": True}
     params = POLICY.params._replace(**own)
     left = []
@@ -195,7 +196,7 @@ def test_many_arms_agree_with_the_reference_while_arms_are_dropped(rho, restart)
         setting = {"n_arms": MIN_ARMS_WITH_SUMS + 4, "kind": "gaussian", "own": True, "n_stages": 150}
         assert find_disagreement(POLICY, params, oracle, seed, **setting) is None
         left.append(len(oracle.allowed))
-    assert 1 <= min(left) < MIN_ARMS_WITH_SUMS  # arms were dropped in histories with looks
+    assert 1 <= min(left) < MIN_ARMS_WITH_SUMS  # some arms were dropped
 
 
 def test_a_dropped_arm_is_removed_from_the_sums():

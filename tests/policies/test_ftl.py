@@ -1,4 +1,4 @@
-"""Follow the leader, against small examples and the reference."""
+"""Follow the leader agrees with small examples and with the reference."""
 
 import reference
 from histories import assert_agrees, decisions, make_policy

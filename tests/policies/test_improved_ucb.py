@@ -1,4 +1,4 @@
-"""Improved UCB, against small examples and the reference."""
+"""Improved UCB agrees with small examples and with the reference."""
 
 import math
 
@@ -11,7 +11,7 @@ from kibitz.policies import improved_ucb
 
 
 def state_after(*observations, horizon):
-    """Return the remaining arms and the round."""
+    """Return the remaining arms and the number of the current round."""
     policy = make_policy("improved_ucb")
     state, _ = replay(policy, policy.params._replace(horizon=horizon), 2, *observations)
     return state.allowed.tolist(), int(state.round[0])
@@ -22,14 +22,14 @@ def rounds(n, first, second):
 
 
 def test_a_round_ends_when_each_arm_has_enough_observations():
-    # T = 20: n_0 = ceil(8 log 20) = 24
+    # With T = 20, round 0 needs n_0 = ceil(8 log 20) = 24 observations of each arm.
     assert state_after(*rounds(23, 0.0, 0.0), horizon=20.0)[1] == 0
     assert state_after(*rounds(23, 0.0, 0.0), (0, 0.0), horizon=20.0)[1] == 0
     assert state_after(*rounds(24, 0.0, 0.0), horizon=20.0)[1] == 1
 
 
 def test_drops_arms_that_are_clearly_worse_after_a_round():
-    # w = sqrt(2 log(20) / 24) = 0.49964
+    # The width is sqrt(2 log(20) / 24) = 0.49964, so a difference of 1 is enough to drop an arm.
     assert state_after(*rounds(24, 0.99, 0.0), horizon=20.0)[0] == [True, True]
     assert state_after(*rounds(24, 1.0, 0.0), horizon=20.0)[0] == [True, False]
 
@@ -40,7 +40,7 @@ def test_looks_count_like_pulls():
 
 
 def test_the_last_round_is_half_the_logarithm_of_the_horizon():
-    # T = 20: log2(20 / e) / 2 = 1.44, so rounds 0 and 1 are played
+    # With T = 20, log2(20 / e) / 2 = 1.44, so rounds 0 and 1 are played.
     assert state_after(*rounds(60, 0.0, 0.0), horizon=20.0)[1] == 2
 
 

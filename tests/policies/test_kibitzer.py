@@ -1,4 +1,4 @@
-"""kibitzer, against small examples, the formula and the reference."""
+"""kibitzer agrees with small examples, its formula and the reference."""
 
 import math
 from importlib import import_module
@@ -38,7 +38,7 @@ def test_a_look_counts_as_an_observation():
 def test_looks_at_arms_without_observations_highest_first_except_the_pulled_one():
     assert decisions(GAUSSIAN, 3) == (0, 2)
     assert decisions(GAUSSIAN, 3, (0, 1.0)) == (1, 2)
-    assert decisions(GAUSSIAN, 3, (0, 1.0), look_at(2, 0.0)) == (1, 2)  # the worse of arms 0 and 2
+    assert decisions(GAUSSIAN, 3, (0, 1.0), look_at(2, 0.0)) == (1, 2)  # arm 0 leads
     assert decisions(GAUSSIAN, 2, (0, 1.0)) == (1, 1)  # there is no other arm
 
 
@@ -50,22 +50,23 @@ def test_a_second_look_of_a_stage_knows_that_its_pull_is_over():
 
 
 def test_looks_at_the_arm_of_smallest_imed_index_except_the_leader():
-    # 4^2 / 2 = 8 for arm 2, 8^2 / 2 = 32 for arm 1; after 3 looks it is 4 * 8 + log 4 > 32
+    # The IMED index is 4^2 / 2 = 8 for arm 2 and 8^2 / 2 = 32 for arm 1. After three looks at arm 2,
+    # its index is 4 * 8 + log 4 > 32.
     assert decisions(GAUSSIAN, 3, *PULLS)[1] == 2
-    looks = [look_at(2, 5.0)] * 4  # the fourth, in turn, counts too
+    looks = [look_at(2, 5.0)] * 4  # the fourth look goes in turn, and counts too
     assert decisions(GAUSSIAN, 3, *PULLS, *looks)[1] == 1
 
 
 def test_the_divergence_gets_less_weight_if_looks_are_rare():
-    # O d + log O is 6 for arm 1 with one observation, and 0.07 + log 200 = 5.37 for arm 2; if d is
-    # divided by more than 1.12, arm 1 has the smaller value
+    # With O observations and divergence d, the IMED index is O d + log O: 6 for arm 1 (O = 1) and
+    # 0.07 + log 200 = 5.37 for arm 2. If d is divided by more than 1.12, arm 1 has the smaller index.
     near = 2 - math.sqrt(0.0007)
     once = [(0, 2.0), (1, 2 - math.sqrt(12))]
     assert (
         decisions(GAUSSIAN, 3, *once, *[(2, near)] * 200)[1] == 1
-    )  # 203 stages per look: divided by 2.1
+    )  # 203 stages per look: d is divided by 2.1
     often = [*[(2, near)] * 180, *[look_at(2, near)] * 20]
-    assert decisions(GAUSSIAN, 3, *once, *often)[1] == 2  # 183 stages for 21 looks: divided by 1.08
+    assert decisions(GAUSSIAN, 3, *once, *often)[1] == 2  # 183 stages, 20 looks: d is divided by 1.08
 
 
 def test_due_looks_are_counted_for_very_long_blocks():
@@ -74,7 +75,7 @@ def test_due_looks_are_counted_for_very_long_blocks():
     state = policy.init(params, 3)
     known = state.statistics
     known.n_observed[:] = [10**17, 4 * 10**16, 4 * 10**16]
-    known.totals[LOOKS] = 1844 * 10**14  # 100 times that is below 0
+    known.totals[LOOKS] = 1844 * 10**14  # 100 times this number overflows an int64 and is negative
     known.sums[:] = known.n_observed * np.array([2.0, 1.0, 1.9])
     assert policy.look(params, state, 2 * 10**17, None) == 2
 
@@ -89,7 +90,7 @@ def test_every_fourth_look_goes_in_turn_to_an_arm_with_few_observations():
         else:
             assert arm != 0
         history.append(look_at(arm, [9.0, 1.0, 5.0][arm]))
-    # arm 0 skips its first three turns
+    # Arm 0 skips its first three turns.
     assert [arm == 0 for arm in turns[::3]] == 3 * [False] + 5 * [True]
     counts = [sum(observation[0] == arm for observation in history) for arm in range(3)]
     assert min(counts) >= 1 + 99 // (4 * 3)
@@ -115,10 +116,10 @@ def test_each_arm_gets_a_quarter_of_its_share_of_looks(seed):
 
 
 def next_look(n, *more):
-    """Return the arm of the next look after n observations each of arms 1 and 2, one look at arm 1,
-    and the observations `more`.
+    """Return the arm of the next look after a fixed history and the observations `more`.
 
-    Both have mean 0, so IMED prefers the one with fewer observations.
+    The history has n observations of arm 1 and n of arm 2, then one look at arm 1. Both arms have
+    mean 0, so IMED prefers the arm with fewer observations.
     """
     history = [(0, 1.0)] + [(1, 0.0), (2, 0.0)] * n
     assert decisions(GAUSSIAN, 3, *history)[1] == 1
@@ -134,7 +135,7 @@ def test_holds_the_arm_for_a_tenth_of_its_count():
 
 def test_the_hold_ends_when_the_leader_changes():
     assert next_look(300, (2, 1.0)) == 1
-    # arm 2 leads; IMED looks at arm 0, which has one observation
+    # Arm 2 leads now. IMED looks at arm 0, which has only one observation.
     assert next_look(300, (2, 1e3)) == 0
 
 
@@ -189,7 +190,7 @@ def test_looks_due_counts_the_looks_that_go_in_turn():
         n_arms = int(rng.integers(3, 6))
         state = GAUSSIAN.init(params, n_arms)
         counts = rng.integers(1, 40, n_arms)
-        counts[0] += 10**6  # the leader; arm 1 is held or has the smallest IMED index
+        counts[0] += 10**6  # arm 0 leads; arm 1 is held or has the smallest IMED index
         means = np.array([1.0, 0.999, *[-9.0] * (n_arms - 2)])
         known = state.statistics
         known.n_observed[:], known.sums[:] = counts, counts * means
@@ -231,7 +232,7 @@ def test_agrees_with_the_reference_while_arms_are_held(monkeypatch):
 
 @pytest.mark.slow
 def test_regret_is_several_times_lower_than_that_of_the_papers_policies():
-    """docs/kibitzer.md: 25.7 against 151 and 69 on the paper's arms; the margin is 60 and 5 s.e."""
+    """Measured: mean regret 25.1 (standard error 1.2) against 154.0 (2.1) of UCB1-Double."""
     problem = gaussian([2, 1.8, 1.5, 1, 0.5])
     data = kibitz.simulate(
         problem, active(0.1), [kibitzer(), kibitz.ucb_double()], horizon=10**4, runs=400, seed=1

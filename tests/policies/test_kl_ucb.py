@@ -1,4 +1,4 @@
-"""KL-UCB, against its definition and the reference."""
+"""KL-UCB agrees with its definition and with the reference."""
 
 import math
 
@@ -13,7 +13,7 @@ BERNOULLI = make_policy("kl_ucb", rewards="bernoulli")
 
 
 def bernoulli_index(mean, level, count=1):
-    """Return the index of an arm at the stage t = e^level, where the level is log t."""
+    """Return the index of an arm at stage t = e^level, rounded, and the bound log(t) / count."""
     stage = round(math.exp(level))
     counts = np.array([count, 1])
     return BERNOULLI.index(BERNOULLI.params, stage, counts, 0, mean), math.log(stage) / count
@@ -32,7 +32,7 @@ def test_the_gaussian_index_is_explicit():
 @pytest.mark.parametrize("count", [1, 10, 1000, 10**8])
 def test_the_bernoulli_index_is_the_largest_mean_within_the_divergence(mean, level, count):
     index, bound = bernoulli_index(mean, level, count)
-    assert mean < index <= 1  # 1 if the root rounds to 1
+    assert mean < index <= 1  # the index is 1 if the root of the equation rounds to 1
     assert index == pytest.approx(reference.largest_within(mean, bound), rel=1e-12, abs=1e-14)
 
 

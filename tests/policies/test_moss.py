@@ -1,4 +1,4 @@
-"""MOSS and MOSS-anytime, against small examples, the formula and the reference."""
+"""MOSS and MOSS-anytime agree with small examples, their formulas and the reference."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""OCUCB-n, against small examples, the formula and the reference."""
+"""OCUCB-n agrees with small examples, its formula and the reference."""
 
 import math
 from dataclasses import replace
@@ -22,7 +22,7 @@ RHOS = [0.5, 0.75, 1.0, 0.5 + 1e-9, 0.9]
 
 
 def test_with_rho_one_the_sum_is_over_the_smaller_counts():
-    # n = 4 beside 1 and 9: min(4, 4) + min(4, 1) + min(4, 9) = 9
+    # For the arm with count 4 among counts 4, 1, 9, the sum is min(4, 4) + min(4, 1) + min(4, 9) = 9.
     policy = make_policy("ocucb")
     params = policy.params._replace(eta=3.0, rho=1.0)
     index = policy.index(params, 100, make_statistics(np.array([4, 1, 9])), 0, 0.5)
@@ -31,7 +31,8 @@ def test_with_rho_one_the_sum_is_over_the_smaller_counts():
 
 
 def test_with_rho_half_the_sum_is_over_geometric_means():
-    # n = 4 beside 1 and 9: 4 + sqrt(4) + min(4, 6) = 10
+    # For the arm with count 4 among counts 4, 1, 9, the sum is 4 + sqrt(4 * 1) + min(4, sqrt(4 * 9)),
+    # which is 10.
     policy = make_policy("ocucb")
     index = policy.index(policy.params, 100, make_statistics(np.array([4, 1, 9])), 0, 0.5)
     expected = 0.5 + math.sqrt(2 * 2 * math.log(100 * math.log(100) / 10) / 4)
@@ -97,7 +98,7 @@ def test_incremental_sums_equal_the_formula(plain, rho, data):
         assert index == pytest.approx(policy.index(params, stage, summed, arm, 0.0), 1e-13)
         expected = reference.ocucb_index(stage, arm, plain, 0.0, params.eta, rho)
         assert index == pytest.approx(expected, rel=1e-13)
-    # the engine also evaluates the index of an arm at larger and smaller counts
+    # The engine also evaluates the index of an arm at hypothetical counts, larger or smaller.
     arm, other = data.draw(st.integers(0, len(plain) - 1)), data.draw(st.integers(1, 10**6))
     incremental.n_observed[arm] = plain[arm] = other
     expected = reference.ocucb_index(stage, arm, plain, 0.0, params.eta, rho)
@@ -107,7 +108,7 @@ def test_incremental_sums_equal_the_formula(plain, rho, data):
 @settings(max_examples=100, deadline=None)
 @given(COUNTS, st.sampled_from(RHOS), st.randoms(use_true_random=False))
 def test_incremental_sums_do_not_depend_on_the_order(counts, rho, random):
-    """Bit for bit: a live agent and a simulation may learn in different orders."""
+    """The sums must be equal bit for bit: an agent and a simulation may add in different orders."""
     policy = make_policy("ocucb")
     params = policy.params._replace(rho=rho)
     updates = [
@@ -143,7 +144,7 @@ def test_many_arms_agree_with_the_reference(n_arms, kind, rhos, ignore_looks):
 @pytest.mark.slow
 @pytest.mark.parametrize("leap", [False, True])
 def test_simulations_are_the_same_without_incremental_sums(leap):
-    """Run for run, also at the counts of a certificate's box."""
+    """Each run is the same. Leaps also evaluate the index at hypothetical counts."""
     policy = ocucb()
     unkept = replace(policy, init=init_without_rows)
     n_arms = 20 if SLOW else 60

@@ -1,4 +1,4 @@
-"""An own policy without an index: it is checked, compiled and named in errors."""
+"""A user's policy without an index is checked, compiled and named in errors."""
 
 import math
 from typing import NamedTuple
@@ -80,7 +80,7 @@ def uses_unsupported_code(params, stage, counts, arm, mean):
 @needs_jit
 @pytest.mark.parametrize("ask", [kb.check, lambda p: kb.simulate(PROBLEM, kb.bandit(), p, **PLAY)])
 def test_a_compile_error_names_the_users_line(ask):
-    """Both `check` and `simulate` name the file and line of the user."""
+    """The errors of both `check` and `simulate` name the file and line of the user's function."""
     for index, words in (
         (calls_a_plain_function, "plain_helper is a plain function; decorate it with @kibitz.jit"),
         (uses_unsupported_code, ""),

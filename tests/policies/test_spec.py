@@ -1,4 +1,4 @@
-"""Policies as plain data: specs, pickle, equality, `repr`, labels, and the user's functions."""
+"""Policies as plain data: specs, pickle, equality, `repr`, labels and users' functions."""
 
 import importlib.util
 import math
@@ -205,7 +205,7 @@ def test_a_missing_function_is_named_in_the_error(folder):
 
 
 def test_a_spec_without_a_hash_of_the_text_is_checked_after_the_import(folder):
-    """For stores from before this hash, the source is still compared."""
+    """Older stores have no hash of the text; the source is compared after the import instead."""
     data = to_spec(load(folder))
     del data["text"]
     unload_module()

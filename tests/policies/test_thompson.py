@@ -1,4 +1,4 @@
-"""Thompson sampling, against its posterior and, draw for draw, the reference."""
+"""Thompson sampling agrees with its posterior and, draw for draw, with the reference."""
 
 import math
 
@@ -27,27 +27,28 @@ def test_looks_at_the_runner_up_of_a_fresh_sample():
 
 
 def share_of_pulls(policy, params, observations, n=4000):
-    """Return how often arm 0 of two is pulled in many draws after the same observations."""
+    """Return how often arm 0 of two arms is pulled in n draws after the same observations, and n."""
     state, stage = replay(policy, params, 2, *observations)
     rng = np.random.default_rng(5)
     return sum(policy.pull(params, state, stage, rng) == 0 for _ in range(n)), n
 
 
 def test_samples_the_gaussian_posterior():
-    # Arm 0: N(0.5, 1); arm 1: N(0.25, 1/2). The difference is N(0.25, 1.5).
+    # The posteriors are N(0.5, 1) for arm 0 and N(0.25, 1/2) for arm 1. The difference is
+    # N(0.25, 1.5).
     policy = make_policy("thompson")
     wins, n = share_of_pulls(policy, policy.params, [(0, 0.5), (1, 0.0), (1, 0.5, "look")])
     chance = stats.norm.cdf(0.25 / math.sqrt(1.5))
-    assert stats.binomtest(wins, n, chance).pvalue > 1e-6  # the chance of a false alarm
+    assert stats.binomtest(wins, n, chance).pvalue > 1e-6  # the probability of a false alarm
 
 
 def test_samples_the_beta_posterior():
-    # Arm 0: Beta(2, 1), with P(X <= x) = x^2; arm 1: Beta(1, 3), with mean of (1 - x)^3 ...
-    # P(arm 0 wins) = int P(Y < x) 2x dx = int (1 - (1 - x)^3) 2x dx = 1 - 2 B(2, 4) = 0.9
+    # The posterior of arm 0 is Beta(2, 1) with density 2x. The posterior of arm 1 is Beta(1, 3) with
+    # P(Y < x) = 1 - (1 - x)^3. P(arm 0 wins) = int (1 - (1 - x)^3) 2x dx = 1 - 2 B(2, 4) = 0.9.
     policy = make_policy("thompson")
     params = policy.params._replace(beta=True)
     wins, n = share_of_pulls(policy, params, [(0, 1.0), (1, 0.0), (1, 0.0, "look")])
-    assert stats.binomtest(wins, n, 0.9).pvalue > 1e-6  # the chance of a false alarm
+    assert stats.binomtest(wins, n, 0.9).pvalue > 1e-6  # the probability of a false alarm
 
 
 def test_agrees_with_the_reference_draw_for_draw():

@@ -1,4 +1,4 @@
-"""UCB and its variants, against small examples, the formula and the reference."""
+"""UCB and its variants agree with small examples, their formulas and the reference."""
 
 import math
 
@@ -66,7 +66,7 @@ def test_the_second_ucb_never_looks_at_the_pulled_arm():
 
 
 def test_the_second_ucb_learns_from_looks_only():
-    # arm 1 is better by its pulls, arm 2 by its looks
+    # Arm 1 is better by the pulls, arm 2 by the looks.
     history = (0, 99.0), (1, 50.0), (2, 0.0), (1, 0.0, "look"), (2, 1.0, "look")
     assert decisions(make_policy("ucb_second"), 3, *history) == (0, 2)
 

@@ -1,4 +1,4 @@
-"""UCB2, against small examples, its definition and the reference."""
+"""UCB2 agrees with small examples, its definition and the reference."""
 
 import math
 import re
@@ -34,7 +34,7 @@ def test_levels_agree_with_the_reference(alpha):
 
 
 def test_pulls_an_arm_to_the_end_of_its_burst():
-    history = [(0, 9.0), (1, 0.0), (0, 9.0)]  # two observations: tau(1) = 2, the burst is over
+    history = [(0, 9.0), (1, 0.0), (0, 9.0)]  # arm 0 has tau(1) = 2 observations; no burst
     assert decisions(make_policy("ucb2"), 2, *history, params=FAST)[0] == 0
     history += [(0, -99.0)]  # a new burst, up to tau(2) = 4 observations
     assert decisions(make_policy("ucb2"), 2, *history, params=FAST)[0] == 0

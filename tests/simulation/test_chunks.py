@@ -35,7 +35,7 @@ def run_sweep(rates=(0.1, 0.4), policies=None, **options):
 
 
 def assert_same(data, other):
-    """Assert that two results are equal bit for bit; text has another type in a store."""
+    """Assert that two results are equal bit for bit, except that text has another type in a store."""
     assert data.data_vars.keys() == other.data_vars.keys()
     for name in other.data_vars:
         assert data[name].dtype == other[name].dtype
@@ -86,7 +86,8 @@ def test_at_most_one_chunk_is_in_memory(store, monkeypatch):
 
     monkeypatch.setattr(ZarrResults, "write", write_and_measure)
     monkeypatch.setattr(schedule, "chunk_size", lambda *_: 2)
-    monkeypatch.setattr(schedule, "check_memory", lambda *_: 1 / 0)  # a store need not fit in memory
+    # A store need not fit in memory, so the size of the result must not be checked.
+    monkeypatch.setattr(schedule, "check_memory", lambda *_: 1 / 0)
     run_sweep(file=store)
     stages = schedule.resolve_stages(None, [200])
     assert len(sizes) == 10
@@ -118,7 +119,7 @@ def test_only_missing_blocks_are_played(store, monkeypatch):
     monkeypatch.setattr(schedule, "chunk_size", lambda *_: 4)
     run_sweep(file=store)
     (store / "n_looks" / "c.0.1.2.0").unlink()
-    (store / "regret" / "c.0.0.1.0").write_bytes(b"")  # as after a power failure
+    (store / "regret" / "c.0.0.1.0").write_bytes(b"")  # an empty file, as after a power failure
     seen = []
     original = playing.play_all
 
@@ -145,7 +146,7 @@ class KilledError(BaseException):
 
 
 def test_a_store_can_be_resumed_after_a_kill_between_any_two_files(store, monkeypatch):
-    """The kill comes at random points, also while the store grows."""
+    """Kills come at random points, also while runs and cells are being added."""
     monkeypatch.setattr(schedule, "chunk_size", lambda *_: 2)
     rng = np.random.default_rng(5)
     replace = os.replace
@@ -317,8 +318,8 @@ def test_how_many_runs_make_a_chunk():
         job = Job(None, kb.ucb(), PROBLEM, kb.bandit(), horizon, np.zeros(stages), 1, 0, runs)
         return schedule.chunk_size([job] * cells, lambda: workers)
 
-    assert block(1000, 100) == 100  # a cell is a chunk
-    assert block(1000, 10**6) == schedule.MAX_CHUNK_BYTES // 1600  # of at most 4 MiB
-    assert block(10**7, 10**4) == 60  # of at most half a minute, at 50 ns a stage
+    assert block(1000, 100) == 100  # all runs of a cell fit into one chunk
+    assert block(1000, 10**6) == schedule.MAX_CHUNK_BYTES // 1600  # a chunk has at most 4 MiB
+    assert block(10**7, 10**4) == 60  # a chunk takes at most 30 s, at 50 ns per stage
     assert block(1000, 100, cells=1) == 13  # enough chunks for two workers
     assert block(10**9, 10) == 1

@@ -1,4 +1,4 @@
-"""Workers in other processes: a pool, loky and Dask give the same bits, also if one is killed."""
+"""A process pool, loky and Dask give the same bits as threads, even if a worker is killed."""
 
 import os
 import signal
@@ -19,7 +19,7 @@ from kibitz.simulation import executors, schedule
 pytestmark = pytest.mark.slow
 
 PROBLEM = kb.gaussian([1, 0.5, 0])
-LONG = {"horizon": 20_000, "runs": 600, "seed": 1, "engine": "step"}  # half a second
+LONG = {"horizon": 20_000, "runs": 600, "seed": 1, "engine": "step"}  # takes half a second
 
 
 def simulate_runs(**options):
@@ -32,8 +32,8 @@ def by_threads():
 
 
 @pytest.fixture
-def small(monkeypatch):
-    """Make payloads small, so that some can be lost."""
+def small_payloads(monkeypatch):
+    """Make payloads small, so that a killed worker loses only some of them."""
     for module in (executors, schedule):
         monkeypatch.setattr(module, "PAYLOAD_SECONDS", 0.05)
 
@@ -78,7 +78,7 @@ SCRIPT = """
 
 
 def test_a_policy_and_a_rate_of_main_are_sent_to_spawned_processes(tmp_path):
-    """Workers load the kernels that this process cached and compile nothing."""
+    """Workers compile nothing; they load the kernels that the main process cached."""
     file = tmp_path / "script.py"
     file.write_text(dedent(SCRIPT))
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
@@ -113,7 +113,7 @@ class Killer:
             os.kill(self.victim(), signal.SIGKILL)
 
 
-def test_a_pool_is_restarted_when_a_worker_is_killed(by_threads, small):
+def test_a_pool_is_restarted_when_a_worker_is_killed(by_threads, small_payloads):
     made = []
 
     def make():
@@ -127,7 +127,7 @@ def test_a_pool_is_restarted_when_a_worker_is_killed(by_threads, small):
     xarray.testing.assert_identical(data, by_threads)
 
 
-def test_loky_plays_the_same_bits_and_may_lose_a_worker(by_threads, small):
+def test_loky_plays_the_same_bits_and_may_lose_a_worker(by_threads, small_payloads):
     from loky import get_reusable_executor
 
     made = []
@@ -145,7 +145,7 @@ def test_loky_plays_the_same_bits_and_may_lose_a_worker(by_threads, small):
 
 @pytest.fixture(scope="module")
 def dask():
-    """A cluster of two worker processes on this machine."""
+    """Return the client of a Dask cluster with two worker processes on this machine."""
     from distributed import Client, LocalCluster
 
     two = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 60}
@@ -153,7 +153,9 @@ def dask():
         yield client
 
 
-def test_a_dask_cluster_plays_the_same_bits_and_may_lose_a_worker(by_threads, small, dask, tmp_path):
+def test_a_dask_cluster_plays_the_same_bits_and_may_lose_a_worker(
+    by_threads, small_payloads, dask, tmp_path
+):
     store = tmp_path / "result.zarr"
     assert executors.count_workers(dask.get_executor()) == 2
     processes = dask.run(os.getpid)
@@ -164,10 +166,10 @@ def test_a_dask_cluster_plays_the_same_bits_and_may_lose_a_worker(by_threads, sm
     for name in by_threads.data_vars:
         assert (data[name] == by_threads[name]).all()
     after = dask.run(os.getpid)
-    assert set(after.values()) != set(processes.values())  # one of them was restarted
+    assert set(after.values()) != set(processes.values())  # one worker was restarted
 
 
-def test_ctrl_c_cancels_waiting_jobs_of_a_cluster(small, dask, tmp_path):
+def test_ctrl_c_cancels_waiting_jobs_of_a_cluster(small_payloads, dask, tmp_path):
     file = tmp_path / "result.nc"
 
     def stop(what, share):

@@ -1,4 +1,4 @@
-"""The numbers of fixed simulations equal the recorded ones.
+"""The numbers of fixed simulations equal the recorded numbers.
 
 Counts must agree exactly. An intended change needs a new revision of the engine
 (`kibitz.simulation.fingerprint`) and a new `files/golden.json`, written by `golden.py`.

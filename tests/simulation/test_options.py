@@ -43,7 +43,7 @@ def test_every_option_with_help_has_a_flag():
             assert flags[name].help == option.help
             assert flags[name].opts == [(option.flag or f"--{name}").split()[0]]
         else:
-            assert name not in flags or name == "watch"  # the flag opens a window
+            assert name not in flags or name == "watch"  # the flag --watch opens a window
 
 
 def test_jobs_and_fingerprints_have_the_options_they_need():

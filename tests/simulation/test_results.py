@@ -1,4 +1,4 @@
-"""Saved results: atomic, verified, and resumed by later versions."""
+"""Saved results are written atomically, verified, and resumed by later versions."""
 
 import json
 import os
@@ -29,7 +29,7 @@ POLICIES = [kb.ucb(), kb.ucb2(), kb.etc_ocucb(), kb.thompson(), kb.kl_ucb()]
 
 @pytest.fixture
 def file(tmp_path):
-    """Return a small saved result."""
+    """Return the path of a small saved result."""
     path = tmp_path / "result.nc"
     shutil.copy(FILES / "step-0.2.0.nc", path)
     return path
@@ -56,7 +56,7 @@ def test_a_file_of_each_version_can_be_resumed_with_the_same_numbers(tmp_path, v
 
 
 def test_old_runs_are_not_computed_again(tmp_path):
-    """A value changed in the old file, which no run produces, is still there."""
+    """A value that no run produces is written into the old file, and is still there afterwards."""
     path = tmp_path / "result.nc"
     old = xarray.load_dataset(FILES / "step-0.1.0.nc", engine="h5netcdf")
     old["n_free"][:] = 12345
@@ -157,7 +157,7 @@ def test_any_netcdf_reader_opens_a_file(file):
 
 
 def test_any_flipped_byte_is_detected(file):
-    """Flip bytes at 300 positions in coordinates, data, attributes and structure; zero 512 bytes."""
+    """Flip single bits at 300 positions of the file, then overwrite 512 bytes with zeros."""
     whole = file.read_bytes()
     rng = np.random.default_rng(1)
     for place in rng.integers(len(whole) - 90, size=300):
@@ -212,7 +212,7 @@ except ValueError as error:
 
 
 def test_a_full_disk_raises_and_keeps_the_old_file(tmp_path):
-    """A limit on file sizes stands in for a full disk; the system raises the same OSError."""
+    """A limit on file sizes stands in for a full disk: the system call fails in the same way."""
     path = tmp_path / "result.nc"
     setting = {"horizon": 200, "seed": 5, "engine": "step"}
     kb.simulate(PROBLEM, kb.active(0.2), kb.thompson(), runs=2, file=path, **setting)

@@ -17,7 +17,7 @@ MEANS = np.array([2, 1.8, 1.5, 1, 0.5])
 def test_ten_times_the_scale_is_ten_times_the_regret(name, leap):
     policy = POLICIES[name]()
     if leap and policy.index is None:
-        return  # it is played stage by stage
+        return  # a policy without an index is played stage by stage
     setting = {"horizon": 400 if leap else 2000, "runs": 5, "seed": 3, "leap": leap}
     one, ten = (
         play_runs(policy, kb.gaussian(scale * MEANS, sd=scale), kb.active(0.1), **setting)
@@ -29,7 +29,7 @@ def test_ten_times_the_scale_is_ten_times_the_regret(name, leap):
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_bernoulli_rewards_have_scale_one_half(name):
-    """Compare with rewards of 0 and 2, which have scale 1, and with scale=1/2."""
+    """A policy without a given scale plays like the same policy with scale=0.5."""
     policy = POLICIES[name]()
     setting = {"horizon": 500, "runs": 5, "seed": 3}
     problem = kb.bernoulli([0.9, 0.5, 0.4])

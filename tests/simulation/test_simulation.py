@@ -1,4 +1,4 @@
-"""simulate and sweep: labels, files, resuming and errors."""
+"""Labels, files, resuming and errors of `simulate` and `sweep`."""
 
 import json
 import math
@@ -72,12 +72,12 @@ def test_a_file_can_be_resumed(tmp_path):
     first = play(runs=4, file=file)
     written = file.read_bytes()
     np.testing.assert_array_equal(play(runs=4, file=file)["regret"], first["regret"])
-    assert file.read_bytes() == written  # nothing to do, nothing written
+    assert file.read_bytes() == written  # the file is complete, so it is not written
     more = play([kibitz.ucb(), kibitz.ftl()], runs=6, file=file)
     np.testing.assert_array_equal(more["regret"], play([kibitz.ucb(), kibitz.ftl()])["regret"])
     with xarray.open_dataset(file, engine="h5netcdf") as opened:  # readable without kibitz
         np.testing.assert_array_equal(opened["regret"], more["regret"])
-    fewer = play(runs=2, file=file)  # a part of the file; the file keeps the rest
+    fewer = play(runs=2, file=file)  # the file keeps the other runs
     assert fewer.sizes["run"] == 2
     assert len(play([kibitz.ucb(), kibitz.ftl()], file=file)["run"]) == 6
 
@@ -166,15 +166,15 @@ def test_an_interruption_keeps_finished_runs(tmp_path):
 @pytest.mark.slow
 def test_ctrl_c_on_the_command_line_ends_cleanly(tmp_path):
     file = tmp_path / "result.nc"
-    play(kibitz.ucb2(), kibitz.bandit(), kibitz.gaussian([1, 0.9]))  # compiles
+    play(kibitz.ucb2(), kibitz.bandit(), kibitz.gaussian([1, 0.9]))  # compile the kernel first
     command = [sys.executable, "-m", "kibitz.cli", "simulate", "--means", "1,0.9", "--policy"]
     command += ["ucb2", "--horizon", "2000000", "--runs", "4000", "--out", str(file)]
 
-    def listen():  # a background process may have inherited an ignored SIGINT
+    def listen():  # a background process may inherit SIGINT as ignored
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=listen) as process:
-        for _ in range(6):  # on a busy machine numba may still be starting and swallow a signal
+        for _ in range(6):  # on a busy machine, numba may still be starting and lose a signal
             time.sleep(10)
             process.send_signal(signal.SIGINT)
             try:

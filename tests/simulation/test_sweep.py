@@ -166,7 +166,7 @@ def test_random_problems_depend_on_seed_and_draw_only():
     assert not np.array_equal(problem(3).means, problem(4).means)
     assert not np.array_equal(problem(3).means, kb.random_problems(five_random_arms, seed=8)(3).means)
     means = np.concatenate([problem(n).means for n in range(400)])
-    assert abs(means.mean()) < 4 / np.sqrt(2000)  # false alarm: 6e-5
+    assert abs(means.mean()) < 4 / np.sqrt(2000)  # probability of a false alarm: 6e-5
     assert abs(means.std() - 1) < 4 / np.sqrt(4000)
 
 
@@ -213,7 +213,7 @@ def test_a_summary_equals_the_statistics_of_the_runs_for_all_executors(tmp_path,
         one, own = data[name].load(), runs[name]
         assert one.dims == tuple("statistic" if dim == "run" else dim for dim in own.dims)
         assert (one.sel(statistic="count") == 30).all()
-        close = {"rtol": 1e-13}  # sums in another order
+        close = {"rtol": 1e-13}  # sums are added in another order
         np.testing.assert_allclose(one.sel(statistic="mean"), own.mean("run"), **close)
         np.testing.assert_allclose(one.sel(statistic="variance"), own.var("run", ddof=1), **close)
         for q in QUANTILES:

@@ -1,4 +1,4 @@
-"""`watch`: what it is called with, when, and after an interruption."""
+"""When `watch` is called and with what results, also after an interruption."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -23,7 +23,7 @@ def play(policies=POLICIES, **options):
 
 @pytest.fixture
 def watch_every_job(monkeypatch):
-    """Call `watch` after each job."""
+    """Make the simulator call `watch` after each job."""
     monkeypatch.setattr(playing, "WATCH_SECONDS", 0.0)
     monkeypatch.setattr(playing, "WATCH_SHARE", 1.0)
 
@@ -43,7 +43,7 @@ def test_watch_gets_results_of_fewer_runs_and_does_not_change_the_result():
 
 @pytest.mark.usefixtures("watch_every_job")
 def test_watch_with_an_executor(monkeypatch):
-    for module in (schedule, executors):  # jobs are longer there
+    for module in (schedule, executors):  # jobs for an executor are longer by default
         monkeypatch.setattr(module, "PAYLOAD_SECONDS", 0.01)
     shown = []
     with ThreadPoolExecutor(2) as pool:
@@ -70,7 +70,7 @@ def test_a_folder_is_watched_chunk_by_chunk(tmp_path):
     shown = []
     file = tmp_path / "result.zarr"
     play(file=file, threads=8, watch=lambda data: shown.append(data.compute()))
-    assert len(shown) > 1  # of 16 blocks
+    assert len(shown) > 1  # there are 16 chunks
     for part in shown:
         xarray.testing.assert_equal(part, play(runs=part.sizes["run"]))
 
@@ -87,7 +87,7 @@ def test_policies_advance_together_and_an_error_in_watch_ends_the_simulation(tmp
     with xarray.open_dataset(file, engine="h5netcdf") as opened:
         done = np.isfinite(opened["final_regret"]).sum("run").to_numpy()
     assert (done > 0).all()
-    assert (done <= 100).all()  # if policies were played one after the other, one would be complete
+    assert (done <= 100).all()  # if policies ran one by one, the first would be complete
     xarray.testing.assert_identical(play(file=file, runs=200), play(runs=200))
 
 
@@ -105,7 +105,7 @@ def test_an_interruption_shows_all_finished_runs_once_more(tmp_path, monkeypatch
     with xarray.open_dataset(file, engine="h5netcdf") as opened:
         there = np.isfinite(opened["final_regret"]).all("policy").to_numpy()
     assert 0 < first < last < 200
-    assert last == np.argmin(there)  # all runs before the first missing one
+    assert last == np.argmin(there)  # all runs before the first missing run
     xarray.testing.assert_identical(shown[-1], play(runs=last))
 
 
@@ -123,7 +123,7 @@ def test_an_interruption_in_watch_does_not_show_the_same_runs_again(monkeypatch)
 
 
 class Clock:
-    """A fake clock, and a result with two cells that fills up."""
+    """A fake clock that also serves as a result with two cells, `a` and `b`."""
 
     def __init__(self):
         self.now = 100.0
@@ -152,7 +152,7 @@ def test_watch_is_called_at_most_twice_a_second_and_rarely_if_slow(monkeypatch):
     assert shown == []  # no runs yet
     clock.complete = {"a": 3, "b": 2}
     watching.show()
-    assert shown == [2]  # the runs that both have
+    assert shown == [2]  # the runs that both cells have
     clock.complete = {"a": 3, "b": 4}
     clock.now += 0.4
     watching.show()
@@ -162,7 +162,7 @@ def test_watch_is_called_at_most_twice_a_second_and_rarely_if_slow(monkeypatch):
     watching.show()
     assert shown == [2, 3]
     clock.complete = {"a": 10, "b": 10}
-    clock.now += 6.9  # watch may take 3 s of 10 s
+    clock.now += 6.9  # a call that takes 3 s may come once in 10 s
     watching.show()
     assert shown == [2, 3]
     clock.now += 0.2
@@ -181,7 +181,7 @@ def test_jobs_with_many_arms_have_fewer_stages(monkeypatch):
         yield from ()
 
     monkeypatch.setattr(playing, "play_all", collect_jobs)
-    for n_arms, most in ((5, 50), (500, 2)):  # of 10^6 stages, and of a fiftieth of that
+    for n_arms, most in ((5, 50), (500, 2)):  # jobs of 5 * 10^5 and 2 * 10^4 stages
         cut.clear()
         problem = kibitz.gaussian(np.linspace(0, 1, n_arms))
         setting = {"horizon": 10_000, "runs": 200, "seed": 1, "threads": 1}

@@ -1,4 +1,4 @@
-"""Executors that record or lose jobs, and functions that modify a worker process."""
+"""Executors that record or lose jobs, and functions that change a worker process."""
 
 import importlib
 import math
@@ -8,7 +8,7 @@ from kibitz.simulation import payload
 
 
 class InlineExecutor(Executor):
-    """Runs calls at once in this process, records them, and loses some on request."""
+    """An executor that runs and records calls in this process, and fails some calls on request."""
 
     def __init__(self, fails=lambda n: None, answers=lambda answer: answer):
         self.calls, self.fails, self.answers = [], fails, answers
@@ -50,13 +50,13 @@ def pretend_older_version():
 
 
 def restore_version():
-    """Undo the change."""
+    """Undo `pretend_older_version`."""
     payload.version = the_version
     payload.current_versions.cache_clear()
 
 
 def edit_ucb():
-    """Give this process another formula for UCB under the same version."""
+    """Change the formula of UCB in this process, but not the version."""
 
     def growth(params, stage):
         return 2 * math.sqrt(params.exploration * math.log(stage))

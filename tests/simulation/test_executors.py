@@ -208,6 +208,12 @@ def test_anything_but_an_executor_is_rejected(junk):
         simulate_runs(executor=junk)
 
 
+def test_a_function_that_does_not_return_an_executor_is_rejected():
+    message = "the function given as executor must return a concurrent.futures Executor, got 3$"
+    with pytest.raises(ValueError, match=message):
+        simulate_runs(executor=lambda: 3)
+
+
 def test_ctrl_c_cancels_waiting_jobs_and_leaves_a_file_to_resume(tmp_path, small_payloads):
     file = tmp_path / "result.nc"
     gate = threading.Event()

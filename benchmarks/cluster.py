@@ -65,7 +65,7 @@ def record_busy_seconds(executor):
 
     def submit_and_record(function, *arguments):
         future = submit(function, *arguments)
-        future.add_done_callback(lambda done: busy.append(done.result().measure))
+        future.add_done_callback(lambda done: busy.append(done.result().seconds))
         return future
 
     executor.submit = submit_and_record

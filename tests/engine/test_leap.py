@@ -424,7 +424,7 @@ ATTACKS = {  # means, sds, the arm with the narrow margin, the sign of the margi
 
 @pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize("log", [4.0, 5.0])
-def test_tight_certificates_never_fail(attack, log):
+def test_tight_certificates_fail_nearly_as_often_as_allowed(attack, log):
     """One arm leads by a little less than z sqrt(n), where the reflection principle is sharp.
 
     The certificates fail nearly as often as allowed (e^-log) but not more often. The probability of a

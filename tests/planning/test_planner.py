@@ -382,28 +382,28 @@ def test_text_output_shows_predictions_and_simulations(command):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "give exactly one of gap, gap_range and gaps, got none"),
+        ([], "give exactly one of --gap, --gap-range, --gaps and --log, got none of them"),
         (
             ["--gap", "1", "--gaps", "1"],
-            "give exactly one of gap, gap_range and gaps, got gap and gaps",
+            "give exactly one of --gap, --gap-range, --gaps and --log, got --gap and --gaps",
         ),
-        (["--gap", "1"], "gap needs n_arms, the number of arms"),
-        (["--gap", "1", "--arms", "1"], "n_arms must be a whole number of at least 2, got 1"),
-        (["--gap", "nan", "--arms", "2"], "gap must be positive and finite, got nan"),
-        (["--gap-range", "2,1", "--arms", "2"], "gap_range must be two increasing gaps"),
+        (["--gap", "1"], "--gap needs --arms, the number of arms"),
+        (["--gap", "1", "--arms", "1"], "--arms must be a whole number of at least 2, got 1"),
+        (["--gap", "nan", "--arms", "2"], "--gap must be positive and finite, got nan"),
+        (["--gap-range", "2,1", "--arms", "2"], "--gap-range must be two increasing gaps"),
         (
             ["--gaps", "0,0,1"],
-            "gaps must be positive for every arm but the best, got [0.0, 0.0, 1.0]",
+            "--gaps must be positive for every arm but the best, got [0.0, 0.0, 1.0]",
         ),
-        (["--gaps", "1,x"], "gaps must be a number, got 'x'"),
-        (["--gaps", "1", "--arms", "5"], "n_arms must be 2 to match gaps, or left out, got 5"),
-        (["--gaps", "1", "--cost", "-1"], "cost must be finite and ≥ 0, got -1.0"),
-        (["--gaps", "1", "--exploration", "0"], "exploration must be positive and finite, got 0.0"),
+        (["--gaps", "1,x"], "--gaps must be a number, got 'x'"),
+        (["--gaps", "1", "--arms", "5"], "--arms must be 2 to match gaps, or left out, got 5"),
+        (["--gaps", "1", "--cost", "-1"], "--cost must be finite and ≥ 0, got -1.0"),
+        (["--gaps", "1", "--exploration", "0"], "--exploration must be positive and finite, got 0.0"),
         (
             ["--gaps", "1", "--plot", "x.doc"],
-            "plot must be a name that ends in .png, .svg or .pdf, got 'x.doc'",
+            "--plot must be a name that ends in .png, .svg or .pdf, got 'x.doc'",
         ),
-        (["--gaps", "1", "--horizon", "0"], "horizon must be a whole number of at least 1, got 0"),
+        (["--gaps", "1", "--horizon", "0"], "--horizon must be a whole number of at least 1, got 0"),
     ],
 )
 def test_invalid_input_prints_one_line_and_exits_with_2(command, arguments, message):
@@ -417,10 +417,10 @@ def test_invalid_input_prints_one_line_and_exits_with_2(command, arguments, mess
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--arms", "3", "--gap", "1e300"], "gap must be from 1e-50 to 1e50, got 1e+300"),
-        (["--arms", "3", "--gap", "5e-324"], "gap must be from 1e-50 to 1e50, got 5e-324"),
-        (["--gaps", "1,1e300"], "gaps must be 0 or from 1e-50 to 1e50, got [0.0, 1.0, 1e+300]"),
-        (["--gaps", "1", "--runs", "-1"], "runs must be a whole number of at least 1, got -1"),
+        (["--arms", "3", "--gap", "1e300"], "--gap must be from 1e-50 to 1e50, got 1e+300"),
+        (["--arms", "3", "--gap", "5e-324"], "--gap must be from 1e-50 to 1e50, got 5e-324"),
+        (["--gaps", "1,1e300"], "--gaps must be 0 or from 1e-50 to 1e50, got [0.0, 1.0, 1e+300]"),
+        (["--gaps", "1", "--runs", "-1"], "--runs must be a whole number of at least 1, got -1"),
     ],
 )
 def test_extreme_values_are_rejected(command, arguments, message):

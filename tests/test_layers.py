@@ -27,6 +27,7 @@ ALLOWED = {  # package: the packages of kibitz and the libraries that it may imp
         ["bounds", "evaluation", "live", "model", "planning", "plotting", "policies", "simulation"],
         ["xarray"],
     ),
+    "__main__": (["cli"], []),
     "_errors": ([], []),
     "_hashing": ([], []),
     "_jit": ([], []),

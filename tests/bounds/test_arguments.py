@@ -166,7 +166,9 @@ def test_varying_rates_become_a_schedule():
     assert upper.ucb_schedule(PROBLEM, passive(rates, WEIGHTS), 1000) == expected
     steady = upper.ucb_schedule(PROBLEM, passive(0.1), 1000)
     assert steady == upper.ucb_schedule(GAPS, lambda t: 0.1 * t, None, 1000)
-    with pytest.raises(ValueError, match=r"^rate must be in \[0, 1\] and not a schedule, got "):
+    with pytest.raises(
+        ValueError, match=r"^rate must be one or more numbers in \[0, 1\], not a function, got "
+    ):
         upper.ucb_sharp(PROBLEM, passive(rates), 1000)
     with pytest.raises(ValueError, match=r"^feedback must be a model with a number, an array or"):
         lower.active_maximum(PROBLEM, active(lambda stage: 0.1), 1000)

@@ -237,9 +237,9 @@ def test_epoch_length_raises_if_it_overflows_a_float():
 
 @pytest.mark.parametrize("base", [2, 3, 4])
 def test_etc_horizon_keeps_the_ratio_that_the_proof_needs(base):
-    """D34: the proof needs d_m/(ETC's horizon) = 1/(d log d), where d = d_{m+1} is the next epoch.
+    """D34: the proof needs d_m/(ETC's horizon) = 1/(d log d), with d = d_{m+1}, the next length.
 
-    The paper's exponent 3/2 is right for p = 2 only. For other p the ratio becomes
+    The paper's exponent 3/2 is right only for base p = 2. For other p the ratio is
     d^{1/p − 3/2}/log d, which is too large for p < 2.
     """
     for m in range(4):

@@ -645,7 +645,7 @@ def test_tables_agree_with_an_independent_program(beta):
 def test_tables_are_bounds_for_any_solution_of_the_solver(maker):
     """Check that inaccurate weights only give larger values, because the result is normalised."""
     times, slopes = np.geomspace(0.25, 60, 100), np.geomspace(0.3, 6, 30)
-    rows = maker.least_exponents(10.0, 1.0, 1.0, times, slopes, False)
+    rows = maker.lower_exponents(10.0, 1.0, 1.0, times, slopes, False)
     rng = np.random.default_rng(12)
     best = maker.crossing(0.25, 10.0, 1.0, 1.0, 200, 56)
     for _ in range(20):

@@ -623,7 +623,7 @@ def test_schedule_with_more_than_one_look_per_stage_raises():
     "closed", [lower.passive_theorem, lower.active_theorem, lower.active_alternative]
 )
 def test_closed_forms_reject_schedules(closed):
-    with pytest.raises(ValueError, match="rate must be in"):
+    with pytest.raises(ValueError, match="rate must be one or more numbers in"):
         call(closed, FIVE, lower.schedule([0.1]), 100)
 
 
@@ -992,7 +992,7 @@ def test_d12_the_limit_for_equal_gaps_lacks_a_minus_one(log_inverse):
         assert printed / leading > 1.01
 
 
-def test_d12_two_is_also_lost_for_equal_gaps():
+def test_d12_the_factor_two_is_also_missing_for_equal_gaps():
     """D12: the leading term is more than twice the value of the linear program."""
     n_arms, gap, rate = 20, 0.2, 1e-5
     leading = lower.active_equal_gaps(n_arms, gap, rate, 2**53, form="leading")

@@ -163,7 +163,7 @@ def test_weights_can_be_named(weights, expected):
     assert check_weights(weights, np.array([0, 0.2, 1.5, 1.8])) == pytest.approx(expected, abs=6e-5)
 
 
-def test_invalid_weights_raise():
+def test_invalid_arguments_raise():
     with pytest.raises(ValueError, match="weights must be one of uniform, optimal, suboptimal"):
         summary(FOUR, 0.1, "best", 100)
     with pytest.raises(ValueError, match="weights must be 4 numbers"):

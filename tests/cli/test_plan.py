@@ -107,8 +107,8 @@ def test_accuracy_is_one_sentence(planned, capsys):
     ]
     assert (
         f"Accuracy: in our tests, 90 % of predictions were within {shares[0]} (kibitzer) or "
-        f"{shares[1]} (UCB1-Double) of the simulated value, relative to the regret without looks; "
-        f"for early looks {shares[2]} and {shares[3]}."
+        f"{shares[1]} (UCB1-Double) of the simulated regret; "
+        f"for early looks, within {shares[2]} and {shares[3]} of the regret without looks."
     ) in " ".join(capsys.readouterr().out.split())
 
 

@@ -64,7 +64,7 @@ def test_formulas_of_all_kinds_share_one_generic_kernel():
 
 def test_a_policy_with_a_function_replaced_has_no_generic_kernel():
     """The generic kernel would use the policy's rule and ignore the new function."""
-    changed = replace(kb.ucb(), observe=kb.ucb_second().observe)
+    changed = replace(kb.ucb(), look=kb.ucb_second().look)
     assert make_generic(kb.ucb()) is not None
     assert make_generic(changed) is None
     assert changed != kb.ucb()

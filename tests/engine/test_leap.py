@@ -405,7 +405,7 @@ def test_certified_blocks_are_played_as_certified(policy):
 
 @pytest.mark.parametrize("policy", TRIED)
 def test_loose_certificates_fail_no_more_often_than_allowed(policy):
-    """A certificate excludes 2K + 2 = 10 events; here each has probability at most e^-3."""
+    """A certificate relies on 2K + 2 = 10 bounds; here each fails with probability at most e^-3."""
     play, bound = run_trials(policy), 10 * math.exp(-3)
     for history in (ANY, ANY._replace(spread=0.1), ANY._replace(spread=30.0, most=100.0)):
         for feedback in TRIED_FEEDBACKS:

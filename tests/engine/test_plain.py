@@ -72,7 +72,7 @@ def test_an_environment_can_be_sampled_in_plain_python():
         stream = new_stream(1)
         rewards = [environment.draw(arms, arm, stream) for arm in (0, 1, 0, 1)]
         assert np.all(np.isfinite(rewards))
-        if problem.kind != "table":
+        if problem.kind != "empirical":
             assert np.isfinite(leap.draw_sum(arms, 0, 1000, stream.rng))
     feedback = kb.passive(lambda stage: 1 / stage, lambda stage, arm: 0.5)
     next_arrival, draw_look_arm = environment.make_look_functions(feedback)

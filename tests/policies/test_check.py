@@ -131,8 +131,11 @@ def pull_at_random(params, state, stage, rng):
     [
         ({"pull": pull_and_count}, "pull and look of ucb must not modify the state, but they did at"),
         ({"pull": pull_beyond}, "pull of ucb must be one of 2 arms, got 2"),
-        ({"pull": pull_the_worst}, "pull of ucb must be the arm of largest index, got 1 at stage 1"),
-        ({"look": look_at_the_last}, "look of ucb must be the arm of second largest index"),
+        (
+            {"pull": pull_the_worst},
+            "pull of ucb must be the arm with the largest index, got 1 at stage 1",
+        ),
+        ({"look": look_at_the_last}, "look of ucb must be the arm with the second largest index"),
         ({"update": update_once}, "decisions of ucb must depend on its observations only, got"),
         ({"look": pull_beyond}, "look of ucb must be one of 2 arms, got 2"),
     ],
@@ -144,7 +147,9 @@ def test_functions_that_break_the_contract_are_rejected(change, message):
 
 def test_looks_out_of_turn_are_rejected():
     policy = dataclasses.replace(kb.ftl_robin(), look=look_at_the_last)
-    with pytest.raises(ValueError, match="look of ftl_robin must be the arm whose turn it is, got 1"):
+    with pytest.raises(
+        ValueError, match="look of ftl_robin must be the arm whose turn it is, arm 0, got arm 1"
+    ):
         kb.check(policy)
 
 

@@ -228,7 +228,7 @@ def test_ctrl_c_keeps_finished_chunks(store, monkeypatch):
     ("change", "message"),
     [
         ({"seed": 2}, "seed = 1 instead of 2 for ucb"),
-        ({"stages": [200]}, "other stages, up to 200"),
+        ({"stages": [200]}, r"different recorded stages \(the last is 200\)"),
         ({"policies": {"ucb": kb.ucb(2)}}, "policy.parameters.exploration = 6.0 instead of 2.0"),
         ({"keep": "summary"}, "with a sweep over rate and keeps runs"),
     ],

@@ -102,11 +102,11 @@ def test_only_missing_runs_are_computed(tmp_path, monkeypatch):
     ("change", "message"),
     [
         ({"seed": 2}, "seed = 1 instead of 2"),
-        ({"horizon": 301}, "other stages, up to 300"),
+        ({"horizon": 301}, r"different recorded stages \(the last is 300\)"),
         ({"feedback": kibitz.active(0.3)}, "feedback.rate = 0.2 instead of 0.3"),
         ({"problem": kibitz.gaussian([0.5, 0.1, 0.2])}, "problem.means"),
         ({"policies": {"ucb": kibitz.ucb(2)}}, "policy.parameters.exploration = 6.0 instead of 2.0"),
-        ({"stages": [5, 300]}, "other stages, up to 300"),
+        ({"stages": [5, 300]}, r"different recorded stages \(the last is 300\)"),
     ],
 )
 def test_a_file_with_another_fingerprint_is_rejected_and_unchanged(tmp_path, change, message):

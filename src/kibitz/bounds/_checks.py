@@ -80,7 +80,7 @@ def check_weights(weights: Weights, gaps: FloatArray) -> FloatArray:
 def check_rate(rate: Rate) -> FloatArray:
     """Return the rates ε of looks as an array of numbers in [0, 1]."""
     if callable(rate):
-        raise invalid("rate", "in [0, 1] and not a schedule", rate)
+        raise invalid("rate", "one or more numbers in [0, 1], not a function", rate)
     return check_array("rate", rate, "in [0, 1]", lambda x: (x >= 0) & (x <= 1))
 
 

@@ -30,18 +30,23 @@ def plan(
     n_arms: Annotated[
         int | None,
         option.integer(
-            "--arms", "Number of arms, for --gap and --gap-range", PROBLEM, least=2, alias="--n-arms"
+            "--arms",
+            "Number of arms; required with --gap and --gap-range",
+            PROBLEM,
+            least=2,
+            alias="--n-arms",
         ),
     ] = None,
     gap: Annotated[
-        float | None, option.number("--gap", "Gap of every arm but the best: 0.5", PROBLEM)
+        float | None, option.number("--gap", "Gap of every arm but the best, such as 0.5", PROBLEM)
     ] = None,
     gap_range: Annotated[
         Numbers | None,
-        option.numbers("--gap-range", "Smallest and largest value of that gap: 0.1,1", PROBLEM),
+        option.numbers("--gap-range", "Smallest and largest plausible gap, such as 0.1,1", PROBLEM),
     ] = None,
     gaps: Annotated[
-        Numbers | None, option.numbers("--gaps", "Gap of each arm but the best: 0.2,0.5,1", PROBLEM)
+        Numbers | None,
+        option.numbers("--gaps", "Gap of each arm but the best, such as 0.2,0.5,1", PROBLEM),
     ] = None,
     log: Annotated[
         str,
@@ -68,7 +73,7 @@ def plan(
         list[str] | None,
         option.choice(
             "--policy",
-            "Policy to print: kibitzer, ucb_double or ucb; repeatable (default: the first two)",
+            "Policy to include: kibitzer, ucb_double or ucb; repeatable (default: the first two)",
             tuple(OBSERVERS),
             OUTPUT,
         ),
@@ -76,7 +81,7 @@ def plan(
     plot: Annotated[str, option.plot("Plot the predicted regret")] = "",
     as_json: Annotated[bool, option.as_json()] = False,
 ) -> None:
-    """Recommend how many free looks to buy, and predict the regret that they save."""
+    """Recommend how many looks to buy, and predict the regret that they save."""
     if plot:
         option.check_plot(plot)
     from kibitz.cli.cluster import open_cluster

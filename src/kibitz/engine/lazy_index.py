@@ -201,7 +201,7 @@ def make_decision_functions(index: Any, additive: bool) -> tuple[Any, Any]:
         n_certain: int,
         floor: float,
     ) -> tuple[int, float, bool]:
-        """Pull an arm once, then as long as its index is certainly the largest, up to stage `last`.
+        """Pull an arm once, and on while its index is certainly the largest, up to stage `last`.
 
         `rival`, `n_certain` and `floor` come from `decide`. Return the number of pulls, the sum of
         their rewards, and whether the arm certainly has the largest index at the next stage too.

@@ -162,8 +162,8 @@ def check_choice(
     best, *others = map(int, np.argsort(-values, kind="stable"))
     if pull != best:
         raise ValueError(
-            f"pull of {policy.name} must be the arm of largest index, got {pull} at stage {stage} "
-            f"with indices {values.tolist()}"
+            f"pull of {policy.name} must be the arm with the largest index, got {pull} "
+            f"at stage {stage} with indices {values.tolist()}"
         )
     if view.max_looks == 0 or np.inf in values:
         return
@@ -175,7 +175,7 @@ def check_choice(
             if policy.looks_due(params, state, other, 1) > 0:
                 expected = other
     elif policy.turns is None:
-        rule = "the arm of second largest index, unless max_looks of its view is 0"
+        rule = "the arm with the second largest index"
         expected = others[0] if values[others[0]] > -np.inf else best
     else:
         rule = "the arm whose turn it is"
@@ -185,5 +185,5 @@ def check_choice(
             expected = (expected + 1) % values.size
     if look != expected:
         raise ValueError(
-            f"look of {policy.name} must be {rule}, got {look} instead of {expected} at stage {stage}"
+            f"look of {policy.name} must be {rule}, arm {expected}, got arm {look} at stage {stage}"
         )

@@ -55,7 +55,7 @@ from kibitz.policies.policy import (
 )
 
 TURN_PERIOD = 4  # one of this many looks goes to the arms in turn
-MIN_HOLD_COUNT = 256  # observations that an arm needs to be held
+MIN_HOLD_COUNT = 256  # an arm with fewer observations is never held
 HOLD_DIVISOR = 10  # an arm with n observations is held for n / HOLD_DIVISOR more
 RARE_PERIOD = 100.0  # looks that are more than this many stages apart are rare
 MAX_MEAN = 1 - 2.0**-20  # the leader's mean is cut to this value, to keep divergences finite

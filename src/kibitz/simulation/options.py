@@ -28,7 +28,7 @@ MAX_INT = 2**62 - 1
 MAX_THREADS = 2**16
 MAX_RUNS = 2**32 - 1  # the number of a run is a 32-bit word of its seed
 ZARR = ".zarr"  # suffix of a folder of chunks
-DASK = "Simulate on the Dask cluster at this address, or on a local one: local"
+DASK = "Simulate on the Dask cluster at this address; local starts a local cluster"
 
 
 class Limits(NamedTuple):
@@ -190,7 +190,7 @@ OPTIONS: dict[str, Option] = _read_options()
 
 
 def check_option(name: str, value: Any) -> Any:
-    """Return a valid value of an option; raise ValueError otherwise."""
+    """Validate the value of an option and return it; raise ValueError if it is invalid."""
     from kibitz._validation import between, one_of, whole
 
     takes: Any = OPTIONS[name].takes

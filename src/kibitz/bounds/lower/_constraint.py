@@ -117,7 +117,7 @@ def compute_h(c: Constraint, t: FloatArray) -> FloatArray:
 
 
 def compute_kl(missing: FloatArray, log_inverse_q: FloatArray) -> FloatArray:
-    """Return kl(P, Q) with P = 1 - missing where P > Q, otherwise 0.
+    """Return kl(P, Q) where P > Q and 0 elsewhere, for P = 1 - missing and Q = exp(-log_inverse_q).
 
     The result is accurate for P near 1 and Q near 0.
     """

@@ -222,10 +222,12 @@ def _sum_epochs(
     """Return the terms of the sum over epochs, without C_η; arm i takes part up to epoch m_i."""
     terms = np.zeros(epochs.shape)
     for m in range(int(epochs.max()) + 1):
-        left = complexity.first_eliminated(gaps, rate, m - 1, constant) if m > 0 else None
+        first_out = complexity.first_eliminated(gaps, rate, m - 1, constant) if m > 0 else None
         log_length = np.asarray(complexity.epoch_log_length(m))
-        epoch = _epoch_terms(gaps, log_length, complexity.hardness(gaps, rho, left), "proved")
-        terms = terms + np.where(m <= epochs, epoch, 0.0)
+        epoch_terms = _epoch_terms(
+            gaps, log_length, complexity.hardness(gaps, rho, first_out), "proved"
+        )
+        terms = terms + np.where(m <= epochs, epoch_terms, 0.0)
     return terms
 
 
@@ -242,9 +244,9 @@ def _closed_form(
     printed = form == "printed"
     reduced = complexity.hardness(gaps, rho, 0)  # H' = i/Δ² of an arm that has been eliminated
     if final is not None:  # arms that are not eliminated before the horizon
-        left = complexity.first_eliminated(gaps, rate, final, constant) + printed
+        first_out = complexity.first_eliminated(gaps, rate, final, constant) + printed
         stopped = epochs == final[..., None]
-        reduced = np.where(stopped, complexity.hardness(gaps, rho, left), reduced)
+        reduced = np.where(stopped, complexity.hardness(gaps, rho, first_out), reduced)
     log_full = np.log(np.where(gaps > 0, complexity.hardness(gaps, rho), 1.0))
     log_reduced = np.log(np.where(gaps > 0, reduced, 1.0))
     log_length = 2.0 ** (epochs - 1) * math.log(2)  # log d of epoch m_i − 1; d is √2 for m_i = 0

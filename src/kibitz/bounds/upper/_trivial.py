@@ -20,8 +20,8 @@ def trivial(gaps: ArrayLike, horizon: ArrayLike) -> float | FloatArray:
     """
     delta, last = check_gaps(gaps), check_horizon(horizon)
     worst_first = np.cumsum(np.sort(delta)[::-1])
-    first = np.minimum(last, delta.size).astype(np.int64)
-    return to_scalar(worst_first[first - 1] + np.maximum(last - delta.size, 0) * delta.max())
+    n_first = np.minimum(last, delta.size).astype(np.int64)
+    return to_scalar(worst_first[n_first - 1] + np.maximum(last - delta.size, 0) * delta.max())
 
 
 def limit_by_trivial(

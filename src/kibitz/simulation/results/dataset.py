@@ -117,7 +117,7 @@ class Axes:
         return (label, *value) if self.swept.grid else (label, value)
 
     def add(self, key: Key) -> None:
-        """Add the labels of a key that are new."""
+        """Add those labels of a key that are not on their axes yet."""
         for axis, label in zip(self.positions, self._labels(key), strict=True):
             axis.setdefault(label, len(axis))
 
@@ -278,7 +278,9 @@ def check_sweep(path: Path, stored: tuple[Sweep, str], requested: tuple[Sweep, s
 def check_stages(path: Path, stored: NDArray[np.int64], requested: NDArray[np.int64]) -> None:
     """Raise ValueError if a file has different stages."""
     if not np.array_equal(stored, requested):
-        raise fingerprint_mismatch(path, f"other stages, up to {stored[-1]}")
+        raise fingerprint_mismatch(
+            path, f"a different horizon or different recorded stages (the last is {stored[-1]})"
+        )
 
 
 def check_count(path: Path | None, stored: float, runs: int) -> None:

@@ -86,6 +86,6 @@ def test_the_documented_limits_are_those_of_the_service():
     from kibitz.live.service import auth, group_commit, http, server
 
     assert f"over {http.MAX_BODY_BYTES // 1024} KiB, or over {http.MAX_BATCH} decisions" in TEXT
-    assert f"too many waiting ({group_commit.MAX_WAITING})" in TEXT
-    assert f"up to {group_commit.MAX_GROUP} requests each" in TEXT
+    assert f"too many waiting requests ({group_commit.MAX_WAITING})" in TEXT
+    assert f"up to {group_commit.MAX_GROUP} requests" in TEXT
     assert (server.MAX_HEADER_SECONDS, http.MAX_BODY_SECONDS, auth.TOKEN_CACHE_SECONDS) == (10, 10, 1)

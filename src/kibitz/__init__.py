@@ -2,7 +2,7 @@
 
 - Problems: `gaussian`, `bernoulli`, `empirical`, `random_problems`.
 - Feedback: `bandit`, `passive`, `active`, `full`.
-- Policies: `kibitzer`, `ucb` and others (`kibitz.policies`); `index_policy` for your own.
+- Policies: `kibitzer`, `ucb` and others (`kibitz.policies`); `index_policy` for a new index.
 - Simulation: `simulate`, `sweep`, and `race`, which draws the regret while it simulates.
 - Theory: `kibitz.bounds`, `plan` (how much looks are worth), `bayes_optimal`.
 - Live traffic: `agent`, and `Client` for agents behind an HTTP service.
@@ -105,7 +105,7 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-if not TYPE_CHECKING:  # type checkers would otherwise accept any attribute of the module
+if not TYPE_CHECKING:  # with `__getattr__`, type checkers would accept any attribute
 
     def __getattr__(name):
         """Import a public name at its first use, so that `kibitz --help` does not import numba."""

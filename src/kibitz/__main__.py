@@ -2,5 +2,5 @@
 
 from kibitz.cli import main
 
-if __name__ == "__main__":  # a worker process imports this module too
+if __name__ == "__main__":  # worker processes import this module and must not call `main`
     main()

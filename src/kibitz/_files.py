@@ -22,7 +22,7 @@ _writing: set[Path] = set()  # the temporary files that this process is writing
 
 
 def check_target(path: str | os.PathLike[str], name: str) -> Path:
-    """Return the file that writing to `path` would change; raise ValueError if it is not writable.
+    """Return the file at `path`, after following links; raise ValueError if it cannot be written.
 
     `name` is the name of the argument in error messages. The folder must exist; the file need not.
     """
@@ -31,7 +31,7 @@ def check_target(path: str | os.PathLike[str], name: str) -> Path:
         mode = os.stat(text).st_mode
     except FileNotFoundError:
         mode = stat.S_IFREG  # a new file, or a dangling link
-    except OSError as error:  # a path below a file, a loop of links, a name too long
+    except OSError as error:  # a path below a file, a loop of links or a name that is too long
         raise _invalid(name, "a file that can be written", text, error) from None
     if stat.S_ISDIR(mode) or text.endswith(("/", os.sep)):
         raise invalid(name, "a file, not a folder", text)
@@ -51,14 +51,14 @@ def check_target(path: str | os.PathLike[str], name: str) -> Path:
 
 
 def check_folder(path: str | os.PathLike[str], name: str) -> Path:
-    """Return a folder that can be created and written to; raise ValueError otherwise.
+    """Return the folder at `path`; raise ValueError if it cannot be created or written to.
 
     Neither the folder nor its parents need exist.
     """
     text = _check_path(path, name, "the name of a folder")
     try:
         with suppress(FileNotFoundError):
-            os.stat(text)  # raises for a path below a file, a loop of links, a name too long
+            os.stat(text)  # raises for a path below a file, a loop of links or a long name
         folder = parent = Path(os.path.realpath(text))
         while not os.path.lexists(parent):
             parent = parent.parent
@@ -82,8 +82,8 @@ def write_atomic(
 
     If writing fails, the old file is unchanged and the temporary file is removed. Temporary files of
     killed processes are removed too. `best_effort` is for writing many thousands of files: it neither
-    removes the temporary files of killed processes nor flushes the disk, so the file may be empty
-    after a power failure.
+    removes the temporary files of killed processes nor flushes the new file to the disk, so the new
+    file may be empty after a power failure.
     """
     target = Path(os.path.realpath(target))
     if not best_effort:
@@ -134,7 +134,10 @@ def _temp_file(target: Path) -> Iterator[BinaryIO]:
 
 
 def remove_stale_temp_files(folder: Path, prefix: str | None = None) -> None:
-    """Remove the temporary files of dead processes from a folder, or only files with a prefix."""
+    """Remove the temporary files that dead processes left in a folder.
+
+    If `prefix` is not None, remove only temporary files with this prefix (`_temp_prefix`).
+    """
     with suppress(OSError):  # for example, the folder cannot be listed
         for file in folder.iterdir():
             match = TEMP_NAME.fullmatch(file.name)

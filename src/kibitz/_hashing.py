@@ -27,16 +27,16 @@ import numpy as np
 from kibitz._jit import get_mark
 
 VERSIONED_LIBRARIES = ("builtins", "math", "numpy", "numba")
-GLOBAL_LOOKUPS = {"LOAD_GLOBAL", "LOAD_NAME"}  # bytecode instructions
+GLOBAL_LOOKUPS = {"LOAD_GLOBAL", "LOAD_NAME"}  # bytecode instructions that read a global variable
 
 
 def content_hash(value: Any) -> str:
-    """Return a hash of a function's bytecode and constants and of everything it refers to."""
+    """Return a hash of the bytecode and constants of a function and of everything it refers to."""
     return _Hasher(by_source=False).digest(value)
 
 
 def source_hash(value: Any) -> str:
-    """Return a hash of a function's source and of everything it refers to."""
+    """Return a hash of the source of a function and of everything it refers to."""
     return _Hasher(by_source=True).digest(value)
 
 
@@ -58,12 +58,12 @@ _ours: "WeakKeyDictionary[Any, bool]" = WeakKeyDictionary()
 
 
 class _Hasher:
-    """A hash of a value and everything it refers to."""
+    """Computes the SHA-256 hash of a value and of everything that it refers to."""
 
     def __init__(self, by_source: bool) -> None:
         self.by_source = by_source
         self.hash = hashlib.sha256()
-        self.seen: dict[int, tuple[int, Any]] = {}  # by id; values are kept alive, so ids stay unique
+        self.seen: dict[int, tuple[int, Any]] = {}  # values by id, kept alive to keep ids unique
 
     def digest(self, value: Any) -> str:
         self.feed(value)
@@ -116,7 +116,7 @@ class _Hasher:
             self.text("known", getattr(value, "__name__", type(value).__name__))
         elif isinstance(value, np.dtype):
             self.text("dtype", value.descr)
-        else:  # an unknown type: at worst, its repr changes and the code is compiled again
+        else:  # an unknown type: if its repr changes, the code is only compiled again
             self.text(type(value).__name__, repr(value))
 
     def feed_function(self, function: FunctionType) -> None:
@@ -166,7 +166,7 @@ class _Hasher:
 
 
 def _options(dispatcher: Any, by_source: bool) -> str:
-    """Return the compiler options that the results (`by_source`) or the machine code depend on."""
+    """Return the compiler options that affect the results (`by_source`) or the machine code."""
     options = getattr(dispatcher, "targetoptions", {})
     if by_source:
         options = {k: v for k, v in options.items() if k == "fastmath" and v}
@@ -211,7 +211,7 @@ def collect_functions(function: Any) -> list[FunctionType]:
 
 def _source(function: FunctionType) -> str | None:
     """Return the tokens of a function's source, or None if the source is unavailable or stale."""
-    if function.__name__ == "<lambda>":  # a line may contain several lambdas
+    if function.__name__ == "<lambda>":  # ambiguous, because a line may contain several lambdas
         return None
     try:
         lines, _ = inspect.findsource(function)

@@ -13,7 +13,7 @@ _ATTRIBUTE = "_kibitz_mark"
 
 
 class Mark(NamedTuple):
-    """How the engine compiles a function."""
+    """The options with which the engine compiles a function (see `jit`)."""
 
     allocates: bool = False
     inline: bool = True
@@ -47,7 +47,8 @@ def jit(
         Whether the function is inlined into its callers. Use False for long functions that are
         called rarely; kernels then compile faster.
     substitute
-        A function that compiled code calls in place of this one. Both must return the same numbers.
+        A function that compiled code calls in place of the marked function. Both functions must
+        return the same numbers.
     """
 
     def mark(marked: F) -> F:

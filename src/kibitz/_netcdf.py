@@ -13,13 +13,16 @@ from kibitz._validation import short_repr
 if TYPE_CHECKING:
     import xarray
 
-FORMAT = 3  # version of result files; formats before 3 used other names, 0.1.0 had no checksum
+FORMAT = 3  # of result files; formats 1 and 2 used other names, kibitz 0.1.0 wrote no checksum
 LAST_LINE = re.compile(rb"\nkibitz format (\d+) sha256 ([0-9a-f]{64})\n\Z")
 READ_SECONDS = 60  # timeout for reading a file without a checksum
 
 
 def to_netcdf(data: "xarray.Dataset") -> bytes:
-    """Return a dataset as netCDF data, built in memory because HDF5 crashes on a full disk."""
+    """Return a dataset as the bytes of a netCDF file.
+
+    The bytes are built in memory, because HDF5 crashes if the disk is full.
+    """
     import h5netcdf
     from xarray.backends import H5NetCDFStore
 
@@ -64,7 +67,7 @@ def read_verified(file: Path) -> bytes:
 def _read_unchecked(file: Path) -> bytes:
     """Return the netCDF data of a file of kibitz 0.1.0, which has no checksum.
 
-    Another process reads the file, because HDF5 may crash on damaged data.
+    A child process reads the file, because HDF5 may crash on damaged data.
     """
     code = "import sys; from kibitz._netcdf import resave; resave(sys.argv[1])"
     try:

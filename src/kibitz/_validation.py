@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_INT = 2**62 - 1  # compiled code can add two numbers of this size without overflow
-MAX_REPR = 60  # characters of a value in an error message
+MAX_REPR = 60  # largest number of characters of a value in an error message
 EXECUTOR = "a concurrent.futures Executor or a function that returns one"
 
 
@@ -39,7 +39,7 @@ def short_repr(value: object) -> str:
 
 
 def number(value: Any, name: str, condition: str = "a number") -> float:
-    """Return a number as a float; NaN and infinity are allowed."""
+    """Return `value` as a float; NaN and infinity are allowed."""
     kinds = int | float | np.integer | np.floating
     if isinstance(value, np.ndarray) and value.ndim == 0 and value is not np.ma.masked:
         value = value.item()
@@ -52,7 +52,7 @@ def number(value: Any, name: str, condition: str = "a number") -> float:
 
 
 def finite(value: Any, name: str) -> float:
-    """Return a finite number."""
+    """Return `value` as a finite float."""
     condition = "a finite number"
     if not math.isfinite(x := number(value, name, condition)):
         raise invalid(name, condition, value)
@@ -60,7 +60,7 @@ def finite(value: Any, name: str) -> float:
 
 
 def positive(value: Any, name: str) -> float:
-    """Return a positive, finite number."""
+    """Return `value` as a positive, finite float."""
     condition = "positive and finite"
     if not 0 < (x := number(value, name, condition)) < math.inf:
         raise invalid(name, condition, value)
@@ -68,7 +68,7 @@ def positive(value: Any, name: str) -> float:
 
 
 def non_negative(value: Any, name: str) -> float:
-    """Return a non-negative, finite number."""
+    """Return `value` as a non-negative, finite float."""
     condition = "non-negative and finite"
     if not 0 <= (x := number(value, name, condition)) < math.inf:
         raise invalid(name, condition, value)
@@ -76,7 +76,7 @@ def non_negative(value: Any, name: str) -> float:
 
 
 def between(value: Any, name: str, low: float, high: float) -> float:
-    """Return a number in [low, high]."""
+    """Return `value` as a float in [low, high]."""
     condition = f"in [{low:g}, {high:g}]"
     if not low <= (x := number(value, name, condition)) <= high:
         raise invalid(name, condition, value)
@@ -84,7 +84,7 @@ def between(value: Any, name: str, low: float, high: float) -> float:
 
 
 def whole(value: Any, name: str, least: int = 0, most: int = MAX_INT) -> int:
-    """Return a whole number as an int; floats such as 1e6 are accepted."""
+    """Return `value` as an int between `least` and `most`; floats such as 1e6 are accepted."""
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         n = int(value)  # exact for any size
     else:
@@ -101,14 +101,14 @@ def whole(value: Any, name: str, least: int = 0, most: int = MAX_INT) -> int:
 
 
 def flag(value: Any, name: str) -> bool:
-    """Return True or False."""
+    """Return `value` as a bool; only True and False are accepted."""
     if not isinstance(value, bool | np.bool_):
         raise invalid(name, "True or False", value)
     return bool(value)
 
 
 def one_of(value: Any, name: str, choices: Collection[str]) -> str:
-    """Return a string that is one of `choices`; otherwise raise and suggest the closest choice."""
+    """Return `value`, one of `choices`; the error for any other value suggests the closest choice."""
     if not (isinstance(value, str) and value in choices):
         *first, last = map(repr, choices)
         condition = f"{', '.join(first)} or {last}" if first else last

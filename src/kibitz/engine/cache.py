@@ -2,8 +2,8 @@
 
 numba's own `cache=True` watches one source file, but a kernel contains functions from several files.
 Here the name of a cache file is a hash of all functions of the kernel (`content_hash`), the
-signature, the processor and the versions, so a stale file is never loaded. If a cache file is damaged
-or missing, the kernel is compiled again.
+signature, the processor and the library versions, so a stale file is never loaded. If a cache file is
+damaged or missing, the kernel is compiled again.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ from kibitz.engine.numba_compat import (
     set_cache,
 )
 
-MAX_FILES = 500  # of about 200 kB each
+MAX_FILES = 500  # largest number of files in the cache, of about 200 kB each
 LAYOUT = 9  # version of the file format; increasing it invalidates all cached files
 VERSIONS = (LAYOUT, sys.version, np.__version__)
 SUFFIX = ".kernel"
@@ -67,7 +67,7 @@ _contents: dict[Any, str] = {}
 
 
 def is_compiled(dispatcher: Any, arguments: tuple[Any, ...]) -> bool:
-    """Return whether code for these arguments exists, in this process or on disk."""
+    """Return whether compiled code for these arguments exists, in this process or on disk."""
     if numba.config.DISABLE_JIT:
         return True
     signature = get_signature(dispatcher, arguments)
@@ -100,7 +100,7 @@ def _load(path: Path) -> bytes | None:
 
 
 def _save(path: Path, data: bytes) -> None:
-    with contextlib.suppress(Exception):  # a full or read-only disk, Ctrl-C inside LLVM
+    with contextlib.suppress(Exception):  # a full or read-only disk, or Ctrl-C inside LLVM
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, hashlib.sha256(data).digest() + data)
         for old in sorted(path.parent.glob(f"*{SUFFIX}"), key=os.path.getmtime)[:-MAX_FILES]:

@@ -1,9 +1,9 @@
 """The environment of compiled loops: reward distributions and looks, as records of arrays.
 
-`make_arms` converts a problem and `make_looks` a feedback into such a record; `draw`, `next_arrival`
-and `draw_look_arm` sample from the records. To add a reward distribution, add a constructor to
-`model.problem` and a case to `make_arms` and `draw` here (and to `leap`, if the engine should leap
-with this distribution).
+`make_arms` converts a problem into such a record, and `make_looks` converts a feedback. `draw`,
+`next_arrival` and `draw_look_arm` sample from these records. To add a reward distribution, add a
+constructor to `model.problem` and a case to `make_arms` and `draw` here (and to `leap`, if the engine
+should leap with this distribution).
 """
 
 import math
@@ -33,7 +33,7 @@ class Arms(NamedTuple):
 
     kind: int
     means: Floats
-    sds: Floats  # GAUSSIAN
+    sds: Floats  # GAUSSIAN: the standard deviations
     chances: Floats  # BERNOULLI: the probability of a success
     success: float  # BERNOULLI: the reward of a success
     values: Floats  # EMPIRICAL: the observed rewards of all arms, concatenated
@@ -51,7 +51,7 @@ def make_arms(problem: Problem, scale: float) -> Arms:
 
 @jit
 def draw(arms: Arms, arm: int, stream: Stream) -> float:
-    """Draw a reward of `arm`; every arm consumes the stream in the same way."""
+    """Draw a reward of `arm`; the random numbers that this uses do not depend on the arm."""
     if arms.kind == GAUSSIAN:
         return arms.means[arm] + arms.sds[arm] * normal(stream)
     u = uniform(stream)
@@ -72,14 +72,14 @@ class Looks(NamedTuple):
 
     observer: int
     arrivals: int
-    per_arrival: int
+    per_arrival: int  # the number of looks at each arrival
     rate: float  # RANDOM: the probability of an arrival at each stage
     expected_wait: float  # RANDOM: -1 / log(1 - rate), the mean of an exponential waiting time
     period: int  # PERIODIC: the number of stages between arrivals
     first: int  # PERIODIC: the stage of the first arrival
     rates: Floats  # LISTED: the rate at each stage
     shares: Floats  # the weight of each arm (at the first stage, if weights vary)
-    weights: Floats  # cumulative; one row for all stages, or one row for each stage
+    weights: Floats  # cumulative weights; one row for all stages, or one row for each stage
     varying_weights: bool  # whether weights are a function of the stage
 
 
@@ -169,7 +169,7 @@ def make_next_arrival(rate_at: Any) -> Any:
     """Return `next_arrival`, which calls `rate_at(stage)` if arrivals are VARYING."""
 
     def next_arrival(looks: Looks, stage: int, horizon: int, rng: Any, control: Any) -> int:
-        """Return the first stage after `stage` at which looks arrive, or NO_STAGE."""
+        """Return the first stage after `stage` at which looks arrive; NO_STAGE if there is none."""
         if looks.arrivals == RANDOM:  # geometric waits: 1 + floor(exponential * expected_wait)
             wait = rng.standard_exponential() * looks.expected_wait
             return stage + 1 + int(wait) if wait < 1e18 else NO_STAGE
@@ -194,7 +194,7 @@ def make_draw_look_arm(weight_at: Any) -> Any:
     """Return `draw_look_arm`, which calls `weight_at(stage, arm)` if weights vary."""
 
     def draw_look_arm(looks: Looks, stage: int, rng: Any) -> int:
-        """Draw the arm that a look shows a passive observer."""
+        """Draw the arm that a look shows to a passive observer."""
         u = rng.random()
         n_arms = looks.weights.shape[1]
         if looks.varying_weights:

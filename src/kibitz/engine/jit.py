@@ -24,9 +24,10 @@ _ours: "WeakKeyDictionary[Any, Any]" = WeakKeyDictionary()  # dispatchers of kib
 
 
 def link(function: Any, roots: Sequence[tuple[Any, Mark]] = ()) -> FunctionType:
-    """Return a copy of a function that numba can compile, with all functions that it refers to.
+    """Return a copy of a function that numba can compile, with its marked functions replaced.
 
-    `roots` are functions of the user that need no decorator, each with the mark to compile it with.
+    `roots` are functions of the user that need no decorator, each with the mark that says how to
+    compile it.
     """
     linker = _Linker(roots)
     copy = _copy(function)
@@ -43,7 +44,7 @@ class _Linker:
 
     def __init__(self, roots: Sequence[tuple[Any, Mark]]) -> None:
         self.roots = {id(root): mark for root, mark in roots}
-        self.linked: dict[int, tuple[Any, Any]] = {}  # functions (kept alive) and dispatchers, by id
+        self.linked: dict[int, tuple[Any, Any]] = {}  # a function and its dispatcher, by id
 
     def resolve(self, value: Any) -> Any:
         """Return the dispatcher of a marked function; return any other value unchanged."""
@@ -63,7 +64,7 @@ class _Linker:
         self.linked[id(function)] = (
             function,
             dispatcher,
-        )  # before `fill`: the function may be recursive
+        )  # set before `fill`, because the function may be recursive
         self.fill(copy, source)
         if is_from_kibitz(function):
             _ours[function] = dispatcher
@@ -75,7 +76,7 @@ class _Linker:
             if name in function.__globals__:
                 copy.__globals__[name] = self.resolve(function.__globals__[name])
         for empty, cell in zip(copy.__closure__ or (), function.__closure__ or (), strict=True):
-            with contextlib.suppress(ValueError):  # a variable that was never assigned
+            with contextlib.suppress(ValueError):  # the variable was never assigned
                 empty.cell_contents = self.resolve(cell.cell_contents)
 
 
@@ -126,7 +127,7 @@ def deferred_interrupts() -> Iterator[None]:
 
 @contextlib.contextmanager
 def gc_disabled() -> Iterator[None]:
-    """Disable the garbage collector, which takes a fifth of the compile time."""
+    """Disable the garbage collector in a `with` block, which saves a fifth of the compile time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

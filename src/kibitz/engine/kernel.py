@@ -5,7 +5,8 @@ A policy created by `index_policy` has two kernels, which return the same number
 - The *generic* kernel calls the index through a function pointer. It is compiled once for all
   indices; a new index is compiled separately, in a tenth of a second.
 - The *specialised* kernel is compiled together with the functions of the policy, which takes seconds.
-  A stage then costs at most half as much, and an index with two factors is looked up in tables.
+  A stage then costs at most half as much. If the index has two factors (`Policy.factors`), the
+  kernel looks them up in tables.
 
 Other policies have only a specialised kernel.
 """
@@ -37,8 +38,8 @@ from kibitz.model.problem import gaussian
 from kibitz.policies.index_policy import index_policy, make_choices
 from kibitz.policies.policy import Array, Policy, StandardRule, params_type
 
-RECHECK_SECONDS = 0.5  # between two searches of the disk for the same kernel
-MAX_TABLE_SIZE = 2**17  # numbers, which take a megabyte
+RECHECK_SECONDS = 0.5  # shortest time between two searches of the disk for the same kernel
+MAX_TABLE_SIZE = 2**17  # largest number of entries of a table, which then takes a megabyte
 MAX_TABLES = 16
 
 
@@ -88,7 +89,7 @@ class Kernel:
         return _next_check[key] == math.inf
 
     def compile(self, announce: Callable[[], None] | None = None) -> None:
-        """Load or compile the kernel; call `announce` before a compilation."""
+        """Load the kernel or compile it; call `announce` first if it must be compiled."""
         if announce is not None and not is_compiled(self._loop(), self._sample_arguments()):
             announce()
         try:
@@ -150,11 +151,15 @@ class Kernel:
 
 
 _loops: dict[Hashable, Any] = {}
-_next_check: dict[Hashable, float] = {}  # when to search for a kernel again; inf if it is ready
+_next_check: dict[Hashable, float] = {}  # when to search the disk again; inf if the kernel is ready
 
 
 def make_kernel(policy: Policy, feedback: Feedback, leap: bool, horizon: int) -> Kernel:
-    """Return the specialised kernel for a policy, with tables if it has factors and they fit."""
+    """Return the specialised kernel for a policy.
+
+    The kernel uses tables if the index has factors, the kernel does not leap, and the tables are
+    small enough.
+    """
     size = table_size(horizon, feedback.looks)
     has_factors = policy.index is not None and policy.factors is not None
     tabulated = has_factors and not leap and size <= MAX_TABLE_SIZE
@@ -169,7 +174,7 @@ def make_generic_kernel(policy: Policy, feedback: Feedback, leap: bool) -> Kerne
 
 @cache
 def sample_environment() -> Environment:
-    """Return an environment for zero runs; all environments have the same types."""
+    """Return an environment for zero runs, with the types that all environments have."""
     problem, stages = gaussian([0.0, 0.0]), np.array([1])
     empty = np.zeros((0, 2), np.int64)
     record = Record(stages, problem.gaps, False, np.zeros((0, 1)), empty, empty, np.zeros(0))

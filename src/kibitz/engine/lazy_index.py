@@ -4,15 +4,15 @@ An index is monotone (`policies.policy`). Hence, as long as an arm is not observ
 most the value of the index at a later stage. The engine stores such an upper bound for each arm; all
 bounds are valid up to the same stage. It computes the index of an arm only if the arm's bound reaches
 the leader's index. While the bounds are valid, the engine pulls the leader as long as a lower bound
-on the leader's index (the index at an earlier stage) stays above them. It does not compute the
-leader's index after each pull either: it finds a floor for the leader's mean, and as long as the mean
-stays above this floor, the leader keeps the largest index for several pulls. The engine adapts the
-number of these pulls, and the number of stages for which bounds are valid; neither number influences
-the results.
+on the leader's index (the index at an earlier stage) stays above the bounds of all other arms. The
+engine does not compute the leader's index after each pull either. It finds a floor for the leader's
+mean: as long as the mean stays above this floor, the leader keeps the largest index for several
+pulls. The engine adapts the number of these pulls, and the number of stages for which bounds are
+valid; neither number influences the results.
 
-The decisions equal those of the policy's own `pull` (tests/policies/test_contract.py), except where
-rounding decides an exact tie, because the rewards of several pulls are summed before they are added
-to the arm's sum.
+The decisions equal the decisions of the policy's own `pull` (tests/policies/test_contract.py), except
+where rounding decides an exact tie, because the rewards of several pulls are summed before they are
+added to the arm's sum.
 """
 
 from functools import cache
@@ -25,9 +25,9 @@ from kibitz.engine.environment import BERNOULLI, GAUSSIAN, Arms, draw
 from kibitz.engine.rng import Stream, load, next_normal, next_uniform, store
 from kibitz.policies.policy import Array, View
 
-MIN_SAFE_LEAD = 1e-11  # relative; a lead above this value exceeds all rounding errors
-ROUNDING = 1e-14  # relative; tolerance for an index that is monotone up to rounding
-SINGLE_INDEX_COST = 4  # cost of an index computed alone, relative to one computed in a loop
+MIN_SAFE_LEAD = 1e-11  # relative lead of an index that exceeds all rounding errors
+ROUNDING = 1e-14  # relative tolerance for an index that is monotone only up to rounding
+SINGLE_INDEX_COST = 4  # cost of an index computed alone, relative to an index computed in a loop
 MAX_PULLS_AHEAD = 2**20  # largest number of pulls between two reads of the stop flag
 
 
@@ -41,7 +41,7 @@ class Bounds(NamedTuple):
 NOW = np.dtype(
     [
         ("leader", np.int64),  # the arm that was pulled last
-        ("ready", np.int64),  # whether every arm has been pulled
+        ("ready", np.int64),  # whether every allowed arm has been tried (`View.tried`)
         ("until", np.int64),  # the last stage at which the bounds are valid
         ("reach", np.int64),  # the number of stages for which the next bounds will be valid
         ("wasted", np.int64),  # the number of indices computed only because a bound was loose
@@ -94,16 +94,17 @@ def make_decision_functions(index: Any, additive: bool) -> tuple[Any, Any]:
     bound = jit(bound)
 
     def refresh_bounds(params: Any, view: View, stage: int, bounds: Bounds) -> None:
-        """Compute all bounds in one loop, which costs little more than computing a few indices alone.
+        """Compute all bounds, and adapt their reach.
 
-        Bounds with a longer reach are computed less often but are looser. The reach is adapted until
-        both effects cost the same.
+        Computing all bounds in one loop costs little more than computing a few indices alone. Bounds
+        with a longer reach are computed less often but are looser. The reach is adapted until both
+        effects cost the same.
         """
         now = bounds.now[0]
         reach = now["reach"]
         if SINGLE_INDEX_COST * now["wasted"] > view.allowed.size:
             reach = max(1, reach - reach // 4)
-        elif stage == now["until"] + 1:  # not after a leap, which says nothing about the reach
+        elif stage == now["until"] + 1:  # after a leap, the reach stays the same
             reach = min(reach + reach // 8 + 1, 64 + stage - view.origin)
         now["reach"], now["wasted"], now["until"] = reach, 0, stage + reach
         for arm in range(view.allowed.size):
@@ -113,7 +114,7 @@ def make_decision_functions(index: Any, additive: bool) -> tuple[Any, Any]:
     refresh_bounds = jit(refresh_bounds)
 
     def mean_floor(params: Any, view: View, clock: int, arm: int, mean: float, rival: float) -> float:
-        """Return a floor: while the mean of an arm is at least the floor, its index exceeds `rival`.
+        """Return a floor: while an arm's mean is at least the floor, its index exceeds `rival`.
 
         The floor is infinite if the index does not exceed `rival` at `mean`.
         """
@@ -201,7 +202,7 @@ def make_decision_functions(index: Any, additive: bool) -> tuple[Any, Any]:
         n_certain: int,
         floor: float,
     ) -> tuple[int, float, bool]:
-        """Pull an arm once, and on while its index is certainly the largest, up to stage `last`.
+        """Pull an arm once, and again while its index is certainly the largest, up to stage `last`.
 
         `rival`, `n_certain` and `floor` come from `decide`. Return the number of pulls, the sum of
         their rewards, and whether the arm certainly has the largest index at the next stage too.
@@ -223,7 +224,7 @@ def make_decision_functions(index: Any, additive: bool) -> tuple[Any, Any]:
         if floor == -np.inf:
             floor = np.inf
         while n < n_stages and control[0] == 0:
-            # a lower bound on the index: the count after `n_certain` more pulls, but the first stage
+            # bound the index from below: the count after `n_certain` more pulls, at the first stage
             n_certain = min(pace, n_stages - n)
             counts[arm] = count + n + n_certain - (n_certain < n_stages - n)
             mean = (prior_sum + total) / (count + n)
@@ -255,11 +256,11 @@ def pull_repeatedly(
     prior_sum: float,
     total: float,
 ) -> tuple[int, float]:
-    """Pull `arm` once, then up to `last` times in total while its mean is at least `floor`.
+    """Pull `arm` once, and again while `n` is below `last` and the arm's mean is at least `floor`.
 
-    `n` and `total` are the number of pulls so far and the sum of their rewards; `count` and
-    `prior_sum` are the number and the sum of the observations before them. Return the new `n` and
-    `total`.
+    `n` and `total` are the number of pulls so far and the sum of their rewards. `count` and
+    `prior_sum` are the number of observations before these pulls and the sum of their rewards. Return
+    the new `n` and `total`.
     """
     if arms.kind == GAUSSIAN:
         mean, sd = arms.means[arm], arms.sds[arm]

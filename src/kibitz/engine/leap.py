@@ -5,24 +5,25 @@ that the policy does so for a block of stages, then draws that block (docs/leap.
 
 1. Propose a block of n stages in which the policy keeps pulling the arm that it pulls now, and keeps
    looking where it looks now.
-2. Bound the number of looks (Bernstein) and the deviation of each arm's sum of rewards from its drift
-   (Gaussian rewards: the reflection principle, P(max_k W_k >= z \sigma \sqrt n) <= 2 Q(z); rewards in
-   [0, 1]: Hoeffding's and Doob's inequalities, exp(-2 x^2 / n)). Here W_k is the sum of k centred
-   rewards, \sigma their standard deviation and Q the upper tail of the standard normal distribution.
-   All these bounds hold simultaneously, except with probability at most delta. Together they define a
-   box that contains the statistics of all arms throughout the block.
+2. Bound the number of looks (Bernstein's inequality) and the deviation of each arm's sum of rewards
+   from its mean (Gaussian rewards: the reflection principle,
+   P(max_k W_k >= z \sigma \sqrt n) <= 2 Q(z); rewards in [0, 1]: Hoeffding's and Doob's inequalities,
+   exp(-2 x^2 / n) for a deviation x). Here W_k is the sum of k centred rewards, \sigma their standard
+   deviation and Q the upper tail of the standard normal distribution. All these bounds hold
+   simultaneously, except with probability at most delta. Together they define a box that contains the
+   statistics of all arms throughout the block.
 3. An index is non-decreasing in mean and stage and non-increasing in every count. Hence its extreme
    values over the box are attained at corners. If the smallest index of the pulled arm exceeds the
    largest index of every rival, the policy pulls that arm throughout the block. The same argument
    shows where the policy looks.
 4. If the block is certified, draw it at once: the number of looks (binomial, split by the weights)
-   and the sums of rewards (normal or binomial). Add delta to the error of the run. Otherwise try a
-   shorter block; the engine plays very short blocks stage by stage.
+   and the sums of rewards (normal or binomial). Add delta to the error of the run. If the block is
+   not certified, try a shorter block; very short blocks are played stage by stage.
 
-The block is chosen before anything in it is drawn. Hence the distribution of a run differs from that
-of the stage-by-stage engine by at most the accumulated error, in total variation. The error stays
-below `error` for any number of blocks: the first 2^20 blocks spend half of `error`, the next 2^21 a
-quarter, and so on. The random numbers differ from those of the stage-by-stage engine.
+The block is chosen before anything in it is drawn. Hence the distribution of a run differs, in total
+variation, by at most the accumulated error from its distribution in the stage-by-stage engine. The
+error stays below `error` for any number of blocks: the first 2^20 blocks spend half of `error`, the
+next 2^21 a quarter, and so on. The two engines draw different random numbers.
 """
 
 import math
@@ -49,11 +50,11 @@ from kibitz.policies.policy import (
 )
 
 MIN_BLOCK = 128  # stages; a certificate for a shorter block costs more than it saves
-RETRY_STAGES = 128  # the most stages played one by one between two decisions
+RETRY_STAGES = 128  # largest number of stages played one by one between two decisions
 CERTIFICATES = 2.0**20  # the number of certificates that use up half of the allowed error
 CUTOFF_ARRIVALS = 32.0  # a block with fewer expected arrivals may end at an arrival (`cutoff`)
-MAX_PACE = 1e30  # larger than any useful value
-MAX_DIRECT_BINOMIAL = 10**6  # trials; with more, the generator's rejection step loses accuracy
+MAX_PACE = 1e30  # larger than any useful pace
+MAX_DIRECT_BINOMIAL = 10**6  # trials; with more trials, the generator's rejection step loses accuracy
 
 
 def can_leap(policy: Policy, problem: Problem, feedback: Feedback) -> bool:
@@ -129,7 +130,7 @@ def new_certificate(n_arms: int, error: float) -> Certificate:
 
 @jit(inline=False)
 def charge(certificate: Certificate) -> None:
-    """Add the cost of a certificate to the error; divide the cost by 4 if `step` is reached."""
+    """Add the cost of a certificate to the error; divide the cost by 4 if `spent` reaches `step`."""
     account = certificate.now[0]
     account["spent"] += account["cost"]
     if account["spent"] >= account["step"]:
@@ -189,9 +190,9 @@ def binomial_upper_bound(n: float, p: float, log: float) -> int:
 
 @jit
 def deviation_bound(arms: Arms, arm: int, n: int, log: float, z: float) -> float:
-    """Return a one-sided bound on the deviation of the sums of the first 1, ..., n rewards.
+    """Return a one-sided bound on the deviation of the sum of the first k rewards, for all k <= n.
 
-    It fails with probability at most e^-log; z is the normal quantile of that probability.
+    The bound fails with probability at most e^-log; z is the normal quantile of that probability.
     """
     if arms.kind == GAUSSIAN:
         return z * arms.sds[arm] * math.sqrt(float(n))
@@ -204,7 +205,8 @@ def deviation_bound(arms: Arms, arm: int, n: int, log: float, z: float) -> float
 def cutoff(looks: Looks, arrival: int, last: int) -> int:
     """Return the number of arrivals after which a block ends early; NEVER for a long block.
 
-    Bernstein's inequality is loose for few arrivals, so a short block limits their number instead.
+    Bernstein's inequality is loose for few arrivals, so a short block ends after a fixed number of
+    arrivals instead.
     """
     if looks.arrivals == PERIODIC or arrival > last:
         return NEVER
@@ -264,7 +266,7 @@ def draw_arrivals(looks: Looks, arrival: int, last: int, rng: Any) -> tuple[int,
 
 @jit
 def no_hold(params: Any, state: Any) -> Hold:
-    """Return the Hold of a policy without one: no arm gets the looks between turns."""
+    """Return the hold of a policy that never holds an arm: no arm, no leader and no limit."""
     return Hold(-1, -1, NEVER)
 
 
@@ -302,12 +304,12 @@ def make_leap_functions(
         hold_now: Hold,
         certificate: Certificate,
     ) -> float:
-        """Return the smallest lead of `arm` and `look` over the box; positive certifies the block.
+        """Return the smallest lead of `arm` and `look` over the box; a block needs a positive lead.
 
-        If it is positive, the policy pulls `arm` and looks at `look` up to stage `last`. `look` is -1
-        if the arms of looks are random or if the arms `taking_turns` are looked at in turn. The arm
-        of `hold_now` gets the looks between turns while its leader has the largest mean; neither the
-        held arm nor `arm` may take a turn in the block.
+        If the lead is positive, the policy pulls `arm` and looks at `look` up to stage `last`. `look`
+        is -1 if the arms of looks are random or if the arms `taking_turns` are looked at in turn. The
+        arm of `hold_now` gets the looks between turns while the leader of `hold_now` has the largest
+        mean; neither the held arm nor `arm` may take a turn in the block.
         """
         n_arms = view.allowed.size
         stats, upper = view.statistics, certificate.upper
@@ -409,9 +411,9 @@ def make_leap_functions(
 
         The lead of the pull is the index of `arm` minus the largest index of its rivals. The lead of
         the look is the index of `look` minus the largest index of all arms but `look` and `arm`;
-        while an arm is held, it is the leader's mean minus the largest other mean. Without rivals, a
-        lead is infinite. An arm whose index ties with that of a lower arm is not its rival: the lower
-        arm is pulled, and the tie may last.
+        while an arm is held, the lead of the look is the leader's mean minus the largest other mean.
+        Without rivals, a lead is infinite. A higher arm whose index equals the index of `arm` is not
+        a rival: in a tie, the lower arm is pulled, and the tie may last.
         """
         stats = view.statistics
         rival, other_rival = -np.inf, -np.inf
@@ -525,7 +527,7 @@ def make_leap_functions(
         rng: Any,
         certificate: Certificate,
     ) -> tuple[int, int]:
-        """Return the length of a certified block that ends by stage `last`, and its arrivals.
+        """Return the length and the number of arrivals of a certified block, which ends by `last`.
 
         The length is 0 if no block can be certified or if leaping would not save time.
         """

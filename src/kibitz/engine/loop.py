@@ -143,7 +143,7 @@ def make_play_run(policy: Policy, feedback: Feedback, leap: bool) -> Any:
         arms, looks, horizon, streams, record, control = environment
         n_arms, observer = arms.means.size, looks.observer
         reward_stream, look_stream, policy_stream = streams
-        # typed constants: for literal arguments, numba would compile each callee again
+        # typed constants, because numba would compile each callee again for literal arguments
         zero: Any = np.int64(0)
         one: Any = np.int64(1)
         false, true = one < zero, one > zero
@@ -268,7 +268,11 @@ def make_play_block(policy: Policy, feedback: Feedback) -> Any:
         arrival: int,
         arm: int,
     ) -> tuple[Any, int, int, int]:
-        """Return the state, the number of stages played, `n_recorded` and the next arrival."""
+        """Play a block of stages at once, if a block can be certified.
+
+        Return the state, the number of stages played (0 without a certified block), `n_recorded` and
+        the next arrival.
+        """
         arms, looks, horizon, streams, record, control = environment
         n_arms = arms.means.size
         false = n_arms < 0  # a literal False would compile `update` again

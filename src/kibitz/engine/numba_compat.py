@@ -227,7 +227,10 @@ class OverloadCache:
 
 
 def overload_key(signature: Any, codegen: Any) -> str:
-    """Return what machine code depends on besides the source: types, processor and versions."""
+    """Return a string of all that machine code depends on besides the source.
+
+    These are the types of the arguments, the processor, and the versions of numba and llvmlite.
+    """
     versions = (numba.__version__, llvmlite.__version__)
     return repr((str(signature), codegen.magic_tuple(), versions))
 
@@ -285,7 +288,7 @@ def call_pointer(
 
 
 def get_pointer(dispatcher: Any) -> int:
-    """Compile a formula; return a pointer that is valid as long as the dispatcher lives."""
+    """Compile a formula; return a pointer to it, which is valid as long as the dispatcher lives."""
     dispatcher.compile(FORMULA.args)
     compiled = dispatcher.overloads[FORMULA.args]
     pointer: int = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)

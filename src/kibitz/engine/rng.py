@@ -57,10 +57,11 @@ def new_streams() -> Streams:
 
 
 def make_seeds(seed: int, first: int, last: int) -> NDArray[np.uint64]:
-    """Return the seeds of the runs first, ..., last - 1: a row of three 64-bit words per stream.
+    """Return the seeds of the runs first, ..., last - 1: one row of nine 64-bit words per run.
 
-    The row of a run equals `SeedSequence(seed, spawn_key=(run,)).generate_state(9, np.uint64)`. All
-    rows are computed at once, by mixing the number of the run into the entropy pool of the seed.
+    The row of a run equals `SeedSequence(seed, spawn_key=(run,)).generate_state(9, np.uint64)`. Each
+    of the three streams gets three words. All rows are computed at once, by mixing the number of the
+    run into the entropy pool of the seed.
     """
     runs = np.arange(first, last, dtype=np.uint32)[:, None]
     n_hashed = 4 * max(4, -(-int(seed).bit_length() // 32))  # four hashes per 32-bit word of the seed
@@ -73,7 +74,7 @@ def make_seeds(seed: int, first: int, last: int) -> NDArray[np.uint64]:
 
 
 def _hash_columns(values: NDArray[np.uint32], constant: int, multiplier: int) -> NDArray[np.uint32]:
-    """Hash the columns one after another as SeedSequence does, each with its own constant."""
+    """Hash the columns one after another as SeedSequence does, each column with its own constant."""
     constants = [constant]
     for _ in range(values.shape[1]):
         constants.append(constants[-1] * multiplier % 2**32)
@@ -154,7 +155,7 @@ def split_bits(bits: Any) -> tuple[Any, Any, Any]:
 
 @jit(inline=False)
 def finish_normal(stream: Stream, bits: Any) -> Any:
-    """Finish a normal draw whose bits fell on the edge of a layer or in the tail."""
+    """Return the normal number for bits that fell on the edge of a layer or in the tail."""
     while True:
         layer, position, sign = split_bits(bits)
         x = sign * (position * WIDTHS[layer])

@@ -8,9 +8,9 @@ import numpy as np
 from kibitz.policies.index_policy import make_statistics_index
 from kibitz.policies.policy import Array, Policy, Statistics, check_policy, list_arrays
 
-N_TRIALS = 300  # random inputs of the index
-N_STAGES = 100  # stages to play for each number of arms
-TOLERANCE = 1e-12  # relative, for rounding
+N_TRIALS = 300  # number of random inputs for which the index is checked
+N_STAGES = 100  # number of stages to play with each number of arms
+TOLERANCE = 1e-12  # relative tolerance for rounding errors
 
 
 def check_promises(policy: Policy) -> None:
@@ -20,7 +20,7 @@ def check_promises(policy: Policy) -> None:
     params = policy.params_for(1000)
     if policy.index is not None:
         check_monotonicity(policy, params)
-    if policy.rule is None:  # otherwise `index_policy` derived the decisions from the index
+    if policy.rule is None:  # with a rule, `index_policy` derived the decisions from the index
         for n_arms in (2, 3, 6):
             try:
                 check_decisions(policy, params, n_arms, rng)
@@ -83,7 +83,7 @@ def check_monotonicity(policy: Policy, params: Any) -> None:
 
 
 def make_statistics(counts: Array) -> Statistics:
-    """Return statistics with these counts of observations, of which every third is a look."""
+    """Return statistics with the given counts of observations; a third of them are looks."""
     looks = counts // 3
     totals = np.array([(counts - looks).sum(), looks.sum()])
     sums = np.zeros(counts.size)
@@ -93,8 +93,9 @@ def make_statistics(counts: Array) -> Statistics:
 def check_decisions(policy: Policy, params: Any, n_arms: int, rng: np.random.Generator) -> None:
     """Raise ValueError if a decision is not one of the arms, or if deciding modifies the state.
 
-    Also raise it if decisions depend on anything but the observations: two states receive the same
-    observations, the first state one by one, the second several at once, and must decide alike.
+    Also raise ValueError if decisions depend on anything but the observations. To test this, two
+    states receive the same observations, the first state one by one and the second state several at
+    once; the policy must decide alike in both states.
     """
     states = [policy.init(params, n_arms) for _ in range(2)]
     stage, n_reported = 1, 0
@@ -127,7 +128,7 @@ def check_decisions(policy: Policy, params: Any, n_arms: int, rng: np.random.Gen
             view = policy.view(params, states[0], stage)
             check_choice(policy, params, states[0], stage, view, pull, look)
             n_pulls = int(max(1, min(3, view.end - stage)))
-            if policy.hold is None:  # otherwise consecutive looks go to several arms
+            if policy.hold is None:  # with a hold, consecutive looks go to several arms
                 n_looks = int(max(1, min(3, view.max_looks)))
         one, once = states
         rewards = rng.integers(0, 2, n_pulls).astype(float)  # 0 or 1, so sums are exact

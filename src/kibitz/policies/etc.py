@@ -3,11 +3,12 @@ r"""Explore-Then-Commit: sample all arms equally and eliminate the worse arms (A
 With a horizon T, an arm with s observations has width w = \sqrt{(2 \alpha / s) \log(T/s)}. After each
 round over the remaining arms, arm i is eliminated if \hat\mu_i + w_i < \max_j (\hat\mu_j - w_j),
 where \hat\mu_i is the mean of its observations. The policy `etc` pulls the least observed remaining
-arm. A look counts like a pull and goes to the arm that is least observed once the pull is counted.
-With looks, counts may differ between arms, and each arm has its own width; without looks all widths
-are equal, as in the paper. The test takes place after the observation is counted and requires s < T
-(docs/errata/, D30). On the paper's concentration event, arm i is eliminated after at most
-1 + u(\Delta_i) rounds (`kibitz.bounds.complexity`; errata, D13).
+arm. A look counts like a pull; it goes to the remaining arm with the fewest observations, including
+the pull of the same stage. With looks, counts may differ between arms, and each arm has its own
+width; without looks, all widths are equal, as in the paper. The test takes place after the
+observation is counted and requires s < T (docs/errata/, D30). On the paper's concentration event, arm
+i is eliminated after at most 1 + u(\Delta_i) rounds, where \Delta_i is the gap of arm i and
+`kibitz.bounds.complexity` defines u (errata, D13).
 """
 
 import math
@@ -37,7 +38,7 @@ class State(NamedTuple):
 
     statistics: Statistics
     allowed: Array
-    tested: Array  # one number: the lowest count of a remaining arm at the last test
+    tested: Array  # one number: the smallest count of a remaining arm at the last test
 
 
 def etc(alpha: float = 1.0, horizon: int | None = None, scale: float | None = None) -> Policy:
@@ -46,7 +47,7 @@ def etc(alpha: float = 1.0, horizon: int | None = None, scale: float | None = No
     Parameters
     ----------
     alpha
-        \\alpha; 1 in the paper, for rewards of sub-Gaussian scale 1.
+        The constant \\alpha of the width; 1 in the paper, for rewards of sub-Gaussian scale 1.
     horizon
         The horizon that the policy is tuned for. Default: the horizon of the simulation.
     scale
@@ -77,7 +78,10 @@ def init(params: Any, n_arms: int) -> State:
 
 @jit
 def two_least_observed(allowed: Array, counts: Array) -> tuple[int, int]:
-    """Return the least observed remaining arm, now and after one more observation of that arm."""
+    """Return the least observed remaining arm, and the arm that will be least observed next.
+
+    The second arm is the least observed remaining arm after one more observation of the first arm.
+    """
     first, second = -1, -1
     for arm in range(counts.size):
         if allowed[arm]:
@@ -100,7 +104,11 @@ def index(params: Any, stage: int, counts: Array, arm: int, mean: float) -> floa
 
 @jit
 def view(params: Any, state: State, stage: int) -> View:
-    """Return the remaining arms; until one arm is left, each observation may eliminate arms."""
+    """Return the statistics and the remaining arms.
+
+    While several arms remain, the view is valid for one observation only, because each observation
+    may eliminate arms.
+    """
     n = state.allowed.sum()
     end, max_looks = (NEVER, NEVER) if n == 1 else (stage, 0)
     stats = state.statistics
@@ -109,7 +117,7 @@ def view(params: Any, state: State, stage: int) -> View:
 
 @jit
 def turns(params: Any, state: State) -> tuple[Array, int]:
-    """Return the remaining arms, which take turns; used only once a single arm is left."""
+    """Return the remaining arms, which take turns; the engine uses this only for a single arm."""
     return state.allowed, 0
 
 
@@ -134,7 +142,7 @@ look = make_look(pull)
 def update(
     params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
 ) -> State:
-    """Count an observation; after each full round, eliminate arms."""
+    """Count an observation; at the end of each round over the remaining arms, eliminate arms."""
     stats = state.statistics
     count(stats, arm, n, total, is_look)
     lowest_count = stats.n_observed[two_least_observed(state.allowed, stats.n_observed)[0]]

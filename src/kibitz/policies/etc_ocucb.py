@@ -73,13 +73,14 @@ def etc_ocucb(
     Parameters
     ----------
     p
-        p > 1; epoch m lasts p^(p^m) stages, rounded up. 2 in Algorithm 2.
+        The base p > 1 of the epoch lengths: epoch m lasts p^(p^m) stages, rounded up. Algorithm 2 has
+        p = 2.
     C
         With check="rounds", ETC tests after C looks per remaining arm; 10 in the experiments.
     alpha
-        ETC's \\alpha; 1 in the paper.
+        The constant \\alpha of ETC; 1 in the paper.
     rho, eta
-        OCUCB-n's \\rho in [1/2, 1] and \\eta > 1; 1/2 and 2 in the experiments.
+        The constants \\rho in [1/2, 1] and \\eta > 1 of OCUCB-n; 1/2 and 2 in the experiments.
     restart
         Whether both subroutines start again in each epoch, as in Algorithm 2.
     check
@@ -159,7 +160,11 @@ def test_arms(params: Any, state: State) -> None:
 
 @jit
 def begin_epoch(params: Any, state: State) -> None:
-    """Restrict OCUCB-n to the arms that ETC has not eliminated; forget the other arms."""
+    """Restrict OCUCB-n to the arms that ETC has not eliminated, and begin the next epoch.
+
+    OCUCB-n forgets the observations of the eliminated arms. With `restart`, both subroutines forget
+    all observations.
+    """
     clock, stats = state.clock[0], state.statistics
     clock["epoch"] += 1
     for arm in range(state.allowed.size):
@@ -183,11 +188,11 @@ def begin_epoch(params: Any, state: State) -> None:
 
 @jit
 def view(params: Any, state: State, stage: int) -> View:
-    """Return the statistics and arms of OCUCB-n."""
+    """Return the statistics and the arms of OCUCB-n, valid until the epoch ends or ETC may test."""
     end = state.clock[0]["end"]
     if params.doubling:
         end = min(end, state.clock[0]["next_test"])
-    max_looks = NEVER  # with one arm left, tests change nothing
+    max_looks = NEVER  # once a single arm is left, tests change nothing
     if not params.doubling and state.in_play.sum() > 1:
         max_looks = math.ceil(min(params.C * state.in_play.sum(), 1e18)) - 1 - state.clock[0]["looks"]
     return View(
@@ -212,7 +217,7 @@ pull, _ = make_choices(index, view, "statistics")
 
 @jit
 def look(params: Any, state: State, stage: int, rng: Any) -> int:
-    """Return the next arm, in turn, that ETC has not eliminated."""
+    """Return the next arm in turn among the arms that ETC has not eliminated."""
     arm = state.clock[0]["last"]
     while True:
         arm = (arm + 1) % state.allowed.size

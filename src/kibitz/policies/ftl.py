@@ -1,4 +1,4 @@
-r"""Follow the leader: pull the arm with the largest mean, \bar X_i.
+r"""Follow the leader: pull the arm with the largest mean of its observations.
 
 With full information, the regret of follow the leader is bounded (paper, section 2.1.1); with pulls
 alone, it is linear. As an active observer, `ftl` looks at the arm with the second largest mean, and

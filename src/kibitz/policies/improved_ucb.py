@@ -6,15 +6,16 @@ each arm was observed
 
 .. math:: n_m = \lceil 8 \log(T \tilde\Delta_m^2) / \tilde\Delta_m^2 \rceil
 
-times. It then eliminates each arm i with \bar X_i + w_i < \max_j (\bar X_j - w_j), where
-w_i = \sqrt{2 \log(T \tilde\Delta_m^2) / O_i}, O_i counts pulls and looks of arm i and \bar X_i
-averages both. After round \lfloor \log_2(T/e)/2 \rfloor, or when one arm is left, it pulls the
-remaining arm with the largest mean. A look counts like a pull. Without looks O_i = n_m and this is
-the original algorithm, with one exception: for rewards in [0, 1], the original starts with the guess
-1, which is twice their scale.
+times, where T is the horizon. It then eliminates each arm i with
+\bar X_i + w_i < \max_j (\bar X_j - w_j), where w_i = \sqrt{2 \log(T \tilde\Delta_m^2) / O_i}, O_i
+counts pulls and looks of arm i and \bar X_i averages both. After round \lfloor \log_2(T/e)/2 \rfloor,
+or when one arm is left, it pulls the remaining arm with the largest mean. A look counts like a pull.
+Without looks O_i = n_m and this is the original algorithm, with one exception: for rewards in [0, 1],
+the original algorithm starts with the guess 1, which is twice the scale of these rewards.
 
 The paper mentions Improved UCB (section 4.1) but states no theorem for it with looks. An active
-observer looks at the remaining arm that is least observed once the pull is counted.
+observer looks at the remaining arm with the fewest observations, including the pull of the same
+stage.
 """
 
 import math
@@ -40,7 +41,7 @@ class State(NamedTuple):
 
     statistics: Statistics
     allowed: Array
-    round: Array  # one number, m
+    round: Array  # one number: the current round m
 
 
 def improved_ucb(horizon: int | None = None, scale: float | None = None) -> Policy:
@@ -83,7 +84,7 @@ def confidence(params: Any, state: State) -> float:
 
 @jit
 def target_count(params: Any, state: State) -> int:
-    """Return how many observations of each remaining arm the round needs; 0 after the last round."""
+    """Return the number of observations that each remaining arm needs; 0 after the last round."""
     return math.ceil(4 * confidence(params, state) * 4.0 ** state.round[0])
 
 
@@ -116,7 +117,7 @@ look = make_look(pull)
 def update(
     params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
 ) -> State:
-    """Count an observation; eliminate arms at the end of every completed round."""
+    """Count an observation; at the end of each round, eliminate arms."""
     stats = state.statistics
     count(stats, arm, n, total, is_look)
     if all_arms_pulled(stats.n_pulls):

@@ -49,11 +49,11 @@ def index_policy(
         The name of the policy.
     index
         `index(params, stage, counts, arm, mean) -> float`, a function that numba can compile:
-        `counts[j]` is the number of observations of arm j, `mean` the mean reward of `arm`. The index
-        must be non-decreasing in `stage` and `mean` and non-increasing in every count. Mark the
-        functions that it calls with `kibitz.jit` (or `numba.njit`).
+        `counts[j]` is the number of observations of arm j, and `mean` is the mean reward of `arm`.
+        The index must be non-decreasing in `stage` and `mean` and non-increasing in every count. Mark
+        the functions that it calls with `kibitz.jit` (or `numba.njit`).
     look
-        The arm to look at: the "runner-up", which has the second largest index, or each arm in turn
+        The arm to look at: the arm with the second largest index ("runner-up"), or each arm in turn
         ("robin").
     ignore_looks
         Whether to learn from pulls only.
@@ -200,7 +200,7 @@ def make_choices(index: Any, view: Any, index_reads: str = "counts") -> tuple[An
 
 @cache
 def make_statistics_index(index: Any, index_reads: str) -> Any:
-    """Return an index as a function that takes the whole `Statistics`."""
+    """Return an index as a function that takes the whole `Statistics` as its third argument."""
     if index_reads == "statistics":
         return index
 
@@ -214,8 +214,8 @@ def make_statistics_index(index: Any, index_reads: str) -> Any:
 def make_two_largest(value: Any) -> Any:
     """Return a function that finds the arms with the largest and the second largest value.
 
-    `value(params, data, stage, arm, rng)` is minus infinity for an arm that must not be chosen. In a
-    tie, the function chooses the lowest arm.
+    `value(params, data, stage, arm, rng)` is minus infinity for an arm that must not be chosen. If
+    only one arm may be chosen, the function returns it twice. In a tie, the lowest arm comes first.
     """
 
     def find_two_largest(

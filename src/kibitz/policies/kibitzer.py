@@ -6,24 +6,25 @@ need not be pulled first. Then kibitzer pulls the arm with the largest
 .. math:: \bar X_i + \sqrt{2 \ell(x_i) / O_i}, \quad x_i = 1 + \frac{b\, t}{K O_i + b F}, \quad
    \ell(x) = \log x - \beta \log(1 + \log x)
 
-where O_i counts pulls and looks of arm i, \bar X_i averages both, K is the number of arms and F is
-the number of looks so far. The ratio t / F estimates 1/\varepsilon, where \varepsilon is the rate of
-looks. If looks arrive, the logarithm in the width is therefore about \log(1/\varepsilon); if no looks
-arrive, it is about \log(t / (K O_i)), as in MOSS-anytime. For rewards in [0, 1], the index is the
-largest q with O_i kl(\bar X_i, q) <= \ell(x_i).
+where t is the stage, O_i counts pulls and looks of arm i, \bar X_i averages both, K is the number of
+arms, F is the number of looks so far, and b and \beta are parameters. The ratio t / F estimates
+1/\varepsilon, where \varepsilon is the rate of looks. If looks arrive, the logarithm in the width is
+therefore about \log(1/\varepsilon); if no looks arrive, it is about \log(t / (K O_i)), as in
+MOSS-anytime. For rewards in [0, 1], the index is the largest q with O_i kl(\bar X_i, q) <= \ell(x_i).
 
 Every fourth look goes to the arms in turn. In its r-th turn, an arm is looked at only if it has at
 most r observations. A theorem needs this rule, which guarantees that each arm gets a quarter of its
-fair share of looks. All other looks go to an arm without observations, the highest arm first, unless
-this arm is being pulled. If there is no such arm, they go to the arm i \ne L with the smallest
+fair share of looks. All other looks go to an arm without observations that is not pulled at the same
+stage, the highest arm first. If there is no such arm, these looks go to the arm i \ne L with the
+smallest
 
 .. math:: O_i\, d(\bar X_i, \bar X_L) + \big(1 + \log(1 + t / 100 F)\big) \log O_i,
 
 where L is the arm with the largest mean, d is (\bar X_i - \bar X_L)^2 / 2 or the Bernoulli
 divergence, and F includes this look. If looks are frequent, this is the index of IMED (Honda and
 Takemura, 2015), applied to looks. If looks are rare, a best arm with unlucky rewards would wait too
-long while looks go to arms close to the leader, so the divergence gets less weight. If the chosen arm
-has at least 256 observations, kibitzer holds it: this arm gets all looks that do not go in turn,
+long while looks go to arms close to the leader, so the second term gets more weight. If the chosen
+arm has at least 256 observations, kibitzer holds it: this arm gets all looks that do not go in turn,
 until it has a tenth more observations or L changes. The engine can then predict many looks
 (docs/leap.md).
 """
@@ -54,9 +55,9 @@ from kibitz.policies.policy import (
     params_type,
 )
 
-TURN_PERIOD = 4  # one of this many looks goes to the arms in turn
+TURN_PERIOD = 4  # every fourth look goes to the arms in turn
 MIN_HOLD_COUNT = 256  # an arm with fewer observations is never held
-HOLD_DIVISOR = 10  # an arm with n observations is held for n / HOLD_DIVISOR more
+HOLD_DIVISOR = 10  # an arm with n observations is held for n / HOLD_DIVISOR more observations
 RARE_PERIOD = 100.0  # looks that are more than this many stages apart are rare
 MAX_MEAN = 1 - 2.0**-20  # the leader's mean is cut to this value, to keep divergences finite
 KL_UCB = params_type(("c",))(0.0)  # parameters of KL-UCB with level log t
@@ -70,9 +71,11 @@ def kibitzer(
     Parameters
     ----------
     b
-        Larger values reduce the tail of the regret, smaller values its mean.
+        The constant b of the index. A larger b makes a large regret less likely; a smaller b reduces
+        the mean regret.
     beta
-        The factor of log(1 + log x), in [0, 1]. 0 gives a stronger theorem but a larger regret.
+        The factor \\beta of log(1 + log x) in the index, from 0 to 1. With 0, a stronger theorem
+        holds, but the regret is larger.
     rewards
         "gaussian", "bernoulli" (0 or 1) or "bounded" (any number in [0, 1]).
     scale
@@ -125,7 +128,7 @@ def init(params: Any, n_arms: int) -> State:
 
 @jit
 def spread(params: Any, stage: int, stats: Statistics, arm: int) -> float:
-    """Return x_i, which the docstring of this module defines."""
+    """Return x_i, as defined in the docstring of this module."""
     counts = stats.n_observed
     n_looks = stats.totals[LOOKS]
     return 1 + params.b * stage / (counts.size * counts[arm] + params.b * n_looks)
@@ -135,7 +138,7 @@ def spread(params: Any, stage: int, stats: Statistics, arm: int) -> float:
 def index(params: Any, stage: int, stats: Statistics, arm: int, mean: float) -> float:
     """Return the index for Gaussian rewards."""
     log = math.log(spread(params, stage, stats, arm))
-    level = log - params.beta * math.log(1 + log)  # negative only through rounding
+    level = log - params.beta * math.log(1 + log)  # negative only because of rounding
     return mean + math.sqrt(2 * abs(level) / stats.n_observed[arm])
 
 
@@ -159,10 +162,10 @@ def view(params: Any, state: State, stage: int) -> View:
 
 @cache
 def make_pull(index: Any) -> Any:
-    """Return `pull` for an index."""
+    """Return the function `pull` that uses an index."""
 
     def pull(params: Any, state: State, stage: int, rng: Any) -> int:
-        """Return the first arm without observations, or else the arm with the largest index."""
+        """Return the lowest arm without observations, or else the arm with the largest index."""
         stats = state.statistics
         best, largest = 0, -np.inf
         for arm in range(stats.sums.size):
@@ -200,7 +203,10 @@ def is_holding(state: State, leader: int) -> bool:
 
 @jit
 def looks_due(params: Any, state: State, arm: int, n: int) -> int:
-    """Return how many of the next n looks an arm gets in turn, if it is not observed otherwise."""
+    """Return how many of the next n looks an arm gets in turn.
+
+    This is exact if the arm gets no other observations during these looks.
+    """
     n_arms = state.allowed.size
     n_looks = state.statistics.totals[LOOKS]
     before = (n_looks // TURN_PERIOD - arm + n_arms - 1) // n_arms  # turns of the arm so far
@@ -219,7 +225,7 @@ def hold(params: Any, state: State) -> Hold:
 
 @jit
 def find_unseen(state: State, stage: int) -> int:
-    """Return the last arm without observations that is not being pulled, or -1."""
+    """Return the highest arm without observations that is not being pulled; -1 if there is none."""
     first, last = -1, -1
     stats = state.statistics
     for arm in range(stats.n_observed.size):
@@ -249,13 +255,13 @@ def bernoulli_divergence(mean: float, best: float) -> float:
 
 @cache
 def make_look(divergence: Any) -> Any:
-    """Return `look` for a divergence."""
+    """Return the function `look` that uses a divergence."""
 
     def look(params: Any, state: State, stage: int, rng: Any) -> int:
         """Return the arm to look at.
 
-        In this order: the arm whose turn it is, an arm without observations, the held arm, or the arm
-        with the smallest IMED index.
+        The choice is the first of these that exists: the arm whose turn it is, an arm without
+        observations, the held arm, the arm with the smallest IMED index.
         """
         stats = state.statistics
         counts, sums = stats.n_observed, stats.sums
@@ -276,7 +282,7 @@ def make_look(divergence: Any) -> Any:
             n = counts[arm]
             if arm != leader and n > 0:
                 value = n * divergence(sums[arm] / n, best)
-                if value < smallest:  # otherwise skip the logarithm, which is not negative
+                if value < smallest:  # if not, skip the second term, which is not negative
                     value += rarity * math.log(n)
                     if value < smallest:
                         look, smallest = arm, value
@@ -297,7 +303,7 @@ def update(
     """Count observations; a look starts a hold of its arm if no arm is held.
 
     A look that goes in turn (every fourth look) does not start a hold. Several looks reported at once
-    do not start a hold either, because it is unknown which of them went in turn.
+    do not start a hold either, because it is unknown which of these looks went in turn.
     """
     stats = state.statistics
     if is_look:

@@ -33,7 +33,7 @@ def kl_ucb(rewards: Rewards = "gaussian", c: float = 0.0, scale: float | None = 
     rewards
         "gaussian", "bernoulli" (0 or 1) or "bounded" (any number in [0, 1]).
     c
-        The factor of log log t.
+        The factor of log log t in the index.
     scale
         The sub-Gaussian scale of the rewards. Default: the scale of the problem.
     """
@@ -79,7 +79,7 @@ def bernoulli_index(params: Any, stage: int, counts: Array, arm: int, mean: floa
     if p == 0.0:
         return -math.expm1(-bound)
     entropy = -p * math.log(p) - (1 - p) * math.log(1 - p)
-    # two upper bounds on q - p: Pinsker's inequality, and the bound without p log(1/q) >= 0
+    # two upper bounds on q - p: by Pinsker's inequality, and by dropping p log(1/q) >= 0 from kl
     above = min(math.sqrt(bound / 2), -math.expm1(-(bound + entropy) / (1 - p)) - p)
     if above >= 1 - p:  # q is 1 up to rounding
         return 1.0

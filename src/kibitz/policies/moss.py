@@ -6,11 +6,11 @@ Both pull the arm with the largest index
 
 where O_i counts pulls and looks of arm i, \bar X_i averages both, K is the number of arms and
 \log_+ x = \log \max(1, x). For MOSS (Audibert and Bubeck, 2009), h is the horizon T; for MOSS-anytime
-(Degenne and Perchet, 2016), h is the stage t. The originals are for rewards in [0, 1], with c = 1 and
-c = (1 + \alpha)/2, \alpha = 1.35. The defaults here are four times as large, because they are for
-rewards of sub-Gaussian scale 1 instead of 1/2. The paper mentions both policies among the variants of
-UCB with regret of order \log(T \Delta_i^2)/\Delta_i (section 4.1), but states no theorem for them
-with looks.
+(Degenne and Perchet, 2016), h is the stage t. The original policies are for rewards in [0, 1], with
+c = 1 and c = (1 + \alpha)/2 where \alpha = 1.35. The defaults here are four times as large, because
+they are for rewards of sub-Gaussian scale 1 instead of 1/2. The paper mentions both policies among
+the variants of UCB with regret of order \log(T \Delta_i^2)/\Delta_i (section 4.1), but states no
+theorem for them with looks.
 """
 
 import math

@@ -5,10 +5,10 @@ r"""OCUCB-n (Lattimore, 2016): the index of the paper's active algorithm.
     \bar X_i + \sqrt{2 \eta \log(B_i) / O_i}, \qquad
     B_i = \max\Big\{e, \log t, \frac{t \log t}{\sum_j \min\{O_i, O_j^\rho O_i^{1-\rho}\}}\Big\}
 
-where O_i counts the observations of arm i, \bar X_i averages them and the sum is over all arms j
-(paper, section 4.2; docs/errata/, D23). The paper states the index for pulls; here O_i counts looks
-too, unless `ignore_looks` is true. As an active observer, the policy looks at the runner-up; no
-theorem covers these looks.
+where t is the stage, O_i counts the observations of arm i, \bar X_i averages them and the sum is over
+all arms j (paper, section 4.2; docs/errata/, D23). The paper states the index for pulls; here O_i
+counts looks too, unless `ignore_looks` is true. As an active observer, the policy looks at the arm
+with the second largest index; no theorem covers these looks.
 
 The sum over j is O_i^{1-\rho} times the sum of min{O_i^\rho, O_j^\rho}. With many arms, the
 statistics hold three lists of derived floats: the powers O_j^\rho by arm, the same powers in
@@ -45,9 +45,9 @@ def ocucb(
     Parameters
     ----------
     eta
-        \\eta > 1; 2 in the experiments of the paper.
+        The constant \\eta > 1 of the index; 2 in the experiments of the paper.
     rho
-        \\rho in [1/2, 1]; 1/2 in the experiments of the paper.
+        The constant \\rho in [1/2, 1] of the index; 1/2 in the experiments of the paper.
     ignore_looks
         Whether to learn from pulls only.
     scale
@@ -112,7 +112,7 @@ def total(params: Any, stats: Statistics, arm: int) -> float:
 
 @jit(allocates=True)
 def ocucb_statistics(n_arms: int) -> Statistics:
-    """Return statistics without observations, with space for derived floats if arms are many."""
+    """Return statistics without observations; with many arms, they have space for derived floats."""
     return new_statistics(n_arms, 3 * n_arms + 1 if n_arms >= MIN_ARMS_WITH_SUMS else 0)
 
 
@@ -145,7 +145,10 @@ def derived_parts(stats: Statistics) -> tuple[Array, Array, Array]:
 
 @jit
 def sum_minima(stats: Statistics, arm: int, own: float) -> float:
-    """Return the sum over j of min{O_i^rho, O_j^rho}, where `own` is the current O_i^rho."""
+    """Return the sum over j of min{O_i^rho, O_j^rho} for arm i = `arm`.
+
+    `own` is the current O_i^rho; the derived floats may still contain an older power of arm i.
+    """
     powers, ascending, sums = derived_parts(stats)
     below = rank(ascending, own)
     return sums[below] + (ascending.size - below) * own + (own - min(own, powers[arm]))
@@ -180,7 +183,7 @@ def update_derived(params: Any, stats: Statistics, arm: int) -> None:
 def update(
     params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
 ) -> State:
-    """Count all observations."""
+    """Count pulls and looks, and learn from both."""
     update_derived(params, count_all(params, state, stage, arm, n, total, is_look).statistics, arm)
     return state
 
@@ -189,6 +192,6 @@ def update(
 def update_pulls(
     params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
 ) -> State:
-    """Count pulls only."""
+    """Count pulls and looks, but learn from pulls only."""
     update_derived(params, count_pulls(params, state, stage, arm, n, total, is_look).statistics, arm)
     return state

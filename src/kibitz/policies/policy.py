@@ -37,7 +37,7 @@ from kibitz._validation import invalid, number, one_of, positive, short_repr
 
 Array = NDArray[Any]
 
-#: The kinds of rewards that policies support: any sub-Gaussian rewards, 0 or 1, or in [0, 1].
+#: The rewards that a policy supports: any sub-Gaussian rewards, rewards 0 or 1, rewards in [0, 1].
 Rewards = Literal["gaussian", "bernoulli", "bounded"]
 
 NEVER = 2**62  # a stage that no run reaches
@@ -53,7 +53,7 @@ class Statistics(NamedTuple):
 
     n_pulls: Array
     n_looks: Array
-    n_observed: Array  # the observations that the policy learns from
+    n_observed: Array  # the numbers of observations that the policy learns from
     sums: Array  # the sums of the rewards of these observations
     totals: Array  # two numbers: all pulls and all looks
     derived: Array  # floats that `update` computes from the counts for the index; may be empty
@@ -68,7 +68,7 @@ class View(NamedTuple):
     origin: int  # the stage at which the policy's clock is 0
     end: int  # the last stage of this view
     learns: bool  # whether looks change the counts and sums
-    max_looks: int  # the allowed arms cannot change during this many looks
+    max_looks: int  # the number of looks during which the allowed arms cannot change
 
 
 class Hold(NamedTuple):
@@ -129,19 +129,19 @@ def replace_arrays(state: Any, arrays: Iterator[Array]) -> Any:
 
 
 class Init(Protocol):
-    """Return the state before any observation."""
+    """A function that returns the state before any observation."""
 
     def __call__(self, params: Any, n_arms: int, /) -> Any: ...
 
 
 class Choose(Protocol):
-    """Return the arm to pull, or to look at, without modifying the state."""
+    """A function that returns the arm to pull or to look at, without modifying the state."""
 
     def __call__(self, params: Any, state: Any, stage: int, rng: Any, /) -> int: ...
 
 
 class Update(Protocol):
-    """Return the state after `n` observations of one arm."""
+    """A function that returns the state after `n` observations of one arm."""
 
     def __call__(
         self, params: Any, state: Any, stage: int, arm: int, n: int, total: float, is_look: bool, /
@@ -149,7 +149,10 @@ class Update(Protocol):
 
 
 class Index(Protocol):
-    """Return the index of an arm; `observed` is the counts of all arms or the whole `Statistics`."""
+    """A function that returns the index of an arm.
+
+    `observed` contains the counts of all arms, or is the whole `Statistics` (`Policy.index_reads`).
+    """
 
     def __call__(self, params: Any, stage: int, observed: Any, arm: int, mean: float, /) -> float: ...
 
@@ -163,7 +166,7 @@ class StandardRule(NamedTuple):
 
 @dataclass(frozen=True)
 class Policy:
-    """A policy, created by a constructor such as `ucb`, by `index_policy` or from your functions.
+    """A policy, created by a constructor such as `ucb`, by `index_policy` or from your own functions.
 
     Attributes
     ----------
@@ -184,7 +187,8 @@ class Policy:
         mean + growth(params, stage) * width(params, count). The engine tabulates both functions.
     turns
         `turns(params, state)` returns the arms that are looked at in turn, and the arm that was
-        looked at last. If `turns` and `hold` are None, the policy looks at the runner-up.
+        looked at last. If `turns` and `hold` are None, the policy looks at the arm with the second
+        largest index.
     hold, looks_due
         For a policy that sends only some of its looks to the arms in turn. `hold(params, state)`
         returns the arm that gets the other looks; `looks_due(params, state, arm, n)` returns how many
@@ -261,7 +265,10 @@ class Policy:
         return params_type(tuple(self.constants))(**self.constants)
 
     def params_for(self, horizon: float) -> Any:
-        """Return the parameters, with `horizon` if the policy needs a horizon and has none."""
+        """Return the parameters for a simulation with a given horizon.
+
+        `horizon` is used only if the policy has a parameter `horizon` and the user did not set it.
+        """
         if self.constants.get("horizon") == 0:
             return self.params._replace(horizon=float(horizon))
         return self.params

@@ -61,7 +61,7 @@ def from_spec(spec: Spec) -> Policy:
 
 
 def named_spec(policy: Policy) -> Spec | None:
-    """Return the spec of a built-in policy, or None for other policies, even of the same name."""
+    """Return the spec of a built-in policy; None for any other policy, even with a built-in name."""
     if policy.name not in POLICIES:
         return None
     spec = {"name": policy.name, "parameters": policy.parameters, "scale": policy.scale}
@@ -72,7 +72,7 @@ def named_spec(policy: Policy) -> Spec | None:
 
 
 def index_arguments(policy: Policy) -> dict[str, Any]:
-    """Return the options of the call of `index_policy`, except name, index and params."""
+    """Return the options with which `index_policy` was called, except name, index and params."""
     assert policy.rule is not None
     return {
         **policy.rule._asdict(),
@@ -170,7 +170,7 @@ def import_function(spec: Spec) -> Any:
     if text is None:
         raise ValueError(f"{index} is not defined in {short_repr(str(path))}")
     changed = f"{index} has changed in {short_repr(str(path))}; restore the version that was stored"
-    if spec.get("text", text) != text:  # stores of kibitz 0.2 or older do not have this hash
+    if spec.get("text", text) != text:  # specs stored by kibitz 0.2 or older have no text hash
         raise ValueError(changed)
     function = getattr(load_module(spec, path), spec["function"], None)
     function = getattr(function, "py_func", function)
@@ -193,7 +193,7 @@ def source_path(spec: Spec) -> Path | None:
 
 
 def load_module(spec: Spec, path: Path) -> ModuleType:
-    """Return the module of a file: import it by name, find it loaded, or execute the file."""
+    """Return the module of a file: import it by name, reuse the loaded module, or run the file."""
     if spec["module"] is not None:
         found = importlib.util.find_spec(spec["module"])
         if found is not None and found.origin == str(path):

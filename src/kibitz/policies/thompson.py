@@ -3,9 +3,9 @@ r"""Thompson sampling, which learns from pulls and looks.
 Thompson sampling pulls each arm once, then the arm with the largest posterior sample. With a flat
 prior the posterior of arm i is N(\bar X_i, 1/O_i) for Gaussian rewards (in units of their scale), and
 Beta(1 + S_i, 1 + O_i - S_i) for rewards in [0, 1], where O_i counts pulls and looks, \bar X_i
-averages both and S_i is the sum of their rewards. An active observer looks at the arm that is second
-in a fresh set of samples, which spreads the looks over the arms that may still be best. The paper
-only mentions Thompson sampling (section 1).
+averages both and S_i is the sum of their rewards. An active observer looks at the arm with the second
+largest sample in a fresh set of samples, which spreads the looks over the arms that may still be
+best. The paper only mentions Thompson sampling (section 1).
 """
 
 import math
@@ -19,7 +19,7 @@ from kibitz.policies.policy import Policy, Rewards, check_rewards, check_scale
 
 
 def thompson(rewards: Rewards = "gaussian", scale: float | None = None) -> Policy:
-    """Return Thompson sampling, which the paper only mentions.
+    """Return Thompson sampling, which the paper only mentions (section 1).
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def thompson(rewards: Rewards = "gaussian", scale: float | None = None) -> Polic
 
 @jit
 def sample(params: Any, state: State, stage: int, arm: int, rng: Any) -> Any:
-    """Return a sample from the posterior of an arm's mean; infinite before its first pull."""
+    """Return a sample from the posterior of an arm's mean; infinity before the arm's first pull."""
     stats = state.statistics
     n, total = stats.n_observed[arm], stats.sums[arm]
     if stats.n_pulls[arm] == 0:

@@ -4,10 +4,10 @@ Pull each arm once, then the arm with the largest
 
 .. math:: \bar X_i + \sqrt{c \log t / O_i}
 
-where O_i counts pulls and looks (free observations) of arm i and \bar X_i averages both. With c = 6
-this is Algorithm 1 of the paper (Degenne, Garcelon and Perchet, UAI 2018). Theorem 3, as corrected in
-docs/errata/ (D19), bounds its regret as a passive observer. `ignore_looks=True` gives the plain
-bandit algorithm, in which O_i is the number of pulls N_i.
+where t is the stage, O_i counts pulls and looks (free observations) of arm i and \bar X_i averages
+both. With c = 6 this is Algorithm 1 of the paper (Degenne, Garcelon and Perchet, UAI 2018).
+Theorem 3, as corrected in docs/errata/ (D19), bounds its regret as a passive observer.
+`ignore_looks=True` gives the plain bandit algorithm, in which O_i is the number of pulls N_i.
 
 As an active observer, `ucb` looks at the arm with the second largest index. The paper calls this
 policy "UCB1-Double" (section 4.2.1); no theorem covers it. `ucb_double` is the same policy under the
@@ -79,7 +79,7 @@ def ucb_double(exploration: float = 6.0, scale: float | None = None) -> Policy:
 
 
 def ucb_second(exploration: float = 6.0, scale: float | None = None) -> Policy:
-    """Return UCB with a second UCB, which chooses the look among the other arms (section 5)."""
+    """Return UCB with a second UCB, which looks at an arm that is not pulled (section 5)."""
     constants = {"exploration": positive(exploration, "exploration")}
     return Policy(
         "ucb_second",
@@ -121,7 +121,7 @@ def init(params: Any, n_arms: int) -> State:
 
 @jit
 def view(params: Any, state: State, stage: int) -> View:
-    """Return the data of the first UCB; each look may change the choice of the second UCB."""
+    """Return the data of the first UCB; each look may change the arm of the next look."""
     stats = state.statistics
     return View(stats, stats.n_pulls, state.allowed, 0, NEVER, True, 0)
 
@@ -131,7 +131,7 @@ pull, _ = make_choices(index, view)
 
 @jit
 def look_index(params: Any, state: State, clock: int, arm: int, rng: Any) -> float:
-    """Return the index of an arm from its looks only; infinite before the first look."""
+    """Return the index of an arm, based on its looks only; infinity before the arm's first look."""
     n_looks = state.statistics.n_looks
     if n_looks[arm] == 0:
         return np.inf

@@ -6,11 +6,12 @@ with the largest
 
 .. math:: \bar X_i + \sqrt{2 (1 + \alpha) \log(e t / \tau(r_i)) / \tau(r_i)}
 
-and pulls this arm until it has \tau(r_i + 1) observations. Looks can make \tau(r_i) exceed t; the
-ratio t / \tau(r_i) is then replaced by 1. A look increases O_i, which may raise the level of an arm
-or shorten a burst. Without looks this is the original UCB2, which is for rewards in [0, 1], of scale
-1/2. The paper mentions UCB2 (section 4.1) but states no theorem for UCB2 with looks. An active
-observer looks at the runner-up.
+where t is the stage, and pulls this arm until it has \tau(r_i + 1) observations. Looks can make
+\tau(r_i) exceed t; the ratio t / \tau(r_i) is then replaced by 1. A look increases O_i, which may
+raise the level of an arm or shorten a burst. Without looks this is the original UCB2, which is for
+rewards in [0, 1], of scale 1/2. The paper mentions UCB2 (section 4.1) but states no theorem for UCB2
+with looks. An active observer looks at the arm with the largest index among the arms that are not
+pulled.
 """
 
 import math
@@ -31,7 +32,7 @@ from kibitz.policies.policy import (
     new_statistics,
 )
 
-MIN_ALPHA, MAX_ALPHA = 1e-6, 1e6  # outside, levels could not be told apart or counted
+MIN_ALPHA, MAX_ALPHA = 1e-6, 1e6  # outside this range, levels could not be told apart or counted
 
 
 class State(NamedTuple):
@@ -49,7 +50,8 @@ def ucb2(alpha: float = 0.001, scale: float | None = None) -> Policy:
     Parameters
     ----------
     alpha
-        \\alpha > 0, which determines how fast bursts grow. The authors of UCB2 advise 0.001.
+        The constant \\alpha > 0, which determines how fast bursts grow. The authors of UCB2 advise
+        0.001.
     scale
         The sub-Gaussian scale of the rewards. Default: the scale of the problem.
     """
@@ -97,7 +99,7 @@ def init(params: Any, n_arms: int) -> State:
 
 @jit
 def bound(params: Any, state: State, stage: int, arm: int, rng: Any) -> Any:
-    """Return the upper confidence bound of an arm; infinite before its first pull."""
+    """Return the upper confidence bound of an arm; infinity before the arm's first pull."""
     stats = state.statistics
     if stats.n_pulls[arm] == 0:
         return np.inf

@@ -1,4 +1,4 @@
-"""Parallel execution of jobs, by threads of this process or by an executor, such as a cluster's.
+"""Parallel execution of jobs, by threads of this process or by an executor, for example of a cluster.
 
 At most four payloads per worker are in flight, so neither the executor's queue nor the waiting
 results grow with the number of jobs. Sending a payload takes milliseconds; a payload therefore
@@ -29,12 +29,12 @@ from kibitz.simulation.jobs import Job, Outcome, estimate_bytes, estimate_second
 from kibitz.simulation.options import Executors
 from kibitz.simulation.payload import Answer, Payload, check_answer, pack, play_payload
 
-MAX_PAYLOADS_PER_WORKER = 4  # in flight
+MAX_PAYLOADS_PER_WORKER = 4  # largest number of payloads in flight
 PAYLOAD_SECONDS = 2.0  # target duration of a payload
 MAX_PAYLOAD_BYTES = 2**22  # size of the results of a payload with several jobs
 MANY_WORKERS = 32  # with more workers, payloads are longer, to limit the number of answers
 MAX_ATTEMPTS = 4  # to play a payload: the first attempt, and three more if the payload is lost
-RECOUNT_SECONDS = 5.0  # between two counts of an executor's workers
+RECOUNT_SECONDS = 5.0  # shortest time between two counts of an executor's workers
 #: Errors that executors raise for lost jobs, by name, because their libraries are not imported.
 LOST_JOB_ERRORS = {"BrokenExecutor", "CancelledError", "KilledWorker", "TerminatedWorkerError"}
 
@@ -47,9 +47,9 @@ def play_all(
 ) -> Generator[tuple[Job, Outcome], None, None]:
     """Play jobs in parallel; yield each job with its outcome as soon as it is done.
 
-    `workers` is the number of threads, or of workers of the executor; None means all. `progress` is
-    called about ten times a second with the share of all stages played so far. An exception, such as
-    Ctrl-C, cancels waiting jobs and stops threads at once.
+    `workers` is the number of threads, or of workers of the executor; None means all cores or all
+    workers. `progress` is called about ten times a second with the share of all stages played so far.
+    An exception, such as Ctrl-C, cancels waiting jobs and stops threads at once.
     """
     if not jobs:
         return
@@ -104,7 +104,8 @@ def cores() -> int:
 def open_executor(executor: Executors | None) -> Iterator[Executor | None]:
     """Yield the executor to use, or None for threads.
 
-    If `executor` is a function, yield an executor that it creates, and shut it down at the end.
+    If `executor` is a function, yield an executor that the function creates, and shut this executor
+    down at the end.
     """
     if executor is None or isinstance(executor, Executor):
         yield executor
@@ -139,7 +140,7 @@ class RestartingExecutor(Executor):
         return self.current
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Submit a call; create a new executor if the current one is broken."""
+        """Submit a call; create a new executor if the current executor is broken."""
         try:
             return self.inner.submit(fn, *args, **kwargs)
         except BrokenExecutor:
@@ -154,7 +155,7 @@ class RestartingExecutor(Executor):
 
 
 def count_workers(executor: Executor) -> int:
-    """Return the number of workers of an executor, or of local cores if that number is unknown."""
+    """Return the number of workers of an executor; if unknown, the number of local cores."""
     if isinstance(executor, RestartingExecutor):
         return count_workers(executor.inner)
     client = getattr(executor, "_client", None)  # Dask, whose number of workers may change
@@ -244,7 +245,7 @@ class _Workers:
         return self._submit(pack(bundle), 1, sum(map(estimate_seconds, bundle)))
 
     def resubmit_if_lost(self, future: Future[Any]) -> Future[Any] | None:
-        """Submit a lost payload again and return its future; return None if it was not lost."""
+        """Submit a lost payload again and return its future; return None for other payloads."""
         error = CancelledError("cancelled") if future.cancelled() else future.exception()
         if not LOST_JOB_ERRORS & {kind.__name__ for kind in type(error).__mro__}:
             return None

@@ -1,7 +1,7 @@
 """Jobs: runs of one policy on one problem, as plain data, and the function that plays them.
 
-A job holds everything that its numbers depend on, and `play` loads or compiles the kernel that it
-needs. A job therefore gives the same numbers in any thread, in any process and on any machine.
+A job holds everything that its numbers depend on, and `play` loads or compiles the kernel of the job.
+A job therefore gives the same numbers in any thread, in any process and on any machine.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from kibitz.model.problem import Problem
 from kibitz.policies.policy import Policy
 from kibitz.simulation.results.summary import STATISTICS, summarise
 
-MIN_LEAP_HORIZON = 100_000  # with this horizon or a longer one, leaping is faster
+MIN_LEAP_HORIZON = 100_000  # from this horizon on, leaping is faster
 
 
 class Job(NamedTuple):
@@ -57,7 +57,7 @@ def empty_outcome(runs: int, n_stages: int, n_arms: int) -> Outcome:
 
 
 def new_control() -> NDArray[np.int64]:
-    """Return a control array: the caller stops a job with it and reads the progress from it."""
+    """Return a control array, with which the caller can stop a job and read its progress."""
     return np.zeros(3, np.int64)
 
 
@@ -95,15 +95,15 @@ def specialised_kernel(job: Job) -> Kernel:
 
 
 def generic_kernel(job: Job) -> Kernel | None:
-    """Return the generic kernel of a job, or None if its policy has none."""
+    """Return the generic kernel of a job, or None if the policy has no generic kernel."""
     return make_generic_kernel(job.policy, job.feedback, job.leap)
 
 
 def choose_kernel(job: Job) -> Kernel:
     """Return the kernel that plays a job now: the specialised kernel if it is compiled.
 
-    `job.kernel` can require either kernel. A policy without a generic kernel always gets the
-    specialised kernel.
+    If the specialised kernel is not compiled, return the generic kernel. `job.kernel` can require
+    either kernel. A policy without a generic kernel always gets the specialised kernel.
     """
     specialised, generic = specialised_kernel(job), generic_kernel(job)
     if (

@@ -24,12 +24,15 @@ from kibitz.simulation.jobs import (
 )
 from kibitz.simulation.options import Progress
 
-SPECIALISE_SECONDS = 20.0  # with more work, compiling a specialised kernel saves time
-SPECIALISE_AHEAD_SECONDS = 10.0  # the same, if the kernel is compiled before it is needed
+SPECIALISE_SECONDS = 20.0  # if a simulation takes longer, a specialised kernel saves time
+SPECIALISE_AHEAD_SECONDS = 10.0  # the same limit for a kernel compiled before it is needed
 
 
 def load_kernels(jobs: list[Job], report: Progress) -> dict[Hashable, Job]:
-    """Load or compile the kernels of jobs; return one job for each kernel that is generic."""
+    """Load or compile the kernels of jobs; return one job for each generic kernel.
+
+    The keys of the returned dict are the keys of the specialised kernels (`_group_by_kernel`).
+    """
     first = {key: group[0] for key, group in _group_by_kernel(jobs).items()}
     for job in first.values():
         for kernel in (specialised_kernel(job), generic_kernel(job)):

@@ -45,7 +45,7 @@ class Option(NamedTuple):
     takes: Limits | tuple[str, ...] | Callable[[Any, str], Any]  # limits, choices or validation
     default: Any = REQUIRED
     help: str = ""  # the text on the command line; "" if there is no flag
-    flag: str = ""  # flag and metavar, if they do not follow from the name and the type
+    flag: str = ""  # flag and metavar, unless they follow from the option's name and type
     fingerprint: bool = False  # whether results depend on the option
     parameter: inspect.Parameter | None = None  # filled in from `Options`
 
@@ -89,8 +89,8 @@ class Options(TypedDict, total=False):
         The stages at which to record the regret; the horizon is always included. Default: about 200
         log-spaced stages.
     threads
-        The number of parallel threads, or of workers of the executor. Default: all. Results do not
-        depend on this number.
+        The number of parallel threads, or of workers of the executor. Default: all cores, or all
+        workers. Results do not depend on this number.
     file
         A netCDF file to save to; or a folder whose name ends in ".zarr", for results larger than
         memory, which are read lazily. Saved runs with the same fingerprint are not played again, so
@@ -100,10 +100,11 @@ class Options(TypedDict, total=False):
         the work done so far.
     engine
         "step" plays stage by stage. "leap" plays blocks of stages at once if the policy and the
-        feedback allow leaps (`engine.leap`), and otherwise stage by stage. "auto" leaps only where
-        leaping is also faster. The attribute `engine` of the result says which engine was used.
+        feedback allow leaps (`engine.leap`); if they do not, it plays stage by stage. "auto" leaps
+        only where leaping is also faster. The attribute `engine` of the result says which engine was
+        used.
     error
-        How much leaps may change the distribution of a run, in total variation.
+        The largest distance, in total variation, by which leaps may change the distribution of a run.
     executor
         A concurrent.futures Executor, such as Dask's `Client.get_executor()`, which plays the runs;
         or a function that returns an executor and is called again if the executor breaks. kibitz
@@ -203,7 +204,7 @@ def check_option(name: str, value: Any) -> Any:
 
 
 def check_options(given: Mapping[str, Any], without: Collection[str] = ()) -> Options:
-    """Return valid options, with defaults for missing ones; raise if an option is in `without`."""
+    """Return valid options, with defaults for missing options; reject the options in `without`."""
     from kibitz._validation import suggest
 
     accepted: Any = {k: option.parameter for k, option in OPTIONS.items() if k not in without}

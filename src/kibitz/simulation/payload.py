@@ -30,10 +30,10 @@ class Payload(NamedTuple):
 class Answer(NamedTuple):
     """The answer of a worker to a payload."""
 
-    versions: dict[str, str]  # of the worker
-    fingerprints: tuple[str, ...] = ()  # of the jobs as the worker sees them
+    versions: dict[str, str]  # the library versions of the worker
+    fingerprints: tuple[str, ...] = ()  # the fingerprints of the jobs, as the worker computes them
     outcomes: tuple[Outcome, ...] = ()  # empty if versions or fingerprints differ
-    seconds: float = 0.0  # duration of the jobs
+    seconds: float = 0.0  # the duration of all jobs
 
 
 @cache
@@ -76,7 +76,7 @@ def play_payload(payload: Payload, attempt: int) -> Answer:
 
 
 def check_answer(payload: Payload, answer: Answer) -> tuple[Outcome, ...]:
-    """Return the outcomes of an answer; raise ValueError if the worker runs different code."""
+    """Return the outcomes of an answer; raise ValueError if the worker ran different code."""
     if answer.versions != payload.versions:
         differences = [
             f"{name} {answer.versions.get(name)} instead of {here}"

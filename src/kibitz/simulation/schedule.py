@@ -33,7 +33,7 @@ Workers = Callable[[], int]
 
 N_STAGES = 200  # stages to record by default
 MAX_SECONDS = 2 * 86400.0  # longest simulation of a cell
-MIN_JOB_STAGES = 20_000  # if possible, because starting a job takes a millisecond
+MIN_JOB_STAGES = 20_000  # smallest job, if possible, because starting a job takes a millisecond
 MAX_JOB_STAGES = 1_000_000  # a job of this size reports progress and stops soon enough
 FEW_ARMS = 10  # up to this number of arms, more arms do not make a stage slower
 MAX_CELL_SECONDS = 30.0  # longest job whose runs must stay together
@@ -57,7 +57,8 @@ class Point(NamedTuple):
 def label_policies(policies: Policies, by_name: bool = False) -> dict[str, Policy]:
     """Return policies by label.
 
-    A label is a key of a given dict, the name (`by_name`), or the name with non-default parameters.
+    If `policies` is a dict, its keys are the labels. In all other cases, a label is the name of the
+    policy; unless `by_name` is true, the parameters that differ from their defaults are added.
     """
     items: Any = [policies]
     single = isinstance(policies, str | bytes) or getattr(policies, "ndim", 1) == 0  # a 0-d array
@@ -123,9 +124,9 @@ def make_cells(
     for value, (problem, feedback, policies, horizon) in points.items():
         make_looks(
             feedback, problem.gaps, horizon
-        )  # raises ValueError if it does not fit the problem
+        )  # raises ValueError if the feedback does not fit the problem
         shared["horizon"] = horizon
-        shared["stages"] = stages[: np.searchsorted(stages, horizon) + 1]  # not a copy
+        shared["stages"] = stages[: np.searchsorted(stages, horizon) + 1]  # a view, not a copy
         for label, policy in policies.items():
             _check_combination(policy, problem, label, horizon)
             leap = uses_leaps(policy, problem, feedback, horizon, options["engine"])
@@ -138,7 +139,7 @@ def make_cells(
 def uses_leaps(
     policy: Policy, problem: Problem, feedback: Feedback, horizon: int, engine: str = "auto"
 ) -> bool:
-    """Return whether to play in leaps: they must be possible, and either requested or faster."""
+    """Return whether to play in leaps: leaps must be possible, and either requested or faster."""
     preferred = engine == "leap" or (engine == "auto" and horizon >= MIN_LEAP_HORIZON)
     return preferred and can_leap(policy, problem, feedback)
 
@@ -213,7 +214,7 @@ def check_memory(options: Options, n_cells: int, n_stages: int, n_arms: int) -> 
     size = 8 * n_cells * rows * (n_stages + 2 * n_arms + 2)
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):  # not on this system
+    except (AttributeError, ValueError, OSError):  # the system does not report its memory
         memory = DEFAULT_MEMORY
     if size > memory / 2:
         raise ValueError(

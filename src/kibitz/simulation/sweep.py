@@ -178,7 +178,7 @@ def _plain(value: Any) -> Any:
 def _bind(
     part: str, argument: Any, names: list[str], check: Callable[[Any], Any]
 ) -> tuple[list[str], Callable[[dict[str, Any]], Any]]:
-    """Return the names that an argument depends on, and a function from all values to its value."""
+    """Return the names that an argument depends on, and a function that computes its value."""
     if not callable(argument):
         fixed = check(argument)
         return [], lambda values: fixed

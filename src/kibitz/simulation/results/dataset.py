@@ -57,7 +57,7 @@ class Results(Protocol):
         """Prepare for `runs` runs of each cell; raise ValueError if a stored fingerprint differs."""
 
     def missing(self, key: Key, runs: int) -> NDArray[np.int64]:
-        """Return the numbers of the runs to play to complete the first `runs` runs of a cell."""
+        """Return the runs that must be played to complete the first `runs` runs of a cell."""
 
     def write(self, key: Key, first: int, rows: Outcome) -> None:
         """Store rows of a cell, starting at row `first`."""
@@ -103,7 +103,7 @@ class Sweep(NamedTuple):
 
 
 class Axes:
-    """The labels on each axis, in the order in which they were added; labels never move."""
+    """The labels on each axis, in the order in which they were added; positions never change."""
 
     def __init__(self, swept: Sweep, keys: Iterable[Key] = ()) -> None:
         self.swept = swept
@@ -117,7 +117,7 @@ class Axes:
         return (label, *value) if self.swept.grid else (label, value)
 
     def add(self, key: Key) -> None:
-        """Add those labels of a key that are not on their axes yet."""
+        """Add the labels of a key; a label that is already on its axis keeps its position."""
         for axis, label in zip(self.positions, self._labels(key), strict=True):
             axis.setdefault(label, len(axis))
 
@@ -236,7 +236,7 @@ def attributes(fingerprints: dict[Key, Fingerprint]) -> dict[str, Any]:
 
 
 def find_common(fingerprints: dict[Key, Fingerprint]) -> dict[str, Any]:
-    """Return the parts of the fingerprint that all cells share, with the policies by label."""
+    """Return the parts of the fingerprints that all cells share, and the policies by label."""
     common = dict(next(iter(fingerprints.values())))
     del common["policy"]
     for fingerprint in fingerprints.values():
@@ -266,7 +266,7 @@ def check_same(path: Path | None, key: Key, old: Fingerprint, new: Fingerprint) 
 
 
 def check_sweep(path: Path, stored: tuple[Sweep, str], requested: tuple[Sweep, str]) -> None:
-    """Raise ValueError if a file holds a different sweep, or runs where a summary is requested."""
+    """Raise ValueError if a file holds another sweep, or runs instead of a summary or vice versa."""
     if stored != requested:
         keeps = f" and keeps {'runs' if stored[1] == 'runs' else 'a summary'}"
         raise ValueError(

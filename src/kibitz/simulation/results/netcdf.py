@@ -3,7 +3,7 @@
 Any netCDF reader opens the file. The netCDF data are followed by one line with the format and a
 SHA-256 checksum, which netCDF readers ignore. kibitz verifies the checksum before HDF5 reads the
 data, because HDF5 hangs, crashes or returns wrong numbers on damaged files. A file of kibitz 0.1.0
-has no checksum; another process reads it, because HDF5 may crash.
+has no checksum; a child process reads it, because HDF5 may crash.
 """
 
 import json

@@ -1,10 +1,10 @@
 """Results larger than memory: a folder of Zarr chunks (version 3), written job by job.
 
 Each recorded quantity is an array. A chunk of the array holds a block of runs of one cell, or the
-summary of one cell. Each chunk is a file that is written atomically; a missing file means that its
-runs are still to be played. Labels never move, so no chunk moves when policies, values or runs are
-added. Any Zarr reader opens the folder. kibitz also reads the file `kibitz.json.gz` in the folder,
-which holds the request so far and the fingerprint of each cell.
+summary of one cell. Each chunk is a file that is written atomically; a missing file means that the
+runs of its chunk must still be played. The position of a label never changes, so no chunk moves when
+policies, values or runs are added. Any Zarr reader opens the folder. kibitz also reads the file
+`kibitz.json.gz` in the folder, which holds the request so far and the fingerprint of each cell.
 """
 
 import gzip
@@ -47,7 +47,7 @@ class ZarrResults:
         n_arms: int,
         block: Callable[[], int],
     ) -> None:
-        """Open a folder, or prepare a new one with `block()` runs per chunk."""
+        """Open a folder, or prepare a new folder with `block()` runs per chunk."""
         self.path, self.swept, self.keep, self.stages = path, swept, keep, stages
         self.n_arms = n_arms
         self.axes = Axes(swept)
@@ -87,7 +87,7 @@ class ZarrResults:
             self.axes.add(key)
 
     def missing(self, key: Key, runs: int) -> NDArray[np.int64]:
-        """Return the runs to play to complete the first `runs` runs of a cell, in whole chunks."""
+        """Return the runs that must be played to complete the first `runs` runs, in whole chunks."""
         position = self.axes.position(key)
         if self.keep == "summary":
             return np.arange(0 if _name(position, 0) in self.stored_chunks else runs)
@@ -149,7 +149,7 @@ class ZarrResults:
     def _find_chunks(self) -> None:
         """Find the chunks that are stored in all arrays.
 
-        Empty files do not count; a power failure may leave some.
+        Empty files do not count, because a power failure may leave empty files.
         """
         found: list[set[str]] = []
         for name, (_, empty, _) in self.arrays.items():

@@ -2,8 +2,8 @@
 
 A bound can be called in two ways: with `(problem, feedback, horizon, ...)`, or with plain numbers in
 the order `(gaps, rate, weights, horizon, ...)`. A bound omits the arguments on which it does not
-depend. The decorator `bound` converts the first call to the second, and adds the descriptions of
-shared parameters to the docstring.
+depend. The decorator `bound` converts a call of the first kind into a call of the second kind, and
+adds the descriptions of shared parameters to the docstring.
 """
 
 import functools
@@ -241,7 +241,8 @@ def _classify_looks(feedback: Feedback) -> str:
 def schedule(rates: ArrayLike) -> Schedule:
     """Return a schedule with rates ε_1, …, ε_n, for use as argument `rate` of a bound.
 
-    After stage n the rate stays ε_n.
+    A schedule is a function that maps an array of stages t to the expected numbers of looks
+    Σ_{s ≤ t} ε_s. After stage n the rate stays ε_n.
 
     Parameters
     ----------
@@ -262,7 +263,7 @@ def schedule(rates: ArrayLike) -> Schedule:
 
 
 def to_scalar(array: ArrayLike) -> float | FloatArray:
-    """Return a float if the array has no dimensions, otherwise the array."""
+    """Return the array, or a float if the array has no dimensions."""
     array = np.asarray(array, dtype=np.float64)
     return float(array) if array.ndim == 0 else array
 
@@ -270,7 +271,7 @@ def to_scalar(array: ArrayLike) -> float | FloatArray:
 def make_result(
     total: ArrayLike, terms: FloatArray, stages: FloatArray | None, details: bool
 ) -> Result:
-    """Return the total (a float if it is a single number), or a `Bound` if details are requested."""
+    """Return the total (a float if it is a single number), or a `Bound` if `details` is true."""
     if flag(details, "details"):
         return Bound(to_scalar(total), terms, stages)
     return to_scalar(total)

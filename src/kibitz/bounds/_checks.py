@@ -41,7 +41,10 @@ def check_array(
 
 
 def check_gaps(gaps: ArrayLike) -> FloatArray:
-    """Return the gaps as an array: each gap is 0 or from 1e-50 to 1e50, and at least one is 0."""
+    """Return the gaps as an array; raise ValueError if they are invalid.
+
+    Each gap must be 0 or from 1e-50 to 1e50, and at least one gap must be 0.
+    """
     values = check_any_gaps(gaps)
     if not ((values == 0) | (values >= MIN_VALUE) & (values <= MAX_VALUE)).all():
         raise invalid("gaps", "0 or from 1e-50 to 1e50", gaps)
@@ -49,7 +52,10 @@ def check_gaps(gaps: ArrayLike) -> FloatArray:
 
 
 def check_any_gaps(gaps: ArrayLike) -> FloatArray:
-    """Return the gaps as an array: each gap is finite and non-negative, and at least one is 0."""
+    """Return the gaps as an array; raise ValueError if they are invalid.
+
+    Each gap must be finite and non-negative, and at least one gap must be 0.
+    """
     condition = "a list of finite numbers ≥ 0"
     values = check_array("gaps", gaps, condition, lambda x: (x >= 0) & np.isfinite(x), min_size=0)
     if values.ndim != 1:
@@ -62,8 +68,8 @@ def check_any_gaps(gaps: ArrayLike) -> FloatArray:
 def check_weights(weights: Weights, gaps: FloatArray) -> FloatArray:
     """Return the weights p, one per arm: non-negative with sum at most 1. None means uniform.
 
-    The names of weights are those of `kibitz.model.feedback`. If every arm is optimal, "optimal" and
-    "suboptimal" weights are all 0.
+    `kibitz.model.feedback.WEIGHTS` lists the names that weights can have. If every arm is optimal,
+    "optimal" and "suboptimal" weights are all 0.
     """
     if weights is None:
         weights = "uniform"
@@ -149,7 +155,7 @@ def check_alpha(alpha: float, variance: float) -> tuple[float, float]:
 
 
 def check_choice(name: str, value: str, *choices: str) -> str:
-    """Return the value if it is one of the choices; raise ValueError otherwise."""
+    """Return the value; raise ValueError if it is not one of the choices."""
     if not (isinstance(value, str) and value in choices):
         raise invalid(name, f"one of {', '.join(choices)}", value)
     return value
@@ -178,7 +184,7 @@ class Setting(NamedTuple):
 def check_setting(
     gaps: ArrayLike, rate: Rate, weights: Weights, horizon: ArrayLike, *, steady: bool = False
 ) -> Setting:
-    """Return the arguments of a bound as arrays; with `steady`, reject schedules."""
+    """Return the arguments of a bound as arrays; if `steady`, raise ValueError for a schedule."""
     delta, last = check_gaps(gaps), check_horizon(horizon)
     p = check_weights(weights, delta)
     if callable(rate) and not steady:

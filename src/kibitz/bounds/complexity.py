@@ -2,7 +2,7 @@ r"""Complexity measures of a problem: gaps, C_Δ, hardness H, epochs, thresholds
 
 The functions depend on the gaps Δ and a few parameters. None of the returned values is a bound on
 regret. Arms keep the caller's order. The *rank* of an arm is its position in order of increasing gap,
-starting at 1 with the optimal arms. Arms of equal gap have equal values, except for :math:`H^{(m)}`
+starting at 1 with the optimal arms. Arms with equal gaps have equal values except for :math:`H^{(m)}`
 (D17).
 
 Epoch lengths and the horizons of Explore-Then-Commit (ETC) grow doubly exponentially. Most functions
@@ -46,7 +46,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
-# 2^m − m exceeds the log2 of every finite float before m = 12
+# for m ≥ 11, 2^m − m exceeds the log2 of every finite float
 _EPOCH_STEPS = np.array([2.0**m - m for m in range(13)])
 MAX_EPOCH = 63  # the logarithm of the length of epoch 63 is about 10¹⁸
 
@@ -96,12 +96,13 @@ def optimal_weights(gaps: ArrayLike, power: float = 1.0) -> FloatArray:
 
 @document_parameters
 def weights_cost(gaps: ArrayLike, weights: Weights = None) -> float:
-    r"""Return the cost of weights p relative to p*.
+    r"""Return the cost of weights p relative to the optimal weights p* (:func:`optimal_weights`).
 
     .. math:: C_\Delta KL(p^*\|p) = \sum\log(p^*_i/p_i)/\Delta_i
 
-    With weights p instead of p*, the lower bound grows by about half of this cost, and UCB's upper
-    bound grows by about 24 times this cost. The cost is infinite if a sub-optimal arm has weight 0.
+    KL is the Kullback-Leibler divergence, and the sum is over the sub-optimal arms. With weights p
+    instead of p*, the lower bound grows by about half of this cost, and UCB's upper bound grows by
+    about 24 times this cost. The cost is infinite if a sub-optimal arm has weight 0.
     """
     gaps = check_gaps(gaps)
     weights, best = check_weights(weights, gaps), optimal_weights(gaps)
@@ -114,7 +115,7 @@ def weights_cost(gaps: ArrayLike, weights: Weights = None) -> float:
 
 @document_parameters
 def effective_arms(gaps: ArrayLike, rho: float = 1.0) -> FloatArray:
-    r"""Return the effective number of arms that are as hard to rule out as arm i.
+    r"""Return, for each arm i, the effective number of arms that are as hard to rule out as arm i.
 
     .. math:: k_{i,\rho} = \sum_j \min\{1, (\Delta_i/\Delta_j)^{2\rho}\}
 
@@ -132,8 +133,9 @@ def hardness(gaps: ArrayLike, rho: float = 1.0, below: ArrayLike | None = None) 
     .. math:: H_{i,\rho} = i/\Delta_i^2 + \sum_{j>i} \Delta_i^{-2(1-\rho)}\Delta_j^{-2\rho}
               = k_{i,\rho}/\Delta_i^2
 
-    ETC with horizon T eliminates arm i and all worse arms after about :math:`H_{i,1}\log T` looks,
-    that is after about :math:`H_{i,1}\log(T)/\epsilon` stages (D39). H is infinite for optimal arms.
+    Here i is the rank of the arm, and :math:`k_{i,\rho}` is :func:`effective_arms`. ETC with horizon
+    T eliminates arm i and all worse arms after about :math:`H_{i,1}\log T` looks, that is after about
+    :math:`H_{i,1}\log(T)/\epsilon` stages (D39). H is infinite for optimal arms.
 
     Parameters
     ----------
@@ -160,12 +162,12 @@ def rank(gaps: ArrayLike) -> FloatArray:
 
 @document_parameters
 def rate_star(gaps: ArrayLike, horizon: ArrayLike) -> float | FloatArray:
-    r"""Return the paper's threshold :math:`\epsilon^*`: higher rates of looks reduce the regret at T.
+    r"""Return the paper's threshold :math:`\epsilon^*` for the rate of looks.
 
-    The threshold is :math:`K/(T\Delta^2)`, where :math:`\Delta` is the smallest positive gap, and at
-    most 1 (section 4.2.1, for equal gaps; D33). The threshold is only an order of magnitude: for
-    equal gaps the theorem itself changes regime at :func:`rate_star_active`, which is about half as
-    large.
+    Looks at rates above the threshold reduce the regret at stage T. The threshold is
+    :math:`K/(T\Delta^2)`, where :math:`\Delta` is the smallest positive gap, and at most 1 (section
+    4.2.1, for equal gaps; D33). The threshold is only an order of magnitude: for equal gaps the
+    theorem itself changes regime at :func:`rate_star_active`, which is about half as large.
     """
     gaps, horizon = check_gaps(gaps), check_horizon(horizon)
     needed = gaps.size * invert(gaps).max() ** 2 if gaps.any() else math.inf
@@ -176,8 +178,8 @@ def rate_star(gaps: ArrayLike, horizon: ArrayLike) -> float | FloatArray:
 def rate_star_active(gaps: ArrayLike, horizon: ArrayLike) -> float | FloatArray:
     r"""Return the rate at which the active lower bound changes regime.
 
-    This rate is :math:`\sum_j 1/(2\Delta_j^2T)`, and at most 1. Like the other thresholds, the rate
-    is 1 if all arms are optimal, because looks then do not help.
+    This rate is :math:`\sum_j 1/(2\Delta_j^2T)` over the sub-optimal arms j, and at most 1. Like the
+    other thresholds, the rate is 1 if all arms are optimal, because looks then do not help.
     """
     gaps, horizon = check_gaps(gaps), check_horizon(horizon)
     needed = (invert(gaps) ** 2).sum() / 2 if gaps.any() else math.inf
@@ -189,7 +191,7 @@ def rate_star_arms(gaps: ArrayLike, weights: Weights, horizon: ArrayLike) -> Flo
     r"""Return the rate at which the passive lower bound of each arm changes regime.
 
     The rate of arm i is :math:`1/(2p_i\Delta_i^2T)`, and at most 1. The rate is 1 where looks do not
-    help: for optimal arms and for arms of weight 0. The result has the shape of `horizon`, followed
+    help: for optimal arms and for arms with weight 0. The result has the shape of `horizon`, followed
     by an axis of arms.
     """
     gaps, horizon = check_gaps(gaps), check_horizon(horizon)
@@ -235,8 +237,9 @@ def epoch_log_length(epoch: ArrayLike, base: float = 2.0) -> float | FloatArray:
 def etc_log_horizon(epoch: ArrayLike, base: float = 2.0) -> float | FloatArray:
     r"""Return the logarithm of ETC's horizon in epoch m, :math:`d_{m+1}^{1+1/p}\log d_{m+1}`.
 
-    The paper's exponent 3/2 is for p = 2. With the exponent 1+1/p, the condition
-    :math:`d_m/T_m = 1/(d_{m+1}\log d_{m+1})` of the proof holds for every base (D34).
+    Here :math:`d_m` is the length of epoch m, and :math:`T_m` is ETC's horizon in epoch m. The
+    paper's exponent 3/2 is for p = 2. With the exponent 1+1/p, the condition :math:`d_m/T_m =
+    1/(d_{m+1}\log d_{m+1})` of the proof holds for every base (D34).
 
     Parameters
     ----------
@@ -264,9 +267,9 @@ def etc_constant(alpha: float = 1.0, variance: float = 1.0, form: str = "proved"
 
 @document_parameters
 def etc_rounds(gaps: ArrayLike, log_horizon: ArrayLike, constant: float = 32.0) -> FloatArray:
-    r"""Return the number of rounds for which ETC can keep an arm.
+    r"""Return, for each arm, the number of rounds for which ETC with horizon T can keep the arm.
 
-    This number is :math:`u(\Delta)=(C/\Delta^2)W(T\Delta^2/C)`, the s that solves :math:`\Delta^2 =
+    This number is :math:`u(\Delta)=(C/\Delta^2)W(T\Delta^2/C)`, the solution s of :math:`\Delta^2 =
     (C/s)\log(T/s)`; W is Lambert's function. With C = :func:`etc_constant`, the arm is eliminated by
     round ⌊u⌋ + 1 if all averages stay within their confidence radii. With C = 8α, u is the round at
     which the arm would be eliminated without noise. u decreases with Δ and is T for an optimal arm.
@@ -286,9 +289,9 @@ def etc_rounds(gaps: ArrayLike, log_horizon: ArrayLike, constant: float = 32.0) 
 
 @document_parameters
 def etc_observations(gaps: ArrayLike, log_horizon: ArrayLike, constant: float = 32.0) -> FloatArray:
-    r"""Return the observations of all arms until ETC has eliminated arm i and all worse arms.
+    r"""Return the number of observations of all arms until ETC has eliminated arm i and worse arms.
 
-    With arms in order of gap and u = :func:`etc_rounds`, their number is :math:`H_i(T) = K +
+    With arms in order of gap and u = :func:`etc_rounds`, this number is :math:`H_i(T) = K +
     i\,u(\Delta_i) + \sum_{j>i}u(\Delta_j)`.
     """
     rounds = etc_rounds(gaps, log_horizon, constant)
@@ -306,7 +309,8 @@ def last_epoch(
     .. math:: m_i = \min\{\lceil\log_2\log_2T\rceil,\
               \min\{m: 2^m-m\ge\log_2(10\log(2)\,C_\alpha H_{i,1}/\epsilon)\}\}
 
-    Arms are on the last axis of the result. m_i is infinite if arm i is never eliminated.
+    Here :math:`C_\alpha` is `constant`, and :math:`H_{i,1}` is :func:`hardness` with ρ = 1. Arms
+    are on the last axis of the result. m_i is infinite if arm i is never eliminated.
 
     Parameters
     ----------
@@ -327,7 +331,7 @@ def last_epoch(
 
 @document_parameters
 def final_epoch(horizon: ArrayLike) -> FloatArray:
-    """Return ⌈log2 log2 T⌉, an epoch that ends at stage T or later; 0 for T ≤ 2."""
+    """Return ⌈log2 log2 T⌉, an epoch that ends at stage T or later; the result is 0 for T ≤ 2."""
     return np.asarray(np.ceil(np.log2(np.log2(np.maximum(check_horizon(horizon), 2.0)))))
 
 
@@ -343,7 +347,7 @@ def first_eliminated(
     check_shapes(epoch=epochs, rate=rate)
     reached = np.exp2(epochs) - epochs
     kept = _epoch_steps(gaps, rate, constant) > reached[..., None]
-    return np.asarray(kept.sum(axis=-1) + 1.0)  # the remaining arms have the smallest gaps
+    return np.asarray(kept.sum(axis=-1) + 1.0)  # the arms that are kept have the smallest gaps
 
 
 def _check_base(base: float) -> float:
@@ -361,9 +365,9 @@ def _check_epoch(epoch: ArrayLike, last: int = MAX_EPOCH) -> FloatArray:
 
 
 def _epoch_steps(gaps: FloatArray, rate: FloatArray, constant: float) -> FloatArray:
-    """Return log2(10 log(2) C_α H_{i,1}/ε); infinite for optimal arms and at rate 0."""
+    """Return log2(10 log(2) C_α H_{i,1}/ε); the result is infinite for optimal arms and at rate 0."""
     constant = check_scale("constant", constant)
-    with np.errstate(divide="ignore"):  # at rate 0
+    with np.errstate(divide="ignore"):  # the logarithm of rate 0 is −∞
         return (
             np.log2(hardness(gaps))
             - np.log2(rate)[..., None]

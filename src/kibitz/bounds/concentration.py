@@ -62,8 +62,8 @@ def block_radius(
 
     .. math:: \sqrt{(2\sigma^2/t)\,\phi(T_2/T_1)\log(1/\delta)} .
 
-    This is the block inequality. Its proof uses β = φ log(1/δ); the paper prints β with a spurious
-    factor 1/4 (D24).
+    This is the block inequality, and φ is :func:`phi`. The parameter β of its proof is φ log(1/δ);
+    the paper prints β with a spurious factor 1/4 (D24).
 
     Parameters
     ----------
@@ -123,8 +123,8 @@ def maximal(
         grid. ``"printed"`` is Lemma 4, :math:`6\delta\sqrt{\log(1/\delta)}` for δ ≤ 0.2, which is
         correct and below 1 for δ < 0.1128. ``"leading"`` is
         :math:`\sqrt{e/8}\,\delta\sqrt{\log(1/\delta)}`, the printed limit for δ → 0. The limit is
-        informative only uniformly in T: for fixed T, the ratio of the probability to it tends to 0
-        (D46).
+        informative only uniformly in T: for fixed T, the ratio of the probability to this limit
+        tends to 0 (D46).
     """
     check_choice("form", form, "proved", "printed", "leading")
     delta, horizon = _check_delta(delta), _check_horizon(horizon)
@@ -170,8 +170,9 @@ def binary_tail(
     r"""Return a bound on P(S_n ≤ np − nα) for the sum S_n of n independent binary variables.
 
     The variables have average mean p. This is Lemma 7 (appendix B.1.2). ``"proved"`` is
-    :math:`e^{-n\,kl(p-\alpha,p)}`, and 0 for α > p. ``"printed"`` has kl(p+α, p) instead, and is
-    false for p > 1/2 (D18).
+    :math:`e^{-n\,kl(p-\alpha,p)}`, and 0 for α > p. kl(a, b) is the divergence of Bernoulli
+    distributions with means a and b. ``"printed"`` has kl(p+α, p) instead of kl(p−α, p), and is false
+    for p > 1/2 (D18).
 
     Parameters
     ----------

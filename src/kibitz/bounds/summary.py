@@ -1,4 +1,4 @@
-"""Compute all bounds for one setting, and where the lower bounds become positive (`onset`)."""
+"""Compute all bounds for one setting (`summary`), and when lower bounds are positive (`onset`)."""
 
 import math
 from collections.abc import Callable
@@ -75,8 +75,8 @@ def summary(
     Returns
     -------
     dict
-        Numbers, or lists in the order of the arms. All bounds except those under `printed` are in
-        their proved form. A lower bound of 0 and an upper bound of infinity are vacuous. No upper
+        Numbers, or lists in the order of the arms. All bounds except the bounds under `printed` are
+        in their proved form. A lower bound of 0 and an upper bound of infinity are vacuous. No upper
         bound exceeds `upper.trivial`. `onset` contains the result of :func:`onset` and, for each
         bound, `horizon_without_looks`, the smallest T at which the bound is positive for ε = 0.
     """
@@ -294,7 +294,7 @@ def _search_onset(
 
 
 def _find_first_stage(holds: Callable[[FloatArray], BoolArray], stages: FloatArray) -> float:
-    """Return the first stage at which `holds` is true; infinity if there is none.
+    """Return the first stage at which `holds` is true; infinity if there is no such stage.
 
     The search finds the first such stage of the grid, and refines it by bisection.
     """
@@ -309,7 +309,10 @@ def _find_first_stage(holds: Callable[[FloatArray], BoolArray], stages: FloatArr
 
 
 def _find_last_rate(holds: Callable[[FloatArray], BoolArray]) -> float:
-    """Return the largest rate at which `holds` is true, to one part in a million; 0 if none."""
+    """Return the largest rate at which `holds` is true, or 0 if there is no such rate.
+
+    The rate is accurate to one part in a million.
+    """
     rates = np.geomspace(1.0, 1e-15, 61)
     holding = np.flatnonzero(holds(rates))
     if not len(holding):

@@ -1,11 +1,11 @@
 r"""The Bayes-optimal policy for two Bernoulli arms, with or without looks.
 
-The means have independent uniform priors. After s successes and f failures the posterior of an arm
-is Beta(1 + s, 1 + f). Let V be the largest expected total reward from a stage to the horizon, as a
+The means have independent uniform priors. After s successes and f failures the posterior of an arm is
+Beta(1 + s, 1 + f). Let V be the largest expected total reward from a stage to the horizon, as a
 function of the state (s_1, f_1, s_2, f_2). Bellman's equation determines V backwards over stages. A
-look arrives at stages n, 2n, ..., and the policy chooses its arm. The policy chooses the pull and
-the look in the same state, and observes both rewards before the next stage. With the posterior means
-q_i = (1 + s_i)/(2 + s_i + f_i) and the value W at the next stage,
+look arrives at stages n, 2n, ..., and the policy chooses the arm of the look. The policy chooses the
+pull and the look in the same state, and observes both rewards before the next stage. With the
+posterior means q_i = (1 + s_i)/(2 + s_i + f_i) and the value W at the next stage,
 
 .. math:: V = \max_i\{q_i + E_iW\} \quad\text{or, with a look,}\quad
           V = \max_{i,j}\{q_i + E_{ij}W\},
@@ -16,11 +16,11 @@ information as a pull of arm 2 and a look at arm 1 (E_{12} = E_{21}). In this ca
 therefore pulls the arm with the larger q.
 
 **Time and memory.** All states of a stage have the same number N of observations, so (s_1, f_1, s_2)
-identifies a state. One array holds the values, and the values of each stage overwrite those of the
-next stage in place. The array has C(N+3, 3) numbers of eight bytes, where N is T − 1 plus the number
-of looks before stage T. For T = 500 it takes 168 MB without looks, 222 MB with a look at one stage
-in ten, and 1.3 GB with a look at every stage. The computation takes about N⁴/24 steps, which is a few
-seconds at T = 500.
+identifies a state. One array holds the values, and the values of each stage overwrite the values of
+the next stage in place. The array has C(N+3, 3) numbers of eight bytes, where N is T − 1 plus the
+number of looks before stage T. For T = 500 it takes 168 MB without looks, 222 MB with a look at one
+stage in ten, and 1.3 GB with a look at every stage. The computation takes about N⁴/24 steps, which is
+a few seconds at T = 500.
 
 Averaged over the priors, no policy has a smaller regret than the optimal regret. `bayes_regret`
 simulates a policy on means drawn from these priors.

@@ -67,7 +67,7 @@ def league_problems(n: int, seed: int) -> list[Problem]:
 
     The problems alternate between three kinds: means drawn from N(0, 1); one best arm, with equal
     means for all other arms and a gap that is log-uniform from 0.1 to 1; and means drawn uniformly
-    from [0, 1]. Any arm can be the best.
+    from [0, 1]. Any arm can be the best arm.
 
     Parameters
     ----------
@@ -225,9 +225,10 @@ def standings(data: "Mapping[str, xarray.Dataset]") -> dict[str, Any]:
       policy if kibitzer does not take part.
     - `policies`: for each policy, `ratio` (the geometric mean of its regret relative to the best
       policy of each setting) and its standard error `sem`; `worst` (the largest ratio) and `where`
-      (the setting with this ratio); `q99`; `best` (the number of settings in which the policy is the
-      best); `by_rate` (the geometric mean at each rate); and `profile` (for each of the `factors`,
-      the share of settings with a ratio of at most this factor).
+      (the setting with this ratio); `q99` (the 99 % quantile, over all runs of all settings, of the
+      regret divided by the mean regret of the best policy); `best` (the number of settings in which
+      the policy is the best); `by_rate` (the geometric mean at each rate); and `profile` (for each of
+      the `factors`, the share of settings with a ratio of at most this factor).
     - `paired`: for each policy except the reference, `ratio` and `sem` (the geometric mean of its
       regret relative to the reference, and the standard error); `difference` and `difference_sem`
       (the mean difference in regret over all settings, and its standard error); and `better` and

@@ -5,11 +5,11 @@ The policy always observes the reward of the arm that it pulls. At some stages i
 (`bandit`), looks at arms drawn by the environment (`passive`), looks at arms chosen by the policy
 (`active`), and one reward of every arm at every stage (`full`).
 
-Looks arrive at random, with probability ε (or ε_t) at stage t, or periodically (`every`). A look
-shows an independent draw of the reward, even if it falls on the arm that is pulled at the same stage
-(errata, D6). If several looks arrive at once, an active policy chooses them one after another and
-sees each reward before it chooses the next arm. With `paid=True` a look costs the gap of its arm, as
-in the paper's conclusion, and this cost is part of the regret.
+Looks arrive at random, with probability ε at every stage (or ε_t at stage t), or periodically
+(`every`). A look shows an independent draw of the reward, even if it shows the arm that is pulled at
+the same stage (errata, D6). If several looks arrive at once, an active policy chooses their arms one
+after another and sees each reward before it chooses the next arm. With `paid=True` a look costs the
+gap of its arm, as in the paper's conclusion, and this cost is part of the regret.
 """
 
 from collections.abc import Callable
@@ -63,7 +63,10 @@ class Feedback:
         return f"{self.observer}({arguments})"
 
     def static_weights(self, gaps: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the weights p of a passive observer: one per arm, or an array (stage, arm)."""
+        """Return the weights p of a passive observer.
+
+        The result has one weight per arm, or one row of weights per stage.
+        """
         if isinstance(self.weights, str):
             return named_weights(self.weights, gaps)
         return np.asarray(self.weights, dtype=float)
@@ -143,7 +146,7 @@ def full() -> Feedback:
 
 
 def every(n: int, first: int | None = None) -> Every:
-    """Return periodic arrivals: every `n` stages, starting at stage `first` (default n)."""
+    """Return periodic arrivals: looks arrive every `n` stages, first at stage `first` (default n)."""
     n = whole(n, "n", 1)
     return Every(n, n if first is None else whole(first, "first", 1))
 
@@ -156,7 +159,10 @@ def check_feedback(feedback: object) -> Feedback:
 
 
 def check_weights(row: NDArray[np.float64], name: str) -> None:
-    """Raise ValueError if the weights are not a probability vector."""
+    """Raise ValueError if the weights are not a probability vector.
+
+    `name` is the argument that the error message names.
+    """
     if not np.all((row >= 0) & np.isfinite(row)):
         raise invalid(name, "non-negative and finite", row)
     if not abs(row.sum() - 1) <= 1e-9:
@@ -179,7 +185,7 @@ def _check_rate(rate: Rate) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return a rate or weights as plain data, for the spec."""
+    """Return a rate or weights as plain data, for `Feedback.spec`."""
     if isinstance(value, Every):
         return {"every": value.n, "first": value.first}
     if callable(value):

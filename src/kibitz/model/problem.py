@@ -73,7 +73,7 @@ class Problem:
 
     @property
     def optimal(self) -> NDArray[np.bool_]:
-        """Whether each arm is optimal. Several arms can be optimal."""
+        """Whether each arm is optimal: one boolean per arm. Several arms can be optimal."""
         optimal: NDArray[np.bool_] = self.gaps == 0
         return optimal
 

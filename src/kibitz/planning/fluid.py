@@ -18,14 +18,15 @@ that this other arm still needs. Once only the best arm is pulled, all looks go 
 noisy curve exceeds the maximum of its mean. Near its peak, :math:`n_i - F_i` behaves like a Brownian
 motion in the number of observations, with scale :math:`2/d`, where :math:`d = \Delta_i + v_t`, and
 with the fluid as its drift. (Each observation beyond the required number lowers the arm's margin by
-d/2 and adds noise of scale 1.) On one side of the peak, a Brownian motion with drift −D(\tau) has an
-expected maximum of :math:`g = \kappa\sqrt{\tau_c}`, where :math:`\tau_c` solves :math:`D(\tau_c) =
-\sqrt{\tau_c}`. Here :math:`\kappa` = 0.5 for a linear D and 0.79 for a parabolic D (the expected
-maximum is 0.996 for :math:`D = \tau^2/2`; Janson, Louchard and Martin-Löf 2010). The maxima
-:math:`g_1` and :math:`g_2` of the two sides combine as :math:`(g_1^3 + g_2^3)^{1/3}`, which is exact
-for parabolas (1.255). Without looks, the passage of a random walk takes :math:`-1/d^2 + 1.17/d`
-observations more than its mean path (curvature and overshoot). The term of the left side already
-contains :math:`2/d^2` of these observations. Hence
+d/2 and adds noise of scale 1.) Let :math:`\tau` be the distance from the peak, in observations. On
+one side of the peak, a Brownian motion with drift :math:`-D(\tau)` has an expected maximum of
+:math:`g = \kappa\sqrt{\tau_c}`, where :math:`\tau_c` solves :math:`D(\tau_c) = \sqrt{\tau_c}`. Here
+:math:`\kappa` = 0.5 for a linear D and 0.79 for a parabolic D (the expected maximum is 0.996 for
+:math:`D = \tau^2/2`; Janson, Louchard and Martin-Löf 2010). The maxima :math:`g_1` and :math:`g_2` of
+the two sides combine as :math:`(g_1^3 + g_2^3)^{1/3}`, which is exact for parabolas (1.255). Without
+looks, the passage of a random walk takes :math:`-1/d^2 + 1.17/d` observations more than its mean path
+(curvature and overshoot). The term of the left side already contains :math:`2/d^2` of these
+observations. Hence
 
 .. math:: N_i \approx \text{fluid} + \frac{2}{d}(g_1^3 + g_2^3)^{1/3}
           - \frac{3}{d^2} + \frac{1.17}{d} .
@@ -69,7 +70,10 @@ def stage_grid(horizon: int, n_arms: int) -> FloatArray:
 
 
 def predict_pulls(cases: Cases, stages: FloatArray, exploration: float = 6.0) -> FloatArray:
-    """Return the predicted pulls of one arm of each group up to the last stage: row, group."""
+    """Return the predicted pulls of one arm of each group up to the last stage.
+
+    The result is an array (row, group).
+    """
     n_rows, n_groups = cases.gaps.shape
     horizon, n_arms = stages[-1], cases.n_arms.sum()
     if horizon <= n_arms:  # each arm is pulled at most once, in any order
@@ -134,9 +138,10 @@ def _solve_level(
 
 
 def _runner_up_shares(cases: Cases, needs: FloatArray) -> FloatArray:
-    """Return the share of UCB1-Double's looks that one arm of each group gets: row, group.
+    """Return the share of UCB1-Double's looks that one arm of each group gets.
 
-    `needs` holds the number of observations that one arm of each group still needs.
+    The result is an array (row, group). `needs` holds the number of observations that one arm of each
+    group still needs.
     """
     best = cases.gaps == 0
     needs = np.maximum(needs, 0)
@@ -153,7 +158,7 @@ def _runner_up_shares(cases: Cases, needs: FloatArray) -> FloatArray:
 
 
 def _add_noise(cases: Cases, needs: FloatArray, looks: FloatArray, levels: FloatArray) -> FloatArray:
-    """Return the maximum over stages of needs minus looks, corrected for noise: row, group."""
+    """Return the maximum over stages of needs minus looks, corrected for noise."""
     curve = needs - looks
     peak = np.argmax(curve, axis=0)[np.newaxis]
     height = np.take_along_axis(curve, peak, 0)

@@ -61,13 +61,13 @@ def predict_regret(
     Parameters
     ----------
     gaps
-        The gap of each group of arms, the best arm's group first: row, group.
+        The gap of each group of arms, as an array (row, group). The best arm's group comes first.
     counts
         The number of arms of each group.
     looks
-        The expected number of looks up to each stage: row, stage.
+        The expected number of looks up to each stage, as an array (row, stage).
     stages
-        The stages at which the fluid is evaluated. The last one is the horizon.
+        The stages at which the fluid is evaluated. The last stage is the horizon.
     """
     size = max(1, int(MAX_CHUNK_SIZE / gaps.shape[1]))
     chunks = [
@@ -108,7 +108,7 @@ def summarize_fluid(
 def polynomial_terms(
     base: FloatArray, noise: FloatArray, n_arms: FloatArray, inverse: FloatArray
 ) -> FloatArray:
-    """Return the monomials φ_k of the polynomial: row, term."""
+    """Return the monomials φ_k of the polynomial, as an array (row, term)."""
     logs = np.log(base)
     raw = (np.log(noise) - logs, np.log(n_arms), np.log(inverse) - logs)
     x = [np.clip(values, *limits) for values, limits in zip(raw, RANGES, strict=True)]
@@ -125,7 +125,10 @@ def ell(x: FloatArray) -> FloatArray:
 def solve_count(
     d: FloatArray, stage: float, looks: FloatArray, n_arms: float, start: FloatArray
 ) -> FloatArray:
-    """Return the n that solves n d² = 2ℓ(1 + bt/(Kn + bF)), by Newton's method in log n."""
+    """Return the n that solves n d² = 2ℓ(1 + bt/(Kn + bF)), by Newton's method in log n.
+
+    The module docstring defines the symbols; d is Δ_i + v.
+    """
     u = np.log(start)
     for _ in range(NEWTON_STEPS):
         n = np.exp(u)
@@ -144,8 +147,9 @@ def run_fluid(
 ) -> tuple[FloatArray, FloatArray]:
     """Return two estimates of the pulls of one arm of each group.
 
-    The first is the number of pulls in the fluid (noise-free) approximation. The second is the number
-    of pulls because a worse arm happened to have the largest mean.
+    The first estimate is the number of pulls in the fluid (noise-free) approximation. The second
+    estimate is the number of pulls that occur because a worse arm happens to have the largest
+    average.
 
     Parameters
     ----------

@@ -92,21 +92,21 @@ def plan(
     Returns
     -------
     dict
-        The plan as plain data, which `kibitz plan --json` prints (with "inf" for infinity). A field
-        marked *summary* is a dict with the `mean` and the `worst` value over the gaps of a range; for
-        a single gap both values are the same. Lists have one element per rate in `rates` unless
+        The plan as plain data, which `kibitz plan --json` prints (with "inf" for infinity). A
+        *summary* is a dict with the `mean` and the `worst` value over the gaps of a range; for a
+        single gap both values are the same. Lists have one element per rate in `rates` unless
         stated otherwise.
 
         - `advice`: the recommendation. `policy` is "kibitzer", or "active" (UCB1-Double) if the
           predicted regret of UCB1-Double is clearly lower. `rate` and `looks` are the recommended
-          size of the bucket: the size with the largest net saving if looks have a cost, otherwise the
-          smallest of `rates` that saves at least half as much as a look at every stage would save.
-          `regret`, `regret_without_looks` and `saving` are means over the gaps; `net` is the saving
-          minus the cost of the looks (only if looks have a cost). `other_policy` and `other_regret`
-          are the policy that was not chosen and its regret with the same bucket. `early` describes
-          the same looks if they arrive early, at rate min(1, A/t) at stage t: `scale` is A, `regret`
-          is the predicted regret, and `error` is the accuracy of this prediction. A gain smaller than
-          `error` is not significant.
+          size of the bucket: the size with the largest net saving if looks have a cost. If looks have
+          no cost, the size is the smallest of `rates` that saves at least half as much as a look at
+          every stage would save. `regret`, `regret_without_looks` and `saving` are means over the
+          gaps; `net` is the saving minus the cost of the looks (only if looks have a cost).
+          `other_policy` and `other_regret` are the policy that was not chosen and its regret with the
+          same bucket. `early` describes the same looks if they arrive early, at rate min(1, A/t) at
+          stage t: `scale` is A, `regret` is the predicted regret, and `error` is the accuracy of this
+          prediction. A gain smaller than `error` is not significant.
         - `setting`: `horizon`, `n_arms`, `problems` (the list of gaps of each problem), `cost` (null
           if looks have no cost) and `exploration`.
         - `rate_star`: a summary of the paper's threshold ε*, an order of magnitude for UCB. Kibitzer
@@ -117,16 +117,16 @@ def plan(
         - `rates`, `looks`: the sizes ε, starting with 0, and the expected numbers of looks ε T.
         - `regret`, `saving`: for each observer, a summary of lists. The observers are "uniform" and
           "optimal" (UCB with these weights), "active" (UCB1-Double) and "kibitzer".
-        - `early`: the same numbers of looks if they arrive early, at rate min(1, A/t) at stage t:
-          `scale` (A), `regret` as above, and `better`, for each observer a list that says whether
-          early looks lower the mean regret.
+        - `early`: predictions for the same numbers of looks if they arrive early, at rate min(1, A/t)
+          at stage t: `scale` (A), `regret` as above, and `better`, for each observer a list that says
+          whether early looks lower the mean regret.
         - `plateau`: for each observer, a summary of lists: the stage after which the regret hardly
           grows. It is the largest c/(ε p_i Δ_i²) over the sub-optimal arms (passive),
           Σ c/(ε Δ_i²) (active), or Σ (6 + 2ℓ(1 + 1/ε))/(ε Δ_i²) with the ℓ of
           `kibitz.planning.kibitzer` (kibitzer). The plateau can lie beyond T.
         - `weights`: `optimal` (the optimal weights p*) and `active` (the shares of UCB1-Double's
-          looks), each with one list per problem; and `uniform_costs`, a summary of the regret that
-          uniform weights add to that of the optimal weights, at leading order.
+          looks), each with one list per problem; and `uniform_costs`, a summary of the additional
+          regret with uniform weights, compared with the optimal weights, at leading order.
         - `best`, if looks have a cost: for each observer, the size with the largest net saving:
           `rate`, `looks` and `net`, all 0 if no look is worth its cost. For "uniform" and "optimal",
           `leading` holds the same three numbers from the leading-order formula.
@@ -242,7 +242,7 @@ def _is_allowed(gaps: FloatArray) -> NDArray[np.bool_]:
 def _make_rates(problems: FloatArray, horizon: int) -> FloatArray:
     """Return the rates ε to predict: 0, and log-spaced rates up to a look per stage.
 
-    The smallest positive rate is ε*/10, but at least one look in T stages and at most 0.01.
+    The smallest positive rate is ε*/10, but at least 1/T and at most 0.01.
     """
     first = min(float(complexity.rate_star(p, horizon)) for p in problems) / 10
     first = min(max(first, 1 / horizon), 0.01)

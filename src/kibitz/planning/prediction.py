@@ -85,7 +85,7 @@ def predict_all(
     exploration: float,
     settings: list[tuple[str, bool]],
 ) -> dict[tuple[str, bool], FloatArray]:
-    """Return the predicted regret of each setting (observer, early) as an array: problem, rate."""
+    """Return the predicted regret of each setting (observer, early), as an array (problem, rate)."""
     regret = {}
     ucb_settings = [setting for setting in settings if setting[0] != "kibitzer"]
     if ucb_settings:
@@ -175,7 +175,7 @@ def _early_looks(scale: FloatArray, stages: FloatArray) -> FloatArray:
 
 
 def check_single_horizon(horizon: int) -> int:
-    """Return the horizon T, a single whole number from 1 to 2⁵³; raise ValueError otherwise."""
+    """Return the horizon T; raise ValueError unless it is a single whole number from 1 to 2⁵³."""
     return int(check_one("horizon", check_horizon(horizon)))
 
 

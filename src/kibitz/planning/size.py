@@ -19,7 +19,7 @@ def find_best_size(
     exploration: float,
     observer: str,
 ) -> dict[str, Any]:
-    """Return the size with the largest net saving (predicted saving minus cost).
+    """Return the size of the bucket with the largest net saving (predicted saving minus cost).
 
     The size is 0 if no size has a positive net saving.
     """
@@ -57,7 +57,7 @@ def find_leading_order_size(
     Parameters
     ----------
     problems
-        The gaps of each problem, 0 for the best arm: problem, arm.
+        The gaps of each problem, as an array (problem, arm); 0 for the best arm.
     horizon
         The number of stages T, from 1 to 2⁵³.
     cost

@@ -143,8 +143,8 @@ def draw_regret_curves(
 ) -> "Figure":
     """Draw the mean regret of each policy against the stage.
 
-    A band shows the range from the 25 % to the 75 % quantile of the runs. `into` is a figure to
-    redraw. Without data, the figure shows only the title.
+    A band shows the range from the 25 % to the 75 % quantile of the runs. `into` is an existing
+    figure to draw into; None creates a new figure. Without data, the figure shows only the title.
     """
     from matplotlib.figure import Figure
 

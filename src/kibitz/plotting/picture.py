@@ -32,7 +32,7 @@ DASHES: tuple[tuple[float, ...], ...] = (
 
 
 class Curve(NamedTuple):
-    """A curve of kind `line` (with a band), `points` (with bars), `dots` or `reference` (dashed)."""
+    """A curve. Its kind is `line` (band), `points` (error bars), `dots` or `reference` (dashed)."""
 
     label: str
     x: ArrayLike
@@ -78,14 +78,17 @@ class Picture(NamedTuple):
 
 
 def band(label: str, regret: "xarray.DataArray") -> Curve:
-    """Return mean regret from stage 10 on, with a band from the 25 % to the 75 % quantile."""
+    """Return the curve of the mean regret from stage 10 on, with a band of the 25–75 % quantiles."""
     regret = regret.sel(stage=slice(10, None))
     low, high = regret.quantile([0.25, 0.75], "run").to_numpy()
     return Curve(label, regret["stage"].to_numpy(), regret.mean("run").to_numpy(), low, high)
 
 
 def error_bars(label: str, x: ArrayLike, samples: Sequence[Any]) -> Curve:
-    """Return the mean of each sample of runs against x, with bars of ± 2 standard errors."""
+    """Return the curve of sample means against x, with error bars of ± 2 standard errors.
+
+    Each sample holds the values of all runs at one x.
+    """
     values = [np.asarray(sample, dtype=float) for sample in samples]
     y = np.array([value.mean() for value in values])
     error = np.array(

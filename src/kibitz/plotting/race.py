@@ -53,7 +53,7 @@ def race(
     stopped, and the result contains the runs that all policies have completed; if there are no such
     runs, KeyboardInterrupt is raised. With a `file`, the same call later resumes the simulation.
 
-    The result is bit for bit the result of `simulate`.
+    The result is bit for bit the same as the result of `simulate`.
 
     Parameters
     ----------
@@ -97,7 +97,10 @@ def watch_simulation(
 
 
 class Curves:
-    """A screen that draws regret curves in a notebook or a window, or nothing if there is neither."""
+    """A screen that draws regret curves in a notebook or a window.
+
+    If there is neither a notebook nor a window, nothing is drawn.
+    """
 
     def __init__(self, open_canvas: "Callable[[], Notebook | Window | None]") -> None:
         self.canvas = cache(open_canvas)  # opened at the first use
@@ -105,7 +108,10 @@ class Curves:
         self.title, self.drawn_at = "", 0.0
 
     def tell(self, what: str, share: float) -> None:
-        """Show in the title what is being compiled and, until runs are complete, the progress."""
+        """Show in the title what is being compiled.
+
+        Until the first runs are complete, the title also shows the progress.
+        """
         compiling = what.startswith("compiling")
         late = self.data is None and time.monotonic() - self.drawn_at > MIN_TITLE_SECONDS
         title = what if compiling else f"{what}: {100 * share:.0f} %"

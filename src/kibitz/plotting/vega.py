@@ -91,7 +91,7 @@ def mark_layers(mark: Mark) -> list[Spec]:
 def layer(
     mark: str, encoding: Spec, kind: str | None = None, test: str = "true", **style: Any
 ) -> Spec:
-    """Return a layer for the curves of one kind, or for all curves."""
+    """Return a layer for the curves of one kind, or for all curves if `kind` is None."""
     return {
         "mark": {"type": mark, "aria": False, "clip": True, **style},
         "transform": [{"filter": f"datum.kind == '{kind}' && {test}"}] if kind else [],

@@ -1,4 +1,4 @@
-"""The paper's experiments and additional ones: simulated data, verdicts, figures and a report."""
+"""The paper's and our own experiments: simulated data, verdicts, figures and a report."""
 
 from collections.abc import Callable
 from pathlib import Path

@@ -48,13 +48,13 @@ PAPER = (
     "Rémy Degenne, Evrard Garcelon and Vianney Perchet, “Bandits with Side Observations: Bounded vs. "
     "Logarithmic Regret”, UAI 2018"
 )
-QUICK_DIVISOR = 25  # `quick` divides the number of runs by this
+QUICK_DIVISOR = 25  # `quick` divides the number of runs by this number
 MIN_RUNS = 3
 RESULTS = {True: "holds", False: "does not hold", None: "undecided: too few runs"}
 OUTCOME_SIGNS = {"confirmed": "✓", "partly confirmed": "±", "not confirmed": "✗"}
 REWARDS = {"gaussian": "Gaussian with variance 1", "bernoulli": "Bernoulli"}
 SWEPT = {"rate": "ε", "relative": "ε/ε*", "period": "1/ε", "draw": "pair of means"}
-MAX_LISTED = 20  # values of a sweep; of a longer list, only the first and last are printed
+MAX_LISTED = 20  # if a sweep has more values, only the first and the last are printed
 GROUPS = (  # id, title and description of a group, and whether its experiments are the paper's
     ("paper", "The paper’s experiments", "The figures of the paper’s section 5.", True),
     (
@@ -79,11 +79,11 @@ class Section(NamedTuple):
     picture: Picture
     rewards: str
     runs: int
-    data_rows: list[list[str]]  # one for each part of the data; see `DATA_COLUMNS`
-    policy_rows: list[list[str]]  # one for each policy; see `POLICY_COLUMNS`
-    files: list[str]  # files in `data/`, one for each part of the data
+    data_rows: list[list[str]]  # one row for each part of the data; see `DATA_COLUMNS`
+    policy_rows: list[list[str]]  # one row for each policy; see `POLICY_COLUMNS`
+    files: list[str]  # file names in `data/`, one name for each part of the data
     module: str = ""
-    is_paper: bool = False  # whether it is one of the paper's experiments
+    is_paper: bool = False  # whether the experiment is one of the paper's experiments
     claims: Sequence[Claim] = ()
     parameters: Sequence[Parameter] = ()
 
@@ -111,11 +111,12 @@ def reproduce(
     seed
         The seed of all random numbers.
     only
-        The numbers of the experiments; all if empty.
+        The numbers of the experiments to run. If `only` is empty, all experiments run.
     runs
-        The number of runs; by default, each experiment has its own.
+        The number of runs of every experiment; by default, each experiment has its own number.
     quick
-        Whether to use only a fraction of the runs.
+        Whether to divide the default numbers of runs by 25 (to at least 3 runs). `quick` has no
+        effect if `runs` is given.
     threads, progress, executor
         As in `simulate`.
     """
@@ -308,7 +309,7 @@ def read_template(name: str) -> str:
 
 
 def inline_script(code: str) -> Markup:
-    """Return JavaScript escaped for a script element: it cannot contain the end of the element."""
+    """Return JavaScript for use inside a script element, with `</script` and `<!--` escaped."""
     return Markup(code.replace("</script", "<\\/script").replace("<!--", "<\\!--"))
 
 
@@ -334,7 +335,7 @@ def palette_css() -> str:
 def legend_entries(picture: Picture) -> list[dict[str, Any]]:
     """Return the label, colour, dashes and marker of each curve."""
     curves = [curve for panel in picture.panels for curve in panel.curves]
-    kinds = {curve.label: curve.kind for curve in reversed(curves)}  # of a label's first curve
+    kinds = {curve.label: curve.kind for curve in reversed(curves)}  # kind of a label's first curve
     entries = []
     for index, label in enumerate(picture.labels()):
         fixed = {"reference": (5, 3), "points": (), "dots": (0, 99)}

@@ -1,4 +1,4 @@
-"""Verdicts: estimates with standard errors, statements about them, and the outcome.
+"""Verdicts: estimates with standard errors, statements about the estimates, and the outcome.
 
 A statement compares an estimate with a limit. The statement *holds* or *fails* if the estimate is
 more than `MIN_STANDARD_ERRORS` standard errors away from the limit; otherwise the statement is
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-MIN_STANDARD_ERRORS = 3.0  # smallest distance of an estimate from its limit that decides
+MIN_STANDARD_ERRORS = 3.0  # an estimate this many standard errors from its limit decides
 #: The sign for a statement that holds, fails or is undecided.
 SIGNS = {True: "✓", False: "✗", None: "?"}
 
@@ -119,7 +119,7 @@ def judge(
 
 
 def is_below(estimate: Estimate, limit: float) -> bool | None:
-    """Return whether a number is below a limit; None if undecided."""
+    """Return whether an estimate is below a limit; None if it is too close to the limit to decide."""
     margin = MIN_STANDARD_ERRORS * estimate.error
     if estimate.value + margin < limit:
         return True
@@ -127,17 +127,17 @@ def is_below(estimate: Estimate, limit: float) -> bool | None:
 
 
 def is_above(estimate: Estimate, limit: float) -> bool | None:
-    """Return whether a number is above a limit; None if undecided."""
+    """Return whether an estimate is above a limit; None if it is too close to the limit to decide."""
     return is_below(Estimate(-estimate.value, estimate.error), -limit)
 
 
 def is_within(estimate: Estimate, limit: float) -> bool | None:
-    """Return whether a number is between -limit and limit; None if undecided."""
+    """Return whether an estimate is between -limit and limit; None if it is too close to decide."""
     return all_hold([is_below(estimate, limit), is_above(estimate, -limit)])
 
 
 def all_hold(results: Iterable[bool | None]) -> bool | None:
-    """Return True if all results are True, False if any is False, and otherwise None."""
+    """Return True if all results are True, False if any result is False, and None in other cases."""
     listed = list(results)
     return False if False in listed else None if None in listed else True
 

@@ -5,10 +5,10 @@ problem and at every stage T
 
 .. math:: E R_T \le U(T) = C \sum_{\Delta_i>0} \frac{\log T}{\Delta_i} + C_0 \sum_i \Delta_i .
 
-Compare the problem with the problem in which the mean of arm i is raised to x above the best mean. An
-algorithm that satisfies this inequality on both problems must distinguish them. The algorithm must
-therefore observe arm i often enough. Let O_i(t) be the number of observations of arm i up to stage t.
-Then
+Compare the problem with a second problem, in which the mean of arm i is raised to x above the best
+mean. An algorithm that satisfies this inequality on both problems must distinguish the two problems.
+The algorithm must therefore observe arm i often enough. Let O_i(t) be the number of observations of
+arm i up to stage t. Then
 
 .. math:: E O_i(t) \ge a_i(t) = \frac{2 h_i(t)}{(x + \Delta_i)^2}, \qquad
           h_i = \max\{0, P_+ \log_+(1/Q_i) - \log 2\},
@@ -17,10 +17,10 @@ Then
           Q_i = \frac{C_0 \sum_{j \ne i}(x + \Delta_j) + C \log t \sum_{j \ne i} 1/(x + \Delta_j)}
                 {t x} .
 
-Here the index + denotes the positive part. Observations that looks do not provide must be pulls. The
-number of pulls never decreases over time, so every stage t ≤ T gives a bound on the regret at T.
-Unless stated otherwise, the bounds are for Gaussian rewards of variance 1 and x = Δ_i, and hold
-for every sub-logarithmic algorithm. For standard deviation s, divide the gaps by s and C by s², and
+Here the subscript + denotes the positive part. Observations that looks do not provide must be pulls.
+The number of pulls never decreases over time, so every stage t ≤ T gives a bound on the regret at T.
+Unless stated otherwise, the bounds are for Gaussian rewards of variance 1 and x = Δ_i, and hold for
+every sub-logarithmic algorithm. For standard deviation s, divide the gaps by s and C by s², and
 multiply the regret by s (`passive_sharp` has a parameter `sd` instead).
 
 The printed formulas differ from these formulas (docs/errata/, D1–D3, D9–D12). `form="printed"`

@@ -62,7 +62,7 @@ def active_fixed_stage(
               - \Delta_k \Big(\epsilon T - \sum_{j>k} \frac{h_j(T)}{2\Delta_j^2}\Big)
 
     The arms are in order of increasing gap, and k is the first arm for which the bracket is ≥ 0.
-    Forms: "proved" (clipped) and "printed" (with the printed h_i and without clipping, errata D11).
+    Forms: "proved" (clipped at 0) and "printed" (with the printed h_i and not clipped, errata D11).
     """
     check_choice("form", form, "proved", "printed")
     s = check_setting(gaps, rate, None, horizon)
@@ -131,12 +131,13 @@ def active_alternative(
 
     The bound is that of a passive observer with p_i = 1 for all i: `passive_theorem`, or
     `passive_maximum` if `exact` is true. The alternative bound is better than the linear program if
-    the gaps are very different. Forms: "proved", "printed" and "leading"; only "proved" if `exact`.
+    the gaps are very different. Forms: "proved"; if `exact` is false, also "printed" and "leading".
 
     Parameters
     ----------
     exact
-        Whether to use the best stage of every arm. A schedule requires `exact=True`.
+        Whether to use the constraint of every arm at the best stage for this arm. A schedule requires
+        `exact=True`.
     """
     exact = flag(exact, "exact")
     check_choice("form", form, *(("proved",) if exact else ("proved", "printed", "leading")))
@@ -160,7 +161,7 @@ def active_equal_gaps(
     C_0: float = C_0_UCB1,
     form: str = "proved",
 ) -> float | FloatArray:
-    r"""Return the lower bound for one best arm and K - 1 arms of equal gap.
+    r"""Return the lower bound for one best arm and K - 1 arms with equal gaps.
 
     .. math:: E R_T \ge \Big(\frac{(K-1) h(t)}{2\Delta} - \Delta \epsilon t\Big)_+, \qquad
               t = \min(T, \lceil (K-1)/(2\epsilon\Delta^2) \rceil)
@@ -200,7 +201,7 @@ def active_equal_gaps(
 
 
 def _make_equal_constraint(n_arms: int, gap: float, C: float, C_0: float) -> Constraint:
-    """Return the constraint of one of the K - 1 arms of equal gap, without a list of all arms."""
+    """Return the constraint of one of the K - 1 arms with equal gaps, without a list of all arms."""
     one = np.array([gap])
     others = (C_0 * (2 * n_arms - 3) * one, C * (n_arms / 2) / one)  # Σ_{j≠i} Δ + Δ_j and 1/(Δ + Δ_j)
     u = (C_0 * (n_arms - 1) * gap, C * (n_arms - 1) / gap)

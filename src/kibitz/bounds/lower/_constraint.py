@@ -1,6 +1,7 @@
-r"""The observation constraint: how often a good algorithm must have observed each arm by a stage.
+r"""The observation constraint: how often an algorithm must have observed each arm by stage t.
 
-The argument is explained in `kibitz.bounds.lower`.
+The constraint holds for every sub-logarithmic algorithm. The argument is explained in
+`kibitz.bounds.lower`.
 """
 
 import math
@@ -104,7 +105,7 @@ def _compute_missing_and_q(c: Constraint, t: FloatArray) -> tuple[FloatArray, Fl
 
 
 def compute_h(c: Constraint, t: FloatArray) -> FloatArray:
-    """Return h_i(t). The last axis of t is that of the arms; it can have length 1."""
+    """Return h_i(t). The last axis of `t` runs over the arms and can have length 1."""
     missing, log_inverse_q = _compute_missing_and_q(c, t)
     if c.variant == "printed":
         literal: FloatArray = (1 - missing) * log_inverse_q - math.log(2)
@@ -348,10 +349,10 @@ def _zoom(value: Callable[[FloatArray], FloatArray], grid: FloatArray, peak: int
 def find_best_stages(c: Constraint, q: FloatArray, horizon: FloatArray) -> FloatArray:
     r"""Return for each arm the stage from 3 to the horizon at which a_i(t) - q_i t is largest.
 
-    The result is exact. Where h_i > 0 and t ≥ e², h_i is concave, and bisection on the sign of the
-    slope finds the maximum. To show that h_i is concave, let r = 1 - P, L = log(1/Q),
-    s = 1/(log t + v_0/v_1) ≤ 1/2 and b = u_1/(t Δ) ≤ r/2, where u, v and Δ are the fields u, v and
-    divisor of `Constraint`. Then
+    `q` holds the rates of looks q_i. The result is exact. Where h_i > 0 and t ≥ e², h_i is concave,
+    and bisection on the sign of the slope finds the maximum. To show that h_i is concave, let
+    r = 1 - P, L = log(1/Q), s = 1/(log t + v_0/v_1) ≤ 1/2 and b = u_1/(t Δ) ≤ r/2, where u, v and Δ
+    are the fields u, v and divisor of `Constraint`. Then
 
     .. math:: t^2 h'' = (3b - 2r) L + 2 (r - b)(1 - s) - (1 - r)(1 - s - s^2) .
 

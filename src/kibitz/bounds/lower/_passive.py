@@ -209,7 +209,7 @@ def passive_sharp(
     best_mean: float | None = None,
     details: bool = False,
 ) -> Result:
-    r"""Return the tightest lower bound that the paper's argument gives, by a fixed point per arm.
+    r"""Return the tightest lower bound that the paper's argument gives: a fixed point for each arm.
 
     Let n = E N_i(t) be the expected pulls of arm i, F = E F_i(t) the expected looks at arm i, and
     I(x) the divergence of one observation of arm i. Then
@@ -251,8 +251,8 @@ class FixedPoint(NamedTuple):
     own: FloatArray  # the gaps Δ_i of the sub-optimal arms
     C: float
     C_0: float
-    sd: float  # of Gaussian rewards
-    best_mean: float | None  # of Bernoulli rewards; None for Gaussian rewards
+    sd: float  # the standard deviation of Gaussian rewards
+    best_mean: float | None  # the largest mean of Bernoulli rewards; None for Gaussian rewards
     max_x: FloatArray  # the largest x to try, for each sub-optimal arm
 
 
@@ -274,7 +274,11 @@ def make_fixed_point(
 
 
 def compute_information(d: FixedPoint, x: FloatArray) -> FloatArray:
-    """Return I(x), the divergence between arm i and arm i raised to x above the best arm."""
+    """Return I(x), the divergence of one observation of arm i.
+
+    The divergence is between the reward distributions of arm i before and after its mean is raised to
+    x above the best mean.
+    """
     step = x + d.own
     if d.best_mean is None:
         return (step / d.sd) ** 2 / 2
@@ -285,7 +289,7 @@ def compute_information(d: FixedPoint, x: FloatArray) -> FloatArray:
 
 
 def compute_log_inverse_q(d: FixedPoint, t: FloatArray, x: FloatArray) -> FloatArray:
-    """Return log(1/Q_i(t; x))."""
+    """Return log(1/Q_i(t; x)); `kibitz.bounds.lower` defines Q_i."""
     total, inverse = sum_raised(x, d.gaps, d.own), sum_inverse_raised(x, d.gaps, d.own)
     log_t = np.log(t)
     value: FloatArray = log_t + np.log(x) - np.log(d.C_0 * total + d.C * inverse * log_t)
@@ -344,7 +348,7 @@ def find_vacuous_rate(
     """Return the rate above which `passive_sharp` with Gaussian rewards is vacuous at stage t.
 
     This rate is the largest log(1/Q_i(t; x)) / (p_i t I(x)) over arms and over a grid of x. The rate
-    is infinite if an arm of weight 0 needs observations. The result has the shape of `stage`.
+    is infinite if an arm with weight 0 needs observations. The result has the shape of `stage`.
     """
     delta = check_gaps(gaps)
     weight = check_weights(weights, delta)[delta > 0]

@@ -1,7 +1,8 @@
-"""Lower bounds for an active observer that split the arms at k: pulls up to k, looks after k.
+"""Lower bounds for an active observer that pulls the arms up to k and looks at the arms after k.
 
-The bounds are Theorem 2 (`active_theorem`) and the bound that its proof gives before the stages are
-replaced by a closed form (`active_chain`). The argument is explained in `kibitz.bounds.lower`.
+The arms are in order of increasing gap. The bounds are Theorem 2 (`active_theorem`) and the bound
+that its proof gives before the stages are replaced by a closed form (`active_chain`). The argument is
+explained in `kibitz.bounds.lower`.
 """
 
 import numpy as np
@@ -34,7 +35,7 @@ def active_theorem(
     form: str = "proved",
     details: bool = False,
 ) -> Result:
-    r"""Return the lower bound of Theorem 2: looks at the arms after k, pulls of the arms up to k.
+    r"""Return the lower bound of Theorem 2: looks at the arms after k, and pulls of the arms up to k.
 
     .. math:: E R_T \ge \max_k \sum_{i=2}^k \frac{h_i(\lfloor t_k \rfloor)}{2 \Delta_i},
               \qquad t_k = \frac{1}{\epsilon} \sum_{j>k} \frac{1}{2\Delta_j^2}
@@ -73,7 +74,7 @@ def _sum_tails(values: FloatArray) -> FloatArray:
 def _choose_split(
     order: NDArray[np.intp], values: FloatArray, allowed: NDArray[np.bool_], t: FloatArray
 ) -> tuple[FloatArray, float]:
-    """Choose the allowed k with the largest Σ_{i≤k} values[k, i]; return the terms and the stage."""
+    """Return the terms and the stage of the allowed k with the largest Σ_{i≤k} values[k, i]."""
     terms = np.zeros(len(order))
     if not allowed.any():
         return terms, 0.0
@@ -147,7 +148,7 @@ def active_chain(
 def _find_last_uncovered(
     c: Constraint, order: NDArray[np.intp], rate: FloatArray | Schedule, horizon: float
 ) -> FloatArray:
-    """Return s_k for each k; 0 where s_k does not exist.
+    """Return the stage s_k of `active_chain` for each k, or 0 if there is no such stage.
 
     The search finds the last stage of a logarithmic grid at which the looks do not cover the needs.
     Bisection between this grid stage and the next refines the result. Every stage at which the looks

@@ -38,7 +38,7 @@ class Elimination(NamedTuple):
 
     first: FloatArray  # the earliest round at which the arm is eliminated; infinite if optimal
     last: FloatArray  # the latest round at which the arm is eliminated; infinite if optimal
-    observations: FloatArray  # of all arms, until this arm and all worse arms are eliminated
+    observations: FloatArray  # observations of all arms until the arm and worse arms are eliminated
     probability: FloatArray  # a lower bound on P(all averages stay within their radii until `last`)
 
 
@@ -57,11 +57,12 @@ def ocucb(
     .. math:: C_\eta\sum_{\Delta_i>0}\Big[\frac{\log\max\{d\Delta_i^2/k_{i,\rho},1\}
               +(\log\log d)_+}{\Delta_i}+\Delta_i\Big]
 
-    ``"lemma"`` is this formula. ``"proved"`` is the same formula, limited by
-    :func:`~kibitz.bounds.upper.trivial`. ``"printed"`` does not clip log log d, which is negative for
-    d = 2 and −∞ for d = 1. The proof of the active algorithm needs a bound that does not decrease
-    when arms are added. The printed bound can decrease; the clipped bound does not decrease if the
-    gaps are at most 1 (D41). ``"leading"`` omits log log d and Δ_i.
+    Here :math:`k_{i,\rho}` is :func:`kibitz.bounds.complexity.effective_arms`. ``"lemma"`` is this
+    formula. ``"proved"`` is the same formula, limited by :func:`~kibitz.bounds.upper.trivial`.
+    ``"printed"`` does not clip log log d, which is negative for d = 2 and −∞ for d = 1. The proof of
+    the active algorithm needs a bound that does not decrease when arms are added. The printed bound
+    can decrease; the clipped bound does not decrease if the gaps are at most 1 (D41). ``"leading"``
+    omits log log d and Δ_i.
 
     Parameters
     ----------
@@ -166,9 +167,9 @@ def etc_ocucb(
 
     Here :math:`d_m=2^{2^m}`, m_i is :func:`kibitz.bounds.complexity.last_epoch` and
     :math:`H'_i=H^{(m_i)}_{i,\rho}`. The algorithm runs OCUCB-n on the arms that ETC has not
-    eliminated. The bound requires gaps ≤ 1, which holds for rewards in [0, 1], and is infinite
-    otherwise. The last two terms bound the regret if ETC makes an error. These two terms belong to no
-    arm and are not part of `terms`.
+    eliminated. The bound requires gaps ≤ 1, which holds for rewards in [0, 1], and is infinite if a
+    gap exceeds 1. The last two terms bound the regret if ETC makes an error. These two terms belong
+    to no arm and are not part of `terms`.
 
     Parameters
     ----------
@@ -285,7 +286,7 @@ def paid_looks(
 
     The result is an order of magnitude without constants and log log terms; the only form is
     ``"leading"``. The result equals :math:`\sum\log(T\Delta_i^2)/\Delta_i` if every εTΔ_i² ≥ 1, and
-    is larger otherwise (D35). The result is infinite at rate 0.
+    is larger if some εTΔ_i² < 1 (D35). The result is infinite at rate 0.
     """
     gaps, rate = check_gaps(gaps), check_rate(rate)
     horizon = check_horizon(horizon, rate=rate)

@@ -1,14 +1,15 @@
-r"""Boundary-crossing probabilities for kibitzer's bound: the best arm's average is too low.
+r"""Probabilities that the best arm's average is too low, for kibitzer's upper bound.
 
 For a random walk S with independent 1-sub-Gaussian steps, the tables hold
 
 .. math:: p(\kappa,v,\zeta)\ge P\Big(\exists u\ge\kappa:\ S_u>\sqrt{2u\,\ell(1+\tfrac{bv}{u+b})}
           +\sqrt\zeta\,u\Big), \qquad \ell(x)=\log x-\beta\log(1+\log x),
 
-and p_0(s), the same probability for all u > 0 with ℓ(1 + bs/u) and ζ = 1. Neither p nor p_0 depends
-on the number of arms, the gaps or the rate. Both p and p_0 decrease in each argument, so a table
-value at smaller arguments is also a bound. Lookups round the arguments down and never interpolate.
-`benchmarks/kibitzer_tables.py` certifies and writes the tables.
+and p_0(s), the same probability for all u > 0 with ℓ(1 + bs/u) and ζ = 1. Here b and β are the
+parameters of kibitzer's index. Neither p nor p_0 depends on the number of arms, the gaps or the rate.
+Both p and p_0 decrease in each argument, so a table value at smaller arguments is also a bound.
+Lookups round the arguments down and never interpolate. `benchmarks/kibitzer_tables.py` certifies and
+writes the tables.
 
 In this module, κ is called a *share* and v a *speed*. F(t) is the number of looks before stage t, and
 G_k is the stage of the k-th look. The expected number of stages in each cell is computed exactly
@@ -89,10 +90,10 @@ def compute_ell(x: FloatArray, beta: float) -> FloatArray:
 class Places(NamedTuple):
     """The table indices of pairs (κ, v), rounded down; -1 for values below the smallest entry."""
 
-    speed: Indices  # in `in_turn`
-    share: Indices  # in `any_share`
-    coarse_speed: Indices
-    next_share: Indices  # the next larger share
+    speed: Indices  # the index of v in `speeds`
+    share: Indices  # the index of κ in `shares`
+    coarse_speed: Indices  # the index of v in `coarse_speeds`
+    next_share: Indices  # the index of the next larger share
     shrink: FloatArray  # κ divided by the next larger share
 
 
@@ -112,10 +113,10 @@ def find_places(t: Tables, shares: FloatArray, speeds: FloatArray) -> Places:
 def lookup_probability(t: Tables, at: Places, zetas: FloatArray) -> FloatArray:
     r"""Return a bound on p(κ, v, ζ), with one ζ per place: the smallest of three table values.
 
-    One of the three uses that p(κ, v, ζ) ≤ p(κ', v, ζκ/κ') for κ' ≥ κ. To see this, measure u in
-    units of κ on the left side and in units of κ' on the right side. Then both walks start at u = 1
-    and both slopes are :math:`\sqrt{\zeta\kappa}`, but b/κ' is smaller than b/κ, which lowers the
-    boundary of the right side.
+    One of the three values uses the inequality p(κ, v, ζ) ≤ p(κ', v, ζκ/κ') for κ' ≥ κ. To see this,
+    measure u in units of κ on the left side and in units of κ' on the right side. Then both walks
+    start at u = 1 and both slopes are :math:`\sqrt{\zeta\kappa}`, but b/κ' is smaller than b/κ, which
+    lowers the boundary of the right side.
     """
     k = _find_index(t.coarse_zetas, zetas)
     ok = (at.share >= 0) & (at.coarse_speed >= 0)
@@ -206,7 +207,10 @@ class Cells(NamedTuple):
 
 
 def find_end(t: Tables, n_arms: int, rate: float, looks: str, smallest: float) -> float:
-    """Return where the cells end if z ≥ `smallest`: a number of looks, or a stage if passive."""
+    """Return the number of looks at which the cells end, for thresholds z ≥ `smallest`.
+
+    For a passive observer, the result is a stage instead of a number of looks.
+    """
     if looks == "uniform":
         return math.ceil(60 * n_arms / (rate * -math.expm1(-(smallest**2) / 2)))
     return math.ceil(80 / t.turn * n_arms / smallest**2)
@@ -280,8 +284,8 @@ def _spread_around(mean: FloatArray, spread: FloatArray) -> FloatArray:
 def make_cell_starts(first: float, last: float, ratio: float) -> FloatArray:
     """Return the first numbers of cells that cover the whole numbers from `first` to `last`.
 
-    Numbers below 32 are cells of their own. Larger cells have about this ratio. The last entry is the
-    first number after all cells.
+    Each number below 32 is its own cell. From 32 on, the first numbers of adjacent cells have about
+    this ratio. The last entry is the first number after all cells.
     """
     farther = math.log(max(last / MAX_SINGLE, 1.0))
     n = min(math.ceil(farther / math.log(ratio)), MAX_CELLS) + 1
@@ -304,7 +308,7 @@ def expect_arrival(k: FloatArray, m: FloatArray, rate: float) -> FloatArray:
 
 
 def _compute_arrival_probability(k: FloatArray, m: FloatArray, rate: float) -> FloatArray:
-    """Return P(G_k ≤ m) = P(Bin(m, ε) ≥ k); values within e^-40 of 0 or 1 are rounded."""
+    """Return P(G_k ≤ m) = P(Bin(m, ε) ≥ k); values within e^-40 of 0 or 1 become 0 or 1."""
     k, m = np.broadcast_arrays(k, m)
     mean = m * rate
     with np.errstate(invalid="ignore"):

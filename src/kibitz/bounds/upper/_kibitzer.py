@@ -7,10 +7,10 @@ gap, and for all non-decreasing thresholds :math:`0<z_i<\Delta_i` of the sub-opt
 
 .. math:: E R_T\le\sum_i\Delta_i(1+X_i(z_i))+\sum_i(\Delta_i-\Delta_{i-1})H_T(z_i)
 
-where X_i bounds the pulls of arm i while the index of the best arm is above μ_1 − z_i, and H_T(z)
-bounds the number of stages at which the index of the best arm is below μ_1 − z. X_i and H_T are sums
-over cells. In each cell, every factor is replaced by its largest value, so the result is a bound and
-not an approximation (up to floating-point errors).
+where μ_1 is the best mean, X_i bounds the pulls of arm i while the best arm's index is above μ_1 −
+z_i, and H_T(z) bounds the number of stages at which the index of the best arm is below μ_1 − z. X_i
+and H_T are sums over cells. In each cell, every factor is replaced by its largest value, so the
+result is a bound and not an approximation (up to floating-point errors).
 """
 
 import math
@@ -197,7 +197,7 @@ def _running_argmin(values: FloatArray) -> np.ndarray:
     return np.maximum.accumulate(np.where(is_new, np.arange(values.size), 0))
 
 
-# exploration (steps 3, 5 and 6) ---------------------------------------------------------------
+# exploration (steps 3, 5 and 6 of the proof) --------------------------------------------------
 
 
 def bound_exploration(
@@ -294,7 +294,7 @@ def _bound_speed_tail(c: FloatArray, rate: float, w: FloatArray) -> FloatArray:
     return np.minimum(line, np.minimum(poisson, reverse)[rows])
 
 
-# failure (steps 4, 7 and 8) -------------------------------------------------------------------
+# failure (steps 4, 7 and 8 of the proof) ------------------------------------------------------
 
 
 def bound_failures(

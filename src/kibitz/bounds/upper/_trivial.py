@@ -15,8 +15,8 @@ def trivial(gaps: ArrayLike, horizon: ArrayLike) -> float | FloatArray:
               \text{the sum of the } T \text{ largest gaps} \quad (T<K)
 
     At T = K every policy of this kind has exactly this regret. UCB, FTL-robin and OCUCB-n first pull
-    each arm once. ETC-OCUCB does not, because it restarts in each epoch; its regret can be as large
-    as :math:`T\Delta_{max}`.
+    each arm once. ETC-OCUCB is not of this kind, because it restarts in each epoch; its regret can be
+    as large as :math:`T\Delta_{max}`.
     """
     delta, last = check_gaps(gaps), check_horizon(horizon)
     worst_first = np.cumsum(np.sort(delta)[::-1])

@@ -9,9 +9,9 @@ fail is at most :math:`4\zeta(a-1)`, where ζ is the zeta function and a = c/(2�
 
 .. math:: E N_i(T) \le 1+\max_{t\le T}\{4c\log t/\Delta_i^2-f_i(t-1)\}+4\zeta(a-1)+\dots
 
-where the dots stand for the stages at which there are fewer looks (:func:`ucb_sharp`). Each function
-of this module bounds this maximum in a different way. The bounds hold for each arm separately, so
-the smallest bound can be taken for each arm.
+where the dots stand for the stages at which there are fewer than :math:`f_i(t-1)` looks
+(:func:`ucb_sharp`). Each function of this module bounds this maximum in a different way. The bounds
+hold for each arm separately, so the smallest bound can be taken for each arm.
 """
 
 import math
@@ -82,7 +82,7 @@ def ucb_rate(
 ) -> Result:
     r"""Return UCB's bound for random arrivals, uniform in T (Theorem 3, second part).
 
-    With q_i = εp_i,
+    With q_i = εp_i and a = c/(2σ²), the bound is
 
     .. math:: \sum_{\Delta_i>0}\frac{4c}{\Delta_i}\Big[\log\frac{50}{q_i}+\max\Big\{
               \log\frac{\max(1,c/6.25)}{e\Delta_i^2},\log\log\frac{20}{q_i}\Big\}\Big]
@@ -121,7 +121,7 @@ def ucb_periodic(
 ) -> Result:
     r"""Return UCB's bound for F_i(t) = ⌊q_i t⌋ looks, uniform in T (appendix, deterministic setting).
 
-    With q_i = εp_i, the bound is
+    With q_i = εp_i and a = c/(2σ²), the bound is
 
     .. math:: \sum_{\Delta_i>0}\Delta_i\Big[2+q_i+\Big(\frac{4c}{\Delta_i^2}
               \log\frac{4c}{eq_i\Delta_i^2}\Big)_+ +4\zeta(a-1)\Big]
@@ -185,9 +185,10 @@ def ucb_sharp(
     .. math:: M_i=\max_{1\le t\le T}\Big(\frac{4c\log t}{\Delta_i^2}
               -\Big[q_i(t-1)-\sqrt{5q_i(t-1)\log t}\Big]_+\Big)
 
-    Here q_i = εp_i. The maximum over whole stages is exact, because the function of t increases up to
-    one stage and decreases afterwards. With ``details=True``, `stages` holds this stage for each arm.
-    The bound is at most :func:`~kibitz.bounds.upper.trivial`.
+    Here q_i = εp_i, a = c/(2σ²), and x ∨ y is the larger of x and y. The maximum over whole stages is
+    exact, because the function of t increases up to one stage and decreases afterwards. With
+    ``details=True``, `stages` holds this stage for each arm. The bound is at most
+    :func:`~kibitz.bounds.upper.trivial`.
     """
     gaps, look_rates = _check_looks(gaps, rate, weights)
     horizon = check_horizon(horizon, rate=look_rates[..., 0])
@@ -268,7 +269,7 @@ def _check_form(form: str, exploration: float, sd: float) -> tuple[float, float]
 
 
 def _check_exploration(exploration: float, sd: float) -> tuple[float, float]:
-    """Return c and a = c/(2σ²); a confidence bound fails at stage t with probability t⁻ᵃ."""
+    """Return c and a = c/(2σ²); a confidence bound fails at stage t with probability ≤ t⁻ᵃ."""
     c, sd = check_scale("exploration", exploration), check_scale("sd", sd)
     if not (power := c / (2 * sd**2)) > 2:
         raise invalid("exploration", f"greater than 4 sd² = {4 * sd**2}", exploration)

@@ -131,7 +131,7 @@ def run(file: Files, **options: Any) -> Data:
 
 
 def verdict(data: Data) -> Verdict:
-    """Judge each of the paper's remarks, in each reading."""
+    """Return the verdict on each of the paper's remarks, in each reading."""
     first = next(iter(data.values()))
     double = first["regret"].sel(policy="UCB1-Double")
     stages = first["stage"].to_numpy()
@@ -196,7 +196,10 @@ def verdict(data: Data) -> Verdict:
 
 
 def draw(data: Data) -> Picture:
-    """Return regret against time for each p, and final regret against p, in both readings."""
+    """Return a figure of regret against time for each p, and of final regret against p.
+
+    The figure has panels for both readings.
+    """
     panels = []
     for reading, part in data.items():
         labels = ["UCB1-Double", *(f"ETC-OCUCB, p = {p:g}" for p in GROWTHS)]

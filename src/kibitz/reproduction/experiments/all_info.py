@@ -2,8 +2,9 @@
 
 Source: Section 5, Figure 5.
 
-Measured: in both readings, whether the use of all information clearly lowers the final regret, and
-whether 95 % of the final regret is reached earlier.
+Measured: in both readings of the paper (statistics kept or reset at the start of an epoch), whether
+the use of all information clearly lowers the final regret, and whether 95 % of the final regret is
+reached earlier.
 """
 
 from typing import Any
@@ -94,7 +95,7 @@ def run(file: Files, **options: Any) -> Data:
 
 
 def verdict(data: Data) -> Verdict:
-    """Compare the final regrets, and the stages at which the final regrets are reached."""
+    """Return the verdict on the final regrets and on the stages at which they are reached."""
     statements, gains = [], []
     for reading, part in data.items():
         title = READINGS[reading][0]
@@ -133,7 +134,7 @@ def verdict(data: Data) -> Verdict:
 
 
 def draw(data: Data) -> Picture:
-    """Return regret against time, in both readings."""
+    """Return a figure of regret against time, in both readings."""
     panels = []
     for reading, part in data.items():
         labels = map(str, part["policy"].to_numpy())

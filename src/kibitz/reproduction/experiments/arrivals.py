@@ -2,8 +2,8 @@
 
 Source: Sections 2.1.2 and 4.1, without a figure.
 
-Measured: for a passive and an active policy and at each rate, whether the two regrets are within 5 %
-of each other.
+Measured: for a passive and an active policy and at each rate, whether the regrets with periodic and
+with random arrivals are within 5 % of each other.
 """
 
 from typing import Any
@@ -60,7 +60,7 @@ def run(file: Files, **options: Any) -> Data:
 
 
 def verdict(data: Data) -> Verdict:
-    """Compare both kinds of arrivals at each rate."""
+    """Return the verdict on the difference between both kinds of arrivals, at each rate."""
     statements, differences = [], []
     for label in POLICIES:
         periodic, random = (
@@ -89,7 +89,7 @@ def verdict(data: Data) -> Verdict:
 
 
 def draw(data: Data) -> Picture:
-    """Return regret against ε with both kinds of arrivals, for each policy."""
+    """Return a figure of regret against ε with both kinds of arrivals, for each policy."""
     panels = []
     rates = 1 / np.array(PERIODS)
     for label in POLICIES:

@@ -54,7 +54,7 @@ RUNS = 100
 MAX_RATIO = 1.35  #: Largest ratio to the optimal regret that counts as close to the optimum.
 N_PLOTTED = 8  #: Number of policies in the figure: the best policies and UCB1-Double.
 NO_LOOKS_X = 0.01  # position of "no looks" on the logarithmic axis
-BERNOULLI_POLICIES = ("kibitzer", "kl_ucb", "thompson")  # with a form for Bernoulli rewards
+BERNOULLI_POLICIES = ("kibitzer", "kl_ucb", "thompson")  # policies with a form for Bernoulli rewards
 
 
 def make_policies() -> dict[str, Policy]:
@@ -82,7 +82,7 @@ def run(file: Files, **options: Any) -> Data:
 
 @cache
 def optimal_regret(period: int | None) -> float:
-    """Return the regret of the Bayes-optimal policy."""
+    """Return the regret of the Bayes-optimal policy with one look every `period` stages."""
     return bayes_optimal(STAGES, period).regret
 
 
@@ -112,7 +112,7 @@ def rank_policies(by_period: dict[str, dict[str, Estimate]]) -> list[str]:
 
 
 def verdict(data: Data) -> Verdict:
-    """Compare kibitzer with the optimum, and the best other policy with kibitzer."""
+    """Return the verdict on kibitzer against the optimum and against the best other policy."""
     statements, by_period = [], ratios(data)
     for label, part in data.items():
         own, runs = by_period[label][REFERENCE], average_draws(part)
@@ -157,7 +157,7 @@ def _title(label: str) -> str:
 
 
 def draw(data: Data) -> Picture:
-    """Return the ratio to the optimum against the rate of looks."""
+    """Return a figure of the ratio of regret to the optimal regret, against the rate of looks."""
     by_period = ratios(data)
     order = rank_policies(by_period)
     plotted = [name for name in order if name in {*order[: N_PLOTTED - 1], REFERENCE, "ucb_double"}]

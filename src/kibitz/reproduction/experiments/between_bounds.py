@@ -72,13 +72,13 @@ def run(file: Files, **options: Any) -> Data:
 
 @cache
 def bounds(horizon: int) -> dict[str, Any]:
-    """Return each bound at each rate."""
+    """Return a dict from the name of each bound to its values at all rates."""
     gaps = complexity.gaps(MEANS)
     return {name: bound(gaps, np.array(RATES), horizon) for name, (_, bound) in BOUNDS.items()}
 
 
 def verdict(data: Data) -> Verdict:
-    """Compare mean regrets with all bounds; a lower bound of 0 is vacuous and confirms nothing."""
+    """Return the verdict on all bounds; a lower bound of 0 is vacuous and confirms nothing."""
     statements, n_vacuous, violated = [], dict.fromkeys(BOUNDS, 0), False
     factors: list[float] = []
     for horizon in map(int, data):
@@ -130,7 +130,7 @@ def verdict(data: Data) -> Verdict:
 
 
 def draw(data: Data) -> Picture:
-    """Return the simulated regret between its bounds; a note names the vacuous bounds."""
+    """Return a figure of the simulated regret and its bounds; a note names the vacuous bounds."""
     panels = []
     for horizon in map(int, data):
         final = data[str(horizon)]["final_regret"]

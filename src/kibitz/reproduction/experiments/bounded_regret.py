@@ -75,9 +75,9 @@ def run(file: Files, **options: Any) -> Data:
 
 
 def plateau_stage(rate: float) -> float:
-    """Return the stage from which regret should be flat.
+    """Return the stage from which the regret should be flat, for looks at this rate ε.
 
-    It is the maximum over the suboptimal arms i of 1/(2 ε p_i Δ_i²), with the weights p_i = 1/K.
+    This stage is the largest 1/(2 ε p_i Δ_i²) over the suboptimal arms i, with weights p_i = 1/K.
     """
     gaps = gaussian(MEANS).gaps
     return float(1 / (2 * rate * gaps[gaps > 0].min() ** 2 / gaps.size))
@@ -90,7 +90,7 @@ def last_decade_growth(regret: Any) -> Estimate:
 
 
 def verdict(data: Data) -> Verdict:
-    """Judge whether each curve still grows in the last decade of stages."""
+    """Return the verdict on whether each curve still grows in the last decade of stages."""
     regret = data["passive"]["regret"].isel(policy=0)
     horizon = int(regret["stage"][-1])
     statements, flat = [], []
@@ -159,7 +159,7 @@ def verdict(data: Data) -> Verdict:
 
 
 def draw(data: Data) -> Picture:
-    """Return regret against T, passive and active, and the height of the plateau against ε."""
+    """Return a figure of regret against T, and of the height of the plateau against ε."""
     regret, active_regret = (
         data[name]["regret"].sel(stage=slice(100, None)) for name in ("passive", "active")
     )

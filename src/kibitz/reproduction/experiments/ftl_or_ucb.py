@@ -53,7 +53,10 @@ MIN_R_SQUARED = 0.95  #: Smallest R² of a straight line.
 
 
 def run(file: Files, **options: Any) -> Data:
-    """Simulate both policies at each rate: FTL-robin looks in turn, UCB at a uniformly drawn arm."""
+    """Simulate both policies at each rate.
+
+    FTL-robin looks at the arms in turn; UCB looks at uniformly drawn arms.
+    """
     options = {"horizon": HORIZON, "stages": [HORIZON], **options}
     problem = gaussian(MEANS)
     policies: Any = {"FTL-robin": (active, ftl_robin), "UCB": (passive, ucb)}
@@ -64,7 +67,7 @@ def run(file: Files, **options: Any) -> Data:
 
 
 def verdict(data: Data) -> Verdict:
-    """Measure how both regrets depend on ε, and where they cross."""
+    """Return the verdict on how both regrets depend on ε, and where the two curves cross."""
     ftl = data["FTL-robin"]["final_regret"].isel(policy=0).transpose("run", "rate")
     ucb_regret = data["UCB"]["final_regret"].isel(policy=0).transpose("run", "rate")
     rates = ftl["rate"].to_numpy()
@@ -108,7 +111,10 @@ def verdict(data: Data) -> Verdict:
 
 
 def find_crossing(rates: Any, difference: Any) -> float | None:
-    """Return the largest rate at which a difference changes sign, by interpolation in log ε."""
+    """Return the largest rate at which a difference changes sign; None without a change of sign.
+
+    The rate is interpolated in log ε.
+    """
     signs = np.flatnonzero(np.diff(np.sign(difference)))
     if not signs.size:
         return None
@@ -119,7 +125,7 @@ def find_crossing(rates: Any, difference: Any) -> float | None:
 
 
 def draw(data: Data) -> Picture:
-    """Return both regrets against ε with fitted curves, and UCB on a linear axis."""
+    """Return a figure of both regrets against ε with fitted curves, and of UCB on a linear axis."""
     rates = np.array(RATES)
     final = {label: part["final_regret"].isel(policy=0) for label, part in data.items()}
     ftl, ucb_curve = (

@@ -59,7 +59,7 @@ def run(file: Files, **options: Any) -> Data:
 
 
 def verdict(data: Data) -> Verdict:
-    """Compare all policies with kibitzer, over all settings, at each rate, and in each setting."""
+    """Return the verdict on kibitzer against all policies: overall, at each rate and by setting."""
     results, ranking = games(data), standings(data)
     reference, n = ranking["reference"], len(results.rates)
     statements = []
@@ -93,7 +93,7 @@ def verdict(data: Data) -> Verdict:
 
 
 def _compare_at_rate(results: Games) -> Statement:
-    """Compare kibitzer with the best other policy at one rate."""
+    """Return the statement that compares kibitzer with the best other policy at one rate."""
     rivals = [p for p in range(len(results.policies)) if p != results.reference]
     best = min(rivals, key=lambda p: geometric_ratio(results, p, results.reference)[0])
     factor = Estimate(*geometric_ratio(results, best, results.reference))
@@ -105,7 +105,7 @@ def _compare_at_rate(results: Games) -> Statement:
 
 
 def _compare_worst_setting(ranking: dict[str, Any]) -> Statement:
-    """Compare the largest significant advantage of another policy with the limit."""
+    """Return the statement that compares the largest advantage of another policy with the limit."""
     advantages = [
         Estimate(-one["difference"] / one["reference"], one["sem"] / one["reference"])
         for one in ranking["beaten"]
@@ -191,7 +191,7 @@ def _losses_table(ranking: dict[str, Any]) -> list[Table]:
 
 
 def measure_costs() -> list[Table]:
-    """Measure the processor time of a stage for each policy, on this machine."""
+    """Return a table of the processor time of a stage for each policy, measured on this machine."""
     costs = sorted(stage_costs().items(), key=lambda item: item[1].nanoseconds)
     rows = [[label, f"{cost.nanoseconds:.0f}", cost.kernel] for label, cost in costs]
     caption = (
@@ -213,7 +213,7 @@ def select_plotted(ranking: dict[str, Any]) -> list[str]:
 
 
 def draw(data: Data) -> Picture:
-    """Return performance profiles, and the ratio to the best policy against ε."""
+    """Return a figure of performance profiles, and of the ratio to the best policy against ε."""
     ranking = standings(data)
     setting, labels = ranking["setting"], select_plotted(ranking)
     n = len(setting["rates"]) * len(setting["problems"])

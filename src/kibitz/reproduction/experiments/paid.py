@@ -62,7 +62,7 @@ def etc_order(horizon: int) -> float:
 
 
 def verdict(data: Data) -> Verdict:
-    """Compare the largest and smallest regret over ε, and the growth in T with ETC's order."""
+    """Return the verdict on how the regret varies with ε, and how it grows with T."""
     statements, spreads, factors = [], [], []
     worst: dict[int, Any] = {}
     for horizon in HORIZONS:
@@ -110,7 +110,10 @@ def verdict(data: Data) -> Verdict:
 
 
 def draw(data: Data) -> Picture:
-    """Return regret with paid looks against ε, and OCUCB-n's without looks, for each horizon."""
+    """Return a figure of regret with paid looks against ε, for each horizon.
+
+    The figure also shows the regret of OCUCB-n without looks.
+    """
     panels = []
     for horizon in HORIZONS:
         final = data[f"paid, {horizon}"]["final_regret"].isel(policy=0)

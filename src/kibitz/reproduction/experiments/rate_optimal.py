@@ -2,7 +2,8 @@
 
 Source: Section 5, Figure 2.
 
-Measured: the same as with uniform weights, with the same limits.
+Measured: the same statements as in the experiment with uniform weights (`rate_uniform`), with the
+same limits.
 """
 
 from typing import Any
@@ -35,7 +36,7 @@ def run(file: Files, **options: Any) -> Data:
 
 
 def verdict(data: Data) -> Verdict:
-    """Judge the data by the same statements as for uniform weights."""
+    """Return the verdict on the same statements as for uniform weights."""
     return rate_uniform.verdict(data)
 
 

@@ -3,8 +3,8 @@
 Source: Section 5, Figure 1.
 
 Measured: whether the regret at ε = 1/T equals the regret without looks, whether the regret is linear
-in log(1/ε) from ε* on (R²), and whether a·f(ε), with a fitted by least squares, is close to the
-regret at every ε.
+in log(1/ε) from the threshold ε* on (R²), and whether a·f(ε), with a fitted by least squares, is
+close to the regret at every ε. Here f is the paper's curve (`kibitz.bounds.lower.reference_curve`).
 """
 
 from collections.abc import Sequence
@@ -60,7 +60,7 @@ MIN_R_SQUARED = 0.95  #: Smallest R² of a straight line.
 
 
 def claims(figure: int, looks: str) -> Sequence[Claim]:
-    """Return the claims that one of the two figures illustrates."""
+    """Return the claims that Figure 1 or Figure 2 of the paper illustrates."""
     place = f"Section 5, “Influence of ε”, Figure {figure}"
     return (
         Claim(
@@ -89,7 +89,7 @@ CLAIMS = claims(1, "uniform weights")
 
 
 def parameters(paper_weights: str, weights: str) -> Sequence[Parameter]:
-    """Return the parameters of one of the two figures, except the number of runs."""
+    """Return the parameters of Figure 1 or Figure 2 of the paper, except the number of runs."""
     return (
         Parameter("rewards", "Gaussian, variance 1", "Gaussian, variance 1"),
         Parameter("means", "2, 1.8, 0.5, 0.2", ", ".join(f"{one:g}" for one in MEANS)),
@@ -141,7 +141,7 @@ def fit_scale(rates: Any, regrets: Any) -> float:
 
 
 def verdict(data: Data) -> Verdict:
-    """Compare regret with a·f(ε), and regret at the smallest ε with regret without looks."""
+    """Return the verdict on the regret as a function of ε, and on the regret at the smallest ε."""
     final = data["rates"]["final_regret"].isel(policy=0)
     without = data["no-looks"]["final_regret"].isel(policy=0)
     rates = data["rates"]["rate"].to_numpy()
@@ -205,7 +205,7 @@ def format_range(rates: Any, holds: list[bool | None]) -> str:
 
 
 def draw(data: Data) -> Picture:
-    """Return final regret against ε, with a·f(ε), the regret without looks, and ε*."""
+    """Return a figure of final regret against ε, with a·f(ε), the regret without looks, and ε*."""
     return draw_with(WEIGHTS, data)
 
 

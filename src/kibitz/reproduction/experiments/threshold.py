@@ -81,7 +81,7 @@ def onset(reduced: dict[float, Any]) -> float:
     """Return the multiple of ε* at which looks lower the regret by `ONSET_REDUCTION`.
 
     The multiple is interpolated in log ε. It is 0 if the first multiple already lowers the regret by
-    that much, and infinite if no multiple does.
+    that much, and infinite if no multiple lowers the regret by that much.
     """
     x, y = np.array(list(reduced)), np.array([one.value for one in reduced.values()])
     after = np.flatnonzero(y >= ONSET_REDUCTION)
@@ -93,7 +93,7 @@ def onset(reduced: dict[float, Any]) -> float:
 
 
 def verdict(data: Data) -> Verdict:
-    """Judge the reduction far below and far above ε* in each setting."""
+    """Return the verdict on the reduction of regret far below and far above ε*, in each setting."""
     statements, onsets = [], []
     for label, part in data.items():
         reduced = reductions(part)
@@ -136,7 +136,7 @@ def _spread() -> float:
 
 
 def draw(data: Data) -> Picture:
-    """Return regret relative to the regret without looks, against ε and against ε/ε*."""
+    """Return a figure of regret relative to the regret without looks, against ε and against ε/ε*."""
     absolute, relative = [], []
     for label, part in data.items():
         n_arms, gap, horizon = SETTINGS[label]

@@ -93,7 +93,7 @@ def run(file: Files, **options: Any) -> Data:
 
 
 def verdict(data: Data) -> Verdict:
-    """Compare the optimal weights with the other two at each ε, run by run."""
+    """Return the verdict on the optimal weights against the other two weights, at each ε."""
     final = {label: part["final_regret"].isel(policy=0) for label, part in data.items()}
     rates = final[OPTIMAL]["rate"].to_numpy()
     gains: dict[str, list[Estimate]] = {
@@ -164,7 +164,10 @@ def format_rates(rates: Iterable[str]) -> str:
 
 
 def draw(data: Data) -> Picture:
-    """Return regret against time for some ε, and final regret relative to uniform weights."""
+    """Return a figure of regret against time for some ε, and of final regret against ε.
+
+    The final regret is relative to the final regret with uniform weights.
+    """
     runs = next(iter(data.values())).sizes["run"]
     panels = []
     for rate in PLOTTED_RATES:

@@ -1,7 +1,8 @@
 """Benchmark executors: overhead per job, speed-up of two workers, memory (`make bench`).
 
 The script prints its results and does not save them, because the numbers depend on the machine and
-its load. It prints the load first. docs/cluster.md quotes them. `--quick` takes a tenth of the time.
+its load, which it prints first. docs/cluster.md quotes the results. `--quick` takes a tenth of the
+time.
 """
 
 import argparse
@@ -38,7 +39,7 @@ def make_job(horizon, runs=1, seed=1):
 
 
 def make_dask(stack, n):
-    """Return the executor of a Dask cluster of n worker processes on this machine."""
+    """Return the executor of a Dask cluster with n worker processes on this machine."""
     from distributed import Client, LocalCluster
 
     options = {"threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 60}
@@ -52,7 +53,7 @@ def make_pool(stack, n):
 
 
 def measure(jobs, workers, executor):
-    """Return the wall time of jobs, each in its own payload."""
+    """Return the wall time of running the jobs, each in its own payload."""
     start = time.perf_counter()
     for _ in play_all(jobs, workers, lambda share: None, executor):
         pass
@@ -164,7 +165,7 @@ def main():
     load = ", ".join(f"{one:.1f}" for one in os.getloadavg())
     print(f"{cores()} cores; load of the last 1, 5 and 15 minutes: {load}")
     share = 10 if arguments.quick else 1
-    executors.PAYLOAD_SECONDS = 1e-9  # each job is a payload
+    executors.PAYLOAD_SECONDS = 1e-9  # each job becomes a payload of its own
     report_overhead(300 // share)
     report_speedup(max(2, 16 // share))  # an even number of jobs, for two workers
     report_memory(10_000 // share)

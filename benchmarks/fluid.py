@@ -1,11 +1,12 @@
 """Compare the planner's predictions with simulated regret; takes about half an hour.
 
 The problems have two, three, five or twenty arms, equal or unequal gaps, and horizons from 10⁴ to
-10⁶. The rate of looks is 0 or a multiple of Σ 1/Δ²/T: few, enough or plenty of looks. Looks arrive at
-a steady rate or, for T = 50 000, early. None of these settings was used to fit kibitzer's prediction
-(benchmarks/kibitzer_fit.py). With the argument `kibitzer`, only that policy is measured. The script
-prints each setting and then the numbers in `kibitz.planning.prediction.ACCURACY`. The simulated means
-have standard errors of 1 to 5 %.
+10⁶. The rate of looks is 0 or a multiple of (Σ 1/Δ²)/T, where Δ are the positive gaps and T is the
+horizon; the multiples give few, enough or plenty of looks. Looks arrive at a steady rate or, in the
+settings with T = 50 000, early in the run. None of these settings was used to fit kibitzer's
+prediction (benchmarks/kibitzer_fit.py). With the argument `kibitzer`, the script measures only that
+policy. The script prints each setting and then the numbers in
+`kibitz.planning.prediction.ACCURACY`. The simulated means have standard errors of 1 to 5 %.
 """
 
 import sys
@@ -31,7 +32,7 @@ EARLY_LOOKS = {"horizon": 50_000, "runs": 60, "looks": (2.0, 7.0, 20.0, 60.0)}
 
 
 def simulate_regret(gaps: list[float], rate: Any, observer: str, horizon: int, runs: int) -> float:
-    """Return the simulated mean regret."""
+    """Return the mean final regret of the observer's policy over simulated runs."""
     if observer == "kibitzer":
         feedback, policy, runs = active(rate), kibitzer(), 2 * runs  # the regret has a long tail
     elif observer == "active":

@@ -161,7 +161,7 @@ def count_looks_to_fill(counts: Any, level: int) -> int:
 @kb.jit
 def count_filled(counts: Any, arm: int, n: int) -> int:
     """Return how many of n looks an arm gets if each look goes to the least observed arm."""
-    low, high = 0, counts[find_least_observed(counts)] + n + 1  # n looks cannot fill to `high`
+    low, high = 0, counts[find_least_observed(counts)] + n + 1  # n looks cannot reach `high`
     while high - low > 1:
         level = (low + high) // 2
         if count_looks_to_fill(counts, level) <= n:
@@ -209,14 +209,14 @@ TAIL_VARIANTS = {
 
 
 def make_feedback(rate: float) -> Any:
-    """Return a feedback with active looks at a rate."""
+    """Return a feedback model in which active looks arrive at the given rate."""
     return kb.active(rate) if rate > 0 else kb.bandit()
 
 
 def simulate_regret(
     means: Any, rate: float, horizon: int, policies: Any, runs: int, seed: int, engine: str = "auto"
 ) -> Any:
-    """Return the final regret, (policy, run), of policies that share their random numbers."""
+    """Return the final regrets as an array (policy, run); the policies share their random numbers."""
     instances = {name: make() for name, make in policies.items()}
     data = kb.simulate(
         kb.gaussian(means),
@@ -242,7 +242,7 @@ def paper(runs: int) -> None:
 
 
 def draw_settings(ensemble: str, n_settings: int) -> list[tuple[Any, float, int]]:
-    """Draw problems, rates and horizons: (means, rate, horizon)."""
+    """Return random settings as tuples (means, rate, horizon)."""
     rng = np.random.default_rng(SEEDS[ensemble])
     result = []
     for nth in range(n_settings):
@@ -297,7 +297,7 @@ def tail(runs: int) -> None:
 
 
 def verdict(n_settings: int, runs: int) -> None:
-    """Print the regret of all policies in each setting, and the geometric means of ratios."""
+    """Print the regret of all policies in each setting, and the geometric means of their ratios."""
     policies = {"kibitzer": kb.kibitzer, **PAPER_POLICIES, **OTHER_POLICIES}
     names = list(policies)
     rows = []
@@ -328,7 +328,7 @@ def verdict(n_settings: int, runs: int) -> None:
 
 
 def main() -> None:
-    """Run the requested parts."""
+    """Run the parts that the command line requests."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=1000, help="runs of a setting of 10^4 stages")
     parser.add_argument("--settings", type=int, default=63, help="number of random settings")

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 N_SETTINGS = 400
-STAGES_PER_SETTING = 6_000_000  # the stages of all runs together
+STAGES_PER_SETTING = 6_000_000  # the total number of stages of all runs of a setting
 SEED = 11
 
 
@@ -57,7 +57,7 @@ def simulate_setting(setting: dict[str, Any], seed: int) -> dict[str, Any]:
 
 
 def main(file: Path) -> None:
-    """Simulate the settings that are not in the file yet, then fit."""
+    """Simulate the settings that are not in the file yet, then print the fitted coefficients."""
     results = json.loads(file.read_text()) if file.exists() else []
     rng = np.random.default_rng(SEED)
     for n, setting in enumerate([random_setting(rng) for _ in range(N_SETTINGS)]):

@@ -36,13 +36,13 @@ STEPS_PER_UNIT = 128  # resolution of a stored logarithm
 MAX_LOG = 40.0  # probabilities below e^-40 are stored as e^-40
 TURN = 0.25  # the share of looks that go to the arms in turn
 SHARES = 2.0 ** np.array([-5, -4, -3, -2.5, -2, -1.5, -1, -0.5, 0, 0.5, 1, 1.5, 2, 3, 4])
-SPEEDS = 10 ** (np.arange(-2, 193) / 32)  # v, for looks in turn; cells may extend a little below 1
+SPEEDS = 10 ** (np.arange(-2, 193) / 32)  # v of p(TURN, v, ζ); cells may extend a little below 1
 ZETAS = np.concatenate([2.0 ** np.arange(-24, -6), 2.0 ** (np.arange(-96, 144) / 16)])
-COARSE_SPEEDS = 10 ** np.concatenate([np.arange(-2, 96) / 32, np.arange(48, 65) / 16])  # any share
+COARSE_SPEEDS = 10 ** np.concatenate([np.arange(-2, 96) / 32, np.arange(48, 65) / 16])  # for SHARES
 COARSE_ZETAS = 2.0 ** np.concatenate(
     [np.arange(-16, -4), np.arange(-24, 36) / 6, np.arange(12, 20) / 2]
 )
-STAGES = 10 ** (np.arange(-96, 481) / 32)  # s of p_0
+STAGES = 10 ** (np.arange(-96, 481) / 32)  # the arguments s of p_0(s)
 
 Floats = NDArray[np.float64]
 jit = numba.njit(error_model="numpy")

@@ -42,7 +42,7 @@ def measure_rate(work, n, seconds):
 
 
 def measure_bare_commits(folder, seconds):
-    """Return commits per second of bare SQLite, one row each, with WAL and synchronous=FULL."""
+    """Return commits per second of bare SQLite: one row per commit, WAL and synchronous=FULL."""
     connection = sqlite3.connect(folder / "bare.db", isolation_level=None)
     connection.execute("pragma journal_mode = wal")
     connection.execute("pragma synchronous = full")
@@ -82,7 +82,7 @@ def measure_batches(agent, seconds):
 
 
 def report_rates(folder, seconds):
-    """Print asks and tells per second; measurements alternate with the bare database."""
+    """Print asks and tells per second; measurements of the agent and the bare database alternate."""
     rates = {"bare": [], "ask": [], "tell": [], "ask(n=100)": [], "tell of 100": []}
     for turn in range(3):
         turn_folder = folder / str(turn)
@@ -103,7 +103,7 @@ def report_rates(folder, seconds):
 
 
 def report_large_agent(folder, n):
-    """Print the cost of an agent with n rewarded decisions."""
+    """Print how long operations take on an agent with n rewarded decisions."""
     start = time.perf_counter()
     with make_agent(folder / "million.db") as agent:
         for _ in range(n // 5000):

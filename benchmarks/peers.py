@@ -3,8 +3,8 @@
 The job is UCB on five Gaussian arms of unit variance without looks, for 10^4 stages. Each library has
 its own virtual environment, created at the first use, and runs there in its own process on one
 thread. The time covers the simulation including the drawing of rewards, but not imports and
-construction. One repetition is one run with its own seed. A library that does not install or run is
-reported, and the others continue.
+construction. One repetition is one run with its own seed. If a library does not install or run, the
+script reports this and continues with the other libraries.
 """
 
 import contextlib
@@ -164,7 +164,7 @@ def prepare_jax(horizon, seed):
     """Prepare a compiled `scan` over stages and `vmap` over runs, on one CPU thread.
 
     The noise is drawn inside the loop, because an array for all stages and runs would not fit into
-    the CPU caches. Numbers are in single precision, the library's default, which favours it.
+    the CPU caches. Numbers are in single precision, JAX's default, which favours JAX.
     """
     import jax
     import jax.numpy as jnp
@@ -233,7 +233,7 @@ def measure_here(peer: str) -> dict:
 
 
 def run(command: list, **options) -> str:
-    """Run a command and return its output; raise RuntimeError with its last error line."""
+    """Return the output of a command; if it fails, raise RuntimeError with its last error line."""
     with subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -257,7 +257,7 @@ def run(command: list, **options) -> str:
 
 
 def make_environment(peer: str, folder: Path, log: Callable[[str], None]) -> Path:
-    """Return the Python of a library's environment; create the environment if necessary."""
+    """Return the Python program of a library's environment; create the environment if necessary."""
     environment = (folder / peer.lower()).absolute()
     python = environment / "bin" / "python"
     complete = environment / "complete"
@@ -272,7 +272,10 @@ def make_environment(peer: str, folder: Path, log: Callable[[str], None]) -> Pat
 
 
 def measure(folder: Path, log: Callable[[str], None] = print) -> dict[str, dict]:
-    """Measure all libraries, with environments in a folder; return times, or an error message."""
+    """Measure all libraries; return the times of each library, or the error message.
+
+    `folder` holds the virtual environments of the libraries.
+    """
     results = {}
     for peer in REQUIREMENTS:
         try:

@@ -141,7 +141,7 @@ def request_empty(client_id):
 
 
 def request_decisions(client_id):
-    """Yield requests that alternate between ask (with a key) and tell; receive each answer."""
+    """Yield asks (with a key) and tells in alternation; the caller sends back each answer."""
     path, n = "/v1/agents/bench", 0
     while True:
         n += 1

@@ -59,7 +59,7 @@ def own_index(params, stage, counts, arm, mean):
 
 @numba.njit(nogil=True)
 def floor_loop(rng, n):
-    """Draw n standard normal numbers with numba."""
+    """Return the sum of n standard normal numbers drawn by numba."""
     total = 0.0
     for _ in range(n):
         total += rng.standard_normal()
@@ -67,7 +67,7 @@ def floor_loop(rng, n):
 
 
 def normal_loop(stream, n):
-    """Draw the same numbers with kibitz."""
+    """Return the sum of n standard normal numbers drawn by kibitz."""
     total = 0.0
     for _ in range(n):
         total += normal(stream)
@@ -153,7 +153,7 @@ def measure(cases, repetitions):
 
 
 def make_floor_cases():
-    """Return the cases of the floor."""
+    """Return the cases that measure the floor."""
     rng, stream, n = np.random.Generator(np.random.SFC64(1)), new_stream(1), 10**6
     own_loop = numba.njit(nogil=True)(link(normal_loop))
     floor_loop(rng, 10)
@@ -331,7 +331,7 @@ def report_starts():
 
 
 def report_leaps():
-    """Report the cost of a run that leaps."""
+    """Report the CPU time of runs that leap."""
     report(
         f"\n{'Leaping: CPU ms per run':40}" + "".join(f"{f'T = 10^{e}':>10}" for e in (4, 6, 9, 12))
     )
@@ -375,7 +375,7 @@ def report_peers(folder, floor, ucb):
 
 
 def report_targets(times, floor, arms, ratios):
-    """Report the targets and whether they are met."""
+    """Report the performance targets and whether the measured numbers meet them."""
     best = {label: min(cpu) for label, (cpu, _) in times.items()}
     limits = []
     if BY_HAND in best:

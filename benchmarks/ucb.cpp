@@ -1,4 +1,5 @@
-// UCB and UCB1-Double written by hand for one formula: a practical lower limit for `make bench`.
+// UCB and UCB1-Double written by hand for one formula. Their time per stage is a practical lower limit
+// with which `make bench` compares kibitz.
 //
 // The code exploits the form of the index, mean + sqrt(6 log t) / sqrt(n): sqrt(6 log t) and 1 / sqrt(n)
 // come from tables, and an arm that is not observed costs one multiplication and one addition per stage.
@@ -11,7 +12,7 @@
 
 namespace {
 
-struct Generator {  // xoshiro256++ of Blackman and Vigna
+struct Generator {  // the generator xoshiro256++ of Blackman and Vigna
     uint64_t s[4];
 
     static uint64_t rotate(uint64_t x, int by) { return (x << by) | (x >> (64 - by)); }
@@ -30,7 +31,7 @@ struct Generator {  // xoshiro256++ of Blackman and Vigna
     double uniform() { return (bits() >> 11) * 0x1.0p-53; }
 };
 
-struct Ziggurat {  // of Marsaglia and Tsang, 256 layers
+struct Ziggurat {  // the ziggurat method of Marsaglia and Tsang, with 256 layers
     static constexpr double edge = 3.6541528853610088, area = 0.00492867323399;
     double x[257], height[257];
 
@@ -67,7 +68,7 @@ const Ziggurat ziggurat;
 constexpr int K = 5;
 constexpr double means[K] = {2, 1.8, 1.5, 1, 0.5};
 
-struct Tables {  // for one horizon, in which an arm is observed at most twice per stage
+struct Tables {  // values for one horizon; an arm is observed at most twice per stage
     std::vector<double> widths, roots, inverses;
 
     explicit Tables(int64_t horizon) : widths(horizon + 1), roots(2 * horizon + 2), inverses(2 * horizon + 2) {

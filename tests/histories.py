@@ -59,7 +59,7 @@ def play_runs(
 
 
 class Rewards:
-    """Draw rewards of one kind for any arm."""
+    """A source of random rewards of one kind, for any arm."""
 
     def __init__(self, kind, n_arms, rng):
         self.kind, self.rng = kind, rng
@@ -103,8 +103,9 @@ def choices(policy, params, state, oracle, stage, rng):
 def find_disagreement(policy, params, oracle, seed, *, n_arms, kind, own, scale=1.0, n_stages=100):
     """Give a policy and its oracle the same history; return where they differ, or None.
 
-    The history follows the policy's decisions if `own` is true, otherwise random decisions. The
-    policy receives rewards in units of `scale`; the oracle receives raw rewards and knows the scale.
+    The history follows the policy's decisions if `own` is true, and random decisions if `own` is
+    false. The policy receives rewards in units of `scale`; the oracle receives raw rewards and knows
+    the scale.
     """
     rng = np.random.default_rng([seed, 1])
     rewards = Rewards(kind, n_arms, rng)

@@ -1,6 +1,7 @@
 """A reference implementation of the model and the policies in slow, obvious Python.
 
-This file does not import `kibitz`, so agreement between the two is evidence that both are right.
+This file does not import `kibitz`, so agreement between this file and `kibitz` is evidence that both
+are right. Numbers of sections and algorithms refer to the paper, and D1, D2, … to docs/errata/.
 Policies store every reward and recompute everything for each decision. The interface is
 `pull(stage)`, `look(stage)` and `update(stage, arm, reward, is_look)`; stages count from 1. Ties go
 to the lowest arm.
@@ -220,8 +221,8 @@ class Kibitzer(Rewards):
     Every fourth look goes to the arms in turn; an arm with more observations than turns is skipped.
     The other looks go to unseen arms first, then to the arm with the smallest IMED index. The
     divergence in this index gets less weight if looks are rare. If the chosen arm has many
-    observations, it is held: it gets the looks until it has a tenth more observations or the leader
-    changes.
+    observations, it is held: all looks that are not in turn go to this arm until it has a tenth more
+    observations or the leader changes.
     """
 
     long = 256
@@ -305,7 +306,7 @@ def remaining_arms(rewards, squared_width):
     """Return the arms of `rewards`, {arm: rewards}, that are not dropped.
 
     `squared_width(s)` is the squared half-width of the confidence interval of an arm with s
-    observations. If it is not positive for any observed arm, no arm is dropped.
+    observations. If it is zero or negative for at least one observed arm, no arm is dropped.
     """
     observed = {arm: values for arm, values in rewards.items() if values}
     squares = {arm: squared_width(len(values)) for arm, values in observed.items()}
@@ -317,7 +318,7 @@ def remaining_arms(rewards, squared_width):
 
 
 class Elimination(Rewards):
-    """The common part of ETC and Improved UCB: both look at the least observed remaining arm."""
+    """The common part of ETC and Improved UCB; both look at the least observed remaining arm."""
 
     def __init__(self, n_arms):
         super().__init__(n_arms)
@@ -343,7 +344,7 @@ class Elimination(Rewards):
 
 
 class ETC(Elimination):
-    """ETC (Algorithm 3): test after each full round; s is counted before the test (D30)."""
+    """ETC (Algorithm 3): after each full round, increment the round number s, then test (D30)."""
 
     def __init__(self, n_arms, alpha=1.0, horizon=1000):
         super().__init__(n_arms)
@@ -363,7 +364,7 @@ class ETC(Elimination):
 
 
 class ImprovedUCB(Elimination):
-    """Improved UCB of Auer and Ortner (2010); guessed gaps are in units of the scale."""
+    """Improved UCB of Auer and Ortner (2010); the guessed gaps are in units of the scale."""
 
     def __init__(self, n_arms, scale=1.0, horizon=1000):
         super().__init__(n_arms)
@@ -540,7 +541,7 @@ class ETCOCUCB:
 
 @cache
 def epoch_length(p, m):
-    """Return ceil(p^(p^m))."""
+    """Return ceil(p^(p^m)), the length of epoch m."""
     with localcontext() as context:
         context.prec = 60
         exponent = Decimal(p) ** m

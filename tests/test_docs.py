@@ -281,7 +281,7 @@ def test_reference_lists_everything_in_a_log():
 
 @pytest.mark.parametrize("page", DEVELOPMENT, ids=relative)
 def test_paths_on_pages_for_developers_exist(page):
-    """`name.py` is a file and `name/` a directory; placeholders such as `<family>.py` are skipped."""
+    """Check that `name.py` is a file and `name/` a directory; skip names such as `<family>.py`."""
     text = page.read_text()
     names = re.findall(r"`([\w/.-]+(?:\.(?:py|md|yml|toml|cff)|/))`", text)
     names += re.findall(rf"(?<![\w/])((?:{TOP_FOLDERS})/[\w/-]+\.\w+)", text)

@@ -188,14 +188,14 @@ def test_temporary_files_of_killed_processes_are_removed(tmp_path):
     subprocess.run([sys.executable, "-c", program, str(file)])
     assert [name.endswith(".part") for name in names(tmp_path)] == [True]
     others = [
-        f".file.{os.getppid()}.0123abcd.part",  # of a running process
+        f".file.{os.getppid()}.0123abcd.part",  # belongs to a running process
         ".file.nobody.0123abcd.part",  # not a temporary file of kibitz
-        ".other.999999999.0123abcd.part",  # of another target
+        ".other.999999999.0123abcd.part",  # belongs to another target
         "file.999999999.0123abcd.part",
     ]
     for other in others:
         (tmp_path / other).touch()
-    (tmp_path / f".file.{os.getpid()}.0123abcd.part").touch()  # of a dead process with our id
+    (tmp_path / f".file.{os.getpid()}.0123abcd.part").touch()  # of a dead process that had our id
     write_atomic(file, b"new")
     assert names(tmp_path) == sorted(["file", *others])
 

@@ -38,7 +38,10 @@ def hash_without_bytecode(monkeypatch, function):
 
 @pytest.mark.parametrize("imports", ["import math\nimport numpy as np\n", "pass  # below\n"])
 def test_a_formula_is_identified_by_its_source_despite_imports(tmp_path, monkeypatch, imports):
-    """Some versions of Python compile `math.log(...)` differently if the file imports `math`."""
+    """Check that the hash ignores imports, although they may change the bytecode.
+
+    Some versions of Python compile `math.log(...)` differently if the file imports `math`.
+    """
     monkeypatch.syspath_prepend(tmp_path)
     name = f"formula_{len(imports)}"
     (tmp_path / f"{name}.py").write_text(f"{imports}{FORMULA}")

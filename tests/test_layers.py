@@ -56,7 +56,7 @@ ALLOWED = {  # package: the packages of kibitz and the libraries that it may imp
         ["distributed", "msgspec", "rich", "starlette", "typer", "uvicorn", *RESULTS],
     ),
 }  # fmt: skip
-LIVE = ["events", "store", "agent", "service", "dashboard"]  # each may import those before it
+LIVE = ["events", "store", "agent", "service", "dashboard"]  # each may import all earlier packages
 
 
 def list_imports(path, top_level=False):

@@ -1,4 +1,4 @@
-"""The built site: code runs, links work, and pages open offline on wide and narrow screens.
+"""Tests of the built site: code runs, links work, pages open offline on wide and narrow screens.
 
 Outputs and pages are cached in `docs/_generated` and `docs/_build`, and rebuilt after a change.
 Tests are skipped without the extra `docs`, which builds the pages, or without Chromium.
@@ -316,7 +316,7 @@ def test_sh_blocks_share_one_shell_and_a_failing_command_fails_the_page(folder, 
 
 @NEEDS_SHELL
 def test_server_of_a_page_answers_and_is_stopped_at_its_end(folder):
-    """The server starts slowly: without waiting, the client of the next block would fail."""
+    """The server starts slowly; the client of the next block fails unless the build waits for it."""
     (folder / "serve.py").write_text(
         "import http.server, os, sys, time\n"
         "open('pid', 'w').write(str(os.getpid()))\n"

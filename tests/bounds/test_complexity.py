@@ -97,7 +97,7 @@ def test_no_weights_cost_less_than_the_optimal_ones(gaps, seed):
 def test_weights_cost_is_infinite_if_a_sub_optimal_arm_has_weight_0():
     assert complexity.weights_cost(FOUR, [0.0, 0.5, 0.5, 0.0]) == math.inf
     assert complexity.weights_cost(FOUR, [0.0, 0.5, 0.4, 0.1]) < math.inf
-    uniform = [0, 1 / 3, 1 / 3, 1 / 3]  # cost C_Δ (log(K−1) − entropy of the optimal weights)
+    uniform = [0, 1 / 3, 1 / 3, 1 / 3]  # costs C_Δ (log(K−1) − entropy of the optimal weights)
     best = complexity.optimal_weights(FOUR)[1:]
     entropy = -(best * np.log(best)).sum()
     expected = complexity.c_delta(FOUR) * (math.log(3) - entropy)
@@ -185,7 +185,7 @@ def test_thresholds_are_at_most_one():
 
 
 def test_the_theorem_changes_regime_at_about_half_of_rate_star():
-    """Compare `rate_star_active` with `rate_star`; the exact ratio is (K − 1)/(2K)."""
+    """Compare `rate_star_active` with `rate_star`: with K arms, the exact ratio is (K − 1)/(2K)."""
     gaps = [0.0] + [0.1] * 199
     ratio = complexity.rate_star_active(gaps, 10**12) / complexity.rate_star(gaps, 10**12)
     assert ratio == pytest.approx(199 / 400)
@@ -237,10 +237,10 @@ def test_epoch_length_raises_if_it_overflows_a_float():
 
 @pytest.mark.parametrize("base", [2, 3, 4])
 def test_etc_horizon_keeps_the_ratio_that_the_proof_needs(base):
-    """D34: the proof needs d_m/(ETC's horizon) = 1/(d log d), with d = d_{m+1}, the next length.
+    """D34: the proof needs d_m/(ETC's horizon) = 1/(d log d), where d = d_{m+1}.
 
-    The paper's exponent 3/2 is right only for base p = 2. For other p the ratio is
-    d^{1/p − 3/2}/log d, which is too large for p < 2.
+    Here d_m is the length of epoch m. The paper's exponent 3/2 is right only for base p = 2. For
+    other p the ratio is d^{1/p − 3/2}/log d, which is too large for p < 2.
     """
     for m in range(4):
         log_next = complexity.epoch_log_length(m + 1, base)
@@ -252,7 +252,8 @@ def test_etc_horizon_keeps_the_ratio_that_the_proof_needs(base):
 def test_the_printed_etc_horizon_breaks_the_ratio_for_a_smaller_base():
     """D34: for p = 1.5 and m = 6, the printed horizon of ETC is too short.
 
-    The probability that ETC errs times the length of the next epoch would grow with m.
+    With this horizon, the product of the probability that ETC errs in epoch m and the length of the
+    next epoch would grow with m.
     """
     log_d, log_next = (complexity.epoch_log_length(m, 1.5) for m in (6, 7))
     printed = log_d - (1.5 * log_next + math.log(log_next))
@@ -318,7 +319,8 @@ def test_the_final_epoch_reaches_the_horizon(horizon, final):
 def test_an_arm_goes_in_an_epoch_whose_predecessor_is_short(gaps, rate):
     """D27: d_{m_i−1} ≤ −A W_{−1}(−1/A) ≤ (5/2) A log A, where A = 10 C_α H_i/ε and C_α = 32.
 
-    The printed bound is larger than (5/2) A log A, so it holds too.
+    Here d_m is the length of epoch m, and ETC eliminates arm i in epoch m_i. The printed bound is
+    larger than (5/2) A log A, so the printed bound holds too.
     """
     gaps = small(gaps)
     for value in complexity.hardness(gaps)[gaps > 0]:
@@ -334,7 +336,10 @@ def test_an_arm_goes_in_an_epoch_whose_predecessor_is_short(gaps, rate):
 
 @pytest.mark.parametrize("rate", [0.01, 0.1, 0.5, 0.9, 1.0])
 def test_an_epoch_brings_half_of_the_looks_that_it_should(rate):
-    """D28: this holds for every rate, not only for ε ≤ 1/2; checked with exact binomial tails."""
+    """D28: a long enough epoch rarely has fewer than half of its expected looks, for every rate ε.
+
+    The restriction to ε ≤ 1/2 is not needed. The test uses exact binomial tails.
+    """
     checked = 0
     for m in range(2, 6):
         length = complexity.epoch_length(m)
@@ -396,7 +401,7 @@ def test_etc_observations_are_the_sum_over_ranks(gaps, log_horizon):
 
 
 def test_the_printed_logarithm_covers_lambert_s_w_from_a_horizon_on():
-    """D29: with x = TΔ², W(x/C) ≤ log x holds if and only if x ≥ e^{1/C}.
+    """D29: with x = TΔ² and the constant C of ETC, W(x/C) ≤ log x if and only if x ≥ e^{1/C}.
 
     The simpler condition x ≥ C/(C−1) is therefore sufficient.
     """
@@ -409,7 +414,10 @@ def test_the_printed_logarithm_covers_lambert_s_w_from_a_horizon_on():
 
 
 def test_the_printed_logarithm_with_the_printed_constant_fails_for_long_horizons():
-    """D29 and D13: the printed 16 log x exceeds the correct 32 W(x/32) only up to x ≈ 2.6e4."""
+    """D29 and D13: the printed 16 log x exceeds the correct 32 W(x/32) only up to x ≈ 2.6e4.
+
+    Here x = TΔ².
+    """
     for x, holds in [(1e3, True), (2.5e4, True), (2.8e4, False), (1e8, False)]:
         rounds = complexity.etc_rounds([0.0, 1.0], math.log(x), 32.0)[1]
         assert (rounds <= 16 * math.log(x)) == holds

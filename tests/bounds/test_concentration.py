@@ -47,7 +47,7 @@ def test_phi_is_the_paper_s_and_close_to_one_for_short_blocks(x):
 def test_the_block_inequality_holds_on_simulated_walks():
     """D24: the inequality holds with β = φ log(1/δ).
 
-    The paper prints a quarter of this β. A walk leaves the radius with the printed β far too often.
+    The paper prints a quarter of this β. With the printed β, walks leave the radius far too often.
     """
     start, stop, delta = 100, 400, 0.05
 
@@ -174,7 +174,7 @@ def test_the_printed_maximal_inequality_and_its_proof():
 
 
 def test_the_asymptotic_constant_is_reached_from_above():
-    """Check that the bound for all T over δ√log(1/δ) decreases to √(e/8) as δ tends to 0."""
+    """Check that the bound for all T, divided by δ√log(1/δ), decreases to √(e/8) as δ tends to 0."""
     ratios = [
         concentration.maximal(d) / concentration.maximal(d, form="leading")
         for d in (1e-3, 1e-10, 1e-100, 1e-300)
@@ -184,7 +184,10 @@ def test_the_asymptotic_constant_is_reached_from_above():
 
 
 def test_for_a_fixed_horizon_the_ratio_vanishes():
-    """D46: for T = 1 the exact ratio P(Z ≥ √(2 log(1/δ)))/(δ√log(1/δ)) tends to 0 with δ."""
+    """D46: for T = 1, P(Z ≥ √(2 log(1/δ)))/(δ√log(1/δ)) tends to 0 as δ tends to 0.
+
+    Z is a standard normal variable, so this ratio is exact.
+    """
     deltas = np.array([1e-3, 1e-30, 1e-300])
     exact = norm.sf(np.sqrt(2 * np.log(1 / deltas)))
     ratios = exact / concentration.maximal(deltas, form="leading")
@@ -238,7 +241,7 @@ def test_the_printed_binary_tail_is_false_for_likely_successes():
 
 @pytest.mark.parametrize("u", [None, 1, 4, 12])
 def test_chung_and_lu_bound_weighted_sums(u):
-    """Compare with exact tails, from all 2¹² outcomes of a weighted sum of 12 binary variables."""
+    """Compare the bound with exact tails of a weighted sum of 12 binary variables (2¹² outcomes)."""
     rng = np.random.default_rng(3)
     sizes, means = rng.uniform(0, 2, 12), rng.uniform(0.05, 0.6, 12)
     outcomes = np.array(list(itertools.product([0, 1], repeat=12)))
@@ -266,7 +269,7 @@ def test_a_sum_of_constants_does_not_exceed_its_mean():
 def test_few_looks_are_rarer_than_one_over_the_square_of_the_stage(p):
     """Check the lemma "binary_concentration_t2" with exact binomials.
 
-    The probability is even below t^{−5/2}.
+    The probability of so few looks up to stage t is even at most t^{−5/2}.
     """
     t = np.unique(np.geomspace(1, 10**6, 300).astype(int))
     assert (binom.cdf(np.floor(p * t - np.sqrt(5 * p * t * np.log(t))), t, p) <= t**-2.5).all()
@@ -276,7 +279,7 @@ def test_few_looks_are_rarer_than_one_over_the_square_of_the_stage(p):
 
 
 def test_few_looks_are_rare_if_the_rate_changes_too():
-    """Check the inequality behind `ucb_schedule` exactly, with a rate that changes every stage."""
+    """Check the inequality behind `ucb_schedule` with exact probabilities and a changing rate."""
     rates = np.minimum(1.0, 6 / np.arange(1, 401))
     law = np.ones(1)
     for t, rate in enumerate(rates, start=1):

@@ -120,7 +120,10 @@ def compute_slack_of_step_1(**options):
 
 
 def test_step_1_every_arm_has_been_seen_once_and_in_its_turns():
-    """Check all arms. The bound must hold for all pulls and for all looks that are not in turn."""
+    """Check that the bound holds, and is attained, whichever arms the policy pulls.
+
+    The bound must also hold for any rule for the looks that are not in turn.
+    """
     assert compute_slack_of_step_1() == 0
 
 
@@ -209,7 +212,7 @@ def test_step_5_the_integral_and_the_sum_that_it_bounds(beta):
         assert value == pytest.approx(formula, rel=1e-6)
         total = sum(height(n) for n in range(1, int(300 / a**2) + 20))
         assert total <= formula
-        assert total > 2 / a**2 * (level + 1) - 1 or a > 1  # the formula needs √(πℓ)
+        assert total > 2 / a**2 * (level + 1) - 1 or a > 1  # the term √(πℓ) is needed
 
 
 @BETAS
@@ -228,14 +231,17 @@ def test_step_5_the_integral_and_the_sum_of_gaussian_tails(beta):
         assert value <= formula
         total = height(np.arange(1, int(400 / a**2) + 20)).sum()
         assert total <= value
-        assert total > root**2 / a**2 or a > 1  # the formula needs the 1
+        assert total > root**2 / a**2 or a > 1  # the term 1/a² is needed
 
 
 # Step 6: random arrivals
 
 
 def exact_tail(c, rate, w, horizon):
-    """Return the exact P(t/(F(t) + c) > w/ε for some t ≤ horizon), from the distribution of F(t)."""
+    """Return the exact P(t/(F(t) + c) > w/ε for some t ≤ horizon).
+
+    F(t) is the number of looks before stage t, and ε is the rate.
+    """
     alive = np.zeros(horizon + 1)  # P(F(t) = i, not crossed yet), for each i
     alive[0] = 1.0
     for stage in range(1, horizon + 1):
@@ -326,9 +332,9 @@ def table_value(beta, share, v, zeta):
 
 @BETAS
 def test_step_7_the_tables_bound_crossing_probabilities(beta):
-    """Compare with exact crossing probabilities of walks with 40 steps per unit of u.
+    """Compare the tables with exact crossing probabilities of walks with 40 steps per unit of u.
 
-    These probabilities are a sixth to a half of the tabulated values.
+    The exact probabilities are a sixth to a half of the tabulated values.
     """
     ratios = []
     for share, v, zeta in [
@@ -369,7 +375,10 @@ def test_step_7_before_any_look(beta):
 
 
 def test_step_7_a_smaller_share_may_be_taken_at_a_larger_one():
-    """Check p(κ, v, ζ) ≤ p(κ', v, ζκ/κ') for κ' ≥ κ with exact crossing probabilities of walks."""
+    """Check that the crossing probability p satisfies p(κ, v, ζ) ≤ p(κ', v, ζκ/κ') for κ' ≥ κ.
+
+    The test computes exact crossing probabilities of walks with ±1 steps.
+    """
 
     def at(share, zeta, v=5.0, unit=60):
         def boundary(n):
@@ -473,7 +482,8 @@ EXPLORING = pytest.mark.parametrize(
 def worst_speeds(k, rate, horizon, n, rng):
     """Return the worst speeds V_1, …, V_n up to a horizon, on one path of random arrivals.
 
-    From 200 observations on, the function repeats V_199, which is larger.
+    V_m is the largest t/(F(t) + km/8) up to the horizon, where F(t) is the number of looks before
+    stage t. For m ≥ 200 the function returns V_199 instead of V_m, which is smaller.
     """
     looks = np.concatenate([[0], np.cumsum(rng.random(horizon - 1) < rate)])
     stages = np.arange(1, horizon + 1)
@@ -485,11 +495,12 @@ def worst_speeds(k, rate, horizon, n, rng):
 @BETAS
 @pytest.mark.parametrize("gaussian", [False, True])
 def test_exploration_bounds_its_sum_over_simulated_arrivals(k, rate, room, beta, gaussian):
-    """Compare the bound with the mean of its sum over 400 simulated paths of arrivals.
+    """Compare the exploration bound with a mean over 400 simulated paths of arrivals.
 
-    The sum is Σ exp(−n(…)²/2), or a sum of normal tails for `gaussian`. The bound must exceed the
-    mean, by less than a half. The standard error of the mean is below 3 %. A formula that gave the
-    expectation itself would be below the mean, and fail, in about half of the cases.
+    On each path, the test sums exp(−max(x, 0)²/2), or the normal tail of x for `gaussian`, over the
+    counts n, where x = room √n − √(2ℓ). The bound must exceed the mean of the sums, by less than a
+    half. The standard error of the mean is below 3 %. A formula that gave the expectation itself
+    would be below the mean, and fail, in about half of the cases.
     """
     rng = np.random.default_rng(8)
     horizon, n = 600, np.arange(1, 3000)
@@ -510,9 +521,10 @@ def test_exploration_bounds_its_sum_over_simulated_arrivals(k, rate, room, beta,
 def test_step_3_gaussian_means_exceed_the_threshold_with_the_stated_probability(k, rate, room, beta):
     """Check the bound X on the expected number of counts n with m(n) + √(2ℓ/n) ≥ room.
 
-    Here m(n) is the mean of n Gaussian rewards. X exceeds the true expectation by 5 to 30 %. The
-    standard error of the simulation is 3 %, and the test allows three standard errors, so each case
-    fails by chance with probability below 1e-3. With twice the scale, the expectation exceeds X.
+    Here m(n) is the mean of n Gaussian rewards, and √(2ℓ/n) is the width of the index. X exceeds
+    the true expectation by 5 to 30 %. The standard error of the simulation is 3 %, and the test
+    allows three standard errors, so each case fails by chance with probability below 1e-3. With
+    twice the scale, the expectation exceeds X.
     """
     rng = np.random.default_rng(9)
     horizon, n = 600, np.arange(1, 3000)
@@ -547,7 +559,7 @@ def test_step_9_the_sum_over_gaps():
 
 
 def closed_sum(v, gamma, beta, share=0.25):
-    """Return the sum of step 10 over blocks of ratio gamma."""
+    """Return the sum of step 10 over blocks whose ends grow by the factor gamma."""
     tau = math.tanh(math.log(gamma) / 4)
     u = share * gamma ** np.arange(0.0, math.ceil(math.log(1e9 * v) / math.log(gamma)))
     level = ell(1 + 8 * v / (gamma * u + 8), beta)
@@ -863,7 +875,7 @@ def test_untabulated_parameters_raise(change, message):
 @pytest.mark.parametrize("looks", ["active", "uniform"])
 @pytest.mark.parametrize(("z", "n_arms", "rate"), [(0.5, 3, 0.2), (1.0, 5, 0.05)])
 def test_remainder_covers_everything_beyond_the_cells(looks, z, n_arms, rate):
-    """Compare with a sum term by term. The remainder is about e^-40, which is negligible."""
+    """Compare the bound on the remainder with a sum of its terms; both are about e^-40."""
     t = crossing.load_tables(8.0, 1.0)
     end = find_end(t, n_arms, rate, looks, z)
     rest = end + np.arange(1, 2_000_000.0)

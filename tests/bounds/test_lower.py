@@ -54,7 +54,7 @@ def call(bound, gaps, rate, horizon, **options):
 
 
 def regret_allowed(gaps, t, C, C_0):
-    """Return the regret that Definition 1 allows."""
+    """Return the regret that Definition 1 of the paper allows up to stage t."""
     return C * math.log(t) * sum(1 / d for d in gaps if d > 0) + C_0 * sum(gaps)
 
 
@@ -367,7 +367,8 @@ def test_the_sharp_bound_is_about_twice_the_maximum():
 def test_the_sharp_bound_grows_towards_two_over_the_gap():
     """Check the bound divided by log(1/ε) for a gap of 1.
 
-    It is 0.306 at log(1/ε) = 8 and 1.215 at 32; its limit is the constant 2 of Lai and Robbins.
+    The ratio is 0.306 at log(1/ε) = 8 and 1.215 at log(1/ε) = 32; the limit is the constant 2 of Lai
+    and Robbins.
     """
     shares = [lower.passive_sharp([0, 1], math.exp(-y), [0, 1], 2**53, **SMALL) / y for y in (8, 32)]
     assert shares == pytest.approx([0.306, 1.215], abs=0.001)
@@ -671,9 +672,10 @@ def test_bounds_are_0_if_all_arms_are_optimal(bound):
 @given(gap_lists, rates, horizons, constants, st.floats(0.1, 10))
 @few
 def test_units_do_not_matter(gaps, rate, horizon, constants, unit):
-    """Multiply the gaps by u and C by u², and divide ε by u².
+    """Check the effect of measuring rewards in other units.
 
-    All numbers of pulls are then divided by u², and all regrets by u.
+    If the gaps are multiplied by u, C by u², and ε is divided by u², then all numbers of pulls are
+    divided by u² and all regrets by u.
     """
     scaled = [unit * gap for gap in gaps]
     assume(rate / unit**2 <= 1)

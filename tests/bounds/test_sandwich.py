@@ -1,8 +1,8 @@
 """Tests that the simulated regret of a policy is between its lower and its upper bounds.
 
 If a bound holds, the mean regret violates it by more than five standard errors with probability
-about 3·10⁻⁷. With some 40 comparisons, a random seed would cause a failure with probability about
-10⁻⁵. The seed is fixed.
+about 3·10⁻⁷. There are some 40 comparisons, so with a random seed a test would fail with probability
+about 10⁻⁵. The seed is fixed.
 """
 
 import math

@@ -65,7 +65,7 @@ def test_terms_are_limited_by_the_pulls_of_an_arm(bound):
 )
 @settings(max_examples=25, deadline=None, derandomize=True)
 def test_no_bound_is_above_it(bound, gaps, horizons):
-    """Check that no bound exceeds `upper.trivial`."""
+    """Check that no upper bound exceeds `upper.trivial`, the largest possible regret."""
     gaps, horizons = [0.0, *gaps], [min(T, 10**6) for T in horizons]
     totals = bound(gaps, horizons)
     assert (totals <= np.asarray(upper.trivial(gaps, horizons)) * (1 + 1e-12)).all()

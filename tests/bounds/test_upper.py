@@ -84,7 +84,7 @@ def periodic(rate, weights):
 
 
 def in_turn(rate, n_arms, n_runs, random):
-    """Return a function `looks` for which the arms take turns; arrivals are random or periodic."""
+    """Return a function `looks` that looks at the arms in turn; arrivals are random or periodic."""
     looked = np.zeros(n_runs)
 
     def looks(t, rng, n_runs):
@@ -591,7 +591,10 @@ def eliminations(averages, log_horizon, alpha):
 
 
 def test_an_adversary_within_the_radii_keeps_an_arm_twice_as_long_as_printed():
-    """D13: α = c = 1, with the least favourable averages that the concentration event allows."""
+    """D13: with α = c = 1, ETC may keep an arm for more than 1.7 times the printed number of rounds.
+
+    The averages are the least favourable averages that the concentration event allows.
+    """
     gap, horizon = 0.5, 10**5
     s = np.arange(1, 3000)
     radius = np.sqrt(2 / s * np.log(horizon / s))
@@ -604,7 +607,10 @@ def test_an_adversary_within_the_radii_keeps_an_arm_twice_as_long_as_printed():
 
 
 def test_a_friend_within_the_radii_drops_an_arm_sooner_than_printed():
-    """D13: α = 4 and c = 1, with the most favourable averages that the concentration event allows."""
+    """D13: with α = 4 and c = 1, ETC may eliminate an arm before the printed first round.
+
+    The averages are the most favourable averages that the concentration event allows.
+    """
     gap, horizon = 0.5, 10**5
     s = np.arange(1, 6000)
     radius = np.sqrt(2 / s * np.log(horizon / s))
@@ -620,8 +626,9 @@ def test_a_friend_within_the_radii_drops_an_arm_sooner_than_printed():
 def test_etc_drops_arms_when_it_should_on_simulated_averages():
     """Check each run in which the concentration event holds, and the probability of the event.
 
-    The event fails with probability at most 2.9 % by the bound, and in about 1.1 % of simulated
-    runs. More than 2.9 % of 2000 runs would fail with probability below 1e-6.
+    By the bound, the event fails with probability at most 2.9 %; in simulations it fails in about
+    1.1 % of the runs. If 1.1 % is the true probability, the event fails in more than 2.9 % of 2000
+    runs with probability below 1e-6.
     """
     gaps, log_horizon = np.array([0.0, 0.3, 0.6, 1.0]), math.log(1e6)
     bound = upper.etc_elimination(gaps, log_horizon)
@@ -739,7 +746,10 @@ def test_the_explicit_bound_of_etc_ocucb_is_the_corrected_one():
 
 
 def log_sum(hardness, reduced, m_i):
-    """Return Σ_{m ≤ m_i} log_+(d_m/H^(m)), where H^(m) = H for m < m_i and H^(m_i) = H'."""
+    """Return Σ_{m ≤ m_i} log_+(d_m/H^(m)), where H^(m) = H for m < m_i and H^(m_i) = H'.
+
+    H is `hardness`, H' is `reduced`, and d_m is the length of epoch m.
+    """
     return sum(
         max(0.0, 2**m * math.log(2) - math.log(reduced if m == m_i else hardness))
         for m in range(m_i + 1)
@@ -843,7 +853,7 @@ def test_smaller_variance_helps_etc_ocucb():
 def test_paid_looks_telescope_unless_some_are_too_few():
     """D35: ε cancels, and the total is Σ log(TΔ²)/Δ, if εTΔ² ≥ 1 for all arms.
 
-    Otherwise the total is larger than the printed formula, in which ε always cancels.
+    If εTΔ² < 1 for some arm, the total is larger than the printed formula, in which ε always cancels.
     """
     gaps = np.array(FOUR[1:])
     whole = (np.log(1e4 * gaps**2) / gaps).sum()

@@ -1,4 +1,4 @@
-"""`kibitz agent` and `kibitz rehearse`: output, files and errors."""
+"""Tests of `kibitz agent` and `kibitz rehearse`: output, files and errors."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""`kibitz bayes-optimal`: numbers, table and errors."""
+"""Tests of `kibitz bayes-optimal`: numbers, table and errors."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""`kibitz bounds`: numbers, tables and errors."""
+"""Tests of `kibitz bounds`: numbers, tables and errors."""
 
 import json
 import math
@@ -82,7 +82,7 @@ def test_lower_bounds_are_vacuous_on_the_papers_problem(kibitz):
     rows = [line for line in out.splitlines() if "passive, " in line or "active, " in line]
     assert len(rows) == 9
     assert all("vacuous" in row for row in rows)
-    assert "570.2" in out  # the value that the paper prints is shown beside it
+    assert "570.2" in out  # the table also shows the value that the paper prints
     sentence = "All proved lower bounds are vacuous here; the first is positive for ε below 0.019."
     assert sentence in " ".join(out.split())
     assert "2,495" in out  # the first stage at which the theorem without looks is positive

@@ -1,4 +1,4 @@
-"""With `--dask`, a cluster computes the same numbers as threads; its address must answer."""
+"""Tests of `--dask`: a cluster computes the same numbers as threads; bad addresses are errors."""
 
 import importlib.util
 import json
@@ -57,7 +57,7 @@ def test_local_cluster_is_started_and_stopped(kibitz, monkeypatch):
 
 
 def test_the_commands_of_the_page_work(kibitz, address, tmp_path, monkeypatch):
-    """The commands run with the address of a running cluster, which is faster."""
+    """Run the commands of the page with the address of a running cluster, which saves its start."""
     monkeypatch.chdir(tmp_path)
     page = Path(__file__).parents[2] / "docs" / "cluster.md"
     (lines,) = re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)

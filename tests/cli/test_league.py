@@ -1,4 +1,4 @@
-"""`kibitz league`: numbers, tables and errors."""
+"""Tests of `kibitz league`: numbers, tables and errors."""
 
 import json
 import re

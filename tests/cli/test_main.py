@@ -1,4 +1,4 @@
-"""Help, version, errors, completion, pipes, interrupts and encodings of all commands."""
+"""Tests of the help, version, errors, completion, pipes, interrupts and encodings of all commands."""
 
 import os
 import re
@@ -219,7 +219,7 @@ def test_completion_can_be_installed(kibitz):
 @pytest.mark.parametrize("words", [["policies"], ["--help"], ["simulate", "--help"], PLAN])
 @pytest.mark.parametrize("buffered", [True, False])
 def test_broken_pipe_ends_without_a_message(words, buffered):
-    """The reader closes the pipe early, as in `kibitz ... | head -1`."""
+    """Check a reader that closes the pipe early, as in `kibitz ... | head -1`."""
     reading, writing = os.pipe()
     os.close(reading)
     command = [sys.executable, *([] if buffered else ["-u"]), "-m", "kibitz.cli", *words]
@@ -290,7 +290,7 @@ def test_ascii_terminal_gets_ascii(program, words):
 
 
 def test_terminal_without_a_locale_gets_ascii(program):
-    """Both streams are ASCII; Python escapes other characters on standard error."""
+    """Check that output and errors are ASCII; Python escapes other characters on standard error."""
     plain = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
     code, output, errors = program(*BOUNDS, **plain)
     assert (code, errors) == (0, "")

@@ -1,4 +1,4 @@
-"""Parsing of numbers, lists and policies on the command line."""
+"""Tests of how the command line parses numbers, lists and policies."""
 
 import math
 

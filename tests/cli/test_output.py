@@ -1,4 +1,4 @@
-"""Tables, number formats and JSON of the command line."""
+"""Tests of the tables, number formats and JSON that the command line prints."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""`kibitz plan`: numbers, tables, recommendation and errors."""
+"""Tests of `kibitz plan`: numbers, tables, recommendation and errors."""
 
 import json
 import re

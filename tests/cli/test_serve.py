@@ -1,4 +1,4 @@
-"""`kibitz serve` and `kibitz token`: options, output and errors."""
+"""Tests of `kibitz serve` and `kibitz token`: options, output and errors."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""`kibitz simulate`: results, files and errors."""
+"""Tests of `kibitz simulate`: results, files and errors."""
 
 import json
 import os
@@ -230,7 +230,7 @@ def test_devices_are_rejected(error_message, device):
 
 @pytest.mark.skipif(os.name != "posix", reason="links of POSIX")
 def test_a_figure_follows_a_link(kibitz, tmp_path):
-    """The suffix of the link determines the format, not the suffix of its target."""
+    """Check that the suffix of the link, not the suffix of its target, determines the format."""
     file, link = tmp_path / "file", tmp_path / "link.png"
     link.symlink_to(file)
     code, _, errors = kibitz("simulate", *ACTIVE, "--plot", link)

@@ -1,4 +1,4 @@
-"""`kibitz simulate --watch` in a terminal, in a window, interrupted, and without a display."""
+"""Tests of `kibitz simulate --watch`: in a terminal, in a window, interrupted, without a display."""
 
 import os
 import re

@@ -44,7 +44,7 @@ class HistoryParams(NamedTuple):
 
     spread: float  # standard deviation of the means
     most: float  # maximum number of pulls of an arm
-    tight: int  # the arm that leads by about `far` sqrt(n) in a block of n stages; -1: no such arm
+    tight: int  # the arm that leads by about `far` sqrt(n) in a block of n stages, or -1 for none
     far: float
 
 

@@ -1,4 +1,4 @@
-"""The cache of compiled code: later processes load kernels, and never a stale kernel."""
+"""Tests of the cache of compiled code: later processes load kernels, but never a stale kernel."""
 
 import cProfile
 import ctypes
@@ -446,7 +446,7 @@ def test_other_errors_in_a_callback_are_reported():
 
 
 def test_threads_that_compile_at_once_restore_the_hook():
-    """The first thread ends before the second, which must not restore the hook of the first."""
+    """The second thread ends last, and must not restore the hook that the first thread had set."""
     before = sys.unraisablehook
     entered, left = threading.Event(), threading.Event()
 

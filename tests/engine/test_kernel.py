@@ -1,7 +1,7 @@
-"""Kernels: generic, specialised, and compiled in the background.
+"""Tests of generic kernels, specialised kernels and background compilation.
 
-Generic and specialised kernels give the same numbers: tests/policies/test_contract.py tests this
-stage by stage, and test_leap.py with leaps.
+Generic and specialised kernels give the same numbers. tests/policies/test_contract.py tests this for
+runs stage by stage, and test_leap.py for runs with leaps.
 """
 
 import math
@@ -63,7 +63,7 @@ def test_formulas_of_all_kinds_share_one_generic_kernel():
 
 
 def test_a_policy_with_a_function_replaced_has_no_generic_kernel():
-    """The generic kernel would use the policy's rule and ignore the new function."""
+    """A generic kernel would use the original policy's function and ignore the replacement."""
     changed = replace(kb.ucb(), look=kb.ucb_second().look)
     assert make_generic(kb.ucb()) is not None
     assert make_generic(changed) is None
@@ -231,7 +231,7 @@ def test_the_background_process_ends_with_the_work(monkeypatch):
 
 
 def test_collected_jobs_are_compiled_in_the_background(monkeypatch, tmp_path):
-    """This process compiles nothing, waits for the kernels and returns the same results."""
+    """This process compiles nothing itself, waits for the kernels and returns the same results."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # an empty cache
     looks = kb.active(lambda stage: 0.2 + 0.1)
     mine = kb.index_policy("mine", lambda p, t, n, a, m: m + 0.375 * math.sqrt(math.log(t) / n[a]))
@@ -267,7 +267,7 @@ def test_collected_jobs_are_compiled_in_the_background(monkeypatch, tmp_path):
 
 
 def test_without_a_writable_cache_nothing_is_compiled_in_the_background(monkeypatch, tmp_path):
-    """Otherwise jobs would wait for kernels that are never stored."""
+    """A background process stops if it cannot store a kernel; no job may wait for such a kernel."""
     monkeypatch.setattr(background, "cache_folder", lambda: tmp_path)
     for stored, expected in ((False, [1]), (True, [1, 2, 3])):
         compiled = []

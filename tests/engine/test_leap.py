@@ -1,4 +1,4 @@
-"""The leap engine has the distribution of stage-by-stage play, up to its stated error.
+"""Tests that the leap engine has the distribution of stage-by-stage play, up to its stated error.
 
 The statistical tests have fixed seeds. Each group of tests states its probability of a false alarm,
 that is, of a failure with a random seed although both engines have the same distribution. It is a
@@ -79,7 +79,8 @@ def test_the_binomial_upper_bound_for_extreme_arguments():
 def test_the_deviation_bound_of_gaussian_sums_is_valid():
     """A Gaussian walk W satisfies P(max_{k <= n} W_k >= z sqrt(n)) <= e^-log.
 
-    The probability is not much smaller: the bound is exact in continuous time.
+    Here z is `normal_quantile(log)`. The probability is not much smaller than e^-log, because the
+    bound is exact in continuous time.
     """
     rng = np.random.default_rng(5)
     walks = np.cumsum(rng.standard_normal((20_000, 400)), axis=1).max(axis=1)
@@ -220,7 +221,7 @@ def test_binomial_numbers_have_the_binomial_distribution(n, p):
 
 @pytest.mark.parametrize("p", [1e-15, 3e-12, 1e-9])
 def test_rare_successes_among_very_many(p):
-    """The distribution is practically Poisson.
+    """The drawn numbers have practically a Poisson distribution.
 
     There are three tests; the probability of a false alarm is 1e-4 in total.
     """
@@ -233,7 +234,7 @@ def test_rare_successes_among_very_many(p):
 
 @pytest.mark.parametrize(("n", "p"), [(2, 0.5), (7, 0.3), (8, 0.9), (40, 0.02)])
 def test_halving_is_exact(n, p, monkeypatch):
-    """The number of trials is halved down to single trials, in plain Python.
+    """Halving the number of trials down to single trials, in plain Python, keeps the distribution.
 
     There are four tests; the probability of a false alarm is 1e-4 in total.
     """
@@ -344,7 +345,7 @@ LEAPING = [case for case in CASES if case[:2] != ("ucb_second", "active") and ca
 
 
 def test_the_compared_runs_do_leap():
-    """Nearly all runs that the test above compares do leap (their error is positive)."""
+    """Nearly all runs of the previous test leap; a run that leaps has a positive error."""
     for case in LEAPING:
         leap = simulate_case(*case, "leap", "specialised")
         assert float((leap.error > 0).mean()) > 0.9, case
@@ -391,7 +392,10 @@ def run_trials(policy):
 
 @pytest.mark.parametrize("policy", TRIED)
 def test_certified_blocks_are_played_as_certified(policy):
-    """No certificate fails, with and without noise; the blocks suffice to detect a rate of 1e-4."""
+    """No certificate fails, with or without noise.
+
+    The number of blocks is large enough to detect certificates that fail at a rate of 1e-4.
+    """
     play = run_trials(policy)
     laws = (kb.gaussian(ALIKE), kb.bernoulli([0.5] * 4), kb.gaussian(ALIKE, sd=0.0))
     counted = [

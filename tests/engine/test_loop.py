@@ -106,9 +106,9 @@ def test_runs_equal_the_reference_with_the_same_streams(name):
             assert played.n_looks[run].tolist() == n_looks, feedback
 
 
-# Ten entries with two kinds of rewards are 20 cases, with two comparisons each. With a random seed,
+# Ten entries with two kinds of rewards give 20 cases, with two comparisons each. With a random seed,
 # each comparison raises a false alarm with probability at most 10^-6 (the Kolmogorov-Smirnov test is
-# conservative for discrete distributions), so all comparisons together with at most 4 * 10^-5.
+# conservative for discrete distributions). The probability of any false alarm is at most 4 * 10^-5.
 DISTRIBUTIONS = [
     ("ucb", {"observer": "bandit"}, bandit()),
     ("ucb", {"observer": "passive", "rate": 0.3, "weights": "optimal"}, passive(0.3, "optimal")),

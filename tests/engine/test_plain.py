@@ -33,7 +33,7 @@ def run(script, *arguments, **environment):
 
 
 def test_policy_functions_run_in_plain_python_without_compiling():
-    """This runs in another process, because a wrong call could crash the interpreter."""
+    """The functions run in another process, because a wrong call could crash the interpreter."""
     output = run(
         """
         import numba, numpy as np

@@ -3,7 +3,7 @@
 numba distinguishes functions of the same name by a number, which is part of the symbol and counts
 from 1 in each process. The symbols of two processes can therefore be equal. In earlier versions, a
 cached policy was then silently played with the index of a policy that had just been compiled. Now all
-symbols of a kernel are internal, except its entry points.
+symbols of a kernel except its entry points are internal.
 """
 
 import os

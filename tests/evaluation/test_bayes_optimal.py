@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 def brute_force(horizon, every=None, mutant=None):
     """Return the largest expected reward as an exact fraction, directly from the definition.
 
-    The mutant "never" ignores all looks.
+    The mutant "never" is a wrong version that ignores all looks.
     """
 
     @cache
@@ -75,7 +75,7 @@ def test_value_without_looks_is_the_published_one():
 
 @pytest.mark.parametrize(("every", "regret"), [(None, 1.748), (10, 1.468), (1, 0.840)])
 def test_regret_at_100_stages(every, regret):
-    """Compare with values from an independent program."""
+    """Compare the Bayes regret with values from an independent program."""
     assert bayes_optimal(100, every).regret == pytest.approx(regret, abs=6e-4)
 
 

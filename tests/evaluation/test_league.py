@@ -1,4 +1,4 @@
-"""Tests of the league: its problems, and the standings for regrets that are given."""
+"""Tests of the league: its problems, and the standings computed from given regrets."""
 
 import json
 import math
@@ -83,7 +83,7 @@ def test_q99_is_a_quantile_of_single_runs_relative_to_the_best_mean(league_stand
 
 
 def test_differences_are_paired(league_standings):
-    """Check that common noise makes the standard error several times smaller."""
+    """Check that common noise makes the standard error of a difference several times smaller."""
     pair = league_standings["paired"]["a"]
     assert pair["ratio"] == pytest.approx(math.sqrt(2), rel=0.005)
     assert pair["difference"] == pytest.approx(5.0, rel=0.02)

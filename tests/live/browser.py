@@ -14,7 +14,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 
 
 def find_browser():
-    """Return the path of the system's Chromium, or None."""
+    """Return the path of the system's Chromium, or None if it is not installed."""
     return next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
@@ -25,7 +25,10 @@ def free_port():
 
 
 def fetch(port, method, path, body=None, headers=()):
-    """Send a request; return status, headers and body. Headers are a list, as names may repeat."""
+    """Send a request; return the status, the headers and the body.
+
+    The returned headers are a list of pairs, because a name may occur more than once.
+    """
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
         content = None if body is None else json.dumps(body)

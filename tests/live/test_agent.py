@@ -1,4 +1,4 @@
-"""The contract of an agent, with SQLite and with PostgreSQL."""
+"""Tests of the contract of an agent, with SQLite and with PostgreSQL."""
 
 import math
 import threading

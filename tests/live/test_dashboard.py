@@ -1,4 +1,4 @@
-"""The dashboard in a real browser, with a real server on the loopback interface."""
+"""Tests of the dashboard in a real browser, with a real server on the loopback interface."""
 
 import colorsys
 import contextlib

@@ -87,8 +87,8 @@ def test_lost_reports_do_not_make_an_arm_seem_well_known(memory):
     """Nine in ten reports of the best arm never arrive; most runs still find that arm.
 
     Measured: 1 run in 20 does not find it. Without the cap 2n on the count in the index, 5 of the 12
-    runs below do not. If the true failure rate is 1 in 20, this test fails with probability 0.002; if
-    it is 1 in 10, with 0.03.
+    runs below do not find it. If the true failure rate is 1 in 20, this test fails with probability
+    0.002; if the true rate is 1 in 10, it fails with probability 0.03.
     """
     lost = {"late": 10, "step": 5, "loss": (0, 0, 0, 0, 0.9)}
     asked = [play(memory, seed, **lost)[1][4].n_asked for seed in range(12)]
@@ -96,7 +96,10 @@ def test_lost_reports_do_not_make_an_arm_seem_well_known(memory):
 
 
 def test_lost_reports_are_forgotten_after_the_patience(memory):
-    """Of about 2800 pulls of the best arm, nine in ten are lost; this share has deviation 0.006."""
+    """Nine in ten reports of the best arm are lost and must be forgotten.
+
+    With about 2800 pulls of this arm, the share of lost reports has standard deviation 0.006.
+    """
     best = play(memory, 0, late=10, step=5, loss=(0, 0, 0, 0, 0.9), patience=50.0)[1][4]
     assert best.n_asked > HORIZON / 2
     assert best.n_pending < 60
@@ -104,7 +107,10 @@ def test_lost_reports_are_forgotten_after_the_patience(memory):
 
 
 def test_an_arm_without_reports_is_chosen_at_most_sqrt_t_times(memory):
-    """If the arm were always chosen, the regret would be 1.5 x 3000 = 4500. Measured: 158 (23)."""
+    """If the arm were always chosen, the regret would be 1.5 x 3000 = 4500.
+
+    Measured mean regret (standard deviation of a run): 158 (23).
+    """
     played = [play(memory, seed, step=5, loss=(1.0, 0, 0, 0, 0)) for seed in range(2)]
     assert all(arms[0].n_asked <= np.sqrt(HORIZON) + 1 for _, arms in played)
     assert np.mean([regret for regret, _ in played]) < 260
@@ -197,7 +203,7 @@ def test_pending_looks_count_for_looks_but_not_for_pulls():
     ids=lambda policy: policy.name,
 )
 def test_look_goes_to_the_only_arm_without_a_pending_look(policy):
-    """Earlier, kibitzer chose the second arm although only one arm was left."""
+    """Earlier versions of kibitzer chose the second arm although only one arm was left."""
     arms = [arm(1, looks_pending=1), arm(1), arm(1, looks_pending=1)]
     rng = np.random.default_rng(1)
     assert delay.look(policy, policy.params, arms, 3, 1.0, rng, None) == 1
@@ -253,7 +259,7 @@ def test_policies_with_phases_are_marked():
 
 
 def test_draws_depend_on_the_seed_and_the_id(memory):
-    """The same seed gives the same decisions, also after restarts; another seed does not."""
+    """The same seed gives the same decisions, also after restarts; another seed gives others."""
     stories = []
     for name, seed, restarts in (("a", 1, False), ("b", 1, True), ("c", 2, False)):
         agent = kibitz.agent(

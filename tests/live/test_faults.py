@@ -1,4 +1,4 @@
-"""Faults: killed processes, locked, full and damaged stores, and a database server that restarts."""
+"""Tests of faults: killed processes, locked, full and damaged stores, and a server that restarts."""
 
 import contextlib
 import itertools
@@ -91,7 +91,7 @@ def test_killed_processes_lose_nothing_on_postgresql(database, tmp_path):
 
 
 def dies_before(statement):
-    """Make this process exit before the SQL statement with this number."""
+    """Make this process exit just before it executes SQL statement number `statement`."""
     count = itertools.count()
 
     def dying(do):
@@ -454,6 +454,6 @@ def test_a_restart_of_postgresql_under_load_loses_nothing(postgresql, database):
     asked = [event.id for event in events if event.kind == "pull"]
     told = [event.id for event in events if event.kind == "told"]
     assert asked == list(range(1, len(asked) + 1))
-    assert {id for word, id in said if word == "ask"} == set(asked)  # every decision was answered
+    assert {id for word, id in said if word == "ask"} == set(asked)  # no answer to an ask was lost
     assert {id for word, id in said if word == "counted"} == set(told)
-    assert not [word for word, _ in said if word == "duplicate"]  # every counted report was answered
+    assert not [word for word, _ in said if word == "duplicate"]  # no answer was lost

@@ -109,7 +109,7 @@ class History(RuleBasedStateMachine):
         self.settle()
 
     def settle(self):
-        """Ask once more, because an error may have rolled back the expiry of decisions."""
+        """Ask once more, because an error may have undone the expiry of overdue decisions."""
         if any(s == "active" for s in self.model.status.values()):
             decision = self.agent.ask()
             self.model.decided(decision.id, "pull", decision.arm, None, self.now)

@@ -1,4 +1,4 @@
-"""Reports of agents, and the validity of their confidence sequences."""
+"""Tests of the reports of agents, and of the validity of their confidence sequences."""
 
 import math
 import re
@@ -37,8 +37,9 @@ def test_the_radius_agrees_with_the_inequality():
 def test_at_most_delta_of_runs_ever_leave_the_interval(law):
     """The interval is checked after each of 10^4 observations in each of 2000 runs.
 
-    With delta = 0.1, at most 200 runs are expected to leave it; 270 is five standard deviations more.
-    If the inequality is true, the probability of a false alarm is below 10^-6.
+    With delta = 0.1, at most 200 runs are expected to leave the interval. The limit 270 is five
+    standard deviations higher. If the inequality is true, the probability of a false alarm is below
+    10^-6.
     """
     rng = np.random.default_rng(1)
     n_runs, n_looks, delta = 2000, 10_000, 0.1
@@ -55,7 +56,7 @@ def test_at_most_delta_of_runs_ever_leave_the_interval(law):
             outside = outside[: 1 + int(np.argmax(means[100:])) + 100]
         left += bool(outside.any())
     assert left <= 270
-    assert law == "adaptive" or left >= 10  # otherwise the interval is too wide
+    assert law == "adaptive" or left >= 10  # if fewer leave it, it is too wide
 
 
 def test_intervals_of_an_adaptive_agent_contain_the_means_at_all_times(memory):

@@ -1,4 +1,4 @@
-"""The running service: streams, shutdown, restarts, slow clients and malformed requests."""
+"""Tests of the running service: streams, shutdown, restarts, slow clients, malformed requests."""
 
 import asyncio
 import contextlib

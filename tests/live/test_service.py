@@ -1,4 +1,4 @@
-"""The service: access control, invalid requests, and its OpenAPI document."""
+"""Tests of the service: access control, invalid requests, and the OpenAPI document."""
 
 import asyncio
 import json

@@ -1,4 +1,4 @@
-"""Snapshots for the dashboard: shares of pulls, and one report shared by all streams."""
+"""Tests of snapshots for the dashboard: shares of pulls, and one report shared by all streams."""
 
 import asyncio
 import contextlib

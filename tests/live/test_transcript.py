@@ -192,7 +192,7 @@ CLOSED = [  # with tokens
 
 
 async def exchange(app, request, tokens):
-    """Send a request to the application; return status, headers and body (or a stream's start)."""
+    """Send a request; return the status, the headers and the body, or the start of a stream."""
     body, n_events = request.get("body"), request.get("stream")
     if isinstance(body, dict) and body.get("token") == "{read}":
         body = {"token": tokens["read"]}

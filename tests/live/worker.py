@@ -1,7 +1,7 @@
 """Run several processes that use one agent, and kill some of them at random moments.
 
 Usage: `python worker.py URL FOLDER KILLS OPERATIONS SEED`. Four processes, forked from this process,
-append each answered operation to a file of their own. Processes are killed (kill -9) and restarted
+each append their answered operations to a separate file. Processes are killed (kill -9) and restarted
 until all operations are done. The script prints the number of kills.
 """
 

@@ -151,10 +151,10 @@ def test_water_fill_raises_the_lowest_arms():
     gaps, counts = np.array([[0.0, 0.5, 1.0]]), np.array([1.0, 1.0, 2.0])
     seen = np.array([[100.0, 4.0, 9.0]])  # the levels n Δ² of the sub-optimal arms are 1 and 9
     looks = water_fill(gaps, counts, seen, np.array([[12.0]]))
-    assert looks == pytest.approx(np.array([[0.0, 12.0, 0.0]]))  # gap 0.5 rises to level 4
+    assert looks == pytest.approx(np.array([[0.0, 12.0, 0.0]]))  # arm 1 (gap 0.5) rises to level 4
     looks = water_fill(
         gaps, counts, seen, np.array([[32.0 + 6.0]])
-    )  # 32 raise gap 0.5 to level 9; each further level costs 4 + 2
+    )  # 32 looks raise the arm with gap 0.5 to level 9; each further level costs 4 + 2 looks
     assert looks == pytest.approx(np.array([[0.0, 36.0, 1.0]]))
     assert (counts * looks).sum() == pytest.approx(38)
 

@@ -71,7 +71,7 @@ def stop_when(monkeypatch, condition):
 
 
 class Handle:
-    """Imitates the handle of an IPython display, and records each image that replaces another."""
+    """A fake handle of an IPython display that records each image that replaces another image."""
 
     def __init__(self, images):
         self.images = images
@@ -167,7 +167,7 @@ def test_ipython_in_a_terminal_is_not_a_notebook(notebook):
 
 
 class Canvas:
-    """Imitates a canvas: records the data and titles drawn, and counts calls to process events."""
+    """A fake canvas that records drawn data and titles, and counts the calls to process events."""
 
     def __init__(self):
         self.drawn, self.n_events = [], 0

@@ -31,7 +31,7 @@ print("all is well")
 
 @pytest.mark.slow
 def test_built_in_policies_pass():
-    """The check runs in plain Python, which saves a minute of compiling."""
+    """Check all policies in plain Python, which saves a minute of compiling."""
     done = subprocess.run(
         [sys.executable, "-c", OURS],
         env={**os.environ, "NUMBA_DISABLE_JIT": "1"},

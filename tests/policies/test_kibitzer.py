@@ -118,8 +118,8 @@ def test_each_arm_gets_a_quarter_of_its_share_of_looks(seed):
 def next_look(n, *more):
     """Return the arm of the next look after a fixed history and the observations `more`.
 
-    The history has n observations of arm 1 and n of arm 2, then one look at arm 1. Both arms have
-    mean 0, so IMED prefers the arm with fewer observations.
+    The history has n observations each of arms 1 and 2, then one look at arm 1. Both arms have mean
+    0, so IMED prefers the arm with fewer observations.
     """
     history = [(0, 1.0)] + [(1, 0.0), (2, 0.0)] * n
     assert decisions(GAUSSIAN, 3, *history)[1] == 1
@@ -183,7 +183,7 @@ def test_hold_returns_how_long_an_arm_is_held():
 
 
 def test_looks_due_counts_the_looks_that_go_in_turn():
-    """For an arm neither pulled nor held, `looks_due` counts the looks that `look` sends to it."""
+    """Compare `looks_due` with the looks that `look` sends to an arm neither pulled nor held."""
     rng = np.random.default_rng(5)
     params, taken = GAUSSIAN.params, 0
     for _ in range(300):
@@ -232,7 +232,7 @@ def test_agrees_with_the_reference_while_arms_are_held(monkeypatch):
 
 @pytest.mark.slow
 def test_regret_is_several_times_lower_than_that_of_the_papers_policies():
-    """Measured: mean regret 25.1 (standard error 1.2) against 154.0 (2.1) of UCB1-Double."""
+    """Measured mean regret (standard error): 25.1 (1.2) for kibitzer, 154.0 (2.1) for UCB1-Double."""
     problem = gaussian([2, 1.8, 1.5, 1, 0.5])
     data = kibitz.simulate(
         problem, active(0.1), [kibitzer(), kibitz.ucb_double()], horizon=10**4, runs=400, seed=1

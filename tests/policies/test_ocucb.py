@@ -144,7 +144,7 @@ def test_many_arms_agree_with_the_reference(n_arms, kind, rhos, ignore_looks):
 @pytest.mark.slow
 @pytest.mark.parametrize("leap", [False, True])
 def test_simulations_are_the_same_without_incremental_sums(leap):
-    """Each run is the same. Leaps also evaluate the index at hypothetical counts."""
+    """Check that each run is the same. Leaps also evaluate the index at hypothetical counts."""
     policy = ocucb()
     unkept = replace(policy, init=init_without_rows)
     n_arms = 20 if SLOW else 60

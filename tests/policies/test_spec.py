@@ -1,4 +1,4 @@
-"""Policies as plain data: specs, pickle, equality, `repr`, labels and users' functions."""
+"""Tests of policies as plain data: specs, pickle, equality, `repr`, labels, users' functions."""
 
 import importlib.util
 import math

@@ -27,7 +27,7 @@ def test_looks_at_the_runner_up_of_a_fresh_sample():
 
 
 def share_of_pulls(policy, params, observations, n=4000):
-    """Return how often arm 0 of two arms is pulled in n draws after the same observations, and n."""
+    """Return how many of n decisions after the same observations pull arm 0 of two arms, and n."""
     state, stage = replay(policy, params, 2, *observations)
     rng = np.random.default_rng(5)
     return sum(policy.pull(params, state, stage, rng) == 0 for _ in range(n)), n

@@ -344,7 +344,7 @@ def test_bounded_regret_is_not_confirmed_if_only_the_bandit_is_flat():
 
 
 def test_the_predicted_stage_of_the_plateau():
-    """Compare with the stage 1/(2 ε p Δ²) for ε = 0.1, p = 1/4 and Δ = 0.2."""
+    """Compare with 1/(2 ε p Δ²) for the rate ε = 0.1, the weight p = 1/4 and the gap Δ = 0.2."""
     assert bounded_regret.plateau_stage(0.1) == pytest.approx(500)
 
 
@@ -587,7 +587,7 @@ def test_the_pairs_of_means_fill_the_square_evenly():
 
 
 def test_the_bayes_optimum_has_the_published_values():
-    """Compare with values at T = 100 from an independent program."""
+    """Compare the optimal regret at T = 100 with values from an independent program."""
     assert [
         bayes_optimum.optimal_regret(period) for period in bayes_optimum.PERIODS.values()
     ] == pytest.approx([1.748, 1.468, 0.840], abs=6e-4)

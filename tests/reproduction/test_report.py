@@ -466,8 +466,8 @@ def two_experiments(monkeypatch):
 def test_an_interrupted_reproduction_resumes(two_experiments, tmp_path):
     """Interrupt `reproduce` in the second experiment, and call it again.
 
-    The second call reads the complete parts from files. The report equals that of a run without an
-    interruption.
+    The second call reads the complete parts from files. The report equals the report of a
+    reproduction without an interruption.
     """
     second = report.NUMBERED[2]
     whole = second.run

@@ -1,8 +1,8 @@
 """Play a fixed set of simulations and print the counts: `python tests/simulation/golden.py`.
 
-`test_golden.py` compares the counts with `files/golden.json`. Rewrite this file only if the numbers
-are meant to change, and increase the revision of the engine (`kibitz.simulation.fingerprint`) in the
-same commit.
+`test_golden.py` compares the counts with `files/golden.json`. Rewrite `golden.json` only if the
+numbers are meant to change, and increase the revision of the engine
+(`kibitz.simulation.fingerprint`) in the same commit.
 """
 
 import json

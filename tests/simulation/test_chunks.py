@@ -1,4 +1,4 @@
-"""Results larger than memory: a Zarr store that is written job by job and can be resumed."""
+"""Tests of results larger than memory: a Zarr store is written job by job and can be resumed."""
 
 import gzip
 import json
@@ -35,7 +35,7 @@ def run_sweep(rates=(0.1, 0.4), policies=None, **options):
 
 
 def assert_same(data, other):
-    """Assert that two results are equal bit for bit, except that text has another type in a store."""
+    """Assert that two results are equal bit for bit; only the type of text may differ in a store."""
     assert data.data_vars.keys() == other.data_vars.keys()
     for name in other.data_vars:
         assert data[name].dtype == other[name].dtype
@@ -146,7 +146,7 @@ class KilledError(BaseException):
 
 
 def test_a_store_can_be_resumed_after_a_kill_between_any_two_files(store, monkeypatch):
-    """Kills come at random points, also while runs and cells are being added."""
+    """Simulate kills at random points, also while runs and cells are being added."""
     monkeypatch.setattr(schedule, "chunk_size", lambda *_: 2)
     rng = np.random.default_rng(5)
     replace = os.replace

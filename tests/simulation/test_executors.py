@@ -219,7 +219,7 @@ def test_ctrl_c_cancels_waiting_jobs_and_leaves_a_file_to_resume(tmp_path, small
     gate = threading.Event()
 
     class Held(CountingExecutor):
-        """Run the first payload at once, and the next payloads when the gate opens."""
+        """An executor that runs the first payload at once, and the others when the gate opens."""
 
         def submit(self, function, /, *arguments):
             wait = gate.wait if self.futures else bool

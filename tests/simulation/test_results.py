@@ -56,7 +56,7 @@ def test_a_file_of_each_version_can_be_resumed_with_the_same_numbers(tmp_path, v
 
 
 def test_old_runs_are_not_computed_again(tmp_path):
-    """A value that no run produces is written into the old file, and is still there afterwards."""
+    """Write a value that no run produces into the old file; it must still be there after a resume."""
     path = tmp_path / "result.nc"
     old = xarray.load_dataset(FILES / "step-0.1.0.nc", engine="h5netcdf")
     old["n_free"][:] = 12345

@@ -29,7 +29,7 @@ def test_ten_times_the_scale_is_ten_times_the_regret(name, leap):
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_bernoulli_rewards_have_scale_one_half(name):
-    """A policy without a given scale plays like the same policy with scale=0.5."""
+    """A policy without the argument `scale` plays like the same policy with scale=0.5."""
     policy = POLICIES[name]()
     setting = {"horizon": 500, "runs": 5, "seed": 3}
     problem = kb.bernoulli([0.9, 0.5, 0.4])

@@ -1,4 +1,4 @@
-"""Labels, files, resuming and errors of `simulate` and `sweep`."""
+"""Tests of the labels, files, resuming and errors of `simulate` and `sweep`."""
 
 import json
 import math

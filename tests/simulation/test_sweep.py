@@ -1,4 +1,4 @@
-"""Sweeps over several dimensions, points and random problems; summaries instead of runs."""
+"""Tests of sweeps over several dimensions, points and random problems, and of summaries of runs."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""When `watch` is called and with what results, also after an interruption."""
+"""Tests of when `watch` is called and with which results, also after an interruption."""
 
 from concurrent.futures import ThreadPoolExecutor
 

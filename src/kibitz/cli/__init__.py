@@ -1,4 +1,4 @@
-"""The command line. A command imports its dependencies when it runs, so help appears at once."""
+"""The command line. A command imports its dependencies when it runs, so its help appears at once."""
 
 import os
 import sys
@@ -26,7 +26,7 @@ from kibitz.cli.terminal import set_error_handler
 
 INTERRUPTED = 130  # exit code after Ctrl-C
 BROKEN_PIPE = 141  # exit code if the reader closes the pipe, as in `kibitz ... | head -1`
-MAX_WORD = 100  # characters of a word in an error message
+MAX_WORD = 100  # longest word in an error message, in characters; longer words are cut
 
 SIMULATION, THEORY, LIVE = "Simulation", "Theory and planning", "Live agents"
 EXAMPLES = """\
@@ -58,7 +58,7 @@ app.add_typer(token.app, name="token", rich_help_panel=LIVE)
 
 
 def print_version(is_asked: bool) -> None:
-    """Print the version and exit."""
+    """Print the version and exit, if the flag --version is given."""
     if is_asked:
         from importlib.metadata import version
 
@@ -102,7 +102,7 @@ def main() -> None:
         print(f"kibitz: interrupted; {advice}", file=sys.stderr)
     if code == BROKEN_PIPE:
         devnull = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(devnull, 1)  # otherwise Python fails to flush standard output at exit
+        os.dup2(devnull, 1)  # without this, Python fails to flush standard output at exit
     sys.exit(code)
 
 
@@ -132,7 +132,7 @@ def describe_misuse(error: Any) -> str:
         if close:
             return f"{error.message}. Did you mean {close[0]}?"
         error.possibilities = None
-    text = str(error.format_message())  # empty if typer only prints the help
+    text = str(error.format_message())  # empty if typer has only printed the help
     if not text or text.endswith("?"):
         return text
     path = error.ctx.command_path if error.ctx else "kibitz"

@@ -35,7 +35,7 @@ AsJson = Annotated[bool, option.flag("--json", "Print one JSON object")]
 
 
 def open_agent(store: str, name: str) -> Any:
-    """Open an existing agent, for use in a `with` statement, which closes it."""
+    """Return an existing agent; use it in a `with` statement, which closes the agent."""
     from kibitz.live.agent.agent import agent
 
     return agent(store, name)
@@ -43,7 +43,7 @@ def open_agent(store: str, name: str) -> Any:
 
 @contextlib.contextmanager
 def open_store(store: str) -> Iterator[Any]:
-    """Open an existing store; close it at the end of the `with` statement."""
+    """Yield an existing store; close the store at the end of the `with` statement."""
     from kibitz.live.store import connect
 
     opened = connect(store, create=False)
@@ -54,7 +54,7 @@ def open_store(store: str) -> Iterator[Any]:
 
 
 def print_values(values: dict[str, Any], as_json: bool) -> None:
-    """Print values as one JSON object, or as text on one line."""
+    """Print values as one JSON object, or as text on one line, without the values that are None."""
     if as_json:
         from kibitz.cli.output import print_json
 
@@ -137,7 +137,7 @@ def look(name: Name, store: Store, key: Key = "", as_json: AsJson = False) -> No
 
 
 def print_decision(decision: Any, as_json: bool) -> None:
-    """Print a decision."""
+    """Print a decision: its id and arm as text, or all its fields as JSON."""
     values = decision._asdict() if as_json else {"id": decision.id, "arm": decision.arm}
     print_values(values, as_json)
 

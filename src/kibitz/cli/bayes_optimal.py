@@ -1,4 +1,4 @@
-"""`kibitz bayes-optimal`: the Bayes-optimal regret of two Bernoulli arms, and policies' regret."""
+"""`kibitz bayes-optimal`: compare policies with the Bayes-optimal policy on two Bernoulli arms."""
 
 from typing import Annotated, Any
 
@@ -48,7 +48,7 @@ def bayes_optimal(
 def print_optimum(
     horizon: int, every: int | None, optimum: float, results: dict[str, Any], runs: int, seed: int
 ) -> None:
-    """Print the smallest Bayes regret, and a table of the policies."""
+    """Print the smallest Bayes regret, and a table with the regret of each policy."""
     from kibitz.cli.output import Printer, format_mean, format_number
 
     printer = Printer(100)

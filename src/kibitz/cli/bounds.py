@@ -1,4 +1,4 @@
-"""`kibitz bounds`: every bound for a setting."""
+"""`kibitz bounds`: print every bound on the regret in a setting."""
 
 import math
 from typing import TYPE_CHECKING, Annotated, Any
@@ -54,7 +54,7 @@ def bounds(
     try:
         data = summary(means, rate, weights, horizon, **constants, rho=rho, alpha=alpha)
     except ValueError as error:
-        if str(error).startswith("gaps "):  # the gaps follow from the means
+        if str(error).startswith("gaps "):  # the user gave means, from which the gaps follow
             raise OptionError(f"--means: {error}") from None
         raise
     if as_json:
@@ -64,7 +64,7 @@ def bounds(
 
 
 def print_bounds(data: dict[str, Any]) -> None:
-    """Print the setting, the lower bounds and the upper bounds."""
+    """Print the setting, and the lower and upper bounds on the regret."""
     from kibitz.cli.output import Printer, format_number
 
     setting = data["setting"]
@@ -86,7 +86,7 @@ def print_bounds(data: dict[str, Any]) -> None:
 
 
 def print_lower_bounds(data: dict[str, Any], printer: "Printer") -> None:
-    """Print the table of lower bounds, with an explanation."""
+    """Print the table of lower bounds on the regret, with an explanation."""
     from kibitz.cli.output import format_number
 
     setting = data["setting"]
@@ -108,7 +108,7 @@ def print_lower_bounds(data: dict[str, Any], printer: "Printer") -> None:
 
 
 def print_upper_bounds(data: dict[str, Any], printer: "Printer") -> None:
-    """Print the table of upper bounds, with an explanation."""
+    """Print the table of upper bounds on the regret, with an explanation."""
     from kibitz.bounds import upper
     from kibitz.cli.output import format_number
 
@@ -127,7 +127,7 @@ def print_upper_bounds(data: dict[str, Any], printer: "Printer") -> None:
 
 
 def make_rows(data: dict[str, Any], observer: str) -> list[list[str]]:
-    """Return the rows for an observer in the table of lower bounds."""
+    """Return the rows of the table of lower bounds for an observer, "passive" or "active"."""
     from kibitz.cli.output import format_number
 
     rows = []
@@ -147,7 +147,7 @@ def make_rows(data: dict[str, Any], observer: str) -> list[list[str]]:
 
 
 def format_bound(bound: float | None) -> str:
-    """Format a bound for a table; None becomes a dash."""
+    """Format a bound for a table; a bound that does not exist (None) becomes a dash."""
     from kibitz.cli.output import format_number
 
     return "–" if bound is None else format_number(bound)

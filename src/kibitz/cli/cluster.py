@@ -12,7 +12,10 @@ CONNECT_TIMEOUT = "10s"
 
 @contextmanager
 def open_cluster(address: str | None) -> Iterator[Executor | None]:
-    """Connect to a Dask cluster and return its executor; without an address, return None."""
+    """Yield the executor of the Dask cluster at an address, or None without an address.
+
+    The address "local" starts a cluster on this machine.
+    """
     if not address:
         yield None
         return
@@ -23,7 +26,7 @@ def open_cluster(address: str | None) -> Iterator[Executor | None]:
 
     from kibitz.simulation.executors import cores
 
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # it logs workers that end
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)  # Dask logs every worker that ends
     if address == LOCAL:
         one_each = {"n_workers": cores(), "threads_per_worker": 1}
         with (

@@ -11,10 +11,10 @@ from kibitz.cli.option import OptionError
 
 
 class Command(TyperCommand):
-    """A command whose error messages name the flag instead of the parameter of the library."""
+    """A command whose error messages name flags instead of parameters of the library."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command."""
+        """Run the command; convert a ValueError to an OptionError that names the flags."""
         try:
             return super().invoke(ctx)
         except ValueError as error:
@@ -37,7 +37,7 @@ def add_command(
 
 
 def format_examples(examples: str) -> str:
-    """Return the examples, one command on each line, as the text below the help of a command."""
+    """Return the text with examples that is printed below the help of a command."""
     title = "Example:" if examples.count("kibitz ") == 1 else "Examples:"
     return f"{title}\n\n{examples.strip()}"
 

@@ -68,7 +68,7 @@ def league(
 
 
 def print_league(table: dict[str, Any]) -> None:
-    """Print the standings of a league."""
+    """Print the standings of a league, as `standings` returns them."""
     from kibitz.cli.output import Printer, format_number
 
     setting, reference = table["setting"], table["reference"]
@@ -121,7 +121,7 @@ def print_league(table: dict[str, Any]) -> None:
 
 
 def format_difference(value: float, error: float) -> str:
-    """Format a number with its standard error, with fewer digits than for a regret."""
+    """Format a value to three significant digits, with its standard error to one digit."""
     from kibitz.cli.output import format_number
 
     return f"{format_number(value, 3)} ± {format_number(error, 1)}"

@@ -2,8 +2,8 @@
 
 `number`, `numbers`, `integer`, `integers`, `choice`, `policy`, `weights`, `text` and `flag` each
 return a typer option. A value that cannot be parsed raises an `OptionError` that names the flag; the
-library checks the parsed values. `kibitz._validation` imports NumPy, so functions import that module
-only to parse a value: the help must not wait for NumPy.
+library checks the parsed values. `kibitz._validation` imports NumPy, so the functions here import
+that module only when they parse a value. The help therefore does not wait for NumPy.
 """
 
 import math
@@ -118,26 +118,27 @@ def text(flag: str, metavar: str, help: str, panel: str | None = None) -> Any:
 
 
 def flag(flag: str, help: str, panel: str | None = None, *, alias: str = "", **more: Any) -> Any:
-    """Return an option without a value."""
+    """Return an option that takes no value and is True if given."""
     flags = [flag, alias] if alias else [flag]
     return typer.Option(*flags, help=help, metavar="", rich_help_panel=panel, **more)
 
 
 def as_json() -> Any:
-    """Return the option --json."""
+    """Return the option --json, a flag."""
     return flag("--json", "Print one JSON object", OUTPUT)
 
 
 def plot(help: str) -> Any:
-    """Return the option --plot."""
+    """Return the option --plot, which takes the name of a file."""
     return text("--plot", "FILE", f"{help} as PNG, SVG or PDF", OUTPUT)
 
 
 def simulation_options(*names: str, **defaults: Any) -> Callable[[F], F]:
-    """Return a decorator that adds options of `simulate` to a command, as `**options`.
+    """Return a decorator that adds options of `kibitz.simulate` to a command, as `**options`.
 
-    Without `names`, all options of `simulate` that have a flag are added. The added options come
-    before the keyword-only parameters of the command.
+    `names` are the options to add; without `names`, all options that have a help text are added.
+    `defaults` replace the default values of `kibitz.simulate`. The added options come before the
+    keyword-only parameters of the command.
     """
 
     def add(command: F) -> F:
@@ -156,7 +157,7 @@ def simulation_options(*names: str, **defaults: Any) -> Callable[[F], F]:
 
 
 def simulation_option(name: str) -> Any:
-    """Return an option of `simulate` as an option of a command."""
+    """Return the option of a command for the parameter `name` of `kibitz.simulate`."""
     option: Any = OPTIONS[name]
     takes, (flag, _, metavar) = option.takes, (option.flag or f"--{name}").partition(" ")
     panel = OUTPUT if name == "file" else RUN
@@ -219,7 +220,7 @@ def parse_integer(word: str, name: str, least: int = 1) -> int:
 
 
 def parse_bool(word: str, name: str) -> bool:
-    """Parse true or false."""
+    """Parse true, false, 1 or 0."""
     from kibitz._validation import invalid
 
     if word.lower() not in {"true", "false", "1", "0"}:

@@ -1,4 +1,4 @@
-"""Output: tables and text for people, JSON for programs, a progress bar on standard error."""
+"""Print tables and text for people, JSON for programs, and a progress bar on standard error."""
 
 import json
 import math
@@ -14,7 +14,11 @@ from kibitz.cli.terminal import to_encodable
 
 
 class Printer:
-    """Standard output, as wide as the terminal or COLUMNS; `width` characters wide in a pipe."""
+    """A printer of text and tables to standard output.
+
+    The lines are as wide as the terminal or as the environment variable COLUMNS says. In a pipe
+    without COLUMNS, they are `width` characters wide.
+    """
 
     def __init__(self, width: int = 80) -> None:
         from rich.console import Console
@@ -36,10 +40,11 @@ class Printer:
         left: Collection[str] = (),
         folded: Collection[str] = (),
     ) -> None:
-        """Print a table; if it is too wide, print several with the same first `lead` columns.
+        """Print a table; split a table that is too wide into several tables.
 
-        The first column and the columns in `left` are aligned to the left. Cells are never truncated;
-        cells of `folded` columns may be wrapped at spaces.
+        Each of these tables begins with the first `lead` columns. The first column and the columns in
+        `left` are aligned to the left. Cells are never truncated; cells of the columns in `folded`
+        may be wrapped at spaces.
         """
         from rich.console import Console
         from rich.table import Table
@@ -82,7 +87,7 @@ def _table_width(widths: Sequence[int]) -> int:
 
 
 def _split_columns(widths: Sequence[int], lead: int, room: int) -> list[list[int]]:
-    """Split columns into groups no wider than `room`, each with the `lead` columns first."""
+    """Split columns into groups no wider than `room`; each group begins with the `lead` columns."""
     groups: list[list[int]] = []
     for k in range(lead, len(widths)):
         if not groups or _table_width([widths[j] for j in [*groups[-1], k]]) > room:
@@ -113,7 +118,7 @@ def format_mean(mean: float, error: float) -> str:
 
 
 def shorten(text: str, most: int = 70) -> str:
-    """Cut a text after a word if it has more than `most` characters."""
+    """Return a text; if it has more than `most` characters, cut it after a word and add "…"."""
     return text if len(text) <= most else text[: text.rindex(" ", 0, most)] + " …"
 
 
@@ -135,7 +140,11 @@ def to_json(data: Any) -> Any:
 
 @contextmanager
 def progress_bar() -> Iterator[Callable[[str, float], None]]:
-    """Show progress on standard error if it is a terminal and the work takes more than a second."""
+    """Yield a function that shows progress: `show(what, share)`, with the share of the work done.
+
+    The bar appears on standard error, if it is a terminal, when code is being compiled or the work
+    takes more than a second.
+    """
     if not sys.stderr.isatty():
         yield lambda what, share: None
         return

@@ -1,4 +1,4 @@
-"""`kibitz plan`: how many looks are worth their cost."""
+"""`kibitz plan`: recommend how many looks to buy."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -164,7 +164,7 @@ def summarize_log(logged: Any) -> dict[str, Any]:
 
 
 def print_log(log: dict[str, Any]) -> None:
-    """Print the gaps that a log suggests, and how uncertain they are."""
+    """Print the gaps of the arms in a log, with their confidence sequences."""
     from kibitz.cli.output import Printer, format_number
 
     printer = Printer(140)
@@ -193,7 +193,7 @@ def print_log(log: dict[str, Any]) -> None:
 
 
 def print_plan(planned: dict[str, Any], observers: list[str]) -> None:
-    """Print a plan, with the predictions for `observers`."""
+    """Print a plan, with the predicted regret for each of the `observers`."""
     from kibitz.cli.output import Printer, format_number, shorten
 
     setting = planned["setting"]
@@ -284,7 +284,7 @@ def plateau_stage(planned: dict[str, Any]) -> float:
 
 
 def make_rows(planned: dict[str, Any], observers: list[str]) -> list[list[str]]:
-    """Return the rows of the table of predictions: without looks, then for every sixth rate."""
+    """Return the rows of the table of predictions: no looks first, then every sixth rate."""
     from kibitz.cli.output import format_number
 
     is_range = len(planned["setting"]["problems"]) > 1
@@ -307,7 +307,7 @@ def make_rows(planned: dict[str, Any], observers: list[str]) -> list[list[str]]:
 
 
 def print_accuracy(accuracy: dict[str, Any], observers: list[str], printer: "Printer") -> None:
-    """Print the measured accuracy of the predictions."""
+    """Print the accuracy of the predictions, as measured in our tests."""
 
     def percent(kind: str) -> str:
         return f"{100 * accuracy[kind]['nine_of_ten']:.0f} %"
@@ -322,7 +322,7 @@ def print_accuracy(accuracy: dict[str, Any], observers: list[str], printer: "Pri
 
 
 def print_alternatives(planned: dict[str, Any], observers: list[str], printer: "Printer") -> None:
-    """Print the best number of looks for each policy that is not recommended."""
+    """Print the best number of looks, and its regret plus cost, for each policy not recommended."""
     from kibitz.cli.output import format_number
 
     def total(observer: str) -> str:
@@ -344,7 +344,7 @@ def print_alternatives(planned: dict[str, Any], observers: list[str], printer: "
 
 
 def print_points(simulation: dict[str, Any], printer: "Printer") -> None:
-    """Print predictions beside simulations."""
+    """Print a table of the predicted and the simulated regret."""
     from kibitz.cli.output import format_mean, format_number
 
     rows = [

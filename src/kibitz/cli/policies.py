@@ -1,4 +1,4 @@
-"""`kibitz policies`, and the parsing of --policy."""
+"""`kibitz policies`: list the policies. This module also parses the option --policy."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +22,7 @@ def policies() -> None:
 
 
 def parse_policies(specs: Sequence[str]) -> dict[str, Any]:
-    """Return a dict from each spec, such as ucb:exploration=2, to its policy."""
+    """Return a dict of the policies described by specs such as "ucb:exploration=2", by spec."""
     import inspect
 
     from kibitz.cli.option import OptionError, suggest
@@ -43,13 +43,13 @@ def parse_policies(specs: Sequence[str]) -> dict[str, Any]:
             values = {p: parse_parameter(word, known[p].annotation, p) for p, word in words.items()}
             scale = values.pop("scale", None)
             parsed[spec] = from_spec({"name": name, "parameters": values, "scale": scale})
-        except (ValueError, OptionError) as error:  # about a parameter, not a flag of the same name
+        except (ValueError, OptionError) as error:  # the error names a parameter, not a flag
             raise OptionError(f"--policy {name}: {error}") from None
     return parsed
 
 
 def split_spec(spec: str, names: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """Split NAME:param=value,... into its parts; raise an OptionError if the name is unknown."""
+    """Split NAME:PARAMETER=VALUE,... into the name and a dict of the values, by parameter."""
     from kibitz._validation import short_repr
     from kibitz.cli.option import OptionError, suggest
 
@@ -70,7 +70,7 @@ def split_spec(spec: str, names: Sequence[str]) -> tuple[str, dict[str, str]]:
 
 
 def parse_parameter(word: str, annotation: Any, name: str) -> Any:
-    """Parse a parameter of a policy as its annotation says: bool, float, int or str."""
+    """Parse the value of a policy's parameter, as its annotation says: bool, float, int or str."""
     from kibitz.cli.option import parse_bool, parse_integer, parse_number
 
     kinds = getattr(annotation, "__args__", (annotation,))  # the types in `int | None`

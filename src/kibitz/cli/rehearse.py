@@ -1,4 +1,4 @@
-"""`kibitz rehearse`: run an agent and its store against a simulated environment."""
+"""`kibitz rehearse`: run an agent and its store in a simulated environment."""
 
 from pathlib import Path
 from typing import Annotated, Literal, get_args

@@ -1,4 +1,4 @@
-"""`kibitz reproduce`: the paper's experiments."""
+"""`kibitz reproduce`: reproduce the paper's experiments and write a report."""
 
 from pathlib import Path
 from typing import Annotated, Any

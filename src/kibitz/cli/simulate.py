@@ -155,7 +155,7 @@ def load_problem(log: str, means: list[float] | None, sd: list[float] | None) ->
 
 
 def make_problem(rewards: Rewards, means: list[float] | None, sd: list[float] | None) -> Any:
-    """Return the problem that the options describe."""
+    """Return the problem that --rewards, --means and --sd describe."""
     if means is None:
         raise OptionError("no problem given; use --means, as in --means 2,1.8,0.5, or --log FILE")
     from kibitz.model.problem import bernoulli, gaussian
@@ -178,7 +178,7 @@ def make_feedback(
     looks: int,
     paid: bool,
 ) -> Any:
-    """Return the feedback that the options describe."""
+    """Return the feedback that --observer and the other options of looks describe."""
     from kibitz.model import feedback
 
     if observer in {"bandit", "full"}:
@@ -236,13 +236,13 @@ def summarize(data: "xarray.Dataset") -> dict[str, Any]:
 
 
 def standard_error(final: "xarray.DataArray") -> float:
-    """Return the standard error of a mean over runs; 0 for a single run."""
+    """Return the standard error of the mean over runs; 0 for a single run."""
     runs = final.sizes["run"]
     return float(final.std(ddof=1)) / math.sqrt(runs) if runs > 1 else 0.0
 
 
 def format_regret(final: "xarray.DataArray") -> str:
-    """Format a mean over runs with its standard error."""
+    """Format the mean over runs, with its standard error."""
     from kibitz.cli.output import format_mean
 
     return format_mean(float(final.mean()), standard_error(final))

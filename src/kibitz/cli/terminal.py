@@ -16,7 +16,7 @@ HANDLER = "kibitz-ascii"
 
 
 def replace_unencodable(error: UnicodeError) -> tuple[str, int]:
-    """Return the replacement for characters that cannot be encoded; an error handler for `codecs`."""
+    """Return the replacement for characters that cannot be encoded, as `codecs` error handlers do."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
     letters = error.object[error.start : error.end]

@@ -1,4 +1,4 @@
-"""`kibitz simulate --watch`: show progress in a window if possible, otherwise in a live table."""
+"""`kibitz simulate --watch`: show the results so far, in a window or in a live table."""
 
 import sys
 from collections.abc import Iterator
@@ -22,9 +22,9 @@ BLOCKS, ASCII = "▁▂▃▄▅▆▇█", "_.:-=+*#"  # characters of a sparkl
 
 @contextmanager
 def open_screen(window: "Window | None") -> Iterator["Screen"]:
-    """Yield a screen that draws in `window`, or a live table on standard error if there is no window.
+    """Yield a screen that draws in `window` or, if `window` is None, a live table on standard error.
 
-    Without a window, nothing is shown if standard error is not a terminal.
+    If there is no window and standard error is not a terminal, the screen shows nothing.
     """
     from kibitz.plotting.race import Curves
 
@@ -41,7 +41,7 @@ def open_screen(window: "Window | None") -> Iterator["Screen"]:
 
 
 class LiveTable:
-    """A table of mean regret with a sparkline for each policy."""
+    """A table in the terminal with the mean regret and a sparkline of each policy."""
 
     def __init__(self, live: "Live") -> None:
         self.live = live
@@ -54,7 +54,7 @@ class LiveTable:
         self._print()
 
     def show(self, data: "xarray.Dataset", words: str) -> None:
-        """Show the runs that are complete."""
+        """Show the mean regret over the completed runs; `words` is a part of the title."""
         self.words, self.rows = words, []
         curves = data["regret"].mean("run").compute()
         for label in data["policy"].to_numpy():
@@ -77,7 +77,10 @@ class LiveTable:
 
 
 def sparkline(regret: "xarray.DataArray", top: "xarray.DataArray") -> str:
-    """Return mean regret against the logarithm of the stage as a line of block characters."""
+    """Return a line of block characters: mean regret against the logarithm of the stage.
+
+    The highest block stands for the regret `top`.
+    """
     import numpy as np
 
     stages = np.log(regret["stage"].to_numpy())

@@ -22,8 +22,8 @@ class Event(NamedTuple):
 
     seq: int  # 1, 2, 3, ... for each agent
     at: float  # seconds since 1970
-    kind: str  # DECISION_KINDS, ARM_STATUS, told, corrected, forgotten or silent
-    id: int | None  # id of the decision
+    kind: str  # in DECISION_KINDS or ARM_STATUS, or told, corrected, forgotten or silent
+    id: int | None  # id of the decision; None if the event changes an arm
     arm: str
     reward: float | None
     key: str | None
@@ -35,7 +35,7 @@ class Decision(NamedTuple):
     Attributes
     ----------
     id
-        1, 2, 3, ... for each agent.
+        The number of the decision; the decisions of each agent are numbered 1, 2, 3, ...
     kind
         "pull" or "look".
     arm
@@ -72,12 +72,12 @@ class Arm:
 
     @property
     def n_observed(self) -> int:
-        """The number of observations, O_i."""
+        """The number of observed rewards, from pulls and from looks."""
         return self.n_pulls + self.n_looks
 
     @property
     def mean(self) -> float:
-        """The mean of all observations; NaN if there are none."""
+        """The mean of all observed rewards; NaN if the arm has no observations."""
         return (self.pull_sum + self.look_sum) / self.n_observed if self.n_observed else float("nan")
 
     def count_decision(self, kind: str) -> None:
@@ -130,7 +130,7 @@ class DecisionRecord:
     arm: int
     key: str | None
     asked_at: float
-    stage: int  # number of pulls requested so far, including this one
+    stage: int  # number of pulls requested up to and including this decision; at least 1
     status: str = "pending"
     told: float | None = None  # the reward that was reported
     reward: float | None = None  # the reward that counts, after corrections
@@ -149,7 +149,7 @@ class Projection:
 
 
 def project(events: Iterable[Event]) -> Projection:
-    """Replay a log; raise ValueError if it is inconsistent."""
+    """Replay a log and return its projection; raise ValueError if the log is inconsistent."""
     p = Projection()
     places: dict[str, int] = {}
     for event in events:

@@ -1,9 +1,9 @@
 """Live agents: ask which arm to pull, then tell the reward.
 
-Every operation is one transaction on the agent's store and returns after the commit. It appends to
-the event log and updates the projection (`kibitz.live.events`). An agent keeps no other state.
-Threads, processes and, on PostgreSQL, machines can therefore share an agent, crash and restart
-without losing data.
+Each operation is one transaction on the agent's store. It appends to the event log, updates the
+projection (`kibitz.live.events`) and returns after the commit. An agent has no state outside its
+store. Threads, processes and, on PostgreSQL, machines can therefore share an agent, crash and
+restart without losing data.
 """
 
 import functools
@@ -50,7 +50,8 @@ def agent(
         The agent's name in the store.
     arms
         The names of at least two arms. Without `arms`, the agent must already exist. If `arms` are
-        given and the agent exists, its configuration must be the same.
+        given and the agent already exists, all arguments must be those with which it was created;
+        only the seed can be omitted.
     policy
         A policy of kibitz, or a policy made by `index_policy` from a function at the top level of a
         module or file. Opening the agent later imports that module.
@@ -63,8 +64,9 @@ def agent(
         The number of seconds after which a decision without a report stops being pending. By default,
         decisions stay pending until they are reported. A late report still counts.
     silence
-        What to do with a decision that has no report after `patience` seconds: "forget" it, or count
-        it with the given reward, such as 0 for no click.
+        What happens to a decision that has no report after `patience` seconds. With "forget", no
+        reward is counted. With a number, such as 0 for no click, this number is counted as the
+        reward.
     """
     given = check_config(name, arms, policy, scale, seed, patience, silence)
     store = connect(url, create=arms is not None)
@@ -81,7 +83,11 @@ def agent(
 
 
 def check_store(url: str, name: str | None = None) -> dict[str, list[str]]:
-    """List the discrepancies of each agent; for a damaged file, list the events that can be read."""
+    """Return, by agent, the discrepancies between the stored state and the event log.
+
+    `name` limits the check to one agent. The key "file" lists the errors in a damaged SQLite file. If
+    the agents of a damaged file cannot be checked, their lists say which events can be read.
+    """
     found: dict[str, list[str]] = {}
     path = sqlite_path(url)
     try:
@@ -131,14 +137,14 @@ class Agent:
 
     @property
     def store(self) -> Store:
-        """The store of the agent."""
+        """The store that holds the agent; ValueError if the agent is closed."""
         if self._is_closed:
             raise ValueError(f"agent {self.name!r} is closed; open it again with kibitz.agent()")
         return self._store
 
     @property
     def policy(self) -> Policy:
-        """The policy that decides."""
+        """The policy that chooses the arms."""
         return self.config.policy
 
     def close(self) -> None:
@@ -161,7 +167,7 @@ class Agent:
         ----------
         key
             Idempotency key: repeated requests with the same key get the same decision. With `n`, a
-            list of keys.
+            list of `n` keys.
         among
             The names of the active arms to choose from. The default is all active arms.
         n
@@ -194,19 +200,24 @@ class Agent:
     def observe(self, arm: str, reward: float, key: str | None = None) -> str:
         """Report an observation that was not asked for.
 
-        Return "counted", or "duplicate" for a repeated key.
+        Return "counted", or "duplicate" if the same observation was already reported with this key.
+        Another arm or another reward with the same key raises `Conflict`.
         """
         return str(self.batch([("observe", (arm, reward, key))])[0])
 
     def forget(self, id: int) -> str:
-        """Stop waiting for a report; return "forgotten" or "duplicate".
+        """Stop waiting for the report of a decision.
 
-        A late report still counts.
+        Return "forgotten", or "duplicate" if the decision was already forgotten. A late report still
+        counts.
         """
         return str(self.batch([("forget", (id,))])[0])
 
     def correct(self, id: int, reward: float) -> str:
-        """Replace the reward of a decision; return "corrected" or "duplicate"."""
+        """Replace the reward of a decision.
+
+        Return "corrected", or "duplicate" if the decision already has this reward.
+        """
         return str(self.batch([("correct", (id, reward))])[0])
 
     def batch(
@@ -214,9 +225,10 @@ class Agent:
     ) -> list[Any]:
         """Run several operations in one transaction; return their answers.
 
-        An operation is a name (ask, look, tell, observe, forget or correct) with its arguments. If
-        any operation is invalid, no operation is applied. With `return_errors`, the ValueError of an
-        invalid operation is returned in place of its answer, and all other operations are applied.
+        Each operation is a pair: a name (ask, look, tell, observe, forget or correct) and a tuple of
+        arguments. If any operation is invalid, no operation is applied. With `return_errors`, the
+        ValueError of an invalid operation is returned in place of its answer, and the other
+        operations are applied.
         """
         parsed = [self._parse(name, values, return_errors) for name, values in operations]
 
@@ -250,7 +262,10 @@ class Agent:
     def _parse(
         self, name: str, values: tuple[Any, ...], return_errors: bool
     ) -> Operation | Exception:
-        """Validate the arguments of an operation; with `return_errors`, return a ValueError."""
+        """Return an operation with validated arguments.
+
+        If the arguments are invalid, raise ValueError, or return it if `return_errors` is True.
+        """
         try:
             return name, getattr(self, f"_parse_{name}")(*values)
         except ValueError as error:
@@ -302,7 +317,7 @@ class Agent:
         return kind, name
 
     def _parse_reward(self, reward: Any) -> float:
-        if isinstance(reward, bool | np.bool_):  # click or no click
+        if isinstance(reward, bool | np.bool_):  # True for a click, False for no click
             reward = float(reward)
         value = finite(reward, "reward")
         if self.policy.rewards == "bernoulli" and value not in {0.0, 1.0}:
@@ -354,7 +369,7 @@ class Agent:
         export(self.events(), file)
 
     def check(self) -> list[str]:
-        """Replay the log; list discrepancies between the stored state and the log ([] if none)."""
+        """Replay the log; return the discrepancies between the stored state and the log, as text."""
 
         def work(database: Database) -> list[str]:
             row = queries.read_agent(database, self.name)

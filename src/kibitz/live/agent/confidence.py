@@ -37,7 +37,10 @@ def check_delta(delta: Any) -> float:
 
 
 def radius(n: ArrayLike, delta: ArrayLike, scale: float = 1.0) -> Floats:
-    """Return half the width of the confidence interval after n observations; inf for n = 0."""
+    """Return half the width of the confidence interval after `n` observations; inf for n = 0.
+
+    The probability that the interval fails at any time is at most `delta`.
+    """
     counts = np.asarray(n, dtype=float)
     level = (counts + RHO) * (np.log1p(counts / RHO) - 2 * np.log(delta))
     divisor = np.maximum(counts, 1.0)
@@ -45,7 +48,11 @@ def radius(n: ArrayLike, delta: ArrayLike, scale: float = 1.0) -> Floats:
 
 
 def intervals(n: ArrayLike, means: ArrayLike, delta: float, scale: float) -> tuple[Floats, Floats]:
-    """Return intervals that contain all means simultaneously with probability 1 - delta."""
+    """Return the lower and the upper ends of confidence intervals for the true means.
+
+    `n` and `means` are the number and the mean of the observations of each arm. With probability at
+    least 1 - delta, all intervals contain their true means at all times.
+    """
     counts, centres = np.asarray(n, dtype=float), np.asarray(means, dtype=float)
     half = radius(counts, delta / counts.size, scale)
     centres = np.where(counts > 0, centres, 0.0)
@@ -55,9 +62,9 @@ def intervals(n: ArrayLike, means: ArrayLike, delta: float, scale: float) -> tup
 def best_arm_p_values(n: ArrayLike, means: ArrayLike, scale: float) -> Floats:
     """Return, for each arm, an anytime-valid p-value of the hypothesis that the arm is the best.
 
-    The p-value is the smallest delta at which the intervals rule the arm out; it is 1 if they do so
-    at no delta. If the arm is the best, the probability that its p-value is ever p or smaller is at
-    most p.
+    The p-value is the smallest delta at which the intervals rule the arm out; it is 1 if the
+    intervals rule the arm out at no delta. If the arm is the best, the probability that its p-value
+    is ever p or smaller is at most p.
     """
     counts, centres = np.asarray(n, dtype=float), np.asarray(means, dtype=float)
     rivals = _find_undominated(counts, centres)
@@ -80,7 +87,7 @@ def best_arm_p_values(n: ArrayLike, means: ArrayLike, scale: float) -> Floats:
 
 
 def _find_undominated(counts: Floats, centres: Floats) -> NDArray[np.int64]:
-    """Return the arms whose interval can have the largest lower end.
+    """Return the arms whose interval may have the largest lower end of all intervals.
 
     An arm is returned if no other arm has both at least as many observations and at least as large a
     mean.
@@ -94,7 +101,10 @@ def _find_undominated(counts: Floats, centres: Floats) -> NDArray[np.int64]:
 
 
 def gap_intervals(low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """Return bounds on each arm's gap to the best arm, from intervals for the means."""
+    """Return lower and upper bounds on the gap of each arm to the best arm.
+
+    `low` and `high` are the ends of the intervals for the means.
+    """
     least = np.maximum(low.max() - high, 0.0)
     most = np.empty_like(low)
     for arm in range(low.size):
@@ -104,11 +114,13 @@ def gap_intervals(low: Floats, high: Floats) -> tuple[Floats, Floats]:
 
 
 def regret_interval(n_pulls: ArrayLike, low: Floats, high: Floats) -> tuple[float, float]:
-    r"""Return an interval for the regret \sum_i \Delta_i N_i, from intervals for the means.
+    r"""Return an interval for the regret, from intervals for the means.
 
-    For the lower bound, the best mean is the largest lower end, and every other mean is the upper end
-    of its interval. For the upper bound, one mean is the upper end of its interval, and every other
-    mean is the lower end.
+    The regret is \sum_i \Delta_i N_i, where \Delta_i is the gap of arm i and N_i its number of pulls.
+    The lower bound takes the largest lower end of the intervals as the best mean, and the upper end
+    of its interval as the mean of every other arm. The upper bound takes the upper end of one
+    interval as the best mean, and the lower end as the mean of every other arm; it is the largest
+    regret over all choices of the best arm.
     """
     pulls = np.asarray(n_pulls, dtype=float)
     pulled = pulls > 0

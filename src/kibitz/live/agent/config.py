@@ -20,7 +20,7 @@ class Config:
         self.policy = from_spec(self.data["policy"])
         self.params = self.policy.params
         self.scale: float = self.data["scale"]
-        self.unit = self.policy.scale_for(self.scale)  # the policy gets rewards divided by this
+        self.unit = self.policy.scale_for(self.scale)  # the policy gets rewards divided by this unit
         self.in_turn = self.policy.in_phases  # each request needs the report of the last decision
         self.stores_state = self.in_turn or self.policy.hold is not None
 
@@ -80,8 +80,8 @@ def to_stored(data: ConfigData) -> str:
 def check_same(name: str, stored: ConfigData, given: ConfigData) -> None:
     """Raise ValueError if an agent is opened with a configuration that differs from the stored one.
 
-    If arms are given, compare all arguments, except a seed that is not given. If not, compare only
-    the arguments that differ from their defaults.
+    If `given` has arms, compare all arguments, except a seed of None. If `given` has no arms, compare
+    only the arguments that differ from their defaults.
     """
     defaults = {"scale": 1.0, "silence": "forget"} if given["arms"] is None else {}
     for key, value in given.items():

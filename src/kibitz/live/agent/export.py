@@ -25,7 +25,7 @@ SUFFIXES = (".csv", ".jsonl", ".nc")
 
 
 def export(events: Iterable[Event], file: str | os.PathLike[str]) -> None:
-    """Write a log to a file atomically, in the format that the suffix of the file names."""
+    """Write a log to a file atomically, as CSV, JSON lines or netCDF, depending on the suffix."""
     target, suffix = check_export(file), Path(file).suffix
     if suffix == ".nc":
         write_atomic(target, as_netcdf(events))
@@ -79,7 +79,10 @@ def split(events: Iterable[Event]) -> Iterator[list[Event]]:
 
 
 def as_dataset(events: Iterable[Event]) -> "xarray.Dataset":
-    """Return a log as a dataset along `seq`; a missing id is 0, and a missing reward is NaN."""
+    """Return a log as a dataset with the dimension `seq`.
+
+    A missing id is 0, a missing reward is NaN, and a missing key is the empty string.
+    """
     import xarray
 
     log = list(events)

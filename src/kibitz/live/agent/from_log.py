@@ -34,9 +34,12 @@ class Logged(Problem):
     n_observed
         The number of observations of each arm.
     low, high
-        Confidence sequences for the true means, simultaneously valid with probability 1 - delta (see
-        `kibitz.live.agent.confidence`). Their sub-Gaussian scale is half the range of the observed
-        rewards.
+        The ends of confidence sequences for the true means, which are simultaneously valid with
+        probability 1 - delta (see `kibitz.live.agent.confidence`). They assume the sub-Gaussian scale
+        of the problem: half the range of the observed rewards of an arm, for the arm with the widest
+        range.
+    delta
+        An upper bound on the probability that any of these intervals fails to contain its mean.
     """
 
     arms: tuple[str, ...] = ()
@@ -51,7 +54,7 @@ class Logged(Problem):
 
     @property
     def gap_intervals(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The smallest and the largest gap of each arm that the intervals allow."""
+        """Lower and upper bounds on the gap of each arm, from the intervals for the means."""
         return gap_intervals(self.low, self.high)
 
 
@@ -71,7 +74,7 @@ def from_log(
         The name of the column with the event kinds, in a log written by kibitz. Such a log is
         replayed, so corrections are taken into account. Other logs do not need this column.
     delta
-        The largest probability that any interval fails to contain its mean.
+        An upper bound on the probability that any interval fails to contain its mean.
     """
     delta = check_delta(delta)
     columns = _columns(source)
@@ -95,13 +98,15 @@ def from_log(
 def size_interval(
     problem: Logged, horizon: int, cost: float, exploration: float = 6.0
 ) -> tuple[float, float]:
-    """Return the smallest and largest bucket size ε that may be optimal, given the log.
+    """Return the smallest and the largest rate of looks ε that may be optimal, given a log.
 
-    The planner recommends a size for each of nine sets of gaps. From set to set, all gaps move
-    together from the lower to the upper ends of their intervals. The range includes 0 if an arm may
-    be as good as the best arm, because then looks may be worthless. `cost` is in units of reward.
-    The means of a log tend to overstate gaps, because the largest of several means is partly large
-    by chance.
+    The planner recommends a rate for each of nine sets of gaps. From set to set, all gaps move
+    together from the lower to the upper ends of their intervals. The range includes 0 if the log does
+    not rule out that another arm is as good as the best arm, because looks may then be worthless. The
+    means of a log tend to overstate gaps, because the largest of several means is partly large by
+    chance.
+
+    `cost` is the cost of a look in units of reward; `exploration` is the constant c of UCB's index.
     """
     from kibitz.planning.planner import plan
 

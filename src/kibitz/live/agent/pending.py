@@ -1,19 +1,19 @@
-r"""Decisions while rewards are delayed (pending).
+r"""Choose arms while the reports of earlier decisions are delayed (pending).
 
-If every report arrives before the next request, an agent decides as the simulator does. Otherwise,
-let an arm have n reported observations and p pending pulls:
+If every report arrives before the next request, an agent decides as the simulator does. If reports
+are delayed, let an arm have n reported observations and p pending pulls:
 
 - The stage of the policy is the number of pulls requested.
 - The mean is taken over reported rewards. The count in the index is min(n + p, 2n): pending pulls
   narrow the confidence interval, so a hundred simultaneous requests do not all get the same arm. At
   most n pending pulls count, so lost reports cannot make an arm seem well known. The policy decides
   in the state that follows min(n, p) further rewards equal to the arm's mean.
-- Arms without any report are chosen first, in the order of their requested pulls, fewest first. In
-  stage t, an arm that was already requested \sqrt t times or more is chosen in this way only if no
-  arm has a report.
+- An arm without any report is pulled before all arms with a report. Among several arms without a
+  report, the arm with the fewest requested pulls is pulled first. In stage t, this rule excludes an
+  arm with \sqrt t requested pulls or more, unless no arm has a report.
 - For a look, pending looks count like pending pulls. The pending pull of the current stage does not
-  count, because pull and look are chosen from the same state. An arm that has reports of
-  looks only counts as known.
+  count, because the pull and the look of a stage are chosen from the same state. An arm counts as
+  known even if all its reports are of looks.
 - Thompson sampling ignores pending pulls, because its random draws already spread the requests.
 
 Policies with phases (`Policy.in_phases`) need the reports in order: each request must wait for the
@@ -35,8 +35,8 @@ def build_state(
 ) -> Any:
     """Return the state of a policy after all reports and the `pending` (pulls, looks) of each arm.
 
-    A pending pull or look counts as a reward equal to the mean of its arm. At most as many count as
-    the arm has observations.
+    A pending pull or look counts as a reward equal to the mean of its arm. For an arm with n
+    observations, at most n pending pulls and looks count.
     """
     state = policy.init(params, len(arms))
     for place, arm in enumerate(arms):
@@ -63,7 +63,7 @@ def build_state(
 
 
 def find_unknown_arms(policy: Policy, params: Any, state: Any, stage: int) -> list[int]:
-    """Return the places of the arms that the policy has not tried and would therefore pull first."""
+    """Return the indices of the arms that the policy has not tried and would therefore pull first."""
     tried = policy.view(params, state, stage).tried if policy.view else state.statistics.n_pulls
     return [place for place, n in enumerate(tried) if n == 0]
 
@@ -81,7 +81,7 @@ def count_pending_pulls(arm: Arm, is_current: bool) -> int:
 
 
 def pull(policy: Policy, params: Any, arms: Sequence[Arm], stage: int, scale: float, rng: Any) -> int:
-    """Return the place of the arm to pull."""
+    """Return the index in `arms` of the arm to pull."""
     places = range(len(arms))
     pending = [(count_pending_pulls(arm, False), 0) for arm in arms]
     state = build_state(policy, params, arms, scale, pending)
@@ -106,10 +106,11 @@ def look(
     current: int | None,
     stored: Any = None,
 ) -> int:
-    """Return the place of the arm to look at.
+    """Return the index in `arms` of the arm to look at.
 
-    `current` is the place of the arm whose pull in the current stage is pending, or None. `stored` is
-    the stored state of a policy that looks at one arm several times in a row.
+    `current` is the index of the arm whose pull in the current stage is pending, or None if no such
+    pull is pending. `stored` is the stored state of a policy that looks at one arm several times in a
+    row, or None.
     """
     places = [p for p, arm in enumerate(arms) if arm.n_observed > 0 or arm.looks_pending == 0]
     if not places:

@@ -1,6 +1,6 @@
-"""Stored policy states, as JSON, for policies that depend on the order of reports.
+"""Store the state of a policy as JSON, if the state depends on the order of the reports.
 
-For all other policies the state follows from the counts and sums of the arms (`agent/pending.py`).
+The state of any other policy follows from the counts and sums of the arms (`agent/pending.py`).
 """
 
 import json
@@ -14,7 +14,7 @@ from kibitz.policies.policy import list_arrays, replace_arrays
 
 
 def update(config: Config, state: Any, record: DecisionRecord, reward: float) -> Any:
-    """Return the state of a policy after a reward."""
+    """Return the state of the policy after it learns the reward of a decision."""
     is_look = record.kind != "pull"
     return config.policy.update(
         config.params, state, record.stage, record.arm, 1, reward / config.unit, is_look
@@ -42,9 +42,9 @@ def to_json(state: Any) -> str:
 
 
 def from_json(text: str, empty: Any) -> Any:
-    """Read a state from JSON; `empty` is the policy's initial state.
+    """Return the state that `to_json` converted to JSON; `empty` is the policy's initial state.
 
-    Raise ValueError if the state was written by an older version of the policy, with other arrays.
+    Raise ValueError if an older version of the policy wrote the state with arrays of other shapes.
     """
     stored, arrays = json.loads(text), list_arrays(empty)
     parts = [_array(part, new.dtype) for part, new in zip(stored, arrays, strict=True)]
@@ -62,5 +62,5 @@ def is_outdated(text: str | None, empty: Any) -> bool:
 
 
 def _array(stored: list[Any], dtype: Any) -> Any:
-    """Return an array from its JSON form, in which records are lists."""
+    """Return an array from its JSON form, in which each record of a structured array is a list."""
     return np.array(stored if dtype.names is None else [tuple(record) for record in stored], dtype)

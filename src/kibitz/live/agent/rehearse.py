@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 START = 4e9  # time of stage 0 in seconds since 1970; a stage takes one second
 N_STAGES = 200  # log-spaced stages at which regret is recorded
-NEVER = 2**62
+NEVER = 2**62  # a stage beyond every horizon
 
 
 class Faults(NamedTuple):
@@ -67,18 +67,22 @@ def rehearse(
         The probability of a look in each stage.
     patience
         The number of stages after which a decision without a report stops being pending. The default
-        is 2 * delay + 10 if reports can be lost; otherwise, decisions stay pending.
+        is 2 * delay + 10 if `loss` is positive. If `loss` is 0, decisions stay pending by default.
     store
         The store that holds one agent for each run (`rehearsal-0`, ...). The default is a temporary
         file.
     beside
         A result of `simulate` for the same problem, horizon, runs and seed with `active(rate)` as
         feedback. Its policies are added to the result for comparison.
+    progress
+        A function that is called after each run as `progress(activity, share)`, with the share of the
+        runs that are complete.
 
     Returns
     -------
     xarray.Dataset
-        `regret` (policy, run, stage) of the policy "agent" and of the policies of `beside`;
+        `regret` (policy, run, stage) and `final_regret` (policy, run) of the policy "agent" and of
+        the policies of `beside`;
         `n_duplicates` (run), the number of reports that arrived twice and were counted once.
     """
     import xarray
@@ -157,10 +161,10 @@ def play(
 
 
 def environment_streams(seed: int, run: int) -> tuple[Generator, Generator]:
-    """Return the simulator's random streams of a run: one for pulls, one for looks.
+    """Return two random streams of the simulator for a run: one for pulls and one for looks.
 
-    `engine/rng.py` seeds three SFC64 generators from nine words; the third generator belongs to the
-    policy.
+    `engine/rng.py` seeds three SFC64 generators, each from three 64-bit words. The third generator
+    belongs to the policy.
     """
     words = SeedSequence(seed, spawn_key=(run,)).generate_state(9, np.uint64)
     rewards, looks = SFC64(0), SFC64(0)
@@ -171,7 +175,7 @@ def environment_streams(seed: int, run: int) -> tuple[Generator, Generator]:
 
 
 def draw(problem: Problem, arm: int, rng: Generator) -> float:
-    """Draw a reward as the simulator does."""
+    """Return a random reward of an arm, drawn as the simulator draws it."""
     if problem.kind == "gaussian":
         return float(problem.means[arm] + problem.sds[arm] * rng.standard_normal())
     u = rng.random()
@@ -182,7 +186,7 @@ def draw(problem: Problem, arm: int, rng: Generator) -> float:
 
 
 def next_look(rate: float, stage: int, rng: Generator) -> int:
-    """Return the first stage after `stage` at which a look arrives; waiting times are geometric."""
+    """Return the stage of the first look after `stage`; the waiting time is geometric."""
     if rate == 0:
         return NEVER
     expected_wait = -1 / math.log1p(-rate) if rate < 1 else 0.0

@@ -26,20 +26,20 @@ INEQUALITY = (
 def report(
     store: Store, config: Config, now: float, delta: float = 0.05, saved: float | None = None
 ) -> "xarray.Dataset":
-    r"""Return counts, mean and confidence sequence of each arm, and totals as attributes.
+    r"""Return the counts, the mean and the confidence sequence of each arm; attributes hold totals.
 
     Each arm has a `status` and five counts: `n_asked` counts the pulls requested, `n_pulls` the pulls
     reported, `n_looks` the looks reported, `n_pending` the pulls and looks that are pending, and
     `n_forgotten` the pulls and looks that were forgotten. `oldest` is the age of the oldest pending
     decision in seconds. `mean` is the mean of all observations, and [`low`, `high`] is a confidence
-    sequence for the true mean (the attribute `inequality` states it). All intervals are valid
-    simultaneously and at all times with probability 1 - delta. `best` is an anytime-valid p-value of
-    the hypothesis that the arm is the best: if the hypothesis is true, the probability that `best` is
-    ever p or smaller is at most p.
+    sequence for the true mean, from the inequality in the attribute `inequality`. All intervals are
+    valid simultaneously and at all times with probability 1 - delta. `best` is an anytime-valid
+    p-value of the hypothesis that the arm is the best: if the hypothesis is true, the probability
+    that `best` is ever p or smaller is at most p.
 
     The attributes are `regret_low` and `regret_high`, an interval for the regret so far;
     `looks_saved`, the planner's estimate of the regret that the looks have saved; and `warnings`.
-    Most of the running time goes into this estimate; pass `saved` to use a known value instead.
+    Most of the running time is spent on `looks_saved`; pass `saved` to use a known value instead.
     """
     import xarray
 
@@ -98,8 +98,8 @@ def looks_saved(arms: list[Arm], n_asks: int, scale: float) -> float:
     """Return the planner's estimate of the regret that the looks have saved.
 
     The planner assumes UCB1-Double and the current means of the arms that are not retired. The
-    estimate is NaN if there are no looks, fewer than two pulls or two arms, an arm without
-    observations, or no gaps.
+    estimate is NaN if there are no looks, fewer than two pulls or fewer than two of these arms, if
+    one of these arms has no observations, or if all their means are equal.
     """
     from kibitz.planning.prediction import predict
 
@@ -142,7 +142,11 @@ def warnings(scale: float, arms: list[Arm], n_asks: int, last_look: int) -> list
 
 
 def _compare_loss_rates(arms: list[Arm]) -> list[str]:
-    """Warn if arms lose reports at different rates (Fisher's exact test, level 0.001)."""
+    """Return a warning if arms lose reports at different rates, or [] if they do not.
+
+    Among the arms with at least 20 reported or forgotten pulls, Fisher's exact test compares the
+    arms with the lowest and the highest loss rate, at level 0.001 divided by the number of pairs.
+    """
     from scipy.stats import fisher_exact
 
     settled = [(arm, arm.n_forgotten, arm.n_pulls) for arm in arms if arm.n_forgotten + arm.n_pulls]
@@ -171,7 +175,7 @@ def to_plain(data: "xarray.Dataset") -> dict[str, Any]:
 
 
 def from_plain(content: dict[str, Any]) -> "xarray.Dataset":
-    """Convert plain data, as `to_plain` returns it, to a report."""
+    """Convert plain data that `to_plain` returned back to a report."""
     import xarray
 
     rows = content["arms"]

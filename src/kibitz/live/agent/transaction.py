@@ -1,6 +1,6 @@
-"""The operations of an agent in one transaction.
+"""Run the operations of an agent in one transaction.
 
-Decisions are read on demand. `finish` writes changed decisions and new events in a few statements.
+A decision is read when an operation needs it. `finish` writes all changes in a few SQL statements.
 """
 
 from collections.abc import Sequence
@@ -33,10 +33,10 @@ class Transaction:
         self.at = max(latest, now)
         self._before = row.n_events
         self._arms = known[1] if known is not None and known[0] == row.n_events else None
-        self._touched: set[int] = set()  # places of changed arms
+        self._touched: set[int] = set()  # indices of changed arms
         self._events: list[tuple[Any, ...]] = []
-        self._decisions: dict[int, DecisionRecord] = {}  # read or new, by id
-        self._keys: dict[str, int | None] = {}  # decision id of each key; None if unused
+        self._decisions: dict[int, DecisionRecord] = {}  # read or made in this transaction, by id
+        self._keys: dict[str, int | None] = {}  # decision id by key; None: no decision has the key
         self._new: list[int] = []
         self._changed: set[int] = set()
 
@@ -55,7 +55,10 @@ class Transaction:
     # ------------------------------------------------------------------------------ operations
 
     def ask(self, keys: list[str | None], among: list[str] | None, many: bool) -> Any:
-        """Choose an arm to pull for each key; with `many`, return a list of decisions."""
+        """Choose an arm to pull for each key.
+
+        Return the list of decisions if `many` is True, and the only decision if it is False.
+        """
         places = self._candidates(among)
         if len({*keys}) < len(keys) and any(keys):
             raise ValueError("key must be a list of different keys, but one occurs twice")
@@ -67,12 +70,12 @@ class Transaction:
         return decisions if many else decisions[0]
 
     def look(self, key: str | None) -> Decision:
-        """Choose an arm to look at."""
+        """Choose an arm to look at; return the decision."""
         places = self._candidates(None)
         return self._find_decision("look", key) or self._decide("look", places, key)
 
     def tell(self, id: int, reward: float) -> str:
-        """Count a report once."""
+        """Count the reward of a decision; return "counted", or "duplicate" for a repeated report."""
         record = self._read_decision(id)
         if record.status == "told":
             if reward in (record.reward, record.told):
@@ -85,7 +88,7 @@ class Transaction:
         return "counted"
 
     def observe(self, name: str, reward: float, key: str | None) -> str:
-        """Count an unsolicited observation."""
+        """Count an observation that was not asked for; return "counted" or "duplicate"."""
         place = self._find_arm(name)
         if self.arms[place].status == "retired":
             raise ValueError(f"arm {name!r} is retired and takes no new observations")
@@ -105,7 +108,7 @@ class Transaction:
         return "counted"
 
     def forget(self, id: int) -> str:
-        """Stop waiting for a report."""
+        """Stop waiting for the report of a decision; return "forgotten" or "duplicate"."""
         record = self._read_decision(id)
         if record.status == "forgotten":
             return "duplicate"
@@ -117,7 +120,7 @@ class Transaction:
         return "forgotten"
 
     def correct(self, id: int, reward: float) -> str:
-        """Replace a reward."""
+        """Replace the reward of a decision; return "corrected" or "duplicate"."""
         record = self._read_decision(id)
         if record.reward is None:
             raise ValueError(f"decision {id} has no reward to correct; use tell()")
@@ -162,7 +165,7 @@ class Transaction:
     # ----------------------------------------------------------------------------- choosing arms
 
     def _find_arm(self, name: str) -> int:
-        """Return the place of an arm."""
+        """Return the index of the arm with this name; raise ValueError if there is no such arm."""
         for place, arm in enumerate(self.arms):
             if arm.name == name:
                 return place
@@ -170,7 +173,10 @@ class Transaction:
         raise ValueError(f"arm must be one of {known}, got {name!r}")
 
     def _candidates(self, among: list[str] | None) -> list[int]:
-        """Return the places of the arms to choose from."""
+        """Return the indices of the arms to choose from: the active arms, or the arms in `among`.
+
+        Raise ValueError if an arm in `among` is not active, or if no arm is active.
+        """
         places = [place for place, arm in enumerate(self.arms) if arm.status == "active"]
         if among is not None:
             wanted = {self._find_arm(name) for name in among}
@@ -185,7 +191,7 @@ class Transaction:
         return places
 
     def _decide(self, kind: str, places: list[int], key: str | None) -> Decision:
-        """Make a decision."""
+        """Let the policy choose an arm; record the decision and return it."""
         stage = self.n_asks + 1 if kind == "pull" else max(1, self.n_asks)
         place = self._choose(kind, places, stage)
         self.n_asks += kind == "pull"
@@ -194,7 +200,7 @@ class Transaction:
         return Decision(id, kind, self.arms[place].name, key, self.at)
 
     def _choose(self, kind: str, places: list[int], stage: int) -> int:
-        """Return the place of the arm that the policy chooses.
+        """Return the index of the arm that the policy chooses among the arms at `places`.
 
         The policy's random numbers depend only on the agent's seed and the decision's id.
         """
@@ -219,7 +225,7 @@ class Transaction:
         return places[choice]
 
     def _find_current_pull(self) -> int | None:
-        """Return the place of the arm pulled in the current stage if this pull is pending."""
+        """Return the index of the arm whose pull in the current stage is pending, or None."""
         if not any(arm.n_pending for arm in self.arms):
             return None
         for id in reversed(self._new):
@@ -265,7 +271,7 @@ class Transaction:
                 self._keys[record.key] = id
 
     def _read_decision(self, id: int) -> DecisionRecord:
-        """Return a decision by its id."""
+        """Return the decision with this id; raise UnknownDecision if it does not exist."""
         if id not in self._decisions and id <= self.n_decisions:
             self._read("id", [id])
         if id not in self._decisions:
@@ -273,7 +279,10 @@ class Transaction:
         return self._decisions[id]
 
     def _find_key(self, kind: str, key: str | None) -> int | None:
-        """Return the id of the decision with a key; raise Conflict if the kinds differ."""
+        """Return the id of the decision with this key, or None if there is no such decision.
+
+        Raise Conflict if the decision is not of the given kind.
+        """
         if key is None:
             return None
         if key not in self._keys:
@@ -287,7 +296,7 @@ class Transaction:
         return id
 
     def _find_decision(self, kind: str, key: str | None) -> Decision | None:
-        """Return the decision that was made for a key, or None."""
+        """Return the decision that was already made for this key, or None."""
         if (id := self._find_key(kind, key)) is None:
             return None
         record = self._decisions[id]
@@ -304,7 +313,7 @@ class Transaction:
         return self.n_decisions
 
     def _settle(self, id: int, record: DecisionRecord, kind: str, reward: float | None) -> None:
-        """Apply a told, corrected, forgotten or silent event."""
+        """Apply a told, corrected, forgotten or silent event to a decision; append it to the log."""
         is_first = record.reward is None
         self.arms[record.arm].settle(record, kind, reward)
         self._append(kind, id, record.arm, reward, None)
@@ -323,7 +332,10 @@ class Transaction:
         return empty if self.state is None else policy_state.from_json(self.state, empty)
 
     def _learn(self, record: DecisionRecord, reward: float) -> None:
-        """Update the stored state, if the policy has one; other states follow from the counts."""
+        """Update the stored state of the policy with a reward.
+
+        Do nothing if the state of the policy follows from the counts and is not stored.
+        """
         if self.config.stores_state:
             state = policy_state.update(self.config, self._load_state(), record, reward)
             self.state = policy_state.to_json(state)
@@ -345,7 +357,7 @@ class Transaction:
         self._events.append((self.number, self.n_events, self.at, kind, id, place, reward, key))
 
     def _write(self) -> None:
-        """Write decisions and events."""
+        """Write new decisions, changed decisions and new events to the database."""
         new = {id: self._decisions[id] for id in self._new}
         changed = {id: self._decisions[id] for id in self._changed.difference(self._new)}
         queries.write_decisions(self.database, self.number, new, changed)
@@ -353,7 +365,7 @@ class Transaction:
         self._new, self._changed, self._events = [], set(), []
 
     def finish(self) -> None:
-        """Write all changes."""
+        """Write all changes of this transaction to the database."""
         if self.n_events == self._before:
             return
         self._write()

@@ -1,7 +1,7 @@
 """Routes of the dashboard: its HTML, login, and streams of snapshots.
 
 `GET /` returns the dashboard: one HTML file with its style and script inline. The
-Content-Security-Policy forbids any other script or style, and requests to other sites. A login
+Content-Security-Policy forbids all other scripts and styles, and requests to other sites. A login
 exchanges a token for a cookie that scripts cannot read. `GET /v1/agents/{name}/watch` streams
 snapshots of an agent (`snapshots.py`) as server-sent events: the first snapshot at once, then a
 snapshot after each change, at most twice a second.

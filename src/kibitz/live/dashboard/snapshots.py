@@ -23,10 +23,10 @@ from kibitz.live.store import queries
 from kibitz.live.store.schema import Database
 
 MIN_SNAPSHOT_SECONDS = 0.5  # shortest time between two snapshots
-MAX_LOAD = 0.2  # share of a processor's time for snapshots
-KEEPALIVE_SECONDS = 10.0  # an idle stream sends a comment this often
+MAX_LOAD = 0.2  # largest share of a processor's time for snapshots
+KEEPALIVE_SECONDS = 10.0  # time between the comments that an idle stream sends
 MIN_PLAN_GROWTH = 1.05  # the planner runs again when the observations have grown by this factor
-MAX_LAYERS = 7  # arms with their own layer in the chart of shares
+MAX_LAYERS = 7  # number of arms with their own layer in the chart of shares
 MAX_EVENTS = 20  # events in a snapshot
 N_INTERVALS = 64  # intervals on the time axis of the chart
 MIN_WIDTH = 8  # smallest width of an interval, in pulls
@@ -64,7 +64,10 @@ class Feed:
         self._task: asyncio.Task[None] | None = None
 
     async def frames(self) -> AsyncIterator[bytes]:
-        """Yield new snapshots. A slow client may miss some, but always gets the latest."""
+        """Yield new snapshots.
+
+        A slow client may miss snapshots, but always gets the latest snapshot.
+        """
         self._n_clients += 1
         if self._task is None:
             self._frame = b""
@@ -96,7 +99,7 @@ class Feed:
             task.result()
 
     async def _run(self) -> None:
-        """Publish a snapshot after every change."""
+        """Publish a snapshot after each change, or a message while the store is unavailable."""
         planning: asyncio.Task[None] | None = None
         while not self._changes.stopping.is_set():
             began, spent, n_events, saving = time.monotonic(), 0.0, 0, self._saving
@@ -129,7 +132,7 @@ class Feed:
         self._published = asyncio.Event()
 
     def _read(self, database: Database) -> State:
-        """Count the new pulls; return the counts and the latest events."""
+        """Count the new pulls of each arm; return the agent's counts and latest events."""
         row = queries.read_agent(database, self.agent.name)
         arms = queries.read_arms(database, row.number)
         events = queries.read_events(database, row.number, max(0, row.n_events - MAX_EVENTS))
@@ -154,7 +157,10 @@ class Feed:
         return content, time.thread_time() - began
 
     def _plan(self, state: State) -> None:
-        """Update the planner's estimate, the slowest part of a snapshot."""
+        """Update the planner's estimate of the regret saved by looks.
+
+        This estimate is the slowest part of a snapshot.
+        """
         amount = looks_saved(self.agent.arms(), state.n_asks, self.agent.config.scale)
         self._saving = Saving(state.n_observed, amount)
 
@@ -186,7 +192,7 @@ class Shares:
         return last == row.n_decisions
 
     def _widen(self, n_asks: int, n_arms: int) -> None:
-        """Make room for this many stages and arms."""
+        """Make room for `n_asks` stages and `n_arms` arms; merge adjacent intervals if necessary."""
         new = n_arms - self.counts.shape[1]
         self.counts = np.pad(self.counts, ((0, 0), (0, max(0, new))))
         while n_asks > N_INTERVALS * self.width:
@@ -197,7 +203,10 @@ class Shares:
             self.width *= 2
 
     def to_plain(self, names: list[str], max_arms: int) -> dict[str, Any]:
-        """Return the counts of the `max_arms` most pulled arms, and the totals, as plain data."""
+        """Return the counts of the `max_arms` most pulled arms as plain data.
+
+        The totals are over all arms.
+        """
         totals = self.counts.sum(axis=1)
         used = int(np.flatnonzero(totals).max(initial=-1)) + 1
         pulls = self.counts.sum(axis=0)

@@ -31,7 +31,7 @@ from kibitz.live.service.http import RETRY_SECONDS, Call, ErrorMiddleware, answe
 from kibitz.live.store import connect, queries
 from kibitz.live.store.schema import Store
 
-KEEPALIVE_SECONDS = 15.0  # an idle stream sends a comment this often
+KEEPALIVE_SECONDS = 15.0  # time between the comments that an idle stream sends
 AGENT = "/v1/agents/{name}"
 KEYED = ("Idempotency-Key",)
 MEDIA = {
@@ -168,7 +168,7 @@ async def events(call: Call, query: schemas.EventsQuery) -> schemas.Events | Res
 
 
 async def _stream(call: Call, seq: int) -> AsyncIterator[str]:
-    """Yield the log as it grows, until the token is revoked or the service stops."""
+    """Yield the events after `seq` as they occur, until the token is revoked or the service stops."""
     state, agent = call.state, call.agent
     yield "retry: 1000\n\n"
     while not state.changes.stopping.is_set():
@@ -207,7 +207,7 @@ async def export(call: Call, query: schemas.ExportQuery) -> Response:
     return StreamingResponse(lines, 200, headers, media)
 
 
-ROUTES = [  # most frequent requests first
+ROUTES = [  # the most frequent requests first, because routes are tried in order
     ask, tell, look, observe, correct, forget, add_arm, change_arm, healthz, agents, report, events,
     export,
 ]  # fmt: skip
@@ -217,8 +217,8 @@ def create_app(store: str | os.PathLike[str] | Store, routes: Sequence[BaseRoute
     """Return an ASGI application that serves the agents of a store.
 
     `routes` are additional routes, such as the routes of the dashboard
-    (`kibitz.live.dashboard.routes`). The application's state has `store`, `tokens`,
-    `writer`, `changes`, the open `agents` by name, the `feeds` of the dashboard by agent name,
+    (`kibitz.live.dashboard.routes`). The application's state has `store`, `tokens`, `writer`,
+    `changes`, the open `agents` by name, the dashboard's `feeds` by the name of the agent,
     `open_agent(name)` and the OpenAPI `document`.
     """
     if isinstance(store, str | os.PathLike):
@@ -258,7 +258,7 @@ def _open_agent(app: Starlette, name: str) -> Agent:
         raise RequestError(404, f"agent {name!r} does not exist") from None
     try:
         agent = Agent(app.state.store, Config(name, stored))
-    except ValueError as error:  # the module of a user's policy is not installed here
+    except ValueError as error:  # the module of a user's policy cannot be imported
         raise RequestError(503, str(error)) from None
     opened: Agent = app.state.agents.setdefault(name, agent)
     return opened

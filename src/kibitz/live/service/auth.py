@@ -1,9 +1,9 @@
 """Tokens and roles that authorize access to the agents of a store.
 
-A token has the form `<number>.<secret>`. A token is shown once; the store has only the SHA-256 hash
-of the secret, which has 256 random bits. Revoked tokens stay in the store, so a store that ever had
-a token always requires a token. A request sends its token as `Authorization: Bearer ...`, or in the
-cookie set by the dashboard's login.
+A token has the form `<number>.<secret>`, with 256 random bits in the secret. A token is shown once;
+the store has only the SHA-256 hash of the secret. Revoked tokens stay in the store, so a store that
+ever had a token always requires a token. A request sends its token as `Authorization: Bearer ...`,
+or in the cookie set by the dashboard's login.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from kibitz._validation import one_of, text, whole
 from kibitz.live.store import queries
 from kibitz.live.store.schema import Database, Store
 
-ROLES = ("read", "play", "admin")  # each includes the roles before it
+ROLES = ("read", "play", "admin")  # each role includes the roles before it
 TOKEN_CACHE_SECONDS = 1.0  # a revoked token may still work for this long
 UNKNOWN = ("0" * 64, None)  # hash and access of an unknown token
 COOKIE = "kibitz_token"
@@ -29,7 +29,7 @@ Headers = dict[bytes, bytes]
 
 
 class RequestError(Exception):
-    """An error that is answered with an HTTP status and a message."""
+    """An error that the service answers with this HTTP status, message and headers."""
 
     def __init__(self, status: int, message: str, **headers: str) -> None:
         super().__init__(message)
@@ -54,7 +54,10 @@ class Access(NamedTuple):
     agent: str | None
 
     def covers(self, role: str, agent: str | None) -> bool:
-        """Return whether this access includes a role, and an agent unless `agent` is None."""
+        """Return whether this access includes `role` for `agent`.
+
+        If `agent` is None, return whether this access includes `role` for any agent.
+        """
         has_role = ROLES.index(self.role) >= ROLES.index(role)
         return has_role and (agent is None or self.agent in (None, agent))
 
@@ -96,10 +99,13 @@ class Tokens:
         self._lock = threading.Lock()
         self._read_at = -TOKEN_CACHE_SECONDS
         self._known: dict[str, tuple[str, Access]] = {}
-        self.open = False  # whether access needs no token, as the store never had one
+        self.open = False  # whether requests need no token: the store never had a token
 
     async def authorize(self, method: str, headers: Headers, role: str, agent: str | None) -> Access:
-        """Return the access of a request; raise RequestError if it does not include `role`."""
+        """Return the access of a request.
+
+        Raise RequestError unless the access includes `role` for `agent`.
+        """
         access = await self.identify(method, headers)
         if access is None:
             raise RequestError(401, "token is missing or invalid; send Authorization: Bearer <token>")
@@ -111,19 +117,22 @@ class Tokens:
         return access
 
     async def identify(self, method: str, headers: Headers) -> Access | None:
-        """Return the access of a request, or None if its token is invalid; reject forged requests."""
+        """Return the access of a request, or None if its token is missing or invalid.
+
+        Raise RequestError if another site made a browser send the request (`check_origin`).
+        """
         if self._is_stale():
             await asyncio.to_thread(self._refresh)
         check_origin(method, headers, self.open)
         return self.access(find_token(headers))
 
     def access(self, token: str | None) -> Access | None:
-        """Return the access that a token gives, or None if it is invalid."""
+        """Return the access that a token gives, or None if the token is missing or invalid."""
         if self.open:
             return Access("admin", None)
         number, _, secret = (token or "").partition(".")
         stored, access = self._known.get(number, UNKNOWN)
-        is_valid = hmac.compare_digest(stored, _hash(secret))  # takes as long for an unknown token
+        is_valid = hmac.compare_digest(stored, _hash(secret))  # an unknown token takes as long
         return access if is_valid else None
 
     def _is_stale(self) -> bool:
@@ -148,7 +157,7 @@ def _hash(secret: str) -> str:
 
 
 def find_token(headers: Headers) -> str | None:
-    """Return the token of a request, or None."""
+    """Return the token in the headers of a request, or None if the request has no token."""
     scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
     if scheme.lower() == "bearer":
         return token.strip()
@@ -160,7 +169,7 @@ def find_token(headers: Headers) -> str | None:
 
 
 def check_origin(method: str, headers: Headers, without_tokens: bool) -> None:
-    """Reject requests that another site makes a browser send.
+    """Raise RequestError if another site made a browser send the request.
 
     Such a request has a foreign Origin header. If the domain of the other site resolves to this
     service (DNS rebinding), the request has a foreign Host header instead.

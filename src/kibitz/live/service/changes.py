@@ -1,8 +1,8 @@
 """Wait for new events in the store.
 
 Other processes and machines may write to the store, so `Changes` polls the store for the number of
-events of each agent. One query, four times a second, serves all waiting tasks. No query runs while no
-task waits.
+events of each agent. One query, four times a second, serves all waiting tasks. `Changes` stops
+polling when no task waits.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class Changes:
         return False
 
     def stop(self) -> None:
-        """Wake up all waiting tasks."""
+        """Set `stopping`, and wake all waiting tasks."""
         self.stopping.set()
         self._polled.set()
 

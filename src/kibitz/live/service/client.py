@@ -21,7 +21,7 @@ from kibitz.live.events import Decision, Event
 if TYPE_CHECKING:
     import xarray
 
-RESPONSE_SECONDS = 10.0  # how long to wait for a response before a retry
+RESPONSE_SECONDS = 10.0  # how long to wait for a response before retrying
 MAX_BATCH = 1_000  # decisions in one request
 ERRORS: dict[int, type[Exception]] = {401: PermissionError, 403: PermissionError, 409: Conflict}
 # The exception for status 404, by the first word of the message. Any other first word means that the
@@ -30,7 +30,7 @@ UNKNOWN: dict[str, type[Exception]] = {"decision": UnknownDecision, "arm": Value
 
 
 class Client:
-    """Client of an agent served by `kibitz serve`, with the methods of `kibitz.agent`.
+    """Client of an agent served by `kibitz serve`, with the methods of `kibitz.Agent`.
 
     The client retries a request if there is no response, or if the service answers that it is busy or
     stopping. All attempts have the same key, so the request counts once. A request without a key gets
@@ -45,7 +45,7 @@ class Client:
     agent
         The agent's name. It can be omitted if the token gives access to exactly one agent.
     patience
-        The number of seconds to retry before raising `kibitz.StoreUnavailable`.
+        How long to retry a request, in seconds, before raising `kibitz.StoreUnavailable`.
     """
 
     def __init__(
@@ -103,7 +103,10 @@ class Client:
     def tell(self, id: Sequence[tuple[int, float]]) -> list[str]: ...
 
     def tell(self, id: Any, reward: Any = None) -> Any:
-        """Report the reward of a decision, or several rewards as a list of (id, reward)."""
+        """Report the reward of a decision; return "counted", or "duplicate" for a repeated report.
+
+        To report several rewards in one transaction, pass a list of (id, reward).
+        """
         if isinstance(id, list | tuple) and reward is None:
             answers = self._post("tell", [_report(decision, value) for decision, value in id])
             return [answer["result"] for answer in answers]
@@ -112,21 +115,26 @@ class Client:
     def observe(self, arm: str, reward: float, key: str | None = None) -> str:
         """Report an observation that was not asked for.
 
-        Return "counted", or "duplicate" for a repeated key.
+        Return "counted", or "duplicate" if the same observation was already reported with this key.
+        Another arm or another reward with the same key raises `Conflict`.
         """
         key = random_key() if key is None else key
         body = {"arm": arm, "reward": _reward(reward), "key": key}
         return str(self._post("observe", body)["result"])
 
     def forget(self, id: int) -> str:
-        """Stop waiting for a report; return "forgotten" or "duplicate".
+        """Stop waiting for the report of a decision.
 
-        A late report still counts.
+        Return "forgotten", or "duplicate" if the decision was already forgotten. A late report still
+        counts.
         """
         return str(self._post("forget", {"id": whole(id, "id", 1)})["result"])
 
     def correct(self, id: int, reward: float) -> str:
-        """Replace the reward of a decision; return "corrected" or "duplicate"."""
+        """Replace the reward of a decision.
+
+        Return "corrected", or "duplicate" if the decision already has this reward.
+        """
         return str(self._post("correct", _report(id, reward))["result"])
 
     def add(self, arm: str) -> None:
@@ -186,7 +194,7 @@ class Client:
         return json.loads(self._send("POST", f"{self._path}/{verb}", body))
 
     def _send(self, method: str, path: str, body: Any = None) -> bytes:
-        """Send a request, with retries; return the body of the response, or raise its error."""
+        """Send a request, with retries; return the body of the response, or raise the error in it."""
         content = None if body is None else json.dumps(body, default=_plain).encode()
         kind = {} if body is None else {"Content-Type": "application/json"}
         headers = self._headers | kind
@@ -229,7 +237,7 @@ class Client:
 
 
 def random_key() -> str:
-    """Return a unique key."""
+    """Return a random idempotency key."""
     return f"client-{secrets.token_hex(12)}"
 
 

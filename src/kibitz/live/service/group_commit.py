@@ -1,7 +1,8 @@
-"""Group commit: one thread commits all queued requests in one transaction, then answers them.
+"""Group commit: one thread commits all queued requests of an agent in one transaction.
 
-Requests that arrive during a commit share the next commit. Under load, a disk that makes a thousand
-commits per second therefore handles ten thousand requests per second.
+A request is answered after its commit. Requests that arrive during a commit share the next commit.
+Under load, a disk that makes a thousand commits per second therefore handles ten thousand requests
+per second.
 """
 
 import asyncio
@@ -22,7 +23,7 @@ STOPPING = "the service is stopping; retry"
 
 
 class Request(NamedTuple):
-    """An operation of an agent, or a function that runs its own transaction."""
+    """An operation of `agent` or, if `agent` is None, a function that runs its own transaction."""
 
     agent: Agent | None
     operation: Any
@@ -30,14 +31,14 @@ class Request(NamedTuple):
 
 
 class Writer:
-    """The only writer to the store in a process."""
+    """A queue of requests, and the only thread of the process that writes to the store."""
 
     def __init__(self) -> None:
         self._queue: SimpleQueue[list[Request] | None] = SimpleQueue()
         self._incoming: list[Request] = []  # requests of this iteration of the event loop
         self._thread: threading.Thread | None = None
         self.n_waiting = 0
-        self.stopping = False  # reject new requests
+        self.stopping = False  # whether new requests are rejected
 
     def submit(self, agent: Agent, name: str, *values: Any) -> "asyncio.Future[Any]":
         """Queue an operation; the future gets its answer after the commit of the group."""
@@ -101,7 +102,7 @@ class Writer:
 
 
 def commit(requests: Sequence[Request]) -> list[Any]:
-    """Run all requests, with one transaction for each agent; return the answers or errors."""
+    """Run all requests, with one transaction for each agent; return an answer or error for each."""
     answers: list[Any] = [None] * len(requests)
     by_agent: dict[Agent, list[int]] = {}
     for place, request in enumerate(requests):

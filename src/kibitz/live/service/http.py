@@ -31,7 +31,7 @@ from kibitz.model.problem import MAX_REWARD
 MAX_BODY_BYTES = 256 * 1024
 MAX_BODY_SECONDS = 10.0  # time within which a body must arrive
 MAX_BATCH = 1_000  # decisions or reports in one request
-RETRY_SECONDS = 1  # after status 503, clients may retry after this time
+RETRY_SECONDS = 1  # how long clients should wait before a retry after status 503
 SLASH = "\uf8ff"  # stands for %2F within a name; no name contains it, as it is not printable
 STATUS = {  # code and description of each error status
     400: ("bad_request", "The request is incomplete."),
@@ -51,7 +51,7 @@ STATUS = {  # code and description of each error status
     ),
 }
 NUMBER = re.compile(r"-?\d{1,20}")
-HEADERS = {  # defaults for every response
+HEADERS = {  # headers of every response, unless the response sets them
     b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'",
     b"x-content-type-options": b"nosniff",
     b"x-frame-options": b"DENY",
@@ -228,10 +228,10 @@ CONDITIONS = {  # what a value must be, by the type that msgspec names in its me
 
 
 def explain(error: msgspec.ValidationError, declared: Any, content: Any) -> RequestError:
-    """Convert an error of msgspec to a RequestError with the field, the condition and the value."""
+    """Return a RequestError that names the invalid field, its condition and its value."""
     message, _, where = str(error).partition(" - at `")
     value, fields = content, _fields(declared)
-    with contextlib.suppress(LookupError, TypeError, ValueError):  # the JSON may repeat a field
+    with contextlib.suppress(LookupError, TypeError, ValueError):  # the last of repeated fields wins
         for part in re.findall(r"\w+", where):
             value = value[int(part)] if isinstance(value, list) else value[part]
     name = (re.findall(r"\.(\w+)", where) or ["body"])[-1]
@@ -259,7 +259,7 @@ def explain(error: msgspec.ValidationError, declared: Any, content: Any) -> Requ
 
 
 def _fields(declared: Any) -> dict[str, Any]:
-    """Return the fields of the struct in a declared type."""
+    """Return the types of the fields, by name, of the struct in a declared type."""
     structs = [part for part in (declared, *get_args(declared)) if hasattr(part, "__struct_fields__")]
     return get_type_hints(structs[0])
 

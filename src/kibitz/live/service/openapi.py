@@ -151,7 +151,7 @@ POLICY = f"default-src 'none'; style-src 'sha256-{HASH}'; frame-ancestors 'none'
 
 
 async def show_page(request: Request) -> Response:
-    """Answer a request with the HTML page."""
+    """Answer a request with the HTML page that displays the OpenAPI document."""
     root = build_page(request.app.state.document)
     content = b"<!doctype html>" + tostring(root, method="html")
     headers = {"Content-Security-Policy": POLICY}

@@ -135,7 +135,7 @@ class ExportQuery(Struct):
 
 
 class Example(NamedTuple):
-    """An example of a request body and its answer; `media` has answers that are not JSON."""
+    """A request body and its answer; `media` has the answers that are not JSON, by media type."""
 
     body: Any
     answer: Any

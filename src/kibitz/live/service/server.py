@@ -1,4 +1,4 @@
-"""Run the service: sockets, graceful shutdown, slow clients, and malformed HTTP."""
+"""Run the service; handle graceful shutdown, slow clients and malformed HTTP."""
 
 import asyncio
 import ipaddress
@@ -68,7 +68,7 @@ def create_server(app: Starlette) -> "Server":
 
 
 class Server(uvicorn.Server):
-    """Server that finishes accepted requests on SIGTERM or Ctrl-C and rejects new ones."""
+    """A server that, on SIGTERM or Ctrl-C, finishes accepted requests and rejects new requests."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin a graceful shutdown; on the second signal, stop at once."""

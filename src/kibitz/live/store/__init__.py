@@ -1,4 +1,4 @@
-"""Stores of agents: a SQLite file, or PostgreSQL when several machines serve.
+"""Stores of agents: a SQLite file, or a PostgreSQL database, which several machines can share.
 
 One operation is one transaction. `write(work)` runs `work(database)`, commits, and then returns the
 result; an error rolls the transaction back. `read(work)` has its own connection, so readers and
@@ -25,7 +25,7 @@ from kibitz.live.store.sqlite import SQLite
 def connect(url: str | os.PathLike[str], *, create: bool = True) -> Store:
     """Open the store at a path, a `sqlite:///...` or a `postgresql://...` address.
 
-    If the store does not exist, create it, or raise ValueError if `create` is False.
+    If the store does not exist, create it if `create` is True, and raise ValueError if not.
     """
     text = os.fspath(url) if isinstance(url, str | os.PathLike) else url
     if not isinstance(text, str) or not text or "\0" in text:

@@ -13,9 +13,9 @@ MAX_DISCREPANCIES = 20
 
 
 def compare(database: Database, row: AgentRow, replayed: Projection, state: str | None) -> list[str]:
-    """List discrepancies between the stored and the replayed projection of an agent.
+    """Return up to `MAX_DISCREPANCIES` differences between the stored and the replayed projection.
 
-    `state` is the state of the policy after the replay.
+    `row` is the stored row of the agent; `state` is the state of the policy after the replay.
     """
     pairs: dict[str, tuple[Any, Any]] = {
         "number of events": (row.n_events, replayed.n_events),
@@ -51,7 +51,7 @@ def compare(database: Database, row: AgentRow, replayed: Projection, state: str 
 
 
 def check_file(store: Store) -> list[str]:
-    """List the errors that SQLite's integrity check finds in the file of a store."""
+    """Return the errors that SQLite's integrity check finds in the file of a store."""
     damage = store.read(lambda database: database.rows("pragma integrity_check(5)"))
     if damage == [("ok",)]:
         return []

@@ -16,7 +16,7 @@ from kibitz.live.store.schema import Database, Row, prepare
 
 T = TypeVar("T")
 
-RECORD_ATTEMPT = (  # writes the number of a transaction within the transaction itself
+RECORD_ATTEMPT = (  # a transaction writes its own number, which is stored only if it commits
     "insert into writers (writer, attempt, at) values (?, ?, ?) "
     "on conflict (writer) do update set attempt = excluded.attempt, at = excluded.at"
 )
@@ -118,7 +118,7 @@ class PostgreSQL:
         self._writer: PostgreSQLDatabase | None = None
         self._reader: PostgreSQLDatabase | None = None
         self._process = os.getpid()
-        self._retry_seconds = 0.0  # fail at once if the address is wrong
+        self._retry_seconds = 0.0  # until the store is open, so a wrong address fails at once
         self._has_tables = False
         self._writer_id, self._attempt = uuid.uuid4().hex, 0
         try:
@@ -210,12 +210,12 @@ class PostgreSQL:
             self._reader = None
 
     def _is_committed(self, database: PostgreSQLDatabase) -> bool:
-        """Return whether the last attempt was committed; wait if it is still running.
+        """Return whether this store's last attempt was committed; wait if it is still running.
 
-        PostgreSQL's `pg_xact_status` cannot tell, because a crash may cause transaction ids to be
-        reused.
+        PostgreSQL's `pg_xact_status` is not reliable for this purpose, because transaction ids may be
+        reused after a crash.
         """
-        database.rows("set lock_timeout to '2s'")  # then `write` retries until its deadline
+        database.rows("set lock_timeout to '2s'")  # after 2 s, `write` retries until its deadline
         insert = f"{RECORD_ATTEMPT.partition(' do ')[0]} do nothing"
         database.rows(insert, self._writer_id, 0, time.time())
         [(attempt,)] = database.rows(
@@ -227,7 +227,7 @@ class PostgreSQL:
     def _detach_after_fork(self) -> None:
         """After a fork, stop using the parent's connections.
 
-        They are not closed, because that would end the parent's sessions.
+        The child does not close these connections, because that would end the parent's sessions.
         """
         if self._process != os.getpid():
             self._abandoned = (self._writer, self._reader)

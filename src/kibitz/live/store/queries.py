@@ -32,7 +32,7 @@ class AgentRow(NamedTuple):
 
 
 def read_agent(database: Database, name: str, *, lock: bool = False) -> AgentRow:
-    """Return the row of an agent; with `lock`, other transactions cannot change it."""
+    """Return the row of an agent; with `lock`, lock the row until the transaction ends."""
     statement = (
         "select agent, n_events, n_decisions, n_asks, latest, state from agents where name = ?"
     )
@@ -100,12 +100,12 @@ def read_arms(database: Database, number: int) -> list[Arm]:
 
 
 def read_arms_of(database: Database, name: str) -> list[Arm]:
-    """Return the arms of the agent with this name."""
+    """Return the arms of the agent with this name, in the order in which they were added."""
     return read_arms(database, read_agent(database, name).number)
 
 
 def insert_arm(database: Database, number: int, place: int, name: str) -> None:
-    """Add an arm."""
+    """Insert an active arm at index `place` of the arms of an agent."""
     database.many(
         "insert into arms (agent, arm, name, status) values (?, ?, ?, 'active')",
         [(number, place, name)],
@@ -113,7 +113,7 @@ def insert_arm(database: Database, number: int, place: int, name: str) -> None:
 
 
 def update_arms(database: Database, number: int, arms: dict[int, Arm]) -> None:
-    """Update the arms at the given places."""
+    """Update the rows of arms, which are given by their index."""
     database.many(
         f"update arms set {SET_ARM} where agent = ? and arm = ?",
         [(*arm_values(arms[place]), number, place) for place in sorted(arms)],
@@ -131,7 +131,7 @@ def read_events(database: Database, number: int, after: int, limit: int = 0) -> 
 
 
 def read_page(database: Database, name: str, after: int, limit: int = 0) -> list[Event]:
-    """Return a page of the log of the agent with this name."""
+    """Return the events that `read_events` returns, for the agent with this name."""
     return read_events(database, read_agent(database, name).number, after, limit)
 
 
@@ -216,16 +216,16 @@ def write_decisions(
 
 
 def read_oldest_pending(database: Database, number: int) -> dict[int, float]:
-    """Return the time of the oldest pending decision of each arm, by place."""
+    """Return the time of the oldest pending decision of each arm, by the index of the arm."""
     where = "agent = ? and status = 'pending' group by arm"
     return dict(database.rows(f"select arm, min(asked_at) from decisions where {where}", number))
 
 
 def read_last_look(database: Database, number: int) -> int:
-    """Return the stage of the last look.
+    """Return the stage of the last look or unrequested observation; 0 if there is none.
 
-    Call this function only if the agent has a look; otherwise the query scans all decisions of the
-    agent.
+    Call this function only if the agent has a look: without a look, the query scans all decisions of
+    the agent.
     """
     where = "agent = ? and kind <> 'pull' order by id desc limit 1"
     rows = database.rows(f"select stage from decisions where {where}", number)
@@ -277,7 +277,7 @@ def read_tokens(database: Database) -> list[Row]:
 
 
 def revoke_token(database: Database, number: int, at: float) -> bool | None:
-    """Revoke a token; return False if it was already revoked, or None if it does not exist."""
+    """Revoke a token and return True; False if it was already revoked, None if it does not exist."""
     rows = database.rows("select revoked_at from tokens where token = ?", number)
     if not rows:
         return None

@@ -86,7 +86,7 @@ SCHEMA += TOKENS
 class Database(Protocol):
     """A transaction on a database. In statements, each ? stands for a value."""
 
-    locking: str  # clause with which a select locks its rows
+    locking: str  # SQL clause that makes a select lock its rows; empty for SQLite
 
     def rows(self, statement: str, *values: Any) -> list[Row]: ...
 
@@ -106,7 +106,11 @@ class Store(Protocol):
 
 
 def prepare(database: Database, tables: Sequence[str], name: str, create: bool) -> None:
-    """Create or migrate the tables; raise ValueError if the database belongs to another program."""
+    """Create the tables, or migrate the tables to schema `VERSION`.
+
+    Raise ValueError if the database contains tables of another program, if it is empty and `create`
+    is False, or if its schema is newer than `VERSION` or unknown.
+    """
     if "kibitz" not in tables:
         if tables:
             raise ValueError(f"store {name} is not a kibitz store: it contains other tables")
@@ -160,7 +164,7 @@ def rename_columns(database: Database) -> None:
 def _rename_parameters(spec: dict[str, Any]) -> dict[str, Any]:
     """Convert the spec of a policy to the parameter names of schema 3."""
     spec = dict(spec)
-    if "function" in spec:  # a user's index function
+    if "function" in spec:  # the policy has an index function of the user
         spec["constants"], spec["parameters"] = spec["parameters"], spec.pop("setting")
         spec["rewards"] = "bounded" if spec.pop("unit_rewards") else "gaussian"
         spec["ignore_looks"] = spec.pop("ignore_free")
@@ -173,4 +177,4 @@ def _rename_parameters(spec: dict[str, Any]) -> dict[str, Any]:
     return {**spec, "parameters": parameters}
 
 
-MIGRATIONS = {1: add_tokens, 2: rename_columns}  # by version; each migrates to the next version
+MIGRATIONS = {1: add_tokens, 2: rename_columns}  # each migrates to the next version

@@ -147,7 +147,7 @@ class SQLite:
     def _detach_after_fork(self) -> None:
         """After a fork, stop using the parent's connections.
 
-        They are not closed, because that would release the parent's locks.
+        The child does not close these connections, because that would release the parent's locks.
         """
         if self._process != os.getpid():
             self._abandoned = (self._writer, self._reader)

@@ -39,7 +39,7 @@ function createTile(label) {
   return { node, value, note };
 }
 
-/** Replace infinite numbers, which JSON reports as strings, by null. */
+/** Return a report with null for each infinite number, which JSON contains as a string. */
 function parseReport(report) {
   const parse = (value) => (typeof value === "number" ? value : null);
   const arms = report.arms.map((arm) => ({ ...arm, mean: parse(arm.mean), low: parse(arm.low), high: parse(arm.high) }));

@@ -11,7 +11,7 @@ class RequestError extends Error {
   }
 }
 
-/** Return the error of a response. */
+/** Return the RequestError that a failed response describes. */
 async function readError(response) {
   let message = `The server responded with status ${response.status}.`;
   try {

@@ -8,7 +8,7 @@ const MAX_LABEL = 18; // characters of a name inside the chart
 const LABEL_HEIGHT = 16;
 const CHARACTER_WIDTH = 6.8;
 
-/** Create a bar; `show(part)` fills a part of its width. */
+/** Create a bar; `show(part)` fills this part of its width, from 0 to 1. */
 function createBar(height = 8) {
   const filled = svg("rect", { class: "bar", height, rx: 2, width: "0%" });
   const node = svg("svg", { height, "aria-hidden": "true" },
@@ -85,7 +85,7 @@ function createInterval() {
   };
 }
 
-/** Create the colours of arms. An arm keeps its colour while it is in the chart. */
+/** Create the palette that assigns colours to arms. An arm keeps its colour while it is in the chart. */
 function createPalette() {
   const colours = new Map();
   return {
@@ -118,7 +118,7 @@ function findLabelPlace(layer, width) {
   return best;
 }
 
-/** Create the chart of shares of pulls, with one layer for each arm. Read it by pointer or arrow keys. */
+/** Create the chart of shares of pulls, with one layer for each arm. The pointer and the arrow keys select stages. */
 function createSharesChart(palette) {
   const node = svg("svg", { class: "chart", role: "img", tabindex: 0 });
   const caption = html("p", { class: "small soft" });

@@ -22,12 +22,12 @@ function svg(tag, attributes = {}, ...children) {
   return setUp(document.createElementNS(SVG, tag), attributes, children);
 }
 
-/** Set the text of a node if it differs. */
+/** Set the text of a node, unless the node already has this text. */
 function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-/** Set an attribute of a node if it differs. */
+/** Set an attribute of a node, unless it already has this value. */
 function setAttribute(node, name, value) {
   if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value);
 }
@@ -107,10 +107,10 @@ const DAY = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", h
 
 const formatCount = (number) => COUNT.format(number);
 
-/** Write a minus sign for a hyphen, and no sign for zero. */
+/** Replace the hyphen of a negative number by a minus sign; remove the sign of zero. */
 const formatSign = (text) => (/[1-9]/.test(text) ? text.replace(/^-/, "−") : text.replace(/^-/, ""));
 
-/** Format a number with the given significant digits. */
+/** Format a number with `digits` significant digits. */
 function formatNumber(number, digits = 3) {
   if (number === null || number === undefined) return "–";
   if (number === 0) return "0";
@@ -124,7 +124,7 @@ function formatNumber(number, digits = 3) {
 const formatShort = (number) =>
   (Math.abs(number) >= 1e7 ? formatNumber(number) : formatSign(String(Number(number.toPrecision(4)))));
 
-/** Format a number with the given number of decimals. */
+/** Format a number with `count` decimals. */
 function formatDecimals(number, count) {
   if (number === null || number === undefined) return "–";
   return count > 6 || Math.abs(number) >= 1e7 ? formatNumber(number) : formatSign(number.toFixed(count));

@@ -33,7 +33,7 @@ PAYLOAD_SECONDS = executors.PAYLOAD_SECONDS  # the default, before `main` change
 
 
 def make_job(horizon, runs=1, seed=1):
-    """Return a job of UCB1-Double."""
+    """Return a job that simulates UCB1-Double."""
     stages = log_spaced(horizon)
     return Job(None, kibitz.ucb_double(), PROBLEM, FEEDBACK, horizon, stages, seed, 0, runs)
 

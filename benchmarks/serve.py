@@ -48,7 +48,7 @@ def run_empty_server(listener):
 
 
 def run_service(url, listener):
-    """Run the service of a store."""
+    """Run the kibitz service for the store at `url`, on the socket `listener`."""
     from kibitz.live.dashboard.routes import ROUTES
     from kibitz.live.service.app import create_app
     from kibitz.live.service.server import create_server

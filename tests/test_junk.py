@@ -69,7 +69,7 @@ VALID_OPTIONS = {
 @settings(derandomize=True, deadline=None, max_examples=250, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 @pytest.mark.parametrize("function", [kb.simulate, kb.race])
-def test_simulate_accepts_or_rejects_junk(function, data):
+def test_simulate_accepts_junk_or_rejects_it_cleanly(function, data):
     names = [*inspect.signature(function).parameters]
     junk = {
         name: data.draw(st.sampled_from(JUNK))
@@ -84,7 +84,7 @@ def test_simulate_accepts_or_rejects_junk(function, data):
 
 @settings(derandomize=True, deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_sweep_accepts_or_rejects_junk(data):
+def test_sweep_accepts_junk_or_rejects_it_cleanly(data):
     right = {**VALID_OPTIONS, "rate": [0.1, 0.2], "feedback": kb.active}
     names = [*right, "points"]
     junk = {

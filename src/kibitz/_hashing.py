@@ -166,7 +166,7 @@ class _Hasher:
 
 
 def _options(dispatcher: Any, by_source: bool) -> str:
-    """Return the compiler options that affect the results (`by_source`) or the machine code."""
+    """Return, as text, all compiler options, or if `by_source` those that affect the results."""
     options = getattr(dispatcher, "targetoptions", {})
     if by_source:
         options = {k: v for k, v in options.items() if k == "fastmath" and v}

@@ -24,8 +24,8 @@ UP_TO = {  # all proved finite-horizon bounds of policies that start with one pu
 }
 
 
-def every_loss(gaps, horizon):
-    """Yield the regret of every sequence of pulls that starts with one pull of each arm."""
+def every_regret(gaps, horizon):
+    """Yield (regret, pulls) for every sequence of pulls that starts with one pull of each arm."""
     arms = range(len(gaps))
     for pulls in itertools.product(arms, repeat=horizon):
         first = pulls[: len(gaps)]
@@ -36,12 +36,12 @@ def every_loss(gaps, horizon):
 @pytest.mark.parametrize("gaps", [[0.0], [0.0, 1.0], THREE, [0.5, 0.0, 0.0, 2.0], [0.2, 0.0, 0.2]])
 def test_trivial_bound_is_the_largest_loss_of_any_sequence_of_pulls(gaps):
     for horizon in range(1, 7):
-        losses = [loss for loss, _ in every_loss(gaps, horizon)]
+        losses = [loss for loss, _ in every_regret(gaps, horizon)]
         assert upper.trivial(gaps, horizon) == pytest.approx(max(losses), rel=1e-14)
 
 
 def test_all_policies_have_the_same_regret_at_t_equal_k():
-    losses = {round(loss, 12) for loss, _ in every_loss(THREE, 3)}
+    losses = {round(loss, 12) for loss, _ in every_regret(THREE, 3)}
     assert losses == {0.9}
     for bound in UP_TO.values():
         assert bound(THREE, 3) == pytest.approx(0.9)
@@ -52,7 +52,7 @@ def test_terms_are_limited_by_the_pulls_of_an_arm(bound):
     for horizon in range(1, 7):
         found = bound(THREE, horizon, details=True)
         for arm, gap in enumerate(THREE):
-            largest = max(pulls.count(arm) * gap for _, pulls in every_loss(THREE, horizon))
+            largest = max(pulls.count(arm) * gap for _, pulls in every_regret(THREE, horizon))
             assert found.terms[arm] <= largest + 1e-12
         assert found.total <= found.terms.sum() + 1e-12
 

@@ -90,7 +90,7 @@ def test_a_key_is_for_one_kind_of_operation(url):
         with pytest.raises(kibitz.Conflict, match=r"key 'a' belongs to decision 1 .* for 'observe'"):
             agent.observe("red", 0.5, key="a")
         with pytest.raises(
-            kibitz.Conflict, match=r"key 'b' already reported reward 0\.5 of arm 'red'"
+            kibitz.Conflict, match=r"key 'b' was already used to report reward 0\.5 of arm 'red'"
         ):
             agent.observe("red", 0.25, key="b")
         assert agent.observe("red", 0.5, key="b") == "duplicate"
@@ -316,7 +316,7 @@ def test_a_bernoulli_policy_rejects_other_rewards(url):
         (lambda agent: agent.tell("1", 1.0), r"id must be a whole number.* got '1'"),
         (lambda agent: agent.tell(0, 1.0), "id must be a whole number of at least 1, got 0"),
         (lambda agent: agent.tell(True, 1.0), "id must be a whole number"),
-        (lambda agent: agent.tell([1, 2]), r"reports must be a list of \(id, reward\), got 1"),
+        (lambda agent: agent.tell([1, 2]), r"reports must be a list of \(id, reward\) pairs, got 1"),
         (lambda agent: agent.ask(key=""), "key must be a text of 1 to 500 printable characters"),
         (lambda agent: agent.ask(key="a\0b"), "key must be a text"),
         (lambda agent: agent.ask(key=7), "key must be a text"),

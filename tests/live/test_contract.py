@@ -161,7 +161,9 @@ def test_a_key_repeats_its_decision_and_belongs_to_one_kind(player):
         kibitz.Conflict, match=r"key 'c' belongs to decision 3 of kind 'observe' and .* for 'pull'"
     ):
         plays.ask(key="c")
-    with pytest.raises(kibitz.Conflict, match=r"key 'c' already reported reward 0\.5 of arm 'red'"):
+    with pytest.raises(
+        kibitz.Conflict, match=r"key 'c' was already used to report reward 0\.5 of arm 'red'"
+    ):
         plays.observe("red", 0.25, key="c")
     assert len(list(agent.events())) == 6
 

@@ -385,9 +385,9 @@ def test_unknown_experiments_are_rejected(tmp_path):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"only": [True]}, "only must be numbers from 1 to .*, got True"),
-        ({"only": 4}, "only must be numbers from 1 to .*, got 4"),
-        ({"only": ["4"]}, "only must be numbers from 1 to .*, got '4'"),
+        ({"only": [True]}, "only must be a list of whole numbers from 1 to .*, got True"),
+        ({"only": 4}, "only must be a list of whole numbers from 1 to .*, got 4"),
+        ({"only": ["4"]}, "only must be a list of whole numbers from 1 to .*, got '4'"),
         ({"runs": 0}, "runs must be a whole number of at least 1, got 0"),
         ({"threads": 0}, "threads must be a whole number of at least 1, got 0"),
         ({"quick": 1}, "quick must be True or False, got 1"),

@@ -157,7 +157,7 @@ def simulation_options(*names: str, **defaults: Any) -> Callable[[F], F]:
 
 
 def simulation_option(name: str) -> Any:
-    """Return the option of a command for the parameter `name` of `kibitz.simulate`."""
+    """Return the command-line option that sets the parameter `name` of `kibitz.simulate`."""
     option: Any = OPTIONS[name]
     takes, (flag, _, metavar) = option.takes, (option.flag or f"--{name}").partition(" ")
     panel = OUTPUT if name == "file" else RUN

@@ -28,7 +28,7 @@ from kibitz.policies.policy import Array, View
 MIN_SAFE_LEAD = 1e-11  # relative lead of an index that exceeds all rounding errors
 ROUNDING = 1e-14  # relative tolerance for an index that is monotone only up to rounding
 SINGLE_INDEX_COST = 4  # cost of an index computed alone, relative to an index computed in a loop
-MAX_PULLS_AHEAD = 2**20  # largest number of pulls between two reads of the stop flag
+MAX_PULLS_BETWEEN_STOP_CHECKS = 2**20  # largest number of pulls between two reads of the stop flag
 
 
 class Bounds(NamedTuple):
@@ -235,7 +235,7 @@ def make_decision_functions(index: Any, additive: bool) -> tuple[Any, Any]:
             n, total = pull_repeatedly(
                 arms, arm, stream, n, n + n_certain, floor, count, prior_sum, total
             )
-            pace = min(pace + pace // 4 + 1, MAX_PULLS_AHEAD)
+            pace = min(pace + pace // 4 + 1, MAX_PULLS_BETWEEN_STOP_CHECKS)
         counts[arm] = count
         now["pace"] = pace
         is_certain = n == n_stages and stage + n <= now["until"]

@@ -203,10 +203,10 @@ def deviation_bound(arms: Arms, arm: int, n: int, log: float, z: float) -> float
 
 @jit
 def cutoff(looks: Looks, arrival: int, last: int) -> int:
-    """Return the number of arrivals after which a block ends early; NEVER for a long block.
+    """Return the number of arrivals after which a block ends early, or NEVER if it runs to its end.
 
-    Bernstein's inequality is loose for few arrivals, so a short block ends after a fixed number of
-    arrivals instead.
+    Bernstein's inequality is loose for few arrivals, so a block with few expected arrivals ends after
+    a fixed number of arrivals instead. Periodic looks need no cutoff.
     """
     if looks.arrivals == PERIODIC or arrival > last:
         return NEVER

@@ -163,7 +163,7 @@ def reproduce(
 
 def select_experiments(only: Sequence[int]) -> list[int]:
     """Return the numbers in `only` without duplicates, or all numbers if it is empty."""
-    condition = f"numbers from 1 to {len(NUMBERED)}"
+    condition = f"a list of whole numbers from 1 to {len(NUMBERED)}"
     if not isinstance(only, Sequence) or isinstance(only, str):
         raise invalid("only", condition, only)
     for number in only:
@@ -258,7 +258,8 @@ def render_report(
         results=RESULTS,
         outcome_signs=OUTCOME_SIGNS,
         groups=[
-            {"id": name, "title": title, "text": text, "sections": own, "counts": count_outcomes(own)}
+            {"id": name, "title": title, "text": text, "sections": own,
+             "counts": format_outcome_counts(own)}
             for name, title, text, is_paper in GROUPS
             if (own := [entry for entry in entries if entry["is_paper"] is is_paper])
         ],
@@ -280,7 +281,7 @@ def render_report(
     )  # fmt: skip
 
 
-def count_outcomes(sections: Iterable[dict[str, Any]]) -> str:
+def format_outcome_counts(sections: Iterable[dict[str, Any]]) -> str:
     """Return the number of experiments with each outcome, as in "1 confirmed"."""
     outcomes = [section["verdict"].outcome for section in sections]
     return ", ".join(f"{outcomes.count(word)} {word}" for word in OUTCOME_SIGNS if word in outcomes)

@@ -191,7 +191,7 @@ class Agent:
 
         A different reward for the same decision raises `Conflict`; an unknown id raises
         `UnknownDecision`. True counts as 1 and False as 0. To report several rewards in one
-        transaction, pass a list of (id, reward).
+        transaction, pass a list of (id, reward) pairs.
         """
         if isinstance(id, list | tuple) and reward is None:
             return self.batch([("tell", _parse_report(pair)) for pair in id])
@@ -388,5 +388,5 @@ class Agent:
 
 def _parse_report(pair: Any) -> tuple[Any, Any]:
     if not isinstance(pair, list | tuple) or len(pair) != 2:
-        raise invalid("reports", "a list of (id, reward)", pair)
+        raise invalid("reports", "a list of (id, reward) pairs", pair)
     return pair[0], pair[1]

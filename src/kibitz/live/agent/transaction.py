@@ -97,7 +97,7 @@ class Transaction:
             if record.arm == place and reward in (record.reward, record.told):
                 return "duplicate"
             raise Conflict(
-                f"key {key!r} already reported reward {record.reward!r} of arm "
+                f"key {key!r} was already used to report reward {record.reward!r} of arm "
                 f"{self.arms[record.arm].name!r}; use a new key"
             )
         record = DecisionRecord("observe", place, key, self.at, max(1, self.n_asks))

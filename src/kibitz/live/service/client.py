@@ -105,7 +105,7 @@ class Client:
     def tell(self, id: Any, reward: Any = None) -> Any:
         """Report the reward of a decision; return "counted", or "duplicate" for a repeated report.
 
-        To report several rewards in one transaction, pass a list of (id, reward).
+        To report several rewards in one transaction, pass a list of (id, reward) pairs.
         """
         if isinstance(id, list | tuple) and reward is None:
             answers = self._post("tell", [_report(decision, value) for decision, value in id])

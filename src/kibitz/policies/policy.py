@@ -5,11 +5,12 @@ NamedTuple of arrays (or of such NamedTuples), so the same functions run compile
 as plain Python in a live agent or under a debugger::
 
     init(params, n_arms)                                  -> state
-    pull(params, state, stage, rng)                       -> arm     must not modify the state
-    look(params, state, stage, rng)                       -> arm     called only if a look arrives
-    update(params, state, stage, arm, n, total, is_look)  -> state   may reuse the arrays
+    pull(params, state, stage, rng)                       -> arm
+    look(params, state, stage, rng)                       -> arm
+    update(params, state, stage, arm, n, total, is_look)  -> state
 
-`stage` counts from 1. `pull` and `look` see the same state. `update` receives the sum `total` of `n`
+`look` is called only if a look arrives. `pull` and `look` must not modify the state; `update` may
+reuse its arrays. `stage` counts from 1. `pull` and `look` see the same state. `update` receives the sum `total` of `n`
 rewards of `arm`. These rewards come from looks (`is_look`), or from pulls at consecutive stages that
 begin with `stage`. Only index policies receive several rewards at once, within one `view`.
 

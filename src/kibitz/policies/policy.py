@@ -12,7 +12,8 @@ as plain Python in a live agent or under a debugger::
 `look` is called only if a look arrives. `pull` and `look` must not modify the state; `update` may
 reuse its arrays. `stage` counts from 1. `pull` and `look` see the same state. `update` receives the
 sum `total` of `n` rewards of `arm`. These rewards come from looks (`is_look`), or from pulls at
-consecutive stages that begin with `stage`. Only index policies receive several rewards at once, within one `view`.
+consecutive stages that begin with `stage`. Only index policies receive several rewards at once,
+within one `view`.
 
 Most policies consist of one function, `index(params, stage, counts, arm, mean) -> float`, and pull
 the arm with the largest index (`index_policy`). The index must be non-decreasing in `stage` and

@@ -212,9 +212,13 @@ def test_policies_page_links_to_every_policy():
     assert {name for name, _ in linked} >= set(POLICIES)
 
 
+def test_the_landing_page_has_a_card_for_each_kind_of_reader():
+    assert (ROOT / "docs/index.md").read_text().count("::{container} door\n") == 3
+
+
 @pytest.mark.parametrize("page", PAGES, ids=relative)
 def test_page_opens_with_its_subject(page):
-    """Pages must not begin with the stock phrase "**For** those who ... **After it** you ..."."""
+    """Check that no page has the old header, which named its readers instead of its subject."""
     text = page.read_text()
     assert not re.search(r"^\*\*For\*\* ", text, re.MULTILINE)
     assert "**After it**" not in text

@@ -217,3 +217,16 @@ def test_any_list_of_numbers_works_or_raises(means):
     else:
         assert len(means) >= 2
         assert np.all(np.isfinite(problem.means))
+
+
+@pytest.mark.parametrize(
+    ("problem", "is_binary"),
+    [
+        (bernoulli([0.1, 0.2]), True),
+        (gaussian([0, 1], sd=0), False),
+        (empirical([[0, 1, 1], [1.0]]), True),
+        (empirical([[0, 1, 0.5], [1.0]]), False),
+    ],
+)
+def test_a_problem_is_binary_if_every_reward_is_0_or_1(problem, is_binary):
+    assert problem.is_binary is is_binary

@@ -605,7 +605,7 @@ def test_policies_that_have_a_form_for_bernoulli_rewards_use_it():
 def test_the_paper_experiments_come_first_and_in_its_order():
     paper = (rate_uniform, rate_optimal, weights, active, all_info)
     assert EXPERIMENTS[:5] == PAPER_EXPERIMENTS == paper
-    assert [module.RUNS >= module.PAPER_RUNS for module in paper] == [True] * 5
+    assert all(module.RUNS >= 300 and module.RUNS >= module.PAPER_RUNS for module in paper)
     assert [module.PAPER_RUNS for module in paper] == [300, 300, 300, 100, 300]
     assert [module.SOURCE for module in paper] == [f"Section 5, Figure {n}" for n in range(1, 6)]
 

@@ -308,3 +308,9 @@ def test_a_saved_file_has_default_permissions(tmp_path):
     play(file=file)
     other.write_text("")
     assert Path(file).stat().st_mode == other.stat().st_mode
+
+
+def test_a_policy_for_bernoulli_rewards_rejects_other_rewards():
+    problem, policy = kibitz.empirical([[0, 0.5], [1, 0]]), kibitz.kl_ucb(rewards="bernoulli")
+    with pytest.raises(ValueError, match=r"rewards of 0 and 1.*use rewards=\"bounded\""):
+        kibitz.simulate(problem, kibitz.bandit(), policy, **SHORT)

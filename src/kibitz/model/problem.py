@@ -66,10 +66,9 @@ class Problem:
     @property
     def is_binary(self) -> bool:
         """Whether every reward is 0 or 1."""
-        values = [np.unique(arm) for arm in self.values]
-        return self.kind == "bernoulli" or (
-            bool(values) and all(np.isin(arm, (0, 1)).all() for arm in values)
-        )
+        if self.kind == "empirical":
+            return all(bool(np.isin(arm, (0, 1)).all()) for arm in self.values)
+        return self.kind == "bernoulli"
 
     @property
     def optimal(self) -> NDArray[np.bool_]:

@@ -22,7 +22,7 @@ import numpy as np
 
 import kibitz
 from kibitz.simulation import executors
-from kibitz.simulation.executors import cores, play_all
+from kibitz.simulation.executors import count_cores, play_all
 from kibitz.simulation.jobs import Job, play
 from kibitz.simulation.schedule import log_spaced
 
@@ -62,15 +62,15 @@ def measure(jobs, workers, executor):
 
 def record_busy_seconds(executor):
     """Return a list that collects the seconds that workers spend on each payload."""
-    busy, submit = [], executor.submit
+    busy_seconds, submit = [], executor.submit
 
     def submit_and_record(function, *arguments):
         future = submit(function, *arguments)
-        future.add_done_callback(lambda done: busy.append(done.result().seconds))
+        future.add_done_callback(lambda done: busy_seconds.append(done.result().seconds))
         return future
 
     executor.submit = submit_and_record
-    return busy
+    return busy_seconds
 
 
 def report_overhead(n):
@@ -111,12 +111,12 @@ def report_speedup(n):
         one_thread = measure(jobs, 1, None)
         print(f"{'one process, one thread':<28}{one_thread:8.2f} s")
         for label, executor in executors_by_label.items():
-            busy = [] if executor is None else record_busy_seconds(executor)
+            busy_seconds = [] if executor is None else record_busy_seconds(executor)
             wall = measure(jobs, 2, executor)
-            share = (
-                f"   target: at least {MIN_SPEEDUP}; busy for {sum(busy) / wall / 2:.0%} of the time"
-            )
-            print(f"{label:<28}{wall:8.2f} s{one_thread / wall:8.2f} x{share if busy else ''}")
+            busy_share = sum(busy_seconds) / wall / 2
+            remark = f"   target: at least {MIN_SPEEDUP}; busy for {busy_share:.0%} of the time"
+            speedup = one_thread / wall
+            print(f"{label:<28}{wall:8.2f} s{speedup:8.2f} x{remark if busy_seconds else ''}")
 
 
 def report_memory(cells):
@@ -132,22 +132,22 @@ def sweep_and_report(store, cells):
     setting = {"horizon": 1000, "runs": 50, "seed": 1, "file": store}
     with ExitStack() as stack:
         executor = make_dask(stack, 2)
-        few = kibitz.sweep(
+        few_cells = kibitz.sweep(
             PROBLEM, kibitz.active, kibitz.ucb_double(), rate=rates[:2],
             **{**setting, "file": f"{store}.nc"}, executor=executor,
         )  # fmt: skip
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        memory_before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         start = time.perf_counter()
         kibitz.sweep(
             PROBLEM, kibitz.active, kibitz.ucb_double(), rate=rates, **setting, executor=executor
         )
         wall = time.perf_counter() - start
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    table = few.nbytes / 2 * cells / 2**20
+    table = few_cells.nbytes / 2 * cells / 2**20
     files = sum(1 for _ in Path(store).rglob("c.*"))
     disk = sum(path.stat().st_size for path in Path(store).rglob("*")) / 2**20
     print(f"\nMemory of the client: a store of {cells} cells, a table of {table:.0f} MB")
-    print(f"{'before':<28}{before:8.0f} MB: libraries, and a sweep of two cells")
+    print(f"{'before':<28}{memory_before:8.0f} MB: libraries, and a sweep of two cells")
     print(f"{'at most':<28}{peak:8.0f} MB   target: at most {MAX_MEGABYTES}")
     print(f"{'wall time':<28}{wall:8.1f} s, {1000 * wall / cells:.1f} ms a cell")
     print(f"{'on disk':<28}{disk:8.0f} MB in {files} files")
@@ -162,8 +162,8 @@ def main():
     if arguments.client:
         sweep_and_report(arguments.client[0], int(arguments.client[1]))
         return
-    load = ", ".join(f"{one:.1f}" for one in os.getloadavg())
-    print(f"{cores()} cores; load of the last 1, 5 and 15 minutes: {load}")
+    load_averages = ", ".join(f"{average:.1f}" for average in os.getloadavg())
+    print(f"{count_cores()} cores; load of the last 1, 5 and 15 minutes: {load_averages}")
     share = 10 if arguments.quick else 1
     executors.PAYLOAD_SECONDS = 1e-9  # each job becomes a payload of its own
     report_overhead(300 // share)

@@ -1,23 +1,29 @@
 """Compare kibitzer with other policies and with variants of itself.
 
-    python benchmarks/kibitzer.py [--runs N] [--settings N] [--only paper|search|tail|verdict]
+    python benchmarks/kibitzer.py [--only paper|search|tail|verdict] [--runs N] [--settings N]
+        [--passive N] [--variant NAME]
 
 The script has four parts. `paper` measures kibitzer on problems like the paper's. `search` compares
-variants of kibitzer on random problems up to T = 10⁴. `tail` measures the worst of many runs of 10⁶
+variants of kibitzer on random problems at T = 10⁴. `tail` measures the worst of many runs of 10⁶
 stages, for kibitzer and for variants with other rules for looks. `verdict` compares kibitzer with the
 paper's policies and others, as geometric means of ratios of mean regret, on random problems that were
-not used for any choice. Settings have 2 to 30 arms, active looks at rates from 1 to 0 and horizons
-from 10⁴ to 10⁶. They are drawn from a seed, so the numbers are reproducible.
+not used for any choice.
+
+A setting is a random problem with 2 to 30 arms, a horizon from 10⁴ to 10⁶ and one of three kinds of
+looks: active looks at rates from 1 to 0, passive looks with equal weights, and passive looks with
+unfair weights (`kibitz.evaluation.league.unfair_weights`), which show the best arm rarely or never.
+Settings are drawn from a seed, so the numbers are reproducible.
 """
 
 import argparse
 import math
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import kibitz as kb
+from kibitz.evaluation.league import UNFAIR, unfair_weights
 from kibitz.policies.kibitzer import (
     HOLD_DIVISOR,
     MIN_HOLD_COUNT,
@@ -25,6 +31,7 @@ from kibitz.policies.kibitzer import (
     find_leader,
     find_unseen,
     is_holding,
+    make_pull,
 )
 from kibitz.policies.policy import LOOKS, count
 
@@ -54,6 +61,7 @@ HARD_PROBLEMS = {  # ten arms, one look per hundred stages, T = 10⁶
 }
 SEEDS = {"search": 1, "verdict": 2}
 RATES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.001, 0.0)
+PASSIVE_RATES = (0.5, 0.1, 0.01)
 HORIZONS = (10**4, 10**5, 10**6)
 
 
@@ -107,7 +115,7 @@ def make_variant(
                     look, smallest = arm, value
         return look if look >= 0 else (1 if leader == 0 else 0)
 
-    def due(params: Any, state: Any, arm: int, n: int) -> int:
+    def looks_due(params: Any, state: Any, arm: int, n: int) -> int:
         counts = state.statistics.n_observed
         n_arms, n_looks = counts.size, state.statistics.totals[LOOKS]
         if least_observed:
@@ -135,8 +143,21 @@ def make_variant(
 
     policy = kb.kibitzer(**parameters)
     if hold:
-        return replace(policy, look=kb.jit(look), due=kb.jit(due), update=kb.jit(update))
-    return replace(policy, look=kb.jit(look), hold=None, due=None)
+        return replace(policy, look=kb.jit(look), looks_due=kb.jit(looks_due), update=kb.jit(update))
+    return replace(policy, look=kb.jit(look), hold=None, looks_due=None)
+
+
+def make_former() -> Any:
+    """Return kibitzer with its former index, which counts all looks but not the looks at each arm."""
+
+    def index(params: Any, stage: int, stats: Any, arm: int, mean: float) -> float:
+        n = stats.n_observed[arm]
+        x = 1 + params.b * stage / (stats.sums.size * n + params.b * stats.totals[LOOKS])
+        log = math.log(x)
+        return mean + math.sqrt(2 * abs(log - params.beta * math.log(1 + log)) / n)
+
+    compiled = kb.jit(index)
+    return replace(kb.kibitzer(), index=compiled, pull=make_pull(compiled))
 
 
 @kb.jit
@@ -169,8 +190,8 @@ def count_filled(counts: Any, arm: int, n: int) -> int:
         else:
             high = level
     left = n - count_looks_to_fill(counts, low)  # the first arms at the level get one more look
-    for other in range(arm):
-        if counts[other] <= low:
+    for other_arm in range(arm):
+        if counts[other_arm] <= low:
             left -= 1
     extra = 1 if counts[arm] <= low and left > 0 else 0
     return max(0, low - counts[arm]) + extra
@@ -178,6 +199,7 @@ def count_filled(counts: Any, arm: int, n: int) -> int:
 
 VARIANTS = {
     "kibitzer": kb.kibitzer,
+    "former index": make_former,
     "never held": make_variant,
     "turns whether needed or not": lambda: make_variant(always=True),
     "no turns": lambda: make_variant(every=10**9),
@@ -196,6 +218,7 @@ VARIANTS = {
 
 TAIL_VARIANTS = {
     "kibitzer": kb.kibitzer,
+    "former index": make_former,
     "to the least observed, every fourth": lambda: make_variant(least_observed=True, hold=True),
     "every second look for turns": lambda: make_variant(every=2, hold=True),
     "weight 1": lambda: make_variant(rare=math.inf, hold=True),
@@ -208,19 +231,29 @@ TAIL_VARIANTS = {
 }
 
 
-def make_feedback(rate: float) -> Any:
+class Setting(NamedTuple):
+    """A random problem with one kind of looks: active, uniform (passive, equal weights) or unfair."""
+
+    looks: str
+    rate: float
+    means: Any
+    feedback: Any
+    horizon: int
+
+
+def make_active(rate: float) -> Any:
     """Return a feedback model in which active looks arrive at the given rate."""
     return kb.active(rate) if rate > 0 else kb.bandit()
 
 
 def simulate_regret(
-    means: Any, rate: float, horizon: int, policies: Any, runs: int, seed: int, engine: str = "auto"
+    means: Any, feedback: Any, horizon: int, policies: Any, runs: int, seed: int, engine: str = "auto"
 ) -> Any:
     """Return the final regrets as an array (policy, run); the policies share their random numbers."""
     instances = {name: make() for name, make in policies.items()}
     data = kb.simulate(
         kb.gaussian(means),
-        make_feedback(rate),
+        feedback,
         instances,
         horizon=horizon,
         runs=runs,
@@ -235,56 +268,83 @@ def paper(runs: int) -> None:
     """Print the regret of kibitzer on the problems in `PAPER`."""
     print("setting, T = 10^4 | kibitzer ± s.e. (q90/q99) | in the search")
     for name, (means, rate, horizon, earlier) in PAPER.items():
-        regret = simulate_regret(means, rate, horizon, {"kibitzer": kb.kibitzer}, runs, 1)[0]
+        policies = {"kibitzer": kb.kibitzer}
+        regret = simulate_regret(means, make_active(rate), horizon, policies, runs, 1)[0]
         sem = regret.std(ddof=1) / math.sqrt(runs)
         tail = "/".join(f"{q:.0f}" for q in np.quantile(regret, [0.9, 0.99]))
         print(f"{name} | {regret.mean():.2f} ± {sem:.2f} ({tail}) | {earlier}", flush=True)
 
 
-def draw_settings(ensemble: str, n_settings: int) -> list[tuple[Any, float, int]]:
-    """Return random settings as tuples (means, rate, horizon)."""
+def draw_means(rng: np.random.Generator) -> Any:
+    """Return the means of 2 to 30 arms, drawn from a normal distribution of random spread."""
+    n_arms = round(2 * 15 ** rng.random())
+    spread = 10 ** rng.uniform(-0.7, 0.3)
+    return np.round(spread * rng.normal(size=n_arms), 3)
+
+
+def draw_settings(ensemble: str, n_active: int, n_passive: int) -> list[Setting]:
+    """Return random settings: `n_active` with active looks and 2 `n_passive` with passive looks.
+
+    The first half of the passive looks has uniform weights, the second half unfair weights.
+    """
     rng = np.random.default_rng(SEEDS[ensemble])
-    result = []
-    for nth in range(n_settings):
-        n_arms = round(2 * 15 ** rng.random())
-        spread = 10 ** rng.uniform(-0.7, 0.3)
-        means = np.round(spread * rng.normal(size=n_arms), 3)
-        result.append((means, RATES[nth % len(RATES)], HORIZONS[nth // len(RATES) % len(HORIZONS)]))
-    return result
+    settings = []
+    for nth in range(n_active):
+        rate, horizon = RATES[nth % len(RATES)], HORIZONS[nth // len(RATES) % len(HORIZONS)]
+        settings.append(Setting("active", rate, draw_means(rng), make_active(rate), horizon))
+    for number, looks in enumerate(("uniform", "unfair"), 1):
+        rng = np.random.default_rng([SEEDS[ensemble], number])
+        for nth in range(n_passive):
+            rate = PASSIVE_RATES[nth % len(PASSIVE_RATES)]
+            means = draw_means(rng)
+            kind = UNFAIR[nth % len(UNFAIR)]
+            weights = "uniform" if looks == "uniform" else unfair_weights(kind, means.max() - means)
+            horizon = HORIZONS[nth // len(UNFAIR) % len(HORIZONS)]
+            settings.append(Setting(looks, rate, means, kb.passive(rate, weights), horizon))
+    return settings
 
 
-def search(n_settings: int, runs: int) -> None:
+def search(settings: list[Setting], variants: dict[str, Any], runs: int) -> None:
     """Print the mean regret and the 99 % quantile of each variant, relative to kibitzer."""
-    logs, errors, tails, rates = [], [], [], []
-    for means, rate, _ in draw_settings("search", n_settings):
-        if rate == 0:
-            continue
-        regret = simulate_regret(means, rate, 10**4, VARIANTS, runs, 3, "step")
+    logs, errors, tails = [], [], []
+    settings = [setting for setting in settings if setting.rate > 0]
+    for setting in settings:
+        regret = simulate_regret(setting.means, setting.feedback, 10**4, variants, runs, 3, "step")
         mean = regret.mean(axis=1, keepdims=True)
         logs.append(np.log(mean[:, 0] / mean[0]))
         errors.append((regret / mean - regret[0] / mean[0]).std(axis=1) / math.sqrt(runs))
         q99 = np.quantile(regret, 0.99, axis=1)
         tails.append(np.log(q99 / q99[0]))
-        rates.append(rate)
-        print(f"{len(means)}, {rate:g} |", *mean[:, 0].round(2), flush=True)
-    for rate in (*dict.fromkeys(rates), None):
-        selected = np.array([rate in (None, other) for other in rates])
+        where = f"{setting.looks}, {len(setting.means)}, {setting.rate:g}"
+        print(f"{where} |", *mean[:, 0].round(2), flush=True)
+    groups = {
+        **{f"active, rate {rate:g}": ("active", rate) for rate in RATES if rate > 0},
+        **{looks: (looks, None) for looks in ("active", "uniform", "unfair")},
+    }
+    for group, (looks, rate) in groups.items():
+        selected = np.array([s.looks == looks and rate in (None, s.rate) for s in settings])
+        if not selected.any():
+            continue
         factor = np.exp(np.mean(np.array(logs)[selected], axis=0))
+        largest = np.exp(np.max(np.array(logs)[selected], axis=0))
         error = np.sqrt((np.array(errors)[selected] ** 2).sum(axis=0)) / selected.sum()
         tail = np.exp(np.mean(np.array(tails)[selected], axis=0))
-        print("all rates" if rate is None else f"rate {rate:g}", f"({selected.sum()} settings)")
-        for n, name in enumerate(VARIANTS):
-            print(f"    {name}: {factor[n]:.3f} ± {error[n]:.3f}, q99 {tail[n]:.2f}")
+        print(f"{group} ({selected.sum()} settings)")
+        for n, name in enumerate(variants):
+            print(
+                f"    {name}: {factor[n]:.4f} ± {factor[n] * error[n]:.4f}, largest "
+                f"{largest[n]:.2f}, q99 {tail[n]:.2f}"
+            )
 
 
-def tail(runs: int) -> None:
+def tail(variants: dict[str, Any], runs: int) -> None:
     """Print the mean and the largest regret of many runs on the hard problems."""
     for problem, means in HARD_PROBLEMS.items():
         print(f"{problem}, {runs} runs:")
         print("    mean ± s.e., difference to kibitzer, q99 q99.9 worst, runs above twenty means")
         first = None
-        for name, make in TAIL_VARIANTS.items():
-            regret = simulate_regret(means, 0.01, 10**6, {name: make}, runs, 1)[0]
+        for name, make in variants.items():
+            regret = simulate_regret(means, kb.active(0.01), 10**6, {name: make}, runs, 1)[0]
             first = regret if first is None else first
             sem, difference = regret.std(ddof=1) / math.sqrt(runs), regret - first
             high = " ".join(f"{q:.0f}" for q in np.quantile(regret, [0.99, 0.999, 1]))
@@ -296,52 +356,80 @@ def tail(runs: int) -> None:
             )
 
 
-def verdict(n_settings: int, runs: int) -> None:
+def verdict(settings: list[Setting], runs: int) -> None:
     """Print the regret of all policies in each setting, and the geometric means of their ratios."""
     policies = {"kibitzer": kb.kibitzer, **PAPER_POLICIES, **OTHER_POLICIES}
-    names = list(policies)
     rows = []
-    print("K, rate, T |", ", ".join(names))
-    for means, rate, horizon in draw_settings("verdict", n_settings):
+    print("looks, K, rate, T |", ", ".join(policies))
+    for setting in settings:
+        horizon = setting.horizon
         n_runs = {10**4: runs, 10**5: max(20, runs // 2), 10**6: max(20, runs // 5)}[horizon]
         runnable = dict(policies)
         if horizon == 10**6:
             del runnable["thompson"]  # Thompson sampling cannot leap
-        regret = simulate_regret(means, rate, horizon, runnable, n_runs, 3).mean(axis=1)
-        regret = dict(zip(runnable, regret, strict=True))
-        rows.append(regret)
-        values = " ".join(f"{regret.get(name, math.nan):.4g}" for name in names)
-        print(f"{len(means)}, {rate:g}, {horizon:.0e} | {values}", flush=True)
+        regret = simulate_regret(setting.means, setting.feedback, horizon, runnable, n_runs, 3)
+        row = dict(zip(runnable, regret.mean(axis=1), strict=True))
+        rows.append(row)
+        values = " ".join(f"{row.get(name, math.nan):.4g}" for name in policies)
+        where = f"{setting.looks}, {len(setting.means)}, {setting.rate:g}, {horizon:.0e}"
+        print(f"{where} | {values}", flush=True)
+    for looks in dict.fromkeys(setting.looks for setting in settings):
+        for horizon in (*HORIZONS, None):
+            selected = [
+                row
+                for setting, row in zip(settings, rows, strict=True)
+                if setting.looks == looks and horizon in (None, setting.horizon)
+            ]
+            if selected:
+                label = f"{looks}, " + ("all horizons" if horizon is None else f"T = {horizon:.0e}")
+                print_verdict(label, selected)
+
+
+def print_verdict(label: str, rows: list[dict[str, float]]) -> None:
+    """Print the geometric means of ratios of mean regret; each row has the policies of a setting."""
 
     def geometric_mean(ratios: list[float]) -> float:
         return math.exp(np.mean(np.log(ratios)))
 
-    ratios_to_double = [row["ucb_double"] / row["kibitzer"] for row in rows]
-    best = [min(row[other] for other in PAPER_POLICIES) / row["kibitzer"] for row in rows]
-    every = (*PAPER_POLICIES, *OTHER_POLICIES)
-    ratios_to_best = [row["kibitzer"] / min(row[o] for o in every if o in row) for row in rows]
-    print(f"{len(rows)} settings, geometric means of ratios of mean regret:")
-    print(f"    UCB1-Double / kibitzer {geometric_mean(ratios_to_double):.2f}")
-    print(f"    best of the paper / kibitzer {geometric_mean(best):.2f}")
-    print(f"    kibitzer / best of all others {geometric_mean(ratios_to_best):.3f}", end="")
-    print(f", worst {max(ratios_to_best):.2f}")
+    rivals = (*PAPER_POLICIES, *OTHER_POLICIES)
+    to_double = [row["ucb_double"] / row["kibitzer"] for row in rows]
+    to_paper = [min(row[name] for name in PAPER_POLICIES) / row["kibitzer"] for row in rows]
+    to_best = [row["kibitzer"] / min(row[name] for name in rivals if name in row) for row in rows]
+    to_moss = [row["moss_anytime 2"] / row["kibitzer"] for row in rows]
+    print(f"{label}: {len(rows)} settings, geometric means of ratios of mean regret")
+    print(f"    UCB1-Double / kibitzer {geometric_mean(to_double):.2f}")
+    print(f"    best of the paper / kibitzer {geometric_mean(to_paper):.2f}")
+    print(f"    MOSS-anytime(2) / kibitzer {geometric_mean(to_moss):.3f}")
+    print(f"    kibitzer / best of all others {geometric_mean(to_best):.3f}", end="")
+    print(f", worst {max(to_best):.2f}")
+
+
+def select_variants(variants: dict[str, Any], names: list[str] | None) -> dict[str, Any]:
+    """Return kibitzer and the variants with the given names; all variants if there are no names."""
+    return {n: make for n, make in variants.items() if not names or n in ("kibitzer", *names)}
 
 
 def main() -> None:
     """Run the parts that the command line requests."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=1000, help="runs of a setting of 10^4 stages")
-    parser.add_argument("--settings", type=int, default=63, help="number of random settings")
+    parser.add_argument("--settings", type=int, default=63, help="settings with active looks")
+    parser.add_argument("--passive", type=int, default=24, help="settings per kind of passive looks")
     parser.add_argument("--only", choices=("paper", "search", "tail", "verdict"))
+    parser.add_argument(
+        "--variant", action="append", help="a variant for search and tail; repeatable (default: all)"
+    )
     arguments = parser.parse_args()
+    runs, n_settings = arguments.runs, (arguments.settings, arguments.passive)
     if arguments.only in (None, "paper"):
-        paper(20 * arguments.runs)
+        paper(20 * runs)
     if arguments.only in (None, "search"):
-        search(arguments.settings, arguments.runs)
+        variants = select_variants(VARIANTS, arguments.variant)
+        search(draw_settings("search", *n_settings), variants, runs)
     if arguments.only in (None, "tail"):
-        tail(10 * arguments.runs)
+        tail(select_variants(TAIL_VARIANTS, arguments.variant), 10 * runs)
     if arguments.only in (None, "verdict"):
-        verdict(arguments.settings, arguments.runs)
+        verdict(draw_settings("verdict", *n_settings), runs)
 
 
 if __name__ == "__main__":

@@ -1,22 +1,26 @@
 r"""Compute the tables of docs/kibitzer_proof.md: `python benchmarks/kibitzer_tables.py`.
 
-The script writes src/kibitz/bounds/kibitzer.npz and takes a few minutes.
+The script writes src/kibitz/bounds/kibitzer.npz. It takes about four minutes on one core.
 
-p(κ, v, ζ) is an upper bound on the probability that a 1-sub-Gaussian walk S exceeds g at any time
-u ≥ κ, where
+A table bounds the probability that a 1-sub-Gaussian walk S exceeds g at any time u ≥ κ, where
 
-.. math:: g(u) = \sqrt{2u\,\ell(1+bv/(u+b))}+\sqrt\zeta\,u, \qquad \ell(x)=\log x-\beta\log(1+\log x),
+.. math:: g(u) = \sqrt{2u\,\ell(1+bv/D(u))}+\sqrt\zeta\,u, \qquad \ell(x)=\log x-\beta\log(1+\log x).
 
-and p_0(s) is the corresponding bound for all times u > 0, with ℓ(1 + bs/u) and ζ = 1. If
-Σ w_j exp(λ_j g(u) − uλ_j²/2) ≥ 1 for all u ≥ κ, then Σ w_j is such a bound, by Ville's inequality.
+There are three tables (docs/kibitzer_proof.md, step 7):
+
+- p̂(v, ζ), for active looks: κ = 1/4 and D(u) = min(u + b, (2 + b)u),
+- p(v, ζ), for passive looks: κ = 2 and D(u) = u + b,
+- p_0(s), before the first look: all times u > 0, D(u) = u, v = s and ζ = 1.
+
+If Σ w_j exp(λ_j g(u) − uλ_j²/2) ≥ 1 for all u ≥ κ, then Σ w_j is such a bound, by Ville's inequality.
 The weights w_j come from a linear program over a grid of λ.
 
 A value is certified as follows. On each interval of a grid of u, ℓ is evaluated at the right end,
-where it is smallest. Each exponent is then concave in u, hence at least the smaller of its values at
-the two ends. Beyond the grid ℓ is replaced by 0, and only λ ≤ 2√ζ are used. The sum of the weights is
-divided by the smallest left side of a constraint, so any weights give a valid bound, even if the
-linear program is not solved exactly. Values are rounded up and stored as ⌊−128 log p⌋, as differences
-along the last axis.
+where it is smallest, because D does not decrease. Each exponent is then concave in u, hence at least
+the smaller of its values at the two ends. Beyond the grid ℓ is replaced by 0, and only λ ≤ 2√ζ are
+used. The sum of the weights is divided by the smallest left side of a constraint, so any weights give
+a valid bound, even if the linear program is not solved exactly. Values are rounded up and stored as
+⌊−128 log p⌋, as differences along the last axis.
 
 For p_0 near u = 0, each interval [u/γ, u] below the grid is bounded by the chord of the boundary
 (docs/kibitzer_proof.md, step 10), and the bounds are summed.
@@ -34,14 +38,10 @@ B = 8.0
 BETAS = (1.0, 0.0)
 STEPS_PER_UNIT = 128  # resolution of a stored logarithm
 MAX_LOG = 40.0  # probabilities below e^-40 are stored as e^-40
-TURN = 0.25  # the share of looks that go to the arms in turn
-SHARES = 2.0 ** np.array([-5, -4, -3, -2.5, -2, -1.5, -1, -0.5, 0, 0.5, 1, 1.5, 2, 3, 4])
-SPEEDS = 10 ** (np.arange(-2, 193) / 32)  # v of p(TURN, v, ζ); cells may extend a little below 1
-ZETAS = np.concatenate([2.0 ** np.arange(-24, -6), 2.0 ** (np.arange(-96, 144) / 16)])
-COARSE_SPEEDS = 10 ** np.concatenate([np.arange(-2, 96) / 32, np.arange(48, 65) / 16])  # for SHARES
-COARSE_ZETAS = 2.0 ** np.concatenate(
-    [np.arange(-16, -4), np.arange(-24, 36) / 6, np.arange(12, 20) / 2]
-)
+ACTIVE, PASSIVE, FROM_ZERO = 0, 1, 2  # the tables
+STARTS = 0.25, 2.0  # κ of the tables of active and of passive looks
+SPEEDS = 10 ** np.concatenate([np.arange(-2, 193) / 32, np.arange(49, 97) / 8])  # the arguments v
+ZETAS = 2.0 ** np.concatenate([np.arange(-44, -6), np.arange(-96, 144) / 16])  # the arguments ζ
 STAGES = 10 ** (np.arange(-96, 481) / 32)  # the arguments s of p_0(s)
 
 Floats = NDArray[np.float64]
@@ -55,13 +55,21 @@ def ell(x, beta):
 
 
 @jit
-def lower_exponents(v, zeta, beta, times, slopes, from_zero):
+def denominator(u, table):
+    """Return D(u)."""
+    if table == FROM_ZERO:
+        return u
+    return min(u + B, (2 + B) * u) if table == ACTIVE else u + B
+
+
+@jit
+def lower_exponents(v, zeta, beta, times, slopes, table):
     """Return lower bounds on λg(u) − uλ²/2: one row per interval of the grid, and one beyond it."""
     rows = np.empty((times.size, slopes.size))
     root = np.sqrt(zeta)
     for i in range(times.size - 1):
         left, right = times[i], times[i + 1]
-        level = ell(1 + B * v / (right if from_zero else right + B), beta)
+        level = ell(1 + B * v / denominator(right, table), beta)
         for j, slope in enumerate(slopes):
             first = slope * (np.sqrt(2 * left * level) + root * left) - left * slope**2 / 2
             last = slope * (np.sqrt(2 * right * level) + root * right) - right * slope**2 / 2
@@ -101,13 +109,13 @@ def solve_weights(matrix, costs, max_steps):
 
 
 @jit
-def crossing(kappa, v, zeta, beta, n_times, n_slopes, from_zero=False):
-    """Return a certified value of p(κ, v, ζ), or of the part of p_0(v) from u = κ on."""
-    root, end = np.sqrt(zeta), 160.0 if from_zero else 60.0  # no bound is below e^{-end/2}
-    highest = np.sqrt(2 * ell(1 + B * v / (kappa if from_zero else kappa + B), beta) / kappa) + root
+def crossing(kappa, v, zeta, beta, table, n_times=200, n_slopes=56):
+    """Return a certified bound on the probability of a crossing from u = κ on."""
+    root, end = np.sqrt(zeta), 160.0 if table == FROM_ZERO else 60.0  # no bound is below e^{-end/2}
+    highest = np.sqrt(2 * ell(1 + B * v / denominator(kappa, table), beta) / kappa) + root
     times = np.exp(np.linspace(np.log(kappa), np.log(max(4 * kappa, end / zeta)), n_times + 1))
     slopes = np.exp(np.linspace(np.log(0.3 * root), np.log(1.3 * highest), n_slopes))
-    rows = lower_exponents(v, zeta, beta, times, slopes, from_zero)
+    rows = lower_exponents(v, zeta, beta, times, slopes, table)
     single = max([rows[:, j].min() for j in range(n_slopes)])  # the exponent of the best single λ
     around = min([rows[i].max() for i in range(times.size)])  # about log(1/p), which scales the costs
     rows = np.minimum(rows, around + 6)  # lower values stay valid; higher values do not help
@@ -131,18 +139,17 @@ def chords(s: float, start: float, beta: float, gamma: float = 1.05) -> float:
     return float(terms[:-1].sum() + terms[-1] / (1 - terms[-1] / terms[-2]))
 
 
-def from_zero(s: float, beta: float, n_times: int = 240, n_slopes: int = 64) -> float:
+def from_zero(s: float, beta: float) -> float:
     """Return a certified value of p_0(s)."""
     start = 1e-4 * min(1.0, s)
-    later = crossing(start, s, 1.0, beta, n_times, n_slopes, True)
+    later = crossing(start, s, 1.0, beta, FROM_ZERO, 240, 64)
     return min(1.0, later + chords(s, start, beta))
 
 
 def encode(values: Floats) -> NDArray[np.int16]:
     """Round values up; return their logarithms as differences along the last axis."""
-    falling = np.minimum.accumulate(
-        values, axis=-1
-    )  # p decreases along this axis, so an earlier bound stays valid
+    # The probability decreases along this axis, so an earlier bound stays valid.
+    falling = np.minimum.accumulate(values, axis=-1)
     logs = np.floor(-STEPS_PER_UNIT * np.log(np.maximum(falling, math.exp(-MAX_LOG))) * (1 - 1e-9))
     return np.diff(logs.astype(np.int16), axis=-1, prepend=np.int16(0))
 
@@ -151,19 +158,14 @@ def main() -> None:
     """Compute all tables and write the file."""
     start = time.time()
     tables: dict[str, NDArray[np.generic]] = {
-        "shares": SHARES, "speeds": SPEEDS, "coarse_speeds": COARSE_SPEEDS, "zetas": ZETAS,
-        "coarse_zetas": COARSE_ZETAS, "stages": STAGES, "b": np.array(B), "turn": np.array(TURN),
+        "b": np.array(B), "starts": np.array(STARTS),
+        "speeds": SPEEDS, "zetas": ZETAS, "stages": STAGES,
     }  # fmt: skip
     for beta in BETAS:
-        turn = [[crossing(TURN, v, zeta, beta, 200, 56) for zeta in ZETAS] for v in SPEEDS]
-        tables[f"turn_{beta:g}"] = encode(np.array(turn))
-        print(f"β = {beta:g}: looks in turn, {time.time() - start:.0f} s", flush=True)
-        any_share = np.ones((SHARES.size, COARSE_SPEEDS.size, COARSE_ZETAS.size))
-        for i, j, k in np.ndindex(any_share.shape):
-            place = (SHARES[i], COARSE_SPEEDS[j], COARSE_ZETAS[k])
-            any_share[i, j, k] = crossing(*place, beta, 120, 40)
-        tables[f"any_{beta:g}"] = encode(any_share)
-        print(f"β = {beta:g}: any share, {time.time() - start:.0f} s", flush=True)
+        for name, table in {"active": ACTIVE, "passive": PASSIVE}.items():
+            values = [[crossing(STARTS[table], v, z, beta, table) for z in ZETAS] for v in SPEEDS]
+            tables[f"{name}_{beta:g}"] = encode(np.array(values))
+            print(f"β = {beta:g}, {name}: {time.time() - start:.0f} s", flush=True)
         tables[f"zero_{beta:g}"] = encode(np.array([from_zero(s, beta) for s in STAGES]))
     target = Path(__file__).parents[1] / "src" / "kibitz" / "bounds" / "kibitzer.npz"
     np.savez_compressed(target, **tables)

@@ -29,16 +29,18 @@ ARMS = ["a", "b", "c", "d", "e"]
 
 
 def make_agent(url, name="bench"):
-    return kibitz.agent(url, name, arms=ARMS, policy=kibitz.ucb_double(2.0), scale=0.5, seed=1)
+    return kibitz.agent(
+        url, name, arms=ARMS, policy=kibitz.ucb_double(2.0), rewards="gaussian", scale=0.5, seed=1
+    )
 
 
 def measure_rate(work, n, seconds):
     """Return operations per second, for a function that does n operations per call."""
-    done, start = 0, time.perf_counter()
-    while (spent := time.perf_counter() - start) < seconds:
+    n_done, start = 0, time.perf_counter()
+    while (elapsed := time.perf_counter() - start) < seconds:
         work()
-        done += n
-    return done / spent
+        n_done += n
+    return n_done / elapsed
 
 
 def measure_bare_commits(folder, seconds):
@@ -57,49 +59,49 @@ def measure_bare_commits(folder, seconds):
 
 
 def measure_single_calls(agent, seconds):
-    asked = []
-    asks = measure_rate(lambda: asked.append(agent.ask().id), 1, seconds)
-    ids = iter(asked)
-    done, start = 0, time.perf_counter()
-    while (spent := time.perf_counter() - start) < seconds:
-        id = next(ids, None)
+    decision_ids = []
+    asks = measure_rate(lambda: decision_ids.append(agent.ask().id), 1, seconds)
+    unreported_ids = iter(decision_ids)
+    n_done, start = 0, time.perf_counter()
+    while (elapsed := time.perf_counter() - start) < seconds:
+        id = next(unreported_ids, None)
         if id is None:
             break
         agent.tell(id, 1.0)
-        done += 1
-    agent.tell([(id, 1.0) for id in ids])
-    return asks, done / spent
+        n_done += 1
+    agent.tell([(id, 1.0) for id in unreported_ids])
+    return asks, n_done / elapsed
 
 
 def measure_batches(agent, seconds):
-    asked = []
-    asks = measure_rate(lambda: asked.extend(agent.ask(n=100)), 100, seconds)
-    groups = [asked[n : n + 100] for n in range(0, len(asked), 100)]
+    decisions = []
+    asks = measure_rate(lambda: decisions.extend(agent.ask(n=100)), 100, seconds)
+    groups = [decisions[n : n + 100] for n in range(0, len(decisions), 100)]
     start = time.perf_counter()
     for group in groups:
         agent.tell([(decision.id, 1.0) for decision in group])
-    return asks, len(asked) / (time.perf_counter() - start)
+    return asks, len(decisions) / (time.perf_counter() - start)
 
 
 def report_rates(folder, seconds):
     """Print asks and tells per second; measurements of the agent and the bare database alternate."""
     rates = {"bare": [], "ask": [], "tell": [], "ask(n=100)": [], "tell of 100": []}
-    for turn in range(3):
-        turn_folder = folder / str(turn)
-        turn_folder.mkdir()
-        rates["bare"].append(measure_bare_commits(turn_folder, seconds))
-        with make_agent(turn_folder / "shop.db") as agent:
+    for repetition in range(3):
+        repetition_folder = folder / str(repetition)
+        repetition_folder.mkdir()
+        rates["bare"].append(measure_bare_commits(repetition_folder, seconds))
+        with make_agent(repetition_folder / "shop.db") as agent:
             for name, rate in zip(("ask", "tell"), measure_single_calls(agent, seconds), strict=True):
                 rates[name].append(rate)
-        with make_agent(turn_folder / "many.db") as agent:
-            many = measure_batches(agent, seconds)
-            for name, rate in zip(("ask(n=100)", "tell of 100"), many, strict=True):
+        with make_agent(repetition_folder / "many.db") as agent:
+            batch_rates = measure_batches(agent, seconds)
+            for name, rate in zip(("ask(n=100)", "tell of 100"), batch_rates, strict=True):
                 rates[name].append(rate)
-    floor = np.median(rates["bare"])
-    print(f"SQLite, one process, synchronous=FULL: {floor:.0f} bare commits a second")
+    bare_rate = np.median(rates["bare"])
+    print(f"SQLite, one process, synchronous=FULL: {bare_rate:.0f} bare commits a second")
     for name, values in list(rates.items())[1:]:
         rate = np.median(values)
-        print(f"  {name:12} {rate:8.0f} a second, {rate / floor:.2f} of the bare commit rate")
+        print(f"  {name:12} {rate:8.0f} a second, {rate / bare_rate:.2f} of the bare commit rate")
 
 
 def report_large_agent(folder, n):
@@ -118,13 +120,13 @@ def report_large_agent(folder, n):
         "for _ in range(200): agent.ask()\n"
         "print((time.process_time() - cpu) / 200)\n"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script, folder / "million.db"],
         capture_output=True, text=True, check=True,
     )  # fmt: skip
-    opened, imported, cpu = map(float, done.stdout.split())
-    print(f"  opens and answers in {opened:.3f} s (after {imported:.1f} s of importing)")
-    print(f"  a decision with 1000 pending: {1e3 * cpu:.3f} ms of CPU")
+    open_seconds, import_seconds, cpu_seconds = map(float, process.stdout.split())
+    print(f"  opens and answers in {open_seconds:.3f} s (after {import_seconds:.1f} s of importing)")
+    print(f"  a decision with 1000 pending: {1e3 * cpu_seconds:.3f} ms of CPU")
 
 
 def report_four_processes(folder, seconds):
@@ -137,8 +139,8 @@ def report_four_processes(folder, seconds):
         reader, writer = os.pipe()
         if os.fork() == 0:
             with kibitz.agent(url, "bench") as agent:
-                end, n = time.time() + seconds, 0
-                while time.time() < end:
+                deadline, n = time.time() + seconds, 0
+                while time.time() < deadline:
                     agent.ask()
                     n += 1
             os.write(writer, str(n).encode())
@@ -156,16 +158,16 @@ def report_four_processes(folder, seconds):
 def run_clients(url, n, seconds):
     """Return operations per second and the p50 and p99 latency of n clients in threads."""
     times: list[float] = []
-    end = time.perf_counter() + seconds
+    deadline = time.perf_counter() + seconds
 
     def work():
         with kibitz.agent(url, "bench") as agent:
-            while time.perf_counter() < end:
+            while time.perf_counter() < deadline:
                 start = time.perf_counter()
                 id = agent.ask().id
-                middle = time.perf_counter()
+                asked_at = time.perf_counter()
                 agent.tell(id, 1.0)
-                times.extend([middle - start, time.perf_counter() - middle])
+                times.extend([asked_at - start, time.perf_counter() - asked_at])
 
     threads = [threading.Thread(target=work) for _ in range(n)]
     for thread in threads:

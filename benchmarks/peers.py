@@ -148,10 +148,10 @@ def prepare_rlberry(horizon, seed, package="rlberry"):
     Nearly half of the time is spent in SciPy, which draws one normal number at a time. The
     environment with precomputed rewards is faster but meant for adversarial bandits.
     """
-    agents, envs = (import_module(f"{package}.{part}.bandits") for part in ("agents", "envs"))
-    index, tracked = agents.makeSubgaussianUCBIndex(sigma=1.0, delta=lambda t: 1 / t**3)
+    agents, envs = (import_module(f"{package}.{module}.bandits") for module in ("agents", "envs"))
+    index, tracker_options = agents.makeSubgaussianUCBIndex(sigma=1.0, delta=lambda t: 1 / t**3)
     environment = (envs.NormalBandit, {"means": MEANS})
-    agent = agents.IndexAgent(environment, index, tracker_params=tracked, seeder=seed)
+    agent = agents.IndexAgent(environment, index, tracker_params=tracker_options, seeder=seed)
     results = []
 
     def play():
@@ -173,28 +173,28 @@ def prepare_jax(horizon, seed):
     n_arms = len(MEANS)
 
     def play_stage(carry, stage):
-        key, counts, sums, total = carry
+        key, counts, sums, total_reward = carry
         key, subkey = jax.random.split(key)
         index = sums / counts + jnp.sqrt(6 * jnp.log(stage) / counts)
         arm = jnp.argmax(index)
-        chosen = jnp.arange(n_arms) == arm
+        is_chosen = jnp.arange(n_arms) == arm
         reward = means[arm] + jax.random.normal(subkey)
-        return (key, counts + chosen, sums + chosen * reward, total + reward), None
+        return (key, counts + is_chosen, sums + is_chosen * reward, total_reward + reward), None
 
     def play_run(key):
         key, subkey = jax.random.split(key)
-        first = means + jax.random.normal(subkey, (n_arms,))
-        carry = key, jnp.ones(n_arms), first, first.sum()
+        first_rewards = means + jax.random.normal(subkey, (n_arms,))
+        carry = key, jnp.ones(n_arms), first_rewards, first_rewards.sum()
         stages = jnp.arange(n_arms + 1, horizon + 1)
         return jax.lax.scan(play_stage, carry, stages)[0][3]
 
-    many = jax.jit(jax.vmap(play_run))
+    play_runs = jax.jit(jax.vmap(play_run))
     keys = jax.random.split(jax.random.key(seed), JAX_RUNS)
-    many(keys).block_until_ready()  # compile first
+    play_runs(keys).block_until_ready()  # compile first
     totals = []
 
     def play():
-        totals.append(many(keys).block_until_ready())
+        totals.append(play_runs(keys).block_until_ready())
 
     return play, lambda: totals[0].mean()
 
@@ -260,14 +260,14 @@ def make_environment(peer: str, folder: Path, log: Callable[[str], None]) -> Pat
     """Return the Python program of a library's environment; create the environment if necessary."""
     environment = (folder / peer.lower()).absolute()
     python = environment / "bin" / "python"
-    complete = environment / "complete"
+    complete_marker = environment / "complete"
     expected = "\n".join([f"Python {platform.python_version()}", *REQUIREMENTS[peer]])
-    if not (python.exists() and complete.exists() and complete.read_text() == expected):
+    if not (python.exists() and complete_marker.exists() and complete_marker.read_text() == expected):
         log(f"installing {' '.join(REQUIREMENTS[peer])}")
         run([sys.executable, "-m", "venv", "--clear", environment])
         pip = [python, "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"]
         run([*pip, *REQUIREMENTS[peer]])
-        complete.write_text(expected)
+        complete_marker.write_text(expected)
     return python
 
 

@@ -97,8 +97,8 @@ def wait_for(port):
 class LoadClient(asyncio.Protocol):
     """A client that sends the next request as soon as it receives an answer."""
 
-    def __init__(self, requests, until, times):
-        self.requests, self.until, self.times = requests, until, times
+    def __init__(self, requests, deadline, times):
+        self.requests, self.deadline, self.times = requests, deadline, times
         self.done = asyncio.get_running_loop().create_future()
         self.buffer = b""
 
@@ -122,7 +122,7 @@ class LoadClient(asyncio.Protocol):
         self.buffer = b""
         now = time.perf_counter()
         self.times.append(now - self.sent)
-        if now < self.until:
+        if now < self.deadline:
             self.send(self.requests.send(body))
         else:
             self.transport.close()
@@ -148,13 +148,15 @@ def request_decisions(client_id):
         answer = yield request(
             f"{path}/ask", b"", f"Idempotency-Key: {time.time_ns()}-{client_id}-{n}"
         )
-        told = json.dumps({"id": json.loads(answer)["id"], "reward": n % 2}).encode()
-        yield request(f"{path}/tell", told)
+        tell_body = json.dumps({"id": json.loads(answer)["id"], "reward": n % 2}).encode()
+        yield request(f"{path}/tell", tell_body)
 
 
-async def run_clients(port, requests, n_clients, seconds):
-    times, until = [], time.perf_counter() + seconds
-    clients = [LoadClient(requests(client_id), until, times) for client_id in range(n_clients)]
+async def run_clients(port, make_requests, n_clients, seconds):
+    times, deadline = [], time.perf_counter() + seconds
+    clients = [
+        LoadClient(make_requests(client_id), deadline, times) for client_id in range(n_clients)
+    ]
     for client in clients:
         await asyncio.get_running_loop().create_connection(
             lambda client=client: client, "127.0.0.1", port
@@ -163,25 +165,25 @@ async def run_clients(port, requests, n_clients, seconds):
     return times
 
 
-def measure(program, requests, n_clients, seconds):
+def measure(program, make_requests, n_clients, seconds):
     """Return requests per second, p50 and p99 in ms, and server CPU time per request in µs."""
-    asyncio.run(run_clients(program.port, requests, n_clients, 0.2))
+    asyncio.run(run_clients(program.port, make_requests, n_clients, 0.2))
     cpu, start = program.cpu(), time.perf_counter()
-    times = asyncio.run(run_clients(program.port, requests, n_clients, seconds))
-    spent = time.perf_counter() - start
+    times = asyncio.run(run_clients(program.port, make_requests, n_clients, seconds))
+    elapsed = time.perf_counter() - start
     p50, p99 = 1e3 * np.quantile(times, [0.5, 0.99])
-    return len(times) / spent, p50, p99, 1e6 * (program.cpu() - cpu) / len(times)
+    return len(times) / elapsed, p50, p99, 1e6 * (program.cpu() - cpu) / len(times)
 
 
 def report_load(name, url, seconds, turns=3):
     """Print the rates of the service and of an empty endpoint; their measurements alternate."""
     make_agent(url).close()
-    service, floor = ServerProcess(run_service, str(url)), ServerProcess(run_empty_server)
+    service, empty_server = ServerProcess(run_service, str(url)), ServerProcess(run_empty_server)
     try:
         for n in CLIENTS:
             rows = {"empty": [], "service": []}
             for _ in range(turns):
-                rows["empty"].append(measure(floor, request_empty, n, seconds / turns))
+                rows["empty"].append(measure(empty_server, request_empty, n, seconds / turns))
                 rows["service"].append(measure(service, request_decisions, n, seconds / turns))
             medians = {kind: np.median(values, axis=0) for kind, values in rows.items()}
             share = medians["service"][0] / medians["empty"][0]
@@ -194,7 +196,7 @@ def report_load(name, url, seconds, turns=3):
                 )
     finally:
         service.stop()
-        floor.stop()
+        empty_server.stop()
 
 
 # --------------------------------------------------------------------------------------- faults
@@ -202,7 +204,7 @@ def report_load(name, url, seconds, turns=3):
 
 def run_visits(port, file, n_clients, n_visits):
     """Ask and tell from many threads; write the acknowledged rewards and the errors to a file."""
-    acknowledged, failed = [], []
+    acknowledged_rewards, errors = [], []
 
     def visit(client_id):
         try:
@@ -211,16 +213,16 @@ def run_visits(port, file, n_clients, n_visits):
                 for n in range(n_visits):
                     decision = client.ask(key=f"visit-{client_id}-{n}")
                     client.tell(decision.id, float(n % 2))
-                    acknowledged.append((decision.id, float(n % 2)))
+                    acknowledged_rewards.append((decision.id, float(n % 2)))
         except Exception as error:
-            failed.append(repr(error))
+            errors.append(repr(error))
 
     threads = [threading.Thread(target=visit, args=(client_id,)) for client_id in range(n_clients)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    file.write_text(json.dumps([acknowledged, failed]))
+    file.write_text(json.dumps([acknowledged_rewards, errors]))
 
 
 def report_kills(url, file, n_clients, n_kills, n_visits):
@@ -237,24 +239,25 @@ def report_kills(url, file, n_clients, n_kills, n_visits):
             program.stop(signal.SIGKILL)
             kills += 1
             program = ServerProcess(run_service, str(url), port=program.port)
-    spent = time.perf_counter() - start
+    elapsed = time.perf_counter() - start
     program.stop()
-    acknowledged, failed = json.loads(file.read_text())
+    acknowledged_rewards, errors = json.loads(file.read_text())
     with kibitz.agent(url, "bench") as agent:
         log = list(agent.events())
-        counted, discrepancies = sum(arm.n_pulls for arm in agent.arms()), agent.check()
-    told = {event.id: event.reward for event in log if event.kind == "told"}
-    n_lost = sum(told.get(id) != reward for id, reward in acknowledged)
+        n_counted, discrepancies = sum(arm.n_pulls for arm in agent.arms()), agent.check()
+    rewards_by_id = {event.id: event.reward for event in log if event.kind == "told"}
+    n_lost = sum(rewards_by_id.get(id) != reward for id, reward in acknowledged_rewards)
     expected = n_clients * n_visits
     print(
-        f"kill -9, {kills} times under {n_clients} clients: {len(acknowledged)} of {expected} visits "
-        f"acknowledged in {spent:.0f} s, {n_lost} of them lost, {counted - expected} too many, "
-        f"{len(failed)} clients failed, check: {discrepancies or 'clean'}",
+        f"kill -9, {kills} times under {n_clients} clients: "
+        f"{len(acknowledged_rewards)} of {expected} visits acknowledged in {elapsed:.0f} s, "
+        f"{n_lost} of them lost, {n_counted - expected} too many, "
+        f"{len(errors)} clients failed, check: {discrepancies or 'clean'}",
         flush=True,
     )
     return (
         kills == n_kills
-        and counted == len(acknowledged) == expected
+        and n_counted == len(acknowledged_rewards) == expected
         and not (n_lost or discrepancies)
     )
 

@@ -33,12 +33,12 @@ from kibitz.simulation.jobs import Job, play
 from kibitz.simulation.results.dataset import versions
 from kibitz.simulation.schedule import log_spaced
 
-FIVE, FOUR = [2, 1.8, 1.5, 1, 0.5], [2, 1.8, 0.5, 0.2]
+FIVE_MEANS, FOUR_MEANS = [2, 1.8, 1.5, 1, 0.5], [2, 1.8, 0.5, 0.2]
 HORIZON, RUNS, REPETITIONS = 10_000, 200, 10
 BANDIT, ACTIVE = kibitz.bandit(), kibitz.active(0.1)
 MANY_ARMS = {"ucb": BANDIT, "ucb_double": ACTIVE, "ocucb": BANDIT, "etc_ocucb": ACTIVE}
-BY_HAND, DOUBLE_BY_HAND = "ucb by hand in C++", "ucb_double by hand in C++"
-OWN, GENERIC = "own formula of UCB, bandit", "the same, generic kernel, bandit"
+UCB_BY_HAND, DOUBLE_BY_HAND = "ucb by hand in C++", "ucb_double by hand in C++"
+OWN_FORMULA, GENERIC_KERNEL = "own formula of UCB, bandit", "the same, generic kernel, bandit"
 REPORT = Path(__file__).parents[1] / "docs" / "performance.txt"
 lines: list[str] = []
 
@@ -76,7 +76,7 @@ def normal_loop(stream, n):
 
 def numpy_ucb(runs, rng):
     """Play UCB in NumPy, vectorised over runs."""
-    means = np.array(FIVE)
+    means = np.array(FIVE_MEANS)
     counts, sums = np.ones((runs, 5)), means + rng.standard_normal((runs, 5))
     rows = np.arange(runs)
     for stage in range(6, HORIZON + 1):
@@ -87,12 +87,12 @@ def numpy_ucb(runs, rng):
 
 def python_ucb(rng):
     """Play UCB in plain Python."""
-    counts, sums = [1] * 5, [mean + rng.gauss(0, 1) for mean in FIVE]
+    counts, sums = [1] * 5, [mean + rng.gauss(0, 1) for mean in FIVE_MEANS]
     for stage in range(6, HORIZON + 1):
         log = 6 * math.log(stage)
         arm = max(range(5), key=lambda i: sums[i] / counts[i] + math.sqrt(log / counts[i]))
         counts[arm] += 1
-        sums[arm] += FIVE[arm] + rng.gauss(0, 1)
+        sums[arm] += FIVE_MEANS[arm] + rng.gauss(0, 1)
 
 
 def make_hand_written_cases(folder):
@@ -105,9 +105,9 @@ def make_hand_written_cases(folder):
     options = ["-O3", "-march=native", "-shared", "-fPIC"]
     source = Path(__file__).parent / "ucb.cpp"
     subprocess.run([compiler, *options, "-o", library, source], check=True)
-    whole, real = np.ctypeslib.ndpointer(np.int64), np.ctypeslib.ndpointer(np.float64)
+    integer_array, float_array = np.ctypeslib.ndpointer(np.int64), np.ctypeslib.ndpointer(np.float64)
     by_hand = ctypes.CDLL(library).play
-    by_hand.argtypes = [ctypes.c_int64, ctypes.c_double, whole, ctypes.c_int64, real]
+    by_hand.argtypes = [ctypes.c_int64, ctypes.c_double, integer_array, ctypes.c_int64, float_array]
     by_hand.restype = None
     stages = log_spaced(HORIZON)
     regret = np.zeros((RUNS, stages.size))
@@ -115,7 +115,7 @@ def make_hand_written_cases(folder):
     def case(rate):
         return lambda: by_hand(RUNS, rate, stages, stages.size, regret), RUNS * HORIZON
 
-    return {BY_HAND: case(0.0), DOUBLE_BY_HAND: case(ACTIVE.rate)}
+    return {UCB_BY_HAND: case(0.0), DOUBLE_BY_HAND: case(ACTIVE.rate)}
 
 
 def make_job(policy, feedback, means, horizon=HORIZON, runs=RUNS, leap=False):
@@ -123,13 +123,13 @@ def make_job(policy, feedback, means, horizon=HORIZON, runs=RUNS, leap=False):
     problem = kibitz.gaussian(means)
     setting = (policy, problem, feedback, horizon, log_spaced(horizon), 1)
     job = Job(None, *setting, 0, runs, leap, kernel="specialised")
-    play(job._replace(horizon=10, stages=np.array([10]), last=1))
+    play(job._replace(horizon=10, stages=np.array([10]), end_run=1))
     return job
 
 
 def make_case(job):
     """Return a function that plays a job, and its number of stages."""
-    return lambda: play(job), job.last * job.horizon
+    return lambda: play(job), job.end_run * job.horizon
 
 
 # -------------------------------------------------------------------------------------- measuring
@@ -164,12 +164,13 @@ def make_floor_cases():
     }
 
 
-def report_times(times, floor):
+def report_times(times, floor_ns):
     """Print a table of times per stage."""
     report(f"{'':40} {'CPU ns':>9} {'median':>9} {'wall ns':>9} {'x floor':>9}")
     for label, (cpu, wall) in times.items():
-        best, middle = min(cpu), statistics.median(cpu)
-        report(f"{label:40} {best:9.1f} {middle:9.1f} {min(wall):9.1f} {best / floor:9.2f}")
+        smallest_ns, median_ns = min(cpu), statistics.median(cpu)
+        ratio = smallest_ns / floor_ns
+        report(f"{label:40} {smallest_ns:9.1f} {median_ns:9.1f} {min(wall):9.1f} {ratio:9.2f}")
 
 
 def report_policies(folder):
@@ -177,21 +178,23 @@ def report_policies(folder):
     cases = make_floor_cases() | make_hand_written_cases(folder)
     for name, make in POLICIES.items():
         feedback = BANDIT if name in {"ucb", "ocucb", "kl_ucb"} else ACTIVE
-        cases[f"{name}, {feedback.observer}"] = make_case(make_job(make(), feedback, FIVE))
-    own = kibitz.index_policy("own", own_index)
-    cases[OWN] = make_case(make_job(own, BANDIT, FIVE))
-    cases[GENERIC] = make_case(make_job(own, BANDIT, FIVE)._replace(kernel="generic"))
+        cases[f"{name}, {feedback.observer}"] = make_case(make_job(make(), feedback, FIVE_MEANS))
+    own_policy = kibitz.index_policy("own", own_index)
+    cases[OWN_FORMULA] = make_case(make_job(own_policy, BANDIT, FIVE_MEANS))
+    cases[GENERIC_KERNEL] = make_case(
+        make_job(own_policy, BANDIT, FIVE_MEANS)._replace(kernel="generic")
+    )
     n = 100 * HORIZON
     cases["ucb, NumPy over 100 runs"] = (lambda: numpy_ucb(100, np.random.default_rng(1)), n)
     cases["ucb, plain Python"] = (lambda: python_ucb(random.Random(1)), HORIZON)
     times = measure(cases, REPETITIONS)
-    floor = min(times["floor: a normal number by numba"][0])
+    floor_ns = min(times["floor: a normal number by numba"][0])
     report(f"\nA stage, on one core: five arms, T = 10^4, active: rate 0.1, {RUNS} runs")
-    report_times(times, floor)
-    return times, floor
+    report_times(times, floor_ns)
+    return times, floor_ns
 
 
-def report_arms(floor):
+def report_arms(floor_ns):
     """Report the cost of a stage with 2 to 5000 arms and means from 1 to 0; return the times."""
     cases, numbers = {}, {}
     for name, feedback in MANY_ARMS.items():
@@ -201,23 +204,23 @@ def report_arms(floor):
             cases[label] = make_case(make_job(POLICIES[name](), feedback, means, runs=runs))
             numbers[label] = n_arms
     times = measure(cases, 3)
-    best = {label: min(cpu) for label, (cpu, _) in times.items()}
+    smallest_ns = {label: min(cpu) for label, (cpu, _) in times.items()}
     report("\nMany arms: equally spaced means, T = 10^4")
     report(f"{'':40} {'CPU ns':>9} {'per arm':>9} {'wall ns':>9} {'x floor':>9} {'x ucb':>9}")
     for label, n_arms in numbers.items():
-        ratio = best[label] / best[f"ucb, bandit, K = {n_arms}"]
+        ratio = smallest_ns[label] / smallest_ns[f"ucb, bandit, K = {n_arms}"]
         report(
-            f"{label:40} {best[label]:9.1f} {best[label] / n_arms:9.2f} {min(times[label][1]):9.1f}"
-            f" {best[label] / floor:9.2f} {ratio:9.2f}"
+            f"{label:40} {smallest_ns[label]:9.1f} {smallest_ns[label] / n_arms:9.2f}"
+            f" {min(times[label][1]):9.1f} {smallest_ns[label] / floor_ns:9.2f} {ratio:9.2f}"
         )
-    return best
+    return smallest_ns
 
 
 def report_cores():
     """Report the speed-up of simulations and of the floor on all cores; return the ratios."""
     cores = os.cpu_count() or 1
     rngs = [np.random.Generator(np.random.SFC64(n)) for n in range(cores)]
-    problem, policies = kibitz.gaussian(FIVE), [POLICIES[name]() for name in MANY_ARMS]
+    problem, policies = kibitz.gaussian(FIVE_MEANS), [POLICIES[name]() for name in MANY_ARMS]
 
     def simulate(threads, runs):
         kibitz.simulate(
@@ -241,12 +244,12 @@ def report_cores():
         (f"simulate, {len(policies)} policies, 300 runs", lambda threads: simulate(threads, 300)),
         (f"simulate, {len(policies)} policies, 3000 runs", lambda threads: simulate(threads, 3000)),
     ):
-        one, all_cores = [], []
+        one_thread, all_cores = [], []
         for _ in range(5):
-            one.append(measure_call(lambda: function(1))[1])  # noqa: B023 (called at once)
+            one_thread.append(measure_call(lambda: function(1))[1])  # noqa: B023 (called at once)
             all_cores.append(measure_call(lambda: function(cores))[1])  # noqa: B023
-        ratios[label] = min(one) / min(all_cores)
-        report(f"{label:40} {min(one):9.3f} s {min(all_cores):9.3f} s {ratios[label]:9.2f}")
+        ratios[label] = min(one_thread) / min(all_cores)
+        report(f"{label:40} {min(one_thread):9.3f} s {min(all_cores):9.3f} s {ratios[label]:9.2f}")
     return ratios
 
 
@@ -292,14 +295,14 @@ def report_starts():
         def start(label, arguments, repetitions):
             cpu, wall, output = [], [], ""
             for _ in range(repetitions):
-                before, moment = os.times(), time.perf_counter()
-                done = subprocess.run(
+                times_before, start_time = os.times(), time.perf_counter()
+                process = subprocess.run(
                     arguments, env=settings, check=True, capture_output=True, text=True
                 )
-                wall.append(time.perf_counter() - moment)
-                after = os.times()
-                cpu.append(sum(after[2:4]) - sum(before[2:4]))
-                output = done.stdout
+                wall.append(time.perf_counter() - start_time)
+                times_after = os.times()
+                cpu.append(sum(times_after[2:4]) - sum(times_before[2:4]))
+                output = process.stdout
             report(f"{label:40} {min(cpu):9.2f} {statistics.median(cpu):9.2f} {min(wall):9.2f}")
             return output
 
@@ -316,15 +319,14 @@ def report_starts():
         output = start(
             "a simulation in Python, second start", [sys.executable, "-c", TIME_TO_FIRST_RUN], 5
         )
-        compiles, busy = output.split()
-        report(
-            f"    compiles: {'yes' if compiles == 'True' else 'no'}; busy after {float(busy):.2f} s"
-        )
+        compiles, busy_seconds = output.split()
+        answer = "yes" if compiles == "True" else "no"
+        report(f"    compiles: {answer}; busy after {float(busy_seconds):.2f} s")
         start("a new formula, first process, 100 runs", [sys.executable, "-c", NEW_FORMULA], 1)
-        once = NEW_FORMULA.replace(
+        one_run_script = NEW_FORMULA.replace(
             "first, step", "first = seconds(10**4)\nraise SystemExit\nfirst, step"
         )
-        start("a new formula, 100 runs of 10^4 stages", [sys.executable, "-c", once], 5)
+        start("a new formula, 100 runs of 10^4 stages", [sys.executable, "-c", one_run_script], 5)
         output = start("four of them, two leaping to 10^6", [sys.executable, "-c", NEW_FORMULA], 5)
         step, leap = map(float, output.split())
         report(f"    in a warm process: {step:.2f} s wall, leaping to 10^6 {leap:.2f} s")
@@ -336,18 +338,20 @@ def report_leaps():
         f"\n{'Leaping: CPU ms per run':40}" + "".join(f"{f'T = 10^{e}':>10}" for e in (4, 6, 9, 12))
     )
     for label, policy, feedback, means in (
-        ("ucb, passive 0.1", kibitz.ucb(), kibitz.passive(0.1), FOUR),
-        ("ucb, no looks", kibitz.ucb(), BANDIT, FOUR),
-        ("ucb_double, active 0.1", kibitz.ucb_double(), ACTIVE, FIVE),
-        ("etc_ocucb, active 0.1", kibitz.etc_ocucb(), ACTIVE, FIVE),
-        ("ftl_robin, active 0.1", kibitz.ftl_robin(), ACTIVE, FOUR),
+        ("ucb, passive 0.1", kibitz.ucb(), kibitz.passive(0.1), FOUR_MEANS),
+        ("ucb, no looks", kibitz.ucb(), BANDIT, FOUR_MEANS),
+        ("ucb_double, active 0.1", kibitz.ucb_double(), ACTIVE, FIVE_MEANS),
+        ("etc_ocucb, active 0.1", kibitz.etc_ocucb(), ACTIVE, FIVE_MEANS),
+        ("ftl_robin, active 0.1", kibitz.ftl_robin(), ACTIVE, FOUR_MEANS),
     ):
         row = [measure_leap(policy, feedback, means, exponent, 10) for exponent in (4, 6, 9, 12)]
         report(f"{label:40}" + "".join(f"{ms:10.2f}" for ms in row))
     report(f"{'with 500 arms, means from 1 down to 0':40}{'T = 10^4':>10}{'T = 10^6':>10}")
     for name, feedback in {**MANY_ARMS, "kibitzer": ACTIVE}.items():
-        many = np.linspace(1, 0, 500)
-        row = [measure_leap(POLICIES[name](), feedback, many, exponent, 1) for exponent in (4, 6)]
+        many_means = np.linspace(1, 0, 500)
+        row = [
+            measure_leap(POLICIES[name](), feedback, many_means, exponent, 1) for exponent in (4, 6)
+        ]
         report(f"{f'{name}, {feedback.observer}':40}" + "".join(f"{ms:10.2f}" for ms in row))
 
 
@@ -357,7 +361,7 @@ def measure_leap(policy, feedback, means, exponent, runs):
     return min(measure_call(play)[0] for _ in range(3)) * 1000 / runs
 
 
-def report_peers(folder, floor, ucb):
+def report_peers(folder, floor_ns, ucb):
     """Report the speed of other libraries."""
     results = peers.measure(folder, lambda line: print(f"    ({line})", flush=True))
     report("\nOther libraries, UCB on the same five arms, one core; each in its own environment")
@@ -369,33 +373,48 @@ def report_peers(folder, floor, ucb):
         cpu, wall = result["cpu_ns"], result["wall_ns"]
         report(
             f"{peer + ' ' + result['version']:40} {min(cpu):9.0f} {statistics.median(cpu):9.0f}"
-            f" {min(wall):9.0f} {min(cpu) / floor:9.0f} {min(cpu) / ucb:9.0f}"
+            f" {min(wall):9.0f} {min(cpu) / floor_ns:9.0f} {min(cpu) / ucb:9.0f}"
         )
         report(f"    {result['policy']}")
 
 
-def report_targets(times, floor, arms, ratios):
+def report_targets(times, floor_ns, arms, ratios):
     """Report the performance targets and whether the measured numbers meet them."""
-    best = {label: min(cpu) for label, (cpu, _) in times.items()}
+    smallest_ns = {label: min(cpu) for label, (cpu, _) in times.items()}
     limits = []
-    if BY_HAND in best:
-        hand, double = best[BY_HAND], best[DOUBLE_BY_HAND]
+    if UCB_BY_HAND in smallest_ns:
+        ucb_by_hand_ns, double_by_hand_ns = smallest_ns[UCB_BY_HAND], smallest_ns[DOUBLE_BY_HAND]
         limits = [
-            ("ucb, x by hand", best["ucb, bandit"] / hand, "<=", 1.5),
-            ("ucb_double, x by hand", best["ucb_double, active"] / double, "<=", 1.5),
-            ("own formula, x by hand", best[OWN] / hand, "<=", 2),
+            ("ucb, x by hand", smallest_ns["ucb, bandit"] / ucb_by_hand_ns, "<=", 1.5),
+            (
+                "ucb_double, x by hand",
+                smallest_ns["ucb_double, active"] / double_by_hand_ns,
+                "<=",
+                1.5,
+            ),
+            ("own formula, x by hand", smallest_ns[OWN_FORMULA] / ucb_by_hand_ns, "<=", 2),
         ]
     limits.append(
-        ("kibitzer, x ucb_double", best["kibitzer, active"] / best["ucb_double, active"], "<=", 1.5)
+        (
+            "kibitzer, x ucb_double",
+            smallest_ns["kibitzer, active"] / smallest_ns["ucb_double, active"],
+            "<=",
+            1.5,
+        )
     )
     report("\nTargets")
     for label, value, sign, target in (
-        ("ucb without looks, x floor", best["ucb, bandit"] / floor, "<=", 4),
-        ("ucb_double at rate 0.1, x floor", best["ucb_double, active"] / floor, "<=", 7),
-        ("ocucb, x floor", best["ocucb, bandit"] / floor, "<=", 14),
-        ("etc_ocucb, x floor", best["etc_ocucb, active"] / floor, "<=", 16),
-        ("own formula, x ucb", best[OWN] / best["ucb, bandit"], "<=", 1.5),
-        ("generic kernel, x specialised", best[GENERIC] / best[OWN], "<=", 2.5),
+        ("ucb without looks, x floor", smallest_ns["ucb, bandit"] / floor_ns, "<=", 4),
+        ("ucb_double at rate 0.1, x floor", smallest_ns["ucb_double, active"] / floor_ns, "<=", 7),
+        ("ocucb, x floor", smallest_ns["ocucb, bandit"] / floor_ns, "<=", 14),
+        ("etc_ocucb, x floor", smallest_ns["etc_ocucb, active"] / floor_ns, "<=", 16),
+        ("own formula, x ucb", smallest_ns[OWN_FORMULA] / smallest_ns["ucb, bandit"], "<=", 1.5),
+        (
+            "generic kernel, x specialised",
+            smallest_ns[GENERIC_KERNEL] / smallest_ns[OWN_FORMULA],
+            "<=",
+            2.5,
+        ),
         ("ucb, K = 5000, ns per arm", arms["ucb, bandit, K = 5000"] / 5000, "<=", 1),
         *(
             (f"{case}, x ucb", arms[case] / arms[f"ucb, bandit, K = {n_arms}"], "<=", 4)
@@ -428,17 +447,17 @@ def main():
     arguments = parser.parse_args()
     date = time.strftime("%Y-%m-%d")
     report(f"{read_processor()}, {os.cpu_count()} cores; {platform.system()}; {date}")
-    used = {"Python": platform.python_version(), **versions()}
-    report(", ".join(f"{name} {version}" for name, version in used.items()))
+    library_versions = {"Python": platform.python_version(), **versions()}
+    report(", ".join(f"{name} {version}" for name, version in library_versions.items()))
     with tempfile.TemporaryDirectory() as folder:
-        times, floor = report_policies(folder)
-    arms = report_arms(floor)
+        times, floor_ns = report_policies(folder)
+    arms = report_arms(floor_ns)
     ratios = report_cores()
     report_starts()
     report_leaps()
     if not arguments.no_peers:
-        report_peers(arguments.folder, floor, min(times["ucb, bandit"][0]))
-    report_targets(times, floor, arms, ratios)
+        report_peers(arguments.folder, floor_ns, min(times["ucb, bandit"][0]))
+    report_targets(times, floor_ns, arms, ratios)
     REPORT.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 

@@ -16,8 +16,7 @@ FOLDER = Path(__file__).parent / "commands"
 GROUPS = ("agent", "token")  # commands that have commands of their own
 
 CREATE = """\
-kibitz agent create checkout --store shop.db --arms blue,green \\
-    --policy ucb_double:exploration=2 --scale 0.5
+kibitz agent create checkout --store shop.db --arms blue,green --rewards bernoulli
 """
 
 
@@ -50,21 +49,27 @@ kibitz simulate --policy ucb_double --policy kibitzer --means 2,1.8,0.5,0.2 \\
     ),
     "bounds": Extra(
         "kibitz bounds --means 2,1.8,0.5,0.2 --rate 0.001 --horizon 10000\n",
-        "A bound is called vacuous if it says nothing: 0 for a lower bound, infinity "
-        "for an upper bound. See [Bounds](../bounds.md) for the Python functions.",
+        "A lower bound of 0 and an upper bound of infinity say nothing; such a bound is "
+        "called vacuous. See [Bounds](../bounds.md) for the Python functions.",
     ),
     "plan": Extra(
-        "kibitz plan --arms 5 --gap 0.2 --horizon 100000 --cost 0.05\n",
-        "For a guided example, see the tutorial [How large a bucket?](../tutorials/bucket.md)",
+        "kibitz plan --horizon 100000 --baseline 5% --lift 1% --arms 5\n",
+        "Describe the arms in exactly one way. For clicks, use `--baseline` with a lift, "
+        "`--rates` or `--log`; for Gaussian rewards, use `--gap`, `--gap-range`, `--gaps` or "
+        "`--log`. A rate or share is a percentage such as `5%`, a number such as `0.05` or a "
+        "fraction such as `1/20`. `--lift 1%` is one percentage point; for a lift "
+        "relative to the baseline use `--relative-lift 20%`. For a guided example, see the "
+        "tutorial [How large a bucket?](../tutorials/bucket.md)",
     ),
     "league": Extra(
         """\
 kibitz league --policy kibitzer --policy ucb_double --problems 2 \\
     --horizon 1000 --runs 8
 """,
-        "Without options all policies play 12 problems, which takes several minutes. To"
-        " enter a policy of your own, use [Python](../tutorials/own_policy.md#the-"
-        "league).",
+        "Without options, the command simulates all policies on 12 problems, which takes "
+        "several minutes. To include a policy of your own, use "
+        "[Python](../tutorials/own_policy.md#the-league). With `--tests`, the problems are "
+        "recorded A/B tests; see [Evidence on real tests](../real_tests.md).",
     ),
     "bayes-optimal": Extra(
         """\
@@ -76,8 +81,7 @@ kibitz bayes-optimal --horizon 60 --every 10 \\
     "rehearse": Extra(
         """\
 kibitz rehearse --means 0.1,0.3 --rewards bernoulli \\
-    --policy ucb_double:exploration=1 --horizon 200 --runs 2 --rate 0.1 \\
-    --delay 20 --loss 0.1 --duplicates 0.1
+    --horizon 200 --runs 2 --rate 0.1 --delay 20 --loss 0.1 --duplicates 0.1
 """,
         "For a guided example, see the tutorial "
         "[From simulation to live traffic](../tutorials/live.md).",
@@ -87,7 +91,8 @@ kibitz rehearse --means 0.1,0.3 --rewards bernoulli \\
     ),
     "agent-ask": Extra(
         CREATE + "kibitz agent ask checkout --store shop.db --key visit-1\n",
-        "A key makes retries safe: the same key always gets the same decision.",
+        "A key makes retries safe: a repeated call with the same key returns the same "
+        "decision.",
     ),
     "agent-look": Extra(
         CREATE + "kibitz agent look checkout --store shop.db\n",
@@ -108,6 +113,14 @@ kibitz agent tell checkout 1 1.0 --store shop.db
         + "kibitz agent observe checkout green 1 --store shop.db --key panel-17\n",
         "A second report with the same key is a duplicate and is not counted again.",
     ),
+    "agent-declare-rewards": Extra(
+        """\
+kibitz agent create checkout --store shop.db --arms blue,green --rewards gaussian --scale 0.5
+kibitz agent declare-rewards checkout bernoulli --store shop.db
+""",
+        "Use it for an agent that was created by a version of kibitz without `--rewards`. See "
+        "[Live agents](../live.md#declare-the-rewards-of-an-old-agent).",
+    ),
     "agent-report": Extra(
         CREATE
         + """\
@@ -115,8 +128,18 @@ kibitz agent observe checkout green 1 --store shop.db
 kibitz agent observe checkout blue 0 --store shop.db
 kibitz agent report checkout --store shop.db
 """,
-        "The intervals are confidence sequences: they stay valid however often you look"
-        " at them. The [dashboard](../dashboard.md) shows the same report in a browser.",
+        "The intervals are confidence sequences: they stay valid however often you check"
+        " them. The [dashboard](../dashboard.md) shows the same report in a browser.",
+    ),
+    "agent-verdict": Extra(
+        CREATE
+        + """\
+kibitz agent observe checkout green 1 --store shop.db
+kibitz agent observe checkout blue 0 --store shop.db
+kibitz agent verdict checkout --store shop.db --tolerance 0.002
+""",
+        "`--json` prints the winner, the arms that are ruled out, the loss and the estimated "
+        "number of further observations. See [Verdict and loss](../live.md#verdict-and-loss).",
     ),
     "agent-events": Extra(
         CREATE
@@ -147,7 +170,7 @@ kibitz agent export checkout log.csv --store shop.db
 kibitz serve --store shop.db --port 8765 &
 curl --retry 10 --retry-connrefused --silent http://127.0.0.1:8765/healthz
 """,
-        "See [Serving agents over HTTP](../serve.md) for addresses, roles and deployment.",
+        "See [Serve agents over HTTP](../serve.md) for the API, tokens and deployment.",
     ),
     "token-create": Extra(
         CREATE
@@ -176,8 +199,10 @@ def pages() -> dict[str, str]:
     texts = {}
     for name, command in typer.main.get_command(app).commands.items():
         if name in GROUPS:
-            for inner, subcommand in command.commands.items():
-                texts[f"{name}-{inner}"] = make_page(f"{name}-{inner}", subcommand)
+            for subcommand_name, subcommand in command.commands.items():
+                texts[f"{name}-{subcommand_name}"] = make_page(
+                    f"{name}-{subcommand_name}", subcommand
+                )
         else:
             texts[name] = make_page(name, command)
     return texts
@@ -185,8 +210,8 @@ def pages() -> dict[str, str]:
 
 def split_words(name: str) -> list[str]:
     """Return the words of a command from the name of its page."""
-    group, _, inner = name.partition("-")
-    return [group, inner] if group in GROUPS else [name]
+    group, _, subcommand_name = name.partition("-")
+    return [group, subcommand_name] if group in GROUPS else [name]
 
 
 def make_page(name: str, command) -> str:

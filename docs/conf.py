@@ -24,7 +24,7 @@ LIBRARIES = {
     "xarray": "https://docs.xarray.dev/en/stable/",
     "dask": "https://docs.dask.org/en/stable/",
 }
-INVENTORY_SECONDS = 3  # the longest to wait for an inventory
+INVENTORY_SECONDS = 3  # the longest wait for an inventory
 
 
 def find_inventories() -> dict[str, tuple[str, str]]:

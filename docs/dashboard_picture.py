@@ -14,39 +14,40 @@ import numpy as np
 import kibitz
 
 ROOT = Path(__file__).parents[1]
-CONVERSION_RATES = {
-    "plain": 0.2,
-    "free shipping": 0.28,
-    "ten off": 0.25,
-    "countdown": 0.1,
-    "reviews": 0.22,
+CLICK_RATES = {
+    "plain": 0.04,
+    "free shipping": 0.06,
+    "ten off": 0.05,
+    "countdown": 0.02,
+    "reviews": 0.045,
 }
-LATE_ARM, LATE_RATE = "video", 0.32  # added at half-time
+LATE_ARM, LATE_RATE = "video", 0.075  # added at half-time
 AFTERNOON_SECONDS = 6 * 3600.0
 MEAN_DELAY_SECONDS = 40.0
-REPORTED = 0.98  # share of decisions whose reward is reported
-BATCH = 10  # visits that ask at the same time
+PATIENCE_SECONDS = 900.0
+VISITS_PER_BATCH = 10  # visits that ask at the same time
 
 
 def simulate_traffic(agent, n_visits, look_rate, seed):
-    """Ask and look over an afternoon, and report rewards later; some never arrive."""
+    """Ask and look over an afternoon, and report clicks later; views without a click stay silent."""
     rng = np.random.default_rng(seed)
     start = time.time() - AFTERNOON_SECONDS
     pending = []
-    for visit in range(0, n_visits, BATCH):
-        now = start + AFTERNOON_SECONDS * (visit + BATCH) / n_visits
+    for visit in range(0, n_visits, VISITS_PER_BATCH):
+        now = start + AFTERNOON_SECONDS * (visit + VISITS_PER_BATCH) / n_visits
         agent.now = lambda at=now: at
-        due = [report for report in pending if report[0] <= now]
+        due_reports = [report for report in pending if report[0] <= now]
         pending = [report for report in pending if report[0] > now]
-        agent.tell([(id, reward) for _, id, reward in due])
-        keys = [f"visit-{4711 + visit + i}" for i in range(BATCH)]
-        decisions = agent.ask(key=keys, n=BATCH)
-        decisions += [agent.look() for _ in range(rng.binomial(BATCH, look_rate))]
+        agent.tell([(id, reward) for _, id, reward in due_reports])
+        keys = [f"visit-{4711 + visit + i}" for i in range(VISITS_PER_BATCH)]
+        decisions = agent.ask(key=keys, n=VISITS_PER_BATCH)
+        decisions += [
+            agent.look() for _ in range(rng.binomial(VISITS_PER_BATCH, look_rate))
+        ]
         for decision in decisions:
-            rate = CONVERSION_RATES.get(decision.arm, LATE_RATE)
-            if rng.random() < REPORTED:
+            if rng.random() < CLICK_RATES.get(decision.arm, LATE_RATE):
                 due_at = now + rng.exponential(MEAN_DELAY_SECONDS)
-                pending.append((due_at, decision.id, float(rng.random() < rate)))
+                pending.append((due_at, decision.id, 1.0))
         if visit == n_visits // 2:
             agent.add(LATE_ARM)
     agent.now = time.time
@@ -66,11 +67,11 @@ def main(n_visits=20_000):
             agent = kibitz.agent(
                 store,
                 "checkout",
-                arms=list(CONVERSION_RATES),
-                policy=kibitz.thompson(rewards="bernoulli"),
-                scale=0.5,
+                arms=list(CLICK_RATES),
+                rewards="bernoulli",
                 seed=1,
-                patience=900.0,
+                patience=PATIENCE_SECONDS,
+                silence=0.0,
             )
         simulate_traffic(agent, n_visits, look_rate=0.08, seed=1)
         agent.pause("countdown")
@@ -79,9 +80,9 @@ def main(n_visits=20_000):
             browser = playwright.chromium.launch(
                 executable_path=find_browser(), args=["--no-sandbox"]
             )
-            page = browser.new_page(viewport={"width": 1200, "height": 1148})
+            page = browser.new_page(viewport={"width": 1280, "height": 1435})
             page.goto(f"http://127.0.0.1:{port}/#/checkout")
-            page.get_by_text("They saved about").wait_for(timeout=120_000)
+            page.get_by_text("They saved").wait_for(timeout=120_000)
             page.screenshot(path=ROOT / "docs" / "dashboard.png")
             browser.close()
 

@@ -54,9 +54,9 @@ def typeset(line: str, root: str) -> str:
     `root` is the relative path from the page to the root of the site.
     """
     parts = LITERAL.split(ERRATA_PATH.sub("errata", line))
-    for place in range(0, len(parts), 2):
-        part = FORMULA.sub(as_math_role, parts[place])
-        parts[place] = ERRATUM.sub(lambda found: as_link(found[1], root), part)
+    for position in range(0, len(parts), 2):
+        part = FORMULA.sub(as_math_role, parts[position])
+        parts[position] = ERRATUM.sub(lambda match: as_link(match[1], root), part)
     return "".join(parts)
 
 
@@ -66,10 +66,10 @@ def as_link(number: str, root: str) -> str:
     return f"`D{number} <{root}errata/{page}.html#d{number}>`__\\ "
 
 
-def as_math_role(found: re.Match[str]) -> str:
+def as_math_role(match: re.Match[str]) -> str:
     """Return the math role of a formula, with escaped spaces where text adjoins it."""
-    adjoins = found.start() and not found.string[found.start() - 1].isspace()
-    text = WORD_SUBSCRIPT.sub(r"_{\\text{\1}}", found[1]).replace("*_", "^*_")
+    adjoins = match.start() and not match.string[match.start() - 1].isspace()
+    text = WORD_SUBSCRIPT.sub(r"_{\\text{\1}}", match[1]).replace("*_", "^*_")
     text = re.sub(r"\^\(([^)]*)\)", r"^{\1}", text)
     text = text.replace("max_", r"\max_").replace("Z̄", r"\bar Z")
     return ("\\ " if adjoins else "") + f":math:`{text.translate(POWERS)}`\\ "
@@ -80,7 +80,7 @@ def shorten_type(annotation: str) -> str:
     return ARRAY.sub("array", ARRAY_LIKE.sub("array_like", annotation))
 
 
-def shorten_types(app, what, name, *rest) -> None:
+def shorten_types(app, what, name, *unused) -> None:
     """Shorten the types of parameters and drop `Any` (`autodoc-process-signature`)."""
     annotations = app.env.temp_data.get("annotations", {}).get(name, {})
     for parameter, annotation in list(annotations.items()):
@@ -103,11 +103,15 @@ def hide_source_of_sweep(app) -> None:
     module.sweep = sweep
 
 
-def process_docstring(app, what, name, thing, options, lines: list[str]) -> None:
+def process_docstring(
+    app, what, name, documented_object, options, lines: list[str]
+) -> None:
     """Typeset a docstring, except directives and literal blocks."""
     root = "../" * app.env.docname.count("/")
-    block_indent = None  # of the directive or literal block that contains the line
-    in_role = False  # the previous line has opened a role that this line closes
+    block_indent = (
+        None  # the indent of the directive or literal block around the line
+    )
+    in_role = False  # whether the previous line opened a role that this line closes
     for number, line in enumerate(lines):
         indent = len(line) - len(line.lstrip())
         if line.lstrip().startswith(":type:"):
@@ -117,11 +121,22 @@ def process_docstring(app, what, name, thing, options, lines: list[str]) -> None
         opens_block = line.lstrip().startswith("..") or line.endswith("::")
         block_indent = indent if opens_block else None
         if not opens_block:
-            done, mark, rest = line.partition("`") if in_role else ("", "", line)
-            opened = OPEN_ROLE.search(rest) if rest.count("`") % 2 else None
-            end = opened.start() if opened else len(rest)
-            in_role = bool(opened) or (in_role and not mark)
-            lines[number] = done + mark + typeset(rest[:end], root) + rest[end:]
+            before_quote, quote, after_quote = (
+                line.partition("`") if in_role else ("", "", line)
+            )
+            opened_role = (
+                OPEN_ROLE.search(after_quote)
+                if after_quote.count("`") % 2
+                else None
+            )
+            end = opened_role.start() if opened_role else len(after_quote)
+            in_role = bool(opened_role) or (in_role and not quote)
+            lines[number] = (
+                before_quote
+                + quote
+                + typeset(after_quote[:end], root)
+                + after_quote[end:]
+            )
 
 
 def show_public_names(app, doctree) -> None:
@@ -132,11 +147,11 @@ def show_public_names(app, doctree) -> None:
     import kibitz
     from kibitz.policies import POLICIES
 
-    public = {*kibitz.__all__, *POLICIES}
+    public_names = {*kibitz.__all__, *POLICIES}
     for signature in doctree.findall(addnodes.desc_signature):
         name = signature.get("fullname")
         module = f"{signature.get('module')}."
-        if name in public and not module.startswith("kibitz.bounds."):
+        if name in public_names and not module.startswith("kibitz.bounds."):
             for prefix in signature.findall(addnodes.desc_addname):
                 if prefix.astext() == module:
                     prefix[:] = [nodes.Text("kibitz.")]

@@ -57,7 +57,7 @@ def make_font() -> bytes:
 
 
 def narrow_roots(font) -> None:
-    """Make tall root signs as narrow as the smallest: Chromium reserves the largest width."""
+    """Make all root signs as narrow as the smallest, because Chromium reserves the largest width."""
     glyphs, widths = font["glyf"], font["hmtx"]
     root = font.getBestCmap()[0x221A]
     for name in font.getGlyphOrder():
@@ -155,34 +155,36 @@ def fix_element(element: ElementTree.Element) -> None:
 
 
 def add_spaces(row: ElementTree.Element) -> None:
-    """Add thin spaces around functions, and remove those after signs and inside bars."""
+    """Add thin spaces around functions, and remove spaces after signs and inside bars."""
     parts = list(row)
     for number, bar in enumerate(part for part in parts if part.text == "|"):
         bar.set("form", "postfix" if number % 2 else "prefix")
-    for place in reversed(range(len(parts))):
-        core = parts[place]
-        if core.text in ("−", "+") and place and parts[place - 1].tag == "mo":
+    for position in reversed(range(len(parts))):
+        core = parts[position]
+        if core.text in ("−", "+") and position and parts[position - 1].tag == "mo":
             core.set(
-                "form", "infix" if parts[place - 1].text in CLOSING else "prefix"
+                "form", "infix" if parts[position - 1].text in CLOSING else "prefix"
             )
         while core.tag in ("msub", "msup", "msubsup", "munder"):
             core = core[0]
         if core.text not in FUNCTIONS:
             continue
         after, before = (
-            parts[place + 1 : place + 2],
-            parts[max(place - 1, 0) : place],
+            parts[position + 1 : position + 2],
+            parts[max(position - 1, 0) : position],
         )
         if after and after[0].tag not in ("mo", "mspace"):
-            row.insert(place + 1, ElementTree.Element("mspace", width=THIN_SPACE))
+            row.insert(
+                position + 1, ElementTree.Element("mspace", width=THIN_SPACE)
+            )
         if before and (
             before[0].tag not in ("mo", "mspace") or before[0].text in CLOSING
         ):
-            row.insert(place, ElementTree.Element("mspace", width=THIN_SPACE))
+            row.insert(position, ElementTree.Element("mspace", width=THIN_SPACE))
 
 
 def write_inline(writer, node) -> None:
-    """Write an inline formula; a long one scrolls, because browsers do not break it."""
+    """Write an inline formula; a long formula scrolls, because browsers do not break it."""
     text = node.astext()
     formula = to_mathml(text, "inline")
     if len(text) > MAX_INLINE_LENGTH:

@@ -20,8 +20,10 @@ BARS = {
     "rlberry": r"rlberry [\d.]+",
     "MABWiser": r"mabwiser [\d.]+",
 }
-WIDTH, LEFT, RIGHT, ROW, BAR = 440, 92, 66, 26, 17
-LONGEST_NS = 1e5
+# The width of the chart and its left and right margins
+WIDTH, LEFT, RIGHT = 440, 92, 66
+ROW_HEIGHT, BAR_HEIGHT = 26, 17
+AXIS_END_NS = 1e5
 
 
 def times_ns() -> dict[str, float]:
@@ -31,12 +33,12 @@ def times_ns() -> dict[str, float]:
         name: re.search(rf"^{line} +([\d.]+) ", report, re.M)
         for name, line in BARS.items()
     }
-    return {name: float(found[1]) for name, found in lines.items() if found}
+    return {name: float(match[1]) for name, match in lines.items() if match}
 
 
 def chart(times: dict[str, float]) -> str:
     """Return an SVG drawing with one bar per entry, on a logarithmic scale that starts at 1 ns."""
-    height = ROW * len(times) + 8
+    height = ROW_HEIGHT * len(times) + 8
     words = (
         "CPU time per stage of UCB in kibitz, hand-written C++ and other libraries"
     )
@@ -45,14 +47,14 @@ def chart(times: dict[str, float]) -> str:
         f' role="img" font-size="13" fill="currentColor" aria-label="{words}">'
     ]
     for row, (name, time) in enumerate(times.items()):
-        y = 4 + ROW * row
-        length = (WIDTH - LEFT - RIGHT) * math.log10(time) / math.log10(LONGEST_NS)
+        y = 4 + ROW_HEIGHT * row
+        length = (WIDTH - LEFT - RIGHT) * math.log10(time) / math.log10(AXIS_END_NS)
         colour = "#d55e00" if name == "kibitz" else "#0072b2"
-        shown = f"{time:g} ns" if time < 1000 else f"{time / 1000:.1f} µs"
+        duration = f"{time:g} ns" if time < 1000 else f"{time / 1000:.1f} µs"
         parts += [
-            f'<text x="{LEFT - 8}" y="{y + BAR - 4}" text-anchor="end">{name}</text>',
-            f'<rect x="{LEFT}" y="{y}" width="{length:.1f}" height="{BAR}" fill="{colour}"/>',
-            f'<text x="{LEFT + length + 6:.1f}" y="{y + BAR - 4}">{shown}</text>',
+            f'<text x="{LEFT - 8}" y="{y + BAR_HEIGHT - 4}" text-anchor="end">{name}</text>',
+            f'<rect x="{LEFT}" y="{y}" width="{length:.1f}" height="{BAR_HEIGHT}" fill="{colour}"/>',
+            f'<text x="{LEFT + length + 6:.1f}" y="{y + BAR_HEIGHT - 4}">{duration}</text>',
         ]
     return "\n".join([*parts, "</svg>\n"])
 

@@ -52,9 +52,9 @@ NOTEBOOK_FOLDERS = ("tutorials", "howto")
 
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 SERVER = re.compile(r"^kibitz serve .*&$", re.MULTILINE)
-PORT = "8765"  # the port on pages; a free one replaces it when they are executed
-BLOCK_SECONDS = 600  # the longest that a block of `sh` may take
-SERVER_SECONDS = 60  # the longest that a server may take to start
+PORT = "8765"  # the port that pages show; a free port replaces it in each run
+BLOCK_SECONDS = 600  # the longest duration of an `sh` block
+SERVER_SECONDS = 60  # the longest start of a server
 
 LIGHT_INK, DARK_INK = (
     "#24292f",
@@ -112,21 +112,23 @@ def fingerprint(page: Path) -> str:
 def load_outputs(page: Path) -> list[Output] | None:
     """Return the stored output of each block, or None if the page must be executed."""
     try:
-        stored = json.loads(
+        stored_output = json.loads(
             (GENERATED / f"{page_id(page)}.json").read_text(encoding="utf-8")
         )
     except FileNotFoundError:
         return None
-    if stored["fingerprint"] != fingerprint(page):
+    if stored_output["fingerprint"] != fingerprint(page):
         return None
-    return [Output(*block) for block in stored["blocks"]]
+    return [Output(*block) for block in stored_output["blocks"]]
 
 
 def execute_outdated(workers: int = os.cpu_count() or 1) -> str:
     """Execute all pages that are out of date, in parallel; return the error messages."""
-    outdated = [page for page in pages() if load_outputs(page) is None]
+    outdated_pages = [page for page in pages() if load_outputs(page) is None]
     batches = [
-        batch for first in range(workers) if (batch := outdated[first::workers])
+        batch
+        for first in range(workers)
+        if (batch := outdated_pages[first::workers])
     ]
     with ThreadPoolExecutor(workers) as pool:
         return "".join(pool.map(execute_in_process, batches))
@@ -137,19 +139,19 @@ def execute_in_process(batch: list[Path]) -> str:
     path = os.pathsep.join([str(SOURCE), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path, "MPLBACKEND": "agg"}
     environment |= {"COLUMNS": "84", "TERM": "dumb", "PYTHONIOENCODING": "utf-8"}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, __file__, *map(str, batch)],
         capture_output=True,
         text=True,
         encoding="utf-8",
         env=environment,
     )
-    return done.stderr if done.returncode else ""
+    return process.stderr if process.returncode else ""
 
 
 def execute(page: Path) -> None:
     """Execute a page in an empty folder and store its output."""
-    before, current = os.getcwd(), fingerprint(page)
+    previous_folder, current_fingerprint = os.getcwd(), fingerprint(page)
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         try:
@@ -158,20 +160,21 @@ def execute(page: Path) -> None:
                 for block in execute_blocks(page, Path(folder))
             ]
         finally:
-            os.chdir(before)
+            os.chdir(previous_folder)
             if "matplotlib.pyplot" in sys.modules:
                 # The next page of this process starts without open figures.
                 sys.modules["matplotlib.pyplot"].close("all")
     GENERATED.mkdir(exist_ok=True)
     (GENERATED / f"{page_id(page)}.json").write_text(
-        json.dumps({"fingerprint": current, "blocks": outputs}), encoding="utf-8"
+        json.dumps({"fingerprint": current_fingerprint, "blocks": outputs}),
+        encoding="utf-8",
     )
 
 
 def execute_blocks(page: Path, folder: Path) -> list[tuple[str, dict[str, str]]]:
     """Return what each block of a page printed, and the SVG figures that it saved."""
     namespace: dict[str, Any] = {"__name__": "__main__"}
-    outputs, known = [], set()
+    outputs, known_figures = [], set()
     port = find_free_port()
     with contextlib.ExitStack() as stack:
         shell = None
@@ -185,10 +188,13 @@ def execute_blocks(page: Path, folder: Path) -> list[tuple[str, dict[str, str]]]
             else:
                 text = run_python(code, page, namespace)
             text = text.replace(f"{folder}{os.sep}", "").replace(port, PORT)
-            new = sorted({path.name for path in folder.glob("*.svg")} - known)
-            known.update(new)
+            new_figures = sorted(
+                {path.name for path in folder.glob("*.svg")} - known_figures
+            )
+            known_figures.update(new_figures)
             figures = {
-                name: (folder / name).read_text(encoding="utf-8") for name in new
+                name: (folder / name).read_text(encoding="utf-8")
+                for name in new_figures
             }
             outputs.append((text, figures))
     return outputs
@@ -196,12 +202,12 @@ def execute_blocks(page: Path, folder: Path) -> list[tuple[str, dict[str, str]]]
 
 def run_python(code: str, page: Path, namespace: dict[str, Any]) -> str:
     """Execute a `python` block; return what it printed."""
-    printed = io.StringIO()
-    with contextlib.redirect_stdout(printed), warnings.catch_warnings():
+    printed_text = io.StringIO()
+    with contextlib.redirect_stdout(printed_text), warnings.catch_warnings():
         warnings.simplefilter("error")  # a reader would see the warning
         warnings.simplefilter("ignore", DeprecationWarning)  # of other libraries
         exec(compile(code, str(page), "exec"), namespace)
-    return printed.getvalue()
+    return printed_text.getvalue()
 
 
 class Shell:
@@ -266,19 +272,19 @@ class Shell:
         self.script.write_text(code, encoding="utf-8")
         watchdog = threading.Timer(BLOCK_SECONDS, self.stop)
         watchdog.start()
-        printed = []
+        printed_lines = []
         try:
             with contextlib.suppress(BrokenPipeError):
                 self.send(f'source "{self.script}" < /dev/null')
                 self.send(f"printf '\\n%s\\n' '{self.END}'")
             for line in self.process.stdout:
                 if line.rstrip() == self.END:
-                    return "".join(printed)
-                printed.append(line)
+                    return "".join(printed_lines)
+                printed_lines.append(line)
         finally:
             watchdog.cancel()
         self.errors.seek(0)
-        raise RuntimeError(f"{code}{''.join(printed)}{self.errors.read()}")
+        raise RuntimeError(f"{code}{''.join(printed_lines)}{self.errors.read()}")
 
 
 def find_free_port() -> str:
@@ -322,10 +328,11 @@ def insert_outputs(app, docname: str, source: list[str]) -> None:
         return
     outputs = load_outputs(page) or []
     text = source[0]
-    remaining = iter(outputs)
+    remaining_outputs = iter(outputs)
     source[0] = add_downloads(
         BLOCK.sub(
-            lambda block: block[0] + as_markdown(next(remaining), page), text
+            lambda block: block[0] + as_markdown(next(remaining_outputs), page),
+            text,
         ),
         write_downloads(page, text, outputs),
     )
@@ -397,11 +404,11 @@ def as_notebook(page: Path, text: str, outputs: list[Output]) -> str:
         add_markdown(text[position : block.start()])
         position = block.end()
         if language == "sh" and SERVER.search(text):
-            shown = f"```text\n{output.text}\n```" if output.text else ""
-            add_markdown(f"{block[0]}\n{shown}")
+            output_markdown = f"```text\n{output.text}\n```" if output.text else ""
+            add_markdown(f"{block[0]}\n{output_markdown}")
             continue
-        magic = "%%bash\n" if language == "sh" else ""
-        cell = new_code_cell(magic + code.rstrip("\n"))
+        cell_magic = "%%bash\n" if language == "sh" else ""
+        cell = new_code_cell(cell_magic + code.rstrip("\n"))
         if output.text:
             cell.outputs.append(
                 new_output("stream", name="stdout", text=f"{output.text}\n")
@@ -411,12 +418,12 @@ def as_notebook(page: Path, text: str, outputs: list[Output]) -> str:
             cell.outputs.append(new_output("display_data", {"image/svg+xml": svg}))
         cells.append(cell)
     add_markdown(text[position:])
-    executed = 0
+    n_executed = 0
     for number, cell in enumerate(cells):
         cell.id = f"cell-{number}"
         if cell.cell_type == "code":
-            executed += 1
-            cell.execution_count = executed
+            n_executed += 1
+            cell.execution_count = n_executed
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     return nbformat.writes(
         new_notebook(cells=cells, metadata={"kernelspec": kernel})
@@ -454,7 +461,7 @@ def as_markdown(output: Output, page: Path) -> str:
 
 
 def execute_before_build(app) -> None:
-    """Execute outdated pages before Sphinx reads any (event `builder-inited`)."""
+    """Execute outdated pages before Sphinx reads the pages (event `builder-inited`)."""
     from sphinx.errors import ExtensionError
 
     if errors := execute_outdated():
@@ -463,14 +470,14 @@ def execute_before_build(app) -> None:
 
 def find_changed(app, env, added, changed, removed) -> list[str]:
     """Return pages with newer output than their HTML (event `env-get-outdated`)."""
-    stale = []
+    stale_pages = []
     for page in pages():
         docname = page.relative_to(DOCS).with_suffix("").as_posix()
-        stored = GENERATED / f"{page_id(page)}.json"
+        output_file = GENERATED / f"{page_id(page)}.json"
         read_at = env.all_docs.get(docname, 0) / 1e6
-        if docname in env.found_docs and stored.stat().st_mtime > read_at:
-            stale.append(docname)
-    return stale
+        if docname in env.found_docs and output_file.stat().st_mtime > read_at:
+            stale_pages.append(docname)
+    return stale_pages
 
 
 def setup(app) -> dict[str, bool]:
@@ -485,7 +492,7 @@ def set_figure_style() -> None:
     """Make matplotlib draw figures that suit light and dark pages."""
     import matplotlib
 
-    inked = (
+    ink_settings = (
         "text.color",
         "axes.labelcolor",
         "axes.edgecolor",
@@ -494,7 +501,7 @@ def set_figure_style() -> None:
         "grid.color",
     )
     matplotlib.rcParams.update(
-        dict.fromkeys(inked, LIGHT_INK)
+        dict.fromkeys(ink_settings, LIGHT_INK)
         | {
             "axes.prop_cycle": matplotlib.cycler(color=COLOURS),
             "axes.spines.top": False,
@@ -513,20 +520,20 @@ def set_figure_style() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Execute the given pages, or all that are out of date; return the exit code."""
+    """Execute the given pages, or all outdated pages; return the exit code."""
     if not arguments:
         errors = execute_outdated()
         print(errors or "all pages are up to date")
         return bool(errors)
     set_figure_style()
-    failed = False
+    has_failed = False
     for name in arguments:
         try:
             execute(Path(name).resolve())
         except Exception:
             print(f"{name}:\n{traceback.format_exc()}", file=sys.stderr)
-            failed = True
-    return failed
+            has_failed = True
+    return has_failed
 
 
 if __name__ == "__main__":

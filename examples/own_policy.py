@@ -10,11 +10,11 @@ def index(params, stage, counts, arm, mean):
     return mean + math.sqrt(params.c * math.log(1 + stage / counts[arm]) / counts[arm])
 
 
-mine = kibitz.index_policy("mine", index, c=2.0)
-kibitz.check(mine)  # raises ValueError if the index is not monotone
+own_policy = kibitz.index_policy("mine", index, c=2.0)
+kibitz.check(own_policy)  # raises ValueError if the index is not monotone
 
 problem = kibitz.gaussian([2, 1.8, 1.5, 1, 0.5])
-policies = [mine, kibitz.ucb_double(), kibitz.ocucb()]
+policies = [own_policy, kibitz.ucb_double(), kibitz.ocucb()]
 data = kibitz.simulate(problem, kibitz.active(0.1), policies, horizon=10_000, runs=200, seed=1)
 
 for policy in data["policy"].to_numpy():

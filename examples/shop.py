@@ -17,8 +17,8 @@ rng = np.random.default_rng(1)
 
 with tempfile.TemporaryDirectory() as folder:
     store = Path(folder) / "shop.db"
-    arms, policy = list(CONVERSION), kibitz.ucb_double(1.0)
-    agent = kibitz.agent(store, "checkout", arms=arms, policy=policy, scale=0.5, seed=1)
+    arms = list(CONVERSION)
+    agent = kibitz.agent(store, "checkout", arms=arms, rewards="bernoulli", seed=1)
     pending = []
     for visit in range(1, 2001):
         decision = agent.ask(key=f"visit-{visit}")

@@ -17,5 +17,7 @@ weights = [1 / len(GAPS)] * len(GAPS)
 lower_bounds = lower.passive_sharp(GAPS, RATES, weights, HORIZON)
 upper_bounds = upper.ucb_sharp(GAPS, RATES, weights, HORIZON)
 print("   rate  lower bound  simulated  upper bound")
-for rate, low, mean, high in zip(RATES, lower_bounds, means, upper_bounds, strict=True):
-    print(f"{rate:7.4f}  {low:11.2f}  {mean:9.1f}  {high:11.0f}")
+for rate, lower_bound, mean_regret, upper_bound in zip(
+    RATES, lower_bounds, means, upper_bounds, strict=True
+):
+    print(f"{rate:7.4f}  {lower_bound:11.2f}  {mean_regret:9.1f}  {upper_bound:11.0f}")

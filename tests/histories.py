@@ -1,4 +1,4 @@
-"""Histories of observations for the tests of policies, and policies that are created once."""
+"""Helpers for the tests of policies: cached policies, runs, and random histories of observations."""
 
 from dataclasses import replace
 from functools import cache
@@ -23,16 +23,16 @@ def make_policy(name, **arguments):
 
 @cache
 def without_index(policy):
-    """Return the same policy without its index, so that the engine calls `pull` at every stage.
+    """Return a copy of a policy without its index, so that the engine calls `pull` at every stage.
 
     If the policy has a generic kernel, the result calls the formula through a function pointer. All
     such policies share one compiled kernel.
     """
-    generic = make_generic_kernel(policy, bandit(), leap=False)
-    if generic is not None:
+    generic_kernel = make_generic_kernel(policy, bandit(), leap=False)
+    if generic_kernel is not None:
         policy = replace(
             _generic_policy(policy.rule),
-            constants={"pointer": generic._pointer, "values": np.array(policy.params, float)},
+            constants={"pointer": generic_kernel._pointer, "values": np.array(policy.params, float)},
             rewards=policy.rewards,
             scale=policy.scale,
         )
@@ -52,14 +52,14 @@ def play_runs(
     leap=False,
     kernel="specialised",
 ):
-    """Play runs of a policy."""
+    """Play runs of a policy, beginning with run number `first`, and return their results."""
     stages = np.array([horizon] if stages is None else stages, np.int64)
-    setting = (policy, problem, feedback, horizon, stages, seed)
-    return play(Job(None, *setting, first, first + runs, leap, kernel=kernel))
+    arguments = (policy, problem, feedback, horizon, stages, seed)
+    return play(Job(None, *arguments, first, first + runs, leap, kernel=kernel))
 
 
 class Rewards:
-    """A source of random rewards of one kind, for any arm."""
+    """Draw random rewards of one kind, gaussian or bernoulli, for any arm."""
 
     def __init__(self, kind, n_arms, rng):
         self.kind, self.rng = kind, rng
@@ -76,17 +76,17 @@ class Rewards:
 def replay(policy, params, n_arms, *observations):
     """Return the state after `observations` and the next stage.
 
-    (arm, reward) is a pull and (arm, reward, "look") is a look. Each pull is a stage; a look belongs
-    to the stage of the pull before it.
+    An observation (arm, reward) is a pull; (arm, reward, "look") is a look. Each pull begins a stage;
+    a look belongs to the stage of the pull before it.
     """
     state, stage = policy.init(params, n_arms), 0
-    for arm, reward, *look in observations:
-        stage += not look
-        state = policy.update(params, state, stage, arm, 1, float(reward), bool(look))
+    for arm, reward, *look_mark in observations:
+        stage += not look_mark
+        state = policy.update(params, state, stage, arm, 1, float(reward), bool(look_mark))
     return state, stage + 1
 
 
-def decisions(policy, n_arms, *observations, params=None):
+def decide(policy, n_arms, *observations, params=None):
     """Return the arms that a policy pulls and looks at after the given observations."""
     params = policy.params if params is None else params
     state, stage = replay(policy, params, n_arms, *observations)
@@ -94,18 +94,20 @@ def decisions(policy, n_arms, *observations, params=None):
     return policy.pull(params, state, stage, rng), policy.look(params, state, stage, rng)
 
 
-def choices(policy, params, state, oracle, stage, rng):
+def decide_with_oracle(policy, params, state, oracle, stage, rng):
     """Return the decisions (pull, look) of a policy and of its oracle, the reference policy."""
-    pull, look = (decide(params, state, stage, rng) for decide in (policy.pull, policy.look))
+    pull, look = (choose(params, state, stage, rng) for choose in (policy.pull, policy.look))
     return (pull, look), (oracle.pull(stage), oracle.look(stage))
 
 
-def find_disagreement(policy, params, oracle, seed, *, n_arms, kind, own, scale=1.0, n_stages=100):
+def find_disagreement(
+    policy, params, oracle, seed, *, n_arms, kind, follows_policy, scale=1.0, n_stages=100
+):
     """Give a policy and its oracle the same history; return where they differ, or None.
 
-    The history follows the policy's decisions if `own` is true, and random decisions if `own` is
-    false. The policy receives rewards in units of `scale`; the oracle receives raw rewards and knows
-    the scale.
+    The history follows the policy's decisions if `follows_policy` is true, and random decisions
+    otherwise. The policy receives rewards in units of `scale`; the oracle receives raw rewards and
+    knows the scale.
     """
     rng = np.random.default_rng([seed, 1])
     rewards = Rewards(kind, n_arms, rng)
@@ -115,20 +117,26 @@ def find_disagreement(policy, params, oracle, seed, *, n_arms, kind, own, scale=
     oracle.rng = oracle_rng
     state = policy.init(params, n_arms)
     for stage in range(1, n_stages + 1):
-        ours, theirs = choices(policy, params, state, oracle, stage, policy_rng)
-        if ours != theirs:
-            return f"stage {stage}: {ours}, the reference {theirs}"
-        arm, look = ours if own else rng.integers(n_arms, size=2)
+        decision, oracle_decision = decide_with_oracle(
+            policy, params, state, oracle, stage, policy_rng
+        )
+        if decision != oracle_decision:
+            return f"stage {stage}: {decision}, the reference {oracle_decision}"
+        arm, look = decision if follows_policy else rng.integers(n_arms, size=2)
         reward = rewards(arm)
         state = policy.update(params, state, stage, int(arm), 1, reward / scale, False)
         oracle.update(stage, int(arm), reward, False)
         if rng.random() < rate:
             for nth in range(rng.integers(1, max_looks + 1)):
                 if nth > 0:
-                    ours, theirs = choices(policy, params, state, oracle, stage, policy_rng)
-                    if ours != theirs:
-                        return f"stage {stage}, look {nth}: {ours}, the reference {theirs}"
-                    look = ours[1] if own else rng.integers(n_arms)
+                    decision, oracle_decision = decide_with_oracle(
+                        policy, params, state, oracle, stage, policy_rng
+                    )
+                    if decision != oracle_decision:
+                        return (
+                            f"stage {stage}, look {nth}: {decision}, the reference {oracle_decision}"
+                        )
+                    look = decision[1] if follows_policy else rng.integers(n_arms)
                 reward = rewards(look)
                 state = policy.update(params, state, stage, int(look), 1, reward / scale, True)
                 oracle.update(stage, int(look), reward, True)
@@ -141,25 +149,27 @@ def assert_agrees(
     """Compare a policy with its reference on many histories, with parameters drawn from `grid`."""
     for seed in seeds:
         rng = np.random.default_rng([seed, 2])
-        chosen = {name: values[rng.integers(len(values))] for name, values in grid.items()}
+        parameters = {name: values[rng.integers(len(values))] for name, values in grid.items()}
         n_arms = int(rng.integers(2, 9))
         kind = kinds[seed % len(kinds)]
-        found = find_disagreement(
+        disagreement = find_disagreement(
             policy,
-            policy.params._replace(**{k: v for k, v in chosen.items() if k != "scale"}),
-            make_oracle(n_arms, **chosen),
+            policy.params._replace(**{k: v for k, v in parameters.items() if k != "scale"}),
+            make_oracle(n_arms, **parameters),
             seed,
             n_arms=n_arms,
             kind=kind,
-            own=bool(rng.random() < 0.6),
-            scale=chosen.get("scale", 1.0),
+            follows_policy=bool(rng.random() < 0.6),
+            scale=parameters.get("scale", 1.0),
             n_stages=n_stages,
         )
-        assert found is None, f"seed {seed}, {n_arms} {kind} arms, {chosen}: {found}"
+        assert disagreement is None, (
+            f"seed {seed}, {n_arms} {kind} arms, {parameters}: {disagreement}"
+        )
 
 
 class FixedSeedSequence(ISeedSequence):
-    """A seed sequence that returns fixed words."""
+    """A seed sequence that returns given 64-bit words."""
 
     def __init__(self, words):
         self.words = words
@@ -171,6 +181,6 @@ class FixedSeedSequence(ISeedSequence):
 
 
 def numpy_streams(seed, run):
-    """Return the three streams of a run, created by NumPy only."""
+    """Return the random streams of a run (rewards, looks, policy), created by NumPy only."""
     words = SeedSequence(seed, spawn_key=(run,)).generate_state(9, np.uint64)
     return [Generator(SFC64(FixedSeedSequence(words[n : n + 3]))) for n in (0, 3, 6)]

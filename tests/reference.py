@@ -29,14 +29,14 @@ class Rewards:
     def __init__(self, n_arms):
         self.arms = range(n_arms)
         self.n_arms = n_arms
-        self.pulled = [[] for _ in self.arms]
-        self.looked = [[] for _ in self.arms]
+        self.pull_rewards = [[] for _ in self.arms]
+        self.look_rewards = [[] for _ in self.arms]
 
     def update(self, stage, arm, reward, is_look):
-        (self.looked if is_look else self.pulled)[arm].append(reward)
+        (self.look_rewards if is_look else self.pull_rewards)[arm].append(reward)
 
-    def observed(self, arm):
-        return self.pulled[arm] + self.looked[arm]
+    def observed_rewards(self, arm):
+        return self.pull_rewards[arm] + self.look_rewards[arm]
 
 
 class Index(Rewards):
@@ -44,12 +44,12 @@ class Index(Rewards):
 
     ignore_looks = False
 
-    def observed(self, arm):
-        return self.pulled[arm] if self.ignore_looks else super().observed(arm)
+    def observed_rewards(self, arm):
+        return self.pull_rewards[arm] if self.ignore_looks else super().observed_rewards(arm)
 
     def ranking(self, stage):
         return rank_arms(
-            [self.index(stage, arm) if self.pulled[arm] else math.inf for arm in self.arms]
+            [self.index(stage, arm) if self.pull_rewards[arm] else math.inf for arm in self.arms]
         )
 
     def pull(self, stage):
@@ -63,14 +63,14 @@ class FTL(Index):
     """Follow the leader (section 2.1.1)."""
 
     def index(self, stage, arm):
-        return mean(self.observed(arm))
+        return mean(self.observed_rewards(arm))
 
 
 class FTLRobin(FTL):
     """Follow the leader, and look at the arms in turn (section 2.2)."""
 
     def look(self, stage):
-        return sum(map(len, self.looked)) % self.n_arms
+        return sum(map(len, self.look_rewards)) % self.n_arms
 
 
 class UCB(Index):
@@ -81,7 +81,7 @@ class UCB(Index):
         self.exploration, self.ignore_looks = exploration, ignore_looks
 
     def index(self, stage, arm):
-        rewards = self.observed(arm)
+        rewards = self.observed_rewards(arm)
         return mean(rewards) + math.sqrt(self.exploration * math.log(stage) / len(rewards))
 
 
@@ -92,24 +92,24 @@ class UCBSecond(UCB):
     """
 
     def look(self, stage):
-        pulled = self.pull(stage)
-        clock = 1 + sum(map(len, self.looked))
-        best, largest = None, -math.inf
+        pulled_arm = self.pull(stage)
+        clock = 1 + sum(map(len, self.look_rewards))
+        best_arm, largest_index = None, -math.inf
         for arm in self.arms:
-            looks = self.looked[arm]
-            value = math.inf
+            looks = self.look_rewards[arm]
+            index = math.inf
             if looks:
-                value = mean(looks) + math.sqrt(self.exploration * math.log(clock) / len(looks))
-            if arm != pulled and (best is None or value > largest):
-                best, largest = arm, value
-        return best
+                index = mean(looks) + math.sqrt(self.exploration * math.log(clock) / len(looks))
+            if arm != pulled_arm and (best_arm is None or index > largest_index):
+                best_arm, largest_index = arm, index
+        return best_arm
 
 
 def ocucb_index(stage, arm, counts, average, eta, rho):
     """Return the index of OCUCB-n (section 4.2), with the sum over j (D23)."""
     n = counts[arm]
-    total = math.fsum(min(n, m**rho * n ** (1 - rho)) for m in counts if m > 0)
-    b = max(math.e, math.log(stage), stage * math.log(stage) / total)
+    sum_of_counts = math.fsum(min(n, m**rho * n ** (1 - rho)) for m in counts if m > 0)
+    b = max(math.e, math.log(stage), stage * math.log(stage) / sum_of_counts)
     return average + math.sqrt(2 * eta * math.log(b) / n)
 
 
@@ -119,8 +119,8 @@ class OCUCB(Index):
         self.eta, self.rho, self.ignore_looks = eta, rho, ignore_looks
 
     def index(self, stage, arm):
-        counts = [len(self.observed(other)) for other in self.arms]
-        return ocucb_index(stage, arm, counts, mean(self.observed(arm)), self.eta, self.rho)
+        counts = [len(self.observed_rewards(other_arm)) for other_arm in self.arms]
+        return ocucb_index(stage, arm, counts, mean(self.observed_rewards(arm)), self.eta, self.rho)
 
 
 class MOSS(Index):
@@ -131,13 +131,13 @@ class MOSS(Index):
         self.exploration, self.horizon = exploration, horizon
 
     def index(self, stage, arm):
-        return self.moss(self.horizon, arm)
+        return self.moss_index(self.horizon, arm)
 
-    def moss(self, horizon, arm):
-        rewards = self.observed(arm)
+    def moss_index(self, horizon, arm):
+        rewards = self.observed_rewards(arm)
         ratio = horizon / (self.n_arms * len(rewards))
-        log = math.log(ratio) if ratio > 1 else 0.0
-        return mean(rewards) + math.sqrt(self.exploration * log / len(rewards))
+        log_ratio = math.log(ratio) if ratio > 1 else 0.0
+        return mean(rewards) + math.sqrt(self.exploration * log_ratio / len(rewards))
 
 
 class MOSSAnytime(MOSS):
@@ -147,7 +147,7 @@ class MOSSAnytime(MOSS):
         super().__init__(n_arms, exploration, None)
 
     def index(self, stage, arm):
-        return self.moss(stage, arm)
+        return self.moss_index(stage, arm)
 
 
 class KLUCB(Index):
@@ -158,24 +158,24 @@ class KLUCB(Index):
         self.rewards, self.scale, self.c = rewards, scale, c
 
     def index(self, stage, arm):
-        rewards = self.observed(arm)
+        rewards = self.observed_rewards(arm)
         level = math.log(stage)
         if level > 1:
             level += self.c * math.log(level)
         if self.rewards == "gaussian":
             return mean(rewards) + self.scale * math.sqrt(2 * level / len(rewards))
-        return largest_within(mean(rewards), level / len(rewards))
+        return kl_upper_bound(mean(rewards), level / len(rewards))
 
 
 def divergence(x, q):
     """Return kl(x, q), the divergence of Bernoulli distributions with means x and 0 < q < 1."""
-    first = x * (math.log(x) - math.log(q)) if x > 0 else 0.0
-    second = (1 - x) * (math.log1p(-x) - math.log1p(-q)) if x < 1 else 0.0
-    return first + second
+    first_term = x * (math.log(x) - math.log(q)) if x > 0 else 0.0
+    second_term = (1 - x) * (math.log1p(-x) - math.log1p(-q)) if x < 1 else 0.0
+    return first_term + second_term
 
 
-def largest_within(x, bound):
-    """Return max {q >= x: kl(x, q) <= bound}."""
+def kl_upper_bound(x, bound):
+    """Return the largest mean q >= x with divergence kl(x, q) <= bound."""
     if x >= 1 or bound == 0:
         return x
     low, high = x, 1.0
@@ -200,13 +200,13 @@ class Thompson(Rewards):
         self.rewards, self.scale, self.rng = rewards, scale, rng
 
     def sample(self, arm):
-        rewards = self.observed(arm)
-        n, total = len(rewards), math.fsum(rewards)
-        if not self.pulled[arm]:
+        rewards = self.observed_rewards(arm)
+        n, reward_sum = len(rewards), math.fsum(rewards)
+        if not self.pull_rewards[arm]:
             return math.inf
         if self.rewards == "bernoulli":
-            return self.rng.beta(1 + total, 1 + n - total)
-        return self.rng.normal(total / n, self.scale / math.sqrt(n))
+            return self.rng.beta(1 + reward_sum, 1 + n - reward_sum)
+        return self.rng.normal(reward_sum / n, self.scale / math.sqrt(n))
 
     def pull(self, stage):
         return rank_arms([self.sample(arm) for arm in self.arms])[0]
@@ -225,27 +225,29 @@ class Kibitzer(Rewards):
     observations or the leader changes.
     """
 
-    long = 256
+    min_hold_count = 256
 
     def __init__(self, n_arms, b=8.0, beta=1.0, rewards="gaussian", scale=1.0):
         super().__init__(n_arms)
         self.b, self.beta, self.rewards, self.scale = b, beta, rewards, scale
         self.n_looks = 0
-        self.hold = None  # the arm, the count at which the hold ends, and the leader
+        self.hold = None  # (held arm, number of observations that ends the hold, leader)
 
     def count(self, arm):
-        return len(self.observed(arm))
+        return len(self.observed_rewards(arm))
 
     def unseen_arms(self):
         return [arm for arm in self.arms if self.count(arm) == 0]
 
     def index(self, stage, arm):
         n = self.count(arm)
-        x = 1 + self.b * stage / (self.n_arms * n + self.b * self.n_looks)
+        fair_share = self.n_arms * n + self.b * self.n_looks
+        own_share = self.n_arms * (2 * n + self.b * len(self.look_rewards[arm]))
+        x = 1 + self.b * stage / min(fair_share, own_share)
         level = math.log(x) - self.beta * math.log(1 + math.log(x))
         if self.rewards == "gaussian":
-            return mean(self.observed(arm)) + self.scale * math.sqrt(2 * level / n)
-        return largest_within(mean(self.observed(arm)), level / n)
+            return mean(self.observed_rewards(arm)) + self.scale * math.sqrt(2 * level / n)
+        return kl_upper_bound(mean(self.observed_rewards(arm)), level / n)
 
     def pull(self, stage):
         if self.unseen_arms():
@@ -253,43 +255,48 @@ class Kibitzer(Rewards):
         return rank_arms([self.index(stage, arm) for arm in self.arms])[0]
 
     def leader(self):
-        return max((a for a in self.arms if self.count(a)), key=lambda a: mean(self.observed(a)))
+        return max(
+            (a for a in self.arms if self.count(a)), key=lambda a: mean(self.observed_rewards(a))
+        )
 
     def held_arm(self):
         if self.hold is not None:
-            arm, until, leader = self.hold
-            if self.count(arm) < until and self.leader() == leader:
+            arm, end_count, leader_at_start = self.hold
+            if self.count(arm) < end_count and self.leader() == leader_at_start:
                 return arm
         return None
 
     def divergence_from(self, arm, leader):
-        x, best = mean(self.observed(arm)), mean(self.observed(leader))
+        x, leader_mean = mean(self.observed_rewards(arm)), mean(self.observed_rewards(leader))
         if self.rewards == "gaussian":
-            return (best - x) ** 2 / (2 * self.scale**2)
-        best = min(best, 1 - 2**-20)
-        return divergence(x, best) if x < best else 0.0
+            return (leader_mean - x) ** 2 / (2 * self.scale**2)
+        leader_mean = min(leader_mean, 1 - 2**-20)
+        return divergence(x, leader_mean) if x < leader_mean else 0.0
 
     def look(self, stage):
         if (self.n_looks + 1) % 4 == 0:
-            turns_before, arm = divmod((self.n_looks + 1) // 4 - 1, self.n_arms)
-            if self.count(arm) <= turns_before + 1:
+            n_turns_before, arm = divmod((self.n_looks + 1) // 4 - 1, self.n_arms)
+            if self.count(arm) <= n_turns_before + 1:
                 return arm
-        to_be_pulled = sum(map(len, self.pulled)) < stage
-        candidates = [a for a in self.unseen_arms() if not (to_be_pulled and a == self.pull(stage))]
+        is_pull_pending = sum(map(len, self.pull_rewards)) < stage
+        candidates = [
+            a for a in self.unseen_arms() if not (is_pull_pending and a == self.pull(stage))
+        ]
         if candidates:
             return candidates[-1]
         if self.held_arm() is not None:
             return self.held_arm()
         leader = self.leader()
-        others = [arm for arm in self.arms if arm != leader and self.count(arm)]
-        if not others:
+        other_arms = [arm for arm in self.arms if arm != leader and self.count(arm)]
+        if not other_arms:
             return min(arm for arm in self.arms if arm != leader)
-        per_look = stage / (self.n_looks + 1)
-        rare = 1 + math.log(1 + per_look / 100)
+        stages_per_look = stage / (self.n_looks + 1)
+        rarity_factor = 1 + math.log(1 + stages_per_look / 100)
         return min(
-            others,
+            other_arms,
             key=lambda a: (
-                self.count(a) * self.divergence_from(a, leader) / rare + math.log(self.count(a))
+                self.count(a) * self.divergence_from(a, leader) / rarity_factor
+                + math.log(self.count(a))
             ),
         )
 
@@ -298,7 +305,11 @@ class Kibitzer(Rewards):
             self.n_looks += 1
             if self.n_looks % 4 != 0 and self.held_arm() is None and arm != self.leader():
                 n = self.count(arm)
-                self.hold = arm, n + (max(1, n // 10) if n >= self.long else 1), self.leader()
+                self.hold = (
+                    arm,
+                    n + (max(1, n // 10) if n >= self.min_hold_count else 1),
+                    self.leader(),
+                )
         super().update(stage, arm, reward, is_look)
 
 
@@ -306,15 +317,23 @@ def remaining_arms(rewards, squared_width):
     """Return the arms of `rewards`, {arm: rewards}, that are not dropped.
 
     `squared_width(s)` is the squared half-width of the confidence interval of an arm with s
-    observations. If it is zero or negative for at least one observed arm, no arm is dropped.
+    observations. If `squared_width` is zero or negative for an observed arm, no arm is dropped.
     """
-    observed = {arm: values for arm, values in rewards.items() if values}
-    squares = {arm: squared_width(len(values)) for arm, values in observed.items()}
-    if not observed or min(squares.values()) <= 0:
+    observed_rewards = {arm: values for arm, values in rewards.items() if values}
+    squared_widths = {arm: squared_width(len(values)) for arm, values in observed_rewards.items()}
+    if not observed_rewards or min(squared_widths.values()) <= 0:
         return set(rewards)
-    upper = {arm: mean(values) + math.sqrt(squares[arm]) for arm, values in observed.items()}
-    lower = {arm: mean(values) - math.sqrt(squares[arm]) for arm, values in observed.items()}
-    return {arm for arm in rewards if arm not in observed or upper[arm] >= max(lower.values())}
+    upper_bounds = {
+        arm: mean(values) + math.sqrt(squared_widths[arm]) for arm, values in observed_rewards.items()
+    }
+    lower_bounds = {
+        arm: mean(values) - math.sqrt(squared_widths[arm]) for arm, values in observed_rewards.items()
+    }
+    return {
+        arm
+        for arm in rewards
+        if arm not in observed_rewards or upper_bounds[arm] >= max(lower_bounds.values())
+    }
 
 
 class Elimination(Rewards):
@@ -324,23 +343,23 @@ class Elimination(Rewards):
         super().__init__(n_arms)
         self.in_play = set(self.arms)
 
-    def least_observed(self, pulled=None):
+    def least_observed_arm(self, pulled_arm=None):
         def count(arm):
-            return len(self.observed(arm)) + (arm == pulled)
+            return len(self.observed_rewards(arm)) + (arm == pulled_arm)
 
         return min(sorted(self.in_play), key=count)
 
     def lowest_count(self):
-        return len(self.observed(self.least_observed()))
+        return len(self.observed_rewards(self.least_observed_arm()))
 
     def unpulled_arms(self):
-        return [arm for arm in self.arms if not self.pulled[arm]]
+        return [arm for arm in self.arms if not self.pull_rewards[arm]]
 
     def rewards_in_play(self):
-        return {arm: self.observed(arm) for arm in self.in_play}
+        return {arm: self.observed_rewards(arm) for arm in self.in_play}
 
     def look(self, stage):
-        return self.least_observed(pulled=self.pull(stage))
+        return self.least_observed_arm(pulled_arm=self.pull(stage))
 
 
 class ETC(Elimination):
@@ -349,15 +368,15 @@ class ETC(Elimination):
     def __init__(self, n_arms, alpha=1.0, horizon=1000):
         super().__init__(n_arms)
         self.alpha, self.horizon = alpha, horizon
-        self.rounds = 0
+        self.n_rounds = 0
 
     def pull(self, stage):
-        return [*self.unpulled_arms(), self.least_observed()][0]
+        return [*self.unpulled_arms(), self.least_observed_arm()][0]
 
     def update(self, stage, arm, reward, is_look):
         super().update(stage, arm, reward, is_look)
-        if self.lowest_count() > self.rounds and not self.unpulled_arms():
-            self.rounds = self.lowest_count()
+        if self.lowest_count() > self.n_rounds and not self.unpulled_arms():
+            self.n_rounds = self.lowest_count()
             self.in_play = remaining_arms(
                 self.rewards_in_play(), lambda s: 2 * self.alpha / s * math.log(self.horizon / s)
             )
@@ -372,22 +391,22 @@ class ImprovedUCB(Elimination):
         self.round = 0
 
     def is_over(self):
-        last = math.floor(math.log2(self.horizon / math.e) / 2) if self.horizon > math.e else 0
-        return self.round > last or len(self.in_play) == 1
+        last_round = math.floor(math.log2(self.horizon / math.e) / 2) if self.horizon > math.e else 0
+        return self.round > last_round or len(self.in_play) == 1
 
-    def log(self):
+    def log_term(self):
         return math.log(self.horizon * 2.0 ** (-2 * self.round))
 
     def target_count(self):
         gap = self.scale * 2.0**-self.round
-        return math.ceil(8 * self.scale**2 * self.log() / gap**2)
+        return math.ceil(8 * self.scale**2 * self.log_term() / gap**2)
 
     def pull(self, stage):
         if self.unpulled_arms():
             return self.unpulled_arms()[0]
         if not self.is_over() and self.lowest_count() < self.target_count():
-            return self.least_observed()
-        return max(sorted(self.in_play), key=lambda arm: mean(self.observed(arm)))
+            return self.least_observed_arm()
+        return max(sorted(self.in_play), key=lambda arm: mean(self.observed_rewards(arm)))
 
     def update(self, stage, arm, reward, is_look):
         super().update(stage, arm, reward, is_look)
@@ -399,7 +418,7 @@ class ImprovedUCB(Elimination):
             and self.lowest_count() >= self.target_count()
         ):
             self.in_play = remaining_arms(
-                self.rewards_in_play(), lambda s: 2 * self.scale**2 * self.log() / s
+                self.rewards_in_play(), lambda s: 2 * self.scale**2 * self.log_term() / s
             )
             self.round += 1
 
@@ -410,22 +429,24 @@ class UCB2(Rewards):
     def __init__(self, n_arms, alpha=0.001, scale=1.0):
         super().__init__(n_arms)
         self.alpha, self.scale = alpha, scale
-        self.burst = None  # the arm of the burst, and its count at which the burst ends
+        self.burst = None  # (arm, number of observations at which the burst ends)
 
     def ranking(self, stage):
-        values = []
+        indices = []
         for arm in self.arms:
-            value = math.inf
-            if self.pulled[arm]:
-                rewards = self.observed(arm)
+            index = math.inf
+            if self.pull_rewards[arm]:
+                rewards = self.observed_rewards(arm)
                 tau = level_bounds(self.alpha, len(rewards))[0]
-                log = math.log(math.e * max(stage, tau) / tau)
-                value = mean(rewards) + math.sqrt(2 * self.scale**2 * (1 + self.alpha) * log / tau)
-            values.append(value)
-        return rank_arms(values)
+                log_ratio = math.log(math.e * max(stage, tau) / tau)
+                index = mean(rewards) + math.sqrt(
+                    2 * self.scale**2 * (1 + self.alpha) * log_ratio / tau
+                )
+            indices.append(index)
+        return rank_arms(indices)
 
     def is_in_burst(self):
-        return self.burst is not None and len(self.observed(self.burst[0])) < self.burst[1]
+        return self.burst is not None and len(self.observed_rewards(self.burst[0])) < self.burst[1]
 
     def pull(self, stage):
         return self.burst[0] if self.is_in_burst() else self.ranking(stage)[0]
@@ -436,23 +457,26 @@ class UCB2(Rewards):
     def update(self, stage, arm, reward, is_look):
         if not is_look and not self.is_in_burst():
             self.burst = None
-            if self.pulled[arm]:
-                self.burst = arm, level_bounds(self.alpha, len(self.observed(arm)))[1]
+            if self.pull_rewards[arm]:
+                self.burst = arm, level_bounds(self.alpha, len(self.observed_rewards(arm)))[1]
         super().update(stage, arm, reward, is_look)
 
 
 @cache
 def level_bounds(alpha, count):
-    """Return tau(r) and tau(r + 1) for the largest r with tau(r) <= count."""
+    """Return tau(r) and tau(r + 1) for the largest level r with tau(r) <= count.
+
+    tau(r) = ceil((1 + alpha)^r) is the number of observations at which level r begins.
+    """
     with localcontext() as context:
         context.prec = 50
         power, tau = Decimal(1), 1
         while True:
             power *= Decimal(1 + alpha)
-            after = math.ceil(power)
-            if after > count:
-                return tau, after
-            tau = after
+            next_bound = math.ceil(power)
+            if next_bound > count:
+                return tau, next_bound
+            tau = next_bound
 
 
 class ETCOCUCB:
@@ -473,70 +497,70 @@ class ETCOCUCB:
         self.n_arms = n_arms
         self.p, self.C, self.alpha, self.rho, self.eta = p, C, alpha, rho, eta
         self.restart, self.check, self.all_info = restart, check, all_info
-        self.epoch, self.end, self.origin = 0, epoch_length(p, 0), 0
+        self.epoch, self.epoch_end, self.restart_stage = 0, epoch_length(p, 0), 0
         self.start(set(range(n_arms)))
 
-    def start(self, allowed):
-        """Start OCUCB-n on the arms `allowed`, and ETC on all arms."""
-        everything = range(self.n_arms)
-        self.allowed = allowed
-        self.pulls = Rewards(self.n_arms)  # the rewards that OCUCB-n received
-        self.in_play = set(everything)
-        self.etc = [[] for _ in everything]
-        self.looks_at = []  # the arms of all looks since ETC started
-        self.since_test = 0
+    def start(self, allowed_arms):
+        """Start OCUCB-n on the arms `allowed_arms`, and ETC on all arms."""
+        all_arms = range(self.n_arms)
+        self.allowed_arms = allowed_arms
+        self.ocucb_rewards = Rewards(self.n_arms)  # the rewards that OCUCB-n received
+        self.in_play = set(all_arms)
+        self.etc_rewards = [[] for _ in all_arms]
+        self.look_arms = []  # the arms of all looks since ETC started
+        self.n_looks_since_test = 0
 
     def ranking(self, stage):
-        arms = sorted(self.allowed)
-        counts = [len(self.pulls.observed(arm)) for arm in arms]
-        values = []
+        arms = sorted(self.allowed_arms)
+        counts = [len(self.ocucb_rewards.observed_rewards(arm)) for arm in arms]
+        indices = []
         for n, arm in enumerate(arms):
-            if self.pulls.pulled[arm]:
-                average = mean(self.pulls.observed(arm))
-                clock = stage - self.origin
-                values.append(ocucb_index(clock, n, counts, average, self.eta, self.rho))
+            if self.ocucb_rewards.pull_rewards[arm]:
+                average = mean(self.ocucb_rewards.observed_rewards(arm))
+                clock = stage - self.restart_stage
+                indices.append(ocucb_index(clock, n, counts, average, self.eta, self.rho))
             else:
-                values.append(math.inf)
-        return [arms[n] for n in rank_arms(values)]
+                indices.append(math.inf)
+        return [arms[n] for n in rank_arms(indices)]
 
     def pull(self, stage):
         return self.ranking(stage)[0]
 
     def look(self, stage):
         """Return the remaining arm that follows the arm of the last look in turn."""
-        last = self.looks_at[-1] if self.looks_at else -1
-        return min(self.in_play, key=lambda arm: (arm - last - 1) % self.n_arms)
+        last_arm = self.look_arms[-1] if self.look_arms else -1
+        return min(self.in_play, key=lambda arm: (arm - last_arm - 1) % self.n_arms)
 
     def test(self):
         log_d = self.p ** (self.epoch + 1) * math.log(self.p)
         log_horizon = (1 + 1 / self.p) * log_d + math.log(log_d)
         self.in_play = remaining_arms(
-            {arm: self.etc[arm] for arm in self.in_play},
+            {arm: self.etc_rewards[arm] for arm in self.in_play},
             lambda s: 2 * self.alpha / s * (log_horizon - math.log(s)),
         )
 
     def update(self, stage, arm, reward, is_look):
         if self.all_info or not is_look:
-            self.pulls.update(stage, arm, reward, is_look)
+            self.ocucb_rewards.update(stage, arm, reward, is_look)
         if self.all_info or is_look:
-            self.etc[arm].append(reward)
+            self.etc_rewards[arm].append(reward)
         if is_look:
-            self.looks_at.append(arm)
-            self.since_test += 1
-            if self.check == "rounds" and self.since_test >= self.C * len(self.in_play):
-                self.since_test = 0
+            self.look_arms.append(arm)
+            self.n_looks_since_test += 1
+            if self.check == "rounds" and self.n_looks_since_test >= self.C * len(self.in_play):
+                self.n_looks_since_test = 0
                 self.test()
             return
         if self.check == "doubling" and stage in {2**k for k in range(64)}:
             self.test()
-        if stage == self.end:
+        if stage == self.epoch_end:
             self.epoch += 1
-            self.end += epoch_length(self.p, self.epoch)
+            self.epoch_end += epoch_length(self.p, self.epoch)
             if self.restart:
-                self.origin = stage
+                self.restart_stage = stage
                 self.start(self.in_play)
             else:
-                self.allowed = set(self.in_play)
+                self.allowed_arms = set(self.in_play)
 
 
 @cache
@@ -587,28 +611,29 @@ def play(
 ):
     """Play one run; return (regret, n_pulls, n_looks).
 
-    `rate` is a number or a function of the stage; `every` (with `first`) makes arrivals periodic;
-    `weights` is the distribution of a passive observer's looks.
+    `rate` is a number or a function of the stage. Periodic arrivals have the period `every`, and
+    `first` is the stage of the first arrival. `weights` is the distribution of a passive observer's
+    looks.
     """
     arms = range(len(means))
     gaps = [max(means) - m for m in means]
     n_pulls, n_looks = [0] * len(means), [0] * len(means)
     for stage in range(1, horizon + 1):
         if every is not None:
-            begin = every if first is None else first
-            arrived = stage >= begin and (stage - begin) % every == 0
+            first_stage = every if first is None else first
+            has_arrived = stage >= first_stage and (stage - first_stage) % every == 0
         else:
-            arrived = rng.random() < (rate(stage) if callable(rate) else rate)
+            has_arrived = rng.random() < (rate(stage) if callable(rate) else rate)
         arm = policy.pull(stage)
-        look = policy.look(stage) if observer == "active" and arrived else None
+        look = policy.look(stage) if observer == "active" and has_arrived else None
         n_pulls[arm] += 1
         policy.update(stage, arm, draw(arm, rng), False)
         if observer == "full":
-            for other in arms:
-                if other != arm:
-                    n_looks[other] += 1
-                    policy.update(stage, other, draw(other, rng), True)
-        if observer in {"passive", "active"} and arrived:
+            for other_arm in arms:
+                if other_arm != arm:
+                    n_looks[other_arm] += 1
+                    policy.update(stage, other_arm, draw(other_arm, rng), True)
+        if observer in {"passive", "active"} and has_arrived:
             for nth in range(looks):
                 if observer == "passive":
                     look = int(rng.choice(len(means), p=weights))

@@ -12,7 +12,7 @@ import pytest
 import run
 
 import kibitz
-from kibitz.live.events import ARM_STATUS, DECISION_KINDS, Event
+from kibitz.live.events import ARM_STATUS, DECISION_KINDS, DECLARATIONS, Event
 from kibitz.policies import POLICIES
 
 ROOT = Path(__file__).parents[1]
@@ -22,10 +22,10 @@ DOCS = [
     for page in sorted((ROOT / "docs").rglob("*.md"))
     if not GENERATED_FOLDERS.intersection(page.parts)
 ]
-COMMUNITY = [ROOT / name for name in ("CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md")]
-PAGES = [ROOT / "README.md", *COMMUNITY, *DOCS]
-DEVELOPMENT = [  # pages and files that name files of the repository
-    *COMMUNITY,
+COMMUNITY_PAGES = [ROOT / name for name in ("CONTRIBUTING.md", "SECURITY.md", "CODE_OF_CONDUCT.md")]
+PAGES = [ROOT / "README.md", *COMMUNITY_PAGES, *DOCS]
+DEVELOPER_PAGES = [  # pages and files that name files of the repository
+    *COMMUNITY_PAGES,
     ROOT / "Makefile",
     ROOT / ".pre-commit-config.yaml",
     *sorted((ROOT / ".github").rglob("*.*")),
@@ -38,14 +38,14 @@ DEVELOPMENT = [  # pages and files that name files of the repository
 ]
 TOP_FOLDERS = "src|tests|docs|benchmarks|examples|requirements"
 # test_site.py and live/test_live_docs.py execute these pages.
-EXECUTED_ELSEWHERE = {*run.pages(), ROOT / "docs" / "live.md"}
-REFERENCE = ROOT / "docs/reference"
+PAGES_EXECUTED_ELSEWHERE = {*run.pages(), ROOT / "docs" / "live.md"}
+REFERENCE_FOLDER = ROOT / "docs/reference"
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-PUBLIC = sorted({*kibitz.__all__, *POLICIES} - {"bounds"})
-BOUNDS = ("lower", "upper", "complexity", "concentration")
+PUBLIC_NAMES = sorted({*kibitz.__all__, *POLICIES} - {"bounds"})
+BOUND_MODULES = ("lower", "upper", "complexity", "concentration")
 
 
-def relative(page):
+def relative_path(page):
     """Return the path of a page in the repository."""
     return str(page.relative_to(ROOT))
 
@@ -64,23 +64,23 @@ def read_table(page, heading):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if page not in EXECUTED_ELSEWHERE], ids=relative
+    "page", [page for page in PAGES if page not in PAGES_EXECUTED_ELSEWHERE], ids=relative_path
 )
 def test_python_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
+    namespace: dict[str, object] = {}
     for block in find_blocks(page.read_text(), "python"):
-        exec(compile(block, page.name, "exec"), names)
+        exec(compile(block, page.name, "exec"), namespace)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 def test_example_runs_and_prints(example, tmp_path):
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, str(example)], capture_output=True, text=True, cwd=tmp_path, timeout=600
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip()
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.strip()
 
 
 def test_there_are_four_examples():
@@ -93,13 +93,13 @@ def test_readme_commands_and_options_exist():
     lines = [line for block in find_blocks(text, "sh") for line in block.splitlines()]
     commands = " ".join(line.split("#")[0].strip(" \\") for line in lines)
     for name, arguments in re.findall(r"kibitz (\w+)((?: (?!kibitz )\S+)*)", commands):
-        shown = subprocess.run(
+        help_process = subprocess.run(
             [sys.executable, "-m", "kibitz.cli", name, "--help"],
             capture_output=True, text=True, env={"COLUMNS": "200", "TERM": "dumb"},
         )  # fmt: skip
-        assert shown.returncode == 0, name
+        assert help_process.returncode == 0, name
         for option in re.findall(r"--[\w-]+", arguments):
-            assert option in shown.stdout, (name, option)
+            assert option in help_process.stdout, (name, option)
     targets = re.findall(r"^make (\w+)", "\n".join(lines), re.MULTILINE)
     makefile = (ROOT / "Makefile").read_text()
     assert targets
@@ -107,7 +107,7 @@ def test_readme_commands_and_options_exist():
         assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
 
 
-@pytest.mark.parametrize("page", PAGES, ids=relative)
+@pytest.mark.parametrize("page", PAGES, ids=relative_path)
 def test_links_between_pages_have_a_target(page):
     for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
         assert (page.parent / link).exists(), link
@@ -115,108 +115,121 @@ def test_links_between_pages_have_a_target(page):
 
 def test_functions_in_the_table_from_paper_to_code_exist():
     page = ROOT / "docs/paper_to_code.md"
-    table = [line for line in page.read_text().splitlines() if line.startswith("|")]
-    assert len(table) > 15
-    for line in table[2:]:
+    table_lines = [line for line in page.read_text().splitlines() if line.startswith("|")]
+    assert len(table_lines) > 15
+    for line in table_lines[2:]:
         module = ""
         for code in re.findall(r"`([^`]+)`", line.split("|")[2]):
             path = re.sub(r"\(.*", "", code).removeprefix("kibitz.")
             path = path if "." in path or not module or hasattr(kibitz, path) else f"{module}.{path}"
             module = path.rpartition(".")[0]
             __import__("kibitz.bounds")
-            thing = kibitz
+            public_object = kibitz
             for name in path.split("."):
-                if not hasattr(thing, name):
+                if not hasattr(public_object, name):
                     __import__(f"kibitz.{path}")
-                thing = getattr(thing, name)
+                public_object = getattr(public_object, name)
 
 
 def read_reference(name):
     """Return the reference text of a public object: its page, or its section of the errors page."""
-    thing = getattr(kibitz, name)
-    if inspect.isclass(thing) and issubclass(thing, kibitz.Error):
-        text = (REFERENCE / "errors.md").read_text()
+    public_object = getattr(kibitz, name)
+    if inspect.isclass(public_object) and issubclass(public_object, kibitz.Error):
+        text = (REFERENCE_FOLDER / "errors.md").read_text()
         return re.search(rf"^## {name}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)[1]
     # `agent.md` and `Agent.md` are the same file on a case-insensitive file system.
     file = "agent_class" if name == "Agent" else name
-    text = (REFERENCE / f"{file}.md").read_text()
+    text = (REFERENCE_FOLDER / f"{file}.md").read_text()
     assert text.startswith(f"# {name}\n")
     return text
 
 
-@pytest.mark.parametrize("name", PUBLIC)
+@pytest.mark.parametrize("name", PUBLIC_NAMES)
 def test_reference_describes_all_parameters(name):
-    text, thing = read_reference(name), getattr(kibitz, name)
+    text, public_object = read_reference(name), getattr(kibitz, name)
     module, _, attribute = re.search(r"auto(?:function|class):: (\S+)", text)[1].rpartition(".")
-    assert getattr(import_module(module), attribute) is thing
-    words = text + inspect.getdoc(thing)
-    is_error = inspect.isclass(thing) and issubclass(thing, Exception)
-    parameters = () if is_error else inspect.signature(thing).parameters
-    assert not [name for name in parameters if not re.search(rf"\b{name}\b", words)]
+    assert getattr(import_module(module), attribute) is public_object
+    documentation = text + inspect.getdoc(public_object)
+    is_error = inspect.isclass(public_object) and issubclass(public_object, Exception)
+    parameters = () if is_error else inspect.signature(public_object).parameters
+    assert not [name for name in parameters if not re.search(rf"\b{name}\b", documentation)]
 
 
-@pytest.mark.parametrize("name", PUBLIC)
+@pytest.mark.parametrize("name", PUBLIC_NAMES)
 def test_reference_has_an_example(name):
     examples = "".join(find_blocks(read_reference(name), "python"))
-    thing = getattr(kibitz, name)
-    used = rf"\bkibitz\.{name}\(" if callable(thing) else rf"\b{name}\b"
-    if isinstance(thing, type) and issubclass(thing, kibitz.Error):
-        used = rf"except kibitz\.{name}\b"
-    records = {"Decision": r"visit\.kind", "Policy": r"policy\.params", "Problem": r"problem\.n_arms",
-               "Feedback": r"feedback\.observer", "Agent": r"agent\.ask\(",
-               "Event": r"agent\.events\(", "jit": r"@kibitz\.jit"}  # fmt: skip
-    assert re.search(records.get(name, used), examples), name
+    public_object = getattr(kibitz, name)
+    default_pattern = rf"\bkibitz\.{name}\(" if callable(public_object) else rf"\b{name}\b"
+    if isinstance(public_object, type) and issubclass(public_object, kibitz.Error):
+        default_pattern = rf"except kibitz\.{name}\b"
+    usage_patterns = {
+        "Decision": r"visit\.kind", "Policy": r"policy\.params", "Problem": r"problem\.n_arms",
+        "Feedback": r"feedback\.observer", "Agent": r"agent\.ask\(", "Event": r"agent\.events\(",
+        "jit": r"@kibitz\.jit",
+    }  # fmt: skip
+    assert re.search(usage_patterns.get(name, default_pattern), examples), name
 
 
 def test_reference_index_links_to_every_page_and_error():
-    text = (REFERENCE / "index.md").read_text()
-    linked = {f"{file}.md" for file in re.findall(r"\]\((\w+)\.md\)", text)}
-    assert linked == {page.name for page in REFERENCE.glob("*.md")} - {"index.md"}
-    for name in PUBLIC:
+    text = (REFERENCE_FOLDER / "index.md").read_text()
+    linked_pages = {f"{file}.md" for file in re.findall(r"\]\((\w+)\.md\)", text)}
+    assert linked_pages == {page.name for page in REFERENCE_FOLDER.glob("*.md")} - {"index.md"}
+    for name in PUBLIC_NAMES:
         assert f"`{name}`" in text
     assert "](../bounds.md)" in text
 
 
-@pytest.mark.parametrize("part", BOUNDS)
-def test_every_bound_has_its_place_in_the_paper_and_an_example(part):
-    text = (ROOT / "docs/bounds" / f"{part}.md").read_text()
+@pytest.mark.parametrize("module_name", BOUND_MODULES)
+def test_every_bound_has_its_place_in_the_paper_and_an_example(module_name):
+    text = (ROOT / "docs/bounds" / f"{module_name}.md").read_text()
     sections = re.findall(r"^### (\w+)\n(.*?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL)
     assert len(sections) > 10
     for name, section in sections:
-        place = re.search(r"^(?:In the paper: (.*)|Not in the paper.*)\.$", section, re.MULTILINE)
-        assert place, name
-        numbered = r"(Theorem|Lemmas?|Algorithm|[Ss]ection|[Aa]ppendix) [A-B\d]|the conclusion"
-        assert place[1] is None or re.search(numbered, place[1]), name
+        source_line = re.search(
+            r"^(?:In the paper: (.*)|Not in the paper.*)\.$", section, re.MULTILINE
+        )
+        assert source_line, name
+        numbered_source_pattern = (
+            r"(Theorem|Lemmas?|Algorithm|[Ss]ection|[Aa]ppendix) [A-B\d]|the conclusion"
+        )
+        assert source_line[1] is None or re.search(numbered_source_pattern, source_line[1]), name
         examples = "".join(find_blocks(section, "python"))
-        assert re.search(rf"{part}\.{name}\(", examples) or name == "Elimination", name
+        assert re.search(rf"{module_name}\.{name}\(", examples) or name == "Elimination", name
 
 
-@pytest.mark.parametrize("part", BOUNDS)
-def test_every_bound_has_a_heading_and_a_signature(part):
-    module, page = import_module(f"kibitz.bounds.{part}"), ROOT / "docs/bounds" / f"{part}.md"
-    found = re.findall(r"^### (\w+)\n\n```{eval-rst}\n.. auto\w+:: (\S+)$", page.read_text(), re.M)
-    assert [place for _, place in found] == [f"kibitz.bounds.{part}.{name}" for name, _ in found]
-    own = [
-        name
-        for name, thing in vars(module).items()
-        if getattr(thing, "__module__", "") == module.__name__
+@pytest.mark.parametrize("module_name", BOUND_MODULES)
+def test_every_bound_has_a_heading_and_a_signature(module_name):
+    module, page = (
+        import_module(f"kibitz.bounds.{module_name}"),
+        ROOT / "docs/bounds" / f"{module_name}.md",
+    )
+    headings = re.findall(r"^### (\w+)\n\n```{eval-rst}\n.. auto\w+:: (\S+)$", page.read_text(), re.M)
+    assert [signature for _, signature in headings] == [
+        f"kibitz.bounds.{module_name}.{name}" for name, _ in headings
     ]
-    public = {name for name in getattr(module, "__all__", own) if not name.startswith("_")}
-    assert {name for name, _ in found} == public
+    own_names = [
+        name
+        for name, member in vars(module).items()
+        if getattr(member, "__module__", "") == module.__name__
+    ]
+    public_names = {
+        name for name in getattr(module, "__all__", own_names) if not name.startswith("_")
+    }
+    assert {name for name, _ in headings} == public_names
 
 
 def test_policies_page_links_to_every_policy():
     text = (ROOT / "docs/policies.md").read_text()
-    linked = re.findall(r"\[`(\w+)`\]\(reference/(\w+)\.md\)", text)
-    assert all(name == file for name, file in linked if name in POLICIES)
-    assert {name for name, _ in linked} >= set(POLICIES)
+    linked_policies = re.findall(r"\[`(\w+)`\]\(reference/(\w+)\.md\)", text)
+    assert all(name == file for name, file in linked_policies if name in POLICIES)
+    assert {name for name, _ in linked_policies} >= set(POLICIES)
 
 
 def test_the_landing_page_has_a_card_for_each_kind_of_reader():
     assert (ROOT / "docs/index.md").read_text().count("::{container} door\n") == 3
 
 
-@pytest.mark.parametrize("page", PAGES, ids=relative)
+@pytest.mark.parametrize("page", PAGES, ids=relative_path)
 def test_page_opens_with_its_subject(page):
     """Check that no page has the old header, which named its readers instead of its subject."""
     text = page.read_text()
@@ -229,8 +242,8 @@ def find_commands():
     for page in PAGES:
         for block in find_blocks(page.read_text(), r"(?:{code-block} )?sh"):
             for line in block.replace("\\\n", " ").splitlines():
-                for words in re.findall(r"(?:^|\$\()kibitz ([^#|)]*)", line):
-                    yield page.name, words.split()
+                for arguments in re.findall(r"(?:^|\$\()kibitz ([^#|)]*)", line):
+                    yield page.name, arguments.split()
 
 
 def test_commands_on_pages_have_the_options_shown():
@@ -238,64 +251,75 @@ def test_commands_on_pages_have_the_options_shown():
 
     cli/test_pages.py compares the pages of the commands with `--help`.
     """
-    checked = 0
-    for page, words in find_commands():
-        if words[0].startswith("-"):
+    n_checked = 0
+    for page, arguments in find_commands():
+        if arguments[0].startswith("-"):
             continue
-        command = ROOT / "docs/commands" / f"{words[0]}.md"
-        subcommand = ROOT / "docs/commands" / f"{'-'.join(words[:2])}.md"
-        text = (command if command.exists() else subcommand).read_text()
-        options = {word.partition("=")[0] for word in words if word.startswith("--")}
+        command_page = ROOT / "docs/commands" / f"{arguments[0]}.md"
+        subcommand_page = ROOT / "docs/commands" / f"{'-'.join(arguments[:2])}.md"
+        text = (command_page if command_page.exists() else subcommand_page).read_text()
+        options = {argument.partition("=")[0] for argument in arguments if argument.startswith("--")}
         for option in options - {"--help"}:
-            assert f"`{option}`" in text, (page, words)
-            checked += 1
-    assert checked > 60
+            assert f"`{option}`" in text, (page, arguments)
+            n_checked += 1
+    assert n_checked > 60
 
 
 def test_changelog_lists_the_numbers_that_changed():
     text = (ROOT / "CHANGELOG.md").read_text()
-    latest = re.search(r"^## (?P<version>\S+)(.*?)(?=^## )", text, re.MULTILINE | re.DOTALL)
-    assert latest["version"] == version("kibitz")
-    assert "\n### Numbers that changed\n" in latest[2]
+    latest_entry = re.search(r"^## (?P<version>\S+)(.*?)(?=^## )", text, re.MULTILINE | re.DOTALL)
+    assert latest_entry["version"] == version("kibitz")
+    assert "\n### Numbers that changed\n" in latest_entry[2]
 
 
 def test_reference_lists_everything_in_a_result():
-    page = REFERENCE / "results.md"
-    play = {"horizon": 20, "runs": 2, "seed": 1}
-    data = kibitz.simulate(kibitz.gaussian([1, 0.5]), kibitz.active(0.5), kibitz.ucb(), **play)
-    listed = {
-        name: (("policy", "run", *further.split()), kind)
-        for name, further, kind, _ in read_table(page, "Variables")
+    page = REFERENCE_FOLDER / "results.md"
+    options = {"horizon": 20, "runs": 2, "seed": 1}
+    data = kibitz.simulate(kibitz.gaussian([1, 0.5]), kibitz.active(0.5), kibitz.ucb(), **options)
+    listed_variables = {
+        name: (("policy", "run", *dimensions.split()), dtype)
+        for name, dimensions, dtype, _ in read_table(page, "Variables")
     }
-    assert listed == {name: (part.dims, str(part.dtype)) for name, part in data.data_vars.items()}
+    assert listed_variables == {
+        name: (variable.dims, str(variable.dtype)) for name, variable in data.data_vars.items()
+    }
     dims = [row[0] for row in read_table(page, "Dimensions")]
     assert set(dims) == {*data.dims, "swept parameters"}
     assert [row[0] for row in read_table(page, "Attributes")] == list(data.attrs)
 
 
+OUTCOME_KINDS = ("told", "corrected", "forgotten", "silent")
+
+
 def test_reference_lists_everything_in_a_log():
-    page = REFERENCE / "files.md"
+    page = REFERENCE_FOLDER / "files.md"
     assert [row[0] for row in read_table(page, "The log of an agent")] == list(Event._fields)
     rows = page.read_text().partition("| `kind` | What happened |")[2].partition("\n\n")[0]
     kinds = {
         name for row in rows.splitlines() for name in re.findall(r"`(\w+)`", row.split(" | ")[0])
     }
-    assert kinds == {*DECISION_KINDS, *ARM_STATUS, "told", "corrected", "forgotten", "silent"}
+    assert kinds == {*DECISION_KINDS, *ARM_STATUS, *DECLARATIONS, *OUTCOME_KINDS}
 
 
-@pytest.mark.parametrize("page", DEVELOPMENT, ids=relative)
+@pytest.mark.parametrize("page", DEVELOPER_PAGES, ids=relative_path)
 def test_paths_on_pages_for_developers_exist(page):
     """Check that `name.py` is a file and `name/` a directory; skip names such as `<family>.py`."""
     text = page.read_text()
     names = re.findall(r"`([\w/.-]+(?:\.(?:py|md|yml|toml|cff)|/))`", text)
     names += re.findall(rf"(?<![\w/])((?:{TOP_FOLDERS})/[\w/-]+\.\w+)", text)
-    homes = (ROOT, ROOT / "src/kibitz")
-    created = {".cache/"}  # the tests create this folder
-    missing = {name for name in names if not any((home / name).exists() for home in homes)}
-    assert missing <= created
+    base_folders = (ROOT, ROOT / "src/kibitz")
+    created_names = {".cache/"}  # the tests create this folder
+    missing_names = {
+        name
+        for name in names
+        if not any((base_folder / name).exists() for base_folder in base_folders)
+    }
+    assert missing_names <= created_names
 
 
 def test_architecture_page_lists_every_package():
-    rows = {row[0].rstrip("/") for row in read_table(ROOT / "docs/architecture.md", "Subpackages")}
+    listed_packages = {
+        row[0].rstrip("/") for row in read_table(ROOT / "docs/architecture.md", "Subpackages")
+    }
     packages = {path.parent.name for path in (ROOT / "src/kibitz").glob("*/__init__.py")}
-    assert rows == packages
+    assert listed_packages == packages

@@ -11,33 +11,33 @@ import pytest
 from kibitz._files import check_folder, check_target, write_atomic
 from kibitz._validation import short_repr
 
-posix = pytest.mark.skipif(os.name != "posix", reason="pipes, devices and links of POSIX")
+posix_only = pytest.mark.skipif(os.name != "posix", reason="pipes, devices and links of POSIX")
 
 
-def names(folder):
+def list_names(folder):
     return sorted(os.listdir(folder))
 
 
-def loop(folder):
+def make_link_loop(folder):
     (folder / "a").symlink_to("b")
     (folder / "b").symlink_to("a")
     return folder / "a"
 
 
-def pipe(folder):
+def make_pipe(folder):
     os.mkfifo(folder / "pipe")
     return folder / "pipe"
 
 
-def path_below_a_file(folder):
+def make_path_below_file(folder):
     (folder / "file").touch()
     return folder / "file" / "child"
 
 
-BAD = {  # the condition in the message, and a path that violates it
+BAD_TARGETS = {  # the condition in the message, and a path that violates it
     "a folder": ("a file, not a folder, got ", lambda folder: folder),
     "no folder yet": ("a file, not a folder, got ", lambda folder: f"{folder}/new/"),
-    "a file's child": ("", path_below_a_file),
+    "a file's child": ("", make_path_below_file),
     "a missing folder": ("in a folder that exists, got ", lambda folder: folder / "no" / "file"),
     "300 characters": ("a file that can be written, got ", lambda folder: folder / ("x" * 300)),
     "nothing": ("the name of a file, got ''", lambda folder: ""),
@@ -45,40 +45,43 @@ BAD = {  # the condition in the message, and a path that violates it
     "bytes": ("the name of a file, got b'x'", lambda folder: b"x"),
     "a NUL": ("the name of a file, got ", lambda folder: "a\0b"),
 }
-BAD_ON_POSIX = {
-    "a loop of links": ("a file that can be written, got ", loop),
-    "a pipe": ("an ordinary file, no pipe or device, got ", pipe),
-    "/dev/full": ("an ordinary file, no pipe or device, got ", lambda folder: "/dev/full"),
-    "/dev/null": ("an ordinary file, no pipe or device, got ", lambda folder: "/dev/null"),
+BAD_TARGETS_ON_POSIX = {
+    "a loop of links": ("a file that can be written, got ", make_link_loop),
+    "a pipe": ("an ordinary file, not a pipe or device, got ", make_pipe),
+    "/dev/full": ("an ordinary file, not a pipe or device, got ", lambda folder: "/dev/full"),
+    "/dev/null": ("an ordinary file, not a pipe or device, got ", lambda folder: "/dev/null"),
     "/proc": ("in a folder that can be written to, got ", lambda folder: "/proc/file"),
 }
 
 
 @pytest.mark.parametrize(
-    ("condition", "make"),
+    ("condition", "make_path"),
     [
-        *(pytest.param(*case, id=word) for word, case in BAD.items()),
-        *(pytest.param(*case, id=word, marks=posix) for word, case in BAD_ON_POSIX.items()),
+        *(pytest.param(*case, id=label) for label, case in BAD_TARGETS.items()),
+        *(
+            pytest.param(*case, id=label, marks=posix_only)
+            for label, case in BAD_TARGETS_ON_POSIX.items()
+        ),
     ],
 )
-def test_unwritable_targets_are_rejected(tmp_path, condition, make):
-    path = make(tmp_path)
-    before = names(tmp_path)
+def test_unwritable_targets_are_rejected(tmp_path, condition, make_path):
+    path = make_path(tmp_path)
+    names_before = list_names(tmp_path)
     with pytest.raises(ValueError) as error:
         check_target(path, "out")
     assert str(error.value).startswith(f"out must be {condition}")
-    assert names(tmp_path) == before
+    assert list_names(tmp_path) == names_before
 
 
-@posix
-@pytest.mark.parametrize("what", ["folder", "file"])
-def test_permissions_are_checked(tmp_path, what):
+@posix_only
+@pytest.mark.parametrize("kind", ["folder", "file"])
+def test_permissions_are_checked(tmp_path, kind):
     if os.geteuid() == 0:
         pytest.skip("root can write everywhere; run as another user to test permissions")
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "file").touch()
-    (folder if what == "folder" else folder / "file").chmod(0o500)
+    (folder if kind == "folder" else folder / "file").chmod(0o500)
     with pytest.raises(ValueError, match=r"out must be .* can be written"):
         check_target(folder / "file", "out")
 
@@ -86,13 +89,13 @@ def test_permissions_are_checked(tmp_path, what):
 def test_checking_creates_and_changes_nothing(tmp_path):
     file = tmp_path / "file"
     assert check_target(file, "out") == file.resolve()
-    assert names(tmp_path) == []
+    assert list_names(tmp_path) == []
     file.write_text("old")
     assert check_target(str(file), "out") == file.resolve()
-    assert (names(tmp_path), file.read_text()) == (["file"], "old")
+    assert (list_names(tmp_path), file.read_text()) == (["file"], "old")
 
 
-def test_a_relative_path_is_fine(tmp_path, monkeypatch):
+def test_a_relative_path_is_accepted(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_atomic(check_target("file", "out"), b"new")
     assert (tmp_path / "file").read_bytes() == b"new"
@@ -104,25 +107,25 @@ def test_a_file_is_written_and_no_temporary_file_remains(tmp_path, content):
     for _ in range(2):
         write_atomic(check_target(file, "out"), content)
         assert file.read_bytes() == b"new"
-        assert names(tmp_path) == [file.name]
+        assert list_names(tmp_path) == [file.name]
 
 
-@posix
-@pytest.mark.parametrize("there", [True, False])
-def test_links_are_followed(tmp_path, there):
+@posix_only
+@pytest.mark.parametrize("target_exists", [True, False])
+def test_links_are_followed(tmp_path, target_exists):
     (tmp_path / "far").mkdir()
     file, link = tmp_path / "far" / "file", tmp_path / "link"
-    if there:
+    if target_exists:
         file.write_text("old")
     link.symlink_to(Path("far") / "file")
     assert check_target(link, "out") == file.resolve()
     write_atomic(link, b"new")
     assert link.is_symlink()
     assert file.read_bytes() == b"new"
-    assert names(tmp_path) == ["far", "link"]
+    assert list_names(tmp_path) == ["far", "link"]
 
 
-@posix
+@posix_only
 def test_permissions_of_an_existing_file_are_kept(tmp_path):
     file = tmp_path / "file"
     file.touch()
@@ -146,7 +149,7 @@ def test_the_old_file_is_kept_if_writing_fails(tmp_path, error):
     file.write_text("old")
     with pytest.raises(type(error)):
         write_atomic(file, make_failing_writer(error))
-    assert (names(tmp_path), file.read_text()) == (["file"], "old")
+    assert (list_names(tmp_path), file.read_text()) == (["file"], "old")
 
 
 def test_a_system_error_is_explained(tmp_path):
@@ -156,10 +159,10 @@ def test_a_system_error_is_explained(tmp_path):
         write_atomic(file, make_failing_writer(OSError(28, "No space left on device")), "out")
     message = f"out must be a file that can be written, got {short_repr(str(file))}"
     assert str(error.value) == f"{message} (No space left on device)"
-    assert (names(tmp_path), file.read_text()) == (["file"], "old")
+    assert (list_names(tmp_path), file.read_text()) == (["file"], "old")
 
 
-@posix
+@posix_only
 def test_a_full_disk_is_explained(tmp_path):
     """A limit on file sizes stands in for a full disk: the same system call fails."""
     program = (
@@ -171,14 +174,14 @@ def test_a_full_disk_is_explained(tmp_path):
         "except ValueError as error: print(error)"
     )
     command = [sys.executable, "-c", program, str(tmp_path / "file")]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.stderr == ""
-    assert done.stdout.startswith("out must be a file that can be written, got ")
-    assert done.stdout.count("\n") == 1
-    assert names(tmp_path) == []
+    process = subprocess.run(command, capture_output=True, text=True)
+    assert process.stderr == ""
+    assert process.stdout.startswith("out must be a file that can be written, got ")
+    assert process.stdout.count("\n") == 1
+    assert list_names(tmp_path) == []
 
 
-@posix
+@posix_only
 def test_temporary_files_of_killed_processes_are_removed(tmp_path):
     program = (
         "import os, signal, sys; from pathlib import Path; from kibitz._files import write_atomic\n"
@@ -186,31 +189,31 @@ def test_temporary_files_of_killed_processes_are_removed(tmp_path):
     )
     file = tmp_path / "file"
     subprocess.run([sys.executable, "-c", program, str(file)])
-    assert [name.endswith(".part") for name in names(tmp_path)] == [True]
-    others = [
+    assert [name.endswith(".part") for name in list_names(tmp_path)] == [True]
+    kept_names = [
         f".file.{os.getppid()}.0123abcd.part",  # belongs to a running process
         ".file.nobody.0123abcd.part",  # not a temporary file of kibitz
         ".other.999999999.0123abcd.part",  # belongs to another target
         "file.999999999.0123abcd.part",
     ]
-    for other in others:
-        (tmp_path / other).touch()
+    for kept_name in kept_names:
+        (tmp_path / kept_name).touch()
     (tmp_path / f".file.{os.getpid()}.0123abcd.part").touch()  # of a dead process that had our id
     write_atomic(file, b"new")
-    assert names(tmp_path) == sorted(["file", *others])
+    assert list_names(tmp_path) == sorted(["file", *kept_names])
 
 
 def test_threads_use_different_temporary_files(tmp_path):
     """Eight threads write one file at once; the file has the complete content of one thread."""
     file = tmp_path / "file"
-    together = threading.Barrier(8, timeout=20)
+    barrier = threading.Barrier(8, timeout=20)
 
     def write(k):
-        def content(open_file):
-            together.wait()
+        def write_content(open_file):
+            barrier.wait()
             open_file.write(bytes([k]) * 100_000)
 
-        write_atomic(file, content)
+        write_atomic(file, write_content)
 
     threads = [threading.Thread(target=write, args=(k,)) for k in range(8)]
     for thread in threads:
@@ -218,16 +221,16 @@ def test_threads_use_different_temporary_files(tmp_path):
     for thread in threads:
         thread.join()
     assert len(set(file.read_bytes())) == 1
-    assert names(tmp_path) == ["file"]
+    assert list_names(tmp_path) == ["file"]
 
 
 def test_a_folder_need_not_exist_and_is_not_created(tmp_path):
     folder = tmp_path / "a" / "b"
     assert check_folder(folder, "out") == folder.resolve()
-    assert names(tmp_path) == []
+    assert list_names(tmp_path) == []
     folder.mkdir(parents=True)
     assert check_folder(str(folder), "out") == folder.resolve()
-    assert names(folder) == []
+    assert list_names(folder) == []
 
 
 def make_file(folder):
@@ -236,19 +239,19 @@ def make_file(folder):
 
 
 @pytest.mark.parametrize(
-    "make",
-    [make_file, path_below_a_file, lambda folder: folder / ("x" * 300), lambda folder: "a\0b",
-     pytest.param(loop, marks=posix)],
+    "make_path",
+    [make_file, make_path_below_file, lambda folder: folder / ("x" * 300), lambda folder: "a\0b",
+     pytest.param(make_link_loop, marks=posix_only)],
 )  # fmt: skip
-def test_a_folder_that_cannot_be_created_is_rejected(tmp_path, make):
-    path = make(tmp_path)
-    before = names(tmp_path)
+def test_a_folder_that_cannot_be_created_is_rejected(tmp_path, make_path):
+    path = make_path(tmp_path)
+    names_before = list_names(tmp_path)
     with pytest.raises(ValueError, match=r"^out must be (a|the name of a) folder"):
         check_folder(path, "out")
-    assert names(tmp_path) == before
+    assert list_names(tmp_path) == names_before
 
 
-@posix
+@posix_only
 @pytest.mark.parametrize("path", ["/dev/null", "/proc", "/proc/new"])
 def test_an_unwritable_folder_is_rejected(path):
     with pytest.raises(ValueError, match=r"^out must be (a|the name of a) folder"):

@@ -19,12 +19,12 @@ WORKFLOW = WORKFLOWS["test"]
 
 def lower_bounds(extras):
     """Return the lowest version of each package that pyproject.toml allows, by name."""
-    lines = [*PROJECT["dependencies"]]
+    requirements = [*PROJECT["dependencies"]]
     for extra in extras:
-        lines += PROJECT["optional-dependencies"][extra]
+        requirements += PROJECT["optional-dependencies"][extra]
     bounds = {}
-    for line in lines:
-        name, bound = re.fullmatch(r"([\w-]+)(?:\[[\w,]+\])?>=([\d.]+)(?:;.*)?", line).groups()
+    for requirement in requirements:
+        name, bound = re.fullmatch(r"([\w-]+)(?:\[[\w,]+\])?>=([\d.]+)(?:;.*)?", requirement).groups()
         assert bounds.setdefault(name, bound) == bound, f"{name} has two lower bounds"
     return bounds
 
@@ -36,29 +36,33 @@ def pad_version(version):
 
 def make_commands(target):
     """Return the commands of a Makefile target as the workflow would call them."""
-    text = MAKEFILE.replace("\\\n\t\t", "")
-    variables = dict(re.findall(r"^(\w+) :?\??= (.*)$", text, re.MULTILINE))
-    recipe = re.search(rf"^{re.escape(target)}:.*\n((?:\t.*\n)+)", text, re.MULTILINE)[1]
+    makefile = MAKEFILE.replace("\\\n\t\t", "")
+    variables = dict(re.findall(r"^(\w+) :?\??= (.*)$", makefile, re.MULTILINE))
+    recipe = re.search(rf"^{re.escape(target)}:.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)[1]
     commands = []
-    for line in recipe.splitlines():
+    for command in recipe.splitlines():
         for name, value in variables.items():
-            line = line.replace(f"$({name})", value)
-        line = re.sub(r"\.venv(-oldest)?/bin/", "", line.strip())
-        commands.append(line.replace(" --quiet --disable-pip-version-check", ""))
+            command = command.replace(f"$({name})", value)
+        command = re.sub(r"\.venv(-oldest)?/bin/", "", command.strip())
+        commands.append(command.replace(" --quiet --disable-pip-version-check", ""))
     return commands
 
 
-def workflow_commands(name="test"):
-    return re.findall(r"^ +- run: (.*)$", WORKFLOWS[name], re.MULTILINE)
+def workflow_commands(workflow="test"):
+    return re.findall(r"^ +- run: (.*)$", WORKFLOWS[workflow], re.MULTILINE)
 
 
 def test_the_oldest_versions_are_the_lowest_that_are_allowed():
     (extras,) = re.findall(
         r"editable '\.\[([\w,]+)\]'", "\n".join(make_commands(".venv-oldest/installed"))
     )
-    pins = re.findall(r"^([\w-]+)==([\d.]+)$", (ROOT / "requirements/oldest.txt").read_text(), re.M)
-    allowed = lower_bounds(extras.split(","))
-    assert dict(pins) == {name: pad_version(bound) for name, bound in allowed.items()}
+    pinned_versions = re.findall(
+        r"^([\w-]+)==([\d.]+)$", (ROOT / "requirements/oldest.txt").read_text(), re.M
+    )
+    allowed_versions = lower_bounds(extras.split(","))
+    assert dict(pinned_versions) == {
+        name: pad_version(bound) for name, bound in allowed_versions.items()
+    }
 
 
 @pytest.mark.parametrize("target", [".venv/installed", "lint", "docs", "test", "test-oldest"])
@@ -103,27 +107,29 @@ def test_the_repository_has_one_address():
 
 
 def test_the_workflow_covers_the_supported_pythons():
-    listed = re.search(r"python: \[(.*)\]", WORKFLOW)[1]
-    pythons = re.findall(r'"(3\.\d+)"', listed)
-    named = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if ":: Python :: 3." in line]
-    assert pythons == named
+    workflow_pythons = re.search(r"python: \[(.*)\]", WORKFLOW)[1]
+    pythons = re.findall(r'"(3\.\d+)"', workflow_pythons)
+    classifier_pythons = [
+        line.rpartition(" ")[2] for line in PROJECT["classifiers"] if ":: Python :: 3." in line
+    ]
+    assert pythons == classifier_pythons
     assert PROJECT["requires-python"] == f">={pythons[0]}"
     assert f"OLDEST ?= python{pythons[0]}" in MAKEFILE
     assert f"Python {pythons[0]} or later" in (ROOT / "README.md").read_text()
-    assert '"3.x"' in listed
+    assert '"3.x"' in workflow_pythons
     for system in ("ubuntu", "macos", "windows"):
         assert re.search(rf"os: \[.*{system}-latest", WORKFLOW)
 
 
 @pytest.mark.slow
 def test_the_commands_that_test_the_wheel_work(tmp_path):
-    tried = [line for line in workflow_commands() if line.startswith("kibitz ")]
-    assert "kibitz --help" in tried
-    for line in tried:
-        words = [sys.executable, "-m", "kibitz.cli", *shlex.split(line)[1:]]
-        done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path)
-        assert done.returncode == 0, (line, done.stderr)
-        assert done.stdout.strip(), line
+    commands = [command for command in workflow_commands() if command.startswith("kibitz ")]
+    assert "kibitz --help" in commands
+    for command in commands:
+        arguments = [sys.executable, "-m", "kibitz.cli", *shlex.split(command)[1:]]
+        process = subprocess.run(arguments, capture_output=True, text=True, cwd=tmp_path)
+        assert process.returncode == 0, (command, process.stderr)
+        assert process.stdout.strip(), command
 
 
 def test_pre_commit_uses_the_ruff_of_make():
@@ -135,27 +141,29 @@ def test_pre_commit_uses_the_ruff_of_make():
 @pytest.mark.parametrize("template", ["bug", "feature"])
 def test_issue_templates_ask_for_versions(template):
     text = (ROOT / f".github/ISSUE_TEMPLATE/{template}.yml").read_text()
-    (asked,) = re.findall(r"`(python -c .*)`$", text, re.MULTILINE)
-    done = subprocess.run(
-        [sys.executable, *shlex.split(asked)[1:]], capture_output=True, text=True, check=True
+    (command,) = re.findall(r"`(python -c .*)`$", text, re.MULTILINE)
+    process = subprocess.run(
+        [sys.executable, *shlex.split(command)[1:]], capture_output=True, text=True, check=True
     )
-    assert re.search(r"^numba \d", done.stdout, re.MULTILINE)
-    assert re.search(r"^numpy \d", done.stdout, re.MULTILINE)
+    assert re.search(r"^numba \d", process.stdout, re.MULTILINE)
+    assert re.search(r"^numpy \d", process.stdout, re.MULTILINE)
     assert "`kibitz --version`" in text
 
 
 def test_the_version_is_consistent():
     version = PROJECT["version"]
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
-    newest = re.search(r"^## (\S+) — ", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1]
-    assert newest == version
+    newest_version = re.search(r"^## (\S+) — ", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1]
+    assert newest_version == version
 
 
 def test_the_tests_have_their_own_cache():
     script = "from kibitz.engine.cache import cache_folder; print(cache_folder())"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    process = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     if sys.platform == "linux":
-        assert Path(done.stdout.strip()) == ROOT / ".cache" / "kibitz" / "compiled"
+        assert Path(process.stdout.strip()) == ROOT / ".cache" / "kibitz" / "compiled"
 
 
 def test_check_skips_slow_tests_and_test_does_not():

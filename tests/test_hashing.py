@@ -24,15 +24,15 @@ def test_built_in_policies_are_identified_by_their_source(name):
     """A hash of bytecode would prevent resuming a result with another version of Python."""
     functions = [function for function in POLICIES[name]().functions if function is not None]
     for function in collect_functions(functions):
-        assert _hashing._source(function) is not None, function.__qualname__
+        assert _hashing._read_tokens(function) is not None, function.__qualname__
 
 
 def hash_without_bytecode(monkeypatch, function):
-    def fail(walk, code):
+    def reject_bytecode(hasher, code):
         raise AssertionError(f"{code.co_name} is known by its bytecode")
 
     with monkeypatch.context() as patch:
-        patch.setattr(_hashing._Hasher, "feed_code", fail)
+        patch.setattr(_hashing._Hasher, "feed_code", reject_bytecode)
         return source_hash(function)
 
 
@@ -51,11 +51,13 @@ def test_a_formula_is_identified_by_its_source_despite_imports(tmp_path, monkeyp
     import numpy as np
 
     module.math, module.np = math, np
-    found = hash_without_bytecode(monkeypatch, module.index)
-    assert found == hash_without_bytecode(monkeypatch, kb.index_policy("x", module.index).index)
+    formula_hash = hash_without_bytecode(monkeypatch, module.index)
+    assert formula_hash == hash_without_bytecode(
+        monkeypatch, kb.index_policy("x", module.index).index
+    )
     (tmp_path / "other.py").write_text(f"import math\nimport numpy as np\n\n\n{FORMULA}")
     sys.modules.pop("other", None)
-    assert found == source_hash(importlib.import_module("other").index)
+    assert formula_hash == source_hash(importlib.import_module("other").index)
 
 
 def test_the_source_of_an_edited_file_is_not_used(tmp_path, monkeypatch):
@@ -63,14 +65,14 @@ def test_the_source_of_an_edited_file_is_not_used(tmp_path, monkeypatch):
     file = tmp_path / "edited.py"
     file.write_text("def index(params, stage, counts, arm, mean):\n    return mean\n")
     index = importlib.import_module("edited").index
-    before = source_hash(index)
+    hash_before = source_hash(index)
     file.write_text("def index(params, stage, counts, arm, mean):\n    return -mean\n")
-    assert _hashing._source(index) is None
-    assert source_hash(index) != before
+    assert _hashing._read_tokens(index) is None
+    assert source_hash(index) != hash_before
 
 
 def test_executed_text_has_no_source():
     code = "def rate(t):\n    return 1 / t\n"
-    script = f"from kibitz import _hashing\nexec({code!r})\nprint(_hashing._source(rate))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("None\n", "")
+    script = f"from kibitz import _hashing\nexec({code!r})\nprint(_hashing._read_tokens(rate))"
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (process.stdout, process.stderr) == ("None\n", "")

@@ -25,30 +25,32 @@ VALID_ARGUMENTS = {  # a valid value for each argument name
     "make": lambda rng: kb.gaussian(rng.normal(size=2)),
     "seed": 1,
 }
-FUNCTIONS = {
+CONSTRUCTORS = {
     name: getattr(kb, name)
     for name in kb.__all__
     if getattr(getattr(kb, name), "__module__", "").startswith(("kibitz.model", "kibitz.policies"))
     and inspect.isfunction(getattr(kb, name))
 }
-FUNCTIONS = {
-    n: f for n, f in FUNCTIONS.items() if f.__module__.split(".")[1] in {"model", "policies"}
+CONSTRUCTORS = {
+    n: f for n, f in CONSTRUCTORS.items() if f.__module__.split(".")[1] in {"model", "policies"}
 }
 
 
 def test_all_constructors_are_covered():
-    assert POLICIES.keys() | {"gaussian", "bernoulli", "empirical", "every"} <= FUNCTIONS.keys()
+    assert POLICIES.keys() | {"gaussian", "bernoulli", "empirical", "every"} <= CONSTRUCTORS.keys()
 
 
 @settings(derandomize=True, deadline=None, max_examples=60, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", CONSTRUCTORS)
 def test_a_constructor_accepts_or_rejects_junk(name, data):
-    function = FUNCTIONS[name]
-    known = [p for p in inspect.signature(function).parameters.values() if p.kind != p.VAR_KEYWORD]
-    arguments = {p.name: VALID_ARGUMENTS[p.name] for p in known if p.default is p.empty}
+    function = CONSTRUCTORS[name]
+    parameters = [
+        p for p in inspect.signature(function).parameters.values() if p.kind != p.VAR_KEYWORD
+    ]
+    arguments = {p.name: VALID_ARGUMENTS[p.name] for p in parameters if p.default is p.empty}
     for parameter in data.draw(
-        st.lists(st.sampled_from(known), max_size=2) if known else st.just([])
+        st.lists(st.sampled_from(parameters), max_size=2) if parameters else st.just([])
     ):
         arguments[parameter.name] = data.draw(st.sampled_from(JUNK))
     result = call_or_reject(function, **arguments)
@@ -71,24 +73,26 @@ VALID_OPTIONS = {
 @pytest.mark.parametrize("function", [kb.simulate, kb.race])
 def test_simulate_accepts_junk_or_rejects_it_cleanly(function, data):
     names = [*inspect.signature(function).parameters]
-    junk = {
+    junk_options = {
         name: data.draw(st.sampled_from(JUNK))
         for name in data.draw(st.lists(st.sampled_from(names), min_size=1, max_size=2))
     }
-    if junk.get("progress") is None:
-        junk.pop("progress", None)
-    if isinstance(junk.get("file"), str) and junk["file"]:  # a valid path, which would create a file
-        junk.pop("file")
-    call_or_reject(function, **{**VALID_OPTIONS, **junk})
+    if junk_options.get("progress") is None:
+        junk_options.pop("progress", None)
+    if (
+        isinstance(junk_options.get("file"), str) and junk_options["file"]
+    ):  # a valid path, which would create a file
+        junk_options.pop("file")
+    call_or_reject(function, **{**VALID_OPTIONS, **junk_options})
 
 
 @settings(derandomize=True, deadline=None, max_examples=150, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_sweep_accepts_junk_or_rejects_it_cleanly(data):
-    right = {**VALID_OPTIONS, "rate": [0.1, 0.2], "feedback": kb.active}
-    names = [*right, "points"]
-    junk = {
+    valid_options = {**VALID_OPTIONS, "rate": [0.1, 0.2], "feedback": kb.active}
+    names = [*valid_options, "points"]
+    junk_options = {
         name: data.draw(st.sampled_from(JUNK))
         for name in data.draw(st.lists(st.sampled_from(names), min_size=1, max_size=2))
     }
-    call_or_reject(kb.sweep, **{**right, **junk})
+    call_or_reject(kb.sweep, **{**valid_options, **junk_options})

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[1] / "src" / "kibitz"
+SOURCE_FOLDER = Path(__file__).parents[1] / "src" / "kibitz"
 LIBRARIES = {
     "IPython", "dask", "distributed", "fastapi", "h5netcdf", "h5py", "jinja2", "llvmlite",
     "matplotlib", "msgspec", "numba", "platformdirs", "psycopg", "rich", "scipy", "starlette",
     "typer", "uvicorn", "vl_convert", "xarray", "zarr",
 }  # fmt: skip
-ROOT = [
+ROOT_MODULES = [
     "_errors",
     "_files",
     "_hashing",
@@ -20,9 +20,9 @@ ROOT = [
     "_netcdf",
     "_validation",
 ]  # importable from everywhere
-RESULTS = ["h5netcdf", "xarray"]
+RESULT_LIBRARIES = ["h5netcdf", "xarray"]
 
-ALLOWED = {  # package: the packages of kibitz and the libraries that it may import
+ALLOWED_IMPORTS = {  # package: the packages of kibitz and the libraries that it may import
     "__init__": (
         ["bounds", "evaluation", "live", "model", "planning", "plotting", "policies", "simulation"],
         ["xarray"],
@@ -33,11 +33,11 @@ ALLOWED = {  # package: the packages of kibitz and the libraries that it may imp
     "_jit": ([], []),
     "_validation": ([], []),
     "_files": ([], []),
-    "_netcdf": ([], RESULTS),
+    "_netcdf": ([], RESULT_LIBRARIES),
     "model": ([], []),
     "policies": ([], []),
     "engine": (["model", "policies"], ["llvmlite", "numba", "platformdirs"]),
-    "simulation": (["engine", "model", "policies"], ["numba", *RESULTS]),
+    "simulation": (["engine", "model", "policies"], ["numba", "zarr", *RESULT_LIBRARIES]),
     "bounds": (["model"], ["scipy"]),
     "evaluation": (["bounds", "engine", "model", "policies", "simulation"], ["scipy", "xarray"]),
     "planning": (["bounds", "model", "policies", "simulation"], ["scipy"]),
@@ -48,15 +48,16 @@ ALLOWED = {  # package: the packages of kibitz and the libraries that it may imp
     ),
     "live": (
         ["bounds", "model", "planning", "policies"],
-        ["msgspec", "psycopg", "scipy", "starlette", "uvicorn", *RESULTS],
+        ["msgspec", "psycopg", "scipy", "starlette", "uvicorn", *RESULT_LIBRARIES],
     ),
     "cli": (
         ["bounds", "engine", "evaluation", "live", "model", "planning", "plotting", "policies",
          "reproduction", "simulation"],
-        ["distributed", "msgspec", "rich", "starlette", "typer", "uvicorn", *RESULTS],
+        ["distributed", "msgspec", "rich", "starlette", "typer", "uvicorn", *RESULT_LIBRARIES],
     ),
 }  # fmt: skip
-LIVE = ["events", "store", "agent", "service", "dashboard"]  # each may import all earlier packages
+# Each package of `kibitz.live` may import all earlier packages.
+LIVE_PACKAGES = ["events", "store", "agent", "service", "dashboard"]
 
 
 def list_imports(path, top_level=False):
@@ -74,37 +75,39 @@ def list_imports(path, top_level=False):
 
 
 def list_files(package):
-    single = SOURCE / f"{package}.py"
-    return [single] if single.exists() else sorted((SOURCE / package).rglob("*.py"))
+    single_file = SOURCE_FOLDER / f"{package}.py"
+    return [single_file] if single_file.exists() else sorted((SOURCE_FOLDER / package).rglob("*.py"))
 
 
 def test_every_package_is_listed():
-    packages = {path.stem for path in SOURCE.glob("*.py")}
+    packages = {path.stem for path in SOURCE_FOLDER.glob("*.py")}
     packages |= {
-        path.name for path in SOURCE.iterdir() if path.is_dir() and path.name != "__pycache__"
+        path.name for path in SOURCE_FOLDER.iterdir() if path.is_dir() and path.name != "__pycache__"
     }
-    assert packages == set(ALLOWED)
+    assert packages == set(ALLOWED_IMPORTS)
 
 
-@pytest.mark.parametrize("package", ALLOWED)
+@pytest.mark.parametrize("package", ALLOWED_IMPORTS)
 def test_a_package_imports_only_allowed_packages(package):
-    ours, libraries = ALLOWED[package]
+    allowed_packages, allowed_libraries = ALLOWED_IMPORTS[package]
     assert list_files(package)
     for path in list_files(package):
         for name in list_imports(path):
-            top, _, rest = name.partition(".")
-            if top == "kibitz" and rest:
-                assert rest.partition(".")[0] in {package, *ROOT, *ours}, f"{path} imports {name}"
-            elif top in LIBRARIES:
-                assert top in libraries, f"{path} imports {name}"
+            top_level_name, _, submodule = name.partition(".")
+            if top_level_name == "kibitz" and submodule:
+                assert submodule.partition(".")[0] in {package, *ROOT_MODULES, *allowed_packages}, (
+                    f"{path} imports {name}"
+                )
+            elif top_level_name in LIBRARIES:
+                assert top_level_name in allowed_libraries, f"{path} imports {name}"
 
 
 def test_evaluation_uses_one_name_of_the_engine():
     """Evaluation compiles its dynamic programs with the engine's cache but does not simulate."""
-    asked = {
+    imported_names = {
         name for path in list_files("evaluation") for name in list_imports(path) if ".engine" in name
     }
-    assert asked == {"kibitz.engine.cache"}
+    assert imported_names == {"kibitz.engine.cache"}
 
 
 def test_planning_imports_simulation_only_on_request():
@@ -113,45 +116,57 @@ def test_planning_imports_simulation_only_on_request():
 
 
 def test_simulation_compiles_in_one_file():
-    machinery = {"kibitz.engine.background"}
-    users = {path.name for path in list_files("simulation") if machinery & set(list_imports(path))}
-    assert users == {"kernels.py"}
+    compiler_modules = {"kibitz.engine.background"}
+    importing_files = {
+        path.name for path in list_files("simulation") if compiler_modules & set(list_imports(path))
+    }
+    assert importing_files == {"kernels.py"}
 
 
 def test_parts_of_live_import_only_earlier_parts():
-    parts = {path.stem for path in (SOURCE / "live").iterdir() if path.name != "__pycache__"}
-    assert parts == {*LIVE, "__init__"}
-    for place, part in enumerate(LIVE):
-        known = {f"kibitz.live.{one}" for one in LIVE[: place + 1]}
-        for path in list_files(f"live/{part}"):
+    packages = {
+        path.stem for path in (SOURCE_FOLDER / "live").iterdir() if path.name != "__pycache__"
+    }
+    assert packages == {*LIVE_PACKAGES, "__init__"}
+    for position, package in enumerate(LIVE_PACKAGES):
+        allowed_packages = {
+            f"kibitz.live.{allowed_package}" for allowed_package in LIVE_PACKAGES[: position + 1]
+        }
+        for path in list_files(f"live/{package}"):
             for name in list_imports(path):
                 if name.startswith("kibitz.live"):
-                    assert ".".join(name.split(".")[:3]) in known, f"{path} imports {name}"
+                    assert ".".join(name.split(".")[:3]) in allowed_packages, f"{path} imports {name}"
 
 
 def test_sql_is_only_in_the_store():
-    statement = re.compile(r"\b(select|insert into|update \w+ set|create table)\b .*", re.IGNORECASE)
-    for part in LIVE:
-        for path in list_files(f"live/{part}"):
+    sql_pattern = re.compile(
+        r"\b(select|insert into|update \w+ set|create table)\b .*", re.IGNORECASE
+    )
+    for package in LIVE_PACKAGES:
+        for path in list_files(f"live/{package}"):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                    is_sql = statement.match(node.value.strip()) is not None
-                    assert part == "store" or not is_sql, f"{path}: {node.value}"
+                    is_sql = sql_pattern.match(node.value.strip()) is not None
+                    assert package == "store" or not is_sql, f"{path}: {node.value}"
 
 
 def test_live_has_no_circular_imports():
-    modules = {module_name(path): path for path in (SOURCE / "live").rglob("*.py")}
-    graph = {
+    modules = {get_module_name(path): path for path in (SOURCE_FOLDER / "live").rglob("*.py")}
+    import_graph = {
         name: set(list_imported_modules(path, modules)) - {name} for name, path in modules.items()
     }
-    while free := {name for name, needed in graph.items() if not needed & graph.keys()}:
-        for name in free:
-            del graph[name]
-    assert not graph, f"a circle among {sorted(graph)}"
+    while independent_modules := {
+        name
+        for name, imported_modules in import_graph.items()
+        if not imported_modules & import_graph.keys()
+    }:
+        for name in independent_modules:
+            del import_graph[name]
+    assert not import_graph, f"a circle among {sorted(import_graph)}"
 
 
-def module_name(path):
-    name = ".".join(["kibitz", *path.relative_to(SOURCE).with_suffix("").parts])
+def get_module_name(path):
+    name = ".".join(["kibitz", *path.relative_to(SOURCE_FOLDER).with_suffix("").parts])
     return name.removesuffix(".__init__")
 
 
@@ -162,8 +177,8 @@ def list_imported_modules(path, modules):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             for alias in node.names:
-                inner = f"{node.module}.{alias.name}"
-                yield inner if inner in modules else node.module
+                submodule = f"{node.module}.{alias.name}"
+                yield submodule if submodule in modules else node.module
 
 
 def test_bounds_and_models_do_not_import_numba():
@@ -172,7 +187,7 @@ def test_bounds_and_models_do_not_import_numba():
             assert "numba" not in {name.partition(".")[0] for name in list_imports(path)}
 
 
-PUBLIC_NUMBA = {"njit", "config"}  # names that files other than numba_compat.py may use
+PUBLIC_NUMBA_NAMES = {"njit", "config"}  # names that files other than numba_compat.py may use
 
 
 def list_numba_names(path):
@@ -188,29 +203,29 @@ def list_numba_names(path):
 
 
 def test_private_parts_of_numba_are_used_in_one_file():
-    for path in SOURCE.rglob("*.py"):
+    for path in SOURCE_FOLDER.rglob("*.py"):
         if path.name != "numba_compat.py":
-            used = {name.removeprefix("numba.") for name in list_numba_names(path)}
-            assert used <= PUBLIC_NUMBA, f"{path} uses {used - PUBLIC_NUMBA}"
+            used_names = {name.removeprefix("numba.") for name in list_numba_names(path)}
+            assert used_names <= PUBLIC_NUMBA_NAMES, f"{path} uses {used_names - PUBLIC_NUMBA_NAMES}"
     assert (
-        len(set(list_numba_names(SOURCE / "engine" / "numba_compat.py"))) > 10
+        len(set(list_numba_names(SOURCE_FOLDER / "engine" / "numba_compat.py"))) > 10
     )  # list_numba_names does find names
 
 
 def test_only_plotting_imports_matplotlib():
-    for path in SOURCE.rglob("*.py"):
+    for path in SOURCE_FOLDER.rglob("*.py"):
         if path.parts[-2] not in {"reproduction", "plotting"}:
             assert "matplotlib" not in {name.partition(".")[0] for name in list_imports(path)}, path
 
 
 def test_the_command_line_imports_inside_each_command():
-    heavy = {"numba", "numpy", "scipy", "xarray", "matplotlib"}
+    heavy_libraries = {"numba", "numpy", "scipy", "xarray", "matplotlib"}
     for path in list_files("cli"):
         for name in list_imports(path, top_level=True):
-            assert name.partition(".")[0] not in heavy, f"{path} imports {name}"
+            assert name.partition(".")[0] not in heavy_libraries, f"{path} imports {name}"
             if name == "kibitz.simulation.options":  # defines the flags of `simulate`, without NumPy
                 continue
             package = name.removeprefix("kibitz.").partition(".")[0]
-            assert not name.startswith("kibitz.") or package in {"cli", *ROOT}, (
+            assert not name.startswith("kibitz.") or package in {"cli", *ROOT_MODULES}, (
                 f"{path} imports {name}"
             )

@@ -11,9 +11,9 @@ REPORT = (DOCS / "performance.txt").read_text(encoding="utf-8")
 
 
 def test_every_time_in_the_table_was_measured():
-    shown = re.findall(r"^\| .* \| ([\d.]+) (?:ns|ms|s|times as fast) \|$", PAGE, re.MULTILINE)
-    assert len(shown) > 10
-    assert set(shown) <= set(re.findall(r"[\d.]*\d", REPORT))
+    shown_times = re.findall(r"^\| .* \| ([\d.]+) (?:ns|ms|s|times as fast) \|$", PAGE, re.MULTILINE)
+    assert len(shown_times) > 10
+    assert set(shown_times) <= set(re.findall(r"[\d.]*\d", REPORT))
 
 
 def test_the_ratio_to_cpp_was_measured():
@@ -25,6 +25,8 @@ def test_the_chart_has_a_bar_of_the_measured_length_for_each_program():
     times = performance_chart.times_ns()
     assert set(times) == set(performance_chart.BARS)
     svg = performance_chart.chart(times)
-    bars = [float(width) for width in re.findall(r'<rect [^>]*width="([\d.]+)"', svg)]
-    assert [bar for _, bar in sorted(zip(times.values(), bars, strict=True))] == sorted(bars)
+    bar_widths = [float(width) for width in re.findall(r'<rect [^>]*width="([\d.]+)"', svg)]
+    assert [width for _, width in sorted(zip(times.values(), bar_widths, strict=True))] == sorted(
+        bar_widths
+    )
     assert f">{times['kibitz']:g} ns<" in svg

@@ -14,7 +14,7 @@ import kibitz
 ROOT = Path(__file__).parents[1]
 
 
-def python(*arguments):
+def run_python(*arguments):
     return subprocess.run([sys.executable, *arguments], capture_output=True, text=True, cwd=ROOT)
 
 
@@ -26,7 +26,7 @@ def test_all_public_names_can_be_imported():
 
 def test_the_version_is_the_same_everywhere():
     assert kibitz.__version__ == version("kibitz")
-    assert python("-m", "kibitz.cli", "--version").stdout == f"kibitz {kibitz.__version__}\n"
+    assert run_python("-m", "kibitz.cli", "--version").stdout == f"kibitz {kibitz.__version__}\n"
 
 
 def test_an_unknown_name_raises_attribute_error():
@@ -36,44 +36,46 @@ def test_an_unknown_name_raises_attribute_error():
 
 def test_type_checkers_and_python_see_the_same_names():
     tree = ast.parse(Path(kibitz.__file__).read_text())
-    typed = {
+    typed_names = {
         alias.asname: (node.module, alias.name)
         for branch in tree.body
         if isinstance(branch, ast.If) and ast.unparse(branch.test) == "TYPE_CHECKING"
         for node in branch.body
         for alias in node.names
     }
-    assert typed == {name: (module, name) for name, module in kibitz._MODULES.items()}
+    assert typed_names == {name: (module, name) for name, module in kibitz._MODULES.items()}
 
 
 def test_a_user_of_kibitz_gets_types():
-    page = ROOT / "tests" / "typed_user.py"
+    typed_file = ROOT / "tests" / "typed_user.py"
     pytest.importorskip("mypy")
-    done = python("-m", "mypy", "--strict", "--config-file", "pyproject.toml", str(page))
-    found = re.findall(r"typed_user\.py:(\d+): error: .*\[([\w-]+)\]$", done.stdout, re.MULTILINE)
-    lines = page.read_text().splitlines()
-    expected = [
-        (str(number), line.partition("# error: ")[2])
-        for number, line in enumerate(lines, 1)
+    process = run_python("-m", "mypy", "--strict", "--config-file", "pyproject.toml", str(typed_file))
+    reported_errors = re.findall(
+        r"typed_user\.py:(\d+): error: .*\[([\w-]+)\]$", process.stdout, re.MULTILINE
+    )
+    lines = typed_file.read_text().splitlines()
+    expected_errors = [
+        (str(line_number), line.partition("# error: ")[2])
+        for line_number, line in enumerate(lines, 1)
         if "# error: " in line
     ]
-    assert expected
-    assert found == expected, done.stdout
+    assert expected_errors
+    assert reported_errors == expected_errors, process.stdout
 
 
 def test_import_and_help_do_not_load_numba():
-    heavy = "{'numba', 'numpy', 'scipy', 'xarray', 'matplotlib'}"
-    script = f"import sys, kibitz; print(*sorted({heavy} & set(sys.modules)))"
-    done = python("-c", script)
-    assert (done.stdout, done.stderr) == ("\n", "")
+    heavy_libraries = "{'numba', 'numpy', 'scipy', 'xarray', 'matplotlib'}"
+    script = f"import sys, kibitz; print(*sorted({heavy_libraries} & set(sys.modules)))"
+    process = run_python("-c", script)
+    assert (process.stdout, process.stderr) == ("\n", "")
     script = f"""
 import atexit, sys
 from kibitz.cli import main
-atexit.register(lambda: print("loaded:", *sorted({heavy} & set(sys.modules))))
+atexit.register(lambda: print("loaded:", *sorted({heavy_libraries} & set(sys.modules))))
 sys.argv = ["kibitz", "--help"]
 main()
 """
-    done = python("-c", script)
-    assert done.returncode == 0, done.stderr
-    assert "simulate" in done.stdout
-    assert done.stdout.splitlines()[-1] == "loaded:"
+    process = run_python("-c", script)
+    assert process.returncode == 0, process.stderr
+    assert "simulate" in process.stdout
+    assert process.stdout.splitlines()[-1] == "loaded:"

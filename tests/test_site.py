@@ -25,14 +25,15 @@ DOCS = Path(__file__).parents[1] / "docs"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 WIDTHS = (1280, 390)
 # JavaScript that returns the elements beyond the edge of the screen that scrolling cannot reach
-HIDDEN = """
+FIND_HIDDEN_SCRIPT = """
     [...document.querySelectorAll('article :is(p, li, td, dd, math, a, code, img)')].filter(e => {
         if (e.getBoundingClientRect().right <= innerWidth + 1) return false
         for (let up = e; up.tagName != 'ARTICLE'; up = up.parentElement)
             if (['auto', 'scroll'].includes(getComputedStyle(up).overflowX)) return false
         return true
     }).map(e => e.textContent)"""
-CUT = """
+# JavaScript that returns the code blocks wider than their box
+FIND_CUT_CODE_SCRIPT = """
     [...document.querySelectorAll('pre')].filter(e => e.scrollWidth > e.clientWidth + 1)
         .map(e => e.textContent)"""
 BUILD_SECONDS = 600  # a build on a new machine compiles all policies
@@ -44,7 +45,7 @@ NOTEBOOK_PAGES = [
 ]
 
 
-def relative(page):
+def relative_path(page):
     """Return the path of a page in the documentation."""
     return str(page.relative_to(DOCS))
 
@@ -58,7 +59,7 @@ def errors():
     return run.execute_outdated(workers=1)
 
 
-@pytest.mark.parametrize("page", run.pages(), ids=relative)
+@pytest.mark.parametrize("page", run.pages(), ids=relative_path)
 def test_code_of_page_runs(page, errors):
     assert run.load_outputs(page) is not None, errors
 
@@ -83,135 +84,137 @@ def site(errors):
     pytest.importorskip("furo", reason="the extra `docs` is not installed: no pages are built")
     folder = DOCS / "_build"
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html", DOCS, folder]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_SECONDS)
-    assert done.returncode == 0, done.stderr
+    process = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_SECONDS)
+    assert process.returncode == 0, process.stderr
     return folder
 
 
-class Page(HTMLParser):
+class ParsedPage(HTMLParser):
     """The links, loaded files, anchors and text of a page."""
 
     def __init__(self, path):
         super().__init__()
-        self.loaded, self.links, self.anchors, self.texts = [], [], set(), []
+        self.loaded_urls, self.links, self.anchors, self.texts = [], [], set(), []
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag, attrs):
-        values = dict(attrs)
-        self.anchors.update(filter(None, (values.get("id"), values.get("name"))))
+        attributes = dict(attrs)
+        self.anchors.update(filter(None, (attributes.get("id"), attributes.get("name"))))
         if tag == "a":
-            self.links.append(values.get("href") or "")
-        elif values.get("rel") != "edit":
-            self.loaded += [values[name] for name in ("src", "href", "data") if values.get(name)]
+            self.links.append(attributes.get("href") or "")
+        elif attributes.get("rel") != "edit":
+            self.loaded_urls += [
+                attributes[name] for name in ("src", "href", "data") if attributes.get(name)
+            ]
 
     def handle_data(self, data):
         self.texts.append(data)
 
 
 @pytest.fixture(scope="module")
-def parsed(site):
+def parsed_pages(site):
     """Return the parsed pages, by path."""
-    return {path: Page(path) for path in sorted(site.rglob("*.html"))}
+    return {path: ParsedPage(path) for path in sorted(site.rglob("*.html"))}
 
 
-def test_pages_load_nothing_from_other_hosts(site, parsed):
-    assert len(parsed) > 40
-    for path, page in parsed.items():
-        assert not [url for url in page.loaded if re.match(r"(\w+:)?//", url)], path.name
-    for sheet in site.rglob("*.css"):
-        foreign = re.findall(
-            r"url\(\s*[\"']?(?:https?:)?//[^)]*|@import[^;]*//[^;]*", sheet.read_text()
+def test_pages_load_nothing_from_other_hosts(site, parsed_pages):
+    assert len(parsed_pages) > 40
+    for path, page in parsed_pages.items():
+        assert not [url for url in page.loaded_urls if re.match(r"(\w+:)?//", url)], path.name
+    for stylesheet in site.rglob("*.css"):
+        foreign_addresses = re.findall(
+            r"url\(\s*[\"']?(?:https?:)?//[^)]*|@import[^;]*//[^;]*", stylesheet.read_text()
         )
-        assert not foreign, sheet.name
+        assert not foreign_addresses, stylesheet.name
 
 
-def test_links_lead_to_a_page_and_an_anchor(parsed):
-    for path, page in parsed.items():
+def test_links_lead_to_a_page_and_an_anchor(parsed_pages):
+    for path, page in parsed_pages.items():
         for link in page.links:
             if re.match(r"\w+:", link) or not link:
                 continue
-            name, _, anchor = unquote(link).partition("#")
-            target = (path.parent / name).resolve() if name else path
+            path_text, _, anchor = unquote(link).partition("#")
+            target = (path.parent / path_text).resolve() if path_text else path
             assert target.exists(), (path.name, link)
-            if anchor and target in parsed:
-                assert anchor in parsed[target].anchors, (path.name, link)
+            if anchor and target in parsed_pages:
+                assert anchor in parsed_pages[target].anchors, (path.name, link)
 
 
-def test_every_page_links_to_the_repository_the_issues_and_the_paper(parsed):
-    for path, page in parsed.items():
+def test_every_page_links_to_the_repository_the_issues_and_the_paper(parsed_pages):
+    for path, page in parsed_pages.items():
         links = " ".join(page.links)
         assert re.search(r"https://github\.com/[\w-]+/kibitz ", links), path.name
         assert re.search(r"https://github\.com/[\w-]+/kibitz/issues\b", links), path.name
         assert "https://arxiv.org/abs/" in links, path.name
 
 
-def test_formulas_are_rendered(parsed):
-    assert sum("math" in path.read_text(encoding="utf-8") for path in parsed) > 10
-    for path, page in parsed.items():
+def test_formulas_are_rendered(parsed_pages):
+    assert sum("math" in path.read_text(encoding="utf-8") for path in parsed_pages) > 10
+    for path, page in parsed_pages.items():
         text = " ".join(page.texts)
         assert not re.search(r"\\(frac|sum|sqrt|Delta|varepsilon|log)\b", text), path.name
 
 
 @pytest.mark.parametrize("name", ["simulate", "race", "sweep"])
 def test_signature_shows_the_public_name(site, name):
-    page = (site / f"reference/{name}.html").read_text(encoding="utf-8")
-    assert f"kibitz.{name}(problem, feedback, " in re.sub("<[^>]*>", "", page)
+    html = (site / f"reference/{name}.html").read_text(encoding="utf-8")
+    assert f"kibitz.{name}(problem, feedback, " in re.sub("<[^>]*>", "", html)
 
 
-@pytest.mark.parametrize("page", NOTEBOOK_PAGES, ids=relative)
-def test_page_can_be_downloaded_as_executed_notebook(site, parsed, page):
+@pytest.mark.parametrize("page", NOTEBOOK_PAGES, ids=relative_path)
+def test_page_can_be_downloaded_as_executed_notebook(site, parsed_pages, page):
     nbformat = pytest.importorskip("nbformat")
-    html = site / page.relative_to(DOCS).with_suffix(".html")
-    file = f"{run.page_id(page)}.ipynb"
-    link = next(link for link in parsed[html].links if link.endswith(f"/{file}"))
-    notebook = nbformat.read(html.parent / link, as_version=4)
+    html_file = site / page.relative_to(DOCS).with_suffix(".html")
+    notebook_name = f"{run.page_id(page)}.ipynb"
+    link = next(link for link in parsed_pages[html_file].links if link.endswith(f"/{notebook_name}"))
+    notebook = nbformat.read(html_file.parent / link, as_version=4)
     nbformat.validate(notebook)
     blocks = run.BLOCK.findall(page.read_text(encoding="utf-8"))
     has_server = any(run.SERVER.search(code) for _, code in blocks)
-    expected = [
+    expected_sources = [
         ("%%bash\n" if language == "sh" else "") + code.rstrip("\n")
         for language, code in blocks
         if language == "python" or not has_server
     ]
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    assert [cell.source for cell in cells] == expected
-    shown = [output for output in run.load_outputs(page) if output.text or output.figures]
-    if shown and not has_server:
-        assert len([cell for cell in cells if cell.outputs]) == len(shown)
-    assert shown == [] or any(cell.outputs for cell in cells)
-    words = " ".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
-    assert not re.search(r"\]\((?!https?:|#|mailto:)", words)
+    assert [cell.source for cell in cells] == expected_sources
+    shown_outputs = [output for output in run.load_outputs(page) if output.text or output.figures]
+    if shown_outputs and not has_server:
+        assert len([cell for cell in cells if cell.outputs]) == len(shown_outputs)
+    assert shown_outputs == [] or any(cell.outputs for cell in cells)
+    markdown = " ".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    assert not re.search(r"\]\((?!https?:|#|mailto:)", markdown)
 
 
 @pytest.fixture(scope="module")
 def browser():
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    playwright_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     path = next(filter(None, map(shutil.which, BROWSERS)), None)
     if path is None:
         pytest.skip("no Chromium on this machine: pages were NOT opened in a browser")
-    with api.sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield opened
-        opened.close()
+    with playwright_api.sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_pages_open_from_a_folder_and_fit_the_screen(parsed, browser, width):
+def test_pages_open_from_a_folder_and_fit_the_screen(parsed_pages, browser, width):
     context = browser.new_context(viewport={"width": width, "height": 900}, offline=True)
     page = context.new_page()
-    requests, script_errors, wide, cut, hidden = [], [], [], [], []
+    requests, script_errors, wide_pages, cut_texts, hidden_elements = [], [], [], [], []
     page.on("request", lambda request: requests.append(request.url))
     page.on("pageerror", lambda error: script_errors.append(str(error)))
-    for path in parsed:
+    for path in parsed_pages:
         page.goto(path.as_uri())
         page_width = page.evaluate("document.documentElement.scrollWidth")
-        wide += [(path.name, page_width)] if page_width > width else []
-        cut += [(path.name, code) for code in page.evaluate(CUT)]
-        hidden += [(path.name, text) for text in page.evaluate(HIDDEN)]
-    assert not wide
-    assert not hidden
+        wide_pages += [(path.name, page_width)] if page_width > width else []
+        cut_texts += [(path.name, code) for code in page.evaluate(FIND_CUT_CODE_SCRIPT)]
+        hidden_elements += [(path.name, text) for text in page.evaluate(FIND_HIDDEN_SCRIPT)]
+    assert not wide_pages
+    assert not hidden_elements
     if width > 1000:  # on a wide screen, code fits without scrolling
-        assert not cut
+        assert not cut_texts
     assert not [url for url in requests if not url.startswith(("file:", "data:"))]
     assert not script_errors
     context.close()
@@ -232,21 +235,23 @@ def test_search_works_offline(site, browser):
     page = context.new_page()
     page.goto((site / "search.html").as_uri() + "?q=leaping")
     page.wait_for_selector("#search-results li a")
-    found = page.eval_on_selector_all("#search-results li a", "links => links.map(l => l.href)")
-    assert any("leap.html" in link for link in found)
+    result_links = page.eval_on_selector_all(
+        "#search-results li a", "links => links.map(l => l.href)"
+    )
+    assert any("leap.html" in link for link in result_links)
     context.close()
 
 
 def test_math_font_is_loaded_and_dark_mode_is_dark(site, browser):
-    for scheme, least, most in (("light", 600, 765), ("dark", 0, 150)):
+    for scheme, min_brightness, max_brightness in (("light", 600, 765), ("dark", 0, 150)):
         context = browser.new_context(offline=True, color_scheme=scheme)
         page = context.new_page()
         page.goto((site / "kibitzer.html").as_uri())
         page.wait_for_function("document.fonts.status == 'loaded'")
-        font = "[...document.fonts].find(f => f.family.includes('STIX Two Math of kibitz'))"
-        assert page.evaluate(f"{font}.status") == "loaded"
+        find_font = "[...document.fonts].find(f => f.family.includes('STIX Two Math of kibitz'))"
+        assert page.evaluate(f"{find_font}.status") == "loaded"
         background = page.evaluate("getComputedStyle(document.body).backgroundColor")
-        assert least <= sum(map(int, re.findall(r"\d+", background)[:3])) <= most
+        assert min_brightness <= sum(map(int, re.findall(r"\d+", background)[:3])) <= max_brightness
         context.close()
 
 
@@ -272,21 +277,23 @@ def test_output_of_failing_page_is_not_stored(folder):
 
 def test_pages_of_one_process_do_not_share_figures(folder):
     pytest.importorskip("matplotlib")
-    draw = "import matplotlib.pyplot as plt\nplt.plot([1, 2], [1, 2])\nplt.savefig('line.svg')\n"
-    count = "print(len(plt.gca().lines))\n"
+    drawing_code = (
+        "import matplotlib.pyplot as plt\nplt.plot([1, 2], [1, 2])\nplt.savefig('line.svg')\n"
+    )
+    counting_code = "print(len(plt.gca().lines))\n"
     pages = [folder / "one.md", folder / "two.md"]
     for page in pages:
-        page.write_text(f"```python\n{draw}```\n\n```python\n{count}```\n")
+        page.write_text(f"```python\n{drawing_code}```\n\n```python\n{counting_code}```\n")
     assert not run.main([*map(str, pages)])
     for page in pages:
         assert run.load_outputs(page) == [run.Output("", [f"{page.stem}-line"]), run.Output("1", [])]
-        light, dark = (
+        light_svg, dark_svg = (
             (folder / "generated" / f"{page.stem}-line-{scheme}.svg").read_text()
             for scheme in ("light", "dark")
         )
-        assert run.LIGHT_INK in light
-        assert run.DARK_INK in dark
-        assert dark == light.replace(run.LIGHT_INK, run.DARK_INK)
+        assert run.LIGHT_INK in light_svg
+        assert run.DARK_INK in dark_svg
+        assert dark_svg == light_svg.replace(run.LIGHT_INK, run.DARK_INK)
 
 
 def test_page_with_a_warning_fails(folder, capsys):
@@ -298,12 +305,12 @@ def test_page_with_a_warning_fails(folder, capsys):
     assert "UserWarning: careful" in capsys.readouterr().err
 
 
-NEEDS_SHELL = pytest.mark.skipif(
+needs_shell = pytest.mark.skipif(
     not (shutil.which("bash") and shutil.which("curl")), reason="needs bash and curl"
 )
 
 
-@NEEDS_SHELL
+@needs_shell
 def test_sh_blocks_share_one_shell_and_a_failing_command_fails_the_page(folder, capsys):
     page = folder / "shell.md"
     page.write_text("```sh\nNAME=world\n```\n\n```sh\npip install nothing\necho hello $NAME\n```\n")
@@ -314,7 +321,7 @@ def test_sh_blocks_share_one_shell_and_a_failing_command_fails_the_page(folder, 
     assert "--no-such-option" in capsys.readouterr().err
 
 
-@NEEDS_SHELL
+@needs_shell
 def test_server_of_a_page_answers_and_is_stopped_at_its_end(folder):
     """The server starts slowly; the client of the next block fails unless the build waits for it."""
     (folder / "serve.py").write_text(
@@ -358,7 +365,7 @@ def test_notebook_has_plain_links_and_no_directives(folder):
 
 
 @pytest.mark.parametrize(
-    ("formula", "part"),
+    ("formula", "expected_mathml"),
     [
         (r"\beta\log x", '<mspace width="0.167em" /><mi>log</mi><mspace width="0.167em" />'),
         (r"\log(x)", '<mi>log</mi><mo stretchy="false" form="prefix">(</mo>'),
@@ -370,15 +377,15 @@ def test_notebook_has_plain_links_and_no_directives(folder):
         (r"(-x)", '<mo form="prefix">−</mo>'),
     ],
 )
-def test_formula_is_spaced_as_in_tex(formula, part):
+def test_formula_is_spaced_as_in_tex(formula, expected_mathml):
     pytest.importorskip("ziamath", reason="the extra `docs` is not installed")
     import mathml
 
-    assert part in mathml.to_mathml(formula, "block")
+    assert expected_mathml in mathml.to_mathml(formula, "block")
 
 
 @pytest.mark.parametrize(
-    ("annotation", "expected"),
+    ("annotation", "short_annotation"),
     [
         (
             "str | ~numpy._typing._array_like._Buffer | ~numpy._typing._array_like._SupportsArray"
@@ -391,12 +398,12 @@ def test_formula_is_spaced_as_in_tex(formula, part):
         ("str | ~os.PathLike[str] | None", "str | ~os.PathLike[str] | None"),
     ],
 )
-def test_type_is_shortened(annotation, expected):
-    assert docstrings.shorten_type(annotation) == expected
+def test_type_is_shortened(annotation, short_annotation):
+    assert docstrings.shorten_type(annotation) == short_annotation
 
 
 @pytest.mark.parametrize(
-    ("line", "expected"),
+    ("line", "typeset_line"),
     [
         ("h_i(t) and Δ_min", r":math:`h_i(t)`\  and :math:`Δ_{\text{min}}`" + "\\ "),
         ("(1 + c)Δ_i", r"(1 + c)\ :math:`Δ_i`" + "\\ "),
@@ -411,8 +418,8 @@ def test_type_is_shortened(annotation, expected):
         ("⌈p^(p^m)⌉, H^{(m)}", r"⌈\ :math:`p^{p^m}`\ ⌉, :math:`H^{(m)}`" + "\\ "),
     ],
 )
-def test_docstring_is_typeset(line, expected):
-    assert docstrings.typeset(line, "../") == expected
+def test_docstring_is_typeset(line, typeset_line):
+    assert docstrings.typeset(line, "../") == typeset_line
 
 
 def test_formula_across_two_lines_is_unchanged():

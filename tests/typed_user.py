@@ -18,10 +18,10 @@ data = kibitz.simulate(problem, feedback, players, horizon=100, runs=5, seed=1)
 swept = kibitz.sweep(problem, kibitz.passive, players, rate=[0.1], horizon=9, runs=5, seed=1)
 
 grid: dict[str, Any] = {"rate": [0.1, 0.2], "exploration": [2.0]}
-over = kibitz.sweep(
+swept_grid = kibitz.sweep(
     problem, kibitz.active, kibitz.ucb, horizon=[9, 10], runs=5, seed=1, keep="summary", **grid
 )
-assert_type(over, xarray.Dataset)
+assert_type(swept_grid, xarray.Dataset)
 assert_type(
     kibitz.random_problems(lambda rng: kibitz.gaussian(rng.normal(size=2)), seed=1)(0), kibitz.Problem
 )
@@ -31,16 +31,18 @@ assert_type(players, list[kibitz.Policy])
 assert_type(data, xarray.Dataset)
 assert_type(swept, xarray.Dataset)
 assert_type(kibitz.race(problem, feedback, players, horizon=9, runs=5, seed=1), xarray.Dataset)
-assert_type(kibitz.plan(100, n_arms=2, gap=0.5), dict[str, Any])
+assert_type(kibitz.plan(100, n_arms=2, gap=0.5).regret, float)
 assert_type(kibitz.bounds, ModuleType)
 assert_type(lower.reference_curve(problem, feedback, 100), float | NDArray[np.float64])
 assert_type(lower.reference_curve([0, 1], 0.1, horizon=100), float | NDArray[np.float64])
-agent = kibitz.agent("shop.db", "checkout", arms=["blue", "green"], policy=kibitz.ucb())
-for speaker in (agent, kibitz.Client("http://127.0.0.1:8765", agent="checkout")):
-    assert_type(speaker.ask(), kibitz.Decision)
-    assert_type(speaker.ask(n=2), list[kibitz.Decision])
-    assert_type(speaker.tell(1, 0.5), str)
-    assert_type(speaker.tell([(1, 0.5), (2, 1.0)]), list[str])
+agent = kibitz.agent(
+    "shop.db", "checkout", arms=["blue", "green"], policy=kibitz.ucb(), rewards="bernoulli"
+)
+for interface in (agent, kibitz.Client("http://127.0.0.1:8765", agent="checkout")):
+    assert_type(interface.ask(), kibitz.Decision)
+    assert_type(interface.ask(n=2), list[kibitz.Decision])
+    assert_type(interface.tell(1, 0.5), str)
+    assert_type(interface.tell([(1, 0.5), (2, 1.0)]), list[str])
 check: Callable[[kibitz.Policy], None] = kibitz.check
 
 kibitz.simulate(problem, feedback, "ucb", horizon=100, runs=5, seed=1)  # error: arg-type

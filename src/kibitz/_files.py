@@ -18,7 +18,7 @@ from kibitz._validation import invalid
 MAX_PREFIX = 50  # characters of the target's name that the temporary file's name repeats
 TEMP_NAME = re.compile(r"(\..+\.)(\d+)\.[0-9a-f]+\.part")
 
-_writing: set[Path] = set()  # the temporary files that this process is writing
+_open_temp_files: set[Path] = set()  # the temporary files that this process is writing
 
 
 def check_target(path: str | os.PathLike[str], name: str) -> Path:
@@ -26,27 +26,27 @@ def check_target(path: str | os.PathLike[str], name: str) -> Path:
 
     `name` is the name of the argument in error messages. The folder must exist; the file need not.
     """
-    text = _check_path(path, name, "the name of a file")
+    path_text = _check_path(path, name, "the name of a file")
     try:
-        mode = os.stat(text).st_mode
+        mode = os.stat(path_text).st_mode
     except FileNotFoundError:
         mode = stat.S_IFREG  # a new file, or a dangling link
     except OSError as error:  # a path below a file, a loop of links or a name that is too long
-        raise _invalid(name, "a file that can be written", text, error) from None
-    if stat.S_ISDIR(mode) or text.endswith(("/", os.sep)):
-        raise invalid(name, "a file, not a folder", text)
+        raise _invalid_path(name, "a file that can be written", path_text, error) from None
+    if stat.S_ISDIR(mode) or path_text.endswith(("/", os.sep)):
+        raise invalid(name, "a file, not a folder", path_text)
     if not stat.S_ISREG(mode):
-        raise invalid(name, "an ordinary file, no pipe or device", text)
-    target = Path(os.path.realpath(text))
+        raise invalid(name, "an ordinary file, not a pipe or device", path_text)
+    target = Path(os.path.realpath(path_text))
     if not os.path.isdir(target.parent):
-        raise invalid(name, "in a folder that exists", text)
+        raise invalid(name, "in a folder that exists", path_text)
     if os.path.exists(target) and not os.access(target, os.W_OK):
-        raise invalid(name, "a file that can be written", text)
+        raise invalid(name, "a file that can be written", path_text)
     try:
         with _temp_file(target):
             pass
     except OSError as error:
-        raise _invalid(name, "in a folder that can be written to", text, error) from None
+        raise _invalid_path(name, "in a folder that can be written to", path_text, error) from None
     return target
 
 
@@ -55,19 +55,19 @@ def check_folder(path: str | os.PathLike[str], name: str) -> Path:
 
     Neither the folder nor its parents need exist.
     """
-    text = _check_path(path, name, "the name of a folder")
+    path_text = _check_path(path, name, "the name of a folder")
     try:
         with suppress(FileNotFoundError):
-            os.stat(text)  # raises for a path below a file, a loop of links or a long name
-        folder = parent = Path(os.path.realpath(text))
+            os.stat(path_text)  # raises for a path below a file, a loop of links or a long name
+        folder = parent = Path(os.path.realpath(path_text))
         while not os.path.lexists(parent):
             parent = parent.parent
         if not os.path.isdir(parent):
-            raise invalid(name, "a folder", text)
+            raise invalid(name, "a folder", path_text)
         with _temp_file(parent / "trial"):
             pass
     except OSError as error:
-        raise _invalid(name, "a folder that can be written to", text, error) from None
+        raise _invalid_path(name, "a folder that can be written to", path_text, error) from None
     return folder
 
 
@@ -99,20 +99,20 @@ def write_atomic(
                 shutil.copymode(target, file.name)
             os.replace(file.name, target)
     except OSError as error:
-        raise _invalid(name, "a file that can be written", str(target), error) from None
+        raise _invalid_path(name, "a file that can be written", str(target), error) from None
 
 
 def _check_path(path: str | os.PathLike[str], name: str, condition: str) -> str:
-    if not isinstance(path, str | os.PathLike) or not (text := os.fspath(path)):
+    if not isinstance(path, str | os.PathLike) or not (path_text := os.fspath(path)):
         raise invalid(name, condition, path)
-    if not isinstance(text, str) or "\0" in text:
+    if not isinstance(path_text, str) or "\0" in path_text:
         raise invalid(name, condition, path)
-    return text
+    return path_text
 
 
-def _invalid(name: str, condition: str, text: str, error: Exception) -> ValueError:
+def _invalid_path(name: str, condition: str, path_text: str, error: Exception) -> ValueError:
     reason = getattr(error, "strerror", None) or str(error)
-    return ValueError(f"{invalid(name, condition, text)} ({reason})")
+    return ValueError(f"{invalid(name, condition, path_text)} ({reason})")
 
 
 def _temp_prefix(target: Path) -> str:
@@ -122,15 +122,15 @@ def _temp_prefix(target: Path) -> str:
 @contextmanager
 def _temp_file(target: Path) -> Iterator[BinaryIO]:
     """Open a temporary file beside the target; at the end, remove it unless it was renamed."""
-    temp = target.with_name(f"{_temp_prefix(target)}{os.getpid()}.{os.urandom(4).hex()}.part")
-    _writing.add(temp)
+    temp_path = target.with_name(f"{_temp_prefix(target)}{os.getpid()}.{os.urandom(4).hex()}.part")
+    _open_temp_files.add(temp_path)
     try:
-        with open(temp, "xb") as file:
+        with open(temp_path, "xb") as file:
             yield file
     finally:
         with suppress(OSError):
-            temp.unlink(missing_ok=True)
-        _writing.discard(temp)
+            temp_path.unlink(missing_ok=True)
+        _open_temp_files.discard(temp_path)
 
 
 def remove_stale_temp_files(folder: Path, prefix: str | None = None) -> None:
@@ -141,19 +141,21 @@ def remove_stale_temp_files(folder: Path, prefix: str | None = None) -> None:
     with suppress(OSError):  # for example, the folder cannot be listed
         for file in folder.iterdir():
             match = TEMP_NAME.fullmatch(file.name)
-            if match and prefix in {None, match[1]} and not _is_alive(int(match[2]), file):
+            if match and prefix in {None, match[1]} and not _is_being_written(int(match[2]), file):
                 with suppress(OSError):  # on Windows, a process may have the file open
                     file.unlink()
 
 
-def _is_alive(process: int, temp: Path) -> bool:
-    """Return whether the process that writes a temporary file is still running."""
-    if process == os.getpid():
-        return temp in _writing  # a dead process may have had the same id, for example in a container
+def _is_being_written(process_id: int, temp_path: Path) -> bool:
+    """Return whether process `process_id`, which created a temporary file, still writes it."""
+    if process_id == os.getpid():
+        return (
+            temp_path in _open_temp_files
+        )  # a dead process may have had the same id, for example in a container
     if os.name == "nt":  # `os.kill` would end the process; Windows does not remove open files anyway
         return False
     try:
-        os.kill(process, 0)
+        os.kill(process_id, 0)
     except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:  # a process of another user

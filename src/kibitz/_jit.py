@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar, overload
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_ATTRIBUTE = "_kibitz_mark"
+_MARK_ATTRIBUTE = "_kibitz_mark"
 
 
 class Mark(NamedTuple):
@@ -52,7 +52,7 @@ def jit(
     """
 
     def mark(marked: F) -> F:
-        setattr(marked, _ATTRIBUTE, Mark(allocates, inline, substitute))
+        setattr(marked, _MARK_ATTRIBUTE, Mark(allocates, inline, substitute))
         return marked
 
     return mark if function is None else mark(function)
@@ -60,5 +60,5 @@ def jit(
 
 def get_mark(function: Any) -> Mark | None:
     """Return the mark of a function, or None if the function is not marked."""
-    mark: Mark | None = getattr(function, _ATTRIBUTE, None)
+    mark: Mark | None = getattr(function, _MARK_ATTRIBUTE, None)
     return mark

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_INT = 2**62 - 1  # compiled code can add two numbers of this size without overflow
-MAX_REPR = 60  # largest number of characters of a value in an error message
-EXECUTOR = "a concurrent.futures Executor or a function that returns one"
+MAX_REPR_LENGTH = 60  # largest number of characters of a value in an error message
+EXECUTOR = "a concurrent.futures Executor or a function that returns an Executor"
 
 
 def invalid(name: str, condition: str, value: object) -> ValueError:
@@ -27,23 +27,23 @@ def short_repr(value: object) -> str:
     if isinstance(value, np.generic):
         value = value.item()
     elif isinstance(value, np.ndarray):
-        value = value.tolist() if value.size <= MAX_REPR else f"array of shape {value.shape}"
+        value = value.tolist() if value.size <= MAX_REPR_LENGTH else f"array of shape {value.shape}"
     try:
         text = repr(value)
     except Exception as error:  # an int with thousands of digits, or a __repr__ that raises
         digits = isinstance(value, int) and int(value.bit_length() * math.log10(2)) + 1
         text = f"a number with {digits} digits" if digits else f"{type(value).__name__} ({error})"
-    if len(text) > MAX_REPR:
-        text = f"{text[: MAX_REPR // 2]}...{text[-MAX_REPR // 4 :]}"
+    if len(text) > MAX_REPR_LENGTH:
+        text = f"{text[: MAX_REPR_LENGTH // 2]}...{text[-MAX_REPR_LENGTH // 4 :]}"
     return text
 
 
 def number(value: Any, name: str, condition: str = "a number") -> float:
     """Return `value` as a float; NaN and infinity are allowed."""
-    kinds = int | float | np.integer | np.floating
+    number_types = int | float | np.integer | np.floating
     if isinstance(value, np.ndarray) and value.ndim == 0 and value is not np.ma.masked:
         value = value.item()
-    if isinstance(value, bool | np.bool_) or not isinstance(value, kinds):
+    if isinstance(value, bool | np.bool_) or not isinstance(value, number_types):
         raise invalid(name, condition, value)
     try:
         return float(value)
@@ -83,8 +83,8 @@ def between(value: Any, name: str, low: float, high: float) -> float:
     return x
 
 
-def whole(value: Any, name: str, least: int = 0, most: int = MAX_INT) -> int:
-    """Return `value` as an int between `least` and `most`; floats such as 1e6 are accepted."""
+def whole(value: Any, name: str, minimum: int = 0, maximum: int = MAX_INT) -> int:
+    """Return `value` as an int from `minimum` to `maximum`; floats such as 1e6 are accepted."""
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         n = int(value)  # exact for any size
     else:
@@ -92,10 +92,10 @@ def whole(value: Any, name: str, least: int = 0, most: int = MAX_INT) -> int:
         if not (math.isfinite(x) and x == int(x)):
             raise invalid(name, "a whole number", value)
         n = int(x)
-    if n < least:
-        raise invalid(name, f"a whole number of at least {least}", value)
-    if n > most:
-        limit = "below 2^62" if most == MAX_INT else f"of at most {most}"
+    if n < minimum:
+        raise invalid(name, f"a whole number of at least {minimum}", value)
+    if n > maximum:
+        limit = "below 2^62" if maximum == MAX_INT else f"of at most {maximum}"
         raise invalid(name, f"a whole number {limit}", value)
     return n
 
@@ -108,25 +108,27 @@ def flag(value: Any, name: str) -> bool:
 
 
 def one_of(value: Any, name: str, choices: Collection[str]) -> str:
-    """Return `value`, one of `choices`; the error for any other value suggests the closest choice."""
+    """Return `value` if it is one of `choices`; the ValueError suggests the closest choice."""
     if not (isinstance(value, str) and value in choices):
-        *first, last = map(repr, choices)
-        condition = f"{', '.join(first)} or {last}" if first else last
+        *earlier_choices, last_choice = map(repr, choices)
+        condition = (
+            f"{', '.join(earlier_choices)} or {last_choice}" if earlier_choices else last_choice
+        )
         raise ValueError(f"{invalid(name, condition, value)}{suggest(value, choices)}")
     return value
 
 
 def suggest(value: Any, choices: Collection[str]) -> str:
-    """Return "; did you mean 'x'?" with the choice closest to a misspelt word, or an empty string."""
+    """Return "; did you mean 'x'?" for the choice x closest to `value`; "" if no choice is close."""
     matches = get_close_matches(value, choices, n=1) if isinstance(value, str) else []
     return f"; did you mean {matches[0]!r}?" if matches else ""
 
 
-def numbers(value: Any, name: str, least: int = 1) -> NDArray[np.float64]:
-    """Return a list of at least `least` finite numbers as a new array."""
-    condition = f"a list of at least {least} numbers" if least > 1 else "a list of numbers"
+def numbers(value: Any, name: str, min_size: int = 1) -> NDArray[np.float64]:
+    """Return a list of at least `min_size` finite numbers as a new array."""
+    condition = f"a list of at least {min_size} numbers" if min_size > 1 else "a list of numbers"
     result = array(value, name, condition)
-    if result.ndim != 1 or result.size < least:
+    if result.ndim != 1 or result.size < min_size:
         raise invalid(name, condition, value)
     if not np.all(np.isfinite(result)):
         raise invalid(name, "finite", value)
@@ -139,9 +141,9 @@ def array(
     """Return a number or array of numbers as a new array; NaN and infinity are allowed."""
     try:
         result = np.array(value)
-        large = result.dtype == object and all(type(x) is int for x in result.flat)
-        masked = isinstance(value, np.ma.MaskedArray)  # np.array would drop the mask
-        if (result.dtype.kind in "iuf" or large) and not masked:
+        is_large_int = result.dtype == object and all(type(x) is int for x in result.flat)
+        is_masked = isinstance(value, np.ma.MaskedArray)  # np.array would drop the mask
+        if (result.dtype.kind in "iuf" or is_large_int) and not is_masked:
             with np.errstate(over="ignore"):  # a long double may exceed the range of a float
                 return np.array(result, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
@@ -149,8 +151,8 @@ def array(
     raise invalid(name, condition, value)
 
 
-def text(value: Any, name: str, most: int = 500) -> str:
-    """Return a string of 1 to `most` printable characters."""
-    if not (isinstance(value, str) and 1 <= len(value) <= most and value.isprintable()):
-        raise invalid(name, f"a text of 1 to {most} printable characters", value)
+def text(value: Any, name: str, max_length: int = 500) -> str:
+    """Return a string of 1 to `max_length` printable characters."""
+    if not (isinstance(value, str) and 1 <= len(value) <= max_length and value.isprintable()):
+        raise invalid(name, f"a text of 1 to {max_length} printable characters", value)
     return value

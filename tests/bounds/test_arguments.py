@@ -20,7 +20,7 @@ GAPS = PROBLEM.gaps
 RATE, T = 1e-4, 10**6
 WEIGHTS = [0.1, 0.2, 0.3, 0.4]
 
-ORDER = [
+ARGUMENT_ORDER = [
     ("problem", "gaps", "means", "n_arms"),
     ("gap",),
     ("rate", "schedule"),
@@ -33,14 +33,14 @@ MODULES = ["kibitz.bounds"] + [
     if not module.name.rpartition(".")[2].startswith("_")
 ]
 BOUNDS = {
-    f"{part.__name__}.{name}": getattr(part, name)
-    for part in (lower, upper, complexity, kibitz.bounds)
-    for name in part.__all__
-    if inspect.isfunction(getattr(part, name))
+    f"{bounds_module.__name__}.{name}": getattr(bounds_module, name)
+    for bounds_module in (lower, upper, complexity, kibitz.bounds)
+    for name in bounds_module.__all__
+    if inspect.isfunction(getattr(bounds_module, name))
 }
 
 
-def test_public_modules():
+def test_the_public_modules_are_listed():
     names = ["", ".complexity", ".concentration", ".lower", ".summary", ".upper"]
     assert [f"kibitz.bounds{name}" for name in names] == MODULES
 
@@ -49,16 +49,19 @@ def test_public_modules():
 def test_dir_lists_only_public_names(name):
     module = import_module(name)
     assert dir(module) == sorted(module.__all__)
-    assert not any(public.startswith("_") for public in module.__all__)
-    for public in module.__all__:
-        assert getattr(module, public) is not None
+    assert not any(listed_name.startswith("_") for listed_name in module.__all__)
+    for listed_name in module.__all__:
+        assert getattr(module, listed_name) is not None
 
 
 @pytest.mark.parametrize("name", BOUNDS)
 def test_all_bounds_have_the_same_order_of_arguments(name):
-    places = {name: place for place, names in enumerate(ORDER) for name in names}
-    found = [places[p] for p in inspect.signature(BOUNDS[name]).parameters if p in places]
-    assert found == sorted(found)
+    """Positional arguments have one order; keyword-only arguments have none."""
+    positions = {name: position for position, names in enumerate(ARGUMENT_ORDER) for name in names}
+    parameters = inspect.signature(BOUNDS[name]).parameters.values()
+    positional_names = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
+    parameter_positions = [positions[p] for p in positional_names if p in positions]
+    assert parameter_positions == sorted(parameter_positions)
 
 
 PASSIVE_BOUNDS = [
@@ -106,10 +109,10 @@ def test_bounds_ignore_what_they_do_not_depend_on():
         assert bound(PROBLEM, active(RATE), T) == bound(PROBLEM, horizon=T) == expected
     assert upper.ucb_rate(PROBLEM, passive(RATE)) == upper.ucb_rate(GAPS, RATE)
     options = {"c_eta": 2.0, "rho": 1.0}
-    small = gaussian([1.0, 0.8])
-    found = upper.etc_ocucb(small, active(RATE), **options)
-    assert found == upper.etc_ocucb(small.gaps, RATE, **options)
-    assert upper.ocucb(small, None, 100, c_eta=2.0) == upper.ocucb(small.gaps, 100, c_eta=2.0)
+    two_arms = gaussian([1.0, 0.8])
+    bound_with_looks = upper.etc_ocucb(two_arms, active(RATE), **options)
+    assert bound_with_looks == upper.etc_ocucb(two_arms.gaps, RATE, **options)
+    assert upper.ocucb(two_arms, None, 100, c_eta=2.0) == upper.ocucb(two_arms.gaps, 100, c_eta=2.0)
 
 
 def test_bandit_feedback_means_rate_0():
@@ -119,19 +122,21 @@ def test_bandit_feedback_means_rate_0():
 
 
 def test_summary_of_a_problem_equals_that_of_its_means():
-    found = summary(PROBLEM, passive(RATE, "optimal"), T, C=4)
-    assert found == summary(PROBLEM.means, RATE, "optimal", T, C=4)
+    summary_of_problem = summary(PROBLEM, passive(RATE, "optimal"), T, C=4)
+    assert summary_of_problem == summary(PROBLEM.means, RATE, "optimal", T, C=4)
     assert summary(PROBLEM, active(RATE), T) == summary(PROBLEM.means, RATE, "uniform", T)
     assert onset(PROBLEM, passive(RATE), T) == onset(GAPS, RATE, "uniform", T)
 
 
 @pytest.mark.parametrize("bound", PASSIVE_BOUNDS, ids=lambda bound: bound.__name__)
 def test_bounds_are_proportional_to_the_scale(bound):
-    small, large = gaussian([1.0, 0.5, 0.0]), gaussian([4.0, 2.0, 0.0], sd=4)
+    unit_problem, scaled_problem = gaussian([1.0, 0.5, 0.0]), gaussian([4.0, 2.0, 0.0], sd=4)
     feedback = passive(RATE)
-    one, four = (bound(p, feedback, T, details=True) for p in (small, large))
-    assert four.total == pytest.approx(4 * one.total, rel=1e-12)
-    assert four.terms == pytest.approx(4 * one.terms, rel=1e-12)
+    unit_bound, scaled_bound = (
+        bound(p, feedback, T, details=True) for p in (unit_problem, scaled_problem)
+    )
+    assert scaled_bound.total == pytest.approx(4 * unit_bound.total, rel=1e-12)
+    assert scaled_bound.terms == pytest.approx(4 * unit_bound.terms, rel=1e-12)
 
 
 def test_kibitzer_uses_the_scale_of_the_problem():
@@ -144,15 +149,15 @@ def test_lower_bounds_require_gaussian_rewards_with_one_exception():
     problem = bernoulli([0.7, 0.5])
     expected = lower.passive_sharp(problem.gaps, RATE, None, T, rewards="bernoulli", best_mean=0.7)
     assert lower.passive_sharp(problem, passive(RATE), T) == expected > 0
-    for wrong in (problem, gaussian([1, 0], sd=[1, 2])):
+    for rejected_problem in (problem, gaussian([1, 0], sd=[1, 2])):
         with pytest.raises(ValueError, match=r"^problem must be Gaussian with equal standard"):
-            lower.passive_theorem(wrong, passive(RATE), T)
-        assert upper.ucb_sharp(wrong, passive(RATE), T) > 0
+            lower.passive_theorem(rejected_problem, passive(RATE), T)
+        assert upper.ucb_sharp(rejected_problem, passive(RATE), T) > 0
 
 
 def test_equal_gaps_are_read_from_a_problem():
-    found = lower.active_equal_gaps(gaussian([0.5, 1.0, 0.5]), active(RATE), T)
-    assert found == lower.active_equal_gaps(3, 0.5, RATE, T)
+    bound_of_problem = lower.active_equal_gaps(gaussian([0.5, 1.0, 0.5]), active(RATE), T)
+    assert bound_of_problem == lower.active_equal_gaps(3, 0.5, RATE, T)
     with pytest.raises(ValueError, match=r"^problem must be a problem with equal gaps"):
         lower.active_equal_gaps(PROBLEM, active(RATE), T)
 
@@ -164,8 +169,8 @@ def test_varying_rates_become_a_schedule():
     assert lower.passive_maximum(PROBLEM, passive(rates, WEIGHTS), T) == expected
     expected = upper.ucb_schedule(GAPS, schedule, WEIGHTS, 1000)
     assert upper.ucb_schedule(PROBLEM, passive(rates, WEIGHTS), 1000) == expected
-    steady = upper.ucb_schedule(PROBLEM, passive(0.1), 1000)
-    assert steady == upper.ucb_schedule(GAPS, lambda t: 0.1 * t, None, 1000)
+    constant_rate_bound = upper.ucb_schedule(PROBLEM, passive(0.1), 1000)
+    assert constant_rate_bound == upper.ucb_schedule(GAPS, lambda t: 0.1 * t, None, 1000)
     with pytest.raises(
         ValueError, match=r"^rate must be one or more numbers in \[0, 1\], not a function, got "
     ):
@@ -174,35 +179,41 @@ def test_varying_rates_become_a_schedule():
         lower.active_maximum(PROBLEM, active(lambda stage: 0.1), 1000)
 
 
-def test_periodic_looks():
+def test_bounds_accept_periodic_looks():
     arrivals = np.zeros(1000)
     arrivals[2::7] = 1
     expected = lower.active_maximum(GAPS, lower.schedule(arrivals), 1000, C=0.01, C_0=0.01)
-    found = lower.active_maximum(PROBLEM, active(every(7, first=3)), 1000, C=0.01, C_0=0.01)
-    assert found == expected > 0
+    bound_of_problem = lower.active_maximum(
+        PROBLEM, active(every(7, first=3)), 1000, C=0.01, C_0=0.01
+    )
+    assert bound_of_problem == expected > 0
     expected = upper.kibitzer(GAPS, 0.1, 1000, looks="periodic")
     assert upper.kibitzer(PROBLEM, active(every(10)), 1000) == expected
     assert upper.ftl_robin(PROBLEM, active(every(10))) == upper.ftl_robin(GAPS, 0.1)
-    two = gaussian([1.0, 0.5])
-    expected = upper.ucb_periodic(two.gaps, 0.1, [0, 1])
-    assert upper.ucb_periodic(two, passive(every(10), "optimal")) == expected < math.inf
+    two_arms = gaussian([1.0, 0.5])
+    expected = upper.ucb_periodic(two_arms.gaps, 0.1, [0, 1])
+    assert upper.ucb_periodic(two_arms, passive(every(10), "optimal")) == expected < math.inf
     with pytest.raises(
         ValueError, match=r"^feedback must be a model whose looks all show the same arm"
     ):
-        upper.ucb_periodic(two, passive(every(10)))
+        upper.ucb_periodic(two_arms, passive(every(10)))
     with pytest.raises(ValueError, match=r"^feedback must be a model with every\(n\) as rate"):
         upper.ucb_periodic(PROBLEM, passive(0.1))
     with pytest.raises(ValueError, match=r"^feedback must be a model with a number or every"):
         upper.ftl_robin(PROBLEM, active(every(10, first=3)))
 
 
-def test_kibitzer_accepts_uniform_random_looks_of_a_passive_observer():
+def test_kibitzer_accepts_random_looks_of_a_passive_observer():
     expected = upper.kibitzer(GAPS, 0.1, T, looks="uniform")
     assert upper.kibitzer(PROBLEM, passive(0.1), T) == expected
     assert upper.kibitzer(PROBLEM, passive(0.1, [0.25] * 4), T) == expected
-    for wrong in (passive(0.1, WEIGHTS), passive(every(10))):
-        with pytest.raises(ValueError, match=r"^feedback must be active, or passive with uniform"):
-            upper.kibitzer(PROBLEM, wrong, T)
+    expected = upper.kibitzer(GAPS, 0.1, T, looks="passive", weights=WEIGHTS)
+    assert upper.kibitzer(PROBLEM, passive(0.1, WEIGHTS), T) == expected
+    expected = upper.kibitzer(GAPS, 0.1, T, looks="passive", weights="optimal")
+    assert upper.kibitzer(PROBLEM, passive(0.1, "optimal"), T) == expected
+    for rejected_feedback in (passive(every(10)), passive(0.1, [WEIGHTS, WEIGHTS])):
+        with pytest.raises(ValueError, match=r"^feedback must be active, or passive with random"):
+            upper.kibitzer(PROBLEM, rejected_feedback, T)
 
 
 @pytest.mark.parametrize(
@@ -224,18 +235,18 @@ def test_feedback_not_covered_by_the_proof_raises(bound, feedback, condition):
 
 
 def test_paid_looks_accepts_looks_with_a_cost():
-    found = upper.paid_looks(PROBLEM, active(0.1, paid=True), T)
-    assert found == upper.paid_looks(GAPS, 0.1, T)
+    bound_of_problem = upper.paid_looks(PROBLEM, active(0.1, paid=True), T)
+    assert bound_of_problem == upper.paid_looks(GAPS, 0.1, T)
 
 
 def test_shared_parameters_are_documented():
     text = inspect.getdoc(lower.passive_maximum)
-    for part in (
+    for phrase in (
         "one per arm in any order; 0 for optimal arms",
         "or a schedule.",
         "Or pass a problem, followed by a feedback",
     ):
-        assert text.count(part) == 1
+        assert text.count(phrase) == 1
     assert "or a schedule" not in inspect.getdoc(lower.passive_theorem)
     assert "without a horizon the bound holds for all T" in inspect.getdoc(upper.ftl_robin)
     assert inspect.getdoc(lower.observation_constraint).rstrip().endswith("Optimal arms have 0.")

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).parents[1]
-FOLDER = TESTS.parent / "docs" / "errata"
+TESTS_FOLDER = Path(__file__).parents[1]
+FOLDER = TESTS_FOLDER.parent / "docs" / "errata"
 PAGES = {path.name: path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.md"))}
-SUMMARY = PAGES["index.md"]
-NUMBERS = list(range(1, 48))
+SUMMARY_PAGE = PAGES["index.md"]
+ENTRY_NUMBERS = list(range(1, 48))
 
 
 def find_entries(text):
@@ -18,10 +18,10 @@ def find_entries(text):
 
 
 def test_every_test_named_in_the_errata_exists():
-    named = re.findall(r"`(test_\w+\.py)::(\w+)`", "".join(PAGES.values()))
-    assert len(named) > 60
-    for file, name in named:
-        sources = [path.read_text(encoding="utf-8") for path in TESTS.rglob(file)]
+    named_tests = re.findall(r"`(test_\w+\.py)::(\w+)`", "".join(PAGES.values()))
+    assert len(named_tests) > 60
+    for file, name in named_tests:
+        sources = [path.read_text(encoding="utf-8") for path in TESTS_FOLDER.rglob(file)]
         assert any(f"def {name}(" in source for source in sources), f"{file}::{name}"
 
 
@@ -34,9 +34,11 @@ def test_every_entry_names_a_test():
 
 def test_the_summary_links_to_each_entry_in_order():
     rows = re.findall(
-        r'^\| <a id="d(\d+)"></a>\[D(\d+)\]\(([\w-]+\.md)#d(\d+)\) \|', SUMMARY, re.MULTILINE
+        r'^\| <a id="d(\d+)"></a>\[D(\d+)\]\(([\w-]+\.md)#d(\d+)\) \|', SUMMARY_PAGE, re.MULTILINE
     )
-    assert [(int(row[0]), int(row[1]), int(row[3])) for row in rows] == [(n, n, n) for n in NUMBERS]
+    assert [(int(row[0]), int(row[1]), int(row[3])) for row in rows] == [
+        (n, n, n) for n in ENTRY_NUMBERS
+    ]
     for number, _, page, _ in rows:
         headings = [entry.partition(":")[0] for entry in find_entries(PAGES[page])]
         assert any(re.search(rf"\bD{number}\b", heading) for heading in headings), number
@@ -46,5 +48,5 @@ def test_the_summary_links_to_each_entry_in_order():
 def test_links_between_errata_lead_to_an_anchor(page):
     anchors = {name: re.findall(r'<a id="(\w+)"></a>', text) for name, text in PAGES.items()}
     assert len(anchors[page]) == len(set(anchors[page]))
-    for target, place in re.findall(r"\]\(([\w-]+\.md)?#(d\d+)\)", PAGES[page]):
-        assert place in anchors[target or page], (target, place)
+    for target, anchor in re.findall(r"\]\(([\w-]+\.md)?#(d\d+)\)", PAGES[page]):
+        assert anchor in anchors[target or page], (target, anchor)

@@ -18,49 +18,52 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 import kibitz.bounds
 import kibitz.planning
 from kibitz.bounds import Bound
+from kibitz.planning.result import Plan
 
 pytestmark = pytest.mark.slow
 
-SHARED = {"_bound", "_checks"}  # internal modules
+INTERNAL_MODULES = {"_bound", "_checks"}
 
 
-def own_functions(module):
+def list_functions(module):
     for name, function in vars(module).items():
-        own = inspect.isfunction(function) and function.__module__ == module.__name__
-        if own and not name.startswith("_"):
+        is_defined_here = inspect.isfunction(function) and function.__module__ == module.__name__
+        if is_defined_here and not name.startswith("_"):
             yield name, function
 
 
 def public_functions():
     """Return a dict from the full name of each public function to the function."""
-    found = {}
+    functions = {}
     for name in kibitz.bounds.__all__:
         value = getattr(kibitz.bounds, name)
         if inspect.isfunction(value):
-            found[f"bounds.{name}"] = value
+            functions[f"bounds.{name}"] = value
         elif inspect.ismodule(value):
-            listed = getattr(value, "__all__", None)
-            names = [n for n, _ in own_functions(value)] if listed is None else listed
-            for each in names:
-                if inspect.isfunction(getattr(value, each)):
-                    found[f"bounds.{name}.{each}"] = getattr(value, each)
+            public_names = getattr(value, "__all__", None)
+            names = [n for n, _ in list_functions(value)] if public_names is None else public_names
+            for public_name in names:
+                if inspect.isfunction(getattr(value, public_name)):
+                    functions[f"bounds.{name}.{public_name}"] = getattr(value, public_name)
     from kibitz.evaluation import bayes_optimal
     from kibitz.planning import planner, prediction
 
-    found["plan"] = planner.plan
-    found["bayes_optimal"] = bayes_optimal.bayes_optimal
-    found["predict"] = prediction.predict
-    found["early_scale"] = prediction.early_scale
-    return found
+    functions["plan"] = planner.plan
+    functions["bayes_optimal"] = bayes_optimal.bayes_optimal
+    functions["predict"] = prediction.predict
+    functions["early_scale"] = prediction.early_scale
+    return functions
 
 
 FUNCTIONS = public_functions()
 
 # A valid value for each parameter name; small values keep the calls fast.
-SENSIBLE = {
+VALID_VALUES = {
     "gaps": [0.0, 0.5, 1.0],
     "means": [1.0, 0.7, 0.4],
     "rate": 0.1,
+    "counts": [5, 7, 9],
+    "shares": None,
     "looks": "active",
     "beta": 1.0,
     "b": 8.0,
@@ -121,8 +124,15 @@ SENSIBLE = {
     "every": 3,
     "seen": ((0, 1), (1, 1)),
 }
-SPECIAL = {  # valid values for names that have another meaning in one function
+SPECIAL_VALUES = {  # valid values for names that have another meaning in one function
     ("plan", "gaps"): None,
+    ("plan", "rates"): None,
+    ("plan", "baseline"): None,
+    ("plan", "lift"): None,
+    ("plan", "clicks"): None,
+    ("plan", "views"): None,
+    ("plan", "at"): None,
+    ("plan", "randomized"): None,
     ("plan", "seed"): None,  # without a seed, `plan` does not simulate
     ("paid_looks", "form"): "leading",
     ("lambert_lower_branch_bounds", "u"): 0.5,
@@ -223,13 +233,20 @@ JUNK = [
 ]
 
 
-def arguments(name, function):
-    short = name.rpartition(".")[2]
+def make_valid_arguments(name, function):
+    function_name = name.rpartition(".")[2]
     parameters = inspect.signature(function).parameters
-    return {p: SPECIAL.get((short, p), SENSIBLE[p]) for p in parameters}
+    return {
+        p: SPECIAL_VALUES[function_name, p]
+        if (function_name, p) in SPECIAL_VALUES
+        else VALID_VALUES[p]
+        for p in parameters
+    }
 
 
 def is_nan(value):
+    if isinstance(value, Plan):
+        value = value.to_dict()
     if isinstance(value, dict):
         return any(map(is_nan, value.values()))
     if isinstance(value, tuple | list):
@@ -239,22 +256,22 @@ def is_nan(value):
     return isinstance(value, float) and math.isnan(value)
 
 
-def explains(message, call):
+def is_clear_message(message, call):
     """Return whether a message names an argument and shows its value or says that it is missing."""
-    named = [
+    named_arguments = [
         name
         for name in {*call, "gaps"}
         if re.search(rf"\b{name}\b" if len(name) > 1 else rf"^{name} must ", message)
     ]
     if ", got " in message:
-        return bool(named)
-    values = [call.get(name) for name in named]
+        return bool(named_arguments)
+    values = [call.get(name) for name in named_arguments]
     if " needs " in message:
         return any(value is None for value in values)
     return any(str(value).removesuffix(".0") in message for value in values)
 
 
-def succeeds(function, call):
+def call_succeeds(function, call):
     """Return True if the call succeeds, False if it raises an error with a good message.
 
     Any other error is passed on, and a result with NaN fails the test.
@@ -263,7 +280,7 @@ def succeeds(function, call):
         try:
             result = function(**call)
         except (ValueError, TypeError) as error:
-            if not explains(str(error), call):
+            if not is_clear_message(str(error), call):
                 raise
             return False
     assert not is_nan(result)
@@ -283,41 +300,46 @@ def succeeds(function, call):
 )
 def test_explains_accepts_messages_with_name_and_value(message, expected):
     call = {"gap": math.nan, "n_arms": None, "epoch": 10.0, "a": "junk"}
-    assert explains(message, call) == expected
+    assert is_clear_message(message, call) == expected
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_valid_arguments_succeed(name):
-    assert succeeds(FUNCTIONS[name], arguments(name, FUNCTIONS[name]))
+    assert call_succeeds(FUNCTIONS[name], make_valid_arguments(name, FUNCTIONS[name]))
 
 
-SLOW = {"bounds.summary", "bounds.onset", "bounds.lower.passive_sharp", "plan"}
+SLOW_FUNCTIONS = {"bounds.summary", "bounds.onset", "bounds.lower.passive_sharp", "plan"}
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in FUNCTIONS]
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW_FUNCTIONS else []) for n in FUNCTIONS],
 )
 def test_any_argument_can_be_invalid(name):
-    call = arguments(name, FUNCTIONS[name])
+    call = make_valid_arguments(name, FUNCTIONS[name])
     for parameter in call:
         for junk in JUNK:
-            succeeds(FUNCTIONS[name], call | {parameter: junk})
+            call_succeeds(FUNCTIONS[name], call | {parameter: junk})
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
 @given(data=st.data())
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 def test_several_arguments_can_be_invalid(name, data):
-    call = arguments(name, FUNCTIONS[name])
-    wrong = data.draw(st.lists(st.sampled_from(sorted(call)), min_size=1, max_size=4, unique=True))
-    anything = st.one_of(
+    call = make_valid_arguments(name, FUNCTIONS[name])
+    invalid_names = data.draw(
+        st.lists(st.sampled_from(sorted(call)), min_size=1, max_size=4, unique=True)
+    )
+    invalid_values = st.one_of(
         st.sampled_from(JUNK),
         st.floats(),
         st.integers(-5, 2**54),
         st.lists(st.floats(), max_size=4),
         st.lists(st.floats(0, 1), max_size=4),
     )
-    succeeds(FUNCTIONS[name], call | {parameter: data.draw(anything) for parameter in wrong})
+    call_succeeds(
+        FUNCTIONS[name], call | {parameter: data.draw(invalid_values) for parameter in invalid_names}
+    )
 
 
 FLAGS = [
@@ -330,7 +352,7 @@ FLAGS = [
 
 @pytest.mark.parametrize(("name", "flag"), FLAGS)
 def test_flags_are_booleans_only(name, flag):
-    call = arguments(name, FUNCTIONS[name])
+    call = make_valid_arguments(name, FUNCTIONS[name])
     for value in (1, 0, "yes", None, [], 1.0):
         with pytest.raises(ValueError, match=f"^{flag} must be True or False, got "):
             FUNCTIONS[name](**call | {flag: value})
@@ -341,18 +363,18 @@ def test_all_public_functions_are_collected():
     assert {"bounds.summary", "bounds.onset", "bounds.lower.schedule", "plan"} <= names
     assert len(names) > 60
     assert len(FLAGS) > 20
-    reached = set(FUNCTIONS.values())
+    collected_functions = set(FUNCTIONS.values())
     for module in walk_packages(kibitz.bounds.__path__, "kibitz.bounds."):
-        if module.name.rpartition(".")[2] not in SHARED:
-            for name, function in own_functions(import_module(module.name)):
+        if module.name.rpartition(".")[2] not in INTERNAL_MODULES:
+            for name, function in list_functions(import_module(module.name)):
                 internal = function.__doc__ is None or "Parameters\n" not in function.__doc__
-                assert function in reached or internal, f"{module.name}.{name}"
+                assert function in collected_functions or internal, f"{module.name}.{name}"
 
 
 def test_a_bound_with_details_is_a_record_without_nan():
     for name, flag in FLAGS:
         if flag == "details":
-            call = arguments(name, FUNCTIONS[name]) | {"details": np.bool_(True)}
+            call = make_valid_arguments(name, FUNCTIONS[name]) | {"details": np.bool_(True)}
             bound = FUNCTIONS[name](**call)
             assert isinstance(bound, Bound)
             assert not is_nan(tuple(bound))
@@ -376,4 +398,4 @@ def test_values_that_used_to_crash_or_warn_raise(name, call):
     with pytest.raises(
         ValueError, match=f"^{'gaps' if 'means' in call else next(iter(call))} must be"
     ):
-        FUNCTIONS[name](**arguments(name, FUNCTIONS[name]) | call)
+        FUNCTIONS[name](**make_valid_arguments(name, FUNCTIONS[name]) | call)

@@ -15,9 +15,9 @@ from kibitz.cli import main
 
 pytestmark = pytest.mark.slow
 
-FOUR, FIVE = [2, 1.8, 0.5, 0.2], [2, 1.8, 1.5, 1, 0.5]
-PROBLEMS = pytest.mark.parametrize("means", [FOUR, FIVE])
-NUMBERS = {
+FOUR_MEANS, FIVE_MEANS = [2, 1.8, 0.5, 0.2], [2, 1.8, 1.5, 1, 0.5]
+PROBLEMS = pytest.mark.parametrize("means", [FOUR_MEANS, FIVE_MEANS])
+SUMMARY_KEYS = {
     "lower.passive": ["fixed_stage", "theorem", "maximum", "sharp"],
     "lower.active": ["fixed_stage", "theorem", "maximum", "alternative"],
     "upper": ["ucb_log", "ucb_rate", "ucb_periodic", "ucb_sharp", "ftl_robin", "kibitzer"],
@@ -27,64 +27,73 @@ NUMBERS = {
 }
 
 
-def at(tree, path):
+def get_entry(summary_tree, path):
     for key in path.split("."):
-        tree = tree[key]
-    return tree
+        summary_tree = summary_tree[key]
+    return summary_tree
 
 
-def leaves(tree):
-    if isinstance(tree, dict):
-        for value in tree.values():
-            yield from leaves(value)
+def list_numbers(summary_tree):
+    if isinstance(summary_tree, dict):
+        for value in summary_tree.values():
+            yield from list_numbers(value)
     else:
-        yield from tree if isinstance(tree, list) else [tree]
+        yield from summary_tree if isinstance(summary_tree, list) else [summary_tree]
 
 
 @PROBLEMS
 def test_summary_has_all_documented_keys(means):
-    found = summary(means, 0.1, "uniform", 10_000)
-    assert all(len(found[key]) == len(means) for key in ("gaps", "optimal_weights"))
-    assert all(isinstance(found[key], float) for key in ("c_delta", "rate_star"))
-    for path, names in NUMBERS.items():
-        assert all(isinstance(at(found, path)[name], float) for name in names)
-    assert json.loads(json.dumps(found)) == found
+    summary_of_problem = summary(means, 0.1, "uniform", 10_000)
+    assert all(len(summary_of_problem[key]) == len(means) for key in ("gaps", "optimal_weights"))
+    assert all(isinstance(summary_of_problem[key], float) for key in ("c_delta", "rate_star"))
+    for path, names in SUMMARY_KEYS.items():
+        assert all(isinstance(get_entry(summary_of_problem, path)[name], float) for name in names)
+    assert json.loads(json.dumps(summary_of_problem)) == summary_of_problem
 
 
 def test_summary_agrees_with_the_functions():
     means, gaps = [0.5, 2, 0.2, 1.8], np.array([1.5, 0, 1.8, 0.2])
     weights = [0.1, 0.2, 0.3, 0.4]
-    found = summary(means, 1e-4, weights, 10**6, C=4, C_0=2)
-    assert found["gaps"] == pytest.approx(gaps)
-    assert found["c_delta"] == pytest.approx(1 / 1.5 + 1 / 1.8 + 1 / 0.2)
-    assert found["optimal_weights"] == pytest.approx([0.1071, 0, 0.0893, 0.8036], abs=5e-5)
-    gaps = found["gaps"]
+    summary_of_problem = summary(means, 1e-4, weights, 10**6, C=4, C_0=2)
+    assert summary_of_problem["gaps"] == pytest.approx(gaps)
+    assert summary_of_problem["c_delta"] == pytest.approx(1 / 1.5 + 1 / 1.8 + 1 / 0.2)
+    assert summary_of_problem["optimal_weights"] == pytest.approx(
+        [0.1071, 0, 0.0893, 0.8036], abs=5e-5
+    )
+    gaps = summary_of_problem["gaps"]
     for name in ("fixed_stage", "theorem", "maximum", "sharp"):
         bound = getattr(lower, f"passive_{name}")
         value = bound(gaps, 1e-4, weights, 10**6, C=4, C_0=2)
-        assert 0 < found["lower"]["passive"][name] == value
+        assert 0 < summary_of_problem["lower"]["passive"][name] == value
     for name in ("fixed_stage", "theorem", "chain", "maximum", "alternative"):
         bound = getattr(lower, f"active_{name}")
-        assert found["lower"]["active"][name] == bound(gaps, 1e-4, 10**6, C=4, C_0=2)
+        assert summary_of_problem["lower"]["active"][name] == bound(gaps, 1e-4, 10**6, C=4, C_0=2)
     for name in ("fixed_stage", "theorem"):
-        passive, active = getattr(lower, f"passive_{name}"), getattr(lower, f"active_{name}")
-        printed = found["printed"]["lower"]
-        assert printed["passive"][name] == passive(
+        passive_bound, active_bound = (
+            getattr(lower, f"passive_{name}"),
+            getattr(lower, f"active_{name}"),
+        )
+        printed_bounds = summary_of_problem["printed"]["lower"]
+        assert printed_bounds["passive"][name] == passive_bound(
             gaps, 1e-4, weights, 10**6, C=4, C_0=2, form="printed"
         )
-        assert printed["active"][name] == active(gaps, 1e-4, 10**6, C=4, C_0=2, form="printed")
-    assert found["upper"]["ucb_log"] == upper.ucb_log(gaps, 10**6)
-    assert found["upper"]["ucb_rate"] == upper.ucb_rate(gaps, 1e-4, weights)
-    assert found["upper"]["ucb_periodic"] == upper.ucb_periodic(gaps, 1e-4, weights)
-    assert found["upper"]["ucb_sharp"] == upper.ucb_sharp(gaps, 1e-4, weights, 10**6)
-    assert found["upper"]["ftl_robin"] == upper.ftl_robin(gaps, 1e-4, horizon=10**6)
-    assert found["upper"]["kibitzer"] == upper.kibitzer(gaps, 1e-4, 10**6)
+        assert printed_bounds["active"][name] == active_bound(
+            gaps, 1e-4, 10**6, C=4, C_0=2, form="printed"
+        )
+    assert summary_of_problem["upper"]["ucb_log"] == upper.ucb_log(gaps, 10**6)
+    assert summary_of_problem["upper"]["ucb_rate"] == upper.ucb_rate(gaps, 1e-4, weights)
+    assert summary_of_problem["upper"]["ucb_periodic"] == upper.ucb_periodic(gaps, 1e-4, weights)
+    assert summary_of_problem["upper"]["ucb_sharp"] == upper.ucb_sharp(gaps, 1e-4, weights, 10**6)
+    assert summary_of_problem["upper"]["ftl_robin"] == upper.ftl_robin(gaps, 1e-4, horizon=10**6)
+    assert summary_of_problem["upper"]["kibitzer"] == upper.kibitzer(gaps, 1e-4, 10**6)
+    passive = upper.kibitzer(gaps, 1e-4, 10**6, looks="passive", weights=weights)
+    assert summary_of_problem["upper"]["kibitzer_passive"] == passive
     periodic = upper.kibitzer(gaps, 1e-4, 10**6, looks="periodic")
-    assert found["upper"]["kibitzer_periodic"] == periodic
-    assert found["printed"]["upper"]["ucb_rate"] == upper.ucb_rate(
+    assert summary_of_problem["upper"]["kibitzer_periodic"] == periodic
+    assert summary_of_problem["printed"]["upper"]["ucb_rate"] == upper.ucb_rate(
         gaps, 1e-4, weights, form="printed"
     )
-    assert "etc_ocucb" not in found["upper"]
+    assert "etc_ocucb" not in summary_of_problem["upper"]
     assert summary(means, 1e-4, "uniform", 10**6, c_eta=2)["upper"]["etc_ocucb"] > 0
 
 
@@ -92,28 +101,28 @@ def test_summary_agrees_with_the_functions():
     ("rate", "has_period"), [(0.0, False), (0.3, False), (1e-200, False), (0.1, True)]
 )
 def test_looks_are_periodic_if_they_come_every_whole_number_of_stages(rate, has_period):
-    found = summary(FIVE, rate, "uniform", 10**4)["upper"]
-    assert ("kibitzer_periodic" in found) == has_period
-    assert found["kibitzer"] > 0
+    upper_bounds = summary(FIVE_MEANS, rate, "uniform", 10**4)["upper"]
+    assert ("kibitzer_periodic" in upper_bounds) == has_period
+    assert upper_bounds["kibitzer"] > 0
 
 
 @PROBLEMS
 def test_d47_the_summary_says_that_the_papers_problems_are_not_covered(means):
     for weights in ("uniform", "optimal"):
-        found = summary(means, 0.1, weights, 10_000)
-        assert set(leaves(found["lower"])) == {0.0}
-        assert found["printed"]["lower"]["active"]["theorem"] > 100
+        summary_of_problem = summary(means, 0.1, weights, 10_000)
+        assert set(list_numbers(summary_of_problem["lower"])) == {0.0}
+        assert summary_of_problem["printed"]["lower"]["active"]["theorem"] > 100
 
 
 @PROBLEMS
 def test_d47_the_lower_bounds_begin_at_much_smaller_rates(means):
     gaps = summary(means, 0.1, "uniform", 10_000)["gaps"]
-    begins = onset(gaps, 0.1, "uniform", 10_000)
-    for group in begins.values():
-        for bound in group.values():
+    onsets = onset(gaps, 0.1, "uniform", 10_000)
+    for bound_onsets in onsets.values():
+        for bound in bound_onsets.values():
             assert 0 < bound["rate"] < 0.02
             assert bound["horizon"] == math.inf
-    assert begins["passive"]["maximum"]["rate"] == pytest.approx(
+    assert onsets["passive"]["maximum"]["rate"] == pytest.approx(
         {4: 0.002099, 5: 0.001082}[len(means)], rel=1e-3
     )
 
@@ -123,31 +132,34 @@ def test_d47_the_lower_bounds_begin_at_much_smaller_rates(means):
 def test_onset_is_where_bounds_become_positive(horizon, weights):
     gaps = [0.0, 0.2, 1.5, 1.8]
     rate = 1e-4
-    begins = onset(gaps, rate, weights, horizon)
+    onsets = onset(gaps, rate, weights, horizon)
     p = check_weights(weights, np.array(gaps))
-    for observer, names in begins.items():
-        for name, found in names.items():
+    for observer, names in onsets.items():
+        for name, bound_onset in names.items():
             bound = getattr(lower, f"{observer}_{name}")
             args = (p,) if observer == "passive" else ()
             margin = 0.01 if name == "sharp" else 1e-4
-            assert bound(gaps, found["rate"] * (1 - margin), *args, horizon) > 0
-            assert bound(gaps, found["rate"] * (1 + margin), *args, horizon) == 0
-            if math.isfinite(found["horizon"]):
-                first = int(found["horizon"])
-                step = 1 + int(first * margin)
-                assert bound(gaps, rate, *args, first + (step if name == "sharp" else 0)) > 0
-                assert bound(gaps, rate, *args, first - step) == 0
-    assert math.isfinite(begins["passive"]["maximum"]["horizon"])
-    assert begins["passive"]["fixed_stage"]["horizon"] == begins["passive"]["maximum"]["horizon"]
+            assert bound(gaps, bound_onset["rate"] * (1 - margin), *args, horizon) > 0
+            assert bound(gaps, bound_onset["rate"] * (1 + margin), *args, horizon) == 0
+            if math.isfinite(bound_onset["horizon"]):
+                first_horizon = int(bound_onset["horizon"])
+                step = 1 + int(first_horizon * margin)
+                assert bound(gaps, rate, *args, first_horizon + (step if name == "sharp" else 0)) > 0
+                assert bound(gaps, rate, *args, first_horizon - step) == 0
+    assert math.isfinite(onsets["passive"]["maximum"]["horizon"])
+    assert onsets["passive"]["fixed_stage"]["horizon"] == onsets["passive"]["maximum"]["horizon"]
 
 
 def test_onset_of_bounds_that_are_never_or_always_positive():
-    begins = onset([0.0, 0.0], 0.1, "uniform", 10**6)
-    assert set(leaves(begins)) == {0.0, math.inf}
-    assert set(leaves(onset([0.0, 1.0], 0.1, "uniform", 2)["passive"]["maximum"])) == {0.0, math.inf}
-    unseen = onset([0.0, 1.0], 0.5, [1.0, 0.0], 10**6)["passive"]
-    assert unseen["maximum"]["rate"] == unseen["sharp"]["rate"] == 1
-    assert unseen["maximum"]["horizon"] < 1000
+    onsets = onset([0.0, 0.0], 0.1, "uniform", 10**6)
+    assert set(list_numbers(onsets)) == {0.0, math.inf}
+    assert set(list_numbers(onset([0.0, 1.0], 0.1, "uniform", 2)["passive"]["maximum"])) == {
+        0.0,
+        math.inf,
+    }
+    onsets_without_looks = onset([0.0, 1.0], 0.5, [1.0, 0.0], 10**6)["passive"]
+    assert onsets_without_looks["maximum"]["rate"] == onsets_without_looks["sharp"]["rate"] == 1
+    assert onsets_without_looks["maximum"]["horizon"] < 1000
 
 
 @pytest.mark.parametrize(
@@ -165,11 +177,11 @@ def test_weights_can_be_named(weights, expected):
 
 def test_invalid_arguments_raise():
     with pytest.raises(ValueError, match="weights must be one of uniform, optimal, suboptimal"):
-        summary(FOUR, 0.1, "best", 100)
+        summary(FOUR_MEANS, 0.1, "best", 100)
     with pytest.raises(ValueError, match="weights must be 4 numbers"):
-        summary(FOUR, 0.1, [0.5, 0.5], 100)
+        summary(FOUR_MEANS, 0.1, [0.5, 0.5], 100)
     with pytest.raises(ValueError, match="rate must be one number"):
-        summary(FOUR, [0.1, 0.2], "uniform", 100)
+        summary(FOUR_MEANS, [0.1, 0.2], "uniform", 100)
     with pytest.raises(ValueError, match="horizon must be one number"):
         onset([0, 1], 0.1, "uniform", [10, 20])
 
@@ -178,17 +190,17 @@ def test_invalid_arguments_raise():
 def test_summary_is_fast_for_long_horizons(means):
     gaps = summary(means, 0.1, "uniform", 10)["gaps"]
     for horizon in (10_000, 10**12):
-        assert quickest(lambda T=horizon: summary(means, 0.1, "uniform", T)) < 0.6
-        assert quickest(lambda T=horizon: onset(gaps, 0.1, "uniform", T)) < 1
+        assert shortest_cpu_time(lambda T=horizon: summary(means, 0.1, "uniform", T)) < 0.6
+        assert shortest_cpu_time(lambda T=horizon: onset(gaps, 0.1, "uniform", T)) < 1
 
 
-def quickest(call):
+def shortest_cpu_time(call):
     """Return the shortest CPU time of three calls."""
     times = []
     for _ in range(3):
-        before = time.process_time()
+        start = time.process_time()
         call()
-        times.append(time.process_time() - before)
+        times.append(time.process_time() - start)
     return min(times)
 
 
@@ -201,76 +213,93 @@ def quickest(call):
 @settings(max_examples=40, deadline=None)
 def test_summary_is_finite_everywhere(means, rate, horizon, weights):
     means = np.round(means, 6)
-    found = summary(means, rate, weights, horizon)
-    assert not any(math.isnan(value) for value in leaves(found))
-    assert all(0 <= value < math.inf for value in leaves(found["lower"]))
-    sure = max(leaves(found["lower"]["passive"]))
-    assert sure <= max(found["gaps"]) * horizon
-    if sure > 0:  # compare with the constants proved for UCB, which are larger than the defaults
-        proved = summary(means, rate, weights, horizon, C=24, C_0=1 + 2 * math.pi**2 / 3)
-        assert proved["lower"]["passive"]["sharp"] <= proved["upper"]["ucb_sharp"]
+    summary_of_problem = summary(means, rate, weights, horizon)
+    assert not any(math.isnan(value) for value in list_numbers(summary_of_problem))
+    assert all(0 <= value < math.inf for value in list_numbers(summary_of_problem["lower"]))
+    largest_lower_bound = max(list_numbers(summary_of_problem["lower"]["passive"]))
+    assert largest_lower_bound <= max(summary_of_problem["gaps"]) * horizon
+    if largest_lower_bound > 0:
+        # The constants proved for UCB are larger than the defaults.
+        summary_with_proved_constants = summary(
+            means, rate, weights, horizon, C=24, C_0=1 + 2 * math.pi**2 / 3
+        )
+        assert (
+            summary_with_proved_constants["lower"]["passive"]["sharp"]
+            <= summary_with_proved_constants["upper"]["ucb_sharp"]
+        )
 
 
 @pytest.mark.parametrize(
     ("means", "horizon", "expected"),
     [
-        (FOUR, 10**4, [0.0021, 0.0021, 0.0194, 0.000058, 0.00064, 0.00052]),
-        (FOUR, 2**53, [0.0028, 0.0028, 0.0194, 0.000058, 0.00079, 0.00071]),
-        (FIVE, 10**4, [0.0011, 0.0011, 0.0168, 0.00012, 0.00051, 0.00021]),
-        (FIVE, 2**53, [0.0026, 0.0026, 0.0168, 0.00031, 0.00082, 0.00053]),
+        (FOUR_MEANS, 10**4, [0.0021, 0.0021, 0.0194, 0.000058, 0.00064, 0.00052]),
+        (FOUR_MEANS, 2**53, [0.0028, 0.0028, 0.0194, 0.000058, 0.00079, 0.00071]),
+        (FIVE_MEANS, 10**4, [0.0011, 0.0011, 0.0168, 0.00012, 0.00051, 0.00021]),
+        (FIVE_MEANS, 2**53, [0.0026, 0.0026, 0.0168, 0.00031, 0.00082, 0.00053]),
     ],
 )
 def test_d47_the_table_of_the_errata(means, horizon, expected):
     gaps = summary(means, 0.1, "uniform", 10)["gaps"]
-    found = onset(gaps, 0.1, "uniform", horizon)
-    passive = [found["passive"][name]["rate"] for name in ("theorem", "maximum", "sharp")]
-    active = [found["active"][name]["rate"] for name in ("theorem", "maximum", "alternative")]
-    assert passive + active == pytest.approx(expected, rel=0.05)
-    for rate, theorem, sharp in ((0.0, (2495, 3646), (14, 18)), (1e-3, (7593, 8390), (19, 24))):
-        begins = onset(gaps, rate, "uniform", 10)["passive"]
-        assert begins["theorem"]["horizon"] == theorem[len(means) - 4]
-        assert begins["sharp"]["horizon"] == sharp[len(means) - 4]
+    onsets = onset(gaps, 0.1, "uniform", horizon)
+    passive_rates = [onsets["passive"][name]["rate"] for name in ("theorem", "maximum", "sharp")]
+    active_rates = [onsets["active"][name]["rate"] for name in ("theorem", "maximum", "alternative")]
+    assert passive_rates + active_rates == pytest.approx(expected, rel=0.05)
+    for rate, theorem_horizons, sharp_horizons in (
+        (0.0, (2495, 3646), (14, 18)),
+        (1e-3, (7593, 8390), (19, 24)),
+    ):
+        passive_onsets = onset(gaps, rate, "uniform", 10)["passive"]
+        assert passive_onsets["theorem"]["horizon"] == theorem_horizons[len(means) - 4]
+        assert passive_onsets["sharp"]["horizon"] == sharp_horizons[len(means) - 4]
 
 
 def test_command_prints_the_summary(monkeypatch, capsys):
-    words = "kibitz bounds --means 2,1.8,0.5,0.2 --rate 1e-4 --horizon 1e6 --weights optimal --json"
-    monkeypatch.setattr("sys.argv", words.split())
+    command_line = (
+        "kibitz bounds --means 2,1.8,0.5,0.2 --rate 1e-4 --horizon 1e6 --weights optimal --json"
+    )
+    monkeypatch.setattr("sys.argv", command_line.split())
     with pytest.raises(SystemExit):
         main()
-    found = summary(FOUR, 1e-4, "optimal", 10**6)
-    assert json.loads(capsys.readouterr().out) == without_infinity(found)
+    summary_of_problem = summary(FOUR_MEANS, 1e-4, "optimal", 10**6)
+    assert json.loads(capsys.readouterr().out) == without_infinity(summary_of_problem)
 
 
-def without_infinity(tree):
-    if isinstance(tree, dict):
-        return {key: without_infinity(value) for key, value in tree.items()}
-    if isinstance(tree, list):
-        return [without_infinity(value) for value in tree]
-    return str(tree) if isinstance(tree, float) and math.isinf(tree) else tree
+def without_infinity(summary_tree):
+    if isinstance(summary_tree, dict):
+        return {key: without_infinity(value) for key, value in summary_tree.items()}
+    if isinstance(summary_tree, list):
+        return [without_infinity(value) for value in summary_tree]
+    return (
+        str(summary_tree)
+        if isinstance(summary_tree, float) and math.isinf(summary_tree)
+        else summary_tree
+    )
 
 
 def test_summary_has_onsets_with_and_without_looks():
     gaps = [0.0, 0.2, 1.5, 1.8]
-    found = summary(FOUR, 1e-3, "uniform", 10**6)
-    assert found["gaps"] == pytest.approx(gaps)
-    begins, alone = (
-        onset(found["gaps"], 1e-3, "uniform", 10**6),
-        onset(found["gaps"], 0.0, "uniform", 1),
+    summary_of_problem = summary(FOUR_MEANS, 1e-3, "uniform", 10**6)
+    assert summary_of_problem["gaps"] == pytest.approx(gaps)
+    onsets_with_looks, onsets_without_looks = (
+        onset(summary_of_problem["gaps"], 1e-3, "uniform", 10**6),
+        onset(summary_of_problem["gaps"], 0.0, "uniform", 1),
     )
-    for observer, bounds in begins.items():
-        for name, numbers in bounds.items():
-            numbers = numbers | {"horizon_without_looks": alone[observer][name]["horizon"]}
-            assert found["onset"][observer][name] == numbers
-    assert found["onset"]["passive"]["theorem"]["horizon_without_looks"] == 2495
+    for observer, bounds in onsets_with_looks.items():
+        for name, bound_onset in bounds.items():
+            bound_onset = bound_onset | {
+                "horizon_without_looks": onsets_without_looks[observer][name]["horizon"]
+            }
+            assert summary_of_problem["onset"][observer][name] == bound_onset
+    assert summary_of_problem["onset"]["passive"]["theorem"]["horizon_without_looks"] == 2495
 
 
 @pytest.mark.parametrize("rate", [1e-6, 1e-4])
 def test_onset_of_the_chain_agrees_with_a_search(rate):
     """Compare the onset, which is computed from a ratio, with a search over all horizons."""
     gaps = [0.0, 0.2, 1.5, 1.8]
-    first = onset(gaps, rate, "uniform", 10)["active"]["chain"]["horizon"]
-    tried = next(T for T in range(3, 10**5) if lower.active_chain(gaps, rate, T) > 0)
-    assert first == tried
+    onset_horizon = onset(gaps, rate, "uniform", 10)["active"]["chain"]["horizon"]
+    first_positive_horizon = next(T for T in range(3, 10**5) if lower.active_chain(gaps, rate, T) > 0)
+    assert onset_horizon == first_positive_horizon
 
 
 @pytest.mark.parametrize("name", ["uniform", "optimal", "suboptimal"])

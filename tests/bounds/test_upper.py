@@ -12,21 +12,21 @@ from kibitz.bounds import complexity, concentration, upper
 from kibitz.bounds.upper._active import _sum_errors
 from kibitz.bounds.upper._ucb import _count_failures
 
-steady = settings(deadline=None)  # an example may take long on a busy machine
+no_deadline = settings(deadline=None)  # an example may take long on a busy machine
 
-FOUR = (0.0, 0.2, 1.5, 1.8)  # the gaps of the paper's first experiment
-UNIFORM = np.full(4, 0.25)
-PI2 = math.pi**2
+FOUR_GAPS = (0.0, 0.2, 1.5, 1.8)  # the gaps of the paper's first experiment
+UNIFORM_WEIGHTS = np.full(4, 0.25)
+PI_SQUARED = math.pi**2
 
-positive = st.one_of(st.floats(1e-6, 100.0), st.sampled_from([1e-6, 0.1, 1.0, 1.0, 100.0]))
-some_gaps = st.lists(positive, min_size=1, max_size=6).flatmap(
+positive_gaps = st.one_of(st.floats(1e-6, 100.0), st.sampled_from([1e-6, 0.1, 1.0, 1.0, 100.0]))
+gap_lists = st.lists(positive_gaps, min_size=1, max_size=6).flatmap(
     lambda gaps: st.permutations([0.0, *gaps])
 )
 rates = st.one_of(st.sampled_from([0.0, 1e-12, 0.01, 1.0]), st.floats(0.0, 1.0))
 horizons = st.one_of(st.sampled_from([1, 2, 3, 10**12, 10**15]), st.integers(1, 10**6))
 
 
-def some_weights(n_arms, seed):
+def random_weights(n_arms, seed):
     """Return random weights, some of them zero."""
     rng = np.random.default_rng(seed)
     weights = rng.dirichlet(np.ones(n_arms)) * (rng.random(n_arms) < 0.8)
@@ -50,11 +50,11 @@ def play(gaps, horizon, n_runs, seed, index, looks):
     sums, counts = np.zeros((n_runs, gaps.size)), np.zeros((n_runs, gaps.size))
     regret = np.zeros(n_runs)
     for t in range(1, horizon + 1):
-        first = np.full(n_runs, t - 1)
-        pulls = first if t <= gaps.size else index(sums, counts, t).argmax(axis=1)
-        for seen in (arms == pulls[:, None], looks(t, rng, n_runs)):
-            sums += seen * (rng.standard_normal(sums.shape) - gaps)
-            counts += seen
+        first_pull = np.full(n_runs, t - 1)
+        pulls = first_pull if t <= gaps.size else index(sums, counts, t).argmax(axis=1)
+        for is_observed in (arms == pulls[:, None], looks(t, rng, n_runs)):
+            sums += is_observed * (rng.standard_normal(sums.shape) - gaps)
+            counts += is_observed
         regret += gaps[pulls]
     return regret
 
@@ -64,51 +64,54 @@ def ucb_index(sums, counts, t):
     return sums / counts + np.sqrt(6 * math.log(t) / counts)
 
 
-def leader(sums, counts, t):
+def ftl_index(sums, counts, t):
     """Return the index of FTL, the average reward."""
     return sums / counts
 
 
-def at_random(rate, weights):
+def random_looks(rate, weights):
     """Return the function `looks` of random arrivals: arm i gets a look with probability εp_i."""
-    edges = np.cumsum(rate * np.asarray(weights))
+    cumulative_rates = np.cumsum(rate * np.asarray(weights))
     return lambda t, rng, n_runs: (
-        np.searchsorted(edges, rng.random(n_runs), side="right")[:, None] == np.arange(edges.size)
+        np.searchsorted(cumulative_rates, rng.random(n_runs), side="right")[:, None]
+        == np.arange(cumulative_rates.size)
     )
 
 
-def periodic(rate, weights):
+def periodic_looks(rate, weights):
     """Return the function `looks` of periodic arrivals: arm i has had ⌊εp_i t⌋ looks by stage t."""
     rates = rate * np.asarray(weights)
     return lambda t, rng, n_runs: np.floor(rates * t + 1e-9) - np.floor(rates * (t - 1) + 1e-9)
 
 
-def in_turn(rate, n_arms, n_runs, random):
+def looks_in_turn(rate, n_arms, n_runs, random):
     """Return a function `looks` that looks at the arms in turn; arrivals are random or periodic."""
-    looked = np.zeros(n_runs)
+    n_looks = np.zeros(n_runs)
 
     def looks(t, rng, n_runs):
         if random:
-            come = rng.random(n_runs) < rate
+            has_arrived = rng.random(n_runs) < rate
         else:
-            come = math.floor(rate * t + 1e-9) > math.floor(rate * (t - 1) + 1e-9)
-        seen = (looked[:, None] % n_arms == np.arange(n_arms)) & np.reshape(come, (-1, 1))
-        looked[:] += come
-        return seen
+            has_arrived = math.floor(rate * t + 1e-9) > math.floor(rate * (t - 1) + 1e-9)
+        is_observed = (n_looks[:, None] % n_arms == np.arange(n_arms)) & np.reshape(
+            has_arrived, (-1, 1)
+        )
+        n_looks[:] += has_arrived
+        return is_observed
 
     return looks
 
 
-def most(gaps, horizon):
+def largest_regret(gaps, horizon):
     """Return the largest regret of any policy that starts with one pull of each arm.
 
     `test_trivial.py` checks this formula.
     """
-    first = sorted(gaps, reverse=True)[:horizon]
-    return sum(first) + (horizon - len(first)) * max(gaps)
+    first_gaps = sorted(gaps, reverse=True)[:horizon]
+    return sum(first_gaps) + (horizon - len(first_gaps)) * max(gaps)
 
 
-def at_most(regret, bound):
+def is_at_most(regret, bound):
     """Return whether the mean regret plus three standard errors is at most the bound."""
     return regret.mean() + 3 * regret.std() / math.sqrt(regret.size) <= bound
 
@@ -117,39 +120,43 @@ def at_most(regret, bound):
 
 
 def test_ucb_log_is_the_corrected_formula():
-    gaps = np.array(FOUR[1:])
+    gaps = np.array(FOUR_GAPS[1:])
     for horizon in (1, 2, 10**4, 10**12):
-        expected = (24 * math.log(horizon) / gaps + (1 + 2 * PI2 / 3) * gaps).sum()
-        expected = min(expected, most(FOUR, horizon))
-        assert upper.ucb_log(FOUR, horizon) == pytest.approx(expected, rel=1e-12)
-        assert upper.ucb_log(FOUR, horizon, form="printed") == pytest.approx(
+        expected = (24 * math.log(horizon) / gaps + (1 + 2 * PI_SQUARED / 3) * gaps).sum()
+        expected = min(expected, largest_regret(FOUR_GAPS, horizon))
+        assert upper.ucb_log(FOUR_GAPS, horizon) == pytest.approx(expected, rel=1e-12)
+        assert upper.ucb_log(FOUR_GAPS, horizon, form="printed") == pytest.approx(
             (24 * math.log(horizon) / gaps).sum(), rel=1e-12
         )
 
 
 @pytest.mark.parametrize("rate", [1e-9, 0.01, 0.1, 1.0])
 def test_ucb_rate_is_the_corrected_formula(rate):
-    weights = complexity.optimal_weights(FOUR)
-    printed = proved = 0.0
-    for gap, weight in zip(FOUR[1:], weights[1:], strict=True):
+    weights = complexity.optimal_weights(FOUR_GAPS)
+    printed_bound = proved_bound = 0.0
+    for gap, weight in zip(FOUR_GAPS[1:], weights[1:], strict=True):
         q = rate * weight
-        bracket = max(math.log(1 / (math.e * gap**2)), math.log(math.log(20 / q)))
-        printed += 24 / gap * (math.log(50 / q) + bracket)
-        proved += 24 / gap * (math.log(50 / q) + bracket) + (2 + 5 * PI2 / 6) * gap
-    assert upper.ucb_rate(FOUR, rate, weights) == pytest.approx(proved, rel=1e-12)
-    assert upper.ucb_rate(FOUR, rate, weights, form="printed") == pytest.approx(printed, rel=1e-12)
+        log_maximum = max(math.log(1 / (math.e * gap**2)), math.log(math.log(20 / q)))
+        printed_bound += 24 / gap * (math.log(50 / q) + log_maximum)
+        proved_bound += 24 / gap * (math.log(50 / q) + log_maximum) + (2 + 5 * PI_SQUARED / 6) * gap
+    assert upper.ucb_rate(FOUR_GAPS, rate, weights) == pytest.approx(proved_bound, rel=1e-12)
+    assert upper.ucb_rate(FOUR_GAPS, rate, weights, form="printed") == pytest.approx(
+        printed_bound, rel=1e-12
+    )
 
 
 @pytest.mark.parametrize("rate", [1e-9, 0.01, 0.1, 1.0])
 def test_ucb_periodic_is_the_corrected_formula(rate):
-    printed = proved = 0.0
-    for gap in FOUR[1:]:
+    printed_bound = proved_bound = 0.0
+    for gap in FOUR_GAPS[1:]:
         q = rate / 4
-        log = math.log(24 / (math.e * q * gap**2))
-        printed += 24 / gap * log + 2 * PI2 / 3 * gap
-        proved += gap * (2 + q + max(0.0, 24 / gap**2 * log) + 2 * PI2 / 3)
-    assert upper.ucb_periodic(FOUR, rate) == pytest.approx(proved, rel=1e-12)
-    assert upper.ucb_periodic(FOUR, rate, form="printed") == pytest.approx(printed, rel=1e-12)
+        log_factor = math.log(24 / (math.e * q * gap**2))
+        printed_bound += 24 / gap * log_factor + 2 * PI_SQUARED / 3 * gap
+        proved_bound += gap * (2 + q + max(0.0, 24 / gap**2 * log_factor) + 2 * PI_SQUARED / 3)
+    assert upper.ucb_periodic(FOUR_GAPS, rate) == pytest.approx(proved_bound, rel=1e-12)
+    assert upper.ucb_periodic(FOUR_GAPS, rate, form="printed") == pytest.approx(
+        printed_bound, rel=1e-12
+    )
 
 
 def test_ucb_as_printed_is_refuted_by_its_first_pulls():
@@ -157,14 +164,14 @@ def test_ucb_as_printed_is_refuted_by_its_first_pulls():
 
     Each arm is pulled once, so the regret is Δ in every run.
     """
-    regret = play([0.0, 10.0], 2, 1, 0, ucb_index, at_random(0.5, [0.5, 0.5]))
+    regret = play([0.0, 10.0], 2, 1, 0, ucb_index, random_looks(0.5, [0.5, 0.5]))
     assert regret == 10.0
-    printed = upper.ucb_log([0.0, 10.0], 2, form="printed")
-    assert printed == pytest.approx(1.66, abs=0.01)
-    assert printed < 10 <= upper.ucb_log([0.0, 10.0], 2)
-    printed = upper.ucb_rate([0.0, 30.0], 0.5, form="printed")
-    assert printed == pytest.approx(5.4, abs=0.05)
-    assert printed < 30 <= upper.ucb_rate([0.0, 30.0], 0.5)
+    printed_bound = upper.ucb_log([0.0, 10.0], 2, form="printed")
+    assert printed_bound == pytest.approx(1.66, abs=0.01)
+    assert printed_bound < 10 <= upper.ucb_log([0.0, 10.0], 2)
+    printed_bound = upper.ucb_rate([0.0, 30.0], 0.5, form="printed")
+    assert printed_bound == pytest.approx(5.4, abs=0.05)
+    assert printed_bound < 30 <= upper.ucb_rate([0.0, 30.0], 0.5)
 
 
 def test_the_constants_of_ucb_are_those_of_definition_1():
@@ -176,7 +183,7 @@ def test_the_constants_of_ucb_are_those_of_definition_1():
     gaps = np.array([0.0, 0.5, 0.5])
     for horizon in (10**4, 10**6):
         definition = 24 * complexity.c_delta(gaps) * math.log(horizon)
-        definition += (1 + 2 * PI2 / 3) * gaps.sum()
+        definition += (1 + 2 * PI_SQUARED / 3) * gaps.sum()
         assert upper.ucb_log(gaps, horizon) == pytest.approx(definition)
     slope = upper.ucb_log(gaps, 10**6, exploration=2, sd=0.5) - upper.ucb_log(
         gaps, 10**4, exploration=2, sd=0.5
@@ -184,7 +191,7 @@ def test_the_constants_of_ucb_are_those_of_definition_1():
     assert slope == pytest.approx(8 * complexity.c_delta(gaps) * math.log(100))
 
 
-def printed_g(t, gap, q):
+def compute_printed_g(t, gap, q):
     """Return g(t) as printed in the proof of Theorem 3."""
     return 24 * np.log(t) / gap**2 - q * t + np.sqrt(5 * q * t * np.log(t))
 
@@ -196,17 +203,17 @@ def test_the_paper_s_case_distinction_fails_for_early_stages():
     """
     gap, q = 10.0, 0.01
     t = np.arange(2.0, 10**5)
-    early = t / np.log(t) < 5 / q
-    assert early.any()
-    assert (printed_g(t, gap, q)[early] > 24 * np.log(t[early]) / gap**2).all()
-    final = upper.ucb_rate([0.0, gap], q, [0, 1], form="printed") / gap
-    assert printed_g(t, gap, q).max() > final
+    is_early = t / np.log(t) < 5 / q
+    assert is_early.any()
+    assert (compute_printed_g(t, gap, q)[is_early] > 24 * np.log(t[is_early]) / gap**2).all()
+    final_bound = upper.ucb_rate([0.0, gap], q, [0, 1], form="printed") / gap
+    assert compute_printed_g(t, gap, q).max() > final_bound
     # with [qt − √(5qt log t)]_+ in g the bound holds; checked on random gaps and rates
     rng = np.random.default_rng(0)
     t = np.unique(np.geomspace(1, 1e9, 4000).round())
     for gap, q in zip(np.exp(rng.uniform(-4, 4, 200)), np.exp(rng.uniform(-12, 0, 200)), strict=True):
-        repaired = 24 * np.log(t) / gap**2 - concentration.seen_floor(q * t, t)
-        assert repaired.max() <= upper.ucb_rate([0.0, gap], q, [0, 1], form="printed") / gap
+        repaired_g = 24 * np.log(t) / gap**2 - concentration.seen_floor(q * t, t)
+        assert repaired_g.max() <= upper.ucb_rate([0.0, gap], q, [0, 1], form="printed") / gap
 
 
 def test_a_count_of_nothing_is_not_negative():
@@ -215,40 +222,45 @@ def test_a_count_of_nothing_is_not_negative():
     The printed bound also leaves out the first pull of the arm.
     """
     gaps, rate = [0.0, 100.0], 1.0
-    printed = upper.ucb_periodic(gaps, rate, [0, 1], form="printed")
-    proved = upper.ucb_periodic(gaps, rate, [0, 1])
-    assert proved - printed > 3 * 100  # 2 + q = 3 more pulls; the negative sup g is replaced by 0
-    assert proved == pytest.approx(100 * (3 + 2 * PI2 / 3))
+    printed_bound = upper.ucb_periodic(gaps, rate, [0, 1], form="printed")
+    proved_bound = upper.ucb_periodic(gaps, rate, [0, 1])
+    # The proved bound has 2 + q = 3 more pulls, and it replaces the negative sup g by 0.
+    assert proved_bound - printed_bound > 3 * 100
+    assert proved_bound == pytest.approx(100 * (3 + 2 * PI_SQUARED / 3))
 
 
-@given(some_gaps, rates, horizons, st.integers(0, 99))
-@steady
+@given(gap_lists, rates, horizons, st.integers(0, 99))
+@no_deadline
 def test_ucb_passive_takes_the_smallest_bound_of_each_arm(gaps, rate, horizon, seed):
-    weights = some_weights(len(gaps), seed)
-    log = upper.ucb_log(gaps, horizon, details=True).terms
-    bounded = upper.ucb_rate(gaps, rate, weights, details=True).terms
-    best = upper.ucb_passive(gaps, rate, weights, horizon, details=True)
+    weights = random_weights(len(gaps), seed)
+    log_terms = upper.ucb_log(gaps, horizon, details=True).terms
+    rate_terms = upper.ucb_rate(gaps, rate, weights, details=True).terms
+    combined_bound = upper.ucb_passive(gaps, rate, weights, horizon, details=True)
     np.testing.assert_allclose(
-        best.terms,
-        np.minimum(np.minimum(log, bounded), max(1, horizon - len(gaps) + 1) * np.array(gaps)),
+        combined_bound.terms,
+        np.minimum(
+            np.minimum(log_terms, rate_terms), max(1, horizon - len(gaps) + 1) * np.array(gaps)
+        ),
     )
-    assert best.total == pytest.approx(min(best.terms.sum(), most(gaps, horizon)))
-    assert best.total < math.inf
+    assert combined_bound.total == pytest.approx(
+        min(combined_bound.terms.sum(), largest_regret(gaps, horizon))
+    )
+    assert combined_bound.total < math.inf
 
 
 def test_without_looks_at_an_arm_only_the_horizon_bounds_its_regret():
     weights = [0.0, 0.5, 0.5, 0.0]
-    assert upper.ucb_rate(FOUR, 0.1, weights) == math.inf
-    assert upper.ucb_periodic(FOUR, 0.1, weights) == math.inf
-    assert upper.ucb_rate(FOUR, 0.0) == math.inf
-    terms = upper.ucb_rate(FOUR, 0.1, weights, details=True).terms
+    assert upper.ucb_rate(FOUR_GAPS, 0.1, weights) == math.inf
+    assert upper.ucb_periodic(FOUR_GAPS, 0.1, weights) == math.inf
+    assert upper.ucb_rate(FOUR_GAPS, 0.0) == math.inf
+    terms = upper.ucb_rate(FOUR_GAPS, 0.1, weights, details=True).terms
     assert np.isinf(terms).tolist() == [False, False, False, True]
 
 
 # UCB: the sharp bound
 
 
-def needed(t, gap, q, exploration=6.0):
+def needed_pulls(t, gap, q, exploration=6.0):
     """Return 4c log t/Δ² minus a high-probability lower bound on the looks before stage t."""
     mean = q * (t - 1)
     return 4 * exploration * np.log(t) / gap**2 - np.maximum(mean - np.sqrt(5 * mean * np.log(t)), 0)
@@ -258,27 +270,29 @@ def needed(t, gap, q, exploration=6.0):
 @pytest.mark.parametrize("q", [0.0, 1e-6, 1e-4, 0.01, 0.3, 1.0])
 def test_ucb_sharp_finds_the_largest_of_a_million_stages(gap, q):
     t = np.arange(1.0, 10**6 + 1)
-    values = needed(t, gap, q)
+    values = needed_pulls(t, gap, q)
     for horizon in (1, 2, 3, 57, 1000, 10**6):
-        bad = sum(4 / s**2 + s**-2.5 for s in range(3, min(horizon, 2000) + 1))
+        n_failures = sum(4 / s**2 + s**-2.5 for s in range(3, min(horizon, 2000) + 1))
         bound = upper.ucb_sharp([0.0, gap], q, [0, 1], horizon, details=True)
-        largest = values[:horizon].max()
+        largest_value = values[:horizon].max()
         assert bound.stages[1] <= horizon
-        assert needed(bound.stages[1], gap, q) == pytest.approx(largest, rel=1e-13, abs=1e-12)
+        assert needed_pulls(bound.stages[1], gap, q) == pytest.approx(
+            largest_value, rel=1e-13, abs=1e-12
+        )
         if horizon <= 2000:
-            expected = gap * min(max(horizon - 1, 1), 1 + largest + bad)
+            expected = gap * min(max(horizon - 1, 1), 1 + largest_value + n_failures)
             assert bound.total == pytest.approx(expected, rel=1e-12)
 
 
 @given(st.floats(1e-6, 100), st.floats(1e-9, 1), st.integers(1, 10**15))
-@steady
+@no_deadline
 def test_ucb_sharp_is_not_beaten_by_any_stage(gap, q, horizon):
     stage = upper.ucb_sharp([0.0, gap], q, [0, 1], horizon, details=True).stages[1]
-    best = needed(stage, gap, q)
-    near = stage + np.arange(-50.0, 51)
-    others = np.concatenate([np.geomspace(1, horizon, 3000).round(), near])
-    others = np.clip(others, 1, horizon)
-    assert (needed(others, gap, q) <= best * (1 + 1e-12) + 1e-9).all()
+    best_value = needed_pulls(stage, gap, q)
+    near_stages = stage + np.arange(-50.0, 51)
+    other_stages = np.concatenate([np.geomspace(1, horizon, 3000).round(), near_stages])
+    other_stages = np.clip(other_stages, 1, horizon)
+    assert (needed_pulls(other_stages, gap, q) <= best_value * (1 + 1e-12) + 1e-9).all()
 
 
 def test_count_failures_equals_the_sum():
@@ -291,50 +305,52 @@ def test_count_failures_equals_the_sum():
     ]:
         a = c / (2 * sd**2)
         terms = [4 * t ** (1 - a) + t**-2.5 for t in range(n_arms + 1, horizon + 1)]
-        found = _count_failures(n_arms, np.asarray(float(horizon)), c, sd)
-        assert found == pytest.approx(math.fsum(terms), rel=1e-11, abs=1e-15)
-    exact = sum(c * (mpmath.zeta(s, 3) - mpmath.zeta(s, 10**12 + 1)) for c, s in [(4, 2), (1, 2.5)])
-    assert _count_failures(2, np.asarray(1e12), 6, 1) == pytest.approx(float(exact), rel=1e-11)
+        n_failures = _count_failures(n_arms, np.asarray(float(horizon)), c, sd)
+        assert n_failures == pytest.approx(math.fsum(terms), rel=1e-11, abs=1e-15)
+    exact_sum = sum(
+        c * (mpmath.zeta(s, 3) - mpmath.zeta(s, 10**12 + 1)) for c, s in [(4, 2), (1, 2.5)]
+    )
+    assert _count_failures(2, np.asarray(1e12), 6, 1) == pytest.approx(float(exact_sum), rel=1e-11)
 
 
-@given(some_gaps, rates, horizons, st.integers(0, 99))
-@steady
+@given(gap_lists, rates, horizons, st.integers(0, 99))
+@no_deadline
 def test_ucb_sharp_is_below_the_closed_forms(gaps, rate, horizon, seed):
-    weights = some_weights(len(gaps), seed)
-    sharp = upper.ucb_sharp(gaps, rate, weights, horizon, details=True).terms
-    closed = upper.ucb_passive(gaps, rate, weights, horizon, details=True).terms
-    assert (sharp <= closed * (1 + 1e-12)).all()
+    weights = random_weights(len(gaps), seed)
+    sharp_terms = upper.ucb_sharp(gaps, rate, weights, horizon, details=True).terms
+    closed_form_terms = upper.ucb_passive(gaps, rate, weights, horizon, details=True).terms
+    assert (sharp_terms <= closed_form_terms * (1 + 1e-12)).all()
 
 
-@given(some_gaps, st.floats(0, 1), st.floats(0, 1), horizons, horizons, st.integers(0, 99))
-@steady
+@given(gap_lists, st.floats(0, 1), st.floats(0, 1), horizons, horizons, st.integers(0, 99))
+@no_deadline
 def test_ucb_bounds_grow_with_the_horizon_and_fall_with_the_rate(gaps, r1, r2, t1, t2, seed):
-    weights = some_weights(len(gaps), seed)
+    weights = random_weights(len(gaps), seed)
     r1, r2, t1, t2 = min(r1, r2), max(r1, r2), min(t1, t2), max(t1, t2)
-    sharp = upper.ucb_sharp(gaps, [[r1], [r2]], weights, [t1, t2])
-    assert sharp[0, 0] <= sharp[0, 1] * (1 + 1e-12)
-    assert sharp[1, 0] <= sharp[0, 0] * (1 + 1e-12)
+    sharp_bounds = upper.ucb_sharp(gaps, [[r1], [r2]], weights, [t1, t2])
+    assert sharp_bounds[0, 0] <= sharp_bounds[0, 1] * (1 + 1e-12)
+    assert sharp_bounds[1, 0] <= sharp_bounds[0, 0] * (1 + 1e-12)
     assert upper.ucb_log(gaps, t1) <= upper.ucb_log(gaps, t2)
     assert upper.ucb_rate(gaps, r2, weights) <= upper.ucb_rate(gaps, r1, weights)
     assert upper.ftl_robin(gaps, r2) <= upper.ftl_robin(gaps, r1)
     assert upper.ftl_robin(gaps, r2, weights) <= upper.ftl_robin(gaps, r1, weights)
 
 
-@given(some_gaps, rates, horizons, st.sampled_from([1e-3, 0.5, 7.0]), st.integers(0, 99))
-@steady
+@given(gap_lists, rates, horizons, st.sampled_from([1e-3, 0.5, 7.0]), st.integers(0, 99))
+@no_deadline
 def test_regret_is_measured_in_units_of_reward(gaps, rate, horizon, unit, seed):
     """Check that multiplying the gaps, σ and √c by a unit multiplies the regret by this unit."""
-    weights = some_weights(len(gaps), seed)
-    scaled = [unit * gap for gap in gaps]
+    weights = random_weights(len(gaps), seed)
+    scaled_gaps = [unit * gap for gap in gaps]
     index = {"exploration": 6 * unit**2, "sd": unit}
     for bound in (
         lambda gaps, **index: upper.ucb_log(gaps, horizon, **index),
         lambda gaps, **index: upper.ucb_periodic(gaps, rate, weights, **index),
         lambda gaps, **index: upper.ucb_sharp(gaps, rate, weights, horizon, **index),
     ):
-        assert bound(scaled, **index) == pytest.approx(unit * bound(gaps), rel=1e-9)
+        assert bound(scaled_gaps, **index) == pytest.approx(unit * bound(gaps), rel=1e-9)
     for looks in (None, weights):
-        assert upper.ftl_robin(scaled, rate, looks, sd=unit) == pytest.approx(
+        assert upper.ftl_robin(scaled_gaps, rate, looks, sd=unit) == pytest.approx(
             unit * upper.ftl_robin(gaps, rate, looks), rel=1e-6
         )
 
@@ -345,15 +361,15 @@ def test_ucb_rate_covers_the_maximum_for_other_indices(exploration):
     a = exploration / 2
     for gap, q in itertools.product([0.01, 0.3, 1.0, 10.0], [1e-6, 0.01, 1.0]):
         bound = upper.ucb_rate([0.0, gap], q, [0, 1], exploration=exploration) / gap
-        bad = float(4 * mpmath.zeta(a - 1) + mpmath.zeta(2))
-        assert 1 + needed(t, gap, q, exploration).max() + bad <= bound
+        n_failures = float(4 * mpmath.zeta(a - 1) + mpmath.zeta(2))
+        assert 1 + needed_pulls(t, gap, q, exploration).max() + n_failures <= bound
 
 
 def test_exploration_too_small_for_the_noise_raises():
     with pytest.raises(ValueError, match=r"exploration must be greater than 4 sd² = 4\.0, got 4"):
-        upper.ucb_log(FOUR, 10, exploration=4)
+        upper.ucb_log(FOUR_GAPS, 10, exploration=4)
     with pytest.raises(ValueError, match="exploration must be greater than"):
-        upper.ucb_sharp(FOUR, 0.1, None, 10, sd=2.0)
+        upper.ucb_sharp(FOUR_GAPS, 0.1, None, 10, sd=2.0)
 
 
 # UCB: schedules
@@ -361,10 +377,10 @@ def test_exploration_too_small_for_the_noise_raises():
 
 def test_constant_schedule_equals_a_rate():
     for horizon in (1, 2, 3, 1000, 10**5):
-        flat = upper.ucb_schedule(FOUR, lambda t: 0.1 * t, None, horizon, details=True)
-        sharp = upper.ucb_sharp(FOUR, 0.1, None, horizon, details=True)
-        assert flat.total == pytest.approx(sharp.total, rel=1e-12)
-        np.testing.assert_array_equal(flat.stages, sharp.stages)
+        schedule_bound = upper.ucb_schedule(FOUR_GAPS, lambda t: 0.1 * t, None, horizon, details=True)
+        sharp_bound = upper.ucb_sharp(FOUR_GAPS, 0.1, None, horizon, details=True)
+        assert schedule_bound.total == pytest.approx(sharp_bound.total, rel=1e-12)
+        np.testing.assert_array_equal(schedule_bound.stages, sharp_bound.stages)
 
 
 def test_cells_never_lower_the_bound_of_a_long_schedule():
@@ -372,28 +388,30 @@ def test_cells_never_lower_the_bound_of_a_long_schedule():
     weights = [0.4, 0.2, 0.2, 0.2]
     rates = np.array([1e-9, 1e-7, 1e-5])  # maxima far beyond the stages that are tried one by one
     for rate in rates:
-        cells = upper.ucb_schedule(FOUR, lambda t, rate=rate: rate * t, weights, 10**12)
-        sharp = upper.ucb_sharp(FOUR, rate, weights, 10**12)
-        assert sharp <= cells * (1 + 1e-12)
-        assert cells <= 1.01 * sharp
+        bound_with_cells = upper.ucb_schedule(
+            FOUR_GAPS, lambda t, rate=rate: rate * t, weights, 10**12
+        )
+        sharp_bound = upper.ucb_sharp(FOUR_GAPS, rate, weights, 10**12)
+        assert sharp_bound <= bound_with_cells * (1 + 1e-12)
+        assert bound_with_cells <= 1.01 * sharp_bound
 
 
 def test_early_looks_beat_the_same_number_spread_out():
     gaps, horizon = [0.0, 0.5], 10**5
 
-    def front(t):  # about the sum of min(1, 300/s) over the stages s ≤ t
+    def count_early_looks(t):  # about the sum of min(1, 300/s) over the stages s ≤ t
         return np.where(t <= 300, t, 300 * (1 + np.log(np.maximum(t, 300) / 300)))
 
-    looks = float(front(np.array(float(horizon))))
-    early = upper.ucb_schedule(gaps, front, [0, 1], horizon)
-    assert early < upper.ucb_sharp(gaps, looks / horizon, [0, 1], horizon)
+    n_looks = float(count_early_looks(np.array(float(horizon))))
+    bound_of_early_looks = upper.ucb_schedule(gaps, count_early_looks, [0, 1], horizon)
+    assert bound_of_early_looks < upper.ucb_sharp(gaps, n_looks / horizon, [0, 1], horizon)
 
 
 def test_schedule_with_more_than_one_look_per_stage_raises():
     with pytest.raises(ValueError, match="schedule must return sums of rates in"):
-        upper.ucb_schedule(FOUR, lambda t: 2 * t, None, 100)
+        upper.ucb_schedule(FOUR_GAPS, lambda t: 2 * t, None, 100)
     with pytest.raises(ValueError, match="schedule must return sums of rates in"):
-        upper.ucb_schedule(FOUR, lambda t: 1 / t, None, 100)
+        upper.ucb_schedule(FOUR_GAPS, lambda t: 1 / t, None, 100)
 
 
 # UCB and FTL: simulations
@@ -405,15 +423,15 @@ def test_schedule_with_more_than_one_look_per_stage_raises():
         ([0.0, 0.5], 0.05, [0.5, 0.5], 3000),
         ([0.0, 0.5], 0.0, [0.5, 0.5], 3000),
         ([0.0, 10.0], 1.0, [0.0, 1.0], 300),
-        (FOUR, 0.1, UNIFORM, 2000),
+        (FOUR_GAPS, 0.1, UNIFORM_WEIGHTS, 2000),
         ([0.0, 0.0, 1.0, 1.0], 0.2, [0.0, 0.2, 0.4, 0.4], 2000),
     ],
 )
 def test_ucb_stays_below_its_bounds(gaps, rate, weights, horizon):
-    regret = play(gaps, horizon, 100, 11, ucb_index, at_random(rate, weights))
-    assert at_most(regret, upper.ucb_sharp(gaps, rate, weights, horizon))
-    regret = play(gaps, horizon, 100, 12, ucb_index, periodic(rate, weights))
-    assert at_most(regret, upper.ucb_periodic(gaps, rate, weights))
+    regret = play(gaps, horizon, 100, 11, ucb_index, random_looks(rate, weights))
+    assert is_at_most(regret, upper.ucb_sharp(gaps, rate, weights, horizon))
+    regret = play(gaps, horizon, 100, 12, ucb_index, periodic_looks(rate, weights))
+    assert is_at_most(regret, upper.ucb_periodic(gaps, rate, weights))
 
 
 def test_ucb_stays_below_its_bound_for_a_schedule():
@@ -426,7 +444,7 @@ def test_ucb_stays_below_its_bound_for_a_schedule():
 
     regret = play(gaps, horizon, 100, 13, ucb_index, looks)
     bound = upper.ucb_schedule(gaps, lambda t: expected[t.astype(int) - 1], [0, 1], horizon)
-    assert at_most(regret, bound)
+    assert is_at_most(regret, bound)
 
 
 @pytest.mark.parametrize(
@@ -434,14 +452,14 @@ def test_ucb_stays_below_its_bound_for_a_schedule():
 )
 def test_ftl_robin_stays_below_its_bounds(gaps, rate):
     for random in (False, True):
-        regret = play(gaps, 2000, 200, 14, leader, in_turn(rate, len(gaps), 200, random))
-        assert at_most(regret, upper.ftl_robin(gaps, rate))
+        regret = play(gaps, 2000, 200, 14, ftl_index, looks_in_turn(rate, len(gaps), 200, random))
+        assert is_at_most(regret, upper.ftl_robin(gaps, rate))
     weights = np.full(len(gaps), 1 / len(gaps))
-    regret = play(gaps, 2000, 200, 15, leader, at_random(rate, weights))
-    assert at_most(regret, upper.ftl_robin(gaps, rate, weights))
+    regret = play(gaps, 2000, 200, 15, ftl_index, random_looks(rate, weights))
+    assert is_at_most(regret, upper.ftl_robin(gaps, rate, weights))
 
 
-@given(some_gaps, st.floats(1e-3, 1.0))
+@given(gap_lists, st.floats(1e-3, 1.0))
 @settings(max_examples=30, deadline=None)
 def test_ftl_robin_sums_its_series(gaps, rate):
     gaps = [max(gap, 0.1) if gap > 0 else 0.0 for gap in gaps]
@@ -478,17 +496,19 @@ def test_ftl_robin_sees_each_arm_once_in_k_looks_not_in_one():
     """
     gap, rate, n_runs = 0.5, 0.1, 2000
     rng = np.random.default_rng(16)
-    total, count = rng.standard_normal(n_runs) + gap, np.ones(n_runs)
-    regret, turn = np.full(n_runs, gap), 0  # one pull of the arm that pays 0
+    reward_sums, counts = rng.standard_normal(n_runs) + gap, np.ones(n_runs)
+    regret, next_arm = np.full(n_runs, gap), 0  # one pull of the arm that pays 0
     for t in range(3, 4000):
-        leads = total / count > 0
-        regret += gap * ~leads
-        looked = False
+        is_leading = reward_sums / counts > 0
+        regret += gap * ~is_leading
+        is_looked_at = False
         if t % round(1 / rate) == 0:
-            looked, turn = turn == 0, 1 - turn
-        for seen in (leads, looked):
-            total = np.where(seen, total + rng.standard_normal(n_runs) + gap, total)
-            count = count + seen
+            is_looked_at, next_arm = next_arm == 0, 1 - next_arm
+        for is_observed in (is_leading, is_looked_at):
+            reward_sums = np.where(
+                is_observed, reward_sums + rng.standard_normal(n_runs) + gap, reward_sums
+            )
+            counts = counts + is_observed
     tails = sum(math.erfc(gap * math.sqrt(s / 2)) / 2 for s in range(1, 2000))
     period = 2 / rate
     assert gap * period * tails == pytest.approx(17.9, abs=0.1)
@@ -498,9 +518,9 @@ def test_ftl_robin_sees_each_arm_once_in_k_looks_not_in_one():
 
 
 def test_ftl_robin_is_infinite_if_an_arm_gets_no_looks():
-    assert upper.ftl_robin(FOUR, 0.1, [0.0, 0.5, 0.25, 0.25]) == math.inf
-    assert upper.ftl_robin(FOUR, 0.1, [0.5, 0.5, 0.0, 0.0]) == math.inf
-    assert upper.ftl_robin(FOUR, 0.0) == math.inf
+    assert upper.ftl_robin(FOUR_GAPS, 0.1, [0.0, 0.5, 0.25, 0.25]) == math.inf
+    assert upper.ftl_robin(FOUR_GAPS, 0.1, [0.5, 0.5, 0.0, 0.0]) == math.inf
+    assert upper.ftl_robin(FOUR_GAPS, 0.0) == math.inf
     # one optimal arm with looks is enough
     assert upper.ftl_robin([0.0, 0.0, 1.0], 0.1, [0.5, 0.0, 0.5]) < math.inf
 
@@ -508,29 +528,29 @@ def test_ftl_robin_is_infinite_if_an_arm_gets_no_looks():
 # OCUCB-n
 
 
-def slow_ocucb(gaps, log_d, rho, clip):
-    """Return the bound of OCUCB-n for C_η = 1; `clip` replaces a negative log log d by 0."""
-    total, gaps = 0.0, list(gaps)
+def sum_ocucb_bound(gaps, log_d, rho, is_clipped):
+    """Return the bound of OCUCB-n for C_η = 1; `is_clipped` replaces a negative log log d by 0."""
+    total_bound, gaps = 0.0, list(gaps)
     loglog = math.log(log_d)
     for gap in gaps:
         if gap > 0:
-            k = sum(1.0 if other <= gap else (gap / other) ** (2 * rho) for other in gaps)
-            log = max(log_d + math.log(gap**2 / k), 0.0)
-            total += (log + (max(loglog, 0.0) if clip else loglog)) / gap + gap
-    return total
+            k = sum(1.0 if other_gap <= gap else (gap / other_gap) ** (2 * rho) for other_gap in gaps)
+            log_ratio = max(log_d + math.log(gap**2 / k), 0.0)
+            total_bound += (log_ratio + (max(loglog, 0.0) if is_clipped else loglog)) / gap + gap
+    return total_bound
 
 
-@given(some_gaps, st.integers(2, 10**15), st.sampled_from([0.5, 0.8, 1.0]))
-@steady
+@given(gap_lists, st.integers(2, 10**15), st.sampled_from([0.5, 0.8, 1.0]))
+@no_deadline
 def test_ocucb_is_the_lemma_s_formula(gaps, horizon, rho):
-    for form, clip in [("lemma", True), ("printed", False)]:
-        expected = slow_ocucb(gaps, math.log(horizon), rho, clip)
-        found = upper.ocucb(gaps, horizon, c_eta=3.0, rho=rho, form=form)
-        assert found == pytest.approx(3 * expected, rel=1e-9, abs=1e-9)
-    lemma = upper.ocucb(gaps, horizon, c_eta=3.0, rho=rho, form="lemma", details=True)
-    proved = upper.ocucb(gaps, horizon, c_eta=3.0, rho=rho)
-    terms = np.minimum(lemma.terms, max(1, horizon - len(gaps) + 1) * np.array(gaps))
-    assert proved == pytest.approx(min(terms.sum(), most(gaps, horizon)))
+    for form, is_clipped in [("lemma", True), ("printed", False)]:
+        expected = sum_ocucb_bound(gaps, math.log(horizon), rho, is_clipped)
+        bound = upper.ocucb(gaps, horizon, c_eta=3.0, rho=rho, form=form)
+        assert bound == pytest.approx(3 * expected, rel=1e-9, abs=1e-9)
+    lemma_bound = upper.ocucb(gaps, horizon, c_eta=3.0, rho=rho, form="lemma", details=True)
+    proved_bound = upper.ocucb(gaps, horizon, c_eta=3.0, rho=rho)
+    terms = np.minimum(lemma_bound.terms, max(1, horizon - len(gaps) + 1) * np.array(gaps))
+    assert proved_bound == pytest.approx(min(terms.sum(), largest_regret(gaps, horizon)))
 
 
 @pytest.mark.slow
@@ -543,11 +563,13 @@ def test_a_larger_set_of_arms_has_a_larger_bound_only_if_the_double_logarithm_is
     violations = dict.fromkeys([("printed", 0), *(("lemma", m) for m in range(5))], 0)
     for _ in range(1000):
         gaps = np.concatenate([[0.0], np.exp(rng.uniform(-4, 0, rng.integers(2, 12)))])
-        fewer = np.delete(gaps, rng.integers(1, gaps.size))
+        fewer_gaps = np.delete(gaps, rng.integers(1, gaps.size))
         for form, m in violations:
             length = complexity.epoch_length(m)
-            more, less = (upper.ocucb(some, length, c_eta=1.0, form=form) for some in (gaps, fewer))
-            violations[form, m] += more < less * (1 - 1e-12)
+            bound_of_all, bound_of_fewer = (
+                upper.ocucb(gap_set, length, c_eta=1.0, form=form) for gap_set in (gaps, fewer_gaps)
+            )
+            violations[form, m] += bound_of_all < bound_of_fewer * (1 - 1e-12)
     assert violations.pop(("printed", 0)) > 100
     assert not any(violations.values())
 
@@ -557,23 +579,23 @@ def test_the_smallest_counterexamples_to_the_growth_of_the_bound():
 
     Clipping is not sufficient for gaps above 1.
     """
-    two, three = ([0.0] + [0.2] * n for n in (1, 2))
-    assert upper.ocucb(three, 2, c_eta=1.0, form="printed") < upper.ocucb(
-        two, 2, c_eta=1.0, form="printed"
+    two_arms, three_arms = ([0.0] + [0.2] * n for n in (1, 2))
+    assert upper.ocucb(three_arms, 2, c_eta=1.0, form="printed") < upper.ocucb(
+        two_arms, 2, c_eta=1.0, form="printed"
     )
-    assert upper.ocucb(three, 2, c_eta=1.0, form="lemma") > upper.ocucb(
-        two, 2, c_eta=1.0, form="lemma"
+    assert upper.ocucb(three_arms, 2, c_eta=1.0, form="lemma") > upper.ocucb(
+        two_arms, 2, c_eta=1.0, form="lemma"
     )
-    more, fewer = (
-        upper.ocucb(some, 2, c_eta=1.0, form="lemma") for some in ([0.0, 0.1, 2.0], [0.0, 2.0])
+    bound_of_three, bound_of_two = (
+        upper.ocucb(gap_set, 2, c_eta=1.0, form="lemma") for gap_set in ([0.0, 0.1, 2.0], [0.0, 2.0])
     )
-    assert more < fewer
+    assert bound_of_three < bound_of_two
 
 
 # ETC
 
 
-def eliminations(averages, log_horizon, alpha):
+def elimination_rounds(averages, log_horizon, alpha):
     """Return the round in which ETC eliminates each arm, or inf for an arm that it keeps.
 
     The average reward of an arm after s rounds is averages[s − 1, arm].
@@ -584,9 +606,9 @@ def eliminations(averages, log_horizon, alpha):
         if math.log(s) >= log_horizon:
             break
         width = math.sqrt(2 * alpha / s * (log_horizon - math.log(s)))
-        left = np.isinf(eliminated)
-        drop = left & (averages[s - 1] + 2 * width < averages[s - 1][left].max())
-        eliminated[drop] = s
+        is_left = np.isinf(eliminated)
+        is_dropped = is_left & (averages[s - 1] + 2 * width < averages[s - 1][is_left].max())
+        eliminated[is_dropped] = s
     return eliminated
 
 
@@ -599,11 +621,11 @@ def test_an_adversary_within_the_radii_keeps_an_arm_twice_as_long_as_printed():
     s = np.arange(1, 3000)
     radius = np.sqrt(2 / s * np.log(horizon / s))
     averages = np.stack([-radius, radius - gap], axis=1)
-    eliminated = eliminations(averages, math.log(horizon), 1.0)
-    right = upper.etc_elimination([0.0, gap], math.log(horizon))
-    printed = upper.etc_elimination([0.0, gap], math.log(horizon), form="printed")
+    eliminated = elimination_rounds(averages, math.log(horizon), 1.0)
+    corrected_bound = upper.etc_elimination([0.0, gap], math.log(horizon))
+    printed_rounds = upper.etc_elimination([0.0, gap], math.log(horizon), form="printed")
     assert eliminated[0] == math.inf  # D14: α = c suffices for the best arm
-    assert eliminated[1] == right.last[1] > 1.7 * printed.last[1]
+    assert eliminated[1] == corrected_bound.last[1] > 1.7 * printed_rounds.last[1]
 
 
 def test_a_friend_within_the_radii_drops_an_arm_sooner_than_printed():
@@ -615,11 +637,11 @@ def test_a_friend_within_the_radii_drops_an_arm_sooner_than_printed():
     s = np.arange(1, 6000)
     radius = np.sqrt(2 / s * np.log(horizon / s))
     averages = np.stack([radius, -radius - gap], axis=1)
-    eliminated = eliminations(averages, math.log(horizon), 4.0)
-    right = upper.etc_elimination([0.0, gap], math.log(horizon), alpha=4.0)
-    printed = upper.etc_elimination([0.0, gap], math.log(horizon), alpha=4.0, form="printed")
-    assert right.first[1] <= eliminated[1] <= right.first[1] + 1
-    assert eliminated[1] < printed.first[1]
+    eliminated = elimination_rounds(averages, math.log(horizon), 4.0)
+    corrected_bound = upper.etc_elimination([0.0, gap], math.log(horizon), alpha=4.0)
+    printed_rounds = upper.etc_elimination([0.0, gap], math.log(horizon), alpha=4.0, form="printed")
+    assert corrected_bound.first[1] <= eliminated[1] <= corrected_bound.first[1] + 1
+    assert eliminated[1] < printed_rounds.first[1]
 
 
 @pytest.mark.slow
@@ -635,43 +657,43 @@ def test_etc_drops_arms_when_it_should_on_simulated_averages():
     s = np.arange(1, bound.last[1] + 1)[:, None]
     radius = np.sqrt(2 / s * (log_horizon - np.log(s)))
     rng = np.random.default_rng(18)
-    held, rounds = 0, []
+    n_events, rounds = 0, []
     for run in range(2000):
         averages = rng.standard_normal((s.size, 4)).cumsum(axis=0) / s
         if (np.abs(averages) > radius).any():
             continue
-        held += 1
+        n_events += 1
         if run < 150:
-            eliminated = eliminations(averages - gaps, log_horizon, 1.0)
+            eliminated = elimination_rounds(averages - gaps, log_horizon, 1.0)
             assert eliminated[0] == math.inf
             assert (eliminated[1:] <= bound.last[1:]).all()
             for i in range(1, 4):  # observations of all arms until arms i, …, 3 are eliminated
                 assert np.minimum(eliminated, eliminated[i:].max()).sum() <= bound.observations[i]
             rounds.append(eliminated[1:])
-    assert held / 2000 >= bound.probability[1]
+    assert n_events / 2000 >= bound.probability[1]
     # without noise, an arm is eliminated in the round that belongs to the constant 8α
-    typical = complexity.etc_rounds(gaps, log_horizon, 8.0)[1:]
-    np.testing.assert_allclose(np.median(rounds, axis=0), typical, rtol=0.15)
+    typical_rounds = complexity.etc_rounds(gaps, log_horizon, 8.0)[1:]
+    np.testing.assert_allclose(np.median(rounds, axis=0), typical_rounds, rtol=0.15)
 
 
 def test_the_printed_probability_of_etc_is_weaker_but_right():
-    right = upper.etc_elimination(FOUR, math.log(1e7))
-    tau, horizon = right.last[1:], 1e7
+    corrected_bound = upper.etc_elimination(FOUR_GAPS, math.log(1e7))
+    tau, horizon = corrected_bound.last[1:], 1e7
     expected = 1 - 8 * concentration.maximal(tau / horizon, tau)
-    np.testing.assert_allclose(right.probability[1:], expected)
-    printed = upper.etc_elimination(FOUR, math.log(1e7), form="printed")
-    tau = printed.last[1:]
+    np.testing.assert_allclose(corrected_bound.probability[1:], expected)
+    printed_result = upper.etc_elimination(FOUR_GAPS, math.log(1e7), form="printed")
+    tau = printed_result.last[1:]
     np.testing.assert_allclose(
-        printed.probability[1:], 1 - 48 * tau / horizon * np.sqrt(np.log(horizon / tau))
+        printed_result.probability[1:], 1 - 48 * tau / horizon * np.sqrt(np.log(horizon / tau))
     )
     # for a short horizon, the lower bound on the probability is 0
-    assert (upper.etc_elimination(FOUR, math.log(100)).probability == 0).all()
+    assert (upper.etc_elimination(FOUR_GAPS, math.log(100)).probability == 0).all()
 
 
 # ETC-OCUCB, the paper's active algorithm
 
 
-def slow_exact(gaps, rate, horizon, rho, constant):
+def sum_etc_ocucb_bound(gaps, rate, horizon, rho, constant):
     """Return the sum over epochs of OCUCB-n's bound for the arms that are left, for C_η = 1.
 
     The sum includes the regret after errors of ETC. The function loops over ranks.
@@ -681,27 +703,27 @@ def slow_exact(gaps, rate, horizon, rho, constant):
     hardness = [
         math.inf
         if gap == 0
-        else sum(min(1, (gap / other) ** 2 if other else 1) for other in gaps) / gap**2
+        else sum(min(1, (gap / other_gap) ** 2 if other_gap else 1) for other_gap in gaps) / gap**2
         for gap in gaps
     ]
 
-    def eliminated(i, m):  # rank i counts from 0
+    def is_eliminated(i, m):  # rank i counts from 0
         return (
             2.0**m - m >= math.log2(10 * math.log(2) * constant * hardness[i] / rate)
             if rate
             else False
         )
 
-    final = 0
-    while 2**2**final < horizon:
-        final += 1
-    total, left = 0.0, n_arms
-    for m in range(final + 1):
+    final_epoch = 0
+    while 2**2**final_epoch < horizon:
+        final_epoch += 1
+    total_bound, n_left = 0.0, n_arms
+    for m in range(final_epoch + 1):
         log_d = 2**m * math.log(2)
-        total += slow_ocucb(gaps[:left], log_d, rho, clip=True)
-        total += (m > 0) and (1 + 12 * n_arms * math.sqrt(log_d + math.log(log_d))) / log_d
-        left = next((i for i in range(n_arms) if gaps[i] > 0 and eliminated(i, m)), n_arms)
-    return total
+        total_bound += sum_ocucb_bound(gaps[:n_left], log_d, rho, is_clipped=True)
+        total_bound += (m > 0) and (1 + 12 * n_arms * math.sqrt(log_d + math.log(log_d))) / log_d
+        n_left = next((i for i in range(n_arms) if gaps[i] > 0 and is_eliminated(i, m)), n_arms)
+    return total_bound
 
 
 @given(
@@ -712,9 +734,9 @@ def slow_exact(gaps, rate, horizon, rho, constant):
 )
 def test_etc_ocucb_sums_the_epochs(gaps, rate, horizon, rho):
     gaps = [0.0, *gaps]
-    expected = slow_exact(gaps, rate, horizon, rho, 32.0)
-    found = upper.etc_ocucb(gaps, rate, horizon, c_eta=1.0, rho=rho, form="exact")
-    assert found == pytest.approx(min(expected, horizon * max(gaps)), rel=1e-9)
+    expected = sum_etc_ocucb_bound(gaps, rate, horizon, rho, 32.0)
+    bound = upper.etc_ocucb(gaps, rate, horizon, c_eta=1.0, rho=rho, form="exact")
+    assert bound == pytest.approx(min(expected, horizon * max(gaps)), rel=1e-9)
 
 
 @given(
@@ -726,32 +748,34 @@ def test_etc_ocucb_sums_the_epochs(gaps, rate, horizon, rho):
 )
 def test_the_explicit_bound_of_etc_ocucb_covers_the_exact_one(gaps, rate, horizon, rho, c_eta):
     gaps = [*gaps, 0.0]
-    exact = upper.etc_ocucb(gaps, rate, horizon, c_eta=c_eta, rho=rho, form="exact")
-    explicit = upper.etc_ocucb(gaps, rate, horizon, c_eta=c_eta, rho=rho)
-    assert exact <= explicit * (1 + 1e-12)
-    assert (explicit == math.inf) == (rate == 0 and horizon is None)
+    exact_bound = upper.etc_ocucb(gaps, rate, horizon, c_eta=c_eta, rho=rho, form="exact")
+    explicit_bound = upper.etc_ocucb(gaps, rate, horizon, c_eta=c_eta, rho=rho)
+    assert exact_bound <= explicit_bound * (1 + 1e-12)
+    assert (explicit_bound == math.inf) == (rate == 0 and horizon is None)
 
 
 def test_the_explicit_bound_of_etc_ocucb_is_the_corrected_one():
     gaps, rate, rho = np.array([0.0, 0.1, 0.5, 0.9]), 0.1, 0.5
     epochs = complexity.last_epoch(gaps, rate)[1:]
-    total = 38.563239 * 4 + 1.442695
+    expected_bound = 38.563239 * 4 + 1.442695
     for i, gap, m in zip([2, 3, 4], gaps[1:], epochs, strict=True):
-        full = i / gap**2 + sum(1 / (gap * other) for other in gaps[i:])
-        reduced = i / gap**2
-        largest = max(math.sqrt(2) ** 2**m / reduced, full / math.sqrt(reduced))
-        total += 2.5 / gap * (5 * math.log(largest) + math.log(2) / 2 * m * (m + 1))
-        total += 2.5 * (m + 1) * gap
-    assert upper.etc_ocucb(gaps, rate, c_eta=2.5, rho=rho) == pytest.approx(total, rel=1e-7)
+        hardness = i / gap**2 + sum(1 / (gap * other_gap) for other_gap in gaps[i:])
+        reduced_hardness = i / gap**2
+        largest_ratio = max(
+            math.sqrt(2) ** 2**m / reduced_hardness, hardness / math.sqrt(reduced_hardness)
+        )
+        expected_bound += 2.5 / gap * (5 * math.log(largest_ratio) + math.log(2) / 2 * m * (m + 1))
+        expected_bound += 2.5 * (m + 1) * gap
+    assert upper.etc_ocucb(gaps, rate, c_eta=2.5, rho=rho) == pytest.approx(expected_bound, rel=1e-7)
 
 
-def log_sum(hardness, reduced, m_i):
+def log_sum(hardness, reduced_hardness, m_i):
     """Return Σ_{m ≤ m_i} log_+(d_m/H^(m)), where H^(m) = H for m < m_i and H^(m_i) = H'.
 
     H is `hardness`, H' is `reduced`, and d_m is the length of epoch m.
     """
     return sum(
-        max(0.0, 2**m * math.log(2) - math.log(reduced if m == m_i else hardness))
+        max(0.0, 2**m * math.log(2) - math.log(reduced_hardness if m == m_i else hardness))
         for m in range(m_i + 1)
     )
 
@@ -763,21 +787,23 @@ def test_four_does_not_cover_the_sum_over_epochs_and_five_does():
     factor 5 is attained in this case, and it is sufficient for random H' ≤ H.
     """
     hardness = 16 ** (2 / 3)
-    largest = math.log(max(16 / hardness, math.sqrt(hardness)))
-    exact = log_sum(hardness, hardness, 3)
-    assert exact == pytest.approx(4.62, abs=0.005)
-    assert 4 * largest == pytest.approx(3.70, abs=0.005)
-    assert 4 * largest < exact <= 5 * largest * (1 + 1e-12)
+    largest_log = math.log(max(16 / hardness, math.sqrt(hardness)))
+    exact_sum = log_sum(hardness, hardness, 3)
+    assert exact_sum == pytest.approx(4.62, abs=0.005)
+    assert 4 * largest_log == pytest.approx(3.70, abs=0.005)
+    assert 4 * largest_log < exact_sum <= 5 * largest_log * (1 + 1e-12)
     rng = np.random.default_rng(19)
     for _ in range(3000):
         m_i = int(rng.integers(0, 7))
         hardness = math.exp(rng.uniform(0, 2.0**m_i))
-        reduced = math.exp(rng.uniform(0, 1) * math.log(hardness))
+        reduced_hardness = math.exp(rng.uniform(0, 1) * math.log(hardness))
         log_d = 2.0 ** (m_i - 1) * math.log(2)
-        largest = max(log_d - math.log(reduced), math.log(hardness) - math.log(reduced) / 2)
+        largest_log = max(
+            log_d - math.log(reduced_hardness), math.log(hardness) - math.log(reduced_hardness) / 2
+        )
         # the sum is largest if every H^(m) equals H'
-        assert log_sum(reduced, reduced, m_i) <= 5 * largest + 1e-9
-        assert log_sum(hardness, reduced, m_i) <= 5 * largest + 1e-9
+        assert log_sum(reduced_hardness, reduced_hardness, m_i) <= 5 * largest_log + 1e-9
+        assert log_sum(hardness, reduced_hardness, m_i) <= 5 * largest_log + 1e-9
 
 
 def test_the_regret_of_an_erring_etc():
@@ -786,17 +812,17 @@ def test_the_regret_of_an_erring_etc():
     The paper prints the bound 51K.
     """
 
-    def total(n_arms):
-        def term(m):
+    def sum_over_epochs(n_arms):
+        def epoch_term(m):
             log_d = mpmath.mpf(2) ** (m + 1) * mpmath.log(2)
             return (1 + 12 * n_arms * mpmath.sqrt(log_d + mpmath.log(log_d))) / log_d
 
-        return float(mpmath.fsum(term(m) for m in range(200)))
+        return float(mpmath.fsum(epoch_term(m) for m in range(200)))
 
     for n_arms in (1, 2, 200):
-        assert _sum_errors(n_arms) == pytest.approx(total(n_arms), rel=1e-12)
-        assert total(n_arms) == pytest.approx(38.56 * n_arms + 1.44, rel=2e-4)
-        assert total(n_arms) < 51 * n_arms
+        assert _sum_errors(n_arms) == pytest.approx(sum_over_epochs(n_arms), rel=1e-12)
+        assert sum_over_epochs(n_arms) == pytest.approx(38.56 * n_arms + 1.44, rel=2e-4)
+        assert sum_over_epochs(n_arms) < 51 * n_arms
     assert _sum_errors(3, np.array([0.0, 1.0]))[0] == 0.0  # with one epoch, no epoch follows an error
 
 
@@ -813,27 +839,31 @@ def test_the_printed_bound_of_etc_ocucb(gaps, rate, i_m):
     eliminated = [i for i, target in enumerate(targets, start=2) if target <= 2**4 - 4]
     assert min(eliminated, default=5) == i_m
     assert min(targets) > 2**3 - 3
-    total = 51.0 * 4
+    expected_bound = 51.0 * 4
     for i, gap in enumerate(gaps[1:], start=2):
-        full = i / gap**2 + sum(1 / (gap * other) for other in gaps[i:])
-        reduced = i / gap**2 + sum(1 / (gap * other) for other in gaps[i:i_m])
-        largest = max(256 / reduced, full / math.sqrt(reduced))
-        total += (4 * math.log(largest) + 4 + 4**2) / gap + gap
-    found = upper.etc_ocucb(gaps, rate, 10**4, c_eta=1.0, form="printed")
-    assert found == pytest.approx(total, rel=1e-12)
+        hardness = i / gap**2 + sum(1 / (gap * other_gap) for other_gap in gaps[i:])
+        reduced_hardness = i / gap**2 + sum(1 / (gap * other_gap) for other_gap in gaps[i:i_m])
+        largest_ratio = max(256 / reduced_hardness, hardness / math.sqrt(reduced_hardness))
+        expected_bound += (4 * math.log(largest_ratio) + 4 + 4**2) / gap + gap
+    printed_bound = upper.etc_ocucb(gaps, rate, 10**4, c_eta=1.0, form="printed")
+    assert printed_bound == pytest.approx(expected_bound, rel=1e-12)
 
 
 def test_etc_ocucb_is_finite_without_a_horizon_if_gaps_are_small():
     gaps = [0.0, 0.1, 0.5]
     for form in ("proved", "exact"):
-        for_ever = upper.etc_ocucb(gaps, 0.1, c_eta=1.0, form=form)
-        assert upper.etc_ocucb(gaps, 0.1, 10**15, c_eta=1.0, form=form) <= for_ever < math.inf
+        bound_without_horizon = upper.etc_ocucb(gaps, 0.1, c_eta=1.0, form=form)
+        assert (
+            upper.etc_ocucb(gaps, 0.1, 10**15, c_eta=1.0, form=form)
+            <= bound_without_horizon
+            < math.inf
+        )
         assert upper.etc_ocucb(gaps, 0.0, c_eta=1.0, form=form) == math.inf
         assert upper.etc_ocucb([0.0, 0.1, 1.1], 0.1, c_eta=1.0, form=form) == math.inf
-    leading = upper.etc_ocucb(gaps, 0.1, c_eta=2.0, form="leading")
+    leading_term = upper.etc_ocucb(gaps, 0.1, c_eta=2.0, form="leading")
     h = complexity.hardness(gaps, 0.5)[1:]
     sizes = np.maximum(math.log(10), np.log(h) / 2)
-    assert leading == pytest.approx((10 * sizes / np.array(gaps[1:])).sum())
+    assert leading_term == pytest.approx((10 * sizes / np.array(gaps[1:])).sum())
 
 
 def test_smaller_variance_helps_etc_ocucb():
@@ -855,16 +885,16 @@ def test_paid_looks_telescope_unless_some_are_too_few():
 
     If εTΔ² < 1 for some arm, the total is larger than the printed formula, in which ε always cancels.
     """
-    gaps = np.array(FOUR[1:])
-    whole = (np.log(1e4 * gaps**2) / gaps).sum()
-    assert upper.paid_looks(FOUR, 0.01, 10**4) == pytest.approx(whole)
-    assert upper.paid_looks(FOUR, 1.0, 10**4) == pytest.approx(whole)
-    few = upper.paid_looks(FOUR, 1e-4, 10**4)
-    assert few > whole * 1.1
-    clipped = (np.maximum(np.log(1e-4 * 1e4 * gaps**2), 0) + math.log(1e4)) / gaps
-    assert few == pytest.approx(clipped.sum())
+    gaps = np.array(FOUR_GAPS[1:])
+    telescoped_sum = (np.log(1e4 * gaps**2) / gaps).sum()
+    assert upper.paid_looks(FOUR_GAPS, 0.01, 10**4) == pytest.approx(telescoped_sum)
+    assert upper.paid_looks(FOUR_GAPS, 1.0, 10**4) == pytest.approx(telescoped_sum)
+    bound_with_few_looks = upper.paid_looks(FOUR_GAPS, 1e-4, 10**4)
+    assert bound_with_few_looks > telescoped_sum * 1.1
+    clipped_terms = (np.maximum(np.log(1e-4 * 1e4 * gaps**2), 0) + math.log(1e4)) / gaps
+    assert bound_with_few_looks == pytest.approx(clipped_terms.sum())
     with pytest.raises(ValueError, match="form must be one of leading, got 'proved'"):
-        upper.paid_looks(FOUR, 0.1, 10, form="proved")
+        upper.paid_looks(FOUR_GAPS, 0.1, 10, form="proved")
 
 
 # Properties of all upper bounds
@@ -897,21 +927,23 @@ BOUNDS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bound", BOUNDS.values(), ids=BOUNDS.keys())
-@given(gaps=some_gaps, rate=rates, horizon=horizons, seed=st.integers(0, 99))
+@given(gaps=gap_lists, rate=rates, horizon=horizons, seed=st.integers(0, 99))
 @settings(max_examples=40, deadline=None)
 def test_every_bound_is_a_sum_over_arms_in_the_caller_s_order(bound, gaps, rate, horizon, seed):
-    weights = some_weights(len(gaps), seed)
-    found = bound(gaps, rate, weights, horizon, details=True)
-    assert isinstance(found.total, float)
-    assert found.total == bound(gaps, rate, weights, horizon)
-    assert (found.terms >= 0).all()  # also fails for NaN
-    assert (found.terms[np.array(gaps) == 0] == 0).all()
-    assert min(found.terms.sum(), most(gaps, horizon)) <= found.total * (1 + 1e-12)
-    order = np.random.default_rng(seed).permutation(len(gaps))
-    shuffled = bound(np.array(gaps)[order], rate, weights[order], horizon, details=True)
-    assert shuffled.total == pytest.approx(found.total, rel=1e-9)
+    weights = random_weights(len(gaps), seed)
+    bound_details = bound(gaps, rate, weights, horizon, details=True)
+    assert isinstance(bound_details.total, float)
+    assert bound_details.total == bound(gaps, rate, weights, horizon)
+    assert (bound_details.terms >= 0).all()  # also fails for NaN
+    assert (bound_details.terms[np.array(gaps) == 0] == 0).all()
+    assert min(bound_details.terms.sum(), largest_regret(gaps, horizon)) <= bound_details.total * (
+        1 + 1e-12
+    )
+    arm_order = np.random.default_rng(seed).permutation(len(gaps))
+    shuffled_bound = bound(np.array(gaps)[arm_order], rate, weights[arm_order], horizon, details=True)
+    assert shuffled_bound.total == pytest.approx(bound_details.total, rel=1e-9)
     if len(set(gaps)) == len(gaps):
-        np.testing.assert_allclose(shuffled.terms, found.terms[order], rtol=1e-9)
+        np.testing.assert_allclose(shuffled_bound.terms, bound_details.terms[arm_order], rtol=1e-9)
 
 
 @pytest.mark.parametrize("bound", BOUNDS.values(), ids=BOUNDS.keys())
@@ -919,13 +951,16 @@ def test_every_bound_is_a_sum_over_arms_in_the_caller_s_order(bound, gaps, rate,
 @pytest.mark.parametrize("gap", [1e-6, 1.0, 100.0])
 def test_every_bound_takes_arrays_of_rates_and_horizons(bound, n_arms, gap):
     gaps, weights = [0.0] + [gap] * (n_arms - 1), np.full(n_arms, 1 / n_arms)
-    some, times = np.array([[0.0], [1e-300], [0.3], [1.0]]), np.array([1, 2, 3, 10**12, 10**15])
-    totals = np.broadcast_to(bound(gaps, some, weights, times), (4, 5))
-    assert not np.isnan(totals).any()
-    assert (totals >= 0).all()
+    rate_column, horizon_row = (
+        np.array([[0.0], [1e-300], [0.3], [1.0]]),
+        np.array([1, 2, 3, 10**12, 10**15]),
+    )
+    bound_values = np.broadcast_to(bound(gaps, rate_column, weights, horizon_row), (4, 5))
+    assert not np.isnan(bound_values).any()
+    assert (bound_values >= 0).all()
     for i, j in itertools.product(range(4), range(5)):
-        single = bound(gaps, some[i, 0], weights, int(times[j]))
-        assert totals[i, j] == pytest.approx(single, rel=1e-12)
+        single_bound = bound(gaps, rate_column[i, 0], weights, int(horizon_row[j]))
+        assert bound_values[i, j] == pytest.approx(single_bound, rel=1e-12)
 
 
 @pytest.mark.parametrize("bound", BOUNDS.values(), ids=BOUNDS.keys())
@@ -939,22 +974,22 @@ def test_bounds_are_0_if_every_arm_is_optimal(bound):
     ("call", "name"),
     [
         (lambda: upper.ucb_log([0.1, 0.2], 10), "gaps"),
-        (lambda: upper.ucb_log(FOUR, 0), "horizon"),
-        (lambda: upper.ucb_log(FOUR, 10, form="leading"), "form"),
-        (lambda: upper.ucb_log(FOUR, 10, form="printed", sd=0.5), "form"),
-        (lambda: upper.ucb_log(FOUR, 10, sd=math.nan), "sd"),
-        (lambda: upper.ucb_rate(FOUR, -0.1), "rate"),
-        (lambda: upper.ucb_rate(FOUR, 0.1, [1, 1, 1, 1]), "weights"),
-        (lambda: upper.ucb_periodic(FOUR, math.nan), "rate"),
-        (lambda: upper.ucb_sharp(FOUR, 0.1, None, 2.5), "horizon"),
-        (lambda: upper.ftl_robin(FOUR, 0.1, sd=0), "sd"),
-        (lambda: upper.ocucb(FOUR, 10, c_eta=0.0), "c_eta"),
-        (lambda: upper.ocucb(FOUR, 10, c_eta=1.0, rho=0.3), "rho"),
-        (lambda: upper.etc_ocucb(FOUR, 0.1, c_eta=math.inf), "c_eta"),
-        (lambda: upper.etc_ocucb(FOUR, 0.1, c_eta=1.0, form="other"), "form"),
-        (lambda: upper.etc_ocucb(FOUR, 0.1, c_eta=1.0, alpha=0.5), "alpha"),
-        (lambda: upper.etc_elimination(FOUR, -1.0), "log_horizon"),
-        (lambda: upper.etc_elimination(FOUR, 10.0, form="leading"), "form"),
+        (lambda: upper.ucb_log(FOUR_GAPS, 0), "horizon"),
+        (lambda: upper.ucb_log(FOUR_GAPS, 10, form="leading"), "form"),
+        (lambda: upper.ucb_log(FOUR_GAPS, 10, form="printed", sd=0.5), "form"),
+        (lambda: upper.ucb_log(FOUR_GAPS, 10, sd=math.nan), "sd"),
+        (lambda: upper.ucb_rate(FOUR_GAPS, -0.1), "rate"),
+        (lambda: upper.ucb_rate(FOUR_GAPS, 0.1, [1, 1, 1, 1]), "weights"),
+        (lambda: upper.ucb_periodic(FOUR_GAPS, math.nan), "rate"),
+        (lambda: upper.ucb_sharp(FOUR_GAPS, 0.1, None, 2.5), "horizon"),
+        (lambda: upper.ftl_robin(FOUR_GAPS, 0.1, sd=0), "sd"),
+        (lambda: upper.ocucb(FOUR_GAPS, 10, c_eta=0.0), "c_eta"),
+        (lambda: upper.ocucb(FOUR_GAPS, 10, c_eta=1.0, rho=0.3), "rho"),
+        (lambda: upper.etc_ocucb(FOUR_GAPS, 0.1, c_eta=math.inf), "c_eta"),
+        (lambda: upper.etc_ocucb(FOUR_GAPS, 0.1, c_eta=1.0, form="other"), "form"),
+        (lambda: upper.etc_ocucb(FOUR_GAPS, 0.1, c_eta=1.0, alpha=0.5), "alpha"),
+        (lambda: upper.etc_elimination(FOUR_GAPS, -1.0), "log_horizon"),
+        (lambda: upper.etc_elimination(FOUR_GAPS, 10.0, form="leading"), "form"),
     ],
 )
 def test_errors_name_the_argument(call, name):

@@ -13,11 +13,11 @@ from kibitz.cli import main
 def kibitz(monkeypatch, capsys):
     """Return a function that runs `kibitz` and returns exit code, output and errors."""
 
-    def call(*words):
-        monkeypatch.setattr(sys, "argv", ["kibitz", *map(str, words)])
-        with pytest.raises(SystemExit) as stopped:
+    def call(*args):
+        monkeypatch.setattr(sys, "argv", ["kibitz", *map(str, args)])
+        with pytest.raises(SystemExit) as exit_info:
             main()
-        return stopped.value.code or 0, *capsys.readouterr()
+        return exit_info.value.code or 0, *capsys.readouterr()
 
     return call
 
@@ -26,14 +26,14 @@ def kibitz(monkeypatch, capsys):
 def program():
     """Return a function that runs `kibitz` in a new process, with extra environment variables."""
 
-    def run(*words, **environment):
-        done = subprocess.run(
-            [sys.executable, "-m", "kibitz.cli", *map(str, words)],
+    def run(*args, **environment):
+        process = subprocess.run(
+            [sys.executable, "-m", "kibitz.cli", *map(str, args)],
             capture_output=True,
             timeout=300,
             env={**os.environ, **environment},
         )
-        return done.returncode, done.stdout.decode(), done.stderr.decode()
+        return process.returncode, process.stdout.decode(), process.stderr.decode()
 
     return run
 
@@ -46,14 +46,14 @@ def error_message(kibitz, tmp_path, monkeypatch):
     """
     monkeypatch.chdir(tmp_path)
 
-    def call(*words):
-        before = sorted(path.name for path in tmp_path.iterdir())
-        code, output, errors = kibitz(*words)
+    def call(*args):
+        files_before = sorted(path.name for path in tmp_path.iterdir())
+        code, output, errors = kibitz(*args)
         assert (code, output) == (2, "")
         assert errors.startswith("kibitz: ")
         assert errors.endswith("\n")
         assert errors.count("\n") == 1
-        assert sorted(path.name for path in tmp_path.iterdir()) == before
+        assert sorted(path.name for path in tmp_path.iterdir()) == files_before
         return errors.removeprefix("kibitz: ").removesuffix("\n")
 
     return call

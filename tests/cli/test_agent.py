@@ -12,12 +12,12 @@ pytestmark = pytest.mark.slow
 def agent(kibitz, tmp_path):
     """Return a function that calls `kibitz agent` on a store with an agent named checkout."""
 
-    def call(command, *words):
-        return kibitz("agent", command, "--store", tmp_path / "shop.db", *words)
+    def call(command, *args):
+        return kibitz("agent", command, "--store", tmp_path / "shop.db", *args)
 
     code, out, _ = call(
         "create", "checkout", "--arms", "blue,green", "--policy", "ucb:exploration=2",
-        "--scale", "0.5", "--seed", "1",
+        "--rewards", "gaussian", "--scale", "0.5", "--seed", "1",
     )  # fmt: skip
     assert code == 0
     assert out.startswith("created agent checkout in ")
@@ -66,6 +66,17 @@ def test_report_events_export_check_and_list(agent, tmp_path):
     assert agent("list", "--json") == (0, '{"agents": ["checkout"]}\n', "")
 
 
+def test_verdict(agent):
+    agent("observe", "checkout", "blue", "1")
+    code, out, _ = agent("verdict", "checkout")
+    assert code == 0
+    assert "No verdict yet: green not seen." in out
+    code, out, _ = agent("verdict", "checkout", "--tolerance", "0.1", "--delta", "0.2", "--json")
+    data = json.loads(out)
+    assert (data["winner"], data["may_stop"], data["out"]) == (None, False, [])
+    assert (data["delta"], data["tolerance"]) == (0.2, 0.1)
+
+
 def test_check_finds_a_contradiction_and_sets_the_exit_code(agent, tmp_path):
     import sqlite3
 
@@ -80,7 +91,7 @@ def test_check_finds_a_contradiction_and_sets_the_exit_code(agent, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "parts"),
+    ("args", "message_parts"),
     [
         (("tell", "checkout", "9", "1"), ["decision", "'checkout'", "9"]),
         (("tell", "checkout", "1", "nan"), ["REWARD", "finite", "nan"]),
@@ -90,6 +101,7 @@ def test_check_finds_a_contradiction_and_sets_the_exit_code(agent, tmp_path):
         (("export", "checkout", "log.txt"), ["FILE", ".csv, .jsonl or .nc", "log.txt"]),
         (("check", "basket"), ["'checkout'", "'basket'"]),
         (("report", "checkout", "--delta", "2"), ["--delta", "(0, 1)", "2.0"]),
+        (("verdict", "checkout", "--tolerance", "-1"), ["--tolerance", "non-negative", "-1.0"]),
         (
             ("create", "checkout", "--arms", "a,b", "--policy", "ucb"),
             ["NAME must be new", "'checkout'", "choose another name"],
@@ -102,13 +114,46 @@ def test_check_finds_a_contradiction_and_sets_the_exit_code(agent, tmp_path):
         ),
     ],
 )
-def test_error_names_the_argument_and_the_value(agent, words, parts):
-    code, out, err = agent(*words)
+def test_error_names_the_argument_and_the_value(agent, args, message_parts):
+    code, out, err = agent(*args)
     assert (code, out) == (2, "")
     assert err.startswith("kibitz: ")
     assert len(err.splitlines()) == 1
-    for part in parts:
-        assert part in err
+    for message_part in message_parts:
+        assert message_part in err
+
+
+def test_create_declares_the_rewards(agent):
+    """Without --policy, the policy is kibitzer for the rewards; other rewards are errors."""
+    assert agent("create", "clicks", "--arms", "a,b", "--rewards", "bernoulli")[0] == 0
+    code, out, _ = agent("report", "clicks", "--json")
+    data = json.loads(out)
+    assert (data["rewards"], data["policy"][:9]) == ("bernoulli", "kibitzer(")
+    agent("ask", "clicks")
+    assert agent("tell", "clicks", "1", "0.5") == (
+        2, "", "kibitz: REWARD must be 0 or 1 for an agent with bernoulli rewards, got 0.5\n",
+    )  # fmt: skip
+    for args, message_parts in [
+        (("--policy", "ucb"), ["--rewards is required to create an agent"]),
+        (("--rewards", "gaussian"), ["--scale is required for gaussian rewards"]),
+        (("--rewards", "bounded", "--scale", "2"), ["bounded rewards take no scale"]),
+        (("--rewards", "clicks"), ["--rewards must be", "'clicks'"]),
+    ]:
+        code, out, err = agent("create", "other", "--arms", "a,b", *args)
+        assert (code, out) == (2, "")
+        assert all(message_part in err for message_part in message_parts), err
+
+
+def test_declare_rewards(agent):
+    assert agent("declare-rewards", "checkout", "bernoulli") == (0, "declared\n", "")
+    code, out, _ = agent("declare-rewards", "checkout", "bernoulli", "--json")
+    assert (code, json.loads(out)) == (0, {"result": "duplicate"})
+    code, out, _ = agent("events", "checkout", "--after", "2")
+    assert out.split("\t")[2:] == ["declared_bernoulli", "-", "-", "-", "-\n"]
+    code, _, err = agent("declare-rewards", "checkout", "gaussian")
+    assert code == 2
+    assert "'bernoulli' or 'bounded'" in err
+    assert agent("check") == (0, "checkout: no problems found\n", "")
 
 
 def test_missing_store_is_not_created(kibitz, tmp_path):
@@ -121,24 +166,28 @@ def test_missing_store_is_not_created(kibitz, tmp_path):
 
 
 def test_rehearsal_prints_and_plots(kibitz, tmp_path):
-    words = ("--means", "0.9,0.1", "--policy", "ucb", "--horizon", "30", "--runs", "2")
+    args = ("--means", "0.9,0.1", "--policy", "ucb", "--horizon", "30", "--runs", "2")
+    silent_args = (*args[:2], "--rewards", "bernoulli", *args[4:], "--silence", "0", "--json")
+    code, out, err = kibitz("rehearse", *silent_args)
+    assert code == 0, err
+    assert set(json.loads(out)["regret"]) == {"agent", "simulator"}
     plot = tmp_path / "regret.png"
-    code, out, err = kibitz("rehearse", *words, "--delay", "5", "--duplicates", "0.5", "--plot", plot)
+    code, out, err = kibitz("rehearse", *args, "--delay", "5", "--duplicates", "0.5", "--plot", plot)
     assert code == 0, err
     assert "agent" in out
     assert "simulator" in out
     assert re.search(r"the agent ignored [1-9]\d* duplicate reports", out)
     assert plot.stat().st_size > 1000
-    code, out, _ = kibitz("rehearse", *words, "--json")
+    code, out, _ = kibitz("rehearse", *args, "--json")
     data = json.loads(out)
     assert data["regret"]["agent"] == pytest.approx(data["regret"]["simulator"])
-    code, _, err = kibitz("rehearse", *words, "--loss", "2")
+    code, _, err = kibitz("rehearse", *args, "--loss", "2")
     assert code == 2
     assert "--loss must be in [0, 1], got 2.0" in err
 
 
 @pytest.fixture
-def log(tmp_path):
+def log_file(tmp_path):
     """Return the name of a file with a log of 400 clicks."""
     file = tmp_path / "clicks.csv"
     lines = [f"{'xy'[n % 2]},{int(n % 10 < (6 if n % 2 else 3))}" for n in range(400)]
@@ -146,32 +195,50 @@ def log(tmp_path):
     return file
 
 
-def test_plan_from_a_log_has_confidence_sequences(kibitz, log):
-    code, out, err = kibitz("plan", "--horizon", "10000", "--log", log, "--cost", "0.01", "--json")
+def test_plan_from_a_log_of_clicks_averages_over_plausible_rates(kibitz, log_file):
+    code, out, err = kibitz("plan", "--horizon", "10000", "--log", log_file, "--json")
     assert code == 0, err
-    planned = json.loads(out)
-    x, y = planned["log"]["arms"]
+    plan = json.loads(out)
+    x, y = plan["log"]["arms"]
+    assert (x["arm"], x["n_observed"], x["clicks"]) == ("x", 200, 80)
+    assert (y["arm"], y["n_observed"], y["clicks"]) == ("y", 200, 120)
+    assert 0.4 < x["likely"] < y["likely"] < 0.6  # the observed rates are 40 % and 60 %
+    low, high = plan["regret_range"]
+    assert 0 < low < plan["regret"] < high
+    code, out, _ = kibitz("plan", "--horizon", "10000", "--log", log_file)
+    assert "The largest observed rate is partly luck." in " ".join(out.split())
+    code, _, err = kibitz("plan", "--horizon", "10000", "--log", log_file, "--gaps", "1")
+    assert (code, "exactly one of" in err, "--log and --gaps" in err) == (2, True, True)
+
+
+def test_plan_from_a_log_of_other_rewards_has_confidence_sequences(kibitz, log_file):
+    """Rewards of 0 and 2 are not clicks; the plan uses their own units."""
+    log_file.write_text(log_file.read_text().replace(",1", ",2"))
+    code, out, err = kibitz(
+        "plan", "--horizon", "10000", "--log", log_file, "--cost", "0.01", "--json"
+    )
+    assert code == 0, err
+    plan = json.loads(out)
+    x, y = plan["log"]["arms"]
     assert (x["arm"], x["n_observed"], y["n_observed"]) == ("x", 200, 200)
     gap = abs(x["mean"] - y["mean"])
-    assert planned["setting"]["problems"][0][1] == pytest.approx(gap / 0.5)
-    worse = min(x, y, key=lambda arm: arm["mean"])
-    assert worse["gap_low"] < gap < worse["gap_high"]
-    low, high = planned["log"]["best_size"]
-    assert low <= planned["advice"]["rate"] <= high
-    assert low < high
-    code, out, _ = kibitz("plan", "--horizon", "10000", "--log", log, "--cost", "0.01")
+    assert max(plan["problems"][0]) == pytest.approx(gap)
+    worse_arm = min(x, y, key=lambda arm: arm["mean"])
+    assert worse_arm["gap_low"] < gap < worse_arm["gap_high"]
+    smallest_size, largest_size = plan["log"]["best_size"]
+    assert smallest_size <= plan["rate"] <= largest_size
+    assert smallest_size < largest_size
+    code, out, _ = kibitz("plan", "--horizon", "10000", "--log", log_file, "--cost", "0.01")
     assert "gaps in the log" in out
     assert "the recommended size is between ε = " in " ".join(out.split())
-    code, _, err = kibitz("plan", "--horizon", "10000", "--log", log, "--gaps", "1")
-    assert (code, "exactly one of" in err, "--gaps and --log" in err) == (2, True, True)
 
 
-def test_simulation_samples_from_a_log(kibitz, log):
-    words = ("simulate", "--policy", "ucb", "--horizon", "50", "--runs", "2", "--json")
-    code, out, err = kibitz(*words, "--log", log)
+def test_simulation_samples_from_a_log(kibitz, log_file):
+    args = ("simulate", "--policy", "ucb", "--horizon", "50", "--runs", "2", "--json")
+    code, out, err = kibitz(*args, "--log", log_file)
     assert code == 0, err
     assert json.loads(out)["fingerprint"]["problem"]["kind"] == "empirical"
-    code, _, err = kibitz(*words, "--log", log, "--means", "1,2")
+    code, _, err = kibitz(*args, "--log", log_file, "--means", "1,2")
     assert (code, "--means cannot be used with --log" in err) == (2, True)
-    code, _, err = kibitz(*words)
+    code, _, err = kibitz(*args)
     assert (code, "use --means" in err, "--log FILE" in err) == (2, True, True)

@@ -10,11 +10,11 @@ from kibitz.evaluation.bayes_optimal import bayes_regret
 
 pytestmark = pytest.mark.slow
 
-GAME = ("bayes-optimal", "--horizon", "30", "--every", "10", "--runs", "20")
+BAYES_OPTIMAL = ("bayes-optimal", "--horizon", "30", "--every", "10", "--runs", "20")
 
 
 def test_json_holds_the_numbers_of_the_library(kibitz):
-    code, output, errors = kibitz(*GAME, "--policy", "ucb:exploration=2", "--json")
+    code, output, errors = kibitz(*BAYES_OPTIMAL, "--policy", "ucb:exploration=2", "--json")
     assert (code, errors) == (0, "")
     data = json.loads(output)
     limit = library.bayes_optimal(30, 10).regret
@@ -25,7 +25,7 @@ def test_json_holds_the_numbers_of_the_library(kibitz):
     }
 
 
-def test_without_every_and_without_policies(kibitz):
+def test_the_default_has_no_looks_and_no_policies(kibitz):
     code, output, _ = kibitz("bayes-optimal", "--horizon", "30")
     assert code == 0
     assert "no looks" in output
@@ -34,7 +34,7 @@ def test_without_every_and_without_policies(kibitz):
 
 
 def test_table_has_each_policy(kibitz):
-    _, output, _ = kibitz(*GAME, "--policy", "thompson", "--policy", "ftl", "--seed", "3")
+    _, output, _ = kibitz(*BAYES_OPTIMAL, "--policy", "thompson", "--policy", "ftl", "--seed", "3")
     assert "every 10 stages" in output
     assert "20 runs, seed 3" in output
     assert "thompson" in output
@@ -42,7 +42,7 @@ def test_table_has_each_policy(kibitz):
 
 
 @pytest.mark.parametrize(
-    ("words", "parts"),
+    ("args", "message_parts"),
     [
         (("--horizon", "0"), ["--horizon", "at least 1", "0"]),
         (("--horizon", "9", "--every", "x"), ["--every", "whole number", "'x'"]),
@@ -50,8 +50,8 @@ def test_table_has_each_policy(kibitz):
         (("--horizon", "1e6"), ["--horizon", "1000000"]),
     ],
 )
-def test_error_names_the_flag_and_the_value(error_message, words, parts):
-    message = error_message("bayes-optimal", *words)
-    assert message.startswith(parts[0])
-    for part in parts:
-        assert part in message
+def test_error_names_the_flag_and_the_value(error_message, args, message_parts):
+    message = error_message("bayes-optimal", *args)
+    assert message.startswith(message_parts[0])
+    for message_part in message_parts:
+        assert message_part in message

@@ -12,7 +12,7 @@ from kibitz.cli.output import format_number
 
 pytestmark = pytest.mark.slow
 
-FOUR = ("--means", "2,1.8,0.5,0.2", "--rate", "0.1", "--horizon", "10000")
+FOUR_ARMS = ("--means", "2,1.8,0.5,0.2", "--rate", "0.1", "--horizon", "10000")
 KEYS = [
     "gaps",
     "c_delta",
@@ -37,18 +37,18 @@ KEYS = [
 ]
 
 
-def get(data, path):
+def get_entry(data, path):
     for key in path.split("."):
         data = data[key]
     return data
 
 
 def test_json_has_every_key_and_only_numbers(kibitz):
-    code, out, _ = kibitz("bounds", *FOUR, "--json")
+    code, out, _ = kibitz("bounds", *FOUR_ARMS, "--json")
     data = json.loads(out)
     assert code == 0
     for key in KEYS:
-        value = get(data, key)
+        value = get_entry(data, key)
         for number in value if isinstance(value, list) else [value]:
             assert isinstance(number, float)
     assert data["gaps"] == pytest.approx([0, 0.2, 1.5, 1.8])
@@ -57,27 +57,27 @@ def test_json_has_every_key_and_only_numbers(kibitz):
 
 
 def test_json_holds_the_numbers_of_the_library(kibitz):
-    words = ("--means", "0.2,1,0.5", "--rate", "1e-4", "--horizon", "1e6", "--weights", "0,0,1")
-    data = json.loads(kibitz("bounds", *words, "--C", "2", "--C0", "1", "--json")[1])
+    args = ("--means", "0.2,1,0.5", "--rate", "1e-4", "--horizon", "1e6", "--weights", "0,0,1")
+    data = json.loads(kibitz("bounds", *args, "--C", "2", "--C0", "1", "--json")[1])
     gaps, constants = [0.8, 0.0, 0.5], {"C": 2.0, "C_0": 1.0}
     maximum = lower.passive_maximum(gaps, 1e-4, [0, 0, 1], 10**6, **constants)
-    assert get(data, "lower.passive.maximum") == pytest.approx(maximum) != 0
+    assert get_entry(data, "lower.passive.maximum") == pytest.approx(maximum) != 0
     theorem = lower.active_theorem(gaps, 1e-4, 10**6, form="printed", **constants)
-    assert get(data, "printed.lower.active.theorem") == pytest.approx(theorem)
-    assert get(data, "upper.ucb_sharp") == pytest.approx(
+    assert get_entry(data, "printed.lower.active.theorem") == pytest.approx(theorem)
+    assert get_entry(data, "upper.ucb_sharp") == pytest.approx(
         upper.ucb_sharp(gaps, 1e-4, [0, 0, 1], 10**6)
     )
 
 
 def test_infinity_is_a_string(kibitz):
-    words = ("--means", "1,0", "--rate", "0", "--horizon", "1e12", "--json")
-    data = json.loads(kibitz("bounds", *words)[1])
-    assert get(data, "upper.ucb_rate") == get(data, "upper.ftl_robin") == 10**12 - 1
-    assert get(data, "hardness") == ["inf", 2.0]
+    args = ("--means", "1,0", "--rate", "0", "--horizon", "1e12", "--json")
+    data = json.loads(kibitz("bounds", *args)[1])
+    assert get_entry(data, "upper.ucb_rate") == get_entry(data, "upper.ftl_robin") == 10**12 - 1
+    assert get_entry(data, "hardness") == ["inf", 2.0]
 
 
 def test_lower_bounds_are_vacuous_on_the_papers_problem(kibitz):
-    code, out, _ = kibitz("bounds", *FOUR)
+    code, out, _ = kibitz("bounds", *FOUR_ARMS)
     assert code == 0
     rows = [line for line in out.splitlines() if "passive, " in line or "active, " in line]
     assert len(rows) == 9
@@ -89,8 +89,8 @@ def test_lower_bounds_are_vacuous_on_the_papers_problem(kibitz):
 
 
 def test_positive_lower_bounds_are_printed(kibitz):
-    words = ("--means", "2,1.8,0.5,0.2", "--rate", "1e-5", "--horizon", "1e6")
-    out = kibitz("bounds", *words)[1]
+    args = ("--means", "2,1.8,0.5,0.2", "--rate", "1e-5", "--horizon", "1e6")
+    out = kibitz("bounds", *args)[1]
     assert "All proved lower bounds are vacuous" not in out
     row = next(line for line in out.splitlines() if "passive, sharp" in line)
     value = lower.passive_sharp([0, 0.2, 1.5, 1.8], 1e-5, None, 10**6)
@@ -104,7 +104,7 @@ def test_trivial_upper_bounds_are_vacuous(kibitz):
 
 
 @pytest.mark.parametrize(
-    ("words", "parts"),
+    ("args", "message_parts"),
     [
         (["--rate", "2"], ["--rate", "[0, 1]", "2.0"]),
         (["--rate", "nan"], ["--rate", "[0, 1]", "nan"]),
@@ -120,11 +120,11 @@ def test_trivial_upper_bounds_are_vacuous(kibitz):
         (["--alpha", "0.5"], ["--alpha", "0.5"]),
     ],
 )
-def test_error_names_the_flag_and_the_value(error_message, words, parts):
-    message = error_message("bounds", "--means", "1,0", "--rate", "0.1", *words)
-    assert message.startswith(parts[0])
-    for part in parts:
-        assert part in message
+def test_error_names_the_flag_and_the_value(error_message, args, message_parts):
+    message = error_message("bounds", "--means", "1,0", "--rate", "0.1", *args)
+    assert message.startswith(message_parts[0])
+    for message_part in message_parts:
+        assert message_part in message
 
 
 def test_bounds_do_not_import_numba():
@@ -139,14 +139,14 @@ def test_bounds_do_not_import_numba():
 
 
 def test_no_bound_is_nan_at_the_edges(kibitz):
-    for words in (
+    for args in (
         ("--means", "1,1", "--rate", "1", "--horizon", "1"),
         ("--means", "100,0", "--rate", "1", "--horizon", "2"),
         ("--means", "1e-6,0", "--rate", "1e-9", "--horizon", "1e15", "--weights", "optimal"),
     ):
-        code, out, err = kibitz("bounds", *words, "--json")
+        code, out, err = kibitz("bounds", *args, "--json")
         assert (code, err) == (0, "")
         for key in KEYS:
-            value = get(json.loads(out), key)
+            value = get_entry(json.loads(out), key)
             for number in value if isinstance(value, list) else [value]:
                 assert not math.isnan(float(number))

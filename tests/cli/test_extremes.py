@@ -21,7 +21,7 @@ def is_complete(data):
 
 
 @pytest.mark.parametrize(
-    "words",
+    "args",
     [
         [*PLAN, "1e300"],
         [*PLAN, "5e-324"],
@@ -36,8 +36,8 @@ def is_complete(data):
     ],
     ids=" ".join,
 )
-def test_extreme_numbers(kibitz, words):
-    code, output, errors = kibitz(*words, "--json")
+def test_extreme_numbers_give_complete_json_or_one_error(kibitz, args):
+    code, output, errors = kibitz(*args, "--json")
     if code == 2:
         assert output == ""
         assert re.match(r"kibitz: --(means|gap|sd)\b.* must ", errors)
@@ -45,4 +45,4 @@ def test_extreme_numbers(kibitz, words):
     else:
         assert (code, errors) == (0, "")
         assert is_complete(json.loads(output))
-    assert kibitz(*words)[0] == code  # the same without --json
+    assert kibitz(*args)[0] == code  # the exit code does not depend on --json

@@ -11,64 +11,66 @@ from kibitz.evaluation.league import play_league, standings
 
 pytestmark = pytest.mark.slow
 
-SMALL = ("league", "--problems", "2", "--runs", "3", "--horizon", "60", "--seed", "7")
-TWO = ("--policy", "ftl", "--policy", "kl_ucb")
+SMALL_LEAGUE = ("league", "--problems", "2", "--runs", "3", "--horizon", "60", "--seed", "7")
+TWO_POLICIES = ("--policy", "ftl", "--policy", "kl_ucb")
 
 
 def test_json_holds_the_numbers_of_the_library(kibitz):
-    code, output, errors = kibitz(*SMALL, *TWO, "--json")
+    code, output, errors = kibitz(*SMALL_LEAGUE, *TWO_POLICIES, "--json")
     assert (code, errors) == (0, "")
     data = json.loads(output)
-    assert {one.pop("nanoseconds") > 0 for one in data["policies"].values()} == {True}
-    assert {one.pop("kernel") for one in data["policies"].values()} <= {"generic", "specialised"}
-    played = play_league([ftl(), kl_ucb()], problems=2, runs=3, horizon=60, seed=7)
-    assert data == json.loads(json.dumps(standings(played)))
+    assert {entry.pop("nanoseconds") > 0 for entry in data["policies"].values()} == {True}
+    assert {entry.pop("kernel") for entry in data["policies"].values()} <= {"generic", "specialised"}
+    league = play_league([ftl(), kl_ucb()], problems=2, runs=3, horizon=60, seed=7)
+    assert data == json.loads(json.dumps(standings(league)))
 
 
 def test_table_has_every_policy_and_the_setting(kibitz):
-    code, output, errors = kibitz(*SMALL, *TWO)
+    code, output, errors = kibitz(*SMALL_LEAGUE, *TWO_POLICIES)
     assert (code, errors) == (0, "")
-    for word in ("│ ftl │", "│ kl_ucb │", "8 settings", "3 runs, seed 7", "99 %", "ns per stage"):
-        assert word in " ".join(output.split())
+    for text in ("│ ftl │", "│ kl_ucb │", "10 settings", "3 runs, seed 7", "99 %", "ns per stage"):
+        assert text in " ".join(output.split())
 
 
 @pytest.fixture(scope="module")
-def table():
-    played = play_league([ftl(), kl_ucb()], problems=2, runs=3, horizon=60, seed=7)
-    standing = standings(played)
-    for one in standing["policies"].values():
-        one |= {"nanoseconds": 55.0, "kernel": "generic"}
-    return standing
+def standings_data():
+    league = play_league([ftl(), kl_ucb()], problems=2, runs=3, horizon=60, seed=7)
+    standings_table = standings(league)
+    for entry in standings_table["policies"].values():
+        entry |= {"nanoseconds": 55.0, "kernel": "generic"}
+    return standings_table
 
 
 @pytest.mark.parametrize("width", [40, 80, 170])
-def test_tables_fit_any_width(table, capsys, monkeypatch, width):
+def test_tables_fit_any_width(standings_data, capsys, monkeypatch, width):
     monkeypatch.setenv("COLUMNS", str(width))
-    print_league(table)
+    print_league(standings_data)
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= width
 
 
-def test_settings_won_by_another_policy_are_listed(table, capsys):
-    where = {"problem": "problem 2", "n_arms": 4, "rate": 0.1, "policy": "kl_ucb"}
-    beaten = {**where, "regret": 3.0, "reference": 9.0, "difference": -6.0, "sem": 1.0}
-    print_league({**table, "beaten": [beaten]})
-    shown = capsys.readouterr().out
-    assert re.search(r"│ 2 +│ +4 │ 0.1 │ kl_ucb │ +3 │ +9 │", shown)
-    print_league({**table, "beaten": []})
+def test_settings_won_by_another_policy_are_listed(standings_data, capsys):
+    setting = {"problem": "problem 2", "n_arms": 4, "rate": 0.1, "policy": "kl_ucb"}
+    beaten_setting = {**setting, "regret": 3.0, "reference": 9.0, "difference": -6.0, "sem": 1.0}
+    beaten_settings = [{**beaten_setting, "looks": looks} for looks in ("active", "only the worst")]
+    print_league({**standings_data, "beaten": beaten_settings})
+    output = capsys.readouterr().out
+    assert re.search(r"│ 2 +│ +4 │ ε=0.1 +│ kl_ucb │ +3 │ +9 │", output)
+    assert re.search(r"│ 2 +│ +4 │ only the worst │ kl_ucb │ +3 │ +9 │", output)
+    print_league({**standings_data, "beaten": []})
     assert "In no setting is another policy significantly better than ftl." in capsys.readouterr().out
 
 
 def test_a_figure_is_written(kibitz, tmp_path):
     plot = tmp_path / "league.svg"
-    code, output, errors = kibitz(*SMALL, *TWO, "--plot", plot)
+    code, output, errors = kibitz(*SMALL_LEAGUE, *TWO_POLICIES, "--plot", plot)
     assert (code, errors) == (0, "")
     assert output.endswith(f"written to {plot}\n")
     assert b"<svg" in plot.read_bytes()
 
 
 @pytest.mark.parametrize(
-    ("words", "parts"),
+    ("args", "message_parts"),
     [
         (["--policy", "ftl"], ["--policy", "at least twice", "'ftl'"]),
         (["--policy", "nobody"], ["--policy", "unknown policy 'nobody'", "one of ftl, "]),
@@ -80,7 +82,7 @@ def test_a_figure_is_written(kibitz, tmp_path):
         (["--plot", "a.txt"], ["--plot", ".png, .svg or .pdf", "'a.txt'"]),
     ],
 )
-def test_error_names_the_flag_and_the_value(error_message, words, parts):
-    message = error_message("league", *words)
-    for part in parts:
-        assert part in message
+def test_error_names_the_flag_and_the_value(error_message, args, message_parts):
+    message = error_message("league", *args)
+    for message_part in message_parts:
+        assert message_part in message

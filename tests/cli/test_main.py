@@ -31,31 +31,31 @@ def test_help_lists_the_commands(kibitz):
         assert re.search(rf"\b{command}  +[A-Z]", output)
 
 
-@pytest.mark.parametrize("words", [[], ["--version"], *([command] for command in COMMANDS)])
-def test_help_imports_nothing_heavy(words):
-    check = (
+@pytest.mark.parametrize("args", [[], ["--version"], *([command] for command in COMMANDS)])
+def test_help_imports_nothing_heavy(args):
+    script = (
         "import sys; from kibitz.cli import main\n"
-        f"sys.argv = {['kibitz', *words, *([] if '--version' in words else ['--help'])]!r}\n"
+        f"sys.argv = {['kibitz', *args, *([] if '--version' in args else ['--help'])]!r}\n"
         "try: main()\n"
         "except SystemExit as stop: assert not stop.code, stop.code\n"
         "heavy = {'numba', 'numpy', 'scipy', 'xarray', 'matplotlib'} & set(sys.modules)\n"
         "assert not heavy, heavy"
     )
-    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (process.returncode, process.stderr) == (0, "")
+    assert process.stdout
 
 
 def test_policies_are_listed_without_numba():
-    check = (
+    script = (
         "import sys; from kibitz.cli import app; app(['policies'], standalone_mode=False)\n"
         "sys.exit(bool({'numba', 'llvmlite', 'scipy', 'xarray'} & set(sys.modules)))"
     )
-    assert subprocess.run([sys.executable, "-c", check], capture_output=True).returncode == 0
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True).returncode == 0
 
 
 @pytest.mark.parametrize("flag", ["--version", "-V"])
-def test_version(kibitz, flag):
+def test_the_version_is_printed(kibitz, flag):
     assert kibitz(flag) == (0, f"kibitz {version('kibitz')}\n", "")
 
 
@@ -66,12 +66,12 @@ def test_command_runs_as_a_program(program):
     code, output, errors = program("simulate", "--means", "1", "--policy", "ucb")
     assert (code, output) == (2, "")
     assert errors == "kibitz: --means must be a list of at least 2 numbers, got [1.0]\n"
-    done = subprocess.run([sys.executable, "-m", "kibitz", "-V"], capture_output=True, text=True)
-    assert done.stdout == f"kibitz {version('kibitz')}\n"
+    process = subprocess.run([sys.executable, "-m", "kibitz", "-V"], capture_output=True, text=True)
+    assert process.stdout == f"kibitz {version('kibitz')}\n"
 
 
 @pytest.mark.parametrize(
-    ("words", "start"),
+    ("args", "message_start"),
     [
         (["nope"], "No such command 'nope'. See: kibitz --help"),
         (["simulat"], "No such command 'simulat'. Did you mean 'simulate'?"),
@@ -90,17 +90,17 @@ def test_command_runs_as_a_program(program):
         ([*BOUNDS, "--rate", "x\n\ny"], r"--rate must be a number, got 'x\n\ny'"),
     ],
 )
-def test_misuse_gets_one_short_line(error_message, words, start):
-    message = error_message(*words)
-    assert message.startswith(start)
+def test_misuse_gets_one_short_line(error_message, args, message_start):
+    message = error_message(*args)
+    assert message.startswith(message_start)
     assert len(message) < 200
 
 
 def test_a_bug_keeps_its_traceback(kibitz, monkeypatch):
-    def broken(*arguments, **options):
+    def raise_bug(*arguments, **options):
         raise KeyError("bug")
 
-    monkeypatch.setattr("kibitz.bounds.summary", broken)
+    monkeypatch.setattr("kibitz.bounds.summary", raise_bug)
     with pytest.raises(KeyError):
         kibitz(*BOUNDS)
 
@@ -118,10 +118,10 @@ def test_a_bug_keeps_its_traceback(kibitz, monkeypatch):
     ],
 )
 def test_errors_of_the_library_name_the_flag(error_message, monkeypatch, error, message):
-    def broken(*arguments, **options):
+    def raise_error(*arguments, **options):
         raise error
 
-    monkeypatch.setattr("kibitz.bounds.summary", broken)
+    monkeypatch.setattr("kibitz.bounds.summary", raise_error)
     assert error_message(*BOUNDS) == message
 
 
@@ -129,41 +129,49 @@ def test_errors_of_the_library_name_the_flag(error_message, monkeypatch, error, 
 def commands():
     """Return all commands and groups by their names, such as "", "simulate" and "agent ask"."""
 
-    def walk(command, words):
-        yield " ".join(words), command
-        for name, one in getattr(command, "commands", {}).items():
-            yield from walk(one, [*words, name])
+    def walk_commands(command, names):
+        yield " ".join(names), command
+        for name, subcommand in getattr(command, "commands", {}).items():
+            yield from walk_commands(subcommand, [*names, name])
 
-    return dict(walk(typer.main.get_command(app), []))
+    return dict(walk_commands(typer.main.get_command(app), []))
 
 
 def test_help_fits_80_columns_and_cuts_no_word(commands, kibitz, monkeypatch):
-    shown = {}
+    help_texts = {}
     for columns in ("80", "250"):
         monkeypatch.setenv("COLUMNS", columns)
-        for words in commands:
-            code, output, _ = kibitz(*words.split(), "--help")
+        for command_name in commands:
+            code, output, _ = kibitz(*command_name.split(), "--help")
             assert code == 0
-            shown[words, columns] = output
-    for words in commands:
-        narrow = shown[words, "80"]
-        assert max(map(len, narrow.splitlines())) <= 80
-        assert "…" not in narrow
-        wide = set(re.sub("[│─╭╮╰╯]", " ", shown[words, "250"]).split())
-        assert set(re.sub("[│─╭╮╰╯]", " ", narrow).split()) <= wide, words
+            help_texts[command_name, columns] = output
+    for command_name in commands:
+        narrow_help = help_texts[command_name, "80"]
+        assert max(map(len, narrow_help.splitlines())) <= 80
+        assert "…" not in narrow_help
+        wide_words = set(re.sub("[│─╭╮╰╯]", " ", help_texts[command_name, "250"]).split())
+        assert set(re.sub("[│─╭╮╰╯]", " ", narrow_help).split()) <= wide_words, command_name
 
 
 def test_every_option_has_help_and_large_commands_have_panels(commands, kibitz):
-    for words, command in commands.items():
+    for command_name, command in commands.items():
         for param in command.params:
-            assert param.help, (words, param.name)
-    for words in ("simulate", "plan", "league", "rehearse", "reproduce", "bounds", "bayes-optimal"):
-        output = kibitz(words, "--help")[1]
+            assert param.help, (command_name, param.name)
+    for command_name in (
+        "simulate",
+        "plan",
+        "league",
+        "rehearse",
+        "reproduce",
+        "bounds",
+        "bayes-optimal",
+    ):
+        output = kibitz(command_name, "--help")[1]
         assert "─ Options ─" not in output
         assert "─ Output ─" in output
 
 
-def examples(command):
+def find_examples(command):
     """Return the commands in the examples of a help text."""
     text = command.epilog.replace("\\\n", " ")
     return [shlex.split(line)[1:] for line in text.splitlines() if line.startswith("kibitz ")]
@@ -173,24 +181,40 @@ def test_every_example_in_the_help_runs(commands, kibitz, tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("kibitz.live.service.server.listen", MagicMock())
     monkeypatch.setattr("kibitz.live.service.server.create_server", MagicMock())
+    (tmp_path / "tests.csv").write_text(  # for `kibitz league --tests`
+        "test,arm,impressions,clicks\n1,old,900,40\n1,new,950,60\n"
+    )
+    (tmp_path / "log.csv").write_text(  # for `kibitz plan --log`
+        "arm,reward\nold,0\nold,1\nold,0\nnew,1\nnew,0\nnew,0\n"
+    )
     # These examples run first, because other examples need the agent and the token.
-    store = ["agent create", "agent ask", "agent tell", "token create"]
-    order = sorted(commands, key=lambda words: store.index(words) if words in store else len(store))
-    run = set()
-    for words in order:
-        found = examples(commands[words])
-        assert found, words
-        assert any(one[: len(words.split())] == words.split() for one in found), words
-        for one in found:
-            if tuple(one) not in run:
-                run.add(tuple(one))
-                code, output, errors = kibitz(*one)
-                assert (code, errors) == (0, ""), one
+    first_commands = ["agent create", "agent ask", "agent tell", "token create"]
+    ordered_commands = sorted(
+        commands,
+        key=lambda command_name: (
+            first_commands.index(command_name)
+            if command_name in first_commands
+            else len(first_commands)
+        ),
+    )
+    executed_commands = set()
+    for command_name in ordered_commands:
+        example_commands = find_examples(commands[command_name])
+        assert example_commands, command_name
+        assert any(
+            example[: len(command_name.split())] == command_name.split()
+            for example in example_commands
+        ), command_name
+        for example in example_commands:
+            if tuple(example) not in executed_commands:
+                executed_commands.add(tuple(example))
+                code, output, errors = kibitz(*example)
+                assert (code, errors) == (0, ""), example
                 assert output
 
 
 @pytest.mark.parametrize(
-    ("words", "completed"),
+    ("typed_text", "completions"),
     [
         ("simul", ["simulate"]),
         ("simulate --pol", ["--policy"]),
@@ -200,13 +224,15 @@ def test_every_example_in_the_help_runs(commands, kibitz, tmp_path, monkeypatch)
         ("plan --policy kib", ["kibitzer"]),
     ],
 )
-def test_shells_complete_commands_options_and_policies(program, words, completed):
-    line = f"kibitz {words}"
+def test_shells_complete_commands_options_and_policies(program, typed_text, completions):
+    command_line = f"kibitz {typed_text}"
     code, output, _ = program(
-        _KIBITZ_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=str(line.count(" "))
+        _KIBITZ_COMPLETE="complete_bash",
+        COMP_WORDS=command_line,
+        COMP_CWORD=str(command_line.count(" ")),
     )
     assert code == 0
-    assert output.split() == completed
+    assert output.split() == completions
 
 
 def test_completion_can_be_installed(kibitz):
@@ -216,16 +242,16 @@ def test_completion_can_be_installed(kibitz):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a shell of POSIX")
-@pytest.mark.parametrize("words", [["policies"], ["--help"], ["simulate", "--help"], PLAN])
+@pytest.mark.parametrize("args", [["policies"], ["--help"], ["simulate", "--help"], PLAN])
 @pytest.mark.parametrize("buffered", [True, False])
-def test_broken_pipe_ends_without_a_message(words, buffered):
+def test_broken_pipe_ends_without_a_message(args, buffered):
     """Check a reader that closes the pipe early, as in `kibitz ... | head -1`."""
-    reading, writing = os.pipe()
-    os.close(reading)
-    command = [sys.executable, *([] if buffered else ["-u"]), "-m", "kibitz.cli", *words]
-    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, timeout=300)
-    os.close(writing)
-    assert (done.returncode, done.stderr) == (141, b"")
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    command = [sys.executable, *([] if buffered else ["-u"]), "-m", "kibitz.cli", *args]
+    process = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, timeout=300)
+    os.close(write_end)
+    assert (process.returncode, process.stderr) == (141, b"")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
@@ -236,7 +262,7 @@ def test_ctrl_c_gives_one_line(tmp_path):
         """Restore the default handler of SIGINT; background processes may inherit it as ignored."""
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
-    begun = subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, "-m", "kibitz.cli", *command],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -244,28 +270,28 @@ def test_ctrl_c_gives_one_line(tmp_path):
         start_new_session=True,
         preexec_fn=accept_interrupts,
     )
-    status = Path(f"/proc/{begun.pid}/status")
+    status = Path(f"/proc/{process.pid}/status")
     for _ in range(600):  # until the simulation runs in threads
         threads = re.search(r"Threads:\s+(\d+)", status.read_text()) if status.exists() else None
         if threads and int(threads[1]) > 1:
             break
         time.sleep(0.1)
     time.sleep(1)
-    begun.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGINT)
     try:
-        output, errors = begun.communicate(timeout=120)
+        output, errors = process.communicate(timeout=120)
     finally:
-        begun.kill()
-        begun.communicate()
+        process.kill()
+        process.communicate()
     sentence = "kibitz: interrupted; nothing was saved\n"
     # A shell reports 130 in both cases. If Ctrl-C comes during exec(), which numba uses, the signal
     # ends Python without an exit code.
-    assert begun.returncode in (130, -signal.SIGINT)
+    assert process.returncode in (130, -signal.SIGINT)
     assert (output, errors) == ("", sentence)
 
 
 @pytest.mark.parametrize(
-    "words",
+    "args",
     [
         ["--help"],
         *([command, "--help"] for command in COMMANDS),
@@ -277,26 +303,26 @@ def test_ctrl_c_gives_one_line(tmp_path):
         [*BOUNDS, "--weights", "ε…"],
     ],
 )
-def test_ascii_terminal_gets_ascii(program, words):
-    code, output, errors = program(*words, PYTHONIOENCODING="ascii")
-    assert code == (2 if "ε…" in words else 0)
+def test_ascii_terminal_gets_ascii(program, args):
+    code, output, errors = program(*args, PYTHONIOENCODING="ascii")
+    assert code == (2 if "ε…" in args else 0)
     assert (output + errors).isascii()
     assert "?" not in output
     assert "Traceback" not in errors
     tables = [line for line in output.splitlines() if line.startswith(("|", "+"))]
-    assert tables or words == ["policies"] or "--json" in words or code
+    assert tables or args == ["policies"] or "--json" in args or code
     for line in tables:
         assert line.rstrip().endswith(("|", "+"))
 
 
 def test_terminal_without_a_locale_gets_ascii(program):
     """Check that output and errors are ASCII; Python escapes other characters on standard error."""
-    plain = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
-    code, output, errors = program(*BOUNDS, **plain)
+    ascii_locale = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    code, output, errors = program(*BOUNDS, **ascii_locale)
     assert (code, errors) == (0, "")
     assert output.isascii()
     assert "eps = 0.1, T = 10,000" in output
-    code, output, errors = program("bounds", "--means", "1,0", "--rate", "ε", **plain)
+    code, output, errors = program("bounds", "--means", "1,0", "--rate", "ε", **ascii_locale)
     assert (code, output) == (2, "")
     assert errors.isascii()
 
@@ -310,9 +336,9 @@ def test_columns_of_an_ascii_table_are_aligned(program):
 
 def test_other_terminals_keep_greek_letters(program):
     assert "ε" in program(*BOUNDS, PYTHONIOENCODING="utf-8")[1]
-    latin = subprocess.run(
+    latin_process = subprocess.run(
         [sys.executable, "-m", "kibitz.cli", *SIMULATE],
         capture_output=True,
         env={**os.environ, "PYTHONIOENCODING": "latin-1"},
     )
-    assert "mean ± s.e." in latin.stdout.decode("latin-1")
+    assert "mean ± s.e." in latin_process.stdout.decode("latin-1")

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    ("word", "value"),
+    ("text", "value"),
     [
         ("1e-3", 0.001),
         ("1/3", 1 / 3),
@@ -21,64 +21,64 @@ pytestmark = pytest.mark.slow
         ("1e3/2", 500.0),
     ],
 )
-def test_numbers(word, value):
-    assert parse_number(word, "x") == value
-    assert isinstance(parse_number(word, "x"), float)
+def test_numbers_are_parsed(text, value):
+    assert parse_number(text, "x") == value
+    assert isinstance(parse_number(text, "x"), float)
 
 
-@pytest.mark.parametrize("word", ["", "x", "1/0", "1//2", "1e400", "1,2", "1+2j", "true"])
-def test_invalid_numbers(word):
-    with pytest.raises(OptionError) as raised:
-        parse_number(word, "x")
-    assert raised.value.format_message() == f"x must be a number, got {word!r}"
+@pytest.mark.parametrize("text", ["", "x", "1/0", "1//2", "1e400", "1,2", "1+2j", "true"])
+def test_invalid_numbers_are_rejected(text):
+    with pytest.raises(OptionError) as error:
+        parse_number(text, "x")
+    assert error.value.format_message() == f"x must be a number, got {text!r}"
 
 
 @pytest.mark.parametrize(
-    ("word", "value"),
+    ("text", "value"),
     [("7", 7), ("1e6", 10**6), ("4/2", 2), (str(2**53 + 1), 2**53 + 1), (str(2**62 - 1), 2**62 - 1)],
 )
-def test_integers_are_exact(word, value):
-    assert parse_integer(word, "n") == value
-    assert isinstance(parse_integer(word, "n"), int)
+def test_integers_are_exact(text, value):
+    assert parse_integer(text, "n") == value
+    assert isinstance(parse_integer(text, "n"), int)
 
 
 @pytest.mark.parametrize(
-    ("word", "got"),
+    ("text", "shown_value"),
     [("2.5", "2.5"), ("nan", "nan"), ("inf", "inf"), ("ten", "'ten'"), ("1e400", "'1e400'")],
 )
-def test_invalid_integers(word, got):
-    with pytest.raises(OptionError) as raised:
-        parse_integer(word, "n")
-    assert raised.value.format_message() == f"n must be a whole number, got {got}"
+def test_invalid_integers_are_rejected(text, shown_value):
+    with pytest.raises(OptionError) as error:
+        parse_integer(text, "n")
+    assert error.value.format_message() == f"n must be a whole number, got {shown_value}"
 
 
-@pytest.mark.parametrize(("word", "least"), [("0", 1), ("-1", 0), ("-1e3", 1)])
-def test_integer_below_the_limit_is_rejected(word, least):
+@pytest.mark.parametrize(("text", "limit"), [("0", 1), ("-1", 0), ("-1e3", 1)])
+def test_integer_below_the_limit_is_rejected(text, limit):
     with pytest.raises(
-        OptionError, match=f"n must be a whole number of at least {least}, got -?[01]"
+        OptionError, match=f"n must be a whole number of at least {limit}, got -?[01]"
     ):
-        parse_integer(word, "n", least)
+        parse_integer(text, "n", limit)
 
 
-@pytest.mark.parametrize("word", ["9223372036854775808", "1e19", str(2**62)])
-def test_integer_above_the_limit_is_rejected(word):
+@pytest.mark.parametrize("text", ["9223372036854775808", "1e19", str(2**62)])
+def test_integer_above_the_limit_is_rejected(text):
     with pytest.raises(OptionError, match="n must be a whole number below 2"):
-        parse_integer(word, "n")
+        parse_integer(text, "n")
 
 
-def test_lists_of_numbers():
+def test_lists_of_numbers_are_parsed():
     assert parse_numbers("2,1/2,1e-1", "means") == [2.0, 0.5, 0.1]
-    for word, sentence in {
+    for text, sentence in {
         "": "means must be a list such as 1,0.5, got ''",
         "1,": "means must be a number, got ''",
         "1,x": "means must be a number, got 'x'",
     }.items():
-        with pytest.raises(OptionError) as raised:
-            parse_numbers(word, "means")
-        assert raised.value.format_message() == sentence
+        with pytest.raises(OptionError) as error:
+            parse_numbers(text, "means")
+        assert error.value.format_message() == sentence
 
 
-def test_policy_specs():
+def test_policy_specs_are_parsed():
     assert split_spec("ucb", ["ucb"]) == ("ucb", {})
     assert split_spec("ucb:a=1,b=x=y", ["ucb"]) == ("ucb", {"a": "1", "b": "x=y"})
     for spec, sentence in {
@@ -86,15 +86,15 @@ def test_policy_specs():
         "usb": "--policy: unknown policy 'usb'; did you mean 'ucb'?",
         "ucb:a": "--policy must have the form NAME or NAME:PARAMETER=VALUE,..., got 'ucb:a'",
         "ucb:a=": "--policy must have the form NAME or NAME:PARAMETER=VALUE,..., got 'ucb:a='",
-        "ucb:a=1,a=2": "--policy ucb: a is given twice, got 'ucb:a=1,a=2'",
+        "ucb:a=1,a=2": "--policy ucb: a is given twice in 'ucb:a=1,a=2'",
     }.items():
-        with pytest.raises(OptionError) as raised:
+        with pytest.raises(OptionError) as error:
             split_spec(spec, ["ucb", "ftl"])
-        assert raised.value.format_message() == sentence
+        assert error.value.format_message() == sentence
 
 
 @pytest.mark.parametrize(
-    ("word", "annotation", "value"),
+    ("text", "annotation", "value"),
     [
         ("1e3", int | None, 1000),
         ("1e3", float | None, 1000.0),
@@ -104,17 +104,17 @@ def test_policy_specs():
         ("1", str, "1"),
     ],
 )
-def test_parameter_is_parsed_by_its_annotation(word, annotation, value):
-    parsed = parse_parameter(word, annotation, "x")
-    assert parsed == value
-    assert type(parsed) is type(value)
+def test_parameter_is_parsed_by_its_annotation(text, annotation, value):
+    parsed_value = parse_parameter(text, annotation, "x")
+    assert parsed_value == value
+    assert type(parsed_value) is type(value)
 
 
 @pytest.mark.parametrize(
     ("annotation", "condition"),
     [(int | None, "a whole number"), (float, "a number"), (bool, "true or false")],
 )
-def test_invalid_parameter(annotation, condition):
-    with pytest.raises(OptionError) as raised:
+def test_invalid_parameters_are_rejected(annotation, condition):
+    with pytest.raises(OptionError) as error:
         parse_parameter("maybe", annotation, "x")
-    assert raised.value.format_message() == f"x must be {condition}, got 'maybe'"
+    assert error.value.format_message() == f"x must be {condition}, got 'maybe'"

@@ -31,8 +31,8 @@ def test_no_cell_is_truncated(capsys, monkeypatch, width):
         for cell in row[:-1]:
             assert cell in output
     lines = output.splitlines()
-    narrowest = len("┃ 0.001 ┃ 1e+06 ┃ 12345670 ┃")
-    assert max(map(len, lines)) <= max(width, narrowest)
+    narrowest_width = len("┃ 0.001 ┃ 1e+06 ┃ 12345670 ┃")
+    assert max(map(len, lines)) <= max(width, narrowest_width)
     assert output.count("a title") == (1 if width >= 7 else 0) or width == 1
     groups = output.count("looks")
     assert groups == (1 if width == 200 else groups)
@@ -41,16 +41,20 @@ def test_no_cell_is_truncated(capsys, monkeypatch, width):
 
 def test_table_that_fits_is_not_split(capsys, monkeypatch):
     rows = [["ucb", "1 2 3 4 5 6 7 8 9 10"]]
-    wide = print_table(capsys, monkeypatch, 60, "t", ["policy", "shares"], rows, folded=("shares",))
-    assert "1 2 3 4 5 6 7 8 9 10" in wide
-    narrow = print_table(capsys, monkeypatch, 24, "t", ["policy", "shares"], rows, folded=("shares",))
-    assert narrow.count("ucb") == 1
-    assert len(narrow.splitlines()) > len(wide.splitlines())
-    words = narrow.replace("│", " ").split()
-    assert all(str(k) in words for k in range(1, 11))
+    wide_table = print_table(
+        capsys, monkeypatch, 60, "t", ["policy", "shares"], rows, folded=("shares",)
+    )
+    assert "1 2 3 4 5 6 7 8 9 10" in wide_table
+    narrow_table = print_table(
+        capsys, monkeypatch, 24, "t", ["policy", "shares"], rows, folded=("shares",)
+    )
+    assert narrow_table.count("ucb") == 1
+    assert len(narrow_table.splitlines()) > len(wide_table.splitlines())
+    printed_cells = narrow_table.replace("│", " ").split()
+    assert all(str(k) in printed_cells for k in range(1, 11))
 
 
-def test_json_of_infinity_and_nan(capsys):
+def test_json_has_infinity_as_text_and_nan_as_null(capsys):
     data = {"a": [math.inf, -math.inf, (1.5, 2)], "b": {"c": math.nan, "ε": True}, "d": None}
     print_json(data)
     output = capsys.readouterr().out
@@ -69,14 +73,14 @@ def test_long_list_is_shortened():
     assert shorten("111 222 333", 6) == "111 …"
 
 
-class Ascii:
+class AsciiStream:
     encoding = "ascii"
 
 
 def test_unencodable_letters_are_replaced():
-    assert to_encodable("ε* = 3 ± 1 …", Ascii()) == "eps* = 3 +- 1 ..."
-    assert to_encodable("┏━┓┃│─╭╯", Ascii()) == "+-+||-++"
-    assert to_encodable("10⁻⁵, Δ², 猫", Ascii()) == "10-5, Delta^2, ?"
+    assert to_encodable("ε* = 3 ± 1 …", AsciiStream()) == "eps* = 3 +- 1 ..."
+    assert to_encodable("┏━┓┃│─╭╯", AsciiStream()) == "+-+||-++"
+    assert to_encodable("10⁻⁵, Δ², 猫", AsciiStream()) == "10-5, Delta^2, ?"
 
 
 @pytest.mark.parametrize(
@@ -108,6 +112,6 @@ def test_numbers_are_written_as_people_write_them(value, digits, text):
     assert format_number(value, digits) == text
 
 
-def test_mean_with_standard_error():
+def test_mean_is_printed_with_its_standard_error():
     assert format_mean(2443.2, 187.0) == "2,443 ± 190"
     assert format_mean(0.0, 0.0) == "0 ± 0"

@@ -32,10 +32,10 @@ def test_pages_are_up_to_date(pages):
 
 
 def test_every_command_has_a_page_in_the_list(pages):
-    listed = (DOCS / "command_line.md").read_text(encoding="utf-8")
+    index_text = (DOCS / "command_line.md").read_text(encoding="utf-8")
     assert {path.stem for path in (DOCS / "commands").glob("*.md")} == set(pages)
     for name in pages:
-        assert f"\ncommands/{name}\n" in listed
+        assert f"\ncommands/{name}\n" in index_text
 
 
 def test_every_command_page_has_an_example_that_is_run(commands, pages):
@@ -47,11 +47,11 @@ def test_every_command_page_has_an_example_that_is_run(commands, pages):
 def test_pages_agree_with_the_help(commands, pages, kibitz, monkeypatch):
     monkeypatch.setenv("COLUMNS", "250")
     for name, text in pages.items():
-        shown = kibitz(*commands.split_words(name), "--help")[1]
+        help_text = kibitz(*commands.split_words(name), "--help")[1]
         for line in text.splitlines():
             if line.startswith("| `--"):
-                option, takes, meaning, _ = (cell.strip() for cell in line[2:-2].split(" | "))
-                assert all(word.strip(" `") in shown for word in option.split(",")), option
-                assert takes.strip("`").replace(r"\|", "|") in shown
-                assert takes or re.search(rf"{option.strip('`')} +{re.escape(meaning)}", shown)
-                assert meaning in shown
+                option, argument, meaning, _ = (cell.strip() for cell in line[2:-2].split(" | "))
+                assert all(flag.strip(" `") in help_text for flag in option.split(",")), option
+                assert argument.strip("`").replace(r"\|", "|") in help_text
+                assert argument or re.search(rf"{option.strip('`')} +{re.escape(meaning)}", help_text)
+                assert meaning in help_text

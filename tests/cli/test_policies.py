@@ -14,14 +14,14 @@ def test_all_policies_are_listed_in_order(kibitz):
     assert (code, errors) == (0, "")
     lines = output.splitlines()
     assert max(map(len, lines)) <= 80
-    starts = [line.split("(")[0] for line in lines if line[0] != " "]
-    assert starts == list(POLICIES)
-    flat = " ".join(output.split())
+    listed_names = [line.split("(")[0] for line in lines if line[0] != " "]
+    assert listed_names == list(POLICIES)
+    joined_output = " ".join(output.split())
     for name, make in POLICIES.items():
         parameters = inspect.signature(make).parameters.values()
         call = ", ".join(f"{parameter.name}={parameter.default!r}" for parameter in parameters)
         summary = " ".join(inspect.getdoc(make).splitlines()[0].removeprefix("Return ").split())
-        assert f"{name}({call}) {summary}" in flat
+        assert f"{name}({call}) {summary}" in joined_output
 
 
 def test_each_summary_names_its_place_in_the_paper():

@@ -9,7 +9,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    ("words", "parts"),
+    ("args", "message_parts"),
     [
         (["--only", "x"], ["--only", "whole number", "'x'"]),
         (["--only", "1,"], ["--only", "whole number", "''"]),
@@ -24,12 +24,12 @@ pytestmark = pytest.mark.slow
         (["--out", "x" * 300], ["--out", "folder that can be written to", "'xxx"]),
     ],
 )
-def test_error_names_the_flag_and_the_value(error_message, tmp_path, words, parts):
+def test_error_names_the_flag_and_the_value(error_message, tmp_path, args, message_parts):
     (tmp_path / "file").touch()
-    message = error_message("reproduce", "--quick", *words)
-    assert message.startswith(parts[0])
-    for part in parts:
-        assert part in message
+    message = error_message("reproduce", "--quick", *args)
+    assert message.startswith(message_parts[0])
+    for message_part in message_parts:
+        assert message_part in message
 
 
 @pytest.mark.parametrize("package", ["matplotlib", "vl_convert"])

@@ -9,43 +9,43 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def shop(kibitz, tmp_path):
+def store_file(kibitz, tmp_path):
     """Return a store with an agent named checkout."""
     file = tmp_path / "shop.db"
-    options = ("--arms", "blue,green", "--policy", "ucb")
+    options = ("--arms", "blue,green", "--rewards", "bernoulli")
     assert kibitz("agent", "create", "--store", file, "checkout", *options)[0] == 0
     return file
 
 
-def test_tokens_are_created_listed_and_revoked(kibitz, shop):
-    code, out, err = kibitz("token", "create", "--store", shop, "--role", "play")
+def test_tokens_are_created_listed_and_revoked(kibitz, store_file):
+    code, out, err = kibitz("token", "create", "--store", store_file, "--role", "play")
     assert (code, err) == (0, "")
-    number, _, secret = out.strip().partition(".")
-    assert number == "1"
+    token_id, _, secret = out.strip().partition(".")
+    assert token_id == "1"
     assert len(secret) >= 43
     code, out, _ = kibitz(
-        "token", "create", "--store", shop, "--role", "read", "--agent", "checkout", "--json"
+        "token", "create", "--store", store_file, "--role", "read", "--agent", "checkout", "--json"
     )
     assert code == 0
     assert set(json.loads(out)) == {"token"}
     assert json.loads(out)["token"].startswith("2.")
-    assert kibitz("token", "revoke", "--store", shop, "1") == (0, "revoked\n", "")
-    assert kibitz("token", "revoke", "--store", shop, "1") == (0, "duplicate\n", "")
-    code, out, err = kibitz("token", "list", "--store", shop)
+    assert kibitz("token", "revoke", "--store", store_file, "1") == (0, "revoked\n", "")
+    assert kibitz("token", "revoke", "--store", store_file, "1") == (0, "duplicate\n", "")
+    code, out, err = kibitz("token", "list", "--store", store_file)
     assert (code, err) == (0, "")
     rows = [line.replace("│", " ").split() for line in out.splitlines() if "│" in line]
     assert rows == [["1", "play", "all", "revoked"], ["2", "read", "checkout", "valid"]]
-    code, out, _ = kibitz("token", "list", "--store", shop, "--json")
-    listed = json.loads(out)["tokens"]
-    assert [(one["number"], one["role"], one["agent"]) for one in listed] == [
-        (1, "play", None),
-        (2, "read", "checkout"),
-    ]
+    code, out, _ = kibitz("token", "list", "--store", store_file, "--json")
+    listed_tokens = json.loads(out)["tokens"]
+    assert [
+        (listed_token["number"], listed_token["role"], listed_token["agent"])
+        for listed_token in listed_tokens
+    ] == [(1, "play", None), (2, "read", "checkout")]
     assert secret not in out
 
 
-def test_invalid_tokens_are_rejected(error_message, shop):
-    store = ("--store", shop)
+def test_invalid_tokens_are_rejected(error_message, store_file):
+    store = ("--store", store_file)
     assert error_message("token", "create", *store, "--role", "root") == (
         "--role must be 'read', 'play' or 'admin', got 'root'"
     )
@@ -56,34 +56,34 @@ def test_invalid_tokens_are_rejected(error_message, shop):
 
 
 def test_missing_store_is_named_and_not_created(error_message, tmp_path):
-    missing = ("--store", tmp_path / "missing.db")
-    for words in (
+    missing_store = ("--store", tmp_path / "missing.db")
+    for args in (
         ("token", "create", "--role", "admin"), ("token", "list"), ("token", "revoke", "1"),
         ("serve",), ("agent", "list"), ("agent", "check"), ("agent", "report", "a"),
         ("agent", "ask", "a"), ("agent", "look", "a"), ("agent", "tell", "a", "1", "1"),
         ("agent", "observe", "a", "b", "1"), ("agent", "events", "a"),
         ("agent", "export", "a", "x.csv"),
     ):  # fmt: skip
-        message = error_message(*words, *missing)
+        message = error_message(*args, *missing_store)
         assert "missing.db" in message
         assert "does not exist; create an agent first" in message
     assert list(tmp_path.iterdir()) == []
 
 
-def test_serve_rejects_invalid_addresses(error_message, kibitz, shop):
-    store = ("--store", shop)
+def test_serve_rejects_invalid_addresses(error_message, kibitz, store_file):
+    store = ("--store", store_file)
     for host in ("0.0.0.0", "192.0.2.1", "::", "shop.example"):
         message = error_message("serve", *store, "--host", host)
         assert message == (
-            f"--host {host} lets other machines in, but the store has no tokens; create one with "
+            f"--host {host} lets other machines in, but the store has no tokens; create a token with "
             "`kibitz token create`, or use --host 127.0.0.1"
         )
     assert "--port must be a whole number of at most 65535" in error_message(
         "serve", *store, "--port", "65536"
     )
     assert "--port must be a whole number" in error_message("serve", *store, "--port", "-1")
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as busy_socket:
+        port = busy_socket.getsockname()[1]
         message = error_message("serve", *store, "--port", str(port))
         assert message.startswith(f"cannot listen on 127.0.0.1:{port} (")
     kibitz("token", "create", *store, "--role", "read")
@@ -92,11 +92,11 @@ def test_serve_rejects_invalid_addresses(error_message, kibitz, shop):
     )
 
 
-def test_missing_package_is_reported(error_message, shop, monkeypatch):
+def test_missing_package_is_reported(error_message, store_file, monkeypatch):
     import sys
 
     monkeypatch.setitem(sys.modules, "uvicorn", None)
-    assert error_message("serve", "--store", shop) == (
+    assert error_message("serve", "--store", store_file) == (
         "kibitz serve needs uvicorn, which is not installed; run: pip install '.[serve]'"
     )
 
@@ -111,5 +111,5 @@ def test_only_serve_imports_the_packages_of_the_service(program):
     import subprocess
     import sys
 
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout == "set()\n", done.stderr
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert process.stdout == "set()\n", process.stderr

@@ -11,19 +11,19 @@ from kibitz.cli.output import format_mean, format_number
 
 pytestmark = pytest.mark.slow
 
-SHORT = ["--means", "0.5,0,0.2", "--horizon", "300", "--runs", "6"]
-ACTIVE = [*SHORT, "--observer", "active", "--rate", "0.2", "--policy", "ucb"]
+SHORT_RUN = ["--means", "0.5,0,0.2", "--horizon", "300", "--runs", "6"]
+ACTIVE_LOOKS = [*SHORT_RUN, "--observer", "active", "--rate", "0.2", "--policy", "ucb"]
 
 
 def test_table_has_the_setting(kibitz):
-    code, output, errors = kibitz("simulate", *ACTIVE)
+    code, output, errors = kibitz("simulate", *ACTIVE_LOOKS)
     assert (code, errors) == (0, "")
     assert "regret after 300 stages, 6 runs" in output
     assert "seed 1, engine step" in output
 
 
 def test_json_is_one_object_with_the_numbers_of_the_library(kibitz):
-    code, output, errors = kibitz("simulate", *ACTIVE, "--policy", "etc_ocucb:p=1.5", "--json")
+    code, output, errors = kibitz("simulate", *ACTIVE_LOOKS, "--policy", "etc_ocucb:p=1.5", "--json")
     assert (code, errors) == (0, "")
     result = json.loads(output)
     assert list(result) == ["fingerprint", "policies"]
@@ -36,22 +36,22 @@ def test_json_is_one_object_with_the_numbers_of_the_library(kibitz):
         runs=6,
         seed=1,
     )
-    for label, numbers in result["policies"].items():
-        one = data.sel(policy=label)
-        regret = one["final_regret"].to_numpy()
-        got = numbers["regret"]
-        assert got["mean"] == pytest.approx(regret.mean())
-        assert got["sem"] == pytest.approx(regret.std(ddof=1) / np.sqrt(6))
+    for label, policy_summary in result["policies"].items():
+        policy_data = data.sel(policy=label)
+        regret = policy_data["final_regret"].to_numpy()
+        printed_regret = policy_summary["regret"]
+        assert printed_regret["mean"] == pytest.approx(regret.mean())
+        assert printed_regret["sem"] == pytest.approx(regret.std(ddof=1) / np.sqrt(6))
         names = ("q10", "q25", "median", "q75", "q90")
         expected = np.quantile(regret, [0.1, 0.25, 0.5, 0.75, 0.9])
-        np.testing.assert_allclose([got[name] for name in names], expected)
-        curve = numbers["curve"]
+        np.testing.assert_allclose([printed_regret[name] for name in names], expected)
+        curve = policy_summary["curve"]
         assert curve["stages"] == data["stage"].to_numpy().tolist()
-        np.testing.assert_allclose(curve["mean"], one["regret"].mean("run"))
-        np.testing.assert_allclose(curve["q25"], np.quantile(one["regret"], 0.25, axis=0))
-        np.testing.assert_allclose(curve["q75"], np.quantile(one["regret"], 0.75, axis=0))
-        np.testing.assert_allclose(numbers["n_pulls"], one["n_pulls"].mean("run"))
-        np.testing.assert_allclose(numbers["n_looks"], one["n_looks"].mean("run"))
+        np.testing.assert_allclose(curve["mean"], policy_data["regret"].mean("run"))
+        np.testing.assert_allclose(curve["q25"], np.quantile(policy_data["regret"], 0.25, axis=0))
+        np.testing.assert_allclose(curve["q75"], np.quantile(policy_data["regret"], 0.75, axis=0))
+        np.testing.assert_allclose(policy_summary["n_pulls"], policy_data["n_pulls"].mean("run"))
+        np.testing.assert_allclose(policy_summary["n_looks"], policy_data["n_looks"].mean("run"))
     assert result["fingerprint"]["seed"] == 1
     assert result["fingerprint"]["feedback"]["rate"] == 0.2
 
@@ -69,7 +69,7 @@ def test_json_is_one_object_with_the_numbers_of_the_library(kibitz):
     ],
 )
 def test_options_reach_the_library(kibitz, options):
-    code, output, _ = kibitz("simulate", *SHORT, "--policy", "ucb", *options, "--json")
+    code, output, _ = kibitz("simulate", *SHORT_RUN, "--policy", "ucb", *options, "--json")
     assert code == 0
     feedback = json.loads(output)["fingerprint"]["feedback"]
     if "--every" in options:
@@ -81,14 +81,14 @@ def test_options_reach_the_library(kibitz, options):
 
 def test_out_and_plot_write_files(kibitz, tmp_path):
     out, plot = tmp_path / "result.nc", tmp_path / "figure.png"
-    code, _, _ = kibitz("simulate", *ACTIVE, "--out", str(out), "--plot", str(plot))
+    code, _, _ = kibitz("simulate", *ACTIVE_LOOKS, "--out", str(out), "--plot", str(plot))
     assert code == 0
     assert out.stat().st_size > 1000
     assert plot.read_bytes()[:4] == b"\x89PNG"
 
 
 @pytest.mark.parametrize(
-    ("options", "parts"),
+    ("options", "message_parts"),
     [
         (["--means", ""], ["--means", "''"]),
         (["--means", "1"], ["--means", "at least 2 numbers", "[1.0]"]),
@@ -159,10 +159,10 @@ def test_out_and_plot_write_files(kibitz, tmp_path):
         (["--polcy", "ftl"], ["No such option: --polcy. Did you mean --policy?"]),
     ],
 )
-def test_error_names_the_flag_and_the_value(error_message, options, parts):
-    message = error_message("simulate", *SHORT, "--policy", "ucb", *options)
-    for part in parts:
-        assert part in message
+def test_error_names_the_flag_and_the_value(error_message, options, message_parts):
+    message = error_message("simulate", *SHORT_RUN, "--policy", "ucb", *options)
+    for message_part in message_parts:
+        assert message_part in message
 
 
 def test_a_problem_is_required(error_message):
@@ -173,9 +173,9 @@ def test_a_problem_is_required(error_message):
 
 def test_truncated_file_is_rejected(kibitz, tmp_path):
     out = tmp_path / "result.nc"
-    kibitz("simulate", *ACTIVE, "--out", str(out))
+    kibitz("simulate", *ACTIVE_LOOKS, "--out", str(out))
     out.write_bytes(out.read_bytes()[:1000])
-    code, _, errors = kibitz("simulate", *ACTIVE, "--out", str(out))
+    code, _, errors = kibitz("simulate", *ACTIVE_LOOKS, "--out", str(out))
     assert code == 2
     assert "cannot read" in errors
     assert "result.nc" in errors
@@ -202,12 +202,18 @@ def child_of_a_file(folder):
     return folder / "file" / "child.png"
 
 
-TARGETS = [link_loop, pipe, subfolder, child_of_a_file, lambda folder: folder / f"{'x' * 300}.png",
-           lambda folder: "/proc/x.png"]  # fmt: skip
+INVALID_TARGETS = [
+    link_loop,
+    pipe,
+    subfolder,
+    child_of_a_file,
+    lambda folder: folder / f"{'x' * 300}.png",
+    lambda folder: "/proc/x.png",
+]
 
 
 @pytest.mark.skipif(os.name != "posix", reason="pipes and links of POSIX")
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", INVALID_TARGETS)
 @pytest.mark.parametrize("option", ["--out", "--plot"])
 def test_unwritable_target_is_rejected_before_the_work(
     error_message, tmp_path, monkeypatch, option, target
@@ -217,14 +223,16 @@ def test_unwritable_target_is_rejected_before_the_work(
 
     monkeypatch.setattr("kibitz.simulation.simulate.simulate", work)
     path = target(tmp_path)
-    assert error_message("simulate", *ACTIVE, option, str(path)).startswith(f"{option} must be ")
+    assert error_message("simulate", *ACTIVE_LOOKS, option, str(path)).startswith(
+        f"{option} must be "
+    )
 
 
 @pytest.mark.skipif(os.name != "posix", reason="devices of POSIX")
 @pytest.mark.parametrize("device", ["/dev/full", "/dev/null"])
 def test_devices_are_rejected(error_message, device):
-    sentence = f"--out must be an ordinary file, no pipe or device, got {device!r}"
-    assert error_message("simulate", *ACTIVE, "--out", device) == sentence
+    sentence = f"--out must be an ordinary file, not a pipe or device, got {device!r}"
+    assert error_message("simulate", *ACTIVE_LOOKS, "--out", device) == sentence
     assert not os.path.isfile(device)
 
 
@@ -233,7 +241,7 @@ def test_a_figure_follows_a_link(kibitz, tmp_path):
     """Check that the suffix of the link, not the suffix of its target, determines the format."""
     file, link = tmp_path / "file", tmp_path / "link.png"
     link.symlink_to(file)
-    code, _, errors = kibitz("simulate", *ACTIVE, "--plot", link)
+    code, _, errors = kibitz("simulate", *ACTIVE_LOOKS, "--plot", link)
     assert (code, errors) == (0, "")
     assert link.is_symlink()
     assert file.read_bytes()[:4] == b"\x89PNG"
@@ -241,13 +249,13 @@ def test_a_figure_follows_a_link(kibitz, tmp_path):
 
 def test_numbers_are_not_cut_at_60_columns(kibitz, monkeypatch):
     monkeypatch.setenv("COLUMNS", "60")
-    words = ["simulate", *ACTIVE, "--policy", "etc_ocucb:p=1.5"]
-    code, output, _ = kibitz(*words)
+    args = ["simulate", *ACTIVE_LOOKS, "--policy", "etc_ocucb:p=1.5"]
+    code, output, _ = kibitz(*args)
     assert code == 0
     assert "…" not in output
     assert max(map(len, output.splitlines())) <= 60
-    for one in json.loads(kibitz(*words, "--json")[1])["policies"].values():
-        regret = one["regret"]
+    for entry in json.loads(kibitz(*args, "--json")[1])["policies"].values():
+        regret = entry["regret"]
         assert format_mean(regret["mean"], regret["sem"]) in output
         for name in ("q25", "median", "q75"):
             assert f" {format_number(regret[name])} " in output
@@ -255,21 +263,21 @@ def test_numbers_are_not_cut_at_60_columns(kibitz, monkeypatch):
 
 def test_default_table_fits_80_columns(kibitz, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    _, output, _ = kibitz("simulate", *ACTIVE, "--policy", "kibitzer")
+    _, output, _ = kibitz("simulate", *ACTIVE_LOOKS, "--policy", "kibitzer")
     assert max(map(len, output.splitlines())) <= 80
     assert output.count("┏") == 1  # one table
     assert "arm 1" not in output
 
 
 def test_arms_prints_shares(kibitz):
-    code, output, _ = kibitz("simulate", *ACTIVE, "--arms")
+    code, output, _ = kibitz("simulate", *ACTIVE_LOOKS, "--arms")
     assert code == 0
     rows = [line.replace("│", " ").split() for line in output.splitlines() if "│" in line][1:]
-    shares = {row[1]: [float(word) for word in row[2:]] for row in rows}
-    policies = json.loads(kibitz("simulate", *ACTIVE, "--json")[1])["policies"]
+    shares = {row[1]: [float(cell) for cell in row[2:]] for row in rows}
+    policies = json.loads(kibitz("simulate", *ACTIVE_LOOKS, "--json")[1])["policies"]
     for kind in ("pulls", "looks"):
         counts = np.array(policies["ucb"][f"n_{kind}"])
         np.testing.assert_allclose(shares[kind], 100 * counts / counts.sum(), rtol=0.01)
-    bandit = kibitz("simulate", *SHORT, "--policy", "ucb", "--arms")[1]
+    bandit = kibitz("simulate", *SHORT_RUN, "--policy", "ucb", "--arms")[1]
     assert "pulls" in bandit
     assert "looks" not in bandit  # a bandit has no looks

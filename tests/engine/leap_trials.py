@@ -36,29 +36,29 @@ from kibitz.model.feedback import Feedback
 from kibitz.model.problem import Problem
 from kibitz.policies.policy import NEVER, Policy, params_type
 
-BLOCKS, STAGES, WRONG_PULLS, WRONG_LOOKS, BROKEN = range(5)
+BLOCKS, STAGES, WRONG_PULLS, WRONG_LOOKS, BROKEN_BLOCKS = range(5)
 
 
 class HistoryParams(NamedTuple):
     """Parameters of random histories."""
 
     spread: float  # standard deviation of the means
-    most: float  # maximum number of pulls of an arm
-    tight: int  # the arm that leads by about `far` sqrt(n) in a block of n stages, or -1 for none
-    far: float
+    max_pulls: float  # the maximum number of pulls of an arm
+    narrow_arm: int  # the arm that leads by a narrow margin, or -1
+    lead: float  # the margin in a block of n stages, divided by sqrt(n)
 
 
-ANY = HistoryParams(1.0, 1e4, -1, 0.0)
+ANY_HISTORY = HistoryParams(1.0, 1e4, -1, 0.0)
 
 
 def compile_trials(policy: Policy) -> Any:
     """Return the compiled function that replays certified blocks of a policy."""
-    params_of = params_type(tuple(policy.constants))
+    make_params = params_type(tuple(policy.constants))
     init, pull, update = policy.init, policy.pull, policy.update
     choose_look = policy.look
     view: Any = policy.view
-    holds = policy.hold is not None
-    foreseen = holds or policy.turns is not None
+    has_hold = policy.hold is not None
+    has_planned_looks = has_hold or policy.turns is not None
     hold: Any = policy.hold
     looks_due: Any = policy.looks_due
     propose, _ = make_leap_functions(
@@ -71,33 +71,35 @@ def compile_trials(policy: Policy) -> Any:
     ) -> int:
         """Give the policy a history: pulls of each arm, then looks; return the next stage."""
         n_arms = arms.means.size
-        pulled, looked = n_arms < 0, n_arms > 0
+        is_pull, is_look = n_arms < 0, n_arms > 0
         stage = 1
         for arm in range(n_arms):
-            n = int(history.most ** rng.random())
-            if history.tight >= 0:  # the means are fixed, and one arm leads by a narrow margin
-                total = n * arms.means[arm]
-                if arm == history.tight:
-                    total += history.far * (0.94 + 0.03 * rng.random()) * np.sqrt(1.0 * max_lead)
+            n = int(history.max_pulls ** rng.random())
+            if history.narrow_arm >= 0:  # the means are fixed, and one arm leads by a narrow margin
+                reward_sum = n * arms.means[arm]
+                if arm == history.narrow_arm:
+                    reward_sum += (
+                        history.lead * (0.94 + 0.03 * rng.random()) * np.sqrt(1.0 * max_lead)
+                    )
             elif arms.kind == GAUSSIAN:
                 arms.means[arm] = history.spread * rng.standard_normal()
-                total = n * (
+                reward_sum = n * (
                     arms.means[arm] + history.spread * rng.standard_normal() / np.sqrt(1.0 * n)
                 )
             else:
                 arms.means[arm] = arms.chances[arm] = rng.random()
-                total = np.floor(n * rng.random())
-            state = update(params, state, stage, arm, n, total, pulled)
+                reward_sum = np.floor(n * rng.random())
+            state = update(params, state, stage, arm, n, reward_sum, is_pull)
             stage += n
-        if history.tight < 0:
+        if history.narrow_arm < 0:
             for _ in range(int(8 * rng.random())):
                 arm = choose_look(params, state, stage, rng)
-                state = update(params, state, stage, arm, 1, arms.means[arm], looked)
+                state = update(params, state, stage, arm, 1, arms.means[arm], is_look)
         return stage
 
     make_history = jit(make_history)
 
-    def trial(
+    def run_trial(
         params: Any,
         state: Any,
         arms: Arms,
@@ -105,103 +107,112 @@ def compile_trials(policy: Policy) -> Any:
         history: HistoryParams,
         streams: Streams,
         certificate: Certificate,
-        counted: Any,
+        trial_counts: Any,
     ) -> None:
         n_arms = arms.means.size
-        pulled, looked = n_arms < 0, n_arms > 0
-        certificate.now[0]["latest"] = 20 + int(300 * streams.policy.rng.random())
+        is_pull, is_look = n_arms < 0, n_arms > 0
+        certificate.leap_state[0]["last_length"] = 20 + int(300 * streams.policy.rng.random())
         stage = make_history(
-            params, arms, streams.policy.rng, history, 4 * certificate.now[0]["latest"], state
+            params,
+            arms,
+            streams.policy.rng,
+            history,
+            4 * certificate.leap_state[0]["last_length"],
+            state,
         )
-        seen = view(params, state, stage)
-        for arm in range(n_arms):
-            if seen.allowed[arm] and seen.tried[arm] == 0:
+        view_of_state = view(params, state, stage)
+        for pulled_arm in range(n_arms):
+            if view_of_state.allowed[pulled_arm] and view_of_state.tried[pulled_arm] == 0:
                 return
-        arm = pull(params, state, stage, streams.policy.rng)
-        look = -1
-        if looks.observer == ACTIVE and not foreseen and seen.max_looks > 0:
-            look = choose_look(params, state, stage, streams.policy.rng)
-        arrival = next_arrival(looks, stage - 1, NEVER, streams.looks.rng, counted[:0])
+        pulled_arm = pull(params, state, stage, streams.policy.rng)
+        certified_look = -1
+        if looks.observer == ACTIVE and not has_planned_looks and view_of_state.max_looks > 0:
+            certified_look = choose_look(params, state, stage, streams.policy.rng)
+        arrival = next_arrival(looks, stage - 1, NEVER, streams.looks.rng, trial_counts[:0])
         n, _ = propose(
             params,
             state,
-            seen,
+            view_of_state,
             arms,
             looks,
             stage,
             NEVER // 2,
             arrival,
-            arm,
-            look,
+            pulled_arm,
+            certified_look,
             streams.policy.rng,
             certificate,
         )
         if n == 0:
             return
-        last = stage + certificate.now[0]["latest"] - 1  # the last stage without the cutoff
-        cut, arrived = cutoff(looks, arrival, last), 0
-        wrong_pull, wrong_look = False, False
-        if holds:
-            held = hold(params, state)
-        while stage <= last and arrived < cut:
-            counted[STAGES] += 1
-            wrong_pull = wrong_pull or pull(params, state, stage, streams.policy.rng) != arm
-            chosen = choose_look(params, state, stage, streams.policy.rng)
-            reward = draw(arms, arm, streams.rewards)
-            state = update(params, state, stage, arm, 1, reward, pulled)
+        last_stage = (
+            stage + certificate.leap_state[0]["last_length"] - 1
+        )  # the last stage without the cutoff
+        arrival_cutoff, n_arrived = cutoff(looks, arrival, last_stage), 0
+        has_wrong_pull, has_wrong_look = False, False
+        if has_hold:
+            current_hold = hold(params, state)
+        while stage <= last_stage and n_arrived < arrival_cutoff:
+            trial_counts[STAGES] += 1
+            has_wrong_pull = (
+                has_wrong_pull or pull(params, state, stage, streams.policy.rng) != pulled_arm
+            )
+            look_arm = choose_look(params, state, stage, streams.policy.rng)
+            reward = draw(arms, pulled_arm, streams.rewards)
+            state = update(params, state, stage, pulled_arm, 1, reward, is_pull)
             if stage == arrival:
                 for nth in range(looks.per_arrival):
                     if looks.observer == PASSIVE:
-                        chosen = draw_look_arm(looks, stage, streams.looks.rng)
+                        look_arm = draw_look_arm(looks, stage, streams.looks.rng)
                     elif nth > 0:
-                        chosen = choose_look(params, state, stage, streams.policy.rng)
-                    if looks.observer == ACTIVE and look >= 0:
-                        wrong_look = wrong_look or chosen != look
-                    if holds:
-                        planned = held.arm
-                        for other in range(n_arms):
+                        look_arm = choose_look(params, state, stage, streams.policy.rng)
+                    if looks.observer == ACTIVE and certified_look >= 0:
+                        has_wrong_look = has_wrong_look or look_arm != certified_look
+                    if has_hold:
+                        planned_arm = current_hold.arm
+                        for other_arm in range(n_arms):
                             if (
-                                other not in (arm, held.arm)
-                                and looks_due(params, state, other, 1) > 0
+                                other_arm not in (pulled_arm, current_hold.arm)
+                                and looks_due(params, state, other_arm, 1) > 0
                             ):
-                                planned = other
+                                planned_arm = other_arm
                         if looks.observer == ACTIVE:
-                            wrong_look = wrong_look or chosen != planned
-                    reward = draw(arms, chosen, streams.looks)
-                    state = update(params, state, stage, chosen, 1, reward, looked)
-                arrival = next_arrival(looks, stage, NEVER, streams.looks.rng, counted[:0])
-                arrived += 1
+                            has_wrong_look = has_wrong_look or look_arm != planned_arm
+                    reward = draw(arms, look_arm, streams.looks)
+                    state = update(params, state, stage, look_arm, 1, reward, is_look)
+                arrival = next_arrival(looks, stage, NEVER, streams.looks.rng, trial_counts[:0])
+                n_arrived += 1
             stage += 1
-        counted[BLOCKS] += 1
-        counted[WRONG_PULLS] += wrong_pull
-        counted[WRONG_LOOKS] += wrong_look
-        counted[BROKEN] += wrong_pull or wrong_look
+        trial_counts[BLOCKS] += 1
+        trial_counts[WRONG_PULLS] += has_wrong_pull
+        trial_counts[WRONG_LOOKS] += has_wrong_look
+        trial_counts[BROKEN_BLOCKS] += has_wrong_pull or has_wrong_look
 
-    trial = jit(trial)
+    run_trial = jit(run_trial)
 
     def play(
-        numbers: Any,
+        params_values: Any,
         arms: Arms,
         looks: Looks,
         n_trials: int,
         error: float,
-        log: float,
+        neg_log_p: float,
         history: HistoryParams,
         seeds: Any,
         streams: Streams,
-        counted: Any,
+        trial_counts: Any,
     ) -> None:
-        params = params_of(*numbers)
+        params = make_params(*params_values)
         seed_stream(streams.rewards, seeds[0, 0:3])
         seed_stream(streams.looks, seeds[0, 3:6])
         seed_stream(streams.policy, seeds[0, 6:9])
         for _ in range(n_trials):
             state = init(params, arms.means.size)
             certificate = new_certificate(arms.means.size, error)
-            if log > 0:
-                certificate.now[0]["log"] = log
-                certificate.now[0]["z"] = normal_quantile(log)
-            trial(params, state, arms, looks, history, streams, certificate, counted)
+            if neg_log_p > 0:
+                certificate.leap_state[0]["neg_log_p"] = neg_log_p
+                certificate.leap_state[0]["z"] = normal_quantile(neg_log_p)
+            run_trial(params, state, arms, looks, history, streams, certificate, trial_counts)
 
     return cached_dispatcher(play)
 
@@ -212,20 +223,31 @@ def play_trials(
     problem: Problem,
     feedback: Feedback,
     n_trials: int,
-    history: HistoryParams = ANY,
+    history: HistoryParams = ANY_HISTORY,
     *,
     seed: int = 1,
     error: float = 1e-9,
-    log: float = 0.0,
+    neg_log_p: float = 0.0,
 ) -> Any:
-    """Play trials and return the counts; a positive `log` replaces the `log` of the certificate."""
+    """Play trials and return the counts; a positive `neg_log_p` replaces that of the certificate."""
     arms = make_arms(problem, 1.0)  # a history may change its means
     looks = make_looks(feedback, problem.gaps, NEVER // (feedback.looks + 1))
-    counted = np.zeros(5, np.int64)
-    numbers = tuple(policy.params_for(10**6))
+    trial_counts = np.zeros(5, np.int64)
+    params_values = tuple(policy.params_for(10**6))
     seeds = make_seeds(seed, 0, 1)
-    play(numbers, arms, looks, n_trials, error, log, history, seeds, new_streams(), counted)
-    return counted
+    play(
+        params_values,
+        arms,
+        looks,
+        n_trials,
+        error,
+        neg_log_p,
+        history,
+        seeds,
+        new_streams(),
+        trial_counts,
+    )
+    return trial_counts
 
 
 def compile_binomials() -> Any:

@@ -33,7 +33,7 @@ def define(source, name="formula", **namespace):
     return namespace[name]
 
 
-BASE = """
+BASE_FORMULA = """
     FACTOR = 2.0
 
     def helper(x):
@@ -45,7 +45,7 @@ BASE = """
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
+    ("old_code", "new_code"),
     [
         ("FACTOR * helper(x) * scale", "FACTOR + helper(x) * scale"),
         ("FACTOR * helper(x) * scale", "FACTOR * helper(x) / scale"),
@@ -58,22 +58,26 @@ BASE = """
         ("scale=3.0", "scale=4.0"),
     ],
 )
-def test_the_hash_depends_on_formula_constants_helpers_and_defaults(old, new):
-    assert BASE.count(old) == 1
-    assert content_hash(define(BASE)) != content_hash(define(BASE.replace(old, new)))
+def test_the_hash_depends_on_formula_constants_helpers_and_defaults(old_code, new_code):
+    assert BASE_FORMULA.count(old_code) == 1
+    assert content_hash(define(BASE_FORMULA)) != content_hash(
+        define(BASE_FORMULA.replace(old_code, new_code))
+    )
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
+    ("old_code", "new_code"),
     [
         ("FACTOR = 2.0", "# a comment\n\n\n    FACTOR = 2.0  # another"),
         ("def helper", "UNUSED = 5\n\n    def unused(x):\n        return 0\n\n    def helper"),
         ("return x + 1.0", "return (\n            x\n            + 1.0\n        )"),
     ],
 )
-def test_the_hash_ignores_comments_lines_and_unused_names(old, new):
-    assert BASE.count(old) == 1
-    assert content_hash(define(BASE)) == content_hash(define(BASE.replace(old, new)))
+def test_the_hash_ignores_comments_lines_and_unused_names(old_code, new_code):
+    assert BASE_FORMULA.count(old_code) == 1
+    assert content_hash(define(BASE_FORMULA)) == content_hash(
+        define(BASE_FORMULA.replace(old_code, new_code))
+    )
 
 
 def test_the_hash_depends_on_nested_helpers():
@@ -87,8 +91,8 @@ def test_the_hash_depends_on_nested_helpers():
         def formula(x):
             return low(x)
     """
-    other = text.replace("x * 2", "x * 3")
-    assert content_hash(define(text)) != content_hash(define(other))
+    edited_text = text.replace("x * 2", "x * 3")
+    assert content_hash(define(text)) != content_hash(define(edited_text))
 
 
 def test_the_hash_depends_on_compiled_helpers():
@@ -100,16 +104,16 @@ def test_the_hash_depends_on_compiled_helpers():
         def formula(x):
             return helper(x)
     """
-    other = text.replace("x * 2", "x * 3")
+    edited_text = text.replace("x * 2", "x * 3")
     assert content_hash(define(text, jit=jit)) == content_hash(define(text, jit=jit))
-    assert content_hash(define(text, jit=jit)) != content_hash(define(other, jit=jit))
+    assert content_hash(define(text, jit=jit)) != content_hash(define(edited_text, jit=jit))
 
 
 @needs_jit
 def test_the_hash_depends_on_compiler_options():
-    fast, plain = numba.njit(fastmath=True), numba.njit
+    jit_fastmath, jit_default = numba.njit(fastmath=True), numba.njit
     text = "@jit\ndef formula(x):\n    return x"
-    assert content_hash(define(text, jit=fast)) != content_hash(define(text, jit=plain))
+    assert content_hash(define(text, jit=jit_fastmath)) != content_hash(define(text, jit=jit_default))
 
 
 def test_the_hash_depends_on_closures():
@@ -128,16 +132,21 @@ def test_the_hash_depends_on_closures():
     assert content_hash(make_closure(make_closure(1.0))) != content_hash(
         make_closure(make_closure(2.0))
     )
-    one, two = namedtuple("Params", "a b"), namedtuple("Params", "b a")
-    assert content_hash(make_closure(one)) != content_hash(make_closure(two))
+    params_ab, params_ba = namedtuple("Params", "a b"), namedtuple("Params", "b a")
+    assert content_hash(make_closure(params_ab)) != content_hash(make_closure(params_ba))
 
 
 def test_the_hash_of_an_array_depends_on_values_shape_and_type():
-    base = np.array([1, 2, 3, 4])
-    others = [base + 1, base.reshape(2, 2), base.astype(float), base.view(np.uint64)]
-    hashes = {content_hash(array) for array in [base, *others]}
+    base_array = np.array([1, 2, 3, 4])
+    different_arrays = [
+        base_array + 1,
+        base_array.reshape(2, 2),
+        base_array.astype(float),
+        base_array.view(np.uint64),
+    ]
+    hashes = {content_hash(array) for array in [base_array, *different_arrays]}
     assert len(hashes) == 5
-    assert content_hash(base[::-1].copy()) == content_hash(base[::-1])
+    assert content_hash(base_array[::-1].copy()) == content_hash(base_array[::-1])
 
 
 def test_mutually_recursive_functions_can_be_hashed():
@@ -148,63 +157,70 @@ def test_mutually_recursive_functions_can_be_hashed():
             return n != 0 and even(n - 1)
     """
     assert content_hash(define(text)) == content_hash(define(text))
-    other = text.replace("n == 0 or", "n == 2 or")
-    assert content_hash(define(text)) != content_hash(define(other))
+    edited_text = text.replace("n == 0 or", "n == 2 or")
+    assert content_hash(define(text)) != content_hash(define(edited_text))
 
 
 def test_the_hash_depends_on_functions_of_a_module():
     class Module(type(os)):
         pass
 
-    def with_constant(value):
+    def make_formula(value):
         module = Module("constants")
         module.FACTOR = value
         return define("def formula(x):\n    return constants.FACTOR * x", constants=module)
 
-    assert content_hash(with_constant(1.0)) != content_hash(with_constant(2.0))
+    assert content_hash(make_formula(1.0)) != content_hash(make_formula(2.0))
 
 
 def test_the_hash_depends_on_nested_modules():
-    def with_constant(value):
-        inner, outer = type(os)("outer.inner"), type(os)("outer")
-        inner.FACTOR, inner.outer, outer.inner = value, outer, inner
-        return define("def formula(x):\n    return outer.inner.FACTOR * x", outer=outer)
+    def make_formula(value):
+        inner_module, outer_module = type(os)("outer.inner"), type(os)("outer")
+        inner_module.FACTOR, inner_module.outer, outer_module.inner = (
+            value,
+            outer_module,
+            inner_module,
+        )
+        return define("def formula(x):\n    return outer.inner.FACTOR * x", outer=outer_module)
 
-    assert content_hash(with_constant(1.0)) == content_hash(with_constant(1.0))
-    assert content_hash(with_constant(1.0)) != content_hash(with_constant(2.0))
+    assert content_hash(make_formula(1.0)) == content_hash(make_formula(1.0))
+    assert content_hash(make_formula(1.0)) != content_hash(make_formula(2.0))
 
 
 def test_the_hash_depends_on_the_values_of_an_enum():
-    def with_value(value):
+    def make_formula(value):
         return define(
             "def formula(x):\n    return x + Kind.ONE", Kind=IntEnum("Kind", {"ONE": value})
         )
 
-    assert content_hash(with_value(1)) == content_hash(with_value(1))
-    assert content_hash(with_value(1)) != content_hash(with_value(2))
+    assert content_hash(make_formula(1)) == content_hash(make_formula(1))
+    assert content_hash(make_formula(1)) != content_hash(make_formula(2))
 
 
 def test_the_hash_depends_on_vectorised_functions():
-    def vectorised(text):
+    def make_vectorised(text):
         helper = numba.vectorize(define(text))
         return define("def formula(x):\n    return helper(x)", helper=helper)
 
-    one, two = "def formula(x):\n    return x + 1", "def formula(x):\n    return x + 2"
-    assert content_hash(vectorised(one)) == content_hash(vectorised(one))
-    assert content_hash(vectorised(one)) != content_hash(vectorised(two))
+    text_plus_1, text_plus_2 = (
+        "def formula(x):\n    return x + 1",
+        "def formula(x):\n    return x + 2",
+    )
+    assert content_hash(make_vectorised(text_plus_1)) == content_hash(make_vectorised(text_plus_1))
+    assert content_hash(make_vectorised(text_plus_1)) != content_hash(make_vectorised(text_plus_2))
 
 
 def test_a_profiler_does_not_change_the_hash():
     function = define("def formula(x):\n    return x + 1")
-    before, jitted = content_hash(function), numba.njit(function)
+    hash_before, jitted_function = content_hash(function), numba.njit(function)
     with cProfile.Profile():
-        jitted(1)
-    assert content_hash(function) == before
+        jitted_function(1)
+    assert content_hash(function) == hash_before
 
 
 # ------------------------------------------------------------------------------ later processes
 
-LOOP = """
+LOOP_SCRIPT = """
     from kibitz.engine.cache import cached_dispatcher, is_compiled
     from helpers import helper
 
@@ -219,14 +235,14 @@ LOOP = """
         print("compiling")
     print(function(100))
 """
-HELPERS = """
+HELPERS_MODULE = """
     import numba
 
     @numba.njit
     def helper(i):
         return i + 1.0
 """
-OWN_POLICY = """
+OWN_POLICY_SCRIPT = """
     import math
     import numba
     import numpy as np
@@ -256,15 +272,15 @@ class Folder:
     def __init__(self, path, script):
         self.path, self.cache = path, path / "cache"
         self.write("script.py", script)
-        self.write("helpers.py", HELPERS)
+        self.write("helpers.py", HELPERS_MODULE)
 
     def write(self, name, text):
         (self.path / name).write_text(dedent(text))
 
-    def edit(self, name, old, new):
+    def edit(self, name, old_text, new_text):
         text = (self.path / name).read_text()
-        assert text.count(old) == 1
-        (self.path / name).write_text(text.replace(old, new))
+        assert text.count(old_text) == 1
+        (self.path / name).write_text(text.replace(old_text, new_text))
 
     def run(self):
         """Run the script; return whether it compiled a kernel, and the last line of its output."""
@@ -274,13 +290,13 @@ class Folder:
             "PYTHONDONTWRITEBYTECODE": "1",
         }
         environment.pop("NUMBA_CACHE_DIR", None)
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-W", "error", "script.py"],
             cwd=self.path, env=environment, capture_output=True, text=True, check=False,
         )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        assert done.stderr == ""
-        lines = done.stdout.splitlines()
+        assert process.returncode == 0, process.stderr
+        assert process.stderr == ""
+        lines = process.stdout.splitlines()
         return lines[:-1] == ["compiling"], lines[-1]
 
     def cached_files(self):
@@ -289,30 +305,30 @@ class Folder:
 
 @pytest.fixture
 def folder(tmp_path):
-    return Folder(tmp_path, LOOP)
+    return Folder(tmp_path, LOOP_SCRIPT)
 
 
-FIRST = str(sum((i + 1) * 0.5 for i in range(100)))
+FIRST_RESULT = str(sum((i + 1) * 0.5 for i in range(100)))
 
 
 @needs_jit
 def test_a_kernel_is_compiled_once_and_then_loaded(folder):
-    assert folder.run() == (True, FIRST)
+    assert folder.run() == (True, FIRST_RESULT)
     assert len(folder.cached_files()) == 1
-    assert folder.run() == (False, FIRST)
+    assert folder.run() == (False, FIRST_RESULT)
     assert len(folder.cached_files()) == 1
 
 
 @needs_jit
 def test_an_edited_kernel_or_helper_is_compiled_again(folder):
-    assert folder.run() == (True, FIRST)
+    assert folder.run() == (True, FIRST_RESULT)
     folder.edit("helpers.py", "i + 1.0", "i + 2.0")
     assert folder.run() == (True, str(sum((i + 2) * 0.5 for i in range(100))))
     folder.edit("script.py", "0.5", "0.25")
     assert folder.run() == (True, str(sum((i + 2) * 0.25 for i in range(100))))
     folder.edit("script.py", "0.25", "0.5")
     folder.edit("helpers.py", "i + 2.0", "i + 1.0")
-    assert folder.run() == (False, FIRST)
+    assert folder.run() == (False, FIRST_RESULT)
 
 
 @needs_jit
@@ -331,47 +347,47 @@ def test_a_damaged_cache_file_is_compiled_again(folder, damage):
                 "flipped": data[:-100] + bytes([data[-100] ^ 1]) + data[-99:],
             }[damage]
         )
-    assert folder.run() == (True, FIRST)
+    assert folder.run() == (True, FIRST_RESULT)
     if damage != "folder":
-        assert folder.run() == (False, FIRST)
+        assert folder.run() == (False, FIRST_RESULT)
 
 
 @needs_jit
 def test_a_read_only_cache_folder_means_compiling_each_time(folder):
     folder.cache.write_text("a file where the folder should be")
-    assert folder.run() == (True, FIRST)
-    assert folder.run() == (True, FIRST)
+    assert folder.run() == (True, FIRST_RESULT)
+    assert folder.run() == (True, FIRST_RESULT)
 
 
 @needs_jit
 def test_two_processes_can_compile_at_once(folder):
     with ThreadPoolExecutor(3) as pool:
-        runs = [pool.submit(folder.run) for _ in range(3)]
-    assert {run.result()[1] for run in runs} == {FIRST}
+        futures = [pool.submit(folder.run) for _ in range(3)]
+    assert {future.result()[1] for future in futures} == {FIRST_RESULT}
     assert len(folder.cached_files()) == 1
     assert not list(folder.cache.rglob(".*"))  # no temporary files remain
-    assert folder.run() == (False, FIRST)
+    assert folder.run() == (False, FIRST_RESULT)
 
 
 @needs_jit
-@pytest.mark.parametrize("loop", ["specialised", "generic"])
-def test_an_own_policy_is_never_loaded_from_a_stale_file(tmp_path, loop):
+@pytest.mark.parametrize("kernel", ["specialised", "generic"])
+def test_an_own_policy_is_never_loaded_from_a_stale_file(tmp_path, kernel):
     """After an edit, the specialised kernel is compiled again; the generic kernel is reused."""
-    folder = Folder(tmp_path, OWN_POLICY.replace('"specialised"', f'"{loop}"'))
-    compiled, first = folder.run()
-    assert compiled
-    assert folder.run() == (False, first)
+    folder = Folder(tmp_path, OWN_POLICY_SCRIPT.replace('"specialised"', f'"{kernel}"'))
+    has_compiled, first_result = folder.run()
+    assert has_compiled
+    assert folder.run() == (False, first_result)
     folder.edit("script.py", "math.sqrt(2.0 *", "math.sqrt(9.0 *")  # in a helper of the formula
-    compiled, second = folder.run()
-    assert compiled == (loop == "specialised")
-    assert second != first
+    has_compiled, second_result = folder.run()
+    assert has_compiled == (kernel == "specialised")
+    assert second_result != first_result
     folder.edit("script.py", "width=1.0", "width=3.0")  # a parameter is not part of the formula
-    compiled, third = folder.run()
-    assert not compiled
-    assert third not in {first, second}
+    has_compiled, third_result = folder.run()
+    assert not has_compiled
+    assert third_result not in {first_result, second_result}
 
 
-TWO_POLICIES = """
+TWO_POLICIES_SCRIPT = """
     import math
     import sys
     import kibitz
@@ -392,25 +408,27 @@ TWO_POLICIES = """
 
 
 def test_cached_code_of_one_policy_does_not_clash_with_new_code_of_another(tmp_path):
-    """numba numbers functions from 1 in each process and links machine code by these numbers.
+    """Cached code of one policy and new code of another policy give the right results together.
 
-    Two processes can therefore give the same number to different functions.
+    numba numbers functions from 1 in each process and links machine code by these numbers. Two
+    processes can therefore give the same number to different functions.
     """
     script = tmp_path / "script.py"
-    script.write_text(dedent(TWO_POLICIES))
+    script.write_text(dedent(TWO_POLICIES_SCRIPT))
 
-    def lines(cache, *names):
-        done = subprocess.run(
+    def run_script(cache, *names):
+        process = subprocess.run(
             [sys.executable, str(script), *names],
             env={**os.environ, "XDG_CACHE_HOME": str(tmp_path / cache)},
             capture_output=True, text=True, check=True,
         )  # fmt: skip
-        return done.stdout.splitlines()
+        return process.stdout.splitlines()
 
-    (bold,) = lines("one", "bold")
-    (shy,) = lines("other", "shy")
-    assert bold.split()[1:] != shy.split()[1:]
-    assert lines("one", "shy", "bold") == [shy, bold]  # new code first, then cached code
+    (bold_result,) = run_script("one", "bold")
+    (shy_result,) = run_script("other", "shy")
+    assert bold_result.split()[1:] != shy_result.split()[1:]
+    # The new code runs first, then the cached code.
+    assert run_script("one", "shy", "bold") == [shy_result, bold_result]
 
 
 def test_ctrl_c_inside_a_callback_is_raised(capsys):
@@ -433,40 +451,93 @@ def test_errors_of_numba_after_ctrl_c_are_suppressed():
 
 
 def test_other_errors_in_a_callback_are_reported():
-    seen, report = [], sys.unraisablehook
-    sys.unraisablehook = lambda error: seen.append(error.exc_type)
+    reported_errors, original_hook = [], sys.unraisablehook
+    sys.unraisablehook = lambda error: reported_errors.append(error.exc_type)
     try:
         with deferred_interrupts():
             ctypes.CFUNCTYPE(None)(lambda: 1 / 0)()
-        assert seen == [ZeroDivisionError]
+        assert reported_errors == [ZeroDivisionError]
         ctypes.CFUNCTYPE(None)(lambda: [][0])()
-        assert seen == [ZeroDivisionError, IndexError]
+        assert reported_errors == [ZeroDivisionError, IndexError]
     finally:
-        sys.unraisablehook = report
+        sys.unraisablehook = original_hook
 
 
 def test_threads_that_compile_at_once_restore_the_hook():
     """The second thread ends last, and must not restore the hook that the first thread had set."""
-    before = sys.unraisablehook
-    entered, left = threading.Event(), threading.Event()
+    original_hook = sys.unraisablehook
+    second_has_entered, first_has_left = threading.Event(), threading.Event()
 
-    def first():
+    def run_first_thread():
         with deferred_interrupts():
-            assert entered.wait(30)
-        left.set()
+            assert second_has_entered.wait(30)
+        first_has_left.set()
 
-    def second():
+    def run_second_thread():
         with deferred_interrupts():
-            entered.set()
-            assert left.wait(30)
+            second_has_entered.set()
+            assert first_has_left.wait(30)
 
     with ThreadPoolExecutor(2) as pool:
-        for thread in [pool.submit(first), pool.submit(second)]:
-            thread.result()
-    assert sys.unraisablehook is before
+        for future in [pool.submit(run_first_thread), pool.submit(run_second_thread)]:
+            future.result()
+    assert sys.unraisablehook is original_hook
 
 
 def test_garbage_collection_is_enabled_again():
     with pytest.raises(ZeroDivisionError), gc_disabled():
         1 / gc.isenabled()  # False, so this raises
     assert gc.isenabled()
+
+
+RECURSION = """
+import sys
+
+import numba
+
+import kibitz
+from kibitz._jit import Mark
+from kibitz.engine.cache import cached_dispatcher
+from kibitz.engine.kernel import make_generic_kernel
+
+decorate = {"njit": numba.njit, "jit": kibitz.jit}[sys.argv[1]]
+
+@decorate
+def factorial(n):
+    return 1.0 if n <= 1 else n * factorial(n - 1)
+
+def formula(n):
+    return factorial(n) + 1
+
+def constant_index(params, stage, counts, arm, mean):
+    return mean + factorial(3)  # numba compiles factorial once for 3 and once for integers
+
+dispatcher = cached_dispatcher(formula, [(factorial, Mark())])
+print([dispatcher(n) for n in range(6)], sum(dispatcher.stats.cache_hits.values()))
+policy = kibitz.index_policy("constant", constant_index)
+try:
+    kernel = make_generic_kernel(policy, kibitz.bandit(), False)
+    kernel._make_arguments(())
+except Exception as error:
+    print(error.__class__.__name__, "a recursive call cannot be resolved" in str(error))
+"""
+
+
+@needs_jit
+@pytest.mark.parametrize("decorator", ["njit", "jit"])
+def test_recursive_functions_are_cached_safely_or_rejected(tmp_path, decorator):
+    """The second process loads the code of the first; before, this ended in a segmentation fault."""
+    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+    for n_cache_hits in (0, 1):
+        process = subprocess.run(
+            [sys.executable, "-c", RECURSION, decorator],
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=300,
+        )
+        expected_values = [2.0, 2.0, 3.0, 7.0, 25.0, 121.0]
+        assert process.stdout.splitlines() == [
+            f"{expected_values} {n_cache_hits}",
+            "NumbaError True",
+        ], process.stderr

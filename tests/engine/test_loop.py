@@ -20,7 +20,7 @@ from kibitz.simulation.jobs import Job, new_control, play
 
 pytestmark = pytest.mark.slow
 
-SLOW = bool(numba.config.DISABLE_JIT)
+IS_PLAIN_PYTHON = bool(numba.config.DISABLE_JIT)
 MEANS = [0.9, 0.5, 0.7, 0.2]
 GAPS = [0.0, 0.4, 0.2, 0.7]
 
@@ -49,42 +49,42 @@ def replay(name, feedback, horizon, seed, run):
     Each pull takes one normal number from the stream of rewards, for any arm. Each arrival takes the
     gap to the next arrival from the stream of looks, and each look takes an arm and a reward.
     """
-    rewards, looks, own = numpy_streams(seed, run)
+    reward_rng, look_rng, policy_rng = numpy_streams(seed, run)
     policy = REFERENCES[name](len(MEANS))
-    policy.rng = own
+    policy.rng = policy_rng
     n_pulls, n_looks = [0] * len(MEANS), [0] * len(MEANS)
 
-    def after(stage):
+    def next_arrival_after(stage):
         if feedback.observer in {"bandit", "full"}:
             return None
         if not isinstance(feedback.rate, float):
             return stage + 1 if stage == 0 else stage + feedback.rate.n
-        return stage + 1 + int(looks.standard_exponential() * -1 / np.log1p(-feedback.rate))
+        return stage + 1 + int(look_rng.standard_exponential() * -1 / np.log1p(-feedback.rate))
 
-    arrival = after(0)
+    arrival = next_arrival_after(0)
     for stage in range(1, horizon + 1):
         arm = policy.pull(stage)
         look = policy.look(stage) if stage == arrival and feedback.observer == "active" else None
         n_pulls[arm] += 1
         if feedback.observer == "full":
-            shown = [mean + rewards.standard_normal() for mean in MEANS]
-            policy.update(stage, arm, shown[arm], False)
-            for other in range(len(MEANS)):
-                if other != arm:
-                    n_looks[other] += 1
-                    policy.update(stage, other, shown[other], True)
+            all_rewards = [mean + reward_rng.standard_normal() for mean in MEANS]
+            policy.update(stage, arm, all_rewards[arm], False)
+            for other_arm in range(len(MEANS)):
+                if other_arm != arm:
+                    n_looks[other_arm] += 1
+                    policy.update(stage, other_arm, all_rewards[other_arm], True)
             continue
-        policy.update(stage, arm, MEANS[arm] + rewards.standard_normal(), False)
+        policy.update(stage, arm, MEANS[arm] + reward_rng.standard_normal(), False)
         if stage == arrival:
             for nth in range(feedback.looks):
                 if feedback.observer == "passive":
-                    u = looks.random()
-                    look = sum(u >= total for total in np.cumsum(feedback.weights)[:-1])
+                    u = look_rng.random()
+                    look = sum(u >= threshold for threshold in np.cumsum(feedback.weights)[:-1])
                 elif nth > 0:
                     look = policy.look(stage)
                 n_looks[look] += 1
-                policy.update(stage, look, MEANS[look] + looks.standard_normal(), True)
-            arrival = after(stage)
+                policy.update(stage, look, MEANS[look] + look_rng.standard_normal(), True)
+            arrival = next_arrival_after(stage)
     return n_pulls, n_looks
 
 
@@ -99,17 +99,17 @@ def test_runs_equal_the_reference_with_the_same_streams(name):
         active(every(4, first=1)),
         full(),
     ):
-        played = play_runs(make_policy(name), problem, feedback, horizon=horizon, runs=4, seed=11)
+        result = play_runs(make_policy(name), problem, feedback, horizon=horizon, runs=4, seed=11)
         for run in range(4):
             n_pulls, n_looks = replay(name, feedback, horizon, 11, run)
-            assert played.n_pulls[run].tolist() == n_pulls, feedback
-            assert played.n_looks[run].tolist() == n_looks, feedback
+            assert result.n_pulls[run].tolist() == n_pulls, feedback
+            assert result.n_looks[run].tolist() == n_looks, feedback
 
 
 # Ten entries with two kinds of rewards give 20 cases, with two comparisons each. With a random seed,
 # each comparison raises a false alarm with probability at most 10^-6 (the Kolmogorov-Smirnov test is
 # conservative for discrete distributions). The probability of any false alarm is at most 4 * 10^-5.
-DISTRIBUTIONS = [
+DISTRIBUTION_CASES = [
     ("ucb", {"observer": "bandit"}, bandit()),
     ("ucb", {"observer": "passive", "rate": 0.3, "weights": "optimal"}, passive(0.3, "optimal")),
     (
@@ -137,70 +137,74 @@ def rescale(scale, draw):
 
 
 @pytest.mark.parametrize("rewards", ["gaussian", "bernoulli"])
-@pytest.mark.parametrize(("name", "model", "feedback"), DISTRIBUTIONS)
-def test_runs_have_the_distribution_of_the_reference(name, model, feedback, rewards):
-    horizon, slow_runs, fast_runs = 60, 150, 150 if SLOW else 2000
-    make = {"gaussian": gaussian, "bernoulli": bernoulli}[rewards]
-    played = play_runs(
-        make_policy(name), make(MEANS), feedback, horizon=horizon, runs=fast_runs, seed=12
+@pytest.mark.parametrize(("name", "reference_options", "feedback"), DISTRIBUTION_CASES)
+def test_runs_have_the_distribution_of_the_reference(name, reference_options, feedback, rewards):
+    horizon, n_reference_runs, n_engine_runs = 60, 150, 150 if IS_PLAIN_PYTHON else 2000
+    make_problem = {"gaussian": gaussian, "bernoulli": bernoulli}[rewards]
+    result = play_runs(
+        make_policy(name), make_problem(MEANS), feedback, horizon=horizon, runs=n_engine_runs, seed=12
     )
     rng = np.random.default_rng(13)
-    model = dict(model)
-    if isinstance(model.get("weights"), str):
-        model["weights"] = reference.named_weights(model["weights"], GAPS)
-    slow = []
-    for _ in range(slow_runs):
+    reference_options = dict(reference_options)
+    if isinstance(reference_options.get("weights"), str):
+        reference_options["weights"] = reference.named_weights(reference_options["weights"], GAPS)
+    reference_runs = []
+    for _ in range(n_reference_runs):
         policy = REFERENCES[name](len(MEANS))
         policy.rng = rng
-        draw = rescale(make(MEANS).scale, getattr(reference, rewards)(MEANS))
-        slow.append(reference.play(policy, draw, MEANS, horizon, rng, **model))
-    regret = np.round([regret for regret, _, _ in slow], 9)
-    assert stats.ks_2samp(regret, np.round(played.regret[:, -1], 9), method="asymp").pvalue > 1e-6
+        draw = rescale(make_problem(MEANS).scale, getattr(reference, rewards)(MEANS))
+        reference_runs.append(reference.play(policy, draw, MEANS, horizon, rng, **reference_options))
+    regrets = np.round([regrets for regrets, _, _ in reference_runs], 9)
+    assert stats.ks_2samp(regrets, np.round(result.regret[:, -1], 9), method="asymp").pvalue > 1e-6
     arm = 2
-    free = [n_looks[arm] for _, _, n_looks in slow]
-    assert stats.ks_2samp(free, played.n_looks[:, arm], method="asymp").pvalue > 1e-6
+    looks_at_arm = [n_looks[arm] for _, _, n_looks in reference_runs]
+    assert stats.ks_2samp(looks_at_arm, result.n_looks[:, arm], method="asymp").pvalue > 1e-6
 
 
 # ------------------------------------------------------------------------------- environment
 
 
 def test_all_policies_see_the_same_looks():
-    free = [
+    looks_by_policy = [
         play_runs(
             make_policy(name), gaussian(MEANS), passive(0.3), horizon=200, runs=5, seed=14
         ).n_looks
         for name in POLICIES
     ]
-    for other in free[1:]:
-        np.testing.assert_array_equal(free[0], other)
+    for other_looks in looks_by_policy[1:]:
+        np.testing.assert_array_equal(looks_by_policy[0], other_looks)
 
 
 def test_active_policies_see_the_same_number_of_arrivals():
-    free = [
+    looks_by_policy = [
         play_runs(
             make_policy(name), gaussian(MEANS), active(0.3, looks=2), horizon=200, runs=5, seed=14
         ).n_looks
         for name in POLICIES
     ]
-    for other in free[1:]:
-        np.testing.assert_array_equal(free[0].sum(axis=1), other.sum(axis=1))
+    for other_looks in looks_by_policy[1:]:
+        np.testing.assert_array_equal(looks_by_policy[0].sum(axis=1), other_looks.sum(axis=1))
 
 
 def test_looks_do_not_change_the_noise_of_pulls():
     """A policy that ignores looks makes the same decisions with and without looks."""
-    blind = make_policy("ucb", ignore_looks=True)
-    without = play_runs(blind, gaussian(MEANS), bandit(), horizon=300, runs=5, seed=15)
+    blind_policy = make_policy("ucb", ignore_looks=True)
+    result_without_looks = play_runs(
+        blind_policy, gaussian(MEANS), bandit(), horizon=300, runs=5, seed=15
+    )
     for feedback in (passive(0.5), active(every(2)), active(0.1, looks=4)):
-        with_looks = play_runs(blind, gaussian(MEANS), feedback, horizon=300, runs=5, seed=15)
-        np.testing.assert_array_equal(without.n_pulls, with_looks.n_pulls)
+        result_with_looks = play_runs(
+            blind_policy, gaussian(MEANS), feedback, horizon=300, runs=5, seed=15
+        )
+        np.testing.assert_array_equal(result_without_looks.n_pulls, result_with_looks.n_pulls)
 
 
 def test_runs_differ():
-    played = play_runs(
+    result = play_runs(
         make_policy("ucb"), gaussian(MEANS), passive(0.3), horizon=500, runs=30, seed=17
     )
-    assert len({tuple(row) for row in played.n_pulls}) > 25
-    assert len({tuple(row) for row in played.n_looks}) > 25
+    assert len({tuple(row) for row in result.n_pulls}) > 25
+    assert len({tuple(row) for row in result.n_looks}) > 25
 
 
 # ------------------------------------------------------------------------------------- record
@@ -213,25 +217,34 @@ def test_runs_differ():
 )
 def test_every_stage_has_a_pull_and_the_regret_is_the_sum_of_gaps(feedback):
     problem = gaussian(MEANS)
-    played = play_runs(make_policy("ucb"), problem, feedback, horizon=300, runs=10)
-    assert np.all(played.n_pulls.sum(axis=1) == 300)
-    np.testing.assert_allclose(played.regret[:, -1], played.n_pulls @ problem.gaps, rtol=1e-13)
+    result = play_runs(make_policy("ucb"), problem, feedback, horizon=300, runs=10)
+    assert np.all(result.n_pulls.sum(axis=1) == 300)
+    np.testing.assert_allclose(result.regret[:, -1], result.n_pulls @ problem.gaps, rtol=1e-13)
 
 
 def test_full_information_shows_every_other_arm_at_each_stage():
-    played = play_runs(make_policy("ftl"), gaussian(MEANS), full(), horizon=300, runs=3)
-    np.testing.assert_array_equal(played.n_pulls + played.n_looks, np.full((3, 4), 300))
+    result = play_runs(make_policy("ftl"), gaussian(MEANS), full(), horizon=300, runs=3)
+    np.testing.assert_array_equal(result.n_pulls + result.n_looks, np.full((3, 4), 300))
 
 
 def test_a_paid_look_costs_its_gap_and_changes_nothing_else():
     problem = gaussian(MEANS)
-    for make in (lambda paid: passive(0.3, paid=paid), lambda paid: active(0.3, paid=paid)):
-        free = play_runs(make_policy("ucb"), problem, make(False), horizon=300, runs=10)
-        paid = play_runs(make_policy("ucb"), problem, make(True), horizon=300, runs=10)
-        np.testing.assert_array_equal(free.n_pulls, paid.n_pulls)
-        cost = paid.n_looks @ problem.gaps
+    for make_feedback in (
+        lambda is_paid: passive(0.3, paid=is_paid),
+        lambda is_paid: active(0.3, paid=is_paid),
+    ):
+        free_result = play_runs(
+            make_policy("ucb"), problem, make_feedback(False), horizon=300, runs=10
+        )
+        paid_result = play_runs(
+            make_policy("ucb"), problem, make_feedback(True), horizon=300, runs=10
+        )
+        np.testing.assert_array_equal(free_result.n_pulls, paid_result.n_pulls)
+        cost = paid_result.n_looks @ problem.gaps
         assert np.all(cost > 0)
-        np.testing.assert_allclose(paid.regret[:, -1], free.regret[:, -1] + cost, rtol=1e-13)
+        np.testing.assert_allclose(
+            paid_result.regret[:, -1], free_result.regret[:, -1] + cost, rtol=1e-13
+        )
 
 
 @pytest.mark.parametrize("name", ["ucb", "ftl", "thompson"])
@@ -239,16 +252,20 @@ def test_a_paid_look_costs_its_gap_and_changes_nothing_else():
 def test_the_curve_does_not_depend_on_the_number_of_recorded_stages(name, paid):
     problem, feedback = gaussian(MEANS), passive(0.2, "optimal", paid=paid)
     setting = {"horizon": 500, "runs": 3, "seed": 18}
-    everything = play_runs(make_policy(name), problem, feedback, stages=range(1, 501), **setting)
-    some = play_runs(make_policy(name), problem, feedback, stages=[1, 4, 17, 18, 250, 499], **setting)
-    np.testing.assert_array_equal(some.regret, everything.regret[:, [0, 3, 16, 17, 249, 498]])
-    steps = np.round(np.diff(everything.regret, axis=1, prepend=0.0), 9)
+    fine_result = play_runs(make_policy(name), problem, feedback, stages=range(1, 501), **setting)
+    coarse_result = play_runs(
+        make_policy(name), problem, feedback, stages=[1, 4, 17, 18, 250, 499], **setting
+    )
+    np.testing.assert_array_equal(
+        coarse_result.regret, fine_result.regret[:, [0, 3, 16, 17, 249, 498]]
+    )
+    increments = np.round(np.diff(fine_result.regret, axis=1, prepend=0.0), 9)
     if not paid:
-        assert set(np.unique(steps)) <= {0.0, 0.2, 0.4, 0.7}
-        counts = Counter(steps[0])
-        assert [counts[gap] for gap in GAPS] == some.n_pulls[0].tolist()
-    assert np.all(steps >= 0)
-    np.testing.assert_array_equal(everything.n_pulls, some.n_pulls)
+        assert set(np.unique(increments)) <= {0.0, 0.2, 0.4, 0.7}
+        counts = Counter(increments[0])
+        assert [counts[gap] for gap in GAPS] == coarse_result.n_pulls[0].tolist()
+    assert np.all(increments >= 0)
+    np.testing.assert_array_equal(fine_result.n_pulls, coarse_result.n_pulls)
 
 
 def test_the_first_stages_pull_each_arm_once_in_order():
@@ -262,17 +279,25 @@ def test_the_first_stages_pull_each_arm_once_in_order():
 def test_empirical_arms_pay_their_values():
     """Arms have one, two and three values; follow the leader always prefers the third arm."""
     problem = empirical([[1.0], [0.0, 0.5], [2.0, 3.0, 4.0]])
-    played = play_runs(make_policy("ftl"), problem, bandit(), horizon=50, runs=5)
-    np.testing.assert_array_equal(played.n_pulls, [[1, 1, 48]] * 5)
+    result = play_runs(make_policy("ftl"), problem, bandit(), horizon=50, runs=5)
+    np.testing.assert_array_equal(result.n_pulls, [[1, 1, 48]] * 5)
 
 
 # ----------------------------------------------------------------------------- stopping, progress
 
 
-def make_job(horizon, first=0, last=1, name="ucb"):
+def make_job(horizon, first_run=0, end_run=1, name="ucb"):
     stages = np.array([horizon])
     return Job(
-        first, make_policy(name), gaussian(MEANS), active(0.1), horizon, stages, 0, first, last
+        first_run,
+        make_policy(name),
+        gaussian(MEANS),
+        active(0.1),
+        horizon,
+        stages,
+        0,
+        first_run,
+        end_run,
     )
 
 
@@ -299,7 +324,7 @@ def test_a_running_job_can_be_stopped(name):
 
 
 def test_closing_the_generator_stops_running_jobs():
-    jobs = [make_job(10, first=0, last=1), make_job(10**12, first=1, last=2)]
+    jobs = [make_job(10, first_run=0, end_run=1), make_job(10**12, first_run=1, end_run=2)]
     for job, _ in play_all(jobs, 2, lambda _: None):
         assert job.label == 0
         break  # closes the generator, which must stop the long job
@@ -315,7 +340,7 @@ def test_an_error_in_progress_stops_running_jobs():
 
 def test_progress_ends_at_one():
     shares = []
-    jobs = [make_job(100, first=n, last=n + 2) for n in (0, 2, 4)]
+    jobs = [make_job(100, first_run=n, end_run=n + 2) for n in (0, 2, 4)]
     assert len(list(play_all(jobs, 2, shares.append))) == 3
     assert shares == sorted(shares)
     assert shares[-1] == 1.0

@@ -13,7 +13,7 @@ pytestmark = [
     pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled"),
 ]
 
-SNAPSHOT = """
+SNAPSHOT_SCRIPT = """
     import gc, sys, types
 
     LIBRARIES = ("numba", "llvmlite")
@@ -47,7 +47,7 @@ SNAPSHOT = """
         ]
         return sorted(map(str, changed + added)) + hooks
 """
-PLAIN_USE = """
+NUMBA_SCRIPT = """
     import numba, numpy as np
 
     @numba.njit
@@ -58,7 +58,7 @@ PLAIN_USE = """
     draw(np.random.default_rng(1), 3)  # makes numba import its lazy modules
     numba.njit(lambda n: np.ones((n, 2), np.bool_).sum() + np.array([1, n]).sum())(2)
 """
-USE_KIBITZ = """
+KIBITZ_SCRIPT = """
     import threading
     import kibitz as kb
 
@@ -72,7 +72,7 @@ USE_KIBITZ = """
         ):
             kb.simulate(kb.gaussian([1, 0]), kb.active(0.1), policies, runs=2, seed=1, **options)
 """
-EVERYTHING = """
+ALL_KERNELS_SCRIPT = """
     def play_all():
         play(
             ([kb.ucb2(), kb.kibitzer()], {"horizon": 300}),
@@ -82,8 +82,8 @@ EVERYTHING = """
 """
 
 
-def run(script, tmp_path, *arguments):
-    done = subprocess.run(
+def run_script(script, tmp_path, *arguments):
+    process = subprocess.run(
         [sys.executable, "-c", script, *arguments],
         env={
             **os.environ,
@@ -94,22 +94,22 @@ def run(script, tmp_path, *arguments):
         text=True,
         cwd=tmp_path,
     )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
 def test_using_kibitz_changes_no_attribute_of_numba(tmp_path):
-    script = "".join(map(dedent, (SNAPSHOT, PLAIN_USE)))
-    script += "before = snapshot()\n" + dedent(USE_KIBITZ) + dedent(EVERYTHING)
+    script = "".join(map(dedent, (SNAPSHOT_SCRIPT, NUMBA_SCRIPT)))
+    script += "before = snapshot()\n" + dedent(KIBITZ_SCRIPT) + dedent(ALL_KERNELS_SCRIPT)
     script += "print(differences(before, snapshot()))\n"
     script += "play_all()\nother = threading.Thread(target=play)\nother.start()\nother.join()\n"
     script += "print(differences(before, snapshot()))\n"
-    assert run(script, tmp_path) == "[]\n[]\n"
+    assert run_script(script, tmp_path) == "[]\n[]\n"
 
 
 def test_the_walk_detects_replaced_attributes(tmp_path):
     """The snapshots detect the three patches of earlier versions, and a patch of a module."""
-    script = "".join(map(dedent, (SNAPSHOT, PLAIN_USE)))
+    script = "".join(map(dedent, (SNAPSHOT_SCRIPT, NUMBA_SCRIPT)))
     script += dedent(
         """
         import itertools
@@ -127,10 +127,10 @@ def test_the_walk_detects_replaced_attributes(tmp_path):
             setattr(owner, name, old)
         """
     )
-    assert run(script, tmp_path) == "True\n" * 4
+    assert run_script(script, tmp_path) == "True\n" * 4
 
 
-USERS = """
+USERS_MODULE = """
     import numba
     import numpy as np
     from numba.typed import Dict, List
@@ -174,21 +174,21 @@ def test_a_users_compiled_functions_are_unaffected(tmp_path):
 
     The cache is empty in the first process and full in the second process.
     """
-    (tmp_path / "users.py").write_text(dedent(USERS))
-    alone = "import users\nprint(users.use())\n"
-    beside = {
-        "before": "import users\nprint(users.use())\n" + dedent(USE_KIBITZ) + "play()\n",
-        "after": dedent(USE_KIBITZ) + "play()\nimport users\nprint(users.use())\n",
-        "during": dedent(USE_KIBITZ)
+    (tmp_path / "users.py").write_text(dedent(USERS_MODULE))
+    script_without_kibitz = "import users\nprint(users.use())\n"
+    scripts_with_kibitz = {
+        "before": "import users\nprint(users.use())\n" + dedent(KIBITZ_SCRIPT) + "play()\n",
+        "after": dedent(KIBITZ_SCRIPT) + "play()\nimport users\nprint(users.use())\n",
+        "during": dedent(KIBITZ_SCRIPT)
         + "import users\nother = threading.Thread(target=play)\nother.start()\n"
         + "print(users.use())\nother.join()\n",
     }
     results = {}
-    for when, script in {"alone": alone, **beside}.items():
-        folder = tmp_path / when
+    for label, script in {"alone": script_without_kibitz, **scripts_with_kibitz}.items():
+        folder = tmp_path / label
         folder.mkdir()
         script = "import sys; sys.path.append('..')\n" + script
-        results[when] = [run(script, folder) for _ in range(2)]
-        assert results[when] == results["alone"], when
-    first, second = results["alone"]
-    assert first != second  # the second process loads the cached code of the first
+        results[label] = [run_script(script, folder) for _ in range(2)]
+        assert results[label] == results["alone"], label
+    first_output, second_output = results["alone"]
+    assert first_output != second_output  # the second process loads the cached code of the first

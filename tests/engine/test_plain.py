@@ -23,18 +23,18 @@ pytestmark = pytest.mark.slow
 needs_jit = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 
 
-def run(script, *arguments, **environment):
-    done = subprocess.run(
+def run_script(script, *arguments, **environment_variables):
+    process = subprocess.run(
         [sys.executable, "-c", dedent(script), *arguments],
-        capture_output=True, text=True, env={**os.environ, **environment},
+        capture_output=True, text=True, env={**os.environ, **environment_variables},
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    assert process.returncode == 0, process.stderr
+    return process.stdout
 
 
 def test_policy_functions_run_in_plain_python_without_compiling():
     """The functions run in another process, because a wrong call could crash the interpreter."""
-    output = run(
+    output = run_script(
         """
         import numba, numpy as np
         from numba.core import event
@@ -87,15 +87,15 @@ def test_jobs_of_every_policy_can_be_serialised(name):
     policy = POLICIES[name]()
     stages = np.array([50])
     job = Job(None, policy, kb.gaussian([1, 0.5, 0]), kb.active(0.3), 50, stages, 3, 0, 2)
-    sent = cloudpickle.loads(cloudpickle.dumps(job))
-    assert sent.policy.params_for(50) == policy.params_for(50)
+    unpickled_job = cloudpickle.loads(cloudpickle.dumps(job))
+    assert unpickled_job.policy.params_for(50) == policy.params_for(50)
     rng = np.random.default_rng(2)
-    for each in (policy, sent.policy):
-        params = each.params_for(50)
-        state = each.init(params, 2)
+    for tested_policy in (policy, unpickled_job.policy):
+        params = tested_policy.params_for(50)
+        state = tested_policy.init(params, 2)
         for stage in (1, 2, 3):
-            arm = int(each.pull(params, state, stage, rng))
-            state = each.update(params, state, stage, arm, 1, 0.5, False)
+            arm = int(tested_policy.pull(params, state, stage, rng))
+            state = tested_policy.update(params, state, stage, arm, 1, 0.5, False)
 
 
 @needs_jit
@@ -103,30 +103,32 @@ def test_a_policy_of_main_gives_the_same_numbers_in_a_worker():
     def index(params, stage, counts, arm, mean):
         return mean + params.width / counts[arm]
 
-    mine = kb.index_policy("mine", index, width=2.0)
+    own_policy = kb.index_policy("mine", index, width=2.0)
     stages = np.array([50])
-    job = Job(None, mine, kb.gaussian([1, 0.5, 0]), kb.active(0.3), 50, stages, 3, 0, 2)
-    sent = cloudpickle.loads(cloudpickle.dumps(job))
-    for one, other in zip(play(job), play(sent), strict=True):
-        np.testing.assert_array_equal(one, other)
+    job = Job(None, own_policy, kb.gaussian([1, 0.5, 0]), kb.active(0.3), 50, stages, 3, 0, 2)
+    unpickled_job = cloudpickle.loads(cloudpickle.dumps(job))
+    for our_values, worker_values in zip(play(job), play(unpickled_job), strict=True):
+        np.testing.assert_array_equal(our_values, worker_values)
 
 
 @needs_jit
 def test_a_policy_uses_the_current_values_of_its_globals():
-    names = {"__name__": "mine", "WIDTH": 0.0}
-    exec("def index(p, stage, counts, arm, mean):\n    return mean + WIDTH / counts[arm]\n", names)
-    mine = kb.index_policy("mine", names["index"])
+    namespace = {"__name__": "mine", "WIDTH": 0.0}
+    exec(
+        "def index(p, stage, counts, arm, mean):\n    return mean + WIDTH / counts[arm]\n", namespace
+    )
+    own_policy = kb.index_policy("mine", namespace["index"])
     setting = {"horizon": 300, "runs": 3, "seed": 1}
     for kernel in ("generic", "specialised"):
         regrets = []
         for width in (0.0, 5.0, 0.0):
-            names["WIDTH"] = width
-            data = kb.simulate(kb.gaussian([1, 0]), kb.bandit(), mine, kernel=kernel, **setting)
+            namespace["WIDTH"] = width
+            data = kb.simulate(kb.gaussian([1, 0]), kb.bandit(), own_policy, kernel=kernel, **setting)
             regrets.append(float(data.final_regret.sum()))
         assert regrets[0] == regrets[2] != regrets[1]
 
 
-WITHOUT_PRIVATE_PARTS = """
+SCRIPT_WITHOUT_PRIVATE_PARTS = """
     from numba.core import compiler_machinery, cpu
     del compiler_machinery.register_pass
     for owner in cpu.CPUTargetOptions.__mro__:
@@ -146,7 +148,7 @@ WITHOUT_PRIVATE_PARTS = """
 
 @needs_jit
 def test_numbers_do_not_depend_on_private_parts_of_numba(tmp_path):
-    output = run(WITHOUT_PRIVATE_PARTS, XDG_CACHE_HOME=str(tmp_path))
+    output = run_script(SCRIPT_WITHOUT_PRIVATE_PARTS, XDG_CACHE_HOME=str(tmp_path))
     data = kb.simulate(
         kb.gaussian([1, 0.5, 0]), kb.active(0.3), kb.ucb(), horizon=300, runs=3, seed=1, engine="step"
     )
@@ -162,7 +164,7 @@ def test_functions_that_share_parts_with_a_kernel_still_compile(tmp_path):
     These functions are compiled before the kernel, after it and in other threads, and when an index
     calls a compiled function of the user.
     """
-    output = run(
+    output = run_script(
         """
         import threading
         import numba, numpy as np

@@ -15,7 +15,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-PLAY = """
+PLAY_SCRIPT = """
 import sys
 import kibitz as kb
 
@@ -37,24 +37,24 @@ for bonus in sys.argv[1:]:
 """
 
 
-def play(folder, *policies):
+def play(folder, *bonuses):
     environment = {**os.environ, "XDG_CACHE_HOME": str(folder)}
-    done = subprocess.run(
-        [sys.executable, "-c", PLAY, *policies],
+    process = subprocess.run(
+        [sys.executable, "-c", PLAY_SCRIPT, *bonuses],
         env=environment, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    return dict(line.split() for line in done.stdout.splitlines())
+    return dict(line.split() for line in process.stdout.splitlines())
 
 
 def test_a_cached_policy_uses_its_own_index_beside_a_new_one(tmp_path):
-    alone = play(tmp_path, "without")
-    both = play(tmp_path, "with", "without")
-    assert both["without"] == alone["without"]
-    assert both["with"] != both["without"]
-    assert play(tmp_path, "without", "with") == both
+    result_alone = play(tmp_path, "without")
+    results_of_both = play(tmp_path, "with", "without")
+    assert results_of_both["without"] == result_alone["without"]
+    assert results_of_both["with"] != results_of_both["without"]
+    assert play(tmp_path, "without", "with") == results_of_both
 
 
-CLASH = """
+CLASH_SCRIPT = """
 import math
 import sys
 
@@ -85,33 +85,35 @@ for value in sys.argv[2:]:
 """
 
 
-def results(folder, way, *values):
-    done = subprocess.run(
-        [sys.executable, "-c", CLASH, way, *values],
+def run_kernels(folder, linkage, *values):
+    process = subprocess.run(
+        [sys.executable, "-c", CLASH_SCRIPT, linkage, *values],
         env={**os.environ, "XDG_CACHE_HOME": str(folder)},
         capture_output=True, text=True,
     )  # fmt: skip
-    return done.stdout.split(), done.stderr
+    return process.stdout.split(), process.stderr
 
 
-OLD = tuple(map(int, numba.__version__.split(".")[:2])) < (0, 65)
+IS_OLD_NUMBA = tuple(map(int, numba.__version__.split(".")[:2])) < (0, 65)
 
 
 @pytest.mark.parametrize(
-    "way",
+    "linkage",
     [
         "new",
         pytest.param(
             "old",
-            marks=pytest.mark.skipif(OLD, reason="an old numba: the old clash was NOT tried with it"),
+            marks=pytest.mark.skipif(
+                IS_OLD_NUMBA, reason="an old numba: the old clash was NOT tried with it"
+            ),
         ),
     ],
 )
-def test_equal_symbols_clash_only_without_internal_linkage(tmp_path, way):
+def test_equal_symbols_clash_only_without_internal_linkage(tmp_path, linkage):
     """Two kernels contain a function with the same name, type and number; one kernel is cached."""
-    (alone,), _ = results(tmp_path / "one", way, "1")
-    (other,), _ = results(tmp_path / "other", way, "5")
-    assert abs(int(other) - int(alone)) > 1000
-    both, errors = results(tmp_path / "one", way, "5", "1")
-    assert both[:1] == [other], errors
-    assert (both == [other, alone]) == (way == "new")
+    (result_of_1,), _ = run_kernels(tmp_path / "one", linkage, "1")
+    (result_of_5,), _ = run_kernels(tmp_path / "other", linkage, "5")
+    assert abs(int(result_of_5) - int(result_of_1)) > 1000
+    results_of_both, errors = run_kernels(tmp_path / "one", linkage, "5", "1")
+    assert results_of_both[:1] == [result_of_5], errors
+    assert (results_of_both == [result_of_5, result_of_1]) == (linkage == "new")

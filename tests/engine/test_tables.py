@@ -18,25 +18,29 @@ from kibitz.simulation.jobs import Job, play, specialised_kernel
 
 pytestmark = pytest.mark.slow
 
-ARMS = kb.gaussian([1.0, 0.6, 0.2])
+PROBLEM = kb.gaussian([1.0, 0.6, 0.2])
 
 
-def make_job(policy, feedback, horizon, runs=3, **more):
-    return Job(None, policy, ARMS, feedback, horizon, np.array([horizon]), 5, 0, runs, **more)
+def make_job(policy, feedback, horizon, runs=3, **options):
+    return Job(None, policy, PROBLEM, feedback, horizon, np.array([horizon]), 5, 0, runs, **options)
 
 
 def is_tabulated(policy, horizon, looks=1):
     return make_kernel(policy, kb.active(0.5, looks=looks), False, horizon).table_size > 0
 
 
-def assert_equal(ours, theirs):
-    for name in ours._fields:
-        np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name), err_msg=name)
+def assert_equal_results(result, expected_result):
+    for name in result._fields:
+        np.testing.assert_array_equal(
+            getattr(result, name), getattr(expected_result, name), err_msg=name
+        )
 
 
-def test_which_policies_use_tables():
-    found = {name for name, make in POLICIES.items() if is_tabulated(make(), 1000)}
-    assert found == {"ucb", "ucb_double", "ucb_second", "kl_ucb"}
+def test_the_listed_policies_use_tables():
+    tabulated_policies = {
+        name for name, make_policy in POLICIES.items() if is_tabulated(make_policy(), 1000)
+    }
+    assert tabulated_policies == {"ucb", "ucb_double", "ucb_second", "kl_ucb"}
     assert not is_tabulated(kb.kl_ucb(rewards="bernoulli"), 1000)
     assert not specialised_kernel(make_job(kb.ucb(), kb.bandit(), 1000, leap=True)).table_size
 
@@ -44,14 +48,14 @@ def test_which_policies_use_tables():
 @pytest.mark.parametrize(
     "feedback", [kb.bandit(), kb.active(0.3), kb.passive(1.0, looks=7), kb.full()]
 )
-@pytest.mark.parametrize("make", [kb.ucb, kb.ucb_second, kb.kl_ucb])
-def test_tables_give_the_numbers_of_the_formula(make, feedback, monkeypatch):
-    job = make_job(make(), feedback, 700, kernel="specialised")
+@pytest.mark.parametrize("make_policy", [kb.ucb, kb.ucb_second, kb.kl_ucb])
+def test_tables_give_the_numbers_of_the_formula(make_policy, feedback, monkeypatch):
+    job = make_job(make_policy(), feedback, 700, kernel="specialised")
     assert specialised_kernel(job).table_size > 0
-    by_tables = play(job)
+    table_result = play(job)
     monkeypatch.setattr(kernel, "MAX_TABLE_SIZE", 0)
     assert specialised_kernel(job).table_size == 0
-    assert_equal(by_tables, play(job))
+    assert_equal_results(table_result, play(job))
 
 
 def test_tables_contain_the_values_of_the_factors():
@@ -59,7 +63,7 @@ def test_tables_contain_the_values_of_the_factors():
     for c in (6.0, 2.0):
         policy = kb.ucb(c)
         play(make_job(policy, kb.active(1.0), 100, kernel="specialised"))
-        *_, growths, widths = make_kernel(policy, kb.active(1.0), False, 100)._arguments(
+        *_, growths, widths = make_kernel(policy, kb.active(1.0), False, 100)._make_arguments(
             tuple(policy.params)
         )
         assert growths.size == widths.size == table_size(100, 1) == 256
@@ -71,11 +75,11 @@ def test_tables_contain_the_values_of_the_factors():
 @pytest.mark.parametrize("looks", [1, 3, 1000])
 def test_a_table_is_long_enough_for_every_count(looks):
     """An arm may be pulled once and looked at `looks` times at every stage."""
-    longest = max(h for h in range(1, 2**17) if table_size(h, looks) <= MAX_TABLE_SIZE)
-    for horizon in (1, 2, 3, 31, 32, 33, longest):
+    longest_horizon = max(h for h in range(1, 2**17) if table_size(h, looks) <= MAX_TABLE_SIZE)
+    for horizon in (1, 2, 3, 31, 32, 33, longest_horizon):
         assert horizon * (1 + looks) + 1 < table_size(horizon, looks) <= MAX_TABLE_SIZE
-    assert is_tabulated(kb.ucb(), longest, looks)
-    assert not is_tabulated(kb.ucb(), longest + 1, looks)
+    assert is_tabulated(kb.ucb(), longest_horizon, looks)
+    assert not is_tabulated(kb.ucb(), longest_horizon + 1, looks)
 
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="takes minutes in plain Python")
@@ -86,5 +90,5 @@ def test_the_longest_run_with_tables_and_the_shortest_without():
     ]
     assert [specialised_kernel(job).table_size > 0 for job in jobs] == [True, False]
     for job in jobs:
-        assert_equal(play(job), play(job._replace(kernel="generic")))
+        assert_equal_results(play(job), play(job._replace(kernel="generic")))
         assert play(job).n_looks[0, 0] == job.horizon

@@ -13,6 +13,7 @@ from kibitz.evaluation.bayes_optimal import (
     _compute_mean_of_larger,
     bayes_optimal,
     bayes_regret,
+    solve_with_progress,
 )
 
 pytestmark = pytest.mark.slow
@@ -36,22 +37,24 @@ def brute_force(horizon, every=None, mutant=None):
         )
 
     def expected(stage, counts, pull, look):
-        total = Fraction(0)
-        for paid in (0, 1):
-            chance, after = observe(counts, pull, paid)
+        total_reward = Fraction(0)
+        for pull_reward in (0, 1):
+            chance, counts_after_pull = observe(counts, pull, pull_reward)
             if look is None:
-                total += chance * (paid + value(stage + 1, *after))
+                total_reward += chance * (pull_reward + value(stage + 1, *counts_after_pull))
                 continue
-            for shown in (0, 1):
-                more, final = observe(after, look, shown)
-                total += chance * more * (paid + value(stage + 1, *final))
-        return total
+            for look_reward in (0, 1):
+                look_chance, counts_after_look = observe(counts_after_pull, look, look_reward)
+                total_reward += (
+                    chance * look_chance * (pull_reward + value(stage + 1, *counts_after_look))
+                )
+        return total_reward
 
     def observe(counts, arm, outcome):
         wins, losses = counts[2 * arm], counts[2 * arm + 1]
-        after = list(counts)
-        after[2 * arm + (1 - outcome)] += 1
-        return Fraction(wins if outcome else losses, wins + losses), tuple(after)
+        new_counts = list(counts)
+        new_counts[2 * arm + (1 - outcome)] += 1
+        return Fraction(wins if outcome else losses, wins + losses), tuple(new_counts)
 
     return value(1, 1, 1, 1, 1)
 
@@ -60,12 +63,12 @@ def brute_force(horizon, every=None, mutant=None):
     ("horizon", "every"), list(itertools.product([1, 2, 3, 5, 8], [None, 1, 2, 3]))
 )
 def test_value_equals_brute_force(horizon, every):
-    exact = brute_force(horizon, every)
-    found = bayes_optimal(horizon, every)
-    assert found.reward == pytest.approx(float(exact), rel=1e-13)
-    assert found.regret == pytest.approx(float(Fraction(2, 3) * horizon - exact), abs=1e-12)
+    exact_value = brute_force(horizon, every)
+    result = bayes_optimal(horizon, every)
+    assert result.reward == pytest.approx(float(exact_value), rel=1e-13)
+    assert result.regret == pytest.approx(float(Fraction(2, 3) * horizon - exact_value), abs=1e-12)
     if every == 1 and horizon > 2:  # with at most two stages, a look comes too late to help
-        assert brute_force(horizon, every, "never") < exact
+        assert brute_force(horizon, every, "never") < exact_value
 
 
 def test_value_without_looks_is_the_published_one():
@@ -86,8 +89,8 @@ def test_regret_at_500_stages(every, regret):
 
 
 def test_more_looks_help_and_a_look_at_the_last_stage_does_not():
-    found = [bayes_optimal(30, every).regret for every in (1, 2, 5, 10, 29)]
-    assert found == sorted(found)
+    regrets = [bayes_optimal(30, every).regret for every in (1, 2, 5, 10, 29)]
+    assert regrets == sorted(regrets)
     assert bayes_optimal(30, 30).regret == pytest.approx(bayes_optimal(30).regret)
     assert bayes_optimal(30, 29).regret < bayes_optimal(30).regret
 
@@ -100,33 +103,37 @@ def test_decisions_attain_the_value(every):
     def expected_reward(stage, counts):
         if stage > horizon:
             return 0.0
-        seen = tuple((a - 1, b - 1) for a, b in counts)
-        choice = bayes_optimal(horizon, every, stage=stage, seen=seen)
+        successes_and_failures = tuple((a - 1, b - 1) for a, b in counts)
+        choice = bayes_optimal(horizon, every, stage=stage, seen=successes_and_failures)
         assert (choice.look is not None) == (every is not None and stage % every == 0)
-        total = 0.0
-        for paid, chance, after in outcomes(counts, choice.pull):
+        total_reward = 0.0
+        for pull_reward, chance, counts_after_pull in outcomes(counts, choice.pull):
             if choice.look is None:
-                total += chance * (paid + expected_reward(stage + 1, after))
+                total_reward += chance * (pull_reward + expected_reward(stage + 1, counts_after_pull))
                 continue
-            for _, more, final in outcomes(after, choice.look):
-                total += chance * more * (paid + expected_reward(stage + 1, final))
-        assert total == pytest.approx(choice.reward, rel=1e-12)
-        return total
+            for _, look_chance, counts_after_look in outcomes(counts_after_pull, choice.look):
+                total_reward += (
+                    chance
+                    * look_chance
+                    * (pull_reward + expected_reward(stage + 1, counts_after_look))
+                )
+        assert total_reward == pytest.approx(choice.reward, rel=1e-12)
+        return total_reward
 
     def outcomes(counts, arm):
-        for paid in (0, 1):
-            after = [list(pair) for pair in counts]
-            after[arm][1 - paid] += 1
-            yield paid, counts[arm][1 - paid] / sum(counts[arm]), tuple(map(tuple, after))
+        for reward in (0, 1):
+            new_counts = [list(pair) for pair in counts]
+            new_counts[arm][1 - reward] += 1
+            yield (reward, counts[arm][1 - reward] / sum(counts[arm]), tuple(map(tuple, new_counts)))
 
     assert expected_reward(1, ((1, 1), (1, 1))) == pytest.approx(bayes_optimal(horizon, every).reward)
 
 
 def test_arms_are_interchangeable():
-    one = bayes_optimal(20, 3, stage=5, seen=((2, 1), (1, 1)))
-    other = bayes_optimal(20, 3, stage=5, seen=((1, 1), (2, 1)))
-    assert one.reward == pytest.approx(other.reward, rel=1e-13)
-    assert one.pull == 1 - other.pull
+    decision = bayes_optimal(20, 3, stage=5, seen=((2, 1), (1, 1)))
+    mirrored_decision = bayes_optimal(20, 3, stage=5, seen=((1, 1), (2, 1)))
+    assert decision.reward == pytest.approx(mirrored_decision.reward, rel=1e-13)
+    assert decision.pull == 1 - mirrored_decision.pull
 
 
 def test_mean_of_larger():
@@ -151,19 +158,19 @@ def test_bayes_regret_of_a_constant_policy():
 
     The test allows four standard errors, so it would fail by chance with probability below 1e-4.
     """
-    found = bayes_regret(make_constant_policy(), 50, runs=1500, seed=1)
-    assert isinstance(found, Regret)
-    assert abs(found.mean - 50 / 6) < 4 * found.sem
-    assert found.sem < 0.4
+    estimate = bayes_regret(make_constant_policy(), 50, runs=1500, seed=1)
+    assert isinstance(estimate, Regret)
+    assert abs(estimate.mean - 50 / 6) < 4 * estimate.sem
+    assert estimate.sem < 0.4
 
 
 @pytest.mark.parametrize("every", [None, 10])
 def test_no_policy_beats_the_optimum(every):
-    limit = bayes_optimal(60, every).regret
+    optimum = bayes_optimal(60, every).regret
     for policy in (kibitz.thompson("bernoulli"), kibitz.ucb_double()):
-        found = bayes_regret(policy, 60, every, runs=400, seed=2)
-        assert found.mean - 2 * found.sem > limit
-        assert found.mean < 6 * limit
+        estimate = bayes_regret(policy, 60, every, runs=400, seed=2)
+        assert estimate.mean - 2 * estimate.sem > optimum
+        assert estimate.mean < 6 * optimum
     assert bayes_regret(policy, 60, every, runs=20, seed=3) == bayes_regret(
         policy, 60, every, runs=20, seed=3
     )
@@ -186,3 +193,20 @@ def test_no_policy_beats_the_optimum(every):
 def test_invalid_input_raises(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+NOTHING_SEEN = ((0, 0), (0, 0))
+
+
+def test_optimum_is_computed_stage_by_stage():
+    """Python regains control after each stage, so Ctrl-C interrupts the computation."""
+    shares = []
+    solve_with_progress(30, None, 1, NOTHING_SEEN, lambda label, share: shares.append(share))
+    assert len(shares) == 29
+    assert shares == sorted(shares)
+
+    def interrupt(label, share):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        solve_with_progress(30, None, 1, NOTHING_SEEN, interrupt)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from kibitz.evaluation.league import (
     RATES,
     REFERENCE,
     SURE,
+    UNFAIR,
+    UNFAIR_RATE,
     entrants,
     games,
     geometric_ratio,
@@ -20,6 +23,7 @@ from kibitz.evaluation.league import (
     play_league,
     stage_costs,
     standings,
+    unfair_weights,
 )
 from kibitz.policies import POLICIES
 
@@ -29,11 +33,13 @@ RUNS = 400
 NOISE = np.random.default_rng(3).normal(0, 0.05, (12, RUNS))
 
 
-def make_league(table, means=(0.0, -1.0), rates=(0.0, 1.0), common=True):
+def make_league(table, means=(0.0, -1.0), looks=("active", "active"), common=True):
     """Return the data of a league with one problem.
 
-    `table` maps each policy to its mean regrets at the rates. With `common`, the runs of all policies
-    share most of their noise, as with common random numbers.
+    `table` maps each policy to its mean regrets in two settings, with the rates 0 and 1 of looks.
+    `looks` is the kind of looks in each setting, "active" or "unfair"; `means` are the means of the
+    arms. With `common`, the runs of all policies share most of their noise, as with common random
+    numbers.
     """
     regret = []
     for p, values in enumerate(table.values()):
@@ -41,8 +47,12 @@ def make_league(table, means=(0.0, -1.0), rates=(0.0, 1.0), common=True):
         regret.append([value * (1 + noise) for value in values])
     setting = {"horizon": 100, "seed": 5, "problem": {"means": list(means)}}
     return xarray.Dataset(
-        {"final_regret": (("policy", "rate", "run"), np.array(regret))},
-        coords={"policy": list(table), "rate": list(rates)},
+        {"final_regret": (("policy", "point", "run"), np.array(regret))},
+        coords={
+            "policy": list(table),
+            "rate": ("point", [0.0, 1.0]),
+            "looks": ("point", list(looks)),
+        },
         attrs={"cells": json.dumps([{"fingerprint": setting}])},
     )
 
@@ -58,14 +68,48 @@ def league_standings():
 def test_ratios_compare_with_the_best_policy_of_each_setting(league_standings):
     expected = {"kibitzer": (1, 4), "a": (2, 4), "b": (4, 1), "c": (100, 80)}
     for label, ratios in expected.items():
-        one = league_standings["policies"][label]
-        assert one["ratio"] == pytest.approx(math.sqrt(math.prod(ratios)), rel=0.01)
-        assert list(one["by_rate"].values()) == pytest.approx(ratios, rel=0.02)
-        assert one["worst"] == pytest.approx(max(ratios), rel=0.02)
-        assert one["best"] == ratios.count(1)
-        assert one["where"]["rate"] == float(np.argmax(ratios))
+        scores = league_standings["policies"][label]
+        assert scores["ratio"] == pytest.approx(math.sqrt(math.prod(ratios)), rel=0.01)
+        assert list(scores["by_looks"].values()) == pytest.approx(ratios, rel=0.02)
+        assert scores["worst"] == pytest.approx(max(ratios), rel=0.02)
+        assert scores["best"] == ratios.count(1)
+        assert scores["where"]["rate"] == float(np.argmax(ratios))
     assert list(league_standings["policies"])[-1] == "c"
     assert {*list(league_standings["policies"])[:2]} == {"kibitzer", "b"}
+
+
+def test_unfair_looks_are_reported_apart_from_active_looks():
+    data = make_league(TABLE, looks=("active", "only the worst"))
+    result = standings({"problem 1": data})
+    assert result["setting"]["rates"] == [0.0]
+    assert result["setting"]["settings"] == 2
+    assert result["setting"]["unfair"] == {"problem 1": "only the worst"}
+    assert result["policies"]["kibitzer"]["by_looks"] == pytest.approx(
+        {"0": 1, "unfair": 4}, rel=0.02
+    )
+    assert result["policies"]["kibitzer"]["where"]["looks"] == "only the worst"
+    assert [loss["looks"] for loss in result["beaten"]] == ["only the worst"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "weights"),
+    [
+        ("never the best", [0, 1 / 3, 1 / 3, 0, 1 / 3]),
+        ("only the worst", [0, 0, 1 / 2, 0, 1 / 2]),
+        ("rarely the best", [0.0005, 0.333, 0.333, 0.0005, 0.333]),
+        ("1/gap²", [0, 4 / 6, 1 / 6, 0, 1 / 6]),
+    ],
+)
+def test_unfair_weights(kind, weights):
+    """Two of the five arms are best, and two are worst."""
+    values = unfair_weights(kind, np.array([0, 0.5, 1, 0, 1]))
+    assert values.tolist() == pytest.approx(weights)
+    assert values.sum() == pytest.approx(1, abs=1e-15)
+
+
+def test_unknown_unfair_weights_raise():
+    with pytest.raises(ValueError, match=r"^kind must be 'never the best', .*, got 'only the best'"):
+        unfair_weights("only the best", np.array([0.0, 1.0]))
 
 
 def test_profile_is_the_share_of_settings_within_a_factor(league_standings):
@@ -77,8 +121,8 @@ def test_profile_is_the_share_of_settings_within_a_factor(league_standings):
 
 def test_q99_is_a_quantile_of_single_runs_relative_to_the_best_mean(league_standings):
     data = {"problem 1": make_league(TABLE)}
-    played = games(data)
-    relative = played.regret[1] / np.array([[played.means[0, 0]], [played.means[2, 1]]])
+    results = games(data)
+    relative = results.regret[1] / np.array([[results.means[0, 0]], [results.means[2, 1]]])
     assert league_standings["policies"]["a"]["q99"] == pytest.approx(np.quantile(relative, 0.99))
 
 
@@ -115,8 +159,8 @@ def test_beaten_lists_settings_where_another_policy_wins(league_standings):
     assert (beaten["policy"], beaten["problem"], beaten["rate"]) == ("b", "problem 1", 1.0)
     assert beaten["regret"] == pytest.approx(5, rel=0.02)
     assert beaten["difference"] / beaten["sem"] < -SURE
-    alone = standings({"problem 1": make_league({"kibitzer": (1, 1), "a": (2, 2)})})
-    assert alone["beaten"] == []
+    two_policies = standings({"problem 1": make_league({"kibitzer": (1, 1), "a": (2, 2)})})
+    assert two_policies["beaten"] == []
 
 
 def test_reference_without_kibitzer_is_the_first_policy():
@@ -133,9 +177,9 @@ def test_zero_regret_counts_as_one_pull_of_the_second_best_arm():
 
 def test_problems_are_random_reproducible_and_of_three_kinds():
     problems = league_problems(60, 4)
-    again, other = league_problems(12, 4), league_problems(60, 5)
-    assert all((a.means == b.means).all() for a, b in zip(problems, again, strict=False))
-    assert any(a.n_arms != b.n_arms for a, b in zip(problems, other, strict=True))
+    first_problems, other_problems = league_problems(12, 4), league_problems(60, 5)
+    assert all((a.means == b.means).all() for a, b in zip(problems, first_problems, strict=False))
+    assert any(a.n_arms != b.n_arms for a, b in zip(problems, other_problems, strict=True))
     sizes = [problem.n_arms for problem in problems]
     assert min(sizes) == 2
     assert 20 < max(sizes) <= 30
@@ -145,8 +189,8 @@ def test_problems_are_random_reproducible_and_of_three_kinds():
         if n % 3 == 1:
             assert np.ptp(positive) == 0
             assert 0.1 <= positive[0] <= 1
-    places = {int(problem.means.argmax()) for problem in problems}
-    assert len(places) > 5  # any arm can be the best
+    best_arms = {int(problem.means.argmax()) for problem in problems}
+    assert len(best_arms) > 5  # any arm can be the best
 
 
 def test_entrants_include_all_policies():
@@ -155,7 +199,7 @@ def test_entrants_include_all_policies():
     assert {"moss_anytime:exploration=2", "etc_ocucb:all_info=True"} <= set(labels)
 
 
-def test_ucb_and_ucb_double_are_the_same_active_observer():
+def test_ucb_and_ucb_double_have_the_same_regret():
     data = play_league([ucb(), ucb_double()], problems=1, horizon=300, runs=3, seed=1)
     final = next(iter(data.values()))["final_regret"]
     assert (final.sel(policy="ucb") == final.sel(policy="ucb_double")).all()
@@ -169,12 +213,17 @@ def test_league_is_simulated_saved_and_resumed(tmp_path):
     options = {"problems": 2, "horizon": 50, "runs": 3, "seed": 2, "file": file}
     data = play_league([ftl(), kl_ucb()], progress=lambda *step: progress.append(step), **options)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["problem-1.nc", "problem-2.nc"]
-    assert [part["rate"].to_numpy().tolist() for part in data.values()] == [list(RATES)] * 2
+    for part, kind in zip(data.values(), UNFAIR, strict=False):
+        assert part["rate"].to_numpy().tolist() == [*RATES, UNFAIR_RATE]
+        assert part["looks"].to_numpy().tolist() == ["active"] * len(RATES) + [kind]
+        fingerprint = json.loads(part.attrs["cells"])[-1]["fingerprint"]
+        gaps = max(fingerprint["problem"]["means"]) - np.array(fingerprint["problem"]["means"])
+        assert fingerprint["feedback"]["weights"] == unfair_weights(kind, gaps).tolist()
     assert progress[-1][1] == pytest.approx(1.0)
     assert [share for _, share in progress] == sorted(share for _, share in progress)
-    again = play_league([ftl(), kl_ucb()], **options)
+    repeated_data = play_league([ftl(), kl_ucb()], **options)
     for name, part in data.items():
-        xarray.testing.assert_identical(part, again[name])
+        xarray.testing.assert_identical(part, repeated_data[name])
     result = standings(data)
     assert result["setting"]["seed"] == 2
     assert result["setting"]["horizon"] == 50
@@ -196,10 +245,10 @@ def test_stage_costs_are_plausible():
         ({"problems": 0}, "problems must be a whole number of at least 1, got 0"),
         ({"seed": -1}, "seed must be a whole number of at least 0, got -1"),
         ({"horizon": 0}, "horizon must be a whole number of at least 1, got 0"),
-        ({"policies": []}, "no policies given; pass at least one, such as ucb()"),
+        ({"policies": []}, "no policies given; pass at least one policy, such as ucb()"),
     ],
 )
 def test_invalid_arguments_raise(options, message):
     arguments = {"policies": [ftl()], "problems": 1, "horizon": 10, "runs": 2, "seed": 1, **options}
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=re.escape(message)):
         play_league(arguments.pop("policies"), **arguments)

@@ -19,9 +19,9 @@ def find_browser():
 
 
 def free_port():
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return held.getsockname()[1]
+    with socket.socket() as free_socket:
+        free_socket.bind(("127.0.0.1", 0))
+        return free_socket.getsockname()[1]
 
 
 def fetch(port, method, path, body=None, headers=()):
@@ -32,8 +32,8 @@ def fetch(port, method, path, body=None, headers=()):
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
     try:
         content = None if body is None else json.dumps(body)
-        kind = {"content-type": "application/json"}
-        connection.request(method, path, content, {**kind, **dict(headers)})
+        content_type = {"content-type": "application/json"}
+        connection.request(method, path, content, {**content_type, **dict(headers)})
         answer = connection.getresponse()
         return answer.status, answer.getheaders(), answer.read()
     finally:
@@ -92,8 +92,8 @@ class Process:
         self.kill()
 
     def start(self):
-        words = [sys.executable, "-m", "kibitz.cli", "serve", "--store", self.store, "--port"]
-        self.process = subprocess.Popen([*words, str(self.port)], stdout=subprocess.DEVNULL)
+        command = [sys.executable, "-m", "kibitz.cli", "serve", "--store", self.store, "--port"]
+        self.process = subprocess.Popen([*command, str(self.port)], stdout=subprocess.DEVNULL)
         wait_until_up(self.port)
 
     def stop(self):
@@ -114,13 +114,13 @@ class Watcher:
         self.context = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
         self.context.set_default_timeout(30_000)
         self.page = self.context.new_page()
-        self.requests, self.logged = [], []
+        self.requests, self.messages = [], []
         self.page.on("request", lambda request: self.requests.append(request.url))
-        self.page.on("console", lambda message: self.logged.append(message.text))
-        self.page.on("pageerror", lambda error: self.logged.append(str(error)))
-        self.page.on("dialog", lambda dialog: (self.logged.append("dialog"), dialog.dismiss()))
+        self.page.on("console", lambda message: self.messages.append(message.text))
+        self.page.on("pageerror", lambda error: self.messages.append(str(error)))
+        self.page.on("dialog", lambda dialog: (self.messages.append("dialog"), dialog.dismiss()))
 
-    def foreign(self):
+    def find_foreign_requests(self):
         """Return the requests that went to other servers."""
-        own = (f"{self.base}/", "data:image/svg+xml")
-        return [url for url in self.requests if not url.startswith(own)]
+        allowed_prefixes = (f"{self.base}/", "data:image/svg+xml")
+        return [url for url in self.requests if not url.startswith(allowed_prefixes)]

@@ -86,35 +86,36 @@ class Service:
         content = (
             body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         )
-        given = {"host": "localhost", "content-length": str(len(content))}
-        given |= {} if body is None else {"content-type": "application/json"}
-        given |= {} if token is None else {"authorization": f"Bearer {token}"}
-        given |= {name.replace("_", "-"): value for name, value in headers.items()}
-        raw, _, query = path.partition("?")
+        sent_headers = {"host": "localhost", "content-length": str(len(content))}
+        sent_headers |= {} if body is None else {"content-type": "application/json"}
+        sent_headers |= {} if token is None else {"authorization": f"Bearer {token}"}
+        sent_headers |= {name.replace("_", "-"): value for name, value in headers.items()}
+        raw_path, _, query = path.partition("?")
         scope = {
             "type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1",
-            "method": method, "scheme": "http", "path": unquote(raw), "raw_path": raw.encode(),
-            "query_string": query.encode(), "root_path": "", "state": {},
-            "headers": [(k.encode(), v.encode()) for k, v in given.items() if v is not None],
+            "method": method, "scheme": "http", "path": unquote(raw_path),
+            "raw_path": raw_path.encode(), "query_string": query.encode(), "root_path": "",
+            "state": {},
+            "headers": [(k.encode(), v.encode()) for k, v in sent_headers.items() if v is not None],
             "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
         }  # fmt: skip
-        waiting = [{"type": "http.request", "body": content, "more_body": False}]
-        sent = []
+        pending_messages = [{"type": "http.request", "body": content, "more_body": False}]
+        messages = []
 
         async def receive():
-            if not waiting:
+            if not pending_messages:
                 await asyncio.sleep(3600)
-            return waiting.pop()
+            return pending_messages.pop()
 
         async def send(message):
-            sent.append(message)
+            messages.append(message)
 
         await self.app(scope, receive, send)
-        headers = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
-        content = b"".join(message.get("body", b"") for message in sent[1:])
+        headers = {name.decode(): value.decode() for name, value in messages[0]["headers"]}
+        content = b"".join(message.get("body", b"") for message in messages[1:])
         if headers.get("content-type") == "application/json":
             content = json.loads(content)
-        return sent[0]["status"], headers, content
+        return messages[0]["status"], headers, content
 
     def close(self):
         self.loop.run_until_complete(self.app.state.writer.finish())
@@ -133,8 +134,8 @@ def service():
         return services[-1]
 
     yield create
-    for one in services:
-        one.close()
+    for created_service in services:
+        created_service.close()
 
 
 @contextlib.contextmanager
@@ -154,13 +155,13 @@ def run_service(url):
 
 
 @pytest.fixture
-def listening():
-    """Return a function that runs the service of a store: `with listening(url) as address`."""
+def serve_store():
+    """Return a function that runs the service of a store: `with serve_store(url) as address`."""
     return run_service
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
-def served(request):
+def store_and_address(request):
     """Return the addresses of a store (SQLite and PostgreSQL) and of its service."""
     with tempfile.TemporaryDirectory(prefix="kibitz-", dir=MEMORY) as folder:
         url = f"{folder}/shop.db"
@@ -174,8 +175,8 @@ def served(request):
 
 
 @pytest.fixture(scope="module")
-def raw(served):
-    """Return the service of the store of `served`, without a network."""
-    raw_service = Service(create_app(served[0]))
+def service_without_network(store_and_address):
+    """Return the service of the store of `store_and_address`, without a network."""
+    raw_service = Service(create_app(store_and_address[0]))
     yield raw_service
     raw_service.close()

@@ -15,7 +15,14 @@ ARMS = ["blue", "green", "red"]
 
 
 def create_agent(url, name="checkout", **arguments):
-    arguments = {"arms": ARMS, "policy": kibitz.ucb(2.0), "scale": 0.5, "seed": 1, **arguments}
+    arguments = {
+        "arms": ARMS,
+        "policy": kibitz.ucb(2.0),
+        "rewards": "gaussian",
+        "scale": 0.5,
+        "seed": 1,
+        **arguments,
+    }
     return kibitz.agent(url, name, **arguments)
 
 
@@ -204,8 +211,13 @@ def test_a_correction_is_logged(url):
         assert agent.tell(id, 0.25) == "duplicate"
         with pytest.raises(kibitz.Conflict):
             agent.tell(id, 0.5)
-        last = list(agent.events())[-1]
-        assert (last.kind, last.id, last.arm, last.reward) == ("corrected", 1, "blue", 0.25)
+        last_event = list(agent.events())[-1]
+        assert (last_event.kind, last_event.id, last_event.arm, last_event.reward) == (
+            "corrected",
+            1,
+            "blue",
+            0.25,
+        )
         assert agent.check() == []
 
 
@@ -217,8 +229,8 @@ def test_arms_change_while_the_agent_runs(url):
         assert [agent.ask().arm for _ in range(3)] == ["red"] * 3
         agent.add("pink")
         agent.resume("blue")
-        asked = [agent.ask().arm for _ in range(8)]  # the arms with the fewest asks come first
-        assert asked == ["blue", "pink", "blue", "pink", "blue", "pink", "blue", "red"]
+        asked_arms = [agent.ask().arm for _ in range(8)]  # the arms with the fewest asks come first
+        assert asked_arms == ["blue", "pink", "blue", "pink", "blue", "pink", "blue", "red"]
         with pytest.raises(ValueError, match="arm 'green' is retired and cannot be resumed"):
             agent.resume("green")
         with pytest.raises(ValueError, match="arm 'green' already exists"):
@@ -230,7 +242,9 @@ def test_arms_change_while_the_agent_runs(url):
         with pytest.raises(ValueError, match="no active arms"):
             agent.ask()
         assert agent.check() == []
-    with kibitz.agent(url, "checkout", arms=ARMS, policy=kibitz.ucb(2.0), scale=0.5) as agent:
+    with kibitz.agent(
+        url, "checkout", arms=ARMS, policy=kibitz.ucb(2.0), rewards="gaussian", scale=0.5
+    ) as agent:
         # The argument `arms` is compared with the arms at creation, not with the present arms.
         assert len(agent.arms()) == 4
 
@@ -289,25 +303,58 @@ def test_ask_among_some_arms(url):
 def test_an_invalid_reward_raises_value_error_and_nothing_is_written(url, reward, sentence):
     with create_agent(url) as agent:
         id = agent.ask().id
-        before = list(agent.events())
-        for refused in (
+        events_before = list(agent.events())
+        for operation in (
             lambda: agent.tell(id, reward),
             lambda: agent.observe("blue", reward),
             lambda: agent.correct(id, reward),
             lambda: agent.tell([(id, 1.0), (id, reward)]),
         ):
             with pytest.raises(ValueError, match=sentence):
-                refused()
-        assert list(agent.events()) == before
+                operation()
+        assert list(agent.events()) == events_before
         assert agent.tell(id, 1.0) == "counted"
 
 
-def test_a_bernoulli_policy_rejects_other_rewards(url):
-    with create_agent(url, policy=kibitz.kl_ucb(rewards="bernoulli"), scale=1.0) as agent:
-        id = agent.ask().id
-        with pytest.raises(ValueError, match=r"reward must be 0 or 1 for kl_ucb .*, got 1\.5"):
-            agent.tell(id, 1.5)
-        assert agent.tell(id, 1.0) == "counted"
+def test_an_agent_rejects_rewards_of_another_kind(url):
+    """The kind of rewards is an argument, or the kind for which the policy is made."""
+    bernoulli = {"rewards": None, "policy": kibitz.kl_ucb(rewards="bernoulli"), "scale": None}
+    bounded = {"rewards": "bounded", "policy": kibitz.ucb(), "scale": None}
+    for name, arguments, wrong, right, sentence in [
+        ("clicks", bernoulli, 0.5, True, "0 or 1 for an agent with bernoulli rewards"),
+        ("ratings", bounded, 1.5, 0.75, r"in \[0, 1\] for an agent with bounded rewards"),
+    ]:
+        with create_agent(url, name, **arguments) as agent:
+            id = agent.ask().id
+            for operation in (
+                lambda id=id, agent=agent, wrong=wrong: agent.tell(id, wrong),
+                lambda agent=agent, wrong=wrong: agent.observe("blue", wrong),
+            ):
+                with pytest.raises(ValueError, match=f"reward must be {sentence}, got {wrong}"):
+                    operation()
+            assert agent.tell(id, right) == "counted"
+            assert agent.check() == []
+
+
+def test_the_default_policy_is_kibitzer_for_the_rewards(url):
+    for rewards in ("bernoulli", "bounded", "gaussian"):
+        scale = 2.0 if rewards == "gaussian" else None
+        with kibitz.agent(url, rewards, arms=ARMS, rewards=rewards, scale=scale) as agent:
+            assert agent.policy == kibitz.kibitzer(rewards=rewards)
+            assert agent.config.scale == (scale or 0.5)
+        with kibitz.agent(url, rewards, arms=ARMS, rewards=rewards, scale=scale) as agent:
+            assert agent.config.rewards == rewards
+
+
+def test_a_gaussian_policy_uses_scale_one_half_for_rewards_in_the_unit_interval(url):
+    """The policy sees rewards divided by 1/2, which is a valid scale for all rewards in [0, 1]."""
+    for rewards in ("bernoulli", "bounded"):
+        with create_agent(url, rewards, rewards=rewards, scale=None) as agent:
+            assert (agent.config.unit, agent.config.scale) == (0.5, 0.5)
+    with create_agent(
+        url, "own", rewards="bernoulli", policy=kibitz.ucb(scale=0.2), scale=None
+    ) as agent:
+        assert (agent.config.unit, agent.config.scale) == (0.2, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -330,10 +377,10 @@ def test_a_bernoulli_policy_rejects_other_rewards(url):
 )
 def test_invalid_operations_raise_value_error(url, operation, sentence):
     with create_agent(url) as agent:
-        before = list(agent.events())
+        events_before = list(agent.events())
         with pytest.raises(ValueError, match=sentence):
             operation(agent)
-        assert list(agent.events()) == before
+        assert list(agent.events()) == events_before
 
 
 @pytest.mark.parametrize(
@@ -343,7 +390,22 @@ def test_invalid_operations_raise_value_error(url, operation, sentence):
         ({"arms": "blue,green"}, "arms must be a list of at least 2 names, got"),
         ({"arms": ["blue", "blue"]}, "arms must be different names, got"),
         ({"arms": ["blue", 3]}, "arms must be a text"),
-        ({"policy": None}, "policy is required to create an agent"),
+        ({"rewards": None}, "rewards is required to create an agent: use bernoulli if"),
+        ({"rewards": "clicks"}, r"rewards must be .*'bernoulli'.*, got 'clicks'"),
+        ({"scale": None}, "scale is required for gaussian rewards: use the standard"),
+        ({"rewards": "bernoulli"}, r"bernoulli rewards take no scale, got scale=0\.5; omit it"),
+        (
+            {"policy": kibitz.kibitzer(rewards="bernoulli")},
+            "kibitzer is for bernoulli rewards and cannot be the policy of an agent with gaussian",
+        ),
+        (
+            {"policy": kibitz.kibitzer(rewards="bernoulli"), "rewards": "bounded", "scale": None},
+            "kibitzer is for bernoulli rewards and cannot be the policy of an agent with bounded",
+        ),
+        (
+            {"rewards": "bernoulli", "scale": None, "patience": 1, "silence": 0.5},
+            r"silence must be 0 or 1 for an agent with bernoulli rewards, got 0\.5",
+        ),
         ({"policy": "ucb"}, r"policy must be a Policy such as ucb\(\), got 'ucb'"),
         ({"policy": kibitz.moss()}, r"an agent needs moss with a horizon: moss\(horizon=\.\.\.\)"),
         ({"scale": 0.0}, r"scale must be positive and finite, got 0\.0"),
@@ -396,11 +458,15 @@ def test_an_unknown_agent_raises_an_error_that_lists_the_known_ones(url):
 
 
 def test_agents_of_one_store_are_independent(url):
-    with create_agent(url, "one") as one, create_agent(url, "two") as two:
-        assert [one.ask(key="a").id, two.ask(key="a").id, one.ask().id] == [1, 1, 2]
-        one.tell(1, 1.0)
-        assert counts(two, "n_pulls") == [(0,), (0,), (0,)]
-        assert one.check() == two.check() == []
+    with create_agent(url, "one") as first_agent, create_agent(url, "two") as second_agent:
+        assert [first_agent.ask(key="a").id, second_agent.ask(key="a").id, first_agent.ask().id] == [
+            1,
+            1,
+            2,
+        ]
+        first_agent.tell(1, 1.0)
+        assert counts(second_agent, "n_pulls") == [(0,), (0,), (0,)]
+        assert first_agent.check() == second_agent.check() == []
 
 
 def test_several_threads_use_one_agent(url):
@@ -427,13 +493,13 @@ def test_several_threads_use_one_agent(url):
 
 
 def test_two_handles_of_one_agent_share_its_state(url):
-    with create_agent(url) as one, kibitz.agent(url, "checkout") as two:
-        first = one.ask(key="a")
-        assert two.ask(key="a") == first
-        assert two.tell(first.id, 1.0) == "counted"
-        assert one.tell(first.id, 1.0) == "duplicate"
-        assert one.ask().arm != first.arm
-        assert one.arms() == two.arms()
+    with create_agent(url) as first_handle, kibitz.agent(url, "checkout") as second_handle:
+        first_decision = first_handle.ask(key="a")
+        assert second_handle.ask(key="a") == first_decision
+        assert second_handle.tell(first_decision.id, 1.0) == "counted"
+        assert first_handle.tell(first_decision.id, 1.0) == "duplicate"
+        assert first_handle.ask().arm != first_decision.arm
+        assert first_handle.arms() == second_handle.arms()
 
 
 def test_the_log_is_read_from_any_event(url, monkeypatch):
@@ -496,3 +562,24 @@ def test_true_counts_as_one_and_false_as_zero(url):
         rewards = [event.reward for event in agent.events() if event.reward is not None]
         assert rewards == [1.0, 0.0, 1.0, 1.0, 0.5, 1.0]
         assert all(type(reward) is float for reward in rewards)
+
+
+def infinite_index(params, stage, counts, arm, mean):
+    return mean + (math.inf if counts[arm] < 50 else 0.0)
+
+
+def undefined_index(params, stage, counts, arm, mean):
+    return mean + (math.nan if stage > 1000 else 0.0)
+
+
+@pytest.mark.parametrize("index", [infinite_index, undefined_index])
+def test_an_agent_rejects_an_index_that_simulate_rejects(tmp_path, index):
+    policy = kibitz.index_policy("own", index)
+    problem, feedback = kibitz.gaussian([1.0, 0.0]), kibitz.bandit()
+    for call in [
+        lambda: kibitz.simulate(problem, feedback, policy, horizon=10, runs=1, seed=1),
+        lambda: create_agent(tmp_path / "shop.db", policy=policy),
+    ]:
+        with pytest.raises(ValueError, match=r"index of own must be finite, got (inf|nan) at stage"):
+            call()
+    assert not (tmp_path / "shop.db").exists()

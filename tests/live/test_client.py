@@ -17,16 +17,16 @@ DECISION = {"id": 1, "kind": "pull", "arm": "blue", "key": "k", "asked_at": 1.0}
 
 
 @pytest.fixture
-def flaky():
+def flaky_server():
     """Return the address of a server, its list of scripted responses and the requests it received."""
-    answers, received = [], []
+    answers, received_requests = [], []
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_POST(self):
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            received.append((self.path, json.loads(body), self.headers["Authorization"]))
+            received_requests.append((self.path, json.loads(body), self.headers["Authorization"]))
             status, content = answers.pop(0) if answers else (200, DECISION)
             if status == "silence":  # as if the server had been killed
                 self.close_connection = True
@@ -39,87 +39,87 @@ def flaky():
                 self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
                 self.close_connection = True
                 return
-            answered = content if isinstance(content, bytes) else json.dumps(content).encode()
+            answer_body = content if isinstance(content, bytes) else json.dumps(content).encode()
             self.send_response(status)
-            self.send_header("Content-Length", str(len(answered)))
+            self.send_header("Content-Length", str(len(answer_body)))
             if status == 503:
                 self.send_header("Retry-After", "0")
             self.end_headers()
-            self.wfile.write(answered)
+            self.wfile.write(answer_body)
 
-        def log_message(self, *words):
+        def log_message(self, *arguments):
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}", answers, received
+    yield f"http://127.0.0.1:{server.server_port}", answers, received_requests
     server.shutdown()
     thread.join()
     server.server_close()
 
 
-def test_a_request_without_a_response_is_retried_with_the_same_key(flaky):
-    address, answers, received = flaky
-    busy = (503, {"error": {"code": "unavailable", "message": "busy"}})
+def test_a_request_without_a_response_is_retried_with_the_same_key(flaky_server):
+    address, answers, received_requests = flaky_server
+    busy_answer = (503, {"error": {"code": "unavailable", "message": "busy"}})
     with kibitz.Client(address, "1.secret", agent="a/b") as client:
-        answers[:] = [busy, ("silence", None), busy, ("half", None)]
+        answers[:] = [busy_answer, ("silence", None), busy_answer, ("half", None)]
         assert client.ask() == tuple(DECISION.values())
-        assert len(received) == 5
-        assert len({json.dumps(one) for one in received}) == 1
-        path, sent, token = received[0]
+        assert len(received_requests) == 5
+        assert len({json.dumps(request) for request in received_requests}) == 1
+        path, sent_body, token = received_requests[0]
         assert path == "/v1/agents/a%2Fb/ask"
-        assert sent["key"].startswith("client-")
+        assert sent_body["key"].startswith("client-")
         assert token == "Bearer 1.secret"
         client.look()
         answers[:] = [(200, {"result": "counted"})]
         client.observe("blue", np.float32(0.5))
         answers[:] = [(200, [DECISION] * 2)]
         client.ask(n=2)
-    keys = [one[1]["key"] for one in received[4:7]] + received[7][1]["key"]
+    keys = [request[1]["key"] for request in received_requests[4:7]] + received_requests[7][1]["key"]
     assert len(set(keys)) == 5  # a new key for each ask
 
 
-def test_the_client_gives_up_after_its_patience(flaky):
-    address, answers, received = flaky
+def test_the_client_gives_up_after_its_patience(flaky_server):
+    address, answers, received_requests = flaky_server
     answers[:] = [(503, {"error": {"code": "unavailable", "message": "busy"}})] * 1000
     with kibitz.Client(address, agent="a", patience=0.3) as client:
-        began = time.monotonic()
+        start = time.monotonic()
         with pytest.raises(
             kibitz.StoreUnavailable, match=r"service was unavailable for 0\.3 s; last error: busy"
         ):
             client.ask()
-        assert time.monotonic() - began < 5
-    assert len(received) >= 2
+        assert time.monotonic() - start < 5
+    assert len(received_requests) >= 2
     with pytest.raises(OSError, match="service was unavailable for"):
         kibitz.Client("http://127.0.0.1:1", patience=0.1)  # no server listens there
 
 
-def test_a_hanging_server_is_retried(flaky, monkeypatch):
-    address, answers, received = flaky
+def test_a_hanging_server_is_retried(flaky_server, monkeypatch):
+    address, answers, received_requests = flaky_server
     monkeypatch.setattr(clients, "RESPONSE_SECONDS", 0.2)
     answers[:] = [("slow", None), (200, DECISION)]
     with kibitz.Client(address, agent="a") as client:
         assert client.ask(key="k").id == 1
-    assert [sent["key"] for _, sent, _ in received] == ["k", "k"]
+    assert [sent_body["key"] for _, sent_body, _ in received_requests] == ["k", "k"]
 
 
 @pytest.mark.parametrize(
-    ("status", "kind"),
+    ("status", "error_type"),
     [(401, PermissionError), (403, PermissionError), (404, kibitz.UnknownDecision),
      (409, kibitz.Conflict), (413, ValueError), (422, ValueError), (500, OSError)],
 )  # fmt: skip
-def test_an_error_status_is_raised_without_a_retry(flaky, status, kind):
-    address, answers, received = flaky
+def test_an_error_status_is_raised_without_a_retry(flaky_server, status, error_type):
+    address, answers, received_requests = flaky_server
     message = "decision 1 of agent 'a' does not exist"
     answers[:] = [(status, {"error": {"code": "x", "message": message}})]
-    with kibitz.Client(address, agent="a") as client, pytest.raises(kind, match=message):
+    with kibitz.Client(address, agent="a") as client, pytest.raises(error_type, match=message):
         client.tell(1, 1.0)
-    assert len(received) == 1
+    assert len(received_requests) == 1
 
 
-def test_a_response_of_another_program_is_shown(flaky):
-    address, answers, _ = flaky
+def test_a_response_of_another_program_is_shown(flaky_server):
+    address, answers, _ = flaky_server
     answers[:] = [(404, b"<html>no kibitz here</html>")]
     with kibitz.Client(address, agent="a") as client:
         with pytest.raises(kibitz.UnknownAgent, match="no kibitz here"):
@@ -145,10 +145,10 @@ def test_invalid_arguments_raise_value_error(arguments, sentence):
         kibitz.Client(*arguments)
 
 
-def test_the_agent_can_be_omitted_if_there_is_only_one(memory, listening):
+def test_the_agent_can_be_omitted_if_there_is_only_one(memory, serve_store):
     url = str(memory / "shop.db")
-    setting = {"arms": ["a", "b"], "policy": kibitz.ucb()}
-    with kibitz.agent(url, "one", **setting) as agent, listening(url) as address:
+    setting = {"arms": ["a", "b"], "rewards": "bernoulli", "policy": kibitz.ucb()}
+    with kibitz.agent(url, "one", **setting) as agent, serve_store(url) as address:
         with kibitz.Client(address) as client:
             assert client.name == "one"
             assert repr(client).endswith("agent='one')")

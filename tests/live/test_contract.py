@@ -16,7 +16,7 @@ ARMS = ["blue", "green", "red"]
 NAMES = itertools.count()
 
 
-class Raw:
+class HttpAgent:
     """An agent whose methods send HTTP requests."""
 
     def __init__(self, service, name):
@@ -28,20 +28,20 @@ class Raw:
             return content
         assert set(content) == {"error"}
         assert set(content["error"]) == {"code", "message"}
-        kinds = {409: kibitz.Conflict, 413: ValueError, 422: ValueError}
+        error_types = {409: kibitz.Conflict, 413: ValueError, 422: ValueError}
         message = content["error"]["message"]
         if status == 404:
             raise (kibitz.UnknownDecision if message.startswith("decision ") else ValueError)(message)
-        raise kinds[status](message)
+        raise error_types[status](message)
 
     def post(self, verb, **body):
         return self.send("POST", f"/{verb}", {k: v for k, v in body.items() if v is not None})
 
     def ask(self, key=None, among=None, n=None):
-        found = self.post("ask", key=key, among=among, n=n)
+        answer = self.post("ask", key=key, among=among, n=n)
         if n is None:
-            return kibitz.Decision(**found)
-        return [kibitz.Decision(**one) for one in found]
+            return kibitz.Decision(**answer)
+        return [kibitz.Decision(**decision) for decision in answer]
 
     def look(self, key=None):
         headers = {} if key is None else {"idempotency_key": key}
@@ -49,8 +49,10 @@ class Raw:
 
     def tell(self, id, reward=None):
         if isinstance(id, list):
-            told = [{"id": one, "reward": paid} for one, paid in id]
-            return [one["result"] for one in self.send("POST", "/tell", told)]
+            reports = [
+                {"id": decision_id, "reward": reported_reward} for decision_id, reported_reward in id
+            ]
+            return [answer["result"] for answer in self.send("POST", "/tell", reports)]
         return self.post("tell", id=id, reward=reward)["result"]
 
     def observe(self, arm, reward, key=None):
@@ -65,30 +67,39 @@ class Raw:
     def add(self, arm):
         assert self.post("arms", arm=arm) == {"arm": arm, "state": "active"}
 
-    def change(self, arm, state):
+    def set_state(self, arm, state):
         sent = {"state": state}
         assert self.send("PATCH", f"/arms/{arm}", sent) == {"arm": arm, "state": state}
 
     def pause(self, arm):
-        self.change(arm, "paused")
+        self.set_state(arm, "paused")
 
     def resume(self, arm):
-        self.change(arm, "active")
+        self.set_state(arm, "active")
 
     def retire(self, arm):
-        self.change(arm, "retired")
+        self.set_state(arm, "retired")
+
+    def declare_rewards(self, rewards):
+        return self.post("rewards", rewards=rewards)["result"]
 
     def events(self, after=0):
-        more = True
-        while more:
+        has_more = True
+        while has_more:
             page = self.send("GET", f"/events?after={after}&limit=3")
             yield from (tuple(event.values()) for event in page["events"])
-            after, more = page["last"], page["more"]
+            after, has_more = page["last"], page["more"]
 
     def report(self):
         from kibitz.live.agent.report import from_plain
 
         return from_plain(self.send("GET", ""))
+
+    def verdict(self, delta, tolerance):
+        from kibitz.live.agent.report import verdict_from_plain
+
+        query = f"/verdict?delta={delta}&tolerance={tolerance}"
+        return verdict_from_plain(self.send("GET", query))
 
     def export(self, file):
         content = self.send("GET", f"/export?format={file.suffix[1:]}")
@@ -96,96 +107,133 @@ class Raw:
 
 
 @pytest.fixture(params=["agent", "client", "service"])
-def player(request, served, raw):
+def create_agent(request, store_and_address, service_without_network):
     """Return a function that creates an agent and returns a pair (interface, agent)."""
-    url, address = served
-    opened = []
+    url, address = store_and_address
+    interfaces = []
 
     def make(**arguments):
         name = f"agent-{next(NAMES)}"
-        setting = {"arms": ARMS, "policy": kibitz.ucb(2.0), "scale": 0.5, "seed": 1, **arguments}
+        setting = {
+            "arms": ARMS,
+            "policy": kibitz.ucb(2.0),
+            "rewards": "gaussian",
+            "scale": 0.5,
+            "seed": 1,
+            **arguments,
+        }
         agent = kibitz.agent(url, name, **setting)
-        opened.append(agent)
+        interfaces.append(agent)
         if request.param == "agent":
             return agent, agent
         if request.param == "client":
-            opened.append(kibitz.Client(address, agent=name))
-            return opened[-1], agent
-        return Raw(raw, name), agent
+            interfaces.append(kibitz.Client(address, agent=name))
+            return interfaces[-1], agent
+        return HttpAgent(service_without_network, name), agent
 
     make.kind = request.param
     yield make
-    for one in opened:
-        one.close()
+    for interface in interfaces:
+        interface.close()
 
 
 def counts(agent, *names):
     return [tuple(getattr(arm, name) for name in names) for arm in agent.arms()]
 
 
-def test_a_decision_has_an_id_a_kind_an_arm_a_key_and_a_time(player):
-    plays, agent = player()
-    asked = plays.ask(key="visit-1")
-    assert asked[:4] == (1, "pull", "blue", "visit-1")
-    assert plays.look(key="probe")[:4] == (2, "look", "green", "probe")
-    assert isinstance(asked, kibitz.Decision)
-    assert next(event.at for event in agent.events(3)) == asked.asked_at
-    assert plays.ask().id == 3
+def test_declared_rewards_are_an_event_and_limit_later_rewards(create_agent):
+    interface, agent = create_agent()
+    id = interface.ask().id
+    interface.tell(id, 0.5)
+    with pytest.raises(ValueError, match=r"are not bernoulli: decision 1 has reward 0\.5"):
+        interface.declare_rewards("bernoulli")
+    with pytest.raises(ValueError, match="rewards"):
+        interface.declare_rewards("gaussian")
+    interface.correct(id, 1.0)
+    assert interface.declare_rewards("bernoulli") == "declared"
+    assert interface.declare_rewards("bernoulli") == "duplicate"
+    with pytest.raises(ValueError, match="reward must be 0 or 1 for an agent with bernoulli rewards"):
+        interface.tell(interface.ask().id, 0.5)
+    assert interface.report().attrs["rewards"] == "bernoulli"
+    assert tuple(list(interface.events())[-2])[2:] == ("declared_bernoulli", None, None, None, None)
+    assert agent.check() == []
 
 
-def test_a_report_counts_once_and_a_different_value_is_a_conflict(player):
-    plays, agent = player()
-    id = plays.ask().id
-    assert plays.tell(id, 1.0) == "counted"
-    assert plays.tell(id, 1) == "duplicate"
+def test_settled_counts_are_reported(create_agent):
+    interface, agent = create_agent(patience=100.0, silence=0.0, rewards="bernoulli", scale=None)
+    for visit in interface.ask(n=4)[:2]:
+        interface.tell(visit.id, 1.0)
+    report = interface.report()
+    assert report["n_settled"].sum() == 0
+    assert report["n_unsettled"].sum() == 4
+    assert report["mean"].isnull().all()
+    agent.now = lambda: 4e9
+    assert agent.report()["n_settled"].sum() == 4
+
+
+def test_a_decision_has_an_id_a_kind_an_arm_a_key_and_a_time(create_agent):
+    interface, agent = create_agent()
+    decision = interface.ask(key="visit-1")
+    assert decision[:4] == (1, "pull", "blue", "visit-1")
+    assert interface.look(key="probe")[:4] == (2, "look", "green", "probe")
+    assert isinstance(decision, kibitz.Decision)
+    assert next(event.at for event in agent.events(3)) == decision.asked_at
+    assert interface.ask().id == 3
+
+
+def test_a_report_counts_once_and_a_different_value_is_a_conflict(create_agent):
+    interface, agent = create_agent()
+    id = interface.ask().id
+    assert interface.tell(id, 1.0) == "counted"
+    assert interface.tell(id, 1) == "duplicate"
     with pytest.raises(kibitz.Conflict, match=r"decision 1 was already told reward 1\.0"):
-        plays.tell(id, 0.0)
+        interface.tell(id, 0.0)
     with pytest.raises(kibitz.UnknownDecision, match=r"decision 2 of agent .* does not exist"):
-        plays.tell(2, 1.0)
+        interface.tell(2, 1.0)
     assert counts(agent, "n_pulls", "pull_sum") == [(1, 1.0), (0, 0.0), (0, 0.0)]
     assert agent.check() == []
 
 
-def test_a_key_repeats_its_decision_and_belongs_to_one_kind(player):
-    plays, agent = player()
-    asked, looked = plays.ask(key="a"), plays.look(key="b")
-    assert plays.observe("red", 0.5, key="c") == "counted"
-    assert plays.ask(key="a") == asked
-    assert plays.look(key="b") == looked
-    assert plays.observe("red", 0.5, key="c") == "duplicate"
+def test_a_key_repeats_its_decision_and_belongs_to_one_kind(create_agent):
+    interface, agent = create_agent()
+    pull, look = interface.ask(key="a"), interface.look(key="b")
+    assert interface.observe("red", 0.5, key="c") == "counted"
+    assert interface.ask(key="a") == pull
+    assert interface.look(key="b") == look
+    assert interface.observe("red", 0.5, key="c") == "duplicate"
     with pytest.raises(
         kibitz.Conflict, match=r"key 'a' belongs to decision 1 of kind 'pull' and .* for 'look'"
     ):
-        plays.look(key="a")
+        interface.look(key="a")
     with pytest.raises(
         kibitz.Conflict, match=r"key 'c' belongs to decision 3 of kind 'observe' and .* for 'pull'"
     ):
-        plays.ask(key="c")
+        interface.ask(key="c")
     with pytest.raises(
         kibitz.Conflict, match=r"key 'c' was already used to report reward 0\.5 of arm 'red'"
     ):
-        plays.observe("red", 0.25, key="c")
+        interface.observe("red", 0.25, key="c")
     assert len(list(agent.events())) == 6
 
 
-def test_a_list_of_reports_is_counted_completely_or_not_at_all(player):
-    plays, agent = player()
-    assert [decision.id for decision in plays.ask(n=30)] == list(range(1, 31))
-    plays.tell(3, 1.0)
+def test_a_list_of_reports_is_counted_completely_or_not_at_all(create_agent):
+    interface, agent = create_agent()
+    assert [decision.id for decision in interface.ask(n=30)] == list(range(1, 31))
+    interface.tell(3, 1.0)
     with pytest.raises(kibitz.Conflict):
-        plays.tell([(1, 1.0), (2, 0.0), (3, 0.0)])
+        interface.tell([(1, 1.0), (2, 0.0), (3, 0.0)])
     with pytest.raises(kibitz.UnknownDecision):
-        plays.tell([(1, 1.0), (99, 0.0)])
+        interface.tell([(1, 1.0), (99, 0.0)])
     assert sum(n for (n,) in counts(agent, "n_pulls")) == 1
-    assert plays.tell([(1, 1.0), (2, 0.0), (3, 1.0)]) == ["counted", "counted", "duplicate"]
+    assert interface.tell([(1, 1.0), (2, 0.0), (3, 1.0)]) == ["counted", "counted", "duplicate"]
     keys = [f"visit-{n}" for n in range(5)]
-    assert plays.ask(n=5, key=keys) == plays.ask(n=5, key=keys)
+    assert interface.ask(n=5, key=keys) == interface.ask(n=5, key=keys)
     assert agent.check() == []
 
 
 REWARDS = [math.nan, math.inf, -math.inf, 1e300, "1", [1], {}]
 BAD_REWARD = "reward must be|body is not valid JSON"  # JSON has no NaN and no infinity
-REFUSED = [
+INVALID_CALLS = [
     (lambda a: a.ask(key=""), "key must be a text of 1 to 500 printable characters, got ''"),
     (lambda a: a.ask(key="a\nb"), "key must be a text"),
     (lambda a: a.ask(key="\ud800"), "key must be a text|body is not valid JSON"),
@@ -211,112 +259,115 @@ REFUSED = [
 ]
 
 
-def test_invalid_values_are_rejected_and_nothing_is_written(player):
-    plays, agent = player()
-    plays.ask()
-    before = list(agent.events())
-    for call, sentence in REFUSED:
+def test_invalid_values_are_rejected_and_nothing_is_written(create_agent):
+    interface, agent = create_agent()
+    interface.ask()
+    events_before = list(agent.events())
+    for call, sentence in INVALID_CALLS:
         with pytest.raises(ValueError, match=sentence):
-            call(plays)
-    assert list(agent.events()) == before
+            call(interface)
+    assert list(agent.events()) == events_before
     assert agent.check() == []
 
 
-def test_decisions_are_forgotten_told_late_and_corrected(player):
-    plays, agent = player()
-    plays.ask()
-    assert plays.forget(1) == "forgotten"
-    assert plays.forget(1) == "duplicate"
-    assert plays.tell(1, 1.0) == "counted"
+def test_decisions_are_forgotten_told_late_and_corrected(create_agent):
+    interface, agent = create_agent()
+    interface.ask()
+    assert interface.forget(1) == "forgotten"
+    assert interface.forget(1) == "duplicate"
+    assert interface.tell(1, 1.0) == "counted"
     with pytest.raises(kibitz.Conflict, match=r"decision 1 cannot be forgotten: .* but told"):
-        plays.forget(1)
-    assert plays.correct(1, 0.25) == "corrected"
-    assert plays.correct(1, 0.25) == "duplicate"
+        interface.forget(1)
+    assert interface.correct(1, 0.25) == "corrected"
+    assert interface.correct(1, 0.25) == "duplicate"
     kinds = [event.kind for event in agent.events(3)]
     assert kinds == ["pull", "forgotten", "told", "corrected"]
     assert agent.check() == []
 
 
-def test_arms_are_added_paused_resumed_and_retired(player):
-    plays, agent = player()
-    plays.add("<b>/ä")
-    plays.pause("blue")
-    plays.pause("blue")
-    assert {plays.ask().arm for _ in range(3)} == {"green", "red", "<b>/ä"}
-    plays.resume("blue")
-    assert plays.ask(among=["blue"]).arm == "blue"
-    plays.retire("red")
+def test_arms_are_added_paused_resumed_and_retired(create_agent):
+    interface, agent = create_agent()
+    interface.add("<b>/ä")
+    interface.pause("blue")
+    interface.pause("blue")
+    assert {interface.ask().arm for _ in range(3)} == {"green", "red", "<b>/ä"}
+    interface.resume("blue")
+    assert interface.ask(among=["blue"]).arm == "blue"
+    interface.retire("red")
     with pytest.raises(ValueError, match="arm 'red' is retired and cannot be resumed"):
-        plays.resume("red")
+        interface.resume("red")
     with pytest.raises(ValueError, match="among must contain active arms only, but 'red' is retired"):
-        plays.ask(among=["red"])
+        interface.ask(among=["red"])
     assert [arm.status for arm in agent.arms()] == ["active", "active", "retired", "active"]
     assert agent.check() == []
 
 
-def test_a_policy_with_phases_waits_for_each_report(player):
-    plays, _ = player(policy=kibitz.ucb2())
-    assert plays.ask().id == 1
+def test_a_policy_with_phases_waits_for_each_report(create_agent):
+    interface, _ = create_agent(policy=kibitz.ucb2())
+    assert interface.ask().id == 1
     with pytest.raises(ValueError, match="ucb2 needs the report of each pull before the next one"):
-        plays.ask()
-    assert plays.tell(1, 0.5) == "counted"
-    assert plays.ask().id == 2
+        interface.ask()
+    assert interface.tell(1, 0.5) == "counted"
+    assert interface.ask().id == 2
     with pytest.raises(ValueError, match="arm 'blue' cannot be paused: ucb2 does not support"):
-        plays.pause("blue")
+        interface.pause("blue")
 
 
-def test_the_log_the_report_and_the_export_are_those_of_the_agent(player, tmp_path):
-    plays, agent = player()
-    for decision in plays.ask(n=20):
-        plays.tell(decision.id, decision.id % 2)
-    plays.tell(plays.look().id, 1.0)
-    plays.ask()
-    assert list(plays.events()) == list(agent.events())
-    assert list(plays.events(after=5)) == list(agent.events(5))
+def test_the_log_the_report_and_the_export_are_those_of_the_agent(create_agent, tmp_path):
+    interface, agent = create_agent()
+    for decision in interface.ask(n=20):
+        interface.tell(decision.id, decision.id % 2)
+    interface.tell(interface.look().id, 1.0)
+    interface.ask()
+    assert list(interface.events()) == list(agent.events())
+    assert list(interface.events(after=5)) == list(agent.events(5))
     agent.now = lambda: 0.0  # the age of pending decisions depends on the time
-    report, own = plays.report(), agent.report()
-    assert report.attrs == own.attrs or json.dumps(report.attrs) == json.dumps(own.attrs)
-    for name in own.data_vars:
+    assert interface.verdict(0.1, 0.01) == agent.verdict(0.1, 0.01)
+    report, agent_report = interface.report(), agent.report()
+    assert report.attrs == agent_report.attrs or json.dumps(report.attrs) == json.dumps(
+        agent_report.attrs
+    )
+    for name in agent_report.data_vars:
         if name != "oldest":
-            assert report[name].to_numpy().tolist() == own[name].to_numpy().tolist(), name
+            assert report[name].to_numpy().tolist() == agent_report[name].to_numpy().tolist(), name
     for suffix in ("csv", "jsonl", "nc"):
-        files = [tmp_path / f"{who}.{suffix}" for who in ("plays", "agent")]
-        plays.export(files[0])
+        files = [tmp_path / f"{file_stem}.{suffix}" for file_stem in ("plays", "agent")]
+        interface.export(files[0])
         agent.export(files[1])
         logs = [kibitz.from_log(file) for file in files]
         assert logs[0].means.tolist() == logs[1].means.tolist()
         assert suffix == "nc" or files[0].read_bytes() == files[1].read_bytes()
 
 
-def test_concurrent_requests_get_consecutive_ids_and_all_are_stored(player):
-    plays, agent = player()
-    answered = []
+def test_concurrent_requests_get_consecutive_ids_and_all_are_stored(create_agent):
+    interface, agent = create_agent()
+    answers = []
 
-    def work(place):
+    def work(worker):
         for n in range(10):
-            decision = plays.ask(key=f"{place}-{n}")
-            answered.append((decision.id, plays.tell(decision.id, 0.5)))
+            decision = interface.ask(key=f"{worker}-{n}")
+            answers.append((decision.id, interface.tell(decision.id, 0.5)))
 
     async def request(verb, **body):
-        return (await plays.service.call("POST", f"{plays.path}/{verb}", body))[2]
+        return (await interface.service.call("POST", f"{interface.path}/{verb}", body))[2]
 
-    async def requests(place):
+    async def requests(worker):
         for n in range(10):
-            id = (await request("ask", key=f"{place}-{n}"))["id"]
-            answered.append((id, (await request("tell", id=id, reward=0.5))["result"]))
+            id = (await request("ask", key=f"{worker}-{n}"))["id"]
+            answers.append((id, (await request("tell", id=id, reward=0.5))["result"]))
 
     async def all_requests():
-        await asyncio.gather(*(requests(place) for place in range(8)))
+        await asyncio.gather(*(requests(worker) for worker in range(8)))
 
-    if player.kind == "service":
-        plays.service.loop.run_until_complete(all_requests())
+    if create_agent.kind == "service":
+        interface.service.loop.run_until_complete(all_requests())
     else:
-        threads = [threading.Thread(target=work, args=(place,)) for place in range(8)]
+        threads = [threading.Thread(target=work, args=(worker,)) for worker in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-    assert sorted(id for id, _ in answered) == list(range(1, 81))
-    assert {result for _, result in answered} == {"counted"}
+    assert sorted(id for id, _ in answers) == list(range(1, 81))
+    assert {result for _, result in answers} == {"counted"}
     assert sum(n for (n,) in counts(agent, "n_pulls")) == 80
     assert agent.check() == []

@@ -7,7 +7,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-USE = """
+SCRIPT = """
 import sys
 import kibitz
 
@@ -15,12 +15,12 @@ def heavy():
     rooms = ("numba", "llvmlite", "kibitz.engine", "kibitz.simulation")
     return {name for name in sys.modules if name.startswith(rooms)}
 
-arguments = {"arms": ["blue", "green"], "policy": kibitz.ucb(), "scale": 0.5, "seed": 1}
+arguments = {"arms": ["blue", "green"], "rewards": "bounded", "seed": 1}
 with kibitz.agent(sys.argv[1], "checkout", **arguments) as agent:
     agent.tell(agent.ask().id, 1.0)
     agent.tell(agent.look().id, 1.0)
     agent.observe("green", 0.5)
-    agent.report(), agent.check(), list(agent.events())
+    agent.report(), agent.verdict(), agent.check(), list(agent.events())
     agent.export(sys.argv[1] + ".csv"), agent.export(sys.argv[1] + ".nc")
 kibitz.from_log(sys.argv[1] + ".nc")
 import kibitz.live.dashboard.routes, kibitz.live.service.app, kibitz.live.service.server
@@ -31,7 +31,7 @@ print(sorted(heavy()))
 
 
 def test_agents_and_the_service_import_neither_numba_nor_the_engine(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", USE, str(tmp_path / "shop.db")], capture_output=True, text=True
+    process = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(tmp_path / "shop.db")], capture_output=True, text=True
     )
-    assert done.stdout == "[]\n", done.stdout + done.stderr
+    assert process.stdout == "[]\n", process.stdout + process.stderr

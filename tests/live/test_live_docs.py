@@ -26,25 +26,25 @@ def test_every_example_runs(memory, monkeypatch, capsys):
             exec(compile(block, PAGE.name, "exec"), names)
             continue
         for line in block.splitlines():
-            words = shlex.split(line)
-            if words[:2] == ["pip", "install"]:
-                assert words[2:] == ["."]
+            arguments = shlex.split(line)
+            if arguments[:2] == ["pip", "install"]:
+                assert arguments[2:] == ["."]
                 continue
-            monkeypatch.setattr(sys, "argv", words)
-            with pytest.raises(SystemExit) as stopped:
+            monkeypatch.setattr(sys, "argv", arguments)
+            with pytest.raises(SystemExit) as exit_info:
                 main()
-            shown = capsys.readouterr()
-            assert not stopped.value.code, (line, shown.err)
-            assert shown.out.strip(), line
+            captured = capsys.readouterr()
+            assert not exit_info.value.code, (line, captured.err)
+            assert captured.out.strip(), line
 
 
 def test_printed_values_match_the_comments(memory, monkeypatch, capsys):
     monkeypatch.chdir(memory)
     block = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)[0]
     exec(compile(block, PAGE.name, "exec"), {})
-    said = re.findall(r"^print\(.*?\) +# ([^:\n]*)", block, re.MULTILINE)
-    assert capsys.readouterr().out.splitlines() == said
-    assert len(said) == 3
+    comments = re.findall(r"^print\(.*?\) +# ([^:\n]*)", block, re.MULTILINE)
+    assert capsys.readouterr().out.splitlines() == comments
+    assert len(comments) == 3
 
 
 def test_the_documented_extras_exist():

@@ -8,14 +8,20 @@ import pytest
 import xarray
 
 import kibitz
-from kibitz.live.agent.confidence import intervals
+from kibitz.live.agent.confidence import gaussian_radius
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
 def agent(memory):
-    arguments = {"arms": ["blue", "green"], "policy": kibitz.ucb(2.0), "scale": 0.5, "seed": 1}
+    arguments = {
+        "arms": ["blue", "green"],
+        "policy": kibitz.ucb(2.0),
+        "rewards": "gaussian",
+        "scale": 0.5,
+        "seed": 1,
+    }
     with kibitz.agent(memory / "shop.db", "checkout", **arguments) as agent:
         for n, decision in enumerate(agent.ask(n=10)):
             if n < 8:
@@ -27,15 +33,15 @@ def agent(memory):
         yield agent
 
 
-def expected(agent):
+def expected_means(agent):
     rewards = {"blue": [], "green": []}
-    final = {}
+    final_rewards = {}
     arms = {}
     for event in agent.events():
         if event.kind in {"told", "corrected", "observe"}:
-            final[event.id] = event.reward
+            final_rewards[event.id] = event.reward
             arms[event.id] = event.arm
-    for id, reward in final.items():
+    for id, reward in final_rewards.items():
         rewards[arms[id]].append(reward)
     return {arm: sorted(values) for arm, values in rewards.items()}
 
@@ -48,11 +54,11 @@ def test_an_exported_log_can_be_read_as_a_problem(agent, memory, suffix):
     assert isinstance(problem, kibitz.Problem)
     assert problem.arms == ("blue", "green")
     rewards = dict(zip(problem.arms, problem.values, strict=True))
-    assert {arm: sorted(values.tolist()) for arm, values in rewards.items()} == expected(agent)
+    assert {arm: sorted(values.tolist()) for arm, values in rewards.items()} == expected_means(agent)
     assert problem.n_observed.sum() == 10
-    low, high = intervals(problem.n_observed, problem.means, 0.05, problem.scale)
-    assert problem.low.tolist() == low.tolist()
-    assert problem.high.tolist() == high.tolist()
+    half_width = gaussian_radius(problem.n_observed, 0.05 / 2, problem.scale)
+    assert problem.low.tolist() == (problem.means - half_width).tolist()
+    assert problem.high.tolist() == (problem.means + half_width).tolist()
     assert np.all(problem.gap_intervals[0] <= problem.gaps)
     assert np.all(problem.gap_intervals[1] >= problem.gaps)
 
@@ -61,14 +67,14 @@ def test_exported_files_contain_every_event(agent, memory):
     for suffix in ("csv", "jsonl", "nc"):
         agent.export(memory / f"log.{suffix}")
     events = list(agent.events())
-    with (memory / "log.csv").open(newline="", encoding="utf-8") as lines:
-        rows = list(csv.DictReader(lines))
-    lines = (memory / "log.jsonl").read_text(encoding="utf-8").splitlines()
-    loaded = [json.loads(line) for line in lines]
+    with (memory / "log.csv").open(newline="", encoding="utf-8") as log_lines:
+        rows = list(csv.DictReader(log_lines))
+    log_lines = (memory / "log.jsonl").read_text(encoding="utf-8").splitlines()
+    loaded_events = [json.loads(loaded_event) for loaded_event in log_lines]
     data = xarray.load_dataset(memory / "log.nc", engine="h5netcdf")
-    assert len(rows) == len(loaded) == data.sizes["seq"] == len(events)
-    for event, row, line in zip(events, rows, loaded, strict=True):
-        assert line == event._asdict()
+    assert len(rows) == len(loaded_events) == data.sizes["seq"] == len(events)
+    for event, row, loaded_event in zip(events, rows, loaded_events, strict=True):
+        assert loaded_event == event._asdict()
         assert row["key"] == (event.key or "")
         assert row["reward"] == ("" if event.reward is None else repr(event.reward))
     assert data["arm"].to_numpy().tolist() == [event.arm for event in events]
@@ -128,3 +134,31 @@ def test_an_invalid_log_raises_value_error(memory, content, sentence):
         kibitz.from_log(memory / "none.csv")
     with pytest.raises(ValueError, match="log must be a file, a data frame or a dict"):
         kibitz.from_log(7)
+
+
+def test_a_log_with_silence_uses_decisions_up_to_the_last_silent_one(memory):
+    """Unsettled decisions are ignored: their clicks are in the log, their missing clicks are not."""
+    setting = {"rewards": "bernoulli", "patience": 10.0, "silence": 0.0, "seed": 1}
+    with kibitz.agent(memory / "s.db", "clicks", arms=["blue", "green"], **setting) as agent:
+        agent.now = lambda: 2e9
+        for number, visit in enumerate(agent.ask(n=8)):
+            if number == 3:
+                agent.tell(visit.id, True)
+        agent.now = lambda: 2e9 + 10
+        agent.tell(agent.ask().id, True)  # this decision has not settled
+        for suffix in ("csv", "jsonl", "nc"):
+            agent.export(memory / f"silent.{suffix}")
+            problem = kibitz.from_log(memory / f"silent.{suffix}")
+            assert problem.n_observed.sum() == 8
+            assert sum(values.sum() for values in problem.values) == 1
+
+
+def test_a_declaration_survives_every_format(memory):
+    setting = {"rewards": "bounded", "policy": kibitz.ucb(2.0), "seed": 1}
+    with kibitz.agent(memory / "d.db", "clicks", arms=["blue", "green"], **setting) as agent:
+        for visit in agent.ask(n=4):
+            agent.tell(visit.id, 1.0)
+        assert agent.declare_rewards("bernoulli") == "declared"
+        for suffix in ("csv", "jsonl", "nc"):
+            agent.export(memory / f"declared.{suffix}")
+            assert kibitz.from_log(memory / f"declared.{suffix}").n_observed.sum() == 4

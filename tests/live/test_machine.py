@@ -23,11 +23,13 @@ class Model:
         self.status = dict.fromkeys(arms, "active")
         self.silence = silence
         self.decisions = {}  # id: [kind, arm, key, asked_at, status, reward, told]
+        self.settled = {}  # id: the reward in the settled counts, or None
+        self.late = []  # ids of decisions that were told after they had settled
 
     def by_key(self, key):
         return next((i for i, d in self.decisions.items() if key is not None and d[2] == key), None)
 
-    def decided(self, id, kind, arm, key, at):
+    def add_decision(self, id, kind, arm, key, at):
         assert id == len(self.decisions) + 1
         assert self.status[arm] == "active"
         self.decisions[id] = [kind, arm, key, at, "pending", None, None]
@@ -35,9 +37,26 @@ class Model:
     def expire(self, now):
         for decision in self.decisions.values():
             if decision[4] == "pending" and decision[3] <= now - PATIENCE:
-                silent = self.silence != "forget"
-                decision[4] = "silent" if silent else "forgotten"
-                decision[5] = self.silence if silent else None
+                counts_as_reward = self.silence != "forget"
+                decision[4] = "silent" if counts_as_reward else "forgotten"
+                decision[5] = self.silence if counts_as_reward else None
+
+    def settle(self, now):
+        """Settle all decisions that are older than the patience, with the reward known now."""
+        if self.silence == "forget":
+            return
+        for id, decision in self.decisions.items():
+            if id not in self.settled and decision[3] <= now - PATIENCE:
+                is_pending = decision[4] == "pending"
+                self.settled[id] = self.silence if is_pending else decision[5]
+
+    def settled_rewards(self, arm):
+        """Return the settled rewards of an arm."""
+        rewards = {id: decision[5] for id, decision in self.decisions.items()}
+        if self.silence != "forget":
+            rewards = self.settled
+        arm_rewards = [reward for id, reward in rewards.items() if self.decisions[id][1] == arm]
+        return [reward for reward in arm_rewards if reward is not None]
 
     def tell(self, id, reward):
         if id not in self.decisions:
@@ -46,50 +65,59 @@ class Model:
         if decision[4] == "told":
             return "duplicate" if reward in decision[5:7] else kibitz.Conflict
         decision[4:7] = "told", reward, reward
+        if id in self.settled:
+            self.late.append(id)
         return "counted"
 
     def counts(self, arm):
-        mine = [d for d in self.decisions.values() if d[1] == arm]
-        heard = [d for d in mine if d[5] is not None]
+        arm_decisions = [d for d in self.decisions.values() if d[1] == arm]
+        told_decisions = [d for d in arm_decisions if d[5] is not None]
         return {
-            "n_asked": sum(d[0] == "pull" for d in mine),
-            "n_pending": sum(d[0] == "pull" and d[4] == "pending" for d in mine),
-            "looks_pending": sum(d[0] == "look" and d[4] == "pending" for d in mine),
-            "n_forgotten": sum(d[0] == "pull" and d[4] == "forgotten" for d in mine),
-            "looks_forgotten": sum(d[0] == "look" and d[4] == "forgotten" for d in mine),
-            "n_pulls": sum(d[0] == "pull" for d in heard),
-            "n_looks": sum(d[0] != "pull" for d in heard),
-            "pull_sum": sum(d[5] for d in heard if d[0] == "pull"),
-            "look_sum": sum(d[5] for d in heard if d[0] != "pull"),
-            "squares": sum(d[5] ** 2 for d in heard),
+            "n_asked": sum(d[0] == "pull" for d in arm_decisions),
+            "n_pending": sum(d[0] == "pull" and d[4] == "pending" for d in arm_decisions),
+            "looks_pending": sum(d[0] == "look" and d[4] == "pending" for d in arm_decisions),
+            "n_forgotten": sum(d[0] == "pull" and d[4] == "forgotten" for d in arm_decisions),
+            "looks_forgotten": sum(d[0] == "look" and d[4] == "forgotten" for d in arm_decisions),
+            "n_pulls": sum(d[0] == "pull" for d in told_decisions),
+            "n_looks": sum(d[0] != "pull" for d in told_decisions),
+            "pull_sum": sum(d[5] for d in told_decisions if d[0] == "pull"),
+            "look_sum": sum(d[5] for d in told_decisions if d[0] != "pull"),
+            "squares": sum(d[5] ** 2 for d in told_decisions),
+            "n_settled": len(self.settled_rewards(arm)),
+            "settled_sum": sum(self.settled_rewards(arm)),
+            "settled_squares": sum(reward**2 for reward in self.settled_rewards(arm)),
+            "n_late": sum(self.decisions[id][1] == arm for id in self.late),
+            "n_unsettled": 0
+            if self.silence == "forget"
+            else sum(d[1] == arm and id not in self.settled for id, d in self.decisions.items()),
         }
 
 
 class History(RuleBasedStateMachine):
-    url = None  # set by the test
+    make_url = None  # set by the test
 
     @initialize(silence=st.sampled_from(["forget", 0.0, 0.25]), policy=st.integers(0, 2))
     def begin(self, silence, policy):
-        self.place = self.url()
+        self.store_url = self.make_url()
         policy = [kibitz.ucb(2.0), kibitz.thompson(), kibitz.ucb_second()][policy]
         arms = ["a", "b", "c"]
-        arguments = {"patience": PATIENCE, "silence": silence, "seed": 1}
+        arguments = {"patience": PATIENCE, "silence": silence, "seed": 1, "rewards": "bounded"}
         self.now = 2e9
-        self.agent = kibitz.agent(self.place, "s", arms=arms, policy=policy, **arguments)
+        self.agent = kibitz.agent(self.store_url, "s", arms=arms, policy=policy, **arguments)
         self.agent.now = lambda: self.now
         self.model = Model(arms, silence)
 
-    def outcome(self, operation):
+    def call(self, operation):
         try:
             return operation()
         except ValueError as error:
             return type(error)
 
-    def asked(self, kind, operation, key):
+    def check_ask(self, kind, operation, key):
         self.model.expire(self.now)
         known = self.model.by_key(key)
         active = "active" in self.model.status.values()
-        answer = self.outcome(lambda: operation(key=key))
+        answer = self.call(lambda: operation(key=key))
         if not active:
             assert answer is ValueError
             self.refused = True
@@ -103,7 +131,7 @@ class History(RuleBasedStateMachine):
             assert answer.kind == kind
             assert answer.key == key
             assert answer.asked_at == self.now
-            self.model.decided(answer.id, kind, answer.arm, key, self.now)
+            self.model.add_decision(answer.id, kind, answer.arm, key, self.now)
             return
         # After an error or a repeated key, overdue decisions may be pending until the next ask.
         self.settle()
@@ -112,7 +140,7 @@ class History(RuleBasedStateMachine):
         """Ask once more, because an error may have undone the expiry of overdue decisions."""
         if any(s == "active" for s in self.model.status.values()):
             decision = self.agent.ask()
-            self.model.decided(decision.id, "pull", decision.arm, None, self.now)
+            self.model.add_decision(decision.id, "pull", decision.arm, None, self.now)
         else:
             self.agent.resume(next(a for a, s in self.model.status.items() if s == "paused"))
             arm = next(a for a, s in self.model.status.items() if s == "paused")
@@ -121,11 +149,11 @@ class History(RuleBasedStateMachine):
 
     @rule(key=KEYS)
     def ask(self, key):
-        self.asked("pull", self.agent.ask, key)
+        self.check_ask("pull", self.agent.ask, key)
 
     @rule(key=KEYS)
     def look(self, key):
-        self.asked("look", self.agent.look, key)
+        self.check_ask("look", self.agent.look, key)
 
     @rule(n=st.integers(1, 4))
     def ask_many(self, n):
@@ -133,23 +161,23 @@ class History(RuleBasedStateMachine):
             return
         self.model.expire(self.now)
         for decision in self.agent.ask(n=n):
-            self.model.decided(decision.id, "pull", decision.arm, None, self.now)
+            self.model.add_decision(decision.id, "pull", decision.arm, None, self.now)
 
     @rule(id=st.integers(1, 30), reward=REWARDS)
     def tell(self, id, reward):
         expected = self.model.tell(id, reward)
-        assert self.outcome(lambda: self.agent.tell(id, reward)) == expected
+        assert self.call(lambda: self.agent.tell(id, reward)) == expected
 
     @rule(arm=st.sampled_from(["a", "b", "c", "d"]), reward=REWARDS, key=KEYS)
     def observe(self, arm, reward, key):
         known = self.model.by_key(key)
-        answer = self.outcome(lambda: self.agent.observe(arm, reward, key))
+        answer = self.call(lambda: self.agent.observe(arm, reward, key))
         if arm not in self.model.status:
             assert answer is ValueError
         elif known is not None:
             kind, seen, _, _, _, value, _ = self.model.decisions[known]
-            same = kind == "observe" and seen == arm and value == reward
-            assert answer == ("duplicate" if same else kibitz.Conflict)
+            is_duplicate = kind == "observe" and seen == arm and value == reward
+            assert answer == ("duplicate" if is_duplicate else kibitz.Conflict)
         else:
             assert answer == "counted"
             id = len(self.model.decisions) + 1
@@ -158,7 +186,7 @@ class History(RuleBasedStateMachine):
     @rule(id=st.integers(1, 20))
     def forget(self, id):
         decision = self.model.decisions.get(id)
-        answer = self.outcome(lambda: self.agent.forget(id))
+        answer = self.call(lambda: self.agent.forget(id))
         if decision is None:
             assert answer is kibitz.UnknownDecision
         elif decision[4] in {"pending", "forgotten"}:
@@ -172,7 +200,7 @@ class History(RuleBasedStateMachine):
         decision = self.model.decisions.get(id)
         if decision is not None and decision[0] == "observe":
             return  # the model stores only one value of an observation
-        answer = self.outcome(lambda: self.agent.correct(id, reward))
+        answer = self.call(lambda: self.agent.correct(id, reward))
         if decision is None:
             assert answer is kibitz.UnknownDecision
         elif decision[5] is None:
@@ -182,22 +210,25 @@ class History(RuleBasedStateMachine):
         else:
             assert answer == "corrected"
             decision[4:6] = "told", reward
+            if self.model.settled.get(id) is not None:
+                self.model.settled[id] = reward
 
     @rule(seconds=st.sampled_from([1.0, 50.0, 150.0]))
     def wait(self, seconds):
         self.now += seconds
+        self.model.settle(self.now)
 
-    @rule(arm=st.sampled_from(["a", "b", "c", "d"]), what=st.sampled_from(["pause", "resume"]))
-    def change(self, arm, what):
-        answer = self.outcome(lambda: getattr(self.agent, what)(arm))
+    @rule(arm=st.sampled_from(["a", "b", "c", "d"]), verb=st.sampled_from(["pause", "resume"]))
+    def change(self, arm, verb):
+        answer = self.call(lambda: getattr(self.agent, verb)(arm))
         if arm in self.model.status:
-            self.model.status[arm] = "paused" if what == "pause" else "active"
+            self.model.status[arm] = "paused" if verb == "pause" else "active"
         else:
             assert answer is ValueError
 
     @rule()
     def add(self):
-        answer = self.outcome(lambda: self.agent.add("d"))
+        answer = self.call(lambda: self.agent.add("d"))
         assert (answer is ValueError) == ("d" in self.model.status)
         self.model.status.setdefault("d", "active")
 
@@ -212,7 +243,7 @@ class History(RuleBasedStateMachine):
         with pytest.raises(RuntimeError):
             self.agent.store.write(work)
         self.agent.close()
-        self.agent = kibitz.agent(self.place, "s")
+        self.agent = kibitz.agent(self.store_url, "s")
         self.agent.now = lambda: self.now
 
     @invariant()
@@ -231,9 +262,9 @@ class History(RuleBasedStateMachine):
             self.agent.close()
 
 
-def run(place, n):
-    made = type("Run", (History,), {"url": staticmethod(place)})
-    case = made.TestCase
+def run(make_url, n):
+    machine = type("Run", (History,), {"make_url": staticmethod(make_url)})
+    case = machine.TestCase
     case.settings = settings(
         max_examples=n,
         stateful_step_count=30,
@@ -249,7 +280,7 @@ def test_random_histories_in_sqlite(memory):
 
 
 def test_random_histories_in_postgresql(postgresql):
-    def place():
+    def make_url():
         postgresql_address = postgresql.get_uri()
         import psycopg
 
@@ -258,4 +289,4 @@ def test_random_histories_in_postgresql(postgresql):
             connection.execute("drop schema if exists kibitz cascade")
         return postgresql_address
 
-    run(place, 15)
+    run(make_url, 15)

@@ -14,7 +14,7 @@ from kibitz.live.service.auth import create_token
 
 pytestmark = pytest.mark.slow
 
-HERE = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+SEARCH_PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 NODE_PACKAGES = ("openapi-typescript@7", "openapi-fetch@0", "typescript@5", "@types/node@20")
 
 CONFIG = """
@@ -82,34 +82,40 @@ check(events.data.events[0].seq === 3, events.data);
 """
 
 
-def tool(name):
+def find_tool(name):
     """Return the path of a program, or skip the test."""
-    found = shutil.which(name, path=HERE)
-    if found is None:
+    path = shutil.which(name, path=SEARCH_PATH)
+    if path is None:
         pytest.skip(f"{name} is not installed: the document was NOT tried with it")
-    return found
+    return path
 
 
-def run(*words, cwd):
+def run(*command, cwd):
     """Run a program; on failure, show its output."""
-    environment = {**os.environ, "PATH": HERE, "NO_COLOR": "1"}
-    done = subprocess.run(
-        [str(word) for word in words], cwd=cwd, env=environment, capture_output=True, text=True,
-        timeout=300,
+    environment = {**os.environ, "PATH": SEARCH_PATH, "NO_COLOR": "1"}
+    process = subprocess.run(
+        [str(argument) for argument in command], cwd=cwd, env=environment, capture_output=True,
+        text=True, timeout=300,
     )  # fmt: skip
-    assert done.returncode == 0, f"{done.stdout[-6000:]}\n{done.stderr[-3000:]}"
-    return done.stdout
+    assert process.returncode == 0, f"{process.stdout[-6000:]}\n{process.stderr[-3000:]}"
+    return process.stdout
 
 
 @pytest.fixture
-def shop(memory, listening):
+def address_and_token(memory, serve_store):
     """Return the address of a service with one agent, and a token."""
     url = str(memory / "shop.db")
     with kibitz.agent(
-        url, "a/b", arms=["blue", "c/d", "green"], policy=kibitz.ucb(), scale=0.5, seed=1
+        url,
+        "a/b",
+        arms=["blue", "c/d", "green"],
+        policy=kibitz.ucb(),
+        rewards="gaussian",
+        scale=0.5,
+        seed=1,
     ) as agent:
         token = create_token(agent.store, "admin")
-    with listening(url) as address:
+    with serve_store(url) as address:
         yield address, token
 
 
@@ -117,11 +123,13 @@ def shop(memory, listening):
 def document(memory, service, tmp_path):
     """Return the OpenAPI document and the path of a file that contains it."""
     url = str(memory / "document.db")
-    kibitz.agent(url, "a", arms=["b", "c"], policy=kibitz.ucb()).close()
-    found = service(url).send("GET", "/openapi.json")[2]
+    kibitz.agent(
+        url, "a", arms=["b", "c"], policy=kibitz.ucb(), rewards="gaussian", scale=1.0
+    ).close()
+    document = service(url).send("GET", "/openapi.json")[2]
     file = tmp_path / "openapi.json"
-    file.write_text(json.dumps(found))
-    return found, file
+    file.write_text(json.dumps(document))
+    return document, file
 
 
 def test_the_document_is_valid(document):
@@ -132,8 +140,8 @@ def test_the_document_is_valid(document):
     validate(document[0])
 
 
-def test_schemathesis_finds_no_deviation(shop, tmp_path):
-    program, (address, token) = tool("schemathesis"), shop
+def test_schemathesis_finds_no_deviation(address_and_token, tmp_path):
+    program, (address, token) = find_tool("schemathesis"), address_and_token
     (tmp_path / "schemathesis.toml").write_text(CONFIG)
     run(
         program, "--config-file", "schemathesis.toml", "run", f"{address}/openapi.json",
@@ -142,26 +150,26 @@ def test_schemathesis_finds_no_deviation(shop, tmp_path):
     )  # fmt: skip
 
 
-def test_a_python_client_is_generated_and_works(shop, document, tmp_path):
-    program = tool("openapi-python-client")
-    words = ("generate", "--path", document[1], "--meta", "none", "--fail-on-warning")
-    run(program, *words, "--output-path", "generated", cwd=tmp_path)
+def test_a_python_client_is_generated_and_works(address_and_token, document, tmp_path):
+    program = find_tool("openapi-python-client")
+    arguments = ("generate", "--path", document[1], "--meta", "none", "--fail-on-warning")
+    run(program, *arguments, "--output-path", "generated", cwd=tmp_path)
     (tmp_path / "client.py").write_text(PYTHON)
-    run(Path(program).parent / "python", "client.py", *shop, cwd=tmp_path)
+    run(Path(program).parent / "python", "client.py", *address_and_token, cwd=tmp_path)
 
 
-def test_a_typescript_client_is_generated_and_works(shop, document, tmp_path):
-    npm, node = tool("npm"), tool("node")
+def test_a_typescript_client_is_generated_and_works(address_and_token, document, tmp_path):
+    npm, node = find_tool("npm"), find_tool("node")
     (tmp_path / "package.json").write_text('{"type": "module", "private": true}')
-    words = ("install", "--no-package-lock", "--no-save", "--no-audit", "--no-fund")
-    installed = subprocess.run(
-        [npm, *words, *NODE_PACKAGES], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    arguments = ("install", "--no-package-lock", "--no-save", "--no-audit", "--no-fund")
+    process = subprocess.run(
+        [npm, *arguments, *NODE_PACKAGES], cwd=tmp_path, capture_output=True, text=True, timeout=300
     )
-    if installed.returncode != 0:
+    if process.returncode != 0:
         pytest.skip("npm could not install openapi-typescript: the document was NOT tried with it")
     programs = tmp_path / "node_modules" / ".bin"
     run(programs / "openapi-typescript", document[1], "-o", "api.d.ts", cwd=tmp_path)
     (tmp_path / "client.ts").write_text(TYPESCRIPT)
     options = "--strict --target es2022 --module esnext --moduleResolution bundler --skipLibCheck"
     run(programs / "tsc", *options.split(), "client.ts", cwd=tmp_path)
-    run(node, "client.js", *shop, cwd=tmp_path)
+    run(node, "client.js", *address_and_token, cwd=tmp_path)

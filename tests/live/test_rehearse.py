@@ -9,15 +9,19 @@ from kibitz.live.agent import rehearse as rehearsal
 pytestmark = pytest.mark.slow
 
 PROBLEM = kibitz.gaussian([0.9, 0.5, 0.7, 0.2], sd=2.0)
-SHORT = {"horizon": 150, "runs": 2, "seed": 3}
+SETTING = {"horizon": 150, "runs": 2, "seed": 3}
 
 
-def rehearse(problem, policy, *, horizon, runs, seed, rate=0.0, **more):
+def rehearse(problem, policy, *, horizon, runs, seed, rate=0.0, **agent_options):
     """Rehearse an agent and simulate the same runs, as `kibitz rehearse` does."""
-    play = {"horizon": horizon, "runs": runs, "seed": seed}
+    options = {"horizon": horizon, "runs": runs, "seed": seed}
     feedback = kibitz.active(rate) if rate else kibitz.bandit()
-    beside = kibitz.simulate(problem, feedback, {"simulator": policy}, **play, engine="step")
-    return rehearsal.rehearse(problem, policy, **play, rate=rate, beside=beside, **more)
+    simulated_data = kibitz.simulate(
+        problem, feedback, {"simulator": policy}, **options, engine="step"
+    )
+    return rehearsal.rehearse(
+        problem, policy, **options, rate=rate, beside=simulated_data, **agent_options
+    )
 
 
 @pytest.mark.parametrize(
@@ -25,29 +29,29 @@ def rehearse(problem, policy, *, horizon, runs, seed, rate=0.0, **more):
     [PROBLEM, kibitz.bernoulli([0.3, 0.6]), kibitz.empirical([[0.0, 1.0], [3.0, -1.0, 2.0]])],
 )
 def test_with_immediate_reports_the_agent_reproduces_simulated_runs(problem, memory):
-    data = rehearse(problem, kibitz.ucb(2.0), **SHORT, rate=0.3, store=memory / "r.db")
+    data = rehearse(problem, kibitz.ucb(2.0), **SETTING, rate=0.3, store=memory / "r.db")
     assert data["policy"].to_numpy().tolist() == ["agent", "simulator"]
-    ours, theirs = data["regret"].to_numpy()
-    np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+    agent_regret, simulated_regret = data["regret"].to_numpy()
+    np.testing.assert_allclose(agent_regret, simulated_regret, rtol=1e-12)
     assert data["n_duplicates"].sum() == 0
 
 
 def test_duplicates_change_nothing(memory):
-    data = rehearse(PROBLEM, kibitz.ucb(2.0), **SHORT, duplicates=0.5, store=memory / "r.db")
-    ours, theirs = data["regret"].to_numpy()
-    np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+    data = rehearse(PROBLEM, kibitz.ucb(2.0), **SETTING, duplicates=0.5, store=memory / "r.db")
+    agent_regret, simulated_regret = data["regret"].to_numpy()
+    np.testing.assert_allclose(agent_regret, simulated_regret, rtol=1e-12)
     assert 100 < data["n_duplicates"].sum() < 200
 
 
 def test_delay_and_loss_change_the_decisions(memory):
     data = rehearse(
-        PROBLEM, kibitz.ucb(2.0), **SHORT, delay=20, loss=0.3, rate=0.2, store=memory / "r.db"
+        PROBLEM, kibitz.ucb(2.0), **SETTING, delay=20, loss=0.3, rate=0.2, store=memory / "r.db"
     )
-    ours, theirs = data["regret"].to_numpy()
-    assert not np.allclose(ours, theirs)
+    agent_regret, simulated_regret = data["regret"].to_numpy()
+    assert not np.allclose(agent_regret, simulated_regret)
     with kibitz.agent(memory / "r.db", "rehearsal-0") as agent:
-        forgotten = sum(arm.n_forgotten for arm in agent.arms())
-    assert 10 < forgotten < 90
+        n_forgotten = sum(arm.n_forgotten for arm in agent.arms())
+    assert 10 < n_forgotten < 90
 
 
 def test_a_rehearsal_needs_a_new_store(memory):
@@ -68,4 +72,23 @@ def test_a_rehearsal_needs_a_new_store(memory):
 )
 def test_invalid_arguments_raise_value_error(arguments, sentence):
     with pytest.raises(ValueError, match=sentence):
-        rehearsal.rehearse(PROBLEM, kibitz.ucb(2.0), **{**SHORT, **arguments})
+        rehearsal.rehearse(PROBLEM, kibitz.ucb(2.0), **{**SETTING, **arguments})
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.3])
+def test_silence_counts_at_once(memory, rate):
+    """If clicks are reported at once, an agent that counts silence decides as the simulator does.
+
+    No missing click is reported, and the patience is half of the horizon. A pending decision counts
+    as no click, so the policy sees the same counts as in the simulation.
+    """
+    data = rehearse(
+        kibitz.bernoulli([0.3, 0.1, 0.2]), kibitz.kibitzer(rewards="bernoulli"), horizon=120, runs=2,
+        seed=3, rate=rate, patience=60, silence=0, store=memory / "r.db",
+    )  # fmt: skip
+    agent, simulator = data["regret"].to_numpy()
+    np.testing.assert_allclose(agent, simulator, rtol=0, atol=1e-9)
+    with kibitz.agent(memory / "r.db", "rehearsal-0") as agent:
+        agent.now = lambda: 0.0  # no decision settles after the last event
+        assert sum(arm.n_unsettled for arm in agent.arms()) >= 60
+        assert agent.config.silence == 0.0

@@ -27,15 +27,21 @@ PATH = "/v1/agents/checkout"
 
 def create_agent(url):
     return kibitz.agent(
-        url, "checkout", arms=["blue", "green"], policy=kibitz.ucb(), scale=0.5, seed=1
+        url,
+        "checkout",
+        arms=["blue", "green"],
+        policy=kibitz.ucb(),
+        rewards="gaussian",
+        scale=0.5,
+        seed=1,
     )
 
 
 @pytest.fixture
-def shop(memory, listening):
+def agent_and_host(memory, serve_store):
     """Return an agent and the address of its service."""
     url = str(memory / "shop.db")
-    with create_agent(url) as agent, listening(url) as address:
+    with create_agent(url) as agent, serve_store(url) as address:
         yield agent, urlsplit(address).netloc
 
 
@@ -54,71 +60,71 @@ class Stream:
         self.answer.close()
         self.connection.close()
 
-    def next(self):
+    def read_event(self):
         """Return the fields of the next event, or None at the end; skip comments."""
-        found = {}
+        fields = {}
         while line := self.answer.readline().decode():
             name, _, value = line.rstrip("\n").partition(": ")
-            if line == "\n" and "data" in found:
-                return found
+            if line == "\n" and "data" in fields:
+                return fields
             if line != "\n" and name:
-                found[name] = value
+                fields[name] = value
         return None
 
 
 # ------------------------------------------------------------------------------------- streams
 
 
-def test_a_stream_sends_events_of_all_writers_and_resumes(shop):
-    agent, host = shop
+def test_a_stream_sends_events_of_all_writers_and_resumes(agent_and_host):
+    agent, host = agent_and_host
     with Stream(host, f"{PATH}/events") as stream:
         assert stream.answer.status == 200
         assert stream.answer.getheader("content-type").startswith("text/event-stream")
         assert stream.answer.getheader("cache-control") == "no-store"
-        assert [stream.next()["event"] for _ in range(2)] == ["added", "added"]
-        began = time.monotonic()
+        assert [stream.read_event()["event"] for _ in range(2)] == ["added", "added"]
+        start = time.monotonic()
         agent.ask(key="<b>: ä")  # directly in the store, as another process would
-        event = stream.next()
-        assert time.monotonic() - began < 5
+        event = stream.read_event()
+        assert time.monotonic() - start < 5
         assert (event["id"], event["event"]) == ("3", "pull")
-        told = json.loads(event["data"])
-        assert told == next(agent.events(2))._asdict()
+        tell_event = json.loads(event["data"])
+        assert tell_event == next(agent.events(2))._asdict()
         with kibitz.Client(f"http://{host}") as client:
             client.tell(1, 0.5)
-        assert stream.next()["event"] == "told"
+        assert stream.read_event()["event"] == "told"
     with Stream(host, f"{PATH}/events?after=1", **{"Last-Event-ID": "3"}) as stream:
-        assert stream.next()["id"] == "4"
+        assert stream.read_event()["id"] == "4"
     with Stream(host, f"{PATH}/events?after=2") as stream:
-        assert stream.next()["id"] == "3"
+        assert stream.read_event()["id"] == "3"
 
 
-def test_a_stream_ends_when_its_token_is_revoked(shop):
-    agent, host = shop
+def test_a_stream_ends_when_its_token_is_revoked(agent_and_host):
+    agent, host = agent_and_host
     token = tokens.create_token(agent.store, "read")
     time.sleep(tokens.TOKEN_CACHE_SECONDS)
     with Stream(host, f"{PATH}/events") as stream:
         assert stream.answer.status == 401
     with Stream(host, f"{PATH}/events?after=2", Authorization=f"Bearer {token}") as stream:
         agent.ask()
-        assert stream.next()["id"] == "3"
+        assert stream.read_event()["id"] == "3"
         tokens.revoke_token(agent.store, 1)
         time.sleep(tokens.TOKEN_CACHE_SECONDS + 0.1)
         agent.ask()
-        assert stream.next() is None
+        assert stream.read_event() is None
 
 
-def test_many_streams_do_not_slow_down_requests(shop):
-    _, host = shop
+def test_many_streams_do_not_slow_down_requests(agent_and_host):
+    _, host = agent_and_host
     streams = [Stream(host, f"{PATH}/events") for _ in range(20)]
     with kibitz.Client(f"http://{host}") as client:
-        began = time.monotonic()
+        start = time.monotonic()
         for _ in range(20):
             client.tell(client.ask().id, 1.0)
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - start < 10
     for stream in streams:
         with stream:
-            seen = [stream.next()["id"] for _ in range(42)]
-            assert seen == [str(n) for n in range(1, 43)]
+            event_ids = [stream.read_event()["id"] for _ in range(42)]
+            assert event_ids == [str(n) for n in range(1, 43)]
 
 
 # ---------------------------------------------------------- slow clients, malformed requests
@@ -127,61 +133,61 @@ def test_many_streams_do_not_slow_down_requests(shop):
 @contextlib.contextmanager
 def sockets(host, n, content):
     name, _, port = host.partition(":")
-    opened = [socket.create_connection((name, int(port)), 10) for _ in range(n)]
+    connections = [socket.create_connection((name, int(port)), 10) for _ in range(n)]
     try:
-        for one in opened:
-            one.sendall(content)
-        yield opened
+        for connection in connections:
+            connection.sendall(content)
+        yield connections
     finally:
-        for one in opened:
-            one.close()
+        for connection in connections:
+            connection.close()
 
 
-def test_slow_clients_time_out_and_block_nobody(shop, monkeypatch):
-    agent, host = shop
+def test_slow_clients_time_out_and_block_nobody(agent_and_host, monkeypatch):
+    agent, host = agent_and_host
     monkeypatch.setattr(running, "MAX_HEADER_SECONDS", 1.0)
     monkeypatch.setattr(wire, "MAX_BODY_SECONDS", 1.0)
     head = f"POST {PATH}/ask HTTP/1.1\r\nHost: localhost\r\n".encode()
-    half = head + b"Content-Type: application/json\r\nContent-Length: 20\r\n\r\n{"
+    partial_request = head + b"Content-Type: application/json\r\nContent-Length: 20\r\n\r\n{"
     get = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
     with (
-        sockets(host, 50, b"") as silent,
-        sockets(host, 50, head) as heads,
-        sockets(host, 50, half) as halves,
-        sockets(host, 5, get) as seconds,
+        sockets(host, 50, b"") as silent_sockets,
+        sockets(host, 50, head) as head_sockets,
+        sockets(host, 50, partial_request) as partial_sockets,
+        sockets(host, 5, get) as reused_sockets,
     ):
-        for one in seconds:
-            answer = http.client.HTTPResponse(one)
+        for client_socket in reused_sockets:
+            answer = http.client.HTTPResponse(client_socket)
             answer.begin()
             assert answer.status == 200
             assert json.loads(answer.read()) == {"status": "ok"}  # the body may come in two parts
-            one.sendall(get[:10])
+            client_socket.sendall(get[:10])
         with kibitz.Client(f"http://{host}") as client:
             assert client.ask().id == 1
-        for one in [*silent, *heads]:
-            assert one.recv(1000) == b""
-        for one in halves:
-            answer = http.client.HTTPResponse(one)
+        for client_socket in [*silent_sockets, *head_sockets]:
+            assert client_socket.recv(1000) == b""
+        for client_socket in partial_sockets:
+            answer = http.client.HTTPResponse(client_socket)
             answer.begin()
             assert answer.status == 408
             assert json.loads(answer.read())["error"]["code"] == "too_slow"
-            assert one.recv(1000) == b""  # the connection is closed
-        for one in seconds:
-            assert one.recv(1000) == b""
+            assert client_socket.recv(1000) == b""  # the service closed the connection
+        for client_socket in reused_sockets:
+            assert client_socket.recv(1000) == b""
     assert len(list(agent.events())) == 3
 
 
-def test_a_body_that_is_too_large_closes_the_connection(shop):
-    _, host = shop
+def test_a_body_that_is_too_large_closes_the_connection(agent_and_host):
+    _, host = agent_and_host
     head = f"POST {PATH}/tell HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999\r\n\r\n"
-    with sockets(host, 1, head.encode()) as [one]:
-        answer = http.client.HTTPResponse(one)
+    with sockets(host, 1, head.encode()) as [connection]:
+        answer = http.client.HTTPResponse(connection)
         answer.begin()
         assert answer.status == 413
         assert answer.getheader("connection") == "close"
         answer.read()
         with contextlib.suppress(ConnectionError):
-            assert one.recv(1000) == b""
+            assert connection.recv(1000) == b""
 
 
 class Transport(asyncio.Transport):
@@ -206,7 +212,7 @@ class Transport(asyncio.Transport):
     resume_reading = pause_reading
 
 
-def nonsense(rng):
+def make_random_bytes(rng):
     """Return random bytes, or a request with some bytes changed."""
     if rng.random() < 0.5:
         return rng.randbytes(rng.randrange(1, 200))
@@ -222,7 +228,7 @@ def test_ten_thousand_random_strings_do_not_break_the_parser(memory, monkeypatch
     monkeypatch.setattr(wire, "MAX_BODY_SECONDS", 0.01)
     url, rng = str(memory / "shop.db"), random.Random(1)
     agent = create_agent(url)
-    before = list(agent.events())
+    events_before = list(agent.events())
     service = app(url)
     config = running.create_server(service).config
     config.load()
@@ -234,33 +240,33 @@ def test_ten_thousand_random_strings_do_not_break_the_parser(memory, monkeypatch
             protocol = config.http_protocol_class(config, state, {}, _loop=loop)
             transport = Transport()
             protocol.connection_made(transport)
-            sent = nonsense(rng)
-            protocol.data_received(sent)
+            sent_bytes = make_random_bytes(rng)
+            protocol.data_received(sent_bytes)
             if state.tasks:
                 async with asyncio.timeout(20):
                     await asyncio.gather(*state.tasks)
             if transport.written:
                 status = int(transport.written[9:12])
                 statuses.add(status)
-                assert status < 500 or status == 505, (sent, transport.written)
+                assert status < 500 or status == 505, (sent_bytes, transport.written)
             protocol._stop_timer()
             protocol._unset_keepalive_if_required()
         await service.state.writer.finish()
 
     asyncio.run(receive_all())
     assert {400, 404} <= statuses
-    assert list(agent.events()) == before
+    assert list(agent.events()) == events_before
     agent.close()
     service.state.store.close()
 
 
-def test_malformed_http_is_answered_with_a_json_error(shop):
-    _, host = shop
-    with sockets(host, 1, b"\x16\x03\x01 hello\r\n\r\n") as [one]:
-        answer = http.client.HTTPResponse(one)
+def test_malformed_http_is_answered_with_a_json_error(agent_and_host):
+    _, host = agent_and_host
+    with sockets(host, 1, b"\x16\x03\x01 hello\r\n\r\n") as [connection]:
+        answer = http.client.HTTPResponse(connection)
         answer.begin()
         assert answer.status == 400
-        assert json.loads(answer.read()) == running.NOT_HTTP
+        assert json.loads(answer.read()) == running.NOT_HTTP_ERROR
         assert answer.getheader("x-content-type-options") == "nosniff"
 
 
@@ -285,12 +291,12 @@ class Program:
         return self.process.returncode, errors
 
 
-def hammer(host, place, statuses, acknowledged):
+def ask_until_stopped(host, number, statuses, acknowledged):
     """Ask as fast as possible, without retries, until the service stops."""
     connection = http.client.HTTPConnection(host, timeout=20)
     for n in range(100_000):
         try:
-            connection.request("POST", f"{PATH}/ask", headers={"Idempotency-Key": f"{place}-{n}"})
+            connection.request("POST", f"{PATH}/ask", headers={"Idempotency-Key": f"{number}-{n}"})
             answer = connection.getresponse()
             content = json.loads(answer.read())
         except (OSError, http.client.HTTPException):
@@ -306,30 +312,33 @@ def test_clients_lose_nothing_when_the_service_is_stopped_or_killed(memory):
     agent = create_agent(url)
     program = Program(url)
     host = urlsplit(program.address).netloc
-    statuses, acknowledged, told = [], [], []
+    statuses, acknowledged, tell_results = [], [], []
 
-    def patient(place):
+    def ask_with_retries(number):
         with kibitz.Client(program.address, patience=60) as client:
             for n in range(60):
-                decision = client.ask(key=f"patient-{place}-{n}")
-                told.append((decision.id, client.tell(decision.id, 1.0)))
+                decision = client.ask(key=f"patient-{number}-{n}")
+                tell_results.append((decision.id, client.tell(decision.id, 1.0)))
                 time.sleep(0.05)
 
     threads = [
-        *(threading.Thread(target=hammer, args=(host, p, statuses, acknowledged)) for p in range(6)),
-        *(threading.Thread(target=patient, args=(p,)) for p in range(4)),
+        *(
+            threading.Thread(target=ask_until_stopped, args=(host, p, statuses, acknowledged))
+            for p in range(6)
+        ),
+        *(threading.Thread(target=ask_with_retries, args=(p,)) for p in range(4)),
     ]
     stream = Stream(host, f"{PATH}/events?after=2")
     for thread in threads:
         thread.start()
     while len(acknowledged) < 100:
         time.sleep(0.01)
-    began = time.monotonic()
+    start = time.monotonic()
     code, errors = program.stop(signal.SIGTERM)
     assert (code, errors) == (0, "")
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - start < 20
     with stream:
-        while stream.next() is not None:
+        while stream.read_event() is not None:
             pass  # the stream must end
     port = host.rpartition(":")[2]
     program = Program(url, port)
@@ -340,35 +349,39 @@ def test_clients_lose_nothing_when_the_service_is_stopped_or_killed(memory):
         thread.join(60)
     assert program.stop(signal.SIGINT) == (0, "")
     assert set(statuses) == {200, 503}
-    log = {event.id: event for event in agent.events() if event.kind == "pull"}
-    assert set(acknowledged) <= set(log)
+    pulls_by_id = {event.id: event for event in agent.events() if event.kind == "pull"}
+    assert set(acknowledged) <= set(pulls_by_id)
     assert len(acknowledged) == len(set(acknowledged))
-    assert len(told) == 240
-    assert {id for id, _ in told} <= set(log)
+    assert len(tell_results) == 240
+    assert {id for id, _ in tell_results} <= set(pulls_by_id)
     assert sum(arm.n_pulls for arm in agent.arms()) == 240
     assert agent.check() == []
     agent.close()
 
 
-def test_several_services_on_one_store_count_every_report_once(served, listening):
-    url, address = served
+def test_several_services_on_one_store_count_every_report_once(store_and_address, serve_store):
+    url, address = store_and_address
     name = "several"
     policy = kibitz.ucb()
     with (
-        kibitz.agent(url, name, arms=["a", "b"], policy=policy, scale=0.5) as agent,
-        listening(url) as other,
+        kibitz.agent(
+            url, name, arms=["a", "b"], policy=policy, rewards="gaussian", scale=0.5
+        ) as agent,
+        serve_store(url) as other_address,
     ):
         ids = []
 
-        def work(place, where):
-            with kibitz.Client(where, agent=name) as client:
+        def work(number, address):
+            with kibitz.Client(address, agent=name) as client:
                 for n in range(15):
-                    decision = client.ask(key=f"{place % 2}-{n}")  # two clients use the same keys
+                    decision = client.ask(key=f"{number % 2}-{n}")  # two clients use the same keys
                     ids.append(decision.id)
                     client.tell(decision.id, 0.5)
 
-        wheres = [address, address, other, other]
-        threads = [threading.Thread(target=work, args=pair) for pair in enumerate(wheres)]
+        addresses = [address, address, other_address, other_address]
+        threads = [
+            threading.Thread(target=work, args=arguments) for arguments in enumerate(addresses)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:

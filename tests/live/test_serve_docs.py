@@ -16,23 +16,23 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "serve.md"
-TEXT = PAGE.read_text(encoding="utf-8")
+PAGE_TEXT = PAGE.read_text(encoding="utf-8")
 
 
-def blocks(*languages):
-    found = re.findall(r"^```(\w+)\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)
-    return [(language, block) for language, block in found if language in languages]
+def find_blocks(*languages):
+    all_blocks = re.findall(r"^```(\w+)\n(.*?)^```", PAGE_TEXT, re.MULTILINE | re.DOTALL)
+    return [(language, block) for language, block in all_blocks if language in languages]
 
 
 @pytest.mark.skipif(not (shutil.which("curl") and shutil.which("bash")), reason="needs curl and bash")
 def test_every_example_runs(memory):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = str(free.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as free_socket:
+        port = str(free_socket.getsockname()[1])
     program = memory / "kibitz"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m kibitz.cli "$@"\n')
     program.chmod(0o755)
     script = ["set -eu", "set -o pipefail", "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT"]
-    for n, (language, block) in enumerate(blocks("sh", "py")):
+    for n, (language, block) in enumerate(find_blocks("sh", "py")):
         if language == "py":
             (memory / f"{n}.py").write_text(block.replace("8765", port))
             script.append(f"export TOKEN; {sys.executable} {n}.py")
@@ -42,7 +42,7 @@ def test_every_example_runs(memory):
                 continue
             script.append(line.replace("--silent", "--silent --fail-with-body --max-time 20"))
             script.append("echo" if line.startswith("curl") else ":")
-    done = subprocess.run(
+    process = subprocess.run(
         ["bash", "-c", "\n".join(script)],
         cwd=memory,
         env={**os.environ, "PATH": f"{memory}:{os.environ['PATH']}"},
@@ -50,16 +50,16 @@ def test_every_example_runs(memory):
         text=True,
         timeout=120,
     )
-    assert (done.returncode, done.stderr) == (0, ""), done.stdout
-    lines = [line for line in done.stdout.splitlines() if line.startswith(("{", "["))]
-    said = [json.loads(line) for line in blocks("json")[0][1].splitlines()]
+    assert (process.returncode, process.stderr) == (0, ""), process.stdout
+    lines = [line for line in process.stdout.splitlines() if line.startswith(("{", "["))]
+    documented_answers = [json.loads(line) for line in find_blocks("json")[0][1].splitlines()]
     assert json.loads(lines[0]) == {"status": "ok"}
-    for shown, example in zip(lines[1:], said, strict=False):
-        got = json.loads(shown)
-        assert {**got, "asked_at": 0} == {**example, "asked_at": 0}
-    assert "\n21\n" in done.stdout  # printed by the client
-    assert re.search(r"1 +│ admin │ all +│ valid", done.stdout)
-    assert done.stdout.rstrip().endswith("revoked")
+    for printed_line, example in zip(lines[1:], documented_answers, strict=False):
+        printed_answer = json.loads(printed_line)
+        assert {**printed_answer, "asked_at": 0} == {**example, "asked_at": 0}
+    assert "\n21\n" in process.stdout  # printed by the client
+    assert re.search(r"1 +│ admin │ all +│ valid", process.stdout)
+    assert process.stdout.rstrip().endswith("revoked")
 
 
 def test_the_documented_table_has_every_route():
@@ -69,23 +69,25 @@ def test_the_documented_table_has_every_route():
         address = route.endpoint
         path = address.path.removeprefix("/v1/agents/{name}")
         if address.method == "GET":
-            assert f"`GET {path}".rstrip() in TEXT
+            assert f"`GET {path}".rstrip() in PAGE_TEXT
             continue
-        row = re.search(rf"^\| `{address.method} {re.escape(path)}` \|.*\| (\w+) \|$", TEXT, re.M)
+        row = re.search(
+            rf"^\| `{address.method} {re.escape(path)}` \|.*\| (\w+) \|$", PAGE_TEXT, re.M
+        )
         assert row, path
         assert row[1] == address.role
 
 
 def test_the_documented_extras_exist():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    for named in re.findall(r"kibitz\[([\w,]+)\]", TEXT):
-        assert set(named.split(",")) <= set(extras)
+    for extras_text in re.findall(r"kibitz\[([\w,]+)\]", PAGE_TEXT):
+        assert set(extras_text.split(",")) <= set(extras)
 
 
 def test_the_documented_limits_are_those_of_the_service():
     from kibitz.live.service import auth, group_commit, http, server
 
-    assert f"over {http.MAX_BODY_BYTES // 1024} KiB, or over {http.MAX_BATCH} decisions" in TEXT
-    assert f"too many waiting requests ({group_commit.MAX_WAITING})" in TEXT
-    assert f"up to {group_commit.MAX_GROUP} requests" in TEXT
+    assert f"over {http.MAX_BODY_BYTES // 1024} KiB, or over {http.MAX_BATCH} decisions" in PAGE_TEXT
+    assert f"too many waiting requests ({group_commit.MAX_WAITING})" in PAGE_TEXT
+    assert f"up to {group_commit.MAX_GROUP} requests" in PAGE_TEXT
     assert (server.MAX_HEADER_SECONDS, http.MAX_BODY_SECONDS, auth.TOKEN_CACHE_SECONDS) == (10, 10, 1)

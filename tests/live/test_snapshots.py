@@ -3,11 +3,13 @@
 import asyncio
 import contextlib
 import json
+import threading
 from collections import Counter
 
 import pytest
 
 import kibitz
+from kibitz.live.agent.report import to_plain
 from kibitz.live.dashboard import snapshots
 from kibitz.live.dashboard.snapshots import Feed, Shares
 from kibitz.live.service.changes import Changes
@@ -17,7 +19,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True, scope="module")
-def imported():
+def import_libraries():
     """Import the libraries that the first report needs, because some tests have short timeouts."""
     import scipy.stats  # noqa: F401
     import xarray  # noqa: F401
@@ -25,14 +27,18 @@ def imported():
 
 def create_agent(url, n_arms=3):
     arms = [f"arm {k}" for k in range(n_arms)]
-    return kibitz.agent(url, "shop", arms=arms, policy=kibitz.thompson(), seed=1)
+    return kibitz.agent(
+        url, "shop", arms=arms, policy=kibitz.thompson(), rewards="gaussian", scale=1.0, seed=1
+    )
 
 
 def count_pulls(agent, width):
     """Return the pulls of each arm in each interval of the log, and the start times of intervals."""
     pulls = [event for event in agent.events() if event.kind == "pull"]
-    cut = [pulls[k : k + width] for k in range(0, len(pulls), width)]
-    return [Counter(event.arm for event in part) for part in cut], [part[0].at for part in cut]
+    intervals = [pulls[k : k + width] for k in range(0, len(pulls), width)]
+    return [Counter(event.arm for event in interval) for interval in intervals], [
+        interval[0].at for interval in intervals
+    ]
 
 
 def read_next(shares, database, n_arms):
@@ -53,21 +59,23 @@ def test_shares_agree_with_the_log(url, monkeypatch, limit):
             names = [arm.name for arm in agent.arms()]
             while not agent.store.read(lambda db: read_next(shares, db, len(names))):  # noqa: B023
                 pass
-            counts, since = count_pulls(agent, shares.width)
+            counts, start_times = count_pulls(agent, shares.width)
             assert len(counts) <= snapshots.N_INTERVALS
             data = shares.to_plain(names, len(names))
-            assert data["totals"] == [part.total() for part in counts]
-            assert data["since"] == since
+            assert data["totals"] == [interval_counts.total() for interval_counts in counts]
+            assert data["since"] == start_times
             for name, pulls in zip(data["arms"], data["counts"], strict=True):
-                assert pulls == [part[name] for part in counts]
+                assert pulls == [interval_counts[name] for interval_counts in counts]
         assert shares.width == 32  # 1113 asks in at most 64 intervals
         assert sorted(data["arms"]) == ["arm 0", "arm 1", "arm 2", "late"]
-        most = Counter(event.arm for event in agent.events() if event.kind == "pull").most_common(2)
-        assert shares.to_plain(names, 2)["arms"] == sorted(name for name, _ in most)
+        most_pulled = Counter(
+            event.arm for event in agent.events() if event.kind == "pull"
+        ).most_common(2)
+        assert shares.to_plain(names, 2)["arms"] == sorted(name for name, _ in most_pulled)
 
 
 def test_each_decision_is_read_once(memory):
-    read = []
+    rows_read = []
 
     class Reading:
         def __init__(self, database):
@@ -75,7 +83,7 @@ def test_each_decision_is_read_once(memory):
 
         def rows(self, statement, *values):
             if "from decisions" in statement:
-                read.append(values[-2:])
+                rows_read.append(values[-2:])
             return self.database.rows(statement, *values)
 
     shares = Shares()
@@ -83,7 +91,7 @@ def test_each_decision_is_read_once(memory):
         for n in (10, 20):
             agent.ask(n=n)
             agent.store.read(lambda database: read_next(shares, Reading(database), 3))
-    assert read == [(0, 10), (10, 30)]
+    assert rows_read == [(0, 10), (10, 30)]
 
 
 def parse(frame):
@@ -95,13 +103,13 @@ def parse(frame):
 def test_fifty_clients_cost_one_report(memory, monkeypatch):
     monkeypatch.setattr(snapshots, "MIN_SNAPSHOT_SECONDS", 0.1)
     reports = []
-    last_seen = {}
+    last_n_asks = {}
 
     async def follow(feed, client):
         async for frame in feed.frames():
             if frame.startswith(b"event"):
-                last_seen[client] = parse(frame)[1]["report"]["n_asks"]
-            if last_seen.get(client) == 30:
+                last_n_asks[client] = parse(frame)[1]["report"]["n_asks"]
+            if last_n_asks.get(client) == 30:
                 return
 
     async def run(agent):
@@ -122,8 +130,101 @@ def test_fifty_clients_cost_one_report(memory, monkeypatch):
 
     with create_agent(memory / "shop.db") as agent:
         asyncio.run(run(agent))
-    assert last_seen == dict.fromkeys(range(50), 30)
+    assert last_n_asks == dict.fromkeys(range(50), 30)
     assert 1 <= len(reports) <= 30  # the fifty clients share each report
+
+
+def read_snapshot(agent):
+    """Return the first snapshot of an agent."""
+
+    async def run():
+        frames = Feed(agent, Changes(agent.store)).frames()
+        content = parse(await anext(frames))[1]
+        await frames.aclose()
+        return content
+
+    return asyncio.run(run())
+
+
+def test_a_snapshot_contains_the_verdict(memory):
+    """The attributes and columns are those of the report and of the verdict."""
+    with kibitz.agent(
+        memory / "shop.db", "shop", arms=["a", "b", "c"], rewards="bernoulli", seed=1
+    ) as agent:
+        for arm, (clicks, views) in {"a": (60, 2000), "b": (120, 2000)}.items():
+            agent.batch([("observe", (arm, float(k < clicks), None)) for k in range(views)])
+        report, verdict = read_snapshot(agent)["report"], agent.verdict()
+        assert report["verdict"] == verdict.sentence
+        assert report["verdict"].startswith("No verdict yet: c not seen.")
+        losses = report["loss_high"], report["loss_likely"]
+        assert losses == (verdict.loss_high, verdict.loss_likely)
+        assert report["remaining"] is verdict.remaining is None
+        agent.retire("c")
+        assert read_snapshot(agent)["report"]["remaining"] == agent.verdict().remaining == 2000
+        agent.batch([("observe", ("b", 1.0, None))] * 80)
+        report, verdict = read_snapshot(agent)["report"], agent.verdict()
+        assert (verdict.winner, report["remaining"], report["loss_high"]) == ("b", 0, 0.0)
+        assert report == to_plain(agent.report())
+        assert report["rewards"] == "bernoulli"
+        assert [arm["n_settled"] for arm in report["arms"]] == [2000, 2080, 0]
+        assert [arm["best"] <= 0.05 for arm in report["arms"]] == [True, False, False]
+
+
+def test_a_snapshot_without_observations_is_valid_json(memory):
+    with create_agent(memory / "shop.db") as agent:
+        report = read_snapshot(agent)["report"]
+    assert report["verdict"] == "No verdict yet: no arm has a settled reward."
+    assert report["loss_high"] == "inf"
+    assert report["loss_likely"] is None
+    assert [(arm["mean"], arm["n_settled"]) for arm in report["arms"]] == [(None, 0)] * 3
+
+
+def test_the_verdict_is_computed_outside_the_event_loop(memory, monkeypatch):
+    """The event loop stays free while the report of 100 arms is computed."""
+    threads = []
+    report = snapshots.report
+
+    def record_thread(*values, **options):
+        threads.append(threading.get_ident())
+        return report(*values, **options)
+
+    monkeypatch.setattr(snapshots, "report", record_thread)
+    with create_agent(memory / "shop.db", n_arms=100) as agent:
+        agent.tell([(decision.id, 1.0) for decision in agent.ask(n=300)])
+        assert len(read_snapshot(agent)["report"]["arms"]) == 100
+    assert len(threads) == 1
+    assert threads[0] != threading.get_ident()
+
+
+def test_decisions_settle_without_an_event(memory, monkeypatch):
+    """An idle stream sends new counts when the patience of decisions has passed."""
+    monkeypatch.setattr(snapshots, "MIN_SNAPSHOT_SECONDS", 0.05)
+    monkeypatch.setattr(snapshots, "KEEPALIVE_SECONDS", 0.1)
+    arms, silence = ["a", "b"], {"patience": 600.0, "silence": 0.0}
+    options = {"arms": arms, "rewards": "bernoulli", "seed": 1, **silence}
+
+    async def wait_for(frames, counts):
+        """Wait for a snapshot with these settled and unsettled counts of the first arm."""
+        while True:
+            frame = await anext(frames)
+            if frame.startswith(b"event"):
+                arm = parse(frame)[1]["report"]["arms"][0]
+                if (arm["n_settled"], arm["n_unsettled"]) == counts:
+                    return
+
+    async def run(agent):
+        frames = Feed(agent, Changes(agent.store)).frames()
+        await asyncio.wait_for(wait_for(frames, (0, 20)), 30)
+        later_time = agent.now() + 601
+        agent.now = lambda: later_time
+        await asyncio.wait_for(wait_for(frames, (20, 0)), 30)
+        await frames.aclose()
+
+    with kibitz.agent(memory / "shop.db", "shop", **options) as agent:
+        agent.ask(n=20, among=["a"])
+        n_events = len(list(agent.events()))
+        asyncio.run(run(agent))
+        assert len(list(agent.events())) == n_events
 
 
 async def ask(agent):
@@ -136,16 +237,16 @@ def test_at_most_two_snapshots_a_second(memory):
     received = []
 
     async def run(agent):
-        asking = asyncio.create_task(ask(agent))
+        ask_task = asyncio.create_task(ask(agent))
         loop = asyncio.get_running_loop()
-        end = loop.time() + 2.2
+        deadline = loop.time() + 2.2
         frames = Feed(agent, Changes(agent.store)).frames()
-        while (left := end - loop.time()) > 0:
+        while (seconds_left := deadline - loop.time()) > 0:
             try:
-                received.append(await asyncio.wait_for(anext(frames), left))
+                received.append(await asyncio.wait_for(anext(frames), seconds_left))
             except TimeoutError:
                 break
-        asking.cancel()
+        ask_task.cancel()
 
     with create_agent(memory / "shop.db") as agent:
         asyncio.run(run(agent))
@@ -165,14 +266,14 @@ def test_an_unavailable_store_is_reported_and_recovered_from(memory, monkeypatch
     async def run(agent):
         frames = Feed(agent, Changes(agent.store)).frames()
         await next_of(frames, "report")
-        reading = agent.store.read
+        original_read = agent.store.read
 
-        def broken(work):
+        def raise_unavailable(work):
             raise kibitz.StoreUnavailable("gone")
 
-        agent.store.read = broken
+        agent.store.read = raise_unavailable
         assert await next_of(frames, "trouble") == {"message": "the store is unavailable"}
-        agent.store.read = reading
+        agent.store.read = original_read
         await next_of(frames, "report")
         await frames.aclose()
 
@@ -195,61 +296,61 @@ def test_an_idle_stream_sends_comments(memory, monkeypatch):
 
 def test_snapshots_take_at_most_a_fifth_of_a_processor(memory, monkeypatch):
     monkeypatch.setattr(snapshots, "MIN_SNAPSHOT_SECONDS", 0.01)
-    built = []
+    build_times = []
 
     async def run(agent):
         feed = Feed(agent, Changes(agent.store))
-        build = feed._build
+        original_build = feed._build
 
         def expensive(*values):
-            built.append(1)
-            return build(*values)[0], 0.2  # seconds of CPU time
+            build_times.append(1)
+            return original_build(*values)[0], 0.2  # seconds of CPU time
 
         monkeypatch.setattr(feed, "_build", expensive)
-        asking = asyncio.create_task(ask(agent))
+        ask_task = asyncio.create_task(ask(agent))
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(2.5):
                 async for _ in feed.frames():
                     pass
-        asking.cancel()
+        ask_task.cancel()
 
     with create_agent(memory / "shop.db") as agent:
         asyncio.run(run(agent))
-    assert 1 <= len(built) <= 3
+    assert 1 <= len(build_times) <= 3
 
 
 def test_the_planner_runs_again_after_five_percent_more_observations(memory, monkeypatch):
     monkeypatch.setattr(snapshots, "MIN_SNAPSHOT_SECONDS", 0.02)
-    planned = []
+    planned_calls = []
     planner = snapshots.looks_saved
 
-    def plan(arms, n_asks, scale):
-        planned.append(sum(arm.n_observed for arm in arms))
+    def estimate_looks_saved(arms, n_asks, scale):
+        planned_calls.append(sum(arm.n_observed for arm in arms))
         return planner(arms, n_asks, scale)
 
-    monkeypatch.setattr(snapshots, "looks_saved", plan)
+    monkeypatch.setattr(snapshots, "looks_saved", estimate_looks_saved)
 
-    async def wait_for(frames, wanted):
-        """Wait for a snapshot with `wanted` observations; return its estimate `looks_saved`."""
+    async def wait_for(frames, n_expected):
+        """Wait for a snapshot with `n_expected` observations; return its estimate `looks_saved`."""
         while True:
             frame = await anext(frames)
             if frame.startswith(b"event"):
                 report = parse(frame)[1]["report"]
                 n_observed = sum(arm["n_pulls"] + arm["n_looks"] for arm in report["arms"])
-                if n_observed == wanted and report["looks_saved"] is not None:
+                if n_observed == n_expected and report["looks_saved"] is not None:
                     return report["looks_saved"]
 
     def play(agent, n):
-        agent.tell([(one.id, float(one.arm == "arm 1")) for one in agent.ask(n=n)])
+        agent.tell([(decision.id, float(decision.arm == "arm 1")) for decision in agent.ask(n=n)])
 
     async def run(agent):
         frames = Feed(agent, Changes(agent.store)).frames()
-        first = await wait_for(frames, 240)
-        assert first == agent.report().looks_saved > 0
+        first_estimate = await wait_for(frames, 240)
+        assert first_estimate == agent.report().looks_saved > 0
         await asyncio.to_thread(play, agent, 12)  # 5 % more observations
-        assert await wait_for(frames, 252) == first
+        assert await wait_for(frames, 252) == first_estimate
         await asyncio.to_thread(play, agent, 1)
-        while await wait_for(frames, 253) == first:
+        while await wait_for(frames, 253) == first_estimate:
             pass
         await frames.aclose()
 
@@ -260,4 +361,4 @@ def test_the_planner_runs_again_after_five_percent_more_observations(memory, mon
                 look = agent.look()
                 agent.tell(look.id, float(look.arm == "arm 1"))
         asyncio.run(run(agent))
-    assert planned == [240, 253]
+    assert planned_calls == [240, 253]

@@ -15,7 +15,7 @@ import pytest
 
 import kibitz
 
-FILE = Path(__file__).parent / "files" / "transcript.json"
+TRANSCRIPT_FILE = Path(__file__).parent / "files" / "transcript.json"
 A, B = "/v1/agents/checkout", "/v1/agents/a%2Fb%20%3Cc%3E"
 HEADERS = (
     "allow", "cache-control", "connection", "content-disposition", "content-security-policy",
@@ -23,7 +23,7 @@ HEADERS = (
     "www-authenticate", "x-accel-buffering", "x-content-type-options", "x-frame-options",
 )  # fmt: skip
 JSON = {"content-type": "application/json"}
-USUAL = {  # the default headers of a response; the transcript has only deviations from them
+DEFAULT_HEADERS = {  # the default headers of a response; the transcript has only deviations from them
     "cache-control": "no-store",
     "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
     "content-type": "application/json",
@@ -32,19 +32,19 @@ USUAL = {  # the default headers of a response; the transcript has only deviatio
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
-LARGE = b'{"key": "' + b" " * (256 * 1024) + b'"}'
+LARGE_BODY = b'{"key": "' + b" " * (256 * 1024) + b'"}'
 SSE = {"accept": "text/event-stream"}
 
 
-def post(path, body=None, **more):
-    return {"method": "POST", "path": path, "body": body, **more}
+def post(path, body=None, **options):
+    return {"method": "POST", "path": path, "body": body, **options}
 
 
-def get(path, **more):
-    return {"method": "GET", "path": path, **more}
+def get(path, **options):
+    return {"method": "GET", "path": path, **options}
 
 
-OPEN = [  # while the store has no tokens
+REQUESTS_WITHOUT_TOKENS = [  # while the store has no tokens
     get("/healthz"),
     get("/v1/agents"),
     get(f"{A}/events"),
@@ -125,9 +125,9 @@ OPEN = [  # while the store has no tokens
     )),
     *(post(f"{A}/{verb}", body) for verb in ("forget", "correct", "look", "arms")
       for body in ({"x": 1}, {"id": 0}, [])),
-    *(post(f"{A}/ask", body) for body in (b"{", b"\xff", b"nul", b"[" * 100_000, LARGE)),
+    *(post(f"{A}/ask", body) for body in (b"{", b"\xff", b"nul", b"[" * 100_000, LARGE_BODY)),
     post(f"{A}/ask", headers={"content-length": str(10**12)}),
-    post(f"{A}/ask", LARGE, headers={"content-length": None, "transfer-encoding": "chunked"}),
+    post(f"{A}/ask", LARGE_BODY, headers={"content-length": None, "transfer-encoding": "chunked"}),
     post(f"{A}/tell", {"id": 2, "reward": 0.5}, headers={"content-type": "text/plain"}),
     post(f"{A}/tell", {"id": 2, "reward": 0.5},
          headers={"content-type": "text/plain", "origin": "http://localhost"}),
@@ -157,7 +157,7 @@ OPEN = [  # while the store has no tokens
     post("/login", {"token": "x"}, headers={"origin": "https://evil.example"}),
 ]  # fmt: skip
 
-CLOSED = [  # with tokens
+REQUESTS_WITH_TOKENS = [  # with tokens
     request
     for path, method, body in (
         ("/v1/agents", "GET", None), (A, "GET", None), (f"{A}/events?after=20&limit=1", "GET", None),
@@ -216,35 +216,36 @@ async def exchange(app, request, tokens):
         "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 80),
     }  # fmt: skip
     waiting = [{"type": "http.request", "body": content, "more_body": False}]
-    sent, enough = [], asyncio.Event()
+    messages, has_enough = [], asyncio.Event()
 
     async def receive():
         if not waiting:
-            await enough.wait()
+            await has_enough.wait()
             return {"type": "http.disconnect"}
         return waiting.pop()
 
     async def send(message):
-        sent.append(message)
-        chunks = b"".join(one.get("body", b"") for one in sent[1:])
+        messages.append(message)
+        chunks = b"".join(part.get("body", b"") for part in messages[1:])
         if n_events and chunks.count(b"\ndata: ") >= n_events:
-            enough.set()
+            has_enough.set()
 
     await asyncio.wait_for(app(scope, receive, send), 20)
-    content = b"".join(message.get("body", b"") for message in sent[1:])
-    return sent[0]["status"], {k.decode(): v.decode() for k, v in sent[0]["headers"]}, content
+    content = b"".join(message.get("body", b"") for message in messages[1:])
+    return messages[0]["status"], {k.decode(): v.decode() for k, v in messages[0]["headers"]}, content
 
 
 def normalise(value, secrets):
     """Replace values that differ between recordings."""
     if isinstance(value, dict):
         return {
-            key: "<time>" if key in ("at", "asked_at", "oldest", "latest", "now", "since") and one
-            else normalise(one, secrets)
-            for key, one in value.items()
+            key: "<time>"
+            if key in ("at", "asked_at", "oldest", "latest", "now", "since") and nested_value
+            else normalise(nested_value, secrets)
+            for key, nested_value in value.items()
         }  # fmt: skip
     if isinstance(value, list):
-        return [normalise(one, secrets) for one in value]
+        return [normalise(nested_value, secrets) for nested_value in value]
     if isinstance(value, str):
         for name, secret in secrets.items():
             value = value.replace(secret, f"<{name}>")
@@ -257,13 +258,13 @@ def normalise(value, secrets):
 def describe(request, status, headers, content, secrets):
     """Return an exchange as plain data."""
     body = request.get("body")
-    asked = {key: value for key, value in request.items() if value is not None}
+    request_fields = {key: value for key, value in request.items() if value is not None}
     if isinstance(body, bytes):
-        asked["body"] = f"{body[:30].decode('latin-1')} ({len(body)} bytes)"
+        request_fields["body"] = f"{body[:30].decode('latin-1')} ({len(body)} bytes)"
     elif isinstance(body, list) and len(body) > 10:
-        asked["body"] = [body[0], f"{len(body)} times"]
+        request_fields["body"] = [body[0], f"{len(body)} times"]
     elif isinstance(body, dict) and len(str(body.get("key"))) > 100:
-        asked["body"] = {"key": f"{len(body['key'])} characters"}
+        request_fields["body"] = {"key": f"{len(body['key'])} characters"}
     kind = headers.get("content-type", "").partition(";")[0]
     if request.get("status_only") or kind in ("text/html", "application/x-netcdf"):
         content = "not recorded"
@@ -271,14 +272,14 @@ def describe(request, status, headers, content, secrets):
         content = normalise(json.loads(content), secrets)
     elif kind == "text/event-stream":
         events = content.decode().split("\n\n")[: request["stream"] + 1]
-        content = [normalise(_fields(one), secrets) for one in events if one]
+        content = [normalise(_fields(event), secrets) for event in events if event]
     else:
         content = normalise(content.decode(), secrets)
-    kept = {n: headers.get(n) for n in HEADERS if headers.get(n) != USUAL.get(n)}
+    headers_shown = {n: headers.get(n) for n in HEADERS if headers.get(n) != DEFAULT_HEADERS.get(n)}
     return {
-        "request": asked,
+        "request": request_fields,
         "status": status,
-        "headers": normalise(kept, secrets),
+        "headers": normalise(headers_shown, secrets),
         "content": content,
     }
 
@@ -295,24 +296,38 @@ async def record(url):
     """Return the exchanges with the service of a new store."""
     with (
         kibitz.agent(
-            url, "checkout", arms=["blue", "green"], policy=kibitz.ucb(), scale=0.5, seed=1
+            url,
+            "checkout",
+            arms=["blue", "green"],
+            policy=kibitz.ucb(),
+            rewards="gaussian",
+            scale=0.5,
+            seed=1,
         ) as agent,
-        kibitz.agent(url, "a/b <c>", arms=["x", "y"], policy=kibitz.ucb2(), scale=0.5, seed=1),
+        kibitz.agent(
+            url,
+            "a/b <c>",
+            arms=["x", "y"],
+            policy=kibitz.ucb2(),
+            rewards="gaussian",
+            scale=0.5,
+            seed=1,
+        ),
     ):
         app, create_token = service(url)
-        secrets, found = {}, []
-        for requests in (OPEN, CLOSED):
+        secrets, exchanges = {}, []
+        for requests in (REQUESTS_WITHOUT_TOKENS, REQUESTS_WITH_TOKENS):
             for request in requests:
                 answer = await exchange(app, request, secrets)
-                found.append(describe(request, *answer, secrets))
-            if requests is OPEN:
+                exchanges.append(describe(request, *answer, secrets))
+            if requests is REQUESTS_WITHOUT_TOKENS:
                 for role in ("read", "play", "admin"):
                     secrets[role] = create_token(agent.store, role)
                 secrets["of checkout"] = create_token(agent.store, "admin", "checkout")
                 app.state.tokens._read_at = -10.0  # read the tokens again, as after a second
         await app.state.writer.finish()
         app.state.store.close()
-    return found
+    return exchanges
 
 
 def service(url):
@@ -325,15 +340,15 @@ def service(url):
 
 @pytest.mark.slow
 def test_the_service_answers_as_recorded(memory):
-    recorded = json.loads(FILE.read_text(encoding="utf-8"))
-    found = json.loads(json.dumps(asyncio.run(record(str(memory / "shop.db")))))
-    for got, expected in zip(found, recorded, strict=True):
-        assert got == expected
+    recorded_exchanges = json.loads(TRANSCRIPT_FILE.read_text(encoding="utf-8"))
+    exchanges = json.loads(json.dumps(asyncio.run(record(str(memory / "shop.db")))))
+    for exchange_now, expected in zip(exchanges, recorded_exchanges, strict=True):
+        assert exchange_now == expected
 
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         answers = asyncio.run(record(f"{folder}/shop.db"))
-    lines = ",\n".join(json.dumps(one, ensure_ascii=True) for one in answers)
-    FILE.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+    lines = ",\n".join(json.dumps(answer, ensure_ascii=True) for answer in answers)
+    TRANSCRIPT_FILE.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
     sys.stdout.write(f"{len(answers)} exchanges\n")

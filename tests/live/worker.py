@@ -17,29 +17,31 @@ import kibitz
 N_PROCESSES = 4
 
 
-def work(url, acknowledged, place, life, n_operations):
+def work(url, file, worker_number, n_restarts, n_operations):
     """Ask, tell and observe; write one line for each answer."""
-    out = os.open(acknowledged, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    output = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     agent = kibitz.agent(url, "fleet")
     for n in range(n_operations):
-        key = f"{place}-{life}-{n}"
+        key = f"{worker_number}-{n_restarts}-{n}"
         decision = agent.ask(key=key)
-        os.write(out, f"ask {decision.id} {decision.arm} {key}\n".encode())
+        os.write(output, f"ask {decision.id} {decision.arm} {key}\n".encode())
         reward = float(decision.id % 7)
         result = agent.tell(decision.id, reward)
-        os.write(out, f"tell {decision.id} {reward} {result}\n".encode())
+        os.write(output, f"tell {decision.id} {reward} {result}\n".encode())
         if n % 10 == 0:
             result = agent.observe("b", 1.0, key=f"observe-{key}")
-            os.write(out, f"observe {key} {result}\n".encode())
+            os.write(output, f"observe {key} {result}\n".encode())
 
 
-def start(url, folder, place, life, n_operations):
+def start(url, folder, worker_number, n_restarts, n_operations):
     child = os.fork()
     if child == 0:
         try:
-            work(url, folder / f"{place}-{life}", place, life, n_operations)
+            work(
+                url, folder / f"{worker_number}-{n_restarts}", worker_number, n_restarts, n_operations
+            )
         except BaseException as error:
-            (folder / f"error-{place}-{life}").write_text(repr(error))
+            (folder / f"error-{worker_number}-{n_restarts}").write_text(repr(error))
             os._exit(1)
         os._exit(0)
     return child
@@ -47,20 +49,22 @@ def start(url, folder, place, life, n_operations):
 
 def main(url, folder, n_kills, n_operations, seed):
     folder, rng = Path(folder), random.Random(seed)
-    lives = dict.fromkeys(range(N_PROCESSES), 0)
-    children = {p: start(url, folder, p, 0, n_operations) for p in lives}
-    kills = 0
-    while kills < n_kills:
+    restarts = dict.fromkeys(range(N_PROCESSES), 0)
+    children = {p: start(url, folder, p, 0, n_operations) for p in restarts}
+    n_killed = 0
+    while n_killed < n_kills:
         time.sleep(rng.uniform(0.0, 0.05))
-        place = rng.randrange(N_PROCESSES)
-        os.kill(children[place], signal.SIGKILL)
-        os.waitpid(children[place], 0)
-        kills += 1
-        lives[place] += 1
-        children[place] = start(url, folder, place, lives[place], n_operations)
+        worker_number = rng.randrange(N_PROCESSES)
+        os.kill(children[worker_number], signal.SIGKILL)
+        os.waitpid(children[worker_number], 0)
+        n_killed += 1
+        restarts[worker_number] += 1
+        children[worker_number] = start(
+            url, folder, worker_number, restarts[worker_number], n_operations
+        )
     for child in children.values():
         os.waitpid(child, 0)
-    print(kills)
+    print(n_killed)
 
 
 if __name__ == "__main__":

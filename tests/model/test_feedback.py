@@ -67,7 +67,7 @@ def count_arms(feedback, n, seed=0, stage=1, horizon=100):
     return np.bincount(out, minlength=GAPS.size)
 
 
-def fits(counts, weights):
+def fits_weights(counts, weights):
     """Return whether the counts pass a chi-squared test for the weights.
 
     An arm with weight 0 must have count 0.
@@ -91,17 +91,17 @@ def test_random_arrivals_have_the_given_rate(rate):
 @pytest.mark.parametrize("rate", [0.1, 0.6])
 def test_waiting_times_of_random_arrivals_are_geometric(rate):
     gaps = np.diff(arrivals(active(rate), 20_000, seed=2), prepend=0)
-    most = int(gaps.max())
-    last = int(stats.geom.ppf(0.99, rate))
-    counts = np.bincount(np.minimum(gaps, last), minlength=most)[1 : last + 1]
-    chances = stats.geom.pmf(np.arange(1, last + 1), rate)
-    chances[-1] = stats.geom.sf(last - 1, rate)
+    longest_wait = int(gaps.max())
+    last_bin = int(stats.geom.ppf(0.99, rate))
+    counts = np.bincount(np.minimum(gaps, last_bin), minlength=longest_wait)[1 : last_bin + 1]
+    chances = stats.geom.pmf(np.arange(1, last_bin + 1), rate)
+    chances[-1] = stats.geom.sf(last_bin - 1, rate)
     assert stats.chisquare(counts, chances * gaps.size).pvalue > 1e-6
 
 
 def test_arrivals_are_as_likely_at_the_first_stage_as_later():
-    first = sum(1 in arrivals(active(0.3), 1, seed) for seed in range(2000))
-    assert stats.binomtest(first, 2000, 0.3).pvalue > 1e-6
+    n_first = sum(1 in arrivals(active(0.3), 1, seed) for seed in range(2000))
+    assert stats.binomtest(n_first, 2000, 0.3).pvalue > 1e-6
 
 
 def test_rate_1_gives_a_look_at_every_stage():
@@ -115,8 +115,8 @@ def test_rate_0_gives_no_looks():
 
 @given(st.integers(1, 40), st.integers(1, 90), st.integers(1, 100))
 def test_periodic_arrivals_are_exact(n, first, horizon):
-    found = arrivals(active(every(n, first=first)), horizon)
-    assert found.tolist() == list(range(first, horizon + 1, n))
+    stages = arrivals(active(every(n, first=first)), horizon)
+    assert stages.tolist() == list(range(first, horizon + 1, n))
 
 
 @given(st.integers(1, 40))
@@ -139,13 +139,13 @@ def falling(stage):
     return 1.0 if stage <= 3 else 3 / stage
 
 
-FALLING = active(falling)
+FALLING_FEEDBACK = active(falling)
 
 
 def test_rate_can_be_a_function_of_the_stage():
     counts = np.zeros(12, int)
     for seed in range(1000):
-        counts[arrivals(FALLING, 12, seed) - 1] += 1
+        counts[arrivals(FALLING_FEEDBACK, 12, seed) - 1] += 1
     assert counts[:3].tolist() == [1000] * 3
     for stage in range(4, 13):
         assert stats.binomtest(int(counts[stage - 1]), 1000, 3 / stage).pvalue > 1e-6
@@ -153,7 +153,7 @@ def test_rate_can_be_a_function_of_the_stage():
 
 def test_list_and_function_with_the_same_rates_give_the_same_arrivals():
     rates = [falling(stage) for stage in range(1, 201)]
-    np.testing.assert_array_equal(arrivals(active(rates), 200, 3), arrivals(FALLING, 200, 3))
+    np.testing.assert_array_equal(arrivals(active(rates), 200, 3), arrivals(FALLING_FEEDBACK, 200, 3))
 
 
 def test_arrival_stages_do_not_overflow():
@@ -178,7 +178,7 @@ def test_arrival_stages_do_not_overflow():
     ],
 )
 def test_arms_are_drawn_by_their_weights(weights):
-    assert fits(count_arms(passive(0.1, weights), 20_000, seed=4), weights)
+    assert fits_weights(count_arms(passive(0.1, weights), 20_000, seed=4), weights)
 
 
 def test_uniform_optimal_and_suboptimal_weights():
@@ -190,31 +190,31 @@ def test_uniform_optimal_and_suboptimal_weights():
         ("suboptimal", suboptimal / suboptimal.sum()),
     ]:
         np.testing.assert_allclose(passive(0.1, name).static_weights(GAPS), weights, rtol=1e-14)
-        assert fits(count_arms(passive(0.1, name), 20_000, seed=5), weights), name
+        assert fits_weights(count_arms(passive(0.1, name), 20_000, seed=5), weights), name
 
 
 def test_weights_can_have_one_row_per_stage():
     rows = np.array([[1.0, 0, 0, 0], [0, 0.5, 0.5, 0], [0.1, 0.2, 0.3, 0.4]])
     for stage, row in enumerate(rows, start=1):
         feedback = passive(0.1, rows)
-        assert fits(count_arms(feedback, 5000, seed=6, stage=stage, horizon=3), row)
+        assert fits_weights(count_arms(feedback, 5000, seed=6, stage=stage, horizon=3), row)
 
 
-def moving(stage, arm):
+def moving_weights(stage, arm):
     return 1.0 if arm == stage % 2 else 0.0
 
 
-def tilted(stage, arm):
+def tilted_weights(stage, arm):
     return (0.1, 0.2, 0.3, 0.4)[arm] if stage > 1 else (0.4, 0.3, 0.2, 0.1)[arm]
 
 
 def test_weights_can_be_a_function_of_stage_and_arm():
-    feedback = passive(0.1, moving)
+    feedback = passive(0.1, moving_weights)
     assert count_arms(feedback, 50, stage=1).tolist() == [0, 50, 0, 0]
     assert count_arms(feedback, 50, stage=2).tolist() == [50, 0, 0, 0]
-    feedback = passive(0.1, tilted)
-    assert fits(count_arms(feedback, 20_000, seed=7, stage=1), [0.4, 0.3, 0.2, 0.1])
-    assert fits(count_arms(feedback, 20_000, seed=7, stage=9), [0.1, 0.2, 0.3, 0.4])
+    feedback = passive(0.1, tilted_weights)
+    assert fits_weights(count_arms(feedback, 20_000, seed=7, stage=1), [0.4, 0.3, 0.2, 0.1])
+    assert fits_weights(count_arms(feedback, 20_000, seed=7, stage=9), [0.1, 0.2, 0.3, 0.4])
 
 
 random_gaps = st.lists(st.floats(0, 1e3), min_size=2, max_size=8).map(
@@ -231,8 +231,8 @@ def test_named_weights_are_probabilities_and_0_for_optimal_arms(gaps, name):
     assert weights.sum() == pytest.approx(1.0, abs=1e-12)
     if name != "uniform":
         assert np.all(weights[gaps == 0] == 0)
-        best = gaps[gaps > 0].min()
-        assert np.all(weights <= weights[gaps == best].max())
+        smallest_gap = gaps[gaps > 0].min()
+        assert np.all(weights <= weights[gaps == smallest_gap].max())
 
 
 # --------------------------------------------------------------------------------- in the engine
@@ -252,22 +252,22 @@ def test_each_arrival_brings_several_looks():
 def test_engine_counts_periodic_looks():
     for n, first, expected in [(7, 7, 14), (7, 1, 15), (7, 99, 1), (1, 1, 100), (200, 150, 0)]:
         feedback = active(every(n, first=first))
-        played = play_runs(make_policy("ftl"), PROBLEM, feedback, horizon=100, runs=2)
-        assert played.n_looks.sum(axis=1).tolist() == [expected] * 2
+        result = play_runs(make_policy("ftl"), PROBLEM, feedback, horizon=100, runs=2)
+        assert result.n_looks.sum(axis=1).tolist() == [expected] * 2
 
 
 def test_engine_draws_arms_by_their_weights():
     weights = [0.1, 0.0, 0.6, 0.3]
-    played = play_runs(make_policy("ftl"), PROBLEM, passive(0.5, weights), horizon=500, runs=20)
-    assert fits(played.n_looks.sum(axis=0), weights)
+    result = play_runs(make_policy("ftl"), PROBLEM, passive(0.5, weights), horizon=500, runs=20)
+    assert fits_weights(result.n_looks.sum(axis=0), weights)
 
 
 def test_engine_uses_the_row_of_weights_of_each_stage():
     rows = np.zeros((100, 4))
     rows[:60, 1] = 1.0
     rows[60:, 3] = 1.0
-    played = play_runs(make_policy("ftl"), PROBLEM, passive(1.0, rows), horizon=100)
-    assert played.n_looks[0].tolist() == [0, 60, 0, 40]
+    result = play_runs(make_policy("ftl"), PROBLEM, passive(1.0, rows), horizon=100)
+    assert result.n_looks[0].tolist() == [0, 60, 0, 40]
 
 
 def test_bandit_feedback_has_no_looks():
@@ -304,17 +304,17 @@ def test_invalid_rate_raises(make, rate, message):
 @pytest.mark.parametrize("make", [passive, active])
 @pytest.mark.parametrize("looks", [0, -1, 1.5, "two"])
 def test_invalid_number_of_looks_raises(make, looks):
-    least = " of at least 1" if isinstance(looks, int) else ""
-    with raises(f"looks must be a whole number{least}, got {looks!r}"):
+    condition = " of at least 1" if isinstance(looks, int) else ""
+    with raises(f"looks must be a whole number{condition}, got {looks!r}"):
         make(0.1, looks=looks)
 
 
 @pytest.mark.parametrize("n", [0, -1, 2.5, "two"])
 def test_invalid_period_raises(n):
-    least = " of at least 1" if isinstance(n, int) else ""
-    with raises(f"n must be a whole number{least}, got {n!r}"):
+    condition = " of at least 1" if isinstance(n, int) else ""
+    with raises(f"n must be a whole number{condition}, got {n!r}"):
         every(n)
-    with raises(f"first must be a whole number{least}, got {n!r}"):
+    with raises(f"first must be a whole number{condition}, got {n!r}"):
         every(3, first=n)
 
 
@@ -358,7 +358,7 @@ def test_functions_with_invalid_values_raise():
         make_looks(passive(0.1, lambda stage, arm: 0.5), GAPS, 10)
 
 
-def test_spec_and_repr():
+def test_spec_and_repr_show_the_parameters():
     assert bandit().spec == {"observer": "bandit"}
     assert full().spec == {"observer": "full"}
     assert active(every(3)).spec["rate"] == {"every": 3, "first": 3}
@@ -373,10 +373,13 @@ def test_spec_and_repr():
 
 
 def test_spec_distinguishes_functions_and_long_arrays():
-    one, two = active(falling).spec["rate"], active(lambda stage: 0.5).spec["rate"]
-    assert one["function"] == "falling"
-    assert one["source"] != two["source"]
+    spec_of_falling, spec_of_constant = (
+        active(falling).spec["rate"],
+        active(lambda stage: 0.5).spec["rate"],
+    )
+    assert spec_of_falling["function"] == "falling"
+    assert spec_of_falling["source"] != spec_of_constant["source"]
     rates = np.full(2000, 0.5)
-    long = active(rates).spec["rate"]
+    spec_of_array = active(rates).spec["rate"]
     rates[1000] = 0.25
-    assert active(rates).spec["rate"] != long
+    assert active(rates).spec["rate"] != spec_of_array

@@ -13,8 +13,8 @@ from kibitz.engine.environment import draw, make_arms
 from kibitz.engine.rng import new_stream
 from kibitz.model.problem import bernoulli, empirical, gaussian
 
-finite = st.floats(-1e6, 1e6)
-lists_of_means = st.lists(finite, min_size=2, max_size=8)
+finite_means = st.floats(-1e6, 1e6)
+lists_of_means = st.lists(finite_means, min_size=2, max_size=8)
 
 
 def draws(law, arm, stream, out):
@@ -43,13 +43,13 @@ def test_gaps_are_non_negative_and_0_for_an_optimal_arm(means):
 
 @given(lists_of_means, st.randoms())
 def test_arms_keep_their_order(means, random):
-    order = list(range(len(means)))
-    random.shuffle(order)
-    shuffled = gaussian([means[arm] for arm in order])
-    np.testing.assert_array_equal(shuffled.gaps, gaussian(means).gaps[order])
+    arm_order = list(range(len(means)))
+    random.shuffle(arm_order)
+    shuffled_problem = gaussian([means[arm] for arm in arm_order])
+    np.testing.assert_array_equal(shuffled_problem.gaps, gaussian(means).gaps[arm_order])
 
 
-@given(st.lists(st.lists(finite, min_size=1, max_size=5), min_size=2, max_size=5))
+@given(st.lists(st.lists(finite_means, min_size=1, max_size=5), min_size=2, max_size=5))
 def test_empirical_problem_has_the_mean_and_support_of_its_values(rewards):
     problem = empirical(rewards)
     np.testing.assert_allclose(problem.means, [math.fsum(v) / len(v) for v in rewards], atol=1e-6)
@@ -82,15 +82,15 @@ def test_rewards_are_sub_gaussian_with_the_given_scale(problem):
         supports = [([0.0, 1.0], [1 - m, m]) for m in problem.means]
     else:
         supports = [(v, [1 / len(v)] * len(v)) for v in problem.spec["rewards"]]
-    for values, chances in supports:
-        centred = np.array(values) - np.dot(values, chances)
+    for values, probabilities in supports:
+        centred_values = np.array(values) - np.dot(values, probabilities)
         for x in np.linspace(-3, 3, 61):
-            assert math.log(np.dot(chances, np.exp(x * centred))) <= (
+            assert math.log(np.dot(probabilities, np.exp(x * centred_values))) <= (
                 problem.scale**2 * x**2 / 2 + 1e-12
             )
 
 
-def test_spec_and_repr():
+def test_spec_and_repr_show_the_parameters():
     assert repr(gaussian([1, 0])) == "gaussian(means=[1.0, 0.0], sd=1.0)"
     assert repr(bernoulli([1, 0])) == "bernoulli(means=[1.0, 0.0])"
     assert empirical([[1, 0], [2]]).spec == {"kind": "empirical", "rewards": [[1.0, 0.0], [2.0]]}
@@ -122,19 +122,19 @@ def test_bernoulli_rewards_have_the_given_means(arm):
 def test_empirical_rewards_are_equally_likely(arm):
     values = [[5.0], [1.0, 2.0, 3.0, 4.0], [-1.0, 0.0, 7.0]]
     rewards = sample(empirical(values), arm, 5000, seed=3)
-    found, counts = np.unique(rewards, return_counts=True)
-    assert found.tolist() == sorted(values[arm])
-    if len(found) > 1:
+    drawn_values, counts = np.unique(rewards, return_counts=True)
+    assert drawn_values.tolist() == sorted(values[arm])
+    if len(drawn_values) > 1:
         assert stats.chisquare(counts).pvalue > 1e-6
 
 
 def test_all_arms_consume_the_same_random_numbers():
     """Check that every arm advances the stream equally, as common random numbers require."""
     for problem in (gaussian([1.0, 0.0]), bernoulli([0.2, 0.9]), empirical([[1.0], [1.0, 2.0]])):
-        both = [new_stream(4) for _ in range(2)]
-        for arm, stream in enumerate(both):
+        streams = [new_stream(4) for _ in range(2)]
+        for arm, stream in enumerate(streams):
             draws(make_arms(problem, 1.0), arm, stream, np.empty(50))
-        assert both[0].rng.random() == both[1].rng.random()
+        assert streams[0].rng.random() == streams[1].rng.random()
 
 
 def test_gaussian_arms_share_the_noise():

@@ -21,7 +21,8 @@ from kibitz.planning.size import find_leading_order_size
 
 pytestmark = pytest.mark.slow
 
-FIVE = [0.0, 0.2, 0.5, 1.0, 1.5]
+FIVE_GAPS = [0.0, 0.2, 0.5, 1.0, 1.5]
+ONE_OF_MESSAGE = "give exactly one of --baseline, --rates, --log, --gap, --gap-range and --gaps, got"
 
 
 def simulate_regret(gaps, rate, observer, horizon, runs=150):
@@ -35,36 +36,38 @@ def simulate_regret(gaps, rate, observer, horizon, runs=150):
         policy = ucb()
     problem = gaussian([-gap for gap in gaps])
     data = simulate(problem, feedback, policy, horizon=horizon, runs=runs, seed=5, stages=[horizon])
-    final = data["final_regret"].to_numpy()[0]
-    return final.mean(), final.std(ddof=1) / math.sqrt(runs)
+    final_regrets = data["final_regret"].to_numpy()[0]
+    return final_regrets.mean(), final_regrets.std(ddof=1) / math.sqrt(runs)
 
 
 # Predictions. The tests allow the stated accuracy plus four standard errors. If the stated accuracy
 # holds, each setting would fail by chance with probability below 10⁻⁴. The seed is fixed.
 
 
-@pytest.mark.parametrize("gaps", [[0.0, 0.5], [0.0] + [0.3] * 9, FIVE])
+@pytest.mark.parametrize("gaps", [[0.0, 0.5], [0.0] + [0.3] * 9, FIVE_GAPS])
 @pytest.mark.parametrize("observer", OBSERVERS)
 def test_predictions_are_as_accurate_as_stated(gaps, observer):
-    needed = sum(gap**-2 for gap in gaps if gap > 0)
-    rates = [0.0] + [x * needed / 10_000 for x in (3, 30)]
-    for rate, predicted in zip(rates, predict(gaps, rates, 10_000, observer), strict=True):
+    needed_looks = sum(gap**-2 for gap in gaps if gap > 0)
+    rates = [0.0] + [x * needed_looks / 10_000 for x in (3, 30)]
+    for rate, predicted_regret in zip(rates, predict(gaps, rates, 10_000, observer), strict=True):
         mean, error = simulate_regret(gaps, rate, observer, 10_000)
-        kind = observer if rate > 0 or observer == "kibitzer" else "no looks"
-        allowed = ACCURACY[kind]["worst"]
-        assert abs(predicted - mean) <= allowed * mean + 4 * error
+        accuracy_name = observer if rate > 0 or observer == "kibitzer" else "no looks"
+        allowed_error = ACCURACY[accuracy_name]["worst"]
+        assert abs(predicted_regret - mean) <= allowed_error * mean + 4 * error
 
 
 def test_predicted_savings_match_simulation():
     # a prediction that ignored the looks or the noise would exceed the tolerances below
     for observer in OBSERVERS:
-        predicted = predict([0.0, 0.5], [0.0, 0.02], 10_000, observer)
-        alone, helped = (
+        predicted_regrets = predict([0.0, 0.5], [0.0, 0.02], 10_000, observer)
+        regret_without_looks, regret_with_looks = (
             simulate_regret([0.0, 0.5], rate, observer, 10_000)[0] for rate in (0.0, 0.02)
         )
         close = 0.3 if observer == "kibitzer" else 0.12
-        assert predicted[1] / predicted[0] == pytest.approx(helped / alone, rel=close)
-        assert helped < 0.7 * alone
+        assert predicted_regrets[1] / predicted_regrets[0] == pytest.approx(
+            regret_with_looks / regret_without_looks, rel=close
+        )
+        assert regret_with_looks < 0.7 * regret_without_looks
 
 
 @pytest.mark.parametrize("observer", OBSERVERS)
@@ -72,12 +75,15 @@ def test_few_early_looks_are_predicted_accurately(observer):
     horizon, rate = 20_000, 0.005
     rates = np.minimum(1, early_scale(rate, horizon) / np.arange(1, horizon + 1))
     mean, error = simulate_regret([0.0, 0.5], rates, observer, horizon)
-    predicted = predict([0.0, 0.5], [rate], horizon, observer, early=True)[0]
-    alone = predict([0.0, 0.5], [0.0], horizon, observer)[0]
-    kind = "kibitzer, early" if observer == "kibitzer" else "early"
-    assert abs(predicted - mean) <= ACCURACY[kind]["worst"] * alone + 4 * error
-    steady = predict([0.0, 0.5], [rate], horizon, observer)[0]
-    assert mean + 2 * error < steady  # early looks save more than looks at a constant rate
+    predicted_regret = predict([0.0, 0.5], [rate], horizon, observer, early=True)[0]
+    regret_without_looks = predict([0.0, 0.5], [0.0], horizon, observer)[0]
+    accuracy_name = "kibitzer, early" if observer == "kibitzer" else "early"
+    assert (
+        abs(predicted_regret - mean)
+        <= ACCURACY[accuracy_name]["worst"] * regret_without_looks + 4 * error
+    )
+    steady_regret = predict([0.0, 0.5], [rate], horizon, observer)[0]
+    assert mean + 2 * error < steady_regret  # early looks save more than looks at a constant rate
 
 
 def test_long_horizons_are_predicted_accurately():
@@ -89,17 +95,21 @@ def test_long_horizons_are_predicted_accurately():
 
 
 def test_regret_hardly_grows_after_the_plateau():
-    plan = kibitz.plan(10**8, gaps=FIVE[1:])
+    plan = kibitz.plan(10**8, gaps=FIVE_GAPS[1:])
     k = 20
     for observer in OBSERVERS:
-        stage = int(plan["plateau"][observer]["mean"][k])
-        rate = plan["rates"][k]
-        at, later = (predict(FIVE, [rate], x * stage, observer)[0] for x in (2, 50))
-        assert later < 1.03 * at
-        growing = [predict(FIVE, [rate], int(x * stage), observer)[0] for x in (0.02, 0.5)]
-        assert growing[1] > (1.1 if observer == "kibitzer" else 1.2) * growing[0]
-        alone = [predict(FIVE, [0.0], x * stage, observer)[0] for x in (2, 50)]
-        assert alone[1] > 1.15 * alone[0]
+        stage = int(plan.details["plateau"][observer]["mean"][k])
+        rate = plan.rates[k]
+        regret_at_plateau, later_regret = (
+            predict(FIVE_GAPS, [rate], x * stage, observer)[0] for x in (2, 50)
+        )
+        assert later_regret < 1.03 * regret_at_plateau
+        growing_regrets = [
+            predict(FIVE_GAPS, [rate], int(x * stage), observer)[0] for x in (0.02, 0.5)
+        ]
+        assert growing_regrets[1] > (1.1 if observer == "kibitzer" else 1.2) * growing_regrets[0]
+        regrets_without_looks = [predict(FIVE_GAPS, [0.0], x * stage, observer)[0] for x in (2, 50)]
+        assert regrets_without_looks[1] > 1.15 * regrets_without_looks[0]
 
 
 @given(
@@ -121,14 +131,15 @@ def test_predictions_are_finite_and_in_range(log_horizon, log_gap, n_arms, obser
 
 def test_looks_at_optimal_arms_save_little():
     # with two best arms, UCB1-Double looks mostly at the best arm that it does not pull
-    one, two = ([0.0] * n + [0.5] for n in (1, 2))
-    saved_one, saved_two = (
-        1 - np.divide(*predict(gaps, [0.01, 0.0], 100_000, "active")) for gaps in (one, two)
+    one_best_arm, two_best_arms = ([0.0] * n + [0.5] for n in (1, 2))
+    saving_with_one, saving_with_two = (
+        1 - np.divide(*predict(gaps, [0.01, 0.0], 100_000, "active"))
+        for gaps in (one_best_arm, two_best_arms)
     )
-    assert saved_one > 0.4
-    assert saved_two < 0.2
-    mean, error = simulate_regret(two, 0.01, "active", 100_000, runs=40)
-    assert predict(two, [0.01], 100_000, "active")[0] == pytest.approx(
+    assert saving_with_one > 0.4
+    assert saving_with_two < 0.2
+    mean, error = simulate_regret(two_best_arms, 0.01, "active", 100_000, runs=40)
+    assert predict(two_best_arms, [0.01], 100_000, "active")[0] == pytest.approx(
         mean, abs=0.15 * mean + 4 * error
     )
 
@@ -149,69 +160,127 @@ def test_solve_count_solves_its_equation(d, stage, looks, n_arms):
 
 def test_water_fill_raises_the_lowest_arms():
     gaps, counts = np.array([[0.0, 0.5, 1.0]]), np.array([1.0, 1.0, 2.0])
-    seen = np.array([[100.0, 4.0, 9.0]])  # the levels n Δ² of the sub-optimal arms are 1 and 9
-    looks = water_fill(gaps, counts, seen, np.array([[12.0]]))
+    observed_counts = np.array(
+        [[100.0, 4.0, 9.0]]
+    )  # the levels n Δ² of the sub-optimal arms are 1 and 9
+    looks = water_fill(gaps, counts, observed_counts, np.array([[12.0]]))
     assert looks == pytest.approx(np.array([[0.0, 12.0, 0.0]]))  # arm 1 (gap 0.5) rises to level 4
     looks = water_fill(
-        gaps, counts, seen, np.array([[32.0 + 6.0]])
+        gaps, counts, observed_counts, np.array([[32.0 + 6.0]])
     )  # 32 looks raise the arm with gap 0.5 to level 9; each further level costs 4 + 2 looks
     assert looks == pytest.approx(np.array([[0.0, 36.0, 1.0]]))
     assert (counts * looks).sum() == pytest.approx(38)
 
 
 def test_advice_agrees_with_the_table():
-    plan = kibitz.plan(100_000, gaps=FIVE[1:])
-    advice, regret = plan["advice"], plan["regret"]["kibitzer"]["mean"]
-    k = plan["rates"].index(advice["rate"])
-    assert advice["policy"] == "kibitzer"
-    assert advice["saving"] == pytest.approx(regret[0] - regret[k])
-    assert advice["regret_without_looks"] == regret[0]
+    plan = kibitz.plan(100_000, gaps=FIVE_GAPS[1:])
+    regret = plan.curves["kibitzer"]["mean"]
+    k = plan.rates.index(plan.rate)
+    assert plan.policy == "kibitzer"
+    assert plan.regret == pytest.approx(regret[k])
+    assert plan.saving == pytest.approx(regret[0] - regret[k])
+    assert plan.regret_without_looks == regret[0]
     assert regret[0] - regret[k] >= (regret[0] - regret[-1]) / 2 > regret[0] - regret[k - 1]
-    assert advice["other_regret"] == pytest.approx(plan["regret"]["active"]["mean"][k])
-    assert advice["other_regret"] > 2 * advice["regret"]
-    early = plan["early"]
-    assert advice["early"]["scale"] == pytest.approx(early["scale"][k])
-    assert advice["early"]["regret"] == pytest.approx(early["regret"]["kibitzer"]["mean"][k])
+    assert plan.others["ucb_double"] == pytest.approx(plan.curves["active"]["mean"][k])
+    assert plan.others["ucb_double"] > 2 * plan.regret
+    assert plan.others["even_split"] == pytest.approx(100_000 * sum(FIVE_GAPS) / 5)
+    early_plan = plan.details["early"]
+    assert early_plan["recommended"]["scale"] == pytest.approx(early_plan["scale"][k])
+    assert early_plan["recommended"]["regret"] == pytest.approx(
+        early_plan["curves"]["kibitzer"]["mean"][k]
+    )
 
 
 @pytest.mark.parametrize("cost", [0.0, 0.01, 0.02, 0.1, 10.0])
 def test_with_a_cost_the_advice_is_the_best_size(cost):
-    plan = kibitz.plan(100_000, gaps=FIVE[1:], cost=cost)
-    advice, best = plan["advice"], plan["best"]["kibitzer"]
-    assert advice["policy"] == "kibitzer"
-    assert (advice["rate"], advice["looks"]) == (best["rate"], best["looks"])
-    assert advice["net"] == pytest.approx(best["net"], abs=1e-9)
-    assert advice["net"] == pytest.approx(advice["saving"] - cost * advice["looks"], abs=1e-9)
+    plan = kibitz.plan(100_000, gaps=FIVE_GAPS[1:], cost=cost)
+    best_size = plan.details["best"]["kibitzer"]
+    assert plan.policy == "kibitzer"
+    assert (plan.rate, plan.n_looks) == (best_size["rate"], best_size["n_looks"])
+    assert plan.net == pytest.approx(best_size["net"], abs=1e-9)
+    assert plan.net == pytest.approx(plan.saving - cost * plan.n_looks, abs=1e-9)
+
+
+def test_at_sets_the_rate_of_looks():
+    plan = kibitz.plan(100_000, gaps=FIVE_GAPS[1:], at=0.003, cost=0.1)
+    assert plan.rate == 0.003
+    predicted_regrets = predict(FIVE_GAPS, [0.0, 0.003], 100_000, "kibitzer")
+    assert plan.regret == pytest.approx(predicted_regrets[1])
+    assert plan.net == pytest.approx(predicted_regrets[0] - predicted_regrets[1] - 0.1 * 300)
+    assert kibitz.plan(100_000, gaps=FIVE_GAPS[1:], at=0).regret == pytest.approx(
+        predicted_regrets[0]
+    )
+
+
+def test_scale_changes_only_the_units():
+    """A scale of 100 multiplies gaps, costs and regret by 100 and changes nothing else."""
+    unscaled_plan = kibitz.plan(50_000, gaps=[0.2, 0.5], cost=0.1).to_dict()
+    scaled_plan = kibitz.plan(50_000, gaps=[20.0, 50.0], cost=10.0, scale=100.0).to_dict()
+    for name in ("rate", "n_looks"):
+        assert scaled_plan[name] == pytest.approx(unscaled_plan[name])
+    for name in ("regret", "regret_without_looks", "saving", "net", "others"):
+        expected = unscaled_plan[name]
+        if isinstance(expected, dict):
+            expected = {key: 100 * value for key, value in expected.items()}
+        else:
+            expected *= 100
+        assert scaled_plan[name] == pytest.approx(expected)
+    for observer in OBSERVERS:
+        for curves in (lambda plan: plan["curves"], lambda plan: plan["details"]["early"]["curves"]):
+            scaled_regret, regret = (
+                np.array(curves(plan)[observer]["mean"]) for plan in (scaled_plan, unscaled_plan)
+            )
+            assert scaled_regret == pytest.approx(100 * regret)
+        net_savings = [
+            plan["details"]["best"][observer]["net"] for plan in (scaled_plan, unscaled_plan)
+        ]
+        assert net_savings[0] == pytest.approx(100 * net_savings[1])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "has_hint"),
+    [
+        ({"gap": 0.04, "n_arms": 2}, True),
+        ({"gap": 0.06, "n_arms": 2}, False),
+        ({"gaps": [1.0, 0.01]}, True),
+        ({"gap": 0.04, "n_arms": 2, "scale": 0.2}, False),
+    ],
+)
+def test_small_gaps_get_a_hint(arguments, has_hint):
+    """A small gap with many stages gets the hint that it may be a difference of click rates."""
+    assert ("--baseline" in kibitz.plan(20_000, **arguments).hint) == has_hint
+    assert not kibitz.plan(10_000, **arguments).hint
 
 
 @pytest.mark.parametrize(("horizon", "gap", "rate"), [(1000, 1.0, 0.366), (1000, 1.0, 1.0)])
 def test_ucb_double_is_not_recommended_where_its_prediction_is_too_low(horizon, gap, rate):
-    advice = kibitz.plan(horizon, n_arms=2, gap=gap, cost=0.0)["advice"]
-    assert advice["policy"] == "kibitzer"
-    predicted = {
+    assert kibitz.plan(horizon, n_arms=2, gap=gap, cost=0.0).policy == "kibitzer"
+    predicted_regrets = {
         name: predict([0.0, gap], [rate], horizon, name)[0] for name in ("active", "kibitzer")
     }
-    assert predicted["active"] < predicted["kibitzer"]
-    own, error = simulate_regret([0.0, gap], rate, "kibitzer", horizon)
-    other, other_error = simulate_regret([0.0, gap], rate, "active", horizon)
-    assert own + error < other - other_error
+    assert predicted_regrets["active"] < predicted_regrets["kibitzer"]
+    kibitzer_regret, error = simulate_regret([0.0, gap], rate, "kibitzer", horizon)
+    ucb_regret, ucb_error = simulate_regret([0.0, gap], rate, "active", horizon)
+    assert kibitzer_regret + error < ucb_regret - ucb_error
 
 
 def test_looks_below_the_threshold_of_the_paper_help_kibitzer():
     plan = kibitz.plan(1000, n_arms=5, gap=0.2)
-    advice, gaps = plan["advice"], [0.0] + [0.2] * 4
-    assert advice["rate"] < plan["rate_star"]["mean"]
-    helped, error = simulate_regret(gaps, advice["rate"], "kibitzer", 1000)
-    alone, alone_error = simulate_regret(gaps, 0.0, "kibitzer", 1000)
-    assert helped + 3 * math.hypot(error, alone_error) < alone
+    gaps = [0.0] + [0.2] * 4
+    assert plan.rate < plan.details["rate_star"]["mean"]
+    regret_with_looks, error = simulate_regret(gaps, plan.rate, "kibitzer", 1000)
+    regret_without_looks, error_without_looks = simulate_regret(gaps, 0.0, "kibitzer", 1000)
+    assert regret_with_looks + 3 * math.hypot(error, error_without_looks) < regret_without_looks
 
 
 def test_recommended_policy_is_better_in_simulation():
-    advice = kibitz.plan(20_000, gaps=FIVE[1:])["advice"]
-    own, error = simulate_regret(FIVE, advice["rate"], "kibitzer", 20_000, runs=60)
-    other, _ = simulate_regret(FIVE, advice["rate"], "active", 20_000, runs=60)
-    assert other > 2 * (own + 4 * error)
-    assert advice["regret"] == pytest.approx(own, abs=ACCURACY["kibitzer"]["worst"] * own + 4 * error)
+    plan = kibitz.plan(20_000, gaps=FIVE_GAPS[1:])
+    kibitzer_regret, error = simulate_regret(FIVE_GAPS, plan.rate, "kibitzer", 20_000, runs=60)
+    ucb_regret, _ = simulate_regret(FIVE_GAPS, plan.rate, "active", 20_000, runs=60)
+    assert ucb_regret > 2 * (kibitzer_regret + 4 * error)
+    assert plan.regret == pytest.approx(
+        kibitzer_regret, abs=ACCURACY["kibitzer"]["worst"] * kibitzer_regret + 4 * error
+    )
 
 
 # The number of looks
@@ -221,18 +290,18 @@ def test_early_scale_keeps_the_number_of_looks():
     for horizon in (10, 1000, 10**6):
         for rate in (1e-3, 0.1, 0.9):
             scale = early_scale(rate, horizon)
-            total = np.minimum(1, scale / np.arange(1, horizon + 1)).sum()
-            assert total == pytest.approx(rate * horizon, rel=1e-2, abs=1)
+            expected_looks = np.minimum(1, scale / np.arange(1, horizon + 1)).sum()
+            assert expected_looks == pytest.approx(rate * horizon, rel=1e-2, abs=1)
 
 
 def test_leading_order_size_for_equal_gaps_is_the_closed_form():
     gaps, horizon = np.array([[0.0, 0.5, 0.5, 0.5]]), 10**6
     threshold = 3 / (2 * 0.25 * horizon)
     for cost in (0.01, 0.1, 1.0):
-        best = find_leading_order_size(gaps, horizon, cost, 6.0, "optimal")
+        best_size = find_leading_order_size(gaps, horizon, cost, 6.0, "optimal")
         rate = 6 * 3 / (cost * 0.5 * horizon)
-        assert best["rate"] == pytest.approx(rate)
-        assert best["net"] == pytest.approx(6 * 3 / 0.5 * (math.log(rate / threshold) - 1))
+        assert best_size["rate"] == pytest.approx(rate)
+        assert best_size["net"] == pytest.approx(6 * 3 / 0.5 * (math.log(rate / threshold) - 1))
     limit = 2 * 6 * 0.5 / math.e
     assert find_leading_order_size(gaps, horizon, 0.999 * limit, 6.0, "optimal")["rate"] > 0
     assert find_leading_order_size(gaps, horizon, 1.001 * limit, 6.0, "optimal")["rate"] == 0
@@ -244,33 +313,37 @@ def test_leading_order_size_beats_every_other_size(seed):
     gaps = np.sort(np.concatenate(([0.0], 10 ** rng.uniform(-1.5, 0.5, rng.integers(1, 6)))))
     horizon, cost = 10 ** int(rng.integers(3, 7)), 10 ** rng.uniform(-3, 1)
     observer = OBSERVERS[seed % 2]
-    best = find_leading_order_size(gaps[np.newaxis], horizon, cost, 6.0, observer)
-    bad = gaps[1:]
-    weights = (1 / bad) / (1 / bad).sum() if observer == "optimal" else 1 / len(gaps)
-    rates = np.concatenate((np.geomspace(1e-9, 1, 20_001), [best["rate"]]))
-    logs = np.log(np.maximum(2 * rates[:, None] * weights * bad**2 * horizon, 1))
-    net = (6 / bad * logs).sum(axis=1) - cost * rates * horizon
-    assert best["net"] == pytest.approx(max(net[-1], 0), abs=1e-9)
-    assert best["net"] >= net.max() * (1 - 1e-9)
+    best_size = find_leading_order_size(gaps[np.newaxis], horizon, cost, 6.0, observer)
+    positive_gaps = gaps[1:]
+    weights = (
+        (1 / positive_gaps) / (1 / positive_gaps).sum() if observer == "optimal" else 1 / len(gaps)
+    )
+    rates = np.concatenate((np.geomspace(1e-9, 1, 20_001), [best_size["rate"]]))
+    logs = np.log(np.maximum(2 * rates[:, None] * weights * positive_gaps**2 * horizon, 1))
+    net_savings = (6 / positive_gaps * logs).sum(axis=1) - cost * rates * horizon
+    assert best_size["net"] == pytest.approx(max(net_savings[-1], 0), abs=1e-9)
+    assert best_size["net"] >= net_savings.max() * (1 - 1e-9)
 
 
 def test_best_size_beats_every_size_of_the_table():
     plan = kibitz.plan(100_000, n_arms=5, gap=0.5, cost=0.05)
     for observer in OBSERVERS:
-        best = plan["best"][observer]
-        net = np.array(plan["saving"][observer]["mean"]) - 0.05 * np.array(plan["looks"])
-        assert best["net"] >= net.max() * (1 - 1e-9)
-        assert best["net"] <= net.max() * 1.05
-        near = predict([0.0] + [0.5] * 4, [0.0, best["rate"]], 100_000, observer)
-        assert best["net"] == pytest.approx(near[0] - near[1] - 0.05 * best["looks"], rel=0.07)
+        best_size, regret = plan.details["best"][observer], np.array(plan.curves[observer]["mean"])
+        net_savings = regret[0] - regret - 0.05 * 100_000 * np.array(plan.rates)
+        assert best_size["net"] >= net_savings.max() * (1 - 1e-9)
+        assert best_size["net"] <= net_savings.max() * 1.05
+        regrets_near_best = predict([0.0] + [0.5] * 4, [0.0, best_size["rate"]], 100_000, observer)
+        assert best_size["net"] == pytest.approx(
+            regrets_near_best[0] - regrets_near_best[1] - 0.05 * best_size["n_looks"], rel=0.07
+        )
 
 
 def test_best_size_is_0_for_expensive_looks_and_large_for_free_looks():
-    dear = kibitz.plan(10_000, n_arms=3, gap=0.5, cost=1e6)["best"]
-    assert all(best["rate"] == best["net"] == 0 for best in dear.values())
-    gratis = kibitz.plan(10_000, n_arms=3, gap=0.5, cost=0.0)["best"]
-    assert all(best["rate"] > 0.5 for best in gratis.values())
-    assert gratis["optimal"]["leading"]["rate"] == 1
+    paid_sizes = kibitz.plan(10_000, n_arms=3, gap=0.5, cost=1e6).details["best"]
+    assert all(size["rate"] == size["net"] == 0 for size in paid_sizes.values())
+    free_sizes = kibitz.plan(10_000, n_arms=3, gap=0.5, cost=0.0).details["best"]
+    assert all(size["rate"] > 0.5 for size in free_sizes.values())
+    assert free_sizes["optimal"]["leading"]["rate"] == 1
 
 
 # `kibitz.plan`
@@ -278,29 +351,30 @@ def test_best_size_is_0_for_expensive_looks_and_large_for_free_looks():
 
 def test_rate_star_is_the_threshold_of_the_paper_for_equal_gaps():
     plan = kibitz.plan(10**6, n_arms=7, gap=0.3)
-    assert plan["rate_star"]["mean"] == pytest.approx(7 / (10**6 * 0.09))
+    assert plan.details["rate_star"]["mean"] == pytest.approx(7 / (10**6 * 0.09))
 
 
 def test_gap_range_is_summarized_by_mean_and_worst():
     plan = kibitz.plan(10_000, n_arms=3, gap_range=(0.2, 2.0))
-    problems, rates = plan["setting"]["problems"], plan["rates"]
+    problems, rates = plan.problems, plan.rates
     assert np.array(problems)[:, 1] == pytest.approx(np.geomspace(0.2, 2.0, len(problems)))
-    each = np.array([predict(gaps, rates, 10_000, "active") for gaps in problems])
-    each = np.minimum.accumulate(each, axis=1)
-    assert plan["regret"]["active"]["mean"] == pytest.approx(each.mean(axis=0))
-    assert plan["regret"]["active"]["worst"] == pytest.approx(each.max(axis=0))
-    assert plan["saving"]["active"]["worst"] == pytest.approx((each[:, :1] - each).min(axis=0))
+    regrets = np.array([predict(gaps, rates, 10_000, "active") for gaps in problems])
+    regrets = np.minimum.accumulate(regrets, axis=1)
+    assert plan.curves["active"]["mean"] == pytest.approx(regrets.mean(axis=0))
+    assert plan.curves["active"]["worst"] == pytest.approx(regrets.max(axis=0))
+    low, high = plan.regret_range
+    assert low < plan.regret < high
 
 
 def test_more_looks_never_increase_regret():
     plan = kibitz.plan(50_000, gaps=[0.3, 0.6])
-    for regret in (plan["regret"], plan["early"]["regret"]):
+    for regret in (plan.curves, plan.details["early"]["curves"]):
         for observer in OBSERVERS:
             assert (np.diff(regret[observer]["mean"]) <= 0).all()
 
 
 def test_weights_favour_small_gaps():
-    weights = kibitz.plan(1000, gaps=[1.0, 0.5])["weights"]
+    weights = kibitz.plan(1000, gaps=[1.0, 0.5]).details["weights"]
     assert weights["optimal"] == [pytest.approx([0, 2 / 3, 1 / 3])]
     assert weights["active"] == [pytest.approx([0, 4 / 5, 1 / 5])]
     costs = 6 * (2 * math.log(2 / 3 * 3) + math.log(1 / 3 * 3))
@@ -308,20 +382,20 @@ def test_weights_favour_small_gaps():
 
 
 def test_early_looks_are_predicted_to_be_better():
-    early = kibitz.plan(100_000, n_arms=2, gap=0.5)["early"]
-    assert all(early["better"]["optimal"][10:40])
+    early_plan = kibitz.plan(100_000, n_arms=2, gap=0.5).details["early"]
+    assert all(early_plan["better"]["optimal"][10:40])
 
 
 def test_simulated_points_agree_with_their_predictions():
     plan = kibitz.plan(5_000, n_arms=2, gap=0.5, simulate=True, runs=20, seed=3)
-    points = plan["simulation"]["points"]
-    kinds = {(point["observer"], point["early"]) for point in points}
+    points = plan.simulation["points"]
+    kinds = {(point["policy"], point["early"]) for point in points}
     assert kinds == {("none", False), *((o, e) for o in OBSERVERS for e in (False, True))}
     for point in points:
         if not point["early"]:
-            allowed = ACCURACY["kibitzer"]["worst"] if point["observer"] == "kibitzer" else 0.22
+            allowed_error = ACCURACY["kibitzer"]["worst"] if point["policy"] == "kibitzer" else 0.22
             assert point["predicted"] == pytest.approx(
-                point["mean"], abs=allowed * point["mean"] + 5 * point["sem"]
+                point["mean"], abs=allowed_error * point["mean"] + 5 * point["sem"]
             )
     with pytest.raises(ValueError, match="simulate=True needs a seed"):
         kibitz.plan(5_000, n_arms=2, gap=0.5, simulate=True)
@@ -334,10 +408,10 @@ def test_simulated_points_agree_with_their_predictions():
 def command(monkeypatch, capsys):
     def run(*arguments):
         monkeypatch.setattr(sys, "argv", ["kibitz", "plan", *arguments])
-        with pytest.raises(SystemExit) as stopped:
+        with pytest.raises(SystemExit) as exit_info:
             main()
         out, err = capsys.readouterr()
-        return stopped.value.code or 0, out, err
+        return exit_info.value.code or 0, out, err
 
     return run
 
@@ -345,13 +419,13 @@ def command(monkeypatch, capsys):
 def test_json_output_is_the_plan(command):
     arguments = ("--arms", "3", "--gap", "0.5", "--horizon", "1e4", "--cost", "0.1", "--json")
     code, out, _ = command(*arguments)
-    plan = kibitz.plan(10_000, n_arms=3, gap=0.5, cost=0.1)
-    for numbers in plan["plateau"].values():
-        for values in numbers.values():
+    plan = kibitz.plan(10_000, n_arms=3, gap=0.5, cost=0.1).to_dict()
+    for plateau in plan["details"]["plateau"].values():
+        for values in plateau.values():
             values[0] = str(values[0])
     assert code == 0
     assert json.loads(out) == plan
-    assert plan["plateau"]["active"]["mean"][0] == "inf"
+    assert plan["details"]["plateau"]["active"]["mean"][0] == "inf"
 
 
 def test_text_output_has_all_parts_of_the_plan(command, tmp_path):
@@ -359,7 +433,7 @@ def test_text_output_has_all_parts_of_the_plan(command, tmp_path):
     arguments = ("--arms", "4", "--gap-range", "0.2,1", "--horizon", "1e5", "--cost", "0.05")
     code, out, _ = command(*arguments, "--plot", str(figure))
     assert code == 0
-    for word in (
+    for text in (
         "ε*",
         "looks",
         "Recommendation: use kibitzer",
@@ -369,7 +443,7 @@ def test_text_output_has_all_parts_of_the_plan(command, tmp_path):
         "Accuracy: in our tests",
         "regret hardly grows after stage",
     ):
-        assert word in out
+        assert text in out
     assert figure.read_text(encoding="utf-8").startswith("<?xml")
 
 
@@ -383,11 +457,8 @@ def test_text_output_shows_predictions_and_simulations(command):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "give exactly one of --gap, --gap-range, --gaps and --log, got none of them"),
-        (
-            ["--gap", "1", "--gaps", "1"],
-            "give exactly one of --gap, --gap-range, --gaps and --log, got --gap and --gaps",
-        ),
+        ([], f"{ONE_OF_MESSAGE} none"),
+        (["--gap", "1", "--gaps", "1"], f"{ONE_OF_MESSAGE} --gap and --gaps"),
         (["--gap", "1"], "--gap needs --arms, the number of arms"),
         (["--gap", "1", "--arms", "1"], "--arms must be a whole number of at least 2, got 1"),
         (["--gap", "nan", "--arms", "2"], "--gap must be positive and finite, got nan"),
@@ -433,10 +504,12 @@ def test_extreme_values_are_rejected(command, arguments, message):
 @pytest.mark.parametrize("exploration", [1e-50, 6.0, 1e50])
 def test_largest_and_smallest_gaps_can_be_planned(gap, exploration):
     plan = kibitz.plan(2**53, n_arms=3, gap=gap, exploration=exploration, cost=1e-50)
-    json.dumps({key: value for key, value in plan.items() if key != "plateau"}, allow_nan=False)
+    data = plan.to_dict()
+    plateau = data["details"].pop("plateau")
+    json.dumps(data, allow_nan=False)
     for observer in OBSERVERS:
-        assert max(plan["regret"][observer]["worst"]) <= 2**53 * gap
-        assert not np.isnan(plan["plateau"][observer]["mean"]).any()
+        assert max(plan.curves[observer]["worst"]) <= 2**53 * gap
+        assert not np.isnan(plateau[observer]["mean"]).any()
 
 
 def test_plan_validates_unused_arguments():
@@ -448,6 +521,6 @@ def test_plan_validates_unused_arguments():
 def test_plan_takes_an_executor():
     setting = {"n_arms": 2, "gap": 0.5, "simulate": True, "runs": 2, "seed": 1}
     inline = InlineExecutor()
-    with_it = kibitz.plan(300, **setting, executor=inline)
-    assert json.dumps(with_it) == json.dumps(kibitz.plan(300, **setting))
+    plan_with_executor = kibitz.plan(300, **setting, executor=inline)
+    assert plan_with_executor.to_dict() == kibitz.plan(300, **setting).to_dict()
     assert inline.calls

@@ -41,28 +41,28 @@ def no_window(monkeypatch):
 @pytest.fixture
 def titles(monkeypatch):
     """Return a list that receives the title of each figure when it is drawn."""
-    drawn = []
-    real = plots.draw_regret_curves
+    drawn_titles = []
+    draw_regret_curves = plots.draw_regret_curves
 
-    def recorded(data, title="", into=None):
-        drawn.append(title)
-        return real(data, title, into)
+    def draw_and_record(data, title="", into=None):
+        drawn_titles.append(title)
+        return draw_regret_curves(data, title, into)
 
-    monkeypatch.setattr(plots, "draw_regret_curves", recorded)
-    return drawn
+    monkeypatch.setattr(plots, "draw_regret_curves", draw_and_record)
+    return drawn_titles
 
 
 def stop_when(monkeypatch, condition):
     """Make `simulate` raise KeyboardInterrupt once condition() holds at a progress report."""
-    real = race.simulate
+    original_simulate = race.simulate
 
     def simulate(*game, progress, **setting):
-        def tell(what, share):
-            progress(what, share)
+        def tell(message, share):
+            progress(message, share)
             if condition():
                 raise KeyboardInterrupt
 
-        return real(*game, progress=tell, **setting)
+        return original_simulate(*game, progress=tell, **setting)
 
     monkeypatch.setattr(race, "simulate", simulate)
 
@@ -93,18 +93,18 @@ def notebook(monkeypatch):
     shell = types.SimpleNamespace(kernel=object())
     ipython = types.ModuleType("IPython")
     ipython.get_ipython, ipython.version_info = lambda: shell, (9, 0)  # matplotlib reads the version
-    shows = types.ModuleType("IPython.display")
-    shows.display, shows.Image = display, lambda data, width: data
+    display_module = types.ModuleType("IPython.display")
+    display_module.display, display_module.Image = display, lambda data, width: data
     with monkeypatch.context() as patch:
         patch.setitem(sys.modules, "IPython", ipython)
-        patch.setitem(sys.modules, "IPython.display", shows)
+        patch.setitem(sys.modules, "IPython.display", display_module)
         yield images
 
 
 def test_a_notebook_updates_one_figure_and_returns_the_numbers_of_simulate(notebook, titles):
     data = kibitz.race(*SIMULATION, **OPTIONS)
     xarray.testing.assert_identical(data, kibitz.simulate(*SIMULATION, **OPTIONS))
-    assert [how for how, _ in notebook] == ["new"] + ["replaced"] * (len(titles) - 1)
+    assert [action for action, _ in notebook] == ["new"] + ["replaced"] * (len(titles) - 1)
     assert all(image.startswith(b"\x89PNG") for _, image in notebook)
     assert titles[-1] == "60 runs"
     counts = [title for title in titles[:-1] if title.endswith(" of 60 runs")]
@@ -187,7 +187,7 @@ def test_the_title_shows_compilation_and_progress(monkeypatch):
     curves.tell("compiling ftl", 0.0)
     curves.tell("simulating", 0.004)
     monkeypatch.setattr(race, "MIN_TITLE_SECONDS", 1e9)
-    curves.tell("simulating", 0.5)  # too soon after the last title: not drawn
+    curves.tell("simulating", 0.5)  # not drawn, because the last title is too recent
     assert [title for _, title in canvas.drawn] == [
         "compiling ucb",
         "compiling ftl",
@@ -211,7 +211,7 @@ def windows(monkeypatch):
 
     Return a list that receives a figure each time its events are processed.
     """
-    processed = []
+    processed_figures = []
 
     class Canvas(FigureCanvasAgg):
         required_interactive_framework = "headless"  # reported by matplotlib if there is no display
@@ -221,13 +221,13 @@ def windows(monkeypatch):
             self.draw()
 
         def flush_events(self):
-            processed.append(self.figure)
+            processed_figures.append(self.figure)
 
     backend = types.ModuleType("windows_of_a_test")
     backend.FigureCanvas, backend.FigureManager = Canvas, FigureManagerBase
     monkeypatch.setitem(sys.modules, "windows_of_a_test", backend)
     pyplot.switch_backend("module://windows_of_a_test")
-    return processed
+    return processed_figures
 
 
 def test_a_window_shows_the_curves_and_stays_responsive(windows, titles):
@@ -243,10 +243,10 @@ def test_a_window_shows_the_curves_and_stays_responsive(windows, titles):
 
 
 def test_a_closed_window_stays_closed_and_the_simulation_continues(windows, titles, monkeypatch):
-    real = plots.Window.draw
+    original_draw = plots.Window.draw
 
     def draw(self, data, title):
-        real(self, data, title)
+        original_draw(self, data, title)
         pyplot.close(self.figure)
 
     monkeypatch.setattr(plots.Window, "draw", draw)
@@ -263,15 +263,15 @@ def test_invalid_input_opens_no_window(windows):
 
 def test_wait_until_closed_returns_on_ctrl_c(windows, monkeypatch):
     window = race.open_window()
-    held = []
+    block_arguments = []
 
     def show(block):
-        held.append(block)
+        block_arguments.append(block)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(pyplot, "show", show)
     window.wait_until_closed()
-    assert held == [True]
+    assert block_arguments == [True]
 
 
 def test_without_a_window_the_simulation_runs(monkeypatch):
@@ -305,11 +305,11 @@ def test_tick_labels_use_the_usual_notation():
     figure = plots.draw_regret_curves(data, "a title")
     figure.draw_without_rendering()
     (axes,) = figure.axes
-    shown = [label.get_text() for label in axes.get_xticklabels()]
-    assert {"10", "1000", "10⁴"} <= {*shown}
-    assert not any("$" in label for label in shown)
-    again = plots.draw_regret_curves(None, "compiling ucb", figure)
-    assert again is figure
+    tick_labels = [label.get_text() for label in axes.get_xticklabels()]
+    assert {"10", "1000", "10⁴"} <= {*tick_labels}
+    assert not any("$" in label for label in tick_labels)
+    redrawn_figure = plots.draw_regret_curves(None, "compiling ucb", figure)
+    assert redrawn_figure is figure
     (axes,) = figure.axes
     assert axes.get_title(loc="left") == "compiling ucb"
     assert not axes.get_lines()

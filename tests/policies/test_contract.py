@@ -17,9 +17,10 @@ from kibitz.policies.policy import Policy, list_arrays
 from kibitz.simulation.executors import play_all
 from kibitz.simulation.jobs import Job
 
-SLOW = bool(numba.config.DISABLE_JIT)  # plain Python is a hundred times slower, so runs are shorter
+# Plain Python is a hundred times slower than compiled code, so its runs are shorter.
+IS_PLAIN_PYTHON = bool(numba.config.DISABLE_JIT)
 PROBLEM = gaussian([0.5, 0.0, 0.2])
-LOOPS = ("generic", "specialised")
+KERNELS = ("generic", "specialised")
 
 VARIANTS = {  # index policies and their arguments; the engine evaluates their indices lazily
     "ftl": ("ftl", {}),
@@ -93,9 +94,11 @@ def has_generic_kernel(policy):
     return make_generic_kernel(policy, bandit(), leap=False) is not None
 
 
-def equal(one, other):
-    for name in one._fields:
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+def assert_equal_results(first_result, second_result):
+    for name in first_result._fields:
+        np.testing.assert_array_equal(
+            getattr(first_result, name), getattr(second_result, name), err_msg=name
+        )
 
 
 # ----------------------------------------------------------------------------------- policies
@@ -107,9 +110,9 @@ def test_the_name_is_the_key_in_policies(policy):
 
 
 def test_repr_recreates_the_policy(policy):
-    again = POLICIES[policy.name](**policy.parameters)
-    assert again.params == policy.params
-    assert repr(again) == repr(policy)
+    recreated_policy = POLICIES[policy.name](**policy.parameters)
+    assert recreated_policy.params == policy.params
+    assert repr(recreated_policy) == repr(policy)
 
 
 def random_history(n_arms, n, seed):
@@ -123,11 +126,11 @@ def random_history(n_arms, n, seed):
 def test_decisions_do_not_modify_the_state(policy):
     params = policy.params
     state, stage = replay(policy, params, 3, *random_history(3, 40, seed=1))
-    before = copy.deepcopy(list_arrays(state))
+    arrays_before = copy.deepcopy(list_arrays(state))
     policy.pull(params, state, stage, np.random.default_rng(0))
     policy.look(params, state, stage, np.random.default_rng(0))
-    for old, new in zip(before, list_arrays(state), strict=True):
-        np.testing.assert_array_equal(old, new)
+    for old_array, new_array in zip(arrays_before, list_arrays(state), strict=True):
+        np.testing.assert_array_equal(old_array, new_array)
 
 
 def test_the_same_history_gives_the_same_decisions(policy):
@@ -155,21 +158,29 @@ def test_reporting_pulls_at_once_equals_reporting_them_one_by_one(name):
     if name == "etc_ocucb":
         params = params._replace(p=40.0, doubling=False)
     rng = np.random.default_rng(4)
-    slow, fast = policy.init(params, 3), policy.init(params, 3)
+    state_one_by_one, state_at_once = policy.init(params, 3), policy.init(params, 3)
     stage = 1
     while stage < 36:
-        arm, n, free = int(rng.integers(3)), int(rng.integers(1, 4)), bool(rng.random() < 0.2)
-        n = 1 if free else n
+        arm, n, is_look = int(rng.integers(3)), int(rng.integers(1, 4)), bool(rng.random() < 0.2)
+        n = 1 if is_look else n
         rewards = rng.normal(size=n)
-        for later, reward in enumerate(rewards):
-            slow = policy.update(params, slow, stage + later, arm, 1, float(reward), free)
-        fast = policy.update(params, fast, stage, arm, n, float(rewards.sum()), free)
-        stage += 0 if free else n
-    for one, other in zip(list_arrays(slow), list_arrays(fast), strict=True):
-        if one.dtype.names:  # a record of integers
-            assert one == other, name
+        for n_earlier, reward in enumerate(rewards):
+            state_one_by_one = policy.update(
+                params, state_one_by_one, stage + n_earlier, arm, 1, float(reward), is_look
+            )
+        state_at_once = policy.update(
+            params, state_at_once, stage, arm, n, float(rewards.sum()), is_look
+        )
+        stage += 0 if is_look else n
+    for array_one_by_one, array_at_once in zip(
+        list_arrays(state_one_by_one), list_arrays(state_at_once), strict=True
+    ):
+        if array_one_by_one.dtype.names:  # a record of integers
+            assert array_one_by_one == array_at_once, name
         else:
-            np.testing.assert_allclose(one, other, rtol=1e-13, atol=1e-13, err_msg=name)
+            np.testing.assert_allclose(
+                array_one_by_one, array_at_once, rtol=1e-13, atol=1e-13, err_msg=name
+            )
 
 
 def test_the_index_is_monotone(variant):
@@ -178,16 +189,23 @@ def test_the_index_is_monotone(variant):
     for _ in range(300):
         counts = rng.integers(1, 60, size=int(rng.integers(2, 6)))
         arm, stage, mean = int(rng.integers(counts.size)), int(rng.integers(1, 500)), rng.random()
-        observed = make_statistics if variant.index_reads == "statistics" else np.copy
-        known = observed(counts)
-        here = variant.index(params, stage, known, arm, mean)
-        later = variant.index(params, stage + int(rng.integers(1, 100)), known, arm, mean)
-        higher = variant.index(params, stage, known, arm, min(1.0, mean + rng.random()))
-        more = counts.copy()
-        more[rng.integers(counts.size)] += rng.integers(1, 20)
-        assert later >= here - 1e-13
-        assert higher >= here - 1e-13
-        assert variant.index(params, stage, observed(more), arm, mean) <= here + 1e-13
+        make_statistics_or_counts = (
+            make_statistics if variant.index_reads == "statistics" else np.copy
+        )
+        statistics = make_statistics_or_counts(counts)
+        index_now = variant.index(params, stage, statistics, arm, mean)
+        index_later = variant.index(params, stage + int(rng.integers(1, 100)), statistics, arm, mean)
+        index_of_higher_mean = variant.index(
+            params, stage, statistics, arm, min(1.0, mean + rng.random())
+        )
+        more_counts = counts.copy()
+        more_counts[rng.integers(counts.size)] += rng.integers(1, 20)
+        assert index_later >= index_now - 1e-13
+        assert index_of_higher_mean >= index_now - 1e-13
+        assert (
+            variant.index(params, stage, make_statistics_or_counts(more_counts), arm, mean)
+            <= index_now + 1e-13
+        )
 
 
 def test_an_index_policy_looks_as_its_option_says():
@@ -201,7 +219,7 @@ def test_an_index_policy_looks_as_its_option_says():
 @pytest.mark.slow
 def test_lazy_evaluation_makes_the_decisions_of_the_plain_formula(variant):
     """Compare with the same policy without an index; the engine then calls `pull` at every stage."""
-    horizon = 250 if SLOW else 3000
+    horizon = 250 if IS_PLAIN_PYTHON else 3000
     stages = np.unique([1, 2, 3, 7, 50, 200, horizon - 1, horizon])
     for problem_name, problem in PROBLEMS.items():
         if variant.rewards != "gaussian" and not (
@@ -209,24 +227,29 @@ def test_lazy_evaluation_makes_the_decisions_of_the_plain_formula(variant):
         ):
             continue
         for feedback_name, feedback in FEEDBACKS.items():
-            if SLOW and feedback_name not in {"bandit", "several", "full"}:
+            if IS_PLAIN_PYTHON and feedback_name not in {"bandit", "several", "full"}:
                 continue
             if not (problem.gaps > 0).any() and feedback.weights in ("optimal", "suboptimal"):
                 continue
-            setting = {"horizon": horizon, "runs": 1 if SLOW else 3, "seed": 7, "stages": stages}
-            slow = play_runs(without_index(variant), problem, feedback, **setting)
-            for kernel in LOOPS if has_generic_kernel(variant) else ("specialised",):
-                fast = play_runs(variant, problem, feedback, kernel=kernel, **setting)
-                for name in fast._fields:
+            setting = {
+                "horizon": horizon,
+                "runs": 1 if IS_PLAIN_PYTHON else 3,
+                "seed": 7,
+                "stages": stages,
+            }
+            plain_result = play_runs(without_index(variant), problem, feedback, **setting)
+            for kernel in KERNELS if has_generic_kernel(variant) else ("specialised",):
+                lazy_result = play_runs(variant, problem, feedback, kernel=kernel, **setting)
+                for name in lazy_result._fields:
                     np.testing.assert_array_equal(
-                        getattr(fast, name),
-                        getattr(slow, name),
+                        getattr(lazy_result, name),
+                        getattr(plain_result, name),
                         err_msg=f"{name}: {kernel}, {variant}, {problem_name}, {feedback_name}",
                     )
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(SLOW, reason="takes minutes in plain Python")
+@pytest.mark.skipif(IS_PLAIN_PYTHON, reason="takes minutes in plain Python")
 def test_lazy_evaluation_with_long_runs_many_arms_and_two_arms(variant):
     rng = np.random.default_rng(8)
     # Near mean 0 the index of `kl_ucb` is steep, so the floor for the leader's mean may be too low.
@@ -242,32 +265,34 @@ def test_lazy_evaluation_with_long_runs_many_arms_and_two_arms(variant):
         for feedback in (bandit(), passive(0.01), active(every(1000)), active(0.3)):
             horizon = 40_000 if problem.n_arms <= 5 else 8_000
             setting = {"horizon": horizon, "runs": 2, "seed": 9, "stages": [100, 7999, horizon]}
-            slow = play_runs(without_index(variant), problem, feedback, **setting)
-            for kernel in LOOPS if has_generic_kernel(variant) else ("specialised",):
-                equal(play_runs(variant, problem, feedback, kernel=kernel, **setting), slow)
+            plain_result = play_runs(without_index(variant), problem, feedback, **setting)
+            for kernel in KERNELS if has_generic_kernel(variant) else ("specialised",):
+                assert_equal_results(
+                    play_runs(variant, problem, feedback, kernel=kernel, **setting), plain_result
+                )
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(SLOW, reason="nothing is compiled")
+@pytest.mark.skipif(IS_PLAIN_PYTHON, reason="nothing is compiled")
 def test_one_compilation_serves_all_settings(policy):
     play_runs(policy, PROBLEM, active(0.2), horizon=20)
     play_runs(policy, bernoulli([0.2, 0.5]), passive(0.5, "optimal", paid=True), horizon=30)
     play_runs(policy, PROBLEMS["table"], passive([0.5] * 40), horizon=40, stages=[3, 4])
     play_runs(policy, PROBLEM, full(), horizon=50)
     kernel = make_kernel(policy, active(0.2), leap=False, horizon=50)
-    assert len(kernel._loop().signatures) == 1
+    assert len(kernel._get_loop().signatures) == 1
 
 
 @pytest.mark.slow
 def test_runs_depend_on_seed_and_run_only(policy):
     setting = {"horizon": 200, "stages": [1, 10, 200]}
-    all_of_them = play_runs(policy, PROBLEM, active(0.2), seed=1, runs=5, **setting)
+    all_runs = play_runs(policy, PROBLEM, active(0.2), seed=1, runs=5, **setting)
     for run in range(5):
-        alone = play_runs(policy, PROBLEM, active(0.2), seed=1, first=run, **setting)
-        for together, single in zip(all_of_them, alone, strict=True):
-            np.testing.assert_array_equal(together[run], single[0])
-    others = play_runs(policy, PROBLEM, active(0.2), seed=2, runs=5, **setting)
-    assert np.any(others.n_pulls != all_of_them.n_pulls)
+        single_run = play_runs(policy, PROBLEM, active(0.2), seed=1, first=run, **setting)
+        for values_of_all, values_of_one in zip(all_runs, single_run, strict=True):
+            np.testing.assert_array_equal(values_of_all[run], values_of_one[0])
+    other_seed_runs = play_runs(policy, PROBLEM, active(0.2), seed=2, runs=5, **setting)
+    assert np.any(other_seed_runs.n_pulls != all_runs.n_pulls)
 
 
 @pytest.mark.slow
@@ -275,19 +300,21 @@ def test_results_do_not_depend_on_threads_and_jobs(policy):
     def play(threads, *bounds):
         setting = (policy, PROBLEM, active(0.2), 300, np.array([100, 300]), 1)
         jobs = [Job(first, *setting, first, last) for first, last in pairwise(bounds)]
-        done = {job.label: played for job, played in play_all(jobs, threads, lambda _: None)}
-        return [np.concatenate(parts) for parts in zip(*(done[b] for b in bounds[:-1]), strict=True)]
+        results = {job.label: result for job, result in play_all(jobs, threads, lambda _: None)}
+        return [
+            np.concatenate(parts) for parts in zip(*(results[b] for b in bounds[:-1]), strict=True)
+        ]
 
-    one = play(1, 0, 6)
-    for other in (play(2, 0, 3, 6), play(3, 0, 1, 2, 3, 4, 5, 6), play(1, 0, 5, 6)):
-        for expected, got in zip(one, other, strict=True):
-            np.testing.assert_array_equal(expected, got)
+    one_thread = play(1, 0, 6)
+    for other_split in (play(2, 0, 3, 6), play(3, 0, 1, 2, 3, 4, 5, 6), play(1, 0, 5, 6)):
+        for expected, actual in zip(one_thread, other_split, strict=True):
+            np.testing.assert_array_equal(expected, actual)
 
 
 @pytest.mark.slow
 def test_a_longer_horizon_starts_like_a_shorter_one(policy):
     stages = [1, 2, 5, 60, 120]
     for feedback in (passive(0.3), active(every(3)), passive(np.linspace(0, 1, 400))):
-        short = play_runs(policy, PROBLEM, feedback, horizon=120, runs=4, stages=stages)
-        long = play_runs(policy, PROBLEM, feedback, horizon=400, runs=4, stages=[*stages, 400])
-        np.testing.assert_array_equal(short.regret, long.regret[:, :-1])
+        short_result = play_runs(policy, PROBLEM, feedback, horizon=120, runs=4, stages=stages)
+        long_result = play_runs(policy, PROBLEM, feedback, horizon=400, runs=4, stages=[*stages, 400])
+        np.testing.assert_array_equal(short_result.regret, long_result.regret[:, :-1])

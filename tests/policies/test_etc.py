@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import reference
-from histories import assert_agrees, decisions, make_policy, replay
+from histories import assert_agrees, decide, make_policy, replay
 
 from kibitz.policies import etc
 
@@ -17,16 +17,16 @@ def remaining_arms(*observations, n_arms=2, **params):
 
 
 def test_pulls_each_arm_once_then_the_least_observed():
-    assert decisions(make_policy("etc"), 3, (0, 0.0))[0] == 1
-    assert decisions(make_policy("etc"), 3, (0, 0.0), (2, 0.0, "look"))[0] == 1
-    assert decisions(make_policy("etc"), 3, (0, 0.0), (1, 0.0), (2, 0.0), (0, 0.0, "look"))[0] == 1
+    assert decide(make_policy("etc"), 3, (0, 0.0))[0] == 1
+    assert decide(make_policy("etc"), 3, (0, 0.0), (2, 0.0, "look"))[0] == 1
+    assert decide(make_policy("etc"), 3, (0, 0.0), (1, 0.0), (2, 0.0), (0, 0.0, "look"))[0] == 1
 
 
 def test_looks_at_the_least_observed_arm_after_the_pull():
-    assert decisions(make_policy("etc"), 3, (0, 0.0), (1, 0.0), (2, 0.0)) == (0, 1)
+    assert decide(make_policy("etc"), 3, (0, 0.0), (1, 0.0), (2, 0.0)) == (0, 1)
     # The counts are 1, 3, 3 before the pull and 2, 3, 3 after it.
-    seen = (0, 0.0), (1, 0.0), (2, 0.0), *[(arm, 0.0, "look") for arm in (1, 1, 2, 2)]
-    assert decisions(make_policy("etc"), 3, *seen) == (0, 0)
+    history = (0, 0.0), (1, 0.0), (2, 0.0), *[(arm, 0.0, "look") for arm in (1, 1, 2, 2)]
+    assert decide(make_policy("etc"), 3, *history) == (0, 0)
 
 
 def test_drops_an_arm_whose_upper_bound_is_below_anothers_lower_bound():
@@ -59,7 +59,7 @@ def test_each_arm_has_its_own_width():
     history = (0, 6.20, "look"), (0, 6.20), (1, 0.0)
     assert remaining_arms(*history) == [True, True]
     assert remaining_arms(
-        *[(arm, reward * 6.22 / 6.20, *free) for arm, reward, *free in history]
+        *[(arm, reward * 6.22 / 6.20, *kind) for arm, reward, *kind in history]
     ) == [True, False]
 
 
@@ -74,7 +74,7 @@ def test_no_arm_is_dropped_once_a_count_reaches_the_horizon():
 
 
 def test_commits_to_the_last_arm():
-    assert decisions(make_policy("etc"), 2, (0, 7.44), (1, 0.0), (0, -50.0)) == (0, 0)
+    assert decide(make_policy("etc"), 2, (0, 7.44), (1, 0.0), (0, -50.0)) == (0, 0)
 
 
 def test_uses_the_horizon_of_the_simulation_by_default():

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import reference
-from histories import assert_agrees, decisions, find_disagreement, make_policy, replay
+from histories import assert_agrees, decide, find_disagreement, make_policy, replay
 
 from kibitz.policies import etc_ocucb
 from kibitz.policies.etc_ocucb import epoch_length, log_etc_horizon
@@ -39,10 +39,10 @@ def test_the_horizon_of_etc_is_the_papers_for_p_2(m):
 
 
 def test_looks_go_in_turn_to_the_remaining_arms():
-    looked = [(0, 0.0), (1, 0.0, "look")]
-    assert decisions(POLICY, 3, (0, 0.0))[1] == 0
-    assert decisions(POLICY, 3, *looked)[1] == 2
-    assert decisions(POLICY, 3, *looked, (2, 0.0, "look"))[1] == 0
+    history = [(0, 0.0), (1, 0.0, "look")]
+    assert decide(POLICY, 3, (0, 0.0))[1] == 0
+    assert decide(POLICY, 3, *history)[1] == 2
+    assert decide(POLICY, 3, *history, (2, 0.0, "look"))[1] == 0
 
 
 # After one look at each arm in epoch 0, the squared width is 2 log(4^1.5 log 4) = 4.8124, so an arm
@@ -61,24 +61,29 @@ def test_drops_an_arm_that_is_clearly_worse():
 
 
 def test_doubling_tests_at_powers_of_two_before_the_look():
-    looked = (0, 4.40, "look"), (1, 0.0, "look")
-    later = ((0, 0.0), (0, 0.0), (0, 0.0), *looked)  # the looks are at stage 3
-    assert state_after(*later, doubling=True, p=9.0).in_play.tolist() == [True, True]
+    looks = (0, 4.40, "look"), (1, 0.0, "look")
+    history_at_stage_3 = ((0, 0.0), (0, 0.0), (0, 0.0), *looks)  # the looks are at stage 3
+    assert state_after(*history_at_stage_3, doubling=True, p=9.0).in_play.tolist() == [True, True]
     # With p = 9 the bounds of epoch 0 are wide. A difference of 99 is wider, so the arm remains only
     # because there is no test at this stage.
-    wide = ((0, 0.0), (0, 0.0), (0, 0.0), (0, 99.0, "look"), (1, 0.0, "look"))
-    assert state_after(*wide, doubling=True, p=9.0).in_play.tolist() == [True, True]
-    assert state_after(*wide, (0, 0.0), doubling=True, p=9.0).in_play.tolist() == [True, False]
+    history_with_wide_difference = ((0, 0.0), (0, 0.0), (0, 0.0), (0, 99.0, "look"), (1, 0.0, "look"))
+    assert state_after(*history_with_wide_difference, doubling=True, p=9.0).in_play.tolist() == [
+        True,
+        True,
+    ]
+    assert state_after(
+        *history_with_wide_difference, (0, 0.0), doubling=True, p=9.0
+    ).in_play.tolist() == [True, False]
     same_stage = ((0, 0.0), (0, 99.0, "look"), (1, 0.0, "look"))
     assert state_after(*same_stage, doubling=True, p=9.0).in_play.tolist() == [True, True]
 
 
 def test_the_arms_to_pull_change_at_the_end_of_an_epoch():
     history = ((0, 0.0), (0, 4.40, "look"), (1, 0.0, "look"))
-    before = state_after(*history, C=1.0)
-    assert before.allowed.tolist() == [True, True]
-    after = state_after(*history, (1, 0.0), C=1.0)
-    assert after.allowed.tolist() == [True, False]
+    state_before = state_after(*history, C=1.0)
+    assert state_before.allowed.tolist() == [True, True]
+    state_afterwards = state_after(*history, (1, 0.0), C=1.0)
+    assert state_afterwards.allowed.tolist() == [True, False]
 
 
 def test_restart_keeps_only_the_arms_to_pull():
@@ -103,10 +108,10 @@ def test_without_restart_statistics_of_remaining_arms_are_kept():
 
 def test_subroutines_share_observations_only_with_all_info():
     history = (0, 1.0), (0, 2.0, "look")
-    apart, shared = state_after(*history), state_after(*history, all_info=True)
-    assert (apart.statistics.sums[0], apart.etc_sums[0]) == (1.0, 2.0)
-    assert (shared.statistics.sums[0], shared.etc_sums[0]) == (3.0, 3.0)
-    assert shared.statistics.n_pulls.tolist() == [1, 0]
+    separate_state, shared_state = state_after(*history), state_after(*history, all_info=True)
+    assert (separate_state.statistics.sums[0], separate_state.etc_sums[0]) == (1.0, 2.0)
+    assert (shared_state.statistics.sums[0], shared_state.etc_sums[0]) == (3.0, 3.0)
+    assert shared_state.statistics.n_pulls.tolist() == [1, 0]
 
 
 @pytest.mark.slow
@@ -137,7 +142,7 @@ def test_the_reference_histories_drop_arms():
         arm, look = oracle.pull(stage), oracle.look(stage)
         oracle.update(stage, arm, rng.normal(arm), False)
         oracle.update(stage, look, rng.normal(look), True)
-    assert oracle.allowed == {2}
+    assert oracle.allowed_arms == {2}
     assert oracle.epoch == 3
 
 
@@ -188,15 +193,20 @@ def test_suggests_the_closest_check():
 @pytest.mark.parametrize("rho", [0.5, 0.8])
 def test_many_arms_agree_with_the_reference_while_arms_are_dropped(rho, restart):
     """Incremental sums stay correct when arms are dropped or OCUCB-n restarts at a new epoch."""
-    own = {"p": 1.2, "C": 0.5, "alpha": 0.02, "rho": rho, "restart": restart, "all_info": True}
-    params = POLICY.params._replace(**own)
-    left = []
+    parameters = {"p": 1.2, "C": 0.5, "alpha": 0.02, "rho": rho, "restart": restart, "all_info": True}
+    params = POLICY.params._replace(**parameters)
+    n_remaining = []
     for seed in range(4):
-        oracle = reference.ETCOCUCB(MIN_ARMS_WITH_SUMS + 4, **own)
-        setting = {"n_arms": MIN_ARMS_WITH_SUMS + 4, "kind": "gaussian", "own": True, "n_stages": 150}
+        oracle = reference.ETCOCUCB(MIN_ARMS_WITH_SUMS + 4, **parameters)
+        setting = {
+            "n_arms": MIN_ARMS_WITH_SUMS + 4,
+            "kind": "gaussian",
+            "follows_policy": True,
+            "n_stages": 150,
+        }
         assert find_disagreement(POLICY, params, oracle, seed, **setting) is None
-        left.append(len(oracle.allowed))
-    assert 1 <= min(left) < MIN_ARMS_WITH_SUMS  # some arms were dropped
+        n_remaining.append(len(oracle.allowed_arms))
+    assert 1 <= min(n_remaining) < MIN_ARMS_WITH_SUMS  # some arms were dropped
 
 
 def test_a_dropped_arm_is_removed_from_the_sums():
@@ -204,9 +214,9 @@ def test_a_dropped_arm_is_removed_from_the_sums():
     params = POLICY.params
     incremental, expected = ocucb_statistics(MIN_ARMS_WITH_SUMS), ocucb_statistics(MIN_ARMS_WITH_SUMS)
     for arm, n in enumerate(rng.integers(1, 9, MIN_ARMS_WITH_SUMS)):
-        for known, count in ((incremental, n), (expected, n if arm % 3 else 0)):
-            known.n_observed[arm] = count
-            update_derived(params, known, arm)
+        for statistics, count in ((incremental, n), (expected, n if arm % 3 else 0)):
+            statistics.n_observed[arm] = count
+            update_derived(params, statistics, arm)
     for arm in rng.permutation(np.arange(0, MIN_ARMS_WITH_SUMS, 3)):
         incremental.n_observed[arm] = 0
         update_derived(params, incremental, arm)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import reference
-from histories import assert_agrees, decisions, make_policy, replay
+from histories import assert_agrees, decide, make_policy, replay
 
 from kibitz.policies import improved_ucb
 
@@ -17,8 +17,8 @@ def state_after(*observations, horizon):
     return state.allowed.tolist(), int(state.round[0])
 
 
-def rounds(n, first, second):
-    return [pair for _ in range(n) for pair in ((0, first), (1, second))]
+def rounds(n, first_reward, second_reward):
+    return [observation for _ in range(n) for observation in ((0, first_reward), (1, second_reward))]
 
 
 def test_a_round_ends_when_each_arm_has_enough_observations():
@@ -47,7 +47,7 @@ def test_the_last_round_is_half_the_logarithm_of_the_horizon():
 def test_after_the_last_round_pulls_the_leader_of_the_remaining_arms():
     params = make_policy("improved_ucb").params._replace(horizon=20.0)
     history = rounds(60, 0.0, 0.1)
-    assert decisions(make_policy("improved_ucb"), 2, *history, params=params)[0] == 1
+    assert decide(make_policy("improved_ucb"), 2, *history, params=params)[0] == 1
 
 
 def test_uses_the_horizon_of_the_simulation_by_default():

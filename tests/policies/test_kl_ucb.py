@@ -33,7 +33,7 @@ def test_the_gaussian_index_is_explicit():
 def test_the_bernoulli_index_is_the_largest_mean_within_the_divergence(mean, level, count):
     index, bound = bernoulli_index(mean, level, count)
     assert mean < index <= 1  # the index is 1 if the root of the equation rounds to 1
-    assert index == pytest.approx(reference.largest_within(mean, bound), rel=1e-12, abs=1e-14)
+    assert index == pytest.approx(reference.kl_upper_bound(mean, bound), rel=1e-12, abs=1e-14)
 
 
 @pytest.mark.parametrize("level", [2, 5, 20])

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import reference
-from histories import assert_agrees, decisions, make_policy
+from histories import assert_agrees, decide, make_policy
 
 from kibitz.policies import moss, moss_anytime
 
@@ -30,7 +30,7 @@ def test_the_anytime_index_uses_the_stage_as_horizon():
 
 
 def test_without_bonuses_it_follows_the_leader():
-    assert decisions(make_policy("moss_anytime"), 3, (0, 0.0), (1, 2.0), (2, 1.0)) == (1, 2)
+    assert decide(make_policy("moss_anytime"), 3, (0, 0.0), (1, 2.0), (2, 1.0)) == (1, 2)
 
 
 def test_uses_the_horizon_of_the_simulation_by_default():

@@ -7,7 +7,7 @@ import numba
 import numpy as np
 import pytest
 import reference
-from histories import assert_agrees, decisions, find_disagreement, make_policy, play_runs
+from histories import assert_agrees, decide, find_disagreement, make_policy, play_runs
 from hypothesis import given, settings, strategies as st
 
 from kibitz.model.feedback import active, bandit, passive
@@ -53,7 +53,7 @@ def test_the_logarithm_is_at_least_log_log_t():
 
 
 def test_a_tie_goes_to_the_lowest_arm():
-    assert decisions(make_policy("ocucb"), 3, (0, 1.0), (1, 1.0), (2, 1.0)) == (0, 1)
+    assert decide(make_policy("ocucb"), 3, (0, 1.0), (1, 1.0), (2, 1.0)) == (0, 1)
 
 
 @pytest.mark.slow
@@ -70,7 +70,7 @@ def test_agrees_with_the_reference():
 
 # ------------------------------------------------------------------------------ incremental sums
 
-SLOW = bool(numba.config.DISABLE_JIT)
+IS_PLAIN_PYTHON = bool(numba.config.DISABLE_JIT)
 COUNTS = st.lists(
     st.integers(1, 9) | st.integers(1, 10**12), min_size=MIN_ARMS_WITH_SUMS, max_size=40
 )
@@ -86,22 +86,25 @@ def make_statistics_from_counts(policy, params, counts):
 
 @settings(max_examples=150, deadline=None)
 @given(COUNTS, st.sampled_from(RHOS), st.data())
-def test_incremental_sums_equal_the_formula(plain, rho, data):
+def test_incremental_sums_equal_the_formula(counts, rho, data):
     policy = make_policy("ocucb")
     params = policy.params._replace(rho=rho)
-    incremental = make_statistics_from_counts(policy, params, plain)
+    incremental = make_statistics_from_counts(policy, params, counts)
     assert incremental.derived.size > 0
-    summed = make_statistics(np.array(plain))
-    stage = sum(plain) * data.draw(st.sampled_from([1, 30]))
-    for arm in range(len(plain)):
+    summed_statistics = make_statistics(np.array(counts))
+    stage = sum(counts) * data.draw(st.sampled_from([1, 30]))
+    for arm in range(len(counts)):
         index = policy.index(params, stage, incremental, arm, 0.0)
-        assert index == pytest.approx(policy.index(params, stage, summed, arm, 0.0), 1e-13)
-        expected = reference.ocucb_index(stage, arm, plain, 0.0, params.eta, rho)
+        assert index == pytest.approx(policy.index(params, stage, summed_statistics, arm, 0.0), 1e-13)
+        expected = reference.ocucb_index(stage, arm, counts, 0.0, params.eta, rho)
         assert index == pytest.approx(expected, rel=1e-13)
     # The engine also evaluates the index of an arm at hypothetical counts, larger or smaller.
-    arm, other = data.draw(st.integers(0, len(plain) - 1)), data.draw(st.integers(1, 10**6))
-    incremental.n_observed[arm] = plain[arm] = other
-    expected = reference.ocucb_index(stage, arm, plain, 0.0, params.eta, rho)
+    arm, hypothetical_count = (
+        data.draw(st.integers(0, len(counts) - 1)),
+        data.draw(st.integers(1, 10**6)),
+    )
+    incremental.n_observed[arm] = counts[arm] = hypothetical_count
+    expected = reference.ocucb_index(stage, arm, counts, 0.0, params.eta, rho)
     assert policy.index(params, stage, incremental, arm, 0.0) == pytest.approx(expected, rel=1e-13)
 
 
@@ -112,7 +115,9 @@ def test_incremental_sums_do_not_depend_on_the_order(counts, rho, random):
     policy = make_policy("ocucb")
     params = policy.params._replace(rho=rho)
     updates = [
-        (arm, n) for arm, all_of in enumerate(counts) for n in (all_of // 3, all_of - all_of // 3)
+        (arm, n)
+        for arm, total_count in enumerate(counts)
+        for n in (total_count // 3, total_count - total_count // 3)
     ]
     random.shuffle(updates)
     state = policy.init(params, len(counts))
@@ -137,27 +142,31 @@ def test_many_arms_agree_with_the_reference(n_arms, kind, rhos, ignore_looks):
     for seed, rho in enumerate(rhos):
         oracle = reference.OCUCB(n_arms, rho=rho, ignore_looks=ignore_looks)
         params = policy.params._replace(rho=rho)
-        setting = {"n_arms": n_arms, "kind": kind, "own": True, "n_stages": n_arms + 60}
+        setting = {"n_arms": n_arms, "kind": kind, "follows_policy": True, "n_stages": n_arms + 60}
         assert find_disagreement(policy, params, oracle, seed, **setting) is None, f"rho {rho}"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("leap", [False, True])
 def test_simulations_are_the_same_without_incremental_sums(leap):
-    """Check that each run is the same. Leaps also evaluate the index at hypothetical counts."""
+    """Runs with and without incremental sums are equal, also if the engine leaps."""
     policy = ocucb()
-    unkept = replace(policy, init=init_without_rows)
-    n_arms = 20 if SLOW else 60
+    policy_without_sums = replace(policy, init=init_without_rows)
+    n_arms = 20 if IS_PLAIN_PYTHON else 60
     problems = [gaussian([2.0, *np.linspace(1, 0, n_arms - 1)]), bernoulli([0.9] + [0.5] * n_arms)]
     for problem in problems:
         for feedback in (bandit(), passive(0.1), active(0.1)):
-            setting = {"horizon": 500 if SLOW else 30_000, "runs": 1 if SLOW else 2, "leap": leap}
-            for fast, plain in zip(
+            setting = {
+                "horizon": 500 if IS_PLAIN_PYTHON else 30_000,
+                "runs": 1 if IS_PLAIN_PYTHON else 2,
+                "leap": leap,
+            }
+            for incremental_values, plain_values in zip(
                 play_runs(policy, problem, feedback, **setting),
-                play_runs(unkept, problem, feedback, **setting),
+                play_runs(policy_without_sums, problem, feedback, **setting),
                 strict=True,
             ):
-                np.testing.assert_array_equal(fast, plain)
+                np.testing.assert_array_equal(incremental_values, plain_values)
 
 
 def test_stores_its_parameters():

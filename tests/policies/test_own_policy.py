@@ -10,7 +10,7 @@ import pytest
 import kibitz as kb
 
 needs_jit = pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
-PLAY = {"horizon": 200, "runs": 3, "seed": 1}
+SETTING = {"horizon": 200, "runs": 3, "seed": 1}
 PROBLEM = kb.gaussian([1, 0.5])
 
 
@@ -39,12 +39,12 @@ def update(params, state, stage, arm, n, total, free):
     return state
 
 
-EVEN = kb.Policy("even", {}, init, pull, pull, update)
+EVEN_POLICY = kb.Policy("even", {}, init, pull, pull, update)
 
 
 def test_an_own_policy_is_checked_and_simulated():
-    assert kb.check(EVEN) is None
-    data = kb.simulate(PROBLEM, kb.bandit(), EVEN, **PLAY)
+    assert kb.check(EVEN_POLICY) is None
+    data = kb.simulate(PROBLEM, kb.bandit(), EVEN_POLICY, **SETTING)
     assert (data.n_pulls == 100).all()
 
 
@@ -60,7 +60,7 @@ def test_functions_of_a_policy_need_no_decorator():
         return state
 
     policy = kb.Policy("even", {}, init, pull, pull, update)
-    data = kb.simulate(PROBLEM, kb.bandit(), policy, **PLAY)
+    data = kb.simulate(PROBLEM, kb.bandit(), policy, **SETTING)
     assert (data.n_pulls == 100).all()
 
 
@@ -78,20 +78,22 @@ def uses_unsupported_code(params, stage, counts, arm, mean):
 
 
 @needs_jit
-@pytest.mark.parametrize("ask", [kb.check, lambda p: kb.simulate(PROBLEM, kb.bandit(), p, **PLAY)])
-def test_a_compile_error_names_the_users_line(ask):
+@pytest.mark.parametrize(
+    "call_kibitz", [kb.check, lambda p: kb.simulate(PROBLEM, kb.bandit(), p, **SETTING)]
+)
+def test_a_compile_error_names_the_users_line(call_kibitz):
     """The errors of both `check` and `simulate` name the file and line of the user's function."""
     for index, words in (
         (calls_a_plain_function, "plain_helper is a plain function; decorate it with @kibitz.jit"),
         (uses_unsupported_code, ""),
     ):
         with pytest.raises(kb.CompileError, match="numba cannot compile mine: ") as error:
-            ask(kb.index_policy("mine", index))
+            call_kibitz(kb.index_policy("mine", index))
         message = str(error.value)
-        first = index.__code__.co_firstlineno
+        first_line = index.__code__.co_firstlineno
         assert words in message
         assert "\n" not in message
-        assert any(f"test_own_policy.py, line {first + n})" in message for n in (1, 2)), message
+        assert any(f"test_own_policy.py, line {first_line + n})" in message for n in (1, 2)), message
 
 
 def modifies_the_state(params, state, stage, rng):
@@ -99,11 +101,11 @@ def modifies_the_state(params, state, stage, rng):
     return 0
 
 
-def test_check_and_simulate_reject_the_same():
+def test_check_and_simulate_reject_the_same_policies():
     policy = kb.Policy("mine", {}, init, modifies_the_state, pull, update)
-    for ask in (kb.check, lambda p: kb.simulate(PROBLEM, kb.bandit(), p, **PLAY)):
+    for call_kibitz in (kb.check, lambda p: kb.simulate(PROBLEM, kb.bandit(), p, **SETTING)):
         with pytest.raises(ValueError, match="pull and look of mine must not modify the state"):
-            ask(policy)
+            call_kibitz(policy)
 
 
 @pytest.mark.parametrize(

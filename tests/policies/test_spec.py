@@ -14,7 +14,7 @@ import kibitz
 from kibitz.policies import POLICIES
 from kibitz.policies.spec import from_spec, hash_text, make_label, to_spec
 
-OWN = '''
+OWN_MODULE = '''
 import math
 import kibitz
 
@@ -75,10 +75,10 @@ def test_a_policy_of_a_function_of_a_module_is_pickled_by_reference():
             "own", top_level_index, look="robin", ignore_looks=True, scale=2.0, parameters={"a": 1}
         ),
     ):
-        again = pickle.loads(pickle.dumps(policy))
-        assert again == policy
-        assert again.index is top_level_index
-        assert again.rule == policy.rule
+        restored_policy = pickle.loads(pickle.dumps(policy))
+        assert restored_policy == policy
+        assert restored_policy.index is top_level_index
+        assert restored_policy.rule == policy.rule
         assert (
             eval(
                 repr(policy),
@@ -106,16 +106,16 @@ def update(params, state, stage, arm, n, total, is_look):
 
 def test_a_policy_of_own_functions_is_pickled_by_value():
     policy = kibitz.Policy("mine", {"c": 1.0}, init, pull, pull, update)
-    again = pickle.loads(pickle.dumps(policy))
-    assert again == policy
-    assert again.pull is pull
+    restored_policy = pickle.loads(pickle.dumps(policy))
+    assert restored_policy == policy
+    assert restored_policy.pull is pull
 
 
 def test_pickling_keeps_a_replaced_function():
     policy = replace(kibitz.ucb(), look=pull)
     assert pickle.loads(pickle.dumps(replace(kibitz.thompson(), look=pull))).look is pull
     with pytest.raises(
-        ValueError, match="ucb cannot be stored; use a policy of kibitz or one made by"
+        ValueError, match="ucb cannot be stored; use a built-in policy or a policy created by"
     ):
         to_spec(policy)
 
@@ -132,11 +132,11 @@ def test_labels_show_non_default_parameters():
 def folder(tmp_path, monkeypatch):
     monkeypatch.delitem(sys.modules, "own_policy", raising=False)
     monkeypatch.delitem(sys.modules, "kibitz_policy_own_policy", raising=False)
-    (tmp_path / "own_policy.py").write_text(OWN)
+    (tmp_path / "own_policy.py").write_text(OWN_MODULE)
     return tmp_path
 
 
-def load(folder):
+def load_index(folder):
     location = importlib.util.spec_from_file_location("own_policy", folder / "own_policy.py")
     module = importlib.util.module_from_spec(location)
     sys.modules["own_policy"] = module
@@ -154,13 +154,17 @@ def count_executions(folder):
 
 
 def test_a_function_is_found_by_its_file(folder):
-    policy = load(folder)
+    policy = load_index(folder)
     data = to_spec(policy)
     unload_module()
-    again = from_spec(data)
-    assert (again.name, again.constants, again.rule) == ("own", {"c": 1.0}, policy.rule)
+    restored_policy = from_spec(data)
+    assert (restored_policy.name, restored_policy.constants, restored_policy.rule) == (
+        "own",
+        {"c": 1.0},
+        policy.rule,
+    )
     counts = np.array([3, 4])
-    assert again.index(again.params, 9, counts, 0, 0.5) == policy.index(
+    assert restored_policy.index(restored_policy.params, 9, counts, 0, 0.5) == policy.index(
         policy.params, 9, counts, 0, 0.5
     )
     unload_module()
@@ -175,26 +179,28 @@ def test_a_function_is_found_by_its_file(folder):
     ],
 )
 def test_an_edited_function_is_rejected_before_its_file_is_executed(folder, old, new):
-    data = to_spec(load(folder))
+    data = to_spec(load_index(folder))
     unload_module()
-    before = count_executions(folder)
-    (folder / "own_policy.py").write_text(OWN.replace(old, new))
+    n_executions = count_executions(folder)
+    (folder / "own_policy.py").write_text(OWN_MODULE.replace(old, new))
     with pytest.raises(ValueError, match="the index of own, 'index', has changed in"):
         from_spec(data)
-    assert count_executions(folder) == before
+    assert count_executions(folder) == n_executions
 
 
 def test_comments_docstrings_and_other_functions_may_be_edited(folder):
-    data = to_spec(load(folder))
+    data = to_spec(load_index(folder))
     unload_module()
-    text = OWN.replace("Return the width.", "Return it.").replace("return 1\n", "return 2  # two\n")
+    text = OWN_MODULE.replace("Return the width.", "Return it.").replace(
+        "return 1\n", "return 2  # two\n"
+    )
     (folder / "own_policy.py").write_text("# a comment\n" + text)
     assert from_spec(data).name == "own"
     unload_module()
 
 
 def test_a_missing_function_is_named_in_the_error(folder):
-    data = to_spec(load(folder))
+    data = to_spec(load_index(folder))
     unload_module()
     (folder / "own_policy.py").write_text("# nothing\n")
     with pytest.raises(ValueError, match="is not defined in"):
@@ -206,12 +212,12 @@ def test_a_missing_function_is_named_in_the_error(folder):
 
 def test_a_spec_without_a_hash_of_the_text_is_checked_after_the_import(folder):
     """Older stores have no hash of the text; the source is compared after the import instead."""
-    data = to_spec(load(folder))
+    data = to_spec(load_index(folder))
     del data["text"]
     unload_module()
     assert from_spec(data).name == "own"
     unload_module()
-    (folder / "own_policy.py").write_text(OWN.replace("FACTOR = 2.0", "FACTOR = 3.0"))
+    (folder / "own_policy.py").write_text(OWN_MODULE.replace("FACTOR = 2.0", "FACTOR = 3.0"))
     with pytest.raises(ValueError, match=r"has changed in .*; restore the version"):
         from_spec(data)
     unload_module()
@@ -229,9 +235,9 @@ def test_a_function_that_cannot_be_located_is_rejected():
 
 
 def test_a_file_that_cannot_be_parsed_has_no_text_hash(tmp_path):
-    broken = tmp_path / "broken.py"
-    broken.write_text("def index(:\n")
-    assert hash_text(broken, "index") is None
+    broken_file = tmp_path / "broken.py"
+    broken_file.write_text("def index(:\n")
+    assert hash_text(broken_file, "index") is None
     assert hash_text(tmp_path / "missing.py", "index") is None
 
 
@@ -251,5 +257,5 @@ for make in POLICIES.values():
 kibitz.index_policy("mine", lambda params, stage, counts, arm, mean: mean)
 print("numba" in sys.modules, "llvmlite" in sys.modules)
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("False False\n", "")
+    process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (process.stdout, process.stderr) == ("False False\n", "")

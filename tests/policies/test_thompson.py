@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import reference
-from histories import assert_agrees, decisions, make_policy, replay
+from histories import assert_agrees, decide, make_policy, replay
 from scipy import stats
 
 from kibitz.policies import thompson
@@ -13,17 +13,17 @@ from kibitz.policies import thompson
 
 def test_pulls_each_arm_once_in_order():
     assert [
-        decisions(make_policy("thompson"), 3, *[(a, 5.0) for a in range(n)])[0] for n in range(3)
+        decide(make_policy("thompson"), 3, *[(a, 5.0) for a in range(n)])[0] for n in range(3)
     ] == [0, 1, 2]
 
 
 def test_a_look_does_not_replace_the_first_pull():
-    assert decisions(make_policy("thompson"), 2, (0, 9.0), (1, -9.0, "look"))[0] == 1
+    assert decide(make_policy("thompson"), 2, (0, 9.0), (1, -9.0, "look"))[0] == 1
 
 
 def test_looks_at_the_runner_up_of_a_fresh_sample():
     policy = make_policy("thompson")
-    assert decisions(policy, 3, (0, 1e6), (1, 3e6), (2, 2e6)) == (1, 2)
+    assert decide(policy, 3, (0, 1e6), (1, 3e6), (2, 2e6)) == (1, 2)
 
 
 def share_of_pulls(policy, params, observations, n=4000):

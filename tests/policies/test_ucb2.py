@@ -5,12 +5,12 @@ import re
 
 import pytest
 import reference
-from histories import assert_agrees, decisions, make_policy
+from histories import assert_agrees, decide, make_policy
 
 from kibitz.policies import ucb2
 from kibitz.policies.ucb2 import find_level, tau
 
-FAST = make_policy("ucb2").params._replace(alpha=1.0)  # tau = 1, 2, 4, 8, ...
+DOUBLING_PARAMS = make_policy("ucb2").params._replace(alpha=1.0)  # tau = 1, 2, 4, 8, ...
 
 
 def test_levels_begin_at_powers():
@@ -29,32 +29,35 @@ def test_the_level_is_the_largest_that_begins_at_or_below_the_count(alpha):
 def test_levels_agree_with_the_reference(alpha):
     for count in range(1, 200):
         level = find_level(alpha, count)
-        begins = tau(alpha, level), tau(alpha, level + 1)
-        assert begins == reference.level_bounds(alpha, count)
+        bounds = tau(alpha, level), tau(alpha, level + 1)
+        assert bounds == reference.level_bounds(alpha, count)
 
 
 def test_pulls_an_arm_to_the_end_of_its_burst():
     history = [(0, 9.0), (1, 0.0), (0, 9.0)]  # arm 0 has tau(1) = 2 observations; no burst
-    assert decisions(make_policy("ucb2"), 2, *history, params=FAST)[0] == 0
+    assert decide(make_policy("ucb2"), 2, *history, params=DOUBLING_PARAMS)[0] == 0
     history += [(0, -99.0)]  # a new burst, up to tau(2) = 4 observations
-    assert decisions(make_policy("ucb2"), 2, *history, params=FAST)[0] == 0
+    assert decide(make_policy("ucb2"), 2, *history, params=DOUBLING_PARAMS)[0] == 0
     history += [(0, -99.0)]
-    assert decisions(make_policy("ucb2"), 2, *history, params=FAST)[0] == 1
+    assert decide(make_policy("ucb2"), 2, *history, params=DOUBLING_PARAMS)[0] == 1
 
 
 def test_a_look_shortens_a_burst():
     history = [(0, 9.0), (1, 0.0), (0, 9.0), (0, -99.0), (0, -99.0, "look")]
-    assert decisions(make_policy("ucb2"), 2, *history, params=FAST)[0] == 1
+    assert decide(make_policy("ucb2"), 2, *history, params=DOUBLING_PARAMS)[0] == 1
 
 
 def test_a_first_pull_does_not_begin_a_burst():
-    assert decisions(make_policy("ucb2"), 2, (0, -9.0), (1, 9.0), params=FAST)[0] == 1
+    assert decide(make_policy("ucb2"), 2, (0, -9.0), (1, 9.0), params=DOUBLING_PARAMS)[0] == 1
 
 
 def test_never_looks_at_the_pulled_arm():
-    assert decisions(make_policy("ucb2"), 3, (0, 9.0), (1, 1.0), (2, 2.0), params=FAST) == (0, 2)
-    bursting = (0, 9.0), (1, 1.0), (2, 2.0), (0, 9.0), (0, -99.0)
-    assert decisions(make_policy("ucb2"), 3, *bursting, params=FAST) == (0, 2)
+    assert decide(make_policy("ucb2"), 3, (0, 9.0), (1, 1.0), (2, 2.0), params=DOUBLING_PARAMS) == (
+        0,
+        2,
+    )
+    burst_history = (0, 9.0), (1, 1.0), (2, 2.0), (0, 9.0), (0, -99.0)
+    assert decide(make_policy("ucb2"), 3, *burst_history, params=DOUBLING_PARAMS) == (0, 2)
 
 
 def test_agrees_with_the_reference():

@@ -59,9 +59,9 @@ NOISE = np.random.default_rng(5).normal(0, 0.01, RUNS)
 
 def make_sweep(name, values, regrets, noise=NOISE, policy="ucb"):
     """Return a sweep with the given final regrets and a little noise between runs."""
-    final = np.array([[regret * (1 + noise) for regret in regrets]])
+    final_regrets = np.array([[regret * (1 + noise) for regret in regrets]])
     return xarray.Dataset(
-        {"final_regret": (("policy", name, "run"), final)},
+        {"final_regret": (("policy", name, "run"), final_regrets)},
         coords={"policy": [policy], name: list(values)},
     )
 
@@ -115,12 +115,12 @@ def test_a_statement_is_decided_at_three_standard_errors():
     ],
 )
 def test_outcome_follows_from_the_statements(holds, outcome):
-    assert judge([Statement("", one) for one in holds], "", "").outcome == outcome
+    assert judge([Statement("", result) for result in holds], "", "").outcome == outcome
 
 
 def test_a_partly_confirmed_verdict_counts_the_statements_that_hold():
     def text(*holds):
-        return str(judge([Statement("", one) for one in holds], "", ""))
+        return str(judge([Statement("", result) for result in holds], "", ""))
 
     assert text(True, False, True, None) == "partly confirmed (2 of 4)"
     assert text(True, True) == "confirmed"
@@ -155,12 +155,13 @@ def test_the_standard_error_of_a_ratio_has_the_right_coverage():
     About 95.4 % of the ratios must be within two standard errors of 2.
     """
     rng = np.random.default_rng(2)
-    inside = 0
+    n_inside = 0
     for _ in range(500):
-        common = rng.normal(0, 1, 300)
-        result = ratio(6 + common + rng.normal(0, 1, 300), 3 + common)
-        inside += abs(result.value - 2) < 2 * result.error
-    assert 460 <= inside <= 493  # 95.4 % of 500 are 477; the limits are 3.5 standard deviations away
+        common_noise = rng.normal(0, 1, 300)
+        result = ratio(6 + common_noise + rng.normal(0, 1, 300), 3 + common_noise)
+        n_inside += abs(result.value - 2) < 2 * result.error
+    # 95.4 % of 500 are 477; the limits are 3.5 standard deviations away.
+    assert 460 <= n_inside <= 493
 
 
 def test_the_ratio_of_proportional_samples_has_no_error():
@@ -260,36 +261,38 @@ def test_optimal_weights_that_are_best_at_some_rates_are_partly_confirmed():
 STAGES = np.array([10, 100, 1000, 5000, 10_000])
 
 
-def active_data(double, by_p, second=1.0):
-    flat = np.array([0.5, 0.9, 1.0, 1.0, 1.0])
-    table = {"UCB1-Double": double}
-    table |= {f"ETC-OCUCB, p = {p:g}": by_p(p) * flat for p in active.GROWTHS}
-    table |= {f"ETC-OCUCB-2, p = {p:g}": second * by_p(p) * flat for p in active.GROWTHS}
+def active_data(double_curve, by_p, second_factor=1.0):
+    flat_curve = np.array([0.5, 0.9, 1.0, 1.0, 1.0])
+    table = {"UCB1-Double": double_curve}
+    table |= {f"ETC-OCUCB, p = {p:g}": by_p(p) * flat_curve for p in active.GROWTHS}
+    table |= {f"ETC-OCUCB-2, p = {p:g}": second_factor * by_p(p) * flat_curve for p in active.GROWTHS}
     noise = np.random.default_rng(7).normal(0, 0.01, RUNS)
     return make_curves(STAGES, table, noise=noise)
 
 
-SOON = np.array([50.0, 120, 148, 150, 150])
-LATE = np.array([10.0, 20, 40, 90, 150])
+EARLY_CURVE = np.array([50.0, 120, 148, 150, 150])
+LATE_CURVE = np.array([10.0, 20, 40, 90, 150])
 
 
-def test_active_algorithms_confirmed():
-    data = dict.fromkeys(active.READINGS, active_data(SOON, lambda p: 100 + p))
+def test_active_algorithms_are_confirmed():
+    data = dict.fromkeys(active.READINGS, active_data(EARLY_CURVE, lambda p: 100 + p))
     assert active.verdict(data).outcome == "confirmed"
 
 
-def test_active_algorithms_partly_confirmed_if_the_readings_differ():
-    kept = active_data(SOON, lambda p: 100 + p)
-    restart = active_data(SOON, lambda p: 500 / p)
-    result = active.verdict({"kept": kept, "restart": restart})
+def test_active_algorithms_are_partly_confirmed_if_the_readings_differ():
+    data_without_restart = active_data(EARLY_CURVE, lambda p: 100 + p)
+    data_with_restart = active_data(EARLY_CURVE, lambda p: 500 / p)
+    result = active.verdict({"kept": data_without_restart, "restart": data_with_restart})
     assert result.outcome == "partly confirmed"
-    failed = [one.text for one in result.statements if one.holds is False]
-    assert len(failed) == len(active.SMALL_GROWTHS) * len(active.VARIANTS)
-    assert all(text.startswith(active.READINGS["restart"][0]) for text in failed)
+    failed_texts = [statement.text for statement in result.statements if statement.holds is False]
+    assert len(failed_texts) == len(active.SMALL_GROWTHS) * len(active.VARIANTS)
+    assert all(text.startswith(active.READINGS["restart"][0]) for text in failed_texts)
 
 
-def test_active_algorithms_not_confirmed():
-    data = dict.fromkeys(active.READINGS, active_data(LATE, lambda p: 500 / p, second=1.5))
+def test_active_algorithms_are_not_confirmed():
+    data = dict.fromkeys(
+        active.READINGS, active_data(LATE_CURVE, lambda p: 500 / p, second_factor=1.5)
+    )
     assert active.verdict(data).outcome == "not confirmed"
 
 
@@ -303,12 +306,12 @@ def all_info_data(without, having):
 @pytest.mark.parametrize(
     ("without", "having", "word"),
     [
-        (LATE, 0.5 * SOON, "confirmed"),
-        (LATE, SOON, "partly confirmed"),
-        (SOON, LATE, "not confirmed"),
+        (LATE_CURVE, 0.5 * EARLY_CURVE, "confirmed"),
+        (LATE_CURVE, EARLY_CURVE, "partly confirmed"),
+        (EARLY_CURVE, LATE_CURVE, "not confirmed"),
     ],
 )
-def test_all_info(without, having, word):
+def test_verdict_on_all_info_follows_from_the_curves(without, having, word):
     assert all_info.verdict(all_info_data(without, having)).outcome == word
 
 
@@ -317,8 +320,11 @@ def bounded_regret_data(height, grows=True):
     log = np.log10(stages)
     table = {0.0: 100 * log if grows else np.minimum(100 * log, 300)}
     table |= {rate: np.minimum(100 * log, height(rate)) for rate in bounded_regret.RATES if rate}
-    others = {name: np.minimum(100 * log, 200) for name in bounded_regret.ACTIVE}
-    return {"passive": make_curves(stages, table, "rate"), "active": make_curves(stages, others)}
+    other_curves = {name: np.minimum(100 * log, 200) for name in bounded_regret.ACTIVE}
+    return {
+        "passive": make_curves(stages, table, "rate"),
+        "active": make_curves(stages, other_curves),
+    }
 
 
 def test_plateaus_linear_in_log_rate_are_confirmed():
@@ -362,7 +368,7 @@ def test_one_over_rate_against_log():
     assert verdict(line / 20 + 10, 5 / rates).outcome == "not confirmed"
 
 
-def test_find_crossing():
+def test_find_crossing_returns_the_rate_at_which_the_sign_changes():
     rates = np.array([0.01, 0.1, 1.0])
     assert ftl_or_ucb.find_crossing(rates, np.array([1.0, 0.0, -1.0])) == pytest.approx(0.1)
     assert ftl_or_ucb.find_crossing(rates, np.array([1.0, 2.0, 3.0])) is None
@@ -377,7 +383,7 @@ def test_find_crossing():
         (lambda x: 1 / (1 + 0.8 * x), "partly confirmed"),
     ],
 )
-def test_the_threshold(share, word):
+def test_verdict_on_the_threshold_follows_from_the_regrets(share, word):
     data = {
         label: make_sweep(
             "relative", threshold.RELATIVE_RATES, [200 * share(x) for x in threshold.RELATIVE_RATES]
@@ -404,7 +410,7 @@ def test_labels_of_the_threshold_settings():
         (lambda rate, horizon: 300 if horizon > 1e7 else 100 + 3000 * rate, "partly confirmed"),
     ],
 )
-def test_paid_looks(regret, word):
+def test_verdict_on_paid_looks_follows_from_the_regrets(regret, word):
     data = {}
     for horizon in paid.HORIZONS:
         regrets = [regret(rate, horizon) for rate in paid.RATES]
@@ -417,12 +423,12 @@ def test_paid_looks(regret, word):
     ("factors", "word"),
     [((1.0, 1.0), "confirmed"), ((1.0, 1.2), "partly confirmed"), ((0.8, 1.2), "not confirmed")],
 )
-def test_arrivals(factors, word):
+def test_verdict_on_arrivals_follows_from_the_regrets(factors, word):
     data = {}
     for label, factor in zip(arrivals.POLICIES, factors, strict=True):
         data[f"{label}, random"] = make_sweep("period", arrivals.PERIODS, [100, 80, 60])
         data[f"{label}, periodic"] = make_sweep(
-            "period", arrivals.PERIODS, [factor * one for one in (100, 80, 60)]
+            "period", arrivals.PERIODS, [factor * base_regret for base_regret in (100, 80, 60)]
         )
     assert arrivals.verdict(data).outcome == word
 
@@ -442,27 +448,31 @@ def between_bounds_data(regrets, ours=lambda horizon: np.full(len(between_bounds
 
 
 def test_a_violated_bound_is_reported():
-    above_all = between_bounds_data(
+    data_above_bounds = between_bounds_data(
         lambda horizon: 10 * between_bounds.bounds(horizon)["upper, Theorem 3"]
     )
-    assert between_bounds.verdict(above_all).finding.startswith("A bound is violated.")
-    below_all = between_bounds_data(lambda horizon: np.full(len(between_bounds.RATES), 1e-9))
-    result = between_bounds.verdict(below_all)
+    assert between_bounds.verdict(data_above_bounds).finding.startswith("A bound is violated.")
+    data_below_bounds = between_bounds_data(lambda horizon: np.full(len(between_bounds.RATES), 1e-9))
+    result = between_bounds.verdict(data_below_bounds)
     assert result.finding.startswith("A bound is violated.")
-    lower = [statement.holds for statement in result.statements if "lower" in statement.text]
-    assert not any(lower)
+    lower_results = [statement.holds for statement in result.statements if "lower" in statement.text]
+    assert not any(lower_results)
 
 
 def test_the_bound_of_kibitzer_applies_to_kibitzer_only():
     bound = {T: between_bounds.bounds(T)["upper, kibitzer"] for T in between_bounds.HORIZONS}
-    between = between_bounds_data(lambda horizon: np.full(len(between_bounds.RATES), 150.0))
-    over = between_bounds_data(
+    data_between_bounds = between_bounds_data(
+        lambda horizon: np.full(len(between_bounds.RATES), 150.0)
+    )
+    data_above_bound = between_bounds_data(
         lambda horizon: np.full(len(between_bounds.RATES), 150.0), lambda horizon: 2 * bound[horizon]
     )
-    for data, holds in ((between, True), (over, False)):
+    for data, holds in ((data_between_bounds, True), (data_above_bound, False)):
         result = between_bounds.verdict(data)
-        of_kibitzer = [one.holds for one in result.statements if "kibitzer" in one.text]
-        assert of_kibitzer == 3 * [holds]
+        kibitzer_results = [
+            statement.holds for statement in result.statements if "kibitzer" in statement.text
+        ]
+        assert kibitzer_results == 3 * [holds]
         assert result.finding.startswith("A bound is violated.") is not holds
 
 
@@ -472,39 +482,52 @@ def test_vacuous_bounds_confirm_nothing():
     )
     assert result.outcome == "partly confirmed"
     assert result.finding.startswith("No bound is violated")
-    vacuous = [one for one in result.statements if "vacuous" in one.text]
-    assert vacuous
-    assert not any(one.holds for one in vacuous)
+    vacuous_statements = [statement for statement in result.statements if "vacuous" in statement.text]
+    assert vacuous_statements
+    assert not any(statement.holds for statement in vacuous_statements)
 
 
-def league_data(regrets, rates=(0.0, 0.1), means=((1.0, 0.5), (0.3, 0.0, 0.1))):
-    """Return the data of a league with two problems; the regret is regrets[policy](problem, rate)."""
+def league_data(regrets, looks=("0", "0.1", "unfair"), means=((1.0, 0.5), (0.3, 0.0, 0.1))):
+    """Return the data of a league of two problems; the regret is regrets[policy](problem, looks)."""
     own = np.random.default_rng(7).normal(0, 0.01, (len(regrets), RUNS))
     data = {}
     for n, problem in enumerate(means):
         final = [
-            [regret(n, rate) * (1 + NOISE + own[p]) for rate in rates]
+            [regret(n, kind) * (1 + NOISE + own[p]) for kind in looks]
             for p, regret in enumerate(regrets.values())
         ]
         setting = {"horizon": 100, "seed": 1, "problem": {"means": problem}}
+        coords = {
+            "policy": list(regrets),
+            "rate": ("point", [0.1 if kind == "unfair" else float(kind) for kind in looks]),
+            "looks": (
+                "point",
+                ["only the worst" if kind == "unfair" else "active" for kind in looks],
+            ),
+        }
         data[f"problem {n + 1}"] = xarray.Dataset(
-            {"final_regret": (("policy", "rate", "run"), np.array(final))},
-            coords={"policy": list(regrets), "rate": list(rates)},
+            {"final_regret": (("policy", "point", "run"), np.array(final))},
+            coords=coords,
             attrs={"cells": json.dumps([{"fingerprint": setting}])},
         )
     return data
 
 
+def win_once(n, looks):
+    """Return the regret of a policy that is the best only on problem 2 with looks at rate 0.1."""
+    return 5 if n == 1 and looks == "0.1" else 40
+
+
 @pytest.mark.parametrize(
     ("others", "word"),
     [
-        ({"a": lambda n, rate: 12, "b": lambda n, rate: 30}, "confirmed"),
-        ({"a": lambda n, rate: 5 if n and rate else 40, "b": lambda n, rate: 30}, "partly confirmed"),
-        ({"a": lambda n, rate: 5, "b": lambda n, rate: 6}, "not confirmed"),
+        ({"a": lambda n, looks: 12, "b": lambda n, looks: 30}, "confirmed"),
+        ({"a": win_once, "b": lambda n, looks: 30}, "partly confirmed"),
+        ({"a": lambda n, looks: 5, "b": lambda n, looks: 6}, "not confirmed"),
     ],
 )
 def test_the_league(others, word):
-    data = league_data({"kibitzer": lambda n, rate: 10, **others})
+    data = league_data({"kibitzer": lambda n, looks: 10, **others})
     result = league.verdict(data)
     assert result.outcome == word
     standing = result.tables[0]
@@ -514,32 +537,45 @@ def test_the_league(others, word):
 
 
 def test_the_league_reports_where_another_policy_is_better():
-    wins = {"a": lambda n, rate: 5 if n and rate else 40, "b": lambda n, rate: 30}
-    result = league.verdict(league_data({"kibitzer": lambda n, rate: 10, **wins}))
-    assert "Another policy is significantly better in 1 of 4 settings" in result.finding
+    wins = {"a": win_once, "b": lambda n, looks: 30}
+    result = league.verdict(league_data({"kibitzer": lambda n, looks: 10, **wins}))
+    assert "Another policy is significantly better in 1 of 6 settings" in result.finding
     assert (
         "a (problem 2, 3 arms, ε = 0.1): 4.99 against 9.98" in result.finding
     )  # the regrets 5 and 10 with noise
     (row,) = result.tables[1].rows
-    assert row[:4] == ["2", "3", "0.1", "a"]
-    much = [one for one in result.statements if one.text.startswith("In no setting")]
-    assert [one.holds for one in much] == [False]
-    never = {"a": lambda n, rate: 40}
-    result = league.verdict(league_data({"kibitzer": lambda n, rate: 10, **never}))
+    assert row[:4] == ["2", "3", "ε = 0.1", "a"]
+    statements = [
+        statement for statement in result.statements if statement.text.startswith("In no setting")
+    ]
+    assert [statement.holds for statement in statements] == [False]
+    never = {"a": lambda n, looks: 40}
+    result = league.verdict(league_data({"kibitzer": lambda n, looks: 10, **never}))
     assert result.finding.endswith("In no setting is another policy significantly better.")
     assert len(result.tables) == 1
 
 
+def test_the_league_judges_unfair_looks_apart():
+    fails = {"a": lambda n, looks: 5 if looks == "unfair" else 40}
+    result = league.verdict(league_data({"kibitzer": lambda n, looks: 10, **fails}))
+    (unfair,) = [
+        statement for statement in result.statements if statement.text.startswith("Unfair looks")
+    ]
+    assert not unfair.holds
+    assert "a, has a higher regret, 0.5" in unfair.text
+    assert "(problem 1, 2 arms, unfair looks: only the worst)" in result.finding
+
+
 def test_the_figure_of_the_league_has_the_best_policies_and_ucb_double():
     names = {f"p{n}": partial(lambda worse, *_: 11.0 + worse, n) for n in range(12)}
-    ours = {"kibitzer": lambda n, rate: 10, "ucb_double": lambda n, rate: 99}
+    ours = {"kibitzer": lambda n, looks: 10, "ucb_double": lambda n, looks: 99}
     labels = league.draw(league_data({**ours, **names})).labels()
     assert labels == ["kibitzer", "p0", "p1", "p2", "p3", "p4", "p5", "ucb_double"]
 
 
 def bayes_optimum_data(factors):
     """Return data in which the regret of each policy is the given factor times the optimal regret."""
-    own = np.random.default_rng(9).normal(0, 0.01, (len(factors), 3, RUNS))
+    noise_of_runs = np.random.default_rng(9).normal(0, 0.01, (len(factors), 3, RUNS))
     return {
         label: xarray.Dataset(
             {
@@ -547,7 +583,7 @@ def bayes_optimum_data(factors):
                     ("policy", "draw", "run"),
                     np.array(list(factors.values()))[:, None, None]
                     * bayes_optimum.optimal_regret(period)
-                    * (1 + NOISE + own),
+                    * (1 + NOISE + noise_of_runs),
                 )
             },
             coords={"policy": list(factors), "draw": [0, 1, 2]},
@@ -564,7 +600,7 @@ def bayes_optimum_data(factors):
         ({"kibitzer": 1.6, "a": 1.1, "b": 2.0}, "not confirmed"),
     ],
 )
-def test_the_bayes_optimum(factors, word):
+def test_verdict_on_the_bayes_optimum_follows_from_the_regrets(factors, word):
     data = bayes_optimum_data(factors)
     result = bayes_optimum.verdict(data)
     assert result.outcome == word
@@ -595,7 +631,9 @@ def test_the_bayes_optimum_has_the_published_values():
 
 def test_policies_that_have_a_form_for_bernoulli_rewards_use_it():
     assert {
-        name for name, one in bayes_optimum.make_policies().items() if one.rewards == "bernoulli"
+        name
+        for name, policy in bayes_optimum.make_policies().items()
+        if policy.rewards == "bernoulli"
     } == set(bayes_optimum.BERNOULLI_POLICIES)
 
 
@@ -616,14 +654,16 @@ def test_each_claim_of_section_5_has_statements_or_is_not_measured(module):
         rate_uniform: lambda: rate_data(np.full(len(rate_uniform.RATES), 200.0), 200.0),
         rate_optimal: lambda: rate_data(np.full(len(rate_uniform.RATES), 200.0), 200.0),
         weights: lambda: weights_data(100, 90, 110),
-        active: lambda: dict.fromkeys(active.READINGS, active_data(SOON, lambda p: 100 + p)),
-        all_info: lambda: all_info_data(LATE, SOON),
+        active: lambda: dict.fromkeys(active.READINGS, active_data(EARLY_CURVE, lambda p: 100 + p)),
+        all_info: lambda: all_info_data(LATE_CURVE, EARLY_CURVE),
     }[module]()
-    tested = {statement.claim for statement in module.verdict(data).statements}
-    measured = {
-        n for n, one in enumerate(module.CLAIMS) if not one.measure.startswith("Not measured")
+    tested_claims = {statement.claim for statement in module.verdict(data).statements}
+    measured_claims = {
+        n
+        for n, claim_entry in enumerate(module.CLAIMS)
+        if not claim_entry.measure.startswith("Not measured")
     }
-    assert tested == measured
+    assert tested_claims == measured_claims
     assert all(claim.place.startswith("Section 5, ") for claim in module.CLAIMS)
 
 
@@ -632,7 +672,7 @@ def test_parameters_are_compared_with_those_of_the_paper():
     assert Parameter("runs", "100", "400").comparison == "differs"
     assert Parameter("p", "not stated", "2").comparison == "not stated"
     assert Parameter("T", "not stated for this figure", "10⁴").comparison == "not stated"
-    values = {one.name: one for one in active.PARAMETERS}
+    values = {parameter.name: parameter for parameter in active.PARAMETERS}
     assert values["means"].here == "2, 1.8, 1.5, 1, 0.5"
     assert [values[name].comparison for name in ("means", "ε", "horizon T")] == ["same"] * 3
 
@@ -689,12 +729,12 @@ def test_verdicts_experiments_and_charts_need_no_matplotlib():
 
 def test_only_figures_imports_matplotlib():
     package = Path(experiments.__file__).parents[2]
-    importing = {
+    importing_files = {
         file.name
         for file in package.rglob("*.py")
         if re.search(r"^\s*(import|from) matplotlib", file.read_text(), re.MULTILINE)
     }
-    assert importing == {"figures.py"}
+    assert importing_files == {"figures.py"}
 
 
 @pytest.mark.slow
@@ -705,12 +745,14 @@ def test_every_experiment_runs_and_resumes(number, tmp_path, monkeypatch):
     The second call reads the files and simulates nothing.
     """
     module = NUMBERED[number]
-    for name, short in {"HORIZON": 1000, "HORIZONS": (200, 1000)}.items():
+    for name, short_value in {"HORIZON": 1000, "HORIZONS": (200, 1000)}.items():
         if hasattr(module, name):
-            monkeypatch.setattr(module, name, short)
+            monkeypatch.setattr(module, name, short_value)
     if module is threshold:
-        few = {label: (k, gap, 1000) for label, (k, gap, _) in list(module.SETTINGS.items())[:1]}
-        monkeypatch.setattr(module, "SETTINGS", few)
+        few_settings = {
+            label: (k, gap, 1000) for label, (k, gap, _) in list(module.SETTINGS.items())[:1]
+        }
+        monkeypatch.setattr(module, "SETTINGS", few_settings)
 
     def file(part):
         return tmp_path / f"{part}.nc"
@@ -720,9 +762,11 @@ def test_every_experiment_runs_and_resumes(number, tmp_path, monkeypatch):
     picture = module.draw(data)
     assert len(picture.alt) > 40
     assert len(draw_figure(picture).axes) >= len(picture.panels)
-    said = []
-    again = module.run(file, runs=2, seed=3, progress=lambda what, share: said.append(what))
+    messages = []
+    resumed_data = module.run(
+        file, runs=2, seed=3, progress=lambda message, share: messages.append(message)
+    )
     for label, part in data.items():
         assert json.loads(part.attrs["fingerprint"])["seed"] == 3
-        xarray.testing.assert_identical(part, again[label])
-    assert "simulating" not in said
+        xarray.testing.assert_identical(part, resumed_data[label])
+    assert "simulating" not in messages

@@ -95,13 +95,13 @@ def page(section, tmp_path):
 
 
 def test_the_report_is_well_formed_and_complete(page):
-    parsed = Page(page)
-    assert not parsed.open
+    parsed_page = Page(page)
+    assert not parsed_page.open
     texts = ("A title", "in short", "In a sentence.", "± partly confirmed (1 of 2)", "Seed: 9")
     for text in (*texts, "Claim tested: Regret scales with 1/Δ<sub>i</sub>", "a.module"):
         assert text in page
     assert "a &lt; b &amp; c" in page
-    links = [a["href"] for tag, a in parsed.elements if tag == "a"]
+    links = [a["href"] for tag, a in parsed_page.elements if tag == "a"]
     assert {"#e1", "data/1-rates.nc", "figures/1.png", "figures/1.svg"} <= set(links)
     for name in ("kibitz", "numpy", "numba", "xarray", "matplotlib"):
         assert f"{name} " in page
@@ -149,8 +149,8 @@ def test_statements_have_signs(page):
 
 def test_the_paper_and_our_experiments_have_separate_headlines(section, tmp_path):
     (tmp_path / "figures" / "2.svg").write_bytes((tmp_path / "figures" / "1.svg").read_bytes())
-    ours = section._replace(number=2, is_paper=False, claims=(), parameters=())
-    html = report.render_report([section, ours], tmp_path / "figures", "/* vega */", 9)
+    our_section = section._replace(number=2, is_paper=False, claims=(), parameters=())
+    html = report.render_report([section, our_section], tmp_path / "figures", "/* vega */", 9)
     text = Page(html).text
     assert "The paper’s experiments: 1 partly confirmed" in text
     assert "Our experiments: 1 partly confirmed" in text
@@ -164,12 +164,12 @@ def test_each_claim_has_a_row_with_its_result(section):
     assert [(row["claim"].text, row["label"]) for row in rows] == [
         ("A claim", "confirmed"), ("Another", "– not measured"),
     ]  # fmt: skip
-    undecided = judge([Statement("open", None, claim=0)], "", "")
-    assert report.claim_rows(section._replace(verdict=undecided))[0]["label"].startswith(
+    undecided_verdict = judge([Statement("open", None, claim=0)], "", "")
+    assert report.claim_rows(section._replace(verdict=undecided_verdict))[0]["label"].startswith(
         "? undecided"
     )
-    failed = judge([Statement("", False, claim=0), Statement("", True, claim=0)], "", "")
-    (row, _) = report.claim_rows(section._replace(verdict=failed))
+    failed_verdict = judge([Statement("", False, claim=0), Statement("", True, claim=0)], "", "")
+    (row, _) = report.claim_rows(section._replace(verdict=failed_verdict))
     assert (row["outcome"], row["label"]) == ("partly confirmed", "partly confirmed (1 of 2)")
 
 
@@ -185,12 +185,12 @@ def test_text_has_subscripts_and_non_breaking_spaces():
 
 def test_the_report_has_the_tables_of_a_verdict(section, tmp_path):
     table = Table("What <it> is", ["policy", "regret"], [["ucb", "1.5 ± 0.1"], ["<b>", "2"]])
-    shown = section._replace(verdict=section.verdict._replace(tables=[table]))
-    written = report.render_report([shown], tmp_path / "figures", "/* vega */", 9)
-    assert "<caption>What &lt;it&gt; is</caption>" in written
-    assert "<td>1.5 ± 0.1</td>" in written
-    assert "<td>&lt;b&gt;</td>" in written
-    assert not Page(written).open
+    section_with_table = section._replace(verdict=section.verdict._replace(tables=[table]))
+    html = report.render_report([section_with_table], tmp_path / "figures", "/* vega */", 9)
+    assert "<caption>What &lt;it&gt; is</caption>" in html
+    assert "<td>1.5 ± 0.1</td>" in html
+    assert "<td>&lt;b&gt;</td>" in html
+    assert not Page(html).open
 
 
 def test_rewards_and_long_sweeps_are_summarised(section):
@@ -218,7 +218,7 @@ def test_feedback_in_words():
     from kibitz.model.feedback import active, every, passive
 
     def words(*feedbacks):
-        return report.format_feedback([one.spec for one in feedbacks])
+        return report.format_feedback([feedback.spec for feedback in feedbacks])
 
     assert words(active(0.1)) == "active, ε = 0.1"
     assert words(active(0.1), active(0.2)) == "active"
@@ -259,54 +259,55 @@ def test_other_files_in_the_folder_are_left_alone(two_experiments, tmp_path):
     for part in parts:
         (tmp_path / "second" / part).mkdir(parents=True)
     report.reproduce(tmp_path / "second", seed=4, runs=2)
-    made = {path.name for path in (tmp_path / "second").iterdir()}
-    assert made == {"data", "figures", "report.html", *parts}
+    written_names = {path.name for path in (tmp_path / "second").iterdir()}
+    assert written_names == {"data", "figures", "report.html", *parts}
 
 
 def test_reproduce_with_an_executor(two_experiments, tmp_path):
     inline = InlineExecutor()
     options = {"seed": 4, "only": [1], "runs": 2}
-    (alone,) = report.reproduce(tmp_path / "alone", **options)
-    (distributed,) = report.reproduce(tmp_path / "distributed", **options, executor=inline)
+    (result_alone,) = report.reproduce(tmp_path / "alone", **options)
+    (result_of_executor,) = report.reproduce(tmp_path / "distributed", **options, executor=inline)
     assert inline.calls
-    assert alone.files == distributed.files != []
-    for name in alone.files:
-        one, other = (
-            xarray.load_dataset(tmp_path / place / "data" / name)
-            for place in ("alone", "distributed")
+    assert result_alone.files == result_of_executor.files != []
+    for name in result_alone.files:
+        first_file, second_file = (
+            xarray.load_dataset(tmp_path / folder_name / "data" / name)
+            for folder_name in ("alone", "distributed")
         )
-        xarray.testing.assert_identical(one, other)
+        xarray.testing.assert_identical(first_file, second_file)
 
 
-HOSTILE = """</script><script>alert('x')</script><!-- <b title="&amp;">"""
+MARKUP = """</script><script>alert('x')</script><!-- <b title="&amp;">"""
 
 
 def test_markup_in_texts_is_escaped(section, page, tmp_path):
-    curves = [PANEL.curves[0]._replace(label=HOSTILE), PANEL.curves[1]]
+    curves = [PANEL.curves[0]._replace(label=MARKUP), PANEL.curves[1]]
     panel = PANEL._replace(
-        title=HOSTILE, x=HOSTILE, y=HOSTILE, note=HOSTILE, curves=curves, marks=[Mark(1, HOSTILE)]
+        title=MARKUP, x=MARKUP, y=MARKUP, note=MARKUP, curves=curves, marks=[Mark(1, MARKUP)]
     )
-    verdict = judge([Statement(HOSTILE, True), Statement("open", None)], HOSTILE, HOSTILE)
+    verdict = judge([Statement(MARKUP, True), Statement("open", None)], MARKUP, MARKUP)
     hostile = section._replace(
-        title=HOSTILE, source=HOSTILE, claim=HOSTILE, verdict=verdict,
-        picture=PICTURE._replace(alt=HOSTILE, panels=[panel, panel]),
-        data_rows=[[HOSTILE, *section.data_rows[0][1:]]], policy_rows=[[HOSTILE] * 4],
-        files=[HOSTILE], module=HOSTILE, claims=[Claim(HOSTILE, HOSTILE, HOSTILE)],
-        parameters=[Parameter(HOSTILE, HOSTILE, "x"), Parameter("x", "x", HOSTILE)],
+        title=MARKUP, source=MARKUP, claim=MARKUP, verdict=verdict,
+        picture=PICTURE._replace(alt=MARKUP, panels=[panel, panel]),
+        data_rows=[[MARKUP, *section.data_rows[0][1:]]], policy_rows=[[MARKUP] * 4],
+        files=[MARKUP], module=MARKUP, claims=[Claim(MARKUP, MARKUP, MARKUP)],
+        parameters=[Parameter(MARKUP, MARKUP, "x"), Parameter("x", "x", MARKUP)],
     )  # fmt: skip
-    plain = Page(page)
-    found = Page(report.render_report([hostile], tmp_path / "figures", f"/* {HOSTILE} */", 9))
-    assert not found.open
-    tags = [tag for tag, _ in plain.elements if tag in {"script", "b", "section"}]
-    assert [tag for tag, _ in found.elements if tag in {"script", "b", "section"}] == tags
+    plain_page = Page(page)
+    hostile_page = Page(report.render_report([hostile], tmp_path / "figures", f"/* {MARKUP} */", 9))
+    assert not hostile_page.open
+    tags = [tag for tag, _ in plain_page.elements if tag in {"script", "b", "section"}]
+    assert [tag for tag, _ in hostile_page.elements if tag in {"script", "b", "section"}] == tags
     # The text occurs twice each as title, panel title and panel note; once each as source, claim,
     # summary, finding, statement, legend label, data label, file and module; four times in the row of
     # the policy; three times each in the tested claim and in the parameters.
-    assert found.text.count(HOSTILE) == 2 + 2 + 2 + 9 + 4 + 3 + 3
-    values = {value for _, attributes in found.elements for value in attributes.values()}
-    assert HOSTILE in values  # the attributes alt, data-label and aria-label contain the whole text
-    charts = json.loads(found.scripts[0])
-    assert charts["1"][0]["data"]["values"][0]["label"] == HOSTILE
+    assert hostile_page.text.count(MARKUP) == 2 + 2 + 2 + 9 + 4 + 3 + 3
+    values = {value for _, attributes in hostile_page.elements for value in attributes.values()}
+    # The attributes alt, data-label and aria-label contain the whole text.
+    assert MARKUP in values
+    charts = json.loads(hostile_page.scripts[0])
+    assert charts["1"][0]["data"]["values"][0]["label"] == MARKUP
 
 
 def test_scripts_cannot_end_their_element():
@@ -331,17 +332,17 @@ def test_the_charts_compile():
     for panel in PICTURE.panels:
         spec = vega.make_chart(panel, PICTURE)
         assert json.loads(json.dumps(spec, allow_nan=False)) == spec
-        drawn = vl_convert.vegalite_to_svg({**spec, "width": 300})
+        svg = vl_convert.vegalite_to_svg({**spec, "width": 300})
         for text in ("0.01", "looks per stage", *(mark.label for mark in panel.marks)):
-            assert text in drawn
+            assert text in svg
 
 
 def test_a_chart_has_the_numbers_of_its_curves():
     rows = vega.make_chart(PANEL, PICTURE)["data"]["values"]
     assert len(rows) == 3 * X.size
-    first = rows[0]
-    assert (first["label"], first["x"]) == ("simulated", 1e-4)
-    assert first["y"] == pytest.approx(99 - 9 * np.log(1e-4), rel=1e-3)
+    first_row = rows[0]
+    assert (first_row["label"], first_row["x"]) == ("simulated", 1e-4)
+    assert first_row["y"] == pytest.approx(99 - 9 * np.log(1e-4), rel=1e-3)
     assert "low" not in rows[-1]
 
 
@@ -360,20 +361,20 @@ def test_colours_have_sufficient_contrast():
         linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
         return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
-    for colours, back in ((picture.COLOURS, "#ffffff"), (picture.DARK_COLOURS, "#1c1e21")):
+    for colours, background in ((picture.COLOURS, "#ffffff"), (picture.DARK_COLOURS, "#1c1e21")):
         assert len(colours) == len(picture.DASHES) == len(plots.MARKERS) == 12
         for colour in colours:
-            light, dark = sorted((luminance(colour), luminance(back)), reverse=True)
-            assert (light + 0.05) / (dark + 0.05) >= 3, colour
+            lighter, darker = sorted((luminance(colour), luminance(background)), reverse=True)
+            assert (lighter + 0.05) / (darker + 0.05) >= 3, colour
 
 
 def test_one_figure_is_saved_in_two_formats_and_reproducibly(tmp_path):
-    drawn = plots.draw_figure(PICTURE)
-    for ending in ("png", "svg"):
-        plots.save_figure(drawn, tmp_path / f"f.{ending}")
-    again = tmp_path / "again.svg"
-    plots.save_figure(plots.draw_figure(PICTURE), again)
-    assert again.read_bytes() == (tmp_path / "f.svg").read_bytes()
+    figure = plots.draw_figure(PICTURE)
+    for suffix in ("png", "svg"):
+        plots.save_figure(figure, tmp_path / f"f.{suffix}")
+    second_file = tmp_path / "again.svg"
+    plots.save_figure(plots.draw_figure(PICTURE), second_file)
+    assert second_file.read_bytes() == (tmp_path / "f.svg").read_bytes()
 
 
 def test_unknown_experiments_are_rejected(tmp_path):
@@ -425,9 +426,9 @@ def test_an_unwritable_folder_is_rejected_before_anything_is_computed(kind, tmp_
     )
     monkeypatch.setattr(vega, "bundle_javascript", lambda: "")
     out = "" if kind == "empty" else tmp_path / make_unwritable(tmp_path)[kind]
-    with pytest.raises(ValueError, match=r"^out must be .*, got ") as found:
+    with pytest.raises(ValueError, match=r"^out must be .*, got ") as error:
         report.reproduce(out, seed=1)
-    assert "\n" not in str(found.value)
+    assert "\n" not in str(error.value)
     assert not list(tmp_path.rglob("*.part"))
 
 
@@ -456,10 +457,19 @@ def two_experiments(monkeypatch):
         y = data["60"]["final_regret"].mean("run").to_numpy()[0]
         return Picture("", [Panel("", "x", "y", [Curve("c", [0.01, 0.1], y)])])
 
-    common = {"SOURCE": "", "CLAIM": "", "RUNS": 20, "run": run, "verdict": verdict, "draw": draw}
-    common["__name__"] = "a.module"
-    numbered = {n: SimpleNamespace(TITLE=name, **common) for n, name in ((1, "One"), (2, "Two"))}
-    monkeypatch.setattr(report, "NUMBERED", numbered)
+    common_attributes = {
+        "SOURCE": "",
+        "CLAIM": "",
+        "RUNS": 20,
+        "run": run,
+        "verdict": verdict,
+        "draw": draw,
+    }
+    common_attributes["__name__"] = "a.module"
+    numbered_experiments = {
+        n: SimpleNamespace(TITLE=name, **common_attributes) for n, name in ((1, "One"), (2, "Two"))
+    }
+    monkeypatch.setattr(report, "NUMBERED", numbered_experiments)
     monkeypatch.setattr(vega, "bundle_javascript", lambda: "")
 
 
@@ -469,42 +479,47 @@ def test_an_interrupted_reproduction_resumes(two_experiments, tmp_path):
     The second call reads the complete parts from files. The report equals the report of a
     reproduction without an interruption.
     """
-    second = report.NUMBERED[2]
-    whole = second.run
+    second_experiment = report.NUMBERED[2]
+    run_completely = second_experiment.run
 
-    def half(file, **options):
+    def run_half(file, **options):
         def stops(name):
             if name == "60" and (tmp_path / "a" / "data" / "2-50.nc").exists():
                 raise KeyboardInterrupt
             return file(name)
 
-        return whole(stops, **options)
+        return run_completely(stops, **options)
 
-    second.run = half
+    second_experiment.run = run_half
     with pytest.raises(KeyboardInterrupt):
         report.reproduce(tmp_path / "a", seed=4, threads=1)
-    second.run = whole
+    second_experiment.run = run_completely
     assert not (tmp_path / "a" / "report.html").exists()
-    before = {file.name: file.stat().st_mtime_ns for file in (tmp_path / "a" / "data").glob("*0.nc")}
-    assert {"1-50.nc", "1-60.nc", "2-50.nc"} <= set(before)
-    said = []
+    times_before = {
+        file.name: file.stat().st_mtime_ns for file in (tmp_path / "a" / "data").glob("*0.nc")
+    }
+    assert {"1-50.nc", "1-60.nc", "2-50.nc"} <= set(times_before)
+    messages = []
     report.reproduce(
-        tmp_path / "a", seed=4, threads=1, progress=lambda what, share: said.append(what)
+        tmp_path / "a", seed=4, threads=1, progress=lambda what, share: messages.append(what)
     )
-    assert "1. One: simulating" not in said
-    assert "2. Two: simulating" in said
+    assert "1. One: simulating" not in messages
+    assert "2. Two: simulating" in messages
     for name in ("1-50.nc", "1-60.nc", "2-50.nc"):
-        assert (tmp_path / "a" / "data" / name).stat().st_mtime_ns == before[name]
+        assert (tmp_path / "a" / "data" / name).stat().st_mtime_ns == times_before[name]
     report.reproduce(tmp_path / "b", seed=4, threads=1)
-    first, second = ((tmp_path / name / "report.html").read_bytes() for name in "ab")
-    assert first == second
+    first_report, second_report = ((tmp_path / name / "report.html").read_bytes() for name in "ab")
+    assert first_report == second_report
 
 
 def test_measured_costs_are_in_the_report(two_experiments, tmp_path):
-    measured = Table("on this machine", ["policy", "ns"], [["ucb", "27"]])
-    report.NUMBERED[2].measure_costs = lambda: [measured]
-    one, two = report.reproduce(tmp_path, seed=4, runs=3)
-    assert (list(one.verdict.tables), list(two.verdict.tables)) == ([], [measured])
+    costs_table = Table("on this machine", ["policy", "ns"], [["ucb", "27"]])
+    report.NUMBERED[2].measure_costs = lambda: [costs_table]
+    first_section, second_section = report.reproduce(tmp_path, seed=4, runs=3)
+    assert (list(first_section.verdict.tables), list(second_section.verdict.tables)) == (
+        [],
+        [costs_table],
+    )
     assert "on this machine" in (tmp_path / "report.html").read_text("utf-8")
 
 
@@ -546,9 +561,9 @@ def run_command(*arguments):
     ],
 )
 def test_bad_options_are_reported(arguments, sentence):
-    found = run_command(*arguments)
-    assert found.returncode == 2
-    assert sentence in found.stderr
+    process = run_command(*arguments)
+    assert process.returncode == 2
+    assert sentence in process.stderr
 
 
 @pytest.mark.slow
@@ -557,8 +572,8 @@ def test_the_command_writes_the_same_report_again(tmp_path):
     options = ["--only", "5", "--runs", "2", "--seed", "7", "--out"]
     pages = []
     for folder in (tmp_path / "a", tmp_path / "a", tmp_path / "b"):
-        found = run_command(*options, str(folder))
-        assert found.returncode == 0, found.stderr
+        process = run_command(*options, str(folder))
+        assert process.returncode == 0, process.stderr
         pages.append((folder / "report.html").read_text(encoding="utf-8"))
     assert pages[0] == pages[1] == pages[2]
     assert len(pages[0]) < 5_000_000

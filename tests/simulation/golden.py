@@ -1,8 +1,8 @@
 """Play a fixed set of simulations and print the counts: `python tests/simulation/golden.py`.
 
 `test_golden.py` compares the counts with `files/golden.json`. Rewrite `golden.json` only if the
-numbers are meant to change, and increase the revision of the engine
-(`kibitz.simulation.fingerprint`) in the same commit.
+numbers are meant to change, and increase the revision of the engine, or of the policy if only its
+numbers change (`kibitz.simulation.fingerprint`), in the same commit.
 """
 
 import json
@@ -46,25 +46,30 @@ BOUNDED_POLICIES = {
     "thompson:bernoulli": kb.thompson("bounded"),
     "kibitzer:bernoulli": kb.kibitzer(rewards="bounded"),
 }
-FIVE = kb.gaussian([2.0, 1.8, 1.5, 1.0, 0.5], sd=[1.0, 1.0, 0.5, 2.0, 1.0])
+FIVE_ARMS = kb.gaussian([2.0, 1.8, 1.5, 1.0, 0.5], sd=[1.0, 1.0, 0.5, 2.0, 1.0])
 CLICKS = kb.bernoulli([0.5, 0.45, 0.3])
 TABLE = kb.empirical([[0, 1, 0.5], [0.25, 0.5, 0.75, 1.0], [0.5]])
 MANY_ARMS = kb.gaussian(np.linspace(0, 1, 20))
-SHORT = {"horizon": 400, "runs": 3, "seed": 5, "engine": "step"}
-LONG = {"horizon": 300_000, "runs": 2, "seed": 6, "engine": "leap"}
+SHORT_SETTING = {"horizon": 400, "runs": 3, "seed": 5, "engine": "step"}
+LONG_SETTING = {"horizon": 300_000, "runs": 2, "seed": 6, "engine": "leap"}
 CASES = {
-    "bandit": (FIVE, kb.bandit(), POLICIES, SHORT),
-    "passive": (FIVE, kb.passive(0.3, "optimal", paid=True), POLICIES, SHORT),
-    "active": (FIVE, kb.active(0.1, looks=2), POLICIES, SHORT),
-    "every": (FIVE, kb.active(kb.every(7, first=2)), POLICIES, SHORT),
-    "full": (FIVE, kb.full(), POLICIES, SHORT),
-    "many": (MANY_ARMS, kb.active(0.5), POLICIES, SHORT),
-    "clicks": (CLICKS, kb.active(0.2), CLICK_POLICIES, SHORT),
-    "table": (TABLE, kb.passive(0.2), BOUNDED_POLICIES, SHORT),
-    "leap passive": (FIVE, kb.passive(0.01), POLICIES, LONG),
-    "leap active": (FIVE, kb.active(0.01), POLICIES, LONG),
-    "leap clicks": (CLICKS, kb.active(0.01), CLICK_POLICIES, LONG),
-    "leap many": (MANY_ARMS, kb.active(0.01), {k: POLICIES[k] for k in ("ucb", "kibitzer")}, LONG),
+    "bandit": (FIVE_ARMS, kb.bandit(), POLICIES, SHORT_SETTING),
+    "passive": (FIVE_ARMS, kb.passive(0.3, "optimal", paid=True), POLICIES, SHORT_SETTING),
+    "active": (FIVE_ARMS, kb.active(0.1, looks=2), POLICIES, SHORT_SETTING),
+    "every": (FIVE_ARMS, kb.active(kb.every(7, first=2)), POLICIES, SHORT_SETTING),
+    "full": (FIVE_ARMS, kb.full(), POLICIES, SHORT_SETTING),
+    "many": (MANY_ARMS, kb.active(0.5), POLICIES, SHORT_SETTING),
+    "clicks": (CLICKS, kb.active(0.2), CLICK_POLICIES, SHORT_SETTING),
+    "table": (TABLE, kb.passive(0.2), BOUNDED_POLICIES, SHORT_SETTING),
+    "leap passive": (FIVE_ARMS, kb.passive(0.01), POLICIES, LONG_SETTING),
+    "leap active": (FIVE_ARMS, kb.active(0.01), POLICIES, LONG_SETTING),
+    "leap clicks": (CLICKS, kb.active(0.01), CLICK_POLICIES, LONG_SETTING),
+    "leap many": (
+        MANY_ARMS,
+        kb.active(0.01),
+        {k: POLICIES[k] for k in ("ucb", "kibitzer")},
+        LONG_SETTING,
+    ),
 }
 STEP_ONLY = ("ucb2", "improved_ucb", "thompson", "thompson:bernoulli")
 

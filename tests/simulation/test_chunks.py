@@ -17,6 +17,7 @@ from workers import InlineExecutor
 
 import kibitz as kb
 from kibitz import _files as files
+from kibitz.cli import main
 from kibitz.simulation import executors, kernels, options, schedule, simulate as playing
 from kibitz.simulation.jobs import Job
 from kibitz.simulation.results.dataset import Sweep
@@ -25,23 +26,23 @@ from kibitz.simulation.results.zarr import INDEX_FILE, ZarrResults
 pytestmark = pytest.mark.slow
 
 PROBLEM = kb.gaussian([0.5, 0.0, 0.2])
-SHORT = {"horizon": 200, "runs": 10, "seed": 1}
+SETTING = {"horizon": 200, "runs": 10, "seed": 1}
 
 
 def run_sweep(rates=(0.1, 0.4), policies=None, **options):
     return kb.sweep(
-        PROBLEM, kb.active, policies or kb.ucb(), rate=list(rates), **{**SHORT, **options}
+        PROBLEM, kb.active, policies or kb.ucb(), rate=list(rates), **{**SETTING, **options}
     )
 
 
-def assert_same(data, other):
+def assert_same(data, other_data):
     """Assert that two results are equal bit for bit; only the type of text may differ in a store."""
-    assert data.data_vars.keys() == other.data_vars.keys()
-    for name in other.data_vars:
-        assert data[name].dtype == other[name].dtype
-        np.testing.assert_array_equal(data[name], other[name])
-    for name in other.coords:
-        assert data[name].values.tolist() == other[name].values.tolist()
+    assert data.data_vars.keys() == other_data.data_vars.keys()
+    for name in other_data.data_vars:
+        assert data[name].dtype == other_data[name].dtype
+        np.testing.assert_array_equal(data[name], other_data[name])
+    for name in other_data.coords:
+        assert data[name].values.tolist() == other_data[name].values.tolist()
 
 
 def read_files(store):
@@ -56,13 +57,13 @@ def store(tmp_path):
 def test_a_store_equals_the_result_and_is_read_lazily(store):
     data = run_sweep(file=store)
     assert_same(data, run_sweep())
-    opened = xarray.open_zarr(store)
-    assert "dask" in type(opened.regret.data).__module__  # nothing is read yet
-    assert_same(opened, run_sweep())
-    assert opened.regret.attrs == run_sweep().regret.attrs
-    common = run_sweep().attrs
-    assert opened.attrs == {name: common[name] for name in opened.attrs}
-    assert set(common) - set(opened.attrs) == {"cells"}
+    opened_data = xarray.open_zarr(store)
+    assert "dask" in type(opened_data.regret.data).__module__  # nothing is read yet
+    assert_same(opened_data, run_sweep())
+    assert opened_data.regret.attrs == run_sweep().regret.attrs
+    expected_attributes = run_sweep().attrs
+    assert opened_data.attrs == {name: expected_attributes[name] for name in opened_data.attrs}
+    assert set(expected_attributes) - set(opened_data.attrs) == {"cells"}
 
 
 def test_chunks_are_by_policy_value_and_block_of_runs(store, monkeypatch):
@@ -81,8 +82,8 @@ def test_at_most_one_chunk_is_in_memory(store, monkeypatch):
 
     def write_and_measure(self, key, first, rows):
         write(self, key, first, rows)
-        held = [a.nbytes for a in vars(self).values() if isinstance(a, np.ndarray)]
-        sizes.append((rows.regret.nbytes, sum(held)))
+        array_sizes = [array.nbytes for array in vars(self).values() if isinstance(array, np.ndarray)]
+        sizes.append((rows.regret.nbytes, sum(array_sizes)))
 
     monkeypatch.setattr(ZarrResults, "write", write_and_measure)
     monkeypatch.setattr(schedule, "chunk_size", lambda *_: 2)
@@ -100,10 +101,10 @@ def test_more_runs_values_and_policies_are_added(store, monkeypatch, block):
     run_sweep([0.4], runs=5, file=store)
     assert_same(run_sweep([0.4], runs=5, file=store), run_sweep([0.4], runs=5))
     inline = InlineExecutor()
-    more = {"rates": (0.1, 0.4), "runs": 10, "policies": [kb.ftl(), kb.ucb()]}
-    assert_same(run_sweep(**more, file=store, executor=inline), run_sweep(**more))
-    again = run_sweep(**more, file=store, executor=lambda: 1 / 0)  # nothing is missing
-    assert_same(again, run_sweep(**more))
+    larger_sweep = {"rates": (0.1, 0.4), "runs": 10, "policies": [kb.ftl(), kb.ucb()]}
+    assert_same(run_sweep(**larger_sweep, file=store, executor=inline), run_sweep(**larger_sweep))
+    read_again = run_sweep(**larger_sweep, file=store, executor=lambda: 1 / 0)  # no run is missing
+    assert_same(read_again, run_sweep(**larger_sweep))
     assert_same(
         run_sweep([0.1], runs=3, file=store, executor=lambda: 1 / 0), run_sweep([0.1], runs=3)
     )
@@ -120,25 +121,25 @@ def test_only_missing_blocks_are_played(store, monkeypatch):
     run_sweep(file=store)
     (store / "n_looks" / "c.0.1.2.0").unlink()
     (store / "regret" / "c.0.0.1.0").write_bytes(b"")  # an empty file, as after a power failure
-    seen = []
-    original = playing.play_all
+    played_jobs = []
+    play_all = playing.play_all
 
     def spy(jobs, *rest):
-        seen.extend((job.label[0], job.first, job.last) for job in jobs)
-        return original(jobs, *rest)
+        played_jobs.extend((job.label[0], job.first_run, job.end_run) for job in jobs)
+        return play_all(jobs, *rest)
 
     monkeypatch.setattr(playing, "play_all", spy)
-    again = run_sweep(file=store)
-    assert sorted(seen) == [((0.1,), 4, 8), ((0.4,), 8, 10)]
-    assert_same(again, run_sweep())
+    resumed_data = run_sweep(file=store)
+    assert sorted(played_jobs) == [((0.1,), 4, 8), ((0.4,), 8, 10)]
+    assert_same(resumed_data, run_sweep())
 
 
 def test_a_store_has_the_same_bytes_for_all_executors(store, tmp_path, monkeypatch):
     monkeypatch.setattr(schedule, "chunk_size", lambda *_: 3)
-    other = tmp_path / "other.zarr"
+    other_store = tmp_path / "other.zarr"
     run_sweep(file=store)
-    run_sweep(file=other, executor=InlineExecutor(), threads=2)
-    assert read_files(store) == read_files(other)
+    run_sweep(file=other_store, executor=InlineExecutor(), threads=2)
+    assert read_files(store) == read_files(other_store)
 
 
 class KilledError(BaseException):
@@ -150,28 +151,28 @@ def test_a_store_can_be_resumed_after_a_kill_between_any_two_files(store, monkey
     monkeypatch.setattr(schedule, "chunk_size", lambda *_: 2)
     rng = np.random.default_rng(5)
     replace = os.replace
-    left = [0]
+    n_files_left = [0]
 
-    def replace_or_kill(part, target):
-        left[0] -= 1
-        if left[0] < 0:
+    def replace_or_kill(temporary_file, target):
+        n_files_left[0] -= 1
+        if n_files_left[0] < 0:
             raise KilledError
-        replace(part, target)
+        replace(temporary_file, target)
 
     monkeypatch.setattr(files.os, "replace", replace_or_kill)
-    growing = [([0.4], 3), ([0.4, 0.1], 3), ([0.4, 0.1], 9), ([0.4, 0.1, 0.7], 9)]
-    deaths = 0
-    for rates, runs in growing:
+    growing_sweeps = [([0.4], 3), ([0.4, 0.1], 3), ([0.4, 0.1], 9), ([0.4, 0.1, 0.7], 9)]
+    n_kills = 0
+    for rates, runs in growing_sweeps:
         while True:
-            left[0] = int(rng.integers(1, 25))
+            n_files_left[0] = int(rng.integers(1, 25))
             try:
                 data = run_sweep(rates, runs=runs, file=store, threads=1)
                 break
             except KilledError:
-                deaths += 1
-        left[0] = 10**9
+                n_kills += 1
+        n_files_left[0] = 10**9
         assert_same(data, run_sweep(rates, runs=runs))
-    assert deaths > 10
+    assert n_kills > 10
 
 
 SCRIPT = """
@@ -193,8 +194,8 @@ def test_a_killed_process_leaves_a_store_that_can_be_resumed(store):
         with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
             process.stdout.readline()
             deadline = time.monotonic() + 120
-            there = len(list(store.glob("regret/c.*")))
-            while len(list(store.glob("regret/c.*"))) < there + 3 and time.monotonic() < deadline:
+            n_chunks = len(list(store.glob("regret/c.*")))
+            while len(list(store.glob("regret/c.*"))) < n_chunks + 3 and time.monotonic() < deadline:
                 time.sleep(0.01)
             time.sleep(rng.uniform(0, 0.2))
             process.send_signal(signal.SIGKILL)
@@ -207,17 +208,17 @@ def test_ctrl_c_keeps_finished_chunks(store, monkeypatch):
     monkeypatch.setattr(schedule, "chunk_size", lambda *_: 1)
     monkeypatch.setattr(executors, "PAYLOAD_SECONDS", 1e-4)
 
-    def stop(what, share):
+    def stop(message, share):
         if share > 0.3:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         run_sweep(file=store, executor=InlineExecutor(), threads=1, progress=stop, horizon=20_000)
-    done = len(list(store.glob("final_regret/c.*")))
-    assert 0 < done < 20
-    opened = xarray.open_zarr(store)
-    assert int(np.isfinite(opened.final_regret).sum()) == done
-    assert int((opened.n_pulls < 0).all("arm").sum()) == 20 - done
+    n_chunks = len(list(store.glob("final_regret/c.*")))
+    assert 0 < n_chunks < 20
+    opened_data = xarray.open_zarr(store)
+    assert int(np.isfinite(opened_data.final_regret).sum()) == n_chunks
+    assert int((opened_data.n_pulls < 0).all("arm").sum()) == 20 - n_chunks
     assert_same(run_sweep(file=store, horizon=20_000), run_sweep(horizon=20_000))
 
 
@@ -228,19 +229,19 @@ def test_ctrl_c_keeps_finished_chunks(store, monkeypatch):
     ("change", "message"),
     [
         ({"seed": 2}, "seed = 1 instead of 2 for ucb"),
-        ({"stages": [200]}, r"different recorded stages \(the last is 200\)"),
+        ({"stages": [200]}, r"different recorded stages \(up to 200\)"),
         ({"policies": {"ucb": kb.ucb(2)}}, "policy.parameters.exploration = 6.0 instead of 2.0"),
         ({"keep": "summary"}, "with a sweep over rate and keeps runs"),
     ],
 )
 def test_a_store_with_another_fingerprint_is_rejected_and_unchanged(store, change, message):
     run_sweep(file=store)
-    before = read_files(store)
+    files_before = read_files(store)
     with pytest.raises(ValueError, match=f"cannot be resumed: .*{message}"):
         run_sweep(**change, file=store)
-    assert read_files(store) == before
+    assert read_files(store) == files_before
     with pytest.raises(ValueError, match=r"cannot be resumed: .* a sweep over rate"):
-        kb.simulate(PROBLEM, kb.active(0.1), kb.ucb(), file=store, **SHORT)
+        kb.simulate(PROBLEM, kb.active(0.1), kb.ucb(), file=store, **SETTING)
 
 
 def test_a_foreign_folder_is_rejected_and_unchanged(store):
@@ -265,20 +266,75 @@ def test_a_damaged_store_is_rejected(store, damage):
 
 def test_a_later_format_is_rejected(store):
     run_sweep(file=store)
-    asked = json.loads(gzip.decompress((store / INDEX_FILE).read_bytes()))
-    (store / INDEX_FILE).write_bytes(gzip.compress(json.dumps({**asked, "format": 99}).encode()))
+    stored_index = json.loads(gzip.decompress((store / INDEX_FILE).read_bytes()))
+    (store / INDEX_FILE).write_bytes(
+        gzip.compress(json.dumps({**stored_index, "format": 99}).encode())
+    )
     with pytest.raises(ValueError, match="format 99 needs a later version"):
         run_sweep(file=store)
 
 
-def test_a_damaged_chunk_raises_when_it_is_read(store):
+def flip_a_bit(content):
+    position = len(content) // 2
+    return content[:position] + bytes([content[position] ^ 1]) + content[position + 1 :]
+
+
+DAMAGES = {
+    "flipped bit": flip_a_bit,
+    "truncated": lambda content: content[: len(content) // 2],
+    "junk": lambda content: b"junk",
+    "too short": lambda content: gzip.compress(gzip.decompress(content)[:-8]),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_chunk_is_named_and_can_be_played_again(store, damage):
     run_sweep(file=store)
-    chunk = next(store.glob("regret/c.*"))
-    content = bytearray(chunk.read_bytes())
-    content[len(content) // 2] ^= 1
-    chunk.write_bytes(content)
-    with pytest.raises(Exception, match=r"(?i)crc|invalid|decompress"):
-        xarray.open_zarr(store).regret.load()
+    chunk = store / "regret" / "c.0.1.0.0"
+    chunk.write_bytes(damage(chunk.read_bytes()))
+    data = run_sweep(file=store)
+    with pytest.raises(ValueError, match=r"^chunk regret/c\.0\.1\.0\.0 of .* is damaged .*; delete"):
+        data.regret.load()
+    np.testing.assert_array_equal(data.n_pulls, run_sweep().n_pulls)  # its chunks are intact
+    chunk.unlink()
+    assert_same(run_sweep(file=store), run_sweep())
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_the_command_line_names_a_damaged_chunk(store, damage, monkeypatch, capsys):
+    """A truncated chunk raises EOFError in zlib, which typer takes for Ctrl-C."""
+    words = "simulate --means 0.5,0 --policy ucb --horizon 50 --runs 5 --out"
+    monkeypatch.setattr(sys, "argv", ["kibitz", *words.split(), str(store)])
+
+    def run_command():
+        with pytest.raises(SystemExit) as exit_info:
+            main()
+        return exit_info.value.code or 0, *capsys.readouterr()
+
+    code, table, _ = run_command()
+    assert code == 0
+    chunk = store / "final_regret" / "c.0.0"
+    chunk.write_bytes(damage(chunk.read_bytes()))
+    code, output, errors = run_command()
+    assert (code, output) == (2, "")
+    assert errors.startswith("kibitz: chunk final_regret/c.0.0 of ")
+    assert errors.count("\n") == 1
+    chunk.unlink()
+    assert run_command()[:2] == (0, table)
+
+
+@pytest.mark.parametrize("name", ["stage/c.0", "policy/c.0", "regret/zarr.json", "zarr.json"])
+@pytest.mark.parametrize("damage", [flip_a_bit, lambda content: b"junk", None])
+def test_damaged_or_deleted_labels_are_written_again(store, name, damage):
+    """The index holds the labels, so no run is played again."""
+    run_sweep(file=store)
+    file = store / name
+    content = file.read_bytes()
+    file.unlink()
+    if damage is not None:
+        file.write_bytes(damage(content))
+    assert_same(run_sweep(file=store, executor=lambda: 1 / 0), run_sweep())
+    assert file.read_bytes() == content
 
 
 def test_an_impossible_path_is_rejected_before_the_work(tmp_path, monkeypatch):
@@ -307,13 +363,13 @@ def test_text_labels_and_positions_of_cells(tmp_path):
     setting = {"horizon": 5, "policy": {}, "engine": "step"}
     table.prepare({(("größer",), "a"): setting, (("b",), "a"): setting}, 2)
     table.save()
-    opened = xarray.open_zarr(tmp_path / "x.zarr")
-    assert opened.kind.values.tolist() == ["größer", "b"]
-    assert opened.regret.shape == (1, 2, 2, 1)
-    assert (opened.n_pulls == -1).all()
+    opened_data = xarray.open_zarr(tmp_path / "x.zarr")
+    assert opened_data.kind.values.tolist() == ["größer", "b"]
+    assert opened_data.regret.shape == (1, 2, 2, 1)
+    assert (opened_data.n_pulls == -1).all()
 
 
-def test_how_many_runs_make_a_chunk():
+def test_the_runs_of_a_chunk_are_limited_by_size_and_time():
     def block(horizon, runs, cells=100, stages=200, workers=2):
         job = Job(None, kb.ucb(), PROBLEM, kb.bandit(), horizon, np.zeros(stages), 1, 0, runs)
         return schedule.chunk_size([job] * cells, lambda: workers)

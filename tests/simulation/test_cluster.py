@@ -19,11 +19,11 @@ from kibitz.simulation import executors, schedule
 pytestmark = pytest.mark.slow
 
 PROBLEM = kb.gaussian([1, 0.5, 0])
-LONG = {"horizon": 20_000, "runs": 600, "seed": 1, "engine": "step"}  # takes half a second
+SETTING = {"horizon": 20_000, "runs": 600, "seed": 1, "engine": "step"}  # takes half a second
 
 
 def simulate_runs(**options):
-    return kb.simulate(PROBLEM, kb.active(0.2), kb.ucb(), **{**LONG, **options})
+    return kb.simulate(PROBLEM, kb.active(0.2), kb.ucb(), **{**SETTING, **options})
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +33,7 @@ def by_threads():
 
 @pytest.fixture
 def small_payloads(monkeypatch):
-    """Make payloads small, so that a killed worker loses only some of them."""
+    """Make payloads small, so that a killed worker loses only some payloads."""
     for module in (executors, schedule):
         monkeypatch.setattr(module, "PAYLOAD_SECONDS", 0.05)
 
@@ -83,9 +83,9 @@ def test_a_policy_and_a_rate_of_main_are_sent_to_spawned_processes(tmp_path):
     file.write_text(dedent(SCRIPT))
     environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
     command = [sys.executable, str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "True 2 2\n"
+    process = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environment)
+    assert process.returncode == 0, process.stderr
+    assert process.stdout == "True 2 2\n"
 
 
 def test_a_worker_with_another_version_or_edited_code_is_rejected():
@@ -107,39 +107,39 @@ class Killer:
     def __init__(self, share, victim):
         self.share, self.victim, self.done = share, victim, False
 
-    def __call__(self, what, share):
+    def __call__(self, message, share):
         if share > self.share and not self.done:
             self.done = True
             os.kill(self.victim(), signal.SIGKILL)
 
 
 def test_a_pool_is_restarted_when_a_worker_is_killed(by_threads, small_payloads):
-    made = []
+    pools = []
 
     def make():
-        made.append(spawned_pool(1))
-        return made[-1]
+        pools.append(spawned_pool(1))
+        return pools[-1]
 
-    killer = Killer(0.2, lambda: next(iter(made[0]._processes)))
+    killer = Killer(0.2, lambda: next(iter(pools[0]._processes)))
     data = simulate_runs(executor=make, progress=killer)
     assert killer.done
-    assert len(made) == 2
+    assert len(pools) == 2
     xarray.testing.assert_identical(data, by_threads)
 
 
 def test_loky_plays_the_same_bits_and_may_lose_a_worker(by_threads, small_payloads):
     from loky import get_reusable_executor
 
-    made = []
+    pools = []
 
     def make():
-        made.append(get_reusable_executor(1))
-        return made[-1]
+        pools.append(get_reusable_executor(1))
+        return pools[-1]
 
-    killer = Killer(0.2, lambda: next(iter(made[0]._processes)))
+    killer = Killer(0.2, lambda: next(iter(pools[0]._processes)))
     data = simulate_runs(executor=make, progress=killer)
     assert killer.done
-    assert len(made) == 2
+    assert len(pools) == 2
     xarray.testing.assert_identical(data, by_threads)
 
 
@@ -148,8 +148,13 @@ def dask():
     """Return the client of a Dask cluster with two worker processes on this machine."""
     from distributed import Client, LocalCluster
 
-    two = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0", "silence_logs": 60}
-    with LocalCluster(**two) as cluster, Client(cluster) as client:
+    cluster_options = {
+        "n_workers": 2,
+        "threads_per_worker": 1,
+        "dashboard_address": ":0",
+        "silence_logs": 60,
+    }
+    with LocalCluster(**cluster_options) as cluster, Client(cluster) as client:
         yield client
 
 
@@ -165,14 +170,14 @@ def test_a_dask_cluster_plays_the_same_bits_and_may_lose_a_worker(
     assert killer.done
     for name in by_threads.data_vars:
         assert (data[name] == by_threads[name]).all()
-    after = dask.run(os.getpid)
-    assert set(after.values()) != set(processes.values())  # one worker was restarted
+    processes_after = dask.run(os.getpid)
+    assert set(processes_after.values()) != set(processes.values())  # one worker was restarted
 
 
 def test_ctrl_c_cancels_waiting_jobs_of_a_cluster(small_payloads, dask, tmp_path):
     file = tmp_path / "result.nc"
 
-    def stop(what, share):
+    def stop(message, share):
         if share > 0:
             raise KeyboardInterrupt
 
@@ -182,7 +187,7 @@ def test_ctrl_c_cancels_waiting_jobs_of_a_cluster(small_payloads, dask, tmp_path
     assert len(dask.futures) <= 8
 
 
-def test_ray_as_in_the_documentation(by_threads):
+def test_the_documented_ray_executor_plays_the_same_bits(by_threads):
     ray = pytest.importorskip("ray")
     page = Path(__file__).parents[2] / "docs" / "cluster.md"
     names = {}

@@ -36,7 +36,7 @@ def by_threads():
 
 @pytest.fixture
 def small_payloads(monkeypatch):
-    """Make payloads small, so that there are many of them."""
+    """Make payloads small, so that there are many payloads."""
     for module in (executors, schedule):
         monkeypatch.setattr(module, "PAYLOAD_SECONDS", 1e-4)
 
@@ -70,15 +70,15 @@ def test_a_payload_takes_about_its_target_duration():
     simulate_runs(executor=inline, runs=20_000)  # 6e6 stages take at most half a second
     assert len(inline.calls) == 1
     jobs = [Job(n, kb.ucb(), PROBLEM, kb.bandit(), 10**6, np.array([10]), 1, 0, 5) for n in range(40)]
-    crew = executors._Workers(inline, 1)
-    bundles = list(crew.make_bundles(jobs))
+    workers = executors._Workers(inline, 1)
+    bundles = list(workers.make_bundles(jobs))
     assert [len(bundle) for bundle in bundles] == [8] * 5  # 2 s, at 50 ns per stage
-    crew.pace = 0.25  # this machine is four times faster
-    assert [len(bundle) for bundle in crew.make_bundles(jobs)] == [32, 8]
-    large = [job._replace(stages=np.zeros(10**5)) for job in jobs]  # each returns four megabytes
-    assert [len(bundle) for bundle in crew.make_bundles(large)] == [2] * 20
-    many = executors._Workers(inline, 64)  # payloads for so many workers take twice as long
-    assert [len(bundle) for bundle in many.make_bundles(jobs)] == [16, 16, 8]
+    workers.pace = 0.25  # this machine is four times faster
+    assert [len(bundle) for bundle in workers.make_bundles(jobs)] == [32, 8]
+    large_jobs = [job._replace(stages=np.zeros(10**5)) for job in jobs]  # each returns four megabytes
+    assert [len(bundle) for bundle in workers.make_bundles(large_jobs)] == [2] * 20
+    many_workers = executors._Workers(inline, 64)  # payloads for so many workers take twice as long
+    assert [len(bundle) for bundle in many_workers.make_bundles(jobs)] == [16, 16, 8]
 
 
 def test_jobs_of_several_cells_share_a_payload():
@@ -94,8 +94,8 @@ def test_jobs_of_several_cells_share_a_payload():
 
 def test_progress_is_by_stages_and_ends_at_one(small_payloads):
     shares = []
-    count = {"progress": lambda what, share: shares.append(share)}
-    simulate_runs(executor=InlineExecutor(), threads=1, runs=400, **count)
+    options = {"progress": lambda what, share: shares.append(share)}
+    simulate_runs(executor=InlineExecutor(), threads=1, runs=400, **options)
     assert shares == sorted(shares)
     assert len(set(shares)) > 5
     assert shares[-1] == 1.0
@@ -163,47 +163,49 @@ def make_breaking_pool():
 
 
 def test_a_broken_executor_is_replaced_by_its_function(by_threads, small_payloads):
-    made = []
+    executors_made = []
 
     def make():
-        made.append(make_breaking_pool())
-        return made[-1]
+        executors_made.append(make_breaking_pool())
+        return executors_made[-1]
 
     xarray.testing.assert_identical(simulate_runs(executor=make), by_threads)
-    assert len(made) > 2
+    assert len(executors_made) > 2
 
 
 def test_a_broken_executor_raises_and_the_file_keeps_finished_runs(tmp_path, small_payloads):
     file = tmp_path / "result.nc"
     with pytest.raises(
-        ValueError, match=r"the executor .* does not accept jobs .*; pass a working one"
+        ValueError, match=r"the executor .* does not accept jobs .*; pass a working executor"
     ):
         simulate_runs(executor=make_breaking_pool(), threads=1, file=file)
-    with xarray.open_dataset(file) as opened:
-        assert 0 < int(np.isfinite(opened.final_regret).sum()) < SETTING["runs"]
+    with xarray.open_dataset(file) as data:
+        assert 0 < int(np.isfinite(data.final_regret).sum()) < SETTING["runs"]
     xarray.testing.assert_identical(simulate_runs(file=file), simulate_runs())
 
 
 def test_only_executors_that_kibitz_created_are_shut_down():
-    given, made = CountingExecutor(1), []
+    given_executor, made_executors = CountingExecutor(1), []
 
     def make():
-        made.append(CountingExecutor(1))
-        return made[0]
+        made_executors.append(CountingExecutor(1))
+        return made_executors[0]
 
-    simulate_runs(executor=given)
+    simulate_runs(executor=given_executor)
     simulate_runs(executor=make)
     with pytest.raises(RuntimeError, match="after shutdown"):
-        made[0].submit(int)
-    assert given.submit(int).result() == 0
-    given.shutdown()
+        made_executors[0].submit(int)
+    assert given_executor.submit(int).result() == 0
+    given_executor.shutdown()
     with pytest.raises(ValueError, match=r"the executor .* does not accept jobs .*after shutdown"):
-        simulate_runs(executor=given)
+        simulate_runs(executor=given_executor)
 
 
 @pytest.mark.parametrize("junk", [3, "dask", [], object()])
 def test_anything_but_an_executor_is_rejected(junk):
-    message = "executor must be a concurrent.futures Executor or a function that returns one, got"
+    message = (
+        "executor must be a concurrent.futures Executor or a function that returns an Executor, got"
+    )
     with pytest.raises(ValueError, match=message):
         simulate_runs(executor=junk)
 
@@ -218,16 +220,16 @@ def test_ctrl_c_cancels_waiting_jobs_and_leaves_a_file_to_resume(tmp_path, small
     file = tmp_path / "result.nc"
     gate = threading.Event()
 
-    class Held(CountingExecutor):
-        """An executor that runs the first payload at once, and the others when the gate opens."""
+    class GatedExecutor(CountingExecutor):
+        """An executor that runs the first payload at once, and other payloads when the gate opens."""
 
         def submit(self, function, /, *arguments):
             wait = gate.wait if self.futures else bool
             return super().submit(lambda: wait() is not None and function(*arguments))
 
-    pool = Held(1)
+    pool = GatedExecutor(1)
 
-    def stop(what, share):
+    def stop(message, share):
         if share > 0:
             raise KeyboardInterrupt
 
@@ -236,12 +238,12 @@ def test_ctrl_c_cancels_waiting_jobs_and_leaves_a_file_to_resume(tmp_path, small
     gate.set()
     pool.shutdown()
     assert any(future.cancelled() for future in pool.futures)
-    with xarray.open_dataset(file) as opened:
-        assert 0 < int(np.isfinite(opened.final_regret).sum()) < 400
+    with xarray.open_dataset(file) as data:
+        assert 0 < int(np.isfinite(data.final_regret).sum()) < 400
     xarray.testing.assert_identical(simulate_runs(file=file, runs=400), simulate_runs(runs=400))
 
 
-def test_how_many_workers_an_executor_has():
+def test_the_number_of_workers_is_read_from_the_executor():
     class Mpi(InlineExecutor):
         num_workers = 7
 
@@ -252,7 +254,7 @@ def test_how_many_workers_an_executor_has():
     assert count_workers(ThreadPoolExecutor(3)) == 3
     assert count_workers(Mpi()) == 7
     assert count_workers(Dask()) == 5
-    assert count_workers(InlineExecutor()) == executors.cores()
+    assert count_workers(InlineExecutor()) == executors.count_cores()
     assert count_workers(executors.RestartingExecutor(Mpi)) == 7
 
 
@@ -277,17 +279,17 @@ def test_an_own_policy_with_a_built_in_name_is_sent_with_its_functions(numbers):
     def index(params, stage, counts, arm, mean):
         return mean
 
-    own = kb.index_policy("ucb", index, **numbers)
-    (data,) = pickle.loads(pack([make_job(own)]).content)
+    own_policy = kb.index_policy("ucb", index, **numbers)
+    (data,) = pickle.loads(pack([make_job(own_policy)]).content)
     assert cloudpickle.loads(pickle.loads(data).policy).index.__code__ == index.__code__
 
 
 def test_a_worker_with_another_version_does_not_play():
-    other = {**current_versions(), "numba": "0.1"}
+    other_versions = {**current_versions(), "numba": "0.1"}
     payload = pack([make_job(kb.ucb())])
-    answer = play_payload(payload._replace(versions=other), 1)
+    answer = play_payload(payload._replace(versions=other_versions), 1)
     assert answer.outcomes == ()
-    inline = InlineExecutor(answers=lambda answer: answer._replace(versions=other))
+    inline = InlineExecutor(answers=lambda answer: answer._replace(versions=other_versions))
     with pytest.raises(ValueError, match=r"^workers must have .*, got numba 0.1 instead of \d"):
         simulate_runs(executor=inline)
 
@@ -314,12 +316,12 @@ def test_the_fingerprint_of_a_job_covers_its_code_and_data():
         "other": make_job(kb.ftl()),
         "feedback": make_job(kb.ucb(), feedback=kb.passive(0.2)),
         "seed": make_job(kb.ucb(), seed=2),
-        "runs": make_job(kb.ucb(), last=4),
+        "runs": make_job(kb.ucb(), end_run=4),
         "leap": make_job(kb.ucb(), leap=True),
     }
-    found = [pack([job]).fingerprints[0] for job in jobs.values()]
-    assert len(set(found)) == len(jobs)
-    assert pack([make_job(kb.ucb())]).fingerprints == (found[0],)
+    fingerprints = [pack([job]).fingerprints[0] for job in jobs.values()]
+    assert len(set(fingerprints)) == len(jobs)
+    assert pack([make_job(kb.ucb())]).fingerprints == (fingerprints[0],)
     leap, step = (specialised_kernel(jobs[name]).code_hash for name in ("leap", "same"))
     assert leap != step
 
@@ -337,27 +339,29 @@ def formula(params, stage, counts, arm, mean):
 
 
 def test_functions_have_the_same_hash_in_a_worker():
-    sent = pickle.loads(cloudpickle.dumps(formula))
-    pickled = {"__name__": "elsewhere", "WIDTH": 2.0}
-    exec("def bonus(counts, arm):\n    return WIDTH / counts[arm]\n", pickled)
-    bare = dict(pickled)
-    exec("def formula(params, counts):\n    return bonus(counts, 0) * counts.size\n", bare)
-    more = {**pickled, "size": 5.0}
-    exec("def formula(params, counts):\n    return bonus(counts, 0) * counts.size\n", more)
-    before = content_hash(bare["formula"])
-    assert content_hash(more["formula"]) == before
-    pickled["WIDTH"] = 3.0
-    assert content_hash(bare["formula"]) != before
-    assert content_hash(sent) == content_hash(formula)
+    unpickled_formula = pickle.loads(cloudpickle.dumps(formula))
+    worker_globals = {"__name__": "elsewhere", "WIDTH": 2.0}
+    exec("def bonus(counts, arm):\n    return WIDTH / counts[arm]\n", worker_globals)
+    bare_globals = dict(worker_globals)
+    exec("def formula(params, counts):\n    return bonus(counts, 0) * counts.size\n", bare_globals)
+    extended_globals = {**worker_globals, "size": 5.0}
+    exec(
+        "def formula(params, counts):\n    return bonus(counts, 0) * counts.size\n", extended_globals
+    )
+    hash_before = content_hash(bare_globals["formula"])
+    assert content_hash(extended_globals["formula"]) == hash_before
+    worker_globals["WIDTH"] = 3.0
+    assert content_hash(bare_globals["formula"]) != hash_before
+    assert content_hash(unpickled_formula) == content_hash(formula)
 
 
 @pytest.mark.skipif(bool(numba.config.DISABLE_JIT), reason="nothing is compiled")
 def test_an_unpickled_function_can_be_compiled():
     """Pickling keeps the attribute by which `kb.jit` marks a function."""
-    sent = cloudpickle.loads(cloudpickle.dumps(_by_value(formula)))
+    unpickled_formula = cloudpickle.loads(cloudpickle.dumps(_by_value(formula)))
 
     def call(counts):
-        return sent(0.0, 1, counts, 0, 0.0)
+        return unpickled_formula(0.0, 1, counts, 0, 0.0)
 
     assert cached_dispatcher(call)(np.ones(2)) == 4.0
 
@@ -370,6 +374,6 @@ def _by_value(function):
 
 
 def test_the_estimated_time_follows_from_the_stages():
-    step = make_job(kb.ucb(), feedback=kb.bandit(), horizon=10**6, last=20)
+    step = make_job(kb.ucb(), feedback=kb.bandit(), horizon=10**6, end_run=20)
     assert estimate_seconds(step) == pytest.approx(1.0)
     assert estimate_seconds(step._replace(leap=True)) == pytest.approx(0.1)

@@ -1,6 +1,6 @@
 """The numbers of fixed simulations equal the recorded numbers.
 
-Counts must agree exactly. An intended change needs a new revision of the engine
+Counts must agree exactly. An intended change needs a new revision of the engine or of the policy
 (`kibitz.simulation.fingerprint`) and a new `files/golden.json`, written by `golden.py`.
 """
 
@@ -21,8 +21,8 @@ def test_every_case_is_recorded():
 
 @pytest.mark.parametrize("case", golden.CASES)
 def test_numbers_equal_the_recorded_ones(case):
-    played = golden.play(case)
-    assert played.keys() == RECORDED[case].keys()
-    for policy, (pulls, looks, regret) in played.items():
+    result = golden.play(case)
+    assert result.keys() == RECORDED[case].keys()
+    for policy, (pulls, looks, regret) in result.items():
         assert [pulls, looks] == RECORDED[case][policy][:2], policy
         assert regret == pytest.approx(RECORDED[case][policy][2], rel=1e-12), policy

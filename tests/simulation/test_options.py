@@ -13,20 +13,20 @@ from kibitz.simulation.jobs import Job
 from kibitz.simulation.options import OPTIONS, REQUIRED, Options, check_options
 from kibitz.simulation.schedule import Point, fingerprint, make_cells, resolve_stages
 
-RIGHT = {"horizon": 20, "runs": 3, "seed": 5}
-MISSING = {kb.simulate: set(), kb.race: {"progress", "keep", "watch"}, kb.sweep: {"watch"}}
+VALID_OPTIONS = {"horizon": 20, "runs": 3, "seed": 5}
+MISSING_OPTIONS = {kb.simulate: set(), kb.race: {"progress", "keep", "watch"}, kb.sweep: {"watch"}}
 
 
-@pytest.mark.parametrize("function", MISSING)
+@pytest.mark.parametrize("function", MISSING_OPTIONS)
 def test_a_signature_shows_all_options_with_their_defaults(function):
-    shown = inspect.signature(function).parameters
+    parameters = inspect.signature(function).parameters
     for name, option in OPTIONS.items():
-        if name in MISSING[function]:
-            assert name not in shown
+        if name in MISSING_OPTIONS[function]:
+            assert name not in parameters
         else:
-            assert shown[name].kind is inspect.Parameter.KEYWORD_ONLY
-            assert shown[name].default is option.default
-    assert "options" not in shown
+            assert parameters[name].kind is inspect.Parameter.KEYWORD_ONLY
+            assert parameters[name].default is option.default
+    assert "options" not in parameters
 
 
 def test_every_option_is_documented():
@@ -47,40 +47,44 @@ def test_every_option_with_help_has_a_flag():
 
 
 def test_jobs_and_fingerprints_have_the_options_they_need():
-    checked = check_options({**RIGHT, "engine": "leap", "error": 1e-6, "kernel": "generic"})
+    checked_options = check_options(
+        {**VALID_OPTIONS, "engine": "leap", "error": 1e-6, "kernel": "generic"}
+    )
     point = Point(kb.gaussian([1, 0]), kb.bandit(), {"ucb": kb.ucb()}, 20)
-    (job,) = make_cells({(): point}, resolve_stages(None, [20]), checked, lambda: 1).values()
+    (job,) = make_cells({(): point}, resolve_stages(None, [20]), checked_options, lambda: 1).values()
     for name in set(OPTIONS) & set(Job._fields) - {"stages"}:
-        assert getattr(job, name) == checked[name], name
-    needed = {name for name, option in OPTIONS.items() if option.fingerprint}
-    assert needed == set(OPTIONS) & fingerprint(job).keys()
+        assert getattr(job, name) == checked_options[name], name
+    fingerprint_options = {name for name, option in OPTIONS.items() if option.fingerprint}
+    assert fingerprint_options == set(OPTIONS) & fingerprint(job).keys()
 
 
 def test_options_are_checked_and_completed():
-    checked = check_options(RIGHT)
-    assert checked == {**{n: o.default for n, o in OPTIONS.items()}, **RIGHT}
-    assert check_options({**RIGHT, "threads": 2.0})["threads"] == 2
+    checked_options = check_options(VALID_OPTIONS)
+    assert checked_options == {**{n: o.default for n, o in OPTIONS.items()}, **VALID_OPTIONS}
+    assert check_options({**VALID_OPTIONS, "threads": 2.0})["threads"] == 2
     with pytest.raises(TypeError, match="got an unexpected keyword argument 'run'"):
-        check_options({**RIGHT, "run": 1})
+        check_options({**VALID_OPTIONS, "run": 1})
     for name, option in OPTIONS.items():
         if option.default is REQUIRED:
             with pytest.raises(TypeError, match=f"missing a required .*argument: '{name}'"):
-                check_options({n: v for n, v in RIGHT.items() if n != name})
+                check_options({n: v for n, v in VALID_OPTIONS.items() if n != name})
 
 
 def test_options_import_neither_numpy_nor_numba():
     script = (
         "import sys, kibitz.simulation.options; print({'numpy', 'numba', 'xarray'} & {*sys.modules})"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"
+    process = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert process.stdout == "set()\n"
 
 
 def test_options_work_without_docstrings():
     script = "import kibitz, inspect; print('seed' in inspect.signature(kibitz.sweep).parameters)"
     command = [sys.executable, "-OO", "-W", "ignore", "-c", script]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == "True\n"
+    process = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert process.stdout == "True\n"
 
 
 def test_a_misspelt_option_or_value_gets_a_suggestion():

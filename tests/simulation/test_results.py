@@ -44,23 +44,23 @@ OLD_NAMES = {"n_looks": "n_free"}  # in files of formats before 3
 def test_a_file_of_each_version_can_be_resumed_with_the_same_numbers(tmp_path, version):
     path = tmp_path / "result.nc"
     shutil.copy(FILES / f"step-{version}.nc", path)
-    old = xarray.load_dataset(path, engine="h5netcdf")
-    resumed = kb.simulate(PROBLEM, kb.active(0.2), POLICIES, runs=4, file=path, **SETTING)
-    fresh = kb.simulate(PROBLEM, kb.active(0.2), POLICIES, runs=4, **SETTING)
+    old_data = xarray.load_dataset(path, engine="h5netcdf")
+    resumed_data = kb.simulate(PROBLEM, kb.active(0.2), POLICIES, runs=4, file=path, **SETTING)
+    new_data = kb.simulate(PROBLEM, kb.active(0.2), POLICIES, runs=4, **SETTING)
     for name in ("regret", "n_pulls", "n_looks", "final_regret"):
-        np.testing.assert_array_equal(resumed[name], fresh[name])
+        np.testing.assert_array_equal(resumed_data[name], new_data[name])
         np.testing.assert_array_equal(
-            resumed[name].isel(run=slice(3)), old[OLD_NAMES.get(name, name)]
+            resumed_data[name].isel(run=slice(3)), old_data[OLD_NAMES.get(name, name)]
         )
-    assert json.loads(resumed.attrs["cells"])[0]["fingerprint"]["revision"] == 2
+    assert json.loads(resumed_data.attrs["cells"])[0]["fingerprint"]["revision"] == 2
 
 
 def test_old_runs_are_not_computed_again(tmp_path):
     """Write a value that no run produces into the old file; it must still be there after a resume."""
     path = tmp_path / "result.nc"
-    old = xarray.load_dataset(FILES / "step-0.1.0.nc", engine="h5netcdf")
-    old["n_free"][:] = 12345
-    old.to_netcdf(path, engine="h5netcdf")
+    old_data = xarray.load_dataset(FILES / "step-0.1.0.nc", engine="h5netcdf")
+    old_data["n_free"][:] = 12345
+    old_data.to_netcdf(path, engine="h5netcdf")
     data = kb.simulate(PROBLEM, kb.active(0.2), POLICIES, runs=4, file=path, **SETTING)
     assert np.all(data.n_looks.isel(run=slice(3)) == 12345)
     assert np.all(data.n_looks.isel(run=3) != 12345)
@@ -86,24 +86,29 @@ def test_changed_numbers_are_rejected_with_the_reason(tmp_path, name, problem, c
 def test_bernoulli_runs_of_0_1_0_can_be_resumed_with_scale_1(tmp_path):
     path = tmp_path / "result.nc"
     shutil.copy(FILES / "bernoulli-0.1.0.nc", path)
-    old = xarray.load_dataset(path, engine="h5netcdf")
+    old_data = xarray.load_dataset(path, engine="h5netcdf")
     setting = {**SETTING, "runs": 2}
     policies = {"ucb": kb.ucb(scale=1)}
     problem = kb.bernoulli([0.9, 0.5, 0])
-    fresh = kb.simulate(problem, kb.active(0.2), policies, **setting)
-    np.testing.assert_array_equal(fresh.regret, old.regret)
-    again = kb.simulate(problem, kb.active(0.2), policies, file=path, **setting)
-    np.testing.assert_array_equal(again.regret, old.regret)
+    new_data = kb.simulate(problem, kb.active(0.2), policies, **setting)
+    np.testing.assert_array_equal(new_data.regret, old_data.regret)
+    resumed_data = kb.simulate(problem, kb.active(0.2), policies, file=path, **setting)
+    np.testing.assert_array_equal(resumed_data.regret, old_data.regret)
 
 
 def test_own_functions_of_0_1_0_are_rejected(tmp_path):
-    def mine(params, stage, counts, arm, mean):
+    def own_index(params, stage, counts, arm, mean):
         return mean
 
-    new = fingerprint(PROBLEM, kb.active(0.2), kb.index_policy("mine", mine), 200, 5, False, 1e-9)
-    old = {**new, "policy": {"name": "mine", "parameters": {}, "functions": "abc"}}
-    del old["revision"]
-    assert "by their bytecode" in difference(old, new)
+    new_fingerprint = fingerprint(
+        PROBLEM, kb.active(0.2), kb.index_policy("mine", own_index), 200, 5, False, 1e-9
+    )
+    old_fingerprint = {
+        **new_fingerprint,
+        "policy": {"name": "mine", "parameters": {}, "functions": "abc"},
+    }
+    del old_fingerprint["revision"]
+    assert "by their bytecode" in difference(old_fingerprint, new_fingerprint)
 
 
 # --------------------------------------------------------------------------------- fingerprints
@@ -115,23 +120,35 @@ def test_versions_and_paths_are_not_part_of_the_fingerprint():
         assert word not in setting
 
 
+def test_runs_of_an_older_revision_of_a_policy_are_rejected():
+    """Runs of kibitzer from before its index counted the looks per arm cannot be resumed."""
+    new = fingerprint(PROBLEM, kb.active(0.2), kb.kibitzer(), 200, 5, False, 1e-9)
+    policy = {key: value for key, value in new["policy"].items() if key != "revision"}
+    assert difference({**new, "policy": policy}, new) == "policy.revision = None instead of 2"
+    assert difference(new, new) is None
+
+
 def test_the_fingerprint_ignores_moved_files_and_comments(tmp_path, monkeypatch):
     text = "def index(params, stage, counts, arm, mean):\n    return mean + 1 / counts[arm]\n"
-    other = text.replace("    return", '    """A docstring."""\n    # and a comment\n    return')
+    commented_text = text.replace(
+        "    return", '    """A docstring."""\n    # and a comment\n    return'
+    )
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "here_it_was.py").write_text(text)
-    (tmp_path / "there_it_is.py").write_text("# first\n\n\n@staticmethod\n".join(["", other]))
+    (tmp_path / "there_it_is.py").write_text(
+        "# first\n\n\n@staticmethod\n".join(["", commented_text])
+    )
     (tmp_path / "another.py").write_text(text.replace("1 /", "2 /"))
     import another
     import here_it_was
     import there_it_is
 
-    found = [
+    fingerprints = [
         fingerprint(PROBLEM, kb.bandit(), kb.index_policy("mine", f), 10, 1, False, 1e-9)
         for f in (here_it_was.index, there_it_is.index.__func__, another.index)
     ]
-    assert found[0] == found[1]
-    assert found[0]["policy"]["source"] != found[2]["policy"]["source"]
+    assert fingerprints[0] == fingerprints[1]
+    assert fingerprints[0]["policy"]["source"] != fingerprints[2]["policy"]["source"]
 
 
 def test_the_turns_of_looks_are_part_of_the_fingerprint():
@@ -140,12 +157,12 @@ def test_the_turns_of_looks_are_part_of_the_fingerprint():
     def other_turns(params, state):
         return state.allowed, 0
 
-    changed = replace(robin, turns=other_turns)
-    one, two = (
+    changed_policy = replace(robin, turns=other_turns)
+    fingerprint_of_robin, fingerprint_of_changed = (
         fingerprint(PROBLEM, kb.active(0.1), policy, 10, 1, False, 1e-9)["policy"]
-        for policy in (robin, changed)
+        for policy in (robin, changed_policy)
     )
-    assert one != two
+    assert fingerprint_of_robin != fingerprint_of_changed
     assert len(robin.functions) == 7
 
 
@@ -158,29 +175,31 @@ def test_any_netcdf_reader_opens_a_file(file):
 
 def test_any_flipped_byte_is_detected(file):
     """Flip single bits at 300 positions of the file, then overwrite 512 bytes with zeros."""
-    whole = file.read_bytes()
+    original_bytes = file.read_bytes()
     rng = np.random.default_rng(1)
-    for place in rng.integers(len(whole) - 90, size=300):
-        damaged = bytearray(whole)
-        damaged[place] ^= 1 << rng.integers(8)
-        file.write_bytes(damaged)
+    for position in rng.integers(len(original_bytes) - 90, size=300):
+        damaged_bytes = bytearray(original_bytes)
+        damaged_bytes[position] ^= 1 << rng.integers(8)
+        file.write_bytes(damaged_bytes)
         with pytest.raises(ValueError, match=r"cannot read .*: checksum mismatch"):
             read_verified(file)
-    place = next(n for n in range(8000, len(whole), 512) if any(whole[n : n + 512]))
-    file.write_bytes(whole[:place] + bytes(512) + whole[place + 512 :])
+    position = next(
+        n for n in range(8000, len(original_bytes), 512) if any(original_bytes[n : n + 512])
+    )
+    file.write_bytes(original_bytes[:position] + bytes(512) + original_bytes[position + 512 :])
     with pytest.raises(ValueError, match="checksum mismatch"):
         kb.simulate(PROBLEM, kb.active(0.2), POLICIES, runs=3, file=file, **SETTING)
 
 
-@pytest.mark.parametrize("cut", [1, 40, 90, 5000])
-def test_a_file_without_its_last_line_is_rejected(file, cut):
-    file.write_bytes(file.read_bytes()[:-cut])
+@pytest.mark.parametrize("n_cut_bytes", [1, 40, 90, 5000])
+def test_a_file_without_its_last_line_is_rejected(file, n_cut_bytes):
+    file.write_bytes(file.read_bytes()[:-n_cut_bytes])
     with pytest.raises(ValueError, match=r"cannot read .*: it is damaged"):
         read_verified(file)
 
 
 def test_reading_an_unverified_file_times_out(file, monkeypatch):
-    monkeypatch.setattr(_netcdf, "READ_SECONDS", 0.01)
+    monkeypatch.setattr(_netcdf, "READ_TIMEOUT_SECONDS", 0.01)
     file.write_bytes((FILES / "step-0.1.0.nc").read_bytes())
     with pytest.raises(ValueError, match="reading took more than"):
         read_verified(file)
@@ -198,7 +217,7 @@ def test_a_foreign_netcdf_file_is_rejected(file):
         load(file, Sweep())
 
 
-FULL = """
+FULL_DISK_SCRIPT = """
 import resource, signal, sys
 import kibitz as kb
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -216,15 +235,15 @@ def test_a_full_disk_raises_and_keeps_the_old_file(tmp_path):
     path = tmp_path / "result.nc"
     setting = {"horizon": 200, "seed": 5, "engine": "step"}
     kb.simulate(PROBLEM, kb.active(0.2), kb.thompson(), runs=2, file=path, **setting)
-    before = path.read_bytes()
-    done = subprocess.run(
-        [sys.executable, "-c", FULL, str(path), str(len(before) + 500)],
+    old_bytes = path.read_bytes()
+    process = subprocess.run(
+        [sys.executable, "-c", FULL_DISK_SCRIPT, str(path), str(len(old_bytes) + 500)],
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("file must be a file that can be written, got ")
-    assert path.read_bytes() == before
+    assert process.returncode == 0, process.stderr
+    assert process.stdout.startswith("file must be a file that can be written, got ")
+    assert path.read_bytes() == old_bytes
     assert os.listdir(tmp_path) == ["result.nc"]
 
 

@@ -16,12 +16,14 @@ import kibitz
 from kibitz.simulation.schedule import label_policies, log_spaced
 
 PROBLEM = kibitz.gaussian([0.5, 0.0, 0.2])
-SHORT = {"horizon": 300, "runs": 6, "seed": 1}
+SETTING = {"horizon": 300, "runs": 6, "seed": 1}
 
 
 def play(policies=None, feedback=None, problem=PROBLEM, **options):
     policies = kibitz.ucb() if policies is None else policies
-    return kibitz.simulate(problem, feedback or kibitz.active(0.2), policies, **{**SHORT, **options})
+    return kibitz.simulate(
+        problem, feedback or kibitz.active(0.2), policies, **{**SETTING, **options}
+    )
 
 
 def test_a_result_has_named_dimensions_and_its_fingerprint():
@@ -48,8 +50,10 @@ def test_the_regret_is_the_gaps_times_the_pulls():
 def test_the_regret_is_recorded_at_the_requested_stages_and_the_horizon():
     data = play(stages=[10, 100])
     assert data["stage"].to_numpy().tolist() == [10, 100, 300]
-    everywhere = play(stages=np.arange(1, 301))
-    np.testing.assert_array_equal(data["regret"], everywhere["regret"].sel(stage=[10, 100, 300]))
+    data_of_all_stages = play(stages=np.arange(1, 301))
+    np.testing.assert_array_equal(
+        data["regret"], data_of_all_stages["regret"].sel(stage=[10, 100, 300])
+    )
 
 
 @pytest.mark.parametrize("horizon", [1, 2, 10, 10_000, 10**12])
@@ -62,39 +66,39 @@ def test_default_stages_are_about_200_log_spaced_ones_up_to_the_horizon(horizon)
 
 
 def test_runs_depend_on_seed_and_run_only():
-    few, many = play(runs=3), play(runs=6, threads=1)
-    np.testing.assert_array_equal(few["regret"], many["regret"].isel(run=slice(3)))
-    assert not np.array_equal(play(seed=2)["regret"], many["regret"])
+    three_runs, six_runs = play(runs=3), play(runs=6, threads=1)
+    np.testing.assert_array_equal(three_runs["regret"], six_runs["regret"].isel(run=slice(3)))
+    assert not np.array_equal(play(seed=2)["regret"], six_runs["regret"])
 
 
 def test_a_file_can_be_resumed(tmp_path):
     file = tmp_path / "result.nc"
-    first = play(runs=4, file=file)
-    written = file.read_bytes()
-    np.testing.assert_array_equal(play(runs=4, file=file)["regret"], first["regret"])
-    assert file.read_bytes() == written  # the file is complete, so it is not written
-    more = play([kibitz.ucb(), kibitz.ftl()], runs=6, file=file)
-    np.testing.assert_array_equal(more["regret"], play([kibitz.ucb(), kibitz.ftl()])["regret"])
-    with xarray.open_dataset(file, engine="h5netcdf") as opened:  # readable without kibitz
-        np.testing.assert_array_equal(opened["regret"], more["regret"])
-    fewer = play(runs=2, file=file)  # the file keeps the other runs
-    assert fewer.sizes["run"] == 2
+    first_data = play(runs=4, file=file)
+    written_bytes = file.read_bytes()
+    np.testing.assert_array_equal(play(runs=4, file=file)["regret"], first_data["regret"])
+    assert file.read_bytes() == written_bytes  # the file is complete, so it is not written
+    larger_data = play([kibitz.ucb(), kibitz.ftl()], runs=6, file=file)
+    np.testing.assert_array_equal(larger_data["regret"], play([kibitz.ucb(), kibitz.ftl()])["regret"])
+    with xarray.open_dataset(file, engine="h5netcdf") as opened_data:  # readable without kibitz
+        np.testing.assert_array_equal(opened_data["regret"], larger_data["regret"])
+    smaller_data = play(runs=2, file=file)  # the file keeps the other runs
+    assert smaller_data.sizes["run"] == 2
     assert len(play([kibitz.ucb(), kibitz.ftl()], file=file)["run"]) == 6
 
 
 def test_only_missing_runs_are_computed(tmp_path, monkeypatch):
     file = tmp_path / "result.nc"
     play(runs=4, file=file)
-    played = []
-    original = kibitz.simulation.simulate.play_all
+    played_jobs = []
+    play_all = kibitz.simulation.simulate.play_all
 
-    def spy(pieces, *rest):
-        played.extend((piece.label[1], piece.first, piece.last) for piece in pieces)
-        return original(pieces, *rest)
+    def spy(jobs, *other_arguments):
+        played_jobs.extend((job.label[1], job.first_run, job.end_run) for job in jobs)
+        return play_all(jobs, *other_arguments)
 
     monkeypatch.setattr(kibitz.simulation.simulate, "play_all", spy)
     play([kibitz.ucb(), kibitz.ftl()], runs=5, file=file, threads=1)
-    runs = {(label, run) for label, first, last in played for run in range(first, last)}
+    runs = {(label, run) for label, first, last in played_jobs for run in range(first, last)}
     assert runs == {("ucb", 4), *(("ftl", run) for run in range(5))}
 
 
@@ -102,28 +106,28 @@ def test_only_missing_runs_are_computed(tmp_path, monkeypatch):
     ("change", "message"),
     [
         ({"seed": 2}, "seed = 1 instead of 2"),
-        ({"horizon": 301}, r"different recorded stages \(the last is 300\)"),
+        ({"horizon": 301}, r"different recorded stages \(up to 300\)"),
         ({"feedback": kibitz.active(0.3)}, "feedback.rate = 0.2 instead of 0.3"),
         ({"problem": kibitz.gaussian([0.5, 0.1, 0.2])}, "problem.means"),
         ({"policies": {"ucb": kibitz.ucb(2)}}, "policy.parameters.exploration = 6.0 instead of 2.0"),
-        ({"stages": [5, 300]}, r"different recorded stages \(the last is 300\)"),
+        ({"stages": [5, 300]}, r"different recorded stages \(up to 300\)"),
     ],
 )
 def test_a_file_with_another_fingerprint_is_rejected_and_unchanged(tmp_path, change, message):
     file = tmp_path / "result.nc"
     play(file=file)
-    written = file.read_bytes()
+    written_bytes = file.read_bytes()
     with pytest.raises(ValueError, match="cannot be resumed: .*" + message):
         play(**change, file=file)
-    assert file.read_bytes() == written
+    assert file.read_bytes() == written_bytes
 
 
 def test_another_formula_of_the_same_name_has_another_fingerprint(tmp_path):
     file = tmp_path / "result.nc"
     play(kibitz.index_policy("mine", lambda params, stage, counts, arm, mean: mean), file=file)
-    other = kibitz.index_policy("mine", lambda params, stage, counts, arm, mean: 2 * mean)
+    other_policy = kibitz.index_policy("mine", lambda params, stage, counts, arm, mean: 2 * mean)
     with pytest.raises(ValueError, match=r"policy\.source"):
-        play(other, file=file)
+        play(other_policy, file=file)
 
 
 @pytest.mark.slow
@@ -131,11 +135,11 @@ def test_another_formula_of_the_same_name_has_another_fingerprint(tmp_path):
 def test_a_damaged_file_is_rejected_and_unchanged(tmp_path, content):
     file = tmp_path / "result.nc"
     play(file=file)
-    damaged = file.read_bytes()[: file.stat().st_size // 2] if content is None else content
-    file.write_bytes(damaged)
+    damaged_bytes = file.read_bytes()[: file.stat().st_size // 2] if content is None else content
+    file.write_bytes(damaged_bytes)
     with pytest.raises(ValueError, match=r"cannot read .*: it is damaged or not a netCDF file"):
         play(file=file)
-    assert file.read_bytes() == damaged
+    assert file.read_bytes() == damaged_bytes
     assert list(tmp_path.iterdir()) == [file]
 
 
@@ -149,7 +153,7 @@ def test_an_interruption_keeps_finished_runs(tmp_path):
     file = tmp_path / "result.nc"
     started = []
 
-    def stop_soon(what, share):
+    def stop_soon(message, share):
         started.append(share)
         if share > 0.5:
             raise KeyboardInterrupt
@@ -157,9 +161,9 @@ def test_an_interruption_keeps_finished_runs(tmp_path):
     setting = {"horizon": 20_000, "runs": 300, "threads": 1}
     with pytest.raises(KeyboardInterrupt):
         play(**setting, file=file, progress=stop_soon)
-    with xarray.open_dataset(file, engine="h5netcdf") as opened:
-        done = int(np.isfinite(opened["final_regret"]).sum())
-    assert 0 < done < 300
+    with xarray.open_dataset(file, engine="h5netcdf") as data:
+        n_done = int(np.isfinite(data["final_regret"]).sum())
+    assert 0 < n_done < 300
     np.testing.assert_array_equal(play(**setting, file=file)["regret"], play(**setting)["regret"])
 
 
@@ -196,53 +200,55 @@ def test_ctrl_c_on_the_command_line_ends_cleanly(tmp_path):
 
 def test_a_sweep_adds_a_dimension(tmp_path):
     rates = [0.0, 0.1, 1.0]
-    data = kibitz.sweep(PROBLEM, kibitz.active, kibitz.ucb(), rate=rates, **SHORT)
+    data = kibitz.sweep(PROBLEM, kibitz.active, kibitz.ucb(), rate=rates, **SETTING)
     assert data["regret"].dims == ("policy", "rate", "run", "stage")
     for rate in rates:
-        alone = play(feedback=kibitz.active(rate))
-        np.testing.assert_array_equal(data["regret"].sel(rate=rate), alone["regret"])
+        simulated_data = play(feedback=kibitz.active(rate))
+        np.testing.assert_array_equal(data["regret"].sel(rate=rate), simulated_data["regret"])
 
 
 def test_a_sweep_can_be_resumed_with_more_values(tmp_path):
     file = tmp_path / "sweep.nc"
-    make = {"problem": PROBLEM, "feedback": kibitz.active, "policies": kibitz.ucb(), **SHORT}
+    make = {"problem": PROBLEM, "feedback": kibitz.active, "policies": kibitz.ucb(), **SETTING}
     kibitz.sweep(rate=[0.1, 0.2], **make, file=file)
-    more = kibitz.sweep(rate=[0.1, 0.3], **{**make, "runs": 8}, file=file)
-    fresh = kibitz.sweep(rate=[0.1, 0.3], **{**make, "runs": 8})
-    np.testing.assert_array_equal(more["regret"], fresh["regret"])
+    larger_sweep = kibitz.sweep(rate=[0.1, 0.3], **{**make, "runs": 8}, file=file)
+    new_sweep = kibitz.sweep(rate=[0.1, 0.3], **{**make, "runs": 8})
+    np.testing.assert_array_equal(larger_sweep["regret"], new_sweep["regret"])
     with pytest.raises(ValueError, match=r"cannot be resumed: .* a sweep over rate"):
         play(file=file)
 
 
 def test_a_sweep_over_a_parameter_of_a_policy_labels_it_by_its_name():
-    data = kibitz.sweep(PROBLEM, kibitz.active(0.2), kibitz.ucb, exploration=[1.0, 6.0], **SHORT)
+    data = kibitz.sweep(PROBLEM, kibitz.active(0.2), kibitz.ucb, exploration=[1.0, 6.0], **SETTING)
     assert data["policy"].to_numpy().tolist() == ["ucb"]
     np.testing.assert_array_equal(data["regret"].sel(exploration=6.0), play()["regret"])
 
 
 def test_a_sweep_over_the_horizon_has_the_regret_at_each_horizon():
     data = kibitz.sweep(PROBLEM, kibitz.active(0.2), kibitz.ucb(), horizon=[10, 300], runs=6, seed=1)
-    everywhere = play(stages=np.arange(1, 301))
-    short = data.sel(horizon=10)
-    np.testing.assert_array_equal(short["final_regret"], everywhere["regret"].sel(stage=10))
-    assert np.isnan(short["regret"].sel(stage=300)).all()
-    assert (short["n_pulls"].sum("arm") == 10).all()
-    named = kibitz.sweep(
+    data_of_all_stages = play(stages=np.arange(1, 301))
+    short_data = data.sel(horizon=10)
+    np.testing.assert_array_equal(
+        short_data["final_regret"], data_of_all_stages["regret"].sel(stage=10)
+    )
+    assert np.isnan(short_data["regret"].sel(stage=300)).all()
+    assert (short_data["n_pulls"].sum("arm") == 10).all()
+    named_data = kibitz.sweep(
         PROBLEM, kibitz.active(0.2), kibitz.ucb(), T=[10, 300], horizon=lambda T: T, runs=6, seed=1
     )
-    np.testing.assert_array_equal(named["regret"], data["regret"])
+    np.testing.assert_array_equal(named_data["regret"], data["regret"])
 
 
 @pytest.mark.parametrize("name", ["run", "policy", "n_looks"])
 def test_a_swept_parameter_cannot_have_a_name_of_the_result(name):
     with pytest.raises(ValueError, match=f"a swept parameter cannot be called '{name}'"):
-        kibitz.sweep(PROBLEM, kibitz.bandit(), kibitz.ucb(), **{name: [1]}, **SHORT)
+        kibitz.sweep(PROBLEM, kibitz.bandit(), kibitz.ucb(), **{name: [1]}, **SETTING)
 
 
 def test_a_sweep_needs_values():
     for values in ([], [1, 1]):
         with pytest.raises(ValueError, match="rate must be a non-empty list without duplicates"):
-            kibitz.sweep(PROBLEM, kibitz.active, kibitz.ucb(), rate=values, **SHORT)
+            kibitz.sweep(PROBLEM, kibitz.active, kibitz.ucb(), rate=values, **SETTING)
 
 
 # ------------------------------------------------------------------------------------- errors
@@ -261,9 +267,9 @@ def test_a_sweep_needs_values():
         ({"engine": "warp"}, "engine must be 'auto', 'step' or 'leap', got 'warp'"),
         ({"error": 0}, "error must be in \\[1e-12, 0.001\\], got 0"),
         ({"stages": []}, "stages must be a list of whole numbers"),
-        ({"stages": [5, 5]}, "stages must increase"),
-        ({"stages": [0, 5]}, "stages must increase"),
-        ({"stages": [5, 301]}, "stages must increase"),
+        ({"stages": [5, 5]}, "stages must be increasing numbers from 1 to 300"),
+        ({"stages": [0, 5]}, "stages must be increasing numbers from 1 to 300"),
+        ({"stages": [5, 301]}, "stages must be increasing numbers from 1 to 300"),
         ({"policies": []}, "no policies given"),
         ({"policies": [kibitz.ucb(), kibitz.ucb()]}, "two policies have the label 'ucb'"),
         ({"policies": ["ucb"]}, "policies must be one or more policies such as ucb"),
@@ -304,13 +310,13 @@ def test_labels_are_names_with_non_default_parameters():
 
 
 def test_a_saved_file_has_default_permissions(tmp_path):
-    file, other = tmp_path / "result.nc", tmp_path / "other"
+    file, other_file = tmp_path / "result.nc", tmp_path / "other"
     play(file=file)
-    other.write_text("")
-    assert Path(file).stat().st_mode == other.stat().st_mode
+    other_file.write_text("")
+    assert Path(file).stat().st_mode == other_file.stat().st_mode
 
 
 def test_a_policy_for_bernoulli_rewards_rejects_other_rewards():
     problem, policy = kibitz.empirical([[0, 0.5], [1, 0]]), kibitz.kl_ucb(rewards="bernoulli")
     with pytest.raises(ValueError, match=r"rewards of 0 and 1.*use rewards=\"bounded\""):
-        kibitz.simulate(problem, kibitz.bandit(), policy, **SHORT)
+        kibitz.simulate(problem, kibitz.bandit(), policy, **SETTING)

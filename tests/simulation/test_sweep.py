@@ -12,18 +12,18 @@ from kibitz.simulation import executors, schedule, simulate as playing
 from kibitz.simulation.results.summary import QUANTILES, STATISTICS
 
 PROBLEM = kb.gaussian([0.5, 0.0, 0.2])
-SHORT = {"horizon": 200, "runs": 4, "seed": 1}
+SETTING = {"horizon": 200, "runs": 4, "seed": 1}
 GRID = {"rate": [0.0, 0.5], "exploration": [1.0, 3.0, 6.0]}
 
 
 def simulate_point(rate, exploration, **options):
     policies = {"ucb": kb.ucb(exploration)}
-    return kb.simulate(PROBLEM, kb.active(rate), policies, **{**SHORT, **options})
+    return kb.simulate(PROBLEM, kb.active(rate), policies, **{**SETTING, **options})
 
 
 @pytest.fixture(scope="module")
 def grid():
-    return kb.sweep(PROBLEM, kb.active, kb.ucb, **GRID, **SHORT)
+    return kb.sweep(PROBLEM, kb.active, kb.ucb, **GRID, **SETTING)
 
 
 def test_a_grid_has_a_dimension_for_each_name(grid):
@@ -31,104 +31,110 @@ def test_a_grid_has_a_dimension_for_each_name(grid):
     assert grid.policy.values.tolist() == ["ucb"]
     for rate in GRID["rate"]:
         for exploration in GRID["exploration"]:
-            one = grid.sel(rate=rate, exploration=exploration)
+            cell = grid.sel(rate=rate, exploration=exploration)
             for name in grid.data_vars:
-                np.testing.assert_array_equal(one[name], simulate_point(rate, exploration)[name])
+                np.testing.assert_array_equal(cell[name], simulate_point(rate, exploration)[name])
 
 
 def test_points_have_the_same_labels_along_one_dimension(grid):
     points = [{"exploration": 3.0, "rate": 0.5}, {"exploration": 1.0, "rate": 0.0}]
-    data = kb.sweep(PROBLEM, kb.active, kb.ucb, points=points, **SHORT)
+    data = kb.sweep(PROBLEM, kb.active, kb.ucb, points=points, **SETTING)
     assert data.regret.dims == ("policy", "point", "run", "stage")
     assert data.rate.dims == data.exploration.dims == ("point",)
     for n, point in enumerate(points):
         np.testing.assert_array_equal(data.regret.isel(point=n), grid.regret.sel(point))
-    found = data.set_index(point=["rate", "exploration"]).sel(rate=0.0, exploration=1.0)
-    np.testing.assert_array_equal(found.final_regret, grid.final_regret.sel(points[1]))
+    selected_point = data.set_index(point=["rate", "exploration"]).sel(rate=0.0, exploration=1.0)
+    np.testing.assert_array_equal(selected_point.final_regret, grid.final_regret.sel(points[1]))
 
 
 @pytest.mark.parametrize("rates", [(0.1, 0.4), np.array([0.1, 0.4]), iter([0.1, 0.4])])
 def test_any_iterable_is_swept(rates):
-    plain = kb.sweep(PROBLEM, kb.active, kb.ucb(), rate=[0.1, 0.4], **SHORT)
-    data = kb.sweep(PROBLEM, kb.active, kb.ucb(), rate=rates, **SHORT)
-    xarray.testing.assert_identical(data, plain)
+    sweep_of_list = kb.sweep(PROBLEM, kb.active, kb.ucb(), rate=[0.1, 0.4], **SETTING)
+    data = kb.sweep(PROBLEM, kb.active, kb.ucb(), rate=rates, **SETTING)
+    xarray.testing.assert_identical(data, sweep_of_list)
 
 
 def test_a_single_value_is_passed_on_and_adds_no_dimension():
-    options = {**SHORT, "exploration": [1.0, 3.0]}
-    plain = kb.sweep(PROBLEM, kb.active(kb.every(3), paid=True), kb.ucb, **options)
+    options = {**SETTING, "exploration": [1.0, 3.0]}
+    expected_sweep = kb.sweep(PROBLEM, kb.active(kb.every(3), paid=True), kb.ucb, **options)
     for period in (kb.every(3), kb.every(3, first=3)):
         data = kb.sweep(PROBLEM, kb.active, kb.ucb, rate=period, paid=True, **options)
-        xarray.testing.assert_identical(data, plain)
+        xarray.testing.assert_identical(data, expected_sweep)
 
 
 def test_an_unknown_keyword_is_rejected():
-    for more in ({"exploraton": [1.0, 3.0]}, {"kep": "summary"}):
-        with pytest.raises(TypeError, match=f"unexpected keyword argument '{next(iter(more))}'"):
-            kb.sweep(PROBLEM, kb.active, kb.ucb(), rate=[0.1], **more, **SHORT)
+    for unknown_keyword in ({"exploraton": [1.0, 3.0]}, {"kep": "summary"}):
+        with pytest.raises(
+            TypeError, match=f"unexpected keyword argument '{next(iter(unknown_keyword))}'"
+        ):
+            kb.sweep(PROBLEM, kb.active, kb.ucb(), rate=[0.1], **unknown_keyword, **SETTING)
     with pytest.raises(TypeError, match="unexpected keyword argument 'watch'"):
-        kb.sweep(PROBLEM, kb.active, kb.ucb(), rate=[0.1], watch=print, **SHORT)
+        kb.sweep(PROBLEM, kb.active, kb.ucb(), rate=[0.1], watch=print, **SETTING)
     with pytest.raises(TypeError, match="missing 1 required keyword-only argument: 'seed'"):
         kb.sweep(PROBLEM, kb.active, kb.ucb(), rate=[0.1], horizon=9, runs=1)
 
 
 def test_functions_get_the_keywords_that_they_accept():
-    seen = []
+    received_keywords = []
 
     def problem(**values):
-        seen.append(values)
+        received_keywords.append(values)
         return PROBLEM
 
     data = kb.sweep(
         problem, lambda rate, looks=2: kb.active(rate), {"mine": kb.ucb()},
         T=[10, 20], rate=np.array([0.1]), horizon=lambda T: T, runs=1, seed=1,
     )  # fmt: skip
-    assert seen == [{"T": 10, "rate": 0.1}, {"T": 20, "rate": 0.1}]
+    assert received_keywords == [{"T": 10, "rate": 0.1}, {"T": 20, "rate": 0.1}]
     assert data.n_pulls.sum("arm").values.ravel().tolist() == [10, 20]
 
 
-@pytest.mark.parametrize("ending", ["nc", "zarr"])
-def test_a_grid_can_be_resumed_with_more_values(tmp_path, ending, grid):
-    file = tmp_path / f"grid.{ending}"
-    part = {"rate": [0.5], "exploration": [6.0, 1.0]}
-    kb.sweep(PROBLEM, kb.active, kb.ucb, file=file, **part, **{**SHORT, "runs": 3})
+@pytest.mark.parametrize("suffix", ["nc", "zarr"])
+def test_a_grid_can_be_resumed_with_more_values(tmp_path, suffix, grid):
+    file = tmp_path / f"grid.{suffix}"
+    part_of_grid = {"rate": [0.5], "exploration": [6.0, 1.0]}
+    kb.sweep(PROBLEM, kb.active, kb.ucb, file=file, **part_of_grid, **{**SETTING, "runs": 3})
     inline = InlineExecutor()
-    data = kb.sweep(PROBLEM, kb.active, kb.ucb, file=file, executor=inline, **GRID, **SHORT)
+    data = kb.sweep(PROBLEM, kb.active, kb.ucb, file=file, executor=inline, **GRID, **SETTING)
     for name in grid.data_vars:
         xarray.testing.assert_equal(data[name].drop_vars("policy"), grid[name].drop_vars("policy"))
-    again = kb.sweep(PROBLEM, kb.active, kb.ucb, file=file, executor=lambda: 1 / 0, **GRID, **SHORT)
-    np.testing.assert_array_equal(again.regret, grid.regret)
+    resumed_grid = kb.sweep(
+        PROBLEM, kb.active, kb.ucb, file=file, executor=lambda: 1 / 0, **GRID, **SETTING
+    )
+    np.testing.assert_array_equal(resumed_grid.regret, grid.regret)
 
 
 def test_the_order_of_a_grid_does_not_matter_for_its_file(tmp_path, grid):
     file = tmp_path / "grid.nc"
-    kb.sweep(PROBLEM, kb.active, kb.ucb, file=file, **GRID, **SHORT)
-    turned = {name: GRID[name] for name in reversed(GRID)}
-    data = kb.sweep(PROBLEM, kb.active, kb.ucb, file=file, executor=lambda: 1 / 0, **turned, **SHORT)
+    kb.sweep(PROBLEM, kb.active, kb.ucb, file=file, **GRID, **SETTING)
+    reversed_grid = {name: GRID[name] for name in reversed(GRID)}
+    data = kb.sweep(
+        PROBLEM, kb.active, kb.ucb, file=file, executor=lambda: 1 / 0, **reversed_grid, **SETTING
+    )
     assert data.regret.dims[1:3] == ("exploration", "rate")
     np.testing.assert_array_equal(data.regret.transpose(*grid.regret.dims), grid.regret)
 
 
-@pytest.mark.parametrize("ending", ["nc", "zarr"])
-def test_points_can_be_resumed_and_are_not_a_grid(tmp_path, ending, grid):
-    file = tmp_path / f"points.{ending}"
+@pytest.mark.parametrize("suffix", ["nc", "zarr"])
+def test_points_can_be_resumed_and_are_not_a_grid(tmp_path, suffix, grid):
+    file = tmp_path / f"points.{suffix}"
     points = [{"rate": 0.5, "exploration": 3.0}, {"rate": 0.0, "exploration": 1.0}]
-    kb.sweep(PROBLEM, kb.active, kb.ucb, points=points[:1], file=file, **SHORT)
-    data = kb.sweep(PROBLEM, kb.active, kb.ucb, points=points[::-1], file=file, **SHORT)
+    kb.sweep(PROBLEM, kb.active, kb.ucb, points=points[:1], file=file, **SETTING)
+    data = kb.sweep(PROBLEM, kb.active, kb.ucb, points=points[::-1], file=file, **SETTING)
     assert data.rate.values.tolist() == [0.0, 0.5]
     for n, point in enumerate(points[::-1]):
         np.testing.assert_array_equal(data.regret.isel(point=n), grid.regret.sel(point))
     with pytest.raises(ValueError, match=r"cannot be resumed: .* sweep over points of .*rate"):
-        kb.sweep(PROBLEM, kb.active, kb.ucb, file=file, **GRID, **SHORT)
+        kb.sweep(PROBLEM, kb.active, kb.ucb, file=file, **GRID, **SETTING)
 
 
 @pytest.mark.parametrize(
-    ("over", "message"),
+    ("grid_arguments", "message"),
     [
         ({}, "nothing to sweep: pass a list of numbers or strings, got a keyword=None"),
-        ({"points": []}, "points must be a list of dicts"),
-        ({"points": [{}]}, "points must be a list of dicts"),
-        ({"points": [1, 2]}, "points must be a list of dicts"),
+        ({"points": []}, "points must be a non-empty list of non-empty dicts"),
+        ({"points": [{}]}, "points must be a non-empty list of non-empty dicts"),
+        ({"points": [1, 2]}, "points must be a non-empty list of non-empty dicts"),
         ({"rate": 0.5}, "nothing to sweep: pass a list .*, got rate=0.5"),
         ({"rate": [0.5, 0.5]}, "rate must be a non-empty list without duplicates"),
         ({"rate": [None]}, "rate must be a list of numbers or strings"),
@@ -146,9 +152,9 @@ def test_points_can_be_resumed_and_are_not_a_grid(tmp_path, ending, grid):
         ({"rate": [0.1], "seed": [1, 2]}, "seed must be a whole number"),
     ],
 )  # fmt: skip
-def test_an_invalid_grid_is_rejected(over, message):
+def test_an_invalid_grid_is_rejected(grid_arguments, message):
     with pytest.raises(ValueError, match=f"^{message}"):
-        kb.sweep(PROBLEM, kb.active, kb.ucb(), **{**SHORT, **over})
+        kb.sweep(PROBLEM, kb.active, kb.ucb(), **{**SETTING, **grid_arguments})
 
 
 # --------------------------------------------------------------------------------- random problems
@@ -172,13 +178,13 @@ def test_random_problems_depend_on_seed_and_draw_only():
 
 def test_a_sweep_over_random_problems_and_rates():
     problem = kb.random_problems(five_random_arms, seed=7)
-    over = {"draw": range(3), "rate": [0.1, 0.9]}
-    data = kb.sweep(problem, kb.active, kb.ucb(), **over, **SHORT)
+    swept_values = {"draw": range(3), "rate": [0.1, 0.9]}
+    data = kb.sweep(problem, kb.active, kb.ucb(), **swept_values, **SETTING)
     assert data.regret.dims == ("policy", "draw", "rate", "run", "stage")
-    one = kb.simulate(problem(2), kb.active(0.9), kb.ucb(), **SHORT)
-    np.testing.assert_array_equal(data.regret.sel(draw=2, rate=0.9), one.regret)
-    plain = kb.sweep(problem, kb.active(0.9), kb.ucb(), draw=range(3), **SHORT)
-    np.testing.assert_array_equal(plain.regret, data.regret.sel(rate=0.9))
+    simulated_data = kb.simulate(problem(2), kb.active(0.9), kb.ucb(), **SETTING)
+    np.testing.assert_array_equal(data.regret.sel(draw=2, rate=0.9), simulated_data.regret)
+    sweep_of_draws = kb.sweep(problem, kb.active(0.9), kb.ucb(), draw=range(3), **SETTING)
+    np.testing.assert_array_equal(sweep_of_draws.regret, data.regret.sel(rate=0.9))
     cells = json.loads(data.attrs["cells"])
     assert cells[5]["value"] == {"draw": 2, "rate": 0.9}
     assert cells[5]["fingerprint"]["problem"]["means"] == problem(2).means.tolist()
@@ -186,7 +192,7 @@ def test_a_sweep_over_random_problems_and_rates():
 
 def test_a_function_that_returns_no_problem_is_rejected():
     with pytest.raises(ValueError, match="problem must be a problem such as gaussian"):
-        kb.sweep(kb.random_problems(lambda rng: 3, 1), kb.bandit(), kb.ucb(), draw=[0], **SHORT)
+        kb.sweep(kb.random_problems(lambda rng: 3, 1), kb.bandit(), kb.ucb(), draw=[0], **SETTING)
     with pytest.raises(ValueError, match="make must be a function that takes a generator"):
         kb.random_problems(3, seed=1)
 
@@ -197,31 +203,39 @@ def test_a_function_that_returns_no_problem_is_rejected():
 def summary(rates=(0.1, 0.9), **options):
     return kb.sweep(
         PROBLEM, kb.active, kb.ucb(), rate=list(rates),
-        **{**SHORT, "runs": 30, "keep": "summary", **options},
+        **{**SETTING, "runs": 30, "keep": "summary", **options},
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("ending", [None, "nc", "zarr"])
-def test_a_summary_equals_the_statistics_of_the_runs_for_all_executors(tmp_path, monkeypatch, ending):
+@pytest.mark.parametrize("suffix", [None, "nc", "zarr"])
+def test_a_summary_equals_the_statistics_of_the_runs_for_all_executors(tmp_path, monkeypatch, suffix):
     for module in (executors, schedule):
         monkeypatch.setattr(module, "PAYLOAD_SECONDS", 1e-4)
-    file = None if ending is None else tmp_path / f"summary.{ending}"
+    file = None if suffix is None else tmp_path / f"summary.{suffix}"
     data = summary(file=file, executor=InlineExecutor())
-    runs = kb.sweep(PROBLEM, kb.active, kb.ucb(), rate=[0.1, 0.9], **{**SHORT, "runs": 30})
+    runs = kb.sweep(PROBLEM, kb.active, kb.ucb(), rate=[0.1, 0.9], **{**SETTING, "runs": 30})
     assert data.statistic.values.tolist() == list(STATISTICS)
     for name in runs.data_vars:
-        one, own = data[name].load(), runs[name]
-        assert one.dims == tuple("statistic" if dim == "run" else dim for dim in own.dims)
-        assert (one.sel(statistic="count") == 30).all()
-        close = {"rtol": 1e-13}  # sums are added in another order
-        np.testing.assert_allclose(one.sel(statistic="mean"), own.mean("run"), **close)
-        np.testing.assert_allclose(one.sel(statistic="variance"), own.var("run", ddof=1), **close)
+        summary_of_name, values_of_runs = data[name].load(), runs[name]
+        assert summary_of_name.dims == tuple(
+            "statistic" if dim == "run" else dim for dim in values_of_runs.dims
+        )
+        assert (summary_of_name.sel(statistic="count") == 30).all()
+        tolerance = {"rtol": 1e-13}  # sums are added in another order
+        np.testing.assert_allclose(
+            summary_of_name.sel(statistic="mean"), values_of_runs.mean("run"), **tolerance
+        )
+        np.testing.assert_allclose(
+            summary_of_name.sel(statistic="variance"), values_of_runs.var("run", ddof=1), **tolerance
+        )
         for q in QUANTILES:
-            np.testing.assert_array_equal(one.sel(statistic=f"q{q}"), own.quantile(q / 100, "run"))
+            np.testing.assert_array_equal(
+                summary_of_name.sel(statistic=f"q{q}"), values_of_runs.quantile(q / 100, "run")
+            )
     np.testing.assert_array_equal(data.regret, summary().regret)
     if file is not None:
-        again = summary(file=file, executor=lambda: 1 / 0)
-        np.testing.assert_array_equal(again.regret, data.regret)
+        read_again = summary(file=file, executor=lambda: 1 / 0)
+        np.testing.assert_array_equal(read_again.regret, data.regret)
         with pytest.raises(ValueError, match="a summary of 30 runs instead of 31"):
             summary(file=file, runs=31)
         with pytest.raises(ValueError, match=r"cannot be resumed: .*rate and keeps a summary"):
@@ -235,19 +249,21 @@ def test_a_summary_of_one_run_has_no_variance():
 
 
 def test_cells_are_summarised_where_they_are_played_if_there_are_enough(monkeypatch):
-    seen = []
-    original = playing.play_all
+    summary_flags = []
+    play_all = playing.play_all
 
-    def spy(jobs, *rest):
-        seen.append({job.summary for job in jobs})
-        return original(jobs, *rest)
+    def spy(jobs, *other_arguments):
+        summary_flags.append({job.summary for job in jobs})
+        return play_all(jobs, *other_arguments)
 
     monkeypatch.setattr(playing, "play_all", spy)
-    one = summary(threads=4)  # two cells for four workers, so their runs are split
-    two = summary(threads=4, rates=[0.1, 0.9, *np.linspace(0.2, 0.8, 14).tolist()])
-    assert seen == [{False}, {True}]
-    for name in one.data_vars:
-        np.testing.assert_array_equal(two[name].sel(rate=one.rate), one[name])
+    summary_of_two_cells = summary(threads=4)  # two cells for four workers, so their runs are split
+    summary_of_16_cells = summary(threads=4, rates=[0.1, 0.9, *np.linspace(0.2, 0.8, 14).tolist()])
+    assert summary_flags == [{False}, {True}]
+    for name in summary_of_two_cells.data_vars:
+        np.testing.assert_array_equal(
+            summary_of_16_cells[name].sel(rate=summary_of_two_cells.rate), summary_of_two_cells[name]
+        )
 
 
 def test_an_interrupted_summary_keeps_complete_cells(tmp_path, monkeypatch):
@@ -255,21 +271,21 @@ def test_an_interrupted_summary_keeps_complete_cells(tmp_path, monkeypatch):
         monkeypatch.setattr(module, "PAYLOAD_SECONDS", 1e-4)
     file = tmp_path / "summary.nc"
 
-    def stop(what, share):
+    def stop(message, share):
         if share > 0.6:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         summary(file=file, executor=InlineExecutor(), threads=1, progress=stop)
-    with xarray.open_dataset(file) as opened:
-        there = np.isfinite(opened.final_regret.sel(statistic="mean")).values.ravel().tolist()
-    assert there == [True, False]
+    with xarray.open_dataset(file) as data:
+        is_complete = np.isfinite(data.final_regret.sel(statistic="mean")).values.ravel().tolist()
+    assert is_complete == [True, False]
     inline = InlineExecutor()
     xarray.testing.assert_identical(summary(file=file, executor=inline), summary())
 
 
-def test_keep_is_checked():
+def test_an_invalid_keep_is_rejected():
     with pytest.raises(ValueError, match="keep must be 'runs' or 'summary', got 'some'"):
         summary(keep="some")
     with pytest.raises(ValueError, match="a swept parameter cannot be called 'statistic'"):
-        kb.sweep(PROBLEM, kb.bandit(), kb.ucb(), statistic=[1], keep="summary", **SHORT)
+        kb.sweep(PROBLEM, kb.bandit(), kb.ucb(), statistic=[1], keep="summary", **SETTING)

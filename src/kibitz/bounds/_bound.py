@@ -100,19 +100,23 @@ def document_parameters(function: F, note: str = "") -> F:
     `note` is added to the description of the first parameter.
     """
     text, has_returns, returns = inspect.cleandoc(function.__doc__ or "").partition("\n\nReturns\n")
-    head, _, own = text.partition("\n\nParameters\n----------\n")
-    described = PARAMETERS | dict(re.findall(r"^(\S.*)\n((?: .*\n?)+)", own, re.MULTILINE))
-    headings = {name: heading for heading in described for name in heading.split(", ")}
-    parts: dict[str, str] = {}
+    introduction, _, own_section = text.partition("\n\nParameters\n----------\n")
+    descriptions = PARAMETERS | dict(re.findall(r"^(\S.*)\n((?: .*\n?)+)", own_section, re.MULTILINE))
+    headings = {name: heading for heading in descriptions for name in heading.split(", ")}
+    shared_descriptions: dict[str, str] = {}
     for name, parameter in inspect.signature(function).parameters.items():
         heading = headings[name]
-        if described[heading] is PARAMETERS.get(heading):
+        if descriptions[heading] is PARAMETERS.get(heading):
             takes_schedule = parameter.annotation == Rate
             variant = "rate: Rate" if takes_schedule else f"{name}={parameter.default}"
-            described[heading] = PARAMETERS.get(variant, PARAMETERS[heading])
-        parts[heading] = inspect.cleandoc(described[heading]) + ("" if parts else note)
-    listed = [f"{heading}\n{textwrap.indent(part, '    ')}" for heading, part in parts.items()]
-    text = "\n".join((head, "", "Parameters", "----------", *listed))
+            descriptions[heading] = PARAMETERS.get(variant, PARAMETERS[heading])
+        shared_descriptions[heading] = inspect.cleandoc(descriptions[heading]) + (
+            "" if shared_descriptions else note
+        )
+    entries = [
+        f"{heading}\n{textwrap.indent(part, '    ')}" for heading, part in shared_descriptions.items()
+    ]
+    text = "\n".join((introduction, "", "Parameters", "----------", *entries))
     function.__doc__ = f"{text}{has_returns}{returns}\n"
     return function
 
@@ -136,30 +140,32 @@ def bound(
     """
 
     def decorate(function: Callable[P, R]) -> BoundFunction[P, R]:
-        names = set(inspect.signature(function).parameters)
+        parameter_names = set(inspect.signature(function).parameters)
 
-        def with_problem(
+        def call_with_problem(
             problem: Problem, feedback: object = None, horizon: Any = None, **options: Any
         ) -> Any:
-            known, unit = _read_problem(problem, names)
-            if names & {"rate", "schedule"}:
-                model = _check_feedback(feedback, observer, paid)
-                known |= _read_rate(model, arrivals)
-                if arrivals == "periodic" and model.observer == "passive":
-                    _check_one_arm(model, known["gaps"])
-                known |= {
-                    "weights": model.weights,
-                    "looks": "looks" in names and _classify_looks(model),
+            arguments, unit = _read_problem(problem, parameter_names)
+            if parameter_names & {"rate", "schedule"}:
+                feedback_model = _check_feedback(feedback, observer, paid)
+                arguments |= _read_rate(feedback_model, arrivals)
+                if arrivals == "periodic" and feedback_model.observer == "passive":
+                    _check_one_arm(feedback_model, arguments["gaps"])
+                arguments |= {
+                    "weights": feedback_model.weights,
+                    "looks": "looks" in parameter_names and _classify_looks(feedback_model),
                 }
             if horizon is not None:
-                known["horizon"] = horizon
-            known = {name: value for name, value in known.items() if name in names} | options
-            return _rescale(function(**known), unit)  # type: ignore[call-arg]
+                arguments["horizon"] = horizon
+            arguments = {
+                name: value for name, value in arguments.items() if name in parameter_names
+            } | options
+            return _rescale(function(**arguments), unit)  # type: ignore[call-arg]
 
         @functools.wraps(document_parameters(function, f"\n{PROBLEM_NOTE}"))
         def call(*args: Any, **kwargs: Any) -> Any:
             has_problem = isinstance(args[0], Problem) if args else "problem" in kwargs
-            return (with_problem if has_problem else function)(*args, **kwargs)
+            return (call_with_problem if has_problem else function)(*args, **kwargs)
 
         return call
 
@@ -172,25 +178,25 @@ def _rescale(result: Any, unit: float) -> Any:
     return result * unit if isinstance(result, float | np.ndarray) else result
 
 
-def _read_problem(problem: Problem, names: set[str]) -> tuple[dict[str, Any], float]:
+def _read_problem(problem: Problem, parameter_names: set[str]) -> tuple[dict[str, Any], float]:
     """Return the arguments that a problem determines, in units of its scale, and the scale.
 
     Lower bounds (the bounds with a parameter C) are proved for Gaussian rewards with equal standard
     deviations. The lower bound with a parameter `best_mean` is also proved for Bernoulli rewards.
     """
-    known: dict[str, Any] = {}
+    arguments: dict[str, Any] = {}
     unit = check_problem(problem).scale
-    if "best_mean" in names and problem.kind == "bernoulli":
-        known, unit = {"rewards": "bernoulli", "best_mean": float(problem.means.max())}, 1.0
-    elif "C" in names and (problem.kind != "gaussian" or np.ptp(problem.sds) > 0):
+    if "best_mean" in parameter_names and problem.kind == "bernoulli":
+        arguments, unit = {"rewards": "bernoulli", "best_mean": float(problem.means.max())}, 1.0
+    elif "C" in parameter_names and (problem.kind != "gaussian" or np.ptp(problem.sds) > 0):
         raise invalid("problem", "Gaussian with equal standard deviations for this bound", problem)
     gaps = problem.gaps / unit
-    known |= {"gaps": gaps, "means": problem.means / unit}
-    if "gap" in names:
+    arguments |= {"gaps": gaps, "means": problem.means / unit}
+    if "gap" in parameter_names:
         if np.unique(np.sort(gaps)[1:]).size > 1:
             raise invalid("problem", "a problem with equal gaps for this bound", problem)
-        known |= {"n_arms": gaps.size, "gap": float(gaps.max())}
-    return known, unit
+        arguments |= {"n_arms": gaps.size, "gap": float(gaps.max())}
+    return arguments, unit
 
 
 def _check_feedback(feedback: object, observer: str | None, paid: bool) -> Feedback:
@@ -205,15 +211,15 @@ def _check_feedback(feedback: object, observer: str | None, paid: bool) -> Feedb
 def _read_rate(feedback: Feedback, arrivals: str) -> dict[str, Any]:
     rate = feedback.rate
     if arrivals == "random" and not (isinstance(rate, float) or callable(rate)):
-        expected = _count_periodic(rate) if isinstance(rate, Every) else schedule(rate)
-        return {"rate": expected, "schedule": expected}
+        expected_looks = _count_periodic(rate) if isinstance(rate, Every) else schedule(rate)
+        return {"rate": expected_looks, "schedule": expected_looks}
     if arrivals != "random" and isinstance(rate, Every) and rate.first == rate.n:
         return {"rate": 1 / rate.n}
     if isinstance(rate, float) and (arrivals != "periodic" or rate == 0):
         return {"rate": rate, "schedule": lambda t: rate * t}
-    kinds = {"random": "a number, an array or every(n)", "any": "a number or every(n)"}
-    kind = kinds.get(arrivals, "every(n)")
-    raise invalid("feedback", f"a model with {kind} as rate for this bound", feedback)
+    allowed_rates = {"random": "a number, an array or every(n)", "any": "a number or every(n)"}
+    allowed_rate = allowed_rates.get(arrivals, "every(n)")
+    raise invalid("feedback", f"a model with {allowed_rate} as rate for this bound", feedback)
 
 
 def _check_one_arm(feedback: Feedback, gaps: FloatArray) -> None:
@@ -228,13 +234,13 @@ def _count_periodic(arrivals: Every) -> Schedule:
 
 def _classify_looks(feedback: Feedback) -> str:
     """Return the argument `looks` of `kibitz.bounds.upper.kibitzer` for this feedback."""
-    weights, periodic = feedback.weights, isinstance(feedback.rate, Every)
+    is_periodic = isinstance(feedback.rate, Every)
     if feedback.observer != "passive":
-        return "periodic" if periodic else "active"
-    uniform = weights == "uniform" if isinstance(weights, str) else np.ptp(weights) == 0
-    if periodic or not uniform:
-        raise invalid("feedback", "active, or passive with uniform random looks", feedback)
-    return "uniform"
+        return "periodic" if is_periodic else "active"
+    has_fixed_weights = isinstance(feedback.weights, str) or np.ndim(feedback.weights) == 1
+    if is_periodic or not has_fixed_weights:
+        raise invalid("feedback", "active, or passive with random looks and fixed weights", feedback)
+    return "passive"
 
 
 @document_parameters
@@ -253,17 +259,17 @@ def schedule(rates: ArrayLike) -> Schedule:
     values = check_array("rates", rates, condition, lambda x: (x >= 0) & (x <= 1))
     if values.ndim != 1:
         raise invalid("rates", condition, rates)
-    cumulative = np.concatenate(([0.0], np.cumsum(values)))
+    cumulative_rates = np.concatenate(([0.0], np.cumsum(values)))
 
     def count_looks(t: FloatArray) -> FloatArray:
-        inside = np.minimum(t, len(values)).astype(np.int64)
-        return np.asarray(cumulative[inside] + values[-1] * (t - inside))
+        listed_stages = np.minimum(t, len(values)).astype(np.int64)
+        return np.asarray(cumulative_rates[listed_stages] + values[-1] * (t - listed_stages))
 
     return count_looks
 
 
 def to_scalar(array: ArrayLike) -> float | FloatArray:
-    """Return the array, or a float if the array has no dimensions."""
+    """Return `array` unchanged, or as a float if it has no dimensions."""
     array = np.asarray(array, dtype=np.float64)
     return float(array) if array.ndim == 0 else array
 
@@ -278,10 +284,10 @@ def make_result(
 
 
 def invert(gaps: FloatArray) -> FloatArray:
-    """Return 1/Δ_i, and 0 for optimal arms."""
+    """Return 1/Δ_i for each sub-optimal arm i, and 0 for optimal arms."""
     return np.divide(1.0, gaps, out=np.zeros_like(gaps), where=gaps > 0)
 
 
 def multiply(scales: FloatArray, brackets: FloatArray) -> FloatArray:
-    """Return scales * brackets, where 0 (the scale of an optimal arm) times infinity is 0."""
+    """Return scales * brackets; the product is 0 where the scale is 0 and the bracket infinite."""
     return np.asarray(np.where(scales > 0, scales * np.where(scales > 0, brackets, 0.0), 0.0))

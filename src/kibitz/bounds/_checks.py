@@ -26,16 +26,16 @@ def check_array(
     name: str,
     value: ArrayLike,
     condition: str,
-    holds: Callable[[FloatArray], NDArray[np.bool_]],
+    is_valid: Callable[[FloatArray], NDArray[np.bool_]],
     *,
     min_size: int = 1,
 ) -> FloatArray:
     """Return the value as an array; raise ValueError unless all numbers satisfy the condition.
 
-    `holds` tests the condition, and `condition` describes it in the error.
+    `is_valid` tests the condition, and `condition` describes it in the error.
     """
     values = array(value, name, condition)
-    if values.size < min_size or not holds(values).all():
+    if values.size < min_size or not is_valid(values).all():
         raise invalid(name, condition, value)
     return values
 
@@ -98,13 +98,13 @@ def check_horizon(
     Raise ValueError if the horizons and the rates have shapes that cannot be broadcast.
     """
 
-    def holds(t: FloatArray) -> NDArray[np.bool_]:
+    def is_valid(t: FloatArray) -> NDArray[np.bool_]:
         return np.asarray((t >= 1) & (t <= MAX_HORIZON) & (t == np.floor(t)))
 
-    last = check_array(name, horizon, "a whole number from 1 to 2**53", holds)
+    horizons = check_array(name, horizon, "a whole number from 1 to 2**53", is_valid)
     if rate is not None:
-        check_shapes(rate=rate, horizon=last)
-    return last
+        check_shapes(rate=rate, horizon=horizons)
+    return horizons
 
 
 def check_one(name: str, values: FloatArray) -> float:
@@ -167,8 +167,10 @@ def check_shapes(**arrays: FloatArray) -> tuple[int, ...]:
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
-        names, sizes = " and ".join(arrays), " and ".join(map(str, shapes))
-        raise ValueError(f"{names} must have shapes that can be broadcast, got {sizes}") from None
+        names, shapes_text = " and ".join(arrays), " and ".join(map(str, shapes))
+        raise ValueError(
+            f"{names} must have shapes that can be broadcast, got {shapes_text}"
+        ) from None
 
 
 class Setting(NamedTuple):
@@ -182,12 +184,20 @@ class Setting(NamedTuple):
 
 
 def check_setting(
-    gaps: ArrayLike, rate: Rate, weights: Weights, horizon: ArrayLike, *, steady: bool = False
+    gaps: ArrayLike,
+    rate: Rate,
+    weights: Weights,
+    horizon: ArrayLike,
+    *,
+    reject_schedule: bool = False,
 ) -> Setting:
-    """Return the arguments of a bound as arrays; if `steady`, raise ValueError for a schedule."""
-    delta, last = check_gaps(gaps), check_horizon(horizon)
+    """Return the arguments of a bound as arrays.
+
+    Raise ValueError if they are invalid, or if `reject_schedule` is true and `rate` is a schedule.
+    """
+    delta, horizons = check_gaps(gaps), check_horizon(horizon)
     p = check_weights(weights, delta)
-    if callable(rate) and not steady:
-        return Setting(delta, rate, p, last, last.shape)
+    if callable(rate) and not reject_schedule:
+        return Setting(delta, rate, p, horizons, horizons.shape)
     eps = check_rate(rate)
-    return Setting(delta, eps, p, last, check_shapes(rate=eps, horizon=last))
+    return Setting(delta, eps, p, horizons, check_shapes(rate=eps, horizon=horizons))

@@ -60,9 +60,9 @@ def gaps(means: ArrayLike) -> FloatArray:
     means
         The means μ, one per arm.
     """
-    array = numbers(means, "means")
+    mean_values = numbers(means, "means")
     with np.errstate(over="ignore"):
-        return check_gaps(array.max() - array)
+        return check_gaps(mean_values.max() - mean_values)
 
 
 @document_parameters
@@ -90,8 +90,8 @@ def optimal_weights(gaps: ArrayLike, power: float = 1.0) -> FloatArray:
     weights, power = check_weights("optimal", check_any_gaps(gaps)), positive(power, "power")
     if not weights.any() or power == 1:
         return weights
-    shares = (weights / weights.max()) ** power
-    return np.asarray(shares / shares.sum())
+    powers = (weights / weights.max()) ** power
+    return np.asarray(powers / powers.sum())
 
 
 @document_parameters
@@ -105,12 +105,12 @@ def weights_cost(gaps: ArrayLike, weights: Weights = None) -> float:
     about 24 times this cost. The cost is infinite if a sub-optimal arm has weight 0.
     """
     gaps = check_gaps(gaps)
-    weights, best = check_weights(weights, gaps), optimal_weights(gaps)
-    positive = gaps > 0
-    if (weights[positive] == 0).any():
+    weights, best_weights = check_weights(weights, gaps), optimal_weights(gaps)
+    is_suboptimal = gaps > 0
+    if (weights[is_suboptimal] == 0).any():
         return math.inf
-    ratios = np.log(best[positive]) - np.log(weights[positive])
-    return float((invert(gaps)[positive] * ratios).sum())
+    log_ratios = np.log(best_weights[is_suboptimal]) - np.log(weights[is_suboptimal])
+    return float((invert(gaps)[is_suboptimal] * log_ratios).sum())
 
 
 @document_parameters
@@ -146,12 +146,12 @@ def hardness(gaps: ArrayLike, rho: float = 1.0, below: ArrayLike | None = None) 
     """
     gaps, rho = check_gaps(gaps), check_rho(rho)
     if below is None:
-        arms = _compare_gaps(gaps, rho).sum(axis=-1)
+        n_effective = _compare_gaps(gaps, rho).sum(axis=-1)
     else:
-        last, ranks = check_array("below", below, "≥ 0", lambda x: x >= 0), rank(gaps)
-        counted = ranks < np.maximum(last[..., None, None], ranks[:, None] + 1)
-        arms = np.where(counted, _compare_gaps(gaps, rho), 0.0).sum(axis=-1)
-    return np.asarray(arms * np.where(gaps > 0, invert(gaps) ** 2, math.inf))
+        max_rank, ranks = check_array("below", below, "≥ 0", lambda x: x >= 0), rank(gaps)
+        is_counted = ranks < np.maximum(max_rank[..., None, None], ranks[:, None] + 1)
+        n_effective = np.where(is_counted, _compare_gaps(gaps, rho), 0.0).sum(axis=-1)
+    return np.asarray(n_effective * np.where(gaps > 0, invert(gaps) ** 2, math.inf))
 
 
 @document_parameters
@@ -170,8 +170,8 @@ def rate_star(gaps: ArrayLike, horizon: ArrayLike) -> float | FloatArray:
     theorem itself changes regime at :func:`rate_star_active`, which is about half as large.
     """
     gaps, horizon = check_gaps(gaps), check_horizon(horizon)
-    needed = gaps.size * invert(gaps).max() ** 2 if gaps.any() else math.inf
-    return to_scalar(np.minimum(1.0, needed / horizon))
+    required_looks = gaps.size * invert(gaps).max() ** 2 if gaps.any() else math.inf
+    return to_scalar(np.minimum(1.0, required_looks / horizon))
 
 
 @document_parameters
@@ -182,8 +182,8 @@ def rate_star_active(gaps: ArrayLike, horizon: ArrayLike) -> float | FloatArray:
     other thresholds, the rate is 1 if all arms are optimal, because looks then do not help.
     """
     gaps, horizon = check_gaps(gaps), check_horizon(horizon)
-    needed = (invert(gaps) ** 2).sum() / 2 if gaps.any() else math.inf
-    return to_scalar(np.minimum(1.0, needed / horizon))
+    required_looks = (invert(gaps) ** 2).sum() / 2 if gaps.any() else math.inf
+    return to_scalar(np.minimum(1.0, required_looks / horizon))
 
 
 @document_parameters
@@ -196,11 +196,11 @@ def rate_star_arms(gaps: ArrayLike, weights: Weights, horizon: ArrayLike) -> Flo
     """
     gaps, horizon = check_gaps(gaps), check_horizon(horizon)
     weights = check_weights(weights, gaps)
-    needed = np.full(gaps.shape, math.inf)
-    useful = (gaps > 0) & (weights > 0)
+    required_looks = np.full(gaps.shape, math.inf)
+    looks_help = (gaps > 0) & (weights > 0)
     with np.errstate(over="ignore"):
-        needed[useful] = invert(gaps)[useful] ** 2 / (2 * weights[useful])
-    return np.minimum(1.0, needed / horizon[..., None])
+        required_looks[looks_help] = invert(gaps)[looks_help] ** 2 / (2 * weights[looks_help])
+    return np.minimum(1.0, required_looks / horizon[..., None])
 
 
 @document_parameters
@@ -227,9 +227,13 @@ def epoch_log_length(epoch: ArrayLike, base: float = 2.0) -> float | FloatArray:
     """Return log d_m, where epoch m has length d_m = ⌈p^(p^m)⌉ (section 5; p = 2 in the theorem)."""
     epochs, base = _check_epoch(epoch), _check_base(base)
     with np.errstate(over="ignore"):
-        logs = np.power(base, epochs) * math.log(base)
+        log_lengths = np.power(base, epochs) * math.log(base)
     return to_scalar(
-        np.where(logs < 36.0, np.log(np.ceil(_round_if_close(np.exp(np.minimum(logs, 36.0))))), logs)
+        np.where(
+            log_lengths < 36.0,
+            np.log(np.ceil(_round_if_close(np.exp(np.minimum(log_lengths, 36.0))))),
+            log_lengths,
+        )
     )
 
 
@@ -246,9 +250,9 @@ def etc_log_horizon(epoch: ArrayLike, base: float = 2.0) -> float | FloatArray:
     epoch
         The epoch m, from 0 to 62; a number or an array.
     """
-    logs = np.asarray(epoch_log_length(_check_epoch(epoch, MAX_EPOCH - 1) + 1, base))
+    log_lengths = np.asarray(epoch_log_length(_check_epoch(epoch, MAX_EPOCH - 1) + 1, base))
     with np.errstate(over="ignore"):
-        return to_scalar((1.0 + 1.0 / base) * logs + np.log(logs))
+        return to_scalar((1.0 + 1.0 / base) * log_lengths + np.log(log_lengths))
 
 
 @document_parameters
@@ -277,14 +281,16 @@ def etc_rounds(gaps: ArrayLike, log_horizon: ArrayLike, constant: float = 32.0) 
     """
     gaps, constant = check_gaps(gaps), check_scale("constant", constant)
     log_horizon = check_log_horizon(log_horizon)[..., None]
-    scale = 2 * np.log(invert(gaps), where=gaps > 0, out=np.full(gaps.shape, math.inf))
-    scale = scale + math.log(constant)  # log(C/Δ²)
-    lambert: FloatArray = wrightomega(log_horizon - scale)  # W(e^y) = ω(y): T may overflow
+    log_scale = 2 * np.log(invert(gaps), where=gaps > 0, out=np.full(gaps.shape, math.inf))
+    log_scale = log_scale + math.log(constant)  # log(C/Δ²)
+    lambert_w: FloatArray = wrightomega(log_horizon - log_scale)  # W(e^y) = ω(y): T may overflow
     # the two expressions are equal; each is used where it is accurate
-    small = log_horizon < scale
+    is_small = log_horizon < log_scale
     with np.errstate(over="ignore"):
-        early = np.exp(np.where(small, log_horizon - lambert, 0.0))
-        return np.where(small, early, np.exp(np.where(small, 0.0, scale)) * lambert)
+        small_rounds = np.exp(np.where(is_small, log_horizon - lambert_w, 0.0))
+        return np.where(
+            is_small, small_rounds, np.exp(np.where(is_small, 0.0, log_scale)) * lambert_w
+        )
 
 
 @document_parameters
@@ -320,9 +326,9 @@ def last_epoch(
     gaps, rate = check_gaps(gaps), check_rate(rate)
     if horizon is not None:
         horizon = check_horizon(horizon, rate=rate)
-    steps = _epoch_steps(gaps, rate, constant)
+    min_steps = _epoch_steps(gaps, rate, constant)
     epochs = np.where(
-        np.isinf(steps), math.inf, np.searchsorted(_EPOCH_STEPS, steps).astype(np.float64)
+        np.isinf(min_steps), math.inf, np.searchsorted(_EPOCH_STEPS, min_steps).astype(np.float64)
     )
     if horizon is None:
         return epochs
@@ -345,9 +351,9 @@ def first_eliminated(
     """
     gaps, rate, epochs = check_gaps(gaps), check_rate(rate), _check_epoch(epoch)
     check_shapes(epoch=epochs, rate=rate)
-    reached = np.exp2(epochs) - epochs
-    kept = _epoch_steps(gaps, rate, constant) > reached[..., None]
-    return np.asarray(kept.sum(axis=-1) + 1.0)  # the arms that are kept have the smallest gaps
+    reached_steps = np.exp2(epochs) - epochs
+    is_kept = _epoch_steps(gaps, rate, constant) > reached_steps[..., None]
+    return np.asarray(is_kept.sum(axis=-1) + 1.0)  # the arms that are kept have the smallest gaps
 
 
 def _check_base(base: float) -> float:
@@ -357,15 +363,18 @@ def _check_base(base: float) -> float:
     return x
 
 
-def _check_epoch(epoch: ArrayLike, last: int = MAX_EPOCH) -> FloatArray:
-    condition = f"a whole number from 0 to {last}"
+def _check_epoch(epoch: ArrayLike, max_epoch: int = MAX_EPOCH) -> FloatArray:
+    condition = f"a whole number from 0 to {max_epoch}"
     return check_array(
-        "epoch", epoch, condition, lambda x: (x >= 0) & (x <= last) & (x == np.floor(x))
+        "epoch", epoch, condition, lambda x: (x >= 0) & (x <= max_epoch) & (x == np.floor(x))
     )
 
 
 def _epoch_steps(gaps: FloatArray, rate: FloatArray, constant: float) -> FloatArray:
-    """Return log2(10 log(2) C_α H_{i,1}/ε); the result is infinite for optimal arms and at rate 0."""
+    """Return the limit log2(10 log(2) C_α H_{i,1}/ε) of `last_epoch` for each arm.
+
+    C_α is `constant`, and ε is `rate`. The limit is infinite for optimal arms and at rate 0.
+    """
     constant = check_scale("constant", constant)
     with np.errstate(divide="ignore"):  # the logarithm of rate 0 is −∞
         return (
@@ -376,13 +385,15 @@ def _epoch_steps(gaps: FloatArray, rate: FloatArray, constant: float) -> FloatAr
 
 
 def _compare_gaps(gaps: FloatArray, rho: float) -> FloatArray:
-    """Return min{1, (Δ_i/Δ_j)^(2ρ)} for each pair (i, j); 1 for two optimal arms."""
-    smaller = np.minimum(gaps[:, None], gaps)
-    ratios = np.divide(smaller, gaps, out=np.ones_like(smaller), where=gaps > 0)
+    """Return the matrix of min{1, (Δ_i/Δ_j)^(2ρ)} for all arms i and j; 1 for two optimal arms."""
+    smaller_gaps = np.minimum(gaps[:, None], gaps)
+    ratios = np.divide(smaller_gaps, gaps, out=np.ones_like(smaller_gaps), where=gaps > 0)
     return np.asarray(ratios ** (2 * rho))
 
 
 def _round_if_close(lengths: FloatArray) -> FloatArray:
     """Round lengths that are almost whole, because the ceiling of 256 + 1e-13 must be 256."""
-    whole = np.rint(lengths)
-    return np.where(np.abs(lengths - whole) < 1e-9 * whole, whole, lengths)
+    rounded_lengths = np.rint(lengths)
+    return np.where(
+        np.abs(lengths - rounded_lengths) < 1e-9 * rounded_lengths, rounded_lengths, lengths
+    )

@@ -8,7 +8,7 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import kl_div, lambertw
+from scipy.special import gammaln, kl_div, lambertw
 
 from kibitz._validation import invalid, whole
 from kibitz.bounds._bound import document_parameters, to_scalar
@@ -25,7 +25,7 @@ from kibitz.bounds._checks import (
 __all__ = [
     "binary_tail", "binary_tail_variance", "block_radius", "chung_lu_tail", "lambert_bounds",
     "lambert_lower_branch_bounds", "log_ratio_inverse", "maximal", "maximal_radius", "phi",
-    "seen_floor", "stage_ratio_inverse",
+    "sample_ratio_p_value", "seen_floor", "stage_ratio_inverse",
 ]  # fmt: skip
 
 
@@ -96,11 +96,11 @@ def maximal_radius(
         The horizon T ≥ t; a number or an array.
     """
     n_observed, delta, sd = _check_count("t", t), _check_delta(delta), check_scale("sd", sd)
-    last = _check_horizon(horizon)
-    check_shapes(t=n_observed, horizon=last, delta=delta)
-    if not (n_observed <= last).all():
+    horizons = _check_horizon(horizon)
+    check_shapes(t=n_observed, horizon=horizons, delta=delta)
+    if not (n_observed <= horizons).all():
         raise invalid("t", "at most the horizon", t)
-    return to_scalar(sd * np.sqrt(2 / n_observed * (np.log(last / n_observed) - np.log(delta))))
+    return to_scalar(sd * np.sqrt(2 / n_observed * (np.log(horizons / n_observed) - np.log(delta))))
 
 
 @document_parameters
@@ -130,36 +130,46 @@ def maximal(
     delta, horizon = _check_delta(delta), _check_horizon(horizon)
     check_shapes(delta=delta, horizon=horizon)
     delta, horizon = np.broadcast_arrays(delta, horizon)
-    size = delta * np.sqrt(-np.log(delta))
+    scaled_delta = delta * np.sqrt(-np.log(delta))
     if form == "leading":
-        return to_scalar(math.sqrt(math.e / 8) * size)
-    printed = np.where(delta <= 0.2, np.minimum(6 * size, 1.0), 1.0)
+        return to_scalar(math.sqrt(math.e / 8) * scaled_delta)
+    printed_bound = np.where(delta <= 0.2, np.minimum(6 * scaled_delta, 1.0), 1.0)
     if form == "printed":
-        return to_scalar(printed)
+        return to_scalar(printed_bound)
     # cutting the last block at t = 1 usually gives a smaller bound, but not always
-    pairs = zip(delta.flat, horizon.flat, strict=True)
-    peeled = np.array([min(_peel(d, t), _peel(d, math.inf)) for d, t in pairs])
-    return to_scalar(np.minimum(printed, peeled.reshape(delta.shape)))
+    delta_horizon_pairs = zip(delta.flat, horizon.flat, strict=True)
+    peeled_bound = np.array([min(_peel(d, t), _peel(d, math.inf)) for d, t in delta_horizon_pairs])
+    return to_scalar(np.minimum(printed_bound, peeled_bound.reshape(delta.shape)))
 
 
 def _peel(delta: float, horizon: float) -> float:
-    """Return the bound of :func:`maximal` by peeling, in units in which T = 1 and σ = 1."""
-    stops, first = _RATIOS[:, None] ** -np.arange(_N_BLOCKS), 1 / horizon
-    starts = np.maximum(stops / _RATIOS[:, None], first)
-    lows, highs = _boundary(starts, delta), _boundary(stops, delta)
-    alone = stops <= first * (1 + 1e-12)  # blocks with only t = 1, or with no t at all
-    slopes = (highs - lows) / np.where(alone, 1.0, stops - starts)
+    """Return the peeling bound of :func:`maximal`, computed in units in which T = 1 and σ = 1."""
+    stops, first_time = _RATIOS[:, None] ** -np.arange(_N_BLOCKS), 1 / horizon
+    starts = np.maximum(stops / _RATIOS[:, None], first_time)
+    low_boundary, high_boundary = _boundary(starts, delta), _boundary(stops, delta)
+    is_single_time = stops <= first_time * (1 + 1e-12)  # blocks with only t = 1, or with no t at all
+    slopes = (high_boundary - low_boundary) / np.where(is_single_time, 1.0, stops - starts)
     # a chord that does not increase gives only the bound 1
-    exponents = np.where(slopes > 0, 2 * (lows - slopes * starts) * slopes, 0.0)
-    exponents = np.where(alone, -math.log(delta) - np.log(stops), exponents)
-    crossed = np.where(stops >= first * (1 - 1e-12), np.exp(-exponents), 0.0).sum(axis=1)
+    exponents = np.where(slopes > 0, 2 * (low_boundary - slopes * starts) * slopes, 0.0)
+    exponents = np.where(is_single_time, -math.log(delta) - np.log(stops), exponents)
+    crossing_probability = np.where(stops >= first_time * (1 - 1e-12), np.exp(-exponents), 0.0).sum(
+        axis=1
+    )
     # the block inequality and a geometric series bound the times before the last block
-    powers, below = 1 / np.asarray(phi(_RATIOS)), _RATIOS**-_N_BLOCKS
-    rest = np.exp(powers * (math.log(delta) + np.log(below))) / (1 - _RATIOS**-powers)
-    return float(min(1.0, (crossed + np.where(below >= first, rest, 0.0)).min()))
+    powers, first_stop = 1 / np.asarray(phi(_RATIOS)), _RATIOS**-_N_BLOCKS
+    tail_probability = np.exp(powers * (math.log(delta) + np.log(first_stop))) / (
+        1 - _RATIOS**-powers
+    )
+    return float(
+        min(
+            1.0,
+            (crossing_probability + np.where(first_stop >= first_time, tail_probability, 0.0)).min(),
+        )
+    )
 
 
 def _boundary(t: FloatArray, delta: float) -> FloatArray:
+    """Return the boundary of the sum tZ̄_t of :func:`maximal`, for T = 1 and σ = 1."""
     return np.asarray(np.sqrt(2 * t * (-math.log(delta) - np.log(t))))
 
 
@@ -182,10 +192,10 @@ def binary_tail(
     check_choice("form", form, "proved", "printed")
     n, p, alpha = _check_binary(n, p, deviation)
     level = p + alpha if form == "printed" else p - alpha
-    impossible = np.abs(level - 0.5) > 0.5 + 1e-12  # 1e-12 allows for rounding errors of p ± α
+    is_impossible = np.abs(level - 0.5) > 0.5 + 1e-12  # 1e-12 allows for rounding errors of p ± α
     with np.errstate(over="ignore"):
         exponent = n * _kl(np.clip(level, 0.0, 1.0), p)
-    return to_scalar(np.where(impossible, 0.0, np.exp(-exponent)))
+    return to_scalar(np.where(is_impossible, 0.0, np.exp(-exponent)))
 
 
 @document_parameters
@@ -235,13 +245,15 @@ def chung_lu_tail(
     excesses = check_array("excesses", excesses, condition, lambda x: (x >= 0) & (x <= MAX_VALUE))
     if excesses.ndim != 1:
         raise invalid("excesses", condition, excesses)
-    m = np.sort(excesses)
+    sorted_excesses = np.sort(excesses)
     if u is not None:
-        u = whole(u, "u", 1, m.size)
-    spread = np.array([((m[v:] - m[v]) ** 2).sum() for v in range(m.size)])
-    scale = 2 * (variance + spread + m * alpha / 3)
-    least = float(scale.min() if u is None else scale[u - 1])
-    return math.exp(-alpha * (alpha / least)) if least > 0 else 0.0
+        u = whole(u, "u", 1, sorted_excesses.size)
+    squared_excesses = np.array(
+        [((sorted_excesses[v:] - sorted_excesses[v]) ** 2).sum() for v in range(sorted_excesses.size)]
+    )
+    scales = 2 * (variance + squared_excesses + sorted_excesses * alpha / 3)
+    smallest_scale = float(scales.min() if u is None else scales[u - 1])
+    return math.exp(-alpha * (alpha / smallest_scale)) if smallest_scale > 0 else 0.0
 
 
 @document_parameters
@@ -272,6 +284,39 @@ def seen_floor(expected: ArrayLike, stage: ArrayLike) -> FloatArray:
 
 
 @document_parameters
+def sample_ratio_p_value(counts: ArrayLike, shares: ArrayLike | None = None) -> float:
+    r"""Return an anytime-valid p-value of the hypothesis that visitors were assigned at random.
+
+    Under the hypothesis, each visitor is assigned to arm i with probability :math:`\theta_i`,
+    independently. The likelihood ratio of a uniform (Dirichlet) mixture of all shares,
+
+    .. math:: E = \frac{\Gamma(K) \prod_i \Gamma(1 + n_i)}{\Gamma(K + n) \prod_i \theta_i^{n_i}},
+
+    is then a martingale with mean 1. By Ville's inequality, the probability that 1/E is ever α or
+    smaller is at most α (Lindon and Malek, 2022). A small p-value means that the randomisation or the
+    tracking is broken: a sample-ratio mismatch.
+
+    Parameters
+    ----------
+    counts
+        The number n_i of visitors of each arm; at least two arms.
+    shares
+        The intended shares θ_i, which are positive and sum to 1. Default: an even split.
+    """
+    n = check_array("counts", counts, "finite and ≥ 0", lambda x: (x >= 0) & np.isfinite(x))
+    if n.ndim != 1 or n.size < 2:
+        raise invalid("counts", "a list of at least 2 numbers, one per arm", counts)
+    theta = np.full(n.size, 1 / n.size)
+    if shares is not None:
+        theta = check_array("shares", shares, "positive and at most 1", lambda x: (x > 0) & (x <= 1))
+        if theta.shape != n.shape or abs(theta.sum() - 1) > 1e-9:
+            raise invalid("shares", f"a list of {n.size} numbers that sum to 1", shares)
+    total = n.sum()
+    log_evidence = gammaln(n.size) + gammaln(1 + n).sum() - gammaln(n.size + total)
+    return float(np.exp(min(0.0, (n * np.log(theta)).sum() - log_evidence)))
+
+
+@document_parameters
 def lambert_bounds(x: ArrayLike) -> tuple[float | FloatArray, float | FloatArray]:
     r"""Return a lower and an upper bound on Lambert's W(x) for x ≥ e (Hoorfar and Hassani).
 
@@ -283,10 +328,12 @@ def lambert_bounds(x: ArrayLike) -> tuple[float | FloatArray, float | FloatArray
     x
         A finite number ≥ e; a number or an array.
     """
-    log = np.log(_check_at_least_e("x", x))
-    loglog = np.log(log)
-    middle, step = log - loglog, loglog / log
-    return to_scalar(middle + step / 2), to_scalar(middle + math.e / (math.e - 1) * step)
+    log_x = np.log(_check_at_least_e("x", x))
+    loglog_x = np.log(log_x)
+    main_term, correction = log_x - loglog_x, loglog_x / log_x
+    return to_scalar(main_term + correction / 2), to_scalar(
+        main_term + math.e / (math.e - 1) * correction
+    )
 
 
 @document_parameters
@@ -300,10 +347,10 @@ def lambert_lower_branch_bounds(u: ArrayLike) -> tuple[float | FloatArray, float
     u
         A positive finite number; a number or an array.
     """
-    array = _check_positive("u", u)
-    root = math.sqrt(2) * np.sqrt(array)
+    u_values = _check_positive("u", u)
+    root = math.sqrt(2) * np.sqrt(u_values)
     with np.errstate(over="ignore"):
-        return to_scalar(-1 - root - array), to_scalar(-1 - root - array / 1.5)
+        return to_scalar(-1 - root - u_values), to_scalar(-1 - root - u_values / 1.5)
 
 
 @document_parameters
@@ -330,21 +377,21 @@ def stage_ratio_inverse(a: ArrayLike, *, form: str = "proved") -> float | FloatA
         A finite number ≥ e; a number or an array.
     """
     check_choice("form", form, "proved", "printed")
-    array = _check_at_least_e("a", a)
+    a_values = _check_at_least_e("a", a)
     if form == "printed":
         with np.errstate(over="ignore"):
-            return to_scalar(2.5 * array * np.log(array))
-    log = np.log(array)
-    excess = np.maximum(log - 1, 0.0)
+            return to_scalar(2.5 * a_values * np.log(a_values))
+    log_a = np.log(a_values)
+    excess = np.maximum(log_a - 1, 0.0)
     y = (
         1 + np.sqrt(2 * excess) + excess
     )  # an upper bound on y = log t, which solves y − log y = log a
     for _ in range(20):  # Newton's method from above stays above, because the function is convex
         slope = 1 - 1 / y
-        y = y - np.divide(y - np.log(y) - log, slope, out=np.zeros_like(y), where=slope > 0)
+        y = y - np.divide(y - np.log(y) - log_a, slope, out=np.zeros_like(y), where=slope > 0)
         y = np.maximum(y, 1.0)
     with np.errstate(over="ignore"):
-        return to_scalar(array * y)
+        return to_scalar(a_values * y)
 
 
 def _kl(a: FloatArray, b: FloatArray) -> FloatArray:

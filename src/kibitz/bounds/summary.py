@@ -82,16 +82,19 @@ def summary(
     """
     gaps = complexity.gaps(means)
     p = check_weights(weights, gaps)
-    eps, last = check_one("rate", check_rate(rate)), check_one("horizon", check_horizon(horizon))
+    eps, horizon_value = (
+        check_one("rate", check_rate(rate)),
+        check_one("horizon", check_horizon(horizon)),
+    )
     constants: dict[str, Any] = {"C": check_scale("C", C), "C_0": check_nonnegative("C_0", C_0)}
     rho, (alpha, variance) = check_rho(rho), check_alpha(alpha, 1.0)
-    constant = complexity.etc_constant(alpha, variance)
-    setting = (gaps, eps, p, last)
+    etc_constant = complexity.etc_constant(alpha, variance)
+    setting = (gaps, eps, p, horizon_value)
     return {
         "setting": {
             "means": np.asarray(means, dtype=np.float64).tolist(),
             "rate": eps,
-            "horizon": int(last),
+            "horizon": int(horizon_value),
             "weights": p.tolist(),
             **constants,
             "rho": rho,
@@ -100,19 +103,19 @@ def summary(
         "gaps": gaps.tolist(),
         "c_delta": complexity.c_delta(gaps),
         "optimal_weights": complexity.optimal_weights(gaps).tolist(),
-        "rate_star": complexity.rate_star(gaps, last),
+        "rate_star": complexity.rate_star(gaps, horizon_value),
         "hardness": complexity.hardness(gaps, rho).tolist(),
-        "last_epoch": complexity.last_epoch(gaps, eps, last, constant).tolist(),
+        "last_epoch": complexity.last_epoch(gaps, eps, horizon_value, etc_constant).tolist(),
         "lower": _collect_lower(setting, **constants),
         "upper": _collect_upper(*setting, c_eta, rho=rho, alpha=alpha),
         "printed": _collect_printed(setting, **constants),
-        "onset": _collect_onset(gaps, eps, p, int(last), **constants),
+        "onset": _collect_onset(gaps, eps, p, int(horizon_value), **constants),
     }
 
 
 def _collect_lower(setting: Arguments, **constants: Any) -> dict[str, Any]:
     gaps, rate, _, horizon = setting
-    active = (gaps, rate, horizon)
+    active_setting = (gaps, rate, horizon)
     return {
         "passive": {
             "fixed_stage": lower.passive_fixed_stage(*setting, **constants),
@@ -121,11 +124,11 @@ def _collect_lower(setting: Arguments, **constants: Any) -> dict[str, Any]:
             "sharp": lower.passive_sharp(*setting, **constants),
         },
         "active": {
-            "fixed_stage": lower.active_fixed_stage(*active, **constants),
-            "theorem": lower.active_theorem(*active, **constants),
-            "chain": lower.active_chain(*active, **constants),
-            "maximum": lower.active_maximum(*active, **constants),
-            "alternative": lower.active_alternative(*active, **constants),
+            "fixed_stage": lower.active_fixed_stage(*active_setting, **constants),
+            "theorem": lower.active_theorem(*active_setting, **constants),
+            "chain": lower.active_chain(*active_setting, **constants),
+            "maximum": lower.active_maximum(*active_setting, **constants),
+            "alternative": lower.active_alternative(*active_setting, **constants),
         },
     }
 
@@ -145,9 +148,8 @@ def _collect_upper(
         "ucb_sharp": upper.ucb_sharp(gaps, rate, weights, horizon),
         "ftl_robin": upper.ftl_robin(gaps, rate, None, horizon),
         "kibitzer": upper.kibitzer(gaps, rate, horizon),
+        "kibitzer_passive": upper.kibitzer(gaps, rate, horizon, looks="passive", weights=weights),
     }
-    if np.ptp(weights) == 0:
-        bounds["kibitzer_passive"] = upper.kibitzer(gaps, rate, horizon, looks="uniform")
     if rate > 1e-100 and abs(1 / rate - round(1 / rate)) < 1e-6 / rate:
         bounds["kibitzer_periodic"] = upper.kibitzer(gaps, rate, horizon, looks="periodic")
     if c_eta is not None:
@@ -157,17 +159,17 @@ def _collect_upper(
 
 def _collect_printed(setting: Arguments, **constants: Any) -> dict[str, Any]:
     gaps, rate, weights, horizon = setting
-    active, literal = (gaps, rate, horizon), constants | {"form": "printed"}
+    active_setting, printed_options = (gaps, rate, horizon), constants | {"form": "printed"}
     return {
         "lower": {
             "passive": {
-                "fixed_stage": lower.passive_fixed_stage(*setting, **literal),
-                "theorem": lower.passive_theorem(*setting, **literal),
+                "fixed_stage": lower.passive_fixed_stage(*setting, **printed_options),
+                "theorem": lower.passive_theorem(*setting, **printed_options),
             },
             "active": {
-                "fixed_stage": lower.active_fixed_stage(*active, **literal),
-                "theorem": lower.active_theorem(*active, **literal),
-                "alternative": lower.active_alternative(*active, **literal),
+                "fixed_stage": lower.active_fixed_stage(*active_setting, **printed_options),
+                "theorem": lower.active_theorem(*active_setting, **printed_options),
+                "alternative": lower.active_alternative(*active_setting, **printed_options),
             },
         },
         "upper": {
@@ -182,10 +184,10 @@ def _collect_onset(
     gaps: FloatArray, rate: float, weights: FloatArray, horizon: int, **constants: Any
 ) -> dict[str, Any]:
     result: dict[str, Any] = onset(gaps, rate, weights, horizon, **constants)
-    without_looks = onset(gaps, 0.0, weights, 1, **constants)
+    onset_without_looks = onset(gaps, 0.0, weights, 1, **constants)
     for observer, bounds in result.items():
-        for name, numbers in bounds.items():
-            numbers["horizon_without_looks"] = without_looks[observer][name]["horizon"]
+        for name, onset_values in bounds.items():
+            onset_values["horizon_without_looks"] = onset_without_looks[observer][name]["horizon"]
     return result
 
 
@@ -215,110 +217,123 @@ def onset(
     """
     delta = check_gaps(gaps)
     p = check_weights(weights, delta)
-    eps, last = check_one("rate", check_rate(rate)), check_one("horizon", check_horizon(horizon))
+    eps, horizon_value = (
+        check_one("rate", check_rate(rate)),
+        check_one("horizon", check_horizon(horizon)),
+    )
     constants: dict[str, Any] = {"C": C, "C_0": C_0}
-    by_gap = np.argsort(delta, kind="stable")[(delta == 0).sum() :]
+    arms_by_gap = np.argsort(delta, kind="stable")[(delta == 0).sum() :]
 
-    def passive(t: FloatArray) -> FloatArray:
+    def passive_ratio(t: FloatArray) -> FloatArray:
         needs = lower.required_observations(delta, t, **constants)
         return np.asarray(_divide(needs, p * t[..., np.newaxis]).max(axis=-1))
 
-    def sharp(t: FloatArray) -> FloatArray:
+    def sharp_ratio(t: FloatArray) -> FloatArray:
         return find_vacuous_rate(delta, p, t, **constants)
 
-    def active(t: FloatArray) -> FloatArray:
+    def active_ratio(t: FloatArray) -> FloatArray:
         return np.asarray(lower.required_observations(delta, t, **constants).sum(axis=-1) / t)
 
-    def chain(t: FloatArray) -> FloatArray:
-        needs = lower.required_observations(delta, t, **constants)[..., by_gap]
-        begun = np.cumsum(needs, axis=-1)[..., :-1] > 0  # at least one arm up to k needs observations
-        later = np.cumsum(needs[..., ::-1], axis=-1)[..., ::-1][..., 1:]
-        return np.asarray(np.where(begun, later, 0.0).max(axis=-1, initial=0.0) / t)
+    def chain_ratio(t: FloatArray) -> FloatArray:
+        needs = lower.required_observations(delta, t, **constants)[..., arms_by_gap]
+        has_needs = (
+            np.cumsum(needs, axis=-1)[..., :-1] > 0
+        )  # at least one arm up to k needs observations
+        later_needs = np.cumsum(needs[..., ::-1], axis=-1)[..., ::-1][..., 1:]
+        return np.asarray(np.where(has_needs, later_needs, 0.0).max(axis=-1, initial=0.0) / t)
 
-    def theorem(bound: Callable[..., Any], *weights: FloatArray) -> dict[str, float]:
-        def positive(rates: FloatArray, horizons: FloatArray) -> BoolArray:
+    def search_bound(bound: Callable[..., Any], *weights: FloatArray) -> dict[str, float]:
+        def is_positive(rates: FloatArray, horizons: FloatArray) -> BoolArray:
             return np.asarray(bound(delta, rates, *weights, horizons, **constants) > 0)
 
-        return _search_onset(positive, eps, last)
+        return _search_onset(is_positive, eps, horizon_value)
 
     return {
         "passive": {
-            "fixed_stage": _find_onset(passive, eps, last, fixed=True),
-            "theorem": theorem(lower.passive_theorem, p),
-            "maximum": _find_onset(passive, eps, last),
-            "sharp": _find_onset(sharp, eps, last),
+            "fixed_stage": _find_onset(passive_ratio, eps, horizon_value, at_horizon_only=True),
+            "theorem": search_bound(lower.passive_theorem, p),
+            "maximum": _find_onset(passive_ratio, eps, horizon_value),
+            "sharp": _find_onset(sharp_ratio, eps, horizon_value),
         },
         "active": {
-            "fixed_stage": _find_onset(active, eps, last, fixed=True),
-            "theorem": theorem(lower.active_theorem),
-            "chain": _find_onset(chain, eps, last),
-            "maximum": _find_onset(active, eps, last),
-            "alternative": theorem(lower.active_alternative),
+            "fixed_stage": _find_onset(active_ratio, eps, horizon_value, at_horizon_only=True),
+            "theorem": search_bound(lower.active_theorem),
+            "chain": _find_onset(chain_ratio, eps, horizon_value),
+            "maximum": _find_onset(active_ratio, eps, horizon_value),
+            "alternative": search_bound(lower.active_alternative),
         },
     }
 
 
 def _divide(needs: FloatArray, looks: FloatArray) -> FloatArray:
-    """Return needs / looks; infinite where needs are positive and looks are 0."""
+    """Return needs / looks; the ratio is infinite where needs are positive and looks are 0."""
     return np.divide(needs, looks, out=np.where(needs > 0, math.inf, 0.0), where=looks > 0)
 
 
 def _find_onset(
-    ratio: Callable[[FloatArray], FloatArray], rate: float, horizon: float, fixed: bool = False
+    ratio: Callable[[FloatArray], FloatArray],
+    rate: float,
+    horizon: float,
+    at_horizon_only: bool = False,
 ) -> dict[str, float]:
     """Return the onset of a bound that is positive iff ε < ratio(t) for some t ≤ T.
 
-    With `fixed`, the bound is positive iff ε < ratio(T).
+    If `at_horizon_only` is true, the bound is positive iff ε < ratio(T).
     """
     if horizon < FIRST_STAGE:
-        largest = 0.0
+        largest_rate = 0.0
     else:
-        t = horizon if fixed else find_best_stage(ratio, horizon)
-        largest = float(ratio(np.array([t]))[0])
+        t = horizon if at_horizon_only else find_best_stage(ratio, horizon)
+        largest_rate = float(ratio(np.array([t]))[0])
     stages = make_log_stages(FIRST_STAGE, float(MAX_HORIZON), 1000)
     return {
-        "rate": min(largest, 1.0),
+        "rate": min(largest_rate, 1.0),
         "horizon": _find_first_stage(lambda t: ratio(t) > rate, stages),
     }
 
 
 def _search_onset(
-    positive: Callable[[FloatArray, FloatArray], BoolArray], rate: float, horizon: float
+    is_positive: Callable[[FloatArray, FloatArray], BoolArray], rate: float, horizon: float
 ) -> dict[str, float]:
     """Return the onset of a bound by a search over rates down from 1 and over horizons up from 3."""
-    stages, begun = make_log_stages(FIRST_STAGE, float(MAX_HORIZON), 80), horizon >= FIRST_STAGE
+    stages, can_be_positive = (
+        make_log_stages(FIRST_STAGE, float(MAX_HORIZON), 80),
+        horizon >= FIRST_STAGE,
+    )
     return {
-        "rate": _find_last_rate(lambda e: positive(e, np.asarray(horizon))) if begun else 0.0,
-        "horizon": _find_first_stage(lambda t: positive(np.asarray(rate), t), stages),
+        "rate": _find_last_rate(lambda e: is_positive(e, np.asarray(horizon)))
+        if can_be_positive
+        else 0.0,
+        "horizon": _find_first_stage(lambda t: is_positive(np.asarray(rate), t), stages),
     }
 
 
-def _find_first_stage(holds: Callable[[FloatArray], BoolArray], stages: FloatArray) -> float:
-    """Return the first stage at which `holds` is true; infinity if there is no such stage.
+def _find_first_stage(is_true: Callable[[FloatArray], BoolArray], stages: FloatArray) -> float:
+    """Return the first stage at which `is_true` returns true; infinity if there is no such stage.
 
     The search finds the first such stage of the grid, and refines it by bisection.
     """
-    holding = np.flatnonzero(holds(stages))
-    if not len(holding):
+    indices = np.flatnonzero(is_true(stages))
+    if not len(indices):
         return math.inf
-    before, after = stages[max(holding[0] - 1, 0)], stages[holding[0]]
-    while after - before > 1:
-        middle = np.floor((before + after) / 2)
-        before, after = (before, middle) if holds(np.array([middle]))[0] else (middle, after)
-    return float(after)
+    low, high = stages[max(indices[0] - 1, 0)], stages[indices[0]]
+    while high - low > 1:
+        middle = np.floor((low + high) / 2)
+        low, high = (low, middle) if is_true(np.array([middle]))[0] else (middle, high)
+    return float(high)
 
 
-def _find_last_rate(holds: Callable[[FloatArray], BoolArray]) -> float:
-    """Return the largest rate at which `holds` is true, or 0 if there is no such rate.
+def _find_last_rate(is_true: Callable[[FloatArray], BoolArray]) -> float:
+    """Return the largest rate at which `is_true` returns true, or 0 if there is no such rate.
 
     The rate is accurate to one part in a million.
     """
     rates = np.geomspace(1.0, 1e-15, 61)
-    holding = np.flatnonzero(holds(rates))
-    if not len(holding):
+    indices = np.flatnonzero(is_true(rates))
+    if not len(indices):
         return 0.0
-    above, below = rates[max(holding[0] - 1, 0)], rates[holding[0]]
-    while above > below * (1 + 1e-6):
-        middle = np.sqrt(above * below)
-        above, below = (above, middle) if holds(np.array([middle]))[0] else (middle, below)
-    return float(below)
+    high, low = rates[max(indices[0] - 1, 0)], rates[indices[0]]
+    while high > low * (1 + 1e-6):
+        middle = np.sqrt(high * low)
+        high, low = (high, middle) if is_true(np.array([middle]))[0] else (middle, low)
+    return float(low)

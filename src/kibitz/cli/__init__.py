@@ -24,9 +24,9 @@ from kibitz.cli import (
 from kibitz.cli.command import add_command, format_examples
 from kibitz.cli.terminal import set_error_handler
 
-INTERRUPTED = 130  # exit code after Ctrl-C
-BROKEN_PIPE = 141  # exit code if the reader closes the pipe, as in `kibitz ... | head -1`
-MAX_WORD = 100  # longest word in an error message, in characters; longer words are cut
+INTERRUPTED_CODE = 130  # exit code after Ctrl-C
+BROKEN_PIPE_CODE = 141  # exit code if the reader closes the pipe, as in `kibitz ... | head -1`
+MAX_WORD_LENGTH = 100  # longest word in an error message, in characters; longer words are cut
 
 SIMULATION, THEORY, LIVE = "Simulation", "Theory and planning", "Live agents"
 EXAMPLES = """\
@@ -57,9 +57,9 @@ app.add_typer(agent.app, name="agent", rich_help_panel=LIVE)
 app.add_typer(token.app, name="token", rich_help_panel=LIVE)
 
 
-def print_version(is_asked: bool) -> None:
+def print_version(is_requested: bool) -> None:
     """Print the version and exit, if the flag --version is given."""
-    if is_asked:
+    if is_requested:
         from importlib.metadata import version
 
         print(f"kibitz {version('kibitz')}")
@@ -82,32 +82,32 @@ def main() -> None:
     """Run the command line; invalid input ends with an error message and exit code 2."""
     set_error_handler(sys.stdout, sys.stderr)
     try:
-        code = app(standalone_mode=False, prog_name="kibitz")
+        exit_code = app(standalone_mode=False, prog_name="kibitz")
         sys.stdout.flush()
     except (KeyboardInterrupt, typer.Abort):
-        code = INTERRUPTED
+        exit_code = INTERRUPTED_CODE
     except BrokenPipeError:
-        code = BROKEN_PIPE
+        exit_code = BROKEN_PIPE_CODE
     except SystemExit as stop:  # typer and rich raise SystemExit if the pipe is closed
-        code = BROKEN_PIPE if isinstance(stop.__context__, BrokenPipeError) else stop.code
+        exit_code = BROKEN_PIPE_CODE if isinstance(stop.__context__, BrokenPipeError) else stop.code
     except Exception as error:
         if (message := describe(error)) is None:
             raise
         if message:
             print(f"kibitz: {message}", file=sys.stderr)
-        code = 2
-    if code == INTERRUPTED:  # some versions of typer catch Ctrl-C themselves
-        saves = sys.argv[1:2] == ["reproduce"] or any(w.startswith("--out") for w in sys.argv)
-        advice = "run the same command again to resume" if saves else "nothing was saved"
+        exit_code = 2
+    if exit_code == INTERRUPTED_CODE:  # some versions of typer catch Ctrl-C themselves
+        is_saved = sys.argv[1:2] == ["reproduce"] or any(w.startswith("--out") for w in sys.argv)
+        advice = "run the same command again to resume" if is_saved else "nothing was saved"
         print(f"kibitz: interrupted; {advice}", file=sys.stderr)
-    if code == BROKEN_PIPE:
+    if exit_code == BROKEN_PIPE_CODE:
         devnull = os.open(os.devnull, os.O_WRONLY)
         os.dup2(devnull, 1)  # without this, Python fails to flush standard output at exit
-    sys.exit(code)
+    sys.exit(exit_code)
 
 
 def describe(error: Exception) -> str | None:
-    """Return the message for an error that the user can fix, or None for a bug."""
+    """Return the message for an error that the user can fix; return None for a bug in kibitz."""
     if isinstance(error, option.OptionError):
         text = error.format_message()
     elif hasattr(error, "format_message"):
@@ -121,16 +121,19 @@ def describe(error: Exception) -> str | None:
         text = str(error)
     else:
         return None
-    words = (w if len(w) <= MAX_WORD else f"{w[:40]}...{w[-20:]}" for w in text.split())
+    words = (
+        word if len(word) <= MAX_WORD_LENGTH else f"{word[:40]}...{word[-20:]}"
+        for word in text.split()
+    )
     return " ".join(words)
 
 
 def describe_misuse(error: Any) -> str:
     """Return the message for an error raised by typer, such as an unknown command or option."""
     if getattr(error, "possibilities", None):
-        close = get_close_matches(error.option_name, error.possibilities, n=1, cutoff=0.7)
-        if close:
-            return f"{error.message}. Did you mean {close[0]}?"
+        matches = get_close_matches(error.option_name, error.possibilities, n=1, cutoff=0.7)
+        if matches:
+            return f"{error.message}. Did you mean {matches[0]}?"
         error.possibilities = None
     text = str(error.format_message())  # empty if typer has only printed the help
     if not text or text.endswith("?"):

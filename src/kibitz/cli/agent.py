@@ -2,16 +2,17 @@
 
 import contextlib
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
 
 import typer
 
 from kibitz.cli import option
 from kibitz.cli.command import add_command, format_examples
 
+Rewards = Literal["bernoulli", "bounded", "gaussian"]
+
 CREATE_EXAMPLE = """\
-kibitz agent create checkout --store shop.db --arms blue,green \\
-    --policy ucb_double:exploration=2 --scale 0.5
+kibitz agent create checkout --store shop.db --arms blue,green --rewards bernoulli
 """
 
 app = typer.Typer(
@@ -31,6 +32,7 @@ Key = Annotated[
     str,
     option.text("--key", "TEXT", "Idempotency key: a repeated call with it has no further effect"),
 ]
+Force = Annotated[bool, option.flag("--force", "Accept a reward beyond 10,000 times the scale")]
 AsJson = Annotated[bool, option.flag("--json", "Print one JSON object")]
 
 
@@ -46,11 +48,11 @@ def open_store(store: str) -> Iterator[Any]:
     """Yield an existing store; close the store at the end of the `with` statement."""
     from kibitz.live.store import connect
 
-    opened = connect(store, create=False)
+    opened_store = connect(store, create=False)
     try:
-        yield opened
+        yield opened_store
     finally:
-        opened.close()
+        opened_store.close()
 
 
 def print_values(values: dict[str, Any], as_json: bool) -> None:
@@ -68,15 +70,28 @@ def create(
     name: Name,
     store: Store,
     arms: Annotated[str, option.text("--arms", "NAME,...", "Names of the arms: blue,green")],
+    rewards: Annotated[
+        Rewards | None,
+        option.choice(
+            "--rewards",
+            "bernoulli (0 or 1, such as clicks), bounded (in [0, 1]) or gaussian (with --scale)",
+            get_args(Rewards),
+        ),
+    ] = None,
     policy: Annotated[
-        str, option.policy("A policy, such as ucb or ucb:exploration=2 (see `kibitz policies`)", None)
-    ],
+        str,
+        option.policy(
+            "A policy, such as ucb:exploration=2 (see `kibitz policies`; default: kibitzer for these "
+            "rewards)",
+            None,
+        ),
+    ] = "",
     scale: Annotated[
-        float,
-        option.number("--scale", "Sub-Gaussian scale of the rewards; 0.5 for rewards in [0, 1]"),
-    ] = 1.0,
+        float | None,
+        option.number("--scale", "Standard deviation of Gaussian rewards; omit it for other rewards"),
+    ] = None,
     seed: Annotated[
-        int | None, option.integer("--seed", "Seed of a randomised policy", least=0)
+        int | None, option.integer("--seed", "Seed of a randomised policy", minimum=0)
     ] = None,
     patience: Annotated[
         float | None, option.number("--patience", "Seconds to wait for a reward (default: no limit)")
@@ -93,25 +108,28 @@ def create(
     """Create an agent."""
     from kibitz.cli.policies import parse_policies
     from kibitz.live.agent.agent import agent
+    from kibitz.live.store import hide_password
     from kibitz.live.store.queries import read_names
 
-    [player] = parse_policies([policy]).values()
-    with contextlib.suppress(ValueError), open_store(store) as opened:
-        if name in opened.read(read_names):
+    policy_object = parse_policies([policy])[policy] if policy else None
+    with contextlib.suppress(ValueError), open_store(store) as opened_store:
+        if name in opened_store.read(read_names):
             raise option.OptionError(
-                f"NAME must be new, but {store} already has an agent {name!r}; choose another name"
+                f"NAME must be new, but {hide_password(store)} already has an agent {name!r}; "
+                "choose another name"
             )
     agent(
         store,
         name,
         arms=[word.strip() for word in arms.split(",")],
-        policy=player,
+        rewards=rewards,
+        policy=policy_object,
         scale=scale,
         seed=seed,
         patience=patience,
-        silence=silence if silence == "forget" else option.parse_number(silence, "--silence"),
+        silence=option.parse_silence(silence),
     ).close()
-    print(f"created agent {name} in {store}")
+    print(f"created agent {name} in {hide_password(store)}")
 
 
 @add_command(app, "kibitz agent ask checkout --store shop.db --key visit-1")
@@ -148,22 +166,46 @@ def tell(
     id: Annotated[int, typer.Argument(metavar="ID", help="The decision's id")],
     reward: Reward,
     store: Store,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Report the reward of a decision; print "counted", or "duplicate" if it was reported before."""
     value = option.parse_number(reward, "REWARD")
     with open_agent(store, name) as agent:
-        print_values({"result": agent.tell(id, value)}, as_json)
+        print_values({"result": agent.tell(id, value, force=force)}, as_json)
 
 
 @add_command(app, "kibitz agent observe checkout green 1 --store shop.db --key panel-17")
 def observe(
-    name: Name, arm: Arm, reward: Reward, store: Store, key: Key = "", as_json: AsJson = False
+    name: Name,
+    arm: Arm,
+    reward: Reward,
+    store: Store,
+    key: Key = "",
+    force: Force = False,
+    as_json: AsJson = False,
 ) -> None:
     """Report a reward that the agent did not ask for; print "counted" or "duplicate"."""
     value = option.parse_number(reward, "REWARD")
     with open_agent(store, name) as agent:
-        print_values({"result": agent.observe(arm, value, key or None)}, as_json)
+        result = agent.observe(arm, value, key or None, force=force)
+        print_values({"result": result}, as_json)
+
+
+@add_command(app, "kibitz agent declare-rewards checkout bernoulli --store shop.db")
+def declare_rewards(
+    name: Name,
+    rewards: Annotated[str, typer.Argument(metavar="KIND", help="bernoulli or bounded")],
+    store: Store,
+    as_json: AsJson = False,
+) -> None:
+    """Declare that all rewards are 0 or 1 (bernoulli) or in [0, 1] (bounded).
+
+    The agent then rejects other rewards and uses the intervals of this kind. Its policy stays the
+    same. The declaration is final; it fails if a reported reward contradicts it.
+    """
+    with open_agent(store, name) as agent:
+        print_values({"result": agent.declare_rewards(rewards)}, as_json)
 
 
 @add_command(app, "kibitz agent report checkout --store shop.db")
@@ -188,9 +230,36 @@ def report(
     from kibitz.live.agent.report import HEADER, format_rows, format_summary
 
     printer = Printer(120)
+    printer.text(data.attrs["verdict"])
     printer.table(f"{name}: {data.attrs['policy']}", HEADER, format_rows(data), folded=("interval",))
     for sentence in format_summary(data):
         printer.text(sentence)
+
+
+@add_command(app, "kibitz agent verdict checkout --store shop.db --tolerance 0.002")
+def verdict(
+    name: Name,
+    store: Store,
+    delta: Annotated[
+        float, option.number("--delta", "Probability that a winner or the loss is ever wrong")
+    ] = 0.05,
+    tolerance: Annotated[
+        float, option.number("--tolerance", "The loss per pull that you accept, in units of reward")
+    ] = 0.0,
+    as_json: AsJson = False,
+) -> None:
+    """Print whether there is a winner, and what you lose if you stop now."""
+    with open_agent(store, name) as agent:
+        agent_verdict = agent.verdict(delta, tolerance)
+    if as_json:
+        from kibitz.cli.output import print_json
+        from kibitz.live.agent.report import verdict_to_plain
+
+        print_json(verdict_to_plain(agent_verdict))
+        return
+    from kibitz.cli.output import Printer
+
+    Printer(120).text(agent_verdict.sentence)
 
 
 @add_command(app, "kibitz agent events checkout --store shop.db --after 2")
@@ -198,7 +267,7 @@ def events(
     name: Name,
     store: Store,
     after: Annotated[
-        int, option.integer("--after", "Print only the events after this number", least=0)
+        int, option.integer("--after", "Print only the events after this number", minimum=0)
     ] = 0,
     as_json: Annotated[bool, option.flag("--json", "Print one JSON object on each line")] = False,
 ) -> None:
@@ -210,7 +279,9 @@ def events(
             if as_json:
                 print_json(event._asdict())
             else:
-                print(*("-" if part is None else part for part in event), sep="\t")
+                print(
+                    *("-" if event_field is None else event_field for event_field in event), sep="\t"
+                )
 
 
 @add_command(app, "kibitz agent export checkout log.csv --store shop.db")
@@ -254,8 +325,8 @@ def list_agents(store: Store, as_json: AsJson = False) -> None:
     """List the agents of a store."""
     from kibitz.live.store.queries import read_names
 
-    with open_store(store) as opened:
-        names = opened.read(read_names)
+    with open_store(store) as opened_store:
+        names = opened_store.read(read_names)
     if as_json:
         from kibitz.cli.output import print_json
 

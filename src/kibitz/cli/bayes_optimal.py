@@ -20,7 +20,7 @@ def bayes_optimal(
         list[str] | None,
         option.policy("A policy to compare (see `kibitz policies`); repeatable", RUN),
     ] = None,
-    runs: Annotated[int, option.integer("--runs", "Runs of each policy", RUN, least=2)] = 2000,
+    runs: Annotated[int, option.integer("--runs", "Runs of each policy", RUN, minimum=2)] = 2000,
     seed: Annotated[int, option.simulation_option("seed")] = SEED,
     as_json: Annotated[bool, option.as_json()] = False,
 ) -> None:
@@ -29,15 +29,22 @@ def bayes_optimal(
     from kibitz.cli.policies import parse_policies
 
     policies = parse_policies(policy or [])
-    from kibitz.evaluation.bayes_optimal import bayes_optimal as solve, bayes_regret
+    from kibitz.evaluation.bayes_optimal import bayes_regret, solve_with_progress
 
     results: dict[str, Any] = {}
     with progress_bar() as progress:
         progress("optimum", 0.0)
-        optimum = solve(horizon, every).regret
-        for done, (name, player) in enumerate(policies.items(), 1):
-            progress(name, done / (len(policies) + 1))
-            mean, sem = bayes_regret(player, horizon, every, runs=runs, seed=seed)
+        policy_share = 1 / (len(policies) + 1)  # of the progress bar
+        optimum = solve_with_progress(
+            horizon,
+            every,
+            1,
+            ((0, 0), (0, 0)),
+            lambda label, share: progress(label, share * policy_share),
+        ).regret
+        for n_done, (name, tested_policy) in enumerate(policies.items(), 1):
+            progress(name, n_done * policy_share)
+            mean, sem = bayes_regret(tested_policy, horizon, every, runs=runs, seed=seed)
             results[name] = {"mean": mean, "sem": sem, "ratio": mean / optimum}
     if as_json:
         print_json({"optimum": optimum, "policies": results})
@@ -59,8 +66,8 @@ def print_optimum(
     )
     if results:
         rows = [
-            [name, format_mean(one["mean"], one["sem"]), f"{one['ratio']:.2f}"]
-            for name, one in results.items()
+            [name, format_mean(result["mean"], result["sem"]), f"{result['ratio']:.2f}"]
+            for name, result in results.items()
         ]
         columns = ["policy", "regret ± s.e.", "ratio to optimum"]
         printer.table(f"regret of policies, {runs:,} runs, seed {seed}", columns, rows)

@@ -101,10 +101,12 @@ def print_lower_bounds(data: dict[str, Any], printer: "Printer") -> None:
         "says only that regret is not negative; the last three columns say where each proved bound "
         "is positive."
     )
-    if not any(bound for kind in data["lower"].values() for bound in kind.values()):
-        rate = max(begin["rate"] for kind in data["onset"].values() for begin in kind.values())
-        where = f"; the first is positive for ε below {format_number(rate, 2)}" if rate > 0 else ""
-        printer.text(f"All proved lower bounds are vacuous here{where}.")
+    if not any(bound for group in data["lower"].values() for bound in group.values()):
+        rate = max(onset["rate"] for group in data["onset"].values() for onset in group.values())
+        onset_text = (
+            f"; the first is positive for ε below {format_number(rate, 2)}" if rate > 0 else ""
+        )
+        printer.text(f"All proved lower bounds are vacuous here{onset_text}.")
 
 
 def print_upper_bounds(data: dict[str, Any], printer: "Printer") -> None:
@@ -112,17 +114,18 @@ def print_upper_bounds(data: dict[str, Any], printer: "Printer") -> None:
     from kibitz.bounds import upper
     from kibitz.cli.output import format_number
 
-    most = float(upper.trivial(data["gaps"], data["setting"]["horizon"]))
+    largest_regret = float(upper.trivial(data["gaps"], data["setting"]["horizon"]))
     rows = []
-    for name, proved in data["upper"].items():
+    for name, proved_bound in data["upper"].items():
         label = name.replace("_", " ").replace("ucb", "UCB").replace("ftl ", "FTL-")
-        text = "vacuous" if proved >= most else format_number(proved)
-        rows.append([label, text, format_bound(data["printed"]["upper"].get(name))])
+        proved_text = "vacuous" if proved_bound >= largest_regret else format_number(proved_bound)
+        rows.append([label, proved_text, format_bound(data["printed"]["upper"].get(name))])
     printer.table("upper bounds on the regret", ["", "proved", "printed"], rows)
     printer.text(
-        "UCB (c = 6) is a passive observer; FTL-robin and kibitzer are active ones. A bound is "
-        f"vacuous if it is above {format_number(most)}, which no policy that starts with one pull of "
-        "each arm can exceed."
+        "FTL-robin, kibitzer and kibitzer periodic choose where to look. UCB (c = 6) and kibitzer "
+        "passive are passive observers. A bound is vacuous if it is above "
+        f"{format_number(largest_regret)}, which no policy that starts with one pull of each arm "
+        "can exceed."
     )
 
 
@@ -131,16 +134,16 @@ def make_rows(data: dict[str, Any], observer: str) -> list[list[str]]:
     from kibitz.cli.output import format_number
 
     rows = []
-    for name, proved in data["lower"][observer].items():
-        begin = data["onset"][observer][name]
-        stages = (begin["horizon"], begin["horizon_without_looks"])
+    for name, proved_bound in data["lower"][observer].items():
+        onset = data["onset"][observer][name]
+        horizons = (onset["horizon"], onset["horizon_without_looks"])
         rows.append(
             [
                 f"{observer}, {name.replace('_', ' ')}",
-                format_number(proved) if proved > 0 else "vacuous",
+                format_number(proved_bound) if proved_bound > 0 else "vacuous",
                 format_bound(data["printed"]["lower"][observer].get(name)),
-                "never" if begin["rate"] == 0 else format_number(begin["rate"], 2),
-                *("never" if t == math.inf else format_number(t, 6) for t in stages),
+                "never" if onset["rate"] == 0 else format_number(onset["rate"], 2),
+                *("never" if t == math.inf else format_number(t, 6) for t in horizons),
             ]
         )
     return rows

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from kibitz.cli import option
 
-LOCAL = "local"
+LOCAL_ADDRESS = "local"
 CONNECT_TIMEOUT = "10s"
 
 
@@ -24,14 +24,14 @@ def open_cluster(address: str | None) -> Iterator[Executor | None]:
 
     from distributed import Client, LocalCluster
 
-    from kibitz.simulation.executors import cores
+    from kibitz.simulation.executors import count_cores
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)  # Dask logs every worker that ends
-    if address == LOCAL:
-        one_each = {"n_workers": cores(), "threads_per_worker": 1}
+    if address == LOCAL_ADDRESS:
+        worker_options = {"n_workers": count_cores(), "threads_per_worker": 1}
         with (
             LocalCluster(
-                **one_each, dashboard_address=":0", silence_logs=logging.CRITICAL
+                **worker_options, dashboard_address=":0", silence_logs=logging.CRITICAL
             ) as cluster,
             Client(cluster, set_as_default=False) as client,
         ):
@@ -42,7 +42,7 @@ def open_cluster(address: str | None) -> Iterator[Executor | None]:
     except (OSError, ValueError) as error:
         raise option.OptionError(
             f"--dask: no scheduler answers at {address!r} ({error}); check the address, or use "
-            f"--dask {LOCAL}"
+            f"--dask {LOCAL_ADDRESS}"
         ) from None
     with client:
         yield client.get_executor()

@@ -51,10 +51,12 @@ def name_flags(message: str, params: Sequence[Any]) -> str:
         param.name: param.opts[0] if param.param_type_name == "option" else param.metavar
         for param in params
     }
-    name = "|".join(map(re.escape, flags)) or "(?!)"
-    subject = rf"(?:one of )?(?:{name})(?:(?:, | and | or )(?:{name}))*"
-    verb = r"(?==| (?:must|needs?|is|are|has|have|cannot|would)\b)"
-    if (match := re.match(subject + verb, message)) is None:
+    name_pattern = "|".join(map(re.escape, flags)) or "(?!)"
+    subject_pattern = rf"(?:one of )?(?:{name_pattern})(?:(?:, | and | or )(?:{name_pattern}))*"
+    verb_pattern = r"(?==| (?:must|needs?|is|are|has|have|cannot|would)\b)"
+    if (match := re.match(subject_pattern + verb_pattern, message)) is None:
         return message
-    named = re.sub(rf"\b(?:{name})\b", lambda found: flags[found[0]], match[0])
-    return named + message[match.end() :]
+    named_subject = re.sub(
+        rf"\b(?:{name_pattern})\b", lambda name_match: flags[name_match[0]], match[0]
+    )
+    return named_subject + message[match.end() :]

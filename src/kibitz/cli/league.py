@@ -1,4 +1,4 @@
-"""`kibitz league`: compare policies on the same random problems."""
+"""`kibitz league`: compare policies on the same problems, random or from recorded A/B tests."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,30 +12,55 @@ if TYPE_CHECKING:
 EXAMPLES = """\
 kibitz league --policy kibitzer --policy ucb_double --problems 2 \\
     --horizon 1000 --runs 8
+kibitz league --tests tests.csv --policy kibitzer:rewards=bernoulli --policy thompson
 """
 
 
-@option.simulation_options("horizon", "threads", "executor", horizon=5000)
+@option.simulation_options("threads", "executor")
 def league(
     policy: Annotated[
         list[str] | None,
         option.policy("A policy to compare, at least two; repeatable (default: all)"),
     ] = None,
+    tests: Annotated[
+        str | None,
+        option.text(
+            "--tests",
+            "FILE",
+            "CSV file of A/B tests to use as problems (columns test, arm, impressions, clicks)",
+            PROBLEM,
+        ),
+    ] = None,
     problems: Annotated[
-        int, option.integer("--problems", "Number of random problems, 2 to 30 arms each", PROBLEM)
-    ] = 12,
+        int | None,
+        option.integer(
+            "--problems", "Number of problems (default: 12 random ones; 300 with --tests)", PROBLEM
+        ),
+    ] = None,
+    horizon: Annotated[
+        int | None,
+        option.integer("--horizon", "Number of stages, T (default: 5,000; 20,000 with --tests)", RUN),
+    ] = None,
     runs: Annotated[
-        int, option.integer("--runs", "Runs of each policy in each setting", RUN, least=2)
-    ] = 32,
+        int | None,
+        option.integer(
+            "--runs",
+            "Runs of each policy in each setting (default: 32; 4 with --tests)",
+            RUN,
+            minimum=2,
+        ),
+    ] = None,
     seed: Annotated[
-        int, option.integer("--seed", "Seed of the problems and the runs", RUN, least=0)
+        int, option.integer("--seed", "Seed of the problems and the runs", RUN, minimum=0)
     ] = SEED,
     *,
     plot: Annotated[str, option.plot("Plot performance profiles")] = "",
     as_json: Annotated[bool, option.as_json()] = False,
     **options: Any,
 ) -> None:
-    """Rank policies by their regret on random problems with few to many looks."""
+    """Rank policies by their regret on random problems or recorded A/B tests."""
+    if plot and tests:
+        raise OptionError("--plot draws performance profiles, which --tests does not have; omit it")
     if plot:
         option.check_plot(plot)
     from kibitz.cli.cluster import open_cluster
@@ -45,70 +70,142 @@ def league(
     policies = parse_policies(policy) if policy else None
     if policy and len(policy) < 2:
         raise OptionError(f"--policy must be given at least twice, got only {policy[0]!r}")
-    from kibitz.evaluation.league import play_league, stage_costs, standings
+    overrides = {"horizon": horizon, "runs": runs}
+    options |= {name: value for name, value in overrides.items() if value is not None}
+    if tests is not None:
+        scores = play_recorded_tests(tests, policies, problems, seed, options)
+        print_json(scores) if as_json else print_scores(scores)
+        return
+    from kibitz.evaluation.league import N_PROBLEMS, RUNS, play_league, stage_costs, standings
 
+    options.setdefault("runs", RUNS)
     with open_cluster(options["executor"]) as options["executor"], progress_bar() as progress:
         results = play_league(
-            policies, problems=problems, runs=runs, seed=seed, progress=progress, **options
+            policies, problems=problems or N_PROBLEMS, seed=seed, progress=progress, **options
         )
-    table = standings(results)
+    scores = standings(results)
     for label, cost in stage_costs(policies).items():
-        table["policies"][label] |= cost._asdict()
+        scores["policies"][label] |= cost._asdict()
     if plot:
         from kibitz.plotting.figures import draw_figure, save_figure
         from kibitz.reproduction.experiments.league import draw
 
         save_figure(draw_figure(draw(results)), Path(plot))
     if as_json:
-        print_json(table)
+        print_json(scores)
     else:
-        print_league(table)
+        print_league(scores)
         if plot:
             print(f"written to {plot}")
+
+
+def play_recorded_tests(
+    file: str, policies: Any, n_tests: int | None, seed: int, options: dict[str, Any]
+) -> dict[str, Any]:
+    """Play the A/B tests of a CSV file; return the scores of the policies."""
+    from kibitz.cli.cluster import open_cluster
+    from kibitz.cli.output import progress_bar
+    from kibitz.evaluation import datasets
+
+    try:
+        recorded_tests = datasets.read_tests(file)
+    except OSError as error:
+        raise OptionError(f"--tests: cannot read {file!r}: {error.strerror}") from None
+    problems = datasets.draw_problems(recorded_tests, n_tests or datasets.N_TESTS)
+    compared_policies = policies or datasets.click_entrants(datasets.overall_rate(recorded_tests))
+    with open_cluster(options["executor"]) as options["executor"], progress_bar() as progress:
+        results = datasets.play_tests(
+            problems, compared_policies, seed=seed, progress=progress, **options
+        )
+    table = datasets.score_policies(results, problems)
+    table["setting"] |= {
+        "recorded": len(recorded_tests), "uneven": datasets.find_uneven_tests(recorded_tests)
+    }  # fmt: skip
+    return table
+
+
+def print_scores(table: dict[str, Any]) -> None:
+    """Print the scores of policies on recorded tests, as `score_policies` returns them."""
+    from kibitz.cli.output import Printer
+
+    setting, rates = table["setting"], [f"{rate:g}" for rate in table["setting"]["rates"]]
+    printer = Printer(120)
+    for title, key in (
+        ("regret as a share of the regret of an even split", "share"),
+        (f"regret divided by the regret of {table['reference']}", "ratio"),
+    ):
+        rows = [
+            [label, *(_format_interval(scores[rate], key) for rate in rates)]
+            for label, scores in table["policies"].items()
+        ]
+        printer.table(title, ["policy", *(f"ε={rate}" for rate in rates)], rows)
+    printer.text(
+        f"{setting['tests']} tests, {setting['horizon']:,} visitors and {setting['runs']} runs each; "
+        f"an even split loses {setting['even_split']:,.0f} clicks per test"
+    )
+    if setting["uneven"]:
+        printer.text(
+            f"{len(setting['uneven'])} of the {setting['recorded']:,} tests in the file contradict "
+            "an even split of the views (sample-ratio check, p ≤ 0.001); if the split was meant to "
+            "be even, check their randomisation"
+        )
+    printer.text("ε: rate of looks; the policy chooses the arm of each look")
+    printer.text("in brackets: 95 % interval of a bootstrap over tests, paired for ratios")
+
+
+def _format_interval(score: dict[str, float], key: str) -> str:
+    low, high = score[f"{key}_low"], score[f"{key}_high"]
+    return f"{score[key]:.3f} ({low:.3f} to {high:.3f})"
 
 
 def print_league(table: dict[str, Any]) -> None:
     """Print the standings of a league, as `standings` returns them."""
     from kibitz.cli.output import Printer, format_number
+    from kibitz.evaluation.league import UNFAIR_RATE
 
     setting, reference = table["setting"], table["reference"]
-    n = len(setting["problems"]) * len(setting["rates"])
     printer = Printer(140)
     rows = []
-    for label, one in table["policies"].items():
-        pair, where = table["paired"].get(label), one["where"]
-        difference = better = "–"
-        if pair is not None:
-            difference = format_difference(pair["difference"], pair["difference_sem"])
-            better = f"{pair['better']}/{pair['worse']}"
+    for label, result in table["policies"].items():
+        comparison, worst_setting = table["paired"].get(label), result["where"]
+        difference_text = better_worse_text = "–"
+        if comparison is not None:
+            difference_text = format_difference(
+                comparison["difference"], comparison["difference_sem"]
+            )
+            better_worse_text = f"{comparison['better']}/{comparison['worse']}"
         rows.append(
             [
                 label,
-                format_difference(one["ratio"], one["sem"]),
-                *(format_number(ratio, 3) for ratio in one["by_rate"].values()),
-                f"{format_number(one['worst'], 3)} ({where['problem'].removeprefix('problem ')}, "
-                f"ε={where['rate']:g})",
-                format_number(one["q99"], 3),
-                str(one["best"]),
-                difference,
-                better,
-                f"{one['nanoseconds']:,.0f}" + (" (generic)" if one["kernel"] == "generic" else ""),
+                format_difference(result["ratio"], result["sem"]),
+                *(format_number(ratio, 3) for ratio in result["by_looks"].values()),
+                f"{format_number(result['worst'], 3)} "
+                f"({worst_setting['problem'].removeprefix('problem ')}, "
+                f"{format_looks(worst_setting)})",
+                format_number(result["q99"], 3),
+                str(result["best"]),
+                difference_text,
+                better_worse_text,
+                f"{result['nanoseconds']:,.0f}"
+                + (" (generic)" if result["kernel"] == "generic" else ""),
             ]
         )
     printer.table(
         f"regret after {setting['horizon']:,} stages, relative to the best policy of each setting",
         [
-            "policy", "ratio ± s.e.", *(f"ε={rate:g}" for rate in setting["rates"]),
-            "worst (problem, ε)", "99 %", "best in", f"minus {reference} ± s.e.", "better/worse",
+            "policy", "ratio ± s.e.", *(f"ε={rate:g}" for rate in setting["rates"]), "unfair",
+            "worst (problem, looks)", "99 %", "best in", f"minus {reference} ± s.e.", "better/worse",
             "ns per stage",
         ],
         rows,
-        left=("worst (problem, ε)",),
+        left=("worst (problem, looks)",),
     )  # fmt: skip
     for sentence in (
-        f"{n} settings: {len(setting['problems'])} problems with {len(setting['rates'])} rates of "
-        f"looks; {setting['runs']:,} runs, seed {setting['seed']}",
-        "ratio: geometric mean over all settings, then over the settings of each ε",
+        f"{setting['settings']} settings: {len(setting['problems'])} problems, each with active "
+        f"looks at {len(setting['rates'])} rates ε and with unfair looks; {setting['runs']:,} runs, "
+        f"seed {setting['seed']}",
+        "ratio: geometric mean over all settings, then over the settings of each kind of looks",
+        f"unfair: passive looks at ε = {UNFAIR_RATE:g} that show the best arm rarely or never",
         "99 %: this quantile of the regret of a run, over the best policy's mean regret",
         "best in: number of settings in which the policy has the lowest regret",
         f"minus {reference}: paired difference in regret, mean over all settings",
@@ -118,6 +215,11 @@ def print_league(table: dict[str, Any]) -> None:
     ):
         printer.text(sentence)
     print_better(table, printer)
+
+
+def format_looks(setting: dict[str, Any]) -> str:
+    """Return the rate of active looks, or the kind of unfair looks, as text."""
+    return f"ε={setting['rate']:g}" if setting["looks"] == "active" else str(setting["looks"])
 
 
 def format_difference(value: float, error: float) -> str:
@@ -137,15 +239,16 @@ def print_better(table: dict[str, Any], printer: "Printer") -> None:
         return
     rows = [
         [
-            one["problem"].removeprefix("problem "), str(one["n_arms"]), f"{one['rate']:g}",
-            one["policy"], format_number(one["regret"]), format_number(one["reference"]),
-            format_difference(one["difference"], one["sem"]),
+            setting["problem"].removeprefix("problem "), str(setting["n_arms"]),
+            format_looks(setting), setting["policy"], format_number(setting["regret"]),
+            format_number(setting["reference"]),
+            format_difference(setting["difference"], setting["sem"]),
         ]
-        for one in table["beaten"]
+        for setting in table["beaten"]
     ]  # fmt: skip
     printer.table(
         f"settings in which another policy is significantly better than {reference}",
-        ["problem", "arms", "ε", "policy", "its regret", reference, "difference ± s.e."],
+        ["problem", "arms", "looks", "policy", "its regret", reference, "difference ± s.e."],
         rows,
-        left=("policy",),
+        left=("looks", "policy"),
     )

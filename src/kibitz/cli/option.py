@@ -53,18 +53,18 @@ def numbers(flag: str, help: str, panel: str | None = None) -> Any:
 
 
 def integer(
-    flag: str, help: str, panel: str | None = None, *, least: int = 1, alias: str = ""
+    flag: str, help: str, panel: str | None = None, *, minimum: int = 1, alias: str = ""
 ) -> Any:
-    """Return an option that takes an integer of at least `least`."""
+    """Return an option that takes an integer of at least `minimum`."""
     flags = [flag, alias] if alias else [flag]
-    return _option(flags, lambda word: parse_integer(word, flag, least), "INTEGER", help, panel)
+    return _option(flags, lambda word: parse_integer(word, flag, minimum), "INTEGER", help, panel)
 
 
 def integers(flag: str, help: str, panel: str | None = None) -> Any:
     """Return an option that takes a comma-separated list of positive integers."""
 
     def parse(word: str) -> Integers:
-        return Integers(parse_integer(part, flag) for part in word.split(","))
+        return Integers(parse_integer(item, flag) for item in word.split(","))
 
     return _option([flag], parse, "INTEGER,...", help, panel)
 
@@ -80,7 +80,9 @@ def choice(flag: str, help: str, choices: Sequence[str], panel: str | None = Non
         except ValueError as error:
             raise OptionError(f"{error}{suggest(word, choices)}") from None
 
-    return _option([flag], parse, "NAME", help, panel, autocompletion=_complete(lambda: choices))
+    return _option(
+        [flag], parse, "NAME", help, panel, autocompletion=_make_completer(lambda: choices)
+    )
 
 
 def policy(help: str, panel: str | None = PROBLEM) -> Any:
@@ -96,7 +98,7 @@ def policy(help: str, panel: str | None = PROBLEM) -> Any:
         help=help,
         metavar="POLICY",
         rich_help_panel=panel,
-        autocompletion=_complete(names),
+        autocompletion=_make_completer(names),
     )
 
 
@@ -117,10 +119,15 @@ def text(flag: str, metavar: str, help: str, panel: str | None = None) -> Any:
     return typer.Option(flag, help=help, metavar=metavar, rich_help_panel=panel)
 
 
-def flag(flag: str, help: str, panel: str | None = None, *, alias: str = "", **more: Any) -> Any:
+def flag(flag: str, help: str, panel: str | None = None, *, alias: str = "", **options: Any) -> Any:
     """Return an option that takes no value and is True if given."""
     flags = [flag, alias] if alias else [flag]
-    return typer.Option(*flags, help=help, metavar="", rich_help_panel=panel, **more)
+    return typer.Option(*flags, help=help, metavar="", rich_help_panel=panel, **options)
+
+
+def parse_silence(word: str) -> str | float:
+    """Return the value of --silence: "forget" or a number."""
+    return word if word == "forget" else parse_number(word, "--silence")
 
 
 def as_json() -> Any:
@@ -141,32 +148,39 @@ def simulation_options(*names: str, **defaults: Any) -> Callable[[F], F]:
     keyword-only parameters of the command.
     """
 
-    def add(command: F) -> F:
-        added = {}
+    def add_options(command: F) -> F:
+        added_options = {}
         for name in names or [name for name, option in OPTIONS.items() if option.help]:
             parameter: Any = OPTIONS[name].parameter
-            kind = str | None if callable(OPTIONS[name].takes) else parameter.annotation
-            typed: Any = Annotated[kind, simulation_option(name)]
+            value_type = (
+                str | None if callable(OPTIONS[name].allowed_values) else parameter.annotation
+            )
+            annotation: Any = Annotated[value_type, simulation_option(name)]
             default = defaults.get(name, parameter.default)
-            added[name] = parameter.replace(default=default, annotation=typed)
-            command.__annotations__[name] = typed  # typer reads the signature and the annotations
-        add_parameters(command, added, first=True)
+            added_options[name] = parameter.replace(default=default, annotation=annotation)
+            command.__annotations__[name] = (
+                annotation  # typer reads the signature and the annotations
+            )
+        add_parameters(command, added_options, first=True)
         return command
 
-    return add
+    return add_options
 
 
 def simulation_option(name: str) -> Any:
     """Return the command-line option that sets the parameter `name` of `kibitz.simulate`."""
     option: Any = OPTIONS[name]
-    takes, (flag, _, metavar) = option.takes, (option.flag or f"--{name}").partition(" ")
+    allowed_values, (flag, _, metavar) = (
+        option.allowed_values,
+        (option.flag or f"--{name}").partition(" "),
+    )
     panel = OUTPUT if name == "file" else RUN
-    if isinstance(takes, Limits):
-        if takes.whole:
-            return integer(flag, option.help, panel, least=int(takes.low))
+    if isinstance(allowed_values, Limits):
+        if allowed_values.is_whole:
+            return integer(flag, option.help, panel, minimum=int(allowed_values.low))
         return number(flag, option.help, panel)
-    if isinstance(takes, tuple):
-        return choice(flag, option.help, takes, panel)
+    if isinstance(allowed_values, tuple):
+        return choice(flag, option.help, allowed_values, panel)
     return text(flag, metavar, option.help, panel)
 
 
@@ -176,21 +190,21 @@ def _option(
     metavar: str,
     help: str,
     panel: str | None,
-    **more: Any,
+    **options: Any,
 ) -> Any:
     def parser(value: Any) -> Any:  # typer also passes default values, which may not be strings
         return parse(value if isinstance(value, str) else str(value))
 
     return typer.Option(
-        *flags, parser=parser, metavar=metavar, help=help, rich_help_panel=panel, **more
+        *flags, parser=parser, metavar=metavar, help=help, rich_help_panel=panel, **options
     )
 
 
-def _complete(choices: Callable[[], Sequence[str]]) -> Callable[[str], list[str]]:
-    def complete(incomplete: str) -> list[str]:
-        return [word for word in choices() if word.startswith(incomplete)]
+def _make_completer(choices: Callable[[], Sequence[str]]) -> Callable[[str], list[str]]:
+    def complete_word(incomplete: str) -> list[str]:
+        return [choice_name for choice_name in choices() if choice_name.startswith(incomplete)]
 
-    return complete
+    return complete_word
 
 
 # -------------------------------------------------------------------------------------- parsing
@@ -209,14 +223,14 @@ def parse_numbers(word: str, name: str) -> list[float]:
 
     if not word.strip():
         raise OptionError(str(invalid(name, "a list such as 1,0.5", word)))
-    return [parse_number(part, name) for part in word.split(",")]
+    return [parse_number(item, name) for item in word.split(",")]
 
 
-def parse_integer(word: str, name: str, least: int = 1) -> int:
+def parse_integer(word: str, name: str, minimum: int = 1) -> int:
     """Parse an integer; 1e6 is accepted."""
     from kibitz._validation import whole
 
-    return _parse(whole, _to_number(word), name, least)
+    return _parse(whole, _to_number(word), name, minimum)
 
 
 def parse_bool(word: str, name: str) -> bool:
@@ -251,11 +265,11 @@ def _parse(check: Callable[..., T], *arguments: Any) -> T:
 
 
 def suggest(word: str, choices: Sequence[str]) -> str:
-    """Return "; did you mean ...?" with the choice closest to a misspelt word, or ""."""
+    """Return "; did you mean 'x'?" for the choice x closest to a word; "" if no choice is close."""
     from difflib import get_close_matches
 
-    close = get_close_matches(word, choices, n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+    matches = get_close_matches(word, choices, n=1)
+    return f"; did you mean {matches[0]!r}?" if matches else ""
 
 
 # --------------------------------------------------------------------------- checks before the work

@@ -23,8 +23,10 @@ class Printer:
     def __init__(self, width: int = 80) -> None:
         from rich.console import Console
 
-        is_known = sys.stdout.isatty() or "COLUMNS" in os.environ
-        self.console = Console(width=None if is_known else width, highlight=False, markup=False)
+        has_known_width = sys.stdout.isatty() or "COLUMNS" in os.environ
+        self.console = Console(
+            width=None if has_known_width else width, highlight=False, markup=False
+        )
 
     def text(self, text: str = "") -> None:
         """Print a paragraph, wrapped at spaces."""
@@ -49,35 +51,43 @@ class Printer:
         from rich.console import Console
         from rich.table import Table
 
-        heads = [to_encodable(column, sys.stdout) for column in columns]
+        headings = [to_encodable(column, sys.stdout) for column in columns]
         cells = [[to_encodable(cell, sys.stdout) for cell in row] for row in rows]
         min_widths, full_widths = [], []
-        for k, head in enumerate(heads):
-            column = [row[k] for row in cells]
-            words = [word for cell in column for word in cell.split()]
-            pieces = [*head.split(), *(words if columns[k] in folded else column), ""]
-            min_widths.append(max(map(len, pieces)))
-            full_widths.append(max(map(len, [head, *column])))
-        room = self.console.width
+        for k, heading in enumerate(headings):
+            column_cells = [row[k] for row in cells]
+            cell_words = [word for cell in column_cells for word in cell.split()]
+            unbroken_texts = [
+                *heading.split(),
+                *(cell_words if columns[k] in folded else column_cells),
+                "",
+            ]
+            min_widths.append(max(map(len, unbroken_texts)))
+            full_widths.append(max(map(len, [heading, *column_cells])))
+        max_width = self.console.width
         groups = [list(range(len(columns)))]
-        if _table_width(full_widths) > room:
-            heads = ["\n".join(textwrap.wrap(h, w)) for h, w in zip(heads, min_widths, strict=True)]
-            groups = _split_columns(min_widths, lead, room)
-        for n, group in enumerate(groups):
-            table = Table(title=None if n else to_encodable(title, sys.stdout), title_justify="left")
+        if _table_width(full_widths) > max_width:
+            headings = [
+                "\n".join(textwrap.wrap(h, w)) for h, w in zip(headings, min_widths, strict=True)
+            ]
+            groups = _split_columns(min_widths, lead, max_width)
+        for group_index, group in enumerate(groups):
+            table = Table(
+                title=None if group_index else to_encodable(title, sys.stdout), title_justify="left"
+            )
             for k in group:
-                is_left = k == 0 or columns[k] in left
+                is_left_aligned = k == 0 or columns[k] in left
                 table.add_column(
-                    heads[k],
-                    justify="left" if is_left else "right",
+                    headings[k],
+                    justify="left" if is_left_aligned else "right",
                     min_width=min_widths[k],
                     no_wrap=columns[k] not in folded,
                 )
             for row in cells:
                 table.add_row(*(row[k] for k in group))
-            needed = _table_width([min_widths[k] for k in group])
-            if needed > room:  # the terminal is too narrow even for one column
-                Console(width=needed, highlight=False, markup=False).print(table)
+            min_width = _table_width([min_widths[k] for k in group])
+            if min_width > max_width:  # the terminal is too narrow even for one column
+                Console(width=min_width, highlight=False, markup=False).print(table)
             else:
                 self.console.print(table)
 
@@ -86,11 +96,14 @@ def _table_width(widths: Sequence[int]) -> int:
     return sum(widths) + 3 * len(widths) + 1
 
 
-def _split_columns(widths: Sequence[int], lead: int, room: int) -> list[list[int]]:
-    """Split columns into groups no wider than `room`; each group begins with the `lead` columns."""
+def _split_columns(widths: Sequence[int], lead: int, max_width: int) -> list[list[int]]:
+    """Split columns into groups no wider than `max_width`; each begins with the first `lead` columns.
+
+    Return the numbers of the columns in each group.
+    """
     groups: list[list[int]] = []
     for k in range(lead, len(widths)):
-        if not groups or _table_width([widths[j] for j in [*groups[-1], k]]) > room:
+        if not groups or _table_width([widths[j] for j in [*groups[-1], k]]) > max_width:
             groups.append(list(range(lead)))
         groups[-1].append(k)
     return groups
@@ -101,14 +114,14 @@ def format_number(value: float, digits: int = 4) -> str:
 
     Only numbers below 1e-5 and numbers of at least 1e15 get an exponent.
     """
-    rounded = float(f"{value:.{digits}g}")
-    if not math.isfinite(rounded):
-        return {math.inf: "∞", -math.inf: "-∞"}.get(rounded, "nan")
-    if rounded and not 1e-5 <= abs(rounded) < 1e15:
-        mantissa, _, exponent = f"{rounded:.{digits}g}".partition("e")
+    rounded_value = float(f"{value:.{digits}g}")
+    if not math.isfinite(rounded_value):
+        return {math.inf: "∞", -math.inf: "-∞"}.get(rounded_value, "nan")
+    if rounded_value and not 1e-5 <= abs(rounded_value) < 1e15:
+        mantissa, _, exponent = f"{rounded_value:.{digits}g}".partition("e")
         return f"{mantissa}e{int(exponent)}"
-    decimals = digits - 1 - (math.floor(math.log10(abs(rounded))) if rounded else 0)
-    text = f"{rounded:,.{max(decimals, 0)}f}"
+    decimals = digits - 1 - (math.floor(math.log10(abs(rounded_value))) if rounded_value else 0)
+    text = f"{rounded_value:,.{max(decimals, 0)}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
@@ -117,9 +130,9 @@ def format_mean(mean: float, error: float) -> str:
     return f"{format_number(mean)} ± {format_number(error, 2)}"
 
 
-def shorten(text: str, most: int = 70) -> str:
-    """Return a text; if it has more than `most` characters, cut it after a word and add "…"."""
-    return text if len(text) <= most else text[: text.rindex(" ", 0, most)] + " …"
+def shorten(text: str, max_length: int = 70) -> str:
+    """Return a text; cut a text of more than `max_length` characters after a word and add "…"."""
+    return text if len(text) <= max_length else text[: text.rindex(" ", 0, max_length)] + " …"
 
 
 def print_json(data: Any) -> None:
@@ -140,18 +153,18 @@ def to_json(data: Any) -> Any:
 
 @contextmanager
 def progress_bar() -> Iterator[Callable[[str, float], None]]:
-    """Yield a function that shows progress: `show(what, share)`, with the share of the work done.
+    """Yield a function that shows progress: `show(activity, share)`, with the share of work done.
 
     The bar appears on standard error, if it is a terminal, when code is being compiled or the work
     takes more than a second.
     """
     if not sys.stderr.isatty():
-        yield lambda what, share: None
+        yield lambda activity, share: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    started = time.monotonic()
+    start_time = time.monotonic()
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -161,13 +174,13 @@ def progress_bar() -> Iterator[Callable[[str, float], None]]:
     bar = Progress(*columns, console=Console(stderr=True), transient=True)
     task = bar.add_task("", total=1.0)
 
-    def show(what: str, share: float) -> None:
-        if not bar.live.is_started and (time.monotonic() - started > 1 or "compiling" in what):
+    def show_progress(activity: str, share: float) -> None:
+        if not bar.live.is_started and (time.monotonic() - start_time > 1 or "compiling" in activity):
             bar.start()
-        bar.update(task, description=what, completed=share)
+        bar.update(task, description=activity, completed=share)
 
     try:
-        yield show
+        yield show_progress
     finally:
         if bar.live.is_started:
             bar.stop()

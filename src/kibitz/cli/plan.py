@@ -1,87 +1,125 @@
-"""`kibitz plan`: recommend how many looks to buy."""
+"""`kibitz plan`: recommend how many looks to buy, and predict the regret."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from kibitz.cli import option
-from kibitz.cli.option import OUTPUT, PROBLEM, RUN, SEED, Numbers, OptionError
+from kibitz.cli.option import PROBLEM, RUN, SEED, Numbers, OptionError
 
 if TYPE_CHECKING:
-    from kibitz.cli.output import Printer
+    from kibitz.live.agent.from_log import Logged
 
 EXAMPLES = """\
-kibitz plan --horizon 100000 --arms 5 --gap 0.2 --cost 0.05
+kibitz plan --horizon 100000 --baseline 5% --lift 1% --arms 5
+kibitz plan --horizon 100000 --log log.csv --cost 0.01
 kibitz plan --horizon 1e6 --arms 5 --gap-range 0.1,1
 """
-LABELS = {
-    "none": "UCB, no looks",
-    "uniform": "UCB, uniform",
-    "optimal": "UCB, optimal",
-    "active": "UCB1-Double",
-    "kibitzer": "kibitzer",
-}
-#: The policies that a plan can show, and the observers for which each policy is planned.
+#: The policies that a plan for Gaussian rewards can show, and the observers of each policy.
 OBSERVERS = {"kibitzer": ["kibitzer"], "ucb_double": ["active"], "ucb": ["uniform", "optimal"]}
 DEFAULT_POLICIES = ["kibitzer", "ucb_double"]
+CLICKS = "Clicks"  # the title of a panel in the help
+GAUSSIAN = "Gaussian rewards"
 
 
 def plan(
-    horizon: Annotated[int, option.integer("--horizon", "Number of stages, T", PROBLEM)],
+    horizon: Annotated[
+        int, option.integer("--horizon", "Number of stages, T, such as visitors", PROBLEM)
+    ],
     n_arms: Annotated[
         int | None,
         option.integer(
             "--arms",
-            "Number of arms; required with --gap and --gap-range",
+            "Number of arms; required with --gap and --gap-range (default with --baseline: 2)",
             PROBLEM,
-            least=2,
+            minimum=2,
             alias="--n-arms",
         ),
-    ] = None,
-    gap: Annotated[
-        float | None, option.number("--gap", "Gap of every arm but the best, such as 0.5", PROBLEM)
-    ] = None,
-    gap_range: Annotated[
-        Numbers | None,
-        option.numbers("--gap-range", "Smallest and largest plausible gap, such as 0.1,1", PROBLEM),
-    ] = None,
-    gaps: Annotated[
-        Numbers | None,
-        option.numbers("--gaps", "Gap of each arm but the best, such as 0.2,0.5,1", PROBLEM),
     ] = None,
     log: Annotated[
         str,
         option.text(
             "--log",
             "FILE",
-            "Estimate the gaps from a log: an agent's export, or a CSV file of arm and reward",
+            "Plan from a log: an agent's export, or a CSV file of arm and reward",
             PROBLEM,
         ),
     ] = "",
+    at: Annotated[
+        str,
+        option.text(
+            "--at", "RATE", "Rate of looks per stage to predict for, such as 10% or 1/10", PROBLEM
+        ),
+    ] = "",
     cost: Annotated[
-        float | None, option.number("--cost", "Cost of a look, in units of regret", PROBLEM)
+        float | None, option.number("--cost", "Cost of a look, in units of reward or clicks", PROBLEM)
+    ] = None,
+    baseline: Annotated[
+        str, option.text("--baseline", "RATE", "Rate of every arm but the best, such as 5%", CLICKS)
+    ] = "",
+    lift: Annotated[
+        str,
+        option.text(
+            "--lift", "RATE", "Lift of the best arm in percentage points: 5% and 1% give 6%", CLICKS
+        ),
+    ] = "",
+    relative_lift: Annotated[
+        str,
+        option.text(
+            "--relative-lift",
+            "SHARE",
+            "Lift of the best arm relative to the baseline: 5% and 20% give 6%",
+            CLICKS,
+        ),
+    ] = "",
+    rates: Annotated[
+        str, option.text("--rates", "RATE,...", "Rate of each arm, such as 1.3%,1.8%", CLICKS)
+    ] = "",
+    randomized: Annotated[
+        str,
+        option.text(
+            "--randomized",
+            "SHARE",
+            "Share of visitors that get a random arm, such as 5%: what they cost and save",
+            CLICKS,
+        ),
+    ] = "",
+    gap: Annotated[
+        float | None, option.number("--gap", "Gap of every arm but the best, such as 0.5", GAUSSIAN)
+    ] = None,
+    gap_range: Annotated[
+        Numbers | None,
+        option.numbers("--gap-range", "Smallest and largest plausible gap, such as 0.1,1", GAUSSIAN),
+    ] = None,
+    gaps: Annotated[
+        Numbers | None,
+        option.numbers("--gaps", "Gap of each arm but the best, such as 0.2,0.5,1", GAUSSIAN),
+    ] = None,
+    scale: Annotated[
+        float | None,
+        option.number("--scale", "Standard deviation of the rewards (default: 1)", GAUSSIAN),
     ] = None,
     exploration: Annotated[
-        float, option.number("--exploration", "The constant c of UCB's index", PROBLEM)
+        float, option.number("--exploration", "The constant c of UCB's index", GAUSSIAN)
     ] = 6.0,
-    simulate: Annotated[
-        bool, option.flag("--simulate", "Compare the predictions with a simulation", RUN)
-    ] = False,
-    runs: Annotated[int, option.integer("--runs", "Runs of each simulated setting", RUN)] = 200,
-    seed: Annotated[int, option.simulation_option("seed")] = SEED,
-    dask: Annotated[str | None, option.simulation_option("executor")] = None,
     policy: Annotated[
         list[str] | None,
         option.choice(
             "--policy",
             "Policy to include: kibitzer, ucb_double or ucb; repeatable (default: the first two)",
             tuple(OBSERVERS),
-            OUTPUT,
+            GAUSSIAN,
         ),
     ] = None,
+    simulate: Annotated[
+        bool, option.flag("--simulate", "Compare the predictions with a simulation", RUN)
+    ] = False,
+    runs: Annotated[int, option.integer("--runs", "Runs of each simulated setting", RUN)] = 200,
+    seed: Annotated[int, option.simulation_option("seed")] = SEED,
+    dask: Annotated[str | None, option.simulation_option("executor")] = None,
     plot: Annotated[str, option.plot("Plot the predicted regret")] = "",
     as_json: Annotated[bool, option.as_json()] = False,
 ) -> None:
-    """Recommend how many looks to buy, and predict the regret that they save."""
+    """Recommend how many looks to buy, and predict the regret (the clicks lost)."""
     if plot:
         option.check_plot(plot)
     from kibitz.cli.cluster import open_cluster
@@ -89,279 +127,159 @@ def plan(
 
     if dask and not simulate:
         raise OptionError(f"--dask {dask} needs --simulate; without it, nothing is simulated")
-    sources = {"--gap": gap, "--gap-range": gap_range, "--gaps": gaps, "--log": log or None}
-    used = [flag for flag, value in sources.items() if value is not None]
-    if len(used) != 1:
-        raise OptionError(
-            "give exactly one of --gap, --gap-range, --gaps and --log, got "
-            + (" and ".join(used) or "none of them")
-        )
-    if n_arms is None and used[0] in {"--gap", "--gap-range"}:
-        raise OptionError(f"{used[0]} needs --arms, the number of arms")
-    if log and n_arms is not None:
-        raise OptionError(
-            f"--arms {n_arms} cannot be used with --log, because the log already determines the arms"
-        )
-    names = policy or DEFAULT_POLICIES
-    observers = [observer for name in OBSERVERS if name in names for observer in OBSERVERS[name]]
-    from kibitz.planning.planner import plan as make_plan
-
-    logged = None
+    sources = {
+        "--baseline": baseline or None, "--rates": rates or None, "--log": log or None,
+        "--gap": gap, "--gap-range": gap_range, "--gaps": gaps,
+    }  # fmt: skip
+    source_flag = check_source(sources, n_arms, {"--lift": lift, "--relative-lift": relative_lift})
+    arguments: dict[str, Any] = {
+        "n_arms": n_arms, "gap": gap, "gap_range": gap_range, "gaps": gaps, "cost": cost,
+        "exploration": exploration, "simulate": simulate, "runs": runs, "seed": seed,
+        "at": parse_share(at, "--at") if at else None,
+        "randomized": parse_share(randomized, "--randomized") if randomized else None,
+    }  # fmt: skip
+    if scale is not None:
+        arguments["scale"] = scale
+    if baseline:
+        arguments["baseline"] = parse_share(baseline, "--baseline")
+        arguments["lift"] = parse_lift(lift, relative_lift, arguments["baseline"])
+    if rates:
+        arguments["rates"] = [parse_share(word, "--rates") for word in rates.split(",")]
+    logged_problem = None
     if log:
+        if scale is not None:
+            raise OptionError("--scale cannot be used with --log, which determines the scale")
         from kibitz.live.agent.from_log import from_log
 
-        logged = from_log(log)
-        gaps = Numbers(gap / (logged.scale or 1.0) for gap in sorted(logged.gaps)[1:])
-        cost_of_look, cost = cost, None if cost is None else cost / (logged.scale or 1.0)
+        logged_problem = from_log(log)
+        arguments |= describe_log(logged_problem)
+    is_clicks = source_flag in {"--baseline", "--rates"} or (
+        logged_problem is not None and logged_problem.is_binary
+    )
+    if is_clicks and policy:
+        raise OptionError("--policy is for Gaussian rewards; a plan for clicks shows all policies")
+    names = policy or DEFAULT_POLICIES
+    observers = [observer for name in OBSERVERS if name in names for observer in OBSERVERS[name]]
+    from kibitz.cli import plan_output
+    from kibitz.planning.planner import plan as make_plan
+
     with open_cluster(dask) as executor, progress_bar() as progress:
-        planned = make_plan(
-            horizon,
-            n_arms=n_arms,
-            gap=gap,
-            gap_range=gap_range,
-            gaps=gaps,
-            cost=cost,
-            exploration=exploration,
-            simulate=simulate,
-            runs=runs,
-            seed=seed,
-            progress=progress,
-            executor=executor,
-        )
-    if logged is not None:
-        planned["log"] = summarize_log(logged)
-        if cost_of_look is not None:
+        recommended_plan = make_plan(horizon, progress=progress, executor=executor, **arguments)
+    summary = None
+    if logged_problem is not None:
+        summary = summarize_log(logged_problem)
+        if cost is not None and not is_clicks:
             from kibitz.live.agent.from_log import size_interval
 
-            sizes = size_interval(logged, horizon, cost_of_look, exploration)
-            planned["log"]["best_size"] = sizes
+            summary["best_size"] = size_interval(logged_problem, horizon, cost, exploration)
     if plot:
         from kibitz.plotting.figures import draw_plan, save_figure
 
-        save_figure(draw_plan(planned, observers), Path(plot))
+        curve_names = ["kibitzer", "thompson"] if is_clicks else observers
+        save_figure(draw_plan(recommended_plan.to_dict(), curve_names), Path(plot))
     if as_json:
-        print_json(planned)
+        print_json(recommended_plan.to_dict() | ({"log": summary} if summary else {}))
+        return
+    if is_clicks:
+        plan_output.print_clicks(recommended_plan, summary, is_recommended=not at)
     else:
-        print_plan(planned, observers)
-        if logged is not None:
-            print_log(planned["log"])
-        if plot:
-            print(f"written to {plot}")
+        plan_output.print_plan(recommended_plan, observers)
+        if summary is not None:
+            plan_output.print_log(summary)
+    if plot:
+        print(f"written to {plot}")
 
 
-def summarize_log(logged: Any) -> dict[str, Any]:
-    """Return the arms of a log, with confidence sequences for means and gaps, as plain data."""
-    gap_low, gap_high = logged.gap_intervals
-    columns = {
-        "n_observed": logged.n_observed, "mean": logged.means, "low": logged.low,
-        "high": logged.high, "gap": logged.gaps, "gap_low": gap_low, "gap_high": gap_high,
-    }  # fmt: skip
+def check_source(sources: dict[str, Any], n_arms: int | None, lifts: dict[str, str]) -> str:
+    """Return the flag that describes the arms; raise OptionError unless there is exactly one."""
+    used_flags = [flag for flag, value in sources.items() if value is not None]
+    if len(used_flags) != 1:
+        *first_flags, last_flag = sources
+        raise OptionError(
+            f"give exactly one of {', '.join(first_flags)} and {last_flag}, got "
+            + (" and ".join(used_flags) or "none of them")
+        )
+    flag, lift_flags = used_flags[0], [name for name, value in lifts.items() if value]
+    if flag == "--baseline" and len(lift_flags) != 1:
+        given_flags = " and ".join(lift_flags) or "none of them"
+        raise OptionError(
+            f"--baseline needs exactly one of --lift and --relative-lift, got {given_flags}"
+        )
+    if flag != "--baseline" and lift_flags:
+        raise OptionError(f"{lift_flags[0]} needs --baseline, and cannot be used with {flag}")
+    if n_arms is None and flag in {"--gap", "--gap-range"}:
+        raise OptionError(f"{flag} needs --arms, the number of arms")
+    if flag == "--log" and n_arms is not None:
+        raise OptionError(
+            f"--arms {n_arms} cannot be used with --log, because the log already determines the arms"
+        )
+    return flag
+
+
+def parse_share(word: str, flag: str) -> float:
+    """Parse a share: 5%, 0.05 and 1/20 are the same."""
+    text = word.strip()
+    value = option.parse_number(text.removesuffix("%").strip(), flag)
+    if text.endswith("%"):
+        return value / 100
+    if value > 1:
+        raise OptionError(f"{flag} must be between 0 and 1, or a percentage such as 5%, got {word!r}")
+    return value
+
+
+def parse_lift(lift: str, relative_lift: str, baseline: float) -> float:
+    """Return the absolute lift of the best arm, from --lift or --relative-lift."""
+    flag, word = ("--lift", lift) if lift else ("--relative-lift", relative_lift)
+    value = parse_share(word, flag) if lift or word.strip().endswith("%") else None
+    if value is None:
+        value = option.parse_number(word.strip(), flag)
+    value = value if lift else value * baseline
+    if not value > 0:
+        raise OptionError(f"{flag} must be positive, got {word!r}")
+    if 0 < baseline < 1 <= baseline + value:
+        raise OptionError(
+            f"{flag} must keep the rate of the best arm below 100 %, got {word!r} with --baseline "
+            f"{100 * baseline:g}%"
+        )
+    return value
+
+
+def describe_log(logged_problem: "Logged") -> dict[str, Any]:
+    """Return the arguments of `kibitz.plan` that describe the arms of a log."""
+    if logged_problem.is_binary:
+        clicks = [int(values.sum()) for values in logged_problem.values]
+        return {"clicks": clicks, "views": logged_problem.n_observed.tolist()}
+    return {"gaps": sorted(logged_problem.gaps.tolist())[1:], "scale": logged_problem.scale or 1.0}
+
+
+def summarize_log(logged_problem: "Logged") -> dict[str, Any]:
+    """Return the arms of a log as plain data.
+
+    The arms of a log of clicks have a likely rate (the posterior mean). Other arms have confidence
+    sequences for means and gaps.
+    """
+    columns: dict[str, Any] = {"n_observed": logged_problem.n_observed, "mean": logged_problem.means}
+    if logged_problem.is_binary:
+        import numpy as np
+
+        from kibitz.model.click_rates import shrink_rates
+
+        clicks = np.array([int(values.sum()) for values in logged_problem.values])
+        columns |= {"clicks": clicks, "likely": shrink_rates(logged_problem.n_observed, clicks)}
+    else:
+        gap_low, gap_high = logged_problem.gap_intervals
+        columns |= {
+            "low": logged_problem.low, "high": logged_problem.high,
+            "gap": logged_problem.gaps, "gap_low": gap_low, "gap_high": gap_high,
+        }  # fmt: skip
     arms = [
         {"arm": arm, **{name: values[k].item() for name, values in columns.items()}}
-        for k, arm in enumerate(logged.arms)
+        for k, arm in enumerate(logged_problem.arms)
     ]
-    return {"scale": logged.scale, "delta": logged.delta, "arms": arms}
-
-
-def print_log(log: dict[str, Any]) -> None:
-    """Print the gaps of the arms in a log, with their confidence sequences."""
-    from kibitz.cli.output import Printer, format_number
-
-    printer = Printer(140)
-    rows = [
-        [
-            arm["arm"],
-            f"{arm['n_observed']:,}",
-            format_number(arm["mean"]),
-            format_number(arm["gap"], 3),
-            f"{format_number(arm['gap_low'], 3)} to {format_number(arm['gap_high'], 3)}",
-        ]
-        for arm in log["arms"]
-    ]
-    printer.table("gaps in the log", ("arm", "observed", "mean", "gap", "confidence sequence"), rows)
-    printer.text(
-        f"Regret and gaps above the table are in units of {format_number(log['scale'], 3)}, half the "
-        f"range of the rewards. All confidence sequences hold with probability {1 - log['delta']:g}. "
-        "A log tends to overstate gaps."
-    )
-    if "best_size" in log:
-        low, high = (format_number(rate, 2) for rate in log["best_size"])
-        printer.text(
-            f"For all gaps in these confidence sequences, the recommended size is between ε = {low} "
-            f"and {high}."
-        )
-
-
-def print_plan(planned: dict[str, Any], observers: list[str]) -> None:
-    """Print a plan, with the predicted regret for each of the `observers`."""
-    from kibitz.cli.output import Printer, format_number, shorten
-
-    setting = planned["setting"]
-    is_range = len(setting["problems"]) > 1
-    labels = [LABELS[observer] for observer in observers]
-    printer = Printer(140)
-    first, last = setting["problems"][0], setting["problems"][-1]
-    gaps = f"{first[-1]:g} to {last[-1]:g}" if is_range else " ".join(f"{g:g}" for g in first[1:])
-    printer.text(
-        f"{setting['n_arms']:,} arms, gaps {shorten(gaps)}, Gaussian rewards of standard deviation 1"
-    )
-    printer.text()
-    print_recommendation(planned, printer)
-    printer.text()
-    printer.table(
-        f"predicted regret after {setting['horizon']:,} stages",
-        ["ε", "looks", *labels, *(f"{label}, early" for label in labels)],
-        make_rows(planned, observers),
-        lead=2,
-    )
-    if is_range:
-        printer.text("Each cell is the mean over the gaps, with the worst in brackets.")
-    if "optimal" in observers:
-        printer.text("UCB is a passive observer, with uniform or with optimal weights.")
-    printer.text("early: the same number of looks at rates min(1, A/t)")
-    print_accuracy(planned["accuracy"], observers, printer)
-    star = planned["rate_star"]
-    worst = f", at the smallest gap {format_number(star['worst'], 2)}" if is_range else ""
-    printer.text(
-        f"The paper's threshold for UCB is about ε* = {format_number(star['mean'], 2)}{worst}; "
-        "kibitzer gains from fewer looks."
-    )
-    if "best" in planned:
-        print_alternatives(planned, observers, printer)
-    if "simulation" in planned:
-        print_points(planned["simulation"], printer)
-
-
-def print_recommendation(planned: dict[str, Any], printer: "Printer") -> None:
-    """Print the recommended policy and number of looks, and when and where to look."""
-    from kibitz.cli.output import format_number, shorten
-
-    advice = planned["advice"]
-    name, other = LABELS[advice["policy"]], LABELS[advice["other_policy"]]
-    regret, other_regret = (format_number(advice[key], 3) for key in ("regret", "other_regret"))
-    if advice["rate"] == 0:
-        printer.text(
-            f"Recommendation: use {name} without looks; no look is worth its cost. Predicted regret: "
-            f"{regret} ({other}: {other_regret})."
-        )
-        return
-    cost = f", {format_number(advice['net'], 3)} after their cost" if "net" in advice else ""
-    printer.text(
-        f"Recommendation: use {name} with {format_number(round(advice['looks']))} looks "
-        f"(ε = {format_number(advice['rate'], 2)}). Predicted regret: {regret} instead of "
-        f"{format_number(advice['regret_without_looks'], 3)} without looks. The looks save "
-        f"{format_number(advice['saving'], 3)}{cost}. ({other} with the same looks: {other_regret}.)"
-    )
-    early = advice["early"]
-    if advice["regret"] - early["regret"] > early["error"]:
-        printer.text(
-            f"When: early, if possible. At rates min(1, A/t) with A = "
-            f"{format_number(early['scale'], 3)}, as many looks reduce the regret to "
-            f"{format_number(early['regret'], 3)}, give or take {format_number(early['error'], 2)}."
-        )
-    else:
-        printer.text("When: at any time. Early looks are not predicted to be significantly better.")
-    weights = planned["weights"]
-    best = " ".join(format_number(weight, 3) for weight in weights["optimal"][0])
-    is_range = len(weights["optimal"]) > 1
-    where = "equal weights on all arms but the best" if is_range else f"weights {shorten(best)}"
-    printer.text(
-        f"Where: let the policy choose. A passive observer should use {where}; uniform weights cost "
-        f"UCB about {format_number(weights['uniform_costs']['mean'], 3)} more regret."
-    )
-    stage = plateau_stage(planned)
-    after = "" if stage <= planned["setting"]["horizon"] else ", which is beyond the horizon"
-    printer.text(f"At this rate, regret hardly grows after stage {format_number(stage, 2)}{after}.")
-
-
-def plateau_stage(planned: dict[str, Any]) -> float:
-    """Return the stage from which regret hardly grows at the recommended rate."""
-    import numpy as np
-
-    advice, rates = planned["advice"], planned["rates"][1:]
-    stages = planned["plateau"][advice["policy"]]["worst"][1:]
-    return float(np.exp(np.interp(np.log(advice["rate"]), np.log(rates), np.log(stages))))
-
-
-def make_rows(planned: dict[str, Any], observers: list[str]) -> list[list[str]]:
-    """Return the rows of the table of predictions: no looks first, then every sixth rate."""
-    from kibitz.cli.output import format_number
-
-    is_range = len(planned["setting"]["problems"]) > 1
-
-    def cell(summary: dict[str, Any], k: int) -> str:
-        mean, worst = summary["mean"][k], summary["worst"][k]
-        if is_range:
-            return f"{format_number(mean, 3)} ({format_number(worst, 3)})"
-        return format_number(mean)
-
-    return [
-        [
-            format_number(planned["rates"][k], 2),
-            format_number(round(planned["looks"][k])),
-            *(cell(planned["regret"][observer], k) for observer in observers),
-            *(cell(planned["early"]["regret"][observer], k) for observer in observers),
-        ]
-        for k in [0, *range(1, len(planned["rates"]), 6)]
-    ]
-
-
-def print_accuracy(accuracy: dict[str, Any], observers: list[str], printer: "Printer") -> None:
-    """Print the accuracy of the predictions, as measured in our tests."""
-
-    def percent(kind: str) -> str:
-        return f"{100 * accuracy[kind]['nine_of_ten']:.0f} %"
-
-    steady = [f"{percent(observer)} ({LABELS[observer]})" for observer in observers]
-    early = [percent(f"{o}, early" if f"{o}, early" in accuracy else "early") for o in observers]
-    printer.text(
-        f"Accuracy: in our tests, 90 % of predictions were within {' or '.join(steady)} of the "
-        f"simulated regret; for early looks, within {' and '.join(early)} of the regret without "
-        "looks."
-    )
-
-
-def print_alternatives(planned: dict[str, Any], observers: list[str], printer: "Printer") -> None:
-    """Print the best number of looks, and its regret plus cost, for each policy not recommended."""
-    from kibitz.cli.output import format_number
-
-    def total(observer: str) -> str:
-        alone = planned["regret"][observer]["mean"][0]
-        return format_number(alone - planned["best"][observer]["net"], 3)
-
-    recommended = planned["advice"]["policy"]
-    for observer in observers:
-        if observer == recommended:
-            continue
-        best, size = planned["best"][observer], "without looks"
-        if best["rate"] > 0:
-            looks, rate = format_number(round(best["looks"])), format_number(best["rate"], 2)
-            size = f"with {looks} looks (ε = {rate})"
-        printer.text(
-            f"Alternative: {LABELS[observer]} {size}. Its regret plus cost is {total(observer)}, "
-            f"against {total(recommended)} for {LABELS[recommended]}."
-        )
-
-
-def print_points(simulation: dict[str, Any], printer: "Printer") -> None:
-    """Print a table of the predicted and the simulated regret."""
-    from kibitz.cli.output import format_mean, format_number
-
-    rows = [
-        [
-            format_number(point["gaps"][1], 3),
-            format_number(point["rate"], 2),
-            LABELS[point["observer"]] + (", early" if point["early"] else ""),
-            format_number(point["predicted"]),
-            format_mean(point["mean"], point["sem"]),
-            f"{point['predicted'] / point['mean']:.2f}" if point["mean"] > 0 else "–",
-        ]
-        for point in simulation["points"]
-    ]
-    printer.table(
-        f"predicted and simulated regret, {simulation['runs']:,} runs, seed {simulation['seed']}",
-        ["gap", "ε", "policy", "predicted", "simulated ± s.e.", "ratio"],
-        rows,
-        lead=3,
-        left=("policy",),
-    )
+    kind = "bernoulli" if logged_problem.is_binary else "gaussian"
+    return {
+        "rewards": kind,
+        "scale": logged_problem.scale,
+        "delta": logged_problem.delta,
+        "arms": arms,
+    }

@@ -13,39 +13,45 @@ def policies() -> None:
 
     from kibitz.policies import POLICIES
 
-    for name, make in POLICIES.items():
-        defaults = inspect.signature(make).parameters.values()
-        call = f"{name}({', '.join(f'{p.name}={p.default!r}' for p in defaults)})"
-        summary = (inspect.getdoc(make) or "").splitlines()[0].removeprefix("Return ")
-        print(textwrap.fill(call, 80, subsequent_indent=" " * (len(name) + 1)))
+    for name, make_policy in POLICIES.items():
+        parameters = inspect.signature(make_policy).parameters.values()
+        call_text = f"{name}({', '.join(f'{p.name}={p.default!r}' for p in parameters)})"
+        summary = (inspect.getdoc(make_policy) or "").splitlines()[0].removeprefix("Return ")
+        print(textwrap.fill(call_text, 80, subsequent_indent=" " * (len(name) + 1)))
         print(textwrap.indent(textwrap.fill(summary, 76), "    "))
 
 
 def parse_policies(specs: Sequence[str]) -> dict[str, Any]:
-    """Return a dict of the policies described by specs such as "ucb:exploration=2", by spec."""
+    """Return the policies that specs such as "ucb:exploration=2" describe, by spec."""
     import inspect
 
     from kibitz.cli.option import OptionError, suggest
     from kibitz.policies import POLICIES
     from kibitz.policies.spec import from_spec
 
-    parsed: dict[str, Any] = {}
+    policies: dict[str, Any] = {}
     for spec in specs:
-        name, words = split_spec(spec, list(POLICIES))
-        if spec in parsed:
+        name, value_texts = split_spec(spec, list(POLICIES))
+        if spec in policies:
             raise OptionError(f"--policy {spec} is given twice; give each policy once")
-        known = inspect.signature(POLICIES[name], eval_str=True).parameters
-        for parameter in words:
-            if parameter not in known:
-                hint = suggest(parameter, list(known)) or f"; it takes {', '.join(known)}"
+        allowed_parameters = inspect.signature(POLICIES[name], eval_str=True).parameters
+        for parameter in value_texts:
+            if parameter not in allowed_parameters:
+                hint = (
+                    suggest(parameter, list(allowed_parameters))
+                    or f"; it takes {', '.join(allowed_parameters)}"
+                )
                 raise OptionError(f"--policy {name} has no parameter {parameter!r}{hint}")
         try:
-            values = {p: parse_parameter(word, known[p].annotation, p) for p, word in words.items()}
+            values = {
+                p: parse_parameter(value_text, allowed_parameters[p].annotation, p)
+                for p, value_text in value_texts.items()
+            }
             scale = values.pop("scale", None)
-            parsed[spec] = from_spec({"name": name, "parameters": values, "scale": scale})
+            policies[spec] = from_spec({"name": name, "parameters": values, "scale": scale})
         except (ValueError, OptionError) as error:  # the error names a parameter, not a flag
             raise OptionError(f"--policy {name}: {error}") from None
-    return parsed
+    return policies
 
 
 def split_spec(spec: str, names: Sequence[str]) -> tuple[str, dict[str, str]]:
@@ -53,29 +59,29 @@ def split_spec(spec: str, names: Sequence[str]) -> tuple[str, dict[str, str]]:
     from kibitz._validation import short_repr
     from kibitz.cli.option import OptionError, suggest
 
-    name, _, rest = spec.partition(":")
+    name, _, parameters_text = spec.partition(":")
     if name not in names:
         hint = suggest(name, names) or f"; choose one of {', '.join(names)}"
         raise OptionError(f"--policy: unknown policy {short_repr(name)}{hint}")
     parameters: dict[str, str] = {}
-    for part in filter(None, rest.split(",")):
-        parameter, equals, value = part.partition("=")
-        if not equals or not value:
-            form = "NAME or NAME:PARAMETER=VALUE,..."
-            raise OptionError(f"--policy must have the form {form}, got {short_repr(spec)}")
+    for assignment in filter(None, parameters_text.split(",")):
+        parameter, equals_sign, value = assignment.partition("=")
+        if not equals_sign or not value:
+            expected_form = "NAME or NAME:PARAMETER=VALUE,..."
+            raise OptionError(f"--policy must have the form {expected_form}, got {short_repr(spec)}")
         if parameter in parameters:
-            raise OptionError(f"--policy {name}: {parameter} is given twice, got {short_repr(spec)}")
+            raise OptionError(f"--policy {name}: {parameter} is given twice in {short_repr(spec)}")
         parameters[parameter] = value
     return name, parameters
 
 
-def parse_parameter(word: str, annotation: Any, name: str) -> Any:
+def parse_parameter(value_text: str, annotation: Any, name: str) -> Any:
     """Parse the value of a policy's parameter, as its annotation says: bool, float, int or str."""
     from kibitz.cli.option import parse_bool, parse_integer, parse_number
 
-    kinds = getattr(annotation, "__args__", (annotation,))  # the types in `int | None`
-    if bool in kinds:
-        return parse_bool(word, name)
-    if float in kinds:
-        return parse_number(word, name)
-    return parse_integer(word, name) if int in kinds else word
+    value_types = getattr(annotation, "__args__", (annotation,))  # the types in `int | None`
+    if bool in value_types:
+        return parse_bool(value_text, name)
+    if float in value_types:
+        return parse_number(value_text, name)
+    return parse_integer(value_text, name) if int in value_types else value_text

@@ -10,16 +10,22 @@ Rewards = Literal["gaussian", "bernoulli"]
 
 REPORTS = "Reports"  # title of a panel in the help
 EXAMPLES = """\
-kibitz rehearse --policy ucb_double:exploration=1 --means 0.1,0.3 \\
-    --rewards bernoulli --horizon 200 --delay 20 --loss 0.1 --duplicates 0.1
+kibitz rehearse --means 0.1,0.3 --rewards bernoulli --horizon 200 \\
+    --delay 20 --loss 0.1 --duplicates 0.1
+kibitz rehearse --means 0.1,0.3 --rewards bernoulli --horizon 200 \\
+    --delay 20 --patience 50 --silence 0
 """
 
 
 def rehearse(
     means: Annotated[Numbers, option.numbers("--means", "Mean of each arm: 2,1.8,0.5", PROBLEM)],
     policy: Annotated[
-        str, option.policy("A policy, such as ucb or ucb:exploration=2 (see `kibitz policies`)")
-    ],
+        str,
+        option.policy(
+            "A policy, such as ucb:exploration=2 (see `kibitz policies`; default: kibitzer for these "
+            "rewards)"
+        ),
+    ] = "",
     horizon: Annotated[int, option.simulation_option("horizon")] = 1000,
     runs: Annotated[int, option.simulation_option("runs")] = 5,
     seed: Annotated[int, option.simulation_option("seed")] = SEED,
@@ -36,7 +42,7 @@ def rehearse(
         ),
     ] = None,
     delay: Annotated[
-        int, option.integer("--delay", "Stages until a reward is reported", REPORTS, least=0)
+        int, option.integer("--delay", "Stages until a reward is reported", REPORTS, minimum=0)
     ] = 0,
     loss: Annotated[
         float, option.number("--loss", "Probability that a report is lost", REPORTS)
@@ -47,6 +53,15 @@ def rehearse(
     patience: Annotated[
         float | None, option.number("--patience", "Stages that the agent waits for a report", REPORTS)
     ] = None,
+    silence: Annotated[
+        str,
+        option.text(
+            "--silence",
+            "forget|NUMBER",
+            "The reward that a missing report means; this reward is never reported",
+            REPORTS,
+        ),
+    ] = "forget",
     rate: Annotated[
         float, option.number("--rate", "Probability of a look at a stage, ε from 0 to 1", LOOKS)
     ] = 0.0,
@@ -66,28 +81,30 @@ def rehearse(
 
     if plot:
         option.check_plot(plot)
-    [player] = parse_policies([policy]).values()
+    policy = policy or f"kibitzer:rewards={rewards}"
+    [policy_object] = parse_policies([policy]).values()
     problem = make_problem(rewards, means, sd)
     from kibitz.live.agent.rehearse import rehearse as run
     from kibitz.model.feedback import active, bandit
     from kibitz.simulation.simulate import simulate
 
     with progress_bar() as progress:
-        simulated = simulate(
-            problem, active(rate) if rate else bandit(), {"simulator": player}, horizon=horizon,
-            runs=runs, seed=seed, engine="step", progress=progress,
+        simulated_data = simulate(
+            problem, active(rate) if rate else bandit(), {"simulator": policy_object},
+            horizon=horizon, runs=runs, seed=seed, engine="step", progress=progress,
         )  # fmt: skip
         data = run(
-            problem, player, horizon=horizon, runs=runs, seed=seed, delay=delay, loss=loss,
-            duplicates=duplicates, rate=rate, patience=patience, store=store or None,
-            beside=simulated, progress=progress,
+            problem, policy_object, horizon=horizon, runs=runs, seed=seed, delay=delay, loss=loss,
+            duplicates=duplicates, rate=rate, patience=patience,
+            silence=option.parse_silence(silence), store=store or None,
+            beside=simulated_data, progress=progress,
         )  # fmt: skip
     if plot:
         from kibitz.plotting.figures import draw_regret_curves, save_figure
 
         title = f"{policy}: delay {delay}, loss {loss:g}, duplicates {duplicates:g}"
         save_figure(draw_regret_curves(data, title), Path(plot))
-    final = {
+    final_regret = {
         str(label): data["final_regret"].sel(policy=label).to_numpy()
         for label in data["policy"].to_numpy()
     }
@@ -95,7 +112,7 @@ def rehearse(
     if as_json:
         print_json(
             {
-                "regret": {label: values.tolist() for label, values in final.items()},
+                "regret": {label: values.tolist() for label, values in final_regret.items()},
                 "n_duplicates": n_duplicates.tolist(),
             }
         )
@@ -103,7 +120,7 @@ def rehearse(
     printer = Printer(100)
     rows = [
         [label, *(format_number(value) for value in (v.mean(), v.min(), v.max()))]
-        for label, v in final.items()
+        for label, v in final_regret.items()
     ]
     title = f"regret after {horizon:,} stages, {runs:,} runs"
     printer.table(title, ("", "mean", "smallest", "largest"), rows)

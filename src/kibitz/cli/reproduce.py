@@ -39,7 +39,7 @@ def reproduce(
 
     with open_cluster(options["executor"]) as options["executor"], progress_bar() as progress:
         sections = run(out, only=only or [], runs=runs, quick=quick, progress=progress, **options)
-    words = ("experiment", "verdict", "measured")
+    text_columns = ("experiment", "verdict", "measured")
     for title, is_paper in (("the paper's experiments", True), ("our experiments", False)):
         rows = [
             [str(section.number), section.title, str(section.verdict), section.verdict.summary]
@@ -48,5 +48,7 @@ def reproduce(
         ]
         if rows:
             title = f"{title}, seed {options['seed']}"
-            Printer(140).table(title, ["", *words], rows, left=words, folded=words)
+            Printer(140).table(
+                title, ["", *text_columns], rows, left=text_columns, folded=text_columns
+            )
     print(f"written to {Path(out) / 'report.html'}")

@@ -13,7 +13,7 @@ kibitz serve --store shop.db --port 8765
 def serve(
     store: Store,
     port: Annotated[
-        int, option.integer("--port", "Port to listen on; 0 for any free port", least=0)
+        int, option.integer("--port", "Port to listen on; 0 for any free port", minimum=0)
     ] = 8765,
     host: Annotated[
         str, option.text("--host", "ADDRESS", "Bind address; other than 127.0.0.1, it needs tokens")
@@ -36,17 +36,18 @@ def serve(
     from kibitz.live.store import connect
 
     whole(port, "--port", 0, 65535)
-    opened = connect(store, create=False)
+    connection = connect(store, create=False)
     try:
-        if not is_local(host) and not list_tokens(opened):
+        if not is_local(host) and not list_tokens(connection):
             raise option.OptionError(
-                f"--host {host} lets other machines in, but the store has no tokens; create one "
-                "with `kibitz token create`, or use --host 127.0.0.1"
+                f"--host {host} lets other machines in, but the store has no tokens; create a "
+                "token with `kibitz token create`, or use --host 127.0.0.1"
             )
-        socket = listen(host, port)
+        listening_socket = listen(host, port)
     except BaseException:
-        opened.close()
+        connection.close()
         raise
-    name = f"[{host}]" if ":" in host else host
-    print(f"serving {store} on http://{name}:{socket.getsockname()[1]}", flush=True)
-    create_server(create_app(opened, ROUTES)).run(sockets=[socket])
+    url_host = f"[{host}]" if ":" in host else host
+    port = listening_socket.getsockname()[1]
+    print(f"serving {connection.display_url} on http://{url_host}:{port}", flush=True)
+    create_server(create_app(connection, ROUTES)).run(sockets=[listening_socket])

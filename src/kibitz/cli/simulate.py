@@ -103,11 +103,11 @@ def simulate(
 
     if plot:
         option.check_plot(plot)
-    out, runs = options["file"], options["runs"]
-    if out and out.endswith(".zarr"):
-        option.check_installed("zarr", "zarr", f"--out {out}")
-    elif out:
-        check_target(out, "--out")
+    out_file, runs = options["file"], options["runs"]
+    if out_file and out_file.endswith(".zarr"):
+        option.check_installed("zarr", "zarr", f"--out {out_file}")
+    elif out_file:
+        check_target(out_file, "--out")
     policies = parse_policies(policy)
     problem = load_problem(log, means, sd) if log else make_problem(rewards, means, sd)
     feedback = make_feedback(observer, rate, every, weights, looks, paid)
@@ -134,11 +134,11 @@ def simulate(
         print_json(summarize(data))
     else:
         print_regret(data, arms)
-        for file in filter(None, (out, plot)):
+        for file in filter(None, (out_file, plot)):
             print(f"written to {file}")
-    if (complete := data.sizes["run"]) < runs:
+    if (n_complete := data.sizes["run"]) < runs:
         if not as_json:
-            print(f"stopped after {complete:,} of {runs:,} runs")
+            print(f"stopped after {n_complete:,} of {runs:,} runs")
         raise KeyboardInterrupt  # `main` prints the message
     if window is not None:
         window.wait_until_closed()
@@ -150,7 +150,7 @@ def load_problem(log: str, means: list[float] | None, sd: list[float] | None) ->
 
     for flag, value in {"--means": means, "--sd": sd}.items():
         if value is not None:
-            raise OptionError(f"{flag} cannot be used with --log, which has the rewards; drop one")
+            raise OptionError(f"{flag} cannot be used with --log, which has the rewards; omit {flag}")
     return from_log(log)
 
 
@@ -161,8 +161,8 @@ def make_problem(rewards: Rewards, means: list[float] | None, sd: list[float] | 
     from kibitz.model.problem import bernoulli, gaussian
 
     if rewards == "gaussian":
-        spread = sd or [1.0]
-        return gaussian(means, spread[0] if len(spread) == 1 else spread)
+        sds = sd or [1.0]
+        return gaussian(means, sds[0] if len(sds) == 1 else sds)
     if rewards == "bounded":
         raise OptionError("--rewards bounded needs --log, a file with rewards in [0, 1]")
     if sd:
@@ -184,20 +184,26 @@ def make_feedback(
     if observer in {"bandit", "full"}:
         flags = {"--rate": rate, "--every": every, "--weights": weights, "--paid": paid or None}
         flags["--looks"] = None if looks == 1 else looks
-        name = "the default observer, bandit," if observer == "bandit" else "the observer full"
-        reason = f"{name} has no looks" if observer == "bandit" else f"{name} sees every arm"
+        observer_text = (
+            "the default observer, bandit," if observer == "bandit" else "the observer full"
+        )
+        reason = (
+            f"{observer_text} has no looks"
+            if observer == "bandit"
+            else f"{observer_text} sees every arm"
+        )
         for flag, value in flags.items():
             if value is not None:
-                needed = "" if flag == "--weights" else " or --observer active"
-                raise OptionError(f"{flag} needs --observer passive{needed} ({reason})")
+                alternative = "" if flag == "--weights" else " or --observer active"
+                raise OptionError(f"{flag} needs --observer passive{alternative} ({reason})")
         return feedback.full() if observer == "full" else feedback.bandit()
     if observer == "active" and weights is not None:
         raise OptionError(
             "--weights needs --observer passive (with --observer active, the policy chooses the arm)"
         )
     if (rate is None) == (every is None):
-        count = "" if rate is None else ", not both"
-        raise OptionError(f"--observer {observer} needs --rate or --every{count}")
+        hint = "" if rate is None else ", not both"
+        raise OptionError(f"--observer {observer} needs --rate or --every{hint}")
     arrivals: Any = rate if every is None else feedback.every(every)
     if observer == "active":
         return feedback.active(arrivals, looks=looks, paid=paid)
@@ -210,24 +216,26 @@ def summarize(data: "xarray.Dataset") -> dict[str, Any]:
     """Return the result of a simulation as plain data, for --json."""
     policies = {}
     for label in data["policy"].to_numpy():
-        one = data.sel(policy=label).compute()  # reads from disk if the result is a Zarr folder
-        final, curve = one["final_regret"], one["regret"]
-        quantiles = final.quantile([0.1, 0.25, 0.5, 0.75, 0.9]).to_numpy().tolist()
-        low, high = curve.quantile([0.25, 0.75], "run").to_numpy().tolist()
+        policy_data = data.sel(
+            policy=label
+        ).compute()  # reads from disk if the result is a Zarr folder
+        final_regret, regret_curve = policy_data["final_regret"], policy_data["regret"]
+        quantiles = final_regret.quantile([0.1, 0.25, 0.5, 0.75, 0.9]).to_numpy().tolist()
+        low, high = regret_curve.quantile([0.25, 0.75], "run").to_numpy().tolist()
         policies[str(label)] = {
             "regret": {
-                "mean": float(final.mean()),
-                "sem": standard_error(final),
+                "mean": float(final_regret.mean()),
+                "sem": standard_error(final_regret),
                 **dict(zip(("q10", "q25", "median", "q75", "q90"), quantiles, strict=True)),
             },
             "curve": {
-                "stages": one["stage"].to_numpy().tolist(),
-                "mean": curve.mean("run").to_numpy().tolist(),
+                "stages": policy_data["stage"].to_numpy().tolist(),
+                "mean": regret_curve.mean("run").to_numpy().tolist(),
                 "q25": low,
                 "q75": high,
             },
-            "n_pulls": one["n_pulls"].mean("run").to_numpy().tolist(),
-            "n_looks": one["n_looks"].mean("run").to_numpy().tolist(),
+            "n_pulls": policy_data["n_pulls"].mean("run").to_numpy().tolist(),
+            "n_looks": policy_data["n_looks"].mean("run").to_numpy().tolist(),
         }
     fingerprint = json.loads(data.attrs["fingerprint"])
     fingerprint |= {"runs": data.sizes["run"], "engine": json.loads(data.attrs["engine"])}
@@ -235,17 +243,17 @@ def summarize(data: "xarray.Dataset") -> dict[str, Any]:
     return {"fingerprint": fingerprint, "policies": policies}
 
 
-def standard_error(final: "xarray.DataArray") -> float:
-    """Return the standard error of the mean over runs; 0 for a single run."""
-    runs = final.sizes["run"]
-    return float(final.std(ddof=1)) / math.sqrt(runs) if runs > 1 else 0.0
+def standard_error(final_regret: "xarray.DataArray") -> float:
+    """Return the standard error of the mean final regret over runs; 0 for a single run."""
+    n_runs = final_regret.sizes["run"]
+    return float(final_regret.std(ddof=1)) / math.sqrt(n_runs) if n_runs > 1 else 0.0
 
 
-def format_regret(final: "xarray.DataArray") -> str:
-    """Format the mean over runs, with its standard error."""
+def format_regret(final_regret: "xarray.DataArray") -> str:
+    """Format the mean final regret over runs, with its standard error."""
     from kibitz.cli.output import format_mean
 
-    return format_mean(float(final.mean()), standard_error(final))
+    return format_mean(float(final_regret.mean()), standard_error(final_regret))
 
 
 def print_regret(data: "xarray.Dataset", arms: bool = False) -> None:
@@ -256,9 +264,9 @@ def print_regret(data: "xarray.Dataset", arms: bool = False) -> None:
     data = data[["final_regret", "n_pulls", "n_looks"]].compute()  # may read a Zarr folder
     rows = []
     for label in data["policy"].to_numpy():
-        final = data["final_regret"].sel(policy=label)
-        quartiles = final.quantile([0.25, 0.5, 0.75]).to_numpy()
-        rows.append([str(label), format_regret(final), *map(format_number, quartiles)])
+        final_regret = data["final_regret"].sel(policy=label)
+        quartiles = final_regret.quantile([0.25, 0.5, 0.75]).to_numpy()
+        rows.append([str(label), format_regret(final_regret), *map(format_number, quartiles)])
     printer = Printer(120)
     printer.table(
         f"regret after {setting['horizon']:,} stages, {data.sizes['run']:,} runs",
@@ -277,10 +285,10 @@ def print_shares(data: "xarray.Dataset", printer: "Printer") -> None:
 
     rows = []
     for label in data["policy"].to_numpy():
-        for kind in ("pulls", "looks"):
-            counts = data[f"n_{kind}"].sel(policy=label).mean("run").to_numpy()
+        for observation in ("pulls", "looks"):
+            counts = data[f"n_{observation}"].sel(policy=label).mean("run").to_numpy()
             if total := counts.sum():
                 shares = [format_number(100 * count / total, 3) for count in counts]
-                rows.append([str(label), kind, *shares])
+                rows.append([str(label), observation, *shares])
     columns = ["policy", "", *(f"arm {k}" for k in range(1, data.sizes["arm"] + 1))]
     printer.table("share of each arm, %", columns, rows, lead=2, left=("",))

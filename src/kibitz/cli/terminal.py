@@ -12,7 +12,7 @@ REPLACEMENTS = {
     **dict.fromkeys("│┃║", "|"),
     **dict(zip("⁰¹⁴⁵⁶⁷⁸⁹⁻", "01456789-", strict=True)),
 }  # fmt: skip
-HANDLER = "kibitz-ascii"
+HANDLER_NAME = "kibitz-ascii"
 
 
 def replace_unencodable(error: UnicodeError) -> tuple[str, int]:
@@ -24,13 +24,13 @@ def replace_unencodable(error: UnicodeError) -> tuple[str, int]:
     return "".join((corners | REPLACEMENTS).get(letter, "?") for letter in letters), error.end
 
 
-codecs.register_error(HANDLER, replace_unencodable)
+codecs.register_error(HANDLER_NAME, replace_unencodable)
 
 
 def to_encodable(text: str, stream: TextIO) -> str:
-    """Return a text as a stream will print it. The width of a table depends on the printed text."""
+    """Return a text with the replacements that a stream will print, to compute the text's width."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
-    return text.encode(encoding, HANDLER).decode(encoding)
+    return text.encode(encoding, HANDLER_NAME).decode(encoding)
 
 
 def set_error_handler(*streams: TextIO) -> None:
@@ -38,4 +38,4 @@ def set_error_handler(*streams: TextIO) -> None:
     for stream in streams:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None and not stream.encoding.lower().startswith("utf"):
-            reconfigure(errors=HANDLER)
+            reconfigure(errors=HANDLER_NAME)

@@ -8,16 +8,16 @@ from kibitz.cli import option
 from kibitz.cli.agent import AsJson, Store, open_store, print_values
 from kibitz.cli.command import add_command, format_examples
 
-CREATE = "kibitz token create --store shop.db --role play --agent checkout"
+CREATE_EXAMPLE = "kibitz token create --store shop.db --role play --agent checkout"
 
 app = typer.Typer(
     no_args_is_help=True,
     help="Create, list and revoke the access tokens of a store.",
-    epilog=format_examples(CREATE),
+    epilog=format_examples(CREATE_EXAMPLE),
 )
 
 
-@add_command(app, CREATE)
+@add_command(app, CREATE_EXAMPLE)
 def create(
     store: Store,
     role: Annotated[
@@ -36,8 +36,8 @@ def create(
     """Create a token and print it; the store keeps only a hash of it."""
     from kibitz.live.service.auth import create_token
 
-    with open_store(store) as opened:
-        print_values({"token": create_token(opened, role, agent or None)}, as_json)
+    with open_store(store) as connection:
+        print_values({"token": create_token(connection, role, agent or None)}, as_json)
 
 
 @add_command(app, "kibitz token list --store shop.db", name="list")
@@ -46,8 +46,8 @@ def list_tokens(store: Store, as_json: AsJson = False) -> None:
     from kibitz.cli.output import Printer, print_json
     from kibitz.live.service import auth
 
-    with open_store(store) as opened:
-        tokens = auth.list_tokens(opened)
+    with open_store(store) as connection:
+        tokens, url = auth.list_tokens(connection), connection.display_url
     if as_json:
         print_json({"tokens": [token._asdict() for token in tokens]})
         return
@@ -61,7 +61,7 @@ def list_tokens(store: Store, as_json: AsJson = False) -> None:
         for token in tokens
     ]
     columns = ("number", "role", "agent", "state")
-    Printer().table(f"tokens of {store}", columns, rows, left=columns)
+    Printer().table(f"tokens of {url}", columns, rows, left=columns)
 
 
 @add_command(app, "kibitz token revoke 1 --store shop.db")
@@ -75,5 +75,5 @@ def revoke(
     """Revoke a token; a running service rejects it within a second."""
     from kibitz.live.service.auth import revoke_token
 
-    with open_store(store) as opened:
-        print_values({"result": revoke_token(opened, number)}, as_json)
+    with open_store(store) as connection:
+        print_values({"result": revoke_token(connection, number)}, as_json)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kibitz.plotting.figures import Window
     from kibitz.plotting.race import Screen
 
-HEADS = ("policy", "mean ± s.e.", "regret against log t")
+HEADINGS = ("policy", "mean ± s.e.", "regret against log t")
 SPARKLINE_WIDTH = 24
 BLOCKS, ASCII = "▁▂▃▄▅▆▇█", "_.:-=+*#"  # characters of a sparkline, from low to high
 
@@ -45,46 +45,48 @@ class LiveTable:
 
     def __init__(self, live: "Live") -> None:
         self.live = live
-        self.task = self.words = ""
+        self.task = self.title_end = ""
         self.rows: list[list[str]] = []
 
-    def tell(self, what: str, share: float) -> None:
+    def tell(self, activity: str, share: float) -> None:
         """Show the current task and its progress."""
-        self.task = what if what.startswith("compiling") else f"{what}: {100 * share:.0f} %"
+        self.task = (
+            activity if activity.startswith("compiling") else f"{activity}: {100 * share:.0f} %"
+        )
         self._print()
 
-    def show(self, data: "xarray.Dataset", words: str) -> None:
-        """Show the mean regret over the completed runs; `words` is a part of the title."""
-        self.words, self.rows = words, []
+    def show(self, data: "xarray.Dataset", title_end: str) -> None:
+        """Show the mean regret over the completed runs; `title_end` is the end of the title."""
+        self.title_end, self.rows = title_end, []
         curves = data["regret"].mean("run").compute()
         for label in data["policy"].to_numpy():
-            final = data["final_regret"].sel(policy=label).compute()
-            line = sparkline(curves.sel(policy=label), curves.max())
-            row = [str(label), format_regret(final), line]
+            final_regret = data["final_regret"].sel(policy=label).compute()
+            curve_text = sparkline(curves.sel(policy=label), curves.max())
+            row = [str(label), format_regret(final_regret), curve_text]
             self.rows.append([to_encodable(cell, sys.stderr) for cell in row])
         self._print()
 
     def _print(self) -> None:
         from rich.table import Table
 
-        title = ", ".join(filter(None, (self.task, self.words)))
+        title = ", ".join(filter(None, (self.task, self.title_end)))
         table = Table(title=title, title_justify="left")
-        for head in HEADS:
-            table.add_column(to_encodable(head, sys.stderr), no_wrap=True)
+        for heading in HEADINGS:
+            table.add_column(to_encodable(heading, sys.stderr), no_wrap=True)
         for row in self.rows:
             table.add_row(*row)
         self.live.update(table if self.rows else title, refresh=True)
 
 
-def sparkline(regret: "xarray.DataArray", top: "xarray.DataArray") -> str:
+def sparkline(regret: "xarray.DataArray", max_regret: "xarray.DataArray") -> str:
     """Return a line of block characters: mean regret against the logarithm of the stage.
 
-    The highest block stands for the regret `top`.
+    The highest block stands for the regret `max_regret`.
     """
     import numpy as np
 
     stages = np.log(regret["stage"].to_numpy())
     heights = np.interp(np.linspace(0, stages[-1], SPARKLINE_WIDTH), stages, regret.to_numpy())
-    letters = BLOCKS if to_encodable(BLOCKS, sys.stderr) == BLOCKS else ASCII
-    places = heights / max(float(top), 1e-300) * (len(letters) - 1)
-    return "".join(letters[round(place)] for place in places)
+    characters = BLOCKS if to_encodable(BLOCKS, sys.stderr) == BLOCKS else ASCII
+    levels = heights / max(float(max_regret), 1e-300) * (len(characters) - 1)
+    return "".join(characters[round(level)] for level in levels)

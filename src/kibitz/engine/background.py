@@ -27,45 +27,45 @@ _compiling: dict[Hashable, "subprocess.Popen[bytes]"] = {}  # by the key of the 
 @contextmanager
 def compile_in_background(kernels: list[Kernel], n_processes: int) -> Iterator[None]:
     """Compile kernels in other processes, in the given order, while the `with` block runs."""
-    shares = assign_kernels(kernels, n_processes) if CAN_COMPILE else []
+    batches = assign_kernels(kernels, n_processes) if CAN_COMPILE else []
     with ExitStack() as stack:
-        for share in shares:
-            process = stack.enter_context(_process(share))
-            for kernel in share:
+        for batch in batches:
+            process = stack.enter_context(_run_process(batch))
+            for kernel in batch:
                 _compiling[kernel.key] = process
                 stack.callback(_compiling.pop, kernel.key, None)
         yield
 
 
 def assign_kernels(kernels: list[Kernel], n_processes: int) -> list[list[Kernel]]:
-    """Assign kernels to processes.
+    """Return one list of kernels for each process.
 
     Kernels with the same key go to the same process. Kernels that leap and kernels that do not leap
     go to different processes.
     """
-    kinds = [kind for leap in (False, True) if (kind := [k for k in kernels if k.leap == leap])]
-    shares: list[list[Kernel]] = []
-    for kind in kinds:
-        n, keys = max(1, n_processes // len(kinds)), list(dict.fromkeys(k.key for k in kind))
-        for nth in range(n):
-            shares.append([k for key in keys[nth::n] for k in kind if k.key == key])
-    return [share for share in shares if share]
+    groups = [group for leap in (False, True) if (group := [k for k in kernels if k.leap == leap])]
+    batches: list[list[Kernel]] = []
+    for group in groups:
+        n, keys = max(1, n_processes // len(groups)), list(dict.fromkeys(k.key for k in group))
+        for batch_index in range(n):
+            batches.append([k for key in keys[batch_index::n] for k in group if k.key == key])
+    return [batch for batch in batches if batch]
 
 
 def is_compiling(kernel: Kernel) -> bool:
-    """Return whether another process is compiling a kernel or will compile it."""
+    """Return whether a background process is compiling a kernel or will compile it."""
     process = _compiling.get(kernel.key)
     return process is not None and process.poll() is None and not kernel.is_ready()
 
 
 def wait_for(kernel: Kernel) -> None:
-    """Wait until a kernel is compiled or the process that compiles it has ended."""
+    """Wait until a kernel is compiled, or until its background process has ended."""
     while is_compiling(kernel):
         time.sleep(POLL_SECONDS)
 
 
 @contextmanager
-def _process(kernels: list[Kernel]) -> Iterator["subprocess.Popen[bytes]"]:
+def _run_process(kernels: list[Kernel]) -> Iterator["subprocess.Popen[bytes]"]:
     """Run a process that compiles kernels; kill the process at the end of the `with` block."""
     payloads = []
     for kernel in kernels:
@@ -90,9 +90,9 @@ def _process(kernels: list[Kernel]) -> Iterator["subprocess.Popen[bytes]"]:
 
 def compile_received() -> None:
     """Compile the kernels read from standard input; stop if a kernel cannot be stored."""
-    before = set(cache_folder().glob(f"*{SUFFIX}"))
+    stored_files = set(cache_folder().glob(f"*{SUFFIX}"))
     for payload in pickle.load(sys.stdin.buffer):
         with suppress(Exception):  # the main process will raise the error
             pickle.loads(payload).compile()
-        if before.issuperset(cache_folder().glob(f"*{SUFFIX}")):
+        if stored_files.issuperset(cache_folder().glob(f"*{SUFFIX}")):
             return

@@ -33,7 +33,7 @@ from kibitz.engine.numba_compat import (
 )
 
 MAX_FILES = 500  # largest number of files in the cache, of about 200 kB each
-LAYOUT = 9  # version of the file format; increasing it invalidates all cached files
+LAYOUT = 10  # version of the file format; increasing it invalidates all cached files
 VERSIONS = (LAYOUT, sys.version, np.__version__)
 SUFFIX = ".kernel"
 
@@ -50,16 +50,16 @@ def cached_dispatcher(function: Any, roots: Sequence[tuple[Any, Mark]] = (), **o
     """
     if numba.config.DISABLE_JIT:
         return function
-    content = content_hash((function, roots, options))
-    if content not in _dispatchers:
+    code_hash = content_hash((function, roots, options))
+    if code_hash not in _dispatchers:
         copy = link(function, roots)
-        copy.__qualname__ = f"{function.__name__}_{content[:24]}"  # makes the symbol unique
+        copy.__qualname__ = f"{function.__name__}_{code_hash[:24]}"  # makes the symbol unique
         dispatcher = numba.njit(error_model="numpy", **KERNEL, **options)(copy)
         if CAN_CACHE:
-            set_cache(dispatcher, _overload_cache(content))
-        _dispatchers[content] = dispatcher
-        _contents[dispatcher] = content
-    return _dispatchers[content]
+            set_cache(dispatcher, _overload_cache(code_hash))
+        _dispatchers[code_hash] = dispatcher
+        _contents[dispatcher] = code_hash
+    return _dispatchers[code_hash]
 
 
 _dispatchers: dict[str, Any] = {}
@@ -74,24 +74,24 @@ def is_compiled(dispatcher: Any, arguments: tuple[Any, ...]) -> bool:
     if signature in dispatcher.overloads:
         return True
     key = overload_key(signature, get_codegen(dispatcher))
-    return CAN_CACHE and _load(_path(_contents[dispatcher], key)) is not None
+    return CAN_CACHE and _load(_cache_path(_contents[dispatcher], key)) is not None
 
 
-def _overload_cache(content: str) -> OverloadCache:
+def _overload_cache(code_hash: str) -> OverloadCache:
     return OverloadCache(
-        lambda key: _load(_path(content, key)),
-        lambda key, data: _save(_path(content, key), data),
+        lambda key: _load(_cache_path(code_hash, key)),
+        lambda key, data: _save(_cache_path(code_hash, key), data),
         str(cache_folder()),
     )
 
 
-def _path(content: str, key: str) -> Path:
-    name = hashlib.sha256(repr((content, key, VERSIONS)).encode()).hexdigest()
+def _cache_path(code_hash: str, key: str) -> Path:
+    name = hashlib.sha256(repr((code_hash, key, VERSIONS)).encode()).hexdigest()
     return cache_folder() / f"{name}{SUFFIX}"
 
 
 def _load(path: Path) -> bytes | None:
-    """Return the content of a file, or None if it is missing or damaged."""
+    """Return the compiled code in a cache file, or None if the file is missing or damaged."""
     with contextlib.suppress(OSError):
         data = path.read_bytes()
         if hashlib.sha256(data[32:]).digest() == data[:32]:
@@ -103,5 +103,5 @@ def _save(path: Path, data: bytes) -> None:
     with contextlib.suppress(Exception):  # a full or read-only disk, or Ctrl-C inside LLVM
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, hashlib.sha256(data).digest() + data)
-        for old in sorted(path.parent.glob(f"*{SUFFIX}"), key=os.path.getmtime)[:-MAX_FILES]:
-            old.unlink()
+        for old_file in sorted(path.parent.glob(f"*{SUFFIX}"), key=os.path.getmtime)[:-MAX_FILES]:
+            old_file.unlink()

@@ -51,14 +51,14 @@ def make_arms(problem: Problem, scale: float) -> Arms:
 
 @jit
 def draw(arms: Arms, arm: int, stream: Stream) -> float:
-    """Draw a reward of `arm`; the random numbers that this uses do not depend on the arm."""
+    """Draw a reward of `arm`; each arm consumes the same random numbers of the stream."""
     if arms.kind == GAUSSIAN:
         return arms.means[arm] + arms.sds[arm] * normal(stream)
     u = uniform(stream)
     if arms.kind == BERNOULLI:
         return arms.success if u < arms.chances[arm] else 0.0
-    first = arms.offsets[arm]
-    return arms.values[first + int(u * (arms.offsets[arm + 1] - first))]
+    first_value = arms.offsets[arm]
+    return arms.values[first_value + int(u * (arms.offsets[arm + 1] - first_value))]
 
 
 # --------------------------------------------------------------------------------------------- looks
@@ -92,9 +92,9 @@ def make_looks(feedback: Feedback, gaps: Floats, horizon: int) -> Looks:
     elif callable(feedback.rate):
         arrivals = VARYING
         for stage in _sample_stages(horizon):
-            value = float(feedback.rate(stage))
-            if not 0 <= value <= 1:
-                raise ValueError(f"rate must be in [0, 1], got {value!r} at stage {stage}")
+            rate_value = float(feedback.rate(stage))
+            if not 0 <= rate_value <= 1:
+                raise ValueError(f"rate must be in [0, 1], got {rate_value!r} at stage {stage}")
     elif np.ndim(feedback.rate) == 1:
         arrivals, rates = LISTED, np.asarray(feedback.rate, dtype=float)
         if rates.size < horizon:
@@ -178,10 +178,12 @@ def make_next_arrival(rate_at: Any) -> Any:
                 return looks.first
             return stage + looks.period - (stage - looks.first) % looks.period
         if looks.arrivals == LISTED or looks.arrivals == VARYING:
-            for later in range(stage + 1, horizon + 1):
-                rate = looks.rates[later - 1] if looks.arrivals == LISTED else rate_at(later)
+            for later_stage in range(stage + 1, horizon + 1):
+                rate = (
+                    looks.rates[later_stage - 1] if looks.arrivals == LISTED else rate_at(later_stage)
+                )
                 if rng.random() < rate:
-                    return later
+                    return later_stage
                 if control[0] != 0:  # the user stopped the run
                     return NO_STAGE
         return NO_STAGE
@@ -198,10 +200,10 @@ def make_draw_look_arm(weight_at: Any) -> Any:
         u = rng.random()
         n_arms = looks.weights.shape[1]
         if looks.varying_weights:
-            total = 0.0
+            cumulative_weight = 0.0
             for arm in range(n_arms - 1):
-                total += weight_at(stage, arm)
-                if u < total:
+                cumulative_weight += weight_at(stage, arm)
+                if u < cumulative_weight:
                     return arm
             return n_arms - 1
         cumulative = looks.weights[stage - 1 if looks.weights.shape[0] > 1 else 0]

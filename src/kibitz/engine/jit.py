@@ -16,11 +16,13 @@ from weakref import WeakKeyDictionary
 
 import numba
 
-from kibitz._hashing import global_names, is_from_kibitz
+from kibitz._hashing import is_from_kibitz, list_global_names
 from kibitz._jit import Mark, get_mark
 from kibitz.engine.numba_compat import INLINE, PART
 
-_ours: "WeakKeyDictionary[Any, Any]" = WeakKeyDictionary()  # dispatchers of kibitz's own functions
+_own_dispatchers: "WeakKeyDictionary[Any, Any]" = (
+    WeakKeyDictionary()
+)  # dispatchers of kibitz's own functions
 
 
 def link(function: Any, roots: Sequence[tuple[Any, Mark]] = ()) -> FunctionType:
@@ -44,40 +46,42 @@ class _Linker:
 
     def __init__(self, roots: Sequence[tuple[Any, Mark]]) -> None:
         self.roots = {id(root): mark for root, mark in roots}
-        self.linked: dict[int, tuple[Any, Any]] = {}  # a function and its dispatcher, by id
+        self.dispatchers: dict[
+            int, tuple[Any, Any]
+        ] = {}  # function and dispatcher, by the function's id
 
     def resolve(self, value: Any) -> Any:
         """Return the dispatcher of a marked function; return any other value unchanged."""
         if not isinstance(value, FunctionType):
             return value
         mark = get_mark(value) or self.roots.get(id(value))
-        return value if mark is None else self.dispatcher(value, mark)
+        return value if mark is None else self.make_dispatcher(value, mark)
 
-    def dispatcher(self, function: FunctionType, mark: Mark) -> Any:
-        if id(function) in self.linked:
-            return self.linked[id(function)][1]
-        if function in _ours:
-            return _ours[function]
-        source: Any = mark.substitute or function
-        copy = _copy(source)
+    def make_dispatcher(self, function: FunctionType, mark: Mark) -> Any:
+        if id(function) in self.dispatchers:
+            return self.dispatchers[id(function)][1]
+        if function in _own_dispatchers:
+            return _own_dispatchers[function]
+        original: Any = mark.substitute or function
+        copy = _copy(original)
         dispatcher = numba.njit(**_options(mark))(copy)
-        self.linked[id(function)] = (
+        self.dispatchers[id(function)] = (
             function,
             dispatcher,
         )  # set before `fill`, because the function may be recursive
-        self.fill(copy, source)
+        self.fill(copy, original)
         if is_from_kibitz(function):
-            _ours[function] = dispatcher
+            _own_dispatchers[function] = dispatcher
         return dispatcher
 
     def fill(self, copy: Any, function: Any) -> None:
-        """Set the globals and the closure of a copy."""
-        for name in global_names(function.__code__):
+        """Give a copy the globals and the closure of its original, with marked functions replaced."""
+        for name in list_global_names(function.__code__):
             if name in function.__globals__:
                 copy.__globals__[name] = self.resolve(function.__globals__[name])
-        for empty, cell in zip(copy.__closure__ or (), function.__closure__ or (), strict=True):
+        for empty_cell, cell in zip(copy.__closure__ or (), function.__closure__ or (), strict=True):
             with contextlib.suppress(ValueError):  # the variable was never assigned
-                empty.cell_contents = self.resolve(cell.cell_contents)
+                empty_cell.cell_contents = self.resolve(cell.cell_contents)
 
 
 def _copy(function: Any) -> FunctionType:
@@ -108,11 +112,11 @@ def deferred_interrupts() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    interrupts, report = [], sys.unraisablehook
+    interrupts, original_hook = [], sys.unraisablehook
     sys.unraisablehook = lambda error: (
         interrupts.append(error.exc_type)
         if error.exc_type is not None and issubclass(error.exc_type, KeyboardInterrupt)
-        else report(error)
+        else original_hook(error)
     )
     try:
         yield
@@ -120,7 +124,7 @@ def deferred_interrupts() -> Iterator[None]:
         if not interrupts:
             raise
     finally:
-        sys.unraisablehook = report
+        sys.unraisablehook = original_hook
     if interrupts:
         raise KeyboardInterrupt
 

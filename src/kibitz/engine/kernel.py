@@ -63,13 +63,13 @@ class Kernel:
     @cached_property
     def key(self) -> Hashable:
         """A key that distinguishes kernels with different code within this process."""
-        varying = [f for f in (self.feedback.rate, self.feedback.weights) if callable(f)]
+        user_functions = [f for f in (self.feedback.rate, self.feedback.weights) if callable(f)]
         policy = self._compiled_policy()
-        functions: Any = (*policy.functions, *varying)
+        functions: Any = (*policy.functions, *user_functions)
         if not all(f is None or is_from_kibitz(f) for f in functions):
             functions = content_hash(functions)
-        callables = (callable(self.feedback.rate), callable(self.feedback.weights))
-        return functions, tuple(policy.constants), callables, self.leap
+        takes_functions = (callable(self.feedback.rate), callable(self.feedback.weights))
+        return functions, tuple(policy.constants), takes_functions, self.leap
 
     @cached_property
     def code_hash(self) -> str:
@@ -82,31 +82,32 @@ class Kernel:
         The disk is searched at most twice a second, because a search takes as long as playing ten
         thousand stages.
         """
-        key, now = self.key, time.monotonic()
-        if _next_check.get(key, 0.0) <= now:
-            ready = is_compiled(self._loop(), self._sample_arguments())
-            _next_check[key] = math.inf if ready else now + RECHECK_SECONDS
+        key, current_time = self.key, time.monotonic()
+        if _next_check.get(key, 0.0) <= current_time:
+            is_ready_now = is_compiled(self._get_loop(), self._make_empty_arguments())
+            _next_check[key] = math.inf if is_ready_now else current_time + RECHECK_SECONDS
         return _next_check[key] == math.inf
 
     def compile(self, announce: Callable[[], None] | None = None) -> None:
         """Load the kernel or compile it; call `announce` first if it must be compiled."""
-        if announce is not None and not is_compiled(self._loop(), self._sample_arguments()):
+        if announce is not None and not is_compiled(self._get_loop(), self._make_empty_arguments()):
             announce()
         try:
             with deferred_interrupts(), gc_disabled():
                 if self.generic:
-                    self._arguments(tuple(self.policy.params_for(1)))
-                self._loop()(*self._sample_arguments())
+                    self._make_arguments(tuple(self.policy.params_for(1)))
+                self._get_loop()(*self._make_empty_arguments())
         except numba_compat.COMPILE_ERRORS as error:
             raise CompileError(
-                f"numba cannot compile {self.policy.name}: {_reason(str(error))}{_place(str(error))}"
+                f"numba cannot compile {self.policy.name}: {_extract_reason(str(error))}"
+                f"{_extract_place(str(error))}"
             ) from error
         _next_check[self.key] = math.inf
 
     def play(self, environment: Environment, error: float, seeds: Array) -> None:
         """Play one run for each row of `seeds`."""
         params = tuple(self.policy.params_for(environment.horizon))
-        self._loop()(self._arguments(params), environment, error, seeds)
+        self._get_loop()(self._make_arguments(params), environment, error, seeds)
 
     def _compiled_policy(self) -> Policy:
         """Return the policy whose functions are compiled into the loop."""
@@ -115,7 +116,7 @@ class Kernel:
             return _generic_policy(self.policy.rule)
         return _tabulated_policy(self.policy) if self.table_size else self.policy
 
-    def _loop(self) -> Any:
+    def _get_loop(self) -> Any:
         key = self.key
         if key not in _loops:
             policy, feedback = self._compiled_policy(), self.feedback
@@ -125,13 +126,13 @@ class Kernel:
             _loops[key] = cached_dispatcher(play, roots, nogil=True)
         return _loops[key]
 
-    def _arguments(self, params: tuple[Any, ...]) -> tuple[Any, ...]:
+    def _make_arguments(self, params: tuple[Any, ...]) -> tuple[Any, ...]:
         """Return the parameters of the policy in the form that the loop expects."""
         if self.generic:
             return self._pointer, np.array(params, float)
         if self.table_size:
             index: Any = self.policy.index
-            return *params, *_tables(index, params, self.table_size, get_ident())
+            return *params, *_make_tables(index, params, self.table_size, get_ident())
         return params
 
     @cached_property
@@ -140,14 +141,14 @@ class Kernel:
         names, params = tuple(self.policy.constants), self.policy.params_for(1)
         return _compile_formula(self.policy.index, names, tuple(type(value) for value in params))
 
-    def _sample_arguments(self) -> tuple[Any, ...]:
+    def _make_empty_arguments(self) -> tuple[Any, ...]:
         """Return arguments of the right types that make the loop play zero runs."""
         params: Any = tuple(self.policy.params_for(1))
         if self.generic:
             params = (0, np.zeros(0))
         elif self.table_size:
             params = (*params, np.zeros(1), np.zeros(1))
-        return params, sample_environment(), 1e-9, make_seeds(0, 0, 0)
+        return params, make_empty_environment(), 1e-9, make_seeds(0, 0, 0)
 
 
 _loops: dict[Hashable, Any] = {}
@@ -162,22 +163,22 @@ def make_kernel(policy: Policy, feedback: Feedback, leap: bool, horizon: int) ->
     """
     size = table_size(horizon, feedback.looks)
     has_factors = policy.index is not None and policy.factors is not None
-    tabulated = has_factors and not leap and size <= MAX_TABLE_SIZE
-    return Kernel(policy, feedback, leap, table_size=size if tabulated else 0)
+    uses_tables = has_factors and not leap and size <= MAX_TABLE_SIZE
+    return Kernel(policy, feedback, leap, table_size=size if uses_tables else 0)
 
 
 def make_generic_kernel(policy: Policy, feedback: Feedback, leap: bool) -> Kernel | None:
     """Return the generic kernel for a policy, or None if the policy has no generic kernel."""
-    usable = numba_compat.CAN_CALL_POINTER and not numba.config.DISABLE_JIT
-    return Kernel(policy, feedback, leap, generic=True) if usable and policy.rule else None
+    can_call_index = numba_compat.CAN_CALL_POINTER and not numba.config.DISABLE_JIT
+    return Kernel(policy, feedback, leap, generic=True) if can_call_index and policy.rule else None
 
 
 @cache
-def sample_environment() -> Environment:
+def make_empty_environment() -> Environment:
     """Return an environment for zero runs, with the types that all environments have."""
     problem, stages = gaussian([0.0, 0.0]), np.array([1])
-    empty = np.zeros((0, 2), np.int64)
-    record = Record(stages, problem.gaps, False, np.zeros((0, 1)), empty, empty, np.zeros(0))
+    no_counts = np.zeros((0, 2), np.int64)
+    record = Record(stages, problem.gaps, False, np.zeros((0, 1)), no_counts, no_counts, np.zeros(0))
     control = np.zeros(3, np.int64)
     looks = make_looks(bandit(), problem.gaps, 1)
     return Environment(make_arms(problem, 1.0), looks, 1, new_streams(), record, control)
@@ -202,12 +203,12 @@ def _generic_policy(rule: StandardRule) -> Policy:
     return replace(policy, constants={"pointer": 0, "values": 0})
 
 
-def _compile_formula(index: Any, names: tuple[str, ...], kinds: tuple[type, ...]) -> int:
+def _compile_formula(index: Any, names: tuple[str, ...], types: tuple[type, ...]) -> int:
     """Compile an index as a function that takes its parameters as an array; return its pointer."""
     make_params: Any = params_type(names)
-    number = {float: "values[{}]", int: "int(values[{}])", bool: "values[{}] != 0"}
-    parts = [number[kind].format(n) for n, kind in enumerate(kinds)]
-    unpack = jit(eval(f"lambda values: ({''.join(part + ', ' for part in parts)})"))
+    templates = {float: "values[{}]", int: "int(values[{}])", bool: "values[{}] != 0"}
+    expressions = [templates[kind].format(n) for n, kind in enumerate(types)]
+    unpack = jit(eval(f"lambda values: ({''.join(expression + ', ' for expression in expressions)})"))
 
     def formula(values: Array, stage: int, counts: Array, arm: int, mean: float) -> Any:
         return float(index(make_params(*unpack(values)), stage, counts, arm, mean))
@@ -254,10 +255,10 @@ def _tabulated_index(growth: Any, width: Any, plain_init: Any) -> tuple[Any, Any
 
     def index(params: Any, stage: int, counts: Array, arm: int, mean: float) -> Any:
         # the lazy index also computes bounds for stages beyond the horizon, which no run reaches
-        growth_now = params.growths[min(stage, params.growths.size - 1)]
-        return mean + growth_now * params.widths[counts[arm]]
+        growth_factor = params.growths[min(stage, params.growths.size - 1)]
+        return mean + growth_factor * params.widths[counts[arm]]
 
-    def fill(params: Any) -> None:
+    def fill_tables(params: Any) -> None:
         growths, widths = params.growths, params.widths
         for stage in range(1, growths.size):
             growths[stage] = growth(params, stage)
@@ -265,18 +266,18 @@ def _tabulated_index(growth: Any, width: Any, plain_init: Any) -> tuple[Any, Any
             widths[count] = width(params, count)
         growths[0] = 1.0
 
-    fill = jit(fill)
+    fill_tables = jit(fill_tables)
 
     def init(params: Any, n_arms: int) -> Any:
         if params.growths[0] == 0:  # the tables are still empty
-            fill(params)
+            fill_tables(params)
         return plain_init(params, n_arms)
 
     return jit(index), jit(allocates=True)(init)
 
 
 @lru_cache(MAX_TABLES)
-def _tables(index: Any, params: Any, size: int, thread: int) -> tuple[Array, Array]:
+def _make_tables(index: Any, params: Any, size: int, thread: int) -> tuple[Array, Array]:
     """Return empty tables for one thread; the first run of the thread fills the tables."""
     return np.zeros(size), np.zeros(size)
 
@@ -284,24 +285,26 @@ def _tables(index: Any, params: Any, size: int, thread: int) -> tuple[Array, Arr
 # -------------------------------------------------------------------------------------------- errors
 
 
-def _reason(message: str) -> str:
+def _extract_reason(message: str) -> str:
     """Return the line of numba's message that states the error."""
-    context = (
+    context_prefixes = (
         "Failed in", "No implementation", ">>>", "There are", "- Of which", "Overload in",
         "With argument", "Rejected as", "During", "File ", "raised from", "TypingError: Failed",
     )  # fmt: skip
-    plain = re.search(r"name '(\w+)'.* Numba type of <class 'function'>", message)
-    if plain is not None:
-        return f"{plain[1]} is a plain function; decorate it with @kibitz.jit"
+    plain_function = re.search(r"name '(\w+)'.* Numba type of <class 'function'>", message)
+    if plain_function is not None:
+        return f"{plain_function[1]} is a plain function; decorate it with @kibitz.jit"
     lines = [line.strip() for line in message.splitlines() if line.strip()]
-    return next((line for line in lines if not line.startswith(context)), lines[0] if lines else "")
+    return next(
+        (line for line in lines if not line.startswith(context_prefixes)), lines[0] if lines else ""
+    )
 
 
-def _place(message: str) -> str:
+def _extract_place(message: str) -> str:
     """Return the last line of the user's code that numba's message mentions, as " (file, line n)"."""
-    ours = Path(__file__).resolve().parents[1]
+    package_folder = Path(__file__).resolve().parents[1]
     for file, line in reversed(re.findall(r'File "([^"]+)", line (\d+)', message)):
         path = Path(file).resolve()
-        if ours not in path.parents and "numba" not in path.parts:
+        if package_folder not in path.parents and "numba" not in path.parts:
             return f" ({file}, line {line})"
     return ""

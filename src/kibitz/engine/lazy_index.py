@@ -35,16 +35,16 @@ class Bounds(NamedTuple):
     """Upper bounds on the indices of all arms."""
 
     upper: Array  # inf if unknown, -inf for the leader and for arms that may not be pulled
-    now: Array  # one record of type NOW
+    status: Array  # one record of type STATUS
 
 
-NOW = np.dtype(
+STATUS = np.dtype(
     [
         ("leader", np.int64),  # the arm that was pulled last
-        ("ready", np.int64),  # whether every allowed arm has been tried (`View.tried`)
-        ("until", np.int64),  # the last stage at which the bounds are valid
+        ("all_tried", np.int64),  # whether every allowed arm has been tried (`View.tried`)
+        ("valid_until", np.int64),  # the last stage at which the bounds are valid
         ("reach", np.int64),  # the number of stages for which the next bounds will be valid
-        ("wasted", np.int64),  # the number of indices computed only because a bound was loose
+        ("n_wasted", np.int64),  # the number of indices computed only because a bound was loose
         ("pace", np.int64),  # the number of pulls that the next floor covers
     ],
     align=True,
@@ -54,16 +54,16 @@ NOW = np.dtype(
 @jit(allocates=True)
 def new_bounds(n_arms: int) -> Bounds:
     """Return new bounds, which the caller must `reset` before use."""
-    now = np.zeros(1, NOW)
-    now[0]["reach"] = 1
-    now[0]["pace"] = 1
-    return Bounds(np.zeros(n_arms), now)
+    status = np.zeros(1, STATUS)
+    status[0]["reach"] = 1
+    status[0]["pace"] = 1
+    return Bounds(np.zeros(n_arms), status)
 
 
 @jit
 def reset(bounds: Bounds, allowed: Array) -> None:
     """Invalidate all bounds; needed when the allowed arms change or the clock restarts."""
-    bounds.now[0]["ready"] = 0
+    bounds.status[0]["all_tried"] = 0
     for arm in range(allowed.size):
         bounds.upper[arm] = np.inf if allowed[arm] else -np.inf
 
@@ -87,53 +87,55 @@ def make_decision_functions(index: Any, additive: bool) -> tuple[Any, Any]:
         """Return an upper bound on an arm's index up to stage `until`, with a rounding tolerance."""
         stats = view.statistics
         mean = stats.sums[arm] / stats.n_observed[arm]
-        upper = index(params, until - view.origin, stats, arm, mean)
-        upper += ROUNDING * (1 + abs(upper))
-        return upper if upper > -np.inf else np.inf  # NaN gives no bound
+        upper_bound = index(params, until - view.origin, stats, arm, mean)
+        upper_bound += ROUNDING * (1 + abs(upper_bound))
+        return upper_bound if upper_bound > -np.inf else np.inf  # NaN gives no bound
 
     bound = jit(bound)
 
     def refresh_bounds(params: Any, view: View, stage: int, bounds: Bounds) -> None:
-        """Compute all bounds, and adapt their reach.
+        """Compute all bounds again, and adapt the number of stages for which they are valid.
 
         Computing all bounds in one loop costs little more than computing a few indices alone. Bounds
         with a longer reach are computed less often but are looser. The reach is adapted until both
         effects cost the same.
         """
-        now = bounds.now[0]
-        reach = now["reach"]
-        if SINGLE_INDEX_COST * now["wasted"] > view.allowed.size:
+        status = bounds.status[0]
+        reach = status["reach"]
+        if SINGLE_INDEX_COST * status["n_wasted"] > view.allowed.size:
             reach = max(1, reach - reach // 4)
-        elif stage == now["until"] + 1:  # after a leap, the reach stays the same
+        elif stage == status["valid_until"] + 1:  # after a leap, the reach stays the same
             reach = min(reach + reach // 8 + 1, 64 + stage - view.origin)
-        now["reach"], now["wasted"], now["until"] = reach, 0, stage + reach
+        status["reach"], status["n_wasted"], status["valid_until"] = reach, 0, stage + reach
         for arm in range(view.allowed.size):
             if bounds.upper[arm] > -np.inf:
                 bounds.upper[arm] = bound(params, view, stage + reach, arm)
 
     refresh_bounds = jit(refresh_bounds)
 
-    def mean_floor(params: Any, view: View, clock: int, arm: int, mean: float, rival: float) -> float:
-        """Return a floor: while an arm's mean is at least the floor, its index exceeds `rival`.
+    def mean_floor(
+        params: Any, view: View, clock: int, arm: int, mean: float, best_rival: float
+    ) -> float:
+        """Return a floor: while an arm's mean is at least the floor, its index exceeds `best_rival`.
 
-        The floor is infinite if the index does not exceed `rival` at `mean`.
+        The floor is infinite if the index does not exceed `best_rival` at `mean`.
         """
-        slack = index(params, clock, view.statistics, arm, mean) - rival
+        slack = index(params, clock, view.statistics, arm, mean) - best_rival
         floor = mean - 0.999 * slack
         if additive:
-            safe = slack > MIN_SAFE_LEAD * (1 + abs(rival))
+            is_safe = slack > MIN_SAFE_LEAD * (1 + abs(best_rival))
         else:
-            safe = slack > 0 and index(params, clock, view.statistics, arm, floor) > rival
-        return floor if safe or rival == -np.inf else np.inf
+            is_safe = slack > 0 and index(params, clock, view.statistics, arm, floor) > best_rival
+        return floor if is_safe or best_rival == -np.inf else np.inf
 
     mean_floor = jit(mean_floor)
 
     def decide(
-        params: Any, view: View, stage: int, last: int, bounds: Bounds, expect_same: bool
+        params: Any, view: View, stage: int, last_stage: int, bounds: Bounds, expect_same: bool
     ) -> tuple[int, float, int, float]:
         """Return the arm to pull, an upper bound on all other indices, `n_certain` and a floor.
 
-        The arm has the largest index for at least `n_certain` pulls up to stage `last`, as long as
+        The arm has the largest index for at least `n_certain` pulls up to `last_stage`, as long as
         its mean stays above the floor. `n_certain` is 0 if the arm was never pulled. `expect_same`
         says that the leader is likely to stay the same: its floor is then computed first, and if the
         floor is finite, the leader's current index is not computed.
@@ -141,74 +143,74 @@ def make_decision_functions(index: Any, additive: bool) -> tuple[Any, Any]:
         n_arms = view.allowed.size
         stats = view.statistics
         clock = stage - view.origin
-        now = bounds.now[0]
-        if now["ready"] == 0:
+        status = bounds.status[0]
+        if status["all_tried"] == 0:
             for arm in range(n_arms):
                 if view.allowed[arm] and view.tried[arm] == 0:
                     return arm, np.inf, 0, -np.inf
-            now["ready"] = 1
-            now["until"] = 0
-            while not view.allowed[now["leader"]]:
-                now["leader"] = (now["leader"] + 1) % n_arms
-            bounds.upper[now["leader"]] = -np.inf
-        if stage > now["until"]:
+            status["all_tried"] = 1
+            status["valid_until"] = 0
+            while not view.allowed[status["leader"]]:
+                status["leader"] = (status["leader"] + 1) % n_arms
+            bounds.upper[status["leader"]] = -np.inf
+        if stage > status["valid_until"]:
             refresh_bounds(params, view, stage, bounds)
-        leader = best = now["leader"]
-        count = stats.n_observed[best]
-        mean = stats.sums[best] / count
-        rival = -np.inf
+        leader = best_arm = status["leader"]
+        count = stats.n_observed[best_arm]
+        mean = stats.sums[best_arm] / count
+        best_rival = -np.inf
         if additive and expect_same:
             for arm in range(n_arms):
                 if bounds.upper[arm] == np.inf:  # a look invalidated the bound
-                    bounds.upper[arm] = bound(params, view, now["until"], arm)
-                rival = max(rival, bounds.upper[arm])
-            n_stages = min(last, now["until"]) - stage + 1
-            n_certain = min(now["pace"], n_stages)
-            stats.n_observed[best] = count + n_certain - (n_certain < n_stages)
-            floor = mean_floor(params, view, clock, best, mean, rival)
-            stats.n_observed[best] = count
+                    bounds.upper[arm] = bound(params, view, status["valid_until"], arm)
+                best_rival = max(best_rival, bounds.upper[arm])
+            n_stages = min(last_stage, status["valid_until"]) - stage + 1
+            n_certain = min(status["pace"], n_stages)
+            stats.n_observed[best_arm] = count + n_certain - (n_certain < n_stages)
+            floor = mean_floor(params, view, clock, best_arm, mean, best_rival)
+            stats.n_observed[best_arm] = count
             if floor < np.inf:
-                return best, rival, n_certain, floor
-            rival = -np.inf
-        largest = index(params, clock, stats, best, mean)
+                return best_arm, best_rival, n_certain, floor
+            best_rival = -np.inf
+        largest_index = index(params, clock, stats, best_arm, mean)
         for arm in range(n_arms):
             if bounds.upper[arm] == np.inf:
-                bounds.upper[arm] = bound(params, view, now["until"], arm)
-            upper = bounds.upper[arm]
-            if upper >= largest:
+                bounds.upper[arm] = bound(params, view, status["valid_until"], arm)
+            upper_bound = bounds.upper[arm]
+            if upper_bound >= largest_index:
                 mean = stats.sums[arm] / stats.n_observed[arm]
-                value = index(params, clock, stats, arm, mean)
-                if value < largest:
-                    now["wasted"] += 1
-                if value > largest or (value == largest and arm < best):
-                    upper, best, largest = bounds.upper[best], arm, value
-            rival = max(rival, upper)
-        if best != leader:
-            now["leader"] = best
-            bounds.upper[leader] = bound(params, view, now["until"], leader)
-            bounds.upper[best] = -np.inf
-            rival = max(rival, bounds.upper[leader])
-        return best, rival, 1, -np.inf
+                arm_index = index(params, clock, stats, arm, mean)
+                if arm_index < largest_index:
+                    status["n_wasted"] += 1
+                if arm_index > largest_index or (arm_index == largest_index and arm < best_arm):
+                    upper_bound, best_arm, largest_index = bounds.upper[best_arm], arm, arm_index
+            best_rival = max(best_rival, upper_bound)
+        if best_arm != leader:
+            status["leader"] = best_arm
+            bounds.upper[leader] = bound(params, view, status["valid_until"], leader)
+            bounds.upper[best_arm] = -np.inf
+            best_rival = max(best_rival, bounds.upper[leader])
+        return best_arm, best_rival, 1, -np.inf
 
     def pull_leader(
         params: Any,
         view: View,
         environment: Any,
         stage: int,
-        last: int,
+        last_stage: int,
         bounds: Bounds,
         arm: int,
-        rival: float,
+        best_rival: float,
         n_certain: int,
         floor: float,
     ) -> tuple[int, float, bool]:
-        """Pull an arm once, and again while its index is certainly the largest, up to stage `last`.
+        """Pull an arm once, and again while its index is certainly the largest, up to `last_stage`.
 
-        `rival`, `n_certain` and `floor` come from `decide`. Return the number of pulls, the sum of
-        their rewards, and whether the arm certainly has the largest index at the next stage too.
+        `best_rival`, `n_certain` and `floor` come from `decide`. Return the number of pulls, the sum
+        of their rewards, and whether the arm certainly has the largest index at the next stage too.
         """
-        now, arms, stream, control = (
-            bounds.now[0],
+        status, arms, stream, control = (
+            bounds.status[0],
             environment.arms,
             environment.streams.rewards,
             environment.control,
@@ -216,11 +218,13 @@ def make_decision_functions(index: Any, additive: bool) -> tuple[Any, Any]:
         counts = view.statistics.n_observed
         count, prior_sum = counts[arm], view.statistics.sums[arm]
         clock = stage - view.origin
-        n_stages = min(last, now["until"]) - stage + 1
+        n_stages = min(last_stage, status["valid_until"]) - stage + 1
         zero: Any = np.int64(0)  # a literal 0 would compile `pull_repeatedly` again
-        first, lowest = (n_certain, floor) if additive else (zero + 1, -np.inf)
-        n, total = pull_repeatedly(arms, arm, stream, zero, first, lowest, count, prior_sum, 0.0)
-        pace = now["pace"]
+        first_pulls, first_floor = (n_certain, floor) if additive else (zero + 1, -np.inf)
+        n, total = pull_repeatedly(
+            arms, arm, stream, zero, first_pulls, first_floor, count, prior_sum, 0.0
+        )
+        pace = status["pace"]
         if floor == -np.inf:
             floor = np.inf
         while n < n_stages and control[0] == 0:
@@ -228,7 +232,7 @@ def make_decision_functions(index: Any, additive: bool) -> tuple[Any, Any]:
             n_certain = min(pace, n_stages - n)
             counts[arm] = count + n + n_certain - (n_certain < n_stages - n)
             mean = (prior_sum + total) / (count + n)
-            floor = mean_floor(params, view, clock, arm, mean, rival)
+            floor = mean_floor(params, view, clock, arm, mean, best_rival)
             if floor == np.inf:
                 pace = max(1, n_certain // 4)
                 break
@@ -237,8 +241,8 @@ def make_decision_functions(index: Any, additive: bool) -> tuple[Any, Any]:
             )
             pace = min(pace + pace // 4 + 1, MAX_PULLS_BETWEEN_STOP_CHECKS)
         counts[arm] = count
-        now["pace"] = pace
-        is_certain = n == n_stages and stage + n <= now["until"]
+        status["pace"] = pace
+        is_certain = n == n_stages and stage + n <= status["valid_until"]
         return n, total, is_certain and prior_sum + total >= floor * (count + n)
 
     return jit(decide), jit(pull_leader)
@@ -250,13 +254,13 @@ def pull_repeatedly(
     arm: int,
     stream: Stream,
     n: int,
-    last: int,
+    max_pulls: int,
     floor: float,
     count: int,
     prior_sum: float,
     total: float,
 ) -> tuple[int, float]:
-    """Pull `arm` once, and again while `n` is below `last` and the arm's mean is at least `floor`.
+    """Pull `arm` once, and again while `n` < `max_pulls` and the arm's mean is at least `floor`.
 
     `n` and `total` are the number of pulls so far and the sum of their rewards. `count` and
     `prior_sum` are the number of observations before these pulls and the sum of their rewards. Return
@@ -269,7 +273,7 @@ def pull_repeatedly(
             noise, state = next_normal(stream, state)
             total += mean + sd * noise
             n += 1
-            if n >= last or prior_sum + total < floor * (count + n):
+            if n >= max_pulls or prior_sum + total < floor * (count + n):
                 break
         store(stream, state)
     elif arms.kind == BERNOULLI:
@@ -278,13 +282,13 @@ def pull_repeatedly(
             uniform, state = next_uniform(stream, state)
             total += arms.success if uniform < arms.chances[arm] else 0.0
             n += 1
-            if n >= last or prior_sum + total < floor * (count + n):
+            if n >= max_pulls or prior_sum + total < floor * (count + n):
                 break
         store(stream, state)
     else:
         while True:
             total += draw(arms, arm, stream)
             n += 1
-            if n >= last or prior_sum + total < floor * (count + n):
+            if n >= max_pulls or prior_sum + total < floor * (count + n):
                 break
     return n, total

@@ -49,9 +49,9 @@ from kibitz.policies.policy import (
     new_statistics,
 )
 
-MIN_BLOCK = 128  # stages; a certificate for a shorter block costs more than it saves
+MIN_BLOCK_STAGES = 128  # stages; a certificate for a shorter block costs more than it saves
 RETRY_STAGES = 128  # largest number of stages played one by one between two decisions
-CERTIFICATES = 2.0**20  # the number of certificates that use up half of the allowed error
+N_CERTIFICATES_PER_HALF = 2.0**20  # certificates that together cost half of the allowed error
 CUTOFF_ARRIVALS = 32.0  # a block with fewer expected arrivals may end at an arrival (`cutoff`)
 MAX_PACE = 1e30  # larger than any useful pace
 MAX_DIRECT_BINOMIAL = 10**6  # trials; with more trials, the generator's rejection step loses accuracy
@@ -74,20 +74,20 @@ class Certificate(NamedTuple):
 
     looks: Array  # an upper bound on the looks at each arm
     upper: Statistics  # upper bounds on the counts
-    highs: Array  # upper bounds on the indices
-    now: Array  # one record of type ACCOUNT
+    max_indices: Array  # upper bounds on the indices
+    leap_state: Array  # one record of type LEAP_STATE: when to leap next, and the error so far
 
 
-ACCOUNT = np.dtype(
+LEAP_STATE = np.dtype(
     [
         ("wait", np.int64),  # decisions until the next attempt to leap
         ("patience", np.int64),  # decisions to wait after the next failed attempt
-        ("latest", np.int64),  # length of the latest block
+        ("last_length", np.int64),  # length of the latest block
         ("spent", np.float64),  # error of the run so far
-        ("allowed", np.float64),  # error that the run may reach
+        ("max_error", np.float64),  # error that the run may reach
         ("step", np.float64),  # once `spent` reaches this value, `cost` is divided by 4
         ("cost", np.float64),  # error of one certificate
-        ("log", np.float64),  # -log of the probability with which each bound of a certificate fails
+        ("neg_log_p", np.float64),  # -log P(a bound of a certificate fails)
         ("z", np.float64),  # the normal quantile of that probability
         ("pace", np.float64),  # stages to propose for a lead of 1
     ],
@@ -97,7 +97,7 @@ ACCOUNT = np.dtype(
 
 @jit(inline=False)
 def normal_quantile(neg_log_p: float) -> float:
-    """Return z with P(|Z| > z) <= e^-neg_log_p for a standard normal Z.
+    """Return z with P(|Z| > z) <= exp(-neg_log_p) for a standard normal variable Z.
 
     The bound is P(Z > z) <= phi(z) / z for z >= 1, where phi is the normal density.
     """
@@ -114,30 +114,33 @@ def new_certificate(n_arms: int, error: float) -> Certificate:
     # each arm, on the deviation of each arm, and on the opposite deviation of the looked-at arm. If
     # an arm is held, it uses K + 3 bounds: on the number of arrivals, on the deviation of each arm,
     # and on the opposite deviations of the pulled arm and of the leader.
-    now = np.zeros(1, ACCOUNT)
-    account = now[0]
-    account["patience"] = 1
-    account["latest"] = MIN_BLOCK
-    account["allowed"] = error
-    account["step"] = error / 2
-    account["cost"] = error / (2 * CERTIFICATES)
-    account["log"] = math.log((2 * n_arms + 2) / account["cost"])
-    account["z"] = normal_quantile(account["log"])
-    account["pace"] = MAX_PACE
-    looks, highs = np.zeros(n_arms, np.int64), np.zeros(n_arms, np.float64)
-    return Certificate(looks, new_statistics(n_arms, 0), highs, now)
+    records = np.zeros(1, LEAP_STATE)
+    leap_state = records[0]
+    leap_state["patience"] = 1
+    leap_state["last_length"] = MIN_BLOCK_STAGES
+    leap_state["max_error"] = error
+    leap_state["step"] = error / 2
+    leap_state["cost"] = error / (2 * N_CERTIFICATES_PER_HALF)
+    leap_state["neg_log_p"] = math.log((2 * n_arms + 2) / leap_state["cost"])
+    leap_state["z"] = normal_quantile(leap_state["neg_log_p"])
+    leap_state["pace"] = MAX_PACE
+    looks, max_indices = np.zeros(n_arms, np.int64), np.zeros(n_arms, np.float64)
+    return Certificate(looks, new_statistics(n_arms, 0), max_indices, records)
 
 
 @jit(inline=False)
 def charge(certificate: Certificate) -> None:
-    """Add the cost of a certificate to the error; divide the cost by 4 if `spent` reaches `step`."""
-    account = certificate.now[0]
-    account["spent"] += account["cost"]
-    if account["spent"] >= account["step"]:
-        account["step"] = (account["step"] + account["allowed"]) / 2
-        account["cost"] /= 4
-        account["log"] += math.log(4.0)
-        account["z"] = normal_quantile(account["log"])
+    """Add the error of one certificate to the error of the run.
+
+    Divide the error of later certificates by 4 if the error of the run reaches `step`.
+    """
+    leap_state = certificate.leap_state[0]
+    leap_state["spent"] += leap_state["cost"]
+    if leap_state["spent"] >= leap_state["step"]:
+        leap_state["step"] = (leap_state["step"] + leap_state["max_error"]) / 2
+        leap_state["cost"] /= 4
+        leap_state["neg_log_p"] += math.log(4.0)
+        leap_state["z"] = normal_quantile(leap_state["neg_log_p"])
 
 
 @jit(inline=False)
@@ -149,14 +152,14 @@ def binomial(n: int, p: float, rng: Any) -> int:
     """
     successes = 0
     while n > MAX_DIRECT_BINOMIAL and 0 < p < 1:
-        half = n // 2 + 1
-        median = rng.beta(float(half), float(n + 1 - half))
+        median_rank = n // 2 + 1
+        median = rng.beta(float(median_rank), float(n + 1 - median_rank))
         if median <= p:
-            successes += half
-            n -= half
+            successes += median_rank
+            n -= median_rank
             p = (p - median) / (1 - median)
         else:
-            n = half - 1
+            n = median_rank - 1
             p = p / median
     if p <= 0 or n == 0:
         return successes
@@ -175,58 +178,62 @@ def draw_sum(arms: Arms, arm: int, n: int, rng: Any) -> float:
 
 
 @jit
-def binomial_upper_bound(n: float, p: float, log: float) -> int:
-    """Return a number that a binomial(n, p) variable exceeds with probability at most e^-log.
+def binomial_upper_bound(n: float, p: float, neg_log_p: float) -> int:
+    """Return an upper bound on a binomial(n, p) variable.
 
-    The bound is Bernstein's inequality.
+    The bound fails with probability at most exp(-neg_log_p), by Bernstein's inequality.
     """
     if p <= 0 or n <= 0:
         return 0
     if p >= 1:
         return int(n)
-    excess = log / 3 + math.sqrt(log * log / 9 + 2 * n * p * (1 - p) * log)
+    excess = neg_log_p / 3 + math.sqrt(neg_log_p * neg_log_p / 9 + 2 * n * p * (1 - p) * neg_log_p)
     return int(min(n, n * p + excess + 1))
 
 
 @jit
-def deviation_bound(arms: Arms, arm: int, n: int, log: float, z: float) -> float:
+def deviation_bound(arms: Arms, arm: int, n: int, neg_log_p: float, z: float) -> float:
     """Return a one-sided bound on the deviation of the sum of the first k rewards, for all k <= n.
 
-    The bound fails with probability at most e^-log; z is the normal quantile of that probability.
+    The bound fails with probability at most exp(-neg_log_p); z is the normal quantile of that
+    probability.
     """
     if arms.kind == GAUSSIAN:
         return z * arms.sds[arm] * math.sqrt(float(n))
     if arms.chances[arm] == 0 or arms.chances[arm] == 1:
         return 0.0
-    return arms.success * math.sqrt(n * log / 2)
+    return arms.success * math.sqrt(n * neg_log_p / 2)
 
 
 @jit
-def cutoff(looks: Looks, arrival: int, last: int) -> int:
+def cutoff(looks: Looks, arrival: int, last_stage: int) -> int:
     """Return the number of arrivals after which a block ends early, or NEVER if it runs to its end.
 
     Bernstein's inequality is loose for few arrivals, so a block with few expected arrivals ends after
     a fixed number of arrivals instead. Periodic looks need no cutoff.
     """
-    if looks.arrivals == PERIODIC or arrival > last:
+    if looks.arrivals == PERIODIC or arrival > last_stage:
         return NEVER
-    expected = looks.rate * (last - arrival)
-    return 1 + int(expected + math.sqrt(expected)) if expected < CUTOFF_ARRIVALS else NEVER
+    n_expected = looks.rate * (last_stage - arrival)
+    return 1 + int(n_expected + math.sqrt(n_expected)) if n_expected < CUTOFF_ARRIVALS else NEVER
 
 
 @jit
-def max_arrivals(looks: Looks, arrival: int, last: int, log: float) -> int:
-    """Return an upper bound on the arrivals up to stage `last`; the next arrival is at `arrival`."""
-    if arrival > last:
+def max_arrivals(looks: Looks, arrival: int, last_stage: int, neg_log_p: float) -> int:
+    """Return an upper bound on the arrivals up to `last_stage`; the next arrival is at `arrival`.
+
+    The bound fails with probability at most exp(-neg_log_p).
+    """
+    if arrival > last_stage:
         return 0
     if looks.arrivals == PERIODIC:
-        return 1 + (last - arrival) // looks.period
-    upper = 1 + binomial_upper_bound(float(last - arrival), looks.rate, log)
-    return min(upper, cutoff(looks, arrival, last))
+        return 1 + (last_stage - arrival) // looks.period
+    upper_bound = 1 + binomial_upper_bound(float(last_stage - arrival), looks.rate, neg_log_p)
+    return min(upper_bound, cutoff(looks, arrival, last_stage))
 
 
 @jit(inline=False)
-def guess_stages(looks: Looks, n_arrivals: int, log: float) -> int:
+def guess_stages(looks: Looks, n_arrivals: int, neg_log_p: float) -> int:
     """Guess how many stages, starting with an arrival, contain at most `n_arrivals` arrivals.
 
     The proof does not depend on this guess; `max_arrivals` returns a valid bound.
@@ -234,34 +241,39 @@ def guess_stages(looks: Looks, n_arrivals: int, log: float) -> int:
     if looks.arrivals == PERIODIC:
         return n_arrivals * looks.period
     root = (math.sqrt(1 + 4.0 * n_arrivals) - 1) / 2
-    expected = root * root  # solves n_arrivals = expected + sqrt(expected), see `cutoff`
-    if expected >= CUTOFF_ARRIVALS:
-        extreme = n_arrivals - 2 - log / 3
-        expected = max(
+    n_expected = root * root  # solves n_arrivals = expected + sqrt(expected), see `cutoff`
+    if n_expected >= CUTOFF_ARRIVALS:
+        shifted_count = n_arrivals - 2 - neg_log_p / 3
+        n_expected = max(
             0.99 * CUTOFF_ARRIVALS,
-            extreme + log - math.sqrt((extreme + log) ** 2 - extreme**2 + log**2 / 9),
+            shifted_count
+            + neg_log_p
+            - math.sqrt((shifted_count + neg_log_p) ** 2 - shifted_count**2 + neg_log_p**2 / 9),
         )
-    return 1 + int(min(0.999 * expected / looks.rate, 1e18))
+    return 1 + int(min(0.999 * n_expected / looks.rate, 1e18))
 
 
 @jit(inline=False)
-def draw_arrivals(looks: Looks, arrival: int, last: int, rng: Any) -> tuple[int, int]:
-    """Draw the number of arrivals up to stage `last`, and the stage at which the block ends."""
-    if arrival > last:
-        return 0, last
+def draw_arrivals(looks: Looks, arrival: int, last_stage: int, rng: Any) -> tuple[int, int]:
+    """Draw the number of arrivals up to `last_stage`, and the stage at which the block ends.
+
+    The next arrival is at stage `arrival`. A block may end at an arrival (`cutoff`).
+    """
+    if arrival > last_stage:
+        return 0, last_stage
     if looks.arrivals == PERIODIC:
-        return 1 + (last - arrival) // looks.period, last
-    cut = cutoff(looks, arrival, last)
-    if cut == NEVER:
-        return 1 + binomial(last - arrival, looks.rate, rng), last
-    n = 1
-    while n < cut:
+        return 1 + (last_stage - arrival) // looks.period, last_stage
+    max_block_arrivals = cutoff(looks, arrival, last_stage)
+    if max_block_arrivals == NEVER:
+        return 1 + binomial(last_stage - arrival, looks.rate, rng), last_stage
+    n_arrivals = 1
+    while n_arrivals < max_block_arrivals:
         wait = rng.standard_exponential() * looks.expected_wait
-        if wait >= last - arrival:
-            return n, last
+        if wait >= last_stage - arrival:
+            return n_arrivals, last_stage
         arrival += 1 + int(wait)
-        n += 1
-    return n, arrival
+        n_arrivals += 1
+    return n_arrivals, arrival
 
 
 @jit
@@ -296,7 +308,7 @@ def make_leap_functions(
         arms: Arms,
         looks: Looks,
         stage: int,
-        last: int,
+        last_stage: int,
         arrival: int,
         arm: int,
         look: int,
@@ -306,97 +318,99 @@ def make_leap_functions(
     ) -> float:
         """Return the smallest lead of `arm` and `look` over the box; a block needs a positive lead.
 
-        If the lead is positive, the policy pulls `arm` and looks at `look` up to stage `last`. `look`
+        If the lead is positive, the policy pulls `arm` and looks at `look` up to `last_stage`. `look`
         is -1 if the arms of looks are random or if the arms `taking_turns` are looked at in turn. The
         arm of `hold_now` gets the looks between turns while the leader of `hold_now` has the largest
         mean; neither the held arm nor `arm` may take a turn in the block.
         """
         n_arms = view.allowed.size
         stats, upper = view.statistics, certificate.upper
-        n = last - stage + 1
-        log = certificate.now[0]["log"]
+        n_stages = last_stage - stage + 1
+        neg_log_p = certificate.leap_state[0]["neg_log_p"]
         # bound the looks and the counts
-        n_arrivals = max_arrivals(looks, arrival, last, log)
+        n_arrivals = max_arrivals(looks, arrival, last_stage, neg_log_p)
         if n_arrivals > min(view.max_looks, hold_now.max_looks) // looks.per_arrival:
             return -np.inf
         n_looks = n_arrivals * looks.per_arrival
-        share = looks.weights[0, n_arms - 1]  # the sum of all weights: 1 up to rounding
-        for other in range(n_arms):
-            certificate.looks[other] = 0
+        total_weight = looks.weights[0, n_arms - 1]  # the sum of all weights: 1 up to rounding
+        for other_arm in range(n_arms):
+            certificate.looks[other_arm] = 0
             if n_looks > 0:
                 if looks.observer == PASSIVE:
-                    certificate.looks[other] = binomial_upper_bound(
-                        float(n_looks), looks.shares[other] / share, log
+                    certificate.looks[other_arm] = binomial_upper_bound(
+                        float(n_looks), looks.shares[other_arm] / total_weight, neg_log_p
                     )
                 elif look >= 0:
-                    certificate.looks[other] = n_looks if other == look else 0
+                    certificate.looks[other_arm] = n_looks if other_arm == look else 0
                 elif hold_now.arm >= 0:
-                    certificate.looks[other] = get_looks_due(params, state, other, n_looks)
-                elif taking_turns[other]:
-                    certificate.looks[other] = n_looks // taking_turns.sum() + 1
+                    certificate.looks[other_arm] = get_looks_due(params, state, other_arm, n_looks)
+                elif taking_turns[other_arm]:
+                    certificate.looks[other_arm] = n_looks // taking_turns.sum() + 1
         if hold_now.arm >= 0:
             if certificate.looks[arm] > 0 or certificate.looks[hold_now.arm] > 0:
                 return -np.inf
-            if arm == hold_now.arm and n_looks > 0 and n + n_looks > hold_now.max_looks:
+            if arm == hold_now.arm and n_looks > 0 and n_stages + n_looks > hold_now.max_looks:
                 return -np.inf  # pulls of the held arm count too
             certificate.looks[hold_now.arm] = n_looks - certificate.looks.sum()
-        for other in range(n_arms):
-            extra = certificate.looks[other] if view.learns else 0
-            pulls = n if other == arm else 0
-            upper.n_pulls[other] = stats.n_pulls[other] + pulls
-            upper.n_looks[other] = stats.n_looks[other] + certificate.looks[other]
-            upper.n_observed[other] = stats.n_observed[other] + extra + pulls
-        upper.totals[PULLS] = stats.totals[PULLS] + n
+        for other_arm in range(n_arms):
+            extra_looks = certificate.looks[other_arm] if view.learns_from_looks else 0
+            n_pulls = n_stages if other_arm == arm else 0
+            upper.n_pulls[other_arm] = stats.n_pulls[other_arm] + n_pulls
+            upper.n_looks[other_arm] = stats.n_looks[other_arm] + certificate.looks[other_arm]
+            upper.n_observed[other_arm] = stats.n_observed[other_arm] + extra_looks + n_pulls
+        upper.totals[PULLS] = stats.totals[PULLS] + n_stages
         upper.totals[LOOKS] = stats.totals[LOOKS] + n_looks
         # bound the indices of the rivals; in a tie that lasts, the lower arm is pulled
-        least = lowest_index(params, view, arms, stage, arm, certificate)
+        lowest_pull_index = lowest_index(params, view, arms, stage, arm, certificate)
         mean = stats.sums[arm] / stats.n_observed[arm]
-        constant = least == index(params, stage - view.origin, stats, arm, mean)
-        rival, other_rival = -np.inf, -np.inf
-        for other in range(n_arms):
-            if other != arm and view.allowed[other]:
-                high = highest_mean(view, arms, other, certificate)
-                value = index(params, last - view.origin, stats, other, high)
-                certificate.highs[other] = value + ROUNDING * (1 + abs(value))
-                if not (constant and value == least and arm < other):
-                    rival = max(rival, certificate.highs[other])
-                if other != look:
-                    other_rival = max(other_rival, certificate.highs[other])
-        lead = least - rival if rival > -np.inf else np.inf
-        if look >= 0 and look != arm and n_looks > 0 and other_rival > -np.inf:
-            lead = min(lead, lowest_index(params, view, arms, stage, look, certificate) - other_rival)
+        is_constant = lowest_pull_index == index(params, stage - view.origin, stats, arm, mean)
+        best_rival, best_look_rival = -np.inf, -np.inf
+        for other_arm in range(n_arms):
+            if other_arm != arm and view.allowed[other_arm]:
+                high_mean = highest_mean(view, arms, other_arm, certificate)
+                high_index = index(params, last_stage - view.origin, stats, other_arm, high_mean)
+                certificate.max_indices[other_arm] = high_index + ROUNDING * (1 + abs(high_index))
+                if not (is_constant and high_index == lowest_pull_index and arm < other_arm):
+                    best_rival = max(best_rival, certificate.max_indices[other_arm])
+                if other_arm != look:
+                    best_look_rival = max(best_look_rival, certificate.max_indices[other_arm])
+        lead = lowest_pull_index - best_rival if best_rival > -np.inf else np.inf
+        if look >= 0 and look != arm and n_looks > 0 and best_look_rival > -np.inf:
+            lead = min(
+                lead, lowest_index(params, view, arms, stage, look, certificate) - best_look_rival
+            )
         if hold_now.leader >= 0 and n_looks > 0:
-            low = lowest_mean(view, arms, hold_now.leader, certificate)
-            for other in range(n_arms):
-                if other != hold_now.leader:
-                    high = highest_mean(view, arms, other, certificate)
-                    lead = min(lead, low - high - ROUNDING * (1 + abs(high)))
+            low_mean = lowest_mean(view, arms, hold_now.leader, certificate)
+            for other_arm in range(n_arms):
+                if other_arm != hold_now.leader:
+                    high_mean = highest_mean(view, arms, other_arm, certificate)
+                    lead = min(lead, low_mean - high_mean - ROUNDING * (1 + abs(high_mean)))
         return lead
 
     def highest_mean(view: View, arms: Arms, arm: int, certificate: Certificate) -> Any:
         """Return the largest mean of an arm over the box."""
-        stats, upper = view.statistics, certificate.upper.n_observed[arm]
-        new = upper - stats.n_observed[arm]
-        log, z = certificate.now[0]["log"], certificate.now[0]["z"]
-        extreme = stats.sums[arm] + deviation_bound(arms, arm, new, log, z)
-        drifted_mean = (extreme + new * arms.means[arm]) / upper
-        return max(extreme / stats.n_observed[arm], drifted_mean)
+        stats, max_count = view.statistics, certificate.upper.n_observed[arm]
+        n_new = max_count - stats.n_observed[arm]
+        neg_log_p, z = certificate.leap_state[0]["neg_log_p"], certificate.leap_state[0]["z"]
+        extreme_sum = stats.sums[arm] + deviation_bound(arms, arm, n_new, neg_log_p, z)
+        drifted_mean = (extreme_sum + n_new * arms.means[arm]) / max_count
+        return max(extreme_sum / stats.n_observed[arm], drifted_mean)
 
     def lowest_mean(view: View, arms: Arms, arm: int, certificate: Certificate) -> Any:
         """Return the smallest mean of an arm over the box."""
-        stats, upper = view.statistics, certificate.upper.n_observed[arm]
-        new = upper - stats.n_observed[arm]
-        log, z = certificate.now[0]["log"], certificate.now[0]["z"]
-        extreme = stats.sums[arm] - deviation_bound(arms, arm, new, log, z)
-        drifted_mean = (extreme + new * arms.means[arm]) / upper
-        return min(extreme / stats.n_observed[arm], drifted_mean)
+        stats, max_count = view.statistics, certificate.upper.n_observed[arm]
+        n_new = max_count - stats.n_observed[arm]
+        neg_log_p, z = certificate.leap_state[0]["neg_log_p"], certificate.leap_state[0]["z"]
+        extreme_sum = stats.sums[arm] - deviation_bound(arms, arm, n_new, neg_log_p, z)
+        drifted_mean = (extreme_sum + n_new * arms.means[arm]) / max_count
+        return min(extreme_sum / stats.n_observed[arm], drifted_mean)
 
     def lowest_index(
         params: Any, view: View, arms: Arms, stage: int, arm: int, certificate: Certificate
     ) -> Any:
         """Return the smallest index of an arm over the box."""
-        low = lowest_mean(view, arms, arm, certificate)
-        return index(params, stage - view.origin, certificate.upper, arm, low)
+        low_mean = lowest_mean(view, arms, arm, certificate)
+        return index(params, stage - view.origin, certificate.upper, arm, low_mean)
 
     def current_leads(
         params: Any,
@@ -416,28 +430,30 @@ def make_leap_functions(
         a rival: in a tie, the lower arm is pulled, and the tie may last.
         """
         stats = view.statistics
-        rival, other_rival = -np.inf, -np.inf
+        best_rival, best_look_rival = -np.inf, -np.inf
         mean = stats.sums[arm] / stats.n_observed[arm]
-        upper = index(params, stage - view.origin, stats, arm, mean)
-        for other in range(view.allowed.size):
-            if view.allowed[other]:
-                mean = stats.sums[other] / stats.n_observed[other]
-                value = index(params, stage - view.origin, stats, other, mean)
-                certificate.highs[other] = value
-                if other != arm:
-                    if not (value == upper and arm < other):
-                        rival = max(rival, value)
-                    if other != look:
-                        other_rival = max(other_rival, value)
+        pull_index = index(params, stage - view.origin, stats, arm, mean)
+        for other_arm in range(view.allowed.size):
+            if view.allowed[other_arm]:
+                mean = stats.sums[other_arm] / stats.n_observed[other_arm]
+                other_index = index(params, stage - view.origin, stats, other_arm, mean)
+                certificate.max_indices[other_arm] = other_index
+                if other_arm != arm:
+                    if not (other_index == pull_index and arm < other_arm):
+                        best_rival = max(best_rival, other_index)
+                    if other_arm != look:
+                        best_look_rival = max(best_look_rival, other_index)
         look_lead = np.inf
         if look >= 0 and look != arm:
-            look_lead = certificate.highs[look] - other_rival
+            look_lead = certificate.max_indices[look] - best_look_rival
         if hold_now.leader >= 0:
-            best = stats.sums[hold_now.leader] / stats.n_observed[hold_now.leader]
-            for other in range(view.allowed.size):
-                if other != hold_now.leader:
-                    look_lead = min(look_lead, best - stats.sums[other] / stats.n_observed[other])
-        return certificate.highs[arm] - rival, look_lead
+            leader_mean = stats.sums[hold_now.leader] / stats.n_observed[hold_now.leader]
+            for other_arm in range(view.allowed.size):
+                if other_arm != hold_now.leader:
+                    look_lead = min(
+                        look_lead, leader_mean - stats.sums[other_arm] / stats.n_observed[other_arm]
+                    )
+        return certificate.max_indices[arm] - best_rival, look_lead
 
     current_leads = jit(current_leads)
     highest_mean = jit(highest_mean)
@@ -467,18 +483,18 @@ def make_leap_functions(
         n_arms = arms.means.size
         true = n_arms > 0  # a literal True would compile `update` again
         certificate.looks[:] = 0
-        first = 0
+        first_arm = 0
         if looks.observer == PASSIVE:
-            left, weight = n_looks, 0.0
+            n_left, tail_weight = n_looks, 0.0
             for arm in range(n_arms - 1, -1, -1):  # add up the weights of this and all later arms
-                weight += looks.shares[arm]
-                certificate.highs[arm] = weight
+                tail_weight += looks.shares[arm]
+                certificate.max_indices[arm] = tail_weight
             for arm in range(n_arms):
-                if left > 0 and looks.shares[arm] > 0:
+                if n_left > 0 and looks.shares[arm] > 0:
                     certificate.looks[arm] = binomial(
-                        left, looks.shares[arm] / certificate.highs[arm], rng
+                        n_left, looks.shares[arm] / certificate.max_indices[arm], rng
                     )
-                    left -= certificate.looks[arm]
+                    n_left -= certificate.looks[arm]
         elif look >= 0:
             certificate.looks[look] = n_looks
         elif hold is not None:
@@ -487,24 +503,24 @@ def make_leap_functions(
                 if arm != hold_now.arm:
                     certificate.looks[arm] = get_looks_due(params, state, arm, n_looks)
             certificate.looks[hold_now.arm] = n_looks - certificate.looks.sum()
-            first = (hold_now.arm + 1) % n_arms
+            first_arm = (hold_now.arm + 1) % n_arms
         elif takes_turns:
-            taking_turns, latest = turns(params, state)
-            n_playing = taking_turns.sum()
-            more = n_looks % n_playing
-            arm, turn = latest, 0
-            while turn < n_playing:
+            taking_turns, last_arm = turns(params, state)
+            n_taking_turns = taking_turns.sum()
+            n_extra = n_looks % n_taking_turns
+            arm, turn = last_arm, 0
+            while turn < n_taking_turns:
                 arm = (arm + 1) % n_arms
                 if taking_turns[arm]:
-                    certificate.looks[arm] = n_looks // n_playing + (1 if turn < more else 0)
+                    certificate.looks[arm] = n_looks // n_taking_turns + (1 if turn < n_extra else 0)
                     turn += 1
-                    if turn == more:
-                        first = (arm + 1) % n_arms
-            if more == 0:
-                first = (arm + 1) % n_arms
-        # start at `first`, so that the last update is for the last arm in turn or the held arm
+                    if turn == n_extra:
+                        first_arm = (arm + 1) % n_arms
+            if n_extra == 0:
+                first_arm = (arm + 1) % n_arms
+        # start at `first_arm`: the last update must be for the last arm in turn or the held arm
         for step in range(n_arms):
-            arm = (first + step) % n_arms
+            arm = (first_arm + step) % n_arms
             if certificate.looks[arm] > 0:
                 looks_by_arm[arm] += certificate.looks[arm]
                 total = draw_sum(arms, arm, certificate.looks[arm], rng)
@@ -520,57 +536,61 @@ def make_leap_functions(
         arms: Arms,
         looks: Looks,
         stage: int,
-        last: int,
+        last_stage: int,
         arrival: int,
         arm: int,
         look: int,
         rng: Any,
         certificate: Certificate,
     ) -> tuple[int, int]:
-        """Return the length and the number of arrivals of a certified block, which ends by `last`.
+        """Return the length and the number of arrivals of a certified block up to `last_stage`.
 
         The length is 0 if no block can be certified or if leaping would not save time.
         """
-        longest = min(last, view.end - 1) - stage + 1
+        max_length = min(last_stage, view.last_stage - 1) - stage + 1
         if looks.observer == ACTIVE and look < 0 and not look_is_planned:
-            longest = min(longest, arrival - stage)
-        shortest = MIN_BLOCK
+            max_length = min(max_length, arrival - stage)
+        min_length = MIN_BLOCK_STAGES
         if arrival < NEVER:  # playing an arrival costs as much as a hundred other stages
             rate = looks.rate if looks.arrivals == RANDOM else 1 / looks.period
-            shortest = max(4, int(MIN_BLOCK / (1 + 100 * rate)))
+            min_length = max(4, int(MIN_BLOCK_STAGES / (1 + 100 * rate)))
         hold_now = current_hold(params, state, looks)
         if hold_now.max_looks < NEVER and arrival < NEVER:
             n_arrivals = hold_now.max_looks // looks.per_arrival
-            ahead = (
-                guess_stages(looks, n_arrivals, certificate.now[0]["log"]) if n_arrivals > 0 else 0
+            n_stages_ahead = (
+                guess_stages(looks, n_arrivals, certificate.leap_state[0]["neg_log_p"])
+                if n_arrivals > 0
+                else 0
             )
-            longest = min(longest, arrival - stage + ahead)
-        if longest < shortest:
+            max_length = min(max_length, arrival - stage + n_stages_ahead)
+        if max_length < min_length:
             return 0, 0
         taking_turns = view.allowed
         if takes_turns:
             taking_turns = turns(params, state)[0]
         lead, look_lead = current_leads(params, view, stage, arm, look, hold_now, certificate)
-        pace = certificate.now[0]["pace"]
+        pace = certificate.leap_state[0]["pace"]
         if look_lead < lead:  # stop before the next look instead, if that allows a longer block
-            if pace * look_lead**2 > max(shortest, arrival - stage):
+            if pace * look_lead**2 > max(min_length, arrival - stage):
                 lead = look_lead
             else:
-                longest = min(longest, arrival - stage)
+                max_length = min(max_length, arrival - stage)
         # the lead shrinks at least like the square root of the block length: extrapolate with care
-        longest = min(longest, 4 * certificate.now[0]["latest"])
-        n = longest if pace * lead**2 > longest else int(pace * lead**2)
-        if n < shortest:
-            certificate.now[0]["pace"] = min(2 * pace, MAX_PACE)  # try longer blocks again later
-        while n >= shortest:
-            left = certified_lead(
+        max_length = min(max_length, 4 * certificate.leap_state[0]["last_length"])
+        length = max_length if pace * lead**2 > max_length else int(pace * lead**2)
+        if length < min_length:
+            certificate.leap_state[0]["pace"] = min(
+                2 * pace, MAX_PACE
+            )  # try longer blocks again later
+        while length >= min_length:
+            certified = certified_lead(
                 params,
                 state,
                 view,
                 arms,
                 looks,
                 stage,
-                stage + n - 1,
+                stage + length - 1,
                 arrival,
                 arm,
                 look,
@@ -578,17 +598,23 @@ def make_leap_functions(
                 hold_now,
                 certificate,
             )
-            if lead < np.inf and left > -np.inf:
-                certificate.now[0]["pace"] = pace = 0.9 * n / max(lead - left, ROUNDING) ** 2
-            if left > 0:
+            if lead < np.inf and certified > -np.inf:
+                certificate.leap_state[0]["pace"] = pace = (
+                    0.9 * length / max(lead - certified, ROUNDING) ** 2
+                )
+            if certified > 0:
                 charge(certificate)
-                certificate.now[0]["patience"] = 1
-                certificate.now[0]["latest"] = min(max(n, shortest), NEVER // 8)
-                n_arrivals, end = draw_arrivals(looks, arrival, stage + n - 1, rng)
-                return end - stage + 1, n_arrivals
-            n = n // 2 if left == -np.inf else min(n // 2 + n // 4, int(pace * lead**2))
-        certificate.now[0]["wait"] = certificate.now[0]["patience"]
-        certificate.now[0]["patience"] = min(2 * certificate.now[0]["patience"], 8)
+                certificate.leap_state[0]["patience"] = 1
+                certificate.leap_state[0]["last_length"] = min(max(length, min_length), NEVER // 8)
+                n_arrivals, block_end = draw_arrivals(looks, arrival, stage + length - 1, rng)
+                return block_end - stage + 1, n_arrivals
+            length = (
+                length // 2
+                if certified == -np.inf
+                else min(length // 2 + length // 4, int(pace * lead**2))
+            )
+        certificate.leap_state[0]["wait"] = certificate.leap_state[0]["patience"]
+        certificate.leap_state[0]["patience"] = min(2 * certificate.leap_state[0]["patience"], 8)
         return 0, 0
 
     return jit(propose), draw_looks

@@ -61,29 +61,32 @@ class Environment(NamedTuple):
 
 
 @jit
-def record_pulls(record: Record, run: int, n_recorded: int, arm: int, first: int, n: int) -> int:
-    """Record `n` pulls of `arm` from stage `first` on; return how many regrets are recorded so far.
+def record_pulls(
+    record: Record, run: int, n_recorded: int, arm: int, first_stage: int, n: int
+) -> int:
+    """Record `n` pulls of `arm` from `first_stage` on; return the new `n_recorded`.
 
+    `n_recorded` is the number of entries of `record.stages` whose regret has been recorded.
     The looks at the last of these stages are not known yet, so the caller records the regret of that
     stage later with `record_regret`.
     """
     pulls = record.n_pulls[run]
-    before = pulls[arm]
-    while n_recorded < record.stages.size and record.stages[n_recorded] < first + n - 1:
-        pulls[arm] = before + record.stages[n_recorded] - first + 1
+    pulls_before = pulls[arm]
+    while n_recorded < record.stages.size and record.stages[n_recorded] < first_stage + n - 1:
+        pulls[arm] = pulls_before + record.stages[n_recorded] - first_stage + 1
         n_recorded = record_regret(record, run, n_recorded, record.stages[n_recorded])
-    pulls[arm] = before + n
+    pulls[arm] = pulls_before + n
     return n_recorded
 
 
 @jit
 def record_regret(record: Record, run: int, n_recorded: int, stage: int) -> int:
-    """Record the regret after `stage` if requested; return how many regrets are recorded so far."""
+    """Record the regret after `stage` if it was requested; return the new `n_recorded`."""
     if n_recorded < record.stages.size and record.stages[n_recorded] == stage:
         regret = 0.0
         for arm in range(record.gaps.size):
-            paid = record.n_looks[run, arm] if record.paid else 0
-            regret += record.gaps[arm] * (record.n_pulls[run, arm] + paid)
+            n_paid_looks = record.n_looks[run, arm] if record.paid else 0
+            regret += record.gaps[arm] * (record.n_pulls[run, arm] + n_paid_looks)
         record.regret[run, n_recorded] = regret
         return n_recorded + 1
     return n_recorded
@@ -95,9 +98,9 @@ def make_loop(policy: Policy, feedback: Feedback, leap: bool) -> Any:
     init: Any = policy.init
     play_run = make_play_run(policy, feedback, leap)
 
-    def play(numbers: Any, environment: Environment, error: float, seeds: Array) -> None:
-        # `numbers` is a plain tuple, because the class of `params` must not be part of the signature
-        params = make_params(*numbers)
+    def play(param_values: Any, environment: Environment, error: float, seeds: Array) -> None:
+        # a plain tuple, because the class of `params` must not be part of the compiled signature
+        params = make_params(*param_values)
         streams, record = environment.streams, environment.record
         n_arms = environment.arms.means.size
         all_rewards = np.zeros(n_arms)
@@ -111,7 +114,7 @@ def make_loop(policy: Policy, feedback: Feedback, leap: bool) -> Any:
                 play_run(
                     params, environment, state, new_bounds(n_arms), certificate, all_rewards, run
                 )
-                record.error[run] = certificate.now[0]["spent"]
+                record.error[run] = certificate.leap_state[0]["spent"]
             else:
                 play_run(params, environment, state, new_bounds(n_arms), None, all_rewards, run)
                 record.error[run] = 0.0
@@ -147,8 +150,8 @@ def make_play_run(policy: Policy, feedback: Feedback, leap: bool) -> Any:
         zero: Any = np.int64(0)
         one: Any = np.int64(1)
         false, true = one < zero, one > zero
-        stage, end, n_recorded = one, zero, zero
-        arm, rival, n_certain, floor = zero, np.inf, one, -np.inf
+        stage, view_end, n_recorded = one, zero, zero
+        arm, best_rival, n_certain, floor = zero, np.inf, one, -np.inf
         is_certain, expect_same = false, false
         arrival = next_arrival(looks, zero, horizon, look_stream.rng, control)
         control[RUN] = run
@@ -156,30 +159,30 @@ def make_play_run(policy: Policy, feedback: Feedback, leap: bool) -> Any:
             control[STAGE] = stage
             if control[STOP] != 0:
                 return
-            n, last = one, stage
+            n, last_stage = one, stage
             if is_index:
-                current = view(params, state, stage)
-                if stage > end:
-                    end = current.end
-                    reset(bounds, current.allowed)
+                current_view = view(params, state, stage)
+                if stage > view_end:
+                    view_end = current_view.last_stage
+                    reset(bounds, current_view.allowed)
                     is_certain = expect_same = false
                 if stage < arrival and observer != FULL:
-                    last = min(horizon, min(arrival - 1, end))
+                    last_stage = min(horizon, min(arrival - 1, view_end))
                     if leap:
-                        last = min(last, stage + RETRY_STAGES)
+                        last_stage = min(last_stage, stage + RETRY_STAGES)
                 if is_certain:
                     n_certain, floor = one, -np.inf
                 else:
-                    arm, rival, n_certain, floor = decide(
-                        params, current, stage, last, bounds, expect_same
+                    arm, best_rival, n_certain, floor = decide(
+                        params, current_view, stage, last_stage, bounds, expect_same
                     )
                 is_certain = expect_same = false
-                if leap and n_certain > 0 and certificate.now[0]["wait"] == 0:
+                if leap and n_certain > 0 and certificate.leap_state[0]["wait"] == 0:
                     state, n, n_recorded, arrival = play_block(
                         params,
                         environment,
                         state,
-                        current,
+                        current_view,
                         bounds,
                         certificate,
                         run,
@@ -193,9 +196,9 @@ def make_play_run(policy: Policy, feedback: Feedback, leap: bool) -> Any:
                         continue
                     n = one
                 if leap:
-                    certificate.now[0]["wait"] = max(0, certificate.now[0]["wait"] - 1)
+                    certificate.leap_state[0]["wait"] = max(0, certificate.leap_state[0]["wait"] - 1)
                 if n_certain == 0:
-                    n_certain, last = one, stage
+                    n_certain, last_stage = one, stage
             else:
                 arm = pull(params, state, stage, policy_stream.rng)
             look = arm
@@ -203,12 +206,21 @@ def make_play_run(policy: Policy, feedback: Feedback, leap: bool) -> Any:
                 look = choose_look(params, state, stage, policy_stream.rng)
             # play the pulls
             if observer == FULL:
-                for other in range(n_arms):
-                    all_rewards[other] = draw(arms, other, reward_stream)
+                for other_arm in range(n_arms):
+                    all_rewards[other_arm] = draw(arms, other_arm, reward_stream)
                 total = all_rewards[arm]
             elif is_index:
                 n, total, is_certain = pull_leader(
-                    params, current, environment, stage, last, bounds, arm, rival, n_certain, floor
+                    params,
+                    current_view,
+                    environment,
+                    stage,
+                    last_stage,
+                    bounds,
+                    arm,
+                    best_rival,
+                    n_certain,
+                    floor,
                 )
             else:
                 total = draw(arms, arm, reward_stream)
@@ -230,7 +242,7 @@ def make_play_run(policy: Policy, feedback: Feedback, leap: bool) -> Any:
                     if nth > 0 and control[STOP] != 0:
                         return
                     record.n_looks[run, look] += 1
-                    if is_index and current.learns:
+                    if is_index and current_view.learns_from_looks:
                         invalidate(bounds, look)
                     reward = draw(arms, look, look_stream) if expect_same else all_rewards[look]
                     state = update(params, state, stage, look, one, reward, true)
@@ -251,15 +263,15 @@ def make_play_block(policy: Policy, feedback: Feedback) -> Any:
     """Return the function that plays a block of stages at once, if a block can be certified."""
     choose_look, update = policy.look, policy.update
     look_is_planned = policy.turns is not None or policy.hold is not None
-    parts: Any = (policy.update, policy.turns, policy.hold, policy.looks_due)
-    propose, draw_looks = make_leap_functions(get_statistics_index(policy), *parts)
+    functions: Any = (policy.update, policy.turns, policy.hold, policy.looks_due)
+    propose, draw_looks = make_leap_functions(get_statistics_index(policy), *functions)
     next_arrival, _ = make_look_functions(feedback)
 
     def play_block(
         params: Any,
         environment: Environment,
         state: Any,
-        current: Any,
+        current_view: Any,
         bounds: Bounds,
         certificate: Certificate,
         run: int,
@@ -277,17 +289,17 @@ def make_play_block(policy: Policy, feedback: Feedback) -> Any:
         n_arms = arms.means.size
         false = n_arms < 0  # a literal False would compile `update` again
         look: Any = np.int64(-1)
-        if looks.observer == ACTIVE and not look_is_planned and current.max_looks > 0:
+        if looks.observer == ACTIVE and not look_is_planned and current_view.max_looks > 0:
             look = choose_look(params, state, stage, streams.policy.rng)
-        last = record.stages[n_recorded] if record.paid else horizon
+        last_stage = record.stages[n_recorded] if record.paid else horizon
         n, n_arrivals = propose(
             params,
             state,
-            current,
+            current_view,
             arms,
             looks,
             stage,
-            last,
+            last_stage,
             arrival,
             arm,
             look,
@@ -296,7 +308,7 @@ def make_play_block(policy: Policy, feedback: Feedback) -> Any:
         )
         if n == 0:
             return state, n, n_recorded, arrival
-        last = stage + n - 1
+        last_stage = stage + n - 1
         total = draw_sum(arms, arm, n, streams.rewards.rng)
         n_recorded = record_pulls(record, run, n_recorded, arm, stage, n)
         state = update(params, state, stage, arm, n, total, false)
@@ -308,17 +320,17 @@ def make_play_block(policy: Policy, feedback: Feedback) -> Any:
                 state,
                 arms,
                 looks,
-                last,
+                last_stage,
                 n_looks,
                 look,
                 streams.looks.rng,
                 looks_by_arm,
                 certificate,
             )
-            for other in range(n_arms):
-                invalidate(bounds, other)
-            arrival = next_arrival(looks, last, horizon, streams.looks.rng, control)
-        n_recorded = record_regret(record, run, n_recorded, last)
+            for other_arm in range(n_arms):
+                invalidate(bounds, other_arm)
+            arrival = next_arrival(looks, last_stage, horizon, streams.looks.rng, control)
+        n_recorded = record_regret(record, run, n_recorded, last_stage)
         return state, n, n_recorded, arrival
 
     return jit(play_block)

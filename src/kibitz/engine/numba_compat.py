@@ -45,7 +45,7 @@ with suppress(ImportError):
     }
 
 
-def _pipelines() -> tuple[Any, Any]:
+def _make_pipelines() -> tuple[Any, Any]:
     """Return the compiler classes for the parts of a kernel and for the kernel itself.
 
     numba optimises each function and compiles it to machine code. For a function that only kernels
@@ -58,7 +58,7 @@ def _pipelines() -> tuple[Any, Any]:
 
     external = llvmlite.binding.Linkage.external
 
-    class Part(codegen.JITCodeLibrary):  # type: ignore[misc]
+    class PartLibrary(codegen.JITCodeLibrary):  # type: ignore[misc]
         """The code of one function, which is linked into kernels together with its callees."""
 
         def finalize(self) -> None:
@@ -73,16 +73,18 @@ def _pipelines() -> tuple[Any, Any]:
                 library = pending.pop()
                 if library not in linked:
                     linked.add(library)
-                    is_part = isinstance(library, Part)
+                    is_part = isinstance(library, PartLibrary)
                     pending += library._linking_libraries if is_part else []
-                    other = library._final_module if is_part else library._get_module_for_linking()
-                    module.link_in(other, preserve=True)
+                    other_module = (
+                        library._final_module if is_part else library._get_module_for_linking()
+                    )
+                    module.link_in(other_module, preserve=True)
             for function in module.functions:
                 if not function.is_declaration and function.linkage == external:
                     function.linkage = "linkonce_odr"
             return module
 
-    class Whole(codegen.JITCodeLibrary):  # type: ignore[misc]
+    class KernelLibrary(codegen.JITCodeLibrary):  # type: ignore[misc]
         """The code of a kernel, in which only the entry points are visible to the linker.
 
         numba distinguishes functions of the same name by a number that is unique only within a
@@ -96,10 +98,33 @@ def _pipelines() -> tuple[Any, Any]:
             super().finalize()
 
         def _optimize_final_module(self) -> None:
+            self._resolve_recursive_calls()
             for function in self._final_module.functions:
                 if not function.is_declaration and function.name not in self._entry_points:
                     function.linkage = "internal"
             super()._optimize_final_module()
+
+        def _resolve_recursive_calls(self) -> None:
+            """Make recursive functions call themselves directly.
+
+            numba calls them through variables, which it sets when it loads the code, to addresses
+            that are valid only in this process. It finds neither functions with internal symbols nor
+            the variables of code from the cache. Here each variable becomes a constant.
+            """
+            prefix = codegen.RuntimeLinker.PREFIX
+            module = self._final_module
+            function_names = {f.name for f in module.functions if not f.is_declaration}
+            names = {
+                variable.name.removeprefix(prefix)
+                for variable in module.global_variables
+                if variable.name.startswith(prefix)
+            }
+            if not names <= function_names:
+                raise NumbaError("a recursive call cannot be resolved; use a loop instead")
+            for name in sorted(names):
+                text = f'declare void @"{name}"()\n@"{prefix}{name}" = constant ptr @"{name}"'
+                module.link_in(llvmlite.binding.parse_assembly(text))
+                module.get_global_variable(prefix + name).linkage = "internal"
 
     @register_pass(mutates_CFG=True, analysis_only=False)
     class PartLowering(typed_passes.NativeLowering):  # type: ignore[misc]
@@ -107,7 +132,7 @@ def _pipelines() -> tuple[Any, Any]:
 
         def run_pass(self, state: Any) -> bool:
             context = state.targetctx
-            state.library = Part(context.codegen(), state.func_id.func_qualname)
+            state.library = PartLibrary(context.codegen(), state.func_id.func_qualname)
             state.flags.no_compile = True
             state.flags.no_cfunc_wrapper = True
             super().run_pass(state)
@@ -134,11 +159,11 @@ def _pipelines() -> tuple[Any, Any]:
         _name = "kibitz_kernel_lowering"
 
         def run_pass(self, state: Any) -> bool:
-            state.library = Whole(state.targetctx.codegen(), state.func_id.func_qualname)
+            state.library = KernelLibrary(state.targetctx.codegen(), state.func_id.func_qualname)
             state.library.enable_object_caching()
             return bool(super().run_pass(state))
 
-    def compiler_with(lowering: Any) -> Any:
+    def make_compiler(lowering: Any) -> Any:
         class KibitzCompiler(Compiler):  # type: ignore[misc]
             def define_pipelines(self) -> list[Any]:
                 (manager,) = super().define_pipelines()
@@ -151,22 +176,22 @@ def _pipelines() -> tuple[Any, Any]:
 
         return KibitzCompiler
 
-    used = (
+    required_attributes = (
         "_raise_if_finalized", "_reload_init", "_linking_libraries", "_finalized", "_final_module",
         "finalize", "_get_module_for_linking", "_optimize_final_module", "enable_object_caching",
     )  # fmt: skip
     library = codegen.JITCodeLibrary(numba.core.registry.cpu_target.target_context.codegen(), "any")
-    if not all(hasattr(library, name) for name in used):
+    if not all(hasattr(library, name) for name in required_attributes):
         raise ImportError
-    return compiler_with(PartLowering), compiler_with(KernelLowering)
+    return make_compiler(PartLowering), make_compiler(KernelLowering)
 
 
 #: The options of a function that is linked into kernels, and the options of a kernel.
 PART: dict[str, Any] = {}
 KERNEL: dict[str, Any] = {}
 with suppress(ImportError, AttributeError):
-    _part, _kernel = _pipelines()
-    PART, KERNEL = {"pipeline_class": _part}, {"pipeline_class": _kernel}
+    _part_compiler, _kernel_compiler = _make_pipelines()
+    PART, KERNEL = {"pipeline_class": _part_compiler}, {"pipeline_class": _kernel_compiler}
 
 #: Whether compiled kernels can be stored on disk.
 CAN_CACHE = False
@@ -218,18 +243,18 @@ class OverloadCache:
         """Store a compiled function, unless its code contains addresses of this process."""
         if result.library.has_dynamic_globals or result.lifted:
             return
-        (name, kind, (machine_code, _)), *rest = result._reduce()
+        (name, kind, (machine_code, _)), *other_parts = result._reduce()
         library = (name, kind, (machine_code, _stub_bitcode(result.fndesc)))
-        self.save(overload_key(signature, result.codegen), serialize.dumps((library, *rest)))
+        self.save(overload_key(signature, result.codegen), serialize.dumps((library, *other_parts)))
 
     def flush(self) -> None:
         """Do nothing: the name of a file is a hash of the code, so no file is ever out of date."""
 
 
 def overload_key(signature: Any, codegen: Any) -> str:
-    """Return a string of all that machine code depends on besides the source.
+    """Return the part of the cache key that does not depend on the source.
 
-    These are the types of the arguments, the processor, and the versions of numba and llvmlite.
+    It contains the types of the arguments, the processor, and the versions of numba and llvmlite.
     """
     versions = (numba.__version__, llvmlite.__version__)
     return repr((str(signature), codegen.magic_tuple(), versions))
@@ -264,7 +289,9 @@ def _stub_bitcode(function: Any) -> bytes:
 
 # -------------------------------------------------------------------------------- function pointers
 
-FORMULA = types.float64(types.float64[::1], types.int64, types.int64[::1], types.int64, types.float64)
+FORMULA_SIGNATURE = types.float64(
+    types.float64[::1], types.int64, types.int64[::1], types.int64, types.float64
+)
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -273,23 +300,23 @@ def call_pointer(
 ) -> Any:
     """Call the compiled formula that a pointer refers to; exceptions propagate."""
 
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+    def generate_code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         convention = context.call_conv
-        function = convention.get_function_type(FORMULA.return_type, FORMULA.args)
+        function = convention.get_function_type(FORMULA_SIGNATURE.return_type, FORMULA_SIGNATURE.args)
         callee = builder.inttoptr(arguments[0], function.as_pointer())
         status, result = convention.call_function(
-            builder, callee, FORMULA.return_type, FORMULA.args, arguments[1:]
+            builder, callee, FORMULA_SIGNATURE.return_type, FORMULA_SIGNATURE.args, arguments[1:]
         )
         with builder.if_then(status.is_error, likely=False):
             convention.return_status_propagate(builder, status)
         return result
 
-    return FORMULA.return_type(types.int64, *FORMULA.args), code
+    return FORMULA_SIGNATURE.return_type(types.int64, *FORMULA_SIGNATURE.args), generate_code
 
 
 def get_pointer(dispatcher: Any) -> int:
     """Compile a formula; return a pointer to it, which is valid as long as the dispatcher lives."""
-    dispatcher.compile(FORMULA.args)
-    compiled = dispatcher.overloads[FORMULA.args]
+    dispatcher.compile(FORMULA_SIGNATURE.args)
+    compiled = dispatcher.overloads[FORMULA_SIGNATURE.args]
     pointer: int = compiled.library.get_pointer_to_function(compiled.fndesc.llvm_func_name)
     return pointer

@@ -56,14 +56,14 @@ def new_streams() -> Streams:
 # -------------------------------------------------------------------------------------- seeding
 
 
-def make_seeds(seed: int, first: int, last: int) -> NDArray[np.uint64]:
-    """Return the seeds of the runs first, ..., last - 1: one row of nine 64-bit words per run.
+def make_seeds(seed: int, first_run: int, end_run: int) -> NDArray[np.uint64]:
+    """Return the seeds of runs `first_run` to `end_run` - 1: one row of nine 64-bit words per run.
 
     The row of a run equals `SeedSequence(seed, spawn_key=(run,)).generate_state(9, np.uint64)`. Each
     of the three streams gets three words. All rows are computed at once, by mixing the number of the
     run into the entropy pool of the seed.
     """
-    runs = np.arange(first, last, dtype=np.uint32)[:, None]
+    runs = np.arange(first_run, end_run, dtype=np.uint32)[:, None]
     n_hashed = 4 * max(4, -(-int(seed).bit_length() // 32))  # four hashes per 32-bit word of the seed
     start = 0x43B0D7E5 * pow(0x931E8875, n_hashed, 2**32) % 2**32
     pool = np.uint32(0xCA01F9DD) * SeedSequence(seed).pool
@@ -118,7 +118,7 @@ def load(stream: Stream) -> Any:
 
 @jit
 def store(stream: Stream, state: Any) -> None:
-    """Write a state back to its generator."""
+    """Set the state of a generator; `state` is a tuple, as `load` returns it."""
     memory = stream.state
     memory[0], memory[1], memory[2], memory[3] = state
 
@@ -177,7 +177,10 @@ def finish_normal(stream: Stream, bits: Any) -> Any:
 
 @jit
 def compiled_next_normal(stream: Stream, state: Any) -> tuple[Any, Any]:
-    """Draw a standard normal number in compiled code; 99 % of draws take the first branch."""
+    """Draw a standard normal number in compiled code; return it and the next state.
+
+    The first branch, which needs no further random numbers, handles 99 % of the draws.
+    """
     bits, state = next_bits(state)
     layer, position, sign = split_bits(bits)
     if position < LIMITS[layer]:

@@ -26,6 +26,7 @@ Averaged over the priors, no policy has a smaller regret than the optimal regret
 simulates a policy on means drawn from these priors.
 """
 
+from collections.abc import Callable
 from math import comb
 from typing import Any, NamedTuple
 
@@ -41,7 +42,7 @@ MAX_BYTES = 4e9
 NEVER = 2**62  # a period longer than any horizon
 
 Floats = NDArray[np.float64]
-Seen = tuple[tuple[int, int], tuple[int, int]]
+ObservedCounts = tuple[tuple[int, int], tuple[int, int]]
 
 
 class Optimum(NamedTuple):
@@ -61,7 +62,7 @@ class Regret(NamedTuple):
 
 
 def bayes_optimal(
-    horizon: int, every: int | None = None, *, stage: int = 1, seen: Seen = ((0, 0), (0, 0))
+    horizon: int, every: int | None = None, *, stage: int = 1, seen: ObservedCounts = ((0, 0), (0, 0))
 ) -> Optimum:
     """Return the exact Bayes-optimal value and decision for two Bernoulli arms.
 
@@ -78,27 +79,44 @@ def bayes_optimal(
         The successes and failures of each arm so far, as in ((3, 1), (0, 2)); none by default. Pass
         the current `stage` and `seen` to get the optimal decision in the middle of a run.
     """
-    last = whole(horizon, "horizon", 1)
+    return solve_with_progress(horizon, every, stage, seen, lambda label, share: None)
+
+
+def solve_with_progress(
+    horizon: int,
+    every: int | None,
+    stage: int,
+    seen: ObservedCounts,
+    progress: Callable[[str, float], None],
+) -> Optimum:
+    """Return `bayes_optimal`; after each stage, call `progress` with a label and the share done."""
+    n_stages = whole(horizon, "horizon", 1)
     period = NEVER if every is None else whole(every, "every", 1)
-    now = whole(stage, "stage", 1, last)
-    known = _check_seen(seen)
-    n_observed = _count_observations(now, last, period)
-    if (n_bytes := 8 * comb(n_observed + 3, 3)) > MAX_BYTES:
+    current_stage = whole(stage, "stage", 1, n_stages)
+    posterior = _check_seen(seen)
+    n_future = _count_observations(current_stage, n_stages, period)
+    if (n_bytes := 8 * comb(n_future + 3, 3)) > MAX_BYTES:
         raise ValueError(
             f"horizon={short_repr(horizon)} would take {n_bytes / 1e9:.3g} GB of memory; "
             f"the limit is {MAX_BYTES / 1e9:g} GB, use a shorter horizon or fewer looks"
         )
-    offsets = _make_offsets(n_observed)
+    offsets = _make_offsets(n_future)
     values = np.zeros(offsets[-1, -1])
-    if last > now:
-        cached_dispatcher(_solve, nogil=True)(values, offsets, known, now, last, period)
-    q = (known[:, 0] / known.sum(axis=1)).tolist()
-    gains = _expect_gains(values, offsets, known, last > now, now % period == 0)
-    options = {(i, j): q[i] + gain for (i, j), gain in gains.items()}
-    pull, look = max(options, key=lambda arms: options[arms])
-    reward = options[pull, look]
-    regret = (last - now + 1) * _compute_mean_of_larger(known) - reward
-    return Optimum(reward, regret, pull, look if now % period == 0 else None)
+    solve_stage = cached_dispatcher(_solve_stage, nogil=True)
+    for solved_stage in range(n_stages, current_stage, -1):  # Ctrl-C can interrupt this loop
+        n = _count_observations(current_stage, solved_stage, period)
+        is_last, has_look = solved_stage == n_stages, solved_stage % period == 0
+        solve_stage(values, offsets, posterior, n, is_last, has_look)
+        progress("optimum", 1 - (n / n_future) ** 4)
+    posterior_means = (posterior[:, 0] / posterior.sum(axis=1)).tolist()
+    gains = _expect_gains(
+        values, offsets, posterior, n_stages > current_stage, current_stage % period == 0
+    )
+    action_values = {(i, j): posterior_means[i] + gain for (i, j), gain in gains.items()}
+    pull, look = max(action_values, key=lambda pull_and_look: action_values[pull_and_look])
+    reward = action_values[pull, look]
+    regret = (n_stages - current_stage + 1) * _compute_mean_of_larger(posterior) - reward
+    return Optimum(reward, regret, pull, look if current_stage % period == 0 else None)
 
 
 def _check_seen(seen: Any) -> NDArray[np.int64]:
@@ -106,15 +124,15 @@ def _check_seen(seen: Any) -> NDArray[np.int64]:
     condition = "successes and failures of two arms, as in ((3, 1), (0, 2))"
     try:
         (a, b), (c, d) = seen
-        numbers = [[whole(a, "seen"), whole(b, "seen")], [whole(c, "seen"), whole(d, "seen")]]
+        observed_counts = [[whole(a, "seen"), whole(b, "seen")], [whole(c, "seen"), whole(d, "seen")]]
     except (TypeError, ValueError):
         raise invalid("seen", condition, seen) from None
-    return np.array(numbers, np.int64) + 1
+    return np.array(observed_counts, np.int64) + 1
 
 
-def _count_observations(first: int, stage: int, period: int) -> int:
-    """Return the number of observations in the stages from `first` to `stage` − 1."""
-    return stage - first + (stage - 1) // period - (first - 1) // period
+def _count_observations(first_stage: int, stage: int, period: int) -> int:
+    """Return the number of observations in the stages from `first_stage` to `stage` − 1."""
+    return stage - first_stage + (stage - 1) // period - (first_stage - 1) // period
 
 
 def _make_offsets(n_observed: int) -> NDArray[np.int64]:
@@ -124,91 +142,93 @@ def _make_offsets(n_observed: int) -> NDArray[np.int64]:
     """
     s, f = np.indices((n_observed + 1, n_observed + 1))
     lengths = np.maximum(n_observed + 1 - s - f, 0)
-    ends = np.cumsum(lengths.ravel()).reshape(lengths.shape)
-    begins: NDArray[np.int64] = ends - lengths
-    begins[-1, -1] = ends[-1, -1] if n_observed else 1
-    return begins
+    row_ends = np.cumsum(lengths.ravel()).reshape(lengths.shape)
+    row_starts: NDArray[np.int64] = row_ends - lengths
+    row_starts[-1, -1] = row_ends[-1, -1] if n_observed else 1
+    return row_starts
 
 
-def _solve(values: Any, offsets: Any, known: Any, first: int, last: int, period: int) -> None:
-    """Fill `values` with the values of stage first + 1, backwards from the last stage."""
-    a1, b1, a2, b2 = known[0, 0], known[0, 1], known[1, 0], known[1, 1]
-    for stage in range(last, first, -1):
-        n = stage - first + (stage - 1) // period - (first - 1) // period
-        looks = stage % period == 0
-        for s1 in range(n + 1):
-            for f1 in range(n - s1 + 1):
-                rest = n - s1 - f1  # observations of arm 2
-                here = values[offsets[s1, f1] :]
-                n1, n2 = a1 + b1 + s1 + f1, a2 + b2 + rest
-                q1, unit = (a1 + s1) / n1, 1.0 / n2
-                if stage == last:
-                    for s2 in range(rest + 1):
-                        here[s2] = max(q1, (a2 + s2) * unit)
-                    continue
-                won, lost = values[offsets[s1 + 1, f1] :], values[offsets[s1, f1 + 1] :]
-                if not looks:
-                    for s2 in range(rest + 1):
-                        q2 = (a2 + s2) * unit
-                        first_arm = q1 + q1 * won[s2] + (1 - q1) * lost[s2]
-                        second_arm = q2 + q2 * here[s2 + 1] + (1 - q2) * here[s2]
-                        here[s2] = max(first_arm, second_arm)
-                    continue
-                won2, both, lost2 = (
-                    values[offsets[s1 + 2, f1] :],
-                    values[offsets[s1 + 1, f1 + 1] :],
-                    values[offsets[s1, f1 + 2] :],
+def _solve_stage(
+    values: Any, offsets: Any, posterior: Any, n: int, is_last: bool, has_look: bool
+) -> None:
+    """Replace the values of the next stage by the values of a stage with n earlier observations."""
+    a1, b1, a2, b2 = posterior[0, 0], posterior[0, 1], posterior[1, 0], posterior[1, 1]
+    for s1 in range(n + 1):
+        for f1 in range(n - s1 + 1):
+            n2_observed = n - s1 - f1  # observations of arm 2
+            row = values[offsets[s1, f1] :]
+            n1, n2 = a1 + b1 + s1 + f1, a2 + b2 + n2_observed
+            q1, inverse_n2 = (a1 + s1) / n1, 1.0 / n2
+            if is_last:
+                for s2 in range(n2_observed + 1):
+                    row[s2] = max(q1, (a2 + s2) * inverse_n2)
+                continue
+            success_row, failure_row = (values[offsets[s1 + 1, f1] :], values[offsets[s1, f1 + 1] :])
+            if not has_look:
+                for s2 in range(n2_observed + 1):
+                    q2 = (a2 + s2) * inverse_n2
+                    value_of_arm1 = q1 + q1 * success_row[s2] + (1 - q1) * failure_row[s2]
+                    value_of_arm2 = q2 + q2 * row[s2 + 1] + (1 - q2) * row[s2]
+                    row[s2] = max(value_of_arm1, value_of_arm2)
+                continue
+            two_successes, one_success, two_failures = (
+                values[offsets[s1 + 2, f1] :],
+                values[offsets[s1 + 1, f1 + 1] :],
+                values[offsets[s1, f1 + 2] :],
+            )
+            inverse_n1_next = 1.0 / (n1 + 1)
+            q11, q10 = q1 * (a1 + s1 + 1) * inverse_n1_next, 2 * q1 * (b1 + f1) * inverse_n1_next
+            q00 = (1 - q1) * (b1 + f1 + 1) * inverse_n1_next
+            inverse_n2_next = 1.0 / (n2 + 1)
+            for s2 in range(n2_observed + 1):
+                q2 = (a2 + s2) * inverse_n2
+                p11, p10 = (
+                    q2 * (a2 + s2 + 1) * inverse_n2_next,
+                    2 * q2 * (b2 + n2_observed - s2) * inverse_n2_next,
                 )
-                more = 1.0 / (n1 + 1)
-                q11, q10 = q1 * (a1 + s1 + 1) * more, 2 * q1 * (b1 + f1) * more
-                q00 = (1 - q1) * (b1 + f1 + 1) * more
-                later = 1.0 / (n2 + 1)
-                for s2 in range(rest + 1):
-                    q2 = (a2 + s2) * unit
-                    p11, p10 = q2 * (a2 + s2 + 1) * later, 2 * q2 * (b2 + rest - s2) * later
-                    p00 = (1 - q2) * (b2 + rest - s2 + 1) * later
-                    only1 = q11 * won2[s2] + q10 * both[s2] + q00 * lost2[s2]
-                    only2 = p11 * here[s2 + 2] + p10 * here[s2 + 1] + p00 * here[s2]
-                    each = q1 * (q2 * won[s2 + 1] + (1 - q2) * won[s2])
-                    each += (1 - q1) * (q2 * lost[s2 + 1] + (1 - q2) * lost[s2])
-                    here[s2] = max(max(q1, q2) + each, max(q1 + only1, q2 + only2))
+                p00 = (1 - q2) * (b2 + n2_observed - s2 + 1) * inverse_n2_next
+                only_arm1 = q11 * two_successes[s2] + q10 * one_success[s2] + q00 * two_failures[s2]
+                only_arm2 = p11 * row[s2 + 2] + p10 * row[s2 + 1] + p00 * row[s2]
+                both_arms = q1 * (q2 * success_row[s2 + 1] + (1 - q2) * success_row[s2])
+                both_arms += (1 - q1) * (q2 * failure_row[s2 + 1] + (1 - q2) * failure_row[s2])
+                row[s2] = max(max(q1, q2) + both_arms, max(q1 + only_arm1, q2 + only_arm2))
 
 
 def _expect_gains(
-    values: Floats, offsets: NDArray[np.int64], known: Any, has_next: bool, looks: bool
+    values: Floats, offsets: NDArray[np.int64], posterior: Any, has_next: bool, has_look: bool
 ) -> dict[tuple[int, int], float]:
     """Return E_ij W, the expected value of the next stage, for each pull i and look j."""
     if not has_next:
         return {(0, 1): 0.0, (1, 0): 0.0}
     gains = {}
     for pull in (0, 1):
-        for look in (0, 1) if looks else (1 - pull,):
+        for look in (0, 1) if has_look else (1 - pull,):
             gain = 0.0
-            for paid in (0, 1):
-                for shown in (0, 1) if looks else (0,):
-                    counts = known.copy()
-                    chance = counts[pull, 1 - paid] / counts[pull].sum()
-                    counts[pull, 1 - paid] += 1
-                    if looks:
-                        chance *= counts[look, 1 - shown] / counts[look].sum()
-                        counts[look, 1 - shown] += 1
-                    (s1, f1), (s2, _) = counts - known
-                    gain += chance * values[offsets[s1, f1] + s2]
+            for pull_reward in (0, 1):
+                for look_reward in (0, 1) if has_look else (0,):
+                    counts = posterior.copy()
+                    probability = counts[pull, 1 - pull_reward] / counts[pull].sum()
+                    counts[pull, 1 - pull_reward] += 1
+                    if has_look:
+                        probability *= counts[look, 1 - look_reward] / counts[look].sum()
+                        counts[look, 1 - look_reward] += 1
+                    (s1, f1), (s2, _) = counts - posterior
+                    gain += probability * values[offsets[s1, f1] + s2]
             gains[pull, look] = float(gain)
     return gains
 
 
-def _compute_mean_of_larger(known: Any) -> float:
+def _compute_mean_of_larger(posterior: Any) -> float:
     """Return E max(μ_1, μ_2) = ∫ 1 − F_1F_2, where F_i is the distribution function of μ_i.
 
     The integrand is a polynomial, for which Gauss-Legendre quadrature is exact.
     """
     from scipy.special import betainc
 
-    x, weights = np.polynomial.legendre.leggauss(int(known.sum()) // 2 + 2)
+    x, weights = np.polynomial.legendre.leggauss(int(posterior.sum()) // 2 + 2)
     x, weights = (x + 1) / 2, weights / 2
-    both = betainc(*known[0], x) * betainc(*known[1], x)
-    return float(weights @ (1 - both))
+    joint_distribution = betainc(*posterior[0], x) * betainc(*posterior[1], x)
+    return float(weights @ (1 - joint_distribution))
 
 
 def bayes_regret(
@@ -231,31 +251,33 @@ def bayes_regret(
         The seed, a whole number. The same seed gives the same result.
     """
     check_policy(policy)
-    last = whole(horizon, "horizon", 1)
+    n_stages = whole(horizon, "horizon", 1)
     period = NEVER if every is None else whole(every, "every", 1)
     n_runs = whole(runs, "runs", 2)
     streams = np.random.SeedSequence(whole(seed, "seed")).spawn(n_runs)
-    regrets = [_simulate_run(policy, last, period, stream) for stream in streams]
+    regrets = [_simulate_run(policy, n_stages, period, stream) for stream in streams]
     return Regret(float(np.mean(regrets)), float(np.std(regrets, ddof=1) / np.sqrt(n_runs)))
 
 
 def _simulate_run(policy: Policy, horizon: int, period: int, stream: np.random.SeedSequence) -> float:
     """Return the regret of one run."""
-    environment, own = (np.random.default_rng(part) for part in stream.spawn(2))
-    means = environment.random(2)
-    unit = policy.scale_for(bernoulli(means.tolist()).scale)
-    pull_rewards = (environment.random((horizon, 2)) < means) / unit  # stage, arm
-    look_rewards = (environment.random((horizon // period, 2)) < means) / unit
+    environment_rng, policy_rng = (
+        np.random.default_rng(child_stream) for child_stream in stream.spawn(2)
+    )
+    means = environment_rng.random(2)
+    scale = policy.scale_for(bernoulli(means.tolist()).scale)
+    pull_rewards = (environment_rng.random((horizon, 2)) < means) / scale  # stage, arm
+    look_rewards = (environment_rng.random((horizon // period, 2)) < means) / scale
     params = policy.params_for(horizon)
     state = policy.init(params, 2)
     regret = 0.0
     for stage in range(1, horizon + 1):
-        arm = policy.pull(params, state, stage, own)
-        looks = stage % period == 0
-        other = policy.look(params, state, stage, own) if looks else arm
+        arm = policy.pull(params, state, stage, policy_rng)
+        has_look = stage % period == 0
+        look_arm = policy.look(params, state, stage, policy_rng) if has_look else arm
         regret += means.max() - means[arm]
         state = policy.update(params, state, stage, arm, 1, pull_rewards[stage - 1, arm], False)
-        if looks:
-            reward = look_rewards[stage // period - 1, other]
-            state = policy.update(params, state, stage, other, 1, reward, True)
+        if has_look:
+            reward = look_rewards[stage // period - 1, look_arm]
+            state = policy.update(params, state, stage, look_arm, 1, reward, True)
     return float(regret)

@@ -1,7 +1,10 @@
-r"""The league: a comparison of all policies on random problems, at rates of looks from 0 to 1.
+r"""The league: a comparison of all policies on random problems, with fair and unfair looks.
 
-A *setting* consists of a problem and a rate ε of looks; the policy chooses the arm of each look. All
-policies get the same random numbers (common random numbers), so differences between policies are
+Each problem has five *settings*. In four settings the policy chooses the arm of each look, and looks
+arrive at the rates ε = 0, 0.01, 0.1 and 1. In the fifth setting looks arrive at the rate 0.1 and are
+*unfair*: they are passive, and the best arm has little or no weight (`unfair_weights`).
+
+All policies get the same random numbers (common random numbers), so differences between policies are
 paired run by run. Run r of one setting and run r of another setting also share their random numbers.
 Standard errors are therefore computed over runs, after the settings of each run are combined.
 
@@ -25,8 +28,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kibitz._validation import whole
-from kibitz.model.feedback import active
+from kibitz._validation import one_of, whole
+from kibitz.model.feedback import Feedback, active, named_weights, passive
 from kibitz.model.problem import Problem, gaussian
 from kibitz.policies import POLICIES
 from kibitz.policies.etc_ocucb import etc_ocucb
@@ -45,21 +48,30 @@ FloatArray = NDArray[np.float64]
 N_PROBLEMS = 12
 RUNS = 32
 HORIZON = 5_000
-#: The rates ε of looks.
+#: The rates ε of active looks.
 RATES = (0.0, 0.01, 0.1, 1.0)
+UNFAIR_RATE = 0.1  #: The rate ε of unfair looks.
+#: The kinds of unfair weights. Problem n has kind n modulo 4.
+UNFAIR = ("never the best", "only the worst", "rarely the best", "1/gap²")
+RARE_WEIGHT = 1e-3  #: The weight of the best arms for looks that rarely show them.
+ACTIVE = "active"  # the name of looks at arms that the policy chooses
 MAX_ARMS = 30
 SURE = 3.0  #: A difference is significant if it exceeds this number of standard errors.
 FACTORS = tuple(
     float(f"{x:.4g}") for x in np.geomspace(1, 100, 81)
 )  #: The factors τ of the profiles.
 REFERENCE = "kibitzer"  # the other policies are compared with this policy, if it takes part
-EXCLUDED = {"ucb"}  # as an active observer, UCB is the same as UCB1-Double
+EXCLUDED = {"ucb"}  # with one observer, UCB is the same as UCB1-Double
 
 
 def entrants() -> dict[str, Policy]:
     """Return the policies of the league: the default policies and two tuned variants."""
-    default = [make() for name, make in POLICIES.items() if name not in EXCLUDED]
-    return label_policies([*default, moss_anytime(exploration=2.0), etc_ocucb(all_info=True)])
+    default_policies = [
+        make_policy() for name, make_policy in POLICIES.items() if name not in EXCLUDED
+    ]
+    return label_policies(
+        [*default_policies, moss_anytime(exploration=2.0), etc_ocucb(all_info=True)]
+    )
 
 
 def league_problems(n: int, seed: int) -> list[Problem]:
@@ -77,12 +89,12 @@ def league_problems(n: int, seed: int) -> list[Problem]:
         The seed, a whole number.
     """
     problems = []
-    for place in range(whole(n, "problems", 1)):
-        rng = np.random.default_rng([whole(seed, "seed"), place])
+    for position in range(whole(n, "problems", 1)):
+        rng = np.random.default_rng([whole(seed, "seed"), position])
         n_arms = min(MAX_ARMS, int(2 * (MAX_ARMS / 2 + 1) ** rng.random()))
         means = np.zeros(n_arms)
         while np.ptp(means) == 0:  # after rounding, all arms can be equal
-            means = _random_means(place % 3, n_arms, rng).round(3)
+            means = _random_means(position % 3, n_arms, rng).round(3)
         problems.append(gaussian(means.tolist()))
     return problems
 
@@ -97,6 +109,27 @@ def _random_means(kind: int, n_arms: int, rng: np.random.Generator) -> FloatArra
     return means
 
 
+def unfair_weights(kind: str, gaps: FloatArray) -> FloatArray:
+    """Return weights of passive looks that show the best arms rarely or never.
+
+    Parameters
+    ----------
+    kind
+        "never the best": weight 0 on the best arms, equal weights on the others. "only the worst":
+        all weight on the arms with the largest gap. "rarely the best": weight 0.001 on the best arms,
+        equal weights on the others. "1/gap²": weights proportional to 1/Δ², and 0 on the best arms.
+    gaps
+        The gaps Δ of the arms, not all 0.
+    """
+    if one_of(kind, "kind", UNFAIR) == "1/gap²":
+        return named_weights("suboptimal", gaps)
+    is_best = gaps == 0
+    is_shown = gaps == gaps.max() if kind == "only the worst" else ~is_best
+    weight = RARE_WEIGHT if kind == "rarely the best" else 0.0
+    weights: FloatArray = weight * is_best / is_best.sum() + (1 - weight) * is_shown / is_shown.sum()
+    return weights
+
+
 def play_league(
     policies: Policies | None = None,
     *,
@@ -107,7 +140,7 @@ def play_league(
     progress: Callable[[str, float], None] | None = None,
     **options: Any,
 ) -> "dict[str, xarray.Dataset]":
-    """Simulate all settings; return a dict from the name of each problem to its sweep over rates.
+    """Simulate all settings; return a dict from the name of each problem to its sweep over looks.
 
     Parameters
     ----------
@@ -122,20 +155,30 @@ def play_league(
     progress, options
         As in `kibitz.sweep`: `runs`, `threads` and so on.
     """
-    players = entrants() if policies is None else label_policies(policies)
+    labelled_policies = entrants() if policies is None else label_policies(policies)
     problem_list = league_problems(problems, seed)
-    report = progress if progress is not None else lambda label, share: None
+    report_progress = progress if progress is not None else lambda label, share: None
     data = {}
     for n, problem in enumerate(problem_list):
 
-        def step(label: str, share: float, n: int = n) -> None:
-            report(label, (n + share) / len(problem_list))
+        def report_problem(label: str, share: float, n: int = n) -> None:
+            report_progress(label, (n + share) / len(problem_list))
+
+        def make_feedback(rate: float, looks: str, gaps: FloatArray = problem.gaps) -> Feedback:
+            if looks == ACTIVE:
+                return active(rate)
+            return passive(rate, unfair_weights(looks, gaps))
 
         name = f"problem {n + 1}"
+        points = [
+            *({"rate": rate, "looks": ACTIVE} for rate in RATES),
+            {"rate": UNFAIR_RATE, "looks": UNFAIR[n % len(UNFAIR)]},
+        ]
         data[name] = sweep(
-            problem, active, players, rate=RATES, horizon=horizon, stages=[horizon], seed=seed,
-            file=None if file is None else Path(file(name.replace(" ", "-"))), progress=step,
-            **options,
+            problem, make_feedback, labelled_policies, points=points, horizon=horizon,
+            stages=[horizon], seed=seed,
+            file=None if file is None else Path(file(name.replace(" ", "-"))),
+            progress=report_problem, **options,
         )  # fmt: skip
     return data
 
@@ -151,6 +194,7 @@ class Games(NamedTuple):
     gaps: FloatArray  # setting: the smallest gap
     n_arms: list[int]  # setting
     rates: FloatArray  # setting
+    looks: list[str]  # setting: "active", or the kind of the unfair weights
     regret: FloatArray  # policy, setting, run
     means: FloatArray  # policy, setting: the mean regret, at least the smallest gap
 
@@ -164,50 +208,72 @@ class Games(NamedTuple):
         """The index of the reference policy."""
         return self.policies.index(REFERENCE) if REFERENCE in self.policies else 0
 
-    def at(self, rate: float) -> "Games":
-        """Return only the settings with this rate."""
-        here = np.flatnonzero(self.rates == rate)
+    def by_looks(self) -> "dict[str, Games]":
+        """Return the settings with active looks at each rate, and those with unfair looks.
+
+        The keys are the rates as text, and "unfair".
+        """
+        is_active = np.array([looks == ACTIVE for looks in self.looks])
+        groups = {
+            f"{rate:g}": self._select(is_active & (self.rates == rate))
+            for rate in sorted(set(self.rates[is_active].tolist()))
+        }
+        return groups if is_active.all() else {**groups, "unfair": self._select(~is_active)}
+
+    def _select(self, is_selected: NDArray[np.bool_]) -> "Games":
+        """Return only the settings that are selected."""
+        settings = np.flatnonzero(is_selected)
         return Games(
             self.policies,
-            [self.problems[s] for s in here],
-            self.gaps[here],
-            [self.n_arms[s] for s in here],
-            self.rates[here],
-            self.regret[:, here],
-            self.means[:, here],
+            [self.problems[s] for s in settings],
+            self.gaps[settings],
+            [self.n_arms[s] for s in settings],
+            self.rates[settings],
+            [self.looks[s] for s in settings],
+            self.regret[:, settings],
+            self.means[:, settings],
         )
 
 
 def games(data: "Mapping[str, xarray.Dataset]") -> Games:
     """Return the runs of a league, grouped by setting."""
-    problems, gaps, n_arms, rates, regret = [], [], [], [], []
-    for name, part in data.items():
-        means = np.array(json.loads(part.attrs["cells"])[0]["fingerprint"]["problem"]["means"])
-        own = means.max() - means
-        for rate in part["rate"].to_numpy():
+    problems, gaps, n_arms, rates, looks, regret = [], [], [], [], [], []
+    for name, problem_data in data.items():
+        means = np.array(
+            json.loads(problem_data.attrs["cells"])[0]["fingerprint"]["problem"]["means"]
+        )
+        problem_gaps = means.max() - means
+        for point in range(problem_data.sizes["point"]):
+            point_data = problem_data.isel(point=point)
             problems.append(name)
             n_arms.append(int(means.size))
-            gaps.append(own[own > 0].min())
-            rates.append(float(rate))
-            regret.append(part["final_regret"].sel(rate=rate).to_numpy())
+            gaps.append(problem_gaps[problem_gaps > 0].min())
+            rates.append(float(point_data["rate"]))
+            looks.append(str(point_data["looks"].item()))
+            regret.append(point_data["final_regret"].to_numpy())
     policies = [str(label) for label in next(iter(data.values()))["policy"].to_numpy()]
-    all_games, least = np.stack(regret, axis=1), np.array(gaps)
-    means = np.maximum(all_games.mean(axis=-1), least)
-    return Games(policies, problems, least, n_arms, np.array(rates), all_games, means)
+    run_regret, smallest_gaps = np.stack(regret, axis=1), np.array(gaps)
+    means = np.maximum(run_regret.mean(axis=-1), smallest_gaps)
+    return Games(policies, problems, smallest_gaps, n_arms, np.array(rates), looks, run_regret, means)
 
 
-def geometric_ratio(played: Games, policy: int, others: Any) -> tuple[float, float]:
+def geometric_ratio(results: Games, policy: int, other_policies: Any) -> tuple[float, float]:
     """Return the geometric mean over settings of a ratio of mean regrets, and its standard error.
 
-    `policy` and `others` are indices of policies; `others` can be one index per setting. The standard
-    error is computed over runs, by the delta method.
+    `policy` and `other_policies` are indices of policies; `other_policies` can be one index per
+    setting. The standard error is computed over runs, by the delta method.
     """
-    settings = np.arange(len(played.rates))
-    pairs = ((policy, settings), (np.broadcast_to(others, settings.shape), settings))
-    above, below = (played.means[pair] for pair in pairs)
-    value = float(np.exp(np.log(above / below).mean()))
-    shares = [played.regret[pair] / played.means[pair][:, np.newaxis] for pair in pairs]
-    return value, value * standard_error((shares[0] - shares[1]).mean(axis=0))
+    settings = np.arange(len(results.rates))
+    indices = ((policy, settings), (np.broadcast_to(other_policies, settings.shape), settings))
+    numerators, denominators = (results.means[policy_and_settings] for policy_and_settings in indices)
+    mean_ratio = float(np.exp(np.log(numerators / denominators).mean()))
+    relative_regrets = [
+        results.regret[policy_and_settings] / results.means[policy_and_settings][:, np.newaxis]
+        for policy_and_settings in indices
+    ]
+    return mean_ratio, mean_ratio * standard_error(
+        (relative_regrets[0] - relative_regrets[1]).mean(axis=0)
+    )
 
 
 def standard_error(sample: FloatArray) -> float:
@@ -218,8 +284,9 @@ def standard_error(sample: FloatArray) -> float:
 def standings(data: "Mapping[str, xarray.Dataset]") -> dict[str, Any]:
     """Return the standings of a league as plain data, with the best policy first.
 
-    - `setting`: `horizon`, `runs`, `seed`, `rates`, and `problems` (the means of each problem, by
-      name).
+    - `setting`: `horizon`, `runs`, `seed`, `rates` (of active looks), `settings` (their number),
+      `problems` (the means of each problem, by name) and `unfair` (the kind of the unfair weights of
+      each problem, by name).
     - `factors`: the factors τ of the performance profiles.
     - `reference`: the policy with which all other policies are compared: kibitzer, or the first
       policy if kibitzer does not take part.
@@ -227,113 +294,124 @@ def standings(data: "Mapping[str, xarray.Dataset]") -> dict[str, Any]:
       policy of each setting) and its standard error `sem`; `worst` (the largest ratio) and `where`
       (the setting with this ratio); `q99` (the 99 % quantile, over all runs of all settings, of the
       regret divided by the mean regret of the best policy); `best` (the number of settings in which
-      the policy is the best); `by_rate` (the geometric mean at each rate); and `profile` (for each of
-      the `factors`, the share of settings with a ratio of at most this factor).
+      the policy is the best); `by_looks` (the geometric mean with active looks at each rate, and with
+      unfair looks); and `profile` (for each of the `factors`, the share of settings with a ratio of
+      at most this factor).
     - `paired`: for each policy except the reference, `ratio` and `sem` (the geometric mean of its
       regret relative to the reference, and the standard error); `difference` and `difference_sem`
       (the mean difference in regret over all settings, and its standard error); and `better` and
       `worse` (the numbers of settings in which the policy is better or worse than the reference by
       more than 3 standard errors of the paired difference).
     - `beaten`: the settings in which another policy is better than the reference by more than 3
-      standard errors. Each entry has `problem`, `n_arms`, `rate`, `policy` (the best of the better
-      policies), `regret`, `reference`, `difference` and `sem`. Of a thousand comparisons between
-      equally good policies, one or two would appear here by chance.
+      standard errors. Each entry has `problem`, `n_arms`, `rate`, `looks`, `policy` (the best of the
+      better policies), `regret`, `reference`, `difference` and `sem`. Of a thousand comparisons
+      between equally good policies, one or two would appear here by chance.
     """
-    played = games(data)
-    order = sorted(range(len(played.policies)), key=lambda p: _compute_ratio_to_best(played, p)[0])
-    settings = [json.loads(part.attrs["cells"])[0]["fingerprint"] for part in data.values()]
+    results = games(data)
+    order = sorted(range(len(results.policies)), key=lambda p: _compute_ratio_to_best(results, p)[0])
+    fingerprints = [
+        json.loads(problem_data.attrs["cells"])[0]["fingerprint"] for problem_data in data.values()
+    ]
     return {
         "setting": {
-            "horizon": settings[0]["horizon"],
-            "runs": played.regret.shape[-1],
-            "seed": settings[0]["seed"],
-            "rates": sorted(set(played.rates.tolist())),
+            "horizon": fingerprints[0]["horizon"],
+            "runs": results.regret.shape[-1],
+            "seed": fingerprints[0]["seed"],
+            "rates": [float(rate) for rate in results.by_looks() if rate != "unfair"],
+            "settings": len(results.looks),
             "problems": {
-                name: spec["problem"]["means"] for name, spec in zip(data, settings, strict=True)
+                name: fingerprint["problem"]["means"]
+                for name, fingerprint in zip(data, fingerprints, strict=True)
+            },
+            "unfair": {
+                name: looks
+                for name, looks in zip(results.problems, results.looks, strict=True)
+                if looks != ACTIVE
             },
         },
         "factors": list(FACTORS),
-        "reference": played.policies[played.reference],
-        "policies": {played.policies[p]: _rate_policy(played, p) for p in order},
+        "reference": results.policies[results.reference],
+        "policies": {results.policies[p]: _rate_policy(results, p) for p in order},
         "paired": {
-            played.policies[p]: _compare_to_reference(played, p)
+            results.policies[p]: _compare_to_reference(results, p)
             for p in order
-            if p != played.reference
+            if p != results.reference
         },
-        "beaten": _list_losses(played),
+        "beaten": _list_losses(results),
     }
 
 
-def _compute_ratio_to_best(played: Games, policy: int) -> tuple[float, float]:
-    return geometric_ratio(played, policy, played.means.argmin(axis=0))
+def _compute_ratio_to_best(results: Games, policy: int) -> tuple[float, float]:
+    return geometric_ratio(results, policy, results.means.argmin(axis=0))
 
 
-def _rate_policy(played: Games, policy: int) -> dict[str, Any]:
-    ratios = played.means[policy] / played.best
-    worst = int(ratios.argmax())
-    value, error = _compute_ratio_to_best(played, policy)
-    relative = played.regret[policy] / played.best[:, np.newaxis]
-    rates = sorted(set(played.rates.tolist()))
+def _rate_policy(results: Games, policy: int) -> dict[str, Any]:
+    ratios = results.means[policy] / results.best
+    worst_setting = int(ratios.argmax())
+    value, error = _compute_ratio_to_best(results, policy)
+    relative_regret = results.regret[policy] / results.best[:, np.newaxis]
     return {
         "ratio": value,
         "sem": error,
-        "worst": float(ratios[worst]),
-        "where": _describe_setting(played, worst),
-        "q99": float(np.quantile(relative, 0.99)),
-        "best": int((played.means.argmin(axis=0) == policy).sum()),
-        "by_rate": {
-            f"{rate:g}": _compute_ratio_to_best(played.at(rate), policy)[0] for rate in rates
+        "worst": float(ratios[worst_setting]),
+        "where": _describe_setting(results, worst_setting),
+        "q99": float(np.quantile(relative_regret, 0.99)),
+        "best": int((results.means.argmin(axis=0) == policy).sum()),
+        "by_looks": {
+            looks: _compute_ratio_to_best(group, policy)[0]
+            for looks, group in results.by_looks().items()
         },
         "profile": [float((ratios <= factor).mean()) for factor in FACTORS],
     }
 
 
-def _describe_setting(played: Games, setting: int) -> dict[str, Any]:
+def _describe_setting(results: Games, setting: int) -> dict[str, Any]:
     return {
-        "problem": played.problems[setting],
-        "n_arms": played.n_arms[setting],
-        "rate": float(played.rates[setting]),
+        "problem": results.problems[setting],
+        "n_arms": results.n_arms[setting],
+        "rate": float(results.rates[setting]),
+        "looks": results.looks[setting],
     }
 
 
-def _compute_differences(played: Games, policy: int) -> tuple[FloatArray, FloatArray]:
+def _compute_differences(results: Games, policy: int) -> tuple[FloatArray, FloatArray]:
     """Return the mean paired difference to the reference in each setting, and its standard error."""
-    each = played.regret[policy] - played.regret[played.reference]
-    return each.mean(axis=-1), np.array([standard_error(sample) for sample in each])
+    differences = results.regret[policy] - results.regret[results.reference]
+    return differences.mean(axis=-1), np.array([standard_error(sample) for sample in differences])
 
 
-def _compare_to_reference(played: Games, policy: int) -> dict[str, Any]:
-    value, error = geometric_ratio(played, policy, played.reference)
-    each = played.regret[policy] - played.regret[played.reference]
-    difference, errors = _compute_differences(played, policy)
+def _compare_to_reference(results: Games, policy: int) -> dict[str, Any]:
+    value, error = geometric_ratio(results, policy, results.reference)
+    differences = results.regret[policy] - results.regret[results.reference]
+    difference, errors = _compute_differences(results, policy)
     return {
         "ratio": value,
         "sem": error,
-        "difference": float(each.mean()),
-        "difference_sem": standard_error(each.mean(axis=0)),
+        "difference": float(differences.mean()),
+        "difference_sem": standard_error(differences.mean(axis=0)),
         "better": int((difference < -SURE * errors).sum()),
         "worse": int((difference > SURE * errors).sum()),
     }
 
 
-def _list_losses(played: Games) -> list[dict[str, Any]]:
+def _list_losses(results: Games) -> list[dict[str, Any]]:
     losses = []
-    compared = [_compute_differences(played, policy) for policy in range(len(played.policies))]
-    for setting in range(len(played.rates)):
-        better = [
+    differences = [_compute_differences(results, policy) for policy in range(len(results.policies))]
+    for setting in range(len(results.rates)):
+        better_policies = [
             policy
-            for policy, (difference, errors) in enumerate(compared)
+            for policy, (difference, errors) in enumerate(differences)
             if difference[setting] < -SURE * errors[setting]
         ]
-        if better:
-            policy = min(better, key=lambda p: float(played.means[p, setting]))
-            difference, errors = compared[policy]
+        if better_policies:
+            policy = min(better_policies, key=lambda p: float(results.means[p, setting]))
+            difference, errors = differences[policy]
             losses.append(
                 {
-                    **_describe_setting(played, setting),
-                    "policy": played.policies[policy],
-                    "regret": float(played.means[policy, setting]),
-                    "reference": float(played.means[played.reference, setting]),
+                    **_describe_setting(results, setting),
+                    "policy": results.policies[policy],
+                    "regret": float(results.means[policy, setting]),
+                    "reference": float(results.means[results.reference, setting]),
                     "difference": float(difference[setting]),
                     "sem": float(errors[setting]),
                 }
@@ -357,10 +435,10 @@ def stage_costs(
     stage. The time includes drawing the rewards. If the engine chooses the generic kernel for a
     policy, no specialised kernel is compiled for the measurement.
     """
-    five, looks = gaussian([2.0, 1.8, 1.5, 1.0, 0.5]), active(0.1)
+    five_arms, looks = gaussian([2.0, 1.8, 1.5, 1.0, 0.5]), active(0.1)
     costs = {}
     for label, policy in (entrants() if policies is None else label_policies(policies)).items():
-        job = Job(label, policy, five, looks, stages, np.array([stages]), 1, 0, runs)
+        job = Job(label, policy, five_arms, looks, stages, np.array([stages]), 1, 0, runs)
         seconds, kernel = time_job(job)
         costs[label] = Cost(1e9 * seconds / (runs * stages), kernel)
     return costs

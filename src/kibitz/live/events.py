@@ -7,14 +7,33 @@ A decision is a `pull`, a `look`, or an `observe` (an observation that was not a
 look is `pending` until its reward is reported; then it is `told`. A decision without a report
 becomes `forgotten`, or `silent` if the agent counts silence as a reward. A late report still makes
 the decision `told`.
+
+**Settled counts.** Means and confidence intervals use settled decisions only. If the agent forgets
+decisions without a report, a decision settles when it is reported. If the agent counts silence as a
+reward, a decision settles when it is older than the patience, with the reward known then: the
+reported reward, or the reward of silence. The settled decisions are then the first decisions of the
+log, so the settled counts do not depend on whether clicks are reported sooner than missing clicks.
+A report that arrives later does not change the settled counts; a correction does. No event records a
+settlement: the time of each event determines which decisions have settled before it.
+
+**Time.** Each event has the time of the clock, but no earlier time than the event before it, unless
+the clock is more than `CLOCK_TOLERANCE` behind that event. Then a clock was wrongly ahead at the
+earlier events. The decisions with a later time count as made at the time of the new event, so their
+patience ends (`Projection.set_back`).
+
+**Exact sums.** The sums of an arm are exact. Each sum is stored as the nearest float and the
+remainders that this float leaves (`expand`), so a corrected reward leaves no rounding error behind.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 DECISION_KINDS = ("pull", "look", "observe")  # the events that create a decision
 ARM_STATUS = {"added": "active", "resumed": "active", "paused": "paused", "retired": "retired"}
+CLOCK_TOLERANCE = 3600.0  # seconds; if clocks differ by more, the clock that is ahead is wrong
+DECLARATIONS = {"declared_bernoulli": "bernoulli", "declared_bounded": "bounded"}
 
 
 class Event(NamedTuple):
@@ -22,9 +41,9 @@ class Event(NamedTuple):
 
     seq: int  # 1, 2, 3, ... for each agent
     at: float  # seconds since 1970
-    kind: str  # in DECISION_KINDS or ARM_STATUS, or told, corrected, forgotten or silent
-    id: int | None  # id of the decision; None if the event changes an arm
-    arm: str
+    kind: str  # in DECISION_KINDS, ARM_STATUS or DECLARATIONS, or told, corrected, forgotten, silent
+    id: int | None  # id of the decision; None if the event changes an arm or declares the rewards
+    arm: str | None  # None if the event declares the rewards
     reward: float | None
     key: str | None
 
@@ -55,7 +74,15 @@ class Decision(NamedTuple):
 
 @dataclass(slots=True)
 class Arm:
-    """The counts of an arm. `n_pulls` and `n_looks` count reports, not requests."""
+    """The counts of an arm. `n_pulls` and `n_looks` count reports, not requests.
+
+    `n_settled`, `settled_sum` and `settled_squares` are the number, the sum and the sum of squares of
+    the settled rewards, of pulls and looks together. `n_unsettled` and `n_late` stay 0 unless the
+    agent counts silence as a reward.
+
+    Each sum is the float nearest to the exact sum. `remainders` has, by the name of the sum, the
+    floats that must be added to it for the exact sum; most sums of clicks have none.
+    """
 
     name: str
     status: str = "active"
@@ -69,6 +96,12 @@ class Arm:
     looks_pending: int = 0
     n_forgotten: int = 0
     looks_forgotten: int = 0
+    n_settled: int = 0
+    settled_sum: float = 0.0
+    settled_squares: float = 0.0
+    n_unsettled: int = 0  # decisions whose reward may still change
+    n_late: int = 0  # reports that arrived after their decision had settled
+    remainders: dict[str, list[float]] = field(default_factory=dict)
 
     @property
     def n_observed(self) -> int:
@@ -78,18 +111,76 @@ class Arm:
     @property
     def mean(self) -> float:
         """The mean of all observed rewards; NaN if the arm has no observations."""
-        return (self.pull_sum + self.look_sum) / self.n_observed if self.n_observed else float("nan")
+        if not self.n_observed:
+            return float("nan")
+        return math.fsum([*self._parts("pull_sum"), *self._parts("look_sum")]) / self.n_observed
 
-    def count_decision(self, kind: str) -> None:
+    @property
+    def settled_mean(self) -> float:
+        """The mean of the settled rewards; NaN if the arm has none."""
+        return self.settled_sum / self.n_settled if self.n_settled else float("nan")
+
+    def count_decision(self, kind: str, silence: float | None) -> None:
         """Count a new decision. An `observe` is never pending."""
+        self.n_unsettled += silence is not None
         if kind == "pull":
             self.n_asked += 1
             self.n_pending += 1
         elif kind == "look":
             self.looks_pending += 1
 
-    def settle(self, record: "DecisionRecord", kind: str, reward: float | None) -> None:
-        """Apply a told, corrected, forgotten or silent event to a decision and to this arm."""
+    def apply(
+        self,
+        record: "DecisionRecord",
+        kind: str,
+        reward: float | None,
+        silence: float | None,
+        is_settled: bool = False,
+    ) -> None:
+        """Apply a told, corrected, forgotten or silent event to a decision and to this arm.
+
+        `silence` is the reward that silence counts as, or None if the agent forgets decisions.
+        `is_settled` says whether the decision has settled; it is used only if `silence` is a number.
+        """
+        self._count(record, kind, reward)
+        if reward is None:
+            return
+        if silence is None or (kind == "corrected" and record.settled_reward is not None):
+            self._count_settled(record, reward)
+        elif kind == "told" and is_settled:
+            self.n_late += 1
+
+    def settle(self, record: "DecisionRecord", silence: float) -> None:
+        """Settle a decision with its present reward; a forgotten decision has none."""
+        self.n_unsettled -= 1
+        if record.reward is not None:
+            self._count_settled(record, record.reward)
+        elif record.status == "pending":
+            self._count_settled(record, silence)
+
+    def _parts(self, name: str) -> list[float]:
+        """Return floats whose exact sum is the exact value of a sum of this arm."""
+        return [getattr(self, name), *self.remainders.get(name, ())]
+
+    def _replace(self, name: str, old: float, new: float) -> None:
+        """Replace a term of a sum exactly; `old` is 0 if `new` is a further term."""
+        nearest, *rest = expand([*self._parts(name), new, -old]) or [0.0]
+        setattr(self, name, nearest)
+        if rest:
+            self.remainders[name] = rest
+        else:
+            self.remainders.pop(name, None)
+
+    def _count_settled(self, record: "DecisionRecord", reward: float) -> None:
+        """Add a reward to the settled counts, or replace the settled reward of the decision."""
+        old = record.settled_reward or 0.0
+        self.n_settled += record.settled_reward is None
+        self._replace("settled_sum", old, reward)
+        self._replace("settled_squares", old * old, reward * reward)
+        record.settled_reward = reward
+
+    def _count(self, record: "DecisionRecord", kind: str, reward: float | None) -> None:
+        """Update the status of a decision and all counts except the settled counts."""
         is_pull, is_first = record.kind == "pull", record.reward is None
         if is_first:
             self._uncount(is_pull, record)
@@ -102,11 +193,11 @@ class Arm:
         old = record.reward or 0.0
         if is_pull:
             self.n_pulls += is_first
-            self.pull_sum += reward - old
+            self._replace("pull_sum", old, reward)
         else:
             self.n_looks += is_first
-            self.look_sum += reward - old
-        self.squares += reward * reward - old * old
+            self._replace("look_sum", old, reward)
+        self._replace("squares", old * old, reward * reward)
         record.reward = reward
         if kind == "told":
             record.told = reward
@@ -134,6 +225,7 @@ class DecisionRecord:
     status: str = "pending"
     told: float | None = None  # the reward that was reported
     reward: float | None = None  # the reward that counts, after corrections
+    settled_reward: float | None = None  # the reward in the settled counts
 
 
 @dataclass(slots=True)
@@ -144,49 +236,107 @@ class Projection:
     decisions: list[DecisionRecord] = field(default_factory=list)
     n_events: int = 0
     n_asks: int = 0
+    n_settled: int = 0  # number of settled decisions, if the agent counts silence as a reward
+    rewards: str | None = None  # the declared kind of rewards
     latest: float = 0.0
     order: list[int] = field(default_factory=list)  # decision ids in the order of their rewards
 
+    def set_back(self, at: float) -> None:
+        """Give the time `at` to all decisions with a later time, which came from a wrong clock."""
+        for record in reversed(self.decisions):
+            if record.asked_at <= at:
+                return
+            record.asked_at = at
 
-def project(events: Iterable[Event]) -> Projection:
-    """Replay a log and return its projection; raise ValueError if the log is inconsistent."""
+
+def event_time(now: float, latest: float) -> float:
+    """Return the time of an event at time `now` of the clock, after an event at time `latest`."""
+    return now if now < latest - CLOCK_TOLERANCE else max(now, latest)
+
+
+def expand(terms: list[float]) -> list[float]:
+    """Return the exact sum of `terms` as its nearest float, the float nearest to the rest, and so on.
+
+    The floats depend only on the exact sum; there are none if the sum is 0.
+    """
+    floats: list[float] = []
+    while nearest := math.fsum(terms):
+        floats.append(nearest)
+        terms = [*terms, -nearest]
+    return floats
+
+
+def has_settled(asked_at: float, at: float, patience: float) -> bool:
+    """Return whether a decision is older than the patience at time `at`."""
+    return asked_at < at and asked_at <= at - patience
+
+
+def project(
+    events: Iterable[Event], patience: float | None = None, silence: float | None = None
+) -> Projection:
+    """Replay a log and return its projection; raise ValueError if the log is inconsistent.
+
+    `silence` is the reward that silence counts as after `patience` seconds, or None if the agent
+    forgets decisions.
+    """
     p = Projection()
-    places: dict[str, int] = {}
+    arm_indices: dict[str, int] = {}
     for event in events:
         if event.seq != p.n_events + 1:
             raise ValueError(f"event {p.n_events + 1} is missing; the next one is {event.seq}")
+        if event.at < p.latest:
+            p.set_back(event.at)
         p.n_events, p.latest = event.seq, event.at
+        if patience is not None and silence is not None:
+            _settle_decisions(p, event.at, patience, silence)
+        if event.kind in DECLARATIONS:
+            p.rewards = DECLARATIONS[event.kind]
+            continue
+        if event.arm is None:
+            raise ValueError(f"event {event.seq} names no arm")
         if event.kind == "added":
-            places[event.arm] = len(p.arms)
+            arm_indices[event.arm] = len(p.arms)
             p.arms.append(Arm(event.arm))
             continue
-        if event.arm not in places:
+        if event.arm not in arm_indices:
             raise ValueError(f"event {event.seq} names an unknown arm: {event.arm!r}")
-        arm = p.arms[places[event.arm]]
+        arm = p.arms[arm_indices[event.arm]]
         if event.kind in ARM_STATUS:
             arm.status = ARM_STATUS[event.kind]
         elif event.kind in DECISION_KINDS:
-            _add_decision(p, event, arm, places[event.arm])
+            _add_decision(p, event, arm, arm_indices[event.arm], silence)
         else:
             if event.id is None or not 1 <= event.id <= len(p.decisions):
                 raise ValueError(f"event {event.seq} names an unknown decision: {event.id}")
             record = p.decisions[event.id - 1]
             if record.reward is None and event.kind != "forgotten":
                 p.order.append(event.id)
-            arm.settle(record, event.kind, event.reward)
+            arm.apply(record, event.kind, event.reward, silence, event.id <= p.n_settled)
     return p
 
 
-def _add_decision(p: Projection, event: Event, arm: Arm, place: int) -> None:
+def _settle_decisions(p: Projection, at: float, patience: float, silence: float) -> None:
+    """Settle the decisions that are older than the patience at time `at`, in order."""
+    while p.n_settled < len(p.decisions):
+        record = p.decisions[p.n_settled]
+        if not has_settled(record.asked_at, at, patience):
+            return
+        p.arms[record.arm].settle(record, silence)
+        p.n_settled += 1
+
+
+def _add_decision(
+    p: Projection, event: Event, arm: Arm, arm_index: int, silence: float | None
+) -> None:
     if event.id != len(p.decisions) + 1:
         raise ValueError(f"decision {len(p.decisions) + 1} is missing; the next one is {event.id}")
     p.n_asks += event.kind == "pull"
-    record = DecisionRecord(event.kind, place, event.key, event.at, max(1, p.n_asks))
+    record = DecisionRecord(event.kind, arm_index, event.key, event.at, max(1, p.n_asks))
     p.decisions.append(record)
-    arm.count_decision(event.kind)
+    arm.count_decision(event.kind, silence)
     if event.kind == "observe":
         p.order.append(event.id)
-        arm.settle(record, "told", event.reward)
+        arm.apply(record, "told", event.reward, silence)
 
 
 def list_discrepancies(stored: Any, replayed: Any, subject: str) -> list[str]:

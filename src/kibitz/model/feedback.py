@@ -40,20 +40,20 @@ Weights = str | ArrayLike | Callable[[int, int], float]
 class Feedback:
     """A feedback model; create it with `bandit`, `passive`, `active` or `full`."""
 
-    observer: str
-    rate: Any = 0.0
-    weights: Any = None
-    looks: int = 1
-    paid: bool = False
+    observer: str  # "bandit", "passive", "active" or "full"
+    rate: Any = 0.0  # the probability of an arrival at each stage, or `Every`
+    weights: Any = None  # the distribution of the observed arm, for a passive observer
+    looks: int = 1  # the number of looks per arrival
+    paid: bool = False  # whether a look costs the gap of its arm
 
     @property
     def spec(self) -> dict[str, Any]:
         """The feedback model as plain data, for saved results."""
         spec: dict[str, Any] = {"observer": self.observer}
         if self.observer in {"passive", "active"}:
-            spec["rate"] = _plain(self.rate)
+            spec["rate"] = _to_plain_data(self.rate)
             if self.observer == "passive":
-                spec["weights"] = _plain(self.weights)
+                spec["weights"] = _to_plain_data(self.weights)
             spec["looks"] = self.looks
             spec["paid"] = self.paid
         return spec
@@ -63,9 +63,9 @@ class Feedback:
         return f"{self.observer}({arguments})"
 
     def static_weights(self, gaps: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the weights p of a passive observer.
+        """Return the probability with which a look shows each arm, for weights that are no function.
 
-        The result has one weight per arm, or one row of weights per stage.
+        The result has one probability per arm, or one row of probabilities per stage.
         """
         if isinstance(self.weights, str):
             return named_weights(self.weights, gaps)
@@ -73,7 +73,7 @@ class Feedback:
 
 
 def named_weights(name: str, gaps: NDArray[np.float64]) -> NDArray[np.float64]:
-    r"""Return the named weights p, in the order of the arms.
+    r"""Return the probability with which a look shows each arm, for weights given by name.
 
     "uniform" weights are equal. "optimal" weights are proportional to 1/\Delta_i, and "suboptimal"
     weights are proportional to 1/\Delta_i^2. "optimal" and "suboptimal" weights are 0 for optimal
@@ -84,11 +84,11 @@ def named_weights(name: str, gaps: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.full(gaps.size, 1 / gaps.size)
     if not np.any(gaps > 0):
         raise invalid("weights", "'uniform' or a list if all arms are optimal", name)
-    share = np.zeros(gaps.size)
-    share[gaps > 0] = gaps[gaps > 0].min() / gaps[gaps > 0]
+    relative_weights = np.zeros(gaps.size)
+    relative_weights[gaps > 0] = gaps[gaps > 0].min() / gaps[gaps > 0]
     if name == "suboptimal":
-        share *= share
-    weights: NDArray[np.float64] = share / share.sum()
+        relative_weights *= relative_weights
+    weights: NDArray[np.float64] = relative_weights / relative_weights.sum()
     return weights
 
 
@@ -158,33 +158,35 @@ def check_feedback(feedback: object) -> Feedback:
     return feedback
 
 
-def check_weights(row: NDArray[np.float64], name: str) -> None:
+def check_weights(weights: NDArray[np.float64], name: str) -> None:
     """Raise ValueError if the weights are not a probability vector.
 
-    `name` is the argument that the error message names.
+    The error message calls the weights `name`.
     """
-    if not np.all((row >= 0) & np.isfinite(row)):
-        raise invalid(name, "non-negative and finite", row)
-    if not abs(row.sum() - 1) <= 1e-9:
-        raise ValueError(f"{name} must sum to 1, got {short_repr(row)} with sum {float(row.sum())!r}")
+    if not np.all((weights >= 0) & np.isfinite(weights)):
+        raise invalid(name, "non-negative and finite", weights)
+    if not abs(weights.sum() - 1) <= 1e-9:
+        raise ValueError(
+            f"{name} must sum to 1, got {short_repr(weights)} with sum {float(weights.sum())!r}"
+        )
 
 
 def _check_rate(rate: Rate) -> Any:
     if isinstance(rate, Every) or callable(rate):
         return rate
     try:
-        values = np.array(rate, dtype=float)
+        rates = np.array(rate, dtype=float)
     except (TypeError, ValueError, OverflowError):
         raise invalid("rate", "a number", rate) from None
-    if values.ndim > 1 or isinstance(rate, str | bytes | bool):
+    if rates.ndim > 1 or isinstance(rate, str | bytes | bool):
         raise invalid("rate", "a number or a list with one number per stage", rate)
-    if not np.all((values >= 0) & (values <= 1)):
-        bad = values if values.ndim == 0 else values[~((values >= 0) & (values <= 1))][0]
-        raise invalid("rate", "in [0, 1]", float(bad))
-    return float(values) if values.ndim == 0 else values
+    if not np.all((rates >= 0) & (rates <= 1)):
+        invalid_rate = rates if rates.ndim == 0 else rates[~((rates >= 0) & (rates <= 1))][0]
+        raise invalid("rate", "in [0, 1]", float(invalid_rate))
+    return float(rates) if rates.ndim == 0 else rates
 
 
-def _plain(value: Any) -> Any:
+def _to_plain_data(value: Any) -> Any:
     """Return a rate or weights as plain data, for `Feedback.spec`."""
     if isinstance(value, Every):
         return {"every": value.n, "first": value.first}

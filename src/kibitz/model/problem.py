@@ -92,20 +92,20 @@ def gaussian(means: ArrayLike, sd: float | Sequence[float] = 1.0) -> Problem:
         The standard deviation of the rewards: one number for all arms, or one number per arm.
     """
     mu = _check_limits(numbers(means, "means", 2), "means")
-    is_single = not isinstance(sd, Sequence) and np.ndim(sd) == 0
-    sds = numbers([sd] if is_single else sd, "sd")
-    if not is_single and sds.shape != mu.shape:
+    is_scalar = not isinstance(sd, Sequence) and np.ndim(sd) == 0
+    sds = numbers([sd] if is_scalar else sd, "sd")
+    if not is_scalar and sds.shape != mu.shape:
         raise invalid("sd", f"one number or a list of {mu.size} numbers, one per arm", sd)
     if not np.all(sds >= 0):
         raise invalid("sd", "non-negative and finite", sd)
     if not np.all((sds == 0) | ((sds >= 1 / MAX_REWARD) & (sds <= MAX_REWARD))):
         raise invalid("sd", f"0, or between {1 / MAX_REWARD:g} and {MAX_REWARD:g}", sd)
     spec = {"kind": "gaussian", "means": mu.tolist(), "sd": sds.tolist()}
-    if is_single:
+    if is_scalar:
         spec["sd"] = float(sds[0])
-    spread = np.broadcast_to(sds, mu.shape).copy()
+    sd_per_arm = np.broadcast_to(sds, mu.shape).copy()
     support = (-np.inf, np.inf)
-    return Problem("gaussian", mu, spread, float(spread.max()), support, spec)
+    return Problem("gaussian", mu, sd_per_arm, float(sd_per_arm.max()), support, spec)
 
 
 def bernoulli(means: ArrayLike) -> Problem:
@@ -126,17 +126,19 @@ def empirical(rewards: Sequence[Sequence[float]]) -> Problem:
         rewards = np.atleast_1d(rewards).tolist()
     if not isinstance(rewards, list | tuple) or len(rewards) < 2:
         raise invalid("rewards", "a list of values for at least 2 arms", rewards)
-    arms = tuple(
+    values_per_arm = tuple(
         _check_limits(numbers(values, f"rewards[{arm}]"), f"rewards[{arm}]")
         for arm, values in enumerate(rewards)
     )
-    mu = np.array([values.mean() for values in arms])
-    sds = np.array([values.std() for values in arms])
-    low = float(min(values.min() for values in arms))
-    high = float(max(values.max() for values in arms))
-    scale = float(max(values.max() - values.min() for values in arms)) / 2  # Hoeffding's lemma
-    spec = {"kind": "empirical", "rewards": [values.tolist() for values in arms]}
-    return Problem("empirical", mu, sds, scale, (low, high), spec, arms)
+    mu = np.array([values.mean() for values in values_per_arm])
+    sds = np.array([values.std() for values in values_per_arm])
+    low = float(min(values.min() for values in values_per_arm))
+    high = float(max(values.max() for values in values_per_arm))
+    scale = (
+        float(max(values.max() - values.min() for values in values_per_arm)) / 2
+    )  # Hoeffding's lemma
+    spec = {"kind": "empirical", "rewards": [values.tolist() for values in values_per_arm]}
+    return Problem("empirical", mu, sds, scale, (low, high), spec, values_per_arm)
 
 
 def check_problem(problem: object) -> Problem:
@@ -175,8 +177,8 @@ def random_problems(
         raise invalid("make", "a function that takes a generator and returns a problem", make)
     seed = whole(seed, "seed")
 
-    def problem(draw: int) -> Problem:
+    def make_problem(draw: int) -> Problem:
         rng = np.random.default_rng([seed, whole(draw, "draw")])
         return check_problem(make(rng))
 
-    return problem
+    return make_problem

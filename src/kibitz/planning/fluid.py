@@ -78,42 +78,46 @@ def predict_pulls(cases: Cases, stages: FloatArray, exploration: float = 6.0) ->
     horizon, n_arms = stages[-1], cases.n_arms.sum()
     if horizon <= n_arms:  # each arm is pulled at most once, in any order
         return np.full(cases.gaps.shape, horizon / n_arms)
-    size = max(1, int(MAX_CHUNK_SIZE / (len(stages) * n_groups)))
+    n_rows_per_chunk = max(1, int(MAX_CHUNK_SIZE / (len(stages) * n_groups)))
     return np.concatenate(
         [
-            _predict_chunk(_select_rows(cases, slice(first, first + size)), stages, exploration)
-            for first in range(0, n_rows, size)
+            _predict_chunk(
+                _select_rows(cases, slice(first_row, first_row + n_rows_per_chunk)),
+                stages,
+                exploration,
+            )
+            for first_row in range(0, n_rows, n_rows_per_chunk)
         ]
     )
 
 
-def _select_rows(cases: Cases, part: slice) -> Cases:
+def _select_rows(cases: Cases, row_slice: slice) -> Cases:
     return Cases(
-        cases.gaps[part], cases.n_arms, cases.weights[part], cases.active[part],
-        cases.looks[part], cases.steady[part],
+        cases.gaps[row_slice], cases.n_arms, cases.weights[row_slice], cases.active[row_slice],
+        cases.looks[row_slice], cases.steady[row_slice],
     )  # fmt: skip
 
 
 def _predict_chunk(cases: Cases, stages: FloatArray, exploration: float) -> FloatArray:
     shape = (len(stages), *cases.gaps.shape)
-    needs, looks_at, levels = np.empty(shape), np.empty(shape), np.empty(shape)
+    needs, looks_by_stage, levels = np.empty(shape), np.empty(shape), np.empty(shape)
     pulls, looks = np.ones(cases.gaps.shape), np.zeros(cases.gaps.shape)
-    expected = np.zeros(len(cases.gaps))
+    n_arrived = np.zeros(len(cases.gaps))
     for k, t in enumerate(stages):
         goal = exploration * np.log(t)
-        arriving = (cases.looks[:, k] - expected)[:, np.newaxis]
-        expected = cases.looks[:, k]
-        passive = cases.weights * expected[:, np.newaxis]
+        n_new_looks = (cases.looks[:, k] - n_arrived)[:, np.newaxis]
+        n_arrived = cases.looks[:, k]
+        passive_looks = cases.weights * n_arrived[:, np.newaxis]
         if cases.active.any():
             v = _solve_level(cases, pulls, looks, goal, t)
             shares = _runner_up_shares(cases, goal / (cases.gaps + v) ** 2 - looks - pulls)
-            looks = looks + arriving * shares
-        looks = np.where(cases.active[:, np.newaxis], looks, passive)
+            looks = looks + n_new_looks * shares
+        looks = np.where(cases.active[:, np.newaxis], looks, passive_looks)
         v = _solve_level(cases, pulls, looks, goal, t)
         levels[k] = cases.gaps + v
-        needs[k], looks_at[k] = goal / levels[k] ** 2, looks
+        needs[k], looks_by_stage[k] = goal / levels[k] ** 2, looks
         pulls = np.maximum(pulls, needs[k] - looks)
-    return _add_noise(cases, needs, looks_at, levels)
+    return _add_noise(cases, needs, looks_by_stage, levels)
 
 
 def _solve_level(
@@ -128,9 +132,9 @@ def _solve_level(
     v: FloatArray = np.sqrt(goal / (stage + best_looks))
     for _ in range(NEWTON_STEPS):
         needs = goal / (cases.gaps + v) ** 2
-        grows = needs - looks > pulls
-        total = (cases.n_arms * np.where(grows, needs - looks, pulls)).sum(axis=-1, keepdims=True)
-        slope = (cases.n_arms * np.where(grows, 2 * needs / (cases.gaps + v), 0.0)).sum(
+        is_pulled = needs - looks > pulls
+        total = (cases.n_arms * np.where(is_pulled, needs - looks, pulls)).sum(axis=-1, keepdims=True)
+        slope = (cases.n_arms * np.where(is_pulled, 2 * needs / (cases.gaps + v), 0.0)).sum(
             axis=-1, keepdims=True
         )
         v = v + np.where(slope > 0, np.maximum(total - stage, 0) / np.maximum(slope, 1e-300), 0.0)
@@ -143,15 +147,15 @@ def _runner_up_shares(cases: Cases, needs: FloatArray) -> FloatArray:
     The result is an array (row, group). `needs` holds the number of observations that one arm of each
     group still needs.
     """
-    best = cases.gaps == 0
+    is_best = cases.gaps == 0
     needs = np.maximum(needs, 0)
     total = (cases.n_arms * needs).sum(axis=-1, keepdims=True)
-    pulled = needs / np.maximum(total, 1e-300)
-    odds = pulled / np.maximum(1 - pulled, 1e-9)
-    shares = pulled * ((cases.n_arms * odds).sum(axis=-1, keepdims=True) - odds)
-    inverse = np.where(best, 0.0, 1 / np.where(best, 1.0, cases.gaps) ** 2)
-    idle = (cases.n_arms * needs * ~best).sum(axis=-1, keepdims=True) <= 0
-    shares = np.where(idle, inverse, shares)
+    pull_shares = needs / np.maximum(total, 1e-300)
+    odds = pull_shares / np.maximum(1 - pull_shares, 1e-9)
+    shares = pull_shares * ((cases.n_arms * odds).sum(axis=-1, keepdims=True) - odds)
+    inverse_squares = np.where(is_best, 0.0, 1 / np.where(is_best, 1.0, cases.gaps) ** 2)
+    is_idle = (cases.n_arms * needs * ~is_best).sum(axis=-1, keepdims=True) <= 0
+    shares = np.where(is_idle, inverse_squares, shares)
     return np.asarray(
         shares / np.maximum((cases.n_arms * shares).sum(axis=-1, keepdims=True), 1e-300)
     )
@@ -160,15 +164,17 @@ def _runner_up_shares(cases: Cases, needs: FloatArray) -> FloatArray:
 def _add_noise(cases: Cases, needs: FloatArray, looks: FloatArray, levels: FloatArray) -> FloatArray:
     """Return the maximum over stages of needs minus looks, corrected for noise."""
     curve = needs - looks
-    peak = np.argmax(curve, axis=0)[np.newaxis]
-    height = np.take_along_axis(curve, peak, 0)
-    d = np.take_along_axis(levels, peak, 0)
+    peak_index = np.argmax(curve, axis=0)[np.newaxis]
+    peak_height = np.take_along_axis(curve, peak_index, 0)
+    d = np.take_along_axis(levels, peak_index, 0)
     n_observed = np.maximum(np.maximum.accumulate(curve, axis=0), 1.0) + looks
-    distance = np.sqrt(np.abs(n_observed - np.take_along_axis(n_observed, peak, 0)))
-    reach = np.where((height - curve) * d / 2 <= distance, distance, 0.0)
-    later = np.arange(len(needs))[:, np.newaxis, np.newaxis] > peak
-    right = np.where(cases.steady, 0.79, 0.5)[:, np.newaxis] * np.where(later, reach, 0.0).max(axis=0)
-    left = 0.5 * np.where(later, 0.0, reach).max(axis=0)
-    height, d = height[0], d[0]
-    noise = 2 / d * np.cbrt(left**3 + right**3) - 3 / d**2 + 1.17 / d
-    return np.asarray(np.where(cases.gaps > 0, np.maximum(height + noise, 1.0), 0.0))
+    distance = np.sqrt(np.abs(n_observed - np.take_along_axis(n_observed, peak_index, 0)))
+    reach = np.where((peak_height - curve) * d / 2 <= distance, distance, 0.0)
+    is_later = np.arange(len(needs))[:, np.newaxis, np.newaxis] > peak_index
+    right_maximum = np.where(cases.steady, 0.79, 0.5)[:, np.newaxis] * np.where(
+        is_later, reach, 0.0
+    ).max(axis=0)
+    left_maximum = 0.5 * np.where(is_later, 0.0, reach).max(axis=0)
+    peak_height, d = peak_height[0], d[0]
+    noise = 2 / d * np.cbrt(left_maximum**3 + right_maximum**3) - 3 / d**2 + 1.17 / d
+    return np.asarray(np.where(cases.gaps > 0, np.maximum(peak_height + noise, 1.0), 0.0))

@@ -38,7 +38,7 @@ N_STAGES = 96
 SHARE_IN_TURN = 0.25  # the share of looks that go to the arms in turn
 NEWTON_STEPS = 4  # each stage starts from the solution of the previous stage
 MAX_CHUNK_SIZE = 1_000_000  # the most numbers in one array, which limits the memory
-SMALLEST = 1e-280  # keeps logarithms finite
+MIN_LOG_ARGUMENT = 1e-280  # keeps logarithms finite
 
 #: Coefficients of the polynomial, in the order of `polynomial_terms`.
 COEFFICIENTS = (0.6374, 0.299, -0.19, 0.2848, -0.0098, -0.0075, 0.0431, 0.0103, 0.0014, 0.0362)
@@ -69,10 +69,12 @@ def predict_regret(
     stages
         The stages at which the fluid is evaluated. The last stage is the horizon.
     """
-    size = max(1, int(MAX_CHUNK_SIZE / gaps.shape[1]))
+    n_rows_per_chunk = max(1, int(MAX_CHUNK_SIZE / gaps.shape[1]))
     chunks = [
-        _predict_chunk(gaps[k : k + size], counts, looks[k : k + size], stages)
-        for k in range(0, len(gaps), size)
+        _predict_chunk(
+            gaps[k : k + n_rows_per_chunk], counts, looks[k : k + n_rows_per_chunk], stages
+        )
+        for k in range(0, len(gaps), n_rows_per_chunk)
     ]
     return np.concatenate(chunks)
 
@@ -83,62 +85,85 @@ def _predict_chunk(
     uniform_regret = stages[-1] * (counts * gaps).sum(axis=-1) / counts.sum()
     if len(stages) == 1:  # fewer stages than arms
         return np.asarray(uniform_regret)
-    base, noise, n_arms, inverse = summarize_fluid(gaps, counts, looks, stages)
-    exponent = polynomial_terms(base, noise, n_arms, inverse) @ np.array(COEFFICIENTS)
-    return np.asarray(np.minimum(base * np.exp(exponent), uniform_regret))
+    fluid_regret, mistake_regret, n_arms, inverse_gap_sum = summarize_fluid(
+        gaps, counts, looks, stages
+    )
+    exponent = polynomial_terms(fluid_regret, mistake_regret, n_arms, inverse_gap_sum) @ np.array(
+        COEFFICIENTS
+    )
+    return np.asarray(np.minimum(fluid_regret * np.exp(exponent), uniform_regret))
 
 
 def summarize_fluid(
     gaps: FloatArray, counts: FloatArray, looks: FloatArray, stages: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Return B, M, K and Σ 1/Δ_i for each row; the module docstring defines B and M."""
-    planned, mistaken = run_fluid(gaps, counts, looks, stages)
-    suboptimal = gaps > 0
-    inverse = (counts * np.where(suboptimal, 1 / np.where(suboptimal, gaps, 1.0), 0.0)).sum(axis=-1)
-    base, noise = ((counts * gaps * pulls).sum(axis=-1) for pulls in (planned, mistaken))
+    fluid_pulls, mistaken_pulls = run_fluid(gaps, counts, looks, stages)
+    is_suboptimal = gaps > 0
+    inverse_gap_sum = (
+        counts * np.where(is_suboptimal, 1 / np.where(is_suboptimal, gaps, 1.0), 0.0)
+    ).sum(axis=-1)
+    fluid_regret, mistake_regret = (
+        (counts * gaps * pulls).sum(axis=-1) for pulls in (fluid_pulls, mistaken_pulls)
+    )
     n_arms = np.full(len(gaps), counts.sum())
     return (
-        np.maximum(base, SMALLEST),
-        np.maximum(noise, SMALLEST),
+        np.maximum(fluid_regret, MIN_LOG_ARGUMENT),
+        np.maximum(mistake_regret, MIN_LOG_ARGUMENT),
         n_arms,
-        np.maximum(inverse, SMALLEST),
+        np.maximum(inverse_gap_sum, MIN_LOG_ARGUMENT),
     )
 
 
 def polynomial_terms(
-    base: FloatArray, noise: FloatArray, n_arms: FloatArray, inverse: FloatArray
+    fluid_regret: FloatArray,
+    mistake_regret: FloatArray,
+    n_arms: FloatArray,
+    inverse_gap_sum: FloatArray,
 ) -> FloatArray:
     """Return the monomials φ_k of the polynomial, as an array (row, term)."""
-    logs = np.log(base)
-    raw = (np.log(noise) - logs, np.log(n_arms), np.log(inverse) - logs)
-    x = [np.clip(values, *limits) for values, limits in zip(raw, RANGES, strict=True)]
-    pairs = [x[i] * x[j] for i in range(3) for j in range(i, 3)]
-    return np.stack([np.ones_like(x[0]), *x, *pairs], axis=-1)
+    log_fluid_regret = np.log(fluid_regret)
+    unclipped_variables = (
+        np.log(mistake_regret) - log_fluid_regret,
+        np.log(n_arms),
+        np.log(inverse_gap_sum) - log_fluid_regret,
+    )
+    x = [np.clip(values, *limits) for values, limits in zip(unclipped_variables, RANGES, strict=True)]
+    quadratic_terms = [x[i] * x[j] for i in range(3) for j in range(i, 3)]
+    return np.stack([np.ones_like(x[0]), *x, *quadratic_terms], axis=-1)
 
 
 def ell(x: FloatArray) -> FloatArray:
     """Return ℓ(x) = log x − log(1 + log x)."""
-    log = np.log(x)
-    return np.asarray(log - np.log1p(log))
+    log_x = np.log(x)
+    return np.asarray(log_x - np.log1p(log_x))
 
 
 def solve_count(
-    d: FloatArray, stage: float, looks: FloatArray, n_arms: float, start: FloatArray
+    d: FloatArray, stage: float, looks: FloatArray, n_arms: float, initial_n: FloatArray
 ) -> FloatArray:
     """Return the n that solves n d² = 2ℓ(1 + bt/(Kn + bF)), by Newton's method in log n.
 
     The module docstring defines the symbols; d is Δ_i + v.
     """
-    u = np.log(start)
+    u = np.log(initial_n)
     for _ in range(NEWTON_STEPS):
         n = np.exp(u)
-        below = n_arms * n + B * looks
-        x = 1 + B * stage / below
-        log = np.log(x)
-        goal = np.maximum(2 * (log - np.log1p(log)), 1e-300)
+        denominator = n_arms * n + B * looks
+        x = 1 + B * stage / denominator
+        log_x = np.log(x)
+        goal = np.maximum(2 * (log_x - np.log1p(log_x)), 1e-300)
         # fall = −d log ℓ / d log n, with ℓ'(x) = log x / (1 + log x) / x
-        fall = 2 * log / (1 + log) / x * (B * stage / below) * (n_arms * n / below) / goal
-        u = u + (np.log(goal) - 2 * np.log(d) - u) / (1 + fall)
+        slope = (
+            2
+            * log_x
+            / (1 + log_x)
+            / x
+            * (B * stage / denominator)
+            * (n_arms * n / denominator)
+            / goal
+        )
+        u = u + (np.log(goal) - 2 * np.log(d) - u) / (1 + slope)
     return np.asarray(np.exp(u))
 
 
@@ -156,47 +181,52 @@ def run_fluid(
     gaps, counts, looks, stages
         As in `predict_regret`.
     """
-    n_arms, best = counts.sum(), gaps == 0
-    first = looks[:, :1]
+    n_arms, is_best = counts.sum(), gaps == 0
+    first_looks = looks[:, :1]
     n = np.ones(gaps.shape)
-    pulls = np.broadcast_to(stages[0] / n_arms / (1 + first / stages[0]), gaps.shape)
-    n_looks, mistaken = np.zeros(gaps.shape), np.zeros(gaps.shape)
-    before, last_stage, last_wrong = np.zeros(first.shape), stages[0], np.zeros(gaps.shape)
+    pulls = np.broadcast_to(stages[0] / n_arms / (1 + first_looks / stages[0]), gaps.shape)
+    n_looks, mistaken_pulls = np.zeros(gaps.shape), np.zeros(gaps.shape)
+    last_arrived, last_stage, last_p_wrong = (
+        np.zeros(first_looks.shape),
+        stages[0],
+        np.zeros(gaps.shape),
+    )
     for k, t in enumerate(stages):
-        now = looks[:, k : k + 1]
-        arriving, before = now - before, now
-        n_looks = n_looks + SHARE_IN_TURN * arriving / n_arms
-        n_looks = n_looks + water_fill(gaps, counts, n_looks + pulls, (1 - SHARE_IN_TURN) * arriving)
-        spent = (counts * pulls * ~best).sum(axis=-1, keepdims=True)
-        n_best = np.maximum((t - spent) / counts[0], t / n_arms) + n_looks[:, :1]
-        v = np.sqrt(2 * ell(1 + B * t / (n_arms * n_best + B * now)) / n_best)
-        n = solve_count(gaps + v, t, now, n_arms, n)
+        n_arrived = looks[:, k : k + 1]
+        n_new, last_arrived = n_arrived - last_arrived, n_arrived
+        n_looks = n_looks + SHARE_IN_TURN * n_new / n_arms
+        n_looks = n_looks + water_fill(gaps, counts, n_looks + pulls, (1 - SHARE_IN_TURN) * n_new)
+        n_suboptimal = (counts * pulls * ~is_best).sum(axis=-1, keepdims=True)
+        n_best = np.maximum((t - n_suboptimal) / counts[0], t / n_arms) + n_looks[:, :1]
+        v = np.sqrt(2 * ell(1 + B * t / (n_arms * n_best + B * n_arrived)) / n_best)
+        n = solve_count(gaps + v, t, n_arrived, n_arms, n)
         pulls = np.maximum(pulls, np.minimum(n - n_looks, t / n_arms))
-        noise = np.sqrt(1 / (n_looks + pulls) + 1 / n_best)
-        wrong = np.where(best, 0.0, ndtr(-gaps / noise))
-        wrong = wrong / np.maximum((counts * wrong).sum(axis=-1, keepdims=True), 1.0)
-        mistaken = mistaken + (t - last_stage) * (last_wrong + wrong) / 2
-        last_wrong, last_stage = wrong, t
-    return np.where(best, 0.0, pulls), mistaken
+        mean_noise = np.sqrt(1 / (n_looks + pulls) + 1 / n_best)
+        p_wrong = np.where(is_best, 0.0, ndtr(-gaps / mean_noise))
+        p_wrong = p_wrong / np.maximum((counts * p_wrong).sum(axis=-1, keepdims=True), 1.0)
+        mistaken_pulls = mistaken_pulls + (t - last_stage) * (last_p_wrong + p_wrong) / 2
+        last_p_wrong, last_stage = p_wrong, t
+    return np.where(is_best, 0.0, pulls), mistaken_pulls
 
 
 def water_fill(
     gaps: FloatArray, counts: FloatArray, n_observed: FloatArray, looks: FloatArray
 ) -> FloatArray:
     """Return the looks at one arm of each group that raise the smallest O_iΔ_i² to a common level."""
-    suboptimal = gaps > 0
-    value = np.where(suboptimal, n_observed * gaps**2, np.inf)
-    room = np.where(suboptimal, counts / np.where(suboptimal, gaps, 1.0) ** 2, 0.0)
+    is_suboptimal = gaps > 0
+    value = np.where(is_suboptimal, n_observed * gaps**2, np.inf)
+    capacity = np.where(is_suboptimal, counts / np.where(is_suboptimal, gaps, 1.0) ** 2, 0.0)
     order = np.argsort(value, axis=-1, kind="stable")
-    height = np.take_along_axis(value, order, -1)
-    width = np.cumsum(np.take_along_axis(room, order, -1), axis=-1)
-    filled = np.cumsum(
-        np.take_along_axis(room * np.where(suboptimal, value, 0.0), order, -1), axis=-1
+    heights = np.take_along_axis(value, order, -1)
+    widths = np.cumsum(np.take_along_axis(capacity, order, -1), axis=-1)
+    volumes = np.cumsum(
+        np.take_along_axis(capacity * np.where(is_suboptimal, value, 0.0), order, -1), axis=-1
     )
-    # if the looks go to the first j groups, the common level is (looks + Σ room·value) / Σ room
-    levels = (looks + filled) / width
-    after = np.concatenate([height[:, 1:], np.full((len(height), 1), np.inf)], axis=-1)
-    j = np.argmax(levels <= after, axis=-1)[:, np.newaxis]
+    # if the looks go to the first j groups, the common level is
+    # (looks + Σ capacity·value) / Σ capacity
+    levels = (looks + volumes) / widths
+    next_heights = np.concatenate([heights[:, 1:], np.full((len(heights), 1), np.inf)], axis=-1)
+    j = np.argmax(levels <= next_heights, axis=-1)[:, np.newaxis]
     level = np.take_along_axis(levels, j, -1)
-    more = np.where(suboptimal, np.maximum(level - np.where(suboptimal, value, 0.0), 0.0), 0.0)
-    return np.asarray(more / np.where(suboptimal, gaps, 1.0) ** 2)
+    rise = np.where(is_suboptimal, np.maximum(level - np.where(is_suboptimal, value, 0.0), 0.0), 0.0)
+    return np.asarray(rise / np.where(is_suboptimal, gaps, 1.0) ** 2)

@@ -67,14 +67,16 @@ def predict(
         The constant c of UCB's index.
     """
     check_choice("observer", observer, *OBSERVERS)
-    last, sizes = check_single_horizon(horizon), _check_rates(rates)
-    scales = np.array([early_scale(float(rate), last) for rate in sizes])
+    horizon_value, rate_values = check_single_horizon(horizon), _check_rates(rates)
+    scales = np.array([early_scale(float(rate), horizon_value) for rate in rate_values])
     setting = (observer, flag(early, "early"))
     problems, exploration = (
         np.sort(check_gaps(gaps))[np.newaxis],
         check_scale("exploration", exploration),
     )
-    return np.asarray(predict_all(problems, sizes, scales, last, exploration, [setting])[setting][0])
+    return np.asarray(
+        predict_all(problems, rate_values, scales, horizon_value, exploration, [setting])[setting][0]
+    )
 
 
 def predict_all(
@@ -97,10 +99,10 @@ def predict_all(
 
 
 def _predict_kibitzer(
-    problems: FloatArray, rates: FloatArray, scales: FloatArray, horizon: int, early: bool
+    problems: FloatArray, rates: FloatArray, scales: FloatArray, horizon: int, is_early: bool
 ) -> FloatArray:
     stages = kibitzer.stage_grid(horizon, problems.shape[1])
-    looks = _early_looks(scales[:, np.newaxis], stages) if early else rates[:, np.newaxis] * stages
+    looks = _early_looks(scales[:, np.newaxis], stages) if is_early else rates[:, np.newaxis] * stages
     groups = [np.unique(gaps, return_counts=True) for gaps in problems]
     counts = groups[0][1].astype(np.float64)  # all problems of a range have the same groups
     gaps = np.concatenate([np.tile(group, (len(rates), 1)) for group, _ in groups])
@@ -119,19 +121,24 @@ def _predict_ucb(
     settings: list[tuple[str, bool]],
 ) -> dict[tuple[str, bool], FloatArray]:
     stages = stage_grid(horizon, problems.shape[1])
-    steady, early = rates[:, np.newaxis] * stages, _early_looks(scales[:, np.newaxis], stages)
+    steady_looks, early_looks = (
+        rates[:, np.newaxis] * stages,
+        _early_looks(scales[:, np.newaxis], stages),
+    )
     groups = [np.unique(gaps, return_index=True, return_counts=True) for gaps in problems]
     counts = groups[0][2].astype(np.float64)  # all problems of a range have the same groups
-    group_gaps, weights, active, looks, is_steady = [], [], [], [], []
+    group_gaps, weights, is_active, looks, is_steady = [], [], [], [], []
     for observer, is_early in settings:
-        for gaps, (group, first, _) in zip(problems, groups, strict=True):
-            group_gaps.append(np.tile(group, (len(rates), 1)))
-            weights.append(np.tile(observer_weights(observer, gaps)[first], (len(rates), 1)))
-            active.append(np.full(len(rates), observer == "active"))
-            looks.append(early if is_early else steady)
+        for gaps, (gap_values, first_indices, _) in zip(problems, groups, strict=True):
+            group_gaps.append(np.tile(gap_values, (len(rates), 1)))
+            weights.append(np.tile(observer_weights(observer, gaps)[first_indices], (len(rates), 1)))
+            is_active.append(np.full(len(rates), observer == "active"))
+            looks.append(early_looks if is_early else steady_looks)
             is_steady.append(np.full(len(rates), not is_early))
     join = np.concatenate
-    cases = Cases(join(group_gaps), counts, join(weights), join(active), join(looks), join(is_steady))
+    cases = Cases(
+        join(group_gaps), counts, join(weights), join(is_active), join(looks), join(is_steady)
+    )
     regret = (counts * cases.gaps * predict_pulls(cases, stages, exploration)).sum(axis=-1)
     regret = np.minimum(regret, cases.gaps.max(axis=-1) * horizon)
     regret = regret.reshape(len(settings), len(problems), len(rates))
@@ -169,8 +176,8 @@ def early_scale(rate: float, horizon: int) -> float:
 
 def _early_looks(scale: FloatArray, stages: FloatArray) -> FloatArray:
     """Return the expected number of looks up to each stage at rate min(1, A/t); `scale` is A."""
-    nonzero = np.where(scale > 0, scale, 1.0)
-    looks = nonzero * (1 + np.log(np.maximum(stages / nonzero, 1.0)))
+    positive_scale = np.where(scale > 0, scale, 1.0)
+    looks = positive_scale * (1 + np.log(np.maximum(stages / positive_scale, 1.0)))
     return np.asarray(np.where(scale > 0, np.minimum(stages, looks), 0.0))
 
 

@@ -23,15 +23,19 @@ def find_best_size(
 
     The size is 0 if no size has a positive net saving.
     """
-    sizes = np.geomspace(rates[1], 1.0, 2000)
+    candidate_rates = np.geomspace(rates[1], 1.0, 2000)
     saving = (regret[:, :1] - regret).mean(axis=0)
-    net = interpolate(rates, saving, sizes) - cost * sizes * horizon
-    k = int(np.argmax(net))
-    size = float(sizes[k]) if net[k] > 0 else 0.0
-    best: dict[str, Any] = {"rate": size, "looks": size * horizon, "net": float(max(net[k], 0.0))}
+    net_savings = interpolate(rates, saving, candidate_rates) - cost * candidate_rates * horizon
+    k = int(np.argmax(net_savings))
+    best_rate = float(candidate_rates[k]) if net_savings[k] > 0 else 0.0
+    best_size: dict[str, Any] = {
+        "rate": best_rate,
+        "n_looks": best_rate * horizon,
+        "net": float(max(net_savings[k], 0.0)),
+    }
     if observer in {"uniform", "optimal"}:
-        best["leading"] = find_leading_order_size(problems, horizon, cost, exploration, observer)
-    return best
+        best_size["leading"] = find_leading_order_size(problems, horizon, cost, exploration, observer)
+    return best_size
 
 
 def interpolate(rates: FloatArray, values: FloatArray, at: FloatArray) -> FloatArray:
@@ -72,22 +76,36 @@ def find_leading_order_size(
     check_choice("observer", observer, "uniform", "optimal")
     gains, thresholds = [], []
     for gaps in map(check_gaps, problems):
-        suboptimal = gaps > 0
-        gains.append(exploration / gaps[suboptimal] / len(problems))
+        is_suboptimal = gaps > 0
+        gains.append(exploration / gaps[is_suboptimal] / len(problems))
         thresholds.append(
-            1 / (2 * observer_weights(observer, gaps)[suboptimal] * gaps[suboptimal] ** 2 * horizon)
+            1
+            / (
+                2
+                * observer_weights(observer, gaps)[is_suboptimal]
+                * gaps[is_suboptimal] ** 2
+                * horizon
+            )
         )
-    gain, threshold = np.concatenate(gains), np.concatenate(thresholds)
-    order = np.argsort(threshold, kind="stable")
-    gain, threshold = gain[order], threshold[order]
-    steepness = np.cumsum(gain)
-    ends = np.append(threshold[1:], math.inf)
-    price = max(cost * horizon, 1e-300)
+    arm_gains, arm_thresholds = np.concatenate(gains), np.concatenate(thresholds)
+    order = np.argsort(arm_thresholds, kind="stable")
+    arm_gains, arm_thresholds = arm_gains[order], arm_thresholds[order]
+    cumulative_gains = np.cumsum(arm_gains)
+    next_thresholds = np.append(arm_thresholds[1:], math.inf)
+    total_cost = max(cost * horizon, 1e-300)
     with np.errstate(over="ignore"):  # the cost of a look may be near 0
-        sizes = np.minimum(np.clip(steepness / price, threshold, ends), 1.0)
-    saving = (gain * np.maximum(np.log(sizes[:, np.newaxis] / threshold), 0)).sum(axis=-1)
-    net = saving - cost * sizes * horizon
-    k = int(np.argmax(net))
-    if not net[k] > 0:
-        return {"rate": 0.0, "looks": 0.0, "net": 0.0}
-    return {"rate": float(sizes[k]), "looks": float(sizes[k] * horizon), "net": float(net[k])}
+        candidate_rates = np.minimum(
+            np.clip(cumulative_gains / total_cost, arm_thresholds, next_thresholds), 1.0
+        )
+    saving = (arm_gains * np.maximum(np.log(candidate_rates[:, np.newaxis] / arm_thresholds), 0)).sum(
+        axis=-1
+    )
+    net_savings = saving - cost * candidate_rates * horizon
+    k = int(np.argmax(net_savings))
+    if not net_savings[k] > 0:
+        return {"rate": 0.0, "n_looks": 0.0, "net": 0.0}
+    return {
+        "rate": float(candidate_rates[k]),
+        "n_looks": float(candidate_rates[k] * horizon),
+        "net": float(net_savings[k]),
+    }

@@ -30,39 +30,45 @@ def simulate_points(
     points = []
     for n in sorted({0, len(problems) // 2, len(problems) - 1}):
         gaps = problems[n]
-        for observer, early, k in _settings(gaps, rates, horizon):
+        for observer, is_early, k in _list_settings(gaps, rates, horizon):
             rate: Any = float(rates[k])
-            if early:
+            if is_early:
                 rate = np.minimum(1.0, scales[k] / np.arange(1, horizon + 1))
             rate = rate if k else None
-            final = _final_regret(gaps, observer, rate, exploration, horizon=horizon, **options)
+            final_regret = _simulate_final_regret(
+                gaps, observer, rate, exploration, horizon=horizon, **options
+            )
             points.append(
                 {
                     "gaps": gaps.tolist(),
                     "rate": float(rates[k]),
-                    "observer": observer if k or observer == "kibitzer" else "none",
-                    "early": early,
-                    "predicted": float(regret[observer, early][n, k]),
-                    "mean": float(final.mean()),
-                    "sem": float(final.std(ddof=1) / math.sqrt(final.size))
-                    if final.size > 1
+                    "policy": observer if k or observer == "kibitzer" else "none",
+                    "early": is_early,
+                    "predicted": float(regret[observer, is_early][n, k]),
+                    "mean": float(final_regret.mean()),
+                    "sem": float(final_regret.std(ddof=1) / math.sqrt(final_regret.size))
+                    if final_regret.size > 1
                     else 0.0,
                 }
             )
     return points
 
 
-def _settings(gaps: FloatArray, rates: FloatArray, horizon: int) -> list[tuple[str, bool, int]]:
-    """Return the settings to simulate, as tuples (observer, whether looks are early, rate index)."""
-    star = float(complexity.rate_star(gaps, horizon))
-    chosen = {int(np.argmin(np.abs(np.log(rates[1:] / (star * x))))) + 1 for x in (1, 10, 100)}
+def _list_settings(gaps: FloatArray, rates: FloatArray, horizon: int) -> list[tuple[str, bool, int]]:
+    """Return the settings to simulate, as tuples (observer, is_early, rate index)."""
+    rate_star = float(complexity.rate_star(gaps, horizon))
+    rate_indices = {
+        int(np.argmin(np.abs(np.log(rates[1:] / (rate_star * x))))) + 1 for x in (1, 10, 100)
+    }
     observers = [name for name in OBSERVERS if name != "kibitzer" or _is_feasible(gaps, horizon)]
-    settings: list[tuple[str, bool, int]]
-    settings = [(name, False, 0) for name in ("uniform", "kibitzer") if name in observers]
-    settings += [(observer, False, k) for observer in observers for k in sorted(chosen)]
+    simulated_settings: list[tuple[str, bool, int]]
+    simulated_settings = [(name, False, 0) for name in ("uniform", "kibitzer") if name in observers]
+    simulated_settings += [
+        (observer, False, k) for observer in observers for k in sorted(rate_indices)
+    ]
     if horizon <= MAX_STEPWISE_HORIZON:
-        settings += [(observer, True, max(chosen)) for observer in OBSERVERS]
-    return settings
+        simulated_settings += [(observer, True, max(rate_indices)) for observer in OBSERVERS]
+    return simulated_settings
 
 
 def _is_feasible(gaps: FloatArray, horizon: int) -> bool:
@@ -76,7 +82,7 @@ def _is_feasible(gaps: FloatArray, horizon: int) -> bool:
     return horizon <= MAX_STEPWISE_HORIZON or uses_leaps(kibitzer(), problem, active(0.5), horizon)
 
 
-def _final_regret(
+def _simulate_final_regret(
     gaps: FloatArray, observer: str, rate: Any, exploration: float, **options: Any
 ) -> FloatArray:
     """Simulate a policy; return the regret of each run at the horizon. Rate None means no looks."""
@@ -89,8 +95,8 @@ def _final_regret(
     is_active = observer in {"active", "kibitzer"}
     policies = {"kibitzer": kibitzer, "active": lambda: ucb_double(exploration)}
     policy = policies.get(observer, lambda: ucb(exploration))()
-    looks = active if is_active else lambda rate: passive(rate, observer)
-    feedback = bandit() if rate is None else looks(rate)
+    make_feedback = active if is_active else lambda rate: passive(rate, observer)
+    feedback = bandit() if rate is None else make_feedback(rate)
     problem = gaussian((-gaps).tolist())
     data = simulate(problem, feedback, policy, stages=[options["horizon"]], **options)
     return np.asarray(data["final_regret"].to_numpy()[0])

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MARKERS = "os^DvPX*o<s>"
-LINES = ("-", "--", "-.", ":")
-SIZE = (6.4, 4.2)  # inches
+LINE_STYLES = ("-", "--", "-.", ":")
+FIGURE_SIZE = (6.4, 4.2)  # inches
 
 STYLE: Any = {
     "axes.spines.top": False,
@@ -52,30 +52,30 @@ def draw_figure(picture: Picture) -> "Figure":
     columns = min(picture.columns, len(picture.panels))
     rows = -(-len(picture.panels) // columns)
     labels = picture.labels()
-    longest = max(len(label) for label in labels)
+    longest_label = max(len(label) for label in labels)
     has_marks = any(panel.marks for panel in picture.panels)
     note_lines = max(panel.note.count("\n") + bool(panel.note) for panel in picture.panels)
     width = 6.6 if columns == 1 else 4.5 * columns
-    legend_columns = max(1, min(len(labels), int(width * 12 // (longest + 8))))
+    legend_columns = max(1, min(len(labels), int(width * 12 // (longest_label + 8))))
     legend_rows = -(-len(labels) // legend_columns)
     with matplotlib.rc_context(STYLE):
-        drawn = Figure(figsize=(width, (3.3 + 0.16 * note_lines) * rows + 0.22 * legend_rows + 0.1))
-        grid = drawn.subplots(rows, columns, squeeze=False)
+        figure = Figure(figsize=(width, (3.3 + 0.16 * note_lines) * rows + 0.22 * legend_rows + 0.1))
+        grid = figure.subplots(rows, columns, squeeze=False)
         handles: dict[str, Any] = {}
         for axes, panel in zip(grid.flat, picture.panels, strict=False):
             draw_panel(axes, panel, labels, handles)
             axes.set_title(panel.title, pad=16 if has_marks else 6)
         for axes in grid.flat[len(picture.panels) :]:
             axes.set_axis_off()
-        drawn.legend(
+        figure.legend(
             [handles[label] for label in labels],
             labels,
             loc="outside lower center",
             ncols=legend_columns,
         )
-        drawn.draw_without_rendering()
-        drawn.set_layout_engine("none")  # the layout was computed once, for all file formats
-    return drawn
+        figure.draw_without_rendering()
+        figure.set_layout_engine("none")  # the layout was computed once, for all file formats
+    return figure
 
 
 def draw_panel(axes: "Axes", panel: Panel, labels: list[str], handles: dict[str, Any]) -> None:
@@ -98,7 +98,7 @@ def draw_panel(axes: "Axes", panel: Panel, labels: list[str], handles: dict[str,
 
 
 def draw_curve(axes: "Axes", curve: Curve, index: int) -> Any:
-    """Draw a curve with the colour, dashes and marker given by `index`; return its legend handle."""
+    """Draw a curve in the colour, dashes and marker number `index`; return its legend handle."""
     colour, marker = COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)]
     dashes = DASHES[index % len(DASHES)] or (1, 0)
     x, y = np.asarray(curve.x, float), np.asarray(curve.y, float)
@@ -121,15 +121,15 @@ def draw_curve(axes: "Axes", curve: Curve, index: int) -> Any:
     return axes.plot(x, y, color=colour, linewidth=1.8, dashes=dashes, zorder=4)[0]
 
 
-def scale_axis(axis: Any, set_scale: Any, log: bool) -> None:
-    """Make an axis linear, or logarithmic with few ticks in the usual notation."""
+def scale_axis(axis: Any, set_scale: Any, is_log: bool) -> None:
+    """Make an axis logarithmic with few ticks in the usual notation, or linear."""
     from matplotlib.ticker import LogLocator, NullLocator
 
-    set_scale("log" if log else "linear")
-    if log:
-        first, last = axis.get_view_interval()
-        wide = last / first > 100  # a narrow axis might not contain two powers of ten
-        axis.set_major_locator(LogLocator(subs=(1.0,) if wide else (1.0, 2.0, 5.0), numticks=8))
+    set_scale("log" if is_log else "linear")
+    if is_log:
+        low, high = axis.get_view_interval()
+        is_wide = high / low > 100  # a narrow axis might not contain two powers of ten
+        axis.set_major_locator(LogLocator(subs=(1.0,) if is_wide else (1.0, 2.0, 5.0), numticks=8))
         axis.set_major_formatter(lambda x, _: typeset(x))
         axis.set_minor_locator(NullLocator())
 
@@ -139,17 +139,17 @@ def _has_negative(panel: Panel) -> bool:
 
 
 def draw_regret_curves(
-    data: "xarray.Dataset | None", title: str = "", into: "Figure | None" = None
+    data: "xarray.Dataset | None", title: str = "", existing_figure: "Figure | None" = None
 ) -> "Figure":
     """Draw the mean regret of each policy against the stage.
 
-    A band shows the range from the 25 % to the 75 % quantile of the runs. `into` is an existing
-    figure to draw into; None creates a new figure. Without data, the figure shows only the title.
+    A band shows the range from the 25 % to the 75 % quantile of the runs. If `existing_figure`
+    is None, a new figure is created. Without data, the figure shows only the title.
     """
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=SIZE) if into is None else into
+        figure = Figure(figsize=FIGURE_SIZE) if existing_figure is None else existing_figure
         figure.clear()
         axes = figure.subplots()
         axes.set_title(title)
@@ -157,14 +157,17 @@ def draw_regret_curves(
             axes.set_axis_off()
             return figure
         stages = data["stage"].to_numpy()
-        for n, label in enumerate(data["policy"].to_numpy()):
+        for index, label in enumerate(data["policy"].to_numpy()):
             regret = data["regret"].sel(policy=label).compute()  # reads Zarr data from disk
-            colour, line = COLOURS[n % len(COLOURS)], LINES[n // len(COLOURS) % len(LINES)]
+            colour, line_style = (
+                COLOURS[index % len(COLOURS)],
+                LINE_STYLES[index // len(COLOURS) % len(LINE_STYLES)],
+            )
             low, high = regret.quantile([0.25, 0.75], "run").to_numpy()
             axes.fill_between(stages, low, high, color=colour, alpha=0.15, linewidth=0)
-            mean = regret.mean("run").to_numpy()
-            axes.plot(stages, mean, color=colour, linestyle=line, label=str(label))
-        scale_axis(axes.xaxis, axes.set_xscale, log=True)
+            mean_regret = regret.mean("run").to_numpy()
+            axes.plot(stages, mean_regret, color=colour, linestyle=line_style, label=str(label))
+        scale_axis(axes.xaxis, axes.set_xscale, is_log=True)
         axes.set_xlabel("stage t")
         axes.set_ylabel(f"regret (mean of {data.sizes['run']} runs, band 25–75 %)")
         axes.set_ylim(bottom=0)
@@ -189,7 +192,7 @@ class Window:
 
         self.pyplot = pyplot
         with matplotlib.rc_context(STYLE):
-            self.figure = pyplot.figure(figsize=SIZE)
+            self.figure = pyplot.figure(figsize=FIGURE_SIZE)
         if self.figure.canvas.required_interactive_framework is None:
             pyplot.close(self.figure)
             raise ImportError(f"the matplotlib backend {pyplot.get_backend()} cannot open windows")
@@ -222,63 +225,81 @@ def save_figure(figure: "Figure", file: Path, name: str = "plot") -> None:
 
     `name` is the option that an error message names.
     """
-    target, kind = check_target(file, name), file.suffix.removeprefix(".")
-    metadata = {"Date": None} if kind == "svg" else None
+    target, file_format = check_target(file, name), file.suffix.removeprefix(".")
+    metadata = {"Date": None} if file_format == "svg" else None
     with matplotlib.rc_context(STYLE):
         write_atomic(
-            target, lambda opened: figure.savefig(opened, format=kind, metadata=metadata), name
+            target,
+            lambda open_file: figure.savefig(open_file, format=file_format, metadata=metadata),
+            name,
         )
 
 
 def draw_plan(plan: dict[str, Any], observers: Sequence[str] = ("kibitzer", "active")) -> "Figure":
-    """Draw the regret that `kibitz.plan` predicts against the bucket size, with simulated points."""
-    setting, rates = plan["setting"], np.array(plan["rates"][1:])
-    policies = {
+    """Draw the regret that `kibitz.plan` predicts against the bucket size, with simulated points.
+
+    `plan` is the result of `Plan.to_dict`.
+    """
+    rates, details = np.array(plan["rates"][1:]), plan["details"]
+    label_by_observer = {
         "kibitzer": "kibitzer",
+        "thompson": "Thompson sampling",
         "active": "UCB1-Double",
         "uniform": "UCB, uniform",
         "optimal": "UCB, best weights",
     }
-    names = {observer: policies[observer] for observer in observers}
-    several = len(setting["problems"]) > 1
-    points = [] if several else plan.get("simulation", {}).get("points", [])
+    policy_names = {observer: label_by_observer[observer] for observer in observers}
+    has_several_problems = len(plan["problems"]) > 1
+    simulated_points = [] if has_several_problems else (plan["simulation"] or {}).get("points", [])
+    is_clicks = plan["rewards"] == "bernoulli"
+    titles = {False: "Looks at a constant rate", True: "The same number of looks, early"}
+    if is_clicks:
+        del titles[True]
     panels = []
-    for early, title in (
-        (False, "Looks at a constant rate"),
-        (True, "The same number of looks, early"),
-    ):
-        predicted = plan["early"]["regret"] if early else plan["regret"]
+    for is_early, title in titles.items():
+        predicted_regret = details["early"]["curves"] if is_early else plan["curves"]
         curves = []
-        for observer, name in names.items():
-            y = predicted[observer]
-            high = np.array(y["worst"][1:]) if several else None
-            mean = np.array(y["mean"][1:])
-            curves.append(Curve(name, rates, mean, mean if several else None, high))
-        for label, observer in (("UCB, no looks", "uniform"), ("kibitzer, no looks", "kibitzer")):
-            level = np.full(rates.shape, predicted[observer]["mean"][0])
-            curves.append(Curve(label, rates, level, kind="reference"))
+        for observer, name in policy_names.items():
+            mean_regret = np.array(predicted_regret[observer]["mean"][1:])
+            band: tuple[Any, Any] = (None, None)  # the lower and the upper end
+            if has_several_problems:
+                band = (mean_regret, np.array(predicted_regret[observer]["worst"][1:]))
+            curves.append(Curve(name, rates, mean_regret, *band))
+        baselines = {"kibitzer, no looks": "kibitzer"}
+        if not is_clicks:
+            baselines = {"UCB, no looks": "uniform", **baselines}
+        for label, observer in baselines.items():
+            constant_regret = np.full(rates.shape, predicted_regret[observer]["mean"][0])
+            curves.append(Curve(label, rates, constant_regret, kind="reference"))
+        regret_unit = "clicks lost" if is_clicks else "regret"
         panels.append(
             Panel(
                 title,
                 "bucket size ε (looks per stage)",
-                f"regret after {setting['horizon']:,} stages",
+                f"{regret_unit} after {plan['horizon']:,} stages",
                 curves,
-                [Mark(plan["rate_star"]["mean"], "ε*")],
-                note="line: mean over the problems; band: up to the worst" if several else "",
+                [] if is_clicks else [Mark(details["rate_star"]["mean"], "ε*")],
+                note="line: mean over the problems; band: up to the worst"
+                if has_several_problems
+                else "",
             )
         )
-    drawn = draw_figure(
+    figure = draw_figure(
         Picture("Predicted regret of several policies against the bucket size.", panels)
     )
-    top = max(axes.get_ylim()[1] for axes in drawn.axes)
-    for axes, early in zip(drawn.axes, (False, True), strict=True):
-        axes.set_ylim(0, top)
-        for index, observer in enumerate(names):
-            own = [p for p in points if (p["observer"], p["early"]) == (observer, early)]
-            if own:
+    max_regret = max(axes.get_ylim()[1] for axes in figure.axes)
+    for axes, is_early in zip(figure.axes, titles, strict=True):
+        axes.set_ylim(0, max_regret)
+        for index, observer in enumerate(policy_names):
+            observer_points = [
+                p for p in simulated_points if (p["policy"], p["early"]) == (observer, is_early)
+            ]
+            if observer_points:
                 axes.errorbar(
-                    [p["rate"] for p in own], [p["mean"] for p in own], [2 * p["sem"] for p in own],
+                    [p["rate"] for p in observer_points],
+                    [p["mean"] for p in observer_points],
+                    [2 * p["sem"] for p in observer_points],
                     color=COLOURS[index], marker=MARKERS[index], markersize=5, linestyle="none",
                     markerfacecolor="white", capsize=2, zorder=5,
                 )  # fmt: skip
-    return drawn
+    return figure

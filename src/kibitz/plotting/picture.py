@@ -32,7 +32,11 @@ DASHES: tuple[tuple[float, ...], ...] = (
 
 
 class Curve(NamedTuple):
-    """A curve. Its kind is `line` (band), `points` (error bars), `dots` or `reference` (dashed)."""
+    """A curve with an optional range from `low` to `high`.
+
+    The kind is "line" (the range is a band), "points" (the range is error bars), "dots" or
+    "reference" (a dashed line).
+    """
 
     label: str
     x: ArrayLike
@@ -70,7 +74,7 @@ class Picture(NamedTuple):
     columns: int = 2
 
     def labels(self) -> list[str]:
-        """Return each label once, lines first and dots last; the index of a label sets its colour."""
+        """Return the labels of all curves, lines first, dots last; the position sets the colour."""
         kinds = ("line", "points", "reference", "dots")
         curves = [curve for panel in self.panels for curve in panel.curves]
         curves.sort(key=lambda curve: kinds.index(curve.kind))
@@ -89,12 +93,15 @@ def error_bars(label: str, x: ArrayLike, samples: Sequence[Any]) -> Curve:
 
     Each sample holds the values of all runs at one x.
     """
-    values = [np.asarray(sample, dtype=float) for sample in samples]
-    y = np.array([value.mean() for value in values])
-    error = np.array(
-        [value.std(ddof=1) / np.sqrt(value.size) if value.size > 1 else 0.0 for value in values]
+    run_values = [np.asarray(sample, dtype=float) for sample in samples]
+    y = np.array([run_value.mean() for run_value in run_values])
+    standard_errors = np.array(
+        [
+            run_value.std(ddof=1) / np.sqrt(run_value.size) if run_value.size > 1 else 0.0
+            for run_value in run_values
+        ]
     )
-    return Curve(label, x, y, y - 2 * error, y + 2 * error, "points")
+    return Curve(label, x, y, y - 2 * standard_errors, y + 2 * standard_errors, "points")
 
 
 def typeset(x: float) -> str:
@@ -102,6 +109,6 @@ def typeset(x: float) -> str:
     if x == 0 or 0.001 <= abs(x) < 10_000:
         return f"{x:.4g}" if abs(x) >= 1000 else f"{x:.3g}"
     exponent = math.floor(math.log10(abs(x)) + 1e-9)
-    front = f"{x / 10**exponent:.2g}"
-    raised = str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    return f"10{raised}" if front == "1" else f"{front}·10{raised}"
+    mantissa = f"{x / 10**exponent:.2g}"
+    superscript = str(exponent).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+    return f"10{superscript}" if mantissa == "1" else f"{mantissa}·10{superscript}"

@@ -32,8 +32,8 @@ MIN_TITLE_SECONDS = 0.5  # shortest time between two titles before the first run
 class Screen(Protocol):
     """A display that shows progress and partial results."""
 
-    def tell(self, what: str, share: float, /) -> None:
-        """Show the current task `what`, and the share of the work that is complete."""
+    def tell(self, activity: str, share: float, /) -> None:
+        """Show the current activity, and the share of the work that is complete."""
 
     def show(self, data: "xarray.Dataset", title: str, /) -> None:
         """Show the runs that are complete, under a title."""
@@ -71,23 +71,23 @@ def watch_simulation(
     screen: Screen, problem: Problem, feedback: Feedback, policies: Policies, **options: Any
 ) -> "xarray.Dataset":
     """Simulate, show progress on `screen`, and return the runs completed before the end or Ctrl-C."""
-    latest: xarray.Dataset | None = None
+    latest_data: xarray.Dataset | None = None
 
     def format_progress(data: "xarray.Dataset") -> str:
         return f"{data.sizes['run']} of {int(options['runs'])} runs"
 
     def watch(data: "xarray.Dataset") -> None:
-        nonlocal latest
-        latest = data
+        nonlocal latest_data
+        latest_data = data
         screen.show(data, format_progress(data))
 
     try:
         data = simulate(problem, feedback, policies, **options, progress=screen.tell, watch=watch)
         title = f"{data.sizes['run']} runs"
     except KeyboardInterrupt:
-        if latest is None:
+        if latest_data is None:
             raise
-        data, title = latest, f"stopped after {format_progress(latest)}"
+        data, title = latest_data, f"stopped after {format_progress(latest_data)}"
     with suppress(KeyboardInterrupt):  # all runs are complete, so return them in spite of Ctrl-C
         screen.show(data, title)
     return data
@@ -107,15 +107,12 @@ class Curves:
         self.data: xarray.Dataset | None = None
         self.title, self.drawn_at = "", 0.0
 
-    def tell(self, what: str, share: float) -> None:
-        """Show in the title what is being compiled.
-
-        Until the first runs are complete, the title also shows the progress.
-        """
-        compiling = what.startswith("compiling")
-        late = self.data is None and time.monotonic() - self.drawn_at > MIN_TITLE_SECONDS
-        title = what if compiling else f"{what}: {100 * share:.0f} %"
-        if title != self.title and (compiling or late):
+    def tell(self, activity: str, share: float) -> None:
+        """Show a compilation in the title; until the first runs are complete, show all progress."""
+        is_compiling = activity.startswith("compiling")
+        is_due = self.data is None and time.monotonic() - self.drawn_at > MIN_TITLE_SECONDS
+        title = activity if is_compiling else f"{activity}: {100 * share:.0f} %"
+        if title != self.title and (is_compiling or is_due):
             self._draw(title)
         if (canvas := self.canvas()) is not None:
             canvas.process_events()
@@ -161,8 +158,10 @@ def is_notebook() -> bool:
 
 def open_window() -> "Window | None":
     """Return a window, or None if matplotlib, a display or a backend with windows is missing."""
-    no_display = sys.platform == "linux" and not {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()
-    if no_display or find_spec("matplotlib") is None:
+    has_no_display = (
+        sys.platform == "linux" and not {"DISPLAY", "WAYLAND_DISPLAY"} & os.environ.keys()
+    )
+    if has_no_display or find_spec("matplotlib") is None:
         return None
     from kibitz.plotting.figures import Window
 

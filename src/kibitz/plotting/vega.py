@@ -27,32 +27,40 @@ def make_chart(panel: Panel, picture: Picture) -> Spec:
             if "low" in value:
                 value["low"] = max(value["low"], min(heights))
     x = {"field": "x", **axis(panel.x, panel.x_log, [value["x"] for value in values])}
-    y = axis(panel.y, panel.y_log, heights, zero=True)
+    y = axis(panel.y, panel.y_log, heights, include_zero=True)
     layers = curve_layers(panel, picture.labels(), x, y)
     layers += [layer for mark in panel.marks for layer in mark_layers(mark)]
-    top = 22 if any(one.marks for one in picture.panels) else 8
+    top_padding = 22 if any(other_panel.marks for other_panel in picture.panels) else 8
     return {
         "data": {"values": values},
         "params": [{"name": "hidden", "value": []}, {"name": "ink", "value": "#555"}],
         "transform": [{"filter": "indexof(hidden, datum.label) < 0"}],
         "width": "container",
         "height": 250,
-        "padding": {"left": 2, "right": 14, "top": top, "bottom": 2},
+        "padding": {"left": 2, "right": 14, "top": top_padding, "bottom": 2},
         "layer": layers,
     }
 
 
 def curve_layers(panel: Panel, labels: list[str], x: Spec, y: Spec) -> list[Spec]:
     """Return layers for bands, bars, lines and points, and a layer that shows tooltips."""
-    named: Spec = {"field": "label", "type": "nominal", "legend": None}
-    colour = {**named, "scale": {"domain": labels}}
+    label_field: Spec = {"field": "label", "type": "nominal", "legend": None}
+    colour_encoding = {**label_field, "scale": {"domain": labels}}
     dashes = [list(DASHES[n % len(DASHES)]) or [1, 0] for n in range(len(labels))]
-    dash = {**named, "scale": {"domain": labels, "range": dashes}}
-    at = {"x": x, "y": {"field": "y", **y}, "color": colour}
-    between = {"x": x, "y": {"field": "low", **y}, "y2": {"field": "high"}, "color": colour}
-    near = {"select": {"type": "point", "on": "pointerover", "clear": "pointerout"}, "name": "near"}
-    hover = {
-        **at,
+    dash_encoding = {**label_field, "scale": {"domain": labels, "range": dashes}}
+    point_encoding = {"x": x, "y": {"field": "y", **y}, "color": colour_encoding}
+    range_encoding = {
+        "x": x,
+        "y": {"field": "low", **y},
+        "y2": {"field": "high"},
+        "color": colour_encoding,
+    }
+    hover_selection = {
+        "select": {"type": "point", "on": "pointerover", "clear": "pointerout"},
+        "name": "near",
+    }
+    hover_encoding = {
+        **point_encoding,
         "opacity": {"condition": {"param": "near", "empty": False, "value": 0.8}, "value": 0},
         "tooltip": [
             {"field": "label", "title": "curve"},
@@ -62,39 +70,51 @@ def curve_layers(panel: Panel, labels: list[str], x: Spec, y: Spec) -> list[Spec
             {"field": "high", "title": "to", "format": ".4~g"},
         ],
     }
-    by_kind = [
-        ("line", layer("area", between, "line", "datum.low != null", opacity=0.13)),
-        ("points", layer("rule", between, "points", "datum.low != null")),
-        ("line", layer("line", {**at, "strokeDash": dash}, "line", strokeWidth=2)),
-        ("reference", layer("line", at, "reference", strokeWidth=1.5, strokeDash=[5, 3])),
-        ("points", layer("line", {**at, "strokeDash": dash}, "points", strokeWidth=1.2)),
-        ("points", layer("point", at, "points", filled=True, size=34, opacity=1, clip=False)),
-        ("dots", layer("point", at, "dots", filled=True, size=60, opacity=1, clip=False)),
+    layers_by_kind = [
+        ("line", layer("area", range_encoding, "line", "datum.low != null", opacity=0.13)),
+        ("points", layer("rule", range_encoding, "points", "datum.low != null")),
+        (
+            "line",
+            layer("line", {**point_encoding, "strokeDash": dash_encoding}, "line", strokeWidth=2),
+        ),
+        ("reference", layer("line", point_encoding, "reference", strokeWidth=1.5, strokeDash=[5, 3])),
+        (
+            "points",
+            layer("line", {**point_encoding, "strokeDash": dash_encoding}, "points", strokeWidth=1.2),
+        ),
+        (
+            "points",
+            layer("point", point_encoding, "points", filled=True, size=34, opacity=1, clip=False),
+        ),
+        ("dots", layer("point", point_encoding, "dots", filled=True, size=60, opacity=1, clip=False)),
     ]
     kinds = {curve.kind for curve in panel.curves}
-    pointer = {**layer("point", hover, filled=True, size=160), "params": [near]}
-    return [*(drawn for kind, drawn in by_kind if kind in kinds), pointer]
+    hover_layer = {
+        **layer("point", hover_encoding, filled=True, size=160),
+        "params": [hover_selection],
+    }
+    return [*(curve_layer for kind, curve_layer in layers_by_kind if kind in kinds), hover_layer]
 
 
 def mark_layers(mark: Mark) -> list[Spec]:
     """Return layers for a vertical line and its label."""
-    ink: Spec = {"color": {"expr": "ink"}, "clip": False}
-    position = {"x": {"datum": mark.x, "type": "quantitative"}}
-    text = {**position, "y": {"value": 0}, "text": {"value": mark.label}}
-    once: Spec = {"data": {"values": [{}]}}
+    mark_style: Spec = {"color": {"expr": "ink"}, "clip": False}
+    position_encoding = {"x": {"datum": mark.x, "type": "quantitative"}}
+    text_encoding = {**position_encoding, "y": {"value": 0}, "text": {"value": mark.label}}
+    single_datum: Spec = {"data": {"values": [{}]}}
     return [
-        {**layer("rule", position, strokeDash=[1, 3], **ink), **once},
-        {**layer("text", text, dy=-4, baseline="bottom", **ink), **once},
+        {**layer("rule", position_encoding, strokeDash=[1, 3], **mark_style), **single_datum},
+        {**layer("text", text_encoding, dy=-4, baseline="bottom", **mark_style), **single_datum},
     ]
 
 
 def layer(
-    mark: str, encoding: Spec, kind: str | None = None, test: str = "true", **style: Any
+    mark: str, encoding: Spec, kind: str | None = None, condition: str = "true", **style: Any
 ) -> Spec:
     """Return a layer for the curves of one kind, or for all curves if `kind` is None."""
     return {
         "mark": {"type": mark, "aria": False, "clip": True, **style},
-        "transform": [{"filter": f"datum.kind == '{kind}' && {test}"}] if kind else [],
+        "transform": [{"filter": f"datum.kind == '{kind}' && {condition}"}] if kind else [],
         "encoding": encoding,
     }
 
@@ -107,36 +127,44 @@ def curve_values(curve: Curve) -> list[Spec]:
         low, high = np.asarray(curve.low, float), np.asarray(curve.high, float)
     values = []
     for n in range(x.size):
-        numbers = {"x": x[n], "y": y[n], "low": low[n], "high": high[n]}
-        rounded = {name: float(f"{z:.4g}") for name, z in numbers.items() if np.isfinite(z)}
-        values.append({"label": curve.label, "kind": curve.kind, **rounded})
+        coordinates = {"x": x[n], "y": y[n], "low": low[n], "high": high[n]}
+        rounded_coordinates = {
+            name: float(f"{coordinate:.4g}")
+            for name, coordinate in coordinates.items()
+            if np.isfinite(coordinate)
+        }
+        values.append({"label": curve.label, "kind": curve.kind, **rounded_coordinates})
     return values
 
 
-def axis(title: str, log: bool, values: list[float], zero: bool = False) -> Spec:
-    """Return the type, scale and axis of a channel.
+def axis(title: str, is_log: bool, values: list[float], include_zero: bool = False) -> Spec:
+    """Return the Vega-Lite encoding of the x or y coordinate: its type, title, scale and ticks.
 
-    With `zero`, a linear axis includes 0, and a logarithmic axis has a margin.
+    If `include_zero` is true, a linear axis includes 0, and a logarithmic axis has a margin.
     """
-    lines = title.replace(" (", "\n(").split("\n") if len(title) > 30 else [title]
+    title_lines = title.replace(" (", "\n(").split("\n") if len(title) > 30 else [title]
     low, high = min(values), max(values)
-    if not log:
-        low = min(low, 0.0) if zero else low
-        scale = {"domain": [low, high], "zero": False, "nice": zero}
-        return {"type": "quantitative", "title": lines, "scale": scale}
-    low, high = (low / 1.2, high * 1.2) if zero else (low, high)
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    step = max(1, math.ceil((last - first) / 6))
-    fronts = (1, 2, 5) if last - first <= 2 else (1,)
-    ticks = [float(f"{front}e{n}") for n in range(first, last + 1, step) for front in fronts]
+    if not is_log:
+        low = min(low, 0.0) if include_zero else low
+        scale = {"domain": [low, high], "zero": False, "nice": include_zero}
+        return {"type": "quantitative", "title": title_lines, "scale": scale}
+    low, high = (low / 1.2, high * 1.2) if include_zero else (low, high)
+    first_exponent, last_exponent = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    step = max(1, math.ceil((last_exponent - first_exponent) / 6))
+    mantissas = (1, 2, 5) if last_exponent - first_exponent <= 2 else (1,)
+    ticks = [
+        float(f"{mantissa}e{n}")
+        for n in range(first_exponent, last_exponent + 1, step)
+        for mantissa in mantissas
+    ]
     ticks = [tick for tick in ticks if low <= tick <= high]
-    names = {f"{n:.0e}".replace("e+0", "e+").replace("e-0", "e-"): typeset(n) for n in ticks}
-    named = f"({json.dumps(names, ensure_ascii=False)})[format(datum.value, '.0e')]"
+    tick_labels = {f"{n:.0e}".replace("e+0", "e+").replace("e-0", "e-"): typeset(n) for n in ticks}
+    label_expression = f"({json.dumps(tick_labels, ensure_ascii=False)})[format(datum.value, '.0e')]"
     return {
         "type": "quantitative",
-        "title": lines,
+        "title": title_lines,
         "scale": {"type": "log", "domain": [low, high], "nice": False},
-        "axis": {"values": ticks, "labelExpr": named},
+        "axis": {"values": ticks, "labelExpr": label_expression},
     }
 
 
@@ -150,5 +178,7 @@ def bundle_javascript() -> str:
         "bundle = vl_convert.javascript_bundle('window.vegaEmbed = vegaEmbed;'); "
         "sys.stdout.buffer.write(bundle.encode())"
     )
-    bundle = subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.PIPE)
-    return bundle.stdout.decode()
+    completed_process = subprocess.run(
+        [sys.executable, "-c", program], check=True, stdout=subprocess.PIPE
+    )
+    return completed_process.stdout.decode()

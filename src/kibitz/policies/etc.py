@@ -38,7 +38,7 @@ class State(NamedTuple):
 
     statistics: Statistics
     allowed: Array
-    tested: Array  # one number: the smallest count of a remaining arm at the last test
+    last_tested_count: Array  # one number: the smallest count of a remaining arm at the last test
 
 
 def etc(alpha: float = 1.0, horizon: int | None = None, scale: float | None = None) -> Policy:
@@ -77,23 +77,23 @@ def init(params: Any, n_arms: int) -> State:
 
 
 @jit
-def two_least_observed(allowed: Array, counts: Array) -> tuple[int, int]:
+def find_two_least_observed(allowed: Array, counts: Array) -> tuple[int, int]:
     """Return the least observed remaining arm, and the arm that will be least observed next.
 
     The second arm is the least observed remaining arm after one more observation of the first arm.
     """
-    first, second = -1, -1
+    first_arm, second_arm = -1, -1
     for arm in range(counts.size):
         if allowed[arm]:
-            if first < 0 or counts[arm] < counts[first]:
-                first, second = arm, first
-            elif second < 0 or counts[arm] < counts[second]:
-                second = arm
-    if second < 0 or counts[first] + 1 < counts[second]:
-        return first, first
-    if counts[first] + 1 == counts[second]:
-        return first, min(first, second)
-    return first, second
+            if first_arm < 0 or counts[arm] < counts[first_arm]:
+                first_arm, second_arm = arm, first_arm
+            elif second_arm < 0 or counts[arm] < counts[second_arm]:
+                second_arm = arm
+    if second_arm < 0 or counts[first_arm] + 1 < counts[second_arm]:
+        return first_arm, first_arm
+    if counts[first_arm] + 1 == counts[second_arm]:
+        return first_arm, min(first_arm, second_arm)
+    return first_arm, second_arm
 
 
 @jit
@@ -109,10 +109,10 @@ def view(params: Any, state: State, stage: int) -> View:
     While several arms remain, the view is valid for one observation only, because each observation
     may eliminate arms.
     """
-    n = state.allowed.sum()
-    end, max_looks = (NEVER, NEVER) if n == 1 else (stage, 0)
+    n_remaining = state.allowed.sum()
+    last_stage, max_looks = (NEVER, NEVER) if n_remaining == 1 else (stage, 0)
     stats = state.statistics
-    return View(stats, stats.n_pulls, state.allowed, 0, end, True, max_looks)
+    return View(stats, stats.n_pulls, state.allowed, 0, last_stage, True, max_looks)
 
 
 @jit
@@ -129,8 +129,8 @@ def make_look(pull: Any) -> Any:
     """Return the `look` that chooses the least observed remaining arm after `pull` is counted."""
 
     def look(params: Any, state: Any, stage: int, rng: Any) -> Any:
-        first, second = two_least_observed(state.allowed, state.statistics.n_observed)
-        return second if pull(params, state, stage, rng) == first else first
+        first_arm, second_arm = find_two_least_observed(state.allowed, state.statistics.n_observed)
+        return second_arm if pull(params, state, stage, rng) == first_arm else first_arm
 
     return jit(look)
 
@@ -145,9 +145,9 @@ def update(
     """Count an observation; at the end of each round over the remaining arms, eliminate arms."""
     stats = state.statistics
     count(stats, arm, n, total, is_look)
-    lowest_count = stats.n_observed[two_least_observed(state.allowed, stats.n_observed)[0]]
-    if lowest_count > state.tested[0] and all_arms_pulled(stats.n_pulls):
-        state.tested[0] = lowest_count
+    lowest_count = stats.n_observed[find_two_least_observed(state.allowed, stats.n_observed)[0]]
+    if lowest_count > state.last_tested_count[0] and all_arms_pulled(stats.n_pulls):
+        state.last_tested_count[0] = lowest_count
         slope = 2 * params.alpha
         level = slope * math.log(params.horizon)
         eliminate(state.allowed, stats.n_observed, stats.sums, level, slope)
@@ -170,15 +170,17 @@ def eliminate(allowed: Array, counts: Array, sums: Array, level: float, slope: f
     An arm with s observations has width sqrt((level - slope log s) / s). No arm is eliminated if a
     width would be zero or undefined. Arms without observations are ignored.
     """
-    best = -np.inf
+    largest_lower_bound = -np.inf
     for arm in range(counts.size):
         if allowed[arm] and counts[arm] > 0:
-            square = (level - slope * math.log(counts[arm])) / counts[arm]
-            if square <= 0:
+            squared_width = (level - slope * math.log(counts[arm])) / counts[arm]
+            if squared_width <= 0:
                 return
-            best = max(best, sums[arm] / counts[arm] - math.sqrt(square))
+            largest_lower_bound = max(
+                largest_lower_bound, sums[arm] / counts[arm] - math.sqrt(squared_width)
+            )
     for arm in range(counts.size):
         if allowed[arm] and counts[arm] > 0:
-            square = (level - slope * math.log(counts[arm])) / counts[arm]
-            if sums[arm] / counts[arm] + math.sqrt(square) < best:
+            squared_width = (level - slope * math.log(counts[arm])) / counts[arm]
+            if sums[arm] / counts[arm] + math.sqrt(squared_width) < largest_lower_bound:
                 allowed[arm] = False

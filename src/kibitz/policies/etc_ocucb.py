@@ -115,22 +115,22 @@ def etc_ocucb(
 
 @jit
 def log_epoch_length(p: float, m: int) -> float:
-    """Return log d_m = p^m log p."""
+    """Return log d_m = p^m log p, the logarithm of the length of epoch m before it is rounded up."""
     return p ** float(m) * math.log(p)
 
 
 @jit
 def epoch_length(p: float, m: int) -> int:
     """Return the length of epoch m, ceil(d_m), or NEVER if it exceeds any horizon."""
-    log = log_epoch_length(p, m)
-    return math.ceil(p ** (p ** float(m)) - 1e-9) if log < 42 else NEVER
+    log_length = log_epoch_length(p, m)
+    return math.ceil(p ** (p ** float(m)) - 1e-9) if log_length < 42 else NEVER
 
 
 @jit
 def log_etc_horizon(p: float, m: int) -> float:
     """Return the logarithm of ETC's horizon in epoch m."""
-    log = log_epoch_length(p, m + 1)
-    return (1 + 1 / p) * log + math.log(log)
+    log_length = log_epoch_length(p, m + 1)
+    return (1 + 1 / p) * log_length + math.log(log_length)
 
 
 @jit(allocates=True)
@@ -189,9 +189,9 @@ def begin_epoch(params: Any, state: State) -> None:
 @jit
 def view(params: Any, state: State, stage: int) -> View:
     """Return the statistics and the arms of OCUCB-n, valid until the epoch ends or ETC may test."""
-    end = state.clock[0]["end"]
+    last_stage = state.clock[0]["end"]
     if params.doubling:
-        end = min(end, state.clock[0]["next_test"])
+        last_stage = min(last_stage, state.clock[0]["next_test"])
     max_looks = NEVER  # once a single arm is left, tests change nothing
     if not params.doubling and state.in_play.sum() > 1:
         max_looks = math.ceil(min(params.C * state.in_play.sum(), 1e18)) - 1 - state.clock[0]["looks"]
@@ -200,7 +200,7 @@ def view(params: Any, state: State, stage: int) -> View:
         state.statistics.n_pulls,
         state.allowed,
         state.clock[0]["origin"],
-        end,
+        last_stage,
         params.all_info,
         max_looks,
     )
@@ -244,10 +244,10 @@ def update(
             clock["looks"] = 0
             test_arms(params, state)
     else:
-        last = stage + n - 1
-        while params.doubling and last >= clock["next_test"]:
+        last_stage = stage + n - 1
+        while params.doubling and last_stage >= clock["next_test"]:
             clock["next_test"] *= 2
             test_arms(params, state)
-        while last >= clock["end"]:
+        while last_stage >= clock["end"]:
             begin_epoch(params, state)
     return state

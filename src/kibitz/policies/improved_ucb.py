@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kibitz._jit import jit
-from kibitz.policies.etc import all_arms_pulled, eliminate, make_look, two_least_observed
+from kibitz.policies.etc import all_arms_pulled, eliminate, find_two_least_observed, make_look
 from kibitz.policies.policy import (
     Array,
     Policy,
@@ -74,10 +74,13 @@ def init(params: Any, n_arms: int) -> State:
 
 
 @jit
-def confidence(params: Any, state: State) -> float:
-    """Return 2 log(T gap^2) for the guess of the gap in the current round; 0 after the last round."""
-    last = math.floor(math.log2(max(1.0, params.horizon / math.e)) / 2)
-    if state.round[0] > last or state.allowed.sum() == 1:
+def elimination_level(params: Any, state: State) -> float:
+    """Return 2 log(T g^2), where g is the current round's guess of the gap; 0 after the last round.
+
+    This number divided by O_i is the squared width of arm i.
+    """
+    last_round = math.floor(math.log2(max(1.0, params.horizon / math.e)) / 2)
+    if state.round[0] > last_round or state.allowed.sum() == 1:
         return 0.0
     return 2 * max(0.0, math.log(params.horizon) - state.round[0] * math.log(4.0))
 
@@ -85,7 +88,7 @@ def confidence(params: Any, state: State) -> float:
 @jit
 def target_count(params: Any, state: State) -> int:
     """Return the number of observations that each remaining arm needs; 0 after the last round."""
-    return math.ceil(4 * confidence(params, state) * 4.0 ** state.round[0])
+    return math.ceil(4 * elimination_level(params, state) * 4.0 ** state.round[0])
 
 
 @jit
@@ -100,14 +103,16 @@ def pull(params: Any, state: State, stage: int, rng: Any) -> int:
     for arm in range(counts.size):
         if stats.n_pulls[arm] == 0:
             return arm
-    first = two_least_observed(state.allowed, counts)[0]
-    if counts[first] < target_count(params, state):
-        return first
-    best = -1
+    least_observed_arm = find_two_least_observed(state.allowed, counts)[0]
+    if counts[least_observed_arm] < target_count(params, state):
+        return least_observed_arm
+    best_arm = -1
     for arm in range(counts.size):
-        if state.allowed[arm] and (best < 0 or sums[arm] / counts[arm] > sums[best] / counts[best]):
-            best = arm
-    return best
+        if state.allowed[arm] and (
+            best_arm < 0 or sums[arm] / counts[arm] > sums[best_arm] / counts[best_arm]
+        ):
+            best_arm = arm
+    return best_arm
 
 
 look = make_look(pull)
@@ -123,9 +128,13 @@ def update(
     if all_arms_pulled(stats.n_pulls):
         while True:
             target = target_count(params, state)
-            lowest_count = stats.n_observed[two_least_observed(state.allowed, stats.n_observed)[0]]
+            lowest_count = stats.n_observed[
+                find_two_least_observed(state.allowed, stats.n_observed)[0]
+            ]
             if target == 0 or lowest_count < target:
                 return state
-            eliminate(state.allowed, stats.n_observed, stats.sums, confidence(params, state), 0.0)
+            eliminate(
+                state.allowed, stats.n_observed, stats.sums, elimination_level(params, state), 0.0
+            )
             state.round[0] += 1
     return state

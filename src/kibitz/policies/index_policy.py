@@ -50,8 +50,9 @@ def index_policy(
     index
         `index(params, stage, counts, arm, mean) -> float`, a function that numba can compile:
         `counts[j]` is the number of observations of arm j, and `mean` is the mean reward of `arm`.
-        The index must be non-decreasing in `stage` and `mean` and non-increasing in every count. Mark
-        the functions that it calls with `kibitz.jit` (or `numba.njit`).
+        The index must be non-decreasing in `stage` and `mean` and non-increasing in every count, and
+        must not modify `counts`. Mark the functions that it calls with `kibitz.jit` (or
+        `numba.njit`).
     look
         The arm to look at: the arm with the second largest index ("runner-up"), or each arm in turn
         ("robin").
@@ -97,7 +98,7 @@ def index_policy(
 
 
 def with_factors(policy: Policy, growth: Any, width: Any) -> Policy:
-    """Return an index policy whose factors the engine can tabulate (`Policy.factors`)."""
+    """Return the policy with `factors` set to `growth` and `width`, which the engine tabulates."""
     assert policy.rule is not None
     return _with_rule(replace(policy, factors=(growth, width)), policy.rule)
 
@@ -150,7 +151,7 @@ def view(params: Any, state: State, stage: int) -> View:
 
 @jit
 def view_pulls(params: Any, state: State, stage: int) -> View:
-    """Return the statistics of pulls and all arms; this view is valid at all stages."""
+    """Return the same view as `view`, for a policy that learns from pulls only."""
     stats = state.statistics
     return View(stats, stats.n_pulls, state.allowed, 0, NEVER, False, NEVER)
 
@@ -176,24 +177,24 @@ def make_choices(index: Any, view: Any, index_reads: str = "counts") -> tuple[An
     """
     index_value = make_statistics_index(index, index_reads)
 
-    def value(params: Any, current: View, stage: int, arm: int, rng: Any) -> Any:
-        if not current.allowed[arm]:
+    def index_or_infinity(params: Any, current_view: View, stage: int, arm: int, rng: Any) -> Any:
+        if not current_view.allowed[arm]:
             return -np.inf
-        if current.tried[arm] == 0:
+        if current_view.tried[arm] == 0:
             return np.inf
-        statistics = current.statistics
+        statistics = current_view.statistics
         mean = statistics.sums[arm] / statistics.n_observed[arm]
-        return index_value(params, stage - current.origin, statistics, arm, mean)
+        return index_value(params, stage - current_view.origin, statistics, arm, mean)
 
-    best = make_two_largest(jit(value))
+    find_two_largest = make_two_largest(jit(index_or_infinity))
 
     def pull(params: Any, state: Any, stage: int, rng: Any) -> Any:
-        current = view(params, state, stage)
-        return best(params, current, stage, current.allowed.size, rng)[0]
+        current_view = view(params, state, stage)
+        return find_two_largest(params, current_view, stage, current_view.allowed.size, rng)[0]
 
     def look(params: Any, state: Any, stage: int, rng: Any) -> Any:
-        current = view(params, state, stage)
-        return best(params, current, stage, current.allowed.size, rng)[1]
+        current_view = view(params, state, stage)
+        return find_two_largest(params, current_view, stage, current_view.allowed.size, rng)[1]
 
     return jit(pull), jit(look)
 
@@ -221,23 +222,23 @@ def make_two_largest(value: Any) -> Any:
     def find_two_largest(
         params: Any, data: Any, stage: int, n_arms: int, rng: Any
     ) -> tuple[int, int]:
-        first, second = 0, 1
-        largest, runner_up = -np.inf, -np.inf
+        best_arm, second_arm = 0, 1
+        largest_value, second_value = -np.inf, -np.inf
         for arm in range(n_arms):
-            current = value(params, data, stage, arm, rng)
-            if current > largest:
-                first, second = arm, first
-                largest, runner_up = current, largest
-            elif current > runner_up:
-                second, runner_up = arm, current
-        return first, second if runner_up > -np.inf else first
+            arm_value = value(params, data, stage, arm, rng)
+            if arm_value > largest_value:
+                best_arm, second_arm = arm, best_arm
+                largest_value, second_value = arm_value, largest_value
+            elif arm_value > second_value:
+                second_arm, second_value = arm, arm_value
+        return best_arm, second_arm if second_value > -np.inf else best_arm
 
     return jit(find_two_largest)
 
 
 @cache
 def make_separable_index(growth: Any, width: Any) -> Any:
-    """Return the index mean + growth(params, stage) * width(params, count)."""
+    """Return a function that computes mean + growth(params, stage) * width(params, count)."""
 
     def index(params: Any, stage: int, counts: Array, arm: int, mean: float) -> Any:
         return mean + growth(params, stage) * width(params, counts[arm])

@@ -3,14 +3,20 @@ r"""kibitzer: our own policy, which knows neither the horizon nor the rate of lo
 kibitzer first pulls every arm without observations, the lowest arm first; an arm that was looked at
 need not be pulled first. Then kibitzer pulls the arm with the largest
 
-.. math:: \bar X_i + \sqrt{2 \ell(x_i) / O_i}, \quad x_i = 1 + \frac{b\, t}{K O_i + b F}, \quad
+.. math:: \bar X_i + \sqrt{2 \ell(x_i) / O_i}, \quad
+   x_i = 1 + \frac{b\, t}{\min(K O_i + b F, \; K (2 O_i + b F_i))}, \quad
    \ell(x) = \log x - \beta \log(1 + \log x)
 
 where t is the stage, O_i counts pulls and looks of arm i, \bar X_i averages both, K is the number of
-arms, F is the number of looks so far, and b and \beta are parameters. The ratio t / F estimates
-1/\varepsilon, where \varepsilon is the rate of looks. If looks arrive, the logarithm in the width is
-therefore about \log(1/\varepsilon); if no looks arrive, it is about \log(t / (K O_i)), as in
-MOSS-anytime. For rewards in [0, 1], the index is the largest q with O_i kl(\bar X_i, q) <= \ell(x_i).
+arms, F_i is the number of looks at arm i, F is the number of all looks, and b and \beta are
+parameters. For rewards in [0, 1], the index is the largest q with O_i kl(\bar X_i, q) <= \ell(x_i).
+
+The ratio t / F estimates 1/\varepsilon, where \varepsilon is the rate of looks. If an arm gets its
+fair share of the looks, the first term of the minimum is smaller, and the logarithm in the width is
+about \log(1/\varepsilon). If an arm gets fewer looks, the second term is smaller: t / (K F_i) then
+estimates how rarely this arm is shown. If the arm is never shown, the logarithm is about
+\log(t / (K O_i)), as in MOSS-anytime. Without the second term, passive looks that never show the best
+arm would make the regret linear.
 
 Every fourth look goes to the arms in turn. In its r-th turn, an arm is looked at only if it has at
 most r observations. A theorem needs this rule, which guarantees that each arm gets a quarter of its
@@ -129,9 +135,10 @@ def init(params: Any, n_arms: int) -> State:
 @jit
 def spread(params: Any, stage: int, stats: Statistics, arm: int) -> float:
     """Return x_i, as defined in the docstring of this module."""
-    counts = stats.n_observed
-    n_looks = stats.totals[LOOKS]
-    return 1 + params.b * stage / (counts.size * counts[arm] + params.b * n_looks)
+    n_arms, n = stats.n_observed.size, stats.n_observed[arm]
+    all_looks, own_looks = stats.totals[LOOKS], stats.n_looks[arm]
+    denominator = min(n_arms * n + params.b * all_looks, n_arms * (2 * n + params.b * own_looks))
+    return 1 + params.b * stage / denominator
 
 
 @jit

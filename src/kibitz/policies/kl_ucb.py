@@ -53,8 +53,8 @@ def kl_ucb(rewards: Rewards = "gaussian", c: float = 0.0, scale: float | None = 
 @jit
 def level(params: Any, stage: int) -> float:
     """Return log t + c log log t, with log log t replaced by 0 where it is negative."""
-    log = math.log(stage)
-    return log + params.c * math.log(max(1.0, log))
+    log_stage = math.log(stage)
+    return log_stage + params.c * math.log(max(1.0, log_stage))
 
 
 @jit
@@ -68,25 +68,30 @@ index = make_separable_index(growth, inverse_root)
 
 @jit
 def bernoulli_index(params: Any, stage: int, counts: Array, arm: int, mean: float) -> float:
-    """Return the index for rewards in [0, 1], by Newton's method from above.
+    """Return the index for rewards in [0, 1]: the largest q with kl(mean, q) <= level / count.
 
-    kl(p, .) is convex and increasing beyond p, so the iterates decrease towards the root.
+    Newton's method starts above q. Because kl(p, .) is convex and increasing beyond p, the iterates
+    decrease towards q.
     """
-    bound = level(params, stage) / counts[arm]
+    max_divergence = level(params, stage) / counts[arm]
     p = min(max(mean, 0.0), 1.0)
-    if p == 1.0 or bound == 0.0:
+    if p == 1.0 or max_divergence == 0.0:
         return p
     if p == 0.0:
-        return -math.expm1(-bound)
+        return -math.expm1(-max_divergence)
     entropy = -p * math.log(p) - (1 - p) * math.log(1 - p)
     # two upper bounds on q - p: by Pinsker's inequality, and by dropping p log(1/q) >= 0 from kl
-    above = min(math.sqrt(bound / 2), -math.expm1(-(bound + entropy) / (1 - p)) - p)
-    if above >= 1 - p:  # q is 1 up to rounding
+    distance = min(
+        math.sqrt(max_divergence / 2), -math.expm1(-(max_divergence + entropy) / (1 - p)) - p
+    )
+    if distance >= 1 - p:  # q is 1 up to rounding
         return 1.0
     for _ in range(50):
-        excess = -p * math.log1p(above / p) - (1 - p) * math.log1p(-above / (1 - p)) - bound
-        step = excess * (p + above) * (1 - p - above) / above
-        if not step > 1e-15 * above:
+        excess = (
+            -p * math.log1p(distance / p) - (1 - p) * math.log1p(-distance / (1 - p)) - max_divergence
+        )
+        step = excess * (p + distance) * (1 - p - distance) / distance
+        if not step > 1e-15 * distance:
             break
-        above -= step
-    return p + above
+        distance -= step
+    return p + distance

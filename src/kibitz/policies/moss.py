@@ -52,13 +52,13 @@ def moss_anytime(exploration: float = 4.7, scale: float | None = None) -> Policy
 def index(params: Any, stage: int, counts: Array, arm: int, mean: float) -> float:
     """Return the index of MOSS."""
     n = counts[arm]
-    log = math.log(max(1.0, params.horizon / (counts.size * n)))
-    return mean + math.sqrt(params.exploration * log / n)
+    log_term = math.log(max(1.0, params.horizon / (counts.size * n)))
+    return mean + math.sqrt(params.exploration * log_term / n)
 
 
 @jit
 def anytime_index(params: Any, stage: int, counts: Array, arm: int, mean: float) -> float:
     """Return the index of MOSS-anytime."""
     n = counts[arm]
-    log = math.log(max(1.0, stage / (counts.size * n)))
-    return mean + math.sqrt(params.exploration * log / n)
+    log_term = math.log(max(1.0, stage / (counts.size * n)))
+    return mean + math.sqrt(params.exploration * log_term / n)

@@ -82,8 +82,8 @@ def ocucb_constants(eta: float, rho: float) -> dict[str, Any]:
 @jit
 def index(params: Any, stage: int, stats: Statistics, arm: int, mean: float) -> float:
     """Return the index of OCUCB-n."""
-    n, log = float(stats.n_observed[arm]), math.log(stage)
-    level = max(math.e, log, stage * log / total(params, stats, arm))
+    n, log_stage = float(stats.n_observed[arm]), math.log(stage)
+    level = max(math.e, log_stage, stage * log_stage / sum_over_arms(params, stats, arm))
     return mean + math.sqrt(2 * params.eta * math.log(level) / n)
 
 
@@ -94,17 +94,20 @@ def power(rho: float, count: float) -> float:
 
 
 @jit(inline=False)
-def total(params: Any, stats: Statistics, arm: int) -> float:
-    """Return the sum over j in the index; arms without observations contribute 0."""
+def sum_over_arms(params: Any, stats: Statistics, arm: int) -> float:
+    """Return the denominator of B_i for arm i = `arm`: the sum of min{O_i, O_j^rho O_i^(1-rho)}.
+
+    The sum is over all arms j; arms without observations contribute 0.
+    """
     n = float(stats.n_observed[arm])
-    own = power(params.rho, n)
+    own_power = power(params.rho, n)
     if stats.derived.size > 0:
-        sum_of_minima = sum_minima(stats, arm, own)
+        sum_of_minima = sum_minima(stats, arm, own_power)
     else:
         sum_of_minima = 0.0
         for count in stats.n_observed:
-            sum_of_minima += min(own, power(params.rho, float(count)))
-    return sum_of_minima * (own if params.rho == 0.5 else n ** (1 - params.rho))
+            sum_of_minima += min(own_power, power(params.rho, float(count)))
+    return sum_of_minima * (own_power if params.rho == 0.5 else n ** (1 - params.rho))
 
 
 # ---------------------------------------------------------------------------- incremental sums
@@ -124,7 +127,7 @@ def init(params: Any, n_arms: int) -> State:
 
 @jit
 def rank(ascending: Array, value: float) -> int:
-    """Return how many numbers of an ascending array are below a value."""
+    """Return the number of entries of an ascending array that are below `value`."""
     low, high = 0, ascending.size
     while low < high:
         middle = (low + high) // 2
@@ -137,21 +140,29 @@ def rank(ascending: Array, value: float) -> int:
 
 @jit
 def derived_parts(stats: Statistics) -> tuple[Array, Array, Array]:
-    """Return the powers by arm, the powers in ascending order, and the sums of the k smallest."""
+    """Return the three lists of derived floats.
+
+    The lists are the powers O_j^rho by arm, the same powers in ascending order, and for each k the
+    sum of the k smallest powers.
+    """
     n_arms = stats.n_observed.size
     derived = stats.derived
     return derived[:n_arms], derived[n_arms : 2 * n_arms], derived[2 * n_arms :]
 
 
 @jit
-def sum_minima(stats: Statistics, arm: int, own: float) -> float:
+def sum_minima(stats: Statistics, arm: int, own_power: float) -> float:
     """Return the sum over j of min{O_i^rho, O_j^rho} for arm i = `arm`.
 
-    `own` is the current O_i^rho; the derived floats may still contain an older power of arm i.
+    `own_power` is the current O_i^rho; the derived floats may still contain an older power of arm i.
     """
     powers, ascending, sums = derived_parts(stats)
-    below = rank(ascending, own)
-    return sums[below] + (ascending.size - below) * own + (own - min(own, powers[arm]))
+    n_below = rank(ascending, own_power)
+    return (
+        sums[n_below]
+        + (ascending.size - n_below) * own_power
+        + (own_power - min(own_power, powers[arm]))
+    )
 
 
 @jit(inline=False)
@@ -160,21 +171,21 @@ def update_derived(params: Any, stats: Statistics, arm: int) -> None:
     if stats.derived.size == 0:
         return
     powers, ascending, sums = derived_parts(stats)
-    old, new = powers[arm], power(params.rho, float(stats.n_observed[arm]))
-    if new == old:
+    old_power, moved_power = powers[arm], power(params.rho, float(stats.n_observed[arm]))
+    if moved_power == old_power:
         return
-    powers[arm] = new
-    position, step = rank(ascending, new), 1
-    if new > old:
+    powers[arm] = moved_power
+    position, step = rank(ascending, moved_power), 1
+    if moved_power > old_power:
         position, step = position - 1, -1
-    first = position
-    while ascending[position] != old:  # shift the entries between the old and the new position
-        ascending[position], new = new, ascending[position]
+    first_changed = position
+    while ascending[position] != old_power:  # shift the entries between the old and the new position
+        ascending[position], moved_power = moved_power, ascending[position]
         position += step
-    ascending[position] = new
-    first = min(first, position)
-    running_sum = sums[first]
-    for k in range(first, ascending.size):
+    ascending[position] = moved_power
+    first_changed = min(first_changed, position)
+    running_sum = sums[first_changed]
+    for k in range(first_changed, ascending.size):
         running_sum += ascending[k]
         sums[k + 1] = running_sum
 

@@ -62,23 +62,28 @@ class Statistics(NamedTuple):
 
 
 class View(NamedTuple):
-    """The data from which an index policy decides, and how long they are valid."""
+    """The data from which an index policy decides, and the stages for which the data are valid."""
 
     statistics: Statistics
-    tried: Array  # counts; an arm with count 0 has an infinite index and is pulled first
+    tried: (
+        Array  # for each arm, a count; an arm with count 0 has an infinite index and is pulled first
+    )
     allowed: Array  # for each arm, whether it may be pulled
     origin: int  # the stage at which the policy's clock is 0
-    end: int  # the last stage of this view
-    learns: bool  # whether looks change the counts and sums
+    last_stage: int  # the last stage at which this view is valid
+    learns_from_looks: bool  # whether looks change the counts and sums
     max_looks: int  # the number of looks during which the allowed arms cannot change
 
 
 class Hold(NamedTuple):
-    """The arm that gets all looks that do not go in turn, while `leader` has the largest mean."""
+    """The held arm: it gets every look that no arm gets in turn.
+
+    The hold ends when `leader` no longer has the largest mean, or after `max_looks` looks.
+    """
 
     arm: int
-    leader: int  # -1 if the leader does not matter
-    max_looks: int  # the hold ends after this many looks
+    leader: int  # the arm that must keep the largest mean; -1 if the means do not matter
+    max_looks: int
 
 
 @jit(allocates=True)
@@ -104,7 +109,7 @@ def count(statistics: Statistics, arm: int, n: int, total: float, is_look: bool)
 
 @jit
 def count_kind(statistics: Statistics, arm: int, n: int, is_look: bool) -> None:
-    """Count pulls or looks without learning from their rewards."""
+    """Count `n` pulls of, or looks at, an arm; ignore their rewards."""
     if is_look:
         statistics.n_looks[arm] += n
         statistics.totals[LOOKS] += n
@@ -116,14 +121,14 @@ def count_kind(statistics: Statistics, arm: int, n: int, is_look: bool) -> None:
 def list_arrays(state: Any) -> list[Array]:
     """Return all arrays of a state, including the arrays in nested records."""
     if isinstance(state, tuple):
-        return [array for part in state for array in list_arrays(part)]
+        return [array for field_value in state for array in list_arrays(field_value)]
     return [np.asarray(state)]
 
 
 def replace_arrays(state: Any, arrays: Iterator[Array]) -> Any:
     """Return a copy of a state with its arrays replaced, in the order of `list_arrays`."""
     if isinstance(state, tuple):
-        return type(state)(*(replace_arrays(part, arrays) for part in state))
+        return type(state)(*(replace_arrays(field_value, arrays) for field_value in state))
     return next(arrays)
 
 
@@ -236,14 +241,14 @@ class Policy:
         for name, value in (("constants", self.constants), ("parameters", self.parameters)):
             if not isinstance(value, dict):
                 raise invalid(name, "a dict", value)
-        for parameter, value in self.constants.items():
+        for constant, value in self.constants.items():
             if not isinstance(value, bool | np.ndarray):
-                number(value, parameter)
+                number(value, constant)
         for name in ("init", "pull", "look", "update"):
             if not callable(getattr(self, name)):
                 raise invalid(name, "a function", getattr(self, name))
         if (self.index is None) != (self.view is None):
-            raise ValueError(f"{self.name} has only one of index and view; give both or none")
+            raise ValueError(f"{self.name} has only one of index and view; pass both or neither")
         one_of(self.index_reads, "index_reads", ("counts", "statistics"))
         check_scale(self.scale, check_rewards(self.rewards))
 
@@ -257,9 +262,9 @@ class Policy:
 
     @property
     def functions(self) -> tuple[Callable[..., Any] | None, ...]:
-        """All functions that the decisions and the compiled code of the policy depend on."""
-        parts = (self.init, self.pull, self.look, self.update, self.index, self.view, self.turns)
-        return parts if self.hold is None else (*parts, self.hold, self.looks_due)
+        """The functions of the policy in a fixed order; None for a function that it does not have."""
+        functions = (self.init, self.pull, self.look, self.update, self.index, self.view, self.turns)
+        return functions if self.hold is None else (*functions, self.hold, self.looks_due)
 
     @property
     def params(self) -> Any:
@@ -289,7 +294,7 @@ class Policy:
 
 @cache
 def params_type(names: tuple[str, ...]) -> Any:
-    """Return the NamedTuple class with these fields; equal names give the same class."""
+    """Return the class of `params` for these parameter names; equal names give the same class."""
     return namedtuple("Params", names)
 
 
@@ -301,7 +306,7 @@ def check_policy(policy: object) -> Policy:
 
 
 def check_rewards(rewards: str) -> Rewards:
-    """Return `rewards`; raise ValueError if it is not a kind of rewards."""
+    """Return `rewards`; raise ValueError unless it is "gaussian", "bernoulli" or "bounded"."""
     return one_of(rewards, "rewards", get_args(Rewards))  # type: ignore[return-value]
 
 
@@ -311,7 +316,7 @@ def check_scale(scale: float | None, rewards: Rewards = "gaussian") -> float | N
         return None
     if rewards != "gaussian":
         raise ValueError(
-            f"a policy for {rewards} rewards takes no scale, got scale={short_repr(scale)}"
+            f"a policy for {rewards} rewards takes no scale, got scale={short_repr(scale)}; omit it"
         )
     return positive(scale, "scale")
 

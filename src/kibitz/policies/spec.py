@@ -34,16 +34,17 @@ def to_spec(policy: Any) -> Spec:
         return spec
     if policy.rule is None or rebuild_index_policy(policy) != policy:
         raise ValueError(
-            f"{policy.name} cannot be stored; use a policy of kibitz or one made by index_policy"
+            f"{policy.name} cannot be stored; use a built-in policy or a policy created by "
+            "index_policy"
         )
     index: Any = policy.index
-    file, module = locate(index, policy.name)
+    path, module = locate_function(index, policy.name)
     return {
         "name": policy.name,
         "function": index.__name__,
         "module": module,
-        "file": file,
-        "text": hash_text(Path(file), index.__name__),
+        "file": path,
+        "text": hash_text(Path(path), index.__name__),
         "source": source_hash(index),
         **index_arguments(policy),
         "constants": policy.constants,
@@ -55,8 +56,8 @@ def from_spec(spec: Spec) -> Policy:
     if "function" not in spec:
         scale = {} if spec["scale"] is None else {"scale": spec["scale"]}
         return POLICIES[spec["name"]](**spec["parameters"], **scale)
-    names = ("look", "ignore_looks", "rewards", "scale", "parameters")
-    options = {name: spec[name] for name in names}
+    option_names = ("look", "ignore_looks", "rewards", "scale", "parameters")
+    options = {name: spec[name] for name in option_names}
     return index_policy(spec["name"], import_function(spec), **options, **spec["constants"])
 
 
@@ -72,7 +73,7 @@ def named_spec(policy: Policy) -> Spec | None:
 
 
 def index_arguments(policy: Policy) -> dict[str, Any]:
-    """Return the options with which `index_policy` was called, except name, index and params."""
+    """Return the keyword arguments of `index_policy` that created a policy, without its constants."""
     assert policy.rule is not None
     return {
         **policy.rule._asdict(),
@@ -83,7 +84,7 @@ def index_arguments(policy: Policy) -> dict[str, Any]:
 
 
 def rebuild_index_policy(policy: Policy) -> Policy:
-    """Return the policy that `index_policy` creates from the same index and options."""
+    """Return a new policy that `index_policy` creates from the index and options of a policy."""
     index: Any = policy.index
     return index_policy(policy.name, index, **index_arguments(policy), **policy.constants)
 
@@ -103,7 +104,7 @@ def reduce_policy(policy: Policy) -> tuple[Any, tuple[Any, ...]]:
     if policy.rule is not None and rebuild_index_policy(policy) == policy:
         arguments = {**index_arguments(policy), **policy.constants}
         return _unpickle_index, (policy.name, policy.index, arguments)
-    return Policy, tuple(getattr(policy, part.name) for part in fields(policy) if part.init)
+    return Policy, tuple(getattr(policy, field.name) for field in fields(policy) if field.init)
 
 
 def _unpickle_index(name: str, index: Any, arguments: dict[str, Any]) -> Policy:
@@ -114,34 +115,41 @@ def format_call(policy: Policy) -> str:
     """Return a Python expression that creates the policy."""
     scale = {} if policy.scale is None else {"scale": policy.scale}
     if named_spec(policy) is not None:
-        return _call(policy.name, {**policy.parameters, **scale})
+        return _format_expression(policy.name, {**policy.parameters, **scale})
     if policy.rule is None:
         return f"<Policy {policy.name!r}>"
     index: Any = policy.index
     defaults = {**StandardRule("runner-up", False)._asdict(), "rewards": "gaussian", "scale": None}
     defaults["parameters"] = policy.constants
     options = {k: v for k, v in index_arguments(policy).items() if v != defaults[k]}
-    return _call("index_policy", {**options, **policy.constants}, repr(policy.name), index.__name__)
+    return _format_expression(
+        "index_policy", {**options, **policy.constants}, repr(policy.name), index.__name__
+    )
 
 
-def _call(function: str, options: dict[str, Any], *first: str) -> str:
-    return f"{function}({', '.join([*first, *(f'{k}={v!r}' for k, v in options.items())])})"
+def _format_expression(function: str, options: dict[str, Any], *positional: str) -> str:
+    return f"{function}({', '.join([*positional, *(f'{k}={v!r}' for k, v in options.items())])})"
 
 
 def make_label(policy: Policy) -> str:
-    """Return `name`, or `name:parameter=value,...` if parameters differ from their defaults."""
-    default = POLICIES[policy.name]().parameters if policy.name in POLICIES else policy.parameters
-    options = {k: v for k, v in policy.parameters.items() if default.get(k) != v}
+    """Return a short text for tables: the policy's name and the parameters that are not defaults.
+
+    For example, "ucb" or "ucb:exploration=2".
+    """
+    default_parameters = (
+        POLICIES[policy.name]().parameters if policy.name in POLICIES else policy.parameters
+    )
+    options = {k: v for k, v in policy.parameters.items() if default_parameters.get(k) != v}
     if policy.scale is not None:
         options["scale"] = policy.scale
-    values = [f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in options.items()]
-    return f"{policy.name}:{','.join(values)}" if values else policy.name
+    words = [f"{k}={v:g}" if isinstance(v, float) else f"{k}={v}" for k, v in options.items()]
+    return f"{policy.name}:{','.join(words)}" if words else policy.name
 
 
 # --------------------------------------------------------------------------- functions of the user
 
 
-def locate(index: Any, name: str) -> tuple[str, str | None]:
+def locate_function(index: Any, name: str) -> tuple[str, str | None]:
     """Return the file that defines a top-level function, and its module if it is importable."""
     path = Path(inspect.getsourcefile(index) or "")
     condition = f"the index of {name} must be a top-level function of a module or file"
@@ -151,65 +159,78 @@ def locate(index: Any, name: str) -> tuple[str, str | None]:
         raise ValueError(f"{condition}, got {index.__qualname__!r}")
     module = index.__module__
     try:
-        found = importlib.util.find_spec(module) if module != "__main__" else None
+        module_spec = importlib.util.find_spec(module) if module != "__main__" else None
     except (ImportError, ValueError):
-        found = None
-    importable = found is not None and found.origin is not None and Path(found.origin) == path
-    return str(path.resolve()), module if importable else None
+        module_spec = None
+    is_importable = (
+        module_spec is not None
+        and module_spec.origin is not None
+        and Path(module_spec.origin) == path
+    )
+    return str(path.resolve()), module if is_importable else None
 
 
 def import_function(spec: Spec) -> Any:
     """Return the function that a spec refers to; raise ValueError if it is missing or changed."""
-    index = f"the index of {spec['name']}, {spec['function']!r},"
-    path = source_path(spec)
+    subject = f"the index of {spec['name']}, {spec['function']!r},"
+    path = find_source_path(spec)
     if path is None:
         raise ValueError(
-            f"{index} cannot be found: no module {spec['module']!r} and no file {spec['file']!r}"
+            f"{subject} cannot be found: no module {spec['module']!r} and no file {spec['file']!r}; "
+            "restore the module or the file"
         )
-    text = hash_text(path, spec["function"])
-    if text is None:
-        raise ValueError(f"{index} is not defined in {short_repr(str(path))}")
-    changed = f"{index} has changed in {short_repr(str(path))}; restore the version that was stored"
-    if spec.get("text", text) != text:  # specs stored by kibitz 0.2 or older have no text hash
-        raise ValueError(changed)
+    text_hash = hash_text(path, spec["function"])
+    if text_hash is None:
+        raise ValueError(f"{subject} is not defined in {short_repr(str(path))}; restore it")
+    changed_message = (
+        f"{subject} has changed in {short_repr(str(path))}; restore the version that was stored"
+    )
+    if (
+        spec.get("text", text_hash) != text_hash
+    ):  # specs stored by kibitz 0.2 or older have no text hash
+        raise ValueError(changed_message)
     function = getattr(load_module(spec, path), spec["function"], None)
     function = getattr(function, "py_func", function)
     if not callable(function) or source_hash(function) != spec["source"]:
-        raise ValueError(changed)
+        raise ValueError(changed_message)
     return function
 
 
-def source_path(spec: Spec) -> Path | None:
+def find_source_path(spec: Spec) -> Path | None:
     """Return the file that defines the function of a spec, without executing the file."""
     if spec["module"] is not None:
         try:
-            found = importlib.util.find_spec(spec["module"])
+            module_spec = importlib.util.find_spec(spec["module"])
         except (ImportError, ValueError):
-            found = None
-        if found is not None and found.origin is not None and Path(found.origin).is_file():
-            return Path(found.origin)
+            module_spec = None
+        if (
+            module_spec is not None
+            and module_spec.origin is not None
+            and Path(module_spec.origin).is_file()
+        ):
+            return Path(module_spec.origin)
     path = Path(spec["file"])
     return path if path.is_file() else None
 
 
 def load_module(spec: Spec, path: Path) -> ModuleType:
-    """Return the module of a file: import it by name, reuse the loaded module, or run the file."""
+    """Return the module that `path` defines; import it, or run the file, if it is not loaded yet."""
     if spec["module"] is not None:
-        found = importlib.util.find_spec(spec["module"])
-        if found is not None and found.origin == str(path):
+        module_spec = importlib.util.find_spec(spec["module"])
+        if module_spec is not None and module_spec.origin == str(path):
             return importlib.import_module(spec["module"])
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
         if isinstance(file, str) and Path(file).resolve() == path.resolve():
             return module
     name = f"kibitz_policy_{path.stem}"
-    location = importlib.util.spec_from_file_location(name, path)
-    assert location is not None
-    assert location.loader is not None
-    module = importlib.util.module_from_spec(location)
+    file_spec = importlib.util.spec_from_file_location(name, path)
+    assert file_spec is not None
+    assert file_spec.loader is not None
+    module = importlib.util.module_from_spec(file_spec)
     sys.modules[name] = module
     try:
-        location.loader.exec_module(module)
+        file_spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise
@@ -226,22 +247,22 @@ def hash_text(path: Path, name: str) -> str | None:
         tree = ast.parse(path.read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError):
         return None
-    defined: dict[str, ast.stmt] = {}
+    definitions: dict[str, ast.stmt] = {}
     for node in tree.body:
         targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
         names = [target.id for target in targets if isinstance(target, ast.Name)]
         names += [node.name] if isinstance(node, ast.FunctionDef | ast.ClassDef) else []
-        defined.update(dict.fromkeys(names, node))
-    if not isinstance(defined.get(name), ast.FunctionDef):
+        definitions.update(dict.fromkeys(names, node))
+    if not isinstance(definitions.get(name), ast.FunctionDef):
         return None
-    reached, pending = dict[str, str](), [name]
+    dumps, pending = dict[str, str](), [name]
     while pending:
-        current = pending.pop()
-        if current in defined and current not in reached:
-            node = defined[current]
-            for part in ast.walk(node):
-                if isinstance(part, ast.FunctionDef) and ast.get_docstring(part) is not None:
-                    part.body = part.body[1:]
-            reached[current] = ast.dump(node)
-            pending += [part.id for part in ast.walk(node) if isinstance(part, ast.Name)]
-    return hashlib.sha256(repr(sorted(reached.items())).encode()).hexdigest()
+        current_name = pending.pop()
+        if current_name in definitions and current_name not in dumps:
+            node = definitions[current_name]
+            for child in ast.walk(node):
+                if isinstance(child, ast.FunctionDef) and ast.get_docstring(child) is not None:
+                    child.body = child.body[1:]
+            dumps[current_name] = ast.dump(node)
+            pending += [child.id for child in ast.walk(node) if isinstance(child, ast.Name)]
+    return hashlib.sha256(repr(sorted(dumps.items())).encode()).hexdigest()

@@ -43,7 +43,7 @@ def thompson(rewards: Rewards = "gaussian", scale: float | None = None) -> Polic
 
 
 @jit
-def sample(params: Any, state: State, stage: int, arm: int, rng: Any) -> Any:
+def draw_sample(params: Any, state: State, stage: int, arm: int, rng: Any) -> Any:
     """Return a sample from the posterior of an arm's mean; infinity before the arm's first pull."""
     stats = state.statistics
     n, total = stats.n_observed[arm], stats.sums[arm]
@@ -54,16 +54,16 @@ def sample(params: Any, state: State, stage: int, arm: int, rng: Any) -> Any:
     return total / n + 1 / math.sqrt(n) * rng.standard_normal()
 
 
-best = make_two_largest(sample)
+find_two_largest = make_two_largest(draw_sample)
 
 
 @jit
 def pull(params: Any, state: State, stage: int, rng: Any) -> int:
     """Return the arm with the largest posterior sample."""
-    return best(params, state, stage, state.allowed.size, rng)[0]
+    return find_two_largest(params, state, stage, state.allowed.size, rng)[0]
 
 
 @jit
 def look(params: Any, state: State, stage: int, rng: Any) -> int:
     """Return the arm with the second largest sample in a fresh set of samples."""
-    return best(params, state, stage, state.allowed.size, rng)[1]
+    return find_two_largest(params, state, stage, state.allowed.size, rng)[1]

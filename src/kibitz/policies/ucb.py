@@ -121,7 +121,7 @@ def init(params: Any, n_arms: int) -> State:
 
 @jit
 def view(params: Any, state: State, stage: int) -> View:
-    """Return the data of the first UCB; each look may change the arm of the next look."""
+    """Return the data of the first UCB; `max_looks` is 0, because each look may change the next."""
     stats = state.statistics
     return View(stats, stats.n_pulls, state.allowed, 0, NEVER, True, 0)
 
@@ -138,16 +138,16 @@ def look_index(params: Any, state: State, clock: int, arm: int, rng: Any) -> flo
     return index(params, clock, n_looks, arm, state.look_sums[arm] / n_looks[arm])
 
 
-best_look = make_two_largest(look_index)
+find_two_best_looks = make_two_largest(look_index)
 
 
 @jit
 def look(params: Any, state: State, stage: int, rng: Any) -> int:
     """Return the choice of the second UCB among the arms that the first UCB does not pull."""
-    pulled = pull(params, state, stage, rng)
+    pulled_arm = pull(params, state, stage, rng)
     clock = 1 + state.statistics.totals[LOOKS]
-    first, second = best_look(params, state, clock, state.allowed.size, rng)
-    return second if pulled == first else first
+    best_arm, second_arm = find_two_best_looks(params, state, clock, state.allowed.size, rng)
+    return second_arm if pulled_arm == best_arm else best_arm
 
 
 @jit

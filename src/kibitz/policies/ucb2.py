@@ -39,8 +39,8 @@ class State(NamedTuple):
     """The statistics of all observations, the levels of all arms, and the current burst."""
 
     statistics: Statistics
-    begins: Array  # for each arm, the count at which its current level began
-    ends: Array  # for each arm, the count at which its next level begins
+    level_starts: Array  # for each arm, the count at which its current level began
+    level_ends: Array  # for each arm, the count at which its next level begins
     burst: Array  # the arm of the burst and the count at which the burst ends
 
 
@@ -71,7 +71,7 @@ def ucb2(alpha: float = 0.001, scale: float | None = None) -> Policy:
 
 @jit
 def tau(alpha: float, level: int) -> int:
-    """Return the count at which a level begins."""
+    """Return τ(level), the number of observations at which a level begins."""
     return math.ceil(min((1 + alpha) ** level, float(NEVER)))
 
 
@@ -98,18 +98,18 @@ def init(params: Any, n_arms: int) -> State:
 
 
 @jit
-def bound(params: Any, state: State, stage: int, arm: int, rng: Any) -> Any:
+def compute_bound(params: Any, state: State, stage: int, arm: int, rng: Any) -> Any:
     """Return the upper confidence bound of an arm; infinity before the arm's first pull."""
     stats = state.statistics
     if stats.n_pulls[arm] == 0:
         return np.inf
-    n = float(state.begins[arm])
-    log = 1 + math.log(max(1.0, stage / n))
-    width = math.sqrt(2 * (1 + params.alpha) * log / n)
+    level_start = float(state.level_starts[arm])
+    log_term = 1 + math.log(max(1.0, stage / level_start))
+    width = math.sqrt(2 * (1 + params.alpha) * log_term / level_start)
     return stats.sums[arm] / stats.n_observed[arm] + width
 
 
-best = make_two_largest(bound)
+find_two_best = make_two_largest(compute_bound)
 
 
 @jit
@@ -118,14 +118,14 @@ def pull(params: Any, state: State, stage: int, rng: Any) -> int:
     arm = state.burst[0]
     if arm >= 0 and state.statistics.n_observed[arm] < state.burst[1]:
         return arm
-    return best(params, state, stage, state.begins.size, rng)[0]
+    return find_two_best(params, state, stage, state.level_starts.size, rng)[0]
 
 
 @jit
 def look(params: Any, state: State, stage: int, rng: Any) -> int:
     """Return the arm with the largest bound among the arms that are not pulled."""
-    first, second = best(params, state, stage, state.begins.size, rng)
-    return second if pull(params, state, stage, rng) == first else first
+    best_arm, second_arm = find_two_best(params, state, stage, state.level_starts.size, rng)
+    return second_arm if pull(params, state, stage, rng) == best_arm else best_arm
 
 
 @jit
@@ -136,12 +136,12 @@ def update(
     stats, burst = state.statistics, state.burst
     counts = stats.n_observed
     if not is_look and (burst[0] < 0 or counts[burst[0]] >= burst[1]):
-        first_pull = stats.n_pulls[arm] == 0
-        burst[0] = -1 if first_pull else arm
-        burst[1] = 0 if first_pull else state.ends[arm]
+        is_first_pull = stats.n_pulls[arm] == 0
+        burst[0] = -1 if is_first_pull else arm
+        burst[1] = 0 if is_first_pull else state.level_ends[arm]
     count(stats, arm, n, total, is_look)
-    if counts[arm] >= state.ends[arm]:
+    if counts[arm] >= state.level_ends[arm]:
         level = find_level(params.alpha, counts[arm])
-        state.begins[arm] = tau(params.alpha, level)
-        state.ends[arm] = tau(params.alpha, level + 1)
+        state.level_starts[arm] = tau(params.alpha, level)
+        state.level_ends[arm] = tau(params.alpha, level + 1)
     return state

@@ -44,17 +44,17 @@ from kibitz.simulation.results.dataset import versions
 from kibitz.simulation.simulate import compile_for
 
 TEMPLATES = Path(__file__).parent / "templates"
-PAPER = (
+PAPER_CITATION = (
     "Rémy Degenne, Evrard Garcelon and Vianney Perchet, “Bandits with Side Observations: Bounded vs. "
     "Logarithmic Regret”, UAI 2018"
 )
 QUICK_DIVISOR = 25  # `quick` divides the number of runs by this number
 MIN_RUNS = 3
-RESULTS = {True: "holds", False: "does not hold", None: "undecided: too few runs"}
+RESULT_TEXTS = {True: "holds", False: "does not hold", None: "undecided: too few runs"}
 OUTCOME_SIGNS = {"confirmed": "✓", "partly confirmed": "±", "not confirmed": "✗"}
-REWARDS = {"gaussian": "Gaussian with variance 1", "bernoulli": "Bernoulli"}
-SWEPT = {"rate": "ε", "relative": "ε/ε*", "period": "1/ε", "draw": "pair of means"}
-MAX_LISTED = 20  # if a sweep has more values, only the first and the last are printed
+REWARD_DESCRIPTIONS = {"gaussian": "Gaussian with variance 1", "bernoulli": "Bernoulli"}
+SWEPT_LABELS = {"rate": "ε", "relative": "ε/ε*", "period": "1/ε", "draw": "pair of means"}
+MAX_LISTED_VALUES = 20  # if a sweep has more values, only the first and the last are printed
 GROUPS = (  # id, title and description of a group, and whether its experiments are the paper's
     ("paper", "The paper’s experiments", "The figures of the paper’s section 5.", True),
     (
@@ -120,49 +120,58 @@ def reproduce(
     threads, progress, executor
         As in `simulate`.
     """
-    numbers = select_experiments(only)
+    experiment_numbers = select_experiments(only)
     seed, quick = check_option("seed", seed), flag(quick, "quick")
     runs = None if runs is None else check_option("runs", runs)
     threads = check_option("threads", threads)
-    out = check_folder(folder, "out")
-    for part in ("data", "figures"):
-        check_folder(out / part, "out").mkdir(parents=True, exist_ok=True)
-    report_file = check_target(out / "report.html", "out")
-    show_progress = progress if progress is not None else lambda what, share: None
+    out_folder = check_folder(folder, "out")
+    for subfolder in ("data", "figures"):
+        check_folder(out_folder / subfolder, "out").mkdir(parents=True, exist_ok=True)
+    report_file = check_target(out_folder / "report.html", "out")
+    report_progress = progress if progress is not None else lambda activity, share: None
     sections = []
 
-    def n_runs(number: int) -> int:
-        default: int = NUMBERED[number].RUNS
-        return runs or (max(MIN_RUNS, default // QUICK_DIVISOR) if quick else default)
+    def count_runs(number: int) -> int:
+        default_runs: int = NUMBERED[number].RUNS
+        return runs or (max(MIN_RUNS, default_runs // QUICK_DIVISOR) if quick else default_runs)
 
     def run_all() -> None:
-        for number in numbers:
-            file = partial(data_file, out, number)
-            NUMBERED[number].run(file, runs=n_runs(number), seed=seed, threads=threads)
+        for number in experiment_numbers:
+            file = partial(data_file, out_folder, number)
+            NUMBERED[number].run(file, runs=count_runs(number), seed=seed, threads=threads)
 
     with (
-        open_executor(executor) as workers,
-        ThreadPoolExecutor(1) as background,
+        open_executor(executor) as open_workers,
+        ThreadPoolExecutor(1) as background_thread,
         ExitStack() as stack,
     ):
-        script = background.submit(vega.bundle_javascript)
-        if workers is None:
+        script_future = background_thread.submit(vega.bundle_javascript)
+        if open_workers is None:
             stack.enter_context(compile_for(run_all))
-        for n_complete, number in enumerate(numbers):
+        for n_complete, number in enumerate(experiment_numbers):
 
-            def step(what: str, share: float, n: int = n_complete, number: int = number) -> None:
+            def report_step(
+                activity: str, share: float, n: int = n_complete, number: int = number
+            ) -> None:
                 title = NUMBERED[number].TITLE
-                show_progress(f"{number}. {title}: {what}", (n + share) / len(numbers))
+                report_progress(
+                    f"{number}. {title}: {activity}", (n + share) / len(experiment_numbers)
+                )
 
-            options = {"runs": n_runs(number), "seed": seed, "threads": threads, "executor": workers}
-            sections.append(run_experiment(number, out, progress=step, **options))
-        html = render_report(sections, out / "figures", script.result(), seed, quick)
+            options = {
+                "runs": count_runs(number),
+                "seed": seed,
+                "threads": threads,
+                "executor": open_workers,
+            }
+            sections.append(run_experiment(number, out_folder, progress=report_step, **options))
+        html = render_report(sections, out_folder / "figures", script_future.result(), seed, quick)
     write_atomic(report_file, html.encode(), "out")
     return sections
 
 
 def select_experiments(only: Sequence[int]) -> list[int]:
-    """Return the numbers in `only` without duplicates, or all numbers if it is empty."""
+    """Return the numbers of the experiments in `only` without duplicates, or all if it is empty."""
     condition = f"a list of whole numbers from 1 to {len(NUMBERED)}"
     if not isinstance(only, Sequence) or isinstance(only, str):
         raise invalid("only", condition, only)
@@ -184,12 +193,12 @@ def run_experiment(
     module = NUMBERED[number]
     files: list[str] = []
 
-    def file(part: str) -> Path:
+    def make_file(part: str) -> Path:
         path = data_file(folder, number, part)
         files.append(path.name)
         return path
 
-    data = module.run(file, progress=progress, **options)
+    data = module.run(make_file, progress=progress, **options)
     progress("drawing", 1.0)
     picture = module.draw(data)
     figure = draw_figure(picture)
@@ -250,18 +259,18 @@ def render_report(
         for section in sections
     ]
     return templates.get_template("report.html").render(
-        paper=PAPER,
+        paper=PAPER_CITATION,
         quick=quick,
         seed=seed,
         min_standard_errors=f"{MIN_STANDARD_ERRORS:g}",
         signs=SIGNS,
-        results=RESULTS,
+        results=RESULT_TEXTS,
         outcome_signs=OUTCOME_SIGNS,
         groups=[
-            {"id": name, "title": title, "text": text, "sections": own,
-             "counts": format_outcome_counts(own)}
+            {"id": name, "title": title, "text": text, "sections": group_sections,
+             "counts": format_outcome_counts(group_sections)}
             for name, title, text, is_paper in GROUPS
-            if (own := [entry for entry in entries if entry["is_paper"] is is_paper])
+            if (group_sections := [entry for entry in entries if entry["is_paper"] is is_paper])
         ],
         claims=[row for section in sections for row in claim_rows(section)],
         data_columns=DATA_COLUMNS,
@@ -284,17 +293,23 @@ def render_report(
 def format_outcome_counts(sections: Iterable[dict[str, Any]]) -> str:
     """Return the number of experiments with each outcome, as in "1 confirmed"."""
     outcomes = [section["verdict"].outcome for section in sections]
-    return ", ".join(f"{outcomes.count(word)} {word}" for word in OUTCOME_SIGNS if word in outcomes)
+    return ", ".join(
+        f"{outcomes.count(outcome_name)} {outcome_name}"
+        for outcome_name in OUTCOME_SIGNS
+        if outcome_name in outcomes
+    )
 
 
 def claim_rows(section: Section) -> list[dict[str, Any]]:
     """Return a row for each of the paper's claims that an experiment tests."""
     rows = []
     for n, claim in enumerate(section.claims):
-        statements: list[Statement] = [one for one in section.verdict.statements if one.claim == n]
+        statements: list[Statement] = [
+            statement for statement in section.verdict.statements if statement.claim == n
+        ]
         if not statements:
             result = ("", "– not measured")
-        elif all(one.holds is None for one in statements):
+        elif all(statement.holds is None for statement in statements):
             result = ("", "? undecided: too few runs")
         else:
             result = (outcome(statements), format_outcome(statements))
@@ -316,37 +331,42 @@ def inline_script(code: str) -> Markup:
 
 def to_html(text: str) -> Markup:
     """Return text as HTML, with subscripts and non-breaking spaces."""
-    unbroken = re.sub(r" (?=[%±=])|(?<=[±=]) |(?<=Figure) ", "\N{NO-BREAK SPACE}", str(escape(text)))
-    return Markup(re.sub(r"([ΔNp])_i", r"\1<sub>i</sub>", unbroken))
+    spaced_text = re.sub(
+        r" (?=[%±=])|(?<=[±=]) |(?<=Figure) ", "\N{NO-BREAK SPACE}", str(escape(text))
+    )
+    return Markup(re.sub(r"([ΔNp])_i", r"\1<sub>i</sub>", spaced_text))
 
 
 def palette_css() -> str:
     """Return the colours of the curves as CSS, for light and dark backgrounds."""
 
-    def variables(colours: Iterable[str]) -> str:
+    def make_variables(colours: Iterable[str]) -> str:
         return "".join(f"--c{n}:{colour};" for n, colour in enumerate(colours))
 
-    light, dark = variables(COLOURS), variables(DARK_COLOURS)
-    classes = "".join(f".c{n}{{color:var(--c{n})}}" for n in range(len(COLOURS)))
+    light_css, dark_css = make_variables(COLOURS), make_variables(DARK_COLOURS)
+    class_css = "".join(f".c{n}{{color:var(--c{n})}}" for n in range(len(COLOURS)))
     return (
-        f":root{{{light}}}@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}{classes}"
+        f":root{{{light_css}}}@media screen and (prefers-color-scheme:dark){{:root{{{dark_css}}}}}"
+        f"{class_css}"
     )
 
 
 def legend_entries(picture: Picture) -> list[dict[str, Any]]:
     """Return the label, colour, dashes and marker of each curve."""
     curves = [curve for panel in picture.panels for curve in panel.curves]
-    kinds = {curve.label: curve.kind for curve in reversed(curves)}  # kind of a label's first curve
+    kind_by_label = {
+        curve.label: curve.kind for curve in reversed(curves)
+    }  # kind of a label's first curve
     entries = []
     for index, label in enumerate(picture.labels()):
-        fixed = {"reference": (5, 3), "points": (), "dots": (0, 99)}
-        dashes = fixed.get(kinds[label], DASHES[index % len(DASHES)])
+        dashes_by_kind = {"reference": (5, 3), "points": (), "dots": (0, 99)}
+        dashes = dashes_by_kind.get(kind_by_label[label], DASHES[index % len(DASHES)])
         entries.append(
             {
                 "label": label,
                 "colour": index % len(COLOURS),
                 "dashes": " ".join(map(str, dashes)),
-                "dot": kinds[label] in {"points", "dots"},
+                "dot": kind_by_label[label] in {"points", "dots"},
             }
         )
     return entries
@@ -358,21 +378,24 @@ def legend_entries(picture: Picture) -> list[dict[str, Any]]:
 def data_rows(data: Data) -> list[list[str]]:
     """Return the settings of each part of the data, read from its attributes."""
     rows = []
-    for label, part in data.items():
-        fingerprints = [cell["fingerprint"] for cell in json.loads(part.attrs["cells"])]
-        first = fingerprints[0]
-        swept = next((str(d) for d in part["final_regret"].dims if d not in {"policy", "run"}), None)
+    for label, part_data in data.items():
+        fingerprints = [cell["fingerprint"] for cell in json.loads(part_data.attrs["cells"])]
+        first_fingerprint = fingerprints[0]
+        swept_dimension = next(
+            (str(dim) for dim in part_data["final_regret"].dims if dim not in {"policy", "run"}), None
+        )
         rows.append(
             [
                 format_label(label),
-                format_means([one["problem"]["means"] for one in fingerprints]),
-                format_feedback([one["feedback"] for one in fingerprints]),
-                f"{SWEPT.get(swept, swept)}: {format_values(part[swept].to_numpy())}"
-                if swept
+                format_means([fingerprint["problem"]["means"] for fingerprint in fingerprints]),
+                format_feedback([fingerprint["feedback"] for fingerprint in fingerprints]),
+                f"{SWEPT_LABELS.get(swept_dimension, swept_dimension)}: "
+                f"{format_values(part_data[swept_dimension].to_numpy())}"
+                if swept_dimension
                 else "–",
-                typeset(first["horizon"]),
-                str(part.sizes["run"]),
-                ", ".join(sorted(set(json.loads(part.attrs["engine"]).values()))),
+                typeset(first_fingerprint["horizon"]),
+                str(part_data.sizes["run"]),
+                ", ".join(sorted(set(json.loads(part_data.attrs["engine"]).values()))),
             ]
         )
     return rows
@@ -380,31 +403,31 @@ def data_rows(data: Data) -> list[list[str]]:
 
 def policy_rows(data: Data) -> list[list[str]]:
     """Return a row for each policy and its parameters, with the parts of the data that use it."""
-    parts: dict[tuple[str, str, str], list[str]] = {}
-    for label, part in data.items():
-        cells = json.loads(part.attrs["cells"])
+    labels_by_row: dict[tuple[str, str, str], list[str]] = {}
+    for label, part_data in data.items():
+        cells = json.loads(part_data.attrs["cells"])
         for name, policy in {cell["policy"]: cell["fingerprint"]["policy"] for cell in cells}.items():
             row = (name, policy["name"], format_parameters(policy["parameters"]))
-            parts.setdefault(row, []).append(format_label(label))
+            labels_by_row.setdefault(row, []).append(format_label(label))
     return [
         [*row, "all" if len(labels) == len(data) else ", ".join(labels)]
-        for row, labels in parts.items()
+        for row, labels in labels_by_row.items()
     ]
 
 
 def format_label(label: str) -> str:
-    """Format the label of a part of the data, with large numbers as powers of ten."""
+    """Replace the large numbers in a label by powers of ten, as in "paid, 10¹²"."""
     return re.sub(r"\d{5,}", lambda match: typeset(int(match[0])), label)
 
 
 def format_parameters(parameters: dict[str, Any]) -> str:
     """Format the parameters of a policy, as in "a = 1, b = no"."""
-    words = {True: "yes", False: "no", None: "none"}
+    value_names = {True: "yes", False: "no", None: "none"}
     return (
         ", ".join(
             f"{name} = {value:g}"
             if isinstance(value, float)
-            else f"{name} = {words[value] if isinstance(value, bool | None) else value}"
+            else f"{name} = {value_names[value] if isinstance(value, bool | None) else value}"
             for name, value in parameters.items()
         )
         or "–"
@@ -420,30 +443,32 @@ def format_means(problems: Sequence[Sequence[float]]) -> str:
 
 def format_feedback(feedbacks: Sequence[dict[str, Any]]) -> str:
     """Describe how looks arrive in one or more feedback models; omit a rate that varies."""
-    first = feedbacks[0]
-    if first["observer"] in {"bandit", "full"}:
-        return {"bandit": "none", "full": "all arms at every stage"}[first["observer"]]
-    words = [first["observer"]]
-    if weights := first.get("weights"):
-        words.append(f"{weights} weights" if isinstance(weights, str) else f"weights {weights}")
-    rate = first["rate"]
-    if all(one.get("rate") == rate for one in feedbacks):
+    first_feedback = feedbacks[0]
+    if first_feedback["observer"] in {"bandit", "full"}:
+        return {"bandit": "none", "full": "all arms at every stage"}[first_feedback["observer"]]
+    phrases = [first_feedback["observer"]]
+    if weights := first_feedback.get("weights"):
+        phrases.append(f"{weights} weights" if isinstance(weights, str) else f"weights {weights}")
+    rate = first_feedback["rate"]
+    if all(other_feedback.get("rate") == rate for other_feedback in feedbacks):
         is_periodic = isinstance(rate, dict) and "every" in rate
-        words.append(f"every {rate['every']} stages" if is_periodic else f"ε = {rate}")
-    if first["looks"] != 1:
-        words.append(f"{first['looks']} looks per arrival")
-    if first["paid"]:
-        words.append("paid")
-    return ", ".join(words)
+        phrases.append(f"every {rate['every']} stages" if is_periodic else f"ε = {rate}")
+    if first_feedback["looks"] != 1:
+        phrases.append(f"{first_feedback['looks']} looks per arrival")
+    if first_feedback["paid"]:
+        phrases.append("paid")
+    return ", ".join(phrases)
 
 
 def format_values(values: Any) -> str:
     """Format the values of a sweep, or only the first and the last value if there are many."""
-    words = [value if isinstance(value, str) else typeset(float(value)) for value in values]
-    return ", ".join(words) if len(words) <= MAX_LISTED else f"{words[0]} to {words[-1]}"
+    texts = [value if isinstance(value, str) else typeset(float(value)) for value in values]
+    return ", ".join(texts) if len(texts) <= MAX_LISTED_VALUES else f"{texts[0]} to {texts[-1]}"
 
 
 def describe_rewards(data: Data) -> str:
     """Return the reward distribution of the data in words."""
-    first = next(iter(data.values()))
-    return REWARDS[json.loads(first.attrs["cells"])[0]["fingerprint"]["problem"]["kind"]]
+    first_part = next(iter(data.values()))
+    return REWARD_DESCRIPTIONS[
+        json.loads(first_part.attrs["cells"])[0]["fingerprint"]["problem"]["kind"]
+    ]

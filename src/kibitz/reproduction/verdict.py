@@ -93,7 +93,7 @@ class Verdict(NamedTuple):
 
 
 def outcome(statements: Sequence[Statement]) -> str:
-    """Return "confirmed", "partly confirmed" or "not confirmed"."""
+    """Return "confirmed", "partly confirmed" or "not confirmed" (all, some or no statements hold)."""
     n_holding = sum(statement.holds is True for statement in statements)
     if n_holding == len(statements):
         return "confirmed"
@@ -102,28 +102,31 @@ def outcome(statements: Sequence[Statement]) -> str:
 
 def format_outcome(statements: Sequence[Statement]) -> str:
     """Return the outcome, with the number of statements that hold if only some statements hold."""
-    word = outcome(statements)
-    if word != "partly confirmed":
-        return word
-    return f"{word} ({sum(one.holds is True for one in statements)} of {len(statements)})"
+    outcome_text = outcome(statements)
+    if outcome_text != "partly confirmed":
+        return outcome_text
+    return (
+        f"{outcome_text} ({sum(statement.holds is True for statement in statements)} of "
+        f"{len(statements)})"
+    )
 
 
 def judge(
     statements: Iterable[Statement], summary: str, finding: str, tables: Sequence[Table] = ()
 ) -> Verdict:
     """Return the verdict on an experiment with one or more statements."""
-    listed = list(statements)
-    if not listed:
-        raise ValueError("no statements to judge; pass at least one")
-    return Verdict(listed, summary, finding, tables)
+    statement_list = list(statements)
+    if not statement_list:
+        raise ValueError("no statements to judge; pass at least one statement")
+    return Verdict(statement_list, summary, finding, tables)
 
 
 def is_below(estimate: Estimate, limit: float) -> bool | None:
     """Return whether an estimate is below a limit; None if it is too close to the limit to decide."""
-    margin = MIN_STANDARD_ERRORS * estimate.error
-    if estimate.value + margin < limit:
+    error_margin = MIN_STANDARD_ERRORS * estimate.error
+    if estimate.value + error_margin < limit:
         return True
-    return False if estimate.value - margin > limit else None
+    return False if estimate.value - error_margin > limit else None
 
 
 def is_above(estimate: Estimate, limit: float) -> bool | None:
@@ -138,12 +141,12 @@ def is_within(estimate: Estimate, limit: float) -> bool | None:
 
 def all_hold(results: Iterable[bool | None]) -> bool | None:
     """Return True if all results are True, False if any result is False, and None in other cases."""
-    listed = list(results)
-    return False if False in listed else None if None in listed else True
+    result_list = list(results)
+    return False if False in result_list else None if None in result_list else True
 
 
 def mean(values: Any) -> Estimate:
-    """Return the mean over runs and its standard error."""
+    """Return the mean of the finite values, one value per run, with its standard error."""
     sample = np.asarray(values, dtype=float).ravel()
     sample = sample[np.isfinite(sample)]
     if sample.size < 2:
@@ -153,17 +156,21 @@ def mean(values: Any) -> Estimate:
 
 def ratio(numerator: Any, denominator: Any) -> Estimate:
     """Return the ratio of two means over the same runs, with its standard error (delta method)."""
-    a, b = (np.asarray(part, dtype=float).ravel() for part in (numerator, denominator))
-    if not b.mean() > 0:
+    numerators, denominators = (
+        np.asarray(values, dtype=float).ravel() for values in (numerator, denominator)
+    )
+    if not denominators.mean() > 0:
         return Estimate(math.nan, math.inf)
-    value = a.mean() / b.mean()
-    return Estimate(float(value), mean((a - value * b) / b.mean()).error)
+    value = numerators.mean() / denominators.mean()
+    return Estimate(
+        float(value), mean((numerators - value * denominators) / denominators.mean()).error
+    )
 
 
 def saving(values: Any, reference: Any) -> Estimate:
     """Return the relative reduction from the mean of `reference` to the mean of `values`."""
-    remaining = ratio(values, reference)
-    return Estimate(1 - remaining.value, remaining.error)
+    remaining_share = ratio(values, reference)
+    return Estimate(1 - remaining_share.value, remaining_share.error)
 
 
 def slope(x: Any, runs: Any, log: bool = False) -> Estimate:
@@ -171,20 +178,20 @@ def slope(x: Any, runs: Any, log: bool = False) -> Estimate:
 
     `runs` has a column for each x. With `log`, the line is fitted to the logarithms of the means.
     """
-    points, sample = np.asarray(x, dtype=float), np.asarray(runs, dtype=float)
-    means = sample.mean(axis=0)
-    weights = (points - points.mean()) / ((points - points.mean()) ** 2).sum()
+    x_values, run_values = np.asarray(x, dtype=float), np.asarray(runs, dtype=float)
+    means = run_values.mean(axis=0)
+    weights = (x_values - x_values.mean()) / ((x_values - x_values.mean()) ** 2).sum()
     if log:
-        return Estimate(float(weights @ np.log(means)), mean(sample / means @ weights).error)
-    return Estimate(float(weights @ means), mean(sample @ weights).error)
+        return Estimate(float(weights @ np.log(means)), mean(run_values / means @ weights).error)
+    return Estimate(float(weights @ means), mean(run_values @ weights).error)
 
 
 def r_squared(x: Any, y: Any) -> float:
     """Return R² of the least-squares line through (x, y); 0 if y is constant."""
-    points, values = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
-    if np.ptp(values) <= 1e-12 * abs(values).max():
+    x_values, y_values = np.asarray(x, dtype=float), np.asarray(y, dtype=float)
+    if np.ptp(y_values) <= 1e-12 * abs(y_values).max():
         return 0.0
-    return float(np.corrcoef(points, values)[0, 1] ** 2)
+    return float(np.corrcoef(x_values, y_values)[0, 1] ** 2)
 
 
 def first_stage_at(share: float, stages: Any, curve: Any) -> float:

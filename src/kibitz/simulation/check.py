@@ -11,11 +11,12 @@ def check(policy: Policy) -> None:
     """Raise ValueError if `simulate` would reject a policy for every problem.
 
     The functions of your own policy must compile. An index must be finite, non-decreasing in `stage`
-    and `mean`, and non-increasing in every count; an index policy must pull the arm with the largest
-    index and look at the runner-up or at the arms in turn. Every policy must choose one of the arms
-    and must not modify the state when it decides. Its decisions must be the same whether observations
-    are reported one by one or several at once. The test inputs are random but the same in each call.
-    A policy that passes may still break these rules for other inputs.
+    and `mean`, and non-increasing in every count, and it must not modify its arguments. An index
+    policy must pull the arm with the largest index and look at the runner-up or at the arms in turn.
+    Every policy must choose one of the arms and must not modify the state when it decides. Its
+    decisions must be the same whether observations are reported one by one or several at once. The
+    test inputs are random but the same in each call. A policy that passes may still break these rules
+    for other inputs.
 
     Parameters
     ----------
@@ -25,5 +26,5 @@ def check(policy: Policy) -> None:
     check_promises(check_policy(policy))
     if named_spec(policy) is None:
         feedback = active(0.5)
-        generic = make_generic_kernel(policy, feedback, False)
-        (generic or make_kernel(policy, feedback, False, 1)).compile()
+        generic_kernel = make_generic_kernel(policy, feedback, False)
+        (generic_kernel or make_kernel(policy, feedback, False, 1)).compile()

@@ -53,44 +53,44 @@ def play_all(
     """
     if not jobs:
         return
-    crew = _Threads(workers or cores()) if executor is None else _Workers(executor, workers)
-    total, done = sum(map(n_stages, jobs)), 0
-    bundles = crew.make_bundles(jobs)
-    waiting: dict[Future[Any], list[Job]] = {}
+    team = _Threads(workers or count_cores()) if executor is None else _Workers(executor, workers)
+    n_total, n_done = sum(map(count_stages, jobs)), 0
+    bundles = team.make_bundles(jobs)
+    pending_bundles: dict[Future[Any], list[Job]] = {}
     try:
         while True:
-            while len(waiting) < MAX_PAYLOADS_PER_WORKER * crew.n_workers():
+            while len(pending_bundles) < MAX_PAYLOADS_PER_WORKER * team.n_workers():
                 bundle = next(bundles, None)
                 if bundle is None:
                     break
-                waiting[crew.hand_out(bundle)] = bundle
-            if not waiting:
+                pending_bundles[team.submit(bundle)] = bundle
+            if not pending_bundles:
                 return
-            finished, _ = wait(waiting, timeout=0.1, return_when=FIRST_COMPLETED)
-            for future in sorted(finished, key=_failed):  # successful futures first
-                bundle = waiting.pop(future)
-                new_future = crew.resubmit_if_lost(future)
+            done_futures, _ = wait(pending_bundles, timeout=0.1, return_when=FIRST_COMPLETED)
+            for future in sorted(done_futures, key=_has_failed):  # successful futures first
+                bundle = pending_bundles.pop(future)
+                new_future = team.resubmit_if_lost(future)
                 if new_future is not None:
-                    waiting[new_future] = bundle
+                    pending_bundles[new_future] = bundle
                     continue
-                for job, outcome in zip(bundle, crew.results(future), strict=True):
-                    done += n_stages(job)
+                for job, outcome in zip(bundle, team.results(future), strict=True):
+                    n_done += count_stages(job)
                     yield job, outcome
-            progress((done + crew.stages_in_progress()) / total)
+            progress((n_done + team.stages_in_progress()) / n_total)
     finally:
-        crew.stop(waiting)
+        team.stop(pending_bundles)
 
 
-def _failed(future: Future[Any]) -> bool:
+def _has_failed(future: Future[Any]) -> bool:
     return future.cancelled() or future.exception() is not None
 
 
-def n_stages(job: Job) -> int:
+def count_stages(job: Job) -> int:
     """Return the number of stages in all runs of a job."""
-    return (job.last - job.first) * job.horizon
+    return (job.end_run - job.first_run) * job.horizon
 
 
-def cores() -> int:
+def count_cores() -> int:
     """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
@@ -102,7 +102,7 @@ def cores() -> int:
 
 @contextmanager
 def open_executor(executor: Executors | None) -> Iterator[Executor | None]:
-    """Yield the executor to use, or None for threads.
+    """Yield the executor that plays the jobs; None means threads of this process.
 
     If `executor` is a function, yield an executor that the function creates, and shut this executor
     down at the end.
@@ -112,60 +112,60 @@ def open_executor(executor: Executors | None) -> Iterator[Executor | None]:
         return
     if not callable(executor):
         raise invalid("executor", EXECUTOR, executor)
-    restarting = RestartingExecutor(executor)
+    restarting_executor = RestartingExecutor(executor)
     try:
-        yield restarting
+        yield restarting_executor
     finally:
-        restarting.shutdown()
+        restarting_executor.shutdown()
 
 
 class RestartingExecutor(Executor):
-    """An executor that a function creates, and creates again if the executor breaks."""
+    """An executor that a function creates; if it breaks, the function creates another executor."""
 
     def __init__(self, make: Callable[[], Executor]) -> None:
         self.make = make
-        self.current: Executor | None = None
+        self._executor: Executor | None = None
 
     @property
-    def inner(self) -> Executor:
-        """The current executor, created at its first use."""
-        if self.current is None:
-            new = self.make()
-            if not isinstance(new, Executor):
+    def executor(self) -> Executor:
+        """The executor that the function created; it is created at the first use."""
+        if self._executor is None:
+            new_executor = self.make()
+            if not isinstance(new_executor, Executor):
                 raise ValueError(
                     "the function given as executor must return a concurrent.futures Executor, "
-                    f"got {short_repr(new)}"
+                    f"got {short_repr(new_executor)}"
                 )
-            self.current = new
-        return self.current
+            self._executor = new_executor
+        return self._executor
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         """Submit a call; create a new executor if the current executor is broken."""
         try:
-            return self.inner.submit(fn, *args, **kwargs)
+            return self.executor.submit(fn, *args, **kwargs)
         except BrokenExecutor:
-            self.inner.shutdown(wait=False)
-            self.current = None
-            return self.inner.submit(fn, *args, **kwargs)
+            self.executor.shutdown(wait=False)
+            self._executor = None
+            return self.executor.submit(fn, *args, **kwargs)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Shut down the current executor."""
-        if self.current is not None:
-            self.current.shutdown(wait=wait)  # waiting calls are already cancelled
+        if self._executor is not None:
+            self._executor.shutdown(wait=wait)  # waiting calls are already cancelled
 
 
 def count_workers(executor: Executor) -> int:
     """Return the number of workers of an executor; if unknown, the number of local cores."""
     if isinstance(executor, RestartingExecutor):
-        return count_workers(executor.inner)
+        return count_workers(executor.executor)
     client = getattr(executor, "_client", None)  # Dask, whose number of workers may change
     if client is not None:
         return max(1, sum(client.nthreads().values()))
     for name in ("num_workers", "_max_workers"):  # MPI and the standard library
-        n = getattr(executor, name, None)
-        if isinstance(n, int) and n > 0:
-            return n
-    return cores()
+        n_workers = getattr(executor, name, None)
+        if isinstance(n_workers, int) and n_workers > 0:
+            return n_workers
+    return count_cores()
 
 
 # ------------------------------------------------------------------------------------------ crews
@@ -177,7 +177,7 @@ class _Threads:
     def __init__(self, n: int) -> None:
         self.n = n
         self.pool = ThreadPoolExecutor(n)
-        self.playing: dict[Future[Any], tuple[Job, NDArray[Any]]] = {}
+        self.running: dict[Future[Any], tuple[Job, NDArray[Any]]] = {}
 
     def n_workers(self) -> int:
         return self.n
@@ -185,28 +185,28 @@ class _Threads:
     def make_bundles(self, jobs: list[Job]) -> Iterator[list[Job]]:
         yield from ([job] for job in jobs)
 
-    def hand_out(self, bundle: list[Job]) -> Future[Any]:
+    def submit(self, bundle: list[Job]) -> Future[Any]:
         (job,), control = bundle, new_control()
         future = self.pool.submit(play, job, control)
-        self.playing[future] = (job, control)
+        self.running[future] = (job, control)
         return future
 
     def resubmit_if_lost(self, future: Future[Any]) -> Future[Any] | None:
         return None  # threads cannot be lost
 
     def results(self, future: Future[Any]) -> tuple[Outcome, ...]:
-        del self.playing[future]
+        del self.running[future]
         return (future.result(),)
 
     def stages_in_progress(self) -> int:
         """Return the number of stages played so far in unfinished jobs."""
         stages = 0
-        for job, control in self.playing.values():
-            stages += min(int(control[RUN]) * job.horizon + int(control[STAGE]), n_stages(job))
+        for job, control in self.running.values():
+            stages += min(int(control[RUN]) * job.horizon + int(control[STAGE]), count_stages(job))
         return stages
 
-    def stop(self, waiting: dict[Future[Any], list[Job]]) -> None:
-        for _, control in self.playing.values():
+    def stop(self, bundles: dict[Future[Any], list[Job]]) -> None:
+        for _, control in self.running.values():
             control[STOP] = 1
         self.pool.shutdown(wait=True, cancel_futures=True)
 
@@ -241,7 +241,7 @@ class _Workers:
         if bundle:
             yield bundle
 
-    def hand_out(self, bundle: list[Job]) -> Future[Any]:
+    def submit(self, bundle: list[Job]) -> Future[Any]:
         return self._submit(pack(bundle), 1, sum(map(estimate_seconds, bundle)))
 
     def resubmit_if_lost(self, future: Future[Any]) -> Future[Any] | None:
@@ -253,7 +253,7 @@ class _Workers:
         if attempt == MAX_ATTEMPTS:
             raise ValueError(
                 f"a job was lost {MAX_ATTEMPTS} times because its worker died "
-                f"({type(error).__name__}: {short_repr(str(error))}); check its memory and log"
+                f"({type(error).__name__}: {short_repr(str(error))}); check the worker's log"
             ) from error
         return self._submit(payload, attempt + 1, estimate)
 
@@ -262,8 +262,8 @@ class _Workers:
             future = self.executor.submit(play_payload, payload, attempt)
         except (BrokenExecutor, RuntimeError) as error:
             raise ValueError(
-                f"the executor {type(self.executor).__name__} does not accept jobs ({error}); pass a "
-                "working one, or a function that returns one"
+                f"the executor {type(self.executor).__name__} does not accept jobs ({error}); pass "
+                "a working executor, or a function that returns an executor"
             ) from error
         self.pending[future] = (payload, attempt, estimate)
         return future
@@ -274,12 +274,13 @@ class _Workers:
             answer = future.result()
         except (ImportError, AttributeError) as error:
             raise ValueError(
-                "a worker cannot import kibitz or the policy; install both there "
+                "a worker cannot import kibitz or the policy; install both on it "
                 f"({type(error).__name__}: {error})"
             ) from error
         if not isinstance(answer, Answer):
             raise ValueError(
-                f"the executor returned {short_repr(answer)} instead of the result of the call"
+                f"the executor returned {short_repr(answer)} instead of the result of the call; "
+                "use another executor"
             )
         outcomes = check_answer(payload, answer)
         self.pace += 0.3 * (max(answer.seconds / estimate, 1e-3) - self.pace)
@@ -288,6 +289,6 @@ class _Workers:
     def stages_in_progress(self) -> int:
         return 0
 
-    def stop(self, waiting: dict[Future[Any], list[Job]]) -> None:
-        for future in waiting:
+    def stop(self, bundles: dict[Future[Any], list[Job]]) -> None:
+        for future in bundles:
             future.cancel()

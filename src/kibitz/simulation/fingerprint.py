@@ -1,10 +1,10 @@
 """The fingerprint of a result: everything its numbers depend on, as plain data.
 
-The fingerprint holds the problem, the feedback, the policy (name, parameters, scale and a hash of the
-source of your own functions), the horizon, the seed, the engine, the engine's revision and, for
-leaps, the allowed error. It leaves out library versions and file locations, so a saved result can be
-resumed after an upgrade. Versions are part of the key of the compiled-code cache instead
-(`engine.cache`).
+The fingerprint holds the problem, the feedback, the policy (name, parameters, scale, and a hash of
+the source of your own functions or the revision of a built-in policy), the horizon, the seed, the
+engine, the engine's revision and, for leaps, the allowed error. It leaves out library versions and
+file locations, so a saved result can be resumed after an upgrade. Versions are part of the key of the
+compiled-code cache instead (`engine.cache`).
 """
 
 import json
@@ -19,6 +19,8 @@ from kibitz.policies.spec import named_spec
 
 #: The revision of each engine. Increase it when the numbers of that engine change.
 REVISION = {"step": 2, "leap": 3}
+#: The revision of each built-in policy. Increase it when the numbers of only that policy change.
+POLICY_REVISION = {"kibitzer": 2}
 
 
 def fingerprint(
@@ -32,29 +34,35 @@ def fingerprint(
 ) -> dict[str, Any]:
     """Return everything that the numbers of a run depend on, as plain data."""
     engine = "leap" if leap else "step"
-    described = {
+    policy_data = {
         "name": policy.name,
         "parameters": policy.parameters,
         "scale": policy.scale_for(problem.scale),
     }
     if named_spec(policy) is None:
-        described["source"] = source_hash(policy.functions)[:16]
-    parts = {
+        policy_data["source"] = source_hash(policy.functions)[:16]
+
+    elif policy.name in POLICY_REVISION:
+        policy_data["revision"] = POLICY_REVISION[policy.name]
+    fields = {
         "problem": problem.spec,
         "feedback": feedback.spec,
-        "policy": described,
+        "policy": policy_data,
         "horizon": horizon,
         "seed": seed,
         "revision": REVISION[engine],
         "engine": engine,
         **({"error": error} if leap else {}),
     }
-    plain: dict[str, Any] = json.loads(json.dumps(parts))
-    return plain
+    plain_data: dict[str, Any] = json.loads(json.dumps(fields))
+    return plain_data
 
 
 def difference(old: dict[str, Any], new: dict[str, Any]) -> str | None:
-    """Return the first difference between the fingerprints of saved and new runs, or None."""
+    """Return a description of the first difference between two fingerprints, or None if they agree.
+
+    `old` is the fingerprint of saved runs, and `new` is the fingerprint of the requested runs.
+    """
     old = _translate(old, new)
     if "revision" not in old:
         return _difference_from_0_1_0(old, new)
@@ -64,18 +72,18 @@ def difference(old: dict[str, Any], new: dict[str, Any]) -> str | None:
 
 
 def _translate(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """Return a fingerprint with the current names; formats 1 and 2 used other names."""
+    """Return the fingerprint `old` with the names of format 3; formats 1 and 2 used other names."""
     if "law" not in old["problem"]:
         return old
     problem = dict(old["problem"])
-    kind = problem.pop("law")
-    names = {"law": "rewards", "ignore_free": "ignore_looks"}
-    parameters = {names.get(k, k): v for k, v in old["policy"]["parameters"].items()}
+    old_kind = problem.pop("law")
+    new_names = {"law": "rewards", "ignore_free": "ignore_looks"}
+    parameters = {new_names.get(k, k): v for k, v in old["policy"]["parameters"].items()}
     if parameters.get("rewards") == "bernoulli":  # "bernoulli" also stood for "bounded"
         parameters["rewards"] = new["policy"]["parameters"].get("rewards")
     return {
         **old,
-        "problem": {"kind": "empirical" if kind == "table" else kind, **problem},
+        "problem": {"kind": "empirical" if old_kind == "table" else old_kind, **problem},
         "policy": {**old["policy"], "parameters": parameters},
     }
 
@@ -84,9 +92,9 @@ def _first_difference(old: Any, new: Any, path: str = "") -> str | None:
     if isinstance(old, dict) and isinstance(new, dict):
         for key in {**new, **old}:
             key_path = f"{path}.{key}" if path else str(key)
-            first = _first_difference(old.get(key), new.get(key), key_path)
-            if first:
-                return first
+            found_difference = _first_difference(old.get(key), new.get(key), key_path)
+            if found_difference:
+                return found_difference
         return None
     return None if old == new else f"{path} = {old!r} instead of {new!r}"
 
@@ -99,8 +107,12 @@ def _difference_from_0_1_0(old: dict[str, Any], new: dict[str, Any]) -> str | No
     policy = new["policy"]
     parameters = dict(old["policy"]["parameters"])
     scale = float(parameters.pop("sd", parameters.pop("scale", 1.0)))
-    functions = [part for part in old["feedback"].values() if isinstance(part, dict)]
-    if policy["name"] not in POLICIES or any("content" in part for part in functions):
+    function_data = [
+        field_value for field_value in old["feedback"].values() if isinstance(field_value, dict)
+    ]
+    if policy["name"] not in POLICIES or any(
+        "content" in field_value for field_value in function_data
+    ):
         return "your own functions, which kibitz 0.1.0 identified by their bytecode"
     if "leap" in (old["engine"], new["engine"]):
         return "leaps of kibitz 0.1.0, which drew different random numbers"
@@ -109,7 +121,7 @@ def _difference_from_0_1_0(old: dict[str, Any], new: dict[str, Any]) -> str | No
             f"unscaled rewards, as in kibitz 0.1.0, instead of rewards in units of their scale "
             f"{policy['scale']:g} (policies with scale=1 give the old numbers)"
         )
-    before = {**old, "policy": {"name": old["policy"]["name"], "parameters": parameters}}
-    now = {key: value for key, value in new.items() if key != "revision"}
-    now["policy"] = {"name": policy["name"], "parameters": policy["parameters"]}
-    return _first_difference(before, now)
+    old_data = {**old, "policy": {"name": old["policy"]["name"], "parameters": parameters}}
+    new_data = {key: value for key, value in new.items() if key != "revision"}
+    new_data["policy"] = {"name": policy["name"], "parameters": policy["parameters"]}
+    return _first_difference(old_data, new_data)

@@ -32,8 +32,8 @@ class Job(NamedTuple):
     horizon: int
     stages: NDArray[np.int64]  # the stages at which the regret is recorded
     seed: int
-    first: int  # the first run
-    last: int  # one past the last run
+    first_run: int  # the number of the first run
+    end_run: int  # one past the last run
     leap: bool = False
     error: float = 1e-9  # the largest error that leaps may cause in each run
     summary: bool = False  # whether to return statistics instead of the runs
@@ -49,11 +49,11 @@ class Outcome(NamedTuple):
     error: NDArray[np.float64]  # (run,); in total variation, 0 without leaps
 
 
-def empty_outcome(runs: int, n_stages: int, n_arms: int) -> Outcome:
+def empty_outcome(n_runs: int, n_stages: int, n_arms: int) -> Outcome:
     """Return arrays for runs that are not played yet, filled with NaN, or -1 for counts."""
-    counts = np.full((runs, n_arms), -1, np.int64)
-    regret = np.full((runs, n_stages), np.nan)
-    return Outcome(regret, counts, counts.copy(), np.full(runs, np.nan))
+    counts = np.full((n_runs, n_arms), -1, np.int64)
+    regret = np.full((n_runs, n_stages), np.nan)
+    return Outcome(regret, counts, counts.copy(), np.full(n_runs, np.nan))
 
 
 def new_control() -> NDArray[np.int64]:
@@ -64,12 +64,12 @@ def new_control() -> NDArray[np.int64]:
 def play(
     job: Job, control: NDArray[np.int64] | None = None, announce: Callable[[], None] | None = None
 ) -> Outcome | None:
-    """Play a job; return None if `control[STOP]` stopped it.
+    """Play a job and return its outcome; return None if `control[STOP]` stopped the job.
 
     `announce` is called before a kernel is compiled.
     """
     control = new_control() if control is None else control
-    outcome = empty_outcome(job.last - job.first, job.stages.size, job.problem.n_arms)
+    outcome = empty_outcome(job.end_run - job.first_run, job.stages.size, job.problem.n_arms)
     outcome.n_pulls[:], outcome.n_looks[:] = 0, 0
     problem = job.problem
     environment = Environment(
@@ -83,7 +83,7 @@ def play(
     kernel = choose_kernel(job)
     if announce is not None:
         kernel.compile(announce)
-    kernel.play(environment, job.error, make_seeds(job.seed, job.first, job.last))
+    kernel.play(environment, job.error, make_seeds(job.seed, job.first_run, job.end_run))
     if control[STOP]:
         return None
     return summarise(outcome) if job.summary else outcome
@@ -118,17 +118,17 @@ def choose_kernel(job: Job) -> Kernel:
 def estimate_seconds(job: Job) -> float:
     """Return the approximate duration of a job, in seconds."""
     stages = min(job.horizon, MIN_LEAP_HORIZON) if job.leap else job.horizon
-    return (job.last - job.first) * stages * estimate_stage_seconds(job.feedback)
+    return (job.end_run - job.first_run) * stages * estimate_stage_seconds(job.feedback)
 
 
 def estimate_bytes(job: Job) -> int:
     """Return the approximate size of the outcome of a job, in bytes."""
-    rows = len(STATISTICS) if job.summary else job.last - job.first
+    rows = len(STATISTICS) if job.summary else job.end_run - job.first_run
     return 8 * rows * (job.stages.size + 2 * job.problem.n_arms + 1)
 
 
 def estimate_stage_seconds(feedback: Feedback) -> float:
-    """Return the approximate duration of a stage, in seconds."""
+    """Return the approximate duration of a stage with this feedback, in seconds."""
     rate = feedback.rate
     looks_per_stage = (
         1 / rate.n if isinstance(rate, Every) else rate if isinstance(rate, float) else 1.0

@@ -13,7 +13,7 @@ from threading import Thread
 
 from kibitz.engine.background import CAN_COMPILE, compile_in_background, is_compiling, wait_for
 from kibitz.engine.kernel import Kernel
-from kibitz.simulation.executors import cores
+from kibitz.simulation.executors import count_cores
 from kibitz.simulation.jobs import (
     Job,
     choose_kernel,
@@ -29,26 +29,26 @@ SPECIALISE_AHEAD_SECONDS = 10.0  # the same limit for a kernel compiled before i
 
 
 def load_kernels(jobs: list[Job], report: Progress) -> dict[Hashable, Job]:
-    """Load or compile the kernels of jobs; return one job for each generic kernel.
+    """Load or compile the kernel of each job; return one job for each generic kernel.
 
-    The keys of the returned dict are the keys of the specialised kernels (`_group_by_kernel`).
+    The keys of the result are the keys of the corresponding specialised kernels.
     """
-    first = {key: group[0] for key, group in _group_by_kernel(jobs).items()}
-    for job in first.values():
+    first_jobs = {key: group[0] for key, group in _group_by_kernel(jobs).items()}
+    for job in first_jobs.values():
         for kernel in (specialised_kernel(job), generic_kernel(job)):
             if kernel is not None and is_compiling(kernel):
                 report(f"compiling {job.policy.name}", 0.0)
                 wait_for(kernel)
-    kernels = {key: choose_kernel(job) for key, job in first.items()}
-    missing = [k for k in kernels.values() if not k.generic and not k.is_ready()]
-    if len(missing) > 1 and CAN_COMPILE:
-        report("compiling " + ", ".join(dict.fromkeys(k.policy.name for k in missing)), 0.0)
-        with compile_in_background(missing, cores()):
-            for kernel in missing:
+    kernels = {key: choose_kernel(job) for key, job in first_jobs.items()}
+    missing_kernels = [k for k in kernels.values() if not k.generic and not k.is_ready()]
+    if len(missing_kernels) > 1 and CAN_COMPILE:
+        report("compiling " + ", ".join(dict.fromkeys(k.policy.name for k in missing_kernels)), 0.0)
+        with compile_in_background(missing_kernels, count_cores()):
+            for kernel in missing_kernels:
                 wait_for(kernel)
     for kernel in kernels.values():
         _compile(kernel, report)
-    return {key: first[key] for key, kernel in kernels.items() if kernel.generic}
+    return {key: first_jobs[key] for key, kernel in kernels.items() if kernel.generic}
 
 
 def _compile(kernel: Kernel, report: Progress) -> None:
@@ -63,46 +63,52 @@ def _compile(kernel: Kernel, report: Progress) -> None:
 def _group_by_kernel(jobs: list[Job]) -> dict[Hashable, list[Job]]:
     """Group jobs by the key of their specialised kernel."""
     keys: dict[Hashable, Hashable] = {}
-    grouped: dict[Hashable, list[Job]] = {}
+    groups: dict[Hashable, list[Job]] = {}
     for job in jobs:
         quick_key = (id(job.policy), id(job.feedback), job.leap, job.horizon)
         if quick_key not in keys:
             keys[quick_key] = specialised_kernel(job).key
-        grouped.setdefault(keys[quick_key], []).append(job)
-    return grouped
+        groups.setdefault(keys[quick_key], []).append(job)
+    return groups
 
 
 @contextmanager
 def prepare_kernels(
-    jobs: list[Job], elsewhere: bool, workers: Callable[[], int], report: Progress
+    jobs: list[Job], on_executor: bool, count_workers: Callable[[], int], report: Progress
 ) -> Iterator[tuple[list[Job], dict[str, str]]]:
     """Load or compile the kernels of jobs; compile specialised kernels while the `with` block runs.
 
-    `elsewhere` says whether an executor plays the jobs; its workers then compile specialised kernels
-    themselves. `workers` returns the number of workers. Yield the jobs, and a dict that is filled
-    after the block: for each policy, the kernels that played it ("specialised", "generic" or "generic
-    and specialised").
+    `on_executor` says whether an executor plays the jobs; its workers then compile specialised
+    kernels themselves. `count_workers` returns the number of workers. Yield the jobs, and a dict that
+    is filled after the block: for each policy, the kernels that played it ("specialised", "generic"
+    or "generic and specialised").
     """
-    generic, by_kernel = load_kernels(jobs, report), _group_by_kernel(jobs)
-    seconds = {key: sum(map(estimate_seconds, by_kernel[key])) for key in generic}
-    threshold = SPECIALISE_SECONDS * (workers() if generic and elsewhere else 1)
-    long_work = {k: j for k, j in generic.items() if j.kernel == "auto" and seconds[k] >= threshold}
-    if elsewhere or not CAN_COMPILE:
-        chosen = {id(job) for key in long_work for job in by_kernel[key]}
-        jobs = [job._replace(kernel="specialised") if id(job) in chosen else job for job in jobs]
-        long_work = {}
-    used: dict[str, str] = {}
-    kernels = [specialised_kernel(job) for job in long_work.values()]
+    generic_jobs, jobs_by_kernel = load_kernels(jobs, report), _group_by_kernel(jobs)
+    seconds_by_key = {key: sum(map(estimate_seconds, jobs_by_kernel[key])) for key in generic_jobs}
+    threshold = SPECIALISE_SECONDS * (count_workers() if generic_jobs and on_executor else 1)
+    long_jobs = {
+        k: j for k, j in generic_jobs.items() if j.kernel == "auto" and seconds_by_key[k] >= threshold
+    }
+    if on_executor or not CAN_COMPILE:
+        specialised_ids = {id(job) for key in long_jobs for job in jobs_by_kernel[key]}
+        jobs = [
+            job._replace(kernel="specialised") if id(job) in specialised_ids else job for job in jobs
+        ]
+        long_jobs = {}
+    kernel_names: dict[str, str] = {}
+    kernels = [specialised_kernel(job) for job in long_jobs.values()]
     with compile_in_background(kernels, 1):
-        yield jobs, used
-    kinds = dict.fromkeys(generic, "generic")
-    kinds |= {
+        yield jobs, kernel_names
+    names_by_key = dict.fromkeys(generic_jobs, "generic")
+    names_by_key |= {
         key: "generic and specialised"
-        for key, k in zip(long_work, kernels, strict=True)
+        for key, k in zip(long_jobs, kernels, strict=True)
         if k.is_ready()
     }
-    for key, group in by_kernel.items():
-        used.update(dict.fromkeys((job.label[1] for job in group), kinds.get(key, "specialised")))
+    for key, group in jobs_by_kernel.items():
+        kernel_names.update(
+            dict.fromkeys((job.label[1] for job in group), names_by_key.get(key, "specialised"))
+        )
 
 
 @contextmanager
@@ -111,24 +117,24 @@ def compile_kernels_for(jobs: list[Job]) -> Iterator[None]:
     kernels = []
     for group in _group_by_kernel(jobs).values():
         job, seconds = group[0], sum(map(estimate_seconds, group))
-        specialised, generic = specialised_kernel(job), generic_kernel(job)
-        if generic is not None and (job.leap or seconds < SPECIALISE_AHEAD_SECONDS):
-            needed = generic
+        specialised_candidate, generic_candidate = specialised_kernel(job), generic_kernel(job)
+        if generic_candidate is not None and (job.leap or seconds < SPECIALISE_AHEAD_SECONDS):
+            needed_kernel = generic_candidate
         else:
-            needed = specialised
-        if not specialised.is_ready() and not needed.is_ready():
-            kernels.append(needed)
-    with compile_in_background(kernels, cores()):
+            needed_kernel = specialised_candidate
+        if not specialised_candidate.is_ready() and not needed_kernel.is_ready():
+            kernels.append(needed_kernel)
+    with compile_in_background(kernels, count_cores()):
         yield
 
 
 def time_job(job: Job) -> tuple[float, str]:
-    """Return the CPU time of a job (the shortest of three), and the kind of its kernel."""
+    """Return the CPU time of a job, the shortest of three repetitions, and the kind of its kernel."""
     kernel = choose_kernel(job)
     kernel.compile()
     times = []
     for _ in range(3):
-        start = time.process_time()
+        start_time = time.process_time()
         play(job)
-        times.append(time.process_time() - start)
+        times.append(time.process_time() - start_time)
     return min(times), "generic" if kernel.generic else "specialised"

@@ -27,8 +27,8 @@ REQUIRED = inspect.Parameter.empty  # the default of an option that the caller m
 MAX_INT = 2**62 - 1
 MAX_THREADS = 2**16
 MAX_RUNS = 2**32 - 1  # the number of a run is a 32-bit word of its seed
-ZARR = ".zarr"  # suffix of a folder of chunks
-DASK = "Simulate on the Dask cluster at this address; local starts a local cluster"
+ZARR_SUFFIX = ".zarr"  # suffix of a folder of chunks
+DASK_HELP = "Simulate on the Dask cluster at this address; local starts a local cluster"
 
 
 class Limits(NamedTuple):
@@ -36,13 +36,15 @@ class Limits(NamedTuple):
 
     low: float
     high: float
-    whole: bool = True
+    is_whole: bool = True
 
 
 class Option(NamedTuple):
     """The values that an option accepts, its default and its flag on the command line."""
 
-    takes: Limits | tuple[str, ...] | Callable[[Any, str], Any]  # limits, choices or validation
+    allowed_values: (
+        Limits | tuple[str, ...] | Callable[[Any, str], Any]
+    )  # or a function that checks a value
     default: Any = REQUIRED
     help: str = ""  # the text on the command line; "" if there is no flag
     flag: str = ""  # flag and metavar, unless they follow from the option's name and type
@@ -50,7 +52,7 @@ class Option(NamedTuple):
     parameter: inspect.Parameter | None = None  # filled in from `Options`
 
 
-def _function(value: Any, name: str) -> Any:
+def _check_function(value: Any, name: str) -> Any:
     from kibitz._validation import invalid
 
     if not callable(value):
@@ -58,11 +60,11 @@ def _function(value: Any, name: str) -> Any:
     return value
 
 
-def _file(value: Any, name: str) -> Path:
+def _check_file(value: Any, name: str) -> Path:
     from kibitz._files import check_folder, check_target
     from kibitz._validation import invalid
 
-    if not (isinstance(value, str | os.PathLike) and str(value).endswith(ZARR)):
+    if not (isinstance(value, str | os.PathLike) and str(value).endswith(ZARR_SUFFIX)):
         return check_target(value, name)
     if find_spec("zarr") is None:
         raise ValueError("zarr is not installed; run: pip install 'kibitz[zarr]'")
@@ -72,7 +74,7 @@ def _file(value: Any, name: str) -> Path:
     return path
 
 
-def _accept(value: Any, name: str) -> Any:
+def _accept_any(value: Any, name: str) -> Any:
     return value
 
 
@@ -137,7 +139,7 @@ class Options(TypedDict, total=False):
             int, Option(Limits(0, MAX_INT), help="Seed of all random numbers", fingerprint=True)
         ]
     ]
-    stages: Annotated["ArrayLike | None", Option(_accept, None)]  # validated with the horizons
+    stages: Annotated["ArrayLike | None", Option(_accept_any, None)]  # validated with the horizons
     threads: Annotated[
         int | None, Option(Limits(1, MAX_THREADS), None, "Runs in parallel (default: all cores)")
     ]
@@ -153,17 +155,17 @@ class Options(TypedDict, total=False):
     error: Annotated[
         float,
         Option(
-            Limits(1e-12, 1e-3, whole=False),
+            Limits(1e-12, 1e-3, is_whole=False),
             1e-9,
             "Largest error of a run when leaping, in total variation",
             fingerprint=True,
         ),
     ]
-    executor: Annotated[Executors | None, Option(_accept, None, DASK, "--dask ADDRESS")]
+    executor: Annotated[Executors | None, Option(_accept_any, None, DASK_HELP, "--dask ADDRESS")]
     file: Annotated[
         str | os.PathLike[str] | None,
         Option(
-            _file,
+            _check_file,
             None,
             "Save to this netCDF file or folder NAME.zarr, and resume from it",
             "--out FILE",
@@ -171,8 +173,8 @@ class Options(TypedDict, total=False):
     ]
     keep: Annotated[str, Option(("runs", "summary"), "runs")]
     kernel: Annotated[str, Option(("auto", "generic", "specialised"), "auto")]
-    progress: Annotated[Progress | None, Option(_function, None)]
-    watch: Annotated[Watch | None, Option(_function, None)]
+    progress: Annotated[Progress | None, Option(_check_function, None)]
+    watch: Annotated[Watch | None, Option(_check_function, None)]
 
 
 def _read_options() -> dict[str, Option]:
@@ -180,9 +182,10 @@ def _read_options() -> dict[str, Option]:
     for name, annotation in Options.__annotations__.items():
         if not hasattr(annotation, "__metadata__"):  # Required[...]
             (annotation,) = annotation.__args__
-        (option,), kind = annotation.__metadata__, annotation.__origin__
-        kind = getattr(kind, "__forward_arg__", kind)  # the annotation as it is written
-        parameter = inspect.Parameter(name, KEYWORD, default=option.default, annotation=kind)
+        (option,), value_type = annotation.__metadata__, annotation.__origin__
+        # the annotation as it is written
+        value_type = getattr(value_type, "__forward_arg__", value_type)
+        parameter = inspect.Parameter(name, KEYWORD, default=option.default, annotation=value_type)
         options[name] = option._replace(parameter=parameter)
     return options
 
@@ -194,27 +197,35 @@ def check_option(name: str, value: Any) -> Any:
     """Validate the value of an option and return it; raise ValueError if it is invalid."""
     from kibitz._validation import between, one_of, whole
 
-    takes: Any = OPTIONS[name].takes
+    allowed_values: Any = OPTIONS[name].allowed_values
     if value is None and OPTIONS[name].default is None:
         return None
-    if isinstance(takes, Limits):
-        check: Callable[..., Any] = whole if takes.whole else between
-        return check(value, name, takes.low, takes.high)
-    return one_of(value, name, takes) if isinstance(takes, tuple) else takes(value, name)
+    if isinstance(allowed_values, Limits):
+        check: Callable[..., Any] = whole if allowed_values.is_whole else between
+        return check(value, name, allowed_values.low, allowed_values.high)
+    return (
+        one_of(value, name, allowed_values)
+        if isinstance(allowed_values, tuple)
+        else allowed_values(value, name)
+    )
 
 
-def check_options(given: Mapping[str, Any], without: Collection[str] = ()) -> Options:
-    """Return valid options, with defaults for missing options; reject the options in `without`."""
+def check_options(arguments: Mapping[str, Any], without: Collection[str] = ()) -> Options:
+    """Return checked options, with defaults for missing options; reject the names in `without`."""
     from kibitz._validation import suggest
 
-    accepted: Any = {k: option.parameter for k, option in OPTIONS.items() if k not in without}
-    if unknown := [name for name in given if name not in accepted]:
-        hint = suggest(unknown[0], accepted)
-        raise TypeError(f"got an unexpected keyword argument {unknown[0]!r}{hint}")
-    bound = inspect.Signature(accepted.values()).bind(**given)  # TypeError if an option is missing
-    bound.apply_defaults()
-    valid: Any = {name: check_option(name, value) for name, value in bound.arguments.items()}
-    return valid
+    parameters: Any = {k: option.parameter for k, option in OPTIONS.items() if k not in without}
+    if unknown_names := [name for name in arguments if name not in parameters]:
+        hint = suggest(unknown_names[0], parameters)
+        raise TypeError(f"got an unexpected keyword argument {unknown_names[0]!r}{hint}")
+    bound_arguments = inspect.Signature(parameters.values()).bind(
+        **arguments
+    )  # TypeError if an option is missing
+    bound_arguments.apply_defaults()
+    checked_options: Any = {
+        name: check_option(name, value) for name, value in bound_arguments.arguments.items()
+    }
+    return checked_options
 
 
 def show_options(without: Collection[str] = ()) -> Callable[[F], F]:
@@ -223,24 +234,37 @@ def show_options(without: Collection[str] = ()) -> Callable[[F], F]:
     In the docstring, `{options}` is replaced by the descriptions of the options and `{names}` by a
     list of their names.
     """
-    added = {name: option.parameter for name, option in OPTIONS.items() if name not in without}
+    added_parameters = {
+        name: option.parameter for name, option in OPTIONS.items() if name not in without
+    }
 
-    def show(function: F) -> F:
-        add_parameters(function, added)
+    def show_in_signature(function: F) -> F:
+        add_parameters(function, added_parameters)
         if function.__doc__ and Options.__doc__:  # not with python -OO
-            text = function.__doc__.replace("{names}", ", ".join(added))
+            text = function.__doc__.replace("{names}", ", ".join(added_parameters))
             function.__doc__ = text.replace("{options}", Options.__doc__.partition("\n\n")[2].strip())
         return function
 
-    return show
+    return show_in_signature
 
 
 def add_parameters(function: Any, added: Mapping[str, Any], first: bool = False) -> None:
-    """Show parameters in a signature instead of `**options`, after (or before) the other keywords."""
+    """Show the parameters `added` in the signature of a function instead of `**options`.
+
+    They come after the function's own keyword-only parameters, or before them if `first` is true.
+    """
     signature = inspect.signature(function)
-    own = {name: p for name, p in signature.parameters.items() if name != "options"}
+    own_parameters = {name: p for name, p in signature.parameters.items() if name != "options"}
     kinds = [inspect.Parameter.POSITIONAL_OR_KEYWORD, KEYWORD, inspect.Parameter.VAR_KEYWORD]
-    ordinary, keyword, rest = ([p for p in own.values() if p.kind is kind] for kind in kinds)
-    new = [parameter for name, parameter in added.items() if name not in own]
-    both = [*new, *keyword] if first else [*keyword, *new]
-    function.__signature__ = signature.replace(parameters=[*ordinary, *both, *rest])
+    positional_parameters, own_keyword_parameters, variadic_parameters = (
+        [p for p in own_parameters.values() if p.kind is kind] for kind in kinds
+    )
+    new_parameters = [parameter for name, parameter in added.items() if name not in own_parameters]
+    keyword_parameters = (
+        [*new_parameters, *own_keyword_parameters]
+        if first
+        else [*own_keyword_parameters, *new_parameters]
+    )
+    function.__signature__ = signature.replace(
+        parameters=[*positional_parameters, *keyword_parameters, *variadic_parameters]
+    )

@@ -39,33 +39,40 @@ class Answer(NamedTuple):
 @cache
 def current_versions() -> dict[str, str]:
     """Return the library versions of this process, which must be the same on all workers."""
-    python = ".".join(platform.python_version_tuple()[:2])
-    return {"Python": python, **{name: version(name) for name in ("kibitz", "numpy", "numba")}}
+    python_version = ".".join(platform.python_version_tuple()[:2])
+    return {
+        "Python": python_version,
+        **{name: version(name) for name in ("kibitz", "numpy", "numba")},
+    }
 
 
 def pack(jobs: list[Job]) -> Payload:
     """Serialise jobs; a policy or feedback that several jobs share is pickled once."""
-    shared: dict[int, bytes] = {}
+    pickles: dict[int, bytes] = {}
     for job in jobs:
-        for part in (job.policy, job.feedback):
-            if id(part) not in shared:
-                shared[id(part)] = cloudpickle.dumps(part)
-    plain = [_data(job, shared[id(job.policy)], shared[id(job.feedback)]) for job in jobs]
-    fingerprints = tuple(fingerprint_job(job, data) for job, data in zip(jobs, plain, strict=True))
-    return Payload(pickle.dumps(plain), fingerprints, current_versions())
+        for shared_object in (job.policy, job.feedback):
+            if id(shared_object) not in pickles:
+                pickles[id(shared_object)] = cloudpickle.dumps(shared_object)
+    job_data = [
+        _job_to_bytes(job, pickles[id(job.policy)], pickles[id(job.feedback)]) for job in jobs
+    ]
+    fingerprints = tuple(fingerprint_job(job, data) for job, data in zip(jobs, job_data, strict=True))
+    return Payload(pickle.dumps(job_data), fingerprints, current_versions())
 
 
 def play_payload(payload: Payload, attempt: int) -> Answer:
     """Play a payload; workers call this function.
 
-    `attempt` is not used. It makes the arguments of a retry differ from those of the first attempt,
-    because some executors deduplicate calls by their arguments.
+    `attempt` is not used. It gives each retry different arguments, because some executors run calls
+    with equal arguments only once.
     """
     if current_versions() != payload.versions:
         return Answer(current_versions())
-    parts = pickle.loads(payload.content)
-    jobs = [_job(data) for data in parts]
-    fingerprints = tuple(fingerprint_job(job, data) for job, data in zip(jobs, parts, strict=True))
+    job_data = pickle.loads(payload.content)
+    jobs = [_job_from_bytes(job_bytes) for job_bytes in job_data]
+    fingerprints = tuple(
+        fingerprint_job(job, job_bytes) for job, job_bytes in zip(jobs, job_data, strict=True)
+    )
     if fingerprints != payload.fingerprints:
         return Answer(current_versions(), fingerprints)
     for kernel in {kernel.key: kernel for kernel in map(choose_kernel, jobs)}.values():
@@ -79,12 +86,13 @@ def check_answer(payload: Payload, answer: Answer) -> tuple[Outcome, ...]:
     """Return the outcomes of an answer; raise ValueError if the worker ran different code."""
     if answer.versions != payload.versions:
         differences = [
-            f"{name} {answer.versions.get(name)} instead of {here}"
-            for name, here in payload.versions.items()
-            if answer.versions.get(name) != here
+            f"{name} {answer.versions.get(name)} instead of {own_version}"
+            for name, own_version in payload.versions.items()
+            if answer.versions.get(name) != own_version
         ]
         raise ValueError(
-            f"workers must have the same versions as this process, got {', '.join(differences)}"
+            f"workers must have the same versions as this process, got {', '.join(differences)}; "
+            "install the same versions"
         )
     if answer.fingerprints != payload.fingerprints:
         raise ValueError(
@@ -99,15 +107,17 @@ def fingerprint_job(job: Job, data: bytes) -> str:
     return hashlib.sha256(specialised_kernel(job).code_hash.encode() + data).hexdigest()
 
 
-def _data(job: Job, policy: bytes, feedback: bytes) -> bytes:
-    """Return a job as bytes; `policy` and `feedback` are already pickled."""
-    plain = job._replace(label=None, policy=policy, feedback=feedback)  # type: ignore[arg-type]
-    return pickle.dumps(plain)
+def _job_to_bytes(job: Job, policy: bytes, feedback: bytes) -> bytes:
+    """Return a job as bytes; `policy` and `feedback` are the job's policy and feedback, pickled."""
+    pickled_job = job._replace(label=None, policy=policy, feedback=feedback)  # type: ignore[arg-type]
+    return pickle.dumps(pickled_job)
 
 
-def _job(data: bytes) -> Job:
-    plain: Any = pickle.loads(data)
-    job: Job = plain._replace(policy=_unpickle(plain.policy), feedback=_unpickle(plain.feedback))
+def _job_from_bytes(data: bytes) -> Job:
+    pickled_job: Any = pickle.loads(data)
+    job: Job = pickled_job._replace(
+        policy=_unpickle(pickled_job.policy), feedback=_unpickle(pickled_job.feedback)
+    )
     return job
 
 

@@ -1,4 +1,4 @@
-"""The schedule: split the requested simulation into jobs.
+"""Split a requested simulation into jobs.
 
 A point consists of a problem, a feedback, policies and a horizon. A cell consists of all runs of one
 policy at one point. The missing runs of each cell are split into jobs of suitable size.
@@ -61,8 +61,8 @@ def label_policies(policies: Policies, by_name: bool = False) -> dict[str, Polic
     policy; unless `by_name` is true, the parameters that differ from their defaults are added.
     """
     items: Any = [policies]
-    single = isinstance(policies, str | bytes) or getattr(policies, "ndim", 1) == 0  # a 0-d array
-    if isinstance(policies, Iterable) and not single:
+    is_single = isinstance(policies, str | bytes) or getattr(policies, "ndim", 1) == 0  # a 0-d array
+    if isinstance(policies, Iterable) and not is_single:
         items = policies.values() if isinstance(policies, Mapping) else list(policies)
     for policy in items:
         if not isinstance(policy, Policy):
@@ -71,41 +71,45 @@ def label_policies(policies: Policies, by_name: bool = False) -> dict[str, Polic
         labels = list(map(str, policies))
     else:
         labels = [policy.name if by_name else make_label(policy) for policy in items]
-    if repeated := {label for label in labels if labels.count(label) > 1}:
+    if repeated_labels := {label for label in labels if labels.count(label) > 1}:
         raise ValueError(
-            f"two policies have the label {min(repeated)!r}; pass a dict with different labels"
+            f"two policies have the label {min(repeated_labels)!r}; pass a dict with different labels"
         )
     if not labels:
-        raise ValueError("no policies given; pass at least one, such as ucb()")
+        raise ValueError("no policies given; pass at least one policy, such as ucb()")
     return dict(zip(labels, items, strict=True))
 
 
 def log_spaced(horizon: int, n: int = N_STAGES) -> NDArray[np.int64]:
     """Return about n log-spaced stages from 1 to the horizon."""
-    spaced = np.unique(np.geomspace(1, horizon, n).round().astype(np.int64))
-    spaced[-1] = horizon
-    return spaced
+    stages = np.unique(np.geomspace(1, horizon, n).round().astype(np.int64))
+    stages[-1] = horizon
+    return stages
 
 
 def resolve_stages(stages: ArrayLike | None, horizons: list[int]) -> NDArray[np.int64]:
     """Return the stages at which to record the regret: the requested stages and all horizons."""
     horizon = max(horizons)
     if stages is None:
-        spaced = log_spaced(horizon)
+        recorded_stages = log_spaced(horizon)
     else:
         try:
-            values = np.array(stages)
-            whole_numbers = values.dtype.kind in "iuf" and np.all(values == np.floor(values))
+            requested_stages = np.array(stages)
+            are_whole = requested_stages.dtype.kind in "iuf" and np.all(
+                requested_stages == np.floor(requested_stages)
+            )
         except (TypeError, ValueError, OverflowError):
             raise invalid("stages", "a list of whole numbers", stages) from None
-        if values.ndim != 1 or values.size == 0 or not whole_numbers:
+        if requested_stages.ndim != 1 or requested_stages.size == 0 or not are_whole:
             raise invalid("stages", "a list of whole numbers", stages)
-        if not np.all((values >= 1) & (values <= horizon)) or not np.all(np.diff(values) > 0):
+        if not np.all((requested_stages >= 1) & (requested_stages <= horizon)) or not np.all(
+            np.diff(requested_stages) > 0
+        ):
             raise ValueError(
-                f"stages must increase from 1 to at most {horizon}, got {short_repr(stages)}"
+                f"stages must be increasing numbers from 1 to {horizon}, got {short_repr(stages)}"
             )
-        spaced = values.astype(np.int64)
-    return np.union1d(spaced, np.array(horizons, np.int64))
+        recorded_stages = requested_stages.astype(np.int64)
+    return np.union1d(recorded_stages, np.array(horizons, np.int64))
 
 
 # --------------------------------------------------------------------------------------------- cells
@@ -118,19 +122,19 @@ def make_cells(
     workers: Workers,
 ) -> dict[Key, Job]:
     """Return the cells of all points; each cell is a job with all runs of the cell."""
-    shared: Any = {name: value for name, value in options.items() if name in Job._fields}
-    shared |= {"first": 0, "last": options["runs"]}
+    shared_fields: Any = {name: value for name, value in options.items() if name in Job._fields}
+    shared_fields |= {"first_run": 0, "end_run": options["runs"]}
     cells: dict[Key, Job] = {}
     for value, (problem, feedback, policies, horizon) in points.items():
         make_looks(
             feedback, problem.gaps, horizon
         )  # raises ValueError if the feedback does not fit the problem
-        shared["horizon"] = horizon
-        shared["stages"] = stages[: np.searchsorted(stages, horizon) + 1]  # a view, not a copy
+        shared_fields["horizon"] = horizon
+        shared_fields["stages"] = stages[: np.searchsorted(stages, horizon) + 1]  # a view, not a copy
         for label, policy in policies.items():
             _check_combination(policy, problem, label, horizon)
             leap = uses_leaps(policy, problem, feedback, horizon, options["engine"])
-            job = Job((value, label), policy, problem, feedback, leap=leap, **shared)
+            job = Job((value, label), policy, problem, feedback, leap=leap, **shared_fields)
             _check_duration(job, workers)
             cells[value, label] = job
     return cells
@@ -140,27 +144,27 @@ def uses_leaps(
     policy: Policy, problem: Problem, feedback: Feedback, horizon: int, engine: str = "auto"
 ) -> bool:
     """Return whether to play in leaps: leaps must be possible, and either requested or faster."""
-    preferred = engine == "leap" or (engine == "auto" and horizon >= MIN_LEAP_HORIZON)
-    return preferred and can_leap(policy, problem, feedback)
+    is_preferred = engine == "leap" or (engine == "auto" and horizon >= MIN_LEAP_HORIZON)
+    return is_preferred and can_leap(policy, problem, feedback)
 
 
 def fingerprint(job: Job) -> Fingerprint:
     """Return the fingerprint of a job."""
     names = [name for name, option in OPTIONS.items() if option.fingerprint and name != "engine"]
-    numbers: Any = {name: getattr(job, name) for name in names}
-    return make_fingerprint(job.problem, job.feedback, job.policy, leap=job.leap, **numbers)
+    values: Any = {name: getattr(job, name) for name in names}
+    return make_fingerprint(job.problem, job.feedback, job.policy, leap=job.leap, **values)
 
 
 def split_into_jobs(
     cell: Job,
     results: Results,
-    missing: NDArray[np.int64],
+    missing_runs: NDArray[np.int64],
     n_cells: int,
     workers: Workers,
     on_executor: bool,
 ) -> Iterator[Job]:
     """Split the missing runs of a cell into jobs of consecutive runs."""
-    if missing.size == 0:
+    if missing_runs.size == 0:
         return
     if results.keep == "summary" and _fits_a_job(cell, n_cells, workers):
         yield cell._replace(summary=True)
@@ -168,38 +172,40 @@ def split_into_jobs(
     if results.block is not None and results.keep == "runs":
         size = results.block
     elif on_executor:
-        size = math.ceil(cell.last * PAYLOAD_SECONDS / estimate_seconds(cell))
+        size = math.ceil(cell.end_run * PAYLOAD_SECONDS / estimate_seconds(cell))
     else:
         stages = min(cell.horizon, MIN_LEAP_HORIZON) if cell.leap else cell.horizon
-        fair = max(math.ceil(MIN_JOB_STAGES / stages), math.ceil(missing.size / (4 * workers())))
-        arms = max(1, cell.problem.n_arms // FEW_ARMS)  # the factor by which a stage takes longer
-        size = max(1, min(MAX_JOB_STAGES // (arms * stages), fair))
-    for block in np.split(missing, np.flatnonzero(np.diff(missing) != 1) + 1):
+        fair_size = max(
+            math.ceil(MIN_JOB_STAGES / stages), math.ceil(missing_runs.size / (4 * workers()))
+        )
+        slowdown = max(1, cell.problem.n_arms // FEW_ARMS)  # the factor by which a stage takes longer
+        size = max(1, min(MAX_JOB_STAGES // (slowdown * stages), fair_size))
+    for block in np.split(missing_runs, np.flatnonzero(np.diff(missing_runs) != 1) + 1):
         for start in range(0, block.size, size):
-            part = block[start : start + size]
-            yield cell._replace(first=int(part[0]), last=int(part[-1]) + 1)
+            job_runs = block[start : start + size]
+            yield cell._replace(first_run=int(job_runs[0]), end_run=int(job_runs[-1]) + 1)
 
 
 def _fits_a_job(cell: Job, n_cells: int, workers: Workers) -> bool:
-    """Return whether cells are so short and so many that workers should play whole cells.
+    """Return whether one job should play the whole cell: cells are short, and there are many cells.
 
     A worker that plays a whole cell returns a summary instead of the runs.
     """
-    small = 8 * cell.last * cell.stages.size <= MAX_SUMMARY_BYTES
-    short = estimate_seconds(cell) <= MAX_CELL_SECONDS
-    return small and short and n_cells >= MAX_PAYLOADS_PER_WORKER * workers()
+    is_small = 8 * cell.end_run * cell.stages.size <= MAX_SUMMARY_BYTES
+    is_short = estimate_seconds(cell) <= MAX_CELL_SECONDS
+    return is_small and is_short and n_cells >= MAX_PAYLOADS_PER_WORKER * workers()
 
 
 def chunk_size(cells: list[Job], workers: Workers) -> int:
     """Return the number of runs per chunk, limited by size, duration and the number of workers."""
-    runs = cells[0].last
-    slowest = max(estimate_seconds(cell) for cell in cells) / runs
+    runs = cells[0].end_run
+    longest_run_seconds = max(estimate_seconds(cell) for cell in cells) / runs
     return max(
         1,
         min(
             runs,
             MAX_CHUNK_BYTES // (8 * max(cell.stages.size for cell in cells)),
-            math.ceil(MAX_CELL_SECONDS / slowest),
+            math.ceil(MAX_CELL_SECONDS / longest_run_seconds),
             math.ceil(runs / math.ceil(MAX_PAYLOADS_PER_WORKER * workers() / len(cells))),
         ),
     )
@@ -228,25 +234,29 @@ def _check_duration(cell: Job, workers: Workers) -> None:
     per_stage, horizon = estimate_stage_seconds(cell.feedback), cell.horizon
     seconds = per_stage * horizon
     if cell.leap:  # leaps take little time, unless a policy alternates between tied best arms
-        ties = cell.problem.optimal.sum() > 1
-        seconds = 1e-5 * horizon**0.7 if ties else 1.0 + per_stage * min(horizon, MIN_LEAP_HORIZON)
-    seconds *= cell.last
+        has_ties = cell.problem.optimal.sum() > 1
+        seconds = (
+            1e-5 * horizon**0.7 if has_ties else 1.0 + per_stage * min(horizon, MIN_LEAP_HORIZON)
+        )
+    seconds *= cell.end_run
     if seconds > MAX_SECONDS and (seconds := seconds / workers()) > MAX_SECONDS:
-        days = f"horizon={horizon} would take {cell.label[1]} about {seconds / 86400:.3g} days"
+        message = f"horizon={horizon} would take {cell.label[1]} about {seconds / 86400:.3g} days"
         if cell.leap:
-            raise ValueError(f"{days} in leaps; use a shorter horizon or fewer runs")
-        raise ValueError(f"{days} stage by stage; use a policy that can leap, or a shorter horizon")
+            raise ValueError(f"{message} in leaps; use a shorter horizon or fewer runs")
+        raise ValueError(
+            f"{message} stage by stage; use a policy that can leap, or a shorter horizon"
+        )
 
 
 def _check_once(policy: Policy) -> None:
-    """Check a policy of the user, once for each combination of functions and parameters."""
+    """Raise ValueError if a policy of the user breaks its contract; check equal policies once."""
     key = (content_hash(policy.functions), str(policy.constants))
-    if key not in _passed:
+    if key not in _checked_policies:
         check_promises(policy)
-        _passed.add(key)
+        _checked_policies.add(key)
 
 
-_passed: set[tuple[str, str]] = set()
+_checked_policies: set[tuple[str, str]] = set()
 
 
 def _check_combination(policy: Policy, problem: Problem, label: str, horizon: int) -> None:
@@ -255,10 +265,11 @@ def _check_combination(policy: Policy, problem: Problem, label: str, horizon: in
     low, high = problem.support
     if policy.rewards != "gaussian" and not (low >= 0 and high <= 1):
         raise ValueError(
-            f"{label} is for rewards in [0, 1], but those of the {problem.kind} problem are between "
-            f'{low:g} and {high:g}; use rewards="gaussian"'
+            f"{label} is for rewards in [0, 1], but the rewards of the {problem.kind} problem are "
+            f'between {low:g} and {high:g}; use rewards="gaussian"'
         )
     if policy.rewards == "bernoulli" and not problem.is_binary:
         raise ValueError(
-            f'{label} is for rewards of 0 and 1, but the problem has others; use rewards="bounded"'
+            f"{label} is for rewards of 0 and 1, but the problem has other rewards; "
+            'use rewards="bounded"'
         )

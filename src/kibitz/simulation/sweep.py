@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     import xarray
 
 #: The names that a result uses; a swept parameter cannot have one of these names.
-TAKEN = {"policy", "run", "statistic", "stage", "arm", "final_regret", POINT, *RECORDED}
-NOT_OPTIONS = ("horizon", "watch")  # options of `simulate` only: each point has its own horizon
-VALUES = "a list of numbers or strings"
+RESERVED_NAMES = {"policy", "run", "statistic", "stage", "arm", "final_regret", POINT, *RECORDED}
+EXCLUDED_OPTIONS = ("horizon", "watch")  # options of `simulate` only: each point has its own horizon
+VALUES_CONDITION = "a list of numbers or strings"
 
 
-@show_options(without=NOT_OPTIONS)
+@show_options(without=EXCLUDED_OPTIONS)
 def sweep(
     problem: Problem | Callable[..., Problem],
     feedback: Feedback | Callable[..., Feedback],
@@ -80,83 +80,98 @@ def sweep(
     """
     options = {name: grid.pop(name) for name in grid.keys() & OPTIONS.keys()}
     options |= {"runs": runs, "seed": seed}
-    checked = check_options(options, NOT_OPTIONS)
+    checked_options = check_options(options, EXCLUDED_OPTIONS)
     points = grid.pop("points", None)
     if _is_list(horizon):
         grid["horizon"], horizon = horizon, lambda horizon: horizon
-    lists = {name: value for name, value in grid.items() if _is_list(value)}
-    single = {name: value for name, value in grid.items() if name not in lists}
-    swept, rows = _grid(lists, single) if points is None else _points(points, lists)
-    for name in swept.names:
-        if name in single:
+    value_lists = {name: value for name, value in grid.items() if _is_list(value)}
+    fixed_values = {name: value for name, value in grid.items() if name not in value_lists}
+    dimensions, rows = (
+        _make_grid(value_lists, fixed_values) if points is None else _read_points(points, value_lists)
+    )
+    for name in dimensions.names:
+        if name in fixed_values:
             raise ValueError(
-                f"{name} is given both in points and as a keyword ({single[name]!r}); drop one"
+                f"{name} is given both in points and as a keyword ({fixed_values[name]!r}); "
+                "remove one of the two"
             )
-        if name in TAKEN:
+        if name in RESERVED_NAMES:
             raise ValueError(
                 f"a swept parameter cannot be called {name!r}: results use that name; rename it"
             )
-        if name in OPTIONS and name not in lists:
+        if name in OPTIONS and name not in value_lists:
             raise ValueError(f"{name!r} is an option and cannot vary in points; pass it as a keyword")
-    names = [*swept.names, *single]
-    label = partial(label_policies, by_name=callable(policies))
-    parts: dict[str, tuple[list[str], Callable[[dict[str, Any]], Any]]] = {
+    names = [*dimensions.names, *fixed_values]
+    label_by_name = partial(label_policies, by_name=callable(policies))
+    bindings: dict[str, tuple[list[str], Callable[[dict[str, Any]], Any]]] = {
         "problem": _bind("problem", problem, names, check_problem),
         "feedback": _bind("feedback", feedback, names, check_feedback),
-        "policies": _bind("policies", policies, names, label),
+        "policies": _bind("policies", policies, names, label_by_name),
         "horizon": _bind("horizon", horizon, names, partial(check_option, "horizon")),
     }
-    unused = set(names).difference(*(used for used, _ in parts.values()))
-    if unused:
-        functions = [part for part in (problem, feedback, policies, horizon) if callable(part)]
-        parameters = {name for part in functions for name in inspect.signature(part).parameters}
+    unused_names = set(names).difference(*(used_names for used_names, _ in bindings.values()))
+    if unused_names:
+        functions = [
+            argument for argument in (problem, feedback, policies, horizon) if callable(argument)
+        ]
+        parameters = {
+            name for argument in functions for name in inspect.signature(argument).parameters
+        }
         raise TypeError(
-            f"sweep() got an unexpected keyword argument {min(unused)!r}: it is not an option of "
-            "simulate, nor a parameter of a function given as problem, feedback, policies or horizon"
-            f"{suggest(min(unused), [*OPTIONS, *parameters])}"
+            f"sweep() got an unexpected keyword argument {min(unused_names)!r}: it is not an option "
+            "of simulate, nor a parameter of a function passed as problem, feedback, policies or "
+            "horizon"
+            f"{suggest(min(unused_names), [*OPTIONS, *parameters])}"
         )
-    point_of_row: dict[tuple[Any, ...], Point] = {}
+    points_by_row: dict[tuple[Any, ...], Point] = {}
     for row in rows:
-        values = {**single, **dict(zip(swept.names, row, strict=True))}
-        point_of_row[row] = Point(**{part: make(values) for part, (_, make) in parts.items()})
-    numbers = {point.problem.n_arms for point in point_of_row.values()}
-    if len(numbers) > 1:
-        raise ValueError(f"all problems must have the same number of arms, got {sorted(numbers)}")
-    return play_points(swept, point_of_row, checked)
+        values = {**fixed_values, **dict(zip(dimensions.names, row, strict=True))}
+        points_by_row[row] = Point(
+            **{name: make_argument(values) for name, (_, make_argument) in bindings.items()}
+        )
+    arm_counts = {point.problem.n_arms for point in points_by_row.values()}
+    if len(arm_counts) > 1:
+        raise ValueError(f"all problems must have the same number of arms, got {sorted(arm_counts)}")
+    return play_points(dimensions, points_by_row, checked_options)
 
 
 def _is_list(value: Any) -> bool:
     """Return whether a value is a list, range or array, and not a string, dict or NamedTuple."""
-    one = isinstance(value, str | bytes | Mapping | Set) or hasattr(value, "_fields")
-    return isinstance(value, Iterable) and not one and getattr(value, "ndim", 1) > 0
+    is_single = isinstance(value, str | bytes | Mapping | Set) or hasattr(value, "_fields")
+    return isinstance(value, Iterable) and not is_single and getattr(value, "ndim", 1) > 0
 
 
-def _grid(lists: dict[str, Any], single: dict[str, Any]) -> tuple[Sweep, list[tuple[Any, ...]]]:
-    """Return the dimensions of a grid and the values at each of its points."""
-    if not lists:
-        name, value = next(iter(single.items()), ("a keyword", None))
-        raise ValueError(f"nothing to sweep: pass {VALUES}, got {name}={short_repr(value)}")
-    columns = {name: [_plain(value) for value in values] for name, values in lists.items()}
+def _make_grid(
+    value_lists: dict[str, Any], fixed_values: dict[str, Any]
+) -> tuple[Sweep, list[tuple[Any, ...]]]:
+    """Return the swept parameters, and the values of these parameters at each point of the grid."""
+    if not value_lists:
+        name, value = next(iter(fixed_values.items()), ("a keyword", None))
+        raise ValueError(f"nothing to sweep: pass {VALUES_CONDITION}, got {name}={short_repr(value)}")
+    columns = {
+        name: [_to_plain_data(value) for value in values] for name, values in value_lists.items()
+    }
     for name, values in columns.items():
         _check_values(values, name)
         if not values or len(set(values)) < len(values):
-            raise invalid(name, "a non-empty list without duplicates", lists[name])
+            raise invalid(name, "a non-empty list without duplicates", value_lists[name])
     return Sweep(tuple(columns)), list(product(*columns.values()))
 
 
-def _points(points: Any, lists: dict[str, Any]) -> tuple[Sweep, list[tuple[Any, ...]]]:
-    """Return the names in a list of points and the values at each point."""
-    condition = "a list of dicts with the same keys"
-    if lists:
+def _read_points(points: Any, value_lists: dict[str, Any]) -> tuple[Sweep, list[tuple[Any, ...]]]:
+    """Return the swept parameters, and the values of these parameters at each point of the list."""
+    condition = "a non-empty list of non-empty dicts with the same keys"
+    if value_lists:
         raise ValueError(
-            f"points={short_repr(points)} cannot be combined with the lists {', '.join(lists)}"
+            f"points={short_repr(points)} cannot be combined with the lists "
+            f"{', '.join(value_lists)}; put all values into points"
         )
     if not isinstance(points, Sequence) or not all(isinstance(point, Mapping) for point in points):
         raise invalid("points", condition, points)
     names = tuple(points[0]) if points else ()
     if not names or any(point.keys() != points[0].keys() for point in points):
         raise invalid("points", condition, points)
-    rows = [tuple(_plain(point[name]) for name in names) for point in points]
+    rows = [tuple(_to_plain_data(point[name]) for name in names) for point in points]
     for name, values in zip(names, zip(*rows, strict=True), strict=True):
         _check_values(values, name)
     if len(set(rows)) < len(rows):
@@ -168,20 +183,24 @@ def _check_values(values: Iterable[Any], name: str) -> None:
     if not (isinstance(name, str) and name.isidentifier()):
         raise invalid("points", "dicts whose keys are Python names", name)
     if not all(isinstance(value, int | float | str) for value in values):
-        raise invalid(name, VALUES, values)
+        raise invalid(name, VALUES_CONDITION, values)
 
 
-def _plain(value: Any) -> Any:
+def _to_plain_data(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
 def _bind(
-    part: str, argument: Any, names: list[str], check: Callable[[Any], Any]
+    argument_name: str, argument: Any, names: list[str], check: Callable[[Any], Any]
 ) -> tuple[list[str], Callable[[dict[str, Any]], Any]]:
-    """Return the names that an argument depends on, and a function that computes its value."""
+    """Return the swept names that `argument` depends on, and a function that computes its value.
+
+    The function takes a dict of values by name, and returns the checked problem, feedback, policies
+    or horizon.
+    """
     if not callable(argument):
-        fixed = check(argument)
-        return [], lambda values: fixed
+        fixed_value = check(argument)
+        return [], lambda values: fixed_value
     condition = f"a function with parameters {' and '.join(names)}"
     try:
         signature = inspect.signature(argument)
@@ -189,5 +208,5 @@ def _bind(
             names = [name for name in names if name in signature.parameters]
         signature.bind(**dict.fromkeys(names))
     except (TypeError, ValueError):
-        raise invalid(part, condition, argument) from None
+        raise invalid(argument_name, condition, argument) from None
     return names, lambda values: check(argument(**{name: values[name] for name in names}))

@@ -65,16 +65,18 @@ def active_fixed_stage(
     Forms: "proved" (clipped at 0) and "printed" (with the printed h_i and not clipped, errata D11).
     """
     check_choice("form", form, "proved", "printed")
-    s = check_setting(gaps, rate, None, horizon)
+    setting = check_setting(gaps, rate, None, horizon)
     if form == "printed":
-        c = make_constraint(s.gaps, C, C_0, "printed")
+        constraint = make_constraint(setting.gaps, C, C_0, "printed")
         n_pulls = compute_printed_pulls(
-            c, compute_needs(c, s.horizon), count_looks(s.rate, s.horizon)
+            constraint,
+            compute_needs(constraint, setting.horizon),
+            count_looks(setting.rate, setting.horizon),
         )
     else:
-        c = make_constraint(s.gaps, C, C_0)
-        n_pulls = solve_pulls(c, s.rate, s.horizon)
-    return sum_regret(c, n_pulls, s.horizon[..., np.newaxis], s.shape, details)
+        constraint = make_constraint(setting.gaps, C, C_0)
+        n_pulls = solve_pulls(constraint, setting.rate, setting.horizon)
+    return sum_regret(constraint, n_pulls, setting.horizon[..., np.newaxis], setting.shape, details)
 
 
 @bound()
@@ -94,25 +96,27 @@ def active_maximum(
     The search tries every stage if T ≤ 20000, and uses a refined grid if T is larger.
     """
     check_choice("variant", variant, "clip", "sharp")
-    s = check_setting(gaps, rate, None, horizon)
-    c = make_constraint(s.gaps, C, C_0, variant)
+    setting = check_setting(gaps, rate, None, horizon)
+    constraint = make_constraint(setting.gaps, C, C_0, variant)
 
-    def solve(eps: FloatArray | Schedule, last: float) -> tuple[FloatArray, float]:
-        if last < FIRST_STAGE:
-            return np.zeros(len(c.gaps)), 0.0
-        t = _find_best_active_stage(c, eps, last)
-        terms = c.gaps * solve_pulls(c, eps, np.asarray(t))
+    def solve(eps: FloatArray | Schedule, horizon_value: float) -> tuple[FloatArray, float]:
+        if horizon_value < FIRST_STAGE:
+            return np.zeros(len(constraint.gaps)), 0.0
+        t = _find_best_active_stage(constraint, eps, horizon_value)
+        terms = constraint.gaps * solve_pulls(constraint, eps, np.asarray(t))
         return terms, t if (terms > 0).any() else 0.0
 
-    return solve_each(s, c, solve, details)
+    return solve_each(setting, constraint, solve, details)
 
 
-def _find_best_active_stage(c: Constraint, rate: FloatArray | Schedule, horizon: float) -> float:
-    def value(t: FloatArray) -> FloatArray:
-        v: FloatArray = (c.gaps * solve_pulls(c, rate, t)).sum(axis=-1)
-        return v
+def _find_best_active_stage(
+    constraint: Constraint, rate: FloatArray | Schedule, horizon: float
+) -> float:
+    def compute_regret(t: FloatArray) -> FloatArray:
+        total_regret: FloatArray = (constraint.gaps * solve_pulls(constraint, rate, t)).sum(axis=-1)
+        return total_regret
 
-    return find_best_stage(value, horizon)
+    return find_best_stage(compute_regret, horizon)
 
 
 @bound()
@@ -141,13 +145,15 @@ def active_alternative(
     """
     exact = flag(exact, "exact")
     check_choice("form", form, *(("proved",) if exact else ("proved", "printed", "leading")))
-    s = check_setting(gaps, rate, None, horizon, steady=not exact)
-    c = make_constraint(s.gaps, C, C_0, "printed" if form == "printed" else "clip")
-    every = np.ones(len(c.gaps))
-    if exact or callable(s.rate):
-        return evaluate_best_stages(s, c, every, details)
-    q = s.rate[..., np.newaxis] * every
-    return evaluate_single_stage(c, q, s.horizon[..., np.newaxis], 2.0, form, s.shape, details)
+    setting = check_setting(gaps, rate, None, horizon, reject_schedule=not exact)
+    constraint = make_constraint(setting.gaps, C, C_0, "printed" if form == "printed" else "clip")
+    unit_weights = np.ones(len(constraint.gaps))
+    if exact or callable(setting.rate):
+        return evaluate_best_stages(setting, constraint, unit_weights, details)
+    look_rates = setting.rate[..., np.newaxis] * unit_weights
+    return evaluate_single_stage(
+        constraint, look_rates, setting.horizon[..., np.newaxis], 2.0, form, setting.shape, details
+    )
 
 
 @bound()
@@ -181,13 +187,13 @@ def active_equal_gaps(
     check_choice("form", form, "proved", "printed", "leading")
     n_arms = whole(n_arms, "n_arms", 2, 1_000_000)
     gap, C, C_0 = check_scale("gap", gap), check_scale("C", C), check_nonnegative("C_0", C_0)
-    eps, last = check_rate(rate), check_horizon(horizon)
-    shape = check_shapes(rate=eps, horizon=last)
+    eps, horizons = check_rate(rate), check_horizon(horizon)
+    shape = check_shapes(rate=eps, horizon=horizons)
     if form == "proved":
-        c = _make_equal_constraint(n_arms, gap, C, C_0)
-        turn = (n_arms - 1) / np.maximum(2 * eps * gap**2, 1e-300)
-        t = np.minimum(last, np.maximum(np.ceil(turn), FIRST_STAGE))
-        total = np.maximum(gap * ((n_arms - 1) * compute_needs(c, t)[..., 0] - eps * t), 0)
+        constraint = _make_equal_constraint(n_arms, gap, C, C_0)
+        turning_stage = (n_arms - 1) / np.maximum(2 * eps * gap**2, 1e-300)
+        t = np.minimum(horizons, np.maximum(np.ceil(turning_stage), FIRST_STAGE))
+        total = np.maximum(gap * ((n_arms - 1) * compute_needs(constraint, t)[..., 0] - eps * t), 0)
     else:
         log_inverse = np.where(eps > 0, -np.log(np.maximum(eps, 1e-323)), math.inf)
         log_inverse = np.broadcast_to(log_inverse, shape)
@@ -195,23 +201,30 @@ def active_equal_gaps(
             total = (n_arms - 1) / gap * np.maximum(_subtract_loglog(log_inverse), 0)
         else:
             k = np.arange(2, n_arms)
-            curve = (k - 1) / gap * (log_inverse[..., np.newaxis] + np.log((n_arms - k) / n_arms))
-            total = np.max(curve, axis=-1, initial=0.0)
+            regret_curve = (
+                (k - 1) / gap * (log_inverse[..., np.newaxis] + np.log((n_arms - k) / n_arms))
+            )
+            total = np.max(regret_curve, axis=-1, initial=0.0)
     return to_scalar(total)
 
 
 def _make_equal_constraint(n_arms: int, gap: float, C: float, C_0: float) -> Constraint:
-    """Return the constraint of one of the K - 1 arms with equal gaps, without a list of all arms."""
-    one = np.array([gap])
-    others = (C_0 * (2 * n_arms - 3) * one, C * (n_arms / 2) / one)  # Σ_{j≠i} Δ + Δ_j and 1/(Δ + Δ_j)
+    """Return the constraint of a single sub-optimal arm, if all K - 1 sub-optimal gaps are equal."""
+    gap_array = np.array([gap])
+    other_sums = (
+        C_0 * (2 * n_arms - 3) * gap_array,
+        C * (n_arms / 2) / gap_array,
+    )  # Σ_{j≠i} Δ + Δ_j and 1/(Δ + Δ_j)
     u = (C_0 * (n_arms - 1) * gap, C * (n_arms - 1) / gap)
-    return Constraint(np.array([True]), one, one, u, one, others, 2 * one**2, "clip")
+    return Constraint(
+        np.array([True]), gap_array, gap_array, u, gap_array, other_sums, 2 * gap_array**2, "clip"
+    )
 
 
 def _subtract_loglog(y: FloatArray) -> FloatArray:
     """Return log(1/ε) - log log(e/ε) as a function of y = log(1/ε) ≥ 0, which may be infinite."""
-    finite = np.where(np.isfinite(y), y, 0.0)
-    return np.where(np.isfinite(y), finite - np.log1p(finite), math.inf)
+    finite_y = np.where(np.isfinite(y), y, 0.0)
+    return np.where(np.isfinite(y), finite_y - np.log1p(finite_y), math.inf)
 
 
 @bound()
@@ -245,37 +258,43 @@ def active_multi_period(
         Whether to return a `Bound` with the total, the terms Δ_i N_i per arm, and the stages t_m.
     """
     check_choice("variant", variant, "clip", "sharp")
-    s = check_setting(gaps, rate, None, horizon)
-    if s.shape:
-        got = f"{short_repr(rate)} and {short_repr(horizon)}"
-        raise ValueError(f"rate and horizon must be single numbers, got {got}")
-    c = make_constraint(s.gaps, C, C_0, variant)
-    last = float(s.horizon)
+    setting = check_setting(gaps, rate, None, horizon)
+    if setting.shape:
+        values = f"{short_repr(rate)} and {short_repr(horizon)}"
+        raise ValueError(f"rate and horizon must be single numbers, got {values}")
+    constraint = make_constraint(setting.gaps, C, C_0, variant)
+    horizon_value = float(setting.horizon)
     t = (
-        _choose_stages(c, s.rate, last)
+        _choose_stages(constraint, setting.rate, horizon_value)
         if stages is None
         else np.unique(check_horizon(stages, "stages"))
     )
-    t = t[t <= last]
-    needs = compute_needs(c, t)
-    n_pulls = np.zeros(len(c.gaps))
-    needed = (needs > 0).any(axis=0)
-    if needed.any():
-        n_pulls[needed] = solve_periods(c.gaps[needed], needs[:, needed], count_looks(s.rate, t))
-    terms = expand_arms(c, c.gaps * n_pulls)
+    t = t[t <= horizon_value]
+    needs = compute_needs(constraint, t)
+    n_pulls = np.zeros(len(constraint.gaps))
+    is_needed = (needs > 0).any(axis=0)
+    if is_needed.any():
+        n_pulls[is_needed] = solve_periods(
+            constraint.gaps[is_needed], needs[:, is_needed], count_looks(setting.rate, t)
+        )
+    terms = expand_arms(constraint, constraint.gaps * n_pulls)
     return make_result(terms.sum(), terms, t, details)
 
 
-def _choose_stages(c: Constraint, rate: FloatArray | Schedule, horizon: float) -> FloatArray:
-    if horizon < FIRST_STAGE or not len(c.gaps):
+def _choose_stages(constraint: Constraint, rate: FloatArray | Schedule, horizon: float) -> FloatArray:
+    if horizon < FIRST_STAGE or not len(constraint.gaps):
         return np.array([horizon])
-    every = np.ones(len(c.gaps))
+    unit_weights = np.ones(len(constraint.gaps))
     if callable(rate):
-        alone = find_best_stages_scheduled(rate, c, every, np.asarray(horizon))
+        stages_by_arm = find_best_stages_scheduled(
+            rate, constraint, unit_weights, np.asarray(horizon)
+        )
     else:
-        alone = find_best_stages(c, rate * every, np.asarray([horizon]))
-    together = _find_best_active_stage(c, rate, horizon)
-    return np.unique(np.concatenate((make_log_stages(FIRST_STAGE, horizon, 40), alone, [together])))
+        stages_by_arm = find_best_stages(constraint, rate * unit_weights, np.asarray([horizon]))
+    joint_stage = _find_best_active_stage(constraint, rate, horizon)
+    return np.unique(
+        np.concatenate((make_log_stages(FIRST_STAGE, horizon, 40), stages_by_arm, [joint_stage]))
+    )
 
 
 class Allocation(NamedTuple):
@@ -311,46 +330,52 @@ def linear_program(gaps: ArrayLike, needs: ArrayLike, n_looks: ArrayLike) -> All
     if delta.ndim != 1:
         raise invalid("gaps", condition, gaps)
     condition = "numbers from 0 to 1e200, one per arm"
-    a = check_array("needs", needs, condition, lambda x: (x >= 0) & (x <= 1e200), min_size=0)
-    if a.shape[-1:] != delta.shape:
+    required_observations = check_array(
+        "needs", needs, condition, lambda x: (x >= 0) & (x <= 1e200), min_size=0
+    )
+    if required_observations.shape[-1:] != delta.shape:
         raise invalid("needs", condition, needs)
     budget = check_array("n_looks", n_looks, "≥ 0", lambda x: x >= 0, min_size=0)
-    check_shapes(needs=a[..., 0], n_looks=budget)
-    f = _allocate_looks(delta, a, budget)
-    n = a - f
-    value = (delta * n).sum(axis=-1)
-    return Allocation(to_scalar(value), n, f)
+    check_shapes(needs=required_observations[..., 0], n_looks=budget)
+    looks = _allocate_looks(delta, required_observations, budget)
+    pulls = required_observations - looks
+    value = (delta * pulls).sum(axis=-1)
+    return Allocation(to_scalar(value), pulls, looks)
 
 
 def _allocate_looks(gaps: FloatArray, needs: FloatArray, n_looks: FloatArray) -> FloatArray:
     """Return the number of looks at each arm; looks go to the arms with the largest gaps first."""
     order = np.argsort(-gaps, kind="stable")
     sorted_needs = needs[..., order]
-    before = np.cumsum(sorted_needs, axis=-1) - sorted_needs
-    f = np.empty(np.broadcast_shapes(needs.shape, (*n_looks.shape, 1)))
-    f[..., order] = np.clip(n_looks[..., np.newaxis] - before, 0, sorted_needs)
-    return f
+    needs_before = np.cumsum(sorted_needs, axis=-1) - sorted_needs
+    looks = np.empty(np.broadcast_shapes(needs.shape, (*n_looks.shape, 1)))
+    looks[..., order] = np.clip(n_looks[..., np.newaxis] - needs_before, 0, sorted_needs)
+    return looks
 
 
-def solve_pulls(c: Constraint, rate: FloatArray | Schedule, t: FloatArray) -> FloatArray:
+def solve_pulls(constraint: Constraint, rate: FloatArray | Schedule, t: FloatArray) -> FloatArray:
     """Return the pulls of the sub-optimal arms in the linear program at the stages t."""
     n_looks = count_looks(rate, t)
-    needs = np.broadcast_to(compute_needs(c, t), (*n_looks.shape, len(c.gaps)))
-    return needs - _allocate_looks(c.gaps, needs, n_looks)
+    needs = np.broadcast_to(compute_needs(constraint, t), (*n_looks.shape, len(constraint.gaps)))
+    return needs - _allocate_looks(constraint.gaps, needs, n_looks)
 
 
-def compute_printed_pulls(c: Constraint, needs: FloatArray, n_looks: FloatArray) -> FloatArray:
-    """Return the pulls according to the printed Lemma 3, which can be negative for arm k."""
-    if not len(c.gaps):
+def compute_printed_pulls(
+    constraint: Constraint, needs: FloatArray, n_looks: FloatArray
+) -> FloatArray:
+    """Return the pulls N_i of the printed Lemma 3; the number can be negative for arm k."""
+    if not len(constraint.gaps):
         return np.zeros((*n_looks.shape, 0))
-    order = np.argsort(c.gaps, kind="stable")
-    a = np.broadcast_to(needs, (*n_looks.shape, len(order)))[..., order]
-    tail = np.cumsum(a[..., ::-1], axis=-1)[..., ::-1] - a
-    total = n_looks[..., np.newaxis]
-    k = np.argmax(tail <= total, axis=-1)[..., np.newaxis]
+    order = np.argsort(constraint.gaps, kind="stable")
+    required = np.broadcast_to(needs, (*n_looks.shape, len(order)))[..., order]
+    later_needs = np.cumsum(required[..., ::-1], axis=-1)[..., ::-1] - required
+    budget = n_looks[..., np.newaxis]
+    k = np.argmax(later_needs <= budget, axis=-1)[..., np.newaxis]
     rank = np.arange(len(order))
-    pulls = np.zeros_like(a)
-    pulls[..., order] = np.where(rank < k, a, np.where(rank == k, a - total + tail, 0.0))
+    pulls = np.zeros_like(required)
+    pulls[..., order] = np.where(
+        rank < k, required, np.where(rank == k, required - budget + later_needs, 0.0)
+    )
     return pulls
 
 
@@ -365,18 +390,22 @@ def solve_periods(gaps: FloatArray, needs: FloatArray, n_looks: FloatArray) -> F
     n_periods, n_arms = needs.shape
     units = needs.max(axis=0)  # the variables are N_i / units_i and F_i / units_i
     scale = float((gaps * units).sum())
-    cover = bmat([[-kron(np.ones((n_periods, 1)), eye(n_arms)), -eye(n_periods * n_arms)]])
-    budget = kron(eye(n_periods), (units / units.sum())[np.newaxis])
-    budget = bmat([[np.zeros((n_periods, n_arms)), budget]])
-    rows = [cover, budget]
+    need_rows = bmat([[-kron(np.ones((n_periods, 1)), eye(n_arms)), -eye(n_periods * n_arms)]])
+    look_rows = kron(eye(n_periods), (units / units.sum())[np.newaxis])
+    look_rows = bmat([[np.zeros((n_periods, n_arms)), look_rows]])
+    rows = [need_rows, look_rows]
     limits = [-(needs / units).ravel(), n_looks / units.sum()]
     if n_periods > 1:
-        steps = kron(eye(n_periods - 1, n_periods) - eye(n_periods - 1, n_periods, 1), eye(n_arms))
-        rows.append(bmat([[np.zeros(((n_periods - 1) * n_arms, n_arms)), steps]]))
+        monotone_rows = kron(
+            eye(n_periods - 1, n_periods) - eye(n_periods - 1, n_periods, 1), eye(n_arms)
+        )
+        rows.append(bmat([[np.zeros(((n_periods - 1) * n_arms, n_arms)), monotone_rows]]))
         limits.append(np.zeros((n_periods - 1) * n_arms))
     cost = np.concatenate((gaps * units / scale, np.zeros(n_periods * n_arms)))
     solution = linprog(cost, bmat([[r] for r in rows]).tocsr(), np.concatenate(limits))
     if solution.status != 0:
-        raise RuntimeError(f"the linear program was not solved: {solution.message}")
+        raise RuntimeError(
+            f"the linear program was not solved: {solution.message}; pass fewer stages"
+        )
     pulls: FloatArray = units * np.maximum(solution.x[:n_arms], 0)
     return pulls

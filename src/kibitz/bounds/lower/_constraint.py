@@ -34,7 +34,7 @@ MAX_EXHAUSTIVE_STAGE = 20_000.0  # up to this horizon a search tries every stage
 
 
 class Constraint(NamedTuple):
-    """The coefficients of h_i(t). Arrays hold one number per sub-optimal arm."""
+    """The coefficients of h_i(t) (`observation_constraint`), one number per sub-optimal arm."""
 
     suboptimal: NDArray[np.bool_]  # whether each arm is sub-optimal, for all arms
     gaps: FloatArray
@@ -49,120 +49,143 @@ class Constraint(NamedTuple):
 def make_constraint(
     gaps: FloatArray, C: float, C_0: float, variant: str = "clip", x: ArrayLike | None = None
 ) -> Constraint:
-    """Return the coefficients of h_i(t) for a variant of `observation_constraint`."""
+    """Return the coefficients of h_i(t); `variant` is described in `observation_constraint`."""
     C, C_0 = check_scale("C", C), check_nonnegative("C_0", C_0)
     suboptimal = gaps > 0
-    positive = gaps[suboptimal]
-    raised = positive if x is None else _check_raise(x, gaps)[suboptimal]
-    u = (C_0 * float(gaps.sum()), C * float((1 / positive).sum()))
+    suboptimal_gaps = gaps[suboptimal]
+    heights = suboptimal_gaps if x is None else _check_raise(x, gaps)[suboptimal]
+    u = (C_0 * float(gaps.sum()), C * float((1 / suboptimal_gaps).sum()))
     v = (
-        np.full_like(raised, u[0])
+        np.full_like(heights, u[0])
         if variant == "printed"
-        else C_0 * sum_raised(raised, gaps, positive),
-        C * sum_inverse_raised(raised, gaps, positive),
+        else C_0 * sum_raised(heights, gaps, suboptimal_gaps),
+        C * sum_inverse_raised(heights, gaps, suboptimal_gaps),
     )
     if variant == "printed":
-        divisor = np.ones_like(positive)
+        divisor = np.ones_like(suboptimal_gaps)
     elif variant == "sharp":
-        divisor = positive
+        divisor = suboptimal_gaps
     else:
-        divisor = np.full_like(positive, positive.min(initial=math.inf))
+        divisor = np.full_like(suboptimal_gaps, suboptimal_gaps.min(initial=math.inf))
     return Constraint(
-        suboptimal, positive, raised, u, divisor, v, (raised + positive) ** 2 / 2, variant
+        suboptimal,
+        suboptimal_gaps,
+        heights,
+        u,
+        divisor,
+        v,
+        (heights + suboptimal_gaps) ** 2 / 2,
+        variant,
     )
 
 
 def _check_raise(x: ArrayLike, gaps: FloatArray) -> FloatArray:
     condition = "from 1e-50 to 1e50, one number or one per arm"
-    raised = check_array("x", x, condition, lambda x: (x >= MIN_VALUE) & (x <= MAX_VALUE))
-    if raised.shape not in ((), gaps.shape):
+    heights = check_array("x", x, condition, lambda x: (x >= MIN_VALUE) & (x <= MAX_VALUE))
+    if heights.shape not in ((), gaps.shape):
         raise invalid("x", condition, x)
-    return np.broadcast_to(raised, gaps.shape)
+    return np.broadcast_to(heights, gaps.shape)
 
 
-def sum_raised(x: FloatArray, gaps: FloatArray, own: FloatArray) -> FloatArray:
-    """Return Σ_{j≠i} (x + Δ_j), the sum of the gaps after arm i is raised; `own` is Δ_i."""
-    return (len(gaps) - 1) * x + (float(gaps.sum()) - own)
+def sum_raised(x: FloatArray, gaps: FloatArray, own_gaps: FloatArray) -> FloatArray:
+    """Return Σ_{j≠i} (x + Δ_j), the sum of the gaps after raising arm i to x above the best arm.
+
+    `own_gaps` holds Δ_i.
+    """
+    return (len(gaps) - 1) * x + (float(gaps.sum()) - own_gaps)
 
 
-def sum_inverse_raised(x: FloatArray, gaps: FloatArray, own: FloatArray) -> FloatArray:
+def sum_inverse_raised(x: FloatArray, gaps: FloatArray, own_gaps: FloatArray) -> FloatArray:
     """Return S_i = Σ_{j≠i} 1/(x + Δ_j), computed as the sum over all arms minus the term of arm i.
 
     No precision is lost, because the best arm's term 1/x stays in the sum and is larger than the term
-    that is subtracted. `own` is Δ_i.
+    that is subtracted. `own_gaps` holds Δ_i.
     """
-    total: FloatArray = (1 / (x[..., np.newaxis] + gaps)).sum(axis=-1) - 1 / (x + own)
+    total: FloatArray = (1 / (x[..., np.newaxis] + gaps)).sum(axis=-1) - 1 / (x + own_gaps)
     return total
 
 
-def _compute_missing_and_q(c: Constraint, t: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return 1 - P and log(1/Q_i) at the stages t, with arms on the last axis."""
+def _compute_p_and_q(constraint: Constraint, t: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return 1 - P and log(1/Q_i) at the stages t, with arms on the last axis.
+
+    `kibitz.bounds.lower` defines P and Q_i.
+    """
     log_t = np.log(t)
-    tiny = np.finfo(np.float64).tiny  # for C_0 = 0 and t = 1, where Q_i = 0
-    missing = (c.u[0] + c.u[1] * log_t) / (t * c.divisor)
-    log_inverse_q = log_t + np.log(c.x) - np.log(np.maximum(c.v[0] + c.v[1] * log_t, tiny))
-    return missing, log_inverse_q
+    smallest_float = np.finfo(np.float64).tiny  # for C_0 = 0 and t = 1, where Q_i = 0
+    one_minus_p = (constraint.u[0] + constraint.u[1] * log_t) / (t * constraint.divisor)
+    log_inverse_q = (
+        log_t
+        + np.log(constraint.x)
+        - np.log(np.maximum(constraint.v[0] + constraint.v[1] * log_t, smallest_float))
+    )
+    return one_minus_p, log_inverse_q
 
 
-def compute_h(c: Constraint, t: FloatArray) -> FloatArray:
-    """Return h_i(t). The last axis of `t` runs over the arms and can have length 1."""
-    missing, log_inverse_q = _compute_missing_and_q(c, t)
-    if c.variant == "printed":
-        literal: FloatArray = (1 - missing) * log_inverse_q - math.log(2)
-        return literal
-    if c.variant == "kl":
-        value = compute_kl(missing, log_inverse_q)
+def compute_h(constraint: Constraint, t: FloatArray) -> FloatArray:
+    """Return h_i(t) of `observation_constraint` for the sub-optimal arms, on the last axis.
+
+    The last axis of `t` runs over these arms or has length 1.
+    """
+    one_minus_p, log_inverse_q = _compute_p_and_q(constraint, t)
+    if constraint.variant == "printed":
+        printed_h: FloatArray = (1 - one_minus_p) * log_inverse_q - math.log(2)
+        return printed_h
+    if constraint.variant == "kl":
+        h = compute_kl(one_minus_p, log_inverse_q)
     else:
-        value = np.maximum(1 - missing, 0) * np.maximum(log_inverse_q, 0) - math.log(2)
-    return np.where(t >= FIRST_STAGE, np.maximum(value, 0), 0.0)
+        h = np.maximum(1 - one_minus_p, 0) * np.maximum(log_inverse_q, 0) - math.log(2)
+    return np.where(t >= FIRST_STAGE, np.maximum(h, 0), 0.0)
 
 
-def compute_kl(missing: FloatArray, log_inverse_q: FloatArray) -> FloatArray:
-    """Return kl(P, Q) where P > Q and 0 elsewhere, for P = 1 - missing and Q = exp(-log_inverse_q).
+def compute_kl(one_minus_p: FloatArray, log_inverse_q: FloatArray) -> FloatArray:
+    """Return kl(P, Q) where P > Q and 0 elsewhere.
+
+    P is 1 - one_minus_p and Q is exp(-log_inverse_q).
 
     The result is accurate for P near 1 and Q near 0.
     """
     q = np.exp(-np.maximum(log_inverse_q, 0))
-    useful = (log_inverse_q > 0) & (missing < 1 - q)
-    y = np.where(useful, missing, 0.0)
-    q = np.where(useful, q, 0.5)
+    is_useful = (log_inverse_q > 0) & (one_minus_p < 1 - q)
+    y = np.where(is_useful, one_minus_p, 0.0)
+    q = np.where(is_useful, q, 0.5)
     value = (1 - y) * (np.log1p(-y) + log_inverse_q) + y * (
         np.log(np.where(y > 0, y, 1.0)) - np.log1p(-q)
     )
-    return np.where(useful, np.maximum(value, 0), 0.0)
+    return np.where(is_useful, np.maximum(value, 0), 0.0)
 
 
-def compute_slope(c: Constraint, t: FloatArray) -> FloatArray:
+def compute_slope(constraint: Constraint, t: FloatArray) -> FloatArray:
     """Return the derivative h_i'(t) = P' log(1/Q) + P log(1/Q)'.
 
     The result is valid where h_i > 0, for the variants "clip" and "sharp".
     """
     log_t = np.log(t)
-    missing, log_inverse_q = _compute_missing_and_q(c, t)
-    growth = missing - c.u[1] / (t * c.divisor)
+    one_minus_p, log_inverse_q = _compute_p_and_q(constraint, t)
+    p_slope = one_minus_p - constraint.u[1] / (t * constraint.divisor)
     slope: FloatArray = (
-        growth * log_inverse_q + (1 - missing) * (1 - c.v[1] / (c.v[0] + c.v[1] * log_t))
+        p_slope * log_inverse_q
+        + (1 - one_minus_p) * (1 - constraint.v[1] / (constraint.v[0] + constraint.v[1] * log_t))
     ) / t
     return slope
 
 
-def compute_needs(c: Constraint, t: FloatArray) -> FloatArray:
-    """Return the required observations a_i(t), with arms on a new last axis."""
-    return compute_h(c, t[..., np.newaxis]) / c.information
+def compute_needs(constraint: Constraint, t: FloatArray) -> FloatArray:
+    """Return the required observations a_i(t) of the sub-optimal arms, on a new last axis."""
+    return compute_h(constraint, t[..., np.newaxis]) / constraint.information
 
 
-def expand_arms(c: Constraint, values: FloatArray) -> FloatArray:
+def expand_arms(constraint: Constraint, values: FloatArray) -> FloatArray:
     """Extend values of the sub-optimal arms to all arms, with 0 for optimal arms."""
-    full = np.zeros((*values.shape[:-1], len(c.suboptimal)))
-    full[..., c.suboptimal] = values
-    return full
+    all_values = np.zeros((*values.shape[:-1], len(constraint.suboptimal)))
+    all_values[..., constraint.suboptimal] = values
+    return all_values
 
 
-def _check_stage(stage: ArrayLike, least: str) -> FloatArray:
-    def holds(t: FloatArray) -> NDArray[np.bool_]:
-        return np.isfinite(t) & (t > 1 if least == "> 1" else t >= 1)
+def _check_stage(stage: ArrayLike, limit: str) -> FloatArray:
+    def is_valid(t: FloatArray) -> NDArray[np.bool_]:
+        return np.isfinite(t) & (t > 1 if limit == "> 1" else t >= 1)
 
-    return check_array("stage", stage, f"finite and {least}", holds, min_size=0)
+    return check_array("stage", stage, f"finite and {limit}", is_valid, min_size=0)
 
 
 @document_parameters
@@ -195,8 +218,8 @@ def observation_constraint(
     """
     check_choice("variant", variant, "clip", "sharp", "kl", "printed")
     t = _check_stage(stage, "≥ 1")
-    c = make_constraint(check_gaps(gaps), C, C_0, variant, x)
-    return expand_arms(c, compute_h(c, t[..., np.newaxis]))
+    constraint = make_constraint(check_gaps(gaps), C, C_0, variant, x)
+    return expand_arms(constraint, compute_h(constraint, t[..., np.newaxis]))
 
 
 @document_parameters
@@ -224,9 +247,12 @@ def eta(
     """
     check_choice("variant", variant, "clip", "sharp", "printed")
     t = _check_stage(stage, "> 1")[..., np.newaxis]
-    c = make_constraint(check_gaps(gaps), C, C_0, variant, x)
-    missing, log_inverse_q = _compute_missing_and_q(c, t)
-    return expand_arms(c, -missing * log_inverse_q - np.log1p(c.v[0] / (c.v[1] * np.log(t))))
+    constraint = make_constraint(check_gaps(gaps), C, C_0, variant, x)
+    one_minus_p, log_inverse_q = _compute_p_and_q(constraint, t)
+    return expand_arms(
+        constraint,
+        -one_minus_p * log_inverse_q - np.log1p(constraint.v[0] / (constraint.v[1] * np.log(t))),
+    )
 
 
 @document_parameters
@@ -250,21 +276,27 @@ def required_observations(
     """
     check_choice("variant", variant, "clip", "sharp", "kl", "printed")
     t = _check_stage(stage, "≥ 1")
-    c = make_constraint(check_gaps(gaps), C, C_0, variant, x)
-    return expand_arms(c, compute_needs(c, t))
+    constraint = make_constraint(check_gaps(gaps), C, C_0, variant, x)
+    return expand_arms(constraint, compute_needs(constraint, t))
 
 
-def iterate_settings(s: Setting) -> Iterator[tuple[tuple[int, ...], FloatArray | Schedule, float]]:
+def iterate_settings(
+    setting: Setting,
+) -> Iterator[tuple[tuple[int, ...], FloatArray | Schedule, float]]:
     """Yield the index of each element of the result, with its rate and horizon."""
-    horizon = np.broadcast_to(s.horizon, s.shape)
-    for index in np.ndindex(s.shape):
-        rate = s.rate if callable(s.rate) else np.asarray(np.broadcast_to(s.rate, s.shape)[index])
+    horizon = np.broadcast_to(setting.horizon, setting.shape)
+    for index in np.ndindex(setting.shape):
+        rate = (
+            setting.rate
+            if callable(setting.rate)
+            else np.asarray(np.broadcast_to(setting.rate, setting.shape)[index])
+        )
         yield index, rate, float(horizon[index])
 
 
 def solve_each(
-    s: Setting,
-    c: Constraint,
+    setting: Setting,
+    constraint: Constraint,
     solve: Callable[[FloatArray | Schedule, float], tuple[FloatArray, float]],
     details: bool,
 ) -> Result:
@@ -273,11 +305,11 @@ def solve_each(
     `solve` takes a single rate and horizon, and returns the terms of the sub-optimal arms and the
     stage.
     """
-    terms, stages = np.zeros((*s.shape, len(c.gaps))), np.zeros(s.shape)
-    for index, rate, horizon in iterate_settings(s):
+    terms, stages = np.zeros((*setting.shape, len(constraint.gaps))), np.zeros(setting.shape)
+    for index, rate, horizon in iterate_settings(setting):
         terms[index], stages[index] = solve(rate, horizon)
-    full = expand_arms(c, terms)
-    return make_result(full.sum(axis=-1), full, stages, details)
+    all_terms = expand_arms(constraint, terms)
+    return make_result(all_terms.sum(axis=-1), all_terms, stages, details)
 
 
 def count_looks(rate: FloatArray | Schedule, t: FloatArray) -> FloatArray:
@@ -297,29 +329,41 @@ def count_looks(rate: FloatArray | Schedule, t: FloatArray) -> FloatArray:
 
 
 def sum_regret(
-    c: Constraint, n_pulls: FloatArray, stages: FloatArray, shape: tuple[int, ...], details: bool
+    constraint: Constraint,
+    n_pulls: FloatArray,
+    stages: FloatArray,
+    shape: tuple[int, ...],
+    details: bool,
 ) -> Result:
-    """Return the result of a bound, given lower bounds on the pulls of the sub-optimal arms.
+    """Return the result of a bound from lower bounds `n_pulls` on the pulls of the sub-optimal arms.
 
     `stages` holds the stage at which the pulls of each arm are attained.
     """
-    terms = expand_arms(c, np.broadcast_to(c.gaps * n_pulls, (*shape, len(c.gaps))))
-    at = np.broadcast_to(np.where(n_pulls > 0, stages, 0.0), (*shape, len(c.gaps)))
-    return make_result(terms.sum(axis=-1), terms, expand_arms(c, at), details)
+    terms = expand_arms(
+        constraint, np.broadcast_to(constraint.gaps * n_pulls, (*shape, len(constraint.gaps)))
+    )
+    attained_stages = np.broadcast_to(
+        np.where(n_pulls > 0, stages, 0.0), (*shape, len(constraint.gaps))
+    )
+    return make_result(terms.sum(axis=-1), terms, expand_arms(constraint, attained_stages), details)
 
 
-def make_log_stages(first: float, last: float, n: int) -> FloatArray:
+def make_log_stages(first_stage: float, last_stage: float, n: int) -> FloatArray:
     """Return at most n whole stages from first to last, about evenly spaced in their logarithm."""
-    if last - first < n:
-        return np.arange(first, last + 1)
+    if last_stage - first_stage < n:
+        return np.arange(first_stage, last_stage + 1)
     # in a narrow range of large stages, rounding would make the logarithms equal
-    spaced = np.linspace(first, last, n) if last < 2 * first else np.geomspace(first, last, n)
-    stages: FloatArray = np.unique(np.clip(np.rint(spaced), first, last))
+    unrounded_stages = (
+        np.linspace(first_stage, last_stage, n)
+        if last_stage < 2 * first_stage
+        else np.geomspace(first_stage, last_stage, n)
+    )
+    stages: FloatArray = np.unique(np.clip(np.rint(unrounded_stages), first_stage, last_stage))
     return stages
 
 
-def find_best_stage(value: Callable[[FloatArray], FloatArray], horizon: float) -> float:
-    """Return the stage from 3 to the horizon at which `value` is largest.
+def find_best_stage(objective: Callable[[FloatArray], FloatArray], horizon: float) -> float:
+    """Return the stage from 3 to the horizon at which `objective` is largest.
 
     Up to a horizon of 20000 the search tries every stage. For longer horizons the search uses a
     logarithmic grid and refines it around the three highest peaks. Every stage gives a valid bound.
@@ -327,32 +371,37 @@ def find_best_stage(value: Callable[[FloatArray], FloatArray], horizon: float) -
     """
     if horizon <= MAX_EXHAUSTIVE_STAGE:
         stages = np.arange(FIRST_STAGE, horizon + 1)
-        return float(stages[np.argmax(value(stages))])
+        return float(stages[np.argmax(objective(stages))])
     grid = make_log_stages(FIRST_STAGE, horizon, 2000)
-    heights = np.concatenate(([-np.inf], value(grid), [-np.inf]))
+    heights = np.concatenate(([-np.inf], objective(grid), [-np.inf]))
     peaks = np.flatnonzero((heights[1:-1] >= heights[:-2]) & (heights[1:-1] >= heights[2:]))
-    highest = peaks[np.argsort(-heights[1:-1][peaks], kind="stable")][:3]
-    stages = np.array([_zoom(value, grid, int(peak)) for peak in highest])
-    return float(stages[np.argmax(value(stages))])
+    highest_peaks = peaks[np.argsort(-heights[1:-1][peaks], kind="stable")][:3]
+    stages = np.array([_zoom(objective, grid, int(peak)) for peak in highest_peaks])
+    return float(stages[np.argmax(objective(stages))])
 
 
-def _zoom(value: Callable[[FloatArray], FloatArray], grid: FloatArray, peak: int) -> float:
+def _zoom(objective: Callable[[FloatArray], FloatArray], grid: FloatArray, peak_index: int) -> float:
     """Return the best stage between the two grid stages next to a peak."""
     while True:
-        first, last = grid[max(peak - 1, 0)], grid[min(peak + 1, len(grid) - 1)]
-        grid = make_log_stages(first, last, 64)
-        peak = int(np.argmax(value(grid)))
-        if last - first < 64:
-            return float(grid[peak])
+        first_stage, last_stage = (
+            grid[max(peak_index - 1, 0)],
+            grid[min(peak_index + 1, len(grid) - 1)],
+        )
+        grid = make_log_stages(first_stage, last_stage, 64)
+        peak_index = int(np.argmax(objective(grid)))
+        if last_stage - first_stage < 64:
+            return float(grid[peak_index])
 
 
-def find_best_stages(c: Constraint, q: FloatArray, horizon: FloatArray) -> FloatArray:
+def find_best_stages(
+    constraint: Constraint, look_rates: FloatArray, horizon: FloatArray
+) -> FloatArray:
     r"""Return for each arm the stage from 3 to the horizon at which a_i(t) - q_i t is largest.
 
-    `q` holds the rates of looks q_i. The result is exact. Where h_i > 0 and t ≥ e², h_i is concave,
-    and bisection on the sign of the slope finds the maximum. To show that h_i is concave, let
-    r = 1 - P, L = log(1/Q), s = 1/(log t + v_0/v_1) ≤ 1/2 and b = u_1/(t Δ) ≤ r/2, where u, v and Δ
-    are the fields u, v and divisor of `Constraint`. Then
+    `look_rates` holds the rates of looks q_i. The result is exact. Where h_i > 0 and t ≥ e², h_i is
+    concave, and bisection on the sign of the slope finds the maximum. To show that h_i is concave,
+    let r = 1 - P, L = log(1/Q), s = 1/(log t + v_0/v_1) ≤ 1/2 and b = u_1/(t Δ) ≤ r/2, where u, v
+    and Δ are the fields u, v and divisor of `Constraint`. Then
 
     .. math:: t^2 h'' = (3b - 2r) L + 2 (r - b)(1 - s) - (1 - r)(1 - s - s^2) .
 
@@ -361,36 +410,44 @@ def find_best_stages(c: Constraint, q: FloatArray, horizon: FloatArray) -> Float
     all 0 ≤ r < 1 and 0 < s ≤ 1/2 (a test checks this on a grid). The five stages from 3 to e² are
     tried one by one.
     """
-    last = np.broadcast_to(horizon, np.broadcast_shapes(q.shape, horizon.shape)).copy()
-    low = np.minimum(last, CONCAVE_FROM)
-    high = last.copy()
+    horizons = np.broadcast_to(horizon, np.broadcast_shapes(look_rates.shape, horizon.shape)).copy()
+    low = np.minimum(horizons, CONCAVE_FROM)
+    high = horizons.copy()
     while (high - low > 1).any():
         middle = np.floor((low + high) / 2)
-        rising = (compute_h(c, middle) == 0) | (compute_slope(c, middle) > q * c.information)
-        low = np.where(rising, middle, low)
-        high = np.where(rising, high, middle)
-    early = [np.minimum(last, t) for t in np.arange(FIRST_STAGE, CONCAVE_FROM)]
-    candidates = np.stack([*early, low, high])
-    best = np.argmax(compute_h(c, candidates) / c.information - q * candidates, axis=0)
-    stages: FloatArray = np.take_along_axis(candidates, best[np.newaxis], axis=0)[0]
+        is_rising = (compute_h(constraint, middle) == 0) | (
+            compute_slope(constraint, middle) > look_rates * constraint.information
+        )
+        low = np.where(is_rising, middle, low)
+        high = np.where(is_rising, high, middle)
+    early_stages = [np.minimum(horizons, t) for t in np.arange(FIRST_STAGE, CONCAVE_FROM)]
+    candidates = np.stack([*early_stages, low, high])
+    best_index = np.argmax(
+        compute_h(constraint, candidates) / constraint.information - look_rates * candidates, axis=0
+    )
+    stages: FloatArray = np.take_along_axis(candidates, best_index[np.newaxis], axis=0)[0]
     return stages
 
 
 def find_best_stages_scheduled(
-    rate: Schedule, c: Constraint, weight: FloatArray, horizon: FloatArray
+    rate: Schedule, constraint: Constraint, arm_weights: FloatArray, horizon: FloatArray
 ) -> FloatArray:
     """Return for each arm the stage at which a_i(t) minus the expected looks is largest.
 
     This function is `find_best_stages` for a schedule; it uses the search of `find_best_stage`.
     """
-    t = np.empty((*horizon.shape, len(weight)))
-    for index in np.ndindex(t.shape):
+    best_stages = np.empty((*horizon.shape, len(arm_weights)))
+    for index in np.ndindex(best_stages.shape):
         arm = index[-1]
-        last = max(float(horizon[index[:-1]]), FIRST_STAGE)
+        horizon_value = max(float(horizon[index[:-1]]), FIRST_STAGE)
 
-        def pulls(stage: FloatArray, arm: int = arm) -> FloatArray:
-            n: FloatArray = compute_needs(c, stage)[:, arm] - weight[arm] * count_looks(rate, stage)
+        def count_pulls(stage: FloatArray, arm: int = arm) -> FloatArray:
+            n: FloatArray = compute_needs(constraint, stage)[:, arm] - arm_weights[arm] * count_looks(
+                rate, stage
+            )
             return n
 
-        t[index] = min(find_best_stage(pulls, last), float(horizon[index[:-1]]))
-    return t
+        best_stages[index] = min(
+            find_best_stage(count_pulls, horizon_value), float(horizon[index[:-1]])
+        )
+    return best_stages

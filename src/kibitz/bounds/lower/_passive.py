@@ -63,11 +63,14 @@ def passive_fixed_stage(
     The bound is 0 for large T. Forms: "proved" and "printed" (with the printed h_i).
     """
     check_choice("form", form, "proved", "printed")
-    s = check_setting(gaps, rate, weights, horizon)
-    c = make_constraint(s.gaps, C, C_0, "printed" if form == "printed" else "clip")
-    n_looks = count_looks(s.rate, s.horizon)[..., np.newaxis] * s.weights[c.suboptimal]
-    n_pulls = np.maximum(compute_needs(c, s.horizon) - n_looks, 0)
-    return sum_regret(c, n_pulls, s.horizon[..., np.newaxis], s.shape, details)
+    setting = check_setting(gaps, rate, weights, horizon)
+    constraint = make_constraint(setting.gaps, C, C_0, "printed" if form == "printed" else "clip")
+    n_looks = (
+        count_looks(setting.rate, setting.horizon)[..., np.newaxis]
+        * setting.weights[constraint.suboptimal]
+    )
+    n_pulls = np.maximum(compute_needs(constraint, setting.horizon) - n_looks, 0)
+    return sum_regret(constraint, n_pulls, setting.horizon[..., np.newaxis], setting.shape, details)
 
 
 @bound("passive")
@@ -105,16 +108,18 @@ def passive_theorem(
     """
     check_choice("form", form, "proved", "printed", "leading")
     check_choice("text", text, "main", "appendix")
-    s = check_setting(gaps, rate, weights, horizon, steady=True)
-    c = make_constraint(s.gaps, C, C_0, "printed" if form == "printed" else "clip")
-    q = check_rate(rate)[..., np.newaxis] * s.weights[c.suboptimal]
+    setting = check_setting(gaps, rate, weights, horizon, reject_schedule=True)
+    constraint = make_constraint(setting.gaps, C, C_0, "printed" if form == "printed" else "clip")
+    look_rates = check_rate(rate)[..., np.newaxis] * setting.weights[constraint.suboptimal]
     factor = 2.0 if text == "main" else 4.0
-    return evaluate_single_stage(c, q, s.horizon[..., np.newaxis], factor, form, s.shape, details)
+    return evaluate_single_stage(
+        constraint, look_rates, setting.horizon[..., np.newaxis], factor, form, setting.shape, details
+    )
 
 
 def evaluate_single_stage(
-    c: Constraint,
-    q: FloatArray,
+    constraint: Constraint,
+    look_rates: FloatArray,
     horizon: FloatArray,
     factor: float,
     form: str,
@@ -123,19 +128,25 @@ def evaluate_single_stage(
 ) -> Result:
     """Return the bound that uses the constraint of arm i at stage min(T, 1/(factor q_i Δ_i²)).
 
-    `q` holds q_i = ε p_i, the rate of looks at arm i.
+    `look_rates` holds q_i = ε p_i, the rate of looks at arm i.
     """
-    turn = 1 / np.maximum(factor * q * c.gaps**2, 1e-300)  # beyond every horizon if q = 0
+    turning_stage = 1 / np.maximum(
+        factor * look_rates * constraint.gaps**2, 1e-300
+    )  # beyond every horizon if q = 0
     if form == "proved":
-        t = np.minimum(horizon, np.maximum(np.ceil(turn), FIRST_STAGE))
-        n_pulls = np.maximum(compute_h(c, t) / c.information - q * t, 0)
+        t = np.minimum(horizon, np.maximum(np.ceil(turning_stage), FIRST_STAGE))
+        n_pulls = np.maximum(compute_h(constraint, t) / constraint.information - look_rates * t, 0)
     elif form == "printed":
-        t = np.minimum(horizon, np.where(turn > 1, turn, 2.0))
-        n_pulls = np.where(turn > 1, compute_h(c, t) / c.information - q * t, 0.0)
+        t = np.minimum(horizon, np.where(turning_stage > 1, turning_stage, 2.0))
+        n_pulls = np.where(
+            turning_stage > 1, compute_h(constraint, t) / constraint.information - look_rates * t, 0.0
+        )
     else:
-        t = np.minimum(horizon, turn)
-        n_pulls = np.log(np.maximum(t * c.x / (2 * c.v[1]), 1)) / c.information
-    return sum_regret(c, n_pulls, t, shape, details)
+        t = np.minimum(horizon, turning_stage)
+        n_pulls = (
+            np.log(np.maximum(t * constraint.x / (2 * constraint.v[1]), 1)) / constraint.information
+        )
+    return sum_regret(constraint, n_pulls, t, shape, details)
 
 
 @bound("passive")
@@ -159,22 +170,28 @@ def passive_maximum(
     grid of stages; the bound is then valid, and rarely smaller than with the exact maximum.
     """
     check_choice("variant", variant, "clip", "sharp")
-    s = check_setting(gaps, rate, weights, horizon)
-    c = make_constraint(s.gaps, C, C_0, variant)
-    return evaluate_best_stages(s, c, s.weights[c.suboptimal], details)
+    setting = check_setting(gaps, rate, weights, horizon)
+    constraint = make_constraint(setting.gaps, C, C_0, variant)
+    return evaluate_best_stages(setting, constraint, setting.weights[constraint.suboptimal], details)
 
 
-def evaluate_best_stages(s: Setting, c: Constraint, weight: FloatArray, details: bool) -> Result:
-    """Return the bound of `passive_maximum`; `weight` holds the weights of the sub-optimal arms."""
-    if callable(s.rate):
-        t = find_best_stages_scheduled(s.rate, c, weight, s.horizon)
-        n_looks = count_looks(s.rate, t) * weight
+def evaluate_best_stages(
+    setting: Setting, constraint: Constraint, arm_weights: FloatArray, details: bool
+) -> Result:
+    """Return the bound of `passive_maximum`; `arm_weights` are those of the sub-optimal arms."""
+    if callable(setting.rate):
+        t = find_best_stages_scheduled(setting.rate, constraint, arm_weights, setting.horizon)
+        n_looks = count_looks(setting.rate, t) * arm_weights
     else:
-        q = s.rate[..., np.newaxis] * weight
-        t = find_best_stages(c, q, s.horizon[..., np.newaxis])
-        n_looks = q * t
+        look_rates = setting.rate[..., np.newaxis] * arm_weights
+        t = find_best_stages(constraint, look_rates, setting.horizon[..., np.newaxis])
+        n_looks = look_rates * t
     return sum_regret(
-        c, np.maximum(compute_h(c, t) / c.information - n_looks, 0), t, s.shape, details
+        constraint,
+        np.maximum(compute_h(constraint, t) / constraint.information - n_looks, 0),
+        t,
+        setting.shape,
+        details,
     )
 
 
@@ -186,12 +203,12 @@ def reference_curve(gaps: ArrayLike, rate: ArrayLike, horizon: ArrayLike) -> flo
 
     The curve shows how the regret should depend on ε and T. The curve is not a bound (errata D45).
     """
-    positive, eps = check_gaps(gaps), check_rate(rate)
-    last = check_horizon(horizon, rate=eps)
-    positive = positive[positive > 0]
-    late = 1 / np.maximum(eps[..., np.newaxis] * positive**2, 1e-300)
-    reach = np.minimum(last[..., np.newaxis], late)
-    total = (np.log(np.maximum(reach, 1)) / positive).sum(axis=-1)
+    suboptimal_gaps, eps = check_gaps(gaps), check_rate(rate)
+    horizons = check_horizon(horizon, rate=eps)
+    suboptimal_gaps = suboptimal_gaps[suboptimal_gaps > 0]
+    turning_stages = 1 / np.maximum(eps[..., np.newaxis] * suboptimal_gaps**2, 1e-300)
+    reached_stages = np.minimum(horizons[..., np.newaxis], turning_stages)
+    total = (np.log(np.maximum(reached_stages, 1)) / suboptimal_gaps).sum(axis=-1)
     return to_scalar(total)
 
 
@@ -230,25 +247,25 @@ def passive_sharp(
     best_mean
         The largest mean μ* in [0, 1], required for Bernoulli rewards. The mean of arm i is μ* - Δ_i.
     """
-    s = check_setting(gaps, rate, weights, horizon)
-    d = make_fixed_point(s.gaps, rewards, sd, best_mean, C, C_0)
-    weight = s.weights[s.gaps > 0]
-    n_pulls = np.zeros((*s.shape, len(d.own)))
+    setting = check_setting(gaps, rate, weights, horizon)
+    equation = make_fixed_point(setting.gaps, rewards, sd, best_mean, C, C_0)
+    arm_weights = setting.weights[setting.gaps > 0]
+    n_pulls = np.zeros((*setting.shape, len(equation.own_gaps)))
     stages = np.zeros_like(n_pulls)
-    for index, rate_at, last in iterate_settings(s):
-        if last >= FIRST_STAGE and (d.max_x > 0).all():
-            t, x = _find_best_point(d, rate_at, weight, last)
-            n_looks = count_looks(rate_at, t) * weight
-            stages[index], n_pulls[index] = t, _find_root(d, t, x, n_looks, 60)
-    c = make_constraint(s.gaps, C, C_0)
-    return sum_regret(c, n_pulls, stages, s.shape, details)
+    for index, rate_value, horizon_value in iterate_settings(setting):
+        if horizon_value >= FIRST_STAGE and (equation.max_x > 0).all():
+            t, x = _find_best_point(equation, rate_value, arm_weights, horizon_value)
+            n_looks = count_looks(rate_value, t) * arm_weights
+            stages[index], n_pulls[index] = t, _find_root(equation, t, x, n_looks, 60)
+    constraint = make_constraint(setting.gaps, C, C_0)
+    return sum_regret(constraint, n_pulls, stages, setting.shape, details)
 
 
 class FixedPoint(NamedTuple):
     """The coefficients of the fixed-point equation of `passive_sharp`."""
 
     gaps: FloatArray  # the gaps of all arms
-    own: FloatArray  # the gaps Δ_i of the sub-optimal arms
+    own_gaps: FloatArray  # the gaps Δ_i of the sub-optimal arms
     C: float
     C_0: float
     sd: float  # the standard deviation of Gaussian rewards
@@ -262,84 +279,107 @@ def make_fixed_point(
     """Check the arguments and return them as the coefficients of the fixed-point equation for n."""
     check_choice("rewards", rewards, "gaussian", "bernoulli")
     sd, C, C_0 = check_scale("sd", sd), check_scale("C", C), check_nonnegative("C_0", C_0)
-    own = gaps[gaps > 0]
+    own_gaps = gaps[gaps > 0]
     if rewards == "gaussian":
-        return FixedPoint(gaps, own, C, C_0, sd, None, 30 * own)
+        return FixedPoint(gaps, own_gaps, C, C_0, sd, None, 30 * own_gaps)
     condition = "at most 1 and at least the largest gap for Bernoulli rewards"
     best_mean = number(best_mean, "best_mean", condition)
     if not gaps.max() <= best_mean * (1 + 1e-12) <= 1 + 1e-12:
         raise invalid("best_mean", condition, best_mean)
-    room = (1 - best_mean) * (1 - 1e-9)
-    return FixedPoint(gaps, own, C, C_0, sd, best_mean, np.minimum(30 * own, room))
+    max_raise = (1 - best_mean) * (1 - 1e-9)
+    return FixedPoint(gaps, own_gaps, C, C_0, sd, best_mean, np.minimum(30 * own_gaps, max_raise))
 
 
-def compute_information(d: FixedPoint, x: FloatArray) -> FloatArray:
+def compute_information(equation: FixedPoint, x: FloatArray) -> FloatArray:
     """Return I(x), the divergence of one observation of arm i.
 
     The divergence is between the reward distributions of arm i before and after its mean is raised to
     x above the best mean.
     """
-    step = x + d.own
-    if d.best_mean is None:
-        return (step / d.sd) ** 2 / 2
-    mean = np.maximum(d.best_mean - d.own, 0)
-    safe = np.where(mean > 0, mean, 1.0)
-    own, other = mean * np.log1p(step / safe), (1 - mean) * np.log1p(-step / (1 - mean))
-    return np.asarray(np.maximum(-own - other, 0))
+    raise_height = x + equation.own_gaps
+    if equation.best_mean is None:
+        return (raise_height / equation.sd) ** 2 / 2
+    mean = np.maximum(equation.best_mean - equation.own_gaps, 0)
+    safe_mean = np.where(mean > 0, mean, 1.0)
+    success_term, failure_term = (
+        mean * np.log1p(raise_height / safe_mean),
+        (1 - mean) * np.log1p(-raise_height / (1 - mean)),
+    )
+    return np.asarray(np.maximum(-success_term - failure_term, 0))
 
 
-def compute_log_inverse_q(d: FixedPoint, t: FloatArray, x: FloatArray) -> FloatArray:
-    """Return log(1/Q_i(t; x)); `kibitz.bounds.lower` defines Q_i."""
-    total, inverse = sum_raised(x, d.gaps, d.own), sum_inverse_raised(x, d.gaps, d.own)
+def compute_log_inverse_q(equation: FixedPoint, t: FloatArray, x: FloatArray) -> FloatArray:
+    """Return log(1/Q_i) at stage t for the raise x; `kibitz.bounds.lower` defines Q_i and x."""
+    total, inverse_total = (
+        sum_raised(x, equation.gaps, equation.own_gaps),
+        sum_inverse_raised(x, equation.gaps, equation.own_gaps),
+    )
     log_t = np.log(t)
-    value: FloatArray = log_t + np.log(x) - np.log(d.C_0 * total + d.C * inverse * log_t)
+    value: FloatArray = (
+        log_t + np.log(x) - np.log(equation.C_0 * total + equation.C * inverse_total * log_t)
+    )
     return value
 
 
 def _find_root(
-    d: FixedPoint, t: FloatArray, x: FloatArray, n_looks: FloatArray, n_steps: int
+    equation: FixedPoint, t: FloatArray, x: FloatArray, n_looks: FloatArray, n_steps: int
 ) -> FloatArray:
-    """Return a lower bound on the root n*(t, x), by bisection; 0 where there is no root."""
-    log_inverse_q = compute_log_inverse_q(d, t, x)
-    information = compute_information(d, x)
+    """Return a lower bound on the root n*(t, x) of `passive_sharp`; 0 where there is no root.
+
+    Bisection with `n_steps` steps finds the root.
+    """
+    log_inverse_q = compute_log_inverse_q(equation, t, x)
+    information = compute_information(equation, x)
     excess = log_inverse_q - n_looks * information
-    useful = (excess > 0) & (information > 0)
+    has_root = (excess > 0) & (information > 0)
     low = np.zeros(np.broadcast_shapes(excess.shape, t.shape))
-    room = t * -np.expm1(-np.maximum(log_inverse_q, 0))
-    high = np.where(useful, np.minimum(room, excess / np.where(useful, information, 1.0)), 0.0)
+    max_root = t * -np.expm1(-np.maximum(log_inverse_q, 0))
+    high = np.where(
+        has_root, np.minimum(max_root, excess / np.where(has_root, information, 1.0)), 0.0
+    )
     for _ in range(n_steps):
         middle = (low + high) / 2
-        holds = (middle + n_looks) * information <= compute_kl(middle / t, log_inverse_q)
-        low = np.where(holds, middle, low)
-        high = np.where(holds, high, middle)
-    return np.where(useful, low, 0.0)
+        is_below_root = (middle + n_looks) * information <= compute_kl(middle / t, log_inverse_q)
+        low = np.where(is_below_root, middle, low)
+        high = np.where(is_below_root, high, middle)
+    return np.where(has_root, low, 0.0)
 
 
-def _rate_point(d: FixedPoint, t: FloatArray, x: FloatArray, n_looks: FloatArray) -> FloatArray:
+def _score_point(
+    equation: FixedPoint, t: FloatArray, x: FloatArray, n_looks: FloatArray
+) -> FloatArray:
     """Return a rough value of n*(t, x) where it is positive.
 
     Where n*(t, x) is 0, return log(1/Q) - F I(x) ≤ 0, which leads the search to positive values.
     """
-    lacking = compute_log_inverse_q(d, t, x) - n_looks * compute_information(d, x)
-    return np.where(lacking > 0, _find_root(d, t, x, n_looks, 24), np.minimum(lacking, 0))
+    missing_divergence = compute_log_inverse_q(equation, t, x) - n_looks * compute_information(
+        equation, x
+    )
+    return np.where(
+        missing_divergence > 0,
+        _find_root(equation, t, x, n_looks, 24),
+        np.minimum(missing_divergence, 0),
+    )
 
 
 def _find_best_point(
-    d: FixedPoint, rate: FloatArray | Schedule, weight: FloatArray, horizon: float
+    equation: FixedPoint, rate: FloatArray | Schedule, arm_weights: FloatArray, horizon: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Return for each arm the stage t ≤ T and the x with the largest n*(t, x)."""
-    t_span = np.array([np.full_like(d.own, FIRST_STAGE), np.full_like(d.own, horizon)])
-    x_span = np.array([np.minimum(d.own / 1000, d.max_x / 10), d.max_x])
-    arm, neighbours = np.arange(len(d.own)), np.array([-1, 0, 1])[:, np.newaxis]
+    """Return for each arm the stage t ≤ T and the raise x with the largest root n*(t, x)."""
+    t_span = np.array(
+        [np.full_like(equation.own_gaps, FIRST_STAGE), np.full_like(equation.own_gaps, horizon)]
+    )
+    x_span = np.array([np.minimum(equation.own_gaps / 1000, equation.max_x / 10), equation.max_x])
+    arms, neighbour_offsets = np.arange(len(equation.own_gaps)), np.array([-1, 0, 1])[:, np.newaxis]
     for size in (33, *[9] * 9):
         t = np.rint(np.geomspace(t_span[0], t_span[-1], size))
         x = np.geomspace(x_span[0], x_span[-1], size)
-        n_looks = count_looks(rate, t)[:, np.newaxis] * weight
-        heights = _rate_point(d, t[:, np.newaxis], x[np.newaxis], n_looks)
-        row, column = np.divmod(np.argmax(heights.reshape(size * size, -1), axis=0), size)
-        t_span = t[np.clip(row + neighbours, 0, size - 1), arm]
-        x_span = x[np.clip(column + neighbours, 0, size - 1), arm]
-    return t[row, arm], x[column, arm]
+        n_looks = count_looks(rate, t)[:, np.newaxis] * arm_weights
+        scores = _score_point(equation, t[:, np.newaxis], x[np.newaxis], n_looks)
+        row, column = np.divmod(np.argmax(scores.reshape(size * size, -1), axis=0), size)
+        t_span = t[np.clip(row + neighbour_offsets, 0, size - 1), arms]
+        x_span = x[np.clip(column + neighbour_offsets, 0, size - 1), arms]
+    return t[row, arms], x[column, arms]
 
 
 def find_vacuous_rate(
@@ -351,14 +391,16 @@ def find_vacuous_rate(
     is infinite if an arm with weight 0 needs observations. The result has the shape of `stage`.
     """
     delta = check_gaps(gaps)
-    weight = check_weights(weights, delta)[delta > 0]
-    d = make_fixed_point(delta, "gaussian", 1.0, None, C, C_0)
+    arm_weights = check_weights(weights, delta)[delta > 0]
+    equation = make_fixed_point(delta, "gaussian", 1.0, None, C, C_0)
     rates = np.zeros(stage.shape)
     t = stage[..., np.newaxis]
-    for x in np.geomspace(d.own / 20, d.own * 20, 60):
-        needs = np.maximum(compute_log_inverse_q(d, t, x), 0) / compute_information(d, x)
-        looks = np.broadcast_to(weight * t, needs.shape)
-        none = np.where(needs > 0, np.inf, 0.0)
-        ratio = np.divide(needs, looks, out=none, where=looks > 0)
+    for x in np.geomspace(equation.own_gaps / 20, equation.own_gaps * 20, 60):
+        required = np.maximum(compute_log_inverse_q(equation, t, x), 0) / compute_information(
+            equation, x
+        )
+        looks = np.broadcast_to(arm_weights * t, required.shape)
+        ratio_without_looks = np.where(required > 0, np.inf, 0.0)
+        ratio = np.divide(required, looks, out=ratio_without_looks, where=looks > 0)
         rates = np.maximum(rates, ratio.max(axis=-1, initial=0.0))
     return np.where(stage >= FIRST_STAGE, rates, 0.0)

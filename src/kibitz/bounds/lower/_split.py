@@ -52,66 +52,86 @@ def active_theorem(
     not a bound.
     """
     check_choice("form", form, "proved", "printed", "leading")
-    s = check_setting(gaps, rate, None, horizon, steady=True)
-    c = make_constraint(s.gaps, C, C_0, "printed" if form == "printed" else "clip")
-    order = np.argsort(c.gaps, kind="stable")
-    later = _sum_tails(1 / (2 * c.gaps[order] ** 2))
-    split = {"proved": _split_proved, "printed": _split_printed, "leading": _split_leading}[form]
+    setting = check_setting(gaps, rate, None, horizon, reject_schedule=True)
+    constraint = make_constraint(setting.gaps, C, C_0, "printed" if form == "printed" else "clip")
+    order = np.argsort(constraint.gaps, kind="stable")
+    tail_sums = _sum_tails(1 / (2 * constraint.gaps[order] ** 2))
+    choose_terms = {"proved": _split_proved, "printed": _split_printed, "leading": _split_leading}[
+        form
+    ]
 
-    def solve(eps: FloatArray | Schedule, last: float) -> tuple[FloatArray, float]:
-        t = later / np.maximum(count_looks(eps, np.asarray(1.0)), 1e-280)
-        return split(c, order, t, eps, last)
+    def solve(eps: FloatArray | Schedule, horizon_value: float) -> tuple[FloatArray, float]:
+        t = tail_sums / np.maximum(count_looks(eps, np.asarray(1.0)), 1e-280)
+        return choose_terms(constraint, order, t, eps, horizon_value)
 
-    return solve_each(s, c, solve, details)
+    return solve_each(setting, constraint, solve, details)
 
 
 def _sum_tails(values: FloatArray) -> FloatArray:
     """Return Σ_{j>k} values[j] for each k except the last, with arms in order of gap."""
-    sums: FloatArray = np.cumsum(values[..., ::-1], axis=-1)[..., ::-1][..., 1:]
-    return sums
+    tail_sums: FloatArray = np.cumsum(values[..., ::-1], axis=-1)[..., ::-1][..., 1:]
+    return tail_sums
 
 
 def _choose_split(
-    order: NDArray[np.intp], values: FloatArray, allowed: NDArray[np.bool_], t: FloatArray
+    order: NDArray[np.intp], values: FloatArray, is_allowed: NDArray[np.bool_], t: FloatArray
 ) -> tuple[FloatArray, float]:
-    """Return the terms and the stage of the allowed k with the largest Σ_{i≤k} values[k, i]."""
+    """Return the terms and the stage of the allowed k with the largest Σ_{i≤k} values[k, i].
+
+    `order` lists the arms by gap, and `t` holds the stage of each k.
+    """
     terms = np.zeros(len(order))
-    if not allowed.any():
+    if not is_allowed.any():
         return terms, 0.0
-    first = np.tri(len(allowed), len(order), dtype=bool)
-    totals = np.where(allowed, np.where(first, values, 0.0).sum(axis=-1), -np.inf)
+    is_up_to_k = np.tri(len(is_allowed), len(order), dtype=bool)
+    totals = np.where(is_allowed, np.where(is_up_to_k, values, 0.0).sum(axis=-1), -np.inf)
     k = int(np.argmax(totals))
-    terms[order] = np.where(first[k], values[k], 0.0)
+    terms[order] = np.where(is_up_to_k[k], values[k], 0.0)
     return terms, float(t[k]) if totals[k] > 0 else 0.0
 
 
 def _split_proved(
-    c: Constraint, order: NDArray[np.intp], t: FloatArray, rate: FloatArray | Schedule, horizon: float
+    constraint: Constraint,
+    order: NDArray[np.intp],
+    t: FloatArray,
+    rate: FloatArray | Schedule,
+    horizon: float,
 ) -> tuple[FloatArray, float]:
     stage = np.maximum(np.floor(np.minimum(t, horizon)), 1.0)
-    needs = compute_needs(c, stage)[:, order]
-    uncovered = np.diagonal(_sum_tails(needs)) >= count_looks(rate, stage)
-    return _choose_split(order, c.gaps[order] * needs, (t <= horizon) & uncovered, stage)
+    needs = compute_needs(constraint, stage)[:, order]
+    is_uncovered = np.diagonal(_sum_tails(needs)) >= count_looks(rate, stage)
+    return _choose_split(order, constraint.gaps[order] * needs, (t <= horizon) & is_uncovered, stage)
 
 
 def _split_printed(
-    c: Constraint, order: NDArray[np.intp], t: FloatArray, rate: FloatArray | Schedule, horizon: float
+    constraint: Constraint,
+    order: NDArray[np.intp],
+    t: FloatArray,
+    rate: FloatArray | Schedule,
+    horizon: float,
 ) -> tuple[FloatArray, float]:
-    after = np.geomspace(horizon + 1, 1e18, 500)
-    covered = (
-        _sum_tails(compute_needs(c, after)[:, order]) <= count_looks(rate, after)[:, np.newaxis]
+    later_stages = np.geomspace(horizon + 1, 1e18, 500)
+    is_covered = (
+        _sum_tails(compute_needs(constraint, later_stages)[:, order])
+        <= count_looks(rate, later_stages)[:, np.newaxis]
     ).all(axis=0)
     stage = np.clip(t, 1 + 1e-9, 1e280)
-    values = compute_h(c, stage[:, np.newaxis])[:, order] / c.gaps[order]
-    return _choose_split(order, values, covered & (t > 1), stage)
+    values = compute_h(constraint, stage[:, np.newaxis])[:, order] / constraint.gaps[order]
+    return _choose_split(order, values, is_covered & (t > 1), stage)
 
 
 def _split_leading(
-    c: Constraint, order: NDArray[np.intp], t: FloatArray, rate: FloatArray | Schedule, horizon: float
+    constraint: Constraint,
+    order: NDArray[np.intp],
+    t: FloatArray,
+    rate: FloatArray | Schedule,
+    horizon: float,
 ) -> tuple[FloatArray, float]:
     stage = np.minimum(t, horizon)
-    leading = np.log(np.maximum(stage[:, np.newaxis] * c.x / (2 * c.v[1]), 1)) / (2 * c.gaps)
-    return _choose_split(order, leading[:, order], t > 0, stage)
+    leading_terms = np.log(
+        np.maximum(stage[:, np.newaxis] * constraint.x / (2 * constraint.v[1]), 1)
+    ) / (2 * constraint.gaps)
+    return _choose_split(order, leading_terms[:, order], t > 0, stage)
 
 
 @bound()
@@ -131,22 +151,22 @@ def active_chain(
 
     The bound lies between `active_theorem` and `active_maximum`.
     """
-    s = check_setting(gaps, rate, None, horizon)
-    c = make_constraint(s.gaps, C, C_0)
-    order = np.argsort(c.gaps, kind="stable")
+    setting = check_setting(gaps, rate, None, horizon)
+    constraint = make_constraint(setting.gaps, C, C_0)
+    order = np.argsort(constraint.gaps, kind="stable")
 
-    def solve(eps: FloatArray | Schedule, last: float) -> tuple[FloatArray, float]:
-        if last < FIRST_STAGE or len(order) < 2:
+    def solve(eps: FloatArray | Schedule, horizon_value: float) -> tuple[FloatArray, float]:
+        if horizon_value < FIRST_STAGE or len(order) < 2:
             return np.zeros(len(order)), 0.0
-        t = _find_last_uncovered(c, order, eps, last)
-        values = c.gaps[order] * compute_needs(c, np.maximum(t, 1.0))[:, order]
+        t = _find_last_uncovered(constraint, order, eps, horizon_value)
+        values = constraint.gaps[order] * compute_needs(constraint, np.maximum(t, 1.0))[:, order]
         return _choose_split(order, values, t > 0, t)
 
-    return solve_each(s, c, solve, details)
+    return solve_each(setting, constraint, solve, details)
 
 
 def _find_last_uncovered(
-    c: Constraint, order: NDArray[np.intp], rate: FloatArray | Schedule, horizon: float
+    constraint: Constraint, order: NDArray[np.intp], rate: FloatArray | Schedule, horizon: float
 ) -> FloatArray:
     """Return the stage s_k of `active_chain` for each k, or 0 if there is no such stage.
 
@@ -155,16 +175,22 @@ def _find_last_uncovered(
     do not cover the needs gives a valid bound, even if it is not the last such stage.
     """
 
-    def uncovered(t: FloatArray) -> NDArray[np.bool_]:
-        return _sum_tails(compute_needs(c, t)[..., order]) > count_looks(rate, t)[..., np.newaxis]
+    def is_uncovered(t: FloatArray) -> NDArray[np.bool_]:
+        return (
+            _sum_tails(compute_needs(constraint, t)[..., order])
+            > count_looks(rate, t)[..., np.newaxis]
+        )
 
     grid = make_log_stages(FIRST_STAGE, horizon, 2000)
-    at = uncovered(grid)
-    last = len(grid) - 1 - np.argmax(at[::-1], axis=0)
-    low, high = grid[last], grid[np.minimum(last + 1, len(grid) - 1)]
+    uncovered_on_grid = is_uncovered(grid)
+    last_index = len(grid) - 1 - np.argmax(uncovered_on_grid[::-1], axis=0)
+    low, high = grid[last_index], grid[np.minimum(last_index + 1, len(grid) - 1)]
     while (high - low > 1).any():
         middle = np.floor((low + high) / 2)
-        above = np.diagonal(uncovered(middle))
-        low, high = np.where(above, middle, low), np.where(above, high, middle)
-    low = np.where(np.diagonal(uncovered(high)), high, low)
-    return np.where(at.any(axis=0), low, 0.0)
+        is_uncovered_at_middle = np.diagonal(is_uncovered(middle))
+        low, high = (
+            np.where(is_uncovered_at_middle, middle, low),
+            np.where(is_uncovered_at_middle, high, middle),
+        )
+    low = np.where(np.diagonal(is_uncovered(high)), high, low)
+    return np.where(uncovered_on_grid.any(axis=0), low, 0.0)

@@ -81,11 +81,14 @@ def ocucb(
 def _epoch_terms(
     gaps: FloatArray, log_length: FloatArray, hardness: FloatArray, form: str
 ) -> FloatArray:
-    """Return the terms of :func:`ocucb` without the factor C_η, with d/H in place of dΔ²/k."""
+    """Return the terms of :func:`ocucb` without the factor C_η.
+
+    `log_length` is log d, and `hardness` is H_i = k_i/Δ_i², so that dΔ_i²/k_i is d/H_i.
+    """
     with np.errstate(divide="ignore"):
-        logs, loglogs = np.log(hardness), np.log(log_length)[..., None]
+        log_hardness, loglogs = np.log(hardness), np.log(log_length)[..., None]
     # an optimal arm has H = ∞
-    terms = np.where(gaps > 0, np.maximum(log_length[..., None] - logs, 0.0), 0.0)
+    terms = np.where(gaps > 0, np.maximum(log_length[..., None] - log_hardness, 0.0), 0.0)
     if form == "leading":
         return terms * invert(gaps)
     if form in {"proved", "lemma"}:
@@ -122,26 +125,32 @@ def etc_elimination(
         log T, see :func:`kibitz.bounds.complexity.etc_log_horizon`; a number or an array.
     """
     gaps, log_horizon = check_gaps(gaps), check_log_horizon(log_horizon)
-    upper = complexity.etc_constant(alpha, variance, form)
-    difference = math.sqrt(alpha) - math.sqrt(variance)
-    lower = 8 * (alpha - variance) if form == "printed" else 8 * difference**2
-    optimal = gaps == 0
-    rounds = complexity.etc_rounds(gaps, log_horizon, upper)
-    last = np.where(optimal, math.inf, np.floor(rounds) + 1)
-    first = np.ones_like(last)
-    if lower > 0:
-        first = np.maximum(1.0, np.ceil(complexity.etc_rounds(gaps, log_horizon, lower)))
-    log_last = np.log(np.where(optimal, 1.0, last))
+    upper_constant = complexity.etc_constant(alpha, variance, form)
+    root_difference = math.sqrt(alpha) - math.sqrt(variance)
+    lower_constant = 8 * (alpha - variance) if form == "printed" else 8 * root_difference**2
+    is_optimal = gaps == 0
+    max_rounds = complexity.etc_rounds(gaps, log_horizon, upper_constant)
+    last_round = np.where(is_optimal, math.inf, np.floor(max_rounds) + 1)
+    first_round = np.ones_like(last_round)
+    if lower_constant > 0:
+        first_round = np.maximum(
+            1.0, np.ceil(complexity.etc_rounds(gaps, log_horizon, lower_constant))
+        )
+    log_last = np.log(np.where(is_optimal, 1.0, last_round))
     delta = np.exp(np.minimum(log_last - log_horizon[..., None], 0.0))
-    meaningful = ~optimal & (delta < 1)
+    is_nontrivial = ~is_optimal & (delta < 1)
     delta = np.clip(delta, 1e-300, 0.999)
-    failure = concentration.maximal(delta, np.where(optimal, 1.0, last), form=form)
-    probability = np.where(meaningful, np.maximum(1 - 2 * gaps.size * failure, 0.0), 0.0)
-    observations = complexity.etc_observations(gaps, log_horizon, upper)
+    failure_probability = concentration.maximal(
+        delta, np.where(is_optimal, 1.0, last_round), form=form
+    )
+    probability = np.where(
+        is_nontrivial, np.maximum(1 - 2 * gaps.size * failure_probability, 0.0), 0.0
+    )
+    observations = complexity.etc_observations(gaps, log_horizon, upper_constant)
     return Elimination(
-        np.where(optimal, math.inf, first),
-        last,
-        np.where(optimal, math.inf, observations),
+        np.where(is_optimal, math.inf, first_round),
+        last_round,
+        np.where(is_optimal, math.inf, observations),
         probability,
     )
 
@@ -191,26 +200,26 @@ def etc_ocucb(
         horizon = check_horizon(horizon, rate=rate)
         rate, horizon = np.broadcast_arrays(rate, horizon)
     constant = complexity.etc_constant(alpha, variance, "printed" if form == "printed" else "proved")
-    full = complexity.hardness(gaps, rho)
+    hardness = complexity.hardness(gaps, rho)
     if form == "leading":
         with np.errstate(divide="ignore"):
-            sizes = np.maximum(-np.log(rate)[..., None], np.log(full) / 2)
-        terms = c_eta * multiply(5 * invert(gaps), sizes)
+            log_factors = np.maximum(-np.log(rate)[..., None], np.log(hardness) / 2)
+        terms = c_eta * multiply(5 * invert(gaps), log_factors)
         return make_result(terms.sum(axis=-1), terms, None, details)
-    epochs = complexity.last_epoch(gaps, rate, horizon, constant)
-    is_endless = np.isinf(epochs) & (gaps > 0)
-    epochs = np.where(np.isinf(epochs), 0.0, epochs)
-    final = None if horizon is None else complexity.final_epoch(horizon)
+    last_epochs = complexity.last_epoch(gaps, rate, horizon, constant)
+    is_never_eliminated = np.isinf(last_epochs) & (gaps > 0)
+    last_epochs = np.where(np.isinf(last_epochs), 0.0, last_epochs)
+    final_epoch = None if horizon is None else complexity.final_epoch(horizon)
     if form == "exact":
-        terms = _sum_epochs(gaps, rate, rho, constant, epochs)
-        shared = _sum_errors(gaps.size, final)
+        terms = _sum_epochs(gaps, rate, rho, constant, last_epochs)
+        error_regret = _sum_errors(gaps.size, final_epoch)
     else:
-        terms = _closed_form(gaps, rate, rho, constant, epochs, final, form)
-        shared = np.asarray(51.0 * gaps.size) if form == "printed" else _sum_errors(gaps.size)
-    terms = np.where(is_endless, math.inf, c_eta * terms)
+        terms = _closed_form(gaps, rate, rho, constant, last_epochs, final_epoch, form)
+        error_regret = np.asarray(51.0 * gaps.size) if form == "printed" else _sum_errors(gaps.size)
+    terms = np.where(is_never_eliminated, math.inf, c_eta * terms)
     if form != "printed" and (gaps > 1).any():
         terms = np.where(gaps > 0, math.inf, terms)
-    total = terms.sum(axis=-1) + gaps.any() * shared
+    total = terms.sum(axis=-1) + gaps.any() * error_regret
     if form != "printed" and horizon is not None:
         terms = np.minimum(terms, horizon[..., None] * gaps)
         total = np.minimum(total, horizon * gaps.max())
@@ -218,17 +227,19 @@ def etc_ocucb(
 
 
 def _sum_epochs(
-    gaps: FloatArray, rate: FloatArray, rho: float, constant: float, epochs: FloatArray
+    gaps: FloatArray, rate: FloatArray, rho: float, constant: float, last_epochs: FloatArray
 ) -> FloatArray:
     """Return the terms of the sum over epochs, without C_η; arm i takes part up to epoch m_i."""
-    terms = np.zeros(epochs.shape)
-    for m in range(int(epochs.max()) + 1):
-        first_out = complexity.first_eliminated(gaps, rate, m - 1, constant) if m > 0 else None
+    terms = np.zeros(last_epochs.shape)
+    for m in range(int(last_epochs.max()) + 1):
+        first_eliminated_rank = (
+            complexity.first_eliminated(gaps, rate, m - 1, constant) if m > 0 else None
+        )
         log_length = np.asarray(complexity.epoch_log_length(m))
         epoch_terms = _epoch_terms(
-            gaps, log_length, complexity.hardness(gaps, rho, first_out), "proved"
+            gaps, log_length, complexity.hardness(gaps, rho, first_eliminated_rank), "proved"
         )
-        terms = terms + np.where(m <= epochs, epoch_terms, 0.0)
+        terms = terms + np.where(m <= last_epochs, epoch_terms, 0.0)
     return terms
 
 
@@ -237,38 +248,44 @@ def _closed_form(
     rate: FloatArray,
     rho: float,
     constant: float,
-    epochs: FloatArray,
-    final: FloatArray | None,
+    last_epochs: FloatArray,
+    final_epoch: FloatArray | None,
     form: str,
 ) -> FloatArray:
     """Return the closed form of :func:`_sum_epochs`, with factor 5; the printed form has factor 4."""
-    printed = form == "printed"
-    reduced = complexity.hardness(gaps, rho, 0)  # H' = i/Δ² of an arm that has been eliminated
-    if final is not None:  # arms that are not eliminated before the horizon
-        first_out = complexity.first_eliminated(gaps, rate, final, constant) + printed
-        stopped = epochs == final[..., None]
-        reduced = np.where(stopped, complexity.hardness(gaps, rho, first_out), reduced)
+    is_printed = form == "printed"
+    reduced_hardness = complexity.hardness(
+        gaps, rho, 0
+    )  # H' = i/Δ² of an arm that has been eliminated
+    if final_epoch is not None:  # arms that are not eliminated before the horizon
+        first_eliminated_rank = (
+            complexity.first_eliminated(gaps, rate, final_epoch, constant) + is_printed
+        )
+        reaches_horizon = last_epochs == final_epoch[..., None]
+        reduced_hardness = np.where(
+            reaches_horizon, complexity.hardness(gaps, rho, first_eliminated_rank), reduced_hardness
+        )
     log_full = np.log(np.where(gaps > 0, complexity.hardness(gaps, rho), 1.0))
-    log_reduced = np.log(np.where(gaps > 0, reduced, 1.0))
-    log_length = 2.0 ** (epochs - 1) * math.log(2)  # log d of epoch m_i − 1; d is √2 for m_i = 0
-    largest = np.maximum(log_length - log_reduced, log_full - log_reduced / 2)
-    if printed:
-        brackets = 4 * largest + epochs + epochs**2
+    log_reduced = np.log(np.where(gaps > 0, reduced_hardness, 1.0))
+    log_length = 2.0 ** (last_epochs - 1) * math.log(2)  # log d of epoch m_i − 1; d is √2 for m_i = 0
+    larger_log = np.maximum(log_length - log_reduced, log_full - log_reduced / 2)
+    if is_printed:
+        brackets = 4 * larger_log + last_epochs + last_epochs**2
         return brackets * invert(gaps) + gaps
-    brackets = 5 * largest + math.log(2) / 2 * epochs * (epochs + 1)
-    return brackets * invert(gaps) + (epochs + 1) * gaps
+    brackets = 5 * larger_log + math.log(2) / 2 * last_epochs * (last_epochs + 1)
+    return brackets * invert(gaps) + (last_epochs + 1) * gaps
 
 
-def _sum_errors(n_arms: int, final: FloatArray | None = None) -> FloatArray:
+def _sum_errors(n_arms: int, final_epoch: FloatArray | None = None) -> FloatArray:
     """Return Σ_m (1 + 12K√log(d_{m+1} log d_{m+1}))/log d_{m+1}, the regret if ETC makes an error.
 
-    The sum is over the epochs before `final`, or over all epochs, which gives 38.56K + 1.44.
+    The sum is over the epochs before `final_epoch`, or over all epochs, which gives 38.56K + 1.44.
     """
-    logs = 2.0 ** np.arange(1, 201) * math.log(2)
-    sums = np.cumsum((1 + 12 * n_arms * np.sqrt(logs + np.log(logs))) / logs)
-    if final is None:
+    log_lengths = 2.0 ** np.arange(1, 201) * math.log(2)
+    sums = np.cumsum((1 + 12 * n_arms * np.sqrt(log_lengths + np.log(log_lengths))) / log_lengths)
+    if final_epoch is None:
         return np.asarray(sums[-1])
-    return np.concatenate([[0.0], sums])[final.astype(np.int64)]
+    return np.concatenate([[0.0], sums])[final_epoch.astype(np.int64)]
 
 
 @bound("active", arrivals="any", paid=True)
@@ -292,9 +309,9 @@ def paid_looks(
     horizon = check_horizon(horizon, rate=rate)
     check_choice("form", form, "leading")
     with np.errstate(divide="ignore"):
-        looks = np.log(rate)[..., None]
-        looked = np.maximum(looks + np.log(horizon)[..., None] + 2 * np.log(gaps), 0.0)
-    terms = multiply(invert(gaps), looked - looks)
+        log_rate = np.log(rate)[..., None]
+        log_looks = np.maximum(log_rate + np.log(horizon)[..., None] + 2 * np.log(gaps), 0.0)
+    terms = multiply(invert(gaps), log_looks - log_rate)
     return make_result(terms.sum(axis=-1), terms, None, details)
 
 
@@ -333,25 +350,28 @@ def ftl_robin(
         looks go to the arms in turn.
     """
     gaps, rate = check_gaps(gaps), check_rate(rate)
-    last = None if horizon is None else check_horizon(horizon, rate=rate)
+    horizons = None if horizon is None else check_horizon(horizon, rate=rate)
     rate = rate[..., None]
-    positive = gaps > 0
-    y = np.where(positive, (gaps / check_scale("sd", sd)) ** 2 / 8, math.inf)
+    is_suboptimal = gaps > 0
+    y = np.where(is_suboptimal, (gaps / check_scale("sd", sd)) ** 2 / 8, math.inf)
     with np.errstate(over="ignore"):  # division by a rate near the smallest float may overflow
         if weights is None:
-            certain = np.floor(math.log(2) / y)  # the number of terms of the sum that are 1
-            errors = certain + 2 * np.exp(-(certain + 1) * y) / -np.expm1(-y)
-            stages = _count_stages(errors, rate / gaps.size)
+            n_certain = np.floor(math.log(2) / y)  # the number of terms of the sum that are 1
+            n_errors = n_certain + 2 * np.exp(-(n_certain + 1) * y) / -np.expm1(-y)
+            stages = _count_stages(n_errors, rate / gaps.size)
         else:
             weights = check_weights(weights, gaps)
-            errors = np.exp(-y) / -np.expm1(-y)
-            stages = _count_stages(errors, rate * weights[~positive].max()) + _count_stages(
-                errors, rate * weights
+            n_errors = np.exp(-y) / -np.expm1(-y)
+            stages = _count_stages(n_errors, rate * weights[~is_suboptimal].max()) + _count_stages(
+                n_errors, rate * weights
             )
-        terms = np.where(positive, gaps * (1 + np.where(positive, stages, 0.0)), 0.0)
-        return limit_by_trivial(terms, gaps, last, details)
+        terms = np.where(is_suboptimal, gaps * (1 + np.where(is_suboptimal, stages, 0.0)), 0.0)
+        return limit_by_trivial(terms, gaps, horizons, details)
 
 
-def _count_stages(errors: FloatArray, rate: FloatArray) -> FloatArray:
-    """Return errors/rate, the expected stages if each error lasts until a look arrives."""
-    return np.asarray(np.where(rate > 0, errors / np.where(rate > 0, rate, 1.0), math.inf))
+def _count_stages(n_errors: FloatArray, rate: FloatArray) -> FloatArray:
+    """Return the expected number of stages with an error, if each error lasts until a look arrives.
+
+    `n_errors` is the expected number of errors, and looks arrive at `rate`.
+    """
+    return np.asarray(np.where(rate > 0, n_errors / np.where(rate > 0, rate, 1.0), math.inf))

@@ -18,10 +18,10 @@ def trivial(gaps: ArrayLike, horizon: ArrayLike) -> float | FloatArray:
     each arm once. ETC-OCUCB is not of this kind, because it restarts in each epoch; its regret can be
     as large as :math:`T\Delta_{max}`.
     """
-    delta, last = check_gaps(gaps), check_horizon(horizon)
-    worst_first = np.cumsum(np.sort(delta)[::-1])
-    n_first = np.minimum(last, delta.size).astype(np.int64)
-    return to_scalar(worst_first[n_first - 1] + np.maximum(last - delta.size, 0) * delta.max())
+    delta, horizons = check_gaps(gaps), check_horizon(horizon)
+    largest_sums = np.cumsum(np.sort(delta)[::-1])
+    n_first = np.minimum(horizons, delta.size).astype(np.int64)
+    return to_scalar(largest_sums[n_first - 1] + np.maximum(horizons - delta.size, 0) * delta.max())
 
 
 def limit_by_trivial(

@@ -93,18 +93,18 @@ def ucb_rate(
     bound for such an arm.
     """
     gaps, look_rates = _check_looks(gaps, rate, weights)
-    last = None if horizon is None else check_horizon(horizon, rate=look_rates[..., 0])
+    horizons = None if horizon is None else check_horizon(horizon, rate=look_rates[..., 0])
     exploration, failures = _check_form(form, exploration, sd)
     with np.errstate(divide="ignore"):
         log_rates, log_gaps = np.log(look_rates), np.log(gaps)
     # while t/log t ≤ 20/q there may be few looks; later there are at least qt/2 looks
-    late = np.log(np.log(20.0) - log_rates)
-    early = math.log(max(1.0, exploration / 6.25)) - 1 - 2 * log_gaps
-    bracket = math.log(50.0) - log_rates + np.maximum(early, late)
+    late_term = np.log(np.log(20.0) - log_rates)
+    early_term = math.log(max(1.0, exploration / 6.25)) - 1 - 2 * log_gaps
+    bracket = math.log(50.0) - log_rates + np.maximum(early_term, late_term)
     terms = multiply(4 * exploration * invert(gaps), bracket)
     if form == "printed":
         return make_result(terms.sum(axis=-1), terms, None, details)
-    return limit_by_trivial(terms + (2 + failures + zeta(2.0)) * gaps, gaps, last, details)
+    return limit_by_trivial(terms + (2 + failures + zeta(2.0)) * gaps, gaps, horizons, details)
 
 
 @bound("passive", arrivals="periodic")
@@ -131,7 +131,7 @@ def ucb_periodic(
     all looks show the same arm.
     """
     gaps, look_rates = _check_looks(gaps, rate, weights)
-    last = None if horizon is None else check_horizon(horizon, rate=look_rates[..., 0])
+    horizons = None if horizon is None else check_horizon(horizon, rate=look_rates[..., 0])
     exploration, failures = _check_form(form, exploration, sd)
     scale = 4 * exploration
     with np.errstate(divide="ignore"):
@@ -140,7 +140,7 @@ def ucb_periodic(
         terms = multiply(scale * invert(gaps), bracket) + failures * gaps
         return make_result(terms.sum(axis=-1), terms, None, details)
     terms = multiply(scale * invert(gaps), np.maximum(bracket, 0.0))
-    return limit_by_trivial(terms + (2 + look_rates + failures) * gaps, gaps, last, details)
+    return limit_by_trivial(terms + (2 + look_rates + failures) * gaps, gaps, horizons, details)
 
 
 @bound("passive")
@@ -161,9 +161,11 @@ def ucb_passive(
     """
     gaps, look_rates = _check_looks(gaps, rate, weights)
     horizon = check_horizon(horizon, rate=look_rates[..., 0])
-    log = _get_terms(ucb_log(gaps, horizon, exploration=exploration, sd=sd, details=True))
-    bounded = _get_terms(ucb_rate(gaps, rate, weights, exploration=exploration, sd=sd, details=True))
-    return limit_by_trivial(np.minimum(log, bounded), gaps, horizon, details)
+    log_terms = _get_terms(ucb_log(gaps, horizon, exploration=exploration, sd=sd, details=True))
+    rate_terms = _get_terms(
+        ucb_rate(gaps, rate, weights, exploration=exploration, sd=sd, details=True)
+    )
+    return limit_by_trivial(np.minimum(log_terms, rate_terms), gaps, horizon, details)
 
 
 @bound("passive")
@@ -226,17 +228,19 @@ def ucb_schedule(
     """
     gaps, horizon = check_gaps(gaps), check_horizon(horizon)
     weights, (exploration, _) = check_weights(weights, gaps), _check_exploration(exploration, sd)
-    ends = _make_cells(float(horizon.max()))
-    expected = _expect_looks(schedule, ends[:-1])
-    last = np.searchsorted(ends, horizon)  # the cell that ends at or after the horizon
+    cell_ends = _make_cells(float(horizon.max()))
+    expected_looks = _expect_looks(schedule, cell_ends[:-1])
+    last_cell = np.searchsorted(cell_ends, horizon)  # the cell that ends at or after the horizon
     pulls = np.ones((*horizon.shape, gaps.size))
     stages = np.ones_like(pulls)
     for arm in np.flatnonzero(gaps > 0):
-        needed = 4 * exploration / gaps[arm] ** 2 * np.log(ends)
-        needed = needed - concentration.seen_floor(weights[arm] * expected, ends)
-        highest = np.maximum.accumulate(needed)
-        pulls[..., arm] += highest[last]
-        stages[..., arm] = ends[np.searchsorted(highest, highest[last])]
+        required_pulls = 4 * exploration / gaps[arm] ** 2 * np.log(cell_ends)
+        required_pulls = required_pulls - concentration.seen_floor(
+            weights[arm] * expected_looks, cell_ends
+        )
+        running_maximum = np.maximum.accumulate(required_pulls)
+        pulls[..., arm] += running_maximum[last_cell]
+        stages[..., arm] = cell_ends[np.searchsorted(running_maximum, running_maximum[last_cell])]
     pulls = pulls + _count_failures(gaps.size, horizon, exploration, sd)[..., None]
     return limit_by_trivial(gaps * pulls, gaps, horizon, details, stages)
 
@@ -247,29 +251,37 @@ def _expect_looks(schedule: Callable[[FloatArray], FloatArray], stages: FloatArr
         raise invalid("schedule", "a function of the stages", schedule)
     values = schedule(stages)
     try:
-        sums = array(values, "schedule")
+        expected_looks = array(values, "schedule")
     except ValueError:
-        sums = np.array(math.nan)
-    increases = sums.shape == stages.shape and (np.diff(sums, prepend=0.0) >= 0).all()
-    if not (increases and (sums <= stages).all()):
+        expected_looks = np.array(math.nan)
+    is_increasing = (
+        expected_looks.shape == stages.shape and (np.diff(expected_looks, prepend=0.0) >= 0).all()
+    )
+    if not (is_increasing and (expected_looks <= stages).all()):
         raise ValueError(
             "schedule must return sums of rates in [0, 1] up to each stage, "
             f"got {short_repr(values)} from {short_repr(schedule)}"
         )
-    return np.concatenate([[0.0], sums])
+    return np.concatenate([[0.0], expected_looks])
 
 
 def _check_form(form: str, exploration: float, sd: float) -> tuple[float, float]:
-    """Return c, and the bound 4ζ(a−1) on the expected failures of the confidence bounds."""
+    """Return c = `exploration`, and 4ζ(a−1), a bound on the expected failures of confidence bounds.
+
+    Raise ValueError if the form, c or the scale is invalid; a is c/(2σ²).
+    """
     check_choice("form", form, "proved", "printed")
     exploration, power = _check_exploration(exploration, sd)
     if form == "printed" and (exploration, sd) != (6.0, 1.0):
-        raise invalid("form", "proved unless exploration=6 and sd=1", form)
+        raise invalid("form", "'proved' unless exploration=6 and sd=1", form)
     return exploration, float(4 * zeta(power - 1))
 
 
 def _check_exploration(exploration: float, sd: float) -> tuple[float, float]:
-    """Return c and a = c/(2σ²); a confidence bound fails at stage t with probability ≤ t⁻ᵃ."""
+    """Return c = `exploration` and a = c/(2σ²), where σ is `sd`; raise ValueError unless a > 2.
+
+    A confidence bound fails at stage t with probability at most t⁻ᵃ.
+    """
     c, sd = check_scale("exploration", exploration), check_scale("sd", sd)
     if not (power := c / (2 * sd**2)) > 2:
         raise invalid("exploration", f"greater than 4 sd² = {4 * sd**2}", exploration)
@@ -277,7 +289,7 @@ def _check_exploration(exploration: float, sd: float) -> tuple[float, float]:
 
 
 def _check_looks(gaps: ArrayLike, rate: ArrayLike, weights: Weights) -> tuple[FloatArray, FloatArray]:
-    """Return the gaps, and q_i = εp_i with arms on the last axis."""
+    """Return the gaps, and the rates q_i = εp_i of looks at each arm, with arms on the last axis."""
     gaps, rate = check_gaps(gaps), check_rate(rate)
     return gaps, rate[..., None] * check_weights(weights, gaps)
 
@@ -288,17 +300,23 @@ def _get_terms(bound: Result) -> FloatArray:
 
 
 def _count_failures(n_arms: int, horizon: FloatArray, exploration: float, sd: float) -> FloatArray:
-    """Return Σ_{t=K+1}^T (4t^{1−a} + t^{−5/2}), by the tails of the zeta function."""
+    """Return Σ_{t=K+1}^T (4t^{1−a} + t^{−5/2}), the expected failures of `ucb_sharp`.
+
+    The sum is computed as a difference of tails of the zeta function.
+    """
     power = min(_check_exploration(exploration, sd)[1] - 1, 1000.0)  # for larger powers the sum is 0
-    first = n_arms + 1.0
-    last = np.maximum(first, horizon + 1)
-    failures: FloatArray = 4 * (zeta(power, first) - zeta(power, last))
-    failures = failures + zeta(2.5, first) - zeta(2.5, last)
+    first_stage = n_arms + 1.0
+    end_stage = np.maximum(first_stage, horizon + 1)
+    failures: FloatArray = 4 * (zeta(power, first_stage) - zeta(power, end_stage))
+    failures = failures + zeta(2.5, first_stage) - zeta(2.5, end_stage)
     return failures
 
 
 def _count_required_pulls(t: FloatArray, slopes: FloatArray, look_rates: FloatArray) -> FloatArray:
-    """Return 4c log t/Δ² minus a high-probability lower bound on the looks before stage t."""
+    """Return the maximand of M_i in `ucb_sharp`: slope · log t minus a lower bound on the looks.
+
+    `slopes` holds 4c/Δ_i². The bound on the looks before stage t holds with high probability.
+    """
     return slopes * np.log(t) - concentration.seen_floor(look_rates * (t - 1), t)
 
 
@@ -312,24 +330,24 @@ def _find_peak(slopes: FloatArray, look_rates: FloatArray, horizon: FloatArray) 
     low, high = np.zeros(slopes.shape), np.log(horizon)
     for _ in range(70):
         middle = (low + high) / 2
-        rising = _is_rising(middle, slopes, look_rates)
-        low, high = np.where(rising, middle, low), np.where(rising, high, middle)
-    around = np.floor(np.exp(low))[..., None] + np.arange(-2.0, 4.0)
-    around = np.clip(around, 1.0, horizon[..., None])
-    values = _count_required_pulls(around, slopes[..., None], look_rates[..., None])
-    best = values.argmax(axis=-1)[..., None]
-    return np.asarray(np.take_along_axis(around, best, axis=-1)[..., 0])
+        is_rising = _is_rising(middle, slopes, look_rates)
+        low, high = np.where(is_rising, middle, low), np.where(is_rising, high, middle)
+    candidates = np.floor(np.exp(low))[..., None] + np.arange(-2.0, 4.0)
+    candidates = np.clip(candidates, 1.0, horizon[..., None])
+    values = _count_required_pulls(candidates, slopes[..., None], look_rates[..., None])
+    best_index = values.argmax(axis=-1)[..., None]
+    return np.asarray(np.take_along_axis(candidates, best_index, axis=-1)[..., 0])
 
 
 def _is_rising(log_t: FloatArray, slopes: FloatArray, look_rates: FloatArray) -> FloatArray:
-    before = np.expm1(log_t)  # t − 1
-    root = np.sqrt(np.divide(before, log_t, out=np.ones_like(log_t), where=log_t > 0))
+    t_minus_1 = np.expm1(log_t)  # t − 1
+    root = np.sqrt(np.divide(t_minus_1, log_t, out=np.ones_like(log_t), where=log_t > 0))
     slope = (
-        slopes / (1 + before)
+        slopes / (1 + t_minus_1)
         - look_rates
-        + np.sqrt(5 * look_rates) / 2 * (1 / root + root / (1 + before))
+        + np.sqrt(5 * look_rates) / 2 * (1 / root + root / (1 + t_minus_1))
     )
-    return np.asarray((look_rates * before <= 5 * log_t) | (slope > 0))
+    return np.asarray((look_rates * t_minus_1 <= 5 * log_t) | (slope > 0))
 
 
 def _make_cells(horizon: float) -> FloatArray:
@@ -341,5 +359,5 @@ def _make_cells(horizon: float) -> FloatArray:
     if horizon <= MAX_EXHAUSTIVE_STAGE:
         return stages
     n_cells = math.ceil(math.log(horizon / MAX_EXHAUSTIVE_STAGE) / math.log1p(CELL_WIDTH))
-    later = np.floor(np.geomspace(MAX_EXHAUSTIVE_STAGE, horizon, n_cells + 1)[1:])
-    return np.concatenate([stages, np.unique(later)])
+    later_ends = np.floor(np.geomspace(MAX_EXHAUSTIVE_STAGE, horizon, n_cells + 1)[1:])
+    return np.concatenate([stages, np.unique(later_ends)])

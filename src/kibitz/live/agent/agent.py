@@ -10,23 +10,34 @@ import functools
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
 from kibitz._errors import StoreDamaged
-from kibitz._validation import finite, invalid, text, whole
+from kibitz._validation import finite, flag, invalid, text, whole
 from kibitz.live.agent import policy_state
-from kibitz.live.agent.config import Config, check_config, check_same, to_stored
-from kibitz.live.agent.transaction import KnownArms, Operation, Transaction
+from kibitz.live.agent.config import (
+    Config,
+    check_config,
+    check_declaration,
+    check_reward,
+    check_same,
+    to_stored,
+)
+from kibitz.live.agent.transaction import KnownArms, Operation, Transaction, read_arms
 from kibitz.live.events import Arm, Decision, Event, project
 from kibitz.live.store import audit, connect, queries, sqlite_path
 from kibitz.live.store.schema import Database, Store
 from kibitz.model.problem import MAX_REWARD
-from kibitz.policies.policy import Policy
+from kibitz.policies.policy import Policy, Rewards
 
 if TYPE_CHECKING:
     import xarray
+
+    from kibitz.live.agent.stopping import Verdict
+
+MAX_SCALES = 10_000  # a larger reward, in units of the scale, is accepted only with `force`
 
 
 def agent(
@@ -34,8 +45,9 @@ def agent(
     name: str,
     *,
     arms: Sequence[str] | None = None,
+    rewards: Rewards | None = None,
     policy: Policy | None = None,
-    scale: float = 1.0,
+    scale: float | None = None,
     seed: int | None = None,
     patience: float | None = None,
     silence: str | float = "forget",
@@ -51,12 +63,20 @@ def agent(
     arms
         The names of at least two arms. Without `arms`, the agent must already exist. If `arms` are
         given and the agent already exists, all arguments must be those with which it was created;
-        only the seed can be omitted.
+        only the policy and the seed can be omitted.
+    rewards
+        The kind of rewards: "bernoulli" for rewards of 0 or 1, such as clicks; "bounded" for any
+        numbers in [0, 1]; "gaussian" for other rewards, which need a `scale`. The agent rejects all
+        other rewards. `rewards` is required to create an agent, unless the policy is for bernoulli or
+        bounded rewards.
     policy
         A policy of kibitz, or a policy made by `index_policy` from a function at the top level of a
-        module or file. Opening the agent later imports that module.
+        module or file. Opening the agent later imports that module. The default is `kibitzer` for the
+        agent's kind of rewards. If a policy for Gaussian rewards gets rewards in [0, 1], it uses the
+        scale 1/2.
     scale
-        The sub-Gaussian scale of the rewards. A scale of 1/2 is valid for all rewards in [0, 1].
+        The sub-Gaussian scale of Gaussian rewards, such as their standard deviation. Rewards of the
+        other kinds have no scale.
     seed
         Seed of randomised policies. Each decision depends on the seed and the decision's id. The
         default is a random seed.
@@ -66,16 +86,20 @@ def agent(
     silence
         What happens to a decision that has no report after `patience` seconds. With "forget", no
         reward is counted. With a number, such as 0 for no click, this number is counted as the
-        reward.
+        reward. Means and intervals then use settled decisions only, which are older than `patience`.
     """
-    given = check_config(name, arms, policy, scale, seed, patience, silence)
+    arguments = check_config(name, arms, rewards, policy, scale, seed, patience, silence)
     store = connect(url, create=arms is not None)
     try:
         if arms is not None:
-            stored = to_stored(given)
-            store.write(lambda db: queries.insert_agent(db, name, stored, given["arms"], time.time()))
-        config = Config(name, store.read(lambda db: queries.read_config(db, name)))
-        check_same(name, config.data, given)
+            stored_config = to_stored(arguments)
+            store.write(
+                lambda db: queries.insert_agent(
+                    db, name, stored_config, arguments["arms"], time.time()
+                )
+            )
+        config = Config(name, *store.read(lambda db: queries.read_config(db, name)))
+        check_same(config, arguments)
         return Agent(store, config)
     except BaseException:
         store.close()
@@ -88,28 +112,28 @@ def check_store(url: str, name: str | None = None) -> dict[str, list[str]]:
     `name` limits the check to one agent. The key "file" lists the errors in a damaged SQLite file. If
     the agents of a damaged file cannot be checked, their lists say which events can be read.
     """
-    found: dict[str, list[str]] = {}
+    discrepancies: dict[str, list[str]] = {}
     path = sqlite_path(url)
     try:
         store = connect(url, create=False)
         try:
             if path is not None and (damage := audit.check_file(store)):
-                found["file"] = damage
+                discrepancies["file"] = damage
             names = store.read(queries.read_names) if name is None else [name]
         finally:
             store.close()
-        for one in names:
-            with agent(url, one) as opened:
-                found[one] = opened.check()
+        for agent_name in names:
+            with agent(url, agent_name) as opened_agent:
+                discrepancies[agent_name] = opened_agent.check()
     except StoreDamaged as error:
         readable = {} if path is None else audit.find_readable_events(path)
         if not readable:
             raise
-        found.setdefault("file", [f"damaged: {error}"])
-        for one, last in readable.items():
-            if name in (None, one):
-                found[one] = [f"events 1 to {last} of the log can be read"]
-    return found
+        discrepancies.setdefault("file", [f"damaged: {error}"])
+        for agent_name, last in readable.items():
+            if name in (None, agent_name):
+                discrepancies[agent_name] = [f"events 1 to {last} of the log can be read"]
+    return discrepancies
 
 
 class Agent:
@@ -127,7 +151,7 @@ class Agent:
         self._known: KnownArms | None = None
 
     def __repr__(self) -> str:
-        return f"agent({self._store.url!r}, {self.name!r})"
+        return f"agent({self._store.display_url!r}, {self.name!r})"
 
     def __enter__(self) -> "Agent":
         return self
@@ -181,29 +205,32 @@ class Agent:
         return decision
 
     @overload
-    def tell(self, id: int, reward: float) -> str: ...
+    def tell(self, id: int, reward: float, *, force: bool = False) -> str: ...
 
     @overload
-    def tell(self, id: Sequence[tuple[int, float]]) -> list[str]: ...
+    def tell(self, id: Sequence[tuple[int, float]], *, force: bool = False) -> list[str]: ...
 
-    def tell(self, id: Any, reward: Any = None) -> Any:
+    def tell(self, id: Any, reward: Any = None, *, force: bool = False) -> Any:
         """Report the reward of a decision; return "counted", or "duplicate" for a repeated report.
 
         A different reward for the same decision raises `Conflict`; an unknown id raises
         `UnknownDecision`. True counts as 1 and False as 0. To report several rewards in one
         transaction, pass a list of (id, reward) pairs.
+
+        A Gaussian reward beyond 10,000 times the agent's scale is usually an error. It raises
+        ValueError unless `force` is True.
         """
         if isinstance(id, list | tuple) and reward is None:
-            return self.batch([("tell", _parse_report(pair)) for pair in id])
-        return self.batch([("tell", (id, reward))])[0]
+            return self.batch([("tell", (*_parse_report(pair), force)) for pair in id])
+        return self.batch([("tell", (id, reward, force))])[0]
 
-    def observe(self, arm: str, reward: float, key: str | None = None) -> str:
+    def observe(self, arm: str, reward: float, key: str | None = None, *, force: bool = False) -> str:
         """Report an observation that was not asked for.
 
         Return "counted", or "duplicate" if the same observation was already reported with this key.
-        Another arm or another reward with the same key raises `Conflict`.
+        Another arm or another reward with the same key raises `Conflict`. `force` works as in `tell`.
         """
-        return str(self.batch([("observe", (arm, reward, key))])[0])
+        return str(self.batch([("observe", (arm, reward, key, force))])[0])
 
     def forget(self, id: int) -> str:
         """Stop waiting for the report of a decision.
@@ -213,12 +240,13 @@ class Agent:
         """
         return str(self.batch([("forget", (id,))])[0])
 
-    def correct(self, id: int, reward: float) -> str:
+    def correct(self, id: int, reward: float, *, force: bool = False) -> str:
         """Replace the reward of a decision.
 
-        Return "corrected", or "duplicate" if the decision already has this reward.
+        Return "corrected", or "duplicate" if the decision already has this reward. `force` works as
+        in `tell`.
         """
-        return str(self.batch([("correct", (id, reward))])[0])
+        return str(self.batch([("correct", (id, reward, force))])[0])
 
     def batch(
         self, operations: Sequence[tuple[str, tuple[Any, ...]]], *, return_errors: bool = False
@@ -230,17 +258,18 @@ class Agent:
         ValueError of an invalid operation is returned in place of its answer, and the other
         operations are applied.
         """
-        parsed = [self._parse(name, values, return_errors) for name, values in operations]
+        parsed_operations = [self._parse(name, values, return_errors) for name, values in operations]
 
         def work(database: Database) -> tuple[list[Any], Transaction]:
             known, self._known = self._known, None
             transaction = Transaction(self.config, database, self.now(), known)
+            transaction.settle()
             if any(name in {"ask", "look"} for name, _ in operations):
                 transaction.expire()
-            if len(parsed) > 1:
-                transaction.prefetch(parsed)
+            if len(parsed_operations) > 1:
+                transaction.prefetch(parsed_operations)
             answers: list[Any] = []
-            for operation in parsed:
+            for operation in parsed_operations:
                 before = transaction.n_events
                 try:
                     if isinstance(operation, Exception):
@@ -257,6 +286,7 @@ class Agent:
 
         answers, transaction = self.store.write(work)
         self._known = transaction.known_arms
+        self.config.rewards = transaction.rewards
         return answers
 
     def _parse(
@@ -292,16 +322,16 @@ class Agent:
             return ([None] * n, among, True)
         if isinstance(key, str) or not isinstance(key, Sequence) or len(key) != n:
             raise invalid("key", f"a list of {n} keys", key)
-        return ([text(one, "key") for one in key], among, True)
+        return ([text(single_key, "key") for single_key in key], among, True)
 
     def _parse_look(self, key: Any) -> tuple[Any, ...]:
         return (None if key is None else text(key, "key"),)
 
-    def _parse_tell(self, id: Any, reward: Any) -> tuple[Any, ...]:
-        return whole(id, "id", 1), self._parse_reward(reward)
+    def _parse_tell(self, id: Any, reward: Any, force: Any = False) -> tuple[Any, ...]:
+        return whole(id, "id", 1), self._parse_reward(reward, force)
 
-    def _parse_observe(self, arm: Any, reward: Any, key: Any) -> tuple[Any, ...]:
-        return text(arm, "arm"), self._parse_reward(reward), *self._parse_look(key)
+    def _parse_observe(self, arm: Any, reward: Any, key: Any, force: Any = False) -> tuple[Any, ...]:
+        return text(arm, "arm"), self._parse_reward(reward, force), *self._parse_look(key)
 
     def _parse_forget(self, id: Any) -> tuple[Any, ...]:
         return (whole(id, "id", 1),)
@@ -316,16 +346,21 @@ class Agent:
             )
         return kind, name
 
-    def _parse_reward(self, reward: Any) -> float:
+    def _parse_declare(self, rewards: Any) -> tuple[Any, ...]:
+        return (check_declaration(rewards),)
+
+    def _parse_reward(self, reward: Any, force: Any) -> float:
         if isinstance(reward, bool | np.bool_):  # True for a click, False for no click
             reward = float(reward)
-        value = finite(reward, "reward")
-        if self.policy.rewards == "bernoulli" and value not in {0.0, 1.0}:
-            raise invalid("reward", f"0 or 1 for {self.policy.name} with bernoulli rewards", reward)
-        if self.policy.rewards == "bounded" and not 0 <= value <= 1:
-            raise invalid("reward", f"in [0, 1] for {self.policy.name}", reward)
+        value = check_reward(finite(reward, "reward"), self.config.rewards)
         if abs(value) > MAX_REWARD:
             raise invalid("reward", f"between -{MAX_REWARD:g} and {MAX_REWARD:g}", reward)
+        scale = self.config.scale
+        if not flag(force, "force") and abs(value) > MAX_SCALES * scale:
+            raise ValueError(
+                f"reward {value!r} is more than {MAX_SCALES:,} times the scale {scale!r} of agent "
+                f"{self.name!r}; check the reward, and use force if it is right"
+            )
         return value
 
     def add(self, arm: str) -> None:
@@ -344,15 +379,42 @@ class Agent:
         """Stop pulling an arm permanently; late reports of its rewards still count."""
         self.batch([("change", ("retired", arm))])
 
+    def declare_rewards(self, rewards: Literal["bernoulli", "bounded"]) -> str:
+        """Declare that all rewards are "bernoulli" (0 or 1) or "bounded" (in [0, 1]).
+
+        From then on, the agent rejects other rewards, and its intervals are those of this kind of
+        rewards. The policy stays the same. A declaration is an event of the log and can be made once;
+        it can only narrow the kind with which the agent was created. Raise ValueError if a reward of
+        the agent contradicts it. Return "declared", or "duplicate" if the agent already has this kind
+        of rewards.
+        """
+        return str(self.batch([("declare", (rewards,))])[0])
+
     def arms(self) -> list[Arm]:
         """Return the arms with their counts, in the order in which they were added."""
-        return self.store.read(lambda database: queries.read_arms_of(database, self.name))
+        return self.store.read(lambda database: read_arms(database, self.config, self.now()))
 
     def report(self, delta: float = 0.05) -> "xarray.Dataset":
         """Return means, confidence sequences, regret and warnings; see `kibitz.live.agent.report`."""
         from kibitz.live.agent.report import report
 
         return report(self.store, self.config, self.now(), delta)
+
+    def verdict(self, delta: float = 0.05, tolerance: float = 0.0) -> "Verdict":
+        """Say whether there is a winner, and what stopping now would cost.
+
+        Parameters
+        ----------
+        delta
+            The probability that a winner is ever wrong or the bound on the loss ever too small is at
+            most `delta`, however often you ask and whatever policy chooses the arms.
+        tolerance
+            The loss per pull that you accept, in units of reward: 0.002 for 0.2 clicks in 100 views.
+        """
+        from kibitz.live.agent.stopping import decide
+
+        config, n_founding = self.config, len(self.config.data["arms"])
+        return decide(self.arms(), config.rewards, config.scale, n_founding, delta, tolerance)[0]
 
     def events(self, after: int = 0) -> Iterator[Event]:
         """Yield the events of the log with numbers greater than `after`."""
@@ -374,7 +436,8 @@ class Agent:
         def work(database: Database) -> list[str]:
             row = queries.read_agent(database, self.name)
             try:
-                replayed = project(queries.read_log(database, row.number))
+                log = queries.read_log(database, row.number)
+                replayed = project(log, self.config.patience, self.config.silence)
             except ValueError as error:
                 return [f"log of {self.name}: {error}"]
             state = policy_state.replay(self.config, replayed)

@@ -1,103 +1,282 @@
 r"""Time-uniform confidence sequences for the means of arms.
 
-**The inequality** (Robbins' normal mixture). Let S_n be the sum of the first n observations of an
-arm. The rewards are \sigma-sub-Gaussian with mean \mu, and arms may be chosen adaptively. For each
-\rho > 0, the mixture of \exp(\lambda (S_n - n \mu) - \lambda^2 \sigma^2 n / 2) over
-\lambda \sim N(0, 1/(\rho \sigma^2)) is a non-negative supermartingale. By Ville's inequality
+Arms may be chosen adaptively; only a constant conditional mean of the rewards is assumed. Each
+sequence is the set of means that a non-negative supermartingale with initial value 1 has not
+rejected. By Ville's inequality, the supermartingale of the true mean ever reaches 1/\delta with
+probability at most \delta. The sequences use three statistics of an arm, which do not depend on the
+order of the reports: the number n, the sum S and the sum of squares Q of its rewards.
 
-.. math:: P\Big(\exists n: |S_n / n - \mu| \ge \frac{\sigma}{n}
-    \sqrt{(n + \rho)\big(2 \log(1/\delta) + \log((n + \rho)/\rho)\big)}\Big) \le \delta.
+**Rewards in [0, 1]** (`unit_intervals`). The process of a mean \mu is half a mixture over the
+alternatives q \sim Beta(1/2, 1/2) (Robbins, 1970; Krichevsky and Trofimov, 1981),
 
-If each of K arms uses \delta / K, all intervals are valid simultaneously and at all times with
-probability at least 1 - \delta. This requires that the delay and the loss of a report do
-not depend on its reward.
+.. math:: M(\mu) = \int \Big(\frac{q}{\mu}\Big)^S \Big(\frac{1-q}{1-\mu}\Big)^{n-S} \pi(dq)
+    = \exp(n\,kl(S/n, \mu) - C(n, S)),
+
+and half a mixture over 24 bets \lambda of \exp(\lambda (S - n\mu) - \psi(\lambda) V(\mu)), where
+V(\mu) = Q - 2\mu S + n\mu^2 and \psi(\lambda) = -\log(1-\lambda) - \lambda (Fan, Grama and Liu,
+2015). M has conditional mean 1 for binary rewards, and at most 1 for other rewards in [0, 1],
+because x \mapsto e^{\lambda x} is convex. The bets make the intervals narrow if the variance is
+small. With bets up to 0.58, 2\psi(\lambda) \le \lambda, so the process decreases in \mu below S/n,
+and each end of the interval is one root.
+
+**Gaussian rewards** (`gaussian_radius`): Robbins' normal mixture of
+\exp(\lambda (S - n\mu) - \lambda^2\sigma^2 n/2) over \lambda \sim N(0, 1/(\rho\sigma^2)), for any
+rewards of sub-Gaussian scale \sigma:
+
+.. math:: P\Big(\exists n: |S / n - \mu| \ge \frac{\sigma}{n}
+    \sqrt{(n + \rho)\big(2 \log(1/\delta) + \log(1 + n/\rho)\big)}\Big) \le \delta.
+
+**Several arms** (`split_delta`). Each arm keeps its share of \delta at all times, also when arms are
+added. The sum of the shares is at most \delta, so all intervals hold simultaneously. All of this
+requires that the delay and the loss of a report do not depend on its reward; `lost_intervals` needs
+no such assumption.
 """
 
-import math
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import betaln, xlogy
 
 from kibitz._validation import invalid, number
 
 Floats = NDArray[np.float64]
 
 MIN_DELTA = 1e-300  # a smaller delta could underflow when divided by the number of arms
-RHO = 10.0  # the intervals are tightest at about 10 RHO observations
+RHO = 30.0  # Gaussian intervals are tightest at about 350 observations if delta is 0.01
+FOUNDING_SHARE = 0.9  # the share of delta for the arms with which an agent was created
+BETS = 0.58 / 1.6 ** np.arange(24)
+PENALTIES = -np.log1p(-BETS) - BETS  # psi of each bet
+MAX_STEPS = 14  # Newton steps for the end of an interval
 
 
 def check_delta(delta: Any) -> float:
     """Return `delta` as a float; raise ValueError unless it is a probability in (0, 1)."""
-    if not 0 < (level := number(delta, "delta", "in (0, 1)")) < 1:
+    if not 0 < (delta_value := number(delta, "delta", "in (0, 1)")) < 1:
         raise invalid("delta", "in (0, 1)", delta)
-    if level < MIN_DELTA:
+    if delta_value < MIN_DELTA:
         raise invalid("delta", f"at least {MIN_DELTA:g}", delta)
-    return level
+    return delta_value
 
 
-def radius(n: ArrayLike, delta: ArrayLike, scale: float = 1.0) -> Floats:
-    """Return half the width of the confidence interval after `n` observations; inf for n = 0.
+def split_delta(delta: float, n_founding: int, n_arms: int) -> Floats:
+    r"""Return the share of `delta` of each arm, in the order in which the arms were added.
 
-    The probability that the interval fails at any time is at most `delta`.
+    The `n_founding` arms with which the agent was created share 0.9 \delta equally. The m-th arm
+    added later gets 0.1 \delta / (m (m + 1)). A share never changes, and the sum is at most \delta
+    for any number of arms.
     """
+    m = np.arange(1.0, n_arms - n_founding + 1)
+    founding_shares = np.full(n_founding, FOUNDING_SHARE / n_founding)
+    return delta * np.concatenate([founding_shares, (1 - FOUNDING_SHARE) / (m * (m + 1))])
+
+
+def intervals(
+    rewards: str, n: ArrayLike, sums: ArrayLike, squares: ArrayLike, deltas: ArrayLike, scale: float
+) -> tuple[Floats, Floats]:
+    """Return the lower and the upper ends of confidence sequences for the means of arms.
+
+    Parameters
+    ----------
+    rewards
+        "gaussian", "bernoulli" or "bounded".
+    n, sums, squares
+        The number, the sum and the sum of squares of the rewards of each arm.
+    deltas
+        For each arm, the probability that its interval ever fails; see `split_delta`.
+    scale
+        The sub-Gaussian scale of Gaussian rewards.
+    """
+    if rewards != "gaussian":
+        return unit_intervals(n, sums, squares, deltas)
     counts = np.asarray(n, dtype=float)
-    level = (counts + RHO) * (np.log1p(counts / RHO) - 2 * np.log(delta))
+    means = np.asarray(sums, dtype=float) / np.maximum(counts, 1.0)
+    half_width = gaussian_radius(counts, deltas, scale)
+    return means - half_width, means + half_width
+
+
+def gaussian_radius(n: ArrayLike, deltas: ArrayLike, scale: float = 1.0) -> Floats:
+    """Return half the width of the interval after `n` Gaussian rewards; infinity for n = 0."""
+    counts = np.asarray(n, dtype=float)
+    squared_boundary = (counts + RHO) * (np.log1p(counts / RHO) - 2 * np.log(deltas))
     divisor = np.maximum(counts, 1.0)
-    return np.asarray(np.where(counts > 0, scale * np.sqrt(level) / divisor, np.inf))
+    return np.asarray(np.where(counts > 0, scale * np.sqrt(squared_boundary) / divisor, np.inf))
 
 
-def intervals(n: ArrayLike, means: ArrayLike, delta: float, scale: float) -> tuple[Floats, Floats]:
-    """Return the lower and the upper ends of confidence intervals for the true means.
+def unit_intervals(
+    n: ArrayLike, sums: ArrayLike, squares: ArrayLike, deltas: ArrayLike
+) -> tuple[Floats, Floats]:
+    """Return the ends of the intervals for rewards in [0, 1]; 0 and 1 for n = 0.
 
-    `n` and `means` are the number and the mean of the observations of each arm. With probability at
-    least 1 - delta, all intervals contain their true means at all times.
+    The upper end is 1 minus the lower end of the rewards 1 - x.
     """
-    counts, centres = np.asarray(n, dtype=float), np.asarray(means, dtype=float)
-    half = radius(counts, delta / counts.size, scale)
-    centres = np.where(counts > 0, centres, 0.0)
-    return centres - half, centres + half
+    counts, totals, square_sums, log_levels = np.broadcast_arrays(
+        *(np.asarray(values, dtype=float) for values in (n, sums, squares, -np.log(deltas)))
+    )
+    mirrored_totals = counts - totals
+    mirrored_squares = counts - 2 * totals + square_sums
+    ends = _lower_ends(
+        np.concatenate([counts.ravel()] * 2),
+        np.concatenate([totals.ravel(), mirrored_totals.ravel()]),
+        np.concatenate([square_sums.ravel(), mirrored_squares.ravel()]),
+        np.concatenate([log_levels.ravel()] * 2),
+    )
+    low, high = np.split(ends, 2)
+    return low.reshape(counts.shape), 1 - high.reshape(counts.shape)
 
 
-def best_arm_p_values(n: ArrayLike, means: ArrayLike, scale: float) -> Floats:
-    """Return, for each arm, an anytime-valid p-value of the hypothesis that the arm is the best.
+def lost_intervals(
+    n: ArrayLike, sums: ArrayLike, squares: ArrayLike, n_lost: ArrayLike, deltas: ArrayLike
+) -> tuple[Floats, Floats]:
+    """Return the ends of intervals for the means that stay valid if losses depend on the rewards.
 
-    The p-value is the smallest delta at which the intervals rule the arm out; it is 1 if the
-    intervals rule the arm out at no delta. If the arm is the best, the probability that its p-value
-    is ever p or smaller is at most p.
+    The lower end counts each lost reward as 0 and the upper end counts each lost reward as 1. Both
+    ends are non-decreasing functions of every reward, so the interval contains the interval of the
+    complete data. Rewards are in [0, 1].
     """
-    counts, centres = np.asarray(n, dtype=float), np.asarray(means, dtype=float)
-    rivals = _find_undominated(counts, centres)
-    if not rivals.size:
-        return np.ones(counts.size)
-
-    def is_ruled_out(log_deltas: Floats) -> NDArray[np.bool_]:  # one delta for each arm
-        deltas = np.exp(log_deltas)[:, np.newaxis] / counts.size
-        highs = np.where(counts > 0, centres, 0.0) + radius(counts, deltas[:, 0], scale)
-        lows = centres[rivals] - radius(counts[rivals], deltas, scale)
-        return np.asarray(highs < lows.max(axis=1))
-
-    low, high = np.full(counts.size, -700.0), np.zeros(counts.size)  # logarithms of delta
-    has_p_value = is_ruled_out(np.full(counts.size, math.log(0.999)))
-    for _ in range(60):
-        middle = (low + high) / 2
-        ruled_out = is_ruled_out(middle)
-        low, high = np.where(ruled_out, low, middle), np.where(ruled_out, middle, high)
-    return np.where(has_p_value, np.exp(high), 1.0)
+    counts, lost_counts = np.asarray(n, dtype=float), np.asarray(n_lost, dtype=float)
+    totals, square_sums = np.asarray(sums, dtype=float), np.asarray(squares, dtype=float)
+    low, _ = unit_intervals(counts + lost_counts, totals, square_sums, deltas)
+    _, high = unit_intervals(
+        counts + lost_counts, totals + lost_counts, square_sums + lost_counts, deltas
+    )
+    return low, high
 
 
-def _find_undominated(counts: Floats, centres: Floats) -> NDArray[np.int64]:
-    """Return the arms whose interval may have the largest lower end of all intervals.
+def _lower_ends(n: Floats, sums: Floats, squares: Floats, levels: Floats) -> Floats:
+    """Return, for each arm, the largest mean below S/n with log(M/2 + E/4) at least `levels`.
 
-    An arm is returned if no other arm has both at least as many observations and at least as large a
-    mean.
+    E is the mixture over the bets. Newton's method on the square root of the logarithm aims slightly
+    above the level, and returns the last mean that is at least at the level. An end is therefore
+    never too far inside.
     """
-    arms, best = [], -np.inf
-    for arm in np.lexsort((-centres, -counts)):
-        if counts[arm] > 0 and centres[arm] > best:
-            arms.append(arm)
-            best = centres[arm]
-    return np.array(arms, dtype=np.int64)
+    ends = np.zeros(n.size)
+    [used_arms] = np.nonzero((n > 0) & (sums > 0))
+    n, sums, squares, levels = (values[used_arms] for values in (n, sums, squares, levels))
+    means, costs = np.minimum(sums / n, 1.0), regret_of_mixture(n, sums)
+    ends[used_arms] = low = _rejected_means(n, sums, squares, levels, costs)
+    is_positive = low > 1e-290  # otherwise the end is 0 up to rounding
+    used_arms = used_arms[is_positive]
+    n, sums, squares, levels, means, costs, low = (
+        values[is_positive] for values in (n, sums, squares, levels, means, costs, low)
+    )
+    root_goal, high, x = np.sqrt(levels * (1 + 1e-7)), means, low
+    for _ in range(MAX_STEPS):
+        value, slope = _log_evidence(n, sums, squares, means, costs, x)
+        is_rejected = value >= levels
+        low = np.where(is_rejected, np.maximum(low, x), low)
+        high = np.where(is_rejected, high, np.minimum(high, x))
+        root = np.sqrt(np.maximum(value, 1e-9))
+        is_found = is_rejected & (root - root_goal < 1e-6 * root_goal)
+        if is_found.all():
+            break
+        next_x = x + 2 * root * (root_goal - root) / np.minimum(slope, -1e-300)
+        is_inside = (next_x >= low) & (next_x <= high)
+        x = np.where(is_found, x, np.where(is_inside, next_x, (low + high) / 2))
+    ends[used_arms] = low
+    return ends
+
+
+def _rejected_means(
+    n: Floats, sums: Floats, squares: Floats, levels: Floats, costs: Floats
+) -> Floats:
+    """Return a mean that the process rejects, close to the largest such mean.
+
+    It is the largest mean that a single bet rejects, or a mean that M rejects because of
+    n kl(S/n, m) >= S log(S/(n m)) - S + n m.
+    """
+    exponent = (levels + np.log(2) + costs) / sums
+    mean_ratio = np.exp(-exponent - 1)  # n m / S; each step comes closer to the root
+    for _ in range(3):
+        mean_ratio = np.exp(mean_ratio - exponent - 1)
+    from_mixture = mean_ratio * sums / n
+    # penalty * n * m^2 + b * m + c = 0
+    b = np.outer(n, BETS) - 2 * np.outer(sums, PENALTIES)
+    c = (levels + np.log(4 * BETS.size))[:, np.newaxis] + (
+        np.outer(squares, PENALTIES) - np.outer(sums, BETS)
+    )
+    discriminant = b * b - 4 * np.outer(n, PENALTIES) * c
+    roots = -2 * c / (b + np.sqrt(np.maximum(discriminant, 0.0)))
+    from_bets = np.where((discriminant > 0) & (c < 0), roots, 0.0).max(axis=1)
+    return np.asarray(np.maximum(from_mixture, from_bets * (1 - 1e-12)))
+
+
+def _log_evidence(
+    n: Floats, sums: Floats, squares: Floats, means: Floats, costs: Floats, x: Floats
+) -> tuple[Floats, Floats]:
+    """Return log(M/2 + E/4) at the means `x` and its derivative."""
+    excess = sums - n * x
+    variation = squares - 2 * x * sums + n * x * x
+    terms = np.column_stack([excess, variation]) @ np.array([BETS, -PENALTIES])
+    terms -= np.log(4 * BETS.size)
+    divergence = xlogy(sums, means / x) + xlogy(n - sums, (1 - means) / (1 - x))
+    mixture_term = divergence - costs - np.log(2)
+    largest_term = np.maximum(terms.max(axis=1), mixture_term)
+    bet_weights = np.exp(terms - largest_term[:, np.newaxis])
+    mixture_weight = np.exp(mixture_term - largest_term)
+    weighted_bet, weighted_penalty, bet_total = (
+        bet_weights @ np.column_stack([BETS, PENALTIES, np.ones(BETS.size)])
+    ).T
+    slope = (
+        -weighted_bet * n + 2 * weighted_penalty * excess - mixture_weight * excess / (x * (1 - x))
+    )
+    return largest_term + np.log(bet_total + mixture_weight), slope / (bet_total + mixture_weight)
+
+
+def regret_of_mixture(n: ArrayLike, sums: ArrayLike) -> Floats:
+    r"""Return C(n, S): the log-likelihood of the mean S/n minus that of the Beta(1/2, 1/2) mixture.
+
+    C is at most \log(n)/2 + \log 2. If S and n - S are large, the difference of the logarithms loses
+    all digits; Stirling's series for the Gamma function keeps them.
+    """
+    counts, totals = np.broadcast_arrays(np.asarray(n, dtype=float), np.asarray(sums, dtype=float))
+    failures = np.maximum(counts - totals, 0.0)
+    z, x, y = counts + 1, totals + 0.5, failures + 0.5
+    smaller_counts, larger_counts = np.minimum(totals, failures), np.maximum(totals, failures)
+    divisor = np.maximum(counts, 1.0)
+    direct_formula = (
+        xlogy(smaller_counts, smaller_counts / divisor)
+        + larger_counts * np.log1p(-smaller_counts / divisor)
+        - betaln(x, y)
+    )
+    is_large = smaller_counts >= 20
+    s, r = np.where(is_large, totals, 20.0), np.where(is_large, failures, 20.0)
+    stirling_formula = (
+        -s * np.log1p((counts / 2 - s) / (s * z))
+        - r * np.log1p((counts / 2 - r) / (r * z))
+        + 0.5 * np.log(z / (2 * np.pi))
+        - _stirling(x)
+        - _stirling(y)
+        + _stirling(z)
+    )
+    return np.asarray(np.where(is_large, stirling_formula, direct_formula) + np.log(np.pi))
+
+
+def _stirling(x: Floats) -> Floats:
+    """Return the remainder of Stirling's formula for log Gamma(x), for x of at least 20."""
+    inverse_square = 1 / (x * x)
+    return (1 / 12 - inverse_square * (1 / 360 - inverse_square / 1260)) / x
+
+
+def loss_rate_evidence(n_lost: ArrayLike, n_told: ArrayLike, n_pending: ArrayLike) -> float:
+    r"""Return the logarithm of an e-process for the hypothesis that all arms lose reports equally.
+
+    Under the hypothesis, the result ever reaches \log(1/\alpha) with probability at most \alpha. The
+    numerator is the product of the Beta(1/2, 1/2) mixtures of the arms, the denominator the largest
+    likelihood of a common loss rate. Reports arrive earlier than losses are noticed, so the pending
+    decisions count too: as lost or reported, whichever gives the least evidence.
+    """
+    lost_counts, told_counts, pending_counts = (
+        np.asarray(v, dtype=float) for v in (n_lost, n_told, n_pending)
+    )
+    totals = lost_counts + told_counts + pending_counts
+    rates = np.concatenate([np.linspace(0.0, 1.0, 201), lost_counts / np.maximum(totals, 1.0)])
+    # for each common rate, the pending decisions bring the arms as close to the rate as possible
+    losses = np.clip(rates[:, np.newaxis] * totals, lost_counts, lost_counts + pending_counts)
+    mixtures = (betaln(losses + 0.5, totals - losses + 0.5) - np.log(np.pi)).sum(axis=1)
+    n, total = totals.sum(), losses.sum(axis=1)
+    likelihood = xlogy(total, total / max(n, 1.0)) + xlogy(n - total, (n - total) / max(n, 1.0))
+    return float((mixtures - likelihood).min())
 
 
 def gap_intervals(low: Floats, high: Floats) -> tuple[Floats, Floats]:
@@ -105,12 +284,12 @@ def gap_intervals(low: Floats, high: Floats) -> tuple[Floats, Floats]:
 
     `low` and `high` are the ends of the intervals for the means.
     """
-    least = np.maximum(low.max() - high, 0.0)
-    most = np.empty_like(low)
+    low_gaps = np.maximum(low.max() - high, 0.0)
+    high_gaps = np.empty_like(low)
     for arm in range(low.size):
-        others = np.delete(high, arm)
-        most[arm] = max(0.0, others.max() - low[arm])
-    return least, most
+        other_highs = np.delete(high, arm)
+        high_gaps[arm] = max(0.0, other_highs.max() - low[arm])
+    return low_gaps, high_gaps
 
 
 def regret_interval(n_pulls: ArrayLike, low: Floats, high: Floats) -> tuple[float, float]:
@@ -123,10 +302,12 @@ def regret_interval(n_pulls: ArrayLike, low: Floats, high: Floats) -> tuple[floa
     regret over all choices of the best arm.
     """
     pulls = np.asarray(n_pulls, dtype=float)
-    pulled = pulls > 0
-    least = float((pulls[pulled] * np.maximum(low.max() - high[pulled], 0.0)).sum())
-    most = 0.0
+    is_pulled = pulls > 0
+    low_regret = float((pulls[is_pulled] * np.maximum(low.max() - high[is_pulled], 0.0)).sum())
+    high_regret = 0.0
     for arm in np.flatnonzero(high >= low.max()):
-        others = pulled & (np.arange(pulls.size) != arm)
-        most = max(most, float((pulls[others] * np.maximum(high[arm] - low[others], 0.0)).sum()))
-    return least, most
+        is_other = is_pulled & (np.arange(pulls.size) != arm)
+        high_regret = max(
+            high_regret, float((pulls[is_other] * np.maximum(high[arm] - low[is_other], 0.0)).sum())
+        )
+    return low_regret, high_regret

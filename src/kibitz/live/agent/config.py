@@ -5,46 +5,79 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
-from kibitz._validation import finite, invalid, positive, short_repr, text, whole
+from kibitz._validation import finite, invalid, one_of, positive, short_repr, text, whole
+from kibitz.policies.check import check_promises
+from kibitz.policies.kibitzer import kibitzer
+from kibitz.policies.policy import check_policy, check_rewards
 from kibitz.policies.spec import Spec, from_spec, to_spec
 
 ConfigData = dict[str, Any]
 
+UNIT_SCALE = 0.5  # every reward in [0, 1] is sub-Gaussian with this scale
+DECLARABLE = ("bernoulli", "bounded")  # kinds of rewards that `declare_rewards` accepts
+
 
 class Config:
-    """An agent's name, its stored configuration and its policy."""
+    """An agent's name, its stored configuration and its policy.
 
-    def __init__(self, name: str, stored: str) -> None:
+    `rewards` is the kind of rewards: the kind with which the agent was created, or the kind that was
+    declared later.
+    """
+
+    def __init__(self, name: str, stored: str, declared: str | None = None) -> None:
         self.name = name
         self.data: ConfigData = json.loads(stored)
+        self.rewards: str = declared or self.data["rewards"]
         self.policy = from_spec(self.data["policy"])
         self.params = self.policy.params
-        self.scale: float = self.data["scale"]
-        self.unit = self.policy.scale_for(self.scale)  # the policy gets rewards divided by this unit
+        # The policy gets rewards divided by this unit. A declaration does not change the unit.
+        self.unit = self.policy.scale_for(self.data["scale"] or UNIT_SCALE)
         self.in_turn = self.policy.in_phases  # each request needs the report of the last decision
         self.stores_state = self.in_turn or self.policy.hold is not None
+        self.patience: float | None = self.data["patience"]
+        silence = self.data["silence"]
+        self.silence: float | None = None if silence == "forget" else silence
+
+    @property
+    def scale(self) -> float:
+        """The sub-Gaussian scale of the rewards."""
+        return float(self.data["scale"]) if self.rewards == "gaussian" else UNIT_SCALE
 
 
 def check_config(
-    name: Any, arms: Any, policy: Any, scale: Any, seed: Any, patience: Any, silence: Any
+    name: Any,
+    arms: Any,
+    rewards: Any,
+    policy: Any,
+    scale: Any,
+    seed: Any,
+    patience: Any,
+    silence: Any,
 ) -> ConfigData:
     """Validate the arguments of `kibitz.agent`; return them as plain data."""
     text(name, "name")
+    if policy is not None:
+        check_policy(policy)
+    if scale is not None:
+        scale = positive(scale, "scale")
+    if rewards is not None:
+        check_rewards(rewards)
     if arms is not None:
         if isinstance(arms, str) or not isinstance(arms, Sequence) or len(arms) < 2:
             raise invalid("arms", "a list of at least 2 names", arms)
         arms = [text(arm, "arms") for arm in arms]
         if len(set(arms)) < len(arms):
             raise invalid("arms", "different names", arms)
-        if policy is None:
-            raise ValueError("policy is required to create an agent")
+        rewards = _choose_rewards(rewards, policy)
+        _check_agreement(rewards, policy, scale)
     data = {
         "arms": arms,
+        "rewards": rewards,
         "policy": None if policy is None else _check_policy(policy),
-        "scale": positive(scale, "scale"),
+        "scale": scale,
         "seed": None if seed is None else whole(seed, "seed"),
         "patience": None if patience is None else positive(patience, "patience"),
-        "silence": _check_silence(silence, policy),
+        "silence": _check_silence(silence, rewards),
     }
     if data["silence"] != "forget" and patience is None and arms is not None:
         raise ValueError("patience is required when silence is a reward")
@@ -52,45 +85,98 @@ def check_config(
     return plain
 
 
+def _choose_rewards(rewards: Any, policy: Any) -> str:
+    """Return the kind of rewards of a new agent: `rewards`, or the kind that the policy is for."""
+    if rewards is not None:
+        return str(rewards)
+    if policy is not None and policy.rewards != "gaussian":
+        return str(policy.rewards)
+    raise ValueError(
+        "rewards is required to create an agent: use bernoulli if all rewards are 0 or 1 (such as "
+        "clicks), bounded if they are in [0, 1], or gaussian with a scale"
+    )
+
+
+def _check_agreement(rewards: str, policy: Any, scale: float | None) -> None:
+    """Raise ValueError if the kind of rewards contradicts the policy or the scale."""
+    if rewards == "gaussian" and scale is None:
+        raise ValueError(
+            "scale is required for gaussian rewards: use the standard deviation of the rewards"
+        )
+    if rewards != "gaussian" and scale is not None:
+        raise ValueError(f"{rewards} rewards take no scale, got scale={scale!r}; omit it")
+    if policy is not None and policy.rewards not in ("gaussian", rewards):
+        if policy.rewards == "bounded" and rewards == "bernoulli":
+            return
+        raise ValueError(
+            f"{policy.name} is for {policy.rewards} rewards and cannot be the policy of an agent "
+            f"with {rewards} rewards; choose another policy or rewards={policy.rewards!r}"
+        )
+
+
 def _check_policy(policy: Any) -> Spec:
-    """Return a policy as plain data; raise ValueError if it still needs a horizon."""
+    """Return a policy as plain data; raise ValueError if it still needs a horizon.
+
+    Raise ValueError also if `simulate` would reject the index of the policy, such as an infinite one.
+    """
     spec = to_spec(policy)
+    if "function" in spec:
+        check_promises(policy)
     if policy.constants.get("horizon") == 0:
         raise ValueError(f"an agent needs {policy.name} with a horizon: {policy.name}(horizon=...)")
     return spec
 
 
-def _check_silence(silence: Any, policy: Any) -> str | float:
+def _check_silence(silence: Any, rewards: str | None) -> str | float:
     if isinstance(silence, str):
         if silence != "forget":
             raise invalid("silence", "'forget' or a reward", silence)
         return silence
-    reward = finite(silence, "silence")
-    if policy is not None and policy.rewards != "gaussian" and not 0 <= reward <= 1:
-        raise invalid("silence", f"in [0, 1] for {policy.name}", silence)
+    return check_reward(finite(silence, "silence"), rewards or "gaussian", "silence")
+
+
+def check_reward(reward: float, rewards: str, name: str = "reward") -> float:
+    """Return a reward; raise ValueError if it is not of this kind of rewards."""
+    if rewards == "bernoulli" and reward not in (0.0, 1.0):
+        raise invalid(name, "0 or 1 for an agent with bernoulli rewards", reward)
+    if rewards == "bounded" and not 0 <= reward <= 1:
+        raise invalid(name, "in [0, 1] for an agent with bounded rewards", reward)
     return reward
 
 
+def check_declaration(rewards: Any) -> str:
+    """Return the argument of `declare_rewards`; raise ValueError if it cannot be declared."""
+    return str(one_of(rewards, "rewards", DECLARABLE))
+
+
 def to_stored(data: ConfigData) -> str:
-    """Return the JSON to store for a new agent; choose a random seed if there is none."""
+    """Return the JSON to store for a new agent.
+
+    If there is no policy, choose kibitzer; if there is no seed, choose a random seed.
+    """
+    policy = to_spec(kibitzer(rewards=data["rewards"])) if data["policy"] is None else data["policy"]
     seed = secrets.randbits(62) if data["seed"] is None else data["seed"]
-    return json.dumps({**data, "seed": seed})
+    return json.dumps({**data, "policy": policy, "seed": seed})
 
 
-def check_same(name: str, stored: ConfigData, given: ConfigData) -> None:
+def check_same(config: Config, arguments: ConfigData) -> None:
     """Raise ValueError if an agent is opened with a configuration that differs from the stored one.
 
-    If `given` has arms, compare all arguments, except a seed of None. If `given` has no arms, compare
-    only the arguments that differ from their defaults.
+    If `arguments` has arms, compare all arguments, except a policy or a seed of None. If it has no
+    arms, compare only the arguments that differ from their defaults. After a declaration of the
+    rewards, both the original and the declared kind of rewards are accepted.
     """
-    defaults = {"scale": 1.0, "silence": "forget"} if given["arms"] is None else {}
-    for key, value in given.items():
-        is_default = value is None and (given["arms"] is None or key == "seed")
-        if is_default or (key in defaults and value == defaults[key]) or value == stored[key]:
+    stored_data = config.data
+    if arguments["rewards"] == config.rewards != stored_data["rewards"]:
+        stored_data = {**stored_data, "rewards": config.rewards, "scale": None}
+    for key, value in arguments.items():
+        is_default = value is None and (arguments["arms"] is None or key in ("policy", "seed"))
+        is_default |= arguments["arms"] is None and key == "silence" and value == "forget"
+        if is_default or value == stored_data[key]:
             continue
         raise ValueError(
-            f"agent {name!r} was created with {key}={short_repr(_format(stored[key]))} and cannot be "
-            f"opened with {key}={short_repr(_format(value))}"
+            f"agent {config.name!r} was created with {key}={short_repr(_format(stored_data[key]))} "
+            f"and cannot be opened with {key}={short_repr(_format(value))}"
         )
 
 

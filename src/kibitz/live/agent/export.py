@@ -30,8 +30,8 @@ def export(events: Iterable[Event], file: str | os.PathLike[str]) -> None:
     if suffix == ".nc":
         write_atomic(target, as_netcdf(events))
     else:
-        parts = as_csv(events) if suffix == ".csv" else as_lines(events)
-        write_atomic(target, lambda out: out.writelines(parts))
+        chunks = as_csv(events) if suffix == ".csv" else as_lines(events)
+        write_atomic(target, lambda out: out.writelines(chunks))
 
 
 def check_export(file: str | os.PathLike[str]) -> Path:
@@ -50,8 +50,10 @@ def as_csv(events: Iterable[Event]) -> Iterator[bytes]:
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(Event._fields)
-    for chunk in split(events):
-        writer.writerows(["" if part is None else part for part in event] for event in chunk)
+    for chunk in split_pages(events):
+        writer.writerows(
+            ["" if event_field is None else event_field for event_field in event] for event in chunk
+        )
         yield text.getvalue().encode()
         text.seek(0)
         text.truncate()
@@ -61,7 +63,7 @@ def as_csv(events: Iterable[Event]) -> Iterator[bytes]:
 
 def as_lines(events: Iterable[Event]) -> Iterator[bytes]:
     """Yield a log as JSON lines, in chunks of up to `PAGE_SIZE` events."""
-    for chunk in split(events):
+    for chunk in split_pages(events):
         lines = [json.dumps(event._asdict(), ensure_ascii=False) for event in chunk]
         yield "\n".join([*lines, ""]).encode()
 
@@ -71,17 +73,17 @@ def as_netcdf(events: Iterable[Event]) -> bytes:
     return append_checksum(to_netcdf(as_dataset(events)))
 
 
-def split(events: Iterable[Event]) -> Iterator[list[Event]]:
+def split_pages(events: Iterable[Event]) -> Iterator[list[Event]]:
     """Yield lists of up to `PAGE_SIZE` events."""
-    rest = iter(events)
-    while chunk := list(islice(rest, PAGE_SIZE)):
+    event_iterator = iter(events)
+    while chunk := list(islice(event_iterator, PAGE_SIZE)):
         yield chunk
 
 
 def as_dataset(events: Iterable[Event]) -> "xarray.Dataset":
     """Return a log as a dataset with the dimension `seq`.
 
-    A missing id is 0, a missing reward is NaN, and a missing key is the empty string.
+    A missing id is 0, a missing reward is NaN, and a missing arm or key is the empty string.
     """
     import xarray
 
@@ -90,7 +92,7 @@ def as_dataset(events: Iterable[Event]) -> "xarray.Dataset":
         "at": np.array([event.at for event in log], float),
         "kind": np.array([event.kind for event in log], str),
         "id": np.array([event.id or 0 for event in log], np.int64),
-        "arm": np.array([event.arm for event in log], str),
+        "arm": np.array([event.arm or "" for event in log], str),
         "reward": np.array([math.nan if e.reward is None else e.reward for e in log], float),
         "key": np.array([event.key or "" for event in log], str),
     }

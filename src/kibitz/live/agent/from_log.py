@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 
 from kibitz._netcdf import from_netcdf, read_verified
 from kibitz._validation import invalid, short_repr
-from kibitz.live.agent.confidence import check_delta, gap_intervals, intervals
+from kibitz.live.agent.confidence import check_delta, gap_intervals, gaussian_radius
 from kibitz.live.events import Event, project
 from kibitz.model.problem import Problem, empirical
 
 Columns = Mapping[str, Any]
 
-RENAMED = {"saw": "observe"}  # old names of event kinds, in logs exported before 0.2.0
+RENAMED_KINDS = {"saw": "observe"}  # old names of event kinds, in logs exported before 0.2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,25 +72,29 @@ def from_log(
         The names of the columns with the arms and the rewards.
     kind
         The name of the column with the event kinds, in a log written by kibitz. Such a log is
-        replayed, so corrections are taken into account. Other logs do not need this column.
+        replayed, so corrections are taken into account. If the agent counted silence as a
+        reward, only the decisions up to the last silent decision are used; later decisions may still
+        be waiting for a report. Other logs do not need this column.
     delta
-        An upper bound on the probability that any interval fails to contain its mean.
+        An upper bound on the probability that any of the confidence intervals from `low` to `high` of
+        the result misses its mean.
     """
     delta = check_delta(delta)
-    columns = _columns(source)
+    columns = _read_columns(source)
     if not isinstance(kind, str):
         raise invalid("kind", "the name of a column", kind)
     for name, column in {"arm": arm, "reward": reward}.items():
         if not isinstance(column, str) or column not in columns:
-            known = ", ".join(map(str, columns)) or "none"
-            raise invalid(name, f"a column of the log ({known})", column)
-    is_own = {"seq", "at", "id", "key", kind} <= set(columns)
-    rewards = _replay_rewards(columns, kind) if is_own else _read_rewards(columns, arm, reward)
+            column_names = ", ".join(map(str, columns)) or "none"
+            raise invalid(name, f"a column of the log ({column_names})", column)
+    is_kibitz_log = {"seq", "at", "id", "key", kind} <= set(columns)
+    rewards = _replay_rewards(columns, kind) if is_kibitz_log else _read_rewards(columns, arm, reward)
     if len(rewards) < 2:
         raise ValueError(f"log must contain rewards of at least 2 arms, got {list(rewards)}")
     problem = empirical(list(rewards.values()))
     counts = np.array([len(values) for values in rewards.values()])
-    low, high = intervals(counts, problem.means, delta, problem.scale or 1e-12)
+    half_width = gaussian_radius(counts, delta / len(rewards), problem.scale or 1e-12)
+    low, high = problem.means - half_width, problem.means + half_width
     values = {field.name: getattr(problem, field.name) for field in fields(Problem)}
     return Logged(**values, arms=tuple(rewards), n_observed=counts, low=low, high=high, delta=delta)
 
@@ -111,33 +115,33 @@ def size_interval(
     from kibitz.planning.planner import plan
 
     scale = problem.scale or 1.0
-    least, most = (ends / scale for ends in problem.gap_intervals)
+    low_gaps, high_gaps = (ends / scale for ends in problem.gap_intervals)
     is_suboptimal = np.arange(problem.n_arms) != int(np.argmax(problem.means))
-    least, most = least[is_suboptimal], most[is_suboptimal]
-    sizes = [] if least.min() > 0 else [0.0]
-    for share in np.linspace(0.0, 1.0, 9):
-        gaps = least + share * (most - least)
+    low_gaps, high_gaps = low_gaps[is_suboptimal], high_gaps[is_suboptimal]
+    candidate_rates = [] if low_gaps.min() > 0 else [0.0]
+    for position in np.linspace(0.0, 1.0, 9):
+        gaps = low_gaps + position * (high_gaps - low_gaps)
         if gaps.min() > 0:
             result = plan(horizon, gaps=gaps.tolist(), cost=cost / scale, exploration=exploration)
-            sizes.append(float(result["advice"]["rate"]))
-    return min(sizes), max(sizes)
+            candidate_rates.append(result.rate)
+    return min(candidate_rates), max(candidate_rates)
 
 
 def _replay_rewards(columns: Columns, kind: str) -> dict[str, list[float]]:
     """Replay a log written by kibitz; return the rewards by arm."""
-    rows = _rows(columns, "seq", "at", kind, "id", "arm", "reward", "key")
+    rows = _select_rows(columns, "seq", "at", kind, "id", "arm", "reward", "key")
     try:
         events = [
             Event(
                 int(seq),
                 float(at),
-                RENAMED.get(name, str(name)),
-                _whole(id),
+                RENAMED_KINDS.get(event_kind, str(event_kind)),
+                _parse_id(id),
                 str(arm),
-                _number(reward),
+                _parse_number(reward),
                 key or None,
             )
-            for seq, at, name, id, arm, reward, key in rows
+            for seq, at, event_kind, id, arm, reward, key in rows
         ]
         projection = project(events)
     except (LookupError, TypeError, ValueError) as error:
@@ -145,7 +149,8 @@ def _replay_rewards(columns: Columns, kind: str) -> dict[str, list[float]]:
             f"log has the columns of a kibitz log but cannot be replayed ({error})"
         ) from None
     rewards: dict[str, list[float]] = {arm.name: [] for arm in projection.arms}
-    for record in projection.decisions:
+    silent_ids = [event.id for event in events if event.kind == "silent" and event.id is not None]
+    for record in projection.decisions[: max(silent_ids, default=None)]:
         if record.reward is not None:
             rewards[projection.arms[record.arm].name].append(record.reward)
     return {name: values for name, values in rewards.items() if values}
@@ -154,14 +159,14 @@ def _replay_rewards(columns: Columns, kind: str) -> dict[str, list[float]]:
 def _read_rewards(columns: Columns, arm: str, reward: str) -> dict[str, list[float]]:
     """Return the rewards by arm of a log not written by kibitz; skip rows without a reward."""
     rewards: dict[str, list[float]] = {}
-    for n, (name, value) in enumerate(_rows(columns, arm, reward)):
-        x = _number(value, f"{reward} of line {n + 1}")
+    for n, (name, value) in enumerate(_select_rows(columns, arm, reward)):
+        x = _parse_number(value, f"{reward} of line {n + 1}")
         if x is not None:
             rewards.setdefault(str(name), []).append(x)
     return rewards
 
 
-def _rows(columns: Columns, *names: str) -> list[tuple[Any, ...]]:
+def _select_rows(columns: Columns, *names: str) -> list[tuple[Any, ...]]:
     """Return the rows of the named columns."""
     try:
         return list(zip(*(columns[name] for name in names), strict=True))
@@ -170,7 +175,7 @@ def _rows(columns: Columns, *names: str) -> list[tuple[Any, ...]]:
         raise ValueError(f"log must have columns of equal length, got {values}") from None
 
 
-def _number(value: Any, name: str = "reward") -> float | None:
+def _parse_number(value: Any, name: str = "reward") -> float | None:
     try:
         x = math.nan if value is None or value == "" else float(value)
     except (TypeError, ValueError, OverflowError):
@@ -180,15 +185,15 @@ def _number(value: Any, name: str = "reward") -> float | None:
     return None if math.isnan(x) else x
 
 
-def _whole(value: Any) -> int | None:
-    x = _number(value, "id")
+def _parse_id(value: Any) -> int | None:
+    x = _parse_number(value, "id")
     return int(x) if x else None
 
 
-def _columns(source: Any) -> Columns:
+def _read_columns(source: Any) -> Columns:
     """Return the columns of a file, a data frame, a dataset or a dict."""
     if isinstance(source, str | os.PathLike):
-        return _file_columns(Path(source))
+        return _read_file_columns(Path(source))
     if isinstance(source, Mapping) and not hasattr(source, "coords"):
         return source
     if hasattr(source, "coords"):  # a dataset
@@ -198,20 +203,20 @@ def _columns(source: Any) -> Columns:
     raise invalid("log", "a file, a data frame or a dict of columns", source)
 
 
-def _file_columns(file: Path) -> Columns:
+def _read_file_columns(file: Path) -> Columns:
     if not os.path.isfile(file):
         raise ValueError(f"log file {short_repr(str(file))} does not exist")
     if file.suffix == ".nc":
         try:
-            return _columns(from_netcdf(read_verified(file)))
+            return _read_columns(from_netcdf(read_verified(file)))
         except ValueError:
             raise ValueError(f"log file {short_repr(str(file))} is damaged or not netCDF") from None
     try:
-        with file.open(encoding="utf-8", newline="") as lines:
+        with file.open(encoding="utf-8", newline="") as text_file:
             if file.suffix == ".jsonl":
-                rows = [json.loads(line) for line in lines if line.strip()]
+                rows = [json.loads(text_line) for text_line in text_file if text_line.strip()]
             else:
-                rows = list(csv.DictReader(lines))
+                rows = list(csv.DictReader(text_file))
     except (UnicodeDecodeError, json.JSONDecodeError, csv.Error) as error:
         raise ValueError(
             f"log file {short_repr(str(file))} is not CSV or JSON lines ({error})"

@@ -30,11 +30,12 @@ NEVER = 2**62  # a stage beyond every horizon
 
 
 class Faults(NamedTuple):
-    """Delay, loss and duplication of reports."""
+    """Delay, loss and duplication of reports, and the reward that is never reported."""
 
     delay: int = 0  # stages until a report arrives
     loss: float = 0.0  # probability that a report is lost
     duplicates: float = 0.0  # probability that a report arrives twice
+    silence: str | float = "forget"  # rewards of this value are not reported
 
 
 def rehearse(
@@ -49,6 +50,7 @@ def rehearse(
     duplicates: float = 0.0,
     rate: float = 0.0,
     patience: float | None = None,
+    silence: str | float = "forget",
     store: str | os.PathLike[str] | None = None,
     beside: "xarray.Dataset | None" = None,
     progress: Callable[[str, float], None] | None = None,
@@ -67,7 +69,11 @@ def rehearse(
         The probability of a look in each stage.
     patience
         The number of stages after which a decision without a report stops being pending. The default
-        is 2 * delay + 10 if `loss` is positive. If `loss` is 0, decisions stay pending by default.
+        is 2 * delay + 10 if `loss` is positive or `silence` is a reward. Otherwise, decisions stay
+        pending by default.
+    silence
+        "forget", or the reward that a missing report means, such as 0 for no click. A reward of this
+        value is then never reported, and the agent counts it after `patience` stages.
     store
         The store that holds one agent for each run (`rehearsal-0`, ...). The default is a temporary
         file.
@@ -91,14 +97,18 @@ def rehearse(
     horizon, runs = whole(horizon, "horizon", 1, 10**7), whole(runs, "runs", 1, 10_000)
     seed, rate = whole(seed, "seed"), between(non_negative(rate, "rate"), "rate", 0, 1)
     faults = Faults(
-        whole(delay, "delay"), between(loss, "loss", 0, 1), between(duplicates, "duplicates", 0, 1)
+        whole(delay, "delay"),
+        between(loss, "loss", 0, 1),
+        between(duplicates, "duplicates", 0, 1),
+        silence,
     )
-    if patience is None and faults.loss > 0:
+    if patience is None and (faults.loss > 0 or silence != "forget"):
         patience = 2 * faults.delay + 10
     stages = np.unique(np.geomspace(1, horizon, N_STAGES).round().astype(np.int64))
     stages[-1] = horizon
     if beside is not None:
         stages = beside["stage"].to_numpy()
+    rewards = "bernoulli" if problem.kind == "bernoulli" else policy.rewards
     regret, n_duplicates = np.zeros((1, runs, stages.size)), np.zeros(runs, np.int64)
     with contextlib.ExitStack() as stack:
         if store is None:
@@ -107,56 +117,66 @@ def rehearse(
         for run in range(runs):
             arguments: dict[str, Any] = {
                 "arms": [f"arm {n}" for n in range(problem.n_arms)],
+                "rewards": rewards,
                 "policy": policy,
-                "scale": problem.scale or 1.0,
+                "scale": (problem.scale or 1.0) if rewards == "gaussian" else None,
                 "seed": seed,
                 "patience": patience,
+                "silence": silence,
             }
-            player = stack.enter_context(agent(store, f"rehearsal-{run}", **arguments))
-            if any(arm.n_asked for arm in player.arms()):
+            live_agent = stack.enter_context(agent(store, f"rehearsal-{run}", **arguments))
+            if any(arm.n_asked for arm in live_agent.arms()):
                 raise ValueError(
                     f"store {str(store)!r} already has agents of a rehearsal; use a new store"
                 )
-            cumulative, n_duplicates[run] = play(player, problem, rate, horizon, seed, run, faults)
-            regret[0, run] = cumulative[stages - 1]
-            if discrepancies := player.check():
+            cumulative_regret, n_duplicates[run] = play(
+                live_agent, problem, rate, horizon, seed, run, faults
+            )
+            regret[0, run] = cumulative_regret[stages - 1]
+            if discrepancies := live_agent.check():
                 raise ValueError(f"the rehearsal left an inconsistent store: {discrepancies[0]}")
             if progress is not None:
                 progress("rehearsing", (run + 1) / runs)
-            player.close()
+            live_agent.close()
     data = xarray.Dataset(
         {"regret": (("policy", "run", "stage"), regret)},
         {"policy": ["agent"], "run": np.arange(runs), "stage": stages},
         {} if beside is None else beside.attrs,
     )
-    both = data if beside is None else xarray.concat([data, beside[["regret"]]], "policy")
-    both["final_regret"] = both["regret"].isel(stage=-1)
-    both["n_duplicates"] = ("run", n_duplicates)
-    both.attrs = {**data.attrs, "faults": str(faults._asdict())}
-    return both
+    combined_data = data if beside is None else xarray.concat([data, beside[["regret"]]], "policy")
+    combined_data["final_regret"] = combined_data["regret"].isel(stage=-1)
+    combined_data["n_duplicates"] = ("run", n_duplicates)
+    combined_data.attrs = {**data.attrs, "faults": str(faults._asdict())}
+    return combined_data
 
 
 def play(
-    player: Agent, problem: Problem, rate: float, horizon: int, seed: int, run: int, faults: Faults
+    live_agent: Agent,
+    problem: Problem,
+    rate: float,
+    horizon: int,
+    seed: int,
+    run: int,
+    faults: Faults,
 ) -> tuple[Any, int]:
     """Play a run; return the cumulative regret at each stage and the number of duplicate reports."""
-    rewards, looks = environment_streams(seed, run)
-    reports = np.random.default_rng([seed, run, 1])
-    places = {arm.name: place for place, arm in enumerate(player.arms())}
+    pull_rng, look_rng = environment_streams(seed, run)
+    report_rng = np.random.default_rng([seed, run, 1])
+    arm_indices = {arm.name: arm_index for arm_index, arm in enumerate(live_agent.arms())}
     in_transit: deque[tuple[int, int, float]] = deque()  # (stage, id, reward)
     gaps, n_duplicates = np.zeros(horizon), 0
-    arrival = next_look(rate, 0, looks)
+    next_look_stage = next_look(rate, 0, look_rng)
     for stage in range(1, horizon + 1):
-        player.now = lambda stage=stage: START + stage  # type: ignore[misc]
-        decision = player.ask(key=f"stage {stage}")
-        arm = places[decision.arm]
+        live_agent.now = lambda stage=stage: START + stage  # type: ignore[misc]
+        decision = live_agent.ask(key=f"stage {stage}")
+        arm = arm_indices[decision.arm]
         gaps[stage - 1] = problem.gaps[arm]
-        in_transit.append((stage, decision.id, draw(problem, arm, rewards)))
-        if stage == arrival:
-            look = player.look()
-            in_transit.append((stage, look.id, draw(problem, places[look.arm], looks)))
-            arrival = next_look(rate, stage, looks)
-        n_duplicates += deliver_reports(player, in_transit, stage, faults, reports)
+        in_transit.append((stage, decision.id, draw(problem, arm, pull_rng)))
+        if stage == next_look_stage:
+            look = live_agent.look()
+            in_transit.append((stage, look.id, draw(problem, arm_indices[look.arm], look_rng)))
+            next_look_stage = next_look(rate, stage, look_rng)
+        n_duplicates += deliver_reports(live_agent, in_transit, stage, faults, report_rng)
     return np.cumsum(gaps), n_duplicates
 
 
@@ -166,12 +186,15 @@ def environment_streams(seed: int, run: int) -> tuple[Generator, Generator]:
     `engine/rng.py` seeds three SFC64 generators, each from three 64-bit words. The third generator
     belongs to the policy.
     """
-    words = SeedSequence(seed, spawn_key=(run,)).generate_state(9, np.uint64)
-    rewards, looks = SFC64(0), SFC64(0)
-    for bits, part in ((rewards, words[0:3]), (looks, words[3:6])):
-        bits.state = {**bits.state, "state": {"state": np.array([*part, 1], np.uint64)}}
-        bits.random_raw(12)  # discard 12 numbers, as NumPy does after seeding
-    return Generator(rewards), Generator(looks)
+    seed_words = SeedSequence(seed, spawn_key=(run,)).generate_state(9, np.uint64)
+    pull_bits, look_bits = SFC64(0), SFC64(0)
+    for bit_generator, stream_words in ((pull_bits, seed_words[0:3]), (look_bits, seed_words[3:6])):
+        bit_generator.state = {
+            **bit_generator.state,
+            "state": {"state": np.array([*stream_words, 1], np.uint64)},
+        }
+        bit_generator.random_raw(12)  # discard 12 numbers, as NumPy does after seeding
+    return Generator(pull_bits), Generator(look_bits)
 
 
 def draw(problem: Problem, arm: int, rng: Generator) -> float:
@@ -195,14 +218,14 @@ def next_look(rate: float, stage: int, rng: Generator) -> int:
 
 
 def deliver_reports(
-    player: Agent, in_transit: deque[tuple[int, int, float]], stage: int, faults: Faults, rng: Any
+    live_agent: Agent, in_transit: deque[tuple[int, int, float]], stage: int, faults: Faults, rng: Any
 ) -> int:
     """Tell the agent the rewards whose delay has passed; return the number of duplicate reports."""
     reports = []
     while in_transit and in_transit[0][0] + faults.delay <= stage:
         _, id, reward = in_transit.popleft()
-        if rng.random() >= faults.loss:
+        if rng.random() >= faults.loss and reward != faults.silence:
             reports.append((id, reward))
             if rng.random() < faults.duplicates:
                 reports.append((id, reward))
-    return player.tell(reports).count("duplicate") if reports else 0
+    return live_agent.tell(reports).count("duplicate") if reports else 0

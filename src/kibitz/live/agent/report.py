@@ -5,9 +5,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kibitz.live.agent.confidence import best_arm_p_values, check_delta, intervals, regret_interval
+from kibitz.live.agent.confidence import (
+    RHO,
+    Floats,
+    check_delta,
+    intervals,
+    loss_rate_evidence,
+    lost_intervals,
+    regret_interval,
+    split_delta,
+    unit_intervals,
+)
 from kibitz.live.agent.config import Config
-from kibitz.live.events import Arm
+from kibitz.live.agent.stopping import Verdict, decide
+from kibitz.live.agent.transaction import read_arms
+from kibitz.live.events import Arm, event_time
 from kibitz.live.store import queries
 from kibitz.live.store.schema import Database, Store
 
@@ -15,12 +27,27 @@ if TYPE_CHECKING:
     import xarray
 
 HEADER = ("arm", "asked", "told", "looks", "pending", "lost", "mean", "interval", "best?")
-NUMBERS = ("regret_low", "regret_high", "looks_saved")  # attributes that may be infinite or NaN
-INEQUALITY = (
-    "|mean - mu| < (scale / n) sqrt((n + 10) (2 log(K / delta) + log(1 + n / 10))) for all K arms "
-    "and all n simultaneously with probability 1 - delta, if the loss of a report does not depend on "
-    "its reward"
+# attributes that may be infinite or NaN
+FLOAT_ATTRIBUTES = (
+    "regret_low",
+    "regret_high",
+    "looks_saved",
+    "loss_high",
+    "loss_likely",
+    "remaining",
 )
+SHARES_TEXT = (
+    "delta_i is 0.9 delta / K for each of the K arms with which the agent was created, and "
+    "0.1 delta / (m (m + 1)) for the m-th arm added later. All intervals hold simultaneously and at "
+    "all times with probability 1 - delta, if the loss of a report does not depend on its reward and "
+    "the mean of an arm does not change"
+)
+INEQUALITIES = {
+    "gaussian": "|mean - mu| < (scale / n) sqrt((n + rho) (2 log(1 / delta_i) + log(1 + n / rho))), "
+    f"where rho is {RHO:g}; {SHARES_TEXT}",
+    "unit": "M(mu)/2 + E(mu)/4 < 1 / delta_i, where M is the Beta(1/2, 1/2) mixture of likelihood "
+    f"ratios and E a mixture of 24 bets against the mean mu; {SHARES_TEXT}",
+}
 
 
 def report(
@@ -31,52 +58,74 @@ def report(
     Each arm has a `status` and five counts: `n_asked` counts the pulls requested, `n_pulls` the pulls
     reported, `n_looks` the looks reported, `n_pending` the pulls and looks that are pending, and
     `n_forgotten` the pulls and looks that were forgotten. `oldest` is the age of the oldest pending
-    decision in seconds. `mean` is the mean of all observations, and [`low`, `high`] is a confidence
-    sequence for the true mean, from the inequality in the attribute `inequality`. All intervals are
-    valid simultaneously and at all times with probability 1 - delta. `best` is an anytime-valid
-    p-value of the hypothesis that the arm is the best: if the hypothesis is true, the probability
-    that `best` is ever p or smaller is at most p.
+    decision in seconds. `n_settled` counts the settled rewards, `n_unsettled` the decisions whose
+    reward may still change, and `n_late` the reports that came after their decision had settled
+    (see `kibitz.live.events`). `mean` is the mean of the settled rewards, and [`low`, `high`] is a
+    confidence sequence for the true mean, from the inequality in the attribute `inequality`. All
+    intervals are valid simultaneously and at all times with probability 1 - delta. `best` is an
+    anytime-valid p-value of the hypothesis that the arm is the best (`kibitz.live.agent.stopping`).
+    The arm is ruled out if `best` is at most delta.
 
-    The attributes are `regret_low` and `regret_high`, an interval for the regret so far;
-    `looks_saved`, the planner's estimate of the regret that the looks have saved; and `warnings`.
-    Most of the running time is spent on `looks_saved`; pass `saved` to use a known value instead.
+    The attributes `verdict`, `loss_high`, `loss_likely` and `remaining` come from `Agent.verdict`:
+    the sentence, the loss, and the observations that a winner still needs, NaN if it is not in sight.
+    The verdict and the loss hold together with probability 1 - delta; this statement is separate from
+    the statement about the intervals. The other attributes are `regret_low` and `regret_high`, an
+    interval for the regret so far; `looks_saved`, the planner's estimate of the regret that the looks
+    have saved; and `warnings`. Most of the running time is spent on `looks_saved`; pass `saved` to
+    use a known value instead.
     """
     import xarray
 
     delta = check_delta(delta)
-    arms, n_asks, latest, oldest, last_look = store.read(lambda db: _read(config.name, db))
-    now = max(now, latest)
-    counts = np.array([arm.n_observed for arm in arms])
-    means = np.array([arm.mean for arm in arms])
-    low, high = intervals(counts, means, delta, config.scale)
-    if config.policy.rewards != "gaussian":
-        low, high = np.maximum(low, 0.0), np.minimum(high, 1.0)
-    asked = np.array([arm.n_asked for arm in arms])
-    regret = regret_interval(asked, low, high)
+    arms, n_asks, last_event_time, oldest_pending, last_look = store.read(
+        lambda db: _read(config, now, db)
+    )
+    now = event_time(now, last_event_time)
+    counts = np.array([arm.n_settled for arm in arms])
+    sums, squares = (
+        np.array([getattr(arm, name) for arm in arms]) for name in ("settled_sum", "settled_squares")
+    )
+    n_founding = len(config.data["arms"])
+    deltas = split_delta(delta, n_founding, len(arms))
+    low, high = intervals(config.rewards, counts, sums, squares, deltas, config.scale)
+    verdict, p_values = decide(arms, config.rewards, config.scale, n_founding, delta)
+    n_asked = np.array([arm.n_asked for arm in arms])
+    regret = regret_interval(n_asked, low, high)
     columns: dict[str, Any] = {
         "status": [arm.status for arm in arms],
-        "n_asked": asked,
+        "n_asked": n_asked,
         "n_pulls": [arm.n_pulls for arm in arms],
         "n_pending": [arm.n_pending + arm.looks_pending for arm in arms],
         "n_forgotten": [arm.n_forgotten + arm.looks_forgotten for arm in arms],
         "n_looks": [arm.n_looks for arm in arms],
-        "oldest": [now - oldest[k] if k in oldest else math.nan for k in range(len(arms))],
-        "mean": means,
+        "n_settled": counts,
+        "n_unsettled": [arm.n_unsettled for arm in arms],
+        "n_late": [arm.n_late for arm in arms],
+        "oldest": [
+            max(0.0, now - oldest_pending[k]) if k in oldest_pending else math.nan
+            for k in range(len(arms))
+        ],
+        "mean": [arm.settled_mean for arm in arms],
         "low": low,
         "high": high,
-        "best": best_arm_p_values(counts, means, config.scale),
+        "best": p_values,
     }
     attributes = {
         "agent": config.name,
         "policy": repr(config.policy),
+        "rewards": config.rewards,
         "scale": config.scale,
         "n_asks": n_asks,
         "delta": delta,
-        "inequality": INEQUALITY,
+        "inequality": INEQUALITIES["gaussian" if config.rewards == "gaussian" else "unit"],
+        "verdict": verdict.sentence,
+        "loss_high": verdict.loss_high,
+        "loss_likely": verdict.loss_likely,
+        "remaining": math.nan if verdict.remaining is None else verdict.remaining,
         "regret_low": regret[0],
         "regret_high": regret[1],
         "looks_saved": looks_saved(arms, n_asks, config.scale) if saved is None else saved,
-        "warnings": warnings(config.scale, arms, n_asks, last_look),
+        "warnings": warnings(config, arms, n_asks, last_look) + _list_losses(config, arms, deltas),
     }
     return xarray.Dataset(
         {name: ("arm", values) for name, values in columns.items()},
@@ -85,13 +134,15 @@ def report(
     )
 
 
-def _read(name: str, database: Database) -> tuple[list[Arm], int, float, dict[int, float], int]:
-    row = queries.read_agent(database, name)
-    arms, last_look = queries.read_arms(database, row.number), 0
+def _read(
+    config: Config, now: float, database: Database
+) -> tuple[list[Arm], int, float, dict[int, float], int]:
+    row = queries.read_agent(database, config.name)
+    arms, last_look = read_arms(database, config, now), 0
     if any(arm.n_looks or arm.looks_pending for arm in arms):
         last_look = queries.read_last_look(database, row.number)
-    oldest = queries.read_oldest_pending(database, row.number)
-    return arms, row.n_asks, row.latest, oldest, last_look
+    oldest_pending = queries.read_oldest_pending(database, row.number)
+    return arms, row.n_asks, row.latest, oldest_pending, last_look
 
 
 def looks_saved(arms: list[Arm], n_asks: int, scale: float) -> float:
@@ -103,75 +154,110 @@ def looks_saved(arms: list[Arm], n_asks: int, scale: float) -> float:
     """
     from kibitz.planning.prediction import predict
 
-    in_use = [arm for arm in arms if arm.status != "retired"]
-    looks = sum(arm.n_looks for arm in arms)
-    if not looks or n_asks < 2 or len(in_use) < 2 or not all(arm.n_observed for arm in in_use):
+    unretired_arms = [arm for arm in arms if arm.status != "retired"]
+    n_looks = sum(arm.n_looks for arm in arms)
+    if (
+        not n_looks
+        or n_asks < 2
+        or len(unretired_arms) < 2
+        or not all(arm.n_observed for arm in unretired_arms)
+    ):
         return math.nan
-    means = np.array([arm.mean for arm in in_use])
+    means = np.array([arm.mean for arm in unretired_arms])
     gaps = (means.max() - means) / scale
     if not gaps.max() > 0:
         return math.nan
-    without, with_looks = predict(gaps.tolist(), [0.0, min(1.0, looks / n_asks)], n_asks, "active")
-    return max(0.0, float(without - with_looks)) * scale
+    regret_without_looks, regret_with_looks = predict(
+        gaps.tolist(), [0.0, min(1.0, n_looks / n_asks)], n_asks, "active"
+    )
+    return max(0.0, float(regret_without_looks - regret_with_looks)) * scale
 
 
-def warnings(scale: float, arms: list[Arm], n_asks: int, last_look: int) -> list[str]:
+def warnings(config: Config, arms: list[Arm], n_asks: int, last_look: int) -> list[str]:
     """Return warnings about missing reports, missing looks and a scale that is too small."""
-    found = []
-    for arm in arms:
+    messages = []
+    for arm in arms if config.silence is None else ():
         if arm.n_asked >= 10 and arm.n_observed == 0:
-            found.append(
+            messages.append(
                 f"arm {arm.name!r} was chosen {arm.n_asked} times but has no reported reward"
             )
-    found += _compare_loss_rates(arms)
+    messages += _compare_loss_rates(arms)
     n_looks = sum(arm.n_looks for arm in arms)
-    since, usual = n_asks - last_look, max(last_look / max(n_looks, 1), 1.0)
-    if n_looks >= 3 and since > max(10 * usual, 100):
-        found.append(f"no look during the last {since} pulls; before, {1 / usual:.2g} looks per pull")
+    n_pulls_since, pulls_per_look = n_asks - last_look, max(last_look / max(n_looks, 1), 1.0)
+    if n_looks >= 3 and n_pulls_since > max(10 * pulls_per_look, 100):
+        messages.append(
+            f"no look during the last {n_pulls_since} pulls; before, "
+            f"{1 / pulls_per_look:.2g} looks per pull"
+        )
     for arm in arms:
-        n = arm.n_observed
-        if n < 30:
+        n, scale = arm.n_observed, config.scale
+        if n < 30 or config.rewards != "gaussian":
             continue
         variance = max(0.0, arm.squares / n - arm.mean**2)
         if variance > scale**2 * (1 + 5 * math.sqrt(2 / n)):
-            found.append(
+            messages.append(
                 f"rewards of {arm.name!r} have standard deviation {math.sqrt(variance):.3g}, larger "
                 f"than the agent's scale {scale:g}; the intervals are too narrow"
             )
-    return found
+    return messages
 
 
 def _compare_loss_rates(arms: list[Arm]) -> list[str]:
     """Return a warning if arms lose reports at different rates, or [] if they do not.
 
-    Among the arms with at least 20 reported or forgotten pulls, Fisher's exact test compares the
-    arms with the lowest and the highest loss rate, at level 0.001 divided by the number of pairs.
+    If all arms lose reports at the same rate, the warning ever appears with probability at most
+    0.001, however often the report is made.
     """
-    from scipy.stats import fisher_exact
-
-    settled = [(arm, arm.n_forgotten, arm.n_pulls) for arm in arms if arm.n_forgotten + arm.n_pulls]
-    settled = [row for row in settled if row[1] + row[2] >= 20]
-    if len(settled) < 2:
+    n_lost, n_told, n_pending = (
+        np.array([getattr(arm, name) for arm in arms])
+        for name in ("n_forgotten", "n_pulls", "n_pending")
+    )
+    if loss_rate_evidence(n_lost, n_told, n_pending) < math.log(1000):
         return []
-    settled.sort(key=lambda row: row[1] / (row[1] + row[2]))
-    (few, lost_few, told_few), (many, lost_many, told_many) = settled[0], settled[-1]
-    p_value = fisher_exact([[lost_few, told_few], [lost_many, told_many]]).pvalue
-    n_pairs = len(settled) * (len(settled) - 1) / 2
-    if p_value * n_pairs > 0.001:
-        return []
-    rates = [lost_few / (lost_few + told_few), lost_many / (lost_many + told_many)]
-    return [
-        f"arms lose reports at different rates: {rates[1]:.0%} of {many.name!r}, {rates[0]:.0%} of "
-        f"{few.name!r}; the means may be biased"
+    rates = [
+        arm_counts[1] / (arm_counts[1] + arm_counts[2])
+        for arm_counts in zip(arms, n_lost, n_told, strict=True)
+        if sum(arm_counts[1:])
     ]
+    arms = [arm for arm, n in zip(arms, n_lost + n_told, strict=True) if n]
+    lowest, highest = int(np.argmin(rates)), int(np.argmax(rates))
+    return [
+        f"arms lose reports at different rates: {rates[highest]:.0%} of {arms[highest].name!r}, "
+        f"{rates[lowest]:.0%} of {arms[lowest].name!r}; the means may be biased"
+    ]
+
+
+def _list_losses(config: Config, arms: list[Arm], deltas: Floats) -> list[str]:
+    """Return a warning for each arm whose lost reports matter more than its sampling error.
+
+    The interval in the warning is valid even if the loss of a report depends on its reward. Gaussian
+    rewards have no such interval.
+    """
+    messages: list[str] = []
+    if config.rewards == "gaussian":
+        return messages
+    for arm, delta in zip(arms, deltas, strict=True):
+        n, n_lost = arm.n_settled, arm.n_forgotten + arm.looks_forgotten
+        sums = arm.settled_sum, arm.settled_squares
+        if not n or not n_lost:
+            continue
+        low, high = unit_intervals(n, *sums, delta)
+        if n_lost / n > (high - low) / 2:
+            low, high = lost_intervals(n, *sums, n_lost, delta)
+            _, interval_text = format_interval(float(low), float(high), is_rate=True)
+            messages.append(
+                f"{n_lost} reports of {arm.name!r} are lost and {n} are known; if the loss of a "
+                f"report may depend on its reward, the mean is only known to be {interval_text}"
+            )
+    return messages
 
 
 def to_plain(data: "xarray.Dataset") -> dict[str, Any]:
     """Convert a report to plain data for JSON: NaN becomes None, infinities "inf" or "-inf"."""
     columns = {str(key): values.to_numpy().tolist() for key, values in data.data_vars.items()}
     rows = zip(data["arm"].to_numpy().tolist(), *columns.values(), strict=True)
-    arms = [dict(zip(["arm", *columns], map(_number, row), strict=True)) for row in rows]
-    return {key: _number(value) for key, value in data.attrs.items()} | {"arms": arms}
+    arms = [dict(zip(["arm", *columns], map(_to_json_number, row), strict=True)) for row in rows]
+    return {key: _to_json_number(value) for key, value in data.attrs.items()} | {"arms": arms}
 
 
 def from_plain(content: dict[str, Any]) -> "xarray.Dataset":
@@ -185,7 +271,7 @@ def from_plain(content: dict[str, Any]) -> "xarray.Dataset":
         if name != "arm"
     }
     attributes = {
-        name: _read_number(value) if name in NUMBERS else value
+        name: _read_number(value) if name in FLOAT_ATTRIBUTES else value
         for name, value in content.items()
         if name != "arms"
     }
@@ -196,18 +282,32 @@ def from_plain(content: dict[str, Any]) -> "xarray.Dataset":
     )
 
 
+def verdict_to_plain(verdict: Verdict) -> dict[str, Any]:
+    """Convert a verdict to plain data for JSON, with the rules of `to_plain`."""
+    return {
+        **{key: _to_json_number(value) for key, value in vars(verdict).items()},
+        "out": [*verdict.out],
+    }
+
+
+def verdict_from_plain(content: dict[str, Any]) -> Verdict:
+    """Convert plain data that `verdict_to_plain` returned back to a verdict."""
+    losses = {name: float(_read_number(content[name])) for name in ("loss_high", "loss_likely")}
+    return Verdict(**{**content, **losses, "out": tuple(content["out"])})
+
+
 def _read_number(value: Any) -> Any:
     return math.nan if value is None else float(value) if isinstance(value, str) else value
 
 
-def _number(value: Any) -> Any:
+def _to_json_number(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)
     return value
 
 
 def table(data: "xarray.Dataset") -> str:
-    """Format a report as a text table with a summary and warnings."""
+    """Format a report as text: the verdict, a table of the arms, a summary and warnings."""
     rows = [HEADER, *format_rows(data)]
     widths = [max(len(row[k]) for row in rows) for k in range(len(HEADER))]
     lines = [
@@ -217,28 +317,42 @@ def table(data: "xarray.Dataset") -> str:
         ).rstrip()
         for row in rows
     ]
-    return "\n".join([*lines, *format_summary(data)])
+    return "\n".join([data.attrs["verdict"], *lines, *format_summary(data)])
 
 
 def format_rows(data: "xarray.Dataset") -> list[tuple[str, ...]]:
     """Format the arms of a report as rows of text, with the columns of HEADER."""
     rows = []
+    is_rate = data.attrs["rewards"] != "gaussian"
     for k, name in enumerate(data["arm"].to_numpy()):
         arm = {key: values.to_numpy()[k] for key, values in data.data_vars.items()}
         status = "" if arm["status"] == "active" else f" ({arm['status']})"
         counts = [arm[c] for c in ("n_asked", "n_pulls", "n_looks", "n_pending", "n_forgotten")]
-        is_unknown = math.isnan(arm["mean"])
-        is_possible = arm["best"] >= data.attrs["delta"]
+        mean, interval = format_interval(arm["low"], arm["high"], is_rate, arm["mean"])
+        is_possible = arm["best"] > data.attrs["delta"]
         rows.append(
             (
                 f"{name}{status}",
                 *map(str, counts),
-                "-" if is_unknown else f"{arm['mean']:.4g}",
-                "-" if is_unknown else f"{arm['low']:.4g} to {arm['high']:.4g}",
+                *(("-", "-") if math.isnan(arm["mean"]) else (mean, interval)),
                 "possible" if is_possible else f"ruled out, {format_p_value(float(arm['best']))}",
             )
         )
     return rows
+
+
+def format_interval(
+    low: float, high: float, is_rate: bool, mean: float = math.nan
+) -> tuple[str, str]:
+    """Format a mean and its interval, with as many digits as the width deserves.
+
+    The last digit is at most a twentieth of half the width. Rates are in per cent.
+    """
+    factor, unit_text = (100.0, " %") if is_rate else (1.0, "")
+    step = factor * max(high - low, 1e-12) / 40
+    digits = max(0, math.ceil(-math.log10(step))) if math.isfinite(step) else 4
+    interval_text = f"{factor * low:.{digits}f} to {factor * high:.{digits}f}{unit_text}"
+    return f"{factor * mean:.{digits}f}{unit_text}", interval_text
 
 
 def format_p_value(p: float) -> str:
@@ -249,13 +363,23 @@ def format_p_value(p: float) -> str:
 
 def format_summary(data: "xarray.Dataset") -> list[str]:
     """Format the regret, the estimated saving and the warnings as sentences."""
-    a = data.attrs
-    unit = "pull" if a["n_asks"] == 1 else "pulls"
-    lines = [
-        f"Regret after {a['n_asks']} {unit}: {a['regret_low']:.4g} to {a['regret_high']:.4g}. "
-        f"This and all intervals are valid at all times with probability {1 - a['delta']:g}."
+    attributes = data.attrs
+    pull_noun = "pull" if attributes["n_asks"] == 1 else "pulls"
+    sentences = [
+        f"Regret after {attributes['n_asks']} {pull_noun}: {attributes['regret_low']:.4g} to "
+        f"{attributes['regret_high']:.4g}. This and all intervals hold together at all times with "
+        f"probability {1 - attributes['delta']:g}."
     ]
-    if not math.isnan(a["looks_saved"]):
-        saved = f"{a['looks_saved']:.3g}"
-        lines.append(f"Looks have reduced the regret by about {saved} (the planner's estimate).")
-    return lines + [f"Warning: {warning}." for warning in a["warnings"]]
+    n_unsettled, n_late = (int(data[name].sum()) for name in ("n_unsettled", "n_late"))
+    if n_unsettled:
+        sentences.append(f"{n_unsettled:,} decisions are not settled and do not count yet.")
+    if n_late:
+        sentences.append(
+            f"{n_late:,} reports came after their decisions had settled and do not count."
+        )
+    if not math.isnan(attributes["looks_saved"]):
+        saving_text = f"{attributes['looks_saved']:.3g}"
+        sentences.append(
+            f"Looks have reduced the regret by about {saving_text} (the planner's estimate)."
+        )
+    return sentences + [f"Warning: {warning}." for warning in attributes["warnings"]]

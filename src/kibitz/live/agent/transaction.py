@@ -3,6 +3,7 @@
 A decision is read when an operation needs it. `finish` writes all changes in a few SQL statements.
 """
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,13 +12,20 @@ from numpy.random import SFC64, Generator, SeedSequence
 from kibitz._errors import Conflict, UnknownDecision
 from kibitz._validation import short_repr
 from kibitz.live.agent import pending, policy_state
-from kibitz.live.agent.config import Config
-from kibitz.live.events import ARM_STATUS, Arm, Decision, DecisionRecord, project
+from kibitz.live.agent.config import Config, check_reward
+from kibitz.live.events import ARM_STATUS, Arm, Decision, DecisionRecord, event_time, project
 from kibitz.live.store import queries
 from kibitz.live.store.schema import Database
 
 Operation = tuple[str, tuple[Any, ...]]  # a method of `Transaction`, and its arguments
-KnownArms = tuple[int, list[Arm]]  # number of events, and the arms after these events
+KnownArms = tuple[int, int, list[Arm]]  # number of events and of settled decisions, and the arms
+
+
+def read_arms(database: Database, config: Config, now: float) -> list[Arm]:
+    """Return the arms of an agent at time `now`; update the kind of rewards of `config`."""
+    row = queries.read_agent(database, config.name)
+    config.rewards = row.rewards or config.data["rewards"]
+    return queries.read_arms_at(database, row, now, config.patience, config.silence)
 
 
 class Transaction:
@@ -29,10 +37,12 @@ class Transaction:
         self.config = config
         self.database = database
         row = queries.read_agent(database, config.name, lock=True)
-        self.number, self.n_events, self.n_decisions, self.n_asks, latest, self.state = row
-        self.at = max(latest, now)
+        self.number, self.n_events, self.n_decisions, self.n_asks, latest, self.state = row[:6]
+        self.n_settled, self._declared = row.n_settled, row.rewards
+        self.at, self._latest = event_time(now, latest), latest
         self._before = row.n_events
-        self._arms = known[1] if known is not None and known[0] == row.n_events else None
+        is_known = known is not None and known[:2] == (row.n_events, row.n_settled)
+        self._arms = known[2] if known is not None and is_known else None
         self._touched: set[int] = set()  # indices of changed arms
         self._events: list[tuple[Any, ...]] = []
         self._decisions: dict[int, DecisionRecord] = {}  # read or made in this transaction, by id
@@ -50,7 +60,12 @@ class Transaction:
     @property
     def known_arms(self) -> KnownArms | None:
         """The arms after this transaction; None if the transaction did not read them."""
-        return None if self._arms is None else (self.n_events, self._arms)
+        return None if self._arms is None else (self.n_events, self.n_settled, self._arms)
+
+    @property
+    def rewards(self) -> str:
+        """The kind of rewards, which another process may have declared since the agent was opened."""
+        return self._declared or str(self.config.data["rewards"])
 
     # ------------------------------------------------------------------------------ operations
 
@@ -59,23 +74,24 @@ class Transaction:
 
         Return the list of decisions if `many` is True, and the only decision if it is False.
         """
-        places = self._candidates(among)
+        arm_indices = self._candidates(among)
         if len({*keys}) < len(keys) and any(keys):
             raise ValueError("key must be a list of different keys, but one occurs twice")
-        known = [self._find_decision("pull", key) for key in keys]
+        earlier_decisions = [self._find_decision("pull", key) for key in keys]
         decisions = [
-            before or self._decide("pull", places, key)
-            for key, before in zip(keys, known, strict=True)
+            earlier_decision or self._decide("pull", arm_indices, key)
+            for key, earlier_decision in zip(keys, earlier_decisions, strict=True)
         ]
         return decisions if many else decisions[0]
 
     def look(self, key: str | None) -> Decision:
         """Choose an arm to look at; return the decision."""
-        places = self._candidates(None)
-        return self._find_decision("look", key) or self._decide("look", places, key)
+        arm_indices = self._candidates(None)
+        return self._find_decision("look", key) or self._decide("look", arm_indices, key)
 
     def tell(self, id: int, reward: float) -> str:
         """Count the reward of a decision; return "counted", or "duplicate" for a repeated report."""
+        check_reward(reward, self.rewards)
         record = self._read_decision(id)
         if record.status == "told":
             if reward in (record.reward, record.told):
@@ -84,26 +100,27 @@ class Transaction:
                 f"decision {id} was already told reward {record.reward!r} and cannot be told "
                 f"{reward!r}; use correct()"
             )
-        self._settle(id, record, "told", reward)
+        self._apply(id, record, "told", reward)
         return "counted"
 
     def observe(self, name: str, reward: float, key: str | None) -> str:
         """Count an observation that was not asked for; return "counted" or "duplicate"."""
-        place = self._find_arm(name)
-        if self.arms[place].status == "retired":
+        check_reward(reward, self.rewards)
+        arm_index = self._find_arm(name)
+        if self.arms[arm_index].status == "retired":
             raise ValueError(f"arm {name!r} is retired and takes no new observations")
-        if (known := self._find_key("observe", key)) is not None:
-            record = self._decisions[known]
-            if record.arm == place and reward in (record.reward, record.told):
+        if (known_id := self._find_key("observe", key)) is not None:
+            record = self._decisions[known_id]
+            if record.arm == arm_index and reward in (record.reward, record.told):
                 return "duplicate"
             raise Conflict(
                 f"key {key!r} was already used to report reward {record.reward!r} of arm "
                 f"{self.arms[record.arm].name!r}; use a new key"
             )
-        record = DecisionRecord("observe", place, key, self.at, max(1, self.n_asks))
+        record = DecisionRecord("observe", arm_index, key, self.at, max(1, self.n_asks))
         id = self._insert(record)
-        self._append("observe", id, place, reward, key)
-        self.arms[place].settle(record, "told", reward)
+        self._append("observe", id, arm_index, reward, key)
+        self.arms[arm_index].apply(record, "told", reward, self.config.silence)
         self._learn(record, reward)
         return "counted"
 
@@ -116,17 +133,18 @@ class Transaction:
             raise Conflict(
                 f"decision {id} cannot be forgotten: it is not pending but {record.status}"
             )
-        self._settle(id, record, "forgotten", None)
+        self._apply(id, record, "forgotten", None)
         return "forgotten"
 
     def correct(self, id: int, reward: float) -> str:
         """Replace the reward of a decision; return "corrected" or "duplicate"."""
+        check_reward(reward, self.rewards)
         record = self._read_decision(id)
         if record.reward is None:
             raise ValueError(f"decision {id} has no reward to correct; use tell()")
         if reward == record.reward and record.status == "told":
             return "duplicate"
-        self._settle(id, record, "corrected", reward)
+        self._apply(id, record, "corrected", reward)
         return "corrected"
 
     def change(self, kind: str, name: str) -> None:
@@ -135,72 +153,114 @@ class Transaction:
             if any(arm.name == name for arm in self.arms):
                 raise ValueError(f"arm {name!r} already exists; use a new name")
             self.arms.append(Arm(name))
-            place = len(self.arms) - 1
-            queries.insert_arm(self.database, self.number, place, name)
-            self._append(kind, None, place, None, None)
+            arm_index = len(self.arms) - 1
+            queries.insert_arm(self.database, self.number, arm_index, name)
+            self._append(kind, None, arm_index, None, None)
             if self.state is not None:
                 self._replay()
             return
-        place = self._find_arm(name)
-        arm = self.arms[place]
+        arm_index = self._find_arm(name)
+        arm = self.arms[arm_index]
         if arm.status == ARM_STATUS[kind]:
             return
         if arm.status == "retired":
             raise ValueError(f"arm {name!r} is retired and cannot be {kind}")
         arm.status = ARM_STATUS[kind]
-        self._append(kind, None, place, None, None)
+        self._append(kind, None, arm_index, None, None)
+
+    def declare(self, rewards: str) -> str:
+        """Declare the kind of rewards; return "declared" or "duplicate"."""
+        name = self.config.name
+        if rewards == self.rewards:
+            return "duplicate"
+        if self._declared is not None or self.rewards == "bernoulli":
+            raise ValueError(
+                f"agent {name!r} has {self.rewards} rewards, which cannot be declared {rewards}; "
+                "create a new agent"
+            )
+        if self.config.silence is not None:
+            check_reward(self.config.silence, rewards, "silence")
+        if self._events:
+            self._write()
+        contradiction = queries.find_reward_outside(self.database, self.number, rewards)
+        if contradiction is not None:
+            id, reward = contradiction
+            raise ValueError(
+                f"rewards of agent {name!r} are not {rewards}: decision {id} has reward {reward!r}; "
+                "correct it first, or create a new agent"
+            )
+        self._declared = rewards
+        self._append(f"declared_{rewards}", None, None, None, None)
+        return "declared"
+
+    def settle(self) -> None:
+        """Settle the decisions that are older than the patience, if silence counts as a reward.
+
+        Nothing is written unless the transaction appends an event.
+        """
+        patience, silence = self.config.patience, self.config.silence
+        if patience is None or silence is None:
+            return
+        for id, record in queries.read_unsettled(
+            self.database, self.number, self.n_settled, self.at, patience
+        ):
+            self._decisions[id] = record
+            self.arms[record.arm].settle(record, silence)
+            self.n_settled = id
+            self._touched.add(record.arm)
+            self._changed.add(id)
 
     def expire(self) -> None:
-        """Settle pending decisions that are older than the agent's patience."""
-        patience, silence = self.config.data["patience"], self.config.data["silence"]
+        """Forget pending decisions that are older than the patience, or count them as silent."""
+        patience, silence = self.config.patience, self.config.silence
         if patience is None:
             return
         for id, read in queries.read_overdue(self.database, self.number, self.at - patience):
             record = self._decisions.setdefault(id, read)
-            if silence == "forget":
-                self._settle(id, record, "forgotten", None)
-            else:
-                self._settle(id, record, "silent", float(silence))
+            kind = "forgotten" if silence is None else "silent"
+            self._apply(id, record, kind, silence)
 
     # ----------------------------------------------------------------------------- choosing arms
 
     def _find_arm(self, name: str) -> int:
         """Return the index of the arm with this name; raise ValueError if there is no such arm."""
-        for place, arm in enumerate(self.arms):
+        for arm_index, arm in enumerate(self.arms):
             if arm.name == name:
-                return place
-        known = ", ".join(short_repr(arm.name) for arm in self.arms)
-        raise ValueError(f"arm must be one of {known}, got {name!r}")
+                return arm_index
+        names = ", ".join(short_repr(arm.name) for arm in self.arms)
+        raise ValueError(f"arm must be one of {names}, got {name!r}")
 
     def _candidates(self, among: list[str] | None) -> list[int]:
         """Return the indices of the arms to choose from: the active arms, or the arms in `among`.
 
         Raise ValueError if an arm in `among` is not active, or if no arm is active.
         """
-        places = [place for place, arm in enumerate(self.arms) if arm.status == "active"]
+        active_indices = [
+            arm_index for arm_index, arm in enumerate(self.arms) if arm.status == "active"
+        ]
         if among is not None:
-            wanted = {self._find_arm(name) for name in among}
-            if not wanted <= set(places):
-                arm = next(self.arms[p] for p in sorted(wanted) if p not in places)
+            among_indices = {self._find_arm(name) for name in among}
+            if not among_indices <= set(active_indices):
+                arm = next(self.arms[p] for p in sorted(among_indices) if p not in active_indices)
                 raise ValueError(
                     f"among must contain active arms only, but {arm.name!r} is {arm.status}"
                 )
-            places = sorted(wanted)
-        if not places:
+            active_indices = sorted(among_indices)
+        if not active_indices:
             raise ValueError("no active arms; add or resume one")
-        return places
+        return active_indices
 
-    def _decide(self, kind: str, places: list[int], key: str | None) -> Decision:
+    def _decide(self, kind: str, arm_indices: list[int], key: str | None) -> Decision:
         """Let the policy choose an arm; record the decision and return it."""
         stage = self.n_asks + 1 if kind == "pull" else max(1, self.n_asks)
-        place = self._choose(kind, places, stage)
+        arm_index = self._choose(kind, arm_indices, stage)
         self.n_asks += kind == "pull"
-        id = self._insert(DecisionRecord(kind, place, key, self.at, stage))
-        self._append(kind, id, place, None, key)
-        return Decision(id, kind, self.arms[place].name, key, self.at)
+        id = self._insert(DecisionRecord(kind, arm_index, key, self.at, stage))
+        self._append(kind, id, arm_index, None, key)
+        return Decision(id, kind, self.arms[arm_index].name, key, self.at)
 
-    def _choose(self, kind: str, places: list[int], stage: int) -> int:
-        """Return the index of the arm that the policy chooses among the arms at `places`.
+    def _choose(self, kind: str, arm_indices: list[int], stage: int) -> int:
+        """Return the index of the arm that the policy chooses among the arms at `arm_indices`.
 
         The policy's random numbers depend only on the agent's seed and the decision's id.
         """
@@ -212,17 +272,28 @@ class Transaction:
             self._check_turn(kind)
             choose = policy.pull if kind == "pull" else policy.look
             return int(choose(config.params, self._load_state(), stage, rng))
-        arms = [self.arms[place] for place in places]
+        arms = [self.arms[arm_index] for arm_index in arm_indices]
         if kind == "pull":
-            return places[pending.pull(policy, config.params, arms, stage, config.unit, rng)]
+            choice = pending.pull(
+                policy, config.params, arms, stage, config.unit, rng, config.silence
+            )
+            return arm_indices[choice]
         current = self._find_current_pull()
-        current_place = places.index(current) if current in places else None
-        use_state = config.stores_state and len(places) == len(self.arms)
-        stored = self._load_state() if use_state else None
+        current_position = arm_indices.index(current) if current in arm_indices else None
+        use_state = config.stores_state and len(arm_indices) == len(self.arms)
+        stored_state = self._load_state() if use_state else None
         choice = pending.look(
-            policy, config.params, arms, stage, config.unit, rng, current_place, stored
+            policy,
+            config.params,
+            arms,
+            stage,
+            config.unit,
+            rng,
+            current_position,
+            stored_state,
+            config.silence,
         )
-        return places[choice]
+        return arm_indices[choice]
 
     def _find_current_pull(self) -> int | None:
         """Return the index of the arm whose pull in the current stage is pending, or None."""
@@ -232,7 +303,8 @@ class Transaction:
             record = self._decisions[id]
             if record.kind == "pull":
                 return record.arm if record.status == "pending" else None
-        self._write()
+        if self._events:
+            self._write()
         pull = queries.read_newest_pending_pull(self.database, self.number)
         return pull[0] if pull is not None and pull[1] == self.n_asks else None
 
@@ -256,9 +328,9 @@ class Transaction:
             name, values = operation
             if name in ("tell", "forget", "correct"):
                 ids.add(values[0])
-            else:
-                given = values[0] if name == "ask" else values[-1:]
-                keys.update(key for key in given if key is not None)
+            elif name in ("ask", "look", "observe"):
+                operation_keys = values[0] if name == "ask" else values[-1:]
+                keys.update(key for key in operation_keys if key is not None)
         self._read("id", sorted(ids - self._decisions.keys()))
         self._read("key", sorted(keys - self._keys.keys()))
 
@@ -309,13 +381,14 @@ class Transaction:
         self._new.append(self.n_decisions)
         if record.key is not None:
             self._keys[record.key] = self.n_decisions
-        self.arms[record.arm].count_decision(record.kind)
+        self.arms[record.arm].count_decision(record.kind, self.config.silence)
         return self.n_decisions
 
-    def _settle(self, id: int, record: DecisionRecord, kind: str, reward: float | None) -> None:
+    def _apply(self, id: int, record: DecisionRecord, kind: str, reward: float | None) -> None:
         """Apply a told, corrected, forgotten or silent event to a decision; append it to the log."""
         is_first = record.reward is None
-        self.arms[record.arm].settle(record, kind, reward)
+        silence, is_settled = self.config.silence, id <= self.n_settled
+        self.arms[record.arm].apply(record, kind, reward, silence, is_settled)
         self._append(kind, id, record.arm, reward, None)
         self._changed.add(id)
         if is_first and reward is not None:
@@ -343,18 +416,20 @@ class Transaction:
     def _replay(self) -> None:
         """Rebuild the stored state from the log after a correction or a new arm."""
         self._write()
-        projection = project(queries.read_log(self.database, self.number))
+        log = queries.read_log(self.database, self.number)
+        projection = project(log, self.config.patience, self.config.silence)
         self.state = policy_state.replay(self.config, projection)
 
     # --------------------------------------------------------------------------------- writing
 
     def _append(
-        self, kind: str, id: int | None, place: int, reward: float | None, key: str | None
+        self, kind: str, id: int | None, arm_index: int | None, reward: float | None, key: str | None
     ) -> None:
         """Append an event to the log and mark its arm as changed."""
         self.n_events += 1
-        self._touched.add(place)
-        self._events.append((self.number, self.n_events, self.at, kind, id, place, reward, key))
+        if arm_index is not None:
+            self._touched.add(arm_index)
+        self._events.append((self.number, self.n_events, self.at, kind, id, arm_index, reward, key))
 
     def _write(self) -> None:
         """Write new decisions, changed decisions and new events to the database."""
@@ -364,12 +439,26 @@ class Transaction:
         queries.append_events(self.database, self._events)
         self._new, self._changed, self._events = [], set(), []
 
+    def _set_back(self) -> None:
+        """Correct the times of decisions that a wrong clock has put into the future."""
+        queries.set_back_decisions(self.database, self.number, self.at)
+        warnings.warn(
+            f"the last event of agent {self.config.name!r} is {self._latest - self.at:.0f} s in the "
+            "future, so a clock was wrong; the agent goes on with the present time. Check the clocks "
+            "of all machines that use the agent",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
     def finish(self) -> None:
         """Write all changes of this transaction to the database."""
         if self.n_events == self._before:
             return
         self._write()
-        arms = {place: self.arms[place] for place in self._touched}
+        if self.at < self._latest:
+            self._set_back()
+        arms = {arm_index: self.arms[arm_index] for arm_index in self._touched}
         queries.update_arms(self.database, self.number, arms)
         counts = (self.number, self.n_events, self.n_decisions, self.n_asks, self.at, self.state)
-        queries.update_agent(self.database, queries.AgentRow(*counts))
+        row = queries.AgentRow(*counts, self.n_settled, self._declared)
+        queries.update_agent(self.database, row)

@@ -28,25 +28,25 @@ from kibitz.live.service.http import Call, operation
 from kibitz.live.service.schemas import Example
 from kibitz.live.store import queries
 
-STATIC = Path(__file__).parent / "static"
-SCRIPTS = ("dom.js", "api.js", "chart.js", "arms.js", "agent.js", "dashboard.js")
+STATIC_FOLDER = Path(__file__).parent / "static"
+SCRIPT_NAMES = ("dom.js", "api.js", "chart.js", "verdict.js", "arms.js", "agent.js", "dashboard.js")
 
 
 @functools.cache
 def build_dashboard() -> tuple[bytes, str]:
     """Return the HTML of the dashboard and its Content-Security-Policy."""
-    style = (STATIC / "dashboard.css").read_text(encoding="utf-8")
-    script = "\n".join((STATIC / name).read_text(encoding="utf-8") for name in SCRIPTS)
-    html = (STATIC / "index.html").read_text(encoding="utf-8")
+    style = (STATIC_FOLDER / "dashboard.css").read_text(encoding="utf-8")
+    script = "\n".join((STATIC_FOLDER / name).read_text(encoding="utf-8") for name in SCRIPT_NAMES)
+    html = (STATIC_FOLDER / "index.html").read_text(encoding="utf-8")
     html = html.replace("<style></style>", f"<style>{style}</style>")
     html = html.replace("></script>", f">{script}</script>")
-    hashes = [f"'sha256-{_hash(part)}'" for part in (script, style)]
-    policy = (
+    hashes = [f"'sha256-{_hash(source)}'" for source in (script, style)]
+    security_policy = (
         f"default-src 'none'; script-src {hashes[0]}; style-src {hashes[1]}; connect-src 'self'; "
         "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
         "require-trusted-types-for 'script'; trusted-types 'none'"
     )
-    return html.encode(), policy
+    return html.encode(), security_policy
 
 
 def _hash(content: str) -> str:
@@ -55,8 +55,8 @@ def _hash(content: str) -> str:
 
 async def index(request: Request) -> Response:
     """Return the dashboard."""
-    content, policy = build_dashboard()
-    headers = {"content-security-policy": policy}
+    content, security_policy = build_dashboard()
+    headers = {"content-security-policy": security_policy}
     return Response(content, media_type="text/html; charset=utf-8", headers=headers)
 
 
@@ -74,10 +74,10 @@ class Empty(Struct):
     """An empty answer."""
 
 
-SESSION = {"tokens": True, "role": "read", "agent": None}
+SESSION_EXAMPLE = {"tokens": True, "role": "read", "agent": None}
 
 
-@operation("GET", "/session", None, Example(None, SESSION))
+@operation("GET", "/session", None, Example(None, SESSION_EXAMPLE))
 async def session(call: Call) -> Session:
     """Return the role of the request, and whether the service requires tokens."""
     tokens = call.state.tokens
@@ -85,7 +85,7 @@ async def session(call: Call) -> Session:
     return Session(not tokens.open, role, agent)
 
 
-@operation("POST", "/login", None, Example({"token": "1.secret"}, SESSION), errors=(401,))
+@operation("POST", "/login", None, Example({"token": "1.secret"}, SESSION_EXAMPLE), errors=(401,))
 async def login(call: Call, body: Login) -> Session | Response:
     """Exchange a token for a cookie that scripts cannot read and other sites cannot send."""
     tokens = call.state.tokens
@@ -94,21 +94,21 @@ async def login(call: Call, body: Login) -> Session | Response:
     if access is None:
         raise RequestError(401, "token is invalid")
     content = {"tokens": not tokens.open, "role": access.role, "agent": access.agent}
-    answer = Response(json.dumps(content), media_type="application/json")
+    response = Response(json.dumps(content), media_type="application/json")
     if not tokens.open:
-        secure = call.request.url.scheme == "https"
-        answer.set_cookie(COOKIE, body.token, httponly=True, samesite="strict", secure=secure)
-    return answer
+        is_https = call.request.url.scheme == "https"
+        response.set_cookie(COOKIE, body.token, httponly=True, samesite="strict", secure=is_https)
+    return response
 
 
 @operation("POST", "/logout", None, Example(None, {}))
 async def logout(call: Call) -> Empty | Response:
     """Delete the cookie."""
     await call.state.tokens.identify("POST", call.headers)
-    answer = Response("{}", media_type="application/json")
-    secure = call.request.url.scheme == "https"
-    answer.delete_cookie(COOKIE, httponly=True, samesite="strict", secure=secure)
-    return answer
+    response = Response("{}", media_type="application/json")
+    is_https = call.request.url.scheme == "https"
+    response.delete_cookie(COOKIE, httponly=True, samesite="strict", secure=is_https)
+    return response
 
 
 class AgentSummary(Struct):
@@ -126,30 +126,33 @@ class Overview(Struct):
     agents: list[AgentSummary]
 
 
-AGENT_SUMMARY = {
+AGENT_SUMMARY_EXAMPLE = {
     "agent": "checkout", "policy": "ucb", "n_asks": 1.0, "latest": 1790000000.0, "n_arms": 2.0,
     "n_looks": 0.0, "n_pending": 1.0,
 }  # fmt: skip
-SNAPSHOT: dict[str, str | None] = {
+SNAPSHOT_EXAMPLE: dict[str, str | None] = {
     "text/event-stream": 'event: report\ndata: {"at": 1790000000.0, "report": {...}, ...}\n\n'
 }
 
 
 @operation(
-    "GET", "/v1/watch", "read", Example(None, {"now": 1790000000.0, "agents": [AGENT_SUMMARY]})
+    "GET",
+    "/v1/watch",
+    "read",
+    Example(None, {"now": 1790000000.0, "agents": [AGENT_SUMMARY_EXAMPLE]}),
 )
 async def overview(call: Call) -> Overview:
     """List the agents with their counts."""
     rows = await asyncio.to_thread(call.state.store.read, queries.read_overview)
     agents = [
-        AgentSummary(name, json.loads(config)["policy"]["name"], *map(float, rest))
-        for name, config, *rest in rows
+        AgentSummary(name, json.loads(config)["policy"]["name"], *map(float, counts))
+        for name, config, *counts in rows
         if call.access.agent in (None, name)
     ]
     return Overview(time.time(), agents)
 
 
-@operation("GET", "/v1/agents/{name}/watch", "read", Example(None, None, SNAPSHOT))
+@operation("GET", "/v1/agents/{name}/watch", "read", Example(None, None, SNAPSHOT_EXAMPLE))
 async def watch(call: Call) -> Response:
     """Stream a snapshot of an agent after each change, as server-sent events."""
     feeds = call.state.feeds  # one feed for each agent, shared by all clients

@@ -59,7 +59,7 @@ class Feed:
         self._shares = Shares()  # changed only in `_read`; the store runs one read at a time
         self._saving = Saving(0, math.nan)
         self._frame = b""
-        self._published = asyncio.Event()
+        self._new_frame = asyncio.Event()
         self._n_clients = 0
         self._task: asyncio.Task[None] | None = None
 
@@ -72,16 +72,16 @@ class Feed:
         if self._task is None:
             self._frame = b""
             self._task = asyncio.create_task(self._run())
-        task, sent = self._task, b""
+        task, last_frame = self._task, b""
         try:
             while not self._changes.stopping.is_set():
-                if self._frame is sent:
+                if self._frame is last_frame:
                     await self._wait(task)
-                if self._frame is sent:
+                if self._frame is last_frame:
                     yield b": keep-alive\n\n"
                 else:
-                    sent = self._frame
-                    yield sent
+                    last_frame = self._frame
+                    yield last_frame
         finally:
             self._n_clients -= 1
             if not self._n_clients:
@@ -90,37 +90,37 @@ class Feed:
 
     async def _wait(self, task: asyncio.Task[None]) -> None:
         """Wait up to `KEEPALIVE_SECONDS` for a new snapshot; raise the error of a failed `task`."""
-        published = asyncio.ensure_future(self._published.wait())
+        published_wait = asyncio.ensure_future(self._new_frame.wait())
         await asyncio.wait(
-            {published, task}, timeout=KEEPALIVE_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            {published_wait, task}, timeout=KEEPALIVE_SECONDS, return_when=asyncio.FIRST_COMPLETED
         )
-        published.cancel()
+        published_wait.cancel()
         if task.done():
             task.result()
 
     async def _run(self) -> None:
         """Publish a snapshot after each change, or a message while the store is unavailable."""
-        planning: asyncio.Task[None] | None = None
+        planning_task: asyncio.Task[None] | None = None
         while not self._changes.stopping.is_set():
-            began, spent, n_events, saving = time.monotonic(), 0.0, 0, self._saving
+            start_time, build_seconds, n_events, saving = time.monotonic(), 0.0, 0, self._saving
             try:
                 state = await asyncio.to_thread(self.agent.store.read, self._read)
-                content, spent = await asyncio.to_thread(self._build, state, saving.amount)
+                content, build_seconds = await asyncio.to_thread(self._build, state, saving.amount)
                 self._publish("report", content)
                 n_events = state.n_events if state.is_complete else 0
                 if state.n_observed > MIN_PLAN_GROWTH * saving.n_observed and (
-                    planning is None or planning.done()
+                    planning_task is None or planning_task.done()
                 ):
-                    planning = asyncio.create_task(asyncio.to_thread(self._plan, state))
+                    planning_task = asyncio.create_task(asyncio.to_thread(self._plan, state))
             except OSError:
                 self._publish("trouble", {"message": "the store is unavailable"})
             await asyncio.sleep(
-                max(MIN_SNAPSHOT_SECONDS, spent / MAX_LOAD) - (time.monotonic() - began)
+                max(MIN_SNAPSHOT_SECONDS, build_seconds / MAX_LOAD) - (time.monotonic() - start_time)
             )
-            until = began + KEEPALIVE_SECONDS
+            deadline = start_time + KEEPALIVE_SECONDS
             while (
                 self._saving is saving
-                and time.monotonic() < until
+                and time.monotonic() < deadline
                 and not self._changes.stopping.is_set()
             ):
                 if await self._changes.wait(self.agent.name, n_events, MIN_SNAPSHOT_SECONDS):
@@ -128,8 +128,8 @@ class Feed:
 
     def _publish(self, kind: str, content: dict[str, Any]) -> None:
         self._frame = f"event: {kind}\ndata: {json.dumps(content)}\n\n".encode()
-        self._published.set()
-        self._published = asyncio.Event()
+        self._new_frame.set()
+        self._new_frame = asyncio.Event()
 
     def _read(self, database: Database) -> State:
         """Count the new pulls of each arm; return the agent's counts and latest events."""
@@ -141,11 +141,11 @@ class Feed:
             row.n_events, row.n_asks, sum(arm.n_observed for arm in arms), events, is_complete
         )
 
-    def _build(self, state: State, saved: float) -> tuple[dict[str, Any], float]:
+    def _build(self, state: State, saved_regret: float) -> tuple[dict[str, Any], float]:
         """Return a snapshot as plain data, and the processor time needed to build it."""
-        began = time.thread_time()
+        start_time = time.thread_time()
         agent = self.agent
-        arms_report = to_plain(report(agent.store, agent.config, agent.now(), saved=saved))
+        arms_report = to_plain(report(agent.store, agent.config, agent.now(), saved=saved_regret))
         names = [arm["arm"] for arm in arms_report["arms"]]
         shares = self._shares.to_plain(names, MAX_LAYERS)
         content = {
@@ -154,7 +154,7 @@ class Feed:
             "shares": {**shares, "whole": state.is_complete},
             "events": [event._asdict() for event in reversed(state.events)],
         }
-        return content, time.thread_time() - began
+        return content, time.thread_time() - start_time
 
     def _plan(self, state: State) -> None:
         """Update the planner's estimate of the regret saved by looks.
@@ -182,24 +182,24 @@ class Shares:
     def read(self, database: Database, row: queries.AgentRow, n_arms: int) -> bool:
         """Count up to `MAX_DECISIONS` new decisions; return whether all decisions are now counted."""
         self._widen(row.n_asks, n_arms)
-        last = min(row.n_decisions, self.n_read + MAX_DECISIONS)
-        for arm, interval, count, since in queries.count_pulls(
-            database, row.number, self.width, self.n_read, last
+        last_decision = min(row.n_decisions, self.n_read + MAX_DECISIONS)
+        for arm, interval, count, start_time in queries.count_pulls(
+            database, row.number, self.width, self.n_read, last_decision
         ):
             self.counts[interval, arm] += count
-            self.since[interval] = min(self.since[interval], since)
-        self.n_read = last
-        return last == row.n_decisions
+            self.since[interval] = min(self.since[interval], start_time)
+        self.n_read = last_decision
+        return last_decision == row.n_decisions
 
     def _widen(self, n_asks: int, n_arms: int) -> None:
         """Make room for `n_asks` stages and `n_arms` arms; merge adjacent intervals if necessary."""
-        new = n_arms - self.counts.shape[1]
-        self.counts = np.pad(self.counts, ((0, 0), (0, max(0, new))))
+        n_new_arms = n_arms - self.counts.shape[1]
+        self.counts = np.pad(self.counts, ((0, 0), (0, max(0, n_new_arms))))
         while n_asks > N_INTERVALS * self.width:
-            empty = np.zeros((N_INTERVALS // 2, self.counts.shape[1]), dtype=np.int64)
-            self.counts = np.concatenate([self.counts[::2] + self.counts[1::2], empty])
-            pairs = np.minimum(self.since[::2], self.since[1::2])
-            self.since = np.concatenate([pairs, np.full(N_INTERVALS // 2, np.inf)])
+            empty_intervals = np.zeros((N_INTERVALS // 2, self.counts.shape[1]), dtype=np.int64)
+            self.counts = np.concatenate([self.counts[::2] + self.counts[1::2], empty_intervals])
+            merged_times = np.minimum(self.since[::2], self.since[1::2])
+            self.since = np.concatenate([merged_times, np.full(N_INTERVALS // 2, np.inf)])
             self.width *= 2
 
     def to_plain(self, names: list[str], max_arms: int) -> dict[str, Any]:
@@ -208,14 +208,17 @@ class Shares:
         The totals are over all arms.
         """
         totals = self.counts.sum(axis=1)
-        used = int(np.flatnonzero(totals).max(initial=-1)) + 1
+        n_used = int(np.flatnonzero(totals).max(initial=-1)) + 1
         pulls = self.counts.sum(axis=0)
-        ranked = np.argsort(-pulls, kind="stable")[:max_arms]
-        arms = sorted(int(arm) for arm in ranked if pulls[arm] > 0)
+        ranked_arms = np.argsort(-pulls, kind="stable")[:max_arms]
+        arms = sorted(int(arm) for arm in ranked_arms if pulls[arm] > 0)
         return {
             "width": self.width,
             "arms": [names[arm] for arm in arms],
-            "counts": [self.counts[:used, arm].tolist() for arm in arms],
-            "totals": totals[:used].tolist(),
-            "since": [float(at) if np.isfinite(at) else None for at in self.since[:used]],
+            "counts": [self.counts[:n_used, arm].tolist() for arm in arms],
+            "totals": totals[:n_used].tolist(),
+            "since": [
+                float(start_time) if np.isfinite(start_time) else None
+                for start_time in self.since[:n_used]
+            ],
         }

@@ -21,7 +21,7 @@ from kibitz._validation import text
 from kibitz.live.agent.agent import Agent
 from kibitz.live.agent.config import Config
 from kibitz.live.agent.export import as_csv, as_lines, as_netcdf
-from kibitz.live.agent.report import to_plain
+from kibitz.live.agent.report import to_plain, verdict_to_plain
 from kibitz.live.events import Event
 from kibitz.live.service import openapi, schemas
 from kibitz.live.service.auth import RequestError, Tokens
@@ -32,16 +32,16 @@ from kibitz.live.store import connect, queries
 from kibitz.live.store.schema import Store
 
 KEEPALIVE_SECONDS = 15.0  # time between the comments that an idle stream sends
-AGENT = "/v1/agents/{name}"
-KEYED = ("Idempotency-Key",)
-MEDIA = {
+AGENT_PATH = "/v1/agents/{name}"
+KEY_HEADERS = ("Idempotency-Key",)
+MEDIA_TYPES = {
     "csv": "text/csv; charset=utf-8",
     "jsonl": "application/x-ndjson",
     "nc": "application/x-netcdf",
 }
 
 
-@operation("POST", f"{AGENT}/ask", "play", schemas.ASK, errors=(409,), headers=KEYED)
+@operation("POST", f"{AGENT_PATH}/ask", "play", schemas.ASK, errors=(409,), headers=KEY_HEADERS)
 async def ask(call: Call, body: schemas.Ask) -> schemas.Decision | list[schemas.Decision]:
     """Choose an arm to pull, or `n` arms. Requests with the same key get the same decision."""
     key = call.key(body.key)
@@ -51,7 +51,7 @@ async def ask(call: Call, body: schemas.Ask) -> schemas.Decision | list[schemas.
     return [schemas.Decision(*decision) for decision in decisions]
 
 
-@operation("POST", f"{AGENT}/tell", "play", schemas.TELL, errors=(409,))
+@operation("POST", f"{AGENT_PATH}/tell", "play", schemas.TELL, errors=(409,))
 async def tell(
     call: Call, body: schemas.Tell | schemas.Tells
 ) -> schemas.Result | list[schemas.Result]:
@@ -61,37 +61,41 @@ async def tell(
     """
     writer = call.state.writer
     if not isinstance(body, list):
-        return schemas.Result(await writer.submit(call.agent, "tell", body.id, body.reward))
-    pairs = [(report.id, report.reward) for report in body]
-    results = await writer.submit_function(lambda: call.agent.tell(pairs)) if pairs else []
+        values = body.id, body.reward, bool(body.force)
+        return schemas.Result(await writer.submit(call.agent, "tell", *values))
+    reports = [("tell", (report.id, report.reward, bool(report.force))) for report in body]
+    results = await writer.submit_function(lambda: call.agent.batch(reports)) if reports else []
     return [schemas.Result(result) for result in results]
 
 
-@operation("POST", f"{AGENT}/look", "play", schemas.LOOK, errors=(409,), headers=KEYED)
+@operation("POST", f"{AGENT_PATH}/look", "play", schemas.LOOK, errors=(409,), headers=KEY_HEADERS)
 async def look(call: Call, body: schemas.Look) -> schemas.Decision:
     """Choose the arm of the next look. Requests with the same key get the same decision."""
     decision = await call.state.writer.submit(call.agent, "look", call.key(body.key))
     return schemas.Decision(*decision)
 
 
-@operation("POST", f"{AGENT}/observe", "play", schemas.OBSERVE, errors=(409,), headers=KEYED)
+@operation(
+    "POST", f"{AGENT_PATH}/observe", "play", schemas.OBSERVE, errors=(409,), headers=KEY_HEADERS
+)
 async def observe(call: Call, body: schemas.Observe) -> schemas.Result:
     """Report an observation that was not asked for.
 
     The result is `counted`, or `duplicate` for a known key.
     """
-    values = body.arm, body.reward, call.key(body.key)
+    values = body.arm, body.reward, call.key(body.key), bool(body.force)
     return schemas.Result(await call.state.writer.submit(call.agent, "observe", *values))
 
 
-@operation("POST", f"{AGENT}/correct", "play", schemas.CORRECT, errors=(409,))
+@operation("POST", f"{AGENT_PATH}/correct", "play", schemas.CORRECT, errors=(409,))
 async def correct(call: Call, body: schemas.Tell) -> schemas.Result:
     """Replace the reward of a decision. The result is `corrected` or `duplicate`."""
     writer = call.state.writer
-    return schemas.Result(await writer.submit(call.agent, "correct", body.id, body.reward))
+    values = body.id, body.reward, bool(body.force)
+    return schemas.Result(await writer.submit(call.agent, "correct", *values))
 
 
-@operation("POST", f"{AGENT}/forget", "play", schemas.FORGET, errors=(409,))
+@operation("POST", f"{AGENT_PATH}/forget", "play", schemas.FORGET, errors=(409,))
 async def forget(call: Call, body: schemas.Forget) -> schemas.Result:
     """Stop waiting for a report; a late report still counts.
 
@@ -100,33 +104,45 @@ async def forget(call: Call, body: schemas.Forget) -> schemas.Result:
     return schemas.Result(await call.state.writer.submit(call.agent, "forget", body.id))
 
 
-@operation("POST", f"{AGENT}/arms", "admin", schemas.ADD_ARM, errors=(409,), status=201)
+@operation("POST", f"{AGENT_PATH}/arms", "admin", schemas.ADD_ARM, errors=(409,), status=201)
 async def add_arm(call: Call, body: schemas.NewArm) -> schemas.Arm:
     """Add an arm."""
     arm = text(body.arm, "arm")
 
-    def add() -> None:
-        if any(known.name == arm for known in call.agent.arms()):
+    def add_new_arm() -> None:
+        if any(known_arm.name == arm for known_arm in call.agent.arms()):
             raise RequestError(409, f"arm {arm!r} already exists; use a new name")
         call.agent.add(arm)
 
-    await call.state.writer.submit_function(add)
+    await call.state.writer.submit_function(add_new_arm)
     return schemas.Arm(arm, "active")
 
 
-@operation("PATCH", f"{AGENT}/arms/{{arm}}", "admin", schemas.CHANGE_ARM)
+@operation("PATCH", f"{AGENT_PATH}/arms/{{arm}}", "admin", schemas.CHANGE_ARM)
 async def change_arm(call: Call, body: schemas.ArmChange) -> schemas.Arm:
     """Pause, resume or permanently retire an arm."""
     agent: Agent = call.agent
-    change = {"active": agent.resume, "paused": agent.pause, "retired": agent.retire}[body.state]
+    change_state = {"active": agent.resume, "paused": agent.pause, "retired": agent.retire}[
+        body.state
+    ]
 
-    def work() -> None:
-        if all(known.name != call.arm for known in agent.arms()):
+    def apply_change() -> None:
+        if all(known_arm.name != call.arm for known_arm in agent.arms()):
             raise RequestError(404, f"arm {call.arm!r} of agent {agent.name!r} does not exist")
-        change(call.arm)
+        change_state(call.arm)
 
-    await call.state.writer.submit_function(work)
+    await call.state.writer.submit_function(apply_change)
     return schemas.Arm(call.arm, body.state)
+
+
+@operation("POST", f"{AGENT_PATH}/rewards", "admin", schemas.DECLARE_REWARDS, errors=(409,))
+async def declare_rewards(call: Call, body: schemas.Declaration) -> schemas.Result:
+    """Declare that all rewards are `bernoulli` (0 or 1) or `bounded` (in [0, 1]).
+
+    The policy stays the same. The result is `declared` or `duplicate`.
+    """
+    writer = call.state.writer
+    return schemas.Result(await writer.submit(call.agent, "declare", body.rewards))
 
 
 @operation("GET", "/healthz", None, schemas.HEALTH)
@@ -145,19 +161,30 @@ async def agents(call: Call) -> schemas.Agents:
     return schemas.Agents([name for name in names if call.access.agent in (None, name)])
 
 
-@operation("GET", AGENT, "read", schemas.REPORT)
+@operation("GET", AGENT_PATH, "read", schemas.REPORT)
 async def report(call: Call, query: schemas.ReportQuery) -> schemas.Report:
     """Return the means and confidence sequences of the arms, the regret, and warnings."""
     data = await asyncio.to_thread(call.agent.report, query.delta)
     return to_plain(data)  # type: ignore[return-value]  # the same fields, as a dict
 
 
-@operation("GET", f"{AGENT}/events", "read", schemas.EVENTS, headers=("Last-Event-ID",))
+@operation("GET", f"{AGENT_PATH}/verdict", "read", schemas.VERDICT)
+async def verdict(call: Call, query: schemas.VerdictQuery) -> schemas.Verdict:
+    """Return the winner, if there is one, and the loss per pull if you keep the leading arm."""
+    result = await asyncio.to_thread(call.agent.verdict, query.delta, query.tolerance)
+    return verdict_to_plain(result)  # type: ignore[return-value]  # the same fields, as a dict
+
+
+@operation("GET", f"{AGENT_PATH}/events", "read", schemas.EVENTS, headers=("Last-Event-ID",))
 async def events(call: Call, query: schemas.EventsQuery) -> schemas.Events | Response:
     """Return the log after a sequence number; stream it if text/event-stream is accepted."""
     if "text/event-stream" in call.request.headers.get("accept", ""):
-        last = call.request.headers.get("last-event-id", "")
-        seq = int(last) if last.isdecimal() and len(last) < 19 else query.after
+        last_event_id = call.request.headers.get("last-event-id", "")
+        seq = (
+            int(last_event_id)
+            if last_event_id.isdecimal() and len(last_event_id) < 19
+            else query.after
+        )
         headers = {"X-Accel-Buffering": "no"}  # a proxy must not buffer events
         return StreamingResponse(_stream(call, seq), 200, headers, "text/event-stream")
     page = await asyncio.to_thread(_read_page, call.agent, query.after, query.limit)
@@ -195,21 +222,21 @@ def _read_page(agent: Agent, after: int, limit: int) -> list[Event]:
     return agent.store.read(lambda database: queries.read_page(database, agent.name, after, limit))
 
 
-@operation("GET", f"{AGENT}/export", "read", schemas.EXPORT)
+@operation("GET", f"{AGENT_PATH}/export", "read", schemas.EXPORT)
 async def export(call: Call, query: schemas.ExportQuery) -> Response:
     """Return the whole log as a file: csv, jsonl (JSON lines) or nc (netCDF)."""
     headers = {"Content-Disposition": f'attachment; filename="log.{query.format}"'}
-    media = MEDIA[query.format]
+    media_type = MEDIA_TYPES[query.format]
     if query.format == "nc":
         content = await asyncio.to_thread(as_netcdf, call.agent.events())
-        return Response(content, 200, headers, media)
-    lines = (as_csv if query.format == "csv" else as_lines)(call.agent.events())
-    return StreamingResponse(lines, 200, headers, media)
+        return Response(content, 200, headers, media_type)
+    chunks = (as_csv if query.format == "csv" else as_lines)(call.agent.events())
+    return StreamingResponse(chunks, 200, headers, media_type)
 
 
 ROUTES = [  # the most frequent requests first, because routes are tried in order
-    ask, tell, look, observe, correct, forget, add_arm, change_arm, healthz, agents, report, events,
-    export,
+    ask, tell, look, observe, correct, forget, add_arm, change_arm, declare_rewards, healthz,
+    agents, report, verdict, events, export,
 ]  # fmt: skip
 
 
@@ -253,12 +280,12 @@ async def _lifespan(app: Starlette) -> AsyncIterator[None]:
 
 def _open_agent(app: Starlette, name: str) -> Agent:
     try:
-        stored = app.state.store.read(lambda database: queries.read_config(database, name))
+        stored_config = app.state.store.read(lambda database: queries.read_config(database, name))
     except UnknownAgent:
         raise RequestError(404, f"agent {name!r} does not exist") from None
     try:
-        agent = Agent(app.state.store, Config(name, stored))
+        agent = Agent(app.state.store, Config(name, *stored_config))
     except ValueError as error:  # the module of a user's policy cannot be imported
         raise RequestError(503, str(error)) from None
-    opened: Agent = app.state.agents.setdefault(name, agent)
-    return opened
+    opened_agent: Agent = app.state.agents.setdefault(name, agent)
+    return opened_agent

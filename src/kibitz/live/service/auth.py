@@ -21,7 +21,7 @@ from kibitz.live.store.schema import Database, Store
 
 ROLES = ("read", "play", "admin")  # each role includes the roles before it
 TOKEN_CACHE_SECONDS = 1.0  # a revoked token may still work for this long
-UNKNOWN = ("0" * 64, None)  # hash and access of an unknown token
+UNKNOWN_TOKEN = ("0" * 64, None)  # hash and access of an unknown token
 COOKIE = "kibitz_token"
 LOCAL = ("localhost", "127.0.0.1", "::1")  # hosts that can be served without tokens
 
@@ -69,26 +69,30 @@ def create_token(store: Store, role: str, agent: str | None = None) -> str:
         text(agent, "agent")
     secret = secrets.token_urlsafe(32)
 
-    def work(database: Database) -> int:
+    def insert_token(database: Database) -> int:
         if agent is not None and agent not in queries.read_names(database):
             raise queries.unknown_agent(database, agent)
         return queries.insert_token(database, _hash(secret), role, agent, time.time())
 
-    return f"{store.write(work)}.{secret}"
+    return f"{store.write(insert_token)}.{secret}"
 
 
 def list_tokens(store: Store) -> list[Token]:
     """Return all tokens of a store, including revoked tokens."""
-    return [Token(number, *rest) for number, _, *rest in store.read(queries.read_tokens)]
+    return [
+        Token(number, *token_fields) for number, _, *token_fields in store.read(queries.read_tokens)
+    ]
 
 
 def revoke_token(store: Store, number: int) -> str:
     """Revoke a token; return "revoked", or "duplicate" if the token was already revoked."""
-    token = whole(number, "token", 1)
-    revoked = store.write(lambda database: queries.revoke_token(database, token, time.time()))
-    if revoked is None:
-        raise ValueError(f"token {token} does not exist; see `kibitz token list`")
-    return "revoked" if revoked else "duplicate"
+    token_number = whole(number, "token", 1)
+    is_revoked_now = store.write(
+        lambda database: queries.revoke_token(database, token_number, time.time())
+    )
+    if is_revoked_now is None:
+        raise ValueError(f"token {token_number} does not exist; see `kibitz token list`")
+    return "revoked" if is_revoked_now else "duplicate"
 
 
 class Tokens:
@@ -98,7 +102,7 @@ class Tokens:
         self._store = store
         self._lock = threading.Lock()
         self._read_at = -TOKEN_CACHE_SECONDS
-        self._known: dict[str, tuple[str, Access]] = {}
+        self._access_by_number: dict[str, tuple[str, Access]] = {}
         self.open = False  # whether requests need no token: the store never had a token
 
     async def authorize(self, method: str, headers: Headers, role: str, agent: str | None) -> Access:
@@ -110,9 +114,10 @@ class Tokens:
         if access is None:
             raise RequestError(401, "token is missing or invalid; send Authorization: Bearer <token>")
         if not access.covers(role, agent):
-            limit = "" if access.agent is None else f" for agent {access.agent!r} only"
+            limit_text = "" if access.agent is None else f" for agent {access.agent!r} only"
             raise RequestError(
-                403, f"this request needs role {role!r}; the token has role {access.role!r}{limit}"
+                403,
+                f"this request needs role {role!r}; the token has role {access.role!r}{limit_text}",
             )
         return access
 
@@ -131,8 +136,8 @@ class Tokens:
         if self.open:
             return Access("admin", None)
         number, _, secret = (token or "").partition(".")
-        stored, access = self._known.get(number, UNKNOWN)
-        is_valid = hmac.compare_digest(stored, _hash(secret))  # an unknown token takes as long
+        stored_hash, access = self._access_by_number.get(number, UNKNOWN_TOKEN)
+        is_valid = hmac.compare_digest(stored_hash, _hash(secret))  # an unknown token takes as long
         return access if is_valid else None
 
     def _is_stale(self) -> bool:
@@ -142,14 +147,14 @@ class Tokens:
         with self._lock:
             if not self._is_stale():
                 return
-            began = time.monotonic()
+            start_time = time.monotonic()
             rows = self._store.read(queries.read_tokens)
-            self._known = {
+            self._access_by_number = {
                 str(number): (hash, Access(role, agent))
                 for number, hash, role, agent, _, revoked_at in rows
                 if revoked_at is None
             }
-            self.open, self._read_at = not rows, began
+            self.open, self._read_at = not rows, start_time
 
 
 def _hash(secret: str) -> str:
@@ -161,8 +166,8 @@ def find_token(headers: Headers) -> str | None:
     scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
     if scheme.lower() == "bearer":
         return token.strip()
-    for part in headers.get(b"cookie", b"").decode("latin-1").split(";"):
-        name, _, value = part.strip().partition("=")
+    for cookie in headers.get(b"cookie", b"").decode("latin-1").split(";"):
+        name, _, value = cookie.strip().partition("=")
         if name == COOKIE:
             return value.strip('"')
     return None
@@ -178,15 +183,15 @@ def check_origin(method: str, headers: Headers, without_tokens: bool) -> None:
         return
     host = headers.get(b"host", b"").decode("latin-1")
     origin = headers.get(b"origin", b"").decode("latin-1")
-    if origin and method not in ("GET", "HEAD") and _part(origin, "netloc") != host:
+    if origin and method not in ("GET", "HEAD") and _get_url_part(origin, "netloc") != host:
         raise RequestError(403, f"origin {origin!r} is not allowed; the host is {host!r}")
-    if without_tokens and host not in LOCAL and _part(f"//{host}", "hostname") not in LOCAL:
+    if without_tokens and host not in LOCAL and _get_url_part(f"//{host}", "hostname") not in LOCAL:
         raise RequestError(
             403, f"host {host!r} is not local; without tokens the service is local only"
         )
 
 
-def _part(url: str, name: str) -> Any:
+def _get_url_part(url: str, name: str) -> Any:
     try:
         return getattr(urlsplit(url), name)
     except ValueError:

@@ -21,8 +21,8 @@ class Changes:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._counts: dict[str, int] = {}
-        self._polled = asyncio.Event()
-        self._polling: asyncio.Task[None] | None = None
+        self._poll_finished = asyncio.Event()
+        self._poll_task: asyncio.Task[None] | None = None
         self._n_waiting = 0
         self.stopping = asyncio.Event()
 
@@ -34,9 +34,9 @@ class Changes:
                 while not self.stopping.is_set():
                     if self._counts.get(name, 0) > seq:
                         return True
-                    if self._polling is None or self._polling.done():
-                        self._polling = asyncio.create_task(self._poll())
-                    await self._polled.wait()
+                    if self._poll_task is None or self._poll_task.done():
+                        self._poll_task = asyncio.create_task(self._poll())
+                    await self._poll_finished.wait()
         except TimeoutError:
             pass
         finally:
@@ -46,14 +46,14 @@ class Changes:
     def stop(self) -> None:
         """Set `stopping`, and wake all waiting tasks."""
         self.stopping.set()
-        self._polled.set()
+        self._poll_finished.set()
 
     async def _poll(self) -> None:
         while self._n_waiting and not self.stopping.is_set():
             with contextlib.suppress(StoreUnavailable):
                 self._counts = await asyncio.to_thread(self._store.read, queries.count_events)
-            self._polled.set()
-            self._polled = asyncio.Event()
+            self._poll_finished.set()
+            self._poll_finished = asyncio.Event()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(POLL_SECONDS):
                     await self.stopping.wait()

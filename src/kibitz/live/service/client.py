@@ -14,19 +14,21 @@ from urllib.parse import quote, urlsplit
 
 from kibitz._errors import Conflict, StoreUnavailable, UnknownAgent, UnknownDecision
 from kibitz._files import write_atomic
-from kibitz._validation import invalid, number, positive, text, whole
+from kibitz._validation import flag, invalid, number, positive, text, whole
 from kibitz.live.agent.export import check_export
 from kibitz.live.events import Decision, Event
 
 if TYPE_CHECKING:
     import xarray
 
+    from kibitz.live.agent.stopping import Verdict
+
 RESPONSE_SECONDS = 10.0  # how long to wait for a response before retrying
 MAX_BATCH = 1_000  # decisions in one request
-ERRORS: dict[int, type[Exception]] = {401: PermissionError, 403: PermissionError, 409: Conflict}
+ERROR_TYPES: dict[int, type[Exception]] = {401: PermissionError, 403: PermissionError, 409: Conflict}
 # The exception for status 404, by the first word of the message. Any other first word means that the
 # agent is unknown.
-UNKNOWN: dict[str, type[Exception]] = {"decision": UnknownDecision, "arm": ValueError}
+UNKNOWN_ERRORS: dict[str, type[Exception]] = {"decision": UnknownDecision, "arm": ValueError}
 
 
 class Client:
@@ -51,13 +53,17 @@ class Client:
     def __init__(
         self, url: str, token: str | None = None, agent: str | None = None, patience: float = 30.0
     ) -> None:
-        parts = urlsplit(text(url, "url"))
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/"):
+        url_parts = urlsplit(text(url, "url"))
+        if (
+            url_parts.scheme not in ("http", "https")
+            or not url_parts.hostname
+            or url_parts.path.strip("/")
+        ):
             raise invalid("url", "http://host:port or https://host:port", url)
-        self._connect = getattr(http.client, f"{parts.scheme.upper()}Connection")
-        self._host = parts.netloc
+        self._connect = getattr(http.client, f"{url_parts.scheme.upper()}Connection")
+        self._host = url_parts.netloc
         self._headers = {} if token is None else {"Authorization": f"Bearer {text(token, 'token')}"}
-        self._idle: list[http.client.HTTPConnection] = []
+        self._idle_connections: list[http.client.HTTPConnection] = []
         self.patience = positive(patience, "patience")
         self.name = self._find_agent() if agent is None else text(agent, "agent")
         self._path = f"/v1/agents/{quote(self.name, safe='')}"
@@ -73,8 +79,8 @@ class Client:
 
     def close(self) -> None:
         """Close the connections; the client reopens them on the next request."""
-        while self._idle:
-            self._idle.pop().close()
+        while self._idle_connections:
+            self._idle_connections.pop().close()
 
     @overload
     def ask(self, key: str | None = None, among: Sequence[str] | None = None) -> Decision: ...
@@ -89,37 +95,49 @@ class Client:
         n = None if n is None else whole(n, "n", 1, MAX_BATCH)
         if key is None:
             key = random_key() if n is None else [random_key() for _ in range(n)]
-        answer = self._post("ask", {"key": key, "among": among, "n": n})
-        return Decision(**answer) if n is None else [Decision(**fields) for fields in answer]
+        response = self._post("ask", {"key": key, "among": among, "n": n})
+        return (
+            Decision(**response)
+            if n is None
+            else [Decision(**decision_fields) for decision_fields in response]
+        )
 
     def look(self, key: str | None = None) -> Decision:
         """Choose the arm of the next look (free observation); return a `Decision`."""
         return Decision(**self._post("look", {"key": random_key() if key is None else key}))
 
     @overload
-    def tell(self, id: int, reward: float) -> str: ...
+    def tell(self, id: int, reward: float, *, force: bool = False) -> str: ...
 
     @overload
-    def tell(self, id: Sequence[tuple[int, float]]) -> list[str]: ...
+    def tell(self, id: Sequence[tuple[int, float]], *, force: bool = False) -> list[str]: ...
 
-    def tell(self, id: Any, reward: Any = None) -> Any:
+    def tell(self, id: Any, reward: Any = None, *, force: bool = False) -> Any:
         """Report the reward of a decision; return "counted", or "duplicate" for a repeated report.
 
-        To report several rewards in one transaction, pass a list of (id, reward) pairs.
+        To report several rewards in one transaction, pass a list of (id, reward) pairs. `force`
+        accepts Gaussian rewards beyond 10,000 times the agent's scale.
         """
         if isinstance(id, list | tuple) and reward is None:
-            answers = self._post("tell", [_report(decision, value) for decision, value in id])
+            answers = self._post(
+                "tell", [_make_report(decision, value, force) for decision, value in id]
+            )
             return [answer["result"] for answer in answers]
-        return self._post("tell", _report(id, reward))["result"]
+        return self._post("tell", _make_report(id, reward, force))["result"]
 
-    def observe(self, arm: str, reward: float, key: str | None = None) -> str:
+    def observe(self, arm: str, reward: float, key: str | None = None, *, force: bool = False) -> str:
         """Report an observation that was not asked for.
 
         Return "counted", or "duplicate" if the same observation was already reported with this key.
-        Another arm or another reward with the same key raises `Conflict`.
+        Another arm or another reward with the same key raises `Conflict`. `force` works as in `tell`.
         """
         key = random_key() if key is None else key
-        body = {"arm": arm, "reward": _reward(reward), "key": key}
+        body = {
+            "arm": arm,
+            "reward": _to_json_reward(reward),
+            "key": key,
+            "force": flag(force, "force"),
+        }
         return str(self._post("observe", body)["result"])
 
     def forget(self, id: int) -> str:
@@ -130,12 +148,13 @@ class Client:
         """
         return str(self._post("forget", {"id": whole(id, "id", 1)})["result"])
 
-    def correct(self, id: int, reward: float) -> str:
+    def correct(self, id: int, reward: float, *, force: bool = False) -> str:
         """Replace the reward of a decision.
 
-        Return "corrected", or "duplicate" if the decision already has this reward.
+        Return "corrected", or "duplicate" if the decision already has this reward. `force` works as
+        in `tell`.
         """
-        return str(self._post("correct", _report(id, reward))["result"])
+        return str(self._post("correct", _make_report(id, reward, force))["result"])
 
     def add(self, arm: str) -> None:
         """Add an arm."""
@@ -153,6 +172,13 @@ class Client:
         """Stop pulling an arm permanently; late reports of its rewards still count."""
         self._set(arm, "retired")
 
+    def declare_rewards(self, rewards: str) -> str:
+        """Declare that all rewards are "bernoulli" (0 or 1) or "bounded" (in [0, 1]).
+
+        Return "declared" or "duplicate"; see `Agent.declare_rewards`.
+        """
+        return str(self._post("rewards", {"rewards": rewards})["result"])
+
     def _set(self, arm: str, state: str) -> None:
         path = f"{self._path}/arms/{quote(text(arm, 'arm'), safe='')}"
         self._send("PATCH", path, {"state": state})
@@ -164,13 +190,22 @@ class Client:
         delta = number(delta, "delta", "in (0, 1)")
         return from_plain(json.loads(self._send("GET", f"{self._path}?delta={delta}")))
 
+    def verdict(self, delta: float = 0.05, tolerance: float = 0.0) -> "Verdict":
+        """Say whether there is a winner, and what stopping now would cost; see `Agent.verdict`."""
+        from kibitz.live.agent.report import verdict_from_plain
+
+        delta = number(delta, "delta", "in (0, 1)")
+        tolerance = number(tolerance, "tolerance", "non-negative and finite")
+        path = f"{self._path}/verdict?delta={delta}&tolerance={tolerance}"
+        return verdict_from_plain(json.loads(self._send("GET", path)))
+
     def events(self, after: int = 0) -> Iterator[Event]:
         """Yield the events of the log with numbers greater than `after`."""
-        seq, more = whole(after, "after"), True
-        while more:
+        seq, has_more = whole(after, "after"), True
+        while has_more:
             page = json.loads(self._send("GET", f"{self._path}/events?after={seq}"))
             yield from (Event(**event) for event in page["events"])
-            seq, more = page["last"], page["more"]
+            seq, has_more = page["last"], page["more"]
 
     def export(self, file: str | os.PathLike[str]) -> None:
         """Write the log to a file: .csv, .jsonl (JSON lines) or .nc (netCDF)."""
@@ -195,33 +230,33 @@ class Client:
 
     def _send(self, method: str, path: str, body: Any = None) -> bytes:
         """Send a request, with retries; return the body of the response, or raise the error in it."""
-        content = None if body is None else json.dumps(body, default=_plain).encode()
-        kind = {} if body is None else {"Content-Type": "application/json"}
-        headers = self._headers | kind
+        content = None if body is None else json.dumps(body, default=_to_plain).encode()
+        content_type = {} if body is None else {"Content-Type": "application/json"}
+        headers = self._headers | content_type
         deadline, pause = time.monotonic() + self.patience, 0.05
         while True:
-            wait = 0.0
+            retry_after = 0.0
             try:
-                status, response, wait = self._send_once(method, path, content, headers)
+                status, response, retry_after = self._send_once(method, path, content, headers)
             except (OSError, http.client.HTTPException) as error:
                 status, response = 503, str(error).encode()
             if status < 300:
                 return response
             if status != 503:
-                raise _error(status, response)
-            if time.monotonic() + max(wait, pause) > deadline:
+                raise _make_error(status, response)
+            if time.monotonic() + max(retry_after, pause) > deadline:
                 raise StoreUnavailable(
                     f"the service was unavailable for {self.patience:g} s; "
-                    f"last error: {_message(response)}"
+                    f"last error: {_read_message(response)}"
                 )
-            time.sleep(max(wait, pause) * random.uniform(0.5, 1.0))
+            time.sleep(max(retry_after, pause) * random.uniform(0.5, 1.0))
             pause = min(2 * pause, 2.0)
 
     def _send_once(
         self, method: str, path: str, content: bytes | None, headers: dict[str, str]
     ) -> tuple[int, bytes, float]:
         try:
-            connection = self._idle.pop()
+            connection = self._idle_connections.pop()
         except IndexError:
             connection = self._connect(self._host, timeout=min(self.patience, RESPONSE_SECONDS))
         try:
@@ -231,9 +266,9 @@ class Client:
         except BaseException:
             connection.close()
             raise
-        self._idle.append(connection)
-        wait = response.getheader("Retry-After") or ""
-        return response.status, body, float(wait) if wait.isdecimal() else 0.0
+        self._idle_connections.append(connection)
+        retry_after = response.getheader("Retry-After") or ""
+        return response.status, body, float(retry_after) if retry_after.isdecimal() else 0.0
 
 
 def random_key() -> str:
@@ -241,11 +276,15 @@ def random_key() -> str:
     return f"client-{secrets.token_hex(12)}"
 
 
-def _report(id: Any, reward: Any) -> dict[str, Any]:
-    return {"id": whole(id, "id", 1), "reward": _reward(reward)}
+def _make_report(id: Any, reward: Any, force: Any) -> dict[str, Any]:
+    return {
+        "id": whole(id, "id", 1),
+        "reward": _to_json_reward(reward),
+        "force": flag(force, "force"),
+    }
 
 
-def _reward(value: Any) -> Any:
+def _to_json_reward(value: Any) -> Any:
     """Convert a reward to a JSON number; True becomes 1 and False becomes 0."""
     value = value.item() if hasattr(value, "item") else value
     if isinstance(value, float) and not math.isfinite(value):
@@ -253,22 +292,24 @@ def _reward(value: Any) -> Any:
     return float(value) if isinstance(value, bool) else value
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     """Convert a NumPy number to a Python number."""
     if hasattr(value, "item"):
         return value.item()
     raise invalid("value", "a number, a text or a list of these", value)
 
 
-def _error(status: int, response: bytes) -> Exception:
-    message = _message(response)
+def _make_error(status: int, response: bytes) -> Exception:
+    message = _read_message(response)
     if status == 404:
-        return UNKNOWN.get(message.partition(" ")[0], UnknownAgent)(message)
-    kind: type[Exception] = ERRORS.get(status, ValueError if 400 <= status < 500 else OSError)
-    return kind(message)
+        return UNKNOWN_ERRORS.get(message.partition(" ")[0], UnknownAgent)(message)
+    error_type: type[Exception] = ERROR_TYPES.get(
+        status, ValueError if 400 <= status < 500 else OSError
+    )
+    return error_type(message)
 
 
-def _message(response: bytes) -> str:
+def _read_message(response: bytes) -> str:
     try:
         return str(json.loads(response)["error"]["message"])
     except (ValueError, TypeError, KeyError):

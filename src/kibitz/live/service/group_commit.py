@@ -80,11 +80,11 @@ class Writer:
         while (requests := self._queue.get()) is not None:
             with contextlib.suppress(Empty):
                 while len(requests) < MAX_GROUP:
-                    more = self._queue.get_nowait()
-                    if more is None:
+                    next_requests = self._queue.get_nowait()
+                    if next_requests is None:
                         self._queue.put(None)  # the next iteration stops the thread
                         break
-                    requests += more
+                    requests += next_requests
             answers = commit(requests)
             with contextlib.suppress(RuntimeError):  # the event loop may be closed
                 loop = requests[0].future.get_loop()
@@ -104,21 +104,21 @@ class Writer:
 def commit(requests: Sequence[Request]) -> list[Any]:
     """Run all requests, with one transaction for each agent; return an answer or error for each."""
     answers: list[Any] = [None] * len(requests)
-    by_agent: dict[Agent, list[int]] = {}
-    for place, request in enumerate(requests):
+    positions_by_agent: dict[Agent, list[int]] = {}
+    for position, request in enumerate(requests):
         if request.agent is None:
-            answers[place] = _try(request.operation)
+            answers[position] = _try(request.operation)
         else:
-            by_agent.setdefault(request.agent, []).append(place)
-    for agent, places in by_agent.items():
-        operations: list[Operation] = [requests[place].operation for place in places]
+            positions_by_agent.setdefault(request.agent, []).append(position)
+    for agent, positions in positions_by_agent.items():
+        operations: list[Operation] = [requests[position].operation for position in positions]
         results = _try(agent.batch, operations, return_errors=True)
         if isinstance(results, StoreUnavailable | StoreDamaged):
-            results = [results] * len(places)
+            results = [results] * len(positions)
         elif isinstance(results, Exception):  # one operation failed, and all were rolled back
             results = [_try(_run_one, agent, operation) for operation in operations]
-        for place, result in zip(places, results, strict=True):
-            answers[place] = result
+        for position, result in zip(positions, results, strict=True):
+            answers[position] = result
     return answers
 
 

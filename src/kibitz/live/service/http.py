@@ -50,7 +50,7 @@ STATUS = {  # code and description of each error status
         "The service is overloaded or stopping, or its store is unavailable; retry.",
     ),
 }
-NUMBER = re.compile(r"-?\d{1,20}")
+INTEGER_PATTERN = re.compile(r"-?\d{1,20}")
 HEADERS = {  # headers of every response, unless the response sets them
     b"content-security-policy": b"default-src 'none'; frame-ancestors 'none'",
     b"x-content-type-options": b"nosniff",
@@ -94,12 +94,12 @@ class Call(NamedTuple):
         if header is None:
             return key
         try:
-            given = header.decode()
+            header_key = header.decode()
         except UnicodeDecodeError:
             raise invalid("Idempotency-Key", "UTF-8", header) from None
-        if key is not None and key != given:
-            raise ValueError(f"key {key!r} differs from the header Idempotency-Key {given!r}")
-        return given
+        if key is not None and key != header_key:
+            raise ValueError(f"key {key!r} differs from the header Idempotency-Key {header_key!r}")
+        return header_key
 
 
 @dataclass(eq=False)
@@ -119,8 +119,8 @@ class Operation:
         hints = get_type_hints(self.function, include_extras=True)
         self.body, self.query = hints.get("body"), hints.get("query")
         answers = get_args(hints["return"]) or (hints["return"],)
-        typed = [answer for answer in answers if answer is not Response]
-        self.answer = Union[*typed] if typed else None
+        json_answers = [answer for answer in answers if answer is not Response]
+        self.answer = Union[*json_answers] if json_answers else None
         self.decoder = None if self.body is None else msgspec.json.Decoder(self.body)
         errors = {403, 500, 503, *self.errors}
         errors |= {401} if self.role is not None else set()
@@ -169,8 +169,10 @@ class Operation:
         try:
             return msgspec.convert(dict(query), self.query, strict=False)
         except msgspec.ValidationError as error:
-            numbers = {name: int(value) for name, value in query.items() if NUMBER.fullmatch(value)}
-            raise explain(error, self.query, {**query, **numbers}) from None
+            number_fields = {
+                name: int(value) for name, value in query.items() if INTEGER_PATTERN.fullmatch(value)
+            }
+            raise explain(error, self.query, {**query, **number_fields}) from None
 
 
 def operation(
@@ -196,25 +198,27 @@ async def read_body(headers: Headers, receive: Receive) -> bytes:
     length = headers.get(b"content-length", b"")
     if length in (b"", b"0") and b"transfer-encoding" not in headers:
         return b""
-    too_large = RequestError(413, f"body is larger than {MAX_BODY_BYTES} bytes")
+    size_error = RequestError(413, f"body is larger than {MAX_BODY_BYTES} bytes")
     if length.isdigit() and (len(length) > 9 or int(length) > MAX_BODY_BYTES):
-        raise too_large
-    content, more = b"", True
+        raise size_error
+    content, has_more = b"", True
     try:
         async with asyncio.timeout(MAX_BODY_SECONDS):
-            while more:
+            while has_more:
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     raise RequestError(400, "the connection closed before the end of the body")
                 content += message.get("body", b"")
-                more = message.get("more_body", False)
+                has_more = message.get("more_body", False)
                 if len(content) > MAX_BODY_BYTES:
-                    raise too_large
+                    raise size_error
     except TimeoutError:
         raise RequestError(408, f"body did not arrive within {MAX_BODY_SECONDS:g} s") from None
-    kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
-    if content and b"origin" in headers and kind != "application/json":
-        raise RequestError(415, f"content-type must be application/json, got {kind!r}")
+    content_type = (
+        headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
+    )
+    if content and b"origin" in headers and content_type != "application/json":
+        raise RequestError(415, f"content-type must be application/json, got {content_type!r}")
     return content
 
 
@@ -227,21 +231,23 @@ CONDITIONS = {  # what a value must be, by the type that msgspec names in its me
 }
 
 
-def explain(error: msgspec.ValidationError, declared: Any, content: Any) -> RequestError:
+def explain(error: msgspec.ValidationError, declared_type: Any, content: Any) -> RequestError:
     """Return a RequestError that names the invalid field, its condition and its value."""
-    message, _, where = str(error).partition(" - at `")
-    value, fields = content, _fields(declared)
+    message, _, location = str(error).partition(" - at `")
+    value, fields = content, _get_field_types(declared_type)
     with contextlib.suppress(LookupError, TypeError, ValueError):  # the last of repeated fields wins
-        for part in re.findall(r"\w+", where):
-            value = value[int(part)] if isinstance(value, list) else value[part]
-    name = (re.findall(r"\.(\w+)", where) or ["body"])[-1]
-    if found := re.fullmatch(r"Object contains unknown field `(.*)`", message, re.S):
-        known = ", ".join(fields)
-        return RequestError(422, f"body has the unknown field {short_repr(found[1])}; use {known}")
-    if found := re.fullmatch(r"Object missing required field `(\w+)`", message):
-        name, value, message = found[1], None, f"`{getattr(fields[found[1]], '__name__', '')}"
-    kind = (re.findall(r"`(\w+)", message) or ["int"])[0]
-    if kind == "array" and name == "body":
+        for location_part in re.findall(r"\w+", location):
+            value = value[int(location_part)] if isinstance(value, list) else value[location_part]
+    name = (re.findall(r"\.(\w+)", location) or ["body"])[-1]
+    if match := re.fullmatch(r"Object contains unknown field `(.*)`", message, re.S):
+        known_fields = ", ".join(fields)
+        return RequestError(
+            422, f"body has the unknown field {short_repr(match[1])}; use {known_fields}"
+        )
+    if match := re.fullmatch(r"Object missing required field `(\w+)`", message):
+        name, value, message = match[1], None, f"`{getattr(fields[match[1]], '__name__', '')}"
+    type_name = (re.findall(r"`(\w+)", message) or ["int"])[0]
+    if type_name == "array" and name == "body":
         return RequestError(413, f"body has more than {MAX_BATCH} reports; send fewer at a time")
     if choices := get_args(fields.get(name)) if get_origin(fields.get(name)) is Literal else ():
         condition = f"{', '.join(map(repr, choices[:-1]))} or {choices[-1]!r}"
@@ -254,19 +260,23 @@ def explain(error: msgspec.ValidationError, declared: Any, content: Any) -> Requ
     elif "`float` " in message:
         condition = f"between {-MAX_REWARD:g} and {MAX_REWARD:g}"
     else:
-        condition = CONDITIONS.get(kind, "valid")
+        condition = CONDITIONS.get(type_name, "valid")
     return RequestError(422, f"{name} must be {condition}, got {short_repr(value)}")
 
 
-def _fields(declared: Any) -> dict[str, Any]:
+def _get_field_types(declared_type: Any) -> dict[str, Any]:
     """Return the types of the fields, by name, of the struct in a declared type."""
-    structs = [part for part in (declared, *get_args(declared)) if hasattr(part, "__struct_fields__")]
+    structs = [
+        candidate
+        for candidate in (declared_type, *get_args(declared_type))
+        if hasattr(candidate, "__struct_fields__")
+    ]
     return get_type_hints(structs[0])
 
 
 def error_response(error: BaseException) -> Response:
     """Return the HTTP response for an error."""
-    status, message = _status(error)
+    status, message = _get_status(error)
     content = Error(ErrorDetail(STATUS[status][0] if status in STATUS else "bad_request", message))
     headers = dict(error.headers) if isinstance(error, RequestError) else {}
     if status == 401:
@@ -278,7 +288,7 @@ def error_response(error: BaseException) -> Response:
     return Response(msgspec.json.encode(content), status, headers, "application/json")
 
 
-def _status(error: BaseException) -> tuple[int, str]:
+def _get_status(error: BaseException) -> tuple[int, str]:
     if isinstance(error, RequestError):
         return error.status, str(error)
     if isinstance(error, StoreDamaged):
@@ -297,9 +307,9 @@ def _status(error: BaseException) -> tuple[int, str]:
 async def answer_unrouted(request: Request, error: Exception) -> Response:
     """Answer a request for a path or a method that does not exist."""
     assert isinstance(error, HTTPException)
-    if allow := (error.headers or {}).get("Allow"):
-        message = f"method {request.method} is not allowed; use {allow}"
-        return error_response(RequestError(405, message, Allow=allow))
+    if allowed_methods := (error.headers or {}).get("Allow"):
+        message = f"method {request.method} is not allowed; use {allowed_methods}"
+        return error_response(RequestError(405, message, Allow=allowed_methods))
     return error_response(RequestError(error.status_code, "this address does not exist"))
 
 
@@ -315,17 +325,23 @@ class ErrorMiddleware:
             await self.app(scope, receive, send)
             return
         if b"%2" in scope["raw_path"]:
-            parts = scope["raw_path"].decode("ascii", "replace").split("/")
-            scope["path"] = "/".join(unquote(part).replace("/", SLASH) for part in parts)
-        started = False
+            path_parts = scope["raw_path"].decode("ascii", "replace").split("/")
+            scope["path"] = "/".join(
+                unquote(path_part).replace("/", SLASH) for path_part in path_parts
+            )
+        has_started = False
 
         async def send_with_headers(message: Message) -> None:
-            nonlocal started
+            nonlocal has_started
             if message["type"] == "http.response.start":
-                started = True
+                has_started = True
                 headers = message["headers"]
-                present = {name for name, _ in headers}
-                headers += [pair for pair in HEADERS.items() if pair[0] not in present]
+                present_names = {name for name, _ in headers}
+                headers += [
+                    name_and_value
+                    for name_and_value in HEADERS.items()
+                    if name_and_value[0] not in present_names
+                ]
             await send(message)
 
         try:
@@ -334,6 +350,6 @@ class ErrorMiddleware:
             response = error_response(error)
             if response.status_code == 500 and not isinstance(error, StoreDamaged):
                 logging.getLogger("kibitz").exception("request failed")
-            if started:
+            if has_started:
                 raise
             await response(scope, receive, send_with_headers)

@@ -19,7 +19,7 @@ from starlette.routing import BaseRoute, Route
 
 from kibitz.live.service.http import STATUS, Error, Operation
 
-ABOUT = """\
+DESCRIPTION = """\
 Ask an agent which arm to pull, then tell it the reward.
 
 A change is committed before it is answered. A request without a response, or with status 503, can be
@@ -38,7 +38,7 @@ PARAMETERS = {  # description, example and minimum length of the parameters in p
     "Idempotency-Key": ("Requests with the same key get the same answer.", "visit-4711", 1),
     "Last-Event-ID": ("Number of the event after which a stream resumes.", "3", 0),
 }
-REF = "#/components/schemas/{name}"
+REF_TEMPLATE = "#/components/schemas/{name}"
 
 
 def document(routes: Sequence[BaseRoute], version: str) -> dict[str, Any]:
@@ -49,20 +49,26 @@ def document(routes: Sequence[BaseRoute], version: str) -> dict[str, Any]:
         if isinstance(route, Route) and isinstance(route.endpoint, Operation)
     ]
     types: list[Any] = [Error]
-    for one in operations:
-        types += [type_ for type_ in (one.body, one.query, one.answer) if type_ is not None]
-    schemas, components = msgspec.json.schema_components(types, ref_template=REF)
-    known = dict(zip(types, schemas, strict=True))
+    for operation in operations:
+        types += [
+            type_
+            for type_ in (operation.body, operation.query, operation.answer)
+            if type_ is not None
+        ]
+    schemas, components = msgspec.json.schema_components(types, ref_template=REF_TEMPLATE)
+    schema_by_type = dict(zip(types, schemas, strict=True))
     for struct in components.values():  # client generators misread a default of null
         for field in struct["properties"].values():
             if field.get("default", ...) is None:
                 del field["default"]
     paths: dict[str, Any] = {}
-    for one in operations:
-        paths.setdefault(one.path, {})[one.method.lower()] = _describe(one, known, components)
+    for operation in operations:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _describe(
+            operation, schema_by_type, components
+        )
     return {
         "openapi": "3.1.0",
-        "info": {"title": "kibitz", "version": version, "description": ABOUT},
+        "info": {"title": "kibitz", "version": version, "description": DESCRIPTION},
         "paths": paths,
         "components": {
             "schemas": components,
@@ -72,66 +78,74 @@ def document(routes: Sequence[BaseRoute], version: str) -> dict[str, Any]:
 
 
 def _describe(
-    operation: Operation, known: dict[Any, Any], components: dict[str, Any]
+    operation: Operation, schema_by_type: dict[Any, Any], components: dict[str, Any]
 ) -> dict[str, Any]:
     """Return the OpenAPI description of an operation."""
-    sentence = inspect.cleandoc(operation.function.__doc__ or "")
-    role = "" if operation.role is None else f" Role: `{operation.role}`."
-    path = [_parameter(name, "path") for name in re.findall(r"{(\w+)}", operation.path)]
-    query = [] if operation.query is None else _query(known[operation.query], components)
-    headers = [_parameter(name, "header") for name in operation.headers]
-    answers: dict[str, Any] = {
+    docstring = inspect.cleandoc(operation.function.__doc__ or "")
+    role_text = "" if operation.role is None else f" Role: `{operation.role}`."
+    path_parameters = [
+        _make_parameter(name, "path") for name in re.findall(r"{(\w+)}", operation.path)
+    ]
+    query_parameters = (
+        []
+        if operation.query is None
+        else _make_query_parameters(schema_by_type[operation.query], components)
+    )
+    header_parameters = [_make_parameter(name, "header") for name in operation.headers]
+    responses: dict[str, Any] = {
         str(operation.status): {
             "description": "Committed." if operation.method != "GET" else "Success.",
-            "content": _contents(operation, known),
+            "content": _make_contents(operation, schema_by_type),
         }
     }
     for status in operation.errors:
-        answers[str(status)] = {
+        responses[str(status)] = {
             "description": STATUS[status][1],
-            "content": {"application/json": {"schema": known[Error]}},
+            "content": {"application/json": {"schema": schema_by_type[Error]}},
         }
         if status == 503:
             schema = {"type": "string", "description": "Number of seconds to wait."}
-            answers["503"]["headers"] = {"Retry-After": {"schema": schema}}
-    found = {
-        "summary": sentence.partition(".")[0],
-        "description": f"{sentence}{role}",
+            responses["503"]["headers"] = {"Retry-After": {"schema": schema}}
+    description = {
+        "summary": docstring.partition(".")[0],
+        "description": f"{docstring}{role_text}",
         "operationId": operation.function.__name__,
         "security": [] if operation.role is None else [{"token": []}],
-        "parameters": path + query + headers,
-        "responses": answers,
+        "parameters": path_parameters + query_parameters + header_parameters,
+        "responses": responses,
     }
     if operation.body is not None:
-        schema, example = known[operation.body], operation.example.body
-        required = components.get(schema.get("$ref", "").rpartition("/")[2], {"required": True})
-        found["requestBody"] = {
-            "required": bool(required["required"]),
+        schema, example = schema_by_type[operation.body], operation.example.body
+        struct_schema = components.get(schema.get("$ref", "").rpartition("/")[2], {"required": True})
+        description["requestBody"] = {
+            "required": bool(struct_schema["required"]),
             "content": {"application/json": {"schema": schema, "example": example}},
         }
-    return found
+    return description
 
 
-def _contents(operation: Operation, known: dict[Any, Any]) -> dict[str, Any]:
+def _make_contents(operation: Operation, schema_by_type: dict[Any, Any]) -> dict[str, Any]:
     """Return the schema and the example of a response, by media type."""
-    found: dict[str, Any] = {}
+    contents: dict[str, Any] = {}
     if operation.answer is not None:
-        schema = known[operation.answer]
-        found["application/json"] = {"schema": schema, "example": operation.example.answer}
-    for media, example in operation.example.media.items():
-        text = {"schema": {"type": "string"}, "example": example}
-        found[media] = {"schema": {}} if example is None else text
-    return found
+        schema = schema_by_type[operation.answer]
+        contents["application/json"] = {"schema": schema, "example": operation.example.answer}
+    for media_type, example in operation.example.media.items():
+        text_content = {"schema": {"type": "string"}, "example": example}
+        contents[media_type] = {"schema": {}} if example is None else text_content
+    return contents
 
 
-def _parameter(name: str, where: str) -> dict[str, Any]:
+def _make_parameter(name: str, location: str) -> dict[str, Any]:
     description, example, min_length = PARAMETERS[name]
     schema = {"type": "string", "minLength": min_length}
-    found = {"name": name, "in": where, "required": where == "path", "schema": schema}
-    return {**found, "example": example, "description": description}
+    parameter = {"name": name, "in": location, "required": location == "path", "schema": schema}
+    return {**parameter, "example": example, "description": description}
 
 
-def _query(schema: dict[str, Any], components: dict[str, Any]) -> list[dict[str, Any]]:
+def _make_query_parameters(
+    schema: dict[str, Any], components: dict[str, Any]
+) -> list[dict[str, Any]]:
     """Return the fields of a query as parameters; remove its struct from the components."""
     struct = components.pop(schema["$ref"].rpartition("/")[2])
     return [
@@ -146,15 +160,17 @@ body { font: 1rem/1.5 system-ui, sans-serif; max-width: 50rem; margin: 2rem auto
 pre { overflow-x: auto; padding: 0.6rem; background: #8881; border-radius: 0.3rem }
 h2 { font: 600 1rem/1.5 ui-monospace, monospace; margin-top: 2.5rem; overflow-wrap: anywhere }
 """
-HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
-POLICY = f"default-src 'none'; style-src 'sha256-{HASH}'; frame-ancestors 'none'"
+STYLE_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+CONTENT_SECURITY_POLICY = (
+    f"default-src 'none'; style-src 'sha256-{STYLE_HASH}'; frame-ancestors 'none'"
+)
 
 
 async def show_page(request: Request) -> Response:
     """Answer a request with the HTML page that displays the OpenAPI document."""
     root = build_page(request.app.state.document)
     content = b"<!doctype html>" + tostring(root, method="html")
-    headers = {"Content-Security-Policy": POLICY}
+    headers = {"Content-Security-Policy": CONTENT_SECURITY_POLICY}
     return Response(content, 200, headers, "text/html; charset=us-ascii")
 
 
@@ -189,9 +205,9 @@ def build_page(document: dict[str, Any]) -> Element:
 
 
 def _add_examples(body: Element, title: str, message: dict[str, Any]) -> None:
-    for media, content in message.get("content", {}).items():
+    for media_type, content in message.get("content", {}).items():
         if "example" in content:
             example = content["example"]
-            SubElement(body, "p").text = f"{title}, {media}:"
-            text = example if isinstance(example, str) else json.dumps(example, indent=2)
-            SubElement(body, "pre").text = text
+            SubElement(body, "p").text = f"{title}, {media_type}:"
+            example_text = example if isinstance(example, str) else json.dumps(example, indent=2)
+            SubElement(body, "pre").text = example_text

@@ -11,6 +11,7 @@ from kibitz.model.problem import MAX_REWARD
 Text = Annotated[str, Meta(min_length=1, max_length=500, description="Printable characters.")]
 Id = Annotated[int, Meta(ge=1, le=2**62 - 1, description="The id of a decision.")]
 Reward = Annotated[float, Meta(ge=-MAX_REWARD, le=MAX_REWARD, description="A finite number.")]
+Force = Annotated[bool, Meta(description="Accept a reward beyond 10,000 times the agent's scale.")]
 State = Literal["active", "paused", "retired"]
 Extended = float | Literal["inf", "-inf"] | None  # JSON has no infinite numbers and no NaN
 
@@ -28,6 +29,7 @@ class Look(Struct, forbid_unknown_fields=True):
 class Tell(Struct, forbid_unknown_fields=True):
     id: Id
     reward: Reward
+    force: Force | None = None
 
 
 Tells = Annotated[list[Tell], Meta(max_length=MAX_BATCH)]
@@ -37,6 +39,7 @@ class Observe(Struct, forbid_unknown_fields=True):
     arm: Text
     reward: Reward
     key: Text | None = None
+    force: Force | None = None
 
 
 class Forget(Struct, forbid_unknown_fields=True):
@@ -49,6 +52,10 @@ class NewArm(Struct, forbid_unknown_fields=True):
 
 class ArmChange(Struct, forbid_unknown_fields=True):
     state: State
+
+
+class Declaration(Struct, forbid_unknown_fields=True):
+    rewards: Literal["bernoulli", "bounded"]
 
 
 class Arm(Struct):
@@ -65,7 +72,7 @@ class Decision(Struct):
 
 
 class Result(Struct):
-    result: Literal["counted", "corrected", "forgotten", "duplicate"]
+    result: Literal["counted", "corrected", "forgotten", "declared", "duplicate"]
 
 
 class Health(Struct):
@@ -84,6 +91,9 @@ class ArmReport(Struct):
     n_pending: int
     n_forgotten: int
     n_looks: int
+    n_settled: int
+    n_unsettled: int
+    n_late: int
     oldest: float | None
     mean: float | None
     low: Extended
@@ -94,10 +104,15 @@ class ArmReport(Struct):
 class Report(Struct):
     agent: str
     policy: str
+    rewards: Literal["gaussian", "bernoulli", "bounded"]
     scale: float
     n_asks: int
     delta: float
     inequality: str
+    verdict: str
+    loss_high: Extended
+    loss_likely: Extended
+    remaining: Extended
     regret_low: Extended
     regret_high: Extended
     looks_saved: Extended
@@ -105,12 +120,24 @@ class Report(Struct):
     arms: list[ArmReport]
 
 
+class Verdict(Struct):
+    winner: str | None
+    may_stop: bool
+    out: list[str]
+    loss_high: Extended
+    loss_likely: Extended
+    remaining: int | None
+    sentence: str
+    delta: float
+    tolerance: float
+
+
 class LogEvent(Struct):
     seq: int
     at: float
     kind: str
     id: int | None
-    arm: str
+    arm: str | None
     reward: float | None
     key: str | None
 
@@ -123,6 +150,11 @@ class Events(Struct):
 
 class ReportQuery(Struct):
     delta: float = 0.05
+
+
+class VerdictQuery(Struct):
+    delta: float = 0.05
+    tolerance: float = 0.0
 
 
 class EventsQuery(Struct):
@@ -150,7 +182,8 @@ EVENT = {
 }  # fmt: skip
 ARM_REPORT = {
     "arm": "blue", "status": "active", "n_asked": 1, "n_pulls": 1, "n_pending": 0, "n_forgotten": 0,
-    "n_looks": 0, "oldest": None, "mean": 1.0, "low": -3.83, "high": 5.83, "best": 1.0,
+    "n_looks": 0, "n_settled": 1, "n_unsettled": 0, "n_late": 0, "oldest": None, "mean": 1.0,
+    "low": 0.0, "high": 1.0, "best": 1.0,
 }  # fmt: skip
 
 ASK = Example({"key": "visit-4711", "among": ["blue", "green"]}, DECISION)
@@ -161,12 +194,20 @@ CORRECT = Example({"id": 1, "reward": 0.0}, {"result": "corrected"})
 FORGET = Example({"id": 2}, {"result": "forgotten"})
 ADD_ARM = Example({"arm": "red"}, {"arm": "red", "state": "active"})
 CHANGE_ARM = Example({"state": "paused"}, {"arm": "red", "state": "paused"})
+DECLARE_REWARDS = Example({"rewards": "bernoulli"}, {"result": "declared"})
 HEALTH = Example(None, {"status": "ok"})
 AGENTS = Example(None, {"agents": ["checkout"]})
 REPORT = Example(None, {
-    "agent": "checkout", "policy": "ucb(exploration=6.0, ignore_looks=False)", "scale": 0.5,
-    "n_asks": 1, "delta": 0.05, "inequality": "|mean - mu| < ...", "regret_low": 0.0,
-    "regret_high": "inf", "looks_saved": None, "warnings": [], "arms": [ARM_REPORT],
+    "agent": "checkout", "policy": "kibitzer(b=8.0, beta=1.0, rewards='bernoulli')",
+    "rewards": "bernoulli", "scale": 0.5,
+    "n_asks": 1, "delta": 0.05, "inequality": "M(mu)/2 + E(mu)/4 < ...",
+    "verdict": "No verdict yet. ...", "loss_high": 1.0, "loss_likely": 0.04, "remaining": None,
+    "regret_low": 0.0, "regret_high": 1.0, "looks_saved": None, "warnings": [],
+    "arms": [ARM_REPORT],
+})  # fmt: skip
+VERDICT = Example(None, {
+    "winner": None, "may_stop": False, "out": ["red"], "loss_high": 0.014, "loss_likely": 0.001,
+    "remaining": 20000, "sentence": "No verdict yet. ...", "delta": 0.05, "tolerance": 0.0,
 })  # fmt: skip
 STREAM = 'id: 3\nevent: pull\ndata: {"seq": 3, "kind": "pull", ...}\n\n'
 EVENTS = Example(None, {"events": [EVENT], "last": 3, "more": False}, {"text/event-stream": STREAM})

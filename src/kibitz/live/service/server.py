@@ -18,7 +18,7 @@ from kibitz.live.service.http import HEADERS, STATUS
 MAX_HEADER_SECONDS = 10.0  # time within which the header of a request must arrive
 DRAIN_SECONDS = 0.3  # on shutdown, how long new requests are rejected before connections close
 MAX_STOP_SECONDS = 30  # on shutdown, how long to wait for accepted requests
-NOT_HTTP = {"error": {"code": STATUS[400][0], "message": "the request is not valid HTTP/1.1"}}
+NOT_HTTP_ERROR = {"error": {"code": STATUS[400][0], "message": "the request is not valid HTTP/1.1"}}
 
 
 def is_local(host: str) -> bool:
@@ -114,13 +114,15 @@ class HeaderTimeoutProtocol(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
     def send_400_response(self, msg: str) -> None:
         """Answer malformed HTTP with status 400, unless a response is being sent."""
         if self.cycle is None or self.cycle.response_complete:
-            body = json.dumps(NOT_HTTP).encode()
+            body = json.dumps(NOT_HTTP_ERROR).encode()
             headers = {
                 **HEADERS,
                 b"content-type": b"application/json",
                 b"content-length": str(len(body)).encode(),
                 b"connection": b"close",
             }
-            lines = b"".join(b"%s: %s\r\n" % pair for pair in headers.items())
-            self.transport.write(b"HTTP/1.1 400 Bad Request\r\n%s\r\n%s" % (lines, body))
+            header_lines = b"".join(
+                b"%s: %s\r\n" % name_and_value for name_and_value in headers.items()
+            )
+            self.transport.write(b"HTTP/1.1 400 Bad Request\r\n%s\r\n%s" % (header_lines, body))
         self.transport.close()

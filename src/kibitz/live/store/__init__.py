@@ -17,7 +17,7 @@ import os
 from pathlib import Path
 
 from kibitz._validation import invalid
-from kibitz.live.store.postgresql import PostgreSQL
+from kibitz.live.store.postgresql import PostgreSQL, hide_password as hide_password
 from kibitz.live.store.schema import Store
 from kibitz.live.store.sqlite import SQLite
 
@@ -29,13 +29,14 @@ def connect(url: str | os.PathLike[str], *, create: bool = True) -> Store:
     """
     text = os.fspath(url) if isinstance(url, str | os.PathLike) else url
     if not isinstance(text, str) or not text or "\0" in text:
-        raise invalid("store", "a path, sqlite:///path or postgresql://...", url)
+        shown = hide_password(text) if isinstance(text, str) else url
+        raise invalid("store", "a path, sqlite:///path or postgresql://...", shown)
     path = sqlite_path(text)
     if path is not None:
         return SQLite(path, create)
     if text.startswith(("postgresql://", "postgres://")):
         return PostgreSQL(text, create)
-    raise invalid("store", "a path, sqlite:///path or postgresql://...", url)
+    raise invalid("store", "a path, sqlite:///path or postgresql://...", hide_password(text))
 
 
 def sqlite_path(url: str) -> Path | None:

@@ -1,15 +1,19 @@
 """Compare a store with its event log, and find the readable part of a damaged file."""
 
 import contextlib
+import math
 import sqlite3
+from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kibitz.live.events import Projection, list_discrepancies
+from kibitz.live.events import DecisionRecord, Projection, list_discrepancies
 from kibitz.live.store.queries import PAGE_SIZE, AgentRow, read_arms, read_decisions_after
 from kibitz.live.store.schema import Database, Store
 
 MAX_DISCREPANCIES = 20
+SUMS = ("pull_sum", "look_sum", "squares", "settled_sum", "settled_squares")
 
 
 def compare(database: Database, row: AgentRow, replayed: Projection, state: str | None) -> list[str]:
@@ -21,33 +25,60 @@ def compare(database: Database, row: AgentRow, replayed: Projection, state: str 
         "number of events": (row.n_events, replayed.n_events),
         "number of decisions": (row.n_decisions, len(replayed.decisions)),
         "number of asks": (row.n_asks, replayed.n_asks),
+        "number of settled decisions": (row.n_settled, replayed.n_settled),
+        "declared rewards": (row.rewards, replayed.rewards),
         "time of the latest event": (row.latest, replayed.latest),
         "state of the policy": (row.state, state),
     }
-    found = [
+    discrepancies = [
         f"{name} is {old!r}; the log gives {new!r}"
         for name, (old, new) in pairs.items()
         if old != new
     ]
     arms = read_arms(database, row.number)
     if len(arms) != len(replayed.arms):
-        found.append(f"number of arms is {len(arms)}; the log gives {len(replayed.arms)}")
+        discrepancies.append(f"number of arms is {len(arms)}; the log gives {len(replayed.arms)}")
     for arm, new in zip(arms, replayed.arms, strict=False):
-        found += list_discrepancies(arm, new, f"arm {new.name!r}")
+        discrepancies += list_discrepancies(arm, new, f"arm {new.name!r}")
+    discrepancies += check_sums(replayed)
     last = 0
-    while len(found) < MAX_DISCREPANCIES and (
+    while len(discrepancies) < MAX_DISCREPANCIES and (
         page := read_decisions_after(database, row.number, last)
     ):
         for id, record in page:
             if id != last + 1:
-                return [*found, f"decision {last + 1} is missing; the next one is {id}"]
+                return [*discrepancies, f"decision {last + 1} is missing; the next one is {id}"]
             if id > len(replayed.decisions):
-                return [*found, f"decision {id} is not in the log"]
-            found += list_discrepancies(record, replayed.decisions[id - 1], f"decision {id}")
+                return [*discrepancies, f"decision {id} is not in the log"]
+            discrepancies += list_discrepancies(record, replayed.decisions[id - 1], f"decision {id}")
             last = id
-    if len(found) < MAX_DISCREPANCIES and last != len(replayed.decisions):
-        found.append(f"last decision is {last}; the log gives {len(replayed.decisions)}")
-    return found[:MAX_DISCREPANCIES]
+    if len(discrepancies) < MAX_DISCREPANCIES and last != len(replayed.decisions):
+        discrepancies.append(f"last decision is {last}; the log gives {len(replayed.decisions)}")
+    return discrepancies[:MAX_DISCREPANCIES]
+
+
+def check_sums(replayed: Projection) -> list[str]:
+    """Compare the sums of each arm with the sums of its rewards, which `math.fsum` rounds once."""
+    terms: list[dict[str, list[float]]] = [defaultdict(list) for _ in replayed.arms]
+    for record in replayed.decisions:
+        for name, term in _list_terms(record):
+            terms[record.arm][name].append(term)
+    return [
+        f"arm {arm.name!r}: {name} is {getattr(arm, name)!r}; its rewards give {total!r}"
+        for arm, arm_terms in zip(replayed.arms, terms, strict=True)
+        for name in SUMS
+        if getattr(arm, name) != (total := math.fsum(arm_terms[name]))
+    ]
+
+
+def _list_terms(record: DecisionRecord) -> Iterator[tuple[str, float]]:
+    """Yield the name of each sum that contains a decision's reward, with the decision's term."""
+    if (reward := record.reward) is not None:
+        yield "pull_sum" if record.kind == "pull" else "look_sum", reward
+        yield "squares", reward * reward
+    if (reward := record.settled_reward) is not None:
+        yield "settled_sum", reward
+        yield "settled_squares", reward * reward
 
 
 def check_file(store: Store) -> list[str]:

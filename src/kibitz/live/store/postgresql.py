@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import os
 import re
 import threading
 import time
@@ -12,7 +11,7 @@ from typing import Any, TypeVar
 
 from kibitz._errors import StoreUnavailable
 from kibitz._validation import short_repr
-from kibitz.live.store.schema import Database, Row, prepare
+from kibitz.live.store.schema import Database, Row, prepare, renew_after_fork
 
 T = TypeVar("T")
 
@@ -25,7 +24,7 @@ COLUMN_TYPES = {  # types of the columns of decisions and events
     **dict.fromkeys(("agent", "arm"), "integer"),
     **dict.fromkeys(("id", "stage", "seq"), "bigint"),
     **dict.fromkeys(("kind", "key", "status"), "text"),
-    **dict.fromkeys(("asked_at", "at", "told", "reward"), "double precision"),
+    **dict.fromkeys(("asked_at", "at", "told", "reward", "settled_reward"), "double precision"),
 }
 RETRY_SECONDS = 10.0  # how long to retry after the connection to the server is lost
 
@@ -78,6 +77,19 @@ class PostgreSQLDatabase:
                     cursor.execute(bulk, [list(column) for column in zip(*values, strict=True)])
 
 
+def hide_password(url: str) -> str:
+    """Return an address without its password and query, which may contain a password.
+
+    A password may contain unescaped special characters, so everything between the first separator
+    and the last @ is left out. A path is returned unchanged.
+    """
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return url
+    login, at, place = rest.rpartition("@")
+    return f"{scheme}://{re.split('[:/?]', login)[0]}{at}{place.partition('?')[0]}"
+
+
 @functools.cache
 def to_bulk(statement: str) -> str | None:
     """Rewrite a statement to take all rows at once, as one array for each column.
@@ -112,27 +124,38 @@ class PostgreSQL:
             ) from None
         self._psycopg = psycopg
         self.url = url
-        self._name = short_repr(url.rpartition("@")[2])  # without the password
-        self._lock = threading.RLock()
-        self._reading = threading.RLock()
+        self.display_url = hide_password(url)
+        self._name = short_repr(self.display_url)
+        self.locks = threading.RLock(), threading.RLock()
         self._writer: PostgreSQLDatabase | None = None
         self._reader: PostgreSQLDatabase | None = None
-        self._process = os.getpid()
+        self._abandoned: list[PostgreSQLDatabase | None] = []
         self._retry_seconds = 0.0  # until the store is open, so a wrong address fails at once
         self._has_tables = False
         self._writer_id, self._attempt = uuid.uuid4().hex, 0
-        try:
-            psycopg.conninfo.conninfo_to_dict(url)
-        except psycopg.Error as error:
-            raise ValueError(
-                f"store must be a PostgreSQL address, got {self._name} ({error})"
-            ) from None
+        renew_after_fork(self)
+        self._check_url()
         try:
             self.write(lambda database: self._initialize(database, create))
         except BaseException:
             self.close()
             raise
         self._retry_seconds, self._has_tables = RETRY_SECONDS, True
+
+    def _check_url(self) -> None:
+        """Raise ValueError if the address is invalid, without showing any part of the password."""
+        try:
+            values = self._psycopg.conninfo.conninfo_to_dict(self.url)
+        except self._psycopg.Error as error:
+            reason = str(error).strip().partition(":")[0]  # the text after the colon may be secret
+            raise ValueError(
+                f"store must be a PostgreSQL address, got {self._name} ({reason})"
+            ) from None
+        if any("@" in str(values.get(name)) for name in ("host", "port", "dbname")):
+            raise ValueError(
+                f"store must be a PostgreSQL address, got {self._name}; in a user name or password, "
+                "write @ as %40, : as %3A and / as %2F"
+            )
 
     def _initialize(self, database: Database, create: bool) -> None:
         database.rows("select pg_advisory_xact_lock(3141592653)")
@@ -151,10 +174,9 @@ class PostgreSQL:
         """
         deadline = time.monotonic() + self._retry_seconds
         may_be_committed, result = False, None
-        with self._lock:
+        with self.locks[0]:
             while True:
                 try:
-                    self._detach_after_fork()
                     if self._writer is None:
                         self._writer = PostgreSQLDatabase(self._psycopg, self.url)
                     if may_be_committed and self._is_committed(self._writer):
@@ -182,10 +204,9 @@ class PostgreSQL:
     def read(self, work: Callable[[Database], T]) -> T:
         """Run `work` on a consistent snapshot; neither wait for writers nor block them."""
         deadline = time.monotonic() + self._retry_seconds
-        with self._reading:
+        with self.locks[1]:
             while True:
                 try:
-                    self._detach_after_fork()
                     if self._reader is None:
                         self._reader = PostgreSQLDatabase(self._psycopg, self.url, readonly=True)
                     self._reader.rows("begin isolation level repeatable read")
@@ -202,8 +223,7 @@ class PostgreSQL:
 
     def close(self) -> None:
         """Close the connections; the store reopens them on the next use."""
-        with self._lock, self._reading:
-            self._detach_after_fork()
+        with self.locks[0], self.locks[1]:
             self._disconnect(self._writer)
             self._writer = None
             self._disconnect(self._reader)
@@ -224,16 +244,15 @@ class PostgreSQL:
         database.rows("set lock_timeout to 0")
         return bool(attempt == self._attempt)
 
-    def _detach_after_fork(self) -> None:
-        """After a fork, stop using the parent's connections.
+    def renew(self) -> None:
+        """In a forked process, replace the locks and stop using the parent's connections.
 
         The child does not close these connections, because that would end the parent's sessions.
         """
-        if self._process != os.getpid():
-            self._abandoned = (self._writer, self._reader)
-            self._writer = self._reader = None
-            self._process = os.getpid()
-            self._writer_id = uuid.uuid4().hex
+        self.locks = threading.RLock(), threading.RLock()
+        self._abandoned += [self._writer, self._reader]
+        self._writer = self._reader = None
+        self._writer_id = uuid.uuid4().hex
 
     def _roll_back(self, database: PostgreSQLDatabase | None) -> PostgreSQLDatabase | None:
         """Roll back a transaction; return the database, or None if its connection is lost."""

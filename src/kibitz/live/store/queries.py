@@ -1,12 +1,13 @@
 """All SQL statements of agents and the service. Each function runs in the caller's transaction."""
 
+import json
 from collections.abc import Iterator, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from kibitz._errors import UnknownAgent
 from kibitz._validation import short_repr
-from kibitz.live.events import Arm, DecisionRecord, Event
+from kibitz.live.events import Arm, DecisionRecord, Event, event_time, has_settled
 from kibitz.live.store.schema import Database, Row
 
 PAGE_SIZE = 5_000  # events or decisions read at once
@@ -14,14 +15,18 @@ MAX_VALUES = 512  # values in one `in (...)`
 ARM_COLUMNS = ", ".join(Arm.__slots__)
 DECISION_COLUMNS = ", ".join(DecisionRecord.__slots__)
 SET_ARM = ", ".join(f"{name} = ?" for name in Arm.__slots__)
-arm_values = attrgetter(*Arm.__slots__)
+arm_numbers = attrgetter(*Arm.__slots__[:-1])  # all columns except `remainders`, which is JSON
 record_values = attrgetter(*DecisionRecord.__slots__)
 
 # --------------------------------------------------------------------------------------- agents
 
 
 class AgentRow(NamedTuple):
-    """The row of an agent: its number in the store, its counters and its policy's state."""
+    """The row of an agent: its number in the store, its counters and its policy's state.
+
+    Decisions 1 to `n_settled` have settled, if the agent counts silence as a reward. `rewards` is the
+    kind of rewards that was declared after the agent was created, or None.
+    """
 
     number: int
     n_events: int
@@ -29,12 +34,15 @@ class AgentRow(NamedTuple):
     n_asks: int
     latest: float
     state: str | None
+    n_settled: int
+    rewards: str | None
 
 
 def read_agent(database: Database, name: str, *, lock: bool = False) -> AgentRow:
     """Return the row of an agent; with `lock`, lock the row until the transaction ends."""
     statement = (
-        "select agent, n_events, n_decisions, n_asks, latest, state from agents where name = ?"
+        "select agent, n_events, n_decisions, n_asks, latest, state, n_settled, rewards "
+        "from agents where name = ?"
     )
     rows = database.rows(statement + (database.locking if lock else ""), name)
     if not rows:
@@ -42,12 +50,12 @@ def read_agent(database: Database, name: str, *, lock: bool = False) -> AgentRow
     return AgentRow(*rows[0])
 
 
-def read_config(database: Database, name: str) -> str:
-    """Return the configuration of an agent as JSON."""
-    rows = database.rows("select config from agents where name = ?", name)
+def read_config(database: Database, name: str) -> tuple[str, str | None]:
+    """Return the configuration of an agent as JSON, and the declared kind of rewards or None."""
+    rows = database.rows("select config, rewards from agents where name = ?", name)
     if not rows:
         raise unknown_agent(database, name)
-    return str(rows[0][0])
+    return rows[0][0], rows[0][1]
 
 
 def read_names(database: Database) -> list[str]:
@@ -57,8 +65,8 @@ def read_names(database: Database) -> list[str]:
 
 def unknown_agent(database: Database, name: str) -> UnknownAgent:
     """Return the error for the name of an agent that does not exist."""
-    known = ", ".join(map(short_repr, read_names(database)))
-    hint = f"the store has {known}" if known else "the store has no agents"
+    agent_names = ", ".join(map(short_repr, read_names(database)))
+    hint = f"the store has {agent_names}" if agent_names else "the store has no agents"
     return UnknownAgent(f"agent {name!r} does not exist; {hint}")
 
 
@@ -72,11 +80,14 @@ def insert_agent(database: Database, name: str, config: str, arms: Sequence[str]
         "values (?, ?, ?, ?, 0, 0, ?)",
         [(number, name, config, len(arms), at)],
     )
-    for place, arm in enumerate(arms):
-        insert_arm(database, number, place, arm)
+    for arm_index, arm in enumerate(arms):
+        insert_arm(database, number, arm_index, arm)
     append_events(
         database,
-        [(number, place + 1, at, "added", None, place, None, None) for place in range(len(arms))],
+        [
+            (number, arm_index + 1, at, "added", None, arm_index, None, None)
+            for arm_index in range(len(arms))
+        ],
     )
     return True
 
@@ -84,8 +95,8 @@ def insert_agent(database: Database, name: str, config: str, arms: Sequence[str]
 def update_agent(database: Database, row: AgentRow) -> None:
     """Update the counters and the policy state of an agent."""
     database.many(
-        "update agents set n_events = ?, n_decisions = ?, n_asks = ?, latest = ?, state = ? "
-        "where agent = ?",
+        "update agents set n_events = ?, n_decisions = ?, n_asks = ?, latest = ?, state = ?, "
+        "n_settled = ?, rewards = ? where agent = ?",
         [(*row[1:], row.number)],
     )
 
@@ -96,27 +107,43 @@ def update_agent(database: Database, row: AgentRow) -> None:
 def read_arms(database: Database, number: int) -> list[Arm]:
     """Return the arms of an agent in the order in which they were added."""
     rows = database.rows(f"select {ARM_COLUMNS} from arms where agent = ? order by arm", number)
-    return [Arm(*row) for row in rows]
+    return [Arm(*(*row[:-1], json.loads(row[-1]))) for row in rows]
 
 
-def read_arms_of(database: Database, name: str) -> list[Arm]:
-    """Return the arms of the agent with this name, in the order in which they were added."""
-    return read_arms(database, read_agent(database, name).number)
+def read_arms_at(
+    database: Database, row: AgentRow, now: float, patience: float | None, silence: float | None
+) -> list[Arm]:
+    """Return the arms of an agent at time `now`, without writing.
+
+    The stored counts include the decisions that had settled at the time of the latest event. The
+    decisions that have settled since then are counted here.
+    """
+    arms = read_arms(database, row.number)
+    if patience is not None and silence is not None:
+        at = event_time(now, row.latest)
+        for _, record in read_unsettled(database, row.number, row.n_settled, at, patience):
+            arms[record.arm].settle(record, silence)
+    return arms
 
 
-def insert_arm(database: Database, number: int, place: int, name: str) -> None:
-    """Insert an active arm at index `place` of the arms of an agent."""
+def arm_values(arm: Arm) -> Row:
+    """Return the values of the columns `ARM_COLUMNS`."""
+    return (*arm_numbers(arm), json.dumps(arm.remainders, sort_keys=True))
+
+
+def insert_arm(database: Database, number: int, arm_index: int, name: str) -> None:
+    """Insert an active arm at index `arm_index` of the arms of an agent."""
     database.many(
         "insert into arms (agent, arm, name, status) values (?, ?, ?, 'active')",
-        [(number, place, name)],
+        [(number, arm_index, name)],
     )
 
 
 def update_arms(database: Database, number: int, arms: dict[int, Arm]) -> None:
-    """Update the rows of arms, which are given by their index."""
+    """Update the rows of arms; `arms` maps indices to arms."""
     database.many(
         f"update arms set {SET_ARM} where agent = ? and arm = ?",
-        [(*arm_values(arms[place]), number, place) for place in sorted(arms)],
+        [(*arm_values(arms[arm_index]), number, arm_index) for arm_index in sorted(arms)],
     )
 
 
@@ -124,7 +151,7 @@ def read_events(database: Database, number: int, after: int, limit: int = 0) -> 
     """Return up to `limit` events (default: one page) with numbers greater than `after`."""
     statement = (
         "select e.seq, e.at, e.kind, e.id, a.name, e.reward, e.key from events e "
-        "join arms a on a.agent = e.agent and a.arm = e.arm "
+        "left join arms a on a.agent = e.agent and a.arm = e.arm "
         "where e.agent = ? and e.seq > ? order by e.seq limit ?"
     )
     return [Event(*row) for row in database.rows(statement, number, after, limit or PAGE_SIZE)]
@@ -174,10 +201,42 @@ def read_decisions_after(
     return _select_decisions(database, f"id > ? order by id limit {PAGE_SIZE}", number, id)
 
 
-def read_overdue(database: Database, number: int, before: float) -> list[tuple[int, DecisionRecord]]:
-    """Return the pending decisions that were made at time `before` or earlier."""
-    where = "status = 'pending' and asked_at <= ? order by id"
-    return _select_decisions(database, where, number, before)
+def read_overdue(
+    database: Database, number: int, before: float
+) -> Iterator[tuple[int, DecisionRecord]]:
+    """Yield the pending decisions that were made at time `before` or earlier."""
+    for id, record in _scan_decisions(database, number, 0, "and status = 'pending'"):
+        if record.asked_at > before:
+            return
+        yield id, record
+
+
+def read_unsettled(
+    database: Database, number: int, n_settled: int, at: float, patience: float
+) -> Iterator[tuple[int, DecisionRecord]]:
+    """Yield the decisions after `n_settled` that are older than the patience at time `at`."""
+    for id, record in _scan_decisions(database, number, n_settled):
+        if not has_settled(record.asked_at, at, patience):
+            return
+        yield id, record
+
+
+def _scan_decisions(
+    database: Database, number: int, id: int, condition: str = ""
+) -> Iterator[tuple[int, DecisionRecord]]:
+    """Yield decisions with ids greater than `id`, in pages that begin small and grow.
+
+    Decisions are in the order of their times. A caller that stops at a time reads few decisions more
+    than it needs, however many there are.
+    """
+    size = 4
+    while page := _select_decisions(
+        database, f"id > ? {condition} order by id limit {size}", number, id
+    ):
+        yield from page
+        if len(page) < size:
+            return
+        id, size = page[-1][0], min(4 * size, PAGE_SIZE)
 
 
 def _select_decisions(
@@ -194,21 +253,42 @@ def read_newest_pending_pull(database: Database, number: int) -> tuple[int, int]
     return (rows[0][0], rows[0][1]) if rows else None
 
 
+def find_reward_outside(database: Database, number: int, rewards: str) -> tuple[int, float] | None:
+    """Return the id and reward of a decision whose reward is not of this kind, or None."""
+    condition = "reward not in (0, 1)" if rewards == "bernoulli" else "not reward between 0 and 1"
+    rows = database.rows(
+        f"select id, reward from decisions where agent = ? and {condition} order by id limit 1",
+        number,
+    )
+    return (rows[0][0], rows[0][1]) if rows else None
+
+
 def write_decisions(
     database: Database,
     number: int,
     new: dict[int, DecisionRecord],
     changed: dict[int, DecisionRecord],
 ) -> None:
-    """Insert new decisions and update changed decisions; both are given by id."""
+    """Insert the `new` decisions and update the `changed` decisions; the dicts map ids to records."""
     database.many(
         f"insert into decisions (agent, id, {DECISION_COLUMNS}) "
-        "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [(number, id, *record_values(record)) for id, record in new.items()],
     )
     database.many(
-        "update decisions set status = ?, told = ?, reward = ? where agent = ? and id = ?",
-        [(r.status, r.told, r.reward, number, id) for id, r in sorted(changed.items())],
+        "update decisions set status = ?, told = ?, reward = ?, settled_reward = ? "
+        "where agent = ? and id = ?",
+        [
+            (r.status, r.told, r.reward, r.settled_reward, number, id)
+            for id, r in sorted(changed.items())
+        ],
+    )
+
+
+def set_back_decisions(database: Database, number: int, at: float) -> None:
+    """Give the time `at` to all decisions with a later time."""
+    database.rows(
+        "update decisions set asked_at = ? where agent = ? and asked_at > ?", at, number, at
     )
 
 

@@ -1,13 +1,22 @@
 """The tables of a store, their migrations, and the interfaces of stores and transactions."""
 
 import json
+import os
+import threading
+import time
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
+
+from kibitz._errors import StoreDamaged
+from kibitz._validation import short_repr
+from kibitz.live.events import Event, project
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
 
-VERSION = 3  # version of the schema
+VERSION = 4  # version of the schema
+FORK_SECONDS = 5.0  # how long a fork waits for transactions of other threads
 
 SCHEMA = """
 create table kibitz (version integer not null);
@@ -19,7 +28,9 @@ create table agents (
     n_decisions bigint not null,
     n_asks bigint not null,
     latest double precision not null,
-    state text
+    state text,
+    n_settled bigint not null default 0,
+    rewards text
 );
 create table arms (
     agent integer not null,
@@ -36,6 +47,12 @@ create table arms (
     looks_pending bigint not null default 0,
     n_forgotten bigint not null default 0,
     looks_forgotten bigint not null default 0,
+    n_settled bigint not null default 0,
+    settled_sum double precision not null default 0,
+    settled_squares double precision not null default 0,
+    n_unsettled bigint not null default 0,
+    n_late bigint not null default 0,
+    remainders text not null default '{}',
     primary key (agent, arm)
 );
 create table decisions (
@@ -49,6 +66,7 @@ create table decisions (
     status text not null,
     told double precision,
     reward double precision,
+    settled_reward double precision,
     primary key (agent, id)
 );
 create unique index decision_keys on decisions (agent, key) where key is not null;
@@ -94,9 +112,15 @@ class Database(Protocol):
 
 
 class Store(Protocol):
-    """The interface of the SQLite and the PostgreSQL store."""
+    """The interface of the SQLite and the PostgreSQL store.
+
+    `locks` are held while a transaction runs. `renew` replaces the locks and connections in a forked
+    process, which must not use the connections of its parent.
+    """
 
     url: str
+    display_url: str  # the address without a password, for messages
+    locks: tuple[threading.RLock, threading.RLock]  # of the writer and of the reader
 
     def write(self, work: Callable[[Database], T]) -> T: ...
 
@@ -104,12 +128,58 @@ class Store(Protocol):
 
     def close(self) -> None: ...
 
+    def renew(self) -> None: ...
+
+
+_stores: weakref.WeakSet[Any] = weakref.WeakSet()  # all stores of this process
+_forking = threading.Lock()
+_held: list[threading.RLock] = []  # locks that the forking thread holds during a fork
+
+
+def renew_after_fork(store: Store) -> None:
+    """Call `store.renew()` in each process that is forked from this process."""
+    _stores.add(store)
+
+
+def _wait_for_transactions() -> None:
+    """Before a fork, wait until no thread is in a transaction, because it may hold locks of SQLite.
+
+    After `FORK_SECONDS`, fork anyway.
+    """
+    _forking.acquire()
+    deadline = time.monotonic() + FORK_SECONDS
+    for store in list(_stores):
+        for lock in store.locks:
+            if lock.acquire(timeout=max(0.0, deadline - time.monotonic())):
+                _held.append(lock)
+
+
+def _resume_parent() -> None:
+    while _held:
+        _held.pop().release()
+    _forking.release()
+
+
+def _renew_child() -> None:
+    global _forking
+    _held.clear()
+    _forking = threading.Lock()
+    for store in list(_stores):
+        store.renew()
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(
+        before=_wait_for_transactions, after_in_parent=_resume_parent, after_in_child=_renew_child
+    )
+
 
 def prepare(database: Database, tables: Sequence[str], name: str, create: bool) -> None:
     """Create the tables, or migrate the tables to schema `VERSION`.
 
     Raise ValueError if the database contains tables of another program, if it is empty and `create`
-    is False, or if its schema is newer than `VERSION` or unknown.
+    is False, or if its schema is newer than `VERSION` or unknown. Raise StoreDamaged if the version
+    of the schema is not a number.
     """
     if "kibitz" not in tables:
         if tables:
@@ -119,7 +189,13 @@ def prepare(database: Database, tables: Sequence[str], name: str, create: bool) 
         execute(database, SCHEMA)
         database.rows("insert into kibitz (version) values (?)", VERSION)
         return
-    [(version,)] = database.rows("select version from kibitz")
+    versions = [version for (version,) in database.rows("select version from kibitz")]
+    if len(versions) != 1 or type(versions[0]) is not int:
+        raise StoreDamaged(
+            f"store {name} is damaged: its schema version must be one whole number, got "
+            f"{short_repr(versions[0] if len(versions) == 1 else versions)}; restore a backup"
+        )
+    version = versions[0]
     if version > VERSION:
         raise ValueError(
             f"store {name} has schema {version}, but this version of kibitz supports schemas up to "
@@ -127,7 +203,7 @@ def prepare(database: Database, tables: Sequence[str], name: str, create: bool) 
         )
     while version < VERSION:
         if version not in MIGRATIONS:
-            raise ValueError(f"store {name} has unknown schema {version}")
+            raise ValueError(f"store {name} has unknown schema {version}; restore a backup")
         MIGRATIONS[version](database)
         version += 1
         database.rows("update kibitz set version = ?", version)
@@ -177,4 +253,70 @@ def _rename_parameters(spec: dict[str, Any]) -> dict[str, Any]:
     return {**spec, "parameters": parameters}
 
 
-MIGRATIONS = {1: add_tokens, 2: rename_columns}  # each migrates to the next version
+def add_settled_counts(database: Database) -> None:
+    """Migrate schema 3 to schema 4.
+
+    Schema 3 has no settled counts, no kind of rewards, and rounded sums. The rewards of an old agent
+    are the rewards for which its policy was made. The settled counts and the exact sums follow from
+    the log.
+    """
+    execute(
+        database,
+        """
+        alter table agents add column n_settled bigint not null default 0;
+        alter table agents add column rewards text;
+        alter table arms add column n_settled bigint not null default 0;
+        alter table arms add column settled_sum double precision not null default 0;
+        alter table arms add column settled_squares double precision not null default 0;
+        alter table arms add column n_unsettled bigint not null default 0;
+        alter table arms add column n_late bigint not null default 0;
+        alter table arms add column remainders text not null default '{}';
+        alter table decisions add column settled_reward double precision
+        """,
+    )
+    for agent, stored in database.rows("select agent, config from agents"):
+        config = json.loads(stored)
+        spec = config["policy"]
+        config["rewards"] = spec.get("rewards") or spec["parameters"].get("rewards", "gaussian")
+        if config["rewards"] != "gaussian":
+            config["scale"] = None
+        database.rows("update agents set config = ? where agent = ?", json.dumps(config), agent)
+        silence = None if config["silence"] == "forget" else config["silence"]
+        _store_settled_counts(database, agent, config["patience"], silence)
+
+
+def _store_settled_counts(
+    database: Database, agent: int, patience: float | None, silence: float | None
+) -> None:
+    rows = database.rows(
+        "select e.seq, e.at, e.kind, e.id, a.name, e.reward, e.key from events e "
+        "join arms a on a.agent = e.agent and a.arm = e.arm where e.agent = ? order by e.seq",
+        agent,
+    )
+    replayed = project((Event(*row) for row in rows), patience, silence)
+    database.rows("update agents set n_settled = ? where agent = ?", replayed.n_settled, agent)
+    database.many(
+        "update arms set pull_sum = ?, look_sum = ?, squares = ?, n_settled = ?, settled_sum = ?, "
+        "settled_squares = ?, n_unsettled = ?, n_late = ?, remainders = ? "
+        "where agent = ? and arm = ?",
+        [
+            (
+                arm.pull_sum, arm.look_sum, arm.squares, arm.n_settled, arm.settled_sum,
+                arm.settled_squares, arm.n_unsettled, arm.n_late,
+                json.dumps(arm.remainders, sort_keys=True), agent, arm_index,
+            )
+            for arm_index, arm in enumerate(replayed.arms)
+        ],
+    )  # fmt: skip
+    database.many(
+        "update decisions set settled_reward = ? where agent = ? and id = ?",
+        [
+            (record.settled_reward, agent, id)
+            for id, record in enumerate(replayed.decisions, 1)
+            if record.settled_reward is not None
+        ],
+    )
+
+
+# each migrates to the next version
+MIGRATIONS = {1: add_tokens, 2: rename_columns, 3: add_settled_counts}

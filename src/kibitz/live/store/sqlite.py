@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from kibitz._errors import StoreDamaged, StoreUnavailable
 from kibitz._validation import short_repr
-from kibitz.live.store.schema import Database, Row, prepare
+from kibitz.live.store.schema import Database, Row, prepare, renew_after_fork
 
 try:
     import fcntl
@@ -30,6 +30,7 @@ class SQLiteDatabase:
     def __init__(self, path: Path, *, readonly: bool = False) -> None:
         mode = "ro" if readonly else "rw"
         address = f"{path.absolute().as_uri()}?mode={mode}"
+        self.inode = read_inode(path)
         self.connection = sqlite3.connect(
             address, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
@@ -46,19 +47,28 @@ class SQLiteDatabase:
         self.connection.executemany(statement, values)
 
 
+def read_inode(path: Path) -> tuple[int, int] | None:
+    """Return the device and the inode of a file, or None if the file does not exist."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
 class SQLite:
     """A store in a SQLite file, shared by any number of threads and processes on one machine."""
 
     def __init__(self, path: Path, create: bool) -> None:
-        self.path = path
-        self.url = str(path)
+        self.path = path.absolute()  # the working directory may change
+        self.url = self.display_url = str(path)
         self._name = short_repr(str(path))
-        self._lock = threading.RLock()
-        self._reading = threading.RLock()
+        self.locks = threading.RLock(), threading.RLock()
         self._writer: SQLiteDatabase | None = None
         self._reader: SQLiteDatabase | None = None
         self._lock_file: int | None = None
-        self._process = os.getpid()
+        self._abandoned: list[SQLiteDatabase | None] = []
+        renew_after_fork(self)
         if not path.exists() or path.stat().st_size == 0:
             if not create:
                 raise ValueError(f"store {self._name} does not exist; create an agent first")
@@ -67,7 +77,7 @@ class SQLite:
         elif not path.is_file():
             raise ValueError(f"store must be a file, got {self._name}")
         try:
-            with self._lock, self._translate_errors(), self._wait_for_lock():
+            with self.locks[0], self._translate_errors(), self._wait_for_lock():
                 self._initialize(create)
         except BaseException:
             self.close()
@@ -75,15 +85,15 @@ class SQLite:
 
     def write(self, work: Callable[[Database], T]) -> T:
         """Run `work` in a transaction; return its result after the commit."""
-        with self._lock, self._translate_errors(), self._wait_for_lock():
+        with self.locks[0], self._translate_errors(), self._wait_for_lock():
             return self._transact(self._connect(), work)
 
     def read(self, work: Callable[[Database], T]) -> T:
         """Run `work` on a consistent snapshot; neither wait for writers nor block them."""
-        with self._reading, self._translate_errors():
-            self._detach_after_fork()
+        with self.locks[1], self._translate_errors():
             if self._reader is None:
                 self._reader = SQLiteDatabase(self.path, readonly=True)
+            self._check_file(self._reader)
             self._reader.rows("begin")
             try:
                 return work(self._reader)
@@ -93,14 +103,25 @@ class SQLite:
 
     def close(self) -> None:
         """Close the connections; the store reopens them on the next use."""
-        with self._lock, self._reading:
-            self._detach_after_fork()
+        with self.locks[0], self.locks[1]:
             for database in (self._reader, self._writer):  # closing the writer checkpoints the WAL
                 if database is not None:
                     database.connection.close()
             if self._lock_file is not None:
                 os.close(self._lock_file)
             self._writer = self._reader = self._lock_file = None
+
+    def renew(self) -> None:
+        """In a forked process, replace the locks and stop using the parent's connections.
+
+        The child does not close these connections, because that would release the parent's locks. It
+        closes the lock file; otherwise it would keep the lock if the parent dies in a transaction.
+        """
+        self.locks = threading.RLock(), threading.RLock()
+        self._abandoned += [self._writer, self._reader]
+        if self._lock_file is not None:
+            os.close(self._lock_file)
+        self._writer = self._reader = self._lock_file = None
 
     def _initialize(self, create: bool) -> None:
         try:
@@ -116,12 +137,27 @@ class SQLite:
 
         self._transact(database, work)
 
-    @staticmethod
-    def _transact(database: SQLiteDatabase, work: Callable[[Database], T]) -> T:
+    def _check_file(self, database: SQLiteDatabase) -> None:
+        """Raise StoreUnavailable if the file was replaced or deleted since it was opened.
+
+        The connection still refers to the old file, which no other process can open.
+        """
+        inode = read_inode(self.path)
+        if inode != database.inode:
+            change = "deleted" if inode is None else "replaced"
+            raise StoreUnavailable(
+                f"the file of store {self._name} was {change} while it was in use; stop all programs "
+                "that use the store, restore the file, and start the programs again"
+            )
+
+    def _transact(self, database: SQLiteDatabase, work: Callable[[Database], T]) -> T:
+        self._check_file(database)
         database.rows("begin immediate")
         try:
             result = work(database)
+            self._check_file(database)
             database.rows("commit")
+            self._check_file(database)  # otherwise the commit would be acknowledged and lost
         except BaseException:
             if database.connection.in_transaction:
                 database.rows("rollback")
@@ -144,20 +180,9 @@ class SQLite:
             self._writer = database
         return self._writer
 
-    def _detach_after_fork(self) -> None:
-        """After a fork, stop using the parent's connections.
-
-        The child does not close these connections, because that would release the parent's locks.
-        """
-        if self._process != os.getpid():
-            self._abandoned = (self._writer, self._reader)
-            self._writer = self._reader = self._lock_file = None
-            self._process = os.getpid()
-
     @contextlib.contextmanager
     def _wait_for_lock(self) -> Iterator[None]:
         """Hold the write lock; waiting processes get it in the order of their requests."""
-        self._detach_after_fork()
         if fcntl is None:
             yield
             return

@@ -90,7 +90,7 @@ CLAIMS = (
 )
 PARAMETERS = (
     Parameter("rewards", "Gaussian, variance 1", "Gaussian, variance 1"),
-    Parameter("means", "2, 1.8, 1.5, 1, 0.5", ", ".join(f"{one:g}" for one in MEANS)),
+    Parameter("means", "2, 1.8, 1.5, 1, 0.5", ", ".join(f"{arm_mean:g}" for arm_mean in MEANS)),
     Parameter("ε", "0.1", f"{RATE:g}"),
     Parameter("horizon T", "10⁴", typeset(HORIZON)),
     Parameter(
@@ -117,9 +117,9 @@ PARAMETERS = (
 def run(file: Files, **options: Any) -> Data:
     """Simulate all variants in both readings."""
     data = {}
-    for reading, (_, restart) in READINGS.items():
+    for reading, (_, restarts) in READINGS.items():
         policies = {"UCB1-Double": ucb_double()} | {
-            f"{name}, p = {p:g}": etc_ocucb(p=p, check=schedule, restart=restart, **ETC_OCUCB)
+            f"{name}, p = {p:g}": etc_ocucb(p=p, check=schedule, restart=restarts, **ETC_OCUCB)
             for name, schedule in VARIANTS.items()
             for p in GROWTHS
         }
@@ -132,65 +132,71 @@ def run(file: Files, **options: Any) -> Data:
 
 def verdict(data: Data) -> Verdict:
     """Return the verdict on each of the paper's remarks, in each reading."""
-    first = next(iter(data.values()))
-    double = first["regret"].sel(policy="UCB1-Double")
-    stages = first["stage"].to_numpy()
-    stage = first_stage_at(FINAL_SHARE, stages, double.mean("run"))
-    late = saving(double.sel(stage=EARLY_SHARE * HORIZON, method="nearest"), double.isel(stage=-1))
+    first_reading = next(iter(data.values()))
+    double_regret = first_reading["regret"].sel(policy="UCB1-Double")
+    stages = first_reading["stage"].to_numpy()
+    plateau_stage = first_stage_at(FINAL_SHARE, stages, double_regret.mean("run"))
+    late_share = saving(
+        double_regret.sel(stage=EARLY_SHARE * HORIZON, method="nearest"), double_regret.isel(stage=-1)
+    )
     statements = [
         Statement(
             f"UCB1-Double reaches {format_percent(FINAL_SHARE)} of its final regret "
-            f"({mean(double.isel(stage=-1))}) at stage {typeset(stage)} of {typeset(HORIZON)}. The "
-            f"second half of the stages adds {format_percent(late)} (soon: less than "
+            f"({mean(double_regret.isel(stage=-1))}) at stage {typeset(plateau_stage)} of "
+            f"{typeset(HORIZON)}. The "
+            f"second half of the stages adds {format_percent(late_share)} (soon: less than "
             f"{format_percent(1 - FINAL_SHARE)}).",
-            is_within(late, 1 - FINAL_SHARE),
+            is_within(late_share, 1 - FINAL_SHARE),
             claim=0,
         )
     ]
     comparisons = []
-    for reading, part in data.items():
-        final = part["final_regret"]
+    for reading, reading_data in data.items():
+        final_regret = reading_data["final_regret"]
         title = READINGS[reading][0]
         differences = [
             saving(
-                final.sel(policy=f"ETC-OCUCB-2, p = {p:g}"), final.sel(policy=f"ETC-OCUCB, p = {p:g}")
+                final_regret.sel(policy=f"ETC-OCUCB-2, p = {p:g}"),
+                final_regret.sel(policy=f"ETC-OCUCB, p = {p:g}"),
             )
             for p in GROWTHS
         ]
-        largest = max(range(len(differences)), key=lambda n: abs(differences[n].value))
+        largest_index = max(range(len(differences)), key=lambda n: abs(differences[n].value))
         statements.append(
             Statement(
                 f"{title}: the regrets of ETC-OCUCB and ETC-OCUCB-2 are within "
                 f"{format_percent(MAX_DIFFERENCE)} of each other for all p. The largest difference "
-                f"is {format_percent(differences[largest])}, at p = {GROWTHS[largest]:g}.",
+                f"is {format_percent(differences[largest_index])}, at p = "
+                f"{GROWTHS[largest_index]:g}.",
                 all_hold(is_within(difference, MAX_DIFFERENCE) for difference in differences),
                 claim=1,
             )
         )
-        is_lower = []
+        lower_results = []
         for name in VARIANTS:
-            regrets = {p: final.sel(policy=f"{name}, p = {p:g}") for p in GROWTHS}
+            regrets = {p: final_regret.sel(policy=f"{name}, p = {p:g}") for p in GROWTHS}
             for p in SMALL_GROWTHS:
-                gain = saving(regrets[p], regrets[GROWTHS[-1]])
-                is_lower.append(is_above(gain, 0))
+                reduction = saving(regrets[p], regrets[GROWTHS[-1]])
+                lower_results.append(is_above(reduction, 0))
                 statements.append(
                     Statement(
                         f"{title}: the regret of {name} is lower with p = {p:g} "
                         f"({mean(regrets[p])}) than with p = {GROWTHS[-1]:g} "
-                        f"({mean(regrets[GROWTHS[-1]])}). The reduction is {format_percent(gain)}.",
-                        is_lower[-1],
+                        f"({mean(regrets[GROWTHS[-1]])}). The reduction is "
+                        f"{format_percent(reduction)}.",
+                        lower_results[-1],
                         claim=2,
                     )
                 )
-        comparisons.append((title.lower(), is_lower.count(True), len(is_lower)))
+        comparisons.append((title.lower(), lower_results.count(True), len(lower_results)))
     finding = (
         f"UCB1-Double reaches {format_percent(FINAL_SHARE)} of its final regret by stage "
-        f"{typeset(stage)}. Regret is lower for the smaller p in "
-        + " and ".join(f"{n} of {of} comparisons ({title})" for title, n, of in comparisons)
+        f"{typeset(plateau_stage)}. Regret is lower for the smaller p in "
+        + " and ".join(f"{n} of {n_total} comparisons ({title})" for title, n, n_total in comparisons)
         + "."
     )
     summary = "regret is lower for smaller p in " + ", ".join(
-        f"{n} of {of} comparisons ({title})" for title, n, of in comparisons
+        f"{n} of {n_total} comparisons ({title})" for title, n, n_total in comparisons
     )
     return judge(statements, summary, finding)
 
@@ -201,22 +207,24 @@ def draw(data: Data) -> Picture:
     The figure has panels for both readings.
     """
     panels = []
-    for reading, part in data.items():
+    for reading, reading_data in data.items():
         labels = ["UCB1-Double", *(f"ETC-OCUCB, p = {p:g}" for p in GROWTHS)]
-        curves = [band(label, part["regret"].sel(policy=label)) for label in labels]
+        curves = [band(label, reading_data["regret"].sel(policy=label)) for label in labels]
         curves[2:-1] = [curve._replace(low=None, high=None) for curve in curves[2:-1]]
-        y = f"regret (mean of {part.sizes['run']} runs, band 25–75 %)"
+        y = f"regret (mean of {reading_data.sizes['run']} runs, band 25–75 %)"
         panels.append(Panel(READINGS[reading][0], "stage t", y, curves))
-    for reading, part in data.items():
-        final = part["final_regret"]
-        points = [
+    for reading, reading_data in data.items():
+        final_regret = reading_data["final_regret"]
+        final_curves = [
             error_bars(
-                f"{name} at T", GROWTHS, [final.sel(policy=f"{name}, p = {p:g}") for p in GROWTHS]
+                f"{name} at T",
+                GROWTHS,
+                [final_regret.sel(policy=f"{name}, p = {p:g}") for p in GROWTHS],
             )
             for name in VARIANTS
         ]
         x, y = "p, the growth of epochs p^(p^m)", "regret at T (bars ± 2 s.e.)"
-        panels.append(Panel(READINGS[reading][0], x, y, points, x_log=False, y_log=True))
+        panels.append(Panel(READINGS[reading][0], x, y, final_curves, x_log=False, y_log=True))
     alt = (
         "Regret against time of UCB1-Double and of ETC-OCUCB for several p, and final regret of "
         "ETC-OCUCB and ETC-OCUCB-2 against p, in two readings of the algorithm. "

@@ -64,7 +64,7 @@ PARAMETERS = (
     Parameter("p", "2", f"{GROWTH:g}"),
     Parameter("ε", "0.1", f"{RATE:g}"),
     Parameter(
-        "means", "not stated for this figure", ", ".join(f"{one:g}" for one in MEANS)
+        "means", "not stated for this figure", ", ".join(f"{arm_mean:g}" for arm_mean in MEANS)
     ),
     Parameter("horizon T", "not stated for this figure", typeset(HORIZON)),
     Parameter("α, ρ, η, C", "not stated for this figure", "1, 1/2, 2, 10"),
@@ -80,12 +80,12 @@ PARAMETERS = (
 def run(file: Files, **options: Any) -> Data:
     """Simulate the variants with and without all information, in both readings."""
     data = {}
-    for reading, (_, restart) in READINGS.items():
+    for reading, (_, restarts) in READINGS.items():
         policies = {}
         for name, schedule in VARIANTS.items():
-            policies[name] = etc_ocucb(p=GROWTH, check=schedule, restart=restart, **ETC_OCUCB)
+            policies[name] = etc_ocucb(p=GROWTH, check=schedule, restart=restarts, **ETC_OCUCB)
             policies[ALL_INFO[name]] = etc_ocucb(
-                p=GROWTH, check=schedule, restart=restart, all_info=True, **ETC_OCUCB
+                p=GROWTH, check=schedule, restart=restarts, all_info=True, **ETC_OCUCB
             )
         data[reading] = simulate(
             gaussian(MEANS), active(RATE), policies, horizon=HORIZON,
@@ -96,52 +96,59 @@ def run(file: Files, **options: Any) -> Data:
 
 def verdict(data: Data) -> Verdict:
     """Return the verdict on the final regrets and on the stages at which they are reached."""
-    statements, gains = [], []
-    for reading, part in data.items():
+    statements, reductions = [], []
+    for reading, reading_data in data.items():
         title = READINGS[reading][0]
-        final, stages = part["final_regret"], part["stage"].to_numpy()
-        for name, improved in ALL_INFO.items():
-            gain = saving(final.sel(policy=improved), final.sel(policy=name))
-            gains.append(gain)
+        final_regret, stages = reading_data["final_regret"], reading_data["stage"].to_numpy()
+        for name, all_info_name in ALL_INFO.items():
+            reduction = saving(final_regret.sel(policy=all_info_name), final_regret.sel(policy=name))
+            reductions.append(reduction)
             statements.append(
                 Statement(
-                    f"{title}: the final regret of {improved} is {mean(final.sel(policy=improved))}, "
-                    f"that of {name} is {mean(final.sel(policy=name))}. The reduction is "
-                    f"{format_percent(gain)} (clearly: more than {format_percent(MIN_SAVING)}).",
-                    is_above(gain, MIN_SAVING),
+                    f"{title}: the final regret of {all_info_name} is "
+                    f"{mean(final_regret.sel(policy=all_info_name))}, "
+                    f"that of {name} is {mean(final_regret.sel(policy=name))}. The reduction is "
+                    f"{format_percent(reduction)} (clearly: more than {format_percent(MIN_SAVING)}).",
+                    is_above(reduction, MIN_SAVING),
                     claim=0,
                 )
             )
-            before, after = (
-                first_stage_at(FINAL_SHARE, stages, part["regret"].sel(policy=one).mean("run"))
-                for one in (name, improved)
+            plain_stage, all_info_stage = (
+                first_stage_at(
+                    FINAL_SHARE, stages, reading_data["regret"].sel(policy=policy_name).mean("run")
+                )
+                for policy_name in (name, all_info_name)
             )
             statements.append(
                 Statement(
-                    f"{title}: {improved} reaches {format_percent(FINAL_SHARE)} of its final regret "
-                    f"at stage {typeset(after)}, {name} at stage {typeset(before)}.",
-                    after < before,
+                    f"{title}: {all_info_name} reaches {format_percent(FINAL_SHARE)} of its final "
+                    "regret "
+                    f"at stage {typeset(all_info_stage)}, {name} at stage {typeset(plain_stage)}.",
+                    all_info_stage < plain_stage,
                     claim=1,
                 )
             )
-    low, high = min(gains, key=lambda g: g.value), max(gains, key=lambda g: g.value)
-    span = f"{format_percent(low)} to {format_percent(high)}"
+    smallest_reduction, largest_reduction = (
+        min(reductions, key=lambda candidate: candidate.value),
+        max(reductions, key=lambda candidate: candidate.value),
+    )
+    reduction_range = f"{format_percent(smallest_reduction)} to {format_percent(largest_reduction)}"
     return judge(
         statements,
-        f"final regret is lower by {span}",
-        f"With all information, the final regret is lower by {span}.",
+        f"final regret is lower by {reduction_range}",
+        f"With all information, the final regret is lower by {reduction_range}.",
     )
 
 
 def draw(data: Data) -> Picture:
     """Return a figure of regret against time, in both readings."""
     panels = []
-    for reading, part in data.items():
-        labels = map(str, part["policy"].to_numpy())
-        curves = [band(label, part["regret"].sel(policy=label)) for label in labels]
+    for reading, reading_data in data.items():
+        labels = map(str, reading_data["policy"].to_numpy())
+        curves = [band(label, reading_data["regret"].sel(policy=label)) for label in labels]
         # The bands of ETC-OCUCB-2 would cover the bands of ETC-OCUCB.
         curves[2:] = [curve._replace(low=None, high=None) for curve in curves[2:]]
-        y = f"regret (mean of {part.sizes['run']} runs, band 25–75 %)"
+        y = f"regret (mean of {reading_data.sizes['run']} runs, band 25–75 %)"
         panels.append(Panel(READINGS[reading][0], "stage t", y, curves))
     alt = (
         "Regret against time of ETC-OCUCB and ETC-OCUCB-2, each with and without all information in "

@@ -52,7 +52,8 @@ def run(file: Files, **options: Any) -> Data:
         for kind in ("periodic", "random"):
             arrivals: Any = every if kind == "periodic" else lambda period: 1 / period
             data[f"{label}, {kind}"] = sweep(
-                gaussian(MEANS), lambda period, see=observer, at=arrivals: see(at(period)), policy(),
+                gaussian(MEANS),
+                lambda period, feedback=observer, rate=arrivals: feedback(rate(period)), policy(),
                 period=PERIODS, horizon=HORIZON, stages=[HORIZON], file=file(f"{n}-{kind}"),
                 **options,
             )  # fmt: skip
@@ -63,28 +64,29 @@ def verdict(data: Data) -> Verdict:
     """Return the verdict on the difference between both kinds of arrivals, at each rate."""
     statements, differences = [], []
     for label in POLICIES:
-        periodic, random = (
+        periodic_regret, random_regret = (
             data[f"{label}, {kind}"]["final_regret"].isel(policy=0) for kind in ("periodic", "random")
         )
         for period in PERIODS:
-            difference = saving(periodic.sel(period=period), random.sel(period=period))
+            difference = saving(periodic_regret.sel(period=period), random_regret.sel(period=period))
             differences.append((label, period, difference))
             statements.append(
                 Statement(
                     f"{label}, ε = 1/{period}: regret with periodic looks "
-                    f"({mean(periodic.sel(period=period))}) is close to regret with random looks "
-                    f"({mean(random.sel(period=period))}): the relative difference is "
+                    f"({mean(periodic_regret.sel(period=period))}) is close to regret with random "
+                    "looks "
+                    f"({mean(random_regret.sel(period=period))}): the relative difference is "
                     f"{format_percent(difference)} (close: within {format_percent(MAX_DIFFERENCE)}).",
                     is_within(difference, MAX_DIFFERENCE),
                 )
             )
-    label, period, largest = max(differences, key=lambda one: abs(one[2].value))
+    label, period, largest_difference = max(differences, key=lambda entry: abs(entry[2].value))
     n_close = [statement.holds for statement in statements].count(True)
     return judge(
         statements,
         f"regrets are shown to be within {format_percent(MAX_DIFFERENCE)} in {n_close} of "
         f"{len(statements)} settings",
-        f"The largest difference is {format_percent(largest)} ({label}, ε = 1/{period}).",
+        f"The largest difference is {format_percent(largest_difference)} ({label}, ε = 1/{period}).",
     )
 
 
@@ -95,9 +97,11 @@ def draw(data: Data) -> Picture:
     for label in POLICIES:
         curves = []
         for kind in ("periodic", "random"):
-            final = data[f"{label}, {kind}"]["final_regret"].isel(policy=0)
-            curves.append(error_bars(kind, rates, [final.sel(period=period) for period in PERIODS]))
-        y = f"regret at T (mean of {final.sizes['run']} runs, bars ± 2 s.e.)"
+            final_regret = data[f"{label}, {kind}"]["final_regret"].isel(policy=0)
+            curves.append(
+                error_bars(kind, rates, [final_regret.sel(period=period) for period in PERIODS])
+            )
+        y = f"regret at T (mean of {final_regret.sizes['run']} runs, bars ± 2 s.e.)"
         panels.append(Panel(f"{label}, T = {typeset(HORIZON)}", "ε, looks per stage", y, curves))
     alt = (
         "Final regret against ε with periodic and with random arrivals, for UCB as a passive and "

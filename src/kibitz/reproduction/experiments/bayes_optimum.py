@@ -59,13 +59,20 @@ BERNOULLI_POLICIES = ("kibitzer", "kl_ucb", "thompson")  # policies with a form 
 
 def make_policies() -> dict[str, Policy]:
     """Return the policies of the league, each in its form for Bernoulli rewards if it has one."""
-    general = [policy for name, policy in entrants().items() if name not in BERNOULLI_POLICIES]
-    special = [POLICIES[name](rewards="bernoulli") for name in BERNOULLI_POLICIES if name in POLICIES]
-    return {**{policy.name: policy for policy in special}, **label_policies(general)}
+    general_policies = [
+        policy for name, policy in entrants().items() if name not in BERNOULLI_POLICIES
+    ]
+    bernoulli_policies = [
+        POLICIES[name](rewards="bernoulli") for name in BERNOULLI_POLICIES if name in POLICIES
+    ]
+    return {
+        **{policy.name: policy for policy in bernoulli_policies},
+        **label_policies(general_policies),
+    }
 
 
 def problem(draw: int) -> Problem:
-    """Return the problem whose means are point `draw` of a lattice that fills the square evenly."""
+    """Return the problem whose two means are point `draw` of a lattice in the unit square."""
     return bernoulli([(draw + 0.5) / DRAWS, (draw * STEP % DRAWS + 0.5) / DRAWS])
 
 
@@ -86,86 +93,101 @@ def optimal_regret(period: int | None) -> float:
     return bayes_optimal(STAGES, period).regret
 
 
-def average_draws(part: "xarray.Dataset") -> dict[str, Any]:
+def average_draws(period_data: "xarray.Dataset") -> dict[str, Any]:
     """Return the mean regret over the draws in each run, by policy."""
-    final = part["final_regret"].mean("draw")
-    return {str(label): final.sel(policy=label).to_numpy() for label in part["policy"].to_numpy()}
+    final_regret = period_data["final_regret"].mean("draw")
+    return {
+        str(label): final_regret.sel(policy=label).to_numpy()
+        for label in period_data["policy"].to_numpy()
+    }
 
 
 def ratios(data: Data) -> dict[str, dict[str, Estimate]]:
     """Return the ratio of regret to the optimal regret, by period of looks and policy."""
-    by_period: dict[str, dict[str, Estimate]] = {}
-    for label, part in data.items():
+    ratios_by_period: dict[str, dict[str, Estimate]] = {}
+    for label, period_data in data.items():
         optimum = optimal_regret(PERIODS[label])
-        means = {name: mean(runs) for name, runs in average_draws(part).items()}
-        by_period[label] = {
-            name: Estimate(one.value / optimum, one.error / optimum) for name, one in means.items()
+        means = {name: mean(runs) for name, runs in average_draws(period_data).items()}
+        ratios_by_period[label] = {
+            name: Estimate(estimate.value / optimum, estimate.error / optimum)
+            for name, estimate in means.items()
         }
-    return by_period
+    return ratios_by_period
 
 
-def rank_policies(by_period: dict[str, dict[str, Estimate]]) -> list[str]:
+def rank_policies(ratios_by_period: dict[str, dict[str, Estimate]]) -> list[str]:
     """Return the policies, sorted by the geometric mean of their ratios, lowest first."""
-    names = next(iter(by_period.values()))
-    product = {name: np.prod([one[name].value for one in by_period.values()]) for name in names}
-    return sorted(product, key=lambda name: float(product[name]))
+    names = next(iter(ratios_by_period.values()))
+    products = {
+        name: np.prod([period_ratios[name].value for period_ratios in ratios_by_period.values()])
+        for name in names
+    }
+    return sorted(products, key=lambda name: float(products[name]))
 
 
 def verdict(data: Data) -> Verdict:
     """Return the verdict on kibitzer against the optimum and against the best other policy."""
-    statements, by_period = [], ratios(data)
-    for label, part in data.items():
-        own, runs = by_period[label][REFERENCE], average_draws(part)
-        rivals = {name: value for name, value in by_period[label].items() if name != REFERENCE}
-        best = min(rivals, key=lambda name: rivals[name].value)
-        factor = ratio(runs[best], runs[REFERENCE])
+    statements, ratios_by_period = [], ratios(data)
+    for label, period_data in data.items():
+        kibitzer_ratio, runs = ratios_by_period[label][REFERENCE], average_draws(period_data)
+        rivals = {name: value for name, value in ratios_by_period[label].items() if name != REFERENCE}
+        best_rival = min(rivals, key=lambda name: rivals[name].value)
+        factor = ratio(runs[best_rival], runs[REFERENCE])
         optimum = optimal_regret(PERIODS[label])
         statements += [
             Statement(
-                f"{_title(label)}: the regret of {REFERENCE} is {own} times the optimum, "
+                f"{_capitalise(label)}: the regret of {REFERENCE} is {kibitzer_ratio} times the "
+                "optimum, "
                 f"{optimum:.4g} (close: below {MAX_RATIO:g}).",
-                is_below(own, MAX_RATIO),
+                is_below(kibitzer_ratio, MAX_RATIO),
             ),
             Statement(
-                f"{_title(label)}: the best other policy, {best}, has a higher regret, {factor} "
+                f"{_capitalise(label)}: the best other policy, {best_rival}, has a higher regret, "
+                f"{factor} "
                 f"times that of {REFERENCE}.",
                 is_above(factor, 1.0),
             ),
         ]
-    listing = ", ".join(f"{by_period[label][REFERENCE]} ({label})" for label in data)
-    leaders = {label: min(one, key=lambda name: one[name].value) for label, one in by_period.items()}
+    ratio_text = ", ".join(f"{ratios_by_period[label][REFERENCE]} ({label})" for label in data)
+    leaders = {
+        label: min(period_ratios, key=lambda name: period_ratios[name].value)
+        for label, period_ratios in ratios_by_period.items()
+    }
     rivals_ahead = [f"{name} ({label})" for label, name in leaders.items() if name != REFERENCE]
-    finding = f"The regret of {REFERENCE} is {listing} times the Bayes optimum. " + (
+    finding = f"The regret of {REFERENCE} is {ratio_text} times the Bayes optimum. " + (
         f"Another policy has the lowest mean: {', '.join(rivals_ahead)}."
         if rivals_ahead
         else "Its mean is the lowest in each case."
     )
     rows = [
-        [name, *(str(by_period[label][name]) for label in data)] for name in rank_policies(by_period)
+        [name, *(str(ratios_by_period[label][name]) for label in data)]
+        for name in rank_policies(ratios_by_period)
     ]
     caption = (
         f"Ratio of regret to the Bayes optimum, T = {STAGES}, mean over {DRAWS} pairs of means. The "
         "standard errors are over the rewards of these pairs."
     )
     table = Table(caption, ["policy", *data], rows)
-    summary = "; ".join(f"{by_period[label][REFERENCE]} × optimum, {label}" for label in data)
+    summary = "; ".join(f"{ratios_by_period[label][REFERENCE]} × optimum, {label}" for label in data)
     return judge(statements, summary, finding, [table])
 
 
-def _title(label: str) -> str:
+def _capitalise(label: str) -> str:
     return label[0].upper() + label[1:]
 
 
 def draw(data: Data) -> Picture:
     """Return a figure of the ratio of regret to the optimal regret, against the rate of looks."""
-    by_period = ratios(data)
-    order = rank_policies(by_period)
-    plotted = [name for name in order if name in {*order[: N_PLOTTED - 1], REFERENCE, "ucb_double"}]
+    ratios_by_period = ratios(data)
+    ranking = rank_policies(ratios_by_period)
+    plotted_names = [
+        name for name in ranking if name in {*ranking[: N_PLOTTED - 1], REFERENCE, "ucb_double"}
+    ]
     rates = [NO_LOOKS_X if PERIODS[label] is None else 1 / (PERIODS[label] or 1) for label in data]
     curves = []
-    for name in plotted:
-        values = [by_period[label][name] for label in data]
-        y, error = (np.array([one[k] for one in values]) for k in (0, 1))
+    for name in plotted_names:
+        estimates = [ratios_by_period[label][name] for label in data]
+        y, error = (np.array([estimate[field] for estimate in estimates]) for field in (0, 1))
         curves.append(Curve(name, rates, y, y - 2 * error, y + 2 * error, "points"))
     n_runs = next(iter(data.values())).sizes["run"]
     panel = Panel(
@@ -176,7 +198,7 @@ def draw(data: Data) -> Picture:
         [Mark(NO_LOOKS_X, "none")],
         y_log=True,
         note=f"mean of {DRAWS * n_runs:,} runs; leftmost points: no looks\n"
-        f"the table has {len(order) - len(plotted)} more policies",
+        f"the table has {len(ranking) - len(plotted_names)} more policies",
     )
     alt = (
         "Ratio of regret to the Bayes optimum against the rate of looks, for the best policies and "

@@ -79,52 +79,54 @@ def bounds(horizon: int) -> dict[str, Any]:
 
 def verdict(data: Data) -> Verdict:
     """Return the verdict on all bounds; a lower bound of 0 is vacuous and confirms nothing."""
-    statements, n_vacuous, violated = [], dict.fromkeys(BOUNDS, 0), False
-    factors: list[float] = []
+    statements, n_vacuous, is_violated = [], dict.fromkeys(BOUNDS, 0), False
+    looseness_factors: list[float] = []
     for horizon in map(int, data):
-        final = data[str(horizon)]["final_regret"]
+        final_regret = data[str(horizon)]["final_regret"]
         for name, values in bounds(horizon).items():
-            regret, is_upper = final.sel(policy=BOUNDS[name][0]), name.startswith("upper")
+            regret, is_upper = final_regret.sel(policy=BOUNDS[name][0]), name.startswith("upper")
             means = {rate: mean(regret.sel(rate=rate)) for rate in RATES}
-            bound = {
+            bound_by_rate = {
                 rate: float(value) for rate, value in zip(RATES, values, strict=True) if value > 0
             }
-            vacuous = [rate for rate in RATES if rate not in bound]
-            n_vacuous[name] += len(vacuous)
-            respected = [
-                (is_below if is_upper else is_above)(means[rate], bound[rate]) for rate in bound
+            vacuous_rates = [rate for rate in RATES if rate not in bound_by_rate]
+            n_vacuous[name] += len(vacuous_rates)
+            is_respected = [
+                (is_below if is_upper else is_above)(means[rate], bound_by_rate[rate])
+                for rate in bound_by_rate
             ]
-            violated |= False in respected
+            is_violated |= False in is_respected
             prefix = f"T = {typeset(horizon)}, {name}"
-            if bound:
-                ratios = [bound[rate] / means[rate].value for rate in bound]
-                looseness = ratios if is_upper else [1 / one for one in ratios]
-                factors += looseness
+            if bound_by_rate:
+                ratios = [bound_by_rate[rate] / means[rate].value for rate in bound_by_rate]
+                looseness = ratios if is_upper else [1 / bound_ratio for bound_ratio in ratios]
+                looseness_factors += looseness
                 text = (
                     f"{prefix}: the simulated regret is {'below' if is_upper else 'above'} the bound "
-                    f"at {respected.count(True)} of {len(bound)} rates, by factors from "
+                    f"at {is_respected.count(True)} of {len(bound_by_rate)} rates, by factors from "
                     f"{typeset(min(looseness))} to {typeset(max(looseness))}."
                 )
-                statements.append(Statement(text, all_hold(respected)))
-            if vacuous:
-                listing = ", ".join(map(typeset, vacuous))
+                statements.append(Statement(text, all_hold(is_respected)))
+            if vacuous_rates:
+                vacuous_text = ", ".join(map(typeset, vacuous_rates))
                 text = (
-                    f"{prefix}: the bound is positive at every rate. It is vacuous at ε = {listing}."
+                    f"{prefix}: the bound is positive at every rate. "
+                    f"It is vacuous at ε = {vacuous_text}."
                 )
                 statements.append(Statement(text, False))
     n_settings = len(RATES) * len(data)
     finding = (
         "A bound is violated."
-        if violated
-        else f"No bound is violated. The tightest is a factor of {min(factors):.2g} away."
+        if is_violated
+        else f"No bound is violated. The tightest is a factor of {min(looseness_factors):.2g} away."
     )
     for name, count in n_vacuous.items():
         if count:
             finding += f" The bound “{name}” is vacuous in {count} of {n_settings} settings."
-    lowest = list(BOUNDS)[-1]
+    lowest_bound = list(BOUNDS)[-1]
     summary = (
-        f"{'violated' if violated else 'never violated'}; Theorem 1 is vacuous in "
-        f"{n_vacuous[lowest]} of {n_settings} settings"
+        f"{'violated' if is_violated else 'never violated'}; Theorem 1 is vacuous in "
+        f"{n_vacuous[lowest_bound]} of {n_settings} settings"
     )
     return judge(statements, summary, finding)
 
@@ -133,22 +135,24 @@ def draw(data: Data) -> Picture:
     """Return a figure of the simulated regret and its bounds; a note names the vacuous bounds."""
     panels = []
     for horizon in map(int, data):
-        final = data[str(horizon)]["final_regret"]
+        final_regret = data[str(horizon)]["final_regret"]
         curves = [
             error_bars(
-                f"{name}, simulated", RATES, [final.sel(policy=name, rate=rate) for rate in RATES]
+                f"{name}, simulated",
+                RATES,
+                [final_regret.sel(policy=name, rate=rate) for rate in RATES],
             )
             for name in POLICIES
         ]
         notes = []
         for name, values in bounds(horizon).items():
-            positive = np.asarray(values) > 0
-            if positive.any():
-                curves.append(Curve(name, np.array(RATES)[positive], values[positive]))
-            if not positive.all():
-                first = f" from ε = {typeset(RATES[int(np.argmin(positive))])} on"
-                notes.append(f"{name}: vacuous{first if positive.any() else ''}")
-        y = f"regret at T (mean of {final.sizes['run']} runs, bars ± 2 s.e.)"
+            is_positive = np.asarray(values) > 0
+            if is_positive.any():
+                curves.append(Curve(name, np.array(RATES)[is_positive], values[is_positive]))
+            if not is_positive.all():
+                onset_text = f" from ε = {typeset(RATES[int(np.argmin(is_positive))])} on"
+                notes.append(f"{name}: vacuous{onset_text if is_positive.any() else ''}")
+        y = f"regret at T (mean of {final_regret.sizes['run']} runs, bars ± 2 s.e.)"
         title = f"passive, T = {typeset(horizon)}"
         panels.append(
             Panel(title, "ε, looks per stage", y, curves, y_log=True, note="\n".join(notes))

@@ -59,8 +59,8 @@ MIN_R_SQUARED = 0.95  #: Smallest R² of a straight line.
 
 def run(file: Files, **options: Any) -> Data:
     """Simulate UCB as a passive observer at each rate, and the active algorithms."""
-    per_decade = np.geomspace(1, HORIZON, 10 * round(np.log10(HORIZON)) + 1)
-    stages = np.unique(per_decade.round().astype(np.int64))
+    unrounded_stages = np.geomspace(1, HORIZON, 10 * round(np.log10(HORIZON)) + 1)
+    stages = np.unique(unrounded_stages.round().astype(np.int64))
     problem = gaussian(MEANS)
     options = {"horizon": HORIZON, "stages": stages, "engine": ENGINE, **options}
     return {
@@ -68,7 +68,8 @@ def run(file: Files, **options: Any) -> Data:
             problem, passive, ucb(), rate=RATES, file=file("passive"), **options
         ),
         "active": simulate(
-            problem, active(ACTIVE_RATE), {name: make() for name, make in ACTIVE.items()},
+            problem, active(ACTIVE_RATE),
+            {name: make_policy() for name, make_policy in ACTIVE.items()},
             file=file("active"), **options,
         ),
     }  # fmt: skip
@@ -93,58 +94,65 @@ def verdict(data: Data) -> Verdict:
     """Return the verdict on whether each curve still grows in the last decade of stages."""
     regret = data["passive"]["regret"].isel(policy=0)
     horizon = int(regret["stage"][-1])
-    statements, flat = [], []
+    statements, flat_rates = [], []
     for rate in map(float, regret["rate"]):
-        one = regret.sel(rate=rate)
-        added, final = last_decade_growth(one), mean(one.isel(stage=-1))
+        curve_regret = regret.sel(rate=rate)
+        added_share, final_estimate = (
+            last_decade_growth(curve_regret),
+            mean(curve_regret.isel(stage=-1)),
+        )
         if rate == 0:
             statements.append(
                 Statement(
-                    f"Without looks, the regret of UCB is {final} and still grows: stages "
-                    f"{typeset(horizon // 10)} to {typeset(horizon)} add {format_percent(added)} "
+                    f"Without looks, the regret of UCB is {final_estimate} and still grows: stages "
+                    f"{typeset(horizon // 10)} to {typeset(horizon)} add "
+                    f"{format_percent(added_share)} "
                     f"(grows: more than {format_percent(MIN_GROWTH)}).",
-                    is_above(added, MIN_GROWTH),
+                    is_above(added_share, MIN_GROWTH),
                 )
             )
             continue
-        holds = is_below(added, MAX_FLAT_GROWTH)
-        if holds:
-            flat.append(rate)
-        stage = first_stage_at(0.95, regret["stage"], one.mean("run"))
+        is_flat = is_below(added_share, MAX_FLAT_GROWTH)
+        if is_flat:
+            flat_rates.append(rate)
+        reached_stage = first_stage_at(0.95, regret["stage"], curve_regret.mean("run"))
         statements.append(
             Statement(
-                f"UCB with ε = {typeset(rate)}: regret is {final}, and the last decade of stages "
-                f"adds {format_percent(added)} (flat: less than {format_percent(MAX_FLAT_GROWTH)}). "
-                f"It reaches 95 % at stage {typeset(stage)}; the predicted order is "
+                f"UCB with ε = {typeset(rate)}: regret is {final_estimate}, and the last decade of "
+                "stages "
+                f"adds {format_percent(added_share)} (flat: less than "
+                f"{format_percent(MAX_FLAT_GROWTH)}). "
+                f"It reaches 95 % at stage {typeset(reached_stage)}; the predicted order is "
                 f"{typeset(plateau_stage(rate))}.",
-                holds,
+                is_flat,
             )
         )
     active_regret = data["active"]["regret"]
     for label in map(str, active_regret["policy"].to_numpy()):
-        one = active_regret.sel(policy=label)
-        added = last_decade_growth(one)
+        curve_regret = active_regret.sel(policy=label)
+        added_share = last_decade_growth(curve_regret)
         statements.append(
             Statement(
                 f"{label}, active, ε = {typeset(ACTIVE_RATE)}: regret is "
-                f"{mean(one.isel(stage=-1))}, and the last decade of stages adds "
-                f"{format_percent(added)}.",
-                is_below(added, MAX_FLAT_GROWTH),
+                f"{mean(curve_regret.isel(stage=-1))}, and the last decade of stages adds "
+                f"{format_percent(added_share)}.",
+                is_below(added_share, MAX_FLAT_GROWTH),
             )
         )
-    heights = [float(regret.sel(rate=rate).isel(stage=-1).mean()) for rate in flat]
-    if len(flat) > 2:
-        linearity = r_squared(np.log(flat), heights)
+    heights = [float(regret.sel(rate=rate).isel(stage=-1).mean()) for rate in flat_rates]
+    if len(flat_rates) > 2:
+        linearity = r_squared(np.log(flat_rates), heights)
         text = (
             f"The height of the plateau is linear in log(1/ε): R² = {linearity:.3f} over the "
-            f"{len(flat)} rates with a flat curve (at least {MIN_R_SQUARED})."
+            f"{len(flat_rates)} rates with a flat curve (at least {MIN_R_SQUARED})."
         )
         statements.append(Statement(text, linearity >= MIN_R_SQUARED))
     rates = [rate for rate in RATES if rate]
     finding = (
-        f"By stage {typeset(horizon)}, regret has stopped growing at {len(flat)} of {len(rates)} "
+        f"By stage {typeset(horizon)}, regret has stopped growing at {len(flat_rates)} of "
+        f"{len(rates)} "
         "rates"
-        + (f", down to ε = {typeset(min(flat))}" if flat else "")
+        + (f", down to ε = {typeset(min(flat_rates))}" if flat_rates else "")
         + f". Without looks it is {mean(regret.sel(rate=0.0).isel(stage=-1))}."
     )
     n_bounded = sum(
@@ -152,7 +160,8 @@ def verdict(data: Data) -> Verdict:
         for name in ACTIVE
     )
     summary = (
-        f"at T = {typeset(horizon)}, regret is flat at {len(flat)} of {len(rates)} rates (passive) "
+        f"at T = {typeset(horizon)}, regret is flat at {len(flat_rates)} of {len(rates)} rates "
+        "(passive) "
         f"and for {n_bounded} of {len(ACTIVE)} policies (active)"
     )
     return judge(statements, summary, finding)
@@ -165,39 +174,48 @@ def draw(data: Data) -> Picture:
     )
     regret = regret.isel(policy=0)
     horizon = float(regret["stage"][-1])
-    label = {rate: f"UCB, ε = {typeset(rate)}" if rate else "UCB, no looks" for rate in PLOTTED_RATES}
-    predicted = {rate: plateau_stage(rate) for rate in PLOTTED_RATES if rate}
-    heights_there = [
+    labels = {
+        rate: f"UCB, ε = {typeset(rate)}" if rate else "UCB, no looks" for rate in PLOTTED_RATES
+    }
+    predicted_stages = {rate: plateau_stage(rate) for rate in PLOTTED_RATES if rate}
+    heights_at_predicted = [
         np.interp(np.log(stage), np.log(regret["stage"]), regret.sel(rate=rate).mean("run"))
-        for rate, stage in predicted.items()
+        for rate, stage in predicted_stages.items()
     ]
-    dots = Curve("predicted plateau, 1/(2εpΔ²)", list(predicted.values()), heights_there, kind="dots")
+    plateau_dots = Curve(
+        "predicted plateau, 1/(2εpΔ²)",
+        list(predicted_stages.values()),
+        heights_at_predicted,
+        kind="dots",
+    )
     rates = np.array([rate for rate in RATES if rate])
-    heights = error_bars(
+    height_curve = error_bars(
         "UCB at the last stage", rates, [regret.sel(rate=rate).isel(stage=-1) for rate in rates]
     )
-    plateau = [heights]
-    flat = [
+    plateau_curves = [height_curve]
+    is_flat = [
         is_below(last_decade_growth(regret.sel(rate=rate)), MAX_FLAT_GROWTH) is True for rate in rates
     ]
-    if sum(flat) > 2:
-        line = np.polyfit(np.log(rates[flat]), np.asarray(heights.y)[flat], 1)
-        fitted = np.polyval(line, np.log(rates))
-        plateau.append(Curve("line through the flat ones", rates, fitted, kind="reference"))
+    if sum(is_flat) > 2:
+        coefficients = np.polyfit(np.log(rates[is_flat]), np.asarray(height_curve.y)[is_flat], 1)
+        fitted_heights = np.polyval(coefficients, np.log(rates))
+        plateau_curves.append(
+            Curve("line through the flat ones", rates, fitted_heights, kind="reference")
+        )
     x, y = "horizon T (stages)", f"regret (mean of {regret.sizes['run']} runs, band 25–75 %)"
     panels = [
         Panel(
             "Passive, uniform weights",
             x,
             y,
-            [*(band(label[rate], regret.sel(rate=rate)) for rate in PLOTTED_RATES), dots],
+            [*(band(labels[rate], regret.sel(rate=rate)) for rate in PLOTTED_RATES), plateau_dots],
         ),
         Panel(
             f"Active, ε = {typeset(ACTIVE_RATE)}",
             x,
             y,
             [
-                band(label[0.0], regret.sel(rate=0.0)),
+                band(labels[0.0], regret.sel(rate=0.0)),
                 *(band(name, active_regret.sel(policy=name)) for name in map(str, ACTIVE)),
             ],
         ),
@@ -205,7 +223,7 @@ def draw(data: Data) -> Picture:
             f"Height of the plateau, T = {typeset(horizon)}",
             "ε, looks per stage",
             "regret at T (bars ± 2 s.e.)",
-            plateau,
+            plateau_curves,
         ),
     ]
     alt = (

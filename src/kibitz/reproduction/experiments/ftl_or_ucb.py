@@ -68,17 +68,17 @@ def run(file: Files, **options: Any) -> Data:
 
 def verdict(data: Data) -> Verdict:
     """Return the verdict on how both regrets depend on ε, and where the two curves cross."""
-    ftl = data["FTL-robin"]["final_regret"].isel(policy=0).transpose("run", "rate")
+    ftl_regret = data["FTL-robin"]["final_regret"].isel(policy=0).transpose("run", "rate")
     ucb_regret = data["UCB"]["final_regret"].isel(policy=0).transpose("run", "rate")
-    rates = ftl["rate"].to_numpy()
-    rare = rates <= MAX_RARE_RATE
-    exponent = slope(np.log(rates[rare]), ftl.isel(rate=rare), log=True)
+    rates = ftl_regret["rate"].to_numpy()
+    is_rare = rates <= MAX_RARE_RATE
+    exponent = slope(np.log(rates[is_rare]), ftl_regret.isel(rate=is_rare), log=True)
     means = ucb_regret.mean("run").to_numpy()
     linear_fit = r_squared(np.log(rates), means)
     power_fit = r_squared(np.log(rates), np.log(means))
-    small, large = rates[0], rates[-1]
-    factor = ratio(ftl.sel(rate=small), ucb_regret.sel(rate=small))
-    crossing = find_crossing(rates, ftl.mean("run").to_numpy() - means)
+    smallest_rate, largest_rate = rates[0], rates[-1]
+    factor = ratio(ftl_regret.sel(rate=smallest_rate), ucb_regret.sel(rate=smallest_rate))
+    crossing = find_crossing(rates, ftl_regret.mean("run").to_numpy() - means)
     statements = [
         Statement(
             f"For ε up to {MAX_RARE_RATE:g}, the regret of FTL-robin is a power of ε with exponent "
@@ -91,14 +91,17 @@ def verdict(data: Data) -> Verdict:
             linear_fit >= max(MIN_R_SQUARED, power_fit),
         ),
         Statement(
-            f"At ε = {typeset(small)} the regret of FTL-robin ({mean(ftl.sel(rate=small))}) is "
-            f"higher than that of UCB ({mean(ucb_regret.sel(rate=small))}): their ratio is {factor}.",
+            f"At ε = {typeset(smallest_rate)} the regret of FTL-robin "
+            f"({mean(ftl_regret.sel(rate=smallest_rate))}) is "
+            f"higher than that of UCB ({mean(ucb_regret.sel(rate=smallest_rate))}): their ratio is "
+            f"{factor}.",
             is_above(factor, 1),
         ),
         Statement(
-            f"At ε = {typeset(large)} the regret of FTL-robin ({mean(ftl.sel(rate=large))}) is lower "
-            f"than that of UCB ({mean(ucb_regret.sel(rate=large))}).",
-            is_below(ratio(ftl.sel(rate=large), ucb_regret.sel(rate=large)), 1),
+            f"At ε = {typeset(largest_rate)} the regret of FTL-robin "
+            f"({mean(ftl_regret.sel(rate=largest_rate))}) is lower "
+            f"than that of UCB ({mean(ucb_regret.sel(rate=largest_rate))}).",
+            is_below(ratio(ftl_regret.sel(rate=largest_rate), ucb_regret.sel(rate=largest_rate)), 1),
         ),
     ]
     finding = (
@@ -115,38 +118,38 @@ def find_crossing(rates: Any, difference: Any) -> float | None:
 
     The rate is interpolated in log ε.
     """
-    signs = np.flatnonzero(np.diff(np.sign(difference)))
-    if not signs.size:
+    changes = np.flatnonzero(np.diff(np.sign(difference)))
+    if not changes.size:
         return None
-    n = int(signs[-1])
-    share = difference[n] / (difference[n] - difference[n + 1])
-    log = (1 - share) * np.log(rates[n]) + share * np.log(rates[n + 1])
-    return float(f"{np.exp(log):.2g}")
+    index = int(changes[-1])
+    share = difference[index] / (difference[index] - difference[index + 1])
+    log_rate = (1 - share) * np.log(rates[index]) + share * np.log(rates[index + 1])
+    return float(f"{np.exp(log_rate):.2g}")
 
 
 def draw(data: Data) -> Picture:
     """Return a figure of both regrets against ε with fitted curves, and of UCB on a linear axis."""
     rates = np.array(RATES)
-    final = {label: part["final_regret"].isel(policy=0) for label, part in data.items()}
-    ftl, ucb_curve = (
-        error_bars(label, rates, [one.sel(rate=rate) for rate in RATES])
-        for label, one in final.items()
+    final_regret = {label: part["final_regret"].isel(policy=0) for label, part in data.items()}
+    ftl_curve, ucb_curve = (
+        error_bars(label, rates, [policy_regret.sel(rate=rate) for rate in RATES])
+        for label, policy_regret in final_regret.items()
     )
-    scale = float(np.exp(np.mean(np.log(np.asarray(ftl.y) * rates))))
-    bound: Any = upper.ftl_robin(complexity.gaps(MEANS), rates)
+    scale = float(np.exp(np.mean(np.log(np.asarray(ftl_curve.y) * rates))))
+    bound_values: Any = upper.ftl_robin(complexity.gaps(MEANS), rates)
     fit = np.polyval(np.polyfit(np.log(rates), np.asarray(ucb_curve.y), 1), np.log(rates))
-    y = f"regret at T (mean of {final['UCB'].sizes['run']} runs, bars ± 2 s.e.)"
-    both = [
-        ftl,
+    y = f"regret at T (mean of {final_regret['UCB'].sizes['run']} runs, bars ± 2 s.e.)"
+    both_curves = [
+        ftl_curve,
         ucb_curve,
         Curve(f"{scale:.2g}/ε, fitted", rates, scale / rates, kind="reference"),
-        Curve("proved bound of FTL-robin", rates, bound, kind="reference"),
+        Curve("proved bound of FTL-robin", rates, bound_values, kind="reference"),
     ]
     title = f"Two arms, Δ = {MEANS[0] - MEANS[1]:g}, T = {typeset(HORIZON)}"
-    line = Curve("line in log(1/ε), fitted", rates, fit, kind="reference")
+    fitted_line = Curve("line in log(1/ε), fitted", rates, fit, kind="reference")
     panels = [
-        Panel(title, "ε, looks per stage", y, both, y_log=True),
-        Panel("UCB alone, linear axis", "ε, looks per stage", y, [ucb_curve, line]),
+        Panel(title, "ε, looks per stage", y, both_curves, y_log=True),
+        Panel("UCB alone, linear axis", "ε, looks per stage", y, [ucb_curve, fitted_line]),
     ]
     alt = (
         "Final regret of FTL-robin and of UCB against ε on double logarithmic axes, and of UCB on a "

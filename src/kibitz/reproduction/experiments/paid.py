@@ -43,13 +43,13 @@ def run(file: Files, **options: Any) -> Data:
     """Simulate ETC-OCUCB with paid looks at each rate and horizon, and OCUCB-n without looks."""
     problem, data = gaussian(MEANS), {}
     for horizon in HORIZONS:
-        here = {"horizon": horizon, "stages": [horizon], **options}
+        horizon_options = {"horizon": horizon, "stages": [horizon], **options}
         data[f"paid, {horizon}"] = sweep(
             problem, active, etc_ocucb(), rate=RATES, paid=True,
-            file=file(f"paid-{horizon}"), **here,
+            file=file(f"paid-{horizon}"), **horizon_options,
         )  # fmt: skip
         data[f"alone, {horizon}"] = simulate(
-            problem, bandit(), ocucb(), file=file(f"alone-{horizon}"), **here
+            problem, bandit(), ocucb(), file=file(f"alone-{horizon}"), **horizon_options
         )
     return data
 
@@ -63,48 +63,55 @@ def etc_order(horizon: int) -> float:
 
 def verdict(data: Data) -> Verdict:
     """Return the verdict on how the regret varies with ε, and how it grows with T."""
-    statements, spreads, factors = [], [], []
-    worst: dict[int, Any] = {}
+    statements, spread_factors, regret_factors = [], [], []
+    worst_regrets: dict[int, Any] = {}
     for horizon in HORIZONS:
-        final = data[f"paid, {horizon}"]["final_regret"].isel(policy=0)
-        alone = data[f"alone, {horizon}"]["final_regret"].isel(policy=0)
-        means = final.mean("run").to_numpy()
-        rates = final["rate"].to_numpy()
-        least, most = rates[np.argmin(means)], rates[np.argmax(means)]
-        spread = ratio(final.sel(rate=most), final.sel(rate=least))
-        spreads.append(spread)
+        final_regret = data[f"paid, {horizon}"]["final_regret"].isel(policy=0)
+        regret_without_looks = data[f"alone, {horizon}"]["final_regret"].isel(policy=0)
+        means = final_regret.mean("run").to_numpy()
+        rates = final_regret["rate"].to_numpy()
+        best_rate, worst_rate = rates[np.argmin(means)], rates[np.argmax(means)]
+        spread = ratio(final_regret.sel(rate=worst_rate), final_regret.sel(rate=best_rate))
+        spread_factors.append(spread)
         statements.append(
             Statement(
                 f"T = {typeset(horizon)}: the regret does not depend on ε. It is between "
-                f"{mean(final.sel(rate=least))} (ε = {typeset(least)}) and "
-                f"{mean(final.sel(rate=most))} (ε = {typeset(most)}), a factor of {spread} "
+                f"{mean(final_regret.sel(rate=best_rate))} (ε = {typeset(best_rate)}) and "
+                f"{mean(final_regret.sel(rate=worst_rate))} (ε = {typeset(worst_rate)}), a factor "
+                f"of {spread} "
                 f"(does not depend: below {MAX_SPREAD:g}).",
                 is_below(spread, MAX_SPREAD),
             )
         )
-        worst[horizon] = final.sel(rate=most)
-        factors.append(ratio(worst[horizon], alone))
-    for before, after in pairwise(HORIZONS):
-        growth = ratio(worst[after], worst[before])
-        allowed = etc_order(after) / etc_order(before)
+        worst_regrets[horizon] = final_regret.sel(rate=worst_rate)
+        regret_factors.append(ratio(worst_regrets[horizon], regret_without_looks))
+    for shorter_horizon, longer_horizon in pairwise(HORIZONS):
+        growth = ratio(worst_regrets[longer_horizon], worst_regrets[shorter_horizon])
+        max_growth = etc_order(longer_horizon) / etc_order(shorter_horizon)
         statements.append(
             Statement(
-                f"From T = {typeset(before)} to {typeset(after)}, the largest regret over ε grows no "
-                f"faster than Σ log(TΔ²)/Δ: by a factor of {growth}, against {allowed:.2f}.",
-                is_below(growth, allowed),
+                f"From T = {typeset(shorter_horizon)} to {typeset(longer_horizon)}, the largest "
+                "regret over ε grows "
+                "no "
+                f"faster than Σ log(TΔ²)/Δ: by a factor of {growth}, against {max_growth:.2f}.",
+                is_below(growth, max_growth),
             )
         )
-    depends = any(is_above(one, MAX_SPREAD) for one in spreads)
+    depends_on_rate = any(is_above(factor, MAX_SPREAD) for factor in spread_factors)
     finding = (
         f"For ε from {typeset(RATES[0])} to {typeset(RATES[-1])}, the regret varies by a factor of "
-        + ", ".join(f"{one} (T = {typeset(h)})" for one, h in zip(spreads, HORIZONS, strict=True))
-        + (". It depends on ε at these horizons." if depends else ".")
+        + ", ".join(
+            f"{factor} (T = {typeset(n_stages)})"
+            for factor, n_stages in zip(spread_factors, HORIZONS, strict=True)
+        )
+        + (". It depends on ε at these horizons." if depends_on_rate else ".")
         + " With paid looks, the largest regret is "
-        + ", ".join(f"{one.value:.1f}" for one in factors)
+        + ", ".join(f"{factor.value:.1f}" for factor in regret_factors)
         + " times that of OCUCB-n without looks at these horizons."
     )
     summary = "over ε, regret varies by a factor of " + ", ".join(
-        f"{one.value:.1f} (T = {typeset(h)})" for one, h in zip(spreads, HORIZONS, strict=True)
+        f"{factor.value:.1f} (T = {typeset(n_stages)})"
+        for factor, n_stages in zip(spread_factors, HORIZONS, strict=True)
     )
     return judge(statements, summary, finding)
 
@@ -116,20 +123,28 @@ def draw(data: Data) -> Picture:
     """
     panels = []
     for horizon in HORIZONS:
-        final = data[f"paid, {horizon}"]["final_regret"].isel(policy=0)
-        alone = data[f"alone, {horizon}"]["final_regret"].isel(policy=0)
-        level, ends = float(alone.mean()), [RATES[0], RATES[-1]]
+        final_regret = data[f"paid, {horizon}"]["final_regret"].isel(policy=0)
+        regret_without_looks = data[f"alone, {horizon}"]["final_regret"].isel(policy=0)
+        mean_without_looks, end_rates = float(regret_without_looks.mean()), [RATES[0], RATES[-1]]
         panels.append(
             Panel(
                 f"T = {typeset(horizon)}",
                 "ε, paid looks per stage",
-                f"regret at T, cost of looks included\n(mean of {final.sizes['run']} runs, bars ± 2 "
+                f"regret at T, cost of looks included\n(mean of {final_regret.sizes['run']} runs, "
+                "bars ± 2 "
                 "s.e.)",
                 [
                     error_bars(
-                        "ETC-OCUCB, paid looks", RATES, [final.sel(rate=rate) for rate in RATES]
+                        "ETC-OCUCB, paid looks",
+                        RATES,
+                        [final_regret.sel(rate=rate) for rate in RATES],
                     ),
-                    Curve("OCUCB-n, no looks", ends, [level, level], kind="reference"),
+                    Curve(
+                        "OCUCB-n, no looks",
+                        end_rates,
+                        [mean_without_looks, mean_without_looks],
+                        kind="reference",
+                    ),
                 ],
             )
         )

@@ -41,5 +41,5 @@ def verdict(data: Data) -> Verdict:
 
 
 def draw(data: Data) -> Picture:
-    """Return the same figure as for uniform weights."""
+    """Return a figure of final regret against ε, like the figure for uniform weights."""
     return rate_uniform.draw_with(WEIGHTS, data)

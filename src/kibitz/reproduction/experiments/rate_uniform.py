@@ -92,7 +92,7 @@ def parameters(paper_weights: str, weights: str) -> Sequence[Parameter]:
     """Return the parameters of Figure 1 or Figure 2 of the paper, except the number of runs."""
     return (
         Parameter("rewards", "Gaussian, variance 1", "Gaussian, variance 1"),
-        Parameter("means", "2, 1.8, 0.5, 0.2", ", ".join(f"{one:g}" for one in MEANS)),
+        Parameter("means", "2, 1.8, 0.5, 0.2", ", ".join(f"{arm_mean:g}" for arm_mean in MEANS)),
         Parameter("policy", "UCB, constant 6 (Algorithm 1)", "UCB, constant 6 (Algorithm 1)"),
         Parameter("weights of the looks", paper_weights, weights),
         Parameter("horizon T", "not stated for this figure", typeset(HORIZON)),
@@ -116,17 +116,17 @@ def run(file: Files, **options: Any) -> Data:
 
 
 def run_with(weights: str, file: Files, **options: Any) -> Data:
-    """Simulate UCB with the given weights at each ε, and without looks."""
+    """Simulate UCB at each ε with looks drawn by `weights`, and without looks."""
     problem = gaussian(MEANS)
-    with_looks = sweep(
+    data_with_looks = sweep(
         problem, passive, ucb(), rate=RATES, weights=weights,
         horizon=HORIZON, stages=[HORIZON], file=file("rates"), **options,
     )  # fmt: skip
-    without = simulate(
+    data_without_looks = simulate(
         problem, bandit(), ucb(),
         horizon=HORIZON, stages=[HORIZON], file=file("no-looks"), **options,
     )  # fmt: skip
-    return {"rates": with_looks, "no-looks": without}
+    return {"rates": data_with_looks, "no-looks": data_without_looks}
 
 
 def reference(rates: Any) -> Any:
@@ -136,72 +136,87 @@ def reference(rates: Any) -> Any:
 
 def fit_scale(rates: Any, regrets: Any) -> float:
     """Return the constant a that minimises the squared distance between a·f(ε) and the regrets."""
-    shape = reference(np.asarray(rates))
-    return float(shape @ np.asarray(regrets) / (shape @ shape))
+    reference_values = reference(np.asarray(rates))
+    return float(reference_values @ np.asarray(regrets) / (reference_values @ reference_values))
 
 
 def verdict(data: Data) -> Verdict:
     """Return the verdict on the regret as a function of ε, and on the regret at the smallest ε."""
-    final = data["rates"]["final_regret"].isel(policy=0)
-    without = data["no-looks"]["final_regret"].isel(policy=0)
+    final_regret = data["rates"]["final_regret"].isel(policy=0)
+    regret_without_looks = data["no-looks"]["final_regret"].isel(policy=0)
     rates = data["rates"]["rate"].to_numpy()
-    means = final.mean("run").to_numpy()
+    means = final_regret.mean("run").to_numpy()
     scale = fit_scale(rates, means)
-    deviations = [_deviation(final.sel(rate=rate), scale * reference(rate)) for rate in rates]
-    close = [is_within(deviation, MAX_DEVIATION) for deviation in deviations]
-    worst = max(range(len(rates)), key=lambda n: abs(deviations[n].value))
-    star = complexity.rate_star(complexity.gaps(MEANS), HORIZON)
-    above_star = rates >= star
-    linearity = r_squared(np.log(rates[above_star]), means[above_star])
-    first, last = final.sel(rate=rates[0]), final.sel(rate=rates[-1])
-    change = saving(first, without)
+    deviations = [
+        _compute_deviation(final_regret.sel(rate=rate), scale * reference(rate)) for rate in rates
+    ]
+    is_close = [is_within(deviation, MAX_DEVIATION) for deviation in deviations]
+    worst_index = max(range(len(rates)), key=lambda n: abs(deviations[n].value))
+    rate_star = complexity.rate_star(complexity.gaps(MEANS), HORIZON)
+    is_above_star = rates >= rate_star
+    linearity = r_squared(np.log(rates[is_above_star]), means[is_above_star])
+    first_regret, last_regret = final_regret.sel(rate=rates[0]), final_regret.sel(rate=rates[-1])
+    relative_change = saving(first_regret, regret_without_looks)
     statements = [
         Statement(
-            f"The regret at ε = 1/T ({mean(first)}) equals the regret without looks "
-            f"({mean(without)}): the relative difference is {format_percent(change)} (equal: within "
+            f"The regret at ε = 1/T ({mean(first_regret)}) equals the regret without looks "
+            f"({mean(regret_without_looks)}): the relative difference is "
+            f"{format_percent(relative_change)} "
+            "(equal: within "
             f"{format_percent(MAX_DIFFERENCE)}).",
-            is_within(change, MAX_DIFFERENCE),
+            is_within(relative_change, MAX_DIFFERENCE),
             claim=0,
         ),
         Statement(
-            f"From ε* = {typeset(float(star))} on, regret is linear in log(1/ε): R² = "
+            f"From ε* = {typeset(float(rate_star))} on, regret is linear in log(1/ε): R² = "
             f"{linearity:.3f} (at least {MIN_R_SQUARED:g}).",
-            linearity >= MIN_R_SQUARED and is_below(ratio(last, without), 1) is True,
+            linearity >= MIN_R_SQUARED
+            and is_below(ratio(last_regret, regret_without_looks), 1) is True,
             claim=1,
         ),
         Statement(
             f"The fitted curve {scale:.2f}·f(ε) is within {format_percent(MAX_DEVIATION)} of the "
-            f"mean at every ε. This holds at {close.count(True)} of {len(rates)} "
-            f"values{format_range(rates, close)}. The largest distance is at ε = "
-            f"{typeset(rates[worst])}: simulated {mean(final.sel(rate=rates[worst]))}, fitted "
-            f"{scale * reference(rates[worst]):.1f}.",
-            all_hold(close),
+            f"mean at every ε. This holds at {is_close.count(True)} of {len(rates)} "
+            f"values{format_range(rates, is_close)}. The largest distance is at ε = "
+            f"{typeset(rates[worst_index])}: simulated "
+            f"{mean(final_regret.sel(rate=rates[worst_index]))}, fitted "
+            f"{scale * reference(rates[worst_index]):.1f}.",
+            all_hold(is_close),
             claim=2,
         ),
     ]
-    is_linear, is_proportional = linearity >= MIN_R_SQUARED, all(close)
+    is_linear, is_proportional = linearity >= MIN_R_SQUARED, all(is_close)
     finding = (
-        f"Regret falls from {mean(without)} without looks to {mean(last)} at ε = 1. Above ε* it is "
+        f"Regret falls from {mean(regret_without_looks)} without looks to {mean(last_regret)} at ε = "
+        "1. "
+        "Above ε* it is "
         f"{'' if is_linear else 'not '}linear in log(1/ε)"
         f"{', and' if is_linear == is_proportional else ', but'} over the whole range it is "
         f"{'' if is_proportional else 'not '}proportional to f."
     )
     summary = (
-        f"{mean(without)} without looks, {mean(last)} at ε = 1; fitted f is close at "
-        f"{close.count(True)} of {len(rates)} values of ε"
+        f"{mean(regret_without_looks)} without looks, {mean(last_regret)} at ε = 1; fitted f is "
+        "close at "
+        f"{is_close.count(True)} of {len(rates)} values of ε"
     )
     return judge(statements, summary, finding)
 
 
-def _deviation(values: Any, curve: float) -> Estimate:
+def _compute_deviation(values: Any, curve_value: float) -> Estimate:
     estimate = mean(values)
-    return Estimate(curve / estimate.value - 1, curve * estimate.error / estimate.value**2)
+    return Estimate(
+        curve_value / estimate.value - 1, curve_value * estimate.error / estimate.value**2
+    )
 
 
-def format_range(rates: Any, holds: list[bool | None]) -> str:
+def format_range(rates: Any, results: list[bool | None]) -> str:
     """Format the smallest and the largest rate at which a statement holds, in brackets."""
-    held = [rate for rate, one in zip(rates, holds, strict=True) if one]
-    return f" (between ε = {typeset(min(held))} and {typeset(max(held))})" if held else ""
+    holding_rates = [rate for rate, holds in zip(rates, results, strict=True) if holds]
+    return (
+        f" (between ε = {typeset(min(holding_rates))} and {typeset(max(holding_rates))})"
+        if holding_rates
+        else ""
+    )
 
 
 def draw(data: Data) -> Picture:
@@ -210,33 +225,42 @@ def draw(data: Data) -> Picture:
 
 
 def draw_with(weights: str, data: Data) -> Picture:
-    """Return the figure for the given weights."""
-    final = data["rates"]["final_regret"].isel(policy=0)
+    """Return a figure of final regret against ε for looks with these weights."""
+    final_regret = data["rates"]["final_regret"].isel(policy=0)
     rates = data["rates"]["rate"].to_numpy()
-    means = final.mean("run").to_numpy()
-    low, high = final.quantile([0.1, 0.9], "run").to_numpy()
-    without = float(data["no-looks"]["final_regret"].mean())
+    means = final_regret.mean("run").to_numpy()
+    low, high = final_regret.quantile([0.1, 0.9], "run").to_numpy()
+    regret_without_looks = float(data["no-looks"]["final_regret"].mean())
     scale = fit_scale(rates, means)
-    star = complexity.rate_star(complexity.gaps(MEANS), HORIZON)
-    runs = final.sizes["run"]
-    fine = np.geomspace(rates[0], rates[-1], 60)
+    rate_star = complexity.rate_star(complexity.gaps(MEANS), HORIZON)
+    runs = final_regret.sizes["run"]
+    fine_rates = np.geomspace(rates[0], rates[-1], 60)
     panel = Panel(
         f"UCB, passive, {weights} weights, T = {typeset(HORIZON)}",
         "ε, looks per stage",
         f"regret at T (mean of {runs} runs, bars 10–90 %)",
         [
             Curve("UCB with looks, simulated", rates, means, low, high, "points"),
-            Curve(f"{scale:.2f}·f(ε), fitted", fine, scale * reference(fine), kind="reference"),
             Curve(
-                "UCB without looks, simulated", rates[[0, -1]], [without, without], kind="reference"
+                f"{scale:.2f}·f(ε), fitted",
+                fine_rates,
+                scale * reference(fine_rates),
+                kind="reference",
+            ),
+            Curve(
+                "UCB without looks, simulated",
+                rates[[0, -1]],
+                [regret_without_looks, regret_without_looks],
+                kind="reference",
             ),
         ],
-        [Mark(float(star), "ε*")],
-        note=f"dotted: the threshold ε* = {typeset(float(star))}",
+        [Mark(float(rate_star), "ε*")],
+        note=f"dotted: the threshold ε* = {typeset(float(rate_star))}",
     )
     alt = (
-        f"Final regret of UCB against ε on a logarithmic axis: {without:.0f} without looks, "
+        f"Final regret of UCB against ε on a logarithmic axis: {regret_without_looks:.0f} without "
+        "looks, "
         f"{means[0]:.0f} at ε = {typeset(rates[0])}, falling to {means[-1]:.0f} at ε = 1, with the "
-        f"fitted reference curve and the threshold ε* = {typeset(float(star))}."
+        f"fitted reference curve and the threshold ε* = {typeset(float(rate_star))}."
     )
     return Picture(alt, [panel], 1)

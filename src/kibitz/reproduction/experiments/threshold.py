@@ -62,96 +62,116 @@ def run(file: Files, **options: Any) -> Data:
     data = {}
     for n, (label, (n_arms, gap, horizon)) in enumerate(SETTINGS.items(), 1):
         means = [gap] + [0.0] * (n_arms - 1)
-        star = complexity.rate_star(complexity.gaps(means), horizon)
+        rate_star = complexity.rate_star(complexity.gaps(means), horizon)
         data[label] = sweep(
-            gaussian(means), lambda relative, star=star: passive(relative * star), ucb(),
-            relative=RELATIVE_RATES, horizon=horizon, stages=[horizon], file=file(str(n)), **options,
+            gaussian(means), lambda relative, rate_star=rate_star: passive(relative * rate_star),
+            ucb(), relative=RELATIVE_RATES, horizon=horizon, stages=[horizon], file=file(str(n)),
+            **options,
         )  # fmt: skip
     return data
 
 
-def reductions(part: "xarray.Dataset") -> dict[float, Any]:
+def reductions(setting_data: "xarray.Dataset") -> dict[float, Any]:
     """Return the relative reduction of regret by looks, for each multiple of ε*."""
-    final = part["final_regret"].isel(policy=0)
-    without = final.sel(relative=0.0)
-    return {x: saving(final.sel(relative=x), without) for x in map(float, final["relative"]) if x > 0}
+    final_regret = setting_data["final_regret"].isel(policy=0)
+    regret_without_looks = final_regret.sel(relative=0.0)
+    return {
+        relative_rate: saving(final_regret.sel(relative=relative_rate), regret_without_looks)
+        for relative_rate in map(float, final_regret["relative"])
+        if relative_rate > 0
+    }
 
 
-def onset(reduced: dict[float, Any]) -> float:
+def onset(reductions_by_rate: dict[float, Any]) -> float:
     """Return the multiple of ε* at which looks lower the regret by `ONSET_REDUCTION`.
 
     The multiple is interpolated in log ε. It is 0 if the first multiple already lowers the regret by
     that much, and infinite if no multiple lowers the regret by that much.
     """
-    x, y = np.array(list(reduced)), np.array([one.value for one in reduced.values()])
-    after = np.flatnonzero(y >= ONSET_REDUCTION)
-    if not after.size or after[0] == 0:
-        return 0.0 if after.size else math.inf
-    n = int(after[0])
-    share = (ONSET_REDUCTION - y[n - 1]) / (y[n] - y[n - 1])
-    return float(np.exp((1 - share) * np.log(x[n - 1]) + share * np.log(x[n])))
+    relative_rates, values = (
+        np.array(list(reductions_by_rate)),
+        np.array([reduction.value for reduction in reductions_by_rate.values()]),
+    )
+    reached_indices = np.flatnonzero(values >= ONSET_REDUCTION)
+    if not reached_indices.size or reached_indices[0] == 0:
+        return 0.0 if reached_indices.size else math.inf
+    n = int(reached_indices[0])
+    share = (ONSET_REDUCTION - values[n - 1]) / (values[n] - values[n - 1])
+    return float(
+        np.exp((1 - share) * np.log(relative_rates[n - 1]) + share * np.log(relative_rates[n]))
+    )
 
 
 def verdict(data: Data) -> Verdict:
     """Return the verdict on the reduction of regret far below and far above ε*, in each setting."""
     statements, onsets = [], []
-    for label, part in data.items():
-        reduced = reductions(part)
-        low, high = reduced[LOW_RELATIVE_RATE], reduced[max(reduced)]
-        onsets.append(onset(reduced))
+    for label, setting_data in data.items():
+        reductions_by_rate = reductions(setting_data)
+        low_reduction, high_reduction = (
+            reductions_by_rate[LOW_RELATIVE_RATE],
+            reductions_by_rate[max(reductions_by_rate)],
+        )
+        onsets.append(onset(reductions_by_rate))
         statements.append(
             Statement(
-                f"{label}: looks lower the regret by {format_percent(low)} "
+                f"{label}: looks lower the regret by {format_percent(low_reduction)} "
                 f"at {LOW_RELATIVE_RATE:g} ε* "
-                f"(unchanged: within {format_percent(MAX_UNCHANGED)}) and by {format_percent(high)} "
-                f"at {max(reduced):g} ε* (clearly lower: more than "
+                f"(unchanged: within {format_percent(MAX_UNCHANGED)}) and by "
+                f"{format_percent(high_reduction)} "
+                f"at {max(reductions_by_rate):g} ε* (clearly lower: more than "
                 f"{format_percent(MIN_REDUCTION)}). They lower it by "
                 f"{format_percent(ONSET_REDUCTION)} at {onsets[-1]:.2g} ε*.",
-                all_hold([is_within(low, MAX_UNCHANGED), is_above(high, MIN_REDUCTION)]),
+                all_hold(
+                    [is_within(low_reduction, MAX_UNCHANGED), is_above(high_reduction, MIN_REDUCTION)]
+                ),
             )
         )
-    first, last = min(onsets), max(onsets)
+    first_onset, last_onset = min(onsets), max(onsets)
     statements.append(
         Statement(
             f"The rate at which looks lower the regret by {format_percent(ONSET_REDUCTION)} is "
-            f"between {first:.2g} ε* and {last:.2g} ε* in all settings (within a factor 10 of ε*), "
-            f"while ε* itself varies by a factor {_spread():.3g}.",
-            0.1 <= first <= last <= 10,
+            f"between {first_onset:.2g} ε* and {last_onset:.2g} ε* in all settings (within a factor "
+            "10 of ε*), "
+            f"while ε* itself varies by a factor {_compute_spread():.3g}.",
+            0.1 <= first_onset <= last_onset <= 10,
         )
     )
     finding = (
-        f"Looks begin to lower the regret (by {format_percent(ONSET_REDUCTION)}) between {first:.2g} "
-        f"ε* and {last:.2g} ε*, in settings whose ε* differ by a factor {_spread():.3g}."
+        f"Looks begin to lower the regret (by {format_percent(ONSET_REDUCTION)}) between "
+        f"{first_onset:.2g} "
+        f"ε* and {last_onset:.2g} ε*, in settings whose ε* differ by a factor "
+        f"{_compute_spread():.3g}."
     )
     summary = (
-        f"regret is lower by {format_percent(ONSET_REDUCTION)} from {first:.2g} to {last:.2g} ε* on, "
+        f"regret is lower by {format_percent(ONSET_REDUCTION)} from {first_onset:.2g} to "
+        f"{last_onset:.2g} ε* on, "
         f"in {len(data)} settings"
     )
     return judge(statements, summary, finding)
 
 
-def _spread() -> float:
-    stars = [n_arms / (horizon * gap**2) for n_arms, gap, horizon in SETTINGS.values()]
-    return max(stars) / min(stars)
+def _compute_spread() -> float:
+    thresholds = [n_arms / (horizon * gap**2) for n_arms, gap, horizon in SETTINGS.values()]
+    return max(thresholds) / min(thresholds)
 
 
 def draw(data: Data) -> Picture:
     """Return a figure of regret relative to the regret without looks, against ε and against ε/ε*."""
-    absolute, relative = [], []
-    for label, part in data.items():
+    absolute_curves, relative_curves = [], []
+    for label, setting_data in data.items():
         n_arms, gap, horizon = SETTINGS[label]
-        star = n_arms / (horizon * gap**2)
-        reduced = reductions(part)
-        x = np.array(list(reduced))
-        y = np.array([100 * (1 - one.value) for one in reduced.values()])
-        error = np.array([100 * one.error for one in reduced.values()])
-        absolute.append(Curve(label, x * star, y, y - 2 * error, y + 2 * error, "points"))
-        relative.append(Curve(label, x, y, y - 2 * error, y + 2 * error, "points"))
+        rate_star = n_arms / (horizon * gap**2)
+        reductions_by_rate = reductions(setting_data)
+        x = np.array(list(reductions_by_rate))
+        y = np.array([100 * (1 - reduction.value) for reduction in reductions_by_rate.values()])
+        error = np.array([100 * reduction.error for reduction in reductions_by_rate.values()])
+        absolute_curves.append(Curve(label, x * rate_star, y, y - 2 * error, y + 2 * error, "points"))
+        relative_curves.append(Curve(label, x, y, y - 2 * error, y + 2 * error, "points"))
     runs = next(iter(data.values())).sizes["run"]
     y_title = f"regret at T, % of that without looks\n(mean of {runs} runs, bars ± 2 s.e.)"
     panels = [
-        Panel("Against ε", "ε, looks per stage", y_title, absolute),
-        Panel("In units of ε*", "ε/ε*", y_title, relative, [Mark(1.0, "ε*")]),
+        Panel("Against ε", "ε, looks per stage", y_title, absolute_curves),
+        Panel("In units of ε*", "ε/ε*", y_title, relative_curves, [Mark(1.0, "ε*")]),
     ]
     alt = (
         f"Regret of UCB relative to its regret without looks in {len(data)} settings, against ε and "

@@ -68,7 +68,7 @@ CLAIMS = (
 )
 PARAMETERS = (
     Parameter("rewards", "Gaussian, variance 1", "Gaussian, variance 1"),
-    Parameter("means", "2, 1.8, 0.5, 0.2", ", ".join(f"{one:g}" for one in MEANS)),
+    Parameter("means", "2, 1.8, 0.5, 0.2", ", ".join(f"{arm_mean:g}" for arm_mean in MEANS)),
     Parameter("policy", "UCB, constant 6 (Algorithm 1)", "UCB, constant 6 (Algorithm 1)"),
     Parameter(
         "weights of the looks",
@@ -94,36 +94,57 @@ def run(file: Files, **options: Any) -> Data:
 
 def verdict(data: Data) -> Verdict:
     """Return the verdict on the optimal weights against the other two weights, at each ε."""
-    final = {label: part["final_regret"].isel(policy=0) for label, part in data.items()}
-    rates = final[OPTIMAL]["rate"].to_numpy()
-    gains: dict[str, list[Estimate]] = {
-        label: [saving(final[OPTIMAL].sel(rate=rate), final[label].sel(rate=rate)) for rate in rates]
+    final_regret = {
+        label: weights_data["final_regret"].isel(policy=0) for label, weights_data in data.items()
+    }
+    rates = final_regret[OPTIMAL]["rate"].to_numpy()
+    reductions: dict[str, list[Estimate]] = {
+        label: [
+            saving(final_regret[OPTIMAL].sel(rate=rate), final_regret[label].sel(rate=rate))
+            for rate in rates
+        ]
         for label in (UNIFORM, SUBOPTIMAL)
     }
     statements = []
     for n, rate in enumerate(rates):
         means = ", ".join(
-            f"{label.split(',')[0]} {mean(final[label].sel(rate=rate))}" for label in final
+            f"{label.split(',')[0]} {mean(final_regret[label].sel(rate=rate))}"
+            for label in final_regret
         )
         statements.append(
             Statement(
                 f"ε = {typeset(rate)}: the optimal weights have the lowest regret ({means}).",
-                all_hold(is_above(gains[label][n], 0) for label in gains),
+                all_hold(is_above(reductions[label][n], 0) for label in reductions),
                 claim=0,
             )
         )
-    order = [
-        is_above(saving(final[SUBOPTIMAL].sel(rate=r), final[UNIFORM].sel(rate=r)), 0) for r in rates
+    is_suboptimal_lower = [
+        is_above(
+            saving(
+                final_regret[SUBOPTIMAL].sel(rate=rate_value),
+                final_regret[UNIFORM].sel(rate=rate_value),
+            ),
+            0,
+        )
+        for rate_value in rates
     ]
-    better = [typeset(r) for r, one in zip(rates, order, strict=True) if one]
-    worse = [typeset(r) for r, one in zip(rates, order, strict=True) if one is False]
+    better_rates = [
+        typeset(rate_value)
+        for rate_value, is_lower in zip(rates, is_suboptimal_lower, strict=True)
+        if is_lower
+    ]
+    worse_rates = [
+        typeset(rate_value)
+        for rate_value, is_lower in zip(rates, is_suboptimal_lower, strict=True)
+        if is_lower is False
+    ]
     finding = " ".join(
         f"Compared with the {label.split(',')[0]} weights, the regret of the optimal ones is "
-        f"{describe_gains(rates, gains[label])}."
-        for label in gains
+        f"{describe_reductions(rates, reductions[label])}."
+        for label in reductions
     ) + (
         " The suboptimal weights have a lower regret than the uniform ones at "
-        f"{format_rates(better)} and a higher one at {format_rates(worse)}."
+        f"{format_rates(better_rates)} and a higher one at {format_rates(worse_rates)}."
     )
     results = [statement.holds for statement in statements]
     summary = (
@@ -133,34 +154,37 @@ def verdict(data: Data) -> Verdict:
     return judge(statements, summary, finding)
 
 
-def describe_gains(rates: Any, gains: list[Estimate]) -> str:
+def describe_reductions(rates: Any, reductions: list[Estimate]) -> str:
     """Describe the rates at which a gain is positive, negative or undecided."""
-    groups: dict[bool | None, list[float]] = {True: [], False: [], None: []}
-    for rate, gain in zip(rates, gains, strict=True):
-        groups[is_above(gain, 0)].append(float(rate))
+    rates_by_result: dict[bool | None, list[float]] = {True: [], False: [], None: []}
+    for rate, reduction in zip(rates, reductions, strict=True):
+        rates_by_result[is_above(reduction, 0)].append(float(rate))
     phrases = []
-    if groups[True]:
-        best = max(range(len(gains)), key=lambda n: gains[n].value)
-        most = Estimate(100 * gains[best].value, 100 * gains[best].error)
+    if rates_by_result[True]:
+        best_index = max(range(len(reductions)), key=lambda n: reductions[n].value)
+        largest_gain = Estimate(
+            100 * reductions[best_index].value, 100 * reductions[best_index].error
+        )
         phrases.append(
-            f"lower at {format_rates(map(typeset, groups[True]))} (by up to {most} %, at "
-            f"ε = {typeset(rates[best])})"
+            f"lower at {format_rates(map(typeset, rates_by_result[True]))} (by up to {largest_gain} "
+            "%, at "
+            f"ε = {typeset(rates[best_index])})"
         )
     else:
         phrases.append("lower at no ε")
-    if groups[False]:
-        phrases.append(f"higher at {format_rates(map(typeset, groups[False]))}")
-    if groups[None]:
-        phrases.append(f"undecided at {format_rates(map(typeset, groups[None]))}")
+    if rates_by_result[False]:
+        phrases.append(f"higher at {format_rates(map(typeset, rates_by_result[False]))}")
+    if rates_by_result[None]:
+        phrases.append(f"undecided at {format_rates(map(typeset, rates_by_result[None]))}")
     return ", ".join(phrases)
 
 
 def format_rates(rates: Iterable[str]) -> str:
     """Format rates as "ε = a, b and c", or "no ε" if there are none."""
-    words = list(rates)
-    if not words:
+    texts = list(rates)
+    if not texts:
         return "no ε"
-    return "ε = " + (", ".join(words[:-1]) + " and " if words[:-1] else "") + words[-1]
+    return "ε = " + (", ".join(texts[:-1]) + " and " if texts[:-1] else "") + texts[-1]
 
 
 def draw(data: Data) -> Picture:
@@ -172,19 +196,34 @@ def draw(data: Data) -> Picture:
     panels = []
     for rate in PLOTTED_RATES:
         curves = [
-            band(label, part["regret"].isel(policy=0).sel(rate=rate)) for label, part in data.items()
+            band(label, weights_data["regret"].isel(policy=0).sel(rate=rate))
+            for label, weights_data in data.items()
         ]
         y = f"regret (mean of {runs} runs, band 25–75 %)"
         panels.append(Panel(f"ε = {typeset(rate)}", "stage t", y, curves))
-    final = {label: part["final_regret"].isel(policy=0) for label, part in data.items()}
-    relative = []
+    final_regret = {
+        label: weights_data["final_regret"].isel(policy=0) for label, weights_data in data.items()
+    }
+    relative_curves = []
     for label in data:
-        savings = [saving(final[label].sel(rate=r), final[UNIFORM].sel(rate=r)) for r in RATES]
-        middle = np.array([100 * (1 - one.value) for one in savings])
-        error = np.array([200 * one.error for one in savings])
-        relative.append(Curve(label, RATES, middle, middle - error, middle + error, "points"))
+        reductions = [
+            saving(
+                final_regret[label].sel(rate=rate_value), final_regret[UNIFORM].sel(rate=rate_value)
+            )
+            for rate_value in RATES
+        ]
+        percentages = np.array([100 * (1 - reduction.value) for reduction in reductions])
+        error = np.array([200 * reduction.error for reduction in reductions])
+        relative_curves.append(
+            Curve(label, RATES, percentages, percentages - error, percentages + error, "points")
+        )
     panels.append(
-        Panel("All ε", "ε, looks per stage", "regret at T, % of uniform (bars ± 2 s.e.)", relative)
+        Panel(
+            "All ε",
+            "ε, looks per stage",
+            "regret at T, % of uniform (bars ± 2 s.e.)",
+            relative_curves,
+        )
     )
     alt = (
         "Regret of UCB against time for uniform, optimal and suboptimal weights at several ε, and "

@@ -32,7 +32,7 @@ Key = tuple[tuple[Any, ...], str]
 Fingerprint = dict[str, Any]  # everything that the numbers of a cell depend on
 
 POINT = "point"  # the dimension of a list of points; it has no coordinate
-FINAL = "cumulative regret at the horizon"
+FINAL_REGRET_NAME = "cumulative regret at the horizon"
 # for each recorded quantity: its dimensions after policy, swept parameters and run; its long name
 RECORDED = {
     "regret": (("stage",), "cumulative regret Σ Δ_i N_i at the end of the stage"),
@@ -56,7 +56,7 @@ class Results(Protocol):
     def prepare(self, fingerprints: dict[Key, Fingerprint], runs: int) -> None:
         """Prepare for `runs` runs of each cell; raise ValueError if a stored fingerprint differs."""
 
-    def missing(self, key: Key, runs: int) -> NDArray[np.int64]:
+    def missing_runs(self, key: Key, runs: int) -> NDArray[np.int64]:
         """Return the runs that must be played to complete the first `runs` runs of a cell."""
 
     def write(self, key: Key, first: int, rows: Outcome) -> None:
@@ -66,7 +66,7 @@ class Results(Protocol):
         """Write to disk everything that is not written yet."""
 
     def result(self, keys: list[Key], runs: int) -> "xarray.Dataset":
-        """Return the first `runs` runs of the given cells."""
+        """Return a dataset with the first `runs` runs of the cells with these keys."""
 
 
 # -------------------------------------------------------------------------------------------- axes
@@ -86,17 +86,17 @@ class Sweep(NamedTuple):
     def __str__(self) -> str:
         if not self.names:
             return "without a sweep"
-        points = "" if self.grid else "points of "
-        return f"with a sweep over {points}{' and '.join(self.names)}"
+        points_text = "" if self.grid else "points of "
+        return f"with a sweep over {points_text}{' and '.join(self.names)}"
 
-    def plain(self, value: tuple[Any, ...]) -> Any:
-        """Return the values of a key as plain data: None, one value, or values by name."""
+    def to_plain(self, value: tuple[Any, ...]) -> Any:
+        """Return the values at one point as plain data: None, one value, or a dict by name."""
         if len(self.names) < 2:
             return value[0] if value else None
         return dict(zip(self.names, value, strict=True))
 
-    def value(self, plain: Any) -> tuple[Any, ...]:
-        """Return the values of a key from plain data."""
+    def from_plain(self, plain: Any) -> tuple[Any, ...]:
+        """Return the values at one point as a tuple; `plain` is the result of `to_plain`."""
         if len(self.names) < 2:
             return (plain,) if self.names else ()
         return tuple(plain[name] for name in self.names)
@@ -105,16 +105,16 @@ class Sweep(NamedTuple):
 class Axes:
     """The labels on each axis, in the order in which they were added; positions never change."""
 
-    def __init__(self, swept: Sweep, keys: Iterable[Key] = ()) -> None:
-        self.swept = swept
-        self.dims = ("policy", *swept.dims)
+    def __init__(self, sweep: Sweep, keys: Iterable[Key] = ()) -> None:
+        self.sweep = sweep
+        self.dims = ("policy", *sweep.dims)
         self.positions: list[dict[Any, int]] = [{} for _ in self.dims]
         for key in keys:
             self.add(key)
 
     def _labels(self, key: Key) -> tuple[Any, ...]:
         value, label = key
-        return (label, *value) if self.swept.grid else (label, value)
+        return (label, *value) if self.sweep.grid else (label, value)
 
     def add(self, key: Key) -> None:
         """Add the labels of a key; a label that is already on its axis keeps its position."""
@@ -135,11 +135,13 @@ class Axes:
     @property
     def coordinates(self) -> dict[str, tuple[str, list[Any]]]:
         """The dimension and the labels of each coordinate, by the coordinate's name."""
-        labels, *swept = (list(axis) for axis in self.positions)
-        if self.swept.grid:
-            own = dict(zip(self.swept.names, swept, strict=True))
-            return {name: (name, values) for name, values in {"policy": labels, **own}.items()}
-        columns = zip(self.swept.names, zip(*swept[0], strict=True), strict=True)
+        labels, *swept_labels = (list(axis) for axis in self.positions)
+        if self.sweep.grid:
+            swept_by_name = dict(zip(self.sweep.names, swept_labels, strict=True))
+            return {
+                name: (name, values) for name, values in {"policy": labels, **swept_by_name}.items()
+            }
+        columns = zip(self.sweep.names, zip(*swept_labels[0], strict=True), strict=True)
         return {
             "policy": ("policy", labels),
             **{name: (POINT, list(values)) for name, values in columns},
@@ -155,11 +157,11 @@ def row_dimension(keep: str) -> str:
 
 
 def empty_rows(keep: str, rows: int, n_stages: int, n_arms: int) -> Outcome:
-    """Return rows without data: NaN everywhere, except -1 in counts if `keep` is "runs"."""
-    blank: Any = empty_outcome(rows, n_stages, n_arms)
+    """Return an outcome without data: all values are NaN, but counts are -1 if `keep` is "runs"."""
+    outcome: Any = empty_outcome(rows, n_stages, n_arms)
     if keep == "summary":
-        blank = Outcome(*(np.full(part.shape, np.nan) for part in blank))
-    return blank
+        outcome = Outcome(*(np.full(array.shape, np.nan) for array in outcome))
+    return outcome
 
 
 @dataclass(eq=False)
@@ -171,22 +173,22 @@ class Cell:
 
     def extend(self, rows: int) -> "Cell":
         """Return a copy with at least `rows` rows; new rows have no data."""
-        more = max(0, rows - len(self.runs.regret))
-        extra = empty_outcome(more, self.runs.regret.shape[1], self.runs.n_pulls.shape[1])
-        both: Any = map(np.concatenate, zip(self.runs, extra, strict=True))
-        return Cell(self.fingerprint, Outcome(*both))
+        n_new_rows = max(0, rows - len(self.runs.regret))
+        new_rows = empty_outcome(n_new_rows, self.runs.regret.shape[1], self.runs.n_pulls.shape[1])
+        columns: Any = map(np.concatenate, zip(self.runs, new_rows, strict=True))
+        return Cell(self.fingerprint, Outcome(*columns))
 
 
 def to_dataset(
-    table: dict[Key, Cell], stages: NDArray[np.int64], rows: int, swept: Sweep, keep: str
+    table: dict[Key, Cell], stages: NDArray[np.int64], rows: int, sweep: Sweep, keep: str
 ) -> "xarray.Dataset":
     """Return the first `rows` rows of all cells as a dataset."""
     import xarray
 
-    axes = Axes(swept, table)
-    first = next(iter(table.values())).runs
-    n_arms = first.n_pulls.shape[1]
-    blank = empty_rows(keep, 1, stages.size, n_arms)
+    axes = Axes(sweep, table)
+    first_rows = next(iter(table.values())).runs
+    n_arms = first_rows.n_pulls.shape[1]
+    empty_cell = empty_rows(keep, 1, stages.size, n_arms)
     leading_dims = (*axes.dims, row_dimension(keep))
     data = xarray.Dataset(
         coords={
@@ -197,29 +199,29 @@ def to_dataset(
         }
     )
     for name, (dims, long_name) in RECORDED.items():
-        empty = getattr(blank, name)
-        array = np.empty((*axes.shape, rows, *empty.shape[1:]), empty.dtype)
-        array[:] = empty[0]
+        empty_row = getattr(empty_cell, name)
+        array = np.empty((*axes.shape, rows, *empty_row.shape[1:]), empty_row.dtype)
+        array[:] = empty_row[0]
         for key, cell in table.items():
             array[axes.position(key)] = getattr(cell.runs, name)[:rows]
         data[name] = ((*leading_dims, *dims), array)
         data[name].attrs["long_name"] = long_name
-    final = np.full((*axes.shape, rows), np.nan)
+    final_regret = np.full((*axes.shape, rows), np.nan)
     for key, cell in table.items():
-        end = np.searchsorted(stages, cell.fingerprint["horizon"])
-        final[axes.position(key)] = cell.runs.regret[:rows, end]
-    data["final_regret"] = (leading_dims, final)
-    data["final_regret"].attrs["long_name"] = FINAL
+        last_index = np.searchsorted(stages, cell.fingerprint["horizon"])
+        final_regret[axes.position(key)] = cell.runs.regret[:rows, last_index]
+    data["final_regret"] = (leading_dims, final_regret)
+    data["final_regret"].attrs["long_name"] = FINAL_REGRET_NAME
     fingerprints = {key: cell.fingerprint for key, cell in table.items()}
     data.attrs = attributes(fingerprints)
-    data.attrs["cells"] = json.dumps(list_cells(swept, fingerprints), ensure_ascii=False)
+    data.attrs["cells"] = json.dumps(list_cells(sweep, fingerprints), ensure_ascii=False)
     return data
 
 
-def list_cells(swept: Sweep, fingerprints: dict[Key, Fingerprint]) -> list[dict[str, Any]]:
+def list_cells(sweep: Sweep, fingerprints: dict[Key, Fingerprint]) -> list[dict[str, Any]]:
     """Return the cells of a result as plain data."""
     return [
-        {"value": swept.plain(value), "policy": label, "fingerprint": fingerprint}
+        {"value": sweep.to_plain(value), "policy": label, "fingerprint": fingerprint}
         for (value, label), fingerprint in fingerprints.items()
     ]
 
@@ -229,23 +231,27 @@ def attributes(fingerprints: dict[Key, Fingerprint]) -> dict[str, Any]:
     engines = {label: fingerprint["engine"] for (_, label), fingerprint in fingerprints.items()}
     return {
         "format": FORMAT,
-        "fingerprint": json.dumps(find_common(fingerprints), ensure_ascii=False),
+        "fingerprint": json.dumps(find_common_fields(fingerprints), ensure_ascii=False),
         "engine": json.dumps(engines, ensure_ascii=False),
         "versions": json.dumps(versions()),
     }
 
 
-def find_common(fingerprints: dict[Key, Fingerprint]) -> dict[str, Any]:
+def find_common_fields(fingerprints: dict[Key, Fingerprint]) -> dict[str, Any]:
     """Return the parts of the fingerprints that all cells share, and the policies by label."""
-    common = dict(next(iter(fingerprints.values())))
-    del common["policy"]
+    common_fields = dict(next(iter(fingerprints.values())))
+    del common_fields["policy"]
     for fingerprint in fingerprints.values():
-        for name in [n for n in common if n not in fingerprint or fingerprint[n] != common[n]]:
-            del common[name]
-    common["policies"] = {
+        for name in [
+            key
+            for key in common_fields
+            if key not in fingerprint or fingerprint[key] != common_fields[key]
+        ]:
+            del common_fields[name]
+    common_fields["policies"] = {
         label: fingerprint["policy"] for (_, label), fingerprint in fingerprints.items()
     }
-    return common
+    return common_fields
 
 
 @cache
@@ -258,42 +264,53 @@ def versions() -> dict[str, str]:
 # ---------------------------------------------------------------------------------- checks
 
 
-def check_same(path: Path | None, key: Key, old: Fingerprint, new: Fingerprint) -> None:
+def check_fingerprint(
+    path: Path | None, key: Key, stored_fingerprint: Fingerprint, new_fingerprint: Fingerprint
+) -> None:
     """Raise ValueError if a cell was stored with a different fingerprint."""
-    differs = difference(old, new)
-    if differs:
-        raise fingerprint_mismatch(path, f"{differs} for {key[1]}")
+    found_difference = difference(stored_fingerprint, new_fingerprint)
+    if found_difference:
+        raise make_mismatch_error(path, f"{found_difference} for {key[1]}")
 
 
 def check_sweep(path: Path, stored: tuple[Sweep, str], requested: tuple[Sweep, str]) -> None:
-    """Raise ValueError if a file holds another sweep, or runs instead of a summary or vice versa."""
+    """Raise ValueError if the stored and the requested sweep, or what they keep, differ.
+
+    Each argument holds a sweep and its `keep`, "runs" or "summary".
+    """
     if stored != requested:
-        keeps = f" and keeps {'runs' if stored[1] == 'runs' else 'a summary'}"
+        keep_text = f" and keeps {'runs' if stored[1] == 'runs' else 'a summary'}"
         raise ValueError(
             f"{short_repr(str(path))} cannot be resumed: it was saved {stored[0]}"
-            f"{keeps if stored[1] != requested[1] else ''}"
+            f"{keep_text if stored[1] != requested[1] else ''}; use another file"
         )
 
 
-def check_stages(path: Path, stored: NDArray[np.int64], requested: NDArray[np.int64]) -> None:
-    """Raise ValueError if a file has different stages."""
-    if not np.array_equal(stored, requested):
-        raise fingerprint_mismatch(
-            path, f"a different horizon or different recorded stages (the last is {stored[-1]})"
+def check_stages(
+    path: Path, stored_stages: NDArray[np.int64], requested_stages: NDArray[np.int64]
+) -> None:
+    """Raise ValueError if the recorded stages of a file differ from the requested stages."""
+    if not np.array_equal(stored_stages, requested_stages):
+        raise make_mismatch_error(
+            path, f"a different horizon or different recorded stages (up to {stored_stages[-1]})"
         )
 
 
-def check_count(path: Path | None, stored: float, runs: int) -> None:
-    """Raise ValueError if a summary has a different number of runs; no runs can be added to it."""
-    if stored != runs:
-        raise fingerprint_mismatch(path, f"a summary of {stored:g} runs instead of {runs}")
+def check_run_count(path: Path | None, stored_runs: float, runs: int) -> None:
+    """Raise ValueError if a stored summary is of a different number of runs than requested."""
+    if stored_runs != runs:
+        raise make_mismatch_error(path, f"a summary of {stored_runs:g} runs instead of {runs}")
 
 
-def fingerprint_mismatch(path: Path | None, differs: str) -> ValueError:
+def make_mismatch_error(path: Path | None, difference_text: str) -> ValueError:
     """Return (not raise) the error for a file with a different fingerprint."""
-    return ValueError(f"{short_repr(str(path))} cannot be resumed: it has {differs}")
+    return ValueError(
+        f"{short_repr(str(path))} cannot be resumed: it has {difference_text}; use another file"
+    )
 
 
-def unreadable(file: Path, reason: str) -> ValueError:
+def make_unreadable_error(file: Path, reason: str) -> ValueError:
     """Return (not raise) the error for a file that is not a result of kibitz."""
-    return ValueError(f"cannot read {short_repr(str(file))} as a result of kibitz: {reason}")
+    return ValueError(
+        f"cannot read {short_repr(str(file))} as a result of kibitz: {reason}; use another file"
+    )

@@ -30,15 +30,15 @@ class NetcdfResults:
     block = None  # any number of runs can be written
 
     def __init__(
-        self, path: Path | None, swept: Sweep, keep: str, stages: NDArray[np.int64], n_arms: int
+        self, path: Path | None, sweep: Sweep, keep: str, stages: NDArray[np.int64], n_arms: int
     ) -> None:
-        self.path, self.swept, self.keep, self.stages = path, swept, keep, stages
+        self.path, self.sweep, self.keep, self.stages = path, sweep, keep, stages
         self.n_arms = n_arms
         self.cells: dict[Key, Cell] = {}
-        self.unsaved = path is not None and not path.exists()
+        self.is_unsaved = path is not None and not path.exists()
         if path is not None and path.exists():
-            self.cells, stored = load(path, swept, keep)
-            dataset.check_stages(path, stored, stages)
+            self.cells, stored_stages = load(path, sweep, keep)
+            dataset.check_stages(path, stored_stages, stages)
 
     def prepare(self, fingerprints: dict[Key, Fingerprint], runs: int) -> None:
         rows = runs if self.keep == "runs" else len(STATISTICS)
@@ -46,37 +46,40 @@ class NetcdfResults:
         for key, fingerprint in fingerprints.items():
             cell = self.cells.get(key)
             if cell is None:
-                blank = dataset.empty_rows(self.keep, n_rows, self.stages.size, self.n_arms)
-                self.cells[key] = Cell(fingerprint, blank)
+                empty_rows = dataset.empty_rows(self.keep, n_rows, self.stages.size, self.n_arms)
+                self.cells[key] = Cell(fingerprint, empty_rows)
                 continue
-            dataset.check_same(self.path, key, cell.fingerprint, fingerprint)
+            dataset.check_fingerprint(self.path, key, cell.fingerprint, fingerprint)
             if self.keep == "summary" and np.isfinite(count := cell.runs.error[0]):
-                dataset.check_count(self.path, count, runs)
+                dataset.check_run_count(self.path, count, runs)
             self.cells[key] = Cell(fingerprint, cell.extend(rows).runs)
 
-    def missing(self, key: Key, runs: int) -> NDArray[np.int64]:
-        stored = self.cells[key].runs.error
+    def missing_runs(self, key: Key, runs: int) -> NDArray[np.int64]:
+        stored_errors = self.cells[key].runs.error
         if self.keep == "runs":
-            return np.flatnonzero(np.isnan(stored[:runs]))
-        return np.arange(runs if np.isnan(stored[0]) else 0)
+            return np.flatnonzero(np.isnan(stored_errors[:runs]))
+        return np.arange(runs if np.isnan(stored_errors[0]) else 0)
 
     def write(self, key: Key, first: int, rows: Outcome) -> None:
-        for array, new in zip(self.cells[key].runs, rows, strict=True):
-            position = (slice(first, first + len(new)), *map(slice, new.shape[1:]))
-            array[position] = new
-        self.unsaved = self.path is not None
+        for array, new_rows in zip(self.cells[key].runs, rows, strict=True):
+            position = (slice(first, first + len(new_rows)), *map(slice, new_rows.shape[1:]))
+            array[position] = new_rows
+        self.is_unsaved = self.path is not None
 
     def save(self) -> None:
-        if self.unsaved and self.path is not None:
+        if self.is_unsaved and self.path is not None:
             n_rows = max(len(cell.runs.regret) for cell in self.cells.values())
-            whole = {key: cell.extend(n_rows) for key, cell in self.cells.items()}
-            save(dataset.to_dataset(whole, self.stages, n_rows, self.swept, self.keep), self.path)
-            self.unsaved = False
+            extended_cells = {key: cell.extend(n_rows) for key, cell in self.cells.items()}
+            save(
+                dataset.to_dataset(extended_cells, self.stages, n_rows, self.sweep, self.keep),
+                self.path,
+            )
+            self.is_unsaved = False
 
     def result(self, keys: list[Key], runs: int) -> "xarray.Dataset":
         rows = runs if self.keep == "runs" else len(STATISTICS)
-        requested = {key: self.cells[key] for key in keys}
-        return dataset.to_dataset(requested, self.stages, rows, self.swept, self.keep)
+        requested_cells = {key: self.cells[key] for key in keys}
+        return dataset.to_dataset(requested_cells, self.stages, rows, self.sweep, self.keep)
 
 
 def save(data: "xarray.Dataset", file: Path) -> None:
@@ -84,37 +87,44 @@ def save(data: "xarray.Dataset", file: Path) -> None:
     write_atomic(file, append_checksum(to_netcdf(data)))
 
 
-def load(file: Path, swept: Sweep, keep: str = "runs") -> tuple[dict[Key, Cell], NDArray[np.int64]]:
+def load(file: Path, sweep: Sweep, keep: str = "runs") -> tuple[dict[Key, Cell], NDArray[np.int64]]:
     """Read the cells and the stages of a file that `save` wrote."""
     data = from_netcdf(read_verified(file))
     if "n_free" in data:  # formats before 3
         data = data.rename(n_free="n_looks")
     try:
-        stored, stored_keep = _read_sweep(data), "summary" if "statistic" in data.dims else "runs"
-        if set(stored.names) == set(swept.names):
-            stored = stored._replace(names=swept.names)  # the order of the names does not matter
-        table = _read_cells(data, swept, keep) if (stored, stored_keep) == (swept, keep) else {}
+        stored_sweep, stored_keep = (
+            _read_sweep(data),
+            "summary" if "statistic" in data.dims else "runs",
+        )
+        if set(stored_sweep.names) == set(sweep.names):
+            stored_sweep = stored_sweep._replace(
+                names=sweep.names
+            )  # the order of the names does not matter
+        cells = _read_cells(data, sweep, keep) if (stored_sweep, stored_keep) == (sweep, keep) else {}
         stages = data["stage"].to_numpy().astype(np.int64)
     except (KeyError, IndexError, TypeError, ValueError) as error:  # not written by kibitz
-        raise dataset.unreadable(file, f"{type(error).__name__}: {error}") from None
-    dataset.check_sweep(file, (stored, stored_keep), (swept, keep))
-    return table, stages
+        raise dataset.make_unreadable_error(file, f"{type(error).__name__}: {error}") from None
+    dataset.check_sweep(file, (stored_sweep, stored_keep), (sweep, keep))
+    return cells, stages
 
 
 def _read_sweep(data: "xarray.Dataset") -> Sweep:
-    """Return the sweep of a dataset."""
-    usual = {"policy", "run", "statistic", "stage"}
-    dims = tuple(str(dim) for dim in data["regret"].dims if dim not in usual)
+    """Return the swept parameters of a dataset."""
+    usual_dims = {"policy", "run", "statistic", "stage"}
+    dims = tuple(str(dim) for dim in data["regret"].dims if dim not in usual_dims)
     if dims != (dataset.POINT,) or dataset.POINT in data.coords:
         return Sweep(dims)
-    return Sweep(tuple(str(name) for name, part in data.coords.items() if part.dims == dims), False)
+    return Sweep(
+        tuple(str(name) for name, coordinate in data.coords.items() if coordinate.dims == dims), False
+    )
 
 
-def _read_cells(data: "xarray.Dataset", swept: Sweep, keep: str) -> dict[Key, Cell]:
-    """Return the cells of a dataset."""
+def _read_cells(data: "xarray.Dataset", sweep: Sweep, keep: str) -> dict[Key, Cell]:
+    """Return the cells of a dataset, by key."""
     cells = json.loads(data.attrs["cells"])
-    keys = [(swept.value(cell["value"]), cell["policy"]) for cell in cells]
-    axes = Axes(swept, keys)
+    keys = [(sweep.from_plain(cell["value"]), cell["policy"]) for cell in cells]
+    axes = Axes(sweep, keys)
     arrays = {
         name: data[name].transpose(*axes.dims, dataset.row_dimension(keep), *dims).to_numpy()
         for name, (dims, _) in RECORDED.items()

@@ -1,4 +1,4 @@
-// The view of one agent: totals, arms, shares of pulls, looks, warnings and the latest events.
+// The view of one agent: verdict, arms, totals, shares of pulls, looks, warnings and the latest events.
 
 const EVENT_KINDS = { // label and explanation
   pull: ["asked", "The agent chose this arm for a pull."],
@@ -12,6 +12,8 @@ const EVENT_KINDS = { // label and explanation
   paused: ["paused", "The arm was paused."],
   resumed: ["resumed", "The arm was resumed."],
   retired: ["retired", "The arm was retired."],
+  declared_bernoulli: ["declared", "All rewards were declared to be 0 or 1."],
+  declared_bounded: ["declared", "All rewards were declared to be in [0, 1]."],
 };
 const EVENT_TIPS = {
   time: "Time of the event, in the time zone of this browser.",
@@ -24,18 +26,23 @@ const TILE_TIPS = {
   Asks: "Number of times the agent was asked which arm to pull, and number of rewards reported for these pulls.",
   "Regret so far": "Interval for the regret: the expected reward lost by all pulls so far, compared with always pulling the best arm.",
   Looks: "Number of reported looks (observations that cost no pull), and the planner's estimate of the regret they have saved.",
-  Pending: "Number of pulls and looks whose reward has not been reported yet, and how long the oldest has been pending.",
+  Pending: "Number of pulls and looks whose reward has not been reported yet, and how long the oldest has been pending. " +
+    "Lost reports are no longer waited for. Late reports arrived after their decision had settled, and do not change the means.",
 };
 const LOOKS_TIP = "Reported looks at each arm, and their share of all looks.";
 const SHARES_TIP = "Share of each arm among the asks, from the first ask (left) to the latest (right).";
-const SCALE_TIP = "Sub-Gaussian scale of the rewards, given when the agent was created. The intervals are proportional to it.";
+const REWARD_TIPS = { // text and explanation
+  bernoulli: ["rewards 0 or 1", "Each reward is 0 or 1, such as a view without and a view with a click."],
+  bounded: ["rewards from 0 to 1", "Each reward is a number in [0, 1]."],
+  gaussian: ["rewards of scale", "Sub-Gaussian scale of the rewards, given when the agent was created. The intervals are proportional to it."],
+};
 const MAX_LOOK_ROWS = 8;
 
-function createTile(label) {
+function createTile(label, tip) {
   const value = html("div", { class: "value" });
   const note = html("div", { class: "note" });
-  const node = html("div", { class: "tile" }, html("dt", {}, createTerm(label, TILE_TIPS[label])),
-    html("dd", { "data-tip": TILE_TIPS[label] }, value, note));
+  const node = html("div", { class: "tile" }, html("dt", {}, createTerm(label, tip)),
+    html("dd", { "data-tip": tip }, value, note));
   return { node, value, note };
 }
 
@@ -43,24 +50,25 @@ function createTile(label) {
 function parseReport(report) {
   const parse = (value) => (typeof value === "number" ? value : null);
   const arms = report.arms.map((arm) => ({ ...arm, mean: parse(arm.mean), low: parse(arm.low), high: parse(arm.high) }));
-  return { ...report, arms, regret_high: parse(report.regret_high), looks_saved: parse(report.looks_saved) };
+  return { ...report, arms, loss_high: parse(report.loss_high), regret_high: parse(report.regret_high) };
 }
 
 const formatSaving = (amount) => (amount < 5e-4 ? "no regret" : `about ${formatNumber(amount)} of regret`);
 
 function createTiles() {
-  const [asks, regret, looks, pending] = Object.keys(TILE_TIPS).map(createTile);
+  const [asks, regret, looks, pending] = Object.keys(TILE_TIPS).map((label) => createTile(label, TILE_TIPS[label]));
   const sum = (arms, key) => arms.reduce((total, arm) => total + arm[key], 0);
 
   function show(report) {
     const { arms, n_asks, regret_low, regret_high } = report;
     setText(asks.value, formatCount(n_asks));
     setText(asks.note, `${formatCount(sum(arms, "n_pulls"))} told`);
-    const known = regret_high !== null && n_asks > 0;
-    regret.value.replaceChildren(...(known
+    const isKnown = regret_high !== null && n_asks > 0;
+    regret.value.replaceChildren(...(isKnown
       ? [formatNumber(regret_low), html("span", { class: "to" }, "to"), formatNumber(regret_high)] : ["–"]));
-    const level = `valid at all times with probability ${formatNumber(100 * (1 - report.delta), 2)}\u00a0%`;
-    setText(regret.note, known ? level : n_asks ? "no bound yet: an arm has no reported reward" : "no pulls yet");
+    const unit = report.rewards === "bernoulli" ? "clicks; " : "";
+    const reason = n_asks ? "no bound yet: an arm has no reported reward" : "no pulls yet";
+    setText(regret.note, isKnown ? `${unit}sure at ${formatLevel(report.delta)}, whenever you look` : reason);
     const n_looks = sum(arms, "n_looks");
     setText(looks.value, formatCount(n_looks));
     setText(looks.note, report.looks_saved === null
@@ -68,10 +76,10 @@ function createTiles() {
       : `saved ${formatSaving(report.looks_saved)} (estimate)`);
     const n_pending = sum(arms, "n_pending");
     const oldest = Math.max(...arms.map((arm) => arm.oldest ?? 0));
-    const lost = sum(arms, "n_forgotten");
+    const [lost, late] = [sum(arms, "n_forgotten"), sum(arms, "n_late")];
     setText(pending.value, formatCount(n_pending));
     setText(pending.note, (n_pending ? `oldest: ${formatDuration(oldest)}` : "no reports outstanding") +
-      (lost ? `; ${formatCount(lost)} lost` : ""));
+      (lost ? `; ${formatCount(lost)} lost` : "") + (late ? `; ${formatPlural(late, "late report")}` : ""));
   }
   return { node: html("dl", { class: "tiles" }, asks.node, regret.node, looks.node, pending.node), show };
 }
@@ -106,13 +114,13 @@ function createLooksCard(palette) {
   function show(report) {
     const arms = report.arms.filter((arm) => arm.n_looks).sort((a, b) => b.n_looks - a.n_looks);
     const total = arms.reduce((sum, arm) => sum + arm.n_looks, 0);
-    const named = arms.length > MAX_LOOK_ROWS ? arms.slice(0, MAX_LOOK_ROWS - 1) : arms;
-    const items = named.map((arm) => ({ name: arm.arm, count: arm.n_looks, css: palette.getClass(arm.arm) }));
-    if (named.length < arms.length) {
+    const shownArms = arms.length > MAX_LOOK_ROWS ? arms.slice(0, MAX_LOOK_ROWS - 1) : arms;
+    const items = shownArms.map((arm) => ({ name: arm.arm, count: arm.n_looks, css: palette.getClass(arm.arm) }));
+    if (shownArms.length < arms.length) {
       const count = total - items.reduce((sum, item) => sum + item.count, 0);
-      items.push({ name: `${arms.length - named.length} other arms`, count, css: "others" });
+      items.push({ name: `${arms.length - shownArms.length} other arms`, count, css: "others" });
     }
-    const most = Math.max(1, ...items.map((item) => item.count));
+    const largestCount = Math.max(1, ...items.map((item) => item.count));
     const saved = report.looks_saved === null ? "" : ` They saved ${formatSaving(report.looks_saved)} (the planner's estimate).`;
     setText(summary, total
       ? `${formatPlural(total, "look")}, ${formatNumber((100 * total) / Math.max(1, report.n_asks), 2)} per 100 asks.${saved}`
@@ -122,7 +130,7 @@ function createLooksCard(palette) {
       setText(row.name, item.name);
       setAttribute(row.name, "title", item.name);
       setAttribute(row.bar.filled, "class", `bar ${item.css}`);
-      row.bar.show(item.count / most);
+      row.bar.show(item.count / largestCount);
       setText(row.text, `${formatCount(item.count)} · ${formatShare(item.count, total)}`);
       explain(row.node, `${formatCount(item.count)} of the ${formatPlural(total, "reported look")} were at ${item.name}.`);
       return row.node;
@@ -145,7 +153,7 @@ function createEventsCard() {
     return html("tr", {},
       html("td", { class: "soft", "data-tip": EVENT_TIPS.time }, formatTime(event.at)),
       html("td", { "data-tip": tip }, label),
-      html("td", { class: "arm name", title: event.arm }, event.arm),
+      html("td", { class: "arm name", title: event.arm }, event.arm ?? ""),
       html("td", { class: "number", "data-tip": EVENT_TIPS.reward }, event.reward === null ? "" : formatShort(event.reward)),
       html("td", { class: "number id soft", "data-tip": EVENT_TIPS.decision }, event.id === null ? "" : `#${event.id}`),
       html("td", { class: "key soft name", "data-tip": EVENT_TIPS.key }, event.key ?? ""));
@@ -169,12 +177,13 @@ function createAgentView(name, dashboard) {
   const palette = createPalette();
   const about = html("p");
   const policy = html("span");
-  const scale = html("span", { class: "scale" });
+  const rewards = createTerm("", "");
   const size = html("span");
   const message = html("p", { class: "message", hidden: true });
   const first = html("section", { class: "card empty", hidden: true }, html("h2", {}, "No decisions yet"),
     html("p", {}, "The first decision will appear here. To request one:"),
     html("code", {}, `curl -X POST ${dashboard.usesTokens() ? "-H 'Authorization: Bearer <token>' " : ""}${location.origin}${address}/ask`));
+  const verdict = createVerdictCard();
   const tiles = createTiles();
   const warnings = createWarnings();
   const table = createArmsTable(palette, change, (arm) => send("POST", `${address}/arms`, { arm }, `${arm} was added.`));
@@ -183,11 +192,10 @@ function createAgentView(name, dashboard) {
   const events = createEventsCard();
   const charts = html("div", { class: "two" },
     html("section", { class: "card" }, html("h2", {}, createTerm("Shares of pulls over time", SHARES_TIP)), chart.node), looks.node);
-  const content = html("div", { hidden: true }, tiles.node, warnings.node,
-    html("div", { class: "cards" }, first, table.node, charts, events.node));
+  const content = html("div", { hidden: true }, verdict.node, warnings.node,
+    html("div", { class: "cards" }, first, table.node, tiles.node, charts, events.node));
   table.node.append(html("div", { "aria-live": "assertive" }, message));
-  about.append(policy, " · ", scale, " · ", size);
-  scale.append(createTerm("", SCALE_TIP));
+  about.append(policy, " · ", rewards, " · ", size);
   const loading = html("p", { class: "soft" }, "Loading …");
   const node = html("div", {}, html("div", { class: "title" }, html("a", { class: "back", href: "#/" }, "‹ All agents"),
     html("h1", { class: "name" }, name), about), loading, content);
@@ -217,13 +225,16 @@ function createAgentView(name, dashboard) {
     const report = parseReport(snapshot.report);
     palette.assign(snapshot.shares.arms);
     setText(policy, report.policy);
-    setText(scale.firstChild, `rewards of scale ${formatShort(report.scale)}`);
+    const [text, tip] = REWARD_TIPS[report.rewards];
+    setText(rewards, report.rewards === "gaussian" ? `${text} ${formatShort(report.scale)}` : text);
+    explain(rewards, tip);
     setText(size, formatPlural(report.arms.length, "arm"));
     about.hidden = false;
     first.hidden = report.n_asks > 0;
     charts.hidden = report.n_asks === 0 && report.arms.every((arm) => !arm.n_looks);
     content.hidden = false;
     loading.hidden = true;
+    verdict.show(report);
     tiles.show(report);
     warnings.show(report.warnings);
     table.show(report, dashboard.mayChange(name));

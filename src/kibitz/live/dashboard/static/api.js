@@ -74,20 +74,20 @@ async function readEvents(body, onEvent, controller) {
  * `handlers` has onOpen(), onEvent(kind, data), onLost() and onError(error). Return a function that stops.
  */
 function subscribe(address, handlers) {
-  let stopped = false;
+  let isStopped = false;
   let current = null;
 
   async function run() {
     let wait = FIRST_RETRY_MS;
     const mine = new AbortController();
     current = mine;
-    while (!stopped && current === mine) {
+    while (!isStopped && current === mine) {
       const attempt = new AbortController();
       mine.signal.addEventListener("abort", () => attempt.abort(), { once: true });
       try {
         const response = await fetch(address, { cache: "no-store", credentials: "same-origin", signal: attempt.signal });
         if ([401, 403, 404].includes(response.status)) {
-          stopped = true;
+          isStopped = true;
           handlers.onError(await readError(response));
           return;
         }
@@ -99,7 +99,7 @@ function subscribe(address, handlers) {
       } catch {
         // Either the connection was lost or the stream was aborted; the next line distinguishes them.
       }
-      if (stopped || mine.signal.aborted) return;
+      if (isStopped || mine.signal.aborted) return;
       handlers.onLost();
       await sleep(wait * (0.75 + Math.random() / 2));
       wait = Math.min(2 * wait, MAX_RETRY_MS);
@@ -110,13 +110,13 @@ function subscribe(address, handlers) {
     if (document.visibilityState === "hidden") {
       current?.abort();
       current = null;
-    } else if (!stopped && current === null) run();
+    } else if (!isStopped && current === null) run();
   }
 
   document.addEventListener("visibilitychange", checkVisibility);
   checkVisibility();
   return () => {
-    stopped = true;
+    isStopped = true;
     current?.abort();
     document.removeEventListener("visibilitychange", checkVisibility);
   };

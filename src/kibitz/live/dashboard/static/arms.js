@@ -1,4 +1,4 @@
-// The table of arms: share of pulls, mean with confidence interval, and counts.
+// The table of arms: share of pulls, mean or rate with confidence interval, and counts.
 
 const MAX_ROWS = 20; // rows that are shown unless all rows are requested
 const INACTIVE = ["paused", "retired"];
@@ -11,8 +11,10 @@ const ORDERS = {
 };
 const ARM_TIPS = {
   share: "Share of all asks that were answered with this arm.",
-  mean: "Mean of all reported rewards of the arm, from pulls and looks (dot), and a confidence interval for its true mean (bar).",
-  best: "Whether the arm can still be the best one. It is ruled out when its interval lies below the interval of another arm.",
+  mean: "Mean of the settled rewards of the arm, from pulls and looks (dot), and a confidence interval for its true mean (bar).",
+  best: "Whether the arm can still be the best one. Comparing pairs of arms rules out more arms than comparing their intervals.",
+  counts: "Settled rewards of pulls and looks, on which mean, interval and verdict are based. If the agent counts silence as a reward, " +
+    "a decision settles when its patience has passed; until then it is unsettled and does not count.",
   asked: "Number of asks that were answered with this arm.",
   pending: "Pulls and looks of this arm whose reward has not been reported yet.",
   looks: "Reported looks at this arm. A look is an observation that costs no pull.",
@@ -29,60 +31,90 @@ function createArmRow(name, palette, change) {
   const meanCell = html("td", { class: "mean", role: "cell" },
     html("div", { class: "interval" }, mean.interval.node, mean.text, mean.range));
   const best = html("td", { class: "best", role: "cell", "data-label": "best?" });
+  const counts = { text: html("span"), unsettled: html("span", { class: "unsettled" }) };
+  const countsCell = html("td", { class: "number counts", role: "cell" }, counts.text, counts.unsettled);
   const createCount = (label) => html("td", { class: "number", role: "cell", "data-label": label, "data-tip": ARM_TIPS[label] });
   const [asked, pending, looks, lost] = ["asked", "pending", "looks", "lost"].map(createCount);
   const button = html("button", { type: "button", class: "small", click: () => change(name, button.dataset.state) });
   const node = html("tr", { role: "row" },
     html("th", { scope: "row", role: "rowheader" },
       html("div", { class: "who" }, swatch, html("span", { class: "name", title: name }, name), tag)),
-    shareCell, meanCell, best, asked, pending, looks, lost, html("td", { class: "act", role: "cell" }, button));
+    shareCell, meanCell, countsCell, best, asked, pending, looks, lost, html("td", { class: "act", role: "cell" }, button));
 
   function showMean(arm, all) {
-    const known = arm.mean !== null;
-    const [value, low, high] = [arm.mean, arm.low, arm.high].map((x) => formatDecimals(x, all.scale?.decimals ?? 0));
     mean.interval.show(arm, all.scale);
-    setText(mean.text, known ? value : "");
-    setText(mean.range, known ? `${low} to ${high}` : "no observations");
-    explain(meanCell, known
-      ? `Mean of ${formatPlural(arm.n_pulls + arm.n_looks, "reported reward")}: ${value}. The true mean is between ${low} and ${high}. ` +
-        `All intervals are simultaneously valid, at all times, with probability ${all.level}.`
-      : "This arm has no reported reward yet.");
+    if (arm.mean === null) {
+      setText(mean.text, "");
+      setText(mean.range, arm.n_unsettled ? "none settled yet" : "not seen yet");
+      explain(meanCell, "This arm has no settled reward yet.");
+      return;
+    }
+    const { mean: value, low, high } = formatInterval(arm, all.units);
+    setText(mean.text, value);
+    setText(mean.range, `${low} to ${high}`);
+    explain(meanCell, `Mean of ${formatPlural(arm.n_settled, "settled reward")}: ${value}. The true mean is between ${low} and ${high}. ` +
+      `All intervals are simultaneously valid, at all times, with probability ${all.level}.`);
+  }
+
+  /** Show the settled rewards, which for rewards of 0 or 1 are clicks and views, and the unsettled decisions. */
+  function showCounts(arm, all) {
+    const clicks = formatCount(Math.round((arm.mean ?? 0) * arm.n_settled));
+    const isClicks = all.rewards === "bernoulli";
+    setText(counts.text, isClicks ? `${clicks} / ${formatCount(arm.n_settled)}` : formatCount(arm.n_settled));
+    counts.unsettled.hidden = arm.n_unsettled === 0;
+    setText(counts.unsettled, `+ ${formatCount(arm.n_unsettled)} unsettled`);
+    setAttribute(countsCell, "data-label", all.units.counts.toLowerCase());
+    const settled = isClicks ? `${clicks} clicks in ${formatPlural(arm.n_settled, "settled view")}` : formatPlural(arm.n_settled, "settled reward");
+    const unsettled = arm.n_unsettled
+      ? ` ${formatPlural(arm.n_unsettled, "decision")} of this arm may still change, and count when the agent's patience has passed.` : "";
+    const late = arm.n_late
+      ? ` ${formatPlural(arm.n_late, "report")} arrived after the decision had settled and did not change the count.` : "";
+    explain(countsCell, `${settled}, from pulls and looks.${unsettled}${late}`);
+  }
+
+  function describeBest(arm, all) {
+    if (arm.mean === null) {
+      return [arm.n_unsettled ? "unknown yet" : "not seen yet", "Without a settled reward, this arm can neither be ruled out nor win."];
+    }
+    const p = formatNumber(arm.best, 2);
+    const retired = arm.status === "retired" ? " A retired arm is not part of the verdict." : "";
+    if (!all.isPossible(arm)) {
+      return [`ruled out,\np < ${formatPValue(arm.best)}`, `Anytime-valid p-value ${p}: if this arm were the best one, the probability ` +
+        `that the dashboard ever shows a p-value this small would be at most that.${retired}`];
+    }
+    if (all.isWinner(arm)) return ["best", `Each other arm is ruled out. The probability that a winner is ever wrong is at most ${all.delta}.`];
+    return ["possible", `This arm can still be the best one: its anytime-valid p-value, ${p}, is above ${all.delta}.${retired}`];
   }
 
   function showBest(arm, all) {
-    const possible = arm.best >= all.delta;
-    const known = arm.mean !== null;
-    best.classList.toggle("possible", possible && known);
-    setText(best, !known ? "unknown" : possible ? "possible" : `ruled out, p < ${formatBound(arm.best)}`);
-    explain(best, !known
-      ? "Without a reported reward, this arm can neither be ruled out nor confirmed as the best one."
-      : possible
-        ? `This arm can still be the best one: its anytime-valid p-value, ${formatNumber(arm.best, 2)}, is at least ${all.delta}.`
-        : `Anytime-valid p-value ${formatNumber(arm.best, 2)}: if this arm were the best one, the probability that ` +
-          "the dashboard ever shows a p-value this small would be at most that.");
+    const [text, tip] = describeBest(arm, all);
+    best.classList.toggle("possible", arm.mean !== null && all.isPossible(arm));
+    setText(best, text);
+    explain(best, tip);
   }
 
   function show(arm, all) {
-    const inactive = INACTIVE.includes(arm.status);
+    const isInactive = INACTIVE.includes(arm.status);
     setAttribute(swatch, "class", `swatch ${palette.getClass(name)}`);
-    tag.hidden = !inactive;
-    setText(tag, inactive ? arm.status : "");
-    node.classList.toggle("inactive", inactive);
+    tag.hidden = !isInactive;
+    setText(tag, isInactive ? arm.status : "");
+    node.classList.toggle("inactive", isInactive);
     setAttribute(share.bar.filled, "class", `bar ${palette.getClass(name)}`);
     share.bar.show(all.full ? arm.n_asked / all.full : 0);
     setText(share.text, formatShare(arm.n_asked, all.n_asks));
     explain(shareCell, `${formatCount(arm.n_asked)} of ${formatPlural(all.n_asks, "ask")} were answered with this arm.`);
     showMean(arm, all);
+    showCounts(arm, all);
     showBest(arm, all);
     setText(asked, formatCount(arm.n_asked));
     setText(pending, formatCount(arm.n_pending));
     setText(looks, formatCount(arm.n_looks));
     setText(lost, formatCount(arm.n_forgotten));
-    const paused = arm.status === "paused";
+    const isPaused = arm.status === "paused";
     button.hidden = arm.status === "retired";
-    button.dataset.state = paused ? "active" : "paused";
-    setText(button, paused ? "Resume" : "Pause");
-    setAttribute(button, "aria-label", `${paused ? "Resume" : "Pause"} ${name}`);
+    button.dataset.state = isPaused ? "active" : "paused";
+    setText(button, isPaused ? "Resume" : "Pause");
+    setAttribute(button, "aria-label", `${isPaused ? "Resume" : "Pause"} ${name}`);
   }
   return { node, show };
 }
@@ -94,12 +126,13 @@ function createArmsTable(palette, change, add) {
   const body = html("tbody", { role: "rowgroup" });
   const caption = html("caption", {});
   const createHead = (label, key, css = "") => createHeader(label, ARM_TIPS[key], css, { role: "columnheader" });
-  const meanHead = createHead("Mean, with interval", "mean", "mean");
+  const meanHead = createHead("Mean", "mean", "mean");
+  const countsHead = createHead("Rewards", "counts", "number");
   meanHead.append(html("div", { class: "interval" }, axis.node, html("span"), html("span")));
   const actHead = html("th", { scope: "col", role: "columnheader", class: "act" }, html("span", { class: "hidden-text" }, "Change"));
   const table = html("table", { class: "arms", role: "table", "aria-label": "Arms" }, caption,
     html("thead", { role: "rowgroup" }, html("tr", { role: "row" },
-      createHead("Arm"), createHead("Share of pulls", "share", "share"), meanHead, createHead("Best?", "best"),
+      createHead("Arm"), createHead("Share of pulls", "share", "share"), meanHead, countsHead, createHead("Best?", "best"),
       createHead("Asked", "asked", "number"), createHead("Pending", "pending", "number"),
       createHead("Looks", "looks", "number"), createHead("Lost", "lost", "number"), actHead)),
     body);
@@ -128,12 +161,18 @@ function createArmsTable(palette, change, add) {
     const matches = report.arms.filter((arm) => arm.arm.toLowerCase().includes(text));
     if (key) matches.sort((a, b) => key(b) - key(a));
     const visible = showAll ? matches : matches.slice(0, MAX_ROWS);
-    const scale = computeScale(visible, report.arms);
-    const most = Math.max(...report.arms.map((arm) => arm.n_asked));
-    const full = 10 * most > report.n_asks ? report.n_asks : most; // a full bar stands for this n_asked
-    const level = `${formatNumber(100 * (1 - report.delta), 2)}\u00a0%`;
-    const all = { n_asks: report.n_asks, delta: report.delta, level, scale, full };
-    axis.show(scale);
+    const units = UNITS[report.rewards];
+    const scale = computeScale(visible, units);
+    const mostAsked = Math.max(...report.arms.map((arm) => arm.n_asked));
+    const full = 10 * mostAsked > report.n_asks ? report.n_asks : mostAsked; // a full bar stands for this n_asked
+    const level = formatLevel(report.delta);
+    const all = {
+      n_asks: report.n_asks, rewards: report.rewards, delta: report.delta, level, units, scale, full,
+      isPossible: (arm) => isPossible(arm, report), isWinner: (arm) => isWinner(arm, report),
+    };
+    axis.show(scale, units);
+    setText(meanHead.firstChild, `${units.mean}, with interval`);
+    setText(countsHead.firstChild, units.counts);
     setChildren(body, visible.map((arm) => {
       if (!rows.has(arm.arm)) rows.set(arm.arm, createArmRow(arm.arm, palette, change));
       const row = rows.get(arm.arm);
@@ -142,9 +181,10 @@ function createArmsTable(palette, change, add) {
     }));
     more.hidden = matches.length <= MAX_ROWS;
     setText(more, showAll ? `Show only ${MAX_ROWS}` : `Show all ${formatCount(matches.length)}`);
-    const limit = scale ? " An arm is ruled out as the best one when its interval ends to the left of the dotted line." : "";
+    const [low, high] = scale ? [scale.low, scale.high].map((x) => formatShort(Number((units.factor * x).toPrecision(3)))) : [];
+    const range = scale ? ` The axis goes from ${low} to ${high}${units.suffix}.` : "";
     setText(caption, matches.length
-      ? `All intervals are simultaneously valid, at all times, with probability ${level}.${limit}`
+      ? `All intervals are simultaneously valid, at all times, with probability ${level}.${range}`
       : "No arm matches.");
   }
 

@@ -7,6 +7,7 @@ const CHART_BOTTOM = 24;
 const MAX_LABEL = 18; // characters of a name inside the chart
 const LABEL_HEIGHT = 16;
 const CHARACTER_WIDTH = 6.8;
+const MAX_STRETCH = 5; // the axis of rates ends at most at this multiple of the median upper end
 
 /** Create a bar; `show(part)` fills this part of its width, from 0 to 1. */
 function createBar(height = 8) {
@@ -16,24 +17,31 @@ function createBar(height = 8) {
   return { node, filled, show: (part) => setAttribute(filled, "width", `${(100 * part).toFixed(2)}%`) };
 }
 
-/** Return the scale for intervals: it contains all means and most of the intervals. */
-function computeScale(arms, all) {
-  const known = arms.filter((arm) => arm.mean !== null && arm.low !== null && arm.high !== null);
-  if (!known.length) return null;
-  const limit = Math.max(...all.map((arm) => arm.low ?? -Infinity)); // the best mean is at least this
-  const halves = known.map((arm) => (arm.high - arm.low) / 2).sort((a, b) => a - b);
+/** Return the scale for the intervals of arms, or null if no arm has been seen. */
+function computeScale(arms, units) {
+  const seenArms = arms.filter((arm) => arm.mean !== null);
+  if (!seenArms.length) return null;
+  const { low, high } = units.isRate ? computeRateLimits(seenArms) : computeLimits(seenArms);
+  return { low, high, values: computeTicks(low, high, units.isRate ? 5 : 4).values };
+}
+
+/** Return the limits for rates: from 0 to the largest upper end, unless it is far beyond most upper ends. */
+function computeRateLimits(seenArms) {
+  const ends = seenArms.map((arm) => arm.high).sort((a, b) => a - b);
+  const median = ends[Math.floor((ends.length - 1) / 2)];
+  return { low: 0, high: Math.min(ends[ends.length - 1], MAX_STRETCH * median) };
+}
+
+/** Return limits that contain all means and most of the intervals. */
+function computeLimits(seenArms) {
+  const halves = seenArms.map((arm) => (arm.high - arm.low) / 2).sort((a, b) => a - b);
   const reach = 1.6 * halves[Math.floor((halves.length - 1) / 2)];
-  const means = known.map((arm) => arm.mean);
-  const lowest = Math.min(...known.map((arm) => arm.low));
-  let low = Math.max(lowest, Math.min(...means) - reach);
-  let high = Math.min(Math.max(...known.map((arm) => arm.high)), Math.max(...means) + reach);
+  const means = seenArms.map((arm) => arm.mean);
+  let low = Math.max(Math.min(...seenArms.map((arm) => arm.low)), Math.min(...means) - reach);
+  let high = Math.min(Math.max(...seenArms.map((arm) => arm.high)), Math.max(...means) + reach);
   if (!(high > low)) [low, high] = [low - 0.5, high + 0.5];
   const { step } = computeTicks(low, high, 4);
-  low = Math.floor(low / step + 1e-9) * step;
-  high = Math.ceil(high / step - 1e-9) * step;
-  if (lowest >= 0) low = Math.max(0, low); // no negative values on an axis of proportions
-  const decimals = Math.max(0, 1 - Math.floor(Math.log10(halves[0] || 1)));
-  return { low, high, decimals, values: computeTicks(low, high, 4).values, limit };
+  return { low: Math.floor(low / step + 1e-9) * step, high: Math.ceil(high / step - 1e-9) * step };
 }
 
 const toPercent = (value, scale) => (100 * (value - scale.low)) / (scale.high - scale.low);
@@ -45,14 +53,15 @@ function createAxis() {
   let current = "";
   return {
     node,
-    show(scale) {
-      const key = scale ? `${scale.low} ${scale.high}` : "";
+    show(scale, units) {
+      const key = scale ? `${scale.low} ${scale.high} ${units.suffix}` : "";
       if (key === current) return;
       current = key;
       node.replaceChildren(...(scale ? scale.values : []).map((value) => {
         const x = toPercent(value, scale);
         const anchor = x < 3 ? "start" : x > 97 ? "end" : "middle";
-        return svg("text", { x: `${x}%`, y: 11, class: "axis-text", "text-anchor": anchor }, formatShort(value));
+        const label = `${formatShort(units.factor * value)}${value ? units.suffix : ""}`;
+        return svg("text", { x: `${x}%`, y: 11, class: "axis-text", "text-anchor": anchor }, label);
       }));
     },
   };
@@ -61,23 +70,20 @@ function createAxis() {
 /** Create an interval with its mean. An arrow marks an end beyond the scale. */
 function createInterval() {
   const reach = svg("line", { class: "reach", y1: 11, y2: 11 });
-  const limit = svg("line", { class: "limit", y1: 0, y2: 22 });
   const point = svg("circle", { class: "point", cy: 11, r: 3.5 });
   const arrows = [svg("text", { class: "axis-text", y: 15, x: "0%", "text-anchor": "start" }, "‹"),
     svg("text", { class: "axis-text", y: 15, x: "100%", "text-anchor": "end" }, "›")];
   const node = svg("svg", { height: 22, "aria-hidden": "true" },
-    svg("line", { class: "axis", x1: "0%", x2: "100%", y1: 11, y2: 11 }), limit, reach, point, ...arrows);
+    svg("line", { class: "axis", x1: "0%", x2: "100%", y1: 11, y2: 11 }), reach, point, ...arrows);
   return {
     node,
     show(arm, scale) {
-      const known = scale !== null && arm.mean !== null && arm.low !== null;
-      for (const part of [reach, point]) part.toggleAttribute("hidden", !known);
-      limit.toggleAttribute("hidden", scale === null);
-      if (scale) for (const x of ["x1", "x2"]) setAttribute(limit, x, `${clamp(toPercent(scale.limit, scale)).toFixed(2)}%`);
-      const [low, high] = known ? [toPercent(arm.low, scale), toPercent(arm.high, scale)] : [0, 100];
-      arrows[0].toggleAttribute("hidden", !(known && low < -0.01));
-      arrows[1].toggleAttribute("hidden", !(known && high > 100.01));
-      if (!known) return;
+      const isSeen = scale !== null && arm.mean !== null;
+      for (const part of [reach, point]) part.toggleAttribute("hidden", !isSeen);
+      const [low, high] = isSeen ? [toPercent(arm.low, scale), toPercent(arm.high, scale)] : [0, 100];
+      arrows[0].toggleAttribute("hidden", !(isSeen && low < -0.01));
+      arrows[1].toggleAttribute("hidden", !(isSeen && high > 100.01));
+      if (!isSeen) return;
       setAttribute(reach, "x1", `${clamp(low).toFixed(2)}%`);
       setAttribute(reach, "x2", `${clamp(high).toFixed(2)}%`);
       setAttribute(point, "cx", `${clamp(toPercent(arm.mean, scale)).toFixed(2)}%`);
@@ -130,10 +136,10 @@ function createSharesChart(palette) {
   let n_asks = 0;
 
   function buildLayers(shares) {
-    const named = shares.arms.map((name, k) => ({ name, css: palette.getClass(name), counts: shares.counts[k] }));
-    const rest = shares.totals.map((total, t) => total - named.reduce((sum, layer) => sum + layer.counts[t], 0));
-    if (rest.some((count) => count > 0)) named.push({ name: "other arms", css: "others", counts: rest });
-    return named;
+    const armLayers = shares.arms.map((name, k) => ({ name, css: palette.getClass(name), counts: shares.counts[k] }));
+    const otherCounts = shares.totals.map((total, t) => total - armLayers.reduce((sum, layer) => sum + layer.counts[t], 0));
+    if (otherCounts.some((count) => count > 0)) armLayers.push({ name: "other arms", css: "others", counts: otherCounts });
+    return armLayers;
   }
 
   const getEnd = (t) => Math.min(n_asks, (t + 1) * data.width);

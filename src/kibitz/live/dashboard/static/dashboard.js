@@ -90,11 +90,11 @@ function createListView() {
       ...Object.keys(AGENT_TIPS).map((label) => createHead(label, "number")))), body);
   const card = html("section", { class: "card", hidden: true }, table);
   const empty = createEmptyCard("No agents yet", "This store has no agents. To create one:",
-    "kibitz agent create --store shop.db checkout --arms blue,green --policy kibitzer --scale 0.5");
+    "kibitz agent create --store shop.db checkout --arms blue,green --rewards bernoulli");
   empty.hidden = true;
   const node = html("div", {}, html("div", { class: "title" }, html("h1", {}, "Agents")), card, empty);
   const rows = new Map();
-  let stopped = false;
+  let isStopped = false;
 
   function createRow(name) {
     const cells = [html("td", { class: "policy", role: "cell" }), ...Object.entries(AGENT_TIPS).map(([label, tip]) =>
@@ -116,15 +116,15 @@ function createListView() {
   }
 
   async function run() {
-    while (!stopped) {
+    while (!isStopped) {
       if (document.visibilityState === "visible") {
         try {
           const { agents } = await request("GET", "/v1/watch");
-          if (stopped) return;
+          if (isStopped) return;
           draw(agents);
           dashboard.showConnection("live");
         } catch (error) {
-          if (stopped) return;
+          if (isStopped) return;
           if (error.status === 401) return dashboard.showLogin();
           dashboard.showConnection(error.status ? "trouble" : "lost", error.message);
         }
@@ -133,7 +133,7 @@ function createListView() {
     }
   }
   run();
-  return { node, stop() { stopped = true; }, title: "" };
+  return { node, stop() { isStopped = true; }, title: "" };
 }
 
 function route() {

@@ -35,8 +35,8 @@ function setAttribute(node, name, value) {
 /** Make `children` the children of a node, moving as few as possible and keeping the focus. */
 function setChildren(parent, children) {
   const focus = document.activeElement;
-  const wanted = new Set(children);
-  for (const child of [...parent.children]) if (!wanted.has(child)) child.remove();
+  const kept = new Set(children);
+  for (const child of [...parent.children]) if (!kept.has(child)) child.remove();
   children.forEach((child, place) => {
     if (parent.children[place] !== child) parent.insertBefore(child, parent.children[place] ?? null);
   });
@@ -124,10 +124,19 @@ function formatNumber(number, digits = 3) {
 const formatShort = (number) =>
   (Math.abs(number) >= 1e7 ? formatNumber(number) : formatSign(String(Number(number.toPrecision(4)))));
 
-/** Format a number with `count` decimals. */
+/** Format a number with `count` decimals. Tiny and huge numbers get an exponent. */
 function formatDecimals(number, count) {
-  if (number === null || number === undefined) return "–";
-  return count > 6 || Math.abs(number) >= 1e7 ? formatNumber(number) : formatSign(number.toFixed(count));
+  const power = number ? Math.floor(Math.log10(Math.abs(number))) : 0;
+  if (count <= 6 && power < 7) return formatSign(number.toFixed(Math.max(0, count)));
+  const digits = Math.min(15, Math.max(0, power + count));
+  return formatSign(number.toExponential(digits).replace("e+", "e"));
+}
+
+/** Format an upper bound that is not negative with two significant digits, rounded up. */
+function formatUpperBound(number) {
+  if (number === 0) return "0";
+  const step = 10 ** (Math.floor(Math.log10(number)) - 1);
+  return formatShort(Number((Math.ceil(number / step - 1e-9) * step).toPrecision(2)));
 }
 
 /** Format a share as a percentage. */
@@ -139,11 +148,14 @@ function formatShare(part, all) {
 }
 
 /** Format a p-value as an upper bound, rounded up to one significant digit. */
-function formatBound(p) {
+function formatPValue(p) {
   const power = Math.floor(Math.log10(Math.max(p, 1e-99)));
   const bound = (Math.floor(p / 10 ** power) + 1) * 10 ** power;
   return bound >= 1e-4 ? String(Number(bound.toPrecision(1))) : bound.toExponential(0);
 }
+
+/** Format the probability 1 - delta as a percentage. */
+const formatLevel = (delta) => `${formatShort(100 * (1 - delta))}\u00a0%`;
 
 /** Format a time of today as hours, minutes and seconds, and any other time with its day. */
 function formatTime(seconds) {

@@ -1,0 +1,149 @@
+"""Tests of the exact sums of an agent, and of rewards that are implausibly large."""
+
+import contextlib
+import math
+import random
+import shutil
+import sqlite3
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+import kibitz
+from kibitz.live.events import Arm, DecisionRecord, expand
+
+FILES = Path(__file__).parent / "files"
+SUMS = ("pull_sum", "look_sum", "squares", "settled_sum", "settled_squares")
+
+
+def create_agent(url, **arguments):
+    arguments = {"rewards": "gaussian", "scale": 0.5, "seed": 1, **arguments}
+    return kibitz.agent(url, "checkout", arms=["blue", "green"], **arguments)
+
+
+def test_a_corrected_typo_leaves_no_trace(url):
+    """After a correction, the sums are the sums of the corrected rewards, rounded once."""
+    with create_agent(url, policy=kibitz.ucb()) as agent:
+        for _ in range(100):
+            agent.observe("blue", 0.7)
+        id = agent.ask(among=["blue"]).id
+        agent.tell(id, 1e20, force=True)
+        assert agent.check() == []
+        agent.correct(id, 0.7)
+        arm = agent.arms()[0]
+        assert (arm.pull_sum, arm.look_sum) == (0.7, math.fsum([0.7] * 100))
+        assert arm.squares == arm.settled_squares == math.fsum([0.7 * 0.7] * 101)
+        assert arm.settled_sum == math.fsum([0.7] * 101)
+        assert arm.mean == arm.settled_mean == math.fsum([0.7] * 101) / 101
+        assert agent.check() == []
+
+
+def test_check_compares_sums_with_exact_arithmetic(url, monkeypatch):
+    """The check finds rounded sums even if the replay rounds in the same way."""
+
+    def replace(self, name, old, new):
+        setattr(self, name, getattr(self, name) + (new - old))
+
+    monkeypatch.setattr(Arm, "_replace", replace)
+    with create_agent(url) as agent:
+        for _ in range(10):
+            agent.observe("blue", 0.1)
+        sentence = "arm 'blue': look_sum is 0.9999999999999999; its rewards give 1.0"
+        assert sentence in agent.check()
+
+
+def test_sums_of_rewards_of_any_size_are_exact():
+    """Sums agree with rational arithmetic after rewards from 1e-300 to 1e100 and corrections."""
+    rng = random.Random(1)
+    arm, records = Arm("blue"), []
+    for _ in range(500):
+        reward = rng.choice([-1, 1]) * 10 ** rng.uniform(*rng.choice([(-300, 100), (-2, 2)]))
+        if records and rng.random() < 0.4:
+            arm.apply(rng.choice(records), "corrected", reward, None)
+        else:
+            records.append(DecisionRecord(rng.choice(["pull", "look"]), 0, None, 0.0, 1))
+            arm.apply(records[-1], "told", reward, None)
+        exact = dict.fromkeys(SUMS, Fraction(0))
+        for record in records:
+            exact["pull_sum" if record.kind == "pull" else "look_sum"] += Fraction(record.reward)
+            exact["settled_sum"] += Fraction(record.reward)
+            exact["squares"] += Fraction(record.reward * record.reward)
+            exact["settled_squares"] += Fraction(record.reward * record.reward)
+        for name in SUMS:
+            parts = [getattr(arm, name), *arm.remainders.get(name, ())]
+            assert sum(map(Fraction, parts)) == exact[name]
+            assert parts[0] == float(exact[name])
+        exact_mean = (exact["pull_sum"] + exact["look_sum"]) / arm.n_observed
+        assert arm.mean == pytest.approx(float(exact_mean), rel=1e-15)
+
+
+def test_the_expansion_of_a_sum_does_not_depend_on_the_order_of_its_terms():
+    """A replay of the log therefore gives the stored remainders."""
+    rng = random.Random(2)
+    for _ in range(200):
+        terms = [rng.gauss(0, 1) * 10 ** rng.uniform(-20, 20) for _ in range(8)]
+        expansion = expand(terms)
+        rng.shuffle(terms)
+        assert expand(terms) == expansion
+        assert sum(map(Fraction, expansion)) == sum(map(Fraction, terms))
+    assert expand([1e20, -1e20]) == []
+
+
+def test_a_migration_replaces_rounded_sums(tmp_path):
+    """A store of schema 3 may have sums that a corrected typo has erased."""
+    file = tmp_path / "shop.db"
+    shutil.copy(FILES / "schema-3.db", file)
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        before = connection.execute("select pull_sum, look_sum, squares from arms").fetchall()
+        connection.execute("update arms set pull_sum = 1e9, look_sum = 1e9, squares = 1e9")
+        connection.commit()
+    for name in ("clicks", "checkout", "rates"):
+        with kibitz.agent(file, name) as agent:
+            assert agent.check() == []
+    with contextlib.closing(sqlite3.connect(file)) as connection:
+        after = connection.execute("select pull_sum, look_sum, squares from arms").fetchall()
+    assert after == [pytest.approx(row, abs=1e-9) for row in before]
+
+
+def test_an_implausible_reward_needs_force(url):
+    """A Gaussian reward beyond 10,000 times the scale is rejected, and nothing is written."""
+    sentence = (
+        r"^reward -5001\.0 is more than 10,000 times the scale 0\.5 of agent 'checkout'; "
+        r"check the reward, and use force if it is right$"
+    )
+    with create_agent(url, policy=kibitz.ucb()) as agent:
+        id = agent.ask().id
+        n_events = len(list(agent.events()))
+        for call in [
+            lambda **force: agent.tell(id, -5001.0, **force),
+            lambda **force: agent.observe("blue", -5001.0, "panel-1", **force),
+            lambda **force: agent.tell([(id, -5001.0)], **force),
+        ]:
+            with pytest.raises(ValueError, match=sentence):
+                call()
+            with pytest.raises(ValueError, match="force must be True or False, got 1"):
+                call(force=1)
+        assert len(list(agent.events())) == n_events
+        assert agent.tell([(id, 5000.0)]) == ["counted"]
+        with pytest.raises(ValueError, match=sentence):
+            agent.correct(id, -5001.0)
+        assert agent.correct(id, -5001.0, force=True) == "corrected"
+        assert agent.tell([(agent.ask().id, -5001.0)], force=True) == ["counted"]
+        assert agent.observe("blue", -5001.0, "panel-1", force=True) == "counted"
+
+
+def test_the_service_accepts_an_implausible_reward_with_force(tmp_path, serve_store):
+    url = str(tmp_path / "shop.db")
+    with create_agent(url, policy=kibitz.ucb()) as agent:
+        ids = [decision.id for decision in agent.ask(n=2)]
+    with serve_store(url) as address, kibitz.Client(address) as client:
+        for call in [
+            lambda **force: client.tell(ids[0], 1e6, **force),
+            lambda **force: client.tell([(ids[1], 1e6)], **force),
+            lambda **force: client.observe("blue", 1e6, **force),
+            lambda **force: client.correct(ids[0], 1e7, **force),
+        ]:
+            with pytest.raises(ValueError, match=r"times the scale 0\.5 of agent 'checkout'"):
+                call()
+            assert call(force=True) in ("counted", ["counted"], "corrected")

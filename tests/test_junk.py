@@ -24,6 +24,7 @@ VALID_ARGUMENTS = {  # a valid value for each argument name
     "policy": kb.ucb(),
     "make": lambda rng: kb.gaussian(rng.normal(size=2)),
     "seed": 1,
+    "shows": [[1, 0], [1, 1]],
 }
 CONSTRUCTORS = {
     name: getattr(kb, name)

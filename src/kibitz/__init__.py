@@ -1,7 +1,7 @@
 """Stochastic bandits with side observations.
 
 - Problems: `gaussian`, `bernoulli`, `empirical`, `random_problems`.
-- Feedback: `bandit`, `passive`, `active`, `full`.
+- Feedback: `bandit`, `passive`, `active`, `full`, `graph`.
 - Policies: `kibitzer`, `ucb` and others (`kibitz.policies`); `index_policy` for a new index.
 - Simulation: `simulate`, `sweep`, and `race`, which draws the regret while it simulates.
 - Theory: `kibitz.bounds`, `plan` (how much looks are worth), `bayes_optimal`.
@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # for type checkers and editors; Python itself uses `_NAMES` 
         bandit as bandit,
         every as every,
         full as full,
+        graph as graph,
         passive as passive,
     )
     from kibitz.model.problem import (
@@ -70,7 +71,7 @@ _NAMES = {
     "kibitz._errors": "Error CompileError Conflict UnknownAgent UnknownDecision "
     "StoreDamaged StoreUnavailable",
     "kibitz.model.problem": "Problem gaussian bernoulli empirical random_problems",
-    "kibitz.model.feedback": "Feedback bandit passive active full every",
+    "kibitz.model.feedback": "Feedback bandit passive active full graph every",
     "kibitz._jit": "jit",
     "kibitz.policies.policy": "Policy",
     "kibitz.policies.index_policy": "index_policy",

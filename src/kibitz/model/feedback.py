@@ -1,19 +1,23 @@
 r"""Feedback models: which rewards the policy observes at each stage.
 
-The policy always observes the reward of the arm that it pulls. At some stages it also gets a
-*look*, a free observation of one arm (paper, section 2.1). There are four models: no looks
-(`bandit`), looks at arms drawn by the environment (`passive`), looks at arms chosen by the policy
-(`active`), and one reward of every arm at every stage (`full`).
+The policy observes the reward of the arm that it pulls. At some stages it also gets a *look*, a free
+observation of one arm (paper, section 2.1). There are four models: no looks (`bandit`), looks at arms
+drawn by the environment (`passive`), looks at arms chosen by the policy (`active`), and one reward of
+every arm at every stage (`full`).
 
 Looks arrive at random, with probability ε at every stage (or ε_t at stage t), or periodically
 (`every`). A look shows an independent draw of the reward, even if it shows the arm that is pulled at
 the same stage (errata, D6). If several looks arrive at once, an active policy chooses their arms one
 after another and sees each reward before it chooses the next arm. With `paid=True` a look costs the
 gap of its arm, as in the paper's conclusion, and this cost is part of the regret.
+
+With `graph`, a pull of arm i shows arm j with probability Q_ij: the indicators of all arms are
+independent of each other, of the rewards and of the past, and each shown reward is a fresh draw. Q_ii
+is the probability that the pull shows its own reward. Looks come on top, after the shows.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +27,8 @@ from kibitz._hashing import source_hash
 from kibitz._validation import flag, invalid, one_of, short_repr, whole
 
 WEIGHTS = ("uniform", "optimal", "suboptimal")
+MAX_SPEC_EDGES = 1000  # a larger graph is described by a hash
+MAX_LISTED_ARMS = 5  # arms that a repr lists
 
 
 class Every(NamedTuple):
@@ -32,19 +38,50 @@ class Every(NamedTuple):
     first: int
 
 
+class Shows(NamedTuple):
+    """The matrix Q of a graph as a sparse matrix (CSR); rows are pulled arms, columns shown arms.
+
+    Row i has the columns `arms[offsets[i] : offsets[i + 1]]`, in increasing order, and the same part
+    of `probabilities`, which are positive.
+    """
+
+    offsets: NDArray[np.int64]
+    arms: NDArray[np.int64]
+    probabilities: NDArray[np.float64]
+
+    @property
+    def n_arms(self) -> int:
+        """The number of arms, K."""
+        return self.offsets.size - 1
+
+    @property
+    def pulled_arms(self) -> NDArray[np.int64]:
+        """The pulled arm of each edge."""
+        return np.repeat(np.arange(self.n_arms), np.diff(self.offsets))
+
+    @property
+    def own(self) -> NDArray[np.float64]:
+        """The probability Q_ii that a pull shows its own reward, for each arm."""
+        own = np.zeros(self.n_arms)
+        is_loop = self.pulled_arms == self.arms
+        own[self.arms[is_loop]] = self.probabilities[is_loop]
+        return own
+
+
 Rate = float | Every | ArrayLike | Callable[[int], float]
 Weights = str | ArrayLike | Callable[[int, int], float]
 
 
 @dataclass(frozen=True, eq=False)
 class Feedback:
-    """A feedback model; create it with `bandit`, `passive`, `active` or `full`."""
+    """A feedback model; create it with `bandit`, `passive`, `active`, `full` or `graph`."""
 
     observer: str  # "bandit", "passive", "active" or "full"
     rate: Any = 0.0  # the probability of an arrival at each stage, or `Every`
     weights: Any = None  # the distribution of the observed arm, for a passive observer
     looks: int = 1  # the number of looks per arrival
     paid: bool = False  # whether a look costs the gap of its arm
+    shows: Shows | None = None  # what a pull shows of other arms; None without a graph
 
     @property
     def spec(self) -> dict[str, Any]:
@@ -56,9 +93,15 @@ class Feedback:
                 spec["weights"] = _to_plain_data(self.weights)
             spec["looks"] = self.looks
             spec["paid"] = self.paid
+        if self.shows is not None:
+            spec["graph"] = _graph_to_plain_data(self.shows)
         return spec
 
     def __repr__(self) -> str:
+        if self.shows is not None:
+            looks = replace(self, shows=None)
+            looks_text = "" if self.observer == "bandit" else f", looks={looks!r}"
+            return f"graph({_describe(self.shows)}{looks_text})"
         arguments = ", ".join(f"{k}={v!r}" for k, v in self.spec.items() if k != "observer")
         return f"{self.observer}({arguments})"
 
@@ -143,6 +186,118 @@ def active(rate: Rate, *, looks: int = 1, paid: bool = False) -> Feedback:
 def full() -> Feedback:
     """Return full feedback: the policy observes one reward of every arm at every stage."""
     return Feedback("full")
+
+
+def graph(shows: Any, *, looks: Feedback | None = None, loops: bool = False) -> Feedback:
+    r"""Return feedback in which a pull also shows other arms, each with its own probability.
+
+    Parameters
+    ----------
+    shows
+        A square matrix with one row and one column per arm: `shows[i, j]` is the probability that a
+        pull of arm i shows arm j. Booleans and the numbers 0 and 1 describe a directed graph. The
+        matrix may be a nested list, a NumPy array or a SciPy sparse matrix, which is never converted
+        to a dense matrix. Entries on the diagonal are the probabilities that a pull shows its own
+        reward. Every arm must be shown by some arm.
+    looks
+        Looks on top of the graph: `passive(...)` or `active(...)`. Default: no looks.
+    loops
+        Whether to set the diagonal to 1, so that every pull shows its own reward.
+    """
+    if looks is not None:
+        if not isinstance(looks, Feedback):
+            raise invalid("looks", "passive(...), active(...) or None", looks)
+        if looks.shows is not None:
+            raise invalid("looks", "passive(...) or active(...), not another graph", looks)
+        if looks.observer == "full":
+            raise invalid("looks", "passive(...) or active(...), because full() has no looks", looks)
+    pulled_arms, shown_arms, probabilities, n_arms = _read_matrix(shows)
+    if flag(loops, "loops"):
+        is_edge = pulled_arms != shown_arms
+        arms = np.arange(n_arms)
+        pulled_arms = np.concatenate([pulled_arms[is_edge], arms])
+        shown_arms = np.concatenate([shown_arms[is_edge], arms])
+        probabilities = np.concatenate([probabilities[is_edge], np.ones(n_arms)])
+    is_shown = np.zeros(n_arms, bool)
+    is_shown[shown_arms] = True
+    if not is_shown.all():
+        arm = int(np.argmin(is_shown))
+        raise ValueError(
+            f"no pull shows arm {arm}, so no policy can learn whether it is the best arm; give "
+            f"column {arm} of shows a positive entry, or use loops=True"
+        )
+    order = np.lexsort((shown_arms, pulled_arms))
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(pulled_arms, minlength=n_arms))])
+    record = Shows(offsets.astype(np.int64), shown_arms[order], probabilities[order])
+    return replace(looks or bandit(), shows=record)
+
+
+Edges = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], int]
+
+
+def _read_matrix(shows: Any) -> Edges:
+    """Return the rows, columns and values of the positive entries of a matrix, and its size."""
+    is_sparse = hasattr(shows, "tocoo") and not isinstance(shows, np.ndarray)
+    if is_sparse:
+        matrix = shows.tocoo()
+        shape, entries = matrix.shape, np.asarray(matrix.data)
+    else:
+        try:
+            matrix = np.asarray(shows)
+        except (TypeError, ValueError, OverflowError):
+            raise invalid("shows", "a square matrix of numbers", shows) from None
+        shape, entries = matrix.shape, matrix
+    if len(shape) != 2 or shape[0] != shape[1] or shape[0] < 2 or isinstance(shows, str | bytes):
+        raise invalid("shows", "a square matrix with one row per arm, for at least 2 arms", shows)
+    if entries.dtype.kind not in "biuf" or isinstance(shows, np.ma.MaskedArray):
+        raise invalid("shows", "a matrix of probabilities, numbers or booleans", shows)
+    if is_sparse:
+        n_arms = shape[0]
+        keys = matrix.row.astype(np.int64) * n_arms + matrix.col
+        unique_keys, positions = np.unique(keys, return_inverse=True)
+        values = np.zeros(unique_keys.size)
+        np.add.at(values, positions, entries.astype(float))  # sum duplicates
+        _check_probabilities(entries.astype(float))
+        _check_probabilities(values)
+        is_edge = values > 0
+        keys, values = unique_keys[is_edge], values[is_edge]
+        return keys // n_arms, keys % n_arms, values, n_arms
+    _check_probabilities(entries)
+    rows, columns = np.nonzero(entries)
+    values = entries[rows, columns].astype(float)
+    return rows.astype(np.int64), columns.astype(np.int64), values, shape[0]
+
+
+def _check_probabilities(values: NDArray[Any]) -> None:
+    is_valid = (values >= 0) & (values <= 1)
+    if not np.all(is_valid):
+        raise invalid("shows", "a matrix of probabilities in [0, 1]", values[~is_valid].flat[0])
+
+
+def _graph_to_plain_data(shows: Shows) -> dict[str, Any]:
+    """Return a graph as plain data, for `Feedback.spec`."""
+    n_edges = shows.arms.size
+    if n_edges <= MAX_SPEC_EDGES:
+        columns = (shows.pulled_arms, shows.arms, shows.probabilities)
+        edges = [list(edge) for edge in zip(*(c.tolist() for c in columns), strict=True)]
+        return {"arms": shows.n_arms, "edges": edges}
+    return {"arms": shows.n_arms, "edges": n_edges, "content": source_hash(tuple(shows))[:16]}
+
+
+def _describe(shows: Shows) -> str:
+    """Describe a graph in a few words, and list the arms whose own reward may be hidden."""
+    own = shows.own
+    n_edges = shows.arms.size - np.count_nonzero(own)
+    text = f"<{shows.n_arms} arms, {n_edges} edges"
+    for condition, arms in (
+        ("no self-loop at", np.flatnonzero(own == 0)),
+        ("self-loop below 1 at", np.flatnonzero((own > 0) & (own < 1))),
+    ):
+        if arms.size:
+            listed_arms = ", ".join(map(str, arms[:MAX_LISTED_ARMS]))
+            rest = f" and {arms.size - MAX_LISTED_ARMS} more" if arms.size > MAX_LISTED_ARMS else ""
+            text += f", {condition} arm{'s' if arms.size > 1 else ''} {listed_arms}{rest}"
+    return text + ">"
 
 
 def every(n: int, first: int | None = None) -> Every:

@@ -22,7 +22,7 @@ WEIGHTS = [0.1, 0.2, 0.3, 0.4]
 
 ARGUMENT_ORDER = [
     ("problem", "gaps", "means", "n_arms"),
-    ("gap",),
+    ("gap", "shows"),
     ("rate", "schedule"),
     ("weights",),
     ("horizon", "log_horizon", "stage", "epoch"),

@@ -62,6 +62,7 @@ VALID_VALUES = {
     "gaps": [0.0, 0.5, 1.0],
     "means": [1.0, 0.7, 0.4],
     "rate": 0.1,
+    "shows": [[1, 0.5, 0], [0, 1, 1], [0, 1, 1]],
     "counts": [5, 7, 9],
     "shares": None,
     "looks": "active",
@@ -134,6 +135,11 @@ SPECIAL_VALUES = {  # valid values for names that have another meaning in one fu
     ("plan", "at"): None,
     ("plan", "randomized"): None,
     ("plan", "seed"): None,  # without a seed, `plan` does not simulate
+    ("graph", "observer"): "passive",
+    ("graph_fixed_stage", "observer"): "passive",
+    ("graph_multi_period", "observer"): "passive",
+    ("summary", "observer"): "passive",
+    ("summary", "shows"): None,
     ("paid_looks", "form"): "leading",
     ("lambert_lower_branch_bounds", "u"): 0.5,
 }

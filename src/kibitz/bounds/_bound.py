@@ -2,8 +2,9 @@
 
 A bound can be called in two ways: with `(problem, feedback, horizon, ...)`, or with plain numbers in
 the order `(gaps, rate, weights, horizon, ...)`. A bound omits the arguments on which it does not
-depend. The decorator `bound` converts a call of the first kind into a call of the second kind, and
-adds the descriptions of shared parameters to the docstring.
+depend. A bound for a graph takes `(gaps, shows, horizon, ...)`, with the looks as options. The
+decorator `bound` converts a call of the first kind into a call of the second kind, and adds the
+descriptions of shared parameters to the docstring.
 """
 
 import functools
@@ -18,6 +19,7 @@ from numpy.typing import ArrayLike
 
 from kibitz._validation import flag, invalid
 from kibitz.bounds._checks import FloatArray, Rate, Schedule, check_array, check_weights
+from kibitz.bounds._graph import read_shows
 from kibitz.model.feedback import Every, Feedback, check_feedback
 from kibitz.model.problem import Problem, check_problem
 
@@ -29,6 +31,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 PARAMETERS = {
     "gaps": "The gaps Δ_i, one per arm in any order; 0 for optimal arms, otherwise from 1e-50 to\n"
     "1e50.",
+    "shows": "The matrix Q of the graph: a pull of arm i shows arm j with probability shows[i, j],\n"
+    "which is 0 or from 1e-50 to 1. The matrix can be a SciPy sparse matrix.",
     "rate": "The rate ε of looks, in [0, 1]; a number or an array.",
     "rate: Rate": "The rate ε of looks, in [0, 1]; a number, an array or a schedule.",
     "weights": "The weights p, one per arm, with sum at most 1; or a name: uniform (the same as\n"
@@ -42,6 +46,8 @@ PARAMETERS = {
     "x": "The height x to which arm i is raised above the best arm: one number for all arms, or one\n"
     "number per arm; the default is Δ_i.",
     "variant": '"clip" or "sharp", see `observation_constraint`; both variants are proved.',
+    "observer": '"passive" if the arm of a look is drawn with the weights; "active" if the\n'
+    "algorithm chooses the arm.",
     "form": "The form of the bound; see above and `kibitz.bounds`.",
     "details": "Whether to return a `Bound` with the total, the terms per arm, and the stages.",
     "exploration": "The constant c of UCB's index, greater than 4 sd².",
@@ -58,20 +64,26 @@ PARAMETERS = {
     "n": "The number of variables, at least 1; a number or an array.",
     "deviation": "The deviation α ≥ 0; a number or an array.",
 }
+ONE_LOOK = "a model with one free look per arrival for this bound"  # an error message
 PROBLEM_NOTE = "Or pass a problem, followed by a feedback and a horizon; see `kibitz.bounds`."
 
 
 class Bound(NamedTuple):
     """A bound, the contribution of each arm, and the stages at which the bound is attained.
 
-    The total is the sum of the terms, with two exceptions: the total of an upper bound is at most
-    `kibitz.bounds.upper.trivial`, and the total of `kibitz.bounds.upper.etc_ocucb` includes a part
-    that belongs to no arm.
+    The total is the sum of the terms, with three exceptions: the total of an upper bound is at most
+    the largest possible regret, the total of `kibitz.bounds.upper.etc_ocucb` includes a part that
+    belongs to no arm, and the total of `kibitz.bounds.upper.ucb_graph` can be smaller than the sum,
+    because one pull shows several arms.
     """
 
     total: float | FloatArray
     terms: FloatArray  # one term per arm, with arms on the last axis
     stages: FloatArray | None  # where the bound is attained: one stage, or one stage per arm
+
+    def rescale(self, unit: float) -> "Bound":
+        """Return the bound in units of the rewards; it was computed in units of `unit`."""
+        return Bound(self.total * unit, self.terms * unit, self.stages)
 
 
 Result: TypeAlias = float | FloatArray | Bound
@@ -140,7 +152,9 @@ def bound(
     """
 
     def decorate(function: Callable[P, R]) -> BoundFunction[P, R]:
-        parameter_names = set(inspect.signature(function).parameters)
+        parameters = inspect.signature(function).parameters
+        parameter_names = set(parameters)
+        needs_graph = "shows" in parameters and parameters["shows"].default is inspect.Parameter.empty
 
         def call_with_problem(
             problem: Problem, feedback: object = None, horizon: Any = None, **options: Any
@@ -148,7 +162,16 @@ def bound(
             arguments, unit = _read_problem(problem, parameter_names)
             if parameter_names & {"rate", "schedule"}:
                 feedback_model = _check_feedback(feedback, observer, paid)
+                has_graph = needs_graph or feedback_model.shows is not None
+                if has_graph and "shows" not in parameter_names:
+                    raise invalid("feedback", "a model without a graph for this bound", feedback)
+                if not has_graph and feedback_model.observer == "full":
+                    raise invalid("feedback", ONE_LOOK, feedback)
                 arguments |= _read_rate(feedback_model, arrivals)
+                if has_graph:
+                    arguments["shows"] = read_shows(feedback_model, problem.means.size)
+                    is_active = feedback_model.observer == "active"
+                    arguments["observer"] = "active" if is_active else "passive"
                 if arrivals == "periodic" and feedback_model.observer == "passive":
                     _check_one_arm(feedback_model, arguments["gaps"])
                 arguments |= {
@@ -173,8 +196,8 @@ def bound(
 
 
 def _rescale(result: Any, unit: float) -> Any:
-    if isinstance(result, Bound):
-        return Bound(result.total * unit, result.terms * unit, result.stages)
+    if hasattr(result, "rescale"):
+        return result.rescale(unit)
     return result * unit if isinstance(result, float | np.ndarray) else result
 
 
@@ -182,13 +205,15 @@ def _read_problem(problem: Problem, parameter_names: set[str]) -> tuple[dict[str
     """Return the arguments that a problem determines, in units of its scale, and the scale.
 
     Lower bounds (the bounds with a parameter C) are proved for Gaussian rewards with equal standard
-    deviations. The lower bound with a parameter `best_mean` is also proved for Bernoulli rewards.
+    deviations. Functions with a parameter `best_mean` are for Gaussian and for Bernoulli rewards.
     """
     arguments: dict[str, Any] = {}
     unit = check_problem(problem).scale
     if "best_mean" in parameter_names and problem.kind == "bernoulli":
         arguments, unit = {"rewards": "bernoulli", "best_mean": float(problem.means.max())}, 1.0
-    elif "C" in parameter_names and (problem.kind != "gaussian" or np.ptp(problem.sds) > 0):
+    elif parameter_names & {"C", "best_mean"} and (
+        problem.kind != "gaussian" or np.ptp(problem.sds) > 0
+    ):
         raise invalid("problem", "Gaussian with equal standard deviations for this bound", problem)
     gaps = problem.gaps / unit
     arguments |= {"gaps": gaps, "means": problem.means / unit}
@@ -201,9 +226,9 @@ def _read_problem(problem: Problem, parameter_names: set[str]) -> tuple[dict[str
 
 def _check_feedback(feedback: object, observer: str | None, paid: bool) -> Feedback:
     model = check_feedback(feedback)
-    if model.observer == "full" or model.looks > 1 or (model.paid and not paid):
-        raise invalid("feedback", "a model with one free look per arrival for this bound", model)
-    if observer and model.observer not in {observer, "bandit"}:
+    if model.looks > 1 or (model.paid and not paid):
+        raise invalid("feedback", ONE_LOOK, model)
+    if observer and model.observer not in {observer, "bandit", "full"}:
         raise invalid("feedback", f"{observer} for this bound", model)
     return model
 

@@ -154,6 +154,15 @@ def check_alpha(alpha: float, variance: float) -> tuple[float, float]:
     return check_scale("alpha", x), variance
 
 
+def check_best_mean(best_mean: float | None, gaps: FloatArray) -> float:
+    """Return the largest mean of Bernoulli rewards; raise ValueError if a mean is not in [0, 1]."""
+    condition = "at most 1 and at least the largest gap for Bernoulli rewards"
+    x = number(best_mean, "best_mean", condition)
+    if not gaps.max() <= x * (1 + 1e-12) <= 1 + 1e-12:
+        raise invalid("best_mean", condition, best_mean)
+    return x
+
+
 def check_choice(name: str, value: str, *choices: str) -> str:
     """Return the value; raise ValueError if it is not one of the choices."""
     if not (isinstance(value, str) and value in choices):

@@ -1,4 +1,4 @@
-r"""Complexity measures of a problem: gaps, C_Δ, hardness H, epochs, thresholds and weights.
+r"""Complexity measures of a problem: gaps, C_Δ, C* of a graph, hardness, epochs and thresholds.
 
 The functions depend on the gaps Δ and a few parameters. None of the returned values is a bound on
 regret. Arms keep the caller's order. The *rank* of an arm is its position in order of increasing gap,
@@ -10,35 +10,42 @@ therefore take and return the logarithms of these lengths and horizons.
 """
 
 import math
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy.special import wrightomega
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import rel_entr, wrightomega
 
 from kibitz._validation import invalid, number, numbers, positive, whole
-from kibitz.bounds._bound import document_parameters, invert, to_scalar
+from kibitz.bounds._bound import bound, document_parameters, invert, to_scalar
 from kibitz.bounds._checks import (
     FloatArray,
     Weights,
     check_alpha,
     check_any_gaps,
     check_array,
+    check_best_mean,
     check_choice,
     check_gaps,
     check_horizon,
     check_log_horizon,
+    check_one,
     check_rate,
     check_rho,
     check_scale,
     check_shapes,
     check_weights,
 )
+from kibitz.bounds._graph import check_shows, count_showing, solve_cover
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 __all__ = [
-    "c_delta", "effective_arms", "epoch_length", "epoch_log_length", "etc_constant",
-    "etc_log_horizon", "etc_observations", "etc_rounds", "final_epoch", "first_eliminated", "gaps",
-    "hardness", "last_epoch", "optimal_weights", "rank", "rate_star", "rate_star_active",
-    "rate_star_arms", "weights_cost",
+    "GraphComplexity", "c_delta", "effective_arms", "epoch_length", "epoch_log_length",
+    "etc_constant", "etc_log_horizon", "etc_observations", "etc_rounds", "final_epoch",
+    "first_eliminated", "gaps", "graph", "hardness", "last_epoch", "optimal_weights", "rank",
+    "rate_star", "rate_star_active", "rate_star_arms", "weights_cost",
 ]  # fmt: skip
 
 
@@ -111,6 +118,105 @@ def weights_cost(gaps: ArrayLike, weights: Weights = None) -> float:
         return math.inf
     log_ratios = np.log(best_weights[is_suboptimal]) - np.log(weights[is_suboptimal])
     return float((invert(gaps)[is_suboptimal] * log_ratios).sum())
+
+
+class GraphComplexity(NamedTuple):
+    """How hard a problem is on a graph: the result of `kibitz.bounds.complexity.graph`."""
+
+    constant: float  # C*, the smallest possible regret per log T; infinite if there is no such number
+    regime: str  # "bounded", "logarithmic", "T^(2/3)" or "linear"
+    is_free: NDArray[np.bool_]  # whether an optimal arm shows the arm, for each arm
+    pulls: FloatArray  # the pulls of each sub-optimal arm per log T that attain C*
+
+    def rescale(self, unit: float) -> "GraphComplexity":
+        """Return the complexity in units of the rewards; it was computed in units of `unit`."""
+        return self._replace(constant=self.constant * unit)
+
+
+@bound(arrivals="any")
+def graph(
+    gaps: ArrayLike,
+    shows: Any,
+    *,
+    rate: float = 0.0,
+    weights: Weights = None,
+    observer: str = "passive",
+    rewards: str = "gaussian",
+    best_mean: float | None = None,
+) -> GraphComplexity:
+    r"""Return C*, the smallest regret per log T on a graph, with the regime and the free arms.
+
+    An arm is *free* if an optimal arm shows it with positive probability, by the graph or by a look.
+    Pulls of optimal arms cost nothing, so the policy sees free arms as often as it likes. Every other
+    arm j needs :math:`\log T/I_j` observations, where :math:`I_j=\Delta_j^2/2` is the divergence of
+    one observation. Every consistent policy therefore has :math:`\liminf ER_T/\log T\ge C^*`, with
+
+    .. math:: C^*=\min\Big\{\sum_i\Delta_ic_i:\ c\ge0,\ \sum_ic_iQ_{ij}\ge1/I_j
+              \text{ for every sub-optimal arm } j \text{ that is not free}\Big\} .
+
+    If the only optimal arm is not free, the policy must also pay for observations of the optimal arm.
+    Let :math:`O_j=\sum_ic_iQ_{ij}`, which is infinite for free arms, and let :math:`O_*` be the sum
+    for the optimal arm. The constraint is then :math:`1/O_j+1/O_*\le I_j` for every sub-optimal arm.
+    If there are several optimal arms and one of them is not free, C* is infinite: no number of
+    observations of order log T shows whether this arm is slightly better than the others.
+
+    The regime describes the regret of the best policies:
+
+    - "bounded": the regret is bounded in T (C* = 0).
+    - "logarithmic": the regret is about C* log T.
+    - "T^(2/3)": some arm neither shows itself nor is shown by all other arms (the graph is *weakly
+      observable*). The regret is of order T^(2/3) in the worst case over all problems on this graph,
+      although it is about C* log T for fixed gaps.
+    - "linear": some arm is never shown, and C* is infinite.
+
+    The rewards are Gaussian with standard deviation 1. For Bernoulli rewards, I_j is the
+    Kullback-Leibler divergence kl(μ_j, μ*).
+
+    Parameters
+    ----------
+    rate
+        The rate ε of looks, a single number.
+    rewards
+        "gaussian" or "bernoulli".
+    best_mean
+        The largest mean μ* in [0, 1], required for Bernoulli rewards. The mean of arm i is μ* - Δ_i.
+
+    Returns
+    -------
+    GraphComplexity
+        A named tuple with the fields `constant` (C*), `regime`, `is_free` (whether each arm is free)
+        and `pulls` (the solution c, which is 0 for optimal arms).
+    """
+    delta = check_gaps(gaps)
+    matrix = check_shows(shows, delta.size)
+    eps = check_one("rate", check_rate(rate))
+    look_rates = eps * check_weights(weights, delta)
+    if check_choice("observer", observer, "passive", "active") == "active":
+        look_rates = np.full(delta.size, eps)
+    check_choice("rewards", rewards, "gaussian", "bernoulli")
+    with np.errstate(divide="ignore"):
+        needs = 2 * invert(delta) ** 2
+        if rewards == "bernoulli":
+            best_mean = check_best_mean(best_mean, delta)
+            means = np.clip(best_mean - delta, 0, 1)
+            needs = np.where(
+                delta > 0, 1 / (rel_entr(means, best_mean) + rel_entr(1 - means, 1 - best_mean)), 0
+            )
+    is_optimal = delta == 0
+    is_free = (matrix[is_optimal].sum(axis=0) > 0) | (look_rates > 0)
+    if is_free[is_optimal].all():
+        pulls = solve_cover(delta, matrix, np.where(is_free, 0.0, needs))
+    elif is_optimal.sum() > 1:
+        pulls = None
+    elif rewards == "bernoulli":
+        raise invalid("rewards", "'gaussian' if the optimal arm does not show itself", rewards)
+    else:
+        pulls = _pay_for_best_arm(delta, matrix, is_free)
+    if pulls is None:
+        pulls = np.where(is_optimal, 0.0, math.inf)
+    pulls[is_optimal] = 0.0
+    constant = float((delta * pulls)[~is_optimal].sum())
+    return GraphComplexity(constant, _find_regime(matrix, look_rates, constant), is_free, pulls)
 
 
 @document_parameters
@@ -354,6 +460,53 @@ def first_eliminated(
     reached_steps = np.exp2(epochs) - epochs
     is_kept = _epoch_steps(gaps, rate, constant) > reached_steps[..., None]
     return np.asarray(is_kept.sum(axis=-1) + 1.0)  # the arms that are kept have the smallest gaps
+
+
+def _pay_for_best_arm(
+    gaps: FloatArray, shows: "csr_array", is_free: NDArray[np.bool_]
+) -> FloatArray | None:
+    """Return the solution c of `graph` if the only optimal arm is not free; None if there is none.
+
+    For a fixed number s of observations of the optimal arm, the constraints are linear. The smallest
+    cost is a convex function of s, which is minimised over z = s_min/s in (0, 1].
+    """
+    from scipy.optimize import minimize_scalar
+
+    is_suboptimal = gaps > 0
+    if not is_suboptimal.any():
+        return np.zeros(gaps.size)
+    smallest_gap = gaps[is_suboptimal].min()
+    must_buy = is_suboptimal & ~is_free
+
+    def solve(z: float) -> FloatArray | None:
+        needs = np.zeros(gaps.size)
+        needs[~is_suboptimal] = 2 / (z * smallest_gap**2)
+        needs[must_buy] = 2 / (gaps[must_buy] ** 2 - z * smallest_gap**2)
+        return solve_cover(gaps, shows, needs)
+
+    def compute_cost(z: float) -> float:
+        pulls = solve(z)
+        return math.inf if pulls is None else float(gaps @ pulls)
+
+    if solve(0.5) is None:
+        return None
+    best = minimize_scalar(compute_cost, bounds=(0.0, 1.0), method="bounded", options={"xatol": 1e-9})
+    candidates = [float(best.x)]
+    if (gaps[must_buy] > smallest_gap).all():
+        candidates.append(1.0)
+    return solve(min(candidates, key=compute_cost))
+
+
+def _find_regime(shows: "csr_array", look_rates: FloatArray, constant: float) -> str:
+    """Return the regime of the regret; `graph` describes the regimes."""
+    n_arms = look_rates.size
+    n_showing = count_showing(shows)
+    if ((n_showing == 0) & (look_rates == 0)).any() and n_arms > 1:
+        return "linear"
+    is_shown_by_itself = (shows.diagonal() > 0) | (look_rates > 0)
+    if not (is_shown_by_itself | (n_showing == n_arms - 1)).all():
+        return "T^(2/3)"
+    return "logarithmic" if constant > 0 else "bounded"
 
 
 def _check_base(base: float) -> float:

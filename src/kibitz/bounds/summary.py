@@ -14,6 +14,7 @@ from kibitz.bounds._checks import (
     FloatArray,
     Weights,
     check_alpha,
+    check_choice,
     check_gaps,
     check_horizon,
     check_nonnegative,
@@ -23,6 +24,7 @@ from kibitz.bounds._checks import (
     check_scale,
     check_weights,
 )
+from kibitz.bounds._graph import check_shows
 from kibitz.bounds.lower._constraint import (
     C_0_UCB1,
     C_UCB1,
@@ -50,6 +52,8 @@ def summary(
     weights: Weights,
     horizon: int,
     *,
+    shows: Any = None,
+    observer: str = "passive",
     C: float = C_UCB1,
     C_0: float = C_0_UCB1,
     rho: float = 0.5,
@@ -58,7 +62,8 @@ def summary(
 ) -> dict[str, Any]:
     """Return all bounds for one setting as nested plain data, which `kibitz bounds --json` prints.
 
-    For a problem, all numbers are in units of its scale.
+    For a problem, all numbers are in units of its scale. With a graph, the result contains the bounds
+    that hold on the graph: the entries `graph` (`complexity.graph`), `lower` and `upper`.
 
     Parameters
     ----------
@@ -66,6 +71,11 @@ def summary(
         The means, one per arm. Rewards are Gaussian with variance 1.
     rate, horizon
         The rate ε and the horizon T, each a single number.
+    shows
+        The matrix Q of a graph: a pull of arm i shows arm j with probability shows[i, j]. None means
+        that there is no graph.
+    observer
+        "passive" or "active"; matters only with a graph.
     rho, alpha
         The parameters ρ of OCUCB-n and α of ETC, which `hardness` and `last_epoch` depend on.
     c_eta
@@ -87,6 +97,9 @@ def summary(
         check_one("horizon", check_horizon(horizon)),
     )
     constants: dict[str, Any] = {"C": check_scale("C", C), "C_0": check_nonnegative("C_0", C_0)}
+    check_choice("observer", observer, "passive", "active")
+    if shows is not None:
+        return _summarize_graph(means, eps, p, horizon_value, shows, observer, constants)
     rho, (alpha, variance) = check_rho(rho), check_alpha(alpha, 1.0)
     etc_constant = complexity.etc_constant(alpha, variance)
     setting = (gaps, eps, p, horizon_value)
@@ -110,6 +123,54 @@ def summary(
         "upper": _collect_upper(*setting, c_eta, rho=rho, alpha=alpha),
         "printed": _collect_printed(setting, **constants),
         "onset": _collect_onset(gaps, eps, p, int(horizon_value), **constants),
+    }
+
+
+def _summarize_graph(
+    means: ArrayLike,
+    rate: float,
+    weights: FloatArray,
+    horizon: float,
+    shows: Any,
+    observer: str,
+    constants: dict[str, float],
+) -> dict[str, Any]:
+    """Return the bounds of `summary` for a graph."""
+    gaps = complexity.gaps(means)
+    matrix = check_shows(shows, gaps.size)
+    looks: dict[str, Any] = {"rate": rate, "weights": weights}
+    difficulty = complexity.graph(gaps, matrix, observer=observer, **looks)
+    options = {"observer": observer, **looks, **constants}
+    lower_bounds = {
+        "fixed_stage": lower.graph_fixed_stage(gaps, matrix, horizon, **options),
+        "multi_period": lower.graph_multi_period(gaps, matrix, int(horizon), **options),
+    }
+    if difficulty.regime in {"T^(2/3)", "linear"} and gaps.any():
+        lower_bounds["worst_case"] = lower.graph_worst_case(matrix, horizon, gap=float(gaps.max()))
+    upper_bounds = {}
+    if observer == "passive" and (matrix.diagonal() == 1).all():
+        upper_bounds["ucb_graph"] = upper.ucb_graph(gaps, matrix, horizon, **looks)
+        upper_bounds["ucb_graph_all_horizons"] = upper.ucb_graph(gaps, matrix, **looks)
+    return {
+        "setting": {
+            "means": np.asarray(means, dtype=np.float64).tolist(),
+            "rate": rate,
+            "horizon": int(horizon),
+            "weights": weights.tolist(),
+            "observer": observer,
+            "edges": int(matrix.nnz - np.count_nonzero(matrix.diagonal())),
+            "arms_without_loop": np.flatnonzero(matrix.diagonal() < 1).tolist(),
+            **constants,
+        },
+        "gaps": gaps.tolist(),
+        "graph": {
+            "constant": difficulty.constant,
+            "regime": difficulty.regime,
+            "free_arms": np.flatnonzero(difficulty.is_free).tolist(),
+            "pulls": difficulty.pulls.tolist(),
+        },
+        "lower": {"graph": lower_bounds},
+        "upper": upper_bounds,
     }
 
 

@@ -12,14 +12,30 @@ if TYPE_CHECKING:
 CONSTANTS = "Constants"  # title of a panel in the help
 EXAMPLES = """\
 kibitz bounds --means 2,1.8,0.5,0.2 --rate 0.001 --horizon 10000
+kibitz bounds --means 2,1.8,1.5,1,0.5 --graph star:2 --horizon 1e6
 """
+
+
+REGIMES = {  # what the regime says about the regret
+    "bounded": "The regret of good policies does not grow with T (C* = 0).",
+    "logarithmic": "The regret of the best policies is about {constant} log T (C* = {constant}).",
+    "T^(2/3)": "On the worst problem with this graph the regret is of order T^(2/3); with these gaps "
+    "the regret of the best policies is about {constant} log T (C* = {constant}).",
+    "linear": "Some arm is never shown, so no policy can learn whether it is the best arm.",
+}
 
 
 def bounds(
     means: Annotated[Numbers, option.numbers("--means", "Mean of each arm: 2,1.8,0.5", PROBLEM)],
     rate: Annotated[
-        float, option.number("--rate", "Probability of a look at a stage, ε from 0 to 1", LOOKS)
-    ],
+        float | None,
+        option.number(
+            "--rate",
+            "Probability of a look at a stage, ε from 0 to 1; optional with --graph",
+            LOOKS,
+            alias="--look-rate",
+        ),
+    ] = None,
     horizon: Annotated[int, option.integer("--horizon", "Number of stages, T", PROBLEM)] = 10_000,
     weights: Annotated[
         Any,
@@ -28,6 +44,7 @@ def bounds(
             "0.1,0.2,0.7"
         ),
     ] = "uniform",
+    graph: Annotated[str, option.graph()] = "",
     C: Annotated[
         float | None, option.number("--C", "C of Definition 1 (default: UCB1's, 8)", CONSTANTS)
     ] = None,
@@ -50,15 +67,24 @@ def bounds(
     from kibitz.bounds import summary
     from kibitz.cli.output import print_json
 
-    constants = {name: value for name, value in {"C": C, "C_0": C_0}.items() if value is not None}
+    if rate is None and not graph:
+        raise OptionError("--rate is missing; use --rate 0.1, or --graph NAME")
+    shows = option.load_graph(graph, len(means)) if graph else None
+    constants: dict[str, Any] = {
+        name: value for name, value in {"C": C, "C_0": C_0}.items() if value is not None
+    }
     try:
-        data = summary(means, rate, weights, horizon, **constants, rho=rho, alpha=alpha)
+        data = summary(
+            means, rate or 0.0, weights, horizon, shows=shows, **constants, rho=rho, alpha=alpha
+        )
     except ValueError as error:
         if str(error).startswith("gaps "):  # the user gave means, from which the gaps follow
             raise OptionError(f"--means: {error}") from None
         raise
     if as_json:
         print_json(data)
+    elif graph:
+        print_graph_bounds(data, graph)
     else:
         print_bounds(data)
 
@@ -83,6 +109,68 @@ def print_bounds(data: dict[str, Any]) -> None:
     print_lower_bounds(data, printer)
     printer.text()
     print_upper_bounds(data, printer)
+
+
+def print_graph_bounds(data: dict[str, Any], graph: str) -> None:
+    """Print the regime of a graph, and the lower and upper bounds on the regret."""
+    from kibitz.cli.output import Printer, format_number
+
+    setting, complexity = data["setting"], data["graph"]
+    constant = format_number(complexity["constant"])
+    printer = Printer(120)
+    printer.text(
+        f"{graph}: {len(data['gaps'])} arms, {setting['edges']} edges; ε = "
+        f"{format_number(setting['rate'])}, T = {setting['horizon']:,}, Gaussian rewards of standard "
+        "deviation 1"
+    )
+    printer.text(f"gaps: {' '.join(map(format_number, data['gaps']))}")
+    free_arms = " ".join(map(str, complexity["free_arms"])) or "none"
+    printer.text(f"free arms, which an optimal arm shows: {free_arms}")
+    printer.text(
+        f"regime: {complexity['regime']}. "
+        + REGIMES[complexity["regime"]].format(constant=constant)
+        + "\n"
+    )
+    lower_bounds = data["lower"]["graph"]
+    printer.table(
+        "lower bounds on the regret",
+        ["", "proved"],
+        [[name.replace("_", " "), format_graph_bound(b)] for name, b in lower_bounds.items()],
+    )
+    printer.text(
+        "Fixed stage and multi period hold for algorithms that are sub-logarithmic with "
+        f"C = {format_number(setting['C'])}, C_0 = {format_number(setting['C_0'])} on this graph."
+        + (
+            " Worst case holds for all algorithms, for the worst problem with gaps of this size."
+            if "worst_case" in lower_bounds
+            else ""
+        )
+    )
+    printer.text()
+    if not data["upper"]:
+        arms = " ".join(map(str, setting["arms_without_loop"]))
+        printer.text(
+            "There is no upper bound: the regret of UCB is linear if a pull can hide its own reward, "
+            f"as pulls of these arms do: {arms}."
+        )
+        return
+    rows = []
+    for label, name in (("UCB", "ucb_graph"), ("UCB, all horizons", "ucb_graph_all_horizons")):
+        bound = data["upper"][name]
+        largest_regret = setting["horizon"] * max(data["gaps"])
+        is_vacuous = bound == math.inf or (name == "ucb_graph" and bound >= largest_regret)
+        rows.append([label, "vacuous" if is_vacuous else format_number(bound)])
+    printer.table("upper bounds on the regret", ["", "proved"], rows)
+    printer.text("UCB has c = 6 and counts what its pulls show (UCB-N).")
+
+
+def format_graph_bound(bound: float) -> str:
+    """Format a lower bound on a graph; an infinite bound says that no algorithm is in the class."""
+    from kibitz.cli.output import format_number
+
+    if bound == math.inf:
+        return "no such algorithm"
+    return format_number(bound) if bound > 0 else "vacuous"
 
 
 def print_lower_bounds(data: dict[str, Any], printer: "Printer") -> None:

@@ -42,9 +42,10 @@ class OptionError(typer.BadParameter):
 # -------------------------------------------------------------------------------------- options
 
 
-def number(flag: str, help: str, panel: str | None = None) -> Any:
+def number(flag: str, help: str, panel: str | None = None, *, alias: str = "") -> Any:
     """Return an option that takes a number."""
-    return _option([flag], lambda word: parse_number(word, flag), "NUMBER", help, panel)
+    flags = [flag, alias] if alias else [flag]
+    return _option(flags, lambda word: parse_number(word, flag), "NUMBER", help, panel)
 
 
 def numbers(flag: str, help: str, panel: str | None = None) -> Any:
@@ -112,6 +113,27 @@ def weights(help: str, panel: str | None = LOOKS) -> Any:
             return word
 
     return _option(["--weights"], parse, "NAME|NUMBER,...", help, panel)
+
+
+def graph(panel: str | None = LOOKS) -> Any:
+    """Return the option --graph, which takes a file or the name of a graph."""
+    return text(
+        "--graph",
+        "FILE|NAME",
+        "What a pull shows of other arms: star:3 (arm 3 is the hub), ring, cliques:3, complete, "
+        "erdos:0.1, or a file with a matrix (CSV or .npz) or with edges i,j[,probability]",
+        panel,
+    )
+
+
+def load_graph(source: str, n_arms: int) -> Any:
+    """Return the matrix of the graph that --graph names."""
+    from kibitz.model.graphs import load_graph
+
+    try:
+        return load_graph(source, n_arms)
+    except ValueError as error:
+        raise OptionError(f"--graph: {error}") from None
 
 
 def text(flag: str, metavar: str, help: str, panel: str | None = None) -> Any:

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kibitz._validation import invalid, number
 from kibitz.bounds._bound import Result, bound, to_scalar
 from kibitz.bounds._checks import (
     FloatArray,
@@ -16,6 +15,7 @@ from kibitz.bounds._checks import (
     Schedule,
     Setting,
     Weights,
+    check_best_mean,
     check_choice,
     check_gaps,
     check_horizon,
@@ -282,10 +282,7 @@ def make_fixed_point(
     own_gaps = gaps[gaps > 0]
     if rewards == "gaussian":
         return FixedPoint(gaps, own_gaps, C, C_0, sd, None, 30 * own_gaps)
-    condition = "at most 1 and at least the largest gap for Bernoulli rewards"
-    best_mean = number(best_mean, "best_mean", condition)
-    if not gaps.max() <= best_mean * (1 + 1e-12) <= 1 + 1e-12:
-        raise invalid("best_mean", condition, best_mean)
+    best_mean = check_best_mean(best_mean, gaps)
     max_raise = (1 - best_mean) * (1 - 1e-9)
     return FixedPoint(gaps, own_gaps, C, C_0, sd, best_mean, np.minimum(30 * own_gaps, max_raise))
 

@@ -4,6 +4,8 @@ UCB, passive observer
     UCB pulls the arm with the largest :math:`\bar X_i+\sqrt{c\log t/O_i}`, where :math:`\bar X_i` is
     the average of the O_i pulls and looks of arm i (the argument is in `_ucb.py`). UCB's bounds hold
     for each arm separately, so the smallest bound can be taken for each arm.
+UCB on a graph, where a pull shows other arms
+    :func:`ucb_graph` bounds the regret of the same index (the argument is in `_graph.py`).
 FTL-robin
     FTL-robin pulls the arm with the largest average of all observations and looks at the arms in
     turn.
@@ -14,7 +16,8 @@ OCUCB-n, and ETC-OCUCB, which the paper proposes for an active observer
 kibitzer
     kibitzer is our own policy, for active and passive observers (docs/kibitzer.md).
 
-With a horizon, no proved bound exceeds the largest possible regret (:func:`trivial`).
+With a horizon, no proved bound exceeds the largest possible regret: :func:`trivial`, and
+:math:`T\Delta_{max}` on a graph, where UCB does not pull an arm first that it has already seen.
 
 Rewards are σ²-sub-Gaussian (`sd` is σ, which is 1 in the paper), and every look is an independent
 draw. `rate` (ε) and `horizon` (T) can be arrays. `form="printed"` is the paper's formula to the
@@ -29,6 +32,7 @@ from kibitz.bounds.upper._active import (
     ocucb,
     paid_looks,
 )
+from kibitz.bounds.upper._graph import ucb_graph
 from kibitz.bounds.upper._kibitzer import kibitzer
 from kibitz.bounds.upper._trivial import trivial
 from kibitz.bounds.upper._ucb import (
@@ -42,7 +46,8 @@ from kibitz.bounds.upper._ucb import (
 
 __all__ = [
     "Elimination", "etc_elimination", "etc_ocucb", "ftl_robin", "kibitzer", "ocucb", "paid_looks",
-    "trivial", "ucb_log", "ucb_passive", "ucb_periodic", "ucb_rate", "ucb_schedule", "ucb_sharp",
+    "trivial", "ucb_graph", "ucb_log", "ucb_passive", "ucb_periodic", "ucb_rate", "ucb_schedule",
+    "ucb_sharp",
 ]  # fmt: skip
 
 

@@ -194,7 +194,7 @@ def ucb_sharp(
     """
     gaps, look_rates = _check_looks(gaps, rate, weights)
     horizon = check_horizon(horizon, rate=look_rates[..., 0])
-    exploration, _ = _check_exploration(exploration, sd)
+    exploration, _ = check_exploration(exploration, sd)
     slopes = 4 * exploration * invert(gaps) ** 2
     slopes, look_rates, stages = np.broadcast_arrays(slopes, look_rates, horizon[..., None])
     peaks = np.where(gaps > 0, _find_peak(slopes, look_rates, stages), 1.0)
@@ -227,7 +227,7 @@ def ucb_schedule(
         A function that maps an array of stages t to the expected numbers of looks Σ_{s≤t} ε_s.
     """
     gaps, horizon = check_gaps(gaps), check_horizon(horizon)
-    weights, (exploration, _) = check_weights(weights, gaps), _check_exploration(exploration, sd)
+    weights, (exploration, _) = check_weights(weights, gaps), check_exploration(exploration, sd)
     cell_ends = _make_cells(float(horizon.max()))
     expected_looks = _expect_looks(schedule, cell_ends[:-1])
     last_cell = np.searchsorted(cell_ends, horizon)  # the cell that ends at or after the horizon
@@ -271,13 +271,13 @@ def _check_form(form: str, exploration: float, sd: float) -> tuple[float, float]
     Raise ValueError if the form, c or the scale is invalid; a is c/(2σ²).
     """
     check_choice("form", form, "proved", "printed")
-    exploration, power = _check_exploration(exploration, sd)
+    exploration, power = check_exploration(exploration, sd)
     if form == "printed" and (exploration, sd) != (6.0, 1.0):
         raise invalid("form", "'proved' unless exploration=6 and sd=1", form)
     return exploration, float(4 * zeta(power - 1))
 
 
-def _check_exploration(exploration: float, sd: float) -> tuple[float, float]:
+def check_exploration(exploration: float, sd: float) -> tuple[float, float]:
     """Return c = `exploration` and a = c/(2σ²), where σ is `sd`; raise ValueError unless a > 2.
 
     A confidence bound fails at stage t with probability at most t⁻ᵃ.
@@ -304,7 +304,7 @@ def _count_failures(n_arms: int, horizon: FloatArray, exploration: float, sd: fl
 
     The sum is computed as a difference of tails of the zeta function.
     """
-    power = min(_check_exploration(exploration, sd)[1] - 1, 1000.0)  # for larger powers the sum is 0
+    power = min(check_exploration(exploration, sd)[1] - 1, 1000.0)  # for larger powers the sum is 0
     first_stage = n_arms + 1.0
     end_stage = np.maximum(first_stage, horizon + 1)
     failures: FloatArray = 4 * (zeta(power, first_stage) - zeta(power, end_stage))

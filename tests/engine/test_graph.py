@@ -135,10 +135,11 @@ def replay(policy, shows, feedback, horizon, seed, run):
             policy.hide(stage, arm)
         for other_arm in range(5):
             probability = shows[arm][other_arm]
-            if other_arm != arm and probability > 0:
-                if probability == 1 or show_rng.random() < probability:
-                    reward = MEANS[other_arm] + show_rng.standard_normal()
-                    policy.show(stage, arm, other_arm, reward)
+            if other_arm == arm or probability == 0:
+                continue
+            if probability == 1 or show_rng.random() < probability:
+                reward = MEANS[other_arm] + show_rng.standard_normal()
+                policy.show(stage, arm, other_arm, reward)
         if stage == arrival:
             for nth in range(feedback.looks):
                 if feedback.observer == "passive":

@@ -116,8 +116,8 @@ def new_certificate(n_arms: int, error: float, n_bounds: int) -> Certificate:
     # A certificate for K arms uses at most 2 K + 2 bounds: on the number of arrivals, on the looks at
     # each arm, on the deviation of each arm, and on the opposite deviation of the looked-at arm. If
     # an arm is held, it uses K + 3 bounds: on the number of arrivals, on the deviation of each arm,
-    # and on the opposite deviations of the pulled arm and of the leader. On a graph, a certificate also
-    # bounds how often the block shows each arm.
+    # and on the opposite deviations of the pulled arm and of the leader. On a graph, it uses K more
+    # bounds: on the number of times that the block shows each arm.
     records = np.zeros(1, LEAP_STATE)
     leap_state = records[0]
     leap_state["patience"] = 1
@@ -361,9 +361,9 @@ def make_leap_functions(
                 )
                 if hold_now.arm >= 0 and certificate.looks[graph.arms[edge]] > 0:
                     return -np.inf  # the shows may make the arm lose its turn
-            if hold_now.arm >= 0 and n_looks > 0:
-                if certificate.shows[hold_now.arm] + n_looks > hold_now.max_looks:
-                    return -np.inf  # shows of the held arm count too
+            n_held = certificate.shows[hold_now.arm] if hold_now.arm >= 0 else 0
+            if n_held > 0 and n_looks > 0 and n_held + n_looks > hold_now.max_looks:
+                return -np.inf  # shows of the held arm count too
         if hold_now.arm >= 0:
             if certificate.looks[arm] > 0 or certificate.looks[hold_now.arm] > 0:
                 return -np.inf

@@ -2,13 +2,14 @@
 
 At each stage, the policy chooses an arm to pull and, if looks arrive, an arm to look at. Both choices
 depend only on the observations before the stage. The policy then receives the reward of the pull,
-what the pull shows of other arms, and the reward of the look, in this order. Regret is recorded at the requested stages only, so memory use
-does not grow with the horizon.
+what the pull shows of other arms, and the reward of the look, in this order. Regret is recorded at
+the requested stages only, so memory use does not grow with the horizon.
 
 Each run has four random streams, which depend on (seed, run): one for the rewards of pulls, one for
 the arrivals and rewards of looks, one for what a pull shows, and one for the policy's own random
 numbers. The first three streams do not depend on the policy, so all policies see the same arrivals,
-the same noise at the same stage, and the same shows at the same stage and arm (common random numbers).
+the same noise at the same stage, and the same shows at the same stage and arm (common random
+numbers).
 
 Index policies are played from decision to decision (`lazy_index`) or in leaps (`leap`). Other
 policies are called at every stage.
@@ -162,7 +163,7 @@ def make_play_run(policy: Policy, feedback: Feedback, leap: bool) -> Any:
         all_rewards: Array,
         run: int,
     ) -> None:
-        arms, looks, horizon, streams, record, control, graph = environment
+        arms, looks, horizon, streams, record, control, _ = environment
         n_arms, observer = arms.means.size, looks.observer
         reward_stream, look_stream, policy_stream = streams.rewards, streams.looks, streams.policy
         # typed constants, because numba would compile each callee again for literal arguments

@@ -295,5 +295,5 @@ def _check_graph(policy: Policy, shows: Shows, label: str) -> None:
     if policy.on_graph is not None and policy.on_graph.needs_loops and shows.own[lowest] == 0:
         raise ValueError(
             f"{label} learns about an arm by pulling it, but a pull of arm {lowest} never shows its "
-            f"own reward ({place}), so the regret of {label} can be linear; use scout(), or loops=True"
+            f"own reward ({place}), so its regret can be linear; use scout(), or loops=True"
         )

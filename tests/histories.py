@@ -184,3 +184,11 @@ def numpy_streams(seed, run):
     """Return the random streams of a run (rewards, looks, policy), created by NumPy only."""
     words = SeedSequence(seed, spawn_key=(run,)).generate_state(9, np.uint64)
     return [Generator(SFC64(FixedSeedSequence(words[n : n + 3]))) for n in (0, 3, 6)]
+
+
+def numpy_show_stream(seed, run, stage, arm):
+    """Return the random stream of what a pull of an arm shows at a stage, created by NumPy only."""
+    words = SeedSequence(seed, spawn_key=(run,)).generate_state(12, np.uint64)[9:]
+    factors = (stage * 0x9E3779B97F4A7C15, arm * 0xBF58476D1CE4E5B9, 0)
+    words = [int(word) ^ factor % 2**64 for word, factor in zip(words, factors, strict=True)]
+    return Generator(SFC64(FixedSeedSequence(words)))

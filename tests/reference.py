@@ -4,7 +4,8 @@ This file does not import `kibitz`, so agreement between this file and `kibitz` 
 are right. Numbers of sections and algorithms refer to the paper, and D1, D2, … to docs/errata/.
 Policies store every reward and recompute everything for each decision. The interface is
 `pull(stage)`, `look(stage)` and `update(stage, arm, reward, is_look)`; stages count from 1. Ties go
-to the lowest arm.
+to the lowest arm. On a graph, `show(stage, pulled, arm, reward)` and `hide(stage, arm)` report what a
+pull shows and that a pull hid its own reward, and `on_graph` is true.
 """
 
 import math
@@ -24,32 +25,50 @@ def rank_arms(values):
 
 
 class Rewards:
-    """All rewards that a policy received, separately for pulls and looks."""
+    """All rewards that a policy received, separately for pulls, looks and shows."""
+
+    counts_shows_as_looks = True
+    on_graph = False
 
     def __init__(self, n_arms):
         self.arms = range(n_arms)
         self.n_arms = n_arms
         self.pull_rewards = [[] for _ in self.arms]
         self.look_rewards = [[] for _ in self.arms]
+        self.shown_rewards = [[] for _ in self.arms]
+        self.n_hidden = 0
 
     def update(self, stage, arm, reward, is_look):
         (self.look_rewards if is_look else self.pull_rewards)[arm].append(reward)
 
+    def show(self, stage, pulled, arm, reward):
+        if self.counts_shows_as_looks:
+            self.update(stage, arm, reward, True)
+        else:
+            self.shown_rewards[arm].append(reward)
+
+    def hide(self, stage, arm):
+        self.n_hidden += 1
+
     def observed_rewards(self, arm):
-        return self.pull_rewards[arm] + self.look_rewards[arm]
+        return self.pull_rewards[arm] + self.look_rewards[arm] + self.shown_rewards[arm]
+
+    def is_tried(self, arm):
+        return bool(self.observed_rewards(arm) if self.on_graph else self.pull_rewards[arm])
 
 
 class Index(Rewards):
     """Pull each arm once, then the arm with the largest index; look at the arm ranked second."""
 
     ignore_looks = False
+    counts_shows_as_looks = False
 
     def observed_rewards(self, arm):
         return self.pull_rewards[arm] if self.ignore_looks else super().observed_rewards(arm)
 
     def ranking(self, stage):
         return rank_arms(
-            [self.index(stage, arm) if self.pull_rewards[arm] else math.inf for arm in self.arms]
+            [self.index(stage, arm) if self.is_tried(arm) else math.inf for arm in self.arms]
         )
 
     def pull(self, stage):
@@ -195,6 +214,8 @@ class Thompson(Rewards):
     Look at the arm ranked second in a fresh set of samples.
     """
 
+    counts_shows_as_looks = False
+
     def __init__(self, n_arms, rewards="gaussian", scale=1.0, rng=None):
         super().__init__(n_arms)
         self.rewards, self.scale, self.rng = rewards, scale, rng
@@ -202,7 +223,7 @@ class Thompson(Rewards):
     def sample(self, arm):
         rewards = self.observed_rewards(arm)
         n, reward_sum = len(rewards), math.fsum(rewards)
-        if not self.pull_rewards[arm]:
+        if not self.is_tried(arm):
             return math.inf
         if self.rewards == "bernoulli":
             return self.rng.beta(1 + reward_sum, 1 + n - reward_sum)
@@ -226,6 +247,7 @@ class Kibitzer(Rewards):
     """
 
     min_hold_count = 256
+    counts_shows_as_looks = False
 
     def __init__(self, n_arms, b=8.0, beta=1.0, rewards="gaussian", scale=1.0):
         super().__init__(n_arms)
@@ -278,7 +300,7 @@ class Kibitzer(Rewards):
             n_turns_before, arm = divmod((self.n_looks + 1) // 4 - 1, self.n_arms)
             if self.count(arm) <= n_turns_before + 1:
                 return arm
-        is_pull_pending = sum(map(len, self.pull_rewards)) < stage
+        is_pull_pending = sum(map(len, self.pull_rewards)) + self.n_hidden < stage
         candidates = [
             a for a in self.unseen_arms() if not (is_pull_pending and a == self.pull(stage))
         ]
@@ -311,6 +333,134 @@ class Kibitzer(Rewards):
                     self.leader(),
                 )
         super().update(stage, arm, reward, is_look)
+
+
+class Scout(Rewards):
+    """Pull arms that show unseen arms first, then the arm with the lowest price per information.
+
+    The policy knows the matrix `shows` or learns it. Without c, c is 1/2, or 1 if a pull may hide its
+    own reward (known matrix) or has hidden it (learned matrix).
+    """
+
+    counts_shows_as_looks = False
+
+    def __init__(self, n_arms, shows=None, c=None):
+        super().__init__(n_arms)
+        self.known_shows, self.c = shows, c
+        self.n_shown = [[0] * n_arms for _ in self.arms]
+        self.n_pulls = [0] * n_arms
+
+    def update(self, stage, arm, reward, is_look):
+        super().update(stage, arm, reward, is_look)
+        if not is_look:
+            self.n_pulls[arm] += 1
+            self.n_shown[arm][arm] += 1
+
+    def show(self, stage, pulled, arm, reward):
+        super().show(stage, pulled, arm, reward)
+        self.n_shown[pulled][arm] += 1
+
+    def hide(self, stage, arm):
+        super().hide(stage, arm)
+        self.n_pulls[arm] += 1
+
+    def shows(self, pulled, arm):
+        if self.known_shows is not None:
+            return self.known_shows[pulled][arm]
+        prior = 1.0 if pulled == arm else 0.5
+        return (self.n_shown[pulled][arm] + prior) / (self.n_pulls[pulled] + 1)
+
+    def constant(self):
+        if self.c is not None:
+            return self.c
+        if self.known_shows is not None:
+            return 1.0 if any(self.known_shows[arm][arm] < 1 for arm in self.arms) else 0.5
+        return 1.0 if self.n_hidden else 0.5
+
+    def leader(self):
+        means = [
+            mean(self.observed_rewards(a)) if self.observed_rewards(a) else -math.inf
+            for a in self.arms
+        ]
+        return rank_arms(means)[0]
+
+    def pull(self, stage):
+        unseen_arms = [arm for arm in self.arms if not self.observed_rewards(arm)]
+        if unseen_arms:
+            return max(
+                self.arms,
+                key=lambda j: (
+                    round(math.fsum(self.shows(j, k) for k in unseen_arms), 12),
+                    mean(self.observed_rewards(j)) if self.observed_rewards(j) else -math.inf,
+                    -j,
+                ),
+            )
+        prices = self.prices(stage)
+        if min(prices) == math.inf:
+            return self.leader()
+        return min(self.arms, key=lambda arm: prices[arm])
+
+    def prices(self, stage):
+        best = self.leader()
+        means = [mean(self.observed_rewards(arm)) for arm in self.arms]
+        counts = [len(self.observed_rewards(arm)) for arm in self.arms]
+        ignorance, later, weights = 0.0, 0.0, [0.0] * self.n_arms
+        for k in self.arms:
+            if k == best:
+                continue
+            s = math.sqrt(1 / counts[k] + 1 / counts[best])
+            z = (means[best] - means[k]) / s
+            density = math.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
+            ignorance += self.constant() * s * density
+            weights[k] = density / s / (counts[k] * (counts[k] + 1))
+            weights[best] += density / s / (counts[best] * (counts[best] + 1))
+            later += weights[k] / (s**2 * stage)
+        prices = []
+        for j in self.arms:
+            information = math.fsum(self.shows(j, m) * weights[m] for m in self.arms)
+            if j == best:
+                information += later
+            gap = means[best] - means[j]
+            prices.append((ignorance + gap) / information if information > 0 else math.inf)
+        return prices
+
+    def look(self, stage):
+        unseen_arms = [arm for arm in self.arms if not self.observed_rewards(arm)]
+        if unseen_arms:
+            return unseen_arms[-1]
+        best = self.leader()
+
+        def imed(arm):
+            rewards = self.observed_rewards(arm)
+            gap = mean(self.observed_rewards(best)) - mean(rewards)
+            return len(rewards) * gap**2 / 2 + math.log(len(rewards))
+
+        return min((arm for arm in self.arms if arm != best), key=imed)
+
+
+class MaxN:
+    """Pull the arm with the largest mean among the arms that show the choice of another policy."""
+
+    def __init__(self, policy, shows):
+        self.policy, self.known_shows = policy, shows
+        self.look, self.update = policy.look, policy.update
+        self.show, self.hide = policy.show, policy.hide
+
+    def pull(self, stage):
+        chosen, shows = self.policy.pull(stage), self.known_shows
+
+        def value(arm):
+            rewards = self.policy.observed_rewards(arm)
+            return (mean(rewards) if rewards else -math.inf, arm == chosen, -arm)
+
+        return max(
+            (
+                arm
+                for arm in self.policy.arms
+                if arm == chosen or 0 < shows[arm][chosen] >= shows[chosen][chosen]
+            ),
+            key=value,
+        )
 
 
 def remaining_arms(rewards, squared_width):
@@ -538,6 +688,9 @@ class ETCOCUCB:
             {arm: self.etc_rewards[arm] for arm in self.in_play},
             lambda s: 2 * self.alpha / s * (log_horizon - math.log(s)),
         )
+
+    def show(self, stage, pulled, arm, reward):
+        self.update(stage, arm, reward, True)
 
     def update(self, stage, arm, reward, is_look):
         if self.all_info or not is_look:

@@ -54,9 +54,11 @@ if TYPE_CHECKING:  # for type checkers and editors; Python itself uses `_NAMES` 
     from kibitz.policies.index_policy import index_policy as index_policy
     from kibitz.policies.kibitzer import kibitzer as kibitzer
     from kibitz.policies.kl_ucb import kl_ucb as kl_ucb
+    from kibitz.policies.max_n import max_n as max_n
     from kibitz.policies.moss import moss as moss, moss_anytime as moss_anytime
     from kibitz.policies.ocucb import ocucb as ocucb
     from kibitz.policies.policy import Policy as Policy
+    from kibitz.policies.scout import scout as scout
     from kibitz.policies.thompson import thompson as thompson
     from kibitz.policies.ucb import ucb as ucb, ucb_double as ucb_double, ucb_second as ucb_second
     from kibitz.policies.ucb2 import ucb2 as ucb2
@@ -86,6 +88,8 @@ _NAMES = {
     "kibitz.policies.kl_ucb": "kl_ucb",
     "kibitz.policies.thompson": "thompson",
     "kibitz.policies.kibitzer": "kibitzer",
+    "kibitz.policies.scout": "scout",
+    "kibitz.policies.max_n": "max_n",
     "kibitz.simulation.simulate": "simulate",
     "kibitz.simulation.sweep": "sweep",
     "kibitz.plotting.race": "race",

@@ -19,8 +19,10 @@ from kibitz.engine.environment import (
     Looks,
     draw,
     make_arms,
+    make_graph,
     make_look_functions,
     make_looks,
+    next_shown,
 )
 from kibitz.engine.leap import (
     Certificate,
@@ -30,11 +32,11 @@ from kibitz.engine.leap import (
     new_certificate,
     normal_quantile,
 )
-from kibitz.engine.loop import get_statistics_index
-from kibitz.engine.rng import Streams, make_seeds, new_streams, seed_stream
+from kibitz.engine.loop import get_statistics_index, make_show_functions
+from kibitz.engine.rng import Streams, make_seeds, new_streams, seed_stream, uniform
 from kibitz.model.feedback import Feedback
 from kibitz.model.problem import Problem
-from kibitz.policies.policy import NEVER, Policy, params_type
+from kibitz.policies.policy import NEVER, Graph, Policy, params_type
 
 BLOCKS, STAGES, WRONG_PULLS, WRONG_LOOKS, BROKEN_BLOCKS = range(5)
 
@@ -51,8 +53,10 @@ class HistoryParams(NamedTuple):
 ANY_HISTORY = HistoryParams(1.0, 1e4, -1, 0.0)
 
 
-def compile_trials(policy: Policy) -> Any:
+def compile_trials(policy: Policy, has_graph: bool = False) -> Any:
     """Return the compiled function that replays certified blocks of a policy."""
+    policy = policy.for_graph() if has_graph else policy
+    show, hide = make_show_functions(policy)
     make_params = params_type(tuple(policy.constants))
     init, pull, update = policy.init, policy.pull, policy.update
     choose_look = policy.look
@@ -62,7 +66,12 @@ def compile_trials(policy: Policy) -> Any:
     hold: Any = policy.hold
     looks_due: Any = policy.looks_due
     propose, _ = make_leap_functions(
-        get_statistics_index(policy), policy.update, policy.turns, policy.hold, policy.looks_due
+        get_statistics_index(policy),
+        policy.update,
+        policy.turns,
+        policy.hold,
+        policy.looks_due,
+        has_graph,
     )
     next_arrival, draw_look_arm = make_look_functions(Feedback("active", 0.1))
 
@@ -104,6 +113,7 @@ def compile_trials(policy: Policy) -> Any:
         state: Any,
         arms: Arms,
         looks: Looks,
+        graph: Graph,
         history: HistoryParams,
         streams: Streams,
         certificate: Certificate,
@@ -140,6 +150,7 @@ def compile_trials(policy: Policy) -> Any:
             arrival,
             pulled_arm,
             certified_look,
+            graph,
             streams.policy.rng,
             certificate,
         )
@@ -159,7 +170,17 @@ def compile_trials(policy: Policy) -> Any:
             )
             look_arm = choose_look(params, state, stage, streams.policy.rng)
             reward = draw(arms, pulled_arm, streams.rewards)
-            state = update(params, state, stage, pulled_arm, 1, reward, is_pull)
+            if not has_graph or uniform(streams.shows) < graph.own[pulled_arm]:
+                state = update(params, state, stage, pulled_arm, 1, reward, is_pull)
+            else:
+                state = hide(params, state, stage, pulled_arm, 1)
+            if has_graph:
+                edge = next_shown(graph, pulled_arm, graph.offsets[pulled_arm], streams.shows)
+                while edge < graph.offsets[pulled_arm + 1]:
+                    shown_arm = graph.arms[edge]
+                    reward = draw(arms, shown_arm, streams.shows)
+                    state = show(params, state, stage, pulled_arm, shown_arm, 1, reward)
+                    edge = next_shown(graph, pulled_arm, edge + 1, streams.shows)
             if stage == arrival:
                 for nth in range(looks.per_arrival):
                     if looks.observer == PASSIVE:
@@ -194,6 +215,7 @@ def compile_trials(policy: Policy) -> Any:
         params_values: Any,
         arms: Arms,
         looks: Looks,
+        graph: Graph,
         n_trials: int,
         error: float,
         neg_log_p: float,
@@ -206,13 +228,15 @@ def compile_trials(policy: Policy) -> Any:
         seed_stream(streams.rewards, seeds[0, 0:3])
         seed_stream(streams.looks, seeds[0, 3:6])
         seed_stream(streams.policy, seeds[0, 6:9])
+        seed_stream(streams.shows, seeds[0, 9:12])
+        n_bounds = (3 if has_graph else 2) * arms.means.size + 2
         for _ in range(n_trials):
             state = init(params, arms.means.size)
-            certificate = new_certificate(arms.means.size, error)
+            certificate = new_certificate(arms.means.size, error, n_bounds)
             if neg_log_p > 0:
                 certificate.leap_state[0]["neg_log_p"] = neg_log_p
                 certificate.leap_state[0]["z"] = normal_quantile(neg_log_p)
-            run_trial(params, state, arms, looks, history, streams, certificate, trial_counts)
+            run_trial(params, state, arms, looks, graph, history, streams, certificate, trial_counts)
 
     return cached_dispatcher(play)
 
@@ -239,6 +263,7 @@ def play_trials(
         params_values,
         arms,
         looks,
+        make_graph(feedback.shows, problem.n_arms),
         n_trials,
         error,
         neg_log_p,

@@ -24,7 +24,7 @@ from scipy import stats
 
 import kibitz as kb
 from kibitz.engine.cache import cached_dispatcher
-from kibitz.engine.environment import make_arms, make_looks
+from kibitz.engine.environment import make_arms, make_graph, make_looks
 from kibitz.engine.leap import (
     binomial,
     binomial_upper_bound,
@@ -179,7 +179,7 @@ def test_drawn_arrivals_respect_their_bound(rate, n):
 @pytest.mark.parametrize("n_arms", [2, 5, 500])
 @pytest.mark.parametrize("error", [1e-3, 1e-9, 1e-12])
 def test_the_error_account_covers_every_event_and_never_runs_out(n_arms, error):
-    certificate = new_certificate(n_arms, error)
+    certificate = new_certificate(n_arms, error, 2 * n_arms + 2)
     leap_state = certificate.leap_state[0]
     costs, spent_error = [], 0.0
     for _ in range(40):  # as after 2^20, 2^21, ... certificates
@@ -193,7 +193,7 @@ def test_the_error_account_covers_every_event_and_never_runs_out(n_arms, error):
         assert leap_state["spent"] == pytest.approx(spent_error, rel=1e-12)
         assert leap_state["spent"] <= leap_state["max_error"] == error
         assert leap_state["cost"] == cost / 4
-    certificate = new_certificate(n_arms, error)
+    certificate = new_certificate(n_arms, error, 2 * n_arms + 2)
     leap_state = certificate.leap_state[0]
     charge(certificate)
     assert leap_state["spent"] == leap_state["cost"] == costs[0] == error / 2**21
@@ -713,15 +713,28 @@ def test_a_leap_ends_with_the_hold_of_the_pulled_arm(rate):
     )
     arms = make_arms(kb.gaussian([0, -0.095, -0.6]), 1.0)
     looks = make_looks(kb.active(0.02), np.array([0, 0.095, 0.6]), 2 * stage)
+    graph = make_graph(None, 3)
     arrival = NEVER if rate == 0 else stage + 10
     longest_leap = 0
     for seed in range(20):
-        certificate = new_certificate(3, 0.5)  # a large error allows long leaps
+        certificate = new_certificate(3, 0.5, 8)  # a large error allows long leaps
         certificate.leap_state[0]["last_length"] = 100
         rng = np.random.default_rng(seed)
         view = policy.view(params, state, stage)
         n, n_arrivals = propose(
-            params, state, view, arms, looks, stage, 2 * stage, arrival, 1, -1, rng, certificate
+            params,
+            state,
+            view,
+            arms,
+            looks,
+            stage,
+            2 * stage,
+            arrival,
+            1,
+            -1,
+            graph,
+            rng,
+            certificate,
         )
         longest_leap = max(longest_leap, n)
         assert n_arrivals == 0 or n + n_arrivals <= 99

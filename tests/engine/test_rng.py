@@ -3,19 +3,23 @@
 import numba
 import numpy as np
 import pytest
-from histories import numpy_streams
+from histories import numpy_show_stream, numpy_streams
 from hypothesis import given, strategies as st
 from numpy.random import SFC64, Generator, SeedSequence
 
 from kibitz.engine import rng as kibitz_rng
 from kibitz.engine.cache import cached_dispatcher
-from kibitz.engine.rng import new_stream, seed_stream
+from kibitz.engine.rng import new_stream, seed_shows, seed_stream
 
 N_DRAWS = 1_000 if numba.config.DISABLE_JIT else 3_000_000
 
 
 def seed_one_stream(stream, seeds):
     seed_stream(stream, seeds)
+
+
+def seed_show_stream(stream, key, stage, arm):
+    seed_shows(stream, key, stage, arm)
 
 
 def make_filler(draw):
@@ -33,7 +37,7 @@ FILLERS = {"normal": make_filler(kibitz_rng.normal), "uniform": make_filler(kibi
 def test_runs_are_seeded_by_numpys_seed_sequence(seed, run):
     seeds = kibitz_rng.make_seeds(seed, run, run + 2)
     for n in range(2):
-        numpy_seeds = SeedSequence(seed, spawn_key=(run + n,)).generate_state(9, np.uint64)
+        numpy_seeds = SeedSequence(seed, spawn_key=(run + n,)).generate_state(12, np.uint64)
         np.testing.assert_array_equal(seeds[n], numpy_seeds)
 
 
@@ -48,7 +52,7 @@ def test_the_seeds_of_a_run_do_not_depend_on_other_runs():
 def test_streams_equal_numpys_sfc64():
     seeds = kibitz_rng.make_seeds(5, 3, 4)[0]
     for n, (kibitz_stream, numpy_rng) in enumerate(
-        zip(kibitz_rng.new_streams(), numpy_streams(5, 3), strict=True)
+        zip(kibitz_rng.new_streams()[:3], numpy_streams(5, 3), strict=True)
     ):
         cached_dispatcher(seed_one_stream)(kibitz_stream, seeds[3 * n : 3 * n + 3])
         np.testing.assert_array_equal(kibitz_stream.rng.random(5), numpy_rng.random(5))
@@ -90,3 +94,14 @@ def test_kibitz_and_numpy_draw_from_the_same_state():
 def test_seeds_have_the_same_layout_for_any_number_of_runs(n):
     """With a different memory layout, numba would see a different type and compile the loop again."""
     assert numba.typeof(kibitz_rng.make_seeds(1, 0, n)) == numba.types.uint64[:, ::1]
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_the_stream_of_shows_depends_on_stage_and_arm(is_compiled):
+    seeds = kibitz_rng.make_seeds(5, 3, 4)[0]
+    streams = kibitz_rng.new_streams()
+    seed_shows = cached_dispatcher(seed_show_stream) if is_compiled else seed_show_stream
+    for stage, arm in ((1, 0), (1, 1), (2, 0), (10**12, 4999)):
+        seed_shows(streams.shows, seeds[9:], stage, arm)
+        expected = numpy_show_stream(5, 3, stage, arm).random(5)
+        np.testing.assert_array_equal(streams.shows.rng.random(5), expected)

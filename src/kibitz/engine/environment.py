@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from kibitz._jit import jit
 from kibitz._validation import invalid
 from kibitz.engine.rng import Stream, normal, uniform
-from kibitz.model.feedback import Every, Feedback, check_weights
+from kibitz.model.feedback import Every, Feedback, Shows, check_weights
 from kibitz.model.problem import Problem
-from kibitz.policies.policy import NEVER as NO_STAGE
+from kibitz.policies.policy import NEVER as NO_STAGE, Graph
 
 Floats = NDArray[np.float64]
 
@@ -214,3 +214,51 @@ def make_draw_look_arm(weight_at: Any) -> Any:
         return arm
 
     return jit(draw_look_arm)
+
+
+# -------------------------------------------------------------------------------------------- graphs
+
+MIN_SKIP_EDGES = 8  # edges; in a shorter row, each edge gets its own random number
+MAX_SKIP_PROBABILITY = 0.25  # with larger probabilities, skipping saves nothing
+
+
+def make_graph(shows: Shows | None, n_arms: int) -> Graph:
+    """Return what a pull shows; without a graph, a pull shows its own reward only."""
+    if shows is None:
+        no_edges = np.zeros(0, np.int64)
+        offsets, loops = np.zeros(n_arms + 1, np.int64), np.ones(n_arms)
+        return Graph(offsets, no_edges, np.zeros(0), loops, np.zeros(n_arms))
+    if shows.n_arms != n_arms:
+        raise ValueError(
+            f"shows must have one row and one column for each of {n_arms} arms, got {shows.n_arms}"
+        )
+    pulled_arms = shows.pulled_arms
+    is_edge = pulled_arms != shows.arms
+    arms, probabilities = shows.arms[is_edge], shows.probabilities[is_edge]
+    row_sizes = np.bincount(pulled_arms[is_edge], minlength=n_arms)
+    offsets = np.concatenate([[0], np.cumsum(row_sizes)]).astype(np.int64)
+    skip = np.zeros(n_arms)
+    for arm in np.flatnonzero(row_sizes >= MIN_SKIP_EDGES):
+        row = probabilities[offsets[arm] : offsets[arm + 1]]
+        if row[0] <= MAX_SKIP_PROBABILITY and np.all(row == row[0]):
+            skip[arm] = 1 / math.log1p(-row[0])
+    return Graph(offsets, arms, probabilities, shows.own, skip)
+
+
+@jit
+def next_shown(graph: Graph, pulled: int, edge: int, stream: Stream) -> Any:
+    """Return the first edge from `edge` on that a pull shows, or the end of the row.
+
+    In a row with equal small probabilities, the number of edges before the next shown edge is
+    geometric, so one random number is enough for many edges.
+    """
+    end = graph.offsets[pulled + 1]
+    if edge < end and graph.skip[pulled] < 0:
+        n_skipped = math.log1p(-uniform(stream)) * graph.skip[pulled]
+        return edge + int(n_skipped) if n_skipped < end - edge else end
+    while edge < end:
+        probability = graph.probabilities[edge]
+        if probability >= 1 or uniform(stream) < probability:
+            return edge
+        edge += 1
+    return end

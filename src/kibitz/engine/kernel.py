@@ -29,14 +29,14 @@ from kibitz._hashing import content_hash, is_from_kibitz
 from kibitz._jit import Mark, jit
 from kibitz.engine import numba_compat
 from kibitz.engine.cache import cached_dispatcher, is_compiled
-from kibitz.engine.environment import make_arms, make_looks
+from kibitz.engine.environment import make_arms, make_graph, make_looks
 from kibitz.engine.jit import deferred_interrupts, gc_disabled
 from kibitz.engine.loop import Environment, Record, make_loop
 from kibitz.engine.rng import make_seeds, new_streams
 from kibitz.model.feedback import Feedback, bandit
 from kibitz.model.problem import gaussian
 from kibitz.policies.index_policy import index_policy, make_choices
-from kibitz.policies.policy import Array, Policy, StandardRule, params_type
+from kibitz.policies.policy import Array, Graph, Policy, StandardRule, params_type
 
 RECHECK_SECONDS = 0.5  # shortest time between two searches of the disk for the same kernel
 MAX_TABLE_SIZE = 2**17  # largest number of entries of a table, which then takes a megabyte
@@ -69,7 +69,8 @@ class Kernel:
         if not all(f is None or is_from_kibitz(f) for f in functions):
             functions = content_hash(functions)
         takes_functions = (callable(self.feedback.rate), callable(self.feedback.weights))
-        return functions, tuple(policy.constants), takes_functions, self.leap
+        has_graph = self.feedback.shows is not None
+        return functions, tuple(policy.constants), takes_functions, self.leap, has_graph
 
     @cached_property
     def code_hash(self) -> str:
@@ -106,15 +107,18 @@ class Kernel:
 
     def play(self, environment: Environment, error: float, seeds: Array) -> None:
         """Play one run for each row of `seeds`."""
-        params = tuple(self.policy.params_for(environment.horizon))
+        params = _fill_graph(self.policy, environment.horizon, environment.graph)
         self._get_loop()(self._make_arguments(params), environment, error, seeds)
 
     def _compiled_policy(self) -> Policy:
         """Return the policy whose functions are compiled into the loop."""
+        policy = self.policy
         if self.generic:
-            assert self.policy.rule is not None
-            return _generic_policy(self.policy.rule)
-        return _tabulated_policy(self.policy) if self.table_size else self.policy
+            assert policy.rule is not None
+            policy = _generic_policy(policy.rule)
+        elif self.table_size:
+            policy = _tabulated_policy(policy)
+        return policy if self.feedback.shows is None else policy.for_graph()
 
     def _get_loop(self) -> Any:
         key = self.key
@@ -143,7 +147,7 @@ class Kernel:
 
     def _make_empty_arguments(self) -> tuple[Any, ...]:
         """Return arguments of the right types that make the loop play zero runs."""
-        params: Any = tuple(self.policy.params_for(1))
+        params: Any = _fill_graph(self.policy, 1, make_empty_environment().graph)
         if self.generic:
             params = (0, np.zeros(0))
         elif self.table_size:
@@ -181,7 +185,14 @@ def make_empty_environment() -> Environment:
     record = Record(stages, problem.gaps, False, np.zeros((0, 1)), no_counts, no_counts, np.zeros(0))
     control = np.zeros(3, np.int64)
     looks = make_looks(bandit(), problem.gaps, 1)
-    return Environment(make_arms(problem, 1.0), looks, 1, new_streams(), record, control)
+    arms, graph = make_arms(problem, 1.0), make_graph(None, 2)
+    return Environment(arms, looks, 1, new_streams(), record, control, graph)
+
+
+def _fill_graph(policy: Policy, horizon: int, graph: Graph) -> tuple[Any, ...]:
+    """Return the parameters of a policy; a policy with a parameter `graph` gets the graph."""
+    params = policy.params_for(horizon)
+    return tuple(params._replace(graph=graph) if "graph" in policy.constants else params)
 
 
 # ------------------------------------------------------------------------------------------- generic

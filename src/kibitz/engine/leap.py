@@ -42,6 +42,7 @@ from kibitz.policies.policy import (
     NEVER,
     PULLS,
     Array,
+    Graph,
     Hold,
     Policy,
     Statistics,
@@ -62,6 +63,7 @@ def can_leap(policy: Policy, problem: Problem, feedback: Feedback) -> bool:
     rate, weights = feedback.rate, feedback.weights
     return (
         policy.index is not None
+        and (feedback.shows is None or policy.on_graph is not None)
         and problem.kind in {"gaussian", "bernoulli"}
         and feedback.observer in {"bandit", "passive", "active"}
         and isinstance(rate, float | Every)
@@ -73,6 +75,7 @@ class Certificate(NamedTuple):
     """Work arrays for one certificate, and the error budget of all certificates of the run."""
 
     looks: Array  # an upper bound on the looks at each arm
+    shows: Array  # an upper bound on the number of times that the block shows each arm
     upper: Statistics  # upper bounds on the counts
     max_indices: Array  # upper bounds on the indices
     leap_state: Array  # one record of type LEAP_STATE: when to leap next, and the error so far
@@ -108,12 +111,13 @@ def normal_quantile(neg_log_p: float) -> float:
 
 
 @jit(allocates=True)
-def new_certificate(n_arms: int, error: float) -> Certificate:
-    """Return the certificate of a run whose error may reach `error`."""
+def new_certificate(n_arms: int, error: float, n_bounds: int) -> Certificate:
+    """Return the certificate of a run whose error may reach `error`, with `n_bounds` bounds."""
     # A certificate for K arms uses at most 2 K + 2 bounds: on the number of arrivals, on the looks at
     # each arm, on the deviation of each arm, and on the opposite deviation of the looked-at arm. If
     # an arm is held, it uses K + 3 bounds: on the number of arrivals, on the deviation of each arm,
-    # and on the opposite deviations of the pulled arm and of the leader.
+    # and on the opposite deviations of the pulled arm and of the leader. On a graph, it uses K more
+    # bounds: on the number of times that the block shows each arm.
     records = np.zeros(1, LEAP_STATE)
     leap_state = records[0]
     leap_state["patience"] = 1
@@ -121,11 +125,12 @@ def new_certificate(n_arms: int, error: float) -> Certificate:
     leap_state["max_error"] = error
     leap_state["step"] = error / 2
     leap_state["cost"] = error / (2 * N_CERTIFICATES_PER_HALF)
-    leap_state["neg_log_p"] = math.log((2 * n_arms + 2) / leap_state["cost"])
+    leap_state["neg_log_p"] = math.log(n_bounds / leap_state["cost"])
     leap_state["z"] = normal_quantile(leap_state["neg_log_p"])
     leap_state["pace"] = MAX_PACE
-    looks, max_indices = np.zeros(n_arms, np.int64), np.zeros(n_arms, np.float64)
-    return Certificate(looks, new_statistics(n_arms, 0), max_indices, records)
+    looks, shows = np.zeros(n_arms, np.int64), np.zeros(n_arms, np.int64)
+    max_indices = np.zeros(n_arms, np.float64)
+    return Certificate(looks, shows, new_statistics(n_arms, 0), max_indices, records)
 
 
 @jit(inline=False)
@@ -290,11 +295,12 @@ def none_due(params: Any, state: Any, arm: int, n: int) -> int:
 
 @cache
 def make_leap_functions(
-    index: Any, update: Any, turns: Any, hold: Any, looks_due: Any
+    index: Any, update: Any, turns: Any, hold: Any, looks_due: Any, has_graph: bool = False
 ) -> tuple[Any, Any]:
     """Return `propose`, which certifies a block, and `draw_looks`, which draws its looks.
 
-    The arguments are functions of an index policy; `index` takes the whole statistics.
+    The arguments are functions of an index policy; `index` takes the whole statistics. `has_graph`
+    says whether a pull may show other arms.
     """
     takes_turns = turns is not None
     get_hold = no_hold if hold is None else hold
@@ -312,6 +318,7 @@ def make_leap_functions(
         arrival: int,
         arm: int,
         look: int,
+        graph: Graph,
         taking_turns: Array,
         hold_now: Hold,
         certificate: Certificate,
@@ -346,6 +353,17 @@ def make_leap_functions(
                     certificate.looks[other_arm] = get_looks_due(params, state, other_arm, n_looks)
                 elif taking_turns[other_arm]:
                     certificate.looks[other_arm] = n_looks // taking_turns.sum() + 1
+        if has_graph:
+            certificate.shows[:] = 0
+            for edge in range(graph.offsets[arm], graph.offsets[arm + 1]):
+                certificate.shows[graph.arms[edge]] = binomial_upper_bound(
+                    float(n_stages), graph.probabilities[edge], neg_log_p
+                )
+                if hold_now.arm >= 0 and certificate.looks[graph.arms[edge]] > 0:
+                    return -np.inf  # the shows may make the arm lose its turn
+            n_held = certificate.shows[hold_now.arm] if hold_now.arm >= 0 else 0
+            if n_held > 0 and n_looks > 0 and n_held + n_looks > hold_now.max_looks:
+                return -np.inf  # shows of the held arm count too
         if hold_now.arm >= 0:
             if certificate.looks[arm] > 0 or certificate.looks[hold_now.arm] > 0:
                 return -np.inf
@@ -358,6 +376,8 @@ def make_leap_functions(
             upper.n_pulls[other_arm] = stats.n_pulls[other_arm] + n_pulls
             upper.n_looks[other_arm] = stats.n_looks[other_arm] + certificate.looks[other_arm]
             upper.n_observed[other_arm] = stats.n_observed[other_arm] + extra_looks + n_pulls
+            if has_graph and view.learns_from_looks:
+                upper.n_observed[other_arm] += certificate.shows[other_arm]
         upper.totals[PULLS] = stats.totals[PULLS] + n_stages
         upper.totals[LOOKS] = stats.totals[LOOKS] + n_looks
         # bound the indices of the rivals; in a tie that lasts, the lower arm is pulled
@@ -540,6 +560,7 @@ def make_leap_functions(
         arrival: int,
         arm: int,
         look: int,
+        graph: Graph,
         rng: Any,
         certificate: Certificate,
     ) -> tuple[int, int]:
@@ -594,6 +615,7 @@ def make_leap_functions(
                 arrival,
                 arm,
                 look,
+                graph,
                 taking_turns,
                 hold_now,
                 certificate,

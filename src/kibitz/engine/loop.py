@@ -2,36 +2,48 @@
 
 At each stage, the policy chooses an arm to pull and, if looks arrive, an arm to look at. Both choices
 depend only on the observations before the stage. The policy then receives the reward of the pull,
-followed by the reward of the look. Regret is recorded at the requested stages only, so memory use
-does not grow with the horizon.
+what the pull shows of other arms, and the reward of the look, in this order. Regret is recorded at
+the requested stages only, so memory use does not grow with the horizon.
 
-Each run has three random streams, which depend on (seed, run): one for the rewards of pulls, one for
-the arrivals and rewards of looks, and one for the policy's own random numbers. The first two streams
-do not depend on the policy, so all policies see the same arrivals and the same noise at the same
-stage (common random numbers).
+Each run has four random streams, which depend on (seed, run): one for the rewards of pulls, one for
+the arrivals and rewards of looks, one for what a pull shows, and one for the policy's own random
+numbers. The first three streams do not depend on the policy, so all policies see the same arrivals,
+the same noise at the same stage, and the same shows at the same stage and arm (common random
+numbers).
 
 Index policies are played from decision to decision (`lazy_index`) or in leaps (`leap`). Other
 policies are called at every stage.
 """
 
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kibitz._jit import jit
-from kibitz.engine.environment import ACTIVE, FULL, PASSIVE, Arms, Looks, draw, make_look_functions
+from kibitz.engine.environment import (
+    ACTIVE,
+    FULL,
+    PASSIVE,
+    Arms,
+    Looks,
+    draw,
+    make_look_functions,
+    next_shown,
+)
 from kibitz.engine.lazy_index import Bounds, invalidate, make_decision_functions, new_bounds, reset
 from kibitz.engine.leap import (
     RETRY_STAGES,
     Certificate,
+    binomial,
     draw_sum,
     make_leap_functions,
     new_certificate,
 )
-from kibitz.engine.rng import Streams, seed_stream
+from kibitz.engine.rng import Streams, seed_shows, seed_stream, uniform
 from kibitz.model.feedback import Feedback
 from kibitz.policies.index_policy import make_statistics_index
-from kibitz.policies.policy import Array, Policy, params_type
+from kibitz.policies.policy import Array, Graph, Policy, params_type
 
 #: The entries of `control`: the stop flag, the current stage and the current run.
 STOP, STAGE, RUN = range(3)
@@ -58,6 +70,7 @@ class Environment(NamedTuple):
     streams: Streams
     record: Record
     control: Array
+    graph: Graph
 
 
 @jit
@@ -97,6 +110,7 @@ def make_loop(policy: Policy, feedback: Feedback, leap: bool) -> Any:
     make_params = params_type(tuple(policy.constants))
     init: Any = policy.init
     play_run = make_play_run(policy, feedback, leap)
+    has_graph = feedback.shows is not None
 
     def play(param_values: Any, environment: Environment, error: float, seeds: Array) -> None:
         # a plain tuple, because the class of `params` must not be part of the compiled signature
@@ -108,9 +122,13 @@ def make_loop(policy: Policy, feedback: Feedback, leap: bool) -> Any:
             seed_stream(streams.rewards, seeds[run, 0:3])
             seed_stream(streams.looks, seeds[run, 3:6])
             seed_stream(streams.policy, seeds[run, 6:9])
+            if has_graph:
+                streams.show_key[:] = seeds[run, 9:12]
             state = init(params, n_arms)
             if leap:
-                certificate = new_certificate(n_arms, error)
+                # bounds of a certificate, see `new_certificate`; a graph needs one more for each arm
+                n_bounds = (3 if has_graph else 2) * n_arms + 2
+                certificate = new_certificate(n_arms, error, n_bounds)
                 play_run(
                     params, environment, state, new_bounds(n_arms), certificate, all_rewards, run
                 )
@@ -133,6 +151,8 @@ def make_play_run(policy: Policy, feedback: Feedback, leap: bool) -> Any:
         decide, pull_leader = make_decision_functions(get_statistics_index(policy), policy.additive)
     play_block: Any = make_play_block(policy, feedback) if leap else None
     next_arrival, draw_look_arm = make_look_functions(feedback)
+    has_graph = feedback.shows is not None
+    draw_shows = make_draw_shows(policy, is_index) if has_graph else None
 
     def play_run(
         params: Any,
@@ -143,9 +163,9 @@ def make_play_run(policy: Policy, feedback: Feedback, leap: bool) -> Any:
         all_rewards: Array,
         run: int,
     ) -> None:
-        arms, looks, horizon, streams, record, control = environment
+        arms, looks, horizon, streams, record, control, _ = environment
         n_arms, observer = arms.means.size, looks.observer
-        reward_stream, look_stream, policy_stream = streams
+        reward_stream, look_stream, policy_stream = streams.rewards, streams.looks, streams.policy
         # typed constants, because numba would compile each callee again for literal arguments
         zero: Any = np.int64(0)
         one: Any = np.int64(1)
@@ -166,7 +186,7 @@ def make_play_run(policy: Policy, feedback: Feedback, leap: bool) -> Any:
                     view_end = current_view.last_stage
                     reset(bounds, current_view.allowed)
                     is_certain = expect_same = false
-                if stage < arrival and observer != FULL:
+                if stage < arrival and observer != FULL and not has_graph:
                     last_stage = min(horizon, min(arrival - 1, view_end))
                     if leap:
                         last_stage = min(last_stage, stage + RETRY_STAGES)
@@ -209,7 +229,7 @@ def make_play_run(policy: Policy, feedback: Feedback, leap: bool) -> Any:
                 for other_arm in range(n_arms):
                     all_rewards[other_arm] = draw(arms, other_arm, reward_stream)
                 total = all_rewards[arm]
-            elif is_index:
+            elif is_index and not has_graph:
                 n, total, is_certain = pull_leader(
                     params,
                     current_view,
@@ -225,7 +245,10 @@ def make_play_run(policy: Policy, feedback: Feedback, leap: bool) -> Any:
             else:
                 total = draw(arms, arm, reward_stream)
             n_recorded = record_pulls(record, run, n_recorded, arm, stage, n)
-            state = update(params, state, stage, arm, n, total, false)
+            if has_graph:
+                state = draw_shows(params, environment, state, bounds, stage, arm, total)
+            else:
+                state = update(params, state, stage, arm, n, total, false)
             stage += n - 1
             # play the looks
             if stage == arrival or observer == FULL:
@@ -253,6 +276,59 @@ def make_play_run(policy: Policy, feedback: Feedback, leap: bool) -> Any:
     return jit(play_run)
 
 
+def make_draw_shows(policy: Policy, is_index: bool) -> Any:
+    """Return the function that tells a policy the reward of a pull and what the pull shows."""
+    update = policy.update
+    show, hide = make_show_functions(policy)
+
+    def draw_shows(
+        params: Any,
+        environment: Environment,
+        state: Any,
+        bounds: Bounds,
+        stage: int,
+        arm: int,
+        reward: float,
+    ) -> Any:
+        """Draw what a pull of `arm` shows, and update the policy; `reward` is the pull's reward."""
+        arms, graph = environment.arms, environment.graph
+        stream = environment.streams.shows
+        one: Any = np.int64(1)
+        false = one < 0  # a literal False would compile `update` again
+        seed_shows(stream, environment.streams.show_key, stage, arm)
+        if graph.own[arm] >= 1 or uniform(stream) < graph.own[arm]:
+            state = update(params, state, stage, arm, one, reward, false)
+        else:
+            state = hide(params, state, stage, arm, one)
+        edge = next_shown(graph, arm, graph.offsets[arm], stream)
+        while edge < graph.offsets[arm + 1]:
+            shown_arm = graph.arms[edge]
+            shown_reward = draw(arms, shown_arm, stream)
+            state = show(params, state, stage, arm, shown_arm, one, shown_reward)
+            if is_index:
+                invalidate(bounds, shown_arm)
+            edge = next_shown(graph, arm, edge + 1, stream)
+        return state
+
+    return jit(draw_shows)
+
+
+@cache
+def make_show_functions(policy: Policy) -> tuple[Any, Any]:
+    """Return `show` and `hide` of a policy; if it has none, it counts shows as looks."""
+    if policy.on_graph is not None:
+        return policy.on_graph.show, policy.on_graph.hide
+    update = policy.update
+
+    def show(params: Any, state: Any, stage: int, pulled: int, arm: int, n: int, total: float) -> Any:
+        return update(params, state, stage, arm, n, total, n > 0)
+
+    def hide(params: Any, state: Any, stage: int, arm: int, n: int) -> Any:
+        return state  # never called: the schedule rejects graphs that hide a reward
+
+    return jit(show), jit(hide)
+
+
 def get_statistics_index(policy: Policy) -> Any:
     """Return the index of a policy as a function that takes the whole `Statistics`."""
     index: Any = policy.index
@@ -264,8 +340,12 @@ def make_play_block(policy: Policy, feedback: Feedback) -> Any:
     choose_look, update = policy.look, policy.update
     look_is_planned = policy.turns is not None or policy.hold is not None
     functions: Any = (policy.update, policy.turns, policy.hold, policy.looks_due)
-    propose, draw_looks = make_leap_functions(get_statistics_index(policy), *functions)
+    has_graph = feedback.shows is not None
+    propose, draw_looks = make_leap_functions(
+        get_statistics_index(policy), *functions, has_graph=has_graph
+    )
     next_arrival, _ = make_look_functions(feedback)
+    show, hide = make_show_functions(policy)
 
     def play_block(
         params: Any,
@@ -285,7 +365,7 @@ def make_play_block(policy: Policy, feedback: Feedback) -> Any:
         Return the state, the number of stages played (0 without a certified block), `n_recorded` and
         the next arrival.
         """
-        arms, looks, horizon, streams, record, control = environment
+        arms, looks, horizon, streams, record, control, graph = environment
         n_arms = arms.means.size
         false = n_arms < 0  # a literal False would compile `update` again
         look: Any = np.int64(-1)
@@ -303,15 +383,31 @@ def make_play_block(policy: Policy, feedback: Feedback) -> Any:
             arrival,
             arm,
             look,
+            graph,
             streams.looks.rng,
             certificate,
         )
         if n == 0:
             return state, n, n_recorded, arrival
         last_stage = stage + n - 1
-        total = draw_sum(arms, arm, n, streams.rewards.rng)
         n_recorded = record_pulls(record, run, n_recorded, arm, stage, n)
-        state = update(params, state, stage, arm, n, total, false)
+        n_visible = n
+        if has_graph:
+            seed_shows(streams.shows, streams.show_key, stage, arm)
+            n_visible = binomial(n, graph.own[arm], streams.shows.rng)
+            if n_visible < n:
+                state = hide(params, state, stage, arm, n - n_visible)
+        if n_visible > 0:
+            total = draw_sum(arms, arm, n_visible, streams.rewards.rng)
+            state = update(params, state, stage, arm, n_visible, total, false)
+        if has_graph:
+            for edge in range(graph.offsets[arm], graph.offsets[arm + 1]):
+                shown_arm = graph.arms[edge]
+                n_shown = binomial(n, graph.probabilities[edge], streams.shows.rng)
+                if n_shown > 0:
+                    total = draw_sum(arms, shown_arm, n_shown, streams.shows.rng)
+                    state = show(params, state, stage, arm, shown_arm, n_shown, total)
+                    invalidate(bounds, shown_arm)
         if n_arrivals > 0:
             n_looks = n_arrivals * looks.per_arrival
             looks_by_arm = record.n_looks[run]

@@ -1,9 +1,11 @@
-"""Random number streams: three for each run, which depend on (seed, run) only.
+"""Random number streams: four for each run, which depend on (seed, run) only.
 
-The three streams are for the rewards of pulls, for the arrivals and rewards of looks, and for the
-policy. Each stream is a NumPy SFC64 generator, and all its numbers equal those of NumPy's
-`Generator`, bit for bit. Compiled code implements normal and uniform numbers itself: numba would call
-the generator through a pointer, and this call costs as much as drawing the number.
+The streams are for the rewards of pulls, for the arrivals and rewards of looks, for the policy, and
+for what a pull shows of other arms. The last stream is seeded again at each stage, from the stage and
+the pulled arm, so two policies that pull the same arm at the same stage see the same. Each stream is
+a NumPy SFC64 generator, and all its numbers equal those of NumPy's `Generator`, bit for bit. Compiled
+code implements normal and uniform numbers itself: numba would call the generator through a pointer,
+and this call costs as much as drawing the number.
 """
 
 import ctypes
@@ -34,11 +36,13 @@ class Stream(NamedTuple):
 
 
 class Streams(NamedTuple):
-    """The three streams of a run."""
+    """The streams of a run."""
 
     rewards: Stream
     looks: Stream
     policy: Stream
+    shows: Stream
+    show_key: Array  # three words, from which `seed_shows` seeds the stream of shows
 
 
 def new_stream(seed: int = 0) -> Stream:
@@ -50,17 +54,17 @@ def new_stream(seed: int = 0) -> Stream:
 
 def new_streams() -> Streams:
     """Return new streams, which `seed_stream` must seed before each run."""
-    return Streams(new_stream(), new_stream(), new_stream())
+    return Streams(new_stream(), new_stream(), new_stream(), new_stream(), np.zeros(3, np.uint64))
 
 
 # -------------------------------------------------------------------------------------- seeding
 
 
 def make_seeds(seed: int, first_run: int, end_run: int) -> NDArray[np.uint64]:
-    """Return the seeds of runs `first_run` to `end_run` - 1: one row of nine 64-bit words per run.
+    """Return the seeds of runs `first_run` to `end_run` - 1: one row of twelve 64-bit words per run.
 
-    The row of a run equals `SeedSequence(seed, spawn_key=(run,)).generate_state(9, np.uint64)`. Each
-    of the three streams gets three words. All rows are computed at once, by mixing the number of the
+    The row of a run equals `SeedSequence(seed, spawn_key=(run,)).generate_state(12, np.uint64)`. Each
+    of the four streams gets three words. All rows are computed at once, by mixing the number of the
     run into the entropy pool of the seed.
     """
     runs = np.arange(first_run, end_run, dtype=np.uint32)[:, None]
@@ -69,7 +73,7 @@ def make_seeds(seed: int, first_run: int, end_run: int) -> NDArray[np.uint64]:
     pool = np.uint32(0xCA01F9DD) * SeedSequence(seed).pool
     pool = pool - np.uint32(0x4973F715) * _hash_columns(np.repeat(runs, 4, 1), start, 0x931E8875)
     pool ^= pool >> np.uint32(16)
-    state = _hash_columns(pool[:, np.arange(18) % 4], 0x8B51F9DD, 0x58F38DED).astype(np.uint64)
+    state = _hash_columns(pool[:, np.arange(24) % 4], 0x8B51F9DD, 0x58F38DED).astype(np.uint64)
     return np.ascontiguousarray(state[:, 0::2] | state[:, 1::2] << np.uint64(32))
 
 
@@ -92,6 +96,32 @@ def seed_stream(stream: Stream, seed: Array) -> None:
     stream.state[4] = 0
     for _ in range(12):
         stream.rng.random()
+
+
+STAGE_FACTOR, ARM_FACTOR = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9  # odd constants of SplitMix64
+
+
+@jit
+def compiled_seed_shows(stream: Stream, key: Array, stage: int, arm: int) -> None:
+    """Seed the stream of shows in compiled code, for a pull of `arm` at `stage`."""
+    state = (
+        key[0] ^ (np.uint64(stage) * np.uint64(STAGE_FACTOR)),
+        key[1] ^ (np.uint64(arm) * np.uint64(ARM_FACTOR)),
+        key[2],
+        np.uint64(1),
+    )
+    for _ in range(12):
+        _, state = next_bits(state)
+    store(stream, state)
+
+
+@jit(substitute=compiled_seed_shows)
+def seed_shows(stream: Stream, key: Array, stage: int, arm: int) -> None:
+    """Seed the stream of shows for a pull of `arm` at `stage`, as `seed_stream` seeds a stream."""
+    words = key.copy()
+    words[0] ^= np.uint64(int(stage) * STAGE_FACTOR % 2**64)
+    words[1] ^= np.uint64(int(arm) * ARM_FACTOR % 2**64)
+    seed_stream(stream, words)
 
 
 # -------------------------------------------------------------------------------------- drawing

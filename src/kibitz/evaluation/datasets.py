@@ -152,7 +152,9 @@ def click_entrants(rate: float) -> dict[str, Policy]:
     """
     scale = float(f"{math.sqrt(rate * (1 - rate)):.2g}")
     # with active looks, UCB is the same policy as UCB1-Double
-    default_policies = [make_policy() for name, make_policy in POLICIES.items() if name != "ucb"]
+    default_policies = [
+        make_policy() for name, make_policy in POLICIES.items() if name not in {"ucb", "scout"}
+    ]
     return label_policies(
         [
             kibitzer(rewards="bernoulli"), thompson("bernoulli"), kl_ucb("bernoulli"),

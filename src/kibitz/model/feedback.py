@@ -55,6 +55,11 @@ class Shows(NamedTuple):
         return self.offsets.size - 1
 
     @property
+    def mean_row_size(self) -> float:
+        """The number of arms that a pull of a random arm shows, on average."""
+        return float(self.probabilities.sum()) / self.n_arms
+
+    @property
     def pulled_arms(self) -> NDArray[np.int64]:
         """The pulled arm of each edge."""
         return np.repeat(np.arange(self.n_arms), np.diff(self.offsets))

@@ -9,19 +9,21 @@ from kibitz.policies.improved_ucb import improved_ucb
 from kibitz.policies.index_policy import index_policy
 from kibitz.policies.kibitzer import kibitzer
 from kibitz.policies.kl_ucb import kl_ucb
+from kibitz.policies.max_n import max_n
 from kibitz.policies.moss import moss, moss_anytime
 from kibitz.policies.ocucb import ocucb
 from kibitz.policies.policy import Policy
+from kibitz.policies.scout import scout
 from kibitz.policies.thompson import thompson
 from kibitz.policies.ucb import ucb, ucb_double, ucb_second
 from kibitz.policies.ucb2 import ucb2
 
 ALL = (
     ftl, ftl_robin, ucb, ucb_double, ucb_second, ocucb, etc, etc_ocucb, ucb2, improved_ucb, moss,
-    moss_anytime, kl_ucb, thompson, kibitzer,
+    moss_anytime, kl_ucb, thompson, kibitzer, scout,
 )  # fmt: skip
 
 #: The constructors of all policies by name, in the order of the paper.
 POLICIES: dict[str, Callable[..., Policy]] = {make.__name__: make for make in ALL}
 
-__all__ = ["POLICIES", "Policy", "index_policy", *POLICIES]
+__all__ = ["POLICIES", "Policy", "index_policy", "max_n", *POLICIES]

@@ -15,6 +15,7 @@ from kibitz.policies.policy import (
     LOOKS,
     NEVER,
     Array,
+    GraphFunctions,
     Policy,
     Rewards,
     StandardRule,
@@ -80,6 +81,9 @@ def index_policy(
     rule = StandardRule(look, flag(ignore_looks, "ignore_looks"))
     view_function = view_pulls if rule.ignore_looks else view
     pull, runner_up = make_choices(index, view_function)
+    on_graph = make_graph_functions(index, ignore_looks=rule.ignore_looks)
+    if look == "robin":
+        on_graph = on_graph._replace(look=look_in_turn)
     policy = Policy(
         name,
         dict(params),
@@ -90,6 +94,7 @@ def index_policy(
         index=index,
         view=view_function,
         turns=None if look == "runner-up" else turns,
+        on_graph=on_graph,
         rewards=check_rewards(rewards),
         scale=check_scale(scale, rewards),
         parameters=dict(params) if parameters is None else parameters,
@@ -154,6 +159,52 @@ def view_pulls(params: Any, state: State, stage: int) -> View:
     """Return the same view as `view`, for a policy that learns from pulls only."""
     stats = state.statistics
     return View(stats, stats.n_pulls, state.allowed, 0, NEVER, False, NEVER)
+
+
+@jit
+def view_observed(params: Any, state: Any, stage: int) -> View:
+    """Return the same view as `view`, but an arm that was observed need not be pulled first."""
+    stats = state.statistics
+    return View(stats, stats.n_observed, state.allowed, 0, NEVER, True, NEVER)
+
+
+@jit
+def view_observed_pulls(params: Any, state: Any, stage: int) -> View:
+    """Return the same view as `view_observed`, for a policy that learns from pulls only."""
+    stats = state.statistics
+    return View(stats, stats.n_observed, state.allowed, 0, NEVER, False, NEVER)
+
+
+@jit
+def show(params: Any, state: Any, stage: int, pulled: int, arm: int, n: int, total: float) -> Any:
+    """Learn from what a pull showed; this is neither a pull nor a look."""
+    state.statistics.n_observed[arm] += n
+    state.statistics.sums[arm] += total
+    return state
+
+
+@jit
+def ignore_show(
+    params: Any, state: Any, stage: int, pulled: int, arm: int, n: int, total: float
+) -> Any:
+    """Learn nothing from what a pull showed."""
+    return state
+
+
+@jit
+def hide(params: Any, state: Any, stage: int, arm: int, n: int) -> Any:
+    """Count pulls that hid their own reward."""
+    count_kind(state.statistics, arm, n, False)
+    return state
+
+
+def make_graph_functions(
+    index: Any, index_reads: str = "counts", ignore_looks: bool = False
+) -> GraphFunctions:
+    """Return the functions with which an index policy plays on a graph."""
+    graph_view = view_observed_pulls if ignore_looks else view_observed
+    choices = make_choices(index, graph_view, index_reads)
+    return GraphFunctions(*choices, graph_view, ignore_show if ignore_looks else show, hide)
 
 
 @jit

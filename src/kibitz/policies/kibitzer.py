@@ -43,12 +43,14 @@ import numpy as np
 
 from kibitz._jit import jit
 from kibitz._validation import between, positive
+from kibitz.policies.index_policy import hide, show
 from kibitz.policies.kl_ucb import bernoulli_index as kl_index
 from kibitz.policies.policy import (
     LOOKS,
     NEVER,
     PULLS,
     Array,
+    GraphFunctions,
     Hold,
     Policy,
     Rewards,
@@ -89,12 +91,12 @@ def kibitzer(
     """
     constants = {"b": positive(b, "b"), "beta": between(beta, "beta", 0, 1)}
     in_unit_interval = check_rewards(rewards) != "gaussian"
+    choices = (bernoulli_pull, bernoulli_look) if in_unit_interval else (pull, look)
     return Policy(
         "kibitzer",
         constants,
         init,
-        bernoulli_pull if in_unit_interval else pull,
-        bernoulli_look if in_unit_interval else look,
+        *choices,
         update,
         index=bernoulli_index if in_unit_interval else index,
         view=view,
@@ -102,6 +104,7 @@ def kibitzer(
         additive=not in_unit_interval,
         hold=hold,
         looks_due=looks_due,
+        on_graph=GraphFunctions(*choices, view, show, hide),
         rewards=rewards,
         scale=check_scale(scale, rewards),
         parameters={**constants, "rewards": rewards},

@@ -27,6 +27,8 @@ from kibitz._validation import between, flag, invalid, number
 from kibitz.policies.index_policy import (
     State,
     make_choices,
+    make_graph_functions,
+    show as count_show,
     update as count_all,
     update_pulls as count_pulls,
     view,
@@ -57,6 +59,7 @@ def ocucb(
     pulls_only = flag(ignore_looks, "ignore_looks")
     view_function = view_pulls if pulls_only else view
     pull, runner_up = make_choices(index, view_function, "statistics")
+    on_graph = make_graph_functions(index, "statistics", pulls_only)
     return Policy(
         "ocucb",
         constants,
@@ -67,6 +70,7 @@ def ocucb(
         index=index,
         view=view_function,
         index_reads="statistics",
+        on_graph=on_graph if pulls_only else on_graph._replace(show=show),
         scale=check_scale(scale),
         parameters={**constants, "ignore_looks": pulls_only},
     )
@@ -205,4 +209,12 @@ def update_pulls(
 ) -> State:
     """Count pulls and looks, but learn from pulls only."""
     update_derived(params, count_pulls(params, state, stage, arm, n, total, is_look).statistics, arm)
+    return state
+
+
+@jit
+def show(params: Any, state: State, stage: int, pulled: int, arm: int, n: int, total: float) -> State:
+    """Learn from what a pull showed."""
+    stats = count_show(params, state, stage, pulled, arm, n, total).statistics
+    update_derived(params, stats, arm)
     return state

@@ -27,7 +27,7 @@ scale: the scale passed as `scale=`, or else the scale of the problem. A policy 
 
 from collections import namedtuple
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
@@ -84,6 +84,24 @@ class Hold(NamedTuple):
     arm: int
     leader: int  # the arm that must keep the largest mean; -1 if the means do not matter
     max_looks: int
+
+
+class Graph(NamedTuple):
+    """What a pull shows, as sparse rows; row i is `offsets[i] : offsets[i + 1]`.
+
+    A policy whose constants include `graph` receives this record as `params.graph`.
+    """
+
+    offsets: Array
+    arms: Array  # the shown arm of each edge; the pulled arm itself is left out
+    probabilities: Array  # the probability of each edge
+    own: Array  # for each arm, the probability that a pull shows its own reward
+    skip: Array  # 1 / log(1 - p) if all edges of a long row have the same small p; otherwise 0
+
+
+NO_GRAPH = Graph(
+    np.zeros(1, np.int64), np.zeros(0, np.int64), np.zeros(0), np.zeros(0), np.zeros(0)
+)  # the value of the constant `graph` before the simulation sets it
 
 
 @jit(allocates=True)
@@ -164,6 +182,35 @@ class Index(Protocol):
     def __call__(self, params: Any, stage: int, observed: Any, arm: int, mean: float, /) -> float: ...
 
 
+class Show(Protocol):
+    """A function that returns the state after pulls of `pulled` showed `arm` `n` times."""
+
+    def __call__(
+        self, params: Any, state: Any, stage: int, pulled: int, arm: int, n: int, total: float, /
+    ) -> Any: ...
+
+
+class Hide(Protocol):
+    """A function that returns the state after `n` pulls of `arm` that hid their own reward."""
+
+    def __call__(self, params: Any, state: Any, stage: int, arm: int, n: int, /) -> Any: ...
+
+
+class GraphFunctions(NamedTuple):
+    """The functions with which a policy plays on a graph (`kibitz.graph`).
+
+    `pull`, `look` and `view` replace the functions of the same name; an arm that was shown need not
+    be pulled first.
+    """
+
+    pull: Choose
+    look: Choose
+    view: Callable[..., View] | None
+    show: Show
+    hide: Hide
+    needs_loops: bool = True  # whether every arm must show its own reward with positive probability
+
+
 class StandardRule(NamedTuple):
     """The options with which `index_policy` turns an index into a policy."""
 
@@ -200,6 +247,13 @@ class Policy:
         For a policy that sends only some of its looks to the arms in turn. `hold(params, state)`
         returns the arm that gets the other looks; `looks_due(params, state, arm, n)` returns how many
         of the next n looks an arm gets in turn.
+    on_graph
+        The functions with which the policy plays on a graph (`GraphFunctions`). With None, the policy
+        counts what a pull shows as looks, and every pull must show its own reward.
+    max_arms
+        The largest number of arms that the policy can play with, or None.
+    inner
+        The policy that `max_n` was called with, or None.
     in_phases
         Whether decisions depend on the order of the observations. A live agent with such a policy
         must be told each reward before its next decision.
@@ -229,6 +283,9 @@ class Policy:
     turns: Callable[..., tuple[Array, int]] | None = None
     hold: Callable[..., Hold] | None = None
     looks_due: Callable[..., int] | None = None
+    on_graph: GraphFunctions | None = None
+    max_arms: int | None = None
+    inner: "Policy | None" = None
     in_phases: bool = False
     rule: StandardRule | None = field(default=None, init=False)
     rewards: Rewards = "gaussian"
@@ -242,7 +299,7 @@ class Policy:
             if not isinstance(value, dict):
                 raise invalid(name, "a dict", value)
         for constant, value in self.constants.items():
-            if not isinstance(value, bool | np.ndarray):
+            if not isinstance(value, bool | np.ndarray | Graph):
                 number(value, constant)
         for name in ("init", "pull", "look", "update"):
             if not callable(getattr(self, name)):
@@ -263,8 +320,21 @@ class Policy:
     @property
     def functions(self) -> tuple[Callable[..., Any] | None, ...]:
         """The functions of the policy in a fixed order; None for a function that it does not have."""
-        functions = (self.init, self.pull, self.look, self.update, self.index, self.view, self.turns)
-        return functions if self.hold is None else (*functions, self.hold, self.looks_due)
+        functions: tuple[Callable[..., Any] | None, ...] = (
+            self.init, self.pull, self.look, self.update, self.index, self.view, self.turns,
+        )  # fmt: skip
+        if self.hold is not None:
+            functions += (self.hold, self.looks_due)
+        if self.on_graph is not None and self.rule is None:  # a rule implies the functions on a graph
+            functions += self.on_graph[:5]
+        return functions
+
+    def for_graph(self) -> "Policy":
+        """Return the policy that plays on a graph."""
+        if self.on_graph is None:
+            return self
+        pull, look, view = self.on_graph[:3]
+        return replace(self, pull=pull, look=look, view=None if self.index is None else view)
 
     @property
     def params(self) -> Any:

@@ -21,6 +21,7 @@ from kibitz._hashing import source_hash
 from kibitz._validation import short_repr
 from kibitz.policies import POLICIES
 from kibitz.policies.index_policy import index_policy
+from kibitz.policies.max_n import max_n
 from kibitz.policies.policy import Policy, StandardRule, check_policy
 
 Spec = dict[str, Any]
@@ -29,6 +30,8 @@ Spec = dict[str, Any]
 def to_spec(policy: Any) -> Spec:
     """Return the spec of a policy; raise ValueError if the spec could not restore the policy."""
     policy = check_policy(policy)
+    if policy.inner is not None:
+        return {"name": "max_n", "policy": to_spec(policy.inner)}
     spec = named_spec(policy)
     if spec is not None:
         return spec
@@ -53,6 +56,8 @@ def to_spec(policy: Any) -> Spec:
 
 def from_spec(spec: Spec) -> Policy:
     """Return the policy that a spec describes."""
+    if "policy" in spec:
+        return max_n(from_spec(spec["policy"]))
     if "function" not in spec:
         scale = {} if spec["scale"] is None else {"scale": spec["scale"]}
         return POLICIES[spec["name"]](**spec["parameters"], **scale)
@@ -63,6 +68,9 @@ def from_spec(spec: Spec) -> Policy:
 
 def named_spec(policy: Policy) -> Spec | None:
     """Return the spec of a built-in policy; None for any other policy, even with a built-in name."""
+    if policy.inner is not None and policy == max_n(policy.inner):
+        inner_spec = named_spec(policy.inner)
+        return None if inner_spec is None else {"name": "max_n", "policy": inner_spec}
     if policy.name not in POLICIES:
         return None
     spec = {"name": policy.name, "parameters": policy.parameters, "scale": policy.scale}
@@ -101,6 +109,8 @@ def reduce_policy(policy: Policy) -> tuple[Any, tuple[Any, ...]]:
     spec = named_spec(policy)
     if spec is not None:
         return from_spec, (spec,)
+    if policy.inner is not None and policy == max_n(policy.inner):
+        return max_n, (policy.inner,)
     if policy.rule is not None and rebuild_index_policy(policy) == policy:
         arguments = {**index_arguments(policy), **policy.constants}
         return _unpickle_index, (policy.name, policy.index, arguments)
@@ -113,6 +123,8 @@ def _unpickle_index(name: str, index: Any, arguments: dict[str, Any]) -> Policy:
 
 def format_call(policy: Policy) -> str:
     """Return a Python expression that creates the policy."""
+    if policy.inner is not None:
+        return f"max_n({format_call(policy.inner)})"
     scale = {} if policy.scale is None else {"scale": policy.scale}
     if named_spec(policy) is not None:
         return _format_expression(policy.name, {**policy.parameters, **scale})
@@ -136,6 +148,8 @@ def make_label(policy: Policy) -> str:
 
     For example, "ucb" or "ucb:exploration=2".
     """
+    if policy.inner is not None:
+        return f"max_n:{make_label(policy.inner)}"
     default_parameters = (
         POLICIES[policy.name]().parameters if policy.name in POLICIES else policy.parameters
     )

@@ -9,13 +9,14 @@ best. The paper only mentions Thompson sampling (section 1).
 """
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from kibitz._jit import jit
-from kibitz.policies.index_policy import State, init, make_two_largest, update
-from kibitz.policies.policy import Policy, Rewards, check_rewards, check_scale
+from kibitz.policies.index_policy import State, hide, init, make_two_largest, show, update
+from kibitz.policies.policy import GraphFunctions, Policy, Rewards, check_rewards, check_scale
 
 
 def thompson(rewards: Rewards = "gaussian", scale: float | None = None) -> Policy:
@@ -36,6 +37,7 @@ def thompson(rewards: Rewards = "gaussian", scale: float | None = None) -> Polic
         pull,
         look,
         update,
+        on_graph=GraphFunctions(pull_on_graph, look_on_graph, None, show, hide),
         rewards=rewards,
         scale=check_scale(scale, rewards),
         parameters={"rewards": rewards},
@@ -45,25 +47,39 @@ def thompson(rewards: Rewards = "gaussian", scale: float | None = None) -> Polic
 @jit
 def draw_sample(params: Any, state: State, stage: int, arm: int, rng: Any) -> Any:
     """Return a sample from the posterior of an arm's mean; infinity before the arm's first pull."""
+    if state.statistics.n_pulls[arm] == 0:
+        return np.inf
+    return draw_posterior(params, state, stage, arm, rng)
+
+
+@jit
+def draw_posterior(params: Any, state: State, stage: int, arm: int, rng: Any) -> Any:
+    """Return a sample from the posterior of an arm's mean; infinity without observations."""
     stats = state.statistics
     n, total = stats.n_observed[arm], stats.sums[arm]
-    if stats.n_pulls[arm] == 0:
+    if n == 0:
         return np.inf
     if params.beta:
         return rng.beta(1.0 + total, 1.0 + n - total)
     return total / n + 1 / math.sqrt(n) * rng.standard_normal()
 
 
-find_two_largest = make_two_largest(draw_sample)
+@cache
+def make_samplers(sample: Any) -> tuple[Any, Any]:
+    """Return `pull` and `look`, which choose the arms with the largest and second largest sample.
+
+    `look` draws a fresh set of samples.
+    """
+    find_two_largest = make_two_largest(sample)
+
+    def pull(params: Any, state: State, stage: int, rng: Any) -> Any:
+        return find_two_largest(params, state, stage, state.allowed.size, rng)[0]
+
+    def look(params: Any, state: State, stage: int, rng: Any) -> Any:
+        return find_two_largest(params, state, stage, state.allowed.size, rng)[1]
+
+    return jit(pull), jit(look)
 
 
-@jit
-def pull(params: Any, state: State, stage: int, rng: Any) -> int:
-    """Return the arm with the largest posterior sample."""
-    return find_two_largest(params, state, stage, state.allowed.size, rng)[0]
-
-
-@jit
-def look(params: Any, state: State, stage: int, rng: Any) -> int:
-    """Return the arm with the second largest sample in a fresh set of samples."""
-    return find_two_largest(params, state, stage, state.allowed.size, rng)[1]
+pull, look = make_samplers(draw_sample)
+pull_on_graph, look_on_graph = make_samplers(draw_posterior)

@@ -24,6 +24,7 @@ first. The paper gives no formula; this is our interpretation.
 """
 
 import math
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,17 +32,20 @@ import numpy as np
 from kibitz._jit import jit
 from kibitz._validation import flag, positive
 from kibitz.policies.index_policy import (
+    hide,
     index_policy,
     inverse_root,
     make_choices,
     make_separable_index,
     make_two_largest,
+    show,
     with_factors,
 )
 from kibitz.policies.policy import (
     LOOKS,
     NEVER,
     Array,
+    GraphFunctions,
     Policy,
     Statistics,
     View,
@@ -91,6 +95,7 @@ def ucb_second(exploration: float = 6.0, scale: float | None = None) -> Policy:
         index=index,
         view=view,
         factors=(growth, inverse_root),
+        on_graph=GraphFunctions(pull_on_graph, look_on_graph, view_on_graph, show, hide),
         scale=check_scale(scale),
         parameters=constants,
     )
@@ -126,7 +131,15 @@ def view(params: Any, state: State, stage: int) -> View:
     return View(stats, stats.n_pulls, state.allowed, 0, NEVER, True, 0)
 
 
+@jit
+def view_on_graph(params: Any, state: State, stage: int) -> View:
+    """Return the same view as `view`, but an arm that was observed need not be pulled first."""
+    stats = state.statistics
+    return View(stats, stats.n_observed, state.allowed, 0, NEVER, True, 0)
+
+
 pull, _ = make_choices(index, view)
+pull_on_graph, _ = make_choices(index, view_on_graph)
 
 
 @jit
@@ -141,13 +154,21 @@ def look_index(params: Any, state: State, clock: int, arm: int, rng: Any) -> flo
 find_two_best_looks = make_two_largest(look_index)
 
 
-@jit
-def look(params: Any, state: State, stage: int, rng: Any) -> int:
-    """Return the choice of the second UCB among the arms that the first UCB does not pull."""
-    pulled_arm = pull(params, state, stage, rng)
-    clock = 1 + state.statistics.totals[LOOKS]
-    best_arm, second_arm = find_two_best_looks(params, state, clock, state.allowed.size, rng)
-    return second_arm if pulled_arm == best_arm else best_arm
+@cache
+def make_look(pull: Any) -> Any:
+    """Return the function `look` for the first UCB's function `pull`."""
+
+    def look(params: Any, state: State, stage: int, rng: Any) -> Any:
+        """Return the choice of the second UCB among the arms that the first UCB does not pull."""
+        pulled_arm = pull(params, state, stage, rng)
+        clock = 1 + state.statistics.totals[LOOKS]
+        best_arm, second_arm = find_two_best_looks(params, state, clock, state.allowed.size, rng)
+        return second_arm if pulled_arm == best_arm else best_arm
+
+    return jit(look)
+
+
+look, look_on_graph = make_look(pull), make_look(pull_on_graph)
 
 
 @jit

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kibitz.engine.environment import make_arms, make_looks
+from kibitz.engine.environment import make_arms, make_graph, make_looks
 from kibitz.engine.kernel import Kernel, make_generic_kernel, make_kernel
 from kibitz.engine.loop import STOP, Environment, Record
 from kibitz.engine.rng import make_seeds, new_streams
@@ -79,6 +79,7 @@ def play(
         new_streams(),
         Record(job.stages, problem.gaps, job.feedback.paid, *outcome),
         control,
+        make_graph(job.feedback.shows, problem.n_arms),
     )
     kernel = choose_kernel(job)
     if announce is not None:
@@ -133,4 +134,5 @@ def estimate_stage_seconds(feedback: Feedback) -> float:
     looks_per_stage = (
         1 / rate.n if isinstance(rate, Every) else rate if isinstance(rate, float) else 1.0
     )
-    return 5e-8 + 1e-7 * looks_per_stage * feedback.looks
+    shows_per_stage = 0.0 if feedback.shows is None else feedback.shows.mean_row_size
+    return 5e-8 + 1e-7 * looks_per_stage * feedback.looks + 2e-8 * shows_per_stage

@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from kibitz._hashing import content_hash
 from kibitz._validation import invalid, short_repr
-from kibitz.engine.environment import make_looks
+from kibitz.engine.environment import make_graph, make_looks
 from kibitz.engine.leap import can_leap
-from kibitz.model.feedback import Feedback
+from kibitz.model.feedback import Feedback, Shows
 from kibitz.model.problem import Problem
 from kibitz.policies.check import check_promises
 from kibitz.policies.policy import Policy
@@ -129,10 +129,13 @@ def make_cells(
         make_looks(
             feedback, problem.gaps, horizon
         )  # raises ValueError if the feedback does not fit the problem
+        make_graph(feedback.shows, problem.n_arms)  # raises ValueError if the graph does not fit
         shared_fields["horizon"] = horizon
         shared_fields["stages"] = stages[: np.searchsorted(stages, horizon) + 1]  # a view, not a copy
         for label, policy in policies.items():
             _check_combination(policy, problem, label, horizon)
+            if feedback.shows is not None:
+                _check_graph(policy, feedback.shows, label)
             leap = uses_leaps(policy, problem, feedback, horizon, options["engine"])
             job = Job((value, label), policy, problem, feedback, leap=leap, **shared_fields)
             _check_duration(job, workers)
@@ -272,4 +275,25 @@ def _check_combination(policy: Policy, problem: Problem, label: str, horizon: in
         raise ValueError(
             f"{label} is for rewards of 0 and 1, but the problem has other rewards; "
             'use rewards="bounded"'
+        )
+    if policy.max_arms is not None and problem.n_arms > policy.max_arms:
+        raise ValueError(
+            f"{label} plays with at most {policy.max_arms} arms, but the problem has "
+            f"{problem.n_arms}; use another policy"
+        )
+
+
+def _check_graph(policy: Policy, shows: Shows, label: str) -> None:
+    """Raise ValueError if a policy cannot play on a graph because pulls hide their own reward."""
+    lowest = int(np.argmin(shows.own))
+    place = f"shows[{lowest}, {lowest}] = {shows.own[lowest]:g}"
+    if policy.on_graph is None and shows.own[lowest] < 1:
+        raise ValueError(
+            f"{label} must see the reward of every pull, but a pull of arm {lowest} may hide it "
+            f"({place}); use loops=True, or another policy such as scout()"
+        )
+    if policy.on_graph is not None and policy.on_graph.needs_loops and shows.own[lowest] == 0:
+        raise ValueError(
+            f"{label} learns about an arm by pulling it, but a pull of arm {lowest} never shows its "
+            f"own reward ({place}), so its regret can be linear; use scout(), or loops=True"
         )

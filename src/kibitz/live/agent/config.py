@@ -58,6 +58,11 @@ def check_config(
     text(name, "name")
     if policy is not None:
         check_policy(policy)
+        if "graph" in policy.constants:
+            raise ValueError(
+                f"policy={policy!r} must know the graph, and an agent has none; use a policy that "
+                "learns what a pull shows, such as scout()"
+            )
     if scale is not None:
         scale = positive(scale, "scale")
     if rewards is not None:

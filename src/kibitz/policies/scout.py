@@ -1,0 +1,261 @@
+r"""scout: our own policy for graphs, which pulls the arm with the lowest price per information.
+
+scout first pulls arms that show unobserved arms, at each stage the arm that shows most of them on
+average; in a tie, it prefers the larger mean. Then let L be the arm with the largest mean and t the
+stage. For each other arm k, with O_k observations and mean \bar X_k, let
+
+.. math:: s_k^2 = 1/O_k + 1/O_L, \quad z_k = (\bar X_L - \bar X_k)/s_k, \quad g_k = \varphi(z_k)/s_k,
+
+where \varphi is the normal density. The expected loss of a stage through ignorance is about
+\rho = c \sum_k s_k \varphi(z_k), and one more observation of arm m reduces it by about
+
+.. math:: w_k = \frac{g_k}{O_k (O_k + 1)} \; (k \ne L), \qquad
+   w_L = \sum_{k \ne L} \frac{g_k}{O_L (O_L + 1)} .
+
+Let Q_jm be the probability that a pull of arm j shows arm m. The information of a pull of arm j is
+
+.. math:: G_j = \sum_m Q_{jm} w_m + 1\{j = L\} \sum_{k \ne L} \frac{w_k}{s_k^2 \, t} ,
+
+and scout pulls the arm with the smallest price (\rho + \bar X_L - \bar X_j) / G_j. The last sum of
+G_L stands for information that can also be bought later. An arm with a low mean is thus pulled if it
+shows much, and an arm that hides its own reward can still be learned about through other arms. scout
+needs neither the horizon nor self-loops. It has no theorem.
+
+By default scout learns the graph: it estimates Q_jm by (S_jm + 1/2) / (N_j + 1) for j \ne m and by
+(S_jj + 1) / (N_j + 1) for j = m, where N_j is the number of pulls of arm j, and S_jm is the number of
+these pulls that showed arm m. With `informed=True`, the simulation passes the graph to the policy.
+
+An active observer looks at unobserved arms first, the highest arm first, and then at the arm k \ne L
+with the smallest IMED index O_k (\bar X_L - \bar X_k)^2 / 2 + \log O_k (Honda and Takemura, 2015).
+"""
+
+import math
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kibitz._jit import jit
+from kibitz._validation import flag, positive
+from kibitz.policies.kibitzer import find_leader
+from kibitz.policies.policy import (
+    NO_GRAPH,
+    Array,
+    GraphFunctions,
+    Policy,
+    Statistics,
+    check_scale,
+    count,
+    count_kind,
+    new_statistics,
+)
+
+MAX_ARMS = 2000  # the estimate of the graph takes memory for the square of the number of arms
+C_WITH_LOOPS, C_WITHOUT_LOOPS = 0.5, 1.0  # the default c: all pulls show their own reward, or not
+NORMAL_FACTOR = 1 / math.sqrt(2 * math.pi)
+
+
+def scout(c: float | None = None, informed: bool = False, scale: float | None = None) -> Policy:
+    """Return scout, our own policy for graphs, which is not in the paper.
+
+    Parameters
+    ----------
+    c
+        The constant c of the price. A larger c makes a large regret less likely; a smaller c reduces
+        the mean regret. Default: 0.5, or 1 if pulls hide their own reward.
+    informed
+        Whether the policy knows the graph. Default: the policy learns the graph, which needs at most
+        2000 arms.
+    scale
+        The sub-Gaussian scale of the rewards. Default: the scale of the problem.
+    """
+    c_value = None if c is None else positive(c, "c")
+    is_informed = flag(informed, "informed")
+    constants: dict[str, Any] = {"c": 0.0 if c_value is None else c_value}
+    if is_informed:
+        constants["graph"] = NO_GRAPH
+    pull = make_pull(is_informed)
+    return Policy(
+        "scout",
+        constants,
+        init_informed if is_informed else init,
+        pull,
+        look,
+        update,
+        on_graph=GraphFunctions(pull, look, None, show, hide, needs_loops=False),
+        max_arms=None if is_informed else MAX_ARMS,
+        scale=check_scale(scale),
+        parameters={"c": c_value, "informed": is_informed},
+    )
+
+
+class State(NamedTuple):
+    """The statistics of all observations, and how often a pull of each arm showed each arm."""
+
+    statistics: Statistics
+    n_shown: Array  # (pulled arm, shown arm); empty if the policy knows the graph
+
+
+@jit(allocates=True)
+def init(params: Any, n_arms: int) -> State:
+    """Return the state before any observation."""
+    return State(new_statistics(n_arms, 0), np.zeros((n_arms, n_arms), np.float64))
+
+
+@jit(allocates=True)
+def init_informed(params: Any, n_arms: int) -> State:
+    """Return the state before any observation, for a policy that knows the graph."""
+    return State(new_statistics(n_arms, 0), np.zeros((0, 0), np.float64))
+
+
+@jit
+def sum_learned(params: Any, state: State, pulled: int, values: Array) -> float:
+    """Return the sum over arms m of Q_jm times `values[m]`, with the estimated Q; j is `pulled`."""
+    total, shown = 0.0, 0.0
+    for arm in range(values.size):
+        total += values[arm]
+        shown += state.n_shown[pulled, arm] * values[arm]
+    n_pulls = state.statistics.n_pulls[pulled]
+    return (shown + 0.5 * total + 0.5 * values[pulled]) / (n_pulls + 1)
+
+
+@jit
+def hides_learned(params: Any, state: State) -> bool:
+    """Return whether a pull has hidden its own reward."""
+    n_pulls = state.statistics.n_pulls
+    for arm in range(n_pulls.size):  # noqa: SIM110 (numba does not support any())
+        if state.n_shown[arm, arm] < n_pulls[arm]:
+            return True
+    return False
+
+
+@jit
+def sum_informed(params: Any, state: State, pulled: int, values: Array) -> float:
+    """Return the sum over arms m of Q_jm times `values[m]`, with the known Q; j is `pulled`."""
+    graph = params.graph
+    total = graph.own[pulled] * values[pulled]
+    for edge in range(graph.offsets[pulled], graph.offsets[pulled + 1]):
+        total += graph.probabilities[edge] * values[graph.arms[edge]]
+    return total
+
+
+@jit
+def hides_informed(params: Any, state: State) -> bool:
+    """Return whether a pull may hide its own reward."""
+    own = params.graph.own
+    for arm in range(own.size):  # noqa: SIM110 (numba does not support any())
+        if own[arm] < 1:
+            return True
+    return False
+
+
+@jit
+def compute_weights(c: float, stage: int, stats: Statistics, leader: int, weights: Array) -> Any:
+    """Fill `weights` with w; return rho and the value of information that can be bought later."""
+    rho, later = 0.0, 0.0
+    n_leader = float(stats.n_observed[leader])
+    best_mean = stats.sums[leader] / n_leader
+    weights[leader] = 0.0
+    for arm in range(weights.size):
+        if arm != leader:
+            n = float(stats.n_observed[arm])
+            variance = 1 / n + 1 / n_leader
+            gap = best_mean - stats.sums[arm] / n
+            density = NORMAL_FACTOR * math.exp(-gap * gap / (2 * variance))
+            slope = density / math.sqrt(variance)
+            rho += c * math.sqrt(variance) * density
+            weights[arm] = slope / (n * (n + 1))
+            weights[leader] += slope / (n_leader * (n_leader + 1))
+            later += weights[arm] / (variance * stage)
+    return rho, later
+
+
+@cache
+def make_pull(informed: bool) -> Any:
+    """Return the function `pull` of a policy that knows the graph or learns it."""
+    sum_shown = sum_informed if informed else sum_learned
+    hides = hides_informed if informed else hides_learned
+
+    def pull(params: Any, state: State, stage: int, rng: Any) -> Any:
+        """Return the arm that shows most unobserved arms, or else the arm with the lowest price."""
+        stats = state.statistics
+        n_arms = stats.sums.size
+        weights = np.zeros(n_arms)
+        n_unobserved = 0
+        for arm in range(n_arms):
+            if stats.n_observed[arm] == 0:
+                weights[arm] = 1.0
+                n_unobserved += 1
+        best_arm, best_value, best_mean = 0, -1.0, -np.inf
+        if n_unobserved > 0:
+            for arm in range(n_arms):
+                n, value = stats.n_observed[arm], sum_shown(params, state, arm, weights)
+                mean = stats.sums[arm] / n if n > 0 else -np.inf
+                if value > best_value or (value == best_value and mean > best_mean):
+                    best_arm, best_value, best_mean = arm, value, mean
+            return best_arm
+        c = params.c
+        if c == 0:
+            c = C_WITHOUT_LOOPS if hides(params, state) else C_WITH_LOOPS
+        best_arm = leader = find_leader(stats)
+        best_mean, lowest_price = stats.sums[leader] / stats.n_observed[leader], np.inf
+        rho, later = compute_weights(c, stage, stats, leader, weights)
+        for arm in range(n_arms):
+            information = sum_shown(params, state, arm, weights)
+            if arm == leader:
+                information += later
+            if information > 0:
+                gap = best_mean - stats.sums[arm] / stats.n_observed[arm]
+                price = (rho + gap) / information
+                if price < lowest_price:
+                    best_arm, lowest_price = arm, price
+        return best_arm
+
+    return jit(allocates=True)(pull)
+
+
+@jit
+def look(params: Any, state: State, stage: int, rng: Any) -> int:
+    """Return the highest unobserved arm, or else the arm with the smallest IMED index."""
+    stats = state.statistics
+    leader = find_leader(stats)
+    for arm in range(stats.sums.size - 1, -1, -1):
+        if stats.n_observed[arm] == 0:
+            return arm
+    best_mean = stats.sums[leader] / stats.n_observed[leader]
+    best_arm, smallest = 0 if leader > 0 else 1, np.inf
+    for arm in range(stats.sums.size):
+        if arm != leader:
+            n = stats.n_observed[arm]
+            value = n * (best_mean - stats.sums[arm] / n) ** 2 / 2 + math.log(n)
+            if value < smallest:
+                best_arm, smallest = arm, value
+    return best_arm
+
+
+@jit
+def update(
+    params: Any, state: State, stage: int, arm: int, n: int, total: float, is_look: bool
+) -> State:
+    """Count observations; a pull that was told its reward has shown its own arm."""
+    count(state.statistics, arm, n, total, is_look)
+    if not is_look and state.n_shown.size > 0:
+        state.n_shown[arm, arm] += n
+    return state
+
+
+@jit
+def show(params: Any, state: State, stage: int, pulled: int, arm: int, n: int, total: float) -> State:
+    """Learn from what a pull showed, about the shown arm and about the graph."""
+    state.statistics.n_observed[arm] += n
+    state.statistics.sums[arm] += total
+    if state.n_shown.size > 0:
+        state.n_shown[pulled, arm] += n
+    return state
+
+
+@jit
+def hide(params: Any, state: State, stage: int, arm: int, n: int) -> State:
+    """Count pulls that hid their own reward."""
+    count_kind(state.statistics, arm, n, False)
+    return state

@@ -2,8 +2,10 @@
 
 - Problems: `gaussian`, `bernoulli`, `empirical`, `random_problems`.
 - Feedback: `bandit`, `passive`, `active`, `full`.
-- Policies: `kibitzer`, `ucb` and others (`kibitz.policies`); `index_policy` for a new index.
-- Simulation: `simulate`, `sweep`, and `race`, which draws the regret while it simulates.
+- Policies: `kibitzer`, `ucb` and others (`kibitz.policies`); `index_policy` for a new index,
+  `python_policy` for any Python object.
+- Simulation: `simulate`, `sweep`, `race`, which draws the regret while it simulates, and `trace`,
+  which returns one run stage by stage.
 - Theory: `kibitz.bounds`, `plan` (how much looks are worth), `bayes_optimal`.
 - Live traffic: `agent`, and `Client` for agents behind an HTTP service.
 """
@@ -56,12 +58,14 @@ if TYPE_CHECKING:  # for type checkers and editors; Python itself uses `_NAMES` 
     from kibitz.policies.moss import moss as moss, moss_anytime as moss_anytime
     from kibitz.policies.ocucb import ocucb as ocucb
     from kibitz.policies.policy import Policy as Policy
+    from kibitz.policies.python_policy import python_policy as python_policy
     from kibitz.policies.thompson import thompson as thompson
     from kibitz.policies.ucb import ucb as ucb, ucb_double as ucb_double, ucb_second as ucb_second
     from kibitz.policies.ucb2 import ucb2 as ucb2
     from kibitz.simulation.check import check as check
     from kibitz.simulation.simulate import simulate as simulate
     from kibitz.simulation.sweep import sweep as sweep
+    from kibitz.simulation.trace import trace as trace
 
 __version__: str
 
@@ -74,6 +78,7 @@ _NAMES = {
     "kibitz._jit": "jit",
     "kibitz.policies.policy": "Policy",
     "kibitz.policies.index_policy": "index_policy",
+    "kibitz.policies.python_policy": "python_policy",
     "kibitz.policies.ftl": "ftl ftl_robin",
     "kibitz.policies.ucb": "ucb ucb_double ucb_second",
     "kibitz.policies.ocucb": "ocucb",
@@ -87,6 +92,7 @@ _NAMES = {
     "kibitz.policies.kibitzer": "kibitzer",
     "kibitz.simulation.simulate": "simulate",
     "kibitz.simulation.sweep": "sweep",
+    "kibitz.simulation.trace": "trace",
     "kibitz.plotting.race": "race",
     "kibitz.planning.planner": "plan",
     "kibitz.evaluation.bayes_optimal": "bayes_optimal",

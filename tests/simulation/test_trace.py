@@ -40,7 +40,9 @@ def assert_is_run_of_simulate(policy, problem, feedback, run=2):
         PROBLEMS[problem], FEEDBACKS[feedback], policy, horizon=HORIZON, runs=run + 1, seed=3,
         stages=range(1, HORIZON + 1), engine="step",
     ).isel(policy=0, run=run)  # fmt: skip
-    pulls, looks = data["pull"].to_numpy(), data["look"].to_numpy()
+    pulls, looks = data["pull"].to_numpy(), data["look"].to_numpy()[:, np.newaxis]
+    if "later_look" in data:
+        looks = np.concatenate([looks, data["later_look"]], axis=1)
     np.testing.assert_array_equal(count_arms(pulls), simulated["n_pulls"])
     np.testing.assert_array_equal(count_arms(looks.ravel()), simulated["n_looks"])
     gaps = np.append(PROBLEMS[problem].gaps, 0.0)  # arm -1 costs nothing
@@ -125,13 +127,14 @@ def test_rewards_are_rewards_of_the_problem():
         assert all(np.isclose(value, values, rtol=1e-14).any() for value in seen)
 
 
-def test_looks_have_a_second_dimension_only_if_several_arrive_at_a_stage():
+def test_later_looks_are_present_only_if_several_looks_arrive_at_a_stage():
     data = trace(kb.ucb(), feedback="active")
-    assert data["look"].dims == data["look_reward"].dims == ("stage",)
+    assert set(data.dims) == {"stage", "arm"}
     np.testing.assert_array_equal(data["look"] == -1, np.isnan(data["look_reward"]))
     data = trace(kb.ucb(), feedback="full")
-    assert data["look"].dims == ("stage", "nth")
-    assert data.sizes["nth"] == 3
+    assert data["look"].dims == ("stage",)
+    assert data["later_look"].dims == data["later_look_reward"].dims == ("stage", "nth")
+    assert data["nth"].to_numpy().tolist() == [2, 3]
     assert (trace(kb.ucb(), feedback="bandit")["look"] == -1).all()
 
 

@@ -63,12 +63,13 @@ def trace(
     -------
     xarray.Dataset
         `pull` and `reward` (stage), the arm that was pulled and its reward; `look` and `look_reward`
-        (stage), the arm that was looked at and its reward, or -1 and NaN without a look; `n_observed`
+        (stage), the arm of the first look and its reward, or -1 and NaN without a look; `n_observed`
         and `mean` (stage, arm), the number and the mean of all observations of an arm before the
         stage; `index` (stage, arm), the index that the policy compared at the stage. The index is
         infinite for an arm that must be pulled first, minus infinity for an arm that may not be
-        pulled, and NaN if the policy has no index. If several looks can arrive at a stage, `look` and
-        `look_reward` have a second dimension `nth`. All values are in units of the rewards.
+        pulled, and NaN if the policy has no index. If several looks arrive at a stage, `later_look`
+        and `later_look_reward` (stage, nth) hold the other looks. All values are in units of the
+        rewards.
     """
     options = check_options({"horizon": horizon, "runs": 1, "seed": seed, "engine": "step"})
     run = whole(run, "run", 0, MAX_RUNS - 1)
@@ -111,7 +112,7 @@ def list_observations(job: Job) -> list[Observation]:
 
 
 def make_variables(job: Job, observations: list[Observation]) -> dict[str, NDArray[Any]]:
-    """Return the variables of a trace as arrays; looks have a row for each stage."""
+    """Return the variables of a trace as arrays, with a row for each stage."""
     policy, n_arms, horizon = job.policy, job.problem.n_arms, job.horizon
     scale = policy.scale_for(job.problem.scale)
     environment = make_environment(job, empty_outcome(1, 1, n_arms), new_control())
@@ -149,11 +150,13 @@ def make_variables(job: Job, observations: list[Observation]) -> dict[str, NDArr
     return {
         "pull": pull,
         "reward": reward,
-        "look": look,
-        "look_reward": look_reward,
+        "look": look[:, 0],
+        "look_reward": look_reward[:, 0],
         "index": index,
         "n_observed": n_observed,
         "mean": mean,
+        "later_look": look[:, 1:],
+        "later_look_reward": look_reward[:, 1:],
     }
 
 
@@ -175,8 +178,10 @@ def list_indices(policy: Policy, params: Any, state: Any, stage: int) -> NDArray
 LONG_NAMES = {
     "pull": "arm that was pulled",
     "reward": "reward of the pull",
-    "look": "arm that was looked at, -1 without a look",
-    "look_reward": "reward of the look",
+    "look": "arm of the first look, -1 without a look",
+    "look_reward": "reward of the first look",
+    "later_look": "arm of the nth look, -1 without a look",
+    "later_look_reward": "reward of the nth look",
     "index": "index of the arm at the stage",
     "n_observed": "number of observations of the arm before the stage",
     "mean": "mean of the observations of the arm before the stage",
@@ -196,9 +201,11 @@ def to_dataset(job: Job, label: str, variables: dict[str, NDArray[Any]]) -> "xar
         },
         attrs=attributes({((), label): schedule.fingerprint(job)}),
     )
+    n_later_looks = variables["later_look"].shape[1]
+    if n_later_looks:
+        data.coords["nth"] = np.arange(2, n_later_looks + 2)
     for name, values in variables.items():
-        dims: tuple[str, ...] = ("stage", "nth" if name.startswith("look") else "arm")
-        if name.startswith("look") and values.shape[1] == 1:
-            values = values[:, 0]
-        data[name] = (dims[: values.ndim], values, {"long_name": LONG_NAMES[name]})
+        dims = ("stage", "nth" if name.startswith("later") else "arm")[: values.ndim]
+        if values.size:
+            data[name] = (dims, values, {"long_name": LONG_NAMES[name]})
     return data

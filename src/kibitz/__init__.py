@@ -48,9 +48,12 @@ if TYPE_CHECKING:  # for type checkers and editors; Python itself uses `_NAMES` 
     )
     from kibitz.planning.planner import plan as plan
     from kibitz.plotting.race import race as race
+    from kibitz.policies.bayes_ucb import bayes_ucb as bayes_ucb
+    from kibitz.policies.epsilon_greedy import epsilon_greedy as epsilon_greedy
     from kibitz.policies.etc import etc as etc
     from kibitz.policies.etc_ocucb import etc_ocucb as etc_ocucb
     from kibitz.policies.ftl import ftl as ftl, ftl_robin as ftl_robin
+    from kibitz.policies.imed import imed as imed
     from kibitz.policies.improved_ucb import improved_ucb as improved_ucb
     from kibitz.policies.index_policy import index_policy as index_policy
     from kibitz.policies.kibitzer import kibitzer as kibitzer
@@ -60,6 +63,7 @@ if TYPE_CHECKING:  # for type checkers and editors; Python itself uses `_NAMES` 
     from kibitz.policies.policy import Policy as Policy
     from kibitz.policies.python_policy import python_policy as python_policy
     from kibitz.policies.thompson import thompson as thompson
+    from kibitz.policies.top_two_thompson import top_two_thompson as top_two_thompson
     from kibitz.policies.ucb import ucb as ucb, ucb_double as ucb_double, ucb_second as ucb_second
     from kibitz.policies.ucb2 import ucb2 as ucb2
     from kibitz.simulation.check import check as check
@@ -89,6 +93,10 @@ _NAMES = {
     "kibitz.policies.moss": "moss moss_anytime",
     "kibitz.policies.kl_ucb": "kl_ucb",
     "kibitz.policies.thompson": "thompson",
+    "kibitz.policies.epsilon_greedy": "epsilon_greedy",
+    "kibitz.policies.imed": "imed",
+    "kibitz.policies.bayes_ucb": "bayes_ucb",
+    "kibitz.policies.top_two_thompson": "top_two_thompson",
     "kibitz.policies.kibitzer": "kibitzer",
     "kibitz.simulation.simulate": "simulate",
     "kibitz.simulation.sweep": "sweep",

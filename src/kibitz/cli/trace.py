@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from kibitz.cli import option, simulate as simulate_command
 from kibitz.cli.option import OUTPUT, RUN, SEED, OptionError
+from kibitz.simulation.options import add_parameters
 
 if TYPE_CHECKING:
     import xarray
@@ -59,7 +60,7 @@ def _add_setting(command: Any) -> None:
     parameters = inspect.signature(simulate_command.simulate).parameters
     added = {name: parameters[name].replace(kind=inspect.Parameter.KEYWORD_ONLY) for name in _SETTING}
     command.__annotations__ |= {name: parameter.annotation for name, parameter in added.items()}
-    option.add_parameters(command, added, first=True)
+    add_parameters(command, added, first=True)
 
 
 _add_setting(trace)
@@ -75,10 +76,8 @@ def print_trace(data: "xarray.Dataset", first: int = 1) -> None:
         return "" if value != value else format_number(value, digits)
 
     fingerprint = json.loads(data.attrs["fingerprint"])
-    is_full, has_looks = (
-        fingerprint["feedback"]["observer"] == "full",
-        bool((data["look"] >= 0).any()),
-    )
+    is_full = fingerprint["feedback"]["observer"] == "full"
+    has_looks = bool((data["look"] >= 0).any())
     name = "index" if data["index"].notnull().any() else "mean"
     columns = ["stage", "pull", "reward"]
     if has_looks and not is_full:

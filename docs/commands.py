@@ -37,6 +37,15 @@ kibitz simulate --policy ucb_double --policy kibitzer --means 2,1.8,0.5,0.2 \\
         "the new runs. The Python function is "
         "[`kibitz.simulate`](../reference/simulate.md).",
     ),
+    "trace": Extra(
+        """\
+kibitz trace --policy ucb --means 2,1.8,0.5 --observer active --rate 0.3 \\
+    --horizon 12
+""",
+        "The run is run `--run` of `kibitz simulate` with the same seed. The table shows the index "
+        "of each arm before the pull; without an index, it shows the mean. The Python function is "
+        "[`kibitz.trace`](../reference/trace.md).",
+    ),
     "policies": Extra(
         "kibitz policies\n",
         "`--policy` takes a name and parameters from this list, as in "

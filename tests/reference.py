@@ -11,6 +11,7 @@ pull shows and that a pull hid its own reward, and `on_graph` is true.
 import math
 from decimal import Decimal, localcontext
 from functools import cache
+from statistics import NormalDist
 
 # ------------------------------------------------------------------------------------- policies
 
@@ -234,6 +235,73 @@ class Thompson(Rewards):
 
     def look(self, stage):
         return rank_arms([self.sample(arm) for arm in self.arms])[1]
+
+
+class TopTwoThompson(Thompson):
+    """Thompson sampling whose looks are those of top-two Thompson sampling (Russo 2020)."""
+
+    leader_share = 0.5
+
+    def look(self, stage):
+        leader = rank_arms([self.sample(arm) for arm in self.arms])[0]
+        if self.rng.random() < self.leader_share:
+            return leader
+        ranking = []
+        for _ in range(100):
+            ranking = rank_arms([self.sample(arm) for arm in self.arms])
+            if ranking[0] != leader:
+                return ranking[0]
+        return ranking[1]
+
+
+class EpsilonGreedy(FTLRobin):
+    """ε-greedy with the rate min(1, c K / t) of Auer, Cesa-Bianchi and Fischer (2002)."""
+
+    def __init__(self, n_arms, exploration=5.0, rng=None):
+        super().__init__(n_arms)
+        self.exploration, self.rng = exploration, rng
+
+    def pull(self, stage):
+        leader = super().pull(stage)
+        if not self.pull_rewards[leader]:
+            return leader
+        rate = min(1.0, self.exploration * self.n_arms / stage)
+        if self.rng.random() < rate:
+            return int(self.rng.random() * self.n_arms)
+        return leader
+
+
+class IMED(Index):
+    """IMED of Honda and Takemura (2015), with minus its value as the index."""
+
+    def __init__(self, n_arms, rewards="gaussian", scale=1.0):
+        super().__init__(n_arms)
+        self.rewards, self.scale = rewards, scale
+
+    def index(self, stage, arm):
+        rewards = self.observed_rewards(arm)
+        best = max(mean(self.observed_rewards(a)) for a in self.arms if self.pull_rewards[a])
+        x = mean(rewards)
+        if self.rewards == "gaussian":
+            cost = (best - x) ** 2 / (2 * self.scale**2)
+        elif x == best:
+            cost = 0.0
+        else:
+            cost = divergence(x, best) if best < 1 else math.inf
+        return -len(rewards) * cost - math.log(len(rewards))
+
+
+class BayesUCB(Index):
+    """Bayes-UCB of Kaufmann, Cappé and Garivier (2012) with a flat Gaussian prior."""
+
+    def __init__(self, n_arms, scale=1.0):
+        super().__init__(n_arms)
+        self.scale = scale
+
+    def index(self, stage, arm):
+        rewards = self.observed_rewards(arm)
+        quantile = NormalDist().inv_cdf(1 - 1 / stage) if stage > 1 else 0.0
+        return mean(rewards) + self.scale * quantile / math.sqrt(len(rewards))
 
 
 class Kibitzer(Rewards):

@@ -2,8 +2,10 @@
 
 - Problems: `gaussian`, `bernoulli`, `empirical`, `random_problems`.
 - Feedback: `bandit`, `passive`, `active`, `full`, `graph`.
-- Policies: `kibitzer`, `ucb` and others (`kibitz.policies`); `index_policy` for a new index.
-- Simulation: `simulate`, `sweep`, and `race`, which draws the regret while it simulates.
+- Policies: `kibitzer`, `ucb` and others (`kibitz.policies`); `index_policy` for a new index,
+  `python_policy` for any Python object.
+- Simulation: `simulate`, `sweep`, `race`, which draws the regret while it simulates, and `trace`,
+  which returns one run stage by stage.
 - Theory: `kibitz.bounds`, `plan` (how much looks are worth), `bayes_optimal`.
 - Live traffic: `agent`, and `Client` for agents behind an HTTP service.
 """
@@ -47,9 +49,12 @@ if TYPE_CHECKING:  # for type checkers and editors; Python itself uses `_NAMES` 
     )
     from kibitz.planning.planner import plan as plan
     from kibitz.plotting.race import race as race
+    from kibitz.policies.bayes_ucb import bayes_ucb as bayes_ucb
+    from kibitz.policies.epsilon_greedy import epsilon_greedy as epsilon_greedy
     from kibitz.policies.etc import etc as etc
     from kibitz.policies.etc_ocucb import etc_ocucb as etc_ocucb
     from kibitz.policies.ftl import ftl as ftl, ftl_robin as ftl_robin
+    from kibitz.policies.imed import imed as imed
     from kibitz.policies.improved_ucb import improved_ucb as improved_ucb
     from kibitz.policies.index_policy import index_policy as index_policy
     from kibitz.policies.kibitzer import kibitzer as kibitzer
@@ -58,13 +63,16 @@ if TYPE_CHECKING:  # for type checkers and editors; Python itself uses `_NAMES` 
     from kibitz.policies.moss import moss as moss, moss_anytime as moss_anytime
     from kibitz.policies.ocucb import ocucb as ocucb
     from kibitz.policies.policy import Policy as Policy
+    from kibitz.policies.python_policy import python_policy as python_policy
     from kibitz.policies.scout import scout as scout
     from kibitz.policies.thompson import thompson as thompson
+    from kibitz.policies.top_two_thompson import top_two_thompson as top_two_thompson
     from kibitz.policies.ucb import ucb as ucb, ucb_double as ucb_double, ucb_second as ucb_second
     from kibitz.policies.ucb2 import ucb2 as ucb2
     from kibitz.simulation.check import check as check
     from kibitz.simulation.simulate import simulate as simulate
     from kibitz.simulation.sweep import sweep as sweep
+    from kibitz.simulation.trace import trace as trace
 
 __version__: str
 
@@ -77,6 +85,7 @@ _NAMES = {
     "kibitz._jit": "jit",
     "kibitz.policies.policy": "Policy",
     "kibitz.policies.index_policy": "index_policy",
+    "kibitz.policies.python_policy": "python_policy",
     "kibitz.policies.ftl": "ftl ftl_robin",
     "kibitz.policies.ucb": "ucb ucb_double ucb_second",
     "kibitz.policies.ocucb": "ocucb",
@@ -87,11 +96,16 @@ _NAMES = {
     "kibitz.policies.moss": "moss moss_anytime",
     "kibitz.policies.kl_ucb": "kl_ucb",
     "kibitz.policies.thompson": "thompson",
+    "kibitz.policies.epsilon_greedy": "epsilon_greedy",
+    "kibitz.policies.imed": "imed",
+    "kibitz.policies.bayes_ucb": "bayes_ucb",
+    "kibitz.policies.top_two_thompson": "top_two_thompson",
     "kibitz.policies.kibitzer": "kibitzer",
     "kibitz.policies.scout": "scout",
     "kibitz.policies.max_n": "max_n",
     "kibitz.simulation.simulate": "simulate",
     "kibitz.simulation.sweep": "sweep",
+    "kibitz.simulation.trace": "trace",
     "kibitz.plotting.race": "race",
     "kibitz.planning.planner": "plan",
     "kibitz.evaluation.bayes_optimal": "bayes_optimal",

@@ -159,6 +159,7 @@ def test_every_option_has_help_and_large_commands_have_panels(commands, kibitz):
             assert param.help, (command_name, param.name)
     for command_name in (
         "simulate",
+        "trace",
         "plan",
         "league",
         "rehearse",

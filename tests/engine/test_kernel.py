@@ -52,7 +52,7 @@ def test_the_listed_policies_have_a_generic_kernel():
         name for name, make_policy in POLICIES.items() if make_generic(make_policy()) is not None
     }
     assert generic_policies == {
-        "ftl", "ftl_robin", "ucb", "ucb_double", "moss", "moss_anytime", "kl_ucb"
+        "ftl", "ftl_robin", "ucb", "ucb_double", "moss", "moss_anytime", "kl_ucb", "bayes_ucb"
     }  # fmt: skip
 
 

@@ -39,6 +39,10 @@ REFERENCES = {
     "moss_anytime": reference.MOSSAnytime,
     "kl_ucb": reference.KLUCB,
     "thompson": reference.Thompson,
+    "epsilon_greedy": reference.EpsilonGreedy,
+    "imed": reference.IMED,
+    "bayes_ucb": reference.BayesUCB,
+    "top_two_thompson": reference.TopTwoThompson,
     "kibitzer": reference.Kibitzer,
 }
 

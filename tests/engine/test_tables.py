@@ -40,7 +40,7 @@ def test_the_listed_policies_use_tables():
     tabulated_policies = {
         name for name, make_policy in POLICIES.items() if is_tabulated(make_policy(), 1000)
     }
-    assert tabulated_policies == {"ucb", "ucb_double", "ucb_second", "kl_ucb"}
+    assert tabulated_policies == {"ucb", "ucb_double", "ucb_second", "kl_ucb", "bayes_ucb"}
     assert not is_tabulated(kb.kl_ucb(rewards="bernoulli"), 1000)
     assert not specialised_kernel(make_job(kb.ucb(), kb.bandit(), 1000, leap=True)).table_size
 

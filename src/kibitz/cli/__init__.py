@@ -20,6 +20,7 @@ from kibitz.cli import (
     serve,
     simulate,
     token,
+    trace,
 )
 from kibitz.cli.command import add_command, format_examples
 from kibitz.cli.terminal import set_error_handler
@@ -43,6 +44,7 @@ app = typer.Typer(
 )
 for panel, function, examples in (
     (SIMULATION, simulate.simulate, simulate.EXAMPLES),
+    (SIMULATION, trace.trace, trace.EXAMPLES),
     (SIMULATION, policies.policies, policies.EXAMPLES),
     (SIMULATION, league.league, league.EXAMPLES),
     (SIMULATION, reproduce.reproduce, reproduce.EXAMPLES),

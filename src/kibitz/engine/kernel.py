@@ -35,6 +35,7 @@ from kibitz.engine.loop import Environment, Record, make_loop
 from kibitz.engine.rng import make_seeds, new_streams
 from kibitz.model.feedback import Feedback, bandit
 from kibitz.model.problem import gaussian
+from kibitz.policies.ftl import ftl
 from kibitz.policies.index_policy import index_policy, make_choices
 from kibitz.policies.policy import Array, Graph, Policy, StandardRule, params_type
 
@@ -159,12 +160,40 @@ _loops: dict[Hashable, Any] = {}
 _next_check: dict[Hashable, float] = {}  # when to search the disk again; inf if the kernel is ready
 
 
+class PythonKernel(Kernel):
+    """The loop in plain Python, which plays a Python policy; nothing is compiled."""
+
+    @cached_property
+    def key(self) -> Hashable:
+        """A key that distinguishes this kernel from kernels of other policies."""
+        return "python", id(self.policy), id(self.feedback)
+
+    @cached_property
+    def code_hash(self) -> str:
+        """A hash of the engine's loop with another policy; a Python object cannot be hashed."""
+        other_policy = replace(ftl(), index=None, view=None)
+        return content_hash(make_loop(other_policy, self.feedback, leap=False))
+
+    def is_ready(self) -> bool:
+        """Return True, because nothing must be compiled."""
+        return True
+
+    def compile(self, announce: Callable[[], None] | None = None) -> None:
+        """Do nothing."""
+
+    def play(self, environment: Environment, error: float, seeds: Array) -> None:
+        """Play one run for each row of `seeds`."""
+        make_loop(self.policy, self.feedback, leap=False)((), environment, error, seeds)
+
+
 def make_kernel(policy: Policy, feedback: Feedback, leap: bool, horizon: int) -> Kernel:
-    """Return the specialised kernel for a policy.
+    """Return the specialised kernel for a policy, or the loop in plain Python for a Python policy.
 
     The kernel uses tables if the index has factors, the kernel does not leap, and the tables are
     small enough.
     """
+    if policy.is_python:
+        return PythonKernel(policy, feedback, leap=False)
     size = table_size(horizon, feedback.looks)
     has_factors = policy.index is not None and policy.factors is not None
     uses_tables = has_factors and not leap and size <= MAX_TABLE_SIZE

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from kibitz._validation import short_repr, whole
 from kibitz.bounds.concentration import sample_ratio_p_value
+from kibitz.evaluation.league import EXCLUDED
 from kibitz.model.click_rates import pooled_variance, rate_posterior
 from kibitz.model.feedback import active
 from kibitz.model.problem import Problem, bernoulli
@@ -151,9 +152,8 @@ def click_entrants(rate: float) -> dict[str, Policy]:
     policies made for Bernoulli rewards; and kibitzer and MOSS-anytime with the scale √(p(1 - p)).
     """
     scale = float(f"{math.sqrt(rate * (1 - rate)):.2g}")
-    # with active looks, UCB is the same policy as UCB1-Double
     default_policies = [
-        make_policy() for name, make_policy in POLICIES.items() if name not in {"ucb", "scout"}
+        make_policy() for name, make_policy in POLICIES.items() if name not in EXCLUDED
     ]
     return label_policies(
         [

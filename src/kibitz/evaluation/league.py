@@ -61,8 +61,9 @@ FACTORS = tuple(
     float(f"{x:.4g}") for x in np.geomspace(1, 100, 81)
 )  #: The factors τ of the profiles.
 REFERENCE = "kibitzer"  # the other policies are compared with this policy, if it takes part
-#: With one observer, UCB is the same as UCB1-Double; scout is for graphs, which the league lacks.
-EXCLUDED = {"ucb", "scout"}
+# With one observer, UCB is the same as UCB1-Double; scout is for graphs, which the league lacks. The
+# published tables do not contain the others.
+EXCLUDED = {"ucb", "scout", "epsilon_greedy", "imed", "bayes_ucb", "top_two_thompson"}
 
 
 def entrants() -> dict[str, Policy]:

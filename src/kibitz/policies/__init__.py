@@ -2,9 +2,12 @@
 
 from collections.abc import Callable
 
+from kibitz.policies.bayes_ucb import bayes_ucb
+from kibitz.policies.epsilon_greedy import epsilon_greedy
 from kibitz.policies.etc import etc
 from kibitz.policies.etc_ocucb import etc_ocucb
 from kibitz.policies.ftl import ftl, ftl_robin
+from kibitz.policies.imed import imed
 from kibitz.policies.improved_ucb import improved_ucb
 from kibitz.policies.index_policy import index_policy
 from kibitz.policies.kibitzer import kibitzer
@@ -15,12 +18,14 @@ from kibitz.policies.ocucb import ocucb
 from kibitz.policies.policy import Policy
 from kibitz.policies.scout import scout
 from kibitz.policies.thompson import thompson
+from kibitz.policies.top_two_thompson import top_two_thompson
 from kibitz.policies.ucb import ucb, ucb_double, ucb_second
 from kibitz.policies.ucb2 import ucb2
 
 ALL = (
     ftl, ftl_robin, ucb, ucb_double, ucb_second, ocucb, etc, etc_ocucb, ucb2, improved_ucb, moss,
-    moss_anytime, kl_ucb, thompson, kibitzer, scout,
+    moss_anytime, kl_ucb, thompson, epsilon_greedy, imed, bayes_ucb, top_two_thompson, kibitzer,
+    scout,
 )  # fmt: skip
 
 #: The constructors of all policies by name, in the order of the paper.

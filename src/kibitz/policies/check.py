@@ -18,6 +18,10 @@ def check_promises(policy: Policy) -> None:
     check_policy(policy)
     rng = np.random.default_rng(0)
     params = policy.params_for(1000)
+    if policy.is_python:
+        for n_arms in (2, 3, 6):
+            play_python_policy(policy, params, n_arms, rng)
+        return
     if policy.index is not None:
         check_monotonicity(policy, params)
     if policy.rule is None:  # with a rule, `index_policy` derived the decisions from the index
@@ -187,6 +191,16 @@ def check_decisions(policy: Policy, params: Any, n_arms: int, rng: np.random.Gen
             n_reported += n_looks
         states = [state_one_by_one, state_at_once]
         stage += 1
+
+
+def play_python_policy(policy: Policy, params: Any, n_arms: int, rng: np.random.Generator) -> None:
+    """Play some stages with random rewards; raise ValueError if a decision is not one of the arms."""
+    state = policy.init(params, n_arms)
+    for stage in range(1, N_STAGES):
+        pull = policy.pull(params, state, stage, rng)
+        look = policy.look(params, state, stage, rng)
+        state = policy.update(params, state, stage, pull, 1, float(rng.integers(2)), False)
+        state = policy.update(params, state, stage, look, 1, float(rng.integers(2)), True)
 
 
 def check_choice(

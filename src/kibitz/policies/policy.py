@@ -257,6 +257,8 @@ class Policy:
     in_phases
         Whether decisions depend on the order of the observations. A live agent with such a policy
         must be told each reward before its next decision.
+    is_python
+        Whether the functions call a Python object and are not compiled (`python_policy`).
     rule
         The options of `index_policy`, or None for other policies. `dataclasses.replace` resets this
         field to None.
@@ -287,6 +289,7 @@ class Policy:
     max_arms: int | None = None
     inner: "Policy | None" = None
     in_phases: bool = False
+    is_python: bool = False
     rule: StandardRule | None = field(default=None, init=False)
     rewards: Rewards = "gaussian"
     scale: float | None = None

@@ -35,6 +35,11 @@ def to_spec(policy: Any) -> Spec:
     spec = named_spec(policy)
     if spec is not None:
         return spec
+    if policy.is_python:
+        raise ValueError(
+            f"{policy.name} is a Python policy, which can be simulated but not stored in an agent; "
+            "use a built-in policy or a policy created by index_policy"
+        )
     if policy.rule is None or rebuild_index_policy(policy) != policy:
         raise ValueError(
             f"{policy.name} cannot be stored; use a built-in policy or a policy created by "
@@ -150,6 +155,8 @@ def make_label(policy: Policy) -> str:
     """
     if policy.inner is not None:
         return f"max_n:{make_label(policy.inner)}"
+    if policy.is_python:
+        return policy.name
     default_parameters = (
         POLICIES[policy.name]().parameters if policy.name in POLICIES else policy.parameters
     )

@@ -24,7 +24,7 @@ def check(policy: Policy) -> None:
         A policy of kibitz or your own.
     """
     check_promises(check_policy(policy))
-    if named_spec(policy) is None:
+    if named_spec(policy) is None and not policy.is_python:
         feedback = active(0.5)
         generic_kernel = make_generic_kernel(policy, feedback, False)
         (generic_kernel or make_kernel(policy, feedback, False, 1)).compile()

@@ -1,5 +1,8 @@
 """Parallel execution of jobs, by threads of this process or by an executor, for example of a cluster.
 
+Jobs of Python policies are played after all other jobs, by other processes of this machine
+(`simulation.processes`), or by one thread of this process if they are short.
+
 At most four payloads per worker are in flight, so neither the executor's queue nor the waiting
 results grow with the number of jobs. Sending a payload takes milliseconds; a payload therefore
 bundles jobs that take a few seconds or return a few megabytes. A payload that is lost with its worker
@@ -19,6 +22,7 @@ from concurrent.futures import (
     wait,
 )
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from numpy.typing import NDArray
@@ -28,6 +32,7 @@ from kibitz.engine.loop import RUN, STAGE, STOP
 from kibitz.simulation.jobs import Job, Outcome, estimate_bytes, estimate_seconds, new_control, play
 from kibitz.simulation.options import Executors
 from kibitz.simulation.payload import Answer, Payload, check_answer, pack, play_payload
+from kibitz.simulation.processes import LocalProcesses
 
 MAX_PAYLOADS_PER_WORKER = 4  # largest number of payloads in flight
 PAYLOAD_SECONDS = 2.0  # target duration of a payload
@@ -51,34 +56,50 @@ def play_all(
     workers. `progress` is called about ten times a second with the share of all stages played so far.
     An exception, such as Ctrl-C, cancels waiting jobs and stops threads at once.
     """
-    if not jobs:
-        return
-    team = _Threads(workers or count_cores()) if executor is None else _Workers(executor, workers)
     n_total, n_done = sum(map(count_stages, jobs)), 0
-    bundles = team.make_bundles(jobs)
-    pending_bundles: dict[Future[Any], list[Job]] = {}
-    try:
-        while True:
-            while len(pending_bundles) < MAX_PAYLOADS_PER_WORKER * team.n_workers():
-                bundle = next(bundles, None)
-                if bundle is None:
+    for make_team, team_jobs in _assign_teams(jobs, workers, executor):
+        team = make_team()
+        bundles = team.make_bundles(team_jobs)
+        pending_bundles: dict[Future[Any], list[Job]] = {}
+        try:
+            while True:
+                while len(pending_bundles) < MAX_PAYLOADS_PER_WORKER * team.n_workers():
+                    bundle = next(bundles, None)
+                    if bundle is None:
+                        break
+                    pending_bundles[team.submit(bundle)] = bundle
+                if not pending_bundles:
                     break
-                pending_bundles[team.submit(bundle)] = bundle
-            if not pending_bundles:
-                return
-            done_futures, _ = wait(pending_bundles, timeout=0.1, return_when=FIRST_COMPLETED)
-            for future in sorted(done_futures, key=_has_failed):  # successful futures first
-                bundle = pending_bundles.pop(future)
-                new_future = team.resubmit_if_lost(future)
-                if new_future is not None:
-                    pending_bundles[new_future] = bundle
-                    continue
-                for job, outcome in zip(bundle, team.results(future), strict=True):
-                    n_done += count_stages(job)
-                    yield job, outcome
-            progress((n_done + team.stages_in_progress()) / n_total)
-    finally:
-        team.stop(pending_bundles)
+                done_futures, _ = wait(pending_bundles, timeout=0.1, return_when=FIRST_COMPLETED)
+                for future in sorted(done_futures, key=_has_failed):  # successful futures first
+                    bundle = pending_bundles.pop(future)
+                    new_future = team.resubmit_if_lost(future)
+                    if new_future is not None:
+                        pending_bundles[new_future] = bundle
+                        continue
+                    for job, outcome in zip(bundle, team.results(future), strict=True):
+                        n_done += count_stages(job)
+                        yield job, outcome
+                progress((n_done + team.stages_in_progress()) / n_total)
+        finally:
+            team.stop(pending_bundles)
+
+
+def _assign_teams(
+    jobs: list[Job], workers: int | None, executor: Executor | None
+) -> Iterator[tuple[Callable[[], "_Threads | _Workers"], list[Job]]]:
+    """Yield each team that plays jobs, as a function that creates it, with the jobs that it plays."""
+    if executor is not None:
+        yield partial(_Workers, executor, workers), jobs
+        return
+    n = workers or count_cores()
+    compiled_jobs = [job for job in jobs if not job.policy.is_python]
+    if compiled_jobs:
+        yield partial(_Threads, n), compiled_jobs
+    python_jobs = [job for job in jobs if job.policy.is_python]
+    if python_jobs:
+        is_short = sum(map(estimate_seconds, python_jobs)) < PAYLOAD_SECONDS
+        yield partial(_Threads, 1) if is_short or n == 1 else partial(_Processes, n), python_jobs
 
 
 def _has_failed(future: Future[Any]) -> bool:
@@ -292,3 +313,14 @@ class _Workers:
     def stop(self, bundles: dict[Future[Any], list[Job]]) -> None:
         for future in bundles:
             future.cancel()
+
+
+class _Processes(_Workers):
+    """Processes of this machine, which play Python policies."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__(LocalProcesses(n), n)
+
+    def stop(self, bundles: dict[Future[Any], list[Job]]) -> None:
+        super().stop(bundles)
+        self.executor.shutdown(cancel_futures=True)

@@ -18,7 +18,7 @@ from kibitz.policies.policy import Policy
 from kibitz.policies.spec import named_spec
 
 #: The revision of each engine. Increase it when the numbers of that engine change.
-REVISION = {"step": 2, "leap": 3}
+REVISION = {"step": 2, "leap": 3, "python": 1}
 #: The revision of each built-in policy. Increase it when the numbers of only that policy change.
 POLICY_REVISION = {"kibitzer": 2}
 
@@ -33,15 +33,16 @@ def fingerprint(
     error: float,
 ) -> dict[str, Any]:
     """Return everything that the numbers of a run depend on, as plain data."""
-    engine = "leap" if leap else "step"
+    engine = "python" if policy.is_python else "leap" if leap else "step"
     policy_data = {
         "name": policy.name,
         "parameters": policy.parameters,
         "scale": policy.scale_for(problem.scale),
     }
-    if named_spec(policy) is None:
+    if policy.is_python:  # its label and version, in `parameters`, stand for its code
+        pass
+    elif named_spec(policy) is None:
         policy_data["source"] = source_hash(policy.functions)[:16]
-
     elif policy.name in POLICY_REVISION:
         policy_data["revision"] = POLICY_REVISION[policy.name]
     fields = {
@@ -63,6 +64,8 @@ def difference(old: dict[str, Any], new: dict[str, Any]) -> str | None:
 
     `old` is the fingerprint of saved runs, and `new` is the fingerprint of the requested runs.
     """
+    if new["engine"] == "python" and new["policy"]["parameters"]["label"] is None:
+        return "runs of a Python policy without an explicit label (pass label= to python_policy)"
     old = _translate(old, new)
     if "revision" not in old:
         return _difference_from_0_1_0(old, new)

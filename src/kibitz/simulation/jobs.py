@@ -20,6 +20,7 @@ from kibitz.policies.policy import Policy
 from kibitz.simulation.results.summary import STATISTICS, summarise
 
 MIN_LEAP_HORIZON = 100_000  # from this horizon on, leaping is faster
+PYTHON_SLOWDOWN = 300  # how much longer a stage takes in plain Python, with a fast object
 
 
 class Job(NamedTuple):
@@ -71,8 +72,20 @@ def play(
     control = new_control() if control is None else control
     outcome = empty_outcome(job.end_run - job.first_run, job.stages.size, job.problem.n_arms)
     outcome.n_pulls[:], outcome.n_looks[:] = 0, 0
+    environment = make_environment(job, outcome, control)
+    kernel = choose_kernel(job)
+    if announce is not None:
+        kernel.compile(announce)
+    kernel.play(environment, job.error, make_seeds(job.seed, job.first_run, job.end_run))
+    if control[STOP]:
+        return None
+    return summarise(outcome) if job.summary else outcome
+
+
+def make_environment(job: Job, outcome: Outcome, control: NDArray[np.int64]) -> Environment:
+    """Return everything that the loop needs besides the policy; it fills the arrays of `outcome`."""
     problem = job.problem
-    environment = Environment(
+    return Environment(
         make_arms(problem, job.policy.scale_for(problem.scale)),
         make_looks(job.feedback, problem.gaps, job.horizon),
         job.horizon,
@@ -81,13 +94,6 @@ def play(
         control,
         make_graph(job.feedback.shows, problem.n_arms),
     )
-    kernel = choose_kernel(job)
-    if announce is not None:
-        kernel.compile(announce)
-    kernel.play(environment, job.error, make_seeds(job.seed, job.first_run, job.end_run))
-    if control[STOP]:
-        return None
-    return summarise(outcome) if job.summary else outcome
 
 
 def specialised_kernel(job: Job) -> Kernel:
@@ -119,7 +125,7 @@ def choose_kernel(job: Job) -> Kernel:
 def estimate_seconds(job: Job) -> float:
     """Return the approximate duration of a job, in seconds."""
     stages = min(job.horizon, MIN_LEAP_HORIZON) if job.leap else job.horizon
-    return (job.end_run - job.first_run) * stages * estimate_stage_seconds(job.feedback)
+    return (job.end_run - job.first_run) * stages * estimate_stage_seconds(job.feedback, job.policy)
 
 
 def estimate_bytes(job: Job) -> int:
@@ -128,11 +134,12 @@ def estimate_bytes(job: Job) -> int:
     return 8 * rows * (job.stages.size + 2 * job.problem.n_arms + 1)
 
 
-def estimate_stage_seconds(feedback: Feedback) -> float:
-    """Return the approximate duration of a stage with this feedback, in seconds."""
+def estimate_stage_seconds(feedback: Feedback, policy: Policy) -> float:
+    """Return the approximate duration of a stage, in seconds."""
     rate = feedback.rate
     looks_per_stage = (
         1 / rate.n if isinstance(rate, Every) else rate if isinstance(rate, float) else 1.0
     )
     shows_per_stage = 0.0 if feedback.shows is None else feedback.shows.mean_row_size
-    return 5e-8 + 1e-7 * looks_per_stage * feedback.looks + 2e-8 * shows_per_stage
+    slowdown = PYTHON_SLOWDOWN if policy.is_python else 1
+    return slowdown * (5e-8 + 1e-7 * looks_per_stage * feedback.looks + 2e-8 * shows_per_stage)

@@ -105,6 +105,7 @@ def prepare_kernels(
         for key, k in zip(long_jobs, kernels, strict=True)
         if k.is_ready()
     }
+    names_by_key |= {k: "python" for k, group in jobs_by_kernel.items() if group[0].policy.is_python}
     for key, group in jobs_by_kernel.items():
         kernel_names.update(
             dict.fromkeys((job.label[1] for job in group), names_by_key.get(key, "specialised"))

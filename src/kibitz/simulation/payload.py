@@ -9,6 +9,7 @@ import hashlib
 import pickle
 import platform
 import time
+import traceback
 from functools import cache, lru_cache
 from importlib.metadata import version
 from typing import Any, NamedTuple
@@ -34,6 +35,7 @@ class Answer(NamedTuple):
     fingerprints: tuple[str, ...] = ()  # the fingerprints of the jobs, as the worker computes them
     outcomes: tuple[Outcome, ...] = ()  # empty if versions or fingerprints differ
     seconds: float = 0.0  # the duration of all jobs
+    error: Exception | None = None  # the error that the object of a Python policy raised
 
 
 @cache
@@ -78,12 +80,30 @@ def play_payload(payload: Payload, attempt: int) -> Answer:
     for kernel in {kernel.key: kernel for kernel in map(choose_kernel, jobs)}.values():
         kernel.compile()  # before the clock starts
     start = time.perf_counter()
-    results: Any = tuple(play(job) for job in jobs)
+    try:
+        results: Any = tuple(play(job) for job in jobs)
+    except Exception as error:
+        if not any(job.policy.is_python for job in jobs):
+            raise
+        return Answer(current_versions(), fingerprints, error=_make_picklable(error))
     return Answer(current_versions(), fingerprints, results, time.perf_counter() - start)
 
 
+def _make_picklable(error: Exception) -> Exception:
+    """Return an error that can be sent to the main process, with the traceback in a note."""
+    error.add_note("".join(traceback.format_exception(error)))
+    try:
+        pickle.loads(pickle.dumps(error))
+        return error
+    except Exception:
+        return RuntimeError("".join(traceback.format_exception(error)))
+
+
 def check_answer(payload: Payload, answer: Answer) -> tuple[Outcome, ...]:
-    """Return the outcomes of an answer; raise ValueError if the worker ran different code."""
+    """Return the outcomes of an answer; raise ValueError if the worker ran different code.
+
+    If the object of a Python policy raised an error, raise the same error.
+    """
     if answer.versions != payload.versions:
         differences = [
             f"{name} {answer.versions.get(name)} instead of {own_version}"
@@ -99,6 +119,8 @@ def check_answer(payload: Payload, answer: Answer) -> tuple[Outcome, ...]:
             "workers run different code under the same version; check for edited or outdated files "
             "on their path"
         )
+    if answer.error is not None:
+        raise answer.error
     return answer.outcomes
 
 

@@ -20,6 +20,7 @@ from kibitz.model.feedback import Feedback, Shows
 from kibitz.model.problem import Problem
 from kibitz.policies.check import check_promises
 from kibitz.policies.policy import Policy
+from kibitz.policies.python_policy import with_label
 from kibitz.policies.spec import make_label, named_spec
 from kibitz.simulation.executors import MAX_PAYLOADS_PER_WORKER, PAYLOAD_SECONDS
 from kibitz.simulation.fingerprint import fingerprint as make_fingerprint
@@ -69,6 +70,10 @@ def label_policies(policies: Policies, by_name: bool = False) -> dict[str, Polic
             raise invalid("policies", "one or more policies such as ucb()", policy)
     if isinstance(policies, Mapping):
         labels = list(map(str, policies))
+        items = [
+            with_label(policy, label) if policy.is_python else policy
+            for policy, label in zip(items, labels, strict=True)
+        ]
     else:
         labels = [policy.name if by_name else make_label(policy) for policy in items]
     if repeated_labels := {label for label in labels if labels.count(label) > 1}:
@@ -174,8 +179,10 @@ def split_into_jobs(
         return
     if results.block is not None and results.keep == "runs":
         size = results.block
-    elif on_executor:
+    elif on_executor or cell.policy.is_python:
         size = math.ceil(cell.end_run * PAYLOAD_SECONDS / estimate_seconds(cell))
+        if cell.policy.is_python:  # the object may be much slower than estimated
+            size = min(size, math.ceil(missing_runs.size / (4 * workers())))
     else:
         stages = min(cell.horizon, MIN_LEAP_HORIZON) if cell.leap else cell.horizon
         fair_size = max(
@@ -234,7 +241,7 @@ def check_memory(options: Options, n_cells: int, n_stages: int, n_arms: int) -> 
 
 def _check_duration(cell: Job, workers: Workers) -> None:
     """Raise ValueError, with an estimate, if a cell would take more than two days."""
-    per_stage, horizon = estimate_stage_seconds(cell.feedback), cell.horizon
+    per_stage, horizon = estimate_stage_seconds(cell.feedback, cell.policy), cell.horizon
     seconds = per_stage * horizon
     if cell.leap:  # leaps take little time, unless a policy alternates between tied best arms
         has_ties = cell.problem.optimal.sum() > 1
@@ -263,7 +270,9 @@ _checked_policies: set[tuple[str, str]] = set()
 
 
 def _check_combination(policy: Policy, problem: Problem, label: str, horizon: int) -> None:
-    if named_spec(policy) is None:
+    if policy.is_python:
+        policy.init(policy.params, problem.n_arms)  # raises ValueError if a method is missing
+    elif named_spec(policy) is None:
         _check_once(policy)
     low, high = problem.support
     if policy.rewards != "gaussian" and not (low >= 0 and high <= 1):

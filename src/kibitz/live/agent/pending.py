@@ -14,7 +14,8 @@ are delayed, let an arm have n reported observations and p pending pulls:
 - For a look, pending looks count like pending pulls. The pending pull of the current stage does not
   count, because the pull and the look of a stage are chosen from the same state. An arm counts as
   known even if all its reports are of looks.
-- Thompson sampling ignores pending pulls, because its random draws already spread the requests.
+- Policies without an index ignore pending pulls. The random draws of Thompson sampling and ε-greedy
+  spread the requests; IMED gives simultaneous requests the same arm.
 
 If silence counts as a reward (`silence=`), pending decisions count as silent at once, with that
 reward, and a report corrects it. No arm that was pulled is then unknown, and Thompson sampling counts

@@ -4,8 +4,10 @@
 - Feedback: `bandit`, `passive`, `active`, `full`.
 - Policies: `kibitzer`, `ucb` and others (`kibitz.policies`); `index_policy` for a new index.
 - Simulation: `simulate`, `sweep`, and `race`, which draws the regret while it simulates.
+- Evaluation: `compare` (paired differences and tests), `league`, and figures (`kibitz.plot`).
 - Theory: `kibitz.bounds`, `plan` (how much looks are worth), `bayes_optimal`.
-- Live traffic: `agent`, and `Client` for agents behind an HTTP service.
+- Live traffic: `agent`, `Client` for agents behind an HTTP service, and `rehearse`, which tests an
+  agent on simulated traffic.
 """
 
 import sys
@@ -13,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # for type checkers and editors; Python itself uses `_NAMES` below
-    from kibitz import bounds as bounds
+    from kibitz import bounds as bounds, plot as plot
     from kibitz._errors import (
         CompileError as CompileError,
         Conflict as Conflict,
@@ -25,8 +27,11 @@ if TYPE_CHECKING:  # for type checkers and editors; Python itself uses `_NAMES` 
     )
     from kibitz._jit import jit as jit
     from kibitz.evaluation.bayes_optimal import bayes_optimal as bayes_optimal
+    from kibitz.evaluation.compare import compare as compare
+    from kibitz.evaluation.league import league as league
     from kibitz.live.agent.agent import Agent as Agent, agent as agent
     from kibitz.live.agent.from_log import from_log as from_log
+    from kibitz.live.agent.rehearse import rehearse as rehearse
     from kibitz.live.events import Decision as Decision, Event as Event
     from kibitz.live.service.client import Client as Client
     from kibitz.model.feedback import (
@@ -66,7 +71,7 @@ if TYPE_CHECKING:  # for type checkers and editors; Python itself uses `_NAMES` 
 __version__: str
 
 _NAMES = {
-    "kibitz": "bounds",
+    "kibitz": "bounds plot",
     "kibitz._errors": "Error CompileError Conflict UnknownAgent UnknownDecision "
     "StoreDamaged StoreUnavailable",
     "kibitz.model.problem": "Problem gaussian bernoulli empirical random_problems",
@@ -90,9 +95,12 @@ _NAMES = {
     "kibitz.plotting.race": "race",
     "kibitz.planning.planner": "plan",
     "kibitz.evaluation.bayes_optimal": "bayes_optimal",
+    "kibitz.evaluation.compare": "compare",
+    "kibitz.evaluation.league": "league",
     "kibitz.simulation.check": "check",
     "kibitz.live.agent.agent": "Agent agent",
     "kibitz.live.agent.from_log": "from_log",
+    "kibitz.live.agent.rehearse": "rehearse",
     "kibitz.live.events": "Decision Event",
     "kibitz.live.service.client": "Client",
 }

@@ -127,9 +127,11 @@ def simulate(
             with progress_bar() as progress:
                 data = run(*setting, progress=progress, **options)
     if plot:
-        from kibitz.plotting.figures import draw_regret_curves, save_figure
+        from kibitz.plot import regret
+        from kibitz.plotting.figures import draw_chart, save_figure
 
-        save_figure(draw_regret_curves(data, f"{problem.kind}, {observer}"), Path(plot))
+        title = f"{problem.kind}, {observer}"
+        save_figure(draw_chart(lambda axes: regret(data, ax=axes), title), Path(plot))
     if as_json:
         print_json(summarize(data))
     else:

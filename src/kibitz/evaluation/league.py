@@ -130,6 +130,87 @@ def unfair_weights(kind: str, gaps: FloatArray) -> FloatArray:
     return weights
 
 
+def league(
+    policies: Policies | None = None,
+    *,
+    problems: int = N_PROBLEMS,
+    horizon: int = HORIZON,
+    runs: int = RUNS,
+    seed: int,
+    **options: Any,
+) -> "xarray.Dataset":
+    """Compare policies on random problems, each with five kinds of looks, and rank them.
+
+    Each problem has five settings. In four settings the policy chooses the arm of each look, and
+    looks arrive at the rates 0, 0.01, 0.1 and 1. In the fifth setting looks arrive at the rate 0.1
+    and show the best arm rarely or never. Pass the result to `compare` for paired differences over
+    problems, and to `kibitz.plot.profile` for performance profiles.
+
+    Parameters
+    ----------
+    policies
+        A list of policies, or a dict from labels to policies. Default: all policies of kibitz, with
+        two tuned variants.
+    problems
+        The number of random problems, with 2 to 30 arms and Gaussian rewards of variance 1. With more
+        problems, the first problems stay the same.
+    horizon, runs
+        The number of stages, and the number of runs of each policy in each setting.
+    seed
+        The seed of the problems and of the runs.
+    options
+        As in `sweep`: `threads`, `executor`, `progress` and so on. `file` is a function that maps the
+        name of a problem to the file for its results.
+
+    Returns
+    -------
+    xarray.Dataset
+        `final_regret` (policy, setting, run), with the best policy first and the coordinates
+        `problem`, `rate`, `looks`, `n_arms` and `smallest_gap` of each setting. For each policy:
+        `ratio` and `ratio_error` (the regret relative to the best policy of each setting, geometric
+        mean over settings, and its standard error over runs), `worst` (the largest ratio), `q99` (the
+        99 % quantile of the regret of a run, relative to the mean regret of the best policy) and
+        `n_best` (the number of settings in which the policy is the best).
+    """
+    return collect(
+        play_league(policies, problems=problems, horizon=horizon, runs=runs, seed=seed, **options)
+    )
+
+
+def collect(data: "Mapping[str, xarray.Dataset]") -> "xarray.Dataset":
+    """Return the results of `play_league` as one dataset, with the scores of each policy."""
+    import xarray
+
+    results = games(data)
+    scores = [_rate_policy(results, policy) for policy in range(len(results.policies))]
+    columns = {
+        "ratio": ("ratio", "regret / regret of the best policy, geometric mean over settings"),
+        "ratio_error": ("sem", "standard error of the ratio, over runs"),
+        "worst": ("worst", "largest regret / regret of the best policy in a setting"),
+        "q99": ("q99", "99 % quantile of the regret of a run / mean regret of the best policy"),
+        "n_best": ("best", "number of settings in which the policy is the best"),
+    }
+    ranking = xarray.Dataset(
+        {
+            "final_regret": (("policy", "setting", "run"), results.regret),
+            **{
+                name: ("policy", [score[key] for score in scores], {"long_name": long_name})
+                for name, (key, long_name) in columns.items()
+            },
+        },
+        {
+            "policy": results.policies,
+            "problem": ("setting", results.problems),
+            "rate": ("setting", results.rates),
+            "looks": ("setting", results.looks),
+            "n_arms": ("setting", results.n_arms),
+            "smallest_gap": ("setting", results.gaps),
+        },
+    )
+    ranking["final_regret"].attrs["long_name"] = "cumulative regret at the horizon"
+    return ranking.isel(policy=np.argsort(ranking["ratio"].to_numpy(), kind="stable"))
+
+
 def play_league(
     policies: Policies | None = None,
     *,

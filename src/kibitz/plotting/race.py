@@ -22,7 +22,7 @@ from kibitz.simulation.simulate import simulate
 if TYPE_CHECKING:
     import xarray
 
-    from kibitz.plotting.figures import Window
+    from kibitz.plotting.window import Window
 
 NOTEBOOK_WIDTH = 640  # width of a figure, in CSS pixels
 RESERVED_OPTIONS = ("progress", "keep", "watch")  # options of `simulate` that `race` sets itself
@@ -138,7 +138,7 @@ class Notebook:
         """Draw regret curves."""
         from IPython.display import Image, display
 
-        from kibitz.plotting.figures import draw_regret_curves, render_png
+        from kibitz.plotting.window import draw_regret_curves, render_png
 
         image = Image(data=render_png(draw_regret_curves(data, title)), width=NOTEBOOK_WIDTH)
         if self.handle is None:
@@ -163,7 +163,7 @@ def open_window() -> "Window | None":
     )
     if has_no_display or find_spec("matplotlib") is None:
         return None
-    from kibitz.plotting.figures import Window
+    from kibitz.plotting.window import Window
 
     try:
         return Window()

@@ -258,7 +258,7 @@ def bootstrap_t(samples: FloatArray, level: float, resamples: int) -> tuple[Floa
         quotients.append(np.where(np.isnan(quotient), 0.0, quotient))
     sorted_quotients = np.sort(np.concatenate(quotients, axis=1), axis=1)
     tail = (1 - level) / 2
-    k = int(np.floor(tail * resamples))
+    k = int(tail * resamples + 1e-9)
     low_quotient, high_quotient = sorted_quotients[:, k], sorted_quotients[:, resamples - 1 - k]
     with np.errstate(invalid="ignore"):
         low, high = means - high_quotient * errors, means - low_quotient * errors

@@ -18,6 +18,7 @@ ROOT_MODULES = [
     "_hashing",
     "_jit",
     "_netcdf",
+    "_progress",
     "_validation",
 ]  # importable from everywhere
 RESULT_LIBRARIES = ["h5netcdf", "xarray"]
@@ -35,6 +36,7 @@ ALLOWED_IMPORTS = {  # package: the packages of kibitz and the libraries that it
     "_validation": ([], []),
     "_files": ([], []),
     "_netcdf": ([], RESULT_LIBRARIES),
+    "_progress": ([], ["IPython"]),
     "model": ([], []),
     "policies": ([], []),
     "engine": (["model", "policies"], ["llvmlite", "numba", "platformdirs"]),

@@ -14,6 +14,8 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from kibitz._progress import show_progress
+
 if TYPE_CHECKING:  # for type checkers and editors; Python itself uses `_NAMES` below
     from kibitz import bounds as bounds, plot as plot
     from kibitz._errors import (
@@ -65,6 +67,7 @@ if TYPE_CHECKING:  # for type checkers and editors; Python itself uses `_NAMES` 
     from kibitz.policies.ucb import ucb as ucb, ucb_double as ucb_double, ucb_second as ucb_second
     from kibitz.policies.ucb2 import ucb2 as ucb2
     from kibitz.simulation.check import check as check
+    from kibitz.simulation.results.export import to_pandas as to_pandas, to_parquet as to_parquet
     from kibitz.simulation.simulate import simulate as simulate
     from kibitz.simulation.sweep import sweep as sweep
 
@@ -90,6 +93,7 @@ _NAMES = {
     "kibitz.policies.kl_ucb": "kl_ucb",
     "kibitz.policies.thompson": "thompson",
     "kibitz.policies.kibitzer": "kibitzer",
+    "kibitz.simulation.results.export": "to_pandas to_parquet",
     "kibitz.simulation.simulate": "simulate",
     "kibitz.simulation.sweep": "sweep",
     "kibitz.plotting.race": "race",
@@ -126,4 +130,5 @@ if not TYPE_CHECKING:  # with `__getattr__`, type checkers would accept any attr
             raise AttributeError(f"module 'kibitz' has no attribute {name!r}", name=name, obj=module)
         if _MODULES[name] == "kibitz":
             return import_module(f"kibitz.{name}")
-        return getattr(import_module(_MODULES[name]), name)
+        with show_progress(None, f"importing kibitz.{name}"):  # numba takes a second or more
+            return getattr(import_module(_MODULES[name]), name)

@@ -216,6 +216,8 @@ def make_feedback(
 
 def summarize(data: "xarray.Dataset") -> dict[str, Any]:
     """Return the result of a simulation as plain data, for --json."""
+    from kibitz.simulation.results.dataset import versions
+
     policies = {}
     for label in data["policy"].to_numpy():
         policy_data = data.sel(
@@ -240,8 +242,8 @@ def summarize(data: "xarray.Dataset") -> dict[str, Any]:
             "n_looks": policy_data["n_looks"].mean("run").to_numpy().tolist(),
         }
     fingerprint = json.loads(data.attrs["fingerprint"])
-    fingerprint |= {"runs": data.sizes["run"], "engine": json.loads(data.attrs["engine"])}
-    fingerprint["versions"] = json.loads(data.attrs["versions"])
+    fingerprint |= {"runs": data.sizes["run"], "engine": fingerprint.pop("engines")}
+    fingerprint["versions"] = versions()
     return {"fingerprint": fingerprint, "policies": policies}
 
 
@@ -277,7 +279,7 @@ def print_regret(data: "xarray.Dataset", arms: bool = False) -> None:
     )
     if arms:
         print_shares(data, printer)
-    engines = " and ".join(sorted(set(json.loads(data.attrs["engine"]).values())))
+    engines = " and ".join(sorted(set(setting["engines"].values())))
     printer.text(f"seed {setting['seed']}, engine {engines}")
 
 

@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kibitz._validation import one_of, whole
+from kibitz._progress import Progress, show_progress
+from kibitz._validation import one_of, seed_number, whole
 from kibitz.model.feedback import Feedback, active, named_weights, passive
 from kibitz.model.problem import Problem, gaussian
 from kibitz.policies import POLICIES
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     import xarray
 
 FloatArray = NDArray[np.float64]
+Seed = int | np.random.SeedSequence
 
 N_PROBLEMS = 12
 RUNS = 32
@@ -74,7 +76,7 @@ def entrants() -> dict[str, Policy]:
     )
 
 
-def league_problems(n: int, seed: int) -> list[Problem]:
+def league_problems(n: int, seed: Seed) -> list[Problem]:
     """Return n random problems with 2 to 30 arms (log-uniform) and Gaussian rewards of variance 1.
 
     The problems alternate between three kinds: means drawn from N(0, 1); one best arm, with equal
@@ -90,7 +92,7 @@ def league_problems(n: int, seed: int) -> list[Problem]:
     """
     problems = []
     for position in range(whole(n, "problems", 1)):
-        rng = np.random.default_rng([whole(seed, "seed"), position])
+        rng = np.random.default_rng([seed_number(seed), position])
         n_arms = min(MAX_ARMS, int(2 * (MAX_ARMS / 2 + 1) ** rng.random()))
         means = np.zeros(n_arms)
         while np.ptp(means) == 0:  # after rounding, all arms can be equal
@@ -136,7 +138,7 @@ def league(
     problems: int = N_PROBLEMS,
     horizon: int = HORIZON,
     runs: int = RUNS,
-    seed: int,
+    seed: Seed,
     **options: Any,
 ) -> "xarray.Dataset":
     """Compare policies on random problems, each with five kinds of looks, and rank them.
@@ -216,9 +218,9 @@ def play_league(
     *,
     problems: int = N_PROBLEMS,
     horizon: int = HORIZON,
-    seed: int,
+    seed: Seed,
     file: Callable[[str], str | os.PathLike[str]] | None = None,
-    progress: Callable[[str, float], None] | None = None,
+    progress: Progress | bool | None = None,
     **options: Any,
 ) -> "dict[str, xarray.Dataset]":
     """Simulate all settings; return a dict from the name of each problem to its sweep over looks.
@@ -238,29 +240,29 @@ def play_league(
     """
     labelled_policies = entrants() if policies is None else label_policies(policies)
     problem_list = league_problems(problems, seed)
-    report_progress = progress if progress is not None else lambda label, share: None
-    data = {}
-    for n, problem in enumerate(problem_list):
+    data: dict[str, xarray.Dataset] = {}
+    with show_progress(progress) as report_progress:
+        for n, problem in enumerate(problem_list):
 
-        def report_problem(label: str, share: float, n: int = n) -> None:
-            report_progress(label, (n + share) / len(problem_list))
+            def report_problem(label: str, share: float, n: int = n) -> None:
+                report_progress(label, (n + share) / len(problem_list))
 
-        def make_feedback(rate: float, looks: str, gaps: FloatArray = problem.gaps) -> Feedback:
-            if looks == ACTIVE:
-                return active(rate)
-            return passive(rate, unfair_weights(looks, gaps))
+            def make_feedback(rate: float, looks: str, gaps: FloatArray = problem.gaps) -> Feedback:
+                if looks == ACTIVE:
+                    return active(rate)
+                return passive(rate, unfair_weights(looks, gaps))
 
-        name = f"problem {n + 1}"
-        points = [
-            *({"rate": rate, "looks": ACTIVE} for rate in RATES),
-            {"rate": UNFAIR_RATE, "looks": UNFAIR[n % len(UNFAIR)]},
-        ]
-        data[name] = sweep(
-            problem, make_feedback, labelled_policies, points=points, horizon=horizon,
-            stages=[horizon], seed=seed,
-            file=None if file is None else Path(file(name.replace(" ", "-"))),
-            progress=report_problem, **options,
-        )  # fmt: skip
+            name = f"problem {n + 1}"
+            points = [
+                *({"rate": rate, "looks": ACTIVE} for rate in RATES),
+                {"rate": UNFAIR_RATE, "looks": UNFAIR[n % len(UNFAIR)]},
+            ]
+            data[name] = sweep(
+                problem, make_feedback, labelled_policies, points=points, horizon=horizon,
+                stages=[horizon], seed=seed,
+                file=None if file is None else Path(file(name.replace(" ", "-"))),
+                progress=report_problem, **options,
+            )  # fmt: skip
     return data
 
 

@@ -13,6 +13,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
+from kibitz._progress import is_notebook
 from kibitz.model.feedback import Feedback
 from kibitz.model.problem import Problem
 from kibitz.simulation.options import Options, check_options, show_options
@@ -148,12 +149,6 @@ class Notebook:
 
     def process_events(self) -> None:
         """Do nothing: the browser handles the events of a notebook."""
-
-
-def is_notebook() -> bool:
-    """Return whether this process is a notebook kernel."""
-    ipython = sys.modules.get("IPython")
-    return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
 
 
 def open_window() -> "Window | None":

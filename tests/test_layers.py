@@ -18,13 +18,15 @@ ROOT_MODULES = [
     "_hashing",
     "_jit",
     "_netcdf",
+    "_progress",
     "_validation",
 ]  # importable from everywhere
 RESULT_LIBRARIES = ["h5netcdf", "xarray"]
 
 ALLOWED_IMPORTS = {  # package: the packages of kibitz and the libraries that it may import
     "__init__": (
-        ["bounds", "evaluation", "live", "model", "planning", "plotting", "policies", "simulation"],
+        ["bounds", "evaluation", "live", "model", "planning", "plot", "policies", "simulation",
+         "plotting"],
         ["xarray"],
     ),
     "__main__": (["cli"], []),
@@ -34,6 +36,7 @@ ALLOWED_IMPORTS = {  # package: the packages of kibitz and the libraries that it
     "_validation": ([], []),
     "_files": ([], []),
     "_netcdf": ([], RESULT_LIBRARIES),
+    "_progress": ([], ["IPython"]),
     "model": ([], []),
     "policies": ([], []),
     "engine": (["model", "policies"], ["llvmlite", "numba", "platformdirs"]),
@@ -41,7 +44,8 @@ ALLOWED_IMPORTS = {  # package: the packages of kibitz and the libraries that it
     "bounds": (["model"], ["scipy"]),
     "evaluation": (["bounds", "engine", "model", "policies", "simulation"], ["scipy", "xarray"]),
     "planning": (["bounds", "model", "policies", "simulation"], ["scipy"]),
-    "plotting": (["model", "simulation"], ["IPython", "matplotlib", "xarray"]),
+    "plot": (["plotting"], []),
+    "plotting": (["evaluation", "model", "simulation"], ["IPython", "matplotlib", "xarray"]),
     "reproduction": (
         ["bounds", "evaluation", "model", "plotting", "policies", "simulation"],
         ["jinja2", "xarray"],
@@ -51,8 +55,8 @@ ALLOWED_IMPORTS = {  # package: the packages of kibitz and the libraries that it
         ["msgspec", "psycopg", "scipy", "starlette", "uvicorn", *RESULT_LIBRARIES],
     ),
     "cli": (
-        ["bounds", "engine", "evaluation", "live", "model", "planning", "plotting", "policies",
-         "reproduction", "simulation"],
+        ["bounds", "engine", "evaluation", "live", "model", "planning", "plot", "plotting",
+         "policies", "reproduction", "simulation"],
         ["distributed", "msgspec", "rich", "starlette", "typer", "uvicorn", *RESULT_LIBRARIES],
     ),
 }  # fmt: skip

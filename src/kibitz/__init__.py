@@ -6,16 +6,20 @@
   `python_policy` for any Python object.
 - Simulation: `simulate`, `sweep`, `race`, which draws the regret while it simulates, and `trace`,
   which returns one run stage by stage.
+- Evaluation: `compare` (paired differences and tests), `league`, and figures (`kibitz.plot`).
 - Theory: `kibitz.bounds`, `plan` (how much looks are worth), `bayes_optimal`.
-- Live traffic: `agent`, and `Client` for agents behind an HTTP service.
+- Live traffic: `agent`, `Client` for agents behind an HTTP service, and `rehearse`, which tests an
+  agent on simulated traffic.
 """
 
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from kibitz._progress import show_progress
+
 if TYPE_CHECKING:  # for type checkers and editors; Python itself uses `_NAMES` below
-    from kibitz import bounds as bounds
+    from kibitz import bounds as bounds, plot as plot
     from kibitz._errors import (
         CompileError as CompileError,
         Conflict as Conflict,
@@ -27,8 +31,11 @@ if TYPE_CHECKING:  # for type checkers and editors; Python itself uses `_NAMES` 
     )
     from kibitz._jit import jit as jit
     from kibitz.evaluation.bayes_optimal import bayes_optimal as bayes_optimal
+    from kibitz.evaluation.compare import compare as compare
+    from kibitz.evaluation.league import league as league
     from kibitz.live.agent.agent import Agent as Agent, agent as agent
     from kibitz.live.agent.from_log import from_log as from_log
+    from kibitz.live.agent.rehearse import rehearse as rehearse
     from kibitz.live.events import Decision as Decision, Event as Event
     from kibitz.live.service.client import Client as Client
     from kibitz.model.feedback import (
@@ -70,6 +77,7 @@ if TYPE_CHECKING:  # for type checkers and editors; Python itself uses `_NAMES` 
     from kibitz.policies.ucb import ucb as ucb, ucb_double as ucb_double, ucb_second as ucb_second
     from kibitz.policies.ucb2 import ucb2 as ucb2
     from kibitz.simulation.check import check as check
+    from kibitz.simulation.results.export import to_pandas as to_pandas, to_parquet as to_parquet
     from kibitz.simulation.simulate import simulate as simulate
     from kibitz.simulation.sweep import sweep as sweep
     from kibitz.simulation.trace import trace as trace
@@ -77,7 +85,7 @@ if TYPE_CHECKING:  # for type checkers and editors; Python itself uses `_NAMES` 
 __version__: str
 
 _NAMES = {
-    "kibitz": "bounds",
+    "kibitz": "bounds plot",
     "kibitz._errors": "Error CompileError Conflict UnknownAgent UnknownDecision "
     "StoreDamaged StoreUnavailable",
     "kibitz.model.problem": "Problem gaussian bernoulli empirical random_problems",
@@ -103,15 +111,19 @@ _NAMES = {
     "kibitz.policies.kibitzer": "kibitzer",
     "kibitz.policies.scout": "scout",
     "kibitz.policies.max_n": "max_n",
+    "kibitz.simulation.results.export": "to_pandas to_parquet",
     "kibitz.simulation.simulate": "simulate",
     "kibitz.simulation.sweep": "sweep",
     "kibitz.simulation.trace": "trace",
     "kibitz.plotting.race": "race",
     "kibitz.planning.planner": "plan",
     "kibitz.evaluation.bayes_optimal": "bayes_optimal",
+    "kibitz.evaluation.compare": "compare",
+    "kibitz.evaluation.league": "league",
     "kibitz.simulation.check": "check",
     "kibitz.live.agent.agent": "Agent agent",
     "kibitz.live.agent.from_log": "from_log",
+    "kibitz.live.agent.rehearse": "rehearse",
     "kibitz.live.events": "Decision Event",
     "kibitz.live.service.client": "Client",
 }
@@ -137,4 +149,5 @@ if not TYPE_CHECKING:  # with `__getattr__`, type checkers would accept any attr
             raise AttributeError(f"module 'kibitz' has no attribute {name!r}", name=name, obj=module)
         if _MODULES[name] == "kibitz":
             return import_module(f"kibitz.{name}")
-        return getattr(import_module(_MODULES[name]), name)
+        with show_progress(None, f"importing kibitz.{name}"):  # numba takes a second or more
+            return getattr(import_module(_MODULES[name]), name)

@@ -100,6 +100,20 @@ def whole(value: Any, name: str, minimum: int = 0, maximum: int = MAX_INT) -> in
     return n
 
 
+def seed_number(value: Any, name: str = "seed") -> int:
+    """Return a seed as a whole number; `value` is a whole number or a NumPy `SeedSequence`.
+
+    `SeedSequence(n)` gives n. A sequence with other entropy, or a spawned sequence, gives a number of
+    62 bits that depends on its state; the sequence itself does not change.
+    """
+    if not isinstance(value, np.random.SeedSequence):
+        return whole(value, name)
+    entropy = value.entropy
+    if not value.spawn_key and isinstance(entropy, int) and 0 <= entropy <= MAX_INT:
+        return entropy
+    return int(value.generate_state(1, np.uint64)[0] >> np.uint64(2))
+
+
 def flag(value: Any, name: str) -> bool:
     """Return `value` as a bool; only True and False are accepted."""
     if not isinstance(value, bool | np.bool_):

@@ -126,6 +126,8 @@ def test_summary_of_a_problem_equals_that_of_its_means():
     assert summary_of_problem == summary(PROBLEM.means, RATE, "optimal", T, C=4)
     assert summary(PROBLEM, active(RATE), T) == summary(PROBLEM.means, RATE, "uniform", T)
     assert onset(PROBLEM, passive(RATE), T) == onset(GAPS, RATE, "uniform", T)
+    assert summary(PROBLEM, RATE, "optimal", T, C=4) == summary_of_problem
+    assert summary(PROBLEM, rate=RATE, weights="optimal", horizon=T, C=4) == summary_of_problem
 
 
 @pytest.mark.parametrize("bound", PASSIVE_BOUNDS, ids=lambda bound: bound.__name__)

@@ -15,7 +15,7 @@ from matplotlib.backend_bases import FigureManagerBase
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 import kibitz
-from kibitz.plotting import figures as plots, race
+from kibitz.plotting import race, window as plots
 from kibitz.simulation import simulate as playing
 
 pytestmark = pytest.mark.slow

@@ -253,7 +253,8 @@ def test_stages_of_a_policy_that_leaps_and_one_that_does_not_are_saved_together(
     data = kb.simulate(
         PROBLEM, kb.active(0.1), policies, horizon=1000, runs=2, seed=1, engine="leap", file=path
     )
-    assert json.loads(data.attrs["engine"]) == {"ucb": "leap", "thompson": "step"}
+    assert data.attrs["engine"] == "ucb: leap, thompson: step"
+    assert json.loads(data.attrs["fingerprint"])["engines"] == {"ucb": "leap", "thompson": "step"}
     assert "error" not in json.loads(data.attrs["fingerprint"])
     table, _ = load(path, Sweep())
     assert [cell.fingerprint["engine"] for cell in table.values()] == ["leap", "step"]

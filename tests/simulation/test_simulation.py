@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import signal
 import subprocess
 import sys
@@ -36,7 +37,45 @@ def test_a_result_has_named_dimensions_and_its_fingerprint():
     assert setting["problem"] == {"kind": "gaussian", "means": [0.5, 0.0, 0.2], "sd": 1.0}
     assert (setting["horizon"], setting["seed"]) == (300, 1)
     assert setting["policies"]["ucb:exploration=2"]["parameters"]["exploration"] == 2
-    assert "numba" in json.loads(data.attrs["versions"])
+    assert setting["engines"] == {"ucb": "step", "ucb:exploration=2": "step"}
+
+
+def test_attributes_are_readable_and_coordinates_have_units():
+    attributes = play([kibitz.ucb(), kibitz.ucb(exploration=2)]).attrs
+    assert attributes["problem"] == "gaussian (means 0.5, 0, 0.2; sd 1)"
+    assert attributes["feedback"] == "active (rate 0.2; looks 1; paid no)"
+    assert attributes["policies"] == (
+        "ucb (scale 1; exploration 6; ignore_looks no); "
+        "ucb:exploration=2 = ucb (scale 1; exploration 2; ignore_looks no)"
+    )
+    assert (attributes["horizon"], attributes["seed"], attributes["engine"]) == (300, 1, "step")
+    assert re.fullmatch(r"kibitz [\w.]+, numpy .*numba [\w.]+, .*", attributes["versions"])
+    data = play()
+    assert data["stage"].attrs["units"] == "stages"
+    assert data["regret"].attrs["units"] == "reward"
+    swept = kibitz.sweep(PROBLEM, kibitz.active, kibitz.ucb(), rate=[0.1, 0.2], **SETTING)
+    assert swept["rate"].attrs == {"long_name": "rate of looks", "units": "looks per stage"}
+    assert "feedback" not in swept.attrs  # it differs between the points
+    assert swept.attrs["problem"] == attributes["problem"]
+
+
+def test_a_seed_sequence_is_a_seed():
+    expected = play()["final_regret"]
+    xarray.testing.assert_identical(play(seed=np.random.SeedSequence(1))["final_regret"], expected)
+    children = np.random.SeedSequence(1).spawn(2)
+    results = [play(seed=child)["final_regret"].to_numpy() for child in children]
+    assert not np.array_equal(*results)
+    assert not np.array_equal(results[0], expected)
+    repeated = play(seed=np.random.SeedSequence(1, spawn_key=(0,)))["final_regret"]
+    assert np.array_equal(repeated, results[0])
+    assert children[0].n_children_spawned == 0
+    large = np.random.SeedSequence([1, 2, 3])
+    assert play(seed=large).attrs["seed"] == play(seed=large).attrs["seed"] < 2**62
+    problems = [
+        kibitz.random_problems(lambda rng: kibitz.gaussian(rng.normal(size=3)), seed)(0).means
+        for seed in (1, np.random.SeedSequence(1))
+    ]
+    assert np.array_equal(*problems)
 
 
 def test_the_regret_is_the_gaps_times_the_pulls():

@@ -4,7 +4,8 @@ A bound can be called in two ways: with `(problem, feedback, horizon, ...)`, or 
 the order `(gaps, rate, weights, horizon, ...)`. A bound omits the arguments on which it does not
 depend. A bound for a graph takes `(gaps, shows, horizon, ...)`, with the looks as options. The
 decorator `bound` converts a call of the first kind into a call of the second kind, and adds the
-descriptions of shared parameters to the docstring.
+descriptions of shared parameters to the docstring. In a function of means (`summary`), a problem may
+also replace the means in a call of the second kind.
 """
 
 import functools
@@ -153,8 +154,8 @@ def bound(
 
     def decorate(function: Callable[P, R]) -> BoundFunction[P, R]:
         parameters = inspect.signature(function).parameters
-        parameter_names = set(parameters)
         needs_graph = "shows" in parameters and parameters["shows"].default is inspect.Parameter.empty
+        parameter_names, first_name = set(parameters), next(iter(parameters))
 
         def call_with_problem(
             problem: Problem, feedback: object = None, horizon: Any = None, **options: Any
@@ -188,7 +189,14 @@ def bound(
         @functools.wraps(document_parameters(function, f"\n{PROBLEM_NOTE}"))
         def call(*args: Any, **kwargs: Any) -> Any:
             has_problem = isinstance(args[0], Problem) if args else "problem" in kwargs
+            if has_problem and args and first_name == "means" and has_rate(args, kwargs):
+                arguments, unit = _read_problem(args[0], parameter_names)
+                return _rescale(function(arguments["means"], *args[1:], **kwargs), unit)
             return (call_with_problem if has_problem else function)(*args, **kwargs)
+
+        def has_rate(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+            """Return whether the problem is followed by plain numbers instead of a feedback."""
+            return "rate" in kwargs or (len(args) > 1 and isinstance(args[1], int | float))
 
         return call
 

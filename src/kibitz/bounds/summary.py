@@ -68,7 +68,7 @@ def summary(
     Parameters
     ----------
     means
-        The means, one per arm. Rewards are Gaussian with variance 1.
+        The means, one per arm, for Gaussian rewards with variance 1; or a problem.
     rate, horizon
         The rate ε and the horizon T, each a single number.
     shows

@@ -76,7 +76,14 @@ def league(
         scores = play_recorded_tests(tests, policies, problems, seed, options)
         print_json(scores) if as_json else print_scores(scores)
         return
-    from kibitz.evaluation.league import N_PROBLEMS, RUNS, play_league, stage_costs, standings
+    from kibitz.evaluation.league import (
+        N_PROBLEMS,
+        RUNS,
+        collect,
+        play_league,
+        stage_costs,
+        standings,
+    )
 
     options.setdefault("runs", RUNS)
     with open_cluster(options["executor"]) as options["executor"], progress_bar() as progress:
@@ -87,10 +94,11 @@ def league(
     for label, cost in stage_costs(policies).items():
         scores["policies"][label] |= cost._asdict()
     if plot:
-        from kibitz.plotting.figures import draw_figure, save_figure
-        from kibitz.reproduction.experiments.league import draw
+        from kibitz.plot import profile
+        from kibitz.plotting.figures import draw_chart, save_figure
 
-        save_figure(draw_figure(draw(results)), Path(plot))
+        title = f"{scores['setting']['settings']} settings, T = {scores['setting']['horizon']:,}"
+        save_figure(draw_chart(lambda axes: profile(collect(results), ax=axes), title), Path(plot))
     if as_json:
         print_json(scores)
     else:

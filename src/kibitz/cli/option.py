@@ -174,9 +174,11 @@ def simulation_options(*names: str, **defaults: Any) -> Callable[[F], F]:
         added_options = {}
         for name in names or [name for name, option in OPTIONS.items() if option.help]:
             parameter: Any = OPTIONS[name].parameter
-            value_type = (
-                str | None if callable(OPTIONS[name].allowed_values) else parameter.annotation
-            )
+            value_type: Any = parameter.annotation
+            if name == "seed":
+                value_type = int  # a SeedSequence cannot be typed
+            elif callable(OPTIONS[name].allowed_values):
+                value_type = str | None
             annotation: Any = Annotated[value_type, simulation_option(name)]
             default = defaults.get(name, parameter.default)
             added_options[name] = parameter.replace(default=default, annotation=annotation)

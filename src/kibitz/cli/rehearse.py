@@ -100,10 +100,11 @@ def rehearse(
             beside=simulated_data, progress=progress,
         )  # fmt: skip
     if plot:
-        from kibitz.plotting.figures import draw_regret_curves, save_figure
+        from kibitz.plot import regret
+        from kibitz.plotting.figures import draw_chart, save_figure
 
         title = f"{policy}: delay {delay}, loss {loss:g}, duplicates {duplicates:g}"
-        save_figure(draw_regret_curves(data, title), Path(plot))
+        save_figure(draw_chart(lambda axes: regret(data, ax=axes), title), Path(plot))
     final_regret = {
         str(label): data["final_regret"].sel(policy=label).to_numpy()
         for label in data["policy"].to_numpy()

@@ -127,9 +127,11 @@ def simulate(
             with progress_bar() as progress:
                 data = run(*setting, progress=progress, **options)
     if plot:
-        from kibitz.plotting.figures import draw_regret_curves, save_figure
+        from kibitz.plot import regret
+        from kibitz.plotting.figures import draw_chart, save_figure
 
-        save_figure(draw_regret_curves(data, f"{problem.kind}, {observer}"), Path(plot))
+        title = f"{problem.kind}, {observer}"
+        save_figure(draw_chart(lambda axes: regret(data, ax=axes), title), Path(plot))
     if as_json:
         print_json(summarize(data))
     else:
@@ -214,6 +216,8 @@ def make_feedback(
 
 def summarize(data: "xarray.Dataset") -> dict[str, Any]:
     """Return the result of a simulation as plain data, for --json."""
+    from kibitz.simulation.results.dataset import versions
+
     policies = {}
     for label in data["policy"].to_numpy():
         policy_data = data.sel(
@@ -238,8 +242,8 @@ def summarize(data: "xarray.Dataset") -> dict[str, Any]:
             "n_looks": policy_data["n_looks"].mean("run").to_numpy().tolist(),
         }
     fingerprint = json.loads(data.attrs["fingerprint"])
-    fingerprint |= {"runs": data.sizes["run"], "engine": json.loads(data.attrs["engine"])}
-    fingerprint["versions"] = json.loads(data.attrs["versions"])
+    fingerprint |= {"runs": data.sizes["run"], "engine": fingerprint.pop("engines")}
+    fingerprint["versions"] = versions()
     return {"fingerprint": fingerprint, "policies": policies}
 
 
@@ -275,7 +279,7 @@ def print_regret(data: "xarray.Dataset", arms: bool = False) -> None:
     )
     if arms:
         print_shares(data, printer)
-    engines = " and ".join(sorted(set(json.loads(data.attrs["engine"]).values())))
+    engines = " and ".join(sorted(set(setting["engines"].values())))
     printer.text(f"seed {setting['seed']}, engine {engines}")
 
 

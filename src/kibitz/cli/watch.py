@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     import xarray
     from rich.live import Live
 
-    from kibitz.plotting.figures import Window
     from kibitz.plotting.race import Screen
+    from kibitz.plotting.window import Window
 
 HEADINGS = ("policy", "mean ± s.e.", "regret against log t")
 SPARKLINE_WIDTH = 24

@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kibitz._validation import invalid, short_repr, whole
+from kibitz._validation import invalid, seed_number, short_repr, whole
 from kibitz.engine.cache import cached_dispatcher
 from kibitz.model.problem import bernoulli
 from kibitz.policies.policy import Policy, check_policy
@@ -254,7 +254,7 @@ def bayes_regret(
     n_stages = whole(horizon, "horizon", 1)
     period = NEVER if every is None else whole(every, "every", 1)
     n_runs = whole(runs, "runs", 2)
-    streams = np.random.SeedSequence(whole(seed, "seed")).spawn(n_runs)
+    streams = np.random.SeedSequence(seed_number(seed)).spawn(n_runs)
     regrets = [_simulate_run(policy, n_stages, period, stream) for stream in streams]
     return Regret(float(np.mean(regrets)), float(np.std(regrets, ddof=1) / np.sqrt(n_runs)))
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kibitz._validation import short_repr, whole
+from kibitz._validation import seed_number, short_repr, whole
 from kibitz.bounds.concentration import sample_ratio_p_value
 from kibitz.evaluation.league import EXCLUDED
 from kibitz.model.click_rates import pooled_variance, rate_posterior
@@ -197,7 +197,7 @@ def play_tests(
         def report_test(label: str, share: float, position: int = position, name: str = name) -> None:
             report_progress(f"test {name}", (position + share) / len(problems))
 
-        test_seed = np.random.SeedSequence([whole(seed, "seed"), *name.encode()]).generate_state(1)
+        test_seed = np.random.SeedSequence([seed_number(seed), *name.encode()]).generate_state(1)
         data[name] = sweep(
             problem, active, policies, rate=RATES, horizon=horizon, stages=[horizon], runs=runs,
             seed=int(test_seed[0]), progress=report_test, **options,

@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from kibitz._validation import one_of, whole
+from kibitz._progress import Progress, show_progress
+from kibitz._validation import one_of, seed_number, whole
 from kibitz.model.feedback import Feedback, active, named_weights, passive
 from kibitz.model.problem import Problem, gaussian
 from kibitz.policies import POLICIES
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     import xarray
 
 FloatArray = NDArray[np.float64]
+Seed = int | np.random.SeedSequence
 
 N_PROBLEMS = 12
 RUNS = 32
@@ -76,7 +78,7 @@ def entrants() -> dict[str, Policy]:
     )
 
 
-def league_problems(n: int, seed: int) -> list[Problem]:
+def league_problems(n: int, seed: Seed) -> list[Problem]:
     """Return n random problems with 2 to 30 arms (log-uniform) and Gaussian rewards of variance 1.
 
     The problems alternate between three kinds: means drawn from N(0, 1); one best arm, with equal
@@ -92,7 +94,7 @@ def league_problems(n: int, seed: int) -> list[Problem]:
     """
     problems = []
     for position in range(whole(n, "problems", 1)):
-        rng = np.random.default_rng([whole(seed, "seed"), position])
+        rng = np.random.default_rng([seed_number(seed), position])
         n_arms = min(MAX_ARMS, int(2 * (MAX_ARMS / 2 + 1) ** rng.random()))
         means = np.zeros(n_arms)
         while np.ptp(means) == 0:  # after rounding, all arms can be equal
@@ -132,14 +134,95 @@ def unfair_weights(kind: str, gaps: FloatArray) -> FloatArray:
     return weights
 
 
+def league(
+    policies: Policies | None = None,
+    *,
+    problems: int = N_PROBLEMS,
+    horizon: int = HORIZON,
+    runs: int = RUNS,
+    seed: Seed,
+    **options: Any,
+) -> "xarray.Dataset":
+    """Compare policies on random problems, each with five kinds of looks, and rank them.
+
+    Each problem has five settings. In four settings the policy chooses the arm of each look, and
+    looks arrive at the rates 0, 0.01, 0.1 and 1. In the fifth setting looks arrive at the rate 0.1
+    and show the best arm rarely or never. Pass the result to `compare` for paired differences over
+    problems, and to `kibitz.plot.profile` for performance profiles.
+
+    Parameters
+    ----------
+    policies
+        A list of policies, or a dict from labels to policies. Default: all policies of kibitz, with
+        two tuned variants.
+    problems
+        The number of random problems, with 2 to 30 arms and Gaussian rewards of variance 1. With more
+        problems, the first problems stay the same.
+    horizon, runs
+        The number of stages, and the number of runs of each policy in each setting.
+    seed
+        The seed of the problems and of the runs.
+    options
+        As in `sweep`: `threads`, `executor`, `progress` and so on. `file` is a function that maps the
+        name of a problem to the file for its results.
+
+    Returns
+    -------
+    xarray.Dataset
+        `final_regret` (policy, setting, run), with the best policy first and the coordinates
+        `problem`, `rate`, `looks`, `n_arms` and `smallest_gap` of each setting. For each policy:
+        `ratio` and `ratio_error` (the regret relative to the best policy of each setting, geometric
+        mean over settings, and its standard error over runs), `worst` (the largest ratio), `q99` (the
+        99 % quantile of the regret of a run, relative to the mean regret of the best policy) and
+        `n_best` (the number of settings in which the policy is the best).
+    """
+    return collect(
+        play_league(policies, problems=problems, horizon=horizon, runs=runs, seed=seed, **options)
+    )
+
+
+def collect(data: "Mapping[str, xarray.Dataset]") -> "xarray.Dataset":
+    """Return the results of `play_league` as one dataset, with the scores of each policy."""
+    import xarray
+
+    results = games(data)
+    scores = [_rate_policy(results, policy) for policy in range(len(results.policies))]
+    columns = {
+        "ratio": ("ratio", "regret / regret of the best policy, geometric mean over settings"),
+        "ratio_error": ("sem", "standard error of the ratio, over runs"),
+        "worst": ("worst", "largest regret / regret of the best policy in a setting"),
+        "q99": ("q99", "99 % quantile of the regret of a run / mean regret of the best policy"),
+        "n_best": ("best", "number of settings in which the policy is the best"),
+    }
+    ranking = xarray.Dataset(
+        {
+            "final_regret": (("policy", "setting", "run"), results.regret),
+            **{
+                name: ("policy", [score[key] for score in scores], {"long_name": long_name})
+                for name, (key, long_name) in columns.items()
+            },
+        },
+        {
+            "policy": results.policies,
+            "problem": ("setting", results.problems),
+            "rate": ("setting", results.rates),
+            "looks": ("setting", results.looks),
+            "n_arms": ("setting", results.n_arms),
+            "smallest_gap": ("setting", results.gaps),
+        },
+    )
+    ranking["final_regret"].attrs["long_name"] = "cumulative regret at the horizon"
+    return ranking.isel(policy=np.argsort(ranking["ratio"].to_numpy(), kind="stable"))
+
+
 def play_league(
     policies: Policies | None = None,
     *,
     problems: int = N_PROBLEMS,
     horizon: int = HORIZON,
-    seed: int,
+    seed: Seed,
     file: Callable[[str], str | os.PathLike[str]] | None = None,
-    progress: Callable[[str, float], None] | None = None,
+    progress: Progress | bool | None = None,
     **options: Any,
 ) -> "dict[str, xarray.Dataset]":
     """Simulate all settings; return a dict from the name of each problem to its sweep over looks.
@@ -159,29 +242,29 @@ def play_league(
     """
     labelled_policies = entrants() if policies is None else label_policies(policies)
     problem_list = league_problems(problems, seed)
-    report_progress = progress if progress is not None else lambda label, share: None
-    data = {}
-    for n, problem in enumerate(problem_list):
+    data: dict[str, xarray.Dataset] = {}
+    with show_progress(progress) as report_progress:
+        for n, problem in enumerate(problem_list):
 
-        def report_problem(label: str, share: float, n: int = n) -> None:
-            report_progress(label, (n + share) / len(problem_list))
+            def report_problem(label: str, share: float, n: int = n) -> None:
+                report_progress(label, (n + share) / len(problem_list))
 
-        def make_feedback(rate: float, looks: str, gaps: FloatArray = problem.gaps) -> Feedback:
-            if looks == ACTIVE:
-                return active(rate)
-            return passive(rate, unfair_weights(looks, gaps))
+            def make_feedback(rate: float, looks: str, gaps: FloatArray = problem.gaps) -> Feedback:
+                if looks == ACTIVE:
+                    return active(rate)
+                return passive(rate, unfair_weights(looks, gaps))
 
-        name = f"problem {n + 1}"
-        points = [
-            *({"rate": rate, "looks": ACTIVE} for rate in RATES),
-            {"rate": UNFAIR_RATE, "looks": UNFAIR[n % len(UNFAIR)]},
-        ]
-        data[name] = sweep(
-            problem, make_feedback, labelled_policies, points=points, horizon=horizon,
-            stages=[horizon], seed=seed,
-            file=None if file is None else Path(file(name.replace(" ", "-"))),
-            progress=report_problem, **options,
-        )  # fmt: skip
+            name = f"problem {n + 1}"
+            points = [
+                *({"rate": rate, "looks": ACTIVE} for rate in RATES),
+                {"rate": UNFAIR_RATE, "looks": UNFAIR[n % len(UNFAIR)]},
+            ]
+            data[name] = sweep(
+                problem, make_feedback, labelled_policies, points=points, horizon=horizon,
+                stages=[horizon], seed=seed,
+                file=None if file is None else Path(file(name.replace(" ", "-"))),
+                progress=report_problem, **options,
+            )  # fmt: skip
     return data
 
 

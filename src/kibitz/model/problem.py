@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from kibitz._validation import invalid, numbers, whole
+from kibitz._validation import invalid, numbers, seed_number, whole
 
 MAX_REWARD = 1e100  # limits rewards and means, so that sums and squares do not overflow
 
@@ -155,7 +155,7 @@ def _check_limits(values: NDArray[np.float64], name: str) -> NDArray[np.float64]
 
 
 def random_problems(
-    make: Callable[[np.random.Generator], Problem], seed: int
+    make: Callable[[np.random.Generator], Problem], seed: "int | np.random.SeedSequence"
 ) -> Callable[[int], Problem]:
     """Return a function that maps a draw number to a random problem, for `sweep`.
 
@@ -171,14 +171,15 @@ def random_problems(
         A function that takes a NumPy generator and returns a problem. All problems must have the same
         number of arms.
     seed
-        The seed, a whole number. The problem of draw n depends only on (seed, n).
+        A whole number or a `numpy.random.SeedSequence`. The problem of draw n depends only on (seed,
+        n).
     """
     if not callable(make):
         raise invalid("make", "a function that takes a generator and returns a problem", make)
-    seed = whole(seed, "seed")
+    seed_value = seed_number(seed)
 
     def make_problem(draw: int) -> Problem:
-        rng = np.random.default_rng([seed, whole(draw, "draw")])
+        rng = np.random.default_rng([seed_value, whole(draw, "draw")])
         return check_problem(make(rng))
 
     return make_problem

@@ -5,14 +5,15 @@ The predictions are approximations: formulas whose constants were fitted to simu
 in a plan is a bound; for bounds see `kibitz.bounds`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kibitz._validation import EXECUTOR, between, flag, invalid, number, numbers, whole
+from kibitz._progress import Progress
+from kibitz._validation import EXECUTOR, between, flag, invalid, number, numbers, seed_number, whole
 from kibitz.bounds._checks import (
     MAX_VALUE,
     MIN_VALUE,
@@ -58,8 +59,8 @@ def plan(
     exploration: float = 6.0,
     simulate: bool = False,
     runs: int = 200,
-    seed: int | None = None,
-    progress: Callable[[str, float], None] | None = None,
+    seed: "int | np.random.SeedSequence | None" = None,
+    progress: Progress | bool | None = None,
     executor: "Executors | None" = None,
 ) -> Plan:
     r"""Return a plan: how many looks to buy, which policy to use, and the predicted regret.
@@ -127,11 +128,11 @@ def plan(
         at = 0.0  # there will be no look
     cost = None if cost is None else check_nonnegative("cost", cost)
     simulate, runs = flag(simulate, "simulate"), whole(runs, "runs", 1)
-    seed = None if seed is None else whole(seed, "seed")
+    seed = None if seed is None else seed_number(seed)
     if not (executor is None or isinstance(executor, Executor) or callable(executor)):
         raise invalid("executor", EXECUTOR, executor)
-    if not (progress is None or callable(progress)):
-        raise invalid("progress", "a function", progress)
+    if not (progress is None or progress is False or callable(progress)):
+        raise invalid("progress", "a function, False or None", progress)
     if simulate and seed is None:
         raise ValueError("simulate=True needs a seed; pass any whole number, such as seed=1")
     if arms_argument in CLICKS:

@@ -1,12 +1,11 @@
-"""Figures drawn with matplotlib. No other module imports matplotlib.
+"""Draw curves, panels and pictures with matplotlib, and save figures.
 
-`draw_figure` draws the `Picture` of an experiment; `draw_regret_curves` and `draw_plan` draw the
-figures of `--plot`. A `Window` shows regret curves while they change.
+`draw_panel` draws every curve of kibitz: the functions of `kibitz.plot` call it with one panel, and
+`draw_figure` calls it for each panel of the `Picture` of an experiment.
 """
 
-import io
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +13,22 @@ import matplotlib
 import numpy as np
 
 from kibitz._files import check_target, write_atomic
-from kibitz.plotting.picture import COLOURS, DASHES, Curve, Mark, Panel, Picture, typeset
+from kibitz.plotting.picture import (
+    COLOURS,
+    DARK_COLOURS,
+    DASHES,
+    Curve,
+    Mark,
+    Panel,
+    Picture,
+    typeset,
+)
 
 if TYPE_CHECKING:
-    import xarray
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 MARKERS = "os^DvPX*o<s>"
-LINE_STYLES = ("-", "--", "-.", ":")
 FIGURE_SIZE = (6.4, 4.2)  # inches
 
 STYLE: Any = {
@@ -58,12 +64,13 @@ def draw_figure(picture: Picture) -> "Figure":
     width = 6.6 if columns == 1 else 4.5 * columns
     legend_columns = max(1, min(len(labels), int(width * 12 // (longest_label + 8))))
     legend_rows = -(-len(labels) // legend_columns)
+    positions = {label: position for position, label in enumerate(labels)}
     with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(width, (3.3 + 0.16 * note_lines) * rows + 0.22 * legend_rows + 0.1))
         grid = figure.subplots(rows, columns, squeeze=False)
         handles: dict[str, Any] = {}
         for axes, panel in zip(grid.flat, picture.panels, strict=False):
-            draw_panel(axes, panel, labels, handles)
+            handles = draw_panel(axes, panel, positions) | handles
             axes.set_title(panel.title, pad=16 if has_marks else 6)
         for axes in grid.flat[len(picture.panels) :]:
             axes.set_axis_off()
@@ -78,47 +85,100 @@ def draw_figure(picture: Picture) -> "Figure":
     return figure
 
 
-def draw_panel(axes: "Axes", panel: Panel, labels: list[str], handles: dict[str, Any]) -> None:
-    """Draw a panel into `axes`, and add the legend handles of its curves to `handles`."""
+def draw_chart(
+    draw: "Callable[[Axes], Any]", title: str = "", existing_figure: "Figure | None" = None
+) -> "Figure":
+    """Return a figure with one pair of axes, into which `draw` has drawn.
+
+    If `existing_figure` is given, its content is replaced.
+    """
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(STYLE):
+        figure = Figure(figsize=FIGURE_SIZE) if existing_figure is None else existing_figure
+        figure.clear()
+        axes = figure.subplots()
+        draw(axes)
+        axes.set_title(title)
+    return figure
+
+
+@contextmanager
+def open_axes(ax: "Axes | None") -> "Iterator[Axes]":
+    """Yield `ax` or, if it is None, the axes of a new pyplot figure in the style of kibitz."""
+    if ax is not None:
+        yield ax
+        return
+    from matplotlib import pyplot
+
+    with matplotlib.rc_context(STYLE):
+        yield pyplot.figure(figsize=FIGURE_SIZE).subplots()
+
+
+def draw_panel(axes: "Axes", panel: Panel, positions: Mapping[str, int]) -> dict[str, Any]:
+    """Draw a panel into `axes`; return the legend handle of each label.
+
+    The position of a label sets the colour, dashes and marker of its curves.
+    """
+    handles: dict[str, Any] = {}
     for curve in panel.curves:
-        handle = draw_curve(axes, curve, labels.index(curve.label))
-        handles.setdefault(curve.label, handle)
+        handles.setdefault(curve.label, draw_curve(axes, curve, positions[curve.label]))
     scale_axis(axes.xaxis, axes.set_xscale, panel.x_log)
     scale_axis(axes.yaxis, axes.set_yscale, panel.y_log)
     if not panel.y_log:
         axes.set_ylim(bottom=min(0, axes.get_ylim()[0]) if _has_negative(panel) else 0)
+    ink = axes.xaxis.label.get_color()
     for mark in panel.marks:
-        axes.axvline(mark.x, color="#555555", linewidth=0.9, linestyle=(0, (1, 2)), zorder=2)
+        axes.axvline(mark.x, color=ink, alpha=0.7, linewidth=0.9, linestyle=(0, (1, 2)), zorder=2)
         axes.annotate(
             mark.label, (mark.x, 1.0), (0, 2), xycoords=("data", "axes fraction"),
-            textcoords="offset points", ha="center", va="bottom", fontsize=8, color="#333333",
+            textcoords="offset points", ha="center", va="bottom", fontsize=8, color=ink,
         )  # fmt: skip
     axes.set_xlabel(f"{panel.x}\n{panel.note}" if panel.note else panel.x)
     axes.set_ylabel(panel.y)
+    return handles
 
 
-def draw_curve(axes: "Axes", curve: Curve, index: int) -> Any:
-    """Draw a curve in the colour, dashes and marker number `index`; return its legend handle."""
-    colour, marker = COLOURS[index % len(COLOURS)], MARKERS[index % len(MARKERS)]
-    dashes = DASHES[index % len(DASHES)] or (1, 0)
+def draw_curve(axes: "Axes", curve: Curve, position: int) -> Any:
+    """Draw a curve in the colour, dashes and marker at `position`; return its legend handle."""
+    colour, marker = choose_colour(axes, position), MARKERS[position % len(MARKERS)]
+    dashes = DASHES[position % len(DASHES)] or (1, 0)
     x, y = np.asarray(curve.x, float), np.asarray(curve.y, float)
     errors: Any = None
     if curve.low is not None and curve.high is not None:
         low, high = np.asarray(curve.low, float), np.asarray(curve.high, float)
-        if curve.kind == "points":
+        if curve.kind in {"points", "dots"}:
             errors = np.maximum(np.stack([y - low, high - y]), 0)
         else:
-            axes.fill_between(x, low, high, color=colour, alpha=0.10, linewidth=0, zorder=1)
-    if curve.kind == "points":
+            axes.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0, zorder=1)
+    if curve.kind in {"points", "dots"}:
+        is_joined = curve.kind == "points"
+        line: Any = {"dashes": dashes} if is_joined else {"linestyle": "none"}
         return axes.errorbar(
-            x, y, errors, color=colour, marker=marker, markersize=4, linewidth=1.0,
-            elinewidth=0.8, capsize=2, zorder=4, dashes=dashes,
+            x, y, errors, color=colour, marker=marker, markersize=4 if is_joined else 6,
+            linewidth=1.0, elinewidth=0.8, capsize=2, zorder=4 if is_joined else 5,
+            label=curve.label, **line,
         )  # fmt: skip
-    if curve.kind == "dots":
-        return axes.plot(x, y, color=colour, marker=marker, linestyle="none", zorder=5)[0]
     if curve.kind == "reference":
-        return axes.plot(x, y, color=colour, linewidth=1.3, dashes=(5, 3), zorder=3)[0]
-    return axes.plot(x, y, color=colour, linewidth=1.8, dashes=dashes, zorder=4)[0]
+        width, dashes, order = 1.3, (5, 3), 3
+    else:
+        width, order = 1.8, 4
+    return axes.plot(
+        x, y, color=colour, linewidth=width, dashes=dashes, zorder=order, label=curve.label
+    )[0]
+
+
+def choose_colour(axes: "Axes", position: int) -> str:
+    """Return the colour at a position of the palette, which depends on the background of the axes."""
+    from matplotlib.colors import to_rgba
+
+    background = to_rgba(axes.get_facecolor())
+    if background[3] == 0 and axes.figure is not None:  # transparent: the figure shows
+        background = to_rgba(axes.figure.get_facecolor())
+    luminance = 0.3 * background[0] + 0.59 * background[1] + 0.11 * background[2]
+    is_dark = background[3] > 0 and luminance < 0.5
+    colours = DARK_COLOURS if is_dark else COLOURS
+    return colours[position % len(colours)]
 
 
 def scale_axis(axis: Any, set_scale: Any, is_log: bool) -> None:
@@ -136,88 +196,6 @@ def scale_axis(axis: Any, set_scale: Any, is_log: bool) -> None:
 
 def _has_negative(panel: Panel) -> bool:
     return any(np.nanmin(np.asarray(curve.y, float)) < 0 for curve in panel.curves)
-
-
-def draw_regret_curves(
-    data: "xarray.Dataset | None", title: str = "", existing_figure: "Figure | None" = None
-) -> "Figure":
-    """Draw the mean regret of each policy against the stage.
-
-    A band shows the range from the 25 % to the 75 % quantile of the runs. If `existing_figure`
-    is None, a new figure is created. Without data, the figure shows only the title.
-    """
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=FIGURE_SIZE) if existing_figure is None else existing_figure
-        figure.clear()
-        axes = figure.subplots()
-        axes.set_title(title)
-        if data is None:
-            axes.set_axis_off()
-            return figure
-        stages = data["stage"].to_numpy()
-        for index, label in enumerate(data["policy"].to_numpy()):
-            regret = data["regret"].sel(policy=label).compute()  # reads Zarr data from disk
-            colour, line_style = (
-                COLOURS[index % len(COLOURS)],
-                LINE_STYLES[index // len(COLOURS) % len(LINE_STYLES)],
-            )
-            low, high = regret.quantile([0.25, 0.75], "run").to_numpy()
-            axes.fill_between(stages, low, high, color=colour, alpha=0.15, linewidth=0)
-            mean_regret = regret.mean("run").to_numpy()
-            axes.plot(stages, mean_regret, color=colour, linestyle=line_style, label=str(label))
-        scale_axis(axes.xaxis, axes.set_xscale, is_log=True)
-        axes.set_xlabel("stage t")
-        axes.set_ylabel(f"regret (mean of {data.sizes['run']} runs, band 25–75 %)")
-        axes.set_ylim(bottom=0)
-        axes.legend()
-    return figure
-
-
-def render_png(figure: "Figure") -> bytes:
-    """Return a figure as PNG."""
-    buffer = io.BytesIO()
-    with matplotlib.rc_context(STYLE):
-        figure.savefig(buffer, format="png")
-    return buffer.getvalue()
-
-
-class Window:
-    """A window that shows a figure until the user closes it."""
-
-    def __init__(self) -> None:
-        """Open the window; raise ImportError if the backend cannot open windows."""
-        from matplotlib import pyplot
-
-        self.pyplot = pyplot
-        with matplotlib.rc_context(STYLE):
-            self.figure = pyplot.figure(figsize=FIGURE_SIZE)
-        if self.figure.canvas.required_interactive_framework is None:
-            pyplot.close(self.figure)
-            raise ImportError(f"the matplotlib backend {pyplot.get_backend()} cannot open windows")
-        pyplot.show(block=False)
-
-    def draw(self, data: "xarray.Dataset | None", title: str) -> None:
-        """Redraw the regret curves."""
-        if self.is_open():
-            draw_regret_curves(data, title, self.figure)
-            self.figure.canvas.draw_idle()
-            self.process_events()
-
-    def process_events(self) -> None:
-        """Process pending user events, so the window stays responsive."""
-        if self.is_open():
-            self.figure.canvas.flush_events()
-
-    def wait_until_closed(self) -> None:
-        """Wait until the user closes the window or presses Ctrl-C."""
-        with suppress(KeyboardInterrupt):
-            self.pyplot.show(block=True)
-
-    def is_open(self) -> bool:
-        """Return whether the window is still open."""
-        return self.pyplot.fignum_exists(self.figure.number)
 
 
 def save_figure(figure: "Figure", file: Path, name: str = "plot") -> None:
@@ -265,6 +243,12 @@ def draw_plan(plan: dict[str, Any], observers: Sequence[str] = ("kibitzer", "act
             if has_several_problems:
                 band = (mean_regret, np.array(predicted_regret[observer]["worst"][1:]))
             curves.append(Curve(name, rates, mean_regret, *band))
+            points = [
+                p for p in simulated_points if (p["policy"], p["early"]) == (observer, is_early)
+            ]
+            if points:
+                x, y, error = (np.array([p[key] for p in points]) for key in ("rate", "mean", "sem"))
+                curves.append(Curve(name, x, y, y - 2 * error, y + 2 * error, "dots"))
         baselines = {"kibitzer, no looks": "kibitzer"}
         if not is_clicks:
             baselines = {"UCB, no looks": "uniform", **baselines}
@@ -288,18 +272,6 @@ def draw_plan(plan: dict[str, Any], observers: Sequence[str] = ("kibitzer", "act
         Picture("Predicted regret of several policies against the bucket size.", panels)
     )
     max_regret = max(axes.get_ylim()[1] for axes in figure.axes)
-    for axes, is_early in zip(figure.axes, titles, strict=True):
+    for axes in figure.axes:
         axes.set_ylim(0, max_regret)
-        for index, observer in enumerate(policy_names):
-            observer_points = [
-                p for p in simulated_points if (p["policy"], p["early"]) == (observer, is_early)
-            ]
-            if observer_points:
-                axes.errorbar(
-                    [p["rate"] for p in observer_points],
-                    [p["mean"] for p in observer_points],
-                    [2 * p["sem"] for p in observer_points],
-                    color=COLOURS[index], marker=MARKERS[index], markersize=5, linestyle="none",
-                    markerfacecolor="white", capsize=2, zorder=5,
-                )  # fmt: skip
     return figure

@@ -34,8 +34,8 @@ DASHES: tuple[tuple[float, ...], ...] = (
 class Curve(NamedTuple):
     """A curve with an optional range from `low` to `high`.
 
-    The kind is "line" (the range is a band), "points" (the range is error bars), "dots" or
-    "reference" (a dashed line).
+    The kind is "line" (the range is a band), "points" (joined, the range is error bars), "dots" (not
+    joined, the range is error bars) or "reference" (a dashed line).
     """
 
     label: str
@@ -102,6 +102,18 @@ def error_bars(label: str, x: ArrayLike, samples: Sequence[Any]) -> Curve:
         ]
     )
     return Curve(label, x, y, y - 2 * standard_errors, y + 2 * standard_errors, "points")
+
+
+def profile_curve(label: str, ratios: ArrayLike, end: float) -> Curve:
+    """Return a performance profile: the percentage of the ratios that are at most x, from 1 to `end`.
+
+    The ratios are those of a policy's regret to the regret of the best policy, one per setting.
+    """
+    ratio_values = np.sort(np.asarray(ratios, float))
+    steps = ratio_values[ratio_values <= end]
+    x = np.concatenate([[1.0], np.repeat(steps, 2), [end]])
+    percentages = 100 * np.arange(steps.size + 1) / ratio_values.size
+    return Curve(label, x, np.repeat(percentages, 2))
 
 
 def typeset(x: float) -> str:

@@ -13,6 +13,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
+from kibitz._progress import is_notebook
 from kibitz.model.feedback import Feedback
 from kibitz.model.problem import Problem
 from kibitz.simulation.options import Options, check_options, show_options
@@ -22,7 +23,7 @@ from kibitz.simulation.simulate import simulate
 if TYPE_CHECKING:
     import xarray
 
-    from kibitz.plotting.figures import Window
+    from kibitz.plotting.window import Window
 
 NOTEBOOK_WIDTH = 640  # width of a figure, in CSS pixels
 RESERVED_OPTIONS = ("progress", "keep", "watch")  # options of `simulate` that `race` sets itself
@@ -138,7 +139,7 @@ class Notebook:
         """Draw regret curves."""
         from IPython.display import Image, display
 
-        from kibitz.plotting.figures import draw_regret_curves, render_png
+        from kibitz.plotting.window import draw_regret_curves, render_png
 
         image = Image(data=render_png(draw_regret_curves(data, title)), width=NOTEBOOK_WIDTH)
         if self.handle is None:
@@ -150,12 +151,6 @@ class Notebook:
         """Do nothing: the browser handles the events of a notebook."""
 
 
-def is_notebook() -> bool:
-    """Return whether this process is a notebook kernel."""
-    ipython = sys.modules.get("IPython")
-    return ipython is not None and hasattr(ipython.get_ipython(), "kernel")
-
-
 def open_window() -> "Window | None":
     """Return a window, or None if matplotlib, a display or a backend with windows is missing."""
     has_no_display = (
@@ -163,7 +158,7 @@ def open_window() -> "Window | None":
     )
     if has_no_display or find_spec("matplotlib") is None:
         return None
-    from kibitz.plotting.figures import Window
+    from kibitz.plotting.window import Window
 
     try:
         return Window()

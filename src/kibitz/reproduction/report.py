@@ -395,7 +395,7 @@ def data_rows(data: Data) -> list[list[str]]:
                 else "–",
                 typeset(first_fingerprint["horizon"]),
                 str(part_data.sizes["run"]),
-                ", ".join(sorted(set(json.loads(part_data.attrs["engine"]).values()))),
+                ", ".join(sorted({fingerprint["engine"] for fingerprint in fingerprints})),
             ]
         )
     return rows

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from importlib import import_module
 from threading import Thread
 
+from kibitz._progress import Progress
 from kibitz.engine.background import CAN_COMPILE, compile_in_background, is_compiling, wait_for
 from kibitz.engine.kernel import Kernel
 from kibitz.simulation.executors import count_cores
@@ -22,7 +23,6 @@ from kibitz.simulation.jobs import (
     play,
     specialised_kernel,
 )
-from kibitz.simulation.options import Progress
 
 SPECIALISE_SECONDS = 20.0  # if a simulation takes longer, a specialised kernel saves time
 SPECIALISE_AHEAD_SECONDS = 10.0  # the same limit for a kernel compiled before it is needed

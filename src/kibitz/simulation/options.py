@@ -13,13 +13,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Required, TypedDict, TypeVar
 
+from kibitz._progress import Progress
+
 if TYPE_CHECKING:
+    import numpy
     import xarray
     from numpy.typing import ArrayLike
 
 F = TypeVar("F", bound=Callable[..., Any])
 Executors = Executor | Callable[[], Executor]
-Progress = Callable[[str, float], Any]
 Watch = Callable[["xarray.Dataset"], Any]
 
 KEYWORD = inspect.Parameter.KEYWORD_ONLY
@@ -60,6 +62,14 @@ def _check_function(value: Any, name: str) -> Any:
     return value
 
 
+def _check_progress(value: Any, name: str) -> Any:
+    from kibitz._validation import invalid
+
+    if not (callable(value) or value is False):
+        raise invalid(name, "a function, False or None", value)
+    return value
+
+
 def _check_file(value: Any, name: str) -> Path:
     from kibitz._files import check_folder, check_target
     from kibitz._validation import invalid
@@ -86,7 +96,7 @@ class Options(TypedDict, total=False):
     runs
         The number of runs of each policy. Run r depends on (seed, r) only.
     seed
-        A whole number; the same seed gives the same numbers.
+        A whole number or a `numpy.random.SeedSequence`; the same seed gives the same numbers.
     stages
         The stages at which to record the regret; the horizon is always included. Default: about 200
         log-spaced stages.
@@ -99,7 +109,8 @@ class Options(TypedDict, total=False):
         an interrupted simulation can be resumed.
     progress
         A function that is called as `progress(activity, share)` from time to time, with the share of
-        the work done so far.
+        the work done so far. Default: a line on the terminal or in the notebook, and nothing in a
+        pipe. False shows nothing.
     engine
         "step" plays stage by stage. "leap" plays blocks of stages at once if the policy and the
         feedback allow leaps (`engine.leap`); if they do not, it plays stage by stage. "auto" leaps
@@ -136,7 +147,8 @@ class Options(TypedDict, total=False):
     runs: Required[Annotated[int, Option(Limits(1, MAX_RUNS), help="Number of runs")]]
     seed: Required[
         Annotated[
-            int, Option(Limits(0, MAX_INT), help="Seed of all random numbers", fingerprint=True)
+            "int | numpy.random.SeedSequence",
+            Option(Limits(0, MAX_INT), help="Seed of all random numbers", fingerprint=True),
         ]
     ]
     stages: Annotated["ArrayLike | None", Option(_accept_any, None)]  # validated with the horizons
@@ -173,7 +185,7 @@ class Options(TypedDict, total=False):
     ]
     keep: Annotated[str, Option(("runs", "summary"), "runs")]
     kernel: Annotated[str, Option(("auto", "generic", "specialised"), "auto")]
-    progress: Annotated[Progress | None, Option(_check_function, None)]
+    progress: Annotated[Progress | bool | None, Option(_check_progress, None)]
     watch: Annotated[Watch | None, Option(_check_function, None)]
 
 
@@ -195,11 +207,13 @@ OPTIONS: dict[str, Option] = _read_options()
 
 def check_option(name: str, value: Any) -> Any:
     """Validate the value of an option and return it; raise ValueError if it is invalid."""
-    from kibitz._validation import between, one_of, whole
+    from kibitz._validation import between, one_of, seed_number, whole
 
     allowed_values: Any = OPTIONS[name].allowed_values
     if value is None and OPTIONS[name].default is None:
         return None
+    if name == "seed":
+        return seed_number(value)
     if isinstance(allowed_values, Limits):
         check: Callable[..., Any] = whole if allowed_values.is_whole else between
         return check(value, name, allowed_values.low, allowed_values.high)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 
+from kibitz._progress import Progress, show_progress
 from kibitz._validation import invalid
 from kibitz.model.feedback import Feedback, check_feedback
 from kibitz.model.problem import Problem, check_problem
@@ -18,14 +19,7 @@ from kibitz.simulation import schedule
 from kibitz.simulation.executors import count_cores, count_workers, open_executor, play_all
 from kibitz.simulation.jobs import Job, Outcome, empty_outcome
 from kibitz.simulation.kernels import compile_kernels_for, prepare_kernels
-from kibitz.simulation.options import (
-    ZARR_SUFFIX,
-    Options,
-    Progress,
-    Watch,
-    check_options,
-    show_options,
-)
+from kibitz.simulation.options import ZARR_SUFFIX, Options, Watch, check_options, show_options
 from kibitz.simulation.results.dataset import Key, Results, Sweep
 from kibitz.simulation.results.netcdf import NetcdfResults
 from kibitz.simulation.results.summary import summarise
@@ -78,10 +72,16 @@ def play_points(
     sweep: Sweep, points: dict[tuple[Any, ...], Point], options: Options
 ) -> "xarray.Dataset":
     """Play the missing runs of all points and return the requested result."""
+    with show_progress(options["progress"]) as report_progress:
+        return _play_points(sweep, points, options, report_progress)
+
+
+def _play_points(
+    sweep: Sweep, points: dict[tuple[Any, ...], Point], options: Options, report_progress: Progress
+) -> "xarray.Dataset":
     watch, runs = options.get("watch"), options["runs"]
     if watch is not None and options["keep"] != "runs":
         raise invalid("keep", "'runs' if watch is given", options["keep"])
-    report_progress: Progress = options["progress"] or (lambda activity, share: None)
     stages = schedule.resolve_stages(options["stages"], [point.horizon for point in points.values()])
     with open_executor(options["executor"]) as executor:
         workers = partial(_n_workers, options["threads"], executor)

@@ -33,7 +33,7 @@ def sweep(
     *,
     horizon: int | Iterable[int] | Callable[..., int],
     runs: int,
-    seed: int,
+    seed: "int | np.random.SeedSequence",
     **grid: Any,
 ) -> "xarray.Dataset":
     """Simulate for every value of one or more parameters; each parameter adds a dimension.

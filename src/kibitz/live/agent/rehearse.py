@@ -9,14 +9,14 @@ import math
 import os
 import tempfile
 from collections import deque
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.random import SFC64, Generator, SeedSequence
 
-from kibitz._validation import between, non_negative, whole
+from kibitz._progress import Progress, show_progress
+from kibitz._validation import between, non_negative, seed_number, whole
 from kibitz.live.agent.agent import Agent, agent
 from kibitz.model.problem import Problem, check_problem
 from kibitz.policies.policy import Policy, check_policy
@@ -44,7 +44,7 @@ def rehearse(
     *,
     horizon: int,
     runs: int,
-    seed: int,
+    seed: int | SeedSequence,
     delay: int = 0,
     loss: float = 0.0,
     duplicates: float = 0.0,
@@ -53,7 +53,7 @@ def rehearse(
     silence: str | float = "forget",
     store: str | os.PathLike[str] | None = None,
     beside: "xarray.Dataset | None" = None,
-    progress: Callable[[str, float], None] | None = None,
+    progress: Progress | bool | None = None,
 ) -> "xarray.Dataset":
     """Run an agent, with its store, in a simulated environment.
 
@@ -82,7 +82,8 @@ def rehearse(
         feedback. Its policies are added to the result for comparison.
     progress
         A function that is called after each run as `progress(activity, share)`, with the share of the
-        runs that are complete.
+        runs that are complete. Default: a line on the terminal or in the notebook. False shows
+        nothing.
 
     Returns
     -------
@@ -95,7 +96,7 @@ def rehearse(
 
     check_problem(problem), check_policy(policy)
     horizon, runs = whole(horizon, "horizon", 1, 10**7), whole(runs, "runs", 1, 10_000)
-    seed, rate = whole(seed, "seed"), between(non_negative(rate, "rate"), "rate", 0, 1)
+    seed, rate = seed_number(seed), between(non_negative(rate, "rate"), "rate", 0, 1)
     faults = Faults(
         whole(delay, "delay"),
         between(loss, "loss", 0, 1),
@@ -111,6 +112,7 @@ def rehearse(
     rewards = "bernoulli" if problem.kind == "bernoulli" else policy.rewards
     regret, n_duplicates = np.zeros((1, runs, stages.size)), np.zeros(runs, np.int64)
     with contextlib.ExitStack() as stack:
+        report_progress = stack.enter_context(show_progress(progress, "rehearsing"))
         if store is None:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="kibitz-"))
             store = Path(folder) / "rehearsal.db"
@@ -135,8 +137,7 @@ def rehearse(
             regret[0, run] = cumulative_regret[stages - 1]
             if discrepancies := live_agent.check():
                 raise ValueError(f"the rehearsal left an inconsistent store: {discrepancies[0]}")
-            if progress is not None:
-                progress("rehearsing", (run + 1) / runs)
+            report_progress("rehearsing", (run + 1) / runs)
             live_agent.close()
     data = xarray.Dataset(
         {"regret": (("policy", "run", "stage"), regret)},

@@ -11,8 +11,6 @@ written, and by `kibitz league`.
 
 from typing import Any
 
-import numpy as np
-
 from kibitz.evaluation.league import (
     FACTORS,
     HORIZON,
@@ -28,7 +26,7 @@ from kibitz.evaluation.league import (
     stage_costs,
     standings,
 )
-from kibitz.plotting.picture import Curve, Mark, Panel, Picture, typeset
+from kibitz.plotting.picture import Curve, Mark, Panel, Picture, profile_curve, typeset
 from kibitz.reproduction import Data, Files
 from kibitz.reproduction.verdict import (
     Estimate,
@@ -50,6 +48,7 @@ CLAIM = (
 )
 MAX_ADVANTAGE = 0.15  #: Largest relative advantage of another policy in a setting.
 N_PLOTTED = 8  #: Number of policies in the figure: the best policies and UCB1-Double.
+MAX_FACTOR = 10.0  #: Largest factor τ of the plotted profiles.
 ALWAYS_PLOTTED = ("ucb_double",)
 NO_LOOKS_X = 0.001  # position of ε = 0 on the logarithmic axis
 UNFAIR_X = 10.0  # position of unfair looks on the same axis
@@ -250,13 +249,9 @@ def draw(data: Data) -> Picture:
     """Return a figure of performance profiles, and of the ratio to the best policy against ε."""
     ranking = standings(data)
     setting, labels = ranking["setting"], select_plotted(ranking)
-    is_plotted_factor = np.array(FACTORS) <= 10
+    results = games(data)
     profiles = [
-        Curve(
-            label,
-            np.array(FACTORS)[is_plotted_factor],
-            100 * np.array(ranking["policies"][label]["profile"])[is_plotted_factor],
-        )
+        profile_curve(label, results.means[results.policies.index(label)] / results.best, MAX_FACTOR)
         for label in labels
     ]
     rates = [rate or NO_LOOKS_X for rate in setting["rates"]]

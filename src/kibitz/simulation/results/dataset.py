@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 Key = tuple[tuple[Any, ...], str]
 Fingerprint = dict[str, Any]  # everything that the numbers of a cell depend on
 
+MAX_DESCRIBED = 30  # a longer list is described by its length
 POINT = "point"  # the dimension of a list of points; it has no coordinate
 FINAL_REGRET_NAME = "cumulative regret at the horizon"
 # for each recorded quantity: its dimensions after policy, swept parameters and run; its long name
@@ -39,6 +40,25 @@ RECORDED = {
     "n_pulls": (("arm",), "total pulls of each arm"),
     "n_looks": (("arm",), "total looks at each arm"),
     "error": ((), "distance from the stage-by-stage distribution, in total variation"),
+}
+
+
+UNITS = {
+    "regret": "reward",
+    "final_regret": "reward",
+    "n_pulls": "pulls",
+    "n_looks": "looks",
+    "error": "1",
+}
+COORDINATE_ATTRIBUTES = {
+    "policy": {"long_name": "label of the policy"},
+    "run": {"long_name": "number of the run", "units": "1"},
+    "statistic": {"long_name": "statistic of the runs"},
+    "stage": {"long_name": "stage", "units": "stages"},
+    "arm": {"long_name": "number of the arm", "units": "1"},
+    "rate": {"long_name": "rate of looks", "units": "looks per stage"},
+    "horizon": {"long_name": "number of stages", "units": "stages"},
+    "draw": {"long_name": "number of the random problem", "units": "1"},
 }
 
 
@@ -205,17 +225,24 @@ def to_dataset(
         for key, cell in table.items():
             array[axes.position(key)] = getattr(cell.runs, name)[:rows]
         data[name] = ((*leading_dims, *dims), array)
-        data[name].attrs["long_name"] = long_name
+        data[name].attrs = variable_attributes(name, long_name)
     final_regret = np.full((*axes.shape, rows), np.nan)
     for key, cell in table.items():
         last_index = np.searchsorted(stages, cell.fingerprint["horizon"])
         final_regret[axes.position(key)] = cell.runs.regret[:rows, last_index]
     data["final_regret"] = (leading_dims, final_regret)
-    data["final_regret"].attrs["long_name"] = FINAL_REGRET_NAME
+    data["final_regret"].attrs = variable_attributes("final_regret", FINAL_REGRET_NAME)
+    for coordinate_name, coordinate in data.coords.items():
+        coordinate.attrs = dict(COORDINATE_ATTRIBUTES.get(str(coordinate_name), {}))
     fingerprints = {key: cell.fingerprint for key, cell in table.items()}
     data.attrs = attributes(fingerprints)
     data.attrs["cells"] = json.dumps(list_cells(sweep, fingerprints), ensure_ascii=False)
     return data
+
+
+def variable_attributes(name: str, long_name: str) -> dict[str, str]:
+    """Return the attributes of a variable."""
+    return {"long_name": long_name, "units": UNITS[name]}
 
 
 def list_cells(sweep: Sweep, fingerprints: dict[Key, Fingerprint]) -> list[dict[str, Any]]:
@@ -227,18 +254,64 @@ def list_cells(sweep: Sweep, fingerprints: dict[Key, Fingerprint]) -> list[dict[
 
 
 def attributes(fingerprints: dict[Key, Fingerprint]) -> dict[str, Any]:
-    """Return the attributes of a result: the common fingerprint, the engines and the versions."""
-    engines = {label: fingerprint["engine"] for (_, label), fingerprint in fingerprints.items()}
+    """Return the attributes of a result.
+
+    Texts and numbers describe what all cells share, for people. The attribute `fingerprint` is JSON,
+    for programs. netCDF and Zarr can store all of them.
+    """
+    common_fields = find_common_fields(fingerprints)
+    descriptions: dict[str, Any] = {
+        name: describe(common_fields[name])
+        for name in ("problem", "feedback", "horizon", "seed")
+        if name in common_fields
+    }
+    policies = {label: describe(policy) for label, policy in common_fields["policies"].items()}
+    engines = common_fields["engines"]
     return {
         "format": FORMAT,
-        "fingerprint": json.dumps(find_common_fields(fingerprints), ensure_ascii=False),
-        "engine": json.dumps(engines, ensure_ascii=False),
-        "versions": json.dumps(versions()),
+        **descriptions,
+        "policies": "; ".join(
+            text if text.partition(" ")[0] == label else f"{label} = {text}"
+            for label, text in policies.items()
+        ),
+        "engine": next(iter(engines.values()))
+        if len(set(engines.values())) == 1
+        else ", ".join(f"{label}: {engine}" for label, engine in engines.items()),
+        "versions": ", ".join(f"{name} {number}" for name, number in versions().items()),
+        "fingerprint": json.dumps(common_fields, ensure_ascii=False),
     }
 
 
+def describe(spec: Any) -> Any:
+    """Return a spec as text, as in "gaussian (means 2, 1.8; sd 1)"; numbers stay numbers."""
+    if not isinstance(spec, dict):
+        return spec
+    name_keys = [key for key in ("kind", "observer", "name") if key in spec]
+    entries = {key: value for key, value in spec.items() if key not in name_keys}
+    entries |= entries.pop("parameters", {})
+    text = "; ".join(
+        f"{key} {_describe_value(value)}"
+        for key, value in entries.items()
+        if key not in {"source", "revision"}
+    )
+    name = spec[name_keys[0]] if name_keys else ""
+    return f"{name} ({text})" if text else name
+
+
+def _describe_value(value: Any) -> str:
+    if isinstance(value, list):
+        if len(value) > MAX_DESCRIBED or any(isinstance(item, list) for item in value):
+            return f"of {len(value)} values"
+        return ", ".join(map(_describe_value, value))
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_describe_value(item)}" for key, item in value.items())
+    if isinstance(value, bool | None):
+        return {True: "yes", False: "no", None: "none"}[value]
+    return f"{value:g}" if isinstance(value, int | float) else str(value)
+
+
 def find_common_fields(fingerprints: dict[Key, Fingerprint]) -> dict[str, Any]:
-    """Return the parts of the fingerprints that all cells share, and the policies by label."""
+    """Return what all cells share, and the policies and engines by label."""
     common_fields = dict(next(iter(fingerprints.values())))
     del common_fields["policy"]
     for fingerprint in fingerprints.values():
@@ -250,6 +323,9 @@ def find_common_fields(fingerprints: dict[Key, Fingerprint]) -> dict[str, Any]:
             del common_fields[name]
     common_fields["policies"] = {
         label: fingerprint["policy"] for (_, label), fingerprint in fingerprints.items()
+    }
+    common_fields["engines"] = {
+        label: fingerprint["engine"] for (_, label), fingerprint in fingerprints.items()
     }
     return common_fields
 

@@ -250,7 +250,10 @@ class ZarrResults:
         }
         files, metadata = {}, {}
         for name, (dims, values) in coordinates.items():
-            metadata[name] = array_metadata(dims, values.shape, values.shape, values.dtype)
+            array_info = array_metadata(dims, values.shape, values.shape, values.dtype)
+            metadata[name] = {
+                **array_info, "attributes": dataset.COORDINATE_ATTRIBUTES.get(name, {})
+            }  # fmt: skip
             files[self.path / name / "c.0"] = encode_chunk(values)
         leading_dims, ones = (
             (*self.axes.dims, dataset.row_dimension(self.keep)),
@@ -262,7 +265,10 @@ class ZarrResults:
             array_info = array_metadata(
                 (*leading_dims, *dims), shape, chunk, empty_row.dtype, empty_row.flat[0]
             )
-            metadata[name] = {**array_info, "attributes": {"long_name": long_name}}
+            metadata[name] = {
+                **array_info,
+                "attributes": dataset.variable_attributes(name, long_name),
+            }
         for name, array_info in metadata.items():
             files[self.path / name / "zarr.json"] = json.dumps(array_info).encode()
         group = {

@@ -1,0 +1,18 @@
+"""Figures by name: each function draws a dataset into matplotlib axes and returns the axes.
+
+The functions need the extra `figures`. `kibitz --plot`, the report of `kibitz reproduce` and these
+functions share one implementation.
+"""
+
+from importlib.util import find_spec
+
+if find_spec("matplotlib") is None:
+    raise ImportError("matplotlib is not installed; run: pip install 'kibitz[figures]'")
+
+from kibitz.plotting.charts import paired, profile, pulls, regret, sweep, trace
+
+__all__ = ["paired", "profile", "pulls", "regret", "sweep", "trace"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -375,6 +375,19 @@ def test_a_deleted_write_ahead_log_is_noticed(tmp_path):
     assert check_store(str(file)) == {"fleet": []}
 
 
+def test_a_store_that_was_only_in_its_write_ahead_log_is_missed(tmp_path):
+    file = tmp_path / "shop.db"
+    child = os.fork()
+    if child == 0:
+        create_agent(file)
+        os._exit(0)
+    assert wait_for_exit(child) == 0
+    Path(f"{file}-wal").unlink()
+    Path(f"{file}-shm").unlink()
+    with pytest.raises(kibitz.StoreDamaged, match="is empty, but 3 events were acknowledged"):
+        check_store(str(file))
+
+
 def test_a_killed_process_and_a_damaged_lock_file_raise_no_false_alarm(tmp_path):
     """With the write-ahead log in place nothing is missing; any content of the lock file is read."""
     file = tmp_path / "shop.db"

@@ -95,3 +95,14 @@ def test_clocks_that_alternate_leave_a_consistent_log(url):
                 with pytest.warns(RuntimeWarning, match="in the future"):
                     agent.tell(agent.ask().id, 1.0)
             assert agent.check() == []
+
+
+def test_the_age_of_a_pending_decision_follows_the_present_clock(url):
+    """An event in the future does not make a decision ten years old."""
+    agent, clock = create_agent(url)
+    with agent:
+        agent.ask()
+        clock[0] += TEN_YEARS
+        agent.observe("blue", 1.0)
+        clock[0] += 60 - TEN_YEARS
+        assert agent.report()["oldest"].max() == 60

@@ -159,6 +159,21 @@ def test_a_forked_process_can_use_its_parents_agent(url, tmp_path):
         assert agent.check() == []
 
 
+def test_a_forked_process_records_its_own_commits(database):
+    """A parent that lost its connection must not take a commit of its child for its own."""
+    with create_agent(database) as agent:
+        agent.ask()
+        child = fork()
+        if child == 0:
+            with contextlib.suppress(BaseException):
+                agent.ask()
+                os._exit(0)
+            os._exit(1)
+        assert wait_for_exit(child) == 0
+        [(n_writers,)] = agent.store.read(lambda db: db.rows("select count(*) from writers"))
+        assert n_writers == 2
+
+
 def fork():
     """Fork, without the warning of newer versions of Python about forks of several threads."""
     with warnings.catch_warnings():
@@ -296,9 +311,11 @@ def test_a_replaced_or_deleted_file_is_noticed(tmp_path, change, word):
                     agent.store.write(work)
             else:
                 change(file, backup)
+            log = Path(f"{file}-wal").read_bytes()
             for operation in (agent.ask, lambda: agent.observe("a", 1.0), agent.arms, agent.check):
                 with pytest.raises(StoreUnavailable, match=sentence):
                     operation()
+            assert Path(f"{file}-wal").read_bytes() == log  # a restored file would read it
         for leftover in tmp_path.glob("shop.db-*"):
             leftover.unlink()
         if word == "deleted":
@@ -306,7 +323,8 @@ def test_a_replaced_or_deleted_file_is_noticed(tmp_path, change, word):
         with kibitz.agent(file, "fleet") as agent:  # the restored store works
             assert agent.ask().id == 1
             assert agent.check() == []
-        file.unlink()
+        for leftover in tmp_path.glob("shop.db*"):
+            leftover.unlink()
 
 
 def test_a_file_replaced_during_the_commit_is_noticed(tmp_path, monkeypatch):
@@ -325,6 +343,77 @@ def test_a_file_replaced_during_the_commit_is_noticed(tmp_path, monkeypatch):
         monkeypatch.setattr(sqlite.SQLiteDatabase, "rows", replace_before_commit)
         with pytest.raises(StoreUnavailable, match="was replaced while it was in use"):
             agent.ask()
+
+
+def lose_log(file, n_lost=3):
+    """Kill a process after `n_lost` acknowledged observations, and delete its write-ahead log."""
+    create_agent(file).close()
+    child = os.fork()
+    if child == 0:
+        agent = kibitz.agent(file, "fleet")
+        for _ in range(n_lost):
+            agent.observe("a", 1.0)
+        os._exit(0)
+    assert wait_for_exit(child) == 0
+    Path(f"{file}-wal").unlink()
+    Path(f"{file}-shm").unlink()
+
+
+def test_a_deleted_write_ahead_log_is_noticed(tmp_path):
+    """Opening the store warns, and the check lists the loss until the user accepts it."""
+    file = tmp_path / "shop.db"
+    lose_log(file)
+    sentence = r"3 acknowledged events of store .* are missing: its write-ahead log was deleted"
+    with pytest.warns(RuntimeWarning, match=sentence), kibitz.agent(file, "fleet") as agent:
+        assert agent.observe("a", 1.0) == "counted"  # the agent works
+    problem = "2 acknowledged events are missing: the write-ahead log was deleted or an older copy"
+    with pytest.warns(RuntimeWarning, match="2 acknowledged events"):
+        discrepancies = check_store(str(file))
+    assert discrepancies["fleet"] == []
+    assert discrepancies["file"][0].startswith(problem)
+    Path(f"{file}-lock").unlink()
+    assert check_store(str(file)) == {"fleet": []}
+
+
+def test_a_store_that_was_only_in_its_write_ahead_log_is_missed(tmp_path):
+    file = tmp_path / "shop.db"
+    child = os.fork()
+    if child == 0:
+        create_agent(file)
+        os._exit(0)
+    assert wait_for_exit(child) == 0
+    Path(f"{file}-wal").unlink()
+    Path(f"{file}-shm").unlink()
+    with pytest.raises(kibitz.StoreDamaged, match="is empty, but 3 events were acknowledged"):
+        check_store(str(file))
+
+
+def test_a_killed_process_and_a_damaged_lock_file_raise_no_false_alarm(tmp_path):
+    """With the write-ahead log in place nothing is missing; any content of the lock file is read."""
+    file = tmp_path / "shop.db"
+    create_agent(file).close()
+    for content in (None, b"", b"x" * 50, b"-7", b"00000000000000000003"):
+        if content is not None:
+            Path(f"{file}-lock").write_bytes(content)
+        child = os.fork()
+        if child == 0:
+            kibitz.agent(file, "fleet").observe("a", 1.0)
+            os._exit(0)
+        assert wait_for_exit(child) == 0
+        assert check_store(str(file)) == {"fleet": []}
+    file.unlink()
+    create_agent(file).close()  # a new store has lost nothing
+    assert check_store(str(file)) == {"fleet": []}
+
+
+def test_a_write_ahead_log_deleted_under_an_agent_is_noticed(tmp_path):
+    """The agent does not acknowledge what only it can read."""
+    file = tmp_path / "shop.db"
+    with create_agent(file) as agent:
+        agent.observe("a", 1.0)
+        Path(f"{file}-wal").unlink()
+        with pytest.raises(StoreUnavailable, match=r"write-ahead log of store .* was deleted while"):
+            agent.observe("a", 1.0)
 
 
 def test_a_store_stays_open_when_the_working_directory_changes(tmp_path, monkeypatch):

@@ -109,15 +109,16 @@ def agent(
 def check_store(url: str, name: str | None = None) -> dict[str, list[str]]:
     """Return, by agent, the discrepancies between the stored state and the event log.
 
-    `name` limits the check to one agent. The key "file" lists the errors in a damaged SQLite file. If
-    the agents of a damaged file cannot be checked, their lists say which events can be read.
+    `name` limits the check to one agent. The key "file" lists what is wrong with a SQLite file: it is
+    damaged, or acknowledged events are missing. If the agents of a damaged file cannot be checked,
+    their lists say which events can be read.
     """
     discrepancies: dict[str, list[str]] = {}
     path = sqlite_path(url)
     try:
         store = connect(url, create=False)
         try:
-            if path is not None and (damage := audit.check_file(store)):
+            if path is not None and (damage := audit.check_file(store, path)):
                 discrepancies["file"] = damage
             names = store.read(queries.read_names) if name is None else [name]
         finally:

@@ -264,15 +264,26 @@ def loss_rate_evidence(n_lost: ArrayLike, n_told: ArrayLike, n_pending: ArrayLik
     Under the hypothesis, the result ever reaches \log(1/\alpha) with probability at most \alpha. The
     numerator is the product of the Beta(1/2, 1/2) mixtures of the arms, the denominator the largest
     likelihood of a common loss rate. Reports arrive earlier than losses are noticed, so the pending
-    decisions count too: as lost or reported, whichever gives the least evidence.
+    decisions count too: as lost or reported, whichever gives the least evidence. Up to the error of
+    Stirling's formula, the least evidence is at a common rate of one of three kinds: all pending
+    decisions of an arm are lost, none of them is lost, or the common rate is the loss rate of all
+    arms whose own rate cannot reach it.
     """
     lost_counts, told_counts, pending_counts = (
         np.asarray(v, dtype=float) for v in (n_lost, n_told, n_pending)
     )
-    totals = lost_counts + told_counts + pending_counts
-    rates = np.concatenate([np.linspace(0.0, 1.0, 201), lost_counts / np.maximum(totals, 1.0)])
+    max_lost_counts = lost_counts + pending_counts
+    totals = max_lost_counts + told_counts
+    divisors = np.maximum(totals, 1.0)
+    end_rates = np.sort(np.concatenate([lost_counts / divisors, max_lost_counts / divisors]))
+    middles = (end_rates[:-1] + end_rates[1:]) / 2
+    losses = np.clip(middles[:, np.newaxis] * totals, lost_counts, max_lost_counts)
+    is_end = (losses == lost_counts) | (losses == max_lost_counts)
+    end_losses, end_totals = (is_end * losses).sum(axis=1), (is_end * totals).sum(axis=1)
+    common_rates = np.clip(end_losses / np.maximum(end_totals, 1.0), end_rates[:-1], end_rates[1:])
+    rates = np.concatenate([end_rates, common_rates])
     # for each common rate, the pending decisions bring the arms as close to the rate as possible
-    losses = np.clip(rates[:, np.newaxis] * totals, lost_counts, lost_counts + pending_counts)
+    losses = np.clip(rates[:, np.newaxis] * totals, lost_counts, max_lost_counts)
     mixtures = (betaln(losses + 0.5, totals - losses + 0.5) - np.log(np.pi)).sum(axis=1)
     n, total = totals.sum(), losses.sum(axis=1)
     likelihood = xlogy(total, total / max(n, 1.0)) + xlogy(n - total, (n - total) / max(n, 1.0))

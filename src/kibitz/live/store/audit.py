@@ -11,6 +11,7 @@ from typing import Any
 from kibitz.live.events import DecisionRecord, Projection, list_discrepancies
 from kibitz.live.store.queries import PAGE_SIZE, AgentRow, read_arms, read_decisions_after
 from kibitz.live.store.schema import Database, Store
+from kibitz.live.store.sqlite import count_events, read_acknowledged
 
 MAX_DISCREPANCIES = 20
 SUMS = ("pull_sum", "look_sum", "squares", "settled_sum", "settled_squares")
@@ -81,12 +82,18 @@ def _list_terms(record: DecisionRecord) -> Iterator[tuple[str, float]]:
         yield "settled_squares", reward * reward
 
 
-def check_file(store: Store) -> list[str]:
-    """Return the errors that SQLite's integrity check finds in the file of a store."""
-    damage = store.read(lambda database: database.rows("pragma integrity_check(5)"))
-    if damage == [("ok",)]:
-        return []
-    return [f"damaged: {' '.join(str(line).split())}" for (line,) in damage]
+def check_file(store: Store, path: Path) -> list[str]:
+    """Return what is wrong with the SQLite file of a store: damage, and lost events."""
+    n_acknowledged = read_acknowledged(path)  # first, because a commit precedes its answer
+    lines = store.read(lambda database: database.rows("pragma integrity_check(5)"))
+    n_lost = n_acknowledged - store.read(count_events)
+    problems = [f"damaged: {' '.join(str(line).split())}" for (line,) in lines if line != "ok"]
+    if n_lost > 0:
+        problems.append(
+            f"{n_lost} acknowledged events are missing: the write-ahead log was deleted or an older "
+            "copy was restored"
+        )
+    return problems
 
 
 def find_readable_events(path: Path) -> dict[str, int]:

@@ -81,13 +81,17 @@ def hide_password(url: str) -> str:
     """Return an address without its password and query, which may contain a password.
 
     A password may contain unescaped special characters, so everything between the first separator
-    and the last @ is left out. A path is returned unchanged.
+    and the last @ is left out. If an @ follows a question mark, it may belong to the query or to the
+    password, so everything after the first separator is left out. A path is returned unchanged.
     """
     scheme, separator, rest = url.partition("://")
     if not separator:
         return url
     login, at, place = rest.rpartition("@")
-    return f"{scheme}://{re.split('[:/?]', login)[0]}{at}{place.partition('?')[0]}"
+    first_part = re.split("[:/?]", login)[0]
+    if "?" in login:
+        return f"{scheme}://{first_part}..."
+    return f"{scheme}://{first_part}{at}{place.partition('?')[0]}"
 
 
 @functools.cache

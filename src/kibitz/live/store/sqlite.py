@@ -4,6 +4,7 @@ import contextlib
 import os
 import sqlite3
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,6 +20,7 @@ except ImportError:  # on Windows, writers rely on SQLite's own busy waiting
 
 T = TypeVar("T")
 
+COUNT_DIGITS = 20  # of the number of acknowledged events in the lock file
 BUSY_SECONDS = 5.0  # how long to wait for a file that another process has locked
 
 
@@ -31,6 +33,7 @@ class SQLiteDatabase:
         mode = "ro" if readonly else "rw"
         address = f"{path.absolute().as_uri()}?mode={mode}"
         self.inode = read_inode(path)
+        self.log_inode: tuple[int, int] | None = None  # of the write-ahead log, after a commit
         self.connection = sqlite3.connect(
             address, uri=True, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
         )
@@ -56,6 +59,30 @@ def read_inode(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
+def read_acknowledged(path: Path) -> int:
+    """Return the number of events in all transactions of a store that were acknowledged.
+
+    After each commit, the store writes this number to the lock file. The database has fewer events
+    if its write-ahead log was deleted, or if an older copy was restored.
+    """
+    try:
+        return parse_count(Path(f"{path}-lock").read_bytes())
+    except OSError:
+        return 0
+
+
+def parse_count(content: bytes) -> int:
+    """Return the number at the beginning of a lock file; 0 if there is none."""
+    digits = content[:COUNT_DIGITS]
+    return int(digits) if digits.isdigit() else 0
+
+
+def count_events(database: Database) -> int:
+    """Return the number of events of all agents."""
+    [(n_events,)] = database.rows("select coalesce(sum(n_events), 0) from agents")
+    return int(n_events)
+
+
 class SQLite:
     """A store in a SQLite file, shared by any number of threads and processes on one machine."""
 
@@ -63,6 +90,7 @@ class SQLite:
         self.path = path.absolute()  # the working directory may change
         self.url = self.display_url = str(path)
         self._name = short_repr(str(path))
+        self._log = Path(f"{self.path}-wal")
         self.locks = threading.RLock(), threading.RLock()
         self._writer: SQLiteDatabase | None = None
         self._reader: SQLiteDatabase | None = None
@@ -127,42 +155,75 @@ class SQLite:
         try:
             if create:
                 os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666))
+            if self._lock_file is not None and self.path.stat().st_size == 0:
+                os.truncate(self._lock_file, 0)  # the count of an earlier store at this path
             database = self._connect()
         except OSError as error:
             raise ValueError(f"store {self._name} is not writable ({error.strerror})") from None
 
-        def work(database: Database) -> None:
+        def work(database: Database) -> int:
             tables = database.rows("select name from sqlite_master where type = 'table'")
+            if not tables and not create and (n_acknowledged := read_acknowledged(self.path)):
+                raise StoreDamaged(
+                    f"store {self._name} is empty, but {n_acknowledged} events were acknowledged: its "
+                    "write-ahead log was deleted; restore a backup"
+                )
             prepare(database, [name for (name,) in tables], self._name, create)
+            return count_events(database)
 
-        self._transact(database, work)
+        n_lost = read_acknowledged(self.path) - self._transact(database, work)
+        if n_lost > 0:
+            warnings.warn(
+                f"{n_lost} acknowledged events of store {self._name} are missing: its write-ahead "
+                "log was deleted or an older copy was restored. New decisions may get the ids of "
+                f"lost decisions. To accept the loss, delete {short_repr(f'{self.path}-lock')}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
     def _check_file(self, database: SQLiteDatabase) -> None:
         """Raise StoreUnavailable if the file was replaced or deleted since it was opened.
 
-        The connection still refers to the old file, which no other process can open.
+        The connection still refers to the old file, which no other process can open. The same holds
+        for the write-ahead log, which exists as long as a connection is open.
         """
-        inode = read_inode(self.path)
-        if inode != database.inode:
-            change = "deleted" if inode is None else "replaced"
-            raise StoreUnavailable(
-                f"the file of store {self._name} was {change} while it was in use; stop all programs "
-                "that use the store, restore the file, and start the programs again"
-            )
+        inodes = {"file": (database.inode, read_inode(self.path))}
+        if database.log_inode is not None:
+            inodes["write-ahead log"] = database.log_inode, read_inode(self._log)
+        for name, (old_inode, inode) in inodes.items():
+            if inode != old_inode:
+                change = "deleted" if inode is None else "replaced"
+                raise StoreUnavailable(
+                    f"the {name} of store {self._name} was {change} while it was in use; stop all "
+                    "programs that use the store, restore the file, and start the programs again"
+                )
 
     def _transact(self, database: SQLiteDatabase, work: Callable[[Database], T]) -> T:
-        self._check_file(database)
         database.rows("begin immediate")
         try:
             result = work(database)
-            self._check_file(database)
+            n_events = count_events(database)
+            self._check_file(database)  # do not write to the log of a restored file
             database.rows("commit")
+            database.log_inode = database.log_inode or read_inode(self._log)
             self._check_file(database)  # otherwise the commit would be acknowledged and lost
         except BaseException:
             if database.connection.in_transaction:
                 database.rows("rollback")
             raise
+        self._acknowledge(n_events)
         return result
+
+    def _acknowledge(self, n_events: int) -> None:
+        """Write the number of events to the lock file, unless it holds a larger number.
+
+        The number survives a killed process. A power failure may leave an older number.
+        """
+        if self._lock_file is None:
+            return
+        with contextlib.suppress(OSError):  # such as a full disk; the commit is on the disk
+            if n_events > parse_count(os.pread(self._lock_file, COUNT_DIGITS, 0)):
+                os.pwrite(self._lock_file, str(n_events).zfill(COUNT_DIGITS).encode(), 0)
 
     def _connect(self) -> SQLiteDatabase:
         if self._writer is None:

@@ -150,8 +150,9 @@ def _replay_rewards(columns: Columns, kind: str) -> dict[str, list[float]]:
         ) from None
     rewards: dict[str, list[float]] = {arm.name: [] for arm in projection.arms}
     silent_ids = [event.id for event in events if event.kind == "silent" and event.id is not None]
-    for record in projection.decisions[: max(silent_ids, default=None)]:
-        if record.reward is not None:
+    last_id = max(silent_ids, default=projection.n_decisions)
+    for id, record in projection.decisions.items():
+        if record.reward is not None and id <= last_id:
             rewards[projection.arms[record.arm].name].append(record.reward)
     return {name: values for name, values in rewards.items() if values}
 

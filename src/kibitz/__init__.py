@@ -5,7 +5,8 @@
 - Policies: `kibitzer`, `ucb` and others (`kibitz.policies`); `index_policy` for a new index.
 - Simulation: `simulate`, `sweep`, and `race`, which draws the regret while it simulates.
 - Theory: `kibitz.bounds`, `plan` (how much looks are worth), `bayes_optimal`.
-- Live traffic: `agent`, and `Client` for agents behind an HTTP service.
+- Live traffic: `agent`, and `Client` for agents behind an HTTP service; `evaluate` says what another
+  policy would have earned.
 """
 
 import sys
@@ -26,6 +27,7 @@ if TYPE_CHECKING:  # for type checkers and editors; Python itself uses `_NAMES` 
     from kibitz._jit import jit as jit
     from kibitz.evaluation.bayes_optimal import bayes_optimal as bayes_optimal
     from kibitz.live.agent.agent import Agent as Agent, agent as agent
+    from kibitz.live.agent.evaluate import Evaluation as Evaluation, evaluate as evaluate
     from kibitz.live.agent.from_log import from_log as from_log
     from kibitz.live.events import Decision as Decision, Event as Event
     from kibitz.live.service.client import Client as Client
@@ -92,6 +94,7 @@ _NAMES = {
     "kibitz.evaluation.bayes_optimal": "bayes_optimal",
     "kibitz.simulation.check": "check",
     "kibitz.live.agent.agent": "Agent agent",
+    "kibitz.live.agent.evaluate": "Evaluation evaluate",
     "kibitz.live.agent.from_log": "from_log",
     "kibitz.live.events": "Decision Event",
     "kibitz.live.service.client": "Client",

@@ -42,6 +42,7 @@ DECISION_KINDS = ("pull", "look", "observe")  # the events that create a decisio
 ARM_STATUS = {"added": "active", "resumed": "active", "paused": "paused", "retired": "retired"}
 CLOCK_TOLERANCE = 3600.0  # seconds; if clocks differ by more, the clock that is ahead is wrong
 DECLARATIONS = {"declared_bernoulli": "bernoulli", "declared_bounded": "bounded"}
+REPORT_KINDS = ("told", "corrected", "forgotten", "silent")  # the events that change a decision
 NOTES = ("checkpoint", "compacted", "erased")  # events that do not change the projection
 
 
@@ -53,8 +54,7 @@ class Event(NamedTuple):
 
     seq: int  # 1, 2, 3, ... for each agent
     at: float  # seconds since 1970
-    # in DECISION_KINDS, ARM_STATUS, DECLARATIONS or NOTES, or told, corrected, forgotten, silent
-    kind: str
+    kind: str  # in DECISION_KINDS, REPORT_KINDS, ARM_STATUS, DECLARATIONS or NOTES
     id: int | None  # id of the decision; None if the event is not about a decision
     arm: str | None  # None if the event is not about an arm
     reward: float | None
@@ -333,11 +333,12 @@ def project(
     changes it.
     """
     p = Projection() if checkpoint is None else checkpoint
+    n_compacted = p.n_events
     arm_indices = {arm.name: arm_index for arm_index, arm in enumerate(p.arms)}
     for event in events:
-        if event.kind == "checkpoint":
-            if checkpoint is None or event.seq != p.n_events:
-                raise ValueError(f"the checkpoint of events 1 to {event.seq} is missing")
+        if event.kind == "checkpoint" and event.seq != n_compacted:
+            raise ValueError(f"the checkpoint of events 1 to {event.seq} is missing")
+        if event.seq <= n_compacted:  # a change of an arm, which the checkpoint contains
             continue
         if event.seq != p.n_events + 1:
             raise ValueError(f"event {p.n_events + 1} is missing; the next one is {event.seq}")

@@ -201,8 +201,7 @@ class Transaction:
     def compact(self, before: float) -> int:
         """Replace the events before a time by a checkpoint; return the number of these events."""
         self._write()
-        row = queries.read_agent(self.database, self.config.name)
-        last = queries.find_last_before(self.database, row, before)
+        last = queries.find_last_before(self.database, self.number, before)
         checkpoint = queries.read_checkpoint(self.database, self.number)
         first = 0 if checkpoint is None else checkpoint.n_events
         if last <= first:

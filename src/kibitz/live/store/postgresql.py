@@ -170,7 +170,7 @@ class PostgreSQL:
         tables = [name for (name,) in rows]
         if create and not tables:
             database.rows("create schema if not exists kibitz")
-        prepare(database, tables, self._name, create)
+        self.found_version = prepare(database, tables, self._name, create)
 
     def write(self, work: Callable[[Database], T]) -> T:
         """Run `work` in a transaction; return its result after the commit.

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 from kibitz._errors import UnknownAgent
 from kibitz._validation import short_repr
 from kibitz.live.events import (
+    DECISION_KINDS,
+    REPORT_KINDS,
     Arm,
     DecisionRecord,
     Event,
@@ -26,6 +28,7 @@ MAX_VALUES = 512  # values in one `in (...)`
 ARM_COLUMNS = ", ".join(Arm.__slots__)
 DECISION_COLUMNS = ", ".join(DecisionRecord.__slots__)
 SET_ARM = ", ".join(f"{name} = ?" for name in Arm.__slots__)
+IS_ABOUT_DECISION = f"kind in {DECISION_KINDS + REPORT_KINDS}"
 arm_numbers = attrgetter(*Arm.__slots__[:-2])  # the last two columns are JSON
 record_values = attrgetter(*DecisionRecord.__slots__)
 
@@ -118,7 +121,7 @@ def update_agent(database: Database, row: AgentRow) -> None:
 def read_arms(database: Database, number: int) -> list[Arm]:
     """Return the arms of an agent in the order in which they were added."""
     rows = database.rows(f"select {ARM_COLUMNS} from arms where agent = ? order by arm", number)
-    return [Arm(*row[:-2], json.loads(row[-2]), json.loads(row[-1])) for row in rows]
+    return [Arm(*(*row[:-2], json.loads(row[-2]), json.loads(row[-1]))) for row in rows]
 
 
 def read_arms_at(
@@ -206,14 +209,16 @@ def replay_log(
     return project(log, patience, silence, read_checkpoint(database, number))
 
 
-def find_last_before(database: Database, row: AgentRow, before: float) -> int:
-    """Return the number of the last event before the first event at time `before` or later."""
-    [(seq,)] = database.rows(
-        "select min(seq) from events where agent = ? and at >= ? and kind <> 'checkpoint'",
-        row.number,
-        before,
-    )
-    return row.n_events if seq is None else int(seq) - 1
+def find_last_before(database: Database, number: int, before: float) -> int:
+    """Return the number of the last event about a decision before time `before`; 0 if there is none.
+
+    No earlier event has this time or a later time.
+    """
+    first = "select min(seq) from events where agent = ? and at >= ?"
+    statement = f"select max(seq) from events where agent = ? and seq < coalesce(({first}), ?)"
+    values = (number, number, before, 2**62)
+    [(seq,)] = database.rows(f"{statement} and {IS_ABOUT_DECISION}", *values)
+    return int(seq or 0)
 
 
 def read_used_ids(database: Database, number: int, after: int) -> set[int]:
@@ -228,10 +233,11 @@ def read_used_ids(database: Database, number: int, after: int) -> set[int]:
 def replace_events(database: Database, number: int, last: Projection, content: str) -> None:
     """Replace the events of a projection by a checkpoint with the given content.
 
-    Delete the decisions that the projection no longer contains.
+    The changes of arms stay in the log. Delete the decisions that the projection no longer contains.
     """
     seq = last.n_events
-    database.rows("delete from events where agent = ? and seq <= ?", number, seq)
+    is_replaced = f"(kind = 'checkpoint' or {IS_ABOUT_DECISION})"
+    database.rows(f"delete from events where agent = ? and seq <= ? and {is_replaced}", number, seq)
     append_events(
         database, [(number, seq, last.latest, "checkpoint", None, None, None, None, None, None)]
     )

@@ -132,6 +132,7 @@ class Store(Protocol):
 
     url: str
     display_url: str  # the address without a password, for messages
+    found_version: int  # the schema that the store had before it was migrated
     locks: tuple[threading.RLock, threading.RLock]  # of the writer and of the reader
 
     def write(self, work: Callable[[Database], T]) -> T: ...
@@ -188,8 +189,8 @@ if hasattr(os, "register_at_fork"):  # Windows has no fork
     )
 
 
-def prepare(database: Database, tables: Sequence[str], name: str, create: bool) -> None:
-    """Create the tables, or migrate the tables to schema `VERSION`.
+def prepare(database: Database, tables: Sequence[str], name: str, create: bool) -> int:
+    """Create the tables, or migrate the tables to schema `VERSION`; return the version found.
 
     Raise ValueError if the database contains tables of another program, if it is empty and `create`
     is False, or if its schema is newer than `VERSION` or unknown. Raise StoreDamaged if the version
@@ -202,14 +203,14 @@ def prepare(database: Database, tables: Sequence[str], name: str, create: bool) 
             raise ValueError(f"store {name} is empty; create an agent first")
         execute(database, SCHEMA)
         database.rows("insert into kibitz (version) values (?)", VERSION)
-        return
+        return VERSION
     versions = [version for (version,) in database.rows("select version from kibitz")]
     if len(versions) != 1 or type(versions[0]) is not int:
         raise StoreDamaged(
             f"store {name} is damaged: its schema version must be one whole number, got "
             f"{short_repr(versions[0] if len(versions) == 1 else versions)}; restore a backup"
         )
-    version = versions[0]
+    version = found_version = versions[0]
     if version > VERSION:
         raise ValueError(
             f"store {name} has schema {version}, but this version of kibitz supports schemas up to "
@@ -221,6 +222,7 @@ def prepare(database: Database, tables: Sequence[str], name: str, create: bool) 
         MIGRATIONS[version](database)
         version += 1
         database.rows("update kibitz set version = ?", version)
+    return found_version
 
 
 def execute(database: Database, statements: str) -> None:

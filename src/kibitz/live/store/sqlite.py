@@ -57,6 +57,18 @@ def read_inode(path: Path) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
+@contextlib.contextmanager
+def hold_lock(path: Path) -> Iterator[None]:
+    """Hold the write lock of the store at a path."""
+    descriptor = os.open(f"{path}-lock", os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        if fcntl is not None:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
 class SQLite:
     """A store in a SQLite file, shared by any number of threads and processes on one machine."""
 
@@ -154,7 +166,8 @@ class SQLite:
 
         def work(database: Database) -> None:
             tables = database.rows("select name from sqlite_master where type = 'table'")
-            prepare(database, [name for (name,) in tables], self._name, create)
+            names = [name for (name,) in tables]
+            self.found_version = prepare(database, names, self._name, create)
 
         self._transact(database, work)
 

@@ -570,7 +570,12 @@ def copy_store(file, url):
 
 @pytest.mark.parametrize(
     ("version", "names"),
-    [(1, ["checkout"]), (2, ["checkout", "shop"]), (3, ["clicks", "checkout", "rates"])],
+    [
+        (1, ["checkout"]),
+        (2, ["checkout", "shop"]),
+        (3, ["clicks", "checkout", "rates"]),
+        (4, ["checkout", "banner", "price"]),
+    ],
 )
 def test_a_migrated_store_replays_without_discrepancies(url, version, names):
     """A replay of the log gives the stored state after the migration and after further decisions."""
@@ -596,11 +601,11 @@ def test_an_older_schema_is_migrated_and_an_unknown_one_is_rejected(tmp_path, mo
     shutil.copy(FILES / "schema-1.db", file)
     with monkeypatch.context() as later:
         later.setattr(schema, "VERSION", schema.VERSION + 1)
-        with pytest.raises(ValueError, match=r"store .* has unknown schema 4"):
+        with pytest.raises(ValueError, match=rf"store .* has unknown schema {schema.VERSION - 1}"):
             kibitz.agent(file, "checkout")
     with kibitz.agent(file, "checkout") as agent:
         assert agent.store.read(lambda database: database.rows("select version from kibitz")) == [
-            (4,)
+            (schema.VERSION,)
         ]
         assert agent.store.read(lambda database: database.rows("select * from tokens")) == []
         assert agent.check() == []

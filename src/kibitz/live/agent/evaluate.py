@@ -295,7 +295,8 @@ def _read_visits(columns: Columns, names: dict[str, str]) -> Visits:
             column_names = ", ".join(map(str, columns)) or "none"
             raise invalid(name, f"a column of the log ({column_names})", column)
     rows = list(_parse_rows(columns, names))
-    arm_indices = {name: k for k, name in enumerate(dict.fromkeys(arm for arm, _, _ in rows))}
+    # In the order of first appearance, a policy that pulls each arm once would foresee the log.
+    arm_indices = {name: k for k, name in enumerate(sorted({arm for arm, _, _ in rows}))}
     candidates = tuple(range(len(arm_indices)))
     visits = [Visit(arm_indices[arm], candidates, p, x) for arm, x, p in rows if p < 1]
     return Visits(visits, list(arm_indices), len(rows), _mean([x * x for _, x, _ in rows]))

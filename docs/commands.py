@@ -13,7 +13,7 @@ import typer
 from kibitz.cli import app
 
 FOLDER = Path(__file__).parent / "commands"
-GROUPS = ("agent", "token")  # commands that have commands of their own
+GROUPS = ("agent", "store", "token")  # commands that have commands of their own
 
 CREATE = """\
 kibitz agent create checkout --store shop.db --arms blue,green --rewards bernoulli
@@ -156,8 +156,7 @@ kibitz agent verdict checkout --store shop.db --tolerance 0.002
 kibitz agent ask checkout --store shop.db --key visit-1
 kibitz agent events checkout --store shop.db --after 2
 """,
-        "The columns are number, time, kind, decision, arm, reward and key; see [File "
-        "formats](../reference/files.md#the-log-of-an-agent).",
+        "See [File formats](../reference/files.md#the-log-of-an-agent) for the kinds of events.",
     ),
     "agent-export": Extra(
         CREATE
@@ -168,11 +167,60 @@ kibitz agent export checkout log.csv --store shop.db
         "`kibitz plan --log` and pandas can read the file. See "
         "[File formats](../reference/files.md#the-log-of-an-agent) for its columns.",
     ),
+    "agent-compact": Extra(
+        CREATE
+        + """\
+kibitz agent observe checkout green 1 --store shop.db
+kibitz agent compact checkout --store shop.db --before 2100-01-01
+kibitz agent events checkout --store shop.db
+""",
+        "See [Retention and erasure](../live.md#retention-and-erasure) for what a checkpoint keeps.",
+    ),
+    "agent-erase": Extra(
+        CREATE
+        + """\
+kibitz agent ask checkout --store shop.db --key visit-1
+kibitz agent erase checkout --store shop.db --key visit-1 --key visit-2
+""",
+        "The command takes time in proportion to the size of the store, so erase several keys "
+        "at once. See [Retention and erasure](../live.md#retention-and-erasure).",
+    ),
     "agent-check": Extra(
         CREATE + "kibitz agent check --store shop.db\n",
         "The exit code is 1 if the store is damaged or inconsistent.",
     ),
     "agent-list": Extra(CREATE + "kibitz agent list --store shop.db\n"),
+    "evaluate": Extra(
+        """\
+kibitz agent create checkout --store shop.db --arms blue,green --rewards bernoulli \\
+    --bucket 1 --seed 1
+kibitz agent ask checkout --store shop.db
+kibitz agent tell checkout 1 1 --store shop.db
+kibitz agent export checkout log.csv --store shop.db
+kibitz evaluate log.csv --arm green
+kibitz evaluate log.csv --policy thompson:rewards=bernoulli --precision 0.05
+""",
+        "A single visit says nothing, as the intervals show. For a longer log and the meaning of "
+        "the numbers, see [Evaluate a policy from a log](../howto/evaluate.md). The Python function "
+        "is [`kibitz.evaluate`](../reference/evaluate.md).",
+    ),
+    "store-backup": Extra(
+        CREATE + "kibitz store backup shop-backup.db --store shop.db\n",
+        "The store may be in use. See [Retention and erasure](../live.md#retention-and-erasure): "
+        "erased keys stay in older backups.",
+    ),
+    "store-restore": Extra(
+        CREATE
+        + """\
+kibitz store backup shop-backup.db --store shop.db
+kibitz store restore shop-backup.db --store shop-copy.db
+""",
+        "If a running service uses the store, the command fails and changes nothing.",
+    ),
+    "store-migrate": Extra(
+        CREATE + "kibitz store migrate --store shop.db\n",
+        "Run it before you start a new version of the service on several machines.",
+    ),
     "serve": Extra(
         CREATE
         + """\

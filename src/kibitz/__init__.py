@@ -8,8 +8,8 @@
   which returns one run stage by stage.
 - Evaluation: `compare` (paired differences and tests), `league`, and figures (`kibitz.plot`).
 - Theory: `kibitz.bounds`, `plan` (how much looks are worth), `bayes_optimal`.
-- Live traffic: `agent`, `Client` for agents behind an HTTP service, and `rehearse`, which tests an
-  agent on simulated traffic.
+- Live traffic: `agent`, `Client` for agents behind an HTTP service, `rehearse`, which tests an agent
+  on simulated traffic, and `evaluate`, which estimates what another policy would have earned.
 """
 
 import sys
@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # for type checkers and editors; Python itself uses `_NAMES` 
     from kibitz.evaluation.compare import compare as compare
     from kibitz.evaluation.league import league as league
     from kibitz.live.agent.agent import Agent as Agent, agent as agent
+    from kibitz.live.agent.evaluate import Evaluation as Evaluation, evaluate as evaluate
     from kibitz.live.agent.from_log import from_log as from_log
     from kibitz.live.agent.rehearse import rehearse as rehearse
     from kibitz.live.events import Decision as Decision, Event as Event
@@ -122,6 +123,7 @@ _NAMES = {
     "kibitz.evaluation.league": "league",
     "kibitz.simulation.check": "check",
     "kibitz.live.agent.agent": "Agent agent",
+    "kibitz.live.agent.evaluate": "Evaluation evaluate",
     "kibitz.live.agent.from_log": "from_log",
     "kibitz.live.agent.rehearse": "rehearse",
     "kibitz.live.events": "Decision Event",

@@ -13,7 +13,10 @@ from kibitz.live.service import auth as tokens, client as clients
 
 pytestmark = pytest.mark.slow
 
-DECISION = {"id": 1, "kind": "pull", "arm": "blue", "key": "k", "asked_at": 1.0}
+DECISION = {
+    "id": 1, "kind": "pull", "arm": "blue", "key": "k", "asked_at": 1.0, "probability": 1.0,
+    "bucket": False,
+}  # fmt: skip
 
 
 @pytest.fixture

@@ -155,7 +155,7 @@ def test_declared_rewards_are_an_event_and_limit_later_rewards(create_agent):
     with pytest.raises(ValueError, match="reward must be 0 or 1 for an agent with bernoulli rewards"):
         interface.tell(interface.ask().id, 0.5)
     assert interface.report().attrs["rewards"] == "bernoulli"
-    assert tuple(list(interface.events())[-2])[2:] == ("declared_bernoulli", None, None, None, None)
+    assert tuple(list(interface.events())[-2])[2:] == ("declared_bernoulli", *[None] * 6)
     assert agent.check() == []
 
 

@@ -24,10 +24,15 @@ class Model:
         self.silence = silence
         self.decisions = {}  # id: [kind, arm, key, asked_at, status, reward, told]
         self.settled = {}  # id: the reward in the settled counts, or None
+        self.removed = set()  # ids of decisions that a compaction removed
         self.late = []  # ids of decisions that were told after they had settled
 
     def by_key(self, key):
-        return next((i for i, d in self.decisions.items() if key is not None and d[2] == key), None)
+        known = (i for i, d in self.decisions.items() if key is not None and d[2] == key)
+        return next((id for id in known if id not in self.removed), None)
+
+    def get(self, id):
+        return None if id in self.removed else self.decisions.get(id)
 
     def add_decision(self, id, kind, arm, key, at):
         assert id == len(self.decisions) + 1
@@ -59,9 +64,8 @@ class Model:
         return [reward for reward in arm_rewards if reward is not None]
 
     def tell(self, id, reward):
-        if id not in self.decisions:
+        if (decision := self.get(id)) is None:
             return kibitz.UnknownDecision
-        decision = self.decisions[id]
         if decision[4] == "told":
             return "duplicate" if reward in decision[5:7] else kibitz.Conflict
         decision[4:7] = "told", reward, reward
@@ -96,14 +100,19 @@ class Model:
 class History(RuleBasedStateMachine):
     make_url = None  # set by the test
 
-    @initialize(silence=st.sampled_from(["forget", 0.0, 0.25]), policy=st.integers(0, 2))
-    def begin(self, silence, policy):
+    @initialize(
+        silence=st.sampled_from(["forget", 0.0, 0.25]),
+        policy=st.integers(0, 3),
+        bucket=st.sampled_from([0.0, 0.5]),
+    )
+    def begin(self, silence, policy, bucket):
         self.store_url = self.make_url()
-        policy = [kibitz.ucb(2.0), kibitz.thompson(), kibitz.ucb_second()][policy]
+        policies = kibitz.ucb(2.0), kibitz.thompson(), kibitz.ucb_second(), kibitz.kibitzer()
         arms = ["a", "b", "c"]
         arguments = {"patience": PATIENCE, "silence": silence, "seed": 1, "rewards": "bounded"}
+        arguments |= {"policy": policies[policy], "bucket": bucket}
         self.now = 2e9
-        self.agent = kibitz.agent(self.store_url, "s", arms=arms, policy=policy, **arguments)
+        self.agent = kibitz.agent(self.store_url, "s", arms=arms, **arguments)
         self.agent.now = lambda: self.now
         self.model = Model(arms, silence)
 
@@ -126,7 +135,7 @@ class History(RuleBasedStateMachine):
             if decision[0] != kind:
                 assert answer is kibitz.Conflict
             else:
-                assert answer == (known, kind, decision[1], key, decision[3])
+                assert answer[:5] == (known, kind, decision[1], key, decision[3])
         else:
             assert answer.kind == kind
             assert answer.key == key
@@ -185,7 +194,7 @@ class History(RuleBasedStateMachine):
 
     @rule(id=st.integers(1, 20))
     def forget(self, id):
-        decision = self.model.decisions.get(id)
+        decision = self.model.get(id)
         answer = self.call(lambda: self.agent.forget(id))
         if decision is None:
             assert answer is kibitz.UnknownDecision
@@ -197,7 +206,7 @@ class History(RuleBasedStateMachine):
 
     @rule(id=st.integers(1, 20), reward=REWARDS)
     def correct(self, id, reward):
-        decision = self.model.decisions.get(id)
+        decision = self.model.get(id)
         if decision is not None and decision[0] == "observe":
             return  # the model stores only one value of an observation
         answer = self.call(lambda: self.agent.correct(id, reward))
@@ -231,6 +240,30 @@ class History(RuleBasedStateMachine):
         answer = self.call(lambda: self.agent.add("d"))
         assert (answer is ValueError) == ("d" in self.model.status)
         self.model.status.setdefault("d", "active")
+
+    @rule(seconds=st.sampled_from([0.0, 50.0, 150.0]))
+    def compact(self, seconds):
+        """Compaction changes no count, and removes no decision that waits for a report."""
+        arms = self.agent.arms()
+        self.agent.compact(self.now - seconds)
+        assert self.agent.arms() == arms
+        assert self.agent.check() == []
+        rows = self.agent.store.read(lambda database: database.rows("select id from decisions"))
+        stored_ids = {id for (id,) in rows}
+        self.model.removed = self.model.decisions.keys() - stored_ids
+        for id in self.model.removed:
+            decision = self.model.decisions[id]
+            assert decision[4] != "pending"
+            assert decision[3] < self.now - seconds
+            assert self.model.silence == "forget" or id in self.model.settled
+
+    @rule(key=st.sampled_from(["k1", "k2", "k3"]))
+    def erase(self, key):
+        arms, known = self.agent.arms(), self.model.by_key(key)
+        assert self.agent.erase(key) == ["unknown" if known is None else "erased"]
+        assert self.agent.arms() == arms
+        if known is not None:
+            self.model.decisions[known][2] = None
 
     @rule()
     def crash(self):

@@ -332,7 +332,7 @@ def test_a_declaration_is_an_event_that_limits_later_rewards(url):
         assert agent.declare_rewards("bernoulli") == "declared"
         assert agent.declare_rewards("bernoulli") == "duplicate"
         event = list(agent.events())[-1]
-        assert event[2:] == ("declared_bernoulli", None, None, None, None)
+        assert event[2:] == ("declared_bernoulli", *[None] * 6)
         assert agent.policy == kibitz.ucb(2.0)
         assert agent.config.unit == unit_before
         assert agent.report().attrs["rewards"] == "bernoulli"

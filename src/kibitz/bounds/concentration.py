@@ -25,7 +25,7 @@ from kibitz.bounds._checks import (
 __all__ = [
     "binary_tail", "binary_tail_variance", "block_radius", "chung_lu_tail", "lambert_bounds",
     "lambert_lower_branch_bounds", "log_ratio_inverse", "maximal", "maximal_radius", "phi",
-    "sample_ratio_p_value", "seen_floor", "stage_ratio_inverse",
+    "sample_ratio_evidence", "sample_ratio_p_value", "seen_floor", "stage_ratio_inverse",
 ]  # fmt: skip
 
 
@@ -287,14 +287,32 @@ def seen_floor(expected: ArrayLike, stage: ArrayLike) -> FloatArray:
 def sample_ratio_p_value(counts: ArrayLike, shares: ArrayLike | None = None) -> float:
     r"""Return an anytime-valid p-value of the hypothesis that visitors were assigned at random.
 
+    It is 1/E, or 1 if E is smaller than 1, where log E is the result of
+    :func:`sample_ratio_evidence`. The probability that it is ever α or smaller is at most α.
+
+    Parameters
+    ----------
+    counts
+        The number n_i of visitors of each arm; at least two arms.
+    shares
+        The intended shares θ_i, which are positive and sum to 1. Default: an even split.
+    """
+    return float(np.exp(min(0.0, -sample_ratio_evidence(counts, shares))))
+
+
+@document_parameters
+def sample_ratio_evidence(counts: ArrayLike, shares: ArrayLike | None = None) -> float:
+    r"""Return log E, the evidence against the hypothesis that visitors were assigned at random.
+
     Under the hypothesis, each visitor is assigned to arm i with probability :math:`\theta_i`,
     independently. The likelihood ratio of a uniform (Dirichlet) mixture of all shares,
 
     .. math:: E = \frac{\Gamma(K) \prod_i \Gamma(1 + n_i)}{\Gamma(K + n) \prod_i \theta_i^{n_i}},
 
     is then a martingale with mean 1. By Ville's inequality, the probability that 1/E is ever α or
-    smaller is at most α (Lindon and Malek, 2022). A small p-value means that the randomisation or the
-    tracking is broken: a sample-ratio mismatch.
+    smaller is at most α (Lindon and Malek, 2022). A large E means that the randomisation or the
+    tracking is broken: a sample-ratio mismatch. If the arms change, the product of the E of all sets
+    of arms is again a martingale, so the logarithms add up.
 
     Parameters
     ----------
@@ -312,8 +330,8 @@ def sample_ratio_p_value(counts: ArrayLike, shares: ArrayLike | None = None) -> 
         if theta.shape != n.shape or abs(theta.sum() - 1) > 1e-9:
             raise invalid("shares", f"a list of {n.size} numbers that sum to 1", shares)
     total = n.sum()
-    log_evidence = gammaln(n.size) + gammaln(1 + n).sum() - gammaln(n.size + total)
-    return float(np.exp(min(0.0, (n * np.log(theta)).sum() - log_evidence)))
+    log_mixture = gammaln(n.size) + gammaln(1 + n).sum() - gammaln(n.size + total)
+    return float(log_mixture - (n * np.log(theta)).sum())
 
 
 @document_parameters

@@ -11,6 +11,7 @@ from kibitz.cli import (
     agent,
     bayes_optimal,
     bounds,
+    evaluate,
     league,
     option,
     plan,
@@ -19,6 +20,7 @@ from kibitz.cli import (
     reproduce,
     serve,
     simulate,
+    store,
     token,
     trace,
 )
@@ -52,10 +54,12 @@ for panel, function, examples in (
     (THEORY, bounds.bounds, bounds.EXAMPLES),
     (THEORY, bayes_optimal.bayes_optimal, bayes_optimal.EXAMPLES),
     (LIVE, rehearse.rehearse, rehearse.EXAMPLES),
+    (LIVE, evaluate.evaluate, evaluate.EXAMPLES),
     (LIVE, serve.serve, serve.EXAMPLES),
 ):
     add_command(app, examples, panel=panel)(function)
 app.add_typer(agent.app, name="agent", rich_help_panel=LIVE)
+app.add_typer(store.app, name="store", rich_help_panel=LIVE)
 app.add_typer(token.app, name="token", rich_help_panel=LIVE)
 
 

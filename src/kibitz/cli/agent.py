@@ -104,6 +104,17 @@ def create(
             "What a missing reward counts as after --patience: nothing, or this number",
         ),
     ] = "forget",
+    bucket: Annotated[
+        float,
+        option.number(
+            "--bucket",
+            "Probability of a random arm instead of the policy's arm, for `kibitz evaluate`",
+        ),
+    ] = 0.0,
+    bucket_is_free: Annotated[
+        bool,
+        option.flag("--bucket-is-free", "Count the decisions of the bucket as looks, not as pulls"),
+    ] = False,
 ) -> None:
     """Create an agent."""
     from kibitz.cli.policies import parse_policies
@@ -128,6 +139,8 @@ def create(
         seed=seed,
         patience=patience,
         silence=option.parse_silence(silence),
+        bucket=bucket,
+        bucket_is_free=bucket_is_free,
     ).close()
     print(f"created agent {name} in {hide_password(store)}")
 
@@ -271,7 +284,11 @@ def events(
     ] = 0,
     as_json: Annotated[bool, option.flag("--json", "Print one JSON object on each line")] = False,
 ) -> None:
-    """Print the event log, separated by tabs: number, Unix time, kind, decision, arm, reward, key."""
+    """Print the event log, separated by tabs.
+
+    The columns are: number, Unix time, kind, decision, arm, reward, key, probability of the arm, and
+    the numbers of the arms of the bucket.
+    """
     from kibitz.cli.output import print_json
 
     with open_agent(store, name) as agent:
@@ -296,6 +313,50 @@ def export(
     with open_agent(store, name) as agent:
         agent.export(file)
     print(f"written to {file}")
+
+
+@add_command(app, "kibitz agent compact checkout --store shop.db --before 2026-01-31")
+def compact(
+    name: Name,
+    store: Store,
+    before: Annotated[
+        str, option.text("--before", "DATE", "Remove the events before this date, in UTC: 2026-01-31")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Replace old events by a checkpoint that keeps every count, sum, interval and warning.
+
+    Decisions that wait for a report stay. All other decisions before the date are removed with their
+    keys; a late report, a correction or a repeated request for them is not recognised afterwards.
+    """
+    with open_agent(store, name) as agent:
+        n_events = agent.compact(before)
+    if as_json:
+        print_values({"n_events": n_events}, as_json)
+    else:
+        print(f"replaced {n_events:,} events by a checkpoint")
+
+
+@add_command(app, "kibitz agent erase checkout --store shop.db --key visit-1")
+def erase(
+    name: Name,
+    store: Store,
+    key: Annotated[
+        list[str], typer.Option("--key", metavar="TEXT", help="The key to erase; may be repeated")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Remove a visitor's keys from the store without changing any number.
+
+    Print "erased" or "unknown" for each key. The store's files are rewritten and no longer contain
+    the keys. Backups and exported files are not changed.
+    """
+    with open_agent(store, name) as agent:
+        results = agent.erase(key)
+    if as_json:
+        print_values({"results": results}, as_json)
+    else:
+        print("\n".join(results))
 
 
 @add_command(app, "kibitz agent check --store shop.db")

@@ -62,6 +62,10 @@ def rehearse(
             REPORTS,
         ),
     ] = "forget",
+    bucket: Annotated[
+        float,
+        option.number("--bucket", "Probability of a random arm instead of the policy's arm", REPORTS),
+    ] = 0.0,
     rate: Annotated[
         float, option.number("--rate", "Probability of a look at a stage, ε from 0 to 1", LOOKS)
     ] = 0.0,
@@ -96,7 +100,7 @@ def rehearse(
         data = run(
             problem, policy_object, horizon=horizon, runs=runs, seed=seed, delay=delay, loss=loss,
             duplicates=duplicates, rate=rate, patience=patience,
-            silence=option.parse_silence(silence), store=store or None,
+            silence=option.parse_silence(silence), bucket=bucket, store=store or None,
             beside=simulated_data, progress=progress,
         )  # fmt: skip
     if plot:

@@ -1,7 +1,8 @@
 """The event log of an agent and its projection: arm counts, and the status of each decision.
 
 The log is the source of truth. The store also holds the projection, which can be rebuilt from the
-log at any time (`project`).
+log at any time (`project`). Compaction replaces the first events of a log by a checkpoint, which is
+the projection of these events without the decisions that can no longer change (`make_checkpoint`).
 
 A decision is a `pull`, a `look`, or an `observe` (an observation that was not asked for). A pull or
 look is `pending` until its reward is reported; then it is `told`. A decision without a report
@@ -21,12 +22,19 @@ the clock is more than `CLOCK_TOLERANCE` behind that event. Then a clock was wro
 earlier events. The decisions with a later time count as made at the time of the new event, so their
 patience ends (`Projection.set_back`).
 
+**Bucket.** An agent with a bucket chooses some arms uniformly at random. `probability` is the
+probability with which the arm of a decision was chosen, given everything before it, or None if it is
+unknown. `bucket` lists the arms from which the arm was drawn, by their numbers, and is None if the
+policy chose the arm. `Arm.bucket_counts` counts the settled bucket decisions.
+
 **Exact sums.** The sums of an arm are exact. Each sum is stored as the nearest float and the
 remainders that this float leaves (`expand`), so a corrected reward leaves no rounding error behind.
 """
 
+import json
 import math
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -34,18 +42,25 @@ DECISION_KINDS = ("pull", "look", "observe")  # the events that create a decisio
 ARM_STATUS = {"added": "active", "resumed": "active", "paused": "paused", "retired": "retired"}
 CLOCK_TOLERANCE = 3600.0  # seconds; if clocks differ by more, the clock that is ahead is wrong
 DECLARATIONS = {"declared_bernoulli": "bernoulli", "declared_bounded": "bounded"}
+REPORT_KINDS = ("told", "corrected", "forgotten", "silent")  # the events that change a decision
+NOTES = ("checkpoint", "compacted", "erased")  # events that do not change the projection
 
 
 class Event(NamedTuple):
-    """An event of the log: (`seq`, `at`, `kind`, `id`, `arm`, `reward`, `key`)."""
+    """An event of the log.
+
+    Its fields are `seq`, `at`, `kind`, `id`, `arm`, `reward`, `key`, `probability` and `bucket`.
+    """
 
     seq: int  # 1, 2, 3, ... for each agent
     at: float  # seconds since 1970
-    kind: str  # in DECISION_KINDS, ARM_STATUS or DECLARATIONS, or told, corrected, forgotten, silent
-    id: int | None  # id of the decision; None if the event changes an arm or declares the rewards
-    arm: str | None  # None if the event declares the rewards
+    kind: str  # in DECISION_KINDS, REPORT_KINDS, ARM_STATUS, DECLARATIONS or NOTES
+    id: int | None  # id of the decision; None if the event is not about a decision
+    arm: str | None  # None if the event is not about an arm
     reward: float | None
     key: str | None
+    probability: float | None = None  # with which the arm was chosen; None if it is unknown
+    bucket: str | None = None  # numbers of the arms of the bucket, such as "0 1 2"
 
 
 class Decision(NamedTuple):
@@ -63,6 +78,14 @@ class Decision(NamedTuple):
         The key of the request, or None.
     asked_at
         Time of the request, in seconds since 1970.
+    probability
+        The probability with which the arm was chosen, given everything before the request. It is 1
+        for a deterministic policy without a bucket. With a bucket, it is the probability of the
+        mixture of policy and bucket. If the policy itself is random, as Thompson sampling is, the
+        probability is known for bucket decisions only: it is the probability that the bucket
+        chooses this arm. Otherwise it is None.
+    bucket
+        Whether the bucket chose the arm, uniformly at random.
     """
 
     id: int
@@ -70,6 +93,8 @@ class Decision(NamedTuple):
     arm: str
     key: str | None
     asked_at: float
+    probability: float | None = None
+    bucket: bool = False
 
 
 @dataclass(slots=True)
@@ -81,7 +106,8 @@ class Arm:
     agent counts silence as a reward.
 
     Each sum is the float nearest to the exact sum. `remainders` has, by the name of the sum, the
-    floats that must be added to it for the exact sum; most sums of clicks have none.
+    floats that must be added to it for the exact sum; most sums of clicks have none. `bucket_counts`
+    has the number of settled bucket decisions by the arms of the bucket.
     """
 
     name: str
@@ -102,6 +128,7 @@ class Arm:
     n_unsettled: int = 0  # decisions whose reward may still change
     n_late: int = 0  # reports that arrived after their decision had settled
     remainders: dict[str, list[float]] = field(default_factory=dict)
+    bucket_counts: dict[str, int] = field(default_factory=dict)
 
     @property
     def n_observed(self) -> int:
@@ -174,7 +201,10 @@ class Arm:
     def _count_settled(self, record: "DecisionRecord", reward: float) -> None:
         """Add a reward to the settled counts, or replace the settled reward of the decision."""
         old = record.settled_reward or 0.0
-        self.n_settled += record.settled_reward is None
+        if record.settled_reward is None:
+            self.n_settled += 1
+            if record.bucket is not None:
+                self.bucket_counts[record.bucket] = self.bucket_counts.get(record.bucket, 0) + 1
         self._replace("settled_sum", old, reward)
         self._replace("settled_squares", old * old, reward * reward)
         record.settled_reward = reward
@@ -226,24 +256,43 @@ class DecisionRecord:
     told: float | None = None  # the reward that was reported
     reward: float | None = None  # the reward that counts, after corrections
     settled_reward: float | None = None  # the reward in the settled counts
+    probability: float | None = None
+    bucket: str | None = None
+
+
+class Reward(NamedTuple):
+    """The reward of a decision that a checkpoint left out."""
+
+    kind: str
+    arm: int
+    stage: int
+    reward: float
 
 
 @dataclass(slots=True)
 class Projection:
-    """The state of an agent that follows from its log."""
+    """The state of an agent that follows from its log.
+
+    After a compaction, `decisions` lacks the decisions that the checkpoint left out. `removed` has,
+    for each arm and each of its sums, floats whose exact sum is the part of the missing decisions.
+    `order` contains their rewards as (kind, arm, stage, reward) in place of their ids.
+    """
 
     arms: list[Arm] = field(default_factory=list)
-    decisions: list[DecisionRecord] = field(default_factory=list)
+    decisions: dict[int, DecisionRecord] = field(default_factory=dict)
+    n_decisions: int = 0
     n_events: int = 0
     n_asks: int = 0
     n_settled: int = 0  # number of settled decisions, if the agent counts silence as a reward
     rewards: str | None = None  # the declared kind of rewards
     latest: float = 0.0
-    order: list[int] = field(default_factory=list)  # decision ids in the order of their rewards
+    # decision ids in the order of their rewards
+    order: list[int | Reward] = field(default_factory=list)
+    removed: list[dict[str, list[float]]] = field(default_factory=list)
 
     def set_back(self, at: float) -> None:
         """Give the time `at` to all decisions with a later time, which came from a wrong clock."""
-        for record in reversed(self.decisions):
+        for record in reversed(self.decisions.values()):
             if record.asked_at <= at:
                 return
             record.asked_at = at
@@ -272,16 +321,25 @@ def has_settled(asked_at: float, at: float, patience: float) -> bool:
 
 
 def project(
-    events: Iterable[Event], patience: float | None = None, silence: float | None = None
+    events: Iterable[Event],
+    patience: float | None = None,
+    silence: float | None = None,
+    checkpoint: Projection | None = None,
 ) -> Projection:
     """Replay a log and return its projection; raise ValueError if the log is inconsistent.
 
     `silence` is the reward that silence counts as after `patience` seconds, or None if the agent
-    forgets decisions.
+    forgets decisions. `checkpoint` is the projection with which a compacted log begins; this function
+    changes it.
     """
-    p = Projection()
-    arm_indices: dict[str, int] = {}
+    p = Projection() if checkpoint is None else checkpoint
+    n_compacted = p.n_events
+    arm_indices = {arm.name: arm_index for arm_index, arm in enumerate(p.arms)}
     for event in events:
+        if event.kind == "checkpoint" and event.seq != n_compacted:
+            raise ValueError(f"the checkpoint of events 1 to {event.seq} is missing")
+        if event.seq <= n_compacted:  # a change of an arm, which the checkpoint contains
+            continue
         if event.seq != p.n_events + 1:
             raise ValueError(f"event {p.n_events + 1} is missing; the next one is {event.seq}")
         if event.at < p.latest:
@@ -289,6 +347,8 @@ def project(
         p.n_events, p.latest = event.seq, event.at
         if patience is not None and silence is not None:
             _settle_decisions(p, event.at, patience, silence)
+        if event.kind in NOTES:
+            continue
         if event.kind in DECLARATIONS:
             p.rewards = DECLARATIONS[event.kind]
             continue
@@ -306,9 +366,9 @@ def project(
         elif event.kind in DECISION_KINDS:
             _add_decision(p, event, arm, arm_indices[event.arm], silence)
         else:
-            if event.id is None or not 1 <= event.id <= len(p.decisions):
+            record = p.decisions.get(event.id or 0)
+            if event.id is None or record is None:
                 raise ValueError(f"event {event.seq} names an unknown decision: {event.id}")
-            record = p.decisions[event.id - 1]
             if record.reward is None and event.kind != "forgotten":
                 p.order.append(event.id)
             arm.apply(record, event.kind, event.reward, silence, event.id <= p.n_settled)
@@ -317,8 +377,8 @@ def project(
 
 def _settle_decisions(p: Projection, at: float, patience: float, silence: float) -> None:
     """Settle the decisions that are older than the patience at time `at`, in order."""
-    while p.n_settled < len(p.decisions):
-        record = p.decisions[p.n_settled]
+    while p.n_settled < p.n_decisions:
+        record = p.decisions[p.n_settled + 1]
         if not has_settled(record.asked_at, at, patience):
             return
         p.arms[record.arm].settle(record, silence)
@@ -328,15 +388,84 @@ def _settle_decisions(p: Projection, at: float, patience: float, silence: float)
 def _add_decision(
     p: Projection, event: Event, arm: Arm, arm_index: int, silence: float | None
 ) -> None:
-    if event.id != len(p.decisions) + 1:
-        raise ValueError(f"decision {len(p.decisions) + 1} is missing; the next one is {event.id}")
+    if event.id is None or event.id != p.n_decisions + 1:
+        raise ValueError(f"decision {p.n_decisions + 1} is missing; the next one is {event.id}")
     p.n_asks += event.kind == "pull"
-    record = DecisionRecord(event.kind, arm_index, event.key, event.at, max(1, p.n_asks))
-    p.decisions.append(record)
+    record = DecisionRecord(
+        event.kind,
+        arm_index,
+        event.key,
+        event.at,
+        max(1, p.n_asks),
+        probability=event.probability,
+        bucket=event.bucket,
+    )
+    p.n_decisions = event.id
+    p.decisions[event.id] = record
     arm.count_decision(event.kind, silence)
     if event.kind == "observe":
         p.order.append(event.id)
         arm.apply(record, "told", event.reward, silence)
+
+
+def list_terms(record: DecisionRecord) -> Iterator[tuple[str, float]]:
+    """Yield the name of each sum that contains a decision's reward, with the decision's term."""
+    if (reward := record.reward) is not None:
+        yield "pull_sum" if record.kind == "pull" else "look_sum", reward
+        yield "squares", reward * reward
+    if (reward := record.settled_reward) is not None:
+        yield "settled_sum", reward
+        yield "settled_squares", reward * reward
+
+
+def make_checkpoint(p: Projection, used_ids: set[int], silence: float | None, in_order: bool) -> str:
+    """Remove the decisions that can no longer change from a projection; return the rest as JSON.
+
+    All counts and sums stay the same. Decisions stay if they are pending or not settled, or if their
+    id is in `used_ids`. The rewards of removed decisions stay in `order` if `in_order` is True. A
+    policy needs them if its state depends on the order of the rewards.
+    """
+    p.removed += [{} for _ in p.arms[len(p.removed) :]]
+    terms: list[dict[str, list[float]]] = [defaultdict(list) for _ in p.arms]
+    removed: dict[int, DecisionRecord] = {}
+    for id, record in p.decisions.items():
+        is_open = record.status == "pending" or (silence is not None and id > p.n_settled)
+        if not is_open and id not in used_ids:
+            removed[id] = record
+            for name, term in list_terms(record):
+                terms[record.arm][name].append(term)
+    for arm_removed, arm_terms in zip(p.removed, terms, strict=True):
+        for name, floats in arm_terms.items():
+            arm_removed[name] = expand([*arm_removed.get(name, ()), *floats])
+    p.order = [
+        Reward(r.kind, r.arm, r.stage, r.reward)  # type: ignore[arg-type]
+        if isinstance(entry, int) and (r := removed.get(entry)) is not None
+        else entry
+        for entry in p.order
+        if in_order or (isinstance(entry, int) and entry not in removed)
+    ]
+    p.decisions = {id: record for id, record in p.decisions.items() if id not in removed}
+    return checkpoint_to_json(p)
+
+
+def checkpoint_to_json(p: Projection) -> str:
+    """Convert a projection to JSON. `checkpoint_from_json` restores it exactly."""
+    content = {name: getattr(p, name) for name in p.__slots__}
+    content["arms"] = [[getattr(arm, name) for name in Arm.__slots__] for arm in p.arms]
+    content["decisions"] = [
+        [id, *(getattr(record, name) for name in DecisionRecord.__slots__)]
+        for id, record in p.decisions.items()
+    ]
+    return json.dumps(content, sort_keys=True)
+
+
+def checkpoint_from_json(text: str) -> Projection:
+    """Return the projection that `checkpoint_to_json` converted to JSON."""
+    content = json.loads(text)
+    content["arms"] = [Arm(*values) for values in content["arms"]]
+    content["decisions"] = {id: DecisionRecord(*values) for id, *values in content["decisions"]}
+    content["order"] = [e if isinstance(e, int) else Reward(*e) for e in content["order"]]
+    return Projection(**content)
 
 
 def list_discrepancies(stored: Any, replayed: Any, subject: str) -> list[str]:

@@ -10,6 +10,7 @@ import functools
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -26,7 +27,7 @@ from kibitz.live.agent.config import (
     to_stored,
 )
 from kibitz.live.agent.transaction import KnownArms, Operation, Transaction, read_arms
-from kibitz.live.events import Arm, Decision, Event, project
+from kibitz.live.events import Arm, Decision, Event
 from kibitz.live.store import audit, connect, queries, sqlite_path
 from kibitz.live.store.schema import Database, Store
 from kibitz.model.problem import MAX_REWARD
@@ -51,6 +52,8 @@ def agent(
     seed: int | None = None,
     patience: float | None = None,
     silence: str | float = "forget",
+    bucket: float = 0.0,
+    bucket_is_free: bool = False,
 ) -> "Agent":
     """Open an agent; create it if it does not exist and `arms` are given.
 
@@ -87,8 +90,18 @@ def agent(
         What happens to a decision that has no report after `patience` seconds. With "forget", no
         reward is counted. With a number, such as 0 for no click, this number is counted as the
         reward. Means and intervals then use settled decisions only, which are older than `patience`.
+    bucket
+        The probability ε with which `ask` chooses uniformly at random among the arms that may be
+        pulled, instead of asking the policy. Each decision records the `probability` of its arm, so
+        the log can say what another policy would have earned (`kibitz.evaluate`). Without a bucket,
+        a deterministic policy gives all other arms probability 0.
+    bucket_is_free
+        Whether the decisions of the bucket count as looks instead of pulls. Use this only if these
+        visitors would be shown a random arm anyway; otherwise they are part of the regret.
     """
-    arguments = check_config(name, arms, rewards, policy, scale, seed, patience, silence)
+    arguments = check_config(
+        name, arms, rewards, policy, scale, seed, patience, silence, bucket, bucket_is_free
+    )
     store = connect(url, create=arms is not None)
     try:
         if arms is not None:
@@ -347,6 +360,15 @@ class Agent:
             )
         return kind, name
 
+    def _parse_compact(self, before: Any) -> tuple[Any, ...]:
+        return (parse_time(before),)
+
+    def _parse_erase(self, key: Any) -> tuple[Any, ...]:
+        keys = [key] if isinstance(key, str) else key
+        if not isinstance(keys, list | tuple) or not keys:
+            raise invalid("key", "a key or a list of keys", key)
+        return ([text(single_key, "key") for single_key in dict.fromkeys(keys)],)
+
     def _parse_declare(self, rewards: Any) -> tuple[Any, ...]:
         return (check_declaration(rewards),)
 
@@ -390,6 +412,40 @@ class Agent:
         of rewards.
         """
         return str(self.batch([("declare", (rewards,))])[0])
+
+    def compact(self, before: float | str | datetime) -> int:
+        """Replace the events before a time by a checkpoint; return the number of these events.
+
+        The checkpoint keeps every count, sum, interval and warning exactly. It keeps the decisions
+        that wait for a report; all other decisions of these events are removed with their keys.
+        Afterwards, a report, a correction or a repeated request for a removed decision is not
+        recognised. Choose a time before which no late report is expected.
+
+        Parameters
+        ----------
+        before
+            A time in seconds since 1970, a `datetime`, or an ISO 8601 date such as "2026-01-31". A
+            time without a time zone is in UTC.
+        """
+        n_events: int = self.batch([("compact", (before,))])[0]
+        self._purge()
+        return n_events
+
+    def erase(self, key: str | Sequence[str]) -> list[str]:
+        """Remove a visitor's keys from the store; return "erased" or "unknown" for each key.
+
+        The decisions and all numbers stay the same. The store's files are rewritten, so that they
+        no longer contain the keys; this takes time in proportion to their size. Backups and exported
+        files are not changed. Afterwards, a request with an erased key counts as a new request.
+        """
+        results: list[str] = self.batch([("erase", (key,))])[0]
+        self._purge()
+        return results
+
+    def _purge(self) -> None:
+        """Remove deleted data from the files of the store, if there is any."""
+        if self.store.read(queries.needs_purge):
+            self.store.purge()
 
     def arms(self) -> list[Arm]:
         """Return the arms with their counts, in the order in which they were added."""
@@ -437,8 +493,9 @@ class Agent:
         def work(database: Database) -> list[str]:
             row = queries.read_agent(database, self.name)
             try:
-                log = queries.read_log(database, row.number)
-                replayed = project(log, self.config.patience, self.config.silence)
+                replayed = queries.replay_log(
+                    database, row.number, self.config.patience, self.config.silence
+                )
             except ValueError as error:
                 return [f"log of {self.name}: {error}"]
             state = policy_state.replay(self.config, replayed)
@@ -448,6 +505,18 @@ class Agent:
             return audit.compare(database, row, replayed, state)
 
         return self.store.read(work)
+
+
+def parse_time(value: Any) -> float:
+    """Return a time in seconds since 1970; raise ValueError if it is not a time."""
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:
+            raise invalid("before", "a date such as 2026-01-31", value) from None
+    if isinstance(value, datetime):
+        value = (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+    return finite(value, "before")
 
 
 def _parse_report(pair: Any) -> tuple[Any, Any]:

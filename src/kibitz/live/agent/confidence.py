@@ -290,6 +290,59 @@ def loss_rate_evidence(n_lost: ArrayLike, n_told: ArrayLike, n_pending: ArrayLik
     return float((mixtures - likelihood).min())
 
 
+def off_policy_interval(
+    n: int, total: float, squares: float, max_weight: float, baseline: float, delta: float
+) -> tuple[float, float]:
+    r"""Return a confidence sequence for the mean reward of another policy than the one that chose.
+
+    At visit t the log has an arm, chosen with probability \pi_t, and its reward X_t in [0, 1]. The
+    other policy chooses this arm with probability w_t \pi_t. The estimate \phi_t = m + w_t (X_t - m)
+    is unbiased for its mean reward v_t at this visit, for any constant m. Since \phi_t - m is at
+    least -R with R = 1 + m w_{max}, the product of
+
+    .. math:: \exp\big(\lambda (\phi_t - v_t)/R - \psi(\lambda) (\phi_t - m)^2/R^2\big)
+
+    is a supermartingale for each of the 24 bets \lambda, with a predictable centre m (Howard, Ramdas,
+    McAuliffe and Sekhon, 2021). The lower end holds for all bets at all times with probability
+    1 - \delta/2; the upper end is that of the rewards 1 - x. The means v_t may change from visit to
+    visit; the interval is for their average over the n visits so far.
+
+    Parameters
+    ----------
+    n
+        The number of visits.
+    total, squares
+        The sum of w_t (X_t - m), and the sum of its squares.
+    max_weight
+        An upper bound on w_t that was known before the visits.
+    baseline
+        The constant m in [0, 1]; it must be chosen without looking at the rewards.
+    delta
+        The probability that the interval ever fails.
+    """
+    low = baseline - _off_policy_radius(n, -total, squares, 1 + baseline * max_weight, delta)
+    high = baseline + _off_policy_radius(n, total, squares, 1 + (1 - baseline) * max_weight, delta)
+    return max(0.0, low), min(1.0, high)
+
+
+def _off_policy_radius(n: int, total: float, squares: float, bound: float, delta: float) -> float:
+    costs = bound * np.log(2 * BETS.size / delta) / BETS + PENALTIES / BETS * squares / bound
+    return float((total + costs.min()) / n) if n else np.inf
+
+
+def count_visits_needed(
+    precision: float, mean_square: float, max_weight: float, baseline: float, delta: float
+) -> float:
+    """Return after how many visits half the width of `off_policy_interval` is about `precision`.
+
+    `mean_square` is the expected square of w_t (X_t - m).
+    """
+    bound = 1 + max(baseline, 1 - baseline) * max_weight
+    margins = precision - PENALTIES / BETS * mean_square / bound
+    costs = bound * np.log(2 * BETS.size / delta) / BETS
+    return float(np.min(np.where(margins > 0, costs / np.maximum(margins, 1e-300), np.inf)))
+
+
 def gap_intervals(low: Floats, high: Floats) -> tuple[Floats, Floats]:
     """Return lower and upper bounds on the gap of each arm to the best arm.
 

@@ -5,7 +5,17 @@ import secrets
 from collections.abc import Sequence
 from typing import Any
 
-from kibitz._validation import finite, invalid, one_of, positive, short_repr, text, whole
+from kibitz._validation import (
+    between,
+    finite,
+    flag,
+    invalid,
+    one_of,
+    positive,
+    short_repr,
+    text,
+    whole,
+)
 from kibitz.policies.check import check_promises
 from kibitz.policies.kibitzer import kibitzer
 from kibitz.policies.policy import check_policy, check_rewards
@@ -14,6 +24,7 @@ from kibitz.policies.spec import Spec, from_spec, to_spec
 ConfigData = dict[str, Any]
 
 UNIT_SCALE = 0.5  # every reward in [0, 1] is sub-Gaussian with this scale
+DEFAULTS = {"silence": "forget", "bucket": 0.0, "bucket_is_free": False}
 DECLARABLE = ("bernoulli", "bounded")  # kinds of rewards that `declare_rewards` accepts
 
 
@@ -37,6 +48,8 @@ class Config:
         self.patience: float | None = self.data["patience"]
         silence = self.data["silence"]
         self.silence: float | None = None if silence == "forget" else silence
+        self.bucket: float = self.data["bucket"]
+        self.bucket_is_free: bool = self.data["bucket_is_free"]
 
     @property
     def scale(self) -> float:
@@ -53,6 +66,8 @@ def check_config(
     seed: Any,
     patience: Any,
     silence: Any,
+    bucket: Any = 0.0,
+    bucket_is_free: Any = False,
 ) -> ConfigData:
     """Validate the arguments of `kibitz.agent`; return them as plain data."""
     text(name, "name")
@@ -83,7 +98,15 @@ def check_config(
         "seed": None if seed is None else whole(seed, "seed"),
         "patience": None if patience is None else positive(patience, "patience"),
         "silence": _check_silence(silence, rewards),
+        "bucket": between(bucket, "bucket", 0, 1),
+        "bucket_is_free": flag(bucket_is_free, "bucket_is_free"),
     }
+    if data["bucket"] and policy is not None and policy.in_phases:
+        raise ValueError(
+            f"bucket must be 0 for {policy.name}, which must choose every arm itself, got {bucket!r}"
+        )
+    if data["bucket_is_free"] and not data["bucket"] and arms is not None:
+        raise ValueError("bucket is required if bucket_is_free is True")
     if data["silence"] != "forget" and patience is None and arms is not None:
         raise ValueError("patience is required when silence is a reward")
     plain: ConfigData = json.loads(json.dumps(data))
@@ -176,7 +199,7 @@ def check_same(config: Config, arguments: ConfigData) -> None:
         stored_data = {**stored_data, "rewards": config.rewards, "scale": None}
     for key, value in arguments.items():
         is_default = value is None and (arguments["arms"] is None or key in ("policy", "seed"))
-        is_default |= arguments["arms"] is None and key == "silence" and value == "forget"
+        is_default |= arguments["arms"] is None and value == DEFAULTS.get(key, ...)
         if is_default or value == stored_data[key]:
             continue
         raise ValueError(

@@ -83,7 +83,8 @@ def split_pages(events: Iterable[Event]) -> Iterator[list[Event]]:
 def as_dataset(events: Iterable[Event]) -> "xarray.Dataset":
     """Return a log as a dataset with the dimension `seq`.
 
-    A missing id is 0, a missing reward is NaN, and a missing arm or key is the empty string.
+    A missing id is 0, a missing reward or probability is NaN, and a missing arm, key or bucket is the
+    empty string.
     """
     import xarray
 
@@ -95,6 +96,10 @@ def as_dataset(events: Iterable[Event]) -> "xarray.Dataset":
         "arm": np.array([event.arm or "" for event in log], str),
         "reward": np.array([math.nan if e.reward is None else e.reward for e in log], float),
         "key": np.array([event.key or "" for event in log], str),
+        "probability": np.array(
+            [math.nan if e.probability is None else e.probability for e in log], float
+        ),
+        "bucket": np.array([event.bucket or "" for event in log], str),
     }
     return xarray.Dataset(
         {name: ("seq", values) for name, values in columns.items()},

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from kibitz._netcdf import from_netcdf, read_verified
 from kibitz._validation import invalid, short_repr
 from kibitz.live.agent.confidence import check_delta, gap_intervals, gaussian_radius
-from kibitz.live.events import Event, project
+from kibitz.live.events import DECISION_KINDS, Event, Projection, project
 from kibitz.model.problem import Problem, empirical
 
 Columns = Mapping[str, Any]
@@ -80,15 +80,17 @@ def from_log(
         the result misses its mean.
     """
     delta = check_delta(delta)
-    columns = _read_columns(source)
+    columns = read_columns(source)
     if not isinstance(kind, str):
         raise invalid("kind", "the name of a column", kind)
     for name, column in {"arm": arm, "reward": reward}.items():
         if not isinstance(column, str) or column not in columns:
             column_names = ", ".join(map(str, columns)) or "none"
             raise invalid(name, f"a column of the log ({column_names})", column)
-    is_kibitz_log = {"seq", "at", "id", "key", kind} <= set(columns)
-    rewards = _replay_rewards(columns, kind) if is_kibitz_log else _read_rewards(columns, arm, reward)
+    if is_kibitz_log(columns, kind):
+        rewards = _replay_rewards(columns, kind)
+    else:
+        rewards = _read_rewards(columns, arm, reward)
     if len(rewards) < 2:
         raise ValueError(f"log must contain rewards of at least 2 arms, got {list(rewards)}")
     problem = empirical(list(rewards.values()))
@@ -127,9 +129,20 @@ def size_interval(
     return min(candidate_rates), max(candidate_rates)
 
 
-def _replay_rewards(columns: Columns, kind: str) -> dict[str, list[float]]:
-    """Replay a log written by kibitz; return the rewards by arm."""
-    rows = _select_rows(columns, "seq", "at", kind, "id", "arm", "reward", "key")
+def is_kibitz_log(columns: Columns, kind: str = "kind") -> bool:
+    """Return whether a log has the columns of a log written by kibitz."""
+    return {"seq", "at", "id", "key", kind} <= set(columns)
+
+
+def replay(columns: Columns, kind: str = "kind") -> Projection:
+    """Replay a log written by kibitz.
+
+    If the agent counted silence as a reward, the result lacks the decisions after the last silent
+    decision, which may still be waiting for a report.
+    """
+    names = ["seq", "at", kind, "id", "arm", "reward", "key"]
+    names += [name for name in ("probability", "bucket") if name in columns]
+    rows = _select_rows(columns, *names)
     try:
         events = [
             Event(
@@ -138,19 +151,44 @@ def _replay_rewards(columns: Columns, kind: str) -> dict[str, list[float]]:
                 RENAMED_KINDS.get(event_kind, str(event_kind)),
                 _parse_id(id),
                 str(arm),
-                _parse_number(reward),
+                read_number(reward),
                 key or None,
+                read_number(choice[0], "probability") if choice else None,
+                (choice[1] or None) if choice[1:] else None,
             )
-            for seq, at, event_kind, id, arm, reward, key in rows
+            for seq, at, event_kind, id, arm, reward, key, *choice in rows
         ]
-        projection = project(events)
+        projection = project(_skip_removed(events))
     except (LookupError, TypeError, ValueError) as error:
         raise ValueError(
             f"log has the columns of a kibitz log but cannot be replayed ({error})"
         ) from None
-    rewards: dict[str, list[float]] = {arm.name: [] for arm in projection.arms}
     silent_ids = [event.id for event in events if event.kind == "silent" and event.id is not None]
-    for record in projection.decisions[: max(silent_ids, default=None)]:
+    last_id = max(silent_ids, default=projection.n_decisions)
+    projection.decisions = {i: r for i, r in projection.decisions.items() if i <= last_id}
+    return projection
+
+
+def _skip_removed(events: list[Event]) -> list[Event]:
+    """Return the events of a compacted log that do not depend on its checkpoint, renumbered."""
+    if all(event.kind != "checkpoint" for event in events):
+        return events
+    kept_events: list[Event] = []
+    new_ids: dict[int | None, int | None] = {None: None}
+    for event in events:
+        if event.kind in DECISION_KINDS:
+            new_ids[event.id] = len(new_ids)
+        if event.kind != "checkpoint" and event.id in new_ids:
+            seq = len(kept_events) + 1
+            kept_events.append(event._replace(seq=seq, id=new_ids[event.id]))
+    return kept_events
+
+
+def _replay_rewards(columns: Columns, kind: str) -> dict[str, list[float]]:
+    """Replay a log written by kibitz; return the rewards by arm."""
+    projection = replay(columns, kind)
+    rewards: dict[str, list[float]] = {arm.name: [] for arm in projection.arms}
+    for record in projection.decisions.values():
         if record.reward is not None:
             rewards[projection.arms[record.arm].name].append(record.reward)
     return {name: values for name, values in rewards.items() if values}
@@ -160,7 +198,7 @@ def _read_rewards(columns: Columns, arm: str, reward: str) -> dict[str, list[flo
     """Return the rewards by arm of a log not written by kibitz; skip rows without a reward."""
     rewards: dict[str, list[float]] = {}
     for n, (name, value) in enumerate(_select_rows(columns, arm, reward)):
-        x = _parse_number(value, f"{reward} of line {n + 1}")
+        x = read_number(value, f"{reward} of line {n + 1}")
         if x is not None:
             rewards.setdefault(str(name), []).append(x)
     return rewards
@@ -175,7 +213,8 @@ def _select_rows(columns: Columns, *names: str) -> list[tuple[Any, ...]]:
         raise ValueError(f"log must have columns of equal length, got {values}") from None
 
 
-def _parse_number(value: Any, name: str = "reward") -> float | None:
+def read_number(value: Any, name: str = "reward") -> float | None:
+    """Return a field of a log as a float, or None if it is empty or NaN."""
     try:
         x = math.nan if value is None or value == "" else float(value)
     except (TypeError, ValueError, OverflowError):
@@ -186,11 +225,11 @@ def _parse_number(value: Any, name: str = "reward") -> float | None:
 
 
 def _parse_id(value: Any) -> int | None:
-    x = _parse_number(value, "id")
+    x = read_number(value, "id")
     return int(x) if x else None
 
 
-def _read_columns(source: Any) -> Columns:
+def read_columns(source: Any) -> Columns:
     """Return the columns of a file, a data frame, a dataset or a dict."""
     if isinstance(source, str | os.PathLike):
         return _read_file_columns(Path(source))
@@ -208,7 +247,7 @@ def _read_file_columns(file: Path) -> Columns:
         raise ValueError(f"log file {short_repr(str(file))} does not exist")
     if file.suffix == ".nc":
         try:
-            return _read_columns(from_netcdf(read_verified(file)))
+            return read_columns(from_netcdf(read_verified(file)))
         except ValueError:
             raise ValueError(f"log file {short_repr(str(file))} is damaged or not netCDF") from None
     try:

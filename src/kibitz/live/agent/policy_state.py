@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from kibitz.live.agent.config import Config
-from kibitz.live.events import DecisionRecord, Projection
+from kibitz.live.events import DecisionRecord, Projection, Reward
 from kibitz.policies.policy import list_arrays, replace_arrays
 
 
-def update(config: Config, state: Any, record: DecisionRecord, reward: float) -> Any:
+def update(config: Config, state: Any, record: DecisionRecord | Reward, reward: float) -> Any:
     """Return the state of the policy after it learns the reward of a decision."""
     is_look = record.kind != "pull"
     return config.policy.update(
@@ -29,8 +29,8 @@ def replay(config: Config, projection: Projection) -> str | None:
     if not config.stores_state or not projection.order:
         return None
     state = config.policy.init(config.params, len(projection.arms))
-    for id in projection.order:
-        record = projection.decisions[id - 1]
+    for entry in projection.order:
+        record = projection.decisions[entry] if isinstance(entry, int) else entry
         assert record.reward is not None
         state = update(config, state, record, record.reward)
     return to_json(state)

@@ -51,6 +51,7 @@ def rehearse(
     rate: float = 0.0,
     patience: float | None = None,
     silence: str | float = "forget",
+    bucket: float = 0.0,
     store: str | os.PathLike[str] | None = None,
     beside: "xarray.Dataset | None" = None,
     progress: Progress | bool | None = None,
@@ -74,6 +75,8 @@ def rehearse(
     silence
         "forget", or the reward that a missing report means, such as 0 for no click. A reward of this
         value is then never reported, and the agent counts it after `patience` stages.
+    bucket
+        The probability with which the agent chooses an arm uniformly at random; see `kibitz.agent`.
     store
         The store that holds one agent for each run (`rehearsal-0`, ...). The default is a temporary
         file.
@@ -125,6 +128,7 @@ def rehearse(
                 "seed": seed,
                 "patience": patience,
                 "silence": silence,
+                "bucket": bucket,
             }
             live_agent = stack.enter_context(agent(store, f"rehearsal-{run}", **arguments))
             if any(arm.n_asked for arm in live_agent.arms()):

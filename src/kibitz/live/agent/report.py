@@ -26,6 +26,7 @@ from kibitz.live.store.schema import Database, Store
 if TYPE_CHECKING:
     import xarray
 
+SAMPLE_RATIO_LEVEL = 1 / 1000  # probability of a false warning about the sample ratio
 HEADER = ("arm", "asked", "told", "looks", "pending", "lost", "mean", "interval", "best?")
 # attributes that may be infinite or NaN
 FLOAT_ATTRIBUTES = (
@@ -125,7 +126,9 @@ def report(
         "regret_low": regret[0],
         "regret_high": regret[1],
         "looks_saved": looks_saved(arms, n_asks, config.scale) if saved is None else saved,
-        "warnings": warnings(config, arms, n_asks, last_look) + _list_losses(config, arms, deltas),
+        "warnings": warnings(config, arms, n_asks, last_look)
+        + _check_sample_ratio(arms)
+        + _list_losses(config, arms, deltas),
     }
     return xarray.Dataset(
         {name: ("arm", values) for name, values in columns.items()},
@@ -224,6 +227,33 @@ def _compare_loss_rates(arms: list[Arm]) -> list[str]:
     return [
         f"arms lose reports at different rates: {rates[highest]:.0%} of {arms[highest].name!r}, "
         f"{rates[lowest]:.0%} of {arms[lowest].name!r}; the means may be biased"
+    ]
+
+
+def _check_sample_ratio(arms: list[Arm]) -> list[str]:
+    """Return a warning if the bucket's arms were not served in the recorded proportions, or [].
+
+    Only settled decisions of the bucket count: a decision without a report may not have been served.
+    The evidence is the product over all sets of arms from which the bucket drew. If the loss and the
+    delay of a report do not depend on the arm, the warning ever appears with probability at most
+    `SAMPLE_RATIO_LEVEL`, however often the report is made.
+    """
+    from kibitz.bounds.concentration import sample_ratio_evidence
+
+    buckets = sorted({bucket for arm in arms for bucket in arm.bucket_counts})
+    evidence, totals, expected = 0.0, np.zeros(len(arms)), np.zeros(len(arms))
+    for bucket in buckets:
+        arm_indices = [int(word) for word in bucket.split()]
+        counts = np.array([arms[k].bucket_counts.get(bucket, 0) for k in arm_indices])
+        evidence += sample_ratio_evidence(counts)
+        totals[arm_indices] += counts
+        expected[arm_indices] += counts.sum() / len(arm_indices)
+    if evidence < -math.log(SAMPLE_RATIO_LEVEL):
+        return []
+    k = int(np.argmax(np.abs(totals - expected)))
+    return [
+        f"sample-ratio mismatch: the bucket has {totals[k]:.0f} reports of {arms[k].name!r}, but "
+        f"{expected[k]:.0f} are expected; the reports of the arms are not comparable"
     ]
 
 

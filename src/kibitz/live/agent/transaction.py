@@ -13,7 +13,7 @@ from kibitz._errors import Conflict, UnknownDecision
 from kibitz._validation import short_repr
 from kibitz.live.agent import pending, policy_state
 from kibitz.live.agent.config import Config, check_reward
-from kibitz.live.events import ARM_STATUS, Arm, Decision, DecisionRecord, event_time, project
+from kibitz.live.events import ARM_STATUS, Arm, Decision, DecisionRecord, event_time, make_checkpoint
 from kibitz.live.store import queries
 from kibitz.live.store.schema import Database
 
@@ -182,6 +182,11 @@ class Transaction:
             check_reward(self.config.silence, rewards, "silence")
         if self._events:
             self._write()
+        if queries.read_checkpoint(self.database, self.number) is not None:
+            raise ValueError(
+                f"rewards of agent {name!r} cannot be declared after a compaction, because the "
+                "removed rewards cannot be checked; create a new agent"
+            )
         contradiction = queries.find_reward_outside(self.database, self.number, rewards)
         if contradiction is not None:
             id, reward = contradiction
@@ -192,6 +197,35 @@ class Transaction:
         self._declared = rewards
         self._append(f"declared_{rewards}", None, None, None, None)
         return "declared"
+
+    def compact(self, before: float) -> int:
+        """Replace the events before a time by a checkpoint; return the number of these events."""
+        self._write()
+        last = queries.find_last_before(self.database, self.number, before)
+        checkpoint = queries.read_checkpoint(self.database, self.number)
+        first = 0 if checkpoint is None else checkpoint.n_events
+        if last <= first:
+            return 0
+        config = self.config
+        projection = queries.replay_log(
+            self.database, self.number, config.patience, config.silence, last
+        )
+        used_ids = queries.read_used_ids(self.database, self.number, last)
+        content = make_checkpoint(projection, used_ids, config.silence, config.stores_state)
+        queries.replace_events(self.database, self.number, projection, content)
+        self._append("compacted", None, None, None, None)
+        return last - first
+
+    def erase(self, keys: list[str]) -> list[str]:
+        """Remove keys from the store; return "erased" or "unknown" for each key."""
+        self._write()
+        self._read("key", [key for key in keys if key not in self._keys])
+        ids = {key: id for key in keys if (id := self._keys[key]) is not None}
+        queries.erase_keys(self.database, self.number, [*ids.values()])
+        for key, id in ids.items():
+            self._decisions[id].key = self._keys[key] = None
+            self._append("erased", id, None, None, None)
+        return ["erased" if key in ids else "unknown" for key in keys]
 
     def settle(self) -> None:
         """Settle the decisions that are older than the patience, if silence counts as a reward.
@@ -251,23 +285,44 @@ class Transaction:
         return active_indices
 
     def _decide(self, kind: str, arm_indices: list[int], key: str | None) -> Decision:
-        """Let the policy choose an arm; record the decision and return it."""
+        """Let the policy or the bucket choose an arm; record the decision and return it."""
         stage = self.n_asks + 1 if kind == "pull" else max(1, self.n_asks)
-        arm_index = self._choose(kind, arm_indices, stage)
+        rng = None if self.config.policy.index is not None else self._make_rng()
+        before = None if rng is None else _read_state(rng)
+        arm_index = self._choose(kind, arm_indices, stage, rng)
+        is_random = rng is not None and _read_state(rng) != before
+        probability, bucket = None if is_random else 1.0, None
+        epsilon, n_arms = self.config.bucket, len(arm_indices)
+        if kind == "pull" and epsilon > 0 and n_arms > 1:
+            chosen_by_policy, bucket_rng = arm_index, self._make_rng(1)
+            if bucket_rng.random() < epsilon:
+                arm_index = arm_indices[int(bucket_rng.integers(n_arms))]
+                bucket = " ".join(map(str, arm_indices))
+            if not is_random:
+                probability = epsilon / n_arms + (1 - epsilon) * (arm_index == chosen_by_policy)
+            elif bucket is not None:  # the policy's part of the mixture is unknown
+                probability = epsilon / n_arms
+        if bucket is not None and self.config.bucket_is_free:
+            kind, stage = "look", max(1, self.n_asks)
         self.n_asks += kind == "pull"
-        id = self._insert(DecisionRecord(kind, arm_index, key, self.at, stage))
-        self._append(kind, id, arm_index, None, key)
-        return Decision(id, kind, self.arms[arm_index].name, key, self.at)
+        record = DecisionRecord(
+            kind, arm_index, key, self.at, stage, probability=probability, bucket=bucket
+        )
+        id = self._insert(record)
+        self._append(kind, id, arm_index, None, key, probability, bucket)
+        return self._to_decision(id, record)
 
-    def _choose(self, kind: str, arm_indices: list[int], stage: int) -> int:
-        """Return the index of the arm that the policy chooses among the arms at `arm_indices`.
+    def _make_rng(self, *stream: int) -> Generator:
+        """Return the random numbers of the next decision: a stream of the policy or of the bucket.
 
-        The policy's random numbers depend only on the agent's seed and the decision's id.
+        They depend only on the agent's seed and the decision's id.
         """
-        config, policy, rng = self.config, self.config.policy, None
-        if policy.index is None:
-            seeds = SeedSequence(config.data["seed"], spawn_key=(self.n_decisions + 1,))
-            rng = Generator(SFC64(seeds))
+        spawn_key = (self.n_decisions + 1, *stream)
+        return Generator(SFC64(SeedSequence(self.config.data["seed"], spawn_key=spawn_key)))
+
+    def _choose(self, kind: str, arm_indices: list[int], stage: int, rng: Any) -> int:
+        """Return the index of the arm that the policy chooses among the arms at `arm_indices`."""
+        config, policy = self.config, self.config.policy
         if config.in_turn:
             self._check_turn(kind)
             choose = policy.pull if kind == "pull" else policy.look
@@ -347,7 +402,10 @@ class Transaction:
         if id not in self._decisions and id <= self.n_decisions:
             self._read("id", [id])
         if id not in self._decisions:
-            raise UnknownDecision(f"decision {id} of agent {self.config.name!r} does not exist")
+            reason = (
+                "was removed by a compaction" if 1 <= id <= self.n_decisions else "does not exist"
+            )
+            raise UnknownDecision(f"decision {id} of agent {self.config.name!r} {reason}")
         return self._decisions[id]
 
     def _find_key(self, kind: str, key: str | None) -> int | None:
@@ -360,7 +418,11 @@ class Transaction:
         if key not in self._keys:
             self._read("key", [key])
         id = self._keys[key]
-        if id is not None and (old := self._decisions[id].kind) != kind:
+        if id is None:
+            return None
+        record = self._decisions[id]
+        old = record.kind if record.bucket is None else "pull"  # an ask may draw a free look
+        if old != kind:
             raise Conflict(
                 f"key {key!r} belongs to decision {id} of kind {old!r} and cannot be used for "
                 f"{kind!r}; use a new key"
@@ -371,8 +433,19 @@ class Transaction:
         """Return the decision that was already made for this key, or None."""
         if (id := self._find_key(kind, key)) is None:
             return None
-        record = self._decisions[id]
-        return Decision(id, kind, self.arms[record.arm].name, key, record.asked_at)
+        return self._to_decision(id, self._decisions[id])
+
+    def _to_decision(self, id: int, record: DecisionRecord) -> Decision:
+        """Return a decision as the answer to a request."""
+        return Decision(
+            id,
+            record.kind,
+            self.arms[record.arm].name,
+            record.key,
+            record.asked_at,
+            record.probability,
+            record.bucket is not None,
+        )
 
     def _insert(self, record: DecisionRecord) -> int:
         """Add a decision; return its id."""
@@ -416,20 +489,29 @@ class Transaction:
     def _replay(self) -> None:
         """Rebuild the stored state from the log after a correction or a new arm."""
         self._write()
-        log = queries.read_log(self.database, self.number)
-        projection = project(log, self.config.patience, self.config.silence)
+        projection = queries.replay_log(
+            self.database, self.number, self.config.patience, self.config.silence
+        )
         self.state = policy_state.replay(self.config, projection)
 
     # --------------------------------------------------------------------------------- writing
 
     def _append(
-        self, kind: str, id: int | None, arm_index: int | None, reward: float | None, key: str | None
+        self,
+        kind: str,
+        id: int | None,
+        arm_index: int | None,
+        reward: float | None,
+        key: str | None,
+        probability: float | None = None,
+        bucket: str | None = None,
     ) -> None:
         """Append an event to the log and mark its arm as changed."""
         self.n_events += 1
         if arm_index is not None:
             self._touched.add(arm_index)
-        self._events.append((self.number, self.n_events, self.at, kind, id, arm_index, reward, key))
+        event = (self.n_events, self.at, kind, id, arm_index, reward, key, probability, bucket)
+        self._events.append((self.number, *event))
 
     def _write(self) -> None:
         """Write new decisions, changed decisions and new events to the database."""
@@ -462,3 +544,9 @@ class Transaction:
         counts = (self.number, self.n_events, self.n_decisions, self.n_asks, self.at, self.state)
         row = queries.AgentRow(*counts, self.n_settled, self._declared)
         queries.update_agent(self.database, row)
+
+
+def _read_state(rng: Generator) -> bytes:
+    """Return the state of a generator, which changes with each random number."""
+    state: bytes = rng.bit_generator.state["state"]["state"].tobytes()
+    return state

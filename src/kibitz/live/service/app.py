@@ -145,6 +145,15 @@ async def declare_rewards(call: Call, body: schemas.Declaration) -> schemas.Resu
     return schemas.Result(await writer.submit(call.agent, "declare", body.rewards))
 
 
+@operation("POST", f"{AGENT_PATH}/erase", "admin", schemas.ERASE)
+async def erase(call: Call, body: schemas.Erasure) -> schemas.Erased:
+    """Remove a visitor's keys from the store, without changing any number.
+
+    The result is `erased` or `unknown` for each key. The files of the store are rewritten meanwhile.
+    """
+    return schemas.Erased(await call.state.writer.submit_function(lambda: call.agent.erase(body.key)))
+
+
 @operation("GET", "/healthz", None, schemas.HEALTH)
 async def healthz(call: Call) -> schemas.Health:
     """Check that the service accepts requests and its store is available."""
@@ -235,8 +244,8 @@ async def export(call: Call, query: schemas.ExportQuery) -> Response:
 
 
 ROUTES = [  # the most frequent requests first, because routes are tried in order
-    ask, tell, look, observe, correct, forget, add_arm, change_arm, declare_rewards, healthz,
-    agents, report, verdict, events, export,
+    ask, tell, look, observe, correct, forget, add_arm, change_arm, declare_rewards, erase,
+    healthz, agents, report, verdict, events, export,
 ]  # fmt: skip
 
 

@@ -190,6 +190,14 @@ class Client:
         delta = number(delta, "delta", "in (0, 1)")
         return from_plain(json.loads(self._send("GET", f"{self._path}?delta={delta}")))
 
+    def erase(self, key: str | Sequence[str]) -> list[str]:
+        """Remove a visitor's keys from the store; return "erased" or "unknown" for each key.
+
+        This needs a token with the role `admin`. See `Agent.erase`.
+        """
+        results: list[str] = self._post("erase", {"key": key})["results"]
+        return results
+
     def verdict(self, delta: float = 0.05, tolerance: float = 0.0) -> "Verdict":
         """Say whether there is a winner, and what stopping now would cost; see `Agent.verdict`."""
         from kibitz.live.agent.report import verdict_from_plain

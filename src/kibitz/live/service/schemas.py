@@ -69,10 +69,20 @@ class Decision(Struct):
     arm: str
     key: str | None
     asked_at: float
+    probability: float | None
+    bucket: bool
 
 
 class Result(Struct):
     result: Literal["counted", "corrected", "forgotten", "declared", "duplicate"]
+
+
+class Erasure(Struct, forbid_unknown_fields=True):
+    key: Text | Annotated[list[Text], Meta(min_length=1, max_length=MAX_BATCH)]
+
+
+class Erased(Struct):
+    results: list[Literal["erased", "unknown"]]
 
 
 class Health(Struct):
@@ -140,6 +150,8 @@ class LogEvent(Struct):
     arm: str | None
     reward: float | None
     key: str | None
+    probability: float | None
+    bucket: str | None
 
 
 class Events(Struct):
@@ -174,11 +186,14 @@ class Example(NamedTuple):
     media: dict[str, str | None] = {}  # noqa: RUF012
 
 
-DECISION = {"id": 1, "kind": "pull", "arm": "blue", "key": "visit-4711", "asked_at": 1790000000.0}
+DECISION = {
+    "id": 1, "kind": "pull", "arm": "blue", "key": "visit-4711", "asked_at": 1790000000.0,
+    "probability": 1.0, "bucket": False,
+}  # fmt: skip
 LOOK_DECISION = {**DECISION, "id": 2, "kind": "look", "key": "probe-1"}
 EVENT = {
     "seq": 3, "at": 1790000000.0, "kind": "pull", "id": 1, "arm": "blue", "reward": None,
-    "key": "visit-4711",
+    "key": "visit-4711", "probability": 1.0, "bucket": None,
 }  # fmt: skip
 ARM_REPORT = {
     "arm": "blue", "status": "active", "n_asked": 1, "n_pulls": 1, "n_pending": 0, "n_forgotten": 0,
@@ -195,6 +210,7 @@ FORGET = Example({"id": 2}, {"result": "forgotten"})
 ADD_ARM = Example({"arm": "red"}, {"arm": "red", "state": "active"})
 CHANGE_ARM = Example({"state": "paused"}, {"arm": "red", "state": "paused"})
 DECLARE_REWARDS = Example({"rewards": "bernoulli"}, {"result": "declared"})
+ERASE = Example({"key": "visit-4711"}, {"results": ["erased"]})
 HEALTH = Example(None, {"status": "ok"})
 AGENTS = Example(None, {"agents": ["checkout"]})
 REPORT = Example(None, {
@@ -212,7 +228,8 @@ VERDICT = Example(None, {
 STREAM = 'id: 3\nevent: pull\ndata: {"seq": 3, "kind": "pull", ...}\n\n'
 EVENTS = Example(None, {"events": [EVENT], "last": 3, "more": False}, {"text/event-stream": STREAM})
 EXPORT = Example(None, None, {
-    "text/csv": "seq,at,kind,id,arm,reward,key\n1,1790000000.0,added,,blue,,\n",
+    "text/csv": "seq,at,kind,id,arm,reward,key,probability,bucket\n"
+    "1,1790000000.0,added,,blue,,,,\n",
     "application/x-ndjson": f"{json.encode(EVENT).decode()}\n",
     "application/x-netcdf": None,
 })  # fmt: skip

@@ -4,11 +4,10 @@ import contextlib
 import math
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from kibitz.live.events import DecisionRecord, Projection, list_discrepancies
+from kibitz.live.events import Projection, list_discrepancies, list_terms
 from kibitz.live.store.queries import PAGE_SIZE, AgentRow, read_arms, read_decisions_after
 from kibitz.live.store.schema import Database, Store
 from kibitz.live.store.sqlite import count_events, read_acknowledged
@@ -24,7 +23,7 @@ def compare(database: Database, row: AgentRow, replayed: Projection, state: str 
     """
     pairs: dict[str, tuple[Any, Any]] = {
         "number of events": (row.n_events, replayed.n_events),
-        "number of decisions": (row.n_decisions, len(replayed.decisions)),
+        "number of decisions": (row.n_decisions, replayed.n_decisions),
         "number of asks": (row.n_asks, replayed.n_asks),
         "number of settled decisions": (row.n_settled, replayed.n_settled),
         "declared rewards": (row.rewards, replayed.rewards),
@@ -42,27 +41,30 @@ def compare(database: Database, row: AgentRow, replayed: Projection, state: str 
     for arm, new in zip(arms, replayed.arms, strict=False):
         discrepancies += list_discrepancies(arm, new, f"arm {new.name!r}")
     discrepancies += check_sums(replayed)
-    last = 0
+    last, ids = 0, iter(replayed.decisions)
     while len(discrepancies) < MAX_DISCREPANCIES and (
         page := read_decisions_after(database, row.number, last)
     ):
         for id, record in page:
-            if id != last + 1:
-                return [*discrepancies, f"decision {last + 1} is missing; the next one is {id}"]
-            if id > len(replayed.decisions):
+            if id not in replayed.decisions:
                 return [*discrepancies, f"decision {id} is not in the log"]
-            discrepancies += list_discrepancies(record, replayed.decisions[id - 1], f"decision {id}")
+            if (expected_id := next(ids)) != id:
+                missing = f"decision {expected_id} is missing; the next one is {id}"
+                return [*discrepancies, missing]
+            discrepancies += list_discrepancies(record, replayed.decisions[id], f"decision {id}")
             last = id
-    if len(discrepancies) < MAX_DISCREPANCIES and last != len(replayed.decisions):
-        discrepancies.append(f"last decision is {last}; the log gives {len(replayed.decisions)}")
+    if len(discrepancies) < MAX_DISCREPANCIES and (missing_id := next(ids, None)) is not None:
+        discrepancies.append(f"last decision is {last}; the log also gives {missing_id}")
     return discrepancies[:MAX_DISCREPANCIES]
 
 
 def check_sums(replayed: Projection) -> list[str]:
     """Compare the sums of each arm with the sums of its rewards, which `math.fsum` rounds once."""
     terms: list[dict[str, list[float]]] = [defaultdict(list) for _ in replayed.arms]
-    for record in replayed.decisions:
-        for name, term in _list_terms(record):
+    for arm_terms, removed in zip(terms, replayed.removed, strict=False):
+        arm_terms.update({name: list(floats) for name, floats in removed.items()})
+    for record in replayed.decisions.values():
+        for name, term in list_terms(record):
             terms[record.arm][name].append(term)
     return [
         f"arm {arm.name!r}: {name} is {getattr(arm, name)!r}; its rewards give {total!r}"
@@ -70,16 +72,6 @@ def check_sums(replayed: Projection) -> list[str]:
         for name in SUMS
         if getattr(arm, name) != (total := math.fsum(arm_terms[name]))
     ]
-
-
-def _list_terms(record: DecisionRecord) -> Iterator[tuple[str, float]]:
-    """Yield the name of each sum that contains a decision's reward, with the decision's term."""
-    if (reward := record.reward) is not None:
-        yield "pull_sum" if record.kind == "pull" else "look_sum", reward
-        yield "squares", reward * reward
-    if (reward := record.settled_reward) is not None:
-        yield "settled_sum", reward
-        yield "settled_squares", reward * reward
 
 
 def check_file(store: Store, path: Path) -> list[str]:

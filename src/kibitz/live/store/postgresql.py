@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from kibitz._errors import StoreUnavailable
 from kibitz._validation import short_repr
+from kibitz.live.store.queries import finish_purge, needs_purge
 from kibitz.live.store.schema import Database, Row, prepare, renew_after_fork
 
 T = TypeVar("T")
@@ -23,8 +24,10 @@ MIN_BULK_ROWS = 4  # fewer rows are written one by one
 COLUMN_TYPES = {  # types of the columns of decisions and events
     **dict.fromkeys(("agent", "arm"), "integer"),
     **dict.fromkeys(("id", "stage", "seq"), "bigint"),
-    **dict.fromkeys(("kind", "key", "status"), "text"),
-    **dict.fromkeys(("asked_at", "at", "told", "reward", "settled_reward"), "double precision"),
+    **dict.fromkeys(("kind", "key", "status", "bucket"), "text"),
+    **dict.fromkeys(
+        ("asked_at", "at", "told", "reward", "settled_reward", "probability"), "double precision"
+    ),
 }
 RETRY_SECONDS = 10.0  # how long to retry after the connection to the server is lost
 
@@ -145,6 +148,8 @@ class PostgreSQL:
             self.close()
             raise
         self._retry_seconds, self._has_tables = RETRY_SECONDS, True
+        if self.read(needs_purge):  # a process was killed before it could purge the store
+            self.purge()
 
     def _check_url(self) -> None:
         """Raise ValueError if the address is invalid, without showing any part of the password."""
@@ -169,7 +174,7 @@ class PostgreSQL:
         tables = [name for (name,) in rows]
         if create and not tables:
             database.rows("create schema if not exists kibitz")
-        prepare(database, tables, self._name, create)
+        self.found_version = prepare(database, tables, self._name, create)
 
     def write(self, work: Callable[[Database], T]) -> T:
         """Run `work` in a transaction; return its result after the commit.
@@ -224,6 +229,21 @@ class PostgreSQL:
                     if time.monotonic() > deadline:
                         raise self._unavailable(error) from error
                     time.sleep(0.05)
+
+    def purge(self) -> None:
+        """Rewrite the tables that contain keys, so that no deleted data is left in them.
+
+        The tables are locked meanwhile. The server's write-ahead log and its backups are not changed.
+        """
+        database = PostgreSQLDatabase(self._psycopg, self.url)
+        try:
+            for table in ("decisions", "events", "checkpoints"):
+                database.rows(f"vacuum (full) {table}")
+        except self._psycopg.OperationalError as error:
+            raise self._unavailable(error) from error
+        finally:
+            self._disconnect(database)
+        self.write(finish_purge)
 
     def close(self) -> None:
         """Close the connections; the store reopens them on the next use."""

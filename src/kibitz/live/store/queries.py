@@ -2,12 +2,25 @@
 
 import json
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 from kibitz._errors import UnknownAgent
 from kibitz._validation import short_repr
-from kibitz.live.events import Arm, DecisionRecord, Event, event_time, has_settled
+from kibitz.live.events import (
+    DECISION_KINDS,
+    REPORT_KINDS,
+    Arm,
+    DecisionRecord,
+    Event,
+    Projection,
+    checkpoint_from_json,
+    checkpoint_to_json,
+    event_time,
+    has_settled,
+    project,
+)
 from kibitz.live.store.schema import Database, Row
 
 PAGE_SIZE = 5_000  # events or decisions read at once
@@ -15,7 +28,8 @@ MAX_VALUES = 512  # values in one `in (...)`
 ARM_COLUMNS = ", ".join(Arm.__slots__)
 DECISION_COLUMNS = ", ".join(DecisionRecord.__slots__)
 SET_ARM = ", ".join(f"{name} = ?" for name in Arm.__slots__)
-arm_numbers = attrgetter(*Arm.__slots__[:-1])  # all columns except `remainders`, which is JSON
+IS_ABOUT_DECISION = f"kind in {DECISION_KINDS + REPORT_KINDS}"
+arm_numbers = attrgetter(*Arm.__slots__[:-2])  # the last two columns are JSON
 record_values = attrgetter(*DecisionRecord.__slots__)
 
 # --------------------------------------------------------------------------------------- agents
@@ -85,7 +99,7 @@ def insert_agent(database: Database, name: str, config: str, arms: Sequence[str]
     append_events(
         database,
         [
-            (number, arm_index + 1, at, "added", None, arm_index, None, None)
+            (number, arm_index + 1, at, "added", None, arm_index, None, None, None, None)
             for arm_index in range(len(arms))
         ],
     )
@@ -107,7 +121,7 @@ def update_agent(database: Database, row: AgentRow) -> None:
 def read_arms(database: Database, number: int) -> list[Arm]:
     """Return the arms of an agent in the order in which they were added."""
     rows = database.rows(f"select {ARM_COLUMNS} from arms where agent = ? order by arm", number)
-    return [Arm(*(*row[:-1], json.loads(row[-1]))) for row in rows]
+    return [Arm(*(*row[:-2], json.loads(row[-2]), json.loads(row[-1]))) for row in rows]
 
 
 def read_arms_at(
@@ -128,7 +142,10 @@ def read_arms_at(
 
 def arm_values(arm: Arm) -> Row:
     """Return the values of the columns `ARM_COLUMNS`."""
-    return (*arm_numbers(arm), json.dumps(arm.remainders, sort_keys=True))
+    remainders, bucket_counts = (
+        json.dumps(column, sort_keys=True) for column in (arm.remainders, arm.bucket_counts)
+    )
+    return (*arm_numbers(arm), remainders, bucket_counts)
 
 
 def insert_arm(database: Database, number: int, arm_index: int, name: str) -> None:
@@ -150,7 +167,8 @@ def update_arms(database: Database, number: int, arms: dict[int, Arm]) -> None:
 def read_events(database: Database, number: int, after: int, limit: int = 0) -> list[Event]:
     """Return up to `limit` events (default: one page) with numbers greater than `after`."""
     statement = (
-        "select e.seq, e.at, e.kind, e.id, a.name, e.reward, e.key from events e "
+        "select e.seq, e.at, e.kind, e.id, a.name, e.reward, e.key, e.probability, e.bucket "
+        "from events e "
         "left join arms a on a.agent = e.agent and a.arm = e.arm "
         "where e.agent = ? and e.seq > ? order by e.seq limit ?"
     )
@@ -170,11 +188,107 @@ def read_log(database: Database, number: int) -> Iterator[Event]:
         seq = page[-1].seq
 
 
-def append_events(database: Database, events: Sequence[Row]) -> None:
-    """Append events, given as (agent, seq, at, kind, id, arm, reward, key), to the log."""
+def read_checkpoint(database: Database, number: int) -> Projection | None:
+    """Return the projection with which a compacted log begins; None if the log is complete."""
+    rows = database.rows("select content from checkpoints where agent = ?", number)
+    return checkpoint_from_json(rows[0][0]) if rows else None
+
+
+def replay_log(
+    database: Database,
+    number: int,
+    patience: float | None,
+    silence: float | None,
+    last: int | None = None,
+) -> Projection:
+    """Return the projection of the log of an agent, or of its events up to number `last`.
+
+    Raise ValueError if the log is inconsistent.
+    """
+    log = takewhile(lambda event: last is None or event.seq <= last, read_log(database, number))
+    return project(log, patience, silence, read_checkpoint(database, number))
+
+
+def find_last_before(database: Database, number: int, before: float) -> int:
+    """Return the number of the last event about a decision before time `before`; 0 if there is none.
+
+    No earlier event has this time or a later time.
+    """
+    first = "select min(seq) from events where agent = ? and at >= ?"
+    statement = f"select max(seq) from events where agent = ? and seq < coalesce(({first}), ?)"
+    values = (number, number, before, 2**62)
+    [(seq,)] = database.rows(f"{statement} and {IS_ABOUT_DECISION}", *values)
+    return int(seq or 0)
+
+
+def read_used_ids(database: Database, number: int, after: int) -> set[int]:
+    """Return the ids of the decisions that occur in events after `after`, and of the last look."""
+    rows = database.rows(
+        "select distinct id from events where agent = ? and seq > ? and id is not null", number, after
+    )
+    rows += database.rows("select max(id) from decisions where agent = ? and kind <> 'pull'", number)
+    return {id for (id,) in rows if id is not None}
+
+
+def replace_events(database: Database, number: int, last: Projection, content: str) -> None:
+    """Replace the events of a projection by a checkpoint with the given content.
+
+    The changes of arms stay in the log. Delete the decisions that the projection no longer contains.
+    """
+    seq = last.n_events
+    is_replaced = f"(kind = 'checkpoint' or {IS_ABOUT_DECISION})"
+    database.rows(f"delete from events where agent = ? and seq <= ? and {is_replaced}", number, seq)
+    append_events(
+        database, [(number, seq, last.latest, "checkpoint", None, None, None, None, None, None)]
+    )
+    database.rows("delete from checkpoints where agent = ?", number)
     database.many(
-        "insert into events (agent, seq, at, kind, id, arm, reward, key) "
-        "values (?, ?, ?, ?, ?, ?, ?, ?)",
+        "insert into checkpoints (agent, seq, content) values (?, ?, ?)", [(number, seq, content)]
+    )
+    start = 0
+    for id in [*last.decisions, last.n_decisions + 1]:  # the ids between two kept decisions
+        if id > start + 1:
+            database.rows(
+                "delete from decisions where agent = ? and id > ? and id < ?", number, start, id
+            )
+        start = id
+    request_purge(database)
+
+
+def erase_keys(database: Database, number: int, ids: Sequence[int]) -> None:
+    """Remove the keys of decisions from all tables, and note that the store must be purged."""
+    for id in ids:
+        database.rows("update decisions set key = null where agent = ? and id = ?", number, id)
+        database.rows("update events set key = null where agent = ? and id = ?", number, id)
+    checkpoint = read_checkpoint(database, number)
+    if checkpoint is not None:
+        for id in checkpoint.decisions.keys() & {*ids}:
+            checkpoint.decisions[id].key = None
+        content = checkpoint_to_json(checkpoint)
+        database.rows("update checkpoints set content = ? where agent = ?", content, number)
+    request_purge(database)
+
+
+def request_purge(database: Database) -> None:
+    """Note that deleted data may still be in the files of the store."""
+    database.rows("update kibitz set needs_purge = 1")
+
+
+def needs_purge(database: Database) -> bool:
+    """Return whether deleted data may still be in the files of the store."""
+    return database.rows("select needs_purge from kibitz") == [(1,)]
+
+
+def finish_purge(database: Database) -> None:
+    """Note that no deleted data is left in the files of the store."""
+    database.rows("update kibitz set needs_purge = 0")
+
+
+def append_events(database: Database, events: Sequence[Row]) -> None:
+    """Append events to the log: (agent, seq, at, kind, id, arm, reward, key, probability, bucket)."""
+    database.many(
+        "insert into events (agent, seq, at, kind, id, arm, reward, key, probability, bucket) "
+        "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         events,
     )
 
@@ -272,7 +386,7 @@ def write_decisions(
     """Insert the `new` decisions and update the `changed` decisions; the dicts map ids to records."""
     database.many(
         f"insert into decisions (agent, id, {DECISION_COLUMNS}) "
-        "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        "values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         [(number, id, *record_values(record)) for id, record in new.items()],
     )
     database.many(

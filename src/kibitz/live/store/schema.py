@@ -15,11 +15,11 @@ from kibitz.live.events import Event, project
 T = TypeVar("T")
 Row = tuple[Any, ...]
 
-VERSION = 4  # version of the schema
+VERSION = 5  # version of the schema
 FORK_SECONDS = 5.0  # how long a fork waits for transactions of other threads
 
 SCHEMA = """
-create table kibitz (version integer not null);
+create table kibitz (version integer not null, needs_purge integer not null default 0);
 create table agents (
     agent integer primary key,
     name text not null unique,
@@ -53,6 +53,7 @@ create table arms (
     n_unsettled bigint not null default 0,
     n_late bigint not null default 0,
     remainders text not null default '{}',
+    bucket_counts text not null default '{}',
     primary key (agent, arm)
 );
 create table decisions (
@@ -67,6 +68,8 @@ create table decisions (
     told double precision,
     reward double precision,
     settled_reward double precision,
+    probability double precision,
+    bucket text,
     primary key (agent, id)
 );
 create unique index decision_keys on decisions (agent, key) where key is not null;
@@ -80,8 +83,17 @@ create table events (
     arm integer,
     reward double precision,
     key text,
+    probability double precision,
+    bucket text,
     primary key (agent, seq)
 );
+"""
+CHECKPOINTS = """
+create table checkpoints (
+    agent integer primary key,
+    seq bigint not null,
+    content text not null
+)
 """
 TOKENS = """
 create table tokens (
@@ -98,7 +110,7 @@ create table writers (
     at double precision not null
 )
 """
-SCHEMA += TOKENS
+SCHEMA += f"{CHECKPOINTS};{TOKENS}"
 
 
 class Database(Protocol):
@@ -115,16 +127,19 @@ class Store(Protocol):
     """The interface of the SQLite and the PostgreSQL store.
 
     `locks` are held while a transaction runs. `renew` replaces the locks and connections in a forked
-    process, which must not use the connections of its parent.
+    process, which must not use the connections of its parent. `purge` overwrites deleted data.
     """
 
     url: str
     display_url: str  # the address without a password, for messages
+    found_version: int  # the schema that the store had before it was migrated
     locks: tuple[threading.RLock, threading.RLock]  # of the writer and of the reader
 
     def write(self, work: Callable[[Database], T]) -> T: ...
 
     def read(self, work: Callable[[Database], T]) -> T: ...
+
+    def purge(self) -> None: ...
 
     def close(self) -> None: ...
 
@@ -174,8 +189,8 @@ if hasattr(os, "register_at_fork"):  # Windows has no fork
     )
 
 
-def prepare(database: Database, tables: Sequence[str], name: str, create: bool) -> None:
-    """Create the tables, or migrate the tables to schema `VERSION`.
+def prepare(database: Database, tables: Sequence[str], name: str, create: bool) -> int:
+    """Create the tables, or migrate the tables to schema `VERSION`; return the version found.
 
     Raise ValueError if the database contains tables of another program, if it is empty and `create`
     is False, or if its schema is newer than `VERSION` or unknown. Raise StoreDamaged if the version
@@ -188,14 +203,14 @@ def prepare(database: Database, tables: Sequence[str], name: str, create: bool) 
             raise ValueError(f"store {name} is empty; create an agent first")
         execute(database, SCHEMA)
         database.rows("insert into kibitz (version) values (?)", VERSION)
-        return
+        return VERSION
     versions = [version for (version,) in database.rows("select version from kibitz")]
     if len(versions) != 1 or type(versions[0]) is not int:
         raise StoreDamaged(
             f"store {name} is damaged: its schema version must be one whole number, got "
             f"{short_repr(versions[0] if len(versions) == 1 else versions)}; restore a backup"
         )
-    version = versions[0]
+    version = found_version = versions[0]
     if version > VERSION:
         raise ValueError(
             f"store {name} has schema {version}, but this version of kibitz supports schemas up to "
@@ -207,6 +222,7 @@ def prepare(database: Database, tables: Sequence[str], name: str, create: bool) 
         MIGRATIONS[version](database)
         version += 1
         database.rows("update kibitz set version = ?", version)
+    return found_version
 
 
 def execute(database: Database, statements: str) -> None:
@@ -312,11 +328,30 @@ def _store_settled_counts(
         "update decisions set settled_reward = ? where agent = ? and id = ?",
         [
             (record.settled_reward, agent, id)
-            for id, record in enumerate(replayed.decisions, 1)
+            for id, record in replayed.decisions.items()
             if record.settled_reward is not None
         ],
     )
 
 
+def add_probabilities(database: Database) -> None:
+    """Migrate schema 4, which has no probabilities, buckets and checkpoints, to schema 5."""
+    execute(
+        database,
+        f"""
+        alter table kibitz add column needs_purge integer not null default 0;
+        alter table arms add column bucket_counts text not null default '{{}}';
+        alter table decisions add column probability double precision;
+        alter table decisions add column bucket text;
+        alter table events add column probability double precision;
+        alter table events add column bucket text;
+        {CHECKPOINTS}
+        """,
+    )
+    for agent, stored in database.rows("select agent, config from agents"):
+        config = {**json.loads(stored), "bucket": 0.0, "bucket_is_free": False}
+        database.rows("update agents set config = ? where agent = ?", json.dumps(config), agent)
+
+
 # each migrates to the next version
-MIGRATIONS = {1: add_tokens, 2: rename_columns, 3: add_settled_counts}
+MIGRATIONS = {1: add_tokens, 2: rename_columns, 3: add_settled_counts, 4: add_probabilities}

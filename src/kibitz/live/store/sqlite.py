@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from kibitz._errors import StoreDamaged, StoreUnavailable
 from kibitz._validation import short_repr
+from kibitz.live.store.queries import finish_purge, needs_purge
 from kibitz.live.store.schema import Database, Row, prepare, renew_after_fork
 
 try:
@@ -81,6 +82,16 @@ def count_events(database: Database) -> int:
     """Return the number of events of all agents."""
     [(n_events,)] = database.rows("select coalesce(sum(n_events), 0) from agents")
     return int(n_events)
+@contextlib.contextmanager
+def hold_lock(path: Path) -> Iterator[None]:
+    """Hold the write lock of the store at a path."""
+    descriptor = os.open(f"{path}-lock", os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        if fcntl is not None:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 class SQLite:
@@ -107,6 +118,9 @@ class SQLite:
         try:
             with self.locks[0], self._translate_errors(), self._wait_for_lock():
                 self._initialize(create)
+            if self.read(needs_purge):  # a process was killed before it could purge the store
+                with contextlib.suppress(StoreUnavailable):
+                    self.purge()
         except BaseException:
             self.close()
             raise
@@ -128,6 +142,23 @@ class SQLite:
             finally:
                 if self._reader.connection.in_transaction:
                     self._reader.rows("rollback")
+
+    def purge(self) -> None:
+        """Rewrite the file and empty its write-ahead log, so that no deleted data is left in them.
+
+        Raise StoreUnavailable if a reader keeps the write-ahead log in use for `BUSY_SECONDS`.
+        """
+        with self.locks[0], self._translate_errors(), self._wait_for_lock():
+            database = self._connect()
+            self._check_file(database)
+            database.rows("vacuum")
+            [(is_busy, _, _)] = database.rows("pragma wal_checkpoint(truncate)")
+            if is_busy:
+                raise StoreUnavailable(
+                    f"the keys are erased, but a reader still uses an old version of store "
+                    f"{self._name}, so its file may contain them; repeat the command"
+                )
+            self._transact(database, finish_purge)
 
     def close(self) -> None:
         """Close the connections; the store reopens them on the next use."""
@@ -168,7 +199,8 @@ class SQLite:
                     f"store {self._name} is empty, but {n_acknowledged} events were acknowledged: its "
                     "write-ahead log was deleted; restore a backup"
                 )
-            prepare(database, [name for (name,) in tables], self._name, create)
+            names = [name for (name,) in tables]
+            self.found_version = prepare(database, names, self._name, create)
             return count_events(database)
 
         n_lost = read_acknowledged(self.path) - self._transact(database, work)

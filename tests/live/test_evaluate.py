@@ -1,0 +1,241 @@
+"""What another policy would have earned: estimates, coverage, and logs that cannot answer."""
+
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+from tests import reference
+
+import kibitz
+from kibitz.live.agent.confidence import BETS, PENALTIES, count_visits_needed, off_policy_interval
+
+MEANS = {"a": 0.2, "b": 0.5, "c": 0.6}
+
+
+def make_log(n, seed, means=MEANS, weights=None):
+    """Return a log of `n` visits as columns; the arms are chosen with the given probabilities."""
+    rng = np.random.default_rng(seed)
+    names = list(means)
+    shares = np.full(len(names), 1 / len(names)) if weights is None else np.array(weights)
+    arms = rng.choice(len(names), n, p=shares)
+    rewards = rng.random(n) < np.array(list(means.values()))[arms]
+    return {
+        "arm": [names[arm] for arm in arms],
+        "reward": rewards.astype(float),
+        "probability": shares[arms],
+    }
+
+
+def test_the_estimates_are_those_of_the_definition():
+    log = make_log(500, 1, weights=[0.5, 0.2, 0.3])
+    result = kibitz.evaluate(log, {"a": 0.25, "c": 0.75}, baseline=0.25)
+    target = {"a": Fraction(1, 4), "b": Fraction(0), "c": Fraction(3, 4)}
+    rows = list(zip(log["arm"], log["reward"], log["probability"], strict=True))
+    weights = [target[arm] / Fraction(p) for arm, _, p in rows]
+    rewards = [Fraction(x) for _, x, _ in rows]
+    quarter = Fraction(1, 4)
+    terms = [w * (x - quarter) for w, x in zip(weights, rewards, strict=True)]
+    assert result.value == pytest.approx(float(quarter + sum(terms) / 500), rel=1e-12)
+    snips = sum(w * x for w, x in zip(weights, rewards, strict=True)) / sum(weights)
+    assert result.self_normalised == pytest.approx(float(snips), rel=1e-12)
+    matched = [x for x, w in zip(rewards, weights, strict=True) if w]
+    assert (result.n_visits, result.n_matched) == (500, len(matched))
+    assert result.replay == pytest.approx(float(sum(matched) / len(matched)), rel=1e-12)
+
+
+@pytest.mark.parametrize("policy", ["ucb", "kl_ucb", "thompson"])
+def test_a_learning_policy_is_replayed(policy):
+    """The policy learns only from the visits whose arm it has chosen."""
+    log = make_log(900, 2)
+    if policy == "thompson":
+        results = {kibitz.evaluate(log, kibitz.thompson("bernoulli"), seed=s).value for s in (1, 2)}
+        assert len(results) == 2
+        with pytest.raises(ValueError, match="seed is required for thompson"):
+            kibitz.evaluate(log, kibitz.thompson("bernoulli"))
+        return
+    scale = 0.5 if policy == "ucb" else 1.0  # rewards in [0, 1] have the sub-Gaussian scale 1/2
+    slow_policy = reference.UCB(3) if policy == "ucb" else reference.KLUCB(3, "bernoulli")
+    names = sorted(set(log["arm"]))
+    stage, matched = 1, []
+    for arm, reward in zip(log["arm"], log["reward"], strict=True):
+        if names[slow_policy.pull(stage)] == arm:
+            slow_policy.update(stage, names.index(arm), reward / scale, False)
+            stage += 1
+            matched.append(reward)
+    fast_policy = kibitz.ucb() if policy == "ucb" else kibitz.kl_ucb("bernoulli")
+    result = kibitz.evaluate(log, fast_policy)
+    assert result.n_matched == len(matched)
+    assert result.replay == pytest.approx(np.mean(matched))
+    assert result.value == pytest.approx(3 * sum(matched) / 900)
+
+
+def test_the_order_of_the_arms_does_not_depend_on_the_log():
+    """A policy that pulls all arms in order first agrees with a share 1/K of the visits.
+
+    The false-alarm probability is 1e-6. The test fails if arms are numbered by first appearance.
+    """
+    n_arms = 80
+    log = make_log(400, 8, means={f"{k}": 0.5 for k in range(n_arms)})
+    result = kibitz.evaluate(log, kibitz.ucb())
+    assert stats.binomtest(result.n_matched, 400, 1 / n_arms).pvalue > 1e-6
+
+
+def test_each_bet_is_a_supermartingale():
+    """E exp(λ(φ-v)/R - ψ(λ)(φ-m)²/R²) ≤ 1 for binary and three-valued rewards, on a grid."""
+    largest = 0.0
+    for probability in (0.02, 0.3, 0.9):
+        max_weight = 1 / probability
+        for m in (0.0, 0.3, 1.0):
+            bound = 1 + m * max_weight
+            for rewards, shares in [
+                ([0.0, 1.0], [0.95, 0.05]),
+                ([0.0, 1.0], [0.1, 0.9]),
+                ([0.0, 0.5, 1.0], [0.2, 0.5, 0.3]),
+            ]:
+                value = np.dot(rewards, shares)
+                for bet, penalty in zip(BETS, PENALTIES, strict=True):
+                    expectation = 0.0
+                    for p_arm, weight in ((probability, max_weight), (1 - probability, 0.0)):
+                        for x, share in zip(rewards, shares, strict=True):
+                            deviation = weight * (x - m)
+                            exponent = bet * (m + deviation - value) / bound
+                            exponent -= penalty * (deviation / bound) ** 2
+                            expectation += p_arm * share * math.exp(exponent)
+                    assert expectation <= 1 + 1e-12
+                    largest = max(largest, expectation)
+    assert largest > 0.999  # the inequality is tight for small bets
+
+
+def test_the_ends_are_the_values_that_a_bet_rejects():
+    """Bisection for the values at which the evidence of a bet reaches 48/δ gives the same ends."""
+    rng, n = np.random.default_rng(3), 4000
+    for m, max_weight in ((0.0, 3.0), (0.4, 5.0), (1.0, 80.0)):
+        terms = np.where(rng.random(n) < 1 / max_weight, max_weight, 0) * (rng.random(n) - m)
+        low, high = off_policy_interval(n, terms.sum(), (terms**2).sum(), max_weight, m, 0.05)
+
+        def is_rejected(value, sign, bound, terms=terms, m=m):
+            evidence = sign * BETS * (m * n + terms.sum() - n * value) / bound
+            evidence -= PENALTIES * (terms**2).sum() / bound**2
+            return max(evidence) >= math.log(2 * 24 / 0.05)
+
+        for end, sign, bound in ((low, 1, 1 + m * max_weight), (high, -1, 1 + (1 - m) * max_weight)):
+            if 0 < end < 1:
+                assert is_rejected(end - 1e-9 * sign, sign, bound)
+                assert not is_rejected(end + 1e-9 * sign, sign, bound)
+
+
+@pytest.mark.parametrize(("baseline", "drift"), [(0.0, False), (0.3, False), (0.0, True)])
+def test_the_interval_holds_at_all_times(baseline, drift):
+    """The interval with δ = 0.1 is checked every 25 visits of 2000, in 300 runs.
+
+    If it ever fails with probability 0.1, more than 46 of 300 runs fail with probability below 0.002.
+    """
+    n_runs, n, n_arms, delta = 300, 2000, 4, 0.1
+    assert stats.binom.sf(46, n_runs, delta) < 0.002
+    rng, n_failed = np.random.default_rng([4, drift]), 0
+    rates = np.array([0.05, 0.3, 0.5, 0.2])
+    for _ in range(n_runs):
+        phase = np.sin(np.arange(n) / 200)[:, None] if drift else np.zeros((n, 1))
+        means = np.clip(rates * (1 + phase), 0, 1)
+        arms = rng.integers(n_arms, size=n)
+        rewards = rng.random(n) < means[np.arange(n), arms]
+        terms = n_arms * (arms == 2) * (rewards - baseline)
+        totals, squares = np.cumsum(terms), np.cumsum(terms**2)
+        values = np.cumsum(means[:, 2]) / np.arange(1, n + 1)
+        for t in range(25, n + 1, 25):
+            ends = off_policy_interval(t, totals[t - 1], squares[t - 1], n_arms, baseline, delta)
+            if not ends[0] <= values[t - 1] <= ends[1]:
+                n_failed += 1
+                break
+    assert n_failed <= 46
+
+
+def test_the_bucket_of_an_agent_answers(memory):
+    """The intervals of three agents contain the truth, each with probability at least 0.999."""
+    rng = np.random.default_rng(6)
+    for name, arguments in {
+        "paid": {"bucket": 0.5},
+        "free": {"bucket": 0.5, "bucket_is_free": True},
+        "thompson": {"bucket": 0.5, "policy": kibitz.thompson("bernoulli")},
+    }.items():
+        with kibitz.agent(
+            memory / "shop.db", name, arms=[*MEANS], rewards="bernoulli", seed=1, **arguments
+        ) as agent:
+            for _ in range(40):
+                decisions = agent.ask(n=50)
+                agent.tell([(d.id, rng.random() < MEANS[d.arm]) for d in decisions])
+            agent.export(memory / "log.csv")
+            for arm, mean in MEANS.items():
+                result = kibitz.evaluate(memory / "log.csv", arm, delta=0.001)
+                assert result.low <= mean <= result.high
+                assert result.high - result.low < 0.6
+                assert 900 < result.n_visits < 1100
+            learner = kibitz.evaluate(agent, kibitz.kibitzer(rewards="bernoulli"))
+            assert 0.2 <= learner.low < learner.value < learner.high
+            assert kibitz.evaluate(agent, arm, delta=0.001) == result
+            # compaction leaves the younger visits
+            before = list(agent.events())[-1000].at
+            agent.compact(before)
+            assert 0 < kibitz.evaluate(agent, "a").n_visits < 600
+
+
+def test_a_log_without_randomised_visits_cannot_answer(memory):
+    with kibitz.agent(memory / "shop.db", "s", arms=[*MEANS], rewards="bernoulli") as agent:
+        for n in range(30):
+            agent.tell(agent.ask().id, n % 2)
+        with pytest.raises(
+            ValueError, match=r"no randomised visits.*bucket=0\.02.* about [\d,]+ visits$"
+        ):
+            kibitz.evaluate(agent, "a", precision=0.05)
+    log = {"arm": ["a", "b"], "reward": [0, 1], "probability": [1.0, 1.0]}
+    with pytest.raises(ValueError, match="no randomised visits"):
+        kibitz.evaluate(log, "a")
+
+
+def test_an_arm_that_the_bucket_could_not_draw_has_no_answer(memory):
+    with kibitz.agent(
+        memory / "shop.db", "s", arms=[*MEANS], rewards="bernoulli", bucket=1.0, seed=1
+    ) as agent:
+        agent.pause("b")
+        agent.tell([(decision.id, 1) for decision in agent.ask(n=20)])
+        with pytest.raises(ValueError, match="no randomised visit could have been given 'b'"):
+            kibitz.evaluate(agent, "b")
+        agent.resume("b")
+        agent.tell([(decision.id, 1) for decision in agent.ask(n=30)])
+        assert kibitz.evaluate(agent, "b").n_visits == 30
+        assert kibitz.evaluate(agent, "a").n_visits == 50
+        assert kibitz.evaluate(agent, kibitz.ftl()).n_visits == 50
+        with pytest.raises(ValueError, match="etc cannot be evaluated, because the arms"):
+            kibitz.evaluate(agent, kibitz.etc())
+
+
+def test_the_number_of_visits_needed_gives_the_precision():
+    """With the predicted number of visits, half the width is within 15 % of the precision."""
+    for precision in (0.05, 0.02):
+        needed = count_visits_needed(precision, 3 * 0.5, 3, 0.0, 0.05)
+        log = make_log(int(needed), 7)
+        result = kibitz.evaluate(log, "b")
+        assert (result.high - result.value) == pytest.approx(precision, rel=0.15)
+        refined = kibitz.evaluate(log, "b", precision=precision).visits_needed
+        assert refined == pytest.approx(needed, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments", "message"),
+    [
+        ({}, {"policy": "z"}, "policy must be an arm of the log"),
+        ({}, {"policy": {"a": 0.5}}, "probabilities that sum to 1"),
+        ({}, {"policy": 3}, "policy must be a policy, the name of an arm or a dict"),
+        ({}, {"policy": "a", "delta": 2}, "delta must be in"),
+        ({}, {"policy": "a", "baseline": 2}, "baseline must be in"),
+        ({}, {"policy": "a", "probability": "p"}, "probability must be a column of the log"),
+        ({"probability": [0.5, 0.0]}, {"policy": "a"}, r"probability of line 2 must be in \(0, 1\]"),
+        ({"reward": [0.5, 7.0]}, {"policy": "a"}, r"log must be a log of rewards in \[0, 1\]"),
+    ],
+)
+def test_bad_arguments_are_rejected(change, arguments, message):
+    log = {"arm": ["a", "b"], "reward": [0.0, 1.0], "probability": [0.5, 0.5], **change}
+    with pytest.raises(ValueError, match=message):
+        kibitz.evaluate(log, **arguments)

@@ -8,16 +8,18 @@ import contextlib
 import os
 from collections.abc import AsyncIterator, Sequence
 from importlib.metadata import version
+from urllib.parse import urlsplit
 
 from msgspec import json
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import BaseRoute
+from starlette.routing import BaseRoute, Route
 
 from kibitz._errors import StoreUnavailable, UnknownAgent
-from kibitz._validation import text
+from kibitz._validation import invalid, text
 from kibitz.live.agent.agent import Agent
 from kibitz.live.agent.config import Config
 from kibitz.live.agent.export import as_csv, as_lines, as_netcdf
@@ -26,8 +28,11 @@ from kibitz.live.events import Event
 from kibitz.live.service import openapi, schemas
 from kibitz.live.service.auth import RequestError, Tokens
 from kibitz.live.service.changes import Changes
-from kibitz.live.service.group_commit import STOPPING, Writer
+from kibitz.live.service.group_commit import Writer
 from kibitz.live.service.http import RETRY_SECONDS, Call, ErrorMiddleware, answer_unrouted, operation
+from kibitz.live.service.logs import RequestMiddleware
+from kibitz.live.service.metrics import Metrics, metrics
+from kibitz.live.service.probes import Readiness
 from kibitz.live.store import connect, queries
 from kibitz.live.store.schema import Store
 
@@ -145,12 +150,26 @@ async def declare_rewards(call: Call, body: schemas.Declaration) -> schemas.Resu
     return schemas.Result(await writer.submit(call.agent, "declare", body.rewards))
 
 
+@operation("GET", "/livez", None, schemas.HEALTH)
+async def livez(call: Call) -> schemas.Health:
+    """Check that the process answers, without using its store."""
+    return schemas.Health("ok")
+
+
+@operation("GET", "/readyz", None, schemas.HEALTH)
+async def readyz(call: Call) -> schemas.Health:
+    """Check that the service accepts requests and its store is available.
+
+    The status is 503 while the store is unavailable or being migrated, and while the service stops.
+    """
+    await call.state.readiness.check()
+    return schemas.Health("ok")
+
+
 @operation("GET", "/healthz", None, schemas.HEALTH)
 async def healthz(call: Call) -> schemas.Health:
-    """Check that the service accepts requests and its store is available."""
-    if call.state.writer.stopping:
-        raise RequestError(503, STOPPING)
-    await asyncio.to_thread(call.state.store.read, queries.count_events)
+    """Check what `/readyz` checks."""
+    await call.state.readiness.check()
     return schemas.Health("ok")
 
 
@@ -235,38 +254,77 @@ async def export(call: Call, query: schemas.ExportQuery) -> Response:
 
 
 ROUTES = [  # the most frequent requests first, because routes are tried in order
-    ask, tell, look, observe, correct, forget, add_arm, change_arm, declare_rewards, healthz,
-    agents, report, verdict, events, export,
+    ask, tell, look, observe, correct, forget, add_arm, change_arm, declare_rewards, livez,
+    readyz, healthz, metrics, agents, report, verdict, events, export,
 ]  # fmt: skip
 
 
-def create_app(store: str | os.PathLike[str] | Store, routes: Sequence[BaseRoute] = ()) -> Starlette:
+def create_app(
+    store: str | os.PathLike[str] | Store,
+    routes: Sequence[BaseRoute] = (),
+    *,
+    allow_open: bool = True,
+    metrics_token: str | None = None,
+    allowed_origins: Sequence[str] = (),
+) -> Starlette:
     """Return an ASGI application that serves the agents of a store.
 
     `routes` are additional routes, such as the routes of the dashboard
-    (`kibitz.live.dashboard.routes`). The application's state has `store`, `tokens`, `writer`,
-    `changes`, the open `agents` by name, the dashboard's `feeds` by the name of the agent,
-    `open_agent(name)` and the OpenAPI `document`.
+    (`kibitz.live.dashboard.routes`). With `allow_open`, a store without tokens needs no token.
+    `metrics_token` is a token that gives access to the metrics only. Pages of the `allowed_origins`
+    may use the service (CORS).
+
+    The application's state has `store`, `tokens`, `writer`, `changes`, `metrics`, `readiness`, the
+    open `agents` by name, the dashboard's `feeds` by the name of the agent, `open_agent(name)` and
+    the OpenAPI `document`.
     """
     if isinstance(store, str | os.PathLike):
         store = connect(store, create=False)
     all_routes = [*ROUTES, *routes]
+    served_routes = [*all_routes, *openapi.ROUTES]
+    paths = {route.endpoint: route.path for route in served_routes if isinstance(route, Route)}
     app = Starlette(
-        routes=[*all_routes, *openapi.ROUTES],
-        middleware=[Middleware(ErrorMiddleware)],
+        routes=served_routes,
+        middleware=[
+            Middleware(RequestMiddleware, routes=paths),
+            *allow_origins(allowed_origins),
+            Middleware(ErrorMiddleware),
+        ],
         exception_handlers={HTTPException: answer_unrouted},
         lifespan=_lifespan,
     )
     app.router.redirect_slashes = False
     app.state.store = store
-    app.state.tokens = Tokens(store)
-    app.state.writer = Writer()
+    app.state.tokens = Tokens(store, allow_open, allowed_origins)
+    app.state.metrics_token = metrics_token
+    app.state.metrics = Metrics(store)
+    app.state.writer = Writer(app.state.metrics)
+    app.state.readiness = Readiness(store, app.state.writer)
     app.state.changes = Changes(store)
     app.state.agents = {}
     app.state.feeds = {}
     app.state.open_agent = lambda name: _open_agent(app, name)
     app.state.document = openapi.document(all_routes, version("kibitz"))
     return app
+
+
+def allow_origins(origins: Sequence[str]) -> list[Middleware]:
+    """Return the middleware that lets pages of these origins use the service."""
+    for origin in origins:
+        scheme, host, *_ = urlsplit(origin)
+        if scheme not in ("http", "https") or not host or origin != f"{scheme}://{host}":
+            raise invalid("allow_origin", "an origin such as https://shop.example", origin)
+    if not origins:
+        return []
+    return [
+        Middleware(
+            CORSMiddleware,
+            allow_origins=origins,
+            allow_methods=("GET", "POST"),
+            allow_headers=("Authorization", "Content-Type", "Idempotency-Key", "X-Request-ID"),
+            expose_headers=("Retry-After", "X-Request-ID"),
+        )
+    ]
 
 
 @contextlib.asynccontextmanager

@@ -8,7 +8,6 @@ schema to the OpenAPI document. Every error has the form `{"error": {"code", "me
 import asyncio
 import contextlib
 import json
-import logging
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from kibitz._errors import Conflict, StoreDamaged, StoreUnavailable, UnknownAgent, UnknownDecision
 from kibitz._validation import invalid, short_repr
 from kibitz.live.service.auth import Headers, RequestError
+from kibitz.live.service.logs import log_failure
 from kibitz.model.problem import MAX_REWARD
 
 MAX_BODY_BYTES = 256 * 1024
@@ -147,7 +147,14 @@ class Operation:
         if self.query is not None:
             values["query"] = self._convert(QueryParams(scope["query_string"]))
         call = Call(Request(scope, receive), headers, access, agent, arm)
-        answer = await self.function(call, **values)
+        try:
+            answer = await self.function(call, **values)
+        except Conflict:
+            if agent is not None:
+                state.metrics.count_conflict(agent.name)
+            raise
+        if agent is not None:
+            state.metrics.count_results(agent.name, answer)
         if not isinstance(answer, Response):
             content = msgspec.json.encode(answer)
             answer = Response(content, self.status, media_type="application/json")
@@ -349,7 +356,7 @@ class ErrorMiddleware:
         except Exception as error:
             response = error_response(error)
             if response.status_code == 500 and not isinstance(error, StoreDamaged):
-                logging.getLogger("kibitz").exception("request failed")
+                log_failure(error)
             if has_started:
                 raise
             await response(scope, receive, send_with_headers)

@@ -329,6 +329,16 @@ def count_events(database: Database) -> dict[str, int]:
     return dict(database.rows("select name, n_events from agents"))
 
 
+def read_totals(database: Database) -> list[Row]:
+    """Return rows (name, asks, pulls, looks, pending, forgotten, events), one for each agent."""
+    return database.rows(
+        "select a.name, a.n_asks, sum(r.n_pulls), sum(r.n_looks), "
+        "sum(r.n_pending + r.looks_pending), sum(r.n_forgotten + r.looks_forgotten), a.n_events "
+        "from agents a join arms r on r.agent = a.agent "
+        "group by a.name, a.n_asks, a.n_events order by a.name"
+    )
+
+
 def read_overview(database: Database) -> list[Row]:
     """Return rows (name, config, asks, latest, arms, looks, pending), one for each agent."""
     return database.rows(

@@ -8,9 +8,9 @@ import pytest
 
 SOURCE_FOLDER = Path(__file__).parents[1] / "src" / "kibitz"
 LIBRARIES = {
-    "IPython", "dask", "distributed", "fastapi", "h5netcdf", "h5py", "jinja2", "llvmlite",
-    "matplotlib", "msgspec", "numba", "platformdirs", "prometheus_client", "psycopg", "rich", "scipy",
-    "starlette", "typer", "uvicorn", "vl_convert", "xarray", "zarr",
+    "IPython", "dask", "distributed", "fastapi", "h5netcdf", "h5py", "httpx", "jinja2",
+    "llvmlite", "matplotlib", "msgspec", "numba", "platformdirs", "prometheus_client", "psycopg",
+    "rich", "scipy", "starlette", "typer", "uvicorn", "vl_convert", "xarray", "zarr",
 }  # fmt: skip
 ROOT_MODULES = [
     "_errors",
@@ -48,7 +48,7 @@ ALLOWED_IMPORTS = {  # package: the packages of kibitz and the libraries that it
     ),
     "live": (
         ["bounds", "model", "planning", "policies"],
-        ["msgspec", "prometheus_client", "psycopg", "scipy", "starlette", "uvicorn",
+        ["httpx", "msgspec", "prometheus_client", "psycopg", "scipy", "starlette", "uvicorn",
          *RESULT_LIBRARIES],
     ),
     "cli": (

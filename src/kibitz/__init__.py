@@ -5,7 +5,7 @@
 - Policies: `kibitzer`, `ucb` and others (`kibitz.policies`); `index_policy` for a new index.
 - Simulation: `simulate`, `sweep`, and `race`, which draws the regret while it simulates.
 - Theory: `kibitz.bounds`, `plan` (how much looks are worth), `bayes_optimal`.
-- Live traffic: `agent`, and `Client` for agents behind an HTTP service.
+- Live traffic: `agent`, and `Client` and `AsyncClient` for agents behind an HTTP service.
 """
 
 import sys
@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # for type checkers and editors; Python itself uses `_NAMES` 
     from kibitz.live.agent.agent import Agent as Agent, agent as agent
     from kibitz.live.agent.from_log import from_log as from_log
     from kibitz.live.events import Decision as Decision, Event as Event
+    from kibitz.live.service.async_client import AsyncClient as AsyncClient
     from kibitz.live.service.client import Client as Client
     from kibitz.model.feedback import (
         Feedback as Feedback,
@@ -95,6 +96,7 @@ _NAMES = {
     "kibitz.live.agent.from_log": "from_log",
     "kibitz.live.events": "Decision Event",
     "kibitz.live.service.client": "Client",
+    "kibitz.live.service.async_client": "AsyncClient",
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -20,12 +20,12 @@ from starlette.routing import BaseRoute, Route
 
 from kibitz._errors import StoreUnavailable, UnknownAgent
 from kibitz._validation import invalid, text
-from kibitz.live.agent.agent import Agent
+from kibitz.live.agent.agent import Agent, name_decision
 from kibitz.live.agent.config import Config
 from kibitz.live.agent.export import as_csv, as_lines, as_netcdf
 from kibitz.live.agent.report import to_plain, verdict_to_plain
 from kibitz.live.events import Event
-from kibitz.live.service import openapi, schemas
+from kibitz.live.service import agents, openapi, schemas
 from kibitz.live.service.auth import RequestError, Tokens
 from kibitz.live.service.changes import Changes
 from kibitz.live.service.group_commit import Writer
@@ -62,13 +62,14 @@ async def tell(
 ) -> schemas.Result | list[schemas.Result]:
     """Report the reward of a decision, or a list of rewards: either all are counted, or none.
 
-    The result is `counted`, or `duplicate` for a repeated report.
+    Name the decision by its `id`, or by the `key` with which you asked for it. The result is
+    `counted`, or `duplicate` for a repeated report.
     """
     writer = call.state.writer
     if not isinstance(body, list):
-        values = body.id, body.reward, bool(body.force)
-        return schemas.Result(await writer.submit(call.agent, "tell", *values))
-    reports = [("tell", (report.id, report.reward, bool(report.force))) for report in body]
+        name, values = name_decision(body.id, body.key, body.reward, bool(body.force))
+        return schemas.Result(await writer.submit(call.agent, name, *values))
+    reports = [name_decision(told.id, told.key, told.reward, bool(told.force)) for told in body]
     results = await writer.submit_function(lambda: call.agent.batch(reports)) if reports else []
     return [schemas.Result(result) for result in results]
 
@@ -83,17 +84,24 @@ async def look(call: Call, body: schemas.Look) -> schemas.Decision:
 @operation(
     "POST", f"{AGENT_PATH}/observe", "play", schemas.OBSERVE, errors=(409,), headers=KEY_HEADERS
 )
-async def observe(call: Call, body: schemas.Observe) -> schemas.Result:
-    """Report an observation that was not asked for.
+async def observe(
+    call: Call, body: schemas.Observe | schemas.Observations
+) -> schemas.Result | list[schemas.Result]:
+    """Report an observation that was not asked for, or a list: either all are counted, or none.
 
     The result is `counted`, or `duplicate` for a known key.
     """
-    values = body.arm, body.reward, call.key(body.key), bool(body.force)
-    return schemas.Result(await call.state.writer.submit(call.agent, "observe", *values))
+    writer = call.state.writer
+    if not isinstance(body, list):
+        values = body.arm, body.reward, call.key(body.key), bool(body.force)
+        return schemas.Result(await writer.submit(call.agent, "observe", *values))
+    reports = [("observe", (seen.arm, seen.reward, seen.key, bool(seen.force))) for seen in body]
+    results = await writer.submit_function(lambda: call.agent.batch(reports)) if reports else []
+    return [schemas.Result(result) for result in results]
 
 
 @operation("POST", f"{AGENT_PATH}/correct", "play", schemas.CORRECT, errors=(409,))
-async def correct(call: Call, body: schemas.Tell) -> schemas.Result:
+async def correct(call: Call, body: schemas.Correction) -> schemas.Result:
     """Replace the reward of a decision. The result is `corrected` or `duplicate`."""
     writer = call.state.writer
     values = body.id, body.reward, bool(body.force)
@@ -173,13 +181,6 @@ async def healthz(call: Call) -> schemas.Health:
     return schemas.Health("ok")
 
 
-@operation("GET", "/v1/agents", "read", schemas.AGENTS)
-async def agents(call: Call) -> schemas.Agents:
-    """List the names of the agents."""
-    names = await asyncio.to_thread(call.state.store.read, queries.read_names)
-    return schemas.Agents([name for name in names if call.access.agent in (None, name)])
-
-
 @operation("GET", AGENT_PATH, "read", schemas.REPORT)
 async def report(call: Call, query: schemas.ReportQuery) -> schemas.Report:
     """Return the means and confidence sequences of the arms, the regret, and warnings."""
@@ -221,7 +222,7 @@ async def _stream(call: Call, seq: int) -> AsyncIterator[str]:
         try:
             await state.tokens.authorize("GET", call.headers, "read", agent.name)
             page = await asyncio.to_thread(_read_page, agent, seq, queries.PAGE_SIZE)
-        except RequestError:
+        except (RequestError, UnknownAgent):
             return
         except StoreUnavailable:
             yield ": the store is unavailable\n\n"
@@ -255,7 +256,7 @@ async def export(call: Call, query: schemas.ExportQuery) -> Response:
 
 ROUTES = [  # the most frequent requests first, because routes are tried in order
     ask, tell, look, observe, correct, forget, add_arm, change_arm, declare_rewards, livez,
-    readyz, healthz, metrics, agents, report, verdict, events, export,
+    readyz, healthz, metrics, *agents.ROUTES, report, verdict, events, export,
 ]  # fmt: skip
 
 

@@ -33,7 +33,7 @@ def get_fields(record: logging.LogRecord) -> dict[str, Any]:
 class TextFormatter(logging.Formatter):
     """A formatter that writes each record as one line of text, with its fields at the end."""
 
-    converter = time.gmtime
+    converter = staticmethod(time.gmtime)
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record as text."""
@@ -44,7 +44,7 @@ class TextFormatter(logging.Formatter):
 class JsonFormatter(logging.Formatter):
     """A formatter that writes each record as one line of JSON."""
 
-    converter = time.gmtime
+    converter = staticmethod(time.gmtime)
 
     def format(self, record: logging.LogRecord) -> str:
         """Return a record as a JSON object."""

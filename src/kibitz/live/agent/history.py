@@ -48,7 +48,7 @@ def _read_csv(content: str) -> Iterator[tuple[int, dict[str, Any]]]:
         for row in reader:
             yield reader.line_num, row
     except csv.Error as error:
-        raise ValueError(f"line {reader.line_num} is not valid CSV: {error}") from None
+        raise ValueError(f"line {reader.reader.line_num} is not valid CSV: {error}") from None
 
 
 def _read_lines(content: str) -> Iterator[tuple[int, Any]]:

@@ -19,7 +19,7 @@ from starlette.datastructures import QueryParams
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
+from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kibitz._errors import Conflict, StoreDamaged, StoreUnavailable, UnknownAgent, UnknownDecision
@@ -350,7 +350,15 @@ def _get_status(error: BaseException) -> tuple[int, str]:
 async def answer_unrouted(request: Request, error: Exception) -> Response:
     """Answer a request for a path or a method that does not exist."""
     assert isinstance(error, HTTPException)
-    if allowed_methods := (error.headers or {}).get("Allow"):
+    if error.status_code == 405:
+        allowed_methods = ", ".join(
+            sorted(
+                method
+                for route in request.app.routes
+                if route.matches(request.scope)[0] is not Match.NONE
+                for method in route.methods
+            )
+        )
         message = f"method {request.method} is not allowed; use {allowed_methods}"
         return error_response(RequestError(405, message, Allow=allowed_methods))
     return error_response(RequestError(error.status_code, "this address does not exist"))
